@@ -109,8 +109,12 @@ class Event:
         blocking, interprocess: accepted, without an effect.
 
     Example:
+        >>> import pytpu as torch
+        >>> x = torch.ones(2, 2)
         >>> start, end = torch.Event(enable_timing=True), torch.Event(enable_timing=True)
-        >>> start.record(); y = x @ x; end.record()
+        >>> start.record()
+        >>> y = x @ x
+        >>> end.record()
         >>> end.synchronize()
         >>> milliseconds = start.elapsed_time(end)
     """

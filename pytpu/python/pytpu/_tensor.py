@@ -1,15 +1,30 @@
-"""Methods of ``Tensor`` that are rarely called, or read better in Python; they are attached to the type at the end."""
+"""Methods of `Tensor` in Python. They are attached to the type at the end."""
+
+from __future__ import annotations
 
 import functools
 
 from . import _C
 
-Tensor = _C.Tensor
-_METHODS = {}
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    import numpy as _numpy
+
+    from pytpu import Tensor
+    from pytpu.storage import TypedStorage, UntypedStorage
+    from pytpu.utils.hooks import RemovableHandle
 
 
-def overridable_method(f, name=None):
-    """Return a method of ``Tensor`` that subclasses and modes may take over by ``__torch_function__``."""
+if not TYPE_CHECKING:
+    Tensor = _C.Tensor
+_METHODS: dict[str, Callable[..., Any]] = {}
+
+
+def overridable_method(f: Callable[..., Any], name: str | None = None) -> Callable[..., Any]:
+    """Return a method of `Tensor` that subclasses and modes can intercept by `__torch_function__`."""
 
     @functools.wraps(f)
     def overridable(self, *args, **kwargs):
@@ -22,22 +37,46 @@ def overridable_method(f, name=None):
     return overridable
 
 
-def method(f):
-    """Make a function an overridable method of ``Tensor``."""
+def method(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Register a function as a method of `Tensor` that subclasses and modes can intercept."""
     _METHODS[f.__name__] = overridable_method(f)
     return _METHODS[f.__name__]
 
 
-def method_of_all(f):
-    """Make a function a method of ``Tensor`` that nothing takes over."""
+def method_of_all(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Register a function as a method of `Tensor` that cannot be intercepted."""
     f.__qualname__ = f"Tensor.{f.__name__}"
     _METHODS[f.__name__] = f
     return f
 
 
 @method
-def backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=None):
-    """Computes the gradient of this tensor with respect to the leaves of its graph, and adds it to their ``grad``."""
+def backward(
+    self: Tensor,
+    gradient: Tensor | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Tensor | Sequence[Tensor] | None = None,
+) -> None:
+    """Compute the gradient of this tensor with respect to the leaves of its graph, and add it to their `grad`.
+
+    Args:
+        gradient: Gradient of this tensor, with its shape. `None` is 1 for a tensor with one element.
+        retain_graph: If `False`, free what the graph has saved. `None` is the value of `create_graph`.
+        create_graph: If `True`, record the gradients themselves, so that they can be differentiated.
+        inputs: Tensors whose `grad` is computed. `None` is all leaves.
+
+    Raises:
+        RuntimeError: If `gradient` is missing for a tensor with several elements, or the graph has been freed.
+        TypeError: If `gradient` is not a tensor.
+
+    Example:
+        >>> import pytpu as torch
+        >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
+        >>> (x * x).sum().backward()
+        >>> x.grad
+        tensor([2., 4.])
+    """
     if inputs is not None:
         inputs = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
         if not inputs:
@@ -54,14 +93,36 @@ def _handle(owner):
 
 
 @method
-def register_hook(self, hook):
-    """Calls ``hook(grad)`` when this tensor's gradient is known; what it returns, unless None, replaces the gradient."""
+def register_hook(self: Tensor, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
+    """Call `hook(grad)` when the gradient of this tensor is known.
+
+    Args:
+        hook: Function of the gradient. If it returns a tensor, that is the new gradient.
+
+    Returns:
+        A handle whose `remove()` removes the hook.
+
+    Example:
+        >>> import pytpu as torch
+        >>> x = torch.ones(2, requires_grad=True)
+        >>> handle = x.register_hook(lambda grad: grad * 10)
+        >>> x.sum().backward()
+        >>> x.grad
+        tensor([10., 10.])
+    """
     return _handle(_C._register_hook(self, hook))
 
 
 @method
-def register_post_accumulate_grad_hook(self, hook):
-    """Calls ``hook(self)`` after a gradient was accumulated into ``grad`` of this leaf."""
+def register_post_accumulate_grad_hook(self: Tensor, hook: Callable[[Tensor], None]) -> RemovableHandle:
+    """Call `hook(tensor)` after a gradient was added to `grad` of this leaf.
+
+    Args:
+        hook: Function of the tensor. It must return `None`.
+
+    Returns:
+        A handle whose `remove()` removes the hook.
+    """
 
     def checked(tensor):
         if hook(tensor) is not None:
@@ -71,26 +132,33 @@ def register_post_accumulate_grad_hook(self, hook):
 
 
 @method
-def __repr__(self, *, tensor_contents=None):
+def __repr__(self: Tensor, *, tensor_contents: Any = None) -> str:
     text = self._text()
     name = type(self).__name__
     if type(self) is not Tensor and name != "Parameter":
-        # A subclass prints its own name; `Parameter` puts a line before.
+        # A subclass prints its own name. `Parameter` prints a line before.
         indent = " " * (len(name) - len("tensor"))
         text = name + text.removeprefix("tensor").replace("\n", "\n" + indent)
     return text
 
 
 @method
-def __format__(self, spec):
+def __format__(self: Tensor, spec: str) -> str:
     if self.dim() == 0 and type(self) is Tensor and not self.is_meta:
         return self.item().__format__(spec)
     return object.__format__(self, spec)
 
 
 @method
-def float_power_(self, exponent):
-    """The power in double precision, written over this tensor, which has to be in double precision itself."""
+def float_power_(self: Tensor, exponent: Tensor | complex) -> Tensor:
+    """Raise the elements to a power in place, in double precision.
+
+    Args:
+        exponent: A number or a tensor.
+
+    Raises:
+        RuntimeError: If this tensor is not `float64`, or `complex128` for complex numbers.
+    """
     is_complex = (
         self.is_complex() or isinstance(exponent, complex) or isinstance(exponent, Tensor) and exponent.is_complex()
     )
@@ -116,24 +184,28 @@ def _mapped(name, self, others, function):
 
 
 @method
-def map_(self, tensor, callable):
-    """Replaces each element by ``callable(element, element of tensor)``; on ``cpu``."""
+def map_(self: Tensor, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> Tensor:
+    """Replace each element by `callable(element, element of tensor)`, in place. On the CPU only."""
     return _mapped("map_", self, (tensor,), callable)
 
 
 @method
-def map2_(self, x, y, callable):
-    """Replaces each element by ``callable(element, element of x, element of y)``; on ``cpu``."""
+def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any], Any]) -> Tensor:
+    """Replace each element by `callable(element, element of x, element of y)`, in place. On the CPU only."""
     return _mapped("map2_", self, (x, y), callable)
 
 
 @method
-def dim_order(self, *, ambiguity_check=False):
-    """The dimensions, from the one of the largest stride to that of the smallest.
+def dim_order(self: Tensor, *, ambiguity_check: bool | list[_C.memory_format] = False) -> tuple[int, ...]:
+    """Return the dimensions, from the largest stride to the smallest.
 
     Args:
-        ambiguity_check: ``True`` refuses tensors whose strides or sizes of one leave the order open. A list of memory formats refuses them
-            unless exactly one of these formats fits.
+        ambiguity_check: If `True`, refuse tensors whose strides, or sizes of 1, leave the order open. A list of memory
+            formats refuses them unless exactly one of these formats fits.
+
+    Raises:
+        RuntimeError: If the order is refused.
+        TypeError: If `ambiguity_check` has another type.
     """
     if not isinstance(ambiguity_check, bool):
         if not isinstance(ambiguity_check, list) or not all(isinstance(f, _C.memory_format) for f in ambiguity_check):
@@ -154,8 +226,8 @@ def dim_order(self, *, ambiguity_check=False):
 
 
 @method
-def lu(self, pivot=True, get_infos=False):
-    """See ``torch.lu``."""
+def lu(self: Tensor, pivot: bool = True, get_infos: bool = False) -> tuple[Tensor, ...]:
+    """Return `torch.lu` of this tensor."""
     from .functions import lu
 
     return lu(self, pivot, get_infos)
@@ -168,7 +240,7 @@ def _removed(name):
         return getattr(_removed, name)(self, *args, **kwargs)
 
     f.__name__ = name
-    f.__doc__ = f"Removed: see ``torch.{name}``."
+    f.__doc__ = f"Always raise `RuntimeError`: `torch.{name}` was removed."
     return method(f)
 
 
@@ -177,7 +249,7 @@ for _name in ("cholesky", "eig", "lstsq", "qr", "solve", "symeig"):
 
 
 @method
-def __reversed__(self):
+def __reversed__(self: Tensor) -> Tensor:
     return self if self.dim() == 0 else self.flip(0)
 
 
@@ -186,18 +258,19 @@ def _show_named(self):
     return f"{type(self).__module__}.{type(self).__name__}(\n{fields})"
 
 
-for _type in vars(_C._return_types).values():
-    if isinstance(_type, type):
-        _type.__repr__ = _show_named
-# Python's own messages show it as it shows classes.
+for _kind in vars(_C._return_types).values():
+    if isinstance(_kind, type):
+        setattr(_kind, "__repr__", _show_named)  # noqa: B010  # A type checker takes it for a method.
+# Python shows this name in messages.
 Tensor.__name__ = "Tensor"
-del _type
+del _kind
 
 
 class _HostArray:
-    """Shows a tensor's memory to NumPy and keeps it alive.
+    """Expose the memory of a tensor to NumPy, and keep it alive.
 
-    It holds a tensor of its own: the object `tensor` may be given other memory (`resize_`, `set_`, `data =`, `Module.double`).
+    It holds a tensor of its own: the object `tensor` may be given other memory (`resize_`, `set_`, `data =`,
+    `Module.double`).
     """
 
     def __init__(self, tensor):
@@ -205,8 +278,21 @@ class _HostArray:
 
 
 @method
-def numpy(self, *, force=False):
-    """The elements as a NumPy array on the same memory."""
+def numpy(self: Tensor, *, force: bool = False) -> _numpy.ndarray[Any, Any]:
+    """Return a NumPy array on the same memory.
+
+    Args:
+        force: If `True`, detach, copy to the CPU and resolve conjugation first.
+
+    Raises:
+        RuntimeError: If the tensor requires gradients.
+        TypeError: If the tensor is not on the CPU.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.ones(2).numpy()
+        array([1., 1.], dtype=float32)
+    """
     import numpy
 
     if force:
@@ -215,10 +301,11 @@ def numpy(self, *, force=False):
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
     if not self.is_cpu:
         raise TypeError(
-            f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
+            f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host "
+            "memory first."
         )
     array = numpy.asarray(_HostArray(self))
-    # NumPy drops strides of what has no elements, and a 0-d array comes as it is.
+    # NumPy drops the strides of an empty array. A 0-d array is right as it is.
     return array.reshape(tuple(self.shape)) if self.numel() == 0 else array
 
 
@@ -227,7 +314,7 @@ def _resolved(self):
 
 
 @method
-def __array__(self, dtype=None, copy=None):
+def __array__(self: Tensor, dtype: Any = None, copy: bool | None = None) -> Any:
     array = self.numpy()
     if dtype is not None and array.dtype != dtype:
         return array.astype(dtype, copy=False)
@@ -238,14 +325,14 @@ Tensor.__array_priority__ = 1000
 
 
 @method
-def __array_wrap__(self, array, context=None, return_scalar=False):
+def __array_wrap__(self: Tensor, array: Any, context: Any = None, return_scalar: bool = False) -> Tensor:
     from . import from_numpy
 
     return from_numpy(array)
 
 
 @method
-def __deepcopy__(self, memo):
+def __deepcopy__(self: Tensor, memo: dict[Any, Any]) -> Tensor:
     if id(self) in memo:
         return memo[id(self)]
     if not self.is_leaf:
@@ -290,7 +377,7 @@ def _has_attributes(self):
 
 
 @method
-def __copy__(self):
+def __copy__(self: Tensor) -> Tensor:
     new = Tensor._make_subclass(type(self), self, self.requires_grad)
     if _has_attributes(self):
         new.__dict__.update(self.__dict__)
@@ -298,7 +385,7 @@ def __copy__(self):
 
 
 def _rebuild_from_type_v2(func, new_type, args, state):
-    """Makes a tensor of a subclass, or with attributes, from its pickle."""
+    """Make a tensor of a subclass, or with attributes, from its pickle."""
     t = func(*args)
     if new_type is not Tensor and type(t) is not new_type:
         t = t.as_subclass(new_type)
@@ -312,14 +399,19 @@ def _rebuild_from_type_v2(func, new_type, args, state):
 
 
 @method
-def __reduce_ex__(self, protocol):
+def __reduce_ex__(self: Tensor, protocol: Any) -> Any:
     from ._utils import reduce_tensor
 
     return reduce_tensor(self)
 
 
-def _type(self, dtype=None, non_blocking=False):
-    """The name of the tensor's type, or a conversion to a dtype, or to the dtype and device of a type or of its name."""
+def _type(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
+    """Return the name of the type of this tensor, or convert it.
+
+    Args:
+        dtype: Dtype, tensor type such as `torch.FloatTensor`, or the name of a type, to convert to.
+        non_blocking: If `True`, do not wait for a copy.
+    """
     if dtype is None:
         prefix = "torch." if self.is_cpu else f"torch.{self.device.type}."
         return f"{prefix}{self.dtype._scalar_type}Tensor"
@@ -340,7 +432,8 @@ def _type(self, dtype=None, non_blocking=False):
         return self.to(device or "cpu", names[name], non_blocking)
     if not isinstance(dtype, tensortype):
         raise TypeError("dtype must be a type, str, or dtype object")
-    return self.to(dtype.device, dtype.dtype, non_blocking)
+    named: Any = dtype
+    return self.to(named.device, named.dtype, non_blocking)
 
 
 _type.__name__ = "type"
@@ -348,8 +441,22 @@ method(_type)
 
 
 @method
-def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
-    """A tensor of the data, with this tensor's dtype and device unless others are given."""
+def new_tensor(
+    self: Tensor,
+    data: Any,
+    *,
+    dtype: _C.dtype | None = None,
+    device: _C.device | str | int | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Return a tensor of the data, with the dtype and the device of this tensor unless others are given.
+
+    Args:
+        data: Numbers, a nested sequence, an array or a tensor. It is copied.
+        dtype: Dtype of the result.
+        device: Device of the result.
+        requires_grad: Whether the result requires gradients.
+    """
     if isinstance(data, Tensor):
         import warnings
 
@@ -371,8 +478,8 @@ def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
 
 
 @method
-def new(self, *args):
-    """A tensor of this dtype and device: of the given sizes, or with the given data."""
+def new(self: Tensor, *args: Any) -> Tensor:
+    """Return a tensor with the dtype and the device of this tensor, of these sizes or with this data."""
     from ._size import Size
 
     if len(args) == 1 and isinstance(args[0], Size):
@@ -383,20 +490,20 @@ def new(self, *args):
 
 
 @method
-def chalf(self, *, memory_format=None):
-    """Raises: there is no ``torch.complex32`` yet."""
+def chalf(self: Tensor, *, memory_format: _C.memory_format | None = None) -> Tensor:
+    """Always raise `NotImplementedError`: there is no `torch.complex32`."""
     raise NotImplementedError("complex numbers of float16 (torch.complex32) are not supported yet; use torch.complex64")
 
 
 @method
-def cuda(self, device=None, non_blocking=False):
-    """There are no CUDA tensors; the accelerator is ``tpu``."""
+def cuda(self: Tensor, device: Any = None, non_blocking: bool = False) -> Tensor:
+    """Always raise `AssertionError`: this build has no CUDA. The accelerator is `tpu`."""
     raise AssertionError('Torch not compiled with CUDA enabled; use .to("tpu")')
 
 
 @method
-def is_shared(self):
-    """Whether other processes can have its memory; what is on the device always is in PyTorch's words."""
+def is_shared(self: Tensor) -> bool:
+    """Return whether other processes can use the memory. On a device it is always `True`, as in PyTorch."""
     if self.device.type != "cpu":
         return True
     from . import _sharing
@@ -405,10 +512,10 @@ def is_shared(self):
 
 
 @method
-def share_memory_(self):
-    """Moves the tensor, in place, to memory that it shares with processes which get it; nothing on the device.
+def share_memory_(self: Tensor) -> Tensor:
+    """Move the tensor in place to memory that it shares with processes that get it. Does nothing on a device.
 
-    It takes along all of the memory that it is a view of. Other tensors on that memory stay where they are.
+    All of the memory that the tensor is a view of is moved. Other tensors on the old memory stay there.
     """
     if self.numel() != 0 and not self.is_shared():
         from . import _sharing
@@ -418,36 +525,38 @@ def share_memory_(self):
 
 
 @method
-def pin_memory(self, device=None):
+def pin_memory(self: Tensor, device: Any = None) -> Tensor:
+    """Return the tensor itself: no device copies faster from pinned memory."""
     return self
 
 
 @method
-def is_pinned(self, device=None):
+def is_pinned(self: Tensor, device: Any = None) -> bool:
+    """Always return `False`: memory is never pinned."""
     return False
 
 
 @method
-def is_distributed(self):
-    """No."""
+def is_distributed(self: Tensor) -> bool:
+    """Always return `False`: a tensor is on one device."""
     return False
 
 
 @method
-def to_dense(self, dtype=None, *, masked_grad=None):
-    """Itself, as all tensors are dense; of another dtype, if one is given."""
+def to_dense(self: Tensor, dtype: _C.dtype | None = None, *, masked_grad: bool | None = None) -> Tensor:
+    """Return the tensor itself, as all tensors are dense, or converted to `dtype`."""
     return self if dtype is None else self.to(dtype)
 
 
 @method
-def sparse_dim(self):
-    """How many dimensions are sparse: none."""
+def sparse_dim(self: Tensor) -> int:
+    """Return the number of sparse dimensions, which is 0."""
     return 0
 
 
 @method
-def dense_dim(self):
-    """How many dimensions are dense: all."""
+def dense_dim(self: Tensor) -> int:
+    """Return the number of dense dimensions, which is all."""
     return self.dim()
 
 
@@ -456,7 +565,7 @@ def _of_sparse_tensors(name):
         raise RuntimeError(f"{name} expected sparse coordinate tensor layout but got Strided")
 
     f.__name__ = name
-    f.__doc__ = "Raises: no tensor is sparse."
+    f.__doc__ = "Always raise `RuntimeError`: no tensor is sparse."
     return f
 
 
@@ -465,8 +574,8 @@ for _name in ("coalesce", "indices", "is_coalesced", "values"):
 
 
 @method
-def resize(self, *sizes):
-    """A tensor of other sizes with the same elements; an older form of ``reshape``."""
+def resize(self: Tensor, *sizes: int | Sequence[int]) -> Tensor:
+    """Return a tensor with other sizes and the same elements. Deprecated: use `reshape`."""
     import warnings
 
     warnings.warn("non-inplace resize is deprecated", stacklevel=2)
@@ -474,8 +583,8 @@ def resize(self, *sizes):
 
 
 @method
-def resize_as(self, tensor):
-    """A tensor with the sizes of another one and these elements; an older form of ``reshape_as``."""
+def resize_as(self: Tensor, tensor: Tensor) -> Tensor:
+    """Return a tensor with the sizes of `tensor` and the same elements. Deprecated: use `reshape_as`."""
     import warnings
 
     warnings.warn("non-inplace resize_as is deprecated", stacklevel=2)
@@ -488,16 +597,18 @@ def _resized(self, sizes):
     if math.prod(sizes) != self.numel():
         wanted, there = ("x".join(map(str, s)) for s in (sizes, self.shape))
         raise RuntimeError(
-            f"requested resize to {wanted} ({math.prod(sizes)} elements in total), but the given tensor has a size of {there} "
-            f"({self.numel()} elements). autograd's resize can only change the shape of a given tensor, while preserving the number "
+            f"requested resize to {wanted} ({math.prod(sizes)} elements in total), but the given tensor has a size of "
+            f"{there} "
+            f"({self.numel()} elements). autograd's resize can only change the shape of a given tensor, while "
+            "preserving the number "
             "of elements. "
         )
     return self.reshape(sizes)
 
 
 @method
-def const_data_ptr(self):
-    """The address of the first element."""
+def const_data_ptr(self: Tensor) -> int:
+    """Return the address of the first element."""
     return self.data_ptr()
 
 
@@ -507,41 +618,62 @@ def _check_resizable(tensor):
 
 
 @method
-def resize_(self, *size, memory_format=None):
-    """Changes the sizes, and the memory where it does not suffice. Without ``memory_format`` elements lie row by row, unless the sizes stay."""
-    size = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
+def resize_(self: Tensor, *size: int | Sequence[int], memory_format: _C.memory_format | None = None) -> Tensor:
+    """Change the sizes in place. The tensor gets new memory if the old one is too small.
+
+    Args:
+        size: New sizes.
+        memory_format: Memory format of the result. `None` is row-major, unless the sizes stay the same.
+
+    Raises:
+        RuntimeError: If the memory is too small and cannot be resized.
+    """
+    sizes: Any = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
     if memory_format is _C.preserve_format:
         raise RuntimeError("Unsupported memory formatPreserve")
-    if size == tuple(self.shape) and memory_format is None:
+    if sizes == tuple(self.shape) and memory_format is None:
         return self
-    stride = _C._format_strides(list(size), memory_format or _C.contiguous_format)
+    stride = _C._format_strides(list(sizes), memory_format or _C.contiguous_format)
     n = 1
-    for s in size:
+    for s in sizes:
         n *= s
     if n * self.element_size() <= self._storage_bytes():
-        new = _C._strided(self.detach(), self.storage_offset(), list(size), stride)
+        new = _C._strided(self.detach(), self.storage_offset(), list(sizes), stride)
     else:
         _check_resizable(self)
-        new = self.detach().new_empty(size)
+        new = self.detach().new_empty(sizes)
         flat = _C._strided(self.detach(), 0, [self._storage_bytes() // self.element_size()], [1])
         new.reshape(-1)[: flat.numel()].copy_(flat)
         if memory_format is not None:
-            new = _C._strided(new, 0, list(size), stride)
+            new = _C._strided(new, 0, list(sizes), stride)
     _C._swap_tensor(self, new)
     return self
 
 
 @method
-def resize_as_(self, the_template, *, memory_format=None):
-    """Changes the sizes to those of another tensor; ``torch.preserve_format`` takes its memory format too."""
+def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: _C.memory_format | None = None) -> Tensor:
+    """Change the sizes in place to those of another tensor.
+
+    Args:
+        the_template: Tensor with the new sizes.
+        memory_format: Memory format of the result. `torch.preserve_format` is that of `the_template`.
+    """
     if memory_format is _C.preserve_format:
         memory_format = getattr(_C, _C._suggested_format(the_template))
     return self.resize_(the_template.size(), memory_format=memory_format)
 
 
 @method
-def fill_diagonal_(self, fill_value, wrap=False):
-    """Fills the main diagonal; with ``wrap`` that of a tall matrix starts again below its end."""
+def fill_diagonal_(self: Tensor, fill_value: complex, wrap: bool = False) -> Tensor:
+    """Fill the main diagonal in place.
+
+    Args:
+        fill_value: Number to fill with.
+        wrap: If `True`, the diagonal of a tall matrix starts again below its end.
+
+    Raises:
+        RuntimeError: If the tensor has fewer than two dimensions, or more than two of different sizes.
+    """
     if self.dim() < 2:
         raise RuntimeError("dimensions must larger than 1")
     if self.dim() > 2 and len(set(self.shape)) > 1:
@@ -558,7 +690,7 @@ def fill_diagonal_(self, fill_value, wrap=False):
 
 
 def _c_name(dtype):
-    """The name of a dtype as messages of C++ show it."""
+    """Return the name of a dtype as messages of C++ show it."""
     names = {
         "uint8": "unsigned char",
         "int8": "signed char",
@@ -577,15 +709,32 @@ def _c_name(dtype):
 
 
 @method
-def set_(self, source=None, storage_offset=0, size=None, stride=None):
-    """Makes this tensor look at another's memory, or at a storage from an offset with sizes and strides."""
+def set_(
+    self: Tensor,
+    source: Tensor | TypedStorage | UntypedStorage | None = None,
+    storage_offset: int = 0,
+    size: Sequence[int] | int | None = None,
+    stride: Sequence[int] | None = None,
+) -> Tensor:
+    """Make this tensor use the memory of another tensor, or a storage.
+
+    Args:
+        source: A tensor or a storage. `None` makes the tensor empty.
+        storage_offset: Position of the first element in the storage.
+        size: New sizes.
+        stride: New strides, in elements.
+
+    Raises:
+        RuntimeError: If the dtypes differ.
+    """
     if isinstance(source, _C.Tensor):
         if source.dtype != self.dtype:
             names = [_c_name(t.dtype) for t in (source, self)]
             raise RuntimeError(f"Could not set tensor of type {names[0]} to a tensor of type {names[1]}")
     elif source is not None and getattr(source, "dtype", self.dtype) != self.dtype:
         raise RuntimeError(
-            f"Expected a Storage of type {_c_name(self.dtype)} or an UntypedStorage, but got type {source.dtype._scalar_type} for "
+            f"Expected a Storage of type {_c_name(self.dtype)} or an UntypedStorage, but got type "
+            f"{source.dtype._scalar_type} for "
             "argument 1 'storage'"
         )
     if source is not None and (not isinstance(source, _C.Tensor) or size is not None):
@@ -609,7 +758,7 @@ def _view_in_place(name):
         return self
 
     f.__name__ = name + "_"
-    f.__doc__ = f"Makes this tensor its own ``{name}``."
+    f.__doc__ = f"Make this tensor its own `{name}`, in place."
     return f
 
 
@@ -618,42 +767,47 @@ for _name in ("as_strided", "squeeze", "unsqueeze", "t", "transpose", "swapaxes"
 
 
 @method
-def where(self, condition, other):
-    """Elements of this tensor where the condition holds, else of the other."""
+def where(self: Tensor, condition: Tensor, other: Tensor | complex) -> Tensor:
+    """Return elements of this tensor where `condition` holds, otherwise those of `other`."""
     return _C._ops.where(condition, self, other)
 
 
 @method
-def is_nonzero(self):
+def is_nonzero(self: Tensor) -> bool:
+    """Return whether the only element is not zero."""
     return bool(self)
 
 
 @method
-def sum_to_size(self, *size):
-    """Sums over the dimensions that broadcasting from ``size`` would add or enlarge."""
-    size = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
-    lead = self.dim() - len(size)
-    if not size:
+def sum_to_size(self: Tensor, *size: int | Sequence[int]) -> Tensor:
+    """Sum over the dimensions that broadcasting from `size` would add or enlarge.
+
+    Raises:
+        RuntimeError: If `size` does not broadcast to the size of this tensor.
+    """
+    sizes: Any = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
+    lead = self.dim() - len(sizes)
+    if not sizes:
         return self.sum()
     x = self.sum(tuple(range(lead))) if lead > 0 else self
-    dims = tuple(i for i, n in enumerate(size) if n == 1 and x.size(i) != 1)
+    dims = tuple(i for i, n in enumerate(sizes) if n == 1 and x.size(i) != 1)
     x = x.sum(dims, keepdim=True) if dims else x
-    if tuple(x.shape) != size:
-        raise RuntimeError(f"size {{{list(size)}}} is not expandable to size {{{list(self.shape)}}}.")
+    if tuple(x.shape) != sizes:
+        raise RuntimeError(f"size {{{list(sizes)}}} is not expandable to size {{{list(self.shape)}}}.")
     return x
 
 
 @method
-def untyped_storage(self):
-    """The memory behind the tensor, as bytes."""
+def untyped_storage(self: Tensor) -> UntypedStorage:
+    """Return the memory of the tensor, as bytes."""
     from .storage import UntypedStorage
 
     return UntypedStorage._of(self)._watch(self)
 
 
 @method
-def storage(self):
-    """The memory behind the tensor, as elements; the older form of `untyped_storage`."""
+def storage(self: Tensor) -> TypedStorage:
+    """Return the memory of the tensor, as elements. Deprecated: use `untyped_storage`."""
     from . import storage
 
     storage._warn()
@@ -661,44 +815,53 @@ def storage(self):
 
 
 @method
-def apply_(self, f):
-    """Replaces every element by ``f`` of it. Slow; for ``cpu`` only."""
+def apply_(self: Tensor, f: Callable[[Any], Any]) -> Tensor:
+    """Replace each element by `f(element)`, in place. It is slow, and on the CPU only."""
     flat = [f(v) for v in self.reshape(-1).tolist()]
     self.copy_(_C.tensor(flat, dtype=self.dtype).reshape(self.shape))
     return self
 
 
 @method
-def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+def __dlpack__(
+    self: Tensor,
+    *,
+    stream: Any = None,
+    max_version: tuple[int, int] | None = None,
+    dl_device: tuple[int, int] | None = None,
+    copy: bool | None = None,
+) -> Any:
     from .utils.dlpack import export
 
     return export(self, stream, max_version, dl_device, copy)
 
 
 @method
-def __dlpack_device__(self):
+def __dlpack_device__(self: Tensor) -> tuple[int, int]:
     from .utils.dlpack import tensor_device
 
     return tensor_device(self)
 
 
 @method
-def __rpow__(self, other):
+def __rpow__(self: Tensor, other: complex) -> Tensor:
     return _C._ops.pow(other, self)
 
 
 @method
-def __divmod__(self, other):
+def __divmod__(self: Tensor, other: Tensor | float) -> tuple[Tensor, Tensor]:
     return self // other, self % other
 
 
 @method
-def is_same_size(self, other):
+def is_same_size(self: Tensor, other: Tensor) -> bool:
+    """Return whether `other` has the same size."""
     return self.shape == other.shape
 
 
 @method
-def is_set_to(self, other):
+def is_set_to(self: Tensor, other: Tensor) -> bool:
+    """Return whether `other` has the same memory, size and strides."""
     return self.data_ptr() == other.data_ptr() and self.shape == other.shape and self.stride() == other.stride()
 
 
@@ -707,9 +870,15 @@ def __dir__(self):
     return sorted(set(dir(Tensor)) | set(self.__dict__))
 
 
-@classmethod
-def __torch_function__(cls, func, types, args=(), kwargs=None):
-    """Runs the function and gives the result this subclass's type."""
+@classmethod  # type: ignore[misc]  # It becomes a method at the end.
+def __torch_function__(
+    cls: Any,
+    func: Callable[..., Any],
+    types: Sequence[Any],
+    args: tuple[Any, ...] = (),
+    kwargs: dict[str, Any] | None = None,
+) -> Any:
+    """Call the function, and convert the result to this subclass."""
     if kwargs is None:
         kwargs = {}
     if not all(issubclass(cls, t) for t in types):
@@ -722,7 +891,7 @@ def __torch_function__(cls, func, types, args=(), kwargs=None):
     return result if _is_unchanged(func) else _convert(result, cls)
 
 
-# Properties that give tensors as they are.
+# Properties that return tensors as they are.
 _UNCHANGED = {"grad", "_grad", "_base"}
 
 
@@ -740,12 +909,12 @@ def _convert(result, cls):
     return result
 
 
-# Their names in older versions of Python.
+# Names of older versions of Python.
 _OLD_NAMES = {"nonzero": "bool", "long": "int", "div": "truediv", "idiv": "itruediv", "rdiv": "rtruediv"}
 for _name, _f in ((f"__{old}__", f"__{new}__") for old, new in _OLD_NAMES.items()):
     setattr(Tensor, _name, getattr(Tensor, _f))
 
-for _name, _f in _METHODS.items():
-    setattr(Tensor, _name, _f)
+for _name, _method in _METHODS.items():
+    setattr(Tensor, _name, _method)
 Tensor.__torch_function__ = __torch_function__
-del _name, _f
+del _name, _f, _method

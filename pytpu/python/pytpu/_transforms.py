@@ -1,14 +1,21 @@
-"""Functions that give derivatives of functions: what ``torch.func`` calls ``grad``, ``vjp``, ``jvp``, ``jacrev`` and so on.
+"""Transforms of functions to their derivatives: `grad`, `vjp`, `jvp`, `jacrev` and others of `torch.func`.
 
-All of them run backward: ``jvp`` differentiates a backward pass by what went into it, and ``jacfwd`` is ``jacrev``. Rows of a Jacobian
-are computed one by one. What a transform returns requires a gradient only where something outside of it does.
+All of them run backward. `jvp` differentiates a backward pass by its input, and `jacfwd` is `jacrev`. Rows of a
+Jacobian are computed one by one. A result requires gradients only if something outside of the transform does.
 """
 
+from __future__ import annotations
+
 import functools
+from typing import TYPE_CHECKING
 
 import pytpu as torch
 
 from .utils import _pytree as pytree
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 
 def _tree(x):
@@ -20,12 +27,12 @@ def _tree(x):
 
 
 def _stand_in(x):
-    """What a tensor is replaced by: a view where something outside differentiates it, else a new leaf."""
+    """Return the replacement of a tensor: a view if something outside differentiates it, otherwise a new leaf."""
     return x.view_as(x) if x.requires_grad else x.detach().requires_grad_()
 
 
 def _chosen(argnums, args):
-    """The places of the arguments to differentiate by, and whether they came as a tuple."""
+    """Return whether `argnums` is a tuple, and the positions of the arguments to differentiate by."""
     if (
         not isinstance(argnums, (int, tuple))
         or isinstance(argnums, tuple)
@@ -46,7 +53,7 @@ def _chosen(argnums, args):
 
 
 class _Inputs:
-    """Arguments, some of which stand-ins have replaced."""
+    """Arguments in which stand-ins replace the tensors to differentiate by."""
 
     def __init__(self, args, places):
         trees = [_tree(args[i]) for i in places]
@@ -60,12 +67,12 @@ class _Inputs:
         self._outside = torch.is_grad_enabled()
 
     def trees(self, tensors):
-        """One value for each stand-in, in the form of the arguments."""
+        """Return one value for each stand-in, in the structure of the arguments."""
         rest = iter(tensors)
         return [spec.unflatten([next(rest) for _ in range(spec.num_leaves)]) for spec in self._specs]
 
     def grads(self, output, weight=None):
-        """Gradients of an output by the stand-ins; zeros where it does not depend on one."""
+        """Return the gradients of an output by the stand-ins, or zeros if it does not depend on one."""
         if not output.requires_grad:
             return [torch.zeros_like(t) for t in self.tensors]
         return torch.autograd.grad(
@@ -73,7 +80,7 @@ class _Inputs:
         )
 
     def released(self, tree):
-        """The same, without history where it depends on nothing outside."""
+        """Return the tree, with tensors detached that depend on nothing outside."""
 
         def release(x):
             if not isinstance(x, torch.Tensor) or not x.requires_grad:
@@ -85,7 +92,7 @@ class _Inputs:
     def _reaches_outside(self, x):
         if x.grad_fn is None:
             return id(x) not in self._own
-        # Ids are good as long as the nodes are.
+        # Ids are valid as long as the nodes are kept.
         seen, kept, waiting = set(), [], [x.grad_fn]
         while waiting:
             node = waiting.pop()
@@ -113,12 +120,26 @@ def _with_aux(result, has_aux, name):
     return result
 
 
-def grad_and_value(func, argnums=0, has_aux=False):
-    """A function that gives the gradient of a scalar function, and its value: ``(gradients, value)``, or ``(gradients, (value, aux))``.
+def grad_and_value(
+    func: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: bool = False
+) -> Callable[..., Any]:
+    """Return a function that computes the gradient and the value of a scalar function.
 
     Args:
-        func: gives a tensor of one element, or with ``has_aux`` a pair of it and anything.
-        argnums: the arguments to differentiate by, trees of tensors; for a tuple of places gradients come in a tuple.
+        func: Function that returns a tensor without dimensions, or with `has_aux` a pair of that and any value.
+        argnums: Positions of the arguments to differentiate by, which are trees of tensors. A tuple gives a tuple.
+        has_aux: Whether `func` returns a pair.
+
+    Returns:
+        A function of the same arguments that returns `(gradients, value)`, or `(gradients, (value, aux))`.
+
+    Raises:
+        RuntimeError: In a call: if `argnums` does not fit, or the result is not a tensor without dimensions.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.func.grad_and_value(lambda x: x**3)(torch.tensor(2.0))
+        (tensor(12.), tensor(8.))
     """
 
     @functools.wraps(func)
@@ -131,7 +152,8 @@ def grad_and_value(func, argnums=0, has_aux=False):
             raise RuntimeError(f"{name}: Expected f(*args) to return a Tensor, got {type(output)}")
         if output.dim() != 0:
             raise RuntimeError(
-                f"{name}: Expected f(*args) to return a scalar Tensor, got tensor with {output.dim()} dims. Maybe you wanted to "
+                f"{name}: Expected f(*args) to return a scalar Tensor, got tensor with {output.dim()} dims. Maybe you "
+                "wanted to "
                 "use the vjp or jacrev APIs instead?"
             )
         with torch.enable_grad():
@@ -142,8 +164,25 @@ def grad_and_value(func, argnums=0, has_aux=False):
     return wrapped
 
 
-def grad(func, argnums=0, has_aux=False):
-    """A function that gives the gradient of a scalar function, or with ``has_aux`` the pair ``(gradients, aux)``."""
+def grad(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: bool = False) -> Callable[..., Any]:
+    """Return a function that computes the gradient of a scalar function.
+
+    Args:
+        func: Function that returns a tensor without dimensions, or with `has_aux` a pair of that and any value.
+        argnums: Positions of the arguments to differentiate by, which are trees of tensors. A tuple gives a tuple.
+        has_aux: Whether `func` returns a pair.
+
+    Returns:
+        A function of the same arguments that returns the gradients, or `(gradients, aux)`.
+
+    Raises:
+        RuntimeError: In a call: if `argnums` does not fit, or the result is not a tensor without dimensions.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.func.grad(torch.func.grad(lambda x: x**3))(torch.tensor(2.0))
+        tensor(12.)
+    """
 
     @functools.wraps(func)
     def wrapped(*args, **kwargs):
@@ -154,7 +193,7 @@ def grad(func, argnums=0, has_aux=False):
 
 
 def _outputs(result, name):
-    """Tensors of what a function returned, and their form."""
+    """Return the tensors in the result of a function, and its structure."""
     leaves, spec = pytree.tree_flatten(result)
     for leaf in leaves:
         if not isinstance(leaf, torch.Tensor):
@@ -164,11 +203,30 @@ def _outputs(result, name):
     return leaves, spec
 
 
-def vjp(func, *primals, has_aux=False):
-    """The value of a function and a function of cotangents, which gives their products with the Jacobian.
+def vjp(
+    func: Callable[..., Any], *primals: Any, has_aux: bool = False
+) -> tuple[Any, Callable[..., Any]] | tuple[Any, Callable[..., Any], Any]:
+    """Return the value of a function, and a function that computes vector-Jacobian products.
+
+    Args:
+        func: Function of trees of tensors that returns a tree of tensors, or with `has_aux` a pair of that and any
+            value.
+        primals: Arguments of `func`.
+        has_aux: Whether `func` returns a pair.
 
     Returns:
-        ``(output, vjp_fn)``, or ``(output, vjp_fn, aux)``; ``vjp_fn(cotangents)`` gives a tuple, with a value for each argument.
+        `(output, vjp_fn)`, or `(output, vjp_fn, aux)`. `vjp_fn(cotangents)` returns a tuple with one tree for each
+        argument.
+
+    Raises:
+        RuntimeError: If `func` returns something that is not a tensor. In `vjp_fn`: if the cotangents do not fit the
+            output.
+
+    Example:
+        >>> import pytpu as torch
+        >>> output, vjp_fn = torch.func.vjp(lambda x: x**2, torch.tensor([1.0, 2.0]))
+        >>> vjp_fn(torch.ones(2))
+        (tensor([2., 4.]),)
     """
     inputs = _Inputs(primals, range(len(primals)))
     result, aux = _with_aux(_run(func, inputs.args), has_aux, "vjp(f, *primals)")
@@ -178,13 +236,15 @@ def vjp(func, *primals, has_aux=False):
         weights, form = _tree(cotangents)
         if form != spec:
             raise RuntimeError(
-                f"Expected pytree structure of cotangents to be the same as pytree structure of outputs to the function. "
+                "Expected pytree structure of cotangents to be the same as pytree structure of outputs to the "
+                "function. "
                 f"cotangents: {form}, primal output: {spec}"
             )
         for i, (w, y) in enumerate(zip(weights, leaves)):
             if w.shape != y.shape:
                 raise RuntimeError(
-                    f"Mismatch in shape: grad_output[{i}] has a shape of {w.shape} and output[{i}] has a shape of {y.shape}."
+                    f"Mismatch in shape: grad_output[{i}] has a shape of {w.shape} and output[{i}] has a shape of "
+                    f"{y.shape}."
                 )
         used = [(y, w) for y, w in zip(leaves, weights) if y.requires_grad]
         with torch.enable_grad():
@@ -200,12 +260,30 @@ def vjp(func, *primals, has_aux=False):
     return (output, vjp_fn, inputs.released(aux)) if has_aux else (output, vjp_fn)
 
 
-def jvp(func, primals, tangents, *, strict=False, has_aux=False):
-    """The value of a function and the product of its Jacobian with tangents: ``(output, jvp)``, or ``(output, jvp, aux)``.
+def jvp(
+    func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False
+) -> tuple[Any, Any] | tuple[Any, Any, Any]:
+    """Return the value of a function, and the product of its Jacobian with tangents.
 
     Args:
-        primals: a tuple of arguments, trees of tensors.
-        tangents: what goes with each, of the same shapes.
+        func: Function of trees of tensors that returns a tree of tensors, or with `has_aux` a pair of that and any
+            value.
+        primals: Tuple of the arguments.
+        tangents: Tuple of the same structure and shapes.
+        strict: Accepted for compatibility.
+        has_aux: Whether `func` returns a pair.
+
+    Returns:
+        `(output, product)`, or `(output, product, aux)`.
+
+    Raises:
+        RuntimeError: If the tangents do not fit the arguments, or `func` returns something that is not a tensor.
+
+    Example:
+        >>> import pytpu as torch
+        >>> x = torch.tensor([1.0, 2.0])
+        >>> torch.func.jvp(lambda x: x**2, (x,), (torch.ones(2),))
+        (tensor([1., 4.]), tensor([2., 4.]))
     """
     name = "jvp(f, primals, tangents)"
     if not isinstance(primals, tuple):
@@ -214,15 +292,18 @@ def jvp(func, primals, tangents, *, strict=False, has_aux=False):
     spec = pytree.tree_structure(primals)
     if form != spec:
         raise RuntimeError(
-            f"{name}: Expected primals and tangents to have the same python structure. For example, if primals is a tuple of 3 "
+            f"{name}: Expected primals and tangents to have the same python structure. For example, if primals is a "
+            "tuple of 3 "
             f"tensors, tangents also must be. Got primals with structure {spec} and tangents with structure {form}"
         )
     inputs = _Inputs(primals, range(len(primals)))
     for x, d in zip(inputs.given, directions):
         if x.shape != d.shape:
             raise RuntimeError(
-                "Trying to set a forward gradient that has a different size than that of the original Tensor, this is not "
-                f"supported. Tensor is of size {list(x.shape)} while the given forward gradient is of size {list(d.shape)}."
+                "Trying to set a forward gradient that has a different size than that of the original Tensor, this is "
+                "not "
+                f"supported. Tensor is of size {list(x.shape)} while the given forward gradient is of size "
+                f"{list(d.shape)}."
             )
     result, aux = _with_aux(_run(func, inputs.args), has_aux, name)
     leaves, spec = _outputs(result, name)
@@ -233,7 +314,10 @@ def jvp(func, primals, tangents, *, strict=False, has_aux=False):
 
 
 def _pushed(inputs, output, directions):
-    """The derivative of an output in a direction: of its backward pass, which is linear in its weight, by that weight."""
+    """Return the derivative of an output in a direction.
+
+    It is the derivative of the backward pass, which is linear in its weight, by that weight.
+    """
     if not output.requires_grad:
         return torch.zeros_like(output)
     with torch.enable_grad():
@@ -249,25 +333,69 @@ def _pushed(inputs, output, directions):
     return found
 
 
-def linearize(func, *primals):
-    """The value of a function, and a function of tangents: the product of its Jacobian at that place with them."""
-    output, _ = vjp(func, *primals)
+def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
+    """Return the value of a function, and its derivative there as a linear function.
+
+    Args:
+        func: Function of trees of tensors that returns a tree of tensors.
+        primals: Arguments of `func`.
+
+    Returns:
+        `(output, jvp_fn)`, where `jvp_fn(*tangents)` returns the product of the Jacobian with the tangents.
+
+    Example:
+        >>> import pytpu as torch
+        >>> output, jvp_fn = torch.func.linearize(lambda x: x**2, torch.tensor(3.0))
+        >>> jvp_fn(torch.tensor(1.0))
+        tensor(6.)
+    """
+    output = vjp(func, *primals)[0]
     return output, lambda *tangents: jvp(func, primals, tangents)[1]
 
 
-def jacrev(func, argnums=0, *, has_aux=False, chunk_size=None, _preallocate_and_copy=False):
-    """A function that gives Jacobians: for each output of shape ``A`` and argument of shape ``B`` a tensor of shape ``(*A, *B)``.
+def jacrev(
+    func: Callable[..., Any],
+    argnums: int | tuple[int, ...] = 0,
+    *,
+    has_aux: bool = False,
+    chunk_size: int | None = None,
+    _preallocate_and_copy: bool = False,
+) -> Callable[..., Any]:
+    """Return a function that computes Jacobians, row by row.
 
     Args:
-        argnums: the arguments to differentiate by; for a tuple of places Jacobians come in a tuple.
-        has_aux: the function gives a pair, whose second part is returned as it is.
-        chunk_size: of no effect.
+        func: Function that returns a tree of tensors, or with `has_aux` a pair of that and any value.
+        argnums: Positions of the arguments to differentiate by, which are trees of tensors. A tuple gives a tuple.
+        has_aux: Whether `func` returns a pair.
+        chunk_size: Accepted for compatibility.
+
+    Returns:
+        A function of the same arguments. For an output of shape `a` and an argument of shape `b`, the Jacobian has
+        shape `a + b`. With `has_aux` it returns `(jacobians, aux)`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.func.jacrev(lambda x: x**2)(torch.tensor([1.0, 2.0]))
+        tensor([[2., 0.],
+                [0., 4.]])
     """
     return _jacobian(func, argnums, has_aux, "vjp(f, *primals)")
 
 
-def jacfwd(func, argnums=0, has_aux=False, *, randomness="error"):
-    """``jacrev``."""
+def jacfwd(
+    func: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: bool = False, *, randomness: str = "error"
+) -> Callable[..., Any]:
+    """Return a function that computes Jacobians. It does the same as `jacrev`.
+
+    Args:
+        func: Function that returns a tree of tensors, or with `has_aux` a pair of that and any value.
+        argnums: Positions of the arguments to differentiate by, which are trees of tensors. A tuple gives a tuple.
+        has_aux: Whether `func` returns a pair.
+        randomness: Accepted for compatibility.
+
+    Returns:
+        A function of the same arguments, as that of `jacrev`.
+    """
     return _jacobian(func, argnums, has_aux, "jvp(f, primals, tangents)")
 
 
@@ -281,7 +409,7 @@ def _jacobian(func, argnums, has_aux, name):
         with torch.enable_grad():
             found = [inputs.trees(_rows(inputs, y)) for y in leaves]
         form = (lambda trees: tuple(trees)) if is_tuple else (lambda trees: trees[0])
-        # One tree of inputs in the place of each output.
+        # Put a tree of inputs in the place of each output.
         jacobians = inputs.released(spec.unflatten([form(trees) for trees in found]))
         return (jacobians, inputs.released(aux)) if has_aux else jacobians
 
@@ -297,6 +425,21 @@ def _rows(inputs, output):
     return [torch.stack(parts).reshape(shape + tuple(parts[0].shape)) for parts in zip(*rows)]
 
 
-def hessian(func, argnums=0):
-    """A function that gives the second derivatives of a function: ``jacfwd(jacrev(func))``."""
+def hessian(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0) -> Callable[..., Any]:
+    """Return a function that computes second derivatives: `jacfwd(jacrev(func))`.
+
+    Args:
+        func: Function that returns a tensor.
+        argnums: Positions of the arguments to differentiate by, which are trees of tensors. A tuple gives a tuple.
+
+    Returns:
+        A function of the same arguments. For an output of shape `a` and an argument of shape `b`, the Hessian has shape
+        `a + b + b`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.func.hessian(lambda x: (x**3).sum())(torch.tensor([1.0, 2.0]))
+        tensor([[ 6.,  0.],
+                [ 0., 12.]])
+    """
     return jacfwd(jacrev(func, argnums), argnums)

@@ -1,4 +1,8 @@
-"""``torch.accelerator``: the accelerator by that name, which is device ``tpu``."""
+"""`torch.accelerator`: the accelerator, which is device `tpu`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from . import _C
 from .tpu import current_device as current_device_index
@@ -14,6 +18,12 @@ from .tpu import (
     synchronize,
 )
 from .tpu import set_device as set_device_index
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ._streams import Stream
+
 
 __all__ = [
     "current_accelerator",
@@ -38,8 +48,17 @@ __all__ = [
 ]
 
 
-def current_accelerator(check_available=False):
-    """The accelerator's device, without an index; with ``check_available``, ``None`` where there is none."""
+def current_accelerator(check_available: bool = False) -> _C.device | None:
+    """Return the device of the accelerator, without an index.
+
+    Args:
+        check_available: If `True`, return `None` if there is no device.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.accelerator.current_accelerator()
+        device(type='tpu')
+    """
     return _C.device("tpu") if not check_available or is_available() else None
 
 
@@ -61,44 +80,88 @@ def _index(device, optional=False):
     return current_device_index() if index is None else index
 
 
-def get_memory_info(device_index=None, /):
-    """Return the free and the whole memory of the accelerator in bytes; on XLA:CPU they are those of the host."""
+def get_memory_info(device_index: _C.device | str | int | None = None, /) -> tuple[int, int]:
+    """Return the free and the total memory of the accelerator, in bytes. On XLA:CPU they are those of the host.
+
+    Args:
+        device_index: Device, or its name or index. `None` is the device in use.
+
+    Raises:
+        ValueError: If the device is not an accelerator.
+        NotImplementedError: If the plugin does not report its memory.
+    """
     from .tpu import mem_get_info
 
     return mem_get_info(_index(device_index, optional=True))
 
 
-def get_device_capability(device=None, /):
-    """Return what the accelerator can do: ``supported_dtypes`` is the set of its dtypes."""
+def get_device_capability(device: _C.device | str | int | None = None, /) -> dict[str, Any]:
+    """Return the capabilities of the accelerator.
+
+    Args:
+        device: Device, or its name or index. `None` is the device in use.
+
+    Returns:
+        A dict in which `"supported_dtypes"` is the set of dtypes.
+
+    Raises:
+        ValueError: If the device is not an accelerator.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.float32 in torch.accelerator.get_device_capability()["supported_dtypes"]
+        True
+    """
     _index(device, optional=True)
     names = "bool uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64 complex64 complex128"
     return {"supported_dtypes": {getattr(_C, name) for name in names.split()}}
 
 
-def current_stream(device=None, /):
-    """Return the stream of the accelerator that this thread has chosen."""
+def current_stream(device: _C.device | str | int | None = None, /) -> Stream:
+    """Return the stream of the accelerator that this thread has chosen.
+
+    Args:
+        device: Device, or its name or index. `None` is the device in use.
+
+    Raises:
+        ValueError: If the device is not an accelerator.
+    """
     from ._streams import current_stream
 
     _index(device, optional=True)
     return current_stream(current_accelerator() if device is None else device)
 
 
-def set_stream(stream):
-    """Choose the current stream of this thread."""
+def set_stream(stream: Stream) -> None:
+    """Choose the current stream of this thread.
+
+    Args:
+        stream: The stream.
+    """
     from ._streams import set_stream
 
     set_stream(stream)
 
 
 class device_index:
-    """Chooses a device until the end of the block; ``None`` for the one in use."""
+    """Context manager in which another device is in use.
 
-    def __init__(self, device, /):
+    Args:
+        device: Index of the device. `None` keeps the device in use.
+
+    Example:
+        >>> import pytpu as torch
+        >>> with torch.accelerator.device_index(0):
+        ...     print(torch.accelerator.current_device_index())
+        0
+    """
+
+    def __init__(self, device: int | None, /) -> None:
         self.idx = device
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         if self.idx is not None:
             set_device_index(self.idx)
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: Any) -> None:
         pass

@@ -1,17 +1,25 @@
-"""``python -m pytpu.advise script.py --topology v5e:2x2``: what to change in a training script, by the numbers of the TPU's compiler.
+"""Advise what to change in a training script, by the numbers of the compiler of TPUs.
 
-The script runs with device ``tpu`` planned: see `torch.tpu.plan`. It may say ``import torch`` or ``import pytpu``. What follows ``--``
-are its own arguments. Each advice names a line of the script, a change, and what the compiler says about both.
+Usage: `python -m pytpu.advise script.py --topology v5e:2x2`
+
+The script runs with device `tpu` planned: see `torch.tpu.plan`. It may say `import torch` or `import pytpu`. Its own
+arguments come after `--`. Each advice names a line of the script, a change, and the numbers of the compiler for both.
 """
+
+from __future__ import annotations
 
 import json
 import pathlib
 import sys
+from typing import TYPE_CHECKING
 
 import pytpu
 from pytpu.tpu import _advice, _command, _trial
 from pytpu.tpu._costs import Costs
 from pytpu.tpu._report import _bytes, _seconds
+
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def _parser():
@@ -22,19 +30,27 @@ def _parser():
     return parser
 
 
-def headline(step, topology):
-    """Return the first line: what a step costs as it is."""
+def headline(step: Any, topology: str) -> str:
+    """Return the first line of the report: the cost of a step as it is."""
     fits = "" if step.fits() else ", which does not fit"
     return (
         f"{topology}, 1 chip: step {_seconds(step.seconds)} (compute {_seconds(step.compute_seconds)}, HBM "
         f"{_seconds(step.memory_seconds)}), {100 * step.peak_share:.3g} % of peak; HBM {_bytes(step.total_bytes)} of "
-        f"{_bytes(step.memory_bytes)}{fits}; {_advice._count(len(step.planned.programs), 'program', 'programs')}, {step.ops:,} ops, "
+        f"{_bytes(step.memory_bytes)}{fits}; {_advice._count(len(step.planned.programs), 'program', 'programs')}, "
+        f"{step.ops:,} ops, "
         f"{step.compile_seconds:.3g} s to compile"
     )
 
 
-def main(argv=None):
-    """Run the command; returns its exit code."""
+def main(argv: list[str] | None = None) -> int:
+    """Run the command.
+
+    Args:
+        argv: Arguments. `None` is those of the process.
+
+    Returns:
+        The exit code.
+    """
     parser = _parser()
     options, arguments, machine = _command.parse(parser, argv)
     if "," in options.topology:
@@ -62,8 +78,8 @@ def main(argv=None):
     pytpu.set_float32_matmul_precision(first.precision)
     advisor = _advice.Advisor(first, options.topology, Costs(**machine), run, shows_all=options.all)
     print(headline(advisor.step, options.topology), flush=True)
-    for error in advisor.step.errors:
-        print(f"    {error}")
+    for message in advisor.step.errors:
+        print(f"    {message}")
     found = list(advisor.advice(finds_batch=not options.no_batch))
     found.sort(key=lambda a: -1.0 if a.share is None else a.share, reverse=True)
     shown = [a for a in found if options.all or a.is_large()]

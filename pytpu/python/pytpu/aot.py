@@ -1,8 +1,12 @@
-"""``python -m pytpu.aot script.py --topology v5e:2x2,v6e:2x4 --steps 3``: what a training script would cost on TPUs that are not here.
+"""Report what a training script would cost on TPUs that are not here.
 
-The script runs with device ``tpu`` planned: see `torch.tpu.plan`. It may say ``import torch`` or ``import pytpu``. What follows ``--``
-are its own arguments.
+Usage: `python -m pytpu.aot script.py --topology v5e:2x2,v6e:2x4 --steps 3`
+
+The script runs with device `tpu` planned: see `torch.tpu.plan`. It may say `import torch` or `import pytpu`. Its own
+arguments come after `--`.
 """
+
+from __future__ import annotations
 
 import pathlib
 import sys
@@ -15,7 +19,7 @@ from pytpu.tpu import _command
 
 
 class _Enough(BaseException):
-    """The script has made as many steps as were asked for."""
+    """Raised when the script has made as many steps as were asked for."""
 
 
 def _parser():
@@ -37,7 +41,7 @@ def _parser():
 
 
 def _run(script, arguments, steps):
-    """Run the script until it has made `steps` steps. Returns whether it was ended there."""
+    """Run the script until it has made `steps` steps. Return whether it was ended there."""
     from pytpu import __main__ as runner
 
     def stop(optimizer, args, kwargs):
@@ -58,8 +62,15 @@ def _run(script, arguments, steps):
     return False
 
 
-def main(argv=None):
-    """Run the command; returns its exit code."""
+def main(argv: list[str] | None = None) -> int:
+    """Run the command.
+
+    Args:
+        argv: Arguments. `None` is those of the process.
+
+    Returns:
+        The exit code.
+    """
     options, arguments, machine = _command.parse(_parser(), argv)
     plan = pytpu.tpu.plan(**machine, reads=options.reads)
     code, ended = 0, False

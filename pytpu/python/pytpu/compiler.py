@@ -1,6 +1,15 @@
-"""``torch.compiler``: what scripts ask of it. On ``tpu`` every op is compiled, in blocks of ``torch.compile`` and outside."""
+"""`torch.compiler`. Most functions do nothing: every op on `tpu` is compiled, also outside of `torch.compile`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from .functions import compile as compile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
 
 __all__ = [
     "allow_in_graph",
@@ -18,44 +27,90 @@ __all__ = [
 ]
 
 
-def is_compiling():
-    """Whether Python runs only to be traced: no, it always runs for its results."""
+def is_compiling() -> bool:
+    """Always return `False`: Python code always runs for its results, and is never traced.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.compiler.is_compiling()
+        False
+    """
     return False
 
 
 is_dynamo_compiling = is_exporting = is_compiling
 
 
-def disable(fn=None, recursive=True, *, reason=None):
-    """The function itself, or a decorator that gives it: what Python does is never replaced, so there is nothing to keep out."""
+def disable(
+    fn: Callable[..., Any] | None = None, recursive: bool = True, *, reason: str | None = None
+) -> Callable[..., Any]:
+    """Return the function itself: Python code is never replaced, so there is nothing to disable.
+
+    Args:
+        fn: The function. Without it, return a decorator.
+        recursive: Accepted for compatibility.
+        reason: Accepted for compatibility.
+    """
     return fn if fn is not None else lambda f: f
 
 
-def allow_in_graph(fn):
-    """The function, or list of functions, itself."""
+def allow_in_graph(fn: Any) -> Any:
+    """Return the function, or the list of functions, itself."""
     return fn
 
 
 assume_constant_result = nonstrict_trace = allow_in_graph
 
 
-def list_backends(exclude_tags=("debug", "experimental")):
-    """What ``torch.compile(backend=...)`` may be told; all names mean the same here."""
+def list_backends(exclude_tags: Sequence[str] = ("debug", "experimental")) -> list[str]:
+    """Return names for `torch.compile(backend=...)`. All names do the same.
+
+    Args:
+        exclude_tags: Accepted for compatibility.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.compiler.list_backends()
+        ['inductor', 'tpu']
+    """
     return ["inductor", "tpu"]
 
 
-def reset():
-    """Forgets what was compiled: nothing here depends on what is kept, see ``torch.tpu`` for limits of the caches."""
+def reset() -> None:
+    """Do nothing. `torch.tpu.clear_cache` drops compiled programs."""
 
 
-def cudagraph_mark_step_begin():
-    """A hint that is not needed."""
+def cudagraph_mark_step_begin() -> None:
+    """Do nothing: there are no CUDA graphs."""
 
 
 class set_stance:
-    """A setting of the compiler, in a ``with``, as a decorator or for good; it changes nothing."""
+    """Accept a stance of PyTorch's compiler, as a context manager, as a decorator, or for good. It has no effect.
 
-    def __init__(self, stance="default", *, skip_guard_eval_unsafe=False, force_backend=None):
+    Args:
+        stance: Name of the stance.
+        skip_guard_eval_unsafe: Accepted for compatibility.
+        force_backend: Accepted for compatibility.
+
+    Raises:
+        RuntimeError: If the name is unknown.
+
+    Example:
+        >>> import pytpu as torch
+        >>> @torch.compiler.set_stance("force_eager")
+        ... def double(x):
+        ...     return x * 2
+        >>> double(torch.ones(1))
+        tensor([2.])
+    """
+
+    def __init__(
+        self,
+        stance: str = "default",
+        *,
+        skip_guard_eval_unsafe: bool = False,
+        force_backend: str | Callable[..., Any] | None = None,
+    ) -> None:
         known = (
             "default",
             "eager_on_recompile",
@@ -67,11 +122,11 @@ class set_stance:
         if stance not in known:
             raise RuntimeError(f"invalid torch.compile stance '{stance}'")
 
-    def __call__(self, fn):
+    def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         return fn
 
-    def __enter__(self):
+    def __enter__(self) -> set_stance:
         return self
 
-    def __exit__(self, *error):
+    def __exit__(self, *error: Any) -> None:
         return None

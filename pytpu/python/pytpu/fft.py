@@ -1,6 +1,15 @@
-"""``torch.fft``: the ops of the table whose names begin with ``fft_``."""
+"""`torch.fft`: the ops of the table whose names begin with `fft_`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from . import _C
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any: ...
+
 
 _PREFIX = "fft_"
 __all__ = sorted(k[len(_PREFIX) :] for k in vars(_C._ops) if k.startswith(_PREFIX))

@@ -1,4 +1,8 @@
-"""Modules as functions of their parameters, and derivatives of functions as functions."""
+"""`torch.func`: modules as functions of their parameters, and derivatives of functions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from ._absent import absent_function
 from ._transforms import grad as grad
@@ -9,6 +13,14 @@ from ._transforms import jacrev as jacrev
 from ._transforms import jvp as jvp
 from ._transforms import linearize as linearize
 from ._transforms import vjp as vjp
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from pytpu import Tensor
+    from pytpu.nn import Module
+
 
 vmap = absent_function("torch.func.vmap", "functions are not mapped over a dimension yet")
 
@@ -30,13 +42,13 @@ def _slots(module):
                 visit(child, f"{prefix}{name}.", (*above, owner))
 
     visit(module, "", ())
-    # The function refers to itself: without this line, garbage collection alone would free what it holds.
+    # The function refers to itself: without this line, only garbage collection would free its objects.
     del visit
     return slots
 
 
 def _joined(dictionaries):
-    """For each name its value and the dictionary that it is from."""
+    """Return for each name its value, and the dict that it is from."""
     if isinstance(dictionaries, dict):
         dictionaries = [dictionaries]
     elif not isinstance(dictionaries, (list, tuple)):
@@ -58,7 +70,7 @@ _ABSENT = object()
 
 
 def _owner(module, path):
-    """The submodule at a dotted path."""
+    """Return the submodule at a dotted path."""
     from .nn import Module
 
     for name in path.split(".") if path else ():
@@ -88,7 +100,7 @@ def _exchange(module, name, value, restore=False):
         if key in table:
             before = table[key]
             if value is _ABSENT:
-                # A parameter that the call added goes with it.
+                # Remove a parameter that the call added.
                 del table[key]
             else:
                 table[key] = value
@@ -116,7 +128,7 @@ def _check_names(module, slots, given):
 
 
 def _with_tied(slots, given):
-    """Adds the names of tensors that are given under another name."""
+    """Add the names of tensors that are given under another name."""
     values = dict(given)
     names_of = {}
     for name, (table, key) in slots.items():
@@ -133,15 +145,42 @@ def _with_tied(slots, given):
     return values
 
 
-def functional_call(module, parameter_and_buffer_dicts, args=None, kwargs=None, *, tie_weights=True, strict=False):
-    """Calls `module` with other parameters and buffers, by their names; it keeps its own.
+def functional_call(
+    module: Module,
+    parameter_and_buffer_dicts: dict[str, Tensor] | Sequence[dict[str, Tensor]],
+    args: Any = None,
+    kwargs: dict[str, Any] | None = None,
+    *,
+    tie_weights: bool = True,
+    strict: bool = False,
+) -> Any:
+    """Call a module with other parameters and buffers. The module keeps its own.
 
-    `parameter_and_buffer_dicts` is a dictionary or several, `args` one argument or a tuple of them. A tensor that the module has under
-    several names is replaced under all of them (`tie_weights`). What `forward` assigns to a buffer is put into its dictionary. A name
-    that the module lacks is an attribute of it during the call, and a parametrized one is assigned to.
+    A new value that `forward` assigns to a buffer is put into the dict of that buffer. A name that the module does not
+    have is an attribute of it during the call. A parametrized one is assigned to.
 
-    Raises `ValueError` for a name that is given twice, `AttributeError` for one in a submodule that is not there, `TypeError` for
-    what is not a tensor, and with `strict` `RuntimeError` for names that are missing or unknown.
+    Args:
+        module: Module to call.
+        parameter_and_buffer_dicts: Tensors by name, in one dict or several.
+        args: One argument, or a tuple of arguments.
+        kwargs: Arguments by name.
+        tie_weights: If `True`, replace a tensor that the module has under several names under all of them.
+        strict: If `True`, all parameters and buffers must be given, and no others.
+
+    Returns:
+        The result of the module.
+
+    Raises:
+        ValueError: If a name is given twice, or tied names have different values.
+        AttributeError: If there is no such submodule.
+        TypeError: If a value is not a tensor.
+        RuntimeError: In strict mode: if names are missing or unknown.
+
+    Example:
+        >>> import pytpu as torch
+        >>> model = torch.nn.Linear(2, 1, bias=False)
+        >>> torch.func.functional_call(model, {"weight": torch.tensor([[1.0, 2.0]])}, torch.ones(2))
+        tensor([3.])
     """
     slots = _slots(module)
     given = _joined(parameter_and_buffer_dicts)
@@ -167,11 +206,24 @@ def functional_call(module, parameter_and_buffer_dicts, args=None, kwargs=None, 
                 source[name] = assigned
 
 
-def stack_module_state(models):
-    """Parameters and buffers of modules of one kind, each stacked along a new first dimension: two dictionaries.
+def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Stack the parameters and the buffers of modules along a new dimension 0.
 
-    Raises `RuntimeError` for no modules, for modules of several types, for those that are partly in training mode, and for
-    parameters of which some learn.
+    Args:
+        models: Modules of one class.
+
+    Returns:
+        A dict of the parameters, and a dict of the buffers.
+
+    Raises:
+        RuntimeError: If there is no module, classes or training modes differ, or some of the same parameters do not
+            require gradients.
+
+    Example:
+        >>> import pytpu as torch
+        >>> params, buffers = torch.func.stack_module_state([torch.nn.Linear(2, 1) for _ in range(3)])
+        >>> params["weight"].shape
+        torch.Size([3, 1, 2])
     """
     import pytpu as torch
 
@@ -197,8 +249,15 @@ def stack_module_state(models):
     )
 
 
-def replace_all_batch_norm_modules_(root):
-    """Has all batch norms in a module, and itself, use the statistics of each batch and keep none; returns it."""
+def replace_all_batch_norm_modules_(root: Module) -> Module:
+    """Remove the running statistics of all batch norm layers, so that they use those of each batch.
+
+    Args:
+        root: Module to change, with its submodules.
+
+    Returns:
+        The module.
+    """
     from .nn.modules.batchnorm import _BatchNorm
 
     for module in root.modules():

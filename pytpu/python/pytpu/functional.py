@@ -1,4 +1,4 @@
-"""Functions of tensors under PyTorch's older name for their module; they are those of ``torch``."""
+"""`torch.functional`: functions of `torch` under the older name of their module."""
 
 import pytpu as _torch
 

@@ -1,4 +1,6 @@
-"""Functions of the ``torch`` module that are no ops: they ask about tensors, or change a setting."""
+"""Functions of the `torch` module that are not in the op table."""
+
+from __future__ import annotations
 
 import functools
 import importlib as _importlib
@@ -8,6 +10,18 @@ import warnings
 from . import _C
 from ._tensor import overridable_method as _overridable_method
 from .overrides import _overridable
+
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from types import ModuleType
+    from typing import Any, TypeVar
+
+    from pytpu import Tensor
+    from pytpu._size import Size
+
+    _T = TypeVar("_T")
+
 
 __all__ = [
     "as_strided_",
@@ -92,7 +106,7 @@ __all__ = [
     "unique_consecutive",
 ]
 
-_PROFILES = {
+_PROFILES: dict[str, dict[str, Any]] = {
     "default": {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80},
     "short": {"precision": 2, "threshold": 1000, "edgeitems": 2, "linewidth": 80},
     "full": {"precision": 4, "threshold": float("inf"), "edgeitems": 3, "linewidth": 80},
@@ -101,81 +115,158 @@ _print_options = dict(_PROFILES["default"])
 _settings = {"deterministic": False, "warn_only": False, "warn_always": False}
 
 
-def numel(input):
-    """Number of elements."""
+def numel(input: Tensor) -> int:
+    """Return the number of elements of `input`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.numel(torch.zeros(2, 3))
+        6
+    """
     return input.numel()
 
 
-def is_floating_point(input):
-    """Whether the dtype is floating point."""
+def is_floating_point(input: Tensor) -> bool:
+    """Return whether the dtype of `input` is floating point.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.is_floating_point(torch.zeros(1, dtype=torch.float16))
+        True
+    """
     return input.is_floating_point()
 
 
-def is_complex(input):
-    """Whether the dtype is complex."""
+def is_complex(input: Tensor) -> bool:
+    """Return whether the dtype of `input` is complex.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.is_complex(torch.zeros(1, dtype=torch.complex64))
+        True
+    """
     return input.is_complex()
 
 
-def is_conj(input):
-    """Whether the tensor is a view of conjugates."""
+def is_conj(input: Tensor) -> bool:
+    """Return whether `input` is a conjugated view.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.is_conj(torch.zeros(1, dtype=torch.complex64).conj())
+        True
+    """
     return input.is_conj()
 
 
-def is_neg(input):
-    """Whether the tensor is a view of negatives."""
+def is_neg(input: Tensor) -> bool:
+    """Return whether `input` is a negated view.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.is_neg(torch.zeros(1, dtype=torch.complex64).conj().imag)
+        True
+    """
     return input.is_neg()
 
 
-def is_nonzero(input):
-    """Whether the only element is not zero."""
+def is_nonzero(input: Tensor) -> bool:
+    """Return whether the only element of `input` is not zero.
+
+    Raises:
+        RuntimeError: If `input` does not have exactly one element.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.is_nonzero(torch.tensor([0.5]))
+        True
+    """
     return bool(input)
 
 
-def is_signed(input):
-    """Whether the dtype has negative numbers."""
+def is_signed(input: Tensor) -> bool:
+    """Return whether the dtype of `input` has negative numbers.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.is_signed(torch.zeros(1, dtype=torch.uint8))
+        False
+    """
     return input.is_signed()
 
 
-def get_device(input):
-    """Index of the device; -1 on the host."""
+def get_device(input: Tensor) -> int:
+    """Return the index of the device of `input`, or `-1` on the CPU.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.get_device(torch.zeros(1))
+        -1
+    """
     return input.get_device()
 
 
-def set_anomaly_enabled(enabled, check_nan=True):
-    """Switches anomaly mode; see ``autograd.set_detect_anomaly``."""
+def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
+    """Turn anomaly mode on or off, as `torch.autograd.set_detect_anomaly` does.
+
+    Args:
+        enabled: Whether anomaly mode is on.
+        check_nan: If `True`, backward raises an error when it computes a NaN.
+    """
     _C._set_anomaly_enabled(bool(enabled), bool(check_nan))
 
 
-def is_inference(input):
-    """Whether the tensor was made in inference mode."""
+def is_inference(input: Tensor) -> bool:
+    """Return whether `input` was made in inference mode.
+
+    Example:
+        >>> import pytpu as torch
+        >>> with torch.inference_mode():
+        ...     x = torch.zeros(1)
+        >>> torch.is_inference(x)
+        True
+    """
     return input.is_inference()
 
 
 is_inference_mode_enabled = _C.is_inference_mode_enabled
 
 
-def is_storage(obj):
-    """Whether ``obj`` is a storage."""
+def is_storage(obj: object) -> bool:
+    """Return whether `obj` is a storage.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.is_storage(torch.zeros(1).untyped_storage())
+        True
+    """
     import sys
 
     there = sys.modules.get("pytpu.storage")
     return there is not None and isinstance(obj, (there.TypedStorage, there.UntypedStorage))
 
 
-def is_warn_always_enabled():
-    """Whether warnings are repeated."""
+def is_warn_always_enabled() -> bool:
+    """Return whether warnings are repeated, as `set_warn_always` set."""
     return _settings["warn_always"]
 
 
-def set_warn_always(b):
-    """Set whether a warning of this package is given each time and not only once. Python's filters act on it as well."""
+def set_warn_always(b: bool) -> None:
+    """Set whether a warning of this package is given every time instead of once. The filters of Python apply as well.
+
+    Args:
+        b: If `True`, give warnings every time.
+
+    Raises:
+        RuntimeError: If `b` is not a `bool`.
+    """
     if not isinstance(b, bool):
         raise RuntimeError(f"setWarnOnlyOnce expects a bool, but got {type(b).__name__}")
     _settings["warn_always"] = b
 
 
 def _seen_by_modes(function):
-    """Return the function, which modes may take over. Types of arguments are not asked, as in PyTorch."""
+    """Return the function so that modes can intercept it. Types of arguments cannot, as in PyTorch."""
 
     @functools.wraps(function)
     def seen(*args, **kwargs):
@@ -187,16 +278,37 @@ def _seen_by_modes(function):
 
 
 @_seen_by_modes
-def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=None):
-    """A tensor of ``obj``: on the same memory where that is possible, a copy where it is not or where ``copy`` is true.
+def asarray(
+    obj: Any,
+    *,
+    dtype: _C.dtype | None = None,
+    device: _C.device | str | int | None = None,
+    copy: bool | None = None,
+    requires_grad: bool | None = None,
+) -> Tensor:
+    """Convert an object to a tensor, without a copy where that is possible.
 
     Args:
-        obj: a tensor, NumPy array, DLPack capsule, storage, object with a buffer, number, or nested sequence of numbers.
-        copy: true for a copy always; false to refuse one.
-        requires_grad: whether the result requires a gradient; by default, as ``obj`` does.
+        obj: Tensor, NumPy array, DLPack capsule, storage, object with a buffer, number, or nested sequence of numbers.
+        dtype: Dtype of the result. `None` keeps that of `obj`.
+        device: Device of the result. `None` keeps that of `obj`.
+        copy: If `True`, always copy. If `False`, never copy. `None` copies if needed.
+        requires_grad: Whether the result requires gradients. `None` is the value of `obj`.
+
+    Returns:
+        A tensor, on the memory of `obj` where possible.
 
     Raises:
-        ValueError: ``copy`` is false and the memory cannot be shared.
+        ValueError: If `copy` is `False` and the memory cannot be shared.
+
+    Example:
+        >>> import pytpu as torch
+        >>> import numpy as np
+        >>> a = np.zeros(2, dtype=np.float32)
+        >>> t = torch.asarray(a)
+        >>> a[0] = 5
+        >>> t
+        tensor([5., 0.])
     """
     device = None if device is None else _C.device(device)
     t = _aliased(obj, dtype, copy)
@@ -231,7 +343,7 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=None):
 
 
 def _aliased(obj, dtype, copy):
-    """A tensor on the memory of an object; None where the object has none to share."""
+    """Return a tensor on the memory of an object, or `None` if the object has none to share."""
     if isinstance(obj, _C.Tensor):
         return obj
     kind = type(obj)
@@ -272,7 +384,10 @@ def _aliased(obj, dtype, copy):
 
 
 def _on_storage(storage, dtype):
-    """A tensor on the memory of a storage. Bytes are ``int64`` without a dtype, as in PyTorch, which takes them for a list of numbers."""
+    """Return a tensor on the memory of a storage.
+
+    Bytes without a dtype are `int64`, as in PyTorch, which takes them for a list of numbers.
+    """
     flat = storage._flat()
     if flat.dtype is _C.uint8 and storage.untyped() is storage:
         dtype = _C.int64 if dtype is None else dtype
@@ -281,29 +396,74 @@ def _on_storage(storage, dtype):
 
 
 @_seen_by_modes
-def scalar_tensor(s, *, dtype=None, device=None, requires_grad=False):
-    """A tensor without dimensions."""
+def scalar_tensor(
+    s: float | int | bool | complex,
+    *,
+    dtype: _C.dtype | None = None,
+    device: _C.device | str | int | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Return a tensor without dimensions.
+
+    Args:
+        s: Its value.
+        dtype: Its dtype. `None` is the default dtype.
+        device: Its device. `None` is the default device.
+        requires_grad: Whether it requires gradients.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.scalar_tensor(3)
+        tensor(3.)
+    """
     return _C.tensor(s, dtype=dtype or _C.get_default_dtype(), device=device, requires_grad=requires_grad)
 
 
-def split(tensor, split_size_or_sections, dim=0):
-    """Views of parts along a dimension."""
+def split(tensor: Tensor, split_size_or_sections: int | list[int], dim: int = 0) -> tuple[Tensor, ...]:
+    """Split a tensor along a dimension into views.
+
+    Args:
+        tensor: Tensor to split.
+        split_size_or_sections: Size of each part (the last one may be smaller), or a list of the sizes of the parts.
+        dim: Dimension to split.
+
+    Raises:
+        RuntimeError: If the sizes do not sum to the size of the dimension.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.split(torch.arange(5), 2)
+        (tensor([0, 1]), tensor([2, 3]), tensor([4]))
+    """
     return tensor.split(split_size_or_sections, dim)
 
 
-def broadcast_shapes(*shapes):
-    """The sizes that tensors of these sizes are broadcast to."""
-    shapes = [(s,) if isinstance(s, int) else tuple(s) for s in shapes]
-    rank = max((len(s) for s in shapes), default=0)
+def broadcast_shapes(*shapes: int | Sequence[int]) -> Size:
+    """Return the size that tensors of these sizes are broadcast to.
+
+    Args:
+        shapes: Sizes. An integer stands for one dimension.
+
+    Raises:
+        RuntimeError: If the sizes cannot be broadcast.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.broadcast_shapes((2, 1), (3,))
+        torch.Size([2, 3])
+    """
+    sizes = [(s,) if isinstance(s, int) else tuple(s) for s in shapes]
+    rank = max((len(s) for s in sizes), default=0)
     out = [1] * rank
-    for at, s in enumerate(shapes):
+    for at, s in enumerate(sizes):
         for i, n in enumerate(reversed(s), 1):
             if n < 0 and out[-i] == 1:
                 raise ValueError("Attempting to broadcast a dimension with negative length!")
             if n != 1 and out[-i] != n:
                 if out[-i] != 1:
                     raise RuntimeError(
-                        f"Attempting to broadcast a dimension of length {n} at {-i}! Mismatching argument at index {at} had {s}; "
+                        f"Attempting to broadcast a dimension of length {n} at {-i}! Mismatching argument at index "
+                        f"{at} had {s}; "
                         f"but expected shape should be broadcastable to {out}"
                     )
                 out[-i] = n
@@ -316,8 +476,27 @@ def _size(sizes):
     return Size(sizes)
 
 
-def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
-    """Whether ``|input - other| <= atol + rtol * |other|``, by element."""
+def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
+    """Return whether `|input - other| <= atol + rtol * |other|`, for each element.
+
+    Args:
+        input: First tensor.
+        other: Second tensor, of the same dtype.
+        rtol: Relative tolerance.
+        atol: Absolute tolerance.
+        equal_nan: If `True`, two NaNs are close.
+
+    Returns:
+        A `bool` tensor of the common size.
+
+    Raises:
+        RuntimeError: If the dtypes differ, or a tolerance is negative.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.isclose(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.1]))
+        tensor([ True, False])
+    """
     for name, place, t in (("input", 1, input), ("other", 2, other)):
         if not isinstance(t, _C.Tensor):
             raise TypeError(f"isclose(): argument '{name}' (position {place}) must be Tensor, not {type(t).__name__}")
@@ -330,7 +509,8 @@ def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
         raise RuntimeError(f"{_scalar_type(input)} did not match {_scalar_type(other)}")
     if rtol < 0 or atol < 0:
         raise RuntimeError(
-            f"{'rtol' if rtol < 0 else 'atol'} must be greater than or equal to zero, but got {rtol if rtol < 0 else atol}"
+            f"{'rtol' if rtol < 0 else 'atol'} must be greater than or equal to zero, but got "
+            f"{rtol if rtol < 0 else atol}"
         )
     close = input == other
     inexact = input.is_floating_point() or input.is_complex()
@@ -348,40 +528,116 @@ def _scalar_type(t):
 
 
 def _is_plain_number(t):
-    """Whether a tensor is one real number without a history, or something else has ``__float__``."""
+    """Return whether a tensor is one real number without a history, or another object has `__float__`."""
     if isinstance(t, _C.Tensor):
         return t.dim() == 0 and not t.requires_grad and not t.is_complex()
     return hasattr(t, "__float__") and not isinstance(t, str)
 
 
-def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
-    """Whether all elements are close, as by ``isclose``."""
+def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
+    """Return whether all elements of two tensors are close, as `isclose` defines it.
+
+    Args:
+        input: First tensor.
+        other: Second tensor, of the same dtype.
+        rtol: Relative tolerance.
+        atol: Absolute tolerance.
+        equal_nan: If `True`, two NaNs are close.
+
+    Raises:
+        RuntimeError: If the dtypes differ, or a tolerance is negative.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.allclose(torch.tensor([1.0]), torch.tensor([1.0 + 1e-9]))
+        True
+    """
     return bool(isclose(input, other, rtol, atol, equal_nan).all())
 
 
-def count_nonzero(input, dim=None):
-    """Number of elements that are not zero."""
+def count_nonzero(input: Tensor, dim: int | tuple[int, ...] | None = None) -> Tensor:
+    """Count the elements that are not zero.
+
+    Args:
+        input: Tensor.
+        dim: Dimension, or dimensions, to count along. `None` counts all elements.
+
+    Returns:
+        An `int64` tensor.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.count_nonzero(torch.tensor([[0, 1], [2, 3]]), dim=0)
+        tensor([1, 2])
+    """
     x = (input != 0).long()
     return x.sum() if dim is None else x.sum(dim)
 
 
-def is_same_size(input, other):
-    """Whether the sizes are the same."""
+def is_same_size(input: Tensor, other: Tensor) -> bool:
+    """Return whether two tensors have the same size.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.is_same_size(torch.zeros(2, 3), torch.ones(2, 3))
+        True
+    """
     return input.shape == other.shape
 
 
-def inner(input, other, *, out=None):
-    """Sum of products over the last dimensions."""
+def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Return the sums of products over the last dimensions.
+
+    Args:
+        input: Tensor of shape `(*a, n)`, or a number as a tensor.
+        other: Tensor of shape `(*b, n)`, or a number as a tensor.
+        out: Tensor to write the result to.
+
+    Returns:
+        A tensor of shape `(*a, *b)`.
+
+    Raises:
+        RuntimeError: If the last dimensions differ.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.inner(torch.tensor([1, 2]), torch.tensor([3, 4]))
+        tensor(11)
+    """
     if input.dim() and other.dim() and input.size(-1) != other.size(-1):
         raise RuntimeError(
-            f"inner() the last dimension must match on both input tensors but got shapes {list(input.shape)} and {list(other.shape)}"
+            f"inner() the last dimension must match on both input tensors but got shapes {list(input.shape)} and "
+            f"{list(other.shape)}"
         )
     y = input * other if input.dim() == 0 or other.dim() == 0 else tensordot(input, other, ([-1], [-1]))
     return y if out is None else _into(out, y)
 
 
-def tensordot(a, b, dims=2, out=None):
-    """Sum of products over given dimensions of both."""
+def tensordot(
+    a: Tensor,
+    b: Tensor,
+    dims: int | list[int] | list[list[int]] | tuple[Sequence[int], Sequence[int]] = 2,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Return the sums of products over some dimensions of two tensors.
+
+    Args:
+        a: First tensor.
+        b: Second tensor.
+        dims: Number of last dimensions of `a` and first dimensions of `b`, or two lists of dimensions.
+        out: Tensor to write the result to.
+
+    Returns:
+        A tensor with the other dimensions of `a`, then those of `b`.
+
+    Raises:
+        RuntimeError: If the sizes of the dimensions differ.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.tensordot(torch.ones(2, 3), torch.ones(3, 4), dims=1).shape
+        torch.Size([2, 4])
+    """
     if isinstance(dims, int):
         if dims < 0:
             raise RuntimeError(f"tensordot expects dims >= 0, but got dims={dims}")
@@ -396,13 +652,14 @@ def tensordot(a, b, dims=2, out=None):
     left, right = [d % a.dim() for d in left], [d % b.dim() for d in right]
     for (i, j), (shown_i, shown_j) in zip(zip(left, right), given):
         if a.size(i) != b.size(j) and 1 in (a.size(i), b.size(j)):
-            # A dimension of one element is stretched: the other is summed.
+            # A dimension of size 1 is broadcast: sum over the other.
             one, d = (b, j) if a.size(i) == 1 else (a, i)
             one = one.sum(d, keepdim=True, dtype=one.dtype)
             a, b = (a, one) if a.size(i) == 1 else (one, b)
         elif a.size(i) != b.size(j):
             raise RuntimeError(
-                f"contracted dimensions need to match, but first has size {a.size(i)} in dim {shown_i} and second has size {b.size(j)} in dim {shown_j}"
+                f"contracted dimensions need to match, but first has size {a.size(i)} in dim {shown_i} and second has "
+                f"size {b.size(j)} in dim {shown_j}"
             )
     rest_a = [d for d in range(a.dim()) if d not in left]
     rest_b = [d for d in range(b.dim()) if d not in right]
@@ -416,8 +673,33 @@ def tensordot(a, b, dims=2, out=None):
     return y if out is None else _into(out, y)
 
 
-def diff(input, n=1, dim=-1, prepend=None, append=None, *, out=None):
-    """Differences of neighbours along a dimension, ``n`` times, of the tensor with others before and behind it."""
+def diff(
+    input: Tensor,
+    n: int = 1,
+    dim: int = -1,
+    prepend: Tensor | None = None,
+    append: Tensor | None = None,
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Return the differences of neighbors along a dimension.
+
+    Args:
+        input: Tensor.
+        n: How often to take differences.
+        dim: Dimension.
+        prepend: Tensor to put before `input` along the dimension.
+        append: Tensor to put after `input` along the dimension.
+        out: Tensor to write the result to.
+
+    Raises:
+        RuntimeError: If `input` has no dimensions, `n` is negative, or the numbers of dimensions differ.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.diff(torch.tensor([1, 4, 9]))
+        tensor([3, 5])
+    """
     if input.dim() == 0:
         raise RuntimeError("diff expects input to be at least one-dimensional")
     if n < 0:
@@ -440,36 +722,69 @@ def diff(input, n=1, dim=-1, prepend=None, append=None, *, out=None):
 
 
 def _into(out, x):
-    """Writes a result into the tensor given as ``out=``."""
+    """Write a result to the tensor that is given as `out`."""
     return _C._ops.alias_copy(x, out=out)
 
 
-def _several(tensors):
-    """The tensors of a call that takes them one by one or as one list."""
+def _several(tensors: Any) -> Any:
+    """Return the tensors of a call that takes them one by one or as one list."""
     if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)):
         return tensors[0]
     return tensors
 
 
-def broadcast_tensors(*tensors):
-    """Views of the tensors with their common sizes."""
+def broadcast_tensors(*tensors: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Return views of the tensors with their common size.
+
+    Args:
+        tensors: Tensors, one by one or as a list.
+
+    Example:
+        >>> import pytpu as torch
+        >>> a, b = torch.broadcast_tensors(torch.zeros(2, 1), torch.zeros(3))
+        >>> a.shape, b.shape
+        (torch.Size([2, 3]), torch.Size([2, 3]))
+    """
     return _C._ops.broadcast_tensors(_several(tensors))
 
 
-_said = set()
+_said: set[str] = set()
 
 
 def _once(text):
-    """Warns of what is said once in a process."""
+    """Give a warning once in a process."""
     if text not in _said or _settings["warn_always"]:
         _said.add(text)
         warnings.warn(text, stacklevel=4)
 
 
-def lu(A, pivot=True, get_infos=False, out=None):
-    """The triangles of a matrix in one and its pivots, and with ``get_infos`` where a factorization failed."""
+def lu(
+    A: Tensor, pivot: bool = True, get_infos: bool = False, out: Sequence[Tensor] | None = None
+) -> tuple[Tensor, ...]:
+    """Return the LU factorization of matrices in compact form. Deprecated: use `torch.linalg.lu_factor`.
+
+    Args:
+        A: Tensor of shape `(*, m, n)`.
+        pivot: If `False`, do not swap rows.
+        get_infos: If `True`, return a third tensor, of shape `(*)`. It is not zero where a factorization failed.
+        out: Tensors to write the results to.
+
+    Returns:
+        A tuple of both triangles in one tensor of shape `(*, m, n)`, and the pivots, `int32` of shape `(*, min(m, n))`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> import warnings
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("ignore")
+        ...     factors, pivots = torch.lu(torch.tensor([[2.0, 0.0], [1.0, 3.0]]))
+        >>> factors
+        tensor([[2.0000, 0.0000],
+                [0.5000, 3.0000]])
+    """
     _once(
-        "torch.lu is deprecated in favor of torch.linalg.lu_factor / torch.linalg.lu_factor_ex and will be removed in a "
+        "torch.lu is deprecated in favor of torch.linalg.lu_factor / torch.linalg.lu_factor_ex and will be removed in "
+        "a "
         "future PyTorch release.\nLU, pivots = torch.lu(A, compute_pivots)\nshould be replaced with\n"
         "LU, pivots = torch.linalg.lu_factor(A, compute_pivots)\nand\n"
         "LU, pivots, info = torch.lu(A, compute_pivots, get_infos=True)\nshould be replaced with\n"
@@ -485,8 +800,30 @@ def lu(A, pivot=True, get_infos=False, out=None):
     return tuple(_into(o, x) for o, x in zip(out, found))
 
 
-def meshgrid(*tensors, indexing=None):
-    """Coordinates of the grid that one-dimensional tensors span."""
+def meshgrid(*tensors: Tensor | Sequence[Tensor], indexing: str | None = None) -> tuple[Tensor, ...]:
+    """Return the coordinates of the grid that one-dimensional tensors span.
+
+    Args:
+        tensors: Tensors with at most one dimension, one by one or as a list.
+        indexing: `"ij"`: dimension `i` of the results belongs to tensor `i`. `"xy"` swaps the first two. `None` is
+            `"ij"` and gives a warning.
+
+    Returns:
+        A tuple with one tensor for each argument, all of the same size.
+
+    Raises:
+        RuntimeError: If a tensor has more than one dimension.
+
+    Example:
+        >>> import pytpu as torch
+        >>> x, y = torch.meshgrid(torch.tensor([1, 2]), torch.tensor([3, 4]), indexing="ij")
+        >>> x
+        tensor([[1, 1],
+                [2, 2]])
+        >>> y
+        tensor([[3, 4],
+                [3, 4]])
+    """
     if indexing is None:
         _once("torch.meshgrid: in an upcoming release, it will be required to pass the indexing argument.")
         indexing = "ij"
@@ -505,18 +842,37 @@ def _atleast(name):
         return tuple(one(t) for t in _several(tensors))
 
     atleast.__name__ = atleast.__qualname__ = name
-    atleast.__doc__ = f"Views with at least {name[8]} dimension(s)."
+    atleast.__doc__ = f"Return views of the tensors with at least {name[8]} dimension(s)."
     return atleast
 
 
 atleast_1d, atleast_2d, atleast_3d = (_atleast(f"atleast_{n}d") for n in (1, 2, 3))
 
 
-def einsum(*args):
-    """Sums of products named by letters: an equation and operands, or operands each with a list of its subscripts."""
+def einsum(*args: Any) -> Tensor:
+    """Return sums of products that an equation describes, in Einstein's notation.
+
+    Args:
+        args: An equation and the operands, such as `"ij,jk->ik", a, b`. Or operands that are each followed by a list of
+            numbers of dimensions, and a list for the result.
+
+    Raises:
+        ValueError: If there are too few arguments, or a number is not in `[0, 52)`.
+        RuntimeError: If the equation does not fit the operands.
+
+    Example:
+        >>> import pytpu as torch
+        >>> a = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> torch.einsum("ij,jk->ik", a, a)
+        tensor([[ 7., 10.],
+                [15., 22.]])
+        >>> torch.einsum("ii", a)
+        tensor(5.)
+    """
     if len(args) < 2:
         raise ValueError(
-            "einsum(): must specify the equation string and at least one operand, or at least one operand and its subscripts list"
+            "einsum(): must specify the equation string and at least one operand, or at least one operand and its "
+            "subscripts list"
         )
     if isinstance(args[0], str):
         return _C._ops.einsum(args[0], list(_several(args[1:])))
@@ -531,7 +887,7 @@ def einsum(*args):
 
 
 def _subscripts(places):
-    """A list of numbers and ellipses as letters."""
+    """Return a list of numbers and ellipses as letters."""
     text = ""
     for p in places:
         if p is Ellipsis:
@@ -545,13 +901,40 @@ def _subscripts(places):
     return text
 
 
-def chain_matmul(*matrices, out=None):
-    """The product of a chain of matrices, in the cheapest order."""
+def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
+    """Return the product of a chain of matrices, in the cheapest order.
+
+    Args:
+        matrices: Matrices, one by one or as a list.
+        out: Tensor to write the result to.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.chain_matmul(torch.ones(2, 3), torch.ones(3, 4), torch.ones(4, 1)).shape
+        torch.Size([2, 1])
+    """
     return _C._ops.chain_matmul(list(_several(matrices)), out=out)
 
 
-def unravel_index(indices, shape):
-    """Coordinates, one tensor a dimension, of places in a tensor that are counted row by row."""
+def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> tuple[Tensor, ...]:
+    """Convert flat indices to coordinates.
+
+    Args:
+        indices: Integer tensor of indices into the elements in row-major order.
+        shape: Size of the tensor that is indexed.
+
+    Returns:
+        A tuple with one `int64` tensor for each dimension, of the size of `indices`.
+
+    Raises:
+        TypeError: If `indices` does not have an integer dtype, or `shape` holds something else than integers.
+        ValueError: If `shape` has a negative number.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.unravel_index(torch.tensor([0, 4, 5]), (2, 3))
+        (tensor([0, 1, 1]), tensor([0, 1, 2]))
+    """
     if indices.is_floating_point() or indices.is_complex() or indices.dtype == _C.bool:
         raise TypeError(f"expected 'indices' to be integer dtype, but got {indices.dtype}")
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
@@ -560,15 +943,40 @@ def unravel_index(indices, shape):
             raise TypeError(f"expected 'shape' to be int or sequence of ints, but got {type(n)}")
     if any(n < 0 for n in shape):
         raise ValueError(f"'shape' cannot have negative values, but got {shape}")
-    indices, found, step = indices.long(), [], 1
+    found: list[Tensor] = []
+    indices, step = indices.long(), 1
     for n in reversed(shape):
         found.insert(0, _C._ops.div(indices, step, rounding_mode="floor") % n)
         step *= n
     return tuple(found)
 
 
-def histogramdd(input, bins, range=None, weight=None, density=False):
-    """A histogram of points in several dimensions, and the edges of its bins in each."""
+def histogramdd(
+    input: Tensor,
+    bins: int | Sequence[int] | Sequence[Tensor],
+    range: Sequence[float] | None = None,
+    weight: Tensor | None = None,
+    density: bool = False,
+) -> _HistogramDD:
+    """Return a histogram of points in several dimensions.
+
+    Args:
+        input: Tensor of shape `(*, d)`: points with `d` coordinates.
+        bins: Number of bins in all dimensions, a list with one number per dimension, or a list of tensors of edges.
+        range: Lowest and highest edge of each dimension, as `2 * d` numbers. `None` takes them from the points.
+        weight: Weight of each point, of shape `(*)`.
+        density: If `True`, divide so that the integral is 1.
+
+    Returns:
+        A tuple `(hist, bin_edges)`: the counts, and a tuple of the edges in each dimension.
+
+    Example:
+        >>> import pytpu as torch
+        >>> points = torch.tensor([[0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
+        >>> torch.histogramdd(points, [2, 2]).hist
+        tensor([[0., 1.],
+                [1., 1.]])
+    """
     if isinstance(bins, int):
         bins = [bins] * input.shape[-1] if input.dim() > 1 else [bins]
     if bins and isinstance(bins[0], _C.Tensor):
@@ -581,7 +989,7 @@ def histogramdd(input, bins, range=None, weight=None, density=False):
 
 
 class _HistogramDD(tuple):
-    """What ``histogramdd`` gives: ``hist`` and ``bin_edges``."""
+    """Result of `histogramdd`: `hist` and `bin_edges`."""
 
     hist = property(lambda self: self[0])
     bin_edges = property(lambda self: self[1])
@@ -590,24 +998,72 @@ class _HistogramDD(tuple):
         return f"torch.return_types.histogramdd(\nhist={self[0]!r},\nbin_edges={self[1]!r})"
 
 
-def block_diag(*tensors):
-    """Tensors along the diagonal of a matrix of zeros."""
+def block_diag(*tensors: Tensor | Sequence[Tensor]) -> Tensor:
+    """Return a matrix with the tensors along its diagonal, and zeros elsewhere.
+
+    Args:
+        tensors: Tensors with at most two dimensions.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.block_diag(torch.tensor([[1, 2]]), torch.tensor([[3], [4]]))
+        tensor([[1, 2, 0],
+                [0, 0, 3],
+                [0, 0, 4]])
+    """
     return _C._ops.block_diag(_several(tensors))
 
 
-def cartesian_prod(*tensors):
-    """All combinations of one element of each vector, one a row."""
-    tensors = _several(tensors)
-    for t in tensors:
+def cartesian_prod(*tensors: Tensor | Sequence[Tensor]) -> Tensor:
+    """Return all combinations of one element of each vector.
+
+    Args:
+        tensors: Tensors with one dimension, one by one or as a list.
+
+    Returns:
+        A tensor with one combination in each row. For one vector, the vector itself.
+
+    Raises:
+        RuntimeError: If a tensor does not have one dimension.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.cartesian_prod(torch.tensor([1, 2]), torch.tensor([3, 4]))
+        tensor([[1, 3],
+                [1, 4],
+                [2, 3],
+                [2, 4]])
+    """
+    vectors = _several(tensors)
+    for t in vectors:
         if t.dim() != 1:
             raise RuntimeError(f"Expect a 1D vector, but got shape {list(t.shape)}")
-    if len(tensors) == 1:
-        return tensors[0]
-    return _C._ops.stack([g.flatten() for g in _C._ops.meshgrid(tensors, indexing="ij")], 1)
+    if len(vectors) == 1:
+        return vectors[0]
+    return _C._ops.stack([g.flatten() for g in _C._ops.meshgrid(vectors, indexing="ij")], 1)
 
 
-def combinations(input, r=2, with_replacement=False):
-    """All choices of ``r`` elements of a vector, one a row."""
+def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
+    """Return all choices of `r` elements of a vector.
+
+    Args:
+        input: Tensor with one dimension.
+        r: Number of elements of a choice.
+        with_replacement: If `True`, an element may be chosen several times.
+
+    Returns:
+        A tensor with one choice in each row.
+
+    Raises:
+        RuntimeError: If `input` does not have one dimension, or `r` is negative.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.combinations(torch.tensor([1, 2, 3]))
+        tensor([[1, 2],
+                [1, 3],
+                [2, 3]])
+    """
     import array
     import itertools
 
@@ -629,8 +1085,19 @@ def combinations(input, r=2, with_replacement=False):
     return input.index_select(0, at.to(input.device)).reshape(count, r)
 
 
-def dist(input, other, p=2):
-    """The ``p``-norm of the difference."""
+def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
+    """Return the `p`-norm of `input - other`.
+
+    Args:
+        input: First tensor.
+        other: Second tensor.
+        p: Order of the norm.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.dist(torch.tensor([3.0, 0.0]), torch.tensor([0.0, 4.0]))
+        tensor(5.)
+    """
     return _C._ops.linalg_vector_norm(input - other, p)
 
 
@@ -641,35 +1108,116 @@ _CDIST_MODES = {
 }
 
 
-def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
-    """The ``p``-norm of every difference of a row of ``x1`` and a row of ``x2``."""
+def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary") -> Tensor:
+    """Return the `p`-norm of the difference of each row of `x1` and each row of `x2`.
+
+    Args:
+        x1: Tensor of shape `(*, m, k)`.
+        x2: Tensor of shape `(*, n, k)`.
+        p: Order of the norm, at least `0`.
+        compute_mode: How to compute Euclidean distances: `"use_mm_for_euclid_dist_if_necessary"` uses a matrix product
+            for many rows, `"use_mm_for_euclid_dist"` always, `"donot_use_mm_for_euclid_dist"` never.
+
+    Returns:
+        A tensor of shape `(*, m, n)`.
+
+    Raises:
+        ValueError: If `compute_mode` is unknown.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.cdist(torch.tensor([[0.0, 0.0], [3.0, 0.0]]), torch.tensor([[0.0, 4.0]]))
+        tensor([[4.],
+                [5.]])
+    """
     if compute_mode not in _CDIST_MODES:
         raise ValueError(f"{compute_mode} is not a valid value for compute_mode")
     return _C._ops.cdist(x1, x2, p, _CDIST_MODES[compute_mode])
 
 
-def detach_(input):
-    """The in-place form of ``detach``."""
+def detach_(input: Tensor) -> Tensor:
+    """Detach `input` from its graph in place, as `Tensor.detach_` does.
+
+    Example:
+        >>> import pytpu as torch
+        >>> x = torch.ones(1, requires_grad=True) * 2
+        >>> torch.detach_(x).requires_grad
+        False
+    """
     return input.detach_()
 
 
-def as_strided_(input, size, stride, storage_offset=None):
-    """The in-place form of ``as_strided``."""
+def as_strided_(input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Tensor:
+    """Change size and strides of `input` in place, as `Tensor.as_strided_` does.
+
+    Args:
+        input: Tensor to change.
+        size: New size.
+        stride: New strides, in elements.
+        storage_offset: Position of the first element in the storage. `None` keeps it.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.as_strided_(torch.arange(4), (2, 2), (1, 2))
+        tensor([[0, 2],
+                [1, 3]])
+    """
     return input.as_strided_(size, stride, storage_offset)
 
 
-def resize_as_(input, the_template, *, memory_format=None):
-    """Changes the sizes of ``input`` to those of another tensor."""
+def resize_as_(input: Tensor, the_template: Tensor, *, memory_format: _C.memory_format | None = None) -> Tensor:
+    """Change the size of `input` in place to that of another tensor.
+
+    Args:
+        input: Tensor to change.
+        the_template: Tensor with the new size.
+        memory_format: Memory format of the result. `None` is `torch.contiguous_format`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.resize_as_(torch.arange(4), torch.zeros(2, 2))
+        tensor([[0, 1],
+                [2, 3]])
+    """
     return input.resize_as_(the_template, memory_format=memory_format)
 
 
-def row_stack(tensors, *, out=None):
-    """See ``vstack``."""
+def row_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
+    """Stack tensors along dimension 0, as `torch.vstack` does.
+
+    Args:
+        tensors: Tensors to stack.
+        out: Tensor to write the result to.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.row_stack([torch.tensor([1, 2]), torch.tensor([3, 4])])
+        tensor([[1, 2],
+                [3, 4]])
+    """
     return _C._ops.vstack(tensors, out=out)
 
 
-def nonzero(input, *, out=None, as_tuple=False):
-    """Positions of the elements that are not zero: one a row, or one tensor a dimension."""
+def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False) -> Tensor | tuple[Tensor, ...]:
+    """Return the positions of the elements that are not zero.
+
+    Args:
+        input: Tensor with `d` dimensions.
+        out: Tensor to write the result to.
+        as_tuple: If `True`, return one tensor for each dimension.
+
+    Returns:
+        An `int64` tensor of shape `(n, d)`. With `as_tuple`, a tuple of `d` tensors of shape `(n,)`.
+
+    Raises:
+        RuntimeError: If `out` is combined with `as_tuple`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.nonzero(torch.tensor([0, 5, 7]))
+        tensor([[1],
+                [2]])
+    """
     if as_tuple:
         if out is not None:
             raise RuntimeError("nonzero does not support the out kwarg when as_tuple is True")
@@ -677,16 +1225,39 @@ def nonzero(input, *, out=None, as_tuple=False):
     return _C._ops.nonzero(input, out=out)
 
 
-def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
-    """A norm over dimensions; ``fro`` is the root of the sum of squares, ``nuc`` the sum of singular values."""
+def norm(
+    input: Tensor,
+    p: float | str | None = "fro",
+    dim: int | Sequence[int] | None = None,
+    keepdim: bool = False,
+    out: Tensor | None = None,
+    dtype: _C.dtype | None = None,
+) -> Tensor:
+    """Return a norm of a tensor, or of parts of it.
+
+    Args:
+        input: Tensor.
+        p: Order of the vector norm, `"fro"` for the root of the sum of squares, or `"nuc"` for the sum of the singular
+            values of matrices.
+        dim: Dimensions to reduce. `None` is all, or the last two for `"nuc"`.
+        keepdim: If `True`, keep the dimensions with size 1.
+        out: Tensor to write the result to.
+        dtype: Dtype to convert to before.
+
+    Raises:
+        ValueError: If `p` is another text.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.norm(torch.tensor([3.0, 4.0]))
+        tensor(5.)
+    """
     if isinstance(dim, int):
         dim = (dim,)
     if p == "nuc":
-        from . import linalg
-
         if dim is None:
             dim = (-2, -1)
-        return linalg.matrix_norm(input if dtype is None else input.to(dtype), "nuc", dim, keepdim, out=out)
+        return _C._ops.linalg_matrix_norm(input if dtype is None else input.to(dtype), "nuc", dim, keepdim, out=out)
     if p is None or p == "fro":
         p = 2
     elif isinstance(p, str):
@@ -695,7 +1266,7 @@ def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
 
 
 def _method_norm(self, p="fro", dim=None, keepdim=False, dtype=None):
-    """See ``torch.norm``."""
+    """Return `torch.norm` of the tensor."""
     return norm(self, p, dim, keepdim, dtype=dtype)
 
 
@@ -706,8 +1277,30 @@ def _found(results, return_inverse, return_counts):
     return (values,) + (inverse,) * bool(return_inverse) + (counts,) * bool(return_counts)
 
 
-def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=None):
-    """The different elements, or slices along a dimension, in order."""
+def unique(
+    input: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> Tensor | tuple[Tensor, ...]:
+    """Return the distinct elements, or the distinct slices along a dimension.
+
+    Args:
+        input: Tensor.
+        sorted: Accepted for compatibility. The result is sorted.
+        return_inverse: If `True`, also return where each element of `input` is in the result.
+        return_counts: If `True`, also return how often each element occurs.
+        dim: Dimension of the slices. `None` takes elements.
+
+    Returns:
+        A tensor, or a tuple of the tensors that are asked for.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.unique(torch.tensor([3, 1, 3]), return_counts=True)
+        (tensor([1, 3]), tensor([1, 2]))
+    """
     if dim is None:
         results = _C._ops._unique2(input, sorted, return_inverse, return_counts)
     else:
@@ -715,41 +1308,86 @@ def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=No
     return _found(results, return_inverse, return_counts)
 
 
-def unique_consecutive(input, return_inverse=False, return_counts=False, dim=None):
-    """The elements, or slices along a dimension, that differ from the one before."""
+def unique_consecutive(
+    input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Tensor | tuple[Tensor, ...]:
+    """Return the elements, or slices, that differ from the one before.
+
+    Args:
+        input: Tensor.
+        return_inverse: If `True`, also return where each element of `input` is in the result.
+        return_counts: If `True`, also return the length of each run.
+        dim: Dimension of the slices. `None` takes elements.
+
+    Returns:
+        A tensor, or a tuple of the tensors that are asked for.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.unique_consecutive(torch.tensor([1, 1, 2, 1]))
+        tensor([1, 2, 1])
+    """
     return _found(_C._ops.unique_consecutive(input, return_inverse, return_counts, dim), return_inverse, return_counts)
 
 
 def _polygamma(self, n):
-    """See ``torch.polygamma``."""
+    """Return `torch.polygamma(n, self)`."""
     return _C._ops.polygamma(n, self)
 
 
 def _polygamma_(self, n):
-    """The in-place form of ``polygamma``."""
+    """Write `torch.polygamma(n, self)` to the tensor."""
     return self.copy_(_C._ops.polygamma(n, self))
 
 
 fill_, zero_ = _C._ops.fill_, _C._ops.zero_
 
+_function: Any
 for _name_, _function in {
-    "dist": dist, "nonzero": nonzero, "norm": _method_norm, "polygamma": _polygamma, "polygamma_": _polygamma_, "unique": unique,
+    "dist": dist,
+    "nonzero": nonzero,
+    "norm": _method_norm,
+    "polygamma": _polygamma,
+    "polygamma_": _polygamma_,
+    "unique": unique,
     "unique_consecutive": unique_consecutive,
-}.items():  # fmt: skip
+}.items():
     setattr(_C.Tensor, _name_, _overridable_method(_function, _name_))
 del _name_, _function
 
 
-def typename(obj):
-    """The name of an object's type; a tensor tells its dtype."""
+def typename(obj: object) -> str:
+    """Return the name of the type of an object. For a tensor it includes the dtype.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.typename(torch.zeros(1))
+        'torch.FloatTensor'
+    """
     if isinstance(obj, _C.Tensor):
         return obj.type()
     t = type(obj)
     return f"{t.__module__}.{t.__qualname__}" if t.__module__ != "builtins" else t.__qualname__
 
 
-def set_num_threads(n):
-    """Says how many threads ops on ``cpu`` use from now on."""
+def set_num_threads(n: int) -> None:
+    """Set the number of threads of ops on the CPU.
+
+    Args:
+        n: Number of threads, at least 1.
+
+    Raises:
+        TypeError: If `n` is not an integer.
+        RuntimeError: If `n` is not positive.
+
+    Example:
+        >>> import pytpu as torch
+        >>> before = torch.get_num_threads()
+        >>> torch.set_num_threads(1)
+        >>> torch.get_num_threads()
+        1
+        >>> torch.set_num_threads(before)
+    """
     if not isinstance(n, int):
         raise TypeError(f"set_num_threads expects an int, but got {type(n).__name__}")
     if n <= 0:
@@ -757,31 +1395,46 @@ def set_num_threads(n):
     _C._set_num_threads(n)
 
 
-def get_num_threads():
-    """Number of threads that ops on ``cpu`` use."""
+def get_num_threads() -> int:
+    """Return the number of threads of ops on the CPU."""
     return _C._num_threads()
 
 
-def set_num_interop_threads(n):
-    """Kept for compatibility: ops on ``cpu`` run one after the other, each on all threads."""
+def set_num_interop_threads(n: int) -> None:
+    """Accept the number of ops that run at the same time. It has no effect.
+
+    Args:
+        n: Number of ops, at least 1.
+
+    Raises:
+        TypeError: If `n` is not an integer.
+        RuntimeError: If `n` is not positive.
+    """
     if not isinstance(n, int):
         raise TypeError(f"set_num_interop_threads expects an int, but got {type(n).__name__}")
     if n <= 0:
         raise RuntimeError("set_num_interop_threads expects a positive integer")
 
 
-def get_num_interop_threads():
-    """How many ops run at the same time on ``cpu``: one."""
+def get_num_interop_threads() -> int:
+    """Return the number of ops that run at the same time on the CPU, which is 1."""
     return 1
 
 
-def set_flush_denormal(mode):
-    """Whether numbers too small for full precision can be made zero on ``cpu``: no. (On ``tpu`` they always are.)"""
+def set_flush_denormal(mode: bool) -> bool:
+    """Always return `False`: ops on the CPU do not flush denormal numbers to zero. On `tpu` they are always flushed."""
     return False
 
 
-def set_default_tensor_type(t):
-    """The older form of ``set_default_dtype``: a type such as ``torch.DoubleTensor``, or its name."""
+def set_default_tensor_type(t: type | str) -> None:
+    """Set the default dtype by a tensor type. Deprecated: use `set_default_dtype`.
+
+    Args:
+        t: Type such as `torch.DoubleTensor`, or its name.
+
+    Raises:
+        TypeError: If `t` is not such a type, or not floating point.
+    """
     _once(
         "torch.set_default_tensor_type() is deprecated as of PyTorch 2.1, please use torch.set_default_dtype() and "
         "torch.set_default_device() as alternatives."
@@ -790,8 +1443,10 @@ def set_default_tensor_type(t):
         module, _, name = t.rpartition(".")
         if module != "torch":
             raise TypeError(f"invalid type object: {t}")
-        t = getattr(_importlib.import_module(f"{__package__}._legacy"), name, None)
-    dtype = getattr(t, "dtype", None)
+        kind: Any = getattr(_importlib.import_module(f"{__package__}._legacy"), name, None)
+    else:
+        kind = t
+    dtype = getattr(kind, "dtype", None)
     if not isinstance(dtype, _C.dtype):
         raise TypeError("invalid type object: only floating-point types are supported as the default type")
     if not dtype.is_floating_point:
@@ -799,8 +1454,20 @@ def set_default_tensor_type(t):
     _C.set_default_dtype(dtype)
 
 
-def get_device_module(device=None):
-    """The module of a device by name: ``torch.tpu``, ``torch.cpu``; of the accelerator where none is named."""
+def get_device_module(device: _C.device | str | None = None) -> ModuleType:
+    """Return the module of a device type, such as `torch.tpu`.
+
+    Args:
+        device: Device, or its name. `None` is the accelerator.
+
+    Raises:
+        RuntimeError: If `device` has another type.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.get_device_module("cpu").__name__.rpartition(".")[2]
+        'cpu'
+    """
     if device is None:
         name = "tpu"
     elif isinstance(device, (str, _C.device)):
@@ -810,8 +1477,31 @@ def get_device_module(device=None):
     return _importlib.import_module(f"{__package__}.{name}")
 
 
-def set_printoptions(precision=None, threshold=None, edgeitems=None, linewidth=None, profile=None, sci_mode=None):
-    """How tensors are printed from now on: what is not given stays, ``sci_mode`` is chosen by the numbers unless given."""
+def set_printoptions(
+    precision: int | None = None,
+    threshold: float | None = None,
+    edgeitems: int | None = None,
+    linewidth: int | None = None,
+    profile: str | None = None,
+    sci_mode: bool | None = None,
+) -> None:
+    """Set how tensors are printed. An option that is `None` keeps its value.
+
+    Args:
+        precision: Number of digits after the point.
+        threshold: Number of elements above which a tensor is shortened.
+        edgeitems: Number of elements at each end of a shortened dimension.
+        linewidth: Number of columns of a line.
+        profile: `"default"`, `"short"` or `"full"`: values of the options above.
+        sci_mode: If `True`, print in scientific notation. `None` lets the numbers decide.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.set_printoptions(precision=2)
+        >>> torch.tensor([1.23456])
+        tensor([1.23])
+        >>> torch.set_printoptions(profile="default")
+    """
     options = dict(_print_options)
     if profile is not None:
         options.update(_PROFILES.get(profile.lower(), {}))
@@ -822,29 +1512,48 @@ def set_printoptions(precision=None, threshold=None, edgeitems=None, linewidth=N
     _print_options.update(options)
 
 
-def use_deterministic_algorithms(mode, *, warn_only=False):
-    """Whether ops that PyTorch does not have in a deterministic form are refused, or with ``warn_only`` warn.
+def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
+    """Refuse ops that PyTorch does not have in a deterministic form, or warn of them.
 
-    Here every op is deterministic. The functions that PyTorch names are refused all the same, so that a program that was
-    checked here passes there. On device ``tpu`` every program is then compiled, also where new ones would run op by op: see
-    `torch.tpu.metrics`.
+    Every op is deterministic here. The functions that PyTorch names are refused all the same, so that a program that
+    runs here also runs there. On device `tpu` every program is then compiled, instead of running op by op when it is
+    new: see `torch.tpu.metrics`.
+
+    Args:
+        mode: If `True`, refuse them.
+        warn_only: If `True`, give warnings instead of errors.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.use_deterministic_algorithms(True)
+        >>> torch.are_deterministic_algorithms_enabled()
+        True
+        >>> torch.use_deterministic_algorithms(False)
     """
     _settings["deterministic"], _settings["warn_only"] = bool(mode), bool(warn_only)
     _C._set_deterministic(bool(mode), bool(warn_only))
 
 
-def are_deterministic_algorithms_enabled():
-    """What was set."""
+def are_deterministic_algorithms_enabled() -> bool:
+    """Return the `mode` that `use_deterministic_algorithms` set."""
     return _settings["deterministic"]
 
 
-def is_deterministic_algorithms_warn_only_enabled():
-    """What was set."""
+def is_deterministic_algorithms_warn_only_enabled() -> bool:
+    """Return the `warn_only` that `use_deterministic_algorithms` set."""
     return _settings["warn_only"]
 
 
-def set_deterministic_debug_mode(debug_mode):
-    """``use_deterministic_algorithms`` by name or number: ``default`` (0), ``warn`` (1), ``error`` (2)."""
+def set_deterministic_debug_mode(debug_mode: int | str) -> None:
+    """Call `use_deterministic_algorithms` with a mode that has a name and a number.
+
+    Args:
+        debug_mode: `"default"` or `0`, `"warn"` or `1`, `"error"` or `2`.
+
+    Raises:
+        TypeError: If `debug_mode` is neither a `str` nor an `int`.
+        RuntimeError: If it has another value.
+    """
     if not isinstance(debug_mode, (int, str)):
         raise TypeError(f"debug_mode must be str or int, but got {type(debug_mode)}")
     names = ("default", "warn", "error")
@@ -859,30 +1568,38 @@ def set_deterministic_debug_mode(debug_mode):
     use_deterministic_algorithms(debug_mode > 0, warn_only=debug_mode == 1)
 
 
-def get_deterministic_debug_mode():
-    """0, 1 or 2; see ``set_deterministic_debug_mode``."""
+def get_deterministic_debug_mode() -> int:
+    """Return the number of the mode that `set_deterministic_debug_mode` set."""
     return 0 if not _settings["deterministic"] else 1 if _settings["warn_only"] else 2
 
 
-def set_float32_matmul_precision(precision):
-    """Set how precisely ``float32`` matrices are multiplied, and convolved, on a TPU.
+def set_float32_matmul_precision(precision: str) -> None:
+    """Set the precision of `float32` matrix products and convolutions on a TPU.
 
-    ``"highest"``, the default, gives what ``float32`` gives, ``"high"`` two thirds of its digits, ``"medium"`` those of
-    ``bfloat16``; a TPU takes six, three and one passes. ``cpu``, and ``tpu`` where it is XLA:CPU, always compute in ``float32``.
+    `"highest"`, the default, has the precision of `float32`. `"high"` has two thirds of its digits, and `"medium"`
+    those of `bfloat16`. A TPU takes six, three and one passes. The CPU, and `tpu` on XLA:CPU, always compute in
+    `float32`.
 
     Args:
-        precision (str): ``"highest"``, ``"high"`` or ``"medium"``. Anything else warns, and changes nothing.
+        precision: `"highest"`, `"high"` or `"medium"`. Another value gives a warning, and changes nothing.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.set_float32_matmul_precision("high")
+        >>> torch.get_float32_matmul_precision()
+        'high'
+        >>> torch.set_float32_matmul_precision("highest")
     """
     from .backends import _precision
 
     _precision.set_float32_matmul_precision(precision)
 
 
-def get_float32_matmul_precision():
-    """Return what ``set_float32_matmul_precision`` set, ``"highest"`` at first.
+def get_float32_matmul_precision() -> str:
+    """Return the precision that `set_float32_matmul_precision` set, at first `"highest"`.
 
     Raises:
-        RuntimeError: if an ``fp32_precision`` of ``torch.backends`` says something else.
+        RuntimeError: If an `fp32_precision` of `torch.backends` contradicts it.
     """
     from .backends import _precision
 
@@ -903,11 +1620,43 @@ _BACKENDS = (
 )
 
 
-def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mode=None, options=None, disable=False):
-    """Makes each call of a function or module one program on ``tpu``.
+def compile(
+    model: Callable[..., Any] | None = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: str | Callable[..., Any] = "inductor",
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+    disable: bool = False,
+) -> Callable[..., Any]:
+    """Compile each call of a function or module on `tpu` as one program.
 
-    Ops are recorded as they run, so nothing is traced beforehand and nothing is refused: the recorded stream is cut before
-    and after the call, and what lies between is compiled as a whole.
+    Ops are recorded as they run, so nothing is traced before, and no Python code is refused. The recorded ops are cut
+    before and after the call, and the ops in between are compiled as a whole.
+
+    Args:
+        model: Function or module. Without it, return a decorator.
+        fullgraph: Accepted for compatibility.
+        dynamic: Accepted for compatibility.
+        backend: Name of a backend of PyTorch. All names do the same. A function is not called.
+        mode: Name of a mode of PyTorch. All modes do the same.
+        options: Accepted for compatibility.
+        disable: If `True`, return `model` itself.
+
+    Returns:
+        A function, or a module, that is called as `model`.
+
+    Raises:
+        RuntimeError: If both `mode` and `options` are given, or one name is unknown.
+
+    Example:
+        >>> import pytpu as torch
+        >>> @torch.compile
+        ... def f(x):
+        ...     return x.sin() + 1
+        >>> f(torch.zeros(2))
+        tensor([1., 1.])
     """
     from ._compiled import OptimizedModule, around
 
@@ -929,13 +1678,14 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mo
         return model
     if callable(backend):
         _once(
-            f"torch.compile: the backend {getattr(backend, '__name__', backend)} is not called. pytpu makes no graphs of Python code that it "
+            f"torch.compile: the backend {getattr(backend, '__name__', backend)} is not called. pytpu makes no graphs "
+            "of Python code that it "
             "could be given; the function runs as with the default backend."
         )
     return OptimizedModule(model) if hasattr(model, "forward") else around(model)
 
 
-# What the op table has goes before what is composed here; and methods of the same names.
+# The op table comes before functions of this module. These are methods too.
 for _k in ("allclose", "isclose", "count_nonzero", "diff", "inner", "is_same_size", "tensordot"):
     if hasattr(_C._functions, _k):
         globals()[_k] = getattr(_C._functions, _k)
@@ -944,8 +1694,23 @@ for _k in ("allclose", "isclose", "count_nonzero", "diff", "inner", "is_same_siz
 del _k
 
 
-def norm_except_dim(v, pow=2, dim=0):
-    """Norms of order ``pow`` over all dimensions but ``dim``, which keep their dimensions; of everything where ``dim`` is -1."""
+def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
+    """Return norms over all dimensions except one. They keep their number of dimensions.
+
+    Args:
+        v: Tensor.
+        pow: Order of the norm.
+        dim: Dimension that is not reduced. `-1` reduces all dimensions.
+
+    Raises:
+        IndexError: If `dim` is out of range.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.norm_except_dim(torch.tensor([[3.0, 4.0], [6.0, 8.0]]))
+        tensor([[ 5.],
+                [10.]])
+    """
     if dim == -1:
         return _C._ops.norm(v, pow)
     rank = v.dim()
@@ -954,81 +1719,133 @@ def norm_except_dim(v, pow=2, dim=0):
     return _C._ops.norm(v, pow, [d for d in range(rank) if d != dim % rank], True)
 
 
-def is_distributed(input):
-    """No."""
+def is_distributed(input: Tensor) -> bool:
+    """Always return `False`: a tensor is on one device."""
     return False
 
 
-def view_as_real_copy(input, *, out=None):
-    """What ``view_as_real`` views, as a tensor of its own."""
+def view_as_real_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Return a copy of `torch.view_as_real(input)`.
+
+    Args:
+        input: Complex tensor.
+        out: Tensor to write the result to.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.view_as_real_copy(torch.tensor([1 + 2j]))
+        tensor([[1., 2.]])
+    """
     y = _C._ops.view_as_real(input)
     return y.clone() if out is None else out.resize_(y.shape).copy_(y)
 
 
-def view_as_complex_copy(input, *, out=None):
-    """What ``view_as_complex`` views, as a tensor of its own."""
+def view_as_complex_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Return a copy of `torch.view_as_complex(input)`.
+
+    Args:
+        input: Tensor whose last dimension has size 2.
+        out: Tensor to write the result to.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.view_as_complex_copy(torch.tensor([[1.0, 2.0]]))
+        tensor([1.+2.j])
+    """
     y = _C._ops.view_as_complex(input)
     return y.clone() if out is None else out.resize_(y.shape).copy_(y)
 
 
-def cond(pred, true_fn, false_fn, operands=()):
-    """``true_fn(*operands)`` or ``false_fn(*operands)``, as ``pred`` says: a truth value, or a tensor of one element."""
+def cond(
+    pred: bool | int | float | Tensor,
+    true_fn: Callable[..., Any],
+    false_fn: Callable[..., Any],
+    operands: tuple[Any, ...] | list[Any] = (),
+) -> Any:
+    """Call `true_fn(*operands)` or `false_fn(*operands)`.
+
+    Args:
+        pred: A `bool`, or a tensor with one element, that chooses the function.
+        true_fn: Function for a true `pred`.
+        false_fn: Function for a false `pred`.
+        operands: Arguments of the function.
+
+    Raises:
+        RuntimeError: If `pred` is a tensor with another number of elements.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.cond(torch.tensor(True), torch.sin, torch.cos, (torch.zeros(1),))
+        tensor([0.])
+    """
     if isinstance(pred, _C.Tensor) and pred.numel() != 1:
         raise RuntimeError(f"Expected pred to be bool or single-element tensor, but got {pred}.")
     return (true_fn if pred else false_fn)(*operands)
 
 
-# Sizes are numbers here, so that functions of symbolic ones are those of numbers.
+# Sizes are numbers here, never symbols.
 
 
-def sym_int(a):
-    """The number without its fraction."""
+def sym_int(a: float) -> int:
+    """Return a number without its fraction."""
     return int(a)
 
 
-def sym_float(a):
-    """The number as a float."""
+def sym_float(a: float) -> float:
+    """Return a number as a float."""
     return float(a)
 
 
-def sym_not(a):
-    """The opposite."""
+def sym_not(a: object) -> bool:
+    """Return `not a`."""
     return not a
 
 
-def sym_max(a, b):
-    """The greater, as a float if one of them is."""
+def sym_max(a: float, b: float) -> float:
+    """Return the larger number, as a float if one of them is a float.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.sym_max(1, 2.5)
+        2.5
+    """
     greater = max(a, b)
     return float(greater) if isinstance(a, float) or isinstance(b, float) else int(greater)
 
 
-def sym_min(a, b):
-    """The smaller, as a float if one of them is."""
+def sym_min(a: float, b: float) -> float:
+    """Return the smaller number, as a float if one of them is a float."""
     smaller = min(a, b)
     return float(smaller) if isinstance(a, float) or isinstance(b, float) else int(smaller)
 
 
-def sym_ite(b, t, f):
-    """``t`` if ``b`` holds, else ``f``."""
+def sym_ite(b: bool, t: _T, f: _T) -> _T:
+    """Return `t` if `b` is `True`, otherwise `f`.
+
+    Raises:
+        AssertionError: If `b` is not a `bool`.
+    """
     if not isinstance(b, bool):
         raise AssertionError(f"expected SymBool or bool, got {type(b)}")
     return t if b else f
 
 
-def sym_sum(args):
-    """The sum of numbers."""
+def sym_sum(args: Sequence[float]) -> float:
+    """Return the sum of numbers."""
     return sum(args)
 
 
-def sym_sqrt(a):
-    """The square root."""
+def sym_sqrt(a: float) -> float:
+    """Return the square root of a number."""
     return math.sqrt(a)
 
 
-# Those that take tensors let them take the call over, as ops do.
+# Subclasses of tensors can intercept functions that take tensors, as they can intercept ops.
 for _name in (
-    "allclose atleast_1d atleast_2d atleast_3d block_diag broadcast_tensors cartesian_prod cdist chain_matmul combinations count_nonzero "
-    "diff dist einsum histogramdd inner is_complex is_conj is_floating_point is_neg is_nonzero is_same_size is_signed isclose meshgrid "
+    "allclose atleast_1d atleast_2d atleast_3d block_diag broadcast_tensors cartesian_prod cdist chain_matmul "
+    "combinations count_nonzero "
+    "diff dist einsum histogramdd inner is_complex is_conj is_floating_point is_neg is_nonzero is_same_size is_signed "
+    "isclose meshgrid "
     "nonzero norm numel row_stack split tensordot unique unique_consecutive unravel_index"
 ).split():
     globals()[_name] = _overridable(globals()[_name])

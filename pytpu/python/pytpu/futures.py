@@ -9,6 +9,7 @@ class Future:
     """A value, or an error, that is set later.
 
     Example:
+        >>> import pytpu as torch
         >>> future = torch.futures.Future()
         >>> doubled = future.then(lambda f: f.value() * 2)
         >>> future.set_result(3)

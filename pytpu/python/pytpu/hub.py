@@ -1,8 +1,10 @@
-"""Weights from the network, kept in a folder: as `torch.hub`, without models from repositories.
+"""Download weights and keep them in a folder, as `torch.hub` does. There are no models from repositories.
 
-The folder is ``$TORCH_HOME/hub``, or ``$XDG_CACHE_HOME/torch/hub``, or ``~/.cache/torch/hub``: that of PyTorch, so that what is there is
-used.
+The folder is `$TORCH_HOME/hub`, or `$XDG_CACHE_HOME/torch/hub`, or `~/.cache/torch/hub`. It is that of PyTorch, so
+files that are there already are used.
 """
+
+from __future__ import annotations
 
 import hashlib
 import os
@@ -11,8 +13,15 @@ import shutil
 import sys
 import uuid
 import warnings
+from typing import TYPE_CHECKING
 from urllib.parse import urlparse
 from urllib.request import Request, urlopen
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from pytpu.serialization import MAP_LOCATION
+
 
 _dir = None
 
@@ -20,8 +29,8 @@ _dir = None
 HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")
 
 
-def get_dir():
-    """The folder."""
+def get_dir() -> str:
+    """Return the folder of downloaded files."""
     if _dir is not None:
         return _dir
     return os.path.join(_get_torch_home(), "hub")
@@ -33,19 +42,31 @@ def _get_torch_home():
     return os.path.expanduser(os.getenv("TORCH_HOME", os.path.join(cache, "torch")))
 
 
-def set_dir(d):
-    """Chooses the folder."""
+def set_dir(d: str | os.PathLike[str]) -> None:
+    """Set the folder of downloaded files.
+
+    Args:
+        d: The folder. `~` is expanded.
+    """
     global _dir
     _dir = os.path.expanduser(d)
 
 
-def download_url_to_file(url, dst, hash_prefix=None, progress=True):
-    """Puts what is at `url` into the file `dst`, which is there as a whole or not at all.
+def download_url_to_file(url: str, dst: str, hash_prefix: str | None = None, progress: bool = True) -> None:
+    """Download a file. The file is there as a whole, or not at all.
 
-    Raises `RuntimeError` when its SHA-256, in hexadecimal digits, does not begin with `hash_prefix`.
+    Args:
+        url: Address to download from.
+        dst: Name of the file.
+        hash_prefix: First digits of the SHA-256 of the file, in hexadecimal. `None` checks nothing.
+        progress: If `True`, show the progress on stderr.
+
+    Raises:
+        RuntimeError: If the hash does not match.
+        OSError: If the file cannot be downloaded or written.
     """
     dst = os.path.expanduser(dst)
-    # Beside it, and made as any file is: with the rights that the process gives.
+    # Beside the file, with the permissions that the process gives to new files.
     partial = f"{dst}.{uuid.uuid4().hex}.partial"
     try:
         with open(partial, "xb") as file, urlopen(Request(url, headers={"User-Agent": "torch.hub"})) as response:
@@ -65,7 +86,7 @@ def download_url_to_file(url, dst, hash_prefix=None, progress=True):
 
 
 class _Bar:
-    """Stands for ``tqdm`` where that is not installed: shows nothing."""
+    """Replacement of `tqdm` if that is not installed. It shows nothing."""
 
     def __init__(self, iterable=None, *args, **kwargs):
         self.iterable = iterable
@@ -86,7 +107,7 @@ class _Bar:
 
 
 class _Progress:
-    """How much has come, on the error stream: tqdm's bar where that is installed, else a number."""
+    """Progress of a download on stderr: a bar of `tqdm` if that is installed, otherwise a number."""
 
     def __init__(self, total, wanted):
         self.total, self.wanted = total, wanted
@@ -95,7 +116,7 @@ class _Progress:
     def __enter__(self):
         if self.wanted:
             try:
-                from tqdm.auto import tqdm
+                from tqdm.auto import tqdm  # type: ignore[import-untyped]
             except ImportError:
                 pass
             else:
@@ -126,12 +147,32 @@ def _digest(path):
 
 
 def load_state_dict_from_url(
-    url, model_dir=None, map_location=None, progress=True, check_hash=False, file_name=None, weights_only=False
-):
-    """What `torch.load` makes of the file at `url`, downloaded unless it is in ``checkpoints`` of the folder.
+    url: str,
+    model_dir: str | None = None,
+    map_location: MAP_LOCATION = None,
+    progress: bool = True,
+    check_hash: bool = False,
+    file_name: str | None = None,
+    weights_only: bool = False,
+) -> dict[str, Any]:
+    """Load a file with `torch.load`, and download it first if it is not in the folder.
 
-    With `check_hash` the file's name has to end with ``-`` and the first eight or more digits of its SHA-256. A file that was zipped the
-    old way, with one file in it, is unzipped.
+    A zip archive with one file in it, from before PyTorch 1.6, is unpacked.
+
+    Args:
+        url: Address of the file.
+        model_dir: Folder of the file. `None` is `checkpoints` in `get_dir()`.
+        map_location: Where tensors go, as for `torch.load`.
+        progress: If `True`, show the progress on stderr.
+        check_hash: If `True`, the name must end with `-` and the first eight or more digits of the SHA-256 of the file.
+        file_name: Name of the file. `None` takes it from the address.
+        weights_only: As for `torch.load`.
+
+    Returns:
+        The object in the file.
+
+    Raises:
+        RuntimeError: If the hash does not match.
     """
     import zipfile
 
@@ -150,7 +191,8 @@ def load_state_dict_from_url(
             members = archive.infolist()
             if len(members) == 1 and not members[0].is_dir():
                 warnings.warn(
-                    "Falling back to the old format < 1.6. This support will be deprecated in favor of default zipfile format "
+                    "Falling back to the old format < 1.6. This support will be deprecated in favor of default "
+                    "zipfile format "
                     "introduced in 1.6. Please redo torch.save() to save it in the new zipfile format.",
                     FutureWarning,
                     stacklevel=2,

@@ -1,17 +1,24 @@
-"""``torch.library``: operators written in Python, with a schema, a kernel for each device and their own gradient.
+"""`torch.library`: operators written in Python, with a schema, a kernel for each device, and a gradient.
 
-They are called through what ``custom_op`` returns or as ``torch.ops.namespace.name``. Modes of other dispatch keys (vmap,
+Call them through the result of `custom_op`, or as `torch.ops.namespace.name`. Modes of other dispatch keys (vmap,
 autocast, torch dispatch) are not supported.
 """
 
+from __future__ import annotations
+
 import inspect
 import typing
+from typing import TYPE_CHECKING
 
 import pytpu as torch
 from pytpu import _C
 
 from . import ops as _ops
 from .autograd import Function as _Function
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
 
 __all__ = [
     "CustomOpDef",
@@ -43,7 +50,7 @@ class _Argument(typing.NamedTuple):
 
 
 class _Schema:
-    """The declaration of an operator: ``(Tensor x, int k=2, *, Tensor? m=None) -> (Tensor, Tensor)``."""
+    """Schema of an operator: `(Tensor x, int k=2, *, Tensor? m=None) -> (Tensor, Tensor)`."""
 
     def __init__(self, text):
         self.text = text.strip()
@@ -111,7 +118,7 @@ class _Schema:
 
 
 def _split(text):
-    """Parts between the commas outside of brackets and quotes."""
+    """Return the parts between commas that are outside of brackets and quotes."""
     parts, depth, quote, start = [], 0, "", 0
     for i, c in enumerate(text):
         if quote:
@@ -164,7 +171,7 @@ _SCALARS |= {torch.dtype: "ScalarType", torch.device: "Device"}
 
 
 def _spelled(annotation):
-    """How a schema writes a type; ``None`` for one that it cannot."""
+    """Return the name of a type in schemas, or `None` if it has none."""
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
     if origin in (list, typing.Sequence) or getattr(origin, "__name__", "") == "Sequence":
         item = _spelled(args[0]) if args else None
@@ -177,11 +184,25 @@ def _spelled(annotation):
     return _SCALARS.get(annotation) if isinstance(annotation, type) else None
 
 
-def infer_schema(prototype_function, /, *, mutates_args, op_name=None):
-    """The schema that a function's annotations amount to.
+def infer_schema(
+    prototype_function: Callable[..., typing.Any], /, *, mutates_args: str | Iterable[str], op_name: str | None = None
+) -> str:
+    """Return the schema of an operator, from the annotations of a function.
+
+    Args:
+        prototype_function: Function with annotations of all parameters and of the result.
+        mutates_args: Names of the arguments that the function changes in place, or `"unknown"` for all tensors.
+        op_name: Name to put before the schema.
 
     Raises:
-        ValueError: an annotation is missing, or names a type that schemas cannot.
+        ValueError: If an annotation is missing, or has a type that schemas do not have.
+
+    Example:
+        >>> import pytpu as torch
+        >>> def double(x: torch.Tensor, k: int = 2) -> torch.Tensor:
+        ...     return x * k
+        >>> torch.library.infer_schema(double, mutates_args=())
+        '(Tensor x, SymInt k=2) -> Tensor'
     """
     signature = inspect.signature(prototype_function)
 
@@ -193,7 +214,8 @@ def infer_schema(prototype_function, /, *, mutates_args, op_name=None):
     unknown = named - set(signature.parameters)
     if unknown:
         refuse(
-            f"{unknown} in mutates_args were not found in the custom op's signature. mutates_args should contain the names of "
+            f"{unknown} in mutates_args were not found in the custom op's signature. mutates_args should contain the "
+            "names of "
             "all args that the custom op mutates, or just the string 'unknown' if you don't know."
         )
     parts, keyword_only = [], False
@@ -221,10 +243,10 @@ def infer_schema(prototype_function, /, *, mutates_args, op_name=None):
         refuse("No return type annotation was provided. Please add one.")
     returned = hints["return"]
     if returned in (None, type(None)):
-        result = "()"
+        result: str | None = "()"
     elif typing.get_origin(returned) is tuple:
         kinds = [_spelled(r) for r in typing.get_args(returned)]
-        result = None if None in kinds else f"({', '.join(kinds)})"
+        result = None if None in kinds else f"({', '.join(map(str, kinds))})"
     else:
         result = _spelled(returned)
     if result is None:
@@ -234,7 +256,7 @@ def infer_schema(prototype_function, /, *, mutates_args, op_name=None):
 
 # Operators.
 
-_REGISTRY = {}
+_REGISTRY: dict[str, _Operator] = {}
 
 
 def _tensors(values):
@@ -246,14 +268,14 @@ def _tensors(values):
 
 
 class _Operator:
-    """What is known of one operator: its schema, kernels by device, and gradient."""
+    """An operator: its schema, its kernels by device, and its gradient."""
 
     def __init__(self, name, schema):
         self.name = name
         self.schema = _Schema(schema)
         self.kernels = {}
         self.fallback = self.fake = self.backward = self.setup_context = None
-        # Kernels of a `Library` are differentiated through; those of `custom_op` have a gradient of their own.
+        # Autograd differentiates through kernels of a `Library`. Those of `custom_op` have a gradient of their own.
         self.opaque = False
 
     @property
@@ -265,7 +287,8 @@ class _Operator:
             found = self.fake or self.kernels.get("meta")
             if found is None:
                 raise NotImplementedError(
-                    f"{self.name}: attempted to run this operator with Meta tensors, but there was no fake impl or Meta "
+                    f"{self.name}: attempted to run this operator with Meta tensors, but there was no fake impl or "
+                    "Meta "
                     "kernel registered."
                 )
             return found
@@ -273,7 +296,8 @@ class _Operator:
         if found is None:
             there = ", ".join(k.upper() for k in self.kernels)
             raise NotImplementedError(
-                f"Could not run '{self.name}' with arguments from the '{device.upper()}' backend. '{self.name}' is only "
+                f"Could not run '{self.name}' with arguments from the '{device.upper()}' backend. '{self.name}' is "
+                "only "
                 f"available for these backends: [{there}]."
             )
         return found
@@ -306,14 +330,16 @@ class _Operator:
             for t in _tensors([result]):
                 if t._storage_id() in given:
                     raise RuntimeError(
-                        f"{self.name.partition('::')[2]}: The output of this custom operator (1) must not also be an input to "
-                        "this custom operator and (2) may not alias any inputs to this custom operator or other returns. "
+                        f"{self.name.partition('::')[2]}: The output of this custom operator (1) must not also be an "
+                        "input to "
+                        "this custom operator and (2) may not alias any inputs to this custom operator or other "
+                        "returns. "
                         "Please instead return a clone of the offending output tensor(s) (e.g. return x.clone())."
                     )
         return result
 
     def _differentiable(self, kernel, values, tensors):
-        """Runs the kernel as one node of the graph."""
+        """Run the kernel as one node of the graph."""
         op, arguments, shape = self, self.schema.arguments, []
 
         def forward(ctx, *leaves):
@@ -366,7 +392,7 @@ class _Operator:
 
 
 def _filled(value, tensors):
-    """The value with its tensors replaced by the next ones."""
+    """Return the value with its tensors replaced by the next ones."""
     if isinstance(value, torch.Tensor):
         return next(tensors)
     if isinstance(value, (list, tuple)):
@@ -382,36 +408,49 @@ def _operator(name):
     return _REGISTRY[name]
 
 
-# Operators of extensions in C++, which cannot be loaded. They are declared, so that kernels can be added, and have none at first.
+# Operators of C++ extensions, which cannot be loaded. They are declared without kernels, so that kernels can be added.
 _DECLARED = {
     "torchvision::_cuda_version": "() -> int",
-    "torchvision::_deform_conv2d_backward": "(Tensor grad, Tensor input, Tensor weight, Tensor offset, Tensor mask, Tensor bias, SymInt stride_h, "
-    "SymInt stride_w, SymInt pad_h, SymInt pad_w, SymInt dilation_h, SymInt dilation_w, SymInt groups, SymInt offset_groups, bool use_mask) "
+    "torchvision::_deform_conv2d_backward": "(Tensor grad, Tensor input, Tensor weight, Tensor offset, Tensor mask, "
+    "Tensor bias, SymInt stride_h, "
+    "SymInt stride_w, SymInt pad_h, SymInt pad_w, SymInt dilation_h, SymInt dilation_w, SymInt groups, SymInt "
+    "offset_groups, bool use_mask) "
     "-> (Tensor, Tensor, Tensor, Tensor, Tensor)",
-    "torchvision::_ps_roi_align_backward": "(Tensor grad, Tensor rois, Tensor channel_mapping, float spatial_scale, SymInt pooled_height, "
-    "SymInt pooled_width, int sampling_ratio, SymInt batch_size, SymInt channels, SymInt height, SymInt width) -> Tensor",
-    "torchvision::_ps_roi_pool_backward": "(Tensor grad, Tensor rois, Tensor channel_mapping, float spatial_scale, SymInt pooled_height, "
+    "torchvision::_ps_roi_align_backward": "(Tensor grad, Tensor rois, Tensor channel_mapping, float spatial_scale, "
+    "SymInt pooled_height, "
+    "SymInt pooled_width, int sampling_ratio, SymInt batch_size, SymInt channels, SymInt height, SymInt width) -> "
+    "Tensor",
+    "torchvision::_ps_roi_pool_backward": "(Tensor grad, Tensor rois, Tensor channel_mapping, float spatial_scale, "
+    "SymInt pooled_height, "
     "SymInt pooled_width, SymInt batch_size, SymInt channels, SymInt height, SymInt width) -> Tensor",
-    "torchvision::_roi_align_backward": "(Tensor grad, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width, "
+    "torchvision::_roi_align_backward": "(Tensor grad, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt "
+    "pooled_width, "
     "SymInt batch_size, SymInt channels, SymInt height, SymInt width, int sampling_ratio, bool aligned) -> Tensor",
-    "torchvision::_roi_pool_backward": "(Tensor grad, Tensor rois, Tensor argmax, float spatial_scale, SymInt pooled_height, "
+    "torchvision::_roi_pool_backward": "(Tensor grad, Tensor rois, Tensor argmax, float spatial_scale, SymInt "
+    "pooled_height, "
     "SymInt pooled_width, SymInt batch_size, SymInt channels, SymInt height, SymInt width) -> Tensor",
-    "torchvision::deform_conv2d": "(Tensor input, Tensor weight, Tensor offset, Tensor mask, Tensor bias, SymInt stride_h, SymInt stride_w, "
-    "SymInt pad_h, SymInt pad_w, SymInt dilation_h, SymInt dilation_w, SymInt groups, SymInt offset_groups, bool use_mask) -> Tensor",
+    "torchvision::deform_conv2d": "(Tensor input, Tensor weight, Tensor offset, Tensor mask, Tensor bias, SymInt "
+    "stride_h, SymInt stride_w, "
+    "SymInt pad_h, SymInt pad_w, SymInt dilation_h, SymInt dilation_w, SymInt groups, SymInt offset_groups, bool "
+    "use_mask) -> Tensor",
     "torchvision::nms": "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
-    "torchvision::ps_roi_align": "(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width, "
+    "torchvision::ps_roi_align": "(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt "
+    "pooled_width, "
     "int sampling_ratio) -> (Tensor, Tensor)",
-    "torchvision::ps_roi_pool": "(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width) "
+    "torchvision::ps_roi_pool": "(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt "
+    "pooled_width) "
     "-> (Tensor, Tensor)",
     "torchvision::qnms": "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
-    "torchvision::roi_align": "(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width, "
+    "torchvision::roi_align": "(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt "
+    "pooled_width, "
     "int sampling_ratio, bool aligned) -> Tensor",
-    "torchvision::roi_pool": "(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width) -> (Tensor, Tensor)",
+    "torchvision::roi_pool": "(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt "
+    "pooled_width) -> (Tensor, Tensor)",
 }
 
 
-def declare(name):
-    """Register an operator of a known extension. Returns whether it is one."""
+def declare(name: str) -> bool:
+    """Register an operator of a known extension, and return whether there is one with this name."""
     if name not in _DECLARED or name in _REGISTRY:
         return name in _REGISTRY
     _register(name, _DECLARED[name])
@@ -440,9 +479,18 @@ def _devices(device_types):
 
 
 class CustomOpDef:
-    """An operator that ``custom_op`` made: call it, and register more of it."""
+    """An operator that `custom_op` made. Call it, or register more kernels.
 
-    def __init__(self, name, fn, schema):
+    Example:
+        >>> import pytpu as torch
+        >>> @torch.library.custom_op("doc_example::plus_one", mutates_args=())
+        ... def plus_one(x: torch.Tensor) -> torch.Tensor:
+        ...     return x + 1
+        >>> plus_one(torch.zeros(2))
+        tensor([1., 1.])
+    """
+
+    def __init__(self, name: str, fn: Callable[..., typing.Any], schema: str) -> None:
         self._qualname = name
         self._namespace, _, self._name = name.partition("::")
         self._init_fn = fn
@@ -452,18 +500,28 @@ class CustomOpDef:
         self.__name__ = self._name
         self.__doc__ = fn.__doc__
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<CustomOpDef({self._qualname})>"
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
         return self._operator(*args, **kwargs)
 
     @property
     def _opoverload(self):
         return getattr(getattr(_ops, self._namespace), self._name).default
 
-    def register_kernel(self, device_types, fn=None, /):
-        """Sets the kernel of some devices, or of all with ``None``."""
+    def register_kernel(
+        self, device_types: str | Sequence[str] | None, fn: Callable[..., typing.Any] | None = None, /
+    ) -> Callable[..., typing.Any]:
+        """Register a kernel for some devices. Without `fn`, return a decorator.
+
+        Args:
+            device_types: Device type, or several. `None` is all that have no kernel of their own.
+            fn: The kernel.
+
+        Raises:
+            RuntimeError: If a device type is unknown.
+        """
 
         def register(fn):
             devices = _devices(device_types)
@@ -475,29 +533,77 @@ class CustomOpDef:
 
         return register if fn is None else register(fn)
 
-    def register_fake(self, fn, /):
-        """Sets the kernel for tensors on ``meta``."""
+    def register_fake(self, fn: Callable[..., typing.Any], /) -> Callable[..., typing.Any]:
+        """Register the kernel for tensors on `meta`, which computes shapes and dtypes.
+
+        Args:
+            fn: The kernel. It returns tensors on `meta`.
+        """
         self._operator.fake = fn
         return fn
 
-    def register_autograd(self, backward, /, *, setup_context=None):
-        """Sets the gradient: ``backward(ctx, *grads)``, and ``setup_context(ctx, inputs, output)``, which saves what it needs.
+    def register_autograd(
+        self, backward: Callable[..., typing.Any], /, *, setup_context: Callable[..., typing.Any] | None = None
+    ) -> None:
+        """Register the gradient of the operator.
+
+        Args:
+            backward: Function of `ctx` and one gradient for each result. It returns a gradient, or `None`, for each
+                positional argument.
+            setup_context: Function `setup_context(ctx, inputs, output)` that saves what `backward` needs.
 
         Raises:
-            RuntimeError: the operator writes to its inputs.
+            RuntimeError: If the operator changes its arguments.
         """
         if self._operator.schema.mutates:
             raise RuntimeError(
                 f"Cannot register autograd formula for non-functional operator {self} with schema "
-                f"{self._qualname}{self._schema}. Please create a functional operator and register an autograd formula for that."
+                f"{self._qualname}{self._schema}. Please create a functional operator and register an autograd "
+                "formula for that."
             )
         self._operator.backward, self._operator.setup_context = backward, setup_context
 
 
-def custom_op(name, fn=None, /, *, mutates_args, device_types=None, schema=None, tags=None):
-    """Makes an operator of a function; a decorator, when none is given.
+def custom_op(
+    name: str,
+    fn: Callable[..., typing.Any] | None = None,
+    /,
+    *,
+    mutates_args: str | Iterable[str],
+    device_types: str | Sequence[str] | None = None,
+    schema: str | None = None,
+    tags: Sequence[typing.Any] | None = None,
+) -> CustomOpDef | Callable[[Callable[..., typing.Any]], CustomOpDef]:
+    """Make an operator of a function. Without a function, return a decorator.
 
-    Its tensors stay opaque to autograd, until ``register_autograd`` says what the gradient is.
+    Autograd does not look inside of the function. `register_autograd` registers its gradient.
+
+    Args:
+        name: `"namespace::name"`. The operator is also `torch.ops.namespace.name`.
+        fn: Function with annotations of all parameters and of the result.
+        mutates_args: Names of the arguments that the function changes in place, or `"unknown"` for all tensors.
+        device_types: Devices that the function is the kernel for. `None` is all.
+        schema: Schema of the operator. `None` takes it from the annotations.
+        tags: Accepted for compatibility.
+
+    Returns:
+        The operator, a `CustomOpDef`, or a decorator that makes it.
+
+    Raises:
+        ValueError: If the name does not have this form, or an annotation is missing.
+
+    Example:
+        >>> import pytpu as torch
+        >>> @torch.library.custom_op("doc_example::cube", mutates_args=())
+        ... def cube(x: torch.Tensor) -> torch.Tensor:
+        ...     return x**3
+        >>> def setup_context(ctx, inputs, output):
+        ...     ctx.save_for_backward(inputs[0])
+        >>> cube.register_autograd(lambda ctx, grad: grad * 3 * ctx.saved_tensors[0] ** 2, setup_context=setup_context)
+        >>> x = torch.tensor(2.0, requires_grad=True)
+        >>> cube(x).backward()
+        >>> x.grad
+        tensor(12.)
     """
 
     def make(fn):
@@ -509,8 +615,35 @@ def custom_op(name, fn=None, /, *, mutates_args, device_types=None, schema=None,
     return make if fn is None else make(fn)
 
 
-def register_kernel(op, device_types, func=None, /, *, lib=None):
-    """Sets the kernel of an operator for some devices, or for all with ``None``."""
+def register_kernel(
+    op: str | CustomOpDef | _ops.OpOverload | _ops.OpOverloadPacket,
+    device_types: str | Sequence[str] | None,
+    func: Callable[..., typing.Any] | None = None,
+    /,
+    *,
+    lib: Library | None = None,
+) -> Callable[..., typing.Any]:
+    """Register a kernel of an operator for some devices. Without `func`, return a decorator.
+
+    Args:
+        op: The operator, or its name.
+        device_types: Device type, or several. `None` is all that have no kernel of their own.
+        func: The kernel.
+        lib: Accepted for compatibility.
+
+    Raises:
+        AttributeError: If there is no such operator.
+        RuntimeError: If a device type is unknown.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.library.define("doc_example::triple", "(Tensor x) -> Tensor")
+        >>> @torch.library.register_kernel("doc_example::triple", "cpu")
+        ... def triple(x):
+        ...     return x * 3
+        >>> torch.ops.doc_example.triple(torch.ones(2))
+        tensor([3., 3.])
+    """
 
     def register(fn):
         devices, found = _devices(device_types), _operator(op)
@@ -523,8 +656,37 @@ def register_kernel(op, device_types, func=None, /, *, lib=None):
     return register if func is None else register(func)
 
 
-def register_fake(op, func=None, /, *, lib=None, _stacklevel=1, allow_override=False):
-    """Sets the kernel of an operator for tensors on ``meta``."""
+def register_fake(
+    op: str | CustomOpDef | _ops.OpOverload | _ops.OpOverloadPacket,
+    func: Callable[..., typing.Any] | None = None,
+    /,
+    *,
+    lib: Library | None = None,
+    _stacklevel: int = 1,
+    allow_override: bool = False,
+) -> Callable[..., typing.Any]:
+    """Register the kernel of an operator for tensors on `meta`. Without `func`, return a decorator.
+
+    Args:
+        op: The operator, or its name.
+        func: The kernel. It returns tensors on `meta`.
+        lib: Accepted for compatibility.
+        allow_override: Accepted for compatibility. A new kernel replaces the old one.
+
+    Raises:
+        AttributeError: If there is no such operator.
+
+    Example:
+        >>> import pytpu as torch
+        >>> @torch.library.custom_op("doc_example::minus_one", mutates_args=())
+        ... def minus_one(x: torch.Tensor) -> torch.Tensor:
+        ...     return x - 1
+        >>> @torch.library.register_fake("doc_example::minus_one")
+        ... def minus_one_shape(x):
+        ...     return torch.empty_like(x)
+        >>> minus_one(torch.empty(2, 3, device="meta")).shape
+        torch.Size([2, 3])
+    """
 
     def register(fn):
         _operator(op).fake = fn
@@ -536,22 +698,76 @@ def register_fake(op, func=None, /, *, lib=None, _stacklevel=1, allow_override=F
 impl_abstract = register_fake
 
 
-def register_autograd(op, backward, /, *, setup_context=None, lib=None):
-    """Sets the gradient of an operator, see ``CustomOpDef.register_autograd``."""
+def register_autograd(
+    op: str | CustomOpDef | _ops.OpOverload | _ops.OpOverloadPacket,
+    backward: Callable[..., typing.Any],
+    /,
+    *,
+    setup_context: Callable[..., typing.Any] | None = None,
+    lib: Library | None = None,
+) -> None:
+    """Register the gradient of an operator, as `CustomOpDef.register_autograd` does.
+
+    Args:
+        op: The operator, or its name.
+        backward: Function of `ctx` and one gradient for each result.
+        setup_context: Function `setup_context(ctx, inputs, output)` that saves what `backward` needs.
+        lib: Accepted for compatibility.
+
+    Raises:
+        AttributeError: If there is no such operator.
+    """
     found = _operator(op)
     found.backward, found.setup_context = backward, setup_context
 
 
-def define(qualname, schema, *, lib=None, tags=()):
-    """Declares an operator, whose kernels ``impl`` sets."""
+def define(qualname: str, schema: str, *, lib: Library | None = None, tags: Sequence[typing.Any] = ()) -> None:
+    """Declare an operator. `impl` registers its kernels.
+
+    Args:
+        qualname: `"namespace::name"`.
+        schema: Schema, such as `"(Tensor x, int k=2) -> Tensor"`.
+        lib: Accepted for compatibility.
+        tags: Accepted for compatibility.
+
+    Raises:
+        ValueError: If the name does not have this form.
+        RuntimeError: If the schema cannot be read.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.library.define("doc_example::twice", "(Tensor x) -> Tensor")
+        >>> @torch.library.impl("doc_example::twice", "default")
+        ... def twice(x):
+        ...     return x * 2
+        >>> torch.ops.doc_example.twice(torch.ones(2))
+        tensor([2., 2.])
+    """
     _register(qualname, schema)
 
 
-def impl(qualname, types, func=None, *, lib=None):
-    """Sets the kernel of a declared operator: ``types`` are devices, dispatch keys of devices, or "default" for all."""
+def impl(
+    qualname: str | Library,
+    types: str | Sequence[str],
+    func: Callable[..., typing.Any] | str | None = None,
+    *,
+    lib: Library | None = None,
+) -> Callable[..., typing.Any]:
+    """Register a kernel of a declared operator. Without `func`, return a decorator.
+
+    Args:
+        qualname: `"namespace::name"`. In the older form: a `Library`.
+        types: Devices, dispatch keys of devices, or `"default"` for all. In the older form: the name in the library.
+        func: The kernel. In the older form: the dispatch key.
+        lib: Accepted for compatibility.
+
+    Raises:
+        AttributeError: If there is no such operator.
+        NotImplementedError: If the dispatch key is not that of a device.
+    """
 
     if isinstance(qualname, Library):
-        # The older form, a decorator: the library, the name there, the dispatch key.
+        # The older form of the decorator: `impl(library, name, dispatch_key)`.
         def register_in(fn):
             qualname.impl(types, fn, func or "")
             return fn
@@ -573,30 +789,74 @@ def impl(qualname, types, func=None, *, lib=None):
 
 
 class Library:
-    """Operators of one namespace: ``kind`` is "DEF" to declare them, "IMPL" or "FRAGMENT" to add to it."""
+    """Operators of one namespace.
 
-    def __init__(self, ns, kind, dispatch_key=""):
+    Args:
+        ns: The namespace.
+        kind: `"DEF"` to declare operators, `"IMPL"` or `"FRAGMENT"` to add to the namespace.
+        dispatch_key: Dispatch key of the kernels that do not name one.
+
+    Raises:
+        ValueError: If `kind` is unknown.
+        NotImplementedError: If the namespace is that of the op table.
+
+    Example:
+        >>> import pytpu as torch
+        >>> lib = torch.library.Library("doc_library", "DEF")
+        >>> lib.define("half(Tensor x) -> Tensor")
+        'half'
+        >>> lib.impl("half", lambda x: x / 2)
+        >>> torch.ops.doc_library.half(torch.ones(2))
+        tensor([0.5000, 0.5000])
+    """
+
+    def __init__(self, ns: str, kind: str, dispatch_key: str = "") -> None:
         if kind not in ("DEF", "IMPL", "FRAGMENT"):
             raise ValueError("Unsupported kind: ", kind)
         if ns in ("aten", "prim"):
             raise NotImplementedError(f"operators of {ns} are those of the op table: others cannot take their place")
         self.ns, self.kind, self.dispatch_key = ns, kind, dispatch_key
-        self._names = []
+        self._names: list[str] = []
 
-    def define(self, schema, alias_analysis="", *, tags=()):
-        """Declares ``name(arguments) -> results`` and gives the name."""
+    def define(self, schema: str, alias_analysis: str = "", *, tags: Sequence[typing.Any] = ()) -> str:
+        """Declare an operator, and return its name.
+
+        Args:
+            schema: Name and schema, such as `"twice(Tensor x) -> Tensor"`.
+            alias_analysis: Accepted for compatibility.
+            tags: Accepted for compatibility.
+        """
         name, paren, rest = schema.partition("(")
         define(f"{self.ns}::{name.strip()}", paren + rest)
         self._names.append(name.strip())
         return name.strip()
 
-    def impl(self, op_name, fn, dispatch_key="", *, with_keyset=False, allow_override=False):
-        """Sets a kernel."""
+    def impl(
+        self,
+        op_name: str | _ops.OpOverload | _ops.OpOverloadPacket,
+        fn: Callable[..., typing.Any],
+        dispatch_key: str = "",
+        *,
+        with_keyset: bool = False,
+        allow_override: bool = False,
+    ) -> None:
+        """Register a kernel of an operator.
+
+        Args:
+            op_name: Name of the operator, or the operator.
+            fn: The kernel.
+            dispatch_key: Dispatch key or device. An empty text is that of the library, or all devices.
+            with_keyset: Accepted for compatibility.
+            allow_override: Accepted for compatibility.
+
+        Raises:
+            NotImplementedError: If the dispatch key is not that of a device.
+        """
         name = op_name if isinstance(op_name, str) else op_name.__name__.partition(".")[0]
         impl(f"{self.ns}::{name.rpartition('::')[2]}", dispatch_key or self.dispatch_key or "default", fn)
 
     def _destroy(self):
-        """Forgets the operators that this declared."""
+        """Remove the operators that this library declared."""
         for name in self._names:
             _REGISTRY.pop(f"{self.ns}::{name}", None)
             _ops._remove(self.ns, name)
@@ -604,25 +864,51 @@ class Library:
 
 
 class OpCheckError(Exception):
-    """A test of ``opcheck`` failed."""
+    """A test of `opcheck` failed."""
 
 
 _TESTS = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic")
 
 
-def opcheck(op, args, kwargs=None, *, test_utils=_TESTS, raise_exception=True, atol=None, rtol=None):
-    """Test whether an operator is what its registrations say, with sample arguments.
+def opcheck(
+    op: str | CustomOpDef | _ops.OpOverload | _ops.OpOverloadPacket,
+    args: tuple[typing.Any, ...],
+    kwargs: dict[str, typing.Any] | None = None,
+    *,
+    test_utils: str | Sequence[str] = _TESTS,
+    raise_exception: bool = True,
+    atol: float | None = None,
+    rtol: float | None = None,
+) -> dict[str, typing.Any]:
+    """Test whether an operator behaves as its registrations say.
 
-    ``test_schema``: arguments are changed only where the schema says so, and no result shares memory with one.
-    ``test_autograd_registration``: there is a gradient where the results require one.
-    ``test_faketensor``: the kernel for ``meta`` gives the same shapes and dtypes as the real one.
-    ``test_aot_dispatch_dynamic``: a second call gives the same results.
+    `test_schema`: arguments change only where the schema says so, and no result shares memory with an argument.
+    `test_autograd_registration`: there is a gradient if results require one. `test_faketensor`: the kernel for `meta`
+        gives the shapes and dtypes of the real one. `test_aot_dispatch_dynamic`: a second call gives the same results.
+
+    Args:
+        op: The operator, or its name.
+        args: Sample arguments.
+        kwargs: Sample arguments by name.
+        test_utils: Name of a test, or names of several.
+        raise_exception: If `False`, return errors instead of raising them.
+        atol: Absolute tolerance of the last test.
+        rtol: Relative tolerance of the last test.
 
     Returns:
-        A dictionary from the name of each test to ``"SUCCESS"`` or to the error.
+        A dict from the name of each test to `"SUCCESS"` or to the error.
 
     Raises:
-        OpCheckError: a test failed and `raise_exception` is true.
+        OpCheckError: If a test failed, and `raise_exception` is `True`.
+        ValueError: If a test is unknown.
+
+    Example:
+        >>> import pytpu as torch
+        >>> @torch.library.custom_op("doc_example::negate", mutates_args=())
+        ... def negate(x: torch.Tensor) -> torch.Tensor:
+        ...     return -x
+        >>> torch.library.opcheck(negate, (torch.ones(2),), test_utils="test_schema")
+        {'test_schema': 'SUCCESS'}
     """
     kwargs = kwargs or {}
     tests = (test_utils,) if isinstance(test_utils, str) else tuple(test_utils)
@@ -634,7 +920,7 @@ def opcheck(op, args, kwargs=None, *, test_utils=_TESTS, raise_exception=True, a
         if isinstance(op, CustomOpDef)
         else getattr(getattr(op, "overloadpacket", op), "_qualified_op_name", op)
     )
-    found = {}
+    found: dict[str, typing.Any] = {}
     for test in tests:
         try:
             globals()[f"_{test}"](_operator(name), args, kwargs, atol, rtol)

@@ -1,8 +1,11 @@
-"""Processes, as Python's `multiprocessing` has them, and `spawn`.
+"""Processes, as in Python's `multiprocessing`, and `spawn`.
 
-A tensor in shared memory (`Tensor.share_memory_`, `Module.share_memory`) is the same for all processes that get it: forked, started
-afresh, or through a queue or a pipe. Other tensors are copied on the way, and stay where they are; PyTorch moves them to shared memory.
+A tensor in shared memory (`Tensor.share_memory_`, `Module.share_memory`) is the same for all processes that get it: by
+a fork, as an argument of a new process, or through a queue or a pipe. Other tensors are copied on the way, and their
+memory stays where it is. PyTorch moves it to shared memory.
 """
+
+from __future__ import annotations
 
 import multiprocessing as _multiprocessing
 import multiprocessing.connection as _connection
@@ -10,10 +13,16 @@ import signal as _signal
 import sys as _sys
 import traceback as _traceback
 from multiprocessing import *  # noqa: F403
+from typing import TYPE_CHECKING
 
 from . import _sharing
 from ._C import Tensor as _Tensor
 from .nn.parameter import Parameter as _Parameter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
 
 __all__ = [
     *_multiprocessing.__all__,
@@ -35,9 +44,15 @@ del _kind
 
 
 class ProcessException(Exception):
-    """A process of `spawn` failed: which one, and its process id."""
+    """A process of `spawn` failed.
 
-    def __init__(self, msg, error_index, pid):
+    Attributes:
+        msg: Description of the failure.
+        error_index: Number of the process.
+        pid: Identifier of the process.
+    """
+
+    def __init__(self, msg: str, error_index: int, pid: int) -> None:
         super().__init__(msg)
         self.msg = msg
         self.error_index = error_index
@@ -45,13 +60,20 @@ class ProcessException(Exception):
 
 
 class ProcessRaisedException(ProcessException):
-    """It raised."""
+    """A process of `spawn` raised an exception."""
 
 
 class ProcessExitedException(ProcessException):
-    """It ended by a signal or with an exit code other than zero."""
+    """A process of `spawn` ended by a signal, or with an exit code that is not 0.
 
-    def __init__(self, msg, error_index, error_pid, exit_code, signal_name=None):
+    Attributes:
+        exit_code: The exit code.
+        signal_name: Name of the signal, or `None`.
+    """
+
+    def __init__(
+        self, msg: str, error_index: int, error_pid: int, exit_code: int, signal_name: str | None = None
+    ) -> None:
         super().__init__(msg, error_index, error_pid)
         self.exit_code = exit_code
         self.signal_name = signal_name
@@ -70,14 +92,14 @@ def _run(fn, i, args, errors):
 class ProcessContext:
     """The processes that `spawn` started."""
 
-    def __init__(self, processes, errors):
+    def __init__(self, processes: Sequence[Any], errors: Sequence[Any]) -> None:
         self.processes = processes
         self._left = {process.sentinel: index for index, process in enumerate(processes)}
         self._listening = {receiver: index for index, receiver in enumerate(errors)}
-        self._texts = {}
+        self._texts: dict[int, str] = {}
 
-    def pids(self):
-        """Their process ids."""
+    def pids(self) -> list[int]:
+        """Return the identifiers of the processes."""
         return [process.pid for process in self.processes]
 
     def _hear(self, receivers):
@@ -89,16 +111,24 @@ class ProcessContext:
                 pass
             receiver.close()
 
-    def join(self, timeout=None, grace_period=None):
-        """Waits for one of them or for `timeout` seconds; whether all have ended.
+    def join(self, timeout: float | None = None, grace_period: float | None = None) -> bool:
+        """Wait until one of the processes ends.
 
-        Raises `ProcessException` when one failed, after the others were ended.
+        Args:
+            timeout: Seconds to wait. `None` waits without a limit.
+            grace_period: Seconds to wait for a process that is terminated, before it is killed.
+
+        Returns:
+            Whether all processes have ended.
+
+        Raises:
+            ProcessException: If a process failed. The others are ended first.
         """
         if not self._left:
             return True
         failed = None
         ready = _connection.wait([*self._left, *self._listening], timeout=timeout)
-        # A process ends when what it has to say has been heard.
+        # A process ends when its message has been received.
         self._hear(receiver for receiver in ready if receiver in self._listening)
         for sentinel in ready:
             if sentinel not in self._left:
@@ -130,9 +160,32 @@ class ProcessContext:
         raise ProcessExitedException(f"process {failed} terminated with exit code {code}", failed, process.pid, code)
 
 
-def start_processes(fn, args=(), nprocs=1, join=True, daemon=False, start_method="spawn"):
-    """Calls `fn(i, *args)` in process `i` of `nprocs`. Waits for all of them, or returns their `ProcessContext`."""
-    context = _multiprocessing.get_context(start_method)
+def start_processes(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...] = (),
+    nprocs: int = 1,
+    join: bool = True,
+    daemon: bool = False,
+    start_method: str = "spawn",
+) -> ProcessContext | None:
+    """Start processes that call `fn(i, *args)`, where `i` is the number of the process.
+
+    Args:
+        fn: Function to call. With `start_method="spawn"` it must be importable.
+        args: Further arguments.
+        nprocs: Number of processes.
+        join: If `True`, wait for all of them.
+        daemon: Whether the processes end with this one.
+        start_method: `"spawn"`, `"fork"` or `"forkserver"`.
+
+    Returns:
+        `None` after waiting, otherwise the `ProcessContext`.
+
+    Raises:
+        ProcessRaisedException: If a process raised an exception. It has the traceback.
+        ProcessExitedException: If a process ended in another way.
+    """
+    context: Any = _multiprocessing.get_context(start_method)
     processes, errors = [], []
     for i in range(nprocs):
         receiver, sender = context.Pipe(duplex=False)
@@ -149,25 +202,52 @@ def start_processes(fn, args=(), nprocs=1, join=True, daemon=False, start_method
     return None
 
 
-def spawn(fn, args=(), nprocs=1, join=True, daemon=False, start_method="spawn"):
-    """As `start_processes`, with processes that start afresh.
+def spawn(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...] = (),
+    nprocs: int = 1,
+    join: bool = True,
+    daemon: bool = False,
+    start_method: str = "spawn",
+) -> ProcessContext | None:
+    """Start new processes that call `fn(i, *args)`, where `i` is the number of the process.
 
-    Raises `ProcessRaisedException` with the traceback of a process that raised, `ProcessExitedException` for one that ended otherwise.
+    Args:
+        fn: Function to call. It must be importable.
+        args: Further arguments.
+        nprocs: Number of processes.
+        join: If `True`, wait for all of them.
+        daemon: Whether the processes end with this one.
+        start_method: `"spawn"`, `"fork"` or `"forkserver"`.
+
+    Returns:
+        `None` after waiting, otherwise the `ProcessContext`.
+
+    Raises:
+        ProcessRaisedException: If a process raised an exception. It has the traceback.
+        ProcessExitedException: If a process ended in another way.
     """
     return start_processes(fn, args, nprocs, join, daemon, start_method)
 
 
-def get_all_sharing_strategies():
-    """One: shared memory is a file, of which processes hand each other the descriptor."""
+def get_all_sharing_strategies() -> set[str]:
+    """Return the names of the ways to share memory. There is one: processes hand over file descriptors."""
     return {"file_descriptor"}
 
 
-def get_sharing_strategy():
-    """The one there is."""
+def get_sharing_strategy() -> str:
+    """Return the name of the way to share memory."""
     return "file_descriptor"
 
 
-def set_sharing_strategy(new_strategy):
-    """Takes PyTorch's names and changes nothing."""
+def set_sharing_strategy(new_strategy: str) -> None:
+    """Accept the name of a way to share memory. It changes nothing.
+
+    Args:
+        new_strategy: `"file_descriptor"` or `"file_system"`.
+
+    Raises:
+        AssertionError: If the name is unknown.
+    """
     if new_strategy not in ("file_descriptor", "file_system"):
         raise AssertionError(f"unknown sharing strategy {new_strategy!r}")

@@ -1,4 +1,6 @@
-"""Where time goes, as in `torch.profiler`: steps, and blocks of `record_function`. Single ops are not listed."""
+"""Times of steps and of blocks of `record_function`, as in `torch.profiler`. Single ops are not listed."""
+
+from __future__ import annotations
 
 import enum
 import json
@@ -6,12 +8,19 @@ import os
 import socket
 import time
 import warnings
+from typing import TYPE_CHECKING
 
 from .autograd.profiler import Collector, EventList, record_function
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+    from .tpu.profiler import TpuProfilerConfig
+
 
 class ProfilerActivity(enum.Enum):
-    """What may be watched; here it is always what the host does."""
+    """Kinds of activity that a profiler can watch. This one watches the host, whatever is asked for."""
 
     CPU = enum.auto()
     XPU = enum.auto()
@@ -23,7 +32,7 @@ class ProfilerActivity(enum.Enum):
 
 
 class ProfilerAction(enum.Enum):
-    """What is done in a step."""
+    """What a profiler does in a step."""
 
     NONE = 0
     WARMUP = 1
@@ -34,15 +43,35 @@ class ProfilerAction(enum.Enum):
 _RECORDS = (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
 
 
-def supported_activities():
-    """What is watched."""
+def supported_activities() -> set[ProfilerActivity]:
+    """Return the kinds of activity that are watched: the host."""
     return {ProfilerActivity.CPU}
 
 
-def schedule(*, wait, warmup, active, repeat=0, skip_first=0, skip_first_wait=0):
-    """A function that gives steps their actions: `skip_first` steps of nothing, then cycles of `wait`, `warmup` and `active` ones.
+def schedule(
+    *, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0, skip_first_wait: int = 0
+) -> Callable[[int], ProfilerAction]:
+    """Return a function that gives each step its action, for the `schedule` of a profiler.
 
-    There are `repeat` cycles, or no end where it is 0. The first does not wait if `skip_first_wait`.
+    After `skip_first` steps come cycles: `wait` steps of nothing, `warmup` steps that are not kept, and `active` steps
+    that are recorded.
+
+    Args:
+        wait: Number of steps of nothing at the beginning of a cycle.
+        warmup: Number of steps that are not kept.
+        active: Number of steps that are recorded. At least 1.
+        repeat: Number of cycles. `0` is no limit.
+        skip_first: Number of steps of nothing before the first cycle.
+        skip_first_wait: If not `0`, the first cycle does not wait.
+
+    Raises:
+        AssertionError: If a number is out of its range.
+
+    Example:
+        >>> import pytpu as torch
+        >>> action = torch.profiler.schedule(wait=1, warmup=1, active=2)
+        >>> [action(step).name for step in range(5)]
+        ['NONE', 'WARMUP', 'RECORD', 'RECORD_AND_SAVE', 'NONE']
     """
     if min(wait, warmup, repeat, skip_first) < 0 or active <= 0:
         raise AssertionError(
@@ -68,8 +97,16 @@ def schedule(*, wait, warmup, active, repeat=0, skip_first=0, skip_first_wait=0)
     return action
 
 
-def tensorboard_trace_handler(dir_name, worker_name=None, use_gzip=False):
-    """A function for `on_trace_ready` that writes each trace to a file in a folder."""
+def tensorboard_trace_handler(
+    dir_name: str, worker_name: str | None = None, use_gzip: bool = False
+) -> Callable[[profile], None]:
+    """Return a function for `on_trace_ready` that writes each trace to a file.
+
+    Args:
+        dir_name: Folder of the files. It is made if it does not exist.
+        worker_name: Beginning of the names. `None` is the name of the host and the number of the process.
+        use_gzip: If `True`, compress the files.
+    """
 
     def write(prof):
         os.makedirs(dir_name, exist_ok=True)
@@ -81,29 +118,55 @@ def tensorboard_trace_handler(dir_name, worker_name=None, use_gzip=False):
 
 
 class profile:
-    """Lists the blocks of `record_function` that run inside of it, in all threads.
+    """List the blocks of `record_function` that run within, in all threads.
 
-    With a `schedule` it lists those of the steps that are to be recorded, and the steps, which `step` divides; `on_trace_ready` is
-    called with the profiler at the end of each cycle. `acc_events` keeps what earlier cycles had. Options about ops have no effect.
+    With a `schedule`, only steps that are to be recorded are listed, and `step` begins the next step.
+
+    Args:
+        activities: Accepted for compatibility. The host is watched.
+        schedule: Function that gives each step number a `ProfilerAction`, for example the result of `schedule`.
+        on_trace_ready: Function of the profiler, called at the end of each cycle.
+        record_shapes: Accepted for compatibility.
+        profile_memory: Accepted for compatibility.
+        with_stack: Accepted for compatibility.
+        with_flops: Accepted for compatibility.
+        with_modules: Accepted for compatibility.
+        experimental_config: Accepted for compatibility.
+        execution_trace_observer: Accepted for compatibility.
+        acc_events: If `True`, keep the events of earlier cycles.
+        use_cuda: Accepted for compatibility.
+        custom_trace_id_callback: Accepted for compatibility.
+
+    Raises:
+        TypeError: If an activity is not a `ProfilerActivity`.
+        AssertionError: If `activities` is empty.
+
+    Example:
+        >>> import pytpu as torch
+        >>> with torch.profiler.profile() as prof:
+        ...     with torch.profiler.record_function("forward"):
+        ...         y = torch.ones(3) * 2
+        >>> [event.key for event in prof.key_averages()]
+        ['forward']
     """
 
     def __init__(
         self,
         *,
-        activities=None,
-        schedule=None,
-        on_trace_ready=None,
-        record_shapes=False,
-        profile_memory=False,
-        with_stack=False,
-        with_flops=False,
-        with_modules=False,
-        experimental_config=None,
-        execution_trace_observer=None,
-        acc_events=False,
-        use_cuda=None,
-        custom_trace_id_callback=None,
-    ):
+        activities: Iterable[ProfilerActivity] | None = None,
+        schedule: Callable[[int], ProfilerAction] | None = None,
+        on_trace_ready: Callable[..., Any] | None = None,
+        record_shapes: bool = False,
+        profile_memory: bool = False,
+        with_stack: bool = False,
+        with_flops: bool = False,
+        with_modules: bool = False,
+        experimental_config: TpuProfilerConfig | None = None,
+        execution_trace_observer: Any = None,
+        acc_events: bool = False,
+        use_cuda: bool | None = None,
+        custom_trace_id_callback: Callable[[], str] | None = None,
+    ) -> None:
         self.activities = set(supported_activities() if activities is None else activities)
         for activity in self.activities:
             if not isinstance(activity, ProfilerActivity):
@@ -118,25 +181,25 @@ class profile:
         self._collector = self._step = None
         self._is_recording = False
         self._kept = EventList()
-        self._metadata = {}
+        self._metadata: dict[str, Any] = {}
 
     def _action(self):
         return ProfilerAction.RECORD if self.schedule is None else self.schedule(self.step_num)
 
-    def __enter__(self):
+    def __enter__(self) -> profile:
         self.start()
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: Any) -> None:
         self.stop()
 
-    def start(self):
-        """Begins."""
+    def start(self) -> None:
+        """Start the profiler."""
         self._go_on(None, self.current_action)
         self._begin_step()
 
-    def step(self):
-        """Begins the next step."""
+    def step(self) -> None:
+        """Begin the next step."""
         self._end_step()
         before = self.current_action
         self.step_num += 1
@@ -144,8 +207,8 @@ class profile:
         self._go_on(before, self.current_action)
         self._begin_step()
 
-    def stop(self):
-        """Ends."""
+    def stop(self) -> None:
+        """Stop the profiler."""
         self._end_step()
         self._go_on(self.current_action, None)
 
@@ -184,24 +247,43 @@ class profile:
             raise AssertionError(f"Profiler must be initialized before {purpose}")
         return EventList([*self._kept, *self._collector.events])
 
-    def events(self):
-        """The blocks that ran."""
+    def events(self) -> EventList:
+        """Return the events of all blocks that ran.
+
+        Raises:
+            AssertionError: If no step has been recorded.
+        """
         return self._events("accessing events")
 
-    def key_averages(self, *args, **kwargs):
-        """The sums of events of one name. Arguments are about ops, which are not listed."""
+    def key_averages(self, *args: Any, **kwargs: Any) -> EventList:
+        """Return the sums of the events of each name.
+
+        Args:
+            args: Accepted for compatibility. They are about single ops, which are not listed.
+            kwargs: Accepted for compatibility.
+
+        Raises:
+            AssertionError: If no step has been recorded.
+        """
         return self._events("getting key averages").key_averages()
 
-    def export_chrome_trace(self, path):
-        """Writes a file for `chrome://tracing` and Perfetto; compressed if its name ends with `.gz`."""
+    def export_chrome_trace(self, path: str) -> None:
+        """Write a trace file for `chrome://tracing` and Perfetto.
+
+        Args:
+            path: Name of the file. It is compressed if the name ends with `.gz`.
+
+        Raises:
+            AssertionError: If no step has been recorded.
+        """
         self._events("exporting chrome trace").export_chrome_trace(path, self._metadata)
 
-    def add_metadata(self, key, value):
-        """Writes a text into the trace."""
+    def add_metadata(self, key: str, value: str) -> None:
+        """Add a text to the trace."""
         self._metadata[key] = value
 
-    def add_metadata_json(self, key, value):
-        """Writes a value, given as JSON, into the trace."""
+    def add_metadata_json(self, key: str, value: str) -> None:
+        """Add a value, given as JSON text, to the trace."""
         self._metadata[key] = json.loads(value)
 
 
@@ -216,6 +298,6 @@ __all__ = [
 ]
 
 
-def kineto_available():
-    """Whether PyTorch's tracer of devices is there: no, the profiler here is its own."""
+def kineto_available() -> bool:
+    """Always return `False`: this build has no Kineto."""
     return False

@@ -1,14 +1,21 @@
-"""``torch.quasirandom``: Sobol' sequences, which fill a cube more evenly than random numbers do.
+"""`torch.quasirandom`: Sobol' sequences, which fill a cube more evenly than random numbers do.
 
-The direction numbers in ``_sobol.bin`` are those of S. Joe and F. Y. Kuo (new-joe-kuo-6.21201); ``_sobol.license`` has their terms. A
-scrambled sequence has PyTorch's numbers for the same seed.
+The direction numbers in `_sobol.bin` are those of S. Joe and F. Y. Kuo (new-joe-kuo-6.21201), and `_sobol.license` has
+their terms. A scrambled sequence has the numbers of PyTorch for the same seed.
 """
+
+from __future__ import annotations
 
 import functools
 import os
 import zlib
+from typing import TYPE_CHECKING
 
 from . import _C
+
+if TYPE_CHECKING:
+    from pytpu import Tensor
+
 
 _BITS = 30
 _DIMENSIONS = 21201
@@ -25,8 +32,8 @@ def _file():
 def _directions(dimension):
     """Return the direction numbers of the first dimensions, as a list of lists of 30 integers of 30 bits.
 
-    The file has the differences between the polynomials, two bytes each, and then for a polynomial of degree s the numbers m_1 to m_s.
-    m_k is odd and has k bits, of which k - 1 are stored.
+    The file has the differences between the polynomials, two bytes each, and then for a polynomial of degree s the
+    numbers m_1 to m_s. m_k is odd and has k bits, of which k - 1 are stored.
     """
     steps, packed = _file()
     rows, polynomial, at = [], 0, 0
@@ -54,14 +61,18 @@ def _directions(dimension):
 
 
 class SobolEngine:
-    """Draws points of a Sobol' sequence in the unit cube.
+    """Draw points of a Sobol' sequence in the unit cube.
 
     Args:
-        dimension: the dimension of the cube, at most 21201.
-        scramble: whether the sequence is scrambled (Owen's method with linear matrices and a digital shift).
-        seed: the seed of the scrambling; without one the default generator's numbers are used.
+        dimension: Dimension of the cube, at most 21201.
+        scramble: If `True`, scramble the sequence by random matrices and a digital shift.
+        seed: Seed of the scrambling. `None` uses the default generator.
+
+    Raises:
+        ValueError: If `dimension` is out of its range.
 
     Example:
+        >>> import pytpu as torch
         >>> engine = torch.quasirandom.SobolEngine(dimension=2)
         >>> engine.draw(3)
         tensor([[0.0000, 0.0000],
@@ -72,7 +83,7 @@ class SobolEngine:
     MAXBIT = _BITS
     MAXDIM = _DIMENSIONS
 
-    def __init__(self, dimension, scramble=False, seed=None):
+    def __init__(self, dimension: int, scramble: bool = False, seed: int | None = None) -> None:
         if dimension > self.MAXDIM or dimension < 1:
             raise ValueError(f"Supported range of dimensionality for SobolEngine is [1, {self.MAXDIM}]")
         self.seed, self.scramble, self.dimension = seed, scramble, dimension
@@ -96,7 +107,8 @@ class SobolEngine:
             2, [self.dimension, self.MAXBIT, self.MAXBIT], generator=generator, dtype=_C.int64, device="cpu"
         ).tril()
         matrices.diagonal(0, -2, -1).fill_(1)
-        # Row p of a matrix as one number; the parity of its product with a direction is bit p of the new direction, from the top.
+        # A row of a matrix is one number. The parity of the product of row p and a direction is bit p of the new
+        # direction, from the top.
         places = ops.arange(self.MAXBIT - 1, -1, -1, dtype=_C.int64, device="cpu")
         rows = (matrices << places).sum(-1)
         scrambled = ops.zeros_like(self.sobolstate)
@@ -108,7 +120,7 @@ class SobolEngine:
         self.sobolstate = scrambled
 
     def _points(self, start, count):
-        """Return the points from one index on, as integers of 30 bits, shape ``(count, dimension)``."""
+        """Return the points from one index on, as integers of 30 bits, shape `(count, dimension)`."""
         index = _C._ops.arange(start, start + count, dtype=_C.int64, device="cpu")
         gray = index ^ (index >> 1)
         points = self.shift.expand(count, self.dimension).clone()
@@ -116,16 +128,19 @@ class SobolEngine:
             points ^= (gray >> b & 1).unsqueeze(1) * self.sobolstate[:, b]
         return points
 
-    def draw(self, n=1, out=None, dtype=None):
+    def draw(self, n: int = 1, out: Tensor | None = None, dtype: _C.dtype | None = None) -> Tensor:
         """Draw the next points.
 
         Args:
-            n: how many.
-            out: a tensor for the result.
-            dtype: the dtype of the result, the default one if it is not given.
+            n: Number of points.
+            out: Tensor to write the result to.
+            dtype: Dtype of the result. `None` is the default dtype.
 
         Returns:
-            A tensor on ``cpu``, shape ``(n, dimension)``, of numbers from 0 to below 1.
+            A tensor of shape `(n, dimension)` on the CPU, with numbers in `[0, 1)`.
+
+        Raises:
+            ValueError: If `n` is negative, or 0 at the first point.
         """
         steps = n - 1 if self.num_generated == 0 else n
         if steps < 0:
@@ -141,35 +156,58 @@ class SobolEngine:
             return out
         return result
 
-    def draw_base2(self, m, out=None, dtype=None):
-        """Draw ``2 ** m`` points, so that the number of all points is a power of two, as a balanced sequence needs.
+    def draw_base2(self, m: int, out: Tensor | None = None, dtype: _C.dtype | None = None) -> Tensor:
+        """Draw `2 ** m` points, so that the number of all points is a power of two. A balanced sequence needs that.
+
+        Args:
+            m: Logarithm of the number of points.
+            out: Tensor to write the result to.
+            dtype: Dtype of the result. `None` is the default dtype.
 
         Raises:
-            ValueError: the number of all points would not be a power of two.
+            ValueError: If the number of all points would not be a power of two.
+
+        Example:
+            >>> import pytpu as torch
+            >>> torch.quasirandom.SobolEngine(dimension=1).draw_base2(2)
+            tensor([[0.0000],
+                    [0.5000],
+                    [0.7500],
+                    [0.2500]])
         """
         n = 2**m
         total = self.num_generated + n
         if total & (total - 1):
             raise ValueError(
                 "The balance properties of Sobol' points require n to be a power of 2. "
-                f"{self.num_generated} points have been previously generated, then: n={self.num_generated}+2**{m}={total}. If you still "
+                f"{self.num_generated} points have been previously generated, then: "
+                f"n={self.num_generated}+2**{m}={total}. If you still "
                 "want to do this, please use 'SobolEngine.draw()' instead."
             )
         return self.draw(n=n, out=out, dtype=dtype)
 
-    def reset(self):
-        """Go back to the first point."""
+    def reset(self) -> SobolEngine:
+        """Go back to the first point, and return the engine."""
         self.quasi = self.shift.clone()
         self.num_generated = 0
         return self
 
-    def fast_forward(self, n):
-        """Leave out the next `n` points."""
+    def fast_forward(self, n: int) -> SobolEngine:
+        """Skip points, and return the engine.
+
+        Args:
+            n: Number of points.
+
+        Example:
+            >>> import pytpu as torch
+            >>> torch.quasirandom.SobolEngine(dimension=1).fast_forward(2).draw()
+            tensor([[0.7500]])
+        """
         self.num_generated += n
         self.quasi = self._points(self.num_generated - 1, 1)[0] if self.num_generated else self.shift.clone()
         return self
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         options = [f"dimension={self.dimension}"]
         if self.scramble:
             options.append("scramble=True")

@@ -1,9 +1,20 @@
-"""Random number generators."""
+"""The default random number generators."""
+
+from __future__ import annotations
 
 import contextlib
 import copyreg
 
 from . import _C
+
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+if TYPE_CHECKING:
+    from collections.abc import Generator as _Iterator
+    from collections.abc import Iterable
+    from typing import Any
+
+    from pytpu import Generator, Tensor
+
 
 default_generator = _C.default_generator
 
@@ -13,7 +24,7 @@ def _rebuilt(device, seed, state):
 
 
 def _clone_state(self):
-    """A generator that goes on as this one does."""
+    """Return a generator with the same seed and state."""
     return _rebuilt(self.device, self.initial_seed(), self.get_state())
 
 
@@ -22,8 +33,26 @@ copyreg.pickle(_C.Generator, lambda g: (_rebuilt, (str(g.device), g.initial_seed
 _C.Generator.clone_state = _clone_state
 
 
-def manual_seed(seed):
-    """Seeds the generators of all devices."""
+def manual_seed(seed: int) -> Generator:
+    """Seed the default generators of all devices.
+
+    Args:
+        seed: The seed, in `[-2**63, 2**64)`. Negative numbers are taken modulo `2**64`.
+
+    Returns:
+        The default generator of the CPU.
+
+    Raises:
+        ValueError: If `seed` is less than `-2**63`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> _ = torch.manual_seed(1)
+        >>> a = torch.rand(2)
+        >>> _ = torch.manual_seed(1)
+        >>> torch.equal(a, torch.rand(2))
+        True
+    """
     seed = int(seed)
     if seed < -(2**63):
         raise ValueError("Overflow when unpacking long long")
@@ -32,35 +61,66 @@ def manual_seed(seed):
     return default_generator.manual_seed(seed)
 
 
-def seed():
-    """Seeds the generators with a number that is not deterministic, and returns it."""
+def seed() -> int:
+    """Seed the default generators of all devices with a random number, and return it."""
     return default_generator.seed()
 
 
-def initial_seed():
-    """The seed of the default generator."""
+def initial_seed() -> int:
+    """Return the seed that the default generator of the CPU was last given."""
     return default_generator.initial_seed()
 
 
-def get_rng_state():
-    """The state of the default generator, a tensor of bytes."""
+def get_rng_state() -> Tensor:
+    """Return the state of the default generator of the CPU, as a `uint8` tensor.
+
+    Example:
+        >>> import pytpu as torch
+        >>> state = torch.get_rng_state()
+        >>> a = torch.rand(2)
+        >>> torch.set_rng_state(state)
+        >>> torch.equal(a, torch.rand(2))
+        True
+    """
     return default_generator.get_state()
 
 
-def set_rng_state(new_state):
-    """Sets the state of the default generator."""
+def set_rng_state(new_state: Tensor) -> None:
+    """Set the state of the default generator of the CPU.
+
+    Args:
+        new_state: State that `get_rng_state` returned.
+    """
     default_generator.set_state(new_state)
 
 
 @contextlib.contextmanager
-def fork_rng(devices=None, enabled=True, _caller="fork_rng", _devices_kw="devices", device_type="cuda"):
-    """Restore the state of random generators at the end of the block, or of the decorated function.
+def fork_rng(
+    devices: Iterable[_C.device | str | int] | None = None,
+    enabled: bool = True,
+    _caller: str = "fork_rng",
+    _devices_kw: str = "devices",
+    device_type: str = "cuda",
+) -> _Iterator[None, None, None]:
+    """Return a context manager, or decorator, that restores the state of random generators at its end.
 
     Args:
-        devices: indices or names of the devices of `device_type` whose generators are restored, besides that of `cpu`.
-            `None` means all of them.
-        enabled: `False` turns the function off.
-        device_type: kind of the devices, for example `"tpu"`. The default covers `cpu` only, as there are no CUDA devices.
+        devices: Indices or names of the devices of `device_type` whose generators are restored, besides that of the
+            CPU. `None` is all of them.
+        enabled: If `False`, do nothing.
+        device_type: Type of the devices, for example `"tpu"`. The default covers only the CPU, as there are no CUDA
+            devices.
+
+    Raises:
+        RuntimeError: If `device_type` is unknown.
+
+    Example:
+        >>> import pytpu as torch
+        >>> _ = torch.manual_seed(1)
+        >>> with torch.random.fork_rng():
+        ...     a = torch.rand(2)
+        >>> torch.equal(a, torch.rand(2))
+        True
     """
     import pytpu as torch
 
@@ -68,7 +128,7 @@ def fork_rng(devices=None, enabled=True, _caller="fork_rng", _devices_kw="device
     if kind == "cpu":
         devices = []
     else:
-        module = getattr(torch, kind, None)
+        module: Any = getattr(torch, kind, None)
         if module is None:
             raise RuntimeError(
                 f"torch has no module of `{kind}`, you should register a module by `torch._register_device_module`."
@@ -79,9 +139,11 @@ def fork_rng(devices=None, enabled=True, _caller="fork_rng", _devices_kw="device
                 import warnings
 
                 warnings.warn(
-                    f"{kind.upper()} reports that you have {count} available devices, and you have used {_caller} without "
+                    f"{kind.upper()} reports that you have {count} available devices, and you have used {_caller} "
+                    "without "
                     "explicitly specifying which devices are being used. For safety, we initialize *every* device by "
-                    "default, which can be quite slow if you have a lot of devices. If you know that you are only making use "
+                    "default, which can be quite slow if you have a lot of devices. If you know that you are only "
+                    "making use "
                     f"of a few devices, set the argument {_devices_kw} of {_caller} to their indices.",
                     stacklevel=3,
                 )

@@ -1,13 +1,15 @@
-"""``torch.save`` and ``torch.load``: PyTorch's own file format, both ways.
+"""`torch.save` and `torch.load`: PyTorch's file format, both ways.
 
-A file is an uncompressed zip archive: ``data.pkl`` holds the objects, with tensors as calls of
-``torch._utils._rebuild_tensor_v2`` on storages; each storage's bytes are a file ``data/N``. Names of this package are written
-as ``torch``'s and read back as this package's, so PyTorch reads what is written here. Tensors go back to the device they came
-from, unless ``map_location`` says otherwise, as it must where there is no such device.
+A file is an uncompressed zip archive. `data.pkl` holds the objects. Tensors are calls of
+`torch._utils._rebuild_tensor_v2` on storages, and the bytes of storage `N` are the record `data/N`. Names of this
+package are written as names of `torch`, and read back as names of this package, so PyTorch reads these files. Tensors
+go back to the device that they came from, unless `map_location` names another one.
 
-``load`` reads pickles with the machine of ``_weights_only.py``, unless the caller trusts the file. ``docs/files.md`` says what both functions
-promise.
+`load` reads pickles with the machine of `_weights_only.py`, unless the caller trusts the file. `docs/files.md` states
+what both functions guarantee.
 """
+
+from __future__ import annotations
 
 import collections
 import contextlib
@@ -23,21 +25,31 @@ import threading
 import types
 import typing
 import warnings
+from typing import TYPE_CHECKING
 
 from . import _C, _archive, _file_globals, _file_places, _pickling, _weights_only
-from ._file_globals import StorageType
-from ._file_places import default_restore_location, location_tag, register_package
-from ._pickling import _get_layout  # noqa: F401
+from ._file_globals import StorageType as StorageType
+from ._file_places import default_restore_location as default_restore_location
+from ._file_places import location_tag as location_tag
+from ._file_places import register_package as register_package
+from ._pickling import _get_layout as _get_layout
 from ._size import Size
 
-# Functions that files name and that are found here whether the file is trusted or not.
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import ModuleType
+
+    from pytpu import Tensor
+
+
+# Functions that files name, for trusted files and others.
 _SAFE = _file_globals.REBUILD
 
-MAP_LOCATION = typing.Union[typing.Callable[[_C.Tensor, str], _C.Tensor], _C.device, str, dict[str, str], None]
+MAP_LOCATION: typing.TypeAlias = typing.Callable[[_C.Tensor, str], _C.Tensor] | _C.device | str | dict[str, str] | None
 
 
 class _Global:
-    """A name to be written into the pickle as it is."""
+    """A name to write into the pickle as it is."""
 
     def __init__(self, module, name):
         self.module, self.name = module, name
@@ -55,7 +67,7 @@ class _Storage:
 
 
 class _Pickler(pickle._Pickler):
-    dispatch = pickle._Pickler.dispatch.copy()
+    dispatch: typing.ClassVar[dict[type, typing.Any]] = {**pickle._Pickler.dispatch}
     is_legacy = False
 
     def __init__(self, file, protocol):
@@ -63,7 +75,7 @@ class _Pickler(pickle._Pickler):
         self.dispatch_table = {k: v for k, v in copyreg.dispatch_table.items() if k not in _pickling.REDUCERS}
         self.storages = {}
         self.keys = {}
-        # Memory that is saved as a storage has one dtype in the file, so that the storage stays that of its tensors.
+        # Memory that is saved as a storage has one dtype in the file, so that its tensors keep sharing it.
         self.stored = set()
         self.dtypes = {}
         self.kept = []
@@ -156,7 +168,7 @@ def _reduce_tensor(t):
             return _Global("torch._utils", "_rebuild_parameter_with_state"), (*args, state)
         return _Global("torch._utils", "_rebuild_parameter"), args
     if type(t) is not _C.Tensor or state:
-        # The tensor as it would be without its class and attributes, and these.
+        # The plain tensor, then its class and attributes.
         plain, args = _reduce_plain(t, hooks)
         return _Global("torch._tensor", "_rebuild_from_type_v2"), (plain, type(t), args, state)
     return _reduce_plain(t, hooks)
@@ -167,14 +179,14 @@ def _reduce_plain(t, hooks):
         args = (t.dtype, tuple(t.shape), tuple(t.stride()), t.requires_grad)
         return _Global("torch._utils", "_rebuild_meta_tensor_no_storage"), args
     d = t.detach().as_subclass(_C.Tensor)
-    # A file holds memory, not what a view makes of it.
+    # A file holds memory, without the conjugation or negation of a view.
     d = d.resolve_conj().resolve_neg()
     args = (_Storage(d), d.storage_offset(), tuple(d.shape), tuple(d.stride()), t.requires_grad, hooks)
     return _Global("torch._utils", "_rebuild_tensor_v2"), args
 
 
 def _as_saved(obj):
-    """What a storage is in a file; `None` for other objects."""
+    """Return the form of a storage in a file, or `None` for other objects."""
     from . import storage as there
 
     if not isinstance(obj, (there.TypedStorage, there.UntypedStorage)):
@@ -182,21 +194,37 @@ def _as_saved(obj):
     return _Storage(obj._flat(), isinstance(obj, there.UntypedStorage))
 
 
-def save(obj, f, pickle_module=pickle, pickle_protocol=2, _use_new_zipfile_serialization=True):
-    """Writes an object to a file.
+def save(
+    obj: object,
+    f: str | os.PathLike[str] | typing.IO[bytes],
+    pickle_module: ModuleType = pickle,
+    pickle_protocol: int = 2,
+    _use_new_zipfile_serialization: bool = True,
+) -> None:
+    """Write an object to a file, in PyTorch's format.
 
-    A regular file is replaced when all is written and on the disk: a process that is killed and a full disk leave the old file whole.
+    A regular file is replaced when everything is written and on the disk. If the process is killed or the disk is full,
+    the old file stays whole.
 
     Args:
-        obj: tensors, storages, and what `pickle` takes.
-        f: a path, or an object with `write`.
-        pickle_module: must be `pickle`; other modules are not asked.
-        pickle_protocol (int): of `pickle`. `load(weights_only=True)` reads protocol 2 only.
-        _use_new_zipfile_serialization (bool): `False` writes PyTorch's format before 1.6.
+        obj: Tensors, storages, and everything that `pickle` takes.
+        f: A path, or an object with `write`.
+        pickle_module: Accepted for compatibility. `pickle` is used.
+        pickle_protocol: Protocol of `pickle`. `load(weights_only=True)` reads protocol 2 only.
+        _use_new_zipfile_serialization: If `False`, write PyTorch's format before 1.6.
 
     Raises:
-        RuntimeError: there is no such folder.
-        OSError: the file cannot be written.
+        RuntimeError: If the folder does not exist.
+        OSError: If the file cannot be written.
+
+    Example:
+        >>> import pytpu as torch
+        >>> import io
+        >>> buffer = io.BytesIO()
+        >>> torch.save({"w": torch.arange(3), "step": 7}, buffer)
+        >>> _ = buffer.seek(0)
+        >>> torch.load(buffer)
+        {'w': tensor([0, 1, 2]), 'step': 7}
     """
     is_path = isinstance(f, (str, os.PathLike))
     if not is_path and not hasattr(f, "write"):
@@ -208,7 +236,7 @@ def save(obj, f, pickle_module=pickle, pickle_protocol=2, _use_new_zipfile_seria
     p.is_legacy = not _use_new_zipfile_serialization
     p.dump(obj)
     name = "archive"
-    if is_path:
+    if isinstance(f, (str, os.PathLike)):
         folder, base = os.path.split(os.path.abspath(os.fspath(f)))
         if not p.is_legacy and not os.path.isdir(folder):
             raise RuntimeError(f"Parent directory {os.path.dirname(os.fspath(f))} does not exist.")
@@ -237,7 +265,7 @@ def _write_archive(file, name, pickler, text):
 
 
 def _write_legacy(file, pickler, text, protocol):
-    """Pickles one after the other, and behind them the memory of each storage."""
+    """Write pickles one after the other, then the memory of each storage."""
     sizes = {"short": 2, "int": 4, "long": 4}
     for part in (_MAGIC, _PROTOCOL, {"protocol_version": _PROTOCOL, "little_endian": True, "type_sizes": sizes}):
         pickle.dump(part, file, protocol)
@@ -252,31 +280,55 @@ def _write_legacy(file, pickler, text, protocol):
 
 
 def _module_in_file(module):
-    """The name under which files know a module: the package is `torch` there."""
+    """Return the name of a module in files, where this package is `torch`."""
     return "torch" + module.removeprefix("pytpu") if module == "pytpu" or module.startswith("pytpu.") else module
 
 
-def add_safe_globals(safe_globals):
-    """Classes and functions, or pairs of one and the full name that files have for it, that
-    ``load(weights_only=True)`` may call."""
+def add_safe_globals(safe_globals: list[Callable[..., typing.Any] | tuple[Callable[..., typing.Any], str]]) -> None:
+    """Allow classes and functions in `load(weights_only=True)`.
+
+    Args:
+        safe_globals: Classes and functions, or pairs of one and the full name that files use for it.
+
+    Example:
+        >>> import pytpu as torch
+        >>> import collections
+        >>> torch.serialization.add_safe_globals([collections.UserDict])
+        >>> torch.serialization.get_safe_globals()
+        [<class 'collections.UserDict'>]
+        >>> torch.serialization.clear_safe_globals()
+    """
     for g in safe_globals:
         it, name = g if isinstance(g, tuple) else (g, f"{g.__module__}.{g.__qualname__}")
         _file_globals.user_safe[_module_in_file(name)] = g
 
 
-def get_safe_globals():
-    """What ``add_safe_globals`` added."""
+def get_safe_globals() -> list[Callable | tuple[Callable, str]]:
+    """Return the classes and functions that `add_safe_globals` added."""
     return list(_file_globals.user_safe.values())
 
 
-def clear_safe_globals():
-    """Forgets what ``add_safe_globals`` added."""
+def clear_safe_globals() -> None:
+    """Remove everything that `add_safe_globals` added."""
     _file_globals.user_safe.clear()
 
 
 @contextlib.contextmanager
-def safe_globals(safe_globals):
-    """Adds to what ``load(weights_only=True)`` may call, inside a ``with`` only."""
+def safe_globals(
+    safe_globals: list[Callable[..., typing.Any] | tuple[Callable[..., typing.Any], str]],
+) -> Iterator[None]:
+    """Return a context manager in which `load(weights_only=True)` allows more classes and functions.
+
+    Args:
+        safe_globals: Classes and functions, or pairs of one and the full name that files use for it.
+
+    Example:
+        >>> import pytpu as torch
+        >>> import collections
+        >>> with torch.serialization.safe_globals([collections.UserDict]):
+        ...     torch.serialization.get_safe_globals()
+        [<class 'collections.UserDict'>]
+    """
     before = dict(_file_globals.user_safe)
     add_safe_globals(safe_globals)
     try:
@@ -287,7 +339,7 @@ def safe_globals(safe_globals):
 
 
 class _Unpickler(pickle.Unpickler):
-    """Reads pickles of files that the caller trusts."""
+    """Read pickles of files that the caller trusts."""
 
     def __init__(self, file, persistent_load, **kwargs):
         super().__init__(file, **kwargs)
@@ -303,7 +355,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _found_in_torch(module, name):
-    """What a file means by a name of PyTorch."""
+    """Return the object that a file means by a name of PyTorch."""
     found = _SAFE.get(f"{module}.{name}")
     if found is not None:
         return found
@@ -311,7 +363,7 @@ def _found_in_torch(module, name):
         module = "torch"
     first, _, rest = name.partition(".")
     if module == "torch._C" and first in ("_VariableFunctions", "_VariableFunctionsClass"):
-        # What holds PyTorch's functions.
+        # PyTorch's namespaces of functions.
         found, name = importlib.import_module("pytpu"), rest
     elif module == "torch._C._nn":
         found = importlib.import_module("pytpu.nn.functional")
@@ -324,7 +376,7 @@ def _found_in_torch(module, name):
 
 
 def _unpickle(text, persistent_load, weights_only, encoding, pickle_module=None, arguments=None):
-    """The object that a pickle describes.
+    """Return the object that a pickle describes.
 
     Raises:
         pickle.UnpicklingError: with `weights_only`, what is on no list.
@@ -360,7 +412,7 @@ _PROTOCOL = 1001
 
 
 def _next_pickle(f, weights_only):
-    """The bytes of a pickle, up to its end."""
+    """Return the bytes of a pickle, up to its end."""
     start = f.tell()
     if not weights_only:
         if not f.read(1):
@@ -381,7 +433,7 @@ def _next_pickle(f, weights_only):
         except EOFError:
             if len(data) < size:
                 raise
-            # Sizes in the file are not believed: more is read as long as there is more.
+            # Do not trust sizes in the file: read more as long as there is more.
             size *= 4
             f.seek(start)
         else:
@@ -390,21 +442,21 @@ def _next_pickle(f, weights_only):
 
 
 def _rest_of(f):
-    """The file and the number of bytes that are left in it."""
+    """Return the file, and the number of bytes that are left in it."""
     at = f.tell()
     try:
         f.seek(0, os.SEEK_END)
         end = f.tell()
         f.seek(at)
     except (OSError, ValueError, TypeError):
-        # Compressed files have no end that is known.
+        # The end of a compressed file is unknown.
         rest = f.read()
         return io.BytesIO(rest), len(rest)
     return f, end - at
 
 
 def _load_legacy(f, place, weights_only, encoding, pickle_module, arguments):
-    """Reads PyTorch's format before 1.6: pickles one after the other, and behind them the memory of each storage."""
+    """Read PyTorch's format before 1.6: pickles one after the other, then the memory of each storage."""
 
     def plain():
         return _unpickle(_next_pickle(f, weights_only), _no_storage, weights_only, encoding, pickle_module, arguments)
@@ -428,7 +480,7 @@ def _load_legacy(f, place, weights_only, encoding, pickle_module, arguments):
     f, left = _rest_of(f)
 
     def read(key, dtype, count):
-        # The elements come later. What the file cannot hold is not allocated.
+        # The elements come later. Do not allocate more than the file can hold.
         nonlocal left
         left -= count * dtype.itemsize
         if left < 0:
@@ -473,7 +525,7 @@ def _no_storage(saved):
 
 
 def _view_of(storage, view):
-    """A part of a storage, as files of PyTorch 0.1 have them."""
+    """Return a part of a storage, as files of PyTorch 0.1 have them."""
     from .storage import TypedStorage
 
     _, offset, count = view
@@ -481,46 +533,76 @@ def _view_of(storage, view):
 
 
 class PyTorchFileReader:
-    """The records of a file that ``save`` has written, by name.
+    """Read the records of a file that `save` wrote, by name.
+
+    Args:
+        file: A path, or an object with `read`, `seek` and `tell`.
 
     Raises:
-        RuntimeError: it is no such file.
+        RuntimeError: If the file is not such an archive.
+
+    Example:
+        >>> import pytpu as torch
+        >>> import io
+        >>> buffer = io.BytesIO()
+        >>> torch.save(torch.zeros(2), buffer)
+        >>> torch.PyTorchFileReader(buffer).has_record("data.pkl")
+        True
     """
 
-    def __init__(self, file):
+    def __init__(self, file: str | os.PathLike[str] | typing.IO[bytes]) -> None:
         self._file = open(file, "rb") if isinstance(file, (str, os.PathLike)) else file
         self._archive = _archive.Archive(self._file)
 
-    def get_all_records(self):
-        """All names."""
+    def get_all_records(self) -> list[str]:
+        """Return the names of all records."""
         return self._archive.names()
 
-    def has_record(self, name):
-        """Whether there is one of this name."""
+    def has_record(self, name: str) -> bool:
+        """Return whether there is a record with this name."""
         return name in self._archive
 
-    def get_record(self, name):
-        """Its bytes."""
+    def get_record(self, name: str) -> bytes:
+        """Return the bytes of a record."""
         return _archive.Archive(self._file).read(name)
 
-    def get_record_size(self, name):
-        """How many bytes it has."""
+    def get_record_size(self, name: str) -> int:
+        """Return the size of a record in bytes."""
         return self._archive.size(name)
 
-    def get_record_offset(self, name):
-        """Where its bytes begin."""
+    def get_record_offset(self, name: str) -> int:
+        """Return the position of the bytes of a record in the file."""
         return _archive.Archive(self._file).start(name)
 
-    def get_storage_from_record(self, name, numel, dtype):
-        """A tensor of no elements, whose storage holds the record."""
+    def get_storage_from_record(self, name: str, numel: int, dtype: _C.dtype) -> Tensor:
+        """Return an empty tensor whose storage holds a record.
+
+        Args:
+            name: Name of the record.
+            numel: Accepted for compatibility. The record has its size.
+            dtype: Dtype of the tensor.
+        """
         return _C._from_bytes(self.get_record(name), dtype)[:0]
 
 
-def get_unsafe_globals_in_checkpoint(f):
-    """The full names in a file that `load` would refuse: those of classes and functions that it may not call.
+def get_unsafe_globals_in_checkpoint(f: str | os.PathLike[str] | typing.IO[bytes]) -> list[str]:
+    """Return the full names of the classes and functions in a file that `load` would refuse.
+
+    Args:
+        f: A path, or an object with `read`, `seek` and `tell`.
 
     Raises:
-        pickle.UnpicklingError: an opcode that `load` refuses.
+        ValueError: If the file is not an archive that `save` wrote.
+        pickle.UnpicklingError: If the file holds an opcode that `load` refuses.
+
+    Example:
+        >>> import pytpu as torch
+        >>> import fractions, io
+        >>> buffer = io.BytesIO()
+        >>> torch.save(fractions.Fraction(1, 2), buffer)
+        >>> _ = buffer.seek(0)
+        >>> torch.serialization.get_unsafe_globals_in_checkpoint(buffer)
+        ['fractions.Fraction']
     """
     with open(f, "rb") if isinstance(f, (str, os.PathLike)) else contextlib.nullcontext(f) as file:
         if not _archive.is_archive(file):
@@ -533,7 +615,7 @@ def get_unsafe_globals_in_checkpoint(f):
 
 
 class LoadEndianness(enum.Enum):
-    """The byte order of files that do not say theirs."""
+    """Byte order of files that do not state theirs."""
 
     NATIVE = 1
     LITTLE = 2
@@ -547,12 +629,12 @@ DEFAULT_PROTOCOL = 2
 
 class _Options:
     crc32 = True
-    endianness = None
+    endianness: LoadEndianness | None = None
     mmap_flags = MAP_PRIVATE
 
 
 class _State(threading.local):
-    """What holds inside a ``with`` in one thread."""
+    """Settings of a `with` block in one thread."""
 
     skip_data = False
 
@@ -560,72 +642,106 @@ class _State(threading.local):
 _options, _state = _Options(), _State()
 
 
-def get_crc32_options():
-    """Whether ``save`` computes a checksum of each record."""
+def get_crc32_options() -> bool:
+    """Return whether `save` computes a checksum of each record."""
     return _options.crc32
 
 
-def set_crc32_options(compute_crc32):
-    """Sets whether ``save`` computes a checksum of each record, which ``load`` checks.
+def set_crc32_options(compute_crc32: bool) -> None:
+    """Set whether `save` computes a checksum of each record, which `load` checks.
 
-    Without it, saving is a little quicker, and other programs may take the archive for damaged.
+    Args:
+        compute_crc32: If `False`, saving is a little faster, and other programs may report a damaged archive.
     """
     _options.crc32 = bool(compute_crc32)
 
 
-def get_default_load_endianness():
-    """The byte order of files that do not say theirs; ``None`` for little."""
+def get_default_load_endianness() -> LoadEndianness | None:
+    """Return the byte order of files that do not state theirs. `None` is little-endian."""
     return _options.endianness
 
 
-def set_default_load_endianness(endianness):
-    """Sets the byte order of files that do not say theirs: a ``LoadEndianness`` or ``None``."""
+def set_default_load_endianness(endianness: LoadEndianness | None) -> None:
+    """Set the byte order of files that do not state theirs.
+
+    Args:
+        endianness: Byte order. `None` is little-endian.
+
+    Raises:
+        TypeError: If `endianness` has another type.
+    """
     if endianness is not None and not isinstance(endianness, LoadEndianness):
         raise TypeError("Invalid argument type in function set_default_load_endianness")
     _options.endianness = endianness
 
 
-def get_default_mmap_options():
-    """``MAP_PRIVATE`` or ``MAP_SHARED``: whether writes to tensors of ``load(mmap=True)`` stay in the process."""
+def get_default_mmap_options() -> int:
+    """Return `MAP_PRIVATE` or `MAP_SHARED`, which `set_default_mmap_options` set. At first it is `MAP_PRIVATE`."""
     return _options.mmap_flags
 
 
 class set_default_mmap_options:
-    """Sets whether writes to tensors of ``load(mmap=True)`` stay in the process (``MAP_PRIVATE``) or reach the file (``MAP_SHARED``).
+    """Set whether writes to tensors of `load(mmap=True)` reach the file.
 
-    Also a context manager, which restores what was set before.
+    As a context manager, restore the setting at the end of the block.
+
+    Args:
+        flags: With `MAP_PRIVATE`, writes stay in the process. With `MAP_SHARED`, they reach the file.
+
+    Raises:
+        ValueError: If `flags` has another value.
+
+    Example:
+        >>> import pytpu as torch
+        >>> from pytpu.serialization import MAP_SHARED, set_default_mmap_options
+        >>> with set_default_mmap_options(MAP_SHARED):
+        ...     print(torch.serialization.get_default_mmap_options() == MAP_SHARED)
+        True
     """
 
-    def __init__(self, flags):
+    def __init__(self, flags: int) -> None:
         if flags not in (MAP_PRIVATE, MAP_SHARED):
             raise ValueError(
-                "Invalid argument in function set_default_mmap_options, expected mmap.MAP_PRIVATE or mmap.MAP_SHARED, but got "
+                "Invalid argument in function set_default_mmap_options, expected mmap.MAP_PRIVATE or mmap.MAP_SHARED, "
+                "but got "
                 f"{flags}"
             )
         self.prev = _options.mmap_flags
         _options.mmap_flags = flags
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         return None
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: typing.Any) -> None:
         _options.mmap_flags = self.prev
 
 
 class skip_data:
-    """Inside a ``with``, ``save`` leaves room for the bytes of storages without writing them, and ``load`` does not read them.
+    """Context manager in which `save` writes no bytes of storages, and `load` reads none.
+
+    `save` leaves room for them in the file. `load` fills the tensors with zeros.
 
     Args:
-        materialize_fake_tensors (bool): has no effect: there are no fake tensors.
+        materialize_fake_tensors: Accepted for compatibility. There are no fake tensors.
+
+    Example:
+        >>> import pytpu as torch
+        >>> import io
+        >>> buffer = io.BytesIO()
+        >>> with torch.serialization.skip_data():
+        ...     torch.save(torch.ones(2), buffer)
+        >>> _ = buffer.seek(0)
+        >>> torch.load(buffer).shape
+        torch.Size([2])
     """
 
-    def __init__(self, materialize_fake_tensors=False):
+    def __init__(self, materialize_fake_tensors: bool = False) -> None:
         self.materialize_fake_tensors = materialize_fake_tensors
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         self._before, _state.skip_data = _state.skip_data, True
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: typing.Any) -> None:
         _state.skip_data = self._before
 
 
@@ -637,17 +753,19 @@ def _is_on(name):
 
 
 def _decide_weights_only(weights_only, pickle_module):
-    """What the argument and the environment together mean."""
+    """Return the value of `weights_only` by the argument and the environment."""
     is_forced, is_forced_off = _is_on("TORCH_FORCE_WEIGHTS_ONLY_LOAD"), _is_on("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD")
     if is_forced and is_forced_off:
         raise RuntimeError(
-            "Only one of `TORCH_FORCE_WEIGHTS_ONLY_LOAD` or `TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD` should be set, but both were set."
+            "Only one of `TORCH_FORCE_WEIGHTS_ONLY_LOAD` or `TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD` should be set, but "
+            "both were set."
         )
     if is_forced:
         weights_only = True
     elif weights_only is None and is_forced_off:
         warnings.warn(
-            "Environment variable TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD detected, since the`weights_only` argument was not explicitly passed to "
+            "Environment variable TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD detected, since the`weights_only` argument was not "
+            "explicitly passed to "
             "`torch.load`, forcing weights_only=False.",
             stacklevel=3,
         )
@@ -659,24 +777,49 @@ def _decide_weights_only(weights_only, pickle_module):
     return bool(weights_only)
 
 
-def load(f, map_location=None, pickle_module=None, *, weights_only=None, mmap=None, **pickle_load_args):
-    """Reads an object that ``save``, here or in PyTorch, has written.
+def load(
+    f: str | os.PathLike[str] | typing.IO[bytes],
+    map_location: MAP_LOCATION = None,
+    pickle_module: ModuleType | None = None,
+    *,
+    weights_only: bool | None = None,
+    mmap: bool | None = None,
+    **pickle_load_args: typing.Any,
+) -> typing.Any:
+    """Read an object that `save` wrote, here or in PyTorch.
 
-    Unless ``weights_only=False``, nothing but tensors, storages and plain containers is made: a file cannot run code, nor change classes and
-    functions. ``TORCH_FORCE_WEIGHTS_ONLY_LOAD=1`` makes that so for every call; ``TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1`` changes the default.
+    Unless `weights_only=False`, `load` makes nothing but tensors, storages and plain containers. Such a file cannot run
+    code, and cannot change classes or functions. The environment variable `TORCH_FORCE_WEIGHTS_ONLY_LOAD=1` sets
+    `weights_only=True` for every call. `TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1` changes the default.
 
     Args:
-        f: a path, or an object with ``read``, ``seek`` and ``tell``.
-        map_location: a device, a dict from locations to locations, or a function of a storage and a location, that says where tensors go.
-        pickle_module: reads the pickle, for files that are trusted.
-        weights_only (bool): see above.
-        mmap (bool): whether the file may be mapped. Files are read all the same, so that a file that changes later does no harm; with
-            ``set_default_mmap_options(MAP_SHARED)`` they are mapped, and writes reach the file.
-        encoding (str): of the byte strings of Python 2.
+        f: A path, or an object with `read`, `seek` and `tell`.
+        map_location: Where tensors go: a device, a dict from locations to locations, or a function of a storage and a
+            location. `None` is the device that they came from.
+        pickle_module: Module that reads the pickle of a file that you trust.
+        weights_only: If `False`, trust the file, and run the code that its pickle names. `None` is `True`, unless
+            `pickle_module` is given.
+        mmap: Whether the file may be mapped. With `set_default_mmap_options(MAP_SHARED)` it is mapped, and writes reach
+            the file. Otherwise the file is read, so that a later change of the file does no harm.
+        pickle_load_args: `encoding` is the encoding of byte strings of Python 2. Other arguments go to the unpickler of
+            a file that you trust.
+
+    Returns:
+        The object.
 
     Raises:
-        pickle.UnpicklingError: the file asks for something that is not allowed, or is damaged.
-        RuntimeError: it is damaged, or there is no such device.
+        pickle.UnpicklingError: If the file is damaged, or needs something that is not allowed.
+        RuntimeError: If the file is damaged, or there is no such device.
+
+    Example:
+        >>> import pytpu as torch
+        >>> import os, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = os.path.join(folder, "model.pt")
+        ...     torch.save(torch.nn.Linear(2, 1).state_dict(), path)
+        ...     state = torch.load(path, map_location="cpu")
+        >>> sorted(state)
+        ['bias', 'weight']
     """
     weights_only = _decide_weights_only(weights_only, pickle_module)
     encoding = pickle_load_args.pop("encoding", "utf-8")
@@ -691,20 +834,22 @@ def load(f, map_location=None, pickle_module=None, *, weights_only=None, mmap=No
             if mmap and not _archive.is_archive(file):
                 raise RuntimeError(
                     f"mmap can only be used with files saved with `torch.save({os.fspath(f)}, "
-                    "_use_new_zipfile_serialization=True), please torch.save your checkpoint with this option in order to use mmap."
+                    "_use_new_zipfile_serialization=True), please torch.save your checkpoint with this option in "
+                    "order to use mmap."
                 )
             path = os.fspath(f) if mmap and _options.mmap_flags == MAP_SHARED else None
             return _load(file, place, weights_only, encoding, pickle_module, pickle_load_args, path)
     for name in ("seek", "tell", "read"):
         if not hasattr(f, name):
             raise AttributeError(
-                f"{type(f).__name__!r} object has no attribute {name!r}. You can only torch.load from a file that is seekable. "
+                f"{type(f).__name__!r} object has no attribute {name!r}. You can only torch.load from a file that is "
+                "seekable. "
                 "Please pre-load the data into a buffer like io.BytesIO and try to load from it instead."
             )
     return _load(f, place, weights_only, encoding, pickle_module, pickle_load_args)
 
 
-# Bytes from which on a record is read to where it stays, without a copy.
+# Records of at least this many bytes are read into their final memory, without a copy.
 _LARGE = 1 << 20
 
 
@@ -731,7 +876,8 @@ def _load(f, place, weights_only, encoding, pickle_module, arguments, mapped=Non
         size = count * dtype.itemsize
         if archive.size(name) != size:
             raise RuntimeError(
-                f"record size ({archive.size(name)} bytes) does not match expected size ({size} bytes = {count} elements * "
+                f"record size ({archive.size(name)} bytes) does not match expected size ({size} bytes = {count} "
+                "elements * "
                 f"{dtype.itemsize} bytes/element) for dtype {dtype._scalar_type}"
             )
         if _state.skip_data:

@@ -1,18 +1,28 @@
-"""The memory behind tensors, as `torch.storage`: `UntypedStorage` of bytes, and the older `TypedStorage` of elements."""
+"""The memory of tensors, as `torch.storage`: `UntypedStorage` of bytes, and the older `TypedStorage` of elements."""
+
+from __future__ import annotations
 
 import warnings
 import weakref
+from typing import TYPE_CHECKING
 
 from . import _C
 from ._C import Tensor
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from typing_extensions import Self
+
+
 __all__ = ["TypedStorage", "UntypedStorage"]
 
 # One object for each storage while a reference to it exists: `x.untyped_storage() is x.untyped_storage()`.
-_known = weakref.WeakValueDictionary()
+_known: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
 
 
-def _load_from_bytes(b):
+def _load_from_bytes(b: bytes) -> Any:
     """Make a storage from its pickle: the bytes of a file that `torch.save` wrote."""
     import io
 
@@ -23,7 +33,7 @@ def _load_from_bytes(b):
     if found is not None:
         storage = TypedStorage._of(found[0])
         if found[1].startswith("tpu"):
-            # The tensor that is made of it takes it to the device.
+            # The tensor that is made of it moves to the device.
             storage._target = found[1]
         return storage
     loaded = load(io.BytesIO(b), weights_only=False)
@@ -31,50 +41,57 @@ def _load_from_bytes(b):
 
 
 class _Storage:
-    """What both kinds share: a tensor on the memory, and all of it as one flat tensor."""
+    """Base class of both kinds of storages."""
 
-    def data_ptr(self):
-        """The address of the first byte."""
+    _tensor: Any
+    dtype: Any
+    element_size: Any
+    untyped: Any
+    _flat: Any
+    _like: Any
+
+    def data_ptr(self) -> int:
+        """Return the address of the first byte."""
         return self._tensor.data_ptr() - self._tensor.storage_offset() * self._tensor.element_size()
 
-    def nbytes(self):
-        """How many bytes there are."""
+    def nbytes(self) -> int:
+        """Return the number of bytes."""
         return self._tensor._storage_bytes()
 
-    def size(self):
-        """How many elements there are; of an untyped storage, bytes."""
+    def size(self) -> int:
+        """Return the number of elements. For an untyped storage these are bytes."""
         return self.nbytes() // self.element_size()
 
     def __len__(self):
         return self.size()
 
     @property
-    def device(self):
-        """Where it is."""
+    def device(self) -> _C.device:
+        """Device of the memory."""
         return self._tensor.device
 
-    def get_device(self):
-        """Index of the device; -1 on the host."""
+    def get_device(self) -> int:
+        """Return the index of the device, or `-1` on the CPU."""
         return self._tensor.get_device()
 
     @property
-    def is_cuda(self):
+    def is_cuda(self) -> bool:
         """Always `False`: this build has no CUDA."""
         return False
 
     @property
-    def is_hpu(self):
+    def is_hpu(self) -> bool:
         """Always `False`: this build has no HPU."""
         return False
 
     is_sparse = False
 
-    def is_pinned(self, device=None):
+    def is_pinned(self, device: Any = None) -> bool:
         """Always `False`: memory is never pinned."""
         return False
 
-    def is_shared(self):
-        """Whether other processes can have it."""
+    def is_shared(self) -> bool:
+        """Return whether other processes can use the memory."""
         return self._tensor.is_shared()
 
     @property
@@ -82,52 +99,63 @@ class _Storage:
         return self._tensor._storage_id()
 
     @property
-    def filename(self):
-        """Name of the file that the memory is mapped from, if changes reach it; else `None`."""
+    def filename(self) -> str | None:
+        """Name of the file that the memory is mapped from, if writes reach it. Otherwise `None`."""
         return self.untyped()._filename
 
-    def resizable(self):
-        """Whether `resize_` is allowed: not for memory that another object owns, or that a NumPy array shares."""
+    def resizable(self) -> bool:
+        """Return whether `resize_` is allowed.
+
+        It is not if another object owns the memory, or a NumPy array shares it.
+        """
         return self.untyped()._is_resizable
 
-    def tolist(self):
-        """All elements."""
+    def tolist(self) -> list[Any]:
+        """Return all elements as a list."""
         return self._flat().tolist()
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Any]:
         return iter(self.tolist())
 
-    def fill_(self, value):
-        """Sets all elements."""
+    def fill_(self, value: Any) -> Self:
+        """Set all elements to `value`, and return the storage."""
         self._flat().fill_(value)
         return self
 
-    def copy_(self, source, non_blocking=None):
-        """Sets all elements to those of a storage of the same size."""
+    def copy_(self, source: _Storage, non_blocking: bool | None = None) -> Self:
+        """Copy the elements of a storage of the same size, and return this storage."""
         self._flat().copy_(source._flat())
         return self
 
-    def clone(self):
-        """The same elements elsewhere."""
+    def clone(self) -> Self:
+        """Return a copy."""
         return self._like(self._flat().clone())
 
-    def to(self, *, device, non_blocking=False):
-        """The same elements on a device: itself, if they are there."""
+    def to(self, *, device: _C.device | str | int, non_blocking: bool = False) -> Self:
+        """Return the storage on a device: itself if it is there, otherwise a copy.
+
+        Args:
+            device: Device, or its name or index.
+            non_blocking: Accepted for compatibility.
+        """
         device = _C.device(device)
         here = self._tensor.device
         is_there = here.type == device.type and (device.index is None or device.index == (here.index or 0))
         return self if is_there else self._like(self._flat().to(device))
 
-    def cpu(self):
-        """The same elements in the host's memory: itself, if they are there."""
+    def cpu(self) -> Self:
+        """Return the storage on the CPU: itself if it is there, otherwise a copy."""
         return self if self._tensor.is_cpu else self._like(self._flat().cpu())
 
-    def cuda(self, device=None, non_blocking=False):
-        """Always raises: this build has no CUDA."""
+    def cuda(self, device: Any = None, non_blocking: bool = False) -> _Storage | TypedStorage:
+        """Always raise `AssertionError`: this build has no CUDA."""
         raise AssertionError("Torch not compiled with CUDA enabled")
 
-    def share_memory_(self):
-        """Moves the memory to where other processes can have it; tensors as in `UntypedStorage.resize_`."""
+    def share_memory_(self) -> Self:
+        """Move the memory to where other processes can use it, and return the storage.
+
+        Tensors on the memory are moved as by `UntypedStorage.resize_`.
+        """
         if not self.is_shared():
             untyped = self.untyped()
             shared = untyped._flat()
@@ -136,8 +164,8 @@ class _Storage:
             self._tensor = shared if self is untyped else shared.view(self.dtype)
         return self
 
-    def pin_memory(self, device="cuda"):
-        """Returns itself: there is no device that copies faster from pinned memory."""
+    def pin_memory(self, device: Any = "cuda") -> Self:
+        """Return the storage itself: no device copies faster from pinned memory."""
         return self
 
     def __copy__(self):
@@ -171,22 +199,34 @@ def _bytes_of(data):
     for item in items:
         if not isinstance(item, int):
             raise RuntimeError(
-                f"torch.UntypedStorage(): tried to construct a storage from a sequence ({type(data).__name__}), but one of the items was "
+                f"torch.UntypedStorage(): tried to construct a storage from a sequence ({type(data).__name__}), but "
+                "one of the items was "
                 f"of type {type(item).__name__} instead of int"
             )
     return bytes(item & 255 for item in items)
 
 
 class UntypedStorage(_Storage):
-    """Bytes: so many, those given, or with `_of` those of a tensor."""
+    """Bytes of memory.
+
+    Args:
+        size: Number of bytes, or a sequence of bytes.
+        device: Device of the memory.
+
+    Example:
+        >>> import pytpu as torch
+        >>> x = torch.tensor([1, 2], dtype=torch.uint8)
+        >>> x.untyped_storage().tolist()
+        [1, 2]
+    """
 
     _filename = None
     # Whether another object, such as a mapped file, owns the memory.
     _is_foreign = False
-    # The tensors on this memory that were asked for it, by their addresses, as weak references.
+    # Weak references to the tensors that this storage was taken from, by address.
     _tensors = None
 
-    def __init__(self, size=0, *, device="cpu"):
+    def __init__(self, size: Any = 0, *, device: _C.device | str | int = "cpu") -> None:
         if hasattr(size, "__index__"):
             if size < 0:
                 raise RuntimeError(f"UntypedStorage: the size must not be negative, but got {size}")
@@ -209,18 +249,18 @@ class UntypedStorage(_Storage):
 
     @classmethod
     def _of_part(cls, tensor, filename=None):
-        """Of memory that another object owns."""
+        """Return a storage on memory that another object owns."""
         new = cls._of(tensor)
         new._is_foreign, new._filename = True, filename
         return new
 
     @property
     def _is_resizable(self):
-        # A NumPy array on the memory keeps the size as well: it goes on reading the old memory otherwise.
+        # A NumPy array on the memory fixes the size too: it would go on reading the old memory.
         return not self._is_foreign and self._tensor._is_resizable()
 
     def _watch(self, tensor):
-        """Remembers a tensor on this memory, which `resize_` has to move."""
+        """Keep a weak reference to a tensor on this memory, which `resize_` has to move."""
         watched = self._tensors
         if watched is None:
             watched = self._tensors = {}
@@ -230,15 +270,18 @@ class UntypedStorage(_Storage):
         return self
 
     @classmethod
-    def from_buffer(cls, buffer, byte_order=None, count=-1, offset=0, dtype=None):
-        """A copy of the elements of a buffer.
+    def from_buffer(
+        cls, buffer: Any, byte_order: str | None = None, count: int = -1, offset: int = 0, dtype: _C.dtype | None = None
+    ) -> UntypedStorage:
+        """Return a copy of the elements of a buffer.
 
         Args:
-            buffer: an object with the buffer protocol.
-            byte_order (str): of the buffer: "native", "little" or "big"; must be given when elements have more than one byte.
-            count (int): number of elements; all there are, when it is negative.
-            offset (int): bytes to leave out in front.
-            dtype (torch.dtype): of the elements.
+            buffer: Object with the buffer protocol.
+            byte_order: Byte order of the buffer: `"native"`, `"little"` or `"big"`. It must be given for elements of
+                several bytes.
+            count: Number of elements. A negative number is all.
+            offset: Number of bytes to skip.
+            dtype: Dtype of the elements.
         """
         if dtype is None:
             raise RuntimeError("argument 'dtype' cannot be None")
@@ -247,8 +290,8 @@ class UntypedStorage(_Storage):
             raise RuntimeError("function missing required argument 'byte_order' (pos 2)")
         if byte_order not in (None, "big", "little", "native"):
             raise ValueError(f"invalid byte_order '{byte_order}' (expected 'big', 'little', or 'native')")
-        with memoryview(buffer) as view, view.cast("B") as data:
-            length = len(data)
+        with memoryview(buffer) as view, view.cast("B") as octets:
+            length = len(octets)
             if not 0 <= offset <= length:
                 raise ValueError(
                     f"offset must be non-negative and no greater than buffer length ({offset}) , but got {length}"
@@ -262,7 +305,7 @@ class UntypedStorage(_Storage):
                 raise ValueError(
                     f"buffer has only {there} elements after offset {offset}, but specified a size of {count}"
                 )
-            data = bytes(data[offset : offset + count * size])
+            data = bytes(octets[offset : offset + count * size])
         if dtype is _C.bool:
             data = bytes(map(bool, data))
         if byte_order == "big":
@@ -270,46 +313,59 @@ class UntypedStorage(_Storage):
         return cls._of(_C._from_bytes(data, _C.uint8))
 
     @classmethod
-    def from_file(cls, filename, shared=False, nbytes=0):
-        """The first bytes of a file; what is written to them reaches the file with `shared` alone."""
+    def from_file(cls, filename: str, shared: bool = False, nbytes: int = 0) -> UntypedStorage:
+        """Return the first bytes of a file.
+
+        Args:
+            filename: Name of the file.
+            shared: If `True`, writes reach the file.
+            nbytes: Number of bytes.
+        """
         from ._memory import map_file
 
         return cls._of_part(map_file(filename, shared, nbytes), filename if shared else None)
 
-    def new(self):
-        """An empty storage on the same device."""
+    def new(self) -> UntypedStorage:
+        """Return an empty storage on the same device."""
         return type(self)(0, device=self.device)
 
     def _flat(self):
         t = self._tensor
         return _C._strided(t, 0, [t._storage_bytes() // t.element_size()], [1]).view(_C.uint8)
 
-    def element_size(self):
-        """1."""
+    def element_size(self) -> int:
+        """Return 1."""
         return 1
 
-    def untyped(self):
-        """Itself."""
+    def untyped(self) -> UntypedStorage:
+        """Return the storage itself."""
         return self
 
-    def type(self, dtype=None, non_blocking=False):
-        """The name of the class, with that of the module."""
+    def type(self, dtype: _C.dtype | None = None, non_blocking: bool = False) -> str:
+        """Return the name of the class with its module."""
         if dtype is None:
             return f"torch.{'' if self._tensor.is_cpu else self.device.type + '.'}UntypedStorage"
         return self._as(dtype)
 
-    def byteswap(self, dtype):
-        """Reverses the bytes of each element of a dtype, in place."""
+    def byteswap(self, dtype: _C.dtype) -> None:
+        """Reverse the bytes of each element in place.
+
+        Args:
+            dtype: Dtype of the elements.
+        """
         self._flat().copy_(_C._from_bytes(swapped(_C._to_bytes(self._flat()), dtype), _C.uint8))
 
-    def resize_(self, size):
-        """Changes the number of bytes; the first ones are kept.
+    def resize_(self, size: int) -> Self:
+        """Change the number of bytes, and return the storage. The first bytes are kept.
 
-        The storage gets new memory, and so do the tensors that it was asked from. Other tensors stay on the memory that they have.
+        The storage gets new memory, and so do the tensors that it was taken from. Other tensors keep the old memory.
+
+        Args:
+            size: New number of bytes.
 
         Raises:
-            RuntimeError: another object owns the memory.
-            NotImplementedError: less than a tensor on it needs.
+            RuntimeError: If another object owns the memory.
+            NotImplementedError: If a tensor on the storage needs more bytes.
         """
         if size < 0:
             raise RuntimeError(f"resize_: the size must not be negative, but got {size}")
@@ -321,7 +377,8 @@ class UntypedStorage(_Storage):
         for t in self._living():
             if t.numel() and _end(t) > size:
                 raise NotImplementedError(
-                    f"resize_: a tensor of shape {list(t.shape)} needs {_end(t)} bytes of this storage; tensors without memory are not "
+                    f"resize_: a tensor of shape {list(t.shape)} needs {_end(t)} bytes of this storage; tensors "
+                    "without memory are not "
                     "supported. Make the tensor smaller first."
                 )
         new = _C._ops.empty([size], dtype=_C.uint8, device=self.device)
@@ -331,12 +388,12 @@ class UntypedStorage(_Storage):
         return self
 
     def _living(self):
-        """The tensors that this was asked from, as far as they still look at it."""
+        """Return the tensors that this storage was taken from and that still use it."""
         watched = [t() for t in list((self._tensors or {}).values())]
         return [t for t in watched if t is not None and t._storage_id() == self._cdata]
 
     def _move(self, new):
-        """Puts the bytes of another flat tensor in place of the memory, for this storage and the tensors it was asked from."""
+        """Replace the memory of this storage, and of the tensors that it was taken from, by that of a flat tensor."""
         for t in self._living():
             elements = new[: new.numel() - new.numel() % t.element_size()].view(t.dtype)
             _C._swap_tensor(t, _C._strided(elements, t.storage_offset(), list(t.shape), list(t.stride())))
@@ -344,13 +401,13 @@ class UntypedStorage(_Storage):
         self._tensor = new
         _known[new._storage_id()] = self
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             start, stop, step = index.indices(len(self))
             if step != 1:
                 raise RuntimeError(f"Trying to slice with a step of {step}, but only a step of 1 is supported")
             if not self._tensor.is_cpu:
-                # Memory of a device has no address that a part could start at.
+                # Memory on a device has no addresses of parts.
                 return self._like(self._flat()[start : max(start, stop)].clone())
             from ._memory import part
 
@@ -362,20 +419,20 @@ class UntypedStorage(_Storage):
             raise IndexError(f"index {index} out of range for storage of size {n}")
         return self._flat()[index].item()
 
-    def __setitem__(self, index, value):
+    def __setitem__(self, index: Any, value: Any) -> None:
         if not isinstance(value, int):
             raise RuntimeError(f"can only set storage content with a int types, but got {type(value).__name__} instead")
         if not isinstance(index, slice) and not -len(self) <= index < len(self):
             raise RuntimeError("out of bounds")
         self._flat()[index] = value & 255
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, UntypedStorage) and self._cdata == other._cdata
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash(self._cdata)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return self._shown("")
 
     def _as(self, dtype):
@@ -383,12 +440,12 @@ class UntypedStorage(_Storage):
 
 
 def _end(t):
-    """The first byte of the storage that a tensor does not reach."""
+    """Return the position after the last byte of the storage that a tensor uses."""
     return (t.storage_offset() + 1 + sum((n - 1) * s for n, s in zip(t.shape, t.stride()))) * t.element_size()
 
 
-def swapped(data, dtype):
-    """Bytes with those of each number in reverse order; a complex element is two numbers."""
+def swapped(data: bytes, dtype: _C.dtype) -> bytes:
+    """Return bytes with the bytes of each number in reverse order. A complex element is two numbers."""
     from array import array
 
     size = dtype.itemsize // (2 if dtype.is_complex else 1)
@@ -407,24 +464,47 @@ def _warn(stacklevel=3):
     if not _is_warned:
         _is_warned = True
         warnings.warn(
-            "TypedStorage is deprecated. It will be removed in the future and UntypedStorage will be the only storage class. "
-            "This should only matter to you if you are using storages directly.  To access UntypedStorage directly, use "
+            "TypedStorage is deprecated. It will be removed in the future and UntypedStorage will be the only storage "
+            "class. "
+            "This should only matter to you if you are using storages directly.  To access UntypedStorage directly, "
+            "use "
             "tensor.untyped_storage() instead of tensor.storage()",
             stacklevel=stacklevel,
         )
 
 
 _FORMS = (
-    "TypedStorage.__init__ received an invalid combination of arguments. Expected one of:\n * (*, torch.device device, torch.dtype dtype)\n"
-    " * (int size, *, torch.device device, torch.dtype dtype)\n * (Sequence data, *, torch.device device, torch.dtype dtype)\n"
+    "TypedStorage.__init__ received an invalid combination of arguments. Expected one of:\n * (*, torch.device "
+    "device, torch.dtype dtype)\n"
+    " * (int size, *, torch.device device, torch.dtype dtype)\n * (Sequence data, *, torch.device device, torch.dtype "
+    "dtype)\n"
     " * (*, UntypedStorage wrap_storage, torch.dtype dtype)\n"
 )
 
 
 class TypedStorage(_Storage):
-    """Elements of a dtype: so many, those given, those of an untyped storage, or with `_of` those of a tensor."""
+    """Memory of elements of a dtype. Deprecated: use `UntypedStorage`.
 
-    def __init__(self, *args, wrap_storage=None, dtype=None, device=None, _internal=False):
+    Args:
+        args: Number of elements, or a sequence of elements.
+        wrap_storage: Untyped storage with the elements.
+        dtype: Dtype of the elements.
+        device: Device of the memory.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.FloatStorage([1.0, 2.0]).tolist()
+        [1.0, 2.0]
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        wrap_storage: UntypedStorage | None = None,
+        dtype: _C.dtype | None = None,
+        device: _C.device | str | int | None = None,
+        _internal: bool = False,
+    ) -> None:
         if not _internal:
             _warn()
         if wrap_storage is not None:
@@ -450,35 +530,39 @@ class TypedStorage(_Storage):
     _like = _of
 
     @property
-    def dtype(self):
-        """The dtype of the elements."""
+    def dtype(self) -> _C.dtype:
+        """Dtype of the elements."""
         return self._tensor.dtype
 
     def _flat(self):
         return _C._strided(self._tensor, 0, [self.size()], [1])
 
-    def element_size(self):
-        """The bytes of one element."""
+    def element_size(self) -> int:
+        """Return the number of bytes of an element."""
         return self._tensor.element_size()
 
-    def untyped(self):
-        """The bytes."""
+    def untyped(self) -> UntypedStorage:
+        """Return the memory as an untyped storage."""
         return UntypedStorage._of(self._tensor)
 
     _untyped_storage = property(untyped)
 
-    def pickle_storage_type(self):
-        """The name of its older class."""
+    def pickle_storage_type(self) -> str:
+        """Return the name of the older class."""
         return f"{self.dtype._scalar_type}Storage"
 
-    def type(self, dtype=None, non_blocking=False):
-        """The name of its older class, with that of the module."""
+    def type(self, dtype: _C.dtype | type | str | None = None, non_blocking: bool = False) -> TypedStorage | str:
+        """Return the name of the older class with its module. With `dtype`, return a converted storage."""
         if dtype is None:
             return f"torch.{'' if self._tensor.is_cpu else self.device.type + '.'}{self.pickle_storage_type()}"
         return self._to(dtype)
 
-    def resize_(self, size):
-        """Changes the number of elements; the first ones are kept. See `UntypedStorage.resize_`."""
+    def resize_(self, size: int) -> Self:
+        """Change the number of elements, and return the storage. The first elements are kept.
+
+        Args:
+            size: New number of elements.
+        """
         untyped = self.untyped()
         untyped.resize_(size * self.element_size())
         self._tensor = untyped._flat().view(self.dtype)
@@ -488,37 +572,43 @@ class TypedStorage(_Storage):
     _fixed = None
 
     @classmethod
-    def from_buffer(cls, *args, **kwargs):
-        """A copy of the elements in a buffer; see `UntypedStorage.from_buffer`."""
+    def from_buffer(cls, *args: Any, **kwargs: Any) -> TypedStorage:
+        """Return a copy of the elements of a buffer. See `UntypedStorage.from_buffer`."""
         dtype = cls._fixed or kwargs.get("dtype") or _C.get_default_dtype()
         untyped = UntypedStorage.from_buffer(*args, **{**kwargs, "dtype": dtype})
         return TypedStorage(wrap_storage=untyped, dtype=dtype, _internal=True)
 
     @classmethod
-    def from_file(cls, filename, shared, size):
-        """The first elements of a file, of the dtype of a derived class such as `torch.FloatStorage`."""
+    def from_file(cls, filename: str, shared: bool, size: int) -> TypedStorage:
+        """Return the first elements of a file. Call it on a class with a dtype, such as `torch.FloatStorage`.
+
+        Args:
+            filename: Name of the file.
+            shared: If `True`, writes reach the file.
+            size: Number of elements.
+        """
         if cls._fixed is None:
             raise RuntimeError("from_file can only be called on derived classes")
         untyped = UntypedStorage.from_file(filename, shared, size * cls._fixed.itemsize)
         return TypedStorage(wrap_storage=untyped, dtype=cls._fixed, _internal=True)
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             raise RuntimeError("slices are only supported in UntypedStorage.__getitem__")
         if not isinstance(index, int):
             raise RuntimeError(f"can't index a <class 'torch.storage.TypedStorage'> with {type(index)}")
         return self._flat()[index].item()
 
-    def __setitem__(self, index, value):
+    def __setitem__(self, index: Any, value: Any) -> None:
         self._flat()[index] = value
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, TypedStorage) and self._cdata == other._cdata and self.dtype == other.dtype
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash(self._cdata)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return self._shown(f"dtype={self.dtype}, ")
 
     def _to(self, dtype):
@@ -555,7 +645,7 @@ del _method, _dtype, _convert, _convert_bytes
 
 
 class _OfOneDtype(type):
-    """The type of `torch.FloatStorage` and its kin, which make and recognise typed storages."""
+    """Metaclass of `torch.FloatStorage` and similar classes, which make and recognize typed storages."""
 
     def __instancecheck__(cls, x):
         return isinstance(x, TypedStorage) and x.dtype == cls.dtype

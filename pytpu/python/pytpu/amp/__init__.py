@@ -1,4 +1,4 @@
-"""Automatic mixed precision, as ``torch.amp``."""
+"""Automatic mixed precision, as in `torch.amp`."""
 
 from .autocast_mode import autocast as autocast
 from .autocast_mode import custom_bwd as custom_bwd

@@ -1,93 +1,156 @@
-"""Blocks in which products are computed in a dtype of 16 bits, and what needs the range in ``float32``."""
+"""`autocast`: matrix products in a 16-bit dtype, and ops that need the range in `float32`."""
+
+from __future__ import annotations
 
 import functools
 import warnings
+from typing import TYPE_CHECKING
 
 import pytpu as torch
 from pytpu import _C
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Literal
+
+
 __all__ = ["autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]
 
 _KINDS = ("cpu", "tpu")
-# Accelerators that are not here: a program that names one goes on in full precision.
+# Accelerators that this build does not have. A program that names one runs in full precision.
 _ABSENT = ("cuda", "xpu", "mps", "xla", "hpu", "mtia")
 
 
-def is_autocast_available(device_type):
-    """Whether there is autocast for a device type."""
+def is_autocast_available(device_type: str) -> bool:
+    """Return whether autocast is available for a device type.
+
+    Args:
+        device_type: Device type, such as `"cpu"` or `"tpu"`.
+    """
     return device_type in _KINDS
 
 
-def is_autocast_enabled(device_type=None):
-    """Whether autocast is on in this thread for a device type, ``tpu`` unless one is named."""
+def is_autocast_enabled(device_type: str | None = None) -> bool:
+    """Return whether autocast is on in this thread.
+
+    Args:
+        device_type: Device type. `None` is `"tpu"`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> with torch.autocast("cpu"):
+        ...     print(torch.is_autocast_enabled("cpu"))
+        True
+    """
     device_type = "tpu" if device_type is None else device_type
     return device_type in _KINDS and _C._autocast_enabled(device_type)
 
 
-def set_autocast_enabled(device_type, enabled=None):
-    """Switches autocast on or off in this thread."""
-    if enabled is None:
-        device_type, enabled = "tpu", device_type
-    if device_type in _ABSENT:
-        if enabled:
-            raise RuntimeError(f"autocast of device type {device_type} is not here")
+def set_autocast_enabled(device_type: str | bool, enabled: bool | None = None) -> None:
+    """Turn autocast on or off in this thread.
+
+    Args:
+        device_type: Device type. If it is the only argument, it is the value of `enabled` for `"tpu"`.
+        enabled: Whether autocast is on.
+
+    Raises:
+        RuntimeError: If autocast is turned on for a device type that this build does not have.
+    """
+    kind, value = ("tpu", device_type) if enabled is None else (device_type, enabled)
+    if kind in _ABSENT:
+        if value:
+            raise RuntimeError(f"autocast of device type {kind} is not here")
         return
-    _C._set_autocast_enabled(device_type, enabled)
+    _C._set_autocast_enabled(kind, value)
 
 
-def get_autocast_dtype(device_type):
-    """The dtype that autocast computes products in."""
+def get_autocast_dtype(device_type: str) -> torch.dtype:
+    """Return the dtype in which autocast computes matrix products.
+
+    Args:
+        device_type: Device type.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.get_autocast_dtype("cpu")
+        torch.bfloat16
+    """
     if device_type in _ABSENT:
         return torch.float16 if device_type != "xla" else torch.bfloat16
     return _C._autocast_dtype(device_type)
 
 
-def set_autocast_dtype(device_type, dtype):
-    """Sets that dtype, for this thread."""
+def set_autocast_dtype(device_type: str, dtype: torch.dtype) -> None:
+    """Set the dtype in which autocast computes matrix products, in this thread.
+
+    Args:
+        device_type: Device type.
+        dtype: `torch.bfloat16` or `torch.float16`.
+    """
     if device_type not in _ABSENT:
         _C._set_autocast_dtype(device_type, dtype)
 
 
-def is_autocast_cpu_enabled():
-    """`is_autocast_enabled("cpu")`."""
+def is_autocast_cpu_enabled() -> bool:
+    """Return `is_autocast_enabled("cpu")`."""
     return is_autocast_enabled("cpu")
 
 
-def get_autocast_cpu_dtype():
-    """`get_autocast_dtype("cpu")`."""
+def get_autocast_cpu_dtype() -> torch.dtype:
+    """Return `get_autocast_dtype("cpu")`."""
     return get_autocast_dtype("cpu")
 
 
-def get_autocast_gpu_dtype():
-    """`get_autocast_dtype("cuda")`."""
+def get_autocast_gpu_dtype() -> torch.dtype:
+    """Return `get_autocast_dtype("cuda")`."""
     return get_autocast_dtype("cuda")
 
 
-def set_autocast_cpu_enabled(enabled):
-    """`set_autocast_enabled("cpu", enabled)`."""
+def set_autocast_cpu_enabled(enabled: bool) -> None:
+    """Call `set_autocast_enabled("cpu", enabled)`."""
     set_autocast_enabled("cpu", enabled)
 
 
-def set_autocast_cpu_dtype(dtype):
-    """`set_autocast_dtype("cpu", dtype)`."""
+def set_autocast_cpu_dtype(dtype: torch.dtype) -> None:
+    """Call `set_autocast_dtype("cpu", dtype)`."""
     set_autocast_dtype("cpu", dtype)
 
 
 class autocast:
-    """Computes in ``dtype`` where that is safe, within a block or a decorated function.
+    """Context manager, or decorator, that computes in a 16-bit dtype where that is safe.
 
-    Products, convolutions and attention are computed in ``dtype``: ``bfloat16`` unless another is given. Softmax, norms, losses,
-    sums and the like are computed in ``float32``, with PyTorch's lists. Backward uses the dtypes of forward, inside of the block
+    Matrix products, convolutions and attention are computed in `dtype`. Softmax, norms, losses, sums and similar ops
+    are computed in `float32`. The lists are those of PyTorch. Backward uses the dtypes of forward, inside of the block
     or outside.
 
     Args:
-        device_type: ``"cpu"`` or ``"tpu"``; one that is not here is warned of, and nothing is cast.
-        dtype: ``torch.bfloat16`` or ``torch.float16``.
-        enabled: ``False`` for a block in which nothing is cast.
-        cache_enabled: Whether casts of parameters are kept until the outermost block ends.
+        device_type: `"cpu"` or `"tpu"`. Other types give a warning, and nothing is cast.
+        dtype: `torch.bfloat16` or `torch.float16`. `None` is the dtype that `set_autocast_dtype` set, at first
+            `bfloat16`.
+        enabled: If `False`, nothing is cast in the block.
+        cache_enabled: If `True`, keep casts of parameters until the outermost block ends. `None` is the current
+            setting.
+
+    Raises:
+        ValueError: If `device_type` is not a `str`.
+        RuntimeError: If `device_type` is unknown.
+
+    Example:
+        >>> import pytpu as torch
+        >>> a = torch.ones(2, 2)
+        >>> with torch.autocast("cpu"):
+        ...     product, total = a @ a, a.sum()
+        >>> product.dtype, total.dtype
+        (torch.bfloat16, torch.float32)
     """
 
-    def __init__(self, device_type, dtype=None, enabled=True, cache_enabled=None):
+    def __init__(
+        self,
+        device_type: str,
+        dtype: torch.dtype | None = None,
+        enabled: bool = True,
+        cache_enabled: bool | None = None,
+    ) -> None:
         if not isinstance(device_type, str):
             raise ValueError(f"Expected `device_type` of type `str`, got: `{type(device_type)}`")
         device_type = device_type.partition(":")[0]
@@ -113,9 +176,9 @@ class autocast:
             enabled = False
         self._enabled = enabled
         self._cache_enabled = _C.is_autocast_cache_enabled() if cache_enabled is None else cache_enabled
-        self._before = []
+        self._before: list[Any] = []
 
-    def __enter__(self):
+    def __enter__(self) -> autocast:
         here = self.device in _KINDS
         self._before.append(
             (_C._autocast_enabled(self.device), _C._autocast_dtype(self.device), _C.is_autocast_cache_enabled())
@@ -129,7 +192,7 @@ class autocast:
         _C.autocast_increment_nesting()
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: Any) -> Literal[False]:
         _C.autocast_decrement_nesting()
         before = self._before.pop()
         if before is not None:
@@ -139,7 +202,7 @@ class autocast:
             _C.set_autocast_cache_enabled(cache_enabled)
         return False
 
-    def __call__(self, func):
+    def __call__(self, func: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(func)
         def wrapped(*args, **kwargs):
             with self:
@@ -149,24 +212,24 @@ class autocast:
 
 
 class Settings:
-    """What this thread has set, to be set again for a block."""
+    """The autocast settings of this thread, to be set again for a block."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         kinds = _KINDS if any(map(_C._autocast_enabled, _KINDS)) else ()
         kept = _C.is_autocast_cache_enabled()
         self._blocks = [autocast(k, _C._autocast_dtype(k), _C._autocast_enabled(k), kept) for k in kinds]
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         for block in self._blocks:
             block.__enter__()
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: Any) -> None:
         for block in reversed(self._blocks):
             block.__exit__()
 
 
 def _cast(value, device_type, dtype):
-    """Floating-point tensors of a device in another dtype, wherever they are in ``value``; those of 64 bits as they are."""
+    """Cast the floating-point tensors of a device within `value`, except those of 64 bits."""
     if isinstance(value, torch.Tensor):
         touched = value.is_floating_point() and value.device.type == device_type and value.dtype != torch.float64
         return value.to(dtype) if touched else value
@@ -180,10 +243,34 @@ def _cast(value, device_type, dtype):
     return value
 
 
-def custom_fwd(fwd=None, *, device_type, cast_inputs=None):
-    """For ``forward`` of a custom ``Function``: keeps what autocast has set for its ``custom_bwd``.
+def custom_fwd(
+    fwd: Callable[..., Any] | None = None, *, device_type: str, cast_inputs: torch.dtype | None = None
+) -> Callable[..., Any]:
+    """Decorate the `forward` of a custom `Function`: keep the autocast state for `custom_bwd`.
 
-    With ``cast_inputs`` the tensors come in that dtype, and within nothing is cast.
+    Args:
+        fwd: The `forward`. Without it, return a decorator.
+        device_type: Device type of the autocast state.
+        cast_inputs: Dtype that floating-point tensors are cast to, if autocast is on. `forward` then runs without
+            autocast. `None` leaves tensors and autocast as they are.
+
+    Raises:
+        ValueError: If `device_type` is not a `str`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> class Double(torch.autograd.Function):
+        ...     @staticmethod
+        ...     @torch.amp.custom_fwd(device_type="cpu", cast_inputs=torch.float32)
+        ...     def forward(ctx, x):
+        ...         return x * 2
+        ...     @staticmethod
+        ...     @torch.amp.custom_bwd(device_type="cpu")
+        ...     def backward(ctx, grad):
+        ...         return grad * 2
+        >>> with torch.autocast("cpu"):
+        ...     print(Double.apply(torch.ones(1, dtype=torch.bfloat16)).dtype)
+        torch.float32
     """
     if not isinstance(device_type, str):
         raise ValueError(f"Expected `device_type` of type `str`, got: `{type(device_type)}`")
@@ -204,8 +291,16 @@ def custom_fwd(fwd=None, *, device_type, cast_inputs=None):
     return decorated
 
 
-def custom_bwd(bwd=None, *, device_type):
-    """For ``backward`` of a custom ``Function``: autocast is as it was in its ``forward``."""
+def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str) -> Callable[..., Any]:
+    """Decorate the `backward` of a custom `Function`: run it with the autocast state of its `forward`.
+
+    Args:
+        bwd: The `backward`. Without it, return a decorator.
+        device_type: Device type of the autocast state.
+
+    Raises:
+        ValueError: If `device_type` is not a `str`.
+    """
     if not isinstance(device_type, str):
         raise ValueError(f"Expected `device_type` of type `str`, got: `{type(device_type)}`")
     if bwd is None:

@@ -1,16 +1,27 @@
-"""Scaling of losses, so that gradients of ``float16`` do not vanish."""
+"""`GradScaler`: scale losses, so that `float16` gradients do not underflow."""
+
+from __future__ import annotations
 
 import collections
 import enum
 import warnings
+from typing import TYPE_CHECKING
 
 import pytpu as torch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+    from pytpu import Tensor
+    from pytpu.optim import Optimizer
+
 
 __all__ = ["GradScaler", "OptState"]
 
 
 class OptState(enum.Enum):
-    """What was done with an optimiser since the last ``update``."""
+    """What a scaler has done with an optimizer since the last `update`."""
 
     READY = 0
     UNSCALED = 1
@@ -22,26 +33,44 @@ def _refresh_per_optimizer_state():
 
 
 class GradScaler:
-    """Multiplies losses by a factor, divides gradients by it, and leaves out steps whose gradients are not finite.
+    """Scale losses, so that `float16` gradients do not underflow.
 
-    The factor is halved (``backoff_factor``) after such a step and doubled (``growth_factor``) after ``growth_interval`` steps
-    without one. On ``tpu`` each ``step`` reads one number from the device.
+    The loss is multiplied by a factor, and the gradients are divided by it. A step with infinite or NaN gradients is
+    left out, and the factor shrinks. After `growth_interval` steps without such gradients the factor grows. On `tpu`,
+    each `step` reads one number from the device.
 
     Args:
-        device: Device type; ``tpu`` unless another is given.
-        init_scale: The first factor.
-        enabled: ``False`` for a scaler that passes everything through.
+        device: Device type.
+        init_scale: First factor.
+        growth_factor: Ratio by which the factor grows, greater than 1.
+        backoff_factor: Ratio by which the factor shrinks, less than 1.
+        growth_interval: Number of steps after which the factor grows.
+        enabled: If `False`, all methods pass their arguments through.
+
+    Raises:
+        AssertionError: If `growth_factor` or `backoff_factor` is out of its range.
+
+    Example:
+        >>> import pytpu as torch
+        >>> w = torch.ones(2, requires_grad=True)
+        >>> optimizer = torch.optim.SGD([w], lr=0.1)
+        >>> scaler = torch.amp.GradScaler("cpu")
+        >>> scaler.scale((w * w).sum()).backward()
+        >>> scaler.step(optimizer)
+        >>> scaler.update()
+        >>> w.detach()
+        tensor([0.8000, 0.8000])
     """
 
     def __init__(
         self,
-        device="tpu",
-        init_scale=2.0**16,
-        growth_factor=2.0,
-        backoff_factor=0.5,
-        growth_interval=2000,
-        enabled=True,
-    ):
+        device: str = "tpu",
+        init_scale: float = 2.0**16,
+        growth_factor: float = 2.0,
+        backoff_factor: float = 0.5,
+        growth_interval: int = 2000,
+        enabled: bool = True,
+    ) -> None:
         self._device = device
         if enabled and device not in ("cpu", "tpu"):
             warnings.warn(
@@ -58,9 +87,10 @@ class GradScaler:
         self._backoff_factor = backoff_factor
         self._growth_interval = growth_interval
         self._init_growth_tracker = 0
-        self._scale = None
-        self._growth_tracker = None
-        self._per_optimizer_states = collections.defaultdict(_refresh_per_optimizer_state)
+        # Tensors, made when something is scaled for the first time.
+        self._scale: Any = None
+        self._growth_tracker: Any = None
+        self._per_optimizer_states: dict[int, dict[str, Any]] = collections.defaultdict(_refresh_per_optimizer_state)
 
     def _needs_scale(self, function):
         fix = "This may indicate your script did not use scaler.scale(loss or outputs) earlier in the iteration."
@@ -68,12 +98,22 @@ class GradScaler:
         assert self._growth_tracker is not None, f"Attempted {function} but _growth_tracker is None.  {fix}"
 
     def _start(self, device):
-        # Made on the host, so that the program of the first step has them as arguments, as those of all others.
+        # Made on the host, so that they are arguments of the first program, as they are of later ones.
         self._scale = torch.full((), self._init_scale, dtype=torch.float32).to(device)
         self._growth_tracker = torch.full((), self._init_growth_tracker, dtype=torch.int32).to(device)
 
-    def scale(self, outputs):
-        """A loss, or the losses in an iterable, times the factor."""
+    def scale(self, outputs: Tensor | Iterable[Tensor]) -> Tensor | Iterable[Tensor]:
+        """Multiply a loss, or each loss of an iterable, by the factor.
+
+        Args:
+            outputs: A tensor, or an iterable of tensors.
+
+        Returns:
+            The scaled loss. A list or tuple gives the same type, and another iterable an iterator.
+
+        Raises:
+            ValueError: If `outputs` is neither a tensor nor an iterable.
+        """
         if not self._enabled:
             return outputs
         if isinstance(outputs, torch.Tensor):
@@ -81,7 +121,7 @@ class GradScaler:
                 self._start(outputs.device)
             return outputs * self._scale.to(outputs.device, non_blocking=True)
         if isinstance(outputs, collections.abc.Iterable):
-            scaled = map(self.scale, outputs)
+            scaled: Any = map(self.scale, outputs)
             return type(outputs)(scaled) if isinstance(outputs, (list, tuple)) else scaled
         raise ValueError("outputs must be a Tensor or an iterable of Tensors")
 
@@ -104,8 +144,17 @@ class GradScaler:
                 torch._foreach_mul_(grads, factor)
         return found
 
-    def unscale_(self, optimizer):
-        """Divides an optimiser's gradients by the factor, before they are clipped or looked at."""
+    def unscale_(self, optimizer: Optimizer) -> None:
+        """Divide the gradients of an optimizer by the factor, for example to clip them.
+
+        Args:
+            optimizer: Optimizer whose gradients are divided in place.
+
+        Raises:
+            AssertionError: If nothing has been scaled yet.
+            RuntimeError: If it was called twice, or after `step`, since the last `update`.
+            ValueError: If a gradient is `float16`.
+        """
         if not self._enabled:
             return
         self._needs_scale("unscale_")
@@ -117,8 +166,23 @@ class GradScaler:
         state["found_inf_per_device"] = self._unscale(optimizer, False)
         state["stage"] = OptState.UNSCALED
 
-    def step(self, optimizer, *args, **kwargs):
-        """``optimizer.step(*args, **kwargs)``, unless its gradients, unscaled here if they were not, have infinities or NaN."""
+    def step(self, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Tensor | float | None:
+        """Call `optimizer.step`, unless a gradient is infinite or NaN.
+
+        The gradients are divided by the factor first, unless `unscale_` has done that.
+
+        Args:
+            optimizer: Optimizer to step.
+            args: Arguments of `optimizer.step`.
+            kwargs: Arguments of `optimizer.step`. A closure is not supported.
+
+        Returns:
+            The result of `optimizer.step`, or `None` if the step is left out.
+
+        Raises:
+            AssertionError: If nothing has been scaled, or the optimizer has no gradients.
+            RuntimeError: If a closure is given, or it was called twice since the last `update`.
+        """
         if not self._enabled:
             return optimizer.step(*args, **kwargs)
         if "closure" in kwargs:
@@ -136,8 +200,15 @@ class GradScaler:
         state["stage"] = OptState.STEPPED
         return result
 
-    def update(self, new_scale=None):
-        """Sets the factor for the next step: ``new_scale``, or what follows from the steps since the last update."""
+    def update(self, new_scale: float | Tensor | None = None) -> None:
+        """Set the factor for the next step.
+
+        Args:
+            new_scale: New factor. `None` computes it from the steps since the last update.
+
+        Raises:
+            AssertionError: If nothing has been scaled, no step was taken, or `new_scale` is a tensor of the wrong kind.
+        """
         if not self._enabled:
             return
         self._needs_scale("update")
@@ -145,7 +216,10 @@ class GradScaler:
             if isinstance(new_scale, float):
                 self._scale.fill_(new_scale)
             else:
-                reason = "new_scale should be a float or a 1-element torch.tpu.FloatTensor or torch.FloatTensor with requires_grad=False."
+                reason = (
+                    "new_scale should be a float or a 1-element torch.tpu.FloatTensor or torch.FloatTensor with "
+                    "requires_grad=False."
+                )
                 assert new_scale.device.type == self._device, reason
                 assert new_scale.numel() == 1, reason
                 assert new_scale.requires_grad is False, reason
@@ -161,48 +235,48 @@ class GradScaler:
         self._per_optimizer_states = collections.defaultdict(_refresh_per_optimizer_state)
 
     def _follow(self, overflowed):
-        """Backs off where gradients were not finite; grows after as many steps as it takes where they were."""
+        """Shrink the factor if gradients were not finite, and grow it after enough steps in which they were."""
         with torch.no_grad():
             tracker = torch.where(overflowed, 0, self._growth_tracker + 1)
             grows = tracker == self._growth_interval
-            # The factors are numbers of 64 bits, and rounded once.
+            # The factors are `float64`, and are rounded once.
             exact = self._scale.double()
             grown = (exact * self._growth_factor).float()
-            # What would be infinite stays.
+            # Keep the factor if the new one would be infinite.
             grown = torch.where(grown.isfinite(), grown, self._scale)
             shrunk = (exact * self._backoff_factor).float()
             scale = torch.where(overflowed, shrunk, torch.where(grows, grown, self._scale))
             self._scale.copy_(scale)
             self._growth_tracker.copy_(torch.where(grows, 0, tracker))
 
-    def get_scale(self):
-        """The factor; 1 if nothing is scaled."""
+    def get_scale(self) -> float:
+        """Return the factor, or `1.0` if the scaler is disabled."""
         if not self._enabled:
             return 1.0
         return self._init_scale if self._scale is None else self._scale.item()
 
-    def get_growth_factor(self):
-        """What the factor grows by."""
+    def get_growth_factor(self) -> float:
+        """Return the ratio by which the factor grows."""
         return self._growth_factor
 
-    def set_growth_factor(self, new_factor):
-        """Sets it."""
+    def set_growth_factor(self, new_factor: float) -> None:
+        """Set the ratio by which the factor grows."""
         self._growth_factor = new_factor
 
-    def get_backoff_factor(self):
-        """What the factor shrinks by."""
+    def get_backoff_factor(self) -> float:
+        """Return the ratio by which the factor shrinks."""
         return self._backoff_factor
 
-    def set_backoff_factor(self, new_factor):
-        """Sets it."""
+    def set_backoff_factor(self, new_factor: float) -> None:
+        """Set the ratio by which the factor shrinks."""
         self._backoff_factor = new_factor
 
-    def get_growth_interval(self):
-        """Steps without infinities after which the factor grows."""
+    def get_growth_interval(self) -> int:
+        """Return the number of steps after which the factor grows."""
         return self._growth_interval
 
-    def set_growth_interval(self, new_interval):
-        """Sets it."""
+    def set_growth_interval(self, new_interval: int) -> None:
+        """Set the number of steps after which the factor grows."""
         self._growth_interval = new_interval
 
     def _get_growth_tracker(self):
@@ -210,12 +284,12 @@ class GradScaler:
             return 0
         return self._init_growth_tracker if self._growth_tracker is None else self._growth_tracker.item()
 
-    def is_enabled(self):
-        """Whether anything is scaled."""
+    def is_enabled(self) -> bool:
+        """Return whether the scaler is enabled."""
         return self._enabled
 
-    def state_dict(self):
-        """The state, to be saved; empty if nothing is scaled."""
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state as a dict that can be saved. It is empty if the scaler is disabled."""
         if not self._enabled:
             return {}
         return {
@@ -226,8 +300,15 @@ class GradScaler:
             "_growth_tracker": self._get_growth_tracker(),
         }
 
-    def load_state_dict(self, state_dict):
-        """Goes on from a saved state."""
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load what `state_dict` returned.
+
+        Args:
+            state_dict: State of an enabled scaler.
+
+        Raises:
+            RuntimeError: If the dict is empty.
+        """
         if not self._enabled:
             return
         if len(state_dict) == 0:
@@ -244,11 +325,12 @@ class GradScaler:
         if self._growth_tracker is not None:
             self._growth_tracker.fill_(state_dict["_growth_tracker"])
 
-    def __getstate__(self):
+    def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
         if self._enabled:
             assert len(self._per_optimizer_states) == 0, (
-                "A GradScaler instance may only be pickled at the beginning of an iteration, or at the end after scaler.update()."
+                "A GradScaler instance may only be pickled at the beginning of an iteration, or at the end after "
+                "scaler.update()."
             )
             state["_init_scale"] = self.get_scale()
             state["_init_growth_tracker"] = self._get_growth_tracker()

@@ -1,17 +1,39 @@
-"""``torch.autograd.Function``: an operation whose gradient the user writes."""
+"""`torch.autograd.Function`: an operation with a gradient of its own."""
+
+from __future__ import annotations
 
 import functools
 
 from .. import _C
 
-Tensor = _C.Tensor
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from pytpu import Tensor
+
+
+if not TYPE_CHECKING:
+    Tensor = _C.Tensor
 
 
 class FunctionCtx:
-    """What ``forward`` leaves for ``backward``."""
+    """The argument `ctx` of `forward` and `backward`: it carries values from one to the other.
 
-    def save_for_backward(self, *tensors):
-        """Keeps tensors for ``saved_tensors``."""
+    Attributes:
+        needs_input_grad: Tuple with one `bool` for each argument of `forward`.
+    """
+
+    def save_for_backward(self, *tensors: Tensor | None) -> None:
+        """Save tensors for `backward`, which finds them in `saved_tensors`.
+
+        Args:
+            tensors: Inputs, outputs or other tensors, or `None`.
+
+        Raises:
+            TypeError: If an argument is neither a tensor nor `None`.
+        """
         for i, t in enumerate(tensors):
             if t is not None and not isinstance(t, Tensor):
                 raise TypeError(
@@ -21,28 +43,47 @@ class FunctionCtx:
 
     save_for_forward = save_for_backward
 
-    def mark_dirty(self, *tensors):
-        """Names inputs that ``forward`` changed in place."""
+    def mark_dirty(self, *tensors: Tensor) -> None:
+        """Declare the inputs that `forward` has changed in place. They must also be outputs.
+
+        Args:
+            tensors: The inputs.
+        """
         self.dirty_tensors = tensors
 
-    def mark_non_differentiable(self, *tensors):
-        """Names outputs that have no gradient."""
+    def mark_non_differentiable(self, *tensors: Tensor) -> None:
+        """Declare the outputs that have no gradient.
+
+        Args:
+            tensors: The outputs.
+        """
         self.non_differentiable = tensors
 
-    def set_materialize_grads(self, value):
-        """Whether a gradient that never came is given as zeros (True) or as None."""
+    def set_materialize_grads(self, value: bool) -> None:
+        """Set what `backward` gets for an output that has no gradient.
+
+        Args:
+            value: If `True`, zeros. If `False`, `None`.
+        """
         self.materialize_grads = value
 
     @property
-    def saved_tensors(self):
-        """The tensors given to ``save_for_backward``."""
+    def saved_tensors(self) -> tuple[Tensor | None, ...]:
+        """The tensors that were given to `save_for_backward`.
+
+        Raises:
+            RuntimeError: If the graph has been freed.
+        """
         saved = self.__dict__.get("_saved")
         if saved is None:
             if self.__dict__.get("_released"):
                 raise RuntimeError(
-                    "Trying to backward through the graph a second time (or directly access saved tensors after they have "
-                    "already been freed). Saved intermediate values of the graph are freed when you call .backward() or "
-                    "autograd.grad(). Specify retain_graph=True if you need to backward through the graph a second time "
+                    "Trying to backward through the graph a second time (or directly access saved tensors after they "
+                    "have "
+                    "already been freed). Saved intermediate values of the graph are freed when you call .backward() "
+                    "or "
+                    "autograd.grad(). Specify retain_graph=True if you need to backward through the graph a second "
+                    "time "
                     "or if you need to access saved tensors after calling backward."
                 )
             return tuple(self.__dict__.get("to_save", ()))
@@ -50,19 +91,19 @@ class FunctionCtx:
         return tuple(None if t is None else _C._unsave(t, node) for t in saved)
 
     @property
-    def saved_variables(self):
-        """An old name of ``saved_tensors``."""
+    def saved_variables(self) -> tuple[Tensor | None, ...]:
+        """Deprecated name of `saved_tensors`."""
         return self.saved_tensors
 
 
 class BackwardCFunction(FunctionCtx):
-    """The class of every ``ctx``."""
+    """Base class of all contexts."""
 
 
 class FunctionMeta(type):
-    """Gives each function the class of its context."""
+    """Metaclass that makes a class of contexts for each function."""
 
-    def __init__(cls, name, bases, attrs):
+    def __init__(cls, name: str, bases: tuple[type, ...], attrs: dict[str, Any]) -> None:
         super().__init__(name, bases, attrs)
         cls._context = type(name + "Backward", (BackwardCFunction,), {"_forward_cls": cls})
 
@@ -83,45 +124,105 @@ def _flatten(outputs):
 
 
 class Function(FunctionCtx, metaclass=FunctionMeta):
-    """Subclass it with static methods ``forward(ctx, *args)`` and ``backward(ctx, *grads)``, and call ``apply``."""
+    """Base class of operations with a gradient of their own.
 
-    def __init__(self, *args, **kwargs):
+    A subclass defines the static methods `forward(ctx, *args)` and `backward(ctx, *grads)`, or `forward(*args)`,
+    `setup_context(ctx, inputs, output)` and `backward`. Call it by `apply`. `backward` gets one gradient for each
+    output, and returns one gradient, or `None`, for each argument of `forward`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> class Cube(torch.autograd.Function):
+        ...     @staticmethod
+        ...     def forward(ctx, x):
+        ...         ctx.save_for_backward(x)
+        ...         return x**3
+        ...     @staticmethod
+        ...     def backward(ctx, grad):
+        ...         (x,) = ctx.saved_tensors
+        ...         return grad * 3 * x**2
+        >>> x = torch.tensor(2.0, requires_grad=True)
+        >>> Cube.apply(x).backward()
+        >>> x.grad
+        tensor(12.)
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         import warnings
 
         warnings.warn(
-            f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should invoke them on "
+            f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should "
+            "invoke them on "
             "the class itself. Instantiating an autograd function will raise an error in a future version of PyTorch.",
             DeprecationWarning,
             stacklevel=2,
         )
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError(
-            "Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd function with "
+            "Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd "
+            "function with "
             "static forward method. (Example: https://pytorch.org/docs/stable/autograd.html#torch.autograd.Function)"
         )
 
     @staticmethod
-    def forward(*args, **kwargs):
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        """Compute the outputs. A subclass defines this.
+
+        Args:
+            args: The context, unless the subclass defines `setup_context`, then the arguments of `apply`.
+
+        Returns:
+            A tensor, or a tuple of tensors and other values.
+        """
         raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
 
     @staticmethod
-    def setup_context(ctx, inputs, output):
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> Any:
+        """Save what `backward` needs. A subclass may define this, so that `forward` takes no context.
+
+        Args:
+            ctx: The context.
+            inputs: The arguments of `forward`.
+            output: The result of `forward`.
+        """
         raise NotImplementedError("setup_context is not implemented.")
 
     @staticmethod
-    def backward(ctx, *grad_outputs):
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        """Compute the gradients of the arguments. A subclass defines this.
+
+        Args:
+            ctx: The context.
+            grad_outputs: One gradient for each output of `forward`.
+
+        Returns:
+            One gradient, or `None`, for each argument of `forward`. Several form a tuple.
+        """
         raise NotImplementedError(
-            "You must implement either the backward or vjp method for your custom autograd.Function to use it with backward mode AD."
+            "You must implement either the backward or vjp method for your custom autograd.Function to use it with "
+            "backward mode AD."
         )
 
     @staticmethod
-    def vjp(ctx, *grad_outputs):
+    def vjp(ctx: Any, *grad_outputs: Any) -> Any:
+        """Compute the gradients of the arguments: another name of `backward`."""
         raise NotImplementedError("You must implement either the backward or vjp method.")
 
     @classmethod
-    def apply(cls, *args, **kwargs):
-        """Runs ``forward`` and records ``backward``."""
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
+        """Run `forward` without recording, and record `backward` as its gradient.
+
+        Args:
+            args: Arguments of `forward` after the context.
+            kwargs: Arguments of `forward` by name.
+
+        Returns:
+            The result of `forward`.
+
+        Raises:
+            RuntimeError: If a tensor that is marked as dirty is not an output, or is a leaf that requires gradients.
+        """
         sets_up = cls.setup_context is not Function.setup_context
         if sets_up:
             args, kwargs = _with_defaults(cls.forward, args, kwargs)
@@ -143,7 +244,8 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
         for d in dirty:
             if not any(d is y for y in outputs):
                 raise RuntimeError(
-                    "Some elements marked as dirty during the forward method were not returned as output. The inputs that "
+                    "Some elements marked as dirty during the forward method were not returned as output. The inputs "
+                    "that "
                     "are modified inplace must all be outputs of the Function."
                 )
             if recording and d.requires_grad and d.is_leaf:
@@ -153,7 +255,7 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
         ctx._views = views = []
         for i, y in enumerate(outputs):
             if isinstance(y, Tensor) and not any(y is d for d in dirty):
-                # An input that is given back, and a view made within, are new tensors outside.
+                # An input that is returned, and a view that is made inside, are new tensors outside.
                 returned = any(y is a for a in args)
                 views.append(returned or y._is_view() and y._storage_id() in storages)
                 if returned or y._is_view():
@@ -172,7 +274,7 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
     def _record(cls, ctx, args, given, outputs):
         places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         tensors = [y for y in outputs if isinstance(y, Tensor)]
-        # What the user's code held: it may have been replaced by an alias.
+        # The tensors that `forward` returned, which aliases may have replaced.
         inner = [y for y in given if isinstance(y, Tensor)]
         fixed = ctx.__dict__.get("non_differentiable", ())
         differentiable = [
@@ -192,7 +294,7 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
             found = rule(ctx, *grads)
             if not isinstance(found, (tuple, list)):
                 found = (found,)
-            # Trailing Nones may be more than there are arguments.
+            # There may be more trailing `None`s than arguments.
             if len(found) > len(args) and all(g is None for g in found[len(args) :]):
                 found = found[: len(args)]
             if len(found) != len(args):
@@ -228,7 +330,7 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
 
 
 class _NoSecondBackward(Function):
-    """The identity, whose gradient is an error."""
+    """Identity whose gradient is an error."""
 
     @staticmethod
     def forward(ctx, *tensors):
@@ -239,8 +341,27 @@ class _NoSecondBackward(Function):
         raise RuntimeError("trying to differentiate twice a function that was marked with @once_differentiable")
 
 
-def once_differentiable(f):
-    """For a ``backward`` that cannot be differentiated again."""
+def once_differentiable(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorate a `backward` that cannot be differentiated again.
+
+    It runs without recording. Differentiating its results raises `RuntimeError`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> from pytpu.autograd.function import once_differentiable
+        >>> class Double(torch.autograd.Function):
+        ...     @staticmethod
+        ...     def forward(ctx, x):
+        ...         return x * 2
+        ...     @staticmethod
+        ...     @once_differentiable
+        ...     def backward(ctx, grad):
+        ...         return grad * 2
+        >>> x = torch.ones(1, requires_grad=True)
+        >>> Double.apply(x).backward()
+        >>> x.grad
+        tensor([2.])
+    """
 
     @functools.wraps(f)
     def wrapper(ctx, *args):
@@ -253,7 +374,7 @@ def once_differentiable(f):
             return found
         found = found if isinstance(found, tuple) else (found,)
         tensors = [g for g in found if isinstance(g, Tensor)]
-        # They depend on the arguments in a way that nothing knows how to differentiate: that is an error only when asked.
+        # Their derivative by the arguments is unknown. It is an error only if it is asked for.
         marked = iter(_NoSecondBackward.apply(*(g.detach().requires_grad_() for g in tensors)) if tensors else ())
         return tuple(next(marked) if isinstance(g, Tensor) else g for g in found)
 
@@ -261,9 +382,13 @@ def once_differentiable(f):
 
 
 class InplaceFunction(Function):
-    """A function that may work in place."""
+    """Base class of operations that may work in place.
 
-    def __init__(self, inplace=False):
+    Args:
+        inplace: Whether to work in place.
+    """
+
+    def __init__(self, inplace: bool = False) -> None:
         super().__init__()
         self.inplace = inplace
 
@@ -280,11 +405,34 @@ def _map_tensors(f, value):
 
 
 class NestedIOFunction(Function):
-    """A function whose arguments and results are nested tuples, lists and dictionaries of tensors."""
+    """Base class of operations on nested tuples, lists and dicts of tensors.
+
+    Example:
+        >>> import pytpu as torch
+        >>> class Sum(torch.autograd.function.NestedIOFunction):
+        ...     @staticmethod
+        ...     def forward(ctx, pair):
+        ...         return pair[0] + pair[1]
+        ...     @staticmethod
+        ...     def backward(ctx, grad):
+        ...         return (grad, grad)
+        >>> a, b = torch.ones(1, requires_grad=True), torch.ones(1, requires_grad=True)
+        >>> Sum.apply((a, b)).backward()
+        >>> a.grad, b.grad
+        (tensor([1.]), tensor([1.]))
+    """
 
     @classmethod
-    def apply(cls, *args, **kwargs):
-        """Runs ``forward`` on the nested arguments and records ``backward``."""
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
+        """Run `forward` on the nested arguments, and record `backward`.
+
+        Args:
+            args: Nested tuples, lists and dicts of tensors.
+            kwargs: Further arguments of `forward`, by name.
+
+        Returns:
+            The nested result of `forward`.
+        """
         flat = []
 
         def number(t):
@@ -329,7 +477,7 @@ class NestedIOFunction(Function):
 
 
 class _Place:
-    """Where a tensor stood."""
+    """Place of a tensor in a structure."""
 
     def __init__(self, index):
         self.index = index

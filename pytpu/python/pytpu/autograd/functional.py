@@ -1,6 +1,17 @@
-"""Jacobians, Hessians and products with them, by backward passes."""
+"""Jacobians, Hessians, and products with them, by backward passes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import pytpu as torch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Literal
+
+    from pytpu import Tensor
+
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 
@@ -10,20 +21,22 @@ def _as_tuple(x, what, function):
         return False, (x,)
     if not isinstance(x, tuple):
         raise TypeError(
-            f"The {what} given to {function} must be either a Tensor or a tuple of Tensors but the given {what} has type "
+            f"The {what} given to {function} must be either a Tensor or a tuple of Tensors but the given {what} has "
+            "type "
             f"{type(x)}."
         )
     for i, t in enumerate(x):
         if not isinstance(t, torch.Tensor):
             raise TypeError(
-                f"The {what} given to {function} must be either a Tensor or a tuple of Tensors but the value at index {i} "
+                f"The {what} given to {function} must be either a Tensor or a tuple of Tensors but the value at index "
+                f"{i} "
                 f"has type {type(t)}."
             )
     return True, x
 
 
 def _prepared(inputs, create_graph):
-    """Tensors to differentiate by: new ones, tied to the given ones only when a graph is asked for."""
+    """Return tensors to differentiate by: new ones, tied to the given ones only if a graph is asked for."""
     return tuple(x.view_as(x) if create_graph and x.requires_grad else x.detach().requires_grad_() for x in inputs)
 
 
@@ -38,7 +51,8 @@ def _outputs(func, inputs, function, strict, what="outputs of the user-provided 
         for i, y in enumerate(outputs):
             if not y.requires_grad:
                 raise RuntimeError(
-                    f"Output {i} of the user-provided function does not require gradients. The outputs must be computed in "
+                    f"Output {i} of the user-provided function does not require gradients. The outputs must be "
+                    "computed in "
                     "a differentiable manner from the input when running in strict mode."
                 )
     return is_tuple, outputs
@@ -58,7 +72,7 @@ def _checked_vector(v, like, is_tuple, function):
 
 
 def _grads(outputs, inputs, weights, create_graph):
-    """Gradients, None where there are none; outputs without a history have none."""
+    """Return gradients, or `None` for an input that the outputs do not depend on."""
     weights = weights or (None,) * len(outputs)
     pairs = [(y, w) for y, w in zip(outputs, weights) if y is not None and y.requires_grad]
     if not pairs:
@@ -69,17 +83,20 @@ def _grads(outputs, inputs, weights, create_graph):
 
 _INDEPENDENT = {
     "back": "The output of the user-provided function is independent of input {}. This is not allowed in strict mode.",
-    "back_trick": "The gradient with respect to the input is independent of entry {} in the grad_outputs when using the "
+    "back_trick": "The gradient with respect to the input is independent of entry {} in the grad_outputs when using "
+    "the "
     "double backward trick to compute forward mode gradients. This is not allowed in strict mode.",
-    "double_back": "The jacobian of the user-provided function is independent of input {}. This is not allowed in strict "
+    "double_back": "The jacobian of the user-provided function is independent of input {}. This is not allowed in "
+    "strict "
     "mode.",
-    "double_back_trick": "The hessian of the user-provided function is independent of entry {} in the grad_jacobian. This "
+    "double_back_trick": "The hessian of the user-provided function is independent of entry {} in the grad_jacobian. "
+    "This "
     "is not allowed in strict mode as it prevents from using the double backward trick to replace forward mode AD.",
 }
 
 
 def _filled(grads, like, strict, create_graph, stage):
-    """Zeros for gradients that are missing, or an error in strict mode."""
+    """Replace missing gradients by zeros, or raise in strict mode."""
     found = []
     for i, (g, x) in enumerate(zip(grads, like)):
         if g is None:
@@ -100,8 +117,34 @@ def _same_form(is_tuple, tensors):
     return tensors if is_tuple else tensors[0]
 
 
-def vjp(func, inputs, v=None, create_graph=False, strict=False):
-    """``(func(*inputs), v^T J)``."""
+def vjp(
+    func: Callable[..., Any],
+    inputs: Tensor | tuple[Tensor, ...],
+    v: Tensor | tuple[Tensor, ...] | None = None,
+    create_graph: bool = False,
+    strict: bool = False,
+) -> tuple[Tensor | tuple[Tensor, ...], Tensor | tuple[Tensor, ...]]:
+    """Return the outputs of `func`, and the product `v^T J` with its Jacobian.
+
+    Args:
+        func: Function of the inputs. It returns a tensor or a tuple of tensors.
+        inputs: A tensor or a tuple of tensors.
+        v: Vector with the shapes of the outputs. It may be `None` if the output has one element.
+        create_graph: If `True`, the result can be differentiated.
+        strict: If `True`, raise an error if an output does not depend on an input. If `False`, the product is zero.
+
+    Returns:
+        A pair `(outputs, product)`. The product has the shapes of the inputs.
+
+    Raises:
+        RuntimeError: If `v` has the wrong shape, or in strict mode.
+
+    Example:
+        >>> import pytpu as torch
+        >>> x = torch.tensor([1.0, 2.0])
+        >>> torch.autograd.functional.vjp(lambda x: x**2, x, torch.ones(2))
+        (tensor([1., 4.]), tensor([2., 4.]))
+    """
     with torch.enable_grad():
         many_in, inputs = _as_tuple(inputs, "inputs", "vjp")
         inputs = _prepared(inputs, create_graph)
@@ -110,7 +153,8 @@ def vjp(func, inputs, v=None, create_graph=False, strict=False):
             v = _checked_vector(v, outputs, many_out, "vjp")
         elif len(outputs) != 1 or outputs[0].numel() != 1:
             raise RuntimeError(
-                "The vector v can only be None if the user-provided function returns a single Tensor with a single element."
+                "The vector v can only be None if the user-provided function returns a single Tensor with a single "
+                "element."
             )
     with torch.set_grad_enabled(create_graph or torch.is_grad_enabled()):
         grads = _filled(_grads(outputs, inputs, v, create_graph), inputs, strict, create_graph, "back")
@@ -131,8 +175,36 @@ def _input_vector(v, inputs, many_in, function):
     return (torch.ones_like(inputs[0]),)
 
 
-def jvp(func, inputs, v=None, create_graph=False, strict=False):
-    """``(func(*inputs), J v)``, by differentiating ``u^T J`` with respect to ``u``."""
+def jvp(
+    func: Callable[..., Any],
+    inputs: Tensor | tuple[Tensor, ...],
+    v: Tensor | tuple[Tensor, ...] | None = None,
+    create_graph: bool = False,
+    strict: bool = False,
+) -> tuple[Tensor | tuple[Tensor, ...], Tensor | tuple[Tensor, ...]]:
+    """Return the outputs of `func`, and the product `J v` with its Jacobian.
+
+    The product is computed by two backward passes: the derivative of `u^T J` with respect to `u`.
+
+    Args:
+        func: Function of the inputs. It returns a tensor or a tuple of tensors.
+        inputs: A tensor or a tuple of tensors.
+        v: Vector with the shapes of the inputs. It may be `None` if the input has one element.
+        create_graph: If `True`, the result can be differentiated.
+        strict: If `True`, raise an error if an output does not depend on an input. If `False`, the product is zero.
+
+    Returns:
+        A pair `(outputs, product)`. The product has the shapes of the outputs.
+
+    Raises:
+        RuntimeError: If `v` has the wrong shape, or in strict mode.
+
+    Example:
+        >>> import pytpu as torch
+        >>> x = torch.tensor([1.0, 2.0])
+        >>> torch.autograd.functional.jvp(lambda x: x**2, x, torch.tensor([1.0, 0.5]))
+        (tensor([1., 4.]), tensor([2., 2.]))
+    """
     with torch.enable_grad():
         many_in, inputs = _as_tuple(inputs, "inputs", "jvp")
         inputs = _prepared(inputs, create_graph)
@@ -148,17 +220,49 @@ def jvp(func, inputs, v=None, create_graph=False, strict=False):
     )
 
 
-def jacobian(func, inputs, create_graph=False, strict=False, vectorize=False, strategy="reverse-mode"):
-    """The derivative of every element of every output by every element of every input."""
+def jacobian(
+    func: Callable[..., Any],
+    inputs: Tensor | tuple[Tensor, ...],
+    create_graph: bool = False,
+    strict: bool = False,
+    vectorize: bool = False,
+    strategy: Literal["forward-mode", "reverse-mode"] = "reverse-mode",
+) -> Tensor | tuple[Tensor, ...] | tuple[tuple[Tensor, ...], ...]:
+    """Return the Jacobian of `func`: the derivative of each output element by each input element.
+
+    Args:
+        func: Function of the inputs. It returns a tensor or a tuple of tensors.
+        inputs: A tensor or a tuple of tensors.
+        create_graph: If `True`, the result can be differentiated.
+        strict: If `True`, raise an error if an output does not depend on an input.
+        vectorize: Accepted for compatibility. The passes run one after the other.
+        strategy: `"reverse-mode"`, or `"forward-mode"`, which needs `vectorize`. The result is the same.
+
+    Returns:
+        For one output of shape `s` and one input of shape `t`, a tensor of shape `s + t`. A tuple of inputs or outputs
+        gives a tuple. Both give a tuple of tuples, where `result[i][j]` is that of output `i` and input `j`.
+
+    Raises:
+        RuntimeError: In strict mode, or if `strict` is combined with `vectorize`.
+        NotImplementedError: If forward mode is asked for without `vectorize` or with `create_graph`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.autograd.functional.jacobian(lambda x: x**2, torch.tensor([1.0, 2.0]))
+        tensor([[2., 0.],
+                [0., 4.]])
+    """
     if strategy not in ("forward-mode", "reverse-mode"):
         raise AssertionError(
-            'Expected strategy to be either "forward-mode" or "reverse-mode". Hint: If your function has more outputs than '
+            'Expected strategy to be either "forward-mode" or "reverse-mode". Hint: If your function has more outputs '
+            "than "
             'inputs, "forward-mode" tends to be more performant. Otherwise, prefer to use "reverse-mode".'
         )
     if strategy == "forward-mode":
         if create_graph:
             raise NotImplementedError(
-                'torch.autograd.functional.jacobian: `create_graph=True` and `strategy="forward-mode"` are not supported '
+                'torch.autograd.functional.jacobian: `create_graph=True` and `strategy="forward-mode"` are not '
+                "supported "
                 'together (yet). Please either set `create_graph=False` or `strategy="reverse-mode"`.'
             )
         if strict:
@@ -173,7 +277,8 @@ def jacobian(func, inputs, create_graph=False, strict=False, vectorize=False, st
             )
     if strict and vectorize:
         raise RuntimeError(
-            "torch.autograd.functional.jacobian: `strict=True` and `vectorized=True` are not supported together. Please "
+            "torch.autograd.functional.jacobian: `strict=True` and `vectorized=True` are not supported together. "
+            "Please "
             "either set `strict=False` or `vectorize=False`."
         )
     with torch.enable_grad():
@@ -182,7 +287,7 @@ def jacobian(func, inputs, create_graph=False, strict=False, vectorize=False, st
         many_out, outputs = _outputs(func, inputs, "jacobian", strict)
         table = []
         for i, y in enumerate(outputs):
-            rows = [[] for _ in inputs]
+            rows: list[list[Tensor]] = [[] for _ in inputs]
             flat = y.reshape(-1)
             for j in range(y.numel()):
                 grads = _grads((flat[j],), inputs, None, create_graph)
@@ -206,8 +311,8 @@ def jacobian(func, inputs, create_graph=False, strict=False, vectorize=False, st
                     for r, x in zip(rows, inputs)
                 )
             )
-        table = tuple(_finished(row, create_graph) for row in table)
-    return _same_form(many_out, tuple(_same_form(many_in, row) for row in table))
+        finished = tuple(_finished(row, create_graph) for row in table)
+    return _same_form(many_out, tuple(_same_form(many_in, row) for row in finished))
 
 
 def _scalar_output(outputs, many_out, function):
@@ -219,8 +324,36 @@ def _scalar_output(outputs, many_out, function):
     return y
 
 
-def hessian(func, inputs, create_graph=False, strict=False, vectorize=False, outer_jacobian_strategy="reverse-mode"):
-    """The second derivatives of a function with one number as its result."""
+def hessian(
+    func: Callable[..., Any],
+    inputs: Tensor | tuple[Tensor, ...],
+    create_graph: bool = False,
+    strict: bool = False,
+    vectorize: bool = False,
+    outer_jacobian_strategy: Literal["forward-mode", "reverse-mode"] = "reverse-mode",
+) -> Tensor | tuple[tuple[Tensor, ...], ...]:
+    """Return the Hessian of `func`: the second derivatives of a function with one number as its result.
+
+    Args:
+        func: Function of the inputs. It returns a tensor with one element.
+        inputs: A tensor or a tuple of tensors.
+        create_graph: If `True`, the result can be differentiated.
+        strict: If `True`, raise an error if the Jacobian does not depend on an input.
+        vectorize: Accepted for compatibility. The passes run one after the other.
+        outer_jacobian_strategy: Strategy of the second `jacobian`.
+
+    Returns:
+        For one input of shape `s`, a tensor of shape `s + s`. For a tuple of inputs, a tuple of tuples.
+
+    Raises:
+        RuntimeError: If `func` returns several tensors or elements, or in strict mode.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.autograd.functional.hessian(lambda x: (x**3).sum(), torch.tensor([1.0, 2.0]))
+        tensor([[ 6.,  0.],
+                [ 0., 12.]])
+    """
     many_in, inputs = _as_tuple(inputs, "inputs", "hessian")
     if outer_jacobian_strategy not in ("forward-mode", "reverse-mode"):
         raise AssertionError('Expected strategy to be either "forward-mode" or "reverse-mode".')
@@ -239,8 +372,10 @@ def hessian(func, inputs, create_graph=False, strict=False, vectorize=False, out
             for i, g in enumerate(found):
                 if not g.requires_grad:
                     raise RuntimeError(
-                        "While computing the hessian, found that the jacobian of the user-provided function with respect "
-                        f"to input {i} is independent of the input. This is not allowed in strict mode. You should ensure "
+                        "While computing the hessian, found that the jacobian of the user-provided function with "
+                        "respect "
+                        f"to input {i} is independent of the input. This is not allowed in strict mode. You should "
+                        "ensure "
                         "that your function is twice differentiable and that the jacobian depends on the inputs (this "
                         "would be violated by a linear function for example)."
                     )
@@ -260,8 +395,34 @@ def _second(func, inputs, v, create_graph, strict, function):
     return many_in, inputs, v, outputs, gradient
 
 
-def vhp(func, inputs, v=None, create_graph=False, strict=False):
-    """``(func(*inputs), v^T H)``."""
+def vhp(
+    func: Callable[..., Any],
+    inputs: Tensor | tuple[Tensor, ...],
+    v: Tensor | tuple[Tensor, ...] | None = None,
+    create_graph: bool = False,
+    strict: bool = False,
+) -> tuple[Tensor, Tensor | tuple[Tensor, ...]]:
+    """Return the output of `func`, and the product `v^T H` with its Hessian.
+
+    Args:
+        func: Function of the inputs. It returns a tensor with one element.
+        inputs: A tensor or a tuple of tensors.
+        v: Vector with the shapes of the inputs. It may be `None` if the input has one element.
+        create_graph: If `True`, the result can be differentiated.
+        strict: If `True`, raise an error if the output does not depend on an input.
+
+    Returns:
+        A pair `(output, product)`. The product has the shapes of the inputs.
+
+    Raises:
+        RuntimeError: If `v` has the wrong shape, `func` returns several elements, or in strict mode.
+
+    Example:
+        >>> import pytpu as torch
+        >>> x = torch.tensor([1.0, 2.0])
+        >>> torch.autograd.functional.vhp(lambda x: (x**3).sum(), x, torch.ones(2))
+        (tensor(9.), tensor([ 6., 12.]))
+    """
     with torch.enable_grad():
         many_in, inputs, v, outputs, gradient = _second(func, inputs, v, create_graph, strict, "vhp")
     with torch.set_grad_enabled(create_graph or torch.is_grad_enabled()):
@@ -269,8 +430,37 @@ def vhp(func, inputs, v=None, create_graph=False, strict=False):
     return _finished(outputs, create_graph)[0], _same_form(many_in, _finished(found, create_graph))
 
 
-def hvp(func, inputs, v=None, create_graph=False, strict=False):
-    """``(func(*inputs), H v)``, by differentiating ``u^T H`` with respect to ``u``."""
+def hvp(
+    func: Callable[..., Any],
+    inputs: Tensor | tuple[Tensor, ...],
+    v: Tensor | tuple[Tensor, ...] | None = None,
+    create_graph: bool = False,
+    strict: bool = False,
+) -> tuple[Tensor, Tensor | tuple[Tensor, ...]]:
+    """Return the output of `func`, and the product `H v` with its Hessian.
+
+    The product is the derivative of `u^T H` with respect to `u`. `vhp` needs one pass less, and gives the same for a
+    function with continuous second derivatives.
+
+    Args:
+        func: Function of the inputs. It returns a tensor with one element.
+        inputs: A tensor or a tuple of tensors.
+        v: Vector with the shapes of the inputs. It may be `None` if the input has one element.
+        create_graph: If `True`, the result can be differentiated.
+        strict: If `True`, raise an error if the output does not depend on an input.
+
+    Returns:
+        A pair `(output, product)`. The product has the shapes of the inputs.
+
+    Raises:
+        RuntimeError: If `v` has the wrong shape, `func` returns several elements, or in strict mode.
+
+    Example:
+        >>> import pytpu as torch
+        >>> x = torch.tensor([1.0, 2.0])
+        >>> torch.autograd.functional.hvp(lambda x: (x**3).sum(), x, torch.ones(2))
+        (tensor(9.), tensor([ 6., 12.]))
+    """
     with torch.enable_grad():
         many_in, inputs, v, outputs, gradient = _second(func, inputs, v, create_graph, strict, "hvp")
         u = tuple(torch.zeros_like(x, requires_grad=True) for x in inputs)

@@ -1,9 +1,19 @@
-"""Gradients checked against finite differences."""
+"""Compare gradients with finite differences."""
+
+from __future__ import annotations
 
 import itertools
 import warnings
+from typing import TYPE_CHECKING
 
 import pytpu as torch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from pytpu import Tensor
+
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 
@@ -12,7 +22,7 @@ _DOUBLE = ("torch.float64", "torch.complex128")
 
 
 class GradcheckError(RuntimeError):
-    """A gradient is wrong."""
+    """A gradient differs from the finite differences."""
 
 
 def _tuple(x):
@@ -24,7 +34,7 @@ def _differentiable(outputs):
 
 
 def _real_parts(x):
-    """A complex tensor as a real one with a dimension of two more."""
+    """Return a complex tensor as a real tensor with one more dimension, of size 2."""
     return torch.view_as_real(x.resolve_conj().resolve_neg()) if x.is_complex() else x
 
 
@@ -35,14 +45,17 @@ def _check_inputs(inputs):
             continue
         if str(x.dtype) not in _DOUBLE:
             warnings.warn(
-                f"Input #{i} requires gradient and is not a double precision floating point or complex. This check will "
+                f"Input #{i} requires gradient and is not a double precision floating point or complex. This check "
+                "will "
                 "likely fail if all the inputs are not of double precision floating point or complex. ",
                 stacklevel=4,
             )
         if x.numel() > 1 and any(s == 0 and n > 1 for n, s in zip(x.shape, x.stride())):
             raise RuntimeError(
-                f"The {i}th input has a dimension with stride 0. gradcheck only supports inputs that are non-overlapping "
-                "to be able to compute the numerical gradients correctly. You should call .contiguous on the input before "
+                f"The {i}th input has a dimension with stride 0. gradcheck only supports inputs that are "
+                "non-overlapping "
+                "to be able to compute the numerical gradients correctly. You should call .contiguous on the input "
+                "before "
                 "passing it to gradcheck."
             )
         x.retain_grad()
@@ -55,8 +68,8 @@ def _check_inputs(inputs):
 
 
 def _numerical(run, x, eps):
-    """The Jacobian of every output with respect to ``x``, as matrices (elements of x, elements of the output)."""
-    # Written through `x.data`, which may be a conjugated view.
+    """Return the Jacobian of each output by `x`, as matrices of shape `(x.numel(), output.numel())`."""
+    # Write through `x.data`, which may be a conjugated view.
     data = x.data
     steps = (eps, eps * 1j) if x.is_complex() else (eps,)
     rows = None
@@ -76,7 +89,7 @@ def _numerical(run, x, eps):
 
 
 def _analytical(output, inputs, check_dtypes):
-    """Jacobians of one output (real) with respect to every input."""
+    """Return the Jacobians of one real output by each input."""
     columns = [[] for _ in inputs]
     for i in range(output.numel()):
         weight = torch.zeros_like(output).reshape(-1)
@@ -127,7 +140,7 @@ def _slow(run, outputs, inputs, eps, atol, rtol, nondet_tol, check_dtypes):
 
 
 def _direction(like):
-    """A random direction of length one; the default generator is left alone."""
+    """Return a random direction of length 1. The default generator stays as it is."""
     generator = torch.Generator()
     generator.manual_seed(like.numel())
     v = torch.rand(like.shape, generator=generator, dtype=like.dtype).to(like.device)
@@ -156,11 +169,12 @@ def _fast(run, outputs, inputs, eps, atol, rtol, check_dtypes):
                 a = torch.zeros_like(n) if g is None else (_real_parts(g.detach()) * u).sum()
             else:
                 a = torch.zeros_like(n)
-            # One number stands for the whole matrix, so its error is that of all of them together.
+            # One number stands for the whole matrix, so it has the error of all elements together.
             if not torch.allclose(a.to(n.dtype), n, rtol, atol * max(1.0, u.numel() ** 0.5)):
                 raise GradcheckError(
                     f"Jacobian mismatch for output {i} with respect to input {j},\nnumerical:{n.item()}\n"
-                    f"analytical:{a.item()}\n\nThe above quantities relating the numerical and analytical jacobians are "
+                    f"analytical:{a.item()}\n\nThe above quantities relating the numerical and analytical jacobians "
+                    "are "
                     "computed in fast mode, along one random direction.\n"
                 )
 
@@ -182,24 +196,58 @@ def _batched(outputs, inputs):
 
 
 def gradcheck(
-    func,
-    inputs,
+    func: Callable[..., Any],
+    inputs: Tensor | Sequence[Any],
     *,
-    eps=1e-6,
-    atol=1e-5,
-    rtol=1e-3,
-    raise_exception=True,
-    nondet_tol=0.0,
-    check_undefined_grad=True,
-    check_grad_dtypes=False,
-    check_batched_grad=False,
-    check_batched_forward_grad=False,
-    check_forward_ad=False,
-    check_backward_ad=True,
-    fast_mode=False,
-    masked=None,
-):
-    """Checks gradients of ``func`` by its inputs that require one against central differences."""
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_batched_forward_grad: bool = False,
+    check_forward_ad: bool = False,
+    check_backward_ad: bool = True,
+    fast_mode: bool = False,
+    masked: bool | None = None,
+) -> bool:
+    """Compare the gradients of `func` with central differences.
+
+    The inputs should be `float64` or `complex128`: with less precision, differences are too coarse.
+
+    Args:
+        func: Function of the inputs. It returns a tensor or a tuple of tensors.
+        inputs: A tensor, or a sequence of arguments. Gradients are checked for tensors that require them.
+        eps: Distance of the differences.
+        atol: Absolute tolerance.
+        rtol: Relative tolerance.
+        raise_exception: If `False`, return `False` instead of raising `GradcheckError`.
+        nondet_tol: Largest difference between two backward passes.
+        check_undefined_grad: If `True`, check that zero gradients of the outputs give zero gradients.
+        check_grad_dtypes: If `True`, check that a gradient has the dtype of its input.
+        check_batched_grad: If `True`, check `torch.autograd.grad` with `is_grads_batched`.
+        check_batched_forward_grad: Not available.
+        check_forward_ad: Not available.
+        check_backward_ad: Must be `True`, as there is no forward mode.
+        fast_mode: If `True`, compare along one random direction, which is faster and finds fewer errors.
+        masked: Accepted for compatibility.
+
+    Returns:
+        `True` if all gradients agree.
+
+    Raises:
+        GradcheckError: If a gradient differs.
+        ValueError: If no input requires gradients.
+        NotImplementedError: If forward mode is asked for.
+
+    Example:
+        >>> import pytpu as torch
+        >>> x = torch.tensor([1.0, 2.0], dtype=torch.float64, requires_grad=True)
+        >>> torch.autograd.gradcheck(torch.sin, x)
+        True
+    """
     if not (check_forward_ad or check_backward_ad):
         raise AssertionError("Expected at least one of check_forward_ad or check_backward_ad to be True")
     if check_batched_grad and not check_backward_ad:
@@ -213,7 +261,7 @@ def gradcheck(
         parts = tuple(_real_parts(y) for y in outputs)
 
         def run():
-            # With gradients on, as the function may have hooks or depend on it.
+            # Enable gradients, as the function may have hooks or depend on the mode.
             return [_real_parts(y.detach()).clone() for y in _differentiable(_tuple(func(*inputs)))]
 
         if not any(y.requires_grad for y in outputs):
@@ -238,38 +286,72 @@ def gradcheck(
 
 
 def _undefined(func, inputs, checked):
-    """Gradients of zero give gradients of zero, or none."""
+    """Check that zero gradients of the outputs give zero gradients, or none."""
     outputs = [y for y in _differentiable(_tuple(func(*inputs))) if y.requires_grad]
     weights = [torch.zeros_like(y) for y in outputs]
     grads = torch.autograd.grad(outputs, checked, weights, allow_unused=True)
     for g in grads:
         if g is not None and not (g == 0).all().item():
             raise GradcheckError(
-                "Expected all input grads to be undefined or zero when all output grads are undefined or zero. Please look "
+                "Expected all input grads to be undefined or zero when all output grads are undefined or zero. Please "
+                "look "
                 "at 'Notes about undefined output gradients' in tools/autograd/derivatives.yaml"
             )
 
 
 def gradgradcheck(
-    func,
-    inputs,
-    grad_outputs=None,
+    func: Callable[..., Any],
+    inputs: Tensor | Sequence[Any],
+    grad_outputs: Tensor | Sequence[Tensor] | None = None,
     *,
-    eps=1e-6,
-    atol=1e-5,
-    rtol=1e-3,
-    gen_non_contig_grad_outputs=False,
-    raise_exception=True,
-    nondet_tol=0.0,
-    check_undefined_grad=True,
-    check_grad_dtypes=False,
-    check_batched_grad=False,
-    check_fwd_over_rev=False,
-    check_rev_over_rev=True,
-    fast_mode=False,
-    masked=False,
-):
-    """Checks the gradients of the gradients of ``func``."""
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    gen_non_contig_grad_outputs: bool = False,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_fwd_over_rev: bool = False,
+    check_rev_over_rev: bool = True,
+    fast_mode: bool = False,
+    masked: bool | None = False,
+) -> bool:
+    """Compare the second derivatives of `func` with central differences of its gradients.
+
+    Args:
+        func: Function of the inputs. It returns a tensor or a tuple of tensors.
+        inputs: A tensor, or a sequence of arguments. Gradients are checked for tensors that require them.
+        grad_outputs: Gradients of the outputs. `None` draws them at random.
+        eps: Distance of the differences.
+        atol: Absolute tolerance.
+        rtol: Relative tolerance.
+        gen_non_contig_grad_outputs: If `True`, the random gradients are not contiguous.
+        raise_exception: If `False`, return `False` instead of raising `GradcheckError`.
+        nondet_tol: Largest difference between two backward passes.
+        check_undefined_grad: If `True`, check that zero gradients give zero gradients.
+        check_grad_dtypes: If `True`, check that a gradient has the dtype of its input.
+        check_batched_grad: If `True`, check `torch.autograd.grad` with `is_grads_batched`.
+        check_fwd_over_rev: Not available.
+        check_rev_over_rev: Must be `True`, as there is no forward mode.
+        fast_mode: If `True`, compare along one random direction, which is faster and finds fewer errors.
+        masked: Accepted for compatibility.
+
+    Returns:
+        `True` if all derivatives agree.
+
+    Raises:
+        GradcheckError: If a derivative differs.
+        ValueError: If no input requires gradients.
+        NotImplementedError: If forward mode is asked for.
+
+    Example:
+        >>> import pytpu as torch
+        >>> x = torch.tensor([1.0, 2.0], dtype=torch.float64, requires_grad=True)
+        >>> torch.autograd.gradgradcheck(torch.sin, x)
+        True
+    """
     if not (check_fwd_over_rev or check_rev_over_rev):
         raise AssertionError("Expected at least one of check_fwd_over_rev or check_rev_over_rev to be True")
     inputs = _tuple(inputs)
@@ -299,7 +381,7 @@ def gradgradcheck(
 
     return gradcheck(
         gradient,
-        inputs + weights,
+        (*inputs, *weights),
         eps=eps,
         atol=atol,
         rtol=rtol,

@@ -1,4 +1,6 @@
-"""The backward graph: its nodes, and hooks on what they keep."""
+"""The backward graph: its nodes, and hooks on saved tensors."""
+
+from __future__ import annotations
 
 import contextlib
 from _thread import allocate_lock
@@ -6,6 +8,15 @@ from collections import namedtuple
 
 from .. import _C
 from .._tensor import _handle
+
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import Any, Literal
+
+    from pytpu import Tensor
+    from pytpu.utils.hooks import RemovableHandle
+
 
 __all__ = [
     "GradientEdge",
@@ -22,41 +33,95 @@ __all__ = [
 Node = _C.Node
 
 GradientEdge = namedtuple("GradientEdge", ["node", "output_nr", "ownership_token"], defaults=[None])
-GradientEdge.__doc__ = """Where the gradient of a tensor goes: a node, and which of its outputs the tensor is."""
+GradientEdge.__doc__ = (
+    """Edge of the graph that the gradient of a tensor takes: a node, and the number of one of its outputs."""
+)
 
 
-def get_gradient_edge(tensor):
-    """The edge that the gradient of ``tensor`` takes."""
+def get_gradient_edge(tensor: Tensor) -> GradientEdge:
+    """Return the edge of the graph that the gradient of `tensor` takes.
+
+    Args:
+        tensor: Tensor that requires gradients.
+
+    Returns:
+        A `GradientEdge`, which `backward` and `grad` take in place of the tensor.
+
+    Raises:
+        RuntimeError: If `tensor` does not require gradients.
+
+    Example:
+        >>> import pytpu as torch
+        >>> x = torch.ones(1, requires_grad=True)
+        >>> y = x * 2
+        >>> edge = torch.autograd.graph.get_gradient_edge(y)
+        >>> torch.autograd.grad(y * 3, edge)
+        (tensor([3.]),)
+    """
     return GradientEdge(*_C._gradient_edge(tensor))
 
 
-def increment_version(tensor):
-    """Counts a write to a tensor, or to several."""
+def increment_version(tensor: Tensor | Sequence[Tensor]) -> None:
+    """Count a write to a tensor, or to several tensors.
+
+    Autograd then notices if a saved tensor was changed in a way that it does not see itself.
+
+    Args:
+        tensor: The tensors that were written to.
+    """
     for t in (tensor,) if isinstance(tensor, _C.Tensor) else tensor:
         _C._bump_version(t)
 
 
 class saved_tensors_hooks:
-    """Within, what nodes keep for backward is ``pack_hook(x)``, and backward uses ``unpack_hook`` of it."""
+    """Context manager in which saved tensors are packed and unpacked by functions.
 
-    def __init__(self, pack_hook, unpack_hook):
+    Args:
+        pack_hook: Function of a tensor that the graph saves. It returns a value to keep instead.
+        unpack_hook: Function of that value. It returns a tensor with the contents of the saved one.
+
+    Example:
+        >>> import pytpu as torch
+        >>> x = torch.tensor(3.0, requires_grad=True)
+        >>> with torch.autograd.graph.saved_tensors_hooks(lambda x: x.numpy(), torch.from_numpy):
+        ...     y = x * x
+        >>> y.backward()
+        >>> x.grad
+        tensor(6.)
+    """
+
+    def __init__(self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]) -> None:
         self.pack_hook = pack_hook
         self.unpack_hook = unpack_hook
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         _C._push_saved_tensors_hooks(self.pack_hook, self.unpack_hook)
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: Any) -> None:
         _C._pop_saved_tensors_hooks()
 
 
 class save_on_cpu(saved_tensors_hooks):
-    """Within, what nodes keep for backward waits on the host."""
+    """Context manager in which saved tensors are kept on the CPU, and copied back for backward.
 
-    def __init__(self, pin_memory=False, device_type="cuda"):
+    Args:
+        pin_memory: Accepted for compatibility.
+        device_type: Accepted for compatibility.
+
+    Example:
+        >>> import pytpu as torch
+        >>> x = torch.tensor(3.0, requires_grad=True)
+        >>> with torch.autograd.graph.save_on_cpu():
+        ...     y = x * x
+        >>> y.backward()
+        >>> x.grad
+        tensor(6.)
+    """
+
+    def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
         def pack(x):
             copy = x.cpu()
-            # A copy of its own also where the tensor is on the host already.
+            # Copy also if the tensor is on the host already.
             return x.device, copy.clone() if copy is x or x.device.type == "cpu" else copy
 
         def unpack(packed):
@@ -67,8 +132,22 @@ class save_on_cpu(saved_tensors_hooks):
 
 
 @contextlib.contextmanager
-def disable_saved_tensors_hooks(error_message):
-    """Within, hooks on saved tensors are an error with this text."""
+def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
+    """Return a context manager in which `saved_tensors_hooks` raises an error.
+
+    Args:
+        error_message: Text of the `RuntimeError`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> with torch.autograd.graph.disable_saved_tensors_hooks("no hooks here"):
+        ...     try:
+        ...         with torch.autograd.graph.save_on_cpu():
+        ...             pass
+        ...     except RuntimeError as error:
+        ...         print(error)
+        no hooks here
+    """
     before = _C._disable_saved_tensors_hooks(error_message)
     try:
         yield
@@ -77,13 +156,13 @@ def disable_saved_tensors_hooks(error_message):
 
 
 class _SavedCopies:
-    """Copies of saved tensors that were written to, while writes to them are allowed."""
+    """Copies of saved tensors, while writes to these are allowed."""
 
     def __init__(self):
         self.kept = []
 
-    def clear(self):
-        """Drops the copies."""
+    def clear(self) -> None:
+        """Drop the copies."""
         self.kept.clear()
 
 
@@ -91,12 +170,29 @@ _mutation_allowed = False
 
 
 @contextlib.contextmanager
-def allow_mutation_on_saved_tensors():
-    """Within, tensors that were kept for backward may be written in place: backward sees what they held before."""
+def allow_mutation_on_saved_tensors() -> Iterator[_SavedCopies]:
+    """Return a context manager in which saved tensors may be written to.
+
+    The graph keeps a copy of each tensor that it saves. Backward must run within the block.
+
+    Raises:
+        RuntimeError: If two such blocks are nested.
+
+    Example:
+        >>> import pytpu as torch
+        >>> x = torch.tensor(3.0, requires_grad=True)
+        >>> with torch.autograd.graph.allow_mutation_on_saved_tensors():
+        ...     y = x.clone()
+        ...     z = y * y
+        ...     _ = y.zero_()
+        ...     z.backward()
+        >>> x.grad
+        tensor(6.)
+    """
     copies = _SavedCopies()
 
     def pack(x):
-        # Kept by value at once: a write cannot be told from here before it happens.
+        # Copy at once: a later write cannot be noticed before it happens.
         copies.kept.append(x.clone())
         return len(copies.kept) - 1
 
@@ -121,20 +217,45 @@ def allow_mutation_on_saved_tensors():
 
 
 class _Handles:
-    """Several hooks that go together."""
+    """Handle of several hooks."""
 
     def __init__(self, handles):
         self._handles = handles
 
     def remove(self):
-        """Removes them."""
+        """Remove the hooks."""
         for handle in self._handles:
             handle.remove()
         self._handles = ()
 
 
-def register_multi_grad_hook(tensors, fn, *, mode="all"):
-    """Calls ``fn`` once a backward: with all gradients when the last is known (``"all"``), or with the first (``"any"``)."""
+def register_multi_grad_hook(
+    tensors: Sequence[Tensor],
+    fn: Callable[[Sequence[Tensor | None]], None] | Callable[[Tensor], None],
+    *,
+    mode: Literal["all", "any"] = "all",
+) -> RemovableHandle:
+    """Call `fn` once in each backward pass, when gradients of `tensors` are known.
+
+    Args:
+        tensors: Tensors. Those that do not require gradients have the gradient `None`.
+        fn: With `mode="all"`, function of the list of all gradients, called when the last one is known. With
+            `mode="any"`, function of the first gradient that is known.
+        mode: `"all"` or `"any"`.
+
+    Returns:
+        A handle whose `remove()` removes the hooks.
+
+    Raises:
+        ValueError: If `mode` is unknown.
+
+    Example:
+        >>> import pytpu as torch
+        >>> a, b = torch.ones(1, requires_grad=True), torch.ones(1, requires_grad=True)
+        >>> handle = torch.autograd.graph.register_multi_grad_hook([a, b], print)
+        >>> (a + 2 * b).sum().backward()
+        [tensor([1.]), tensor([2.])]
+    """
     if mode not in ("all", "any"):
         raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
     lock = allocate_lock()

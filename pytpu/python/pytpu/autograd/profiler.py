@@ -1,8 +1,10 @@
 """Times of named blocks, as in `torch.autograd.profiler`.
 
-What is timed is what the host does in a block of `record_function`; single ops are not listed. On `tpu` that is the recording of ops,
-and the launches that happen to come in the block: how many programs were launched and compiled there is counted beside it.
+A profiler measures what the host does in a block of `record_function`. It does not list single ops. On `tpu` the host
+records ops and launches programs. The numbers of programs that are launched and compiled in a block are counted too.
 """
+
+from __future__ import annotations
 
 import gzip
 import json
@@ -11,80 +13,102 @@ import re
 import threading
 import time
 from contextlib import ContextDecorator
+from typing import TYPE_CHECKING
 
 import pytpu as torch
+
+if TYPE_CHECKING:
+    from typing import Any, Literal
+
 
 _running = None
 
 
 class Interval:
-    """When a block began and ended, in microseconds."""
+    """Time between the beginning and the end of a block.
 
-    def __init__(self, start, end):
+    Args:
+        start: Beginning, in microseconds.
+        end: End, in microseconds.
+    """
+
+    def __init__(self, start: float, end: float) -> None:
         self.start = start
         self.end = end
 
-    def elapsed_us(self):
-        """How long it was."""
+    def elapsed_us(self) -> float:
+        """Return the length in microseconds."""
         return self.end - self.start
 
 
 class _Times:
-    """What one event has in common with the sum of several: times in microseconds."""
+    """What an event and the sum of several events have in common. Times are in microseconds."""
 
     count = 1
-    # Of a device nothing is known but when the host waits for it.
+    # Times on the device are unknown, except for the waits of the host.
+    cpu_time_total: float
     device_time = device_time_total = self_device_time_total = 0
 
     @property
-    def cpu_time(self):
-        """Of one call."""
+    def cpu_time(self) -> float:
+        """Time of one call, in microseconds."""
         return self.cpu_time_total / self.count if self.count else 0.0
 
 
 class FunctionEvent(_Times):
-    """One time that a block ran, in the thread `thread`, inside of `cpu_parent`."""
+    """One run of a named block.
 
-    def __init__(self, name, thread, start, parent):
+    Args:
+        name: Name of the block.
+        thread: Identifier of the thread.
+        start: Beginning, in microseconds.
+        parent: Event of the block around this one, or `None`.
+    """
+
+    def __init__(self, name: str, thread: int, start: float, parent: FunctionEvent | None) -> None:
         self.name = name
         self.key = re.sub(r"^ProfilerStep#\d+$", "ProfilerStep*", name)
         self.thread = thread
         self.time_range = Interval(start, start)
         self.cpu_parent = parent
-        self.cpu_children = []
+        self.cpu_children: list[FunctionEvent] = []
         self.programs = self.compilations = 0
         if parent is not None:
             parent.cpu_children.append(self)
 
     @property
-    def cpu_time_total(self):
-        """From begin to end."""
+    def cpu_time_total(self) -> float:  # type: ignore[override]  # A sum in `FunctionEventAvg`.
+        """Time from the beginning to the end, in microseconds."""
         return self.time_range.elapsed_us()
 
     @property
-    def self_cpu_time_total(self):
-        """Without the blocks inside."""
+    def self_cpu_time_total(self) -> float:
+        """Time without the blocks inside, in microseconds."""
         return self.cpu_time_total - sum(inner.cpu_time_total for inner in self.cpu_children)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<FunctionEvent name={self.name} cpu_time={_duration(self.cpu_time)} thread={self.thread}>"
 
 
 class FunctionEventAvg(_Times):
-    """All events of one name."""
+    """Sum of all events of one name.
 
-    def __init__(self, key):
+    Args:
+        key: The name.
+    """
+
+    def __init__(self, key: str) -> None:
         self.key = self.name = key
         self.count = self.cpu_time_total = self.self_cpu_time_total = self.programs = self.compilations = 0
         self.cpu_parent = None
 
-    def add(self, event):
-        """Counts one more."""
+    def add(self, event: FunctionEvent | FunctionEventAvg) -> FunctionEventAvg:
+        """Add the times of an event, and return the sum."""
         for what in ("count", "cpu_time_total", "self_cpu_time_total", "programs", "compilations"):
             setattr(self, what, getattr(self, what) + getattr(event, what))
         return self
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<FunctionEventAvg key={self.key} cpu_time={_duration(self.cpu_time)} count={self.count}>"
 
 
@@ -96,22 +120,27 @@ def _duration(us):
 
 
 class EventList(list):
-    """Events, or sums of them."""
+    """List of events, or of sums of events."""
 
     @property
-    def self_cpu_time_total(self):
-        """Microseconds of all."""
+    def self_cpu_time_total(self) -> float:
+        """Time of all events, in microseconds."""
         return sum(event.self_cpu_time_total for event in self)
 
-    def key_averages(self, *args, **kwargs):
-        """The sums of events of one name. Arguments are about ops, which are not listed."""
-        sums = {}
+    def key_averages(self, *args: Any, **kwargs: Any) -> EventList:
+        """Return the sums of the events of each name.
+
+        Args:
+            args: Accepted for compatibility. They are about single ops, which are not listed.
+            kwargs: Accepted for compatibility.
+        """
+        sums: dict[str, FunctionEventAvg] = {}
         for event in self:
             sums.setdefault(event.key, FunctionEventAvg(event.key)).add(event)
         return EventList(sums.values())
 
-    def total_average(self):
-        """The sum of all."""
+    def total_average(self) -> FunctionEventAvg:
+        """Return the sum of all events."""
         total = FunctionEventAvg("Total")
         for event in self:
             total.add(event)
@@ -119,15 +148,27 @@ class EventList(list):
 
     def table(
         self,
-        sort_by=None,
-        row_limit=100,
-        max_src_column_width=75,
-        max_name_column_width=55,
-        max_shapes_column_width=80,
-        header=None,
-        top_level_events_only=False,
-    ):
-        """Text: a row for each, the greatest `sort_by` first. Programs are there if any were launched."""
+        sort_by: str | None = None,
+        row_limit: int = 100,
+        max_src_column_width: int = 75,
+        max_name_column_width: int = 55,
+        max_shapes_column_width: int = 80,
+        header: str | None = None,
+        top_level_events_only: bool = False,
+    ) -> str:
+        """Return a table as text, with one row for each event.
+
+        Columns with numbers of programs appear if a program was launched.
+
+        Args:
+            sort_by: Name of the attribute to sort by, largest first. `None` keeps the order.
+            row_limit: Largest number of rows. A negative number is no limit.
+            max_src_column_width: Accepted for compatibility.
+            max_name_column_width: Largest width of the column of names.
+            max_shapes_column_width: Accepted for compatibility.
+            header: Text above the table.
+            top_level_events_only: If `True`, leave out blocks that ran inside of another block.
+        """
         if not self:
             return ""
         events = list(self)
@@ -162,11 +203,16 @@ class EventList(list):
             lines = ["=" * (len(line) - 2), header, *lines]
         return "\n".join([*lines, f"Self CPU time total: {_duration(self.self_cpu_time_total)}", ""])
 
-    def __str__(self):
+    def __str__(self) -> str:
         return self.table()
 
-    def export_chrome_trace(self, path, metadata=None):
-        """Writes a file for `chrome://tracing` and Perfetto; compressed if its name ends with `.gz`."""
+    def export_chrome_trace(self, path: str, metadata: dict[str, Any] | None = None) -> None:
+        """Write a trace file for `chrome://tracing` and Perfetto.
+
+        Args:
+            path: Name of the file. It is compressed if the name ends with `.gz`.
+            metadata: Further entries of the trace.
+        """
         events = [
             {
                 "ph": "X",
@@ -186,34 +232,38 @@ class EventList(list):
 
 
 def _programs(counts):
-    """Programs that ran, compiled or op by op."""
+    """Return the number of programs that ran, compiled or op by op."""
     return counts["segments_executed"] + counts["segments_interpreted"]
 
 
 class Collector:
-    """Events of all threads while it runs; only one runs at a time."""
+    """Collect events of all threads while it runs. Only one can run at a time."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.events = EventList()
-        self._open = {}
+        self._open: dict[int, list[FunctionEvent]] = {}
 
-    def start(self):
-        """Begins."""
+    def start(self) -> None:
+        """Start to collect.
+
+        Raises:
+            RuntimeError: If another one is running.
+        """
         global _running
         if _running is not None:
             raise RuntimeError("Profiler is already enabled")
         _running = self
 
-    def stop(self):
-        """Ends, and with it all blocks that have not."""
+    def stop(self) -> None:
+        """Stop, and end all blocks that are open."""
         global _running
         _running = None
         for stack in self._open.values():
             while stack:
                 self.leave(stack[-1])
 
-    def enter(self, name):
-        """Begins a block."""
+    def enter(self, name: str) -> FunctionEvent:
+        """Begin a block, and return its event."""
         thread = threading.get_ident()
         stack = self._open.setdefault(thread, [])
         counts = torch.tpu.metrics()
@@ -223,8 +273,8 @@ class Collector:
         self.events.append(event)
         return event
 
-    def leave(self, event):
-        """Ends a block, and those inside of it."""
+    def leave(self, event: FunctionEvent) -> None:
+        """End a block, and the blocks inside of it."""
         stack = self._open[event.thread]
         if event not in stack:
             return
@@ -240,22 +290,35 @@ class Collector:
 
 
 class record_function(ContextDecorator):
-    """Gives a block, or a function, a name under which a profiler lists it."""
+    """Context manager, or decorator, that gives a block the name under which a profiler lists it.
 
-    def __init__(self, name, args=None):
+    Args:
+        name: The name.
+        args: Accepted for compatibility.
+
+    Example:
+        >>> import pytpu as torch
+        >>> with torch.autograd.profiler.profile() as prof:
+        ...     with torch.autograd.profiler.record_function("forward"):
+        ...         y = torch.ones(3) * 2
+        >>> [event.name for event in prof.function_events]
+        ['forward']
+    """
+
+    def __init__(self, name: str, args: str | None = None) -> None:
         self.name = name
         self.args = args
-        self.record = None
+        self.record: Any = None
 
     def _recreate_cm(self):
         return record_function(self.name, self.args)
 
-    def __enter__(self):
+    def __enter__(self) -> record_function:
         collector = _running
         self.record = (collector, None if collector is None else collector.enter(self.name))
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: Any) -> None:
         if self.record is None:
             raise AssertionError("Expected record to be set")
         collector, event = self.record
@@ -264,19 +327,34 @@ class record_function(ContextDecorator):
 
 
 class profile:
-    """Lists the blocks that run inside of it; `torch.profiler.profile` is newer. Options about ops have no effect."""
+    """Context manager that lists the blocks of `record_function` within.
 
-    def __init__(self, enabled=True, **options):
+    `torch.profiler.profile` is the newer interface.
+
+    Args:
+        enabled: If `False`, do nothing.
+        options: Accepted for compatibility. They are about single ops, which are not listed.
+
+    Example:
+        >>> import pytpu as torch
+        >>> with torch.autograd.profiler.profile() as prof:
+        ...     with torch.autograd.profiler.record_function("step"):
+        ...         y = torch.ones(3) * 2
+        >>> prof.key_averages()[0].key
+        'step'
+    """
+
+    def __init__(self, enabled: bool = True, **options: Any) -> None:
         self.enabled = enabled
-        self.function_events = None
+        self.function_events: EventList | None = None
 
-    def __enter__(self):
+    def __enter__(self) -> profile:
         if self.enabled:
             self._collector = Collector()
             self._collector.start()
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: Any) -> None:
         if self.enabled:
             self._collector.stop()
             self.function_events = self._collector.events
@@ -287,27 +365,46 @@ class profile:
         return self.function_events
 
     @property
-    def self_cpu_time_total(self):
-        """Microseconds of all."""
+    def self_cpu_time_total(self) -> float:
+        """Time of all events, in microseconds."""
         return self._events().self_cpu_time_total
 
-    def key_averages(self, *args, **kwargs):
-        """The sums of events of one name."""
+    def key_averages(self, *args: Any, **kwargs: Any) -> EventList:
+        """Return the sums of the events of each name.
+
+        Raises:
+            RuntimeError: If the block has not ended.
+        """
         return self._events().key_averages()
 
-    def total_average(self):
-        """The sum of all."""
+    def total_average(self) -> FunctionEventAvg:
+        """Return the sum of all events.
+
+        Raises:
+            RuntimeError: If the block has not ended.
+        """
         return self._events().total_average()
 
-    def table(self, *args, **kwargs):
-        """All events, as text."""
+    def table(self, *args: Any, **kwargs: Any) -> str:
+        """Return all events as text, as `EventList.table` does with these arguments.
+
+        Raises:
+            RuntimeError: If the block has not ended.
+        """
         return self._events().table(*args, **kwargs)
 
-    def export_chrome_trace(self, path):
-        """Writes a file for `chrome://tracing` and Perfetto."""
+    def export_chrome_trace(self, path: str) -> None:
+        """Write a trace file for `chrome://tracing` and Perfetto.
+
+        Args:
+            path: Name of the file. It is compressed if the name ends with `.gz`.
+
+        Raises:
+            RuntimeError: If the block has not ended.
+        """
         self._events().export_chrome_trace(path)
 
-    def __str__(self):
+    def __str__(self) -> str:
         return "<unfinished profiler_profile>" if self.function_events is None else str(self.function_events)
 
 
@@ -315,15 +412,20 @@ __all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "profile", "record_
 
 
 class emit_nvtx:
-    """Marks of ops for NVIDIA's profiler: entering the block raises ``RuntimeError``, unless it is not ``enabled``."""
+    """Context manager that would mark ops for NVIDIA's profiler.
 
-    def __init__(self, enabled=True, record_shapes=False):
+    Args:
+        enabled: If `True`, entering the block raises `RuntimeError`: there is no CUDA build.
+        record_shapes: Accepted for compatibility.
+    """
+
+    def __init__(self, enabled: bool = True, record_shapes: bool = False) -> None:
         self.enabled = enabled
 
-    def __enter__(self):
+    def __enter__(self) -> emit_nvtx:
         if self.enabled:
             raise RuntimeError("NVTX functions not installed. Are you sure you have a CUDA build?")
         return self
 
-    def __exit__(self, *error):
+    def __exit__(self, *error: Any) -> Literal[False]:
         return False

@@ -1,14 +1,23 @@
 """`Variable`, the name of tensors that require gradients in old programs."""
 
+from __future__ import annotations
+
 from .. import _C
+
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+if TYPE_CHECKING:
+    from typing import Any
+
+    from pytpu import Tensor
+
 
 __all__ = ["Variable", "VariableMeta"]
 
 
 class VariableMeta(type):
-    """The class of `Variable`: every tensor is an instance."""
+    """Metaclass of `Variable`: every tensor is an instance."""
 
-    def __instancecheck__(cls, instance):
+    def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, _C.Tensor)
 
 
@@ -16,12 +25,28 @@ class Variable(metaclass=VariableMeta):
     """Return a tensor that shares the memory of `data` and has no history.
 
     Args:
-        data: a tensor. `None` gives a tensor without elements.
-        requires_grad: whether the result requires gradients.
-        volatile: ignored. A true value warns.
+        data: A tensor. `None` gives a tensor without elements.
+        requires_grad: Whether the result requires gradients.
+        volatile: Ignored. A true value gives a warning.
+
+    Raises:
+        TypeError: If `data` is not a tensor.
+
+    Example:
+        >>> import pytpu as torch
+        >>> x = torch.autograd.Variable(torch.ones(2), requires_grad=True)
+        >>> x
+        tensor([1., 1.], requires_grad=True)
     """
 
-    def __new__(cls, data=None, requires_grad=False, volatile=False, _grad_fn=None, name=None):
+    def __new__(
+        cls,
+        data: Tensor | None = None,
+        requires_grad: bool = False,
+        volatile: bool = False,
+        _grad_fn: Any = None,
+        name: str | None = None,
+    ) -> Any:
         if volatile:
             import warnings
 

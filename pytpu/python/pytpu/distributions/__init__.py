@@ -1,17 +1,17 @@
-"""Probability distributions, as in `torch.distributions`: draws, densities, gradients through both.
+"""Probability distributions, as in `torch.distributions`: samples and densities, with gradients.
 
-A distribution is made of tensors, and draws a sample for each of their entries:
+A distribution has tensors as parameters, and draws one sample for each of their elements:
 
     policy = Categorical(logits=network(state))
     action = policy.sample()
     loss = -policy.log_prob(action) * reward
 
-`sample` gives no gradient. `rsample`, where `has_rsample` says that there is one, is differentiable in the parameters.
+`sample` gives no gradient. `rsample` is differentiable in the parameters. `has_rsample` says whether it is available.
 
-Parameters and values are checked unless `validate_args=False`, or Python runs with `-O`. On `tpu` each check waits for its
-tensor, so turn them off (`Distribution.set_default_validate_args(False)`) where steps are short.
+Parameters and values are checked, unless `validate_args=False`, or Python runs with `-O`. On `tpu` each check waits for
+its tensor. If steps are short, turn checks off by `Distribution.set_default_validate_args(False)`.
 
-On `cpu` samples are the numbers that PyTorch draws from the same seed.
+On `cpu`, samples are the numbers that PyTorch draws from the same seed.
 """
 
 from . import transforms

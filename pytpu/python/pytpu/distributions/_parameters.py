@@ -1,29 +1,41 @@
-"""Parameters that distributions share: probabilities and logits, of which one is given, and values that do not exist everywhere."""
+"""Parameters of several distributions: `probs` and `logits`, of which one is given, and masked values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import pytpu as torch
 
 from .utils import lazy_property, logits_to_probs, probs_to_logits
 
+if TYPE_CHECKING:
+    from typing import Any
 
-def one_of(probs, logits):
-    """Raises ValueError unless exactly one is given."""
+    from pytpu import Tensor
+
+
+def one_of(probs: object, logits: object) -> None:
+    """Raise `ValueError` unless exactly one of `probs` and `logits` is given."""
     if (probs is None) == (logits is None):
         raise ValueError("Either `probs` or `logits` must be specified, but not both.")
 
 
 class ProbsOrLogits:
-    """`probs` and `logits`, of ones if `_is_binary`, else of classes along the last dimension."""
+    """Distribution with `probs` and `logits`.
+
+    They are those of a one if `_is_binary`, otherwise of classes along the last dimension.
+    """
 
     _is_binary = True
 
     @lazy_property
-    def logits(self):
-        """The logits."""
+    def logits(self) -> Tensor:
+        """Logits."""
         return probs_to_logits(self.probs, is_binary=self._is_binary)
 
     @lazy_property
-    def probs(self):
-        """The probabilities."""
+    def probs(self) -> Tensor:
+        """Probabilities."""
         return logits_to_probs(self.logits, is_binary=self._is_binary)
 
     @property
@@ -31,22 +43,24 @@ class ProbsOrLogits:
         return self.__dict__["probs"] if "probs" in self.__dict__ else self.__dict__["logits"]
 
     @property
-    def param_shape(self):
-        """The shape of the parameter."""
+    def param_shape(self) -> torch.Size:
+        """Shape of the parameter."""
         return self._param.size()
 
 
 class OfCategorical:
-    """`probs` and `logits` of a `Categorical` that a distribution is made of, `_categorical`."""
+    """Distribution with the `probs` and `logits` of its `_categorical`."""
+
+    _categorical: Any
 
     @property
-    def probs(self):
-        """The probabilities of classes."""
+    def probs(self) -> Tensor:
+        """Probabilities."""
         return self._categorical.probs
 
     @property
-    def logits(self):
-        """The logarithms of the probabilities."""
+    def logits(self) -> Tensor:
+        """Logits."""
         return self._categorical.logits
 
     @property
@@ -54,35 +68,37 @@ class OfCategorical:
         return self._categorical._param
 
     @property
-    def param_shape(self):
-        """The shape of the parameter."""
+    def param_shape(self) -> torch.Size:
+        """Shape of the parameter."""
         return self._categorical.param_shape
 
 
 class OfBase:
-    """`temperature`, `probs` and `logits` of the base of a transformed distribution."""
+    """Distribution with `temperature`, `probs` and `logits` of the base of a transformed distribution."""
+
+    base_dist: Any
 
     @property
-    def temperature(self):
-        """The temperature."""
+    def temperature(self) -> Tensor:
+        """Temperature."""
         return self.base_dist.temperature
 
     @property
-    def probs(self):
-        """The probabilities."""
+    def probs(self) -> Tensor:
+        """Probabilities."""
         return self.base_dist.probs
 
     @property
-    def logits(self):
-        """The logits."""
+    def logits(self) -> Tensor:
+        """Logits."""
         return self.base_dist.logits
 
 
-def nan_where(mask, value):
-    """A value, and NaN where `mask` is true."""
+def nan_where(mask: Tensor, value: Tensor) -> Tensor:
+    """Return `value`, and NaN where `mask` is true."""
     return torch.where(mask, torch.nan, value)
 
 
-def inf_where(mask, value):
-    """A value, and infinity where `mask` is true."""
+def inf_where(mask: Tensor, value: Tensor) -> Tensor:
+    """Return `value`, and infinity where `mask` is true."""
     return torch.where(mask, torch.inf, value)

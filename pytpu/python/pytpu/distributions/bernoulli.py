@@ -1,4 +1,8 @@
-"""Zeros and ones."""
+"""The distribution `Bernoulli`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import pytpu as torch
 from pytpu.nn.functional import binary_cross_entropy_with_logits
@@ -8,11 +12,35 @@ from ._parameters import ProbsOrLogits, nan_where, one_of
 from .exp_family import ExponentialFamily
 from .utils import broadcast_all
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytpu import Tensor
+
+
 __all__ = ["Bernoulli"]
 
 
 class Bernoulli(ProbsOrLogits, ExponentialFamily):
-    """Ones with the probabilities `probs`, or `sigmoid(logits)`; zeros otherwise."""
+    """Bernoulli distribution: 1 with probability `probs`, otherwise 0.
+
+    Args:
+        probs: Probability of a one. Exactly one of `probs` and `logits` must be given.
+        logits: Log-odds of a one: `log(probs / (1 - probs))`.
+        validate_args: If `True`, check parameters and values. `None` is the default that is set.
+
+    Raises:
+        ValueError: Unless exactly one of `probs` and `logits` is given.
+        ValueError: If a parameter does not satisfy its constraint.
+
+    Example:
+        >>> import pytpu as torch
+        >>> d = torch.distributions.Bernoulli(0.25)
+        >>> d.variance
+        tensor(0.1875)
+        >>> d.log_prob(torch.tensor(1.0))
+        tensor(-1.3863)
+    """
 
     arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
     support = constraints.boolean
@@ -20,41 +48,46 @@ class Bernoulli(ProbsOrLogits, ExponentialFamily):
     _mean_carrier_measure = 0
     _expanded = {"probs": 0, "logits": 0}
 
-    def __init__(self, probs=None, logits=None, validate_args=None):
+    def __init__(
+        self,
+        probs: Tensor | float | None = None,
+        logits: Tensor | float | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
         one_of(probs, logits)
         if probs is not None:
             (self.probs,) = broadcast_all(probs)
-        else:
+        elif logits is not None:
             (self.logits,) = broadcast_all(logits)
         super().__init__(self._param.size(), validate_args=validate_args)
 
     @property
-    def mean(self):
+    def mean(self) -> Tensor:
         return self.probs
 
     @property
-    def mode(self):
+    def mode(self) -> Tensor:
         return nan_where(self.probs == 0.5, (self.probs >= 0.5).to(self.probs))
 
     @property
-    def variance(self):
+    def variance(self) -> Tensor:
         return self.probs * (1 - self.probs)
 
-    def sample(self, sample_shape=torch.Size()):
+    def sample(self, sample_shape: Sequence[int] = torch.Size()) -> Tensor:
         shape = self._extended_shape(sample_shape)
         with torch.no_grad():
             return torch.bernoulli(self.probs.expand(shape))
 
-    def log_prob(self, value):
+    def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         logits, value = broadcast_all(self.logits, value)
         return -binary_cross_entropy_with_logits(logits, value, reduction="none")
 
-    def entropy(self):
+    def entropy(self) -> Tensor:
         return binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none")
 
-    def enumerate_support(self, expand=True):
+    def enumerate_support(self, expand: bool = True) -> Tensor:
         values = torch.arange(2, dtype=self._param.dtype, device=self._param.device)
         values = values.view((-1,) + (1,) * len(self._batch_shape))
         return values.expand((-1,) + self._batch_shape) if expand else values

@@ -1,28 +1,51 @@
-"""Which transform leads to a constraint.
+"""Transforms that lead to the set of a constraint.
 
-`biject_to(constraint)` is a bijection from all numbers, whose determinant is known; `transform_to(constraint)` is any map onto
-the set, often one that optimisers like better.
+`biject_to(constraint)` returns a bijection from the real numbers, whose Jacobian determinant is known.
+`transform_to(constraint)` returns any map onto the set, which may suit an optimizer better.
 """
 
+from __future__ import annotations
+
 import numbers
+from typing import TYPE_CHECKING
 
 from . import constraints, transforms
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
 
 __all__ = ["ConstraintRegistry", "biject_to", "transform_to"]
 
 
 class ConstraintRegistry:
-    """Functions that make transforms, by the classes of constraints."""
+    """Registry of functions that make a transform for each class of constraints.
 
-    def __init__(self):
-        self._registry = {}
+    Example:
+        >>> import pytpu as torch
+        >>> positive = torch.distributions.constraints.positive
+        >>> torch.distributions.transform_to(positive)(torch.zeros(1))
+        tensor([1.])
+    """
+
+    def __init__(self) -> None:
+        self._registry: dict[type, Callable[..., Any]] = {}
         super().__init__()
 
-    def register(self, constraint, factory=None):
-        """Says what makes the transform of a constraint; without `factory` it is a decorator.
+    def register(
+        self,
+        constraint: constraints.Constraint | type[constraints.Constraint],
+        factory: Callable[..., Any] | None = None,
+    ) -> Callable[..., Any]:
+        """Register the function that makes the transform of a constraint. Without `factory`, return a decorator.
+
+        Args:
+            constraint: A constraint, or a class of constraints.
+            factory: Function of the constraint that returns a transform.
 
         Raises:
-            TypeError: where `constraint` is neither a constraint nor a class of them
+            TypeError: If `constraint` has another type.
         """
         if factory is None:
             return lambda factory: self.register(constraint, factory)
@@ -33,11 +56,11 @@ class ConstraintRegistry:
         self._registry[constraint] = factory
         return factory
 
-    def __call__(self, constraint):
-        """The transform of a constraint.
+    def __call__(self, constraint: constraints.Constraint) -> transforms.Transform:
+        """Return the transform of a constraint.
 
         Raises:
-            NotImplementedError: where its class has none
+            NotImplementedError: If none is registered for its class.
         """
         try:
             factory = self._registry[type(constraint)]
@@ -113,7 +136,7 @@ def _to_positive_definite(constraint):
 
 
 def _register_nested(registry):
-    """Constraints that are made of others: their transforms are made of the others' transforms."""
+    """Register transforms of constraints that are made of other constraints."""
 
     @registry.register(constraints.independent)
     def of_independent(constraint):

@@ -1,11 +1,20 @@
-"""Sets that parameters and values lie in, as in `torch.distributions.constraints`.
+"""Sets of values for parameters and samples, as in `torch.distributions.constraints`.
 
-A constraint's `check` says for each entry (or vector, or matrix: its last `event_dim` dimensions) whether it lies in the set.
+`check` of a constraint returns for each number (or vector, or matrix: the last `event_dim` dimensions) whether it is in
+the set.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import pytpu as torch
 
 from .utils import _all_rightmost
+
+if TYPE_CHECKING:
+    from pytpu import Tensor
+
 
 __all__ = [
     "Constraint",
@@ -44,23 +53,40 @@ __all__ = [
 
 
 class Constraint:
-    """A set; `is_discrete` says whether it is one of integers, `event_dim` how many dimensions an element has."""
+    """Base class of constraints: sets of values.
+
+    Attributes:
+        is_discrete: Whether the values are integers.
+        event_dim: Number of dimensions of one value.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.distributions.constraints.positive.check(torch.tensor([1.0, -1.0]))
+        tensor([ True, False])
+    """
 
     is_discrete = False
     event_dim = 0
 
-    def check(self, value):
-        """Which entries lie in the set: booleans of the shape of `value` without its last `event_dim` dimensions."""
+    def check(self, value: Tensor) -> Tensor:
+        """Return which values are in the set.
+
+        Args:
+            value: Tensor of shape `(*, *event)`.
+
+        Returns:
+            A `bool` tensor of shape `(*)`.
+        """
         raise NotImplementedError
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return type(self).__name__[1:] + "()"
 
 
 class _Bounded(Constraint):
-    """A set that is given by its bounds: `_bounds` names them."""
+    """A constraint with bounds, which `_bounds` names."""
 
-    _bounds = ()
+    _bounds: tuple[str, ...] = ()
 
     def __init__(self, *bounds, **named):
         bounds += tuple(named.pop(name) for name in self._bounds[len(bounds) :] if name in named)
@@ -76,7 +102,7 @@ class _Bounded(Constraint):
 
 
 class _Dependent(Constraint):
-    """A set that depends on other parameters, which a distribution's property says once they are known."""
+    """A constraint that depends on other parameters."""
 
     def __init__(self, *, is_discrete=NotImplemented, event_dim=NotImplemented):
         self._is_discrete = is_discrete
@@ -106,15 +132,15 @@ class _Dependent(Constraint):
         raise ValueError("Cannot determine validity of dependent constraint")
 
 
-def is_dependent(constraint):
-    """Whether a constraint is known only with other parameters."""
+def is_dependent(constraint: object) -> bool:
+    """Return whether a constraint depends on other parameters."""
     return isinstance(constraint, _Dependent)
 
 
 class _DependentProperty(property, _Dependent):
-    """A property of a distribution that gives a constraint, and on the class stands for one that depends.
+    """Property of a distribution that returns a constraint. On the class it is a constraint that depends on parameters.
 
-    Used as `@property` is, or with what is known: `@constraints.dependent_property(is_discrete=False, event_dim=0)`.
+    Use it like `@property`, or with known values: `@constraints.dependent_property(is_discrete=False, event_dim=0)`.
     """
 
     def __init__(self, fn=None, *, is_discrete=NotImplemented, event_dim=NotImplemented):
@@ -127,7 +153,7 @@ class _DependentProperty(property, _Dependent):
 
 
 class _IndependentConstraint(Constraint):
-    """What holds for all of the last dimensions of a value."""
+    """A constraint whose last batch dimensions belong to the value."""
 
     def __init__(self, base_constraint, reinterpreted_batch_ndims):
         if not isinstance(base_constraint, Constraint):
@@ -160,37 +186,41 @@ class _IndependentConstraint(Constraint):
 
 
 class MixtureSameFamilyConstraint(Constraint):
-    """What holds for a value of a mixture: that it is one for each of the components."""
+    """Constraint of the values of a mixture: the constraint of the components.
 
-    def __init__(self, base_constraint):
+    Args:
+        base_constraint: Constraint of the components.
+    """
+
+    def __init__(self, base_constraint: Constraint) -> None:
         if not isinstance(base_constraint, Constraint):
             raise AssertionError(f"base_constraint must be a Constraint, got {type(base_constraint).__name__}")
         self.base_constraint = base_constraint
         super().__init__()
 
     @property
-    def is_discrete(self):
+    def is_discrete(self) -> bool:  # type: ignore[override]
         return self.base_constraint.is_discrete
 
     @property
-    def event_dim(self):
+    def event_dim(self) -> int:  # type: ignore[override]
         return self.base_constraint.event_dim
 
-    def check(self, value):
+    def check(self, value: Tensor) -> Tensor:
         if value.dim() < self.event_dim:
             raise ValueError(f"Expected value.dim() >= {self.event_dim} but got {value.dim()}")
         result = self.base_constraint.check(value.unsqueeze(value.dim() - self.event_dim))
         if result.dim() < self.event_dim:
             raise ValueError(f"Expected value.dim() >= {self.event_dim} but got {value.dim()}")
-        # The dimension of components is the last of what is left.
+        # The last dimension of the rest is that of the components.
         return result.all(-1)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"{type(self).__name__}({self.base_constraint!r})"
 
 
 class _Boolean(Constraint):
-    """Zero and one."""
+    """The numbers 0 and 1."""
 
     is_discrete = True
 
@@ -199,7 +229,7 @@ class _Boolean(Constraint):
 
 
 class _OneHot(Constraint):
-    """Vectors of zeros and one one."""
+    """Vectors of zeros with one 1."""
 
     is_discrete = True
     event_dim = 1
@@ -209,7 +239,7 @@ class _OneHot(Constraint):
 
 
 class _IntegerInterval(_Bounded):
-    """Integers between two bounds, both included."""
+    """Integers between two bounds, including the bounds."""
 
     is_discrete = True
     _bounds = ("lower_bound", "upper_bound")
@@ -219,7 +249,7 @@ class _IntegerInterval(_Bounded):
 
 
 class _IntegerLessThan(_Bounded):
-    """Integers up to a bound."""
+    """Integers less than or equal to a bound."""
 
     is_discrete = True
     _bounds = ("upper_bound",)
@@ -229,7 +259,7 @@ class _IntegerLessThan(_Bounded):
 
 
 class _IntegerGreaterThan(_Bounded):
-    """Integers from a bound on."""
+    """Integers greater than or equal to a bound."""
 
     is_discrete = True
     _bounds = ("lower_bound",)
@@ -239,14 +269,14 @@ class _IntegerGreaterThan(_Bounded):
 
 
 class _Real(Constraint):
-    """All numbers but NaN."""
+    """All numbers except NaN."""
 
     def check(self, value):
         return value == value
 
 
 class _GreaterThan(_Bounded):
-    """Numbers above a bound."""
+    """Numbers greater than a bound."""
 
     _bounds = ("lower_bound",)
 
@@ -255,7 +285,7 @@ class _GreaterThan(_Bounded):
 
 
 class _GreaterThanEq(_Bounded):
-    """Numbers from a bound on."""
+    """Numbers greater than or equal to a bound."""
 
     _bounds = ("lower_bound",)
 
@@ -264,7 +294,7 @@ class _GreaterThanEq(_Bounded):
 
 
 class _LessThan(_Bounded):
-    """Numbers below a bound."""
+    """Numbers less than a bound."""
 
     _bounds = ("upper_bound",)
 
@@ -273,7 +303,7 @@ class _LessThan(_Bounded):
 
 
 class _Interval(_Bounded):
-    """Numbers between two bounds, both included."""
+    """Numbers between two bounds, including the bounds."""
 
     _bounds = ("lower_bound", "upper_bound")
 
@@ -282,7 +312,7 @@ class _Interval(_Bounded):
 
 
 class _HalfOpenInterval(_Bounded):
-    """Numbers between two bounds, the upper one excluded."""
+    """Numbers between two bounds, including the lower bound only."""
 
     _bounds = ("lower_bound", "upper_bound")
 
@@ -291,7 +321,7 @@ class _HalfOpenInterval(_Bounded):
 
 
 class _Simplex(Constraint):
-    """Vectors of numbers that are not negative and sum to one, within 1e-6."""
+    """Vectors of numbers that are not negative, and sum to 1 with an error of at most `1e-6`."""
 
     event_dim = 1
 
@@ -400,7 +430,7 @@ class _Joined(Constraint):
 
 
 class _Cat(_Joined):
-    """Constraints of pieces of the sizes `lengths`."""
+    """Constraints of pieces with the sizes `lengths`."""
 
     def __init__(self, cseq, dim=0, lengths=None):
         super().__init__(cseq, dim)

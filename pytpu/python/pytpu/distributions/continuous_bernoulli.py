@@ -1,6 +1,9 @@
-"""A continuous relative of zeros and ones."""
+"""The distribution `ContinuousBernoulli`."""
+
+from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import pytpu as torch
 from pytpu.nn.functional import binary_cross_entropy_with_logits
@@ -10,16 +13,39 @@ from ._parameters import ProbsOrLogits, one_of
 from .exp_family import ExponentialFamily
 from .utils import broadcast_all, clamp_probs
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytpu import Tensor
+
+
 __all__ = ["ContinuousBernoulli"]
 
 
 class ContinuousBernoulli(ProbsOrLogits, ExponentialFamily):
-    """The density `C(p) p^x (1 - p)^(1 - x)` on `[0, 1]`, for `p` of `probs`, or `sigmoid(logits)`.
+    """Continuous Bernoulli distribution on `[0, 1]`.
 
-    The formulas lose all digits near `p = 1 / 2`; for `p` in `lims` Taylor series take their place.
+    Density: `C(p) * p ** x * (1 - p) ** (1 - x)`, with a constant `C(p)`.
+
+    Args:
+        probs: The parameter `p`, in `(0, 1)`. Exactly one of `probs` and `logits` must be given.
+        logits: Log-odds of `p`.
+        lims: Interval around 1/2 in which Taylor series replace formulas that lose precision there.
+        validate_args: If `True`, check parameters and values. `None` is the default that is set.
 
     Raises:
-        ValueError: unless exactly one of `probs` and `logits` is given
+        ValueError: Unless exactly one of `probs` and `logits` is given.
+        ValueError: If a parameter does not satisfy its constraint.
+
+    Example:
+        >>> import pytpu as torch
+        >>> d = torch.distributions.ContinuousBernoulli(0.5)
+        >>> d.mean
+        tensor(0.5000)
+
+    Source:
+        Loaiza-Ganem and Cunningham, "The continuous Bernoulli: fixing a pervasive error in variational autoencoders",
+        2019.
     """
 
     arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
@@ -29,29 +55,35 @@ class ContinuousBernoulli(ProbsOrLogits, ExponentialFamily):
     _expanded = {"probs": 0, "logits": 0}
     _kept = ("_lims",)
 
-    def __init__(self, probs=None, logits=None, lims=(0.499, 0.501), validate_args=None):
+    def __init__(
+        self,
+        probs: Tensor | float | None = None,
+        logits: Tensor | float | None = None,
+        lims: tuple[float, float] = (0.499, 0.501),
+        validate_args: bool | None = None,
+    ) -> None:
         one_of(probs, logits)
         if probs is not None:
             (self.probs,) = broadcast_all(probs)
-            # Clamping would hide what is wrong.
+            # Check before clamping, which would hide wrong values.
             if validate_args and not self.arg_constraints["probs"].check(self.probs).all():
                 raise ValueError("The parameter probs has invalid values")
             self.probs = clamp_probs(self.probs)
-        else:
+        elif logits is not None:
             (self.logits,) = broadcast_all(logits)
         self._lims = lims
         super().__init__(self._param.size(), validate_args=validate_args)
 
     def _is_far(self):
-        """Where `p` is far enough from a half."""
+        """Return whether `p` is far enough from 1/2."""
         return (self.probs <= self._lims[0]) | (self.probs > self._lims[1])
 
     def _far_probs(self):
-        """`p`, and the lower limit where it is near a half."""
+        """Return `p`, or the lower limit if it is near 1/2."""
         return torch.where(self._is_far(), self.probs, self._lims[0])
 
     def _cont_bern_log_norm(self):
-        """The logarithm of `C(p)`: of `2 atanh(1 - 2 p) / (1 - 2 p)`."""
+        """Return `log(C(p))`, with `C(p) = 2 * atanh(1 - 2 * p) / (1 - 2 * p)`."""
         p = self._far_probs()
         below = torch.where(p <= 0.5, p, 0.0)
         above = torch.where(p >= 0.5, p, 1.0)
@@ -61,46 +93,46 @@ class ContinuousBernoulli(ProbsOrLogits, ExponentialFamily):
         return torch.where(self._is_far(), far, math.log(2.0) + (4.0 / 3.0 + 104.0 / 45.0 * x) * x)
 
     @property
-    def mean(self):
+    def mean(self) -> Tensor:
         p = self._far_probs()
         far = p / (2.0 * p - 1.0) + 1.0 / (torch.log1p(-p) - torch.log(p))
         x = self.probs - 0.5
         return torch.where(self._is_far(), far, 0.5 + (1.0 / 3.0 + 16.0 / 45.0 * x**2) * x)
 
     @property
-    def stddev(self):
+    def stddev(self) -> Tensor:
         return torch.sqrt(self.variance)
 
     @property
-    def variance(self):
+    def variance(self) -> Tensor:
         p = self._far_probs()
         far = p * (p - 1.0) / (1.0 - 2.0 * p) ** 2 + 1.0 / (torch.log1p(-p) - torch.log(p)) ** 2
         x = (self.probs - 0.5) ** 2
         return torch.where(self._is_far(), far, 1.0 / 12.0 - (1.0 / 15.0 - 128.0 / 945.0 * x) * x)
 
-    def rsample(self, sample_shape=torch.Size()):
+    def rsample(self, sample_shape: Sequence[int] = torch.Size()) -> Tensor:
         shape = self._extended_shape(sample_shape)
         return self.icdf(torch.rand(shape, dtype=self.probs.dtype, device=self.probs.device))
 
-    def log_prob(self, value):
+    def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         logits, value = broadcast_all(self.logits, value)
         return -binary_cross_entropy_with_logits(logits, value, reduction="none") + self._cont_bern_log_norm()
 
-    def cdf(self, value):
+    def cdf(self, value: Tensor) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         p = self._far_probs()
         far = (torch.pow(p, value) * torch.pow(1.0 - p, 1.0 - value) + p - 1.0) / (2.0 * p - 1.0)
         return torch.where(self._is_far(), far, value).clamp(0, 1)
 
-    def icdf(self, value):
+    def icdf(self, value: Tensor) -> Tensor:
         p = self._far_probs()
         far = (torch.log1p(-p + value * (2.0 * p - 1.0)) - torch.log1p(-p)) / (torch.log(p) - torch.log1p(-p))
         return torch.where(self._is_far(), far, value)
 
-    def entropy(self):
+    def entropy(self) -> Tensor:
         log_zero, log_one = torch.log1p(-self.probs), torch.log(self.probs)
         return self.mean * (log_zero - log_one) - self._cont_bern_log_norm() - log_zero
 
@@ -109,7 +141,7 @@ class ContinuousBernoulli(ProbsOrLogits, ExponentialFamily):
         return (self.logits,)
 
     def _log_normalizer(self, x):
-        """`log((exp(x) - 1) / x)`, by its series around zero."""
+        """Return `log((exp(x) - 1) / x)`, by its series around 0."""
         is_far = (x <= self._lims[0] - 0.5) | (x > self._lims[1] - 0.5)
         far = torch.where(is_far, x, self._lims[0] - 0.5)
         log_norm = torch.log(torch.abs(torch.special.expm1(far))) - torch.log(torch.abs(far))

@@ -1,4 +1,8 @@
-"""Probabilities of classes."""
+"""The distribution `Dirichlet`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import pytpu as torch
 from pytpu.nn.functional import one_hot
@@ -6,38 +10,61 @@ from pytpu.nn.functional import one_hot
 from . import constraints
 from .exp_family import ExponentialFamily
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytpu import Tensor
+
+
 __all__ = ["Dirichlet"]
 
 
 class Dirichlet(ExponentialFamily):
-    """Vectors of the last dimension that are positive and sum to one, of the density `prod(x^(concentration - 1)) / B`."""
+    """Dirichlet distribution over vectors of positive numbers that sum to 1.
+
+    Density: `prod(x ** (concentration - 1)) / B(concentration)`.
+
+    Args:
+        concentration: Tensor of shape `(*, k)`, positive.
+        validate_args: If `True`, check parameters and values. `None` is the default that is set.
+
+    Raises:
+        ValueError: If `concentration` has no dimensions.
+        ValueError: If a parameter does not satisfy its constraint.
+
+    Example:
+        >>> import pytpu as torch
+        >>> d = torch.distributions.Dirichlet(torch.tensor([1.0, 3.0]))
+        >>> d.mean
+        tensor([0.2500, 0.7500])
+    """
 
     arg_constraints = {"concentration": constraints.independent(constraints.positive, 1)}
     support = constraints.simplex
     has_rsample = True
     _expanded = {"concentration": 1}
 
-    def __init__(self, concentration, validate_args=None):
+    def __init__(self, concentration: Tensor, validate_args: bool | None = None) -> None:
         if concentration.dim() < 1:
             raise ValueError("`concentration` parameter must be at least one-dimensional.")
         self.concentration = concentration
         super().__init__(concentration.shape[:-1], concentration.shape[-1:], validate_args=validate_args)
 
-    def rsample(self, sample_shape=()):
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         return torch._sample_dirichlet(self.concentration.expand(self._extended_shape(sample_shape)))
 
-    def log_prob(self, value):
+    def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         a = self.concentration
         return torch.xlogy(a - 1.0, value).sum(-1) + torch.lgamma(a.sum(-1)) - torch.lgamma(a).sum(-1)
 
     @property
-    def mean(self):
+    def mean(self) -> Tensor:
         return self.concentration / self.concentration.sum(-1, True)
 
     @property
-    def mode(self):
+    def mode(self) -> Tensor:
         a = self.concentration
         over = (a - 1).clamp(min=0.0)
         inner = over / over.sum(-1, True)
@@ -46,11 +73,11 @@ class Dirichlet(ExponentialFamily):
         return torch.where((a < 1).all(-1, keepdim=True), corner, inner)
 
     @property
-    def variance(self):
+    def variance(self) -> Tensor:
         total = self.concentration.sum(-1, True)
         return self.concentration * (total - self.concentration) / (total.pow(2) * (total + 1))
 
-    def entropy(self):
+    def entropy(self) -> Tensor:
         a, k = self.concentration, self.concentration.size(-1)
         total = a.sum(-1)
         return (

@@ -1,33 +1,42 @@
 """Exponential families."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import pytpu as torch
 
 from .distribution import Distribution
+
+if TYPE_CHECKING:
+    from pytpu import Tensor
+
 
 __all__ = ["ExponentialFamily"]
 
 
 class ExponentialFamily(Distribution):
-    """Distributions of the density `exp(<t(x), theta> - F(theta) + k(x))`.
+    """Base class of exponential families: densities of the form `exp(<t(x), theta> - F(theta) + k(x))`.
 
-    Subclasses state the natural parameters `theta`, the function `F` and the mean of `k`; entropies follow from them.
+    A subclass defines the natural parameters `theta`, the function `F`, and the mean of `k`. The entropy follows from
+    them.
     """
 
     @property
     def _natural_params(self):
-        """The natural parameters, a tuple of tensors."""
+        """Natural parameters, a tuple of tensors."""
         raise NotImplementedError
 
     def _log_normalizer(self, *natural_params):
-        """The function `F`."""
+        """Return the function `F` of the natural parameters."""
         raise NotImplementedError
 
     @property
     def _mean_carrier_measure(self):
-        """The expected value of `k`."""
+        """Mean of `k(x)`."""
         raise NotImplementedError
 
-    def entropy(self):
+    def entropy(self) -> Tensor:
         # H = F - <theta, grad F> - E[k], since E[t] is the gradient of F.
         params = [p.detach().requires_grad_() for p in self._natural_params]
         normalizer = self._log_normalizer(*params)

@@ -1,4 +1,8 @@
-"""Waiting times."""
+"""The distribution `Gamma`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import pytpu as torch
 
@@ -6,11 +10,34 @@ from . import constraints
 from .exp_family import ExponentialFamily
 from .utils import broadcast_all
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytpu import Tensor
+
+
 __all__ = ["Gamma"]
 
 
 class Gamma(ExponentialFamily):
-    """The density `rate^concentration x^(concentration - 1) exp(-rate x) / gamma(concentration)` of `x >= 0`."""
+    """Gamma distribution.
+
+    Density: `rate ** concentration * x ** (concentration - 1) * exp(-rate * x) / gamma(concentration)` for `x >= 0`.
+
+    Args:
+        concentration: Shape, positive.
+        rate: Rate, positive: the inverse of the scale.
+        validate_args: If `True`, check parameters and values. `None` is the default that is set.
+
+    Raises:
+        ValueError: If a parameter does not satisfy its constraint.
+
+    Example:
+        >>> import pytpu as torch
+        >>> d = torch.distributions.Gamma(3.0, 2.0)
+        >>> d.mean
+        tensor(1.5000)
+    """
 
     arg_constraints = {"concentration": constraints.positive, "rate": constraints.positive}
     support = constraints.nonnegative
@@ -18,30 +45,30 @@ class Gamma(ExponentialFamily):
     _mean_carrier_measure = 0
     _expanded = {"concentration": 0, "rate": 0}
 
-    def __init__(self, concentration, rate, validate_args=None):
+    def __init__(self, concentration: Tensor | float, rate: Tensor | float, validate_args: bool | None = None) -> None:
         self.concentration, self.rate = broadcast_all(concentration, rate)
         super().__init__(self.concentration.size(), validate_args=validate_args)
 
     @property
-    def mean(self):
+    def mean(self) -> Tensor:
         return self.concentration / self.rate
 
     @property
-    def mode(self):
+    def mode(self) -> Tensor:
         return ((self.concentration - 1) / self.rate).clamp(min=0)
 
     @property
-    def variance(self):
+    def variance(self) -> Tensor:
         return self.concentration / self.rate.pow(2)
 
-    def rsample(self, sample_shape=torch.Size()):
+    def rsample(self, sample_shape: Sequence[int] = torch.Size()) -> Tensor:
         shape = self._extended_shape(sample_shape)
         value = torch._standard_gamma(self.concentration.expand(shape)) / self.rate.expand(shape)
         # No draw is zero, so that logarithms are finite; the gradient is that of the draw itself.
         value.detach().clamp_(min=torch.finfo(value.dtype).tiny)
         return value
 
-    def log_prob(self, value):
+    def log_prob(self, value: Tensor) -> Tensor:
         value = torch.as_tensor(value, dtype=self.rate.dtype, device=self.rate.device)
         if self._validate_args:
             self._validate_sample(value)
@@ -52,12 +79,12 @@ class Gamma(ExponentialFamily):
             - torch.lgamma(self.concentration)
         )
 
-    def cdf(self, value):
+    def cdf(self, value: Tensor) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         return torch.special.gammainc(self.concentration, self.rate * value)
 
-    def entropy(self):
+    def entropy(self) -> Tensor:
         a = self.concentration
         return a - torch.log(self.rate) + torch.lgamma(a) + (1.0 - a) * torch.digamma(a)
 

@@ -1,4 +1,8 @@
-"""Failures before a success."""
+"""The distribution `Geometric`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import pytpu as torch
 from pytpu.nn.functional import binary_cross_entropy_with_logits
@@ -8,25 +12,50 @@ from ._parameters import ProbsOrLogits, one_of
 from .distribution import Distribution
 from .utils import broadcast_all
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytpu import Tensor
+
+
 __all__ = ["Geometric"]
 
 
 class Geometric(ProbsOrLogits, Distribution):
-    """How often trials fail before one succeeds, each with the probability `probs` in `(0, 1]`, or `sigmoid(logits)`.
+    """Geometric distribution: number of failures before the first success.
+
+    Probability: `(1 - probs) ** k * probs` for `k = 0, 1, ...`.
+
+    Args:
+        probs: Probability of success, in `(0, 1]`. Exactly one of `probs` and `logits` must be given.
+        logits: Log-odds of success.
+        validate_args: If `True`, check parameters and values. `None` is the default that is set.
 
     Raises:
-        ValueError: unless exactly one of `probs` and `logits` is given; for a probability of zero
+        ValueError: Unless exactly one of `probs` and `logits` is given.
+        ValueError: If a parameter does not satisfy its constraint.
+
+    Example:
+        >>> import pytpu as torch
+        >>> d = torch.distributions.Geometric(0.25)
+        >>> d.mean
+        tensor(3.)
     """
 
     arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
     support = constraints.nonnegative_integer
     _expanded = {"probs": 0, "logits": 0}
 
-    def __init__(self, probs=None, logits=None, validate_args=None):
+    def __init__(
+        self,
+        probs: Tensor | float | None = None,
+        logits: Tensor | float | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
         one_of(probs, logits)
         if probs is not None:
             (self.probs,) = broadcast_all(probs)
-        else:
+        elif logits is not None:
             (self.logits,) = broadcast_all(logits)
         super().__init__(self._param.size(), validate_args=validate_args)
         if self._validate_args and probs is not None:
@@ -38,24 +67,24 @@ class Geometric(ProbsOrLogits, Distribution):
                 )
 
     @property
-    def mean(self):
+    def mean(self) -> Tensor:
         return 1.0 / self.probs - 1.0
 
     @property
-    def mode(self):
+    def mode(self) -> Tensor:
         return torch.zeros_like(self.probs)
 
     @property
-    def variance(self):
+    def variance(self) -> Tensor:
         return (1.0 / self.probs - 1.0) / self.probs
 
-    def sample(self, sample_shape=torch.Size()):
+    def sample(self, sample_shape: Sequence[int] = torch.Size()) -> Tensor:
         shape = self._extended_shape(sample_shape)
         with torch.no_grad():
             u = self.probs.new_empty(shape).uniform_(torch.finfo(self.probs.dtype).tiny, 1)
             return (u.log() / (-self.probs).log1p()).floor()
 
-    def log_prob(self, value):
+    def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         value, probs = broadcast_all(value, self.probs)
@@ -63,5 +92,5 @@ class Geometric(ProbsOrLogits, Distribution):
         probs = torch.where((probs == 1) & (value == 0), 0, probs)
         return value * (-probs).log1p() + self.probs.log()
 
-    def entropy(self):
+    def entropy(self) -> Tensor:
         return binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none") / self.probs

@@ -1,6 +1,9 @@
-"""Maxima."""
+"""The distribution `Gumbel`."""
+
+from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import pytpu as torch
 
@@ -10,17 +13,36 @@ from .transforms import AffineTransform, ExpTransform
 from .uniform import Uniform
 from .utils import broadcast_all, euler_constant
 
+if TYPE_CHECKING:
+    from pytpu import Tensor
+
+
 __all__ = ["Gumbel"]
 
 
 class Gumbel(TransformedDistribution):
-    """`loc - scale log(-log(u))` of a uniform `u`."""
+    """Gumbel distribution: `loc - scale * log(-log(u))` with a uniform `u`.
+
+    Args:
+        loc: Mode.
+        scale: Scale, positive.
+        validate_args: If `True`, check parameters and values. `None` is the default that is set.
+
+    Raises:
+        ValueError: If a parameter does not satisfy its constraint.
+
+    Example:
+        >>> import pytpu as torch
+        >>> d = torch.distributions.Gumbel(0.0, 1.0)
+        >>> d.mean
+        tensor(0.5772)
+    """
 
     arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
     support = constraints.real
     _expanded = {"loc": 0, "scale": 0}
 
-    def __init__(self, loc, scale, validate_args=None):
+    def __init__(self, loc: Tensor | float, scale: Tensor | float, validate_args: bool | None = None) -> None:
         self.loc, self.scale = broadcast_all(loc, scale)
         info = torch.finfo(self.loc.dtype)
         low, high = torch.full_like(self.loc, info.tiny), torch.full_like(self.loc, 1 - info.eps)
@@ -32,27 +54,27 @@ class Gumbel(TransformedDistribution):
         ]
         super().__init__(Uniform(low, high, validate_args=validate_args), transforms, validate_args=validate_args)
 
-    def log_prob(self, value):
+    def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         y = (self.loc - value) / self.scale
         return (y - y.exp()) - self.scale.log()
 
     @property
-    def mean(self):
+    def mean(self) -> Tensor:
         return self.loc + self.scale * euler_constant
 
     @property
-    def mode(self):
+    def mode(self) -> Tensor:
         return self.loc
 
     @property
-    def stddev(self):
+    def stddev(self) -> Tensor:
         return (math.pi / math.sqrt(6)) * self.scale
 
     @property
-    def variance(self):
+    def variance(self) -> Tensor:
         return self.stddev.pow(2)
 
-    def entropy(self):
+    def entropy(self) -> Tensor:
         return self.scale.log() + (1 + euler_constant)

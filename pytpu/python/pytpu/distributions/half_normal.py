@@ -1,6 +1,9 @@
-"""Magnitudes of normal variables."""
+"""The distribution `HalfNormal`."""
+
+from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import pytpu as torch
 
@@ -9,49 +12,67 @@ from .normal import Normal
 from .transformed_distribution import TransformedDistribution
 from .transforms import AbsTransform
 
+if TYPE_CHECKING:
+    from pytpu import Tensor
+
+
 __all__ = ["HalfNormal"]
 
 
 class HalfNormal(TransformedDistribution):
-    """`|x|` of `x` from `Normal(0, scale)`."""
+    """Half-normal distribution: `abs(x)` with `x` from `Normal(0, scale)`.
+
+    Args:
+        scale: Standard deviation of the normal variable, positive.
+        validate_args: If `True`, check parameters and values. `None` is the default that is set.
+
+    Raises:
+        ValueError: If a parameter does not satisfy its constraint.
+
+    Example:
+        >>> import pytpu as torch
+        >>> d = torch.distributions.HalfNormal(1.0)
+        >>> d.mean
+        tensor(0.7979)
+    """
 
     arg_constraints = {"scale": constraints.positive}
     support = constraints.nonnegative
     has_rsample = True
-    _expanded = {}
+    _expanded: dict[str, int] = {}
 
-    def __init__(self, scale, validate_args=None):
+    def __init__(self, scale: Tensor | float, validate_args: bool | None = None) -> None:
         super().__init__(Normal(0, scale, validate_args=False), AbsTransform(), validate_args=validate_args)
 
     @property
-    def scale(self):
-        """The standard deviation of the normal variable."""
+    def scale(self) -> Tensor:
+        """Standard deviation of the normal variable."""
         return self.base_dist.scale
 
     @property
-    def mean(self):
+    def mean(self) -> Tensor:
         return self.scale * math.sqrt(2 / math.pi)
 
     @property
-    def mode(self):
+    def mode(self) -> Tensor:
         return torch.zeros_like(self.scale)
 
     @property
-    def variance(self):
+    def variance(self) -> Tensor:
         return self.scale.pow(2) * (1 - 2 / math.pi)
 
-    def log_prob(self, value):
+    def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         return torch.where(value >= 0, self.base_dist.log_prob(value) + math.log(2), -torch.inf)
 
-    def cdf(self, value):
+    def cdf(self, value: Tensor) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         return 2 * self.base_dist.cdf(value) - 1
 
-    def icdf(self, value):
+    def icdf(self, value: Tensor) -> Tensor:
         return self.base_dist.icdf((value + 1) / 2)
 
-    def entropy(self):
+    def entropy(self) -> Tensor:
         return self.base_dist.entropy() - math.log(2)

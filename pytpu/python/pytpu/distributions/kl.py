@@ -1,8 +1,11 @@
-"""Kullback-Leibler divergences, by the classes of two distributions."""
+"""Kullback-Leibler divergences of pairs of distributions."""
+
+from __future__ import annotations
 
 import math
 import warnings
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import pytpu as torch
 from pytpu.nn.functional import softplus
@@ -33,19 +36,40 @@ from .transformed_distribution import TransformedDistribution
 from .uniform import Uniform
 from .utils import _sum_rightmost, euler_constant
 
+if TYPE_CHECKING:
+    from typing import Any
+
+    from pytpu import Tensor
+
+
 __all__ = ["kl_divergence", "register_kl"]
 
 _REGISTRY: dict[tuple[type, type], Callable] = {}
 _FOUND: dict[tuple[type, type], Callable] = {}
 
 
-def register_kl(type_p, type_q):
-    """A decorator of a function of `p` and `q`: it computes `kl_divergence` for these classes and their subclasses.
+def register_kl(type_p: type[Distribution], type_q: type[Distribution]) -> Callable[[Any], Any]:
+    """Return a decorator that registers a function for `kl_divergence`.
 
-    Of several functions that fit, the one of the nearest classes is called, where the class of `p` decides first.
+    The function of the nearest classes is called, where the class of `p` decides first.
+
+    Args:
+        type_p: Class of `p`. Subclasses are included.
+        type_q: Class of `q`. Subclasses are included.
 
     Raises:
-        TypeError: for what is no class of distributions
+        TypeError: If an argument is not a class.
+
+    Example:
+        >>> import pytpu as torch
+        >>> class Dice(torch.distributions.Categorical):
+        ...     pass
+        >>> @torch.distributions.register_kl(Dice, torch.distributions.Normal)
+        ... def kl_dice_normal(p, q):
+        ...     return torch.tensor(7.0)
+        >>> d = Dice(torch.ones(6))
+        >>> torch.distributions.kl_divergence(d, torch.distributions.Normal(0.0, 1.0))
+        tensor(7.)
     """
     if not isinstance(type_p, type) and issubclass(type_p, Distribution):
         raise TypeError(f"Expected type_p to be a Distribution subclass but got {type_p}")
@@ -65,7 +89,7 @@ def _distance(of, ancestor):
 
 
 def _find(type_p, type_q):
-    """The function for two classes, or `NotImplemented`."""
+    """Return the function for two classes, or `NotImplemented`."""
     fitting = [(p, q) for p, q in _REGISTRY if issubclass(type_p, p) and issubclass(type_q, q)]
     if not fitting:
         return NotImplemented
@@ -81,11 +105,24 @@ def _find(type_p, type_q):
     return _REGISTRY[by_p]
 
 
-def kl_divergence(p, q):
-    """The divergence of `p` from `q`, `E[log p(x) - log q(x)]` of `x` from `p`, of the shape `batch_shape`.
+def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
+    """Return the Kullback-Leibler divergence `E[log p(x) - log q(x)]` with `x` from `p`.
+
+    Args:
+        p: First distribution.
+        q: Second distribution.
+
+    Returns:
+        A tensor of shape `batch_shape`.
 
     Raises:
-        NotImplementedError: where none is registered for their classes
+        NotImplementedError: If none is registered for the classes.
+
+    Example:
+        >>> import pytpu as torch
+        >>> p, q = torch.distributions.Normal(0.0, 1.0), torch.distributions.Normal(1.0, 1.0)
+        >>> torch.distributions.kl_divergence(p, q)
+        tensor(0.5000)
     """
     pair = type(p), type(q)
     function = _FOUND.get(pair)
@@ -107,12 +144,12 @@ def _x_log_x(x):
 
 
 def _trace_of_square(matrix):
-    """The trace of `matrix @ matrix^T`."""
+    """Return the trace of `matrix @ matrix.mT`."""
     return matrix.pow(2).sum((-2, -1))
 
 
 def _entry(p):
-    """A parameter of the shape of the batch."""
+    """Return a parameter with the shape of the batch."""
     for name in ("rate", "probs", "loc", "low", "concentration", "concentration1", "scale"):
         if hasattr(p, name):
             return getattr(p, name)
@@ -219,7 +256,8 @@ def _expfamily_expfamily(p, q):
     # A Bregman divergence of log normalizers.
     if type(p) is not type(q):
         raise NotImplementedError(
-            "The cross KL-divergence between different exponential families cannot be computed using Bregman divergences"
+            "The cross KL-divergence between different exponential families cannot be computed using Bregman "
+            "divergences"
         )
     p_params = [param.detach().requires_grad_() for param in p._natural_params]
     p_norm = p._log_normalizer(*p_params)
@@ -275,7 +313,7 @@ def _root_of_normal(q):
 
 
 def _square_of_roots(tril, *roots):
-    """The sum of `|tril^-1 root|^2`, which is a trace of products of covariances, for batches that broadcast."""
+    """Return the sum of `|tril^-1 root|^2`, a trace of products of covariances, for batches that broadcast."""
     return sum(_trace_of_square(torch.linalg.solve_triangular(tril, root, upper=False)) for root in roots)
 
 
@@ -302,7 +340,7 @@ def _lowrank_log_det(p):
 
 
 def _lowrank_square(q, p):
-    """The squared distance of two means, by the covariance of `q`."""
+    """Return the squared distance of two means, by the covariance of `q`."""
     return _batch_lowrank_mahalanobis(
         q._unbroadcasted_cov_factor, q._unbroadcasted_cov_diag, q.loc - p.loc, q._capacitance_tril
     )
@@ -405,7 +443,7 @@ def _beta_gamma(p, q):
 
 
 def _expected_normal(q, mean, variance):
-    """Minus the expected log density of the normal `q`."""
+    """Return minus the mean log-density of the normal `q`."""
     away = (variance + (mean - q.loc).pow(2)) / q.scale.pow(2)
     return 0.5 * (2 * math.pi * q.scale.pow(2)).log() + 0.5 * away
 

@@ -1,6 +1,9 @@
-"""Normal vectors whose covariance is of low rank, but for its diagonal."""
+"""The distribution `LowRankMultivariateNormal`."""
+
+from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import pytpu as torch
 
@@ -9,33 +12,53 @@ from .distribution import Distribution
 from .multivariate_normal import _batch_mahalanobis, _batch_mv
 from .utils import _standard_normal, lazy_property
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytpu import Tensor
+
+
 __all__ = ["LowRankMultivariateNormal"]
 
 
 def _batch_capacitance_tril(W, D):
-    """The Cholesky factor of `I + W^T D^-1 W`, which is of the rank's size."""
+    """Return the Cholesky factor of `I + W^T D^-1 W`, whose size is the rank."""
     capacitance = (W.mT / D.unsqueeze(-2)) @ W
     return torch.linalg.cholesky(capacitance + torch.eye(W.size(-1), dtype=W.dtype, device=W.device))
 
 
 def _batch_lowrank_logdet(D, capacitance_tril):
-    """`log det(W W^T + D) = log det(I + W^T D^-1 W) + log det(D)`."""
+    """Return `log det(W W^T + D) = log det(I + W^T D^-1 W) + log det(D)`."""
     return 2 * capacitance_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1) + D.log().sum(-1)
 
 
 def _batch_lowrank_mahalanobis(W, D, x, capacitance_tril):
-    """`x^T (W W^T + D)^-1 x`, by Woodbury's identity."""
+    """Return `x^T (W W^T + D)^-1 x`, by Woodbury's identity."""
     y = _batch_mv(W.mT / D.unsqueeze(-2), x)
     return (x.pow(2) / D).sum(-1) - _batch_mahalanobis(capacitance_tril, y)
 
 
 class LowRankMultivariateNormal(Distribution):
-    """Vectors `[n]` of the mean `loc` and the covariance `cov_factor @ cov_factor^T + diag(cov_diag)`, `cov_factor` being `[n, m]`.
+    """Multivariate normal distribution with a covariance of low rank plus a diagonal.
 
-    Nothing larger than `[n, m]` is computed for samples, densities and entropies.
+    The covariance is `cov_factor @ cov_factor.mT + diag(cov_diag)`. Samples, densities and entropies need no matrix
+    larger than `(n, m)`.
+
+    Args:
+        loc: Mean, of shape `(*, n)`.
+        cov_factor: Factor, of shape `(*, n, m)`.
+        cov_diag: Diagonal, of shape `(*, n)`, positive.
+        validate_args: If `True`, check parameters and values. `None` is the default that is set.
 
     Raises:
-        ValueError: where shapes do not fit
+        ValueError: If shapes do not fit.
+        ValueError: If a parameter does not satisfy its constraint.
+
+    Example:
+        >>> import pytpu as torch
+        >>> d = torch.distributions.LowRankMultivariateNormal(torch.zeros(2), torch.ones(2, 1), torch.ones(2))
+        >>> d.variance
+        tensor([2., 2.])
     """
 
     arg_constraints = {
@@ -48,7 +71,7 @@ class LowRankMultivariateNormal(Distribution):
     _expanded = {"loc": 1, "cov_diag": 1, "cov_factor": 2}
     _kept = ("_unbroadcasted_cov_factor", "_unbroadcasted_cov_diag", "_capacitance_tril")
 
-    def __init__(self, loc, cov_factor, cov_diag, validate_args=None):
+    def __init__(self, loc: Tensor, cov_factor: Tensor, cov_diag: Tensor, validate_args: bool | None = None) -> None:
         if loc.dim() < 1:
             raise ValueError("loc must be at least one-dimensional.")
         event_shape = loc.shape[-1:]
@@ -76,21 +99,21 @@ class LowRankMultivariateNormal(Distribution):
         return matrix.expand(self._batch_shape + self._event_shape + self._event_shape)
 
     @property
-    def mean(self):
+    def mean(self) -> Tensor:
         return self.loc
 
     @property
-    def mode(self):
+    def mode(self) -> Tensor:
         return self.loc
 
     @lazy_property
-    def variance(self):
+    def variance(self) -> Tensor:
         square = self._unbroadcasted_cov_factor.pow(2).sum(-1) + self._unbroadcasted_cov_diag
         return square.expand(self._batch_shape + self._event_shape)
 
     @lazy_property
-    def scale_tril(self):
-        """The Cholesky factor of the covariance."""
+    def scale_tril(self) -> Tensor:
+        """Cholesky factor of the covariance."""
         # That of the covariance with its diagonal part made one, scaled back.
         root = self._unbroadcasted_cov_diag.sqrt().unsqueeze(-1)
         scaled = self._unbroadcasted_cov_factor / root
@@ -99,34 +122,34 @@ class LowRankMultivariateNormal(Distribution):
         return self._of_batch(root * torch.linalg.cholesky(matrix))
 
     @lazy_property
-    def covariance_matrix(self):
-        """The covariance."""
+    def covariance_matrix(self) -> Tensor:
+        """Covariance."""
         W = self._unbroadcasted_cov_factor
         return self._of_batch(W @ W.mT + torch.diag_embed(self._unbroadcasted_cov_diag))
 
     @lazy_property
-    def precision_matrix(self):
-        """The inverse of the covariance."""
+    def precision_matrix(self) -> Tensor:
+        """Inverse of the covariance."""
         D = self._unbroadcasted_cov_diag
         scaled = self._unbroadcasted_cov_factor.mT / D.unsqueeze(-2)
         part = torch.linalg.solve_triangular(self._capacitance_tril, scaled, upper=False)
         return self._of_batch(torch.diag_embed(D.reciprocal()) - part.mT @ part)
 
-    def rsample(self, sample_shape=torch.Size()):
+    def rsample(self, sample_shape: Sequence[int] = torch.Size()) -> Tensor:
         shape = self._extended_shape(sample_shape)
         like = {"dtype": self.loc.dtype, "device": self.loc.device}
         low = _standard_normal(shape[:-1] + self.cov_factor.shape[-1:], **like)
         own = _standard_normal(shape, **like)
         return self.loc + _batch_mv(self._unbroadcasted_cov_factor, low) + self._unbroadcasted_cov_diag.sqrt() * own
 
-    def log_prob(self, value):
+    def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         W, D, tril = self._unbroadcasted_cov_factor, self._unbroadcasted_cov_diag, self._capacitance_tril
         square = _batch_lowrank_mahalanobis(W, D, value - self.loc, tril)
         return -0.5 * (self._event_shape[0] * math.log(2 * math.pi) + _batch_lowrank_logdet(D, tril) + square)
 
-    def entropy(self):
+    def entropy(self) -> Tensor:
         log_det = _batch_lowrank_logdet(self._unbroadcasted_cov_diag, self._capacitance_tril)
         entropy = 0.5 * (self._event_shape[0] * (1.0 + math.log(2 * math.pi)) + log_det)
         return entropy.expand(self._batch_shape) if self._batch_shape else entropy

@@ -1,4 +1,8 @@
-"""Mixtures."""
+"""The distribution `MixtureSameFamily`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import pytpu as torch
 
@@ -6,20 +10,47 @@ from . import constraints
 from .categorical import Categorical
 from .distribution import Distribution
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from typing_extensions import Self
+
+    from pytpu import Tensor
+
+    from .constraints import Constraint
+
+
 __all__ = ["MixtureSameFamily"]
 
 
 class MixtureSameFamily(Distribution):
-    """A draw of the component that a `Categorical` draws; components are the last batch dimension of a distribution.
+    """Mixture of distributions of the same family.
+
+    Args:
+        mixture_distribution: A `Categorical` that draws the component.
+        component_distribution: The components, along its last batch dimension.
+        validate_args: If `True`, check parameters and values. `None` is the default that is set.
 
     Raises:
-        ValueError: where the numbers of components or the batches do not fit
+        ValueError: If the numbers of components, or the batches, do not fit.
+        ValueError: If a parameter does not satisfy its constraint.
+
+    Example:
+        >>> import pytpu as torch
+        >>> weights = torch.distributions.Categorical(torch.tensor([1.0, 3.0]))
+        >>> parts = torch.distributions.Normal(torch.tensor([0.0, 4.0]), torch.ones(2))
+        >>> d = torch.distributions.MixtureSameFamily(weights, parts)
+        >>> d.mean
+        tensor(3.)
     """
 
     arg_constraints = {}
     has_rsample = False
 
-    def __init__(self, mixture_distribution, component_distribution, validate_args=None):
+    def __init__(
+        self, mixture_distribution: Categorical, component_distribution: Distribution, validate_args: bool | None = None
+    ) -> None:
         self._mixture_distribution = mixture_distribution
         self._component_distribution = component_distribution
         if not isinstance(mixture_distribution, Categorical):
@@ -46,7 +77,7 @@ class MixtureSameFamily(Distribution):
         self._event_ndims = len(event_shape)
         super().__init__(batch_shape, event_shape, validate_args=validate_args)
 
-    def expand(self, batch_shape, _instance=None):
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Self:
         new = self._get_checked_instance(MixtureSameFamily, _instance)
         batch_shape = torch.Size(batch_shape)
         new._component_distribution = self._component_distribution.expand(batch_shape + (self._num_component,))
@@ -58,21 +89,21 @@ class MixtureSameFamily(Distribution):
         return new
 
     @constraints.dependent_property
-    def support(self):
+    def support(self) -> Constraint:
         return constraints.MixtureSameFamilyConstraint(self._component_distribution.support)
 
     @property
-    def mixture_distribution(self):
-        """What draws components."""
+    def mixture_distribution(self) -> Categorical:
+        """Distribution that draws the component."""
         return self._mixture_distribution
 
     @property
-    def component_distribution(self):
+    def component_distribution(self) -> Distribution:
         """The components."""
         return self._component_distribution
 
     def _pad(self, x):
-        """A value with a dimension for components."""
+        """Return a value with a dimension for the components."""
         return x.unsqueeze(-1 - self._event_ndims)
 
     def _pad_mixture_dimensions(self, x):
@@ -82,32 +113,32 @@ class MixtureSameFamily(Distribution):
         return x.reshape(shape)
 
     def _mix(self, x):
-        """The mean over components."""
+        """Return the mean over the components."""
         weights = self._pad_mixture_dimensions(self.mixture_distribution.probs)
         return torch.sum(weights * x, dim=-1 - self._event_ndims)
 
     @property
-    def mean(self):
+    def mean(self) -> Tensor:
         return self._mix(self.component_distribution.mean)
 
     @property
-    def variance(self):
+    def variance(self) -> Tensor:
         # That within components, and that of their means.
         means = self.component_distribution.mean
         return self._mix(self.component_distribution.variance) + self._mix((means - self._pad(self._mix(means))).pow(2))
 
-    def cdf(self, x):
+    def cdf(self, x: Tensor) -> Tensor:
         cdf = self.component_distribution.cdf(self._pad(x))
         return torch.sum(cdf * self.mixture_distribution.probs, dim=-1)
 
-    def log_prob(self, value):
+    def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         log_probs = self.component_distribution.log_prob(self._pad(value))
         weights = torch.log_softmax(self.mixture_distribution.logits, dim=-1)
         return torch.logsumexp(log_probs + weights, dim=-1)
 
-    def sample(self, sample_shape=torch.Size()):
+    def sample(self, sample_shape: Sequence[int] = torch.Size()) -> Tensor:
         with torch.no_grad():
             mixture = self.mixture_distribution
             if mixture.batch_shape != self.batch_shape:
@@ -120,5 +151,5 @@ class MixtureSameFamily(Distribution):
             index = which.expand(values.shape[:dim] + (1,) + event)
             return torch.gather(values, dim, index).squeeze(dim)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"MixtureSameFamily(\n  {self.mixture_distribution},\n  {self.component_distribution})"

@@ -1,6 +1,9 @@
-"""Normal vectors."""
+"""The distribution `MultivariateNormal`."""
+
+from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import pytpu as torch
 
@@ -8,16 +11,22 @@ from . import constraints
 from .distribution import Distribution
 from .utils import _standard_normal, lazy_property
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytpu import Tensor
+
+
 __all__ = ["MultivariateNormal"]
 
 
 def _batch_mv(matrix, vector):
-    """Products of matrices and vectors, of batches that broadcast."""
+    """Return products of matrices and vectors, for batches that broadcast."""
     return torch.matmul(matrix, vector.unsqueeze(-1)).squeeze(-1)
 
 
 def _batch_mahalanobis(tril, x):
-    """`x^T (tril tril^T)^-1 x`, of batches that broadcast."""
+    """Return `x^T (tril tril^T)^-1 x`, for batches that broadcast."""
     if tril.dim() == 2:
         # One matrix for all: they are columns of one system.
         columns = x.reshape(-1, x.shape[-1]).mT
@@ -26,7 +35,7 @@ def _batch_mahalanobis(tril, x):
 
 
 def _precision_to_scale_tril(P):
-    """The Cholesky factor of the inverse of a positive definite matrix."""
+    """Return the Cholesky factor of the inverse of a positive definite matrix."""
     # P is U U^T of an upper U, the factor of P with its order reversed; the inverse is U^-T U^-1.
     upper = torch.flip(torch.linalg.cholesky(torch.flip(P, (-2, -1))), (-2, -1))
     eye = torch.eye(P.shape[-1], dtype=P.dtype, device=P.device)
@@ -34,12 +43,28 @@ def _precision_to_scale_tril(P):
 
 
 class MultivariateNormal(Distribution):
-    """Vectors `[n]` of the mean `loc` and one of: the covariance, its inverse, its Cholesky factor, of the shape `[n, n]`.
+    """Multivariate normal distribution of vectors with `p` elements.
 
-    Everything is computed from the factor `scale_tril`.
+    All computations use the factor `scale_tril`.
+
+    Args:
+        loc: Mean, of shape `(*, p)`.
+        covariance_matrix: Covariance, of shape `(*, p, p)`. Exactly one of the three matrices must be given.
+        precision_matrix: Inverse of the covariance, of shape `(*, p, p)`.
+        scale_tril: Cholesky factor of the covariance, of shape `(*, p, p)`.
+        validate_args: If `True`, check parameters and values. `None` is the default that is set.
 
     Raises:
-        ValueError: unless exactly one of the three matrices is given; where shapes do not fit
+        ValueError: Unless exactly one matrix is given, or if shapes do not fit.
+        ValueError: If a parameter does not satisfy its constraint.
+
+    Example:
+        >>> import pytpu as torch
+        >>> d = torch.distributions.MultivariateNormal(torch.zeros(2), torch.eye(2))
+        >>> d.log_prob(torch.zeros(2))
+        tensor(-1.8379)
+        >>> d.variance
+        tensor([1., 1.])
     """
 
     arg_constraints = {
@@ -53,7 +78,14 @@ class MultivariateNormal(Distribution):
     _expanded = {"loc": 1, "covariance_matrix": 2, "precision_matrix": 2, "scale_tril": 2}
     _kept = ("_unbroadcasted_scale_tril",)
 
-    def __init__(self, loc, covariance_matrix=None, precision_matrix=None, scale_tril=None, validate_args=None):
+    def __init__(
+        self,
+        loc: Tensor,
+        covariance_matrix: Tensor | None = None,
+        precision_matrix: Tensor | None = None,
+        scale_tril: Tensor | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
         if loc.dim() < 1:
             raise ValueError("loc must be at least one-dimensional.")
         given = {
@@ -86,47 +118,47 @@ class MultivariateNormal(Distribution):
         return matrix.expand(self._batch_shape + self._event_shape + self._event_shape)
 
     @lazy_property
-    def scale_tril(self):
-        """The Cholesky factor of the covariance."""
+    def scale_tril(self) -> Tensor:
+        """Cholesky factor of the covariance."""
         return self._of_batch(self._unbroadcasted_scale_tril)
 
     @lazy_property
-    def covariance_matrix(self):
-        """The covariance."""
+    def covariance_matrix(self) -> Tensor:
+        """Covariance."""
         tril = self._unbroadcasted_scale_tril
         return self._of_batch(tril @ tril.mT)
 
     @lazy_property
-    def precision_matrix(self):
-        """The inverse of the covariance."""
+    def precision_matrix(self) -> Tensor:
+        """Inverse of the covariance."""
         return self._of_batch(torch.cholesky_inverse(self._unbroadcasted_scale_tril))
 
     @property
-    def mean(self):
+    def mean(self) -> Tensor:
         return self.loc
 
     @property
-    def mode(self):
+    def mode(self) -> Tensor:
         return self.loc
 
     @property
-    def variance(self):
+    def variance(self) -> Tensor:
         squares = self._unbroadcasted_scale_tril.pow(2).sum(-1)
         return squares.expand(self._batch_shape + self._event_shape)
 
-    def rsample(self, sample_shape=torch.Size()):
+    def rsample(self, sample_shape: Sequence[int] = torch.Size()) -> Tensor:
         eps = _standard_normal(self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device)
         return self.loc + _batch_mv(self._unbroadcasted_scale_tril, eps)
 
     def _half_log_det(self):
         return self._unbroadcasted_scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
-    def log_prob(self, value):
+    def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         square = _batch_mahalanobis(self._unbroadcasted_scale_tril, value - self.loc)
         return -0.5 * (self._event_shape[0] * math.log(2 * math.pi) + square) - self._half_log_det()
 
-    def entropy(self):
+    def entropy(self) -> Tensor:
         entropy = 0.5 * self._event_shape[0] * (1.0 + math.log(2 * math.pi)) + self._half_log_det()
         return entropy.expand(self._batch_shape) if self._batch_shape else entropy

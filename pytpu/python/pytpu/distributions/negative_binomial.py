@@ -1,4 +1,8 @@
-"""Successes before failures."""
+"""The distribution `NegativeBinomial`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import pytpu as torch
 from pytpu.nn.functional import logsigmoid
@@ -9,11 +13,34 @@ from .distribution import Distribution
 from .gamma import Gamma
 from .utils import broadcast_all, lazy_property
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytpu import Tensor
+
+
 __all__ = ["NegativeBinomial"]
 
 
 class NegativeBinomial(ProbsOrLogits, Distribution):
-    """How many trials succeed before `total_count` fail; a trial succeeds with the probability `probs`, or `sigmoid(logits)`."""
+    """Negative binomial distribution: number of successes before `total_count` failures.
+
+    Args:
+        total_count: Number of failures, at least 0.
+        probs: Probability of success, in `[0, 1)`. Exactly one of `probs` and `logits` must be given.
+        logits: Log-odds of success.
+        validate_args: If `True`, check parameters and values. `None` is the default that is set.
+
+    Raises:
+        ValueError: Unless exactly one of `probs` and `logits` is given.
+        ValueError: If a parameter does not satisfy its constraint.
+
+    Example:
+        >>> import pytpu as torch
+        >>> d = torch.distributions.NegativeBinomial(3, probs=0.5)
+        >>> d.mean
+        tensor(3.)
+    """
 
     arg_constraints = {
         "total_count": constraints.greater_than_eq(0),
@@ -23,25 +50,31 @@ class NegativeBinomial(ProbsOrLogits, Distribution):
     support = constraints.nonnegative_integer
     _expanded = {"total_count": 0, "probs": 0, "logits": 0}
 
-    def __init__(self, total_count, probs=None, logits=None, validate_args=None):
+    def __init__(
+        self,
+        total_count: Tensor | float,
+        probs: Tensor | float | None = None,
+        logits: Tensor | float | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
         one_of(probs, logits)
         if probs is not None:
             self.total_count, self.probs = broadcast_all(total_count, probs)
-        else:
+        elif logits is not None:
             self.total_count, self.logits = broadcast_all(total_count, logits)
         self.total_count = self.total_count.type_as(self._param)
         super().__init__(self._param.size(), validate_args=validate_args)
 
     @property
-    def mean(self):
+    def mean(self) -> Tensor:
         return self.total_count * torch.exp(self.logits)
 
     @property
-    def mode(self):
+    def mode(self) -> Tensor:
         return ((self.total_count - 1) * self.logits.exp()).floor().clamp(min=0.0)
 
     @property
-    def variance(self):
+    def variance(self) -> Tensor:
         return self.mean / torch.sigmoid(-self.logits)
 
     @lazy_property
@@ -49,11 +82,11 @@ class NegativeBinomial(ProbsOrLogits, Distribution):
         # The rate of the Poisson variable.
         return Gamma(concentration=self.total_count, rate=torch.exp(-self.logits), validate_args=False)
 
-    def sample(self, sample_shape=torch.Size()):
+    def sample(self, sample_shape: Sequence[int] = torch.Size()) -> Tensor:
         with torch.no_grad():
             return torch.poisson(self._gamma.sample(sample_shape=sample_shape))
 
-    def log_prob(self, value):
+    def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         n = self.total_count

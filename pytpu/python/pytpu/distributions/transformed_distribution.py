@@ -1,4 +1,8 @@
-"""Functions of random variables."""
+"""The distribution `TransformedDistribution`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import pytpu as torch
 
@@ -8,22 +12,53 @@ from .independent import Independent
 from .transforms import ComposeTransform, Transform
 from .utils import _sum_rightmost
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from typing_extensions import Self
+
+    from pytpu import Tensor
+
+    from .constraints import Constraint
+
+
 __all__ = ["TransformedDistribution"]
 
 
 class TransformedDistribution(Distribution):
-    """`f(x)` of `x` from `base_distribution`, for the transforms `f`, of which the first one is applied first.
+    """Distribution of a transformed variable.
 
-    A density is that of the base over the absolute determinant of the derivative.
+    The density is that of the base, divided by the absolute determinant of the Jacobian.
+
+    Args:
+        base_distribution: Distribution of the variable.
+        transforms: A transform, or a list of transforms. The first one is applied first.
+        validate_args: If `True`, check parameters and values. `None` is the default that is set.
 
     Raises:
-        ValueError: for transforms that are none; where the base has too few dimensions for them
+        ValueError: If a transform is not a `Transform`, or the base has too few dimensions.
+        ValueError: If a parameter does not satisfy its constraint.
+
+    Example:
+        >>> import pytpu as torch
+        >>> base = torch.distributions.Normal(0.0, 1.0)
+        >>> d = torch.distributions.TransformedDistribution(base, [torch.distributions.ExpTransform()])
+        >>> d.support
+        GreaterThan(lower_bound=0.0)
     """
 
     arg_constraints = {}
-    _expanded = {}
+    _expanded: dict[str, int] = {}
+    base_dist: Any
+    transforms: list[Transform]
 
-    def __init__(self, base_distribution, transforms, validate_args=None):
+    def __init__(
+        self,
+        base_distribution: Distribution,
+        transforms: Transform | list[Transform],
+        validate_args: bool | None = None,
+    ) -> None:
         if isinstance(transforms, Transform):
             self.transforms = [transforms]
         elif isinstance(transforms, list):
@@ -54,7 +89,7 @@ class TransformedDistribution(Distribution):
         cut = len(shape) - event_dim
         super().__init__(shape[:cut], shape[cut:], validate_args=validate_args)
 
-    def expand(self, batch_shape, _instance=None):
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Self:
         new = super().expand(batch_shape, _instance)
         shape = ComposeTransform(self.transforms).inverse_shape(torch.Size(batch_shape) + self.event_shape)
         new.base_dist = self.base_dist.expand(shape[: len(shape) - len(self.base_dist.event_shape)])
@@ -62,7 +97,7 @@ class TransformedDistribution(Distribution):
         return new
 
     @constraints.dependent_property(is_discrete=False)
-    def support(self):
+    def support(self) -> Constraint:
         if not self.transforms:
             return self.base_dist.support
         support = self.transforms[-1].codomain
@@ -70,7 +105,7 @@ class TransformedDistribution(Distribution):
         return constraints.independent(support, more) if more > 0 else support
 
     @property
-    def has_rsample(self):
+    def has_rsample(self) -> bool:  # type: ignore[override]  # That of the base.
         return self.base_dist.has_rsample
 
     def _forward(self, x):
@@ -78,14 +113,14 @@ class TransformedDistribution(Distribution):
             x = transform(x)
         return x
 
-    def sample(self, sample_shape=torch.Size()):
+    def sample(self, sample_shape: Sequence[int] = torch.Size()) -> Tensor:
         with torch.no_grad():
             return self._forward(self.base_dist.sample(sample_shape))
 
-    def rsample(self, sample_shape=torch.Size()):
+    def rsample(self, sample_shape: Sequence[int] = torch.Size()) -> Tensor:
         return self._forward(self.base_dist.rsample(sample_shape))
 
-    def log_prob(self, value):
+    def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         event_dim = len(self.event_shape)
@@ -99,7 +134,7 @@ class TransformedDistribution(Distribution):
         return log_prob + _sum_rightmost(self.base_dist.log_prob(value), event_dim - len(self.base_dist.event_shape))
 
     def _monotonize_cdf(self, value):
-        """A probability of the base as one of this, and back: decreasing transforms count from the other end."""
+        """Convert a probability of the base, or back: a decreasing transform counts from the other end."""
         sign = 1
         for transform in self.transforms:
             sign = sign * transform.sign
@@ -107,12 +142,12 @@ class TransformedDistribution(Distribution):
             return value
         return sign * (value - 0.5) + 0.5
 
-    def cdf(self, value):
+    def cdf(self, value: Tensor) -> Tensor:
         for transform in reversed(self.transforms):
             value = transform.inv(value)
         if self._validate_args:
             self.base_dist._validate_sample(value)
         return self._monotonize_cdf(self.base_dist.cdf(value))
 
-    def icdf(self, value):
+    def icdf(self, value: Tensor) -> Tensor:
         return self._forward(self.base_dist.icdf(self._monotonize_cdf(value)))

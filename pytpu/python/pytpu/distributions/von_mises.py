@@ -1,6 +1,9 @@
-"""Angles."""
+"""The distribution `VonMises`."""
+
+from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import pytpu as torch
 
@@ -8,18 +11,41 @@ from . import constraints
 from .distribution import Distribution
 from .utils import broadcast_all, lazy_property
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytpu import Tensor
+
+
 __all__ = ["VonMises"]
 
 
 def _log_i0(x):
-    """The logarithm of the modified Bessel function of order zero."""
+    """Return the logarithm of the modified Bessel function of order 0."""
     return torch.log(torch.special.i0e(x)) + x
 
 
 class VonMises(Distribution):
-    """Angles in `[-pi, pi)` of the density `exp(concentration cos(x - loc)) / (2 pi I0(concentration))`.
+    """Von Mises distribution of angles in `[-pi, pi)`.
 
-    Samples are drawn in `float64`, by the rejection method of Best and Fisher (1979).
+    Density: `exp(concentration * cos(x - loc)) / (2 * pi * I0(concentration))`. Samples are drawn in `float64`.
+
+    Args:
+        loc: Mean angle, in radians.
+        concentration: Concentration, positive.
+        validate_args: If `True`, check parameters and values. `None` is the default that is set.
+
+    Raises:
+        ValueError: If a parameter does not satisfy its constraint.
+
+    Example:
+        >>> import pytpu as torch
+        >>> d = torch.distributions.VonMises(torch.tensor(0.0), torch.tensor(1.0))
+        >>> d.mean
+        tensor(0.)
+
+    Source:
+        Best and Fisher, "Efficient Simulation of the von Mises Distribution", 1979.
     """
 
     arg_constraints = {"loc": constraints.real, "concentration": constraints.positive}
@@ -27,11 +53,11 @@ class VonMises(Distribution):
     has_rsample = False
     _expanded = {"loc": 0, "concentration": 0}
 
-    def __init__(self, loc, concentration, validate_args=None):
+    def __init__(self, loc: Tensor | float, concentration: Tensor | float, validate_args: bool | None = None) -> None:
         self.loc, self.concentration = broadcast_all(loc, concentration)
         super().__init__(self.loc.shape, torch.Size(), validate_args=validate_args)
 
-    def log_prob(self, value):
+    def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         return self.concentration * torch.cos(value - self.loc) - math.log(2 * math.pi) - _log_i0(self.concentration)
@@ -45,7 +71,7 @@ class VonMises(Distribution):
         return torch.where(kappa < 1e-5, 1 / kappa + kappa, (1 + rho**2) / (2 * rho))
 
     @torch.no_grad()
-    def sample(self, sample_shape=torch.Size()):
+    def sample(self, sample_shape: Sequence[int] = torch.Size()) -> Tensor:
         shape = self._extended_shape(sample_shape)
         loc, kappa, r = self.loc.to(torch.double), self.concentration.to(torch.double), self._proposal_r
         x = torch.empty(shape, dtype=torch.double, device=self.loc.device)
@@ -63,14 +89,14 @@ class VonMises(Distribution):
         return ((x + math.pi + loc) % (2 * math.pi) - math.pi).to(self.loc.dtype)
 
     @property
-    def mean(self):
+    def mean(self) -> Tensor:
         return self.loc
 
     @property
-    def mode(self):
+    def mode(self) -> Tensor:
         return self.loc
 
     @lazy_property
-    def variance(self):
+    def variance(self) -> Tensor:
         """The circular variance, `1 - I1(concentration) / I0(concentration)`."""
         return 1 - torch.special.i1e(self.concentration) / torch.special.i0e(self.concentration)

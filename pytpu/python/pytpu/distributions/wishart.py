@@ -1,8 +1,11 @@
-"""Covariance matrices."""
+"""The distribution `Wishart`."""
+
+from __future__ import annotations
 
 import math
 import warnings
 from numbers import Number
+from typing import TYPE_CHECKING
 
 import pytpu as torch
 
@@ -12,23 +15,49 @@ from .exp_family import ExponentialFamily
 from .multivariate_normal import _precision_to_scale_tril
 from .utils import lazy_property
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from typing_extensions import Self
+
+    from pytpu import Tensor
+
+    from .constraints import Constraint
+
+
 __all__ = ["Wishart"]
 
 
 def _mvdigamma(x, p):
-    """The derivative of the logarithm of the multivariate gamma function: a sum of `p` digamma functions."""
+    """Return the derivative of the multivariate log-gamma function: a sum of `p` digamma functions."""
     steps = torch.arange(p, dtype=x.dtype, device=x.device) / 2
     return torch.digamma(x.unsqueeze(-1) - steps).sum(-1)
 
 
 class Wishart(ExponentialFamily):
-    """Sums of the outer products of `df` normal vectors `[p]`, of the covariance that is given, its inverse, or its factor.
+    """Wishart distribution of sums of outer products of `df` normal vectors with `p` elements.
 
-    `df` may be any number above `p - 1`. Samples are made by Bartlett's decomposition; those that turn out to be singular are
-    drawn again, a few times at most.
+    Samples use Bartlett's decomposition. Singular samples are drawn again, a few times at most.
+
+    Args:
+        df: Degrees of freedom, greater than `p - 1`.
+        covariance_matrix: Covariance, of shape `(*, p, p)`. Exactly one of the three matrices must be given.
+        precision_matrix: Inverse of the covariance, of shape `(*, p, p)`.
+        scale_tril: Cholesky factor of the covariance, of shape `(*, p, p)`.
+        validate_args: If `True`, check parameters and values. `None` is the default that is set.
 
     Raises:
-        ValueError: where `df` is at most `p - 1`; where shapes do not fit
+        ValueError: If `df` is at most `p - 1`, or shapes do not fit.
+        AssertionError: Unless exactly one matrix is given.
+        ValueError: If a parameter does not satisfy its constraint.
+
+    Example:
+        >>> import pytpu as torch
+        >>> d = torch.distributions.Wishart(torch.tensor(3.0), torch.eye(2))
+        >>> d.mean
+        tensor([[3., 0.],
+                [0., 3.]])
     """
 
     support = constraints.positive_definite
@@ -42,7 +71,14 @@ class Wishart(ExponentialFamily):
         "_unbroadcasted_scale_tril": 2,
     }
 
-    def __init__(self, df, covariance_matrix=None, precision_matrix=None, scale_tril=None, validate_args=None):
+    def __init__(
+        self,
+        df: Tensor | float,
+        covariance_matrix: Tensor | None = None,
+        precision_matrix: Tensor | None = None,
+        scale_tril: Tensor | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
         given = {
             name: matrix
             for name, matrix in (
@@ -57,7 +93,7 @@ class Wishart(ExponentialFamily):
         ((name, matrix),) = given.items()
         if matrix.dim() < 2:
             raise ValueError("scale_tril must be at least two-dimensional, with optional leading batch dimensions")
-        if isinstance(df, Number):
+        if isinstance(df, (int, float)) or isinstance(df, Number):
             batch_shape = torch.Size(matrix.shape[:-2])
             self.df = torch.tensor(df, dtype=matrix.dtype, device=matrix.device)
         else:
@@ -85,7 +121,7 @@ class Wishart(ExponentialFamily):
         self._dist_chi2 = Chi2(df=self.df.unsqueeze(-1) - places.expand(batch_shape + (-1,)))
 
     @property
-    def arg_constraints(self):
+    def arg_constraints(self) -> dict[str, Constraint]:
         return {
             "covariance_matrix": constraints.positive_definite,
             "precision_matrix": constraints.positive_definite,
@@ -93,7 +129,7 @@ class Wishart(ExponentialFamily):
             "df": constraints.greater_than(self.event_shape[-1] - 1),
         }
 
-    def expand(self, batch_shape, _instance=None):
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Self:
         new = super().expand(batch_shape, _instance)
         new._batch_dims = [-(i + 1) for i in range(len(new._batch_shape))]
         new._dist_chi2 = self._dist_chi2.expand(torch.Size(batch_shape) + self.event_shape[-1:])
@@ -103,44 +139,44 @@ class Wishart(ExponentialFamily):
         return matrix.expand(self._batch_shape + self._event_shape)
 
     @lazy_property
-    def scale_tril(self):
-        """The Cholesky factor of the covariance."""
+    def scale_tril(self) -> Tensor:
+        """Cholesky factor of the covariance."""
         return self._of_batch(self._unbroadcasted_scale_tril)
 
     @lazy_property
-    def covariance_matrix(self):
-        """The covariance of the vectors."""
+    def covariance_matrix(self) -> Tensor:
+        """Covariance."""
         tril = self._unbroadcasted_scale_tril
         return self._of_batch(tril @ tril.mT)
 
     @lazy_property
-    def precision_matrix(self):
-        """The inverse of the covariance."""
+    def precision_matrix(self) -> Tensor:
+        """Inverse of the covariance."""
         return self._of_batch(torch.cholesky_inverse(self._unbroadcasted_scale_tril))
 
     def _of_df(self, number):
-        """Numbers of the batch, for matrices."""
+        """Return numbers of the batch, for matrices."""
         return number.reshape(self._batch_shape + (1, 1))
 
     @property
-    def mean(self):
+    def mean(self) -> Tensor:
         return self._of_df(self.df.expand(self._batch_shape)) * self.covariance_matrix
 
     @property
-    def mode(self):
+    def mode(self) -> Tensor:
         factor = self.df - self._event_shape[-1] - 1
         factor = torch.where(factor <= 0, torch.nan, factor)
         return self._of_df(factor.expand(self._batch_shape)) * self.covariance_matrix
 
     @property
-    def variance(self):
+    def variance(self) -> Tensor:
         V = self.covariance_matrix
         diagonal = V.diagonal(dim1=-2, dim2=-1)
         outer = diagonal.unsqueeze(-1) * diagonal.unsqueeze(-2)
         return self._of_df(self.df.expand(self._batch_shape)) * (V.pow(2) + outer)
 
     def _bartlett_sampling(self, sample_shape=torch.Size()):
-        """One draw each, singular or not."""
+        """Draw samples, singular or not."""
         p = self._event_shape[-1]
         diagonal = self._dist_chi2.rsample(sample_shape).clamp(min=torch.finfo(self.df.dtype).tiny).sqrt()
         rows, columns = torch.tril_indices(p, p, offset=-1, device=diagonal.device)
@@ -154,12 +190,17 @@ class Wishart(ExponentialFamily):
         factor = self._unbroadcasted_scale_tril @ (strictly + diagonal.diag_embed())
         return factor @ factor.mT
 
-    def rsample(self, sample_shape=torch.Size(), max_try_correction=None):
-        """Draws. With `max_try_correction=0` singular ones are left as they are."""
+    def rsample(self, sample_shape: Sequence[int] = torch.Size(), max_try_correction: int | None = None) -> Tensor:
+        """Draw samples that are differentiable in the parameters.
+
+        Args:
+            sample_shape: Shape of the samples, before `batch_shape`.
+            max_try_correction: How often singular samples are drawn again. `None` is 3.
+        """
         tries = 3 if max_try_correction is None else max_try_correction
         sample_shape = torch.Size(sample_shape)
         sample = self._bartlett_sampling(sample_shape)
-        # PyTorch takes its first draws for singular if they are not; they are drawn again here too, for the same numbers.
+        # PyTorch replaces all first samples. So does this loop, for the same numbers.
         singular = torch.ones(sample_shape, dtype=torch.bool, device=sample.device)
         for _ in range(tries):
             again = self._bartlett_sampling(sample_shape)
@@ -175,10 +216,10 @@ class Wishart(ExponentialFamily):
         return sample
 
     def _log_det(self):
-        """The logarithm of the determinant of the covariance."""
+        """Return the log-determinant of the covariance."""
         return 2 * self._unbroadcasted_scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
-    def log_prob(self, value):
+    def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         nu, p = self.df, self._event_shape[-1]
@@ -190,7 +231,7 @@ class Wishart(ExponentialFamily):
             - trace / 2
         )
 
-    def entropy(self):
+    def entropy(self) -> Tensor:
         nu, p = self.df, self._event_shape[-1]
         return (
             (p + 1) / 2 * (p * math.log(2) + self._log_det())

@@ -6,17 +6,16 @@ from .adam import Adam, AdamW
 from .lbfgs import LBFGS
 from .muon import Muon
 from .optimizer import Optimizer
-from .variants import ASGD, Adadelta, Adamax, NAdam, RAdam, Rprop
 from .rmsprop import Adagrad, RMSprop
 from .sgd import SGD
 from .sparse_adam import SparseAdam
-
+from .variants import ASGD, Adadelta, Adamax, NAdam, RAdam, Rprop
 
 Adafactor.__module__ = Muon.__module__ = __name__
 
 
 def __getattr__(name):
-    # The averages need modules, which an optimiser alone does not.
+    # Imported on first use: it imports `nn`, which an optimizer alone does not need.
     if name == "swa_utils":
         from importlib import import_module
 

@@ -1,12 +1,20 @@
-"""``torch.optim._functional``: steps of optimisers as functions. Here a step is a method of the optimiser."""
+"""`torch.optim._functional`: steps of optimizers as functions. Here a step is a method of the optimizer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from .._absent import absent_function
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import NoReturn
 
 _WHY = "a step is a method of the optimiser here: make one, set the gradients of its parameters and call step()"
 
 
-def functional_step(name):
-    """Return the function ``torch.optim.x.x``, which refuses to be called."""
+def functional_step(name: str) -> Callable[..., NoReturn]:
+    """Return the function `torch.optim.name.name`, which always raises an error."""
     return absent_function(f"torch.optim.{name}.{name}", _WHY)
 
 

@@ -1,25 +1,68 @@
 """Adafactor."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import pytpu as torch
 
 from .optimizer import Optimizer, _check_lr, _scalar, _step_tensor, without_grad
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytpu import Tensor
+
+    from .optimizer import ParamsT
+
 
 class Adafactor(Optimizer):
-    """Steps scaled by the mean square of the gradient, of which a matrix keeps only rows and columns."""
+    """Implement Adafactor, which keeps one mean square per row and per column of a matrix.
+
+    The mean square of a parameter with two or more dimensions is the product of a row vector and a column vector.
+    The learning rate of a step is `min(lr, 1 / sqrt(t)) * max(eps[1], rms(p))`.
+
+    Args:
+        params: The parameters to optimize, as tensors, as `(name, tensor)` pairs, or as dicts that each hold a list
+            `"params"` and options for that group.
+        lr: Learning rate. A tensor must have one element.
+        beta2_decay: Power of the step number that gives the weight of a new square. At most `0`.
+        eps: `(eps1, eps2)`: the smallest root mean square of a gradient, and of a parameter. If `eps1` is `None`, it
+            is the machine epsilon of the dtype of the parameter.
+        d: Bound of the root mean square of an update. At least `1`.
+        weight_decay: Part of a parameter, times `lr`, that each step removes.
+        foreach: Accepted for compatibility. The step is the same with either value.
+        maximize: If `True`, ascend: use `-g` for the gradient `g`.
+
+    Raises:
+        ValueError: If an option is out of its range.
+        RuntimeError: In `step`: if a gradient is sparse or a parameter is complex.
+
+    Example:
+        >>> import pytpu as torch
+        >>> w = torch.ones(4, 3, requires_grad=True)
+        >>> optimizer = torch.optim.Adafactor([w])
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> optimizer.state[w]["row_var"].shape
+        torch.Size([4, 1])
+
+    Source:
+        Shazeer and Stern, "Adafactor: Adaptive Learning Rates with Sublinear Memory Cost", 2018.
+    """
 
     def __init__(
         self,
-        params,
-        lr=1e-2,
-        beta2_decay=-0.8,
-        eps=(None, 1e-3),
-        d=1.0,
-        weight_decay=0.0,
+        params: ParamsT,
+        lr: float | Tensor = 1e-2,
+        beta2_decay: float = -0.8,
+        eps: tuple[float | None, float] = (None, 1e-3),
+        d: float = 1.0,
+        weight_decay: float = 0.0,
         *,
-        foreach=None,
-        maximize=False,
-    ):
+        foreach: bool | None = None,
+        maximize: bool = False,
+    ) -> None:
         if isinstance(lr, torch.Tensor):
             _check_lr(lr)
         elif not 0.0 <= lr:
@@ -46,8 +89,16 @@ class Adafactor(Optimizer):
         super().__init__(params, defaults)
 
     @without_grad
-    def step(self, closure=None):
-        """Updates the parameters once."""
+    def step(self, closure: Callable[[], Tensor | float] | None = None) -> Tensor | float | None:
+        """Update all parameters that have a gradient.
+
+        Args:
+            closure: Function that computes the loss again, calls `backward`, and returns the loss. It runs with
+                gradients enabled.
+
+        Returns:
+            The result of `closure`, or `None` without a closure.
+        """
         loss = self._loss(closure)
         for group in self.param_groups:
             params, grads = self._collect(group, "Adafactor does not support sparse gradients")
@@ -73,7 +124,7 @@ class Adafactor(Optimizer):
         low, smallest = group["eps"]
         low = torch.finfo(p.dtype).eps if low is None else low
         weight = step ** group["beta2_decay"]
-        # The step is a part of the parameter's own size.
+        # The step is relative to the size of the parameter.
         size = max(smallest, p.norm().item() / p.numel() ** 0.5) * min(lr, 1 / step**0.5)
         if group["weight_decay"] != 0:
             p.mul_(1 - lr * group["weight_decay"])

@@ -1,5 +1,9 @@
 """Adam and AdamW."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import pytpu as torch
 
 from .optimizer import (
@@ -16,26 +20,74 @@ from .optimizer import (
     without_grad,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from pytpu import Tensor
+
+    from .optimizer import ParamsT
+
 
 class Adam(Optimizer):
-    """Steps scaled by running means of the gradient and of its square."""
+    """Implement Adam, with running means of the gradient and of its square.
+
+    For the gradient `g` at step `t`::
+
+        m = beta1 * m + (1 - beta1) * g
+        v = beta2 * v + (1 - beta2) * g ** 2
+        p = p - lr * (m / (1 - beta1 ** t)) / (sqrt(v / (1 - beta2 ** t)) + eps)
+
+    Args:
+        params: The parameters to optimize, as tensors, as `(name, tensor)` pairs, or as dicts that each hold a list
+            `"params"` and options for that group.
+        lr: Learning rate. A tensor must have one element.
+        betas: Factors `(beta1, beta2)` of the running means, each in `[0, 1)`, or both one-element tensors.
+        eps: Number added to the denominator.
+        weight_decay: Factor of the L2 penalty, which is added to the gradient as `weight_decay * p`.
+        amsgrad: If `True`, divide by the largest `v` of all steps (AMSGrad).
+        foreach: Accepted for compatibility. The step is the same with either value.
+        maximize: If `True`, ascend: use `-g` for the gradient `g`.
+        capturable: If `True`, keep the step count on the device of the parameter instead of on the CPU.
+        differentiable: If `True`, autograd records the step.
+        fused: If `False`, update one parameter after the other. Otherwise one op updates all parameters where
+            it can.
+        decoupled_weight_decay: If `True`, subtract `lr * weight_decay * p` from `p` and leave the gradient alone,
+            as AdamW does.
+
+    Raises:
+        ValueError: If an option is out of its range.
+        RuntimeError: If `fused` is combined with `foreach` or `differentiable`. In `step`: if a gradient is sparse.
+
+    Example:
+        >>> import pytpu as torch
+        >>> w = torch.ones(2, requires_grad=True)
+        >>> optimizer = torch.optim.Adam([w], lr=0.1)
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> w.detach()
+        tensor([0.9000, 0.9000])
+
+    Source:
+        Kingma and Ba, "Adam: A Method for Stochastic Optimization", 2015.
+    """
 
     def __init__(
         self,
-        params,
-        lr=1e-3,
-        betas=(0.9, 0.999),
-        eps=1e-8,
-        weight_decay=0,
-        amsgrad=False,
+        params: ParamsT,
+        lr: float | Tensor = 1e-3,
+        betas: tuple[float | Tensor, float | Tensor] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        amsgrad: bool = False,
         *,
-        foreach=None,
-        maximize=False,
-        capturable=False,
-        differentiable=False,
-        fused=None,
-        decoupled_weight_decay=False,
-    ):
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+        decoupled_weight_decay: bool = False,
+    ) -> None:
         _check_lr(lr)
         _check_not_negative(eps=eps)
         if isinstance(betas[0], torch.Tensor) != isinstance(betas[1], torch.Tensor):
@@ -62,8 +114,16 @@ class Adam(Optimizer):
         super().__init__(params, defaults)
 
     @without_grad
-    def step(self, closure=None):
-        """Updates the parameters once."""
+    def step(self, closure: Callable[[], Tensor | float] | None = None) -> Tensor | float | None:
+        """Update all parameters that have a gradient.
+
+        Args:
+            closure: Function that computes the loss again, calls `backward`, and returns the loss. It runs with
+                gradients enabled.
+
+        Returns:
+            The result of `closure`, or `None` without a closure.
+        """
         loss = self._loss(closure)
         for group in self.param_groups:
             params, grads = self._collect(
@@ -123,7 +183,7 @@ class Adam(Optimizer):
         state["step"].add_(1)
         grad = _descent(group, p, grad)
         largest = state["max_exp_avg_sq"] if group["amsgrad"] else None
-        # A complex parameter is two real ones.
+        # A complex parameter is updated as two real ones.
         p, grad, exp_avg, exp_avg_sq, largest = _real(p, grad, state["exp_avg"], state["exp_avg_sq"], largest)
         _update_moments(exp_avg, exp_avg_sq, grad, beta1, beta2)
         if group["capturable"] or group["differentiable"]:
@@ -149,23 +209,60 @@ class Adam(Optimizer):
 
 
 class AdamW(Adam):
-    """Adam with weight decay taken directly from the parameters."""
+    """Implement AdamW: Adam with weight decay that does not pass through the running means.
+
+    For the gradient `g` at step `t`::
+
+        p = p - lr * weight_decay * p
+        m = beta1 * m + (1 - beta1) * g
+        v = beta2 * v + (1 - beta2) * g ** 2
+        p = p - lr * (m / (1 - beta1 ** t)) / (sqrt(v / (1 - beta2 ** t)) + eps)
+
+    Args:
+        params: The parameters to optimize, as tensors, as `(name, tensor)` pairs, or as dicts that each hold a list
+            `"params"` and options for that group.
+        lr: Learning rate. A tensor must have one element.
+        betas: Factors `(beta1, beta2)` of the running means, each in `[0, 1)`, or both one-element tensors.
+        eps: Number added to the denominator.
+        weight_decay: Part of a parameter, times `lr`, that each step removes.
+        amsgrad: If `True`, divide by the largest `v` of all steps (AMSGrad).
+        maximize: If `True`, ascend: use `-g` for the gradient `g`.
+        foreach: Accepted for compatibility. The step is the same with either value.
+        capturable: If `True`, keep the step count on the device of the parameter instead of on the CPU.
+        differentiable: If `True`, autograd records the step.
+        fused: If `False`, update one parameter after the other. Otherwise one op updates all parameters where
+            it can.
+
+    Raises:
+        ValueError: If an option is out of its range.
+        RuntimeError: If `fused` is combined with `foreach` or `differentiable`. In `step`: if a gradient is sparse.
+
+    Example:
+        >>> import pytpu as torch
+        >>> model = torch.nn.Linear(4, 2)
+        >>> optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.1)
+        >>> model(torch.ones(3, 4)).sum().backward()
+        >>> optimizer.step()
+
+    Source:
+        Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019.
+    """
 
     def __init__(
         self,
-        params,
-        lr=1e-3,
-        betas=(0.9, 0.999),
-        eps=1e-8,
-        weight_decay=1e-2,
-        amsgrad=False,
+        params: ParamsT,
+        lr: float | Tensor = 1e-3,
+        betas: tuple[float | Tensor, float | Tensor] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+        amsgrad: bool = False,
         *,
-        maximize=False,
-        foreach=None,
-        capturable=False,
-        differentiable=False,
-        fused=None,
-    ):
+        maximize: bool = False,
+        foreach: bool | None = None,
+        capturable: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
         super().__init__(
             params,
             lr,
@@ -181,7 +278,7 @@ class AdamW(Adam):
             decoupled_weight_decay=True,
         )
 
-    def __setstate__(self, state):
+    def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         for group in self.param_groups:
             group["decoupled_weight_decay"] = True

@@ -1,19 +1,31 @@
 """L-BFGS."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import pytpu as torch
 
 from .optimizer import Optimizer, _check_lr, _scalar, without_grad
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from pytpu import Tensor
+
+    from .optimizer import ParamsT
+
 
 class _Point:
-    """A point of the line search: how far along, the loss there, the gradient and its part along the direction."""
+    """A point of the line search: step length, loss, gradient, and slope along the direction."""
 
     def __init__(self, t, loss, grad, slope):
         self.t, self.loss, self.grad, self.slope = t, loss, grad, slope
 
 
 def _minimum_of_cubic(a, b, bounds=None):
-    """Where the cubic through two points with their slopes is least, within the bounds."""
+    """Return the minimum, within bounds, of the cubic through two points with their slopes."""
     low, high = bounds if bounds is not None else (min(a.t, b.t), max(a.t, b.t))
     if b.t < a.t:
         a, b = b, a
@@ -27,7 +39,7 @@ def _minimum_of_cubic(a, b, bounds=None):
 
 
 def _strong_wolfe(evaluate, t, direction, start, c1=1e-4, c2=0.9, tolerance_change=1e-9, max_evaluations=25):
-    """A step that satisfies the strong Wolfe conditions, or the best one found: (point, evaluations)."""
+    """Return a point that satisfies the strong Wolfe conditions, or the best one, and the number of evaluations."""
 
     def enough(p):
         return abs(p.slope) <= -c2 * start.slope
@@ -39,7 +51,7 @@ def _strong_wolfe(evaluate, t, direction, start, c1=1e-4, c2=0.9, tolerance_chan
     before, now = start, evaluate(t)
     evaluations, rounds = 1, 0
     bracket = None
-    # First: two points with a good step between them.
+    # First, find two points with a good step between them.
     while rounds < max_evaluations:
         if too_high(now) or (rounds > 1 and now.loss >= before.loss):
             bracket = [before, now]
@@ -55,7 +67,7 @@ def _strong_wolfe(evaluate, t, direction, start, c1=1e-4, c2=0.9, tolerance_chan
         rounds += 1
     if bracket is None:
         bracket = [start, now]
-    # Then: closer and closer.
+    # Then, bring them closer together.
     low, high = (0, 1) if bracket[0].loss <= bracket[1].loss else (1, 0)
     stuck = False
     while rounds < max_evaluations:
@@ -65,7 +77,7 @@ def _strong_wolfe(evaluate, t, direction, start, c1=1e-4, c2=0.9, tolerance_chan
         t = _minimum_of_cubic(*bracket)
         margin = 0.1 * (right - left)
         if min(right - t, t - left) < margin:
-            # Close to an end twice, or at it: step away from it.
+            # Close to an end for the second time, or outside: step away from it.
             if stuck or t >= right or t <= left:
                 t = right - margin if abs(t - right) < abs(t - left) else left + margin
                 stuck = False
@@ -90,24 +102,54 @@ def _strong_wolfe(evaluate, t, direction, start, c1=1e-4, c2=0.9, tolerance_chan
 
 
 class LBFGS(Optimizer):
-    """Newton's method with an inverse Hessian that is estimated from the last gradients.
+    """Implement L-BFGS: a quasi-Newton method that estimates the inverse Hessian from past gradients.
 
-    ``step`` takes a closure that computes the loss anew, and may call it several times.
+    `step` needs a closure that computes the loss, and may call it several times. The optimizer takes one group of
+    parameters, and keeps `history_size` pairs of vectors with one element per parameter element.
+
+    Args:
+        params: The parameters to optimize. They form one group.
+        lr: Learning rate. A tensor must have one element.
+        max_iter: Largest number of inner steps in one `step`.
+        max_eval: Largest number of calls of the closure in one `step`. `None` is `max_iter * 5 // 4`.
+        tolerance_grad: `step` ends when no element of the gradient is larger.
+        tolerance_change: `step` ends when the loss, or every parameter, changes by less.
+        history_size: Number of past steps that the estimate uses.
+        line_search_fn: `"strong_wolfe"`, or `None` for steps of length `lr`.
+        maximize: If `True`, maximize the loss.
+
+    Raises:
+        ValueError: If `lr` is negative, or there are several groups.
+        RuntimeError: In `step`: if `line_search_fn` is unknown.
+
+    Example:
+        >>> import pytpu as torch
+        >>> w = torch.tensor([3.0, -2.0], requires_grad=True)
+        >>> optimizer = torch.optim.LBFGS([w], line_search_fn="strong_wolfe")
+        >>> def closure():
+        ...     optimizer.zero_grad()
+        ...     loss = ((w - 1) ** 2).sum()
+        ...     loss.backward()
+        ...     return loss
+        >>> optimizer.step(closure).item()
+        13.0
+        >>> bool((w - 1).abs().max() < 1e-4)
+        True
     """
 
     def __init__(
         self,
-        params,
-        lr=1,
-        max_iter=20,
-        max_eval=None,
-        tolerance_grad=1e-7,
-        tolerance_change=1e-9,
-        history_size=100,
-        line_search_fn=None,
+        params: ParamsT,
+        lr: float | Tensor = 1,
+        max_iter: int = 20,
+        max_eval: int | None = None,
+        tolerance_grad: float = 1e-7,
+        tolerance_change: float = 1e-9,
+        history_size: int = 100,
+        line_search_fn: str | None = None,
         *,
-        maximize=False,
-    ):
+        maximize: bool = False,
+    ) -> None:
         _check_lr(lr)
         if max_eval is None:
             max_eval = max_iter * 5 // 4
@@ -127,7 +169,7 @@ class LBFGS(Optimizer):
         self._params = self.param_groups[0]["params"]
 
     def _gradient(self):
-        """All gradients as one vector."""
+        """Return all gradients as one vector."""
         parts = []
         for p in self._params:
             g = torch.zeros_like(p) if p.grad is None else p.grad
@@ -137,7 +179,7 @@ class LBFGS(Optimizer):
         return -g if self.param_groups[0]["maximize"] else g
 
     def _move(self, t, direction):
-        """Moves all parameters along a direction."""
+        """Move all parameters along a direction."""
         at = 0
         for p in self._params:
             x = torch.view_as_real(p) if p.is_complex() else p
@@ -145,34 +187,43 @@ class LBFGS(Optimizer):
             at += x.numel()
 
     @without_grad
-    def step(self, closure):
-        """Updates the parameters once, which takes up to ``max_iter`` inner steps."""
-        given = closure
+    def step(self, closure: Callable[[], Tensor | float]) -> Tensor | float:  # type: ignore[override]  # Required.
+        """Update the parameters by up to `max_iter` inner steps.
 
-        def closure():
+        Args:
+            closure: Function that clears the gradients, computes the loss, calls `backward`, and returns the loss.
+
+        Returns:
+            The loss before the update, as the first call of `closure` returned it.
+        """
+
+        def evaluate():
             with torch.enable_grad():
-                return given()
+                return closure()
 
         if not self._params:
-            return closure()
+            return evaluate()
         group = self.param_groups[0]
         lr = _scalar(group["lr"])
         max_iter, max_eval, history = group["max_iter"], group["max_eval"], group["history_size"]
         change = group["tolerance_change"]
         sign = -1.0 if group["maximize"] else 1.0
-        # All state is that of the first parameter: it is cast with it when it is loaded.
+        # The state belongs to the first parameter, which decides its dtype when it is loaded.
         state = self.state[self._params[0]]
         state.setdefault("func_evals", 0)
         state.setdefault("n_iter", 0)
-        first_loss = closure()
+        first_loss = evaluate()
         loss = sign * float(first_loss)
         evaluations = 1
         state["func_evals"] += 1
         grad = self._gradient()
         if grad.abs().max().item() <= group["tolerance_grad"]:
             return first_loss
-        d, t = state.get("d"), state.get("t")
-        old_dirs, old_stps, ro = state.get("old_dirs"), state.get("old_stps"), state.get("ro")
+        d: Any = state.get("d")
+        t: Any = state.get("t")
+        old_dirs: Any = state.get("old_dirs")
+        old_stps: Any = state.get("old_stps")
+        ro: Any = state.get("ro")
         scale, before = state.get("H_diag"), state.get("prev_flat_grad")
         last_loss = state.get("prev_loss")
         for n in range(1, max_iter + 1):
@@ -203,7 +254,7 @@ class LBFGS(Optimizer):
                 if group["line_search_fn"] != "strong_wolfe":
                     raise RuntimeError("only 'strong_wolfe' is supported")
                 loss, grad, t, used = self._search(
-                    closure, sign, t, d, _Point(0, loss, grad, slope), max_eval - evaluations
+                    evaluate, sign, t, d, _Point(0, loss, grad, slope), max_eval - evaluations
                 )
                 self._move(t, d)
                 done = grad.abs().max().item() <= group["tolerance_grad"]
@@ -211,8 +262,8 @@ class LBFGS(Optimizer):
                 self._move(t, d)
                 done = False
                 if n != max_iter:
-                    # Not after the last step: with batches that change, the next one begins with its own.
-                    loss = sign * float(closure())
+                    # Not after the last inner step: the next `step` may have another batch.
+                    loss = sign * float(evaluate())
                     grad = self._gradient()
                     done = grad.abs().max().item() <= group["tolerance_grad"]
                     used = 1
@@ -236,7 +287,7 @@ class LBFGS(Optimizer):
 
     @staticmethod
     def _direction(grad, old_dirs, old_stps, ro, scale):
-        """Minus the estimated inverse Hessian times the gradient, by the two loops over the history."""
+        """Return minus the estimated inverse Hessian times the gradient, by two loops over the history."""
         q = grad.neg()
         weights = [0.0] * len(old_dirs)
         for i in reversed(range(len(old_dirs))):

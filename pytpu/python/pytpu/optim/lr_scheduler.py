@@ -1,30 +1,41 @@
 """Learning-rate schedules."""
 
+from __future__ import annotations
+
 import functools
 import math
 import warnings
 import weakref
 from bisect import bisect_right
 from collections import Counter
+from typing import TYPE_CHECKING
 
 import pytpu as torch
 
 from .optimizer import Optimizer
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any, Literal, SupportsFloat
+
+    from pytpu import Tensor
+
+
 EPOCH_DEPRECATION_WARNING = (
     "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where possible. Please use "
-    "`scheduler.step()` to step the scheduler. During the deprecation, if epoch is different from None, the closed form "
+    "`scheduler.step()` to step the scheduler. During the deprecation, if epoch is different from None, the closed "
+    "form "
     "is used instead of the new chainable form, where available. Please open an issue if you are unable to replicate "
     "your use case: https://github.com/pytorch/pytorch/issues/new/choose."
 )
 
 
 def _set(group, key, value):
-    """Changes an option in place when it is a tensor, so that a compiled step sees it."""
+    """Set an option. A tensor is changed in place, so that a compiled step uses the new value."""
     if isinstance(group[key], torch.Tensor):
         group[key].fill_(float(value))
     else:
-        # A copy: the next change is in place, and must not reach the schedule's own bounds.
+        # Copy: the next change is in place, and must not change the bounds of the schedule.
         group[key] = _copied(value)
 
 
@@ -41,12 +52,36 @@ def _per_group(value, optimizer, name):
 
 
 class LRScheduler:
-    """Changes the learning rates of an optimiser; subclasses define `get_lr`."""
+    """Base class of schedules, which change the learning rates of an optimizer.
+
+    A subclass defines `get_lr`. Call `step` once per epoch (or per batch), after the step of the optimizer. Creating a
+    schedule takes its first step.
+
+    Args:
+        optimizer: Optimizer whose learning rates change.
+        last_epoch: Number of the last epoch. `-1` starts a schedule. Otherwise the groups must hold `"initial_lr"`.
+
+    Raises:
+        TypeError: If `optimizer` is not an `Optimizer`.
+        KeyError: If `last_epoch` is not `-1` and a group has no `"initial_lr"`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> class HalfLR(torch.optim.lr_scheduler.LRScheduler):
+        ...     def get_lr(self):
+        ...         return [base / 2**self.last_epoch for base in self.base_lrs]
+        >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+        >>> schedule = HalfLR(optimizer)
+        >>> optimizer.step()
+        >>> schedule.step()
+        >>> schedule.get_last_lr()
+        [0.5]
+    """
 
     _get_lr_called_within_step = False
     _is_initial = False
 
-    def __init__(self, optimizer, last_epoch=-1):
+    def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
         if not isinstance(optimizer, Optimizer):
             raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
         self.optimizer = optimizer
@@ -59,7 +94,8 @@ class LRScheduler:
                     raise KeyError(
                         f"param 'initial_lr' is not specified in param_groups[{i}] when resuming scheduler with "
                         f"last_epoch >= 0.\nThis typically happens when:\n"
-                        "1. You're trying to resume training from a checkpoint but haven't properly loaded the optimizer "
+                        "1. You're trying to resume training from a checkpoint but haven't properly loaded the "
+                        "optimizer "
                         "state\n2. You're using last_epoch >= 0 for a fresh training run (not recommended)"
                     )
         self.base_lrs = [_copied(group["initial_lr"]) for group in optimizer.param_groups]
@@ -71,7 +107,7 @@ class LRScheduler:
         self._is_initial = False
 
     def _count_optimizer_steps(self):
-        # Notes that the optimiser has stepped, for the warning about the order of the two.
+        # Note that the optimizer has stepped, for the warning about the order of steps.
         optimizer = self.optimizer
         if hasattr(optimizer.step, "_wrapped_by_lr_sched"):
             return
@@ -87,27 +123,39 @@ class LRScheduler:
         noted._wrapped_by_lr_sched = True
         optimizer.step = noted
 
-    def state_dict(self):
-        """Everything but the optimiser."""
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of the schedule without the optimizer."""
         return {k: v for k, v in self.__dict__.items() if k != "optimizer"}
 
-    def load_state_dict(self, state_dict):
-        """Takes over what `state_dict` gave."""
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load what `state_dict` returned.
+
+        Args:
+            state_dict: State of a schedule of the same kind.
+        """
         self.__dict__.update(state_dict)
 
-    def get_last_lr(self):
-        """The rates set last."""
+    def get_last_lr(self) -> list[float | Tensor]:
+        """Return the learning rates that the last step set, one per group."""
         return self._last_lr
 
-    def get_lr(self):
-        """The rates of the current epoch."""
+    def get_lr(self) -> list[float | Tensor]:
+        """Compute the learning rates of the current epoch, one per group.
+
+        `step` calls this. Use `get_last_lr` to read the rates.
+        """
         raise NotImplementedError
 
-    def step(self, epoch=None):
-        """Goes to the next epoch and sets its rates."""
+    def step(self, epoch: int | None = None) -> None:
+        """Go to the next epoch, and set its learning rates.
+
+        Args:
+            epoch: Epoch to go to. `None` is the next one. Deprecated: other values give a warning.
+        """
         if self._step_count == 1 and not hasattr(self.optimizer.step, "_wrapped_by_lr_sched"):
             warnings.warn(
-                "Seems like `optimizer.step()` has been overridden after learning rate scheduler initialization. Please, make sure "
+                "Seems like `optimizer.step()` has been overridden after learning rate scheduler initialization. "
+                "Please, make sure "
                 "to call `optimizer.step()` before `lr_scheduler.step()`. See more details at "
                 "https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate",
                 UserWarning,
@@ -115,7 +163,8 @@ class LRScheduler:
             )
         elif self._step_count == 1 and not self.optimizer._opt_called:
             warnings.warn(
-                "Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch 1.1.0 and later, you should "
+                "Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch 1.1.0 and later, you "
+                "should "
                 "call them in the opposite order: `optimizer.step()` before `lr_scheduler.step()`.  Failure to do this "
                 "will result in PyTorch skipping the first value of the learning rate schedule. See more details at "
                 "https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate",
@@ -167,21 +216,33 @@ def _lambdas(optimizer, lr_lambda, name):
 
 
 class _LambdaBased(LRScheduler):
-    def __init__(self, optimizer, lr_lambda, last_epoch=-1):
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        lr_lambda: Callable[[int], float] | list[Callable[[int], float]],
+        last_epoch: int = -1,
+    ) -> None:
         self.optimizer = optimizer
         self.lr_lambdas = _lambdas(optimizer, lr_lambda, type(self).__name__)
         super().__init__(optimizer, last_epoch)
 
-    def state_dict(self):
-        """Everything but the optimiser; of the functions only objects with state are saved."""
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of the schedule without the optimizer.
+
+        For functions, only the attributes of objects are saved.
+        """
         state = {k: v for k, v in self.__dict__.items() if k not in ("optimizer", "lr_lambdas")}
         state["lr_lambdas"] = [
             None if callable(fn) and hasattr(fn, "__code__") else fn.__dict__.copy() for fn in self.lr_lambdas
         ]
         return state
 
-    def load_state_dict(self, state_dict):
-        """Takes over what `state_dict` gave; plain functions are kept as they are."""
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load what `state_dict` returned. Plain functions stay as they are.
+
+        Args:
+            state_dict: State of a schedule of the same kind.
+        """
         state_dict = dict(state_dict)
         saved = state_dict.pop("lr_lambdas")
         self.__dict__.update(state_dict)
@@ -191,17 +252,63 @@ class _LambdaBased(LRScheduler):
 
 
 class LambdaLR(_LambdaBased):
-    """The initial rate times a function of the epoch."""
+    """Multiply the initial learning rate by a function of the epoch.
 
-    def get_lr(self):
+    The rate is `lr_lambda(epoch) * initial_lr`.
+
+    Args:
+        optimizer: Optimizer whose learning rates change.
+        lr_lambda: Function of the epoch number, or a list with one function per group.
+        last_epoch: Number of the last epoch. `-1` starts a schedule.
+
+    Raises:
+        ValueError: If the number of functions is not the number of groups.
+
+    Example:
+        >>> import pytpu as torch
+        >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+        >>> schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda epoch: 1 / (1 + epoch))
+        >>> optimizer.step()
+        >>> schedule.step()
+        >>> schedule.get_last_lr()
+        [0.5]
+    """
+
+    def get_lr(self) -> list[float | Tensor]:
+        """Compute the learning rates of the current epoch, one per group.
+
+        `step` calls this. Use `get_last_lr` to read the rates.
+        """
         self._warn_outside_step()
         return [base * fn(self.last_epoch) for fn, base in zip(self.lr_lambdas, self.base_lrs, strict=True)]
 
 
 class MultiplicativeLR(_LambdaBased):
-    """The last rate times a function of the epoch."""
+    """Multiply the last learning rate by a function of the epoch.
 
-    def get_lr(self):
+    Args:
+        optimizer: Optimizer whose learning rates change.
+        lr_lambda: Function of the epoch number, or a list with one function per group.
+        last_epoch: Number of the last epoch. `-1` starts a schedule.
+
+    Raises:
+        ValueError: If the number of functions is not the number of groups.
+
+    Example:
+        >>> import pytpu as torch
+        >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+        >>> schedule = torch.optim.lr_scheduler.MultiplicativeLR(optimizer, lambda epoch: 0.5)
+        >>> optimizer.step()
+        >>> schedule.step()
+        >>> schedule.get_last_lr()
+        [0.5]
+    """
+
+    def get_lr(self) -> list[float | Tensor]:
+        """Compute the learning rates of the current epoch, one per group.
+
+        `step` calls this. Use `get_last_lr` to read the rates.
+        """
         self._warn_outside_step()
         if self._is_initial:
             return self._current()
@@ -209,14 +316,37 @@ class MultiplicativeLR(_LambdaBased):
 
 
 class StepLR(LRScheduler):
-    """Times gamma every `step_size` epochs."""
+    """Multiply the learning rate by `gamma` every `step_size` epochs.
 
-    def __init__(self, optimizer, step_size, gamma=0.1, last_epoch=-1):
+    Args:
+        optimizer: Optimizer whose learning rates change.
+        step_size: Number of epochs between two changes.
+        gamma: Factor of each change.
+        last_epoch: Number of the last epoch. `-1` starts a schedule.
+
+    Example:
+        >>> import pytpu as torch
+        >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+        >>> schedule = torch.optim.lr_scheduler.StepLR(optimizer, step_size=2, gamma=0.5)
+        >>> rates = []
+        >>> for _ in range(4):
+        ...     rates += schedule.get_last_lr()
+        ...     optimizer.step()
+        ...     schedule.step()
+        >>> rates
+        [1.0, 1.0, 0.5, 0.5]
+    """
+
+    def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1) -> None:
         self.step_size = step_size
         self.gamma = gamma
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self):
+    def get_lr(self) -> list[float | Tensor]:
+        """Compute the learning rates of the current epoch, one per group.
+
+        `step` calls this. Use `get_last_lr` to read the rates.
+        """
         self._warn_outside_step()
         if self.last_epoch == 0 or self.last_epoch % self.step_size != 0:
             return self._current()
@@ -227,14 +357,39 @@ class StepLR(LRScheduler):
 
 
 class MultiStepLR(LRScheduler):
-    """Times gamma at every milestone."""
+    """Multiply the learning rate by `gamma` at each milestone.
 
-    def __init__(self, optimizer, milestones, gamma=0.1, last_epoch=-1):
+    Args:
+        optimizer: Optimizer whose learning rates change.
+        milestones: Epoch numbers. A number that occurs twice counts twice.
+        gamma: Factor of each change.
+        last_epoch: Number of the last epoch. `-1` starts a schedule.
+
+    Example:
+        >>> import pytpu as torch
+        >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+        >>> schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, milestones=[1, 3], gamma=0.5)
+        >>> rates = []
+        >>> for _ in range(4):
+        ...     rates += schedule.get_last_lr()
+        ...     optimizer.step()
+        ...     schedule.step()
+        >>> rates
+        [1.0, 0.5, 0.5, 0.25]
+    """
+
+    def __init__(
+        self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1, last_epoch: int = -1
+    ) -> None:
         self.milestones = Counter(milestones)
         self.gamma = gamma
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self):
+    def get_lr(self) -> list[float | Tensor]:
+        """Compute the learning rates of the current epoch, one per group.
+
+        `step` calls this. Use `get_last_lr` to read the rates.
+        """
         self._warn_outside_step()
         if self.last_epoch not in self.milestones:
             return self._current()
@@ -246,16 +401,44 @@ class MultiStepLR(LRScheduler):
 
 
 class ConstantLR(LRScheduler):
-    """The initial rate times `factor`, for the first `total_iters` epochs."""
+    """Multiply the initial learning rate by `factor` in the first `total_iters` epochs.
 
-    def __init__(self, optimizer, factor=1.0 / 3, total_iters=5, last_epoch=-1):
+    Args:
+        optimizer: Optimizer whose learning rates change.
+        factor: Factor in `[0, 1]`.
+        total_iters: Number of epochs with the factor.
+        last_epoch: Number of the last epoch. `-1` starts a schedule.
+
+    Raises:
+        ValueError: If `factor` is not in `[0, 1]`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+        >>> schedule = torch.optim.lr_scheduler.ConstantLR(optimizer, factor=0.5, total_iters=2)
+        >>> rates = []
+        >>> for _ in range(3):
+        ...     rates += schedule.get_last_lr()
+        ...     optimizer.step()
+        ...     schedule.step()
+        >>> rates
+        [0.5, 0.5, 1.0]
+    """
+
+    def __init__(
+        self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5, last_epoch: int = -1
+    ) -> None:
         if factor > 1.0 or factor < 0:
             raise ValueError("Constant multiplicative factor expected to be between 0 and 1.")
         self.factor = factor
         self.total_iters = total_iters
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self):
+    def get_lr(self) -> list[float | Tensor]:
+        """Compute the learning rates of the current epoch, one per group.
+
+        `step` calls this. Use `get_last_lr` to read the rates.
+        """
         self._warn_outside_step()
         if self.last_epoch == 0:
             return [lr * self.factor for lr in self._current()]
@@ -269,9 +452,39 @@ class ConstantLR(LRScheduler):
 
 
 class LinearLR(LRScheduler):
-    """The initial rate times a factor that goes linearly from `start_factor` to `end_factor`."""
+    """Multiply the initial learning rate by a factor that changes linearly.
 
-    def __init__(self, optimizer, start_factor=1.0 / 3, end_factor=1.0, total_iters=5, last_epoch=-1):
+    Args:
+        optimizer: Optimizer whose learning rates change.
+        start_factor: Factor of the first epoch, in `(0, 1]`.
+        end_factor: Factor from epoch `total_iters` on, in `[0, 1]`.
+        total_iters: Number of epochs of the change.
+        last_epoch: Number of the last epoch. `-1` starts a schedule.
+
+    Raises:
+        ValueError: If a factor is out of its range.
+
+    Example:
+        >>> import pytpu as torch
+        >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+        >>> schedule = torch.optim.lr_scheduler.LinearLR(optimizer, start_factor=0.5, total_iters=2)
+        >>> rates = []
+        >>> for _ in range(3):
+        ...     rates += schedule.get_last_lr()
+        ...     optimizer.step()
+        ...     schedule.step()
+        >>> rates
+        [0.5, 0.75, 1.0]
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        start_factor: float = 1.0 / 3,
+        end_factor: float = 1.0,
+        total_iters: int = 5,
+        last_epoch: int = -1,
+    ) -> None:
         if start_factor > 1.0 or start_factor <= 0:
             raise ValueError("Starting multiplicative factor expected to be greater than 0 and less or equal to 1.")
         if end_factor > 1.0 or end_factor < 0:
@@ -281,7 +494,11 @@ class LinearLR(LRScheduler):
         self.total_iters = total_iters
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self):
+    def get_lr(self) -> list[float | Tensor]:
+        """Compute the learning rates of the current epoch, one per group.
+
+        `step` calls this. Use `get_last_lr` to read the rates.
+        """
         self._warn_outside_step()
         if self.last_epoch == 0:
             return [lr * self.start_factor for lr in self._current()]
@@ -297,13 +514,32 @@ class LinearLR(LRScheduler):
 
 
 class ExponentialLR(LRScheduler):
-    """Times gamma every epoch."""
+    """Multiply the learning rate by `gamma` every epoch.
 
-    def __init__(self, optimizer, gamma, last_epoch=-1):
+    Args:
+        optimizer: Optimizer whose learning rates change.
+        gamma: Factor of each change.
+        last_epoch: Number of the last epoch. `-1` starts a schedule.
+
+    Example:
+        >>> import pytpu as torch
+        >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+        >>> schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
+        >>> optimizer.step()
+        >>> schedule.step()
+        >>> schedule.get_last_lr()
+        [0.5]
+    """
+
+    def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
         self.gamma = gamma
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self):
+    def get_lr(self) -> list[float | Tensor]:
+        """Compute the learning rates of the current epoch, one per group.
+
+        `step` calls this. Use `get_last_lr` to read the rates.
+        """
         self._warn_outside_step()
         if self._is_initial:
             return self._current()
@@ -314,14 +550,36 @@ class ExponentialLR(LRScheduler):
 
 
 class PolynomialLR(LRScheduler):
-    """The initial rate times (1 - epoch / total_iters) ** power."""
+    """Let the learning rate fall to 0 as a power of the remaining epochs.
 
-    def __init__(self, optimizer, total_iters=5, power=1.0, last_epoch=-1):
+    The rate is `initial_lr * (1 - epoch / total_iters) ** power`.
+
+    Args:
+        optimizer: Optimizer whose learning rates change.
+        total_iters: Number of epochs until the rate is 0.
+        power: Power of the remaining part. `1.0` is a straight line.
+        last_epoch: Number of the last epoch. `-1` starts a schedule.
+
+    Example:
+        >>> import pytpu as torch
+        >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+        >>> schedule = torch.optim.lr_scheduler.PolynomialLR(optimizer, total_iters=2, power=2.0)
+        >>> optimizer.step()
+        >>> schedule.step()
+        >>> schedule.get_last_lr()
+        [0.25]
+    """
+
+    def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
         self.total_iters = total_iters
         self.power = power
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self):
+    def get_lr(self) -> list[float | Tensor]:
+        """Compute the learning rates of the current epoch, one per group.
+
+        `step` calls this. Use `get_last_lr` to read the rates.
+        """
         self._warn_outside_step()
         if self._is_initial or self.last_epoch > self.total_iters:
             return self._current()
@@ -335,14 +593,40 @@ class PolynomialLR(LRScheduler):
 
 
 class CosineAnnealingLR(LRScheduler):
-    """Half a cosine from the initial rate to `eta_min`, in T_max epochs."""
+    """Let the learning rate fall from the initial rate to `eta_min` along half a cosine.
 
-    def __init__(self, optimizer, T_max, eta_min=0.0, last_epoch=-1):
+    The rate is `eta_min + (initial_lr - eta_min) * (1 + cos(pi * epoch / T_max)) / 2`. It rises again after `T_max`
+    epochs.
+
+    Args:
+        optimizer: Optimizer whose learning rates change.
+        T_max: Number of epochs until `eta_min`.
+        eta_min: Smallest rate.
+        last_epoch: Number of the last epoch. `-1` starts a schedule.
+
+    Example:
+        >>> import pytpu as torch
+        >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+        >>> schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=2)
+        >>> optimizer.step()
+        >>> schedule.step()
+        >>> round(schedule.get_last_lr()[0], 6)
+        0.5
+
+    Source:
+        Loshchilov and Hutter, "SGDR: Stochastic Gradient Descent with Warm Restarts", 2017.
+    """
+
+    def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1) -> None:
         self.T_max = T_max
         self.eta_min = eta_min
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self):
+    def get_lr(self) -> list[float | Tensor]:
+        """Compute the learning rates of the current epoch, one per group.
+
+        `step` calls this. Use `get_last_lr` to read the rates.
+        """
         self._warn_outside_step()
         if self._is_initial:
             return self._current()
@@ -368,9 +652,39 @@ class CosineAnnealingLR(LRScheduler):
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """Half cosines that start again, each T_mult times as long as the one before."""
+    """Let the learning rate fall along half a cosine, and start again at the initial rate.
 
-    def __init__(self, optimizer, T_0, T_mult=1, eta_min=0.0, last_epoch=-1):
+    The first period takes `T_0` epochs. Each period is `T_mult` times as long as the one before.
+
+    Args:
+        optimizer: Optimizer whose learning rates change.
+        T_0: Number of epochs of the first period, at least 1.
+        T_mult: Ratio of a period to the one before, at least 1.
+        eta_min: Smallest rate.
+        last_epoch: Number of the last epoch. `-1` starts a schedule.
+
+    Raises:
+        ValueError: If `T_0`, `T_mult` or `eta_min` has another type or is out of its range.
+
+    Example:
+        >>> import pytpu as torch
+        >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+        >>> schedule = torch.optim.lr_scheduler.CosineAnnealingWarmRestarts(optimizer, T_0=2)
+        >>> rates = []
+        >>> for _ in range(4):
+        ...     rates.append(round(schedule.get_last_lr()[0], 6))
+        ...     optimizer.step()
+        ...     schedule.step()
+        >>> rates
+        [1.0, 0.5, 1.0, 0.5]
+
+    Source:
+        Loshchilov and Hutter, "SGDR: Stochastic Gradient Descent with Warm Restarts", 2017.
+    """
+
+    def __init__(
+        self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0, last_epoch: int = -1
+    ) -> None:
         if T_0 <= 0 or not isinstance(T_0, int):
             raise ValueError(f"Expected positive integer T_0, but got {T_0}")
         if T_mult < 1 or not isinstance(T_mult, int):
@@ -381,18 +695,29 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         self.T_i = T_0
         self.T_mult = T_mult
         self.eta_min = eta_min
-        self.T_cur = last_epoch
+        self.T_cur: float = last_epoch
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self):
+    def get_lr(self) -> list[float | Tensor]:
+        """Compute the learning rates of the current epoch, one per group.
+
+        `step` calls this. Use `get_last_lr` to read the rates.
+        """
         self._warn_outside_step()
         return [
             self.eta_min + (base - self.eta_min) * (1 + math.cos(math.pi * self.T_cur / self.T_i)) / 2
             for base in self.base_lrs
         ]
 
-    def step(self, epoch=None):
-        """Goes to the next epoch, or to a fractional one."""
+    def step(self, epoch: float | None = None) -> None:
+        """Go to the next epoch, or to `epoch`, and set its learning rates.
+
+        Args:
+            epoch: Epoch to go to. It may have a fraction, which follows the cosine within an epoch.
+
+        Raises:
+            ValueError: If `epoch` is negative.
+        """
         if epoch is None and self.last_epoch < 0:
             epoch = 0
         if epoch is None:
@@ -402,6 +727,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
                 self.T_cur -= self.T_i
                 self.T_i *= self.T_mult
         else:
+            n: float
             if epoch < 0:
                 raise ValueError(f"Expected non-negative epoch, but got {epoch}")
             if epoch < self.T_0:
@@ -423,24 +749,60 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
 
 class CyclicLR(LRScheduler):
-    """A rate that goes back and forth between two bounds."""
+    """Move the learning rate up and down between two bounds, once per batch.
+
+    Args:
+        optimizer: Optimizer whose learning rates change.
+        base_lr: Lower bound of all groups, or a list with one bound per group.
+        max_lr: Upper bound of all groups, or a list with one bound per group.
+        step_size_up: Number of batches from the lower to the upper bound.
+        step_size_down: Number of batches back. `None` is `step_size_up`.
+        mode: How the height of a cycle changes. `"triangular"` keeps it, `"triangular2"` halves it each cycle, and
+            `"exp_range"` multiplies it by `gamma` each batch.
+        gamma: Factor of `"exp_range"`.
+        scale_fn: Function that gives the relative height. It replaces `mode`.
+        scale_mode: Argument of `scale_fn`: the number of the `"cycle"`, or of the batch (`"iterations"`).
+        cycle_momentum: If `True`, the momentum (or `beta1`) goes down while the rate goes up.
+        base_momentum: Lower bound of the momentum, for all groups or as a list.
+        max_momentum: Upper bound of the momentum, for all groups or as a list.
+        last_epoch: Number of the last batch. `-1` starts a schedule.
+
+    Raises:
+        TypeError: If `optimizer` is not an `Optimizer`.
+        ValueError: If `mode` is unknown, a list has the wrong length, or the optimizer has no momentum to cycle.
+
+    Example:
+        >>> import pytpu as torch
+        >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0, momentum=0.9)
+        >>> schedule = torch.optim.lr_scheduler.CyclicLR(optimizer, base_lr=1.0, max_lr=3.0, step_size_up=2)
+        >>> rates = []
+        >>> for _ in range(5):
+        ...     rates += schedule.get_last_lr()
+        ...     optimizer.step()
+        ...     schedule.step()
+        >>> rates
+        [1.0, 2.0, 3.0, 2.0, 1.0]
+
+    Source:
+        Smith, "Cyclical Learning Rates for Training Neural Networks", 2017.
+    """
 
     def __init__(
         self,
-        optimizer,
-        base_lr,
-        max_lr,
-        step_size_up=2000,
-        step_size_down=None,
-        mode="triangular",
-        gamma=1.0,
-        scale_fn=None,
-        scale_mode="cycle",
-        cycle_momentum=True,
-        base_momentum=0.8,
-        max_momentum=0.9,
-        last_epoch=-1,
-    ):
+        optimizer: Optimizer,
+        base_lr: float | list[float],
+        max_lr: float | list[float],
+        step_size_up: int = 2000,
+        step_size_down: int | None = None,
+        mode: Literal["triangular", "triangular2", "exp_range"] = "triangular",
+        gamma: float = 1.0,
+        scale_fn: Callable[[float], float] | None = None,
+        scale_mode: Literal["cycle", "iterations"] = "cycle",
+        cycle_momentum: bool = True,
+        base_momentum: float = 0.8,
+        max_momentum: float = 0.9,
+        last_epoch: int = -1,
+    ) -> None:
         if not isinstance(optimizer, Optimizer):
             raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
         self.optimizer = optimizer
@@ -449,10 +811,10 @@ class CyclicLR(LRScheduler):
             for lr, group in zip(base_lrs, optimizer.param_groups):
                 _set(group, "lr", lr)
         self.max_lrs = _per_group(max_lr, optimizer, "max_lr")
-        step_size_up = float(step_size_up)
-        step_size_down = float(step_size_down) if step_size_down is not None else step_size_up
-        self.total_size = step_size_up + step_size_down
-        self.step_ratio = step_size_up / self.total_size
+        up = float(step_size_up)
+        down = float(step_size_down) if step_size_down is not None else up
+        self.total_size = up + down
+        self.step_ratio = up / self.total_size
         if mode not in ("triangular", "triangular2", "exp_range") and scale_fn is None:
             raise ValueError("mode is invalid and scale_fn is None")
         self.mode = mode
@@ -477,15 +839,23 @@ class CyclicLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
         self.base_lrs = base_lrs
 
-    def scale_fn(self, x):
-        """The height of a cycle, relative to the first."""
+    def scale_fn(self, x: float) -> float:
+        """Return the height of a cycle, relative to the first cycle.
+
+        Args:
+            x: Number of the cycle, or of the batch, as `scale_mode` says.
+        """
         if self._scale_fn_custom is not None:
             return self._scale_fn_custom(x)
         if self.mode == "triangular":
             return 1.0
         return 1 / (2.0 ** (x - 1)) if self.mode == "triangular2" else self.gamma**x
 
-    def get_lr(self):
+    def get_lr(self) -> list[float | Tensor]:
+        """Compute the learning rates of the current epoch, one per group.
+
+        `step` calls this. Use `get_last_lr` to read the rates.
+        """
         self._warn_outside_step()
         cycle = math.floor(1 + self.last_epoch / self.total_size)
         x = 1.0 + self.last_epoch / self.total_size - cycle
@@ -504,7 +874,7 @@ class CyclicLR(LRScheduler):
 
 
 def _phase(end_step, start_lr, end_lr, start_momentum, end_momentum):
-    """A phase of ``OneCycleLR``: until which step, and the settings of a group it goes from and to."""
+    """Return a phase of `OneCycleLR`: its last step, and the options that it goes from and to."""
     return {
         "end_step": end_step,
         "start_lr": start_lr,
@@ -515,25 +885,60 @@ def _phase(end_step, start_lr, end_lr, start_momentum, end_momentum):
 
 
 class OneCycleLR(LRScheduler):
-    """One rise to `max_lr` and one fall far below the initial rate."""
+    """Raise the learning rate to `max_lr` once, then let it fall far below the initial rate.
+
+    Call `step` once per batch. The initial rate is `max_lr / div_factor`, and the final rate is
+    `initial_lr / final_div_factor`.
+
+    Args:
+        optimizer: Optimizer whose learning rates change.
+        max_lr: Largest rate of all groups, or a list with one rate per group.
+        total_steps: Number of batches. `None` is `epochs * steps_per_epoch`.
+        epochs: Number of epochs.
+        steps_per_epoch: Number of batches per epoch.
+        pct_start: Part of the batches in which the rate rises, as a `float` in `[0, 1]`.
+        anneal_strategy: Shape of the changes: `"cos"` or `"linear"`.
+        cycle_momentum: If `True`, the momentum (or `beta1`) goes down while the rate goes up.
+        base_momentum: Smallest momentum, for all groups or as a list.
+        max_momentum: Largest momentum, for all groups or as a list.
+        div_factor: Ratio of the largest rate to the initial rate.
+        final_div_factor: Ratio of the initial rate to the final rate.
+        three_phase: If `True`, fall to the initial rate first, as fast as the rise, then to the final rate.
+        last_epoch: Number of the last batch. `-1` starts a schedule.
+
+    Raises:
+        TypeError: If `optimizer` is not an `Optimizer`.
+        ValueError: If the number of steps is not given or not positive, another argument is out of its range, or
+            the optimizer has no momentum to cycle. In `step`: after more than `total_steps` steps.
+
+    Example:
+        >>> import pytpu as torch
+        >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0, momentum=0.9)
+        >>> schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1.0, total_steps=10)
+        >>> round(schedule.get_last_lr()[0], 6)
+        0.04
+
+    Source:
+        Smith and Topin, "Super-Convergence: Very Fast Training of Neural Networks Using Large Learning Rates", 2019.
+    """
 
     def __init__(
         self,
-        optimizer,
-        max_lr,
-        total_steps=None,
-        epochs=None,
-        steps_per_epoch=None,
-        pct_start=0.3,
-        anneal_strategy="cos",
-        cycle_momentum=True,
-        base_momentum=0.85,
-        max_momentum=0.95,
-        div_factor=25.0,
-        final_div_factor=1e4,
-        three_phase=False,
-        last_epoch=-1,
-    ):
+        optimizer: Optimizer,
+        max_lr: float | list[float],
+        total_steps: int | None = None,
+        epochs: int | None = None,
+        steps_per_epoch: int | None = None,
+        pct_start: float = 0.3,
+        anneal_strategy: Literal["cos", "linear"] = "cos",
+        cycle_momentum: bool = True,
+        base_momentum: float | list[float] = 0.85,
+        max_momentum: float | list[float] = 0.95,
+        div_factor: float = 25.0,
+        final_div_factor: float = 1e4,
+        three_phase: bool = False,
+        last_epoch: int = -1,
+    ) -> None:
         if not isinstance(optimizer, Optimizer):
             raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
         self.optimizer = optimizer
@@ -600,7 +1005,11 @@ class OneCycleLR(LRScheduler):
             return end + (start - end) / 2.0 * (math.cos(math.pi * pct) + 1)
         return (end - start) * pct + start
 
-    def get_lr(self):
+    def get_lr(self) -> list[float | Tensor]:
+        """Compute the learning rates of the current epoch, one per group.
+
+        `step` calls this. Use `get_last_lr` to read the rates.
+        """
         self._warn_outside_step()
         step = self.last_epoch
         if step > self.total_steps:
@@ -622,7 +1031,7 @@ class OneCycleLR(LRScheduler):
 
 
 def _check_schedulers(name, schedulers, optimizer):
-    """Those that run inside another change one optimiser, and need no argument to step."""
+    """Check schedules that run inside another: one optimizer, and `step` without arguments."""
     for i, scheduler in enumerate(schedulers):
         if not hasattr(scheduler, "optimizer"):
             raise TypeError(f"{name} at index {i} should have `optimizer` as its attribute.")
@@ -641,9 +1050,37 @@ def _check_schedulers(name, schedulers, optimizer):
 
 
 class SequentialLR(LRScheduler):
-    """Several schedules, one after the other."""
+    """Run several schedules one after the other.
 
-    def __init__(self, optimizer, schedulers, milestones, last_epoch=-1):
+    Args:
+        optimizer: Optimizer of all schedules.
+        schedulers: Schedules, in order.
+        milestones: Epochs at which the next schedule starts, one fewer than there are schedules.
+        last_epoch: Number of the last epoch. `-1` starts a schedule.
+
+    Raises:
+        TypeError: If a schedule has no optimizer.
+        ValueError: If there is no schedule, one has another optimizer or is a `ReduceLROnPlateau`, or the number of
+            milestones is wrong.
+
+    Example:
+        >>> import pytpu as torch
+        >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+        >>> warmup = torch.optim.lr_scheduler.ConstantLR(optimizer, factor=0.5, total_iters=2)
+        >>> decay = torch.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
+        >>> schedule = torch.optim.lr_scheduler.SequentialLR(optimizer, [warmup, decay], milestones=[2])
+        >>> rates = []
+        >>> for _ in range(4):
+        ...     rates += schedule.get_last_lr()
+        ...     optimizer.step()
+        ...     schedule.step()
+        >>> rates
+        [0.5, 0.5, 1.0, 0.5]
+    """
+
+    def __init__(
+        self, optimizer: Optimizer, schedulers: list[LRScheduler], milestones: list[int], last_epoch: int = -1
+    ) -> None:
         if len(schedulers) < 1:
             raise ValueError(f"{type(self).__name__} expects at least one scheduler, but got no scheduler.")
         _check_schedulers(type(self).__name__, schedulers, optimizer)
@@ -657,7 +1094,7 @@ class SequentialLR(LRScheduler):
         self._milestones = milestones
         self.last_epoch = last_epoch + 1
         self.optimizer = optimizer
-        # Every schedule has already taken its first step: undo them all, then take that of the first alone.
+        # Every schedule has taken its first step: undo them all, then take that of the first schedule.
         for group in optimizer.param_groups:
             _set(group, "lr", group["initial_lr"])
         for scheduler in schedulers:
@@ -679,8 +1116,8 @@ class SequentialLR(LRScheduler):
             for inner in scheduler._schedulers:
                 cls._undo(inner)
 
-    def step(self):
-        """Goes to the next epoch of the schedule in force."""
+    def step(self) -> None:  # type: ignore[override]  # PyTorch's signature.
+        """Go to the next epoch, with the schedule of that epoch."""
         self.last_epoch += 1
         i = bisect_right(self._milestones, self.last_epoch)
         scheduler = self._schedulers[i]
@@ -690,12 +1127,16 @@ class SequentialLR(LRScheduler):
             scheduler.step()
         self._last_lr = scheduler.get_last_lr()
 
-    def state_dict(self):
-        """Everything but the optimiser."""
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of the schedule without the optimizer."""
         return _nested_state_dict(self)
 
-    def load_state_dict(self, state_dict):
-        """Takes over what `state_dict` gave."""
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load what `state_dict` returned.
+
+        Args:
+            state_dict: State of a schedule of the same kind.
+        """
         _load_nested_state_dict(self, state_dict)
 
 
@@ -714,9 +1155,29 @@ def _load_nested_state_dict(scheduler, state_dict):
 
 
 class ChainedScheduler(LRScheduler):
-    """Several schedules at once, each changing what the one before set."""
+    """Run several schedules at once. Each changes the learning rate that the one before set.
 
-    def __init__(self, schedulers, optimizer=None):
+    Args:
+        schedulers: Schedules of one optimizer.
+        optimizer: Optimizer of all schedules. `None` is that of the first schedule.
+
+    Raises:
+        TypeError: If a schedule has no optimizer.
+        ValueError: If there is no schedule, or one has another optimizer or is a `ReduceLROnPlateau`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+        >>> first = torch.optim.lr_scheduler.ConstantLR(optimizer, factor=0.5, total_iters=5)
+        >>> second = torch.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
+        >>> schedule = torch.optim.lr_scheduler.ChainedScheduler([first, second])
+        >>> optimizer.step()
+        >>> schedule.step()
+        >>> schedule.get_last_lr()
+        [0.25]
+    """
+
+    def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None) -> None:
         if len(schedulers) < 1:
             raise ValueError(
                 f"{type(self).__name__} expects at least one scheduler to be chained, but got no scheduler."
@@ -727,36 +1188,67 @@ class ChainedScheduler(LRScheduler):
         self.optimizer = optimizer
         self._last_lr = [_copied(group["lr"]) for group in optimizer.param_groups]
 
-    def step(self):
-        """Goes to the next epoch of every schedule."""
+    def step(self) -> None:  # type: ignore[override]  # PyTorch's signature.
+        """Go to the next epoch of every schedule."""
         for scheduler in self._schedulers:
             scheduler.step()
         self._last_lr = [_copied(group["lr"]) for group in self.optimizer.param_groups]
 
-    def state_dict(self):
-        """Everything but the optimiser."""
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of the schedule without the optimizer."""
         return _nested_state_dict(self)
 
-    def load_state_dict(self, state_dict):
-        """Takes over what `state_dict` gave."""
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load what `state_dict` returned.
+
+        Args:
+            state_dict: State of a schedule of the same kind.
+        """
         _load_nested_state_dict(self, state_dict)
 
 
 class ReduceLROnPlateau(LRScheduler):
-    """Times `factor` when a metric has stopped improving."""
+    """Multiply the learning rate by `factor` when a metric has stopped improving.
+
+    Args:
+        optimizer: Optimizer whose learning rates change.
+        mode: `"min"` if smaller metrics are better, `"max"` if larger ones are.
+        factor: Factor of each reduction, less than 1.
+        patience: Number of epochs without improvement that are allowed.
+        threshold: Smallest change that counts as an improvement.
+        threshold_mode: `"rel"` for a threshold relative to the best metric, `"abs"` for a difference.
+        cooldown: Number of epochs after a reduction in which no epoch counts as bad.
+        min_lr: Smallest rate of all groups, or a list with one rate per group.
+        eps: A reduction by `eps` or less is left out.
+
+    Raises:
+        TypeError: If `optimizer` is not an `Optimizer`.
+        ValueError: If `factor`, `mode` or `threshold_mode` is out of its range, or `min_lr` has the wrong length.
+
+    Example:
+        >>> import pytpu as torch
+        >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+        >>> schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=1)
+        >>> rates = []
+        >>> for loss in (3.0, 3.0, 3.0, 1.0):
+        ...     schedule.step(loss)
+        ...     rates += schedule.get_last_lr()
+        >>> rates
+        [1.0, 1.0, 0.5, 0.5]
+    """
 
     def __init__(
         self,
-        optimizer,
-        mode="min",
-        factor=0.1,
-        patience=10,
-        threshold=1e-4,
-        threshold_mode="rel",
-        cooldown=0,
-        min_lr=0,
-        eps=1e-8,
-    ):
+        optimizer: Optimizer,
+        mode: Literal["min", "max"] = "min",
+        factor: float = 0.1,
+        patience: int = 10,
+        threshold: float = 1e-4,
+        threshold_mode: Literal["rel", "abs"] = "rel",
+        cooldown: int = 0,
+        min_lr: list[float] | float = 0,
+        eps: float = 1e-8,
+    ) -> None:
         if factor >= 1.0:
             raise ValueError("Factor should be < 1.0.")
         if not isinstance(optimizer, Optimizer):
@@ -791,8 +1283,16 @@ class ReduceLROnPlateau(LRScheduler):
         self.cooldown_counter = 0
         self.num_bad_epochs = 0
 
-    def step(self, metrics, epoch=None):
-        """Takes the metric of an epoch."""
+    def step(self, metrics: SupportsFloat, epoch: int | None = None) -> None:  # type: ignore[override]  # PyTorch's.
+        """Take the metric of an epoch, and reduce the learning rates if it is time.
+
+        Args:
+            metrics: Metric of the epoch.
+            epoch: Number of the epoch. `None` is the next one. Deprecated: other values give a warning.
+
+        Raises:
+            RuntimeError: If groups were added to the optimizer after `min_lr` was given as a list.
+        """
         current = float(metrics)
         if epoch is None:
             epoch = self.last_epoch + 1
@@ -831,11 +1331,16 @@ class ReduceLROnPlateau(LRScheduler):
 
     @property
     def in_cooldown(self):
-        """Whether a reduction was made only recently."""
+        """Whether the cooldown after a reduction is still running."""
         return self.cooldown_counter > 0
 
-    def is_better(self, a, best):
-        """Whether `a` improves on `best` by more than the threshold."""
+    def is_better(self, a: float, best: float) -> bool:
+        """Return whether `a` improves on `best` by more than the threshold.
+
+        Args:
+            a: New metric.
+            best: Best metric so far.
+        """
         if self.threshold_mode == "rel":
             return a < best * (1.0 - self.threshold) if self.mode == "min" else a > best * (1.0 + self.threshold)
         return a < best - self.threshold if self.mode == "min" else a > best + self.threshold

@@ -1,10 +1,21 @@
 """Muon."""
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING
 
 import pytpu as torch
 
 from .optimizer import Optimizer, _check_lr, _scalar, without_grad
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytpu import Tensor
+
+    from .optimizer import ParamsT
+
 
 _RATIOS = {
     None: lambda rows, columns: math.sqrt(max(1, rows / columns)),
@@ -15,7 +26,7 @@ _RATIOS = {
 
 
 def _orthogonal(x, coefficients, steps, eps):
-    """About the nearest matrix with orthogonal rows (or columns): an odd polynomial moves all singular values to one."""
+    """Return a matrix close to the nearest one with orthogonal rows or columns."""
     if steps >= 100:
         raise ValueError("Number of steps must be less than 100 for computational efficiency")
     if x.dim() != 2:
@@ -34,20 +45,57 @@ def _orthogonal(x, coefficients, steps, eps):
 
 
 class Muon(Optimizer):
-    """Momentum whose update is made orthogonal; for matrices."""
+    """Implement Muon: momentum whose update is made close to orthogonal.
+
+    For the gradient `g`::
+
+        b = momentum * b + (1 - momentum) * g
+        u = orthogonal((1 - momentum) * g + momentum * b)     # orthogonal(b) without Nesterov momentum
+        p = (1 - lr * weight_decay) * p - ratio * lr * u
+
+    `orthogonal` is an odd polynomial, applied `ns_steps` times in `bfloat16`. It moves all singular values towards 1.
+
+    Args:
+        params: The parameters to optimize, all with two dimensions, as tensors, as `(name, tensor)` pairs, or as dicts.
+        lr: Learning rate. A tensor must have one element.
+        weight_decay: Part of a parameter, times `lr`, that each step removes.
+        momentum: Factor of the buffer.
+        nesterov: If `True`, use Nesterov momentum.
+        ns_coefficients: Coefficients of the polynomial.
+        eps: Smallest norm that a gradient is divided by.
+        ns_steps: How often the polynomial is applied. Less than 100.
+        adjust_lr_fn: Rule for `ratio` of an `(n, m)` parameter. `"original"` or `None` is `sqrt(max(1, n / m))`,
+            `"match_rms_adamw"` is `0.2 * sqrt(max(n, m))`, `"spectral_unclamped"` is `sqrt(n / m)`.
+
+    Raises:
+        ValueError: If an option is out of its range, or a parameter does not have two dimensions.
+        RuntimeError: In `step`: if a gradient is sparse or a parameter is complex.
+
+    Example:
+        >>> import pytpu as torch
+        >>> w = torch.ones(4, 3, requires_grad=True)
+        >>> optimizer = torch.optim.Muon([w], lr=0.1)
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> bool((w < 1).all())
+        True
+
+    Source:
+        Jordan, "Muon: An optimizer for hidden layers in neural networks", 2024.
+    """
 
     def __init__(
         self,
-        params,
-        lr=1e-3,
-        weight_decay=0.1,
-        momentum=0.95,
-        nesterov=True,
-        ns_coefficients=(3.4445, -4.7750, 2.0315),
-        eps=1e-7,
-        ns_steps=5,
-        adjust_lr_fn=None,
-    ):
+        params: ParamsT,
+        lr: float = 1e-3,
+        weight_decay: float = 0.1,
+        momentum: float = 0.95,
+        nesterov: bool = True,
+        ns_coefficients: tuple[float, float, float] = (3.4445, -4.7750, 2.0315),
+        eps: float = 1e-7,
+        ns_steps: int = 5,
+        adjust_lr_fn: str | None = None,
+    ) -> None:
         if isinstance(lr, torch.Tensor):
             _check_lr(lr)
         elif not 0.0 <= lr:
@@ -77,8 +125,16 @@ class Muon(Optimizer):
                     )
 
     @without_grad
-    def step(self, closure=None):
-        """Updates the parameters once."""
+    def step(self, closure: Callable[[], Tensor | float] | None = None) -> Tensor | float | None:
+        """Update all parameters that have a gradient.
+
+        Args:
+            closure: Function that computes the loss again, calls `backward`, and returns the loss. It runs with
+                gradients enabled.
+
+        Returns:
+            The result of `closure`, or `None` without a closure.
+        """
         loss = self._loss(closure)
         for group in self.param_groups:
             lr, momentum = _scalar(group["lr"]), group["momentum"]

@@ -1,5 +1,7 @@
 """`Optimizer`: parameters in groups with options, and state per parameter."""
 
+from __future__ import annotations
+
 import functools
 import itertools
 import typing
@@ -7,18 +9,35 @@ import warnings
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable
 from copy import deepcopy
+from typing import TYPE_CHECKING
 
 import pytpu as torch
 from pytpu import _C
 from pytpu.nn.parameter import clear_gradient
 from pytpu.utils.hooks import RemovableHandle
 
-_global_optimizer_pre_hooks = OrderedDict()
-_global_optimizer_post_hooks = OrderedDict()
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, TypeAlias, TypeVar
+
+    from typing_extensions import Self
+
+    from pytpu import Tensor
+
+    _Step = TypeVar("_Step", bound=Callable[..., Any])
+    GlobalOptimizerPreHook: TypeAlias = Callable[
+        ["Optimizer", tuple[Any, ...], dict[str, Any]],
+        tuple[tuple[Any, ...], dict[str, Any]] | None,
+    ]
+    GlobalOptimizerPostHook: TypeAlias = Callable[["Optimizer", tuple[Any, ...], dict[str, Any]], None]
+
+
+_global_optimizer_pre_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
+_global_optimizer_post_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
 
 
 class _RequiredParameter:
-    """Marks an option that has no default."""
+    """Value of an option that has no default."""
 
     def __repr__(self):
         return "<required parameter>"
@@ -35,23 +54,37 @@ def _register(hooks, hook, prepend=False):
     return handle
 
 
-def register_optimizer_step_pre_hook(hook):
-    """Calls `hook(optimizer, args, kwargs)` before the step of every optimiser."""
+def register_optimizer_step_pre_hook(hook: GlobalOptimizerPreHook) -> RemovableHandle:
+    """Call `hook(optimizer, args, kwargs)` before each step of every optimizer.
+
+    Args:
+        hook: Function to call. If it returns a tuple `(args, kwargs)`, these replace the arguments of `step`.
+
+    Returns:
+        A handle whose `remove()` removes the hook.
+    """
     return _register(_global_optimizer_pre_hooks, hook)
 
 
-def register_optimizer_step_post_hook(hook):
-    """Calls `hook(optimizer, args, kwargs)` after the step of every optimiser."""
+def register_optimizer_step_post_hook(hook: GlobalOptimizerPostHook) -> RemovableHandle:
+    """Call `hook(optimizer, args, kwargs)` after each step of every optimizer.
+
+    Args:
+        hook: Function to call. Its result is ignored.
+
+    Returns:
+        A handle whose `remove()` removes the hook.
+    """
     return _register(_global_optimizer_post_hooks, hook)
 
 
-# The lazy engine cuts its programs where training steps end, and computes the state that a step makes by a program of its own.
+# The lazy engine ends a program at the end of a training step. New state of a step is computed by another program.
 _step_begins = _C._step_begins
 _step_boundary = _C._step_boundary
 
 
 def _wrap_step(step):
-    """Hooks around `step`, and the hints to the lazy engine."""
+    """Wrap `step`: call hooks, and notify the lazy engine."""
 
     @functools.wraps(step)
     def wrapper(self, *args, **kwargs):
@@ -63,11 +96,11 @@ def _wrap_step(step):
                         f"{step} must return None or a tuple of (new_args, new_kwargs), but got {result}."
                     )
                 args, kwargs = result
-        # The step of a subclass may call that of its base: the engine hears of the outer one.
+        # `step` of a subclass may call that of its base. The engine is notified of the outer call.
         is_told = self._on_accelerator() and not self.__dict__.get("_is_stepping")
         if is_told:
             self._is_stepping = True
-            # What a closure fills with numbers is no state.
+            # Tensors that a closure fills are not state.
             _step_begins(id(self), not (args or kwargs))
         try:
             out = step(self, *args, **kwargs)
@@ -83,18 +116,18 @@ def _wrap_step(step):
     return wrapper
 
 
-def without_grad(step):
-    """`step` without recording gradients, except for optimisers that are `differentiable`."""
+def without_grad(step: _Step) -> _Step:
+    """Return `step` with gradients disabled, unless the option `differentiable` is set."""
 
     @functools.wraps(step)
     def wrapper(self, *args, **kwargs):
         with torch.set_grad_enabled(bool(self.defaults.get("differentiable", False))):
             return step(self, *args, **kwargs)
 
-    return wrapper
+    return typing.cast("_Step", wrapper)
 
 
-# Options that older versions of PyTorch did not have, with the values that they stand for where they are absent.
+# Options that older versions of PyTorch did not have, and the values that a missing option stands for.
 _ADDED_OPTIONS = {
     "amsgrad": False,
     "nesterov": False,
@@ -109,9 +142,43 @@ _TENSOR_ENTRIES = ("step", "mu_product", "eta", "mu")
 
 
 class Optimizer:
-    """Keeps parameter groups and the state of each parameter; subclasses define `step`."""
+    """Base class of all optimizers: parameters in groups, and state for each parameter.
 
-    def __init__(self, params, defaults):
+    A subclass defines `step`. `param_groups` is a list of dicts: `"params"` holds the tensors, and the other keys
+    are options. `state` maps each parameter to a dict.
+
+    Args:
+        params: The parameters to optimize, as tensors, as `(name, tensor)` pairs, or as dicts that each hold a list
+            `"params"` and options for that group.
+        defaults: Values of the options that a group does not set itself.
+
+    Raises:
+        TypeError: If `params` is one tensor, or holds something that is not a tensor.
+        ValueError: If `params` is empty, holds a tensor that is not a leaf, or holds a parameter in two groups.
+
+    Example:
+        >>> import pytpu as torch
+        >>> w = torch.ones(2, requires_grad=True)
+        >>> optimizer = torch.optim.SGD([w], lr=0.1)
+        >>> optimizer.zero_grad()
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> w.detach()
+        tensor([0.8000, 0.8000])
+    """
+
+    defaults: dict[str, Any]
+    state: defaultdict[Tensor, Any]
+    param_groups: list[dict[str, Any]]
+    _optimizer_step_pre_hooks: OrderedDict[int, Callable[..., Any]]
+    _optimizer_step_post_hooks: OrderedDict[int, Callable[..., Any]]
+    _optimizer_state_dict_pre_hooks: OrderedDict[int, Callable[..., Any]]
+    _optimizer_state_dict_post_hooks: OrderedDict[int, Callable[..., Any]]
+    _optimizer_load_state_dict_pre_hooks: OrderedDict[int, Callable[..., Any]]
+    _optimizer_load_state_dict_post_hooks: OrderedDict[int, Callable[..., Any]]
+    _opt_called: bool  # Set by learning-rate schedules, which warn when `step` was not called before them.
+
+    def __init__(self, params: ParamsT, defaults: dict[str, Any]) -> None:
         self.defaults = defaults
         self._make_hook_tables()
         if isinstance(params, torch.Tensor):
@@ -121,14 +188,15 @@ class Optimizer:
             )
         if isinstance(params, set):
             warnings.warn(
-                "optimizer parameters need to be organized in ordered collections, but the ordering of tensors in sets will "
+                "optimizer parameters need to be organized in ordered collections, but the ordering of tensors in "
+                "sets will "
                 "change between runs. Please use a list instead. This will be an error in a future release.",
                 FutureWarning,
                 stacklevel=3,
             )
         self.state = defaultdict(dict)
         self.param_groups = []
-        groups = list(params)
+        groups: list[Any] = list(params)
         if not groups:
             raise ValueError("optimizer got an empty parameter list")
         if not isinstance(groups[0], dict):
@@ -138,7 +206,7 @@ class Optimizer:
         self._made_state()
 
     def _made_state(self):
-        """Launch what makes the parameters, and state: then the first step has the program of all others."""
+        """Launch the ops that make parameters and state, so that the first step has the program of later steps."""
         if self._on_accelerator():
             _C._tpu_mark_step()
 
@@ -160,10 +228,10 @@ class Optimizer:
         ):
             self.__dict__.setdefault(name, OrderedDict())
 
-    def __getstate__(self):
+    def __getstate__(self) -> dict[str, Any]:
         return {"defaults": self.defaults, "state": self.state, "param_groups": self.param_groups}
 
-    def __setstate__(self, state):
+    def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._make_hook_tables()
         self.defaults.setdefault("differentiable", False)
@@ -186,7 +254,7 @@ class Optimizer:
                         on_device = group.get("capturable") or group.get("fused")
                         entry[name] = number.to(p.device) if on_device else number
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         text = type(self).__name__ + " ("
         for i, group in enumerate(self.param_groups):
             text += f"\nParameter Group {i}\n"
@@ -203,37 +271,113 @@ class Optimizer:
 
     # ---- hooks
 
-    def register_step_pre_hook(self, hook):
-        """Calls `hook(optimizer, args, kwargs)` before `step`; it may return new ones."""
+    def register_step_pre_hook(
+        self,
+        hook: Callable[[Self, tuple[Any, ...], dict[str, Any]], tuple[tuple[Any, ...], dict[str, Any]] | None],
+    ) -> RemovableHandle:
+        """Call `hook(optimizer, args, kwargs)` before each `step` of this optimizer.
+
+        Args:
+            hook: Function to call. If it returns a tuple `(args, kwargs)`, these replace the arguments of `step`.
+
+        Returns:
+            A handle whose `remove()` removes the hook.
+        """
         return _register(self._optimizer_step_pre_hooks, hook)
 
-    def register_step_post_hook(self, hook):
-        """Calls `hook(optimizer, args, kwargs)` after `step`."""
+    def register_step_post_hook(
+        self,
+        hook: Callable[[Self, tuple[Any, ...], dict[str, Any]], None],
+    ) -> RemovableHandle:
+        """Call `hook(optimizer, args, kwargs)` after each `step` of this optimizer.
+
+        Args:
+            hook: Function to call. Its result is ignored.
+
+        Returns:
+            A handle whose `remove()` removes the hook.
+
+        Example:
+            >>> import pytpu as torch
+            >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
+            >>> handle = optimizer.register_step_post_hook(lambda optimizer, args, kwargs: print("stepped"))
+            >>> optimizer.step()
+            stepped
+        """
         return _register(self._optimizer_step_post_hooks, hook)
 
-    def register_state_dict_pre_hook(self, hook, prepend=False):
-        """Calls `hook(optimizer)` before `state_dict`."""
+    def register_state_dict_pre_hook(self, hook: Callable[[Optimizer], None], prepend: bool = False) -> RemovableHandle:
+        """Call `hook(optimizer)` at the start of `state_dict`.
+
+        Args:
+            hook: Function to call. Its result is ignored.
+            prepend: If `True`, call this hook before the hooks that are registered already.
+
+        Returns:
+            A handle whose `remove()` removes the hook.
+        """
         return _register(self._optimizer_state_dict_pre_hooks, hook, prepend)
 
-    def register_state_dict_post_hook(self, hook, prepend=False):
-        """Calls `hook(optimizer, state_dict)` after `state_dict`; it may return another."""
+    def register_state_dict_post_hook(
+        self, hook: Callable[[Self, dict[str, Any]], dict[str, Any] | None], prepend: bool = False
+    ) -> RemovableHandle:
+        """Call `hook(optimizer, state_dict)` at the end of `state_dict`.
+
+        Args:
+            hook: Function to call. If it returns a dict, `state_dict` returns that dict.
+            prepend: If `True`, call this hook before the hooks that are registered already.
+
+        Returns:
+            A handle whose `remove()` removes the hook.
+        """
         return _register(self._optimizer_state_dict_post_hooks, hook, prepend)
 
-    def register_load_state_dict_pre_hook(self, hook, prepend=False):
-        """Calls `hook(optimizer, state_dict)` before loading; it may return another."""
+    def register_load_state_dict_pre_hook(
+        self, hook: Callable[[Self, dict[str, Any]], dict[str, Any] | None], prepend: bool = False
+    ) -> RemovableHandle:
+        """Call `hook(optimizer, state_dict)` at the start of `load_state_dict`.
+
+        Args:
+            hook: Function to call. It gets a shallow copy of the dict. If it returns a dict, that dict is loaded.
+            prepend: If `True`, call this hook before the hooks that are registered already.
+
+        Returns:
+            A handle whose `remove()` removes the hook.
+        """
         return _register(self._optimizer_load_state_dict_pre_hooks, hook, prepend)
 
-    def register_load_state_dict_post_hook(self, hook, prepend=False):
-        """Calls `hook(optimizer)` after loading."""
+    def register_load_state_dict_post_hook(
+        self, hook: Callable[[Optimizer], None], prepend: bool = False
+    ) -> RemovableHandle:
+        """Call `hook(optimizer)` at the end of `load_state_dict`.
+
+        Args:
+            hook: Function to call. Its result is ignored.
+            prepend: If `True`, call this hook before the hooks that are registered already.
+
+        Returns:
+            A handle whose `remove()` removes the hook.
+        """
         return _register(self._optimizer_load_state_dict_post_hooks, hook, prepend)
 
     # ---- state
 
-    def state_dict(self):
-        """State and options, parameters replaced by their number."""
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state and the options as a dict that can be saved.
+
+        Returns:
+            A dict with two keys. `"state"` maps the number of a parameter to its state. `"param_groups"` lists the
+            groups, with numbers in place of the parameters. The tensors are not copied.
+
+        Example:
+            >>> import pytpu as torch
+            >>> optimizer = torch.optim.SGD([torch.zeros(2, requires_grad=True)], lr=0.1)
+            >>> optimizer.state_dict()["param_groups"][0]["params"]
+            [0]
+        """
         for hook in self._optimizer_state_dict_pre_hooks.values():
             hook(self)
-        numbers = {}
+        numbers: dict[int, int] = {}
         groups = []
         for group in self.param_groups:
             packed = {k: v for k, v in group.items() if k != "params"}
@@ -249,8 +393,27 @@ class Optimizer:
                 result = replaced
         return result
 
-    def load_state_dict(self, state_dict):
-        """Takes over state and options; tensors follow their parameter's device, and its dtype where they are floats."""
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load what `state_dict` returned.
+
+        Each tensor of the state moves to the device of its parameter. If the parameter is floating point, the tensor
+        also takes its dtype. The step count keeps its own dtype.
+
+        Args:
+            state_dict: State of an optimizer with groups of the same sizes.
+
+        Raises:
+            ValueError: If the number of groups, or the number of parameters of a group, differs.
+
+        Example:
+            >>> import pytpu as torch
+            >>> w = torch.zeros(2, requires_grad=True)
+            >>> state = torch.optim.SGD([w], lr=0.5).state_dict()
+            >>> optimizer = torch.optim.SGD([w], lr=0.1)
+            >>> optimizer.load_state_dict(state)
+            >>> optimizer.param_groups[0]["lr"]
+            0.5
+        """
         state_dict = state_dict.copy()
         for hook in self._optimizer_load_state_dict_pre_hooks.values():
             replaced = hook(self, state_dict)
@@ -280,7 +443,7 @@ class Optimizer:
                 return type(value)(cast(param, v, number) for v in value)
             return value
 
-        state = defaultdict(dict)
+        state: defaultdict[Any, Any] = defaultdict(dict)
         for key, value in state_dict["state"].items():
             if key in by_number:
                 state[by_number[key]] = cast(by_number[key], value, key)
@@ -298,7 +461,7 @@ class Optimizer:
     def _process_value(param, value, number, groups, key):
         group = next((g for g in groups if number in g["params"]), {})
         if key == "step":
-            # The step count stays where it is kept: with the parameter only when the update runs on the device.
+            # The step count is on the device of the parameter only if the update runs there.
             if group.get("capturable") or group.get("fused"):
                 return value.to(dtype=torch.float32, device=param.device)
             return value
@@ -306,18 +469,54 @@ class Optimizer:
             return value.to(dtype=param.dtype, device=param.device)
         return value.to(device=param.device)
 
-    def zero_grad(self, set_to_none=True):
-        """Forgets (or zeroes) the gradients of all parameters."""
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Reset the gradients of all parameters.
+
+        Args:
+            set_to_none: If `True`, set each `grad` to `None`. If `False`, fill it with zeros.
+
+        Example:
+            >>> import pytpu as torch
+            >>> w = torch.ones(2, requires_grad=True)
+            >>> w.sum().backward()
+            >>> torch.optim.SGD([w], lr=0.1).zero_grad()
+            >>> w.grad is None
+            True
+        """
         for group in self.param_groups:
             for p in group["params"]:
                 clear_gradient(p, set_to_none)
 
-    def step(self, closure=None):
-        """Updates the parameters once."""
+    def step(self, closure: Callable[[], Tensor | float] | None = None) -> Tensor | float | None:
+        """Update all parameters that have a gradient.
+
+        Args:
+            closure: Function that computes the loss again, calls `backward`, and returns the loss. It runs with
+                gradients enabled.
+
+        Returns:
+            The result of `closure`, or `None` without a closure.
+        """
         raise NotImplementedError
 
-    def add_param_group(self, param_group):
-        """Adds parameters with options of their own."""
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group of parameters, for example layers that are unfrozen during training.
+
+        Args:
+            param_group: Dict with the parameters under `"params"`, and the options of this group. An option that is
+                missing takes the default of the optimizer.
+
+        Raises:
+            TypeError: If `param_group` is not a dict, or `"params"` is a set or holds something that is not a tensor.
+            ValueError: If a parameter is not a leaf or is in another group, or a required option is missing.
+
+        Example:
+            >>> import pytpu as torch
+            >>> optimizer = torch.optim.SGD([torch.zeros(2, requires_grad=True)], lr=0.1)
+            >>> optimizer.add_param_group({"params": [torch.zeros(3, requires_grad=True)], "lr": 0.01})
+            >>> [group["lr"] for group in optimizer.param_groups]
+            [0.1, 0.01]
+        """
         if not isinstance(param_group, dict):
             raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
         params = param_group["params"]
@@ -371,7 +570,7 @@ class Optimizer:
             )
         self.param_groups.append(param_group)
 
-    # ---- what the steps of most optimisers share
+    # ---- for the steps of most optimizers
 
     def _loss(self, closure):
         if closure is None:
@@ -383,7 +582,7 @@ class Optimizer:
         return loss
 
     def _collect(self, group, sparse_error=None):
-        """The parameters of a group that have a gradient, and the gradients."""
+        """Return the parameters of a group that have a gradient, and the gradients."""
         params, grads = [], []
         for p in group["params"]:
             if p.grad is None:
@@ -392,7 +591,8 @@ class Optimizer:
                 raise RuntimeError(sparse_error)
             if group.get("fused") and not (p.is_floating_point() and p.device.type in ("cpu", "tpu")):
                 raise RuntimeError(
-                    "`fused=True` requires all the params to be floating point Tensors of supported devices: ['cpu', 'tpu'] but "
+                    "`fused=True` requires all the params to be floating point Tensors of supported devices: ['cpu', "
+                    "'tpu'] but "
                     f"{p.dtype} and {p.device.type}"
                 )
             params.append(p)
@@ -401,12 +601,12 @@ class Optimizer:
 
 
 def _real(*tensors):
-    """Complex tensors as real ones with a dimension of two more; others, and None, as they are."""
+    """Return complex tensors as real ones with one more dimension of size 2. Others, and `None`, stay."""
     return tuple(torch.view_as_real(t) if t is not None and t.is_complex() else t for t in tensors)
 
 
 def _descent(group, p, grad):
-    """The gradient to step against: its sign by ``maximize``, with weight decay unless that goes to ``p`` itself."""
+    """Return the gradient to descend along, with the sign of `maximize` and with weight decay."""
     if group["maximize"]:
         grad = -grad
     decay = group.get("weight_decay", 0)
@@ -419,29 +619,37 @@ def _descent(group, p, grad):
 
 
 def _update_moments(exp_avg, exp_avg_sq, grad, beta1, beta2):
-    """Moves Adam's running means of the gradient and of its square."""
+    """Update Adam's running means of the gradient and of its square."""
     exp_avg.lerp_(grad, 1 - beta1)
     exp_avg_sq.mul_(beta2).addcmul_(grad, grad, value=_scalar(1 - beta2))
 
 
 class PerParameter(Optimizer):
-    """An optimiser whose step is a loop over parameters."""
+    """Base class of optimizers that update one parameter after the other."""
 
-    # Names of the tensors of the state that start as zeros.
-    _zeros = ()
+    # Names of tensors of the state that start as zeros.
+    _zeros: tuple[str, ...] = ()
 
     def _start(self, group, p, state):
-        """Makes the state of a parameter."""
+        """Make the state of a parameter."""
         for name in self._zeros:
             state[name] = torch.zeros_like(p)
 
     def _update(self, group, p, grad, state, views):
-        """Updates one parameter; `views` is the state with complex tensors as real ones, `grad` is final."""
+        """Update one parameter. `views` is the state with complex tensors as real ones."""
         raise NotImplementedError
 
     @without_grad
-    def step(self, closure=None):
-        """Updates the parameters once."""
+    def step(self, closure: Callable[[], Tensor | float] | None = None) -> Tensor | float | None:
+        """Update all parameters that have a gradient.
+
+        Args:
+            closure: Function that computes the loss again, calls `backward`, and returns the loss. It runs with
+                gradients enabled.
+
+        Returns:
+            The result of `closure`, or `None` without a closure.
+        """
         loss = self._loss(closure)
         for group in self.param_groups:
             params, grads = self._collect(group, f"{type(self).__name__} does not support sparse gradients")
@@ -459,7 +667,7 @@ class PerParameter(Optimizer):
 
 
 def _check(name, value, ok):
-    """PyTorch's wording for an option out of range."""
+    """Raise `ValueError` with PyTorch's wording, unless the option is in its range."""
     if not ok:
         raise ValueError(f"Invalid {name}: {value}")
 
@@ -475,7 +683,7 @@ def _check_betas(betas):
 
 
 def _check_forms(foreach, fused, differentiable):
-    """Which forms of the update exclude each other."""
+    """Refuse forms of the update that exclude each other."""
     if fused and differentiable:
         raise RuntimeError("`fused` does not support `differentiable`")
     if fused and foreach:
@@ -491,29 +699,29 @@ def _check_lr(lr):
 
 
 def _scalar(value):
-    """An option that may be given as a one-element tensor, as a number."""
+    """Return an option as a number. It may be a one-element tensor."""
     return value.item() if isinstance(value, torch.Tensor) else value
 
 
 def _step_tensor(group=None, param=None):
-    """A new step count: float32, on the host unless the update has to run on the device alone."""
+    """Return a new `float32` step count, on the CPU unless the update runs on the device alone."""
     if group is not None and (group.get("capturable") or group.get("fused")):
         return torch.zeros((), dtype=torch.float32, device=param.device)
     return torch.tensor(0.0, dtype=torch.float32)
 
 
 def _fused(name):
-    """The op that updates a list of parameters at once, where the table has it."""
+    """Return the op that updates a list of parameters at once, or `None`."""
     return getattr(_C._ops, name, None)
 
 
-# What optimisers of others import.
+# Names that optimizers of other libraries import.
 
-ParamsT: typing.TypeAlias = typing.Union[
-    typing.Iterable[torch.Tensor], typing.Iterable[dict[str, typing.Any]], typing.Iterable[tuple[str, torch.Tensor]]
-]
+ParamsT: typing.TypeAlias = (
+    Iterable[torch.Tensor] | Iterable[dict[str, typing.Any]] | Iterable[tuple[str, torch.Tensor]]
+)
 _params_doc = "params: iterable of parameters or of dictionaries of groups"
-_foreach_doc = "foreach: whether ops over lists are used"
+_foreach_doc = "foreach: accepted, without an effect"
 _capturable_doc = "capturable: accepted, without an effect"
 _differentiable_doc = "differentiable: whether autograd records the step"
 _maximize_doc = "maximize: whether the objective is maximized"
@@ -521,7 +729,7 @@ _fused_doc = "fused: accepted, without an effect"
 
 
 def _use_grad_for_differentiable(func):
-    """A decorator of ``step``: autograd records it where ``defaults["differentiable"]`` says so."""
+    """Decorate `step`: autograd records it if the option `differentiable` is set."""
 
     @functools.wraps(func)
     def step(self, *args, **kwargs):
@@ -552,7 +760,7 @@ def _get_scalar_dtype(is_fused=None):
 
 
 def _default_to_fused_or_foreach(params, differentiable, use_fused=False):
-    """Return whether a fused step and ops over lists are to be used: these, unless autograd records the step."""
+    """Return whether to use a fused step, and whether to use ops over lists."""
     from ..utils._foreach_utils import _has_foreach_support
 
     return False, not differentiable and all(
@@ -561,7 +769,7 @@ def _default_to_fused_or_foreach(params, differentiable, use_fused=False):
 
 
 def _get_capturable_supported_devices(supports_xla=True):
-    """Return the names of devices on which ``capturable`` has a meaning in PyTorch."""
+    """Return the names of devices for which PyTorch supports `capturable`."""
     return ["cuda", "xpu", "hpu", "tpu"] + (["xla"] if supports_xla else [])
 
 

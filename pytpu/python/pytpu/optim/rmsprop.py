@@ -1,27 +1,69 @@
 """RMSprop and Adagrad."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import pytpu as torch
 
 from .optimizer import PerParameter, _check_forms, _check_lr, _check_not_negative, _step_tensor
 
+if TYPE_CHECKING:
+    from pytpu import Tensor
+
+    from .optimizer import ParamsT
+
 
 class RMSprop(PerParameter):
-    """Steps scaled by a running mean of the squared gradient."""
+    """Implement RMSprop: divide the gradient by the root of a running mean of its square.
+
+    For the gradient `g`::
+
+        v = alpha * v + (1 - alpha) * g ** 2
+        p = p - lr * g / (sqrt(v) + eps)
+
+    Args:
+        params: The parameters to optimize, as tensors, as `(name, tensor)` pairs, or as dicts that each hold a list
+            `"params"` and options for that group.
+        lr: Learning rate. A tensor must have one element.
+        alpha: Factor of the running mean of `g ** 2`.
+        eps: Number added to the denominator.
+        weight_decay: Factor of the L2 penalty, which is added to the gradient as `weight_decay * p`.
+        momentum: Factor of a momentum buffer. `0` turns momentum off.
+        centered: If `True`, subtract the square of the running mean of `g` from `v`.
+        capturable: If `True`, keep the step count on the device of the parameter instead of on the CPU.
+        foreach: Accepted for compatibility. The step is the same with either value.
+        maximize: If `True`, ascend: use `-g` for the gradient `g`.
+        differentiable: If `True`, autograd records the step.
+
+    Raises:
+        ValueError: If an option is negative.
+        RuntimeError: In `step`: if a gradient is sparse.
+
+    Example:
+        >>> import pytpu as torch
+        >>> w = torch.ones(2, requires_grad=True)
+        >>> optimizer = torch.optim.RMSprop([w], lr=0.01)
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> w.detach()
+        tensor([0.9000, 0.9000])
+    """
 
     def __init__(
         self,
-        params,
-        lr=1e-2,
-        alpha=0.99,
-        eps=1e-8,
-        weight_decay=0,
-        momentum=0,
-        centered=False,
-        capturable=False,
-        foreach=None,
-        maximize=False,
-        differentiable=False,
-    ):
+        params: ParamsT,
+        lr: float | Tensor = 1e-2,
+        alpha: float = 0.99,
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        momentum: float = 0,
+        centered: bool = False,
+        capturable: bool = False,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        differentiable: bool = False,
+    ) -> None:
         _check_lr(lr)
         _check_not_negative(eps=eps, momentum=momentum, weight_decay=weight_decay, alpha=alpha)
         defaults = {
@@ -67,22 +109,57 @@ class RMSprop(PerParameter):
 
 
 class Adagrad(PerParameter):
-    """Steps scaled by the sum of all squared gradients so far."""
+    """Implement Adagrad: divide the gradient by the root of the sum of all its squares.
+
+    For the gradient `g` at step `t`::
+
+        s = s + g ** 2
+        p = p - lr / (1 + (t - 1) * lr_decay) * g / (sqrt(s) + eps)
+
+    Args:
+        params: The parameters to optimize, as tensors, as `(name, tensor)` pairs, or as dicts that each hold a list
+            `"params"` and options for that group.
+        lr: Learning rate. A tensor must have one element.
+        lr_decay: How fast the learning rate falls with the number of steps.
+        weight_decay: Factor of the L2 penalty, which is added to the gradient as `weight_decay * p`.
+        initial_accumulator_value: Value of `s` before the first step.
+        eps: Number added to the denominator.
+        foreach: Accepted for compatibility. The step is the same with either value.
+        maximize: If `True`, ascend: use `-g` for the gradient `g`.
+        differentiable: If `True`, autograd records the step.
+        fused: If `True`, keep the step count on the device of the parameter.
+
+    Raises:
+        ValueError: If an option is negative.
+        RuntimeError: If `fused` is combined with `foreach` or `differentiable`. In `step`: if a gradient is sparse.
+
+    Example:
+        >>> import pytpu as torch
+        >>> w = torch.ones(2, requires_grad=True)
+        >>> optimizer = torch.optim.Adagrad([w], lr=0.1)
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> w.detach()
+        tensor([0.9000, 0.9000])
+
+    Source:
+        Duchi, Hazan and Singer, "Adaptive Subgradient Methods for Online Learning and Stochastic Optimization", 2011.
+    """
 
     def __init__(
         self,
-        params,
-        lr=1e-2,
-        lr_decay=0,
-        weight_decay=0,
-        initial_accumulator_value=0,
-        eps=1e-10,
-        foreach=None,
+        params: ParamsT,
+        lr: float | Tensor = 1e-2,
+        lr_decay: float = 0,
+        weight_decay: float = 0,
+        initial_accumulator_value: float = 0,
+        eps: float = 1e-10,
+        foreach: bool | None = None,
         *,
-        maximize=False,
-        differentiable=False,
-        fused=None,
-    ):
+        maximize: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
         _check_lr(lr)
         _check_not_negative(
             lr_decay=lr_decay, weight_decay=weight_decay, initial_accumulator_value=initial_accumulator_value, eps=eps
@@ -121,8 +198,8 @@ class Adagrad(PerParameter):
         else:
             p.addcdiv_(grad, std, value=-size)
 
-    def share_memory(self):
-        """Moves the sums to shared memory."""
+    def share_memory(self) -> None:
+        """Move the sums of squares to shared memory, so that several processes can train together."""
         for group in self.param_groups:
             for p in group["params"]:
                 self.state[p]["sum"].share_memory_()

@@ -1,27 +1,73 @@
 """Stochastic gradient descent."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import pytpu as torch
 
 from .optimizer import Optimizer, _check_forms, _check_lr, _check_not_negative, _descent, _fused, _real, without_grad
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytpu import Tensor
+
+    from .optimizer import ParamsT
+
 
 class SGD(Optimizer):
-    """Gradient descent, with momentum if asked for."""
+    """Implement stochastic gradient descent, with optional momentum.
+
+    For the gradient `g`, with the buffer `b`, which is the first gradient at the first step::
+
+        b = momentum * b + (1 - dampening) * g
+        p = p - lr * b                       # p - lr * (g + momentum * b) with Nesterov momentum
+
+    Without momentum, `p = p - lr * g`.
+
+    Args:
+        params: The parameters to optimize, as tensors, as `(name, tensor)` pairs, or as dicts that each hold a list
+            `"params"` and options for that group.
+        lr: Learning rate. A tensor must have one element.
+        momentum: Factor of the buffer. `0` turns momentum off.
+        dampening: Part of the gradient that does not enter the buffer.
+        weight_decay: Factor of the L2 penalty, which is added to the gradient as `weight_decay * p`.
+        nesterov: If `True`, use Nesterov momentum. It needs `momentum > 0` and `dampening == 0`.
+        maximize: If `True`, ascend: use `-g` for the gradient `g`.
+        foreach: Accepted for compatibility. The step is the same with either value.
+        differentiable: If `True`, autograd records the step.
+        fused: If `False`, update one parameter after the other. Otherwise one op updates all parameters where
+            it can.
+
+    Raises:
+        ValueError: If an option is out of its range.
+        RuntimeError: If `fused` is combined with `foreach` or `differentiable`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> w = torch.ones(2, requires_grad=True)
+        >>> optimizer = torch.optim.SGD([w], lr=0.1, momentum=0.9)
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> w.detach()
+        tensor([0.8000, 0.8000])
+    """
 
     def __init__(
         self,
-        params,
-        lr=1e-3,
-        momentum=0,
-        dampening=0,
-        weight_decay=0,
-        nesterov=False,
+        params: ParamsT,
+        lr: float | Tensor = 1e-3,
+        momentum: float = 0,
+        dampening: float = 0,
+        weight_decay: float | Tensor = 0,
+        nesterov: bool = False,
         *,
-        maximize=False,
-        foreach=None,
-        differentiable=False,
-        fused=None,
-    ):
+        maximize: bool = False,
+        foreach: bool | None = None,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
         _check_lr(lr)
         _check_not_negative(momentum=momentum, weight_decay=weight_decay)
         if nesterov and (momentum <= 0 or dampening != 0):
@@ -41,8 +87,16 @@ class SGD(Optimizer):
         super().__init__(params, defaults)
 
     @without_grad
-    def step(self, closure=None):
-        """Updates the parameters once."""
+    def step(self, closure: Callable[[], Tensor | float] | None = None) -> Tensor | float | None:
+        """Update all parameters that have a gradient.
+
+        Args:
+            closure: Function that computes the loss again, calls `backward`, and returns the loss. It runs with
+                gradients enabled.
+
+        Returns:
+            The result of `closure`, or `None` without a closure.
+        """
         loss = self._loss(closure)
         fused = _fused("_fused_sgd_")
         for group in self.param_groups:
@@ -56,7 +110,7 @@ class SGD(Optimizer):
                 and not group["differentiable"]
                 and not isinstance(group["lr"], torch.Tensor)
                 and group["fused"] is not False
-                # A momentum buffer starts as the gradient itself; the fused form needs all of one kind.
+                # A buffer starts as the gradient. The fused op needs all buffers to be new, or none.
                 and all(
                     (s.get("momentum_buffer") is None) == (states[0].get("momentum_buffer") is None) for s in states
                 )
@@ -66,8 +120,8 @@ class SGD(Optimizer):
                 first = bool(states) and states[0].get("momentum_buffer") is None
                 dampening = group["dampening"]
                 if first:
-                    # On an accelerator the first step has the program of all others: a buffer of zeros to which all of the gradient
-                    # is added becomes the gradient.
+                    # On an accelerator the first step has the program of later steps: the whole gradient is added to a
+                    # buffer of zeros.
                     on_accelerator = params[0].device.type == "tpu"
                     make = torch.zeros_like if on_accelerator else torch.empty_like
                     for state, p in zip(states, params):
@@ -98,7 +152,7 @@ class SGD(Optimizer):
             state = self.state[p]
             buffer = state.get("momentum_buffer")
             if buffer is None and p.device.type == "tpu":
-                # The program of all other steps, as above.
+                # The same program as that of later steps, as above.
                 buffer = state["momentum_buffer"] = torch.zeros_like(grad)
                 buffer.mul_(momentum).add_(grad, alpha=1)
             elif buffer is None:

@@ -1,14 +1,58 @@
 """SparseAdam."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import pytpu as torch
 
 from .optimizer import Optimizer, _check, _check_betas, _check_lr, _scalar, without_grad
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytpu import Tensor
+
+    from .optimizer import ParamsT
+
 
 class SparseAdam(Optimizer):
-    """Adam for sparse gradients: what a gradient does not mention stays as it is."""
+    """Implement Adam for sparse gradients.
 
-    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, maximize=False):
+    There are no sparse tensors yet. Until there are, `step` refuses every gradient.
+
+    Only the elements that occur in a gradient, and their running means, change in a step.
+
+    Args:
+        params: The parameters to optimize, as tensors, as `(name, tensor)` pairs, or as dicts that each hold a list
+            `"params"` and options for that group.
+        lr: Learning rate, greater than 0. A tensor must have one element.
+        betas: Factors `(beta1, beta2)` of the running means, each in `[0, 1)`.
+        eps: Number added to the denominator, greater than 0.
+        maximize: If `True`, ascend: use `-g` for the gradient `g`.
+
+    Raises:
+        ValueError: If an option is out of its range, or a parameter itself is sparse.
+        RuntimeError: In `step`: if a gradient is dense.
+
+    Example:
+        >>> import pytpu as torch
+        >>> w = torch.ones(2, requires_grad=True)
+        >>> optimizer = torch.optim.SparseAdam([w], lr=0.1)
+        >>> w.sum().backward()
+        >>> optimizer.step()
+        Traceback (most recent call last):
+        RuntimeError: SparseAdam does not support dense gradients, please consider Adam instead
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        maximize: bool = False,
+    ) -> None:
         if isinstance(lr, torch.Tensor):
             _check_lr(lr)
         else:
@@ -26,8 +70,16 @@ class SparseAdam(Optimizer):
             raise ValueError(f"Sparse params at indices {sparse}: SparseAdam requires dense parameter tensors")
 
     @without_grad
-    def step(self, closure=None):
-        """Updates the parameters once."""
+    def step(self, closure: Callable[[], Tensor | float] | None = None) -> Tensor | float | None:
+        """Update all parameters that have a gradient.
+
+        Args:
+            closure: Function that computes the loss again, calls `backward`, and returns the loss. It runs with
+                gradients enabled.
+
+        Returns:
+            The result of `closure`, or `None` without a closure.
+        """
         loss = self._loss(closure)
         for group in self.param_groups:
             beta1, beta2 = group["betas"]

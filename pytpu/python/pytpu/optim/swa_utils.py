@@ -1,14 +1,27 @@
 """Averages of a model's parameters over training."""
 
+from __future__ import annotations
+
 import math
 import warnings
 from copy import deepcopy
+from typing import TYPE_CHECKING
 
 import pytpu as torch
 from pytpu import _C
 from pytpu.nn import Module
 
 from .lr_scheduler import LRScheduler
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any, Literal
+
+    from pytpu import Tensor
+    from pytpu.optim import Optimizer
+
+    PARAM_LIST = tuple[Tensor, ...] | list[Tensor]
+
 
 __all__ = [
     "SWALR",
@@ -26,8 +39,26 @@ def _check_decay(decay):
         raise ValueError(f"Invalid decay value {decay} provided. Please provide a value in [0,1] range.")
 
 
-def get_ema_avg_fn(decay=0.999):
-    """Moves an average towards a parameter by ``1 - decay``."""
+def get_ema_avg_fn(decay: float = 0.999) -> Callable[[Tensor, Tensor, Tensor | int], Tensor]:
+    """Return the update of an exponential moving average, for `avg_fn` of `AveragedModel`.
+
+    The update is `decay * average + (1 - decay) * current`.
+
+    Args:
+        decay: Weight of the old average, in `[0, 1]`.
+
+    Returns:
+        A function of the average, the current parameter and the number of averaged models.
+
+    Raises:
+        ValueError: If `decay` is not in `[0, 1]`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> update = torch.optim.swa_utils.get_ema_avg_fn(0.75)
+        >>> update(torch.tensor(4.0), torch.tensor(8.0), 1)
+        tensor(5.)
+    """
     _check_decay(decay)
 
     def update(average, current, count):
@@ -36,8 +67,27 @@ def get_ema_avg_fn(decay=0.999):
     return torch.no_grad()(update)
 
 
-def get_ema_multi_avg_fn(decay=0.999):
-    """``get_ema_avg_fn`` for lists."""
+def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[[PARAM_LIST, PARAM_LIST, Tensor | int], None]:
+    """Return the update of `get_ema_avg_fn` for lists, for `multi_avg_fn` of `AveragedModel`.
+
+    Args:
+        decay: Weight of the old average, in `[0, 1]`.
+
+    Returns:
+        A function of the averages, the current parameters and the number of averaged models. It changes the
+        averages in place.
+
+    Raises:
+        ValueError: If `decay` is not in `[0, 1]`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> update = torch.optim.swa_utils.get_ema_multi_avg_fn(0.75)
+        >>> average = torch.tensor(4.0)
+        >>> update([average], [torch.tensor(8.0)], 1)
+        >>> average
+        tensor(5.)
+    """
     _check_decay(decay)
 
     def update(averages, currents, _):
@@ -50,8 +100,20 @@ def get_ema_multi_avg_fn(decay=0.999):
     return torch.no_grad()(update)
 
 
-def get_swa_avg_fn():
-    """The mean of all parameters seen."""
+def get_swa_avg_fn() -> Callable[[Tensor, Tensor, Tensor | int], Tensor]:
+    """Return the update of an arithmetic mean, for `avg_fn` of `AveragedModel`.
+
+    The update is `average + (current - average) / (count + 1)`.
+
+    Returns:
+        A function of the average, the current parameter and the number of averaged models.
+
+    Example:
+        >>> import pytpu as torch
+        >>> update = torch.optim.swa_utils.get_swa_avg_fn()
+        >>> update(torch.tensor(4.0), torch.tensor(8.0), 3)
+        tensor(5.)
+    """
 
     def update(average, current, count):
         return average + (current - average) / (count + 1)
@@ -59,8 +121,21 @@ def get_swa_avg_fn():
     return torch.no_grad()(update)
 
 
-def get_swa_multi_avg_fn():
-    """``get_swa_avg_fn`` for lists."""
+def get_swa_multi_avg_fn() -> Callable[[PARAM_LIST, PARAM_LIST, Tensor | int], None]:
+    """Return the update of `get_swa_avg_fn` for lists, for `multi_avg_fn` of `AveragedModel`.
+
+    Returns:
+        A function of the averages, the current parameters and the number of averaged models. It changes the
+        averages in place.
+
+    Example:
+        >>> import pytpu as torch
+        >>> update = torch.optim.swa_utils.get_swa_multi_avg_fn()
+        >>> average = torch.tensor(4.0)
+        >>> update([average], [torch.tensor(8.0)], 3)
+        >>> average
+        tensor(5.)
+    """
 
     def update(averages, currents, count):
         part = 1 / (count + 1)
@@ -74,9 +149,41 @@ def get_swa_multi_avg_fn():
 
 
 class AveragedModel(Module):
-    """A copy of a model that holds averages of its parameters; the mean of all unless a function is given."""
+    """Copy a model, and keep the averages of its parameters in the copy.
 
-    def __init__(self, model, device=None, avg_fn=None, multi_avg_fn=None, use_buffers=False):
+    Calling the averaged model calls the copy.
+
+    Args:
+        model: Model to average. It is copied once.
+        device: Device of the copy. `None` keeps that of `model`.
+        avg_fn: Function of the average, the current parameter and the number of averaged models. It returns the
+            new average. Without `avg_fn` and `multi_avg_fn`, the average is the arithmetic mean.
+        multi_avg_fn: The same for lists of parameters, in place.
+        use_buffers: If `True`, average the buffers too. If `False`, copy them from the model at each update.
+
+    Raises:
+        AssertionError: If both `avg_fn` and `multi_avg_fn` are given.
+
+    Example:
+        >>> import pytpu as torch
+        >>> model = torch.nn.Linear(1, 1, bias=False)
+        >>> averaged = torch.optim.swa_utils.AveragedModel(model)
+        >>> for value in (1.0, 2.0, 6.0):
+        ...     with torch.no_grad():
+        ...         _ = model.weight.fill_(value)
+        ...     averaged.update_parameters(model)
+        >>> averaged.module.weight.item()
+        3.0
+    """
+
+    def __init__(
+        self,
+        model: Module,
+        device: torch.device | str | int | None = None,
+        avg_fn: Callable[[Tensor, Tensor, Tensor | int], Tensor] | None = None,
+        multi_avg_fn: Callable[[PARAM_LIST, PARAM_LIST, Tensor | int], None] | None = None,
+        use_buffers: bool = False,
+    ) -> None:
         super().__init__()
         if avg_fn is not None and multi_avg_fn is not None:
             raise AssertionError("Only one of avg_fn and multi_avg_fn should be provided")
@@ -88,7 +195,8 @@ class AveragedModel(Module):
         self.multi_avg_fn = multi_avg_fn
         self.use_buffers = use_buffers
 
-    def forward(self, *args, **kwargs):
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what the averaged copy of the model returns for these arguments."""
         return self.module(*args, **kwargs)
 
     def _averaged(self, module):
@@ -96,8 +204,14 @@ class AveragedModel(Module):
         return tensors + list(module.buffers()) if self.use_buffers else tensors
 
     @torch.no_grad()
-    def update_parameters(self, model):
-        """Takes the model's parameters into the averages."""
+    def update_parameters(self, model: Module) -> None:
+        """Take the current parameters of `model` into the averages.
+
+        The first call copies the parameters.
+
+        Args:
+            model: Model with the parameters and buffers of the one that was copied.
+        """
         own = [p.detach() for p in self._averaged(self.module)]
         on_accelerator = any(a.device.type == "tpu" for a in own)
         if on_accelerator:
@@ -114,7 +228,7 @@ class AveragedModel(Module):
             for a, p in zip(own, theirs):
                 a.copy_(self.avg_fn(a, p, self.n_averaged.to(a.device)))
         if not self.use_buffers:
-            # Statistics are not averaged: they stay those of the model.
+            # Buffers are not averaged: copy those of the model.
             for a, b in zip(self.module.buffers(), model.buffers()):
                 a.detach().copy_(b.detach().to(a.device))
         self.n_averaged += 1
@@ -123,8 +237,21 @@ class AveragedModel(Module):
 
 
 @torch.no_grad()
-def update_bn(loader, model, device=None):
-    """Computes the statistics of all batch norms of a model anew, from the batches of a loader."""
+def update_bn(loader: Iterable[Any], model: Module, device: torch.device | str | int | None = None) -> None:
+    """Compute the running statistics of all batch norm layers of a model again.
+
+    Args:
+        loader: Batches. Of a list or tuple, the first element is the input of the model.
+        model: Model in which the statistics are reset. Its training mode is kept.
+        device: Device to which each input is moved. `None` leaves inputs where they are.
+
+    Example:
+        >>> import pytpu as torch
+        >>> model = torch.nn.BatchNorm1d(2)
+        >>> torch.optim.swa_utils.update_bn([torch.ones(4, 2), 3 * torch.ones(4, 2)], model)
+        >>> model.running_mean
+        tensor([2., 2.])
+    """
     norms = [m for m in model.modules() if isinstance(m, torch.nn.modules.batchnorm._BatchNorm)]
     if not norms:
         return
@@ -144,9 +271,39 @@ def update_bn(loader, model, device=None):
 
 
 class SWALR(LRScheduler):
-    """Moves the learning rate of every group to a fixed one and stays there."""
+    """Move the learning rate of each group to a fixed rate, and keep it there.
 
-    def __init__(self, optimizer, swa_lr, anneal_epochs=10, anneal_strategy="cos", last_epoch=-1):
+    Args:
+        optimizer: Optimizer whose learning rates change.
+        swa_lr: Final learning rate of all groups, or a list with one rate per group.
+        anneal_epochs: Number of epochs until the final rate. `0` sets it at once.
+        anneal_strategy: Shape of the way to the final rate: `"cos"` or `"linear"`.
+        last_epoch: Number of the last epoch. `-1` starts a schedule.
+
+    Raises:
+        ValueError: If the number of rates is wrong, or another argument is out of its range.
+
+    Example:
+        >>> import pytpu as torch
+        >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+        >>> schedule = torch.optim.swa_utils.SWALR(optimizer, swa_lr=0.5, anneal_epochs=2, anneal_strategy="linear")
+        >>> for _ in range(3):
+        ...     optimizer.step()
+        ...     schedule.step()
+        ...     print(schedule.get_last_lr())
+        [0.75]
+        [0.5]
+        [0.5]
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        swa_lr: float,
+        anneal_epochs: int = 10,
+        anneal_strategy: Literal["cos", "linear"] = "cos",
+        last_epoch: int = -1,
+    ) -> None:
         rates = list(swa_lr) if isinstance(swa_lr, (list, tuple)) else [swa_lr] * len(optimizer.param_groups)
         if len(rates) != len(optimizer.param_groups):
             raise ValueError(
@@ -164,12 +321,15 @@ class SWALR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def _part(self, step):
-        """How much of the way is done."""
+        """Return the part of the way that is done."""
         t = max(0.0, min(1.0, step / max(1, self.anneal_epochs)))
         return t if self._anneal_strategy == "linear" else (1 - math.cos(math.pi * t)) / 2
 
-    def get_lr(self):
-        """The learning rates of the next epoch."""
+    def get_lr(self) -> list[float | Tensor]:
+        """Compute the learning rates of the next epoch, one per group.
+
+        `step` calls this. Use `get_last_lr` to read the rates.
+        """
         if not self._get_lr_called_within_step:
             warnings.warn(
                 "To get the last learning rate computed by the scheduler, please use `get_last_lr()`.",
@@ -183,7 +343,7 @@ class SWALR(LRScheduler):
         rates = []
         for group in self.optimizer.param_groups:
             target, lr = group["swa_lr"], group["lr"]
-            # Where it began follows from where it is and how far it was to be.
+            # The start follows from the current rate and the part of the way that is done.
             start = lr if before == 1 else (lr - before * target) / (1 - before)
             rates.append(target * now + start * (1 - now))
         return rates

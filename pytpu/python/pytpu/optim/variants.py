@@ -1,28 +1,73 @@
 """Adadelta, Adamax, NAdam, RAdam, ASGD and Rprop."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import pytpu as torch
 
 from .optimizer import PerParameter, _check, _check_betas, _check_lr, _check_not_negative, _update_moments
 
+if TYPE_CHECKING:
+    from pytpu import Tensor
+
+    from .optimizer import ParamsT
+
 
 class Adadelta(PerParameter):
-    """Steps scaled by the ratio of running means of squared updates and squared gradients."""
+    """Implement Adadelta, which scales steps by the ratio of two running means.
+
+    For the gradient `g`::
+
+        v = rho * v + (1 - rho) * g ** 2
+        d = sqrt(u + eps) / sqrt(v + eps) * g
+        u = rho * u + (1 - rho) * d ** 2
+        p = p - lr * d
+
+    Args:
+        params: The parameters to optimize, as tensors, as `(name, tensor)` pairs, or as dicts that each hold a list
+            `"params"` and options for that group.
+        lr: Factor of the update `d`. A tensor must have one element.
+        rho: Factor of the running means, in `[0, 1]`.
+        eps: Number added under the roots.
+        weight_decay: Factor of the L2 penalty, which is added to the gradient as `weight_decay * p`.
+        foreach: Accepted for compatibility. The step is the same with either value.
+        capturable: If `True`, keep the step count on the device of the parameter instead of on the CPU.
+        maximize: If `True`, ascend: use `-g` for the gradient `g`.
+        differentiable: If `True`, autograd records the step.
+
+    Raises:
+        ValueError: If an option is out of its range.
+        RuntimeError: In `step`: if a gradient is sparse.
+
+    Example:
+        >>> import pytpu as torch
+        >>> w = torch.ones(2, requires_grad=True)
+        >>> optimizer = torch.optim.Adadelta([w])
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> bool((w < 1).all())
+        True
+
+    Source:
+        Zeiler, "ADADELTA: An Adaptive Learning Rate Method", 2012.
+    """
 
     _zeros = ("square_avg", "acc_delta")
 
     def __init__(
         self,
-        params,
-        lr=1.0,
-        rho=0.9,
-        eps=1e-6,
-        weight_decay=0,
-        foreach=None,
+        params: ParamsT,
+        lr: float | Tensor = 1.0,
+        rho: float = 0.9,
+        eps: float = 1e-6,
+        weight_decay: float = 0,
+        foreach: bool | None = None,
         *,
-        capturable=False,
-        maximize=False,
-        differentiable=False,
-    ):
+        capturable: bool = False,
+        maximize: bool = False,
+        differentiable: bool = False,
+    ) -> None:
         _check_lr(lr)
         _check("rho value", rho, 0.0 <= rho <= 1.0)
         _check_not_negative(eps=eps, weight_decay=weight_decay)
@@ -48,23 +93,58 @@ class Adadelta(PerParameter):
 
 
 class Adamax(PerParameter):
-    """Adam with the largest gradient seen in place of the mean square."""
+    """Implement Adamax: Adam with the largest gradient in place of the mean square.
+
+    For the gradient `g` at step `t`::
+
+        m = beta1 * m + (1 - beta1) * g
+        u = max(beta2 * u, abs(g) + eps)
+        p = p - lr / (1 - beta1 ** t) * m / u
+
+    Args:
+        params: The parameters to optimize, as tensors, as `(name, tensor)` pairs, or as dicts that each hold a list
+            `"params"` and options for that group.
+        lr: Learning rate. A tensor must have one element.
+        betas: Factors `(beta1, beta2)`, each in `[0, 1)`.
+        eps: Number added to the absolute value of the gradient.
+        weight_decay: Factor of the L2 penalty, which is added to the gradient as `weight_decay * p`.
+        foreach: Accepted for compatibility. The step is the same with either value.
+        maximize: If `True`, ascend: use `-g` for the gradient `g`.
+        differentiable: If `True`, autograd records the step.
+        capturable: If `True`, keep the step count on the device of the parameter instead of on the CPU.
+
+    Raises:
+        ValueError: If an option is out of its range.
+        RuntimeError: In `step`: if a gradient is sparse.
+
+    Example:
+        >>> import pytpu as torch
+        >>> w = torch.ones(2, requires_grad=True)
+        >>> optimizer = torch.optim.Adamax([w], lr=0.1)
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> w.detach()
+        tensor([0.9000, 0.9000])
+
+    Source:
+        Kingma and Ba, "Adam: A Method for Stochastic Optimization", 2015.
+    """
 
     _zeros = ("exp_avg", "exp_inf")
 
     def __init__(
         self,
-        params,
-        lr=2e-3,
-        betas=(0.9, 0.999),
-        eps=1e-8,
-        weight_decay=0,
-        foreach=None,
+        params: ParamsT,
+        lr: float | Tensor = 2e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        foreach: bool | None = None,
         *,
-        maximize=False,
-        differentiable=False,
-        capturable=False,
-    ):
+        maximize: bool = False,
+        differentiable: bool = False,
+        capturable: bool = False,
+    ) -> None:
         _check_lr(lr)
         _check_not_negative(eps=eps)
         _check_betas(betas)
@@ -91,25 +171,64 @@ class Adamax(PerParameter):
 
 
 class NAdam(PerParameter):
-    """Adam with Nesterov momentum."""
+    """Implement NAdam: Adam with Nesterov momentum.
+
+    For the gradient `g` at step `t`, where `M` is the product of `mu(1) ... mu(t)`::
+
+        mu(t) = beta1 * (1 - 0.5 * 0.96 ** (t * momentum_decay))
+        m = beta1 * m + (1 - beta1) * g
+        v = beta2 * v + (1 - beta2) * g ** 2
+        m_hat = mu(t + 1) * m / (1 - M * mu(t + 1)) + (1 - mu(t)) * g / (1 - M)
+        p = p - lr * m_hat / (sqrt(v / (1 - beta2 ** t)) + eps)
+
+    Args:
+        params: The parameters to optimize, as tensors, as `(name, tensor)` pairs, or as dicts that each hold a list
+            `"params"` and options for that group.
+        lr: Learning rate. A tensor must have one element.
+        betas: Factors `(beta1, beta2)` of the running means, each in `[0, 1)`.
+        eps: Number added to the denominator.
+        weight_decay: Factor of the L2 penalty, which is added to the gradient as `weight_decay * p`.
+        momentum_decay: How fast `mu(t)` approaches `beta1`.
+        decoupled_weight_decay: If `True`, subtract `lr * weight_decay * p` from `p` and leave the gradient alone.
+        foreach: Accepted for compatibility. The step is the same with either value.
+        maximize: If `True`, ascend: use `-g` for the gradient `g`.
+        capturable: If `True`, keep the step count on the device of the parameter instead of on the CPU.
+        differentiable: If `True`, autograd records the step.
+
+    Raises:
+        ValueError: If an option is out of its range.
+        RuntimeError: In `step`: if a gradient is sparse.
+
+    Example:
+        >>> import pytpu as torch
+        >>> w = torch.ones(2, requires_grad=True)
+        >>> optimizer = torch.optim.NAdam([w], lr=0.1)
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> bool((w < 1).all())
+        True
+
+    Source:
+        Dozat, "Incorporating Nesterov Momentum into Adam", 2016.
+    """
 
     _zeros = ("exp_avg", "exp_avg_sq")
 
     def __init__(
         self,
-        params,
-        lr=2e-3,
-        betas=(0.9, 0.999),
-        eps=1e-8,
-        weight_decay=0,
-        momentum_decay=4e-3,
-        decoupled_weight_decay=False,
+        params: ParamsT,
+        lr: float | Tensor = 2e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        momentum_decay: float = 4e-3,
+        decoupled_weight_decay: bool = False,
         *,
-        foreach=None,
-        maximize=False,
-        capturable=False,
-        differentiable=False,
-    ):
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+    ) -> None:
         _check_lr(lr)
         _check_not_negative(eps=eps)
         _check_betas(betas)
@@ -148,24 +267,63 @@ class NAdam(PerParameter):
 
 
 class RAdam(PerParameter):
-    """Adam whose first steps do without the mean square until it can be trusted."""
+    """Implement RAdam: Adam that leaves out the mean square until enough steps have been seen.
+
+    For the gradient `g` at step `t`, with the `m` and `v` of Adam::
+
+        rho_inf = 2 / (1 - beta2) - 1
+        rho = rho_inf - 2 * t * beta2 ** t / (1 - beta2 ** t)
+        r = sqrt((rho - 4) * (rho - 2) * rho_inf / ((rho_inf - 4) * (rho_inf - 2) * rho))
+        m_hat = m / (1 - beta1 ** t)
+        p = p - lr * m_hat * r * sqrt(1 - beta2 ** t) / (sqrt(v) + eps)     # rho > 5
+        p = p - lr * m_hat                                                  # rho <= 5
+
+    Args:
+        params: The parameters to optimize, as tensors, as `(name, tensor)` pairs, or as dicts that each hold a list
+            `"params"` and options for that group.
+        lr: Learning rate. A tensor must have one element.
+        betas: Factors `(beta1, beta2)` of the running means, each in `[0, 1)`.
+        eps: Number added to the denominator.
+        weight_decay: Factor of the L2 penalty, which is added to the gradient as `weight_decay * p`.
+        decoupled_weight_decay: If `True`, subtract `lr * weight_decay * p` from `p` and leave the gradient alone.
+        foreach: Accepted for compatibility. The step is the same with either value.
+        maximize: If `True`, ascend: use `-g` for the gradient `g`.
+        capturable: If `True`, keep the step count on the device of the parameter instead of on the CPU.
+        differentiable: If `True`, autograd records the step.
+
+    Raises:
+        ValueError: If an option is out of its range.
+        RuntimeError: In `step`: if a gradient is sparse.
+
+    Example:
+        >>> import pytpu as torch
+        >>> w = torch.ones(2, requires_grad=True)
+        >>> optimizer = torch.optim.RAdam([w], lr=0.1)
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> w.detach()
+        tensor([0.8000, 0.8000])
+
+    Source:
+        Liu et al., "On the Variance of the Adaptive Learning Rate and Beyond", 2020.
+    """
 
     _zeros = ("exp_avg", "exp_avg_sq")
 
     def __init__(
         self,
-        params,
-        lr=1e-3,
-        betas=(0.9, 0.999),
-        eps=1e-8,
-        weight_decay=0,
-        decoupled_weight_decay=False,
+        params: ParamsT,
+        lr: float | Tensor = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        decoupled_weight_decay: bool = False,
         *,
-        foreach=None,
-        maximize=False,
-        capturable=False,
-        differentiable=False,
-    ):
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+    ) -> None:
         _check_lr(lr)
         _check_not_negative(eps=eps)
         _check_betas(betas)
@@ -200,21 +358,58 @@ class RAdam(PerParameter):
 
 
 class ASGD(PerParameter):
-    """Gradient descent that also keeps the average of the parameters."""
+    """Implement averaged stochastic gradient descent.
+
+    The state entry `"ax"` of a parameter is the average `a`. For the gradient `g` at step `t`::
+
+        p = (1 - lambd * eta) * p - eta * g
+        a = a + mu * (p - a)
+        eta = lr / (1 + lambd * lr * t) ** alpha
+        mu = 1 / max(1, t - t0)
+
+    Args:
+        params: The parameters to optimize, as tensors, as `(name, tensor)` pairs, or as dicts that each hold a list
+            `"params"` and options for that group.
+        lr: Learning rate. A tensor must have one element.
+        lambd: Decay of the parameter in each step.
+        alpha: Power with which `eta` falls.
+        t0: Step at which averaging starts.
+        weight_decay: Factor of the L2 penalty, which is added to the gradient as `weight_decay * p`.
+        foreach: Accepted for compatibility. The step is the same with either value.
+        maximize: If `True`, ascend: use `-g` for the gradient `g`.
+        differentiable: If `True`, autograd records the step.
+        capturable: If `True`, keep the step count on the device of the parameter instead of on the CPU.
+
+    Raises:
+        ValueError: If `lr` or `weight_decay` is negative.
+        RuntimeError: In `step`: if a gradient is sparse.
+
+    Example:
+        >>> import pytpu as torch
+        >>> w = torch.ones(2, requires_grad=True)
+        >>> optimizer = torch.optim.ASGD([w], lr=0.1)
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> w.detach()
+        tensor([0.8000, 0.8000])
+
+    Source:
+        Polyak and Juditsky, "Acceleration of Stochastic Approximation by Averaging", 1992.
+    """
 
     def __init__(
         self,
-        params,
-        lr=1e-2,
-        lambd=1e-4,
-        alpha=0.75,
-        t0=1e6,
-        weight_decay=0,
-        foreach=None,
-        maximize=False,
-        differentiable=False,
-        capturable=False,
-    ):
+        params: ParamsT,
+        lr: float | Tensor = 1e-2,
+        lambd: float = 1e-4,
+        alpha: float = 0.75,
+        t0: float = 1e6,
+        weight_decay: float = 0,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        differentiable: bool = False,
+        capturable: bool = False,
+    ) -> None:
         _check_lr(lr)
         _check_not_negative(weight_decay=weight_decay)
         defaults = {
@@ -251,20 +446,48 @@ class ASGD(PerParameter):
 
 
 class Rprop(PerParameter):
-    """Steps by the sign of the gradient alone, longer while it stays the same."""
+    """Implement resilient backpropagation, which uses only the sign of the gradient.
+
+    Each element has its own step size. It grows while the sign of the gradient stays the same, and shrinks when the
+    sign changes. An element whose sign has changed takes no step.
+
+    Args:
+        params: The parameters to optimize, as tensors, as `(name, tensor)` pairs, or as dicts that each hold a list
+            `"params"` and options for that group.
+        lr: First step size of every element. A tensor must have one element.
+        etas: Factors `(shrink, grow)` of the step size, with `0 < shrink < 1 < grow`.
+        step_sizes: Smallest and largest step size.
+        capturable: If `True`, keep the step count on the device of the parameter instead of on the CPU.
+        foreach: Accepted for compatibility. The step is the same with either value.
+        maximize: If `True`, ascend: use `-g` for the gradient `g`.
+        differentiable: If `True`, autograd records the step.
+
+    Raises:
+        ValueError: If `lr` or `etas` is out of its range.
+        RuntimeError: In `step`: if a gradient is sparse.
+
+    Example:
+        >>> import pytpu as torch
+        >>> w = torch.ones(2, requires_grad=True)
+        >>> optimizer = torch.optim.Rprop([w], lr=0.1)
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> w.detach()
+        tensor([0.9000, 0.9000])
+    """
 
     def __init__(
         self,
-        params,
-        lr=1e-2,
-        etas=(0.5, 1.2),
-        step_sizes=(1e-6, 50),
+        params: ParamsT,
+        lr: float | Tensor = 1e-2,
+        etas: tuple[float, float] = (0.5, 1.2),
+        step_sizes: tuple[float, float] = (1e-6, 50),
         *,
-        capturable=False,
-        foreach=None,
-        maximize=False,
-        differentiable=False,
-    ):
+        capturable: bool = False,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        differentiable: bool = False,
+    ) -> None:
         _check_lr(lr)
         if not 0.0 < etas[0] < 1.0 < etas[1]:
             raise ValueError(f"Invalid eta values: {etas[0]}, {etas[1]}")
@@ -291,7 +514,7 @@ class Rprop(PerParameter):
         one = torch.ones_like(agreement)
         factor = torch.where(agreement > 0, one * grow, torch.where(agreement < 0, one * shrink, one))
         views["step_size"].mul_(factor).clamp_(smallest, largest)
-        # Where the sign has turned no step is taken, and the next gradient counts as the first.
+        # Where the sign has changed, take no step, and treat the next gradient as the first.
         grad = torch.where(agreement < 0, torch.zeros_like(grad), grad)
         p.addcmul_(grad.sign(), views["step_size"], value=-1)
         views["prev"].copy_(grad)

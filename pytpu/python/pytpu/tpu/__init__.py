@@ -1,13 +1,27 @@
-"""The accelerator: whatever PJRT plugin is behind device ``tpu``."""
+"""`torch.tpu`: the accelerator, which is the device of a PJRT plugin."""
+
+from __future__ import annotations
 
 import enum
 import os
+from typing import TYPE_CHECKING
 
 from .. import _C
 
+if TYPE_CHECKING:
+    from typing import Any
+
+    from pytpu import Generator, Tensor
+
+    from .._streams import Stream
+
 
 class EagerMode(enum.Enum):
-    """When recorded ops are handed to the device. Results are the same in all modes."""
+    """When recorded ops are launched on the device. The results are the same in all modes.
+
+    `DEBUG` launches after each op, waits, and checks values. `STRICT` launches after each op, and `FUSED` launches long
+    segments. The other names are those of torch_tpu.
+    """
 
     DEFER_NEVER_AND_LAUNCH_BLOCKING = 0
     DEFER_NEVER = 1
@@ -17,47 +31,80 @@ class EagerMode(enum.Enum):
     FUSED = 2
 
 
-def is_available():
-    """Whether there is a device."""
+def is_available() -> bool:
+    """Return whether there is a device."""
     return _C._tpu_is_available()
 
 
-def device_count():
-    """Number of devices."""
+def device_count() -> int:
+    """Return the number of devices."""
     return _C._tpu_device_count()
 
 
-def current_device():
-    """Index of the device in use."""
+def current_device() -> int:
+    """Return the index of the device in use."""
     return 0
 
 
-def set_device(device):
-    """Only the first device can be chosen."""
+def set_device(device: _C.device | str | int) -> None:
+    """Choose the device in use. Only the first device can be chosen.
+
+    Args:
+        device: Device, or its name or index.
+
+    Raises:
+        RuntimeError: If the index is not 0.
+    """
     index = device if isinstance(device, int) else _C.device(device).index or 0
     if index != 0:
         raise RuntimeError(f"invalid device ordinal {index}")
 
 
-def get_device_name(device=None):
-    """The truth about what is behind ``tpu``."""
+def get_device_name(device: _C.device | str | int | None = None) -> str:
+    """Return what is behind device `tpu`: the platform and the kind of device.
+
+    Args:
+        device: Accepted for compatibility.
+
+    Example:
+        >>> import pytpu as torch
+        >>> isinstance(torch.tpu.get_device_name(), str)
+        True
+    """
     return _C._tpu_device_name()
 
 
-def synchronize(device=None):
-    """Launches what is recorded and waits for it."""
+def synchronize(device: _C.device | str | int | None = None) -> None:
+    """Launch what is recorded, and wait for it.
+
+    Args:
+        device: Accepted for compatibility.
+    """
     _C._tpu_synchronize()
 
 
-def eager_mode():
-    """The mode now."""
+def eager_mode() -> EagerMode:
+    """Return the current mode."""
     return EagerMode(_C._tpu_eager_mode())
 
 
 class set_eager_mode:
-    """Changes the mode; as a context manager, until the end of the block. Accepts names: ``"fused"``."""
+    """Set when recorded ops are launched. As a context manager, restore the mode at the end of the block.
 
-    def __init__(self, mode):
+    Args:
+        mode: A mode, its name in any case such as `"fused"`, or its number.
+
+    Raises:
+        ValueError: If the mode is unknown.
+
+    Example:
+        >>> import pytpu as torch
+        >>> with torch.tpu.set_eager_mode("strict"):
+        ...     print(torch.tpu.eager_mode().name)
+        DEFER_NEVER
+    """
+
+    def __init__(self, mode: EagerMode | str | int) -> None:
         if isinstance(mode, str):
             try:
                 mode = EagerMode[mode.upper()]
@@ -66,59 +113,79 @@ class set_eager_mode:
         self._before = _C._tpu_eager_mode()
         _C._tpu_set_eager_mode(EagerMode(mode).value)
 
-    def __enter__(self):
+    def __enter__(self) -> set_eager_mode:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: Any) -> None:
         _C._tpu_set_eager_mode(self._before)
 
 
-def metrics():
-    """What the engine counted, as a dictionary.
+def metrics() -> dict[str, Any]:
+    """Return the counts of the engine.
 
-    ``compilations`` are programs given to the compiler, ``segments_executed`` launches of compiled programs, and
-    ``segments_interpreted`` programs whose ops ran one by one on the host's kernels instead: new ones, and small ones.
+    Among them are `compilations` (programs that were compiled), `segments_executed` (launches of compiled programs) and
+    `segments_interpreted` (programs whose ops ran one by one on the kernels of the host, as they were new or small).
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.tpu.reset_metrics()
+        >>> torch.tpu.metrics()["compilations"]
+        0
     """
     return _C._tpu_metrics()
 
 
-def reset_metrics():
-    """Sets the counts to zero."""
+def reset_metrics() -> None:
+    """Set the counts of the engine to zero."""
     _C._tpu_reset_metrics()
 
 
-def compilation_count():
-    """Programs given to the compiler so far."""
+def compilation_count() -> int:
+    """Return the number of programs that were compiled, since the start or `reset_metrics`."""
     return _C._tpu_metrics()["compilations"]
 
 
-def explain():
-    """What was compiled and why, and which programs ran op by op because they were new, a line each."""
+def explain() -> str:
+    """Return what was compiled and why, and which programs ran op by op because they were new, one line each."""
     return _C._tpu_explain()
 
 
-def mark_step():
-    """Launches what is recorded, without waiting."""
+def mark_step() -> None:
+    """Launch what is recorded, without waiting for it."""
     _C._tpu_mark_step()
 
 
-def save_cache(path):
-    """Write the programs that this process has compiled to a file. Return how many there are.
+def save_cache(path: str | os.PathLike[str]) -> int:
+    """Write the programs that this process has compiled to a file.
 
-    Another process, or another machine with the same version, plugin and kind of device, loads it by `load_cache` and compiles none of them.
-    Programs that the plugin cannot write, such as sorts on XLA:CPU, are left out; stderr says so once.
+    `load_cache` reads the file in another process, or on another machine with the same version, plugin and kind of
+    device. Programs that the plugin cannot write, such as sorts on XLA:CPU, are left out. A message on stderr says so
+    once.
+
+    Args:
+        path: Name of the file.
+
+    Returns:
+        The number of programs in the file.
     """
     return _C._tpu_save_cache(path)
 
 
-def load_cache(path):
-    """Load a file of `save_cache`, of `plan.save` or of ``python -m pytpu.aot --save``. Return how many programs it has.
+def load_cache(path: str | os.PathLike[str]) -> int:
+    """Load the programs of a file of `save_cache`, of `plan.save` or of `python -m pytpu.aot --save`.
 
-    Of a folder, all files that were made for this version and device are loaded. Programs are native code: load only what you trust as
-    you trust a program.
+    Programs are native code: load only files that you trust.
+
+    Args:
+        path: Name of the file, or of a folder. Of a folder, all files that were made for this version and device are
+            loaded.
+
+    Returns:
+        The number of programs that were loaded.
 
     Raises:
-        RuntimeError: the file is damaged, or was made by another version or for another device; no file of the folder fits.
+        RuntimeError: If the file is damaged, or was made by another version or for another device, or no file of the
+            folder fits.
     """
     if not os.path.isdir(path):
         return _C._tpu_load_cache(path)
@@ -136,130 +203,241 @@ def load_cache(path):
     return loaded
 
 
-def clear_cache():
-    """Forgets the executables in memory; those on disk stay."""
+def clear_cache() -> None:
+    """Drop the compiled programs in memory. Those on disk stay."""
     _C._tpu_clear_cache()
 
 
-def empty_cache():
-    """Gives memory back to the system that no tensor uses; executables stay."""
+def empty_cache() -> None:
+    """Return unused memory to the system. Compiled programs stay."""
     _C._tpu_empty_cache()
 
 
-def set_check_numerics(on):
-    """Whether Debug mode refuses NaN and infinities made of finite inputs."""
+def set_check_numerics(on: bool) -> None:
+    """Set whether mode `DEBUG` raises an error for NaN and infinities that finite inputs give.
+
+    Args:
+        on: If `True`, raise an error.
+    """
     _C._tpu_set_check_numerics(on)
 
 
-def set_plugin(name):
-    """Chooses the plugin, a path or ``cpu``, ``cuda``, ``tpu``, before the device is first used."""
+def set_plugin(name: str) -> None:
+    """Choose the PJRT plugin. Call it before the device is used for the first time.
+
+    Args:
+        name: Path of a plugin, or `"cpu"`, `"cuda"` or `"tpu"`.
+    """
     _C._tpu_set_plugin(name)
 
 
-def dump_stablehlo(tensor):
-    """The text of the program that would compute a tensor."""
+def dump_stablehlo(tensor: Tensor) -> str:
+    """Return the StableHLO text of the program that would compute a tensor.
+
+    Args:
+        tensor: A pending tensor on `tpu`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> y = torch.ones(2, device="tpu") * 2
+        >>> "stablehlo" in torch.tpu.dump_stablehlo(y)
+        True
+    """
     return _C._tpu_dump_stablehlo(tensor)
 
 
-def dump_graph(tensor):
-    """The recorded ops that would compute a tensor, a line each."""
+def dump_graph(tensor: Tensor) -> str:
+    """Return the recorded ops that would compute a tensor, one line each.
+
+    Args:
+        tensor: A pending tensor on `tpu`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> y = torch.ones(2, device="tpu") * 2
+        >>> isinstance(torch.tpu.dump_graph(y), str)
+        True
+    """
     return _C._tpu_dump_graph(tensor)
 
 
-def set_max_pending_bytes(n):
-    """Set how many bytes of pending values may be in use before they are computed. With ``None``: the memory of the device, 2 GiB where
-    it does not say; on XLA:CPU 32 MiB if that is more than eight of the largest value."""
+def set_max_pending_bytes(n: int | None) -> None:
+    """Set how many bytes of pending values may exist before they are computed.
+
+    Args:
+        n: Number of bytes. `None` is the memory of the device, or 2 GiB if the device does not report it. On XLA:CPU,
+            `None` is 32 MiB if that is more than eight times the largest value.
+    """
     _C._tpu_set_max_pending_bytes(n)
 
 
-def set_max_segment_ops(n):
-    """Sets the greatest number of ops that are compiled as one program."""
+def set_max_segment_ops(n: int) -> None:
+    """Set the largest number of ops that are compiled as one program.
+
+    Args:
+        n: Number of ops.
+    """
     _C._tpu_set_max_segment_ops(n)
 
 
-def _generator(device="tpu"):
+def _generator(device: _C.device | str | int | None = "tpu") -> Generator:
     """Return the default generator of a device: an index, a name, or `None` for the device in use."""
     if device is None:
         device = current_device()
-    device = _C.device("tpu", device) if isinstance(device, int) else _C.device(device)
-    if device.type != "tpu":
-        raise ValueError(f"Expected a tpu device, but got: {device}")
-    index = current_device() if device.index is None else device.index
+    given = _C.device("tpu", device) if isinstance(device, int) else _C.device(device)
+    if given.type != "tpu":
+        raise ValueError(f"Expected a tpu device, but got: {given}")
+    index = current_device() if given.index is None else given.index
     if index != 0 and index >= device_count():
         raise RuntimeError(f"invalid device ordinal {index}")
     return _C._default_generator(_C.device("tpu", index))
 
 
-def get_rng_state(device="tpu"):
-    """Return the state of the device's generator as a `uint8` tensor of 16 elements on `cpu`. Waits for the device."""
+def get_rng_state(device: _C.device | str | int | None = "tpu") -> Tensor:
+    """Return the state of the generator of a device. This waits for the device.
+
+    Args:
+        device: Device, or its name or index. `None` is the device in use.
+
+    Returns:
+        A `uint8` tensor of shape `(16,)` on the CPU.
+
+    Raises:
+        ValueError: If the device is not a `tpu` device.
+        RuntimeError: If there is no such device.
+
+    Example:
+        >>> import pytpu as torch
+        >>> state = torch.tpu.get_rng_state()
+        >>> a = torch.rand(2, device="tpu")
+        >>> torch.tpu.set_rng_state(state)
+        >>> torch.equal(a, torch.rand(2, device="tpu"))
+        True
+    """
     return _generator(device).get_state()
 
 
-def get_rng_state_all():
-    """Return the states of the generators of all devices as a list."""
+def get_rng_state_all() -> list[Tensor]:
+    """Return the states of the generators of all devices."""
     return [get_rng_state(i) for i in range(device_count())]
 
 
-def set_rng_state(new_state, device="tpu"):
-    """Set the state of the device's generator to `new_state`, which `get_rng_state` returned."""
+def set_rng_state(new_state: Tensor, device: _C.device | str | int | None = "tpu") -> None:
+    """Set the state of the generator of a device.
+
+    Args:
+        new_state: State that `get_rng_state` returned.
+        device: Device, or its name or index. `None` is the device in use.
+
+    Raises:
+        ValueError: If the device is not a `tpu` device.
+        RuntimeError: If there is no such device.
+    """
     _generator(device).set_state(new_state)
 
 
-def set_rng_state_all(new_states):
-    """Set the states of the generators of all devices, in the order of their indices."""
+def set_rng_state_all(new_states: list[Tensor]) -> None:
+    """Set the states of the generators of all devices.
+
+    Args:
+        new_states: States that `get_rng_state_all` returned.
+    """
     for i, state in enumerate(new_states):
         set_rng_state(state, i)
 
 
-def manual_seed(seed):
-    """Seed the generator of the device in use. Generators of other devices, `cpu` among them, stay as they are."""
+def manual_seed(seed: int) -> None:
+    """Seed the generator of the device in use. Generators of other devices, and of the CPU, stay as they are.
+
+    Args:
+        seed: The seed. It is taken modulo `2**64`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.tpu.manual_seed(1)
+        >>> torch.tpu.initial_seed()
+        1
+    """
     _generator(None).manual_seed(int(seed) % 2**64)
 
 
-def manual_seed_all(seed):
-    """Seed the generators of all devices but `cpu`."""
+def manual_seed_all(seed: int) -> None:
+    """Seed the generators of all `tpu` devices.
+
+    Args:
+        seed: The seed. It is taken modulo `2**64`.
+    """
     for i in range(max(1, device_count())):
         _generator(i).manual_seed(int(seed) % 2**64)
 
 
-def seed():
+def seed() -> None:
     """Seed the generator of the device in use with a random number."""
     _generator(None).seed()
 
 
-def seed_all():
-    """Seed the generators of all devices but `cpu` with one random number."""
+def seed_all() -> None:
+    """Seed the generators of all `tpu` devices with the same random number."""
     manual_seed_all(_C.Generator().seed())
 
 
-def initial_seed():
+def initial_seed() -> int:
     """Return the seed that the generator of the device in use was last given."""
     return _generator(None).initial_seed()
 
 
-def memory_allocated(device=None):
-    """Bytes of values on the device."""
+def memory_allocated(device: _C.device | str | int | None = None) -> int:
+    """Return the number of bytes of values on the device.
+
+    Args:
+        device: Accepted for compatibility.
+
+    Example:
+        >>> import pytpu as torch
+        >>> x = torch.ones(1024, device="tpu")
+        >>> torch.tpu.synchronize()
+        >>> torch.tpu.memory_allocated() >= 4096
+        True
+    """
     return _C._tpu_metrics()["live_bytes"]
 
 
-def max_memory_allocated(device=None):
-    """The most bytes at once since the start or ``reset_peak_memory_stats``."""
+def max_memory_allocated(device: _C.device | str | int | None = None) -> int:
+    """Return the largest number of bytes since the start or `reset_peak_memory_stats`.
+
+    Args:
+        device: Accepted for compatibility.
+    """
     return _C._tpu_metrics()["peak_bytes"]
 
 
-def reset_peak_memory_stats(device=None):
-    """Makes the bytes of now the most that there were."""
+def reset_peak_memory_stats(device: _C.device | str | int | None = None) -> None:
+    """Set the largest number of bytes to the current number.
+
+    Args:
+        device: Accepted for compatibility.
+    """
     _C._tpu_reset_peak_bytes()
 
 
-def memory_reserved(device=None):
-    """Bytes of values on the device and of memory kept for values to come, which ``empty_cache`` gives back."""
+def memory_reserved(device: _C.device | str | int | None = None) -> int:
+    """Return the number of bytes of values, and of memory that is kept for new values.
+
+    `empty_cache` frees the memory that is kept.
+
+    Args:
+        device: Accepted for compatibility.
+    """
     m = _C._tpu_metrics()
     return m["live_bytes"] + m["pool_bytes"]
 
 
-def memory_stats(device=None):
-    """Bytes now and at most."""
+def memory_stats(device: _C.device | str | int | None = None) -> dict[str, int]:
+    """Return the numbers of bytes by PyTorch's names: allocated now, allocated at most, and reserved.
+
+    Args:
+        device: Accepted for compatibility.
+    """
     return {
         "allocated_bytes.all.current": memory_allocated(),
         "allocated_bytes.all.peak": max_memory_allocated(),
@@ -267,28 +445,33 @@ def memory_stats(device=None):
     }
 
 
-def is_initialized():
+def is_initialized() -> bool:
     """Return whether the device was used, so that its plugin is loaded."""
     m = _C._tpu_metrics()
     return bool(m["segments_executed"] or m["segments_interpreted"] or m["uploads"] or m["compilations"])
 
 
-def init():
-    """Do nothing: the plugin is loaded when the device is first used."""
+def init() -> None:
+    """Do nothing: the plugin is loaded when the device is used for the first time."""
 
 
-def is_bf16_supported(including_emulation=True):
-    """Return ``True``: every plugin computes in ``bfloat16``."""
+def is_bf16_supported(including_emulation: bool = True) -> bool:
+    """Always return `True`: every plugin computes in `bfloat16`.
+
+    Args:
+        including_emulation: Accepted for compatibility.
+    """
     return True
 
 
-def mem_get_info(device=None):
-    """Return the free and the whole memory of the device in bytes.
+def mem_get_info(device: _C.device | str | int | None = None) -> tuple[int, int]:
+    """Return the free and the total memory of the device, in bytes. On XLA:CPU they are those of the host.
 
-    They are those of the host where the device is the host (XLA:CPU).
+    Args:
+        device: Accepted for compatibility.
 
     Raises:
-        NotImplementedError: the plugin does not say how much memory it has.
+        NotImplementedError: If the plugin does not report its memory.
     """
     info = _C._tpu_memory_info()
     if info is not None:
@@ -302,9 +485,14 @@ def mem_get_info(device=None):
 
 
 class _DeviceProperties:
-    """What is known of the device.
+    """Properties of the device.
 
-    ``name``, ``total_memory`` in bytes (0 where the plugin does not say), and the generation of the TPU as ``major`` and ``minor``.
+    Attributes:
+        name: Name of the device.
+        total_memory: Memory in bytes, or 0 if the plugin does not report it.
+        major: Generation of the TPU, or 0.
+        minor: Always 0.
+        multi_processor_count: Always 1.
     """
 
     def __init__(self):
@@ -320,42 +508,67 @@ class _DeviceProperties:
         return f"_TpuDeviceProperties(name='{self.name}', total_memory={self.total_memory // 2**20}MB)"
 
 
-def get_device_properties(device=None):
-    """Return what is known of the device."""
+def get_device_properties(device: _C.device | str | int | None = None) -> _DeviceProperties:
+    """Return the properties of the device.
+
+    Args:
+        device: Accepted for compatibility.
+
+    Example:
+        >>> import pytpu as torch
+        >>> isinstance(torch.tpu.get_device_properties().name, str)
+        True
+    """
     return _DeviceProperties()
 
 
-def get_device_capability(device=None):
-    """Return the generation of the TPU as two numbers: ``(5, 0)`` for a v5e, ``(0, 0)`` where the device is no TPU."""
+def get_device_capability(device: _C.device | str | int | None = None) -> tuple[int, int]:
+    """Return the generation of the TPU as two numbers: `(5, 0)` for a v5e, `(0, 0)` if the device is not a TPU.
+
+    Args:
+        device: Accepted for compatibility.
+    """
     import re
 
     generation = re.match(r"TPU v?(\d+)", get_device_name())
     return (int(generation[1]) if generation else 0), 0
 
 
-def get_amp_supported_dtype():
-    """Return the dtypes that ``torch.autocast("tpu")`` takes."""
+def get_amp_supported_dtype() -> list[_C.dtype]:
+    """Return the dtypes that `torch.autocast("tpu")` takes."""
     import pytpu as torch
 
     return [torch.bfloat16, torch.float16]
 
 
-def current_stream(device=None):
-    """Return the stream of the device that this thread has chosen."""
+def current_stream(device: _C.device | str | int | None = None) -> Stream:
+    """Return the stream of the device that this thread has chosen.
+
+    Args:
+        device: Device, or its name or index. `None` is device `tpu`.
+    """
     from .._streams import current_stream
 
     return current_stream("tpu" if device is None else device)
 
 
-def default_stream(device=None):
-    """Return the stream of the device that is the current one unless another was chosen."""
+def default_stream(device: _C.device | str | int | None = None) -> Stream:
+    """Return the default stream of the device.
+
+    Args:
+        device: Device, or its name or index. `None` is device `tpu`.
+    """
     from .._streams import default_stream
 
     return default_stream("tpu" if device is None else device)
 
 
-def set_stream(stream):
-    """Choose the current stream of this thread; ``None`` changes nothing."""
+def set_stream(stream: Stream | None) -> None:
+    """Choose the current stream of this thread.
+
+    Args:
+        stream: The stream. `None` changes nothing.
+    """
     if stream is not None:
         from .._streams import set_stream
 
@@ -363,15 +576,26 @@ def set_stream(stream):
 
 
 class stream:
-    """A block in which a stream is the current one; ``None`` changes nothing."""
+    """Context manager in which a stream is the current one.
 
-    def __init__(self, stream):
+    Args:
+        stream: The stream. `None` changes nothing.
+
+    Example:
+        >>> import pytpu as torch
+        >>> with torch.tpu.stream(torch.tpu.Stream()):
+        ...     y = torch.ones(2, device="tpu") * 2
+        >>> y.cpu()
+        tensor([2., 2.])
+    """
+
+    def __init__(self, stream: Stream | None) -> None:
         self.stream = stream
 
-    def __enter__(self):
+    def __enter__(self) -> Stream | None:
         return self.stream if self.stream is None else self.stream.__enter__()
 
-    def __exit__(self, *error):
+    def __exit__(self, *error: Any) -> None:
         if self.stream is not None:
             self.stream.__exit__(*error)
 

@@ -1,7 +1,7 @@
-"""The rules of ``python -m pytpu.advise``: what would make a planned step faster or smaller, by the compiler's own numbers.
+"""The rules of `python -m pytpu.advise`, which make a planned step faster or smaller, by numbers of the compiler.
 
-A rule reads the recorded ops of a step. What it proposes is compiled: the op alone, as it is and changed; or the whole step, by running the
-script again with a change that needs no edit.
+A rule reads the recorded ops of a step. What it proposes is compiled: the op alone, as it is and changed; or the whole
+step, by running the script again with a change that needs no edit.
 """
 
 import collections
@@ -94,7 +94,7 @@ def _number(value, unit):
 
 
 def shown_place(place):
-    """Return ``file:line``, with the file as seen from the current folder."""
+    """Return `file:line`, with the file as seen from the current folder."""
     file, line = place
     relative = os.path.relpath(file)
     return f"{file if relative.startswith('..') else relative}:{line}"
@@ -153,7 +153,7 @@ def _place(op):
 
 
 def _groups(step):
-    """The products, convolutions and attentions of a step that no backward pass recorded, equal ones together."""
+    """Return the products, convolutions and attentions of a step outside of backward passes, grouped by equality."""
     groups = {}
     times = collections.Counter(id(p) for p in step.programs)
     for program in step.different:
@@ -183,7 +183,7 @@ def _groups(step):
 
 
 def _op(op, gradients):
-    """The op alone, for `_costs`; `None` for other ops and those that no rule is about."""
+    """Return the op alone, for `_costs`, or `None` if no rule is about it."""
     kind, dims = op["kind"], [tuple(i["dims"]) for i in op["inputs"]]
     dtype, attributes = op["inputs"][0]["dtype"] if op["inputs"] else "", op["attributes"]
     made = [shape for _, shapes in gradients for shape in shapes]
@@ -276,14 +276,17 @@ class Advisor:
             yield from self.batch()
 
     def _cost(self, group):
-        """What an op costs as it is; `None` if it takes too little of the step to be looked at."""
+        """Return the cost of an op as it is, or `None` if it takes too little of the step."""
         cost = self.costs.of(group.op)
         if cost is None or not self.shows_all and cost.seconds * group.count < LEAST_SHARE * self.step.seconds:
             return None
         return cost
 
     def _compared(self, group, op, rule, what, change, note="", work=1.0):
-        """The advice to take `op` in place of that of a group. `work` is how much of the changed op does what the old one did."""
+        """Return the advice to replace the op of a group by `op`.
+
+        `work` is the part of the changed op that does the work of the old one.
+        """
         before = self._cost(group)
         after = None if before is None else self.costs.of(op)
         if after is None:
@@ -386,12 +389,12 @@ class Advisor:
                     work=1.0 if is_same else 1 / growth,
                 )
             ]
-        # The best is enough, and best is what keeps the network as it is.
+        # Give the best advice only, and prefer one that keeps the network as it is.
         found.sort(key=lambda pair: (pair[0] and pair[1].share >= LEAST_SHARE, pair[1].share), reverse=True)
         yield from (advice for _, advice in (found if self.shows_all else found[:1]))
 
     def float32(self):
-        """Products of ``float32`` in several passes."""
+        """Products of `float32` in several passes."""
         passes = _PASSES[self.first.precision]
         if passes == 1:
             return
@@ -416,7 +419,8 @@ class Advisor:
                     "float32",
                     where,
                     f"float32 products run in {passes} passes of bfloat16",
-                    f'torch.set_float32_matmul_precision("{precision}"), {_count(_PASSES[precision], "pass", "passes")}',
+                    f'torch.set_float32_matmul_precision("{precision}"), '
+                    + _count(_PASSES[precision], "pass", "passes"),
                 )
 
     def reads(self):
@@ -458,7 +462,7 @@ class Advisor:
         )
 
     def _again(self, change):
-        """The step of a run with a change; `None` if the script fails then."""
+        """Return the step of a run with a change, or `None` if the script fails."""
         trial = self.again(change)
         return None if trial.code or not trial.report.steps else Step(trial.report, self.topology)
 
@@ -497,7 +501,7 @@ class Advisor:
 
 
 class _Search:
-    """Looks for the largest batch that fits, by running the script with inputs of other sizes."""
+    """Search for the largest batch that fits, by runs of the script with inputs of other sizes."""
 
     def __init__(self, advisor, batch, inputs):
         self.advisor, self.batch, self.inputs = advisor, batch, inputs
@@ -505,7 +509,7 @@ class _Search:
         self.failure = None
 
     def _try(self, n):
-        """Whether a batch of `n` fits; `None` if the script fails with it."""
+        """Return whether a batch of `n` fits, or `None` if the script fails with it."""
         change = Change(batch=n, old_batch=self.batch, inputs=self.inputs)
         seconds = max(_LEAST_SECONDS, _MOST_SLOWDOWN * self.advisor.step.compile_seconds)
         try:
@@ -526,7 +530,7 @@ class _Search:
         return step.fits()
 
     def _predicted(self):
-        """Where two known sizes say that memory ends."""
+        """Return the batch at which memory ends, by two known sizes."""
         sized = sorted(n for n, step in self.known.items() if not step.errors)
         if len(sized) < 2:
             return None
@@ -535,14 +539,14 @@ class _Search:
         return int(b + (memory - self.known[b].total_bytes) / slope) if slope > 0 else None
 
     def _limit(self):
-        """The largest batch that is tried: inputs lie in the memory of this machine."""
+        """Return the largest batch to try, as inputs are in the memory of this machine."""
         import pytpu as torch
 
         row = sum(math.prod(dims[1:]) * getattr(torch, dtype).itemsize for dtype, dims in self.inputs)
         return max(2 * self.batch, min(_MOST_ROWS, _MOST_INPUT_BYTES // max(1, row)))
 
     def _bounds(self):
-        """The largest batch that is known to fit, and the smallest that does not, or `None`."""
+        """Return the largest batch that is known to fit, and the smallest that does not, or `None`."""
         fitting = [n for n, step in self.known.items() if step.fits()]
         return max(fitting, default=0), min((n for n, step in self.known.items() if not step.fits()), default=None)
 
@@ -602,7 +606,8 @@ class _Search:
             best = f"The largest that fits is {low}"
         else:
             best = f"One of {low} fits, one of {high} does not"
-        note = f"{_bytes(found.total_bytes)} of {_bytes(found.memory_bytes)}, found by compiling {compiled} with inputs of more or fewer rows"
+        used, whole = _bytes(found.total_bytes), _bytes(found.memory_bytes)
+        note = f"{used} of {whole}, found by compiling {compiled} with inputs of more or fewer rows"
         if first.fits():
             yield Advice(
                 "batch",
@@ -619,7 +624,7 @@ class _Search:
 
 
 def _grain(n):
-    """How closely the largest batch is looked for: to an eighth of it or less, and to one in small ones."""
+    """Return the precision of the search: an eighth of the batch or less, and 1 for small batches."""
     return 1 << max(0, n.bit_length() - 4)
 
 

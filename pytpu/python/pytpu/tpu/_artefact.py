@@ -1,4 +1,4 @@
-"""Exports as bytes: in the disk cache, and in the files of ``torch.tpu.pallas.load``."""
+"""Exports as bytes: in the disk cache, and in the files of `torch.tpu.pallas.load`."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ def written(export):
 
 
 def parsed(data):
-    """Return the export that these bytes are, or ``None``."""
+    """Return the export that these bytes are, or `None`."""
     try:
         found = json.loads(data)
     except ValueError:

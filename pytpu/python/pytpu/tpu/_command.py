@@ -1,10 +1,16 @@
-"""What the commands share that run a script with device ``tpu`` planned: ``python -m pytpu.aot`` and ``python -m pytpu.advise``."""
+"""Arguments of the commands `python -m pytpu.aot` and `python -m pytpu.advise`."""
+
+from __future__ import annotations
 
 import argparse
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Any
 
 
-def parser(name, description):
+def parser(name: str, description: str) -> argparse.ArgumentParser:
     """Return a parser with the arguments that both commands have."""
     made = argparse.ArgumentParser(
         prog=f"python -m pytpu.{name}", description=description, epilog="What follows -- are arguments of the script."
@@ -21,8 +27,14 @@ def parser(name, description):
     return made
 
 
-def parse(made, argv=None):
-    """Parse a command's arguments.
+def parse(
+    made: argparse.ArgumentParser, argv: list[str] | None = None
+) -> tuple[argparse.Namespace, list[str], dict[str, Any]]:
+    """Parse the arguments of a command.
+
+    Args:
+        made: Parser of the command.
+        argv: Arguments. `None` is those of the process.
 
     Returns:
         The options, the arguments of the script, and the keywords of `torch.tpu.plan` that both commands have.

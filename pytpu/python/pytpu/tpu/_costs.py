@@ -8,9 +8,9 @@ from ._plan import plan
 class Cost:
     """What the compiler says about an op alone: `cycles`, `memory_bytes`, `temp_bytes` and `seconds`.
 
-    `seconds` is the larger of cycles over the clock and `memory_bytes` over the bandwidth. These are operands and results once, and
-    temporary values twice. The compiler's own count of bytes is not used here: it counts operands again that it copies to fast memory
-    ahead of their use.
+    `seconds` is the larger of cycles over the clock and `memory_bytes` over the bandwidth. These are operands and
+    results once, and temporary values twice. The compiler's own count of bytes is not used here: it counts operands
+    again that it copies to fast memory ahead of their use.
     """
 
     def __init__(self, report):
@@ -24,7 +24,7 @@ class Costs:
     """Compiles ops alone and remembers what they cost.
 
     Args:
-        topology (str): the machine, such as ``"v5e:2x2"``.
+        topology (str): the machine, such as `"v5e:2x2"`.
         hbm (int, optional): bytes of device memory to reckon with.
         options (dict, optional): options of the compiler.
 
@@ -47,7 +47,7 @@ class Costs:
 
         with plan(self._topology, hbm=self._hbm, options=self._options) as planned, torch.enable_grad():
             operands = op.operands()
-            # The operands lie in memory before the op begins: what makes them is a program of its own.
+            # The operands are in memory before the op begins: another program makes them.
             torch.tpu.mark_step()
             before = len(planned.programs)
             results = op.run(operands)
@@ -90,7 +90,7 @@ def _empty(shape, dtype, requires_grad=False):
 
 
 class Product(_Op):
-    """``(rows, k) @ (k, n)``, the second operand stored as ``(n, k)`` if `is_linear`.
+    """`(rows, k) @ (k, n)`, the second operand stored as `(n, k)` if `is_linear`.
 
     `gradients` says whether the gradients of the operands are computed.
     """
@@ -130,7 +130,7 @@ class Product(_Op):
 class Attention(_Op):
     """Scaled dot product attention of `heads` heads that share `kv_heads` pairs of keys and values.
 
-    Operands are stored as layers make them: ``(batch, rows, heads, head_dim)``.
+    Operands are stored as layers make them: `(batch, rows, heads, head_dim)`.
     """
 
     def __init__(

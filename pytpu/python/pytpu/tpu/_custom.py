@@ -1,8 +1,11 @@
-"""Operators whose meaning is a StableHLO module: what ``torch.tpu.stablehlo_op`` and ``torch.tpu.pallas`` share."""
+"""Custom operators, whose kernels are StableHLO modules."""
+
+from __future__ import annotations
 
 import functools
 import inspect
 import re
+from typing import TYPE_CHECKING
 
 import pytpu as torch
 from pytpu import _C
@@ -11,14 +14,21 @@ from .. import ops as _ops
 from ..autograd import Function as _Function
 from ..utils import _pytree as pytree
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from pytpu import Tensor
+
+
 _NAME = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*")
 
 
-def check_name(name):
-    """Refuse a name that is not ``namespace::name``.
+def check_name(name: str) -> None:
+    """Check that a name has the form `namespace::name`.
 
     Raises:
-        ValueError: it is not.
+        ValueError: If it does not, or the namespace is that of the op table.
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ValueError(f"Expected `name` to be of the form `namespace::name`, got {name!r}")
@@ -28,15 +38,15 @@ def check_name(name):
         )
 
 
-def place_of(fn):
-    """Return file and line of a function, or ``None``."""
+def place_of(fn: Any) -> str | None:
+    """Return file and line of a function, or `None`."""
     while isinstance(fn, functools.partial):
         fn = fn.func
     code = getattr(inspect.unwrap(fn), "__code__", None) if callable(fn) else None
     return code and f"{code.co_filename}, line {code.co_firstlineno}"
 
 
-def filled(value, places):
+def filled(value: Any, places: Any) -> Any:
     """Return the arguments of a call with `places` in place of their numbers."""
     if isinstance(value, _C._Place):
         return places[value.index]
@@ -47,8 +57,8 @@ def filled(value, places):
     return value
 
 
-def on_meta(tensors):
-    """Return tensors without data of the same shapes and dtypes."""
+def on_meta(tensors: list[Tensor]) -> list[Tensor]:
+    """Return tensors without data, of the same shapes and dtypes."""
     return [torch.empty(t.shape, dtype=t.dtype, device="meta") for t in tensors]
 
 
@@ -63,45 +73,52 @@ def _registered(name):
 
 
 class CustomOp(_C._CustomCall):
-    """An operator of the user's. It is called as the function that it was made of, or as ``torch.ops.namespace.name``.
+    """A custom operator. Call it as the function that it was made of, or as `torch.ops.namespace.name`.
 
-    Arguments that are no tensors are static: each new value is another program.
+    Arguments that are not tensors are static: each new value makes a new program.
     """
 
-    def __init__(self, name, fn=None, cpu=None):
+    def __init__(self, name: str, fn: Callable[..., Any] | None = None, cpu: Callable[..., Any] | None = None) -> None:
         check_name(name)
         self._name = name
         self._cpu = cpu
-        self._backward = self._setup_context = None
-        # Whether what stands for the kernel on the processor is differentiated through.
+        self._backward: Callable[..., Any] | None = None
+        self._setup_context: Callable[..., Any] | None = None
+        # Whether autograd differentiates through the function that replaces the kernel on the CPU.
         self._cpu_has_gradient = False
         if fn is not None:
             functools.update_wrapper(self, fn)
         self.__name__ = name.partition("::")[2]
-        _ops._add(*name.split("::"), self)
+        space, _, op = name.partition("::")
+        _ops._add(space, op, self)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<CustomOp({self._name})>"
 
-    def __copy__(self):
+    def __copy__(self) -> CustomOp:
         return self
 
-    def __deepcopy__(self, memo):
+    def __deepcopy__(self, memo: Any) -> CustomOp:
         return self
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return _registered, (self._name,)
 
-    def register_autograd(self, backward, /, *, setup_context=None):
-        """Set the gradient: ``backward(ctx, *grads)``, and ``setup_context(ctx, inputs, output)``, which saves what it needs.
+    def register_autograd(
+        self, backward: Callable[..., Any], /, *, setup_context: Callable[..., Any] | None = None
+    ) -> None:
+        """Set the gradient of the operator.
 
-        `backward` returns a gradient or ``None`` for each positional argument.
+        Args:
+            backward: Function of `ctx` and one gradient for each result. It returns a gradient, or `None`, for each
+                positional argument.
+            setup_context: Function `setup_context(ctx, inputs, output)` that saves what `backward` needs.
         """
         self._backward, self._setup_context = backward, setup_context
         self.clear()
 
     def _resolve(self, args, kwargs, tensors, needs_grad):
-        """Return what serves calls with such arguments: a function, or a kernel and how it is called."""
+        """Return a function for calls with such arguments, or a kernel and how to call it."""
         if not tensors:
             raise RuntimeError(f"{self._name}: expected at least one tensor among the arguments")
         devices = {t.device.type for t in tensors if t.dim() or t.device.type != "cpu"} or {"cpu"}
@@ -120,16 +137,19 @@ class CustomOp(_C._CustomCall):
         return served
 
     def _serve(self, args, kwargs, tensors, platform, needs_grad):
-        """Return what serves such calls on a platform: "cpu", "tpu", another one, or ``None`` for device ``meta``."""
+        """Return what runs such calls on a platform: `"cpu"`, `"tpu"`, another one, or `None` for device `meta`."""
         raise NotImplementedError
 
     def _run_on_cpu(self, *args, **kwargs):
-        """Call the function that stands for the kernel on ``cpu`` and on XLA:CPU."""
+        """Call the function that replaces the kernel on `cpu` and on XLA:CPU."""
         with torch.no_grad():
             return self._cpu(*args, **kwargs)
 
     def _differentiable(self, served, why=""):
-        """Return a function that makes a call one node of the graph, with the registered gradient. `why` is why there is none."""
+        """Return a function that makes a call one node of the graph, with the registered gradient.
+
+        `why` is the reason why there is no gradient.
+        """
         backward_of, setup_context, name = self._backward, self._setup_context, self._name
         if callable(served):
             run = served
@@ -156,7 +176,8 @@ class CustomOp(_C._CustomCall):
             def backward(ctx, *grads):
                 if backward_of is None:
                     raise RuntimeError(
-                        f"Trying to backward through {name.replace('::', '.')}.default but no autograd formula was registered. "
+                        f"Trying to backward through {name.replace('::', '.')}.default but no autograd formula was "
+                        "registered. "
                         "Please use register_autograd to add one."
                         + (f"\nnote: JAX does not differentiate the function: {why}" if why else "")
                     )
@@ -195,16 +216,22 @@ class _Plain(_C._CustomCall):
 
 
 class BodyOp(CustomOp):
-    """An operator whose module is a text, or a function that makes one for each set of shapes."""
+    """An operator whose module is a text, or a function that makes the text for each set of shapes."""
 
-    def __init__(self, name, body, infer=None, cpu=None):
+    def __init__(
+        self,
+        name: str,
+        body: str | Callable[..., str],
+        infer: Callable[..., Any] | None = None,
+        cpu: Callable[..., Any] | None = None,
+    ) -> None:
         if not isinstance(body, str) and not callable(body):
             raise TypeError(f"{name}: expected `body` to be a str or a callable, but got {type(body).__name__}")
         super().__init__(name, body if callable(body) else None, cpu)
         self._body, self._infer = body, infer
 
     def _inferred(self, args, kwargs, metas):
-        """Return what the shape rule says, as a tensor or a tuple or list of them on ``meta``; ``None`` without a rule."""
+        """Return the result of the shape rule: tensors on `meta`, or `None` without a rule."""
         if self._infer is None:
             return None
         found = self._infer(*filled(args, metas), **filled(kwargs, metas))
@@ -243,8 +270,11 @@ class BodyOp(CustomOp):
         return kernel, list(range(len(tensors))), form, []
 
     def _fake(self, args, kwargs):
-        """Return results on ``meta``."""
-        move = lambda x: torch.empty(x.shape, dtype=x.dtype, device="meta") if isinstance(x, torch.Tensor) else x
+        """Return results on `meta`."""
+
+        def move(x):
+            return torch.empty(x.shape, dtype=x.dtype, device="meta") if isinstance(x, torch.Tensor) else x
+
         return self._infer(*pytree.tree_map(move, args), **pytree.tree_map(move, kwargs))
 
 
@@ -252,31 +282,40 @@ def _shown(described):
     return ", ".join(f"{str(dtype).removeprefix('torch.')}{list(shape)}" for shape, dtype in described)
 
 
-def stablehlo_op(name, body, infer=None, *, cpu=None):
-    """Make an operator of a StableHLO module. Its functions become part of the program, so that the compiler fuses them with the ops around.
+def stablehlo_op(
+    name: str,
+    body: str | Callable[..., str],
+    infer: Callable[..., Any] | None = None,
+    *,
+    cpu: Callable[..., Any] | None = None,
+) -> BodyOp:
+    """Make an operator of a StableHLO module.
 
-    The operator is called with tensors, in the order of the module's arguments, and with static arguments, which `body` is given. It has no
-    gradient until ``register_autograd`` sets one, as for ``torch.library.custom_op``.
+    The functions of the module become part of the program, so the compiler fuses them with other ops. Call the operator
+    with tensors, in the order of the arguments of the module, and with static arguments, which `body` gets. It has no
+    gradient until `register_autograd` sets one, as for `torch.library.custom_op`.
 
     Args:
-        name (str): ``"namespace::name"``. The operator is ``torch.ops.namespace.name`` too.
-        body (str or callable): the module's text, with a function ``@main``. A function is called with the arguments, tensors among them on
-            device ``meta``, and returns the text.
-        infer (callable, optional): the shape rule. It is called with the same arguments and returns a tensor, or a tuple or list of
-            tensors, on device ``meta``. Without it, the module's text says the shapes.
-        cpu (callable, optional): what is called on device ``cpu``, and on ``tpu`` where that is XLA:CPU, instead of the module: a function of tensors.
+        name: `"namespace::name"`. The operator is also `torch.ops.namespace.name`.
+        body: Text of the module, with a function `@main`. Or a function of the arguments, with tensors on device
+            `meta`, that returns the text.
+        infer: Shape rule: function of the same arguments that returns a tensor, or a tuple or list of tensors, on
+            device `meta`. `None` takes the shapes from the text.
+        cpu: Function of tensors that is called instead of the module on device `cpu`, and on `tpu` if that is XLA:CPU.
 
     Raises:
-        ValueError: the name is not of this form. When called, the module cannot be part of a program.
-        RuntimeError: when called, the arguments or the shape rule do not fit the module.
+        ValueError: If the name does not have this form. In a call: if the module cannot be part of a program.
+        RuntimeError: In a call: if the arguments or the shape rule do not fit the module.
+        TypeError: If `body` is neither a text nor a function.
 
-    Example::
-
-        double = torch.tpu.stablehlo_op("mine::double", '''
-            func.func public @main(%x: tensor<4xf32>) -> tensor<4xf32> {
-              %y = stablehlo.add %x, %x : tensor<4xf32>
-              return %y : tensor<4xf32>
-            }''')
-        double(torch.ones(4))
+    Example:
+        >>> import pytpu as torch
+        >>> double = torch.tpu.stablehlo_op("doc_example::double", '''
+        ...     func.func public @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+        ...       %y = stablehlo.add %x, %x : tensor<4xf32>
+        ...       return %y : tensor<4xf32>
+        ...     }''')
+        >>> double(torch.ones(4))
+        tensor([2., 2., 2., 2.])
     """
     return BodyOp(name, body, infer, cpu)

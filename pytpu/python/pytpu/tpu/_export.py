@@ -1,16 +1,27 @@
-"""``torch.tpu.export``: a function as one portable program, with its weights and its signature."""
+"""`torch.tpu.export`: a function as one portable program, with its weights and its signature."""
+
+from __future__ import annotations
 
 import hashlib
 import io
 import json
 import os
 import zipfile
+from typing import TYPE_CHECKING
 
 import pytpu as torch
 from pytpu import _C, safetensors
 
-from ..utils import _pytree as pytree
 from ._custom import stablehlo_op
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from pytpu import Tensor
+
+    from ._report import ProgramReport
+
 
 _FORMAT = "torchtpu export 1"
 
@@ -56,21 +67,24 @@ def _built(structure, tensors):
 
 
 class Exported:
-    """A function as one program. Call it as the function was called, with tensors of the same shapes and dtypes.
+    """A function as one program. Call it like the function, with tensors of the same shapes and dtypes.
 
-    Attributes: `stablehlo` (the program's text), `inputs` and `outputs` (shape and dtype of each tensor, in order) and `constants` (the tensors
-    that the program takes along, by name).
+    Attributes:
+        stablehlo: Text of the program.
+        inputs: Shape and dtype of each tensor among the arguments, in order.
+        outputs: Shape and dtype of each tensor among the results, in order.
+        constants: Tensors that the program contains, by name.
     """
 
-    def __init__(self, manifest, stablehlo, constants):
+    def __init__(self, manifest: dict[str, Any], stablehlo: str, constants: dict[str, Tensor]) -> None:
         self._manifest, self.stablehlo, self.constants = manifest, stablehlo, constants
         self.inputs = [tuple(i) for i in manifest["inputs"]]
         self.outputs = [tuple(o) for o in manifest["outputs"]]
-        self._op = None
-        self._on_device = {}
+        self._op: Any = None
+        self._on_device: dict[torch.device, dict[str, Tensor]] = {}
 
-    def __call__(self, *args, **kwargs):
-        tensors = []
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        tensors: list[Tensor] = []
         structure = _structure([args, kwargs], tensors)
         given = [_described(t) for t in tensors]
         if given != self._manifest["inputs"]:
@@ -92,17 +106,26 @@ class Exported:
         found = found if isinstance(found, (tuple, list)) else (found,)
         return _built(self._manifest["results"], [found[i] for i in self._manifest["places"]])
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"Exported({_shown(self.inputs)} -> {_shown(self.outputs)}, {len(self.constants)} constants)"
 
-    def compile(self, topology="v5e:2x2", **options):
-        """Compile the program for a TPU that is not here; return its `ProgramReport`. See `torch.tpu.aot.compile_stablehlo`."""
+    def compile(self, topology: str = "v5e:2x2", **options: Any) -> ProgramReport:
+        """Compile the program for a TPU that is not here, and return its report.
+
+        Args:
+            topology: The machine, such as `"v5e:2x2"`.
+            options: Further arguments of `torch.tpu.aot.compile_stablehlo`.
+        """
         return torch.tpu.aot.compile_stablehlo(self.stablehlo, topology, **options)
 
-    def save(self, path):
-        """Write the program to a file that `torch.tpu.load_export` reads. It is there as a whole, or not at all.
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the program to a file that `torch.tpu.load_export` reads.
 
-        The file is a zip archive of three parts: ``manifest.json``, ``program.mlir`` and ``constants.safetensors``.
+        The file is a zip archive of `manifest.json`, `program.mlir` and `constants.safetensors`. It is written as a
+        whole, or not at all.
+
+        Args:
+            path: Name of the file.
         """
         data = io.BytesIO()
         with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -121,29 +144,33 @@ class Exported:
             raise
 
 
-def export(fn, /, *args, **kwargs):
-    """Record a call of `fn` and return it as one program: portable StableHLO with its signature, and the tensors that `fn` reads beside its arguments.
+def export(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Exported:
+    """Record a call of a function, and return it as one program in portable StableHLO.
 
-    Nothing is computed. The program is in the spelling for accelerators: it can be compiled by any later libtpu, and runs on device ``cpu`` and on
-    XLA:CPU too. It has no gradient. Parameters of modules are constants of the program; the modules must be on device ``tpu``.
+    Nothing is computed. Any later libtpu can compile the program, and it runs on device `cpu` and on XLA:CPU too. It
+    has no gradient. Tensors that `fn` reads besides its arguments, such as parameters, become constants of the program.
+    Modules must be on device `tpu`.
 
     Args:
-        fn (callable): a function or module. It must not read values of tensors by the host.
-        *args, **kwargs: arguments like those of later calls: tensors, of which only shapes and dtypes matter, numbers, strings, and lists, tuples
-            and dictionaries of them. What is no tensor is fixed.
+        fn: Function or module. It must not read values of tensors on the host.
+        args: Arguments like those of later calls: tensors, numbers, texts, and lists, tuples and dicts of them. Of
+            tensors, only shapes and dtypes matter. Other values are fixed.
+        kwargs: Arguments by name.
 
     Raises:
-        RuntimeError: `fn` reads a value, or ends the program in between.
-        ValueError: results are not computed from recorded ops.
+        RuntimeError: If `fn` reads a value, or ends the program.
+        ValueError: If results are not computed from recorded ops.
+        TypeError: If an argument or a result has another type.
 
-    Example::
-
-        model = torch.nn.Linear(4, 2).to("tpu")
-        exported = torch.tpu.export(model, torch.zeros(8, 4))
-        exported.save("linear.export")
-        y = torch.tpu.load_export("linear.export")(torch.ones(8, 4, device="tpu"))
+    Example:
+        >>> import pytpu as torch
+        >>> exported = torch.tpu.export(lambda x: x * 2 + 1, torch.zeros(3))
+        >>> exported.inputs
+        [([3], 'float32')]
+        >>> exported(torch.ones(3))
+        tensor([3., 3., 3.])
     """
-    given = []
+    given: list[Tensor] = []
     call = _structure([args, kwargs], given)
     _C._export_begin()
     try:
@@ -151,14 +178,14 @@ def export(fn, /, *args, **kwargs):
         inputs = [_C._export_input(t) for t in given]
         call_args, call_kwargs = _built(call, inputs)
         with torch.no_grad():
-            found = []
+            found: list[Tensor] = []
             results = _structure(fn(*call_args, **call_kwargs), found)
             # A result that is an input, or that is given twice, is computed like any other.
             outputs = [t.to("tpu").clone() for t in found]
             text, arguments, places = _C._export(outputs, inputs)
     finally:
         _C._plan_end(True)
-    constants = {}
+    constants: dict[str, Tensor] = {}
     names = []
     for argument in arguments:
         if not isinstance(argument, int):
@@ -177,11 +204,14 @@ def export(fn, /, *args, **kwargs):
     return Exported(manifest, text, constants)
 
 
-def load_export(path):
+def load_export(path: str | os.PathLike[str]) -> Exported:
     """Read a file that `Exported.save` wrote.
 
+    Args:
+        path: Name of the file.
+
     Raises:
-        ValueError: it is no such file, or it is damaged.
+        ValueError: If the file is not such a file, or is damaged.
     """
     shown = os.fspath(path)
     try:

@@ -46,7 +46,7 @@ def _is_versioned(module):
 
 
 def of_call(name, fn, mapped, args, kwargs, tensors, platform, donated, grad):
-    """Return a text that decides the export of a call, or ``None`` if there is none."""
+    """Return a text that decides the export of a call, or `None` if there is none."""
     try:
         described = [(tuple(t.shape), str(t.dtype)) for t in tensors]
         call = _artefact.call(args, kwargs)
@@ -90,7 +90,8 @@ def _of(x, seen):
     # The object is kept, so that no other one gets its address.
     seen[id(x)] = len(seen), x
     if isinstance(x, (tuple, list, set, frozenset)):
-        return f"{type(x).__name__}({[_of(v, seen) for v in (sorted(x, key=repr) if isinstance(x, (set, frozenset)) else x)]})"
+        ordered = sorted(x, key=repr) if isinstance(x, (set, frozenset)) else x
+        return f"{type(x).__name__}({[_of(v, seen) for v in ordered]})"
     if isinstance(x, dict):
         return f"dict({[(_of(k, seen), _of(v, seen)) for k, v in x.items()]})"
     if isinstance(x, types.CodeType):

@@ -1,4 +1,4 @@
-"""From JAX functions to StableHLO text. Imports JAX, so it is imported when a function is exported for the first time."""
+"""Export JAX functions to StableHLO text. Importing this module imports JAX."""
 
 import contextlib
 
@@ -84,7 +84,7 @@ def _settings(tensors, platform, chip="TPU v5 lite"):
         if platform != "tpu":
             from jax.experimental.pallas import tpu as pltpu
 
-            # Interpreted as ordinary operations: what simulates a TPU's memory calls back into Python.
+            # Interpret as ordinary operations: the simulation of a TPU's memory calls back into Python.
             stack.enter_context(pltpu.force_tpu_interpret_mode(True))
         yield
 
@@ -136,7 +136,7 @@ class _Flat:
 
 def _text(fn, avals, platform, donated=()):
     jitted = jax.jit(fn, keep_unused=True, donate_argnums=tuple(donated))
-    # Exports keep to what older compilers know, too.
+    # Exports use only features that older compilers have too.
     every_call = [jax.export.DisabledSafetyCheck.custom_call("ALL")]
     text = jax.export.export(jitted, platforms=(platform,), disabled_checks=every_call)(*avals).mlir_module()
     return _C._without_locations(text)
@@ -159,7 +159,7 @@ def exported(fn, args, kwargs, tensors, platform, donated=(), grad=None, chip="T
         tensors (list of Tensor): those tensors; only their shapes and dtypes matter.
         platform (str): the platform.
         donated (list of int): the tensors that are given away.
-        grad (str or None): ``"vjp"``, ``"recompute"``, or ``None`` for no gradient.
+        grad (str or None): `"vjp"`, `"recompute"`, or `None` for no gradient.
         chip (str): the generation of the TPU, for functions that ask for it.
 
     Returns:

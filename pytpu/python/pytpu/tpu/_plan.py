@@ -1,11 +1,23 @@
-"""``torch.tpu.plan``: device ``tpu`` as a machine that is not here."""
+"""`torch.tpu.plan`: device `tpu` as a machine that is not here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from .. import _C
 from ._report import PlanReport
 
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Sequence
+    from types import TracebackType
+    from typing import Any
+
+    from ._report import PlannedProgram, PlannedStep
+
 
 def _targets(topology, hbm, options, num_partitions):
-    """The targets as the extension takes them."""
+    """Return the targets in the form of the extension."""
     names = topology.split(",") if isinstance(topology, str) else list(topology)
     names = [name.strip() for name in names if name.strip()]
     if not names:
@@ -15,17 +27,21 @@ def _targets(topology, hbm, options, num_partitions):
 
 
 class plan:
-    """Make device ``tpu`` a planned one in a block: ops are recorded and compiled for TPUs that are not here, and nothing runs.
+    """Context manager in which device `tpu` is planned: ops are recorded and compiled for TPUs that are not here.
 
-    Needs libtpu (``pip install libtpu``) and no TPU. Values hold shapes and take no memory. What the host reads is zeros, except for
-    small tensors that it uploaded itself. Parameters that are updated in the block hold no data after it.
+    Nothing runs. It needs libtpu (`pip install libtpu`), and no TPU. Values have shapes and take no memory. Values that
+    the host reads are zeros, except small tensors that it uploaded itself. Parameters that are updated in the block
+    hold no data after it.
 
     Args:
-        topology (str or list of str): the machines, such as ``"v5e:2x2"``. Several are separated by commas.
-        hbm (int, optional): bytes of device memory to reckon with. Default: all that a device has.
-        reads (str): what a read by the host gives: ``"zeros"``, with one warning; ``"raise"`` for an error; ``"skip"`` for zeros without
-            ending the program there, to see what reads cost.
-        options (dict, optional): options of the compiler, such as ``{"xla_tpu_scoped_vmem_limit_kib": 65536}``.
+        topology: The machines, such as `"v5e:2x2"`: a text with commas in between, or a list.
+        hbm: Device memory in bytes. `None` is the memory of the device.
+        reads: Result of a read by the host. `"zeros"` gives zeros and one warning, and `"raise"` an error. `"skip"`
+            gives zeros and does not end the program there, which shows the cost of reads.
+        options: Options of the compiler, such as `{"xla_tpu_scoped_vmem_limit_kib": 65536}`.
+
+    Raises:
+        ValueError: If `reads` is unknown, or there is no topology.
 
     Example::
 
@@ -34,7 +50,14 @@ class plan:
         print(plan.report())
     """
 
-    def __init__(self, topology, *, hbm=None, reads="zeros", options=None):
+    def __init__(
+        self,
+        topology: str | Sequence[str],
+        *,
+        hbm: int | None = None,
+        reads: str = "zeros",
+        options: dict[str, Any] | None = None,
+    ) -> None:
         if reads not in ("zeros", "raise", "skip"):
             raise ValueError(f"torch.tpu.plan: reads: expected 'zeros', 'raise' or 'skip', but got {reads!r}")
         self._given = _targets(topology, hbm, options, 1)
@@ -42,13 +65,15 @@ class plan:
         self._report = None
         self._is_active = False
 
-    def __enter__(self):
+    def __enter__(self) -> plan:
         _C._plan_begin(self._given, self._reads)
         self._is_active, self._report = True, None
         return self
 
-    def __exit__(self, kind, error, trace):
-        # After an error, what was recorded of a step is no program of its own.
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # After an error, drop the recorded part of a step.
         self._finish(drop_pending=kind is not None)
 
     def _finish(self, drop_pending):
@@ -57,27 +82,34 @@ class plan:
         if given is not None:
             self._report = PlanReport(given, self._given)
 
-    def report(self):
-        """Return the `PlanReport` of what was launched so far; within the block, what is recorded is compiled first."""
+    def report(self) -> PlanReport:
+        """Return the report of what was launched so far. Within the block, what is recorded is compiled first.
+
+        Raises:
+            RuntimeError: If the block has not begun.
+        """
         if self._is_active:
             return PlanReport(_C._plan_report(), self._given)
         if self._report is None:
             raise RuntimeError("torch.tpu.plan: there is no report before the block has begun")
         return self._report
 
-    def save(self, path, topology=None):
-        """Compile the programs once more and write them to a file. Return how many there are.
+    def save(self, path: str | os.PathLike[str], topology: str | None = None) -> int:
+        """Compile the programs once more, and write them to a file.
 
-        On a machine with such TPUs, `torch.tpu.load_cache` reads the file, and the same script compiles none of them. Programs that the
-        compiler refused are left out.
+        On a machine with such TPUs, `torch.tpu.load_cache` reads the file, and the same script compiles none of them.
+        Programs that the compiler refused are left out.
 
         Args:
-            path (str or path): the file.
-            topology (str, optional): one of those of the plan. Default: the only one.
+            path: Name of the file.
+            topology: One of the topologies of the plan. `None` is the only one.
+
+        Returns:
+            The number of programs in the file.
 
         Raises:
-            ValueError: the plan has several topologies, or not this one.
-            RuntimeError: there is nothing to write, or the file cannot be written.
+            ValueError: If the plan has several topologies, or does not have this one.
+            RuntimeError: If there is nothing to write, or the file cannot be written.
         """
         targets = {target[0]: target for target in self._given}
         if topology is None and len(targets) == 1:
@@ -92,16 +124,16 @@ class plan:
         return _C._aot_save(path, programs, targets[topology])
 
     @property
-    def topologies(self):
+    def topologies(self) -> list[str]:
         """The machines, in the order in which they were given."""
         return [target[0] for target in self._given]
 
     @property
-    def programs(self):
-        """The programs: see `PlannedProgram`."""
+    def programs(self) -> list[PlannedProgram]:
+        """The programs."""
         return self.report().programs
 
     @property
-    def steps(self):
-        """The training steps: see `PlannedStep`."""
+    def steps(self) -> list[PlannedStep]:
+        """The training steps."""
         return self.report().steps

@@ -1,14 +1,20 @@
-"""How precisely products of ``float32`` are computed within a block."""
+"""How precisely products of `float32` are computed within a block."""
+
+from __future__ import annotations
 
 import contextlib
 import enum
+from typing import TYPE_CHECKING
 
 from .. import functions
 from ..backends import _precision as settings
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 
 class Precision(enum.Enum):
-    """Precisions of StableHLO: one, three and six passes of ``bfloat16`` on a TPU."""
+    """Precisions of `float32` products on a TPU: one, three or six passes of `bfloat16`."""
 
     DEFAULT = "medium"
     HIGH = "high"
@@ -16,20 +22,24 @@ class Precision(enum.Enum):
 
 
 @contextlib.contextmanager
-def precision(mode):
-    """Compute matrix products and convolutions of ``float32`` with a precision until the end of the block.
+def precision(mode: Precision) -> Iterator[None]:
+    """Return a context manager that sets the precision of `float32` matrix products and convolutions.
 
-    This is ``torch.set_float32_matmul_precision`` for a block. XLA:CPU always multiplies ``float32`` exactly.
+    It is `torch.set_float32_matmul_precision` for a block. XLA:CPU always computes in `float32`.
 
     Args:
-        mode: a ``torch.tpu.Precision``.
+        mode: The precision.
 
     Raises:
-        ValueError: `mode` is something else.
+        ValueError: If `mode` is not a `torch.tpu.Precision`.
 
     Example:
+        >>> import pytpu as torch
         >>> with torch.tpu.precision(torch.tpu.Precision.HIGH):
-        ...     y = x @ w
+        ...     y = torch.ones(2, 2, device="tpu") @ torch.ones(2, 2, device="tpu")
+        >>> y.cpu()
+        tensor([[2., 2.],
+                [2., 2.]])
     """
     if not isinstance(mode, Precision):
         raise ValueError(

@@ -1,9 +1,16 @@
-"""Reports of programs that were compiled for a TPU that is not here: as objects, text, JSON and HTML."""
+"""Reports of programs that are compiled for a TPU that is not here: objects, text, JSON and HTML."""
+
+from __future__ import annotations
 
 import html
 import json
+from typing import TYPE_CHECKING
 
 from .. import _C
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
 
 
 def _amount(value, unit, digits=3):
@@ -26,32 +33,65 @@ def _bytes(value):
 
 
 class ProgramReport:
-    """What the compiler says about one program on one machine.
+    """Results of the compiler for one program on one machine.
 
-    The attributes are those of the JSON form, among them `seconds` (estimated time of one execution), `cycles`, `flops`,
-    `bytes_accessed`, `peak_share` (of the device's operations a second), `argument_bytes`, `output_bytes`, `alias_bytes`, `temp_bytes`,
-    `code_bytes`, `total_bytes`, `memory_bytes` (of the device), `uncosted` (instructions without an estimate), `compile_seconds`.
+    Attributes:
+        topology: The machine.
+        seconds: Estimated time of one execution, in seconds.
+        cycles: Estimated time in cycles.
+        flops: Number of operations.
+        bytes_accessed: Bytes that are read and written.
+        peak_share: Part of the peak operations per second of the device.
+        argument_bytes, output_bytes, alias_bytes, temp_bytes, code_bytes: Parts of the memory, in bytes.
+        total_bytes: Memory that the program needs, in bytes.
+        memory_bytes: Memory of the device, in bytes.
+        uncosted: Instructions without an estimate, as pairs of a name and a number.
+        compile_seconds: Time of the compilation, in seconds.
     """
 
-    def __init__(self, fields):
+    topology: str
+    device_kind: str
+    seconds: float
+    compute_seconds: float
+    memory_seconds: float
+    cycles: float
+    flops: float
+    bytes_accessed: float
+    peak_share: float
+    argument_bytes: int
+    output_bytes: int
+    alias_bytes: int
+    temp_bytes: int
+    code_bytes: int
+    total_bytes: int
+    memory_bytes: int
+    instructions: int
+    uncosted: list[tuple[str, int]]
+    compile_seconds: float
+    from_disk: bool
+
+    def __init__(self, fields: dict[str, Any]) -> None:
         self.__dict__.update(fields)
 
-    def fits(self):
-        """Return whether the program's bytes fit in the memory of the device."""
+    def fits(self) -> bool:
+        """Return whether the program fits in the memory of the device."""
         return self.total_bytes <= self.memory_bytes
 
-    def to_dict(self):
-        """Return the attributes as a dictionary."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return all attributes as a dict."""
         return dict(self.__dict__)
 
-    def __str__(self):
+    def __str__(self) -> str:
         parts = [
-            f"{_seconds(self.seconds)} ({_seconds(self.compute_seconds)} compute, {_seconds(self.memory_seconds)} memory)",
+            f"{_seconds(self.seconds)} ({_seconds(self.compute_seconds)} compute, {_seconds(self.memory_seconds)} "
+            "memory)",
             f"{_amount(self.cycles, 'cycles')}",
             f"{_amount(self.flops, 'FLOP')}, {100 * self.peak_share:.3g} % of peak",
             f"{_bytes(self.bytes_accessed)} accessed",
-            f"memory {_bytes(self.total_bytes)} of {_bytes(self.memory_bytes)}: arguments {_bytes(self.argument_bytes)}, results "
-            f"{_bytes(self.output_bytes)}, aliased {_bytes(self.alias_bytes)}, temporary {_bytes(self.temp_bytes)}, code "
+            f"memory {_bytes(self.total_bytes)} of {_bytes(self.memory_bytes)}: arguments "
+            f"{_bytes(self.argument_bytes)}, results "
+            f"{_bytes(self.output_bytes)}, aliased {_bytes(self.alias_bytes)}, temporary {_bytes(self.temp_bytes)}, "
+            "code "
             f"{_bytes(self.code_bytes)}",
             f"compiled in {self.compile_seconds:.3g} s" + (", by an earlier process" if self.from_disk else ""),
         ]
@@ -61,19 +101,28 @@ class ProgramReport:
             parts.append(f"{missing} of {self.instructions} instructions without an estimate: {names}")
         return "\n".join(parts)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"ProgramReport({self.topology}, {_seconds(self.seconds)}, {_bytes(self.total_bytes)})"
 
 
 class PlannedProgram:
     """One program of a plan.
 
-    Attributes: `ops`, `summary` (names of the ops), `cut` (why it ended), `why` (how it differs from programs before), `launches`, `largest` (the
-    largest values that its ops compute, with the lines of the script), `stablehlo` (its text), `reports` (a `ProgramReport` for each topology
-    that compiles it) and `errors` (the compiler's message for each that does not).
+    Attributes:
+        ops: Number of ops.
+        summary: Names of the ops.
+        cut: Why the program ended.
+        why: How it differs from earlier programs.
+        launches: Number of launches.
+        largest: The largest values that its ops compute, with lines of the script.
+        stablehlo: Its text.
+        reports: `ProgramReport` for each topology that compiles it.
+        errors: Message of the compiler for each topology that does not.
     """
 
-    def __init__(self, fields, stablehlo, recorded, topologies, targets):
+    def __init__(
+        self, fields: dict[str, Any], stablehlo: str, recorded: str, topologies: Sequence[str], targets: Sequence[Any]
+    ) -> None:
         self.ops, self.summary, self.cut, self.why, self.launches, self.largest = (
             fields[k] for k in ("ops", "summary", "cut", "why", "launches", "largest")
         )
@@ -89,31 +138,42 @@ class PlannedProgram:
         self._targets = dict(zip(topologies, targets))
 
     @property
-    def recorded(self):
-        """The recorded ops as data: a dictionary of `ops`, each with its operands, results, attributes and line of the script, and of
-        `results`, the values that leave the program."""
+    def recorded(self) -> dict[str, Any]:
+        """The recorded ops as data.
+
+        `"ops"` lists the ops with operands, results, attributes and line of the script. `"results"` lists the values
+        that leave the program.
+        """
         return json.loads(self._recorded)
 
-    def hlo(self, topology=None):
-        """Return the optimised program as text, a line for each instruction. Compiles it again.
+    def hlo(self, topology: str | None = None) -> str:
+        """Compile the program again, and return the optimized program as text, one line for each instruction.
 
         Args:
-            topology: one of those of the plan; the first where there is `None`.
+            topology: One of the topologies of the plan. `None` is the first.
         """
         return _C._aot_optimized_text(self.stablehlo, self._targets[topology or next(iter(self._targets))])
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"PlannedProgram({self.ops} ops, {self.launches} launches)"
 
 
 class PlannedStep:
-    """A training step of a plan, or what came after the last one.
+    """A training step of a plan, or the rest after the last one.
 
-    Attributes: `programs` (places in the list of programs, in the order of their launches), `uploads`, `upload_bytes`, `inputs` (dtype and
-    sizes of each upload), `reads`, `read_lines` (file and line of each read), and for each topology `seconds`, `total_bytes` (at the launch that takes most, with what lies beside the program) and `resident_bytes`.
+    Attributes:
+        programs: Numbers of the programs, in the order of their launches.
+        uploads: Number of uploads.
+        upload_bytes: Bytes of all uploads.
+        inputs: Dtype and size of each upload.
+        reads: Number of reads by the host.
+        read_lines: File and line of each read.
+        seconds: Estimated time in seconds, for each topology.
+        total_bytes: Memory at the launch that needs most, with other values on the device, for each topology.
+        resident_bytes: Bytes of values that stay on the device, for each topology.
     """
 
-    def __init__(self, fields, topologies, programs):
+    def __init__(self, fields: dict[str, Any], topologies: Sequence[str], programs: Sequence[PlannedProgram]) -> None:
         self.programs = fields["programs"]
         self.uploads, self.upload_bytes, self.reads = (fields[k] for k in ("uploads", "upload_bytes", "reads"))
         self.inputs = [(i["dtype"], tuple(i["dims"])) for i in fields["inputs"]]
@@ -125,17 +185,21 @@ class PlannedStep:
             for t in topologies
         }
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"PlannedStep(programs={self.programs})"
 
 
 class PlanReport:
-    """What a plan has found out. `str()` gives a text.
+    """Results of a plan. `str(report)` is a text.
 
-    Attributes: `topologies`, `memory_bytes` (of a device, for each topology), `programs` and `steps`.
+    Attributes:
+        topologies: The machines.
+        memory_bytes: Memory of a device in bytes, for each topology.
+        programs: List of `PlannedProgram`.
+        steps: List of `PlannedStep`.
     """
 
-    def __init__(self, given, targets):
+    def __init__(self, given: Sequence[Any], targets: Sequence[Any]) -> None:
         fields, texts, recorded = json.loads(given[0]), given[1], given[2]
         self.topologies = fields["topologies"]
         self.memory_bytes = dict(zip(self.topologies, fields["memory_bytes"]))
@@ -146,12 +210,12 @@ class PlanReport:
         self.steps = [PlannedStep(s, self.topologies, self.programs) for s in fields["steps"]]
         self._fields = fields
 
-    def to_json(self):
+    def to_json(self) -> str:
         """Return the report as JSON."""
         return json.dumps(self._fields, indent=1)
 
     def _runs_of_steps(self):
-        """Steps that are alike and follow one another, as pairs of the first and the last number, from 1."""
+        """Return runs of equal steps, as pairs of the first and the last number, from 1."""
         runs = []
         for number, step in enumerate(self.steps, 1):
             if runs and self.steps[runs[-1][1] - 1].programs == step.programs:
@@ -160,14 +224,14 @@ class PlanReport:
                 runs.append([number, number])
         return runs
 
-    def __str__(self):
-        lines = []
+    def __str__(self) -> str:
+        lines: list[str] = []
         for topology in self.topologies:
             kinds = [p.reports[topology].device_kind for p in self.programs if topology in p.reports]
             lines.append(
                 f"{topology}{f' ({kinds[0]})' if kinds else ''}, {_bytes(self.memory_bytes[topology])} a device"
             )
-            rows = [
+            rows: list[tuple[str, ...]] = [
                 (
                     "program",
                     "ops",
@@ -231,7 +295,7 @@ class PlanReport:
                     ]
             for i, p in enumerate(self.programs[1:], 1):
                 lines.append(f"  program {i} is new: {p.why}")
-            uncosted = {}
+            uncosted: dict[str, int] = {}
             for p in self.programs:
                 for name, n in p.reports[topology].uncosted if topology in p.reports else ():
                     uncosted[name] = uncosted.get(name, 0) + n
@@ -245,8 +309,8 @@ class PlanReport:
             lines.append("")
         return "\n".join(lines)
 
-    def to_markdown(self):
-        """Return a table of the last training step, a row for each topology."""
+    def to_markdown(self) -> str:
+        """Return a table of the last training step, with one row for each topology."""
         rows = [("topology", "time of a step", "cycles", "of peak", "memory", "of", "compiled in")]
         for topology in self.topologies:
             step = self.steps[-1]
@@ -270,8 +334,11 @@ class PlanReport:
         lines = ["| " + " | ".join(row) + " |" for row in rows]
         return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]])
 
-    def to_html(self):
-        """Return the report as a page: a bar for each group of instructions and the memory along each program. Needs no network."""
+    def to_html(self) -> str:
+        """Return the report as an HTML page: a bar for each group of instructions, and the memory over each program.
+
+        The page needs no network.
+        """
         return _page(self)
 
     def _repr_html_(self):
@@ -282,7 +349,7 @@ _MOST_LINES = 3
 
 
 def _lines(places):
-    """The first few of some lines of the script, in brackets."""
+    """Return the first few of some lines of the script, in brackets."""
     different = list(dict.fromkeys(f"{file}:{line}" for file, line in places))
     if not different:
         return ""
@@ -321,13 +388,14 @@ def _page(report):
 
 
 def _bars(r):
-    """A table with a bar for each group of instructions, as long as its share of the cycles."""
+    """Return a table with a bar for each group of instructions, as long as its share of the cycles."""
     rows = []
     for name, count, cycles in r.groups[:_MOST_GROUPS]:
         share = cycles / r.cycles if r.cycles else 0
         rows.append(
             f"<tr><td>{html.escape(name)}</td><td class='n'>{count}</td><td class='n'>{cycles:,.0f}</td>"
-            f"<td class='n'>{100 * share:.1f} %</td><td><span class='bar' style='width:{400 * share:.1f}px'></span></td></tr>"
+            f"<td class='n'>{100 * share:.1f} %</td><td><span class='bar' "
+            f"style='width:{400 * share:.1f}px'></span></td></tr>"
         )
     return (
         "<table><tr><th>instructions</th><th>count</th><th>cycles</th><th>share</th><th></th></tr>"
@@ -337,7 +405,7 @@ def _bars(r):
 
 
 def _timeline(r):
-    """Bytes in use along the schedule as a curve, and the largest arrays where it is highest."""
+    """Return the bytes in use over the schedule as a curve, with the largest arrays at its peak."""
     if not r.live_bytes:
         return ""
     width, height, top = 800, 160, max(r.live_bytes)

@@ -1,6 +1,7 @@
 """Runs a script on a planned device with a change that needs no edit of it: a process of the advisor.
 
-``python -m pytpu.tpu._trial`` reads what to do as JSON from the file that is its argument, and writes what it found back there.
+`python -m pytpu.tpu._trial` reads what to do as JSON from the file that is its argument, and writes what it found
+back there.
 """
 
 import contextlib
@@ -19,8 +20,8 @@ class Change:
     """What is done to a run of a script.
 
     Args:
-        precision: what ``torch.set_float32_matmul_precision`` is set to, whatever the script sets.
-        drops_gradients: whether ``zero_grad()`` is called right after each step of an optimizer.
+        precision: what `torch.set_float32_matmul_precision` is set to, whatever the script sets.
+        drops_gradients: whether `zero_grad()` is called right after each step of an optimizer.
         skips_reads: whether reads by the host do not end a program.
         batch: the size that inputs of a step get in place of `old_batch` as their leading dimension.
         inputs: dtype and sizes of those inputs.
@@ -46,9 +47,10 @@ class Change:
 class Trial:
     """What a run found out.
 
-    Attributes: `report` (a `PlanReport`), `code` (exit code), `error` (the last line of the script's error), `gradient_bytes` (of the
-    gradients that were there right after a step), `step_lines`, `zero_grad_lines` and `precision_lines` (where the script calls ``step()``, ``zero_grad()`` and
-    ``set_float32_matmul_precision()``), `precision`.
+    Attributes: `report` (a `PlanReport`), `code` (exit code), `error` (the last line of the script's error),
+        `gradient_bytes` (of the gradients that were there right after a step), `step_lines`, `zero_grad_lines` and
+        `precision_lines` (where the script calls `step()`, `zero_grad()` and `set_float32_matmul_precision()`),
+        `precision`.
     """
 
     def __init__(self, found, machine):
@@ -67,12 +69,12 @@ def run(script, arguments, machine, steps, change=Change(), *, text=None, is_qui
     """Run a script in a process of its own and return the `Trial`.
 
     Args:
-        script (str): the path; ``-`` for `text`.
+        script (str): the path; `-` for `text`.
         arguments (list of str): the script's own.
         machine (dict): the arguments `topology`, `hbm` and `options` of `torch.tpu.plan`.
         steps (int): steps after which the script is ended.
         change (Change): what is done differently.
-        text (str, optional): the program, if `script` is ``-``.
+        text (str, optional): the program, if `script` is `-`.
         is_quiet (bool): whether what the script prints is dropped.
         seconds (float, optional): time after which the process is ended.
 
@@ -101,7 +103,7 @@ def run(script, arguments, machine, steps, change=Change(), *, text=None, is_qui
 
 
 def _caller():
-    """File and line of the innermost frame outside of this package."""
+    """Return file and line of the innermost frame outside of this package."""
     import pytpu
 
     package = os.path.dirname(pytpu.__file__) + os.sep
@@ -112,7 +114,7 @@ def _caller():
 
 
 class _Watch:
-    """Takes note of where the script calls some functions, and makes the change."""
+    """Note where the script calls some functions, and make the change."""
 
     def __init__(self, change):
         self.change = change
@@ -181,7 +183,7 @@ class _Watch:
             return host[torch.arange(change.batch) % change.old_batch]
 
         class Batches(TorchFunctionMode):
-            """Gives inputs of a step another leading dimension as they are copied to the device, by giving their rows again."""
+            """Repeat the rows of the inputs of a step, as they are copied to the device, for another batch size."""
 
             def __torch_function__(self, func, types, args=(), kwargs=None):
                 y = func(*args, **(kwargs or {}))
@@ -209,7 +211,7 @@ class _Watch:
             apply = torch.nn.Module._apply
 
             def applied(module, *args, **kwargs):
-                # A module's own tensors are no inputs, whatever their sizes.
+                # Tensors of a module are not inputs, whatever their sizes.
                 modules.append(module)
                 try:
                     return apply(module, *args, **kwargs)

@@ -1,15 +1,23 @@
-"""``torch.tpu.aot``: compile for a TPU that is not here."""
+"""`torch.tpu.aot`: compile for a TPU that is not here."""
+
+from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 from .. import _C
 from ._plan import _targets, plan
 from ._report import PlanReport, ProgramReport
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+
 __all__ = ["PlanReport", "ProgramReport", "compile", "compile_stablehlo", "is_available"]
 
 
-def is_available():
+def is_available() -> bool:
     """Return whether libtpu, which has the compiler, is installed."""
     return _C._aot_is_available()
 
@@ -18,19 +26,33 @@ def _on_device(value):
     import pytpu as torch
     from pytpu.utils import _pytree
 
-    move = lambda x: x.to("tpu") if isinstance(x, torch.Tensor) else x
+    def move(x):
+        return x.to("tpu") if isinstance(x, torch.Tensor) else x
+
     return _pytree.tree_map(move, value)
 
 
-def compile(fn, *args, topology="v5e:2x2", hbm=None, options=None, **kwargs):
-    """Call `fn` once on a planned device and return the `PlanReport` of what it recorded.
+def compile(
+    fn: Callable[..., Any],
+    *args: Any,
+    topology: str | Sequence[str] = "v5e:2x2",
+    hbm: int | None = None,
+    options: dict[str, Any] | None = None,
+    **kwargs: Any,
+) -> PlanReport:
+    """Call a function once on a planned device, and return the report of its programs.
 
     Args:
-        fn (callable): what to compile; modules are moved to device ``tpu`` by the caller, within `fn`.
-        *args, **kwargs: its arguments. Tensors among them are put on the planned device; their values are of no meaning.
-        topology (str or list of str): the machines, such as ``"v6e:2x4"``.
-        hbm (int, optional): bytes of device memory to reckon with.
-        options (dict, optional): options of the compiler.
+        fn: Function to compile. It must put modules on device `tpu` itself.
+        args: Arguments of `fn`. Tensors are put on the planned device. Their values do not matter.
+        topology: The machines, such as `"v6e:2x4"`.
+        hbm: Device memory in bytes. `None` is the memory of the device.
+        options: Options of the compiler.
+        kwargs: Arguments of `fn` by name.
+
+    Example::
+
+        print(torch.tpu.aot.compile(lambda x: x @ x, torch.zeros(512, 512), topology="v5e:2x2"))
     """
     with plan(topology, hbm=hbm, options=options) as planned:
         results = fn(*_on_device(args), **_on_device(kwargs))
@@ -40,19 +62,26 @@ def compile(fn, *args, topology="v5e:2x2", hbm=None, options=None, **kwargs):
     return report
 
 
-def compile_stablehlo(text, topology="v5e:2x2", *, hbm=None, options=None, num_partitions=1):
-    """Compile StableHLO text and return its `ProgramReport`.
+def compile_stablehlo(
+    text: str,
+    topology: str = "v5e:2x2",
+    *,
+    hbm: int | None = None,
+    options: dict[str, Any] | None = None,
+    num_partitions: int = 1,
+) -> ProgramReport:
+    """Compile StableHLO text, and return the report of the program.
 
     Args:
-        text (str): the module, with its entry ``@main``.
-        topology (str): the machine, such as ``"v5e:2x2"``.
-        hbm (int, optional): bytes of device memory to reckon with.
-        options (dict, optional): options of the compiler.
-        num_partitions (int): devices that the program is divided over, as its shardings say.
+        text: The module, whose entry is `@main`.
+        topology: The machine, such as `"v5e:2x2"`.
+        hbm: Device memory in bytes. `None` is the memory of the device.
+        options: Options of the compiler.
+        num_partitions: Number of devices that the program is divided over, by its shardings.
 
     Raises:
-        RuntimeError: the compiler refuses the program.
-        torch.OutOfMemoryError: it does not fit in the memory of a device.
+        RuntimeError: If the compiler refuses the program.
+        torch.OutOfMemoryError: If the program does not fit in the memory of a device.
     """
     (target,) = _targets([topology], hbm, options, num_partitions)
     return ProgramReport(json.loads(_C._aot_compile(text, target)))

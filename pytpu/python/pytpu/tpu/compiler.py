@@ -1,28 +1,41 @@
-"""``torch.tpu.compiler``: options for the device's compiler."""
+"""`torch.tpu.compiler`: options for the compiler of the device."""
+
+from __future__ import annotations
 
 import contextlib
+from typing import TYPE_CHECKING
 
 from .. import _C
 
-_now = {}
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+
+_now: dict[str, str | bool | int | float] = {}
 
 
 @contextlib.contextmanager
-def custom_compiler_options(options):
-    """Compile what is launched until the end of the block with these options.
+def custom_compiler_options(options: Mapping[str, str | bool | int | float]) -> Iterator[None]:
+    """Return a context manager in which programs are compiled with some options.
 
-    What was recorded before the block is launched first, and so is what was recorded in it at its end. Blocks may be nested: the
-    options of the inner one are added, and win. Options are of the process, not of the thread.
+    What was recorded before the block is launched first. What was recorded in the block is launched at its end. In a
+    nested block, options are added, and replace options of the same name. Options belong to the process, not to the
+    thread.
 
     Args:
-        options: value of each option by its name: a text, a truth value or a number. The names are those of XLA.
+        options: Value of each option. The names are those of XLA.
 
     Raises:
-        RuntimeError: the compiler knows no such option. Raised where a value is read that was to be computed with it.
+        RuntimeError: If the compiler does not know an option. It is raised when a value is read that needs such a
+            program.
 
     Example:
-        >>> with torch.tpu.compiler.custom_compiler_options({"xla_cpu_enable_fast_math": False}):
-        ...     y = x @ w
+        >>> import pytpu as torch
+        >>> from pytpu.tpu.compiler import custom_compiler_options
+        >>> with custom_compiler_options({"xla_cpu_enable_fast_math": False}):
+        ...     y = torch.ones(2, device="tpu") + 1
+        >>> y.cpu()
+        tensor([2., 2.])
     """
     global _now
     before, _now = _now, {**_now, **options}

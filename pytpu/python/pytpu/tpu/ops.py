@@ -1,30 +1,77 @@
-"""``torch.tpu.ops``: functions that torch_tpu has beside PyTorch's."""
+"""`torch.tpu.ops`: functions that torch_tpu has beside PyTorch's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import pytpu as torch
 
+if TYPE_CHECKING:
+    from pytpu import Tensor
+
 
 def splash_sdpa(
-    q, k, v, *, scale=None, is_causal=True, local_window_size=None, enable_gqa=False, block_q=512, block_kv=512, block_dkv=512,
-    block_kv_compute=512, block_q_dkv=512, block_kv_dkv=512, block_kv_dkv_compute=512, block_q_dq=None, block_kv_dq=None,
-    use_fused_bwd_kernel=True, use_vmap_bwd=True, q_layout="HEAD_DIM_MINOR", k_layout="HEAD_DIM_MINOR", v_layout="HEAD_DIM_MINOR",
-):  # fmt: skip
-    """Compute attention. This is ``torch.nn.functional.scaled_dot_product_attention``, with torch_tpu's arguments and defaults.
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    scale: float | None = None,
+    is_causal: bool = True,
+    local_window_size: int | None = None,
+    enable_gqa: bool = False,
+    block_q: int = 512,
+    block_kv: int = 512,
+    block_dkv: int = 512,
+    block_kv_compute: int = 512,
+    block_q_dkv: int = 512,
+    block_kv_dkv: int = 512,
+    block_kv_dkv_compute: int = 512,
+    block_q_dq: int | None = None,
+    block_kv_dq: int | None = None,
+    use_fused_bwd_kernel: bool = True,
+    use_vmap_bwd: bool = True,
+    q_layout: str = "HEAD_DIM_MINOR",
+    k_layout: str = "HEAD_DIM_MINOR",
+    v_layout: str = "HEAD_DIM_MINOR",
+) -> Tensor:
+    """Compute attention: `scaled_dot_product_attention` with torch_tpu's arguments and defaults.
 
     Args:
-        q: queries, ``(n, h, l, d)``.
-        k: keys, ``(n, h or a divisor of it, s, d)``.
-        v: values, of the sizes of `k`.
-        scale: factor of the products; ``1 / sqrt(d)`` if it is ``None``.
-        is_causal: whether query ``i`` sees no key behind place ``i``.
-        local_window_size: a query sees so many keys to its left, and to its right if not `is_causal`; ``None`` for all.
-        enable_gqa: whether several heads of `q` share one of `k` and `v`.
-        block_q, ..., v_layout: sizes and layouts of torch_tpu's kernel. They are accepted without an effect: the compiler chooses.
+        q: Queries of shape `(n, h, l, d)`.
+        k: Keys of shape `(n, g, s, d)`, where `g` is `h`, or a divisor of `h` with `enable_gqa`.
+        v: Values of the shape of `k`.
+        scale: Factor of the products. `None` is `1 / sqrt(d)`.
+        is_causal: If `True`, query `i` sees keys `0` to `i` only.
+        local_window_size: Number of keys on the left that a query sees, and on the right too if not `is_causal`. `None`
+            is all.
+        enable_gqa: If `True`, several heads of `q` share one head of `k` and `v`.
+        block_q: Block size of torch_tpu's kernel. It has no effect: the compiler chooses.
+        block_kv: As `block_q`.
+        block_dkv: As `block_q`.
+        block_kv_compute: As `block_q`.
+        block_q_dkv: As `block_q`.
+        block_kv_dkv: As `block_q`.
+        block_kv_dkv_compute: As `block_q`.
+        block_q_dq: As `block_q`.
+        block_kv_dq: As `block_q`.
+        use_fused_bwd_kernel: As `block_q`.
+        use_vmap_bwd: As `block_q`.
+        q_layout: As `block_q`.
+        k_layout: As `block_q`.
+        v_layout: As `block_q`.
 
     Returns:
-        Tensor of the sizes of `q`.
+        A tensor of the shape of `q`.
 
     Raises:
-        ValueError: `enable_gqa` does not fit the numbers of heads.
+        ValueError: If `enable_gqa` does not fit the numbers of heads.
+
+    Example:
+        >>> import pytpu as torch
+        >>> from pytpu.tpu.ops import splash_sdpa
+        >>> q = torch.ones(1, 2, 4, 8, device="tpu")
+        >>> splash_sdpa(q, q, q).shape
+        torch.Size([1, 2, 4, 8])
     """
     heads, of_keys = q.shape[1], k.shape[1]
     if enable_gqa != (heads != of_keys):

@@ -1,61 +1,65 @@
-"""``torch.tpu.optimizers``: torch_tpu's optimisers, which keep nothing themselves.
+"""`torch.tpu.optimizers`: torch_tpu's optimizers, which have no state of their own.
 
-Parameters and state are in a ``ParamGroup``. ``optimizer(group, grads)`` updates its tensors in place and returns it.
-
-Example:
-    >>> optimizer = torch.tpu.optimizers.AdamW(lr=1e-3)
-    >>> group = optimizer.init_param_group(model)
-    >>> loss.backward()
-    >>> group = optimizer(group, {name: p.grad for name, p in zip(group.params, model.parameters())})
+Parameters and state are in a `ParamGroup`. `optimizer(group, grads)` updates its tensors in place, and returns it.
 """
+
+from __future__ import annotations
 
 import abc
 import dataclasses
 import types
+from typing import TYPE_CHECKING
 
 import pytpu as torch
 
 from ..utils import _pytree
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from pytpu import Tensor
+
+
 __all__ = ["AdamW", "Optimizer", "Sgd"]
 
 
 class Optimizer(abc.ABC):
-    """What optimisers of this module have in common.
+    """Base class of the optimizers of this module.
 
     Args:
-        lr: learning rate.
-        weight_decay: factor of the decay of weights.
+        lr: Learning rate.
+        weight_decay: Factor of the weight decay.
     """
 
-    _HYPERPARAMETERS = ("lr", "weight_decay")
+    _HYPERPARAMETERS: tuple[str, ...] = ("lr", "weight_decay")
 
-    def __init__(self, lr=1e-3, weight_decay=0.0):
+    def __init__(self, lr: float = 1e-3, weight_decay: float = 0.0) -> None:
         self._lr, self._weight_decay = lr, weight_decay
 
     @property
-    def defaults(self):
+    def defaults(self) -> Mapping[str, Any]:
         """The hyperparameters by name. They cannot be changed."""
         return types.MappingProxyType({name: getattr(self, f"_{name}") for name in self._HYPERPARAMETERS})
 
     @abc.abstractmethod
-    def init_param_group(self, params):
-        """Return the group of the parameters with fresh state.
+    def init_param_group(self, params: torch.nn.Module | Mapping[str, Tensor]) -> Any:
+        """Return a group of the parameters with new state.
 
         Args:
-            params: a module, whose parameters are named with "_" for ".", or tensors by name.
+            params: A module, whose parameters are named with "_" in place of ".", or tensors by name.
         """
 
     @abc.abstractmethod
-    def step(self, param_group, grads):
-        """Update the parameters and the state in place. Return the group.
+    def step(self, param_group: Any, grads: Mapping[str, Tensor]) -> Any:
+        """Update the parameters and the state in place, and return the group.
 
         Args:
-            param_group: what `init_param_group` or `step` returned.
-            grads: gradient of each parameter by its name.
+            param_group: Group that `init_param_group` or `step` returned.
+            grads: Gradient of each parameter, by its name.
         """
 
-    def __call__(self, param_group, grads):
+    def __call__(self, param_group: Any, grads: Mapping[str, Tensor]) -> Any:
         """Call `step`."""
         return self.step(param_group, grads)
 
@@ -75,24 +79,42 @@ def _steps(params):
 
 
 class AdamW(Optimizer):
-    """AdamW, Decoupled Weight Decay Regularization, https://arxiv.org/abs/1711.05101.
+    """AdamW without state of its own.
+
+    The formula is that of `torch.optim.AdamW`.
 
     Args:
-        lr: learning rate.
-        weight_decay: factor of the decay of weights.
-        beta1, beta2: what the averages of gradients and of their squares keep in a step.
-        eps: added to the root of the average of squares.
-        use_bfloat16_moments: whether the averages are kept in ``bfloat16``.
-        amsgrad: not supported.
-        maximize: whether to go up instead of down.
-        foreach, capturable, differentiable, fused: accepted without an effect.
-        grad_scale: gradients are divided by this tensor first.
-        found_inf: not supported.
+        lr: Learning rate.
+        weight_decay: Factor of the weight decay.
+        beta1: Factor of the running mean of the gradient.
+        beta2: Factor of the running mean of its square.
+        eps: Number added to the denominator.
+        use_bfloat16_moments: If `True`, keep the running means in `bfloat16`.
+        amsgrad: Not supported.
+        maximize: If `True`, maximize the objective.
+        foreach: Accepted for compatibility.
+        capturable: Accepted for compatibility.
+        differentiable: Accepted for compatibility.
+        fused: Accepted for compatibility.
+        grad_scale: Tensor that gradients are divided by first.
+        found_inf: Not supported.
+
+    Example:
+        >>> import pytpu as torch
+        >>> from pytpu.tpu.optimizers import AdamW
+        >>> optimizer = AdamW(lr=0.1, weight_decay=0.0)
+        >>> group = optimizer.init_param_group({"w": torch.ones(2)})
+        >>> group = optimizer(group, {"w": torch.ones(2)})
+        >>> group.params["w"]
+        tensor([0.9000, 0.9000])
+
+    Source:
+        Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019.
     """
 
     @dataclasses.dataclass
     class ParamGroup:
-        """Parameters, averages of gradients and of their squares, numbers of steps, each by name."""
+        """Parameters, running means of gradients and of their squares, and numbers of steps, each by name."""
 
         params: dict
         opt_state_m: dict = dataclasses.field(default_factory=dict)
@@ -100,14 +122,39 @@ class AdamW(Optimizer):
         opt_steps: dict = dataclasses.field(default_factory=dict)
 
     _HYPERPARAMETERS = (
-        "lr", "weight_decay", "beta1", "beta2", "eps", "use_bfloat16_moments", "amsgrad", "maximize", "foreach", "capturable",
-        "differentiable", "fused", "grad_scale", "found_inf",
-    )  # fmt: skip
+        "lr",
+        "weight_decay",
+        "beta1",
+        "beta2",
+        "eps",
+        "use_bfloat16_moments",
+        "amsgrad",
+        "maximize",
+        "foreach",
+        "capturable",
+        "differentiable",
+        "fused",
+        "grad_scale",
+        "found_inf",
+    )
 
     def __init__(
-        self, lr=1e-3, weight_decay=1e-2, beta1=0.9, beta2=0.999, eps=1e-8, use_bfloat16_moments=True, amsgrad=False,
-        maximize=False, foreach=False, capturable=True, differentiable=False, fused=False, grad_scale=None, found_inf=None,
-    ):  # fmt: skip
+        self,
+        lr: float = 1e-3,
+        weight_decay: float = 1e-2,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        eps: float = 1e-8,
+        use_bfloat16_moments: bool = True,
+        amsgrad: bool = False,
+        maximize: bool = False,
+        foreach: bool = False,
+        capturable: bool = True,
+        differentiable: bool = False,
+        fused: bool = False,
+        grad_scale: Tensor | None = None,
+        found_inf: Tensor | None = None,
+    ) -> None:
         if amsgrad or found_inf is not None:
             raise NotImplementedError(
                 "torch.tpu.optimizers.AdamW: amsgrad and found_inf are not supported; torch.optim.AdamW has them"
@@ -122,15 +169,24 @@ class AdamW(Optimizer):
             found_inf,
         )
 
-    def init_param_group(self, params):
-        """Return the group of the parameters with averages of zero."""
+    def init_param_group(self, params: torch.nn.Module | Mapping[str, Tensor]) -> AdamW.ParamGroup:
+        """Return a group of the parameters, with running means of zero.
+
+        Args:
+            params: A module, whose parameters are named with "_" in place of ".", or tensors by name.
+        """
         params = _by_name(params)
         dtype = torch.bfloat16 if self._use_bfloat16_moments else None
         return self.ParamGroup(params, _zeros(params, dtype), _zeros(params, dtype), _steps(params))
 
     @torch.no_grad()
-    def step(self, param_group, grads):
-        """Update the group in place and return it."""
+    def step(self, param_group: Any, grads: Mapping[str, Tensor]) -> Any:
+        """Update the parameters and the state in place, and return the group.
+
+        Args:
+            param_group: Group that `init_param_group` or `step` returned.
+            grads: Gradient of each parameter, by its name.
+        """
         for name, p in param_group.params.items():
             g, m, v = grads[name], param_group.opt_state_m[name], param_group.opt_state_v[name]
             if self._grad_scale is not None:
@@ -150,21 +206,35 @@ class AdamW(Optimizer):
 
 
 class Sgd(Optimizer):
-    """Gradient descent, with or without momentum.
+    """Stochastic gradient descent without state of its own.
+
+    The formula is that of `torch.optim.SGD`.
 
     Args:
-        lr: learning rate.
-        momentum: what the sum of gradients keeps in a step.
-        dampening: part of a gradient that does not enter that sum.
-        weight_decay: factor of the parameter that is added to its gradient.
-        nesterov: whether the step looks ahead along the sum.
-        maximize: whether to go up instead of down.
-        foreach, fused: accepted without an effect.
+        lr: Learning rate.
+        momentum: Factor of the buffer. `0` turns momentum off.
+        dampening: Part of the gradient that does not enter the buffer.
+        weight_decay: Factor of the L2 penalty.
+        nesterov: If `True`, use Nesterov momentum.
+        maximize: If `True`, maximize the objective.
+        foreach: Accepted for compatibility.
+        fused: Accepted for compatibility.
+
+    Raises:
+        ValueError: If Nesterov momentum is combined with dampening, or used without momentum.
+
+    Example:
+        >>> import pytpu as torch
+        >>> from pytpu.tpu.optimizers import Sgd
+        >>> optimizer = Sgd(lr=0.1)
+        >>> group = optimizer.init_param_group({"w": torch.ones(2)})
+        >>> optimizer(group, {"w": torch.ones(2)}).params["w"]
+        tensor([0.9000, 0.9000])
     """
 
     @dataclasses.dataclass
     class ParamGroup:
-        """Parameters, sums of gradients, numbers of steps, each by name."""
+        """Parameters, momentum buffers, and numbers of steps, each by name."""
 
         params: dict
         opt_state_m: dict = dataclasses.field(default_factory=dict)
@@ -174,29 +244,38 @@ class Sgd(Optimizer):
 
     def __init__(
         self,
-        lr=1e-3,
-        momentum=0.0,
-        dampening=0.0,
-        weight_decay=0.0,
-        nesterov=False,
-        maximize=False,
-        foreach=False,
-        fused=True,
-    ):
+        lr: float = 1e-3,
+        momentum: float = 0.0,
+        dampening: float = 0.0,
+        weight_decay: float = 0.0,
+        nesterov: bool = False,
+        maximize: bool = False,
+        foreach: bool = False,
+        fused: bool = True,
+    ) -> None:
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ValueError("Nesterov momentum requires a momentum and zero dampening")
         super().__init__(lr, weight_decay)
         self._momentum, self._dampening, self._nesterov, self._maximize = momentum, dampening, nesterov, maximize
         self._foreach, self._fused = foreach, fused
 
-    def init_param_group(self, params):
-        """Return the group of the parameters; sums of gradients only with momentum."""
+    def init_param_group(self, params: torch.nn.Module | Mapping[str, Tensor]) -> Sgd.ParamGroup:
+        """Return a group of the parameters. It has buffers only with momentum.
+
+        Args:
+            params: A module, whose parameters are named with "_" in place of ".", or tensors by name.
+        """
         params = _by_name(params)
         return self.ParamGroup(params, _zeros(params) if self._momentum else {}, _steps(params))
 
     @torch.no_grad()
-    def step(self, param_group, grads):
-        """Update the group in place and return it."""
+    def step(self, param_group: Any, grads: Mapping[str, Tensor]) -> Any:
+        """Update the parameters and the state in place, and return the group.
+
+        Args:
+            param_group: Group that `init_param_group` or `step` returned.
+            grads: Gradient of each parameter, by its name.
+        """
         for name, p in param_group.params.items():
             g = -grads[name] if self._maximize else grads[name]
             if self._weight_decay:

@@ -1,8 +1,11 @@
-"""``torch.tpu.pallas``: operators made of JAX and Pallas functions, and of kernels for the TPU's compiler. See ``docs/custom-kernels.md``."""
+"""`torch.tpu.pallas`: operators of JAX and Pallas functions, and of Mosaic kernels. See `docs/custom-kernels.md`."""
+
+from __future__ import annotations
 
 import functools
 import inspect
 import re
+from typing import TYPE_CHECKING
 
 import pytpu as torch
 from pytpu import _C
@@ -10,11 +13,17 @@ from pytpu import _C
 from . import _artefact, _identity
 from ._custom import BodyOp, CustomOp, check_name, filled, on_meta, place_of
 
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+
 __all__ = ["custom_jax_kernel", "jax_op", "load", "mosaic_op"]
 
 
 class _FormOp(CustomOp):
-    """An operator whose kernels are exports: dictionaries with the texts of a function and its gradient."""
+    """An operator whose kernels are exports: dicts with the texts of a function and its gradient."""
 
     def _made(self, export, count, donated):
         """Return the kernel of an export, and how it is called."""
@@ -74,7 +83,7 @@ def _chip(platform):
 
 
 class _Taken(_C._CustomCall):
-    """Takes the arguments of a call apart."""
+    """Take the arguments of a call apart."""
 
     def _resolve(self, args, kwargs, tensors, needs_grad):
         self.call = args, kwargs, tensors
@@ -82,9 +91,17 @@ class _Taken(_C._CustomCall):
 
 
 class JaxOp(_FormOp):
-    """An operator that is a JAX function. Made by `jax_op`."""
+    """An operator that is a JAX function. `jax_op` makes it."""
 
-    def __init__(self, name, fn, donate_argnums=(), grad="vjp", vmap=True, cpu="interpret"):
+    def __init__(
+        self,
+        name: str,
+        fn: Callable[..., Any] | str,
+        donate_argnums: int | Sequence[int] = (),
+        grad: str | None = "vjp",
+        vmap: bool = True,
+        cpu: str | Callable[..., Any] = "interpret",
+    ) -> None:
         if grad not in ("vjp", "recompute", None):
             raise ValueError(f"{name}: expected `grad` to be 'vjp', 'recompute' or None, but got {grad!r}")
         if cpu not in ("interpret", "jax") and not callable(cpu):
@@ -95,8 +112,9 @@ class JaxOp(_FormOp):
         self._place = fn if isinstance(fn, str) else place_of(fn)
         self._may_map = vmap
         self._cpu_has_gradient = callable(cpu) and grad is not None
-        self._mapped = ()
-        self._exports, self._maps = {}, {}
+        self._mapped: tuple[Any, ...] = ()
+        self._exports: dict[Any, Any] = {}
+        self._maps: dict[str, JaxOp] = {}
         self._asks_for_chip = False
 
     def _function(self):
@@ -113,12 +131,15 @@ class JaxOp(_FormOp):
             fn = _jax_export.mapped(fn, *dims)
         return fn
 
-    def vmap(self, in_dims=0, out_dims=0):
-        """Return the operator mapped over a dimension of its arguments, as ``jax.vmap`` maps the function.
+    def vmap(self, in_dims: int | tuple[int | None, ...] | None = 0, out_dims: int | tuple[int, ...] = 0) -> JaxOp:
+        """Return the operator mapped over a dimension of its arguments, as `jax.vmap` maps the function.
 
         Args:
-            in_dims (int, None, or a tuple of them): the dimension of each positional argument, ``None`` for one that is not mapped.
-            out_dims (int or a tuple): where the dimension is in the results.
+            in_dims: Dimension of each positional argument, or one for all. `None` for an argument that is not mapped.
+            out_dims: Position of the dimension in the results.
+
+        Raises:
+            NotImplementedError: If the operator was made with `vmap=False`.
         """
         if not self._may_map:
             raise NotImplementedError(f"{self._name}: this operator was made with vmap=False")
@@ -210,10 +231,15 @@ class JaxOp(_FormOp):
 
         return run
 
-    def save(self, file, *args, **kwargs):
-        """Write the operator, for arguments like these, to a file that `load` reads without JAX. Values of the tensors do not matter.
+    def save(self, file: str | os.PathLike[str], *args: Any, **kwargs: Any) -> None:
+        """Write the operator, for arguments like these, to a file that `load` reads without JAX.
 
         The file has the programs for TPUs and for XLA:CPU, with the gradient.
+
+        Args:
+            file: Name of the file.
+            args: Arguments of a call. The values of tensors do not matter.
+            kwargs: Arguments by name.
         """
         taken = _Taken()
         taken(*args, **kwargs)
@@ -245,7 +271,7 @@ def _given(form, tensors):
 
 
 def _check_annotations(fn):
-    """Refuse parameters without annotations, as ``torch.library.infer_schema`` does.
+    """Refuse parameters without annotations, as `torch.library.infer_schema` does.
 
     Raises:
         ValueError: a parameter has none, or is one that operators cannot have.
@@ -263,29 +289,55 @@ def _check_annotations(fn):
 
 
 def jax_op(
-    name, fn=None, /, *, donate_argnums=(), static_argnames=(), grad="vjp", vmap=True, cpu="interpret",
-    mesh=None, input_partition_specs=None, output_partition_specs=None,
-):  # fmt: skip
-    """Make an operator of a JAX function, which may call Pallas kernels; a decorator, when no function is given.
+    name: str,
+    fn: Callable[..., Any] | str | None = None,
+    /,
+    *,
+    donate_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
+    grad: str | None = "vjp",
+    vmap: bool = True,
+    cpu: str | Callable[..., Any] = "interpret",
+    mesh: None = None,
+    input_partition_specs: None = None,
+    output_partition_specs: None = None,
+) -> Any:
+    """Make an operator of a JAX function, which may call Pallas kernels. Without a function, return a decorator.
 
-    The function is exported once for each set of shapes, dtypes and static arguments, and becomes part of the program around the call.
-    Tensors, also in lists, tuples and dicts, are arrays to the function. Everything else is static.
+    The function is exported once for each set of shapes, dtypes and static arguments, and becomes part of the program
+    around the call. The function gets tensors, also in lists, tuples and dicts, as arrays. All other arguments are
+    static.
 
     Args:
-        name (str): ``"namespace::name"``. The operator is ``torch.ops.namespace.name`` too.
-        fn (callable or str): the function, whose parameters are annotated, or ``"module:function"``, which is imported only to export.
-        donate_argnums (int or tuple): positional arguments whose memory the device may take for results. They hold no data afterwards.
-        static_argnames (str or tuple): parameters that are never tensors. All arguments that are no tensors are static; this list is checked.
-        grad (str, optional): ``"vjp"``: forward keeps what backward needs. ``"recompute"``: backward computes the function again.
-            ``None``: the operator has no gradient until ``register_autograd`` sets one.
-        vmap (bool): whether ``op.vmap`` may map the function.
-        cpu (str or callable): how it runs on device ``cpu`` and on XLA:CPU. ``"interpret"``: as a program in which Pallas kernels are
-            interpreted. ``"jax"``: by JAX on device ``cpu``, and interpreted on XLA:CPU and with gradients. A function of tensors: by that.
-        mesh, input_partition_specs, output_partition_specs: accepted as ``None`` only: programs run on one device.
+        name: `"namespace::name"`. The operator is also `torch.ops.namespace.name`.
+        fn: Function with annotated parameters. Or `"module:function"`, which is imported only to be exported.
+        donate_argnums: Positional arguments whose memory may become that of results. They hold no data after the call.
+        static_argnames: Parameters that are never tensors. The names are checked, and have no other effect.
+        grad: With `"vjp"`, forward keeps what backward needs. With `"recompute"`, backward computes the function again.
+            With `None`, the operator has no gradient until `register_autograd` sets one.
+        vmap: Whether `op.vmap` may map the function.
+        cpu: How to run on device `cpu` and on XLA:CPU. `"interpret"` makes a program that interprets Pallas kernels.
+            `"jax"` calls JAX on device `cpu`, and interprets on XLA:CPU and with gradients. A function of tensors is
+            called instead.
+        mesh: Must be `None`: programs run on one device.
+        input_partition_specs: Must be `None`.
+        output_partition_specs: Must be `None`.
+
+    Returns:
+        The operator, a `JaxOp`, or a decorator that makes it.
 
     Raises:
-        ValueError: the name is not of this form, or a parameter has no annotation.
-        ImportError: when called with a new set of shapes, JAX is not installed.
+        ValueError: If the name does not have this form, or a parameter has no annotation.
+        NotImplementedError: If a mesh or partition specs are given.
+        ImportError: In a call with a new set of shapes: if JAX is not installed.
+
+    Example::
+
+        @torch.tpu.pallas.jax_op("mine::scaled")
+        def scaled(x: torch.Tensor, factor: float):
+            return x * factor
+
+        scaled(torch.ones(4, device="tpu"), 2.0)
     """
     check_name(name)
     if mesh is not None or input_partition_specs is not None or output_partition_specs is not None:
@@ -306,21 +358,42 @@ def jax_op(
 
 
 def custom_jax_kernel(
-    jax_fn=None, name=None, static_argnums=(), donate_argnums=(), input_output_aliases=None, mesh=None,
-    input_partition_specs=None, output_partition_specs=None, *, static_argnames=(), warn_deprecated=True,
-):  # fmt: skip
-    """Make an operator of a JAX function, as torch_tpu's function of this name does; a decorator, when no function is given.
+    jax_fn: Callable[..., Any] | None = None,
+    name: str | None = None,
+    static_argnums: int | Sequence[int] = (),
+    donate_argnums: int | Sequence[int] = (),
+    input_output_aliases: dict[int, int] | None = None,
+    mesh: None = None,
+    input_partition_specs: None = None,
+    output_partition_specs: None = None,
+    *,
+    static_argnames: str | Sequence[str] = (),
+    warn_deprecated: bool = True,
+) -> Any:
+    """Make an operator of a JAX function, as torch_tpu's function of this name does.
 
-    This is `jax_op` for functions without annotations. The operator is ``torch.ops.custom_jax.name``, by the function's name or by `name`.
+    Without a function, return a decorator.
+
+    This is `jax_op` for functions without annotations. The operator is `torch.ops.custom_jax.name`.
 
     Args:
-        jax_fn (callable): the function.
-        name (str, optional): a name, also with a namespace: ``"namespace::name"``.
-        static_argnums, static_argnames: parameters that are never tensors. All arguments that are no tensors are static.
-        donate_argnums (int or tuple): positional arguments whose memory the device may take for results.
-        input_output_aliases (dict, optional): positional arguments and the results that take their memory; such arguments are donated.
-        mesh, input_partition_specs, output_partition_specs: accepted as ``None`` only: programs run on one device.
-        warn_deprecated (bool): accepted without an effect.
+        jax_fn: The function.
+        name: Name of the operator, also with a namespace: `"namespace::name"`. `None` is the name of the function.
+        static_argnums: Positions of parameters that are never tensors. All arguments that are not tensors are static.
+        donate_argnums: Positional arguments whose memory may become that of results.
+        input_output_aliases: Positional arguments, and the results that take their memory. Such arguments are donated.
+        mesh: Must be `None`: programs run on one device.
+        input_partition_specs: Must be `None`.
+        output_partition_specs: Must be `None`.
+        static_argnames: Names of parameters that are never tensors.
+        warn_deprecated: Accepted for compatibility.
+
+    Returns:
+        The operator, a `JaxOp`, or a decorator that makes it.
+
+    Raises:
+        NotImplementedError: If a mesh or partition specs are given.
+        ValueError: If the name does not have this form.
     """
     if jax_fn is None:
         return functools.partial(
@@ -346,9 +419,16 @@ def custom_jax_kernel(
 
 
 class MosaicOp(BodyOp):
-    """An operator that is a Mosaic program on TPUs. Made by `mosaic_op`."""
+    """An operator that is a Mosaic program on TPUs. `mosaic_op` makes it."""
 
-    def __init__(self, name, body, infer, cpu, cost):
+    def __init__(
+        self,
+        name: str,
+        body: str | Callable[..., str],
+        infer: Callable[..., Any],
+        cpu: Callable[..., Any],
+        cost: dict[str, int] | Callable[..., dict[str, int]] | None,
+    ) -> None:
         super().__init__(name, body, infer, cpu)
         self._cost = cost
 
@@ -358,7 +438,10 @@ class MosaicOp(BodyOp):
             raise TypeError(f"{self._name}: expected `body` to return a str, but got {type(body).__name__}")
         cost = self._cost(*filled(args, metas), **filled(kwargs, metas)) if callable(self._cost) else self._cost
         results = found if isinstance(found, (tuple, list)) else (found,)
-        described = lambda tensors: [(list(t.shape), t.dtype) for t in tensors]
+
+        def described(tensors):
+            return [(list(t.shape), t.dtype) for t in tensors]
+
         return _C._mosaic_module(self._name, body, described(metas), described(results), self._numbers(cost))
 
     def _numbers(self, cost):
@@ -370,22 +453,32 @@ class MosaicOp(BodyOp):
         return tuple(int(cost.get(n, 0)) for n in names)
 
 
-def mosaic_op(name, body, infer, *, cpu, cost=None):
-    """Make an operator of a kernel in Mosaic, the language of the TPU's compiler. JAX is not needed.
+def mosaic_op(
+    name: str,
+    body: str | Callable[..., str],
+    infer: Callable[..., Any],
+    *,
+    cpu: Callable[..., Any],
+    cost: dict[str, int] | Callable[..., dict[str, int]] | None = None,
+) -> MosaicOp:
+    """Make an operator of a kernel in Mosaic, the language of the compiler of TPUs. JAX is not needed.
 
     Args:
-        name (str): ``"namespace::name"``. The operator is ``torch.ops.namespace.name`` too.
-        body (str or callable): the kernel as MLIR text in generic form, with operations of the dialect ``stable_mosaic``. A function is
-            called with the arguments, tensors among them on device ``meta``, and returns the text.
-        infer (callable): the shape rule. It is called with the same arguments and returns a tensor, or a tuple or list of tensors, on device
-            ``meta``.
-        cpu (callable): what is called on device ``cpu``, and on ``tpu`` where that is XLA:CPU: a function of tensors that computes the same.
-        cost (dict or callable, optional): ``flops``, ``transcendentals`` and ``bytes_accessed`` of a call, or a function of the arguments
-            that returns them. The compiler schedules by them, and `torch.tpu.plan` reports them.
+        name: `"namespace::name"`. The operator is also `torch.ops.namespace.name`.
+        body: The kernel as MLIR text in generic form, with operations of the dialect `stable_mosaic`. Or a function of
+            the arguments, with tensors on device `meta`, that returns the text.
+        infer: Shape rule: function of the same arguments that returns a tensor, or a tuple or list of tensors, on
+            device `meta`.
+        cpu: Function of tensors that computes the same. It is called on device `cpu`, and on `tpu` if that is XLA:CPU.
+        cost: `"flops"`, `"transcendentals"` and `"bytes_accessed"` of a call, or a function of the arguments that
+            returns them. The compiler uses them for its schedule, and `torch.tpu.plan` reports them.
+
+    Returns:
+        The operator.
 
     Raises:
-        ValueError: the name is not of this form.
-        TypeError: `infer` or `cpu` is no function.
+        ValueError: If the name does not have this form.
+        TypeError: If `infer` or `cpu` is not a function.
     """
     for role, fn in (("infer", infer), ("cpu", cpu)):
         if not callable(fn):
@@ -425,16 +518,16 @@ def _listed(described):
     return "(" + ", ".join(f"{dtype}{shape}" for shape, dtype in described) + ")"
 
 
-def load(file, *more):
-    """Return the operator in a file that ``op.save(file, *example)`` wrote. JAX is not needed.
+def load(file: str | os.PathLike[str], *more: str | os.PathLike[str]) -> _LoadedOp:
+    """Return the operator of a file that `op.save(file, *example)` wrote. JAX is not needed.
 
     Args:
-        file (path): the file.
-        *more (paths): files of the same operator for other arguments.
+        file: Name of the file.
+        more: Names of files of the same operator for other arguments.
 
     Raises:
-        ValueError: a file is no such file, or it is damaged, or the files are of different operators.
-        RuntimeError: when called, the arguments are not those that a kernel was made for.
+        ValueError: If a file is not such a file or is damaged, or the files are of different operators.
+        RuntimeError: In a call: if no kernel was made for such arguments.
     """
     files = [str(f) for f in (file, *more)]
     contents = [_artefact.load(f) for f in files]

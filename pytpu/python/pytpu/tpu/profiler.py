@@ -1,6 +1,13 @@
-"""``torch.tpu.profiler``: the options that torch_tpu's profiler takes."""
+"""`torch.tpu.profiler`: the options that torch_tpu's profiler takes."""
+
+from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Any
+
 
 _KEYS = (
     "check_experimental_options",
@@ -13,26 +20,41 @@ _KEYS = (
 
 
 class TpuProfilerConfig:
-    """Options for ``torch.profiler.profile(experimental_config=...)``.
+    """Options for `torch.profiler.profile(experimental_config=...)`, as torch_tpu has them.
 
-    They are checked and kept. The profiler here records the calls of the host; it traces no device, so no level changes it.
+    They are checked and kept, and have no effect: the profiler records calls of the host, and traces no device.
 
     Args:
-        host_tracer_level, device_tracer_level, python_tracer_level: how much to trace.
-        run_dir: folder of the trace.
-        worker_rank: text for the name of the trace's file.
-        experimental_options: further options by name.
-        check_experimental_options: whether unknown names among these are errors.
+        host_tracer_level: How much of the host to trace.
+        device_tracer_level: How much of the device to trace.
+        python_tracer_level: How much of Python to trace.
+        run_dir: Folder of the trace.
+        worker_rank: Text for the name of the trace file.
+        experimental_options: Further options by name.
+        check_experimental_options: Whether unknown names of options are errors.
 
     Raises:
-        TypeError: `worker_rank` is no text.
-        ValueError: a name or text has ":" or ",", or a name of `experimental_options` is one of the arguments.
+        TypeError: If `worker_rank` is not a text.
+        ValueError: If a name or text has ":" or ",", or a name in `experimental_options` is that of another argument.
+
+    Example:
+        >>> import pytpu as torch
+        >>> from pytpu.tpu.profiler import TpuProfilerConfig
+        >>> TpuProfilerConfig(worker_rank="0").worker_rank
+        '0'
     """
 
     def __init__(
-        self, *, host_tracer_level=2, device_tracer_level=1, python_tracer_level=0, run_dir=None, worker_rank=None,
-        experimental_options=None, check_experimental_options=True,
-    ):  # fmt: skip
+        self,
+        *,
+        host_tracer_level: int = 2,
+        device_tracer_level: int = 1,
+        python_tracer_level: int = 0,
+        run_dir: str | os.PathLike[str] | None = None,
+        worker_rank: str | None = None,
+        experimental_options: dict[str, Any] | None = None,
+        check_experimental_options: bool = True,
+    ) -> None:
         if worker_rank is not None:
             if not isinstance(worker_rank, str):
                 raise TypeError(f"worker_rank must be a string, got {type(worker_rank)}")

@@ -3,6 +3,7 @@
 from . import _utils, dataloader, dataset, distributed, sampler
 from .collate import default_collate, default_convert
 from .dataloader import DataLoader, get_worker_info
+from .datapipes.datapipe import DFIterDataPipe, IterDataPipe, MapDataPipe
 from .dataset import (
     ChainDataset,
     ConcatDataset,
@@ -13,7 +14,6 @@ from .dataset import (
     TensorDataset,
     random_split,
 )
-from .datapipes.datapipe import DFIterDataPipe, IterDataPipe, MapDataPipe
 from .sampler import (
     BatchSampler,
     DistributedSampler,

@@ -1,38 +1,51 @@
 """`DataLoader`: batches of a dataset, made here or by worker processes."""
 
+from __future__ import annotations
+
 import itertools
 import os
 import warnings
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytpu as torch
 
 from .collate import default_collate, default_convert
-from .dataset import IterableDataset
+from .dataset import IterableDataset, _length, _Subscriptable
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler, draw_seed
 from .worker import WorkerPool, _BaseDataLoaderIter, get_worker_info, like
 from .worker import _MultiProcessingDataLoaderIter as _MultiProcessingDataLoaderIter
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from multiprocessing.context import BaseContext
+
+    from pytpu import Generator
+
+    from .dataset import Dataset
+
+
+_T_co = TypeVar("_T_co", covariant=True)
 _collate_fn_t = Callable[[list], Any]
 _worker_init_fn_t = Callable[[int], None]
 
 __all__ = ["DataLoader", "default_collate", "default_convert", "get_worker_info"]
 
 
-# What an iterator may already be at work with.
+# Attributes that an iterator may already use.
 _FIXED = {"batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers"}
 
 
 class _Forever(Sampler):
-    """What a stream is sampled with: nothing to choose."""
+    """Sampler of a stream: it gives `None` without end."""
 
     def __iter__(self):
         while True:
             yield None
 
 
-def fetch(dataset, indices, auto_collate, collate_fn):
-    """The batch of a map-style dataset for these indices."""
+def fetch(dataset: Any, indices: Any, auto_collate: bool, collate_fn: Callable[..., Any]) -> Any:
+    """Return the batch of a map-style dataset at `indices`."""
     if not auto_collate:
         return collate_fn(dataset[indices])
     if hasattr(dataset, "__getitems__") and dataset.__getitems__:
@@ -40,8 +53,10 @@ def fetch(dataset, indices, auto_collate, collate_fn):
     return collate_fn([dataset[i] for i in indices])
 
 
-def fetch_stream(iterator, indices, auto_collate, collate_fn, drop_last):
-    """The next batch of a stream; raises StopIteration at its end."""
+def fetch_stream(
+    iterator: Iterator[Any], indices: Any, auto_collate: bool, collate_fn: Callable[..., Any], drop_last: bool
+) -> Any:
+    """Return the next batch of a stream, or raise `StopIteration` at its end."""
     if not auto_collate:
         return collate_fn(next(iterator))
     samples = list(itertools.islice(iterator, len(indices)))
@@ -51,7 +66,7 @@ def fetch_stream(iterator, indices, auto_collate, collate_fn, drop_last):
 
 
 def _context(given):
-    """The `multiprocessing` context that was asked for, by name or as it is."""
+    """Return the context of `multiprocessing` that was asked for."""
     import multiprocessing
 
     if isinstance(given, str):
@@ -64,7 +79,8 @@ def _context(given):
         return multiprocessing.get_context(given)
     if not isinstance(given, multiprocessing.context.BaseContext):
         raise TypeError(
-            "multiprocessing_context option should be a valid context object or a string specifying the start method, but got "
+            "multiprocessing_context option should be a valid context object or a string specifying the start method, "
+            "but got "
             f"multiprocessing_context={given}"
         )
     return given
@@ -74,41 +90,76 @@ def _warn_of_many(workers):
     available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     if available is not None and workers > available:
         warnings.warn(
-            f"This DataLoader will create {workers} worker processes in total. Our suggested max number of worker in current "
-            f"system is {available}, which is smaller than what this DataLoader is going to create. Please be aware that "
-            "excessive worker creation might get DataLoader running slow or even freeze, lower the worker number to avoid "
+            f"This DataLoader will create {workers} worker processes in total. Our suggested max number of worker in "
+            "current "
+            f"system is {available}, which is smaller than what this DataLoader is going to create. Please be aware "
+            "that "
+            "excessive worker creation might get DataLoader running slow or even freeze, lower the worker number to "
+            "avoid "
             "potential slowness/freeze if necessary.",
             stacklevel=3,
         )
 
 
-class DataLoader:
-    """Iterates over a dataset in batches."""
+class DataLoader(_Subscriptable[_T_co]):
+    """Iterate over a dataset in batches.
 
-    def __class_getitem__(cls, item):
-        return cls
+    Args:
+        dataset: Dataset with `__getitem__` and `__len__`, or an `IterableDataset`.
+        batch_size: Number of samples per batch. `None` turns batches off: each sample comes alone.
+        shuffle: If `True`, take the samples in a new random order each epoch.
+        sampler: Sampler or other iterable of indices. It replaces `shuffle`.
+        batch_sampler: Iterable of lists of indices. It replaces `batch_size`, `shuffle`, `sampler` and `drop_last`.
+        num_workers: Number of worker processes. `0` loads in this process.
+        collate_fn: Function that combines a list of samples to a batch. `None` is `default_collate`, or
+            `default_convert` without batches.
+        pin_memory: If `True`, call `pin_memory` on the tensors of a batch.
+        drop_last: If `True`, leave out a last batch that is smaller.
+        timeout: Seconds to wait for a worker. `0` waits without a limit.
+        worker_init_fn: Function that each worker calls with its number when it starts.
+        multiprocessing_context: Context of `multiprocessing`, or the name of a start method. `None` is the default.
+        generator: Generator of the order and of the seeds of the workers. `None` is the default generator.
+        prefetch_factor: Number of batches that each worker loads in advance. `None` is 2 with workers.
+        persistent_workers: If `True`, keep the workers between epochs.
+        pin_memory_device: Accepted for compatibility.
+        in_order: If `True`, give batches in the order of the sampler. If `False`, in the order in which they are ready.
+
+    Raises:
+        ValueError: If arguments exclude each other or are out of their range.
+        TypeError: If `multiprocessing_context` is neither a context nor a name.
+        RuntimeError: During iteration: if a worker dies, or takes longer than `timeout`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> dataset = torch.utils.data.TensorDataset(torch.arange(5.0), torch.arange(5))
+        >>> for x, y in torch.utils.data.DataLoader(dataset, batch_size=2):
+        ...     print(x, y)
+        tensor([0., 1.]) tensor([0, 1])
+        tensor([2., 3.]) tensor([2, 3])
+        tensor([4.]) tensor([4])
+    """
 
     def __init__(
         self,
-        dataset,
-        batch_size=1,
-        shuffle=None,
-        sampler=None,
-        batch_sampler=None,
-        num_workers=0,
-        collate_fn=None,
-        pin_memory=False,
-        drop_last=False,
-        timeout=0,
-        worker_init_fn=None,
-        multiprocessing_context=None,
-        generator=None,
+        dataset: Dataset[_T_co],
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,
+        sampler: Sampler | Iterable | None = None,
+        batch_sampler: Sampler[list] | Iterable[list] | None = None,
+        num_workers: int = 0,
+        collate_fn: _collate_fn_t | None = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: _worker_init_fn_t | None = None,
+        multiprocessing_context: BaseContext | str | None = None,
+        generator: Generator | None = None,
         *,
-        prefetch_factor=None,
-        persistent_workers=False,
-        pin_memory_device="",
-        in_order=True,
-    ):
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
+    ) -> None:
         if num_workers < 0:
             raise ValueError("num_workers option should be non-negative; use num_workers=0 to disable multiprocessing.")
         if timeout < 0:
@@ -139,6 +190,7 @@ class DataLoader:
         self.persistent_workers = persistent_workers
         self.generator = generator
         self._streams = isinstance(dataset, IterableDataset)
+        sized: Any = dataset
         if self._streams:
             if shuffle not in (False, None):
                 raise ValueError(
@@ -172,9 +224,9 @@ class DataLoader:
             if self._streams:
                 sampler = _Forever()
             elif shuffle:
-                sampler = RandomSampler(dataset, generator=generator)
+                sampler = RandomSampler(sized, generator=generator)
             else:
-                sampler = SequentialSampler(dataset)
+                sampler = SequentialSampler(sized)
         if batch_size is not None and batch_sampler is None:
             batch_sampler = BatchSampler(sampler, batch_size, drop_last)
         self.batch_size = batch_size
@@ -182,31 +234,37 @@ class DataLoader:
         self.sampler = sampler
         self.batch_sampler = batch_sampler
         self.collate_fn = collate_fn or (default_collate if batch_sampler is not None else default_convert)
-        self._pool = None
-        # What `len` has said of a stream, which may give more.
-        self._length_said = None
+        self._pool: WorkerPool | None = None
+        # Length of a stream as `len` returned it. The stream may give more.
+        self._length_said: int | None = None
         self._fixed = True
 
-    def __setattr__(self, name, value):
+    def __setattr__(self, name: str, value: Any) -> None:
         if name in _FIXED and self.__dict__.get("_fixed"):
             raise ValueError(f"{name} attribute should not be set after {type(self).__name__} is initialized")
         super().__setattr__(name, value)
 
     @property
-    def multiprocessing_context(self):
-        """How workers are started: a context of `multiprocessing`, or `None` for its own choice. Names of methods can be assigned."""
+    def multiprocessing_context(self) -> BaseContext | None:
+        """Context of `multiprocessing` that starts the workers, or `None` for the default.
+
+        The name of a start method can be assigned.
+
+        Raises:
+            ValueError: On assignment: if there are no workers, or the name is unknown.
+            TypeError: On assignment: if the value is neither a context nor a name.
+        """
         return self._multiprocessing_context
 
     @multiprocessing_context.setter
-    def multiprocessing_context(self, given):
+    def multiprocessing_context(self, given: BaseContext | str | None) -> None:
         if given is not None:
             if self.num_workers == 0:
                 raise ValueError(
                     "multiprocessing_context can only be used with multi-process loading (num_workers > 0), but got "
                     f"num_workers={self.num_workers}"
                 )
-            given = _context(given)
-        self._multiprocessing_context = given
+        self._multiprocessing_context = None if given is None else _context(given)
 
     @property
     def _auto_collation(self):
@@ -216,17 +274,22 @@ class DataLoader:
     def _index_sampler(self):
         return self.batch_sampler if self._auto_collation else self.sampler
 
-    def __len__(self):
+    def __len__(self) -> int:
+        """Return the number of batches of one epoch.
+
+        For an `IterableDataset` this is computed from the length of the dataset, which may be wrong with workers.
+        """
         if not self._streams:
             return len(self._index_sampler)
-        length = self._length_said = len(self.dataset)
+        length = self._length_said = _length(self.dataset)
         if self.batch_size is None:
             return length
         return length // self.batch_size if self.drop_last else -(-length // self.batch_size)
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Any]:
+        """Return an iterator over the batches of one epoch."""
         if self.num_workers == 0:
-            # Drawn although nothing here needs it: the default generator moves on as under PyTorch.
+            # Not needed here, but PyTorch draws it too, which changes the state of the generator.
             draw_seed(self.generator)
             return _SingleProcessDataLoaderIter(self)
         if self.persistent_workers:
@@ -237,7 +300,7 @@ class DataLoader:
 
 
 class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
-    """The batches of one epoch, made in this process."""
+    """Iterator over the batches of one epoch, made in this process."""
 
     def __init__(self, loader):
         self._loader = loader
@@ -261,24 +324,27 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
         return pinned(batch) if loader.pin_memory else batch
 
 
-def warn_beyond_length(loader, length, yielded):
-    """Warns when a stream, of which ``len`` was asked, gives more batches than its dataset said it has samples."""
+def warn_beyond_length(loader: DataLoader[Any], length: int | None, yielded: int) -> None:
+    """Warn when a stream gives more batches than its dataset said it has samples."""
     if length is None or yielded <= length:
         return
     text = (
-        f"Length of IterableDataset {loader.dataset} was reported to be {length}(when accessing len(dataloader)), but {yielded} "
+        f"Length of IterableDataset {loader.dataset} was reported to be {length}(when accessing len(dataloader)), but "
+        f"{yielded} "
         "samples have been fetched. "
     )
     if loader.num_workers > 0:
         text += (
-            "For multiprocessing data-loading, this could be caused by not properly configuring the IterableDataset replica at "
-            "each worker. Please see https://pytorch.org/docs/stable/data.html#torch.utils.data.IterableDataset for examples."
+            "For multiprocessing data-loading, this could be caused by not properly configuring the IterableDataset "
+            "replica at "
+            "each worker. Please see https://pytorch.org/docs/stable/data.html#torch.utils.data.IterableDataset for "
+            "examples."
         )
     warnings.warn(text, stacklevel=3)
 
 
-def pinned(batch):
-    """The tensors of a batch in memory that an accelerator copies from quickly."""
+def pinned(batch: Any) -> Any:
+    """Return a batch with its tensors in pinned memory."""
     if isinstance(batch, torch.Tensor):
         return batch.pin_memory() if hasattr(batch, "pin_memory") else batch
     if isinstance(batch, dict):

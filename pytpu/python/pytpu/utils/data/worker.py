@@ -1,10 +1,12 @@
 """Worker processes of a `DataLoader`.
 
-Workers start as `multiprocessing` starts processes: before Python 3.14 they are forked on Linux, so a dataset may be anything,
-a lambda too, and a script needs no main guard. Nothing is left at work on a device while a process forks, and a forked worker
-computes on the host. Batches travel as NumPy arrays, which pickle without help and without shared-memory handles that
-could leak.
+Workers start as `multiprocessing` starts processes: before Python 3.14 they are forked on Linux, so a dataset may be
+anything, a lambda too, and a script needs no main guard. Nothing is left at work on a device while a process forks, and
+a forked worker computes on the host. Batches travel as NumPy arrays, which pickle without help and without
+shared-memory handles that could leak.
 """
+
+from __future__ import annotations
 
 import copy
 import os
@@ -14,41 +16,61 @@ import sys
 import threading
 import time
 import traceback
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .dataloader import DataLoader
+
 
 _worker_info = None
 
 
 class WorkerInfo:
-    """What a worker knows about itself: id, num_workers, seed, dataset."""
+    """Describe the worker process that a dataset runs in.
 
-    def __init__(self, **kwargs):
+    Attributes:
+        id: Number of the worker, in `[0, num_workers)`.
+        num_workers: Number of workers.
+        seed: Seed of the random number generators of this worker.
+        dataset: Copy of the dataset in this worker.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
         self.__dict__.update(kwargs)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"WorkerInfo({', '.join(f'{k}={v}' for k, v in self.__dict__.items())})"
 
 
 class ManagerWatchdog:
-    """Tells a worker whether the process that started it is alive."""
+    """Check whether the process that started a worker is alive."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.manager_pid = os.getppid()
 
-    def is_alive(self):
-        """Return whether it is."""
+    def is_alive(self) -> bool:
+        """Return whether the parent process is alive."""
         return os.getppid() == self.manager_pid
 
 
-def get_worker_info():
-    """The `WorkerInfo` of this process, or `None` outside a worker."""
+def get_worker_info() -> WorkerInfo | None:
+    """Return the `WorkerInfo` of this process, or `None` outside a worker.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.utils.data.get_worker_info() is None
+        True
+    """
     return _worker_info
 
 
 class _Packed:
     """A tensor on its way between processes: bytes, dtype, shape and, if it is not contiguous, strides.
 
-    Bytes and not a NumPy array: unpickling an array imports NumPy. An interrupt during that import leaves a process that cannot
-    import NumPy again.
+    Bytes and not a NumPy array: unpickling an array imports NumPy. An interrupt during that import leaves a process
+    that cannot import NumPy again.
     """
 
     def __init__(self, tensor):
@@ -71,7 +93,7 @@ class _Packed:
         )
 
 
-def like(batch, values):
+def like(batch: Any, values: Any) -> Any:
     """A dictionary of `values` that is of the kind of `batch`, where that can be had."""
     try:
         made = copy.copy(batch)
@@ -101,7 +123,7 @@ class _PlainText(str):
 
 
 class _Failure:
-    """An exception on its way back from a worker."""
+    """An exception that a worker sends back."""
 
     def __init__(self, worker_id):
         kind, value, _ = sys.exc_info()
@@ -122,7 +144,7 @@ class _Failure:
         try:
             raise error
         finally:
-            # The traceback holds this frame. Without `error` in it there is no cycle, so the loader's workers end with the exception.
+            # The traceback holds this frame. Without `error` there is no cycle, so the workers end with the exception.
             del error
 
 
@@ -182,7 +204,7 @@ def _worker_main(worker_id, num_workers, base_seed, job, requests, results):
             if not isinstance(answer, _Failure):
                 answer = _mapped(answer, torch.Tensor, _Packed)
         except StopIteration:
-            # One that a dataset with indices raises is an error like others.
+            # `StopIteration` from a dataset with indices is an error like others.
             answer = StopIteration if streams else _Failure(worker_id)
         except Exception:
             answer = _Failure(worker_id)
@@ -192,10 +214,10 @@ def _worker_main(worker_id, num_workers, base_seed, job, requests, results):
 class WorkerPool:
     """The worker processes of a loader, and the queues to and from them."""
 
-    def __init__(self, loader, base_seed):
+    def __init__(self, loader: DataLoader[Any], base_seed: int) -> None:
         import multiprocessing
 
-        context = loader.multiprocessing_context or multiprocessing.get_context()
+        context: Any = loader.multiprocessing_context or multiprocessing.get_context()
         self._results = context.Queue()
         self._requests = []
         self._processes = []
@@ -211,7 +233,7 @@ class WorkerPool:
         )
         for worker_id in range(loader.num_workers):
             requests = context.Queue()
-            # A daemon ends with its parent, whatever happens to that.
+            # A daemon ends with its parent, however that ends.
             process = context.Process(
                 target=_worker_main,
                 args=(worker_id, loader.num_workers, base_seed, job, requests, self._results),
@@ -221,17 +243,29 @@ class WorkerPool:
             self._requests.append(requests)
             self._processes.append(process)
 
-    def epoch(self, loader, shared):
-        """An iterator over one epoch of the loader; the pool ends with it unless shared."""
+    def epoch(self, loader: DataLoader[Any], shared: bool) -> _MultiProcessingDataLoaderIter:
+        """Return an iterator over one epoch of the loader.
+
+        Args:
+            loader: Loader that the pool belongs to.
+            shared: If `False`, the pool ends with the epoch.
+        """
         self._epoch += 1
         return _MultiProcessingDataLoaderIter(self, loader, self._epoch, close_at_end=not shared)
 
-    def send(self, worker_id, request):
-        """Asks a worker for a batch."""
+    def send(self, worker_id: int, request: tuple[Any, ...]) -> None:
+        """Ask a worker for a batch."""
         self._requests[worker_id].put(request)
 
-    def receive(self, timeout):
-        """The next answer of any worker; notices workers that died and the loader's time limit."""
+    def receive(self, timeout: float) -> Any:
+        """Return the next answer of any worker.
+
+        Args:
+            timeout: Seconds to wait. `0` waits without a limit.
+
+        Raises:
+            RuntimeError: If the time is over, or a worker has died.
+        """
         from multiprocessing import connection
 
         arrived = self._results._reader
@@ -243,8 +277,8 @@ class WorkerPool:
         dead = [str(p.pid) for p in self._processes if p.sentinel in ready]
         raise RuntimeError(f"DataLoader worker (pid(s) {', '.join(dead)}) exited unexpectedly")
 
-    def close(self):
-        """Ends the workers."""
+    def close(self) -> None:
+        """End the workers. Terminate those that are still running after 5 seconds."""
         processes, self._processes = self._processes, []
         if not processes:
             return
@@ -259,21 +293,21 @@ class WorkerPool:
                 process.join()
         self._results.close()
 
-    def __del__(self):
+    def __del__(self) -> None:
         # A forked process has a copy of this object. The workers belong to the process that started them.
         if self._processes and self._owner == os.getpid() and threading.main_thread().is_alive():
             self.close()
 
 
 class _BaseDataLoaderIter:
-    """The batches of one epoch."""
+    """Iterator over the batches of one epoch."""
 
     def __iter__(self):
         return self
 
 
 class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
-    """The batches of one epoch, in the order of their indices (or of arrival, when the loader says so)."""
+    """Iterator over the batches of one epoch, in order unless the loader says otherwise."""
 
     def __init__(self, pool, loader, epoch, close_at_end):
         self._pool = pool

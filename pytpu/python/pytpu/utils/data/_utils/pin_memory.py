@@ -1,6 +1,13 @@
 """Page-locked memory, which is not needed here."""
 
+from __future__ import annotations
 
-def pin_memory(data, device=None):
-    """Return the data with its tensors pinned: the same ones."""
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def pin_memory(data: Any, device: Any = None) -> Any:
+    """Return the data as it is: page-locked memory is not needed."""
     return data

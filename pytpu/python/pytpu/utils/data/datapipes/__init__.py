@@ -1,1 +1,1 @@
-"""``torch.utils.data.datapipes``: the base classes of data pipes. Pipes of their own are in the package ``torchdata``."""
+"""`torch.utils.data.datapipes`: base classes of data pipes. Other pipes are in the package `torchdata`."""

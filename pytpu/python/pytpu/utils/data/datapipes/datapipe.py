@@ -1,18 +1,20 @@
 """The base classes of data pipes."""
 
+from __future__ import annotations
+
 from ..dataset import Dataset, IterableDataset
 
 
 class IterDataPipe(IterableDataset):
-    """An iterable dataset that other ones are made of."""
+    """Base class of iterable datasets that are built from other ones."""
 
-    def reset(self):
-        """Start from the beginning."""
+    def reset(self) -> None:
+        """Start from the beginning. Does nothing by default."""
 
 
 class MapDataPipe(Dataset):
-    """A dataset with indices that other ones are made of."""
+    """Base class of datasets with indices that are built from other ones."""
 
 
 class DFIterDataPipe(IterDataPipe):
-    """An iterable dataset of data frames."""
+    """Base class of iterable datasets of data frames."""
