@@ -7,17 +7,17 @@
 mod complaint;
 mod values;
 
-pub use complaint::{complain, type_name};
-pub use values::{int, is_too_large, number, plain_number, string};
+pub use complaint::complain;
 
 use crate::device;
+use crate::objects::{looks_like_int, none};
 use pyo3::ffi::*;
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 use torchtpu_tensor::policy::Policies;
 use torchtpu_tensor::schema::{Aliasing, Arg, Numbers, ParamDefault, Row, Schema, Ty};
 use torchtpu_tensor::{Scalar, Tensor};
-use values::{convert, int_list, looks_like_int, none};
+use values::{convert, int_list};
 
 /// The most parameters a schema may have.
 pub const MAX_PARAMS: usize = 24;

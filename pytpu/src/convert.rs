@@ -1,8 +1,7 @@
 //! Python's numbers, lists and arrays to tensors, and back.
 
-use crate::arguments;
 use crate::enter::{self, Failure, OrRaise, Outcome};
-use crate::table::{made, part_of};
+use crate::objects::{self, made, part_of};
 use crate::tensor_type::{is_tensor, tensor_of};
 use crate::{device, dtype, tensor_type, torch_function};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
@@ -375,7 +374,7 @@ pub fn to_list(t: &Tensor) -> Outcome {
     fn level(bits: &Bits, dims: &[usize], from: &mut usize) -> Outcome {
         let Some((n, rest)) = dims.split_first() else {
             *from += 1;
-            return made(crate::table::number(bits.get(*from - 1)));
+            return made(objects::number_object(bits.get(*from - 1)));
         };
         // SAFETY: the GIL is held; the list is filled before it is seen.
         unsafe {

@@ -3,8 +3,9 @@
 //! They are tried only when no overload matches. The numbers become keyword arguments, and the call is matched again. The rows say which functions have
 //! [such a form](Deprecated).
 
-use crate::arguments::{Call, Interned, Overload, plain_number};
+use crate::arguments::{Call, Interned, Overload};
 use crate::enter::Outcome;
+use crate::objects::plain_number;
 use crate::tensor_type::{is_tensor, tensor_of};
 use pyo3::ffi::*;
 use std::sync::atomic::AtomicBool;

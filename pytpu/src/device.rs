@@ -1,6 +1,7 @@
 //! `torch.device`.
 
 use crate::enter::OrRaise;
+use crate::objects;
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi::PyObject;
 use pyo3::prelude::*;

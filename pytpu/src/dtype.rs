@@ -311,9 +311,9 @@ fn result_type_of<'py>(
 ) -> PyResult<Bound<'py, PyDType>> {
     let operand = |o: &Bound<'py, PyAny>| {
         // SAFETY: the caller holds both objects until the function returns.
-        unsafe { crate::number::operand(o.as_ptr()) }.ok_or_else(|| {
+        unsafe { crate::objects::operand(o.as_ptr()) }.ok_or_else(|| {
             // SAFETY: as above.
-            let got = unsafe { objects::type_name(o.as_ptr()) };
+            let got = unsafe { crate::objects::type_name(o.as_ptr()) };
             PyTypeError::new_err(format!("result_type() takes tensors and numbers, not {got}"))
         })
     };

@@ -4,10 +4,10 @@
 //! collected by the dimension they stand at and handed to the ops `index` and `index_put_`. A mask is turned into the
 //! positions where it is true, except where a masked fill says the same without waiting for them.
 
-use crate::arguments;
 use crate::convert;
 use crate::enter::{self, Failure, Outcome};
 use crate::number::only_element;
+use crate::objects;
 use crate::table::{call_tensor_op, row};
 use crate::tensor_type::{is_tensor, tensor_of, wrap};
 use crate::torch_function;

@@ -1,13 +1,14 @@
 //! What `Tensor` has beside the op table: its constructor, properties, and the methods that speak of the object itself.
 
-use crate::arguments::{int, string, type_name};
 use crate::enter::{self, Failure, Outcome};
 use crate::number::only_element;
-use crate::table::{call_tensor_op, number, tensor_argument};
+use crate::objects::number_object;
+use crate::objects::{self, int, string, type_name};
+use crate::table::{call_tensor_op, tensor_argument};
 use crate::tensor_type::{extract, is_tensor, replace, tensor_of, to_python, wrap, wrap_as};
 use crate::torch_function::{self, Access};
 use crate::{autograd, convert, device, dtype, size};
-use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyUserWarning};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::ffi::*;
 use pyo3::prelude::*;
 use std::ffi::{CStr, c_int, c_void};
@@ -17,9 +18,7 @@ use std::sync::atomic::AtomicBool;
 use torchtpu_tensor::graph::Leaf;
 use torchtpu_tensor::ops;
 use torchtpu_tensor::schema::Arg;
-use torchtpu_tensor::{
-    DType, Device, DeviceKind, GradRef, MemoryFormat, Meta, Scalar, Tensor, can_cast, default_dtype, state, warning,
-};
+use torchtpu_tensor::{DType, Device, DeviceKind, GradRef, MemoryFormat, Meta, Scalar, Tensor, default_dtype, warning};
 
 type Object = *mut PyObject;
 
@@ -27,10 +26,10 @@ fn object_of<T>(o: Bound<'_, T>) -> Outcome {
     Ok(o.into_ptr())
 }
 fn boolean(b: bool) -> Outcome {
-    Ok(number(Scalar::Bool(b)))
+    Ok(number_object(Scalar::Bool(b)))
 }
 fn integer(i: usize) -> Outcome {
-    Ok(number(Scalar::Int(i as i64)))
+    Ok(number_object(Scalar::Int(i as i64)))
 }
 fn none() -> Outcome {
     // SAFETY: a constant of the interpreter; a new reference.
@@ -484,7 +483,7 @@ methods! {
         Some(f) => boolean(x.is_contiguous_in(f)),
     };
     m_element_size "element_size" () |_o, x, _a| integer(x.dtype().size_bytes());
-    m_item "item" () |_o, x, _a| Ok(number(only_element(x)?));
+    m_item "item" () |_o, x, _a| Ok(number_object(only_element(x)?));
     m_tolist "tolist" () |_o, x, _a| convert::to_list(x);
     m_is_floating_point "is_floating_point" () |_o, x, _a| boolean(x.dtype().is_float());
     m_is_complex "is_complex" () |_o, x, _a| boolean(x.dtype().is_complex());
@@ -496,14 +495,14 @@ methods! {
             return Err(pyo3::exceptions::PyValueError::new_err(text).into());
         }
         let (re, im) = only_element(x)?.to_complex();
-        Ok(number(Scalar::Complex(re, im)))
+        Ok(number_object(Scalar::Complex(re, im)))
     };
     m_is_signed "is_signed" () |_o, x, _a| boolean(!matches!(x.dtype(), DType::Bool | DType::U8));
     m_is_inference "is_inference" () |_o, x, _a| boolean(x.is_inference());
     m_is_view "_is_view" () |_o, x, _a| boolean(x.is_view());
     m_get_device "get_device" () |_o, x, _a| {
         let tpu = x.device().kind == DeviceKind::Tpu;
-        Ok(number(Scalar::Int(if tpu { x.device().index.into() } else { -1 })))
+        Ok(number_object(Scalar::Int(if tpu { x.device().index.into() } else { -1 })))
     };
     m_detach_in_place "detach_" () |o, x, _a| {
         if x.is_view() {

@@ -4,8 +4,9 @@
 //! tensors. What is neither gives `NotImplemented`, and Python its own message.
 
 use crate::enter::{self, Failure, Outcome};
+use crate::objects::{self, made, number_object, operand, part_of};
 use crate::tensor_type::{is_exact, is_tensor, tensor_of, wrap};
-use crate::{arguments, convert, table, torch_function};
+use crate::{convert, table, torch_function};
 use pyo3::exceptions::{PyOverflowError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::ffi::*;
 use pyo3::prelude::*;
@@ -421,7 +422,7 @@ unsafe extern "C" fn to_float(a: Object) -> Object {
                 "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior.\nConsider using tensor.detach() first.",
             )?;
         }
-        Ok(table::number(Scalar::Float(real_number(x, "double")?.to_f64())))
+        Ok(number_object(Scalar::Float(real_number(x, "double")?.to_f64())))
     })
 }
 
@@ -512,9 +513,9 @@ unsafe extern "C" fn iterate(a: Object) -> Object {
             return Err(PyTypeError::new_err("iteration over a 0-d tensor").into());
         }
         let rows = x.unbind(0)?;
-        let list = table::made(PyTuple_New(rows.len() as Py_ssize_t))?;
+        let list = made(PyTuple_New(rows.len() as Py_ssize_t))?;
         for (i, r) in rows.into_iter().enumerate() {
-            PyTuple_SetItem(list, i as Py_ssize_t, table::part_of(list, wrap(r))?);
+            PyTuple_SetItem(list, i as Py_ssize_t, part_of(list, wrap(r))?);
         }
         let it = PyObject_GetIter(list);
         Py_DECREF(list);

@@ -3,8 +3,29 @@
 use crate::enter::{Failure, Outcome};
 use crate::tensor_type::{is_exact, is_tensor, tensor_of};
 use pyo3::ffi::*;
+use std::ptr::null_mut;
 use torchtpu_tensor::Scalar;
 use torchtpu_tensor::schema::Operand;
+
+/// Holds an object while Python code runs that may drop it from where it was found.
+pub struct Held(*mut PyObject);
+
+impl Held {
+    /// # Safety
+    /// `o` is an object; the GIL is held until this is dropped.
+    pub unsafe fn new(o: *mut PyObject) -> Held {
+        // SAFETY: by the contract.
+        unsafe { Py_INCREF(o) };
+        Held(o)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // SAFETY: by the contract of `new`.
+        unsafe { Py_DECREF(self.0) };
+    }
+}
 
 #[inline(always)]
 pub fn none() -> *mut PyObject {

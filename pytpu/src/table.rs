@@ -6,9 +6,11 @@
 
 use crate::arguments::{Call, Form, Interned, Overload, Parsed, complain};
 use crate::enter::{self, Failure, Outcome};
+use crate::objects::{made, number_object, part_of, type_name};
+use crate::out::{check_apart, check_out, follow_out, write_out};
 use crate::tensor_type::{is_tensor, tensor_of, tensor_type, wrap};
-use crate::{deprecated, help, methods, torch_function};
-use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use crate::{deprecated, help, torch_function};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::ffi::*;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -18,8 +20,8 @@ use std::ptr::{null, null_mut};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use torchtpu_tensor::policy::Policies;
-use torchtpu_tensor::schema::{Aliasing, Arg, Args, DTypeMessage, DTypeWithOut, OutDType, Ret, Row, Schema, Scope};
-use torchtpu_tensor::{DType, Device, Result, Scalar, Tensor, autocast, inplace, ops, state};
+use torchtpu_tensor::schema::{Arg, Args, Ret, Row, Schema, Scope};
+use torchtpu_tensor::{Result, Tensor, autocast, ops, state};
 
 /// Everything of one name.
 pub struct Descriptor {
@@ -224,7 +226,7 @@ fn without_gil(args: &Args<'_>, f: impl FnOnce(&Args<'_>) -> Result<Ret>) -> Res
 fn to_object(d: &Descriptor, r: Ret) -> Outcome {
     let items = match r {
         Ret::Tensor(t) => return Ok(wrap(t)),
-        Ret::Scalar(s) => return Ok(number(s)),
+        Ret::Scalar(s) => return Ok(number_object(s)),
         // SAFETY: `None` is an object.
         Ret::None => unsafe {
             Py_INCREF(Py_None());
@@ -506,7 +508,7 @@ pub unsafe fn tensor_argument<'a>(
         if is_tensor(o) {
             return Ok(tensor_of(o));
         }
-        let got = objects::type_name(o);
+        let got = type_name(o);
         Err(PyTypeError::new_err(format!(
             "{function}(): argument '{name}' (position {position}) must be Tensor, not {got}"
         ))

@@ -1,8 +1,9 @@
 //! What was wrong with a call, in PyTorch's words: slow, and asked only when no overload fits.
 
-use super::values::{convert, int, is_too_large, looks_like_int, none, sequence, string};
+use super::values::convert;
 use super::{Call, Overload, Parameter, Parsed, names};
 use crate::enter::{Failure, Outcome};
+use crate::objects::{int, is_too_large, looks_like_int, none, sequence, string, type_name};
 use crate::tensor_type::is_tensor;
 use crate::{device, dtype};
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};

@@ -1,34 +1,13 @@
 //! Python objects as values: what each type of a schema takes, and the quick ways for the commonest objects.
 
-use super::complaint::type_name;
 use super::{Owned, Parameter, Parsed, STACK_INTS};
+use crate::objects::{Held, int, looks_like_int, none, number, sequence, string};
 use crate::tensor_type::{is_exact, is_tensor, tensor_of};
 use crate::{device, dtype, random, torch_function};
 use pyo3::ffi::*;
-use std::ptr::null_mut;
 use torchtpu_kernels::memory;
 use torchtpu_tensor::schema::{Arg, Ty};
 use torchtpu_tensor::{Scalar, Tensor};
-
-/// Holds an object while Python code runs that may drop it from where it was found.
-struct Held(*mut PyObject);
-
-impl Held {
-    /// # Safety
-    /// `o` is an object; the GIL is held until this is dropped.
-    unsafe fn new(o: *mut PyObject) -> Held {
-        // SAFETY: by the contract.
-        unsafe { Py_INCREF(o) };
-        Held(o)
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        // SAFETY: by the contract of `new`.
-        unsafe { Py_DECREF(self.0) };
-    }
-}
 
 /// # Safety
 /// `items` gives `n` objects.
