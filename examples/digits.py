@@ -9,11 +9,12 @@ import argparse
 import sys
 import time
 
+from sklearn.datasets import load_digits
+
 import pytpu as torch
 from pytpu import nn
 from pytpu.nn import functional as F
 from pytpu.utils.data import DataLoader, TensorDataset, random_split
-from sklearn.datasets import load_digits
 
 
 class Net(nn.Module):

@@ -7,11 +7,12 @@ python examples/resnet.py --device cpu           # the native kernels
 import argparse
 import time
 
+from sklearn.datasets import load_digits
+
 import pytpu as torch
 from pytpu import nn
 from pytpu.nn import functional as F
 from pytpu.utils.data import DataLoader, TensorDataset, random_split
-from sklearn.datasets import load_digits
 
 
 class BasicBlock(nn.Module):

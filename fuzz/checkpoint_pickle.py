@@ -20,6 +20,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "tests" / "attack"
 
 import files
 import hostile_pickles
+
 import pytpu as torch
 from pytpu import _file_globals, _weights_only, serialization
 

@@ -14,13 +14,13 @@ import json
 import pathlib
 import sys
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 import models
 
 import pytpu as torch
 
+HERE = pathlib.Path(__file__).resolve().parent
 TOPOLOGIES = ("v5e:2x2", "v5p:2x2x1")
 SHORT = ("attention_64", "attention_128", "digits", "small_gpt", "llama_decode")
 BOUNDS = HERE / "bounds.json"

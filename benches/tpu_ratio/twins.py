@@ -18,9 +18,8 @@ os.environ["JAX_PLATFORMS"] = "cpu"
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
-
 import sizes
+from jax import lax
 
 TEXTS = pathlib.Path(__file__).parent / "twins"
 

@@ -66,8 +66,7 @@ def main():
                     env=env,
                     cwd=scratch,
                     timeout=600,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
+                    capture_output=True,
                     text=True,
                 )
                 right = done.returncode == 0 and done.stdout.splitlines() == wanted

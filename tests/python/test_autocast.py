@@ -3,6 +3,7 @@
 import threading
 
 import pytest
+
 import pytpu as torch
 from pytpu import nn
 from pytpu.nn import functional as F

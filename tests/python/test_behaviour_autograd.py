@@ -6,7 +6,6 @@ import pytest
 
 import pytpu as torch
 
-
 # ---- custom functions
 
 

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+
 import pytpu as torch
 
 RNG = np.random.default_rng(7)

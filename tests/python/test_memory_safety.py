@@ -505,9 +505,9 @@ class _Index:
 @pytest.mark.parametrize(
     "call",
     [
-        lambda l: torch.zeros(4).view(l), torch.zeros, lambda l: torch.permute(torch.zeros(2, 2, 2), dims=l),
-        lambda l: torch._foreach_add([torch.zeros(2), torch.zeros(2)], l), lambda l: torch.zeros(5)[l], torch.tensor,
-        lambda l: torch._C._ops.upsample_nearest2d(torch.zeros(1, 1, 4, 4), None, l), lambda l: torch.zeros(9).reshape(l),
+        lambda x: torch.zeros(4).view(x), torch.zeros, lambda x: torch.permute(torch.zeros(2, 2, 2), dims=x),
+        lambda x: torch._foreach_add([torch.zeros(2), torch.zeros(2)], x), lambda x: torch.zeros(5)[x], torch.tensor,
+        lambda x: torch._C._ops.upsample_nearest2d(torch.zeros(1, 1, 4, 4), None, x), lambda x: torch.zeros(9).reshape(x),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("more", [2, 40])
@@ -541,8 +541,8 @@ def _contains_itself():
 @pytest.mark.parametrize(
     "call",
     [
-        torch.nn.functional.relu, torch.nn.functional.dropout, lambda l: torch.nn.functional.pad(torch.zeros(2), l), torch.tensor,
-        torch.as_tensor, torch.cat, torch.stack, torch.zeros, torch.broadcast_tensors, torch.block_diag, lambda l: torch.zeros(3)[l],
+        torch.nn.functional.relu, torch.nn.functional.dropout, lambda x: torch.nn.functional.pad(torch.zeros(2), x), torch.tensor,
+        torch.as_tensor, torch.cat, torch.stack, torch.zeros, torch.broadcast_tensors, torch.block_diag, lambda x: torch.zeros(3)[x],
     ],
 )  # fmt: skip
 @pytest.mark.filterwarnings("ignore:Using a non-tuple sequence")

@@ -11,7 +11,6 @@ from .._absent import is_available as is_available
 from .._absent import is_initialized as is_initialized
 from .._absent import manual_seed as manual_seed
 from .._absent import manual_seed_all as manual_seed_all
-
 from . import amp as amp
 from . import nvtx as nvtx
 

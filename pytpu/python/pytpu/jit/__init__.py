@@ -3,10 +3,9 @@
 On ``tpu`` the ops that it calls are compiled anyway.
 """
 
-from typing import Final  # noqa: F401
+from typing import Final
 
-from ..futures import Future  # noqa: F401
-
+from ..futures import Future
 
 _NO_SCRIPT = "TorchScript is not supported: torch.jit.script gives functions and modules back as they are, and they run as Python"
 _MEMBERS = ("code", "code_with_constants", "graph", "graph_for", "inlined_graph", "save", "save_to_buffer", "schema")
@@ -92,7 +91,7 @@ def _get_trace_graph(
     raise NotImplementedError(f"torch.jit._get_trace_graph: {_NO_SCRIPT}")
 
 
-def Attribute(value, type):  # noqa: A002
+def Attribute(value, type):
     """Return the value: types are for TorchScript."""
     return value
 
@@ -109,7 +108,6 @@ def optimize_for_inference(mod, other_methods=None):
 
 def fork(func, *args, **kwargs):
     """Call the function and return a future of its result."""
-    from ..futures import Future
 
     future = Future()
     future.set_result(func(*args, **kwargs))
@@ -163,7 +161,7 @@ def annotate(the_type, the_value):
     return the_value
 
 
-def isinstance(obj, target_type):  # noqa: A001
+def isinstance(obj, target_type):
     """Whether `obj` is of a type, or of one of a tuple of types: ``List[int]``, ``Dict[str, int]``, ``Tuple[int, str]``, ``Optional`` and
     ``Union`` too, where what a container holds is looked at.
 

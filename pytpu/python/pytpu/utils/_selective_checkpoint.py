@@ -12,7 +12,6 @@ import contextlib
 import enum
 
 import pytpu as torch
-from pytpu import _C
 from pytpu.autograd.graph import saved_tensors_hooks
 from pytpu.ops import OpOverload, OpOverloadPacket
 from pytpu.overrides import TorchFunctionMode

@@ -17,7 +17,7 @@ def _hand_over():
         path, sys.path[:] = list(sys.path), [p for p in sys.path if os.path.abspath(p) != here]
         shim = sys.modules.pop("torch")
         try:
-            import torch  # noqa: F401
+            import torch
 
             return
         except ModuleNotFoundError as error:

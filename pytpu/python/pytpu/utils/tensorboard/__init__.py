@@ -1,7 +1,7 @@
 """Logs for TensorBoard: `SummaryWriter` writes event files with the package `tensorboard`, which is installed apart."""
 
 try:
-    import tensorboard  # noqa: F401
+    import tensorboard
 except ImportError as error:
     raise ImportError(
         "torch.utils.tensorboard writes its files with the package `tensorboard`, which is not installed: pip install tensorboard"

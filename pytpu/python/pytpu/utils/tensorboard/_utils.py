@@ -39,7 +39,7 @@ def make_grid(I, ncols=8):  # noqa: E741
     return grid
 
 
-def convert_to_HWC(tensor, input_format):  # noqa: N802
+def convert_to_HWC(tensor, input_format):
     """Bring an image of a named layout (`CHW`, `HW`, ...), or a batch of images as a grid, to `(h, w, c)`."""
     if len(set(input_format)) != len(input_format):
         raise AssertionError(
@@ -61,7 +61,7 @@ def convert_to_HWC(tensor, input_format):  # noqa: N802
     return None
 
 
-def _prepare_video(V):  # noqa: N803
+def _prepare_video(V):
     """Lay videos `(n, t, c, h, w)` out in a grid of two rows or more and a power of two of places: `(t, rows * h, columns * w, c)`."""
     b, t, c, h, w = V.shape
     if V.dtype == np.uint8:
