@@ -1,9 +1,11 @@
-"""`make advise-check`: costs of single ops by the advisor's own programs, beside the cycles of the same ops written in JAX.
+"""`make advise-check`: costs of single ops by the advisor's own programs, beside the cycles of the same ops written in
+JAX.
 
-The numbers of JAX are of jax 0.10.2 and libtpu 0.0.52, the programs plain ones in bfloat16. Each row is compared as a ratio to the base of
-its group, since advice compares sizes of one op: ours may differ from JAX's by `TOLERANCE`, and by `ATTENTION_TOLERANCE` where the two have
-different programs. Where two rows of JAX differ by more than that, ours have the same order. Convolutions have their kernels as JAX has
-them here; as layers store them, (out, in, h, w), those of 16, 32 and 130 channels cost 30 % more.
+The numbers of JAX are of jax 0.10.2 and libtpu 0.0.52, the programs plain ones in bfloat16. Each row is compared as a
+ratio to the base of its group, since advice compares sizes of one op: ours may differ from JAX's by `TOLERANCE`, and by
+`ATTENTION_TOLERANCE` where the two have different programs. Where two rows of JAX differ by more than that, ours have
+the same order. Convolutions have their kernels as JAX has them here; as layers store them, (out, in, h, w), those of
+16, 32 and 130 channels cost 30 % more.
 
     python benches/advise_check.py [--topology v5e:2x2] [group ...]
 """

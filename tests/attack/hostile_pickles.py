@@ -1,6 +1,7 @@
 """Pickles made by hand that ask `torch.load(weights_only=True)` for what it must refuse, or for too much.
 
-`cases()` gives 309 checkpoints by name. `python hostile_pickles.py RECORD.json`, on a real PyTorch, writes how each one ends there.
+`cases()` gives 309 checkpoints by name. `python hostile_pickles.py RECORD.json`, on a real PyTorch, writes how each one
+ends there.
 """
 
 import io

@@ -1,7 +1,7 @@
 """Random calls of every public function, in processes with limits.
 
-No call may crash the process, hang, or raise an internal error: bad arguments get an ordinary exception. Every call is determined by
-the seed, its index and the device, so a finding repeats:
+No call may crash the process, hang, or raise an internal error: bad arguments get an ordinary exception. Every call is
+determined by the seed, its index and the device, so a finding repeats:
 
     python tests/attack/random_calls.py --seconds 60 --devices cpu,tpu
     python tests/attack/random_calls.py --repeat SEED INDEX DEVICE

@@ -1,4 +1,6 @@
-"""Autograd where PyTorch is particular: functions in place on views, kept gradients, zeros and NaN, attributes of steps."""
+"""Autograd where PyTorch is particular: functions in place on views, kept gradients, zeros and NaN, attributes of
+steps.
+"""
 
 import gc
 

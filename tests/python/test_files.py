@@ -450,7 +450,10 @@ def test_devices_that_are_not_here_are_refused():
         file.seek(0)
         return torch.load(file, map_location=map_location)
 
-    cuda = "Attempting to deserialize object on a CUDA device but torch.cuda.is_available.. is False. If you are running on a CPU-only"
+    cuda = (
+        "Attempting to deserialize object on a CUDA device but torch.cuda.is_available.. is False. If you are running "
+        "on a CPU-only"
+    )
     with pytest.raises(RuntimeError, match=cuda):
         load_to("cuda:9")
     with pytest.raises(

@@ -23,7 +23,8 @@ BY_THE_EXTENSION = {
     "torch": {"Future", "PyTorchFileReader", "to_dlpack", "TensorType"},
     "torch.linalg": {"LinAlgError", "multi_dot"},
 }
-# Wrappers in PyTorch whose qualified name says how they were made, deprecated spellings, and classes that stand for others.
+# Wrappers in PyTorch whose qualified name says how they were made, deprecated spellings, and classes that stand for
+# others.
 OTHERWISE = {
     "torch": {
         "ScriptFunction",
@@ -226,7 +227,8 @@ def test_pickled_tensors_keep_what_they_are(device):
     assert meta.is_meta and meta.shape == (2, 3)
 
 
-# Written by PyTorch 2.15.0: pickle.dumps([torch.view_as_complex(torch.tensor([[1., 2.]])).conj(), torch.ones(2)._neg_view()], 2)
+# Written by PyTorch 2.15.0: pickle.dumps([torch.view_as_complex(torch.tensor([[1., 2.]])).conj(),
+# torch.ones(2)._neg_view()], 2)
 CONJUGATED = (pathlib.Path(__file__).parent / "goldens" / "conjugated.pickle").read_bytes()
 # Written by PyTorch 2.15.0, see ``record_pickle.py``.
 MODEL = (pathlib.Path(__file__).parent / "goldens" / "model.pickle").read_bytes()

@@ -106,8 +106,8 @@ def test_checks_raise_their_kinds_of_errors():
     with pytest.raises(AssertionError, match="^words$"):
         torch._assert(False, "words")
     for check, kind in (
-        (torch._check, RuntimeError), (torch._check_index, IndexError), (torch._check_value, ValueError), (torch._check_type, TypeError),
-        (torch._check_not_implemented, NotImplementedError),
+        (torch._check, RuntimeError), (torch._check_index, IndexError), (torch._check_value, ValueError),
+        (torch._check_type, TypeError), (torch._check_not_implemented, NotImplementedError),
     ):  # fmt: skip
         with pytest.raises(kind, match="^three$"):
             check(False, lambda: "three")

@@ -53,7 +53,10 @@ def product(x, y, power=1):
     """Text for any shape: `x` times `y` to a power."""
     ty = "tensor<" + "".join(f"{n}x" for n in x.shape) + "f32>"
     times = "".join(f"%{i + 1} = stablehlo.multiply %{i}, %y : {ty}\n" for i in range(power))
-    return f"func.func @main(%x: {ty}, %y: {ty}) -> {ty} {{ %0 = stablehlo.add %x, %x : {ty}\n{times} return %{power} : {ty} }}"
+    return (
+        f"func.func @main(%x: {ty}, %y: {ty}) -> {ty} "
+        f"{{ %0 = stablehlo.add %x, %x : {ty}\n{times} return %{power} : {ty} }}"
+    )
 
 
 # StableHLO.
@@ -161,7 +164,10 @@ def test_a_module_that_cannot_be_used_says_why(text, why):
 
 def test_a_body_that_does_not_compile_names_the_operator_and_its_place(device):
     def body(x):
-        return "func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> { %0 = stablehlo.nothing %x : tensor<2xf32> return %0 : tensor<2xf32> }"
+        return (
+            "func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> { %0 = stablehlo.nothing %x : tensor<2xf32> return "
+            "%0 : tensor<2xf32> }"
+        )
 
     op = torch.tpu.stablehlo_op("test::bad_body", body)
     with pytest.raises(RuntimeError, match="test::bad_body") as error:
@@ -1007,8 +1013,8 @@ def test_the_tutorial_runs_and_its_mosaic_text_is_that_of_its_pallas_kernel(caps
         program = plan.report().programs[-1]
     assert y.shape == (64, 256) and list(program.reports) == GENERATIONS and not program.errors
     assert all(r.flops >= 5 * 64 * 256 for r in program.reports.values())
-    # It is, operation by operation, what Pallas makes of the tutorial's kernel, and that kernel, interpreted, gives the same numbers as
-    # the form for the processor.
+    # It is, operation by operation, what Pallas makes of the tutorial's kernel, and that kernel, interpreted, gives the
+    # same numbers as the form for the processor.
     for shape, rows in (((16, 128), 8), ((64, 256), 16)):
         assert operations(text(torch.empty(*shape), rows)) == operations(
             text_of_pallas(names["softmax_kernel"], shape, rows)

@@ -1,7 +1,8 @@
 """PyTorch's interface on a Rust tensor library: ``import pytpu as torch``.
 
-What has to be fast lives in the extension ``pytpu._C``. Its functions are made from the op table at run time; this module
-gives them their places. Everything that costs time to import (``nn``, ``optim``, NumPy) is imported when first used.
+What has to be fast lives in the extension ``pytpu._C``. Its functions are made from the op table at run time; this
+module gives them their places. Everything that costs time to import (``nn``, ``optim``, NumPy) is imported when first
+used.
 """
 
 import importlib as _importlib

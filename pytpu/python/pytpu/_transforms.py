@@ -1,7 +1,9 @@
-"""Functions that give derivatives of functions: what ``torch.func`` calls ``grad``, ``vjp``, ``jvp``, ``jacrev`` and so on.
+"""Functions that give derivatives of functions: what ``torch.func`` calls ``grad``, ``vjp``, ``jvp``, ``jacrev`` and so
+on.
 
-All of them run backward: ``jvp`` differentiates a backward pass by what went into it, and ``jacfwd`` is ``jacrev``. Rows of a Jacobian
-are computed one by one. What a transform returns requires a gradient only where something outside of it does.
+All of them run backward: ``jvp`` differentiates a backward pass by what went into it, and ``jacfwd`` is ``jacrev``.
+Rows of a Jacobian are computed one by one. What a transform returns requires a gradient only where something outside of
+it does.
 """
 
 import functools
@@ -114,7 +116,8 @@ def _with_aux(result, has_aux, name):
 
 
 def grad_and_value(func, argnums=0, has_aux=False):
-    """A function that gives the gradient of a scalar function, and its value: ``(gradients, value)``, or ``(gradients, (value, aux))``.
+    """A function that gives the gradient of a scalar function, and its value: ``(gradients, value)``, or ``(gradients,
+    (value, aux))``.
 
     Args:
         func: gives a tensor of one element, or with ``has_aux`` a pair of it and anything.
@@ -131,8 +134,8 @@ def grad_and_value(func, argnums=0, has_aux=False):
             raise RuntimeError(f"{name}: Expected f(*args) to return a Tensor, got {type(output)}")
         if output.dim() != 0:
             raise RuntimeError(
-                f"{name}: Expected f(*args) to return a scalar Tensor, got tensor with {output.dim()} dims. Maybe you wanted to "
-                "use the vjp or jacrev APIs instead?"
+                f"{name}: Expected f(*args) to return a scalar Tensor, got tensor with {output.dim()} dims. Maybe you "
+                "wanted to use the vjp or jacrev APIs instead?"
             )
         with torch.enable_grad():
             found = inputs.trees(inputs.grads(output))
@@ -168,7 +171,8 @@ def vjp(func, *primals, has_aux=False):
     """The value of a function and a function of cotangents, which gives their products with the Jacobian.
 
     Returns:
-        ``(output, vjp_fn)``, or ``(output, vjp_fn, aux)``; ``vjp_fn(cotangents)`` gives a tuple, with a value for each argument.
+        ``(output, vjp_fn)``, or ``(output, vjp_fn, aux)``; ``vjp_fn(cotangents)`` gives a tuple, with a value for each
+        argument.
     """
     inputs = _Inputs(primals, range(len(primals)))
     result, aux = _with_aux(_run(func, inputs.args), has_aux, "vjp(f, *primals)")
@@ -178,13 +182,14 @@ def vjp(func, *primals, has_aux=False):
         weights, form = _tree(cotangents)
         if form != spec:
             raise RuntimeError(
-                f"Expected pytree structure of cotangents to be the same as pytree structure of outputs to the function. "
-                f"cotangents: {form}, primal output: {spec}"
+                "Expected pytree structure of cotangents to be the same as pytree structure of outputs to the "
+                f"function. cotangents: {form}, primal output: {spec}"
             )
         for i, (w, y) in enumerate(zip(weights, leaves)):
             if w.shape != y.shape:
                 raise RuntimeError(
-                    f"Mismatch in shape: grad_output[{i}] has a shape of {w.shape} and output[{i}] has a shape of {y.shape}."
+                    f"Mismatch in shape: grad_output[{i}] has a shape of {w.shape} and output[{i}] has a shape of "
+                    f"{y.shape}."
                 )
         used = [(y, w) for y, w in zip(leaves, weights) if y.requires_grad]
         with torch.enable_grad():
@@ -201,7 +206,8 @@ def vjp(func, *primals, has_aux=False):
 
 
 def jvp(func, primals, tangents, *, strict=False, has_aux=False):
-    """The value of a function and the product of its Jacobian with tangents: ``(output, jvp)``, or ``(output, jvp, aux)``.
+    """The value of a function and the product of its Jacobian with tangents: ``(output, jvp)``, or ``(output, jvp,
+    aux)``.
 
     Args:
         primals: a tuple of arguments, trees of tensors.
@@ -214,15 +220,17 @@ def jvp(func, primals, tangents, *, strict=False, has_aux=False):
     spec = pytree.tree_structure(primals)
     if form != spec:
         raise RuntimeError(
-            f"{name}: Expected primals and tangents to have the same python structure. For example, if primals is a tuple of 3 "
-            f"tensors, tangents also must be. Got primals with structure {spec} and tangents with structure {form}"
+            f"{name}: Expected primals and tangents to have the same python structure. For example, if primals is a "
+            f"tuple of 3 tensors, tangents also must be. Got primals with structure {spec} and tangents with "
+            f"structure {form}"
         )
     inputs = _Inputs(primals, range(len(primals)))
     for x, d in zip(inputs.given, directions):
         if x.shape != d.shape:
             raise RuntimeError(
-                "Trying to set a forward gradient that has a different size than that of the original Tensor, this is not "
-                f"supported. Tensor is of size {list(x.shape)} while the given forward gradient is of size {list(d.shape)}."
+                "Trying to set a forward gradient that has a different size than that of the original Tensor, this "
+                f"is not supported. Tensor is of size {list(x.shape)} while the given forward gradient is of size "
+                f"{list(d.shape)}."
             )
     result, aux = _with_aux(_run(func, inputs.args), has_aux, name)
     leaves, spec = _outputs(result, name)
@@ -233,7 +241,9 @@ def jvp(func, primals, tangents, *, strict=False, has_aux=False):
 
 
 def _pushed(inputs, output, directions):
-    """The derivative of an output in a direction: of its backward pass, which is linear in its weight, by that weight."""
+    """The derivative of an output in a direction: of its backward pass, which is linear in its weight, by
+    that weight.
+    """
     if not output.requires_grad:
         return torch.zeros_like(output)
     with torch.enable_grad():
@@ -256,7 +266,8 @@ def linearize(func, *primals):
 
 
 def jacrev(func, argnums=0, *, has_aux=False, chunk_size=None, _preallocate_and_copy=False):
-    """A function that gives Jacobians: for each output of shape ``A`` and argument of shape ``B`` a tensor of shape ``(*A, *B)``.
+    """A function that gives Jacobians: for each output of shape ``A`` and argument of shape ``B`` a tensor of shape
+    ``(*A, *B)``.
 
     Args:
         argnums: the arguments to differentiate by; for a tuple of places Jacobians come in a tuple.

@@ -1,4 +1,6 @@
-"""``torch.version``: that of PyTorch whose interface this is, of this package, and of the platforms it was built for."""
+"""``torch.version``: that of PyTorch whose interface this is, of this package, and of the platforms it was
+built for.
+"""
 
 from . import _C
 from .torch_version import TorchVersion

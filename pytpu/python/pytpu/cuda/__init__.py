@@ -90,7 +90,9 @@ Event, Stream, ExternalStream, CUDAGraph, graph, MemPool = map(_refused, _REFUSE
 
 
 class device:
-    """Chooses a device inside of a block: none, with `None` or a negative number; any other raises when it is entered."""
+    """Chooses a device inside of a block: none, with `None` or a negative number; any other raises when it
+    is entered.
+    """
 
     def __init__(self, device):
         self.idx = -1 if device is None else device

@@ -4,7 +4,8 @@ try:
     import tensorboard
 except ImportError as error:
     raise ImportError(
-        "torch.utils.tensorboard writes its files with the package `tensorboard`, which is not installed: pip install tensorboard"
+        "torch.utils.tensorboard writes its files with the package `tensorboard`, which is not installed: pip install "
+        "tensorboard"
     ) from error
 
 from tensorboard.summary.writer.record_writer import RecordWriter
