@@ -146,10 +146,8 @@ def check(topology, group, base, rows):
     for name in ours:
         ratio, expected = ours[name] / ours[base], theirs[name] / theirs[base]
         is_off = abs(ratio / expected - 1) > tolerance
-        print(
-            f"{name:20}{ours[name]:12,.0f}{theirs[name]:12,.0f}{ratio:10.3f}{expected:10.3f}{'  off' if is_off else ''}",
-            flush=True,
-        )
+        numbers = f"{ours[name]:12,.0f}{theirs[name]:12,.0f}{ratio:10.3f}{expected:10.3f}"
+        print(f"{name:20}{numbers}{'  off' if is_off else ''}", flush=True)
         if is_off:
             wrong.append(f"{topology}, {group}, {name}: {ratio:.3f} of {base}, expected {expected:.3f}")
     for a in ours:

@@ -102,7 +102,9 @@ for found in pkgutil.walk_packages(pytpu.__path__, "pytpu."):
     module = importlib.import_module(found.name)
     for value in list(vars(module).values()):
         own = getattr(value, "__module__", None)
-        if isinstance(value, type) and isinstance(own, str) and own.startswith(("torch", "pytpu")) and "<locals>" not in value.__qualname__:
+        if not isinstance(value, type) or not isinstance(own, str) or "<locals>" in value.__qualname__:
+            continue
+        if own.startswith(("torch", "pytpu")):
             there = importlib.import_module(own)
             for part in value.__qualname__.split("."):
                 there = getattr(there, part, None)

@@ -22,7 +22,8 @@ import json, os, sys
 spec = __spec__
 print(json.dumps({
     "argv": sys.argv, "path0": sys.path[0], "name": __name__, "file": globals().get("__file__"), "package": __package__,
-    "spec": spec and spec.name, "doc": __doc__, "main": sys.modules["__main__"].__dict__ is globals(), "loader": str(__loader__)[:12],
+    "spec": spec and spec.name, "doc": __doc__, "main": sys.modules["__main__"].__dict__ is globals(),
+    "loader": str(__loader__)[:12],
     "names": sorted(k for k in globals() if k not in ("json", "os", "sys", "spec")), "annotations": __annotations__,
 }))
 """
@@ -154,7 +155,8 @@ def test_children_of_all_kinds_have_torch(tmp_path):
     )
     out = run("-m", "pytpu", "main.py", cwd=tmp_path)
     assert out.stdout.splitlines() == [
-        "spawn [[2.0, 2.0]]", "forkserver [[2.0, 2.0]]", "fork [[2.0, 2.0]]", "torch 2.15.0+pytpu", "[[0.0, 1.0], [2.0, 3.0]]",
+        "spawn [[2.0, 2.0]]", "forkserver [[2.0, 2.0]]", "fork [[2.0, 2.0]]", "torch 2.15.0+pytpu",
+        "[[0.0, 1.0], [2.0, 3.0]]",
     ]  # fmt: skip
 
 

@@ -394,7 +394,8 @@ for _ in range(6):
     loss = (net(x) - y).square().mean()
     loss.backward()
     optimizer.step()
-np.savez(sys.argv[2], loss=loss.item(), **{n.replace(".", ""): p.detach().cpu().numpy() for n, p in net.named_parameters()})
+weights = {n.replace(".", ""): p.detach().cpu().numpy() for n, p in net.named_parameters()}
+np.savez(sys.argv[2], loss=loss.item(), **weights)
 """
     results = {}
     for device in ("cpu", "tpu"):

@@ -31,7 +31,8 @@ needs_libtpu = pytest.mark.skipif(
 BOTH = """
 module @both attributes {mhlo.num_partitions = 1 : i32} {
   // Two results, and a function that @main calls.
-  func.func public @main(%x: tensor<4xf32>, %y: tensor<4xf32> {jax.arg = "y"}) -> (tensor<4xf32> {jax.result_info = "a, b"}, tensor<4xf32>) {
+  func.func public @main(%x: tensor<4xf32>, %y: tensor<4xf32> {jax.arg = "y"})
+      -> (tensor<4xf32> {jax.result_info = "a, b"}, tensor<4xf32>) {
     %0 = call @add(%x, %y) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32> loc("a"(#loc1))
     %1 = stablehlo.multiply %x, %y : tensor<4xf32>
     return %0, %1 : tensor<4xf32>, tensor<4xf32>
@@ -803,7 +804,8 @@ def test_a_file_holds_the_operator(tmp_path, device):
     assert torch.allclose(moved["w"].grad.cpu(), want.grad, atol=1e-6)
     with pytest.raises(
         RuntimeError,
-        match=r"has no kernel for the arguments \(float32\[3, 2\], float32\[2, 3\]\), but for \(float32\[3, 2\], float32\[4, 3\]\)",
+        match=r"has no kernel for the arguments \(float32\[3, 2\], float32\[2, 3\]\), "
+        r"but for \(float32\[3, 2\], float32\[4, 3\]\)",
     ):
         loaded(p, x[:2], k=0.5)
     with pytest.raises(RuntimeError, match="other static arguments"):
@@ -982,7 +984,8 @@ def scale(x: jax.Array, factor: float) -> jax.Array:
     return x * factor
 
 x = torch.arange(8.0, device="tpu")
-print(add(x, x).tolist(), scale(x, 3.0).tolist(), torch_tpu._internal.pallas.custom_jax_kernel is torch.tpu.pallas.custom_jax_kernel)
+is_same = torch_tpu._internal.pallas.custom_jax_kernel is torch.tpu.pallas.custom_jax_kernel
+print(add(x, x).tolist(), scale(x, 3.0).tolist(), is_same)
 """
     path = str(pathlib.Path(torch.__file__).parent.parent)
     out = subprocess.run(

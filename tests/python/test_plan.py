@@ -308,7 +308,8 @@ def test_a_function_is_compiled_for_several_machines():
 
 def test_stablehlo_is_compiled_with_options():
     text = """func.func @main(%x: tensor<256x256xf32>) -> tensor<256x256xf32> {
-      %y = stablehlo.dot_general %x, %x, contracting_dims = [1] x [0] : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
+      %y = stablehlo.dot_general %x, %x, contracting_dims = [1] x [0]
+          : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
       return %y : tensor<256x256xf32>
     }"""
     report = torch.tpu.aot.compile_stablehlo(text, V5E, options={"xla_tpu_scoped_vmem_limit_kib": 8192})

@@ -154,8 +154,8 @@ CALLS = [
         lambda o: torch.index_add(o(3, 2), 0, torch.tensor([0, 1]).to(o().device), o(2)),
         RuntimeError,
         (
-            "source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = [3, 2] "
-            "source.shape = [2]"
+            "source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = "
+            "[3, 2] source.shape = [2]"
         ),
     ),
     (lambda o: torch.cat([o(5), None]), TypeError, "expected Tensor as element 1 in argument 0, but got NoneType"),
@@ -180,8 +180,8 @@ CALLS = [
         lambda o: torch.kthvalue(x := o(5), 2, out=(x, o().long())),
         RuntimeError,
         (
-            "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory "
-            "location."
+            "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single "
+            "memory location."
         ),
     ),
     (
@@ -306,8 +306,8 @@ CALLS = [
         lambda o: F.scaled_dot_product_attention(*[o(2, 3, 4)] * 3, attn_mask=o(3, 3).long()),
         RuntimeError,
         (
-            "Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: long int and  "
-            "query.dtype: float"
+            "Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: long int "
+            "and  query.dtype: float"
         ),
     ),
     (
@@ -374,8 +374,8 @@ AS_PYTORCH_SAYS = [
         "F.pad(x[None], (4, 0), mode='reflect')",
         RuntimeError,
         (
-            "Argument #4: Padding size should be less than the corresponding input dimension, but got: padding (4, 0) at "
-            "dimension 2 of input [1, 3, 4]"
+            "Argument #4: Padding size should be less than the corresponding input dimension, but got: padding (4, 0) "
+            "at dimension 2 of input [1, 3, 4]"
         ),
     ),
     (
@@ -387,8 +387,8 @@ AS_PYTORCH_SAYS = [
         "setattr(w, 'grad', torch.ones(2))",
         RuntimeError,
         (
-            "attempting to assign a gradient of size '[2]' to a tensor of size '[3]'. Please ensure that the gradient and "
-            "the tensor are the same size"
+            "attempting to assign a gradient of size '[2]' to a tensor of size '[3]'. Please ensure that the gradient "
+            "and the tensor are the same size"
         ),
     ),
     ("torch.zeros(2, -1)", RuntimeError, "zeros: Dimension size must be non-negative."),
@@ -552,8 +552,8 @@ def test_some_warnings_are_given_once():
 
 def test_shapes_that_do_not_broadcast_are_named():
     text = (
-        r"dimension of length 4 at -1! Mismatching argument at index 1 had \(3, 4\); but expected shape should be broadcastable "
-        r"to \[1, 2\]"
+        r"dimension of length 4 at -1! Mismatching argument at index 1 had \(3, 4\); but expected shape should be "
+        r"broadcastable to \[1, 2\]"
     )
     with pytest.raises(RuntimeError, match=text):
         torch.broadcast_shapes((2,), (3, 4), (5, 4))

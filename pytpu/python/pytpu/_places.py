@@ -186,12 +186,15 @@ NAMES = {
         "profiler.profiler": "ProfilerAction profile schedule supported_activities tensorboard_trace_handler",
     },
     "signal.windows": {
-        "signal.windows.windows": "bartlett blackman cosine exponential gaussian general_cosine general_hamming hamming hann kaiser "
-        "nuttall",
+        "signal.windows.windows": (
+            "bartlett blackman cosine exponential gaussian general_cosine general_hamming hamming hann kaiser nuttall"
+        ),
     },
     "testing": {"testing._comparison": "assert_allclose assert_close", "testing._creation": "make_tensor"},
     "utils.benchmark": {
-        "utils.benchmark.utils.common": "Measurement TaskSpec ordered_unique select_unit set_torch_threads trim_sigfig unit_to_english",
+        "utils.benchmark.utils.common": (
+            "Measurement TaskSpec ordered_unique select_unit set_torch_threads trim_sigfig unit_to_english"
+        ),
         "utils.benchmark.utils.compare": "Compare",
         "utils.benchmark.utils.timer": "Language Timer timer",
     },

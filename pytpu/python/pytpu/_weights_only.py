@@ -8,7 +8,8 @@ opcode that could run code:
 GLOBAL   names in ``allowed`` or added by ``add_safe_globals``; nothing is imported, no attribute is looked up
 REDUCE   calls what GLOBAL has pushed in this file, and nothing else
 NEWOBJ   makes objects of the classes that GLOBAL has pushed
-BUILD    sets the state of tensors, parameters, ordered dicts, and instances of those classes; never of a class or function
+BUILD    sets the state of tensors, parameters, ordered dicts, and instances of those classes; never of a class
+         or function
 ======== ==================================================================================================
 
 Work and memory are bounded by a multiple of the size of the file: see ``_Budget``.
