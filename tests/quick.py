@@ -1,9 +1,9 @@
 """Run the tests that look at what has changed: an answer within three minutes where the last build is still there.
 
-Changed is what differs from the last commit, or from `--since main`. For a file of ops, the table suite asks the rows of
-that file: shapes, gradients, modes, lowerings. Tests of the engine always run, since they see most mistakes; so do those
-of a changed crate. Python tests are those that changed, and those that name the changed ops most often. `make test` runs
-everything.
+Changed is what differs from the last commit, or from `--since main`. For a file of ops, the table suite asks the rows
+of that file: shapes, gradients, modes, lowerings. Tests of the engine always run, since they see most mistakes; so do
+those of a changed crate. Python tests are those that changed, and those that name the changed ops most often. For
+everything: `make test`.
 """
 
 import argparse
