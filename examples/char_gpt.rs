@@ -2,7 +2,7 @@
 //! twin of `char_gpt.py`.
 //!
 //! ```text
-//! cargo run --release --example char_gpt                    # on "tpu": whatever accelerator is found, else XLA on this CPU
+//! cargo run --release --example char_gpt                    # on "tpu": an accelerator, else XLA on this CPU
 //! cargo run --release --example char_gpt -- --device cpu    # the native kernels
 //! cargo run --release --example char_gpt -- --text my_book.txt --steps 2000
 //! cargo run --release --example char_gpt -- --losses 50     # print the loss of each of the first 50 steps

@@ -1,6 +1,6 @@
 """Trains a small convolutional network on 1,797 real handwritten digits.
 
-python examples/digits.py                        # on "tpu": whatever accelerator is found, else XLA on this CPU
+python examples/digits.py                        # on "tpu": an accelerator, else XLA on this CPU
 python examples/digits.py --device cpu           # the native kernels
 python examples/digits.py --mode debug           # every op by itself, checked
 """

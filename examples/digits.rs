@@ -1,7 +1,7 @@
 //! Trains a small convolutional network on 1,797 real handwritten digits; the twin of `digits.py`.
 //!
 //! ```text
-//! cargo run --release --example digits                    # on "tpu": whatever accelerator is found, else XLA on this CPU
+//! cargo run --release --example digits                    # on "tpu": an accelerator, else XLA on this CPU
 //! cargo run --release --example digits -- --device cpu    # the native kernels
 //! cargo run --release --example digits -- --mode debug    # every op by itself, checked
 //! cargo run --release --example digits -- --losses 50     # print the loss of each of the first 50 steps

@@ -1,6 +1,6 @@
 """Trains ResNet-18 on 1,797 real handwritten digits, upscaled to 64 x 64.
 
-python examples/resnet.py                        # on "tpu": whatever accelerator is found, else XLA on this CPU
+python examples/resnet.py                        # on "tpu": an accelerator, else XLA on this CPU
 python examples/resnet.py --device cpu           # the native kernels
 """
 

@@ -1,7 +1,7 @@
 //! Trains ResNet-18 on 1,797 real handwritten digits, upscaled to 64 x 64; the twin of `resnet.py`.
 //!
 //! ```text
-//! cargo run --release --example resnet                    # on "tpu": whatever accelerator is found, else XLA on this CPU
+//! cargo run --release --example resnet                    # on "tpu": an accelerator, else XLA on this CPU
 //! cargo run --release --example resnet -- --device cpu    # the native kernels
 //! ```
 
