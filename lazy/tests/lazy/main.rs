@@ -12,8 +12,7 @@ use std::sync::{Mutex, MutexGuard, Once};
 use torchtpu_lazy as lazy;
 use torchtpu_tensor::{Device, Tensor};
 
-/// The engine and its counters are one per process, so tests take turns. Each finds Fused mode, no work and zero
-/// counts.
+/// The engine and its counters are one per process, so tests take turns. Each finds Fused mode, no work and zero counts.
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     static FIRST: Once = Once::new();

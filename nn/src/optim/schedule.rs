@@ -523,7 +523,8 @@ impl SequentialLR {
     pub fn new(schedules: Vec<Box<dyn Schedule>>, milestones: Vec<u64>) -> Result<SequentialLR> {
         if schedules.len() != milestones.len() + 1 {
             return Err(Error::value(format!(
-                "Sequential Schedulers expects number of schedulers provided to be one more than the number of milestone points, but got number of schedulers {} and the number of milestones to be equal to {}",
+                "Sequential Schedulers expects number of schedulers provided to be one more than the number of \
+                milestone points, but got number of schedulers {} and the number of milestones to be equal to {}",
                 schedules.len(),
                 milestones.len()
             )));

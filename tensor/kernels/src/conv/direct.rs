@@ -209,7 +209,8 @@ macro_rules! sized {
     ($f:ident::<$v:ident>, $height:expr, $vectors:expr, $args:tt) => {
         sized!(@ $f, $v, $height, $vectors, $args, [14 13 11 9 8], [6], [4 3 2 1])
     };
-    (@ $f:ident, $v:ident, $height:expr, $vectors:expr, $args:tt, [$($tall:literal)*], [$middle:literal], [$($low:literal)*]) => {{
+    (@ $f:ident, $v:ident, $height:expr, $vectors:expr, $args:tt, [$($tall:literal)*], [$middle:literal],
+        [$($low:literal)*]) => {{
         let many_registers = $v::LANES * size_of::<$v::Element>() == 64;
         match ($height, $vectors) {
             $(($tall, 2) if many_registers => $f::<$v, $tall, 2> $args,
@@ -359,7 +360,8 @@ leveled! {
     /// # Safety
     /// The operands were made for each other; the results may be written.
     fn results<V>(
-        laid: &[A], offsets: &[usize], packed: &[A], height: usize, channels: usize, bias: Option<&[A]>, count: usize, y: *mut A,
+        laid: &[A], offsets: &[usize], packed: &[A], height: usize, channels: usize, bias: Option<&[A]>, count: usize,
+        y: *mut A,
         plane: usize,
     ) {
         let mut at = 0;
@@ -373,7 +375,8 @@ leveled! {
                 let a = packed.as_ptr().add(first * offsets.len());
                 let bias = bias.map(|bias| &bias[first..]);
                 let (y, rows) = (y.add(first * plane + at), height.min(channels - first));
-                sized!(result::<V>, height, vectors, (laid.as_ptr().add(at), offsets, a, bias, rows, count - at, y, plane));
+                sized!(result::<V>, height, vectors,
+                    (laid.as_ptr().add(at), offsets, a, bias, rows, count - at, y, plane));
             }
             at += vectors * V::LANES;
         }
@@ -501,7 +504,8 @@ leveled! {
     /// # Safety
     /// The operands were made for each other.
     fn taps<V>(
-        laid: &[A], offsets: &[usize], height: usize, g: &[A], vectors: usize, rows: usize, columns: usize, pitch: usize, sums: *mut A,
+        laid: &[A], offsets: &[usize], height: usize, g: &[A], vectors: usize, rows: usize, columns: usize,
+        pitch: usize, sums: *mut A,
     ) {
         for (i, offsets) in offsets.chunks_exact(height).enumerate() {
             let sums = sums.add(i * height * vectors * V::LANES);
