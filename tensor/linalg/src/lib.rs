@@ -6,6 +6,8 @@
 //!
 //! This crate knows no tensor and no op: whoever calls has checked sizes, and calls once for each matrix of a batch.
 
+#![forbid(unsafe_code)]
+
 mod columns;
 mod eigen;
 mod exponential;
