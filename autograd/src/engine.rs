@@ -160,10 +160,13 @@ thread_local! {
     static DEPTH: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
 }
 
-static DEEPEST: OnceLock<fn() -> (usize, fn() -> Error)> = OnceLock::new();
+static DEEPEST: OnceLock<DepthLimit> = OnceLock::new();
+
+/// Returns how deep passes may be nested, and the function that makes the error beyond that.
+pub type DepthLimit = fn() -> (usize, fn() -> Error);
 
 /// Install the function that limits how many passes may be nested, and that makes the error beyond the limit. The first call wins.
-pub fn set_depth_limit(f: fn() -> (usize, fn() -> Error)) {
+pub fn set_depth_limit(f: DepthLimit) {
     let _ = DEEPEST.set(f);
 }
 

@@ -330,8 +330,8 @@ impl<M: Form> ManagedTensor<M> {
         unsafe {
             let (dl_tensor, manager_ctx) = (*given).managed.parts();
             *manager_ctx = given.cast();
-            dl_tensor.shape = (&mut (*given).shape).as_mut_ptr();
-            dl_tensor.strides = (&mut (*given).strides).as_mut_ptr();
+            dl_tensor.shape = (&raw mut *(*given).shape).cast();
+            dl_tensor.strides = (&raw mut *(*given).strides).cast();
             Ok(ManagedTensor::from_raw(&raw mut (*given).managed))
         }
     }
