@@ -5,8 +5,8 @@
 
 use super::{Optimizer, Setting, groups};
 use crate::StateDict;
+use parking_lot::Mutex;
 use std::f64::consts::PI;
-use std::sync::Mutex;
 use torchtpu_tensor::{Error, Result, Tensor};
 
 /// The learning rate after a number of steps.
@@ -281,7 +281,7 @@ impl<F: Fn(u64) -> f64> MultiplicativeLR<F> {
 
 impl<F: Fn(u64) -> f64> Schedule for MultiplicativeLR<F> {
     fn lr(&self, base: f64, step: u64) -> f64 {
-        let mut known = self.known.lock().unwrap_or_else(|e| e.into_inner());
+        let mut known = self.known.lock();
         if known.0 > step {
             *known = (0, 1.0);
         }
