@@ -82,7 +82,7 @@ impl CutReason {
     }
 }
 
-/// Counts since the start or the last [`reset_metrics`].
+/// Counts since the start or the last [`reset_metrics`](crate::reset_metrics).
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Metrics {
     /// Programs given to the compiler.

@@ -9,7 +9,7 @@ use crate::{DType, Device, Error, MemoryFormat, Result, Scalar, Tensor};
 /// Type of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ty {
-    /// A tensor; a number where [`Param::number_ok`].
+    /// A tensor; where the binding allows it, a number.
     Tensor,
     /// A list of tensors; entries may be missing when optional.
     TensorList,

@@ -499,7 +499,7 @@ fn one_rounded_product<T: Float<Acc: Multiply>>(
 }
 
 /// # Safety
-/// As [`gemm`], for every batch.
+/// As [`gemm()`], for every batch.
 unsafe fn batches<T: Float<Acc: Multiply>>(
     m: usize,
     n: usize,
