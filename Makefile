@@ -8,6 +8,8 @@
 #   make wheel    the wheel, in dist/
 #   make release-check  source distribution and wheel, in dist/, checked and tried in a new environment
 #   make torch-shim  a wheel named torch, in dist/, that gives pytpu to `import torch`: see docs/being-torch.md
+#   make docs     the documents and the references of both APIs as a site, in target/site
+#   make pictures the pictures of the documents, from their sources; needs Graphviz's dot
 #   make clean    removes what these made
 #
 #   make advise-check  costs of single ops by the advisor's programs, beside those of JAX; ROW="attention vocabulary" for some
@@ -40,7 +42,7 @@ FUZZ_SECONDS ?= 300
 SOURCES := Cargo.toml Cargo.lock pyproject.toml \
 	$(shell find src tensor autograd lazy nn distributed pytpu -name '*.rs' -o -name 'Cargo.toml' -o -name '*.py')
 
-.PHONY: demo test check quick bench wheel release-check torch-shim tpu-ratio advise-check device-check tpu-check ecosystem develop clean nightly advisories attack fuzz asan miri
+.PHONY: demo test check quick bench docs pictures wheel release-check torch-shim tpu-ratio advise-check device-check tpu-check ecosystem develop clean nightly advisories attack fuzz asan miri
 
 demo: $(VENV)/.installed
 	$(PY) examples/digits.py --device $(DEVICE)
@@ -85,6 +87,21 @@ ecosystem: $(VENV)/.installed torch-shim
 	exit $$code
 
 develop: $(VENV)/.installed
+
+# The reference imports the package under test, so that `make test` and `make docs` build once.
+docs: $(TEST_SITE)/.installed $(VENV)/.docs
+	PYTHONPATH=$(CURDIR)/$(TEST_SITE) $(PY) -m sphinx -W --keep-going -q -d target/doctrees docs target/site
+	cargo doc --workspace --no-deps --exclude pytpu
+	rm -rf target/site/rust && cp -r target/doc target/site/rust
+
+$(VENV)/.docs: $(VENV)/.tools
+	$(PY) -m pip install --quiet --disable-pip-version-check 'sphinx>=8,<10' 'furo>=2024' 'myst-parser>=4,<6'
+	@touch $@
+
+pictures:
+	dot -Tsvg docs/pictures/crates.dot -o docs/pictures/crates.svg
+	dot -Tsvg docs/pictures/call.dot -o docs/pictures/call.svg
+	$(PYTHON) docs/charts.py
 
 # A tool environment. Debian ships python3 without `venv`: virtualenv does the same.
 $(VENV)/.made:

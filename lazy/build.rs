@@ -8,7 +8,7 @@ use std::path::Path;
 fn main() {
     let mut hasher = DefaultHasher::new();
     // Beside each other in the workspace; a crate that is built alone is known by its version.
-    for folder in ["src", "stablehlo/src", "../tensor/src"] {
+    for folder in ["src", "../tensor/src", "../tensor/stablehlo/src"] {
         println!("cargo:rerun-if-changed={folder}");
         add(Path::new(folder), &mut hasher);
     }

@@ -1,4 +1,4 @@
-//! Anomaly mode, in a process of its own: it concerns all threads.
+//! Test of anomaly mode, in a separate process because it affects all threads.
 
 use torchtpu::autograd::anomaly::DetectAnomaly;
 use torchtpu::{Backward, Tensor};

@@ -1,4 +1,4 @@
-//! Autocast from Rust.
+//! Tests of autocast from Rust.
 
 mod common;
 
@@ -7,7 +7,7 @@ use torchtpu::nn::{Linear, Module};
 use torchtpu::{Backward, DType, DeviceKind, Result, Tensor};
 
 #[test]
-fn modules_compute_in_16_bits_within_a_block() -> Result<()> {
+fn modules_compute_in_16_bits_inside_a_block() -> Result<()> {
     for device in common::devices() {
         let layer = Linear::new(4, 3)?;
         layer.to(device)?;
@@ -17,7 +17,7 @@ fn modules_compute_in_16_bits_within_a_block() -> Result<()> {
         assert_eq!(y.dtype(), DType::BF16);
         assert_eq!(x.t()?.matmul(&y)?.dtype(), DType::BF16);
         assert_eq!(y.to_dtype(DType::F64)?.matmul(&y.t()?.to_dtype(DType::F64)?)?.dtype(), DType::F64);
-        // Backward is inside of the block, and as forward was.
+        // Backward runs inside the block, and computes in the dtypes of forward.
         y.sum()?.backward()?;
         drop(block);
         assert_eq!(layer.forward(&x)?.dtype(), DType::F32);
@@ -29,7 +29,7 @@ fn modules_compute_in_16_bits_within_a_block() -> Result<()> {
 }
 
 #[test]
-fn blocks_nest_and_end_also_by_panic() -> Result<()> {
+fn blocks_nest_and_end_on_panic() -> Result<()> {
     let kind = DeviceKind::Cpu;
     let outer = autocast(kind, DType::F16)?;
     let result = std::panic::catch_unwind(|| {
@@ -47,7 +47,7 @@ fn blocks_nest_and_end_also_by_panic() -> Result<()> {
 }
 
 #[test]
-fn what_has_no_autocast_is_refused() {
+fn devices_and_dtypes_without_autocast_are_refused() {
     assert!(autocast(DeviceKind::Meta, DType::BF16).is_err());
     let e = autocast(DeviceKind::Cpu, DType::F64).err().expect("an error");
     assert_eq!(e.message(), "autocast only supports dtypes of bfloat16, float16, not float64");

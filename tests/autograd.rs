@@ -1,4 +1,4 @@
-//! Functions with gradients of their own, checkpoints, hooks on nodes and on what they keep, long chains.
+//! Tests of user-defined functions, checkpoints, hooks on nodes, tensors and saved tensors, gradcheck, and long chains.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -30,7 +30,7 @@ fn close(a: &[f64], b: &[f64]) {
     assert!(a.iter().zip(b).all(|(x, y)| (x - y).abs() <= 1e-6 * (1.0 + y.abs())), "{a:?} against {b:?}");
 }
 
-/// Compares gradients of the sum of `f`, and gradients of those, with central differences.
+/// Compare gradients of the sum of `f`, and the gradients of those gradients, with central differences.
 fn check(f: impl Fn(&Tensor) -> Result<Tensor>, at: &[f64]) {
     let first = |v: &[f64], create_graph: bool| -> (Tensor, Tensor) {
         let x = leaf(v);
@@ -64,7 +64,7 @@ fn check(f: impl Fn(&Tensor) -> Result<Tensor>, at: &[f64]) {
     close(&values(&second), &numeric);
 }
 
-/// `x * y`, from saved inputs.
+/// `x * y`, with gradients from saved inputs.
 struct Product;
 impl Function for Product {
     fn forward(&self, ctx: &mut Context, x: &[&Tensor]) -> Result<Outs> {
@@ -78,7 +78,7 @@ impl Function for Product {
     }
 }
 
-/// `exp`, from the saved output.
+/// `exp`, with the gradient from the saved output.
 struct Exp;
 impl Function for Exp {
     fn forward(&self, ctx: &mut Context, x: &[&Tensor]) -> Result<Outs> {
@@ -93,7 +93,7 @@ impl Function for Exp {
 }
 
 #[test]
-fn functions_have_the_gradients_that_they_state_and_those_differentiate_again() {
+fn functions_have_their_own_first_and_second_gradients() {
     check(|x| Ok(apply(Product, &[x, &x.sin()?])?.swap_remove(0)), &[0.3, -1.2, 2.0]);
     check(|x| Ok(apply(Exp, &[&x.mul_scalar(0.5)?])?.swap_remove(0)), &[0.3, -1.2, 2.0]);
     let y = apply(Exp, &[&leaf(&[1.0])]).unwrap().swap_remove(0);
@@ -101,7 +101,7 @@ fn functions_have_the_gradients_that_they_state_and_those_differentiate_again() 
 }
 
 #[test]
-fn functions_see_what_was_asked_for() {
+fn functions_see_which_inputs_need_gradients() {
     struct Two;
     impl Function for Two {
         fn forward(&self, ctx: &mut Context, x: &[&Tensor]) -> Result<Outs> {
@@ -136,7 +136,7 @@ fn functions_see_what_was_asked_for() {
 }
 
 #[test]
-fn errors_of_functions_and_hooks_pass_through_and_leave_the_graph_usable() {
+fn errors_of_functions_and_hooks_reach_the_caller_and_keep_the_graph_usable() {
     struct Fails(Arc<AtomicUsize>);
     impl Function for Fails {
         fn forward(&self, _: &mut Context, x: &[&Tensor]) -> Result<Outs> {
@@ -161,9 +161,10 @@ fn errors_of_functions_and_hooks_pass_through_and_leave_the_graph_usable() {
 }
 
 #[test]
-fn checkpoints_give_the_gradients_of_what_they_run_again() {
+fn checkpoints_give_the_gradients_of_the_function() {
     check(|x| Ok(checkpoint(|x| Ok(vec![x[0].exp()?.mul(&x[0].sin()?)?]), &[x])?.swap_remove(0)), &[0.3, -1.2]);
-    // Captured tensors, several inputs, dropout drawn again from the same numbers, a checkpoint within a checkpoint.
+    // Use captured tensors, several inputs, dropout redrawn from the same random state, and a checkpoint within a
+    // checkpoint.
     let (w, runs) = (leaf(&[0.5; 64]), Arc::new(AtomicUsize::new(0)));
     let work = {
         let (w, runs) = (w.clone(), runs.clone());
@@ -215,7 +216,7 @@ fn a_checkpoint_that_runs_differently_is_an_error() {
     );
 }
 
-/// Keeps numbers as text, and counts.
+/// Hooks that save tensors as text and count the calls.
 #[derive(Default)]
 struct AsText(AtomicUsize, AtomicUsize);
 impl SavedTensorHooks for AsText {
@@ -231,7 +232,7 @@ impl SavedTensorHooks for AsText {
 }
 
 #[test]
-fn hooks_decide_how_tensors_are_kept_and_second_derivatives_still_work() {
+fn hooks_control_saved_tensors_and_second_derivatives_work() {
     let hooks = Arc::new(AsText::default());
     let kept = hooks.clone();
     check(
@@ -268,7 +269,7 @@ fn hooks_on_nodes_see_and_replace_gradients() {
 }
 
 #[test]
-fn what_lies_below_a_wanted_gradient_is_not_freed() {
+fn the_graph_below_a_requested_input_is_not_freed() {
     let x = leaf(&[1.0, 2.0]);
     let h = x.square().unwrap();
     grad(&[h.mul_scalar(2.0).unwrap().sum().unwrap()], std::slice::from_ref(&h), &[], None, false, false).unwrap();
@@ -277,7 +278,7 @@ fn what_lies_below_a_wanted_gradient_is_not_freed() {
 }
 
 #[test]
-fn writes_through_data_are_not_noticed_and_those_through_detach_are() {
+fn writes_through_detach_are_noticed_and_writes_through_data_are_not() {
     for device in [Device::CPU, torchtpu::device("tpu").unwrap()] {
         let x = Tensor::from_slice_on(&[1.0f32, 2.0], &[2], device).unwrap();
         x.requires_grad_(true).unwrap();
@@ -294,13 +295,13 @@ fn writes_through_data_are_not_noticed_and_those_through_detach_are() {
 }
 
 #[test]
-fn a_chain_of_a_million_nodes_is_recorded_walked_and_freed() {
+fn a_chain_of_a_million_nodes_runs_backward_and_is_freed() {
     let x = Tensor::from_slice(&[1.0f32], &[1]).unwrap();
     x.requires_grad_(true).unwrap();
     let one = Tensor::full(&[], 1.0, DType::F32, Device::CPU).unwrap();
     let mut y = x.mul(&one).unwrap();
     for i in 0..1_000_000 {
-        // Some of these keep their inputs, some do not.
+        // Some of these nodes keep their inputs, and some do not.
         y = if i % 2 == 0 { y.add(&one).unwrap() } else { y.mul(&one).unwrap() };
     }
     y.backward().unwrap();
@@ -330,7 +331,7 @@ fn a_long_chain_of_functions_is_freed_in_a_loop() {
 
 // ---- gradcheck
 
-/// `x * x` with the gradient of something else.
+/// `x * x` with the gradient of another function.
 struct Wrong(fn(&Tensor) -> Result<Tensor>);
 
 impl Function for Wrong {
@@ -354,7 +355,7 @@ fn complex_leaf(v: &[(f64, f64)]) -> Tensor {
 }
 
 #[test]
-fn gradcheck_accepts_right_gradients_and_leaves_inputs_alone() {
+fn gradcheck_accepts_correct_gradients_and_restores_inputs() {
     let o = GradcheckOptions::default();
     let (x, y) = (leaf(&[0.5, -1.5, 2.0]), leaf(&[1.0, 2.0, -3.0]));
     let f = |x: &[Tensor]| Ok(vec![x[0].mul(&x[1])?.tanh()?, x[0].exp()?.sum()?, x[0].detach()]);
@@ -370,18 +371,22 @@ fn gradcheck_accepts_right_gradients_and_leaves_inputs_alone() {
 }
 
 #[test]
-fn gradcheck_refuses_wrong_gradients_in_the_words_of_pytorch() {
+fn gradcheck_refuses_wrong_gradients_with_pytorchs_messages() {
     let o = GradcheckOptions::default();
     let message = |r: Result<()>| r.unwrap_err().message().to_string();
     let x = [leaf(&[1.0, 2.0])];
     assert_eq!(
         message(gradcheck(wrong(|g| g.copy()), &x, &o)),
-        "Jacobian mismatch for output 0 with respect to input 0,\nnumerical:tensor([[2.0000, 0.0000],\n        [0.0000, 4.0000]], dtype=torch.float64)\nanalytical:tensor([[1., 0.],\n        [0., 1.]], dtype=torch.float64)\n"
+        "Jacobian mismatch for output 0 with respect to input 0,\nnumerical:tensor([[2.0000, 0.0000],\n        \
+        [0.0000, 4.0000]], dtype=torch.float64)\nanalytical:tensor([[1., 0.],\n        \
+        [0., 1.]], dtype=torch.float64)\n"
     );
     let z = [complex_leaf(&[(1.0, 2.0)])];
     assert_eq!(
         message(gradcheck(wrong(|g| g.copy()), &z, &o)),
-        "While considering the imaginary part of complex outputs only, Jacobian mismatch for output 0 with respect to input 0,\nnumerical:tensor([[4.0000+2.0000j]], dtype=torch.complex128)\nanalytical:tensor([[0.+1.j]], dtype=torch.complex128)\n"
+        "While considering the imaginary part of complex outputs only, Jacobian mismatch for output 0 with respect to \
+        input 0,\nnumerical:tensor([[4.0000+2.0000j]], dtype=torch.complex128)\n\
+        analytical:tensor([[0.+1.j]], dtype=torch.complex128)\n"
     );
     assert_eq!(
         message(gradcheck(|x| Ok(vec![x[0].detach().mul_scalar(2.0)?]), &x, &o)),
@@ -399,7 +404,7 @@ fn gradcheck_refuses_wrong_gradients_in_the_words_of_pytorch() {
     );
     let e = message(gradcheck(wrong(|g| g.mul_scalar(2.0)?.add_scalar(1e-6)), &one, &o));
     assert_eq!(e, "backward not multiplied by grad_output");
-    // First derivatives that are right say nothing of second ones.
+    // Correct first derivatives do not imply correct second derivatives.
     let detached = |x: &[Tensor]| {
         let y = x[0].mul(&x[0].detach())?.mul_scalar(2.0)?;
         Ok(vec![y.sub(&x[0].detach().mul(&x[0].detach())?)?])
@@ -442,7 +447,7 @@ fn hooks_on_tensors_see_and_replace_gradients_until_removed() {
         after.remove();
         assert_eq!(backward(&x), [3.0, 3.0]);
         assert_eq!(steps.load(Relaxed), 1);
-        // Of a computed tensor.
+        // Check a hook on a computed tensor.
         x.set_grad(None).unwrap();
         let y = x.mul_scalar(2.0).unwrap();
         let hook = y.register_hook(|g| g.mul_scalar(10.0).map(Some)).unwrap();

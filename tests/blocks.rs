@@ -1,5 +1,5 @@
-//! Activations, dropouts, tables, containers, attention and the transformer against numbers of PyTorch from the same seeds;
-//! and what modules can do as modules.
+//! Tests of activations, dropouts, tables, containers, attention and the transformer against numbers of PyTorch from
+//! the same seeds, and of the module trait.
 
 mod common;
 
@@ -22,7 +22,7 @@ fn ones(dims: &[usize]) -> Tensor {
     Tensor::ones(dims, DType::F32, Device::CPU).unwrap()
 }
 
-/// The first elements.
+/// Assert that the first elements are close to `want`.
 #[track_caller]
 fn close(x: &Tensor, want: &[f64]) {
     let got = x.to_vec::<f64>().unwrap();
@@ -37,7 +37,7 @@ fn refused<T>(y: Result<T>, kind: ErrorKind, message: &str) {
 }
 
 #[test]
-fn activations_are_pytorchs() {
+fn activations_equal_pytorchs() {
     let _turn = turn();
     let table: Vec<(Box<dyn Module>, &[f64])> = vec![
         (Box::new(ReLU), &[0.0, 0.0, 0.0, 0.0, 0.0, 0.3, 0.75, 1.5, 3.5, 7.0]),
@@ -141,7 +141,7 @@ fn activations_are_pytorchs() {
 }
 
 #[test]
-fn trained_and_drawn_slopes_are_pytorchs() {
+fn trained_and_random_slopes_equal_pytorchs() {
     let _turn = turn();
     for device in devices() {
         let x = Tensor::from_slice(&[-4.0f32, -2.5, -1.0, -0.25, 0.0, 0.3, 0.75, 1.5, 3.5, 7.0], &[10]).unwrap();
@@ -164,11 +164,11 @@ fn trained_and_drawn_slopes_are_pytorchs() {
     }
 }
 
-/// A layer, the size of its input, and what it makes of ones.
+/// A layer, the size of its input, and its output for ones.
 type Drop = (Box<dyn Module>, &'static [usize], Vec<f64>);
 
 #[test]
-fn dropouts_drop_what_pytorchs_do() {
+fn dropouts_drop_the_same_elements_as_pytorchs() {
     let _turn = turn();
     let (o, a, b) = (1.666667, -0.910642, 1.470377);
     let table: Vec<Drop> = vec![
@@ -184,7 +184,7 @@ fn dropouts_drop_what_pytorchs_do() {
     for (m, dims, want) in &table {
         manual_seed(5);
         close(&m.forward(&ones(dims)).unwrap(), want);
-        // The device draws numbers of its own.
+        // The device draws its own numbers, so only check that each output is one of the two possible values.
         let y = m.forward(&ones(dims).to_device(tpu).unwrap()).unwrap();
         let two = [want.iter().copied().fold(f64::MAX, f64::min), want.iter().copied().fold(f64::MIN, f64::max)];
         assert!(y.to_vec::<f64>().unwrap().iter().all(|v| two.iter().any(|w| (v - w).abs() < 1e-5)), "{y:?}");
@@ -196,12 +196,14 @@ fn dropouts_drop_what_pytorchs_do() {
     refused(
         Dropout1d::default().forward(&ones(&[3])),
         ErrorKind::Runtime,
-        "dropout1d: Expected 2D or 3D input, but received a 1D input. Note that dropout1d exists to provide channel-wise dropout on inputs with 1 spatial dimension, a channel dimension, and an optional batch dimension (i.e. 2D or 3D inputs).",
+        "dropout1d: Expected 2D or 3D input, but received a 1D input. Note that dropout1d exists to provide \
+        channel-wise dropout on inputs with 1 spatial dimension, a channel dimension, and an optional batch dimension \
+        (i.e. 2D or 3D inputs).",
     );
 }
 
 #[test]
-fn tables_are_pytorchs() {
+fn embeddings_equal_pytorchs() {
     let _turn = turn();
     for device in devices() {
         manual_seed(1);
@@ -271,14 +273,15 @@ fn tables_are_pytorchs() {
     refused(
         y,
         ErrorKind::NotImplemented,
-        "embedding_bag: per_sample_weights was not None. per_sample_weights is only supported for mode='sum' (got mode='mean'). Please open a feature request on GitHub.",
+        "embedding_bag: per_sample_weights was not None. per_sample_weights is only supported for mode='sum' (got \
+        mode='mean'). Please open a feature request on GitHub.",
     );
     assert_eq!(bag.forward(&one(&[2, 0])).unwrap().dims()[..], [2, 2]);
     assert_eq!(bag.forward(&one(&[0, 2])).unwrap().dims()[..], [0, 2]);
 }
 
 #[test]
-fn forms_and_distances_are_pytorchs() {
+fn bilinear_layers_and_distances_equal_pytorchs() {
     let _turn = turn();
     for device in devices() {
         manual_seed(1);
@@ -306,7 +309,7 @@ fn mask(rows: &[[bool; 3]]) -> Tensor {
 }
 
 #[test]
-fn attention_sees_what_its_masks_leave() {
+fn attention_ignores_masked_positions() {
     let _turn = turn();
     for device in devices() {
         let on = |x: Tensor| x.to_device(device).unwrap();
@@ -330,7 +333,7 @@ fn attention_sees_what_its_masks_leave() {
         close(&y, &want);
         close(&w, &[1.0, 0.0, 0.0, 0.43474, 0.56526, 0.0, 0.269105, 0.486414, 0.244481, 1.0, 0.0, 0.0]);
         assert_eq!(w.dims()[..], [2, 2, 3, 3]);
-        // The same mask said in other ways.
+        // The same mask in other forms.
         close(&m.attend(&x, &x, &x, AttentionMask { is_causal: true, ..none }).unwrap(), &want);
         close(&m.attend(&x, &x, &x, AttentionMask { mask: Some(&later), ..kpm }).unwrap(), &want);
         close(&m.attend(&x, &x, &x, AttentionMask { is_causal: true, ..kpm }).unwrap(), &want);
@@ -376,7 +379,7 @@ fn attention_sees_what_its_masks_leave() {
 }
 
 #[test]
-fn attention_refuses_what_does_not_fit() {
+fn attention_refuses_wrong_shapes_and_masks() {
     let _turn = turn();
     use ErrorKind::{Runtime, Value};
     refused(MultiheadAttention::new(8, 3, 0.0, true), Value, "embed_dim must be divisible by num_heads");
@@ -438,7 +441,7 @@ fn attention_refuses_what_does_not_fit() {
         Value,
         "only bool and floating types of attn_mask are supported",
     );
-    // Nothing to look at, and nobody who looks.
+    // Use no keys, then no queries.
     assert_eq!(m.forward(&ones(&[0, 3, 8])).unwrap().dims()[..], [0, 3, 8]);
     assert_eq!(m.forward(&ones(&[2, 0, 8])).unwrap().dims()[..], [2, 0, 8]);
 }
@@ -465,7 +468,7 @@ fn sizes_near_the_largest_are_refused() {
 }
 
 #[test]
-fn a_transformer_holds_and_gives_what_pytorchs_does() {
+fn a_transformer_equals_pytorchs() {
     let _turn = turn();
     let o =
         TransformerOptions { dim_feedforward: 16, dropout: 0.0, batch_first: true, ..TransformerOptions::default() };
@@ -524,7 +527,7 @@ fn a_transformer_holds_and_gives_what_pytorchs_does() {
     }
 }
 
-/// What is written with a decoder layer inside.
+/// A user-defined module that contains a decoder layer.
 struct Reader {
     layer: TransformerDecoderLayer,
 }
@@ -563,7 +566,7 @@ fn a_decoder_layer_is_a_module() {
 }
 
 #[test]
-fn containers_name_what_they_hold() {
+fn containers_name_their_modules() {
     let _turn = turn();
     let linear = || Linear::new(2, 2).unwrap();
     let m = Sequential::new().push_named("1", linear()).unwrap().push(ReLU).push_named("last", linear()).unwrap();
@@ -576,7 +579,7 @@ fn containers_name_what_they_hold() {
     refused(Sequential::new().push_named("", ReLU), ErrorKind::Key, "module name can't be empty string \"\"");
     let mut list = ModuleList::new();
     list.push(linear());
-    // What holds a module is a module.
+    // A pointer to a module is a module.
     let boxed: Box<dyn Module> = Box::new(linear());
     list.push(boxed);
     list.push(Arc::new(linear()));
@@ -638,7 +641,7 @@ fn modules_change_their_dtype_in_their_cells() {
 }
 
 #[test]
-fn layers_are_made_of_the_default_dtype() {
+fn layers_have_the_default_dtype() {
     let _turn = turn();
     set_default_dtype(DType::F64);
     manual_seed(1);

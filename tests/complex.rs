@@ -1,4 +1,4 @@
-//! Complex tensors on both devices: views of parts and conjugates alias, promotion, casts, printing, errors.
+//! Tests of complex tensors on both devices: views of parts and conjugates, promotion, casts, printing, errors.
 
 use torchtpu::ops::complex::{complex, polar};
 use torchtpu::ops::pointwise::{BinaryKind, arith, result_type};
@@ -24,7 +24,7 @@ fn v(x: &Tensor) -> Vec<(f32, f32)> {
 }
 
 #[test]
-fn parts_are_views_that_are_read_and_written() {
+fn real_and_imaginary_parts_are_views_for_reading_and_writing() {
     on_both(|d| {
         let x = z(&[(1.0, 2.0), (3.0, 4.0), (5.0, 6.0), (7.0, 8.0)], &[2, 2], d);
         let (re, im, pairs) = (x.real()?, x.imag()?, x.view_as_real()?);
@@ -43,7 +43,7 @@ fn parts_are_views_that_are_read_and_written() {
 }
 
 #[test]
-fn conjugates_are_views_until_something_is_computed() {
+fn conjugates_are_views_until_an_op_reads_them() {
     on_both(|d| {
         let x = z(&[(1.0, 2.0), (3.0, -4.0)], &[2], d);
         let y = x.conj()?;
@@ -73,7 +73,7 @@ fn gradients_reach_through_parts_and_conjugates() {
     on_both(|d| {
         let x = z(&[(1.0, 2.0), (3.0, -4.0)], &[2], d);
         x.requires_grad_(true)?;
-        // |z|^2 has gradient 2z.
+        // z|^2 has gradient 2z.
         x.conj()?.mul(&x)?.real()?.sum()?.backward()?;
         assert_eq!(v(&x.grad().unwrap()), [(2.0, 4.0), (6.0, -8.0)]);
         x.set_grad(None)?;
@@ -81,7 +81,7 @@ fn gradients_reach_through_parts_and_conjugates() {
         y.imag()?.mul_(&Tensor::full(&[], 3.0, DType::F32, d)?)?;
         y.view_as_real()?.sum()?.backward()?;
         assert_eq!(v(&x.grad().unwrap()), [(1.0, 3.0), (1.0, 3.0)]);
-        // What a real tensor gets is real.
+        // The gradient of a real tensor is real.
         let r = Tensor::from_slice_on(&[2.0f32, 3.0], &[2], d)?;
         r.requires_grad_(true)?;
         r.mul(&x.detach())?.abs()?.sum()?.backward()?;
@@ -100,7 +100,7 @@ fn gradients_reach_through_parts_and_conjugates() {
 }
 
 #[test]
-fn promotion_is_that_of_pytorch() {
+fn promotion_equals_pytorchs() {
     use DType::*;
     for (a, b, want) in [
         (Bool, C64, C64),
@@ -131,7 +131,7 @@ fn promotion_is_that_of_pytorch() {
 }
 
 #[test]
-fn casts_take_real_parts_and_truth() {
+fn casts_give_real_parts_and_truth_values() {
     on_both(|d| {
         let x = z(&[(1.75, 2.0), (0.0, -4.0), (0.0, 0.0)], &[3], d);
         assert_eq!(x.to_dtype(DType::F32)?.to_vec::<f32>()?, [1.75, 0.0, 0.0]);
@@ -160,7 +160,7 @@ fn numbers_with_imaginary_parts_do_not_fit_real_tensors() {
 }
 
 #[test]
-fn what_has_no_meaning_for_complex_numbers_is_refused() {
+fn ops_undefined_for_complex_numbers_are_refused() {
     on_both(|d| {
         let x = z(&[(1.0, 2.0), (3.0, -4.0)], &[2], d);
         let not = |e: torchtpu::Error, text: &str| {
@@ -198,7 +198,7 @@ fn complex_and_polar_join_parts() {
 }
 
 #[test]
-fn arithmetic_at_zero_and_infinity_is_that_of_pytorch() -> Result<()> {
+fn arithmetic_at_zero_and_infinity_equals_pytorchs() -> Result<()> {
     let one = z(&[(1.0, 1.0)], &[1], Device::CPU);
     let (zero, inf) = (z(&[(0.0, 0.0)], &[1], Device::CPU), z(&[(f32::INFINITY, 0.0)], &[1], Device::CPU));
     assert_eq!(v(&one.div(&zero)?), [(f32::INFINITY, f32::INFINITY)]);

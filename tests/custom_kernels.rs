@@ -1,4 +1,4 @@
-//! Kernels of the user's, from Rust: `torchtpu::tpu`.
+//! Tests of user-defined kernels from Rust, through `torchtpu::tpu`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -37,7 +37,7 @@ fn a_module_is_an_operator() {
 }
 
 #[test]
-fn a_kernel_has_the_gradient_that_it_is_given() {
+fn a_kernel_has_its_given_gradient() {
     let op = CustomOp::new(|x| {
         let ty = x[0].ty();
         let backward = format!(
@@ -103,7 +103,7 @@ fn a_body_that_does_not_compile_names_the_operator() {
     }
 }
 
-/// A kernel that adds a number, as Mosaic text.
+/// Return a kernel that adds a number, as Mosaic text.
 fn add_one(x: &[Meta]) -> Result<String> {
     let (rows, columns) = (x[0].dims[0], x[0].dims[1]);
     let reference = format!("memref<{rows}x{columns}xf32, #tpu.memory_space<vmem>>");
@@ -135,7 +135,7 @@ fn add_one(x: &[Meta]) -> Result<String> {
 }
 
 #[test]
-fn a_mosaic_kernel_runs_by_its_form_for_the_processor() {
+fn a_mosaic_kernel_runs_its_cpu_function() {
     let calls = Arc::new(AtomicUsize::new(0));
     let counted = calls.clone();
     let op = CustomOp::mosaic(
@@ -154,7 +154,7 @@ fn a_mosaic_kernel_runs_by_its_form_for_the_processor() {
         assert_eq!(op.call(&[&x]).unwrap()[0].to_vec::<f32>().unwrap(), vec![1.0; 1024]);
     }
     assert_eq!(calls.load(Relaxed), 2);
-    // What the compiler for TPUs is given, and that it takes it.
+    // Check the module given to the compiler for TPUs, and that it compiles.
     let meta = [Meta::new(&[8, 128], DType::F32, Device::CPU)];
     let ty = [meta[0].ty()];
     let cost = Cost { flops: 1024, ..Cost::default() };

@@ -1,4 +1,4 @@
-//! Datasets, samplers and loaders, against numbers of PyTorch; workers; files of tensors.
+//! Tests of datasets, samplers and loaders against numbers of PyTorch, of workers, and of files of tensors.
 
 mod common;
 
@@ -24,7 +24,7 @@ fn batches<D: Dataset>(loader: &DataLoader<D>) -> Vec<Vec<i64>> {
 }
 
 #[test]
-fn samplers_draw_what_pytorch_draws() {
+fn samplers_draw_the_same_indices_as_pytorch() {
     let _turn = turn();
     let seeded = || manual_seed(7);
     seeded();
@@ -81,7 +81,7 @@ fn loaders_give_the_batches_of_pytorch_with_and_without_workers() {
 }
 
 #[test]
-fn concatenated_datasets_and_collate_functions() {
+fn concatenated_datasets_and_collate_functions_work_with_workers() {
     let _turn = turn();
     let all =
         ConcatDataset::new(vec![Arc::new(numbers(0, 3)), Arc::new(numbers(0, 0)), Arc::new(numbers(10, 12))]).unwrap();
@@ -100,7 +100,7 @@ fn concatenated_datasets_and_collate_functions() {
     assert_eq!(ConcatDataset::new(Vec::new()).err().unwrap().message(), "datasets should not be an empty iterable");
 }
 
-/// Counts reads; one sample cannot be read, another panics, all take their time.
+/// A dataset that counts reads. One sample cannot be read, another panics, and every read takes a millisecond.
 struct Bad {
     reads: Arc<AtomicUsize>,
     error: usize,
@@ -143,7 +143,7 @@ fn errors_and_panics_of_workers_reach_the_iterator() {
 }
 
 #[test]
-fn workers_read_no_further_than_asked_and_stop_when_dropped() {
+fn workers_read_only_the_prefetched_batches_and_stop_when_dropped() {
     let _turn = turn();
     let reads = Arc::new(AtomicUsize::new(0));
     let bad = Bad { reads: reads.clone(), error: 1000, panic: 1000 };
@@ -151,21 +151,21 @@ fn workers_read_no_further_than_asked_and_stop_when_dropped() {
     let mut pass = loader.iter().unwrap();
     pass.next().unwrap().unwrap();
     std::thread::sleep(Duration::from_millis(200));
-    // Two workers with three batches each, after the one that was taken.
+    // The taken batch, and three batches for each of two workers.
     assert_eq!(reads.load(SeqCst), 7);
     let started = Instant::now();
     drop(pass);
     assert!(started.elapsed() < Duration::from_secs(1));
     std::thread::sleep(Duration::from_millis(50));
     assert_eq!(reads.load(SeqCst), 7);
-    // Nobody holds the dataset any more but the loader.
+    // Only the loader holds the dataset now.
     drop(loader);
     assert_eq!(Arc::strong_count(&reads), 1);
 }
 
 #[cfg(unix)]
 #[test]
-fn files_keep_permissions_links_stay_and_devices_are_written_to() {
+fn saving_keeps_permissions_and_links_and_writes_to_devices() {
     use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
     let _turn = turn();
     let folder = std::env::temp_dir().join(format!("torchtpu-files-{}", std::process::id()));
@@ -174,7 +174,7 @@ fn files_keep_permissions_links_stay_and_devices_are_written_to() {
     let tensors = |n: f32| vec![("x".to_string(), Tensor::from_slice(&[n], &[1]).unwrap())];
     let read = |path: &std::path::Path| safetensors::load_file(path, Device::CPU).unwrap()[0].1.item_f64().unwrap();
 
-    // As any other file.
+    // A new file has the permissions of any new file, and a replaced file keeps its own.
     let (plain, path) = (folder.join("plain"), folder.join("a.safetensors"));
     std::fs::write(&plain, b"").unwrap();
     safetensors::save_file(&path, &tensors(1.0), None).unwrap();
@@ -205,7 +205,7 @@ fn files_keep_permissions_links_stay_and_devices_are_written_to() {
         }
     }
 
-    // One path, once, and what is wrong with it.
+    // The error names the path once, with its cause.
     let shown = folder.display().to_string();
     for e in [
         safetensors::save_file(&folder, &tensors(1.0), None).unwrap_err(),
@@ -216,7 +216,7 @@ fn files_keep_permissions_links_stay_and_devices_are_written_to() {
         assert_eq!(e.message().matches(&shown).count(), 1, "{e:?}");
         assert!(e.message().contains("directory"), "{e:?}");
     }
-    // Nothing is left over.
+    // No temporary file is left.
     let mut names: Vec<String> =
         std::fs::read_dir(&folder).unwrap().map(|f| f.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
@@ -231,7 +231,7 @@ fn workers_read_tensors_on_an_accelerator() {
     let v: Vec<i64> = (0..20).collect();
     let x = Tensor::from_slice_on(&v, &[10, 2], d).unwrap();
     for workers in [0, 2] {
-        // Sums, so that there is something to compute in the worker.
+        // Compute sums, so that the worker has work.
         let loader = DataLoader::new(TensorDataset::new(vec![x.clone()]).unwrap(), 4)
             .unwrap()
             .num_workers(workers)
@@ -248,7 +248,7 @@ fn workers_read_tensors_on_an_accelerator() {
 }
 
 #[test]
-fn bytes_of_elements_both_ways() {
+fn bytes_of_elements_survive_a_round_trip() {
     let x = Tensor::from_slice(&[1i16, -2, 3, 4, 5, 6], &[2, 3]).unwrap();
     let t = x.t().unwrap();
     let bytes = t.to_bytes().unwrap();
@@ -264,12 +264,12 @@ fn bytes_of_elements_both_ways() {
 
 #[cfg(unix)]
 #[test]
-fn a_save_that_fails_leaves_the_old_file_and_no_temporary_file() {
+fn a_failed_save_leaves_the_old_file_and_no_temporary_file() {
     const FOLDER: &str = "TORCHTPU_TEST_FULL";
-    const NAME: &str = "a_save_that_fails_leaves_the_old_file_and_no_temporary_file";
+    const NAME: &str = "a_failed_save_leaves_the_old_file_and_no_temporary_file";
     let _turn = turn();
     let tensors = |n: usize| vec![("x".to_string(), Tensor::ones(&[n], DType::F32, Device::CPU).unwrap())];
-    // In a process whose files end at 512 bytes a block, 64 blocks.
+    // This is the child process, whose files are limited to 64 blocks of 512 bytes.
     if let Some(folder) = std::env::var_os(FOLDER) {
         let path = std::path::Path::new(&folder).join("a.safetensors");
         let e = safetensors::save_file(&path, &tensors(1 << 20), None).unwrap_err();

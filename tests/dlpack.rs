@@ -1,5 +1,5 @@
-//! Memory exchanged with other libraries by DLPack: what is given away is what the tensor has, what is taken is what the struct says,
-//! and it is given back once.
+//! Tests of memory exchange with other libraries by DLPack: exported structs describe the tensor, imported tensors
+//! match the struct, and each deleter is called once.
 
 mod common;
 
@@ -16,7 +16,7 @@ use torchtpu::dlpack::{
 };
 use torchtpu::{DType, Device, ErrorKind, Result, Tensor, c64};
 
-/// Another library's array: its memory, the lists, and how often its deleter was called.
+/// Another library's array: its memory, its lists, and the number of calls of its deleter.
 struct Foreign {
     data: Vec<f32>,
     shape: Vec<i64>,
@@ -25,7 +25,7 @@ struct Foreign {
 }
 
 impl Foreign {
-    /// 0, 1, 2, ... to 12, of which the struct describes what `shape` and `strides` say.
+    /// Make an array of the numbers 0 to 11 that `shape` and `strides` describe.
     fn new(shape: &[i64], strides: Option<&[i64]>) -> (Box<Foreign>, Arc<AtomicUsize>) {
         let deleted = Arc::new(AtomicUsize::new(0));
         let data = (0..12).map(|i| i as f32).collect();
@@ -60,21 +60,22 @@ impl Foreign {
 }
 
 unsafe fn free(context: *mut c_void) {
-    // SAFETY: the box that `give` leaked.
+    // SAFETY: `give` leaked the box, and its only owner frees it here.
     let foreign = unsafe { Box::from_raw(context.cast::<Foreign>()) };
     foreign.deleted.fetch_add(1, SeqCst);
 }
 unsafe extern "C" fn delete(raw: *mut DLManagedTensor) {
-    // SAFETY: `own` leaked it, and its owner gives it up.
+    // SAFETY: `own` leaked the box, and its only owner frees it here.
     unsafe { free(Box::from_raw(raw).manager_ctx) }
 }
 unsafe extern "C" fn delete_versioned(raw: *mut DLManagedTensorVersioned) {
-    // SAFETY: as above.
+    // SAFETY: `own` leaked the box, and its only owner frees it here.
     unsafe { free(Box::from_raw(raw).manager_ctx) }
 }
 
 fn own<M: torchtpu::dlpack::Form>(raw: Box<M>) -> ManagedTensor<M> {
-    // SAFETY: what the structs of these tests say is true wherever a tensor is made of them; their deleters know no thread.
+    // SAFETY: the structs of these tests are valid wherever a tensor is made of them, and any thread may call their
+    // deleters.
     unsafe { ManagedTensor::from_raw(Box::into_raw(raw)) }
 }
 
@@ -90,7 +91,7 @@ fn count(dims: &[usize]) -> Tensor {
 }
 
 #[test]
-fn the_structs_are_laid_out_as_in_c() {
+fn structs_have_the_layout_of_c() {
     assert_eq!((size_of::<DLDevice>(), size_of::<DLDataType>(), size_of::<DLPackVersion>()), (8, 4, 8));
     if size_of::<*mut u8>() == 8 {
         assert_eq!(
@@ -120,7 +121,7 @@ fn the_structs_are_laid_out_as_in_c() {
 }
 
 #[test]
-fn a_tensor_that_goes_out_and_comes_back_shares_memory_and_keeps_strides_and_offset() -> Result<()> {
+fn a_round_trip_shares_memory_and_keeps_strides_and_offset() -> Result<()> {
     let x = count(&[4, 6]);
     for view in [x.clone(), x.transpose(0, 1)?, x.slice(1, Some(1), None, 2)?.narrow(0, 1, 2)?, x.select(0, 2)?] {
         for y in [from_dlpack(to_dlpack(&view)?)?, from_dlpack(to_dlpack_versioned(&view)?)?] {
@@ -136,7 +137,7 @@ fn a_tensor_that_goes_out_and_comes_back_shares_memory_and_keeps_strides_and_off
 }
 
 #[test]
-fn every_dtype_goes_out_and_comes_back() -> Result<()> {
+fn every_dtype_survives_a_round_trip() -> Result<()> {
     for dtype in DType::ALL {
         let x = count(&[2, 3]).to_dtype(dtype)?;
         let managed = to_dlpack_versioned(&x)?;
@@ -150,7 +151,7 @@ fn every_dtype_goes_out_and_comes_back() -> Result<()> {
 }
 
 #[test]
-fn numbers_and_tensors_without_elements_are_exchanged() -> Result<()> {
+fn scalars_and_empty_tensors_are_exchanged() -> Result<()> {
     let number = from_dlpack(to_dlpack(&count(&[]))?)?;
     assert!(number.dims().is_empty() && number.item_f64()? == 0.0);
     for dims in [&[0][..], &[3, 0], &[0, 4, 2]] {
@@ -167,7 +168,7 @@ fn numbers_and_tensors_without_elements_are_exchanged() -> Result<()> {
 }
 
 #[test]
-fn what_is_given_away_lives_as_long_as_it_is_used() -> Result<()> {
+fn exported_memory_lives_as_long_as_it_is_used() -> Result<()> {
     let x = Tensor::full(&[100_000], 7.0, DType::F32, Device::CPU)?;
     let managed = to_dlpack(&x)?;
     drop(x);
@@ -175,16 +176,16 @@ fn what_is_given_away_lives_as_long_as_it_is_used() -> Result<()> {
     let z = y.narrow(0, 10, 5)?;
     drop(y);
     assert_eq!(z.to_vec::<f32>()?, [7.0; 5]);
-    drop(to_dlpack(&z)?); // that nobody takes
+    drop(to_dlpack(&z)?); // nothing imports it
     assert_eq!(z.to_vec::<f32>()?, [7.0; 5]);
     Ok(())
 }
 
 #[test]
-fn the_struct_says_what_the_tensor_is() -> Result<()> {
+fn the_struct_describes_the_tensor() -> Result<()> {
     let x = count(&[4, 6]);
     let raw = to_dlpack_versioned(&x.transpose(0, 1)?.narrow(0, 2, 3)?)?.into_raw();
-    // SAFETY: a struct that was made just now, read and then given up as a C consumer does.
+    // SAFETY: the struct was just made. It is read and then deleted as by a C consumer.
     unsafe {
         let DLTensor { data, device, ndim, dtype, shape, strides, byte_offset } = (*raw).dl_tensor;
         assert_eq!((data as usize, byte_offset), (x.data_ptr() + 8, 0));
@@ -198,14 +199,14 @@ fn the_struct_says_what_the_tensor_is() -> Result<()> {
 }
 
 #[test]
-fn memory_of_others_is_shared_and_its_deleter_called_once() -> Result<()> {
+fn imported_memory_is_shared_and_its_deleter_is_called_once() -> Result<()> {
     let (foreign, deleted) = Foreign::new(&[3, 4], None);
     let given = foreign.give();
     let data = given.dl_tensor.data;
     let x = from_dlpack(own(given))?;
     assert_eq!((x.data_ptr(), &x.strides()[..]), (data as usize, &[4, 1][..]));
     x.select(0, 0)?.fill_(9.0)?;
-    // SAFETY: the memory is the tensor's, which nobody writes now.
+    // SAFETY: the memory belongs to the tensor, and nothing writes it at this time.
     assert_eq!(unsafe { *data.cast::<f32>() }, 9.0);
     let (view, handle) = (x.narrow(1, 1, 2)?, x.clone());
     drop((x, handle));
@@ -221,7 +222,7 @@ fn memory_of_others_is_shared_and_its_deleter_called_once() -> Result<()> {
 }
 
 #[test]
-fn memory_passed_on_twice_is_given_back_once() -> Result<()> {
+fn memory_exported_twice_is_deleted_once() -> Result<()> {
     let (foreign, deleted) = Foreign::new(&[12], None);
     let x = from_dlpack(own(foreign.give()))?;
     let y = from_dlpack(to_dlpack_versioned(&x)?)?;
@@ -233,7 +234,7 @@ fn memory_passed_on_twice_is_given_back_once() -> Result<()> {
 }
 
 #[test]
-fn strides_and_byte_offsets_of_others_are_kept() -> Result<()> {
+fn imported_strides_and_byte_offsets_are_kept() -> Result<()> {
     let (foreign, _) = Foreign::new(&[2, 3], Some(&[1, 4]));
     let mut given = foreign.give();
     given.dl_tensor.byte_offset = 8;
@@ -248,20 +249,21 @@ fn strides_and_byte_offsets_of_others_are_kept() -> Result<()> {
 }
 
 #[test]
-fn a_stride_that_is_never_taken_may_be_anything() -> Result<()> {
+fn strides_of_dimensions_of_size_one_are_ignored() -> Result<()> {
     let (foreign, _) = Foreign::new(&[1, 3], Some(&[-7, 2]));
     assert_eq!(from_dlpack(own(foreign.give()))?.to_vec::<f32>()?, [0.0, 2.0, 4.0]);
     Ok(())
 }
 
 #[test]
-fn what_cannot_be_taken_is_refused_and_given_back() {
+fn invalid_structs_are_refused_and_deleted() {
     type Change = fn(&mut DLTensor);
     let table: &[(Change, ErrorKind, &str)] = &[
         (
             |x| x.device.device_type = 2,
             ErrorKind::Buffer,
-            "from_dlpack: memory of DLPack device type 2 cannot be used here: only that of the host (1) can; copy it there first",
+            "from_dlpack: memory of DLPack device type 2 cannot be used here: only that of the host (1) can; copy it \
+            there first",
         ),
         (
             |x| x.dtype = DLDataType { code: 1, bits: 16, lanes: 1 },
@@ -278,7 +280,7 @@ fn what_cannot_be_taken_is_refused_and_given_back() {
         // SAFETY: the list has two entries.
         (|x| unsafe { *x.shape = -3 }, ErrorKind::Buffer, "from_dlpack: negative size -3"),
         (
-            // SAFETY: as above.
+            // SAFETY: the list has two entries.
             |x| unsafe { *x.strides = -4 },
             ErrorKind::Buffer,
             "from_dlpack: tensors with negative strides are not supported; copy the array first",
@@ -294,13 +296,13 @@ fn what_cannot_be_taken_is_refused_and_given_back() {
             "from_dlpack: the memory is not aligned to its element size; copy the array first",
         ),
         (
-            // SAFETY: as above.
+            // SAFETY: the list has two entries.
             |x| unsafe { *x.shape = i64::MAX },
             ErrorKind::Runtime,
             "numel: integer multiplication overflow",
         ),
         (
-            // SAFETY: as above.
+            // SAFETY: the list has two entries.
             |x| unsafe { *x.strides = i64::MAX },
             ErrorKind::Runtime,
             "Storage size calculation overflowed with sizes=[3, 4] and strides=[9223372036854775807, 1]",
@@ -331,7 +333,7 @@ fn what_cannot_be_taken_is_refused_and_given_back() {
 }
 
 #[test]
-fn memory_that_may_only_be_read_is_copied() -> Result<()> {
+fn read_only_memory_is_copied() -> Result<()> {
     let (foreign, deleted) = Foreign::new(&[3, 4], Some(&[1, 3]));
     let given = foreign.give_versioned(DLPACK_FLAG_BITMASK_READ_ONLY);
     let data = given.dl_tensor.data as usize;
@@ -346,7 +348,7 @@ fn memory_that_may_only_be_read_is_copied() -> Result<()> {
 }
 
 #[test]
-fn whoever_takes_memory_can_say_how_it_is_given_back() -> Result<()> {
+fn the_importer_can_set_the_release_function() -> Result<()> {
     let released = Arc::new(AtomicUsize::new(0));
     let counted = || {
         let released = released.clone();
@@ -367,7 +369,7 @@ fn whoever_takes_memory_can_say_how_it_is_given_back() -> Result<()> {
 }
 
 #[test]
-fn a_panic_does_not_leave_a_deleter() -> Result<()> {
+fn a_panic_does_not_escape_a_deleter() -> Result<()> {
     let (foreign, deleted) = Foreign::new(&[12], None);
     let x = from_dlpack_with(own(foreign.give()), |managed| {
         drop(managed);
@@ -381,7 +383,7 @@ fn a_panic_does_not_leave_a_deleter() -> Result<()> {
 }
 
 #[test]
-fn tensors_that_memory_does_not_tell_all_of_are_refused() -> Result<()> {
+fn tensors_with_gradients_or_lazy_bits_are_refused() -> Result<()> {
     let x = Tensor::ones(&[2], DType::F32, Device::CPU)?;
     x.requires_grad_(true)?;
     let words = "Can't export tensors that require gradient, use tensor.detach()";
@@ -401,7 +403,7 @@ fn tensors_that_memory_does_not_tell_all_of_are_refused() -> Result<()> {
 }
 
 #[test]
-fn what_is_not_on_the_host_leaves_as_a_copy_there() -> Result<()> {
+fn device_tensors_are_exported_as_host_copies() -> Result<()> {
     let [cpu, tpu] = devices();
     refused(
         to_dlpack(&Tensor::ones(&[2], DType::F32, Device::META)?),
@@ -435,7 +437,7 @@ fn what_is_not_on_the_host_leaves_as_a_copy_there() -> Result<()> {
 }
 
 #[test]
-fn a_copy_is_made_where_one_is_asked_for() -> Result<()> {
+fn a_copy_is_made_if_requested() -> Result<()> {
     let x = count(&[2, 3]);
     let request = |copy| Request { device: Some(DLDevice::CPU), copy };
     for (copy, copied) in [(None, false), (Some(false), false), (Some(true), true)] {

@@ -1,5 +1,5 @@
-//! Mistakes and what they are told: PyTorch's words, on `cpu` and on `tpu`, at the call that made them where shapes and
-//! dtypes decide, at the read of a value where only values do. Nothing ends the process.
+//! Tests of errors: PyTorch's messages on `cpu` and on `tpu`. Errors of shapes and dtypes appear at the call. Errors of
+//! values may appear when a value is read. No error ends the process.
 
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard};
@@ -8,7 +8,7 @@ use torchtpu::ops::concat::{cat, stack};
 use torchtpu::ops::indexing::{gather, index_select};
 use torchtpu::{DType, Device, Error, ErrorKind, Result, Tensor, lazy};
 
-/// An index out of range shows at the next read of the process, whichever thread's it is, so tests take turns.
+/// Lock, because an index out of range appears at the next read on any thread of the process. Tests run one at a time.
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(|e| e.into_inner())
@@ -25,7 +25,7 @@ fn on_both(body: impl Fn(Device) -> Result<()>) {
 }
 
 #[track_caller]
-fn says<T>(r: Result<T>, kind: ErrorKind, message: &str) {
+fn assert_error<T>(r: Result<T>, kind: ErrorKind, message: &str) {
     let e = r.err().expect("this must be an error");
     assert_eq!(e.message(), message);
     assert_eq!(e.kind(), kind);
@@ -36,63 +36,75 @@ fn ones(dims: &[usize], d: Device) -> Tensor {
 }
 
 #[test]
-fn shapes_that_do_not_fit() {
+fn wrong_shapes_are_refused() {
     use ErrorKind::{Runtime, Value};
     on_both(|d| {
         let x = |dims: &[usize]| ones(dims, d);
-        says(x(&[2, 3]).matmul(&x(&[4, 5])), Runtime, "mm: mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)");
-        says(
+        assert_error(
+            x(&[2, 3]).matmul(&x(&[4, 5])),
+            Runtime,
+            "mm: mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)",
+        );
+        assert_error(
             x(&[2, 3]).add(&x(&[2, 4])),
             Runtime,
             "The size of tensor a (3) must match the size of tensor b (4) at non-singleton dimension 1",
         );
-        says(x(&[6]).view_as_sizes(&[4, 2]), Runtime, "shape '[4, 2]' is invalid for input of size 6");
-        says(x(&[6]).view_as_sizes(&[-1, -1]), Runtime, "only one dimension can be inferred");
-        says(x(&[6]).reshape(&[-1, 4]), Runtime, "shape '[-1, 4]' is invalid for input of size 6");
-        says(
+        assert_error(x(&[6]).view_as_sizes(&[4, 2]), Runtime, "shape '[4, 2]' is invalid for input of size 6");
+        assert_error(x(&[6]).view_as_sizes(&[-1, -1]), Runtime, "only one dimension can be inferred");
+        assert_error(x(&[6]).reshape(&[-1, 4]), Runtime, "shape '[-1, 4]' is invalid for input of size 6");
+        assert_error(
             x(&[2, 3]).expand(&[4, 3]),
             Runtime,
-            "The expanded size of the tensor (4) must match the existing size (2) at non-singleton dimension 0.  Target sizes: [4, 3].  Tensor sizes: [2, 3]",
+            "The expanded size of the tensor (4) must match the existing size (2) at non-singleton dimension 0.  \
+            Target sizes: [4, 3].  Tensor sizes: [2, 3]",
         );
-        says(
+        assert_error(
             cat(&[&x(&[2, 3]), &x(&[2, 4])], 0),
             Runtime,
-            "Sizes of tensors must match except in dimension 0. Expected size 3 but got size 4 for tensor number 1 in the list.",
+            "Sizes of tensors must match except in dimension 0. Expected size 3 but got size 4 for tensor number 1 in \
+            the list.",
         );
-        says(
+        assert_error(
             stack(&[&x(&[2]), &x(&[3])], 0),
             Runtime,
             "stack expects each tensor to be equal size, but got [2] at entry 0 and [3] at entry 1",
         );
-        says(x(&[2, 3]).bmm(&x(&[2, 3, 4])), Runtime, "batch1 must be a 3D tensor");
-        says(
+        assert_error(x(&[2, 3]).bmm(&x(&[2, 3, 4])), Runtime, "batch1 must be a 3D tensor");
+        assert_error(
             x(&[2, 3, 4]).bmm(&x(&[2, 3, 4])),
             Runtime,
             "Expected size for first two dimensions of batch2 tensor to be: [2, 4] but got: [2, 3].",
         );
-        says(x(&[2]).item(), Runtime, "a Tensor with 2 elements cannot be converted to Scalar");
+        assert_error(x(&[2]).item(), Runtime, "a Tensor with 2 elements cannot be converted to Scalar");
         let linear = Linear::new(3, 2)?;
         linear.to(d)?;
-        says(linear.forward(&x(&[4, 5])), Runtime, "addmm: mat1 and mat2 shapes cannot be multiplied (4x5 and 3x2)");
+        assert_error(
+            linear.forward(&x(&[4, 5])),
+            Runtime,
+            "addmm: mat1 and mat2 shapes cannot be multiplied (4x5 and 3x2)",
+        );
         let conv = Conv2d::new(3, 4, [3, 3], Conv2dOptions::default())?;
         conv.to(d)?;
-        says(
+        assert_error(
             conv.forward(&x(&[1, 2, 8, 8])),
             Runtime,
-            "Given groups=1, weight of size [4, 3, 3, 3], expected input[1, 2, 8, 8] to have 3 channels, but got 2 channels instead",
+            "Given groups=1, weight of size [4, 3, 3, 3], expected input[1, 2, 8, 8] to have 3 channels, but got 2 \
+            channels instead",
         );
-        says(
+        assert_error(
             conv.forward(&x(&[1, 3, 2, 2])),
             Runtime,
-            "Calculated padded input size per channel: (2 x 2). Kernel size: (3 x 3). Kernel size can't be greater than actual input size",
+            "Calculated padded input size per channel: (2 x 2). Kernel size: (3 x 3). Kernel size can't be greater \
+            than actual input size",
         );
-        says(
+        assert_error(
             MaxPool2d::new(4).forward(&x(&[1, 1, 2, 2])),
             Runtime,
             "Given input size: (1x2x2). Calculated output size: (1x0x0). Output size is too small",
         );
         let target = Tensor::zeros(&[3], DType::I64, d)?;
-        says(
+        assert_error(
             nn::cross_entropy(&x(&[2, 5]), &target),
             Value,
             "Expected input batch_size (2) to match target batch_size (3).",
@@ -102,43 +114,49 @@ fn shapes_that_do_not_fit() {
 }
 
 #[test]
-fn dimensions_and_indices_that_do_not_exist() {
+fn missing_dimensions_and_indices_are_refused() {
     use ErrorKind::{Index, Runtime};
     on_both(|d| {
         let x = ones(&[2, 3], d);
-        says(x.sum_dim(&[2], false), Index, "Dimension out of range (expected to be in range of [-2, 1], but got 2)");
-        says(x.softmax(-3), Index, "Dimension out of range (expected to be in range of [-2, 1], but got -3)");
-        says(x.sum_dim(&[0, 0], false), Runtime, "dim 0 appears multiple times in the list of dims");
-        says(x.select(0, 2), Index, "select(): index 2 out of range for tensor of size [2, 3] at dimension 0");
-        says(x.narrow(1, 2, 2), Runtime, "start (2) + length (2) exceeds dimension size (3).");
-        says(x.slice(0, None, None, 0), Runtime, "slice step must be positive");
-        says(x.permute(&[0, 0]), Runtime, "permute(): duplicate dims are not allowed.");
-        says(x.flatten(1, 0), Runtime, "flatten() has invalid args: start_dim cannot come after end_dim");
+        assert_error(
+            x.sum_dim(&[2], false),
+            Index,
+            "Dimension out of range (expected to be in range of [-2, 1], but got 2)",
+        );
+        assert_error(x.softmax(-3), Index, "Dimension out of range (expected to be in range of [-2, 1], but got -3)");
+        assert_error(x.sum_dim(&[0, 0], false), Runtime, "dim 0 appears multiple times in the list of dims");
+        assert_error(x.select(0, 2), Index, "select(): index 2 out of range for tensor of size [2, 3] at dimension 0");
+        assert_error(x.narrow(1, 2, 2), Runtime, "start (2) + length (2) exceeds dimension size (3).");
+        assert_error(x.slice(0, None, None, 0), Runtime, "slice step must be positive");
+        assert_error(x.permute(&[0, 0]), Runtime, "permute(): duplicate dims are not allowed.");
+        assert_error(x.flatten(1, 0), Runtime, "flatten() has invalid args: start_dim cannot come after end_dim");
         Ok(())
     });
 }
 
 #[test]
-fn dtypes_that_do_not_fit() {
+fn wrong_dtypes_are_refused() {
     use ErrorKind::Runtime;
     on_both(|d| {
         let (f, i) = (ones(&[2, 2], d), Tensor::ones(&[2, 2], DType::I64, d)?);
         let b = i.gt_scalar(0i64)?;
         let g = f.to_dtype(DType::F64)?;
-        says(f.matmul(&g), Runtime, "expected m1 and m2 to have the same dtype, but got: float != double");
-        says(
+        assert_error(f.matmul(&g), Runtime, "expected m1 and m2 to have the same dtype, but got: float != double");
+        assert_error(
             b.sub(&b),
             ErrorKind::NotImplemented,
-            "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` operator instead.",
+            "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` \
+            operator instead.",
         );
-        says(
+        assert_error(
             i.mean(),
             ErrorKind::NotImplemented,
-            "mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: Long",
+            "mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: \
+            Long",
         );
-        says(i.pow_scalar(-1i64), Runtime, "Integers to negative integer powers are not allowed.");
-        says(i.copy()?.div_(&f), Runtime, "result type Float can't be cast to the desired output type Long");
-        says(
+        assert_error(i.pow_scalar(-1i64), Runtime, "Integers to negative integer powers are not allowed.");
+        assert_error(i.copy()?.div_(&f), Runtime, "result type Float can't be cast to the desired output type Long");
+        assert_error(
             nn::cross_entropy(&f, &Tensor::zeros(&[2], DType::I32, d)?),
             Runtime,
             "expected target dtype to be Long or Byte, but got Int",
@@ -148,20 +166,24 @@ fn dtypes_that_do_not_fit() {
 }
 
 #[test]
-fn devices_that_differ_or_do_not_exist() {
+fn different_or_missing_devices_are_refused() {
     let _turn = turn();
     use ErrorKind::Runtime;
     let tpu = torchtpu::device("tpu").unwrap();
     let (a, b) = (ones(&[2], tpu), ones(&[2], Device::CPU));
     let message = "Expected all tensors to be on the same device, but found at least two devices, tpu:0 and cpu!";
-    says(a.add(&b), Runtime, message);
-    // A number on the host goes along with any device.
+    assert_error(a.add(&b), Runtime, message);
+    // A 0-d tensor on the host combines with any device.
     assert_eq!(a.add(&ones(&[], Device::CPU)).unwrap().device(), tpu);
-    says(Device::parse("gpu"), Runtime, "Expected one of cpu, tpu, meta device type at start of device string: gpu");
-    says(Device::parse("tpu:x"), Runtime, "Invalid device string: 'tpu:x'");
+    assert_error(
+        Device::parse("gpu"),
+        Runtime,
+        "Expected one of cpu, tpu, meta device type at start of device string: gpu",
+    );
+    assert_error(Device::parse("tpu:x"), Runtime, "Invalid device string: 'tpu:x'");
     let e = b.to_device(Device::parse("tpu:7").unwrap()).unwrap_err();
     assert!(e.message().contains("invalid device ordinal 7"), "{e}");
-    says(
+    assert_error(
         ones(&[2], Device::META).to_device(Device::CPU),
         ErrorKind::NotImplemented,
         "Cannot copy out of meta tensor; no data!",
@@ -171,41 +193,41 @@ fn devices_that_differ_or_do_not_exist() {
 #[test]
 fn out_of_memory_is_an_error() {
     let _turn = turn();
-    // More bytes than 64 bits count.
+    // The number of bytes exceeds 64 bits.
     let tpu = torchtpu::device("tpu").unwrap();
     for device in [Device::CPU, tpu] {
         let e = Tensor::zeros(&[1 << 40, 1 << 40], DType::F32, device).unwrap_err();
         assert_eq!(e.kind(), ErrorKind::Runtime);
         assert_eq!(e.message(), "Storage size calculation overflowed with sizes=[1099511627776, 1099511627776]");
     }
-    // More than any machine has.
+    // More memory than any machine has.
     let e = Tensor::zeros(&[1 << 46], DType::F32, Device::CPU).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::OutOfMemory);
     assert_eq!(
         e.message(),
         format!("DefaultCPUAllocator: can't allocate memory: you tried to allocate {} bytes", 4u64 << 46)
     );
-    // The process goes on.
+    // The process continues.
     assert_eq!(ones(&[2], Device::CPU).sum().unwrap().item_f64().unwrap(), 2.0);
     assert_eq!(ones(&[2], tpu).sum().unwrap().item_f64().unwrap(), 2.0);
 }
 
 #[test]
-fn indices_out_of_range_are_refused_on_cpu_at_the_call() {
+fn indices_out_of_range_fail_at_the_call_on_cpu() {
     let _turn = turn();
     let x = ones(&[3, 2], Device::CPU);
     let at = Tensor::from_slice(&[0i64, 3], &[2]).unwrap();
-    says(index_select(&x, 0, &at), ErrorKind::Index, "index out of range in self");
-    says(Embedding::new(3, 2).unwrap().forward(&at), ErrorKind::Index, "index out of range in self");
+    assert_error(index_select(&x, 0, &at), ErrorKind::Index, "index out of range in self");
+    assert_error(Embedding::new(3, 2).unwrap().forward(&at), ErrorKind::Index, "index out of range in self");
     let at = Tensor::from_slice(&[0i64, -1], &[1, 2]).unwrap();
     let e = gather(&x, 0, &at).unwrap_err();
     assert!(e.message().contains("out of bounds for dimension 0 with size 3"), "{e}");
     let target = Tensor::from_slice(&[0i64, 1, 2], &[3]).unwrap();
-    says(nn::cross_entropy(&x, &target), ErrorKind::Index, "Target 2 is out of bounds.");
+    assert_error(nn::cross_entropy(&x, &target), ErrorKind::Index, "Target 2 is out of bounds.");
 }
 
-/// The error of a call, or of reading what it gave.
-fn sooner_or_later(r: Result<Tensor>) -> Error {
+/// Return the error of a call, or of reading its result.
+fn error_now_or_at_read(r: Result<Tensor>) -> Error {
     match r {
         Err(e) => e,
         Ok(y) => y.to_vec::<f32>().expect_err("an index out of range must be an error"),
@@ -213,47 +235,47 @@ fn sooner_or_later(r: Result<Tensor>) -> Error {
 }
 
 #[test]
-fn indices_out_of_range_show_on_tpu_at_the_read_with_the_op() {
+fn indices_out_of_range_fail_at_the_read_on_tpu_and_name_the_op() {
     let _turn = turn();
     let d = torchtpu::device("tpu").unwrap();
     let x = ones(&[3, 2], d);
     let at = Tensor::from_slice_on(&[0i64, 3], &[2], d).unwrap();
-    let e = sooner_or_later(index_select(&x, 0, &at));
+    let e = error_now_or_at_read(index_select(&x, 0, &at));
     assert_eq!((e.kind(), e.op()), (ErrorKind::Index, "index_select"), "{e:?}");
     assert_eq!(e.message(), "index out of range in self");
     let at = Tensor::from_slice_on(&[0i64, -1], &[1, 2], d).unwrap();
-    let e = sooner_or_later(gather(&x, 0, &at));
+    let e = error_now_or_at_read(gather(&x, 0, &at));
     assert_eq!((e.kind(), e.op()), (ErrorKind::Runtime, "gather"), "{e:?}");
     assert!(e.message().starts_with("index -1 is out of bounds for dimension 0"), "{e}");
     let target = Tensor::from_slice_on(&[0i64, 7], &[2], d).unwrap();
-    let e = sooner_or_later(nn::cross_entropy(&ones(&[2, 3], d), &target));
+    let e = error_now_or_at_read(nn::cross_entropy(&ones(&[2, 3], d), &target));
     assert_eq!((e.kind(), e.message()), (ErrorKind::Index, "Target 7 is out of bounds."));
-    // A target that is ignored may be anything.
+    // An ignored target may have any value.
     let target = Tensor::from_slice_on(&[0i64, -100], &[2], d).unwrap();
     assert!(nn::cross_entropy(&ones(&[2, 3], d), &target).unwrap().item_f64().unwrap().is_finite());
-    // Errors that nobody reads for a long time are kept, and told once.
+    // Unread errors are kept, and reported once.
     let at = Tensor::from_slice_on(&[5i64], &[1], d).unwrap();
     for _ in 0..200 {
         index_select(&x, 0, &at).unwrap();
         lazy::mark_step();
     }
     assert_eq!(lazy::synchronize().unwrap_err().notes(), ["an index is 5, in a dimension of size 3"]);
-    // What does not depend on it is unharmed.
+    // Values that do not depend on the error are correct.
     lazy::synchronize().unwrap();
     assert_eq!(x.sum().unwrap().item_f64().unwrap(), 6.0);
 }
 
-/// Set for the process that [`without_a_plugin_tpu_is_an_error_and_cpu_goes_on`] starts.
+/// Set in the process that [`without_a_plugin_tpu_is_an_error_and_cpu_works`] starts.
 const CHILD: &str = "TORCHTPU_TEST_WITHOUT_PLUGIN";
 
 #[test]
-fn without_a_plugin_tpu_is_an_error_and_cpu_goes_on() {
+fn without_a_plugin_tpu_is_an_error_and_cpu_works() {
     if std::env::var_os(CHILD).is_some() {
         return report_without_a_plugin();
     }
     let program = std::env::current_exe().unwrap();
     let out = Command::new(program)
-        .args(["--exact", "without_a_plugin_tpu_is_an_error_and_cpu_goes_on", "--nocapture", "--test-threads=1"])
+        .args(["--exact", "without_a_plugin_tpu_is_an_error_and_cpu_works", "--nocapture", "--test-threads=1"])
         .env(CHILD, "1")
         .env("TORCHTPU_PJRT_PLUGIN", "/nowhere/libbogus.so")
         .output()
@@ -265,7 +287,7 @@ fn without_a_plugin_tpu_is_an_error_and_cpu_goes_on() {
     assert!(text.contains("cpu goes on: 3"), "{text}");
 }
 
-/// What the process without a plugin does.
+/// Print errors and results in the process without a plugin.
 fn report_without_a_plugin() {
     let tpu = torchtpu::device("tpu").unwrap();
     assert!(!lazy::is_available());

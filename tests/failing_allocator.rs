@@ -1,8 +1,10 @@
-//! Allocations that fail: for every large allocation that a program makes, a run in which just that one, and a run in which that one
-//! and all later ones are refused. Each run ends in the program's result or in an error, and the process computes on.
+//! Test of failing allocations. For every large allocation of a program, one run lets only this allocation fail, and
+//! another run this one and all later ones. Each run must end in the program's result or in an error, and the process
+//! must continue.
 //!
-//! An allocation that cannot fail (`Vec::with_capacity`, `collect`) ends the process instead; the last line on stderr then says which
-//! program it was. `TORCHTPU_FAIL_EVERY=1` tries every allocation of every program; without it long programs are sampled.
+//! An allocation that cannot report failure (`Vec::with_capacity`, `collect`) aborts the process instead. The last line
+//! on stderr then names the program. `TORCHTPU_FAIL_EVERY=1` tries every allocation of every program. Otherwise long
+//! programs are sampled.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::Write;
@@ -15,16 +17,16 @@ use torchtpu::nn::{
 use torchtpu::schema::Arg;
 use torchtpu::{Backward, DType, Device, Error, ErrorKind, Result, Scalar, Tensor, memory, ops, random};
 
-/// Allocations of at least so many bytes are counted.
+/// Smallest size in bytes of a counted allocation.
 const LARGE: usize = 64 << 10;
 
 struct Failing;
 
-/// Large allocations since the start of a run.
+/// Number of large allocations since the start of a run.
 static SEEN: AtomicUsize = AtomicUsize::new(0);
-/// The first one that fails, counted from one; none when zero.
+/// The first allocation that fails, counted from one. Zero means none.
 static FIRST: AtomicUsize = AtomicUsize::new(0);
-/// How many fail from there on.
+/// Number of allocations that fail, starting with the first.
 static FAILURES: AtomicUsize = AtomicUsize::new(0);
 
 fn fails(bytes: usize) -> bool {
@@ -35,22 +37,22 @@ fn fails(bytes: usize) -> bool {
     first != 0 && n >= first && n - first < FAILURES.load(SeqCst)
 }
 
-// SAFETY: the system's allocator, which may give nothing.
+// SAFETY: it calls the system's allocator, or returns null, as an allocator may.
 unsafe impl GlobalAlloc for Failing {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: by the caller's contract.
+        // SAFETY: the caller passes a layout of at least one byte.
         if fails(layout.size()) { std::ptr::null_mut() } else { unsafe { System.alloc(layout) } }
     }
     unsafe fn dealloc(&self, p: *mut u8, layout: Layout) {
-        // SAFETY: by the caller's contract.
+        // SAFETY: the caller passes a block of this allocator with its layout.
         unsafe { System.dealloc(p, layout) }
     }
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: by the caller's contract.
+        // SAFETY: the caller passes a layout of at least one byte.
         if fails(layout.size()) { std::ptr::null_mut() } else { unsafe { System.alloc_zeroed(layout) } }
     }
     unsafe fn realloc(&self, p: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: by the caller's contract.
+        // SAFETY: the caller passes a block of this allocator with its layout, and a valid size.
         if fails(size) { std::ptr::null_mut() } else { unsafe { System.realloc(p, layout, size) } }
     }
 }
@@ -58,7 +60,7 @@ unsafe impl GlobalAlloc for Failing {
 #[global_allocator]
 static ALLOCATOR: Failing = Failing;
 
-/// Runs a program; `first` and `failures` say which allocations fail. What kernels keep for reuse is given back before.
+/// Run a program, with `failures` failing allocations starting at `first`. First empty the kernels' cache.
 fn run(program: fn() -> Result<f64>, first: usize, failures: usize) -> Result<f64> {
     memory::empty_cache();
     random::manual_seed(0);
@@ -79,7 +81,7 @@ fn try_all(name: &str, program: fn() -> Result<f64>) {
     let step = count.div_ceil(most).max(1);
     for failures in [1, usize::MAX] {
         for first in (1..=count).step_by(step) {
-            // Not captured, since a test that ends the process shows nothing else.
+            // Write to stderr directly: if a test aborts the process, its captured output is lost.
             let _ = write!(std::io::stderr(), "\r{name}: allocation {first} of {count} fails    ");
             match run(program, first, failures) {
                 Ok(got) => assert_eq!(got.to_bits(), want.to_bits(), "{name}, allocation {first} of {count}"),
@@ -122,7 +124,7 @@ fn truth(b: bool) -> Arg<'static> {
     Arg::Scalar(Scalar::Bool(b))
 }
 
-/// Numbers whose order matters, in `(100, 500)`.
+/// Return numbers whose order matters, of shape `(100, 500)`.
 fn numbers() -> Result<Tensor> {
     randn(&[100, 500])
 }
@@ -226,7 +228,8 @@ const PROGRAMS: &[(&str, Program)] = &[
     ("matrix_exp", || op("linalg_matrix_exp", &[Arg::Tensor(&randn(&[120, 120])?.mul_scalar(0.01)?)])),
     ("pdist", || op("pdist", &[Arg::Tensor(&randn(&[200, 8])?)])),
     ("safetensors", || {
-        // Written once, while nothing fails: the format's crate takes the memory that it writes to. Our reader is tried.
+        // Write the bytes only once, without failures: the format's crate allocates them itself. The test covers this
+        // crate's reader.
         static BYTES: OnceLock<Vec<u8>> = OnceLock::new();
         let bytes =
             BYTES.get_or_init(|| torchtpu::nn::safetensors::save(&[("x".into(), numbers().unwrap())], None).unwrap());
@@ -269,7 +272,7 @@ fn conv(x: &[usize], w: &[usize]) -> Result<f64> {
 }
 
 #[test]
-fn every_large_allocation_may_fail() {
+fn every_large_allocation_can_fail() {
     for (name, program) in PROGRAMS {
         try_all(name, *program);
     }

@@ -1,4 +1,5 @@
-//! Recurrent and transformer layers, optimisers, schedules and clipping against numbers of PyTorch from the same seeds.
+//! Tests of recurrent and transformer layers, optimisers, schedules and clipping against numbers of PyTorch from the
+//! same seeds.
 
 mod common;
 
@@ -22,7 +23,7 @@ fn close(x: &Tensor, want: &[f64]) {
 }
 
 #[test]
-fn recurrent_layers_hold_and_give_what_pytorchs_do() {
+fn recurrent_layers_equal_pytorchs() {
     let _turn = turn();
     manual_seed(1);
     let lstm = LSTM::new(3, 2, RnnOptions { num_layers: 2, bidirectional: true, ..RnnOptions::default() }).unwrap();
@@ -67,7 +68,7 @@ fn layers_equal_their_cells_on_every_device() {
 }
 
 #[test]
-fn settings_that_make_no_sense_are_refused() {
+fn invalid_settings_are_refused() {
     let _turn = turn();
     let wrong = |o: RnnOptions| GRU::new(3, 2, o).unwrap_err().message().to_string();
     assert!(
@@ -88,7 +89,7 @@ fn settings_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn transformer_layers_hold_and_give_what_pytorchs_do() {
+fn transformer_layers_equal_pytorchs() {
     let _turn = turn();
     let o =
         TransformerOptions { dim_feedforward: 16, dropout: 0.0, batch_first: true, ..TransformerOptions::default() };
@@ -127,7 +128,7 @@ fn steps(make: impl Fn(Vec<Parameter>) -> Result<Box<dyn Optimizer>>) -> Tensor 
 }
 
 #[test]
-fn rmsprop_and_adagrad_step_as_pytorchs() {
+fn rmsprop_and_adagrad_steps_equal_pytorchs() {
     let _turn = turn();
     let o = RMSpropOptions { lr: 0.1, centered: true, momentum: 0.9, weight_decay: 0.1, ..RMSpropOptions::default() };
     close(&steps(|p| Ok(Box::new(RMSprop::new(p, o)?))), &[-2.864262, -0.371089, 0.417155]);
@@ -177,7 +178,7 @@ fn rates<S: Schedule>(schedule: S, n: usize) -> Vec<f64> {
 }
 
 #[test]
-fn schedules_are_those_of_pytorch() {
+fn schedules_equal_pytorchs() {
     let _turn = turn();
     assert_eq!(
         rates(CosineAnnealingLR { t_max: 6, eta_min: 0.01 }, 8),

@@ -1,4 +1,4 @@
-//! Every loss against numbers of PyTorch: values, gradients, reductions, errors; on `cpu` and on `tpu`.
+//! Tests of every loss against numbers of PyTorch: values, gradients, reductions and errors, on `cpu` and on `tpu`.
 
 use std::sync::Arc;
 use torchtpu::nn::{
@@ -10,7 +10,7 @@ use torchtpu::nn::{
 };
 use torchtpu::{Backward, DType, Device, ErrorKind, Result, Tensor};
 
-/// What the losses are tried on.
+/// Inputs and targets of the losses.
 struct Batch {
     device: Device,
     x: Tensor,
@@ -66,8 +66,8 @@ fn close(x: &Tensor, want: &[f64]) {
     assert!(got.len() == want.len() && got.iter().zip(want).all(near), "{got:?} against {want:?}");
 }
 
-/// The single losses, their sum, their mean (for the losses whose mean is no plain one, see below), and the gradient of the
-/// sum.
+/// Check the single losses, their sum, their mean (unless the mean is not a plain one, see below), and the gradient of
+/// the sum.
 #[track_caller]
 fn check(b: &Batch, x: &Tensor, loss: impl Fn(&Tensor, Reduction) -> Result<Tensor>, single: &[f64], gradient: &[f64]) {
     let x = x.to_dtype(DType::F32).unwrap().detach();
@@ -84,7 +84,7 @@ fn check(b: &Batch, x: &Tensor, loss: impl Fn(&Tensor, Reduction) -> Result<Tens
 }
 
 #[test]
-fn losses_of_classes_are_pytorchs() {
+fn class_losses_equal_pytorchs() {
     for b in batches() {
         let w = || Some(b.on(&[0.5, 1.0, 2.0], &[3]));
         check(
@@ -136,7 +136,7 @@ fn losses_of_classes_are_pytorchs() {
 }
 
 #[test]
-fn the_loss_of_sequences_is_pytorchs() {
+fn the_ctc_loss_equals_pytorchs() {
     for b in batches() {
         let loss = |blank: i64, labels: &'static [i64]| {
             let target = b.ints(labels, &[1, labels.len()]);
@@ -152,7 +152,7 @@ fn the_loss_of_sequences_is_pytorchs() {
 }
 
 #[test]
-fn losses_of_elements_are_pytorchs() {
+fn element_losses_equal_pytorchs() {
     for b in batches() {
         check(
             &b,
@@ -200,7 +200,7 @@ fn losses_of_elements_are_pytorchs() {
 }
 
 #[test]
-fn losses_of_probabilities_are_pytorchs() {
+fn probability_losses_equal_pytorchs() {
     for b in batches() {
         let w = || Some(b.on(&[0.5, 1.0, 2.0], &[3]));
         check(
@@ -240,7 +240,7 @@ fn losses_of_probabilities_are_pytorchs() {
 }
 
 #[test]
-fn likelihoods_are_pytorchs() {
+fn likelihood_losses_equal_pytorchs() {
     for b in batches() {
         check(
             &b,
@@ -284,7 +284,7 @@ fn likelihoods_are_pytorchs() {
 }
 
 #[test]
-fn losses_of_pairs_and_triplets_are_pytorchs() {
+fn pair_and_triplet_losses_equal_pytorchs() {
     for b in batches() {
         check(
             &b,
@@ -338,10 +338,11 @@ fn losses_of_pairs_and_triplets_are_pytorchs() {
     }
 }
 #[test]
-fn means_divide_by_what_pytorch_divides_by() {
+fn means_have_pytorchs_divisors() {
     for b in batches() {
         let weight = Some(b.on(&[0.5, 1.0, 2.0], &[3]));
-        // By the weights of the targets, by those that count, by all elements, by the batch.
+        // The divisors: total weight of the targets, number of targets that are not ignored, number of elements, batch
+        // size.
         let loss = NLLLoss { weight: weight.clone(), ..NLLLoss::default() };
         close(&loss.forward(&b.l, &b.c).unwrap(), &[0.702232]);
         close(&NLLLoss { ignore_index: 0, ..NLLLoss::default() }.forward(&b.l, &b.c).unwrap(), &[0.232622]);
@@ -359,7 +360,7 @@ fn means_divide_by_what_pytorch_divides_by() {
 }
 
 #[test]
-fn functions_are_the_losses_with_default_settings() {
+fn functions_equal_losses_with_default_settings() {
     for b in batches() {
         let same = |f: Result<Tensor>, loss: Result<Tensor>| close(&f.unwrap(), &loss.unwrap().to_vec().unwrap());
         same(cross_entropy(&b.x, &b.c), CrossEntropyLoss::default().forward(&b.x, &b.c));
@@ -375,7 +376,7 @@ fn functions_are_the_losses_with_default_settings() {
 }
 
 #[test]
-fn the_floor_of_a_variance_is_not_differentiated() {
+fn the_lower_bound_of_a_variance_has_no_gradient() {
     for b in batches() {
         let var = b.on(&[0.5, 0.001, 2.0, 1.0, 0.25, 3.0], &[2, 3]);
         var.requires_grad_(true).unwrap();
@@ -395,14 +396,15 @@ fn refused(y: Result<Tensor>, kind: ErrorKind, message: &str) {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_in_pytorchs_words() {
+fn wrong_shapes_and_settings_fail_with_pytorchs_messages() {
     use ErrorKind::{Index, Runtime, Value};
     let b = Batch::new(Device::CPU);
     let row = |x: &Tensor| x.select(0, 0).unwrap();
     refused(
         BCELoss::default().forward(&b.u, &row(&b.t)),
         Value,
-        "Using a target size (torch.Size([3])) that is different to the input size (torch.Size([2, 3])) is deprecated. Please ensure they have the same size.",
+        "Using a target size (torch.Size([3])) that is different to the input size (torch.Size([2, 3])) is deprecated. \
+        Please ensure they have the same size.",
     );
     refused(BCELoss::default().forward(&b.x, &b.t), Runtime, "all elements of input should be between 0 and 1");
     refused(
@@ -444,7 +446,8 @@ fn what_does_not_fit_is_refused_in_pytorchs_words() {
     refused(
         TripletMarginWithDistanceLoss::default().forward(&b.x, &b.y, &row(&b.z)),
         Runtime,
-        "The anchor, positive, and negative tensors are expected to have the same number of dimensions, but got: anchor 2D, positive 2D, and negative 1D inputs",
+        "The anchor, positive, and negative tensors are expected to have the same number of dimensions, but got: \
+        anchor 2D, positive 2D, and negative 1D inputs",
     );
     let gauss = GaussianNLLLoss::default();
     refused(gauss.forward(&b.x, &b.y, &b.y), Value, "var has negative entry/entries");
@@ -452,7 +455,8 @@ fn what_does_not_fit_is_refused_in_pytorchs_words() {
     refused(
         MarginRankingLoss::default().forward(&b.x, &b.y, &row(&b.s)),
         Runtime,
-        "margin_ranking_loss : All input tensors should have same dimension but got sizes: input1: torch.Size([2, 3]), input2: torch.Size([2, 3]), target: torch.Size([3]) ",
+        "margin_ranking_loss : All input tensors should have same dimension but got sizes: input1: torch.Size([2, 3]), \
+        input2: torch.Size([2, 3]), target: torch.Size([3]) ",
     );
     let cosine = CosineEmbeddingLoss::default();
     refused(cosine.forward(&b.x, &b.y, &b.s), Runtime, "0D or 1D target tensor expected, multi-target not supported");

@@ -1,4 +1,5 @@
-//! Convolutions, normalisation, pools, padding and resizing as modules, against numbers of PyTorch from the same seeds.
+//! Tests of convolutions, normalisation, pooling, padding and resizing as modules, against numbers of PyTorch from the
+//! same seeds.
 
 mod common;
 
@@ -11,7 +12,7 @@ fn keys(m: &dyn Module) -> Vec<String> {
     m.state_dict().into_iter().map(|(name, _)| name).collect()
 }
 
-/// Name, sum, and sum weighted by the place in the flat tensor, from 1/n to 1.
+/// A name, the sum of the elements, and their sum weighted by the position in the flat tensor, from 1/n to 1.
 type Numbers = (&'static str, f64, f64);
 
 #[rustfmt::skip]
@@ -125,7 +126,7 @@ fn near(name: &str, table: &[Numbers], y: &Tensor) {
     assert!((by_place - weighted).abs() < 3e-6 * size, "{name}: {by_place} against {weighted}, weighted");
 }
 
-/// The layer and the input drawn after one seed, on every device.
+/// Check a layer and an input drawn after one seed, on every device.
 #[track_caller]
 fn check<M: Module>(name: &str, make: impl Fn() -> Result<M>, dims: &[usize]) {
     for device in devices() {
@@ -133,7 +134,7 @@ fn check<M: Module>(name: &str, make: impl Fn() -> Result<M>, dims: &[usize]) {
         let (m, x) = (make().unwrap(), randn(dims));
         m.to(device).unwrap();
         if name.starts_with("fractional") && device != Device::CPU {
-            // Windows are drawn from the device's own numbers: their maxima are elements of the input.
+            // The device draws windows from its own numbers, so only check that their maxima are elements of the input.
             let (y, all) = (m.forward(&x.to_device(device).unwrap()).unwrap(), x.to_vec::<f32>().unwrap());
             let y = y.to_vec::<f32>().unwrap();
             assert!(!y.is_empty() && y.iter().all(|v| all.contains(v)), "{name}: {y:?}");
@@ -143,7 +144,7 @@ fn check<M: Module>(name: &str, make: impl Fn() -> Result<M>, dims: &[usize]) {
     }
 }
 
-/// The gradient of the sum of squares: of the first parameter, or else of the input.
+/// Check the gradient of the sum of squares with respect to the first parameter, or to the input if there is none.
 #[track_caller]
 fn check_gradient<M: Module>(name: &str, make: impl Fn() -> Result<M>, dims: &[usize]) {
     for device in devices() {
@@ -159,7 +160,7 @@ fn check_gradient<M: Module>(name: &str, make: impl Fn() -> Result<M>, dims: &[u
 }
 
 #[test]
-fn layers_over_one_dimension_give_what_pytorchs_do() {
+fn layers_over_one_dimension_equal_pytorchs() {
     let _turn = turn();
     let x = [2, 4, 9];
     let o = Conv1dOptions::default();
@@ -214,7 +215,7 @@ fn layers_over_one_dimension_give_what_pytorchs_do() {
 }
 
 #[test]
-fn layers_over_two_dimensions_give_what_pytorchs_do() {
+fn layers_over_two_dimensions_equal_pytorchs() {
     let _turn = turn();
     let x = [2, 4, 7, 8];
     let o = Conv2dOptions::default();
@@ -270,7 +271,7 @@ fn layers_over_two_dimensions_give_what_pytorchs_do() {
 }
 
 #[test]
-fn layers_over_three_dimensions_give_what_pytorchs_do() {
+fn layers_over_three_dimensions_equal_pytorchs() {
     let _turn = turn();
     let x = [2, 4, 5, 6, 7];
     let o = Conv3dOptions::default();
@@ -326,7 +327,7 @@ fn layers_over_three_dimensions_give_what_pytorchs_do() {
 }
 
 #[test]
-fn other_layers_give_what_pytorchs_do() {
+fn other_layers_equal_pytorchs() {
     let _turn = turn();
     let x = [2, 4, 7, 8];
     let plain = LayerNormOptions { elementwise_affine: false, ..LayerNormOptions::default() };
@@ -342,7 +343,7 @@ fn other_layers_give_what_pytorchs_do() {
 }
 
 #[test]
-fn gradients_are_those_of_pytorch() {
+fn gradients_equal_pytorchs() {
     let _turn = turn();
     let x = [2, 4, 7, 8];
     let circular = Conv3dOptions { padding: [1; 3], padding_mode: PaddingMode::Circular, ..Conv3dOptions::default() };
@@ -357,7 +358,7 @@ fn gradients_are_those_of_pytorch() {
 }
 
 #[test]
-fn keys_and_names_are_pytorchs() {
+fn keys_and_names_equal_pytorchs() {
     let _turn = turn();
     let tracked = ["weight", "bias", "running_mean", "running_var", "num_batches_tracked"];
     assert_eq!(keys(&BatchNorm1d::new(2).unwrap()), tracked);
@@ -377,7 +378,7 @@ fn keys_and_names_are_pytorchs() {
 }
 
 #[test]
-fn an_output_size_chooses_among_those_a_transposed_convolution_has() {
+fn transposed_convolutions_accept_every_possible_output_size() {
     let _turn = turn();
     manual_seed(1);
     let o = ConvTranspose2dOptions { stride: [2; 2], ..ConvTranspose2dOptions::default() };
@@ -388,13 +389,14 @@ fn an_output_size_chooses_among_those_a_transposed_convolution_has() {
     assert_eq!(e.kind(), ErrorKind::Value);
     assert_eq!(
         e.message(),
-        "requested an output size of [20, 17], but valid sizes range from [15, 17] to [16, 18] (for an input of torch.Size([7, 8]))"
+        "requested an output size of [20, 17], but valid sizes range from [15, 17] to [16, 18] (for an input of \
+        torch.Size([7, 8]))"
     );
     assert!(m.forward_with_output_size(&x, &[i64::MAX, i64::MIN]).is_err());
 }
 
 #[test]
-fn bad_settings_are_errors_and_never_panic() {
+fn invalid_settings_are_errors_and_never_panic() {
     let _turn = turn();
     let x = randn(&[1, 2, 6, 6]);
     for v in [i64::MAX, i64::MIN, i64::MAX / 2, -1] {

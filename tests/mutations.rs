@@ -1,6 +1,7 @@
-//! Parsers of bytes from outside get mutated seeds: the same ones in every run, so that a failure repeats.
+//! Test of parsers of external bytes with mutated seeds. Mutations are equal in every run, so that a failure repeats.
 //!
-//! `TORCHTPU_MUTATIONS` sets how many each seed gets (2,000). Failures print the input, which is then added to `fuzz/seeds`.
+//! `TORCHTPU_MUTATIONS` sets the number of mutations per seed (2,000 by default). A failure prints the input, which is
+//! then added to `fuzz/seeds`.
 
 #[path = "fuzzing/entries.rs"]
 mod entries;
@@ -8,7 +9,7 @@ mod entries;
 use std::panic::catch_unwind;
 use std::path::Path;
 
-/// Marsaglia's xorshift64*: the mutations are the same on every machine.
+/// Marsaglia's xorshift64*, whose numbers are equal on every machine.
 struct Random(u64);
 
 impl Random {
@@ -20,7 +21,7 @@ impl Random {
     }
 }
 
-/// Numbers at which sizes, counts and offsets go wrong.
+/// Numbers at which sizes, counts and offsets often overflow.
 const NUMBERS: &[u64] = &[
     0,
     1,

@@ -1,6 +1,6 @@
-//! Optimisers, schedules and clipping, against numbers of PyTorch. Training goes on exactly where it was saved.
+//! Tests of optimisers, schedules and clipping against numbers of PyTorch, and of resuming from saved state.
 //!
-//! The tests on `tpu` need a PJRT plugin, as `tests/summary.py` provides.
+//! The tests on `tpu` need a PJRT plugin, which `tests/summary.py` provides.
 
 mod common;
 
@@ -32,7 +32,7 @@ fn close(a: &[f64], b: &[f64], tolerance: f64) {
     assert!(a.iter().zip(b).all(|(x, y)| (x - y).abs() <= tolerance * (1.0 + y.abs())), "{a:?} against {b:?}");
 }
 
-/// Makes an optimiser of two groups, the second with settings of its own.
+/// A function that makes an optimiser of two groups, the second with its own settings.
 type Make = fn(&[Parameter]) -> Result<Box<dyn Optimizer>>;
 
 const CASES: [(&str, Make, [f64; 3]); 5] = [
@@ -98,7 +98,7 @@ fn train(p: &[Parameter], optimizer: &mut dyn Optimizer, steps: std::ops::Range<
 }
 
 #[test]
-fn groups_step_by_their_own_settings_as_in_pytorch() {
+fn groups_step_with_their_own_settings_as_in_pytorch() {
     for d in devices() {
         for (name, make, expected) in CASES {
             let p = [parameter(&[1.0, -2.0], d), parameter(&[3.0], d)];
@@ -139,7 +139,7 @@ fn training_resumes_exactly_from_a_file() {
 }
 
 #[test]
-fn state_dictionaries_have_the_keys_of_pytorch() {
+fn state_dictionaries_have_pytorchs_keys() {
     let expected = [
         vec!["momentum_buffer"],
         vec!["step", "exp_avg", "exp_avg_sq", "max_exp_avg_sq"],
@@ -159,7 +159,7 @@ fn state_dictionaries_have_the_keys_of_pytorch() {
         }
         assert_eq!(state.param_groups[1].params, [1]);
         assert_eq!(state.param_groups[1].get("weight_decay"), Some(Setting::Number(0.1)));
-        // The dictionary is a snapshot.
+        // The dictionary is a copy.
         let before = state.state[&0][expected.len() - 1].1.to_vec::<f32>().unwrap();
         train(&p, &mut *optimizer, 0..3);
         assert_eq!(state.state[&0][expected.len() - 1].1.to_vec::<f32>().unwrap(), before);
@@ -167,7 +167,7 @@ fn state_dictionaries_have_the_keys_of_pytorch() {
 }
 
 #[test]
-fn a_state_dictionary_that_does_not_fit_changes_nothing() {
+fn a_wrong_state_dictionary_changes_nothing() {
     let p = [parameter(&[1.0, -2.0], Device::CPU), parameter(&[3.0], Device::CPU)];
     let mut two = CASES[0].1(&p).unwrap();
     let one = Sgd::new(p.to_vec(), SgdOptions::default()).unwrap();
@@ -209,7 +209,7 @@ fn momentum(o: &dyn Optimizer) -> f64 {
     }
 }
 
-/// Learning rates, and momenta.
+/// Return the learning rates and the momenta.
 fn rates(schedule: impl Schedule, n: usize) -> (Vec<f64>, Vec<f64>) {
     let mut o = sgd();
     let mut s = Scheduler::new(schedule, &mut o).unwrap();
@@ -223,7 +223,7 @@ fn rates(schedule: impl Schedule, n: usize) -> (Vec<f64>, Vec<f64>) {
 }
 
 #[test]
-fn more_schedules_are_those_of_pytorch() {
+fn more_schedules_equal_pytorchs() {
     let same = |schedule: Box<dyn Schedule>, expected: &[f64]| {
         close(&rates(schedule, expected.len() - 1).0, expected, 1e-12);
     };
@@ -257,7 +257,7 @@ fn more_schedules_are_those_of_pytorch() {
 }
 
 #[test]
-fn cycles_move_momentum_against_the_rate() {
+fn cycles_change_momentum_inversely_to_the_rate() {
     let cyclic = |mode| CyclicLR { step_size_up: 3, step_size_down: 2, mode, gamma: 0.9, ..CyclicLR::new(0.01, 0.1) };
     let (lr, m) = rates(cyclic(CyclicMode::Triangular2), 9);
     close(&lr, &[0.01, 0.04, 0.07, 0.1, 0.055, 0.01, 0.025, 0.04, 0.055, 0.0325], 1e-12);
@@ -287,7 +287,7 @@ fn cycles_move_momentum_against_the_rate() {
     let (lr, m) = rates(OneCycleLR { three_phase: true, linear: true, ..OneCycleLR::new(1.0, 10) }, 9);
     close(&lr, &[0.04, 0.52, 1.0, 0.52, 0.04, 0.0320008, 0.0240016, 0.0160024, 0.0080032, 4e-6], 1e-12);
     close(&m, &[0.95, 0.9, 0.85, 0.9, 0.95, 0.95, 0.95, 0.95, 0.95, 0.95], 1e-12);
-    // Adam's first beta stands for momentum; Adagrad has neither.
+    // Adam's first beta counts as momentum. Adagrad has neither.
     let p = vec![parameter(&[1.0], Device::CPU)];
     let mut adam = Adam::new(p.clone(), AdamOptions::adam()).unwrap();
     Scheduler::new(OneCycleLR::new(1.0, 10), &mut adam).unwrap();
@@ -298,7 +298,7 @@ fn cycles_move_momentum_against_the_rate() {
 }
 
 #[test]
-fn a_step_past_the_end_of_a_cycle_is_an_error() {
+fn a_step_beyond_the_end_of_a_cycle_is_an_error() {
     let mut o = sgd();
     let mut s = Scheduler::new(OneCycleLR::new(1.0, 4), &mut o).unwrap();
     for _ in 0..3 {
@@ -311,7 +311,7 @@ fn a_step_past_the_end_of_a_cycle_is_an_error() {
 }
 
 #[test]
-fn schedules_act_on_each_group_and_resume() {
+fn schedules_set_each_group_and_resume() {
     let p = [parameter(&[1.0, -2.0], Device::CPU), parameter(&[3.0], Device::CPU)];
     let mut o = CASES[0].1(&p).unwrap();
     let schedule = StepLR { step_size: 2, gamma: 0.5 };
@@ -323,7 +323,7 @@ fn schedules_act_on_each_group_and_resume() {
     let (state, rates) = (s.state_dict().unwrap(), o.state_dict().unwrap());
     let mut o = CASES[0].1(&p).unwrap();
     o.load_state_dict(&rates).unwrap();
-    // The rate that a group began with is among its settings, so the second scheduler starts from it.
+    // The initial rate of a group is one of its settings, so the second scheduler starts from it.
     let mut s = Scheduler::new(schedule, &mut *o).unwrap();
     s.load_state_dict(&state).unwrap();
     s.step(&mut *o).unwrap();
@@ -351,7 +351,7 @@ fn schedules_act_on_each_group_and_resume() {
 }
 
 #[test]
-fn the_norm_of_gradients_neither_overflows_nor_loses_digits() {
+fn the_gradient_norm_neither_overflows_nor_loses_precision() {
     for d in devices() {
         let with = |g: &[f64], dtype: DType| {
             let zero = Tensor::zeros(&[g.len()], dtype, d).unwrap();
@@ -380,7 +380,8 @@ fn the_norm_of_gradients_neither_overflows_nor_loses_digits() {
         assert!(get_total_norm(&[p.grad().unwrap()], 2.0, false).is_ok());
         assert_eq!(
             get_total_norm(&[p.grad().unwrap()], 2.0, true).unwrap_err().message(),
-            "The total norm of order 2.0 for gradients from `parameters` is non-finite, so it cannot be clipped. To disable this error and scale the gradients by the non-finite norm anyway, set `error_if_nonfinite=False`"
+            "The total norm of order 2.0 for gradients from `parameters` is non-finite, so it cannot be clipped. To \
+            disable this error and scale the gradients by the non-finite norm anyway, set `error_if_nonfinite=False`"
         );
     }
 }

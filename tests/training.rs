@@ -1,6 +1,7 @@
-//! Training as a whole: the same losses on `cpu` and on `tpu` in every mode, without compiling again and without growing.
+//! Tests of whole training runs: equal losses on `cpu` and on `tpu` in every mode, without recompilation and without
+//! growth.
 //!
-//! The tests need a PJRT plugin, as `tests/summary.py` provides; they fail with its error where there is none.
+//! The tests need a PJRT plugin, which `tests/summary.py` provides. Without one, they fail with its error.
 
 use std::sync::{Mutex, MutexGuard, Once};
 use torchtpu::lazy::{self, EagerMode};
@@ -12,7 +13,7 @@ use torchtpu::nn::{
 };
 use torchtpu::{Backward, DType, Device, Result, Tensor, random};
 
-/// Mode, counters and generators are one per process, so tests take turns.
+/// Lock modes, counters and generators, which exist once per process, so that tests run one at a time.
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     static FIRST: Once = Once::new();
@@ -51,7 +52,7 @@ fn cnn() -> Result<Sequential> {
         .push(Linear::new(8 * 4 * 4, 3)?))
 }
 
-/// A problem that can be learnt: three classes by the sign and size of a sum.
+/// Return a learnable problem: three classes, given by the sign and size of a sum.
 fn problem(dims: &[usize]) -> Result<(Tensor, Tensor)> {
     let n = dims[0];
     let width: usize = dims[1..].iter().product();
@@ -119,14 +120,14 @@ fn agree_in_all_modes(make: fn() -> Result<Sequential>, dims: &[usize], optimize
 }
 
 #[test]
-fn mlp_trains_alike_everywhere() {
+fn an_mlp_trains_equally_in_all_modes() {
     let _turn = turn();
     agree_in_all_modes(mlp, &[64, 8], adamw, 40);
     agree_in_all_modes(mlp, &[64, 8], sgd, 20);
 }
 
 #[test]
-fn cnn_trains_alike_everywhere() {
+fn a_cnn_trains_equally_in_all_modes() {
     let _turn = turn();
     agree_in_all_modes(cnn, &[32, 1, 8, 8], adamw, 20);
 }
@@ -158,7 +159,7 @@ fn later_steps_compile_nothing() {
 }
 
 #[test]
-fn second_run_compiles_nothing() {
+fn a_second_run_compiles_nothing() {
     let _turn = turn();
     losses(cnn, &[16, 1, 8, 8], adamw, Device::TPU, 6).unwrap();
     let before = lazy::metrics().compilations;
@@ -167,7 +168,7 @@ fn second_run_compiles_nothing() {
 }
 
 #[test]
-fn three_hundred_steps_keep_no_values() {
+fn three_hundred_steps_do_not_accumulate_values() {
     let _turn = turn();
     random::manual_seed(0);
     let model = mlp().unwrap();
@@ -188,8 +189,8 @@ fn three_hundred_steps_keep_no_values() {
 }
 
 #[test]
-fn optimisers_take_pytorch_steps() {
-    // One parameter, one gradient, by hand.
+fn optimiser_steps_equal_pytorchs() {
+    // One parameter and one gradient, computed by hand.
     let take = |make: &dyn Fn(Vec<nn::Parameter>) -> Result<Box<dyn Optimizer>>, device: Device| -> Vec<f64> {
         let p = nn::Parameter::new(Tensor::from_slice(&[1.0f32], &[1]).unwrap()).unwrap();
         p.to(device).unwrap();
@@ -208,9 +209,9 @@ fn optimisers_take_pytorch_steps() {
             assert!(a.iter().zip(b).all(|(x, y)| (x - y).abs() < 1e-5), "{device}: {a:?} is not {b:?}");
         };
         let momentum = SgdOptions { lr: 0.1, momentum: 0.9, dampening: 0.5, ..SgdOptions::default() };
-        // Buffers 0.5, 0.7, 0.88: dampening spares the first.
+        // The buffers are 0.5, 0.7 and 0.88: dampening does not apply to the first.
         near(take(&|p| Ok(Box::new(Sgd::new(p, momentum)?)), device), [0.95, 0.88, 0.792]);
-        // A constant gradient: each step is `lr`, whatever the count.
+        // With a constant gradient, each step is `lr`, for any step count.
         let plain = AdamOptions { lr: 0.1, ..AdamOptions::adam() };
         near(take(&|p| Ok(Box::new(Adam::new(p, plain)?)), device), [0.9, 0.8, 0.7]);
         let decay = AdamOptions { lr: 0.1, weight_decay: 0.5, ..AdamOptions::adam() };
@@ -219,7 +220,7 @@ fn optimisers_take_pytorch_steps() {
 }
 
 #[test]
-fn seeds_give_pytorch_parameters() {
+fn equal_seeds_give_pytorchs_parameters() {
     let _turn = turn();
     random::manual_seed(0);
     let l = Linear::new(2, 2).unwrap();
@@ -230,7 +231,7 @@ fn seeds_give_pytorch_parameters() {
 }
 
 #[test]
-fn tied_weights_stay_tied() {
+fn shared_weights_stay_shared() {
     let _turn = turn();
     let shared = std::sync::Arc::new(Linear::new(4, 4).unwrap());
     let model = Sequential::new().push(shared.clone()).push(ReLU).push(shared.clone());
@@ -253,7 +254,7 @@ fn tied_weights_stay_tied() {
 }
 
 #[test]
-fn state_dicts_round_trip_and_refuse_strangers() {
+fn state_dicts_survive_a_round_trip_and_refuse_other_keys() {
     let _turn = turn();
     random::manual_seed(1);
     let (a, b) = (cnn().unwrap(), cnn().unwrap());
@@ -291,7 +292,9 @@ fn state_dicts_round_trip_and_refuse_strangers() {
     let e = a.load_state_dict(&state, true).unwrap_err();
     assert_eq!(
         e.message(),
-        "Error(s) in loading state_dict for Sequential:\n\tMissing key(s) in state_dict: \"7.bias\". \n\tUnexpected key(s) in state_dict: \"8.bias\". \n\tsize mismatch for 0.weight: copying a param with shape torch.Size([4, 1, 5, 5]) from checkpoint, the shape in current model is torch.Size([4, 1, 3, 3])."
+        "Error(s) in loading state_dict for Sequential:\n\tMissing key(s) in state_dict: \"7.bias\". \n\
+        \tUnexpected key(s) in state_dict: \"8.bias\". \n\tsize mismatch for 0.weight: copying a param with shape \
+        torch.Size([4, 1, 5, 5]) from checkpoint, the shape in current model is torch.Size([4, 1, 3, 3])."
     );
     state.remove(0);
     let keys = a.load_state_dict(&state, false).unwrap();
@@ -300,7 +303,7 @@ fn state_dicts_round_trip_and_refuse_strangers() {
 }
 
 #[test]
-fn dropout_and_batch_norm_know_training_from_evaluation() {
+fn dropout_and_batch_norm_differ_in_training_and_evaluation() {
     let _turn = turn();
     for device in [Device::CPU, Device::TPU] {
         let d = Dropout::new(0.5).unwrap();
@@ -328,7 +331,7 @@ fn dropout_and_batch_norm_know_training_from_evaluation() {
 }
 
 #[test]
-fn embedding_trains_all_rows_but_padding() {
+fn an_embedding_trains_all_rows_but_the_padding_row() {
     let _turn = turn();
     for device in [Device::CPU, Device::TPU] {
         let e = Embedding::with_padding(4, 2, Some(-3)).unwrap();

@@ -1,6 +1,8 @@
-//! What tensors promise whatever device they are on: views alias, writes are seen, history follows, text looks like PyTorch's.
+//! Tests of tensors on every device: views share memory, writes are visible, histories follow writes, and text looks
+//! like PyTorch's.
 //!
-//! Each test is one body that runs on `cpu` and on `tpu`; the latter needs a PJRT plugin, as `tests/summary.py` provides.
+//! Each test is one body that runs on `cpu` and on `tpu`. The latter needs a PJRT plugin, which `tests/summary.py`
+//! provides.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -20,7 +22,7 @@ fn t(data: &[f32], dims: &[usize], d: Device) -> Tensor {
     Tensor::from_slice_on(data, dims, d).unwrap()
 }
 
-/// 0, 1, 2, ...
+/// Return the numbers 0, 1, 2, ...
 fn count(dims: &[usize], d: Device) -> Tensor {
     let n: usize = dims.iter().product();
     t(&(0..n).map(|i| i as f32).collect::<Vec<_>>(), dims, d)
@@ -51,7 +53,7 @@ fn views_of_views_read_the_base() {
 }
 
 #[test]
-fn a_write_through_a_view_is_seen_by_base_and_other_views() {
+fn a_write_through_a_view_is_visible_in_the_base_and_other_views() {
     on_both(|d| {
         let x = count(&[3, 4], d);
         let (row, column, flat) = (x.select(0, 1)?, x.select(1, 2)?, x.view_as_sizes(&[12])?);
@@ -80,7 +82,7 @@ fn a_write_through_a_view_is_seen_by_base_and_other_views() {
 }
 
 #[test]
-fn the_base_may_die_before_its_views() {
+fn views_outlive_their_base() {
     on_both(|d| {
         let x = count(&[4], d);
         let (a, b) = (x.slice(0, Some(1), None, 1)?, x.view_as_sizes(&[2, 2])?);
@@ -94,7 +96,7 @@ fn the_base_may_die_before_its_views() {
 }
 
 #[test]
-fn copies_do_not_alias_and_overlapping_writes_take_a_detour_or_are_refused() {
+fn copies_do_not_alias_and_overlapping_writes_are_copied_or_refused() {
     on_both(|d| {
         let x = count(&[2, 3], d);
         let y = x.copy()?;
@@ -102,7 +104,7 @@ fn copies_do_not_alias_and_overlapping_writes_take_a_detour_or_are_refused() {
         x.zero_all()?;
         assert_eq!(v(&y), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
         assert_eq!(v(&z), [0.0, 3.0, 1.0, 4.0, 2.0, 5.0]);
-        // With gaps between the elements PyTorch does not look, and copies in some order.
+        // If there are gaps between the elements, PyTorch does not check the overlap, and copies in some order.
         let x = count(&[7], d);
         x.slice(0, Some(2), None, 2)?.copy_(&x.slice(0, None, Some(5), 2)?)?;
         assert_eq!(v(&x), [0.0, 1.0, 0.0, 3.0, 2.0, 5.0, 4.0]);
@@ -121,7 +123,7 @@ fn copies_do_not_alias_and_overlapping_writes_take_a_detour_or_are_refused() {
     });
 }
 
-/// Zeroes in place, by what every tensor has.
+/// Set to zero in place, with methods that every tensor has.
 trait ZeroAll {
     fn zero_all(&self) -> Result<()>;
 }
@@ -132,13 +134,25 @@ impl ZeroAll for Tensor {
 }
 
 #[test]
-fn writes_that_make_no_sense_are_refused() {
+fn invalid_writes_are_refused() {
     on_both(|d| {
         let x = count(&[3], d);
         let e = x.unsqueeze(0)?.expand(&[2, 3])?.add_(&number(1.0, d)).unwrap_err();
-        assert!(e.message().starts_with("unsupported operation: more than one element of the written-to tensor refers to a single memory location."), "{e}");
+        assert!(
+            e.message().starts_with(
+                "unsupported operation: more than one element of the written-to tensor refers \
+            to a single memory location."
+            ),
+            "{e}"
+        );
         let e = x.narrow(0, 1, 2)?.add_(&x.narrow(0, 0, 2)?).unwrap_err();
-        assert!(e.message().starts_with("unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location."), "{e}");
+        assert!(
+            e.message().starts_with(
+                "unsupported operation: some elements of the input tensor and the written-to \
+            tensor refer to a single memory location."
+            ),
+            "{e}"
+        );
         let e = x.add_(&count(&[2, 3], d)).unwrap_err();
         assert_eq!(e.message(), "output with shape [3] doesn't match the broadcast shape [2, 3]");
         let i = x.to_dtype(DType::I64)?;
@@ -152,7 +166,7 @@ fn writes_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn leaves_cannot_be_written_while_history_is_recorded() {
+fn leaves_cannot_be_written_while_grad_mode_is_on() {
     on_both(|d| {
         let w = count(&[2, 2], d);
         w.requires_grad_(true)?;
@@ -172,7 +186,7 @@ fn leaves_cannot_be_written_while_history_is_recorded() {
 }
 
 #[test]
-fn detached_tensors_share_memory_and_nothing_else() {
+fn detached_tensors_share_only_memory() {
     on_both(|d| {
         let w = count(&[3], d);
         w.requires_grad_(true)?;
@@ -183,7 +197,7 @@ fn detached_tensors_share_memory_and_nothing_else() {
         assert_eq!(v(&y), [1.0, 3.0, 5.0]);
         y.sum()?.backward()?;
         assert_eq!(v(&w.grad().unwrap()), [2.0; 3]);
-        // The write through the detached alias counts: what was saved has changed.
+        // A write through the detached tensor counts: the saved tensor has changed.
         let y = w.exp()?;
         y.detach().add_(&number(1.0, d))?;
         let e = y.sum()?.backward().unwrap_err();
@@ -193,7 +207,7 @@ fn detached_tensors_share_memory_and_nothing_else() {
 }
 
 #[test]
-fn changed_saved_tensors_are_noticed() {
+fn changes_of_saved_tensors_are_noticed() {
     on_both(|d| {
         let w = t(&[1.0, 2.0], &[2], d);
         w.requires_grad_(true)?;
@@ -203,8 +217,10 @@ fn changed_saved_tensors_are_noticed() {
         let e = y.sum()?.backward().unwrap_err();
         let (at, expected) = (a.version(), a.version() - 1);
         assert!(
-            e.message().starts_with("one of the variables needed for gradient computation has been modified by an inplace operation: [torch.FloatTensor [2]], which is output 0 of ")
-                && e.message().contains(&format!("is at version {at}; expected version {expected} instead.")),
+            e.message().starts_with(
+                "one of the variables needed for gradient computation has been modified by an \
+                inplace operation: [torch.FloatTensor [2]], which is output 0 of "
+            ) && e.message().contains(&format!("is at version {at}; expected version {expected} instead.")),
             "{e}"
         );
         let y = w.mul(&w)?.sum()?;
@@ -215,7 +231,7 @@ fn changed_saved_tensors_are_noticed() {
     });
 }
 
-/// Compares gradients with central differences, in `f64` on `cpu`, and the same function on the device with `cpu`.
+/// Compare gradients with central differences, in `f64` on `cpu`, and the function on the device with `cpu`.
 fn check_gradient(d: Device, x: &[f64], dims: &[usize], f: impl Fn(&Tensor) -> Result<Tensor>) -> Result<()> {
     let of = |x: &[f64], d: Device| Tensor::from_slice_on(x, dims, d);
     let w = of(x, d)?;
@@ -243,20 +259,20 @@ fn gradients_follow_writes_through_views() {
     let x = [0.3, -1.2, 0.7, 1.9, -0.4, 0.8];
     on_both(|d| {
         let scale = |v: f64| Tensor::number(Scalar::Float(v), DType::F64);
-        // A write through a slice; the base is used.
+        // Write through a slice, then use the base.
         check_gradient(d, &x, &[2, 3], |w| {
             let y = w.mul_scalar(2.0)?;
             y.select(0, 1)?.mul_(&w.select(0, 0)?)?;
             y.square()?.sum()
         })?;
-        // A view made before the base is written, used after.
+        // Make a view before the base is written, and use it after.
         check_gradient(d, &x, &[2, 3], |w| {
             let y = w.mul_scalar(1.5)?;
             let late = y.transpose(0, 1)?;
             y.select(1, 0)?.exp_()?;
             late.mul(&late)?.select(0, 0)?.sum()
         })?;
-        // Views of views, one of them transposed, two writes, the first view used again.
+        // Use views of views, one of them transposed. Write twice, then use the first view.
         check_gradient(d, &x, &[2, 3], |w| {
             let y = w.add_scalar(0.5)?;
             let a = y.transpose(0, 1)?;
@@ -265,20 +281,20 @@ fn gradients_follow_writes_through_views() {
             a.select(0, 2)?.mul_(&scale(3.0)?)?;
             b.mul(&y.slice(1, None, Some(2), 1)?.transpose(0, 1)?)?.sum()?.add(&a.square()?.sum()?)
         })?;
-        // A value with history is written into a tensor without.
+        // Write a value with history to a tensor without.
         check_gradient(d, &x, &[2, 3], |w| {
             let y = Tensor::zeros(&[3, 3], DType::F64, w.device())?;
             y.slice(0, None, Some(2), 1)?.copy_(&w.square()?)?;
             y.diagonal(0, 0, 1)?.mul_(&scale(2.0)?)?;
             y.square()?.sum()
         })?;
-        // What is overwritten has no gradient.
+        // An overwritten value has no gradient.
         check_gradient(d, &x, &[6], |w| {
             let y = w.mul_scalar(1.0)?;
             y.slice(0, Some(1), Some(3), 1)?.copy_(&scale(4.0)?)?;
             y.square()?.sum()
         })?;
-        // Through expand, diagonal and as_strided.
+        // Write through expand, diagonal and as_strided.
         check_gradient(d, &x, &[2, 3], |w| {
             let e = w.unsqueeze(0)?.expand(&[2, 2, 3])?;
             let s = w.as_strided(&[2, 2], &[2, 1], Some(1))?;
@@ -324,7 +340,7 @@ fn hooks_see_and_change_gradients() {
 }
 
 #[test]
-fn gradients_have_gradients() {
+fn gradients_are_differentiable() {
     on_both(|d| {
         let x = t(&[0.5, -1.0], &[2], d);
         x.requires_grad_(true)?;
@@ -336,7 +352,7 @@ fn gradients_have_gradients() {
         gg.sum()?.backward()?;
         assert_eq!(v(&x.grad().unwrap()), [6.0, 6.0]);
 
-        // Through an op that keeps its output.
+        // Use an op that saves its output.
         let y = x.tanh()?.sum()?;
         let g = autograd::grad(&[y], std::slice::from_ref(&x), &[], None, true, false)?[0].clone().unwrap();
         let gg = autograd::grad(&[g.sum()?], std::slice::from_ref(&x), &[], None, false, false)?[0].clone().unwrap();
@@ -374,8 +390,8 @@ fn gradients_accumulate_and_no_grad_records_nothing() {
 }
 
 #[test]
-fn a_chain_of_100_000_nodes_runs_and_is_dropped() {
-    // A small stack, so that a recursion would show.
+fn a_chain_of_100_000_nodes_runs_without_recursion() {
+    // A small stack, so that recursion would overflow it.
     std::thread::Builder::new()
         .stack_size(512 << 10)
         .spawn(|| {
@@ -387,7 +403,7 @@ fn a_chain_of_100_000_nodes_runs_and_is_dropped() {
             assert_eq!(v(&w.grad().unwrap()), [1.0]);
             drop(y);
             drop(chain());
-            // Nodes that keep tensors, which hold nodes.
+            // Nodes that keep tensors, which keep nodes.
             let y = (0..100_000).try_fold(w.clone(), |y, _| y.mul(&y)).unwrap();
             drop(y);
             let y = (0..100_000).try_fold(w.clone(), |y, _| y.tanh()).unwrap();
@@ -410,7 +426,7 @@ fn a_chain_on_the_device_runs_and_is_dropped() {
 }
 
 #[test]
-fn tensors_without_elements_and_without_dimensions_work() {
+fn empty_and_0d_tensors_work() {
     on_both(|d| {
         let e = Tensor::zeros(&[0, 3], DType::F32, d)?;
         assert!(v(&e.add_scalar(1.0)?).is_empty());
@@ -473,14 +489,14 @@ const PROMOTED: [&str; 10] = [
 ];
 
 #[test]
-fn dtypes_promote_as_the_table_says() {
+fn dtypes_promote_like_pytorchs() {
     on_both(|d| {
         for (a, row) in DType::ALL.into_iter().zip(PROMOTED) {
             for (b, expected) in DType::ALL.into_iter().zip(row.split(' ')) {
                 assert_eq!(promote_types(a, b).name(), expected, "{} and {}", a.name(), b.name());
                 let (x, y) = (Tensor::ones(&[2], a, d)?, Tensor::ones(&[2], b, d)?);
                 assert_eq!(x.add(&y)?.dtype().name(), expected);
-                // Without dimensions a tensor counts by its category alone, as numbers do.
+                // For promotion, a 0-d tensor counts only by its category, like a number.
                 let category = |t: DType| if t.is_float() { 2 } else { (t != DType::Bool) as u8 };
                 let zero = Tensor::ones(&[], b, d)?;
                 let expected = if category(b) > category(a) { expected } else { a.name() };
@@ -499,7 +515,7 @@ fn dtypes_promote_as_the_table_says() {
 }
 
 #[test]
-fn tensors_print_as_under_pytorch() {
+fn tensors_print_like_pytorchs() {
     on_both(|d| {
         let suffix = if d == Device::CPU { "" } else { ", device='tpu:0'" };
         let prints = |x: &Tensor, expected: &str| assert_eq!(x.to_string(), expected.replace('@', suffix));
@@ -532,7 +548,10 @@ fn tensors_print_as_under_pytorch() {
             Tensor::arange(0i64.into(), 10_000i64.into(), 1i64.into(), DType::I64, d)?.view_as_sizes(&[100, 100])?;
         prints(
             &big,
-            "tensor([[   0,    1,    2,  ...,   97,   98,   99],\n        [ 100,  101,  102,  ...,  197,  198,  199],\n        [ 200,  201,  202,  ...,  297,  298,  299],\n        ...,\n        [9700, 9701, 9702,  ..., 9797, 9798, 9799],\n        [9800, 9801, 9802,  ..., 9897, 9898, 9899],\n        [9900, 9901, 9902,  ..., 9997, 9998, 9999]]@)",
+            "tensor([[   0,    1,    2,  ...,   97,   98,   99],\n        \
+            [ 100,  101,  102,  ...,  197,  198,  199],\n        [ 200,  201,  202,  ...,  297,  298,  299],\n        \
+            ...,\n        [9700, 9701, 9702,  ..., 9797, 9798, 9799],\n        \
+            [9800, 9801, 9802,  ..., 9897, 9898, 9899],\n        [9900, 9901, 9902,  ..., 9997, 9998, 9999]]@)",
         );
         let w = t(&[1.0], &[1], d);
         w.requires_grad_(true)?;

@@ -1,11 +1,11 @@
-//! The direction of dependencies between the workspace's crates, as `docs/architecture.md` states it.
+//! Test of the direction of dependencies between the workspace's crates, as `docs/architecture.md` states it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 use serde_json::Value;
 
-/// What each crate may import of ours. A crate that is missing here fails the test: a new one states its place.
+/// The crates of this workspace that each crate may import. A new crate must be added, else the test fails.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("torchtpu-kernels", &[]),
     ("torchtpu-linalg", &[]),
@@ -43,8 +43,8 @@ const LIBRARIES_AND_DISTRIBUTED: &[&str] = &[
     "torchtpu-distributed",
 ];
 
-/// The packages of the workspace, as `cargo metadata` prints them. The crate of that name would do it too, but it turns on
-/// features of `serde`, and the extension module could not share what the tests compiled.
+/// Return the packages of the workspace, as `cargo metadata` prints them. The crate of that name would turn on features
+/// of `serde`, so that the extension module could not share the compiled dependencies of the tests.
 fn packages() -> Vec<Value> {
     let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
     let output = Command::new(env!("CARGO"))
@@ -60,8 +60,8 @@ fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or_else(|| panic!("`{key}` is a text"))
 }
 
-/// The direct dependencies of each workspace crate on other workspace crates; those for tests and benches left out,
-/// because a test may look at its subject from above.
+/// Return the direct dependencies of each workspace crate on other workspace crates, without those for tests and
+/// benches. A test may import crates above its subject.
 fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
     let packages = packages();
     let ours: BTreeSet<&str> = packages.iter().map(|package| text(package, "name")).collect();
@@ -76,7 +76,7 @@ fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
 }
 
 #[test]
-fn crates_import_only_what_their_place_allows() {
+fn crates_import_only_allowed_crates() {
     let allowed: BTreeMap<&str, &[&str]> = ALLOWED.iter().copied().collect();
     let mut wrong = Vec::new();
     for (name, direct) in dependencies() {
@@ -92,14 +92,14 @@ fn crates_import_only_what_their_place_allows() {
 }
 
 #[test]
-fn the_table_names_no_crate_that_is_gone() {
+fn the_table_names_only_existing_crates() {
     let present = dependencies();
     let gone: Vec<_> = ALLOWED.iter().map(|(name, _)| *name).filter(|name| !present.contains_key(*name)).collect();
     assert!(gone.is_empty(), "not in the workspace: {gone:?}");
 }
 
 #[test]
-fn versions_are_stated_in_the_workspace_alone() {
+fn versions_are_stated_only_in_the_workspace() {
     for package in packages() {
         let path = text(&package, "manifest_path");
         let manifest = std::fs::read_to_string(path).expect("a workspace manifest is readable");
@@ -113,5 +113,82 @@ fn versions_are_stated_in_the_workspace_alone() {
             in_dependencies && (value.starts_with('"') || value.contains("version ="))
         });
         assert_eq!(own_version, None, "{path}: state the version in the workspace's Cargo.toml");
+    }
+}
+
+/// A file outside of the table that may name ops: the names, and why. Without names, any.
+const NAMES_OPS: &[(&str, &[&str], &str)] = &[
+    ("tensor/src/methods.rs", &[], "methods of `Tensor` that call the row of their name"),
+    ("tensor/src/scalar.rs", &["bool", "int", "float", "complex"], "names of Python's numbers"),
+    ("tensor/src/schema/args.rs", &["bool", "int"], "names of Python's types in errors"),
+    ("tensor/src/schema/mod.rs", &["bool", "int", "float"], "types in the grammar of schemas"),
+    ("pytpu/src/arguments/complaint.rs", &["bool", "int", "float"], "names of Python's types in errors"),
+    ("pytpu/src/autograd.rs", &["index", "mean"], "names of parameters and of what anomaly mode prints"),
+    ("pytpu/src/convert.rs", &["conj", "neg", "negative"], "bits of a tensor's state in files"),
+    ("pytpu/src/dtype.rs", &[], "second names of dtypes"),
+    ("pytpu/src/indexing.rs", &[], "what `x[...]` and its assignment call"),
+    ("pytpu/src/methods.rs", &[], "properties, and functions that make tensors, which are written by hand"),
+    ("pytpu/src/number.rs", &["pow", "matmul", "double", "unbind"], "what operators of Python call"),
+    ("pytpu/src/torch_function.rs", &[], "what operators of Python call, for `__torch_function__`"),
+];
+
+/// Functions that call an op by its name: the name is then no list of facts.
+const CALLS: &[&str] = &["call(", "call_tensor(", "call_pair(", "find(", "call_op(", "call_tensor_op("];
+
+/// The source of a file without comments and without its tests.
+fn code(path: &std::path::Path) -> String {
+    let text = std::fs::read_to_string(path).expect("a source file is readable");
+    let text = text.split("#[cfg(test)]").next().unwrap_or_default();
+    text.lines().map(|line| line.split("//").next().unwrap_or_default()).collect::<Vec<_>>().join("\n")
+}
+
+fn rust_files(folder: &str, files: &mut Vec<String>) {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    for entry in std::fs::read_dir(root.join(folder)).expect("a folder of sources") {
+        let path = format!("{folder}/{}", entry.expect("an entry").file_name().to_string_lossy());
+        if root.join(&path).is_dir() {
+            rust_files(&path, files);
+        } else if path.ends_with(".rs") {
+            files.push(path);
+        }
+    }
+}
+
+/// Facts about ops stand in their rows and nodes. Code elsewhere that names ops would have to be changed with each new op.
+#[test]
+fn only_the_table_lists_ops() {
+    let rows: BTreeSet<&str> = torchtpu::ops::rows().map(|row| row.name()).collect();
+    let mut files = Vec::new();
+    for folder in ["tensor/src", "autograd/src", "lazy/src", "pytpu/src"] {
+        rust_files(folder, &mut files);
+    }
+    let mut found = Vec::new();
+    for file in files.iter().filter(|file| !file.starts_with("tensor/src/ops/")) {
+        let code = code(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(file));
+        let allowed = NAMES_OPS.iter().find(|(name, ..)| name == file);
+        // Odd pieces between quotes are literals; no literal of these files holds an escaped quote before a name.
+        let pieces: Vec<&str> = code.split('"').collect();
+        for i in (1..pieces.len()).step_by(2) {
+            let name = pieces[i].split('.').next().unwrap_or_default();
+            let name = name.strip_suffix('_').unwrap_or(name);
+            let is_call = CALLS.iter().any(|call| pieces[i - 1].trim_end().ends_with(call));
+            let is_allowed = allowed.is_some_and(|(_, names, _)| names.is_empty() || names.contains(&name));
+            if rows.contains(name) && !is_call && !is_allowed {
+                found.push(format!("{file}: {:?}", pieces[i]));
+            }
+        }
+        if file.starts_with("lazy/src/") || file == "tensor/src/autocast.rs" {
+            // Paths to functions of `Prim` begin with a small letter, its variants with a capital one.
+            found.extend(
+                code.split("Prim::")
+                    .skip(1)
+                    .filter(|rest| rest.starts_with(char::is_uppercase))
+                    .map(|rest| format!("{file}: Prim::{}", rest.split(['(', ' ', '\n']).next().unwrap_or_default())),
+            );
+        }
+    }
+    assert!(found.is_empty(), "ops are listed outside of tensor/src/ops:\n{}", found.join("\n"));
+    for (file, ..) in NAMES_OPS {
+        assert!(files.iter().any(|f| f == file), "{file} is gone: take it out of the list");
     }
 }

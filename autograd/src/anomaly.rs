@@ -1,7 +1,7 @@
-//! Anomaly mode: backward says which forward call is to blame.
+//! Anomaly mode: backward reports the forward call whose gradient failed.
 //!
-//! While it is on, every new node remembers the stack of the call that made it. When the gradient of a node fails or is NaN,
-//! that stack is reported: to the function given to [`set_report`], or as a note of the error.
+//! In anomaly mode, every new node stores the stack of the call that made it. If the gradient of a node fails or is
+//! NaN, that stack is reported: to the function given to [`set_report`], or as a note of the error.
 
 use std::sync::{Arc, OnceLock};
 use torchtpu_tensor::graph::Node;
@@ -11,16 +11,16 @@ use torchtpu_tensor::{Error, GradMode, Result, Tensor, no_grad};
 
 static REPORT: OnceLock<fn(&str)> = OnceLock::new();
 
-/// Says where reports go; the first function stays.
+/// Set the function that receives reports. The first function set stays.
 pub fn set_report(f: fn(&str)) {
     let _ = REPORT.set(f);
 }
 
-/// Anomaly mode until dropped; see [`saved::set_anomaly`] for what it does.
+/// Anomaly mode until this value is dropped; see [`saved::set_anomaly`].
 pub struct DetectAnomaly((bool, bool));
 
 impl DetectAnomaly {
-    /// Switches anomaly mode on, for all threads.
+    /// Switch anomaly mode on, for all threads.
     pub fn new(check_nan: bool) -> DetectAnomaly {
         DetectAnomaly(saved::set_anomaly(true, check_nan))
     }
@@ -32,13 +32,13 @@ impl Drop for DetectAnomaly {
     }
 }
 
-/// What a pass watches for.
+/// The checks of one backward pass.
 pub(crate) struct Watch {
     detect: bool,
     check_nan: bool,
 }
 
-/// A node runs while this lives.
+/// A guard that marks a node as running until it is dropped.
 pub(crate) struct Running(Option<Arc<Node>>);
 
 impl Drop for Running {
@@ -58,13 +58,13 @@ impl Watch {
         self.detect.then(|| Running(set_running(Some(node.clone()))))
     }
 
-    /// Blames the forward call for an error of its gradient.
+    /// Add the forward call to an error of its gradient.
     #[cold]
     pub(crate) fn failed(&self, node: &Arc<Node>, e: Error) -> Error {
         if !self.detect {
             return e;
         }
-        match (REPORT.get(), story(node)) {
+        match (REPORT.get(), creation_texts(node)) {
             (Some(report), parts) => {
                 parts.iter().for_each(|p| report(p));
                 e
@@ -73,7 +73,7 @@ impl Watch {
         }
     }
 
-    /// Refuses gradients that are NaN.
+    /// Return an error if a gradient is NaN.
     #[inline]
     pub(crate) fn check(&self, node: &Arc<Node>, grads: &Grads) -> Result<()> {
         if !(self.detect && self.check_nan) {
@@ -95,8 +95,8 @@ fn has_nan(g: &Tensor) -> Result<bool> {
     no_grad(|| Ok(g.ne(g)?.sum()?.item_f64()? != 0.0))
 }
 
-/// What is known of how a node came to be, a text for it and one for each node that induced it.
-fn story(node: &Arc<Node>) -> Vec<String> {
+/// Return a text about the creation of a node, and one for each node that induced it.
+fn creation_texts(node: &Arc<Node>) -> Vec<String> {
     let known = |n: &Arc<Node>| {
         let extras = n.extras_if_any()?.lock().unwrap_or_else(|e| e.into_inner());
         Some((extras.traceback.clone()?, extras.parent.clone()))

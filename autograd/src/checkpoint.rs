@@ -1,4 +1,4 @@
-//! Checkpointing: memory for time.
+//! Checkpointing: recompute instead of keeping memory.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use torchtpu_tensor::{Device, Error, GradMode, Meta, Result, Tensor, autocast};
 
 type Work = dyn Fn(&[Tensor]) -> Result<Vec<Tensor>> + Send + Sync;
 
-/// The state of a checkpoint: the function, its inputs, and the state of the random number generators.
+/// A checkpoint: the function, its inputs, and the state of the random number generators.
 struct Frame {
     work: Box<Work>,
     inputs: Vec<Tensor>,
@@ -20,9 +20,9 @@ struct Frame {
 
 #[derive(Default)]
 struct State {
-    /// What the forward run would have kept, in order.
+    /// Metadata of the tensors that the forward run would have saved, in order.
     expected: Vec<Meta>,
-    /// The same from a second run, until it is fetched.
+    /// The same tensors from a second run, until they are fetched.
     again: Vec<Option<Tensor>>,
 }
 
@@ -32,7 +32,7 @@ impl Frame {
     }
 }
 
-/// The first run: keeps only how many tensors there were.
+/// Hooks of the first run: store only the metadata of saved tensors.
 struct Count(Arc<Frame>);
 
 impl SavedTensorHooks for Count {
@@ -57,7 +57,7 @@ impl SavedTensorHooks for Count {
     }
 }
 
-/// The second run: collects.
+/// Hooks of the second run: collect the saved tensors.
 struct Collect {
     frame: Arc<Frame>,
     found: Mutex<Vec<Option<Tensor>>>,
@@ -81,7 +81,7 @@ impl SavedTensorHooks for Collect {
             None => {}
         }
         if found.len() == self.frame.state().expected.len() {
-            // Backward has all tensors it needs, so the rest of the function is not run.
+            // Backward now has all tensors that it needs, so stop the function here.
             self.done.store(true, Relaxed);
             return Err(Error::runtime("the recomputation of a checkpoint is complete"));
         }
@@ -126,8 +126,8 @@ fn recompute(frame: &Arc<Frame>) -> Result<()> {
     Ok(())
 }
 
-/// Runs `f` on `x` without keeping what backward needs: backward runs `f` again, from the same random numbers, and takes it
-/// from there. Tensors that `f` captures get their gradients as well.
+/// Run `f` on `x` without saving tensors for backward. Backward runs `f` again, with the same random numbers, and saves
+/// them then. Tensors that `f` captures get their gradients too.
 ///
 /// ```
 /// use torchtpu_tensor::Tensor;
@@ -141,7 +141,7 @@ fn recompute(frame: &Arc<Frame>) -> Result<()> {
 /// ```
 ///
 /// # Errors
-/// Whatever `f` reports. Backward fails with `Runtime` when the second run keeps other tensors than the first.
+/// Returns the error of `f`. Backward fails with `Runtime` if the second run saves other tensors than the first.
 pub fn checkpoint(
     f: impl Fn(&[Tensor]) -> Result<Vec<Tensor>> + Send + Sync + 'static,
     x: &[&Tensor],
@@ -173,10 +173,10 @@ pub fn checkpoint(
 /// A function of one tensor.
 pub type Layer = Box<dyn Fn(&Tensor) -> Result<Tensor> + Send + Sync>;
 
-/// Runs functions one after the other in `segments` pieces, each a [`checkpoint`] but for the last.
+/// Run functions one after the other in `segments` pieces. Each piece but the last is a [`checkpoint`].
 ///
 /// # Errors
-/// As [`checkpoint`]; `Value` without segments.
+/// Fails like [`checkpoint`], and with `Value` for zero segments.
 pub fn checkpoint_sequential(functions: Vec<Layer>, segments: usize, x: &Tensor) -> Result<Tensor> {
     if segments == 0 {
         return Err(Error::value("checkpoint_sequential: segments must be greater than 0"));

@@ -1,4 +1,4 @@
-//! The pass that a thread is in, for hooks that ask which nodes it will reach.
+//! The backward pass of a thread, for hooks that query which nodes it will reach.
 
 use crate::engine::{Address, node_at};
 use rustc_hash::FxHashSet;
@@ -10,7 +10,7 @@ use torchtpu_tensor::graph::Edge;
 struct Pass {
     id: i64,
     roots: Vec<Edge>,
-    /// The nodes that will run. `None` while all of them will and no caller has asked.
+    /// The nodes that will run. `None` while all nodes will run and no caller has queried.
     reached: Option<FxHashSet<Address>>,
 }
 
@@ -19,7 +19,7 @@ thread_local! {
 }
 static NEXT: AtomicI64 = AtomicI64::new(0);
 
-/// A pass is going on while this lives.
+/// A guard that marks a running pass until it is dropped.
 pub(crate) struct Current;
 
 impl Current {
@@ -63,12 +63,12 @@ fn reached_from(roots: &[Edge]) -> FxHashSet<Address> {
     seen
 }
 
-/// Number of the pass that this thread is in; -1 outside of one.
+/// Return the number of this thread's pass, or -1 outside of a pass.
 pub fn graph_task_id() -> i64 {
     PASSES.with_borrow(|p| p.last().map_or(-1, |p| p.id))
 }
 
-/// Whether the pass that this thread is in reaches this place; `None` outside of one.
+/// Return whether this thread's pass reaches `place`, or `None` outside of a pass.
 pub fn will_reach(place: &Edge) -> Option<bool> {
     PASSES.with_borrow_mut(|p| {
         let pass = p.last_mut()?;

@@ -1,4 +1,4 @@
-//! The loop over the graph.
+//! The backward loop over the graph.
 
 use crate::{anomaly, current};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -11,7 +11,7 @@ use torchtpu_tensor::hooks::check_result;
 use torchtpu_tensor::site::GradientOf;
 use torchtpu_tensor::{Error, GradMode, Meta, Result, Scalar, Tensor, autocast, saved, warning};
 
-/// A node that waits for its turn, ordered by number.
+/// A node that is ready to run, ordered by its number.
 struct Ready(Arc<Node>);
 
 impl PartialEq for Ready {
@@ -40,7 +40,7 @@ fn leaf_at(l: &Arc<Leaf>) -> Address {
     Arc::as_ptr(l) as usize
 }
 
-/// The gradients that have reached a node so far, one for each output.
+/// The gradients that have reached a node so far, one per output.
 #[derive(Default)]
 struct Pending {
     first: Option<Tensor>,
@@ -74,26 +74,26 @@ fn accumulate(slot: &mut Option<Tensor>, g: Tensor) -> Result<()> {
     Ok(())
 }
 
-/// What the walk should find.
+/// The gradients that a pass should compute.
 enum Targets {
-    /// Every leaf it reaches.
+    /// Gradients of all reached leaves.
     Leaves,
-    /// These, and the leaves stay as they are.
+    /// Gradients of these inputs only. The leaves' `.grad` is not changed.
     Only(Captures),
 }
 
-/// Where the gradients of given inputs are caught.
+/// The places where the gradients of given inputs are captured.
 #[derive(Default)]
 struct Captures {
     nodes: FxHashMap<(Address, u32), Vec<usize>>,
     leaves: FxHashMap<Address, Vec<usize>>,
-    /// Nodes on a path to one of them; others need not run.
+    /// Nodes on a path to an input. Other nodes need not run.
     needed: FxHashSet<Address>,
     found: Vec<Option<Tensor>>,
 }
 
 impl Targets {
-    /// Whether a gradient that goes along `e` is used.
+    /// Whether a gradient along `e` is used.
     fn want(&self, e: &Edge) -> bool {
         match (e, self) {
             (Edge::None, _) => false,
@@ -106,9 +106,9 @@ impl Targets {
     }
 }
 
-/// Marks the nodes that lead to a target.
+/// Mark the nodes on a path to a target.
 fn mark_needed(roots: &[Edge], c: &mut Captures) {
-    // Depth first without recursion: a node is decided once all its edges are.
+    // Search depth first, without recursion. A node is decided after all its edges.
     let mut seen: FxHashMap<Address, bool> = FxHashMap::default();
     let mut stack: Vec<(Arc<Node>, Option<usize>)> = Vec::new();
     for r in roots {
@@ -143,7 +143,7 @@ fn mark_needed(roots: &[Edge], c: &mut Captures) {
             }
             seen.insert(at, needed);
             if let Some(m) = down {
-                // Look at the same edge again afterwards, when its answer is known.
+                // Visit the same edge again when its answer is known.
                 stack.push((n, Some(next - 1)));
                 stack.push((m, None));
             }
@@ -156,7 +156,7 @@ fn mark_needed(roots: &[Edge], c: &mut Captures) {
 const DEEP: usize = 60;
 
 thread_local! {
-    /// Depth of nested passes: those on this thread, and those on the threads that wait for it.
+    /// Depth of nested passes: the number on this thread, and the number on the threads that wait for it.
     static DEPTH: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
 }
 
@@ -165,12 +165,13 @@ static DEEPEST: OnceLock<DepthLimit> = OnceLock::new();
 /// Returns how deep passes may be nested, and the function that makes the error beyond that.
 pub type DepthLimit = fn() -> (usize, fn() -> Error);
 
-/// Install the function that limits how many passes may be nested, and that makes the error beyond the limit. The first call wins.
+/// Install the function that limits how many passes may be nested, and that makes the error beyond the limit. The first
+/// function installed stays.
 pub fn set_depth_limit(f: DepthLimit) {
     let _ = DEEPEST.set(f);
 }
 
-/// Counts a pass while it lives.
+/// A guard that counts one nested pass until it is dropped.
 struct Deeper((usize, usize));
 
 impl Deeper {
@@ -185,8 +186,9 @@ impl Drop for Deeper {
     }
 }
 
-/// Run the graph from `roots` with the given gradients. Hooks and functions may start nested passes, which would overflow the stack at
-/// some depth. So a new thread runs the pass after every [`DEEP`] nested ones, while this thread waits.
+/// Run the graph from `roots` with the given gradients. Hooks and functions may start nested passes, which would
+/// overflow the stack at some depth. So after every [`DEEP`] nested passes, a new thread runs the next one, while this
+/// thread waits.
 fn run(roots: Vec<(Edge, Tensor)>, keep_graph: bool, create_graph: bool, targets: Targets) -> Result<Targets> {
     let (here, before) = DEPTH.get();
     if here == 0 {
@@ -215,7 +217,7 @@ fn run(roots: Vec<(Edge, Tensor)>, keep_graph: bool, create_graph: bool, targets
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Bytes of a stack for [`DEEP`] passes; pages that are not touched take no memory.
+/// Size in bytes of a stack for [`DEEP`] passes. Untouched pages take no memory.
 const STACK: usize = 64 << 20;
 
 fn walk(roots: Vec<(Edge, Tensor)>, keep_graph: bool, create_graph: bool, mut targets: Targets) -> Result<Targets> {
@@ -272,7 +274,7 @@ fn walk(roots: Vec<(Edge, Tensor)>, keep_graph: bool, create_graph: bool, mut ta
         let mut g = p.into_all(node.outputs().len());
         let mut hooks = NodeHooks::default();
         if let Some(extras) = node.extras_if_any() {
-            // Hooks may register hooks, so the lock is not held while they run.
+            // Hooks may register hooks, so do not hold the lock while they run.
             let (before, retained) = {
                 let e = extras.lock().unwrap_or_else(|e| e.into_inner());
                 hooks = e.hooks.clone();
@@ -390,7 +392,7 @@ fn wrong_number(what: &str, got: usize, expected: usize) -> Error {
     Error::runtime(format!("hooks return value has wrong number of {what}: got {got}, but expected {expected}"))
 }
 
-/// Check each gradient that a hook has returned.
+/// Check each gradient that a hook returned.
 fn check_list(hook: usize, given: &[Option<Tensor>], found: &[Option<Tensor>]) -> Result<()> {
     for (given, found) in given.iter().zip(found) {
         match (given, found) {
@@ -402,7 +404,7 @@ fn check_list(hook: usize, given: &[Option<Tensor>], found: &[Option<Tensor>]) -
     Ok(())
 }
 
-/// Runs the hooks that come before a step.
+/// Run the hooks that come before a step.
 fn before_step(hooks: &NodeHooks, g: &mut GradList) -> Result<()> {
     for (i, (_, hook)) in hooks.pre.iter().enumerate() {
         if let Some(new) = hook(g)? {
@@ -416,7 +418,7 @@ fn before_step(hooks: &NodeHooks, g: &mut GradList) -> Result<()> {
     Ok(())
 }
 
-/// Runs the hooks that come after a step.
+/// Run the hooks that come after a step.
 fn after_step(hooks: &NodeHooks, found: &mut GradList, g: &[Option<Tensor>]) -> Result<()> {
     for (i, (_, hook)) in hooks.post.iter().enumerate() {
         if let Some(new) = hook(found, g)? {
@@ -430,7 +432,7 @@ fn after_step(hooks: &NodeHooks, found: &mut GradList, g: &[Option<Tensor>]) -> 
     Ok(())
 }
 
-/// A gradient in the dtype of what it is a gradient of.
+/// Convert the gradient to the dtype and shape of its input `index`.
 fn fitted(node: &Node, index: usize, g: Tensor) -> Result<Tensor> {
     let e = &node.edges()[index];
     let meta = match e {
@@ -441,7 +443,7 @@ fn fitted(node: &Node, index: usize, g: Tensor) -> Result<Tensor> {
     let g = if *g.dims() == meta.dims {
         g
     } else if torchtpu_tensor::op::broadcast_dims(&meta.dims, g.dims()).is_ok_and(|d| d == *g.dims()) {
-        // Functions written by hand may leave a broadcast to the engine.
+        // Hand-written functions may leave the reduction of a broadcast to the engine.
         let keep: Vec<i64> = (0..g.dims().len() - meta.dims.len()).map(|d| d as i64).collect();
         let mut s = if keep.is_empty() { g } else { g.sum_dim(&keep, false)? };
         for (d, &n) in meta.dims.iter().enumerate() {
@@ -462,15 +464,16 @@ fn fitted(node: &Node, index: usize, g: Tensor) -> Result<Tensor> {
     if g.device() == meta.device { Ok(g) } else { g.to_device(meta.device) }
 }
 
-/// Return the first gradient of the leaf `x`, in memory of its own. It has the strides of `x`, or is row-major if `x` has gaps.
+/// Return the first gradient of the leaf `x`, in memory of its own. It has the strides of `x`, or is row-major if `x`
+/// has gaps.
 #[cold]
 fn like_leaf(x: &Tensor, g: Tensor, own: bool) -> Result<Tensor> {
     let strides = if x.is_dense() { *x.strides() } else { x.dims().contiguous_strides() };
     if own && !g.is_lazy() && *g.strides() == strides { Ok(g) } else { g.detach().copy_strided(strides) }
 }
 
-/// Adds to a leaf's `grad`. Without `create_graph` the sum goes into the existing tensor in place, so that references to
-/// it see it.
+/// Add to a leaf's `grad`. Without `create_graph`, the sum is written to the existing tensor in place, so that other
+/// references to it see the sum.
 fn accumulate_into(leaf: &Leaf, x: &Tensor, g: Tensor, create_graph: bool) -> Result<()> {
     loop {
         let old = {
@@ -501,7 +504,7 @@ fn accumulate_into(leaf: &Leaf, x: &Tensor, g: Tensor, create_graph: bool) -> Re
         if slot.as_ref().is_some_and(|now| now.is_same(&old)) {
             let before = slot.replace(sum);
             drop(slot);
-            // The object belongs to the old gradient. It is dropped without the lock.
+            // The object belongs to the old gradient. Drop it without holding the lock.
             let object = leaf.hooks.lock().unwrap_or_else(|e| e.into_inner()).grad_object.take();
             drop((before, object));
             return Ok(());
@@ -509,20 +512,20 @@ fn accumulate_into(leaf: &Leaf, x: &Tensor, g: Tensor, create_graph: bool) -> Re
     }
 }
 
-/// Something to differentiate, or to differentiate by: a place in the graph and what lies there.
+/// An input or output of differentiation: a place in the graph, and the metadata of its tensor.
 #[derive(Clone)]
 pub struct Place {
-    /// The place.
+    /// Edge to the place.
     pub edge: Edge,
-    /// Sizes, dtype and device there.
+    /// Sizes, dtype and device of the tensor.
     pub meta: Meta,
 }
 
 impl Place {
-    /// The place of a tensor; nowhere when it requires no gradient.
+    /// Return the place of a tensor, or an empty edge if it requires no gradient.
     ///
     /// # Errors
-    /// When the history of a view cannot be made anew.
+    /// Fails if the history of a view cannot be regenerated.
     pub fn of(x: &Tensor) -> Result<Place> {
         Ok(Place { edge: x.history_edge()?, meta: *x.meta() })
     }
@@ -532,7 +535,7 @@ fn places(x: &[Tensor]) -> Result<Vec<Place>> {
     x.iter().map(Place::of).collect()
 }
 
-/// The gradients to start from: those given, or one for a tensor of one element.
+/// Return the start gradients: the given ones, or one for a tensor of one element.
 fn start(outputs: &[Place], grads: &[Option<Tensor>], create_graph: bool) -> Result<Vec<(Edge, Tensor)>> {
     let _mode = GradMode::set(create_graph);
     let _autocast = autocast::off();
@@ -551,14 +554,17 @@ fn start(outputs: &[Place], grads: &[Option<Tensor>], create_graph: bool) -> Res
             let g = match grads.get(i).cloned().flatten() {
                 Some(g) if *g.dims() != y.meta.dims => {
                     return Err(Error::runtime(format!(
-                        "Mismatch in shape: grad_output[{i}] has a shape of torch.Size({}) and output[{i}] has a shape of torch.Size({}).",
+                        "Mismatch in shape: grad_output[{i}] has a shape of torch.Size({}) and output[{i}] has a shape \
+                        of torch.Size({}).",
                         g.dims(),
                         y.meta.dims
                     )));
                 }
                 Some(g) if g.dtype().is_complex() != y.meta.dtype.is_complex() => {
                     return Err(Error::runtime(format!(
-                        "For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: grad_output[{i}] has a dtype of torch.{} and output[{i}] has a dtype of torch.{}.",
+                        "For complex Tensors, both grad_output and output are required to have the same dtype. \
+                        Mismatch in dtype: grad_output[{i}] has a dtype of torch.{} and output[{i}] has a dtype of \
+                        torch.{}.",
                         g.dtype().name(),
                         y.meta.dtype.name()
                     )));
@@ -592,14 +598,15 @@ fn captures(inputs: &[Place], roots: &[(Edge, Tensor)]) -> Result<Captures> {
     Ok(c)
 }
 
-/// Computes gradients of the sum of `outputs` (weighted by `grads`) and adds them to `.grad` of the leaves, or of
-/// `inputs` alone.
+/// Compute gradients of the sum of `outputs` (weighted by `grads`) and add them to `.grad` of the leaves, or of
+/// `inputs` only.
 ///
-/// `retain_graph` defaults to `create_graph`; without it what the nodes kept is freed as the walk passes.
+/// `retain_graph` defaults to `create_graph`. Without it, saved tensors are freed as the pass visits their nodes.
 ///
 /// # Errors
-/// `Runtime` in PyTorch's wording: no history, no gradient for an output with several elements, a second backward, a
-/// tensor changed in place; whatever rules and hooks report.
+/// Fails with `Runtime`, in PyTorch's wording, for outputs without history, a missing gradient of an output with
+/// several elements, a second backward, and a saved tensor that was changed in place. Returns the errors of gradient
+/// rules and hooks.
 pub fn backward(
     outputs: &[Tensor],
     grads: &[Option<Tensor>],
@@ -611,10 +618,10 @@ pub fn backward(
     backward_at(&places(outputs)?, grads, retain_graph, create_graph, inputs.as_deref())
 }
 
-/// [`backward`] for places in the graph.
+/// Like [`backward`], for places in the graph.
 ///
 /// # Errors
-/// As [`backward`].
+/// Fails like [`backward`].
 pub fn backward_at(
     outputs: &[Place],
     grads: &[Option<Tensor>],
@@ -623,10 +630,13 @@ pub fn backward_at(
     inputs: Option<&[Place]>,
 ) -> Result<()> {
     if create_graph {
-        static SAID: AtomicBool = AtomicBool::new(false);
+        static WARNED: AtomicBool = AtomicBool::new(false);
         warning::once(
-            &SAID,
-            "Using backward() with create_graph=True will create a reference cycle between the parameter and its gradient which can cause a memory leak. We recommend using autograd.grad when creating the graph to avoid this. If you have to use this function, make sure to reset the .grad fields of your parameters to None after use to break the cycle and avoid the leak.",
+            &WARNED,
+            "Using backward() with create_graph=True will create a reference cycle between the parameter and its \
+            gradient which can cause a memory leak. We recommend using autograd.grad when creating the graph to avoid \
+            this. If you have to use this function, make sure to reset the .grad fields of your parameters to None \
+            after use to break the cycle and avoid the leak.",
         )?;
     }
     let roots = start(outputs, grads, create_graph)?;
@@ -649,7 +659,7 @@ pub fn backward_at(
                 let leaf = l.leaf()?;
                 accumulate_into(&leaf, l.tensor(), g, create_graph)?;
             }
-            // As for `retain_grad`: the gradient of this pass, kept where `.grad` of the tensor finds it.
+            // Keep the gradient of this pass where the tensor's `.grad` finds it, as for `retain_grad`.
             Edge::Node(n, nr) => n.keep_grad(*nr, g),
             Edge::None => unreachable!("refused by `captures`"),
         }
@@ -657,10 +667,11 @@ pub fn backward_at(
     Ok(())
 }
 
-/// Gradients of the sum of `outputs` (weighted by `grad_outputs`) with respect to `inputs`; leaves' `.grad` stays as it is.
+/// Return gradients of the sum of `outputs` (weighted by `grad_outputs`) with respect to `inputs`. Does not change the
+/// `.grad` of leaves.
 ///
 /// # Errors
-/// As [`backward`]; also `Runtime` when an input was not used and `allow_unused` is off.
+/// Fails like [`backward`], and with `Runtime` if an input was not used and `allow_unused` is off.
 pub fn grad(
     outputs: &[Tensor],
     inputs: &[Tensor],
@@ -672,10 +683,10 @@ pub fn grad(
     grad_at(&places(outputs)?, &places(inputs)?, grad_outputs, retain_graph, create_graph, allow_unused)
 }
 
-/// [`grad`] for places in the graph.
+/// Like [`grad`], for places in the graph.
 ///
 /// # Errors
-/// As [`grad`].
+/// Fails like [`grad`].
 pub fn grad_at(
     outputs: &[Place],
     inputs: &[Place],
@@ -692,7 +703,8 @@ pub fn grad_at(
     };
     if let Some(i) = c.found.iter().position(Option::is_none).filter(|_| !allow_unused) {
         return Err(Error::runtime(format!(
-            "The differentiated Tensor at index {i} appears to not have been used in the graph. Set allow_unused=True if this is the desired behavior."
+            "The differentiated Tensor at index {i} appears to not have been used in the graph. Set allow_unused=True \
+            if this is the desired behavior."
         )));
     }
     Ok(c.found)

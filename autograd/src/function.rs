@@ -1,4 +1,4 @@
-//! Functions whose gradient the user writes.
+//! Functions with user-defined gradients.
 
 use smallvec::SmallVec;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -7,14 +7,14 @@ use torchtpu_tensor::op::{Grads, Outs};
 use torchtpu_tensor::saved::SavedTensor;
 use torchtpu_tensor::{Error, GradRef, Meta, Result, Tensor, no_grad, state};
 
-/// An operation with a gradient of its own, `torch.autograd.Function`.
+/// An operation with its own gradient, like `torch.autograd.Function`.
 ///
 /// ```
 /// use torchtpu_autograd::function::{Context, Function, apply};
 /// use torchtpu_tensor::op::{Grads, Outs};
 /// use torchtpu_tensor::{Result, Tensor};
 ///
-/// /// `exp`, whose gradient is made from its result.
+/// /// `exp`, whose gradient is computed from its result.
 /// struct Exp;
 /// impl Function for Exp {
 ///     fn forward(&self, ctx: &mut Context, x: &[&Tensor]) -> Result<Outs> {
@@ -36,28 +36,28 @@ use torchtpu_tensor::{Error, GradRef, Meta, Result, Tensor, no_grad, state};
 /// # Ok::<(), torchtpu_tensor::Error>(())
 /// ```
 pub trait Function: Send + Sync + 'static {
-    /// The name that `grad_fn` and errors show; the type's own with `Backward` unless overridden.
+    /// Return the name that `grad_fn` and errors show. By default it is the type's name with `Backward` appended.
     fn name(&self) -> String {
         let full = std::any::type_name::<Self>();
         let plain = full.split('<').next().unwrap_or(full);
         format!("{}Backward", plain.rsplit("::").next().unwrap_or(plain))
     }
-    /// Computes the outputs; nothing is recorded within.
+    /// Compute the outputs. Ops within are not recorded.
     ///
     /// # Errors
-    /// Whatever it reports; nothing is recorded then.
+    /// May return any error. Nothing is recorded then.
     fn forward(&self, ctx: &mut Context, x: &[&Tensor]) -> Result<Outs>;
-    /// Gradients of the inputs from those of the outputs, one an input.
+    /// Compute the gradients of the inputs from those of the outputs, one per input.
     ///
     /// # Errors
-    /// Whatever it reports; backward ends with that error.
+    /// May return any error. Backward then ends with it.
     fn backward(&self, ctx: &Context, g: &[Option<Tensor>]) -> Result<Grads>;
 }
 
-/// A tensor that was saved, and which output it is if it is one.
+/// A saved tensor, and the index of the output that it is, if any.
 type Saved = (SavedTensor, Option<u32>);
 
-/// What `forward` leaves for `backward`.
+/// State that `forward` passes to `backward`.
 #[derive(Default)]
 pub struct Context {
     to_save: Vec<Tensor>,
@@ -70,19 +70,19 @@ pub struct Context {
 }
 
 impl Context {
-    /// Keeps tensors for [`Context::saved_tensors`]: inputs, outputs or others.
+    /// Save tensors for [`Context::saved_tensors`]: inputs, outputs or others.
     pub fn save_for_backward(&mut self, x: &[&Tensor]) {
         self.to_save = x.iter().map(|t| (*t).clone()).collect();
     }
-    /// Names inputs that `forward` has changed in place and gives back.
+    /// Mark inputs that `forward` changed in place and returns.
     pub fn mark_dirty(&mut self, x: &[&Tensor]) {
         self.dirty = x.iter().map(|t| (*t).clone()).collect();
     }
-    /// Names outputs that have no gradient.
+    /// Mark outputs that have no gradient.
     pub fn mark_non_differentiable(&mut self, y: &[&Tensor]) {
         self.fixed = y.iter().map(|t| (*t).clone()).collect();
     }
-    /// Whether a gradient that never came is given as zeros, as it is unless switched off here, or as `None`.
+    /// Choose whether a missing output gradient is passed as zeros (the default) or as `None`.
     pub fn set_materialize_grads(&mut self, on: bool) {
         self.keep_missing = !on;
     }
@@ -90,10 +90,10 @@ impl Context {
     pub fn needs_input_grad(&self, i: usize) -> bool {
         self.needs.get(i).copied().unwrap_or(false)
     }
-    /// The tensors given to [`Context::save_for_backward`].
+    /// Return the tensors given to [`Context::save_for_backward`].
     ///
     /// # Errors
-    /// `Runtime` when they have been freed by a backward, or changed in place.
+    /// Fails with `Runtime` if a backward freed the tensors, or if one was changed in place.
     pub fn saved_tensors(&self) -> Result<Vec<Tensor>> {
         let saved = self.saved.lock().unwrap_or_else(|e| e.into_inner());
         let Some(saved) = &*saved else { return Err(torchtpu_tensor::graph::second_backward()) };
@@ -150,10 +150,10 @@ impl<F: Function> BackwardFn for Recorded<F> {
     }
 }
 
-/// Runs a function on inputs and records its backward.
+/// Run a function on inputs and record its backward.
 ///
 /// # Errors
-/// Whatever `forward` reports; `Runtime` when it marks something as dirty that is no input.
+/// Returns the error of `forward`. Fails with `Runtime` if `forward` marks a tensor that is not an input as dirty.
 pub fn apply<F: Function>(function: F, x: &[&Tensor]) -> Result<Outs> {
     let recording = state::grad_enabled();
     let mut context = Context { needs: x.iter().map(|t| t.requires_grad()).collect(), ..Context::default() };
@@ -169,7 +169,7 @@ pub fn apply<F: Function>(function: F, x: &[&Tensor]) -> Result<Outs> {
         }
     }
     for t in &mut y {
-        // An input that is given back, and a view made within, are new tensors outside.
+        // Outside, a returned input and a view made within are new tensors.
         if !is_dirty(t) && (x.iter().any(|a| a.is_same(t)) || t.view_info().is_some_and(|v| !v.is_detached())) {
             let plain = t.detach();
             let renamed = |v: &mut Vec<Tensor>| v.iter_mut().filter(|s| s.is_same(t)).for_each(|s| *s = plain.clone());

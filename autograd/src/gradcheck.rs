@@ -1,22 +1,22 @@
-//! Gradients checked against finite differences.
+//! Comparison of gradients with finite differences.
 
 use crate::grad;
 use torchtpu_tensor::ops::random::{Distribution, sample};
 use torchtpu_tensor::random::Generator;
 use torchtpu_tensor::{DType, Device, Error, GradMode, Meta, Result, Tensor, c128, no_grad, warning};
 
-/// Settings of [`gradcheck`] and [`gradgradcheck`]; the defaults are PyTorch's.
+/// Settings of [`gradcheck`] and [`gradgradcheck`]. The defaults are PyTorch's.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct GradcheckOptions {
-    /// How far inputs are moved for a difference.
+    /// Distance by which inputs are moved for a difference.
     pub eps: f64,
-    /// How far gradients may be off.
+    /// Largest absolute error of a gradient.
     pub atol: f64,
-    /// How far they may be off as a part of the difference.
+    /// Largest relative error of a gradient.
     pub rtol: f64,
-    /// How far two backward passes may be apart.
+    /// Largest difference between two backward passes.
     pub nondet_tol: f64,
-    /// Whether gradients must have their inputs' dtypes.
+    /// Whether gradients must have the dtypes of their inputs.
     pub check_grad_dtypes: bool,
 }
 
@@ -30,7 +30,7 @@ impl Default for GradcheckOptions {
 struct Jacobian {
     rows: usize,
     columns: usize,
-    /// Row by row; a real one has no imaginary parts.
+    /// Values, row by row. Real derivatives have no imaginary parts.
     values: Vec<c128>,
     dtype: DType,
 }
@@ -60,7 +60,7 @@ impl Jacobian {
     }
 }
 
-/// Elements on the host, with no imaginary part where they are real.
+/// Return the elements on the host. Real elements have no imaginary part.
 fn elements(x: &Tensor) -> Result<Vec<c128>> {
     x.detach().to_vec()
 }
@@ -96,7 +96,8 @@ fn checked_inputs(inputs: &[Tensor]) -> Result<Vec<usize>> {
     Ok(checked)
 }
 
-/// The derivatives of all outputs by one input, by central differences; by a complex input along both axes.
+/// Compute the derivatives of all outputs by one input, by central differences. A complex input is moved along both
+/// axes.
 fn numerical(run: &dyn Fn() -> Result<Vec<Tensor>>, x: &Tensor, eps: f64) -> Result<Vec<Jacobian>> {
     let data = x.data();
     let before = elements(x)?;
@@ -133,7 +134,7 @@ fn numerical(run: &dyn Fn() -> Result<Vec<Tensor>>, x: &Tensor, eps: f64) -> Res
     found
 }
 
-/// The derivatives of one output by all inputs, by the backward pass.
+/// Compute the derivatives of one output by all inputs, by the backward pass.
 fn analytical(y: &Tensor, inputs: &[Tensor], o: &GradcheckOptions) -> Result<Vec<Jacobian>> {
     let mut all: Vec<Jacobian> = inputs.iter().map(|x| Jacobian::zeros(x, y)).collect();
     for column in 0..y.numel() {
@@ -157,7 +158,7 @@ fn analytical(y: &Tensor, inputs: &[Tensor], o: &GradcheckOptions) -> Result<Vec
     Ok(all)
 }
 
-/// Which part of complex outputs is looked at.
+/// The checked part of complex outputs.
 #[derive(Clone, Copy, PartialEq)]
 enum Part {
     All,
@@ -227,7 +228,7 @@ fn check_part(
     Ok(())
 }
 
-/// A gradient of zero gives gradients of zero, or none.
+/// Check that output gradients of zero give input gradients of zero or none.
 fn check_zero(outputs: &[Tensor], checked: &[Tensor]) -> Result<()> {
     let zeros = outputs.iter().map(|y| Tensor::zeros_like_meta(y.meta()).map(Some)).collect::<Result<Vec<_>>>()?;
     for (g, x) in grad(outputs, checked, &zeros, None, false, true)?.into_iter().zip(checked) {
@@ -245,10 +246,10 @@ fn check_zero(outputs: &[Tensor], checked: &[Tensor]) -> Result<()> {
     Ok(())
 }
 
-/// Checks the gradients of `f`, by those of its inputs that require one, against central differences. Inputs should be `f64`
-/// or `complex128`; of complex outputs, imaginary and real parts are looked at one after the other.
+/// Compare the gradients of `f`, for its inputs that require gradients, with central differences. Inputs should be
+/// `f64` or `complex128`. The imaginary and real parts of complex outputs are checked one after the other.
 ///
-/// Inputs are changed in place while differences are taken, and are as before afterwards.
+/// Inputs are changed in place while differences are computed, and restored afterwards.
 ///
 /// ```
 /// use torchtpu_autograd::{GradcheckOptions, gradcheck};
@@ -261,7 +262,8 @@ fn check_zero(outputs: &[Tensor], checked: &[Tensor]) -> Result<()> {
 /// ```
 ///
 /// # Errors
-/// `Runtime`, in PyTorch's wording, when a gradient is wrong; `Value` when no input requires one; whatever `f` reports.
+/// Fails with `Runtime`, in PyTorch's wording, if a gradient is wrong, and with `Value` if no input requires a
+/// gradient. Returns the error of `f`.
 pub fn gradcheck(
     f: impl Fn(&[Tensor]) -> Result<Vec<Tensor>>,
     inputs: &[Tensor],
@@ -295,11 +297,12 @@ fn check(f: &dyn Fn(&[Tensor]) -> Result<Vec<Tensor>>, inputs: &[Tensor], o: &Gr
     check_zero(&outputs, &checked)
 }
 
-/// Checks the gradients of the gradients of `f` as [`gradcheck`] does. Without `grad_outputs` the gradients of the outputs
-/// are random numbers in `[-1, 1)`, always the same ones; the default generator is left alone.
+/// Check second derivatives: compare the gradients of the gradients of `f` like [`gradcheck`]. Without `grad_outputs`,
+/// the gradients of the outputs are random numbers in `[-1, 1)` that are the same in every call. The default generator
+/// is not used.
 ///
 /// # Errors
-/// As [`gradcheck`].
+/// Fails like [`gradcheck`].
 pub fn gradgradcheck(
     f: impl Fn(&[Tensor]) -> Result<Vec<Tensor>>,
     inputs: &[Tensor],
@@ -341,7 +344,7 @@ pub fn gradgradcheck(
     check(&gradient, &all, options)
 }
 
-/// Sizes of the real numbers that a tensor is made of.
+/// Return the sizes of the real numbers that a tensor consists of.
 fn real_dims(y: &Tensor) -> Vec<usize> {
     let mut dims = y.dims().to_vec();
     if y.dtype().is_complex() {

@@ -1,13 +1,17 @@
 //! The engine of reverse-mode differentiation.
 //!
-//! Ops record themselves on the tape as they run ([`torchtpu_tensor::graph`]): a node keeps its op, one edge an input and
-//! what its gradient rule reads. This crate walks that graph. Numbers of nodes are Lamport clocks, so taking the ready node
-//! with the largest number first is a topological order: no dependency count, no recursion, and a chain of a million nodes
-//! is a loop.
+//! Ops record themselves as they run ([`torchtpu_tensor::graph`]): a node keeps its op, one edge per input, and the
+//! tensors that its gradient rule reads. This crate walks that graph. Node numbers are Lamport clocks, so running the
+//! ready node with the largest number first is a topological order. It needs no dependency count and no recursion, and
+//! a chain of a million nodes is a loop.
 //!
-//! To know: [`backward`] and [`grad`]; [`function::Function`], an operation with a gradient of one's own; [`checkpoint()`],
-//! which trades time for memory; [`gradcheck()`], which compares gradients with differences; [`anomaly::DetectAnomaly`],
-//! which finds the forward call that is to blame.
+//! Items to know:
+//!
+//! * [`backward`] and [`grad`] compute gradients.
+//! * [`function::Function`] is an operation with its own gradient.
+//! * [`checkpoint()`] recomputes instead of keeping memory.
+//! * [`gradcheck()`] compares gradients with differences.
+//! * [`anomaly::DetectAnomaly`] finds the forward call whose gradient failed.
 //!
 //! ```
 //! use torchtpu_tensor::Tensor;

@@ -310,7 +310,7 @@ fn option_value(text: &str) -> OptionValue {
 }
 
 fn failure(topology: &str, e: &torchtpu_pjrt::Error) -> Error {
-    let f = crate::slot::Failure::device(&format!("compiling for {topology}"), e);
+    let f = crate::failure::Failure::device(&format!("compiling for {topology}"), e);
     f.error()
 }
 

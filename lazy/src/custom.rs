@@ -1,9 +1,9 @@
 //! Custom kernels: those for device `cpu` run on XLA:CPU, and what was exported lies on disk.
 
-use crate::device;
 use crate::disk::DiskCache;
+use crate::failure::Failure;
 use crate::metrics::{COUNTERS, count};
-use crate::slot::Failure;
+use crate::{device, types};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use std::sync::{Arc, OnceLock};
@@ -21,8 +21,8 @@ pub(crate) fn run(kernel: &Arc<Kernel>, x: &[&[u8]]) -> Result<Vec<Vec<u8>>> {
     device.check_process().map_err(|f| f.error())?;
     let executable = executable(device, kernel)?;
     let upload = |(bytes, &(dims, dtype)): (&&[u8], &(torchtpu_tensor::Dims, DType))| {
-        let sizes = device::dimensions(&Meta { dims, dtype, device: torchtpu_tensor::Device::CPU });
-        let made = device.client.buffer_from_host(bytes, device::element_type(dtype), &sizes);
+        let sizes = types::dimensions(&Meta { dims, dtype, device: torchtpu_tensor::Device::CPU });
+        let made = device.client.buffer_from_host(bytes, types::element_type(dtype), &sizes);
         made.map_err(|e| fail("copying an argument", &e))
     };
     let args = x.iter().zip(kernel.args()).map(upload).collect::<Result<Vec<Buffer>>>()?;

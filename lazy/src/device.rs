@@ -1,14 +1,14 @@
 //! The plugin, its client, and how programs are compiled for it. Loaded when first needed.
 
 use crate::disk::{self, DiskCache};
-use crate::slot::Failure;
+use crate::failure::Failure;
+use crate::mode;
 use parking_lot::Mutex;
-use smallvec::SmallVec;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
-use torchtpu_pjrt::{Client, CompileOptions, ElementType, Executable, OptionValue, Plugin};
+use torchtpu_pjrt::{Client, CompileOptions, Executable, OptionValue, Plugin};
 use torchtpu_stablehlo::Platform;
-use torchtpu_tensor::{DType, Error, Meta, Result};
+use torchtpu_tensor::{Error, Result};
 
 /// What is behind `tpu`.
 pub(crate) struct Device {
@@ -87,7 +87,7 @@ pub(crate) fn get() -> Result<&'static Device> {
 /// Refuses to go on where nothing can be recorded: without a device, or in a forked child. A [plan](crate::plan) needs no device.
 #[inline]
 pub(crate) fn check() -> Result<()> {
-    if crate::plan::is_active() {
+    if mode::is_planned() {
         return Ok(());
     }
     get()?.check_process().map_err(|f| f.error())
@@ -125,6 +125,14 @@ fn unavailable(what: &str, e: &torchtpu_pjrt::Error) -> Error {
     lines.fold(Error::runtime(format!("{what} is not available: {first}")), |e, note| e.note(note))
 }
 
+/// The function to call when the device is loaded.
+static ON_LOAD: OnceLock<fn()> = OnceLock::new();
+
+/// Have `f` called when the device is loaded. The first caller wins.
+pub(crate) fn on_load(f: fn()) {
+    let _ = ON_LOAD.set(f);
+}
+
 #[cold]
 fn load() -> Result<&'static Device> {
     let request = REQUEST.lock();
@@ -135,7 +143,9 @@ fn load() -> Result<&'static Device> {
     let plugin = Plugin::find(request.plugin.as_deref()).map_err(fail)?;
     let client = Client::create(&plugin, &[("cpu_device_count", OptionValue::Int64(1))]).map_err(fail)?;
     let device = DEVICE.get_or_init(|| Device::new(client, cache(&request)));
-    crate::engine().configure();
+    if let Some(on_load) = ON_LOAD.get() {
+        on_load();
+    }
     Ok(device)
 }
 
@@ -269,28 +279,5 @@ impl Device {
         let file = plugin.path().file_stem().map(|f| f.to_string_lossy().into_owned()).unwrap_or_default();
         let (major, minor) = plugin.api_version();
         format!("{what} (PJRT plugin {file} {major}.{minor})")
-    }
-}
-
-/// Sizes as PJRT takes them.
-pub(crate) fn dimensions(meta: &Meta) -> SmallVec<[i64; 8]> {
-    meta.dims.iter().map(|&d| d as i64).collect()
-}
-
-/// The element type that PJRT knows a dtype by.
-pub(crate) fn element_type(dtype: DType) -> ElementType {
-    match dtype {
-        DType::Bool => ElementType::PRED,
-        DType::U8 => ElementType::U8,
-        DType::I8 => ElementType::S8,
-        DType::I16 => ElementType::S16,
-        DType::I32 => ElementType::S32,
-        DType::I64 => ElementType::S64,
-        DType::F16 => ElementType::F16,
-        DType::BF16 => ElementType::BF16,
-        DType::F32 => ElementType::F32,
-        DType::F64 => ElementType::F64,
-        DType::C64 => ElementType::C64,
-        DType::C128 => ElementType::C128,
     }
 }

@@ -8,9 +8,9 @@
 //! magic | key length | key | executable length | executable | SHA-256 of all before
 //! ```
 //!
-//! An executable is native code, so an entry is trusted only if no user but this one and root could write it
-//! (`docs/decisions/disk-cache.md`). The folder is held open, and files are opened relative to it: a folder that is replaced
-//! after the check is not followed.
+//! An executable is native code, so an entry is trusted only if no user but this one and root could write it. See
+//! `docs/decisions/0042-the-disk-cache-trusts-its-user.md`. The folder is held open, and files are opened relative to it: a
+//! folder that is replaced after the check is not followed.
 
 use crate::metrics::{COUNTERS, count};
 use parking_lot::Mutex;

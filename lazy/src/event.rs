@@ -1,6 +1,6 @@
 //! Points in the order of launches.
 
-use crate::slot::Failure;
+use crate::failure::Failure;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::time::Instant;

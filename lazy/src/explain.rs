@@ -1,7 +1,9 @@
 //! Why something was compiled, or computed op by op.
 
+use crate::cut::CutReason;
 use crate::form::{Form, Source};
-use crate::metrics::CutReason;
+use parking_lot::Mutex;
+use std::collections::VecDeque;
 use torchtpu_tensor::Meta;
 
 /// One compilation and what made it necessary, or the first run of a program that was not compiled.
@@ -40,6 +42,24 @@ impl std::fmt::Display for Explanation {
             self.why
         )
     }
+}
+
+/// The newest explanations, oldest first. A process that compiles for ever must not grow the list for ever.
+static EXPLANATIONS: Mutex<VecDeque<Explanation>> = Mutex::new(VecDeque::new());
+const EXPLANATIONS_KEPT: usize = 1000;
+
+/// Keep an explanation. The oldest one goes when there are [`EXPLANATIONS_KEPT`].
+pub(crate) fn keep(explanation: Explanation) {
+    let mut list = EXPLANATIONS.lock();
+    if list.len() == EXPLANATIONS_KEPT {
+        list.pop_front();
+    }
+    list.push_back(explanation);
+}
+
+/// Return the explanations that are kept.
+pub(crate) fn all() -> Vec<Explanation> {
+    EXPLANATIONS.lock().iter().cloned().collect()
 }
 
 /// What tells `form` from the nearest of the `cached` forms.

@@ -4,7 +4,6 @@
 //! of all values, which values leave the segment, which arguments are given away, how many numbers of each dtype ride along.
 //! It holds no handle, no buffer and no number, so that the next step of a training loop has an equal form.
 
-use crate::pool;
 use rustc_hash::FxHasher;
 use smallvec::SmallVec;
 use std::hash::{Hash, Hasher};
@@ -246,10 +245,7 @@ impl Form {
     }
     /// The kernels of the user's that nodes call.
     pub(crate) fn custom_kernels(&self) -> impl Iterator<Item = &Arc<Kernel>> {
-        self.nodes.iter().filter_map(|n| match &n.op {
-            Prim::Inline(call) => Some(&call.0),
-            _ => None,
-        })
+        self.nodes.iter().filter_map(|n| n.op.custom_kernel())
     }
     /// The node that computes each value.
     pub(crate) fn producers(&self) -> Vec<usize> {
@@ -290,8 +286,8 @@ impl Form {
                     last_reader[i] = n;
                 }
             }
-            if let Prim::Inline(call) = &node.op {
-                for &(input, result) in call.0.library().aliases() {
+            if let Some(kernel) = node.op.custom_kernel() {
+                for &(input, result) in kernel.library().aliases() {
                     if let Source::Arg(i) = inputs[input].source()
                         && donated(&i)
                     {
@@ -299,7 +295,7 @@ impl Form {
                     }
                 }
             }
-            if !is_update(&node.op) {
+            if !node.op.facts().updates_in_place {
                 continue;
             }
             let mut free: SmallVec<[usize; 4]> = inputs
@@ -343,7 +339,7 @@ impl Form {
     /// no argument.
     pub(crate) fn pooled(&self, outputs: &[u32], overwritten: &[(usize, usize)]) -> Vec<usize> {
         let is_new = |position: &usize| overwritten.iter().all(|p| p.1 != *position);
-        let is_large = |position: &usize| pool::takes(&self.values[outputs[*position] as usize]);
+        let is_large = |position: &usize| is_large(&self.values[outputs[*position] as usize]);
         (0..outputs.len()).filter(|p| self.is_pooled && is_large(p) && is_new(p)).collect()
     }
     /// Hash of everything, for forms that were not recorded.
@@ -463,23 +459,12 @@ impl Form {
     }
 }
 
-/// Whether each result can be computed over the operand of its type that comes at the same place.
-fn is_update(op: &Prim) -> bool {
-    use Prim::{AdamW, Binary, Cast, Copy, IndexAdd, IndexPut, Scatter, Select, Sgd, SliceUpdate, Unary};
-    matches!(
-        op,
-        Unary(_)
-            | Binary(_)
-            | Select(_)
-            | Cast(_)
-            | Copy(_)
-            | Scatter(_)
-            | SliceUpdate(_)
-            | IndexAdd(_)
-            | IndexPut(_)
-            | AdamW(_)
-            | Sgd(_)
-    )
+/// Smaller results are not pooled: the allocator keeps the pages of small pieces.
+const MIN_POOLED_BYTES: usize = 64 << 10;
+
+/// Return whether the [pool](crate::pool) takes the memory of a value of this type.
+pub(crate) fn is_large(meta: &Meta) -> bool {
+    meta.bytes().is_some_and(|b| b >= MIN_POOLED_BYTES)
 }
 
 /// Mixes one word into a rolling hash.

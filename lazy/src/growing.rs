@@ -12,7 +12,6 @@ use crate::form::{Form, Input, Source, mix};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use std::array;
-use torchtpu_tensor::op::Prim;
 
 /// Longer programs are not looked at: what grows in them is seldom all that changes.
 const MAX_OPS: usize = 1 << 10;
@@ -97,11 +96,11 @@ fn appending(form: &Form, has_grown: impl Fn(usize) -> bool) -> Option<Vec<bool>
         }
     }
     let appends = |n: usize| {
-        let (Prim::Cat(cat), [x, y]) = (&form.nodes[n].op, form.inputs_of(n)) else { return false };
+        let (Some(dim), [x, y]) = (form.nodes[n].op.appends_along(), form.inputs_of(n)) else { return false };
         let (Some(x), Some(y), result) = (form.meta_of(*x), form.meta_of(*y), form.values_of(n).start) else {
             return false;
         };
-        let is_one_more = x.dims[cat.dim] > 1 && y.dims[cat.dim] == 1;
+        let is_one_more = x.dims[dim] > 1 && y.dims[dim] == 1;
         is_one_more && !is_read[result] && form.outputs.contains(&(result as u32))
     };
     let mut on_host = vec![false; form.nodes.len()];

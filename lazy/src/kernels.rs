@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 use torchtpu_pjrt::{CallFrame, Client, CustomCall};
-use torchtpu_tensor::ops::kernel_call::{self, Array, Lender};
+use torchtpu_tensor::lower::kernel_call::{self, Array, Lender};
 use torchtpu_tensor::{DType, Dims};
 
 /// Set to `0`, it leaves everything to the compiler.
@@ -39,7 +39,7 @@ impl Lender for Threads<'_> {
 fn dtype(e: torchtpu_pjrt::ElementType) -> Result<DType, String> {
     DType::ALL
         .into_iter()
-        .find(|&d| crate::device::element_type(d) == e)
+        .find(|&d| crate::types::element_type(d) == e)
         .ok_or_else(|| format!("no dtype for {}", e.stablehlo_name()))
 }
 

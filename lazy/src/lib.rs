@@ -55,11 +55,13 @@ mod cache;
 mod chips;
 mod custom;
 mod custom_op;
+mod cut;
 mod device;
 mod disk;
 mod engine;
 mod event;
 mod explain;
+mod failure;
 mod families;
 mod form;
 mod growing;
@@ -77,12 +79,14 @@ mod precision;
 pub mod recorded;
 mod repeat;
 mod slot;
+mod types;
 
 pub use custom_op::CustomOp;
+pub use cut::CutReason;
 pub use event::Event;
 pub use explain::Explanation;
 pub use interpret::Interpret;
-pub use metrics::{CutReason, Metrics};
+pub use metrics::Metrics;
 pub use mode::EagerMode;
 pub use pieces::Divide;
 
@@ -102,7 +106,13 @@ use torchtpu_tensor::{Meta, Result};
 static ENGINE: OnceLock<Engine> = OnceLock::new();
 
 pub(crate) fn engine() -> &'static Engine {
-    ENGINE.get_or_init(Engine::default)
+    ENGINE.get_or_init(|| {
+        device::on_load(|| engine().configure());
+        let engine = Engine::default();
+        // The device may have been loaded before.
+        engine.configure();
+        engine
+    })
 }
 
 /// Makes this engine the one behind device `tpu`. Loads nothing: a plugin is looked for when the device is first used.
@@ -120,7 +130,7 @@ pub fn set_eager_mode(mode: EagerMode) {
     engine().cut_all(CutReason::Explicit);
     mode::set(mode);
     if mode != EagerMode::Fused {
-        engine().pool.clear();
+        pool::shared().clear();
     }
 }
 
@@ -238,7 +248,7 @@ pub fn reset_peak_bytes() {
 
 /// The last thousand compilations, oldest first, each with what made it necessary.
 pub fn explain() -> Vec<Explanation> {
-    metrics::explanations()
+    explain::all()
 }
 
 /// Writes the executables in memory to a file, which [`load_cache`] reads on another machine. Returns how many were written. Executables that the
@@ -292,7 +302,7 @@ pub fn clear_cache() {
 
 /// Gives memory back to the system that is kept for results to come. Only Fused mode keeps any, and only on XLA:CPU.
 pub fn empty_cache() {
-    engine().pool.clear();
+    pool::shared().clear();
 }
 
 /// Keeps only these bits of the hashes that find executables, to provoke collisions. For tests.

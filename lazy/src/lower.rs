@@ -1,7 +1,7 @@
 //! From a form to StableHLO text.
 
+use crate::failure::Failure;
 use crate::form::{DTYPES, Form, Input, Source};
-use crate::slot::Failure;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use torchtpu_stablehlo::{Func, Platform, Type, Value, Window};
 use torchtpu_tensor::op::{Layout, Prim};
@@ -98,7 +98,7 @@ pub(crate) fn module(form: &Form, outputs: &[u32], platform: Platform) -> Result
 
 /// Tells `f` where the elements of `y`, a view of `x`, lie in the value that the views begin with.
 fn see_through(f: &mut Func, op: &Prim, x: &[Value], y: &Value) {
-    if !matches!(op, Prim::Slice(_) | Prim::Permute(_) | Prim::Expand(_) | Prim::Reshape(_)) {
+    if !op.facts().is_window {
         return;
     }
     let dims = Dims::new(x[0].shape());

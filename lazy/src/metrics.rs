@@ -1,86 +1,7 @@
 //! What the engine counts.
 
-use crate::explain::Explanation;
-use parking_lot::Mutex;
-use std::collections::VecDeque;
+use crate::cut::CutReason;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-/// Why a segment was cut.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum CutReason {
-    /// Debug mode: after every op.
-    Debug,
-    /// Strict mode: after every op.
-    Strict,
-    /// The host asked for a value.
-    Read,
-    /// The host waits for all work.
-    Synchronize,
-    /// The optimiser finished a step.
-    StepBoundary,
-    /// The segment reached its greatest number of ops.
-    Size,
-    /// Values waiting to be computed would take too much memory.
-    Memory,
-    /// The stream of ops repeats here.
-    RepeatFound,
-    /// The program asked for it, or changed the mode.
-    Explicit,
-    /// Another thread uses a value of this one's segment.
-    OtherThread,
-    /// The device would have idled while the rest was recorded.
-    Idle,
-    /// New programs keep coming, so this one is computed in pieces.
-    Piece,
-    /// An optimiser made its state in its first step: that is a program of its own.
-    MadeInStep,
-}
-
-impl CutReason {
-    /// All of them.
-    pub const ALL: [CutReason; 13] = [
-        CutReason::Debug,
-        CutReason::Strict,
-        CutReason::Read,
-        CutReason::Synchronize,
-        CutReason::StepBoundary,
-        CutReason::Size,
-        CutReason::Memory,
-        CutReason::RepeatFound,
-        CutReason::Explicit,
-        CutReason::OtherThread,
-        CutReason::Idle,
-        CutReason::Piece,
-        CutReason::MadeInStep,
-    ];
-    /// Whether the caller goes on recording the same step: nobody waits for the values.
-    pub(crate) fn is_inside_step(self) -> bool {
-        matches!(self, CutReason::Size | CutReason::Memory | CutReason::RepeatFound | CutReason::Idle)
-    }
-    /// Whether the segment is one op, because of the mode.
-    pub(crate) fn is_one_op(self) -> bool {
-        matches!(self, CutReason::Strict | CutReason::Debug)
-    }
-    /// In words, as reports show it.
-    pub fn name(self) -> &'static str {
-        match self {
-            CutReason::Debug => "debug",
-            CutReason::Strict => "strict",
-            CutReason::Read => "read by host",
-            CutReason::Synchronize => "synchronize",
-            CutReason::StepBoundary => "step boundary",
-            CutReason::Size => "size",
-            CutReason::Memory => "memory",
-            CutReason::RepeatFound => "repeat found",
-            CutReason::Explicit => "explicit",
-            CutReason::OtherThread => "used by another thread",
-            CutReason::Idle => "device idle",
-            CutReason::Piece => "piece of a new program",
-            CutReason::MadeInStep => "state made in a step",
-        }
-    }
-}
 
 /// Counts since the start or the last [`reset_metrics`](crate::reset_metrics).
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
@@ -137,7 +58,8 @@ pub struct Metrics {
 
 macro_rules! counters {
     ($($name:ident)*) => {
-        pub(crate) struct Counters { $(pub(crate) $name: AtomicU64,)* pub(crate) cuts: [AtomicU64; CutReason::ALL.len()] }
+        pub(crate) struct Counters { $(pub(crate) $name: AtomicU64,)* pub(crate) cuts:
+            [AtomicU64; CutReason::ALL.len()] }
         pub(crate) static COUNTERS: Counters =
             Counters { $($name: AtomicU64::new(0),)* cuts: [const { AtomicU64::new(0) }; CutReason::ALL.len()] };
         impl Counters {
@@ -201,20 +123,4 @@ pub(crate) fn reset() {
 
 pub(crate) fn reset_peak() {
     PEAK_BYTES.store(LIVE_BYTES.load(Relaxed), Relaxed);
-}
-
-/// The last compilations and first runs, oldest first; a program that compiles forever must not grow the list forever.
-static EXPLANATIONS: Mutex<VecDeque<Explanation>> = Mutex::new(VecDeque::new());
-const EXPLANATIONS_KEPT: usize = 1000;
-
-pub(crate) fn explained(e: Explanation) {
-    let mut list = EXPLANATIONS.lock();
-    if list.len() == EXPLANATIONS_KEPT {
-        list.pop_front();
-    }
-    list.push_back(e);
-}
-
-pub(crate) fn explanations() -> Vec<Explanation> {
-    EXPLANATIONS.lock().iter().cloned().collect()
 }

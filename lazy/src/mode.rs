@@ -1,6 +1,6 @@
 //! When the trace is cut.
 
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
 /// When recorded ops are handed to the device. Results are the same in all modes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -12,6 +12,19 @@ pub enum EagerMode {
     Strict,
     /// In large segments that repeat from step to step.
     Fused,
+}
+
+static IS_PLANNED: AtomicBool = AtomicBool::new(false);
+
+/// Return whether device `tpu` is planned: it records and compiles, and runs nothing.
+#[inline]
+pub(crate) fn is_planned() -> bool {
+    IS_PLANNED.load(Relaxed)
+}
+
+/// Set whether device `tpu` is planned.
+pub(crate) fn set_planned(on: bool) {
+    IS_PLANNED.store(on, Relaxed);
 }
 
 const UNSET: u8 = u8::MAX;

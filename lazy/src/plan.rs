@@ -4,12 +4,14 @@
 //! on request. Each new program is compiled by libtpu for every target of the plan. No other plugin is needed or loaded.
 
 use crate::aot::{Compiler, Report, Target};
+use crate::cut::CutReason;
 use crate::explain;
+use crate::failure::Failure;
 use crate::form::Form;
-use crate::metrics::{self, COUNTERS, CutReason, count};
-use crate::options;
+use crate::metrics::{self, COUNTERS, count};
 use crate::recorded::{Place, Recorded, Shape};
-use crate::slot::{Failure, Slot};
+use crate::slot::Slot;
+use crate::{mode, options};
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
@@ -144,14 +146,13 @@ impl State {
     }
 }
 
-static ACTIVE: AtomicBool = AtomicBool::new(false);
 static BEGUN: AtomicU64 = AtomicU64::new(0);
 static PLAN: RwLock<Option<Arc<Plan>>> = RwLock::new(None);
 
 /// Whether device `tpu` is planned.
 #[inline]
 pub fn is_active() -> bool {
-    ACTIVE.load(Relaxed)
+    mode::is_planned()
 }
 
 #[inline]
@@ -198,7 +199,7 @@ fn start(compilers: Vec<Compiler>, reads: Reads) -> Result<()> {
     *slot = Some(Arc::new(plan));
     drop(slot);
     BEGUN.fetch_add(1, Relaxed);
-    ACTIVE.store(true, Relaxed);
+    mode::set_planned(true);
     crate::engine().configure();
     Ok(())
 }
@@ -223,7 +224,7 @@ pub fn end(drop_pending: bool) -> Option<PlanReport> {
         crate::engine().cut_all(CutReason::Explicit);
     }
     let report = plan.report();
-    ACTIVE.store(false, Relaxed);
+    mode::set_planned(false);
     *PLAN.write() = None;
     crate::engine().configure();
     Some(report)

@@ -9,28 +9,30 @@
 //! first shrinks until live values and pool together take no more than live values alone did. A buffer that no launch has asked
 //! for in [`MAX_AGE`] goes back to the system.
 
-use crate::device::{self, Device};
+use crate::device::Device;
+use crate::form::is_large;
 use crate::metrics::{self, COUNTERS, count};
+use crate::types;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
+use std::sync::OnceLock;
 use torchtpu_pjrt::{Buffer, Code, Result};
 use torchtpu_tensor::Meta;
 
-/// Smaller results are not pooled: the pages of small pieces stay with the process.
-const MIN_BYTES: usize = 64 << 10;
 const MAX_POOLED_BYTES: usize = 2 << 30;
 /// In launches that take memory of the pool: several steps.
 const MAX_AGE: u64 = 1024;
 
-/// Whether a value of this type is large enough to be pooled.
-pub(crate) fn takes(meta: &Meta) -> bool {
-    meta.bytes().is_some_and(|b| b >= MIN_BYTES)
-}
-
-/// See the module's documentation.
+/// The buffers of results that are gone.
 #[derive(Default)]
 pub(crate) struct MemoryPool(Mutex<Pooled>);
+
+/// Return the pool of this process.
+pub(crate) fn shared() -> &'static MemoryPool {
+    static POOL: OnceLock<MemoryPool> = OnceLock::new();
+    POOL.get_or_init(MemoryPool::default)
+}
 
 #[derive(Default)]
 struct Pooled {
@@ -78,8 +80,8 @@ impl MemoryPool {
         }
         drop(too_many);
         let new = |meta: &Meta| {
-            let dims = device::dimensions(meta);
-            let make = || device.client.uninitialized_buffer(device::element_type(meta.dtype), &dims);
+            let dims = types::dimensions(meta);
+            let make = || device.client.uninitialized_buffer(types::element_type(meta.dtype), &dims);
             match make() {
                 Err(e) if e.code() == Code::ResourceExhausted => {
                     self.clear();
@@ -94,7 +96,7 @@ impl MemoryPool {
     /// Takes the buffer of a value that is gone, unless it was given away.
     pub(crate) fn keep(&self, meta: &Meta, buffer: Buffer) {
         let bytes = bytes_of(meta);
-        if !takes(meta) || buffer.is_deleted().unwrap_or(true) {
+        if !is_large(meta) || buffer.is_deleted().unwrap_or(true) {
             return;
         }
         let mut too_many = Vec::new();

@@ -4,7 +4,7 @@ use crate::form::{Form, Source};
 use serde::Serialize;
 use serde_json::{Value, json};
 use torchtpu_tensor::Meta;
-use torchtpu_tensor::op::Prim;
+use torchtpu_tensor::op::{Attribute, Prim};
 use torchtpu_tensor::site::{self, Site};
 
 /// A program: what was recorded, and what leaves it.
@@ -116,23 +116,18 @@ impl Recorded {
     }
 }
 
-/// What a tool needs to make an op of the same kind with other sizes.
+/// The attributes of an op as JSON.
 fn attributes(op: &Prim) -> Value {
-    match op {
-        Prim::Dot(dot) => json!({ "ta": dot.ta, "tb": dot.tb }),
-        Prim::Attention(a) => {
-            json!({ "scale": a.scale.get(), "is_causal": a.is_causal, "mask": a.mask, "rows_first": a.rows_first })
-        }
-        Prim::Conv(conv) => {
-            let s = conv.0;
-            json!({
-                "stride": s.stride[..s.spatial],
-                "padding": s.pad[..s.spatial],
-                "dilation": s.w_dilation[..s.spatial],
-                "groups": s.groups,
-                "is_transposed": s.reverse || s.x_dilation != [1; 3],
-            })
-        }
-        _ => Value::Null,
+    let json = |attribute| match attribute {
+        Attribute::Bool(v) => json!(v),
+        Attribute::Float(v) => json!(v),
+        Attribute::Int(v) => json!(v),
+        Attribute::Ints(v) => json!(v),
+        Attribute::Pairs(v) => json!(v),
+    };
+    let attributes = op.attributes();
+    if attributes.is_empty() {
+        return Value::Null;
     }
+    attributes.into_iter().map(|(name, attribute)| (name.to_string(), json(attribute))).collect()
 }

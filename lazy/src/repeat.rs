@@ -10,7 +10,7 @@
 //! anchor. In a stream with anchors the cuts are the same in each step anyway, and layers that look alike must not be mistaken
 //! for steps.
 
-use crate::metrics::CutReason;
+use crate::cut::CutReason;
 use rustc_hash::FxHashMap;
 
 /// How many ops make a place recognisable.

@@ -1,67 +1,12 @@
 //! A value on the device, possibly still to come.
 
-use crate::form::Form;
-use crate::{device, metrics};
+use crate::failure::Failure;
+use crate::{device, metrics, pool, types};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
-use torchtpu_pjrt::{Buffer, Code, HostView};
+use torchtpu_pjrt::{Buffer, HostView};
 use torchtpu_tensor::host::HostValue;
-use torchtpu_tensor::{Error, ErrorKind, Meta};
-
-/// Why a value will never come; shared by all that depend on it.
-#[derive(Clone, Debug)]
-pub(crate) struct Failure {
-    pub(crate) kind: ErrorKind,
-    pub(crate) message: String,
-    pub(crate) notes: Vec<String>,
-}
-
-impl Failure {
-    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Failure {
-        Failure { kind, message: message.into(), notes: Vec::new() }
-    }
-    /// What the plugin reported while doing `what`.
-    pub(crate) fn device(what: &str, e: &torchtpu_pjrt::Error) -> Failure {
-        // Of temporaries XLA:CPU says so in words only, and so do our kernels.
-        let says = |words: &str| e.message().to_ascii_lowercase().contains(words);
-        let kind = match e.code() {
-            Code::ResourceExhausted => ErrorKind::OutOfMemory,
-            _ if says("out of memory") || says("allocate memory") || says("failed to allocate") => {
-                ErrorKind::OutOfMemory
-            }
-            _ => ErrorKind::Runtime,
-        };
-        Failure::new(kind, format!("{what}: {}", e.message()))
-    }
-    pub(crate) fn note(mut self, note: impl Into<String>) -> Failure {
-        self.notes.push(note.into());
-        self
-    }
-    /// Adds what takes most of the memory that was not there, and what helps.
-    pub(crate) fn about_memory(self, form: &Form) -> Failure {
-        if self.kind != ErrorKind::OutOfMemory {
-            return self;
-        }
-        self.note(format!("the largest values of the program: {}", form.largest())).note(
-            "a smaller batch, torch.utils.checkpoint, 16-bit floats, or torch.no_grad() where no gradient is needed take less memory",
-        )
-    }
-    /// Names the kernels of the user's that a program calls, when it does not compile: one of them may be at fault.
-    pub(crate) fn about_kernels(self, form: &Form) -> Failure {
-        let mut named = Vec::new();
-        form.custom_kernels().fold(self, |failure, kernel| {
-            if named.contains(&kernel.name()) {
-                return failure;
-            }
-            named.push(kernel.name());
-            let place = kernel.place().map(|p| format!(", defined at {p}")).unwrap_or_default();
-            failure.note(format!("the program calls the custom kernel {}{place}", kernel.name()))
-        })
-    }
-    pub(crate) fn error(&self) -> Error {
-        self.notes.iter().fold(Error::new(self.kind, self.message.clone()), |e, n| e.note(n.clone()))
-    }
-}
+use torchtpu_tensor::{ErrorKind, Meta};
 
 /// A value that is there: on the device, in host memory, or both. Nowhere, if it was computed in a [plan](crate::plan), which holds
 /// shapes only.
@@ -108,7 +53,7 @@ impl Held {
             ));
         };
         let device = device::get().map_err(|e| Failure::new(e.kind(), e.message()))?;
-        let (element, dims) = (device::element_type(meta.dtype), device::dimensions(meta));
+        let (element, dims) = (types::element_type(meta.dtype), types::dimensions(meta));
         let made = if host.bytes().len() < COPIED_BYTES {
             device.client.buffer_from_host(host.bytes(), element, &dims)
         } else {
@@ -283,7 +228,7 @@ impl Drop for Slot {
         } else if *self.is_pooled.get_mut()
             && let Some(buffer) = Arc::into_inner(buffer)
         {
-            crate::engine().pool.keep(&self.meta, buffer);
+            pool::shared().keep(&self.meta, buffer);
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Datasets and batches.
 //!
-//! Orders are drawn as PyTorch draws them, so that equal seeds give equal batches: a loader takes one number from the
-//! default generator when a pass starts, and a shuffled one another at its first batch, which seeds a generator for the order.
+//! Orders are drawn like PyTorch's, so that equal seeds give equal batches. At the start of a pass, a loader draws one
+//! number from the default generator. A shuffling loader draws another number at its first batch, which seeds a
+//! generator for the order.
 
 mod sampler;
 mod workers;
@@ -17,23 +18,23 @@ use torchtpu_tensor::ops::random::{Distribution, randperm, sample};
 use torchtpu_tensor::random::Generator;
 use torchtpu_tensor::{DType, Device, Error, Meta, Result, Tensor};
 
-/// Samples by number. A sample is a list of tensors, such as image and label.
+/// A collection of samples with indices. A sample is a list of tensors, such as image and label.
 pub trait Dataset: Send + Sync {
-    /// How many samples there are.
+    /// Return the number of samples.
     fn len(&self) -> usize;
-    /// Whether there are none.
+    /// Whether there are no samples.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// A sample.
+    /// Return the sample at `index`.
     ///
     /// # Errors
-    /// `Index` when there is no such sample; whatever reading it reports.
+    /// Fails with `Index` if there is no such sample. Returns the errors of reading it.
     fn get(&self, index: usize) -> Result<Vec<Tensor>>;
-    /// Samples stacked along a new first dimension.
+    /// Return samples stacked along a new first dimension.
     ///
     /// # Errors
-    /// As [`Dataset::get`]; `Runtime` when samples differ in size.
+    /// Fails like [`Dataset::get`], and with `Runtime` if samples differ in size.
     fn batch(&self, indices: &[usize]) -> Result<Vec<Tensor>> {
         let samples: Vec<Vec<Tensor>> = indices.iter().map(|&i| self.get(i)).collect::<Result<_>>()?;
         let fields = samples.first().map_or(0, Vec::len);
@@ -56,17 +57,17 @@ impl<D: Dataset + ?Sized> Dataset for Arc<D> {
     }
 }
 
-/// Tensors whose first dimension counts the samples.
+/// A dataset of tensors whose first dimension counts the samples.
 #[derive(Clone, Debug)]
 pub struct TensorDataset {
     tensors: Vec<Tensor>,
 }
 
 impl TensorDataset {
-    /// A dataset of these tensors.
+    /// Make a dataset of these tensors.
     ///
     /// # Errors
-    /// `Value` when there are none, or they differ in the number of samples.
+    /// Fails with `Value` for an empty list, or if the tensors differ in the number of samples.
     pub fn new(tensors: Vec<Tensor>) -> Result<TensorDataset> {
         let count = |t: &Tensor| t.dims().first().copied();
         if tensors.first().and_then(count).is_none() || tensors.iter().any(|t| count(t) != count(&tensors[0])) {
@@ -96,7 +97,7 @@ pub struct Subset<D> {
 }
 
 impl<D: Dataset> Subset<D> {
-    /// The samples with these numbers.
+    /// Select the samples at these indices.
     pub fn new(dataset: Arc<D>, indices: Vec<usize>) -> Subset<D> {
         Subset { dataset, indices }
     }
@@ -119,18 +120,18 @@ impl<D: Dataset> Dataset for Subset<D> {
     }
 }
 
-/// Datasets one after the other.
+/// Several datasets, one after the other.
 pub struct ConcatDataset {
     datasets: Vec<Arc<dyn Dataset>>,
-    /// Where each ends.
+    /// The end of each dataset.
     ends: Vec<usize>,
 }
 
 impl ConcatDataset {
-    /// All samples of these datasets.
+    /// Join these datasets.
     ///
     /// # Errors
-    /// `Value` when there are none.
+    /// Fails with `Value` for an empty list.
     pub fn new(datasets: Vec<Arc<dyn Dataset>>) -> Result<ConcatDataset> {
         if datasets.is_empty() {
             return Err(Error::value("datasets should not be an empty iterable"));
@@ -165,16 +166,16 @@ fn permutation(n: usize, generator: Option<&Generator>) -> Result<Vec<usize>> {
     Ok(order.into_iter().map(|i| i as usize).collect())
 }
 
-/// One 63-bit draw, by which a generator is derived from another.
+/// Draw a 63-bit number from a generator, as the seed of another generator.
 fn draw_seed(generator: Option<&Generator>) -> Result<u64> {
     let meta = Meta::new(&[], DType::I64, Device::CPU);
     Ok(sample(Distribution::AllIntegers, &meta, generator)?.item()?.to_i64() as u64)
 }
 
-/// Splits a dataset at random into parts of the given lengths.
+/// Split a dataset at random into parts of the given lengths.
 ///
 /// # Errors
-/// `Value` when the lengths do not add up.
+/// Fails with `Value` if the lengths do not add up to the number of samples.
 pub fn random_split<D: Dataset>(dataset: D, lengths: &[usize]) -> Result<Vec<Subset<D>>> {
     if lengths.iter().sum::<usize>() != dataset.len() {
         return Err(Error::value("Sum of input lengths does not equal the length of the input dataset!"));
@@ -192,9 +193,9 @@ pub fn random_split<D: Dataset>(dataset: D, lengths: &[usize]) -> Result<Vec<Sub
         .collect())
 }
 
-/// Makes a batch of samples.
+/// A function that makes a batch of samples.
 type Collate = Arc<dyn Fn(Vec<Vec<Tensor>>) -> Result<Vec<Tensor>> + Send + Sync>;
-/// A batch, or why there is none.
+/// A batch, or the error of reading it.
 type Batch = Result<Vec<Tensor>>;
 
 fn fetch<D: Dataset>(dataset: &D, collate: Option<&Collate>, at: &[usize]) -> Batch {
@@ -204,22 +205,22 @@ fn fetch<D: Dataset>(dataset: &D, collate: Option<&Collate>, at: &[usize]) -> Ba
     }
 }
 
-/// Starts the workers of a pass that takes these samples.
+/// A function that starts the workers of a pass over these batches.
 type Start<D> = fn(&DataLoader<D>, Vec<Vec<usize>>) -> Result<workers::Workers>;
 
-/// Which samples come when.
+/// The order of the samples.
 enum Order {
-    /// As they are.
+    /// In order of their indices.
     Sequential,
-    /// At random.
+    /// In random order.
     Shuffled,
-    /// As a sampler says.
+    /// In the order of a sampler.
     Samples(Box<dyn Sampler<Item = usize>>),
-    /// In batches that a sampler gives.
+    /// In batches of a sampler.
     Batches(Box<dyn Sampler<Item = Vec<usize>>>),
 }
 
-/// Batches of a dataset.
+/// An iterable over the batches of a dataset.
 ///
 /// ```
 /// use torchtpu_nn::data::{DataLoader, TensorDataset};
@@ -239,15 +240,16 @@ pub struct DataLoader<D> {
     collate: Option<Collate>,
     workers: usize,
     prefetch: usize,
-    /// Starts workers; there only when some are wanted, as they need a dataset that outlives the loader.
+    /// Function that starts workers. It is set only if workers are requested, because they need a dataset that outlives
+    /// the loader.
     start: Option<Start<D>>,
 }
 
 impl<D: Dataset> DataLoader<D> {
-    /// Batches in order, the last one perhaps smaller.
+    /// Make batches in order. The last batch may be smaller.
     ///
     /// # Errors
-    /// `Value` for batches of no samples.
+    /// Fails with `Value` for a batch size of zero.
     pub fn new(dataset: D, batch_size: usize) -> Result<DataLoader<D>> {
         sampler::check_batch_size(batch_size)?;
         Ok(DataLoader {
@@ -262,32 +264,32 @@ impl<D: Dataset> DataLoader<D> {
             start: None,
         })
     }
-    /// Whether each pass takes another random order.
+    /// Choose whether each pass has a new random order.
     pub fn shuffle(mut self, on: bool) -> DataLoader<D> {
         self.order = if on { Order::Shuffled } else { Order::Sequential };
         self
     }
-    /// Takes samples as a sampler says, instead of in order or shuffled.
+    /// Use the order of a sampler, instead of sequential or shuffled order.
     pub fn sampler(mut self, sampler: impl Sampler<Item = usize> + 'static) -> DataLoader<D> {
         self.order = Order::Samples(Box::new(sampler));
         self
     }
-    /// Takes whole batches as a sampler says; the loader's own batch size and `drop_last` then mean nothing.
+    /// Use the batches of a sampler. The loader's batch size and `drop_last` are then ignored.
     pub fn batch_sampler(mut self, sampler: impl Sampler<Item = Vec<usize>> + 'static) -> DataLoader<D> {
         self.order = Order::Batches(Box::new(sampler));
         self
     }
-    /// Whether a last batch that is smaller is left out.
+    /// Choose whether to drop a last batch that is smaller.
     pub fn drop_last(mut self, on: bool) -> DataLoader<D> {
         self.drop_last = on;
         self
     }
-    /// Draws orders from this generator rather than from the default one.
+    /// Draw orders from this generator instead of the default one.
     pub fn generator(mut self, generator: Generator) -> DataLoader<D> {
         self.generator = Some(generator);
         self
     }
-    /// Makes batches by a function of the samples, instead of by [`Dataset::batch`].
+    /// Make batches with a function of the samples, instead of [`Dataset::batch`].
     pub fn collate(
         mut self,
         f: impl Fn(Vec<Vec<Tensor>>) -> Result<Vec<Tensor>> + Send + Sync + 'static,
@@ -295,11 +297,11 @@ impl<D: Dataset> DataLoader<D> {
         self.collate = Some(Arc::new(f));
         self
     }
-    /// Reads batches ahead in `n` threads; with none, batches are read where they are asked for. Batches and their order
-    /// are the same, unless the dataset itself draws random numbers.
+    /// Read batches ahead in `n` threads. With `n` zero, batches are read when they are requested. Batches and their
+    /// order are the same, unless the dataset itself draws random numbers.
     ///
-    /// An error or a panic in a worker is the `Err` of the batch that it read. Dropping the iterator stops the workers, each
-    /// after the batch that it is at.
+    /// An error or a panic in a worker becomes the `Err` of the batch that it read. Dropping the iterator stops each
+    /// worker after its current batch.
     pub fn num_workers(mut self, n: usize) -> DataLoader<D>
     where
         D: 'static,
@@ -312,16 +314,16 @@ impl<D: Dataset> DataLoader<D> {
         });
         self
     }
-    /// How many batches a worker reads ahead: 2 unless said otherwise, and at least 1.
+    /// Set the number of batches that a worker reads ahead. The default is 2, and the minimum is 1.
     pub fn prefetch_factor(mut self, n: usize) -> DataLoader<D> {
         self.prefetch = n.max(1);
         self
     }
-    /// The dataset.
+    /// Return the dataset.
     pub fn dataset(&self) -> &D {
         &self.dataset
     }
-    /// How many batches a pass has.
+    /// Return the number of batches in a pass.
     pub fn len(&self) -> usize {
         let n = match &self.order {
             Order::Batches(b) => return b.len(),
@@ -330,16 +332,16 @@ impl<D: Dataset> DataLoader<D> {
         };
         sampler::batch_count(n, self.batch_size, self.drop_last)
     }
-    /// Whether a pass has none.
+    /// Whether a pass has no batches.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// One pass.
+    /// Start a pass.
     ///
     /// # Errors
-    /// Whatever a sampler reports; `Runtime` when a worker cannot be started.
+    /// Returns the errors of the sampler. Fails with `Runtime` if a worker cannot be started.
     pub fn iter(&self) -> Result<Batches<'_, D>> {
-        // Drawn although nothing here needs it: the generator moves on as under PyTorch.
+        // Nothing here uses this number, but PyTorch draws it, so the generator must advance too.
         draw_seed(self.generator.as_ref())?;
         let source = match self.start.filter(|_| self.workers > 0) {
             Some(start) => Source::Ahead(start(self, self.batches()?)?),
@@ -358,15 +360,15 @@ impl<D: Dataset> DataLoader<D> {
     }
 }
 
-/// Where batches come from.
+/// The source of the batches of a pass.
 enum Source {
-    /// From here, when asked for; the numbers of their samples are drawn with the first.
+    /// This thread, on request. The indices are drawn with the first batch.
     Here(Option<std::vec::IntoIter<Vec<usize>>>),
-    /// From threads that read ahead.
+    /// Threads that read ahead.
     Ahead(workers::Workers),
 }
 
-/// The batches of one pass.
+/// An iterator over the batches of one pass.
 pub struct Batches<'a, D> {
     loader: &'a DataLoader<D>,
     source: Source,

@@ -1,16 +1,16 @@
 //! Initialisation of parameters, in place and without gradient.
 //!
-//! Bounds and deviations are computed in one fixed order of operations, and every function draws from the generator as
-//! PyTorch's does, so equal seeds give equal parameters.
+//! Bounds and standard deviations are computed in one fixed order of operations, and every function draws from the
+//! generator like PyTorch's, so equal seeds give equal parameters.
 
 use torchtpu_tensor::ops::random::{self, Distribution};
 use torchtpu_tensor::random::Generator;
 use torchtpu_tensor::{DType, Device, Error, Meta, Result, Scalar, Tensor, default_dtype, no_grad};
 
-/// What follows a layer: decides by how much it should be scaled.
+/// The nonlinearity after a layer. It determines the scale of the layer's weights.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Nonlinearity {
-    /// Nothing, or a layer without a nonlinearity.
+    /// None, or a linear layer.
     Linear,
     /// The logistic function.
     Sigmoid,
@@ -18,22 +18,22 @@ pub enum Nonlinearity {
     Tanh,
     /// `max(x, 0)`.
     ReLU,
-    /// With this slope below zero.
+    /// `x` above zero, and this slope times `x` below.
     LeakyReLU(f64),
     /// The self-normalising unit.
     SELU,
 }
 
-/// Which side of a layer keeps its variance.
+/// The direction in which a layer keeps the variance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FanMode {
-    /// Forward.
+    /// Forward: the variance of activations.
     FanIn,
-    /// Backward.
+    /// Backward: the variance of gradients.
     FanOut,
 }
 
-/// The factor by which a layer before `nonlinearity` should be scaled to keep the variance.
+/// Return the factor for the weights of a layer before `nonlinearity` that keeps the variance.
 pub fn calculate_gain(nonlinearity: Nonlinearity) -> f64 {
     match nonlinearity {
         Nonlinearity::Linear | Nonlinearity::Sigmoid => 1.0,
@@ -44,31 +44,31 @@ pub fn calculate_gain(nonlinearity: Nonlinearity) -> f64 {
     }
 }
 
-/// How many inputs reach an output, and how many outputs an input reaches.
+/// Return the number of inputs of each output, and the number of outputs of each input.
 ///
 /// # Errors
-/// `Value` for fewer than two dimensions.
+/// Fails with `Value` for fewer than two dimensions.
 pub fn calculate_fan_in_and_fan_out(x: &Tensor) -> Result<(usize, usize)> {
     let d = x.dims();
     if d.len() < 2 {
         return Err(Error::value("Fan in and fan out can not be computed for tensor with fewer than 2 dimensions"));
     }
-    // An empty tensor may have any sizes beside the zero.
+    // An empty tensor may have other sizes of any value, so the product may overflow.
     let receptive = d[2..].iter().fold(1usize, |a, &n| a.saturating_mul(n));
     Ok((d[1].saturating_mul(receptive), d[0].saturating_mul(receptive)))
 }
 
-/// The dtype that layers make their parameters with.
+/// Return the dtype of new parameters.
 pub(crate) fn parameter_dtype() -> DType {
     default_dtype()
 }
 
-/// Memory for a parameter: of [`parameter_dtype`], on `cpu`.
+/// Return uninitialised memory for a parameter of [`parameter_dtype`] on `cpu`.
 pub(crate) fn empty(dims: &[usize]) -> Result<Tensor> {
     Tensor::empty(&Meta::new(dims, parameter_dtype(), Device::CPU))
 }
 
-/// A size that is the product of two.
+/// Return the product of two sizes, or an error if it overflows.
 pub(crate) fn product(a: usize, b: usize) -> Result<usize> {
     let fits = a.checked_mul(b).filter(|&n| i64::try_from(n).is_ok());
     fits.ok_or_else(|| Error::runtime(format!("Storage size calculation overflowed with sizes=[{a}, {b}]")))
@@ -78,51 +78,51 @@ fn fill(d: Distribution, x: &Tensor, generator: Option<&Generator>) -> Result<()
     no_grad(|| random::fill(d, x, generator))
 }
 
-/// Values drawn uniformly from `[a, b)`.
+/// Fill with values drawn uniformly from `[a, b)`.
 ///
 /// # Errors
-/// `Runtime` when the bounds do not fit, or `x` may not be written.
+/// Fails with `Runtime` if the bounds do not fit, or `x` may not be written.
 pub fn uniform_(x: &Tensor, a: f64, b: f64, generator: Option<&Generator>) -> Result<()> {
     fill(Distribution::Uniform(a, b), x, generator)
 }
 
-/// Values drawn from a normal distribution.
+/// Fill with values drawn from a normal distribution.
 ///
 /// # Errors
-/// `Runtime` for a negative deviation.
+/// Fails with `Runtime` if `std` is negative.
 pub fn normal_(x: &Tensor, mean: f64, std: f64, generator: Option<&Generator>) -> Result<()> {
     fill(Distribution::Normal(mean, std), x, generator)
 }
 
-/// Normal values, those outside `[a, b]` drawn again.
+/// Fill with values drawn from a normal distribution. Values outside `[a, b]` are drawn again.
 ///
 /// # Errors
-/// `Runtime` for arguments that no distribution has.
+/// Fails with `Runtime` for arguments that do not define a distribution.
 pub fn trunc_normal_(x: &Tensor, mean: f64, std: f64, a: f64, b: f64, generator: Option<&Generator>) -> Result<()> {
     fill(Distribution::TruncatedNormal(mean, std, a, b), x, generator)
 }
 
-/// One value everywhere.
+/// Fill with one value.
 ///
 /// # Errors
-/// `Runtime` when `x` may not be written.
+/// Fails with `Runtime` if `x` may not be written.
 pub fn constant_(x: &Tensor, value: impl Into<Scalar>) -> Result<()> {
     let y = Tensor::full_meta(x.meta(), value.into())?;
     no_grad(|| x.copy_(&y)).map(|_| ())
 }
 
-/// Ones.
+/// Fill with ones.
 ///
 /// # Errors
-/// As [`constant_`].
+/// Fails like [`constant_`].
 pub fn ones_(x: &Tensor) -> Result<()> {
     constant_(x, 1)
 }
 
-/// Zeros.
+/// Fill with zeros.
 ///
 /// # Errors
-/// As [`constant_`].
+/// Fails like [`constant_`].
 pub fn zeros_(x: &Tensor) -> Result<()> {
     constant_(x, 0)
 }
@@ -132,19 +132,19 @@ fn xavier_std(x: &Tensor, gain: f64) -> Result<f64> {
     Ok(gain * (2.0 / (fan_in + fan_out) as f64).sqrt())
 }
 
-/// Uniform values whose variance is `gain^2 * 2 / (fan_in + fan_out)`.
+/// Fill with uniform values of variance `gain^2 * 2 / (fan_in + fan_out)`.
 ///
 /// # Errors
-/// `Value` for fewer than two dimensions.
+/// Fails with `Value` for fewer than two dimensions.
 pub fn xavier_uniform_(x: &Tensor, gain: f64, generator: Option<&Generator>) -> Result<()> {
     let bound = 3.0f64.sqrt() * xavier_std(x, gain)?;
     uniform_(x, -bound, bound, generator)
 }
 
-/// Normal values whose variance is `gain^2 * 2 / (fan_in + fan_out)`.
+/// Fill with normal values of variance `gain^2 * 2 / (fan_in + fan_out)`.
 ///
 /// # Errors
-/// `Value` for fewer than two dimensions.
+/// Fails with `Value` for fewer than two dimensions.
 pub fn xavier_normal_(x: &Tensor, gain: f64, generator: Option<&Generator>) -> Result<()> {
     normal_(x, 0.0, xavier_std(x, gain)?, generator)
 }
@@ -155,11 +155,11 @@ fn kaiming_std(x: &Tensor, mode: FanMode, nonlinearity: Nonlinearity) -> Result<
     Ok(calculate_gain(nonlinearity) / (fan as f64).sqrt())
 }
 
-/// Uniform values whose variance is `gain^2 / fan`. PyTorch's `a` is the slope of [`Nonlinearity::LeakyReLU`]. Draws nothing
-/// for a tensor without elements.
+/// Fill with uniform values of variance `gain^2 / fan`. PyTorch's `a` is the slope of [`Nonlinearity::LeakyReLU`].
+/// Draws nothing for an empty tensor.
 ///
 /// # Errors
-/// `Value` for fewer than two dimensions.
+/// Fails with `Value` for fewer than two dimensions.
 pub fn kaiming_uniform_(
     x: &Tensor,
     mode: FanMode,
@@ -173,10 +173,10 @@ pub fn kaiming_uniform_(
     uniform_(x, -bound, bound, generator)
 }
 
-/// Normal values whose variance is `gain^2 / fan`.
+/// Fill with normal values of variance `gain^2 / fan`.
 ///
 /// # Errors
-/// `Value` for fewer than two dimensions.
+/// Fails with `Value` for fewer than two dimensions.
 pub fn kaiming_normal_(
     x: &Tensor,
     mode: FanMode,
@@ -189,8 +189,8 @@ pub fn kaiming_normal_(
     normal_(x, 0.0, kaiming_std(x, mode, nonlinearity)?, generator)
 }
 
-/// How `Linear` and the convolutions start: weights by [`kaiming_uniform_`] with slope `sqrt(5)`, biases within
-/// `1 / sqrt(fan_in)`; in this order.
+/// Initialise `Linear` and convolutions: first weights by [`kaiming_uniform_`] with slope `sqrt(5)`, then biases within
+/// `1 / sqrt(fan_in)`.
 pub(crate) fn linear_default(weight: &Tensor, bias: Option<&Tensor>) -> Result<()> {
     kaiming_uniform_(weight, FanMode::FanIn, Nonlinearity::LeakyReLU(5.0f64.sqrt()), None)?;
     let Some(bias) = bias else { return Ok(()) };

@@ -1,14 +1,14 @@
 //! Modules, initialisation, losses, optimisers and data loading.
 //!
-//! Names, formulas, default settings, keys of state dictionaries and the order in which random numbers are drawn are
-//! PyTorch's: after the same `manual_seed`, `Linear::new(8, 4)` holds the numbers that `nn.Linear(8, 4)` holds there.
+//! Names, formulas, default settings, keys of state dictionaries and the order of random draws are PyTorch's. After the
+//! same `manual_seed`, `Linear::new(8, 4)` has the same values as PyTorch's `nn.Linear(8, 4)`.
 //!
-//! * A [`Module`] computes with [`Parameter`]s. It states what it is made of once, in [`Module::visit`]; everything else
-//!   (lists of parameters, state dictionaries, moving to a device, training and evaluation) follows from that.
-//! * A [`Parameter`] is a shared cell that holds a tensor. Moving a module puts other tensors into the cells, so a cell used
-//!   by two layers stays one parameter, and an optimiser that was made before the move trains the moved tensors.
-//! * An [`optim::Optimizer`] changes parameters by their gradients, in one fused op a parameter, and tells the device that a
-//!   training step is over.
+//! * A [`Module`] computes with [`Parameter`]s. It lists its parts once, in [`Module::visit`]. Lists of parameters,
+//!   state dictionaries, moves to a device, and the switch between training and evaluation all use this list.
+//! * A [`Parameter`] is a shared cell that holds a tensor. Moving a module replaces the tensors in the cells. So a cell
+//!   used by two layers stays one parameter, and an optimiser made before the move trains the moved tensors.
+//! * An [`optim::Optimizer`] updates parameters by their gradients, with one fused op per parameter, and notifies the
+//!   device at the end of a training step.
 //! * A [`data::DataLoader`] makes batches.
 //!
 //! ```

@@ -1,4 +1,4 @@
-//! What a module is.
+//! The module trait: parameters, state dictionaries, and moves between devices.
 
 use crate::{Buffer, Parameter, Training};
 use std::collections::{HashMap, HashSet};
@@ -8,12 +8,12 @@ use torchtpu_tensor::{DType, Device, Error, Result, Tensor, no_grad};
 /// Tensors by key, in the order of the module's parts.
 pub type StateDict = Vec<(String, Tensor)>;
 
-/// Keys on which a module and a state dictionary did not agree.
+/// Keys in which a module and a state dictionary differ.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IncompatibleKeys {
     /// Keys of the module that the dictionary lacks.
     pub missing: Vec<String>,
-    /// Keys of the dictionary that the module does not know.
+    /// Keys of the dictionary that the module does not have.
     pub unexpected: Vec<String>,
 }
 
@@ -21,22 +21,22 @@ pub struct IncompatibleKeys {
 pub enum Item<'a> {
     /// A trained tensor.
     Parameter(&'a Parameter),
-    /// Other state.
+    /// Other state, which is not trained.
     Buffer(&'a Buffer),
-    /// A switch between training and evaluation.
+    /// The switch between training and evaluation.
     Training(&'a Training),
-    /// A module within the module, before its own parts.
+    /// A submodule. It is visited before its own parts.
     Module(&'a dyn Module),
 }
 
-/// Goes through the parts of a module; [`Module::visit`] tells it what there is.
+/// The receiver of [`Module::visit`], which visits the parts of a module.
 pub struct Visitor<'a> {
     prefix: String,
     see: &'a mut dyn FnMut(&str, Item<'_>),
 }
 
 impl<'a> Visitor<'a> {
-    /// A visitor that hands each part and its full name to a function.
+    /// Make a visitor that calls `see` with the full name of each part and the part.
     pub fn new(see: &'a mut dyn FnMut(&str, Item<'_>)) -> Visitor<'a> {
         Visitor { prefix: String::new(), see }
     }
@@ -44,19 +44,19 @@ impl<'a> Visitor<'a> {
         let full = format!("{}{name}", self.prefix);
         (self.see)(&full, item);
     }
-    /// There is a parameter.
+    /// Visit a parameter.
     pub fn parameter(&mut self, name: &str, p: &Parameter) {
         self.item(name, Item::Parameter(p));
     }
-    /// There is a buffer.
+    /// Visit a buffer.
     pub fn buffer(&mut self, name: &str, b: &Buffer) {
         self.item(name, Item::Buffer(b));
     }
-    /// There is a switch between training and evaluation.
+    /// Visit the switch between training and evaluation.
     pub fn training(&mut self, t: &Training) {
         self.item("training", Item::Training(t));
     }
-    /// There is a module within the module.
+    /// Visit a submodule.
     pub fn module(&mut self, name: &str, m: &dyn Module) {
         self.item(name, Item::Module(m));
         let len = self.prefix.len();
@@ -90,23 +90,23 @@ impl<'a> Visitor<'a> {
 /// # Ok::<(), torchtpu_tensor::Error>(())
 /// ```
 pub trait Module: Send + Sync {
-    /// Computes.
+    /// Compute the output for `x`.
     ///
     /// # Errors
-    /// When the input does not fit.
+    /// Fails if the input does not fit.
     fn forward(&self, x: &Tensor) -> Result<Tensor>;
 
-    /// Tells what the module is made of, in order.
+    /// Visit the module's parts, in order.
     fn visit(&self, v: &mut Visitor<'_>);
 
-    /// The type's name, for messages.
+    /// Return the type's name, for messages.
     fn name(&self) -> &'static str {
         let full = std::any::type_name::<Self>();
         let plain = full.split('<').next().unwrap_or(full);
         plain.rsplit("::").next().unwrap_or(plain)
     }
 
-    /// All parameters with their names, each once, under the first of its names.
+    /// Return all parameters with their names. Each occurs once, under its first name.
     fn named_parameters(&self) -> Vec<(String, Parameter)> {
         let (mut all, mut seen) = (Vec::new(), HashSet::new());
         self.visit(&mut Visitor::new(&mut |name, item| {
@@ -119,12 +119,12 @@ pub trait Module: Send + Sync {
         all
     }
 
-    /// All parameters, each once.
+    /// Return all parameters, each once.
     fn parameters(&self) -> Vec<Parameter> {
         self.named_parameters().into_iter().map(|(_, p)| p).collect()
     }
 
-    /// All buffers with their names.
+    /// Return all buffers with their names.
     fn named_buffers(&self) -> Vec<(String, Buffer)> {
         let mut all = Vec::new();
         self.visit(&mut Visitor::new(&mut |name, item| {
@@ -135,8 +135,8 @@ pub trait Module: Send + Sync {
         all
     }
 
-    /// Names and types of the modules within this one, at all depths, each before those within it. (Modules themselves can be
-    /// seen through [`Module::visit`], as [`Item::Module`].)
+    /// Return the names and types of all submodules, at all depths. A module precedes its own submodules.
+    /// [`Module::visit`] gives the modules themselves, as [`Item::Module`].
     fn named_modules(&self) -> Vec<(String, &'static str)> {
         let mut all = Vec::new();
         self.visit(&mut Visitor::new(&mut |name, item| {
@@ -147,7 +147,7 @@ pub trait Module: Send + Sync {
         all
     }
 
-    /// Chooses training (`true`) or evaluation for all parts.
+    /// Choose training (`true`) or evaluation (`false`) for all parts.
     fn train(&self, on: bool) {
         self.visit(&mut Visitor::new(&mut |_, item| {
             if let Item::Training(t) = item {
@@ -156,15 +156,15 @@ pub trait Module: Send + Sync {
         }));
     }
 
-    /// Chooses evaluation: `train(false)`.
+    /// Choose evaluation, like `train(false)`.
     fn eval(&self) {
         self.train(false);
     }
 
-    /// Moves all parameters and buffers to a device. Parameters that are shared stay shared.
+    /// Move all parameters and buffers to a device. Shared parameters stay shared.
     ///
     /// # Errors
-    /// As [`Tensor::to_device`].
+    /// Fails like [`Tensor::to_device`].
     fn to(&self, device: Device) -> Result<()> {
         let mut result = Ok(());
         self.visit(&mut Visitor::new(&mut |_, item| {
@@ -179,11 +179,11 @@ pub trait Module: Send + Sync {
         result
     }
 
-    /// Makes all floating-point parameters, their gradients and all floating-point buffers of a dtype; others stay as they
-    /// are. Parameters that are shared stay shared, and an optimiser made before trains the converted ones.
+    /// Convert all floating-point parameters, their gradients and all floating-point buffers to a dtype. Others do not
+    /// change. Shared parameters stay shared, and an optimiser made before the conversion trains the converted ones.
     ///
     /// # Errors
-    /// `Type` unless the dtype is floating point.
+    /// Fails with `Type` unless the dtype is floating point.
     fn to_dtype(&self, dtype: DType) -> Result<()> {
         if !dtype.is_float() {
             return Err(Error::type_error(format!(
@@ -204,56 +204,56 @@ pub trait Module: Send + Sync {
         result
     }
 
-    /// `to_dtype(DType::F16)`.
+    /// Convert to `float16`; see [`Module::to_dtype`].
     ///
     /// # Errors
-    /// Out of memory.
+    /// Fails if memory runs out.
     fn half(&self) -> Result<()> {
         self.to_dtype(DType::F16)
     }
 
-    /// `to_dtype(DType::BF16)`.
+    /// Convert to `bfloat16`; see [`Module::to_dtype`].
     ///
     /// # Errors
-    /// Out of memory.
+    /// Fails if memory runs out.
     fn bfloat16(&self) -> Result<()> {
         self.to_dtype(DType::BF16)
     }
 
-    /// `to_dtype(DType::F32)`.
+    /// Convert to `float32`; see [`Module::to_dtype`].
     ///
     /// # Errors
-    /// Out of memory.
+    /// Fails if memory runs out.
     fn float(&self) -> Result<()> {
         self.to_dtype(DType::F32)
     }
 
-    /// `to_dtype(DType::F64)`.
+    /// Convert to `float64`; see [`Module::to_dtype`].
     ///
     /// # Errors
-    /// Out of memory.
+    /// Fails if memory runs out.
     fn double(&self) -> Result<()> {
         self.to_dtype(DType::F64)
     }
 
-    /// Chooses whether gradients are computed for the parameters.
+    /// Choose whether the parameters require gradients.
     ///
     /// # Errors
-    /// None where parameters are leaves, which they are unless a module changed them in place.
+    /// Fails if a parameter is not a leaf, because a module changed it in place.
     fn requires_grad_(&self, on: bool) -> Result<()> {
         self.parameters().iter().try_for_each(|p| p.requires_grad_(on))
     }
 
-    /// Drops all gradients.
+    /// Drop all gradients.
     ///
     /// # Errors
-    /// None where parameters are leaves, which they are unless a module changed them in place.
+    /// Fails if a parameter is not a leaf, because a module changed it in place.
     fn zero_grad(&self) -> Result<()> {
         self.parameters().iter().try_for_each(|p| p.tensor().set_grad(None))
     }
 
-    /// Parameters and buffers by PyTorch's keys: a shared one under each of its names. The tensors share memory with the
-    /// module's and have no history.
+    /// Return parameters and buffers by PyTorch's keys. A shared one occurs under each of its names. The tensors share
+    /// memory with the module and have no history.
     fn state_dict(&self) -> StateDict {
         let mut all = StateDict::new();
         self.visit(&mut Visitor::new(&mut |name, item| match item {
@@ -264,10 +264,11 @@ pub trait Module: Send + Sync {
         all
     }
 
-    /// Copies values into parameters and buffers. Nothing is copied when an error is given.
+    /// Copy values to parameters and buffers. If there is an error, nothing is copied.
     ///
     /// # Errors
-    /// `Runtime`, in PyTorch's wording: sizes that differ; with `strict`, keys that are missing or unexpected.
+    /// Fails with `Runtime`, in PyTorch's wording, if sizes differ. With `strict`, also fails for missing or unexpected
+    /// keys.
     fn load_state_dict(&self, state: &[(String, Tensor)], strict: bool) -> Result<IncompatibleKeys> {
         let given: HashMap<&str, &Tensor> = state.iter().map(|(k, v)| (k.as_str(), v)).collect();
         let own = self.state_dict();
@@ -312,7 +313,7 @@ pub trait Module: Send + Sync {
     }
 }
 
-/// What holds a module is a module.
+/// Implement [`Module`] for a pointer to a module.
 macro_rules! pointer_module {
     ($pointer:ident) => {
         impl<M: Module + ?Sized> Module for $pointer<M> {
@@ -331,7 +332,7 @@ macro_rules! pointer_module {
 pointer_module!(Arc);
 pointer_module!(Box);
 
-/// The error of [`Module::forward`] where one tensor is not enough.
+/// Return the error of [`Module::forward`] for a module that needs more than one tensor.
 pub(crate) fn missing_argument(module: &str, argument: &str) -> Error {
     Error::type_error(format!("{module}.forward() missing 1 required positional argument: '{argument}'"))
 }

@@ -1,7 +1,8 @@
 //! Optimisers.
 //!
-//! A step is one fused op a parameter: one kernel on `cpu`, one node of the trace on `tpu`, where learning rate and step
-//! count are operands, so that changing them compiles nothing. At its end the device hears that a training step is over.
+//! A step is one fused op per parameter: one kernel on `cpu`, and one node of the trace on `tpu`. Learning rate and
+//! step count are operands of that node, so changing them compiles nothing. At the end of a step, the optimiser
+//! notifies the device that a training step is over.
 
 mod adaptive;
 mod clip;
@@ -23,65 +24,67 @@ use std::fmt::Debug;
 use torchtpu_tensor::ops::optim as ops;
 use torchtpu_tensor::{DType, Device, Error, Result, Tensor};
 
-/// Changes parameters by their gradients.
+/// Update parameters by their gradients.
 ///
-/// Parameters are in groups, each with settings of its own. The constructors make the first group; `add_param_group` of each
-/// optimiser adds others.
+/// Parameters are in groups with their own settings. The constructor makes the first group, and `add_param_group` adds
+/// others.
 pub trait Optimizer {
-    /// Changes every parameter that has a gradient.
+    /// Update every parameter that has a gradient.
     ///
     /// # Errors
-    /// When a parameter and its gradient do not fit, or the device reports an error.
+    /// Fails if a parameter and its gradient do not fit, or the device reports an error.
     fn step(&mut self) -> Result<()>;
-    /// The parameters of all groups.
+    /// Return the parameters of all groups.
     fn parameters(&self) -> &[Parameter];
-    /// The groups and their settings.
+    /// Return the groups and their settings.
     fn param_groups(&self) -> Vec<ParamGroup>;
-    /// Changes a setting of a group from the next step on, by PyTorch's name for it: `lr`, `momentum`, `betas`.
+    /// Change a setting of a group from the next step on. `name` is PyTorch's: `lr`, `momentum`, `betas`.
     ///
     /// # Errors
-    /// `Index` when there is no such group; `Value` or `Type` when there is no such setting or it is of another kind.
+    /// Fails with `Index` if there is no such group. Fails with `Value` or `Type` if there is no such setting or it has
+    /// another type.
     fn set(&mut self, group: usize, name: &str, value: Setting) -> Result<()>;
-    /// Settings and state, from which another optimiser of equal parameters goes on. Its tensors are copies.
+    /// Return settings and state, from which another optimiser of equal parameters can continue. Its tensors are
+    /// copies.
     ///
     /// # Errors
-    /// Whatever the device reports.
+    /// Returns the error that the device reports.
     fn state_dict(&self) -> Result<OptimizerState>;
-    /// Takes over what [`Optimizer::state_dict`] gave; tensors are copied to where the parameters are.
+    /// Load the result of [`Optimizer::state_dict`]. Tensors are copied to the devices of the parameters.
     ///
     /// # Errors
-    /// `Value`, in PyTorch's wording, when groups or sizes do not fit; the optimiser then stays as it was.
+    /// Fails with `Value`, in PyTorch's wording, if groups or sizes do not fit. The optimiser is then unchanged.
     fn load_state_dict(&mut self, state: &OptimizerState) -> Result<()>;
-    /// The learning rate of the first group.
+    /// Return the learning rate of the first group.
     fn lr(&self) -> f64 {
         self.lrs()[0]
     }
-    /// Chooses one learning rate for all groups, from the next step on.
+    /// Set one learning rate for all groups, from the next step on.
     fn set_lr(&mut self, lr: f64) {
         let all = vec![lr; self.param_groups().len()];
         self.set_lrs(&all);
     }
-    /// The learning rates of the groups.
+    /// Return the learning rates of the groups.
     fn lrs(&self) -> Vec<f64> {
         groups::numbers(self, "lr").into_iter().map(|lr| lr.expect("every group has a learning rate")).collect()
     }
-    /// Chooses the learning rates of the groups, from the next step on. Groups beyond the list keep theirs.
+    /// Set the learning rates of the groups, from the next step on. Groups beyond the list keep theirs.
     fn set_lrs(&mut self, lrs: &[f64]) {
         let count = self.param_groups().len();
         for (i, &lr) in lrs.iter().enumerate().take(count) {
             self.set(i, "lr", Setting::Number(lr)).expect("every group has a learning rate");
         }
     }
-    /// Drops all gradients.
+    /// Drop all gradients.
     ///
     /// # Errors
-    /// `Runtime` when a parameter is no leaf.
+    /// Fails with `Runtime` if a parameter is not a leaf.
     fn zero_grad(&self) -> Result<()> {
         self.parameters().iter().try_for_each(|p| p.tensor().set_grad(None))
     }
 }
 
-/// An optimiser made of groups and a method `update`.
+/// Define an optimiser of groups from a method `update`.
 macro_rules! optimizer {
     ($(#[$doc:meta])* $name:ident, $options:ident, $settings:ident) => {
         $(#[$doc])*
@@ -89,17 +92,17 @@ macro_rules! optimizer {
         pub struct $name(Groups<$settings>);
 
         impl $name {
-            /// An optimiser of these parameters.
+            /// Make an optimiser of these parameters.
             ///
             /// # Errors
-            /// `Value`, in PyTorch's wording, for settings that make no sense.
+            /// Fails with `Value`, in PyTorch's wording, for invalid settings.
             pub fn new(parameters: Vec<Parameter>, options: $options) -> Result<$name> {
                 Groups::new(parameters, options.into()).map($name)
             }
-            /// Adds parameters with settings of their own.
+            /// Add parameters with their own settings.
             ///
             /// # Errors
-            /// As for `new`; `Value` for a parameter that is in a group already.
+            /// Fails like `new`, and with `Value` for a parameter that is already in a group.
             pub fn add_param_group(&mut self, parameters: Vec<Parameter>, options: $options) -> Result<()> {
                 self.0.add(parameters, options.into())
             }
@@ -143,8 +146,8 @@ fn check_parameters(p: &[Parameter]) -> Result<()> {
     Ok(())
 }
 
-/// Puts state where its parameter is, should the module have been moved.
-fn follow(state: &mut Tensor, p: &Tensor) -> Result<()> {
+/// Move state to the device of its parameter, in case the module was moved.
+fn follow_parameter(state: &mut Tensor, p: &Tensor) -> Result<()> {
     if state.device() != p.device() {
         *state = state.to_device(p.device())?;
     }
@@ -156,15 +159,15 @@ fn follow(state: &mut Tensor, p: &Tensor) -> Result<()> {
 pub struct SgdOptions {
     /// Learning rate.
     pub lr: f64,
-    /// How much of the last step's direction is kept.
+    /// Share of the last step's direction that is kept.
     pub momentum: f64,
-    /// How much of a new gradient the momentum leaves out.
+    /// Share of a new gradient that is not added to the momentum.
     pub dampening: f64,
     /// Weight decay, added to the gradient.
     pub weight_decay: f64,
-    /// Nesterov's momentum.
+    /// Whether to use Nesterov's momentum.
     pub nesterov: bool,
-    /// Ascend.
+    /// Whether to ascend instead of descend.
     pub maximize: bool,
 }
 
@@ -228,30 +231,30 @@ optimizer! {
 pub struct AdamOptions {
     /// Learning rate.
     pub lr: f64,
-    /// How slowly the means of gradients and of their squares move.
+    /// Decay of the means of gradients and of squared gradients per step.
     pub betas: (f64, f64),
-    /// Added to the root of the mean of squares.
+    /// Number added to the square root of the mean of squared gradients.
     pub eps: f64,
-    /// Weight decay: of `AdamW` on the parameter, of `Adam` on the gradient.
+    /// Weight decay. `AdamW` applies it to the parameter, and `Adam` adds it to the gradient.
     pub weight_decay: f64,
-    /// Divide by the largest mean of squares so far.
+    /// Whether to divide by the largest mean of squared gradients so far.
     pub amsgrad: bool,
-    /// Ascend.
+    /// Whether to ascend instead of descend.
     pub maximize: bool,
 }
 
 impl AdamOptions {
-    /// PyTorch's defaults of `Adam`: no weight decay.
+    /// Return PyTorch's defaults of `Adam`: no weight decay.
     pub fn adam() -> AdamOptions {
         AdamOptions { lr: 1e-3, betas: (0.9, 0.999), eps: 1e-8, weight_decay: 0.0, amsgrad: false, maximize: false }
     }
-    /// PyTorch's defaults of `AdamW`: a weight decay of 0.01.
+    /// Return PyTorch's defaults of `AdamW`: a weight decay of 0.01.
     pub fn adamw() -> AdamOptions {
         AdamOptions { weight_decay: 1e-2, ..AdamOptions::adam() }
     }
 }
 
-/// Settings of the family; its two optimisers differ in how weights decay only.
+/// Settings of both optimisers. `DECOUPLED` chooses the weight decay of `AdamW`.
 #[derive(Clone, Copy, Debug)]
 struct AdamFamily<const DECOUPLED: bool>(AdamOptions);
 
@@ -318,10 +321,10 @@ type Coupled = AdamFamily<false>;
 type Decoupled = AdamFamily<true>;
 
 optimizer! {
-    /// Steps scaled by running means of the gradient and of its square.
+    /// Adam: steps scaled by running means of the gradient and of its square.
     Adam, AdamOptions, Coupled
 }
 optimizer! {
-    /// [`Adam`] with weight decay on the parameters themselves.
+    /// Like [`Adam`], with weight decay on the parameters themselves.
     AdamW, AdamOptions, Decoupled
 }

@@ -1,4 +1,4 @@
-//! The cells that hold a module's tensors.
+//! Parameters and buffers: cells that hold a module's tensors.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::fmt;
@@ -17,35 +17,35 @@ fn lock(cell: &Cell) -> MutexGuard<'_, Tensor> {
 pub struct Parameter(Cell);
 
 impl Parameter {
-    /// A parameter with the values of `x`, whose history ends here.
+    /// Make a parameter with the values of `x` and without its history.
     ///
     /// # Errors
-    /// `Runtime` unless the dtype is floating point.
+    /// Fails with `Runtime` unless the dtype is floating point.
     pub fn new(x: Tensor) -> Result<Parameter> {
         let x = if x.has_autograd() || x.is_view() { x.detach() } else { x };
         x.requires_grad_(true)?;
         Ok(Parameter(Arc::new(Mutex::new(x))))
     }
-    /// The tensor in the cell now.
+    /// Return the current tensor.
     pub fn tensor(&self) -> Tensor {
         lock(&self.0).clone()
     }
-    /// Its gradient.
+    /// Return the gradient.
     pub fn grad(&self) -> Option<Tensor> {
         self.tensor().grad()
     }
-    /// Whether both are the same parameter, not only equal ones.
+    /// Whether both are the same cell, not only cells of equal values.
     pub fn is_same(&self, other: &Parameter) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
-    /// A number that tells parameters apart while they live.
+    /// Return a number that identifies the parameter while it lives.
     pub(crate) fn id(&self) -> usize {
         Arc::as_ptr(&self.0) as usize
     }
-    /// Puts the tensor, and its gradient, on a device; all who share the cell see it.
+    /// Move the tensor and its gradient to a device. All holders of the cell see the change.
     ///
     /// # Errors
-    /// As [`Tensor::to_device`].
+    /// Fails like [`Tensor::to_device`].
     pub fn to(&self, device: Device) -> Result<()> {
         let mut cell = lock(&self.0);
         if cell.device() == device {
@@ -54,10 +54,10 @@ impl Parameter {
         *cell = converted(&cell, |x| x.to_device(device))?;
         Ok(())
     }
-    /// Makes the tensor, and its gradient, of another dtype; all who share the cell see it.
+    /// Convert the tensor and its gradient to a dtype. All holders of the cell see the change.
     ///
     /// # Errors
-    /// `Runtime` unless the dtype is floating point or complex.
+    /// Fails with `Runtime` unless the dtype is floating point or complex.
     pub fn to_dtype(&self, dtype: DType) -> Result<()> {
         let mut cell = lock(&self.0);
         if cell.dtype() == dtype {
@@ -66,11 +66,11 @@ impl Parameter {
         *cell = converted(&cell, |x| x.to_dtype(dtype))?;
         Ok(())
     }
-    /// Puts another tensor into the cell, whose history ends here; all who share the cell see it. Whether gradients are
-    /// wanted stays as it is; a gradient that no longer fits is dropped.
+    /// Replace the tensor, without the history of `x`. All holders of the cell see the change. The parameter keeps its
+    /// `requires_grad`, and drops a gradient that no longer fits.
     ///
     /// # Errors
-    /// `Runtime` unless the dtype is floating point or complex.
+    /// Fails with `Runtime` unless the dtype is floating point or complex.
     pub fn set_data(&self, x: Tensor) -> Result<()> {
         let mut cell = lock(&self.0);
         if !x.dtype().is_inexact() {
@@ -85,17 +85,17 @@ impl Parameter {
         *cell = x;
         Ok(())
     }
-    /// Chooses whether gradients are computed for it; they are at first.
+    /// Choose whether the parameter requires a gradient. Initially it does.
     ///
     /// # Errors
-    /// None for a cell whose tensor is a leaf, which it is unless it was changed in place.
+    /// Fails if the tensor is not a leaf, because it was changed in place.
     pub fn requires_grad_(&self, on: bool) -> Result<()> {
         self.tensor().requires_grad_(on).map(|_| ())
     }
-    /// Another parameter with the same values.
+    /// Return another parameter with the same values.
     ///
     /// # Errors
-    /// Out of memory.
+    /// Fails if memory runs out.
     pub(crate) fn duplicate(&self) -> Result<Parameter> {
         let x = self.tensor();
         let p = Parameter::new(no_grad(|| x.detach().copy())?)?;
@@ -104,7 +104,7 @@ impl Parameter {
     }
 }
 
-/// What becomes of a leaf and its gradient.
+/// Convert a leaf and its gradient.
 fn converted(x: &Tensor, convert: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
     let y = no_grad(|| convert(&x.detach()))?;
     y.requires_grad_(x.requires_grad())?;
@@ -125,27 +125,27 @@ impl fmt::Debug for Parameter {
 pub struct Buffer(Cell);
 
 impl Buffer {
-    /// A buffer that holds `x`.
+    /// Make a buffer that holds `x`.
     pub fn new(x: Tensor) -> Buffer {
         Buffer(Arc::new(Mutex::new(x)))
     }
-    /// The tensor in the cell now.
+    /// Return the current tensor.
     pub fn tensor(&self) -> Tensor {
         lock(&self.0).clone()
     }
-    /// Puts the tensor on a device.
+    /// Move the tensor to a device.
     ///
     /// # Errors
-    /// As [`Tensor::to_device`].
+    /// Fails like [`Tensor::to_device`].
     pub fn to(&self, device: Device) -> Result<()> {
         let mut cell = lock(&self.0);
         *cell = no_grad(|| cell.to_device(device))?;
         Ok(())
     }
-    /// Makes the tensor of another dtype.
+    /// Convert the tensor to a dtype.
     ///
     /// # Errors
-    /// Out of memory.
+    /// Fails if memory runs out.
     pub fn to_dtype(&self, dtype: DType) -> Result<()> {
         let mut cell = lock(&self.0);
         *cell = no_grad(|| cell.to_dtype(dtype))?;
@@ -159,7 +159,7 @@ impl fmt::Debug for Buffer {
     }
 }
 
-/// Whether a module that behaves differently in training is in training; it is at first.
+/// The switch between training and evaluation of a module. Initially it is in training.
 #[derive(Debug)]
 pub struct Training(AtomicBool);
 
@@ -168,7 +168,7 @@ impl Training {
     pub fn get(&self) -> bool {
         self.0.load(Relaxed)
     }
-    /// Chooses training or evaluation.
+    /// Choose training or evaluation.
     pub fn set(&self, on: bool) {
         self.0.store(on, Relaxed);
     }

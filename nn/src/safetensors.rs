@@ -1,8 +1,8 @@
 //! Reading and writing the safetensors format.
 //!
-//! A file is a header in JSON (names, dtypes, sizes, places) and the bytes of the tensors. Nothing in it is run, and a file
-//! that is damaged is refused before any tensor is made. Writing goes to a temporary file beside the target that takes its
-//! place when all is written, so that there is never half a file.
+//! A file is a JSON header (names, dtypes, sizes, positions) and the bytes of the tensors. It contains no code, and a
+//! damaged file is refused before any tensor is made. Writing goes to a temporary file in the same folder, which
+//! replaces the target when it is complete. So there is never half a file.
 //!
 //! ```
 //! use torchtpu_nn::{Linear, Module, safetensors};
@@ -29,10 +29,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use torchtpu_tensor::{DType, Device, Error, Result, Tensor, no_grad};
 
-/// Text that goes with the tensors, by key.
+/// Texts stored with the tensors, by key.
 pub type TextMetadata = HashMap<String, String>;
 
-/// Dtypes by the name that both sides agree on.
+/// Dtypes that this crate and the format both have.
 const DTYPES: &[(&str, Dtype)] = &[
     ("bool", Dtype::BOOL),
     ("uint8", Dtype::U8),
@@ -109,22 +109,23 @@ fn elements(tensors: &[(String, Tensor)]) -> Result<Vec<(&str, Elements)>> {
     tensors.iter().map(|(name, x)| Ok((name.as_str(), Elements::of(x)?))).collect()
 }
 
-/// The bytes of a file with these tensors.
+/// Return the bytes of a file with these tensors.
 ///
 /// # Errors
-/// `Value` for keys that stand twice; `Type` for dtypes that the format lacks; whatever the device reports.
+/// Fails with `Value` for duplicate keys, and with `Type` for dtypes that the format lacks. Returns errors of the
+/// device.
 pub fn save(tensors: &[(String, Tensor)], metadata: Option<TextMetadata>) -> Result<Vec<u8>> {
     let all = elements(tensors)?;
-    // The format's crate allocates all of it at once, and ends the process where there is no memory.
+    // The format's crate allocates the whole file at once, and aborts the process if there is no memory.
     let bytes = all.iter().map(|(name, e)| 256 + name.len() + (&e).data_len()).sum();
     torchtpu_tensor::memory::expect_room(bytes);
     ::safetensors::serialize(all.iter().map(|(name, e)| (*name, e)), metadata).map_err(writing)
 }
 
-/// Where a path leads when links are followed; the last name need not exist.
-fn followed(path: &Path) -> io::Result<PathBuf> {
+/// Return the path with links followed. The last component need not exist.
+fn follow_links(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_path_buf();
-    // As many as Linux follows.
+    // The same limit as Linux has.
     for _ in 0..40 {
         match fs::symlink_metadata(&path) {
             Ok(m) if m.is_symlink() => {
@@ -138,11 +139,11 @@ fn followed(path: &Path) -> io::Result<PathBuf> {
     Err(io::Error::other("Too many levels of symbolic links"))
 }
 
-/// A new empty file beside `path`, with the permissions that new files get.
-fn beside(path: &Path) -> io::Result<PathBuf> {
+/// Create an empty file in the folder of `path`, with the permissions of new files.
+fn create_temporary(path: &Path) -> io::Result<PathBuf> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let name = path.file_name().ok_or_else(|| io::Error::from(io::ErrorKind::IsADirectory))?.to_string_lossy();
-    // A long name is cut, so that the longer one is not refused.
+    // Cut a long name, so that the system does not refuse the longer one.
     let name: String = name.chars().take(40).collect();
     loop {
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -155,12 +156,12 @@ fn beside(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Writes tensors to a file. All is written to a temporary file beside it and flushed to the disk; then the file is replaced at once.
-/// A process that is killed and a disk that is full leave the old file whole. A file that was there keeps its permissions; a link
-/// stays and its target is replaced. A pipe or a device is written to as it is.
+/// Write tensors to a file. The data goes to a temporary file in the same folder, which is flushed to disk and then
+/// replaces the file at once. If the process is killed or the disk is full, the old file stays complete. An existing
+/// file keeps its permissions. A link stays, and its target is replaced. A pipe or a device is written to directly.
 ///
 /// # Errors
-/// As [`save`]; `Runtime` when the file cannot be written.
+/// Fails like [`save`], and with `Runtime` if the file cannot be written.
 pub fn save_file(path: impl AsRef<Path>, tensors: &[(String, Tensor)], metadata: Option<TextMetadata>) -> Result<()> {
     let path = path.as_ref();
     let all = elements(tensors)?;
@@ -168,7 +169,7 @@ pub fn save_file(path: impl AsRef<Path>, tensors: &[(String, Tensor)], metadata:
     let failed = |e: io::Error| {
         Error::runtime(format!("Error while serializing: I/O error: {e} at path {:?}", path.display().to_string()))
     };
-    let target = followed(path).map_err(failed)?;
+    let target = follow_links(path).map_err(failed)?;
     let before = match fs::metadata(&target) {
         Ok(m) if m.is_dir() => return Err(failed(io::ErrorKind::IsADirectory.into())),
         Ok(m) if !m.is_file() => {
@@ -177,30 +178,30 @@ pub fn save_file(path: impl AsRef<Path>, tensors: &[(String, Tensor)], metadata:
             return file.write_all(&bytes).and_then(|()| file.flush()).map_err(failed);
         }
         Ok(m) => {
-            // A file that may not be written is not replaced either.
+            // Do not replace a read-only file.
             fs::OpenOptions::new().write(true).open(&target).map_err(failed)?;
             Some(m.permissions())
         }
         Err(_) => None,
     };
-    let temporary = Temporary(beside(&target).map_err(failed)?);
+    let temporary = Temporary(create_temporary(&target).map_err(failed)?);
     let new = fs::metadata(&temporary.0).map_err(failed)?;
     ::safetensors::serialize_to_file(data(), metadata, &temporary.0).map_err(|e| match e {
         SafeTensorError::IoError(e) => failed(e),
         e => writing(e),
     })?;
     let file = fs::File::open(&temporary.0).map_err(failed)?;
-    // The library's file is its owner's alone.
+    // The temporary file is readable only by its owner, so set the final permissions.
     file.set_permissions(before.unwrap_or(new.permissions())).map_err(failed)?;
     flush(&file).map_err(failed)?;
     fs::rename(&temporary.0, &target).map_err(failed)?;
-    // The new name is on the disk when its folder is. The file is whole in either case.
+    // Flush the folder too, so that the new name is on disk. The file is complete in either case.
     let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
     let _ = fs::File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all());
     Ok(())
 }
 
-/// A file that is removed when this is dropped, unless it has another name by then.
+/// A file that is removed when this value is dropped, unless it was renamed.
 struct Temporary(PathBuf);
 
 impl Drop for Temporary {
@@ -209,10 +210,10 @@ impl Drop for Temporary {
     }
 }
 
-/// Writes what the system keeps of a file to the disk.
+/// Flush a file to disk.
 fn flush(file: &fs::File) -> io::Result<()> {
     match file.sync_all() {
-        // Some file systems have nothing to flush.
+        // Some file systems do not support flushing.
         Err(e) if matches!(e.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => Ok(()),
         done => done,
     }
@@ -223,10 +224,11 @@ fn tensor(info: &TensorInfo, bytes: &[u8], device: Device) -> Result<Tensor> {
     if device == Device::CPU { Ok(x) } else { x.to_device(device) }
 }
 
-/// The tensors in the bytes of a file, in the order of their places.
+/// Return the tensors in the bytes of a file, in the order of their positions.
 ///
 /// # Errors
-/// `Runtime` for bytes that are not a whole and well-formed file; `NotImplemented` for dtypes that there are none of here.
+/// Fails with `Runtime` if the bytes are not a complete, well-formed file, and with `NotImplemented` for dtypes that
+/// this crate lacks.
 pub fn load(bytes: &[u8], device: Device) -> Result<StateDict> {
     let (n, metadata) = SafeTensors::read_metadata(bytes).map_err(reading)?;
     let data = &bytes[8 + n..];
@@ -241,10 +243,10 @@ pub fn load(bytes: &[u8], device: Device) -> Result<StateDict> {
         .collect()
 }
 
-/// [`load`] for a file.
+/// Load a file; see [`load`].
 ///
 /// # Errors
-/// As [`load`] and [`File::open`].
+/// Fails like [`load`] and [`File::open`].
 pub fn load_file(path: impl AsRef<Path>, device: Device) -> Result<StateDict> {
     let file = File::open(path)?;
     file.names().into_iter().map(|name| file.tensor(&name, device).map(|x| (name, x))).collect()
@@ -255,15 +257,15 @@ pub fn load_file(path: impl AsRef<Path>, device: Device) -> Result<StateDict> {
 pub struct File {
     file: Mutex<fs::File>,
     metadata: Metadata,
-    /// Where the tensors' bytes start.
+    /// Position of the tensors' first byte.
     start: u64,
 }
 
 impl File {
-    /// Opens a file and checks its header and its length.
+    /// Open a file and check its header and its length.
     ///
     /// # Errors
-    /// `Runtime` when it cannot be read or is damaged.
+    /// Fails with `Runtime` if the file cannot be read or is damaged.
     pub fn open(path: impl AsRef<Path>) -> Result<File> {
         let path = path.as_ref();
         let damaged = |e: &dyn std::fmt::Display| Error::runtime(format!("Error while deserializing header: {e}"));
@@ -279,7 +281,7 @@ impl File {
             return Err(damaged(&SafeTensorError::HeaderTooSmall));
         }
         let size = u64::from_le_bytes(size);
-        // The limit of the format: what is larger is no header.
+        // The format limits a header to this size.
         if size > 100_000_000 {
             return Err(damaged(&SafeTensorError::HeaderTooLarge));
         }
@@ -298,29 +300,29 @@ impl File {
         }
         Ok(File { file: Mutex::new(file), metadata, start: 8 + size })
     }
-    /// Names of the tensors, in the order of their places.
+    /// Return the names of the tensors, in the order of their positions.
     pub fn names(&self) -> Vec<String> {
         self.metadata.offset_keys()
     }
-    /// Text that goes with the tensors.
+    /// Return the texts stored with the tensors.
     pub fn text_metadata(&self) -> Option<&TextMetadata> {
         self.metadata.metadata().as_ref()
     }
     fn info(&self, name: &str) -> Result<&TensorInfo> {
         self.metadata.info(name).ok_or_else(|| Error::runtime(format!("File does not contain tensor {name}")))
     }
-    /// The format's name for a tensor's dtype, and its sizes.
+    /// Return the format's name for a tensor's dtype, and its sizes.
     ///
     /// # Errors
-    /// `Runtime` when there is no such tensor.
+    /// Fails with `Runtime` if there is no such tensor.
     pub fn describe(&self, name: &str) -> Result<(String, Vec<usize>)> {
         let info = self.info(name)?;
         Ok((info.dtype.to_string(), info.shape.clone()))
     }
-    /// Reads a tensor.
+    /// Read a tensor.
     ///
     /// # Errors
-    /// `Runtime` when there is no such tensor or the file cannot be read any more.
+    /// Fails with `Runtime` if there is no such tensor, or if the file can no longer be read.
     pub fn tensor(&self, name: &str, device: Device) -> Result<Tensor> {
         let info = self.info(name)?;
         let (from, to) = info.data_offsets;

@@ -5,19 +5,17 @@
 //! what was wrong in PyTorch's words ([`complain`]).
 
 mod complaint;
-mod numbers;
 mod values;
 
 pub use complaint::{complain, type_name};
 pub use values::{int, is_too_large, number, plain_number, string};
 
 use crate::device;
-use numbers::{begins_with_tensor, takes_numbers, takes_only_numbers};
 use pyo3::ffi::*;
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
-use torchtpu_tensor::autocast::{self, Policy};
-use torchtpu_tensor::schema::{Arg, Default, Row, Schema, Ty};
+use torchtpu_tensor::policy::Policies;
+use torchtpu_tensor::schema::{Aliasing, Arg, Numbers, ParamDefault, Row, Schema, Ty};
 use torchtpu_tensor::{Scalar, Tensor};
 use values::{convert, int_list, looks_like_int, none};
 
@@ -98,7 +96,9 @@ pub struct Overload {
     /// Whether it takes `out=`.
     pub out: bool,
     /// What autocast does for it.
-    pub policies: [Option<Policy>; 2],
+    pub policies: Policies,
+    /// What operands may share with `out`.
+    pub out_aliasing: Aliasing,
     params: Box<[Parameter]>,
     positional: usize,
     /// The list of integers that all positional arguments together may stand for: `x.view(2, 3)`.
@@ -116,9 +116,8 @@ impl Overload {
     ///
     /// # Errors
     /// When the schema does not parse.
-    pub fn new(row: &'static Row, schema: &Schema, in_place: bool, method: bool) -> Overload {
+    pub fn new(row: &'static Row, out_aliasing: Aliasing, schema: &Schema, in_place: bool, method: bool) -> Overload {
         assert!(schema.params.len() <= MAX_PARAMS, "{}: too many parameters", schema.name);
-        let numbers = takes_numbers(schema.name.trim_end_matches('_'));
         let params: Box<[Parameter]> = schema
             .params
             .iter()
@@ -137,12 +136,12 @@ impl Overload {
                     ty: p.ty,
                     optional: p.optional,
                     keyword_only: p.keyword_only,
-                    required: p.default == Default::Required && !(p.optional && p.keyword_only),
+                    required: p.default == ParamDefault::Required && !(p.optional && p.keyword_only),
                     number_ok: p.ty == Ty::Tensor
-                        && numbers
+                        && row.numbers != Numbers::Refused
                         && !p.mutated
                         && p.name != "condition"
-                        && !(i == 0 && (in_place || begins_with_tensor(schema.name.as_str()))),
+                        && !(i == 0 && (in_place || row.numbers == Numbers::Second)),
                     default: p.default.argument(p.ty),
                 }
             })
@@ -152,17 +151,16 @@ impl Overload {
         let varargs = (positional == own + 1 && matches!(params[own].ty, Ty::IntList(0))).then_some(own);
         let tensors = params.iter().any(|p| matches!(p.ty, Ty::Tensor | Ty::TensorList));
         let new_on = params.iter().position(|p| p.ty == Ty::Device && !tensors);
-        let needs_tensor = params.len() >= 2
-            && params[0].number_ok
-            && params[1].number_ok
-            && !takes_only_numbers(schema.name.trim_end_matches('_'));
+        let needs_tensor =
+            params.len() >= 2 && params[0].number_ok && params[1].number_ok && row.numbers != Numbers::Both;
         let makes = params.iter().any(|p| p.ty == Ty::Device) && !schema.name.starts_with('_');
         Overload {
             row,
             form: if in_place { Form::InPlace } else { Form::Plain },
             method,
             out: row.has_out && !in_place,
-            policies: if in_place { [None; 2] } else { autocast::policy(&schema.name) },
+            policies: if in_place { Policies::NONE } else { row.autocast },
+            out_aliasing,
             params,
             positional,
             varargs,
@@ -170,6 +168,10 @@ impl Overload {
             makes,
             needs_tensor,
         }
+    }
+    /// The names of its positional tensors after the first one.
+    pub fn tensors_after_first(&self) -> impl Iterator<Item = &str> {
+        self.params[1..self.positional].iter().filter(|p| p.ty == Ty::Tensor).map(|p| p.text.as_str())
     }
 }
 

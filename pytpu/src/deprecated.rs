@@ -1,34 +1,15 @@
-//! Calls with numbers between the tensors, `x.add_(0.5, y)` and `torch.addmm(beta, x, alpha, a, b)`, which PyTorch still takes.
+//! Calls with numbers between the tensors, `x.add_(0.5, y)` and `torch.addmm(beta, x, alpha, a, b)`, which PyTorch still accepts.
 //!
-//! They are looked at only when no overload fits. The numbers become keyword arguments, and the call is made again.
+//! They are tried only when no overload matches. The numbers become keyword arguments, and the call is matched again. The rows say which functions have
+//! [such a form](Deprecated).
 
 use crate::arguments::{Call, Interned, Overload, plain_number};
 use crate::enter::Outcome;
 use crate::tensor_type::{is_tensor, tensor_of};
 use pyo3::ffi::*;
 use std::sync::atomic::AtomicBool;
+use torchtpu_tensor::schema::Deprecated;
 use torchtpu_tensor::warning;
-
-/// Where a family has its numbers.
-#[derive(Clone, Copy)]
-enum Family {
-    /// `self, number, other...`
-    AfterFirst(&'static str),
-    /// `beta, self, alpha, ...`, where `alpha` may be left out.
-    Products,
-}
-
-fn family(name: &str) -> Option<(Family, &'static [&'static str])> {
-    Some(match name.strip_suffix('_').unwrap_or(name) {
-        "add" | "sub" => (Family::AfterFirst("alpha"), &["other"]),
-        "addcmul" | "addcdiv" => (Family::AfterFirst("value"), &["tensor1", "tensor2"]),
-        "addmm" => (Family::Products, &["mat1", "mat2"]),
-        "addmv" => (Family::Products, &["mat", "vec"]),
-        "addr" => (Family::Products, &["vec1", "vec2"]),
-        "addbmm" | "baddbmm" => (Family::Products, &["batch1", "batch2"]),
-        _ => return None,
-    })
-}
 
 /// A call with its numbers as keyword arguments.
 pub struct Rearranged {
@@ -63,20 +44,19 @@ unsafe fn is_number(o: *mut PyObject) -> bool {
     }
 }
 
-/// The call in today's form, if it has numbers between its tensors.
+/// Rewrite a call in the deprecated `form` into the current one. Return `None` if the call is not in that form.
 ///
 /// # Safety
 /// The objects of the call are alive.
-pub unsafe fn rearranged(name: &str, call: &Call) -> Option<Rearranged> {
-    let (family, _) = family(name)?;
+pub unsafe fn rearranged(form: Deprecated, call: &Call) -> Option<Rearranged> {
     // SAFETY: the objects of the call; values of keywords follow the positional arguments.
     unsafe {
         let given: Vec<*mut PyObject> = (0..call.positional).map(|i| *call.args.add(i)).collect();
         let own = usize::from(!call.receiver.is_null());
         let number_at = |i: usize| given.get(i).is_some_and(|o| is_number(*o));
         let (mut taken, mut keywords): (Vec<usize>, Vec<&str>) = (Vec::new(), Vec::new());
-        match family {
-            Family::AfterFirst(keyword) => {
+        match form {
+            Deprecated::AfterFirst(keyword) => {
                 let at = 1 - own;
                 if !number_at(at) {
                     return None;
@@ -84,7 +64,7 @@ pub unsafe fn rearranged(name: &str, call: &Call) -> Option<Rearranged> {
                 taken.push(at);
                 keywords.push(keyword);
             }
-            Family::Products => {
+            Deprecated::Products => {
                 if !number_at(0) {
                     return None;
                 }
@@ -120,23 +100,22 @@ pub unsafe fn rearranged(name: &str, call: &Call) -> Option<Rearranged> {
     }
 }
 
-/// Says, once in a process, that a form with numbers between the tensors is deprecated.
-pub fn warn(name: &str, call: &Rearranged, overload: &Overload) -> Outcome<()> {
+/// Warn, once in a process, that a form with numbers between the tensors is deprecated.
+pub fn warn(name: &str, form: Deprecated, call: &Rearranged, overload: &Overload) -> Outcome<()> {
     static SAID: AtomicBool = AtomicBool::new(false);
-    let Some((family, tensors)) = family(name) else { return Ok(()) };
     let method = !call.receiver.is_null();
     let mut shown: Vec<String> = Vec::new();
     let own = (!method).then(|| "Tensor input".to_string());
-    match family {
-        Family::AfterFirst(keyword) => shown.extend(own.into_iter().chain([format!("Number {keyword}")])),
-        Family::Products => {
+    match form {
+        Deprecated::AfterFirst(keyword) => shown.extend(own.into_iter().chain([format!("Number {keyword}")])),
+        Deprecated::Products => {
             shown.extend(["Number beta".to_string()].into_iter().chain(own));
             if call.args.len() > call.positional + 1 {
                 shown.push("Number alpha".into());
             }
         }
     }
-    shown.extend(tensors.iter().map(|t| format!("Tensor {t}")));
+    shown.extend(overload.tensors_after_first().map(|t| format!("Tensor {t}")));
     if !method {
         shown.extend(["*".to_string(), "Tensor out = None".to_string()]);
     }

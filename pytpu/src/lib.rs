@@ -35,6 +35,7 @@ mod device;
 mod dlpack;
 mod dtype;
 mod enter;
+mod help;
 mod indexing;
 mod methods;
 mod number;

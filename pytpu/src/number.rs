@@ -246,7 +246,7 @@ fn cast_operands(
         Operand::Scalar(s) => Arg::Scalar(s),
     };
     let args = [argument(x), argument(y)];
-    let r = autocast::call(autocast::policy(name), &Args(&args), |a| f(a.operand(0)?, a.operand(1)?).map(Ret::Tensor))?;
+    let r = autocast::call(table::policies(name), &Args(&args), |a| f(a.operand(0)?, a.operand(1)?).map(Ret::Tensor))?;
     match r {
         Ret::Tensor(t) => Ok(t),
         _ => unreachable!("an operator gives one tensor"),

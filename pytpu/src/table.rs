@@ -7,7 +7,7 @@
 use crate::arguments::{Call, Form, Interned, Overload, Parsed, complain};
 use crate::enter::{self, Failure, Outcome};
 use crate::tensor_type::{is_tensor, tensor_of, tensor_type, wrap};
-use crate::{deprecated, methods, torch_function};
+use crate::{deprecated, help, methods, torch_function};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::ffi::*;
 use pyo3::prelude::*;
@@ -17,7 +17,8 @@ use std::ffi::CString;
 use std::ptr::{null, null_mut};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
-use torchtpu_tensor::schema::{Arg, Args, Ret, Row, Schema, Scope};
+use torchtpu_tensor::policy::Policies;
+use torchtpu_tensor::schema::{Aliasing, Arg, Args, DTypeMessage, DTypeWithOut, OutDType, Ret, Row, Schema, Scope};
 use torchtpu_tensor::{DType, Device, Result, Scalar, Tensor, autocast, inplace, ops, state};
 
 /// Everything of one name.
@@ -191,48 +192,35 @@ fn run_into(d: &'static Descriptor, o: &Overload, parsed: &Parsed) -> Outcome {
     let mut args = parsed.args().to_vec();
     follow_out(d, o, &mut args, parsed.out)?;
     let args = Args(&args);
-    check_out(d, &args, parsed.out)?;
-    check_apart(&d.name, &args, parsed.out)?;
+    check_out(&d.name, o.row, &args, parsed.out)?;
+    check_apart(o.out_aliasing, &args, parsed.out)?;
     let r = if parsed.elements < enter::BIG { (o.row.call)(&args)? } else { without_gil(&args, o.row.call)? };
-    write_out(d, r, parsed.out)
+    write_out(d, o.row, r, parsed.out)
 }
-
-/// Functions that compute in the dtype of `out=`, as those that make a tensor from nothing do.
-const IN_DTYPE_OF_OUT: &[&str] = &["sum", "prod", "cumsum", "cumprod"];
-/// Further functions whose `dtype=` must be that of `out=`.
-const SAME_DTYPE_AS_OUT: &[&str] =
-    &["sum", "prod", "mean", "cumsum", "cumprod", "softmax", "log_softmax", "linalg_vector_norm", "norm"];
 
 /// Gives `dtype=` and `device=` of a call the values of `out=`, and refuses other ones.
 fn follow_out(d: &Descriptor, o: &Overload, args: &mut [Arg<'_>], out: *mut PyObject) -> Outcome<()> {
     // SAFETY: the caller holds `out`.
     let Some(target) = (unsafe { is_tensor(out).then(|| tensor_of(out)) }) else { return Ok(()) };
-    let name = d.name.as_str();
     let makes = o.makes_from_nothing();
     if let Some(i) = o.dtype_parameter() {
         match args[i] {
             Arg::DType(want) if want != target.dtype() => {
-                let (want, got) = (want, target.dtype());
-                let c_name = ops::dtype::c_name;
-                let text = match name {
+                let got = target.dtype();
+                let text = match o.row.dtype_with_out {
                     _ if makes => format!(
                         "dtype {} does not match dtype of out parameter ({})",
                         want.scalar_type(),
                         got.scalar_type()
                     ),
-                    "nansum" | "nanmean" => format!(
-                        "nansum: provided dtype must match dtype of result. Got {} and {}.",
-                        got.scalar_type(),
-                        want.scalar_type()
-                    ),
-                    _ if SAME_DTYPE_AS_OUT.contains(&name) => {
-                        format!("Expected out tensor to have dtype {}, but got {} instead", c_name(want), c_name(got))
-                    }
-                    _ => return Ok(()),
+                    DTypeWithOut::MustMatch(text) | DTypeWithOut::FollowsOut(text) => text(&d.name, want, got),
+                    DTypeWithOut::Independent => return Ok(()),
                 };
                 return Err(PyRuntimeError::new_err(text).into());
             }
-            Arg::None if makes || IN_DTYPE_OF_OUT.contains(&name) => args[i] = Arg::DType(target.dtype()),
+            Arg::None if makes || matches!(o.row.dtype_with_out, DTypeWithOut::FollowsOut(_)) => {
+                args[i] = Arg::DType(target.dtype());
+            }
             _ => {}
         }
     }
@@ -343,175 +331,39 @@ pub fn number(s: Scalar) -> *mut PyObject {
     }
 }
 
-/// Functions that give back elements of their first tensor, and whose `out=` must have its dtype.
-const SAME_DTYPE: &[&str] = &[
-    "gather",
-    "scatter",
-    "scatter_add",
-    "scatter_reduce",
-    "index_add",
-    "index_copy",
-    "index_reduce",
-    "tril",
-    "triu",
-    "amax",
-    "amin",
-    "topk",
-    "sort",
-    "mm",
-    "bmm",
-    "addmm",
-    "addmv",
-    "baddbmm",
-    "renorm",
-];
-/// Functions whose result is never converted into `out=`.
-const OWN_DTYPE: &[&str] = &[
-    "abs",
-    "absolute",
-    "bitwise_not",
-    "ceil",
-    "conj_physical",
-    "fix",
-    "floor",
-    "frac",
-    "hardshrink",
-    "neg",
-    "negative",
-    "round",
-    "sgn",
-    "sign",
-    "trunc",
-];
-/// Functions that read their tensors while they write `out=`, which must lie elsewhere.
-const APART: &[&str] = &[
-    "cat",
-    "concat",
-    "concatenate",
-    "stack",
-    "masked_select",
-    "gather",
-    "take",
-    "index_select",
-    "kthvalue",
-    "take_along_dim",
-];
-
-/// Functions other than the element-wise ones that may write over an operand only where they read it.
-const IN_STEP: &[&str] = &[
-    "addmm",
-    "addmv",
-    "baddbmm",
-    "cumprod",
-    "cumsum",
-    "index_add",
-    "index_copy",
-    "logcumsumexp",
-    "max",
-    "min",
-    "msort",
-    "norm",
-    "renorm",
-    "scatter",
-    "scatter_add",
-    "sort",
-    "topk",
-];
-
-/// Whether a function is element-wise, by the family that its rows stand in.
-fn is_elementwise(name: &str) -> bool {
-    const FAMILIES: [&str; 5] = ["activation", "blend", "clip", "pointwise", "special"];
-    let named = |row: &Row| row.schema.split(['.', '(']).next() == Some(name);
-    name != "float_power"
-        && ops::FAMILIES.iter().any(|(family, rows)| FAMILIES.contains(family) && rows.iter().any(named))
-}
-
-/// Refuses an `out=` that the function could not be given in PyTorch either.
+/// Refuse an `out` whose dtype the row does not allow, before the call runs.
 #[cold]
-fn check_out(d: &Descriptor, args: &Args<'_>, out: *mut PyObject) -> Outcome<()> {
-    let name = d.name.as_str();
+fn check_out(name: &str, row: &Row, args: &Args<'_>, out: *mut PyObject) -> Outcome<()> {
     // SAFETY: the caller holds `out`.
     let Some(target) = (unsafe { is_tensor(out).then(|| tensor_of(out)) }) else { return Ok(()) };
-    if let (true, Some(Arg::Tensor(x))) = (SAME_DTYPE.contains(&name), args.0.first())
-        && x.dtype() != target.dtype()
-    {
-        let (want, got) = (x.dtype(), target.dtype());
-        let text = if matches!(name, "amax" | "amin") {
-            format!(
-                "Expected the dtype for input and out to match, but got {} for input's dtype and {} for out's dtype.",
-                want.scalar_type(),
-                got.scalar_type()
-            )
-        } else {
-            format!(
-                "Expected out tensor to have dtype {}, but got {} instead",
-                ops::dtype::c_name(want),
-                ops::dtype::c_name(got)
-            )
-        };
-        return Err(PyRuntimeError::new_err(text).into());
+    let got = target.dtype();
+    let refuse = |text: DTypeMessage, want| Err(PyRuntimeError::new_err(text(name, want, got)).into());
+    match (row.out_dtype, args.0.first()) {
+        (OutDType::OfRealInput(_), Some(Arg::Tensor(x))) if x.dtype().is_complex() => Ok(()),
+        (OutDType::OfInput(text) | OutDType::OfRealInput(text), Some(Arg::Tensor(x))) if x.dtype() != got => {
+            refuse(text, x.dtype())
+        }
+        (OutDType::OneOf(allowed, text), _) if !allowed.contains(&got) => refuse(text, allowed[0]),
+        _ => Ok(()),
     }
-    if let (true, Some(Arg::Tensor(x))) = (OWN_DTYPE.contains(&name), args.0.first())
-        && x.dtype() != target.dtype()
-        && !(x.dtype().is_complex() && name.starts_with("abs"))
-    {
-        return Err(PyRuntimeError::new_err(format!(
-            "Found dtype {} but expected {}",
-            target.dtype().scalar_type(),
-            x.dtype().scalar_type()
-        ))
-        .into());
-    }
-    if name == "nonzero" && target.dtype() != DType::I64 {
-        return Err(PyRuntimeError::new_err(format!(
-            "nonzero: Expected out tensor to have scalar type Long but got scalar type{}",
-            target.dtype().scalar_type()
-        ))
-        .into());
-    }
-    if name == "multinomial" && target.dtype() != DType::I64 {
-        return Err(PyRuntimeError::new_err(format!(
-            "multinomial expects Long tensor out, got: {}",
-            target.dtype().scalar_type()
-        ))
-        .into());
-    }
-    if matches!(name, "argmax" | "argmin") && target.dtype() != DType::I64 {
-        return Err(PyRuntimeError::new_err(format!(
-            "Expected out tensor to have dtype long int, but got {} instead",
-            ops::dtype::c_name(target.dtype())
-        ))
-        .into());
-    }
-    if matches!(name, "all" | "any") && !matches!(target.dtype(), DType::Bool | DType::U8) {
-        return Err(PyRuntimeError::new_err(format!(
-            "{name} only supports bool tensor for result, got: {}",
-            target.dtype().scalar_type()
-        ))
-        .into());
-    }
-    if matches!(name, "isposinf" | "isneginf" | "signbit") && target.dtype() != DType::Bool {
-        return Err(PyRuntimeError::new_err(format!("{name} does not support non-boolean outputs.")).into());
-    }
-    Ok(())
 }
 
-/// Refuses an `out=`, alone or in a tuple, that lies where an operand does, where the function reads one while it writes the other.
+/// Refuse an `out`, alone or in a tuple, in whose memory the row does not allow an operand.
 #[cold]
-fn check_apart(name: &str, args: &Args<'_>, out: *mut PyObject) -> Outcome<()> {
+fn check_apart(aliasing: Aliasing, args: &Args<'_>, out: *mut PyObject) -> Outcome<()> {
     // SAFETY: the caller holds `out` and with it the items of a tuple.
     unsafe {
         if PyTuple_Check(out) != 0 {
-            return (0..PyTuple_Size(out)).try_for_each(|i| check_apart(name, args, PyTuple_GetItem(out, i)));
+            return (0..PyTuple_Size(out)).try_for_each(|i| check_apart(aliasing, args, PyTuple_GetItem(out, i)));
         }
     }
-    // SAFETY: as above.
+    // SAFETY: the caller holds `out`.
     let Some(target) = (unsafe { is_tensor(out).then(|| tensor_of(out)) }) else { return Ok(()) };
-    let check = |x: &Tensor| match x.shares_storage(target) {
-        false => Ok(()),
-        true if APART.contains(&name) => inplace::check_disjoint(target, x),
-        true if IN_STEP.contains(&name) || is_elementwise(name) => inplace::check_apart(target, x),
-        true => Ok(()),
+    let check = |x: &Tensor| match aliasing {
+        _ if !x.shares_storage(target) => Ok(()),
+        Aliasing::Allowed => Ok(()),
+        Aliasing::InStep => inplace::check_apart(target, x),
+        Aliasing::Refused => inplace::check_disjoint(target, x),
     };
     for a in args.0 {
         match a {
@@ -523,30 +375,36 @@ fn check_apart(name: &str, args: &Args<'_>, out: *mut PyObject) -> Outcome<()> {
     Ok(())
 }
 
-/// Refuses an `out=` of another dtype than the result's, where PyTorch does.
-fn check_kind(name: &str, got: DType, want: DType) -> Outcome<()> {
-    if got == want {
-        return Ok(());
+/// Refuse an `out` whose dtype is not that of the result, where the row says so.
+#[cold]
+fn check_result(name: &str, row: &Row, got: DType, want: DType) -> Outcome<()> {
+    match row.out_dtype {
+        OutDType::OfResult(text) if got != want => Err(PyRuntimeError::new_err(text(name, want, got)).into()),
+        _ => Ok(()),
     }
-    let text = match name {
-        "aminmax" | "linalg_vector_norm" => format!(
-            "Expected out tensor to have dtype {}, but got {} instead",
-            ops::dtype::c_name(want),
-            ops::dtype::c_name(got)
-        ),
-        "complex" | "polar" => format!(
-            "Expected object of scalar type {} but got scalar type {} for argument 'out'",
-            want.scalar_type(),
-            got.scalar_type()
-        ),
-        _ => return Ok(()),
-    };
-    Err(PyRuntimeError::new_err(text).into())
+}
+
+/// Refuse tensors of an `out` tuple that share memory, where the row says so.
+#[cold]
+fn check_outs_apart(name: &str, row: &Row, targets: &[*mut PyObject]) -> Outcome<()> {
+    for (i, x) in targets.iter().enumerate().filter(|_| row.outs_apart) {
+        for (j, y) in targets.iter().enumerate().skip(i + 1) {
+            // SAFETY: tensors that the caller holds.
+            if unsafe { tensor_of(*x).shares_storage(tensor_of(*y)) } {
+                return Err(PyValueError::new_err(format!(
+                    "{name}(): the `{}` and `{}` out= tensors must not overlap.",
+                    row.fields[i], row.fields[j]
+                ))
+                .into());
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Writes results into the tensors given as `out=`.
 #[cold]
-fn write_out(d: &Descriptor, r: Ret, out: *mut PyObject) -> Outcome {
+fn write_out(d: &Descriptor, row: &Row, r: Ret, out: *mut PyObject) -> Outcome {
     let is_list = matches!(r, Ret::List(_));
     let results = match r {
         Ret::Tensor(t) => vec![t],
@@ -568,14 +426,9 @@ fn write_out(d: &Descriptor, r: Ret, out: *mut PyObject) -> Outcome {
             let got = crate::arguments::type_name(out);
             return Err(PyTypeError::new_err(format!("{}(): argument 'out' must be {want}, not {got}", d.name)).into());
         }
-        if let ("aminmax", &[min, max]) = (d.name.as_str(), &targets[..])
-            && tensor_of(min).shares_storage(tensor_of(max))
-        {
-            let text = "aminmax(): the `min` and `max` out= tensors must not overlap.";
-            return Err(PyValueError::new_err(text).into());
-        }
+        check_outs_apart(&d.name, row, &targets)?;
         for (o, y) in targets.iter().zip(&results) {
-            check_kind(&d.name, tensor_of(*o).dtype(), y.dtype())?;
+            check_result(&d.name, row, tensor_of(*o).dtype(), y.dtype())?;
         }
         for (o, y) in targets.iter().zip(results) {
             methods::fill_out(*o, y, &d.name)?;
@@ -650,11 +503,13 @@ fn no_match(d: &'static Descriptor, call: &Call) -> Outcome {
         return Err(Failure::Raised);
     }
     // SAFETY: the objects of the call.
-    if let Some(new) = unsafe { deprecated::rearranged(&d.name, call) } {
+    if let Some(form) = d.overloads.iter().find_map(|o| o.row.deprecated)
+        && let Some(new) = unsafe { deprecated::rearranged(form, call) }
+    {
         let (today, mut parsed) = (new.call(), Parsed::new());
         for o in d.overloads.iter().filter(|o| o.method || today.receiver.is_null()) {
             if o.parse(&today, &mut parsed) {
-                deprecated::warn(&d.name, &new, o)?;
+                deprecated::warn(&d.name, form, &new, o)?;
                 return run(d, o, &today, &parsed);
             }
         }
@@ -684,14 +539,18 @@ pub fn call_tensor_op(name: &str, overload: &str, args: &[Arg<'_>]) -> Outcome<T
     }
 }
 
-fn method_def(name: &str, entry: Entry) -> *mut PyMethodDef {
+/// Make the definition of a function or of a method.
+fn method_def(d: &Descriptor, entry: Entry, method: bool) -> *mut PyMethodDef {
+    let overloads: Vec<&Overload> = d.overloads.iter().filter(|o| o.method || !method).collect();
+    let doc = overloads.iter().map(|o| o.row.doc).find(|doc| !doc.is_empty()).unwrap_or_default();
     // They live as long as the process, like the callables that point at them.
-    let name = CString::new(name).expect("a name has no zero byte").into_raw();
+    let name = CString::new(d.name.as_str()).expect("a name has no zero byte").into_raw();
+    let help = help::text(&d.name, doc, &overloads, method).into_raw();
     Box::leak(Box::new(PyMethodDef {
         ml_name: name,
         ml_meth: PyMethodDefPointer { PyCFunctionFastWithKeywords: entry },
         ml_flags: METH_FASTCALL | METH_KEYWORDS,
-        ml_doc: null(),
+        ml_doc: help,
     }))
 }
 
@@ -710,38 +569,12 @@ fn named_tuple(name: &str, fields: &[&str]) -> Interned {
     Interned(unsafe { PyStructSequence_NewType(&mut desc) }.cast())
 }
 
-/// Functions that PyTorch has a second time, for `torch.special` and `torch.linalg`: their name there, and the op.
-const ALIASES: &[(&str, &str)] = &[
-    ("linalg_matmul", "matmul"),
-    ("special_digamma", "digamma"),
-    ("special_erf", "erf"),
-    ("special_erfc", "erfc"),
-    ("special_erfinv", "erfinv"),
-    ("special_exp2", "exp2"),
-    ("special_expit", "sigmoid"),
-    ("special_expm1", "expm1"),
-    ("special_gammainc", "igamma"),
-    ("special_gammaincc", "igammac"),
-    ("special_gammaln", "lgamma"),
-    ("special_log1p", "log1p"),
-    ("special_log_softmax", "log_softmax"),
-    ("special_logit", "logit"),
-    ("special_logsumexp", "logsumexp"),
-    ("special_multigammaln", "mvlgamma"),
-    ("special_polygamma", "polygamma"),
-    ("special_psi", "digamma"),
-    ("special_round", "round"),
-    ("special_sinc", "sinc"),
-    ("special_softmax", "softmax"),
-    ("special_xlogy", "xlogy"),
-];
-
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = m.py();
     let mut order: Vec<Descriptor> = Vec::new();
     let mut by_name: HashMap<String, usize> = HashMap::new();
     let mut scopes: Vec<HashSet<u8>> = Vec::new();
-    for row in ops::rows() {
+    for (family, row) in ops::FAMILIES.iter().flat_map(|family| family.rows.iter().map(move |row| (family, row))) {
         let schema = Schema::parse(row.schema).map_err(enter::exception)?;
         let is_method = matches!(row.scope, Scope::Both | Scope::Method)
             && schema.params.first().is_some_and(|p| p.ty == torchtpu_tensor::schema::Ty::Tensor);
@@ -759,7 +592,7 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
                 order.len() - 1
             });
             scopes[at].insert(scope as u8);
-            order[at].overloads.push(Overload::new(row, &schema, in_place, is_method));
+            order[at].overloads.push(Overload::new(row, family.out_aliasing(row), &schema, in_place, is_method));
             if !in_place && !row.fields.is_empty() && order[at].fields.is_none() {
                 order[at].fields = Some(named_tuple(&order[at].name, row.fields));
                 if row.has_out {
@@ -768,10 +601,10 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
             }
         };
         add(schema.name.clone(), false, is_method, row.scope);
-        if row.has_inplace {
+        if row.has_in_place() {
             add(format!("{}_", schema.name), true, is_method, row.scope);
         }
-        for (alias, _) in ALIASES.iter().filter(|(_, op)| *op == schema.name) {
+        for alias in row.aliases {
             add((*alias).to_string(), false, false, Scope::Nn);
         }
     }
@@ -788,14 +621,19 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
         PyModule::new(py, "return_types")?,
     );
     for (i, d) in order.iter_mut().enumerate() {
-        let def = method_def(&d.name, TRAMPOLINES[i / 256][i / 16 % 16][i % 16]);
+        let entry = TRAMPOLINES[i / 256][i / 16 % 16][i % 16];
+        let def = method_def(d, entry, false);
         // SAFETY: the definition lives for ever; without a `self` it is the function form.
         let f = unsafe { Bound::from_owned_ptr_or_err(py, PyCFunction_NewEx(def, null_mut(), torch.as_ptr()))? };
         d.function = Interned(f.clone().into_ptr());
         all.add(&*d.name, &f)?;
         let has = |s: Scope| scopes[i].contains(&(s as u8));
         let in_place = d.overloads.iter().all(|o| o.form == Form::InPlace);
-        let is_function = if in_place { in_place_function(d) } else { has(Scope::Both) || has(Scope::Function) };
+        let is_function = if in_place {
+            d.overloads.iter().any(|o| o.row.in_place_function)
+        } else {
+            has(Scope::Both) || has(Scope::Function)
+        };
         if is_function {
             functions.add(&*d.name, &f)?;
         }
@@ -803,6 +641,7 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
             nn.add(&*d.name, &f)?;
         }
         if d.overloads.iter().any(|o| o.method) {
+            let def = method_def(d, entry, true);
             // SAFETY: the type and the definition live for ever.
             let method = unsafe { Bound::from_owned_ptr_or_err(py, PyDescr_NewMethod(tensor_type(), def))? };
             // What was written by hand stays.
@@ -833,39 +672,10 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     Ok(())
 }
 
-/// Whether an in-place form is a function of `torch` too. `torch.relu_` is, `torch.add_` is not; only PyTorch knows why.
-fn in_place_function(d: &Descriptor) -> bool {
-    const MORE: &[&str] = &[
-        "addmv_",
-        "alpha_dropout_",
-        "celu_",
-        "clamp_",
-        "clamp_max_",
-        "clamp_min_",
-        "clip_",
-        "dropout_",
-        "embedding_renorm_",
-        "feature_alpha_dropout_",
-        "feature_dropout_",
-        "gcd_",
-        "index_put_",
-        "lcm_",
-        "ldexp_",
-        "logit_",
-        "nan_to_num_",
-        "round_",
-        "rrelu_",
-        "threshold_",
-        "xlogy_",
-    ];
-    let unary = |o: &Overload| o.is_unary() && matches!(o.row.scope, Scope::Both | Scope::Function);
-    d.name.starts_with("_foreach_") || MORE.contains(&d.name.as_str()) || d.overloads.iter().any(unary)
-}
-
-impl Overload {
-    fn is_unary(&self) -> bool {
-        self.row.schema.matches(',').count() == 0
-    }
+/// The autocast policies of a function.
+pub fn policies(name: &str) -> Policies {
+    let at = BY_NAME.get().and_then(|by_name| by_name.get(name));
+    at.map_or(Policies::NONE, |i| DESCRIPTORS.get().map_or(Policies::NONE, |table| table[*i].overloads[0].policies))
 }
 
 /// The schemas behind a name.

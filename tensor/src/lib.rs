@@ -22,35 +22,24 @@
 
 #![deny(unsafe_code)]
 
-pub mod autocast;
-pub mod backend;
-#[allow(unsafe_code)] // the file that owns a tensor's memory
-pub mod block;
-mod device;
-pub mod dims;
-pub mod dispatch;
-#[allow(unsafe_code)] // structs of other libraries
-pub mod dlpack;
-mod error;
-pub mod graph;
-pub mod hooks;
-pub mod host;
-pub mod inplace;
-pub mod meta;
+mod call;
+pub mod lower;
 mod methods;
 pub mod op;
 mod operators;
 pub mod ops;
 pub mod print;
 pub mod random;
-pub mod saved;
-mod scalar;
+mod record;
 pub mod schema;
-pub mod site;
-pub mod state;
-pub mod strides;
-pub mod view;
-pub mod warning;
+mod storage;
+mod types;
+
+pub use call::{autocast, backend, dispatch, policy};
+pub use record::{graph, hooks, saved, site};
+pub use storage::{block, dlpack, host, inplace, strides, view};
+use types::{device, error, scalar};
+pub use types::{dims, meta, state, warning};
 
 pub use block::{GradRef, Tensor, too_many_bytes};
 pub use device::{Device, DeviceKind};

@@ -12,6 +12,7 @@
 //! the user's line. Only what needs the values themselves (an index out of range) is left to the kernel.
 
 pub use crate::ops::Prim;
+use crate::policy::Policies;
 use crate::{DType, Dims, Error, Meta, Result, Tensor};
 use smallvec::SmallVec;
 use std::fmt::Debug;
@@ -103,6 +104,56 @@ impl<'a> Saved<'a> {
     }
 }
 
+/// Facts about a kind of node. Engines ask for these instead of listing ops.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts {
+    /// What autocast does with the operands when Python called no function of the table.
+    pub autocast: Policies,
+    /// Whether a device may compute each result in the memory of the operand at the same position, if both have the same type.
+    pub updates_in_place: bool,
+    /// Whether the result is a strided window of the operand.
+    pub is_window: bool,
+    /// Whether it joins any number of operands into one result.
+    pub joins_operands: bool,
+    /// Whether the result is one value, repeated.
+    pub is_fill: bool,
+    /// Whether it combines two operands element by element.
+    pub is_binary: bool,
+    /// Whether it draws random numbers from the state of a generator.
+    pub draws_random: bool,
+}
+
+impl Facts {
+    /// None of them holds.
+    pub const NONE: Facts = Facts {
+        autocast: Policies::NONE,
+        updates_in_place: false,
+        is_window: false,
+        joins_operands: false,
+        is_fill: false,
+        is_binary: false,
+        draws_random: false,
+    };
+}
+
+/// An attribute of an op, as data.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Attribute {
+    /// A truth value.
+    Bool(bool),
+    /// A float.
+    Float(f64),
+    /// An integer.
+    Int(i64),
+    /// Integers.
+    Ints(Vec<i64>),
+    /// Pairs of integers.
+    Pairs(Vec<(i64, i64)>),
+}
+
+/// Attributes by their names.
+pub type Attributes = Vec<(&'static str, Attribute)>;
+
 /// How the strides of an op's results follow from those of its operands, where one of these is not row major.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Strides {
@@ -160,6 +211,12 @@ pub trait Op: Debug + Sized {
     }
     /// How the strides of the results follow from those of the operands.
     const STRIDES: Strides = Strides::RowMajor;
+    /// What engines ask about this kind of node.
+    const FACTS: Facts = Facts::NONE;
+    /// The attributes as data, for tools that make an op of the same kind with other sizes.
+    fn attributes(&self) -> Attributes {
+        Attributes::new()
+    }
 }
 
 /// Sizes, strides and offset of a strided window on a storage.
@@ -190,6 +247,8 @@ pub trait ViewOp: Debug + Sized {
     const NAME: &'static str;
     /// Where the result's elements are, given where the input's are. The only rule that may reject.
     fn layout(&self, x: &Layout) -> Result<Layout>;
+    /// What engines ask about this kind of node.
+    const FACTS: Facts = Facts::NONE;
     /// Element type of the result; strides and offset of its layout count elements of this type.
     fn dtype(&self, x: DType) -> DType {
         x
@@ -249,6 +308,12 @@ pub trait Fused: Debug + Sized {
     }
     /// How the strides of the results follow from those of the operands.
     const STRIDES: Strides = Strides::RowMajor;
+    /// What engines ask about this kind of node.
+    const FACTS: Facts = Facts::NONE;
+    /// The attributes as data, for tools that make an op of the same kind with other sizes.
+    fn attributes(&self) -> Attributes {
+        Attributes::new()
+    }
 }
 
 /// Refuses complex inputs on behalf of an op that does not take them.
@@ -264,6 +329,12 @@ pub(crate) mod prim {
     pub(crate) const IS_VIEW: bool = false;
     pub(crate) fn strides<O: Op>(_: &O) -> Strides {
         O::STRIDES
+    }
+    pub(crate) fn facts<O: Op>(_: &O) -> &'static Facts {
+        &O::FACTS
+    }
+    pub(crate) fn attributes<O: Op>(o: &O) -> Attributes {
+        o.attributes()
     }
     pub(crate) fn label<O: Op>(o: &O) -> &'static str {
         o.label()
@@ -328,6 +399,12 @@ pub(crate) mod view {
     pub(crate) fn strides<O: ViewOp>(_: &O) -> Strides {
         Strides::RowMajor
     }
+    pub(crate) fn facts<O: ViewOp>(_: &O) -> &'static Facts {
+        &O::FACTS
+    }
+    pub(crate) fn attributes<O: ViewOp>(_: &O) -> Attributes {
+        Attributes::new()
+    }
     pub(crate) fn label<O: ViewOp>(_: &O) -> &'static str {
         O::NAME
     }
@@ -384,6 +461,12 @@ pub(crate) mod fused {
     pub(crate) const IS_VIEW: bool = false;
     pub(crate) fn strides<O: Fused>(_: &O) -> Strides {
         O::STRIDES
+    }
+    pub(crate) fn facts<O: Fused>(_: &O) -> &'static Facts {
+        &O::FACTS
+    }
+    pub(crate) fn attributes<O: Fused>(o: &O) -> Attributes {
+        o.attributes()
     }
     pub(crate) fn label<O: Fused>(o: &O) -> &'static str {
         o.label()

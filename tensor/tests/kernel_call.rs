@@ -1,7 +1,7 @@
 //! Calls of kernels as a compiled program makes them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use torchtpu_tensor::ops::kernel_call::{Array, Lender, run};
+use torchtpu_tensor::lower::kernel_call::{Array, Lender, run};
 use torchtpu_tensor::{DType, Dims};
 
 /// Runs everything here.

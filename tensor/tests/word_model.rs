@@ -37,7 +37,7 @@ mod sync {
     }
 }
 
-#[path = "../src/block/word.rs"]
+#[path = "../src/storage/block/word.rs"]
 mod word;
 
 use loom::cell::UnsafeCell;

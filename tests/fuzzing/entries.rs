@@ -1,7 +1,8 @@
-//! One function for each parser that reads bytes from outside. It must return for every input: no panic, no hang.
+//! One function per parser of external bytes. It must return for every input, without panicking or hanging.
 //!
-//! `tests/mutations.rs` calls them with mutated seeds in every `make test`; the targets of `cargo fuzz` (`fuzz/`) call the same
-//! functions with what libFuzzer finds. The pickle machine is written in Python: `fuzz/checkpoint_pickle.py`, `tests/attack/files.py`.
+//! `tests/mutations.rs` calls them with mutated seeds in every `make test`. The targets of `cargo fuzz` (`fuzz/`) call
+//! the same functions with libFuzzer's inputs. The pickle machine is written in Python: `fuzz/checkpoint_pickle.py`,
+//! `tests/attack/files.py`.
 
 use sha2::Digest;
 use torchtpu::dlpack::{self, DLDataType, DLDevice, DLManagedTensorVersioned, DLPackVersion, DLTensor, ManagedTensor};
@@ -15,7 +16,7 @@ type Target = fn(&[u8]);
 pub const TARGETS: &[(&str, Target)] =
     &[("safetensors", safetensors), ("schema", schema), ("dlpack", dlpack), ("disk_cache", disk_cache)];
 
-/// Load the bytes of a safetensors file, and write what was loaded again.
+/// Load the bytes of a safetensors file, then save and load the result again.
 pub fn safetensors(data: &[u8]) {
     if let Ok(tensors) = safetensors::load(data, Device::CPU) {
         let again = safetensors::save(&tensors, None).expect("what was loaded can be saved");
@@ -30,8 +31,8 @@ pub fn schema(data: &[u8]) {
     }
 }
 
-/// Look for the executable in a file of the disk cache: the bytes as they are, and with a checksum that is right, behind which
-/// only the parser's own checks are left.
+/// Look for the executable in a file of the disk cache: once with the bytes unchanged, and once with a correct
+/// checksum, so that only the parser's own checks remain.
 pub fn disk_cache(data: &[u8]) {
     let body = &data[..data.len().saturating_sub(32)];
     let with_checksum = [body, &sha2::Sha256::digest(body)].concat();
@@ -42,8 +43,8 @@ pub fn disk_cache(data: &[u8]) {
     }
 }
 
-/// Take a DLPack tensor whose numbers are arbitrary. Its lists are as long as `ndim` says, since a reader cannot know better, and
-/// its memory is a buffer of [`BUFFER`] bytes; elements are read only if they lie inside.
+/// Import a DLPack tensor with arbitrary numbers. Its lists have the length `ndim`, because a reader cannot know
+/// better. Its memory is a buffer of [`BUFFER`] bytes, and elements are read only if they lie inside.
 pub fn dlpack(data: &[u8]) {
     const BUFFER: usize = 4096;
     const LISTS: usize = 80;
@@ -75,7 +76,7 @@ pub fn dlpack(data: &[u8]) {
             byte_offset: offset as u64,
         },
     };
-    // The compact strides that stand for absent ones.
+    // Use compact strides if there are none.
     let rank = ndim.max(0) as usize;
     let sizes = &shape[..rank];
     let steps: Vec<i128> = match has_strides & 1 {
@@ -89,9 +90,9 @@ pub fn dlpack(data: &[u8]) {
     let (lowest, highest) = ends.fold((0, 0), |(low, high), end| (low + end.min(0), high + end.max(0)));
     let first = i128::from(offset as u64);
     let is_inside = first + lowest * bytes >= 0 && first + (highest + 1) * bytes <= BUFFER as i128;
-    // SAFETY: the struct, its lists and its buffer outlive the tensor, nobody changes them, and there is no deleter.
+    // SAFETY: the struct, its lists and its buffer outlive the tensor and do not change, and there is no deleter.
     let managed = unsafe { ManagedTensor::from_raw(&mut managed) };
-    // What is made of numbers alone must be safe for all numbers; memory is read only where the numbers tell the truth.
+    // Metadata must be safe for all numbers. Memory is read only if the numbers are correct.
     let _ = managed.meta();
     if is_inside
         && let Ok(x) = dlpack::from_dlpack(managed)
@@ -101,7 +102,7 @@ pub fn dlpack(data: &[u8]) {
     }
 }
 
-/// A product that stays small enough to be added up.
+/// Return a product that is limited, so that sums do not overflow.
 fn saturating(a: i128, b: i128) -> i128 {
     a.saturating_mul(b).clamp(-(1 << 100), 1 << 100)
 }

@@ -1,10 +1,10 @@
-//! Gradients against central differences.
+//! Comparisons of gradients with central differences.
 
 use crate::samples::*;
 use torchtpu::schema::{Fill, Row, Sample, Schema};
 use torchtpu::{DType, Device, Result, Tensor, c128};
 
-/// Compares gradients by all floats among `args`, in order, with central differences of `value`.
+/// Compare the gradients of all floats among `args`, in order, with central differences of `value`.
 fn equal_differences(
     args: &[Owned],
     got: &[Option<Tensor>],
@@ -63,7 +63,7 @@ fn equal_differences(
     Ok(())
 }
 
-/// The results that carry gradients, each times its weight, summed.
+/// Return the weighted sum of the results that carry gradients.
 fn weighed(row: &Row, args: &[Owned], weights: &[Owned]) -> Result<Option<Tensor>> {
     let mut total: Option<Tensor> = None;
     let mut weights = weights.iter().flat_map(Owned::tensors);
@@ -84,7 +84,7 @@ fn weights(row: &Row, args: &[Owned]) -> Result<Vec<Owned>> {
     floats.map(|(k, y)| tensor(numbers(y)?.dims(), Fill::Normal, 91 + k, DType::F64).map(Owned::Tensor)).collect()
 }
 
-/// Gradients of a sample in a dtype against differences.
+/// Compare the gradients of a sample in one dtype with differences.
 fn first_gradients(row: &Row, schema: &Schema, sample: &Sample, dtype: DType) -> std::result::Result<(), String> {
     let args = arguments(schema, sample, dtype).map_err(|e| e.to_string())?;
     let w = weights(row, &args).map_err(|e| e.to_string())?;
@@ -103,7 +103,7 @@ fn first_gradients(row: &Row, schema: &Schema, sample: &Sample, dtype: DType) ->
     })
 }
 
-/// Gradients of gradients, by the arguments and by the gradients that came in.
+/// Compare second derivatives with differences: gradients of gradients, by the arguments and by the output gradients.
 fn second_gradients(row: &Row, schema: &Schema, sample: &Sample, dtype: DType) -> std::result::Result<(), String> {
     let args = arguments(schema, sample, dtype).map_err(|e| e.to_string())?;
     let count = args.len();
@@ -111,7 +111,7 @@ fn second_gradients(row: &Row, schema: &Schema, sample: &Sample, dtype: DType) -
         .into_iter()
         .chain(weights(row, &arguments(schema, sample, dtype).map_err(|e| e.to_string())?).map_err(|e| e.to_string())?)
         .collect();
-    // The gradients by all floats, each times fixed numbers, summed: one number, to be differentiated again.
+    // Sum the gradients of all floats, times fixed weights, to one number that can be differentiated again.
     let first = |all: &[Owned], create_graph: bool| -> Result<Option<(Tensor, Vec<Tensor>)>> {
         let leaves = leaves(all)?;
         let floats = requiring_grad(&leaves[..count]);
@@ -149,13 +149,13 @@ fn gradients_equal_central_differences() {
 }
 
 #[test]
-fn second_gradients_equal_central_differences_of_first_ones() {
+fn second_gradients_equal_central_differences() {
     every("second gradient", |row, schema, sample| {
         if sample.gradient { second_gradients(row, schema, sample, plain(sample, DType::F64)) } else { Ok(()) }
     });
 }
 
-/// Asks about every sample that takes complex numbers, and says how many do.
+/// Run `ask` for every sample that supports complex numbers, and print their number.
 fn every_complex(question: &str, ask: impl Fn(&Row, &Schema, &Sample, DType) -> std::result::Result<(), String>) {
     let mut taken = 0;
     every(question, |row, schema, sample| {
@@ -171,13 +171,14 @@ fn every_complex(question: &str, ask: impl Fn(&Row, &Schema, &Sample, DType) -> 
     assert!(single || taken > 0, "nothing takes complex numbers");
 }
 
-/// As PyTorch defines it: the derivative by the real part, and `i` times that by the imaginary part.
+/// Check PyTorch's complex gradients: the derivative by the real part, plus `i` times the derivative by the imaginary
+/// part.
 #[test]
 fn complex_gradients_equal_central_differences() {
     every_complex(COMPLEX, first_gradients);
 }
 
 #[test]
-fn complex_second_gradients_equal_central_differences_of_first_ones() {
+fn complex_second_gradients_equal_central_differences() {
     every_complex(COMPLEX_SECOND, second_gradients);
 }

@@ -1,6 +1,6 @@
-//! The table-driven suites: every row of the table, with its samples, against the same questions.
+//! Table-driven suites: the same questions for every row of the table and its samples.
 //!
-//! Nothing is written per op. Known gaps are rows of [`LIMITS`], each with its reason.
+//! There is no test code per op. Known gaps are rows of [`LIMITS`], each with its reason.
 
 mod gradients;
 mod samples;
@@ -9,11 +9,11 @@ mod tpu;
 use samples::*;
 use std::collections::BTreeSet;
 use torchtpu::lazy::{EagerMode, Interpret};
-use torchtpu::schema::{Arg, Args, Ret, Schema, Ty};
+use torchtpu::schema::{Arg, Args, InPlace, Ret, Schema, Ty};
 use torchtpu::{DType, Device, Dims, Result, Scalar, Tensor, ops};
 
 #[test]
-fn every_schema_parses_and_no_overload_stands_twice() {
+fn every_schema_parses_and_overloads_are_unique() {
     let mut seen = BTreeSet::new();
     for row in ops::rows() {
         let s = Schema::parse(row.schema).unwrap_or_else(|e| panic!("{e}"));
@@ -25,7 +25,7 @@ fn every_schema_parses_and_no_overload_stands_twice() {
 }
 
 #[test]
-fn infer_equals_what_is_produced() {
+fn inferred_results_equal_computed_ones() {
     every("infer", |row, schema, sample| {
         let args = arguments(schema, sample, plain(sample, DType::F32)).map_err(|e| e.to_string())?;
         let y = call(row, &args).map_err(|e| e.to_string())?;
@@ -46,25 +46,25 @@ fn infer_equals_what_is_produced() {
     });
 }
 
-/// The StableHLO of the first sample of every row, one snapshot a family.
+/// Compare the StableHLO of the first sample of every row with a snapshot per family.
 #[test]
-fn lowerings_are_as_recorded() {
+fn lowerings_equal_their_snapshots() {
     let _one_at_a_time = alone(EagerMode::Fused, Interpret::Never);
     let tpu = torchtpu::device("tpu").expect("a device name");
     let mut texts: std::collections::BTreeMap<&str, String> = std::collections::BTreeMap::new();
-    // Lists are lowered element by element, as the rows that serve elements.
-    for (family, rows) in ops::FAMILIES.iter().filter(|(family, _)| *family != "foreach") {
-        for row in *rows {
+    // Ops on lists are lowered element by element, like the rows of single elements.
+    for family in ops::FAMILIES.iter().filter(|family| family.name != "foreach") {
+        for row in family.rows {
             let schema = Schema::parse(row.schema).expect("every schema parses");
             let Some(sample) = (row.samples)().into_iter().find(|s| !s.random) else { continue };
             let dtype = plain(&sample, DType::F32);
             let args = arguments(&schema, &sample, dtype).and_then(|a| on(&a, tpu)).expect("arguments");
             let y = call(row, &args).unwrap_or_else(|e| panic!("{}: {e}", row.schema));
-            let text = texts.entry(*family).or_default();
+            let text = texts.entry(family.name).or_default();
             for (i, y) in y.iter().filter(|y| y.device() == tpu).enumerate() {
                 let program = match y.device_value().and_then(torchtpu::lazy::dump_stablehlo) {
                     Ok(p) => p,
-                    // A view of an argument, or a result that was read: nothing is pending.
+                    // The result is a view of an argument or was read, so nothing is pending.
                     Err(e) => format!("({})\n", e.message()),
                 };
                 text.push_str(&format!(
@@ -81,9 +81,9 @@ fn lowerings_are_as_recorded() {
 }
 
 #[test]
-fn in_place_forms_equal_the_functions() {
+fn in_place_forms_equal_functions() {
     every("in place", |row, schema, sample| {
-        if !row.has_inplace {
+        if !row.has_in_place() {
             return Ok(());
         }
         let args = arguments(schema, sample, plain(sample, DType::F32)).map_err(|e| e.to_string())?;
@@ -92,12 +92,12 @@ fn in_place_forms_equal_the_functions() {
         let target = x.copy().map_err(|e| e.to_string())?;
         let version = target.version();
         let mut a: Vec<Arg<'_>> = args.iter().map(Owned::as_arg).collect();
-        let outcome = match row.inplace {
-            Some(f) => {
+        let outcome = match row.in_place {
+            InPlace::By(f) => {
                 a[0] = Arg::Tensor(&target);
                 f(&Args(&a)).map(drop)
             }
-            None => torchtpu::inplace::apply(&target, |alias| {
+            _ => torchtpu::inplace::apply(&target, |alias| {
                 let mut a: Vec<Arg<'_>> = args.iter().map(Owned::as_arg).collect();
                 a[0] = Arg::Tensor(alias);
                 match (row.call)(&Args(&a))? {
@@ -108,14 +108,14 @@ fn in_place_forms_equal_the_functions() {
             .map(drop),
         };
         if !torchtpu::can_cast(want.dtype(), x.dtype()) || (want.dims() != x.dims() && target.dims() == x.dims()) {
-            // What does not fit must be refused, and must leave the target as it was.
+            // A result that does not fit must be refused, and the target must stay unchanged.
             return match outcome {
                 Ok(()) => Err(format!("{want:?} was written into {x:?}")),
                 Err(_) => close(&target, x, 0.0),
             };
         }
         outcome.map_err(|e| e.to_string())?;
-        // Dropout of nothing gives its input, and writes nothing.
+        // Dropout with probability zero returns its input and writes nothing.
         let is_nothing = schema.name.ends_with("dropout") && want.shares_storage(x);
         if (target.version() == version) != is_nothing {
             return Err(format!("the version was {version} and is {}", target.version()));
@@ -160,8 +160,8 @@ thread_local! {
     static OBSERVED: std::cell::RefCell<BTreeSet<&'static str>> = const { std::cell::RefCell::new(BTreeSet::new()) };
 }
 
-/// Nodes that no sample reaches because users bring their meaning, their results are random, their effect is in place or their gradient is not the slope
-/// of the formula; they have tests of their own.
+/// Nodes that no sample reaches: users define them, their results are random, they work in place, or their gradient is
+/// not the slope of the formula. They have their own tests.
 const NOT_SAMPLED: &[&str] = &["RandomBits", "Rejection", "Pathwise", "AdamW", "Sgd", "CtcLossBackward", "Inline"];
 
 #[test]
@@ -176,7 +176,7 @@ fn broadcasting_follows_numpy() {
 }
 
 #[test]
-fn what_is_tried_until_it_fits_is_the_same_in_a_kernel_and_a_program() {
+fn rejection_sampling_is_equal_in_kernels_and_programs() {
     use torchtpu::ops::random::{Proposal, Rejection};
     let _one_at_a_time = alone(EagerMode::Fused, Interpret::Never);
     let tpu = torchtpu::device("tpu").expect("a device name");
@@ -204,7 +204,7 @@ fn what_is_tried_until_it_fits_is_the_same_in_a_kernel_and_a_program() {
 }
 
 #[test]
-fn random_results_are_as_described_and_a_seed_repeats_them() {
+fn random_results_have_inferred_types_and_repeat_with_the_seed() {
     let _one_at_a_time = alone(EagerMode::Fused, Interpret::Never);
     let tpu = torchtpu::device("tpu").expect("a device name");
     every(RANDOM, |row, schema, sample| {

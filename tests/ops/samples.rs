@@ -1,20 +1,20 @@
-//! Samples with their values, and how a question is asked of every row.
+//! Values of samples, and loops that ask a question of every row.
 
 use std::sync::{Mutex, MutexGuard};
 use torchtpu::lazy::{self, EagerMode, Interpret};
-use torchtpu::schema::{Arg, Args, Default, Fill, Ret, Row, Sample, SampleArg, Schema, Ty};
+use torchtpu::schema::{Arg, Args, Fill, ParamDefault, Ret, Row, Sample, SampleArg, Schema, Ty};
 use torchtpu::{DType, Device, Result, Scalar, Tensor, c128, ops};
 
-/// A question that a row is not asked, and why.
+/// A question that is not asked of a row, and the reason.
 pub struct Limit {
-    /// Row's schema starts with this, up to the bracket.
+    /// The row's schema, up to the bracket.
     op: &'static str,
     question: &'static str,
-    /// Printed in the report.
+    /// Reason, printed in the report.
     reason: &'static str,
 }
 
-/// Sizes of the result depend on values, at least for some arguments; on `meta` these are refused.
+/// Rows whose result sizes depend on values, at least for some arguments. The `meta` device refuses these.
 pub const READS_VALUES: &str = "infer where values decide";
 
 pub const COMPLEX: &str = "complex gradient";
@@ -59,7 +59,7 @@ pub fn limited(row: &Row, question: &str) -> bool {
     hit.is_some()
 }
 
-/// Deterministic values: no two alike, none near a kink.
+/// Return deterministic values. No two are alike, and none is near a kink.
 pub fn values(n: usize, fill: Fill, salt: usize) -> Vec<f64> {
     (0..n)
         .map(|i| {
@@ -90,14 +90,14 @@ pub fn tensor(dims: &[usize], fill: Fill, salt: usize, dtype: DType) -> Result<T
         _ => dtype,
     };
     if fill == Fill::Definite {
-        // A product with its own transpose, and something on the diagonal.
+        // A product of a matrix with its own transpose, with numbers added to the diagonal.
         let a = tensor(dims, Fill::Normal, salt, dtype)?;
         let n = dims[dims.len() - 1] as i64;
         return a.matmul(&a.transpose(-2, -1)?.conj()?)?.add(&Tensor::eye(n, n, dtype, Device::CPU)?);
     }
     let v = values(dims.iter().product(), fill, salt);
     if dtype.is_complex() {
-        // Imaginary parts small enough that no function is asked across a branch cut.
+        // Keep imaginary parts small, so that no function is evaluated across a branch cut.
         let z: Vec<c128> = v
             .iter()
             .zip(values(v.len(), Fill::Unit, salt + 40))
@@ -108,12 +108,12 @@ pub fn tensor(dims: &[usize], fill: Fill, salt: usize, dtype: DType) -> Result<T
     Tensor::from_slice(&v, dims)?.to_dtype(dtype)
 }
 
-/// The dtype that a sample is asked in where nothing else is said.
+/// Return the dtype for a sample, unless a suite sets another.
 pub fn plain(sample: &Sample, real: DType) -> DType {
     if sample.only { real.to_complex().expect("a floating-point dtype") } else { real }
 }
 
-/// Real numbers as they are, complex ones as pairs.
+/// Return real numbers unchanged, and complex numbers as pairs.
 pub fn numbers(x: &Tensor) -> Result<Tensor> {
     if x.dtype().is_complex() { x.resolve_conj()?.resolve_neg()?.view_as_real() } else { Ok(x.clone()) }
 }
@@ -203,19 +203,19 @@ pub fn arguments(schema: &Schema, sample: &Sample, dtype: DType) -> Result<Vec<O
                 Some(SampleArg::Str(s)) => Owned::Str(s.to_string()),
                 Some(SampleArg::DType(d)) => Owned::DType(*d),
                 Some(SampleArg::Default) | None => match &p.default {
-                    Default::Int(v) => match p.ty {
+                    ParamDefault::Int(v) => match p.ty {
                         Ty::IntList(n) => Owned::Ints(vec![*v; n.max(1) as usize]),
                         _ => Owned::Scalar(Scalar::Int(*v)),
                     },
-                    Default::Float(v) => Owned::Scalar(Scalar::Float(*v)),
-                    Default::Bool(v) => Owned::Scalar(Scalar::Bool(*v)),
-                    Default::Ints(v) => Owned::Ints(v.clone()),
-                    // Names of objects, such as `contiguous_format`, say what the function takes anyway.
-                    Default::Str(_) if matches!(p.ty, Ty::Layout | Ty::MemoryFormat | Ty::DType | Ty::Device) => {
+                    ParamDefault::Float(v) => Owned::Scalar(Scalar::Float(*v)),
+                    ParamDefault::Bool(v) => Owned::Scalar(Scalar::Bool(*v)),
+                    ParamDefault::Ints(v) => Owned::Ints(v.clone()),
+                    // The names of objects, such as `contiguous_format`, are defaults that the function uses anyway.
+                    ParamDefault::Str(_) if matches!(p.ty, Ty::Layout | Ty::MemoryFormat | Ty::DType | Ty::Device) => {
                         Owned::None
                     }
-                    Default::Str(s) => Owned::Str(s.clone()),
-                    Default::None | Default::Required => Owned::None,
+                    ParamDefault::Str(s) => Owned::Str(s.clone()),
+                    ParamDefault::None | ParamDefault::Required => Owned::None,
                 },
             })
         })
@@ -232,7 +232,7 @@ pub fn call(row: &Row, args: &[Owned]) -> Result<Vec<Tensor>> {
     })
 }
 
-/// The arguments on another device, as they lie on this one.
+/// Return the arguments on another device, with the same layouts.
 pub fn on(args: &[Owned], device: Device) -> Result<Vec<Owned>> {
     let mut moved = |t: &Tensor| match t.is_contiguous() {
         true => t.to_device(device),
@@ -241,7 +241,7 @@ pub fn on(args: &[Owned], device: Device) -> Result<Vec<Owned>> {
     args.iter().map(|a| a.map(&mut moved)).collect()
 }
 
-/// Strides, but of dimensions of one, along which nothing is stepped.
+/// Return strides, without those of dimensions of size one, which no index uses.
 pub fn steps(t: &Tensor) -> Vec<Option<usize>> {
     t.dims().iter().zip(t.strides().iter()).map(|(&n, &s)| (n > 1).then_some(s)).collect()
 }
@@ -269,10 +269,10 @@ pub fn tolerance(dtype: DType) -> f64 {
     }
 }
 
-/// The question that samples with random results are asked, and the others are not.
+/// The question for samples with random results. All other questions skip them.
 pub const RANDOM: &str = "random";
 
-/// Runs a question over every row and sample, and reports all failures at once.
+/// Ask a question of every row and sample, and report all failures at once.
 pub fn every(question: &str, mut ask: impl FnMut(&Row, &Schema, &Sample) -> std::result::Result<(), String>) {
     let mut failures = Vec::new();
     let mut asked = 0;
@@ -306,7 +306,7 @@ pub fn every(question: &str, mut ask: impl FnMut(&Row, &Schema, &Sample) -> std:
     assert!(failures.is_empty(), "{question}: {} of {asked} failed:\n{}", failures.len(), failures.join("\n"));
 }
 
-/// Copies of tensors as leaves; those of floats require gradients.
+/// Return copies of tensors as leaves. Copies of floats require gradients.
 pub fn leaves(args: &[Owned]) -> Result<Vec<Owned>> {
     let leaf = |t: &Tensor| {
         let t = t.detach();
@@ -322,7 +322,7 @@ pub fn requiring_grad(args: &[Owned]) -> Vec<Tensor> {
     args.iter().flat_map(Owned::tensors).filter(|t| t.requires_grad()).cloned().collect()
 }
 
-/// Takes the turn of a test that uses device `tpu`: modes, steps and seeds are the process's.
+/// Lock device `tpu` for one test: modes, steps and seeds belong to the process.
 pub fn alone(mode: EagerMode, interpret: Interpret) -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     let turn = TURN.lock().unwrap_or_else(|e| e.into_inner());

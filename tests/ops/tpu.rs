@@ -1,11 +1,11 @@
-//! What the device behind `tpu` gives against `cpu`, and what libtpu compiles.
+//! Comparisons of device `tpu` with `cpu`, and compilation by libtpu.
 
 use crate::samples::*;
 use torchtpu::lazy::{self, EagerMode, Interpret};
 use torchtpu::schema::{Arg, Args, Fill, Ret, Row, Schema, Ty};
 use torchtpu::{DType, Device, Result, Tensor, ops};
 
-/// Where all programs are interpreted, none may have been compiled since.
+/// Check that no program was compiled if all programs are interpreted.
 fn check_interpreted(interpret: Interpret, launched: u64) {
     let compiled = lazy::metrics().segments_executed - launched;
     match interpret {
@@ -14,7 +14,7 @@ fn check_interpreted(interpret: Interpret, launched: u64) {
     }
 }
 
-/// `cpu` kernels against XLA:CPU, in every mode and dtype of the sample.
+/// Compare `cpu` kernels with XLA:CPU, in every mode and dtype of the sample.
 fn equals_cpu(mode: EagerMode, interpret: Interpret) {
     let _one_at_a_time = alone(mode, interpret);
     let launched = lazy::metrics().segments_executed;
@@ -43,7 +43,8 @@ fn equals_cpu(mode: EagerMode, interpret: Interpret) {
     check_interpreted(interpret, launched);
 }
 
-/// Every row with complex numbers, whether it is made for them or not: both devices give the same values, or the same error.
+/// Compare every row with complex arguments, even if it does not support them: both devices must give the same values,
+/// or the same error.
 fn complex_equals_cpu(interpret: Interpret) {
     let _one_at_a_time = alone(EagerMode::Fused, interpret);
     let launched = lazy::metrics().segments_executed;
@@ -81,7 +82,7 @@ fn gradients_on_tpu_equal_those_on_cpu() {
     gradients_equal_cpu(Interpret::Never);
 }
 
-/// What kernels are given by a recorded program, against what they are given directly.
+/// Compare kernels called by a recorded program with kernels called directly.
 #[test]
 fn interpreted_programs_equal_cpu() {
     equals_cpu(EagerMode::Fused, Interpret::Always);
@@ -97,9 +98,9 @@ fn interpreted_gradients_equal_those_on_cpu() {
     gradients_equal_cpu(Interpret::Always);
 }
 
-/// Every sample with random results: the numbers do not depend on whether a program is compiled.
+/// Compare random results of every sample: the numbers must not depend on whether a program is compiled.
 #[test]
-fn interpreted_programs_draw_the_numbers_of_compiled_ones() {
+fn interpreted_and_compiled_programs_draw_equal_numbers() {
     let _one_at_a_time = alone(EagerMode::Fused, Interpret::Never);
     let tpu = torchtpu::device("tpu").expect("a device name");
     every(RANDOM, |row, schema, sample| {
@@ -182,10 +183,10 @@ fn gradients_equal_cpu(interpret: Interpret) {
     check_interpreted(interpret, launched);
 }
 
-/// libtpu compiles the first sample of every row, those of a family in one program. Where it is not installed, it is asked all the
-/// same, and must say so.
+/// Compile the first sample of every row with libtpu, with the samples of a family in one program. Without libtpu, the
+/// compiler must report that it is missing.
 #[test]
-fn libtpu_accepts_the_lowerings() {
+fn libtpu_compiles_the_lowerings() {
     use torchtpu::lazy;
     const MACHINE: &str = "v5e:2x2";
     let _one_at_a_time = alone(EagerMode::Fused, Interpret::Never);
@@ -205,20 +206,20 @@ fn libtpu_accepts_the_lowerings() {
         let y = call(row, &args).unwrap_or_else(|e| panic!("{}: {e}", row.schema));
         y.into_iter().filter(|y| y.device() == tpu).collect()
     };
-    // What is computed already, or is a view of an argument, has no program.
+    // A computed value, or a view of an argument, has no program.
     let pending = |y: &[Tensor]| -> Vec<u64> {
         y.iter().filter_map(|y| y.device_value().ok()).filter(|h| lazy::dump_graph(*h).is_ok()).collect()
     };
-    // A row that reads values on the way cuts the segment, and is compiled by itself.
+    // A row that reads values cuts the segment, so compile it in its own program.
     let reads = |row: &Row| {
         let before = [Tensor::ones(&[2], DType::F32, tpu).and_then(|t| t.add_scalar(1.0)).expect("an op")];
         results(row);
         pending(&before).is_empty()
     };
     let mut groups: std::collections::VecDeque<Vec<&Row>> = std::collections::VecDeque::new();
-    for (_, rows) in ops::FAMILIES {
+    for family in ops::FAMILIES {
         let (alone, together): (Vec<&Row>, Vec<&Row>) =
-            rows.iter().filter(|r| !limited(r, "libtpu")).partition(|r| reads(r));
+            family.rows.iter().filter(|r| !limited(r, "libtpu")).partition(|r| reads(r));
         groups.push_back(together);
         groups.extend(alone.into_iter().map(|r| vec![r]));
     }
@@ -236,7 +237,7 @@ fn libtpu_accepts_the_lowerings() {
                 let name = rows[0].schema.split('(').next().unwrap_or_default();
                 failures.push(format!("{name}: {}", e.message().lines().next().unwrap_or_default()));
             }
-            // One by one, to name those that are refused.
+            // Compile one by one, to name the rows that are refused.
             Err(_) => groups.extend(rows.into_iter().map(|r| vec![r])),
         }
     }
@@ -245,9 +246,10 @@ fn libtpu_accepts_the_lowerings() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// Attention computes in `f32`. Of 16-bit floats it asks a TPU for one pass over `bfloat16` all the same, forward and backward.
+/// Check that attention of 16-bit floats requests one pass over `bfloat16` from a TPU, forward and backward, although
+/// it computes in `f32`.
 #[test]
-fn attention_of_16_bit_floats_asks_for_one_pass() {
+fn attention_of_16_bit_floats_requests_one_pass() {
     use torchtpu::lazy::{self, Precision};
     use torchtpu::ops::attention::{AttentionArgs, scaled_dot_product_attention};
     let _one_at_a_time = alone(EagerMode::Fused, Interpret::Never);

@@ -1,8 +1,8 @@
-//! Which runtimes can load a serialised executable.
+//! Versions of the ABI: which runtimes can load a serialised executable.
 //!
-//! A plugin with the extension for ABI versions gives each executable a version, and says whether the version of its own runtime is
-//! compatible with it. The bytes of a version are the plugin's own (a protobuf message of XLA's); they are stored beside the executable and
-//! given back before it is loaded.
+//! A plugin with the ABI version extension gives each executable a version. It also says whether its own runtime is
+//! compatible with a version. The bytes of a version are the plugin's own (a protobuf message of XLA). They are stored
+//! with the executable and checked before it is loaded.
 
 use std::ffi::{c_char, c_int};
 use std::ptr::null_mut;
@@ -36,7 +36,8 @@ struct AbiVersionExtension {
     executable_from_proto: Call<FromProtoArgs>,
 }
 
-/// `PJRT_Client_RuntimeAbiVersion_Args` and `PJRT_Executable_GetAbiVersion_Args`. Structs of this extension have no chain of their own.
+/// `PJRT_Client_RuntimeAbiVersion_Args` and `PJRT_Executable_GetAbiVersion_Args`. Structs of this extension have no
+/// extension chain.
 #[repr(C)]
 struct GetArgs {
     struct_size: usize,
@@ -79,7 +80,7 @@ struct FromProtoArgs {
     version: Handle,
 }
 
-/// A version that is ours to destroy.
+/// An owned version.
 struct Version<'a> {
     raw: Handle,
     plugin: &'a Plugin,
@@ -89,27 +90,29 @@ struct Version<'a> {
 impl Drop for Version<'_> {
     fn drop(&mut self) {
         let mut args = DestroyArgs { struct_size: size_of::<DestroyArgs>(), version: self.raw };
-        // SAFETY: this value owns the version, and nothing uses it after this call. An error is dropped: a destructor cannot report one.
+        // SAFETY: this value owns the version, and nothing uses it after this call. A destructor cannot report an
+        // error, so it is dropped.
         let _ = unsafe { self.plugin.call("PJRT_AbiVersion_Destroy", self.destroy, &mut args) };
     }
 }
 
 fn find(plugin: &Plugin) -> Option<AbiVersionExtension> {
-    // SAFETY: the struct is that of extensions of this kind.
+    // SAFETY: `AbiVersionExtension` is the struct of extensions of this kind.
     unsafe { extension::find(plugin, ABI_VERSION_EXTENSION) }
 }
 
 impl Compiled {
-    /// The version that a runtime needs to load the executable, in the plugin's own form; `None` where the plugin tells none.
+    /// Return the version that a runtime needs to load the executable, in the plugin's own form. Return `None` if the
+    /// plugin has no versions.
     ///
     /// # Errors
     ///
-    /// The plugin's.
+    /// Fails if the plugin reports an error.
     pub fn abi_version(&self) -> Result<Option<Vec<u8>>> {
         let plugin = self.plugin();
         let Some(abi) = find(plugin) else { return Ok(None) };
         let mut get = GetArgs { struct_size: size_of::<GetArgs>(), handle: self.raw(), version: null_mut() };
-        // SAFETY: the executable is alive. The version is ours, and what is made of it lives until its deleter is called.
+        // SAFETY: the executable is alive. The version is owned here, and its bytes live until their deleter is called.
         unsafe {
             plugin.call("PJRT_Executable_GetAbiVersion", abi.of_executable, &mut get)?;
             let version = Version { raw: get.version, plugin, destroy: abi.destroy_of_executable };
@@ -134,11 +137,11 @@ impl Compiled {
 }
 
 impl Client {
-    /// Checks that an executable of this version can be loaded. A plugin that cannot tell takes all.
+    /// Check that an executable of this version can be loaded. A plugin without versions accepts all.
     ///
     /// # Errors
     ///
-    /// The plugin's, which says how the versions differ.
+    /// Fails with the plugin's error, which says how the versions differ.
     pub(crate) fn check_abi_version(&self, version: &[u8]) -> Result<()> {
         let plugin: &Plugin = self.plugin();
         let Some(abi) = find(plugin) else { return Ok(()) };
@@ -149,7 +152,7 @@ impl Client {
             size: version.len(),
             version: null_mut(),
         };
-        // SAFETY: client and bytes are alive during the calls; both versions are ours.
+        // SAFETY: client and bytes are alive during the calls, and both versions are owned here.
         unsafe {
             plugin.call("PJRT_Client_RuntimeAbiVersion", abi.of_client, &mut get)?;
             let runtime = Version { raw: get.version, plugin, destroy: abi.destroy_of_runtime };

@@ -1,4 +1,4 @@
-//! Data on a device.
+//! Buffers: data on a device.
 
 use std::alloc::{self, Layout};
 use std::borrow::Borrow;
@@ -20,23 +20,25 @@ use crate::ffi::{
 use crate::plugin::{Plugin, call};
 use crate::tensor_type::{ElementType, TensorType};
 
-/// An array on a device, possibly still being computed. Its contents never change; donating it to an execution ends it.
+/// An array on a device, possibly still being computed. Its contents never change. Donating it to an execution deletes
+/// it.
 pub struct Buffer {
     pub(crate) raw: Handle,
     pub(crate) client: Arc<Client>,
-    /// Plugins keep external references in a list that they do not lock.
+    /// Guards the external references, which plugins keep in a list without a lock.
     references: Mutex<()>,
 }
 
 // SAFETY: the C API lets any thread use a buffer.
 unsafe impl Send for Buffer {}
-// SAFETY: as above.
+// SAFETY: the C API lets several threads use a buffer at once, and `references` guards the list that plugins do not
+// lock.
 unsafe impl Sync for Buffer {}
 
 impl Buffer {
     /// # Safety
     ///
-    /// `raw` must be a buffer of this client; its ownership passes to the result.
+    /// `raw` must be a buffer of this client. The result owns it.
     pub(crate) unsafe fn from_raw(raw: Handle, client: Arc<Client>) -> Buffer {
         Buffer { raw, client, references: Mutex::new(()) }
     }
@@ -45,12 +47,12 @@ impl Buffer {
         self.client.plugin()
     }
 
-    /// The client that it belongs to.
+    /// Return the client of the buffer.
     pub fn client(&self) -> &Arc<Client> {
         &self.client
     }
 
-    /// What one element is; `Unimplemented` for types below a byte.
+    /// Return the element type. Fails with `Unimplemented` for types smaller than a byte.
     #[inline]
     pub fn element_type(&self) -> Result<ElementType> {
         let mut args = IntArgs::new();
@@ -62,7 +64,8 @@ impl Buffer {
         })
     }
 
-    /// Sizes, outermost first. A bounded dimension counts with its bound; see [`Buffer::logical_dimensions`].
+    /// Return the sizes, outermost first. A bounded dimension has the size of its bound; see
+    /// [`Buffer::logical_dimensions`].
     #[inline]
     pub fn dimensions(&self) -> Result<&[i64]> {
         let mut args = DimsArgs::new();
@@ -74,23 +77,24 @@ impl Buffer {
         }
     }
 
-    /// Sizes as computed: of a bounded dimension, how much is in use. Blocks where the buffer has one that is not yet known.
+    /// Return the sizes in use. A bounded dimension may use less than its bound. Blocks until the sizes of bounded
+    /// dimensions are computed.
     pub fn logical_dimensions(&self) -> Result<Vec<i64>> {
         let mut args = DimsArgs::new();
         args.handle = self.raw;
-        // SAFETY: the buffer is alive, and the list lives as long as it does; it is copied at once.
+        // SAFETY: the buffer is alive, and the list lives as long as it does. The list is copied at once.
         unsafe {
             call!(self.plugin(), PJRT_Buffer_UnpaddedDimensions, &mut args)?;
             Ok(if args.count == 0 { Vec::new() } else { slice::from_raw_parts(args.dims, args.count).to_vec() })
         }
     }
 
-    /// Element type and dimensions.
+    /// Return the element type and dimensions.
     pub fn tensor_type(&self) -> Result<TensorType> {
         Ok(TensorType::new(self.element_type()?, self.dimensions()?))
     }
 
-    /// Bytes that it takes on the device, padding included.
+    /// Return the size on the device in bytes, padding included.
     pub fn on_device_bytes(&self) -> Result<usize> {
         let mut args = SizeArgs::new();
         args.handle = self.raw;
@@ -99,7 +103,8 @@ impl Buffer {
         Ok(args.value)
     }
 
-    /// The address of its memory, which only XLA:CPU and the like let the host read. A number to compare, not to follow.
+    /// Return the address of the buffer's memory. Use it only for comparisons: the host can read this memory only on
+    /// XLA:CPU and similar plugins.
     pub fn device_address(&self) -> Result<usize> {
         let mut args = SizeArgs::new();
         args.handle = self.raw;
@@ -108,7 +113,7 @@ impl Buffer {
         Ok(args.value)
     }
 
-    /// The device that it is on.
+    /// Return the buffer's device.
     pub fn device(&self) -> Result<&Device> {
         let mut args = ChildArgs::new();
         args.handle = self.raw;
@@ -118,25 +123,27 @@ impl Buffer {
         found.ok_or_else(|| Error::new(Code::Internal, "PJRT_Buffer_Device", "not a device of the buffer's client"))
     }
 
-    /// A copy on a device of the same client.
+    /// Copy the buffer to a device of the same client.
     pub fn copy_to_device(&self, device: &Device) -> Result<Buffer> {
         self.client.check_device("copy_to_device", device)?;
         let mut args = CopyToDeviceArgs::new();
         args.buffer = self.raw;
         args.device = device.raw;
-        // SAFETY: buffer and device are alive and of one client; the copy is then ours.
+        // SAFETY: buffer and device are alive and of the same client. The result owns the copy.
         unsafe {
             call!(self.plugin(), PJRT_Buffer_CopyToDevice, &mut args)?;
             Ok(Buffer::from_raw(args.copy, self.client.clone()))
         }
     }
 
-    /// Copies the contents to `dst`, dense and row-major, whatever the layout on the device is. Blocks until it is computed and
-    /// copied. Not to be called while another thread donates this very buffer: the donating execution may then be refused.
+    /// Copy the contents to `dst`, dense and row-major, for any layout on the device. Blocks until the contents are
+    /// computed and copied. Do not call it while another thread donates the same buffer: the donating execution may
+    /// fail.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if `dst` is not exactly as long as [`Buffer::host_bytes`]; the computation's own error if it failed.
+    /// Fails with `InvalidArgument` if the length of `dst` is not [`Buffer::host_bytes`], or with the error of the
+    /// computation if it failed.
     pub fn to_host(&self, dst: &mut [u8]) -> Result<()> {
         let order = self.row_major()?;
         let layout = tiled(&order);
@@ -146,7 +153,7 @@ impl Buffer {
             return Err(Error::invalid("to_host", message));
         }
         if dst.is_empty() {
-            // Nothing to copy, but the computation may have failed.
+            // There is nothing to copy, but the computation may have failed.
             return self.await_ready();
         }
         if self.is_host_readable(&order, expected)? {
@@ -157,14 +164,15 @@ impl Buffer {
         args.host_layout = &layout;
         args.dst = dst.as_mut_ptr().cast();
         args.dst_size = dst.len();
-        // SAFETY: buffer and layout are alive; `dst` is written until the event is ready, which is awaited before the borrow ends.
+        // SAFETY: buffer and layout are alive. The plugin writes `dst` until the event is ready, which is awaited
+        // before the borrow ends.
         unsafe {
             call!(self.plugin(), PJRT_Buffer_ToHostBuffer, &mut args)?;
             self.client.event(args.event).await_ready()
         }
     }
 
-    /// Whether the contents lie in the host's own memory, dense, in this order and all in use.
+    /// Whether the contents lie in host memory: dense, in this order, and without unused bounded dimensions.
     fn is_host_readable(&self, minor_to_major: &[i64], host_bytes: usize) -> Result<bool> {
         let api = &self.plugin().api;
         if api.PJRT_Buffer_IsOnCpu.is_none() || api.PJRT_Buffer_GetMemoryLayout.is_none() {
@@ -191,7 +199,7 @@ impl Buffer {
                 return Ok(false);
             }
             if order != minor_to_major && self.client.platform_name() == "cpu" {
-                // XLA:CPU ignores the layout that it is asked for, and would hand out the bytes in the wrong order.
+                // XLA:CPU ignores the requested layout, and would return the bytes in the wrong order.
                 let message =
                     format!("the buffer has the layout {order:?} (innermost first); XLA:CPU reads row-major only");
                 return Err(Error::new(Code::Unimplemented, "to_host", message));
@@ -200,26 +208,27 @@ impl Buffer {
         }
     }
 
-    /// A plain copy, where [`Buffer::is_host_readable`]: XLA:CPU's own copies go over another thread, which takes tens of
+    /// Copy directly if [`Buffer::is_host_readable`]. XLA:CPU's own copies run on another thread, which takes tens of
     /// microseconds for a scalar.
     fn copy_from_host_memory(&self, dst: &mut [u8]) -> Result<()> {
         self.await_ready()?;
         let _reference = ExternalReference::new(self)?;
         let address = self.device_address()?;
-        // SAFETY: the buffer is computed and lies in host memory, dense and exactly as long as `dst` (both checked by the
-        // caller); the reference keeps that memory from being freed or donated, and nothing writes to a computed buffer.
+        // SAFETY: the buffer is computed and lies in host memory, dense and exactly as long as `dst` (the caller
+        // checked both). The reference keeps that memory from being freed or donated, and nothing writes to a computed
+        // buffer.
         unsafe { ptr::copy_nonoverlapping(address as *const u8, dst.as_mut_ptr(), dst.len()) };
         Ok(())
     }
 
-    /// [`Buffer::to_host`] into new memory.
+    /// Copy the contents to a new vector, like [`Buffer::to_host`].
     pub fn to_vec(&self) -> Result<Vec<u8>> {
         let mut bytes = vec![0; self.host_bytes()?];
         self.to_host(&mut bytes)?;
         Ok(bytes)
     }
 
-    /// Bytes that the contents take on the host, dense. Blocks where that depends on what is computed.
+    /// Return the size of the dense contents on the host, in bytes. Blocks if it depends on a computation.
     pub fn host_bytes(&self) -> Result<usize> {
         let order = self.row_major()?;
         self.host_bytes_as(&tiled(&order))
@@ -229,51 +238,52 @@ impl Buffer {
         let mut args = ToHostArgs::new();
         args.src = self.raw;
         args.host_layout = layout;
-        // SAFETY: buffer and layout are alive; without a destination the entry only tells the size.
+        // SAFETY: buffer and layout are alive. Without a destination, the entry only returns the size.
         unsafe { call!(self.plugin(), PJRT_Buffer_ToHostBuffer, &mut args)? };
         Ok(args.dst_size)
     }
 
-    /// Dimension numbers, innermost first: the default of the entry is not row-major but the device's own order.
+    /// Return row-major dimension numbers, innermost first. Without them, the entry would use the device's own order.
     fn row_major(&self) -> Result<SmallVec<[i64; 8]>> {
         Ok((0..self.dimensions()?.len() as i64).rev().collect())
     }
 
-    /// The event of its being computed.
+    /// Return an event that is ready when the buffer is computed.
     pub fn ready_event(&self) -> Result<Event> {
         let mut args = ChildArgs::new();
         args.handle = self.raw;
-        // SAFETY: the buffer is alive; the event is then ours.
+        // SAFETY: the buffer is alive. The result owns the event.
         unsafe {
             call!(self.plugin(), PJRT_Buffer_ReadyEvent, &mut args)?;
             Ok(self.client.event(args.child))
         }
     }
 
-    /// Blocks until it is computed; returns the error that the computation ended with.
+    /// Block until the buffer is computed. Return the error of the computation, if any.
     pub fn await_ready(&self) -> Result<()> {
         self.ready_event()?.await_ready()
     }
 
-    /// Whether it is computed, without waiting.
+    /// Whether the buffer is computed. Does not wait.
     pub fn is_ready(&self) -> Result<bool> {
         self.ready_event()?.is_ready()
     }
 
-    /// Whether its memory is gone: deleted or donated.
+    /// Whether the buffer's memory was deleted or donated.
     pub fn is_deleted(&self) -> Result<bool> {
         let mut args = BoolArgs::new();
         args.handle = self.raw;
-        // SAFETY: the buffer is alive, its memory aside.
+        // SAFETY: the buffer object is alive, even if its memory is deleted.
         unsafe { call!(self.plugin(), PJRT_Buffer_IsDeleted, &mut args)? };
         Ok(args.value)
     }
 
-    /// Frees its memory before the last handle is gone; using it afterwards is an error. Executions that read it go on.
+    /// Free the buffer's memory before the last handle is dropped. Later uses are errors. Executions that read it
+    /// continue.
     pub fn delete(&self) -> Result<()> {
         let mut args = HandleArgs::new();
         args.handle = self.raw;
-        // SAFETY: the buffer is alive, and stays so without its memory.
+        // SAFETY: the buffer object is alive, and stays alive without its memory.
         unsafe { call!(self.plugin(), PJRT_Buffer_Delete, &mut args) }
     }
 }
@@ -281,7 +291,7 @@ impl Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         let plugin = self.client.plugin();
-        // SAFETY: owned by this value, which ends here.
+        // SAFETY: this value owns the buffer and is being dropped.
         unsafe { plugin.destroy("PJRT_Buffer_Destroy", plugin.api.PJRT_Buffer_Destroy, self.raw) }
     }
 }
@@ -295,7 +305,7 @@ impl fmt::Debug for Buffer {
     }
 }
 
-/// While it lives, the plugin neither frees nor donates the memory of the buffer.
+/// A reference that keeps the plugin from freeing or donating the buffer's memory.
 struct ExternalReference<B: Borrow<Buffer>>(B);
 
 impl<B: Borrow<Buffer>> ExternalReference<B> {
@@ -305,7 +315,7 @@ impl<B: Borrow<Buffer>> ExternalReference<B> {
         args.handle = buffer.raw;
         {
             let _lock = buffer.references.lock().unwrap_or_else(PoisonError::into_inner);
-            // SAFETY: the buffer is alive; no other thread changes its references at this moment.
+            // SAFETY: the buffer is alive, and the lock keeps other threads from changing its references.
             unsafe { call!(buffer.plugin(), PJRT_Buffer_IncreaseExternalReferenceCount, &mut args)? };
         }
         Ok(ExternalReference(owner))
@@ -318,31 +328,31 @@ impl<B: Borrow<Buffer>> Drop for ExternalReference<B> {
         let mut args = HandleArgs::new();
         args.handle = buffer.raw;
         let _lock = buffer.references.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: the buffer is alive, has the reference taken above, and no other thread changes them at this moment. The one
-        // error that there is, of having no reference, cannot arise.
+        // SAFETY: the buffer is alive and has the reference taken in `new`, and the lock keeps other threads from
+        // changing its references. The only possible error, a missing reference, cannot occur.
         let _ = unsafe { call!(buffer.plugin(), PJRT_Buffer_DecreaseExternalReferenceCount, &mut args) };
     }
 }
 
-/// The contents of a buffer, read where they lie in the host's own memory. While it lives, the buffer cannot be donated.
+/// The contents of a buffer, read in place in host memory. While it lives, the buffer cannot be donated.
 pub struct HostView {
     _reference: ExternalReference<Arc<Buffer>>,
     start: *const u8,
     len: usize,
 }
 
-// SAFETY: plain bytes that nothing writes while the reference is held.
+// SAFETY: the view has plain bytes that nothing writes while the reference is held.
 unsafe impl Send for HostView {}
-// SAFETY: as above.
+// SAFETY: the view has plain bytes that nothing writes while the reference is held.
 unsafe impl Sync for HostView {}
 
 impl HostView {
-    /// Waits until `buffer` is computed and looks at its contents, dense and row-major. `None` where the device's memory, or
-    /// its order, is not one that the host can read.
+    /// Wait until `buffer` is computed and return a view of its dense, row-major contents. Return `None` if the host
+    /// cannot read the device's memory, or if its order is another one.
     ///
     /// # Errors
     ///
-    /// The computation's own error if it failed.
+    /// Fails with the error of the computation if it failed.
     pub fn new(buffer: Arc<Buffer>) -> Result<Option<HostView>> {
         let order = buffer.row_major()?;
         let Some(len) = buffer.tensor_type()?.size_in_bytes() else { return Ok(None) };
@@ -361,8 +371,8 @@ impl AsRef<[u8]> for HostView {
         if self.len == 0 {
             return &[];
         }
-        // SAFETY: the buffer is computed and lies in host memory, dense and exactly this long (checked in `new`); the reference
-        // keeps that memory from being freed or donated, and nothing writes to a computed buffer.
+        // SAFETY: the buffer is computed and lies in host memory, dense and exactly this long (`new` checks it). The
+        // reference keeps that memory from being freed or donated, and nothing writes to a computed buffer.
         unsafe { slice::from_raw_parts(self.start, self.len) }
     }
 }
@@ -380,22 +390,22 @@ fn tiled(minor_to_major: &[i64]) -> MemoryLayout {
     layout
 }
 
-/// Host memory that starts at a multiple of 64 bytes, as XLA:CPU wants it for buffers without a copy.
+/// Host memory that starts at a multiple of 64 bytes, as XLA:CPU requires for buffers without a copy.
 pub struct AlignedBytes {
     start: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: plain bytes with one owner.
+// SAFETY: the value is the only owner of its plain bytes.
 unsafe impl Send for AlignedBytes {}
 // SAFETY: shared access only reads.
 unsafe impl Sync for AlignedBytes {}
 
 impl AlignedBytes {
-    /// The alignment in bytes.
+    /// Alignment in bytes.
     pub const ALIGNMENT: usize = 64;
 
-    /// So many zero bytes.
+    /// Return `len` zero bytes.
     pub fn zeroed(len: usize) -> AlignedBytes {
         let layout = Self::layout(len);
         // SAFETY: the layout has at least one byte.
@@ -419,21 +429,21 @@ impl From<&[u8]> for AlignedBytes {
 
 impl AsRef<[u8]> for AlignedBytes {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: owned and initialised, of this length.
+        // SAFETY: the memory is owned, initialised, and of this length.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
 
 impl AsMut<[u8]> for AlignedBytes {
     fn as_mut(&mut self) -> &mut [u8] {
-        // SAFETY: owned and initialised, of this length; borrowed exclusively.
+        // SAFETY: the memory is owned, initialised, of this length, and borrowed exclusively.
         unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 }
 
 impl Drop for AlignedBytes {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout.
+        // SAFETY: the memory was allocated with this layout.
         unsafe { alloc::dealloc(self.start.as_ptr(), Self::layout(self.len)) }
     }
 }

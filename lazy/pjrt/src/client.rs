@@ -1,4 +1,4 @@
-//! A client: a plugin at work on its devices.
+//! A client: a started plugin with its devices.
 
 use std::any::Any;
 use std::ffi::{c_char, c_int};
@@ -20,31 +20,31 @@ use crate::options::{CompileOptions, OptionValue, to_named_values};
 use crate::plugin::{Plugin, call};
 use crate::tensor_type::{ElementType, TensorType};
 
-/// A plugin at work: it owns devices, compiles for them and keeps buffers on them.
+/// A started plugin. It owns devices, compiles for them and keeps buffers on them.
 ///
-/// Buffers and executables keep their client alive; it ends with the last of them.
+/// Buffers and executables keep their client alive. The client ends with the last of them.
 pub struct Client {
     raw: Handle,
     plugin: Arc<Plugin>,
     platform_name: String,
     platform_version: String,
     devices: Vec<Device>,
-    /// Index of the device that data goes to if none is named.
+    /// Index of the device that receives data if no device is named.
     first_addressable: usize,
 }
 
-// SAFETY: the C API lets any thread use a client; the rest is plain data.
+// SAFETY: the C API lets any thread use a client, and the rest is plain data.
 unsafe impl Send for Client {}
-// SAFETY: as above.
+// SAFETY: the C API lets several threads use a client at once, and the rest is plain data that does not change.
 unsafe impl Sync for Client {}
 
 impl Client {
-    /// Starts a client. Pass only options that are needed: some plugins refuse those that they do not know. XLA:CPU takes
-    /// `cpu_device_count`, an integer: so many devices in one process.
+    /// Start a client. Pass only the options that you need: some plugins refuse unknown options. XLA:CPU takes
+    /// `cpu_device_count`, the number of devices in one process.
     ///
     /// # Errors
     ///
-    /// The plugin's own, and `FailedPrecondition` where no device is addressable.
+    /// Fails with the plugin's error, or with `FailedPrecondition` if no device is addressable.
     pub fn create(plugin: &Arc<Plugin>, options: &[(&str, OptionValue)]) -> Result<Arc<Client>> {
         let named = to_named_values(options);
         let mut args = ClientCreateArgs::new();
@@ -52,7 +52,7 @@ impl Client {
         args.num_options = named.len();
         // SAFETY: `named` and the options that it borrows from outlive the call.
         unsafe { call!(plugin, PJRT_Client_Create, &mut args)? };
-        // From here on the client is destroyed if anything fails.
+        // From here on, errors destroy the client.
         let mut client = Client {
             raw: args.client,
             plugin: plugin.clone(),
@@ -89,37 +89,37 @@ impl Client {
         self.raw
     }
 
-    /// The plugin.
+    /// Return the plugin.
     pub fn plugin(&self) -> &Arc<Plugin> {
         &self.plugin
     }
 
-    /// What is behind it: `cpu`, `cuda`, `tpu`.
+    /// Return the platform: `cpu`, `cuda`, `tpu`.
     pub fn platform_name(&self) -> &str {
         &self.platform_name
     }
 
-    /// The version of what is behind it, in the plugin's own words.
+    /// Return the platform's version, as the plugin words it.
     pub fn platform_version(&self) -> &str {
         &self.platform_version
     }
 
-    /// All devices, those of other processes too.
+    /// Return all devices, including those of other processes.
     pub fn devices(&self) -> &[Device] {
         &self.devices
     }
 
-    /// The devices that this process can put data on.
+    /// Return the devices that this process can put data on.
     pub fn addressable_devices(&self) -> impl Iterator<Item = &Device> {
         self.devices.iter().filter(|device| device.is_addressable)
     }
 
-    /// The device that data goes to if none is named: the first addressable one.
+    /// Return the device that receives data if no device is named: the first addressable device.
     pub fn default_device(&self) -> &Device {
         &self.devices[self.first_addressable]
     }
 
-    /// What the allocator of a device of this client tells; `Unimplemented` on XLA:CPU.
+    /// Return the allocator statistics of a device of this client. Fails with `Unimplemented` on XLA:CPU.
     pub fn device_memory_stats(&self, device: &Device) -> Result<DeviceMemoryStats> {
         self.check_device("device_memory_stats", device)?;
         let mut args = DeviceMemoryStatsArgs::new();
@@ -139,12 +139,12 @@ impl Client {
         })
     }
 
-    /// Compiles StableHLO text whose entry function is `@main`.
+    /// Compile StableHLO text whose entry function is `@main`.
     ///
     /// # Errors
     ///
-    /// XLA's, with its message, for text that it cannot parse or compile; `InvalidArgument` for an entry function whose
-    /// parameter types cannot be told, since calls of it could not be checked.
+    /// Fails with XLA's error and message for text that it cannot parse or compile. Fails with `InvalidArgument` if the
+    /// parameter types of the entry function cannot be determined, because its calls could not be checked.
     pub fn compile(self: &Arc<Self>, stablehlo_text: &str, options: &CompileOptions) -> Result<Executable> {
         let option_bytes = options.to_bytes()?;
         let parameters = parameters_for(stablehlo_text, options)?;
@@ -162,12 +162,13 @@ impl Client {
         })
     }
 
-    /// Loads an executable from the bytes of [`Compiled::serialize`](crate::Compiled::serialize).
+    /// Load an executable from the bytes of [`Compiled::serialize`](crate::Compiled::serialize).
     ///
     /// # Errors
     ///
-    /// `DataLoss` for damaged bytes, found by a checksum before the plugin sees them; `FailedPrecondition` for those of another
-    /// platform or plugin version. Otherwise the plugin's own error, for example when the executable needs another version of the runtime.
+    /// Fails with `DataLoss` for damaged bytes, which a checksum finds before the plugin reads them. Fails with
+    /// `FailedPrecondition` for bytes of another platform or plugin version. Otherwise fails with the plugin's error,
+    /// for example if the executable needs another version of the runtime.
     pub fn deserialize(self: &Arc<Self>, bytes: &[u8]) -> Result<Executable> {
         let Opened { payload, parameters, abi_version } =
             envelope::open(bytes, &self.platform_name, self.plugin.api_version())?;
@@ -178,7 +179,7 @@ impl Client {
         args.client = self.raw;
         args.bytes = payload.as_ptr().cast::<c_char>();
         args.size = payload.len();
-        // SAFETY: the client and the bytes are alive during the call; the executable is then ours.
+        // SAFETY: the client and the bytes are alive during the call. The result owns the executable.
         unsafe {
             call!(&self.plugin, PJRT_Executable_DeserializeAndLoad, &mut args)?;
             let mut executable = Executable::from_raw(args.loaded, self.clone(), parameters)?;
@@ -187,12 +188,12 @@ impl Client {
         }
     }
 
-    /// Copies a dense row-major array to the default device. The data may be reused as soon as this returns.
+    /// Copy a dense row-major array to the default device. The data may be reused when this returns.
     pub fn buffer_from_host(self: &Arc<Self>, data: &[u8], element_type: ElementType, dims: &[i64]) -> Result<Buffer> {
         self.buffer_from_host_on(self.default_device(), data, element_type, dims)
     }
 
-    /// [`Client::buffer_from_host`], to a device of choice.
+    /// Like [`Client::buffer_from_host`], to the given device.
     pub fn buffer_from_host_on(
         self: &Arc<Self>,
         device: &Device,
@@ -200,19 +201,20 @@ impl Client {
         element_type: ElementType,
         dims: &[i64],
     ) -> Result<Buffer> {
-        // SAFETY: under these semantics the plugin does not read the data after the call.
+        // SAFETY: with `IMMUTABLE_ONLY_DURING_CALL`, the plugin does not read the data after the call.
         let (buffer, done) =
             unsafe { self.transfer(device, data, element_type, dims, ffi::IMMUTABLE_ONLY_DURING_CALL)? };
-        // SAFETY: the event is ours and nobody waits for it.
+        // SAFETY: the event is owned here, and nothing waits for it.
         unsafe { self.plugin.destroy("PJRT_Event_Destroy", self.plugin.api.PJRT_Event_Destroy, done) };
         Ok(buffer)
     }
 
-    /// Makes a buffer of the default device out of host memory, without a copy where the device can read that memory: XLA:CPU
-    /// does where it starts at a multiple of 64 bytes ([`AlignedBytes`](crate::AlignedBytes)). Elsewhere it is copied.
+    /// Make a buffer of the default device from host memory, without a copy if the device can read that memory. XLA:CPU
+    /// can if it starts at a multiple of 64 bytes ([`AlignedBytes`](crate::AlignedBytes)). Otherwise the memory is
+    /// copied.
     ///
-    /// `owner` is kept alive until the device is done with the memory, which is after the buffer and all executions that
-    /// read it have ended.
+    /// `owner` is kept alive until the device no longer uses the memory: after the buffer and all executions that read
+    /// it have ended.
     pub fn buffer_from_host_zero_copy<T>(
         self: &Arc<Self>,
         owner: Arc<T>,
@@ -222,9 +224,10 @@ impl Client {
     where
         T: AsRef<[u8]> + Send + Sync + 'static,
     {
-        // `as_ref` is asked once: the slice borrows from the owner, which is kept shared, so it stays where it is and as it is.
+        // Call `as_ref` only once. The slice borrows from the shared owner, so it neither moves nor changes.
         let data: &[u8] = (*owner).as_ref();
-        // SAFETY: the owner is kept until the plugin says that it is done with the data; where it cannot say so, forever.
+        // SAFETY: the owner is kept until the plugin no longer uses the data, or forever if the plugin cannot report
+        // that.
         unsafe {
             let (buffer, done) =
                 self.transfer(self.default_device(), data, element_type, dims, ffi::IMMUTABLE_ZERO_COPY)?;
@@ -238,12 +241,12 @@ impl Client {
         self.plugin.api.PJRT_Client_CreateUninitializedBuffer.is_some()
     }
 
-    /// A buffer of the default device whose contents are of no meaning: memory to give to a program that writes it
+    /// Return a buffer of the default device with unspecified contents. Use it as memory for a program that writes it
     /// (`tf.aliasing_output`).
     ///
     /// # Errors
     ///
-    /// The plugin's own; `Unimplemented` for a plugin that is too old to have this.
+    /// Fails with the plugin's error, or with `Unimplemented` if the plugin is too old.
     pub fn uninitialized_buffer(self: &Arc<Self>, element_type: ElementType, dims: &[i64]) -> Result<Buffer> {
         let mut args = UninitializedBufferArgs::new();
         args.client = self.raw;
@@ -251,18 +254,19 @@ impl Client {
         args.num_dims = dims.len();
         args.element_type = element_type.code();
         args.device = self.default_device().raw;
-        // SAFETY: client, device and dims are alive during the call; the buffer is then ours.
+        // SAFETY: client, device and dims are alive during the call. The result owns the buffer.
         unsafe {
             call!(&self.plugin, PJRT_Client_CreateUninitializedBuffer, &mut args)?;
             Ok(Buffer::from_raw(args.buffer, self.clone()))
         }
     }
 
-    /// Hands data to the plugin; returns the buffer, and the event of the data being free again, which the caller owns.
+    /// Give data to the plugin. Return the buffer, and an event that is ready when the plugin no longer uses the data.
+    /// The caller owns the event.
     ///
     /// # Safety
     ///
-    /// The data must stay alive and unchanged for as long as `semantics` demands.
+    /// The data must stay alive and unchanged for as long as `semantics` requires.
     unsafe fn transfer(
         self: &Arc<Self>,
         device: &Device,
@@ -290,7 +294,7 @@ impl Client {
         args.num_dims = dims.len();
         args.semantics = semantics;
         args.device = device.raw;
-        // SAFETY: client and device are alive; data and dims have the sizes given; the rest is the caller's duty.
+        // SAFETY: client and device are alive, and data and dims have the given sizes. The caller keeps the data alive.
         unsafe {
             call!(&self.plugin, PJRT_Client_BufferFromHostBuffer, &mut args)?;
             Ok((Buffer::from_raw(args.buffer, self.clone()), args.done_with_host_buffer))
@@ -307,16 +311,16 @@ impl Client {
 
     /// # Safety
     ///
-    /// `raw` must be an event of this client's plugin, whose ownership passes to the result.
+    /// `raw` must be an event of this client's plugin. The result owns it.
     pub(crate) unsafe fn event(self: &Arc<Self>, raw: Handle) -> Event {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller passes an owned event of this plugin.
         unsafe { Event::from_raw(raw, self.clone()) }
     }
 }
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // SAFETY: owned by this value, which ends here, after all that was made from it.
+        // SAFETY: this value owns the client and is dropped after everything that was made from it.
         unsafe { self.plugin.destroy("PJRT_Client_Destroy", self.plugin.api.PJRT_Client_Destroy, self.raw) }
     }
 }
@@ -327,7 +331,7 @@ impl fmt::Debug for Client {
     }
 }
 
-/// Calls `compile` with the text as a PJRT program.
+/// Call `compile` with the text as a PJRT program.
 pub(crate) fn with_program<T>(text: &str, compile: impl FnOnce(*const Program) -> Result<T>) -> Result<T> {
     // MLIR's lexer reads one byte past the end, which must be zero.
     let mut code = Vec::with_capacity(text.len() + 1);
@@ -344,13 +348,13 @@ pub(crate) fn with_program<T>(text: &str, compile: impl FnOnce(*const Program) -
 
 /// # Safety
 ///
-/// `raw` must be a device of a client of this plugin, alive during the call.
+/// `raw` must be a device of a client of this plugin that is alive during the call.
 unsafe fn read_device(plugin: &Plugin, raw: Handle) -> Result<Device> {
     let mut description = ChildArgs::new();
     description.handle = raw;
     let mut addressable = BoolArgs::new();
     addressable.handle = raw;
-    // SAFETY: the caller vouches for the device; its description lives as long.
+    // SAFETY: the caller passes a device that is alive, and its description lives as long.
     unsafe {
         call!(plugin, PJRT_Device_GetDescription, &mut description)?;
         call!(plugin, PJRT_Device_IsAddressable, &mut addressable)?;

@@ -1,4 +1,4 @@
-//! A compiled program, as far as it can be told without running it, and its serialised form.
+//! A compiled program: its properties that need no execution, and its serialised form.
 
 use std::collections::BTreeMap;
 use std::slice;
@@ -15,7 +15,8 @@ use crate::plugin::{Plugin, call};
 use crate::signature;
 use crate::tensor_type::{ElementType, TensorType};
 
-/// A compiled program: what [`Executable`](crate::Executable) and [`AotExecutable`](crate::AotExecutable) have in common.
+/// A compiled program: the common part of [`Executable`](crate::Executable) and
+/// [`AotExecutable`](crate::AotExecutable).
 pub struct Compiled {
     raw: Handle,
     plugin: Arc<Plugin>,
@@ -25,13 +26,13 @@ pub struct Compiled {
     pub(crate) is_deserialized: bool,
 }
 
-// SAFETY: the C API lets any thread use an executable; the rest is plain data.
+// SAFETY: the C API lets any thread use an executable, and the rest is plain data.
 unsafe impl Send for Compiled {}
-// SAFETY: as above.
+// SAFETY: the C API lets several threads use an executable at once, and the rest is plain data that does not change.
 unsafe impl Sync for Compiled {}
 
-/// What is known about the parameters from the program's text, before it is compiled. Where XLA divides the program, it divides
-/// the parameters too, so that the text says nothing about them.
+/// Return the parameter types from the program's text, before it is compiled. Return `None` if XLA partitions the
+/// program: it then partitions the parameters too, and the text does not give their types.
 pub(crate) fn parameters_for(text: &str, options: &CompileOptions) -> Result<Option<Vec<TensorType>>> {
     let parameters = signature::parameters_of_text(text)?;
     Ok(if options.num_partitions == 1 { parameters } else { None })
@@ -40,7 +41,7 @@ pub(crate) fn parameters_for(text: &str, options: &CompileOptions) -> Result<Opt
 impl Compiled {
     /// # Safety
     ///
-    /// `raw` must be a (not loaded) executable of the plugin; its ownership passes to the result.
+    /// `raw` must be a (not loaded) executable of the plugin. The result owns it.
     pub(crate) unsafe fn from_raw(
         raw: Handle,
         plugin: Arc<Plugin>,
@@ -67,30 +68,30 @@ impl Compiled {
         &self.plugin
     }
 
-    /// The types of the arguments that one device is given, where they are known; of an [`Executable`](crate::Executable)
-    /// they always are.
+    /// Return the types of the arguments for one device, if they are known. They are always known for an
+    /// [`Executable`](crate::Executable).
     pub fn parameter_types(&self) -> Option<&[TensorType]> {
         self.parameters.as_deref()
     }
 
-    /// The name of the module.
+    /// Return the name of the module.
     pub fn name(&self) -> Result<String> {
         // SAFETY: the executable is alive.
         unsafe { self.plugin.text_of("PJRT_Executable_Name", self.plugin.api.PJRT_Executable_Name, self.raw) }
     }
 
-    /// How many buffers one execution gives per device.
+    /// Return the number of buffers that one execution gives per device.
     pub fn num_outputs(&self) -> usize {
         self.num_outputs
     }
 
-    /// The types of those buffers; bounded dimensions count with their bounds.
+    /// Return the types of the outputs. Bounded dimensions have the sizes of their bounds.
     pub fn output_types(&self) -> Result<Vec<TensorType>> {
         let mut types = OutputElementTypesArgs::new();
         types.executable = self.raw;
         let mut dims = OutputDimensionsArgs::new();
         dims.executable = self.raw;
-        // Older plugins check the count that the caller expects; newer ones fill it in.
+        // Older plugins check the expected count. Newer plugins fill it in.
         dims.num_outputs = self.num_outputs;
         // SAFETY: the executable is alive.
         unsafe {
@@ -104,7 +105,8 @@ impl Compiled {
         let mut start = 0;
         (0..types.count)
             .map(|i| {
-                // SAFETY: both lists have an entry per output, and `dims` has all their sizes one after the other.
+                // SAFETY: both lists have one entry per output, and `dims` has the sizes of all outputs one after the
+                // other.
                 let (code, dims) = unsafe {
                     let rank = *dims.dim_sizes.add(i);
                     let sizes = if rank == 0 { &[] } else { slice::from_raw_parts(dims.dims.add(start), rank) };
@@ -119,14 +121,14 @@ impl Compiled {
             .collect()
     }
 
-    /// A text that is the same for the same program, compiled in the same way.
+    /// Return a text that is equal for equal programs that are compiled in the same way.
     pub fn fingerprint(&self) -> Result<String> {
         let api = &self.plugin.api;
         // SAFETY: the executable is alive.
         unsafe { self.plugin.text_of("PJRT_Executable_Fingerprint", api.PJRT_Executable_Fingerprint, self.raw) }
     }
 
-    /// Bytes of machine code.
+    /// Return the size of the machine code in bytes.
     pub fn code_bytes(&self) -> Result<i64> {
         let mut args = SizeArgs::new();
         args.handle = self.raw;
@@ -135,7 +137,7 @@ impl Compiled {
         Ok(args.value as i64)
     }
 
-    /// The memory that it takes per device.
+    /// Return the memory that the executable takes per device.
     pub fn memory_stats(&self) -> Result<CompiledMemoryStats> {
         let mut args = CompiledMemoryStatsArgs::new();
         args.executable = self.raw;
@@ -156,8 +158,8 @@ impl Compiled {
         })
     }
 
-    /// The compiler's estimates: `flops`, `bytes accessed`, `optimal_seconds` and more, as far as the plugin has a
-    /// model of its device; `Unimplemented` where it has none.
+    /// Return the compiler's estimates: `flops`, `bytes accessed`, `optimal_seconds` and others, as far as the plugin
+    /// has a model of its device. Fails with `Unimplemented` if it has none.
     pub fn cost_analysis(&self) -> Result<BTreeMap<String, f64>> {
         let mut args = CountedAttributesArgs::new();
         args.handle = self.raw;
@@ -174,13 +176,13 @@ impl Compiled {
         Ok(properties.into_iter().filter_map(|(name, value)| Some((name, number(value)?))).collect())
     }
 
-    /// The executable as bytes for [`Client::deserialize`](crate::Client::deserialize): the plugin's own form, with a header
-    /// that says where they belong, a checksum, and the parameter types.
+    /// Serialise the executable for [`Client::deserialize`](crate::Client::deserialize): the plugin's own form, and a
+    /// header with its platform, a checksum and the parameter types.
     ///
     /// # Errors
     ///
-    /// `FailedPrecondition` for an executable that was itself made of bytes: XLA:CPU keeps no object code of it, and would write bytes
-    /// whose functions are missing. The plugin's own error otherwise.
+    /// Fails with `FailedPrecondition` for an executable that was itself deserialised: XLA:CPU keeps no object code of
+    /// it, and would write bytes without its functions. Otherwise fails with the plugin's error.
     pub fn serialize(&self) -> Result<Vec<u8>> {
         if self.is_deserialized {
             let message = "the executable was made of serialized bytes: keep those".to_string();
@@ -189,7 +191,7 @@ impl Compiled {
         let abi_version = self.abi_version()?.unwrap_or_default();
         let mut args = SerializeArgs::new();
         args.executable = self.raw;
-        // SAFETY: the executable is alive; the bytes live until the deleter is called with what backs them.
+        // SAFETY: the executable is alive. The bytes live until the deleter is called with their owner.
         unsafe {
             call!(&self.plugin, PJRT_Executable_Serialize, &mut args)?;
             let payload = if args.size == 0 { &[] } else { slice::from_raw_parts(args.bytes.cast::<u8>(), args.size) };
@@ -202,23 +204,23 @@ impl Compiled {
         }
     }
 
-    /// Whether the executable was made of bytes, by [`Client::deserialize`](crate::Client::deserialize).
+    /// Whether [`Client::deserialize`](crate::Client::deserialize) made the executable.
     pub fn is_deserialized(&self) -> bool {
         self.is_deserialized
     }
 
-    /// The optimised program, in XLA's own form `hlo_with_config`.
+    /// Return the optimised program, in XLA's own form `hlo_with_config`.
     ///
     /// # Errors
     ///
-    /// The plugin's, and `Unimplemented` for a plugin that gives another form.
+    /// Fails with the plugin's error, or with `Unimplemented` if the plugin gives another form.
     pub fn optimized_hlo(&self) -> Result<Vec<u8>> {
         let mut program = Program::new();
         let mut args = OptimizedProgramArgs::new();
         args.executable = self.raw;
         args.program = &raw mut program;
-        // SAFETY: executable and program are alive. The first call tells the size and the format; the second one fills as many
-        // bytes as the program struct says there are.
+        // SAFETY: executable and program are alive. The first call returns the size and the format. The second call
+        // fills the number of bytes that the program struct states.
         unsafe {
             call!(&self.plugin, PJRT_Executable_OptimizedProgram, &mut args)?;
             let mut code = vec![0u8; program.code_size];
@@ -233,20 +235,21 @@ impl Compiled {
         }
     }
 
-    /// The estimates that the compiler wrote into the optimised program; libtpu does.
+    /// Return the estimates in the optimised program. The compiler of libtpu writes them.
     ///
     /// # Errors
     ///
-    /// As [`Compiled::optimized_hlo`], and `DataLoss` where it cannot be read.
+    /// Fails like [`Compiled::optimized_hlo`], and with `DataLoss` if the program cannot be read.
     pub fn estimate(&self) -> Result<Estimate> {
         Estimate::of_hlo(&self.optimized_hlo()?)
     }
 
-    /// The optimised program as text, to be read: a line for each instruction, with its type, its operands and its cycles.
+    /// Return the optimised program as text to read: one line per instruction, with its type, its operands and its
+    /// cycles.
     ///
     /// # Errors
     ///
-    /// As [`Compiled::estimate`].
+    /// Fails like [`Compiled::estimate`].
     pub fn optimized_text(&self) -> Result<String> {
         crate::estimate::text_of_hlo(&self.optimized_hlo()?)
     }
@@ -258,39 +261,39 @@ impl Compiled {
 
 impl Drop for Compiled {
     fn drop(&mut self) {
-        // SAFETY: owned by this value, which ends here.
+        // SAFETY: this value owns the executable and is being dropped.
         unsafe { self.plugin.destroy("PJRT_Executable_Destroy", self.plugin.api.PJRT_Executable_Destroy, self.raw) }
     }
 }
 
-/// The memory that an executable takes per device, in bytes.
+/// Memory of an executable per device, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CompiledMemoryStats {
-    /// Machine code.
+    /// Bytes of machine code.
     pub generated_code_bytes: i64,
-    /// Arguments.
+    /// Bytes of arguments.
     pub argument_bytes: i64,
-    /// Results.
+    /// Bytes of results.
     pub output_bytes: i64,
-    /// Part of the results that lives in donated arguments.
+    /// Bytes of results that use the memory of donated arguments.
     pub alias_bytes: i64,
-    /// Intermediate values.
+    /// Bytes of intermediate values.
     pub temp_bytes: i64,
-    /// Machine code on the host.
+    /// Bytes of machine code on the host.
     pub host_generated_code_bytes: i64,
-    /// Arguments on the host.
+    /// Bytes of arguments on the host.
     pub host_argument_bytes: i64,
-    /// Results on the host.
+    /// Bytes of results on the host.
     pub host_output_bytes: i64,
-    /// Part of the host's results that lives in donated arguments.
+    /// Bytes of results on the host that use the memory of donated arguments.
     pub host_alias_bytes: i64,
-    /// Intermediate values on the host.
+    /// Bytes of intermediate values on the host.
     pub host_temp_bytes: i64,
-    /// The most that is in use at any one time, where the plugin tells it.
+    /// Largest number of bytes in use at any time, if the plugin reports it.
     pub peak_bytes: i64,
 }
 
-/// The serialised form: magic, checksum, message.
+/// The serialised form: magic bytes, checksum, message.
 pub(crate) mod envelope {
     use prost::Message;
 
@@ -316,11 +319,11 @@ pub(crate) mod envelope {
         abi_version: Vec<u8>,
     }
 
-    /// What is in an envelope.
+    /// The contents of an envelope.
     pub(crate) struct Opened {
         pub payload: Vec<u8>,
         pub parameters: Option<Vec<TensorType>>,
-        /// Empty where the plugin told none.
+        /// Bytes of the ABI version. Empty if the plugin has no versions.
         pub abi_version: Vec<u8>,
     }
 
@@ -397,7 +400,8 @@ pub(crate) mod envelope {
         Ok(Opened { payload: contents.payload, parameters, abi_version: contents.abi_version })
     }
 
-    /// Every step is a bijection of the state, so that any one changed word changes the result. Against accidents, not enemies.
+    /// Compute a checksum. Every step is a bijection of the state, so that changing any one word changes the result. It
+    /// detects accidental damage, not attacks.
     fn checksum(bytes: &[u8]) -> u64 {
         let step = |state: u64, word: u64| (state ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
         let mut words = bytes.chunks_exact(8);
@@ -412,7 +416,7 @@ pub(crate) mod envelope {
         use super::*;
 
         #[test]
-        fn what_is_sealed_opens_and_any_damage_is_found() {
+        fn sealed_envelopes_open_and_any_damage_is_found() {
             let types = [TensorType::new(ElementType::BF16, &[2, 3]), TensorType::new(ElementType::PRED, &[])];
             let sealed = seal(b"a payload of some length", "cpu", (0, 81), b"v2", Some(&types));
             let opened = open(&sealed, "cpu", (0, 81)).unwrap();
@@ -439,7 +443,7 @@ pub(crate) mod envelope {
         }
 
         #[test]
-        fn no_parameters_is_not_unknown_parameters() {
+        fn an_empty_parameter_list_differs_from_an_unknown_one() {
             let sealed = seal(b"x", "cpu", (0, 81), b"", Some(&[]));
             assert_eq!(open(&sealed, "cpu", (0, 81)).unwrap().parameters, Some(Vec::new()));
         }

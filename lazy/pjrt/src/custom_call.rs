@@ -1,7 +1,7 @@
-//! Functions of this process that a compiled program calls by name: custom calls, through XLA's typed FFI.
+//! Custom calls: functions of this process that a compiled program calls by name, through XLA's typed FFI.
 //!
-//! A plugin that can register them has the PJRT extension for FFI. A call's frame is a C struct with its operands, results and
-//! attributes; here it becomes slices, and a function that takes them.
+//! A plugin can register them if it has the PJRT extension for FFI. XLA passes a call as a frame, a C struct with
+//! operands, results and attributes. This module converts the frame to slices and calls the function.
 
 use std::any::type_name;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
@@ -21,26 +21,26 @@ use crate::tensor_type::ElementType;
 
 /// A function that programs call by name.
 pub trait CustomCall {
-    /// The name: `call_target_name` in StableHLO, with `api_version = 4`.
+    /// The name in StableHLO: `call_target_name`, with `api_version = 4`.
     const TARGET: &'static str;
 
-    /// Computes the results from the operands. Runs on a thread of the plugin; several calls may run at once.
+    /// Compute the results from the operands. Runs on a thread of the plugin, and several calls may run at once.
     ///
     /// # Errors
     ///
-    /// A message, which becomes the error of the execution. So does a panic.
+    /// Returns a message, which becomes the error of the execution. A panic does too.
     fn call(frame: CallFrame<'_>) -> std::result::Result<(), String>;
 }
 
-/// One call: what it reads, what it writes and what the program says about it.
+/// One call: its inputs, its outputs and its attributes.
 pub struct CallFrame<'a> {
-    /// The operands, row-major if the program's `operand_layouts` say so.
+    /// The operands. They are row-major if the program's `operand_layouts` say so.
     pub operands: SmallVec<[Operand<'a>; 4]>,
-    /// The results, likewise.
+    /// The results. They are row-major if the program's `result_layouts` say so.
     pub results: SmallVec<[OperandMut<'a>; 4]>,
-    /// The attribute `kernel`, a string.
+    /// The string attribute `kernel`.
     pub kernel: &'a str,
-    /// The attribute `numbers`, an array of `i64`.
+    /// The `i64` array attribute `numbers`.
     pub numbers: &'a [i64],
     /// The threads of the runtime.
     pub threads: Threads<'a>,
@@ -51,9 +51,9 @@ pub struct CallFrame<'a> {
 pub struct Threads<'a>(&'a Frame);
 
 impl Threads<'_> {
-    /// Has `task` run on one of the threads, now or later, even after the call; where there are none, drops it.
+    /// Run `task` on one of the threads, now or later, even after the call. Drops the task if there are no threads.
     pub fn schedule(&self, task: Box<dyn FnOnce() + Send>) {
-        // SAFETY: by the contract of `handle`, the frame's table is XLA's.
+        // SAFETY: the frame comes from `handle`, so its table is XLA's.
         let schedule = unsafe {
             let api = &*self.0.api;
             if api.struct_size < offset_of!(FfiApi, schedule) + size_of::<usize>() { None } else { api.schedule }
@@ -67,7 +67,8 @@ impl Threads<'_> {
             task: run_task,
             data: data.cast(),
         };
-        // SAFETY: the task takes back what `data` is, once: when it runs, or here if the runtime refuses it.
+        // SAFETY: the box behind `data` is taken back exactly once: by the task when it runs, or here if the runtime
+        // refuses it.
         unsafe {
             let error = schedule(&mut args);
             if !error.is_null() {
@@ -84,41 +85,44 @@ impl Threads<'_> {
 /// `XLA_FFI_Task`.
 ///
 /// # Safety
-/// `data` is the box of [`Threads::schedule`], and is not used again.
+/// `data` is the box of [`Threads::schedule`] and is not used again.
 unsafe extern "C" fn run_task(data: *mut c_void) {
-    // SAFETY: by the contract.
+    // SAFETY: the caller passes the box of [`Threads::schedule`], and only once.
     let task = unsafe { Box::from_raw(data.cast::<Box<dyn FnOnce() + Send>>()) };
-    // A panic must not enter XLA; who waits for the task sees that it is not done.
+    // A panic must not enter XLA. Code that waits for the task notices that it is not done.
     let _ = catch_unwind(AssertUnwindSafe(task));
 }
 
 /// An array that a call reads.
 #[derive(Clone, Copy)]
 pub struct Operand<'a> {
-    /// What one element is.
+    /// Element type.
     pub element_type: ElementType,
     /// Sizes, outermost first.
     pub dims: &'a [i64],
-    /// The elements, aligned for their type; none where a result takes the memory, and holds them.
+    /// The elements, aligned for their type. Empty if a result takes over the memory; the result then holds them.
     pub bytes: &'a [u8],
 }
 
-/// An array that a call writes, whole.
+/// An array that a call writes completely.
 pub struct OperandMut<'a> {
-    /// What one element is.
+    /// Element type.
     pub element_type: ElementType,
     /// Sizes, outermost first.
     pub dims: &'a [i64],
-    /// The elements, aligned for their type; before, those of the operand whose memory it takes (`output_operand_aliases`), if any.
+    /// The elements, aligned for their type. If the result takes over an operand's memory (`output_operand_aliases`),
+    /// they start as that operand's elements.
     pub bytes: &'a mut [u8],
 }
 
 impl Client {
-    /// Makes `C` known to programs of this plugin, from now on and for as long as the process lives. To do it again changes nothing.
+    /// Register `C` for programs of this plugin, for as long as the process lives. Registering it again changes
+    /// nothing.
     ///
     /// # Errors
     ///
-    /// `Unimplemented` where the plugin has no extension for FFI; the plugin's own where it does not take this version of it.
+    /// Fails with `Unimplemented` if the plugin has no FFI extension, or with the plugin's error if it does not support
+    /// this version of it.
     pub fn register_custom_call<C: CustomCall>(&self) -> Result<()> {
         const CONTEXT: &str = "register custom call";
         let plugin: &Plugin = self.plugin();
@@ -136,18 +140,18 @@ impl Client {
             platform_size: platform.as_bytes().len(),
             traits: 0,
         };
-        // SAFETY: names live as long as the call, which copies them; the handler is a function and lives for ever. A plugin that
-        // knows an older, longer form of these arguments refuses their size.
+        // SAFETY: the names live during the call, which copies them. The handler is a function and lives forever. A
+        // plugin with an older, longer form of these arguments refuses their size.
         unsafe { plugin.call("PJRT_FFI_Register_Handler", extension.register_handler, &mut args) }
     }
 }
 
 fn find_ffi(plugin: &Plugin) -> Option<FfiExtension> {
-    // SAFETY: the struct is the beginning of extensions of this kind.
+    // SAFETY: `FfiExtension` is the beginning of extensions of this kind.
     unsafe { extension::find(plugin, FFI_EXTENSION) }
 }
 
-// What follows is XLA's C API for FFI (`xla/ffi/api/c_api.h`), the part in use. It grows by appending, as PJRT's does.
+// The rest is the used part of XLA's C API for FFI (`xla/ffi/api/c_api.h`). Like PJRT's, it only grows at the end.
 
 /// `PJRT_Extension_Type_FFI`.
 const FFI_EXTENSION: c_int = 5;
@@ -163,7 +167,7 @@ const STRING: c_int = 4;
 const S64: c_int = 5;
 /// `XLA_FFI_Error_Code_INVALID_ARGUMENT`.
 const INVALID_ARGUMENT: c_int = 3;
-/// The version of the C API that these structs are of; `XLA_FFI_CallFrame` has been the same from 0.1 on.
+/// The version of the C API of these structs. `XLA_FFI_CallFrame` has not changed since 0.1.
 const VERSION: (c_int, c_int) = (0, 1);
 
 type Handler = unsafe extern "C" fn(*mut Frame) -> *mut c_void;
@@ -190,7 +194,7 @@ struct RegisterArgs {
     traits: c_uint,
 }
 
-/// Without trailing padding.
+/// Size without trailing padding.
 const REGISTER_ARGS_SIZE: usize = 6 * size_of::<usize>() + size_of::<c_uint>();
 
 /// `XLA_FFI_Api_Version`.
@@ -202,7 +206,7 @@ struct Version {
     minor: c_int,
 }
 
-/// `XLA_FFI_Metadata`; its end is of no interest.
+/// `XLA_FFI_Metadata`, without the fields at its end.
 #[repr(C)]
 struct Metadata {
     struct_size: usize,
@@ -217,7 +221,7 @@ struct MetadataExtension {
     metadata: *mut Metadata,
 }
 
-/// `XLA_FFI_Api`; its end is of no interest.
+/// `XLA_FFI_Api`, without the fields at its end.
 #[repr(C)]
 struct FfiApi {
     struct_size: usize,
@@ -265,7 +269,7 @@ struct CreateError {
     code: c_int,
 }
 
-/// `XLA_FFI_CallFrame`; its end is of no interest.
+/// `XLA_FFI_CallFrame`, without the fields at its end.
 #[repr(C)]
 struct Frame {
     struct_size: usize,
@@ -325,15 +329,15 @@ struct RawBuffer {
     dims: *const i64,
 }
 
-/// What XLA calls: to ask for the version at first, then once an execution.
+/// Handle a call from XLA: first a query of the version, then one call per execution.
 ///
 /// # Safety
-/// By XLA's contract: the frame and what it points to live until the function returns.
+/// The frame and the memory that it points to live until the function returns, as XLA guarantees.
 unsafe extern "C" fn handle<C: CustomCall>(frame: *mut Frame) -> *mut c_void {
-    // SAFETY: by the contract.
+    // SAFETY: XLA passes a frame that lives until this function returns.
     let frame = unsafe { &*frame };
     let extension = frame.extension.cast::<MetadataExtension>();
-    // SAFETY: an extension opens with its base; one of this kind is this struct.
+    // SAFETY: an extension starts with its base, and one of this kind is this struct.
     unsafe {
         if let Some(extension) = extension.as_ref()
             && extension.base.kind == METADATA_EXTENSION
@@ -344,7 +348,7 @@ unsafe extern "C" fn handle<C: CustomCall>(frame: *mut Frame) -> *mut c_void {
             return null_mut();
         }
     }
-    // SAFETY: by the contract.
+    // SAFETY: XLA passes the frame of an execution.
     let outcome = catch_unwind(AssertUnwindSafe(|| unsafe { read(frame) }.and_then(C::call)));
     let message = match outcome {
         Ok(Ok(())) => return null_mut(),
@@ -356,7 +360,7 @@ unsafe extern "C" fn handle<C: CustomCall>(frame: *mut Frame) -> *mut c_void {
         },
     };
     let message = CString::new(message.replace('\0', " ")).unwrap_or_default();
-    // SAFETY: by the contract; XLA copies the message and owns the error.
+    // SAFETY: XLA passes the frame, copies the message and owns the error.
     unsafe { error(frame, &message) }
 }
 
@@ -367,7 +371,7 @@ unsafe fn error(frame: &Frame, message: &CStr) -> *mut c_void {
         message: message.as_ptr(),
         code: INVALID_ARGUMENT,
     };
-    // SAFETY: by the caller, the frame is XLA's.
+    // SAFETY: the caller passes XLA's frame.
     unsafe {
         match (*frame.api).create_error {
             Some(create) => create(&mut args),
@@ -377,11 +381,12 @@ unsafe fn error(frame: &Frame, message: &CStr) -> *mut c_void {
 }
 
 /// # Safety
-/// The frame is XLA's, of an execution.
+/// `frame` is XLA's frame of an execution.
 unsafe fn read(frame: &Frame) -> std::result::Result<CallFrame<'_>, String> {
-    // SAFETY: by the caller: lists have the sizes that they say, operands are whole arrays on the host, results too. Operands may share
-    // memory with one another, being only read; a result shares it with nothing but the operands that it was declared to take, which
-    // are left out below, and nobody else reads or writes it meanwhile.
+    // SAFETY: the caller passes XLA's frame. Its lists have the sizes that they state, and operands and results are
+    // whole arrays on the host. Operands are only read, so they may share memory. A result shares memory only with the
+    // operands that it was declared to take over, which are left out below. No other code reads or writes it during the
+    // call.
     unsafe {
         let mut results = SmallVec::<[OperandMut<'_>; 4]>::new();
         for i in 0..frame.results.size as usize {
@@ -392,7 +397,7 @@ unsafe fn read(frame: &Frame) -> std::result::Result<CallFrame<'_>, String> {
         let mut operands = SmallVec::new();
         for i in 0..frame.operands.size as usize {
             let (element_type, dims, data, size) = buffer(&frame.operands, i)?;
-            // Memory that a result has taken is seen through the result alone: there must not be two references to it.
+            // Memory that a result takes over is visible only through the result: two references to it must not exist.
             let is_taken = results.iter().any(|r| r.bytes.as_ptr() == data && !r.bytes.is_empty());
             operands.push(Operand { element_type, dims, bytes: bytes(data, if is_taken { 0 } else { size }) });
         }
@@ -418,7 +423,7 @@ unsafe fn read(frame: &Frame) -> std::result::Result<CallFrame<'_>, String> {
 type Parts<'a> = (ElementType, &'a [i64], *mut u8, usize);
 
 unsafe fn buffer(list: &List, i: usize) -> std::result::Result<Parts<'_>, String> {
-    // SAFETY: by the caller, `i` is in the list.
+    // SAFETY: the caller passes an index within the list.
     unsafe {
         if *list.kinds.add(i) != BUFFER {
             return Err(format!("array {i} is no buffer"));
@@ -432,16 +437,16 @@ unsafe fn buffer(list: &List, i: usize) -> std::result::Result<Parts<'_>, String
 }
 
 unsafe fn bytes<'a>(data: *const u8, size: usize) -> &'a [u8] {
-    // SAFETY: by the caller. An empty array may have no address.
+    // SAFETY: the caller passes `size` readable bytes. An empty array may have a null address.
     if size == 0 { &[] } else { unsafe { slice::from_raw_parts(data, size) } }
 }
 
 unsafe fn text(span: &Bytes) -> std::result::Result<&str, String> {
-    // SAFETY: by the caller, a span that lives as long as the frame.
+    // SAFETY: the caller passes a span that lives as long as the frame.
     str::from_utf8(unsafe { bytes(span.data, span.size) }).map_err(|e| e.to_string())
 }
 
-/// `XLA_FFI_DataType` counts as XLA's `PrimitiveType` does, not as PJRT.
+/// Convert an `XLA_FFI_DataType`. Its numbers are those of XLA's `PrimitiveType`, not of PJRT.
 fn element_type(code: c_int) -> Option<ElementType> {
     Some(match code {
         1 => ElementType::PRED,

@@ -1,4 +1,4 @@
-//! Devices, and what is known about them.
+//! Devices and their descriptions.
 
 use std::fmt;
 
@@ -7,23 +7,23 @@ use crate::ffi::{CountedAttributesArgs, Handle};
 use crate::options::{Attributes, OptionValue, from_named_values};
 use crate::plugin::{Plugin, call};
 
-/// What a device is: of a client, or of a topology that is only described.
+/// The description of a device, which belongs to a client or to a topology.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceDescription {
-    /// Its number, unique in the client or topology.
+    /// Number of the device, unique in the client or topology.
     pub id: i32,
-    /// The process that drives it.
+    /// Index of the process that drives the device.
     pub process_index: i32,
-    /// Its kind, such as `cpu` or `TPU v5 lite`.
+    /// Kind of the device, such as `cpu` or `TPU v5 lite`.
     pub kind: String,
-    /// A line about it for humans.
+    /// One line about the device for humans.
     pub debug_string: String,
-    /// Whatever the plugin tells: `coords`, `core_on_chip`, memory sizes.
+    /// Attributes that the plugin reports: `coords`, `core_on_chip`, memory sizes.
     pub attributes: Attributes,
 }
 
 impl DeviceDescription {
-    /// Its position in the machine, where the plugin tells one.
+    /// Return the device's position in the machine, if the plugin reports one.
     pub fn coords(&self) -> Option<&[i64]> {
         match self.attributes.get("coords") {
             Some(OptionValue::Int64List(coords)) => Some(coords),
@@ -33,12 +33,12 @@ impl DeviceDescription {
 
     /// # Safety
     ///
-    /// `raw` must be a device description of the plugin, alive during the call.
+    /// `raw` must be a device description of the plugin that is alive during the call.
     pub(crate) unsafe fn read(plugin: &Plugin, raw: Handle) -> Result<DeviceDescription> {
         let api = &plugin.api;
         let mut attributes = CountedAttributesArgs::new();
         attributes.handle = raw;
-        // SAFETY: the caller vouches for the description; everything is copied before it may end.
+        // SAFETY: the caller passes a description that is alive, and everything is copied during the call.
         unsafe {
             call!(plugin, PJRT_DeviceDescription_Attributes, &mut attributes)?;
             let text = |name, entry| plugin.text_of(name, entry, raw);
@@ -65,43 +65,43 @@ pub struct Device {
     pub(crate) local_hardware_id: Option<i32>,
 }
 
-// SAFETY: the C API lets any thread use a device; the rest is plain data.
+// SAFETY: the C API lets any thread use a device, and the rest is plain data.
 unsafe impl Send for Device {}
-// SAFETY: as above.
+// SAFETY: the C API lets several threads use a device at once, and the rest is plain data that does not change.
 unsafe impl Sync for Device {}
 
 impl Device {
-    /// Its number, unique in the client.
+    /// Return the device's number, unique in the client.
     pub fn id(&self) -> i32 {
         self.description.id
     }
 
-    /// Its kind, such as `cpu` or `TPU v5 lite`.
+    /// Return the device's kind, such as `cpu` or `TPU v5 lite`.
     pub fn kind(&self) -> &str {
         &self.description.kind
     }
 
-    /// A line about it for humans.
+    /// Return one line about the device for humans.
     pub fn debug_string(&self) -> &str {
         &self.description.debug_string
     }
 
-    /// Whatever the plugin tells about it.
+    /// Return the attributes that the plugin reports.
     pub fn attributes(&self) -> &Attributes {
         &self.description.attributes
     }
 
-    /// All of the above.
+    /// Return the whole description.
     pub fn description(&self) -> &DeviceDescription {
         &self.description
     }
 
-    /// Whether this process can put data on it.
+    /// Whether this process can put data on the device.
     pub fn is_addressable(&self) -> bool {
         self.is_addressable
     }
 
-    /// Its number on this machine; only an addressable device has one.
+    /// Return the device's number on this machine. Only an addressable device has one.
     pub fn local_hardware_id(&self) -> Option<i32> {
         self.local_hardware_id
     }
@@ -113,25 +113,25 @@ impl fmt::Debug for Device {
     }
 }
 
-/// What a device's allocator tells; `None` where it does not.
+/// Statistics of a device's allocator. A field is `None` if the plugin does not report it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceMemoryStats {
-    /// Bytes allocated now.
+    /// Number of bytes allocated now.
     pub bytes_in_use: i64,
-    /// The most that were.
+    /// Largest number of bytes allocated at any time.
     pub peak_bytes_in_use: Option<i64>,
-    /// Allocations so far.
+    /// Number of allocations so far.
     pub num_allocs: Option<i64>,
-    /// Bytes of the largest one.
+    /// Size of the largest allocation in bytes.
     pub largest_alloc_bytes: Option<i64>,
-    /// Bytes that may be allocated.
+    /// Largest number of bytes that may be allocated.
     pub bytes_limit: Option<i64>,
-    /// Bytes set aside.
+    /// Number of bytes reserved now.
     pub bytes_reserved: Option<i64>,
-    /// The most that were.
+    /// Largest number of bytes reserved at any time.
     pub peak_bytes_reserved: Option<i64>,
-    /// Bytes that may be set aside.
+    /// Largest number of bytes that may be reserved.
     pub bytes_reservable_limit: Option<i64>,
-    /// Bytes of the largest free block.
+    /// Size of the largest free block in bytes.
     pub largest_free_block_bytes: Option<i64>,
 }

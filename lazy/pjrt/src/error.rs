@@ -1,4 +1,4 @@
-//! What went wrong, who said so, and in which call.
+//! Errors: their kind, their message, and the call in which they occurred.
 
 use std::fmt;
 
@@ -15,31 +15,31 @@ pub enum Code {
     Unknown,
     /// The caller's arguments are wrong.
     InvalidArgument,
-    /// Time ran out.
+    /// The time limit was exceeded.
     DeadlineExceeded,
-    /// A plugin, file or object is not there.
+    /// A plugin, file or object does not exist.
     NotFound,
-    /// The object exists.
+    /// The object already exists.
     AlreadyExists,
-    /// The caller may not do this.
+    /// The caller lacks the permission.
     PermissionDenied,
-    /// Out of memory, most often.
+    /// A resource is exhausted, most often memory.
     ResourceExhausted,
-    /// The object is not in a state that allows this: a deleted buffer, a foreign executable.
+    /// The state of the object does not allow this: a deleted buffer, a foreign executable.
     FailedPrecondition,
-    /// Aborted.
+    /// The operation was aborted.
     Aborted,
-    /// Out of range.
+    /// A value is out of range.
     OutOfRange,
     /// The plugin does not implement this.
     Unimplemented,
-    /// The plugin's own invariant is broken; its compiler uses it for programs that it cannot translate.
+    /// An invariant of the plugin is broken. Its compiler also uses this code for programs that it cannot translate.
     Internal,
     /// The device or service cannot be reached.
     Unavailable,
-    /// Bytes are damaged.
+    /// Stored bytes are damaged.
     DataLoss,
-    /// Unauthenticated.
+    /// The caller is not authenticated.
     Unauthenticated,
 }
 
@@ -66,7 +66,7 @@ impl Code {
     }
 }
 
-/// An error of the plugin, or of a check that stands before it.
+/// An error of the plugin, or of a check before the plugin is called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error(Box<Parts>);
 
@@ -78,7 +78,7 @@ struct Parts {
 }
 
 impl Error {
-    /// An error of `code` that arose in `context`: the C entry that reported it, or this crate's own operation.
+    /// Make an error of `code` that occurred in `context`: the C entry that reported it, or an operation of this crate.
     pub fn new(code: Code, context: impl Into<String>, message: impl Into<String>) -> Error {
         Error(Box::new(Parts { code, message: message.into(), context: context.into() }))
     }
@@ -87,17 +87,17 @@ impl Error {
         Error::new(Code::InvalidArgument, context, message)
     }
 
-    /// Its kind.
+    /// Return the error's kind.
     pub fn code(&self) -> Code {
         self.0.code
     }
 
-    /// The message, as the plugin gave it.
+    /// Return the message, as the plugin gave it.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// The C entry (`PJRT_Client_Compile`) or operation (`execute`) in which it arose.
+    /// Return the C entry (`PJRT_Client_Compile`) or operation (`execute`) in which the error occurred.
     pub fn context(&self) -> &str {
         &self.0.context
     }

@@ -1,8 +1,8 @@
-//! What the compiler expects an optimised program to take, read from the program itself.
+//! The compiler's estimate of the cost of an optimised program, read from the program itself.
 //!
-//! libtpu writes an estimate of its cycles into the `backend_config` of almost every instruction. The sum is the compiler's own
-//! opinion of a program: finer than the roofline of `optimal_seconds`, which knows neither the passes of a product nor the tiles of
-//! an array. It leaves out the waits for asynchronous copies.
+//! libtpu writes an estimate of the cycles of almost every instruction to its `backend_config`. The sum is the
+//! compiler's own estimate of the program. It is more precise than the roofline of `optimal_seconds`, which knows
+//! neither the passes of a product nor the tiles of an array. It excludes the waits for asynchronous copies.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,52 +10,54 @@ use prost::Message;
 
 use crate::error::{Code, Error, Result};
 
-/// What the compiler wrote into the optimised form of a program.
+/// The estimate that the compiler wrote to an optimised program.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Estimate {
-    /// Cycles of one execution. The body of a loop counts as often as it runs, once where that is not known.
+    /// Cycles of one execution. The body of a loop counts once per iteration, or once if the number of iterations is
+    /// unknown.
     pub cycles: f64,
-    /// Instructions outside of fusions.
+    /// Number of instructions outside of fusions.
     pub instructions: usize,
-    /// Cycles by the name that the compiler gave the instructions, without their numbers; most cycles first.
+    /// Cycles per instruction name without its number, most cycles first.
     pub groups: Vec<Group>,
-    /// Instructions without an estimate, by opcode, or by target for custom calls; most first.
+    /// Instructions without an estimate: opcode (or target of a custom call) and their number, largest number first.
     pub uncosted: Vec<(String, usize)>,
-    /// The instructions with most cycles, up to twenty.
+    /// Up to twenty instructions with the most cycles.
     pub largest: Vec<Instruction>,
-    /// Bytes of arrays in device memory along the schedule of the entry computation, in up to 256 steps. Sizes are those of the
-    /// elements, without the padding of tiles. Arguments count until the end, as the caller keeps them.
+    /// Bytes of arrays in device memory along the schedule of the entry computation, in up to 256 steps. Sizes are
+    /// those of the elements, without the padding of tiles. Arguments count until the end, because the caller keeps
+    /// them.
     pub live_bytes: Vec<u64>,
-    /// The largest arrays at the place where `live_bytes` is highest, up to twenty: name, type and bytes.
+    /// Up to twenty of the largest arrays at the maximum of `live_bytes`: name, type and bytes.
     pub largest_at_peak: Vec<(String, String, u64)>,
 }
 
-/// Instructions of one name.
+/// All instructions of one name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
-    /// The name without its number, such as `convolution_add_fusion`.
+    /// Name without its number, such as `convolution_add_fusion`.
     pub name: String,
-    /// How many there are.
+    /// Number of instructions.
     pub count: usize,
-    /// Their cycles in one execution.
+    /// Cycles of all of them in one execution.
     pub cycles: f64,
 }
 
 /// One instruction of the optimised program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Instruction {
-    /// Its name there.
+    /// Name of the instruction in the optimised program.
     pub name: String,
-    /// The type of its result, such as `bf16[8,1024]`.
+    /// Type of the result, such as `bf16[8,1024]`.
     pub shape: String,
-    /// Its cycles in one execution.
+    /// Cycles in one execution.
     pub cycles: f64,
 }
 
 const LARGEST: usize = 20;
 const TIMELINE: usize = 256;
 
-/// Opcodes that take no time of their own, or whose time is that of another instruction.
+/// Opcodes that take no time of their own, or whose time counts for another instruction.
 const FREE: &[&str] = &[
     "parameter",
     "get-tuple-element",
@@ -76,11 +78,11 @@ const FREE: &[&str] = &[
 ];
 
 impl Estimate {
-    /// Reads an optimised program in the format `hlo_with_config`.
+    /// Read an optimised program in the format `hlo_with_config`.
     ///
     /// # Errors
     ///
-    /// `DataLoss` for bytes that are no such program.
+    /// Fails with `DataLoss` if the bytes are not such a program.
     pub fn of_hlo(bytes: &[u8]) -> Result<Estimate> {
         let module = module_of(bytes)?;
         let computations: HashMap<i64, &proto::Computation> = module.computations.iter().map(|c| (c.id, c)).collect();
@@ -112,7 +114,8 @@ impl Estimate {
     }
 }
 
-/// The computations of an optimised program in the format `hlo_with_config`, a line for each instruction.
+/// Return the text of the computations of an optimised program in the format `hlo_with_config`, one line per
+/// instruction.
 pub(crate) fn text_of_hlo(bytes: &[u8]) -> Result<String> {
     let module = module_of(bytes)?;
     let names: HashMap<i64, &str> =
@@ -151,7 +154,7 @@ fn module_of(bytes: &[u8]) -> Result<proto::Module> {
     read.module.ok_or_else(|| damaged("has no module"))
 }
 
-/// Sums over a program: bodies of loops times their trips.
+/// A walk that sums over a program. Loop bodies are multiplied by their number of iterations.
 struct Walk<'a> {
     computations: &'a HashMap<i64, &'a proto::Computation>,
     cycles: f64,
@@ -159,7 +162,7 @@ struct Walk<'a> {
     uncosted: BTreeMap<String, usize>,
 }
 
-/// Calls nest no deeper than this in any program that a compiler made.
+/// Largest depth of nested calls. Programs from a compiler do not exceed it.
 const MAX_DEPTH: usize = 100;
 
 impl<'a> Walk<'a> {
@@ -176,7 +179,7 @@ impl<'a> Walk<'a> {
                 }
             };
             match &*i.opcode {
-                // The body comes first, then the condition.
+                // The body is first, and the condition second.
                 "while" => called(self, &i.called[..i.called.len().min(1)], times * i.trips().unwrap_or(1.0)),
                 "call" | "conditional" => called(self, &i.called, times),
                 _ => match i.cycles() {
@@ -195,19 +198,19 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// `fusion` of `fusion.12.3`.
+/// Return the name without its number: `fusion` for `fusion.12.3`.
 fn without_number(name: &str) -> &str {
     name.trim_end_matches(|c: char| c == '.' || c.is_ascii_digit())
 }
 
-/// Bytes in use along the schedule, and the largest arrays where they are most.
+/// Return the bytes in use along the schedule, and the largest arrays at the maximum.
 fn timeline(entry: &proto::Computation, sequence: Option<&[i64]>) -> (Vec<u64>, Vec<(String, String, u64)>) {
     let by_id: HashMap<i64, &proto::Instruction> = entry.instructions.iter().map(|i| (i.id, i)).collect();
     let order: Vec<&proto::Instruction> = match sequence {
         Some(ids) => ids.iter().filter_map(|id| by_id.get(id).copied()).collect(),
         None => entry.instructions.iter().collect(),
     };
-    // What an instruction's result is made of, where it makes no array of its own.
+    // Instructions whose result is made of its operands' arrays, not of a new one.
     let is_alias = |i: &proto::Instruction| {
         matches!(
             &*i.opcode,
@@ -231,7 +234,7 @@ fn timeline(entry: &proto::Computation, sequence: Option<&[i64]>) -> (Vec<u64>, 
                 None => used.push(*operand),
             }
         }
-        // A value with very many sources is a tuple of everything: its sources are what matters.
+        // A value with very many sources is a tuple of all values. Only its sources matter.
         used.sort_unstable();
         used.dedup();
         for u in &used {
@@ -280,7 +283,7 @@ fn timeline(entry: &proto::Computation, sequence: Option<&[i64]>) -> (Vec<u64>, 
     (all.chunks(step).map(|c| c.iter().copied().max().unwrap_or(0)).collect(), largest)
 }
 
-/// The few fields in use of XLA's messages; readers skip what they do not know.
+/// The used fields of XLA's messages. Readers skip unknown fields.
 mod proto {
     use std::collections::HashMap;
 
@@ -381,7 +384,7 @@ mod proto {
     ];
 
     impl Shape {
-        /// Bytes in device memory: what lies in memory on the chip does not count.
+        /// Return the bytes in device memory. On-chip memory does not count.
         fn bytes(&self) -> u64 {
             if !self.parts.is_empty() {
                 return self.parts.iter().map(Shape::bytes).sum();
@@ -409,11 +412,11 @@ mod proto {
         pub(super) fn bytes(&self) -> u64 {
             self.shape.as_ref().map_or(0, Shape::bytes)
         }
-        /// The compiler's estimate.
+        /// Return the compiler's estimate of the cycles.
         pub(super) fn cycles(&self) -> Option<f64> {
             self.config_number("\"estimated_cycles\":\"")
         }
-        /// How often the body of a loop runs.
+        /// Return the number of iterations of a loop.
         pub(super) fn trips(&self) -> Option<f64> {
             let text = std::str::from_utf8(&self.backend_config).ok()?;
             let at = text.find("known_trip_count")?;
@@ -455,7 +458,7 @@ mod tests {
     const TEN: &str = r#"{"window_config":{"estimated_cycles":"10"}}"#;
 
     #[test]
-    fn bodies_of_loops_count_as_often_as_they_run() {
+    fn loop_bodies_count_once_per_iteration() {
         let mut repeat = instruction(4, "while.1", "while", &[2], r#"{"known_trip_count":{"n":"7"}}"#);
         repeat.called = vec![2, 3];
         let mut call = instruction(5, "c", "custom-call", &[4], "");
@@ -485,8 +488,8 @@ mod tests {
     }
 
     #[test]
-    fn arrays_live_from_where_they_are_made_to_their_last_use() {
-        // The schedule makes b first, and c reads it through a bitcast; the argument stays.
+    fn arrays_are_live_from_creation_to_last_use() {
+        // The schedule makes b first, and c reads it through a bitcast. The argument stays alive.
         let main = vec![
             instruction(1, "p", "parameter", &[], ""),
             instruction(2, "a", "fusion", &[1], TEN),

@@ -16,13 +16,13 @@ use crate::tensor_type::TensorType;
 
 /// A program that is ready to run. Any number of threads may execute it at once.
 pub struct Executable {
-    // Fields end in this order.
+    // Fields are dropped in this order.
     compiled: Compiled,
     loaded: Loaded,
     num_devices: usize,
 }
 
-/// The plugin's handle, which ends before the client does.
+/// The plugin's handle, which is destroyed before the client.
 struct Loaded {
     raw: Handle,
     client: Arc<Client>,
@@ -30,13 +30,13 @@ struct Loaded {
 
 // SAFETY: the C API lets any thread use an executable.
 unsafe impl Send for Loaded {}
-// SAFETY: as above.
+// SAFETY: the C API lets several threads use an executable at once.
 unsafe impl Sync for Loaded {}
 
 impl Drop for Loaded {
     fn drop(&mut self) {
         let plugin = self.client.plugin();
-        // SAFETY: owned by this value, which ends here.
+        // SAFETY: this value owns the executable and is being dropped.
         unsafe { plugin.destroy("PJRT_LoadedExecutable_Destroy", plugin.api.PJRT_LoadedExecutable_Destroy, self.raw) }
     }
 }
@@ -52,7 +52,7 @@ impl Deref for Executable {
 impl Executable {
     /// # Safety
     ///
-    /// `raw` must be a loaded executable of this client; its ownership passes to the result.
+    /// `raw` must be a loaded executable of this client. The result owns it.
     pub(crate) unsafe fn from_raw(
         raw: Handle,
         client: Arc<Client>,
@@ -64,13 +64,13 @@ impl Executable {
         executable.handle = raw;
         let mut devices = ListArgs::new();
         devices.handle = raw;
-        // SAFETY: the loaded executable is alive; the executable that it gives is ours.
+        // SAFETY: the loaded executable is alive, and `compiled` owns the executable that it returns.
         let compiled = unsafe {
             call!(client.plugin(), PJRT_LoadedExecutable_GetExecutable, &mut executable)?;
             let platform_name = client.platform_name().to_string();
             Compiled::from_raw(executable.child, client.plugin().clone(), platform_name, parameters)?
         };
-        // SAFETY: as above.
+        // SAFETY: the loaded executable is alive.
         unsafe { call!(client.plugin(), PJRT_LoadedExecutable_AddressableDevices, &mut devices)? };
         if compiled.parameter_types().is_none() {
             // Unchecked arguments would be memory-unsafe on XLA:CPU.
@@ -83,30 +83,31 @@ impl Executable {
         self.compiled.is_deserialized = true;
     }
 
-    /// The client.
+    /// Return the client.
     pub fn client(&self) -> &Arc<Client> {
         &self.loaded.client
     }
 
-    /// Devices of this process that one execution runs on.
+    /// Return the number of devices of this process that one execution runs on.
     pub fn num_devices(&self) -> usize {
         self.num_devices
     }
 
-    /// The types of the arguments that one device is given.
+    /// Return the types of the arguments for one device.
     pub fn parameters(&self) -> &[TensorType] {
         self.compiled.parameter_types().expect("checked when the executable was made")
     }
 
-    /// Runs it on its one device, without waiting: an error of the computation itself shows when an output is awaited or read.
+    /// Run the program on its one device, without waiting. An error of the computation itself is reported when an
+    /// output is awaited or read.
     ///
-    /// Arguments that the program donates (`jax.buffer_donor`, `tf.aliasing_output`) are deleted by it, except those whose
-    /// positions are in `non_donatable`.
+    /// Arguments that the program donates (`jax.buffer_donor`, `tf.aliasing_output`) are deleted, except those at
+    /// positions in `non_donatable`.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument`, before the plugin is called, for arguments that do not fit the parameters in number, type or client;
-    /// the plugin's own for a deleted buffer or one on another device.
+    /// Fails with `InvalidArgument`, before the plugin is called, if arguments do not match the parameters in number,
+    /// type or client. Fails with the plugin's error for a deleted buffer or one on another device.
     pub fn execute(&self, args: &[&Buffer], non_donatable: &[usize]) -> Result<Vec<Buffer>> {
         if self.num_devices != 1 {
             let message = format!("the program runs on {} devices; use execute_on_all", self.num_devices);
@@ -115,16 +116,17 @@ impl Executable {
         self.check(args)?;
         let handles: SmallVec<[Handle; 16]> = args.iter().map(|arg| arg.raw).collect();
         let mut outputs: SmallVec<[Handle; 16]> = smallvec![ptr::null_mut(); self.num_outputs()];
-        // SAFETY: one list of checked arguments and one of outputs, for the one device.
+        // SAFETY: there is one list of checked arguments and one list of outputs, for the one device.
         unsafe { self.launch(&[handles.as_ptr()], args.len(), non_donatable, &[outputs.as_mut_ptr()])? };
         Ok(self.own(&outputs))
     }
 
-    /// Runs it on all its devices of this process: `args[d]` are the arguments for the `d`th, and so are the results.
+    /// Run the program on all its devices of this process. `args[d]` are the arguments for the `d`-th device, and entry
+    /// `d` of the result holds its outputs.
     ///
     /// # Errors
     ///
-    /// As [`Executable::execute`].
+    /// Fails like [`Executable::execute`].
     pub fn execute_on_all(&self, args: &[&[&Buffer]], non_donatable: &[usize]) -> Result<Vec<Vec<Buffer>>> {
         if args.len() != self.num_devices {
             let message = format!("arguments for {} devices, but the program runs on {}", args.len(), self.num_devices);
@@ -137,19 +139,20 @@ impl Executable {
         let argument_lists: Vec<*const Handle> = handles.iter().map(|list| list.as_ptr()).collect();
         let mut outputs = vec![vec![ptr::null_mut(); self.num_outputs()]; args.len()];
         let output_lists: Vec<*mut Handle> = outputs.iter_mut().map(|list| list.as_mut_ptr()).collect();
-        // SAFETY: for each device one list of checked arguments and one of outputs.
+        // SAFETY: for each device there is one list of checked arguments and one list of outputs.
         unsafe { self.launch(&argument_lists, self.parameters().len(), non_donatable, &output_lists)? };
         Ok(outputs.iter().map(|list| self.own(list)).collect())
     }
 
     fn own(&self, outputs: &[Handle]) -> Vec<Buffer> {
-        // SAFETY: each was filled in by an execution that succeeded, and belongs to the caller of that.
+        // SAFETY: an execution that succeeded filled in each handle, and its caller owns them.
         outputs.iter().map(|&raw| unsafe { Buffer::from_raw(raw, self.loaded.client.clone()) }).collect()
     }
 
     /// # Safety
     ///
-    /// As many lists of each kind as devices; arguments checked; outputs as many as the program has.
+    /// There is one list of each kind per device. The arguments are checked, and there are as many outputs as the
+    /// program has.
     unsafe fn launch(
         &self,
         argument_lists: &[*const Handle],
@@ -171,22 +174,22 @@ impl Executable {
         args.num_devices = argument_lists.len();
         args.num_args = num_args;
         args.output_lists = output_lists.as_ptr();
-        // A program without outputs has no buffer that would tell its error: it is awaited.
+        // A program without outputs has no buffer to report its error, so wait for its event.
         let mut events: SmallVec<[Handle; 1]> = SmallVec::new();
         if self.num_outputs() == 0 {
             events.resize(argument_lists.len(), ptr::null_mut());
             args.device_complete_events = events.as_mut_ptr();
         }
-        // SAFETY: all lists have the lengths given and outlive the call; the arguments are alive and fit the program.
+        // SAFETY: all lists have the given lengths and outlive the call. The arguments are alive and match the program.
         unsafe { call!(self.loaded.client.plugin(), PJRT_LoadedExecutable_Execute, &mut args)? };
         for event in events {
-            // SAFETY: filled in by the execution, and ours.
+            // SAFETY: the execution filled in the event, and it is owned here.
             unsafe { self.loaded.client.event(event).await_ready()? };
         }
         Ok(())
     }
 
-    /// XLA aborts on arguments of a wrong number, and reads memory that is not there on ones of a wrong size.
+    /// Check the arguments. XLA aborts if their number is wrong, and reads invalid memory if their size is wrong.
     fn check(&self, args: &[&Buffer]) -> Result<()> {
         let parameters = self.parameters();
         if args.len() != parameters.len() {

@@ -1,4 +1,4 @@
-//! Extensions of the PJRT C API: structs of a kind each, in a chain that the plugin hands out.
+//! Extensions of the PJRT C API: a chain of structs of different kinds, provided by the plugin.
 
 use std::ffi::c_int;
 
@@ -13,18 +13,18 @@ pub(crate) struct Extension {
     pub next: *mut Extension,
 }
 
-/// The plugin's extension of this kind, if it has one that is as large as `T`.
+/// Return the plugin's extension of this kind, if it has one at least as large as `T`.
 ///
 /// # Safety
 ///
-/// `T` must be the struct, or its beginning, that the C API gives to extensions of this kind.
+/// `T` must be the struct of extensions of this kind in the C API, or its beginning.
 pub(crate) unsafe fn find<T: Copy>(plugin: &Plugin, kind: c_int) -> Option<T> {
     let mut next = plugin.api.extension_start.cast::<Extension>();
     while !next.is_null() {
-        // SAFETY: every extension opens with its size, kind and successor, and lives as long as the library.
+        // SAFETY: every extension starts with its size, kind and successor, and lives as long as the library.
         let base = unsafe { &*next };
         if base.kind == kind && base.struct_size >= size_of::<T>() {
-            // SAFETY: an extension of this kind and size; the caller vouches for the type.
+            // SAFETY: the extension has this kind and at least this size, and the caller passes the right type.
             return Some(unsafe { *next.cast::<T>() });
         }
         next = base.next;

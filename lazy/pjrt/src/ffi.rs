@@ -1,8 +1,9 @@
-//! The PJRT C ABI, declared by hand: the function table of `PJRT_Api` in its exact order (as of C API 0.81; later versions
-//! only append), and the argument structs of the entries in use.
+//! The PJRT C ABI, declared by hand: the function table `PJRT_Api` in its exact order (as of C API 0.81; later versions
+//! only append), and the argument structs of the used entries.
 //!
-//! Many entries take structs of the same shape ("a handle in, a string out"), so a shape is declared once and named after what
-//! it carries. The unit tests pin each size and offset to what a C compiler says about the header of version 0.81.
+//! Many entries take structs of the same shape ("a handle in, a string out"). Such a shape is declared once and named
+//! after its contents. The unit tests compare each size and offset with those that a C compiler gives for the header of
+//! version 0.81.
 #![allow(non_snake_case, reason = "entries keep their C names, which errors quote")]
 
 use std::ffi::{c_char, c_int, c_void};
@@ -20,14 +21,15 @@ pub(crate) type Notify<A> = Option<unsafe extern "C" fn(*mut A)>;
 /// An entry that this crate does not use.
 pub(crate) type Unused = Option<unsafe extern "C" fn()>;
 
-/// Frees what a plugin lent out together with some bytes.
+/// Frees an object that a plugin returned together with some bytes.
 pub(crate) type Deleter = Option<unsafe extern "C" fn(Handle)>;
 
-/// What `GetPjrtApi` is.
+/// The type of `GetPjrtApi`.
 pub(crate) type GetPjrtApi = unsafe extern "C" fn() -> *const Api;
 
-// Declares `#[repr(C)]` structs that open, as every PJRT struct does, with their own size and a chain of extensions; `new`
-// zeroes the rest. `SIZE` ends with the last field, without trailing padding: a later version may put a field there.
+// Declare `#[repr(C)]` structs. Like every PJRT struct, they start with their own size and a chain of extensions. `new`
+// zeroes the rest. `SIZE` ends with the last field, without trailing padding, because a later version may put a field
+// there.
 macro_rules! structs {
     ($($(#[$doc:meta])* $name:ident { $($field:ident: $ty:ty),* $(,)? })*) => {$(
         $(#[$doc])*
@@ -50,8 +52,8 @@ macro_rules! structs {
             };
 
             pub(crate) fn new() -> Self {
-                // SAFETY: every field is an integer, a bool, a raw pointer, an optional function or a struct or union of
-                // those; all zeros is a value of each.
+                // SAFETY: every field is an integer, a bool, a raw pointer, an optional function, or a struct or union
+                // of those. All zeros is a valid value of each.
                 let mut args: Self = unsafe { zeroed() };
                 args.struct_size = Self::SIZE;
                 args
@@ -65,11 +67,11 @@ structs! {
     NoArgs {}
     /// A handle in, nothing out: destroy, delete, await.
     HandleArgs { handle: Handle }
-    /// A handle in, a string out that lives as long as the handle (error message: the same shape).
+    /// A handle in, a string out that lives as long as the handle. Error messages have the same shape.
     TextArgs { handle: Handle, text: *const c_char, size: usize }
     /// A handle in, a list of handles out that lives as long as the handle.
     ListArgs { handle: Handle, items: *const Handle, count: usize }
-    /// A handle in, another one out.
+    /// A handle in, another handle out.
     ChildArgs { handle: Handle, child: Handle }
     /// A handle in, a C `int` or enum out.
     IntArgs { handle: Handle, value: c_int }
@@ -79,9 +81,9 @@ structs! {
     SizeArgs { handle: Handle, value: usize }
     /// A handle in, integers out that live as long as the handle.
     DimsArgs { handle: Handle, dims: *const i64, count: usize }
-    /// A handle in, attributes out, the pointer first: plugin (which has no handle) excepted.
+    /// A handle in, attributes out, with the pointer first. The plugin's own attributes have no handle.
     AttributesArgs { handle: Handle, attributes: *const NamedValue, count: usize }
-    /// A handle in, attributes out, the count first: device descriptions and cost analysis.
+    /// A handle in, attributes out, with the count first: device descriptions and cost analysis.
     CountedAttributesArgs { handle: Handle, count: usize, attributes: *const NamedValue }
     /// `PJRT_Plugin_Attributes_Args`.
     PluginAttributesArgs { attributes: *const NamedValue, count: usize }
@@ -114,7 +116,7 @@ structs! {
         minor_to_major: *const i64, minor_to_major_size: usize, tile_dims: *const i64, tile_dim_sizes: *const usize,
         num_tiles: usize,
     }
-    /// `PJRT_Buffer_MemoryLayout`; of its union only the (larger) tiled form is used.
+    /// `PJRT_Buffer_MemoryLayout`. Only the tiled form of its union, the larger one, is used.
     MemoryLayout { tiled: TiledLayout, kind: c_int }
     /// `PJRT_Buffer_GetMemoryLayout_Args`.
     LayoutArgs { buffer: Handle, layout: MemoryLayout }
@@ -192,7 +194,7 @@ pub(crate) union NamedValueUnion {
     pub boolean: bool,
 }
 
-/// A number with the flag that says whether the plugin filled it in.
+/// A number with a flag that says whether the plugin filled it in.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct OptionalI64 {
@@ -206,7 +208,7 @@ impl OptionalI64 {
     }
 }
 
-/// Called by the plugin, on a thread of its own choice, when an event is ready; owns the error.
+/// A function that the plugin calls, on any thread, when an event is ready. It owns the error.
 pub(crate) type OnReadyCallback = Option<unsafe extern "C" fn(error: Handle, user_arg: *mut c_void)>;
 
 /// `PJRT_HostBufferSemantics_kImmutableOnlyDuringCall`.
@@ -341,11 +343,10 @@ pub(crate) struct Api {
 }
 
 impl Api {
-    /// What a plugin's table must at least hold to be read at all: up to and including the version.
+    /// Smallest size of a plugin's table that can be read: up to and including the version.
     pub(crate) const HEADER_SIZE: usize = offset_of!(Api, PJRT_Error_Destroy);
 
-    /// Copies a plugin's table: an older plugin's shorter one leaves the entries that it lacks empty, a newer plugin's longer
-    /// one is cut.
+    /// Copy a plugin's table. Missing entries of an older, shorter table stay empty. A newer, longer table is cut.
     ///
     /// # Safety
     ///
@@ -353,7 +354,8 @@ impl Api {
     pub(crate) unsafe fn copy_from(table: *const Api) -> Api {
         // SAFETY: all zeros is a valid table: integers, a null pointer, and absent functions.
         let mut copy: Api = unsafe { zeroed() };
-        // SAFETY: the caller vouches for the source's bytes; the destination is one whole `Api`; they do not overlap.
+        // SAFETY: the caller passes a table of readable bytes. The destination is one whole `Api`, and the two do not
+        // overlap.
         unsafe {
             let size = (*table).struct_size.min(size_of::<Api>());
             std::ptr::copy_nonoverlapping(table.cast::<u8>(), (&raw mut copy).cast::<u8>(), size);
@@ -367,7 +369,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn layouts_are_those_of_the_c_header() {
+    fn layouts_equal_those_of_the_c_header() {
         // As printed by a C compiler for `PJRT_*_STRUCT_SIZE` of C API 0.81 on a 64-bit machine.
         let pinned = [
             ("PJRT_Plugin_Initialize_Args", NoArgs::SIZE, 16),
@@ -438,7 +440,7 @@ mod tests {
         table.PJRT_Memory_Id = Some(entry);
         table.PJRT_Client_DmaMap = Some(entry);
         table.struct_size = offset_of!(Api, PJRT_Client_DmaMap);
-        // SAFETY: the table is at least as long as it says.
+        // SAFETY: the table is at least as long as its stated size.
         let copy = unsafe { Api::copy_from(&table) };
         assert!(copy.PJRT_Memory_Id.is_some());
         assert!(copy.PJRT_Client_DmaMap.is_none());

@@ -1,10 +1,10 @@
-//! Forked processes: a client's threads are not in them, and its locks may be held forever.
+//! Forked processes. They lack the client's threads, and their copies of its locks may be held forever.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 static FORKED: AtomicBool = AtomicBool::new(false);
 
-/// From now on, [`is_forked`] is true in processes that are forked from this one. To be called when a client is made.
+/// From now on, [`is_forked`] is true in processes that are forked from this one. Call it when a client is made.
 pub fn watch_forks() {
     #[cfg(unix)]
     {
@@ -13,13 +13,13 @@ pub fn watch_forks() {
         }
         static ONCE: std::sync::Once = std::sync::Once::new();
         ONCE.call_once(|| {
-            // SAFETY: all that the handler does is a store to an atomic, which is allowed after a fork.
+            // SAFETY: the handler only stores to an atomic, which is allowed after a fork.
             let _ = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
         });
     }
 }
 
-/// Whether this process was forked from one that watched: its clients are not to be touched here.
+/// Whether this process was forked after [`watch_forks`]. It must not use the clients of its parent.
 #[inline]
 pub fn is_forked() -> bool {
     FORKED.load(Relaxed)

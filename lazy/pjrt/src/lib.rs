@@ -1,34 +1,34 @@
 //! The PJRT C API, loaded at run time, behind a safe interface.
 //!
-//! PJRT is what a machine-learning framework and a device have in common: a C function table through which programs in
-//! StableHLO are compiled and run. Each kind of device brings a *plugin*, a shared library that exports one function,
-//! `GetPjrtApi`, which returns the table. This crate loads such a library when the program runs, so that one binary serves
-//! XLA:CPU, CUDA and TPU, in old versions and new, and needs none of them to be built.
+//! PJRT is the interface between machine-learning frameworks and devices: a C function table that compiles and runs
+//! StableHLO programs. Each kind of device has a *plugin*, a shared library that exports one function, `GetPjrtApi`,
+//! which returns the table. This crate loads such a library at run time. So one binary supports XLA:CPU, CUDA and TPU,
+//! in old and new versions, and needs none of them to build.
 //!
 //! Three types to know:
 //!
-//! * [`Plugin`]: a loaded library. [`Plugin::find`] chooses one, [`Plugin::load`] takes the one named.
-//! * [`Client`]: a plugin at work on its devices. It compiles text to an [`Executable`] and takes data from the host.
-//! * [`Buffer`]: an array on a device, perhaps still being computed. [`Executable::execute`] takes some and gives some, without
-//!   waiting; [`Buffer::to_host`] waits.
+//! * [`Plugin`]: a loaded library. [`Plugin::find`] chooses one, and [`Plugin::load`] loads the given file.
+//! * [`Client`]: a started plugin with its devices. It compiles text to an [`Executable`] and takes data from the host.
+//! * [`Buffer`]: an array on a device, perhaps still being computed. [`Executable::execute`] takes and returns buffers
+//!   without waiting. [`Buffer::to_host`] waits.
 //!
-//! [`Topology`] stands beside them: a machine that is only described. libtpu compiles for any TPU without one.
+//! A [`Topology`] describes a machine that need not exist. With it, libtpu compiles for any TPU without one.
 //!
 //! # Versions
 //!
-//! The C API grows by appending, to the table and to each argument struct, and every struct opens with its size. So the table
-//! is copied as far as it reaches, entries beyond are absent, and calling one of those is an error that names it. Our own
-//! structs have the sizes of version 0.81, and later plugins take the rest as not given.
+//! The C API grows by appending to the table and to each argument struct, and every struct starts with its size. So the
+//! table is copied as far as it goes. Later entries are absent, and calling one of them is an error that names it. The
+//! structs of this crate have the sizes of version 0.81, and later plugins treat missing fields as not given.
 //!
-//! # What is checked here
+//! # Checks
 //!
-//! Nothing that a caller does through this interface may abort the process or touch memory that is not there, so whatever XLA
-//! leaves unchecked is checked before: arguments of an execution against the program's parameters in number, type and client;
-//! host data against its shape; serialised executables by a checksum. What XLA checks is left to it, and its message is passed
-//! on in full. Errors are [`Error`]: a code, a message, and the C entry that reported it.
+//! No call through this interface may abort the process or access invalid memory, so this crate checks everything that
+//! XLA does not: the arguments of an execution against the program's parameters in number, type and client, host data
+//! against its shape, and serialised executables by a checksum. XLA's own checks are not repeated, and its messages are
+//! passed on in full. Errors are [`Error`]: a code, a message, and the C entry that reported it.
 //!
-//! Everything is `Send + Sync`. Buffers and executables keep their client alive, and the client its plugin. A library is never
-//! unloaded. All `unsafe` of the way to devices lives in this crate.
+//! Everything is `Send + Sync`. Buffers and executables keep their client alive, and the client its plugin. A library
+//! is never unloaded. All `unsafe` code for devices is in this crate.
 //!
 //! ```no_run
 //! use torchtpu_pjrt::{Client, CompileOptions, ElementType, Plugin};

@@ -1,4 +1,4 @@
-//! Options of clients and topologies (named values) and of compilation (a protocol buffer).
+//! Options: named values for clients and topologies, and a protocol buffer for compilation.
 
 use std::collections::BTreeMap;
 use std::ffi::c_char;
@@ -16,11 +16,11 @@ pub enum OptionValue {
     String(String),
     /// A 64-bit integer.
     Int64(i64),
-    /// Several of them, such as coordinates.
+    /// A list of 64-bit integers, such as coordinates.
     Int64List(Vec<i64>),
-    /// A number with a fraction.
+    /// A floating-point number.
     Float(f32),
-    /// Truth value.
+    /// A truth value.
     Bool(bool),
 }
 
@@ -57,7 +57,7 @@ impl From<bool> for OptionValue {
 /// Attributes of a plugin, a device or a topology, by name.
 pub type Attributes = BTreeMap<String, OptionValue>;
 
-/// The C form of options; it borrows from them, so it must not outlive them.
+/// Convert options to their C form, which borrows from them and must not outlive them.
 pub(crate) fn to_named_values(options: &[(&str, OptionValue)]) -> Vec<NamedValue> {
     let named_value = |(name, value): &(&str, OptionValue)| {
         let (kind, union, size) = match value {
@@ -78,7 +78,7 @@ pub(crate) fn to_named_values(options: &[(&str, OptionValue)]) -> Vec<NamedValue
     options.iter().map(named_value).collect()
 }
 
-/// Reads a plugin's list of named values; kinds that this crate does not know are left out.
+/// Read a plugin's list of named values. Unknown kinds are skipped.
 ///
 /// # Safety
 ///
@@ -89,13 +89,13 @@ pub(crate) unsafe fn from_named_values(values: *const NamedValue, count: usize) 
         return attributes;
     }
     for i in 0..count {
-        // SAFETY: the caller vouches for `count` values. The step is the size that they say they have, so that values of a
-        // plugin with a longer struct are read too.
+        // SAFETY: the caller passes `count` values. The step is their stated size, so that values of a plugin with a
+        // longer struct are read too.
         let named = unsafe {
             let stride = (*values).struct_size.next_multiple_of(align_of::<NamedValue>()).max(size_of::<NamedValue>());
             &*values.cast::<u8>().add(i * stride).cast::<NamedValue>()
         };
-        // SAFETY: the caller vouches that the union holds what `kind` says, with `value_size` elements.
+        // SAFETY: the caller passes values whose union holds a value of `kind` with `value_size` elements.
         let value = unsafe {
             match named.kind {
                 0 => OptionValue::String(text(named.value.string, named.value_size)),
@@ -107,13 +107,13 @@ pub(crate) unsafe fn from_named_values(values: *const NamedValue, count: usize) 
                 _ => continue,
             }
         };
-        // SAFETY: the caller vouches for the name.
+        // SAFETY: the caller passes values with valid names.
         attributes.insert(unsafe { text(named.name, named.name_size) }, value);
     }
     attributes
 }
 
-/// A plugin's string as a Rust one.
+/// Convert a plugin's string to a Rust string.
 ///
 /// # Safety
 ///
@@ -122,30 +122,30 @@ pub(crate) unsafe fn text(start: *const c_char, size: usize) -> String {
     if start.is_null() || size == 0 {
         return String::new();
     }
-    // SAFETY: the caller vouches for the bytes.
+    // SAFETY: the caller passes `size` readable bytes.
     String::from_utf8_lossy(unsafe { slice::from_raw_parts(start.cast::<u8>(), size) }).into_owned()
 }
 
-/// How a program is compiled.
+/// Options of a compilation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CompileOptions {
-    /// Copies of the program that run side by side, each on its own data.
+    /// Number of copies of the program that run in parallel, each on its own data.
     pub num_replicas: i64,
-    /// Devices that one copy is divided over.
+    /// Number of devices that each copy is partitioned over.
     pub num_partitions: i64,
-    /// Lets XLA divide the program according to its sharding annotations; needed when `num_partitions` is above 1.
+    /// Whether XLA partitions the program by its sharding annotations. Required if `num_partitions` is above 1.
     pub use_spmd_partitioning: bool,
-    /// The annotations are Shardy's (`sdy.mesh`, `sdy.sharding`).
+    /// Whether the annotations are Shardy's (`sdy.mesh`, `sdy.sharding`).
     pub use_shardy_partitioner: bool,
-    /// Ids of the devices to run on, `[partition][replica]`; the client's default assignment where absent.
+    /// Ids of the devices to run on, `[partition][replica]`. `None` means the client's default assignment.
     pub device_assignment: Option<Vec<Vec<i64>>>,
-    /// XLA flags for this compilation alone, such as `xla_cpu_enable_fast_min_max`. A name that the plugin does not know
-    /// fails the compilation.
+    /// XLA flags for this compilation only, such as `xla_cpu_enable_fast_min_max`. An unknown name fails the
+    /// compilation.
     pub env_overrides: Vec<(String, OptionValue)>,
 }
 
 impl Default for CompileOptions {
-    /// One replica, one partition, no overrides.
+    /// Return one replica, one partition, and no overrides.
     fn default() -> Self {
         CompileOptions {
             num_replicas: 1,
@@ -159,11 +159,12 @@ impl Default for CompileOptions {
 }
 
 impl CompileOptions {
-    /// The serialised `CompileOptionsProto`. Equal options give equal bytes: they may be part of a cache key.
+    /// Return the serialised `CompileOptionsProto`. Equal options give equal bytes, so the bytes may be part of a cache
+    /// key.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` for counts below 1, a device assignment of another shape, or a list as an override.
+    /// Fails with `InvalidArgument` for counts below 1, a device assignment of another shape, or a list as an override.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         const OP: &str = "compile options";
         if self.num_replicas < 1 || self.num_partitions < 1 {
@@ -202,7 +203,7 @@ impl CompileOptions {
             }
         };
         let executable_build_options = proto::ExecutableBuildOptions {
-            // -1: any device, as the assignment says; 0 would contradict an assignment to another device.
+            // -1 means any device of the assignment. 0 would contradict an assignment to another device.
             device_ordinal: if device_assignment.is_some() { -1 } else { 0 },
             num_replicas: self.num_replicas,
             num_partitions: self.num_partitions,
@@ -216,7 +217,7 @@ impl CompileOptions {
     }
 }
 
-/// The few fields in use of XLA's messages; readers skip what they do not know, so the rest needs no declaration.
+/// The used fields of XLA's messages. Readers skip unknown fields, so the others need no declaration.
 pub(crate) mod proto {
     use std::collections::BTreeMap;
 
@@ -278,7 +279,7 @@ pub(crate) mod proto {
         Double(f64),
     }
 
-    /// `HloModuleProtoWithConfig`: what `PJRT_Executable_OptimizedProgram` gives in the format `hlo_with_config`.
+    /// `HloModuleProtoWithConfig`: the result of `PJRT_Executable_OptimizedProgram` in the format `hlo_with_config`.
     #[derive(Clone, PartialEq, prost::Message)]
     pub(crate) struct HloModuleWithConfig {
         #[prost(message, optional, tag = "1")]
@@ -311,7 +312,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_replica_and_partition_are_six_bytes() {
+    fn default_options_are_six_bytes() {
         assert_eq!(CompileOptions::default().to_bytes().unwrap(), [0x1a, 4, 0x20, 1, 0x28, 1]);
     }
 
@@ -346,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn named_values_go_both_ways() {
+    fn named_values_survive_a_round_trip() {
         let options = [
             ("s", OptionValue::from("text")),
             ("i", OptionValue::Int64(-3)),

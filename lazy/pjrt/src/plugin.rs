@@ -17,21 +17,22 @@ use crate::search;
 
 /// A PJRT plugin: a shared library that compiles and runs programs on one kind of device.
 ///
-/// A library stays loaded until the process ends (XLA's threads outlive any handle), so loading a path twice gives the same
-/// plugin.
+/// A library stays loaded until the process ends, because XLA's threads outlive any handle. So loading a path twice
+/// gives the same plugin.
 pub struct Plugin {
     pub(crate) api: Api,
     path: PathBuf,
     attributes: Attributes,
 }
 
-// SAFETY: the table is functions, which the C API declares safe to call from any thread, and a pointer that is never read.
+// SAFETY: the table holds functions, which the C API declares safe to call from any thread, and a pointer that is never
+// read.
 unsafe impl Send for Plugin {}
-// SAFETY: as above; nothing changes after loading.
+// SAFETY: any thread may call the table's functions, and the table does not change after loading.
 unsafe impl Sync for Plugin {}
 
-/// Calls an entry of a plugin's table and turns its error into ours. To be used inside `unsafe`: the caller vouches that every
-/// handle and pointer in the arguments is alive and of the kind that the entry expects.
+/// Call an entry of a plugin's table and convert its error. Use it inside `unsafe`: every handle and pointer in the
+/// arguments must be alive and of the kind that the entry expects.
 macro_rules! call {
     ($plugin:expr, $entry:ident, $args:expr) => {{
         let plugin: &$crate::plugin::Plugin = $plugin;
@@ -41,14 +42,15 @@ macro_rules! call {
 pub(crate) use call;
 
 impl Plugin {
-    /// Loads the plugin at `path`, checks its version and initialises it.
+    /// Load the plugin at `path`, check its version and initialise it.
     ///
     /// # Errors
     ///
-    /// `NotFound` where there is no such file; `InvalidArgument` for a file that is not a shared library or not a PJRT plugin;
-    /// `FailedPrecondition` for a plugin of another major version; the plugin's own error if it refuses to start.
+    /// Fails with `NotFound` if there is no such file, with `InvalidArgument` if the file is not a shared library or
+    /// not a PJRT plugin, with `FailedPrecondition` for a plugin of another major version, or with the plugin's error
+    /// if it refuses to start.
     pub fn load(path: impl AsRef<Path>) -> Result<Arc<Plugin>> {
-        // Held while loading: a plugin must be initialised once.
+        // Held while loading, because a plugin must be initialised only once.
         static LOADED: Mutex<Option<HashMap<PathBuf, Arc<Plugin>>>> = Mutex::new(None);
         let path = path.as_ref();
         let canonical = path.canonicalize().map_err(|error| {
@@ -64,25 +66,25 @@ impl Plugin {
         Ok(plugin)
     }
 
-    /// Chooses and loads a plugin.
+    /// Choose and load a plugin.
     ///
-    /// `request` is a path, or `cpu`, `cuda` or `tpu`; where it is `None`, the environment variable `TORCHTPU_PJRT_PLUGIN` says
-    /// it. Where that is absent too: libtpu if TPU chips are present, else the XLA:CPU plugin of the Python environment (in
-    /// this order: [`add_search_path`](crate::add_search_path), `$VIRTUAL_ENV`, `.venv` here or in a folder above, beside the
-    /// executable, the `python3` of the `PATH`).
+    /// `request` is a path, or `cpu`, `cuda` or `tpu`. If it is `None`, the environment variable `TORCHTPU_PJRT_PLUGIN`
+    /// is used. If that is not set, the choice is libtpu if TPU chips are present, else the XLA:CPU plugin of the
+    /// Python environment. Its places are, in this order: [`add_search_path`](crate::add_search_path), `$VIRTUAL_ENV`,
+    /// `.venv` in the current folder or one above, the executable's folder, the `python3` of the `PATH`.
     ///
     /// # Errors
     ///
-    /// `NotFound`, saying how to install one, where there is none; and those of [`Plugin::load`].
+    /// Fails with `NotFound` and installation hints if there is no plugin. Also fails like [`Plugin::load`].
     pub fn find(request: Option<&str>) -> Result<Arc<Plugin>> {
         Plugin::load(search::find_path(request)?)
     }
 
-    /// The file that [`Plugin::find`] would load, without loading it.
+    /// Return the file that [`Plugin::find`] would load, without loading it.
     ///
     /// # Errors
     ///
-    /// `NotFound` where there is none.
+    /// Fails with `NotFound` if there is no such file.
     pub fn locate(request: Option<&str>) -> Result<PathBuf> {
         search::find_path(request)
     }
@@ -95,25 +97,26 @@ impl Plugin {
         }
         check_complete(path).map_err(&not_a_plugin)?;
         search::prepare_environment(path);
-        // SAFETY: loading runs the library's initialisers. That the user named this file as a plugin is all that can be known.
+        // SAFETY: loading runs the library's initialisers. The user named this file as a plugin, and nothing more can
+        // be checked.
         let library = unsafe { Library::new(path) }.map_err(|error| not_a_plugin(error.to_string()))?;
-        // SAFETY: by the C API's contract, a symbol of this name is a function of this type.
+        // SAFETY: the C API defines a symbol of this name as a function of this type.
         let get_api = unsafe { library.get::<GetPjrtApi>(b"GetPjrtApi") }
             .map(|symbol| *symbol)
             .map_err(|_| not_a_plugin("it does not export GetPjrtApi".into()))?;
-        // Never unloaded: XLA's threads and thread-local destructors would go on in unmapped memory.
+        // Never unload it: XLA's threads and thread-local destructors would run in unmapped memory.
         std::mem::forget(library);
-        // SAFETY: the function takes nothing and returns null or a table that lives as long as the library.
+        // SAFETY: the function has no arguments, and returns null or a table that lives as long as the library.
         let table = unsafe { get_api() };
         if table.is_null() {
             return Err(not_a_plugin("GetPjrtApi returned nothing".into()));
         }
-        // SAFETY: every version of the table opens with its size.
+        // SAFETY: every version of the table starts with its size.
         let size = unsafe { (*table).struct_size };
         if size < Api::HEADER_SIZE {
             return Err(not_a_plugin(format!("its function table has {size} bytes")));
         }
-        // SAFETY: the table has the size that it says.
+        // SAFETY: the table has the size that it states.
         let api = unsafe { Api::copy_from(table) };
         if api.version.major != 0 {
             let message = format!(
@@ -123,15 +126,15 @@ impl Plugin {
             return Err(Error::new(Code::FailedPrecondition, "load plugin", message));
         }
         let mut plugin = Plugin { api, path: path.to_path_buf(), attributes: Attributes::new() };
-        // Without these no error could be read.
+        // Without these two entries, no error could be read.
         if plugin.api.PJRT_Error_Destroy.is_none() || plugin.api.PJRT_Error_Message.is_none() {
             return Err(not_a_plugin("its function table is empty".into()));
         }
-        // SAFETY: takes no handles.
+        // SAFETY: the call has no handles.
         unsafe { call!(&plugin, PJRT_Plugin_Initialize, &mut NoArgs::new())? };
         if plugin.api.PJRT_Plugin_Attributes.is_some() {
             let mut args = PluginAttributesArgs::new();
-            // SAFETY: takes no handles; the result lives as long as the plugin.
+            // SAFETY: the call has no handles, and its result lives as long as the plugin.
             plugin.attributes = unsafe {
                 call!(&plugin, PJRT_Plugin_Attributes, &mut args)?;
                 from_named_values(args.attributes, args.count)
@@ -140,22 +143,22 @@ impl Plugin {
         Ok(plugin)
     }
 
-    /// Major and minor version of the C API that it was built with.
+    /// Return the major and minor version of the C API that the plugin was built with.
     pub fn api_version(&self) -> (i32, i32) {
         (self.api.version.major, self.api.version.minor)
     }
 
-    /// The file that it was loaded from, links resolved.
+    /// Return the file that the plugin was loaded from, with links resolved.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What it says about itself, such as `xla_version` and `stablehlo_current_version`.
+    /// Return the plugin's own attributes, such as `xla_version` and `stablehlo_current_version`.
     pub fn attributes(&self) -> &Attributes {
         &self.attributes
     }
 
-    /// Calls an entry; see `call!`.
+    /// Call an entry; see `call!`.
     ///
     /// # Safety
     ///
@@ -163,12 +166,12 @@ impl Plugin {
     #[inline]
     pub(crate) unsafe fn call<A>(&self, name: &'static str, entry: Call<A>, args: &mut A) -> Result<()> {
         let Some(entry) = entry else { return Err(self.missing(name)) };
-        // SAFETY: `args` is the entry's own argument type; the caller vouches for what is in it.
+        // SAFETY: `args` is the entry's own argument type, and the caller passes valid contents.
         let error = unsafe { entry(args) };
         if error.is_null() {
             return Ok(());
         }
-        // SAFETY: a non-null result is an error that the caller of the entry owns.
+        // SAFETY: a non-null result is an error, which the caller of the entry owns.
         Err(unsafe { self.take_error(name, error) })
     }
 
@@ -179,7 +182,7 @@ impl Plugin {
         Error::new(Code::Unimplemented, name, message)
     }
 
-    /// Reads and destroys an error.
+    /// Read and destroy an error.
     ///
     /// # Safety
     ///
@@ -193,7 +196,7 @@ impl Plugin {
         let mut destroy = HandleArgs::new();
         destroy.handle = error;
         let mut text_of_error = String::new();
-        // SAFETY: `error` is alive until the last call; the message is copied before.
+        // SAFETY: `error` is alive until the last call, and the message is copied before.
         unsafe {
             if let Some(get_code) = self.api.PJRT_Error_GetCode {
                 let nested = get_code(&mut code);
@@ -216,7 +219,7 @@ impl Plugin {
         Error::new(Code::from_raw(code.value as c_int), context, text_of_error)
     }
 
-    /// The string that an entry gives for a handle.
+    /// Return the string that an entry gives for a handle.
     ///
     /// # Safety
     ///
@@ -224,14 +227,14 @@ impl Plugin {
     pub(crate) unsafe fn text_of(&self, name: &'static str, entry: Call<TextArgs>, handle: Handle) -> Result<String> {
         let mut args = TextArgs::new();
         args.handle = handle;
-        // SAFETY: the caller vouches for the handle, which the string belongs to.
+        // SAFETY: the caller passes a handle that is alive, and the string lives as long as it does.
         unsafe {
             self.call(name, entry, &mut args)?;
             Ok(text(args.text, args.size))
         }
     }
 
-    /// The number that an entry gives for a handle.
+    /// Return the number that an entry gives for a handle.
     ///
     /// # Safety
     ///
@@ -239,12 +242,12 @@ impl Plugin {
     pub(crate) unsafe fn int_of(&self, name: &'static str, entry: Call<IntArgs>, handle: Handle) -> Result<i32> {
         let mut args = IntArgs::new();
         args.handle = handle;
-        // SAFETY: the caller vouches for the handle.
+        // SAFETY: the caller passes a handle that is alive and of this kind.
         unsafe { self.call(name, entry, &mut args)? };
         Ok(args.value)
     }
 
-    /// Destroys a handle. An error here has no one to go to and no remedy, so it is dropped.
+    /// Destroy a handle. Nothing could handle an error here, so it is dropped.
     ///
     /// # Safety
     ///
@@ -252,13 +255,13 @@ impl Plugin {
     pub(crate) unsafe fn destroy(&self, name: &'static str, entry: Call<HandleArgs>, handle: Handle) {
         let mut args = HandleArgs::new();
         args.handle = handle;
-        // SAFETY: the caller vouches for the handle.
+        // SAFETY: the caller passes an owned handle of this kind and does not use it again.
         let _ = unsafe { self.call(name, entry, &mut args) };
     }
 }
 
-/// Refuses an ELF file that is shorter than its segments, such as an interrupted download: the system's loader would map it all
-/// the same, and the process would die of touching what is not there. Other files are left to the loader, which refuses them.
+/// Refuse an ELF file that is shorter than its segments, such as an interrupted download. The system's loader would map
+/// it, and the process would die when it accesses the missing part. The loader itself refuses other invalid files.
 fn check_complete(path: &Path) -> std::result::Result<(), String> {
     const ELF64_LITTLE_ENDIAN: &[u8] = b"\x7fELF\x02\x01";
     let mut file = File::open(path).map_err(|error| error.to_string())?;
@@ -281,7 +284,7 @@ fn check_complete(path: &Path) -> std::result::Result<(), String> {
     }
     let mut headers = vec![0u8; usize::from(entry_size) * usize::from(entries)];
     file.seek(SeekFrom::Start(table)).and_then(|_| file.read_exact(&mut headers)).map_err(|error| error.to_string())?;
-    // A segment's offset in the file and its bytes there.
+    // A segment's offset in the file and its size there, in bytes.
     let ends =
         headers.chunks_exact(usize::from(entry_size)).map(|entry| number(entry, 8).saturating_add(number(entry, 32)));
     match ends.max() {

@@ -1,4 +1,4 @@
-//! Where plugins are looked for.
+//! The search for plugins.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -7,10 +7,10 @@ use std::{env, fs};
 
 use crate::error::{Code, Error, Result};
 
-/// Where the plugin comes from if the caller does not say it: a path, or `cpu`, `cuda`, `tpu`.
+/// Environment variable with the plugin to use if the caller names none: a path, or `cpu`, `cuda`, `tpu`.
 const REQUEST_VARIABLE: &str = "TORCHTPU_PJRT_PLUGIN";
 
-/// Files that Python packages install, below their site-packages folder, best first.
+/// Files that Python packages install below their site-packages folder, best first.
 const CPU_FILES: &[&str] = &[
     "xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so",
     "lammps_jax_pjrt_cpu/pjrt_c_api_cpu_plugin.so",
@@ -21,7 +21,7 @@ const TPU_FILES: &[&str] = &["libtpu/libtpu.so"];
 
 static SEARCH_PATHS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// Adds a folder to look in before all others: a Python program tells its own site-packages so.
+/// Add a folder to search before all others. A Python program adds its own site-packages folder.
 pub fn add_search_path(folder: impl Into<PathBuf>) {
     let folder = folder.into();
     let mut paths = SEARCH_PATHS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -30,21 +30,21 @@ pub fn add_search_path(folder: impl Into<PathBuf>) {
     }
 }
 
-/// The file of libtpu, Google's TPU runtime and compiler: `$TPU_LIBRARY_PATH`, the Python environment, or the system's library
-/// folders. Its compiler works without a TPU.
+/// Return the file of libtpu, Google's TPU runtime and compiler. It is searched at `$TPU_LIBRARY_PATH`, in the Python
+/// environment and in the system's library folders. Its compiler works without a TPU.
 pub fn find_libtpu() -> Option<PathBuf> {
     let named = env::var_os("TPU_LIBRARY_PATH").map(PathBuf::from).filter(|path| path.is_file());
     let system = || ["/usr/lib/libtpu.so", "/lib/libtpu.so"].map(PathBuf::from).into_iter().find(|path| path.is_file());
     named.or_else(|| find_in_environment(TPU_FILES)).or_else(system)
 }
 
-/// All XLA:CPU plugins that are installed, best first; [`Plugin::find`](crate::Plugin::find) takes the first.
+/// Return all installed XLA:CPU plugins, best first. [`Plugin::find`](crate::Plugin::find) uses the first.
 pub fn find_cpu_plugins() -> Vec<PathBuf> {
     CPU_FILES.iter().filter_map(|file| find_in_environment(&[file])).collect()
 }
 
-/// Whether this machine has TPU chips: a device file of the accelerator driver, or VFIO with one of Google's accelerators on
-/// the PCI bus.
+/// Whether this machine has TPU chips: a device file of the accelerator driver, or VFIO with an accelerator by Google
+/// on the PCI bus.
 pub fn tpu_chips_present() -> bool {
     chips_present_in(Path::new("/dev"), Path::new("/sys/bus/pci/devices"))
 }
@@ -63,7 +63,7 @@ fn chips_present_in(dev: &Path, pci: &Path) -> bool {
     }
     let read = |device: &Path, file: &str| fs::read_to_string(device.join(file)).unwrap_or_default().trim().to_string();
     let Ok(devices) = fs::read_dir(pci) else {
-        // No view of the bus, as in some containers: the driver's own files decide.
+        // Some containers do not show the bus. Then the driver's own files decide.
         return accelerator_files;
     };
     devices.flatten().any(|device| {
@@ -73,7 +73,7 @@ fn chips_present_in(dev: &Path, pci: &Path) -> bool {
     })
 }
 
-/// The plugin file for `request`, or for the environment's, or the best that there is.
+/// Return the plugin file for `request`, else for the environment variable, else the best that is installed.
 pub(crate) fn find_path(request: Option<&str>) -> Result<PathBuf> {
     let variable = env::var(REQUEST_VARIABLE).ok().filter(|value| !value.is_empty());
     let cpu = || {
@@ -121,12 +121,13 @@ fn find_in_environment(files: &[&str]) -> Option<PathBuf> {
         .or_else(|| find_in(&python_site_packages(), files))
 }
 
-/// The first file of the list that is in any of the folders: a better plugin in a later folder beats a worse one in an earlier.
+/// Return the first file of the list that exists in any of the folders. A better plugin in a later folder precedes a
+/// worse one in an earlier folder.
 fn find_in(folders: &[PathBuf], files: &[&str]) -> Option<PathBuf> {
     files.iter().flat_map(|file| folders.iter().map(move |folder| folder.join(file))).find(|path| path.is_file())
 }
 
-/// The site-packages folders of a virtual environment; the newest Python first.
+/// Return the site-packages folders of a virtual environment, newest Python first.
 fn site_packages(environment: &Path) -> Vec<PathBuf> {
     let mut folders = Vec::new();
     for lib in ["lib", "lib64"] {
@@ -156,17 +157,20 @@ fn python_site_packages() -> Vec<PathBuf> {
     folders
 }
 
-/// Sets what plugins read from the environment when they are loaded, as far as the user has not.
+/// Set the environment variables that plugins read when they are loaded, unless the user has set them.
 pub(crate) fn prepare_environment(plugin: &Path) {
-    // Warnings and below of XLA's log would otherwise go to the terminal of every program.
+    // Otherwise, XLA would print log messages up to warnings in the terminal of every program.
     set_unless_set("TF_CPP_MIN_LOG_LEVEL", "2");
     let is_libtpu = plugin.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("libtpu"));
     if is_libtpu && !tpu_chips_present() {
-        // libtpu asks Google's metadata server about its machine and, elsewhere than there, waits minutes for an answer.
+        // libtpu queries Google's metadata server about its machine, and waits minutes for an answer outside of
+        // Google's cloud.
         set_unless_set("TPU_SKIP_MDS_QUERY", "1");
-        // The lock file keeps two processes from driving the same chips. Where there are none, any number may compile.
+        // The lock file keeps two processes from driving the same chips. Without chips, any number of processes may
+        // compile.
         set_unless_set("ALLOW_MULTIPLE_LIBTPU_LOAD", "1");
-        // Without a machine to ask, libtpu complains on stderr that it does not know these. They decide nothing about compilation.
+        // Without a metadata server, libtpu prints complaints about these missing values to stderr. They do not affect
+        // compilation.
         set_unless_set("TPU_ACCELERATOR_TYPE", "v5litepod-1");
         set_unless_set("TPU_WORKER_HOSTNAMES", "localhost");
     }
@@ -174,8 +178,8 @@ pub(crate) fn prepare_environment(plugin: &Path) {
 
 fn set_unless_set(variable: &str, value: &str) {
     if env::var_os(variable).is_none() {
-        // SAFETY: unsound only if a thread of C code reads the environment at this moment. Rust's own readers share a lock with
-        // this call; it is made once a plugin, before the plugin has any threads.
+        // SAFETY: this is unsound only if a thread of C code reads the environment at the same time. Rust's own readers
+        // share a lock with this call. It is made once per plugin, before the plugin has threads.
         unsafe { env::set_var(variable, value) };
     }
 }
@@ -192,27 +196,27 @@ mod tests {
     }
 
     #[test]
-    fn chips_are_accelerators_of_google_with_a_driver() {
+    fn chips_are_accelerators_by_google_with_a_driver() {
         let root = tempfile::tempdir().unwrap();
         let (dev, pci) = (root.path().join("dev"), root.path().join("pci"));
         fs::create_dir_all(&dev).unwrap();
         device(&pci, "0", "0x1ae0", "0x020000");
         device(&pci, "1", "0x8086", "0x120000");
         assert!(!chips_present_in(&dev, &pci));
-        // A network card of Google's and another vendor's accelerator are no TPU, whatever drivers there are.
+        // A network card by Google and an accelerator of another vendor are not TPUs, with any driver.
         fs::write(dev.join("accel0"), "").unwrap();
         fs::create_dir_all(dev.join("vfio")).unwrap();
         assert!(!chips_present_in(&dev, &pci));
         device(&pci, "2", "0x1ae0", "0x120000");
         assert!(chips_present_in(&dev, &pci));
-        // Where the bus cannot be seen, the driver's device file is the evidence.
+        // If the bus is not visible, the driver's device file is the evidence.
         assert!(chips_present_in(&dev, Path::new("/nonexistent")));
         fs::remove_file(dev.join("accel0")).unwrap();
         assert!(!chips_present_in(&dev, Path::new("/nonexistent")));
     }
 
     #[test]
-    fn the_better_plugin_wins_wherever_it_is() {
+    fn the_better_plugin_wins_in_any_folder() {
         let root = tempfile::tempdir().unwrap();
         let folders = [root.path().join("a"), root.path().join("b")];
         let put = |folder: &Path, file: &str| {
@@ -227,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn newest_python_first() {
+    fn the_newest_python_comes_first() {
         let root = tempfile::tempdir().unwrap();
         for version in ["python3.9", "python3.12", "ruby"] {
             fs::create_dir_all(root.path().join("lib").join(version)).unwrap();
@@ -238,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_taken_as_it_is() {
+    fn a_path_is_used_unchanged() {
         assert_eq!(find_path(Some("/some/plugin.so")).unwrap(), Path::new("/some/plugin.so"));
     }
 }

@@ -1,19 +1,19 @@
-//! The types that a program's entry function takes.
+//! Parameter types of a program's entry function.
 //!
-//! XLA checks arguments by aborting, or not at all, and PJRT has no entry that tells the parameters of an executable. So they
-//! are read where the program is at hand: from the StableHLO text, or, where XLA divides the program and its parameters with
-//! it, from the optimised program.
+//! XLA checks arguments by aborting, or not at all, and PJRT has no entry that returns the parameters of an executable.
+//! So this module reads them from the StableHLO text. If XLA partitions the program and its parameters, it reads them
+//! from the optimised program.
 
 use crate::error::{Error, Result};
 use crate::options::proto;
 use crate::tensor_type::{ElementType, TensorType};
 
-/// Reads the parameter types of `@main` from StableHLO text. `Ok(None)` where the text is not of the usual pretty form: then it
-/// is not for this crate to say what is wrong with it.
+/// Read the parameter types of `@main` from StableHLO text. Returns `Ok(None)` if the text is not in the usual pretty
+/// form; the compiler then reports what is wrong with it.
 ///
 /// # Errors
 ///
-/// `InvalidArgument` for a parameter without a bound on a dimension, which libtpu answers by aborting the process.
+/// Fails with `InvalidArgument` for a parameter that has an unbounded dimension. libtpu would abort the process.
 pub(crate) fn parameters_of_text(text: &str) -> Result<Option<Vec<TensorType>>> {
     let Some(parameters) = main_parameters(text) else { return Ok(None) };
     let mut types = Vec::new();
@@ -35,7 +35,7 @@ pub(crate) fn parameters_of_text(text: &str) -> Result<Option<Vec<TensorType>>> 
     Ok(Some(types))
 }
 
-/// Reads the parameter types from an optimised program in the format `hlo_with_config`.
+/// Read the parameter types from an optimised program in the format `hlo_with_config`.
 pub(crate) fn parameters_of_hlo(bytes: &[u8]) -> Option<Vec<TensorType>> {
     let program = <proto::HloModuleWithConfig as prost::Message>::decode(bytes).ok()?;
     let shape = program.hlo_module?.host_program_shape?;
@@ -46,7 +46,7 @@ pub(crate) fn parameters_of_hlo(bytes: &[u8]) -> Option<Vec<TensorType>> {
         .collect()
 }
 
-/// XLA's `PrimitiveType`, whose numbers are not those of the C API.
+/// Convert XLA's `PrimitiveType`, whose numbers differ from those of the C API.
 fn hlo_element_type(primitive_type: i32) -> Option<ElementType> {
     use ElementType::*;
     Some(match primitive_type {
@@ -71,7 +71,7 @@ fn hlo_element_type(primitive_type: i32) -> Option<ElementType> {
     })
 }
 
-/// The text between the parentheses of `@main(...)`.
+/// Return the text between the parentheses of `@main(...)`.
 fn main_parameters(text: &str) -> Option<&str> {
     let mut from = 0;
     while let Some(found) = text[from..].find("@main") {
@@ -87,12 +87,12 @@ fn main_parameters(text: &str) -> Option<&str> {
     None
 }
 
-/// Where the bracket that opens `text` is closed.
+/// Return the position that closes the bracket at the start of `text`.
 fn matching_end(text: &str) -> Option<usize> {
     scan(text).find(|&(_, byte, depth)| depth == 0 && matches!(byte, b')' | b']' | b'}' | b'>')).map(|(i, ..)| i)
 }
 
-/// Splits at commas outside of all brackets; empty text gives nothing.
+/// Split at commas outside of all brackets. Empty text gives no parts.
 fn split_at_commas(text: &str) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut start = 0;
@@ -108,7 +108,8 @@ fn split_at_commas(text: &str) -> Vec<&str> {
     pieces
 }
 
-/// The bytes outside of string literals, with the depth of brackets after each; the `>` of `->` is no bracket.
+/// Iterate over the bytes outside of string literals, with the depth of brackets after each. The `>` of `->` is not a
+/// bracket.
 fn scan(text: &str) -> impl Iterator<Item = (usize, u8, i32)> + '_ {
     let bytes = text.as_bytes();
     let (mut depth, mut in_string, mut escaped) = (0, false, false);
@@ -135,7 +136,7 @@ enum Parsed {
     Unknown,
 }
 
-/// Parses `tensor<2x?xf32, #stablehlo.bounds<?, 8>>` and leaves what follows.
+/// Parse `tensor<2x?xf32, #stablehlo.bounds<?, 8>>`, ignoring the text after it.
 fn parse_tensor(text: &str) -> Parsed {
     let Some(rest) = text.strip_prefix("tensor") else { return Parsed::Unknown };
     let Some(end) = matching_end(rest) else { return Parsed::Unknown };
@@ -148,7 +149,7 @@ fn parse_tensor(text: &str) -> Parsed {
     let mut dims = Vec::new();
     let mut shape = shape.trim();
     while let Some((dim, rest)) = shape.split_once('x') {
-        // An element type may have an `x` of its own.
+        // An element type may contain an `x`.
         if dim == "?" {
             match bounds.get(dims.len()).and_then(|bound| bound.parse().ok()) {
                 Some(bound) => dims.push(bound),
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_plain_parameters() {
+    fn plain_parameters_are_read() {
         assert_eq!(
             shown("func.func public @main(%a: tensor<2x3xf32>, %b : tensor<i1>) -> tensor<f32> {"),
             "tensor<2x3xf32> tensor<i1>"
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_past_attributes_and_strings() {
+    fn attributes_and_strings_are_skipped() {
         let text = r#"module @main_module {
         // func.func @main(%no: tensor<f64>)
         func.func private @main_helper(%x: tensor<9xf32>) -> tensor<9xf32>
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_left_to_the_compiler() {
+    fn unknown_forms_are_left_to_the_compiler() {
         for text in
             ["", "nonsense", "func.func @main(%a", "func.func @main(%a: !alias)", "func.func @main(tensor<f32>)"]
         {

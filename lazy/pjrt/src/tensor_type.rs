@@ -1,13 +1,13 @@
-//! What a buffer, a parameter or a result holds: an element type and dimensions.
+//! The type of a buffer, a parameter or a result: an element type and dimensions.
 
 use std::fmt;
 
 use smallvec::SmallVec;
 
-// One row an element type: variant, code in the C API, bytes, name in StableHLO, doc.
+// One row per element type: variant, code in the C API, bytes, name in StableHLO, doc.
 macro_rules! element_types {
     ($($variant:ident $code:literal $bytes:literal $name:literal $doc:literal)*) => {
-        /// The type of one element, for all types of the C API that take whole bytes.
+        /// An element type of the C API that takes whole bytes.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[allow(clippy::upper_case_acronyms, reason = "the C API's own names")]
         pub enum ElementType {
@@ -15,15 +15,15 @@ macro_rules! element_types {
         }
 
         impl ElementType {
-            /// All of them.
+            /// All element types.
             pub const ALL: &'static [ElementType] = &[$(ElementType::$variant,)*];
 
-            /// Bytes of one element.
+            /// Return the size of one element in bytes.
             pub fn size_in_bytes(self) -> usize {
                 match self { $(ElementType::$variant => $bytes,)* }
             }
 
-            /// Its name in StableHLO text: `i1`, `ui8`, `bf16`, `complex<f32>`.
+            /// Return the name in StableHLO text: `i1`, `ui8`, `bf16`, `complex<f32>`.
             pub fn stablehlo_name(self) -> &'static str {
                 match self { $(ElementType::$variant => $name,)* }
             }
@@ -66,28 +66,29 @@ element_types! {
 }
 
 impl ElementType {
-    /// The type of this StableHLO name.
+    /// Return the type of a StableHLO name.
     pub fn from_stablehlo_name(name: &str) -> Option<ElementType> {
         Self::ALL.iter().copied().find(|t| t.stablehlo_name() == name)
     }
 }
 
-/// An element type and dimensions; a bounded dimension counts with its bound.
+/// An element type and dimensions. A bounded dimension has the size of its bound.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TensorType {
-    /// What one element is.
+    /// Element type.
     pub element_type: ElementType,
-    /// Sizes, outermost first; empty for a scalar.
+    /// Sizes, outermost first. Empty for a scalar.
     pub dims: SmallVec<[i64; 4]>,
 }
 
 impl TensorType {
-    /// A type from its parts.
+    /// Make a type from its parts.
     pub fn new(element_type: ElementType, dims: &[i64]) -> TensorType {
         TensorType { element_type, dims: SmallVec::from_slice(dims) }
     }
 
-    /// Bytes of a dense row-major array of this type; `None` for a negative size or more than the address space holds.
+    /// Return the size in bytes of a dense row-major array of this type. Return `None` for a negative size, or a size
+    /// larger than the address space.
     pub fn size_in_bytes(&self) -> Option<usize> {
         size_in_bytes(self.element_type, &self.dims)
     }
@@ -98,7 +99,7 @@ pub(crate) fn size_in_bytes(element_type: ElementType, dims: &[i64]) -> Option<u
     let mut empty = false;
     for &dim in dims {
         let dim = usize::try_from(dim).ok()?;
-        // A zero must not hide that the other sizes overflow, nor make them overflow.
+        // A size of zero must neither hide that the other sizes overflow nor make them overflow.
         if dim == 0 {
             empty = true;
         } else {
@@ -109,7 +110,7 @@ pub(crate) fn size_in_bytes(element_type: ElementType, dims: &[i64]) -> Option<u
 }
 
 impl fmt::Display for TensorType {
-    /// As in StableHLO: `tensor<2x3xf32>`.
+    /// Print as in StableHLO: `tensor<2x3xf32>`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_type(f, self.element_type, &self.dims)
     }
@@ -128,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_and_names_go_both_ways() {
+    fn codes_and_names_survive_a_round_trip() {
         for &t in ElementType::ALL {
             assert_eq!(ElementType::from_code(t.code()), Some(t));
             assert_eq!(ElementType::from_stablehlo_name(t.stablehlo_name()), Some(t));
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn prints_as_stablehlo_does() {
+    fn types_print_as_in_stablehlo() {
         assert_eq!(TensorType::new(ElementType::C64, &[2, 3]).to_string(), "tensor<2x3xcomplex<f32>>");
         assert_eq!(TensorType::new(ElementType::PRED, &[]).to_string(), "tensor<i1>");
     }

@@ -1,4 +1,4 @@
-//! Machines that are only described, and compilation for them.
+//! Descriptions of machines, and compilation for them.
 
 use std::ffi::c_char;
 use std::fmt;
@@ -13,7 +13,7 @@ use crate::ffi::{AttributesArgs, CompileArgs, Handle, ListArgs, TopologyCreateAr
 use crate::options::{Attributes, CompileOptions, OptionValue, from_named_values, to_named_values};
 use crate::plugin::{Plugin, call};
 
-/// The description of a machine, such as `v5e:2x2`, which need not be there.
+/// The description of a machine, such as `v5e:2x2`. The machine need not exist.
 pub struct Topology {
     raw: Handle,
     plugin: Arc<Plugin>,
@@ -23,18 +23,18 @@ pub struct Topology {
     attributes: Attributes,
 }
 
-// SAFETY: the C API lets any thread use a topology, which does not change; the rest is plain data.
+// SAFETY: the C API lets any thread use a topology, which does not change, and the rest is plain data.
 unsafe impl Send for Topology {}
-// SAFETY: as above.
+// SAFETY: a topology does not change, so several threads may use it at once, and the rest is plain data.
 unsafe impl Sync for Topology {}
 
 impl Topology {
-    /// Describes the machine of this name. libtpu knows `v4:2x2x2`, `v5e:2x4`, `v5p:2x2x2`, `v6e:2x4`, `TPU7x:2x2x1` and
-    /// their like, up to whole pods.
+    /// Describe the machine of this name. libtpu knows `v4:2x2x2`, `v5e:2x4`, `v5p:2x2x2`, `v6e:2x4`, `TPU7x:2x2x1` and
+    /// similar names, up to whole pods.
     ///
     /// # Errors
     ///
-    /// The plugin's, for a name that it does not know; `Unimplemented` for plugins without topologies.
+    /// Fails with the plugin's error for an unknown name, or with `Unimplemented` if the plugin has no topologies.
     pub fn create(plugin: &Arc<Plugin>, name: &str, options: &[(&str, OptionValue)]) -> Result<Topology> {
         let named = to_named_values(options);
         let mut args = TopologyCreateArgs::new();
@@ -42,9 +42,9 @@ impl Topology {
         args.name_size = name.len();
         args.options = named.as_ptr();
         args.num_options = named.len();
-        // SAFETY: the name, and the options with what they borrow from, outlive the call.
+        // SAFETY: the name and the options, with everything that they borrow, outlive the call.
         unsafe { call!(plugin, PJRT_TopologyDescription_Create, &mut args)? };
-        // From here on it is destroyed if anything fails.
+        // From here on, errors destroy the topology.
         let mut topology = Topology {
             raw: args.topology,
             plugin: plugin.clone(),
@@ -54,7 +54,7 @@ impl Topology {
             attributes: Attributes::new(),
         };
         let (raw, api) = (topology.raw, &plugin.api);
-        // SAFETY: the topology is alive, and what it lends lives as long.
+        // SAFETY: the topology is alive, and the lists that it returns live as long.
         unsafe {
             topology.platform_name = plugin.text_of(
                 "PJRT_TopologyDescription_PlatformName",
@@ -80,36 +80,36 @@ impl Topology {
         Ok(topology)
     }
 
-    /// Whose devices they are: `tpu`.
+    /// Return the platform of the devices, such as `tpu`.
     pub fn platform_name(&self) -> &str {
         &self.platform_name
     }
 
-    /// The version of the plugin's C API.
+    /// Return the version of the plugin's C API.
     pub fn api_version(&self) -> (i32, i32) {
         self.plugin.api_version()
     }
 
-    /// The version of the compiler, in the plugin's own words.
+    /// Return the version of the compiler, as the plugin words it.
     pub fn platform_version(&self) -> &str {
         &self.platform_version
     }
 
-    /// Its devices.
+    /// Return the devices.
     pub fn devices(&self) -> &[DeviceDescription] {
         &self.devices
     }
 
-    /// What the plugin tells about the whole.
+    /// Return the attributes that the plugin reports for the whole machine.
     pub fn attributes(&self) -> &Attributes {
         &self.attributes
     }
 
-    /// Compiles StableHLO text for this machine, ahead of time.
+    /// Compile StableHLO text for this machine, ahead of time.
     ///
     /// # Errors
     ///
-    /// The compiler's, with its message.
+    /// Fails with the compiler's error and message.
     pub fn compile(&self, stablehlo_text: &str, options: &CompileOptions) -> Result<AotExecutable> {
         let option_bytes = options.to_bytes()?;
         let parameters = parameters_for(stablehlo_text, options)?;
@@ -119,7 +119,7 @@ impl Topology {
             args.program = program;
             args.options = option_bytes.as_ptr().cast::<c_char>();
             args.options_size = option_bytes.len();
-            // SAFETY: topology, program and option bytes are alive during the call; the executable is then ours.
+            // SAFETY: topology, program and option bytes are alive during the call. The result owns the executable.
             unsafe {
                 call!(&self.plugin, PJRT_Compile, &mut args)?;
                 let platform_name = self.platform_name.clone();
@@ -132,7 +132,7 @@ impl Topology {
 impl Drop for Topology {
     fn drop(&mut self) {
         let api = &self.plugin.api;
-        // SAFETY: owned by this value, which ends here.
+        // SAFETY: this value owns the topology and is being dropped.
         unsafe {
             self.plugin.destroy("PJRT_TopologyDescription_Destroy", api.PJRT_TopologyDescription_Destroy, self.raw);
         }
@@ -146,7 +146,7 @@ impl fmt::Debug for Topology {
     }
 }
 
-/// A program compiled for a machine that is not here: it can be asked about and serialised, not run.
+/// A program compiled for a described machine. It can be inspected and serialised, but not run.
 pub struct AotExecutable(Compiled);
 
 impl Deref for AotExecutable {

@@ -1,4 +1,4 @@
-//! Functions of this process, called by programs on XLA:CPU.
+//! Tests of functions of this process that programs call on XLA:CPU.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -12,7 +12,7 @@ static CLIENT: LazyLock<Arc<Client>> =
 static CALLS: AtomicUsize = AtomicUsize::new(0);
 static TASKS: AtomicUsize = AtomicUsize::new(0);
 
-/// `kernel` says what to do with the operands, all `f32`: add those that `numbers` name, fail or panic.
+/// A function with `f32` operands. `kernel` tells it to add the operands listed in `numbers`, to fail, or to panic.
 struct Sum;
 
 impl CustomCall for Sum {
@@ -30,7 +30,7 @@ impl CustomCall for Sum {
             let sum: f32 = frame.numbers.iter().map(|&n| floats(frame.operands[n as usize].bytes)[i]).sum();
             out.copy_from_slice(&sum.to_ne_bytes());
         }
-        // Perhaps only after the call: there may be one thread, and this is it. A task that panics hurts nobody.
+        // The task may run only after the call, because there may be just one thread. A panicking task must do no harm.
         frame.threads.schedule(Box::new(|| panic!("a task panics")));
         frame.threads.schedule(Box::new(|| {
             TASKS.fetch_add(1, Ordering::Relaxed);
@@ -70,7 +70,7 @@ fn run(executable: &Executable) -> torchtpu_pjrt::Result<Vec<f32>> {
 }
 
 #[test]
-fn a_program_calls_a_function_with_row_major_arrays() {
+fn programs_call_functions_with_row_major_arrays() {
     let executable = compile("sum");
     let before = CALLS.load(Ordering::Relaxed);
     let expected = [21.0, 26.0, 31.0, 26.0, 31.0, 36.0];

@@ -1,4 +1,4 @@
-//! Programs compiled and run on XLA:CPU.
+//! Tests of programs compiled and run on XLA:CPU.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -37,7 +37,7 @@ fn error_of<T>(result: Result<T, Error>) -> Error {
 }
 
 #[test]
-fn adds() {
+fn a_program_adds_two_buffers() {
     let executable = compile(ADD);
     let (a, b) = (f32s(&[1., 2., 3., 4., 5., 6.], &[2, 3]), f32s(&[10., 20., 30., 40., 50., 60.], &[2, 3]));
     let outputs = executable.execute(&[&a, &b], &[]).unwrap();
@@ -68,7 +68,7 @@ fn an_executable_describes_itself() {
     assert!(!executable.fingerprint().unwrap().is_empty());
     assert_eq!(executable.fingerprint().unwrap(), compile(ADD).fingerprint().unwrap());
     assert!(!executable.name().unwrap().is_empty());
-    // Not every XLA:CPU plugin has a cost model; one that has counts one operation an element.
+    // Not every XLA:CPU plugin has a cost model. One that has counts one operation per element.
     match executable.cost_analysis() {
         Ok(costs) => assert_eq!(costs["flops"], 6., "{costs:?}"),
         Err(error) => assert_eq!(error.code(), Code::Unimplemented, "{error}"),
@@ -76,7 +76,7 @@ fn an_executable_describes_itself() {
 }
 
 #[test]
-fn many_outputs_of_several_types() {
+fn a_program_returns_outputs_of_several_types() {
     let outputs = 40;
     let names: Vec<String> = (0..outputs).map(|i| format!("%r{i}")).collect();
     let types = vec!["tensor<2xf32>"; outputs].join(", ");
@@ -120,7 +120,7 @@ const DONATES: &str = "func.func @main(%a: tensor<1024xf32> {jax.buffer_donor = 
 }";
 
 #[test]
-fn donation_deletes_the_argument_unless_told_not_to() {
+fn donation_deletes_the_argument_unless_it_is_non_donatable() {
     let executable = compile(DONATES);
     let a = f32s(&[1.; 1024], &[1024]);
     let kept = executable.execute(&[&a], &[0]).unwrap().remove(0);
@@ -131,7 +131,7 @@ fn donation_deletes_the_argument_unless_told_not_to() {
     assert!(a.is_deleted().unwrap());
     assert_eq!(result.device_address().unwrap(), address);
     assert_eq!(floats(&result), [2.; 1024]);
-    // A donated buffer is an error to use, not a crash; its type is still known.
+    // Using a donated buffer is an error, not a crash. Its type is still known.
     assert!(a.to_vec().is_err());
     assert!(executable.execute(&[&a], &[]).is_err());
     assert_eq!(a.dimensions().unwrap(), [1024]);
@@ -171,7 +171,7 @@ fn a_result_is_computed_into_uninitialised_memory() {
 }
 
 #[test]
-fn memory_that_cannot_be_had_is_an_error() {
+fn running_out_of_memory_is_an_error() {
     let huge = error_of(CLIENT.uninitialized_buffer(ElementType::F32, &[1 << 30, 1 << 20]));
     assert_eq!(huge.code(), Code::ResourceExhausted, "{huge}");
 }
@@ -194,13 +194,13 @@ fn serialised_executables_run() {
     assert_eq!(floats(&executable.execute(&[&a, &a], &[]).unwrap()[0]), [2.; 6]);
     assert_eq!(executable.parameters().len(), 2);
     assert!(error_of(executable.execute(&[&a], &[])).message().contains("takes 2 arguments"));
-    // XLA:CPU would write them without their functions.
+    // XLA:CPU would write the executable without its functions.
     assert!(executable.is_deserialized());
     assert_eq!(error_of(executable.serialize()).code(), Code::FailedPrecondition);
 }
 
 #[test]
-fn damaged_executables_are_refused_and_life_goes_on() {
+fn damaged_executables_are_refused_and_the_client_stays_usable() {
     let bytes = compile(ADD).serialize().unwrap();
     for i in [0, 9, 30, bytes.len() / 2, bytes.len() - 1] {
         let mut damaged = bytes.clone();
@@ -220,7 +220,7 @@ fn malformed_text_is_an_error_with_xlas_message() {
     for text in ["", "nonsense", "func.func @main(%a: tensor<f32>", "module {}", "\u{0}"] {
         assert!(CLIENT.compile(text, &Default::default()).is_err(), "{text:?}");
     }
-    // Types that do not fit: parsed, then refused.
+    // The types do not match: the text is parsed, then refused.
     let text = ADD.replace("%b: tensor<2x3xf32>", "%b: tensor<3x2xf32>");
     assert!(CLIENT.compile(&text, &Default::default()).is_err());
     compile(ADD);
@@ -299,7 +299,7 @@ fn every_element_type_survives_the_round_trip() {
 }
 
 #[test]
-fn empty_buffers() {
+fn empty_buffers_survive_the_round_trip() {
     for dims in [&[0][..], &[3, 0][..], &[0, 5, 2][..]] {
         let buffer = CLIENT.buffer_from_host(&[], ElementType::F64, dims).unwrap();
         assert_eq!(buffer.dimensions().unwrap(), dims);
@@ -310,7 +310,7 @@ fn empty_buffers() {
     }
 }
 
-/// Host memory that tells when it is freed.
+/// Host memory that reports when it is freed.
 struct Watched {
     bytes: AlignedBytes,
     offset: usize,
@@ -345,7 +345,7 @@ fn aligned_memory_is_shared_and_kept_alive() {
     let buffer = CLIENT.buffer_from_host_zero_copy(owner, ElementType::F32, &[1024]).unwrap();
     assert_eq!(buffer.device_address().unwrap(), address);
     assert!(!freed.load(Ordering::SeqCst));
-    // Donating shared memory gives a fresh result and leaves the host's bytes alone.
+    // Donating shared memory gives a fresh result and does not change the host's bytes.
     let result = compile(DONATES).execute(&[&buffer], &[]).unwrap().remove(0);
     assert_ne!(result.device_address().unwrap(), address);
     assert_eq!(floats(&result)[7], 14.);
@@ -384,7 +384,7 @@ fn results_are_row_major() {
 }
 
 #[test]
-fn a_column_major_result_is_an_error_and_not_shuffled() {
+fn a_column_major_result_is_an_error() {
     let text = "func.func @main(%a: tensor<2x3xf32>) -> (tensor<2x3xf32> {mhlo.layout_mode = \"{0,1}\"}) {
         %0 = stablehlo.negate %a : tensor<2x3xf32>
         return %0 : tensor<2x3xf32>
@@ -411,7 +411,7 @@ fn bounded_results_have_the_size_in_use() {
 }
 
 #[test]
-fn threads_execute_at_once() {
+fn several_threads_execute_one_program() {
     let executable = compile(ADD);
     std::thread::scope(|scope| {
         for thread in 0..4 {
@@ -435,7 +435,7 @@ fn threads_read_one_buffer_while_another_deletes_it() {
         std::thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| {
-                    // Whole, or an error: never memory that is gone.
+                    // The bytes are complete, or there is an error. Freed memory is never read.
                     if let Ok(bytes) = a.to_vec() {
                         assert_eq!(bytes, self::bytes(&[3.; 4096]));
                     }
@@ -500,7 +500,7 @@ fn a_program_may_be_placed_on_another_device() {
 }
 
 #[test]
-fn a_partitioned_program_takes_its_share_of_the_arguments() {
+fn a_partitioned_program_takes_partitioned_arguments() {
     let client = Client::create(CLIENT.plugin(), &[("cpu_device_count", 2i64.into())]).unwrap();
     let text = r#"module {
         sdy.mesh @mesh = <["x"=2]>
@@ -531,12 +531,12 @@ fn a_partitioned_program_takes_its_share_of_the_arguments() {
 }
 
 #[test]
-fn a_host_view_reads_in_place_and_keeps_its_memory_from_being_donated() {
+fn a_host_view_reads_in_place_and_prevents_donation() {
     let executable = compile(DONATES);
     let a = Arc::new(f32s(&[1.; 1024], &[1024]));
     let view = HostView::new(a.clone()).unwrap().expect("memory of the host");
     assert_eq!(view.as_ref().as_ptr() as usize, a.device_address().unwrap());
-    // The plugin gives fresh memory to the result instead.
+    // The plugin gives new memory to the result instead.
     let result = executable.execute(&[&a], &[]).unwrap().remove(0);
     assert_eq!(floats(&result), [2.; 1024]);
     assert_ne!(result.device_address().unwrap(), view.as_ref().as_ptr() as usize);

@@ -1,4 +1,4 @@
-//! Choosing and loading plugins, and what goes wrong with files that are none.
+//! Tests of choosing and loading plugins, and of files that are not plugins.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use torchtpu_pjrt::{Client, Code, CompileOptions, ElementType, Plugin, Topology, find_cpu_plugins, find_libtpu};
 
 #[test]
-fn the_cpu_plugin_is_found_and_says_what_it_is() {
+fn the_cpu_plugin_is_found_and_has_attributes() {
     let plugin = Plugin::find(Some("cpu")).unwrap();
     let (major, minor) = plugin.api_version();
     assert_eq!(major, 0);
@@ -72,10 +72,10 @@ fn another_library_is_not_a_plugin() {
 }
 
 #[test]
-fn without_a_plugin_the_error_says_how_to_install_one() {
+fn the_error_for_a_missing_plugin_says_how_to_install_one() {
     let empty = tempfile::tempdir().unwrap();
     let output = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "the_cpu_plugin_is_found_and_says_what_it_is", "--nocapture"])
+        .args(["--exact", "the_cpu_plugin_is_found_and_has_attributes", "--nocapture"])
         .env_clear()
         .env("PATH", empty.path())
         .current_dir(empty.path())
@@ -100,7 +100,7 @@ fn every_installed_cpu_plugin_runs_in_one_process() {
         let executable = client.compile(text, &CompileOptions::default()).unwrap();
         let a = client.buffer_from_host(&[0; 8], ElementType::F32, &[2]).unwrap();
         assert_eq!(executable.execute(&[&a], &[]).unwrap()[0].to_vec().unwrap(), [0; 8], "{}", path.display());
-        // What one version wrote, another must not read.
+        // One version must not read executables of another version.
         let foreign = Client::create(&Plugin::find(Some("cpu")).unwrap(), &[]).unwrap();
         let loaded = foreign.deserialize(&executable.serialize().unwrap());
         if foreign.plugin().api_version() == plugin.api_version() {
@@ -115,7 +115,7 @@ fn every_installed_cpu_plugin_runs_in_one_process() {
 }
 
 #[test]
-fn a_client_tells_its_devices() {
+fn a_client_lists_its_devices() {
     let plugin = Plugin::find(Some("cpu")).unwrap();
     let client = Client::create(&plugin, &[("cpu_device_count", 3i64.into())]).unwrap();
     assert_eq!(client.platform_name(), "cpu");
@@ -166,7 +166,7 @@ fn tpu_compiles_ahead_of_time_where_libtpu_is_installed() {
     assert!(executable.memory_stats().unwrap().argument_bytes >= 2 * 256 * 256 * 4);
     assert!(executable.code_bytes().unwrap() > 0);
     assert!(executable.serialize().unwrap().len() > 1000);
-    // libtpu says which runtimes load it.
+    // libtpu reports which runtimes can load the executable.
     let version = executable.abi_version().unwrap().expect("libtpu has the extension");
     assert!(!version.is_empty());
 
@@ -175,7 +175,7 @@ fn tpu_compiles_ahead_of_time_where_libtpu_is_installed() {
     let error = Topology::create(&plugin, "v99:2x2", &[]).unwrap_err();
     assert_eq!(error.context(), "PJRT_TopologyDescription_Create");
 
-    // Partitioned over the four chips: the parameters are no longer those of the text.
+    // The program is partitioned over the four chips, so its parameters differ from those in the text.
     let options = CompileOptions {
         num_partitions: 4,
         use_spmd_partitioning: true,

@@ -4,10 +4,11 @@
 //! it cannot be compiled or launched, its results are computed in smaller groups, until those that fail stand alone.
 
 use super::{Body, Engine, Outputs};
+use crate::cut::CutReason;
 use crate::device::Device;
+use crate::failure::Failure;
 use crate::form::{DTYPES, Part, Source};
-use crate::metrics::CutReason;
-use crate::slot::{Failure, Slot};
+use crate::slot::Slot;
 use std::sync::Arc;
 use torchtpu_tensor::DType;
 

@@ -1,7 +1,7 @@
 //! Checks of values that are made later: those that the program reads or waits for answer them.
 
 use super::{Check, Engine, Finding, Recording, State, tpu::Tpu};
-use crate::metrics::CutReason;
+use crate::cut::CutReason;
 use crate::plan;
 use torchtpu_tensor::backend::{ALL_WELL, Backend as _, DeferredError};
 use torchtpu_tensor::{Error, Result};

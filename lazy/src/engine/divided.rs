@@ -2,13 +2,14 @@
 
 use super::launching::warn_of_compilations;
 use super::{Body, Compiling, Engine, Launched, Outputs, Segment};
+use crate::cut::CutReason;
 use crate::device::Device;
+use crate::failure::Failure;
 use crate::form::{Form, Source};
 use crate::growing;
-use crate::metrics::CutReason;
 use crate::pieces::Whole;
 use crate::plan::Plan;
-use crate::slot::{Failure, Slot};
+use crate::slot::Slot;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -1,10 +1,11 @@
 //! Computing a segment op by op: see [`crate::interpret`].
 
 use super::{Body, Engine, Outputs};
-use crate::explain::Explanation;
+use crate::cut::CutReason;
+use crate::explain::{self, Explanation};
+use crate::failure::Failure;
 use crate::form::{Form, Input, Source};
-use crate::metrics::{self, COUNTERS, CutReason, count};
-use crate::slot::Failure;
+use crate::metrics::{COUNTERS, count};
 use smallvec::SmallVec;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -49,7 +50,7 @@ impl Engine {
             }
         }
         if let Some(cut) = first_run {
-            metrics::explained(Explanation {
+            explain::keep(Explanation {
                 cut,
                 nodes: body.form.nodes.len(),
                 ops: body.form.summary(),

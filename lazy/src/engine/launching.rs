@@ -6,15 +6,17 @@ use super::{
     Segment,
 };
 use crate::cache::Compiled;
+use crate::cut::CutReason;
 use crate::device::Device;
 use crate::explain::Explanation;
+use crate::failure::Failure;
 use crate::form::{DTYPES, Form, mix};
 use crate::lower::{self, Module};
-use crate::metrics::{COUNTERS, CutReason, count};
+use crate::metrics::{COUNTERS, count};
 use crate::mode::EagerMode;
 use crate::pieces::Plan;
-use crate::slot::{Failure, Slot};
-use crate::{bundle, device, explain, form, growing, metrics, mode, options, pieces, plan, precision};
+use crate::slot::Slot;
+use crate::{bundle, device, explain, form, growing, mode, options, pieces, plan, pool, precision, types};
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 use std::sync::atomic::AtomicBool;
@@ -252,7 +254,7 @@ impl Engine {
             Arc::new(f.note(format!("in a segment of {} ops: {}", compiled.form.nodes.len(), compiled.summary)))
         };
         let numbers = upload_numbers(device, compiled, &body.numbers)?;
-        let pooled = self.pool.take(device, &compiled.pooled).map_err(failed)?;
+        let pooled = pool::shared().take(device, &compiled.pooled).map_err(failed)?;
         let mut args: SmallVec<[&Buffer; 32]> = SmallVec::new();
         for slot in &body.slots {
             // What an argument failed of, its consumers fail of.
@@ -372,7 +374,7 @@ impl Engine {
         if reason != CutReason::Piece && self.note(form.nodes.len(), !from_disk) {
             warn_of_compilations(&why);
         }
-        metrics::explained(Explanation {
+        explain::keep(Explanation {
             cut: reason,
             nodes: form.nodes.len(),
             ops: form.summary(),
@@ -551,7 +553,7 @@ fn upload_numbers(
         }
         let buffer = device
             .client
-            .buffer_from_host(bytes, device::element_type(DType::ALL[d]), &[i64::from(compiled.form.numbers[d])])
+            .buffer_from_host(bytes, types::element_type(DType::ALL[d]), &[i64::from(compiled.form.numbers[d])])
             .map_err(|e| Failure::device("copying numbers to device tpu", &e))?;
         count(&COUNTERS.uploads, 1);
         count(&COUNTERS.upload_bytes, bytes.len() as u64);

@@ -21,16 +21,18 @@ mod tpu;
 pub(crate) use tpu::Tpu;
 
 use crate::cache::ProcessCache;
+use crate::cut::CutReason;
 use crate::device::{self, Device};
+use crate::failure::Failure;
 use crate::families::Families;
 use crate::form::{DTYPES, Form, Input, MAX_ITEMS};
 use crate::growing::Growing;
 use crate::interpret::{Interpret, Interpreter};
-use crate::metrics::{self, COUNTERS, CutReason, count};
+use crate::metrics::{self, COUNTERS, count};
 use crate::pieces::{Divide, Pieces};
-use crate::pool::MemoryPool;
+use crate::pool;
 use crate::repeat::{Early, Repeat};
-use crate::slot::{Failure, Slot};
+use crate::slot::Slot;
 use crate::{bundle, lower, options, plan};
 use parking_lot::Mutex;
 use recording::stale;
@@ -234,7 +236,6 @@ pub(crate) struct Engine {
     pieces: Pieces,
     interpreter: Interpreter,
     in_flight: Mutex<VecDeque<InFlight>>,
-    pub(crate) pool: MemoryPool,
     /// Whether segments of Fused mode take memory of the pool.
     pools: AtomicBool,
     /// Whether the device is told how precisely to multiply: all but XLA:CPU.
@@ -278,7 +279,6 @@ impl Default for Engine {
             pieces: Pieces::from_environment(),
             interpreter: Interpreter::from_environment(),
             in_flight: Mutex::default(),
-            pool: MemoryPool::default(),
             pools: AtomicBool::new(false),
             multiplies_in_passes: AtomicBool::new(false),
             cuts_steps_lazily: AtomicBool::new(false),
@@ -462,7 +462,7 @@ impl Engine {
         m.nodes_recorded = r.nodes_recorded;
         m.live_values = (r.entries.len() - r.free.len()) as u64;
         m.cached_executables = self.cache.len() as u64;
-        m.pool_bytes = self.pool.bytes() as u64;
+        m.pool_bytes = pool::shared().bytes() as u64;
         m
     }
 

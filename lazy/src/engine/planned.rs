@@ -2,9 +2,10 @@
 
 use super::divided::Target;
 use super::{Engine, Entry, Segment, State};
-use crate::metrics::{COUNTERS, CutReason, count};
+use crate::cut::CutReason;
+use crate::failure::Failure;
+use crate::metrics::{COUNTERS, count};
 use crate::plan::Plan;
-use crate::slot::Failure;
 use crate::{growing, lower};
 use std::sync::Arc;
 use torchtpu_stablehlo::Platform;

@@ -5,12 +5,13 @@ use super::{
     launching::donate,
     steps::{LARGEST_TOTAL, Step},
 };
+use crate::cut::CutReason;
 use crate::form::{Arg, Input, Node, mix};
-use crate::metrics::{COUNTERS, CutReason, count};
+use crate::metrics::{COUNTERS, count};
 use crate::mode::EagerMode;
 use crate::repeat::{Early, Repeat};
 use crate::slot::Slot;
-use crate::{form, mode, options, plan, pool, precision};
+use crate::{form, mode, options, plan, precision};
 use parking_lot::MutexGuard;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -50,7 +51,7 @@ impl Engine {
         let mut hash = mix(b.hash, op_hash);
         let (first_input, first_value) = (b.form.inputs.len() as u32, b.form.values.len() as u32);
         let node = Node { op: op.clone(), offsets: 0, first_input, first_value };
-        let is_list = x.len() >= LONG_LIST && matches!(op, Prim::Cat(_) | Prim::Stack(_));
+        let is_list = x.len() >= LONG_LIST && op.facts().joins_operands;
         for (i, operand) in x.iter().enumerate() {
             let input = match operand {
                 Operand::Value(h) => {
@@ -96,7 +97,7 @@ impl Engine {
             hash = mix(hash, u64::from(input.0));
             b.form.inputs.push(input);
         }
-        if matches!(op, Prim::Fill(_)) && (s.step.makes_state || y[0].numel() <= LARGEST_TOTAL) {
+        if op.facts().is_fill && (s.step.makes_state || y[0].numel() <= LARGEST_TOTAL) {
             let fills = if s.step.makes_state { &mut b.made_in_step } else { &mut b.small_fills };
             fills.push(b.form.nodes.len() as u32);
         }
@@ -230,7 +231,7 @@ impl Engine {
 
     /// Decides what the settings say about how a segment is compiled.
     fn choose_options(&self, body: &mut Body, outputs: &[Arc<Slot>]) {
-        let is_large = |slot: &Arc<Slot>| pool::takes(&slot.meta);
+        let is_large = |slot: &Arc<Slot>| form::is_large(&slot.meta);
         if mode::get() == EagerMode::Fused && self.pools.load(Relaxed) && outputs.iter().any(is_large) {
             body.form.is_pooled = true;
             body.hash = mix(body.hash, 1 << 41);
@@ -326,7 +327,7 @@ impl Recording {
     #[cold]
     fn continues_step(&mut self, stream: usize, op: &Prim, x: &[Operand<'_>]) -> bool {
         let mut reads_step = false;
-        if matches!(op, Prim::RandomBits(_)) {
+        if op.facts().draws_random {
             return false;
         }
         for operand in x {

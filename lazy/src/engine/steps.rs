@@ -6,7 +6,6 @@ use crate::slot::Slot;
 use smallvec::SmallVec;
 use std::sync::Arc;
 use torchtpu_tensor::DType;
-use torchtpu_tensor::op::Prim;
 
 /// Where a stream is in a training step.
 #[derive(Default)]
@@ -204,7 +203,7 @@ impl Body {
             let reader = reader as usize;
             count == 1
                 && !leaves(fill)
-                && matches!(form.nodes[reader].op, Prim::Binary(_))
+                && form.nodes[reader].op.facts().is_binary
                 && form.inputs_of(reader).first().map(|i| i.source()) == Some(Source::Value(fill))
                 && form.values_of(reader).all(|v| leaves(v) && form.values[v] == form.values[fill])
         };

@@ -1,10 +1,12 @@
 //! The backend behind `tpu`.
 
 use super::{Check, Engine, Finding, MAX_OPEN_CHECKS, NO_OWNER, State};
-use crate::metrics::{COUNTERS, CutReason, count};
+use crate::cut::CutReason;
+use crate::failure::Failure;
+use crate::metrics::{COUNTERS, count};
 use crate::mode::EagerMode;
-use crate::slot::{Failure, Slot};
-use crate::{custom, device, mode, plan};
+use crate::slot::Slot;
+use crate::{custom, device, mode, plan, types};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use torchtpu_stablehlo::Platform;
@@ -161,7 +163,7 @@ impl Backend for Tpu {
         device.check_process().map_err(|f| f.error())?;
         let buffer = device
             .client
-            .buffer_from_host(bytes, device::element_type(meta.dtype), &device::dimensions(meta))
+            .buffer_from_host(bytes, types::element_type(meta.dtype), &types::dimensions(meta))
             .map_err(|e| Failure::device("copying to device tpu", &e).error())?;
         count(&COUNTERS.uploads, 1);
         count(&COUNTERS.upload_bytes, bytes.len() as u64);

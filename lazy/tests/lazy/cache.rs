@@ -1,4 +1,4 @@
-//! What outlives a process, and how processes begin and end.
+//! Tests of the disk cache, and of the start and end of processes.
 
 use crate::{tpu, turn, values};
 use std::path::Path;
@@ -7,15 +7,15 @@ use torchtpu_lazy as lazy;
 
 const CHILD: &str = "TORCHTPU_TEST_CHILD";
 
-/// Whether this process is one that a test started.
+/// Whether this process is a child that a test started.
 pub fn is_child() -> bool {
     std::env::var_os(CHILD).is_some()
 }
 
-/// Runs `cache::work_of_a_process` in a process of its own, which does what the variables say.
+/// Run `cache::child_process` in a child process. `what` selects its work.
 fn child(what: &str, folder: &Path, more: &[(&str, &str)]) -> (Output, String) {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "cache::work_of_a_process", "--nocapture", "--test-threads=1"]);
+    command.args(["--exact", "cache::child_process", "--nocapture", "--test-threads=1"]);
     command.env(CHILD, what).env("TORCHTPU_CACHE_DIR", folder).env_remove("TORCHTPU_CACHE");
     command.envs(more.iter().copied());
     let output = command.output().unwrap();
@@ -23,9 +23,9 @@ fn child(what: &str, folder: &Path, more: &[(&str, &str)]) -> (Output, String) {
     (output, text)
 }
 
-/// The work of a child; on its own, a computation like any other.
+/// The work of a child process. Without the variable, it is an ordinary computation.
 #[test]
-fn work_of_a_process() {
+fn child_process() {
     let what = std::env::var(CHILD).unwrap_or_default();
     if what == "no plugin" {
         lazy::install();
@@ -66,7 +66,7 @@ fn counts(text: &str) -> Vec<u64> {
 }
 
 #[test]
-fn a_second_process_compiles_nothing() {
+fn a_second_process_loads_programs_from_the_cache() {
     let dir = tempfile::tempdir().unwrap();
     let (first, text) = child("compute", dir.path(), &[]);
     assert!(first.status.success(), "{text}");
@@ -106,7 +106,7 @@ fn the_cache_can_be_switched_off() {
 }
 
 #[test]
-fn processes_may_fill_the_cache_at_the_same_time() {
+fn several_processes_can_fill_the_cache_at_once() {
     let dir = tempfile::tempdir().unwrap();
     std::thread::scope(|s| {
         let runs: Vec<_> = (0..3).map(|_| s.spawn(|| child("compute", dir.path(), &[]))).collect();
@@ -120,7 +120,7 @@ fn processes_may_fill_the_cache_at_the_same_time() {
 }
 
 #[test]
-fn without_a_plugin_the_error_says_so_and_the_process_goes_on() {
+fn a_missing_plugin_is_an_error_and_the_cpu_stays_usable() {
     let dir = tempfile::tempdir().unwrap();
     let (out, text) = child("no plugin", dir.path(), &[("TORCHTPU_PJRT_PLUGIN", "/nonexistent/plugin.so")]);
     assert!(out.status.success(), "{text}");
@@ -129,7 +129,7 @@ fn without_a_plugin_the_error_says_so_and_the_process_goes_on() {
 }
 
 #[test]
-fn a_process_may_end_with_work_under_way() {
+fn a_process_can_exit_with_pending_work() {
     let dir = tempfile::tempdir().unwrap();
     for _ in 0..3 {
         let (out, text) = child("exit with pending work", dir.path(), &[]);

@@ -1,13 +1,13 @@
-//! Programs that are computed op by op, and when they are compiled after all.
+//! Tests of programs that are interpreted op by op, and of the choice to compile them.
 
 use crate::{tpu, turn, values};
 use torchtpu_lazy::{self as lazy, EagerMode, Interpret};
 use torchtpu_tensor::{DType, Device, ErrorKind, Scalar, Tensor, ops};
 
-/// Elements of a value that is large enough for its program to be compiled.
+/// Number of elements of a value large enough for its program to be compiled.
 const LARGE: usize = 200_000;
 
-/// Interpreted, launched and compiled programs so far.
+/// Return the numbers of interpreted, launched and compiled programs so far.
 fn counts() -> (u64, u64, u64) {
     let m = lazy::metrics();
     (m.segments_interpreted, m.segments_executed, m.compilations)
@@ -20,7 +20,7 @@ fn on(mode: EagerMode, interpret: Interpret) {
 }
 
 #[test]
-fn a_new_program_is_interpreted_and_compiled_when_it_comes_again() {
+fn a_new_program_is_interpreted_and_a_repeated_one_compiled() {
     let _turn = turn();
     on(EagerMode::Fused, Interpret::New);
     let a = tpu(&[1.5; LARGE], &[LARGE]);
@@ -73,13 +73,13 @@ fn programs_that_keep_changing_compile_nothing() {
 }
 
 #[test]
-fn a_loop_through_places_is_compiled_after_all() {
+fn a_loop_over_offsets_is_compiled() {
     let _turn = turn();
     on(EagerMode::Fused, Interpret::New);
     let row = tpu(&[5.0; LARGE / 20], &[1, LARGE / 20]);
     let mut kept = tpu(&[0.0; LARGE], &[20, LARGE / 20]);
     for i in 0..20 {
-        // A place in what is read, in what is written, and in what is padded.
+        // Use an offset in a read, in a write, and in a pad.
         let taken = kept.narrow(0, i, 1).unwrap().add(&row).unwrap();
         let places = ops::pad::pad_constant(&taken, &[(i, 19 - i), (0, 0)], Scalar::Float(0.0)).unwrap();
         kept = kept.add(&places).unwrap();
@@ -94,7 +94,7 @@ fn a_loop_through_places_is_compiled_after_all() {
 #[test]
 fn values_pass_between_kernels_and_programs() {
     let _turn = turn();
-    // Large enough that memory is shared, and that a program may write over its argument.
+    // Values are large enough that kernels and programs share memory, and that programs may overwrite arguments.
     let run = |interpret| {
         on(EagerMode::Fused, interpret);
         let mut w = tpu(&vec![1.0; 1 << 18], &[512, 512]);
@@ -102,7 +102,7 @@ fn values_pass_between_kernels_and_programs() {
         let mut seen = Vec::new();
         for i in 0..8 {
             let g = w.matmul(&x).unwrap();
-            // Every third step is a program of its own.
+            // Every third step is a different program.
             let g = if i % 3 == 0 { g.mul_scalar(0.5).unwrap() } else { g };
             let kept = w.clone();
             w = w.sub(&g.mul_scalar(0.1).unwrap()).unwrap();
@@ -126,7 +126,7 @@ fn values_pass_between_kernels_and_programs() {
 }
 
 #[test]
-fn results_keep_no_memory_of_what_they_are_views_of() {
+fn results_do_not_keep_the_memory_of_their_base() {
     let _turn = turn();
     on(EagerMode::Fused, Interpret::Always);
     let x = tpu(&(0..12).map(|i| i as f32).collect::<Vec<_>>(), &[3, 4]);
@@ -152,7 +152,7 @@ fn results_keep_no_memory_of_what_they_are_views_of() {
     assert_eq!(first[6], [8.0, 9.0, 10.0, 11.0]);
     assert_eq!(first[7], [3.0, 4.0, 8.0, 9.0]);
     assert_eq!(first[8][..3], [0.0, 1.0, 2.0]);
-    // Memory is not shared where an update in place would show.
+    // Memory is not shared if an update in place would be visible.
     x.add_(&x).unwrap();
     y.mul_(&y).unwrap();
     lazy::synchronize().unwrap();
@@ -162,7 +162,7 @@ fn results_keep_no_memory_of_what_they_are_views_of() {
 }
 
 #[test]
-fn what_a_kernel_refuses_is_what_the_compiled_program_says() {
+fn kernels_and_compiled_programs_give_the_same_error() {
     let _turn = turn();
     let x = tpu(&[1.0, 2.0, 3.0], &[3]);
     let at = Tensor::from_slice_on(&[0i64, 3], &[2], Device::TPU).unwrap();
@@ -183,15 +183,15 @@ fn what_a_kernel_refuses_is_what_the_compiled_program_says() {
 }
 
 #[test]
-fn a_failure_stays_with_what_depends_on_it_here_too() {
+fn a_failure_affects_only_dependent_values_when_interpreted() {
     let _turn = turn();
     on(EagerMode::Fused, Interpret::New);
     let w = tpu(&[1.0, 2.0], &[2]);
     let huge = Tensor::ones(&[1 << 42], DType::F32, Device::TPU).unwrap();
-    // No kernel has the memory, so a thread in the background compiles it and has none either.
+    // No kernel can allocate the memory, so a background thread compiles the program, and fails too.
     drop(lazy::synchronize());
     let compiled = counts().2;
-    // What failed is an argument of a program that kernels compute but for what depends on it.
+    // The failed value is an argument of a program. Kernels compute the rest of that program.
     let lost = huge.narrow(0, 0, 2).unwrap().add(&w).unwrap();
     let fine = w.add(&w).unwrap();
     assert_eq!(lost.to_vec::<f32>().unwrap_err().kind(), ErrorKind::OutOfMemory);
@@ -210,7 +210,7 @@ fn single_ops_are_never_compiled() {
         }
     }
     assert_eq!(counts(), (20, 0, 0));
-    // Debug mode looks at their results all the same.
+    // Debug mode checks the results of interpreted ops too.
     lazy::set_check_numerics(true);
     let e = tpu(&[0.0], &[1]).log().unwrap_err();
     assert!(e.message().contains("returned nan or inf values"), "{e}");

@@ -1,4 +1,4 @@
-//! What makes two segments the same program, and what must not.
+//! Tests of program identity: which segments share an executable.
 
 use crate::{tpu, turn, values};
 use torchtpu_lazy as lazy;
@@ -29,7 +29,7 @@ fn a_new_number_compiles_nothing() {
 }
 
 #[test]
-fn numbers_that_stay_the_same_are_uploaded_once() {
+fn unchanged_numbers_are_uploaded_once() {
     let _turn = turn();
     let (a, _) = pair();
     lazy::reset_metrics();
@@ -42,7 +42,7 @@ fn numbers_that_stay_the_same_are_uploaded_once() {
 }
 
 #[test]
-fn equal_numbers_are_not_one_number() {
+fn equal_numbers_are_separate_arguments() {
     let _turn = turn();
     let (a, _) = pair();
     let f = |x: f64, y: f64| values(&a.mul_scalar(x).unwrap().add_scalar(y).unwrap());
@@ -52,7 +52,7 @@ fn equal_numbers_are_not_one_number() {
 }
 
 #[test]
-fn segments_that_differ_in_wiring_only_do_not_share() {
+fn segments_that_differ_only_in_wiring_do_not_share() {
     let _turn = turn();
     let (a, b) = pair();
     let d = |x: &Tensor| values(&a.sub(&b).unwrap().mul(x).unwrap());
@@ -62,7 +62,7 @@ fn segments_that_differ_in_wiring_only_do_not_share() {
 }
 
 #[test]
-fn segments_that_differ_in_buffers_only_share() {
+fn segments_that_differ_only_in_buffers_share() {
     let _turn = turn();
     let (a, b) = pair();
     assert_eq!(values(&a.sub(&b).unwrap()), [-9.0, -18.0, -27.0]);
@@ -71,7 +71,7 @@ fn segments_that_differ_in_buffers_only_share() {
 }
 
 #[test]
-fn segments_that_differ_in_attributes_only_do_not_share() {
+fn segments_that_differ_only_in_attributes_do_not_share() {
     let _turn = turn();
     let m = tpu(&[1.0, 2.0, 3.0, 4.0], &[2, 2]);
     assert_eq!(values(&m.sum_dim(&[0], false).unwrap()), [4.0, 6.0]);
@@ -80,7 +80,7 @@ fn segments_that_differ_in_attributes_only_do_not_share() {
 }
 
 #[test]
-fn segments_that_differ_in_results_in_use_only_do_not_share() {
+fn segments_that_differ_only_in_used_results_do_not_share() {
     let _turn = turn();
     let (a, b) = pair();
     let t = a.add(&b).unwrap();
@@ -97,7 +97,7 @@ fn segments_that_differ_in_results_in_use_only_do_not_share() {
 }
 
 #[test]
-fn segments_that_differ_in_donation_only_do_not_share() {
+fn segments_that_differ_only_in_donation_do_not_share() {
     let _turn = turn();
     let b = tpu(&[10.0, 20.0, 30.0], &[3]);
     let run = |keep: bool| {
@@ -161,8 +161,8 @@ fn recompilations_are_explained() {
     assert_eq!(lazy::explain().pop().unwrap().why, "this sequence of ops is new");
 }
 
-/// A program of more than a few ops that reads and writes where `at` says.
-fn at_a_place(x: &Tensor, at: i64) -> Vec<f32> {
+/// Compute a program of more than a few ops that reads and writes at offset `at`.
+fn at_offset(x: &Tensor, at: i64) -> Vec<f32> {
     let part = x.narrow(0, at, 2).unwrap();
     let mut y = part.mul_scalar(2.0).unwrap();
     for _ in 0..4 {
@@ -174,22 +174,22 @@ fn at_a_place(x: &Tensor, at: i64) -> Vec<f32> {
 }
 
 #[test]
-fn a_new_place_compiles_nothing_more() {
+fn a_new_offset_compiles_nothing() {
     let _turn = turn();
     let x = tpu(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0], &[8]);
     for at in [3, 3, 0, 6, 1, 2, 4, 5] {
         let mut want: Vec<f32> = (1..=8).map(|v| v as f32).collect();
         want[at as usize..at as usize + 2].iter_mut().for_each(|v| *v *= 6.0);
-        assert_eq!(at_a_place(&x, at), want);
+        assert_eq!(at_offset(&x, at), want);
     }
-    // The first place as it is, then all places.
+    // The first offset is compiled as a constant, then one program serves all offsets.
     assert_eq!(compilations(), 2, "{:#?}", lazy::explain());
     let why = lazy::explain().pop().unwrap().why;
     assert!(why.contains("(slice): told its place when it runs, not in the program"), "{why}");
 }
 
 #[test]
-fn a_small_program_is_compiled_for_a_few_places() {
+fn a_small_program_is_compiled_for_a_few_offsets() {
     let _turn = turn();
     let x = tpu(&(0..40).map(|v| v as f32).collect::<Vec<_>>(), &[40]);
     for at in (0..40).rev() {
@@ -199,7 +199,7 @@ fn a_small_program_is_compiled_for_a_few_places() {
 }
 
 #[test]
-fn places_that_stay_are_part_of_the_program() {
+fn unchanged_offsets_are_part_of_the_program() {
     let _turn = turn();
     let x = tpu(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0], &[8]);
     let f = |at: i64| {

@@ -1,4 +1,4 @@
-//! The engine as its users see it: through tensors on device `tpu`, on the XLA:CPU plugin.
+//! Tests of the engine through tensors on device `tpu`, on the XLA:CPU plugin.
 
 mod cache;
 mod interpret;
@@ -12,7 +12,8 @@ use std::sync::{Mutex, MutexGuard, Once};
 use torchtpu_lazy as lazy;
 use torchtpu_tensor::{Device, Tensor};
 
-/// The engine and its counters are one per process, so tests take turns. Each finds Fused mode, no work and zero counts.
+/// Lock the engine and its counters, which exist once per process, so that tests run one at a time. Each test starts in
+/// Fused mode, without pending work, and with counts of zero.
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     static FIRST: Once = Once::new();
@@ -45,7 +46,7 @@ fn values(x: &Tensor) -> Vec<f32> {
     x.to_vec::<f32>().unwrap()
 }
 
-/// How often segments were cut for this reason.
+/// Return the number of segments that were cut for this reason.
 fn cuts(reason: lazy::CutReason) -> u64 {
     lazy::metrics().cuts.iter().find(|(name, _)| *name == reason.name()).map_or(0, |(_, n)| *n)
 }

@@ -1,10 +1,10 @@
-//! The modes differ in when, never in what.
+//! Tests of the eager modes: they change when ops run, never their results.
 
 use crate::{cuts, tpu, turn, values};
 use torchtpu_lazy::{self as lazy, CutReason, EagerMode};
 use torchtpu_tensor::{DType, Device, ErrorKind, Tensor};
 
-/// Some of everything: broadcasting, products, reductions, views, writes through views, integers, comparisons.
+/// Compute broadcasting, products, reductions, views, writes through views, integers and comparisons.
 fn program(device: Device) -> Vec<Vec<f32>> {
     let data = |n: usize| (0..n).map(|i| ((i * 37 % 19) as f32 - 9.0) / 7.0).collect::<Vec<_>>();
     let x = Tensor::from_slice_on(&data(12), &[3, 4], device).unwrap();
@@ -85,7 +85,7 @@ fn every_cut_has_its_reason() {
 }
 
 #[test]
-fn results_that_nobody_uses_are_not_computed() {
+fn unused_results_are_not_computed() {
     let _turn = turn();
     let a = tpu(&[1.0, 2.0], &[2]);
     drop(a.add(&a).unwrap().mul(&a).unwrap());
@@ -95,7 +95,7 @@ fn results_that_nobody_uses_are_not_computed() {
 }
 
 #[test]
-fn debug_mode_names_the_op_that_made_nan_or_infinity() {
+fn debug_mode_names_the_op_that_gave_nan_or_infinity() {
     let _turn = turn();
     lazy::set_eager_mode(EagerMode::Debug);
     lazy::set_check_numerics(true);
@@ -103,7 +103,7 @@ fn debug_mode_names_the_op_that_made_nan_or_infinity() {
     let e = zero.log().unwrap_err();
     assert_eq!((e.kind(), e.op()), (ErrorKind::Runtime, "log"));
     assert!(e.message().contains("returned nan or inf values"), "{e}");
-    // What was not finite before is nobody's mistake.
+    // An op whose argument is already infinite is not reported.
     let inf = tpu(&[f32::INFINITY, 1.0], &[2]);
     assert_eq!(values(&inf.add(&zero).unwrap()), [f32::INFINITY, 2.0]);
     lazy::set_check_numerics(false);
@@ -111,7 +111,7 @@ fn debug_mode_names_the_op_that_made_nan_or_infinity() {
 }
 
 #[test]
-fn memory_that_cannot_be_had_is_an_error_of_those_who_need_it() {
+fn running_out_of_memory_affects_only_dependent_values() {
     let _turn = turn();
     let a = tpu(&[1.0, 2.0], &[2]);
     let huge = Tensor::ones(&[1 << 42], DType::F32, Device::TPU).unwrap();
@@ -148,7 +148,7 @@ fn the_pending_program_can_be_seen() {
 }
 
 #[test]
-fn the_device_says_what_it_is() {
+fn the_device_reports_its_name() {
     let _turn = turn();
     let name = lazy::device_name().unwrap();
     assert!(name.contains("PJRT plugin"), "{name}");
@@ -157,7 +157,7 @@ fn the_device_says_what_it_is() {
 }
 
 #[test]
-fn a_tpu_that_is_not_here_is_compiled_for() {
+fn programs_compile_for_a_described_tpu() {
     let _turn = turn();
     let a = tpu(&[1.0; 64 * 64], &[64, 64]);
     let y = a.matmul(&a).unwrap();
@@ -171,7 +171,7 @@ fn a_tpu_that_is_not_here_is_compiled_for() {
 }
 
 #[test]
-fn a_failure_stays_with_what_depends_on_it() {
+fn a_failure_affects_only_dependent_values() {
     let _turn = turn();
     let w = tpu(&[1.0, 2.0], &[2]);
     let huge = Tensor::ones(&[1 << 42], DType::F32, Device::TPU).unwrap();
@@ -183,13 +183,13 @@ fn a_failure_stays_with_what_depends_on_it() {
     for y in [&huge, &lost] {
         assert_eq!(y.to_vec::<f32>().unwrap_err().kind(), ErrorKind::OutOfMemory);
     }
-    // What failed is an argument of the next segment.
+    // The failed value is an argument of the next segment.
     let more = lost.narrow(0, 0, 2).unwrap().add(&w).unwrap();
     let fine = kept[1].add(&w).unwrap();
     let also = fine.add(&fine).unwrap();
     assert_eq!(more.to_vec::<f32>().unwrap_err().kind(), ErrorKind::OutOfMemory);
     assert_eq!(values(&also), [6.0, 12.0]);
-    // And so is what is updated in place.
+    // The segment that fails here also updates `w` in place, and the update survives.
     let _lost = huge.add_scalar(2.0).unwrap();
     w.add_(&fine).unwrap();
     assert_eq!(values(&w), [4.0, 8.0]);

@@ -1,10 +1,10 @@
-//! Programs that keep changing, computed in pieces.
+//! Tests of programs that keep changing and are compiled in pieces.
 
 use crate::{tpu, turn, values};
 use torchtpu_lazy as lazy;
 use torchtpu_tensor::{DType, Device, Tensor};
 
-/// A step of which a few ops depend on `n`: a sum over so many elements between ops that stay the same.
+/// A step of which a few ops depend on `n`: a sum over `n` elements, between ops that stay the same.
 fn step(w: &Tensor, n: usize) -> Tensor {
     let mut h = w.clone();
     for i in 0..60 {
@@ -30,13 +30,13 @@ fn close(a: &Tensor, b: &Tensor) {
     }
 }
 
-/// Ops in the programs that were compiled, but for those loaded from disk.
+/// Return the number of ops of each compiled program, without those loaded from disk.
 fn compiled_ops() -> Vec<usize> {
     lazy::explain().iter().map(|e| e.nodes).collect()
 }
 
 #[test]
-fn only_what_changes_is_compiled() {
+fn only_changed_pieces_are_compiled() {
     let _turn = turn();
     let (w, reference) = (start(Device::TPU), start(Device::CPU));
     let mut before = 0;
@@ -53,7 +53,7 @@ fn only_what_changes_is_compiled() {
 }
 
 #[test]
-fn a_program_that_comes_often_is_compiled_as_a_whole() {
+fn a_frequent_program_is_compiled_as_a_whole() {
     let _turn = turn();
     let w = start(Device::TPU);
     for n in 1..20 {
@@ -66,14 +66,14 @@ fn a_program_that_comes_often_is_compiled_as_a_whole() {
             lazy::metrics().segments_executed - before
         })
         .collect();
-    // However fast the compiler is, it is the 64th time.
+    // The whole program is used from the 64th time on, even if it compiles earlier.
     assert!(launches[..63].iter().all(|&n| n > 1), "{launches:?}");
     assert!(launches[63..].iter().all(|&n| n == 1), "{launches:?}");
     assert!(compiled_ops().pop().is_some_and(|n| n > 100));
 }
 
 #[test]
-fn what_fails_in_a_piece_fails_nothing_else() {
+fn a_failure_in_one_piece_affects_no_other_piece() {
     let _turn = turn();
     lazy::set_divide(lazy::Divide::Always);
     let w = start(Device::TPU);
@@ -89,7 +89,7 @@ fn what_fails_in_a_piece_fails_nothing_else() {
 }
 
 #[test]
-fn memory_of_what_is_overwritten_is_taken_across_pieces() {
+fn memory_of_overwritten_values_is_reused_across_pieces() {
     let _turn = turn();
     for divide in [lazy::Divide::Never, lazy::Divide::Always] {
         lazy::set_divide(divide);
@@ -129,7 +129,7 @@ fn a_result_that_a_later_piece_reads_is_not_destroyed_by_another_thread() {
 }
 
 #[test]
-fn a_whole_is_not_taken_for_another_program_of_the_same_hash() {
+fn programs_with_equal_hashes_are_not_confused() {
     let _turn = turn();
     lazy::set_divide(lazy::Divide::Always);
     lazy::set_hash_mask(0);

@@ -1,13 +1,13 @@
-//! Memory of results that are gone, which results to come are computed into.
+//! Tests of the memory pool: results reuse the memory of dropped results.
 
 use crate::{tpu, turn, values};
 use torchtpu_lazy as lazy;
 use torchtpu_tensor::Tensor;
 
-/// Elements of a value that is large enough.
+/// Number of elements of a value large enough for the pool.
 const LARGE: usize = 64 << 10;
 
-/// `LARGE` elements, all of them `x`.
+/// Return `LARGE` elements of value `x`.
 fn large(x: f32) -> Tensor {
     tpu(&vec![x; LARGE], &[LARGE])
 }
@@ -22,12 +22,12 @@ fn compute(t: Tensor) -> Tensor {
 }
 
 #[test]
-fn results_take_the_memory_of_results_that_are_gone() {
+fn results_reuse_the_memory_of_dropped_results() {
     let _turn = turn();
     lazy::empty_cache();
     let x = large(1.0);
     for k in 0..20 {
-        // Two results a step; both are gone before the next.
+        // Each step has two results, and both are dropped before the next step.
         let y = x.mul_scalar(f64::from(k)).unwrap();
         let z = compute(y.add(&x).unwrap());
         assert!(is_all(&y, k as f32) && is_all(&z, k as f32 + 1.0));
@@ -41,14 +41,14 @@ fn results_take_the_memory_of_results_that_are_gone() {
 }
 
 #[test]
-fn memory_in_use_is_not_taken() {
+fn memory_in_use_is_not_reused() {
     let _turn = turn();
     lazy::empty_cache();
     let x = large(1.0);
     let mut kept = Vec::new();
     for k in 0..12 {
         let y = compute(x.mul_scalar(f64::from(k)).unwrap());
-        // A view of a result keeps it, and so does a reader that has yet to be launched.
+        // A view keeps its result alive, and so does a pending reader.
         match k % 3 {
             0 => kept.push((y.narrow(0, 5, 2).unwrap(), k as f32)),
             1 => kept.push((y.sum().unwrap(), (k as usize * LARGE) as f32)),
@@ -62,12 +62,12 @@ fn memory_in_use_is_not_taken() {
 }
 
 #[test]
-fn a_result_that_an_update_destroys_is_not_taken_twice() {
+fn a_result_that_an_update_destroys_is_not_reused_twice() {
     let _turn = turn();
     lazy::empty_cache();
     let mut x = large(0.0);
     for _ in 0..10 {
-        // The update takes the memory of its argument, the copy that of the copy before.
+        // The update reuses the memory of its argument, and the copy that of the previous copy.
         x = x.add_scalar(1.0).unwrap();
         let y = compute(x.mul_scalar(2.0).unwrap());
         drop(y);
@@ -78,12 +78,12 @@ fn a_result_that_an_update_destroys_is_not_taken_twice() {
 }
 
 #[test]
-fn values_and_pool_take_no_more_than_values_alone_did() {
+fn values_and_pool_stay_within_the_peak_of_values() {
     let _turn = turn();
     lazy::empty_cache();
     let x = large(1.0);
     for k in 0..60 {
-        // A new size at each step: nothing fits what is in the pool.
+        // Each step has a new size, so nothing in the pool fits.
         let n = LARGE / 2 + 64 * k;
         let y = compute(x.narrow(0, 0, n as i64).unwrap().add_scalar(1.0).unwrap());
         assert_eq!(values(&y).len(), n);
@@ -94,14 +94,14 @@ fn values_and_pool_take_no_more_than_values_alone_did() {
 }
 
 #[test]
-fn memory_of_uploads_that_results_took_does_not_pile_up() {
+fn memory_of_reused_uploads_does_not_accumulate() {
     let _turn = turn();
     lazy::empty_cache();
     let mut most = 0;
     for k in 0..50 {
         let x = large(1.0);
         let y = x.add_scalar(1.0).unwrap();
-        // The result takes the upload's memory, so nothing is ever taken from the pool.
+        // The result reuses the upload's memory, so nothing is taken from the pool.
         drop(x);
         assert!(is_all(&compute(y), 2.0));
         lazy::synchronize().unwrap();
@@ -113,7 +113,7 @@ fn memory_of_uploads_that_results_took_does_not_pile_up() {
 }
 
 #[test]
-fn what_no_launch_asks_for_is_given_back() {
+fn unused_pool_memory_is_given_back() {
     let _turn = turn();
     lazy::empty_cache();
     let x = large(1.0);

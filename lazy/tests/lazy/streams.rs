@@ -1,4 +1,4 @@
-//! Long streams, loops, threads: what grows and what must not.
+//! Tests of long streams, loops and threads, and of the growth of memory and caches.
 
 use crate::{cuts, tpu, turn, values};
 use std::collections::VecDeque;
@@ -6,7 +6,7 @@ use torchtpu_lazy::{self as lazy, CutReason};
 use torchtpu_tensor::{DType, Device, ErrorKind, Tensor};
 
 #[test]
-fn ten_thousand_steps_grow_nothing() {
+fn ten_thousand_steps_do_not_grow_memory() {
     let _turn = turn();
     let mut w = tpu(&[1.0, 2.0, 3.0, 4.0], &[2, 2]);
     let x = tpu(&[0.5, 0.25, 0.125, 0.0], &[2, 2]);
@@ -36,7 +36,7 @@ fn ten_thousand_steps_grow_nothing() {
 }
 
 #[test]
-fn a_chain_of_a_hundred_thousand_pending_ops_is_a_loop() {
+fn a_chain_of_a_hundred_thousand_pending_ops_does_not_overflow_the_stack() {
     let _turn = turn();
     let one = tpu(&[1.0], &[1]);
     let mut y = one.clone();
@@ -119,7 +119,7 @@ fn threads_record_at_the_same_time() {
 }
 
 #[test]
-fn a_value_may_cross_over_to_another_thread() {
+fn a_value_can_move_to_another_thread() {
     let _turn = turn();
     let x = tpu(&[1.0, 2.0], &[2]);
     let pending = x.add(&x).unwrap();
@@ -168,9 +168,9 @@ fn another_thread_may_synchronize_at_any_time() {
     assert_eq!(values(&w), [500.0; 64]);
 }
 
-/// A training step with a schedule, a loss that is read now and then, and an evaluation now and then.
+/// A training step with a learning-rate schedule, a loss that is read in some steps, and an evaluation in some steps.
 fn irregular_step(w: &Tensor, i: usize) {
-    // Batches of two sizes take turns.
+    // Two batch sizes alternate.
     let n = if i.is_multiple_of(2) { 4 } else { 3 };
     let x = tpu(&vec![0.5; n * 2], &[n, 2]);
     let loss = x.matmul(w).unwrap().square().unwrap().mean().unwrap();
@@ -230,7 +230,7 @@ fn segments_inside_of_a_step_are_compiled_in_the_background() {
         let one = Tensor::from_slice_on(&[1.0f32; 4], &[4], device).unwrap();
         for _ in 0..3 {
             for i in 0..300usize {
-                // No two segments alike, and each writes over what the one before it read.
+                // No two segments are alike, and each overwrites a value that the one before it read.
                 match i * i % 7 {
                     0 => w.add_(&one).unwrap(),
                     1 => w.mul_(&w.tanh().unwrap()).unwrap(),
@@ -250,7 +250,7 @@ fn segments_inside_of_a_step_are_compiled_in_the_background() {
 }
 
 #[test]
-fn a_failure_in_the_background_reaches_whoever_reads() {
+fn a_failure_in_the_background_reaches_the_reader() {
     let _turn = turn();
     lazy::set_max_segment_ops(2);
     let huge = Tensor::ones(&[1 << 42], DType::F32, Device::TPU).unwrap();
@@ -262,7 +262,7 @@ fn a_failure_in_the_background_reaches_whoever_reads() {
 }
 
 #[test]
-fn a_segment_goes_out_early_at_the_same_place_each_time() {
+fn a_segment_is_cut_early_at_the_same_op_each_time() {
     let _turn = turn();
     lazy::set_early_ops(20);
     let x = tpu(&[0.5, 0.25], &[2]);
@@ -306,10 +306,10 @@ fn on_xla_cpu_many_large_values_end_a_segment() {
         assert_eq!(values(kept.back().unwrap())[0], ops as f32 + 1.0);
         cuts(CutReason::Memory)
     };
-    // Eight of them, the newest included, come to 96 MB, but are not more than eight.
+    // Eight values, including the newest, take 96 MB, but the limit is on more than eight.
     assert_eq!(cuts_with(12, 7, 20), 0);
     assert_eq!(cuts_with(12, 40, 20), 2);
-    // Smaller ones may take 32 MB.
+    // Smaller values may take 32 MB.
     assert_eq!(cuts_with(1, 31, 50), 0);
     assert_eq!(cuts_with(1, 50, 50), 1);
 }
@@ -322,7 +322,7 @@ fn pending_bytes_are_bounded() {
     let kept: Vec<Tensor> = (0..100).map(|i| x.mul_scalar(f64::from(i)).unwrap()).collect();
     assert!(cuts(CutReason::Memory) >= 5, "{:?}", lazy::metrics());
     assert_eq!(values(&kept[99])[0], 99.0);
-    // Values that nobody holds take nothing.
+    // Dropped values take no memory.
     lazy::synchronize().unwrap();
     lazy::reset_metrics();
     let mut y = x.clone();

@@ -1,24 +1,24 @@
-//! Samplers: in which order samples are taken.
+//! Samplers: orders of samples.
 //!
-//! They draw from the generators as PyTorch's do, so that equal seeds give equal orders.
+//! They draw from generators like PyTorch's samplers, so that equal seeds give equal orders.
 
 use super::{draw_seed, permutation};
 use torchtpu_tensor::ops::random::{Distribution, multinomial, sample};
 use torchtpu_tensor::random::Generator;
 use torchtpu_tensor::{DType, Device, Error, Meta, Result, Tensor};
 
-/// Gives numbers of samples, or lists of them.
+/// A source of sample indices, or of batches of indices.
 pub trait Sampler: Send + Sync {
     /// `usize` for samples, `Vec<usize>` for batches.
     type Item;
-    /// What one pass takes, in order.
+    /// Return the indices (or batches) of one pass, in order.
     ///
     /// # Errors
-    /// None that a working generator gives, as a rule.
+    /// Fails if the generator fails.
     fn draw(&self) -> Result<Vec<Self::Item>>;
-    /// How much that is.
+    /// Return the number of indices (or batches) in a pass.
     fn len(&self) -> usize;
-    /// Whether it is nothing.
+    /// Whether a pass is empty.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -27,7 +27,7 @@ pub trait Sampler: Send + Sync {
 /// All samples in order.
 #[derive(Clone, Debug)]
 pub struct SequentialSampler(
-    /// How many there are.
+    /// Number of samples.
     pub usize,
 );
 
@@ -48,7 +48,7 @@ fn check_samples(n: usize) -> Result<()> {
     Ok(())
 }
 
-/// A generator for one order: the one that was given, or one that the default generator seeds.
+/// Return a generator for one order: the given one, or one seeded by the default generator.
 fn own_or_seeded(generator: Option<&Generator>) -> Result<Generator> {
     match generator {
         Some(g) => Ok(g.clone()),
@@ -56,7 +56,7 @@ fn own_or_seeded(generator: Option<&Generator>) -> Result<Generator> {
     }
 }
 
-/// All numbers below `n`, as a loader that shuffles draws them.
+/// Return all numbers below `n` in the random order of a shuffling loader.
 pub(super) fn shuffled(n: usize, generator: Option<&Generator>) -> Result<Vec<usize>> {
     if n == 0 {
         return Ok(Vec::new());
@@ -74,29 +74,30 @@ pub struct RandomSampler {
 }
 
 impl RandomSampler {
-    /// All of `count` samples in random order.
+    /// Draw all of `count` samples in random order.
     ///
     /// # Errors
-    /// `Value` when there are none.
+    /// Fails with `Value` if `count` is zero.
     pub fn new(count: usize) -> Result<RandomSampler> {
         check_samples(count)?;
         Ok(RandomSampler { count, replacement: false, samples: count, generator: None })
     }
-    /// Whether a sample may come twice before all have come once.
+    /// Choose whether to draw with replacement.
     pub fn replacement(mut self, on: bool) -> RandomSampler {
         self.replacement = on;
         self
     }
-    /// How many samples a pass takes; without replacement, order follows upon order until there are as many.
+    /// Set the number of samples in a pass. Without replacement, one random order follows another until there are
+    /// enough.
     ///
     /// # Errors
-    /// `Value` for none.
+    /// Fails with `Value` if `n` is zero.
     pub fn num_samples(mut self, n: usize) -> Result<RandomSampler> {
         check_samples(n)?;
         self.samples = n;
         Ok(self)
     }
-    /// Draws from this generator rather than from one that the default generator seeds.
+    /// Draw from this generator, instead of one seeded by the default generator.
     pub fn generator(mut self, generator: Generator) -> RandomSampler {
         self.generator = Some(generator);
         self
@@ -109,7 +110,7 @@ impl Sampler for RandomSampler {
         let g = own_or_seeded(self.generator.as_ref())?;
         let mut all = Vec::with_capacity(self.samples);
         if self.replacement {
-            // In pieces of PyTorch's size, so that a given generator ends up where PyTorch's does.
+            // Draw in pieces of PyTorch's size, so that a given generator ends in PyTorch's state.
             let last = self.samples % 32;
             for n in std::iter::repeat_n(32, self.samples / 32).chain([last]) {
                 let meta = Meta::new(&[n], DType::I64, Device::CPU);
@@ -121,7 +122,7 @@ impl Sampler for RandomSampler {
         for _ in 0..self.samples / self.count {
             all.extend(permutation(self.count, Some(&g))?);
         }
-        // One more is drawn even when nothing of it is taken: a given generator ends up where PyTorch's does.
+        // Draw one more order even if none of it is used, so that a given generator ends in PyTorch's state.
         all.extend(&permutation(self.count, Some(&g))?[..self.samples % self.count]);
         Ok(all)
     }
@@ -138,11 +139,11 @@ pub struct SubsetRandomSampler {
 }
 
 impl SubsetRandomSampler {
-    /// These samples.
+    /// Draw these samples in random order.
     pub fn new(indices: Vec<usize>) -> SubsetRandomSampler {
         SubsetRandomSampler { indices, generator: None }
     }
-    /// Draws from this generator rather than from the default one.
+    /// Draw from this generator instead of the default one.
     pub fn generator(mut self, generator: Generator) -> SubsetRandomSampler {
         self.generator = Some(generator);
         self
@@ -170,16 +171,16 @@ pub struct WeightedRandomSampler {
 }
 
 impl WeightedRandomSampler {
-    /// `num_samples` draws, a sample as often as its weight says. Weights need not add up to one.
+    /// Draw `num_samples` samples with probabilities proportional to `weights`. Weights need not add up to one.
     ///
     /// # Errors
-    /// `Value` for no draws.
+    /// Fails with `Value` if `num_samples` is zero.
     pub fn new(weights: &[f64], num_samples: usize, replacement: bool) -> Result<WeightedRandomSampler> {
         check_samples(num_samples)?;
         let weights = Tensor::from_slice(weights, &[weights.len()])?;
         Ok(WeightedRandomSampler { weights, samples: num_samples, replacement, generator: None })
     }
-    /// Draws from this generator rather than from the default one.
+    /// Draw from this generator instead of the default one.
     pub fn generator(mut self, generator: Generator) -> WeightedRandomSampler {
         self.generator = Some(generator);
         self
@@ -213,7 +214,7 @@ pub(super) fn in_batches(order: &[usize], batch_size: usize, drop_last: bool) ->
     order.chunks(batch_size).take(count).map(<[usize]>::to_vec).collect()
 }
 
-/// Another sampler's samples in batches.
+/// The samples of another sampler, in batches.
 #[derive(Clone, Debug)]
 pub struct BatchSampler<S> {
     sampler: S,
@@ -222,10 +223,10 @@ pub struct BatchSampler<S> {
 }
 
 impl<S: Sampler<Item = usize>> BatchSampler<S> {
-    /// Batches of `batch_size`; a last one that is smaller is left out with `drop_last`.
+    /// Make batches of `batch_size`. With `drop_last`, a smaller last batch is dropped.
     ///
     /// # Errors
-    /// `Value` for batches of no samples.
+    /// Fails with `Value` for a batch size of zero.
     pub fn new(sampler: S, batch_size: usize, drop_last: bool) -> Result<BatchSampler<S>> {
         check_batch_size(batch_size)?;
         Ok(BatchSampler { sampler, batch_size, drop_last })

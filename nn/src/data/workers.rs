@@ -1,7 +1,7 @@
 //! Threads that read batches ahead.
 //!
-//! A worker takes the next batch that nobody reads yet, as long as that is not too far ahead of the one that is asked for
-//! next; what it read waits until its turn comes.
+//! A worker takes the next unread batch, unless it is too far ahead of the next requested batch. A batch that was read
+//! waits for its turn.
 
 use super::Batch;
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -15,20 +15,20 @@ type Read = dyn Fn(&[usize]) -> Batch + Send + Sync;
 
 #[derive(Default)]
 struct Progress {
-    /// The next batch to read.
+    /// Index of the next batch to read.
     to_read: usize,
-    /// The next batch to hand out.
+    /// Index of the next batch to return.
     to_give: usize,
-    /// What waits for its turn.
+    /// Batches that wait for their turn.
     read: BTreeMap<usize, Batch>,
     stopped: bool,
 }
 
 struct Shared {
     progress: Mutex<Progress>,
-    /// A batch has been read.
+    /// Signals that a batch was read.
     arrived: Condvar,
-    /// A batch has been handed out, or it is time to stop.
+    /// Signals that a batch was returned, or that workers must stop.
     wanted: Condvar,
     batches: Vec<Vec<usize>>,
     ahead: usize,
@@ -39,7 +39,7 @@ impl Shared {
     fn lock(&self) -> MutexGuard<'_, Progress> {
         self.progress.lock()
     }
-    /// What a worker does.
+    /// Run a worker: read batches until none is left or the pass is dropped.
     fn work(&self, worker: usize) {
         loop {
             let mut p = self.lock();
@@ -73,7 +73,7 @@ fn panicked(worker: usize, cause: &(dyn Any + Send)) -> Error {
 pub(super) struct Workers(Arc<Shared>);
 
 impl Workers {
-    /// Starts `count` threads that read at most `ahead` batches more than were asked for.
+    /// Start `count` threads that read at most `ahead` batches beyond the requested ones.
     pub fn start(count: usize, ahead: usize, batches: Vec<Vec<usize>>, read: Arc<Read>) -> Result<Workers> {
         let count = count.min(batches.len());
         let shared = Arc::new(Shared {
@@ -93,7 +93,7 @@ impl Workers {
                 shared.work(i);
             };
             let name = format!("DataLoader {i}");
-            // Should one fail, dropping `workers` stops those that run.
+            // If one fails to start, dropping `workers` stops the others.
             std::thread::Builder::new()
                 .name(name)
                 .spawn(run)
@@ -101,7 +101,7 @@ impl Workers {
         }
         Ok(workers)
     }
-    /// The next batch.
+    /// Return the next batch.
     pub fn next(&self) -> Option<Batch> {
         let mut p = self.0.lock();
         let at = p.to_give;
@@ -117,13 +117,13 @@ impl Workers {
             self.0.arrived.wait(&mut p);
         }
     }
-    /// How many batches are left.
+    /// Return the number of batches left.
     pub fn left(&self) -> usize {
         self.0.batches.len() - self.0.lock().to_give
     }
 }
 
-/// Workers are told to stop and not waited for: one may be at a sample that takes long.
+/// Tell the workers to stop, but do not wait for them: one may be reading a slow sample.
 impl Drop for Workers {
     fn drop(&mut self) {
         let waiting = {

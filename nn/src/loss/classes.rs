@@ -1,11 +1,11 @@
-//! Losses of scores of classes.
+//! Losses of class scores.
 
 use super::{Reduction, float, number, optional, reduced, settings};
 use torchtpu_tensor::ops::loss::{self, CrossEntropyArgs, CtcArgs};
 use torchtpu_tensor::schema::Arg;
 use torchtpu_tensor::{Error, Result, Tensor, ops};
 
-/// Target of rows that do not count, unless another is chosen.
+/// Default target of ignored rows.
 const IGNORED: i64 = -100;
 
 settings! {
@@ -14,18 +14,18 @@ settings! {
     CrossEntropyLoss {
         /// Weight of each class.
         weight: Option<Tensor> = None,
-        /// Target of rows that do not count.
+        /// Target of ignored rows.
         ignore_index: i64 = IGNORED,
-        /// How much of the target's probability is spread over all classes.
+        /// Share of the target's probability that is spread over all classes.
         label_smoothing: f64 = 0.0,
     }
 }
 
 impl CrossEntropyLoss {
-    /// The loss of class indices or class probabilities.
+    /// Compute the loss of class indices or class probabilities.
     ///
     /// # Errors
-    /// As [`loss::cross_entropy`].
+    /// Fails like [`loss::cross_entropy`].
     pub fn forward(&self, x: &Tensor, target: &Tensor) -> Result<Tensor> {
         let args = CrossEntropyArgs {
             weight: self.weight.as_ref(),
@@ -43,39 +43,39 @@ settings! {
     NLLLoss {
         /// Weight of each class.
         weight: Option<Tensor> = None,
-        /// Target of rows that do not count.
+        /// Target of ignored rows.
         ignore_index: i64 = IGNORED,
     }
 }
 
 impl NLLLoss {
-    /// The loss of class indices.
+    /// Compute the loss of class indices.
     ///
     /// # Errors
-    /// As [`loss::nll_loss`].
+    /// Fails like [`loss::nll_loss`].
     pub fn forward(&self, x: &Tensor, target: &Tensor) -> Result<Tensor> {
         loss::nll_loss(x, target, self.weight.as_ref(), self.reduction, self.ignore_index)
     }
 }
 
 settings! {
-    /// How unlikely labels are to be spelled by sequences of class probabilities, with blanks and repetitions. The mean is one of
-    /// losses by label.
+    /// Connectionist temporal classification: the negative log-probability that sequences of class probabilities spell
+    /// the labels, with blanks and repetitions. The mean is over losses divided by the number of labels.
     #[derive(Clone, Copy, Debug)]
     CTCLoss {
-        /// The class that spells nothing.
+        /// Index of the blank class.
         blank: i64 = 0,
-        /// Whether the loss of labels that do not fit their sequence is zero instead of infinite.
+        /// Whether the loss is zero instead of infinite for labels that do not fit their sequence.
         zero_infinity: bool = false,
     }
 }
 
 impl CTCLoss {
-    /// The loss of log-probabilities `[steps, n, c]` with labels, `[n, labels]` or all in a line, of which so many steps and labels
-    /// count in each sequence.
+    /// Compute the loss of log-probabilities `[steps, n, c]`. `target` is `[n, labels]`, or all labels in one
+    /// dimension. `steps` and `labels` give the lengths of each sequence.
     ///
     /// # Errors
-    /// As [`loss::ctc_loss`].
+    /// Fails like [`loss::ctc_loss`].
     pub fn forward(&self, x: &Tensor, target: &Tensor, steps: &[i64], labels: &[i64]) -> Result<Tensor> {
         let args = CtcArgs { blank: self.blank, reduction: self.reduction, zero_infinity: self.zero_infinity };
         loss::ctc_loss(x, target, steps, labels, &args)
@@ -83,12 +83,13 @@ impl CTCLoss {
 }
 
 settings! {
-    /// How far scores of other classes come within a margin of the right class's score.
+    /// Hinge loss of several classes: how far the scores of other classes exceed the right class's score minus a
+    /// margin.
     #[derive(Clone, Debug)]
     MultiMarginLoss {
-        /// Power of what is within the margin, 1 or 2.
+        /// Power of each excess, 1 or 2.
         p: i64 = 1,
-        /// By how much the right score has to lead.
+        /// Required lead of the right class's score.
         margin: f64 = 1.0,
         /// Weight of each class.
         weight: Option<Tensor> = None,
@@ -96,10 +97,10 @@ settings! {
 }
 
 impl MultiMarginLoss {
-    /// The loss of class indices.
+    /// Compute the loss of class indices.
     ///
     /// # Errors
-    /// `Value` for a power that is not 1 or 2, `Runtime` for shapes or indices that do not fit.
+    /// Fails with `Value` for a power that is not 1 or 2, and with `Runtime` for shapes or indices that do not fit.
     pub fn forward(&self, x: &Tensor, target: &Tensor) -> Result<Tensor> {
         if !matches!(self.p, 1 | 2) {
             return Err(Error::value("only p == 1 and p == 2 supported"));
@@ -117,23 +118,23 @@ impl MultiMarginLoss {
 }
 
 settings! {
-    /// As [`MultiMarginLoss`] with several right classes: those listed before the first negative target.
+    /// Like [`MultiMarginLoss`], with several right classes: those before the first negative target.
     #[derive(Clone, Copy, Debug)]
     MultiLabelMarginLoss {}
 }
 
 impl MultiLabelMarginLoss {
-    /// The loss of lists of class indices, of the shape of the scores.
+    /// Compute the loss of lists of class indices, which have the shape of the scores.
     ///
     /// # Errors
-    /// `Runtime` for shapes or indices that do not fit.
+    /// Fails with `Runtime` for shapes or indices that do not fit.
     pub fn forward(&self, x: &Tensor, target: &Tensor) -> Result<Tensor> {
         ops::call_tensor("multilabel_margin_loss", &[Arg::Tensor(x), Arg::Tensor(target), number(self.reduction)])
     }
 }
 
 settings! {
-    /// Mean over classes of the cross entropy of logits, each class on its own.
+    /// Binary cross entropy of logits for each class, averaged over classes.
     #[derive(Clone, Debug)]
     MultiLabelSoftMarginLoss {
         /// Weight of each class.
@@ -142,10 +143,10 @@ settings! {
 }
 
 impl MultiLabelSoftMarginLoss {
-    /// The loss of targets from 0 to 1, of the shape of the logits.
+    /// Compute the loss of targets from 0 to 1, which have the shape of the logits.
     ///
     /// # Errors
-    /// `Runtime` when shapes do not broadcast, `Index` for a number in place of a row.
+    /// Fails with `Runtime` if shapes do not broadcast, and with `Index` if `x` has no dimension.
     pub fn forward(&self, x: &Tensor, target: &Tensor) -> Result<Tensor> {
         let Some(&classes) = x.dims().last() else {
             return Err(Error::index("Dimension specified as -1 but tensor has no dimensions"));

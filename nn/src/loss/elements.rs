@@ -11,10 +11,10 @@ settings! {
 }
 
 impl L1Loss {
-    /// The loss.
+    /// Compute the loss.
     ///
     /// # Errors
-    /// `Runtime` when shapes do not broadcast.
+    /// Fails with `Runtime` if shapes do not broadcast.
     pub fn forward(&self, x: &Tensor, target: &Tensor) -> Result<Tensor> {
         ops::call_tensor("l1_loss", &[Arg::Tensor(x), Arg::Tensor(target), number(self.reduction)])
     }
@@ -27,10 +27,10 @@ settings! {
 }
 
 impl MSELoss {
-    /// The loss.
+    /// Compute the loss.
     ///
     /// # Errors
-    /// `Runtime` when shapes do not broadcast.
+    /// Fails with `Runtime` if shapes do not broadcast.
     pub fn forward(&self, x: &Tensor, target: &Tensor) -> Result<Tensor> {
         ops::call_tensor("mse_loss", &[Arg::Tensor(x), Arg::Tensor(target), number(self.reduction)])
     }
@@ -40,16 +40,16 @@ settings! {
     /// `d^2 / (2 beta)` for differences below `beta`, `d - beta / 2` above.
     #[derive(Clone, Copy, Debug)]
     SmoothL1Loss {
-        /// Where the square ends; with 0 this is [`L1Loss`].
+        /// Difference at which the square ends. With 0 this is [`L1Loss`].
         beta: f64 = 1.0,
     }
 }
 
 impl SmoothL1Loss {
-    /// The loss.
+    /// Compute the loss.
     ///
     /// # Errors
-    /// `Runtime` for a negative `beta`, and when shapes do not broadcast.
+    /// Fails with `Runtime` if `beta` is negative or shapes do not broadcast.
     pub fn forward(&self, x: &Tensor, target: &Tensor) -> Result<Tensor> {
         let args = [Arg::Tensor(x), Arg::Tensor(target), number(self.reduction), float(self.beta)];
         ops::call_tensor("smooth_l1_loss", &args)
@@ -60,16 +60,16 @@ settings! {
     /// `d^2 / 2` for differences up to `delta`, `delta (d - delta / 2)` above.
     #[derive(Clone, Copy, Debug)]
     HuberLoss {
-        /// Where the square ends.
+        /// Difference at which the square ends.
         delta: f64 = 1.0,
     }
 }
 
 impl HuberLoss {
-    /// The loss.
+    /// Compute the loss.
     ///
     /// # Errors
-    /// `Runtime` unless `delta` is positive, and when shapes do not broadcast.
+    /// Fails with `Runtime` if `delta` is not positive or shapes do not broadcast.
     pub fn forward(&self, x: &Tensor, target: &Tensor) -> Result<Tensor> {
         let args = [Arg::Tensor(x), Arg::Tensor(target), number(self.reduction), float(self.delta)];
         ops::call_tensor("huber_loss", &args)
@@ -80,16 +80,16 @@ settings! {
     /// Cross entropy of probabilities with targets from 0 to 1.
     #[derive(Clone, Debug)]
     BCELoss {
-        /// Factor of each element's loss; broadcasts.
+        /// Factors of the elements' losses. They broadcast.
         weight: Option<Tensor> = None,
     }
 }
 
 impl BCELoss {
-    /// The loss.
+    /// Compute the loss.
     ///
     /// # Errors
-    /// `Value` when shapes differ, `Runtime` for inputs outside `0..=1`.
+    /// Fails with `Value` if shapes differ, and with `Runtime` for inputs outside `0..=1`.
     pub fn forward(&self, x: &Tensor, target: &Tensor) -> Result<Tensor> {
         let args = [Arg::Tensor(x), Arg::Tensor(target), optional(self.weight.as_ref()), number(self.reduction)];
         ops::call_tensor("binary_cross_entropy", &args)
@@ -100,18 +100,18 @@ settings! {
     /// Cross entropy of logits with targets from 0 to 1, without overflow.
     #[derive(Clone, Debug)]
     BCEWithLogitsLoss {
-        /// Factor of each element's loss; broadcasts.
+        /// Factors of the elements' losses. They broadcast.
         weight: Option<Tensor> = None,
-        /// Factor of what a target above zero adds; broadcasts.
+        /// Factors of the losses of positive targets. They broadcast.
         pos_weight: Option<Tensor> = None,
     }
 }
 
 impl BCEWithLogitsLoss {
-    /// The loss.
+    /// Compute the loss.
     ///
     /// # Errors
-    /// `Value` when shapes differ.
+    /// Fails with `Value` if shapes differ.
     pub fn forward(&self, x: &Tensor, target: &Tensor) -> Result<Tensor> {
         let (weight, pos_weight) = (optional(self.weight.as_ref()), optional(self.pos_weight.as_ref()));
         let args = [Arg::Tensor(x), Arg::Tensor(target), weight, pos_weight, number(self.reduction)];
@@ -123,18 +123,18 @@ settings! {
     /// Divergence of log-probabilities from a distribution, `t (log t - x)`.
     #[derive(Clone, Copy, Debug)]
     KLDivLoss {
-        /// Targets are logarithms too.
+        /// Whether targets are logarithms too.
         log_target: bool = false,
-        /// Gives the sum divided by the size of the batch, whatever `reduction` says: PyTorch's reduction `batchmean`.
+        /// Whether to return the sum divided by the batch size, for any `reduction`: PyTorch's reduction `batchmean`.
         batchmean: bool = false,
     }
 }
 
 impl KLDivLoss {
-    /// The loss.
+    /// Compute the loss.
     ///
     /// # Errors
-    /// `Runtime` when shapes do not broadcast, and for dtypes that are not floating point.
+    /// Fails with `Runtime` if shapes do not broadcast or a dtype is not floating point.
     pub fn forward(&self, x: &Tensor, target: &Tensor) -> Result<Tensor> {
         let reduction = if self.batchmean { Reduction::Sum } else { self.reduction };
         let args = [Arg::Tensor(x), Arg::Tensor(target), number(reduction), flag(self.log_target)];
@@ -150,20 +150,20 @@ settings! {
     /// Negative log likelihood of counts under Poisson distributions.
     #[derive(Clone, Copy, Debug)]
     PoissonNLLLoss {
-        /// The input is the logarithm of the rate.
+        /// Whether the input is the logarithm of the rate.
         log_input: bool = true,
-        /// Adds Stirling's approximation of the term that does not depend on the input.
+        /// Whether to add Stirling's approximation of the term that does not depend on the input.
         full: bool = false,
-        /// Keeps the logarithm of a rate finite where `log_input` is off.
+        /// Number added to a rate, so that its logarithm is finite. Used if `log_input` is off.
         eps: f64 = 1e-8,
     }
 }
 
 impl PoissonNLLLoss {
-    /// The loss.
+    /// Compute the loss.
     ///
     /// # Errors
-    /// `Runtime` when shapes do not broadcast.
+    /// Fails with `Runtime` if shapes do not broadcast.
     pub fn forward(&self, x: &Tensor, target: &Tensor) -> Result<Tensor> {
         let settings = [flag(self.log_input), flag(self.full), float(self.eps), number(self.reduction)];
         let args = [&[Arg::Tensor(x), Arg::Tensor(target)][..], &settings].concat();
@@ -175,19 +175,19 @@ settings! {
     /// Negative log likelihood under Gaussians, `(log v + (x - t)^2 / v) / 2`.
     #[derive(Clone, Copy, Debug)]
     GaussianNLLLoss {
-        /// Adds the constant term.
+        /// Whether to add the constant term.
         full: bool = false,
-        /// Smaller variances count as this one.
+        /// Smallest variance. Smaller ones are replaced by it.
         eps: f64 = 1e-6,
     }
 }
 
 impl GaussianNLLLoss {
-    /// The loss of means `x` and variances `var`, which have the shape of `x`, or lack its last dimension, or have size 1 in
-    /// some.
+    /// Compute the loss of means `x` and variances `var`. `var` has the shape of `x`, lacks its last dimension, or has
+    /// size 1 in it.
     ///
     /// # Errors
-    /// `Value` for variances that are negative or of another shape.
+    /// Fails with `Value` for variances that are negative or of another shape.
     pub fn forward(&self, x: &Tensor, target: &Tensor, var: &Tensor) -> Result<Tensor> {
         let negative = var.detach().lt_scalar(0.0)?.to_dtype(DType::I64)?.sum()?;
         if negative.item_f64()? > 0.0 {
@@ -202,7 +202,7 @@ impl GaussianNLLLoss {
         } else {
             return Err(Error::value("var is of incorrect size"));
         };
-        // The gradient does not see the bound.
+        // The gradient ignores the bound.
         let bounded = var.copy()?;
         no_grad(|| bounded.copy_(&at_least(&var.detach(), self.eps)?).map(|_| ()))?;
         let mut loss = bounded.log()?.add(&x.sub(target)?.square()?.div(&bounded)?)?.mul_scalar(0.5)?;
@@ -220,10 +220,10 @@ settings! {
 }
 
 impl SoftMarginLoss {
-    /// The loss of targets 1 and -1.
+    /// Compute the loss of targets 1 and -1.
     ///
     /// # Errors
-    /// `Runtime` when shapes do not broadcast.
+    /// Fails with `Runtime` if shapes do not broadcast.
     pub fn forward(&self, x: &Tensor, target: &Tensor) -> Result<Tensor> {
         ops::call_tensor("soft_margin_loss", &[Arg::Tensor(x), Arg::Tensor(target), number(self.reduction)])
     }
@@ -233,16 +233,16 @@ settings! {
     /// `x` where the target is 1, `max(0, margin - x)` where it is -1.
     #[derive(Clone, Copy, Debug)]
     HingeEmbeddingLoss {
-        /// Distances above it cost nothing where the target is -1.
+        /// Distance above which a target of -1 costs nothing.
         margin: f64 = 1.0,
     }
 }
 
 impl HingeEmbeddingLoss {
-    /// The loss.
+    /// Compute the loss.
     ///
     /// # Errors
-    /// `Runtime` when shapes do not broadcast.
+    /// Fails with `Runtime` if shapes do not broadcast.
     pub fn forward(&self, x: &Tensor, target: &Tensor) -> Result<Tensor> {
         let args = [Arg::Tensor(x), Arg::Tensor(target), float(self.margin), number(self.reduction)];
         ops::call_tensor("hinge_embedding_loss", &args)

@@ -1,4 +1,4 @@
-//! Losses, each a struct of settings with `forward`, and plain functions with default settings for the common ones.
+//! Losses: structs of settings with a method `forward`, and functions with default settings for common losses.
 
 mod classes;
 mod elements;
@@ -17,13 +17,13 @@ use torchtpu_tensor::ops::loss::Reduction;
 use torchtpu_tensor::schema::Arg;
 use torchtpu_tensor::{Result, Scalar, Tensor, ops};
 
-/// A struct of public settings, `reduction` the last of them, and their defaults.
+/// Define a struct of public settings with defaults. Its last field is `reduction`.
 macro_rules! settings {
     ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $ty:ty = $default:expr),* $(,)? }) => {
         $(#[$doc])*
         pub struct $name {
             $($(#[$field_doc])* pub $field: $ty,)*
-            /// What becomes of the single losses.
+            /// Reduction of the single losses.
             pub reduction: Reduction,
         }
         impl Default for $name {
@@ -35,7 +35,7 @@ macro_rules! settings {
 }
 use settings;
 
-/// The reduction as ops take it.
+/// Convert the reduction to the argument of ops.
 fn number(r: Reduction) -> Arg<'static> {
     Arg::Scalar(Scalar::Int(match r {
         Reduction::None => 0,
@@ -68,74 +68,74 @@ fn at_least(x: &Tensor, low: f64) -> Result<Tensor> {
     ops::call_tensor("clamp_min", &[Arg::Tensor(x), float(low)])
 }
 
-/// Mean cross entropy of logits `[n, c, *]` with class indices or class probabilities.
+/// Compute the mean cross entropy of logits `[n, c, *]` with class indices or class probabilities.
 ///
 /// # Errors
-/// As [`ops::loss::cross_entropy`].
+/// Fails like [`ops::loss::cross_entropy`].
 pub fn cross_entropy(x: &Tensor, target: &Tensor) -> Result<Tensor> {
     CrossEntropyLoss::default().forward(x, target)
 }
 
-/// Mean negative log likelihood of log-probabilities with class indices.
+/// Compute the mean negative log likelihood of log-probabilities with class indices.
 ///
 /// # Errors
-/// As [`ops::loss::nll_loss`].
+/// Fails like [`ops::loss::nll_loss`].
 pub fn nll_loss(x: &Tensor, target: &Tensor) -> Result<Tensor> {
     NLLLoss::default().forward(x, target)
 }
 
-/// Mean of squared differences.
+/// Compute the mean of squared differences.
 ///
 /// # Errors
-/// `Runtime` when shapes do not broadcast.
+/// Fails with `Runtime` if shapes do not broadcast.
 pub fn mse_loss(x: &Tensor, target: &Tensor) -> Result<Tensor> {
     MSELoss::default().forward(x, target)
 }
 
-/// Mean of absolute differences.
+/// Compute the mean of absolute differences.
 ///
 /// # Errors
-/// `Runtime` when shapes do not broadcast.
+/// Fails with `Runtime` if shapes do not broadcast.
 pub fn l1_loss(x: &Tensor, target: &Tensor) -> Result<Tensor> {
     L1Loss::default().forward(x, target)
 }
 
-/// Mean of what [`SmoothL1Loss`] makes of differences.
+/// Compute the mean [`SmoothL1Loss`].
 ///
 /// # Errors
-/// `Runtime` when shapes do not broadcast.
+/// Fails with `Runtime` if shapes do not broadcast.
 pub fn smooth_l1_loss(x: &Tensor, target: &Tensor) -> Result<Tensor> {
     SmoothL1Loss::default().forward(x, target)
 }
 
-/// Mean of what [`HuberLoss`] makes of differences.
+/// Compute the mean [`HuberLoss`].
 ///
 /// # Errors
-/// `Runtime` when shapes do not broadcast.
+/// Fails with `Runtime` if shapes do not broadcast.
 pub fn huber_loss(x: &Tensor, target: &Tensor) -> Result<Tensor> {
     HuberLoss::default().forward(x, target)
 }
 
-/// Mean cross entropy of probabilities of one class with such probabilities.
+/// Compute the mean binary cross entropy of probabilities, with probabilities as targets.
 ///
 /// # Errors
-/// `Value` when shapes differ, `Runtime` for inputs outside `0..=1`.
+/// Fails with `Value` if shapes differ, and with `Runtime` for inputs outside `0..=1`.
 pub fn binary_cross_entropy(x: &Tensor, target: &Tensor) -> Result<Tensor> {
     BCELoss::default().forward(x, target)
 }
 
-/// Mean cross entropy of logits with probabilities of one class.
+/// Compute the mean binary cross entropy of logits, with probabilities as targets.
 ///
 /// # Errors
-/// `Value` when shapes differ.
+/// Fails with `Value` if shapes differ.
 pub fn binary_cross_entropy_with_logits(x: &Tensor, target: &Tensor) -> Result<Tensor> {
     BCEWithLogitsLoss::default().forward(x, target)
 }
 
-/// Mean over all elements of the divergence of log-probabilities from probabilities.
+/// Compute the mean over all elements of the divergence of log-probabilities from probabilities.
 ///
 /// # Errors
-/// `Runtime` when shapes do not broadcast.
+/// Fails with `Runtime` if shapes do not broadcast.
 pub fn kl_div(x: &Tensor, target: &Tensor) -> Result<Tensor> {
     KLDivLoss::default().forward(x, target)
 }

@@ -7,19 +7,19 @@ use torchtpu_tensor::schema::Arg;
 use torchtpu_tensor::{Error, Result, Tensor, ops};
 
 settings! {
-    /// `1 - cos` of two vectors where the target is 1, `max(0, cos - margin)` where it is -1.
+    /// `1 - cos` of two vectors for a target of 1, `max(0, cos - margin)` for a target of -1.
     #[derive(Clone, Copy, Debug)]
     CosineEmbeddingLoss {
-        /// Cosines below it cost nothing where the target is -1.
+        /// Cosine below which a target of -1 costs nothing.
         margin: f64 = 0.0,
     }
 }
 
 impl CosineEmbeddingLoss {
-    /// The loss of rows `[n, d]` with targets `[n]`, or of vectors with a number.
+    /// Compute the loss of rows `[n, d]` with targets `[n]`, or of two vectors with one target.
     ///
     /// # Errors
-    /// `Runtime` for other shapes.
+    /// Fails with `Runtime` for other shapes.
     pub fn forward(&self, x1: &Tensor, x2: &Tensor, target: &Tensor) -> Result<Tensor> {
         if target.dims().len() > 1 {
             return Err(Error::runtime("0D or 1D target tensor expected, multi-target not supported"));
@@ -30,19 +30,19 @@ impl CosineEmbeddingLoss {
 }
 
 settings! {
-    /// `max(0, margin - t (x1 - x2))`: 1 wants the first to be larger, -1 the second.
+    /// `max(0, margin - t (x1 - x2))`. A target `t` of 1 means that the first input should be larger, -1 the second.
     #[derive(Clone, Copy, Debug)]
     MarginRankingLoss {
-        /// By how much it should be larger.
+        /// Required difference.
         margin: f64 = 0.0,
     }
 }
 
 impl MarginRankingLoss {
-    /// The loss.
+    /// Compute the loss.
     ///
     /// # Errors
-    /// `Runtime` when the numbers of dimensions differ, or shapes do not broadcast.
+    /// Fails with `Runtime` if the numbers of dimensions differ, or shapes do not broadcast.
     pub fn forward(&self, x1: &Tensor, x2: &Tensor, target: &Tensor) -> Result<Tensor> {
         let ranks = [x1, x2, target].map(|x| x.dims().len());
         if ranks.iter().any(|r| *r != ranks[0]) {
@@ -60,7 +60,7 @@ impl MarginRankingLoss {
 }
 
 fn check_margin(name: &str, margin: f64) -> Result<()> {
-    // Not a number is refused as well.
+    // This also refuses NaN.
     if margin > 0.0 {
         return Ok(());
     }
@@ -71,22 +71,22 @@ settings! {
     /// `max(0, margin + d(anchor, positive) - d(anchor, negative))` with the p-norm of differences as distance.
     #[derive(Clone, Copy, Debug)]
     TripletMarginLoss {
-        /// By how much the negative one should be farther away.
+        /// Required difference between the distances.
         margin: f64 = 1.0,
-        /// Which norm.
+        /// Order of the norm.
         p: f64 = 2.0,
-        /// Added to differences.
+        /// Number added to each difference.
         eps: f64 = 1e-6,
-        /// Takes the distance from positive to negative where it is the smaller one.
+        /// Whether to use the distance from positive to negative if it is smaller.
         swap: bool = false,
     }
 }
 
 impl TripletMarginLoss {
-    /// The loss.
+    /// Compute the loss.
     ///
     /// # Errors
-    /// `Value` unless the margin is positive, `Runtime` for shapes that do not fit.
+    /// Fails with `Value` unless the margin is positive, and with `Runtime` for shapes that do not fit.
     pub fn forward(&self, anchor: &Tensor, positive: &Tensor, negative: &Tensor) -> Result<Tensor> {
         check_margin("TripletMarginLoss", self.margin)?;
         let inputs = [anchor, positive, negative].map(Arg::Tensor);
@@ -99,23 +99,24 @@ impl TripletMarginLoss {
 pub type Distance = Arc<dyn Fn(&Tensor, &Tensor) -> Result<Tensor> + Send + Sync>;
 
 settings! {
-    /// [`TripletMarginLoss`] with any distance.
+    /// Like [`TripletMarginLoss`], with any distance.
     #[derive(Clone)]
     TripletMarginWithDistanceLoss {
-        /// The distance; none: the 2-norm of differences.
+        /// The distance. `None` means the 2-norm of differences.
         distance_function: Option<Distance> = None,
-        /// By how much the negative one should be farther away.
+        /// Required difference between the distances.
         margin: f64 = 1.0,
-        /// Takes the distance from positive to negative where it is the smaller one.
+        /// Whether to use the distance from positive to negative if it is smaller.
         swap: bool = false,
     }
 }
 
 impl TripletMarginWithDistanceLoss {
-    /// The loss.
+    /// Compute the loss.
     ///
     /// # Errors
-    /// `Value` unless the margin is positive, `Runtime` for shapes that do not fit; whatever the distance reports.
+    /// Fails with `Value` unless the margin is positive, and with `Runtime` for shapes that do not fit. Returns the
+    /// error of the distance.
     pub fn forward(&self, anchor: &Tensor, positive: &Tensor, negative: &Tensor) -> Result<Tensor> {
         check_margin("TripletMarginWithDistanceLoss", self.margin)?;
         let ranks = [anchor, positive, negative].map(|x| x.dims().len());

@@ -1,4 +1,4 @@
-//! Activations.
+//! Activation layers.
 
 use crate::{Module, Parameter, Training, Visitor, init};
 use torchtpu_tensor::ops::activation::gelu;
@@ -9,14 +9,14 @@ fn float(v: f64) -> Arg<'static> {
     Arg::Scalar(Scalar::Float(v))
 }
 
-/// An op of `x` and numbers.
+/// Apply an op of `x` and numbers.
 fn apply(op: &str, x: &Tensor, settings: &[f64]) -> Result<Tensor> {
     let mut args = vec![Arg::Tensor(x)];
     args.extend(settings.iter().map(|&v| float(v)));
     ops::call_tensor(op, &args)
 }
 
-/// Unit structs whose `forward` is one op without settings.
+/// Define unit structs whose `forward` is one op without settings.
 macro_rules! plain {
     ($($(#[$doc:meta])* $name:ident = $op:literal;)*) => {$(
         $(#[$doc])*
@@ -59,7 +59,7 @@ plain! {
     Softsign = "softsign";
 }
 
-/// Structs of public settings with their defaults, whose `forward` is the function of settings and input behind `=>`.
+/// Define structs of public settings with defaults. The part after `=>` is `forward`, a function of settings and input.
 macro_rules! with_settings {
     ($($(#[$doc:meta])* $name:ident {
         $($(#[$field_doc:meta])* $field:ident: $ty:ty = $default:expr),* $(,)?
@@ -89,36 +89,36 @@ macro_rules! with_settings {
 with_settings! {
     /// `x` times the normal distribution function of `x`.
     GELU {
-        /// Use the approximation with a hyperbolic tangent.
+        /// Whether to use the approximation with a hyperbolic tangent.
         tanh: bool = false,
     } => |s, x| gelu(x, if s.tanh { "tanh" } else { "none" });
     /// `x` above zero, a slope below.
     LeakyReLU {
-        /// The slope.
+        /// The slope below zero.
         negative_slope: f64 = 0.01,
     } => |s, x| apply("leaky_relu", x, &[s.negative_slope]);
     /// `x` above zero, `alpha (e^x - 1)` below.
     ELU {
-        /// The limit below zero, but for its sign.
+        /// The negative of the limit for small `x`.
         alpha: f64 = 1.0,
     } => |s, x| apply("elu", x, &[s.alpha, 1.0, 1.0]);
     /// `x` above zero, `alpha (e^(x / alpha) - 1)` below.
     CELU {
-        /// The limit below zero, but for its sign.
+        /// The negative of the limit for small `x`.
         alpha: f64 = 1.0,
     } => |s, x| apply("celu", x, &[s.alpha]);
     /// `log(1 + e^(beta x)) / beta`, or `x` where `beta x` is above the threshold.
     Softplus {
         /// The steepness.
         beta: f64 = 1.0,
-        /// Where it becomes linear.
+        /// Value of `beta x` above which the function is linear.
         threshold: f64 = 20.0,
     } => |s, x| apply("softplus", x, &[s.beta, s.threshold]);
-    /// `x` cut off at both ends.
+    /// `x` limited at both ends.
     Hardtanh {
-        /// The lower end.
+        /// The lower limit.
         min_val: f64 = -1.0,
-        /// The upper end.
+        /// The upper limit.
         max_val: f64 = 1.0,
     } => |s, x| {
         if s.max_val <= s.min_val {
@@ -127,34 +127,34 @@ with_settings! {
         }
         apply("hardtanh", x, &[s.min_val, s.max_val])
     };
-    /// `x`, but zero from `-lambd` to `lambd`.
+    /// `x`, and zero from `-lambd` to `lambd`.
     Hardshrink {
-        /// Where values start to count.
+        /// Largest magnitude that becomes zero.
         lambd: f64 = 0.5,
     } => |s, x| apply("hardshrink", x, &[s.lambd]);
-    /// `x` moved towards zero by `lambd`, zero where it is nearer.
+    /// `x` moved towards zero by `lambd`, and zero if its magnitude is at most `lambd`.
     Softshrink {
-        /// By how much.
+        /// The distance.
         lambd: f64 = 0.5,
     } => |s, x| apply("softshrink", x, &[s.lambd]);
     /// Exponentials divided by their sum.
     Softmax {
-        /// The dimension they are summed over.
+        /// Dimension of the sum.
         dim: i64 = -1,
     } => |s, x| x.softmax(s.dim);
     /// [`Softmax`] of `-x`.
     Softmin {
-        /// The dimension.
+        /// Dimension of the sum.
         dim: i64 = -1,
     } => |s, x| x.neg()?.softmax(s.dim);
-    /// Logarithm of [`Softmax`].
+    /// The logarithm of [`Softmax`].
     LogSoftmax {
-        /// The dimension.
+        /// Dimension of the sum.
         dim: i64 = -1,
     } => |s, x| x.log_softmax(s.dim);
-    /// The first half of a dimension times the sigmoid of the second.
+    /// The first half along a dimension, times the sigmoid of the second half.
     GLU {
-        /// The dimension.
+        /// The dimension that is halved.
         dim: i64 = -1,
     } => |s, x| ops::call_tensor("glu", &[Arg::Tensor(x), Arg::Scalar(Scalar::Int(s.dim))]);
 }
@@ -176,17 +176,17 @@ impl Module for Softmax2d {
     fn visit(&self, _: &mut Visitor<'_>) {}
 }
 
-/// `x` above a threshold, one value elsewhere.
+/// `x` above a threshold, and a constant otherwise.
 #[derive(Clone, Copy, Debug)]
 pub struct Threshold {
     /// The threshold.
     pub threshold: f64,
-    /// The value.
+    /// The constant.
     pub value: f64,
 }
 
 impl Threshold {
-    /// A layer.
+    /// Make a layer.
     pub fn new(threshold: f64, value: f64) -> Threshold {
         Threshold { threshold, value }
     }
@@ -199,25 +199,25 @@ impl Module for Threshold {
     fn visit(&self, _: &mut Visitor<'_>) {}
 }
 
-/// `x` above zero, a trained slope below.
+/// `x` above zero, and a trained slope times `x` below.
 #[derive(Clone, Debug)]
 pub struct PReLU {
-    /// The slope, or one for each channel.
+    /// The slope, or one slope per channel.
     pub weight: Parameter,
 }
 
 impl PReLU {
-    /// One slope, 0.25 at first.
+    /// Make a layer with one slope, initially 0.25.
     ///
     /// # Errors
-    /// Out of memory.
+    /// Fails if memory runs out.
     pub fn new() -> Result<PReLU> {
         PReLU::with_parameters(1, 0.25)
     }
-    /// Slopes for so many channels, and what they are at first.
+    /// Make a layer with a slope per channel, initially `init`.
     ///
     /// # Errors
-    /// Out of memory.
+    /// Fails if memory runs out.
     pub fn with_parameters(num_parameters: usize, init: f64) -> Result<PReLU> {
         let weight = init::empty(&[num_parameters])?;
         init::constant_(&weight, init)?;
@@ -234,7 +234,8 @@ impl Module for PReLU {
     }
 }
 
-/// `x` above zero, below it a slope that is drawn for each element in training, and the middle one otherwise.
+/// `x` above zero, and a slope times `x` below. In training, the slope is drawn for each element. In evaluation, it is
+/// the mean of `lower` and `upper`.
 #[derive(Debug)]
 pub struct RReLU {
     /// The smallest slope.
@@ -245,7 +246,7 @@ pub struct RReLU {
 }
 
 impl RReLU {
-    /// A layer with slopes from `lower` to `upper`.
+    /// Make a layer with slopes from `lower` to `upper`.
     pub fn new(lower: f64, upper: f64) -> RReLU {
         RReLU { lower, upper, training: Training::default() }
     }

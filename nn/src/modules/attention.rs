@@ -1,4 +1,4 @@
-//! Attention with several heads.
+//! Multi-head attention.
 
 use super::dropout::check_probability;
 use crate::{Linear, Module, Parameter, Training, Visitor, init};
@@ -10,33 +10,34 @@ use torchtpu_tensor::ops::pointwise::select_scalar;
 use torchtpu_tensor::schema::Arg;
 use torchtpu_tensor::{DType, Device, Error, Result, Scalar, Tensor, ops};
 
-/// What attention may look at. Boolean masks are true where nothing may be looked at; others are added to the scores.
+/// Masks of an attention. A boolean mask is true where attention is forbidden. A mask of numbers is added to the
+/// scores.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct AttentionMask<'a> {
-    /// `[targets, sources]`, `[batch * heads, targets, sources]` or `[batch, heads, targets, sources]`.
+    /// Mask of shape `[targets, sources]`, `[batch * heads, targets, sources]` or `[batch, heads, targets, sources]`.
     pub mask: Option<&'a Tensor>,
-    /// Each target sees the sources up to its own place only.
+    /// Whether each target attends only to sources up to its own position.
     pub is_causal: bool,
-    /// For all targets of a sample, `[batch, sources]`; `[sources]` without a batch.
+    /// Mask for all targets of a sample, `[batch, sources]`, or `[sources]` without a batch.
     pub key_padding_mask: Option<&'a Tensor>,
 }
 
 /// Settings of [`MultiheadAttention`].
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct MultiheadAttentionOptions {
-    /// Probability that a weight is dropped, in training.
+    /// Probability of dropping a weight in training.
     pub dropout: f64,
     /// Whether the projections have biases.
     pub bias: bool,
-    /// Adds a trained source.
+    /// Whether to add a trained source.
     pub add_bias_kv: bool,
-    /// Adds a source of zeros.
+    /// Whether to add a source of zeros.
     pub add_zero_attn: bool,
-    /// Features of keys, as those of queries unless given.
+    /// Number of features of keys. `None` means that of queries.
     pub kdim: Option<usize>,
-    /// Features of values, as those of queries unless given.
+    /// Number of features of values. `None` means that of queries.
     pub vdim: Option<usize>,
-    /// `[batch, places, features]` rather than `[places, batch, features]`.
+    /// Whether the layout is `[batch, positions, features]` instead of `[positions, batch, features]`.
     pub batch_first: bool,
 }
 
@@ -54,7 +55,8 @@ impl Default for MultiheadAttentionOptions {
     }
 }
 
-/// Attention with several heads, `[places, batch, features]` unless the options say otherwise, or `[places, features]`.
+/// Multi-head attention. The layout is `[positions, batch, features]`, unless the options change it, or
+/// `[positions, features]`.
 ///
 /// ```
 /// use torchtpu_nn::{AttentionMask, MultiheadAttention, MultiheadAttentionOptions};
@@ -69,21 +71,21 @@ impl Default for MultiheadAttentionOptions {
 /// ```
 #[derive(Debug)]
 pub struct MultiheadAttention {
-    /// Weights of queries, keys and values, below each other, where all three have the same number of features.
+    /// Stacked weights of queries, keys and values, if all three have the same number of features.
     pub in_proj_weight: Option<Parameter>,
-    /// Weight of queries, where they differ.
+    /// Weight of queries, if the numbers of features differ.
     pub q_proj_weight: Option<Parameter>,
-    /// Weight of keys, where they differ.
+    /// Weight of keys, if the numbers of features differ.
     pub k_proj_weight: Option<Parameter>,
-    /// Weight of values, where they differ.
+    /// Weight of values, if the numbers of features differ.
     pub v_proj_weight: Option<Parameter>,
-    /// Biases of queries, keys and values.
+    /// Stacked biases of queries, keys and values.
     pub in_proj_bias: Option<Parameter>,
-    /// The trained source's key.
+    /// Key of the trained source.
     pub bias_k: Option<Parameter>,
-    /// The trained source's value.
+    /// Value of the trained source.
     pub bias_v: Option<Parameter>,
-    /// Applied to the heads side by side.
+    /// Projection of the concatenated heads.
     pub out_proj: Linear,
     features: usize,
     heads: usize,
@@ -92,19 +94,19 @@ pub struct MultiheadAttention {
 }
 
 impl MultiheadAttention {
-    /// A layer, of the default dtype on `cpu`, drawn as PyTorch draws it.
+    /// Make a layer of the default dtype on `cpu`, with initial values drawn like PyTorch's.
     ///
     /// # Errors
-    /// `Value` unless the heads divide the features, and for a dropout that is no probability.
+    /// Fails with `Value` unless the number of heads divides the features and `dropout` is a probability.
     pub fn new(embed_dim: usize, num_heads: usize, dropout: f64, bias: bool) -> Result<MultiheadAttention> {
         let options = MultiheadAttentionOptions { dropout, bias, ..MultiheadAttentionOptions::default() };
         MultiheadAttention::with_options(embed_dim, num_heads, options)
     }
 
-    /// A layer with settings.
+    /// Make a layer with the given options.
     ///
     /// # Errors
-    /// As [`MultiheadAttention::new`].
+    /// Fails like [`MultiheadAttention::new`].
     pub fn with_options(
         embed_dim: usize,
         num_heads: usize,
@@ -165,7 +167,7 @@ impl MultiheadAttention {
         })
     }
 
-    /// Another layer with the same values.
+    /// Return another layer with the same values.
     pub(crate) fn duplicate(&self) -> Result<MultiheadAttention> {
         let copy = |p: &Option<Parameter>| p.as_ref().map(Parameter::duplicate).transpose();
         let training = Training::default();
@@ -186,19 +188,19 @@ impl MultiheadAttention {
         })
     }
 
-    /// What queries find among keys and values.
+    /// Return the attention output for `query`, `key` and `value`.
     ///
     /// # Errors
-    /// When sizes do not fit.
+    /// Fails if sizes do not fit.
     pub fn attend(&self, query: &Tensor, key: &Tensor, value: &Tensor, mask: AttentionMask<'_>) -> Result<Tensor> {
         Ok(self.run(query, key, value, mask, false)?.0)
     }
 
-    /// What queries find among keys and values, and how much of each source went into it: `[batch, targets, sources]`, the
-    /// mean of all heads, or `[batch, heads, targets, sources]`.
+    /// Return the attention output and the weights of the sources: `[batch, targets, sources]` averaged over heads, or
+    /// `[batch, heads, targets, sources]`.
     ///
     /// # Errors
-    /// When sizes do not fit.
+    /// Fails if sizes do not fit.
     pub fn attend_with_weights(
         &self,
         query: &Tensor,
@@ -266,12 +268,12 @@ impl MultiheadAttention {
         Ok(())
     }
 
-    /// Queries, keys and values of all heads side by side.
+    /// Project queries, keys and values of all heads.
     fn project(&self, x: [&Tensor; 3], same: bool) -> Result<[Tensor; 3]> {
         let bias = self.in_proj_bias.as_ref().map(Parameter::tensor);
         let three = |parts: Vec<Tensor>| <[Tensor; 3]>::try_from(parts).map_err(|_| Error::runtime("not three parts"));
         let packed = self.in_proj_weight.as_ref().map(Parameter::tensor);
-        // One product where all three are the same tensor.
+        // Use one product if all three are the same tensor.
         if let (Some(w), true) = (&packed, same) {
             return three(linear(x[0], w, bias.as_ref())?.chunk(3, -1)?);
         }
@@ -328,7 +330,7 @@ impl MultiheadAttention {
             added += 1;
         }
         let sizes = Sizes { batch, heads: self.heads, targets, sources, added };
-        // The kernel knows the causal mask where it is the only one and the sources are those that were given.
+        // The kernel applies the causal mask itself if it is the only mask and no sources were added.
         let simple = !need_weights && added == 0 && mask.mask.is_none() && mask.key_padding_mask.is_none();
         let total = if simple { None } else { sizes.total(&mask, q.dtype(), q.device())? };
         let p = if self.training.get() { self.options.dropout } else { 0.0 };
@@ -360,19 +362,20 @@ impl MultiheadAttention {
     }
 }
 
-/// What masks have to fit.
+/// Sizes that masks must fit.
 struct Sizes {
     batch: usize,
     heads: usize,
     targets: usize,
-    /// Those that were given.
+    /// Number of given sources.
     sources: usize,
-    /// Those that are always seen, behind them.
+    /// Number of added sources after them, which are never masked.
     added: usize,
 }
 
 impl Sizes {
-    /// All masks as one that is added to the scores and broadcasts to `[batch, heads, targets, sources + added]`.
+    /// Return all masks as one that is added to the scores. It broadcasts to
+    /// `[batch, heads, targets, sources + added]`.
     fn total(&self, mask: &AttentionMask<'_>, dtype: DType, device: Device) -> Result<Option<Tensor>> {
         let (t, s) = (self.targets, self.sources);
         let size = |dims: &[usize]| dims.iter().map(|&n| n as i64).collect::<Vec<_>>();
@@ -418,7 +421,7 @@ impl Sizes {
         if let Some(m) = mask.key_padding_mask {
             let m = scores(m, "key_padding_mask", dtype)?;
             let want = [self.batch, s];
-            // The batch is there unless all inputs lack it.
+            // There is a batch dimension unless all inputs lack it.
             let last = 2 - m.dims().len();
             for (i, (have, want)) in m.dims().iter().zip(&want[last..]).enumerate() {
                 if have != want {
@@ -441,7 +444,7 @@ impl Sizes {
     }
 }
 
-/// A mask as numbers that are added to scores.
+/// Convert a mask to numbers that are added to scores.
 fn scores(mask: &Tensor, name: &str, dtype: DType) -> Result<Tensor> {
     if mask.dtype() == DType::Bool {
         return select_scalar(mask, f64::NEG_INFINITY, &Tensor::zeros(mask.dims(), dtype, mask.device())?);
@@ -452,14 +455,14 @@ fn scores(mask: &Tensor, name: &str, dtype: DType) -> Result<Tensor> {
     Ok(mask.clone())
 }
 
-/// Minus infinity behind the diagonal, zeros elsewhere.
+/// Return minus infinity above the diagonal, and zeros elsewhere.
 pub(crate) fn causal(targets: usize, sources: usize, dtype: DType, device: Device) -> Result<Tensor> {
     let all = Tensor::full(&[targets, sources], f64::NEG_INFINITY, dtype, device)?;
     ops::call_tensor("triu", &[Arg::Tensor(&all), Arg::Scalar(Scalar::Int(1))])
 }
 
 impl Module for MultiheadAttention {
-    /// Attention of a sequence to itself.
+    /// Compute the self-attention of a sequence.
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         self.attend(x, x, x, AttentionMask::default())
     }

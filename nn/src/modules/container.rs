@@ -1,10 +1,10 @@
-//! Modules made of modules.
+//! Modules that contain modules.
 
 use crate::{Module, Visitor};
 use std::fmt;
 use torchtpu_tensor::{Error, ErrorKind, Result, Tensor};
 
-/// Modules and their names, in order.
+/// Modules with names, in order.
 #[derive(Default)]
 struct Named(Vec<(String, Box<dyn Module>)>);
 
@@ -18,7 +18,7 @@ impl Named {
     fn push(&mut self, name: String, m: impl Module + 'static) {
         self.0.push((name, Box::new(m)));
     }
-    /// The first number from the length on that is no name.
+    /// Return the first number, from the length on, that is not a name yet.
     fn next_name(&self) -> String {
         let mut i = self.0.len();
         while self.find(&i.to_string()).is_some() {
@@ -39,7 +39,7 @@ impl Named {
     }
 }
 
-/// Refuses names that keys of state dictionaries could not tell apart.
+/// Refuse names that make keys of state dictionaries ambiguous.
 fn check_name(name: &str) -> Result<()> {
     let wrong = |message: String| Err(Error::new(ErrorKind::Key, message));
     if name.contains('.') {
@@ -52,19 +52,19 @@ fn no_forward(name: &str) -> Error {
     Error::not_implemented(format!("Module [{name}] is missing the required \"forward\" function"))
 }
 
-/// What containers share: their modules seen from outside.
+/// Define the read access that containers share.
 macro_rules! contents {
     ($name:ident) => {
         impl $name {
-            /// How many modules there are.
+            /// Return the number of modules.
             pub fn len(&self) -> usize {
                 self.modules.0.len()
             }
-            /// Whether there are none.
+            /// Whether there are no modules.
             pub fn is_empty(&self) -> bool {
                 self.modules.0.is_empty()
             }
-            /// Names and modules, in order.
+            /// Return names and modules, in order.
             pub fn iter(&self) -> impl Iterator<Item = (&str, &dyn Module)> {
                 self.modules.iter()
             }
@@ -80,26 +80,26 @@ contents!(Sequential);
 contents!(ModuleList);
 contents!(ModuleDict);
 
-/// Modules one after the other, named `0`, `1`, ... unless named otherwise.
+/// Modules that run one after the other, named `0`, `1`, ... unless named otherwise.
 #[derive(Default)]
 pub struct Sequential {
     modules: Named,
 }
 
 impl Sequential {
-    /// Nothing yet: the identity.
+    /// Return an empty sequence, which is the identity.
     pub fn new() -> Sequential {
         Sequential::default()
     }
-    /// Adds a module at the end.
+    /// Add a module at the end.
     pub fn push(mut self, m: impl Module + 'static) -> Sequential {
         self.modules.push(self.modules.next_name(), m);
         self
     }
-    /// Adds a module at the end under a name.
+    /// Add a module with a name at the end.
     ///
     /// # Errors
-    /// `Key` when the name is taken, empty, or contains a dot.
+    /// Fails with `Key` if the name is taken, empty, or contains a dot.
     pub fn push_named(mut self, name: &str, m: impl Module + 'static) -> Result<Sequential> {
         check_name(name)?;
         if self.modules.find(name).is_some() {
@@ -108,7 +108,7 @@ impl Sequential {
         self.modules.push(name.to_string(), m);
         Ok(self)
     }
-    /// The module at a place.
+    /// Return the module at `index`.
     pub fn get(&self, index: usize) -> Option<&dyn Module> {
         self.modules.get(index)
     }
@@ -123,7 +123,7 @@ impl Module for Sequential {
     }
 }
 
-/// Modules in a list, named `0`, `1`, ...; what is computed with them is up to who holds the list.
+/// A list of modules named `0`, `1`, .... The owner of the list computes with them.
 ///
 /// ```
 /// use torchtpu_nn::{Linear, Module, ModuleList};
@@ -141,15 +141,15 @@ pub struct ModuleList {
 }
 
 impl ModuleList {
-    /// An empty list.
+    /// Return an empty list.
     pub fn new() -> ModuleList {
         ModuleList::default()
     }
-    /// Adds a module at the end.
+    /// Add a module at the end.
     pub fn push(&mut self, m: impl Module + 'static) {
         self.modules.push(self.modules.next_name(), m);
     }
-    /// The module at a place.
+    /// Return the module at `index`.
     pub fn get(&self, index: usize) -> Option<&dyn Module> {
         self.modules.get(index)
     }
@@ -164,21 +164,21 @@ impl Module for ModuleList {
     }
 }
 
-/// Modules by name, in the order in which they came.
+/// Modules by name, in order of insertion.
 #[derive(Default)]
 pub struct ModuleDict {
     modules: Named,
 }
 
 impl ModuleDict {
-    /// An empty one.
+    /// Return an empty dictionary.
     pub fn new() -> ModuleDict {
         ModuleDict::default()
     }
-    /// Adds a module, or puts it in the place of the one with this name.
+    /// Add a module, or replace the module with this name.
     ///
     /// # Errors
-    /// `Key` when the name is empty or contains a dot.
+    /// Fails with `Key` if the name is empty or contains a dot.
     pub fn insert(&mut self, name: &str, m: impl Module + 'static) -> Result<()> {
         check_name(name)?;
         match self.modules.find(name) {
@@ -187,7 +187,7 @@ impl ModuleDict {
         }
         Ok(())
     }
-    /// The module with a name.
+    /// Return the module with this name.
     pub fn get(&self, name: &str) -> Option<&dyn Module> {
         self.modules.get(self.modules.find(name)?)
     }

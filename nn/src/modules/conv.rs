@@ -1,11 +1,12 @@
-//! Convolutions over one, two or three dimensions: one type for each direction, with the number of dimensions as a constant.
+//! Convolutions and transposed convolutions over one, two or three dimensions. The number of dimensions is a constant
+//! of the type.
 
 use super::{bounded, of_rank, pad};
 use crate::{Module, Parameter, Visitor, init};
 use torchtpu_tensor::ops::conv::{ConvArgs, Padding, convolve};
 use torchtpu_tensor::{Error, Result, Tensor};
 
-/// What a convolution sees beyond the border.
+/// Values beyond the border of the input.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum PaddingMode {
     /// Zeros.
@@ -19,31 +20,31 @@ pub enum PaddingMode {
     Circular,
 }
 
-/// Paddings that PyTorch has names for.
+/// Paddings with names in PyTorch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NamedPadding {
-    /// As much as keeps the size; only with a stride of one.
+    /// As much padding as keeps the size. Requires a stride of one.
     Same,
-    /// None.
+    /// No padding.
     Valid,
 }
 
-/// Settings of [`Conv`]; lists have one entry a dimension.
+/// Settings of [`Conv`]. Lists have one entry per dimension.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ConvOptions<const N: usize> {
-    /// Steps between windows.
+    /// Distance between neighbouring windows.
     pub stride: [i64; N],
-    /// How much is added on both sides.
+    /// Number of elements added on both sides.
     pub padding: [i64; N],
     /// Padding by name, instead of `padding`.
     pub named_padding: Option<NamedPadding>,
-    /// Steps between kernel elements.
+    /// Distance between neighbouring kernel elements.
     pub dilation: [i64; N],
-    /// Groups of channels that do not see each other.
+    /// Number of independent groups of channels.
     pub groups: i64,
     /// Whether there is a bias.
     pub bias: bool,
-    /// What is added.
+    /// Values of the added elements.
     pub padding_mode: PaddingMode,
 }
 
@@ -71,9 +72,9 @@ pub type Conv3dOptions = ConvOptions<3>;
 /// Convolution of `[n, c, *s]` or `[c, *s]` over `N` dimensions.
 #[derive(Clone, Debug)]
 pub struct Conv<const N: usize> {
-    /// `[out_channels, in_channels / groups, *kernel_size]`.
+    /// Weight of shape `[out_channels, in_channels / groups, *kernel_size]`.
     pub weight: Parameter,
-    /// `[out_channels]`.
+    /// Bias of shape `[out_channels]`.
     pub bias: Option<Parameter>,
     kernel_size: [usize; N],
     options: ConvOptions<N>,
@@ -86,7 +87,8 @@ pub type Conv2d = Conv<2>;
 /// Convolution over depth, height and width.
 pub type Conv3d = Conv<3>;
 
-/// Weight and bias with their first values. `outer` and `inner` are the channels in the order of the weight.
+/// Return weight and bias with initial values. `outer` and `inner` are the numbers of channels in the order of the
+/// weight.
 fn parameters<const N: usize>(
     [outer, inner]: [usize; 2],
     groups: usize,
@@ -113,11 +115,11 @@ fn checked_groups(groups: i64, in_channels: usize, out_channels: usize) -> Resul
 }
 
 impl<const N: usize> Conv<N> {
-    /// A layer, in `float32` on `cpu`.
+    /// Make a layer, in `float32` on `cpu`.
     ///
     /// # Errors
-    /// `Value` when channels cannot be divided into the groups, or a padding of [`NamedPadding::Same`] meets a stride.
-    /// `Runtime` for sizes that no tensor has.
+    /// Fails with `Value` if the groups do not divide the channels, or if [`NamedPadding::Same`] is used with a stride.
+    /// Fails with `Runtime` for sizes that no tensor can have.
     pub fn new(
         in_channels: usize,
         out_channels: usize,
@@ -135,7 +137,7 @@ impl<const N: usize> Conv<N> {
         Ok(Conv { weight, bias, kernel_size, options })
     }
 
-    /// The widths before and after each dimension, the last first.
+    /// Return the padding before and after each dimension, the last dimension first.
     fn both_sides(&self) -> Result<Vec<i64>> {
         let (o, mut both) = (&self.options, Vec::with_capacity(2 * N));
         for d in (0..N).rev() {
@@ -181,20 +183,20 @@ impl<const N: usize> Module for Conv<N> {
     }
 }
 
-/// Settings of [`ConvTranspose`]; lists have one entry a dimension.
+/// Settings of [`ConvTranspose`]. Lists have one entry per dimension.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ConvTransposeOptions<const N: usize> {
-    /// Steps between windows of the output.
+    /// Distance between neighbouring windows of the output.
     pub stride: [i64; N],
-    /// How much is cut off on both sides.
+    /// Number of elements removed on both sides.
     pub padding: [i64; N],
-    /// How much is added at the end.
+    /// Number of elements added at the end.
     pub output_padding: [i64; N],
-    /// Groups of channels that do not see each other.
+    /// Number of independent groups of channels.
     pub groups: i64,
     /// Whether there is a bias.
     pub bias: bool,
-    /// Steps between kernel elements.
+    /// Distance between neighbouring kernel elements.
     pub dilation: [i64; N],
 }
 
@@ -218,12 +220,13 @@ pub type ConvTranspose2dOptions = ConvTransposeOptions<2>;
 /// Settings of [`ConvTranspose3d`].
 pub type ConvTranspose3dOptions = ConvTransposeOptions<3>;
 
-/// The input's gradient of a convolution, as a layer: makes `[n, out, *os]` of `[n, in, *s]`.
+/// Transposed convolution: the gradient of a convolution for its input, as a layer. Maps `[n, in, *s]` to
+/// `[n, out, *os]`.
 #[derive(Clone, Debug)]
 pub struct ConvTranspose<const N: usize> {
-    /// `[in_channels, out_channels / groups, *kernel_size]`.
+    /// Weight of shape `[in_channels, out_channels / groups, *kernel_size]`.
     pub weight: Parameter,
-    /// `[out_channels]`.
+    /// Bias of shape `[out_channels]`.
     pub bias: Option<Parameter>,
     kernel_size: [usize; N],
     options: ConvTransposeOptions<N>,
@@ -237,10 +240,11 @@ pub type ConvTranspose2d = ConvTranspose<2>;
 pub type ConvTranspose3d = ConvTranspose<3>;
 
 impl<const N: usize> ConvTranspose<N> {
-    /// A layer, in `float32` on `cpu`.
+    /// Make a layer, in `float32` on `cpu`.
     ///
     /// # Errors
-    /// `Value` when channels cannot be divided into the groups. `Runtime` for sizes that no tensor has.
+    /// Fails with `Value` if the groups do not divide the channels. Fails with `Runtime` for sizes that no tensor can
+    /// have.
     pub fn new(
         in_channels: usize,
         out_channels: usize,
@@ -255,7 +259,7 @@ impl<const N: usize> ConvTranspose<N> {
             ("output_padding", &o.output_padding),
             ("dilation", &o.dilation),
         ])?;
-        // The weight's first dimension is divided nowhere, its second is.
+        // Only the weight's second dimension is divided by the groups.
         let dims = [in_channels, out_channels];
         let (weight, bias) = parameters(dims, groups, kernel_size, o.bias.then_some(out_channels))?;
         Ok(ConvTranspose { weight, bias, kernel_size, options })
@@ -273,11 +277,11 @@ impl<const N: usize> ConvTranspose<N> {
         convolve(x, &self.weight.tensor(), self.bias.as_ref().map(Parameter::tensor).as_ref(), N, &args)
     }
 
-    /// Computes an output of a given size, which is of all dimensions or of the last `N`. Several sizes have the same
-    /// convolution; this chooses among them, instead of `output_padding`.
+    /// Compute an output of the given size, for all dimensions or for the last `N`. Several output sizes have the same
+    /// convolution. `output_size` chooses one of them, instead of `output_padding`.
     ///
     /// # Errors
-    /// `Value` when no convolution of that size gives the input.
+    /// Fails with `Value` if no convolution from that size gives the input's size.
     pub fn forward_with_output_size(&self, x: &Tensor, output_size: &[i64]) -> Result<Tensor> {
         let (o, rank) = (&self.options, x.dims().len());
         let leading = if rank == N + 2 { 2 } else { 1 };

@@ -1,4 +1,4 @@
-//! Distances between two tensors. They have no parameters, so they are no modules.
+//! Distances between two tensors. They take two tensors and have no parameters, so they are not modules.
 
 use torchtpu_tensor::ops;
 use torchtpu_tensor::ops::loss::cosine_similarity;
@@ -8,9 +8,9 @@ use torchtpu_tensor::{Result, Scalar, Tensor};
 /// The cosine of the angle between vectors along a dimension.
 #[derive(Clone, Copy, Debug)]
 pub struct CosineSimilarity {
-    /// The dimension.
+    /// Dimension of the vectors.
     pub dim: i64,
-    /// Shorter vectors count as this long.
+    /// Smallest length. Shorter vectors count as this long.
     pub eps: f64,
 }
 
@@ -21,10 +21,10 @@ impl Default for CosineSimilarity {
 }
 
 impl CosineSimilarity {
-    /// The cosines.
+    /// Compute the cosines.
     ///
     /// # Errors
-    /// `Index` for a wrong dimension, `Runtime` when sizes do not broadcast.
+    /// Fails with `Index` for a wrong dimension, and with `Runtime` if sizes do not broadcast.
     pub fn forward(&self, x1: &Tensor, x2: &Tensor) -> Result<Tensor> {
         cosine_similarity(x1, x2, self.dim, self.eps)
     }
@@ -33,11 +33,11 @@ impl CosineSimilarity {
 /// The p-norm of differences along the last dimension.
 #[derive(Clone, Copy, Debug)]
 pub struct PairwiseDistance {
-    /// Which norm.
+    /// Order of the norm.
     pub p: f64,
-    /// Added to differences.
+    /// Number added to each difference.
     pub eps: f64,
-    /// The last dimension stays, with size 1.
+    /// Whether the last dimension is kept, with size 1.
     pub keepdim: bool,
 }
 
@@ -48,10 +48,10 @@ impl Default for PairwiseDistance {
 }
 
 impl PairwiseDistance {
-    /// The distances.
+    /// Compute the distances.
     ///
     /// # Errors
-    /// `Runtime` when sizes do not broadcast.
+    /// Fails with `Runtime` if sizes do not broadcast.
     pub fn forward(&self, x1: &Tensor, x2: &Tensor) -> Result<Tensor> {
         let settings = [Scalar::Float(self.p), Scalar::Float(self.eps), Scalar::Bool(self.keepdim)].map(Arg::Scalar);
         ops::call_tensor("pairwise_distance", &[&[Arg::Tensor(x1), Arg::Tensor(x2)][..], &settings].concat())

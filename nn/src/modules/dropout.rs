@@ -6,7 +6,7 @@ use torchtpu_tensor::ops::dropout::dropout;
 use torchtpu_tensor::schema::Arg;
 use torchtpu_tensor::{Error, Result, Scalar, Tensor};
 
-/// Refuses what is no probability.
+/// Refuse a number that is not a probability.
 pub(crate) fn check_probability(p: f64) -> Result<()> {
     if (0.0..=1.0).contains(&p) {
         return Ok(());
@@ -14,19 +14,20 @@ pub(crate) fn check_probability(p: f64) -> Result<()> {
     Err(Error::value(format!("dropout probability has to be between 0 and 1, but got {p:?}")))
 }
 
-fn drop(op: &str, x: &Tensor, p: f64, training: bool) -> Result<Tensor> {
+fn apply_dropout(op: &str, x: &Tensor, p: f64, training: bool) -> Result<Tensor> {
     ops::call_tensor(op, &[Arg::Tensor(x), Arg::Scalar(Scalar::Float(p)), Arg::Scalar(Scalar::Bool(training))])
 }
 
-/// Drops whole channels, also of one sample without a batch dimension.
+/// Drop whole channels, also of one sample without a batch dimension.
 fn drop_channels(x: &Tensor, p: f64, training: bool, batched: bool) -> Result<Tensor> {
     if batched {
-        return drop("feature_dropout", x, p, training);
+        return apply_dropout("feature_dropout", x, p, training);
     }
-    drop("feature_dropout", &x.unsqueeze(0)?, p, training)?.squeeze(0)
+    apply_dropout("feature_dropout", &x.unsqueeze(0)?, p, training)?.squeeze(0)
 }
 
-/// Layers that hold a probability and are the identity outside of training; behind `=>` is what they do in it.
+/// Define layers that hold a probability. They are the identity in evaluation, and the part after `=>` is their
+/// function in training.
 macro_rules! dropouts {
     ($($(#[$doc:meta])* $name:ident => $forward:expr;)*) => {$(
         $(#[$doc])*
@@ -37,10 +38,10 @@ macro_rules! dropouts {
         }
 
         impl $name {
-            /// A layer that drops with probability `p`.
+            /// Make a layer that drops with probability `p`.
             ///
             /// # Errors
-            /// `Value` when that is no probability.
+            /// Fails with `Value` if `p` is not a probability.
             pub fn new(p: f64) -> Result<$name> {
                 check_probability(p)?;
                 Ok($name { p, training: Training::default() })
@@ -48,7 +49,7 @@ macro_rules! dropouts {
         }
 
         impl Default for $name {
-            /// Drops half of what it gets.
+            /// Return a layer that drops with probability one half.
             fn default() -> $name {
                 $name { p: 0.5, training: Training::default() }
             }
@@ -67,9 +68,9 @@ macro_rules! dropouts {
 }
 
 dropouts! {
-    /// In training zeroes each element with a probability and scales the others up.
+    /// In training, set each element to zero with a probability, and scale the others up.
     Dropout => dropout;
-    /// [`Dropout`] of whole channels of `[n, c, l]` or `[c, l]`.
+    /// Like [`Dropout`], for whole channels of `[n, c, l]` or `[c, l]`.
     Dropout1d => |x, p, training| {
         let rank = x.dims().len();
         if !matches!(rank, 2 | 3) {
@@ -81,12 +82,12 @@ dropouts! {
         }
         drop_channels(x, p, training, rank == 3)
     };
-    /// [`Dropout`] of whole channels of `[n, c, h, w]`; three dimensions are taken as `[n, c, l]`.
+    /// Like [`Dropout`], for whole channels of `[n, c, h, w]`. Three dimensions are treated as `[n, c, l]`.
     Dropout2d => |x, p, training| drop_channels(x, p, training, true);
-    /// [`Dropout`] of whole channels of `[n, c, d, h, w]` or `[c, d, h, w]`.
+    /// Like [`Dropout`], for whole channels of `[n, c, d, h, w]` or `[c, d, h, w]`.
     Dropout3d => |x, p, training| drop_channels(x, p, training, x.dims().len() != 4);
-    /// Dropout that keeps mean and variance of what [`SELU`](crate::SELU) gives.
-    AlphaDropout => |x, p, training| drop("alpha_dropout", x, p, training);
-    /// [`AlphaDropout`] of whole channels of `[n, c, *]`.
-    FeatureAlphaDropout => |x, p, training| drop("feature_alpha_dropout", x, p, training);
+    /// Dropout that keeps the mean and variance of the outputs of [`SELU`](crate::SELU).
+    AlphaDropout => |x, p, training| apply_dropout("alpha_dropout", x, p, training);
+    /// Like [`AlphaDropout`], for whole channels of `[n, c, *]`.
+    FeatureAlphaDropout => |x, p, training| apply_dropout("feature_alpha_dropout", x, p, training);
 }

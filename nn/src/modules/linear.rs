@@ -1,4 +1,4 @@
-//! Linear maps.
+//! Linear and bilinear layers, and layers that only reshape.
 
 use crate::module::missing_argument;
 use crate::{Module, Parameter, Visitor, init};
@@ -6,34 +6,34 @@ use torchtpu_tensor::ops::{self, matmul};
 use torchtpu_tensor::schema::Arg;
 use torchtpu_tensor::{Error, Result, Tensor};
 
-/// `y = x W^T + b`.
+/// A linear layer: `y = x W^T + b`.
 #[derive(Clone, Debug)]
 pub struct Linear {
-    /// `[out_features, in_features]`.
+    /// Weight of shape `[out_features, in_features]`.
     pub weight: Parameter,
-    /// `[out_features]`.
+    /// Bias of shape `[out_features]`.
     pub bias: Option<Parameter>,
 }
 
 impl Linear {
-    /// A layer with a bias, of the default dtype on `cpu`.
+    /// Make a layer with a bias, of the default dtype on `cpu`.
     ///
     /// # Errors
-    /// Out of memory.
+    /// Fails if memory runs out.
     pub fn new(in_features: usize, out_features: usize) -> Result<Linear> {
         Linear::with_bias(in_features, out_features, true)
     }
-    /// A layer with or without a bias.
+    /// Make a layer with or without a bias.
     ///
     /// # Errors
-    /// Out of memory.
+    /// Fails if memory runs out.
     pub fn with_bias(in_features: usize, out_features: usize, bias: bool) -> Result<Linear> {
         let weight = init::empty(&[out_features, in_features])?;
         let bias = bias.then(|| init::empty(&[out_features])).transpose()?;
         init::linear_default(&weight, bias.as_ref())?;
         Ok(Linear { weight: Parameter::new(weight)?, bias: bias.map(Parameter::new).transpose()? })
     }
-    /// Another layer with the same values.
+    /// Return another layer with the same values.
     pub(crate) fn duplicate(&self) -> Result<Linear> {
         let bias = self.bias.as_ref().map(Parameter::duplicate).transpose()?;
         Ok(Linear { weight: self.weight.duplicate()?, bias })
@@ -50,20 +50,20 @@ impl Module for Linear {
     }
 }
 
-/// `y = x1^T A x2 + b`, a form for each output.
+/// A bilinear layer: `y = x1^T A x2 + b`, with one matrix `A` per output.
 #[derive(Clone, Debug)]
 pub struct Bilinear {
-    /// `[out_features, in1_features, in2_features]`.
+    /// Weight of shape `[out_features, in1_features, in2_features]`.
     pub weight: Parameter,
-    /// `[out_features]`.
+    /// Bias of shape `[out_features]`.
     pub bias: Option<Parameter>,
 }
 
 impl Bilinear {
-    /// A layer, of the default dtype on `cpu`.
+    /// Make a layer, of the default dtype on `cpu`.
     ///
     /// # Errors
-    /// `Value` when the first input has no features.
+    /// Fails with `Value` if `in1_features` is zero.
     pub fn new(in1_features: usize, in2_features: usize, out_features: usize, bias: bool) -> Result<Bilinear> {
         if in1_features == 0 {
             return Err(Error::value(format!("in1_features must be > 0, but got (in1_features={in1_features})")));
@@ -77,10 +77,10 @@ impl Bilinear {
         let weight = drawn(&[out_features, in1_features, in2_features])?;
         Ok(Bilinear { weight, bias: bias.then(|| drawn(&[out_features])).transpose()? })
     }
-    /// The layer on two inputs that differ in the last dimension at most.
+    /// Apply the layer to two inputs that differ at most in the last dimension.
     ///
     /// # Errors
-    /// `Runtime` when sizes do not fit.
+    /// Fails with `Runtime` if sizes do not fit.
     pub fn apply(&self, x1: &Tensor, x2: &Tensor) -> Result<Tensor> {
         let bias = self.bias.as_ref().map(Parameter::tensor);
         let bias = bias.as_ref().map_or(Arg::None, Arg::Tensor);
@@ -88,7 +88,7 @@ impl Bilinear {
     }
 }
 
-/// [`Bilinear::apply`] computes: one tensor is not enough, so `forward` refuses.
+/// `forward` always fails, because one tensor is not enough. Use [`Bilinear::apply`].
 impl Module for Bilinear {
     fn forward(&self, _: &Tensor) -> Result<Tensor> {
         Err(missing_argument("Bilinear", "input2"))
@@ -99,7 +99,7 @@ impl Module for Bilinear {
     }
 }
 
-/// Gives its input back.
+/// A layer that returns its input.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Identity;
 
@@ -110,12 +110,12 @@ impl Module for Identity {
     fn visit(&self, _: &mut Visitor<'_>) {}
 }
 
-/// Makes one dimension of several.
+/// A layer that merges several dimensions into one.
 #[derive(Clone, Copy, Debug)]
 pub struct Flatten {
-    /// The first of them.
+    /// First merged dimension.
     pub start_dim: i64,
-    /// The last of them.
+    /// Last merged dimension.
     pub end_dim: i64,
 }
 

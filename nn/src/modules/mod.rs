@@ -56,13 +56,13 @@ pub use transformer::{
 use torchtpu_tensor::schema::Arg;
 use torchtpu_tensor::{Error, Result, Tensor, ops};
 
-/// The name for one, two or three dimensions.
+/// Return the name for one, two or three dimensions.
 fn of_rank<const N: usize>(names: [&'static str; 3]) -> &'static str {
     const { assert!(N >= 1 && N <= 3, "layers are over one, two or three dimensions") };
     names[N - 1]
 }
 
-/// Refuses numbers with which the ops' sums of products could leave 64 bits.
+/// Refuse numbers for which the ops' sums of products could overflow 64 bits.
 fn bounded(all: &[(&str, &[i64])]) -> Result<()> {
     for (name, v) in all {
         if let Some(n) = v.iter().find(|n| i32::try_from(**n).is_err()) {
@@ -72,14 +72,14 @@ fn bounded(all: &[(&str, &[i64])]) -> Result<()> {
     Ok(())
 }
 
-/// `torch.nn.functional.pad`.
+/// Like `torch.nn.functional.pad`.
 fn pad(x: &Tensor, widths: &[i64], mode: &str, value: Option<f64>) -> Result<Tensor> {
     bounded(&[("padding size", widths)])?;
     let value = value.map_or(Arg::None, |v| Arg::Scalar(v.into()));
     ops::call_tensor("pad", &[Arg::Tensor(x), Arg::Ints(widths), Arg::Str(mode), value])
 }
 
-/// The last `N` sizes of `[n, c, *s]` or `[c, *s]`.
+/// Return the last `N` sizes of `[n, c, *s]` or `[c, *s]`.
 fn dims_of_places<const N: usize>(x: &Tensor, layer: &str) -> Result<[i64; N]> {
     let d = x.dims();
     if d.len() != N + 1 && d.len() != N + 2 {

@@ -1,4 +1,4 @@
-//! Normalisation.
+//! Normalisation layers.
 
 use super::{bounded, of_rank, pad};
 use crate::{Buffer, Module, Parameter, Training, Visitor, init};
@@ -10,7 +10,7 @@ fn filled(dims: &[usize], value: i64) -> Result<Tensor> {
     Tensor::full(dims, value, init::parameter_dtype(), Device::CPU)
 }
 
-/// A scale of ones and a shift of zeros, as far as they are wanted.
+/// Return a scale of ones and a shift of zeros, each if requested.
 fn affine(dims: &[usize], scale: bool, shift: bool) -> Result<(Option<Parameter>, Option<Parameter>)> {
     let of = |wanted: bool, v: i64| wanted.then(|| Parameter::new(filled(dims, v)?)).transpose();
     Ok((of(scale, 1)?, of(scale && shift, 0)?))
@@ -24,46 +24,46 @@ fn visit_affine(v: &mut Visitor<'_>, weight: &Option<Parameter>, bias: &Option<P
 /// Settings of [`ChannelNorm`].
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct NormOptions {
-    /// Added to the variance.
+    /// Number added to the variance.
     pub eps: f64,
-    /// How far a batch moves the running statistics; none: they are plain averages.
+    /// Share of a batch in the running statistics. `None` means plain averages.
     pub momentum: Option<f64>,
     /// Whether there is a scale.
     pub affine: bool,
     /// Whether there is a shift too.
     pub bias: bool,
-    /// Whether running statistics are kept for evaluation.
+    /// Whether to keep running statistics for evaluation.
     pub track_running_stats: bool,
 }
 
 impl NormOptions {
-    /// What batch normalisation starts from.
+    /// Return the defaults of batch normalisation.
     pub fn batch() -> NormOptions {
         NormOptions { eps: 1e-5, momentum: Some(0.1), affine: true, bias: true, track_running_stats: true }
     }
-    /// What instance normalisation starts from: neither scale nor running statistics.
+    /// Return the defaults of instance normalisation: neither scale nor running statistics.
     pub fn instance() -> NormOptions {
         NormOptions { affine: false, track_running_stats: false, ..NormOptions::batch() }
     }
 }
 
-/// Normalises each channel of `[n, c, *s]`: over all samples and places (batch normalisation), or with `INSTANCE` over the
-/// places of each sample. `N` is the number of dimensions of a place.
+/// Normalise each channel of `[n, c, *s]`: over all samples and positions (batch normalisation), or with `INSTANCE`
+/// over the positions of each sample. `N` is the number of spatial dimensions.
 #[derive(Debug)]
 pub struct ChannelNorm<const N: usize, const INSTANCE: bool> {
-    /// `[c]`, ones at first.
+    /// Scale of shape `[c]`, initially ones.
     pub weight: Option<Parameter>,
-    /// `[c]`, zeros at first.
+    /// Shift of shape `[c]`, initially zeros.
     pub bias: Option<Parameter>,
-    /// Mean of the batches seen in training.
+    /// Running mean of the batches seen in training.
     pub running_mean: Option<Buffer>,
-    /// Unbiased variance of the batches seen in training.
+    /// Running unbiased variance of the batches seen in training.
     pub running_var: Option<Buffer>,
-    /// How many batches there were.
+    /// Number of batches seen in training.
     pub num_batches_tracked: Option<Buffer>,
-    /// Added to the variance.
+    /// Number added to the variance.
     pub eps: f64,
-    /// How far a batch moves the running statistics; none: they are plain averages.
+    /// Share of a batch in the running statistics. `None` means plain averages.
     pub momentum: Option<f64>,
     num_features: usize,
     training: Training,
@@ -83,19 +83,19 @@ pub type InstanceNorm2d = ChannelNorm<2, true>;
 pub type InstanceNorm3d = ChannelNorm<3, true>;
 
 impl<const N: usize, const INSTANCE: bool> ChannelNorm<N, INSTANCE> {
-    /// A layer with PyTorch's settings: [`NormOptions::batch`] or [`NormOptions::instance`].
+    /// Make a layer with PyTorch's settings: [`NormOptions::batch`] or [`NormOptions::instance`].
     ///
     /// # Errors
-    /// Out of memory.
+    /// Fails if memory runs out.
     pub fn new(num_features: usize) -> Result<ChannelNorm<N, INSTANCE>> {
         let options = if INSTANCE { NormOptions::instance() } else { NormOptions::batch() };
         ChannelNorm::with_options(num_features, options)
     }
 
-    /// A layer with settings of one's own.
+    /// Make a layer with the given options.
     ///
     /// # Errors
-    /// Out of memory.
+    /// Fails if memory runs out.
     pub fn with_options(num_features: usize, o: NormOptions) -> Result<ChannelNorm<N, INSTANCE>> {
         let (weight, bias) = affine(&[num_features], o.affine, o.bias)?;
         let buffer = |x: Result<Tensor>| o.track_running_stats.then_some(x).transpose().map(|x| x.map(Buffer::new));
@@ -124,7 +124,7 @@ impl<const N: usize, const INSTANCE: bool> ChannelNorm<N, INSTANCE> {
         Err(Error::value(format!("expected {wanted} input (got {rank}D input)")))
     }
 
-    /// Counts the batch, and tells how far it moves the running statistics.
+    /// In training, add one to the count of batches. Return the weight of the batch in the running statistics.
     fn next_momentum(&self, training: bool) -> Result<f64> {
         if let Some(count) = self.num_batches_tracked.as_ref().filter(|_| training && !INSTANCE) {
             let count = count.tensor();
@@ -203,7 +203,7 @@ impl<const N: usize, const INSTANCE: bool> Module for ChannelNorm<N, INSTANCE> {
 /// Settings of [`LayerNorm`] and [`GroupNorm`].
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct LayerNormOptions {
-    /// Added to the variance.
+    /// Number added to the variance.
     pub eps: f64,
     /// Whether there is a scale. PyTorch calls it `affine` in `GroupNorm`.
     pub elementwise_affine: bool,
@@ -222,37 +222,37 @@ fn signed(shape: &[usize]) -> Result<Vec<i64>> {
     shape.iter().map(one).collect()
 }
 
-/// Normalises over the last dimensions.
+/// Normalise over the last dimensions.
 #[derive(Clone, Debug)]
 pub struct LayerNorm {
-    /// Of the normalised shape, ones at first.
+    /// Scale of the normalised shape, initially ones.
     pub weight: Option<Parameter>,
-    /// Of the normalised shape, zeros at first.
+    /// Shift of the normalised shape, initially zeros.
     pub bias: Option<Parameter>,
-    /// Added to the variance.
+    /// Number added to the variance.
     pub eps: f64,
     shape: Vec<i64>,
 }
 
 impl LayerNorm {
-    /// A layer with `eps` 1e-5.
+    /// Make a layer with `eps` 1e-5.
     ///
     /// # Errors
-    /// Out of memory.
+    /// Fails if memory runs out.
     pub fn new(normalized_shape: &[usize]) -> Result<LayerNorm> {
         LayerNorm::with_options(normalized_shape, LayerNormOptions::default())
     }
-    /// A layer with an `eps` of one's own.
+    /// Make a layer with the given `eps`.
     ///
     /// # Errors
-    /// Out of memory.
+    /// Fails if memory runs out.
     pub fn with_eps(normalized_shape: &[usize], eps: f64) -> Result<LayerNorm> {
         LayerNorm::with_options(normalized_shape, LayerNormOptions { eps, ..LayerNormOptions::default() })
     }
-    /// A layer with settings of one's own.
+    /// Make a layer with the given options.
     ///
     /// # Errors
-    /// Out of memory.
+    /// Fails if memory runs out.
     pub fn with_options(normalized_shape: &[usize], o: LayerNormOptions) -> Result<LayerNorm> {
         let shape = signed(normalized_shape)?;
         let (weight, bias) = affine(normalized_shape, o.elementwise_affine, o.bias)?;
@@ -270,28 +270,28 @@ impl Module for LayerNorm {
     }
 }
 
-/// Divides by the root mean square over the last dimensions.
+/// Divide by the root mean square over the last dimensions.
 #[derive(Clone, Debug)]
 pub struct RMSNorm {
-    /// Of the normalised shape, ones at first.
+    /// Scale of the normalised shape, initially ones.
     pub weight: Option<Parameter>,
-    /// Added to the mean square; none: the smallest step of the dtype.
+    /// Number added to the mean square. `None` means the machine epsilon of the dtype.
     pub eps: Option<f64>,
     shape: Vec<i64>,
 }
 
 impl RMSNorm {
-    /// A layer with a scale.
+    /// Make a layer with a scale.
     ///
     /// # Errors
-    /// Out of memory.
+    /// Fails if memory runs out.
     pub fn new(normalized_shape: &[usize]) -> Result<RMSNorm> {
         RMSNorm::with_options(normalized_shape, None, true)
     }
-    /// A layer with an `eps` of one's own, and a scale or none.
+    /// Make a layer with the given `eps`, and optionally a scale.
     ///
     /// # Errors
-    /// Out of memory.
+    /// Fails if memory runs out.
     pub fn with_options(normalized_shape: &[usize], eps: Option<f64>, elementwise_affine: bool) -> Result<RMSNorm> {
         let shape = signed(normalized_shape)?;
         Ok(RMSNorm { weight: affine(normalized_shape, elementwise_affine, false)?.0, eps, shape })
@@ -307,30 +307,30 @@ impl Module for RMSNorm {
     }
 }
 
-/// Normalises groups of channels of each sample of `[n, c, *s]`.
+/// Normalise groups of channels of each sample of `[n, c, *s]`.
 #[derive(Clone, Debug)]
 pub struct GroupNorm {
-    /// `[c]`, ones at first.
+    /// Scale of shape `[c]`, initially ones.
     pub weight: Option<Parameter>,
-    /// `[c]`, zeros at first.
+    /// Shift of shape `[c]`, initially zeros.
     pub bias: Option<Parameter>,
-    /// Added to the variance.
+    /// Number added to the variance.
     pub eps: f64,
     groups: i64,
 }
 
 impl GroupNorm {
-    /// A layer with `eps` 1e-5.
+    /// Make a layer with `eps` 1e-5.
     ///
     /// # Errors
-    /// `Value` when groups do not divide the channels.
+    /// Fails with `Value` if groups do not divide the channels.
     pub fn new(num_groups: usize, num_channels: usize) -> Result<GroupNorm> {
         GroupNorm::with_options(num_groups, num_channels, LayerNormOptions::default())
     }
-    /// A layer with settings of one's own.
+    /// Make a layer with the given options.
     ///
     /// # Errors
-    /// `Value` when groups do not divide the channels.
+    /// Fails with `Value` if groups do not divide the channels.
     pub fn with_options(num_groups: usize, num_channels: usize, o: LayerNormOptions) -> Result<GroupNorm> {
         let groups = i64::try_from(num_groups).ok().filter(|&g| g > 0 && num_channels.is_multiple_of(num_groups));
         let groups = groups.ok_or_else(|| {
@@ -351,21 +351,21 @@ impl Module for GroupNorm {
     }
 }
 
-/// Divides by a power of the mean square of neighbouring channels of `[n, c, *s]`.
+/// Divide by a power of the mean square of neighbouring channels of `[n, c, *s]`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct LocalResponseNorm {
-    /// How many channels are neighbours.
+    /// Number of neighbouring channels.
     pub size: i64,
-    /// Multiplies the mean square.
+    /// Factor of the mean square.
     pub alpha: f64,
     /// The power.
     pub beta: f64,
-    /// Added before the power is taken.
+    /// Number added before the power.
     pub k: f64,
 }
 
 impl LocalResponseNorm {
-    /// A layer with `alpha` 1e-4, `beta` 0.75 and `k` 1.
+    /// Make a layer with `alpha` 1e-4, `beta` 0.75 and `k` 1.
     pub fn new(size: i64) -> LocalResponseNorm {
         LocalResponseNorm { size, alpha: 1e-4, beta: 0.75, k: 1.0 }
     }
@@ -384,7 +384,7 @@ impl Module for LocalResponseNorm {
         if x.numel() == 0 {
             return Ok(x.clone());
         }
-        // Channels become the first of three places.
+        // Treat channels as the first of three spatial dimensions.
         let whole: Vec<i64> = d.iter().map(|&n| n as i64).collect();
         let square = x.mul(x)?.reshape(&[whole[0], 1, whole[1], whole[2], -1])?;
         let (before, after) = (self.size.div_euclid(2), (self.size - 1).div_euclid(2));

@@ -8,24 +8,24 @@ fn flat<const N: usize>(padding: &[[i64; 2]; N]) -> Vec<i64> {
     padding.iter().flatten().copied().collect()
 }
 
-/// Pads with one number.
+/// Pad with a constant.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ConstantPad<const N: usize> {
-    /// How much before and after, the last dimension first; negative numbers cut off.
+    /// Padding before and after each dimension, the last dimension first. Negative numbers crop.
     pub padding: [[i64; 2]; N],
-    /// The number.
+    /// The constant.
     pub value: f64,
 }
 
-/// Pads one dimension with a number.
+/// Pad one dimension with a constant.
 pub type ConstantPad1d = ConstantPad<1>;
-/// Pads two dimensions with a number.
+/// Pad two dimensions with a constant.
 pub type ConstantPad2d = ConstantPad<2>;
-/// Pads three dimensions with a number.
+/// Pad three dimensions with a constant.
 pub type ConstantPad3d = ConstantPad<3>;
 
 impl<const N: usize> ConstantPad<N> {
-    /// Equal widths everywhere.
+    /// Make a layer with equal padding on all sides.
     pub fn new(padding: i64, value: f64) -> ConstantPad<N> {
         ConstantPad { padding: [[padding; 2]; N], value }
     }
@@ -41,13 +41,13 @@ impl<const N: usize> Module for ConstantPad<N> {
     }
 }
 
-/// Each line becomes the type, its three names, and the module that calls `pad` with the mode.
+/// Define a type, its three names, and a module that calls `pad` with the mode, from one line each.
 macro_rules! pads {
     ($($doc:literal $mode:literal $ty:ident [$one:ident $two:ident $three:ident] $check:expr;)*) => {$(
         #[doc = $doc]
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub struct $ty<const N: usize> {
-            /// How much before and after, the last dimension first; negative numbers cut off.
+            /// Padding before and after each dimension, the last dimension first. Negative numbers crop.
             pub padding: [[i64; 2]; N],
         }
         #[doc = concat!($doc, " One dimension.")]
@@ -57,7 +57,7 @@ macro_rules! pads {
         #[doc = concat!($doc, " Three dimensions.")]
         pub type $three = $ty<3>;
         impl<const N: usize> $ty<N> {
-            /// Equal widths everywhere.
+            /// Make a layer with equal padding on all sides.
             pub fn new(padding: i64) -> $ty<N> {
                 $ty { padding: [[padding; 2]; N] }
             }
@@ -85,7 +85,7 @@ pads! {
         [CircularPad1d CircularPad2d CircularPad3d] one_or_batch;
 }
 
-/// The op itself says what does not fit.
+/// Accept any input. The op itself refuses inputs that do not fit.
 fn any(_: &Tensor, _: usize) -> Result<()> {
     Ok(())
 }

@@ -5,30 +5,30 @@ use crate::{Module, Visitor, init};
 use torchtpu_tensor::schema::Arg;
 use torchtpu_tensor::{Error, Result, Tensor, ops};
 
-/// The largest element of each window.
+/// Take the largest element of each window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MaxPool<const N: usize> {
     /// Sizes of a window.
     pub kernel_size: [i64; N],
-    /// Steps between windows.
+    /// Distance between neighbouring windows.
     pub stride: [i64; N],
-    /// Places on both sides that never win.
+    /// Number of elements added on both sides, which are never the maximum.
     pub padding: [i64; N],
-    /// Steps between the elements of a window.
+    /// Distance between neighbouring elements of a window.
     pub dilation: [i64; N],
-    /// Whether a window that only begins inside counts.
+    /// Whether to include windows that only start inside the input.
     pub ceil_mode: bool,
 }
 
-/// Maxima over one dimension.
+/// Maximum pooling over one dimension.
 pub type MaxPool1d = MaxPool<1>;
-/// Maxima over height and width.
+/// Maximum pooling over height and width.
 pub type MaxPool2d = MaxPool<2>;
-/// Maxima over depth, height and width.
+/// Maximum pooling over depth, height and width.
 pub type MaxPool3d = MaxPool<3>;
 
 impl<const N: usize> MaxPool<N> {
-    /// Windows of equal sides, side by side.
+    /// Make a layer with windows of equal sides that do not overlap.
     pub fn new(kernel_size: i64) -> MaxPool<N> {
         let all = [kernel_size; N];
         MaxPool { kernel_size: all, stride: all, padding: [0; N], dilation: [1; N], ceil_mode: false }
@@ -51,10 +51,10 @@ impl<const N: usize> MaxPool<N> {
         ])
     }
 
-    /// The maxima, and where in each plane they were, as [`MaxUnpool`] takes them.
+    /// Return the maxima, and their positions in each plane, as [`MaxUnpool`] takes them.
     ///
     /// # Errors
-    /// `Runtime` when the input or the windows do not fit.
+    /// Fails with `Runtime` if the input or the windows do not fit.
     pub fn forward_with_indices(&self, x: &Tensor) -> Result<(Tensor, Tensor)> {
         let names = ["max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices"];
         ops::call_pair(of_rank::<N>(names), &self.args(x)?)
@@ -71,39 +71,42 @@ impl<const N: usize> Module for MaxPool<N> {
     }
 }
 
-/// Puts the maxima that [`MaxPool`] found back where they were; zero elsewhere. It takes two tensors, so it is no [`Module`].
+/// Write maxima of [`MaxPool`] back to their positions, with zeros elsewhere. It takes two tensors, so it is not a
+/// [`Module`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MaxUnpool<const N: usize> {
     /// Sizes of a window.
     pub kernel_size: [i64; N],
-    /// Steps between windows.
+    /// Distance between neighbouring windows.
     pub stride: [i64; N],
-    /// Places on both sides that the pooling added.
+    /// Number of elements that the pooling added on both sides.
     pub padding: [i64; N],
 }
 
-/// The opposite of [`MaxPool1d`].
+/// Inverse of [`MaxPool1d`].
 pub type MaxUnpool1d = MaxUnpool<1>;
-/// The opposite of [`MaxPool2d`].
+/// Inverse of [`MaxPool2d`].
 pub type MaxUnpool2d = MaxUnpool<2>;
-/// The opposite of [`MaxPool3d`].
+/// Inverse of [`MaxPool3d`].
 pub type MaxUnpool3d = MaxUnpool<3>;
 
 impl<const N: usize> MaxUnpool<N> {
-    /// Windows of equal sides, side by side.
+    /// Make a layer with windows of equal sides that do not overlap.
     pub fn new(kernel_size: i64) -> MaxUnpool<N> {
         MaxUnpool { kernel_size: [kernel_size; N], stride: [kernel_size; N], padding: [0; N] }
     }
 
-    /// Computes. Several sizes pool to the same; `output_size`, of all dimensions or of the last `N`, chooses among them.
+    /// Write maxima back to their positions. Several sizes pool to the same size. `output_size` chooses one of them,
+    /// for all dimensions or for the last `N`.
     ///
     /// # Errors
-    /// `Value` for a size that does not pool to the input's. `Runtime` for indices that do not fit.
+    /// Fails with `Value` if `output_size` does not pool to the input's size. Fails with `Runtime` for indices that do
+    /// not fit.
     pub fn unpool(&self, x: &Tensor, indices: &Tensor, output_size: Option<&[i64]>) -> Result<Tensor> {
         let (kernel, stride, padding) = (&self.kernel_size, &self.stride, &self.padding);
         bounded(&[("kernel_size", kernel), ("stride", stride), ("padding", padding)])?;
         let places = dims_of_places::<N>(x, "MaxUnpool")?;
-        // Sizes are below 2^63 and steps below 2^31.
+        // Sizes are less than 2^63 and steps less than 2^31.
         let natural: [i128; N] = std::array::from_fn(|d| {
             (i128::from(places[d]) - 1) * i128::from(stride[d]) + i128::from(kernel[d]) - 2 * i128::from(padding[d])
         });
@@ -146,32 +149,32 @@ impl<const N: usize> MaxUnpool<N> {
     }
 }
 
-/// The mean of each window.
+/// Take the mean of each window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AvgPool<const N: usize> {
     /// Sizes of a window.
     pub kernel_size: [i64; N],
-    /// Steps between windows.
+    /// Distance between neighbouring windows.
     pub stride: [i64; N],
-    /// Zeros on both sides.
+    /// Number of zeros added on both sides.
     pub padding: [i64; N],
-    /// Whether a window that only begins inside counts.
+    /// Whether to include windows that only start inside the input.
     pub ceil_mode: bool,
-    /// Whether the zeros count as elements.
+    /// Whether added zeros count as elements.
     pub count_include_pad: bool,
-    /// What sums are divided by instead of the number of elements; not in one dimension.
+    /// Divisor of sums, instead of the number of elements. Not for one dimension.
     pub divisor_override: Option<i64>,
 }
 
-/// Means over one dimension.
+/// Average pooling over one dimension.
 pub type AvgPool1d = AvgPool<1>;
-/// Means over height and width.
+/// Average pooling over height and width.
 pub type AvgPool2d = AvgPool<2>;
-/// Means over depth, height and width.
+/// Average pooling over depth, height and width.
 pub type AvgPool3d = AvgPool<3>;
 
 impl<const N: usize> AvgPool<N> {
-    /// Windows of equal sides, side by side.
+    /// Make a layer with windows of equal sides that do not overlap.
     pub fn new(kernel_size: i64) -> AvgPool<N> {
         AvgPool {
             kernel_size: [kernel_size; N],
@@ -210,28 +213,28 @@ impl<const N: usize> Module for AvgPool<N> {
     }
 }
 
-/// The norm of each window: `(sum of x^p)^(1/p)`.
+/// Take the norm of each window: `(sum of x^p)^(1/p)`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct LPPool<const N: usize> {
-    /// The power; infinity gives the largest magnitude.
+    /// The power `p`. Infinity gives the largest magnitude.
     pub norm_type: f64,
     /// Sizes of a window.
     pub kernel_size: [i64; N],
-    /// Steps between windows.
+    /// Distance between neighbouring windows.
     pub stride: [i64; N],
-    /// Whether a window that only begins inside counts.
+    /// Whether to include windows that only start inside the input.
     pub ceil_mode: bool,
 }
 
-/// Norms over one dimension.
+/// Norm pooling over one dimension.
 pub type LPPool1d = LPPool<1>;
-/// Norms over height and width.
+/// Norm pooling over height and width.
 pub type LPPool2d = LPPool<2>;
-/// Norms over depth, height and width.
+/// Norm pooling over depth, height and width.
 pub type LPPool3d = LPPool<3>;
 
 impl<const N: usize> LPPool<N> {
-    /// Windows of equal sides, side by side.
+    /// Make a layer with windows of equal sides that do not overlap.
     pub fn new(norm_type: f64, kernel_size: i64) -> LPPool<N> {
         LPPool { norm_type, kernel_size: [kernel_size; N], stride: [kernel_size; N], ceil_mode: false }
     }
@@ -261,29 +264,29 @@ impl<const N: usize> Module for LPPool<N> {
     }
 }
 
-/// The sizes of an adaptive pooling, as far as they are given; the others are the input's.
+/// Return the sizes of an adaptive pooling: the given ones, and the input's for `None`.
 fn adaptive_sizes<const N: usize>(x: &Tensor, given: &[Option<i64>; N]) -> [i64; N] {
-    // An input without those dimensions is refused by the op.
+    // The op refuses an input without these dimensions.
     let first = x.dims().len().saturating_sub(N);
     std::array::from_fn(|d| given[d].unwrap_or_else(|| x.dims().get(first + d).map_or(1, |&n| n as i64)))
 }
 
-/// Means of windows that are chosen to give the output's size.
+/// Take the mean of windows that are chosen to give the output's size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AdaptiveAvgPool<const N: usize> {
-    /// Sizes of the output; none: as the input.
+    /// Sizes of the output. `None` means the size of the input.
     pub output_size: [Option<i64>; N],
 }
 
-/// Adaptive means over one dimension.
+/// Adaptive average pooling over one dimension.
 pub type AdaptiveAvgPool1d = AdaptiveAvgPool<1>;
-/// Adaptive means over height and width.
+/// Adaptive average pooling over height and width.
 pub type AdaptiveAvgPool2d = AdaptiveAvgPool<2>;
-/// Adaptive means over depth, height and width.
+/// Adaptive average pooling over depth, height and width.
 pub type AdaptiveAvgPool3d = AdaptiveAvgPool<3>;
 
 impl<const N: usize> AdaptiveAvgPool<N> {
-    /// An output of equal sides.
+    /// Make a layer with an output of equal sides.
     pub fn new(output_size: i64) -> AdaptiveAvgPool<N> {
         AdaptiveAvgPool { output_size: [Some(output_size); N] }
     }
@@ -302,30 +305,30 @@ impl<const N: usize> Module for AdaptiveAvgPool<N> {
     }
 }
 
-/// Maxima of windows that are chosen to give the output's size.
+/// Take the maximum of windows that are chosen to give the output's size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AdaptiveMaxPool<const N: usize> {
-    /// Sizes of the output; none: as the input.
+    /// Sizes of the output. `None` means the size of the input.
     pub output_size: [Option<i64>; N],
 }
 
-/// Adaptive maxima over one dimension.
+/// Adaptive maximum pooling over one dimension.
 pub type AdaptiveMaxPool1d = AdaptiveMaxPool<1>;
-/// Adaptive maxima over height and width.
+/// Adaptive maximum pooling over height and width.
 pub type AdaptiveMaxPool2d = AdaptiveMaxPool<2>;
-/// Adaptive maxima over depth, height and width.
+/// Adaptive maximum pooling over depth, height and width.
 pub type AdaptiveMaxPool3d = AdaptiveMaxPool<3>;
 
 impl<const N: usize> AdaptiveMaxPool<N> {
-    /// An output of equal sides.
+    /// Make a layer with an output of equal sides.
     pub fn new(output_size: i64) -> AdaptiveMaxPool<N> {
         AdaptiveMaxPool { output_size: [Some(output_size); N] }
     }
 
-    /// The maxima, and where in each plane they were.
+    /// Return the maxima, and their positions in each plane.
     ///
     /// # Errors
-    /// `Runtime` when the input does not fit.
+    /// Fails with `Runtime` if the input does not fit.
     pub fn forward_with_indices(&self, x: &Tensor) -> Result<(Tensor, Tensor)> {
         let size = adaptive_sizes(x, &self.output_size);
         bounded(&[("output_size", &size)])?;
@@ -344,32 +347,32 @@ impl<const N: usize> Module for AdaptiveMaxPool<N> {
     }
 }
 
-/// How large the output of a fractional pooling is.
+/// The output size of a fractional pooling.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum FractionalOutput<const N: usize> {
-    /// These sizes.
+    /// The sizes themselves.
     Size([i64; N]),
-    /// These parts of the input's sizes.
+    /// Ratios of output to input sizes.
     Ratio([f64; N]),
 }
 
-/// Maxima of windows whose places are drawn at random; over two or three dimensions.
+/// Take the maximum of windows at random positions, over two or three dimensions.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct FractionalMaxPool<const N: usize> {
     kernel_size: [i64; N],
     output: FractionalOutput<N>,
 }
 
-/// Fractional maxima over height and width.
+/// Fractional maximum pooling over height and width.
 pub type FractionalMaxPool2d = FractionalMaxPool<2>;
-/// Fractional maxima over depth, height and width.
+/// Fractional maximum pooling over depth, height and width.
 pub type FractionalMaxPool3d = FractionalMaxPool<3>;
 
 impl<const N: usize> FractionalMaxPool<N> {
-    /// A layer.
+    /// Make a layer.
     ///
     /// # Errors
-    /// `Value` for windows without elements and ratios not between zero and one.
+    /// Fails with `Value` for empty windows, and for ratios that are not between zero and one.
     pub fn new(kernel_size: [i64; N], output: FractionalOutput<N>) -> Result<FractionalMaxPool<N>> {
         const { assert!(N == 2 || N == 3, "fractional pooling is over two or three dimensions") };
         if kernel_size.iter().any(|&k| k <= 0) {
@@ -386,10 +389,10 @@ impl<const N: usize> FractionalMaxPool<N> {
         Ok(FractionalMaxPool { kernel_size, output })
     }
 
-    /// The maxima, and where in each plane they were.
+    /// Return the maxima, and their positions in each plane.
     ///
     /// # Errors
-    /// `Runtime` when the input or the windows do not fit.
+    /// Fails with `Runtime` if the input or the windows do not fit.
     pub fn forward_with_indices(&self, x: &Tensor) -> Result<(Tensor, Tensor)> {
         let places = dims_of_places::<N>(x, "FractionalMaxPool")?;
         let d = x.dims();

@@ -7,17 +7,17 @@ use torchtpu_tensor::{Error, Result, Tensor};
 /// Settings of [`LSTM`], [`GRU`] and [`RNN`].
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct RnnOptions {
-    /// Layers on top of each other.
+    /// Number of stacked layers.
     pub num_layers: usize,
     /// Whether there are biases.
     pub bias: bool,
-    /// Whether the batch comes before the steps.
+    /// Whether the batch dimension comes before the step dimension.
     pub batch_first: bool,
-    /// Probability with which what goes from one layer to the next is dropped, in training.
+    /// Probability of dropping an element between two layers in training.
     pub dropout: f64,
     /// Whether every layer also runs from the end to the start.
     pub bidirectional: bool,
-    /// LSTM only: size that hidden states are projected to; 0 for none.
+    /// Size that hidden states of an LSTM are projected to. Zero means no projection.
     pub proj_size: usize,
 }
 
@@ -34,7 +34,7 @@ fn uniform(dims: &[usize], hidden: usize) -> Result<Parameter> {
     Parameter::new(x)
 }
 
-/// What the recurrent layers share: parameters under PyTorch's names, in its order.
+/// The parameters of a recurrent layer, under PyTorch's names and in its order.
 #[derive(Debug)]
 struct Stack {
     kind: Kind,
@@ -89,7 +89,7 @@ impl Stack {
         Ok(Stack { kind, options, hidden, parameters, training: Training::default() })
     }
 
-    /// Outputs and last states; states start as zeros unless given.
+    /// Return outputs and last states. States start as zeros unless given.
     fn run(&self, x: &Tensor, start: Option<State>) -> Result<(Tensor, State)> {
         let o = &self.options;
         if !matches!(x.dims().len(), 2 | 3) {
@@ -134,7 +134,7 @@ impl Stack {
     }
 }
 
-/// Long short-term memory over sequences `[steps, batch, features]`.
+/// Long short-term memory layers over sequences `[steps, batch, features]`.
 ///
 /// ```
 /// use torchtpu_nn::{LSTM, Module, RnnOptions};
@@ -143,31 +143,34 @@ impl Stack {
 /// let lstm = LSTM::new(3, 5, RnnOptions { num_layers: 2, ..RnnOptions::default() })?;
 /// let x = Tensor::ones(&[7, 2, 3], DType::F32, Device::CPU)?;
 /// let (y, (h, c)) = lstm.run(&x, None)?;
-/// assert_eq!((y.dims()[..].to_vec(), h.dims()[..].to_vec(), c.dims()[..].to_vec()), (vec![7, 2, 5], vec![2, 2, 5], vec![2, 2, 5]));
+/// assert_eq!(y.dims()[..], [7, 2, 5]);
+/// assert_eq!(h.dims()[..], [2, 2, 5]);
+/// assert_eq!(c.dims()[..], [2, 2, 5]);
 /// # Ok::<(), torchtpu_tensor::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct LSTM(Stack);
 
 impl LSTM {
-    /// A layer, of the default dtype on `cpu`.
+    /// Make a layer of the default dtype on `cpu`.
     ///
     /// # Errors
-    /// `Value`, in PyTorch's wording, for settings that make no sense.
+    /// Fails with `Value`, in PyTorch's wording, for invalid settings.
     pub fn new(input_size: usize, hidden_size: usize, options: RnnOptions) -> Result<LSTM> {
         Stack::new(Kind::Lstm, input_size, hidden_size, options).map(LSTM)
     }
-    /// Outputs of the last layer, and the last hidden and cell states of all; states start as zeros unless given.
+    /// Return the outputs of the last layer, and the last hidden and cell states of all layers. States start as zeros
+    /// unless given.
     ///
     /// # Errors
-    /// When input or states do not fit.
+    /// Fails if input or states do not fit.
     pub fn run(&self, x: &Tensor, start: Option<(Tensor, Tensor)>) -> Result<(Tensor, (Tensor, Tensor))> {
         let (y, s) = self.0.run(x, start.map(|(h, c)| State { h, c: Some(c) }))?;
         Ok((y, (s.h, s.c.expect("an LSTM has cell states"))))
     }
 }
 
-/// `forward` gives the outputs alone; `run` gives the states as well.
+/// Define a module whose `forward` returns only the outputs of `run`.
 macro_rules! sequence_module {
     ($name:ident) => {
         impl Module for $name {
@@ -184,29 +187,29 @@ sequence_module!(LSTM);
 sequence_module!(GRU);
 sequence_module!(RNN);
 
-/// The gated recurrent layer over sequences `[steps, batch, features]`.
+/// Gated recurrent layers over sequences `[steps, batch, features]`.
 #[derive(Debug)]
 pub struct GRU(Stack);
 
 impl GRU {
-    /// A layer, of the default dtype on `cpu`.
+    /// Make a layer of the default dtype on `cpu`.
     ///
     /// # Errors
-    /// `Value`, in PyTorch's wording, for settings that make no sense.
+    /// Fails with `Value`, in PyTorch's wording, for invalid settings.
     pub fn new(input_size: usize, hidden_size: usize, options: RnnOptions) -> Result<GRU> {
         Stack::new(Kind::Gru, input_size, hidden_size, options).map(GRU)
     }
-    /// Outputs of the last layer and the last states of all; states start as zeros unless given.
+    /// Return the outputs of the last layer, and the last states of all layers. States start as zeros unless given.
     ///
     /// # Errors
-    /// When input or states do not fit.
+    /// Fails if input or states do not fit.
     pub fn run(&self, x: &Tensor, start: Option<Tensor>) -> Result<(Tensor, Tensor)> {
         let (y, s) = self.0.run(x, start.map(|h| State { h, c: None }))?;
         Ok((y, s.h))
     }
 }
 
-/// What a simple recurrent layer applies to the sum of both products.
+/// The nonlinearity of a simple recurrent layer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum RnnNonlinearity {
     /// Hyperbolic tangent.
@@ -225,15 +228,15 @@ impl RnnNonlinearity {
     }
 }
 
-/// The simple recurrent layer over sequences `[steps, batch, features]`.
+/// Simple recurrent layers over sequences `[steps, batch, features]`.
 #[derive(Debug)]
 pub struct RNN(Stack);
 
 impl RNN {
-    /// A layer, of the default dtype on `cpu`.
+    /// Make a layer of the default dtype on `cpu`.
     ///
     /// # Errors
-    /// `Value`, in PyTorch's wording, for settings that make no sense.
+    /// Fails with `Value`, in PyTorch's wording, for invalid settings.
     pub fn new(
         input_size: usize,
         hidden_size: usize,
@@ -242,17 +245,17 @@ impl RNN {
     ) -> Result<RNN> {
         Stack::new(nonlinearity.kind(), input_size, hidden_size, options).map(RNN)
     }
-    /// Outputs of the last layer and the last states of all; states start as zeros unless given.
+    /// Return the outputs of the last layer, and the last states of all layers. States start as zeros unless given.
     ///
     /// # Errors
-    /// When input or states do not fit.
+    /// Fails if input or states do not fit.
     pub fn run(&self, x: &Tensor, start: Option<Tensor>) -> Result<(Tensor, Tensor)> {
         let (y, s) = self.0.run(x, start.map(|h| State { h, c: None }))?;
         Ok((y, s.h))
     }
 }
 
-/// Parameters of one step.
+/// The parameters of one step.
 #[derive(Debug)]
 struct Cell {
     kind: Kind,
@@ -299,17 +302,17 @@ impl Cell {
 pub struct LSTMCell(Cell);
 
 impl LSTMCell {
-    /// A cell, of the default dtype on `cpu`.
+    /// Make a cell of the default dtype on `cpu`.
     ///
     /// # Errors
-    /// `Value` for a hidden size of zero.
+    /// Fails with `Value` for a hidden size of zero.
     pub fn new(input_size: usize, hidden_size: usize, bias: bool) -> Result<LSTMCell> {
         Cell::new(Kind::Lstm, input_size, hidden_size, bias).map(LSTMCell)
     }
-    /// Hidden and cell state after the step.
+    /// Return the hidden and cell states after the step.
     ///
     /// # Errors
-    /// When input or states do not fit.
+    /// Fails if input or states do not fit.
     pub fn step(&self, x: &Tensor, state: Option<(Tensor, Tensor)>) -> Result<(Tensor, Tensor)> {
         let (h, c) = state.map_or_else(|| Ok((self.0.zeros(x)?, self.0.zeros(x)?)), Ok)?;
         let s = self.0.step(x, &State { h, c: Some(c) })?;
@@ -326,7 +329,7 @@ impl Module for LSTMCell {
     }
 }
 
-/// A cell with one state.
+/// Define a cell with one state.
 macro_rules! simple_cell {
     ($(#[$doc:meta])* $name:ident, ($($extra:ident: $ty:ty)?), $kind:expr) => {
         $(#[$doc])*
@@ -334,17 +337,17 @@ macro_rules! simple_cell {
         pub struct $name(Cell);
 
         impl $name {
-            /// A cell, of the default dtype on `cpu`.
+            /// Make a cell of the default dtype on `cpu`.
             ///
             /// # Errors
-            /// `Value` for a hidden size of zero.
+            /// Fails with `Value` for a hidden size of zero.
             pub fn new(input_size: usize, hidden_size: usize, bias: bool $(, $extra: $ty)?) -> Result<$name> {
                 Cell::new($kind, input_size, hidden_size, bias).map($name)
             }
-            /// The state after the step.
+            /// Return the state after the step.
             ///
             /// # Errors
-            /// When input or state do not fit.
+            /// Fails if input or state do not fit.
             pub fn step(&self, x: &Tensor, state: Option<Tensor>) -> Result<Tensor> {
                 let h = state.map_or_else(|| self.0.zeros(x), Ok)?;
                 Ok(self.0.step(x, &State { h, c: None })?.h)

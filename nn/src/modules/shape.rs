@@ -5,17 +5,17 @@ use crate::{Module, Visitor};
 use torchtpu_tensor::schema::Arg;
 use torchtpu_tensor::{Error, Result, Tensor, ops};
 
-/// Splits one dimension into several.
+/// Split one dimension into several.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unflatten {
-    /// Which one; negative numbers count from the end.
+    /// Dimension to split. Negative numbers count from the end.
     pub dim: i64,
-    /// Into what; one of them may be -1.
+    /// Sizes of the new dimensions. One of them may be -1.
     pub unflattened_size: Vec<i64>,
 }
 
 impl Unflatten {
-    /// A layer.
+    /// Make a layer.
     pub fn new(dim: i64, unflattened_size: &[i64]) -> Unflatten {
         Unflatten { dim, unflattened_size: unflattened_size.to_vec() }
     }
@@ -28,7 +28,7 @@ impl Module for Unflatten {
     fn visit(&self, _: &mut Visitor<'_>) {}
 }
 
-/// Each line becomes a layer of one number that calls the op of that name.
+/// Define a layer of one number that calls the named op, from one line each.
 macro_rules! shuffles {
     ($($doc:literal $ty:ident $field:ident $field_doc:literal $op:literal;)*) => {$(
         #[doc = $doc]
@@ -38,7 +38,7 @@ macro_rules! shuffles {
             pub $field: i64,
         }
         impl $ty {
-            /// A layer.
+            /// Make a layer.
             pub fn new($field: i64) -> $ty {
                 $ty { $field }
             }
@@ -62,21 +62,21 @@ shuffles! {
         "channel_shuffle";
 }
 
-/// The sliding blocks of `[n, c, h, w]` as columns, `[n, c * kernel, blocks]`.
+/// Copy the sliding blocks of `[n, c, h, w]` to columns `[n, c * kernel, blocks]`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Unfold {
     /// Sizes of a block.
     pub kernel_size: [i64; 2],
-    /// Steps between the elements of a block.
+    /// Distance between neighbouring elements of a block.
     pub dilation: [i64; 2],
-    /// Zeros on both sides.
+    /// Number of zeros added on both sides.
     pub padding: [i64; 2],
-    /// Steps between blocks.
+    /// Distance between neighbouring blocks.
     pub stride: [i64; 2],
 }
 
 impl Unfold {
-    /// Blocks at every place.
+    /// Make a layer with a block at every position.
     pub fn new(kernel_size: [i64; 2]) -> Unfold {
         Unfold { kernel_size, dilation: [1; 2], padding: [0; 2], stride: [1; 2] }
     }
@@ -96,17 +96,17 @@ impl Module for Unfold {
     fn visit(&self, _: &mut Visitor<'_>) {}
 }
 
-/// Adds columns, as [`Unfold`] makes them, back into `[n, c, h, w]`.
+/// Sum columns, as [`Unfold`] makes them, to `[n, c, h, w]`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fold {
     /// Height and width of the result.
     pub output_size: [i64; 2],
-    /// How the columns were made.
+    /// The layer that made the columns.
     pub blocks: Unfold,
 }
 
 impl Fold {
-    /// Columns of blocks at every place.
+    /// Make a layer for columns with a block at every position.
     pub fn new(output_size: [i64; 2], kernel_size: [i64; 2]) -> Fold {
         Fold { output_size, blocks: Unfold::new(kernel_size) }
     }
@@ -122,21 +122,21 @@ impl Module for Fold {
     fn visit(&self, _: &mut Visitor<'_>) {}
 }
 
-/// How [`Upsample`] finds elements between elements.
+/// How [`Upsample`] computes values between elements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum UpsampleMode {
-    /// The one at or before the place.
+    /// The element at or before the position.
     #[default]
     Nearest,
-    /// The one whose centre is nearest.
+    /// The element with the nearest centre.
     NearestExact,
-    /// On a line; for `[n, c, l]`.
+    /// Linear interpolation, for `[n, c, l]`.
     Linear,
-    /// On a line in both directions; for `[n, c, h, w]`.
+    /// Linear interpolation in two directions, for `[n, c, h, w]`.
     Bilinear,
-    /// On a cubic curve in both directions; for `[n, c, h, w]`.
+    /// Cubic interpolation in two directions, for `[n, c, h, w]`.
     Bicubic,
-    /// On a line in three directions; for `[n, c, d, h, w]`.
+    /// Linear interpolation in three directions, for `[n, c, d, h, w]`.
     Trilinear,
 }
 
@@ -153,33 +153,33 @@ impl UpsampleMode {
     }
 }
 
-/// Resizes the dimensions after the second. A list of one entry holds for all of them.
+/// Resize the dimensions after the second. A list of one entry applies to all of them.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Upsample {
-    /// The sizes; either these or `scale_factor` must be given.
+    /// Output sizes. Either these or `scale_factor` must be given.
     pub size: Option<Vec<i64>>,
-    /// What the input's sizes are multiplied by.
+    /// Factors of the input's sizes.
     pub scale_factor: Option<Vec<f64>>,
-    /// How elements are found.
+    /// How values between elements are computed.
     pub mode: UpsampleMode,
-    /// Whether the outermost elements stay where they are; not for the nearest ones.
+    /// Whether the outermost elements keep their positions. Not for the nearest modes.
     pub align_corners: Option<bool>,
-    /// Whether the factors are computed again from the sizes that they give.
+    /// Whether to recompute the factors from the resulting sizes.
     pub recompute_scale_factor: bool,
 }
 
 impl Upsample {
-    /// To a size.
+    /// Resize to the given sizes.
     pub fn to_size(size: &[i64], mode: UpsampleMode) -> Upsample {
         Upsample { size: Some(size.to_vec()), mode, ..Upsample::default() }
     }
-    /// By a factor.
+    /// Resize by the given factors.
     pub fn by_factor(scale_factor: &[f64], mode: UpsampleMode) -> Upsample {
         Upsample { scale_factor: Some(scale_factor.to_vec()), mode, ..Upsample::default() }
     }
 }
 
-/// One entry a dimension.
+/// Return one entry per dimension.
 fn spread<T: Copy + std::fmt::Debug>(v: &[T], x: &Tensor, words: [&str; 2]) -> Result<Vec<T>> {
     let places = x.dims().get(2..).unwrap_or_default();
     match v {
@@ -247,7 +247,7 @@ impl Module for Upsample {
                 )));
             }
         };
-        // Sizes that no tensor has would only be found while multiplying them.
+        // Check sizes that no tensor can have here. Otherwise they would overflow when they are multiplied.
         let places = x.dims().iter().skip(2);
         let computed: Vec<i64> = match (&size, &factors) {
             (Some(v), _) => v.clone(),

@@ -1,4 +1,4 @@
-//! Tables looked up by index.
+//! Layers that look up rows of a table by index.
 
 use crate::{Module, Parameter, Visitor, init};
 use torchtpu_tensor::ops::embedding::embedding;
@@ -8,13 +8,13 @@ use torchtpu_tensor::{DType, Error, Result, Scalar, Tensor, no_grad, ops};
 /// Settings of [`Embedding`].
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct EmbeddingOptions {
-    /// A row that is zero at first and gets no gradient; a negative index counts from the end.
+    /// Index of a row that is initially zero and gets no gradient. A negative index counts from the end.
     pub padding_idx: Option<i64>,
-    /// Rows that are looked up and are longer are scaled down to this length, in place.
+    /// Largest norm of a row. Longer rows that are looked up are scaled down to it, in place.
     pub max_norm: Option<f64>,
-    /// Which norm their length is.
+    /// Order of the norm.
     pub norm_type: f64,
-    /// Gradients are divided by how often their row was looked up.
+    /// Whether to divide gradients by the number of look-ups of their row.
     pub scale_grad_by_freq: bool,
 }
 
@@ -24,7 +24,7 @@ impl Default for EmbeddingOptions {
     }
 }
 
-/// The index counted from the start, in a table of so many rows.
+/// Convert an index to one counted from the start, for a table of `rows` rows.
 fn row(index: Option<i64>, rows: usize, name: &str) -> Result<Option<i64>> {
     let Some(p) = index else { return Ok(None) };
     let n = i64::try_from(rows).unwrap_or(i64::MAX);
@@ -34,7 +34,7 @@ fn row(index: Option<i64>, rows: usize, name: &str) -> Result<Option<i64>> {
     Ok(Some(p.rem_euclid(n)))
 }
 
-/// Standard normal values, zeros in the padding row.
+/// Return standard normal values, with zeros in the padding row.
 fn table(rows: usize, dim: usize, padding: Option<i64>) -> Result<Parameter> {
     let weight = init::empty(&[rows, dim])?;
     init::normal_(&weight, 0.0, 1.0, None)?;
@@ -44,8 +44,8 @@ fn table(rows: usize, dim: usize, padding: Option<i64>) -> Result<Parameter> {
     Parameter::new(weight)
 }
 
-/// A given table, which is copied.
-fn given(weight: &Tensor, freeze: bool) -> Result<Parameter> {
+/// Return a copy of the given table.
+fn copied_table(weight: &Tensor, freeze: bool) -> Result<Parameter> {
     if weight.dims().len() != 2 {
         return Err(Error::value("Embeddings parameter is expected to be 2-dimensional"));
     }
@@ -66,34 +66,35 @@ fn renorm(weight: &Tensor, indices: &Tensor, max_norm: Option<f64>, norm_type: f
     })
 }
 
-/// Rows of a table, chosen by indices.
+/// Look up rows of a table by index.
 #[derive(Clone, Debug)]
 pub struct Embedding {
-    /// `[num_embeddings, embedding_dim]`, standard normal at first.
+    /// Table of shape `[num_embeddings, embedding_dim]`, initially standard normal.
     pub weight: Parameter,
     options: EmbeddingOptions,
 }
 
 impl Embedding {
-    /// A table.
+    /// Make a table.
     ///
     /// # Errors
-    /// Out of memory.
+    /// Fails if memory runs out.
     pub fn new(num_embeddings: usize, embedding_dim: usize) -> Result<Embedding> {
         Embedding::with_options(num_embeddings, embedding_dim, EmbeddingOptions::default())
     }
-    /// A table with a row that is zero at first and gets no gradient; a negative index counts from the end.
+    /// Make a table with a padding row, which is initially zero and gets no gradient. A negative index counts from the
+    /// end.
     ///
     /// # Errors
-    /// `Value` when there is no such row.
+    /// Fails with `Value` if there is no row `padding_idx`.
     pub fn with_padding(num_embeddings: usize, embedding_dim: usize, padding_idx: Option<i64>) -> Result<Embedding> {
         let options = EmbeddingOptions { padding_idx, ..EmbeddingOptions::default() };
         Embedding::with_options(num_embeddings, embedding_dim, options)
     }
-    /// A table with settings.
+    /// Make a table with the given options.
     ///
     /// # Errors
-    /// `Value` when there is no row `padding_idx`.
+    /// Fails with `Value` if there is no row `padding_idx`.
     pub fn with_options(
         num_embeddings: usize,
         embedding_dim: usize,
@@ -102,12 +103,12 @@ impl Embedding {
         options.padding_idx = row(options.padding_idx, num_embeddings, "Padding_idx")?;
         Ok(Embedding { weight: table(num_embeddings, embedding_dim, options.padding_idx)?, options })
     }
-    /// A table with the values of `weight`; frozen, it gets no gradient.
+    /// Make a table with the values of `weight`. With `freeze`, it gets no gradient.
     ///
     /// # Errors
-    /// `Value` unless `weight` has two dimensions, and when there is no row `padding_idx`.
+    /// Fails with `Value` if `weight` does not have two dimensions, or there is no row `padding_idx`.
     pub fn from_pretrained(weight: &Tensor, freeze: bool, mut options: EmbeddingOptions) -> Result<Embedding> {
-        let weight = given(weight, freeze)?;
+        let weight = copied_table(weight, freeze)?;
         options.padding_idx = row(options.padding_idx, weight.tensor().dims()[0], "Padding_idx")?;
         Ok(Embedding { weight, options })
     }
@@ -124,32 +125,33 @@ impl Module for Embedding {
     }
 }
 
-/// What becomes of the rows of a bag.
+/// Reduction of the rows of a bag.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum BagMode {
-    /// Their sum.
+    /// The sum.
     Sum,
-    /// Their mean.
+    /// The mean.
     #[default]
     Mean,
-    /// The largest of each column.
+    /// The maximum of each column.
     Max,
 }
 
 /// Settings of [`EmbeddingBag`].
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct EmbeddingBagOptions {
-    /// What becomes of the rows of a bag.
+    /// Reduction of the rows of a bag.
     pub mode: BagMode,
-    /// A row that is zero at first, gets no gradient and does not count; a negative index counts from the end.
+    /// Index of a row that is initially zero, gets no gradient and does not count. A negative index counts from the
+    /// end.
     pub padding_idx: Option<i64>,
-    /// Rows that are looked up and are longer are scaled down to this length, in place.
+    /// Largest norm of a row. Longer rows that are looked up are scaled down to it, in place.
     pub max_norm: Option<f64>,
-    /// Which norm their length is.
+    /// Order of the norm.
     pub norm_type: f64,
-    /// Gradients are divided by how often their row was looked up.
+    /// Whether to divide gradients by the number of look-ups of their row.
     pub scale_grad_by_freq: bool,
-    /// The last offset is the end of the last bag.
+    /// Whether the last offset is the end of the last bag.
     pub include_last_offset: bool,
 }
 
@@ -166,37 +168,38 @@ impl Default for EmbeddingBagOptions {
     }
 }
 
-/// Sums, means or maxima of bags of rows of a table.
+/// Compute sums, means or maxima of bags of rows of a table.
 #[derive(Clone, Debug)]
 pub struct EmbeddingBag {
-    /// `[num_embeddings, embedding_dim]`, standard normal at first.
+    /// Table of shape `[num_embeddings, embedding_dim]`, initially standard normal.
     pub weight: Parameter,
     options: EmbeddingBagOptions,
 }
 
 impl EmbeddingBag {
-    /// A table.
+    /// Make a table.
     ///
     /// # Errors
-    /// `Value` when there is no row `padding_idx`.
+    /// Fails with `Value` if there is no row `padding_idx`.
     pub fn new(num_embeddings: usize, embedding_dim: usize, mut options: EmbeddingBagOptions) -> Result<EmbeddingBag> {
         options.padding_idx = row(options.padding_idx, num_embeddings, "padding_idx")?;
         Ok(EmbeddingBag { weight: table(num_embeddings, embedding_dim, options.padding_idx)?, options })
     }
-    /// A table with the values of `weight`; frozen, it gets no gradient.
+    /// Make a table with the values of `weight`. With `freeze`, it gets no gradient.
     ///
     /// # Errors
-    /// `Value` unless `weight` has two dimensions, and when there is no row `padding_idx`.
+    /// Fails with `Value` if `weight` does not have two dimensions, or there is no row `padding_idx`.
     pub fn from_pretrained(weight: &Tensor, freeze: bool, mut options: EmbeddingBagOptions) -> Result<EmbeddingBag> {
-        let weight = given(weight, freeze)?;
+        let weight = copied_table(weight, freeze)?;
         options.padding_idx = row(options.padding_idx, weight.tensor().dims()[0], "padding_idx")?;
         Ok(EmbeddingBag { weight, options })
     }
-    /// Bags of indices: the rows of `[n, k]`, or stretches of a list that start at `offsets`; with factors of the rows if
-    /// they are summed.
+    /// Reduce bags of indices. A bag is a row of `[n, k]`, or a part of a list that starts at one of `offsets`.
+    /// `per_sample_weights` are factors of rows that are summed.
     ///
     /// # Errors
-    /// `Value` for shapes or settings that do not fit, `NotImplemented` for factors of rows that are not summed.
+    /// Fails with `Value` for shapes or settings that do not fit, and with `NotImplemented` for `per_sample_weights` of
+    /// rows that are not summed.
     pub fn bag(&self, x: &Tensor, offsets: Option<&Tensor>, per_sample_weights: Option<&Tensor>) -> Result<Tensor> {
         let o = &self.options;
         if let Some(w) = per_sample_weights.filter(|w| w.dims() != x.dims()) {
@@ -267,7 +270,7 @@ impl EmbeddingBag {
 }
 
 impl Module for EmbeddingBag {
-    /// Bags that are the rows of `[n, k]`.
+    /// Reduce bags that are the rows of `[n, k]`.
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         self.bag(x, None, None)
     }

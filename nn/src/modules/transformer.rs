@@ -8,7 +8,7 @@ use crate::{
 use torchtpu_tensor::ops::activation::gelu;
 use torchtpu_tensor::{DType, Device, Error, Result, Tensor};
 
-/// What the feed-forward part of a transformer layer applies.
+/// The activation in the feed-forward part of a transformer layer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Activation {
     /// `max(x, 0)`.
@@ -34,13 +34,13 @@ pub struct TransformerOptions {
     pub dim_feedforward: usize,
     /// Probability of dropout.
     pub dropout: f64,
-    /// What the feed-forward part applies.
+    /// Activation in the feed-forward part.
     pub activation: Activation,
-    /// Added to variances.
+    /// Number added to variances in layer norms.
     pub layer_norm_eps: f64,
-    /// Norms come before the parts rather than after.
+    /// Whether norms come before the parts instead of after.
     pub norm_first: bool,
-    /// `[batch, places, features]` rather than `[places, batch, features]`.
+    /// Whether the layout is `[batch, positions, features]` instead of `[positions, batch, features]`.
     pub batch_first: bool,
 }
 
@@ -108,7 +108,7 @@ impl FeedForward {
     }
 }
 
-/// `x + part(norm(x))`, or `norm(x + part(x))`, with dropout behind the part.
+/// Compute `x + part(norm(x))`, or `norm(x + part(x))`, with dropout after the part.
 fn residual(
     x: &Tensor,
     norm: &LayerNorm,
@@ -123,7 +123,7 @@ fn residual(
     }
 }
 
-/// As many norms and dropouts as a layer has parts, numbered from 1.
+/// The norms and dropouts of a layer: one of each per part, numbered from 1.
 #[derive(Debug)]
 struct Ends {
     norms: Vec<LayerNorm>,
@@ -157,7 +157,8 @@ impl Ends {
     }
 }
 
-/// Self-attention and a feed-forward part, on `[places, batch, features]` unless the options say otherwise.
+/// An encoder layer: self-attention and a feed-forward part. The layout is `[positions, batch, features]`, unless the
+/// options change it.
 #[derive(Debug)]
 pub struct TransformerEncoderLayer {
     self_attn: MultiheadAttention,
@@ -168,10 +169,10 @@ pub struct TransformerEncoderLayer {
 }
 
 impl TransformerEncoderLayer {
-    /// A layer, of the default dtype on `cpu`, drawn as PyTorch draws it.
+    /// Make a layer of the default dtype on `cpu`, with initial values drawn like PyTorch's.
     ///
     /// # Errors
-    /// `Value` for settings that make no sense.
+    /// Fails with `Value` for invalid settings.
     pub fn new(d_model: usize, nhead: usize, o: TransformerOptions) -> Result<TransformerEncoderLayer> {
         Ok(TransformerEncoderLayer {
             self_attn: o.attention(d_model, nhead)?,
@@ -181,10 +182,10 @@ impl TransformerEncoderLayer {
             options: o,
         })
     }
-    /// Another layer with the same values, in training.
+    /// Return another layer with the same values, in training mode.
     ///
     /// # Errors
-    /// Out of memory.
+    /// Fails if memory runs out.
     pub fn duplicate(&self) -> Result<TransformerEncoderLayer> {
         let o = self.options;
         let layer = TransformerEncoderLayer {
@@ -197,10 +198,10 @@ impl TransformerEncoderLayer {
         layer.train(true);
         Ok(layer)
     }
-    /// The layer on `x`, looking where the mask allows.
+    /// Apply the layer to `x` under a mask.
     ///
     /// # Errors
-    /// When sizes do not fit.
+    /// Fails if sizes do not fit.
     pub fn encode(&self, x: &Tensor, mask: AttentionMask<'_>) -> Result<Tensor> {
         let first = self.options.norm_first;
         let Ends { norms, dropouts } = &self.ends;
@@ -220,8 +221,9 @@ impl Module for TransformerEncoderLayer {
     }
 }
 
-/// Self-attention, attention to what an encoder made, and a feed-forward part. [`TransformerDecoderLayer::decode`] computes;
-/// as a [`Module`] it has parameters, a state and a device, but `forward` refuses, for it lacks the memory.
+/// A decoder layer: self-attention, attention to an encoder's output, and a feed-forward part. Use
+/// [`TransformerDecoderLayer::decode`] to compute. As a [`Module`], it has parameters, a state and a device, but
+/// `forward` always fails, because it lacks the memory.
 #[derive(Debug)]
 pub struct TransformerDecoderLayer {
     self_attn: MultiheadAttention,
@@ -233,10 +235,10 @@ pub struct TransformerDecoderLayer {
 }
 
 impl TransformerDecoderLayer {
-    /// A layer, of the default dtype on `cpu`, drawn as PyTorch draws it.
+    /// Make a layer of the default dtype on `cpu`, with initial values drawn like PyTorch's.
     ///
     /// # Errors
-    /// `Value` for settings that make no sense.
+    /// Fails with `Value` for invalid settings.
     pub fn new(d_model: usize, nhead: usize, o: TransformerOptions) -> Result<TransformerDecoderLayer> {
         Ok(TransformerDecoderLayer {
             self_attn: o.attention(d_model, nhead)?,
@@ -247,10 +249,10 @@ impl TransformerDecoderLayer {
             options: o,
         })
     }
-    /// Another layer with the same values, in training.
+    /// Return another layer with the same values, in training mode.
     ///
     /// # Errors
-    /// Out of memory.
+    /// Fails if memory runs out.
     pub fn duplicate(&self) -> Result<TransformerDecoderLayer> {
         let o = self.options;
         let layer = TransformerDecoderLayer {
@@ -264,10 +266,10 @@ impl TransformerDecoderLayer {
         layer.train(true);
         Ok(layer)
     }
-    /// The layer on `x`, with what an encoder made as `memory`.
+    /// Apply the layer to `x`, with an encoder's output as `memory`.
     ///
     /// # Errors
-    /// When sizes do not fit.
+    /// Fails if sizes do not fit.
     pub fn decode(
         &self,
         x: &Tensor,
@@ -297,20 +299,20 @@ impl Module for TransformerDecoderLayer {
     }
 }
 
-/// Encoder layers one after the other, and a norm at the end if there is one.
+/// Encoder layers that run one after the other, and an optional norm at the end.
 #[derive(Debug)]
 pub struct TransformerEncoder {
     /// The layers.
     pub layers: Vec<TransformerEncoderLayer>,
-    /// Applied to what the last layer gives.
+    /// Norm of the last layer's output.
     pub norm: Option<LayerNorm>,
 }
 
 impl TransformerEncoder {
-    /// So many copies of a layer, all with its values at first.
+    /// Make `num_layers` copies of a layer. All start with its values.
     ///
     /// # Errors
-    /// Out of memory.
+    /// Fails if memory runs out.
     pub fn new(
         layer: &TransformerEncoderLayer,
         num_layers: usize,
@@ -318,17 +320,17 @@ impl TransformerEncoder {
     ) -> Result<TransformerEncoder> {
         Ok(TransformerEncoder { layers: (0..num_layers).map(|_| layer.duplicate()).collect::<Result<_>>()?, norm })
     }
-    /// Runs all layers under one mask.
+    /// Run all layers with one mask.
     ///
     /// # Errors
-    /// When sizes do not fit.
+    /// Fails if sizes do not fit.
     pub fn encode(&self, x: &Tensor, mask: AttentionMask<'_>) -> Result<Tensor> {
         let x = self.layers.iter().try_fold(x.clone(), |x, layer| layer.encode(&x, mask))?;
         self.norm.as_ref().map_or_else(|| Ok(x.clone()), |n| n.forward(&x))
     }
 }
 
-/// The parts of an encoder or a decoder.
+/// Visit the parts of an encoder or a decoder.
 fn visit_stack<L: Module>(v: &mut Visitor<'_>, layers: &[L], norm: Option<&LayerNorm>) {
     for (i, layer) in layers.iter().enumerate() {
         v.module(&format!("layers.{i}"), layer);
@@ -345,21 +347,21 @@ impl Module for TransformerEncoder {
     }
 }
 
-/// Decoder layers one after the other, and a norm at the end if there is one. [`TransformerDecoder::decode`] computes;
-/// `forward` refuses, for it lacks the memory.
+/// Decoder layers that run one after the other, and an optional norm at the end. Use [`TransformerDecoder::decode`] to
+/// compute. `forward` always fails, because it lacks the memory.
 #[derive(Debug)]
 pub struct TransformerDecoder {
     /// The layers.
     pub layers: Vec<TransformerDecoderLayer>,
-    /// Applied to what the last layer gives.
+    /// Norm of the last layer's output.
     pub norm: Option<LayerNorm>,
 }
 
 impl TransformerDecoder {
-    /// So many copies of a layer, all with its values at first.
+    /// Make `num_layers` copies of a layer. All start with its values.
     ///
     /// # Errors
-    /// Out of memory.
+    /// Fails if memory runs out.
     pub fn new(
         layer: &TransformerDecoderLayer,
         num_layers: usize,
@@ -367,10 +369,10 @@ impl TransformerDecoder {
     ) -> Result<TransformerDecoder> {
         Ok(TransformerDecoder { layers: (0..num_layers).map(|_| layer.duplicate()).collect::<Result<_>>()?, norm })
     }
-    /// Runs all layers with one memory, under the same masks.
+    /// Run all layers with one memory and the same masks.
     ///
     /// # Errors
-    /// When sizes do not fit.
+    /// Fails if sizes do not fit.
     pub fn decode(
         &self,
         x: &Tensor,
@@ -392,7 +394,8 @@ impl Module for TransformerDecoder {
     }
 }
 
-/// An encoder and a decoder. [`Transformer::transform`] computes; `forward` refuses, for it lacks the target.
+/// An encoder and a decoder. Use [`Transformer::transform`] to compute. `forward` always fails, because it lacks the
+/// target.
 ///
 /// ```
 /// use torchtpu_nn::{AttentionMask, Transformer, TransformerOptions};
@@ -400,7 +403,8 @@ impl Module for TransformerDecoder {
 ///
 /// let o = TransformerOptions { dim_feedforward: 16, batch_first: true, ..TransformerOptions::default() };
 /// let model = Transformer::new(8, 2, 1, 1, o)?;
-/// let (src, tgt) = (Tensor::ones(&[3, 5, 8], DType::F32, Device::CPU)?, Tensor::ones(&[3, 4, 8], DType::F32, Device::CPU)?);
+/// let src = Tensor::ones(&[3, 5, 8], DType::F32, Device::CPU)?;
+/// let tgt = Tensor::ones(&[3, 4, 8], DType::F32, Device::CPU)?;
 /// let causal = AttentionMask { is_causal: true, ..AttentionMask::default() };
 /// let y = model.transform(&src, &tgt, AttentionMask::default(), causal, AttentionMask::default())?;
 /// assert_eq!(y.dims()[..], [3, 4, 8]);
@@ -408,19 +412,20 @@ impl Module for TransformerDecoder {
 /// ```
 #[derive(Debug)]
 pub struct Transformer {
-    /// Makes the memory.
+    /// The encoder, which computes the memory.
     pub encoder: TransformerEncoder,
-    /// Reads it.
+    /// The decoder, which reads the memory.
     pub decoder: TransformerDecoder,
     d_model: usize,
     batch_first: bool,
 }
 
 impl Transformer {
-    /// A model with norms at the end of both, of the default dtype on `cpu`, drawn as PyTorch draws it.
+    /// Make a model with norms at the end of both, of the default dtype on `cpu`, with initial values drawn like
+    /// PyTorch's.
     ///
     /// # Errors
-    /// `Value` for settings that make no sense.
+    /// Fails with `Value` for invalid settings.
     pub fn new(
         d_model: usize,
         nhead: usize,
@@ -441,10 +446,10 @@ impl Transformer {
         }
         Ok(model)
     }
-    /// What the decoder makes of `tgt` with what the encoder makes of `src`.
+    /// Decode `tgt`, with the encoded `src` as memory.
     ///
     /// # Errors
-    /// `Runtime` when sizes do not fit.
+    /// Fails with `Runtime` if sizes do not fit.
     pub fn transform(
         &self,
         src: &Tensor,
@@ -464,10 +469,10 @@ impl Transformer {
         let memory = self.encoder.encode(src, src_mask)?;
         self.decoder.decode(tgt, &memory, tgt_mask, memory_mask)
     }
-    /// As the function of this name.
+    /// Like the function [`generate_square_subsequent_mask`], with the default dtype on `cpu`.
     ///
     /// # Errors
-    /// Out of memory.
+    /// Fails if memory runs out.
     pub fn generate_square_subsequent_mask(size: usize) -> Result<Tensor> {
         generate_square_subsequent_mask(size, init::parameter_dtype(), Device::CPU)
     }
@@ -483,10 +488,11 @@ impl Module for Transformer {
     }
 }
 
-/// A mask under which each place sees itself and those before it: minus infinity behind the diagonal, zeros elsewhere.
+/// Return a mask under which each position attends to itself and those before it: minus infinity above the diagonal,
+/// zeros elsewhere.
 ///
 /// # Errors
-/// Out of memory.
+/// Fails if memory runs out.
 pub fn generate_square_subsequent_mask(size: usize, dtype: DType, device: Device) -> Result<Tensor> {
     causal(size, size, dtype, device)
 }

@@ -10,17 +10,17 @@ use torchtpu_tensor::{Result, Tensor};
 pub struct RMSpropOptions {
     /// Learning rate.
     pub lr: f64,
-    /// How much of the mean of squares is kept.
+    /// Share of the mean of squared gradients that is kept per step.
     pub alpha: f64,
-    /// Added to the root of the mean.
+    /// Number added to the square root of the mean.
     pub eps: f64,
     /// Weight decay, added to the gradient.
     pub weight_decay: f64,
-    /// How much of the last step is kept.
+    /// Share of the last step that is kept.
     pub momentum: f64,
-    /// Divide by the deviation rather than by the root of the mean of squares.
+    /// Whether to divide by the standard deviation instead of the root of the mean of squared gradients.
     pub centered: bool,
-    /// Ascend.
+    /// Whether to ascend instead of descend.
     pub maximize: bool,
 }
 
@@ -38,13 +38,13 @@ impl Default for RMSpropOptions {
     }
 }
 
-/// `x = x * keep + y`, in place.
+/// Compute `x = x * keep + y` in place.
 fn blend(x: &Tensor, keep: f64, y: &Tensor) -> Result<()> {
     x.copy_(&x.mul_scalar(keep)?.add(y)?)?;
     Ok(())
 }
 
-/// The gradient to step against: its sign by `maximize`, with weight decay.
+/// Return the gradient to descend along: negated if `maximize`, with weight decay.
 fn descent(p: &Tensor, g: Tensor, maximize: bool, weight_decay: f64) -> Result<Tensor> {
     let g = if maximize { g.neg()? } else { g };
     if weight_decay == 0.0 { Ok(g) } else { g.add(&p.mul_scalar(weight_decay)?) }
@@ -112,15 +112,15 @@ optimizer! {
 pub struct AdagradOptions {
     /// Learning rate.
     pub lr: f64,
-    /// How the learning rate falls with the steps.
+    /// Decay of the learning rate with the number of steps.
     pub lr_decay: f64,
     /// Weight decay, added to the gradient.
     pub weight_decay: f64,
-    /// Where the sums of squares start.
+    /// Initial value of the sums of squared gradients.
     pub initial_accumulator_value: f64,
-    /// Added to the root of the sum.
+    /// Number added to the square root of the sum.
     pub eps: f64,
-    /// Ascend.
+    /// Whether to ascend instead of descend.
     pub maximize: bool,
 }
 
@@ -158,7 +158,7 @@ impl Settings for AdagradOptions {
             ("maximize", Slot::Flag(&mut self.maximize)),
         ]
     }
-    fn at_first(&self, p: &Tensor) -> Result<Option<ParameterState>> {
+    fn initial_state(&self, p: &Tensor) -> Result<Option<ParameterState>> {
         let sum = Tensor::full_meta(p.meta(), self.initial_accumulator_value.into())?;
         Ok(Some(ParameterState::new(vec![Some(sum)])))
     }
@@ -166,9 +166,9 @@ impl Settings for AdagradOptions {
 
 impl AdagradOptions {
     fn update(&self, p: &Tensor, g: Tensor, state: &mut Option<ParameterState>) -> Result<()> {
-        // A state dictionary may have left it out.
+        // A state dictionary may lack the sum.
         if state.as_ref().is_none_or(|s| s.tensors[0].is_none()) {
-            *state = self.at_first(p)?;
+            *state = self.initial_state(p)?;
         }
         let s = state.as_mut().expect("made above");
         s.steps += 1;

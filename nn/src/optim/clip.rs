@@ -1,4 +1,4 @@
-//! Clipping of gradients. Nothing is read back from a device: a read would cut the trace.
+//! Clipping of gradients, without reading from a device: a read would cut the trace.
 
 use crate::Parameter;
 use torchtpu_tensor::ops::concat::stack;
@@ -9,13 +9,14 @@ fn gradients(parameters: &[Parameter]) -> Vec<Tensor> {
     parameters.iter().filter_map(Parameter::grad).collect()
 }
 
-/// The norm of all tensors taken as one vector, on the device of the first. Its dtype is the one that the tensors' dtypes
-/// promote to; sums are taken wider, so that squares of `f16` do not overflow.
+/// Return the norm of all tensors as one vector, on the device of the first tensor. Its dtype is the promoted dtype of
+/// the tensors. Sums are computed in a wider dtype, so that squares of `f16` do not overflow.
 ///
-/// With `error_if_nonfinite` the norm is read back, which waits for the device.
+/// With `error_if_nonfinite`, the norm is read back, which waits for the device.
 ///
 /// # Errors
-/// `Runtime`, in PyTorch's wording, for a norm that is not finite when that is asked for; whatever the device reports.
+/// Fails with `Runtime`, in PyTorch's wording, if `error_if_nonfinite` is set and the norm is not finite. Returns
+/// errors of the device.
 pub fn get_total_norm(tensors: &[Tensor], norm_type: f64, error_if_nonfinite: bool) -> Result<Tensor> {
     let Some(first) = tensors.first() else {
         return Tensor::zeros(&[], DType::F32, Device::CPU);
@@ -41,13 +42,13 @@ pub fn get_total_norm(tensors: &[Tensor], norm_type: f64, error_if_nonfinite: bo
     })
 }
 
-/// Scales all gradients by `max_norm / total_norm` where that is below one.
+/// Scale all gradients by `max_norm / total_norm` if that is less than one.
 ///
 /// # Errors
-/// Whatever the device reports.
+/// Returns the error that the device reports.
 pub fn clip_grads_with_norm(parameters: &[Parameter], max_norm: f64, total_norm: &Tensor) -> Result<()> {
     no_grad(|| {
-        // A factor that is never above one needs no look at its value, hence no wait.
+        // Limit the factor to one on the device, so that its value is not needed and nothing waits.
         let factor = total_norm.add_scalar(1e-6)?.pow_scalar(-1.0)?.mul_scalar(max_norm)?.minimum_scalar(1.0)?;
         for g in gradients(parameters) {
             g.mul_(&factor.to_device(g.device())?)?;
@@ -56,22 +57,22 @@ pub fn clip_grads_with_norm(parameters: &[Parameter], max_norm: f64, total_norm:
     })
 }
 
-/// Scales all gradients by one factor so that their norm, taken together, is at most `max_norm`; gives the norm before.
-/// `norm_type` is 2 as a rule, and may be infinite. [`get_total_norm`] and [`clip_grads_with_norm`] are its two halves,
-/// the first of which can also refuse a norm that is not finite.
+/// Scale all gradients by one factor so that their total norm is at most `max_norm`. Return the norm before scaling.
+/// `norm_type` is usually 2, and may be infinite. This is [`get_total_norm`] followed by [`clip_grads_with_norm`]. The
+/// former can also refuse a norm that is not finite.
 ///
 /// # Errors
-/// Whatever the device reports.
+/// Returns the error that the device reports.
 pub fn clip_grad_norm(parameters: &[Parameter], max_norm: f64, norm_type: f64) -> Result<Tensor> {
     let norm = get_total_norm(&gradients(parameters), norm_type, false)?;
     clip_grads_with_norm(parameters, max_norm, &norm)?;
     Ok(norm)
 }
 
-/// Limits every element of all gradients to `[-clip_value, clip_value]`.
+/// Limit every element of all gradients to `[-clip_value, clip_value]`.
 ///
 /// # Errors
-/// Whatever the device reports.
+/// Returns the error that the device reports.
 pub fn clip_grad_value(parameters: &[Parameter], clip_value: f64) -> Result<()> {
     no_grad(|| {
         for g in gradients(parameters) {

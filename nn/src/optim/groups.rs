@@ -1,6 +1,6 @@
-//! What all optimisers keep: parameters in groups, settings of each group, state of each parameter.
+//! The data of all optimisers: groups of parameters, settings of each group, and state of each parameter.
 
-use super::{Optimizer, check_parameters, follow};
+use super::{Optimizer, check_parameters, follow_parameter};
 use crate::{Parameter, StateDict};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -13,34 +13,34 @@ pub enum Setting {
     Number(f64),
     /// Two numbers, such as `betas`.
     Pair(f64, f64),
-    /// Yes or no, such as `nesterov`.
+    /// A truth value, such as `nesterov`.
     Flag(bool),
 }
 
-/// A setting in its place.
+/// A mutable reference to a setting.
 pub(super) enum Slot<'a> {
     Number(&'a mut f64),
     Pair(&'a mut (f64, f64)),
     Flag(&'a mut bool),
 }
 
-/// Settings that are found by PyTorch's names.
+/// Settings that are accessed by PyTorch's names.
 pub(super) trait Settings: Copy {
-    /// Names of a parameter's state, in the order in which [`ParameterState`] holds it.
+    /// Names of a parameter's state, in the order of [`ParameterState`].
     const STATE: &'static [&'static str];
     /// Whether steps are counted.
     const COUNTS: bool;
-    /// Refuses what makes no sense.
+    /// Refuse invalid settings.
     fn check(&self) -> Result<()>;
-    /// All settings.
+    /// Return all settings.
     fn slots(&mut self) -> Vec<(&'static str, Slot<'_>)>;
-    /// State that is there before the first step.
-    fn at_first(&self, _p: &Tensor) -> Result<Option<ParameterState>> {
+    /// Return the state before the first step.
+    fn initial_state(&self, _p: &Tensor) -> Result<Option<ParameterState>> {
         Ok(None)
     }
 }
 
-/// State of one parameter.
+/// The state of one parameter.
 #[derive(Clone, Debug)]
 pub(super) struct ParameterState {
     pub steps: u64,
@@ -51,27 +51,27 @@ impl ParameterState {
     pub fn new(tensors: Vec<Option<Tensor>>) -> ParameterState {
         ParameterState { steps: 0, tensors }
     }
-    /// Puts state where its parameter is, should the module have been moved.
-    pub fn follow(&mut self, p: &Tensor) -> Result<()> {
-        self.tensors.iter_mut().flatten().try_for_each(|t| follow(t, p))
+    /// Move state to the device of its parameter, in case the module was moved.
+    pub fn follow_parameter(&mut self, p: &Tensor) -> Result<()> {
+        self.tensors.iter_mut().flatten().try_for_each(|t| follow_parameter(t, p))
     }
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Group<O> {
-    /// Where its parameters end.
+    /// End of the group's parameters.
     end: usize,
     options: O,
     initial_lr: Option<f64>,
 }
 
-/// Parameters in groups, and their state.
+/// Groups of parameters, and their state.
 #[derive(Debug)]
 pub(super) struct Groups<O> {
     parameters: Vec<Parameter>,
     groups: Vec<Group<O>>,
     states: Vec<Option<ParameterState>>,
-    /// Tells this optimiser from others.
+    /// Number that identifies the optimiser.
     id: u64,
 }
 
@@ -94,7 +94,7 @@ impl<O: Settings> Groups<O> {
         all.extend(parameters);
         check_parameters(&all)?;
         for p in &all[self.parameters.len()..] {
-            self.states.push(options.at_first(&p.tensor())?);
+            self.states.push(options.initial_state(&p.tensor())?);
         }
         self.groups.push(Group { end: all.len(), options, initial_lr: None });
         self.parameters = all;
@@ -103,7 +103,7 @@ impl<O: Settings> Groups<O> {
     pub fn parameters(&self) -> &[Parameter] {
         &self.parameters
     }
-    /// Updates every parameter that has a gradient, by it, its group's settings and its state.
+    /// Update every parameter that has a gradient, by its gradient, its group's settings and its state.
     pub fn step(
         &mut self,
         mut update: impl FnMut(&O, &Tensor, Tensor, &mut Option<ParameterState>) -> Result<()>,
@@ -121,7 +121,7 @@ impl<O: Settings> Groups<O> {
                     let p = p.tensor();
                     if let Some(g) = p.grad() {
                         if let Some(s) = state {
-                            s.follow(&p)?;
+                            s.follow_parameter(&p)?;
                         }
                         update(&group.options, &p, g, state)?;
                     }
@@ -205,7 +205,7 @@ impl<O: Settings> Groups<O> {
                 "loaded state dict contains a parameter group that doesn't match the size of optimizer's group",
             ));
         }
-        // All is read before anything changes, so that an error leaves the optimiser as it was.
+        // Read everything before changing anything, so that an error leaves the optimiser unchanged.
         let mut states = vec![None; self.parameters.len()];
         let theirs = from.param_groups.iter().flat_map(|g| &g.params);
         for ((i, p), number) in self.parameters.iter().enumerate().zip(theirs) {
@@ -217,7 +217,7 @@ impl<O: Settings> Groups<O> {
         for (i, g) in from.param_groups.iter().enumerate() {
             self.groups[i].initial_lr = None;
             for (name, value) in &g.settings {
-                // Settings that only PyTorch has (`foreach`, `fused`) say nothing here.
+                // Ignore settings that only PyTorch has (`foreach`, `fused`).
                 let known = name == "initial_lr" || mine[i].settings.iter().any(|(n, _)| n == name);
                 if known && let Err(e) = self.set(i, name, *value) {
                     self.groups = before;
@@ -255,22 +255,23 @@ impl<O: Settings> Groups<O> {
 /// A group of parameters and its settings, by PyTorch's names.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ParamGroup {
-    /// Its parameters, by their places in [`Optimizer::parameters`].
+    /// Indices of the group's parameters in [`Optimizer::parameters`].
     pub params: Vec<usize>,
-    /// Its settings.
+    /// Settings of the group.
     pub settings: Vec<(String, Setting)>,
 }
 
 impl ParamGroup {
-    /// A setting by its name.
+    /// Return a setting by its name.
     pub fn get(&self, name: &str) -> Option<Setting> {
         self.settings.iter().find(|(n, _)| n == name).map(|(_, value)| *value)
     }
 }
 
-/// All that an optimiser needs to go on where another stopped, in PyTorch's layout.
+/// Everything that an optimiser needs to continue another one, in PyTorch's layout.
 ///
-/// [`OptimizerState::to_tensors`] makes one list of named tensors of it, which [`safetensors`](crate::safetensors) writes:
+/// [`OptimizerState::to_tensors`] converts it to one list of named tensors, which [`safetensors`](crate::safetensors)
+/// writes:
 ///
 /// | key | tensor |
 /// |---|---|
@@ -292,17 +293,17 @@ impl ParamGroup {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct OptimizerState {
-    /// State by the number of the parameter; a parameter that has taken no step may have none.
+    /// State by the index of the parameter. A parameter that has taken no step may have none.
     pub state: BTreeMap<usize, StateDict>,
     /// The groups.
     pub param_groups: Vec<ParamGroup>,
 }
 
 impl OptimizerState {
-    /// Everything as named tensors.
+    /// Convert everything to named tensors.
     ///
     /// # Errors
-    /// Whatever making tensors reports.
+    /// Returns the errors of making tensors.
     pub fn to_tensors(&self) -> Result<StateDict> {
         let mut all = StateDict::new();
         for (i, named) in &self.state {
@@ -322,10 +323,10 @@ impl OptimizerState {
         }
         Ok(all)
     }
-    /// What [`OptimizerState::to_tensors`] was made of.
+    /// Convert back from the tensors of [`OptimizerState::to_tensors`].
     ///
     /// # Errors
-    /// `Value` for names or tensors that it does not give.
+    /// Fails with `Value` for other names or tensors.
     pub fn from_tensors(tensors: &[(String, Tensor)]) -> Result<OptimizerState> {
         let mut all = OptimizerState::default();
         let mut groups: BTreeMap<usize, ParamGroup> = BTreeMap::new();
@@ -366,7 +367,7 @@ impl OptimizerState {
     }
 }
 
-/// The rate or another number of every group.
+/// Return a number such as the learning rate for every group.
 pub(super) fn numbers(optimizer: &(impl Optimizer + ?Sized), name: &str) -> Vec<Option<f64>> {
     let number = |g: ParamGroup| match g.get(name) {
         Some(Setting::Number(x)) => Some(x),

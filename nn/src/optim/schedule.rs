@@ -1,7 +1,7 @@
-//! Learning rates that change from epoch to epoch.
+//! Learning-rate schedules.
 //!
-//! A [`Schedule`] says what the rate is after a number of steps; a [`Scheduler`] counts the steps and tells the optimiser.
-//! Rates are those of PyTorch's schedulers of the same names.
+//! A [`Schedule`] gives the learning rate after a number of steps. A [`Scheduler`] counts the steps and sets the rates
+//! of an optimiser. Rates equal those of PyTorch's schedulers of the same names.
 
 use super::{Optimizer, Setting, groups};
 use crate::StateDict;
@@ -9,18 +9,18 @@ use parking_lot::Mutex;
 use std::f64::consts::PI;
 use torchtpu_tensor::{Error, Result, Tensor};
 
-/// The learning rate after a number of steps.
+/// A learning rate as a function of the number of steps.
 pub trait Schedule {
-    /// The rate after `step` steps, where `base` is the one that the optimiser began with.
+    /// Return the rate after `step` steps, for an optimiser that started with the rate `base`.
     fn lr(&self, base: f64, step: u64) -> f64;
-    /// The momentum after `step` steps, of a schedule that cycles it too.
+    /// Return the momentum after `step` steps, if the schedule also cycles momentum.
     fn momentum(&self, _step: u64) -> Option<f64> {
         None
     }
-    /// Refuses a step that the schedule does not have.
+    /// Refuse a step beyond the end of the schedule.
     ///
     /// # Errors
-    /// `Value` past the end.
+    /// Fails with `Value` if `step` is beyond the end.
     fn check(&self, _step: u64) -> Result<()> {
         Ok(())
     }
@@ -38,7 +38,7 @@ impl<S: Schedule + ?Sized> Schedule for Box<S> {
     }
 }
 
-/// Sets the learning rates of an optimiser's groups by a schedule, each from the rate that its group began with.
+/// Set the learning rates of an optimiser's groups by a schedule, each relative to the initial rate of its group.
 ///
 /// ```
 /// use torchtpu_nn::optim::{Optimizer, Scheduler, Sgd, SgdOptions, StepLR};
@@ -63,11 +63,11 @@ pub struct Scheduler<S> {
 }
 
 impl<S: Schedule> Scheduler<S> {
-    /// A scheduler that has taken no step; it sets the first rates. The rate that a group began with is kept as its setting
-    /// `initial_lr`, from which a second scheduler starts too.
+    /// Make a scheduler at step zero and set the first rates. The initial rate of a group is stored as its setting
+    /// `initial_lr`, which a second scheduler uses too.
     ///
     /// # Errors
-    /// `Value` when the schedule cycles momentum and the optimiser has none.
+    /// Fails with `Value` if the schedule cycles momentum and the optimiser has none.
     pub fn new(schedule: S, optimizer: &mut dyn Optimizer) -> Result<Scheduler<S>> {
         let known = groups::numbers(optimizer, "initial_lr");
         let bases: Vec<f64> = known.into_iter().zip(optimizer.lrs()).map(|(first, lr)| first.unwrap_or(lr)).collect();
@@ -97,34 +97,34 @@ impl<S: Schedule> Scheduler<S> {
         optimizer.set_lrs(&lrs);
         Ok(())
     }
-    /// Counts a step and sets the rates.
+    /// Count a step and set the rates.
     ///
     /// # Errors
-    /// `Value`, in PyTorch's wording, past the end of a schedule that has one; the step is not counted then.
+    /// Fails with `Value`, in PyTorch's wording, beyond the end of the schedule. The step is then not counted.
     pub fn step(&mut self, optimizer: &mut dyn Optimizer) -> Result<()> {
         self.schedule.check(self.steps + 1)?;
         self.steps += 1;
         self.apply(optimizer)
     }
-    /// Steps counted so far.
+    /// Return the number of steps counted so far.
     pub fn steps(&self) -> u64 {
         self.steps
     }
-    /// What the scheduler has counted, as tensors that [`safetensors`](crate::safetensors) can write: `last_epoch` and
-    /// `base_lrs`. What the schedule was made of is not in it.
+    /// Return the scheduler's state as tensors that [`safetensors`](crate::safetensors) can write: `last_epoch` and
+    /// `base_lrs`. It does not include the settings of the schedule.
     ///
     /// # Errors
-    /// Whatever making tensors reports.
+    /// Returns the errors of making tensors.
     pub fn state_dict(&self) -> Result<StateDict> {
         Ok(vec![
             ("last_epoch".into(), Tensor::from_slice(&[self.steps as i64], &[])?),
             ("base_lrs".into(), Tensor::from_slice(&self.bases, &[self.bases.len()])?),
         ])
     }
-    /// Takes over what [`Scheduler::state_dict`] gave. The optimiser's rates are in the state of the optimiser.
+    /// Load the result of [`Scheduler::state_dict`]. The optimiser's state contains its rates.
     ///
     /// # Errors
-    /// `Value` when something is missing.
+    /// Fails with `Value` if an entry is missing.
     pub fn load_state_dict(&mut self, state: &[(String, Tensor)]) -> Result<()> {
         let bases = entry(state, "base_lrs")?.to_vec()?;
         if bases.len() != self.bases.len() {
@@ -148,7 +148,7 @@ fn number(state: &[(String, Tensor)], name: &str) -> Result<f64> {
     entry(state, name)?.item_f64()
 }
 
-/// By a function of the number of steps: the factor of the first rate.
+/// Multiply the initial rate by a function of the number of steps.
 pub struct LambdaLR<F>(pub F);
 
 impl<F: Fn(u64) -> f64> Schedule for LambdaLR<F> {
@@ -157,10 +157,10 @@ impl<F: Fn(u64) -> f64> Schedule for LambdaLR<F> {
     }
 }
 
-/// Times `gamma` every `step_size` steps.
+/// Multiply the rate by `gamma` every `step_size` steps.
 #[derive(Clone, Copy, Debug)]
 pub struct StepLR {
-    /// Steps between changes.
+    /// Number of steps between changes.
     pub step_size: u64,
     /// The factor.
     pub gamma: f64,
@@ -172,7 +172,7 @@ impl Schedule for StepLR {
     }
 }
 
-/// Times `gamma` at given steps.
+/// Multiply the rate by `gamma` at the given steps.
 #[derive(Clone, Debug)]
 pub struct MultiStepLR {
     /// The steps.
@@ -187,7 +187,7 @@ impl Schedule for MultiStepLR {
     }
 }
 
-/// Times `gamma` every step.
+/// Multiply the rate by `gamma` every step.
 #[derive(Clone, Copy, Debug)]
 pub struct ExponentialLR {
     /// The factor.
@@ -200,14 +200,14 @@ impl Schedule for ExponentialLR {
     }
 }
 
-/// In a straight line from one factor of the first rate to another: a warm-up, as a rule.
+/// Multiply the initial rate by a factor that changes linearly, often as a warm-up.
 #[derive(Clone, Copy, Debug)]
 pub struct LinearLR {
-    /// The factor at first.
+    /// Factor at the start.
     pub start_factor: f64,
-    /// The factor at the end.
+    /// Factor at the end.
     pub end_factor: f64,
-    /// Steps from one to the other.
+    /// Number of steps from start to end.
     pub total_iters: u64,
 }
 
@@ -219,12 +219,12 @@ impl Schedule for LinearLR {
     }
 }
 
-/// Half a wave of the cosine, from the first rate down to `eta_min` and back up again.
+/// Follow a cosine from the initial rate down to `eta_min` and back up.
 #[derive(Clone, Copy, Debug)]
 pub struct CosineAnnealingLR {
-    /// Steps from the top to the bottom.
+    /// Number of steps from the highest to the lowest rate.
     pub t_max: u64,
-    /// The bottom.
+    /// Lowest rate.
     pub eta_min: f64,
 }
 
@@ -234,12 +234,12 @@ impl Schedule for CosineAnnealingLR {
     }
 }
 
-/// From one factor of the first rate, held for some steps, to the first rate itself.
+/// Multiply the initial rate by a factor for the first steps.
 #[derive(Clone, Copy, Debug)]
 pub struct ConstantLR {
     /// The factor.
     pub factor: f64,
-    /// Steps for which it holds.
+    /// Number of steps with the factor.
     pub total_iters: u64,
 }
 
@@ -249,10 +249,10 @@ impl Schedule for ConstantLR {
     }
 }
 
-/// Down to nothing along a power of the steps that are left.
+/// Decrease the rate to zero along a power of the remaining steps.
 #[derive(Clone, Copy, Debug)]
 pub struct PolynomialLR {
-    /// Steps to the end.
+    /// Number of steps to the end.
     pub total_iters: u64,
     /// The power.
     pub power: f64,
@@ -265,15 +265,15 @@ impl Schedule for PolynomialLR {
     }
 }
 
-/// Times what a function of the step gives, at every step after the first.
+/// Multiply the rate by a function of the step, at every step after the first.
 pub struct MultiplicativeLR<F> {
     factor: F,
-    /// The product of the factors up to a step.
+    /// The step, and the product of the factors up to it.
     known: Mutex<(u64, f64)>,
 }
 
 impl<F: Fn(u64) -> f64> MultiplicativeLR<F> {
-    /// By a function of the number of steps.
+    /// Make a schedule from a function of the number of steps.
     pub fn new(factor: F) -> MultiplicativeLR<F> {
         MultiplicativeLR { factor, known: Mutex::new((0, 1.0)) }
     }
@@ -293,7 +293,7 @@ impl<F: Fn(u64) -> f64> Schedule for MultiplicativeLR<F> {
     }
 }
 
-/// Half a wave of the cosine down to `eta_min`, again and again, each time from the first rate and for longer.
+/// Follow a cosine from the initial rate down to `eta_min`, and restart with longer and longer periods.
 #[derive(Clone, Copy, Debug)]
 pub struct CosineAnnealingWarmRestarts {
     t_0: u64,
@@ -302,10 +302,10 @@ pub struct CosineAnnealingWarmRestarts {
 }
 
 impl CosineAnnealingWarmRestarts {
-    /// Waves of `t_0` steps, of `t_mult` times as many, and so on.
+    /// Make a schedule whose first period has `t_0` steps. Each period is `t_mult` times as long as the one before.
     ///
     /// # Errors
-    /// `Value`, in PyTorch's wording, when one of them is zero.
+    /// Fails with `Value`, in PyTorch's wording, if `t_0` or `t_mult` is zero.
     pub fn new(t_0: u64, t_mult: u64, eta_min: f64) -> Result<CosineAnnealingWarmRestarts> {
         if t_0 == 0 {
             return Err(Error::value(format!("Expected positive integer T_0, but got {t_0}")));
@@ -334,35 +334,35 @@ impl Schedule for CosineAnnealingWarmRestarts {
 /// How the height of the triangles of [`CyclicLR`] changes.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum CyclicMode {
-    /// Not at all.
+    /// Constant height.
     Triangular,
-    /// It halves from cycle to cycle.
+    /// Half the height after each cycle.
     Triangular2,
-    /// Times `gamma` every step.
+    /// Height times `gamma` every step.
     ExpRange,
 }
 
-/// Up and down between two rates in triangles, and momentum down and up.
+/// Cycle the rate between two bounds in triangles, and momentum inversely.
 #[derive(Clone, Copy, Debug)]
 pub struct CyclicLR {
-    /// The lowest rate.
+    /// Lowest rate.
     pub base_lr: f64,
-    /// The highest rate.
+    /// Highest rate.
     pub max_lr: f64,
-    /// Steps up.
+    /// Number of steps up.
     pub step_size_up: u64,
-    /// Steps down.
+    /// Number of steps down.
     pub step_size_down: u64,
     /// How the height changes.
     pub mode: CyclicMode,
     /// The factor of [`CyclicMode::ExpRange`].
     pub gamma: f64,
-    /// Momentum at the highest and at the lowest rate; without it momentum is left alone.
+    /// Momentum at the highest and at the lowest rate. With `None`, momentum does not change.
     pub momentum: Option<(f64, f64)>,
 }
 
 impl CyclicLR {
-    /// Cycles with PyTorch's defaults.
+    /// Make a schedule with PyTorch's defaults.
     pub fn new(base_lr: f64, max_lr: f64) -> CyclicLR {
         CyclicLR {
             base_lr,
@@ -374,7 +374,7 @@ impl CyclicLR {
             momentum: Some((0.8, 0.9)),
         }
     }
-    /// How far up the triangle a step is, times the height of the triangle.
+    /// Return the relative height of a step in its triangle, times the height of the triangle.
     fn height(&self, step: u64) -> f64 {
         let (up, down) = (self.step_size_up as f64, self.step_size_down as f64);
         let total = up + down;
@@ -399,30 +399,30 @@ impl Schedule for CyclicLR {
     }
 }
 
-/// Up from `max_lr / div_factor` to `max_lr` and down to a small part of where it began, by cosines; momentum goes the other
-/// way.
+/// Raise the rate from `max_lr / div_factor` to `max_lr`, then lower it to a small fraction of the first rate, along
+/// cosines. Momentum changes inversely.
 #[derive(Clone, Copy, Debug)]
 pub struct OneCycleLR {
-    /// The top.
+    /// Highest rate.
     pub max_lr: f64,
-    /// Steps of the whole cycle.
+    /// Number of steps in the whole cycle.
     pub total_steps: u64,
-    /// Part of the steps that go up.
+    /// Share of the steps that raise the rate.
     pub pct_start: f64,
-    /// The top over the first rate.
+    /// Highest rate divided by the first rate.
     pub div_factor: f64,
-    /// The first rate over the last.
+    /// First rate divided by the last rate.
     pub final_div_factor: f64,
-    /// Straight lines instead of cosines.
+    /// Whether to use straight lines instead of cosines.
     pub linear: bool,
-    /// Go down to the first rate as fast as up, and from there to the last.
+    /// Whether to lower the rate to the first rate as fast as it was raised, and from there to the last rate.
     pub three_phase: bool,
-    /// Momentum at the top and at both ends; without it momentum is left alone.
+    /// Momentum at the highest rate, and at both ends. With `None`, momentum does not change.
     pub momentum: Option<(f64, f64)>,
 }
 
 impl OneCycleLR {
-    /// A cycle with PyTorch's defaults.
+    /// Make a cycle with PyTorch's defaults.
     pub fn new(max_lr: f64, total_steps: u64) -> OneCycleLR {
         OneCycleLR {
             max_lr,
@@ -435,7 +435,7 @@ impl OneCycleLR {
             momentum: Some((0.85, 0.95)),
         }
     }
-    /// A value that is `first` at the start, `top` at the top and `last` at the end.
+    /// Return the value at `step`, between `first` at the start, `top` at the peak and `last` at the end.
     fn at(&self, step: u64, first: f64, top: f64, last: f64) -> f64 {
         let up = self.pct_start * self.total_steps as f64 - 1.0;
         let end = self.total_steps as f64 - 1.0;
@@ -476,16 +476,16 @@ impl Schedule for OneCycleLR {
     }
 }
 
-/// Several schedules at once: the product of their factors of the first rate.
+/// Several schedules at once: the product of their factors of the initial rate.
 pub struct ChainedScheduler {
     schedules: Vec<Box<dyn Schedule>>,
 }
 
 impl ChainedScheduler {
-    /// Of these schedules.
+    /// Combine these schedules.
     ///
     /// # Errors
-    /// `Value` when there are none.
+    /// Fails with `Value` if the list is empty.
     pub fn new(schedules: Vec<Box<dyn Schedule>>) -> Result<ChainedScheduler> {
         if schedules.is_empty() {
             return Err(Error::value(
@@ -498,7 +498,7 @@ impl ChainedScheduler {
 
 impl Schedule for ChainedScheduler {
     fn lr(&self, base: f64, step: u64) -> f64 {
-        // Each sees what those before it made of the rate.
+        // Each schedule changes the rate of those before it.
         self.schedules.iter().fold(base, |lr, s| s.lr(lr, step))
     }
     fn momentum(&self, step: u64) -> Option<f64> {
@@ -509,17 +509,17 @@ impl Schedule for ChainedScheduler {
     }
 }
 
-/// One schedule after the other, each from its own start.
+/// Several schedules one after the other, each from its own start.
 pub struct SequentialLR {
     schedules: Vec<Box<dyn Schedule>>,
     milestones: Vec<u64>,
 }
 
 impl SequentialLR {
-    /// Schedules, and the steps at which the second and the others begin.
+    /// Combine schedules. `milestones` are the steps at which the second and later schedules begin.
     ///
     /// # Errors
-    /// `Value` unless there is one step fewer than schedules and the steps rise.
+    /// Fails with `Value` unless there is one milestone fewer than schedules, and milestones increase.
     pub fn new(schedules: Vec<Box<dyn Schedule>>, milestones: Vec<u64>) -> Result<SequentialLR> {
         if schedules.len() != milestones.len() + 1 {
             return Err(Error::value(format!(
@@ -537,7 +537,7 @@ impl SequentialLR {
 }
 
 impl SequentialLR {
-    /// The schedule of a step, and the step within it.
+    /// Return the schedule of a step, and the step within it.
     fn at(&self, step: u64) -> (&dyn Schedule, u64) {
         let at = self.milestones.iter().filter(|&&m| m <= step).count();
         let start = if at == 0 { 0 } else { self.milestones[at - 1] };
@@ -560,18 +560,18 @@ impl Schedule for SequentialLR {
     }
 }
 
-/// Lowers the learning rate when a measure has not improved for a while.
+/// Lower the learning rate if a measure has not improved for several steps.
 #[derive(Clone, Debug)]
 pub struct ReduceLROnPlateau {
-    /// The factor.
+    /// Factor of a reduction.
     pub factor: f64,
-    /// Steps without improvement that are borne.
+    /// Number of steps without improvement that are tolerated.
     pub patience: u64,
-    /// How much better, as a part, counts as better.
+    /// Smallest relative improvement that counts.
     pub threshold: f64,
-    /// Steps to wait after a change.
+    /// Number of steps to wait after a reduction.
     pub cooldown: u64,
-    /// The lowest rate.
+    /// Lowest rate.
     pub min_lr: f64,
     /// Whether larger measures are better.
     pub maximize: bool,
@@ -582,7 +582,8 @@ pub struct ReduceLROnPlateau {
 }
 
 impl ReduceLROnPlateau {
-    /// PyTorch's defaults: a tenth after 10 steps, for a measure that should fall, or rise with `maximize`.
+    /// Make a scheduler with PyTorch's defaults: a tenth after 10 steps without improvement. The measure should
+    /// decrease, or increase with `maximize`.
     pub fn new(maximize: bool) -> ReduceLROnPlateau {
         ReduceLROnPlateau {
             factor: 0.1,
@@ -597,7 +598,7 @@ impl ReduceLROnPlateau {
             steps: 0,
         }
     }
-    /// Takes note of the measure and lowers the rate when it is time.
+    /// Record the measure, and lower the rate if it is due.
     pub fn step(&mut self, measure: f64, optimizer: &mut dyn Optimizer) {
         let better = if self.maximize {
             measure > self.best * (1.0 + self.threshold)
@@ -629,10 +630,10 @@ impl ReduceLROnPlateau {
             self.bad = 0;
         }
     }
-    /// What has been noted so far, as tensors: `best`, `num_bad_epochs`, `cooldown_counter` and `last_epoch`.
+    /// Return the state as tensors: `best`, `num_bad_epochs`, `cooldown_counter` and `last_epoch`.
     ///
     /// # Errors
-    /// Whatever making tensors reports.
+    /// Returns the errors of making tensors.
     pub fn state_dict(&self) -> Result<StateDict> {
         let count = |n: u64| Tensor::from_slice(&[n as i64], &[]);
         Ok(vec![
@@ -642,10 +643,10 @@ impl ReduceLROnPlateau {
             ("last_epoch".into(), count(self.steps)?),
         ])
     }
-    /// Takes over what [`ReduceLROnPlateau::state_dict`] gave.
+    /// Load the result of [`ReduceLROnPlateau::state_dict`].
     ///
     /// # Errors
-    /// `Value` when something is missing.
+    /// Fails with `Value` if an entry is missing.
     pub fn load_state_dict(&mut self, state: &[(String, Tensor)]) -> Result<()> {
         let (best, bad) = (number(state, "best")?, number(state, "num_bad_epochs")?);
         let (waiting, steps) = (number(state, "cooldown_counter")?, number(state, "last_epoch")?);

@@ -50,21 +50,6 @@ from .version import __version__  # noqa: E402
 # The functions of the op table, under their own names.
 globals().update({_k: _v for _k, _v in vars(_C._functions).items() if not _k.startswith("__")})
 
-for _k in (
-    "absolute_",
-    "sign_",
-    "sgn_",
-    "erfinv_",
-    "lgamma_",
-    "digamma_",
-    "logical_not_",
-    "bitwise_not_",
-    "isnan_",
-    "isinf_",
-    "isfinite_",
-):
-    globals().pop(_k, None)  # methods only
-
 # Dtypes, layouts and memory formats.
 for _k, _v in vars(_C).items():
     if isinstance(_v, (dtype, layout, memory_format)):

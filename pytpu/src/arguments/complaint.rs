@@ -29,24 +29,36 @@ pub unsafe fn type_name(o: *mut PyObject) -> String {
     })
 }
 
-fn type_text(p: &Parameter) -> String {
+fn type_text(p: &Parameter) -> &'static str {
     match p.ty {
-        Ty::Tensor => "Tensor".into(),
-        Ty::TensorList => "tuple of Tensors".into(),
-        Ty::Int => "int".into(),
-        Ty::IntList(_) => "tuple of ints".into(),
-        Ty::Scalar => "Number".into(),
-        Ty::Float => "float".into(),
-        Ty::FloatList => "tuple of floats".into(),
-        Ty::ScalarList => "tuple of Scalars".into(),
-        Ty::Bool => "bool".into(),
-        Ty::Str => "str".into(),
-        Ty::DType => "torch.dtype".into(),
-        Ty::Device => "torch.device".into(),
-        Ty::Layout => "torch.layout".into(),
-        Ty::MemoryFormat => "torch.memory_format".into(),
-        Ty::Generator => "torch.Generator".into(),
+        Ty::Tensor => "Tensor",
+        Ty::TensorList => "tuple of Tensors",
+        Ty::Int => "int",
+        Ty::IntList(_) => "tuple of ints",
+        Ty::Scalar => "Number",
+        Ty::Float => "float",
+        Ty::FloatList => "tuple of floats",
+        Ty::ScalarList => "tuple of Scalars",
+        Ty::Bool => "bool",
+        Ty::Str => "str",
+        Ty::DType => "torch.dtype",
+        Ty::Device => "torch.device",
+        Ty::Layout => "torch.layout",
+        Ty::MemoryFormat => "torch.memory_format",
+        Ty::Generator => "torch.Generator",
     }
+}
+
+/// A parameter as users see it.
+pub struct Shown {
+    /// The type, in the words of error messages.
+    pub ty: &'static str,
+    /// The name: `input` for the first tensor of a function.
+    pub name: String,
+    /// The default as Python source, or `None` if the parameter is required.
+    pub default: Option<String>,
+    /// Whether it must be given by keyword.
+    pub keyword_only: bool,
 }
 
 enum Problem {
@@ -139,40 +151,48 @@ impl Overload {
         (n >= min && n <= max) || self.varargs == Some(own)
     }
 
-    /// The parameters, as error messages show them.
-    pub fn signature(&self, method: bool) -> String {
-        let mut parts = Vec::new();
-        let mut star = false;
+    /// Return the parameters as users see them, with `out` and `requires_grad`.
+    pub fn shown_parameters(&self, method: bool) -> Vec<Shown> {
+        let mut all: Vec<Shown> = Vec::new();
         for (i, p) in self.params.iter().enumerate().skip(usize::from(method)) {
-            if p.keyword_only && !star {
-                parts.push("*".to_string());
-                star = true;
-            }
             let default = match (p.required, &p.default) {
-                (true, _) => String::new(),
-                (_, Arg::None) => " = None".into(),
-                (_, Arg::Scalar(Scalar::Bool(b))) => format!(" = {}", if *b { "True" } else { "False" }),
-                (_, Arg::Scalar(Scalar::Int(v))) => format!(" = {v}"),
-                (_, Arg::Scalar(Scalar::Float(v))) => format!(" = {v:?}"),
-                (_, Arg::Str(s)) => format!(" = \"{s}\""),
-                (_, Arg::Ints(v)) => format!(" = {v:?}"),
-                _ => String::new(),
+                (true, _) => None,
+                (_, Arg::None) => Some("None".into()),
+                (_, Arg::Scalar(Scalar::Bool(b))) => Some(if *b { "True".into() } else { "False".into() }),
+                (_, Arg::Scalar(Scalar::Int(v))) => Some(v.to_string()),
+                (_, Arg::Scalar(Scalar::Float(v))) => Some(format!("{v:?}")),
+                (_, Arg::Str(s)) => Some(format!("\"{s}\"")),
+                (_, Arg::Ints(v)) => Some(format!("{v:?}")),
+                _ => None,
             };
-            parts.push(format!("{} {}{default}", type_text(p), self.shown(i, method)));
+            let (ty, name) = (type_text(p), self.shown(i, method).to_string());
+            all.push(Shown { ty, name, default, keyword_only: p.keyword_only });
         }
+        let keyword = |ty, name: &str, default: &str| Shown {
+            ty,
+            name: name.into(),
+            default: Some(default.into()),
+            keyword_only: true,
+        };
         if self.out && !method {
-            if !star {
-                parts.push("*".into());
-                star = true;
-            }
             let many = self.row.schema.rsplit("->").next().is_some_and(|r| r.contains(','));
-            parts.push(format!("{} out = None", if many { "tuple of Tensors" } else { "Tensor" }));
+            all.push(keyword(if many { "tuple of Tensors" } else { "Tensor" }, "out", "None"));
         }
         if self.makes {
-            if !star {
-                parts.push("*".into());
+            all.push(keyword("bool", "requires_grad", "False"));
+        }
+        all
+    }
+
+    /// Return the parameters as error messages show them.
+    pub fn signature(&self, method: bool) -> String {
+        let mut parts = Vec::new();
+        for p in self.shown_parameters(method) {
+            if p.keyword_only && !parts.iter().any(|part| part == "*") {
+                parts.push("*".to_string());
             }
-            parts.push("bool requires_grad = False".into());
+            let default = p.default.map_or_else(String::new, |default| format!(" = {default}"));
+            parts.push(format!("{} {}{default}", p.ty, p.name));
         }
         format!("({})", parts.join(", "))
     }

@@ -1,4 +1,4 @@
-//! What a small call costs, and how near large ones come to the speed of memory.
+//! Benchmarks of the cost of a small call, and of large calls against memory bandwidth.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use std::hint::black_box;
@@ -25,7 +25,7 @@ fn small(c: &mut Criterion) {
     c.bench_function("allocate and free/64 B", |bench| {
         bench.iter(|| {
             let p = memory::allocate(black_box(64)).unwrap();
-            // SAFETY: allocated just now with the same size.
+            // SAFETY: the block was just allocated with the same size.
             unsafe { memory::free(p, 64) }
         })
     });

@@ -1,4 +1,4 @@
-//! Times the kernels that training spends its time in, at the sizes that targets are stated for.
+//! Benchmarks of the kernels that dominate training, at the sizes that performance targets are stated for.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use std::hint::black_box;

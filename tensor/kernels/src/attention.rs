@@ -1,8 +1,8 @@
-//! Scaled dot product attention on `[b, h, l, e]`, forward and backward, without the matrix of all weights.
+//! Scaled dot product attention on `[b, h, l, e]`, forward and backward, without a matrix of all weights.
 //!
-//! Query rows are taken in blocks; a block's scores against the keys that it may see live in scratch memory and are gone when the
-//! block is done, so memory grows with `l * block`. The forward pass keeps the log-sum-exp of each row, from which the
-//! backward pass computes the weights again. A row that may see nothing gives zeros, and its log-sum-exp is minus infinity.
+//! Kernels work on blocks of query rows. The scores of a block live in scratch memory and are dropped after the block,
+//! so memory grows with `l * block`. The forward pass keeps the log-sum-exp of each row, and the backward pass
+//! recomputes the weights from it. A row whose keys are all masked gives zeros, and its log-sum-exp is minus infinity.
 
 use crate::matmul::{Mat, MatMut, gemm};
 use crate::par::{Scratch, Shared};
@@ -10,16 +10,17 @@ use crate::real::{Real, for_acc, input, max_of, output, simd, sum_of2};
 use crate::threads::{num_threads, parallel_for};
 use crate::{DType, Element, View, ViewMut};
 
-/// What scores go through before the softmax.
+/// Scale, mask and memory layout of an attention.
 #[derive(Clone, Copy)]
 pub struct Attention<'a> {
     /// Factor of the products of queries and keys, usually `1 / sqrt(e)`.
     pub scale: f64,
-    /// Row `i` sees the keys `0..=i` only.
+    /// Row `i` attends to the keys `0..=i` only.
     pub is_causal: bool,
-    /// Whether operands and results are `[b, l, h, e]` instead of `[b, h, l, e]`, as layers make them.
+    /// Whether operands and results are `[b, l, h, e]` instead of `[b, h, l, e]`. Layers produce the first layout.
     pub rows_first: bool,
-    /// `[b, h, l, s]`, broadcast through strides of zero: `bool` (true means seen) or a floating-point number that is added.
+    /// Mask of shape `[b, h, l, s]`, broadcast through strides of zero. A `bool` mask keeps the scores where it is
+    /// true. A floating-point mask is added to the scores.
     pub mask: Option<View<'a>>,
 }
 
@@ -33,12 +34,12 @@ struct Sizes {
 }
 
 impl Attention<'_> {
-    /// The dimensions of heads and of rows.
+    /// Return the dimensions of heads and of rows.
     fn dimensions(&self) -> [usize; 2] {
         if self.rows_first { [2, 1] } else { [1, 2] }
     }
 
-    /// The number of all heads, and sizes.
+    /// Return `batch * heads`, and the sizes.
     fn sizes(&self, q: &View, k: &View, v: &View) -> (usize, Sizes) {
         let (q, k, v) = (q.sizes(), k.sizes(), v.sizes());
         assert!(q.len() == 4 && k.len() == 4 && v.len() == 4, "attention: operands have four dimensions");
@@ -46,17 +47,18 @@ impl Attention<'_> {
         (q[0] * q[heads], Sizes { heads: q[heads], l: q[rows], s: k[rows], e: q[3], ev: v[3] })
     }
 
-    /// Query rows of a block. Where each row sees one key more, smaller blocks compute less that is not seen.
+    /// Return the number of query rows per block. A causal mask gets smaller blocks, so that fewer masked scores are
+    /// computed.
     fn block(&self) -> usize {
         if self.is_causal { 32 } else { 64 }
     }
 
-    /// How many keys the rows below `end` see.
+    /// Return the number of keys that the rows below `end` attend to.
     fn seen(&self, end: usize, s: usize) -> usize {
         if self.is_causal { end.min(s) } else { s }
     }
 
-    /// Masks the scores of row `i` of one head: what is not seen becomes minus infinity.
+    /// Mask the scores of row `i` of one head: set masked scores to minus infinity.
     fn apply<A: Real>(&self, batch: usize, head: usize, i: usize, row: &mut [A]) {
         if let Some(mask) = self.mask {
             let t = mask.strides();
@@ -72,7 +74,7 @@ impl Attention<'_> {
                 }
                 dtype => crate::real::for_float!(dtype, T => {
                     for (j, v) in row.iter_mut().enumerate() {
-                        // SAFETY: as above.
+                        // SAFETY: the mask covers `[b, h, l, s]`, and `T` is its dtype.
                         let m = unsafe { *mask.ptr().cast::<T>().add(at + j * t[3]) };
                         *v += A::from_f64(Element::to_f64(m));
                     }
@@ -85,11 +87,11 @@ impl Attention<'_> {
     }
 }
 
-/// The rows of all heads, each with its numbers side by side, wherever the rows lie.
+/// The rows of all heads. The elements of a row are contiguous. The rows themselves may lie anywhere.
 struct Heads<P> {
     at: P,
     heads: usize,
-    /// Elements from a batch, a head and a row to the next.
+    /// Strides in elements of the batch, head and row dimensions.
     strides: [usize; 3],
 }
 
@@ -97,7 +99,7 @@ impl<P: Copy> Heads<P> {
     fn new(at: P, sizes: &[usize], strides: &[usize], [heads, rows]: [usize; 2]) -> Heads<P> {
         Heads { at, heads: sizes[heads], strides: [strides[0], strides[heads], strides[rows]] }
     }
-    /// Elements before row `i` of the head with this number in the batches.
+    /// Return the offset in elements of row `i` of the head `pair`, counted over all batches.
     fn before(&self, pair: usize, i: usize) -> usize {
         let [batch, head, row] = self.strides;
         pair / self.heads * batch + pair % self.heads * head + i * row
@@ -112,13 +114,13 @@ fn contiguous(sizes: &[usize]) -> [usize; 4] {
     [sizes[1] * rows, rows, sizes[3], 1]
 }
 
-/// Whether a view's rows are read and written where they lie.
+/// Whether kernels can read and write the rows of a view in place: the dtype is `A`, and each row is contiguous.
 fn is_in_place<A: Element>(dtype: DType, sizes: &[usize], strides: &[usize]) -> bool {
     dtype == A::DTYPE && (strides[3] == 1 || sizes[3] == 1)
 }
 
 impl Attention<'_> {
-    /// Lets `f` read the heads of views, of which it gets copies only where their rows are not what it computes with.
+    /// Call `f` with the heads of the views `x`. Copies a view only if its rows cannot be read in place.
     fn read<A: Real, const N: usize>(&self, x: [&View; N], f: impl FnOnce([Heads<*const A>; N])) {
         let copies = x.map(|x| (!is_in_place::<A>(x.dtype(), x.sizes(), x.strides())).then(|| input::<A>(x)));
         f(std::array::from_fn(|i| {
@@ -130,7 +132,7 @@ impl Attention<'_> {
         }));
     }
 
-    /// Lets `f` write the heads of a view, whose first values are unspecified.
+    /// Call `f` with the heads of `y` for writing. Their initial values are unspecified.
     fn write<A: Real>(&self, y: &mut ViewMut, f: impl FnOnce(Heads<*mut A>)) {
         let sizes = y.sizes();
         if is_in_place::<A>(y.dtype(), sizes, y.strides()) {
@@ -140,36 +142,37 @@ impl Attention<'_> {
     }
 }
 
-// SAFETY: rows that outlive the kernel; threads write different ones.
+// SAFETY: the rows outlive the kernel, and threads only read them.
 unsafe impl<A: Sync> Sync for Heads<*const A> {}
-// SAFETY: as above.
+// SAFETY: the rows outlive the kernel, and each thread writes its own rows.
 unsafe impl<A: Send> Sync for Heads<*mut A> {}
 
 impl<A: Real> Heads<*const A> {
-    /// The rows of a head from row `i` on.
+    /// Return the rows of the head `pair` from row `i` on, as a matrix.
     fn rows(&self, pair: usize, i: usize) -> Mat<A> {
-        // SAFETY: the row is one of the view's.
+        // SAFETY: `pair` and `i` name a row of the view.
         unsafe { Mat::at(self.at.add(self.before(pair, i)), self.row(), 1) }
     }
 }
 
 impl<A: Real> Heads<*mut A> {
-    /// As for heads that are read.
+    /// Return the rows of the head `pair` from row `i` on, as a matrix for writing.
     fn rows(&self, pair: usize, i: usize) -> MatMut<A> {
-        // SAFETY: as above.
+        // SAFETY: `pair` and `i` name a row of the view.
         unsafe { MatMut::at(self.at.add(self.before(pair, i)), self.row(), 1) }
     }
-    /// Zeros for the first rows of a head.
+    /// Set the first `rows` rows of the head `pair` to zero.
     fn clear(&self, pair: usize, rows: usize, width: usize) {
         for i in 0..rows {
-            // SAFETY: as above, and numbers lie side by side; zeros are numbers.
+            // SAFETY: the row is one of the view's, and its elements are contiguous. All-zero bytes are the number
+            // zero.
             unsafe { self.at.add(self.before(pair, i)).write_bytes(0, width) };
         }
     }
 }
 
-/// `out = softmax(scale * q @ k^T + mask) @ v` for `q: [b, h, l, e]`, `k: [b, h, s, e]`, `v: [b, h, s, ev]`; writes
-/// `out: [b, h, l, ev]` and `lse: [b, h, l]`. Rows may lie anywhere.
+/// Compute `out = softmax(scale * q @ k^T + mask) @ v` for `q: [b, h, l, e]`, `k: [b, h, s, e]` and `v: [b, h, s, ev]`.
+/// Writes `out: [b, h, l, ev]` and `lse: [b, h, l]`. The operands may have any strides.
 pub fn attention(q: &View, k: &View, v: &View, spec: &Attention, out: &mut ViewMut, lse: &mut ViewMut) {
     let (pairs, z) = spec.sizes(q, k, v);
     for_acc!(q.dtype(), A => {
@@ -184,10 +187,10 @@ pub fn attention(q: &View, k: &View, v: &View, spec: &Attention, out: &mut ViewM
                     let (pair, first) = (i / blocks, i % blocks * block);
                     let rows = block.min(z.l - first);
                     let seen = spec.seen(first + rows, z.s);
-                    // SAFETY: blocks are disjoint.
+                    // SAFETY: the block is in bounds, and one thread uses it.
                     let lse = unsafe { lse.slice(pair * z.l + first, rows) };
                     let scores = &mut scores[..rows * seen];
-                    // SAFETY: the heads have the sizes given.
+                    // SAFETY: the heads have the sizes `z`, and one thread writes the block.
                     unsafe {
                         gemm(rows, seen, z.e, A::of(spec.scale), q.rows(pair, first), k.rows(pair, 0).t(), A::ZERO,
                             MatMut::new(scores, seen, 1), false, None);
@@ -197,7 +200,7 @@ pub fn attention(q: &View, k: &View, v: &View, spec: &Attention, out: &mut ViewM
                         spec.apply(pair / z.heads, pair % z.heads, first + r, row);
                         lse[r] = weights(row);
                     }
-                    // SAFETY: as above.
+                    // SAFETY: the heads have the sizes `z`, and one thread writes the block.
                     unsafe {
                         gemm(rows, z.ev, seen, A::ONE, Mat::new(scores, seen, 1), v.rows(pair, 0), A::ZERO,
                             out.rows(pair, first), false, None);
@@ -209,7 +212,7 @@ pub fn attention(q: &View, k: &View, v: &View, spec: &Attention, out: &mut ViewM
 }
 
 simd! {
-    /// Softmax of a row in place; returns its log-sum-exp. A row of only minus infinity becomes zeros.
+    /// Compute the softmax of a row in place and return its log-sum-exp. A row of only minus infinity becomes zeros.
     fn weights<A: Real>(row: &mut [A]) -> A {
         let max = max_of(row);
         if max == A::NEG_INF && row.iter().all(|v| *v == A::NEG_INF) {
@@ -228,8 +231,8 @@ simd! {
     }
 }
 
-/// Gradients of [`attention`] for `q`, `k`, `v`: `g` is the output's gradient, `lse` what the forward pass wrote. A mask gets no
-/// gradient.
+/// Compute the gradients of [`attention`] for `q`, `k` and `v` from the output's gradient `g` and the `lse` of the
+/// forward pass. A mask gets no gradient.
 pub fn attention_backward(
     g: &View,
     q: &View,
@@ -244,8 +247,9 @@ pub fn attention_backward(
     let (pairs, z) = spec.sizes(q, k, v);
     for_acc!(q.dtype(), A => {
         let lse = input::<A>(lse);
-        spec.read::<A, 4>([g, q, k, v], |[g, q, k, v]| spec.write::<A>(gq, |gq| spec.write::<A>(gk, |gk| spec.write::<A>(gv, |gv| {
-            // Few heads: the products themselves run on several threads instead.
+        spec.read::<A, 4>([g, q, k, v], |[g, q, k, v]|
+            spec.write::<A>(gq, |gq| spec.write::<A>(gk, |gk| spec.write::<A>(gv, |gv| {
+            // With few heads, parallelise inside the products instead of over the heads.
             let inside = pairs < num_threads();
             let block = spec.block();
             let work = (z.l * z.s * (z.e + z.ev)).max(1);
@@ -261,9 +265,10 @@ pub fn attention_backward(
                         let seen = spec.seen(first + rows, z.s);
                         let (p, dp) = (&mut p[..rows * seen], &mut dp[..rows * seen]);
                         let (q, g) = (q.rows(pair, first), g.rows(pair, first));
-                        // SAFETY: the heads have the sizes given.
+                        // SAFETY: the heads have the sizes `z`, and one thread writes the head.
                         unsafe {
-                            gemm(rows, seen, z.e, A::of(spec.scale), q, k.t(), A::ZERO, MatMut::new(p, seen, 1), inside, None);
+                            gemm(rows, seen, z.e, A::of(spec.scale), q, k.t(), A::ZERO, MatMut::new(p, seen, 1),
+                                inside, None);
                             gemm(rows, seen, z.ev, A::ONE, g, v.t(), A::ZERO, MatMut::new(dp, seen, 1), inside, None);
                         }
                         for r in 0..rows {
@@ -273,7 +278,7 @@ pub fn attention_backward(
                             score_gradient(row, &mut dp[r * seen..][..seen], lse, A::of(spec.scale));
                         }
                         let (pm, dm) = (Mat::new(p, seen, 1), Mat::new(dp, seen, 1));
-                        // SAFETY: as above; heads are disjoint.
+                        // SAFETY: the heads have the sizes `z`, and one thread writes the head.
                         unsafe {
                             gemm(seen, z.ev, rows, A::ONE, pm.t(), g, A::ONE, gv.rows(pair, 0), inside, None);
                             gemm(rows, z.e, seen, A::ONE, dm, k, A::ZERO, gq.rows(pair, first), inside, None);
@@ -287,7 +292,7 @@ pub fn attention_backward(
 }
 
 simd! {
-    /// From scores to weights, and from the weights' gradient to the scores' (with the scale in it).
+    /// Turn scores `p` into weights, and the weights' gradient `dp` into the scores' gradient, scale included.
     fn score_gradient<A: Real>(p: &mut [A], dp: &mut [A], lse: A, scale: A) {
         if lse == A::NEG_INF {
             p.fill(A::ZERO);
@@ -297,9 +302,10 @@ simd! {
         for p in p.iter_mut() {
             *p = (*p - lse).exp();
         }
-        // The weights' sum is one but for the rounding of `lse`, which all of them share and which is taken out again.
+        // The weights sum to one except for the rounding of `lse`. That error is common to all weights, so divide by
+        // their sum.
         let factor = A::ONE / crate::real::sum_of(p, |p| p);
-        // What the softmax takes off: the products of the output and its gradient, which are those of weights and their gradients.
+        // The softmax gradient subtracts `sum(out * g)`, which equals the sum of weights times their gradients.
         let delta = factor * sum_of2(p, dp, |p, dp| p * dp);
         for (p, dp) in p.iter_mut().zip(dp) {
             *p *= factor;

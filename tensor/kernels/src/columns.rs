@@ -1,43 +1,43 @@
-//! Sliding blocks of images as columns, and the sums that go back.
+//! Sliding blocks of images as columns (im2col), and the sums that bring columns back to an image (col2im).
 
 use crate::par::Shared;
 use crate::real::{Real, for_acc, input, output};
 use crate::threads::parallel_for;
 use crate::{View, ViewMut};
 
-/// Where the blocks of an image lie; entry 0 is about its height, 1 about its width.
+/// Positions of the blocks of an image. Entry 0 of each array is the height, entry 1 the width.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Blocks {
-    /// Sizes of the image.
+    /// Sizes of the image, in pixels.
     pub image: [usize; 2],
-    /// Sizes of a block.
+    /// Sizes of a block, in pixels.
     pub kernel: [usize; 2],
-    /// Steps from block to block.
+    /// Distance between neighbouring blocks, in pixels.
     pub stride: [usize; 2],
-    /// Zeros around the image.
+    /// Rows and columns of zeros on each side of the image.
     pub pad: [usize; 2],
-    /// Steps within a block.
+    /// Distance between neighbouring pixels of a block.
     pub dilation: [usize; 2],
     /// Number of blocks along each dimension.
     pub count: [usize; 2],
 }
 
 impl Blocks {
-    /// How far the blocks reach along a dimension, padding before the image included.
+    /// Return how far the blocks reach along dimension `d`, including the padding before the image.
     pub fn reach(&self, d: usize) -> usize {
         (self.count[d] - 1) * self.stride[d] + (self.kernel[d] - 1) * self.dilation[d] + 1
     }
 }
 
-/// Elements of work below which another thread is not worth waking.
+/// Smallest number of elements per thread: waking a thread costs more than computing fewer.
 const GRAIN: usize = 1 << 14;
 
-/// Calls `f(column, pixel, length)` for runs of block positions whose pixels lie `stride` apart within the image.
+/// Call `f(column, pixel, length)` for runs of block positions whose pixels are inside the image and `stride` apart.
 #[inline(always)]
 fn runs(b: &Blocks, ky: usize, kx: usize, mut f: impl FnMut(usize, usize, usize)) {
     let [h, w] = b.image;
     let shift = (kx * b.dilation[1]) as i64 - b.pad[1] as i64;
-    // The first and last blocks whose pixel is in the row.
+    // The first and the last block whose pixel is inside the row.
     let first = ((-shift).max(0) as usize).div_ceil(b.stride[1]);
     let last = (w as i64 - shift).max(0) as usize;
     let last = last.div_ceil(b.stride[1]).min(b.count[1]);
@@ -53,8 +53,8 @@ fn runs(b: &Blocks, ky: usize, kx: usize, mut f: impl FnMut(usize, usize, usize)
     }
 }
 
-/// Fills `out`, in pieces of `size` elements that start as zeros: `fill(i, x, piece)` adds what stands in piece `i`, from
-/// `work` elements.
+/// Fill `out` piece by piece. A piece has `size` elements, starts as zeros, and costs `work` operations.
+/// `fill(i, x, piece)` adds the values of piece `i`.
 fn pieces<A: Real>(x: &View, out: &mut ViewMut, size: usize, work: usize, fill: impl Fn(usize, &[A], &mut [A]) + Sync) {
     let x = input::<A>(x);
     output::<A, _>(out, |out| {
@@ -65,7 +65,7 @@ fn pieces<A: Real>(x: &View, out: &mut ViewMut, size: usize, work: usize, fill: 
         let to = Shared::new(out);
         parallel_for(count, GRAIN.div_ceil(work.max(1)), |range| {
             for i in range {
-                // SAFETY: pieces are disjoint.
+                // SAFETY: the piece is in bounds, and one thread uses it.
                 let piece = unsafe { to.slice(i * size, size) };
                 piece.fill(A::ZERO);
                 fill(i, &x, piece);
@@ -74,7 +74,7 @@ fn pieces<A: Real>(x: &View, out: &mut ViewMut, size: usize, work: usize, fill: 
     });
 }
 
-/// `[n, c, h, w]` to `[n, c * kh * kw, blocks]`; zeros where a block reaches beyond the image.
+/// Copy the blocks of `[n, c, h, w]` to `[n, c * kh * kw, blocks]`. Pixels outside the image are zeros.
 pub fn im2col(x: &View, b: &Blocks, out: &mut ViewMut) {
     let (plane, blocks) = (b.image[0] * b.image[1], b.count[0] * b.count[1]);
     let each = b.kernel[0] * b.kernel[1];
@@ -89,7 +89,7 @@ pub fn im2col(x: &View, b: &Blocks, out: &mut ViewMut) {
     }));
 }
 
-/// `[n, c * kh * kw, blocks]` to `[n, c, h, w]`: every pixel is the sum of the places where blocks hold it.
+/// Sum `[n, c * kh * kw, blocks]` to `[n, c, h, w]`: each pixel is the sum of its copies in all blocks.
 pub fn col2im(x: &View, b: &Blocks, out: &mut ViewMut) {
     let (plane, blocks) = (b.image[0] * b.image[1], b.count[0] * b.count[1]);
     let each = b.kernel[0] * b.kernel[1];
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_beyond_the_edge_hold_zeros_and_sums_count_them_never() {
+    fn im2col_pads_with_zeros_and_col2im_ignores_padding() {
         let b = Blocks { image: [2, 3], kernel: [2, 2], stride: [1, 2], pad: [1, 1], dilation: [1, 1], count: [3, 2] };
         let x = [1f32, 2., 3., 4., 5., 6.];
         let mut columns = [0f32; 24];

@@ -1,48 +1,48 @@
-//! Complex numbers: what kernels of real numbers cannot do for them.
+//! Kernels for complex numbers.
 //!
-//! A complex array is an array of real numbers with every stride doubled, twice: one of real parts, one of imaginary parts.
-//! Whatever acts on the parts separately (conversions, sums, running sums) is the kernel of real numbers on both. The rest
-//! is here, on strided elements without vector code.
+//! A complex array is two real arrays with doubled strides: the real parts and the imaginary parts. An operation that
+//! treats the parts separately (conversion, sum, running sum) runs the real kernel on both. This file holds the other
+//! operations. They walk strided elements without vector code.
 //!
-//! Functions are computed in `f64` and rounded once for `complex64`. Branch cuts and signed zeros are those of C99.
+//! Functions are computed in `f64` and rounded once for `complex64`. Branch cuts and signed zeros follow C99.
 
 use crate::{DType, Element, View, ViewMut, c64, c128};
 use num_complex::Complex as Of;
 
 impl<'a> View<'a> {
-    /// The real (0) or imaginary (1) parts of a complex view; `strides` are [`doubled`].
+    /// Return the real (0) or imaginary (1) parts of a complex view. `strides` are [`doubled`].
     pub(crate) fn part<'b>(&self, i: usize, strides: &'b [usize]) -> View<'b>
     where
         'a: 'b,
     {
         debug_assert!(self.dtype().is_complex());
         let real = self.dtype().to_real();
-        // SAFETY: a complex element is its real part followed by its imaginary part, and aligned as they are.
+        // SAFETY: a complex element is its real part followed by its imaginary part, with the alignment of a part.
         unsafe { View::new(self.ptr().add(i * real.size_bytes()), self.sizes(), strides, real) }
     }
 }
 
 impl<'a> ViewMut<'a> {
-    /// As [`View::part`].
+    /// Return the real (0) or imaginary (1) parts for writing. `strides` are [`doubled`].
     pub(crate) fn part<'b>(&self, i: usize, strides: &'b [usize]) -> ViewMut<'b>
     where
         'a: 'b,
     {
         debug_assert!(self.dtype().is_complex());
         let real = self.dtype().to_real();
-        // SAFETY: as above.
+        // SAFETY: a complex element is its real part followed by its imaginary part, with the alignment of a part.
         unsafe { ViewMut::new(self.ptr().add(i * real.size_bytes()), self.sizes(), strides, real) }
     }
 }
 
-/// Strides of the parts of a complex array.
+/// Return the strides of the parts of a complex array.
 pub(crate) fn doubled(strides: &[usize]) -> Vec<usize> {
     strides.iter().map(|s| 2 * s).collect()
 }
 
-/// Calls `f` with the real parts of `x` and `out`, then with the imaginary parts.
+/// Call `f` with the real parts of `x` and `out`, then with the imaginary parts.
 ///
-/// Both calls succeed or fail alike, so the second's result is that of both.
+/// Both calls have the same dtypes and sizes, so both succeed or both fail. The result is the second call's.
 pub(crate) fn by_parts<R>(x: &View, out: &mut ViewMut, mut f: impl FnMut(&View, &mut ViewMut) -> R) -> R {
     let (sx, so) = (doubled(x.strides()), doubled(out.strides()));
     f(&x.part(0, &sx), &mut out.part(0, &so));
@@ -53,7 +53,7 @@ pub(crate) fn by_parts<R>(x: &View, out: &mut ViewMut, mut f: impl FnMut(&View, 
 pub(crate) trait Complex: Element {
     fn wide(self) -> c128;
     fn narrow(v: c128) -> Self;
-    /// A function computed wide.
+    /// Apply a function in `f64` and round the result once.
     #[inline(always)]
     fn map(self, f: impl Fn(c128) -> c128) -> Self {
         Self::narrow(f(self.wide()))
@@ -82,7 +82,7 @@ impl Complex for c128 {
     }
 }
 
-/// Runs a block with `$T` bound to the Rust type of a complex [`DType`].
+/// Run a block with `$T` bound to the Rust type of a complex [`DType`].
 macro_rules! for_complex {
     ($dtype:expr, $T:ident => $body:expr) => {
         $crate::for_types!($dtype, $T => $body, [C64 $crate::c64, C128 $crate::c128],
@@ -91,8 +91,8 @@ macro_rules! for_complex {
 }
 pub(crate) use for_complex;
 
-/// Copies where one side is complex and the element types differ. A real number has no imaginary part; a complex one loses
-/// it, except that `bool` asks whether either part is not zero.
+/// Copy between a complex and another element type. A real number becomes a complex one with imaginary part zero. A
+/// complex number loses its imaginary part, except that `bool` is true if either part is not zero.
 pub(crate) fn convert(x: &View, out: &mut ViewMut) {
     use crate::copy::{Scalar, copy, fill};
     match (x.dtype().is_complex(), out.dtype().is_complex()) {
@@ -110,14 +110,15 @@ pub(crate) fn convert(x: &View, out: &mut ViewMut) {
     }
 }
 
-/// `a / b` after Smith: no overflow where the result has none. A zero divisor gives infinities or NaN in both parts.
+/// Compute `a / b` by Smith's algorithm, which overflows only if the result does. Division by zero gives infinities or
+/// NaN in both parts.
 #[inline(always)]
 pub(crate) fn div<T: crate::real::Real>(a: Of<T>, b: Of<T>) -> Of<T> {
     let size = |v: T| if v < T::ZERO { -v } else { v };
     let (re, im) = (size(b.re), size(b.im));
     if re >= im {
         if re == T::ZERO && im == T::ZERO {
-            // Not -0.0, whose sign would reach the infinity.
+            // Divide by positive zero: the sign of -0.0 would reach the infinity.
             return Of { re: a.re / T::ZERO, im: a.im / T::ZERO };
         }
         let ratio = b.im / b.re;
@@ -130,10 +131,10 @@ pub(crate) fn div<T: crate::real::Real>(a: Of<T>, b: Of<T>) -> Of<T> {
     }
 }
 
-/// Not a number in both parts.
+/// NaN in both parts.
 const NAN: c128 = c128::new(f64::NAN, f64::NAN);
 
-// Infinities and NaN in one part are treated as annex G of C99 has them.
+// Infinities and NaN in one part follow annex G of C99.
 
 #[inline(always)]
 fn has_nan(z: c128) -> bool {
@@ -148,7 +149,7 @@ pub(crate) fn exp(z: c128) -> c128 {
         return if z.re < 0.0 { c128::new(0.0, 0.0) } else { c128::new(f64::INFINITY, f64::NAN) };
     }
     if z.re > 709.0 {
-        // The product with a small cosine may still be finite.
+        // `exp(z.re)` overflows, but its product with a small cosine may still be finite.
         let half = (0.5 * z.re).exp();
         return c128::new(half * z.im.cos() * half, half * z.im.sin() * half);
     }
@@ -167,7 +168,7 @@ pub(crate) fn exp_m1(z: c128) -> c128 {
 pub(crate) fn ln(z: c128) -> c128 {
     let (a, b) = (z.re.abs().max(z.im.abs()), z.re.abs().min(z.im.abs()));
     let r = a.hypot(b);
-    // Near the unit circle the logarithm of a rounded modulus would have no correct digit.
+    // Near the unit circle, the logarithm of a rounded modulus would have no correct digit.
     let re = if (0.5..2.0).contains(&r) { 0.5 * ((a - 1.0) * (a + 1.0) + b * b).ln_1p() } else { r.ln() };
     // An infinity wins over a NaN in the other part.
     let is_nan = has_nan(z) && !z.re.is_infinite() && !z.im.is_infinite();
@@ -198,7 +199,7 @@ pub(crate) fn sqrt(z: c128) -> c128 {
         };
     }
     if z.re.abs() > 1e307 || z.im.abs() > 1e307 {
-        // Finite, so a quarter of it comes back here once at most.
+        // `z` is finite, so a quarter of it takes this branch at most once.
         let half = sqrt(c128::new(0.25 * z.re, 0.25 * z.im));
         return c128::new(2.0 * half.re, 2.0 * half.im);
     }
@@ -206,7 +207,7 @@ pub(crate) fn sqrt(z: c128) -> c128 {
     if z.re >= 0.0 { c128::new(t, z.im / (2.0 * t)) } else { c128::new(z.im.abs() / (2.0 * t), t.copysign(z.im)) }
 }
 
-/// `x * y`, and zero where `y` is, whatever `x` is.
+/// Return `x * y`, and zero if `y` is zero, even for an infinite or NaN `x`.
 #[inline(always)]
 fn times(x: f64, y: f64) -> f64 {
     if y == 0.0 { y.copysign(x.signum() * y.signum()) } else { x * y }
@@ -247,15 +248,15 @@ pub(crate) fn tanh(z: c128) -> c128 {
     c128::new(beta * rho * s / d, t / d)
 }
 
-/// `-i f(i z)`: how a circular function follows from its hyperbolic one.
+/// Return `-i f(i z)`, which turns a hyperbolic function into its circular one.
 #[inline(always)]
-fn turned(f: impl Fn(c128) -> c128, z: c128) -> c128 {
+fn rotate(f: impl Fn(c128) -> c128, z: c128) -> c128 {
     let w = f(c128::new(-z.im, z.re));
     c128::new(w.im, -w.re)
 }
 
 pub(crate) fn sin(z: c128) -> c128 {
-    turned(sinh, z)
+    rotate(sinh, z)
 }
 
 pub(crate) fn cos(z: c128) -> c128 {
@@ -263,26 +264,26 @@ pub(crate) fn cos(z: c128) -> c128 {
 }
 
 pub(crate) fn tan(z: c128) -> c128 {
-    turned(tanh, z)
+    rotate(tanh, z)
 }
 
-/// Roots of `1 - z` and `1 + z`, from which Kahan's inverse functions are made.
+/// Return `(sqrt(1 - z), sqrt(1 + z))`, from which Kahan's inverse functions are made.
 fn roots(z: c128) -> (c128, c128) {
     (sqrt(c128::new(1.0 - z.re, -z.im)), sqrt(c128::new(1.0 + z.re, z.im)))
 }
 
-/// `ln(2 |z|)` where `z` is so large, or infinite, that the inverse functions are it and an angle.
+/// Return `ln(2 |z|)` if `z` is so large, or infinite, that the inverse functions consist of this value and an angle.
 #[inline(always)]
-fn far(z: c128) -> Option<f64> {
+fn ln_of_large(z: c128) -> Option<f64> {
     (z.re.abs() > 1e150 || z.im.abs() > 1e150)
         .then(|| 2.0 * std::f64::consts::LN_2 + (0.5 * z.re).hypot(0.5 * z.im).ln())
 }
 
 pub(crate) fn asin(z: c128) -> c128 {
     if has_nan(z) {
-        return turned(asinh, z);
+        return rotate(asinh, z);
     }
-    if let Some(size) = far(z) {
+    if let Some(size) = ln_of_large(z) {
         return c128::new(z.re.atan2(z.im.abs()), size.copysign(z.im));
     }
     let (a, b) = roots(z);
@@ -299,7 +300,7 @@ pub(crate) fn acos(z: c128) -> c128 {
             () => NAN,
         };
     }
-    if let Some(size) = far(z) {
+    if let Some(size) = ln_of_large(z) {
         return c128::new(z.im.abs().atan2(z.re), -size.copysign(z.im));
     }
     let (a, b) = roots(z);
@@ -314,7 +315,7 @@ pub(crate) fn acosh(z: c128) -> c128 {
             () => NAN,
         };
     }
-    if let Some(size) = far(z) {
+    if let Some(size) = ln_of_large(z) {
         return c128::new(size, z.im.atan2(z.re));
     }
     let (a, b) = (sqrt(c128::new(z.re - 1.0, z.im)), sqrt(c128::new(z.re + 1.0, z.im)));
@@ -330,7 +331,7 @@ pub(crate) fn asinh(z: c128) -> c128 {
             () => NAN,
         };
     }
-    turned(asin, z)
+    rotate(asin, z)
 }
 
 pub(crate) fn atanh(z: c128) -> c128 {
@@ -347,7 +348,7 @@ pub(crate) fn atanh(z: c128) -> c128 {
         return c128::new(0f64.copysign(x), std::f64::consts::FRAC_PI_2.copysign(y));
     }
     if x.abs() > 1e150 || y.abs() > 1e150 {
-        // Squares would overflow; the real part is `1/z`'s, the imaginary one a right angle.
+        // Squares would overflow. The real part is that of `1/z`, the imaginary part is `pi / 2`.
         let re = div(c128::new(1.0, 0.0), z).re;
         return c128::new(re, std::f64::consts::FRAC_PI_2.copysign(y));
     }
@@ -356,7 +357,7 @@ pub(crate) fn atanh(z: c128) -> c128 {
 }
 
 pub(crate) fn atan(z: c128) -> c128 {
-    turned(atanh, z)
+    rotate(atanh, z)
 }
 
 pub(crate) fn sigmoid(z: c128) -> c128 {
@@ -364,13 +365,13 @@ pub(crate) fn sigmoid(z: c128) -> c128 {
     div(c128::new(1.0, 0.0), c128::new(1.0 + e.re, e.im))
 }
 
-/// `z / |z|`, and zero of zero.
+/// Return `z / |z|`, and zero for zero.
 pub(crate) fn sgn(z: c128) -> c128 {
     let r = z.re.hypot(z.im);
     if r == 0.0 { c128::new(0.0, 0.0) } else { div(z, c128::new(r, 0.0)) }
 }
 
-/// `a^b`, with the powers that have a shorter way.
+/// Compute `a^b`. Some exponents have a shorter formula.
 pub(crate) fn pow(a: c128, b: c128) -> c128 {
     if b.im == 0.0 {
         match b.re {
@@ -434,7 +435,7 @@ mod tests {
         assert!(close(asinh(z(1e300, 1e300)), z(691.8152486690535, FRAC_PI_4)));
     }
 
-    /// The tables of annex G of C99.
+    /// Check against the tables of annex G of C99.
     #[test]
     #[rustfmt::skip]
     fn infinities_and_nan_in_one_part_follow_c99() {
@@ -499,7 +500,7 @@ mod tests {
             for &([re, im], [x, y]) in *table {
                 let w = f(c128::new(re, im));
                 assert!(same(w.re, x) && same(w.im, y), "function {i} of {re} + {im}i is {w}, not {x} + {y}i");
-                // All are symmetric about the real axis, but for signs that the annex leaves open.
+                // All functions are symmetric about the real axis, except for signs that the annex leaves open.
                 let w = f(c128::new(re, -im));
                 let minus = if im.is_nan() || x.is_nan() && y == 0.0 { w.im } else { -y };
                 assert!(same(w.re, x) && (same(w.im, minus) || y.is_nan()), "function {i} of {re} - {im}i is {w}");

@@ -1,29 +1,29 @@
-//! Conversions between element types, written so that they become vector code.
+//! Conversions between element types, written so that the compiler vectorises them.
 //!
-//! `half`'s own scalar conversions ask for the processor's features at every element, which keeps loops scalar; the bit
-//! operations here are branch-free, and exact including subnormals, infinities and NaN.
+//! The scalar conversions of the `half` crate check the processor's features at every element, which prevents vector
+//! code. The bit operations here are branch-free. They are exact, including subnormals, infinities and NaN.
 
 use crate::loops::{Map1, Params, multiversion};
 use crate::{DType, Element, bf16, f16};
 
-/// `f16` bits to `f32`.
+/// Convert `f16` bits to `f32`.
 #[inline(always)]
 pub(crate) fn f16_to_f32(h: u16) -> f32 {
     let sign = (h as u32 & 0x8000) << 16;
     let magnitude = (h as u32 & 0x7fff) << 13;
-    // Multiplying by 2^112 moves the exponent's bias, and makes subnormals normal.
+    // Multiplying by 2^112 corrects the exponent's bias and makes subnormals normal.
     let finite = (f32::from_bits(magnitude) * f32::from_bits((127 + 112) << 23)).to_bits();
     let special = magnitude | 0x7f80_0000;
     f32::from_bits(sign | if magnitude >= 0x0f80_0000 { special } else { finite })
 }
 
-/// `f32` to `f16` bits, to nearest, ties to even.
+/// Convert `f32` to `f16` bits, to nearest, ties to even.
 #[inline(always)]
 pub(crate) fn f32_to_f16(x: f32) -> u16 {
     let bits = x.to_bits();
     let sign = (bits >> 16) & 0x8000;
     let magnitude = bits & 0x7fff_ffff;
-    // Adding 0.5 lets the adder shift and round a subnormal: the unit in the last place of 0.5 is f16's smallest number.
+    // Adding 0.5 makes the adder shift and round a subnormal: the unit in the last place of 0.5 is the smallest `f16`.
     let subnormal = (f32::from_bits(magnitude) + 0.5).to_bits().wrapping_sub(0x3f00_0000);
     let normal = magnitude.wrapping_sub(112 << 23).wrapping_add(0xfff).wrapping_add((magnitude >> 13) & 1) >> 13;
     let special = if magnitude > 0x7f80_0000 { 0x7e00 } else { 0x7c00 };
@@ -32,13 +32,13 @@ pub(crate) fn f32_to_f16(x: f32) -> u16 {
     (sign | r) as u16
 }
 
-/// `bf16` bits to `f32`.
+/// Convert `bf16` bits to `f32`.
 #[inline(always)]
 pub(crate) fn bf16_to_f32(h: u16) -> f32 {
     f32::from_bits((h as u32) << 16)
 }
 
-/// `f32` to `bf16` bits, to nearest, ties to even.
+/// Convert `f32` to `bf16` bits, to nearest, ties to even.
 #[inline(always)]
 pub(crate) fn f32_to_bf16(x: f32) -> u16 {
     let bits = x.to_bits();
@@ -51,7 +51,7 @@ macro_rules! half_rows {
     ($($widen:ident $widen_body:ident $narrow:ident $narrow_body:ident $to:ident $from:ident;)*) => {$(
         #[inline(always)]
         unsafe fn $widen_body<const FMA: bool>(x: *const u8, step: usize, out: *mut f32, n: usize) {
-            // SAFETY: the caller vouches for `n` elements on both sides.
+            // SAFETY: the caller passes `n` readable elements and room for `n` results.
             unsafe {
                 if step == 2 {
                     let x = x.cast::<u16>();
@@ -67,7 +67,7 @@ macro_rules! half_rows {
         }
         #[inline(always)]
         unsafe fn $narrow_body<const FMA: bool>(x: *const f32, out: *mut u8, step: usize, n: usize) {
-            // SAFETY: the caller vouches for `n` elements on both sides.
+            // SAFETY: the caller passes `n` readable elements and room for `n` results.
             unsafe {
                 if step == 2 {
                     let out = out.cast::<u16>();
@@ -82,11 +82,11 @@ macro_rules! half_rows {
             }
         }
         multiversion! {
-            /// Reads `n` halves, `step` bytes apart, as `f32`.
+            /// Read `n` 16-bit floats, `step` bytes apart, as `f32`.
             pub(crate) unsafe fn $widen<>(x: *const u8, step: usize, out: *mut f32, n: usize) = $widen_body
         }
         multiversion! {
-            /// Writes `n` numbers as halves, `step` bytes apart.
+            /// Write `n` numbers as 16-bit floats, `step` bytes apart.
             pub(crate) unsafe fn $narrow<>(x: *const f32, out: *mut u8, step: usize, n: usize) = $narrow_body
         }
     )*};
@@ -96,7 +96,7 @@ half_rows! {
     widen_bf16 widen_bf16_body narrow_bf16 narrow_bf16_body bf16_to_f32 f32_to_bf16;
 }
 
-/// An element type with conversions through `f32`.
+/// An element type that converts through `f32`.
 pub(crate) trait Number: Element {
     fn f32(self) -> f32;
     fn of_f32(v: f32) -> Self;
@@ -128,13 +128,13 @@ number! {
     f64: |a| a as f32, |v| v as f64, |d| d != 0.0;
 }
 
-/// Converts as PyTorch's `Tensor.to` does: floats truncate towards zero, anything but zero is true.
+/// Convert like PyTorch's `Tensor.to`: floats truncate towards zero, and anything but zero is true.
 #[inline(always)]
 pub(crate) fn cast<A: Number, R: Number>(a: A) -> R {
     if matches!(R::DTYPE, DType::Bool) {
         R::from_i64(a.is_true() as i64)
     } else if A::DTYPE.is_float() && R::DTYPE.is_int() {
-        // What is out of range becomes the least integer of the width that the processor converts to, as in PyTorch.
+        // Values out of range become the least integer of the processor's conversion width, as in PyTorch.
         let v = a.to_f64();
         if matches!(R::DTYPE, DType::I32) {
             let fits = v > -2_147_483_649.0 && v < 2_147_483_648.0;

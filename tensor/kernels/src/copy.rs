@@ -1,4 +1,4 @@
-//! Copies between any two layouts and element types, and fills.
+//! Copies between any two layouts and element types, and constant fills.
 
 use crate::convert::{Cast, Number, cast};
 use crate::loops::{GRAIN, Loop, Operand, Params, RawMut, loop1, run};
@@ -17,7 +17,7 @@ pub enum Scalar {
 }
 
 impl Scalar {
-    /// As a float.
+    /// Convert to a float.
     pub fn to_f64(self) -> f64 {
         match self {
             Scalar::Bool(v) => v as u8 as f64,
@@ -25,7 +25,7 @@ impl Scalar {
             Scalar::Float(v) => v,
         }
     }
-    /// The bytes of the element of real numbers it becomes, in the first [`DType::size_bytes`] of the array.
+    /// Return the bytes of this number as an element of a real dtype, in the first [`DType::size_bytes`] of the array.
     fn to_bytes(self, dtype: DType) -> [u8; 8] {
         fn element<T: Number>(v: Scalar) -> T {
             match v {
@@ -36,14 +36,14 @@ impl Scalar {
         }
         let mut bytes = [0; 8];
         for_dtype!(dtype, T => {
-            // SAFETY: an element has at most eight bytes; the write need not be aligned.
+            // SAFETY: an element has at most eight bytes, and the write need not be aligned.
             unsafe { bytes.as_mut_ptr().cast::<T>().write_unaligned(element::<T>(self)) }
         });
         bytes
     }
 }
 
-/// Sets every element.
+/// Set every element of `out` to `value`.
 pub fn fill(out: &mut ViewMut, value: Scalar) {
     if out.dtype().is_complex() {
         let strides = crate::complex::doubled(out.strides());
@@ -61,7 +61,7 @@ pub fn fill(out: &mut ViewMut, value: Scalar) {
         many = vec![0; out.sizes().len()];
         &many[..]
     };
-    // SAFETY: one element with strides of zero.
+    // SAFETY: all strides are zero, so the view reads only the one element in `bytes`.
     let x = unsafe { View::new(bytes.0.as_ptr(), out.sizes(), strides, out.dtype()) };
     copy_same(&x, out);
 }
@@ -69,7 +69,7 @@ pub fn fill(out: &mut ViewMut, value: Scalar) {
 macro_rules! bit_copies {
     ($($name:ident $t:ty;)*) => {$(
         unsafe fn $name(_: &Params, out: *mut u8, x: &[*const u8; 1], n: usize) {
-            // SAFETY: the contract of a `Loop`.
+            // SAFETY: a `Loop` is called with operands of `n` contiguous elements that do not overlap.
             unsafe { std::ptr::copy_nonoverlapping(x[0].cast::<$t>(), out.cast::<$t>(), n) };
         }
     )*};
@@ -77,7 +77,7 @@ macro_rules! bit_copies {
 bit_copies! { copy_1 u8; copy_2 u16; copy_4 u32; copy_8 u64; copy_16 [u64; 2]; }
 
 fn copy_same(x: &View, out: &mut ViewMut) {
-    if transposed(x, out) {
+    if copy_transposed(x, out) {
         return;
     }
     let f: Loop<1> = match out.dtype().size_bytes() {
@@ -87,18 +87,18 @@ fn copy_same(x: &View, out: &mut ViewMut) {
         8 => copy_8,
         _ => copy_16,
     };
-    // SAFETY: the views describe memory they may use; sizes and dtypes agree.
+    // SAFETY: views cover their memory; sizes and dtypes agree.
     unsafe { run(f, &[0.0; 4], out.sizes(), Operand::raw_output(out), [Operand::raw_input(x)]) };
 }
 
-/// The loop that converts between two element types.
+/// Return the loop that converts between two element types.
 fn cast_loop(from: DType, to: DType) -> Loop<1> {
     for_dtype!(from, A => for_dtype!(to, R => loop1::<A, R, Cast>()))
 }
 
-/// Writes the elements of `x` to `out`, converting. Floats become integers by truncation, anything but zero is true, complex
-/// numbers lose their imaginary part to real ones;
-/// sizes are the same. `out` must not partly overlap `x`.
+/// Write the elements of `x` to `out`, converting the dtype. Floats become integers by truncation, anything but zero is
+/// true, and complex numbers lose their imaginary part to real ones. Sizes are equal. `out` must not partly overlap
+/// `x`.
 pub fn copy(x: &View, out: &mut ViewMut) {
     debug_assert_eq!(x.sizes(), out.sizes());
     if x.dtype() == out.dtype() {
@@ -108,16 +108,16 @@ pub fn copy(x: &View, out: &mut ViewMut) {
         return crate::complex::convert(x, out);
     }
     let f = cast_loop(x.dtype(), out.dtype());
-    // SAFETY: the views describe memory they may use; sizes agree and the loop is that of the dtypes.
+    // SAFETY: views cover their memory; sizes agree, and the loop is made for the two dtypes.
     unsafe { run(f, &[0.0; 4], out.sizes(), Operand::raw_output(out), [Operand::raw_input(x)]) };
 }
 
-/// Side of the squares that a transposition moves: two of them fit the first-level cache at any element size.
+/// Side of the squares that a transposition moves. Two squares fit the first-level cache at any element size.
 const BLOCK: usize = 32;
 
-/// Copies when the innermost dimension of the output is not the innermost of the input, by squares that are read and
-/// written along cache lines. Says whether it did.
-fn transposed(x: &View, out: &mut ViewMut) -> bool {
+/// Copy square by square if the innermost dimensions of `x` and `out` differ, so that both are accessed along cache
+/// lines. Return whether it copied.
+fn copy_transposed(x: &View, out: &mut ViewMut) -> bool {
     let n = out.numel();
     if n < 4 * BLOCK * BLOCK || x.ptr() == out.ptr().cast_const() {
         return false;
@@ -157,7 +157,7 @@ fn transposed(x: &View, out: &mut ViewMut) -> bool {
             let height = BLOCK.min(rows.size - first);
             for left in (0..cols.size).step_by(BLOCK) {
                 let width = BLOCK.min(cols.size - left);
-                // SAFETY: the square lies within both views; strips are disjoint.
+                // SAFETY: the square lies within both views, and one thread writes the strip.
                 unsafe {
                     let from = from.at(offset[0] + first * size + left * cols.steps[0]);
                     let to = to.at(offset[1] + first * rows.steps[1] + left * size);
@@ -175,10 +175,10 @@ fn transposed(x: &View, out: &mut ViewMut) -> bool {
     true
 }
 
-/// Moves a square through a buffer, so that the strided side is touched in whole lines once.
+/// Move a square through a buffer, so that each cache line of the strided side is touched once.
 ///
 /// # Safety
-/// Both sides have `height` x `width` elements at the given steps.
+/// Both sides have `height` x `width` elements at the given steps, in bytes.
 #[inline(always)]
 unsafe fn square<T: Copy + Default>(
     from: *const u8,
@@ -189,10 +189,10 @@ unsafe fn square<T: Copy + Default>(
     width: usize,
 ) {
     let mut buffer = [[T::default(); BLOCK]; BLOCK];
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller passes squares of `height` x `width` elements on both sides.
     unsafe {
         if height == BLOCK && width == BLOCK {
-            // Known bounds: the compiler turns this into loads of whole lines and shuffles.
+            // With constant bounds, the compiler turns this loop into loads of whole lines and shuffles.
             let mut lines = [[T::default(); BLOCK]; BLOCK];
             for c in 0..BLOCK {
                 lines[c] = from.add(c * from_step).cast::<[T; BLOCK]>().read_unaligned();

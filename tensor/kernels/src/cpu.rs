@@ -1,31 +1,31 @@
-//! Which instructions kernels use.
+//! Instruction sets of the kernels.
 //!
-//! Found out once, at the first kernel. `TORCHTPU_CPU_SIMD` (`portable`, `avx2`, `avx512`, `bf16` or `amx`) keeps them below what
-//! the machine has, and so does [`limit`]; neither can raise them.
+//! The level is determined at the first kernel. `TORCHTPU_CPU_SIMD` (`portable`, `avx2`, `avx512`, `bf16` or `amx`) and
+//! [`limit`] lower it. They cannot raise it above the machine's level.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// A set of instructions, each including those before it.
+/// A set of instructions. Each level includes the ones before it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 #[repr(u8)]
 pub enum Level {
-    /// What every processor of the target has.
+    /// Instructions of every processor of the target.
     Portable = 1,
     /// AVX2, FMA, BMI2 and F16C.
     Avx2,
     /// AVX-512 F, BW, DQ and VL.
     Avx512,
-    /// AVX-512 BF16: sums of products of pairs.
+    /// AVX-512 BF16: sums of products of `bf16` pairs.
     Bf16,
-    /// AMX tiles of `bf16`, which the operating system has granted.
+    /// AMX tiles of `bf16`, granted by the operating system.
     Amx,
 }
 
 impl Level {
-    /// All of them, narrowest first.
+    /// All levels, narrowest first.
     pub const ALL: [Level; 5] = [Level::Portable, Level::Avx2, Level::Avx512, Level::Bf16, Level::Amx];
 
-    /// The name that `TORCHTPU_CPU_SIMD` knows it by.
+    /// Return the value of `TORCHTPU_CPU_SIMD` that selects this level.
     pub const fn name(self) -> &'static str {
         match self {
             Level::Portable => "portable",
@@ -41,10 +41,10 @@ impl Level {
     }
 }
 
-/// Zero until the machine has been asked.
+/// The current level as a number. Zero means not yet determined.
 static LEVEL: AtomicU8 = AtomicU8::new(0);
 
-/// The level that kernels run at.
+/// Return the level that kernels run at.
 #[inline(always)]
 pub fn level() -> Level {
     let level = LEVEL.load(Ordering::Relaxed);
@@ -60,8 +60,8 @@ fn first() -> Level {
     limit(Level::ALL.into_iter().find(|l| l.name() == asked.trim()).unwrap_or(Level::Amx))
 }
 
-/// The level that is fastest where nothing is asked for. Pairs of `bf16` are multiplied at half the rate of `f32` by Intel's AVX-512,
-/// where widening them first is faster, and at twice the rate by AMD's.
+/// Return the fastest level of the machine. Intel's AVX-512 multiplies pairs of `bf16` at half the rate of `f32`, so
+/// [`Level::Avx512`] is faster there. AMD's multiplies them at twice the rate.
 fn fastest() -> Level {
     let machine = machine();
     #[cfg(target_arch = "x86_64")]
@@ -71,15 +71,15 @@ fn fastest() -> Level {
     machine
 }
 
-/// Keeps kernels that start from now on at `level` or below, and says at which one they are: for tests of every level, and
-/// for results that must be the same on several machines. The widest level takes the limit away.
+/// Limit kernels that start from now on to `level`, and return the level they run at. Tests use it to cover every
+/// level, and programs to get equal results on several machines. [`Level::Amx`] removes the limit.
 pub fn limit(level: Level) -> Level {
     let level = if level < machine() || level == Level::Bf16 { level.min(machine()) } else { fastest() };
     LEVEL.store(level as u8, Ordering::Relaxed);
     level
 }
 
-/// What the machine has.
+/// Return the widest level of the machine.
 #[cfg(target_arch = "x86_64")]
 pub fn machine() -> Level {
     if !(is_x86_feature_detected!("avx2")
@@ -102,13 +102,13 @@ pub fn machine() -> Level {
     if amx::is_granted() { Level::Amx } else { Level::Bf16 }
 }
 
-/// What the machine has.
+/// Return the widest level of the machine.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn machine() -> Level {
     Level::Portable
 }
 
-/// Whether tiles multiply `f16` too, where they may be used at all.
+/// Whether AMX tiles also multiply `f16`.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn has_f16_tiles() -> bool {
     static HAS: AtomicU8 = AtomicU8::new(0);
@@ -124,12 +124,12 @@ pub(crate) fn has_f16_tiles() -> bool {
 
 #[cfg(target_arch = "x86_64")]
 mod amx {
-    //! Tiles are state that the kernel saves for a process only after the process has asked for them.
+    //! The operating system saves the tile registers of a process only after the process asks for it.
 
     use std::arch::x86_64::{__cpuid, __cpuid_count};
     use std::sync::OnceLock;
 
-    /// Whether tiles of `bf16` may be used.
+    /// Whether the process may use AMX tiles of `bf16`.
     pub(super) fn is_granted() -> bool {
         static GRANTED: OnceLock<bool> = OnceLock::new();
         *GRANTED.get_or_init(|| exists() && ask())
@@ -147,7 +147,7 @@ mod amx {
         const ARCH_REQ_XCOMP_PERM: i64 = 0x1023;
         const TILE_DATA: i64 = 18;
         let mut result = ARCH_PRCTL;
-        // SAFETY: a system call that changes which state the kernel saves for this process, and no memory.
+        // SAFETY: this system call changes which registers the kernel saves for the process. It does not touch memory.
         unsafe {
             std::arch::asm!("syscall", inlateout("rax") result, in("rdi") ARCH_REQ_XCOMP_PERM, in("rsi") TILE_DATA,
                 out("rcx") _, out("r11") _, options(nostack));

@@ -1,4 +1,4 @@
-//! Kernels that make values out of positions.
+//! Kernels that compute values from positions.
 
 use crate::convert::{Number, cast};
 use crate::copy::{Scalar, copy, fill};
@@ -6,19 +6,19 @@ use crate::loops::RawMut;
 use crate::threads::parallel_for;
 use crate::{Element, View, ViewMut, for_dtype};
 
-/// Calls `value(i)` for every element of a one-dimensional output.
+/// Set element `i` of a one-dimensional output to `value(i)`.
 fn along<T: Number>(out: &mut ViewMut, value: impl Fn(usize) -> T + Sync) {
     debug_assert_eq!(out.sizes().len(), 1);
     let (n, stride, to) = (out.sizes()[0], out.strides()[0], RawMut(out.ptr()));
     parallel_for(n, 16 * 1024, |range| {
         for i in range {
-            // SAFETY: the position lies within the output; pieces are disjoint.
+            // SAFETY: the position lies within the output, and one thread writes it.
             unsafe { to.at(i * stride * size_of::<T>()).cast::<T>().write(value(i)) };
         }
     });
 }
 
-/// `out[i] = start + i * step`, one-dimensional; integers are computed as such and wrap.
+/// Compute `out[i] = start + i * step` for a one-dimensional output. Integers are computed as integers and wrap.
 pub fn arange(start: Scalar, step: Scalar, out: &mut ViewMut) {
     for_dtype!(out.dtype(), T => match (start, step, T::DTYPE.is_float()) {
         (Scalar::Int(a), Scalar::Int(d), false) => along::<T>(out, |i| cast(a.wrapping_add(d.wrapping_mul(i as i64)))),
@@ -29,7 +29,7 @@ pub fn arange(start: Scalar, step: Scalar, out: &mut ViewMut) {
     });
 }
 
-/// `out` from `start` to `end` in equal steps, both included; the second half is computed from the end.
+/// Fill `out` with equal steps from `start` to `end`, both included. The second half is computed from the end.
 pub fn linspace(start: f64, end: f64, out: &mut ViewMut) {
     let n = out.numel();
     let step = if n > 1 { (end - start) / (n - 1) as f64 } else { 0.0 };
@@ -38,7 +38,7 @@ pub fn linspace(start: f64, end: f64, out: &mut ViewMut) {
     }));
 }
 
-/// Ones on the diagonal of a matrix, zeros elsewhere.
+/// Write ones on the diagonal of a matrix, and zeros elsewhere.
 pub fn eye(out: &mut ViewMut) {
     debug_assert_eq!(out.sizes().len(), 2);
     fill(out, Scalar::Int(0));
@@ -50,7 +50,7 @@ pub fn eye(out: &mut ViewMut) {
     fill(&mut diagonal, Scalar::Int(1));
 }
 
-/// Copies matrices (the last two dimensions) and zeroes what lies beyond the diagonal, a row at a time.
+/// Copy matrices (the last two dimensions) row by row, with zeros on one side of the diagonal.
 fn triangle(x: &View, out: &mut ViewMut, lower: bool, diagonal: i64) {
     debug_assert!(out.sizes().len() >= 2 && x.dtype() == out.dtype());
     if x.ptr() != out.ptr().cast_const() {
@@ -80,7 +80,7 @@ fn triangle(x: &View, out: &mut ViewMut, lower: bool, diagonal: i64) {
             } else {
                 0..edge.clamp(0, cols as i64) as usize
             };
-            // SAFETY: the row lies within the output; rows are disjoint. All-zero bytes are zero in every dtype.
+            // SAFETY: the row lies within the output, and one thread writes it. All-zero bytes are zero in every dtype.
             unsafe {
                 if right == 1 {
                     to.at((offset + zeros.start) * size).write_bytes(0, zeros.len() * size);
@@ -94,12 +94,12 @@ fn triangle(x: &View, out: &mut ViewMut, lower: bool, diagonal: i64) {
     });
 }
 
-/// The lower triangles of matrices: elements above the given diagonal are zero. `out` may be `x`.
+/// Copy the lower triangles of matrices, with zeros above the given diagonal. `out` may be `x`.
 pub fn tril(x: &View, diagonal: i64, out: &mut ViewMut) {
     triangle(x, out, true, diagonal);
 }
 
-/// The upper triangles of matrices: elements below the given diagonal are zero. `out` may be `x`.
+/// Copy the upper triangles of matrices, with zeros below the given diagonal. `out` may be `x`.
 pub fn triu(x: &View, diagonal: i64, out: &mut ViewMut) {
     triangle(x, out, false, diagonal);
 }

@@ -5,7 +5,7 @@ use crate::real::{Real, for_acc, input, output, simd};
 use crate::threads::parallel_for;
 use crate::{View, ViewMut};
 
-/// `out[b, i, j]` is the `p`-norm of `x[b, i] - y[b, j]`, for `x: [b, m, k]` and `y: [b, n, k]`.
+/// Compute `out[b, i, j]`, the `p`-norm of `x[b, i] - y[b, j]`, for `x: [b, m, k]` and `y: [b, n, k]`.
 pub fn cdist(x: &View, y: &View, p: f64, out: &mut ViewMut) {
     let (m, n, k) = (x.sizes()[1], y.sizes()[1], x.sizes()[2]);
     for_acc!(x.dtype(), A => {
@@ -18,7 +18,7 @@ pub fn cdist(x: &View, y: &View, p: f64, out: &mut ViewMut) {
             let to = Shared::new(out);
             parallel_for(rows, (1usize << 14).div_ceil((n * k).max(1)), |range| {
                 for row in range {
-                    // SAFETY: rows are disjoint.
+                    // SAFETY: the row is in bounds, and one thread uses it.
                     let out = unsafe { to.slice(row * n, n) };
                     let x = &x[row * k..][..k];
                     for (j, out) in out.iter_mut().enumerate() {
@@ -44,13 +44,13 @@ fn distance<A: Real>(x: &[A], y: &[A], p: f64) -> A {
         return A::of(differences.filter(|&d| d != A::ZERO).count() as f64);
     }
     if p == f64::INFINITY {
-        // NaN wins.
+        // NaN is the maximum.
         return differences.fold(A::ZERO, |a, d| if d > a || d.is_nan() { d } else { a });
     }
     A::of(differences.map(|d| d.to_f64().powf(p)).sum::<f64>().powf(1.0 / p))
 }
 
-/// Numbers that are added up side by side.
+/// Number of partial sums that are added side by side.
 const LANES: usize = 16;
 
 simd! {

@@ -47,7 +47,7 @@ impl DType {
         DType::C128,
     ];
 
-    /// Bytes one element takes.
+    /// Return the size of one element in bytes.
     #[inline]
     pub const fn size_bytes(self) -> usize {
         match self {
@@ -71,13 +71,13 @@ impl DType {
         matches!(self, DType::C64 | DType::C128)
     }
 
-    /// Whether values are floating-point numbers, real or complex: what can have a gradient.
+    /// Whether values are floating-point numbers, real or complex. Only these types can have gradients.
     #[inline]
     pub const fn is_inexact(self) -> bool {
         self.is_float() || self.is_complex()
     }
 
-    /// The type of the real and imaginary part of a complex type; any other type is its own.
+    /// Return the type of the real and imaginary parts of a complex type. Return any other type unchanged.
     #[inline]
     pub const fn to_real(self) -> DType {
         match self {
@@ -87,8 +87,8 @@ impl DType {
         }
     }
 
-    /// The complex type whose parts hold values of a floating-point type: complex numbers of halves do not exist, those of
-    /// `f32` stand in for them. `None` for integers.
+    /// Return the complex type for a floating-point type. `f16` and `bf16` give `complex64`, because complex numbers of
+    /// halves do not exist. Return `None` for integers.
     #[inline]
     pub const fn to_complex(self) -> Option<DType> {
         match self {
@@ -104,7 +104,7 @@ impl DType {
         matches!(self, DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64)
     }
 
-    /// PyTorch's name without the module: `float32`.
+    /// Return PyTorch's name without the module, such as `float32`.
     pub const fn name(self) -> &'static str {
         match self {
             DType::Bool => "bool",
@@ -122,7 +122,25 @@ impl DType {
         }
     }
 
-    /// What error messages of PyTorch's C++ core call it: `Float`, `Long`.
+    /// The name of its C++ type in PyTorch's messages: `float`, `long int`.
+    pub const fn c_name(self) -> &'static str {
+        match self {
+            DType::Bool => "bool",
+            DType::U8 => "unsigned char",
+            DType::I8 => "signed char",
+            DType::I16 => "short int",
+            DType::I32 => "int",
+            DType::I64 => "long int",
+            DType::F16 => "c10::Half",
+            DType::BF16 => "c10::BFloat16",
+            DType::F32 => "float",
+            DType::F64 => "double",
+            DType::C64 => "c10::complex<float>",
+            DType::C128 => "c10::complex<double>",
+        }
+    }
+
+    /// Return the name in error messages of PyTorch's C++ core, such as `Float` or `Long`.
     pub const fn scalar_type(self) -> &'static str {
         match self {
             DType::Bool => "Bool",

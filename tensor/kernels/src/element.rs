@@ -1,21 +1,21 @@
-//! Rust types that are element types.
+//! Rust types that correspond to element types.
 
 use crate::DType;
 use crate::convert::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
 use crate::{c64, c128};
 use half::{bf16, f16};
 
-/// A Rust number that can be an element: plain bytes with a [`DType`].
+/// A Rust number that can be a tensor element: plain bytes with a [`DType`].
 pub trait Element: Copy + Send + Sync + PartialEq + std::fmt::Debug + Default + 'static {
-    /// The element type it is.
+    /// The element type of this Rust type.
     const DTYPE: DType;
-    /// Converts from `f64` the way a C cast does, saturating where C leaves it open.
+    /// Convert from `f64` like a C cast. Saturate where C leaves the result undefined.
     fn from_f64(v: f64) -> Self;
-    /// Converts to `f64`; of a complex number, its real part.
+    /// Convert to `f64`. Complex numbers give their real part.
     fn to_f64(self) -> f64;
-    /// Converts from `i64`, wrapping.
+    /// Convert from `i64`, wrapping.
     fn from_i64(v: i64) -> Self;
-    /// Converts to `i64`, truncating.
+    /// Convert to `i64`, truncating.
     fn to_i64(self) -> i64;
 }
 
@@ -53,14 +53,14 @@ element! {
     c128, C128, |v| c128::new(v, 0.0), |v| v.re, |v| c128::new(v as f64, 0.0), |v| v.re as i64;
 }
 
-/// What a kernel of real numbers does when it is given complex ones: its callers refuse them first.
+/// Panic in a kernel of real numbers that is called with a complex dtype. Callers refuse complex dtypes first.
 #[doc(hidden)]
 #[cold]
 pub fn refuse_complex(dtype: DType) -> ! {
     panic!("kernel of real numbers called with {}", dtype.name())
 }
 
-/// Runs a block with `$T` bound to the Rust type of a [`DType`]: one arm a listed type, and one for the others.
+/// Run a block with `$T` bound to the Rust type of a [`DType`]: one arm per listed type, and one for all others.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! for_types {
@@ -75,7 +75,7 @@ macro_rules! for_types {
     };
 }
 
-/// [`for_dtype!`](crate::for_dtype), and complex types too. Every use compiles its block twelve times.
+/// Like [`for_dtype!`](crate::for_dtype), with complex types. Every use compiles its block twelve times.
 #[macro_export]
 macro_rules! for_any_dtype {
     ($dtype:expr, $T:ident => $body:expr) => {
@@ -84,7 +84,8 @@ macro_rules! for_any_dtype {
     };
 }
 
-/// Runs a block with `$T` bound to the Rust type of a [`DType`] of real numbers; complex ones are a caller's mistake.
+/// Run a block with `$T` bound to the Rust type of a real [`DType`]. Panics for complex dtypes, which callers must
+/// refuse.
 #[macro_export]
 macro_rules! for_dtype {
     ($dtype:expr, $T:ident => $body:expr) => {

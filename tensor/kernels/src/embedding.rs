@@ -1,4 +1,4 @@
-//! Rows of a table by index, and the gradient of that.
+//! Table lookup by row index, and its gradient.
 
 use crate::memory;
 use crate::par::Shared;
@@ -6,11 +6,11 @@ use crate::real::{Real, for_acc, input, merged, offset_of, output, simd};
 use crate::threads::{num_threads, parallel_for};
 use crate::{DType, KernelError, View, ViewMut};
 
-/// The elements of an integer view, in row-major order.
+/// Return the elements of an integer view in row-major order.
 pub(crate) fn indices(x: &View) -> Vec<i64> {
     fn read<T: Copy>(x: &View, f: impl Fn(T) -> i64) -> Vec<i64> {
         let (n, s) = merged(x.sizes(), x.strides());
-        // SAFETY: the view covers the elements that its sizes reach.
+        // SAFETY: `offset_of` gives offsets of the view's elements.
         memory::collect((0..x.numel()).map(|i| f(unsafe { *x.ptr().cast::<T>().add(offset_of(i, &n, &s)) })))
     }
     match x.dtype() {
@@ -31,10 +31,10 @@ fn checked(idx: &View, rows: usize) -> Result<Vec<i64>, KernelError> {
     Ok(idx)
 }
 
-/// `out[i.., :] = w[idx[i..], :]` for `w: [v, *row]` of any type, `idx` of any shape, `out: [*idx, *row]`.
+/// Compute `out[i.., :] = w[idx[i..], :]` for `w: [v, *row]` of any dtype, `idx` of any shape and `out: [*idx, *row]`.
 ///
 /// # Errors
-/// `index out of range in self` for an index outside `0..v`.
+/// Fails with `index out of range in self` if an index is outside `0..v`.
 pub fn index_select_rows(w: &View, idx: &View, out: &mut ViewMut) -> Result<(), KernelError> {
     let idx = checked(idx, w.sizes()[0])?;
     let (row_sizes, row_strides) = merged(&w.sizes()[1..], &w.strides()[1..]);
@@ -54,7 +54,7 @@ pub fn index_select_rows(w: &View, idx: &View, out: &mut ViewMut) -> Result<(), 
     let (lead_sizes, lead_strides) = (&out.sizes()[..lead], &out.strides()[..lead]);
     parallel_for(idx.len(), (1usize << 15).div_ceil(n), |range| {
         for i in range {
-            // SAFETY: indices are checked, so every element lies within its view; rows of the output are disjoint.
+            // SAFETY: indices are checked, so every element lies within its view; one thread writes the output row.
             unsafe {
                 let from = from.ptr().add(idx[i] as usize * w.strides()[0] * bytes);
                 let to = to.ptr().add(offset_of(i, lead_sizes, lead_strides) * bytes);
@@ -73,11 +73,12 @@ pub fn index_select_rows(w: &View, idx: &View, out: &mut ViewMut) -> Result<(), 
     Ok(())
 }
 
-/// `out[v, :] = sum of g[i.., :] over idx[i..] == v` for `g: [*idx, *row]`, `out: [v, *row]`, which is overwritten. Rows equal to
-/// `padding_idx` add nothing. The order of additions does not depend on the number of threads.
+/// Compute `out[v, :]`, the sum of `g[i.., :]` over all `i` with `idx[i..] == v`, for `g: [*idx, *row]` and
+/// `out: [v, *row]`. Overwrites `out`. Rows equal to `padding_idx` add nothing. The order of additions does not depend
+/// on the number of threads.
 ///
 /// # Errors
-/// `index out of range in self` for an index outside `0..v`.
+/// Fails with `index out of range in self` if an index is outside `0..v`.
 pub fn embedding_grad(g: &View, idx: &View, padding_idx: Option<usize>, out: &mut ViewMut) -> Result<(), KernelError> {
     let rows = out.sizes()[0];
     let idx = checked(idx, rows)?;
@@ -86,9 +87,9 @@ pub fn embedding_grad(g: &View, idx: &View, padding_idx: Option<usize>, out: &mu
         let g = input::<A>(g);
         output::<A, _>(out, |out| {
             let to = Shared::new(out);
-            // Each thread owns a range of the table and reads all indices; the gradient is read once.
+            // Each thread owns a range of the table and reads all indices, so each gradient row is read once.
             parallel_for(rows, (rows / num_threads()).max((1usize << 14).div_ceil(n.max(1))), |range| {
-                // SAFETY: ranges are disjoint.
+                // SAFETY: the range is in bounds, and one thread uses it.
                 let table = unsafe { to.slice(range.start * n, range.len() * n) };
                 table.fill(A::ZERO);
                 for (i, &v) in idx.iter().enumerate() {

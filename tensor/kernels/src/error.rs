@@ -1,20 +1,20 @@
-//! What a kernel can find wrong with the values it is given.
+//! Errors of kernels.
 
 use std::fmt;
 
-/// An error that only the values, not the shapes, could show.
+/// An error that depends on the values of an input, not on its shape.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum KernelError {
-    /// An index tensor holds a position that does not exist; the text is PyTorch's.
+    /// An index tensor holds a position that does not exist. The text is PyTorch's.
     IndexOutOfRange(String),
     /// An integer was divided by zero.
     ZeroDivision,
     /// Memory could not be allocated.
     OutOfMemory {
-        /// Bytes that were asked for.
+        /// Number of bytes requested.
         bytes: usize,
     },
-    /// Anything else, in words.
+    /// Any other error, as text.
     Other(String),
 }
 

@@ -10,13 +10,13 @@ use rustfft::num_complex::Complex;
 use rustfft::{Fft, FftDirection, FftPlanner};
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// Transforms that are kept with their tables; then all are dropped.
+/// Number of cached transforms. All are dropped when a new one would exceed it.
 const KEEP: usize = 64;
 
-/// Plans made so far, of one precision.
+/// Cached plans of one precision, and their number.
 type Plans<T> = OnceLock<Mutex<(FftPlanner<T>, usize)>>;
 
-/// A complex type whose transforms are known.
+/// A complex type that can be transformed.
 trait Transformed: Element {
     type Part: rustfft::FftNum + Default;
     fn plans() -> &'static Plans<Self::Part>;
@@ -51,7 +51,7 @@ fn plan<C: Transformed>(n: usize, inverse: bool) -> Arc<dyn Fft<C::Part>> {
     plans.0.plan_fft(n, if inverse { FftDirection::Inverse } else { FftDirection::Forward })
 }
 
-/// Transforms every line along `dim` in place.
+/// Transform every line along `dim` in place.
 fn lines<C: Transformed>(out: &mut ViewMut, dim: usize, inverse: bool) {
     let n = out.sizes()[dim];
     let size = size_of::<C>();
@@ -72,7 +72,7 @@ fn lines<C: Transformed>(out: &mut ViewMut, dim: usize, inverse: bool) {
         let mut scratch = memory::filled(Complex::default(), plan.get_inplace_scratch_len());
         let mut at = Cursor::new(&dims, range.start);
         for _ in range {
-            // SAFETY: the line lies within the output, and lines are disjoint.
+            // SAFETY: the line lies within the output, and one thread uses it.
             unsafe {
                 let first = to.at(at.offset[0]);
                 for (i, v) in line.iter_mut().enumerate() {
@@ -88,8 +88,8 @@ fn lines<C: Transformed>(out: &mut ViewMut, dim: usize, inverse: bool) {
     });
 }
 
-/// `out[k] = sum_j x[j] e^(-2 pi i j k / n)` along each of `dims`, with the other sign if `inverse`; nothing is divided.
-/// Both are of one complex dtype and the same sizes; `out` must not overlap `x`.
+/// Compute `out[k] = sum_j x[j] e^(-2 pi i j k / n)` along each of `dims`, without normalisation. `inverse` flips the
+/// sign of the exponent. `x` and `out` have the same complex dtype and the same sizes. `out` must not overlap `x`.
 pub fn fft(x: &View, dims: &[usize], inverse: bool, out: &mut ViewMut) {
     copy(x, out);
     for &dim in dims {

@@ -6,7 +6,7 @@ use crate::real::{Real, for_acc, input, output};
 use crate::threads::parallel_for;
 use crate::{View, ViewMut};
 
-/// How a point between elements is interpolated.
+/// Interpolation between elements.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Interpolation {
     /// Linear in each dimension.
@@ -17,35 +17,36 @@ pub enum Interpolation {
     Cubic,
 }
 
-/// What lies outside of the image.
+/// Values outside of the image.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Outside {
     /// Zeros.
     Zeros,
     /// The nearest element of the edge.
     Border,
-    /// The image, mirrored.
+    /// The mirrored image.
     Reflection,
 }
 
-/// How a grid is read.
+/// Settings of a grid sampling.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct GridSpec {
-    /// Between elements.
+    /// Interpolation between elements.
     pub interpolation: Interpolation,
-    /// Outside of the image.
+    /// Values outside of the image.
     pub outside: Outside,
-    /// -1 and 1 are the centres of the first and last elements, rather than their outer edges.
+    /// Whether -1 and 1 are the centres of the first and last elements, instead of their outer edges.
     pub align_corners: bool,
 }
 
 /// Slope of Keys' cubic.
 const A: f64 = -0.75;
 
-/// An input along one dimension: where (`None`: outside), its weight and the weight's derivative by the grid's number.
+/// An input along one dimension: its position (`None` if outside), its weight, and the derivative of the weight with
+/// respect to the grid coordinate.
 type Tap<R> = (Option<usize>, R, R);
 
-/// A coordinate brought inside, and how much of a change of it remains.
+/// Map a coordinate inside the image. Return it with the derivative of this mapping.
 fn folded<R: Real>(spec: &GridSpec, mut c: R, size: usize) -> (R, R) {
     let max = R::of((size - 1) as f64);
     let mut slope = R::ONE;
@@ -79,7 +80,7 @@ fn folded<R: Real>(spec: &GridSpec, mut c: R, size: usize) -> (R, R) {
     }
 }
 
-/// The position of a whole coordinate, if it is inside.
+/// Return the position of an integer coordinate, or `None` outside of the image.
 fn position<R: Real>(c: R, size: usize) -> Option<usize> {
     let c = c.to_f64();
     (c >= 0.0 && c <= (size - 1) as f64).then_some(c as usize)
@@ -126,8 +127,8 @@ fn taps<R: Real>(spec: &GridSpec, at: R, size: usize, out: &mut [Tap<R>; 4]) -> 
     }
 }
 
-/// Where each point of one image reads: `taps` flat positions and weights a point, and, if asked for, the derivatives of the
-/// weights by each number of the grid. What is outside has position 0 and weight 0.
+/// The inputs of each point of one image: `taps` flat positions and weights per point. Optionally the derivatives of
+/// the weights with respect to each grid coordinate. An input outside the image has position 0 and weight 0.
 struct Points<R> {
     taps: usize,
     positions: Vec<u32>,
@@ -152,7 +153,7 @@ fn points<R: Real>(spec: &GridSpec, grid: &[R], sizes: &[usize], with_slopes: bo
         let mut along = [[(None, R::ZERO, R::ZERO); 4]; 3];
         for p in range {
             for (k, &n) in sizes.iter().enumerate() {
-                // The grid's first number is about the last dimension.
+                // The first grid coordinate belongs to the last dimension.
                 taps(spec, grid[p * d + d - 1 - k], n, &mut along[k]);
             }
             for c in 0..all {
@@ -171,7 +172,7 @@ fn points<R: Real>(spec: &GridSpec, grid: &[R], sizes: &[usize], with_slopes: bo
                 if !inside {
                     continue;
                 }
-                // SAFETY: each point is one thread's, and its entries lie within the buffers.
+                // SAFETY: the entries of the point lie within the buffers, and one thread writes them.
                 unsafe {
                     to_p.slice(p * all + c, 1)[0] = at as u32;
                     to_w.slice(p * all + c, 1)[0] = w;
@@ -193,10 +194,11 @@ fn points<R: Real>(spec: &GridSpec, grid: &[R], sizes: &[usize], with_slopes: bo
     Points { taps: all, positions, weights, slopes }
 }
 
-/// Elements of work below which another thread is not worth waking.
+/// Smallest number of elements per thread: waking a thread costs more than computing fewer.
 const GRAIN: usize = 1 << 13;
 
-/// `out[n, c, *o] = x[n, c]` at `grid[n, *o]`, for `x: [n, c, *s]` and `grid: [n, *o, d]`, all of one floating-point type.
+/// Compute `out[n, c, *o]`, the value of `x[n, c]` at `grid[n, *o]`, for `x: [n, c, *s]` and `grid: [n, *o, d]`, all of
+/// one floating-point dtype.
 pub fn grid_sample(x: &View, grid: &View, spec: &GridSpec, out: &mut ViewMut) {
     let sizes = &x.sizes()[2..];
     let (batch, channels) = (x.sizes()[0], x.sizes()[1]);
@@ -213,7 +215,7 @@ pub fn grid_sample(x: &View, grid: &View, spec: &GridSpec, out: &mut ViewMut) {
                 let to = Shared::new(&mut out[n * channels * count..][..channels * count]);
                 parallel_for(channels, GRAIN.div_ceil(count * p.taps), |range| {
                     for c in range {
-                        // SAFETY: planes are disjoint.
+                        // SAFETY: the plane is in bounds, and one thread uses it.
                         let y = unsafe { to.slice(c * count, count) };
                         let x = &x[(n * channels + c) * plane..][..plane];
                         for (i, y) in y.iter_mut().enumerate() {
@@ -230,7 +232,7 @@ pub fn grid_sample(x: &View, grid: &View, spec: &GridSpec, out: &mut ViewMut) {
     });
 }
 
-/// Gradients of [`grid_sample`] for `x` and `grid`, each where one is asked for.
+/// Compute the gradients of [`grid_sample`] for `x` and `grid`, each only if an output is given.
 pub fn grid_sample_backward(
     g: &View,
     x: &View,
@@ -251,7 +253,7 @@ pub fn grid_sample_backward(
             let to = Shared::new(gx);
             parallel_for(channels, GRAIN.div_ceil((count * p.taps).max(1)), |range| {
                 for c in range {
-                    // SAFETY: planes are disjoint.
+                    // SAFETY: the plane is in bounds, and one thread uses it.
                     let gx = unsafe { to.slice((n * channels + c) * plane, plane) };
                     gx.fill(R::ZERO);
                     for (i, &g) in g[(n * channels + c) * count..][..count].iter().enumerate() {
@@ -267,7 +269,7 @@ pub fn grid_sample_backward(
             let to = Shared::new(ggrid);
             parallel_for(count, GRAIN.div_ceil(channels.max(1) * p.taps * d), |range| {
                 for i in range {
-                    // SAFETY: points are disjoint.
+                    // SAFETY: the point is in bounds, and one thread uses it.
                     let out = unsafe { to.slice((n * count + i) * d, d) };
                     out.fill(R::ZERO);
                     for k in i * p.taps..(i + 1) * p.taps {

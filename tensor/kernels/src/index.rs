@@ -1,11 +1,11 @@
-//! Reading and writing at positions that are data: gather, scatter, advanced indexing, masks.
+//! Gather, scatter, advanced indexing and masks: reads and writes at positions that are data.
 //!
-//! Index views are I64 or I32. All indices are read and checked before anything is written, so an error leaves the output
-//! as it was; nothing is clamped. Negative indices count from the end in [`index`], [`index_put`], [`index_fill`],
-//! [`take`] and [`put`]; elsewhere they are errors, as in PyTorch.
+//! Index views are I64 or I32. A kernel reads and checks all indices before it writes, so an error leaves the output
+//! unchanged. Indices are not clamped. Negative indices count from the end in [`index`], [`index_put`], [`index_fill`],
+//! [`take`] and [`put`]. Elsewhere they are errors, as in PyTorch.
 //!
-//! Writes to equal positions happen in index order on one thread, so results do not depend on the number of threads.
-//! A value that is a scalar is passed as a view whose strides are zero.
+//! One thread writes to equal positions, in index order, so results do not depend on the number of threads. A scalar
+//! value is passed as a view whose strides are zero.
 
 use crate::complex::by_parts;
 use crate::memory;
@@ -13,7 +13,7 @@ use crate::strided::{Address, GRAIN, Nest, for_width, offset_of, row_major};
 use crate::threads::parallel_for;
 use crate::{DType, Element, KernelError, View, ViewMut, c64, c128, for_any_dtype, for_dtype};
 
-/// All indices in row-major order. Any integer dtype.
+/// Return all indices in row-major order, for any integer dtype.
 pub(crate) fn read_indices(index: &View) -> Vec<i64> {
     if let Some(all) = index.as_slice::<i64>() {
         return memory::copied(all);
@@ -22,7 +22,7 @@ pub(crate) fn read_indices(index: &View) -> Vec<i64> {
     let nest = Nest::new(index.sizes(), [index.strides()], |_| false);
     for_dtype!(index.dtype(), T => {
         let x = Address::<T>::of(index.ptr());
-        // SAFETY: elements of the view.
+        // SAFETY: the nest visits only offsets of the view's elements.
         nest.for_each_row(|[o], n, [s]| read.extend((0..n).map(|i| unsafe { x.read(o + i * s) }.to_i64())));
     });
     read
@@ -32,7 +32,7 @@ fn out_of_bounds(i: i64, dim: usize, size: usize) -> KernelError {
     KernelError::IndexOutOfRange(format!("index {i} is out of bounds for dimension {dim} with size {size}"))
 }
 
-/// Checks that indices lie in `0..size`, after wrapping negative ones if asked to.
+/// Check that indices lie in `0..size`, after wrapping negative ones if `wrap` is set.
 fn checked(
     mut indices: Vec<i64>,
     size: usize,
@@ -41,7 +41,7 @@ fn checked(
 ) -> Result<Vec<i64>, KernelError> {
     let n = size as i64;
     let low = if wrap { -n } else { 0 };
-    // One pass without a branch first: the usual case is that all is well.
+    // Check without branches first: usually every index is valid.
     let (least, most) = indices.iter().fold((0, -1), |(a, b), &i| (i.min(a), i.max(b)));
     if least < low || most >= n {
         let bad = indices.iter().find(|&&i| i < low || i >= n).expect("one of them is the extreme just found");
@@ -53,7 +53,7 @@ fn checked(
     Ok(indices)
 }
 
-/// `strides` with zero at `dim`: the part of an offset that the index does not replace.
+/// Return `strides` with zero at `dim`: the part of an offset that the index does not replace.
 fn without_dim(strides: &[usize], dim: usize) -> Vec<usize> {
     let mut s = strides.to_vec();
     if let Some(s) = s.get_mut(dim) {
@@ -62,22 +62,22 @@ fn without_dim(strides: &[usize], dim: usize) -> Vec<usize> {
     s
 }
 
-/// Strides of a one-dimensional index along `dim`.
+/// Return the strides of a one-dimensional index along `dim`.
 fn along(dims: usize, dim: usize) -> Vec<usize> {
     (0..dims).map(|d| usize::from(d == dim)).collect()
 }
 
 fn size_and_stride(sizes: &[usize], strides: &[usize], dim: usize) -> (usize, usize) {
-    // A view without dimensions is indexed like one of one element.
+    // Treat a view without dimensions as one of one element.
     (sizes.get(dim).copied().unwrap_or(1), strides.get(dim).copied().unwrap_or(0))
 }
 
-/// `out[..] = x[.., positions, ..]` for the loop nest `[x without dim, out, positions]`.
+/// Compute `out[..] = x[.., positions, ..]` for the loop nest `[x without dim, out, positions]`.
 fn read_at<T: Copy>(nest: &Nest<3>, x: &View, out: &mut ViewMut, positions: &[i64], step: usize) {
     let (x, out) = (Address::<T>::of(x.ptr()), Address::<T>::of(out.ptr()));
     nest.par_for_each_row(|[xo, oo, po], n, [xs, os, ps]| {
-        // SAFETY: positions are checked, the rest are offsets of the views' elements; each output element is visited
-        // once. The output shares no memory with `x`.
+        // SAFETY: positions are checked, and the other offsets are those of the views' elements. Each output element is
+        // written once. The output shares no memory with `x`.
         unsafe {
             if ps == 0 {
                 let xo = xo + positions[po] as usize * step;
@@ -96,7 +96,7 @@ fn read_at<T: Copy>(nest: &Nest<3>, x: &View, out: &mut ViewMut, positions: &[i6
     });
 }
 
-/// `out[.., positions, ..] = op(out[..], src[..])` for the loop nest `[out without dim, src, positions]`.
+/// Compute `out[.., positions, ..] = op(out[..], src[..])` for the loop nest `[out without dim, src, positions]`.
 fn write_at<T: Copy>(
     nest: &Nest<3>,
     out: &mut ViewMut,
@@ -108,8 +108,8 @@ fn write_at<T: Copy>(
     let (src, out) = (Address::<T>::of(src.ptr()), Address::<T>::of(out.ptr()));
     nest.par_for_each_row(|[oo, so, po], n, [os, ss, ps]| {
         for j in 0..n {
-            // SAFETY: positions are checked, the rest are offsets of the views' elements; elements that several
-            // positions may reach are on one thread.
+            // SAFETY: positions are checked, and the other offsets are those of the views' elements. If several
+            // positions can reach an element, one thread handles all of them.
             unsafe {
                 let o = oo + j * os + positions[po + j * ps] as usize * step;
                 out.write(o, op(out.read(o), src.read(so + j * ss)));
@@ -118,10 +118,11 @@ fn write_at<T: Copy>(
     });
 }
 
-/// `out[i][j][k] = x[index[i][j][k]][j][k]` for `dim` 0, and so on; `out` and `index` have the same sizes.
+/// Compute `out[i][j][k] = x[index[i][j][k]][j][k]` for `dim` 0, and accordingly for other dimensions. `out` and
+/// `index` have the same sizes.
 ///
 /// # Errors
-/// When an index is outside the dimension.
+/// Fails if an index is outside the dimension.
 pub fn gather(x: &View, dim: usize, index: &View, out: &mut ViewMut) -> Result<(), KernelError> {
     let (size, step) = size_and_stride(x.sizes(), x.strides(), dim);
     let positions = checked(read_indices(index), size, false, |i| out_of_bounds(i, dim, size))?;
@@ -131,10 +132,10 @@ pub fn gather(x: &View, dim: usize, index: &View, out: &mut ViewMut) -> Result<(
     Ok(())
 }
 
-/// Rows of `x` along `dim` in the order of the one-dimensional `index`.
+/// Copy rows of `x` along `dim` in the order of the one-dimensional `index`.
 ///
 /// # Errors
-/// When an index is outside the dimension.
+/// Fails if an index is outside the dimension.
 pub fn index_select(x: &View, dim: usize, index: &View, out: &mut ViewMut) -> Result<(), KernelError> {
     let (size, step) = size_and_stride(x.sizes(), x.strides(), dim);
     let positions = checked(read_indices(index), size, false, |_| {
@@ -146,17 +147,17 @@ pub fn index_select(x: &View, dim: usize, index: &View, out: &mut ViewMut) -> Re
     Ok(())
 }
 
-/// Arithmetic of elements: integers wrap, reduced floats round after every step, `bool` is or/and.
+/// Arithmetic of elements. Integers wrap, 16-bit floats round after every step, and `bool` computes or/and.
 trait Arithmetic: Element + PartialOrd {
     fn plus(self, y: Self) -> Self;
     fn times(self, y: Self) -> Self;
-    /// Whether it is NaN.
+    /// Whether the element is NaN.
     fn is_nan(self) -> bool;
-    /// The mean of `n` elements whose sum this is; integers round down.
+    /// Return the mean of `n` elements whose sum is `self`. Integers round down.
     fn mean_of(self, n: i64) -> Self;
-    /// The value that a maximum starts from.
+    /// The start value of a maximum.
     const LEAST: Self;
-    /// The value that a minimum starts from.
+    /// The start value of a minimum.
     const GREATEST: Self;
 }
 
@@ -213,7 +214,7 @@ impl Arithmetic for bool {
     const GREATEST: Self = true;
 }
 
-/// How a scatter combines what is there with what arrives.
+/// How a scatter combines the old and the new value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ScatterReduce {
     /// `sum`
@@ -222,13 +223,13 @@ pub enum ScatterReduce {
     Prod,
     /// `mean`
     Mean,
-    /// `amax`, NaN wins
+    /// `amax`, NaN is the largest
     Amax,
-    /// `amin`, NaN wins
+    /// `amin`, NaN is the smallest
     Amin,
 }
 
-/// The checked positions of a scatter along `dim` and its loop nest.
+/// Return the checked positions of a scatter along `dim` and its loop nest.
 fn scatter_nest(
     out: &ViewMut,
     dim: usize,
@@ -243,30 +244,32 @@ fn scatter_nest(
     Ok((positions, nest, step))
 }
 
-/// `out[index[i][j][k]][j][k] = src[i][j][k]` for `dim` 0, and so on; the last of equal positions wins.
+/// Compute `out[index[i][j][k]][j][k] = src[i][j][k]` for `dim` 0, and accordingly for other dimensions. The last of
+/// equal positions wins.
 ///
-/// `src` and `out` may be larger than `index` in other dimensions.
+/// In other dimensions, `src` and `out` may be larger than `index`.
 ///
 /// # Errors
-/// When an index is outside the dimension.
+/// Fails if an index is outside the dimension.
 pub fn scatter(out: &mut ViewMut, dim: usize, index: &View, src: &View) -> Result<(), KernelError> {
     let (positions, nest, step) = scatter_nest(out, dim, index, src)?;
     for_width!(out.dtype(), T => write_at::<T>(&nest, out, src, &positions, step, |_, s| s));
     Ok(())
 }
 
-/// As [`scatter`], but adds.
+/// Like [`scatter`], but add to the old values.
 ///
 /// # Errors
-/// When an index is outside the dimension.
+/// Fails if an index is outside the dimension.
 pub fn scatter_add(out: &mut ViewMut, dim: usize, index: &View, src: &View) -> Result<(), KernelError> {
     scatter_reduce(out, dim, index, src, ScatterReduce::Sum, true)
 }
 
-/// As [`scatter`], but combines. Without `include_self` the old values of the positions that are hit do not count.
+/// Like [`scatter`], but combine the old and the new values. Without `include_self`, the old values of the written
+/// positions do not count.
 ///
 /// # Errors
-/// When an index is outside the dimension.
+/// Fails if an index is outside the dimension.
 pub fn scatter_reduce(
     out: &mut ViewMut,
     dim: usize,
@@ -285,7 +288,7 @@ pub fn scatter_reduce(
         d => for_dtype!(d, T => combine::<T>(out, src, &positions, &nest, step, kind, include_self)),
     }
     if kind == ScatterReduce::Mean {
-        // Counts in a dense array of the sizes of `out`, scattered by the same nest with its strides.
+        // Count in a dense array of the sizes of `out`, through the same nest with its strides.
         let count_strides = row_major(out.sizes());
         let mut counts = memory::filled(i64::from(include_self), out.numel());
         let mut counted = ViewMut::of_slice(&mut counts, out.sizes(), &count_strides);
@@ -300,7 +303,7 @@ pub fn scatter_reduce(
     Ok(())
 }
 
-/// [`combine`] of complex products.
+/// Like [`combine`], for complex products.
 fn multiply<T: Element + std::ops::Mul<Output = T>>(
     out: &mut ViewMut,
     src: &View,
@@ -345,7 +348,7 @@ fn combine<T: Arithmetic>(
     }
 }
 
-/// Divides by counts; elements that nothing was added to stay as they are.
+/// Divide by the counts. Elements with a count of zero stay unchanged.
 fn divide(out: &mut ViewMut, counts: &[i64], count_strides: &[usize]) {
     let nest = Nest::new(out.sizes(), [out.strides(), count_strides], |_| false);
     for_dtype!(out.dtype(), T => {
@@ -354,7 +357,7 @@ fn divide(out: &mut ViewMut, counts: &[i64], count_strides: &[usize]) {
             for j in 0..n {
                 let n = counts[co + j * cs];
                 if n > 1 {
-                    // SAFETY: an element of the view, visited once.
+                    // SAFETY: the nest visits each element of the view once.
                     unsafe { out.write(oo + j * os, out.read(oo + j * os).mean_of(n)) };
                 }
             }
@@ -362,16 +365,16 @@ fn divide(out: &mut ViewMut, counts: &[i64], count_strides: &[usize]) {
     });
 }
 
-/// The loop nest of the ops that write whole rows of `src` along `dim`.
+/// Return the loop nest of an op that writes whole rows of `src` along `dim`.
 fn row_nest(out: &ViewMut, dim: usize, sizes: &[usize], src_strides: &[usize]) -> Nest<3> {
     let index_strides = along(sizes.len(), dim);
     Nest::new(sizes, [&without_dim(out.strides(), dim), src_strides, &index_strides], |d| d == dim)
 }
 
-/// Adds `alpha` times the rows of `src` to rows of `out` along `dim`; `index` is one-dimensional.
+/// Add `alpha` times the rows of `src` to rows of `out` along `dim`. `index` is one-dimensional.
 ///
 /// # Errors
-/// When an index is outside the dimension.
+/// Fails if an index is outside the dimension.
 pub fn index_add(out: &mut ViewMut, dim: usize, index: &View, src: &View, alpha: f64) -> Result<(), KernelError> {
     if out.dtype().is_complex() {
         return by_parts(src, out, |src, out| index_add(out, dim, index, src, alpha));
@@ -392,10 +395,10 @@ pub fn index_add(out: &mut ViewMut, dim: usize, index: &View, src: &View, alpha:
     Ok(())
 }
 
-/// Copies the rows of `src` to rows of `out` along `dim`; the last of equal positions wins.
+/// Copy the rows of `src` to rows of `out` along `dim`. The last of equal positions wins.
 ///
 /// # Errors
-/// When an index is outside the dimension.
+/// Fails if an index is outside the dimension.
 pub fn index_copy(out: &mut ViewMut, dim: usize, index: &View, src: &View) -> Result<(), KernelError> {
     let (size, step) = size_and_stride(out.sizes(), out.strides(), dim);
     let positions = checked(read_indices(index), size, false, |i| {
@@ -408,10 +411,10 @@ pub fn index_copy(out: &mut ViewMut, dim: usize, index: &View, src: &View) -> Re
     Ok(())
 }
 
-/// Writes one value (a view of one element) to rows of `out` along `dim`. Negative indices count from the end.
+/// Write one value (a view of one element) to rows of `out` along `dim`. Negative indices count from the end.
 ///
 /// # Errors
-/// When an index is outside the dimension.
+/// Fails if an index is outside the dimension.
 pub fn index_fill(out: &mut ViewMut, dim: usize, index: &View, value: &View) -> Result<(), KernelError> {
     let (size, step) = size_and_stride(out.sizes(), out.strides(), dim);
     let positions = checked(read_indices(index), size, true, |i| out_of_bounds(i, dim, size))?;
@@ -427,7 +430,8 @@ pub fn index_fill(out: &mut ViewMut, dim: usize, index: &View, value: &View) -> 
     Ok(())
 }
 
-/// Offsets that tuples of indices into the leading dimensions give. All views in `indices` have the same sizes.
+/// Return the offsets of points given by tuples of indices into the leading dimensions. All views in `indices` have the
+/// same sizes.
 fn point_offsets(
     indices: &[View],
     dims: &[usize],
@@ -445,7 +449,8 @@ fn point_offsets(
     Ok(offsets)
 }
 
-/// Strides of operands over `[points.., rest..]`: of the points' own numbers, and of what is indexed.
+/// Return strides over `[points.., rest..]`: those of the row-major number of a point, and those of the indexed
+/// element within `rest`.
 fn point_strides(points: &[usize], rest: &[usize], indexed: &[usize]) -> (Vec<usize>, Vec<usize>) {
     let mut numbers = row_major(points);
     numbers.resize(points.len() + rest.len(), 0);
@@ -454,12 +459,14 @@ fn point_strides(points: &[usize], rest: &[usize], indexed: &[usize]) -> (Vec<us
     (numbers, strides)
 }
 
-/// `out[p.., r..] = x[indices[0][p], indices[1][p], .., r..]`: advanced indexing of the leading dimensions of `x`.
+/// Compute `out[p.., r..] = x[indices[0][p], indices[1][p], .., r..]`: advanced indexing of the leading dimensions of
+/// `x`.
 ///
-/// The `indices` have the same sizes `p..` (broadcast by the caller); `dims` names the dimensions for error messages.
+/// All `indices` have the same sizes `p..` (the caller broadcasts them). `dims` names the dimensions for error
+/// messages.
 ///
 /// # Errors
-/// When an index is outside its dimension.
+/// Fails if an index is outside its dimension.
 pub fn index(x: &View, indices: &[View], dims: &[usize], out: &mut ViewMut) -> Result<(), KernelError> {
     let k = indices.len();
     let offsets = point_offsets(indices, dims, x.sizes(), x.strides())?;
@@ -470,10 +477,10 @@ pub fn index(x: &View, indices: &[View], dims: &[usize], out: &mut ViewMut) -> R
     Ok(())
 }
 
-/// `out[indices[0][p], .., r..] = values[p.., r..]`, or `+=` when `accumulate`; `values` may have zero strides.
+/// Compute `out[indices[0][p], .., r..] = values[p.., r..]`, or `+=` if `accumulate`. `values` may have zero strides.
 ///
 /// # Errors
-/// When an index is outside its dimension.
+/// Fails if an index is outside its dimension.
 pub fn index_put(
     out: &mut ViewMut,
     indices: &[View],
@@ -497,7 +504,7 @@ pub fn index_put(
     Ok(())
 }
 
-/// Writes one value (a view of one element) where `mask` (Bool, sizes of `out`) is true.
+/// Write one value (a view of one element) where `mask` (Bool, sizes of `out`) is true.
 pub fn masked_fill(out: &mut ViewMut, mask: &View, value: &View) {
     let nest = Nest::new(out.sizes(), [out.strides(), mask.strides()], |_| false);
     for_width!(out.dtype(), T => {
@@ -506,10 +513,10 @@ pub fn masked_fill(out: &mut ViewMut, mask: &View, value: &View) {
         let (out, mask) = (Address::<T>::of(out.ptr()), Address::<u8>::of(mask.ptr()));
         nest.par_for_each_row(|[oo, mo], n, [os, ms]| {
             for j in 0..n {
-                // SAFETY: elements of the views; each output element is visited once.
+                // SAFETY: the nest visits only offsets of the views' elements, and each output element once.
                 unsafe {
                     let old = out.read(oo + j * os);
-                    // Written always, so that the loop has no branch.
+                    // Always write, so that the loop has no branch.
                     out.write(oo + j * os, if mask.read(mo + j * ms) != 0 { value } else { old });
                 }
             }
@@ -517,8 +524,8 @@ pub fn masked_fill(out: &mut ViewMut, mask: &View, value: &View) {
     });
 }
 
-/// How many elements are not zero (NaN is not): the number of rows of [`nonzero`] and, of a mask, the length of
-/// [`masked_select`].
+/// Return the number of elements that are not zero. NaN counts as nonzero. This is the number of rows of [`nonzero`],
+/// and for a mask the length of [`masked_select`].
 pub fn count_nonzero(x: &View) -> usize {
     let nest = Nest::new(x.sizes(), [x.strides()], |_| false);
     let count = std::sync::atomic::AtomicUsize::new(0);
@@ -526,7 +533,7 @@ pub fn count_nonzero(x: &View) -> usize {
         let x = Address::<T>::of(x.ptr());
         let zero = T::default();
         nest.par_for_each_row(|[o], n, [s]| {
-            // SAFETY: elements of the view.
+            // SAFETY: the nest visits only offsets of the view's elements.
             let found = (0..n).filter(|j| unsafe { x.read(o + j * s) } != zero).count();
             count.fetch_add(found, std::sync::atomic::Ordering::Relaxed);
         });
@@ -534,7 +541,7 @@ pub fn count_nonzero(x: &View) -> usize {
     count.into_inner()
 }
 
-/// Coordinates of the elements that are not zero, in row-major order: `out` is I64 `[count_nonzero(x), dims]`.
+/// Write the coordinates of the nonzero elements in row-major order. `out` is I64 of shape `[count_nonzero(x), dims]`.
 pub fn nonzero(x: &View, out: &mut ViewMut) {
     let (rows, columns) = (out.strides()[0], out.strides()[1]);
     let found = out.sizes()[0];
@@ -546,11 +553,11 @@ pub fn nonzero(x: &View, out: &mut ViewMut) {
         let zero = T::default();
         nest.for_each_row(|[o], n, [s]| {
             for j in 0..n {
-                // SAFETY: an element of the view.
+                // SAFETY: the nest visits only offsets of the view's elements.
                 if unsafe { x_at.read(o + j * s) } != zero && row < found {
                     let mut i = number + j;
                     for d in (0..x.sizes().len()).rev() {
-                        // SAFETY: `row` is below the number of rows, `d` below that of columns.
+                        // SAFETY: `row` is less than the number of rows, and `d` less than the number of columns.
                         unsafe { out.write(row * rows + d * columns, (i % x.sizes()[d]) as i64) };
                         i /= x.sizes()[d];
                     }
@@ -562,8 +569,8 @@ pub fn nonzero(x: &View, out: &mut ViewMut) {
     });
 }
 
-/// The elements of `x` where `mask` (Bool, same sizes) is true, in row-major order; `out` is one-dimensional of
-/// [`count_nonzero`] of the mask.
+/// Copy the elements of `x` where `mask` (Bool, same sizes) is true, in row-major order. `out` is one-dimensional and
+/// has [`count_nonzero`] elements.
 pub fn masked_select(x: &View, mask: &View, out: &mut ViewMut) {
     let nest = Nest::new(x.sizes(), [x.strides(), mask.strides()], |_| false);
     let (n_out, stride) = (out.numel(), out.strides().first().copied().unwrap_or(1));
@@ -573,7 +580,8 @@ pub fn masked_select(x: &View, mask: &View, out: &mut ViewMut) {
         let out = Address::<T>::of(out.ptr());
         nest.for_each_row(|[xo, mo], n, [xs, ms]| {
             for j in 0..n {
-                // SAFETY: elements of the views; `next` is below the output's length.
+                // SAFETY: the nest visits only offsets of the views' elements, and `next` is less than the output's
+                // length.
                 unsafe {
                     if mask.read(mo + j * ms) != 0 && next < n_out {
                         out.write(next * stride, x.read(xo + j * xs));
@@ -585,10 +593,10 @@ pub fn masked_select(x: &View, mask: &View, out: &mut ViewMut) {
     });
 }
 
-/// Writes the elements of `src`, in row-major order, to where `mask` (Bool, sizes of `out`) is true.
+/// Write the elements of `src`, in row-major order, to the positions where `mask` (Bool, sizes of `out`) is true.
 ///
 /// # Errors
-/// When `src` has fewer elements than `mask` has ones.
+/// Fails if `src` has fewer elements than `mask` has ones.
 pub fn masked_scatter(out: &mut ViewMut, mask: &View, src: &View) -> Result<(), KernelError> {
     if src.numel() < count_nonzero(mask) {
         return Err(KernelError::Other(
@@ -603,7 +611,8 @@ pub fn masked_scatter(out: &mut ViewMut, mask: &View, src: &View) -> Result<(), 
         let source = Address::<T>::of(src.ptr());
         nest.for_each_row(|[oo, mo], n, [os, ms]| {
             for j in 0..n {
-                // SAFETY: elements of the views; the source has as many as the mask has ones.
+                // SAFETY: the nest visits only offsets of the views' elements, and `src` has at least as many elements
+                // as the mask has ones.
                 unsafe {
                     if mask.read(mo + j * ms) != 0 {
                         out.write(oo + j * os, source.read(offset_of(next, src.sizes(), src.strides())));
@@ -622,10 +631,10 @@ fn flat_positions(index: &View, n: usize) -> Result<Vec<i64>, KernelError> {
     })
 }
 
-/// `out[..] = x.flatten()[index[..]]`; `out` has the sizes of `index`.
+/// Compute `out[..] = x.flatten()[index[..]]`. `out` has the sizes of `index`.
 ///
 /// # Errors
-/// When an index is outside `x`.
+/// Fails if an index is outside `x`.
 pub fn take(x: &View, index: &View, out: &mut ViewMut) -> Result<(), KernelError> {
     if x.numel() == 0 && index.numel() > 0 {
         return Err(KernelError::IndexOutOfRange("take(): tried to take from an empty tensor".into()));
@@ -641,7 +650,7 @@ pub fn take(x: &View, index: &View, out: &mut ViewMut) -> Result<(), KernelError
                 let p = positions[i] as usize;
                 let p = if dense { p } else { offset_of(p, x.sizes(), x.strides()) };
                 let o = if out_dense { i } else { offset_of(i, sizes, strides) };
-                // SAFETY: the position is checked; element `i` of the output is this iteration's.
+                // SAFETY: the position is checked, and only this iteration writes element `i` of the output.
                 unsafe { to.write(o, from.read(p)) };
             }
         });
@@ -649,10 +658,10 @@ pub fn take(x: &View, index: &View, out: &mut ViewMut) -> Result<(), KernelError
     Ok(())
 }
 
-/// `out.flatten()[index[..]] = src[..]`, or `+=` when `accumulate`; `src` has the sizes of `index`.
+/// Compute `out.flatten()[index[..]] = src[..]`, or `+=` if `accumulate`. `src` has the sizes of `index`.
 ///
 /// # Errors
-/// When an index is outside `out`.
+/// Fails if an index is outside `out`.
 pub fn put(out: &mut ViewMut, index: &View, src: &View, accumulate: bool) -> Result<(), KernelError> {
     if accumulate && out.dtype().is_complex() {
         return by_parts(src, out, |src, out| put(out, index, src, true));

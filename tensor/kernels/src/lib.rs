@@ -1,7 +1,7 @@
 //! Native CPU kernels on slices and strides.
 //!
-//! This crate knows no tensor and no op: a kernel takes [`View`]s, which are a pointer, sizes, strides in elements and a
-//! [`DType`], and writes a [`ViewMut`]. Whoever calls a kernel has already checked shapes and dtypes.
+//! This crate knows no tensor and no op. A kernel reads [`View`]s (a pointer, sizes, strides in elements, and a
+//! [`DType`]) and writes a [`ViewMut`]. The caller has already checked shapes and dtypes.
 //!
 //! Three types to know: [`DType`], [`View`], [`ViewMut`].
 

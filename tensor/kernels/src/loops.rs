@@ -1,37 +1,41 @@
-//! Strided iteration: from a loop over contiguous memory to a kernel on any layout, on all threads.
+//! Strided iteration: run a loop over contiguous memory on operands of any layout, on all threads.
 //!
-//! An element-wise kernel is written once, as a [`Loop`] over contiguous operands of the type it computes in; that keeps
-//! the number of compiled loops small and each of them easy to vectorise. Everything else happens here, on tiles of
-//! [`TILE`] elements that stay in the first-level cache: a broadcast operand is spread over a tile once, a strided one is
-//! gathered, an `f16` or `bf16` one is widened to `f32` and the result narrowed, an input that *is* the output is copied
-//! first (so that loops may assume that nothing overlaps). Contiguous operands are used where they lie.
+//! An element-wise kernel is written once, as a [`Loop`] over contiguous operands of its compute dtype. So there are
+//! few compiled loops, and each is easy to vectorise. This file handles the other cases, on tiles of [`TILE`] elements
+//! that stay in the first-level cache:
 //!
-//! Dimensions are sorted by the output's strides, merged where every operand allows it, and the flat index space is cut
-//! into one piece per thread.
+//! * A broadcast operand is copied into a whole tile once.
+//! * A strided operand is gathered into a tile.
+//! * An `f16` or `bf16` operand is widened to `f32`, and the result is narrowed.
+//! * An input that is also the output is copied first, so that loops may assume that nothing overlaps.
+//!
+//! Contiguous operands are used in place. Dimensions are sorted by the output's strides and merged if every operand
+//! allows it. The flat index space is cut into one piece per thread.
 
 use crate::convert;
 use crate::threads::parallel_for;
 use crate::{DType, View, ViewMut};
 use std::mem::MaybeUninit;
 
-/// Elements that are staged at a time.
+/// Number of elements staged at a time.
 pub(crate) const TILE: usize = 512;
-/// Elements of cheap work below which a second thread is not worth waking.
+/// Smallest number of elements of cheap work per thread: waking a second thread costs more than computing fewer.
 pub(crate) const GRAIN: usize = 32 * 1024;
 /// Inner dimensions shorter than this are gathered several rows at a time.
 const SHORT_ROW: usize = 48;
 
-/// Numbers that a kernel takes besides its operands (alpha, bounds, ...).
+/// Parameters of a kernel besides its operands, such as alpha or bounds.
 pub(crate) type Params = [f64; 4];
 
-/// A kernel on `n` contiguous elements: parameters, output, inputs, `n`. Output and inputs do not overlap.
+/// A kernel on contiguous elements. Arguments: parameters, output, inputs, and the number of elements. Output and
+/// inputs do not overlap.
 pub(crate) type Loop<const N: usize> = unsafe fn(&Params, *mut u8, &[*const u8; N], usize);
 
 /// Whether fused multiply-add is an instruction of the baseline target.
 pub(crate) const BASELINE_FMA: bool = cfg!(any(target_arch = "aarch64", target_feature = "fma"));
 
-/// Defines `$name` as one body compiled for three instruction sets, chosen at run time. The body gets `FMA` as its last
-/// generic parameter: whether `mul_add` is one instruction.
+/// Define `$name` as one body compiled for three instruction sets, chosen at run time. The last generic parameter of
+/// the body is `FMA`: whether `mul_add` is one instruction.
 macro_rules! multiversion {
     ($(#[$attr:meta])* $vis:vis unsafe fn $name:ident<$($g:ident $(: $bound:path)?),*>($($arg:ident: $ty:ty),* $(,)?)
         $(-> $ret:ty)? = $body:ident) => {
@@ -42,15 +46,15 @@ macro_rules! multiversion {
             {
                 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi2,f16c")]
                 unsafe fn avx512<$($g $(: $bound)?),*>($($arg: $ty),*) $(-> $ret)? {
-                    // SAFETY: the caller's contract.
+                    // SAFETY: the caller passes what `$body` requires.
                     unsafe { $body::<$($g,)* true>($($arg),*) }
                 }
                 #[target_feature(enable = "avx2,fma,bmi2,f16c")]
                 unsafe fn avx2<$($g $(: $bound)?),*>($($arg: $ty),*) $(-> $ret)? {
-                    // SAFETY: the caller's contract.
+                    // SAFETY: the caller passes what `$body` requires.
                     unsafe { $body::<$($g,)* true>($($arg),*) }
                 }
-                // SAFETY: the caller's contract; the machine has the features that the level stands for.
+                // SAFETY: the caller passes what `$body` requires, and the processor has the features of the level.
                 unsafe {
                     match $crate::cpu::level() {
                         $crate::cpu::Level::Portable => {}
@@ -59,7 +63,7 @@ macro_rules! multiversion {
                     }
                 }
             }
-            // SAFETY: the caller's contract.
+            // SAFETY: the caller passes what `$body` requires.
             unsafe { $body::<$($g,)* { $crate::loops::BASELINE_FMA }>($($arg),*) }
         }
     };
@@ -68,7 +72,7 @@ pub(crate) use multiversion;
 
 /// An element-wise function of one operand.
 pub(crate) trait Map1<A: Copy, R: Copy> {
-    /// Whether compiling it for wider vectors gains anything.
+    /// Whether a version for wider vectors is faster.
     const VECTOR: bool = true;
     fn at<const FMA: bool>(p: &Params, a: A) -> R;
 }
@@ -91,7 +95,7 @@ unsafe fn map1_body<A: Copy, R: Copy, O: Map1<A, R>, const FMA: bool>(
 ) {
     let (out, a, p) = (out.cast::<R>(), x[0].cast::<A>(), *p);
     for i in 0..n {
-        // SAFETY: a `Loop`'s operands have `n` elements.
+        // SAFETY: a `Loop` is called with operands of `n` contiguous elements.
         unsafe { *out.add(i) = O::at::<FMA>(&p, *a.add(i)) };
     }
 }
@@ -104,7 +108,7 @@ unsafe fn map2_body<A: Copy, R: Copy, O: Map2<A, R>, const FMA: bool>(
 ) {
     let (out, a, b, p) = (out.cast::<R>(), x[0].cast::<A>(), x[1].cast::<A>(), *p);
     for i in 0..n {
-        // SAFETY: a `Loop`'s operands have `n` elements.
+        // SAFETY: a `Loop` is called with operands of `n` contiguous elements.
         unsafe { *out.add(i) = O::at::<FMA>(&p, *a.add(i), *b.add(i)) };
     }
 }
@@ -117,7 +121,7 @@ unsafe fn map3_body<A: Copy, R: Copy, O: Map3<A, R>, const FMA: bool>(
 ) {
     let (out, a, b, c, p) = (out.cast::<R>(), x[0].cast::<A>(), x[1].cast::<A>(), x[2].cast::<A>(), *p);
     for i in 0..n {
-        // SAFETY: a `Loop`'s operands have `n` elements.
+        // SAFETY: a `Loop` is called with operands of `n` contiguous elements.
         unsafe { *out.add(i) = O::at::<FMA>(&p, *a.add(i), *b.add(i), *c.add(i)) };
     }
 }
@@ -135,25 +139,26 @@ multiversion! {
         map3_body
 }
 
-/// The loop of an element-wise function.
+/// Return the loop of an element-wise function.
 pub(crate) const fn loop1<A: Copy, R: Copy, O: Map1<A, R>>() -> Loop<1> {
     if O::VECTOR { map1_wide::<A, R, O> } else { map1_body::<A, R, O, BASELINE_FMA> }
 }
-/// As [`loop1`], of two operands.
+/// Like [`loop1`], for two operands.
 pub(crate) const fn loop2<A: Copy, R: Copy, O: Map2<A, R>>() -> Loop<2> {
     if O::VECTOR { map2_wide::<A, R, O> } else { map2_body::<A, R, O, BASELINE_FMA> }
 }
-/// As [`loop1`], of three operands.
+/// Like [`loop1`], for three operands.
 pub(crate) const fn loop3<A: Copy, R: Copy, O: Map3<A, R>>() -> Loop<3> {
     map3_wide::<A, R, O>
 }
 
-/// An element-wise function of `f32` whose vector form is right for most operands, and not for those that are `hard`.
+/// An element-wise function of `f32` whose vector form `at` is right for most operands. `hard` tells the others, which
+/// `exact` computes.
 pub(crate) trait Mostly1: Map1<f32, f32> {
     fn hard(a: f32) -> bool;
     fn exact(a: f32) -> f32;
 }
-/// As [`Mostly1`], of two operands.
+/// Like [`Mostly1`], for two operands.
 pub(crate) trait Mostly2: Map2<f32, f32> {
     fn hard(a: f32, b: f32) -> bool;
     fn exact(a: f32, b: f32) -> f32;
@@ -161,22 +166,22 @@ pub(crate) trait Mostly2: Map2<f32, f32> {
 
 #[inline(always)]
 unsafe fn any_hard1<O: Mostly1, const FMA: bool>(a: *const f32, n: usize) -> bool {
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller passes `n` readable elements.
     (0..n).fold(false, |hard, i| hard | O::hard(unsafe { *a.add(i) }))
 }
 #[inline(always)]
 unsafe fn any_hard2<O: Mostly2, const FMA: bool>(a: *const f32, b: *const f32, n: usize) -> bool {
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller passes `n` readable elements of each operand.
     (0..n).fold(false, |hard, i| hard | unsafe { O::hard(*a.add(i), *b.add(i)) })
 }
 multiversion! { unsafe fn any_hard1_wide<O: Mostly1>(a: *const f32, n: usize) -> bool = any_hard1 }
 multiversion! { unsafe fn any_hard2_wide<O: Mostly2>(a: *const f32, b: *const f32, n: usize) -> bool = any_hard2 }
 
-/// The loop of a [`Mostly1`]: vectors, then what is hard one by one.
+/// The loop of a [`Mostly1`]: compute vectors first, then the hard operands one by one.
 pub(crate) unsafe fn mostly1<O: Mostly1>(p: &Params, out: *mut u8, x: &[*const u8; 1], n: usize) {
     let (out, a) = (out.cast::<f32>(), x[0].cast::<f32>());
     for at in (0..n).step_by(TILE) {
-        // SAFETY: a `Loop`'s operands have `n` elements.
+        // SAFETY: a `Loop` is called with operands of `n` contiguous elements.
         unsafe {
             let (out, a, n) = (out.add(at), a.add(at), TILE.min(n - at));
             loop1::<f32, f32, O>()(p, out.cast(), &[a.cast()], n);
@@ -188,11 +193,11 @@ pub(crate) unsafe fn mostly1<O: Mostly1>(p: &Params, out: *mut u8, x: &[*const u
         }
     }
 }
-/// As [`mostly1`], of two operands.
+/// Like [`mostly1`], for two operands.
 pub(crate) unsafe fn mostly2<O: Mostly2>(p: &Params, out: *mut u8, x: &[*const u8; 2], n: usize) {
     let (out, a, b) = (out.cast::<f32>(), x[0].cast::<f32>(), x[1].cast::<f32>());
     for at in (0..n).step_by(TILE) {
-        // SAFETY: a `Loop`'s operands have `n` elements.
+        // SAFETY: a `Loop` is called with operands of `n` contiguous elements.
         unsafe {
             let (out, a, b, n) = (out.add(at), a.add(at), b.add(at), TILE.min(n - at));
             loop2::<f32, f32, O>()(p, out.cast(), &[a.cast(), b.cast()], n);
@@ -205,10 +210,10 @@ pub(crate) unsafe fn mostly2<O: Mostly2>(p: &Params, out: *mut u8, x: &[*const u
     }
 }
 
-/// How an operand's elements in memory become what a loop computes with.
+/// Conversion between an operand's elements in memory and those of a loop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
-    /// As they are.
+    /// No conversion.
     Same,
     /// `f16` in memory, `f32` in the loop.
     F16,
@@ -217,7 +222,7 @@ pub(crate) enum Stage {
 }
 
 impl Stage {
-    /// What a dtype needs in a kernel that computes `f16` and `bf16` in `f32`.
+    /// Return the conversion of a dtype in a kernel that computes `f16` and `bf16` in `f32`.
     #[inline(always)]
     pub(crate) fn of(dtype: DType) -> Stage {
         match dtype {
@@ -228,7 +233,7 @@ impl Stage {
     }
 }
 
-/// The type that a kernel computes a dtype in.
+/// Return the type in which kernels compute a dtype.
 #[inline(always)]
 pub(crate) fn compute_dtype(dtype: DType) -> DType {
     match dtype {
@@ -237,7 +242,7 @@ pub(crate) fn compute_dtype(dtype: DType) -> DType {
     }
 }
 
-/// An operand of a strided kernel: strides count elements.
+/// An operand of a strided kernel. Strides count elements.
 #[derive(Clone, Copy)]
 pub(crate) struct Operand<'a> {
     pub(crate) ptr: *mut u8,
@@ -247,7 +252,7 @@ pub(crate) struct Operand<'a> {
 }
 
 impl<'a> Operand<'a> {
-    /// An input, computed in its [`compute_dtype`].
+    /// An input that is converted to its [`compute_dtype`].
     #[inline(always)]
     pub(crate) fn input(v: &View<'a>) -> Operand<'a> {
         Operand {
@@ -257,28 +262,28 @@ impl<'a> Operand<'a> {
             stage: Stage::of(v.dtype()),
         }
     }
-    /// An input whose bytes are taken as they are.
+    /// An input whose bytes are used without conversion.
     #[inline(always)]
     pub(crate) fn raw_input(v: &View<'a>) -> Operand<'a> {
         Operand { stage: Stage::Same, ..Operand::input(v) }
     }
-    /// An output, computed in its [`compute_dtype`].
+    /// An output that is converted from its [`compute_dtype`].
     #[inline(always)]
     pub(crate) fn output(v: &ViewMut<'a>) -> Operand<'a> {
         Operand { ptr: v.ptr(), strides: v.strides(), size: v.dtype().size_bytes(), stage: Stage::of(v.dtype()) }
     }
-    /// An output whose bytes are written as they are.
+    /// An output whose bytes are written without conversion.
     #[inline(always)]
     pub(crate) fn raw_output(v: &ViewMut<'a>) -> Operand<'a> {
         Operand { stage: Stage::Same, ..Operand::output(v) }
     }
 }
 
-/// Runs a loop over operands of the same sizes.
+/// Run a loop over operands of equal sizes.
 ///
 /// # Safety
-/// Every operand's strides stay within its memory for `sizes`; the output's elements are distinct and each input is
-/// either the very same elements as the output or disjoint from it; `f` takes what the operands stage.
+/// Every operand's strides stay within its memory for `sizes`. The output's elements are distinct. Each input has
+/// either exactly the elements of the output or none of them. `f` takes the compute dtypes of the operands.
 #[inline]
 pub(crate) unsafe fn run<const N: usize>(
     f: Loop<N>,
@@ -296,14 +301,14 @@ pub(crate) unsafe fn run<const N: usize>(
         plain &= x.stage == Stage::Same && x.ptr != out.ptr && dense(sizes, x.strides);
     }
     if plain {
-        // SAFETY: the caller's contract; all operands are contiguous.
+        // SAFETY: the caller passes operands that fit `sizes` and `f`, and all are contiguous.
         return unsafe { f(params, out.ptr, &ins.map(|x| x.ptr.cast_const()), n) };
     }
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller passes operands that fit `sizes` and `f`.
     unsafe { run_layouts(f, params, sizes, n, out, ins) };
 }
 
-/// [`run`] when something is not contiguous, not in the loop's type, in place or large.
+/// Like [`run`], for operands that are not contiguous, need a conversion, are in place, or are large.
 #[inline(never)]
 unsafe fn run_layouts<const N: usize>(
     f: Loop<N>,
@@ -314,7 +319,7 @@ unsafe fn run_layouts<const N: usize>(
     ins: [Operand<'_>; N],
 ) {
     if n <= GRAIN && n > 0 && dense(sizes, out.strides) {
-        // Contiguous operands and scalars are one row whatever the number of dimensions.
+        // Contiguous operands and scalars form one row for any number of dimensions.
         let mut row_like = true;
         let lanes = ins.map(|x| {
             let step = if dense(sizes, x.strides) {
@@ -327,15 +332,15 @@ unsafe fn run_layouts<const N: usize>(
         });
         if row_like {
             let out = Lane { ptr: out.ptr, step: out.size, size: out.size, stage: out.stage };
-            // SAFETY: the caller's contract; every operand has one step.
+            // SAFETY: the caller passes operands that fit `sizes` and `f`, and every operand has one step.
             return unsafe { row(f, params, out, lanes, n) };
         }
     }
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller passes operands that fit `sizes` and `f`.
     unsafe { run_any(f, params, sizes, n, out, ins) };
 }
 
-/// [`crate::is_contiguous`], without its loop for the one dimension that small tensors mostly have.
+/// Like [`crate::is_contiguous`], but without a loop for one dimension, the usual case of small tensors.
 #[inline(always)]
 fn dense(sizes: &[usize], strides: &[usize]) -> bool {
     match (sizes, strides) {
@@ -344,18 +349,18 @@ fn dense(sizes: &[usize], strides: &[usize]) -> bool {
     }
 }
 
-/// A dimension: its size and each operand's stride in bytes, the output's last.
+/// A dimension: its size and each operand's stride in bytes, with the output's stride last.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Dim<const M: usize> {
     pub(crate) size: usize,
     pub(crate) steps: [usize; M],
 }
 
-/// Sorts dimensions by the last operand's steps (then the others'), smallest first, and merges those that lie one after
-/// the other in every operand. Dimensions of size one go; at least one dimension stays.
+/// Sort dimensions by the steps of the last operand (then of the others), smallest first. Merge dimensions that
+/// continue each other in every operand. Drop dimensions of size one, but keep at least one dimension.
 pub(crate) fn simplify<const M: usize>(dims: &mut Vec<Dim<M>>) {
     dims.retain(|d| d.size != 1);
-    // From the innermost dimension outwards, so that equals keep their order.
+    // Start from the innermost dimension, so that equal dimensions keep their order.
     dims.reverse();
     let key = |d: &Dim<M>| {
         let mut key = d.steps;
@@ -392,12 +397,12 @@ unsafe fn run_any<const N: usize>(
     ins: [Operand<'_>; N],
 ) {
     match N {
-        // The output counts as one operand more, which const generics cannot say yet.
-        // SAFETY: the caller's contract.
+        // The output counts as one more operand. Const generics cannot express `N + 1` yet.
+        // SAFETY: the caller passes operands that fit `sizes` and `f`.
         1 => unsafe { run_dims::<N, 2>(f, params, sizes, n, out, ins) },
-        // SAFETY: as above.
+        // SAFETY: the caller passes operands that fit `sizes` and `f`.
         2 => unsafe { run_dims::<N, 3>(f, params, sizes, n, out, ins) },
-        // SAFETY: as above.
+        // SAFETY: the caller passes operands that fit `sizes` and `f`.
         3 => unsafe { run_dims::<N, 4>(f, params, sizes, n, out, ins) },
         _ => unreachable!("kernels have one to three inputs"),
     }
@@ -405,12 +410,12 @@ unsafe fn run_any<const N: usize>(
 
 #[derive(Clone, Copy)]
 struct Shared<T>(T);
-// SAFETY: holds pointers to plain elements; threads are given disjoint ranges of the output.
+// SAFETY: it holds pointers to plain elements, and threads use disjoint ranges of the output.
 unsafe impl<T> Send for Shared<T> {}
-// SAFETY: as above.
+// SAFETY: it holds pointers to plain elements, and threads use disjoint ranges of the output.
 unsafe impl<T> Sync for Shared<T> {}
 
-/// One operand while a row or a tile of it is worked on.
+/// One operand of the row or tile that is being computed.
 #[derive(Clone, Copy)]
 struct Lane {
     ptr: *mut u8,
@@ -451,12 +456,12 @@ unsafe fn run_dims<const N: usize, const M: usize>(
             let mut k = 0;
             let ins = in_ptrs.map(|ptr| {
                 let (size, stage) = in_kinds[k];
-                // SAFETY: the cursor stands within the sizes, hence within the operand's memory.
+                // SAFETY: the cursor is within `sizes`, so the offset is within the operand's memory.
                 let lane = Lane { ptr: unsafe { ptr.add(index.offset[k]) }, step: inner.steps[k], size, stage };
                 k += 1;
                 lane
             });
-            // SAFETY: as above.
+            // SAFETY: the cursor is within `sizes`, so the offset is within the output's memory.
             let ptr = unsafe { out_ptr.add(index.offset[M - 1]) };
             (Lane { ptr, step: inner.steps[M - 1], size: out_kind.0, stage: out_kind.1 }, ins)
         };
@@ -466,7 +471,7 @@ unsafe fn run_dims<const N: usize, const M: usize>(
             while left > 0 {
                 let m = left.min(inner.size - at.inner);
                 let (out, ins) = lanes(&at);
-                // SAFETY: `m` elements are left in the row.
+                // SAFETY: the row has at least `m` more elements.
                 unsafe { row(f, &params, out, ins, m) };
                 at.advance(dims, m);
                 left -= m;
@@ -475,7 +480,7 @@ unsafe fn run_dims<const N: usize, const M: usize>(
             while left > 0 {
                 let (out, ins) = lanes(&at);
                 let m = left.min(tile_room(TILE, out, &ins));
-                // SAFETY: `m` elements follow the cursor.
+                // SAFETY: at least `m` elements follow the cursor.
                 unsafe { short_rows(f, &params, dims, &at, out, ins, m) };
                 at.advance(dims, m);
                 left -= m;
@@ -489,13 +494,13 @@ unsafe fn run_dims<const N: usize, const M: usize>(
 pub(crate) struct Cursor<const M: usize> {
     /// Position in the innermost dimension.
     pub(crate) inner: usize,
-    /// Positions in the others.
+    /// Positions in the other dimensions.
     outer: Outer,
     /// Byte offset of each operand.
     pub(crate) offset: [usize; M],
 }
 
-/// Few dimensions are left after merging; more than eight are kept on the heap.
+/// Positions in the outer dimensions. Merging leaves few; more than eight go to the heap.
 #[derive(Clone)]
 enum Outer {
     Few([usize; 8]),
@@ -533,7 +538,7 @@ impl<const M: usize> Cursor<M> {
         c
     }
 
-    /// Moves on by `m` elements.
+    /// Move on by `m` elements.
     #[inline]
     pub(crate) fn advance(&mut self, dims: &[Dim<M>], m: usize) {
         let inner = &dims[0];
@@ -566,7 +571,7 @@ impl<const M: usize> Cursor<M> {
     }
 }
 
-/// A tile of one operand.
+/// Staging memory for one operand.
 #[repr(C, align(64))]
 struct Tile<const T: usize = TILE>(MaybeUninit<[u64; T]>);
 
@@ -581,7 +586,7 @@ impl<const T: usize> Tile<T> {
     }
 }
 
-/// One row: every operand has one step.
+/// Run the loop on one row: every operand has one step.
 #[inline]
 unsafe fn row<const N: usize>(f: Loop<N>, params: &Params, out: Lane, ins: [Lane; N], n: usize) {
     let mut direct = out.stage == Stage::Same && (out.step == out.size || n == 1);
@@ -593,8 +598,8 @@ unsafe fn row<const N: usize>(f: Loop<N>, params: &Params, out: Lane, ins: [Lane
         // SAFETY: all operands are contiguous for `n` elements.
         return unsafe { f(params, out.ptr, &ins.map(|x| x.ptr.cast_const()), n) };
     }
-    // Large tiles on the stack cost a probe of every page; small tensors do without.
-    // SAFETY: the caller's contract.
+    // Large tiles on the stack cost a probe of every page, so small rows use small tiles.
+    // SAFETY: the caller passes operands of `n` elements.
     unsafe {
         if n <= SMALL_TILE {
             staged_row::<N, SMALL_TILE>(f, params, out, out_direct, ins, n)
@@ -620,7 +625,7 @@ unsafe fn staged_row<const N: usize, const T: usize>(
     let mut spread = [false; N];
     for k in 0..N {
         if ins[k].step == 0 {
-            // SAFETY: one element is read; the tile has room for `TILE`.
+            // SAFETY: the step is zero, so only one element is read; the tile has room for `room` elements.
             unsafe { gather(ins[k], n.min(room), tiles[k].ptr()) };
             spread[k] = true;
         }
@@ -631,7 +636,7 @@ unsafe fn staged_row<const N: usize, const T: usize>(
         let m = (n - done).min(room);
         let mut ptrs = [std::ptr::null::<u8>(); N];
         for k in 0..N {
-            // SAFETY: `done < n`, so the lane's next `m` elements are in its memory; tiles hold `TILE` elements.
+            // SAFETY: `done < n`, so the next `m` elements are in the lane's memory; tiles hold `room` elements.
             unsafe {
                 let x = Lane { ptr: ins[k].ptr.add(done * ins[k].step), ..ins[k] };
                 ptrs[k] = if spread[k] {
@@ -644,7 +649,7 @@ unsafe fn staged_row<const N: usize, const T: usize>(
                 };
             }
         }
-        // SAFETY: as above; `ptrs` are contiguous and apart from where the loop writes.
+        // SAFETY: `m` elements follow in the output; `ptrs` are contiguous, and the loop writes elsewhere.
         unsafe {
             let to = Lane { ptr: out.ptr.add(done * out.step), ..out };
             if out_direct {
@@ -658,13 +663,13 @@ unsafe fn staged_row<const N: usize, const T: usize>(
     }
 }
 
-/// How many elements fit a tile of `n` eight-byte ones.
+/// Return the number of elements that fit a tile of `n` eight-byte elements.
 #[inline(always)]
 fn tile_room<const N: usize>(n: usize, out: Lane, ins: &[Lane; N]) -> usize {
     n >> (out.size > 8 || ins.iter().any(|x| x.size > 8)) as u32
 }
 
-/// Several short rows as one tile.
+/// Compute several short rows as one tile.
 #[inline(never)]
 unsafe fn short_rows<const N: usize, const M: usize>(
     f: Loop<N>,
@@ -688,7 +693,7 @@ unsafe fn short_rows<const N: usize, const M: usize>(
     let mut ptrs = [std::ptr::null::<u8>(); N];
     let out_flat = flat(M - 1, out.size);
     let out_direct = out_flat && out.stage == Stage::Same;
-    // SAFETY: the caller's contract: `n <= TILE` elements follow the cursor in every operand.
+    // SAFETY: the caller ensures that `n <= TILE` elements follow the cursor in every operand.
     unsafe {
         for k in 0..N {
             let x = ins[k];
@@ -725,7 +730,7 @@ unsafe fn short_rows<const N: usize, const M: usize>(
     }
 }
 
-/// Calls `visit` with the offsets of each run of the inner dimension among the next `n` elements.
+/// Call `visit` with the offsets of each run of the inner dimension among the next `n` elements.
 #[inline(always)]
 fn walk<const M: usize>(dims: &[Dim<M>], at: &Cursor<M>, n: usize, mut visit: impl FnMut(&[usize; M], usize)) {
     let mut at = at.clone();
@@ -738,9 +743,9 @@ fn walk<const M: usize>(dims: &[Dim<M>], at: &Cursor<M>, n: usize, mut visit: im
     }
 }
 
-/// Reads `n` elements at a step into contiguous memory, widening.
+/// Read `n` elements at a step into contiguous memory, widening them.
 unsafe fn gather(x: Lane, n: usize, to: *mut u8) {
-    // SAFETY: the caller vouches for `n` elements on both sides.
+    // SAFETY: the caller passes `n` readable elements and room for `n` results.
     unsafe {
         match (x.stage, x.size) {
             (Stage::F16, _) => convert::widen_f16(x.ptr, x.step, to.cast(), n),
@@ -756,7 +761,7 @@ unsafe fn gather(x: Lane, n: usize, to: *mut u8) {
 
 unsafe fn gather_as<T: Copy>(x: Lane, n: usize, to: *mut u8) {
     let to = to.cast::<T>();
-    // SAFETY: the caller vouches for `n` elements on both sides.
+    // SAFETY: the caller passes `n` readable elements and room for `n` results.
     unsafe {
         if x.step == size_of::<T>() {
             std::ptr::copy_nonoverlapping(x.ptr.cast::<T>(), to, n);
@@ -773,9 +778,9 @@ unsafe fn gather_as<T: Copy>(x: Lane, n: usize, to: *mut u8) {
     }
 }
 
-/// Writes `n` contiguous elements at a step, narrowing.
+/// Write `n` contiguous elements at a step, narrowing them.
 unsafe fn scatter(from: *const u8, n: usize, x: Lane) {
-    // SAFETY: the caller vouches for `n` elements on both sides.
+    // SAFETY: the caller passes `n` readable elements and room for `n` results.
     unsafe {
         match (x.stage, x.size) {
             (Stage::F16, _) => convert::narrow_f16(from.cast(), x.ptr, x.step, n),
@@ -792,12 +797,12 @@ unsafe fn scatter(from: *const u8, n: usize, x: Lane) {
 unsafe fn scatter_as<T: Copy>(from: *const u8, n: usize, x: Lane) {
     let from = from.cast::<T>();
     for i in 0..n {
-        // SAFETY: the caller vouches for `n` elements on both sides.
+        // SAFETY: the caller passes `n` readable elements and room for `n` results.
         unsafe { x.ptr.add(i * x.step).cast::<T>().write(from.add(i).read()) };
     }
 }
 
-/// Calls `visit(offset, step, n)` in bytes for every row of a strided array, on one thread.
+/// Call `visit(offset, step, n)`, in bytes, for every row of a strided array, on one thread.
 pub(crate) fn for_each_row(
     sizes: &[usize],
     strides: &[usize],
@@ -808,7 +813,7 @@ pub(crate) fn for_each_row(
     if n == 0 {
         return;
     }
-    // A broadcast dimension shows the same elements again.
+    // A broadcast dimension repeats the same elements.
     let mut dims: Vec<Dim<1>> =
         sizes.iter().zip(strides).filter(|(_, s)| **s != 0).map(|(n, s)| Dim { size: *n, steps: [s * size] }).collect();
     simplify(&mut dims);
@@ -816,21 +821,21 @@ pub(crate) fn for_each_row(
     walk(&dims, &Cursor::new(&dims, 0), n, |offset, m| visit(offset[0], dims[0].steps[0], m));
 }
 
-/// A range of a raw buffer that one thread works on.
+/// A raw buffer of which each thread uses its own range.
 #[derive(Clone, Copy)]
 pub(crate) struct RawMut(pub(crate) *mut u8);
-// SAFETY: threads are given disjoint ranges of it.
+// SAFETY: threads use disjoint ranges of the buffer.
 unsafe impl Send for RawMut {}
-// SAFETY: as above.
+// SAFETY: threads use disjoint ranges of the buffer.
 unsafe impl Sync for RawMut {}
 impl RawMut {
-    /// The address `bytes` further on.
+    /// Return the address `bytes` after the start.
     ///
     /// # Safety
-    /// It lies within the buffer.
+    /// The address lies within the buffer.
     #[inline(always)]
     pub(crate) unsafe fn at(self, bytes: usize) -> *mut u8 {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller passes an offset within the buffer.
         unsafe { self.0.add(bytes) }
     }
 }

@@ -1,7 +1,8 @@
 //! Cross entropy and negative log likelihood of class indices.
 //!
-//! Scores are `[n, c, *]`, targets `[n, *]` of integers. Losses are per row; the caller sums them, and divides by the returned
-//! total weight for a mean. Cross entropy keeps the log-sum-exp of each row (one number) instead of all probabilities.
+//! Scores are `[n, c, *]`, and targets are integers of shape `[n, *]`. Losses are per row. The caller sums them, and
+//! divides by the returned total weight for a mean. Cross entropy saves the log-sum-exp of each row (one number)
+//! instead of all probabilities.
 
 use crate::embedding::indices;
 use crate::par::Shared;
@@ -9,16 +10,16 @@ use crate::real::{Real, for_acc, input, max_of, output, simd, sum_of};
 use crate::threads::parallel_for;
 use crate::{KernelError, View, ViewMut};
 
-/// How cross entropy weighs classes and targets.
+/// Class weights and target rules of a cross entropy.
 #[derive(Clone, Copy)]
 pub struct CrossEntropy<'a> {
     /// Weight of each class, `[c]`.
     pub weight: Option<View<'a>>,
     /// Rows with this target have loss and gradient zero.
     pub ignore_index: i64,
-    /// How much of the target's probability is spread over all classes, in `0..=1`.
+    /// Share of the target's probability that is spread over all classes, in `0..=1`.
     pub label_smoothing: f64,
-    /// Whether rows whose target is no class have a loss and a gradient of NaN, instead of being an error.
+    /// Whether a row whose target is not a class has loss and gradient NaN, instead of being an error.
     pub wrong_is_nan: bool,
 }
 
@@ -28,13 +29,13 @@ impl Default for CrossEntropy<'_> {
     }
 }
 
-/// Elements of work below which another thread is not worth waking.
+/// Smallest number of elements per thread: waking a thread costs more than computing fewer.
 const GRAIN: usize = 1 << 14;
 
-/// Columns that are worked on together when scores have dimensions after the classes.
+/// Number of columns that are processed together if scores have dimensions after the classes.
 const COLUMNS: usize = 128;
 
-/// Sizes `(n, c, product of the rest)` of scores; a vector is one row.
+/// Return the sizes `(n, c, product of the rest)` of scores. A vector is one row.
 fn split(sizes: &[usize]) -> (usize, usize, usize) {
     match sizes {
         [c] => (1, *c, 1),
@@ -43,7 +44,7 @@ fn split(sizes: &[usize]) -> (usize, usize, usize) {
     }
 }
 
-/// The targets, each checked unless `wrong_is_nan`, and the sum of the weights of classes that count.
+/// Return the targets and the total weight of the valid ones. Checks the targets unless `wrong_is_nan`.
 fn targets<A: Real>(
     target: &View,
     c: usize,
@@ -72,13 +73,14 @@ fn is_class(t: i64, classes: usize) -> bool {
     usize::try_from(t).is_ok_and(|t| t < classes)
 }
 
-/// Cross entropy of logits `x: [n, c, *]`: writes `loss: [n, *]` and `lse: [n, *]`, and returns the total weight of the
-/// targets that are not ignored (the divisor of a mean).
+/// Compute the cross entropy of logits `x: [n, c, *]`. Writes `loss: [n, *]` and `lse: [n, *]`. Returns the total
+/// weight of the targets that are not ignored, which is the divisor of a mean.
 ///
 /// With smoothing `e`, a row's loss is `(1 - e) w[t] (lse - x[t]) + e / c * sum_j w[j] (lse - x[j])`.
 ///
 /// # Errors
-/// `Target 12 is out of bounds.` for a target that is neither a class nor `ignore_index`, unless `wrong_is_nan`.
+/// Fails with `Target 12 is out of bounds.` for a target that is neither a class nor `ignore_index`, unless
+/// `wrong_is_nan`.
 pub fn cross_entropy(
     x: &View,
     target: &View,
@@ -101,7 +103,7 @@ pub fn cross_entropy(
             parallel_for(n * inner, if spec.label_smoothing != 0.0 { GRAIN.div_ceil(c.max(1)) } else { GRAIN }, |rows| {
                 for row in rows {
                     let (t, base) = (target[row], row / inner * c * inner + row % inner);
-                    // SAFETY: rows are disjoint.
+                    // SAFETY: the row is in bounds, and one thread uses it.
                     let loss = unsafe { &mut loss.slice(row, 1)[0] };
                     *loss = A::ZERO;
                     if t == spec.ignore_index {
@@ -129,13 +131,13 @@ pub fn cross_entropy(
     })
 }
 
-/// Writes the log-sum-exp over classes of each row.
+/// Write the log-sum-exp over the classes of each row.
 fn log_sum_exp<A: Real>(x: &[A], n: usize, c: usize, inner: usize, lse: &mut [A]) {
     let to = Shared::new(lse);
     if inner == 1 {
         return parallel_for(n, GRAIN.div_ceil(c.max(1)), |rows| {
             for row in rows {
-                // SAFETY: rows are disjoint.
+                // SAFETY: the row is in bounds, and one thread uses it.
                 unsafe { to.slice(row, 1)[0] = lse_row(&x[row * c..][..c]) };
             }
         });
@@ -145,7 +147,7 @@ fn log_sum_exp<A: Real>(x: &[A], n: usize, c: usize, inner: usize, lse: &mut [A]
         for i in range {
             let (row, first) = (i / blocks, i % blocks * COLUMNS);
             let width = COLUMNS.min(inner - first);
-            // SAFETY: blocks are disjoint.
+            // SAFETY: the block is in bounds, and one thread uses it.
             let lse = unsafe { to.slice(row * inner + first, width) };
             lse_columns(&x[row * c * inner..][..c * inner], c, inner, first, lse);
         }
@@ -155,7 +157,7 @@ fn log_sum_exp<A: Real>(x: &[A], n: usize, c: usize, inner: usize, lse: &mut [A]
 simd! {
     fn lse_row<A: Real>(x: &[A]) -> A {
         let max = max_of(x);
-        // All scores minus infinity: the sum is zero, and its logarithm too.
+        // All scores are minus infinity: the sum is zero, and its logarithm minus infinity.
         if max == A::NEG_INF && x.iter().all(|v| *v == A::NEG_INF) {
             return A::NEG_INF;
         }
@@ -187,10 +189,11 @@ simd! {
     }
 }
 
-/// Gradient of [`cross_entropy`] for the logits: `g: [n, *]` is the gradient of each row's loss, `gx` is like `x`.
+/// Compute the gradient of [`cross_entropy`] for the logits. `g: [n, *]` is the gradient of each row's loss, and `gx`
+/// has the shape of `x`.
 ///
 /// # Errors
-/// As [`cross_entropy`].
+/// Fails like [`cross_entropy`].
 pub fn cross_entropy_backward(
     g: &View,
     x: &View,
@@ -210,7 +213,8 @@ pub fn cross_entropy_backward(
         let weight_sum = weight.map_or(A::of(c as f64), |w| sum_of(w, |v| v));
         output::<A, _>(gx, |gx| {
             let to = Shared::new(gx);
-            // Per row: a factor of the probabilities, and what is taken from the target.
+            // Per row: the factor of the probabilities, the value subtracted at the target, and the value subtracted at
+            // each class.
             let factors = |row: usize| {
                 let t = target[row];
                 if t == spec.ignore_index {
@@ -230,7 +234,7 @@ pub fn cross_entropy_backward(
                     let at = row * c * inner;
                     if inner == 1 {
                         let (p, own, spread) = factors(row);
-                        // SAFETY: rows are disjoint.
+                        // SAFETY: the row is in bounds, and one thread uses it.
                         let gx = unsafe { to.slice(at, c) };
                         if target[row] == spec.ignore_index {
                             gx.fill(A::ZERO);
@@ -252,7 +256,7 @@ pub fn cross_entropy_backward(
                             if j as i64 == target[r] {
                                 v -= own;
                             }
-                            // SAFETY: this block's columns belong to this range.
+                            // SAFETY: the column is in bounds, and only this range uses it.
                             unsafe { to.slice(k, 1)[0] = if ignored { A::ZERO } else { v } };
                         }
                     }
@@ -283,10 +287,11 @@ simd! {
     }
 }
 
-/// Negative log likelihood of log-probabilities `x: [n, c, *]`: writes `loss: [n, *]` (`-w[t] x[t]`) and returns the total weight.
+/// Compute the negative log likelihood `-w[t] x[t]` of log-probabilities `x: [n, c, *]`. Writes `loss: [n, *]` and
+/// returns the total weight.
 ///
 /// # Errors
-/// As [`cross_entropy`].
+/// Fails like [`cross_entropy`].
 pub fn nll_loss(
     x: &View,
     target: &View,
@@ -314,10 +319,10 @@ pub fn nll_loss(
     })
 }
 
-/// Gradient of [`nll_loss`]: `gx: [n, c, *]` is `-w[t] g` at each row's target and zero elsewhere.
+/// Compute the gradient of [`nll_loss`]: `gx: [n, c, *]` is `-w[t] g` at each row's target and zero elsewhere.
 ///
 /// # Errors
-/// As [`cross_entropy`].
+/// Fails like [`cross_entropy`].
 pub fn nll_loss_backward(
     g: &View,
     target: &View,
@@ -345,8 +350,8 @@ pub fn nll_loss_backward(
     })
 }
 
-/// Logarithms of the probability of all ways through a trellis, up to each state at each step: `out` as `emit`, `[steps, n,
-/// states]`, with `skip`, `[n, states]`, added to what comes from the state two before.
+/// Compute the log-probability of all paths through a trellis up to each state at each step. `emit` and `out` are
+/// `[steps, n, states]`. `skip: [n, states]` is added to transitions from two states before.
 pub fn trellis(emit: &View, skip: &View, out: &mut ViewMut) {
     let &[steps, n, states] = emit.sizes() else { panic!("trellis: emissions are [steps, n, states]") };
     for_acc!(emit.dtype(), A => {
@@ -358,7 +363,7 @@ pub fn trellis(emit: &View, skip: &View, out: &mut ViewMut) {
                     let skip = &skip[row * states..][..states];
                     for t in 0..steps {
                         let at = (t * n + row) * states;
-                        // SAFETY: rows are disjoint, and steps of a row are, too.
+                        // SAFETY: the step of the row is in bounds, and one thread uses the row.
                         let now = unsafe { to.slice(at, states) };
                         if t == 0 {
                             now.fill(A::NEG_INF);
@@ -366,7 +371,8 @@ pub fn trellis(emit: &View, skip: &View, out: &mut ViewMut) {
                             now[..reached].copy_from_slice(&emit[at..][..reached]);
                             continue;
                         }
-                        // SAFETY: as above.
+                        // SAFETY: the previous step of the row is in bounds and does not overlap `now`; one thread uses
+                        // the row.
                         let before = unsafe { to.slice(at - n * states, states) };
                         for s in 0..states {
                             let next = if s > 0 { before[s - 1] } else { A::NEG_INF };
@@ -382,7 +388,7 @@ pub fn trellis(emit: &View, skip: &View, out: &mut ViewMut) {
 
 fn log_sum_exp_of<A: Real>(x: [A; 3]) -> A {
     let top = x[0].larger(x[1]).larger(x[2]);
-    // Differences of infinities are no numbers.
+    // The difference of two infinities is NaN.
     let base = if top == A::NEG_INF { A::ZERO } else { top };
     ((x[0] - base).exp() + (x[1] - base).exp() + (x[2] - base).exp()).ln() + base
 }

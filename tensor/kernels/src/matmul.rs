@@ -8,7 +8,7 @@ use crate::real::{Float, Real, for_float, gather, merged, offset_of, output, sca
 use crate::threads::{num_threads, parallel_for};
 use crate::{DType, Element, KernelError, View, ViewMut, for_dtype};
 
-/// A matrix somewhere in memory: element `(i, j)` lies at `i * row + j * col` after the pointer.
+/// A matrix anywhere in memory. Element `(i, j)` lies `i * row + j * col` elements after the pointer.
 #[derive(Clone, Copy)]
 pub(crate) struct Placed<P> {
     ptr: P,
@@ -22,18 +22,18 @@ pub(crate) type Mat<A> = Placed<*const A>;
 /// A matrix that a product writes.
 pub(crate) type MatMut<A> = Placed<*mut A>;
 
-// SAFETY: read-only memory that outlives the product it is an operand of.
+// SAFETY: the memory is only read, and it outlives the product.
 unsafe impl<A: Send> Send for Mat<A> {}
-// SAFETY: as above.
+// SAFETY: the memory is only read, and it outlives the product.
 unsafe impl<A: Sync> Sync for Mat<A> {}
 // SAFETY: threads write disjoint parts.
 unsafe impl<A: Send> Send for MatMut<A> {}
-// SAFETY: as above.
+// SAFETY: threads write disjoint parts.
 unsafe impl<A: Sync> Sync for MatMut<A> {}
 
 impl<P: Copy> Placed<P> {
     /// # Safety
-    /// Whatever product it enters must find its elements there, and be allowed to write those that it writes.
+    /// Every product with this matrix must find its elements at these positions, and may write them if it is an output.
     pub(crate) unsafe fn at(ptr: P, row: usize, col: usize) -> Placed<P> {
         Placed { ptr, row, col }
     }
@@ -45,53 +45,54 @@ impl<P: Copy> Placed<P> {
     pub(crate) fn col(self) -> usize {
         self.col
     }
-    /// The transposed matrix.
+    /// Return the transposed matrix.
     pub(crate) fn t(self) -> Placed<P> {
         Placed { ptr: self.ptr, row: self.col, col: self.row }
     }
 }
 
 impl<A: Copy> Mat<A> {
-    /// A matrix in a slice.
+    /// Return a matrix in a slice.
     pub(crate) fn new(x: &[A], row: usize, col: usize) -> Mat<A> {
         Placed { ptr: x.as_ptr(), row, col }
     }
     #[inline(always)]
     pub(crate) unsafe fn element(self, i: usize, j: usize) -> *const A {
-        // SAFETY: the caller stays within the matrix.
+        // SAFETY: the caller passes a position within the matrix.
         unsafe { self.ptr.add(i * self.row + j * self.col) }
     }
     #[inline(always)]
     unsafe fn get(self, i: usize, j: usize) -> A {
-        // SAFETY: the caller stays within the matrix.
+        // SAFETY: the caller passes a position within the matrix.
         unsafe { *self.element(i, j) }
     }
     #[inline(always)]
     pub(crate) unsafe fn skip(self, elements: usize) -> Mat<A> {
-        // SAFETY: the caller stays within the matrix.
+        // SAFETY: the caller passes a position within the matrix.
         Placed { ptr: unsafe { self.ptr.add(elements) }, ..self }
     }
 }
 
 impl<A: Real> MatMut<A> {
-    /// A matrix in a slice.
+    /// Return a matrix in a slice.
     pub(crate) fn new(x: &mut [A], row: usize, col: usize) -> MatMut<A> {
         Placed { ptr: x.as_mut_ptr(), row, col }
     }
     #[inline(always)]
     pub(crate) unsafe fn element(self, i: usize, j: usize) -> *mut A {
-        // SAFETY: the caller stays within the matrix.
+        // SAFETY: the caller passes a position within the matrix.
         unsafe { self.ptr.add(i * self.row + j * self.col) }
     }
 }
 
-/// Multiplications below which a product stays on its thread.
+/// Number of multiplications below which a product stays on one thread.
 const SERIAL: usize = 1 << 20;
 
-/// `c = alpha * a @ b + beta * c + bias` for `[m, k] @ [k, n]` and a bias of `n` numbers; `c` is not read when `beta` is zero.
+/// Compute `c = alpha * a @ b + beta * c + bias` for `[m, k] @ [k, n]` and a bias of `n` numbers. Does not read `c` if
+/// `beta` is zero.
 ///
 /// # Safety
-/// The matrices have the sizes that `m`, `n`, `k` say, and `c` overlaps neither operand.
+/// The matrices have the sizes `m`, `n` and `k`, and `c` overlaps neither operand.
 pub(crate) unsafe fn gemm<T: Float<Acc: Multiply>>(
     m: usize,
     n: usize,
@@ -108,7 +109,7 @@ pub(crate) unsafe fn gemm<T: Float<Acc: Multiply>>(
         return;
     }
     let parallel = parallel && num_threads() > 1 && m * n * k.max(1) >= SERIAL;
-    // SAFETY: by the caller, for every path.
+    // SAFETY: the caller passes matrices of the sizes `m`, `n` and `k`, for every path.
     unsafe {
         if k == 0 {
             scale(m, n, beta, c);
@@ -117,22 +118,22 @@ pub(crate) unsafe fn gemm<T: Float<Acc: Multiply>>(
         } else if n == 1 {
             vector_matrix(m, k, alpha, b.t(), a.t(), beta, c.t(), parallel);
         } else if m * n * k <= 32 * 32 * 32 && n <= 64 && k <= 64 {
-            tiny(m, n, k, alpha, a, b, beta, c);
+            tiny_product(m, n, k, alpha, a, b, beta, c);
         } else if c.col != 1 && c.row == 1 {
-            packed(n, m, k, alpha, b.t(), a.t(), beta, c.t(), parallel, None);
+            packed_product(n, m, k, alpha, b.t(), a.t(), beta, c.t(), parallel, None);
         } else {
-            return packed(m, n, k, alpha, a, b, beta, c, parallel, bias);
+            return packed_product(m, n, k, alpha, a, b, beta, c, parallel, bias);
         }
     }
     for (j, &v) in bias.unwrap_or_default().iter().enumerate() {
         for i in 0..m {
-            // SAFETY: within the matrix.
+            // SAFETY: `(i, j)` is a position within the matrix.
             unsafe { *c.element(i, j) += v };
         }
     }
 }
 
-unsafe fn packed<T: Float<Acc: Multiply>>(
+unsafe fn packed_product<T: Float<Acc: Multiply>>(
     m: usize,
     n: usize,
     k: usize,
@@ -146,30 +147,31 @@ unsafe fn packed<T: Float<Acc: Multiply>>(
 ) {
     let level = level();
     let kernel = T::Acc::half_kernel(T::DTYPE, level).unwrap_or_else(|| T::Acc::product_kernel(level, m, n, k));
-    // SAFETY: by the caller; the processor has the level.
+    // SAFETY: the caller passes matrices of the sizes `m`, `n` and `k`, and the processor has the level of `kernel`.
     unsafe { gemm::matrices(kernel, m, n, k, alpha, &a.rows(), &b.columns(), beta, c, parallel, bias) }
 }
 
 unsafe fn scale<A: Real>(m: usize, n: usize, beta: A, c: MatMut<A>) {
     for i in 0..m {
         for j in 0..n {
-            // SAFETY: within the matrix.
+            // SAFETY: `(i, j)` is a position within the matrix.
             unsafe { store(c.element(i, j), A::ZERO, beta) };
         }
     }
 }
 
-/// Writes `v + beta * *at`, without reading when `beta` is zero.
+/// Write `v + beta * *at`. Does not read if `beta` is zero.
 #[inline(always)]
 unsafe fn store<A: Real>(at: *mut A, v: A, beta: A) {
-    // SAFETY: by the caller.
+    // SAFETY: the caller passes an element of the output.
     unsafe { *at = if beta == A::ZERO { v } else { v + beta * *at } }
 }
 
-/// Columns of one row times a matrix that are computed at once.
+/// Number of columns of a vector-matrix product that are computed together.
 const WIDTH: usize = 256;
 
-/// One row times a matrix: dot products with the columns of `b` where they are contiguous or no rows are, else sums of its rows.
+/// Multiply one row by a matrix. Contiguous columns of `b` give dot products, contiguous rows are summed, and other
+/// columns are copied before their dot product.
 unsafe fn vector_matrix<T: Float>(
     n: usize,
     k: usize,
@@ -182,7 +184,7 @@ unsafe fn vector_matrix<T: Float>(
 ) {
     let mut x = Scratch::any(k);
     for (p, x) in x.iter_mut().enumerate() {
-        // SAFETY: within the matrix.
+        // SAFETY: `p < k`, so the element lies in the only row of `a`.
         *x = alpha * unsafe { a.get(0, p) }.up();
     }
     let x: &[T::Acc] = &x;
@@ -193,7 +195,7 @@ unsafe fn vector_matrix<T: Float>(
         while start < columns.end {
             let width = WIDTH.min(columns.end - start);
             let sums = &mut sums[..width];
-            // SAFETY: columns `start..start + width` exist, and belong to this range alone in `c`.
+            // SAFETY: columns `start..start + width` exist, and only this range writes them in `c`.
             unsafe {
                 if b.row == 1 && (b.col != 1 || n == 1) {
                     for (j, sum) in sums.iter_mut().enumerate() {
@@ -225,17 +227,18 @@ simd! {
     }
 }
 
-/// Rows that are summed one after the other in the accumulation type. Errors of longer sums would grow with their length.
+/// Number of rows that are summed one after the other in the accumulator type. The error of longer sums would grow with
+/// their length.
 const ROWS: usize = 256;
 
-/// [`sum_rows`] for any number of rows: sums of [`ROWS`] rows are added up in double precision.
+/// Like [`sum_rows`], for any number of rows: sums of [`ROWS`] rows are added up in double precision.
 unsafe fn sum_many_rows<T: Float>(x: &[T::Acc], b: *const T, row: usize, sums: &mut [T::Acc]) {
     if x.len() <= ROWS {
         return sum_rows(x, b, row, sums);
     }
     let mut totals = [0.0; WIDTH];
     for (i, x) in x.chunks(ROWS).enumerate() {
-        // SAFETY: the caller vouches for `x.len()` rows.
+        // SAFETY: the caller passes `x.len()` rows.
         sum_rows(x, unsafe { b.add(i * ROWS * row) }, row, sums);
         for (total, sum) in totals.iter_mut().zip(&*sums) {
             *total += sum.to_f64();
@@ -251,10 +254,11 @@ simd! {
         sums.fill(T::Acc::ZERO);
         let n = sums.len();
         let mut p = 0;
-        // Four rows at a time: one load and store of the sums for four products.
+        // Add four rows at a time: one load and store of the sums per four products.
         while p + 4 <= x.len() {
-            // SAFETY: the caller vouches for `x.len()` rows of `n` elements.
-            let rows: [&[T]; 4] = std::array::from_fn(|i| unsafe { std::slice::from_raw_parts(b.add((p + i) * row), n) });
+            // SAFETY: the caller passes `x.len()` rows of `n` elements.
+            let rows: [&[T]; 4] = std::array::from_fn(|i|
+                unsafe { std::slice::from_raw_parts(b.add((p + i) * row), n) });
             for j in 0..n {
                 sums[j] += (x[p] * rows[0][j].up() + x[p + 1] * rows[1][j].up())
                     + (x[p + 2] * rows[2][j].up() + x[p + 3] * rows[3][j].up());
@@ -262,7 +266,7 @@ simd! {
             p += 4;
         }
         while p < x.len() {
-            // SAFETY: as above.
+            // SAFETY: the caller passes `x.len()` rows of `n` elements.
             let values = unsafe { std::slice::from_raw_parts(b.add(p * row), n) };
             for j in 0..n {
                 sums[j] += x[p] * values[j].up();
@@ -273,12 +277,12 @@ simd! {
 }
 
 simd! {
-    /// A product so small that packing it would cost more than computing it.
-    fn tiny<T: Float>(
+    /// Compute a product so small that packing would cost more than the product itself.
+    fn tiny_product<T: Float>(
         m: usize, n: usize, k: usize, alpha: T::Acc, a: Mat<T>, b: Mat<T>, beta: T::Acc, c: MatMut<T::Acc>
     ) {
         let mut widened = [T::Acc::ZERO; 64 * 64];
-        // SAFETY: indices stay within the sizes that the caller vouches for.
+        // SAFETY: indices stay within the sizes that the caller passes.
         unsafe {
             let (rows, stride) = if b.col == 1 && T::DTYPE == <T::Acc as Element>::DTYPE {
                 (b.ptr.cast::<T::Acc>(), b.row)
@@ -309,7 +313,7 @@ simd! {
     }
 }
 
-/// A batched operand, read where it lies.
+/// A batched operand that is read in place.
 struct Operand<T> {
     ptr: *const T,
     batch: Vec<usize>,
@@ -317,7 +321,7 @@ struct Operand<T> {
     col: usize,
 }
 
-/// The operand of a view, with batch strides as the output's batch of `rank` dimensions sees them.
+/// Return the operand of a view, with its batch strides broadcast to an output of `rank` dimensions.
 fn operand<T: Element>(x: &View, rank: usize) -> Operand<T> {
     assert_eq!(x.dtype(), T::DTYPE, "matmul: operands of different types");
     let (strides, last) = (x.strides(), x.strides().len() - 2);
@@ -325,27 +329,29 @@ fn operand<T: Element>(x: &View, rank: usize) -> Operand<T> {
     Operand { ptr: x.ptr().cast(), batch, row: strides[last], col: strides[last + 1] }
 }
 
-/// Strides of an operand's batch dimensions, or of a bias, as the output sees them: missing or size-one dimensions repeat.
+/// Return the batch strides of an operand, or of a bias, broadcast to the output: missing and size-one dimensions get
+/// stride zero.
 fn broadcast(batch: &[usize], sizes: &[usize], out_rank: usize) -> Vec<usize> {
     let mut strides = vec![0; out_rank - batch.len()];
     strides.extend(batch.iter().zip(sizes).map(|(&s, &n)| if n == 1 { 0 } else { s }));
     strides
 }
 
-/// `out = a @ b` for `a: [.., m, k]`, `b: [.., k, n]`, `out: [.., m, n]`.
+/// Compute `out = a @ b` for `a: [.., m, k]`, `b: [.., k, n]`, `out: [.., m, n]`.
 ///
-/// Any strides; batch dimensions broadcast (stride zero, size one, or absent). Numbers of every type; floating-point ones
-/// accumulate in at least `f32` and are rounded once. `out` must not overlap an operand.
+/// Accepts any strides. Batch dimensions broadcast (stride zero, size one, or absent). Accepts numbers of every dtype.
+/// Floating-point products accumulate in at least `f32` and are rounded once. `out` must not overlap an operand.
 pub fn matmul(a: &View, b: &View, out: &mut ViewMut) -> Result<(), KernelError> {
     product(a, b, out, 1.0, 0.0, None)
 }
 
-/// `out = alpha * a @ b + beta * out`; `out` is not read when `beta` is zero. See [`matmul`].
+/// Compute `out = alpha * a @ b + beta * out`. Does not read `out` if `beta` is zero. See [`matmul`].
 pub fn matmul_scaled(a: &View, b: &View, out: &mut ViewMut, alpha: f64, beta: f64) -> Result<(), KernelError> {
     product(a, b, out, alpha, beta, None)
 }
 
-/// `out = a @ b + bias_row`, the bias being `[n]` or anything of `out`'s rank or less that broadcasts to it. See [`matmul`].
+/// Compute `out = a @ b + bias_row`. The bias is `[n]`, or any shape of at most the rank of `out` that broadcasts to
+/// it. See [`matmul`].
 pub fn addmm(a: &View, b: &View, bias_row: Option<&View>, out: &mut ViewMut) -> Result<(), KernelError> {
     product(a, b, out, 1.0, 0.0, bias_row)
 }
@@ -384,14 +390,14 @@ fn last_two(sizes: &[usize]) -> (usize, usize) {
     (sizes[sizes.len() - 2], sizes[sizes.len() - 1])
 }
 
-/// Writes the broadcast bias to the output, which the product is then added to.
+/// Write the broadcast bias to the output, so that the product is then added to it.
 fn fill_bias<A: Real>(bias: &View, out_sizes: &[usize], out: &mut [A]) {
     let strides = broadcast(bias.strides(), bias.sizes(), out_sizes.len());
-    // SAFETY: repeated dimensions have stride zero.
+    // SAFETY: the bias broadcasts to the output, and repeated dimensions have stride zero.
     gather(&unsafe { View::new(bias.ptr(), out_sizes, &strides, bias.dtype()) }, out);
 }
 
-/// The bias as one row, if every row of the output has the same.
+/// Return the bias as one row if every row of the output has the same bias.
 fn bias_row<A: Real>(bias: &View, out_sizes: &[usize]) -> Option<Scratch<A>> {
     let strides = broadcast(bias.strides(), bias.sizes(), out_sizes.len());
     let (step, others) = strides.split_last()?;
@@ -426,7 +432,7 @@ fn float_product<T: Float<Acc: Multiply>>(
     let (row, bias) = (row.as_deref(), bias.filter(|_| row.is_none()));
     let run = |c: *mut T::Acc, c_strides: &[usize], beta: T::Acc| {
         let (c_row, c_col) = (c_strides[rank - 2], c_strides[rank - 1]);
-        // SAFETY: views cover the elements that the sizes reach.
+        // SAFETY: views cover all elements of their sizes.
         unsafe { batches(m, n, k, batch, alpha, &a, &b, beta, row, (c, &c_strides[..rank - 2], c_row, c_col)) };
     };
     if out.dtype() == <T::Acc as Element>::DTYPE && bias.is_none() {
@@ -456,7 +462,8 @@ fn float_product<T: Float<Acc: Multiply>>(
     scatter(&c, out);
 }
 
-/// A product of one right operand whose sums are rounded as they leave the registers; says whether it was possible.
+/// Compute a product with one right operand for all batches, rounding the sums as they leave the registers. Return
+/// whether this was possible.
 fn one_rounded_product<T: Float<Acc: Multiply>>(
     m: usize,
     n: usize,
@@ -491,7 +498,7 @@ fn one_rounded_product<T: Float<Acc: Multiply>>(
         return false;
     };
     let parallel = num_threads() > 1 && rows * n * k >= SERIAL;
-    // SAFETY: views cover the elements that the sizes reach, and the merged rows are the batches' rows.
+    // SAFETY: views cover all elements of their sizes, and the merged rows are the rows of all batches.
     unsafe {
         let (a, b) = (Mat::at(a.ptr, a_row, a.col), Mat::at(b.ptr, b.row, b.col));
         gemm::rounded::<T>(kernel, rows, n, k, alpha, &a.rows(), &b.columns(), out.ptr().cast(), c_row, parallel, bias)
@@ -499,7 +506,7 @@ fn one_rounded_product<T: Float<Acc: Multiply>>(
 }
 
 /// # Safety
-/// As [`gemm()`], for every batch.
+/// The matrices of every batch fulfil the conditions of [`gemm()`].
 unsafe fn batches<T: Float<Acc: Multiply>>(
     m: usize,
     n: usize,
@@ -515,7 +522,7 @@ unsafe fn batches<T: Float<Acc: Multiply>>(
     let (a_batch, b_batch) = (&a.batch[..], &b.batch[..]);
     let count: usize = batch.iter().product();
     let (c_ptr, c_batch, c_row, c_col) = c;
-    // SAFETY: by the caller.
+    // SAFETY: the caller passes matrices of these sizes for every batch.
     let one = |a_at: usize, b_at: usize, c_at: usize, m: usize, parallel: bool| unsafe {
         gemm(
             m,
@@ -530,7 +537,7 @@ unsafe fn batches<T: Float<Acc: Multiply>>(
             bias,
         )
     };
-    // One matrix for all batches, and rows that follow one another: a single product of all rows.
+    // If all batches share `b` and their rows follow one another, compute a single product of all rows.
     let mut sizes = batch.to_vec();
     sizes.push(m);
     let rows = |strides: &[usize], row: usize| {
@@ -543,7 +550,7 @@ unsafe fn batches<T: Float<Acc: Multiply>>(
         && b_batch.iter().all(|&s| s == 0)
         && let (Some(a_row), Some(c_step)) = (rows(a_batch, a.row), rows(c_batch, c_row))
     {
-        // SAFETY: the merged rows are the batches' rows.
+        // SAFETY: the merged rows are the rows of all batches.
         return unsafe {
             gemm(
                 m * count,
@@ -573,7 +580,7 @@ unsafe fn batches<T: Float<Acc: Multiply>>(
     let (a_row, a_col, b_row, b_col) = (a.row, a.col, b.row, b.col);
     parallel_for(count, SERIAL.div_ceil(work), |range| {
         for i in range {
-            // SAFETY: by the caller; batches of the output are disjoint.
+            // SAFETY: the caller passes matrices of these sizes for every batch, and one thread writes the batch.
             unsafe {
                 gemm(
                     m,
@@ -592,7 +599,7 @@ unsafe fn batches<T: Float<Acc: Multiply>>(
     });
 }
 
-/// Complex numbers: four products of their parts, where they lie.
+/// Multiply complex matrices as four real products of their parts, which are read in place.
 fn complex_product(
     a: &View,
     b: &View,
@@ -613,7 +620,7 @@ fn complex_product(
     Ok(())
 }
 
-/// Integers: rows of wrapping 64-bit sums.
+/// Multiply integer matrices: rows of wrapping 64-bit sums.
 fn int_product<T: Element>(
     m: usize,
     n: usize,
@@ -645,7 +652,7 @@ fn int_product<T: Element>(
         let mut sums = Scratch::<i64>::any(n);
         for row in rows {
             let (i, r) = (row / m, row % m);
-            // SAFETY: views cover the elements that the sizes reach; rows of the output are disjoint.
+            // SAFETY: views cover all elements of their sizes, and one thread writes the output row.
             unsafe {
                 let a = a.ptr().cast::<T>().add(offset_of(i, batch, &ab) + r * ar);
                 let b = b.ptr().cast::<T>().add(offset_of(i, batch, &bb));

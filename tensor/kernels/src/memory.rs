@@ -1,16 +1,16 @@
 //! Memory for the elements of `cpu` tensors: 64-byte aligned, uninitialised, cached.
 //!
-//! Asking the system for fresh pages costs more than most kernels: a first touch moves 1.5 to 6 GB/s where memory itself
-//! moves 40 and more. So nothing is given back at once. Three tiers, by rounded size:
+//! Fresh pages from the system cost more than most kernels: a first touch moves 1.5 to 6 GB/s, while memory itself
+//! moves 40 GB/s and more. So freed blocks are kept for reuse. There are three tiers, by rounded size:
 //!
-//! * up to 32 KiB: free lists of the calling thread, no lock;
-//! * up to 1 MiB: free lists of the process, a lock per class;
-//! * above: one list of the process in order of release, which gives back the oldest blocks to the system when it holds
-//!   more than `TORCHTPU_CPU_CACHE_BYTES` (a quarter of the machine's memory unless set). Such blocks lie on 2 MiB
-//!   boundaries and are offered to the kernel for huge pages.
+//! * up to 32 KiB: free lists of the calling thread, without a lock;
+//! * up to 1 MiB: free lists of the process, with a lock per class;
+//! * above: one list of the process in order of release. It returns the oldest blocks to the system when it holds more
+//!   than `TORCHTPU_CPU_CACHE_BYTES` (by default a quarter of the machine's memory). These blocks lie on 2 MiB
+//!   boundaries, and the kernel is advised to use huge pages for them.
 //!
-//! A block may be freed on another thread than the one that took it. Rounded sizes are powers of two and the quarters
-//! between them (the eighths, for big ones), so [`free`] finds the class again from the size asked for.
+//! A block may be freed on another thread than the one that allocated it. Rounded sizes are powers of two and the
+//! quarters between them (the eighths, for large sizes), so [`free`] finds the class again from the requested size.
 
 use crate::KernelError;
 use std::alloc::{Layout, alloc, dealloc};
@@ -20,34 +20,35 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
-/// Every block starts on such a boundary: a cache line, and the widest vector.
+/// Alignment of every block in bytes: a cache line, and the widest vector.
 pub const ALIGNMENT: usize = 64;
 const THREAD_MAX: usize = 32 << 10;
 const SHARED_MAX: usize = 1 << 20;
 const HUGE_PAGE: usize = 2 << 20;
-/// Blocks of one class that one thread, or the process, keeps.
+/// Bytes of one class that a thread, or the process, keeps for reuse.
 const THREAD_KEEPS_BYTES: usize = 256 << 10;
 const SHARED_KEEPS_BYTES: usize = 16 << 20;
 
-/// What the allocator has done so far.
+/// Counters of the allocator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MemoryStats {
-    /// Bytes handed out and not yet freed, as rounded.
+    /// Bytes allocated and not yet freed, as rounded.
     pub allocated_bytes: usize,
-    /// Bytes of big and medium blocks kept for reuse by the process (what threads keep for themselves is not counted).
+    /// Bytes of big and medium blocks that the process keeps for reuse. Blocks that threads keep are not counted.
     pub cached_bytes: usize,
-    /// The most that `allocated_bytes` has been since the start or [`reset_peak`].
+    /// The maximum of `allocated_bytes` since the start or [`reset_peak`].
     pub peak_bytes: usize,
-    /// Allocations served from a cache.
+    /// Number of allocations served from a cache.
     pub hits: usize,
-    /// Allocations that went to the system.
+    /// Number of allocations served by the system.
     pub misses: usize,
 }
 
 static CACHED: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
-/// Counters of one thread. Its owner alone writes them, so that no op pays for a locked instruction; whoever asks sums up.
+/// Counters of one thread. Only their owner writes them, so that no op needs a locked instruction. [`stats`] adds them
+/// up.
 #[derive(Default)]
 struct Counters {
     allocated: AtomicUsize,
@@ -56,18 +57,19 @@ struct Counters {
 }
 
 static ALL_COUNTERS: Mutex<Vec<std::sync::Arc<Counters>>> = Mutex::new(Vec::new());
-/// What threads that have ended had counted.
+/// Sums of the counters of ended threads.
 static ENDED: Counters =
     Counters { allocated: AtomicUsize::new(0), hits: AtomicUsize::new(0), misses: AtomicUsize::new(0) };
-/// Bytes in blocks above [`THREAD_MAX`]; with these the peak is followed exactly.
+/// Bytes in blocks above [`THREAD_MAX`]. They are counted at each allocation, so that the peak is exact for them.
 static LARGE_ALLOCATED: AtomicUsize = AtomicUsize::new(0);
 
 fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
-    // No code that can panic runs under these locks.
+    // No code that can panic runs under these locks, so a poisoned lock still guards valid data.
     m.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// Rounds up to a multiple of a quarter (an eighth for big sizes) of the power of two below, and says which class it is.
+/// Round up to a multiple of a quarter (an eighth for large sizes) of the power of two below. Return the rounded size
+/// and its class.
 #[inline]
 fn class_of(bytes: usize) -> (usize, usize) {
     let bytes = bytes.max(ALIGNMENT);
@@ -95,7 +97,7 @@ impl ThreadCache {
     fn clear(&mut self) {
         for (class, list) in self.free.iter_mut().enumerate() {
             for p in list.drain(..) {
-                // SAFETY: blocks of this list were made by `system_alloc` with the size of their class.
+                // SAFETY: `system_alloc` made the blocks of this list with the size of their class.
                 unsafe { system_free(p, class_size(class)) };
             }
         }
@@ -128,7 +130,7 @@ thread_local! {
 }
 
 struct Block(NonNull<u8>);
-// SAFETY: a free block is plain memory that nobody uses; any thread may hand it out.
+// SAFETY: a free block is plain unused memory, which any thread may hand out.
 unsafe impl Send for Block {}
 
 static SHARED: [Mutex<Vec<Block>>; CLASSES] = [const { Mutex::new(Vec::new()) }; CLASSES];
@@ -146,9 +148,9 @@ fn cache_limit() -> usize {
     })
 }
 
-/// Bytes of all memory, swap space included; a block that is larger is refused. Systems refuse it too, but not of an allocator that asks
-/// for addresses first and for memory as it is written: then the process would be killed.
-fn most() -> usize {
+/// Return the bytes of all memory, swap space included. A larger block is refused. An allocator that reserves addresses
+/// first and memory on the first write would grant it, and the process would then be killed.
+fn max_block_bytes() -> usize {
     static MOST: OnceLock<usize> = OnceLock::new();
     *MOST.get_or_init(|| {
         let swap = machine_memory("SwapTotal:").unwrap_or(0);
@@ -156,7 +158,7 @@ fn most() -> usize {
     })
 }
 
-/// An entry of the system's list, in bytes.
+/// Return an entry of the system's memory list, in bytes.
 fn machine_memory(entry: &str) -> Option<usize> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find(|l| l.starts_with(entry))?;
@@ -178,10 +180,10 @@ fn system_alloc(rounded: usize) -> Option<NonNull<u8>> {
 }
 
 /// # Safety
-/// `p` must come from [`system_alloc`] with the same size, and be used no more.
+/// `p` must come from [`system_alloc`] with the same size, and must not be used afterwards.
 unsafe fn system_free(p: NonNull<u8>, rounded: usize) {
     if let Some(layout) = layout(rounded) {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller passes a block of `system_alloc` with its size, so the layout is the block's.
         unsafe { dealloc(p.as_ptr(), layout) };
     }
 }
@@ -192,27 +194,27 @@ fn advise_huge_pages(p: NonNull<u8>, bytes: usize) {
         fn madvise(addr: *mut std::ffi::c_void, length: usize, advice: i32) -> i32;
     }
     const MADV_HUGEPAGE: i32 = 14;
-    // SAFETY: the range is ours; the call changes how it is backed, not what it holds. A refusal (a kernel built without
-    // huge pages) costs nothing but speed.
+    // SAFETY: the range is part of our block. The call changes how it is backed, not its contents. A refusal (by a
+    // kernel without huge pages) only costs speed.
     unsafe { madvise(p.as_ptr().cast(), bytes & !(HUGE_PAGE - 1), MADV_HUGEPAGE) };
 }
 
 #[cfg(not(target_os = "linux"))]
 fn advise_huge_pages(_: NonNull<u8>, _: usize) {}
 
-/// Ask the system to back the huge pages that lie within `bytes` as such when they are first written. Memory of another allocator
-/// is otherwise taken in pages of 4 KiB: first writes to 50 MB are 12,000 faults.
+/// Ask the system to use huge pages for those that lie within `bytes`, when they are first written. Other allocators
+/// take memory in pages of 4 KiB, and first writes to 50 MB then cause 12,000 faults.
 pub fn prefer_huge_pages(bytes: &mut [u8]) {
     let whole = bytes.len().saturating_sub(bytes.as_ptr().align_offset(HUGE_PAGE)) & !(HUGE_PAGE - 1);
     if whole > 0 {
-        // The offset is less than the length, since a whole page follows it.
+        // The offset is less than the length, because a whole page follows it.
         let at = bytes.as_ptr().align_offset(HUGE_PAGE);
         advise_huge_pages(NonNull::from(&mut bytes[at]), whole);
     }
 }
 
-/// A block outside of the caches that was filled with zeros at first. One that fills a good part of a huge page gets one: packed
-/// operands are read from many places at once, and small pages make a product a fiftieth slower.
+/// A zero-filled block outside of the caches. A block that fills a good part of a huge page gets one: packed operands
+/// are read at many places at once, and small pages make a product 2 % slower.
 pub(crate) struct Zeroed {
     block: Block,
     rounded: usize,
@@ -220,12 +222,12 @@ pub(crate) struct Zeroed {
 
 impl Zeroed {
     /// # Panics
-    /// When the system has no memory; see [`give_up`].
+    /// Panics if the system has no memory; see [`give_up`].
     pub(crate) fn new(bytes: usize) -> Zeroed {
         let to = if bytes > HUGE_PAGE / 4 { HUGE_PAGE } else { ALIGNMENT };
         let rounded = bytes.max(1).checked_next_multiple_of(to).expect("a size");
         let Some(p) = system_alloc(rounded) else { give_up(rounded) };
-        // SAFETY: the block is this long. Zeros come after the advice, since they are what takes the pages.
+        // SAFETY: the block has `rounded` bytes. The zeros follow the advice, because writing them takes the pages.
         unsafe { p.write_bytes(0, rounded) };
         Zeroed { block: Block(p), rounded }
     }
@@ -241,31 +243,32 @@ impl Zeroed {
 
 impl Drop for Zeroed {
     fn drop(&mut self) {
-        // SAFETY: made in `new` with this size.
+        // SAFETY: `new` made the block with this size.
         unsafe { system_free(self.block.0, self.rounded) };
     }
 }
 
-/// How the text of an unwinding for want of memory begins.
+/// First words of the panic message when no memory is left.
 pub const NO_MEMORY: &str = "DefaultCPUAllocator: can't allocate memory: you tried to allocate ";
 
-/// Unwinds for want of `bytes` bytes of memory.
+/// Panic because `bytes` bytes of memory are not available.
 ///
-/// `Vec` ends the process when it gets no memory. What is as large as a tensor is therefore allocated by the functions below, which
-/// unwind instead, without a word on stderr. [`or_error`] makes an error of that, and the binding an exception.
+/// `Vec` aborts the process when it gets no memory. Memory as large as a tensor is therefore allocated by the functions
+/// below, which unwind instead and print nothing to stderr. [`or_error`] turns the unwinding into an error, and the
+/// binding turns that into an exception.
 ///
 /// # Panics
-/// Always, with a text that begins with [`NO_MEMORY`].
+/// Always panics, with a text that begins with [`NO_MEMORY`].
 #[cold]
 #[inline(never)]
 pub fn give_up(bytes: usize) -> ! {
     std::panic::resume_unwind(Box::new(format!("{NO_MEMORY}{bytes} bytes.")))
 }
 
-/// Runs `f`, and makes an error of what [`give_up`] unwinds with. Any other panic goes on.
+/// Run `f`, and turn an unwinding of [`give_up`] into an error. Other panics continue.
 ///
 /// # Errors
-/// [`KernelError::OutOfMemory`] when there was no memory.
+/// Fails with [`KernelError::OutOfMemory`] if memory ran out.
 pub fn or_error<R>(f: impl FnOnce() -> R) -> Result<R, KernelError> {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).map_err(|payload| match wanted(&*payload) {
         Some(bytes) => KernelError::OutOfMemory { bytes },
@@ -273,51 +276,51 @@ pub fn or_error<R>(f: impl FnOnce() -> R) -> Result<R, KernelError> {
     })
 }
 
-/// The bytes that could not be had, if this is what [`give_up`] unwound with.
+/// Return the number of bytes that were not available, if `payload` is a panic of [`give_up`].
 pub fn wanted(payload: &(dyn std::any::Any + Send)) -> Option<usize> {
     let text = payload.downcast_ref::<String>()?.strip_prefix(NO_MEMORY)?;
     text.split(' ').next()?.parse().ok()
 }
 
-/// Room for `more` elements, or an unwinding by [`give_up`].
+/// Reserve room for `more` elements, or unwind by [`give_up`].
 pub fn reserve<T>(v: &mut Vec<T>, more: usize) {
     let bytes = v.len().saturating_add(more).saturating_mul(size_of::<T>());
-    // Addresses may be had where memory may not; see `most`.
-    if bytes > most() || v.try_reserve(more).is_err() {
+    // A system may grant addresses without memory; see `max_block_bytes`.
+    if bytes > max_block_bytes() || v.try_reserve(more).is_err() {
         give_up(bytes);
     }
 }
 
-/// Unwinds by [`give_up`] unless so many bytes can be had now: for what is made of many small allocations, each of which ends the
-/// process where it fails.
+/// Unwind by [`give_up`] unless `bytes` bytes are available now. Call it before many small allocations, each of which
+/// would abort the process if it failed.
 pub fn expect_room(bytes: usize) {
     drop(with_capacity::<u8>(bytes));
 }
 
-/// [`Vec::with_capacity`], which unwinds by [`give_up`].
+/// Like [`Vec::with_capacity`], but unwind by [`give_up`].
 pub fn with_capacity<T>(n: usize) -> Vec<T> {
     let mut v = Vec::new();
-    if n.saturating_mul(size_of::<T>()) > most() || v.try_reserve_exact(n).is_err() {
+    if n.saturating_mul(size_of::<T>()) > max_block_bytes() || v.try_reserve_exact(n).is_err() {
         give_up(n.saturating_mul(size_of::<T>()));
     }
     v
 }
 
-/// `vec![value; n]`, which unwinds by [`give_up`].
+/// Like `vec![value; n]`, but unwind by [`give_up`].
 pub fn filled<T: Clone>(value: T, n: usize) -> Vec<T> {
     let mut v = with_capacity(n);
     v.resize(n, value);
     v
 }
 
-/// [`slice::to_vec`], which unwinds by [`give_up`].
+/// Like [`slice::to_vec`], but unwind by [`give_up`].
 pub fn copied<T: Copy>(x: &[T]) -> Vec<T> {
     let mut v = with_capacity(x.len());
     v.extend_from_slice(x);
     v
 }
 
-/// [`Iterator::collect`], which unwinds by [`give_up`].
+/// Like [`Iterator::collect`], but unwind by [`give_up`].
 pub fn collect<T>(items: impl IntoIterator<Item = T>) -> Vec<T> {
     let items = items.into_iter();
     let (least, most) = items.size_hint();
@@ -332,7 +335,7 @@ pub fn collect<T>(items: impl IntoIterator<Item = T>) -> Vec<T> {
     v
 }
 
-/// [`Vec::push`], which unwinds by [`give_up`].
+/// Append an element. Like [`Vec::push`], but unwind by [`give_up`] if the system has no memory.
 #[inline]
 pub fn push<T>(v: &mut Vec<T>, item: T) {
     if v.len() == v.capacity() {
@@ -341,10 +344,11 @@ pub fn push<T>(v: &mut Vec<T>, item: T) {
     v.push(item);
 }
 
-/// Memory for `bytes` bytes, aligned to [`ALIGNMENT`] and uninitialised. Zero bytes are given a block like one byte is.
+/// Allocate `bytes` bytes, aligned to [`ALIGNMENT`] and uninitialised. Zero bytes get a block like one byte.
 ///
 /// # Errors
-/// [`KernelError::OutOfMemory`] when the system has none, or the size is absurd.
+/// Fails with [`KernelError::OutOfMemory`] if the system has no memory, or if the size exceeds all memory of the
+/// machine.
 #[inline]
 pub fn allocate(bytes: usize) -> Result<NonNull<u8>, KernelError> {
     if bytes <= THREAD_MAX {
@@ -371,7 +375,7 @@ pub fn allocate(bytes: usize) -> Result<NonNull<u8>, KernelError> {
 #[cold]
 #[inline(never)]
 fn allocate_large(bytes: usize) -> Result<NonNull<u8>, KernelError> {
-    if bytes > most() {
+    if bytes > max_block_bytes() {
         return Err(KernelError::OutOfMemory { bytes });
     }
     let (rounded, class) = class_of(bytes);
@@ -379,7 +383,7 @@ fn allocate_large(bytes: usize) -> Result<NonNull<u8>, KernelError> {
         lock(&SHARED[class]).pop().map(|b| b.0)
     } else {
         let mut big = lock(&BIG);
-        // The youngest block of the size: most likely still in the caches.
+        // Take the youngest block of the size: it is most likely still in the processor's caches.
         let at = big.iter().rposition(|(size, _)| *size == rounded);
         at.and_then(|i| big.remove(i)).map(|(_, b)| b.0)
     };
@@ -389,7 +393,7 @@ fn allocate_large(bytes: usize) -> Result<NonNull<u8>, KernelError> {
     }
     let p = match cached.or_else(|| system_alloc(rounded)) {
         Some(p) => p,
-        // What is cached may be what the system lacks.
+        // The system may lack the memory that is cached here.
         None => {
             empty_cache();
             system_alloc(rounded).ok_or(KernelError::OutOfMemory { bytes })?
@@ -402,7 +406,7 @@ fn allocate_large(bytes: usize) -> Result<NonNull<u8>, KernelError> {
     Ok(p)
 }
 
-/// Gives a block back.
+/// Give a block back.
 ///
 /// # Safety
 /// `ptr` must come from [`allocate`] with the same `bytes`, and not be used afterwards.
@@ -414,7 +418,7 @@ pub unsafe fn free(ptr: NonNull<u8>, bytes: usize) {
             let t = &mut *t.borrow_mut();
             bump(&t.counters.allocated, rounded.wrapping_neg());
             let list = &mut t.free[class];
-            // A thread that only frees what others allocate must not hoard.
+            // A thread that only frees blocks of other threads must not hoard them.
             if list.len() * rounded >= THREAD_KEEPS_BYTES {
                 return false;
             }
@@ -422,12 +426,12 @@ pub unsafe fn free(ptr: NonNull<u8>, bytes: usize) {
             true
         });
         if kept != Ok(true) {
-            // SAFETY: the caller's contract; the block is in no list.
+            // SAFETY: the caller passes a block of `allocate` with its size, and the block is in no list.
             unsafe { system_free(ptr, rounded) };
         }
         return;
     }
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller passes a block of `allocate` with its size.
     unsafe { free_large(ptr, bytes) };
 }
 
@@ -444,7 +448,7 @@ unsafe fn free_large(ptr: NonNull<u8>, bytes: usize) {
             return;
         }
         drop(list);
-        // SAFETY: the caller's contract; the block is in no list.
+        // SAFETY: the caller passes a block of `allocate` with its size, and the block is in no list.
         unsafe { system_free(ptr, rounded) };
         return;
     }
@@ -461,32 +465,32 @@ unsafe fn free_large(ptr: NonNull<u8>, bytes: usize) {
         }
     }
     for (size, block) in evicted {
-        // SAFETY: taken out of the cache just now, so nobody else has it.
+        // SAFETY: the block was just removed from the cache, so it is not in use.
         unsafe { system_free(block.0, size) };
     }
 }
 
-/// Gives every block that the process, or this thread, keeps for reuse back to the system.
+/// Return every block that the process, or this thread, keeps for reuse to the system.
 pub fn empty_cache() {
     let _ = THREAD.try_with(|t| t.borrow_mut().clear());
     for (class, list) in SHARED.iter().enumerate() {
         let blocks = std::mem::take(&mut *lock(list));
         CACHED.fetch_sub(blocks.len() * class_size(class), Relaxed);
         for b in blocks {
-            // SAFETY: taken out of the cache just now, so nobody else has it.
+            // SAFETY: the block was just removed from the cache, so it is not in use.
             unsafe { system_free(b.0, class_size(class)) };
         }
     }
     let blocks = std::mem::take(&mut *lock(&BIG));
     for (size, b) in blocks {
         CACHED.fetch_sub(size, Relaxed);
-        // SAFETY: as above.
+        // SAFETY: the block was just removed from the cache, so it is not in use.
         unsafe { system_free(b.0, size) };
     }
 }
 
-/// Counters of the whole process. Exact once the other threads are at rest; `peak_bytes` follows blocks above 32 KiB
-/// at each allocation and smaller ones when asked.
+/// Return the counters of the whole process. They are exact while the other threads are idle. `peak_bytes` follows
+/// blocks above 32 KiB at each allocation, and smaller ones at each call of this function.
 pub fn stats() -> MemoryStats {
     let mut s = MemoryStats {
         allocated_bytes: ENDED.allocated.load(Relaxed).wrapping_add(LARGE_ALLOCATED.load(Relaxed)),
@@ -504,7 +508,7 @@ pub fn stats() -> MemoryStats {
     s
 }
 
-/// Starts a new measurement of `peak_bytes` from what is allocated now.
+/// Start a new measurement of `peak_bytes` from the bytes allocated now.
 pub fn reset_peak() {
     PEAK.store(LARGE_ALLOCATED.load(Relaxed), Relaxed);
 }
@@ -514,7 +518,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn classes_hold_what_was_asked_and_waste_little() {
+    fn classes_hold_the_requested_size_and_waste_little() {
         let mut sizes: Vec<usize> = (0..5000).collect();
         sizes.extend((0..400).map(|i| 5000 + i * 7919));
         sizes.extend([SHARED_MAX - 1, SHARED_MAX, SHARED_MAX + 1, 1 << 30, (1 << 30) + 1]);
@@ -536,7 +540,7 @@ mod tests {
             let b = allocate(bytes).unwrap();
             assert_eq!(a.as_ptr() as usize % ALIGNMENT, 0);
             assert!(a.as_ptr().addr().abs_diff(b.as_ptr().addr()) >= bytes.max(1));
-            // SAFETY: the blocks are ours and that large.
+            // SAFETY: the blocks are allocated above with at least these sizes.
             unsafe {
                 a.as_ptr().write_bytes(1, bytes);
                 b.as_ptr().write_bytes(2, bytes);
@@ -549,12 +553,12 @@ mod tests {
         unsafe { free(a, 300) };
         let b = allocate(290).unwrap();
         assert_eq!(a, b);
-        // SAFETY: as above.
+        // SAFETY: allocated above with the same size.
         unsafe { free(b, 290) };
     }
 
     #[test]
-    fn absurd_sizes_are_errors() {
+    fn sizes_beyond_all_memory_are_errors() {
         for bytes in [usize::MAX, isize::MAX as usize, 1 << 62, 1 << 55] {
             assert_eq!(allocate(bytes), Err(KernelError::OutOfMemory { bytes }));
         }
@@ -570,7 +574,7 @@ mod tests {
                     let consumer = std::thread::spawn(move || {
                         for (addr, bytes, tag) in rx {
                             let p = NonNull::new(addr as *mut u8).unwrap();
-                            // SAFETY: the producer wrote the whole block and gave it away.
+                            // SAFETY: the producer wrote the whole block and does not use it any more.
                             unsafe {
                                 assert_eq!(p.as_ptr().read(), tag);
                                 assert_eq!(p.as_ptr().add(bytes - 1).read(), tag);
@@ -582,7 +586,7 @@ mod tests {
                         let bytes = sizes[((i * 7 + seed) % 5) as usize];
                         let p = allocate(bytes).unwrap();
                         let tag = (i + 50 * seed) as u8;
-                        // SAFETY: ours, that large.
+                        // SAFETY: the block is allocated above with `bytes` bytes.
                         unsafe { p.as_ptr().write_bytes(tag, bytes) };
                         tx.send((p.as_ptr() as usize, bytes, tag)).unwrap();
                     }

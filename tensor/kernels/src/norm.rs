@@ -1,22 +1,22 @@
-//! Normalisations and their gradients: layer, root-mean-square, batch, group.
+//! Normalisations and their gradients: layer, root-mean-square, batch and group.
 //!
-//! Variances are taken in a second pass over data that lies in cache, not from sums of squares. Statistics may be stored in any
-//! floating-point type; `f32` is right for `f16` and `bf16` data. Weights, biases and the outputs of backward passes are
-//! optional where the caller may not need them. Outputs must not overlap inputs.
+//! Variances are computed in a second pass over data in the cache, not from sums of squares. Statistics may have any
+//! floating-point dtype; use `f32` for `f16` and `bf16` data. Weights, biases and the outputs of backward passes are
+//! optional. Outputs must not overlap inputs.
 
 use crate::par::{Scratch, Shared, prefetch};
 use crate::real::{Input, Real, for_acc, input, output, simd, sum_of, sum_of2};
 use crate::threads::{num_threads, parallel_for};
 use crate::{View, ViewMut};
 
-/// Elements of work below which another thread is not worth waking.
+/// Smallest number of elements per thread: waking a thread costs more than computing fewer.
 const GRAIN: usize = 1 << 14;
 
 fn optional<'a, A: Real>(x: Option<&View<'a>>) -> Option<Input<'a, A>> {
     x.map(input::<A>)
 }
 
-/// [`output`] for an output that may not be wanted: then `f` gets nothing.
+/// Like [`output`], for an optional output. `f` gets `None` if there is none.
 fn optional_output<A: Real, R>(out: Option<&mut ViewMut>, f: impl FnOnce(Option<&mut [A]>) -> R) -> R {
     match out {
         Some(out) => output::<A, _>(out, |out| f(Some(out))),
@@ -28,9 +28,11 @@ fn shared<A>(x: Option<&mut [A]>) -> Option<Shared<A>> {
     x.map(Shared::new)
 }
 
-/// `y = (x - mean) * rstd * w + b` over rows of the last `n` elements (flattened), `rstd = 1 / sqrt(var + eps)`.
+/// Compute `y = (x - mean) * rstd * w + b` over rows of the last `n` elements (flattened), with
+/// `rstd = 1 / sqrt(var + eps)`.
 ///
-/// `x`, `y`: `[.., n..]`; `w`, `b`: `n` elements; `mean`, `rstd`: one element a row, in row order.
+/// `x` and `y` are `[.., n..]`. `w` and `b` have `n` elements. `mean` and `rstd` have one element per row, in row
+/// order.
 pub fn layer_norm(
     x: &View,
     n: usize,
@@ -51,7 +53,7 @@ pub fn layer_norm(
             parallel_for(rows, GRAIN.div_ceil(n.max(1)), |range| {
                 for row in range {
                     let (x, next) = x[row * n..].split_at(n);
-                    // SAFETY: rows are disjoint.
+                    // SAFETY: the row is in bounds, and one thread uses it.
                     let (y, mean, rstd) = unsafe { (y.slice(row * n, n), mean.slice(row, 1), rstd.slice(row, 1)) };
                     (mean[0], rstd[0]) = layer_norm_row(x, w, b, A::of(eps), y, next);
                 }
@@ -60,7 +62,7 @@ pub fn layer_norm(
     });
 }
 
-/// Mean and variance of a row.
+/// Return the mean and variance of a row.
 #[inline(always)]
 fn moments<A: Real>(x: &[A]) -> (A, A) {
     let n = A::of(x.len() as f64);
@@ -73,7 +75,7 @@ simd! {
     fn layer_norm_row<A: Real>(x: &[A], w: Option<&[A]>, b: Option<&[A]>, eps: A, y: &mut [A], next: &[A]) -> (A, A) {
         let (mean, var) = moments(x);
         let rstd = A::ONE / (var + eps).sqrt();
-        // The next row is fetched from memory while this one is written.
+        // Prefetch the next row while this one is written.
         const BLOCK: usize = 128;
         for (i, (x, y)) in x.chunks(BLOCK).zip(y.chunks_mut(BLOCK)).enumerate() {
             let here = i * BLOCK..i * BLOCK + x.len();
@@ -84,7 +86,7 @@ simd! {
     }
 }
 
-/// `y = (x * scale + shift) * w + b`.
+/// Compute `y = (x * scale + shift) * w + b`.
 #[inline(always)]
 fn affine<A: Real>(x: &[A], scale: A, shift: A, w: Option<&[A]>, b: Option<&[A]>, y: &mut [A]) {
     let n = y.len();
@@ -116,7 +118,7 @@ fn affine<A: Real>(x: &[A], scale: A, shift: A, w: Option<&[A]>, b: Option<&[A]>
     }
 }
 
-/// Gradients of [`layer_norm`] for `x`, `w` and `b`, those that are wanted.
+/// Compute the gradients of [`layer_norm`] for `x`, `w` and `b`, each only if an output is given.
 pub fn layer_norm_backward(
     g: &View,
     x: &View,
@@ -131,7 +133,7 @@ pub fn layer_norm_backward(
     rows_backward(g, x, n, Some(mean), rstd, w, gx, gw, gb);
 }
 
-/// `y = x * rstd * w` over rows of the last `n` elements, `rstd = 1 / sqrt(mean(x^2) + eps)`.
+/// Compute `y = x * rstd * w` over rows of the last `n` elements, with `rstd = 1 / sqrt(mean(x^2) + eps)`.
 pub fn rms_norm(x: &View, n: usize, w: Option<&View>, eps: f64, y: &mut ViewMut, rstd: &mut ViewMut) {
     for_acc!(x.dtype(), A => {
         let (x, w) = (input::<A>(x), optional::<A>(w));
@@ -142,7 +144,7 @@ pub fn rms_norm(x: &View, n: usize, w: Option<&View>, eps: f64, y: &mut ViewMut,
             let (y, rstd) = (Shared::new(y), Shared::new(rstd));
             parallel_for(rows, GRAIN.div_ceil(n.max(1)), |range| {
                 for row in range {
-                    // SAFETY: rows are disjoint.
+                    // SAFETY: the row is in bounds, and one thread uses it.
                     let (y, rstd) = unsafe { (y.slice(row * n, n), rstd.slice(row, 1)) };
                     rstd[0] = rms_norm_row(&x[row * n..][..n], w, A::of(eps), y);
                 }
@@ -159,7 +161,7 @@ simd! {
     }
 }
 
-/// Gradients of [`rms_norm`] for `x` and `w`, those that are wanted.
+/// Compute the gradients of [`rms_norm`] for `x` and `w`, each only if an output is given.
 pub fn rms_norm_backward(
     g: &View,
     x: &View,
@@ -172,8 +174,8 @@ pub fn rms_norm_backward(
     rows_backward(g, x, n, None, rstd, w, gx, gw, None);
 }
 
-/// Both row normalisations: with `h = (x - mean) rstd` and `d = g w`, `gx = rstd (d - mean(d) - h mean(d h))`, where a missing
-/// mean leaves `mean(d)` out.
+/// Compute the gradients of both row normalisations. With `h = (x - mean) rstd` and `d = g w`,
+/// `gx = rstd (d - mean(d) - h mean(d h))`. Without a mean, the term `mean(d)` is zero.
 fn rows_backward(
     g: &View,
     x: &View,
@@ -193,17 +195,18 @@ fn rows_backward(
         let (want_gw, want_gb) = (gw.is_some(), gb.is_some());
         optional_output::<A, _>(gx, |gx| {
             let gx = shared(gx);
-            // One pair of partial sums a piece; pieces are added in order, so results do not depend on timing.
+            // Each piece has its own pair of partial sums. Pieces are added in order, so results do not depend on
+            // timing.
             let pieces = if rows * n < GRAIN { 1 } else { num_threads().min(rows.max(1)) };
             let mut partial = Scratch::filled(2 * pieces * n, A::ZERO);
             let sums = Shared::new(&mut partial);
             parallel_for(pieces, 1, |range| {
                 for piece in range {
-                    // SAFETY: pieces have their own sums and rows.
+                    // SAFETY: the sums of the piece are in bounds, and one thread uses the piece.
                     let (gw, gb) = unsafe { (sums.slice(2 * piece * n, n), sums.slice((2 * piece + 1) * n, n)) };
                     for row in piece * rows / pieces..(piece + 1) * rows / pieces {
                         let at = row * n;
-                        // SAFETY: as above.
+                        // SAFETY: the row is in bounds, and one thread uses the piece that holds it.
                         let gx = gx.map(|gx| unsafe { gx.slice(at, n) });
                         let (g, x) = (&g[at..at + n], &x[at..at + n]);
                         let centred = mean.map(|m| m[row]);
@@ -270,16 +273,16 @@ simd! {
     }
 }
 
-/// Sizes `(n, c, product of the rest)`.
+/// Return the sizes `(n, c, product of the rest)`.
 fn channels(sizes: &[usize]) -> (usize, usize, usize) {
     assert!(sizes.len() >= 2, "norm: data has a channel dimension");
     (sizes[0], sizes[1], sizes[2..].iter().product())
 }
 
-/// Channels worked on together when a channel's elements are too few in a row to vectorise over.
+/// Number of channels processed together if a channel has too few consecutive elements to vectorise over.
 const CHANNELS: usize = 64;
 
-/// Calls `f` with ranges of channels, in parallel: one channel at a time where its runs are long, else blocks.
+/// Call `f` with ranges of channels, in parallel: one channel at a time if its runs are long, else blocks of channels.
 fn over_channels(n: usize, c: usize, s: usize, f: impl Fn(std::ops::Range<usize>) + Sync) {
     let block = if s >= 16 { 1 } else { CHANNELS };
     parallel_for(c.div_ceil(block), GRAIN.div_ceil((n * s * block).max(1)), |range| {
@@ -289,12 +292,12 @@ fn over_channels(n: usize, c: usize, s: usize, f: impl Fn(std::ops::Range<usize>
     });
 }
 
-/// Rows that share a level of accumulators; see [`in_levels`].
+/// Number of rows that share a level of accumulators; see [`in_levels`].
 const ROWS: usize = 16;
 
-/// Adds up rows `0..n`, each of which `add` adds to what it is given: a row of accumulators a level, where each takes
-/// [`ROWS`] of the one before. So errors grow with the logarithm of `n`. `add` is called at one place, so that it becomes part
-/// of the caller and of its instruction set.
+/// Add up rows `0..n`. `add(i, sums)` adds row `i` to `sums`. Each level of accumulators takes [`ROWS`] rows of the
+/// level before, so errors grow with the logarithm of `n`. `add` is called at one place, so that it is inlined and
+/// compiled for the caller's instruction set.
 #[inline(always)]
 fn in_levels<A: Real>(n: usize, sums: &mut [A], mut add: impl FnMut(usize, &mut [A])) {
     let width = sums.len();
@@ -325,7 +328,7 @@ fn in_levels<A: Real>(n: usize, sums: &mut [A], mut add: impl FnMut(usize, &mut 
 }
 
 simd! {
-    /// Adds `f`'s two sums over the batch for a range of channels: `sum x'` and `sum y' x'`, `x' = x - centre[channel]`.
+    /// Add two sums over the batch for a range of channels: `sum y` and `sum y (x - centre[channel])`.
     fn channel_sums<A: Real>(
         x: &[A], y: &[A], n: usize, c: usize, s: usize, start: usize, centre: &[A], sum_y: &mut [A], sum_yx: &mut [A]
     ) {
@@ -356,7 +359,7 @@ simd! {
 }
 
 simd! {
-    /// Adds squares of `x - centre[channel]` over the batch for a range of channels.
+    /// Add the squares of `x - centre[channel]` over the batch for a range of channels.
     fn channel_squares<A: Real>(
         x: &[A], n: usize, c: usize, s: usize, start: usize, centre: &[A], sum: &mut [A], squares: bool
     ) {
@@ -382,7 +385,7 @@ simd! {
 }
 
 simd! {
-    /// `y = x * scale[channel] + shift[channel]` for a range of channels over the batch.
+    /// Compute `y = x * scale[channel] + shift[channel]` for a range of channels over the batch.
     fn channel_affine<A: Real>(
         x: &[A], n: usize, c: usize, s: usize, start: usize, scale: &[A], shift: &[A], y: Shared<A>
     ) {
@@ -391,7 +394,7 @@ simd! {
         for i in 0..n {
             let at = (i * c + start) * s;
             let x = &x[at..at + width * s];
-            // SAFETY: this range of channels belongs to this call alone.
+            // SAFETY: the range of channels is in bounds, and only this call uses it.
             let y = unsafe { y.slice(at, width * s) };
             if s == 1 {
                 for j in 0..width {
@@ -409,8 +412,8 @@ simd! {
     }
 }
 
-/// Batch normalisation with the batch's own statistics: `x: [n, c, *]`; writes `y` and, one element a channel, `mean`,
-/// `invstd = 1 / sqrt(var + eps)` and the biased `var` (for running statistics, which are the caller's).
+/// Compute batch normalisation of `x: [n, c, *]` with the batch's own statistics. Writes `y` and, with one element per
+/// channel, `mean`, `invstd = 1 / sqrt(var + eps)` and the biased `var`. The caller updates the running statistics.
 pub fn batch_norm_train(
     x: &View,
     w: Option<&View>,
@@ -431,7 +434,7 @@ pub fn batch_norm_train(
             let (mean, invstd, var) = (Shared::new(mean), Shared::new(invstd), Shared::new(var));
             over_channels(n, c, s, |range| {
                 let (start, width) = (range.start, range.len());
-                // SAFETY: ranges of channels are disjoint.
+                // SAFETY: the range of channels is in bounds, and one thread uses it.
                 let (mean, invstd, var) =
                     unsafe { (mean.slice(start, width), invstd.slice(start, width), var.slice(start, width)) };
                 let (mut scale, mut shift) = (Scratch::filled(width, A::ZERO), Scratch::any(width));
@@ -452,7 +455,7 @@ pub fn batch_norm_train(
     });
 }
 
-/// Batch normalisation with given statistics: `y = (x - mean) / sqrt(var + eps) * w + b`.
+/// Compute batch normalisation with given statistics: `y = (x - mean) / sqrt(var + eps) * w + b`.
 pub fn batch_norm_eval(
     x: &View,
     mean: &View,
@@ -479,8 +482,9 @@ pub fn batch_norm_eval(
     });
 }
 
-/// Gradients of batch normalisation for `x`, `w`, `b`, those that are wanted. `mean` and `invstd` are what the forward pass used:
-/// the saved ones when `training`, else the running mean and `1 / sqrt(running_var + eps)`, which are constants.
+/// Compute the gradients of batch normalisation for `x`, `w` and `b`, each only if an output is given. `mean` and
+/// `invstd` are those of the forward pass: the saved ones if `training`, else the running mean and
+/// `1 / sqrt(running_var + eps)`, which are constants.
 pub fn batch_norm_backward(
     g: &View,
     x: &View,
@@ -503,13 +507,13 @@ pub fn batch_norm_backward(
                 let (start, width) = (range.start, range.len());
                 let (mut sum_g, mut sum_gx) = (Scratch::<A>::any(width), Scratch::<A>::any(width));
                 channel_sums(&x, &g, n, c, s, start, &mean[range.clone()], &mut sum_g, &mut sum_gx);
-                // gx = a g + b x + d for each channel.
+                // For each channel: gx = a g + b x + d.
                 let mut factors = Scratch::<A>::any(3 * width);
                 let (fa, rest) = factors.split_at_mut(width);
                 let (fb, fd) = rest.split_at_mut(width);
                 for j in 0..width {
                     let (i, m) = (invstd[start + j], mean[start + j]);
-                    // SAFETY: ranges of channels are disjoint.
+                    // SAFETY: the range of channels is in bounds, and one thread uses it.
                     unsafe {
                         if let Some(gw) = gw {
                             gw.slice(start + j, 1)[0] = sum_gx[j] * i;
@@ -535,7 +539,7 @@ pub fn batch_norm_backward(
 }
 
 simd! {
-    /// `out = a[channel] * g + b[channel] * x + d[channel]` for a range of channels over the batch.
+    /// Compute `out = a[channel] * g + b[channel] * x + d[channel]` for a range of channels over the batch.
     fn channel_combine<A: Real>(
         g: &[A], x: &[A], n: usize, c: usize, s: usize, start: usize, a: &[A], b: &[A], d: &[A], out: Shared<A>
     ) {
@@ -544,7 +548,7 @@ simd! {
         for i in 0..n {
             let at = (i * c + start) * s;
             let (g, x) = (&g[at..at + width * s], &x[at..at + width * s]);
-            // SAFETY: this range of channels belongs to this call alone.
+            // SAFETY: the range of channels is in bounds, and only this call uses it.
             let out = unsafe { out.slice(at, width * s) };
             if s == 1 {
                 for j in 0..width {
@@ -563,8 +567,8 @@ simd! {
     }
 }
 
-/// Group normalisation: `x: [n, c, *]`, statistics over each of `groups` runs of channels; `w`, `b`: `[c]`; `mean`, `rstd`:
-/// `[n, groups]`.
+/// Compute group normalisation of `x: [n, c, *]`, with statistics over each of `groups` runs of channels. `w` and `b`
+/// are `[c]`. `mean` and `rstd` are `[n, groups]`.
 pub fn group_norm(
     x: &View,
     groups: usize,
@@ -586,7 +590,7 @@ pub fn group_norm(
                 let (mut scale, mut shift) = (Scratch::any(per), Scratch::any(per));
                 for row in range {
                     let first = row % groups * per;
-                    // SAFETY: groups are disjoint.
+                    // SAFETY: the group is in bounds, and one thread uses it.
                     let (mean, rstd) = unsafe { (mean.slice(row, 1), rstd.slice(row, 1)) };
                     (mean[0], rstd[0]) = group_moments(&x[row * per * s..][..per * s], A::of(eps));
                     for j in 0..per {
@@ -594,7 +598,8 @@ pub fn group_norm(
                         shift[j] = b.map_or(A::ZERO, |b| b[first + j]) - mean[0] * scale[j];
                     }
                     let at = row / groups * c * s;
-                    // SAFETY: as above; one batch entry is seen alone.
+                    // SAFETY: the group is in bounds, and one thread uses it. `channel_affine` sees a batch of one
+                    // entry.
                     let y = Shared::at(unsafe { y.ptr().add(at) });
                     channel_affine(&x[at..], 1, c, s, first, &scale, &shift, y);
                 }
@@ -610,7 +615,7 @@ simd! {
     }
 }
 
-/// Gradients of [`group_norm`] for `x`, `w` and `b`, those that are wanted.
+/// Compute the gradients of [`group_norm`] for `x`, `w` and `b`, each only if an output is given.
 pub fn group_norm_backward(
     g: &View,
     x: &View,
@@ -628,7 +633,7 @@ pub fn group_norm_backward(
         let (g, x, mean, rstd) = (input::<A>(g), input::<A>(x), input::<A>(mean), input::<A>(rstd));
         let w = optional::<A>(w);
         let count = A::of((per * s) as f64);
-        // Per batch entry and channel: sum g, and sum g (x - mean).
+        // Per batch entry and channel: `sum g` and `sum g (x - mean)`.
         let mut sums = Scratch::<A>::any(2 * n * c);
         let (sum_g, sum_gx) = sums.split_at_mut(n * c);
         optional_output::<A, _>(gx, |gx| {
@@ -642,7 +647,7 @@ pub fn group_norm_backward(
                 for row in range {
                     let (first, at, r) = (row % groups * per, row / groups * c * s, rstd[row]);
                     centre.fill(mean[row]);
-                    // SAFETY: groups are disjoint.
+                    // SAFETY: the group is in bounds, and one thread uses it.
                     let (sum_g, sum_gx) = unsafe { (all_g.slice(row * per, per), all_gx.slice(row * per, per)) };
                     channel_sums(&x[at..], &g[at..], 1, c, s, first, centre, sum_g, sum_gx);
                     let (mut d, mut dx) = (A::ZERO, A::ZERO);
@@ -655,7 +660,8 @@ pub fn group_norm_backward(
                     fb.fill(-(r * r * r * dx / count));
                     fd.fill(-(r * d / count) - fb.first().map_or(A::ZERO, |b| *b * mean[row]));
                     if let Some(gx) = gx {
-                        // SAFETY: as above; one batch entry is seen alone.
+                        // SAFETY: the group is in bounds, and one thread uses it. `channel_combine` sees a batch of one
+                        // entry.
                         let gx = Shared::at(unsafe { gx.ptr().add(at) });
                         channel_combine(&g[at..], &x[at..], 1, c, s, first, fa, fb, fd, gx);
                     }

@@ -1,4 +1,5 @@
-//! What the neural-network kernels need to work on several threads: the pool, pointers that they share, and reusable scratch memory.
+//! Parallelism for the neural-network kernels: the thread pool, pointers shared by threads, and reusable scratch
+//! memory.
 
 use crate::memory::Zeroed;
 pub(crate) use crate::threads::parallel_for;
@@ -7,7 +8,7 @@ use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 
-/// A pointer that threads share; they write disjoint elements through it.
+/// A pointer that threads share. They write disjoint elements through it.
 pub(crate) struct Shared<T>(*mut T);
 
 impl<T> Clone for Shared<T> {
@@ -17,9 +18,9 @@ impl<T> Clone for Shared<T> {
 }
 impl<T> Copy for Shared<T> {}
 
-// SAFETY: the code that builds one splits the elements between threads (see `slice`).
+// SAFETY: the code that builds it splits the elements between threads (see `slice`).
 unsafe impl<T: Send> Send for Shared<T> {}
-// SAFETY: as above.
+// SAFETY: the code that builds it splits the elements between threads (see `slice`).
 unsafe impl<T: Send> Sync for Shared<T> {}
 
 impl<T> Shared<T> {
@@ -27,7 +28,7 @@ impl<T> Shared<T> {
         Shared(x.as_mut_ptr())
     }
 
-    /// A pointer whose elements the threads may use as the builder says.
+    /// Share a pointer. The caller of this function decides which elements the threads may use.
     pub(crate) fn at(ptr: *mut T) -> Shared<T> {
         Shared(ptr)
     }
@@ -38,28 +39,29 @@ impl<T> Shared<T> {
     }
 
     /// # Safety
-    /// The range lies within the slice this was built from, and no other thread uses it meanwhile.
+    /// The range lies within the slice that `self` was built from, and no other thread uses it while the result lives.
     #[inline(always)]
     pub(crate) unsafe fn slice<'a>(self, start: usize, len: usize) -> &'a mut [T] {
-        // SAFETY: by the caller.
+        // SAFETY: the caller passes a range of the slice that no other thread uses.
         unsafe { std::slice::from_raw_parts_mut(self.0.add(start), len) }
     }
 }
 
-/// Asks for memory that will be read soon, where the processor can be asked.
+/// Prefetch memory that will be read soon, on processors that support it.
 #[inline(always)]
 pub(crate) fn prefetch<T>(x: &[T]) {
     #[cfg(target_arch = "x86_64")]
     for line in x.chunks((64 / size_of::<T>()).max(1)) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: the address is that of an element; nothing is read.
+        // SAFETY: the address is that of an element, and a prefetch reads nothing.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = x;
 }
 
-/// Bytes of idle scratch that one thread keeps. Touching fresh pages costs more than most kernels' arithmetic.
+/// Bytes of idle scratch memory that one thread keeps. Touching fresh pages costs more than the arithmetic of most
+/// kernels.
 const KEEP_BYTES: usize = 512 << 20;
 const KEEP_BUFFERS: usize = 12;
 
@@ -67,25 +69,27 @@ thread_local! {
     static IDLE: RefCell<Vec<Zeroed>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A buffer from the thread's store of idle ones; its first contents are unspecified numbers.
+/// A buffer from the thread's store of idle buffers. Its first contents are unspecified numbers.
 pub(crate) struct Scratch<T> {
     block: ManuallyDrop<Zeroed>,
     len: usize,
     of: PhantomData<T>,
 }
 
-// SAFETY: owned plain numbers.
+// SAFETY: the buffer owns its memory, which holds plain numbers.
 unsafe impl<T: Send> Send for Scratch<T> {}
-// SAFETY: as above.
+// SAFETY: the buffer owns its memory, which holds plain numbers.
 unsafe impl<T: Sync> Sync for Scratch<T> {}
 
 impl<T: crate::Element> Scratch<T> {
-    /// Room for `len` numbers with unspecified values. `bool` has invalid bit patterns and is never asked for.
+    /// Return a buffer of `len` numbers with unspecified values. `bool` has invalid bit patterns and is never
+    /// requested.
     pub(crate) fn any(len: usize) -> Scratch<T> {
         assert!(T::DTYPE != crate::DType::Bool);
         let need = len * size_of::<T>();
         let best = IDLE.with_borrow_mut(|idle| {
-            // The smallest buffer that is large enough, unless it is so large that another call misses it.
+            // Take the smallest buffer that is large enough. Skip buffers so much larger that another call will need
+            // them.
             let fits = |b: &Zeroed| b.bytes() >= need && b.bytes() <= need.saturating_mul(16).max(256 << 10);
             let i = (0..idle.len()).filter(|&i| fits(&idle[i])).min_by_key(|&i| idle[i].bytes())?;
             Some(idle.swap_remove(i))
@@ -94,7 +98,7 @@ impl<T: crate::Element> Scratch<T> {
         Scratch { block: ManuallyDrop::new(block), len, of: PhantomData }
     }
 
-    /// `len` copies of a number.
+    /// Return a buffer of `len` copies of a number.
     pub(crate) fn filled(len: usize, v: T) -> Scratch<T> {
         let mut scratch = Self::any(len);
         scratch.fill(v);
@@ -104,9 +108,9 @@ impl<T: crate::Element> Scratch<T> {
 
 impl<T> Drop for Scratch<T> {
     fn drop(&mut self) {
-        // SAFETY: nobody uses it after this.
+        // SAFETY: the value is being dropped, so the block is not used after this.
         let block = unsafe { ManuallyDrop::take(&mut self.block) };
-        // A thread that is ending has no store any more; the buffer is then freed.
+        // The store of an ending thread is already gone. The buffer is then freed.
         let _ = IDLE.try_with(|idle| {
             let mut idle = idle.borrow_mut();
             idle.push(block);
@@ -129,7 +133,7 @@ impl<T> Deref for Scratch<T> {
 impl<T> DerefMut for Scratch<T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as in `deref`.
+        // SAFETY: the block holds `len` numbers, all bytes initialised, and is aligned for them.
         unsafe { std::slice::from_raw_parts_mut(self.block.ptr().cast(), self.len) }
     }
 }

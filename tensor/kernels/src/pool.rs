@@ -1,7 +1,7 @@
 //! Pooling over one to three spatial dimensions, and its gradients.
 //!
-//! Data are `[.., *spatial]`; everything before the spatial dimensions is a plane of its own. Output sizes come with the output
-//! view, so rounding up (`ceil_mode`) is the caller's arithmetic. Outputs must not overlap inputs.
+//! Data are `[.., *spatial]`. Everything before the spatial dimensions is a separate plane. The output view gives the
+//! output sizes, so the caller computes the rounding (`ceil_mode`). Outputs must not overlap inputs.
 
 use crate::embedding::indices;
 use crate::memory;
@@ -11,18 +11,19 @@ use crate::threads::parallel_for;
 use crate::{Element as _, View, ViewMut};
 use std::ops::Range;
 
-/// Windows of a pooling. Entry `d` of each array is about the `d`-th spatial dimension; entries from `spatial` on are ignored.
+/// Windows of a pooling. Entry `d` of each array belongs to the `d`-th spatial dimension. Entries from `spatial` on are
+/// ignored.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PoolSpec {
-    /// How many spatial dimensions there are, one to three.
+    /// Number of spatial dimensions, one to three.
     pub spatial: usize,
     /// Window sizes.
     pub kernel: [usize; 3],
-    /// Steps from window to window.
+    /// Distance between neighbouring windows.
     pub stride: [usize; 3],
     /// Padding on both sides: minus infinity for a maximum, zeros for an average.
     pub pad: [usize; 3],
-    /// Steps within a window; averages have one.
+    /// Distance between neighbouring elements of a window. Averages use one.
     pub dilation: [usize; 3],
 }
 
@@ -35,7 +36,7 @@ struct Window {
     padded: usize,
 }
 
-/// Sizes of the last `spatial` dimensions, with ones in front to make three.
+/// Return the sizes of the last `spatial` dimensions, preceded by ones to make three.
 fn three(sizes: &[usize], spatial: usize) -> [usize; 3] {
     assert!((1..=3).contains(&spatial) && sizes.len() >= spatial, "pool: one to three spatial dimensions");
     let mut out = [1; 3];
@@ -71,19 +72,20 @@ fn adaptive_windows(input: [usize; 3], out: [usize; 3]) -> [Vec<Window>; 3] {
     })
 }
 
-/// Maximum of each window, and its flat position within its plane (`i64`). NaN wins over every number, the last NaN over others.
+/// Compute the maximum of each window, and its flat position within its plane (`i64`). NaN is the largest value, and
+/// the last NaN wins.
 pub fn max_pool(x: &View, spec: &PoolSpec, out: &mut ViewMut, positions: &mut ViewMut) {
     let (i, o) = (three(x.sizes(), spec.spatial), three(out.sizes(), spec.spatial));
     maxima(x, i, o, &windows(spec, i, o), out, positions);
 }
 
-/// [`max_pool`] with windows that divide each dimension as evenly as they can into the output's size.
+/// Like [`max_pool`], with windows that divide each dimension into the output's size as evenly as possible.
 pub fn adaptive_max_pool(x: &View, spatial: usize, out: &mut ViewMut, positions: &mut ViewMut) {
     let (i, o) = (three(x.sizes(), spatial), three(out.sizes(), spatial));
     maxima(x, i, o, &adaptive_windows(i, o), out, positions);
 }
 
-/// Elements of work below which another thread is not worth waking.
+/// Smallest number of elements per thread: waking a thread costs more than computing fewer.
 const GRAIN: usize = 1 << 14;
 
 fn planes(grain: usize, count: usize, f: impl Fn(usize) + Sync) {
@@ -102,7 +104,7 @@ fn maxima(
     if out_plane == 0 || out.numel() == 0 {
         return;
     }
-    let (same, distance) = alike(&windows[2]);
+    let (same, distance) = equal_windows(&windows[2]);
     let mut flat = memory::filled(0i64, if positions.is_contiguous() { 0 } else { positions.numel() });
     for_acc!(x.dtype(), A => {
         let x = input::<A>(x);
@@ -113,10 +115,12 @@ fn maxima(
             };
             let count = out.len() / out_plane;
             let to = Shared::new(out);
-            let window = windows.iter().map(|w| w.iter().map(|w| w.end - w.start).max().unwrap_or(1)).product::<usize>();
+            let window = windows.iter().map(|w|
+                w.iter().map(|w| w.end - w.start).max().unwrap_or(1)).product::<usize>();
             planes(out_plane * window, count, |p| {
-                // SAFETY: planes are disjoint.
-                let (out, found) = unsafe { (to.slice(p * out_plane, out_plane), found.slice(p * out_plane, out_plane)) };
+                // SAFETY: the plane is in bounds, and one thread uses it.
+                let (out, found) = unsafe {
+                    (to.slice(p * out_plane, out_plane), found.slice(p * out_plane, out_plane)) };
                 max_plane(&x[p * plane..][..plane], i, windows, &same, distance, out, found);
             });
         });
@@ -124,14 +128,14 @@ fn maxima(
     if !flat.is_empty() {
         let (sizes, strides) = (positions.sizes(), positions.strides());
         for (k, &v) in flat.iter().enumerate() {
-            // SAFETY: the view covers its elements.
+            // SAFETY: `offset_of` gives offsets of the view's elements.
             unsafe { *positions.ptr().cast::<i64>().add(crate::real::offset_of(k, sizes, strides)) = v };
         }
     }
 }
 
-/// The run of windows that have the most elements and lie at equal distances, and that distance.
-fn alike(windows: &[Window]) -> (Range<usize>, usize) {
+/// Return a range of windows that have the largest size and lie at equal distances, and that distance.
+fn equal_windows(windows: &[Window]) -> (Range<usize>, usize) {
     let size = |w: &Window| (w.end - w.start).div_ceil(w.step);
     let most = windows.iter().map(size).max().unwrap_or(0);
     let first = windows.iter().position(|w| size(w) == most).unwrap_or(0);
@@ -142,9 +146,10 @@ fn alike(windows: &[Window]) -> (Range<usize>, usize) {
 }
 
 simd! {
-    /// Maxima of one plane. Windows beside each other that are alike are searched together, without branches.
+    /// Compute the maxima of one plane. Equally large, neighbouring windows are searched together, without branches.
     fn max_plane<A: Real>(
-        x: &[A], i: [usize; 3], windows: &[Vec<Window>; 3], same: &Range<usize>, distance: usize, out: &mut [A], found: &mut [i64],
+        x: &[A], i: [usize; 3], windows: &[Vec<Window>; 3], same: &Range<usize>, distance: usize, out: &mut [A],
+        found: &mut [i64],
     ) {
         let columns = &windows[2][..];
         let mut places = Vec::new();
@@ -177,7 +182,8 @@ simd! {
     }
 }
 
-/// Maxima of `N` windows that lie `DISTANCE` apart, of which the first has its elements at `places`; says how many.
+/// Compute the maxima of `N` windows at a distance of `DISTANCE`. `places` are the elements of the first window. Return
+/// `N`.
 #[inline(always)]
 fn maxima_beside<A: Real, const N: usize, const DISTANCE: usize>(
     x: &[A],
@@ -202,7 +208,7 @@ fn maxima_beside<A: Real, const N: usize, const DISTANCE: usize>(
     N
 }
 
-/// Gradient of a max pooling: `gx` is zero but at `positions`, where `g` is added up.
+/// Compute the gradient of a max pooling: add `g` to `gx` at `positions`. `gx` is zero elsewhere.
 pub fn max_pool_backward(g: &View, positions: &View, spatial: usize, gx: &mut ViewMut) {
     let plane = three(gx.sizes(), spatial).iter().product::<usize>();
     let out_plane = three(g.sizes(), spatial).iter().product::<usize>();
@@ -223,7 +229,7 @@ pub fn max_pool_backward(g: &View, positions: &View, spatial: usize, gx: &mut Vi
             let count = gx.len() / plane;
             let to = Shared::new(gx);
             planes(plane, count, |p| {
-                // SAFETY: planes are disjoint.
+                // SAFETY: the plane is in bounds, and one thread uses it.
                 let gx = unsafe { to.slice(p * plane, plane) };
                 gx.fill(A::ZERO);
                 for k in p * out_plane..(p + 1) * out_plane {
@@ -234,13 +240,14 @@ pub fn max_pool_backward(g: &View, positions: &View, spatial: usize, gx: &mut Vi
     });
 }
 
-/// Mean of each window. The divisor is `divisor_override`, else the window's size with padding (`count_include_pad`) or without.
+/// Compute the mean of each window. The divisor is `divisor_override` if given, else the window's size, with padding if
+/// `count_include_pad`.
 pub fn avg_pool(x: &View, spec: &PoolSpec, count_include_pad: bool, divisor_override: Option<i64>, out: &mut ViewMut) {
     let (i, o) = (three(x.sizes(), spec.spatial), three(out.sizes(), spec.spatial));
     averages(x, i, o, &windows(spec, i, o), divisor(count_include_pad, divisor_override), out);
 }
 
-/// Gradient of [`avg_pool`].
+/// Compute the gradient of [`avg_pool`].
 pub fn avg_pool_backward(
     g: &View,
     spec: &PoolSpec,
@@ -252,13 +259,13 @@ pub fn avg_pool_backward(
     averages_backward(g, i, o, &windows(spec, i, o), divisor(count_include_pad, divisor_override), gx);
 }
 
-/// Mean of windows that divide each dimension as evenly as they can into the output's size.
+/// Compute the mean of windows that divide each dimension into the output's size as evenly as possible.
 pub fn adaptive_avg_pool(x: &View, spatial: usize, out: &mut ViewMut) {
     let (i, o) = (three(x.sizes(), spatial), three(out.sizes(), spatial));
     averages(x, i, o, &adaptive_windows(i, o), divisor(false, None), out);
 }
 
-/// Gradient of [`adaptive_avg_pool`].
+/// Compute the gradient of [`adaptive_avg_pool`].
 pub fn adaptive_avg_pool_backward(g: &View, spatial: usize, gx: &mut ViewMut) {
     let (i, o) = (three(gx.sizes(), spatial), three(g.sizes(), spatial));
     averages_backward(g, i, o, &adaptive_windows(i, o), divisor(false, None), gx);
@@ -291,10 +298,10 @@ fn averages(
             let to = Shared::new(out);
             planes(plane.max(out_plane), count, |p| {
                 let x = &x[p * plane..][..plane];
-                // SAFETY: planes are disjoint.
+                // SAFETY: the plane is in bounds, and one thread uses it.
                 let out = unsafe { to.slice(p * out_plane, out_plane) };
                 each(windows, |k, d, h, w| {
-                    // Windows may be whole images, whose elements are added up in a row.
+                    // A window may be a whole image, so sum in `f64`.
                     let mut sum = 0f64;
                     for z in d.start..d.end {
                         for y in h.start..h.end {
@@ -331,7 +338,7 @@ fn averages_backward(
             let to = Shared::new(gx);
             planes(plane.max(out_plane), count, |p| {
                 let g = &g[p * out_plane..][..out_plane];
-                // SAFETY: planes are disjoint.
+                // SAFETY: the plane is in bounds, and one thread uses it.
                 let gx = unsafe { to.slice(p * plane, plane) };
                 gx.fill(A::ZERO);
                 each(windows, |k, d, h, w| {

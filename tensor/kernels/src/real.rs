@@ -1,18 +1,18 @@
-//! Floating-point arithmetic of the neural-network kernels: accumulator types, vectorised `exp`, and the conversion of
-//! views to contiguous accumulators and back.
+//! Floating-point arithmetic of the neural-network kernels: accumulator types, a vectorised `exp`, and conversions
+//! between views and contiguous accumulators.
 //!
-//! Kernels compute on contiguous `f32` or `f64`. A contiguous view of either is used where it lies; anything else (strides,
-//! `f16`, `bf16`) is converted once into scratch memory, and results are rounded once when they leave.
+//! Kernels compute on contiguous `f32` or `f64`. A contiguous view of either is used in place. Any other view (strides,
+//! `f16`, `bf16`) is converted into scratch memory once. Results are rounded once, when they are written.
 
 use crate::convert::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
 use crate::par::{Scratch, Shared, parallel_for};
 use crate::{DType, Element, View, ViewMut, bf16, f16};
 use std::ops::{Add, AddAssign, Deref, Div, Mul, MulAssign, Neg, Sub};
 
-/// Defines a function compiled three times, for AVX-512, AVX2 and the baseline, and chosen at run time.
+/// Define a function compiled three times, for AVX-512, AVX2 and the baseline, and chosen at run time.
 ///
-/// Expands to a function that holds the body as `#[inline(always)]` and one `#[target_feature]` wrapper a level, so that
-/// LLVM vectorises the same loops at each width.
+/// Expands to a function that holds the body as `#[inline(always)]` and one `#[target_feature]` wrapper per level, so
+/// that LLVM vectorises the same loops at each width.
 macro_rules! simd {
     ($(#[$meta:meta])* $vis:vis fn $name:ident $(<$($g:ident : $bound:path),*>)? ($($arg:ident : $ty:ty),* $(,)?)
         $(-> $ret:ty)? $body:block) => {
@@ -28,9 +28,9 @@ macro_rules! simd {
                 fn v3 $(<$($g: $bound),*>)? ($($arg: $ty),*) $(-> $ret)? { body($($arg),*) }
                 match $crate::cpu::level() {
                     $crate::cpu::Level::Portable => {}
-                    // SAFETY: the level says that the processor has these features.
+                    // SAFETY: at this level the processor has AVX2.
                     $crate::cpu::Level::Avx2 => return unsafe { v3($($arg),*) },
-                    // SAFETY: as above.
+                    // SAFETY: at this level the processor has AVX-512.
                     _ => return unsafe { v4($($arg),*) },
                 }
             }
@@ -40,7 +40,7 @@ macro_rules! simd {
 }
 pub(crate) use simd;
 
-/// What kernels compute in: `f32` or `f64`.
+/// A type that kernels compute in: `f32` or `f64`.
 pub(crate) trait Real:
     Element
     + PartialOrd
@@ -55,19 +55,19 @@ pub(crate) trait Real:
     const ZERO: Self;
     const ONE: Self;
     const NEG_INF: Self;
-    /// `e^self` to two units in the last place; vectorises for `f32`.
+    /// Return `e^self` to two units in the last place. The `f32` version vectorises.
     fn exp(self) -> Self;
     fn ln(self) -> Self;
     fn sqrt(self) -> Self;
-    /// `self * b + c`, rounded once.
+    /// Return `self * b + c`, rounded once.
     fn fused(self, b: Self, c: Self) -> Self;
     #[inline(always)]
     fn of(v: f64) -> Self {
         Self::from_f64(v)
     }
-    /// Whether it is NaN.
+    /// Whether the number is NaN.
     fn is_nan(self) -> bool;
-    /// The larger one; either when one is NaN.
+    /// Return the larger number. If one is NaN, return either.
     #[inline(always)]
     fn larger(self, other: Self) -> Self {
         if self > other { self } else { other }
@@ -126,15 +126,16 @@ impl Real for f64 {
     }
 }
 
-/// `e^x` without branches: `x = n ln 2 + r`, a polynomial in `r`, and `2^n` in two factors so that subnormal results round
-/// once. Products of `n` with the upper part of `ln 2` are exact, so the reduction needs no fused multiply-add. What is too small for any
-/// number, minus infinity above all, gets a factor of zero: processors take some hundred cycles for a product that underflows.
+/// Compute `e^x` without branches: `x = n ln 2 + r`, a polynomial in `r`, and `2^n` in two factors, so that subnormal
+/// results are rounded once. Products of `n` with the upper part of `ln 2` are exact, so the reduction needs no fused
+/// multiply-add. An `x` whose result underflows to zero, such as minus infinity, gets a factor of zero: a product that
+/// underflows costs hundreds of cycles.
 #[inline(always)]
 fn exp_f32(x: f32) -> f32 {
     const SHIFT: f32 = 12_582_912.0; // 1.5 * 2^23: adding it rounds to an integer held in the low mantissa bits.
     const LN2_HIGH: f32 = 0.693_359_4;
     const LN2_LOW: f32 = -2.121_944_4e-4;
-    // Comparisons with NaN are false: NaN goes through and poisons the polynomial.
+    // Comparisons with NaN are false, so a NaN reaches the polynomial and makes its result NaN.
     let x = if x > 89.0 { 89.0 } else { x };
     let nothing = x < -104.0;
     let x = if nothing { -104.0 } else { x };
@@ -154,7 +155,7 @@ fn exp_f32(x: f32) -> f32 {
     p * scale(half) * if nothing { 0.0 } else { scale(bits.wrapping_sub(half)) }
 }
 
-/// An element type of floating-point kernels, and how it becomes a [`Real`] and back.
+/// An element type of floating-point kernels, with its conversions to and from a [`Real`].
 pub(crate) trait Float: Element {
     type Acc: Real;
     fn up(self) -> Self::Acc;
@@ -209,7 +210,8 @@ impl Float for f16 {
     }
 }
 
-/// Runs a block with `$T` bound to the Rust type of a floating-point [`DType`]; other types are a caller's mistake.
+/// Run a block with `$T` bound to the Rust type of a floating-point [`DType`]. Panics for other dtypes, which callers
+/// must refuse.
 macro_rules! for_float {
     ($dtype:expr, $T:ident => $body:expr) => {
         $crate::for_types!($dtype, $T => $body, [F32 f32, F64 f64, BF16 $crate::bf16, F16 $crate::f16],
@@ -218,7 +220,7 @@ macro_rules! for_float {
 }
 pub(crate) use for_float;
 
-/// Runs a block with `$A` bound to the accumulator of a floating-point [`DType`].
+/// Run a block with `$A` bound to the accumulator type of a floating-point [`DType`].
 macro_rules! for_acc {
     ($dtype:expr, $A:ident => $body:expr) => {
         match $dtype {
@@ -236,7 +238,7 @@ macro_rules! for_acc {
 }
 pub(crate) use for_acc;
 
-/// Contiguous accumulators of a view, in place where possible.
+/// Contiguous accumulators of a view, borrowed if possible.
 pub(crate) enum Input<'a, A> {
     Borrowed(&'a [A]),
     Copied(Scratch<A>),
@@ -253,7 +255,7 @@ impl<A> Deref for Input<'_, A> {
     }
 }
 
-/// The elements of a floating-point view, contiguous and as accumulators.
+/// Return the elements of a floating-point view as contiguous accumulators.
 pub(crate) fn input<'a, A: Real>(x: &View<'a>) -> Input<'a, A> {
     if let Some(x) = x.as_slice::<A>() {
         return Input::Borrowed(x);
@@ -263,7 +265,7 @@ pub(crate) fn input<'a, A: Real>(x: &View<'a>) -> Input<'a, A> {
     Input::Copied(copy)
 }
 
-/// Lets `f` write the elements of a view as contiguous accumulators; their first values are unspecified.
+/// Call `f` to write the elements of a view as contiguous accumulators. Their initial values are unspecified.
 pub(crate) fn output<A: Real, R>(out: &mut ViewMut, f: impl FnOnce(&mut [A]) -> R) -> R {
     if let Some(out) = out.as_slice_mut::<A>() {
         return f(out);
@@ -290,7 +292,7 @@ simd! {
     }
 }
 
-/// Sizes and strides with size-one dimensions dropped and runs merged.
+/// Return sizes and strides without size-one dimensions, and with mergeable dimensions merged.
 pub(crate) fn merged(sizes: &[usize], strides: &[usize]) -> (Vec<usize>, Vec<usize>) {
     let (mut n, mut s): (Vec<usize>, Vec<usize>) = (Vec::new(), Vec::new());
     for (&size, &stride) in sizes.iter().zip(strides) {
@@ -311,7 +313,7 @@ pub(crate) fn merged(sizes: &[usize], strides: &[usize]) -> (Vec<usize>, Vec<usi
     (n, s)
 }
 
-/// Offset of the `row`-th index of `sizes`, row-major.
+/// Return the offset of the `row`-th index of `sizes` in row-major order.
 #[inline]
 pub(crate) fn offset_of(mut row: usize, sizes: &[usize], strides: &[usize]) -> usize {
     let mut offset = 0;
@@ -322,7 +324,7 @@ pub(crate) fn offset_of(mut row: usize, sizes: &[usize], strides: &[usize]) -> u
     offset
 }
 
-/// Calls `f(first position, offset, length, stride)` for the innermost runs of a layout, in parallel.
+/// Call `f(first position, offset, length, stride)` for the innermost runs of a layout, in parallel.
 fn runs(sizes: &[usize], strides: &[usize], f: impl Fn(usize, usize, usize, usize) + Sync) {
     if sizes.contains(&0) {
         return;
@@ -340,7 +342,7 @@ fn runs(sizes: &[usize], strides: &[usize], f: impl Fn(usize, usize, usize, usiz
     });
 }
 
-/// Copies a view's elements, in row-major order, to accumulators of any floating-point type.
+/// Copy a view's elements of any floating-point dtype to accumulators, in row-major order.
 pub(crate) fn gather<A: Real>(x: &View, out: &mut [A]) {
     assert_eq!(x.numel(), out.len());
     let to = Shared::new(out);
@@ -350,17 +352,17 @@ pub(crate) fn gather<A: Real>(x: &View, out: &mut [A]) {
     }
     for_float!(x.dtype(), T => {
         runs(x.sizes(), x.strides(), |at, offset, n, stride| {
-            // SAFETY: the view's contract covers the run; runs are disjoint in `out`.
+            // SAFETY: the run lies within the view, and runs are disjoint in `out`.
             let (from, out) = unsafe { (x.ptr().cast::<T>().add(offset), to.slice(at, n)) };
             if stride == 1 && std::any::TypeId::of::<<T as Float>::Acc>() == std::any::TypeId::of::<A>() {
-                // SAFETY: the run is contiguous, and both slices are of the same accumulator type.
+                // SAFETY: the run is contiguous, and both slices have the same accumulator type.
                 let (from, out) = unsafe {
                     (std::slice::from_raw_parts(from, n), std::slice::from_raw_parts_mut(out.as_mut_ptr().cast(), n))
                 };
                 raise(from, out);
             } else {
                 for i in 0..n {
-                    // SAFETY: as above.
+                    // SAFETY: `i < n`, so the element lies within the run.
                     out[i] = A::from_f64(unsafe { *from.add(i * stride) }.to_f64());
                 }
             }
@@ -368,24 +370,24 @@ pub(crate) fn gather<A: Real>(x: &View, out: &mut [A]) {
     });
 }
 
-/// Rounds accumulators to a view's elements.
+/// Round accumulators to a view's elements.
 pub(crate) fn scatter<A: Real>(x: &[A], out: &mut ViewMut) {
     assert_eq!(out.numel(), x.len());
     for_float!(out.dtype(), T => {
         let base = out.ptr() as usize;
         runs(out.sizes(), out.strides(), |at, offset, n, stride| {
             let x = &x[at..at + n];
-            // SAFETY: the view's contract covers the run, and runs are disjoint.
+            // SAFETY: the run lies within the view, and runs are disjoint.
             let to = unsafe { (base as *mut T).add(offset) };
             if stride == 1 && std::any::TypeId::of::<<T as Float>::Acc>() == std::any::TypeId::of::<A>() {
-                // SAFETY: as above; both slices are of the same accumulator type.
+                // SAFETY: the run is contiguous, and both slices have the same accumulator type.
                 let (x, to) = unsafe {
                     (std::slice::from_raw_parts(x.as_ptr().cast(), n), std::slice::from_raw_parts_mut(to, n))
                 };
                 round(x, to);
             } else {
                 for i in 0..n {
-                    // SAFETY: as above.
+                    // SAFETY: `i < n`, so the element lies within the run.
                     unsafe { *to.add(i * stride) = T::from_f64(x[i].to_f64()) };
                 }
             }
@@ -393,10 +395,10 @@ pub(crate) fn scatter<A: Real>(x: &[A], out: &mut ViewMut) {
     });
 }
 
-/// Partial sums a vectorised reduction keeps: two registers of the widest kind for `f32`.
+/// Number of partial sums in a vectorised reduction: two registers of the widest kind for `f32`.
 pub(crate) const LANES: usize = 32;
 
-/// Adds partial sums pairwise.
+/// Add partial sums pairwise.
 #[inline(always)]
 pub(crate) fn lanes_sum<A: Real>(mut lanes: [A; LANES]) -> A {
     let mut width = LANES / 2;
@@ -409,15 +411,15 @@ pub(crate) fn lanes_sum<A: Real>(mut lanes: [A; LANES]) -> A {
     lanes[0]
 }
 
-/// Elements that are summed in lanes, one after the other. Sums of more are paired off, so that errors grow with the logarithm
-/// of the length.
+/// Number of elements that lanes sum one after the other. Longer sums are added in pairs, so that errors grow with the
+/// logarithm of the length.
 const SUMMED: usize = 4096;
 
-/// Sums of runs, paired off like the digits of a binary counter.
+/// Sums of runs, paired like the digits of a binary counter.
 struct Levels<A>([A; 32]);
 
 impl<A: Real> Levels<A> {
-    /// Takes the sum of run number `run`.
+    /// Add the sum of run number `run`.
     #[cold]
     #[inline(never)]
     fn push(&mut self, run: usize, mut v: A) {
@@ -427,7 +429,7 @@ impl<A: Real> Levels<A> {
         }
         self.0[carries] = v;
     }
-    /// The sum of the first `runs` runs.
+    /// Return the sum of the first `runs` runs.
     fn total(&self, runs: usize) -> A {
         let mut total = A::ZERO;
         for (l, level) in self.0.iter().enumerate() {
@@ -439,7 +441,7 @@ impl<A: Real> Levels<A> {
     }
 }
 
-/// Sum of `f(x)` in a fixed order.
+/// Return the sum of `f(x)`, added in a fixed order.
 #[inline(always)]
 pub(crate) fn sum_of<A: Real>(x: &[A], f: impl Fn(A) -> A) -> A {
     if x.len() <= SUMMED {
@@ -468,7 +470,7 @@ fn sum_of_run<A: Real>(x: &[A], f: impl Fn(A) -> A) -> A {
     lanes_sum(lanes) + rest
 }
 
-/// Sum of `f(x, y)` in a fixed order.
+/// Return the sum of `f(x, y)`, added in a fixed order.
 #[inline(always)]
 pub(crate) fn sum_of2<A: Real, B: Copy>(x: &[A], y: &[B], f: impl Fn(A, B) -> A) -> A {
     let n = x.len().min(y.len());
@@ -500,7 +502,7 @@ fn sum_of2_run<A: Real, B: Copy>(x: &[A], y: &[B], f: impl Fn(A, B) -> A) -> A {
     lanes_sum(lanes) + rest
 }
 
-/// Largest element; NaN elements may be skipped.
+/// Return the largest element. NaN elements may be skipped.
 #[inline(always)]
 pub(crate) fn max_of<A: Real>(x: &[A]) -> A {
     let mut lanes = [A::NEG_INF; LANES];
@@ -532,7 +534,7 @@ mod tests {
             assert_eq!(b.up().to_bits(), (bits as u32) << 16);
         }
         for high in 0..=u16::MAX {
-            // Around every tie, and between.
+            // Check around every tie, and between ties.
             for low in [0u32, 1, 0xfff, 0x1000, 0x1001, 0x2000, 0x3000, 0x7fff, 0x8000, 0x8001, 0xffff] {
                 let v = f32::from_bits((high as u32) << 16 | low);
                 let (h, b) = (<f16 as Float>::down(v), <bf16 as Float>::down(v));

@@ -1,13 +1,12 @@
 //! Reductions.
 //!
-//! Three shapes of work. Where the innermost memory is reduced, rows are folded into one number, eight vectors at a time.
-//! Where it is kept, rows are added to a row of accumulators. Where there are few results and much to reduce, pieces of
-//! the reduced range go to the threads and their partial results are folded in order.
+//! There are three loops. If the reduced dimension is innermost in memory, rows are folded into one number, eight
+//! vectors at a time. If a kept dimension is innermost, rows are added to a row of accumulators. If there are few
+//! results and long reductions, threads reduce pieces, and the partial results are folded in order.
 //!
-//! `f32` sums run over tiles whose partial sums are paired off like the digits of a binary counter, so that the error
-//! grows with the logarithm of the length. `f16` and `bf16` are accumulated in `f32`. Operands are cast to the type of
-//! the accumulator tile by tile; cuts between pieces depend on the sizes only, so results do not depend on the number of
-//! threads.
+//! `f32` sums run over tiles whose partial sums are paired like the digits of a binary counter, so that the error grows
+//! with the logarithm of the length. `f16` and `bf16` are accumulated in `f32`. Operands are cast to the accumulator
+//! type tile by tile. Cuts between pieces depend only on the sizes, so results do not depend on the number of threads.
 
 use crate::complex::{Complex, by_parts, for_complex};
 use crate::convert::{Number, cast};
@@ -22,14 +21,14 @@ kinds! {
     ReduceKind { Sum "sum", Prod "prod", Max "amax", Min "amin", Any "any", All "all" }
 }
 
-/// Elements cast at a time; also the length of a sum's first level.
+/// Number of elements cast at a time, and the length of a sum's first level.
 const TILE: usize = 512;
-/// Reduced elements that make a piece of work of their own.
+/// Number of reduced elements per piece of work.
 const PIECE: usize = 64 * 1024;
-/// Independent accumulators of a fold.
+/// Number of independent accumulators of a fold.
 const LANES: usize = 64;
 
-/// How two accumulated values become one.
+/// How two accumulated values are combined.
 trait Fold: 'static {
     type Acc: Number;
     const IDENTITY: Self::Acc;
@@ -78,7 +77,7 @@ folds! {
 unsafe fn fold_run_body<F: Fold, const FMA: bool>(x: *const F::Acc, n: usize) -> F::Acc {
     let mut lanes = [F::IDENTITY; LANES];
     let mut i = 0;
-    // SAFETY: the caller vouches for `n` elements.
+    // SAFETY: the caller passes `n` readable elements.
     unsafe {
         while i + LANES <= n {
             for l in 0..LANES {
@@ -108,7 +107,7 @@ multiversion! { unsafe fn fold_run<F: Fold>(x: *const F::Acc, n: usize) -> F::Ac
 #[inline(always)]
 unsafe fn fold_into_body<F: Fold, const FMA: bool>(acc: *mut F::Acc, x: *const F::Acc, n: usize) {
     for i in 0..n {
-        // SAFETY: the caller vouches for `n` elements of both.
+        // SAFETY: the caller passes `n` elements of both.
         unsafe { *acc.add(i) = F::fold(*acc.add(i), *x.add(i)) };
     }
 }
@@ -116,7 +115,7 @@ multiversion! { unsafe fn fold_into<F: Fold>(acc: *mut F::Acc, x: *const F::Acc,
 
 #[inline(always)]
 unsafe fn load_body<A: Number, R: Number, const FMA: bool>(x: *const u8, step: usize, to: *mut R, n: usize) {
-    // SAFETY: the caller vouches for `n` elements on both sides.
+    // SAFETY: the caller passes `n` readable elements and room for `n` results.
     unsafe {
         if step == size_of::<A>() {
             for i in 0..n {
@@ -131,24 +130,24 @@ unsafe fn load_body<A: Number, R: Number, const FMA: bool>(x: *const u8, step: u
 }
 multiversion! { unsafe fn load<A: Number, R: Number>(x: *const u8, step: usize, to: *mut R, n: usize) = load_body }
 
-/// Reads elements, `step` bytes apart, as another type.
+/// A function that reads elements, `step` bytes apart, as another type.
 type Load<R> = unsafe fn(*const u8, usize, *mut R, usize);
 
 fn load_as<R: Number>(from: DType) -> Load<R> {
     for_dtype!(from, A => load::<A, R>)
 }
 
-/// Whether an element is not zero, as a byte.
+/// Return a function that reads whether each element is nonzero, as a byte.
 fn load_truth(from: DType) -> Load<u8> {
     unsafe fn truth<A: Number>(x: *const u8, step: usize, to: *mut u8, n: usize) {
         for i in 0..n {
-            // SAFETY: the caller vouches for `n` elements on both sides.
+            // SAFETY: the caller passes `n` readable elements and room for `n` results.
             unsafe { *to.add(i) = (*x.add(i * step).cast::<A>()).is_true() as u8 };
         }
     }
     unsafe fn complex_truth<C: Complex>(x: *const u8, step: usize, to: *mut u8, n: usize) {
         for i in 0..n {
-            // SAFETY: as above.
+            // SAFETY: the caller passes `n` readable elements and room for `n` results.
             unsafe { *to.add(i) = (*x.add(i * step).cast::<C>() != C::default()) as u8 };
         }
     }
@@ -158,7 +157,7 @@ fn load_truth(from: DType) -> Load<u8> {
     }
 }
 
-/// Partial results paired off like the digits of a binary counter.
+/// Partial results, paired like the digits of a binary counter.
 struct Cascade<F: Fold> {
     levels: [F::Acc; 48],
     count: u64,
@@ -187,11 +186,11 @@ impl<F: Fold> Cascade<F> {
     }
 }
 
-/// Source elements and how to read them.
+/// Source elements, and how to read them.
 struct Source<R> {
     ptr: RawMut,
     size: usize,
-    /// None when memory holds the accumulator's type already.
+    /// `None` if memory already holds the accumulator's type.
     load: Option<Load<R>>,
 }
 impl<R> Clone for Source<R> {
@@ -202,10 +201,10 @@ impl<R> Clone for Source<R> {
 impl<R> Copy for Source<R> {}
 
 impl<R: Number> Source<R> {
-    /// Calls `visit` with runs of at most [`TILE`] elements in the accumulator's type.
+    /// Call `visit` with runs of at most [`TILE`] elements in the accumulator's type.
     ///
     /// # Safety
-    /// `n` elements lie `step` bytes apart from `offset` on.
+    /// `n` elements lie `step` bytes apart, starting at `offset`.
     #[inline(always)]
     unsafe fn tiles(
         &self,
@@ -218,7 +217,7 @@ impl<R: Number> Source<R> {
         let mut done = 0;
         while done < n {
             let m = (n - done).min(TILE);
-            // SAFETY: the caller's contract.
+            // SAFETY: the caller passes `n` elements that lie `step` bytes apart.
             unsafe {
                 let x = self.ptr.at(offset + done * step);
                 match self.load {
@@ -236,12 +235,13 @@ impl<R: Number> Source<R> {
 
 unsafe fn load_plain<R: Number>(x: *const u8, step: usize, to: *mut R, n: usize) {
     for i in 0..n {
-        // SAFETY: the caller vouches for `n` elements on both sides.
+        // SAFETY: the caller passes `n` readable elements and room for `n` results.
         unsafe { *to.add(i) = *x.add(i * step).cast::<R>() };
     }
 }
 
-/// Dimensions of a reduction: what is kept (steps of input and output) and what is reduced (steps of the input).
+/// Dimensions of a reduction: the kept ones with the steps of input and output, and the reduced ones with the steps of
+/// the input.
 struct Plan {
     kept: Vec<Dim<2>>,
     reduced: Vec<Dim<1>>,
@@ -268,7 +268,7 @@ fn plan(x: &View, mask: &[bool], out: &ViewMut) -> Plan {
     Plan { kept, reduced, results, length }
 }
 
-/// Calls `visit(offset, step, n)` for runs of the innermost dimension in a range of the flat order.
+/// Call `visit(offset, n)` for runs of the innermost dimension in a range of the flat order.
 #[inline(always)]
 fn runs<const M: usize>(dims: &[Dim<M>], start: usize, n: usize, mut visit: impl FnMut(&[usize; M], usize)) {
     let mut at = Cursor::new(dims, start);
@@ -283,7 +283,7 @@ fn runs<const M: usize>(dims: &[Dim<M>], start: usize, n: usize, mut visit: impl
     }
 }
 
-/// Folds `n` elements of the reduced range from `start` on, for the result at `base`.
+/// Fold `n` elements of the reduced range, starting at `start`, for the result at `base`.
 unsafe fn fold_range<F: Fold>(
     src: &Source<F::Acc>,
     plan: &Plan,
@@ -301,13 +301,13 @@ unsafe fn fold_range<F: Fold>(
     }
     let mut cascade = Cascade::<F>::new();
     runs(&plan.reduced, start, n, |offset, m| {
-        // SAFETY: as above.
+        // SAFETY: the run lies within the reduced dimensions.
         unsafe { src.tiles(base + offset[0], step, m, tile, |x, _, m| cascade.push(fold_run::<F>(x, m))) };
     });
     cascade.finish()
 }
 
-/// Folds every result; `store(offset, value)` writes one.
+/// Fold every result. `store(offset, value)` writes one result.
 fn fold_all<F: Fold>(src: Source<F::Acc>, plan: &Plan, store: &(dyn Fn(usize, F::Acc) + Sync)) {
     let (results, length) = (plan.results, plan.length);
     if results == 0 {
@@ -321,12 +321,12 @@ fn fold_all<F: Fold>(src: Source<F::Acc>, plan: &Plan, store: &(dyn Fn(usize, F:
         });
     }
     let kept = plan.kept[0];
-    // The smallest step in memory decides which way to walk.
+    // The dimension with the smallest step in memory becomes the inner loop.
     let along_kept = kept.size >= 4 && kept.steps[0] != 0 && kept.steps[0] < plan.reduced[0].steps[0];
     if along_kept {
         return fold_columns::<F>(src, plan, store);
     }
-    // Few results: cut the reduced range.
+    // With few results, cut the reduced range into pieces.
     let pieces = length.div_ceil(PIECE);
     if results < 16 && pieces > 1 {
         let mut partial = memory::filled(F::IDENTITY, results * pieces);
@@ -337,7 +337,7 @@ fn fold_all<F: Fold>(src: Source<F::Acc>, plan: &Plan, store: &(dyn Fn(usize, F:
                 let (r, piece) = (item / pieces, item % pieces);
                 let base = Cursor::new(&plan.kept, r).offset[0];
                 let start = piece * PIECE;
-                // SAFETY: ranges lie within the view; each slot is written once.
+                // SAFETY: ranges lie within the view, and each slot is written once.
                 unsafe {
                     let v = fold_range::<F>(&src, plan, base, start, PIECE.min(length - start), &mut tile);
                     slots.at(item * size_of::<F::Acc>()).cast::<F::Acc>().write(v);
@@ -365,27 +365,27 @@ fn fold_all<F: Fold>(src: Source<F::Acc>, plan: &Plan, store: &(dyn Fn(usize, F:
     });
 }
 
-/// Columns that are accumulated side by side.
+/// Number of columns that are accumulated together.
 const COLUMNS: usize = 2048;
-/// Rows that share the first level of accumulators, and accumulators of each level that share one of the next. Errors grow
-/// with it, and with the logarithm of the number of rows.
+/// Number of rows that share the first level of accumulators, and number of accumulators of a level that share one of
+/// the next level. Errors grow with this number, and with the logarithm of the number of rows.
 const ROWS: usize = 16;
-/// Pieces that a range of rows is cut into have at least so many.
+/// Smallest number of rows in a piece of a range of rows.
 const PIECE_ROWS: usize = 128;
 
-/// The kept dimension is innermost in memory: rows of it are folded into rows of accumulators.
+/// Fold rows of a kept innermost dimension into rows of accumulators.
 fn fold_columns<F: Fold>(src: Source<F::Acc>, plan: &Plan, store: &(dyn Fn(usize, F::Acc) + Sync)) {
     let kept = plan.kept[0];
     let outer: usize = plan.kept[1..].iter().map(|d| d.size).product();
     let length = plan.length;
-    // Narrow enough that each thread has work, wide enough to read memory in long runs.
+    // Strips are narrow enough to give each thread work, and wide enough to read memory in long runs.
     let width = if outer > 1 || kept.size < 512 {
         kept.size.min(COLUMNS)
     } else {
         (kept.size.div_ceil(2)).next_multiple_of(64).clamp(256, COLUMNS)
     };
     let strips = kept.size.div_ceil(width);
-    // With few strips the reduced range is cut as well.
+    // With few strips, cut the reduced range too.
     let wanted = if outer * strips < 4 { (length / PIECE_ROWS).clamp(1, 8) } else { 1 };
     let pieces = if outer * strips * length * width.min(kept.size) > PIECE { wanted } else { 1 };
     let piece = length.div_ceil(pieces);
@@ -395,7 +395,7 @@ fn fold_columns<F: Fold>(src: Source<F::Acc>, plan: &Plan, store: &(dyn Fn(usize
         let m = width.min(kept.size - first);
         let at = Cursor::new(&plan.kept, o * kept.size + first).offset;
         let mut tile = [F::IDENTITY; TILE];
-        // One row of accumulators a level; `acc` takes what is left of all.
+        // There is one row of accumulators per level. `acc` receives the remainder of all levels.
         let mut levels = memory::filled(F::IDENTITY, m);
         acc[..m].fill(F::IDENTITY);
         let mut rows = 0usize;
@@ -471,7 +471,7 @@ fn fold_columns<F: Fold>(src: Source<F::Acc>, plan: &Plan, store: &(dyn Fn(usize
     }
 }
 
-/// Reduces with an accumulator type, and writes results times `scale` in the output's dtype.
+/// Reduce with an accumulator type, and write the results times `scale` in the output's dtype.
 fn go<F: Fold>(x: &View, plan: &Plan, load: Option<Load<F::Acc>>, scale: Option<f64>, out: &mut ViewMut) {
     let src = Source { ptr: RawMut(x.ptr().cast_mut()), size: x.dtype().size_bytes(), load };
     debug_assert!(src.size > 0);
@@ -482,7 +482,7 @@ fn go<F: Fold>(x: &View, plan: &Plan, load: Option<Load<F::Acc>>, scale: Option<
                 Some(s) => cast::<f64, R>(v.to_f64() * s),
                 None => cast(v),
             };
-            // SAFETY: the offset is that of a result; each is written once.
+            // SAFETY: the offset is that of a result, and each result is written once.
             unsafe { to.at(offset).cast::<R>().write(v) };
         };
         fold_all::<F>(src, plan, &store)
@@ -493,14 +493,15 @@ fn loader<R: Number>(x: DType) -> Option<Load<R>> {
     (x != R::DTYPE).then(|| load_as::<R>(x))
 }
 
-/// Reduces `x` over the dimensions where `mask` is true; `out` has the sizes of the others, in order.
+/// Reduce `x` over the dimensions where `mask` is true. `out` has the sizes of the other dimensions, in order.
 ///
-/// `Sum` and `Prod` cast to the dtype of `out` on the way, unless that or that of `x` is complex: then both are (integers accumulate in `i64`, `f16` and `bf16` in `f32`);
-/// `Max` and `Min` keep the dtype of `x` and propagate NaN; `Any` and `All` write `bool`. An empty reduction gives the
-/// identity (for `Max` and `Min` the lowest and highest value; callers refuse that case as PyTorch does).
+/// `Sum` and `Prod` cast to the dtype of `out` first. Integers accumulate in `i64`, and `f16` and `bf16` in `f32`. If
+/// `x` or `out` is complex, both must be. `Max` and `Min` keep the dtype of `x` and propagate NaN. `Any` and `All`
+/// write `bool`. An empty reduction gives the identity. For `Max` and `Min` this is the lowest and the highest value;
+/// callers refuse that case, as PyTorch does.
 ///
 /// # Errors
-/// None for the dtypes named.
+/// Never fails for the dtypes above.
 pub fn reduce(kind: ReduceKind, x: &View, mask: &[bool], out: &mut ViewMut) -> Result<(), KernelError> {
     let (dx, dout) = (x.dtype(), out.dtype());
     if dx.is_complex() && matches!(kind, ReduceKind::Sum) {
@@ -512,7 +513,7 @@ pub fn reduce(kind: ReduceKind, x: &View, mask: &[bool], out: &mut ViewMut) -> R
         ReduceKind::Sum | ReduceKind::Prod => sum_or_prod(kind == ReduceKind::Sum, x, &p, None, out),
         ReduceKind::Any => go::<Max<u8>>(x, &p, Some(load_truth(dx)), None, out),
         ReduceKind::All => {
-            // The identity of `min` over bytes is 255, which is true.
+            // The identity of `min` over bytes is 255, which counts as true.
             go::<Min<u8>>(x, &p, Some(load_truth(dx)), None, out)
         }
         ReduceKind::Max | ReduceKind::Min => {
@@ -543,7 +544,7 @@ pub fn reduce(kind: ReduceKind, x: &View, mask: &[bool], out: &mut ViewMut) -> R
     Ok(())
 }
 
-/// Products of complex numbers, result by result.
+/// Compute products of complex numbers, one result after the other.
 fn complex_prod<C: Complex>(x: &View, p: &Plan, out: &mut ViewMut) {
     let (from, to) = (RawMut(x.ptr().cast_mut()), RawMut(out.ptr()));
     parallel_for(p.results, (8 * 1024 / p.length.max(1)).max(1), |range| {
@@ -554,13 +555,13 @@ fn complex_prod<C: Complex>(x: &View, p: &Plan, out: &mut ViewMut) {
                 if p.length > 0 {
                     runs(&p.reduced, 0, p.length, |at, n| {
                         for j in 0..n {
-                            // SAFETY: elements lie within the view.
+                            // SAFETY: the element lies within the view.
                             let v = unsafe { *from.at(base + at[0] + j * p.reduced[0].steps[0]).cast::<C>() };
                             product *= v.wide();
                         }
                     });
                 }
-                // SAFETY: the result lies within the output; each is written once.
+                // SAFETY: the result lies within the output, and each is written once.
                 unsafe { to.at(offset[1] + i * p.kept[0].steps[1]).cast::<C>().write(C::narrow(product)) };
             }
         });
@@ -583,10 +584,10 @@ fn sum_or_prod(sum: bool, x: &View, p: &Plan, scale: Option<f64>, out: &mut View
     }
 }
 
-/// The mean over the dimensions where `mask` is true, in the floating dtype of `out`; NaN when nothing is reduced.
+/// Compute the mean over the dimensions where `mask` is true, in the floating dtype of `out`. An empty mean is NaN.
 ///
 /// # Errors
-/// [`KernelError::Other`] when `out` is not floating point.
+/// Fails with [`KernelError::Other`] if `out` is not floating point.
 pub fn mean(x: &View, mask: &[bool], out: &mut ViewMut) -> Result<(), KernelError> {
     if x.dtype().is_complex() {
         return by_parts(x, out, |x, out| mean(x, mask, out));
@@ -600,11 +601,11 @@ pub fn mean(x: &View, mask: &[bool], out: &mut ViewMut) -> Result<(), KernelErro
     Ok(())
 }
 
-/// The position along `dim` of the largest (or smallest) element, the first of equals; the first NaN wins. `out` is `i64`
-/// and has the sizes of `x` without `dim`.
+/// Find the position along `dim` of the largest (or smallest) element: the first of equal elements, or the first NaN.
+/// `out` is `i64` and has the sizes of `x` without `dim`.
 ///
 /// # Errors
-/// [`KernelError::Other`] when `dim` is empty and there are results to write.
+/// Fails with [`KernelError::Other`] if `dim` is empty and there are results to write.
 pub fn arg_reduce(max: bool, x: &View, dim: usize, out: &mut ViewMut) -> Result<(), KernelError> {
     debug_assert_eq!(out.dtype(), DType::I64);
     let mut mask = vec![false; x.sizes().len()];
@@ -637,7 +638,7 @@ pub fn arg_reduce(max: bool, x: &View, dim: usize, out: &mut ViewMut) -> Result<
 }
 
 unsafe fn best_of<T: Element + PartialOrd>(max: bool, x: *const u8, step: usize, n: usize) -> usize {
-    // SAFETY: the caller vouches for `n` elements.
+    // SAFETY: the caller passes `n` readable elements.
     unsafe {
         let mut best: T = *x.cast::<T>();
         let mut at = 0;
@@ -656,11 +657,11 @@ unsafe fn best_of<T: Element + PartialOrd>(max: bool, x: *const u8, step: usize,
     }
 }
 
-/// Variance over the dimensions where `mask` is true, dividing by `length - correction`, and the mean if asked for.
-/// Two passes: the mean, then the squares of what is left. Outputs have one floating dtype, that of `x`.
+/// Compute the variance over the dimensions where `mask` is true, divided by `length - correction`, and optionally the
+/// mean. Uses two passes: the mean, then the squares of the differences. Outputs have the floating dtype of `x`.
 ///
 /// # Errors
-/// [`KernelError::Other`] unless floating point.
+/// Fails with [`KernelError::Other`] unless the dtypes are floating point.
 pub fn var(
     x: &View,
     mask: &[bool],
@@ -685,7 +686,8 @@ pub fn var(
             runs(&p.kept, range.start, range.len(), |offset, m| {
                 for i in 0..m {
                     let base = offset[0] + i * p.kept[0].steps[0];
-                    // SAFETY: elements and results lie within the views; runs of TILE elements are read as f64.
+                    // SAFETY: elements and results lie within the views, and runs of at most `TILE` elements are read
+                    // as `f64`.
                     unsafe {
                         let mean = fold_range::<Sum<f64>>(&src, &p, base, 0, p.length, &mut tile) / p.length as f64;
                         let mut squares = 0.0;
@@ -708,7 +710,7 @@ pub fn var(
 unsafe fn squares_body<const FMA: bool>(x: *const f64, mean: f64, n: usize) -> f64 {
     let mut lanes = [0f64; 16];
     let whole = n / 16 * 16;
-    // SAFETY: the caller vouches for `n` elements.
+    // SAFETY: the caller passes `n` readable elements.
     unsafe {
         for i in (0..whole).step_by(16) {
             for l in 0..16 {

@@ -1,4 +1,4 @@
-//! Resampling of dimensions: every output is a weighted sum of a few inputs along one dimension, one dimension at a time.
+//! Resampling of dimensions: each output is a weighted sum of a few inputs along one dimension.
 
 use crate::memory;
 use crate::par::{Scratch, Shared};
@@ -6,10 +6,10 @@ use crate::real::{Real, for_acc, input, output, simd};
 use crate::threads::parallel_for;
 use crate::{View, ViewMut};
 
-/// Which inputs an output is made of, and their weights: a sparse matrix by rows.
+/// Inputs of each output and their weights: a sparse matrix by rows.
 #[derive(Clone, Debug, Default)]
 pub struct Taps {
-    /// Where the entries of each row begin, and the number of all entries.
+    /// Start of the entries of each row, then the number of all entries.
     pub starts: Vec<usize>,
     /// Position of the input of each entry.
     pub positions: Vec<usize>,
@@ -18,11 +18,11 @@ pub struct Taps {
 }
 
 impl Taps {
-    /// No rows yet.
+    /// Return a matrix without rows.
     pub fn new() -> Taps {
         Taps { starts: vec![0], ..Taps::default() }
     }
-    /// Adds a row.
+    /// Add a row.
     pub fn push(&mut self, entries: impl IntoIterator<Item = (usize, f64)>) {
         for (p, w) in entries {
             memory::push(&mut self.positions, p);
@@ -30,15 +30,15 @@ impl Taps {
         }
         memory::push(&mut self.starts, self.positions.len());
     }
-    /// Number of rows.
+    /// Return the number of rows.
     pub fn rows(&self) -> usize {
         self.starts.len() - 1
     }
-    /// Entries of a row.
+    /// Return the range of the entries of row `i`.
     pub fn row(&self, i: usize) -> std::ops::Range<usize> {
         self.starts[i]..self.starts[i + 1]
     }
-    /// The transposed matrix, of `inputs` rows.
+    /// Return the transposed matrix, which has `inputs` rows.
     pub fn transposed(&self, inputs: usize) -> Taps {
         let mut starts = memory::filled(0, inputs + 1);
         self.positions.iter().for_each(|&p| starts[p + 1] += 1);
@@ -57,11 +57,12 @@ impl Taps {
     }
 }
 
-/// Elements of work below which another thread is not worth waking.
+/// Smallest number of elements per thread: waking a thread costs more than computing fewer.
 const GRAIN: usize = 1 << 14;
 
-/// Resamples the last `axes.len()` dimensions, the `d`-th of them by `axes[d]`; `None` leaves one as it is. They are taken one
-/// after the other, the last one first, or the first one first if `forwards`.
+/// Resample the last `axes.len()` dimensions, the `d`-th of them by `axes[d]`. `None` leaves a dimension unchanged.
+/// Dimensions are resampled one after the other, from the last to the first, or from the first to the last if
+/// `forwards`.
 pub fn resample(x: &View, axes: &[Option<Taps>], forwards: bool, out: &mut ViewMut) {
     let mut sizes = x.sizes().to_vec();
     let lead = sizes.len() - axes.len();
@@ -97,7 +98,7 @@ pub fn resample(x: &View, axes: &[Option<Taps>], forwards: bool, out: &mut ViewM
     });
 }
 
-/// One dimension: `x` is `[.., n, inner]`, `out` `[.., rows, inner]`.
+/// Resample one dimension: `x` is `[.., n, inner]`, and `out` is `[.., rows, inner]`.
 fn along<A: Real>(x: &[A], n: usize, inner: usize, taps: &Taps, out: &mut [A]) {
     let rows = taps.rows();
     let weights: Vec<A> = memory::collect(taps.weights.iter().map(|&w| A::of(w)));
@@ -108,7 +109,7 @@ fn along<A: Real>(x: &[A], n: usize, inner: usize, taps: &Taps, out: &mut [A]) {
         let two = per_row == 2 && taps.starts.windows(2).all(|s| s[1] - s[0] == 2);
         parallel_for(outer, GRAIN.div_ceil(rows * per_row), |range| {
             for o in range {
-                // SAFETY: rows of the output are disjoint.
+                // SAFETY: the row is in bounds, and one thread uses it.
                 let y = unsafe { to.slice(o * rows, rows) };
                 let x = &x[o * n..][..n];
                 if two {
@@ -130,7 +131,7 @@ fn along<A: Real>(x: &[A], n: usize, inner: usize, taps: &Taps, out: &mut [A]) {
     parallel_for(outer * rows, GRAIN.div_ceil(inner * per_row), |range| {
         for k in range {
             let (o, i) = (k / rows, k % rows);
-            // SAFETY: rows of the output are disjoint.
+            // SAFETY: the row is in bounds, and one thread uses it.
             let y = unsafe { to.slice(k * inner, inner) };
             let of = |e: usize| &x[(o * n + taps.positions[e]) * inner..][..inner];
             let row = taps.row(i);
@@ -148,12 +149,12 @@ fn along<A: Real>(x: &[A], n: usize, inner: usize, taps: &Taps, out: &mut [A]) {
     });
 }
 
-/// [`resample`] of bytes in whole numbers: each axis comes with weights of 16 bits and how many bits of them are behind the point.
-/// Results are rounded and clamped after each dimension, the last one first.
+/// Like [`resample`], for bytes in integer arithmetic. Each axis comes with 16-bit weights and the number of their
+/// fractional bits. Results are rounded and clamped after each dimension, from the last to the first.
 pub fn resample_bytes(x: &View, axes: &[Option<(&Taps, Vec<i64>, u32)>], out: &mut ViewMut) {
     let mut sizes = x.sizes().to_vec();
     let lead = sizes.len() - axes.len();
-    // SAFETY: the view covers the elements that its sizes reach.
+    // SAFETY: `offset_of` gives offsets of the view's elements.
     let byte = |i| unsafe { *x.ptr().add(crate::real::offset_of(i, x.sizes(), x.strides())) };
     let mut now: Vec<u8> = memory::collect((0..x.numel()).map(byte));
     for (d, axis) in axes.iter().enumerate().rev() {
@@ -169,7 +170,7 @@ pub fn resample_bytes(x: &View, axes: &[Option<(&Taps, Vec<i64>, u32)>], out: &m
         parallel_for(outer * rows, GRAIN.div_ceil(inner.max(1)), |range| {
             for k in range {
                 let (o, i) = (k / rows, k % rows);
-                // SAFETY: rows of the output are disjoint.
+                // SAFETY: the row is in bounds, and one thread uses it.
                 let y = unsafe { to.slice(k * inner, inner) };
                 for (j, y) in y.iter_mut().enumerate() {
                     let sum: i64 = taps

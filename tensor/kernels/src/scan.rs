@@ -7,7 +7,7 @@ use crate::pointwise::unsupported;
 use crate::threads::parallel_for;
 use crate::{DType, Element, KernelError, View, ViewMut, c128, for_dtype};
 
-/// Work on every line along `dim`: `line(offsets of the first element in each operand)`. Steps of lines come back.
+/// Call `line` for every line along `dim`, with the byte offset of the line's first element in each operand.
 fn lines<const M: usize>(
     sizes: &[usize],
     dim: usize,
@@ -33,7 +33,7 @@ fn lines<const M: usize>(
     });
 }
 
-/// Length and byte steps along `dim`; a tensor without dimensions is one line of one element.
+/// Return the length and the byte step along `dim`. A tensor without dimensions is one line of one element.
 fn along(sizes: &[usize], strides: &[usize], dim: usize, size: usize) -> (usize, usize) {
     match sizes.get(dim) {
         Some(&n) => (n, strides[dim] * size),
@@ -41,7 +41,7 @@ fn along(sizes: &[usize], strides: &[usize], dim: usize, size: usize) -> (usize,
     }
 }
 
-/// Scans with an accumulator of type `A`; `out` has the dtype of `x`.
+/// Scan with an accumulator of type `A`. `out` has the dtype of `x`.
 fn scan<A: Number>(x: &View, dim: usize, out: &mut ViewMut, start: A, f: impl Fn(A, A) -> A + Sync + Copy) {
     let (sx, so) = (x.dtype().size_bytes(), out.dtype().size_bytes());
     let (n, step_x) = along(x.sizes(), x.strides(), dim, sx);
@@ -51,7 +51,8 @@ fn scan<A: Number>(x: &View, dim: usize, out: &mut ViewMut, start: A, f: impl Fn
         lines(x.sizes(), dim, [(x.strides(), sx), (out.strides(), so)], |[a, b]| {
             let mut acc = start;
             for i in 0..n {
-                // SAFETY: the line lies within both views; lines are disjoint, and an element is read before it is written.
+                // SAFETY: the line lies within both views, one thread uses it, and each element is read before it is
+                // written.
                 unsafe {
                     acc = f(acc, cast::<T, A>(*from.at(a + i * step_x).cast::<T>()));
                     to.at(b + i * step_o).cast::<T>().write(cast(acc));
@@ -61,7 +62,7 @@ fn scan<A: Number>(x: &View, dim: usize, out: &mut ViewMut, start: A, f: impl Fn
     });
 }
 
-/// Runs a scan of sums or products in the accumulator that fits the output.
+/// Run a scan of sums or products in the accumulator type for the output.
 macro_rules! scan_in {
     ($x:ident, $dim:ident, $out:ident, $name:literal, $int:expr, $start:literal, |$a:ident, $b:ident| $e:expr) => {{
         let converted;
@@ -70,19 +71,20 @@ macro_rules! scan_in {
         let x = if $x.dtype() == $out.dtype() {
             $x
         } else {
-            // A cast on the way to another dtype comes first, as PyTorch defines it.
+            // Convert to another dtype before the scan, as PyTorch defines it.
             crate::memory::reserve(&mut held, $x.numel());
             held.resize($x.numel(), 0);
             strides = contiguous_strides($x.sizes());
-            // SAFETY: the buffer holds eight bytes an element.
+            // SAFETY: the buffer holds eight bytes per element.
             let mut to = unsafe { ViewMut::new(held.as_mut_ptr().cast(), $x.sizes(), &strides, $out.dtype()) };
             crate::copy::copy($x, &mut to);
-            // SAFETY: as above; all elements are written.
+            // SAFETY: the buffer holds eight bytes per element, and all elements are written.
             converted = unsafe { View::new(held.as_ptr().cast(), $x.sizes(), &strides, $out.dtype()) };
             &converted
         };
         match $out.dtype() {
-            // Sums of halves run in f32; of f32 in f64, which costs nothing here and keeps long sums exact.
+            // Sums of 16-bit floats run in `f32`. Sums of `f32` run in `f64`, which costs no time here and keeps long
+            // sums exact.
             DType::F16 | DType::BF16 => scan::<f32>(x, $dim, $out, $start as f32, |$a, $b| $e),
             DType::F32 | DType::F64 => scan::<f64>(x, $dim, $out, $start as f64, |$a, $b| $e),
             d @ (DType::Bool | DType::C64 | DType::C128) => return Err(unsupported($name, d)),
@@ -92,7 +94,7 @@ macro_rules! scan_in {
     }};
 }
 
-/// [`scan`] of complex numbers.
+/// Like [`scan`], for complex numbers.
 fn complex_scan<C: Complex>(
     x: &View,
     dim: usize,
@@ -107,7 +109,8 @@ fn complex_scan<C: Complex>(
     lines(x.sizes(), dim, [(x.strides(), size), (out.strides(), size)], |[a, b]| {
         let mut acc = start;
         for i in 0..n {
-            // SAFETY: as `scan`.
+            // SAFETY: the line lies within both views, one thread uses it, and each element is read before it is
+            // written.
             unsafe {
                 acc = f(acc, (*from.at(a + i * step_x).cast::<C>()).wide());
                 to.at(b + i * step_o).cast::<C>().write(C::narrow(acc));
@@ -124,10 +127,10 @@ fn contiguous_strides(sizes: &[usize]) -> Vec<usize> {
     strides
 }
 
-/// Running sums along `dim`, in the dtype of `out`; integers wrap. `out` may be `x`.
+/// Compute running sums along `dim`, in the dtype of `out`. Integers wrap. `out` may be `x`.
 ///
 /// # Errors
-/// [`KernelError::Other`] when `out` is `bool`.
+/// Fails with [`KernelError::Other`] if `out` is `bool`.
 pub fn cumsum(x: &View, dim: usize, out: &mut ViewMut) -> Result<(), KernelError> {
     if x.dtype().is_complex() {
         return by_parts(x, out, |x, out| cumsum(x, dim, out));
@@ -135,10 +138,10 @@ pub fn cumsum(x: &View, dim: usize, out: &mut ViewMut) -> Result<(), KernelError
     scan_in!(x, dim, out, "cumsum", i64::wrapping_add, 0, |a, b| a + b)
 }
 
-/// Running products along `dim`, in the dtype of `out`; integers wrap. `out` may be `x`.
+/// Compute running products along `dim`, in the dtype of `out`. Integers wrap. `out` may be `x`.
 ///
 /// # Errors
-/// [`KernelError::Other`] when `out` is `bool`.
+/// Fails with [`KernelError::Other`] if `out` is `bool`.
 pub fn cumprod(x: &View, dim: usize, out: &mut ViewMut) -> Result<(), KernelError> {
     if x.dtype().is_complex() {
         for_complex!(x.dtype(), C => complex_scan::<C>(x, dim, out, c128::new(1.0, 0.0), |a, b| a * b));
@@ -147,15 +150,16 @@ pub fn cumprod(x: &View, dim: usize, out: &mut ViewMut) -> Result<(), KernelErro
     scan_in!(x, dim, out, "cumprod", i64::wrapping_mul, 1, |a, b| a * b)
 }
 
-/// `ln(e^x0 + ... + e^xi)` along `dim`, without overflow. Real and complex numbers; `out` has the dtype of `x`.
+/// Compute `ln(e^x0 + ... + e^xi)` along `dim`, without overflow, for real and complex numbers. `out` has the dtype of
+/// `x`.
 ///
 /// # Errors
-/// [`KernelError::Other`] for other dtypes.
+/// Fails with [`KernelError::Other`] for other dtypes.
 pub fn logcumsumexp(x: &View, dim: usize, out: &mut ViewMut) -> Result<(), KernelError> {
     if x.dtype().is_complex() && x.dtype() == out.dtype() {
         let none = c128::new(f64::NEG_INFINITY, 0.0);
         for_complex!(x.dtype(), C => complex_scan::<C>(x, dim, out, none, |a, b| {
-            // The smaller one over the larger one is what the logarithm sees.
+            // Subtract the larger from the smaller one, so that the exponential does not overflow.
             let (low, high) = if a.re < b.re { (a, b) } else { (b, a) };
             if low.re == f64::NEG_INFINITY { high } else { high + ln_1p(exp(low - high)) }
         }));
@@ -167,7 +171,7 @@ pub fn logcumsumexp(x: &View, dim: usize, out: &mut ViewMut) -> Result<(), Kerne
     scan::<f64>(x, dim, out, f64::NEG_INFINITY, |a, b| {
         let (low, high) = if a < b { (a, b) } else { (b, a) };
         if high.is_infinite() && !low.is_nan() {
-            // Infinities of one sign would subtract to NaN.
+            // Subtracting infinities of the same sign would give NaN.
             high
         } else {
             high + (low - high).exp().ln_1p()
@@ -176,7 +180,8 @@ pub fn logcumsumexp(x: &View, dim: usize, out: &mut ViewMut) -> Result<(), Kerne
     Ok(())
 }
 
-/// Running extremes along `dim` and where they stand; of equals the last, as in PyTorch; NaN wins from where it stands.
+/// Compute running extremes along `dim` and their positions. The last of equal elements wins, as in PyTorch. A NaN wins
+/// from its position on.
 fn cumulative_extreme(max: bool, x: &View, dim: usize, values: &mut ViewMut, indices: &mut ViewMut) {
     debug_assert!(values.dtype() == x.dtype() && indices.dtype() == DType::I64);
     let size = x.dtype().size_bytes();
@@ -187,7 +192,8 @@ fn cumulative_extreme(max: bool, x: &View, dim: usize, values: &mut ViewMut, ind
     let is_nan = |v: f64| v.is_nan();
     for_dtype!(x.dtype(), T => {
         lines(x.sizes(), dim, [(x.strides(), size), (values.strides(), size), (indices.strides(), 8)], |[a, b, c]| {
-            // SAFETY: the line lies within the views; lines are disjoint, and an element is read before it is written.
+            // SAFETY: the line lies within the views, one thread uses it, and each element is read before it is
+            // written.
             unsafe {
                 let mut best: T = *from.at(a).cast::<T>();
                 let mut place = 0;
@@ -207,12 +213,12 @@ fn cumulative_extreme(max: bool, x: &View, dim: usize, values: &mut ViewMut, ind
     });
 }
 
-/// Running maxima along `dim` with their positions (`i64`); of equals the last.
+/// Compute running maxima along `dim` with their positions (`i64`). The last of equal elements wins.
 pub fn cummax(x: &View, dim: usize, values: &mut ViewMut, indices: &mut ViewMut) {
     cumulative_extreme(true, x, dim, values, indices);
 }
 
-/// Running minima along `dim` with their positions (`i64`); of equals the last.
+/// Compute running minima along `dim` with their positions (`i64`). The last of equal elements wins.
 pub fn cummin(x: &View, dim: usize, values: &mut ViewMut, indices: &mut ViewMut) {
     cumulative_extreme(false, x, dim, values, indices);
 }

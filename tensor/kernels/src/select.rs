@@ -1,15 +1,16 @@
-//! Selection and unstable sorting whose order among equals is that of libstdc++, and so of PyTorch's `topk` and `median`.
+//! Selection and unstable sorting with the order of equal elements of libstdc++, and so of PyTorch's `topk` and
+//! `median`.
 //!
-//! Rust's own algorithms are as fast but leave equals in another order, and indices of equal values are visible results.
-//! `before` is a strict weak order; all functions work in place.
+//! Rust's own algorithms are as fast but order equal elements differently, and indices of equal values are visible
+//! results. `before` is a strict weak order. All functions work in place.
 
-/// Puts the `k` first elements, sorted, in front: a heap of `k`, then a heap sort.
+/// Move the first `k` elements to the front, sorted. Uses a heap of `k` elements, then a heap sort.
 pub(crate) fn partial_sort<E: Copy>(a: &mut [E], k: usize, before: &impl Fn(&E, &E) -> bool) {
     heap_select(a, k, before);
     sort_heap(&mut a[..k], before);
 }
 
-/// Puts the element that belongs at `nth` there, smaller ones in front of it.
+/// Move the element of rank `nth` to position `nth`, with smaller elements before it.
 pub(crate) fn nth_element<E: Copy>(a: &mut [E], nth: usize, before: &impl Fn(&E, &E) -> bool) {
     let (mut low, mut high) = (0, a.len());
     let mut depth = depth_limit(a.len());
@@ -30,7 +31,7 @@ pub(crate) fn nth_element<E: Copy>(a: &mut [E], nth: usize, before: &impl Fn(&E,
     insertion_sort(&mut a[low..high], before);
 }
 
-/// Quick sort with a heap sort to fall back on, insertion sort at the end.
+/// Sort by quick sort that falls back on heap sort, and ends with insertion sort.
 pub(crate) fn introsort<E: Copy>(a: &mut [E], before: &impl Fn(&E, &E) -> bool) {
     if a.len() < 2 {
         return;
@@ -43,7 +44,7 @@ pub(crate) fn introsort<E: Copy>(a: &mut [E], before: &impl Fn(&E, &E) -> bool) 
     }
 }
 
-/// Below this length a part is left to the final insertion sort.
+/// Parts shorter than this are left to the final insertion sort.
 const SMALL: usize = 16;
 
 fn depth_limit(n: usize) -> usize {
@@ -64,7 +65,7 @@ fn introsort_loop<E: Copy>(mut a: &mut [E], mut depth: usize, before: &impl Fn(&
     }
 }
 
-/// Median of the second, middle and last as pivot; returns the start of the right part.
+/// Partition around the median of the second, middle and last elements. Return the start of the right part.
 fn partition<E: Copy>(a: &mut [E], before: &impl Fn(&E, &E) -> bool) -> usize {
     let (x, y, z) = (1, a.len() / 2, a.len() - 1);
     let lt = |i: usize, j: usize| before(&a[i], &a[j]);
@@ -112,7 +113,7 @@ fn insertion_sort<E: Copy>(a: &mut [E], before: &impl Fn(&E, &E) -> bool) {
     }
 }
 
-/// Moves element `i` left to its place; some element to the left is known not to come after it.
+/// Move element `i` left to its place. An element further left must not come after it.
 fn insert_unguarded<E: Copy>(a: &mut [E], i: usize, before: &impl Fn(&E, &E) -> bool) {
     let v = a[i];
     let mut j = i;
@@ -123,7 +124,7 @@ fn insert_unguarded<E: Copy>(a: &mut [E], i: usize, before: &impl Fn(&E, &E) -> 
     a[j] = v;
 }
 
-/// Leaves the `k` first elements in front as a heap with the last of them on top.
+/// Move the first `k` elements to the front as a heap, with the last of them on top.
 fn heap_select<E: Copy>(a: &mut [E], k: usize, before: &impl Fn(&E, &E) -> bool) {
     let (heap, rest) = a.split_at_mut(k);
     for parent in (0..k / 2).rev() {
@@ -146,7 +147,7 @@ fn sort_heap<E: Copy>(a: &mut [E], before: &impl Fn(&E, &E) -> bool) {
     }
 }
 
-/// Moves the hole at `hole` down to a leaf along the larger children, then `v` up from there.
+/// Move the hole at `hole` down to a leaf along the larger children, then `v` up from there.
 fn sift<E: Copy>(heap: &mut [E], mut hole: usize, v: E, before: &impl Fn(&E, &E) -> bool) {
     let (top, n) = (hole, heap.len());
     let mut child = hole;
@@ -174,7 +175,8 @@ fn sift<E: Copy>(heap: &mut [E], mut hole: usize, v: E, before: &impl Fn(&E, &E)
     heap[hole] = v;
 }
 
-/// Hoare's quick select with a median of three, as PyTorch's `kthvalue` does it: the element of rank `k` ends at `k`.
+/// Run Hoare's quick select with a median of three, as PyTorch's `kthvalue` does. The element of rank `k` ends at
+/// position `k`.
 pub(crate) fn quick_select<E: Copy>(a: &mut [E], k: usize, after: &impl Fn(&E, &E) -> bool) {
     let (mut low, mut high) = (0, a.len() - 1);
     loop {
@@ -187,7 +189,7 @@ pub(crate) fn quick_select<E: Copy>(a: &mut [E], k: usize, after: &impl Fn(&E, &
             }
             return;
         }
-        // Afterwards a[low + 1] <= a[low] <= a[high], with the median as pivot at `low`.
+        // Now a[low + 1] <= a[low] <= a[high], and the pivot at `low` is their median.
         a.swap(low + (high - low) / 2, low + 1);
         for (i, j) in [(low + 1, high), (low, high), (low + 1, low)] {
             if after(&a[i], &a[j]) {

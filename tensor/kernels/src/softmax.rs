@@ -1,44 +1,44 @@
 //! Softmax and its logarithm along one dimension, and their gradients.
 //!
-//! A row is read from memory once and written once: its maximum, exponentials and sum are taken while it lies in the first-level
-//! cache. A dimension that is not the last is worked on in blocks of neighbouring columns, with running maxima and sums. Rows of only `-inf` give NaN, as
-//! the formula says. Outputs must not overlap inputs.
+//! A row is read from memory once and written once: its maximum, exponentials and sum are computed while it is in the
+//! first-level cache. If the dimension is not the last, blocks of neighbouring columns are processed with running
+//! maxima and sums. Rows of only `-inf` give NaN, as the formula says. Outputs must not overlap inputs.
 
 use crate::par::{Shared, prefetch};
 use crate::real::{LANES, Real, for_acc, input, lanes_sum, max_of, output, simd, sum_of, sum_of2};
 use crate::threads::parallel_for;
 use crate::{View, ViewMut};
 
-/// Elements of work below which another thread is not worth waking.
+/// Smallest number of elements per thread: waking a thread costs more than computing fewer.
 const GRAIN: usize = 1 << 14;
 
-/// Columns that are worked on together when the dimension is not the last.
+/// Number of columns that are processed together if the dimension is not the last.
 const COLUMNS: usize = 1024;
 
-/// Rows of such a block between updates of the running maximum.
+/// Number of rows of such a block between updates of the running maximum.
 const ROWS: usize = 16;
 
-/// `out = exp(x) / sum(exp(x), dim)`.
+/// Compute `out = exp(x) / sum(exp(x), dim)`.
 pub fn softmax(x: &View, dim: usize, out: &mut ViewMut) {
     forward(x, dim, false, out);
 }
 
-/// `out = x - log(sum(exp(x), dim))`.
+/// Compute `out = x - log(sum(exp(x), dim))`.
 pub fn log_softmax(x: &View, dim: usize, out: &mut ViewMut) {
     forward(x, dim, true, out);
 }
 
-/// `gx = y * (g - sum(g * y, dim))` for `y = softmax(x)`.
+/// Compute `gx = y * (g - sum(g * y, dim))` for `y = softmax(x)`.
 pub fn softmax_backward(g: &View, y: &View, dim: usize, gx: &mut ViewMut) {
     backward(g, y, dim, false, gx);
 }
 
-/// `gx = g - exp(y) * sum(g, dim)` for `y = log_softmax(x)`.
+/// Compute `gx = g - exp(y) * sum(g, dim)` for `y = log_softmax(x)`.
 pub fn log_softmax_backward(g: &View, y: &View, dim: usize, gx: &mut ViewMut) {
     backward(g, y, dim, true, gx);
 }
 
-/// Sizes before, at and after a dimension; a zero-dimensional view has one row of one.
+/// Return the sizes before, at and after a dimension. A zero-dimensional view has one row of one element.
 fn split(sizes: &[usize], dim: usize) -> (usize, usize, usize) {
     if sizes.is_empty() {
         return (1, 1, 1);
@@ -58,7 +58,7 @@ fn forward(x: &View, dim: usize, log: bool, out: &mut ViewMut) {
             if inner == 1 {
                 parallel_for(outer, GRAIN.div_ceil(n), |rows| {
                     for row in rows {
-                        // SAFETY: rows are disjoint.
+                        // SAFETY: the row is in bounds, and one thread uses it.
                         let y = unsafe { to.slice(row * n, n) };
                         let (x, next) = x[row * n..].split_at(n);
                         if log { log_softmax_row(x, y) } else { softmax_row(x, y, next) }
@@ -84,7 +84,7 @@ simd! {
         let mut rest = A::ZERO;
         let (mut yc, xc) = (y.chunks_exact_mut(LANES), x.chunks_exact(LANES));
         let tail = xc.remainder();
-        // The next row is fetched from memory meanwhile.
+        // Prefetch the next row in the meantime.
         let ahead = next.chunks(LANES).chain(std::iter::repeat(&[][..]));
         for ((y, x), ahead) in (&mut yc).zip(xc).zip(ahead) {
             prefetch(ahead);
@@ -124,7 +124,7 @@ simd! {
         let width = COLUMNS.min(inner - first);
         let (mut max, mut sum, mut high) = ([A::NEG_INF; COLUMNS], [A::ZERO; COLUMNS], [A::ZERO; COLUMNS]);
         let (max, sum, high) = (&mut max[..width], &mut sum[..width], &mut high[..width]);
-        // Running maxima and sums, a few rows at a time: columns are read from memory once here and once below.
+        // Update running maxima and sums a few rows at a time: columns are read from memory once here and once below.
         for rows in (0..n).step_by(ROWS) {
             let end = (rows + ROWS).min(n);
             high.copy_from_slice(max);
@@ -135,7 +135,7 @@ simd! {
                 }
             }
             for j in 0..width {
-                // Nothing but minus infinity so far: any finite stand-in keeps the sum zero instead of NaN.
+                // All elements so far are minus infinity. Any finite maximum keeps the sum zero instead of NaN.
                 let old = max[j];
                 max[j] = high[j];
                 high[j] = if high[j] == A::NEG_INF { A::ZERO } else { high[j] };
@@ -153,7 +153,7 @@ simd! {
         }
         for i in 0..n {
             let x = &x[i * inner + first..][..width];
-            // SAFETY: this block's columns are written by this call alone.
+            // SAFETY: the columns are in bounds, and only this call writes them.
             let y = unsafe { out.slice(at + i * inner + first, width) };
             for j in 0..width {
                 y[j] = if log { x[j] - max[j] - sum[j] } else { (x[j] - max[j]).exp() * sum[j] };
@@ -174,7 +174,7 @@ fn backward(g: &View, y: &View, dim: usize, log: bool, gx: &mut ViewMut) {
             if inner == 1 {
                 parallel_for(outer, GRAIN.div_ceil(n), |rows| {
                     for row in rows {
-                        // SAFETY: rows are disjoint.
+                        // SAFETY: the row is in bounds, and one thread uses it.
                         backward_row(&g[row * n..][..n], &y[row * n..][..n], unsafe { to.slice(row * n, n) }, log);
                     }
                 });
@@ -225,7 +225,7 @@ simd! {
         }
         for i in 0..n {
             let (g, y) = (&g[i * inner + first..][..width], &y[i * inner + first..][..width]);
-            // SAFETY: this block's columns are written by this call alone.
+            // SAFETY: the columns are in bounds, and only this call writes them.
             let gx = unsafe { gx.slice(at + i * inner + first, width) };
             for j in 0..width {
                 gx[j] = if log { g[j] - y[j].exp() * sum[j] } else { y[j] * (g[j] - sum[j]) };

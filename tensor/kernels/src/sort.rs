@@ -1,10 +1,10 @@
 //! Sorting, selection and searching along a dimension.
 //!
-//! Every value is first mapped to an unsigned key whose order is the value's (NaN greatest, both zeros equal), so that the
-//! algorithms exist once for 32-bit and once for 64-bit keys. Where PyTorch's order among equal values is visible in
-//! indices it is reproduced: `sort` is always stable, `topk`, `median` and `kthvalue` select with the same algorithms.
+//! Every value is first mapped to an unsigned key with the same order (NaN greatest, both zeros equal). So the
+//! algorithms exist only for 32-bit and 64-bit keys. If PyTorch's order of equal values is visible in indices, it is
+//! reproduced: `sort` is always stable, and `topk`, `median` and `kthvalue` use PyTorch's selection algorithms.
 //!
-//! `values` and `indices` are distinct views; `indices` is I64. Where a dimension is reduced, its size there is 1.
+//! `values` and `indices` are distinct views. `indices` is I64. A reduced dimension has size 1 in them.
 
 use crate::memory;
 use crate::select::{introsort, nth_element, partial_sort, quick_select};
@@ -13,7 +13,7 @@ use crate::threads::parallel_for;
 use crate::{DType, Element, KernelError, View, ViewMut, for_dtype};
 use std::cmp::Ordering;
 
-/// An unsigned number ordered as the value is; at most 32 bits unless the dtype has 64.
+/// Map a value to an unsigned number with the same order, of at most 32 bits unless the dtype has 64.
 #[inline(always)]
 pub(crate) fn total_order<T: Element>(v: T) -> u64 {
     match T::DTYPE {
@@ -22,7 +22,7 @@ pub(crate) fn total_order<T: Element>(v: T) -> u64 {
             if x.is_nan() {
                 return u64::MAX;
             }
-            // Adding zero turns the negative zero into the positive one.
+            // Adding zero turns negative zero into positive zero.
             let bits = (x + 0.0).to_bits();
             if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
         }
@@ -39,7 +39,7 @@ pub(crate) fn total_order<T: Element>(v: T) -> u64 {
     }
 }
 
-/// Largest key of a dtype: NaN's, for floating ones.
+/// Return the largest key of a dtype. For floating dtypes it is the key of NaN.
 fn last_key(dtype: DType) -> u64 {
     if dtype.size_bytes() == 8 { u64::MAX } else { u64::from(u32::MAX) }
 }
@@ -54,7 +54,7 @@ struct Rows {
 }
 
 impl Rows {
-    /// A view without dimensions is one row of one element.
+    /// Return the rows along `dim`. A view without dimensions is one row of one element.
     fn new(sizes: &[usize], strides: &[usize], dim: usize) -> Rows {
         let without =
             |v: &[usize]| v.iter().enumerate().filter(|&(d, _)| d != dim).map(|(_, &n)| n).collect::<Vec<usize>>();
@@ -73,7 +73,7 @@ impl Rows {
     }
 }
 
-/// Runs `f(row, keys, offset of the row in x)` for every row, with the row's keys, on all threads.
+/// Call `f(row, keys, offset of the row in x)` for every row, on all threads.
 fn for_each_keyed_row(x: &View, rows: &Rows, f: impl Fn(usize, &mut Vec<u64>) + Sync) {
     let len = rows.len.max(1);
     parallel_for(rows.count(), GRAIN.div_ceil(len), |range| {
@@ -83,7 +83,7 @@ fn for_each_keyed_row(x: &View, rows: &Rows, f: impl Fn(usize, &mut Vec<u64>) + 
             let offset = rows.offset(row);
             for_dtype!(x.dtype(), T => {
                 let x = Address::<T>::of(x.ptr());
-                // SAFETY: elements of the row.
+                // SAFETY: `i < rows.len`, so the element lies within the row.
                 keys.extend((0..rows.len).map(|i| total_order(unsafe { x.read(offset + i * rows.stride) })));
             });
             f(row, &mut keys);
@@ -91,7 +91,7 @@ fn for_each_keyed_row(x: &View, rows: &Rows, f: impl Fn(usize, &mut Vec<u64>) + 
     });
 }
 
-/// Writes the picked positions of one row, and the values found there.
+/// Write the picked positions of one row, and the values at these positions.
 fn write_picked(
     x: &View,
     from: (&Rows, usize),
@@ -105,7 +105,7 @@ fn write_picked(
     for_width!(x.dtype(), T => {
         let (x, value) = (Address::<T>::of(x.ptr()), Address::<T>::of(values.0.at(0)));
         for (i, p) in picked.enumerate() {
-            // SAFETY: `p` is a position of the row; there are as many picks as output elements in the row.
+            // SAFETY: `p` is a position of the row, and there are as many picks as output elements in the row.
             unsafe {
                 value.write(vo + i * values.1.stride, x.read(xo + p * x_rows.stride));
                 index.write(io + i * indices.1.stride, p as i64);
@@ -114,7 +114,7 @@ fn write_picked(
     });
 }
 
-/// Sorts along `dim`; NaN counts as the greatest value. Always stable, whatever `stable` says, as PyTorch's CPU sort is.
+/// Sort along `dim`. NaN is the greatest value. The sort is stable even without `stable`, like PyTorch's CPU sort.
 pub fn sort(x: &View, dim: usize, descending: bool, stable: bool, values: &mut ViewMut, indices: &mut ViewMut) {
     let _ = stable;
     let rows = Rows::new(x.sizes(), x.strides(), dim);
@@ -124,7 +124,7 @@ pub fn sort(x: &View, dim: usize, descending: bool, stable: bool, values: &mut V
     let flip = if descending { last_key(x.dtype()) } else { 0 };
     let narrow = x.dtype().size_bytes() < 8 && rows.len <= u32::MAX as usize;
     for_each_keyed_row(x, &rows, |row, keys| {
-        // The position in the low half makes keys unique, so an unstable sort keeps equals in order.
+        // The position in the low half makes keys unique, so an unstable sort keeps the order of equal values.
         if narrow {
             for (i, k) in keys.iter_mut().enumerate() {
                 *k = (*k ^ flip) << 32 | i as u64;
@@ -142,7 +142,8 @@ pub fn sort(x: &View, dim: usize, descending: bool, stable: bool, values: &mut V
     });
 }
 
-/// Positions of the `k` largest (or smallest) keys, in PyTorch's order; unsorted ones come as the selection left them.
+/// Return the positions of the `k` largest (or smallest) keys in PyTorch's order. If not `sorted`, they stay in the
+/// order of the selection.
 pub(crate) fn top_indices(keys: &[u64], k: usize, largest: bool, sorted: bool) -> Vec<usize> {
     if k == 0 {
         return Vec::new();
@@ -162,10 +163,10 @@ pub(crate) fn top_indices(keys: &[u64], k: usize, largest: bool, sorted: bool) -
     memory::collect(a.into_iter().map(|(_, i)| i))
 }
 
-/// The `k` largest or smallest along `dim`, which has size `k` in the outputs. NaN counts as the greatest value.
+/// Find the `k` largest or smallest values along `dim`, which has size `k` in the outputs. NaN is the greatest value.
 ///
 /// # Errors
-/// When `k` exceeds the dimension.
+/// Fails if `k` exceeds the dimension.
 pub fn topk(
     x: &View,
     k: usize,
@@ -189,7 +190,7 @@ pub fn topk(
     Ok(())
 }
 
-/// Picks one position a row.
+/// Pick one position per row.
 fn select_one(
     x: &View,
     dim: usize,
@@ -211,10 +212,10 @@ fn dim_size(x: &View, dim: usize) -> usize {
     x.sizes().get(dim).copied().unwrap_or(1)
 }
 
-/// The `k`-th smallest along `dim`, counted from 1. NaN counts as the greatest value.
+/// Find the `k`-th smallest value along `dim`, with `k` counted from 1. NaN is the greatest value.
 ///
 /// # Errors
-/// When `k` is 0 or exceeds the dimension.
+/// Fails if `k` is 0 or exceeds the dimension.
 pub fn kthvalue(
     x: &View,
     k: usize,
@@ -233,11 +234,11 @@ pub fn kthvalue(
     Ok(())
 }
 
-/// The lower median along `dim`. A row with NaN gives its first NaN, unless `ignore_nan`, which takes the median of the
-/// rest (and NaN only where nothing else is).
+/// Find the lower median along `dim`. A row with NaN gives its first NaN. With `ignore_nan`, the median of the other
+/// values is used, and NaN only if there are none.
 ///
 /// # Errors
-/// When the dimension is empty.
+/// Fails if the dimension is empty.
 pub fn median(
     x: &View,
     dim: usize,
@@ -266,18 +267,18 @@ pub fn median(
     Ok(())
 }
 
-/// What [`unique`] found. Positions count elements in row-major order.
+/// Result of [`unique`]. Positions count elements in row-major order.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Unique {
-    /// For each distinct value a position that holds it: `take` reads the values from there.
+    /// For each distinct value, a position that holds it. `take` reads the values from there.
     pub first: Vec<i64>,
-    /// For each element the number of its value; empty unless asked for.
+    /// For each element, the index of its value. Empty unless requested.
     pub inverse: Vec<i64>,
-    /// How often each value occurs; empty unless asked for.
+    /// Number of occurrences of each value. Empty unless requested.
     pub counts: Vec<i64>,
 }
 
-/// The distinct values in ascending order. Every NaN is distinct from all others.
+/// Find the distinct values in ascending order. Every NaN is distinct from all others.
 pub fn unique(x: &View, inverse: bool, counts: bool) -> Unique {
     let keys = all_keys(x);
     let mut sorted: Vec<(u64, usize)> = memory::collect(keys.into_iter().zip(0..));
@@ -285,7 +286,7 @@ pub fn unique(x: &View, inverse: bool, counts: bool) -> Unique {
     group(x.dtype(), &sorted, inverse, counts)
 }
 
-/// The distinct values of runs of equals, in order of appearance.
+/// Find the distinct values of runs of equal elements, in order of appearance.
 pub fn unique_consecutive(x: &View, inverse: bool, counts: bool) -> Unique {
     let keys: Vec<(u64, usize)> = memory::collect(all_keys(x).into_iter().zip(0..));
     group(x.dtype(), &keys, inverse, counts)
@@ -311,27 +312,27 @@ fn group(dtype: DType, keys: &[(u64, usize)], inverse: bool, counts: bool) -> Un
     found
 }
 
-/// Keys of all elements in row-major order.
+/// Return the keys of all elements in row-major order.
 fn all_keys(x: &View) -> Vec<u64> {
     let mut keys = memory::with_capacity(x.numel());
     let nest = Nest::new(x.sizes(), [x.strides()], |_| false);
     for_dtype!(x.dtype(), T => {
         let x = Address::<T>::of(x.ptr());
         nest.for_each_row(|[o], n, [s]| {
-            // SAFETY: elements of the view.
+            // SAFETY: the nest visits only offsets of the view's elements.
             keys.extend((0..n).map(|i| total_order(unsafe { x.read(o + i * s) })));
         });
     });
     keys
 }
 
-/// For every value the position in the sorted row where it belongs: before equals, or after them when `right`.
+/// Find the position of each value in a sorted row: before equal elements, or after them if `right`.
 ///
-/// `boundaries` is one row for all values, or has the values' sizes but for the last dimension. `sorter`, of the sizes of
-/// `boundaries`, I64, says in which order the boundaries are ascending. `out` is I64 or I32.
+/// `boundaries` is one row for all values, or has the values' sizes except in the last dimension. `sorter` (I64, sizes
+/// of `boundaries`) gives the ascending order of the boundaries. `out` is I64 or I32.
 ///
 /// # Errors
-/// When `sorter` holds a position outside the row.
+/// Fails if `sorter` holds a position outside the row.
 pub fn searchsorted(
     boundaries: &View,
     values: &View,
@@ -357,23 +358,23 @@ pub fn searchsorted(
             for i in range {
                 let row = i / per_row;
                 let base = table.offset(row);
-                // SAFETY: element `i` of the values.
+                // SAFETY: `offset_of` gives the offset of element `i`.
                 let value = unsafe { v.read(offset_of(i, values.sizes(), values.strides())) };
                 let boundary = |j: usize| {
                     let j = match &order {
-                        // SAFETY: element of the row of the sorter, checked above to be in range.
+                        // SAFETY: the position lies within the row, and the sorter's entry is checked above.
                         Some((s, rows)) => unsafe {
                             Address::<i64>::of(s.ptr()).read(rows.offset(row) + j * rows.stride) as usize
                         },
                         None => j,
                     };
-                    // SAFETY: element of the row.
+                    // SAFETY: `j` is a position within the row.
                     unsafe { b.read(base + j * table.stride) }
                 };
                 let (mut low, mut high) = (0, table.len);
                 while low < high {
                     let middle = low + (high - low) / 2;
-                    // Unordered counts as less: a NaN goes to the end.
+                    // NaN compares as unordered, which counts as less, so it goes to the end.
                     let order = boundary(middle).partial_cmp(&value);
                     let stop = order == Some(Ordering::Greater) || (!right && order == Some(Ordering::Equal));
                     if stop {
@@ -383,7 +384,7 @@ pub fn searchsorted(
                     }
                 }
                 let o = offset_of(i, out_sizes, out_strides);
-                // SAFETY: element `i` of the output, which only this iteration writes.
+                // SAFETY: element `i` of the output exists, and only this iteration writes it.
                 unsafe {
                     match out_dtype {
                         DType::I32 => Address::<i32>::of(out.at(0)).write(o, low as i32),
@@ -396,10 +397,10 @@ pub fn searchsorted(
     Ok(())
 }
 
-/// Length of the result of [`bincount`]: one more than the largest value, at least `minlength`.
+/// Return the length of the result of [`bincount`]: one more than the largest value, and at least `minlength`.
 ///
 /// # Errors
-/// When a value is negative.
+/// Fails if a value is negative.
 pub fn bincount_len(x: &View, minlength: usize) -> Result<usize, KernelError> {
     let values = crate::index::read_indices(x);
     if values.iter().any(|&v| v < 0) {
@@ -408,12 +409,12 @@ pub fn bincount_len(x: &View, minlength: usize) -> Result<usize, KernelError> {
     Ok(values.iter().max().map_or(0, |&m| m as usize + 1).max(minlength))
 }
 
-/// Counts each value of a one-dimensional integer `x`, or sums the weights (same size) of its occurrences.
+/// Count each value of a one-dimensional integer `x`, or sum the weights (same size) of its occurrences.
 ///
-/// `out` is one-dimensional of [`bincount_len`], I64 without weights, else F32 or F64; weights are of the same dtype.
+/// `out` is one-dimensional of length [`bincount_len`]. It is I64 without weights, else F32 or F64 like the weights.
 ///
 /// # Errors
-/// When a value is negative or beyond `out`.
+/// Fails if a value is negative or beyond `out`.
 pub fn bincount(x: &View, weights: Option<&View>, out: &mut ViewMut) -> Result<(), KernelError> {
     let values = crate::index::read_indices(x);
     let n = out.numel();
@@ -435,24 +436,24 @@ pub fn bincount(x: &View, weights: Option<&View>, out: &mut ViewMut) -> Result<(
                 let w = Address::<T>::of(w.ptr());
                 for (i, &v) in values.iter().enumerate() {
                     let b = &mut bins[v as usize];
-                    // SAFETY: the weights have the size of `x`.
+                    // SAFETY: `i` is less than the size of the weights, which is that of `x`.
                     *b = <T as Element>::from_f64(b.to_f64() + unsafe { w.read(i * ws) }.to_f64());
                 }
             }
         }
         for (i, &b) in bins.iter().enumerate() {
-            // SAFETY: element `i` of the output.
+            // SAFETY: `i` is less than the size of the output.
             unsafe { out.write(i * stride, b) };
         }
     });
     Ok(())
 }
 
-/// Counts the values in `out.numel()` equal bins over [`min`, `max`], or over the data's own range when both are equal.
+/// Count the values in `out.numel()` equal bins over [`min`, `max`], or over the range of the data if both are equal.
 /// Values outside and NaN are not counted. `out` is one-dimensional with the dtype of `x`.
 ///
 /// # Errors
-/// When `min > max` or the range is not finite.
+/// Fails if `min > max` or the range is not finite.
 pub fn histc(x: &View, min: f64, max: f64, out: &mut ViewMut) -> Result<(), KernelError> {
     let bins = out.numel();
     if bins == 0 {
@@ -462,7 +463,7 @@ pub fn histc(x: &View, min: f64, max: f64, out: &mut ViewMut) -> Result<(), Kern
     let mut data: Vec<f64> = memory::with_capacity(x.numel());
     for_dtype!(x.dtype(), T => {
         let x = Address::<T>::of(x.ptr());
-        // SAFETY: elements of the view.
+        // SAFETY: the nest visits only offsets of the view's elements.
         nest.for_each_row(|[o], n, [s]| data.extend((0..n).map(|i| unsafe { x.read(o + i * s) }.to_f64())));
     });
     let (mut low, mut high) = (min, max);
@@ -496,7 +497,7 @@ pub fn histc(x: &View, min: f64, max: f64, out: &mut ViewMut) -> Result<(), Kern
     for_dtype!(out.dtype(), T => {
         let out = Address::<T>::of(out.ptr());
         for (i, &c) in counts.iter().enumerate() {
-            // SAFETY: element `i` of the output.
+            // SAFETY: `i` is less than the size of the output.
             unsafe { out.write(i * stride, <T as Element>::from_i64(c)) };
         }
     });

@@ -1,13 +1,13 @@
-//! Walking several strided operands in step, row by row, on all threads.
+//! Iteration over several strided operands together, row by row, on all threads.
 
 use crate::par::Shared;
 use crate::threads::num_threads;
 pub(crate) use crate::threads::parallel_for;
 
-/// Elements that are worth a thread.
+/// Smallest number of elements per thread.
 pub(crate) const GRAIN: usize = 1 << 15;
 
-/// Sorts on all threads when that pays: a piece for each, then runs that the standard sort merges.
+/// Sort on all threads if there are enough elements: threads sort pieces, and a standard sort merges the runs.
 pub(crate) fn parallel_sort<T: Ord + Copy + Send>(x: &mut [T]) {
     let pieces = num_threads().min(x.len() / GRAIN);
     if pieces < 2 {
@@ -17,43 +17,43 @@ pub(crate) fn parallel_sort<T: Ord + Copy + Send>(x: &mut [T]) {
     parallel_for(pieces, 1, |range| {
         for piece in range {
             let (start, end) = (piece * n / pieces, (piece + 1) * n / pieces);
-            // SAFETY: pieces are disjoint.
+            // SAFETY: the piece is in bounds, and one thread uses it.
             unsafe { all.slice(start, end - start) }.sort_unstable();
         }
     });
     x.sort();
 }
 
-/// An address that threads may share; they touch disjoint elements.
+/// An address that threads share. They use disjoint elements.
 #[derive(Clone, Copy)]
 pub(crate) struct Address<T>(*mut T);
 
-// SAFETY: it is only a number; every use is an unsafe access that argues for itself.
+// SAFETY: it is only an address, and each unsafe access through it has its own argument.
 unsafe impl<T> Send for Address<T> {}
-// SAFETY: as above.
+// SAFETY: it is only an address, and each unsafe access through it has its own argument.
 unsafe impl<T> Sync for Address<T> {}
 
 impl<T: Copy> Address<T> {
     pub(crate) fn of(ptr: *const u8) -> Address<T> {
         Address(ptr.cast_mut().cast())
     }
-    /// Address of an element.
+    /// Return the address of an element.
     #[inline(always)]
     pub(crate) fn at(self, offset: usize) -> *mut T {
         self.0.wrapping_add(offset)
     }
     /// # Safety
-    /// The offset is that of an element of the view.
+    /// `offset` is that of an element of the view.
     #[inline(always)]
     pub(crate) unsafe fn read(self, offset: usize) -> T {
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes the offset of an element.
         unsafe { self.at(offset).read() }
     }
     /// # Safety
-    /// The offset is that of an element of a writable view, which no other thread touches.
+    /// `offset` is that of an element of a writable view, and no other thread uses the element.
     #[inline(always)]
     pub(crate) unsafe fn write(self, offset: usize, v: T) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes the offset of an element that no other thread uses.
         unsafe { self.at(offset).write(v) }
     }
 }
@@ -65,8 +65,8 @@ struct Dim<const K: usize> {
     serial: bool,
 }
 
-/// A loop nest over `K` operands: the common sizes with each operand's strides, merged where dimensions continue each
-/// other in all operands.
+/// A loop nest over `K` operands: the common sizes and each operand's strides. Dimensions are merged if they continue
+/// each other in all operands.
 #[derive(Clone)]
 pub(crate) struct Nest<const K: usize> {
     dims: Vec<Dim<K>>,
@@ -74,7 +74,8 @@ pub(crate) struct Nest<const K: usize> {
 }
 
 impl<const K: usize> Nest<K> {
-    /// `serial(d)` says that positions along dimension `d` may write the same element, so must stay on one thread.
+    /// Make a loop nest. `serial(d)` means that positions along dimension `d` may write the same element, so they stay
+    /// on one thread.
     pub(crate) fn new(sizes: &[usize], strides: [&[usize]; K], serial: impl Fn(usize) -> bool) -> Nest<K> {
         let mut dims: Vec<Dim<K>> = Vec::with_capacity(sizes.len());
         for (d, &size) in sizes.iter().enumerate() {
@@ -93,17 +94,17 @@ impl<const K: usize> Nest<K> {
         Nest { dims, numel: sizes.iter().product() }
     }
 
-    /// Calls `f(offsets, len, strides)` for every innermost row, in order on this thread.
+    /// Call `f(offsets, len, strides)` for every innermost row, in order, on this thread.
     pub(crate) fn for_each_row(&self, mut f: impl FnMut([usize; K], usize, [usize; K])) {
         self.walk([0; K], &mut f);
     }
 
-    /// As [`Nest::for_each_row`], on all threads when there is enough to do.
+    /// Like [`Nest::for_each_row`], on all threads if there are enough elements.
     pub(crate) fn par_for_each_row(&self, f: impl Fn([usize; K], usize, [usize; K]) + Sync) {
         let split = if self.numel < 2 * GRAIN {
             None
         } else {
-            // The outermost dimension long enough for every thread keeps rows whole.
+            // Split the outermost dimension that is long enough for all threads, so that rows stay whole.
             let enough = 4 * num_threads();
             let free = || (0..self.dims.len()).filter(|&d| !self.dims[d].serial);
             free().find(|&d| self.dims[d].size >= enough).or_else(|| free().max_by_key(|&d| self.dims[d].size))
@@ -153,7 +154,7 @@ impl<const K: usize> Nest<K> {
     }
 }
 
-/// Row-major strides.
+/// Return row-major strides.
 pub(crate) fn row_major(sizes: &[usize]) -> Vec<usize> {
     let mut strides = vec![1; sizes.len()];
     for d in (1..sizes.len()).rev() {
@@ -162,7 +163,7 @@ pub(crate) fn row_major(sizes: &[usize]) -> Vec<usize> {
     strides
 }
 
-/// Offset of the element with row-major number `i`.
+/// Return the offset of the element with row-major number `i`.
 #[inline]
 pub(crate) fn offset_of(mut i: usize, sizes: &[usize], strides: &[usize]) -> usize {
     let mut offset = 0;
@@ -173,8 +174,8 @@ pub(crate) fn offset_of(mut i: usize, sizes: &[usize], strides: &[usize]) -> usi
     offset
 }
 
-/// Runs a block with `$T` bound to the unsigned integer as wide as a dtype: what moves but does not compute needs no
-/// more than five variants.
+/// Run a block with `$T` bound to the unsigned integer as wide as a dtype. Code that only moves elements needs no more
+/// than five variants.
 macro_rules! for_width {
     ($dtype:expr, $T:ident => $body:expr) => {
         match $dtype.size_bytes() {
@@ -195,7 +196,7 @@ macro_rules! for_width {
                 $body
             }
             _ => {
-                // Aligned as its parts are, not to its size.
+                // A pair of `u64` has the alignment of its parts, like `complex128`.
                 type $T = [u64; 2];
                 $body
             }

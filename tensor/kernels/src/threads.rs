@@ -1,12 +1,12 @@
-//! Threads: the one pool that every kernel uses.
+//! The thread pool of all kernels.
 //!
-//! A range is cut into pieces at places that depend on the range, the grain and the thread count only, so that whatever is
-//! computed piece by piece is the same from run to run. Which thread takes which piece is left to chance: the caller and the
-//! workers draw pieces until none is left. A worker that the system has put aside therefore delays nobody, and in a process
-//! made by `fork`, where the workers are missing, the caller draws all pieces itself.
+//! A range is cut into pieces. The cuts depend only on the range, the grain and the thread count, so a computation by
+//! pieces gives equal results in every run. The assignment of pieces to threads is not fixed: the caller and the
+//! workers draw pieces until none is left. So a descheduled worker delays no other thread, and in a forked process,
+//! which has no workers, the caller draws all pieces.
 //!
-//! Workers look for the next job for [`SPIN`] before they sleep: the kernels of a training step follow each other within
-//! microseconds, and waking a thread costs tens of them.
+//! Idle workers spin for [`SPIN`] before they sleep: the kernels of a training step follow each other within
+//! microseconds, and waking a thread costs tens of microseconds.
 
 mod job;
 mod sync;
@@ -21,18 +21,18 @@ use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-/// Threads that kernels use; zero until first asked for.
+/// Number of threads that kernels use. Zero until first requested.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
-/// How many threads a kernel may use: `OMP_NUM_THREADS` if set, else what the machine has, until
-/// [`set_num_threads`] says otherwise.
+/// Return the number of threads that a kernel may use. It is `OMP_NUM_THREADS` if set, else the machine's number, until
+/// [`set_num_threads`] changes it.
 #[inline]
 pub fn num_threads() -> usize {
     match THREADS.load(Ordering::Relaxed) {
         0 => {
             let asked = std::env::var("OMP_NUM_THREADS").ok().and_then(|v| v.trim().parse().ok()).filter(|&n| n > 0);
             let n = asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get()));
-            // Another thread may have set a count meanwhile; that one stays.
+            // If another thread set a count in the meantime, keep that one.
             let _ = THREADS.compare_exchange(0, n.min(MAX_WORKERS + 1), Ordering::Relaxed, Ordering::Relaxed);
             THREADS.load(Ordering::Relaxed)
         }
@@ -40,7 +40,7 @@ pub fn num_threads() -> usize {
     }
 }
 
-/// Sets how many threads kernels use from now on; zero counts as one.
+/// Set the number of threads for kernels from now on. Zero counts as one.
 pub fn set_num_threads(n: usize) {
     THREADS.store(n.clamp(1, MAX_WORKERS + 1), Ordering::Relaxed);
 }
@@ -49,14 +49,14 @@ thread_local! {
     static BUSY: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether the calling thread is at work on a piece already; kernels that it calls then run alone.
+/// Whether the calling thread is working on a piece. Kernels that it calls then run on this thread alone.
 pub fn in_parallel_region() -> bool {
     BUSY.get()
 }
 
-/// Calls `work` on pieces that cover `0..n`, on several threads when each gets at least `grain` items.
+/// Call `work` on pieces that cover `0..n`, on several threads if each gets at least `grain` items.
 ///
-/// Small ranges run here and now, in one piece. Nested calls run in one piece too.
+/// A small range runs on the calling thread in one piece. So does a nested call.
 #[inline]
 pub fn parallel_for<F: Fn(Range<usize>) + Sync>(n: usize, grain: usize, work: F) {
     if n <= grain {
@@ -68,13 +68,13 @@ pub fn parallel_for<F: Fn(Range<usize>) + Sync>(n: usize, grain: usize, work: F)
     parallel_pieces(n, grain, PIECES_PER_THREAD, &work);
 }
 
-/// Calls `work` on pieces that cover `0..n` items of much work each, on several threads. There are more pieces than
-/// [`parallel_for`] makes: the thread that is done first waits no longer than one of them takes.
+/// Call `work` on pieces that cover `0..n` expensive items, on several threads. Makes more pieces than
+/// [`parallel_for`], so that the first idle thread waits for at most one of them.
 pub(crate) fn parallel_tasks(n: usize, work: &(dyn Fn(Range<usize>) + Sync)) {
     parallel_pieces(n, 1, TASKS_PER_THREAD, work);
 }
 
-/// Pieces for each thread: with more than one, a thread that was held up leaves its share to the others.
+/// Number of pieces per thread. With more than one, other threads take over the share of a delayed thread.
 const PIECES_PER_THREAD: usize = 4;
 const TASKS_PER_THREAD: usize = 16;
 
@@ -82,12 +82,12 @@ const TASKS_PER_THREAD: usize = 16;
 fn parallel_pieces(n: usize, grain: usize, per_thread: usize, work: &(dyn Fn(Range<usize>) + Sync)) {
     let threads = num_threads();
     let pieces = (n / grain.max(1)).clamp(1, per_thread * threads);
-    // The same number for each thread.
+    // Give each thread the same number of pieces.
     let pieces = if pieces > threads { pieces / threads * threads } else { pieces };
     if pieces == 1 || threads == 1 || in_parallel_region() {
         return work(0..n);
     }
-    // Whole cache lines to each piece, whatever the element size.
+    // Give each piece whole cache lines, for any element size.
     let piece = n.div_ceil(pieces);
     let piece = if piece >= 1024 { piece.next_multiple_of(64) } else { piece };
     let at = |i: usize| if piece >= 1024 { (i * piece).min(n) } else { i * n / pieces };
@@ -96,7 +96,7 @@ fn parallel_pieces(n: usize, grain: usize, per_thread: usize, work: &(dyn Fn(Ran
 }
 
 const MAX_WORKERS: usize = 255;
-/// How long an idle worker, or a caller whose workers are not done, looks again and again.
+/// Spinning time of an idle worker, or of a caller that waits for its workers.
 const SPIN: Duration = Duration::from_micros(100);
 
 struct Worker {
@@ -105,10 +105,10 @@ struct Worker {
 }
 
 struct Pool {
-    /// Held by the thread whose job it is.
+    /// True while a thread's job runs.
     taken: AtomicBool,
     job: Job,
-    /// Workers that may join the job.
+    /// Number of workers that may join the job.
     limit: AtomicUsize,
     started: AtomicUsize,
     workers: [Worker; MAX_WORKERS],
@@ -127,10 +127,10 @@ const fn new_job() -> Job {
     Job::new(AtomicU64::new(0), UnsafeCell::new(None), AtomicUsize::new(0), AtomicUsize::new(0))
 }
 
-/// Threads of the calling runtime, lent to kernels for a time. A second pool beside the runtime's own would compete with it for
-/// processors.
+/// Threads of the calling runtime, lent to kernels for a time. A second pool would compete with the runtime's
+/// own pool for processors.
 pub trait Lender {
-    /// Has `task` run on one of the threads, sooner or later, perhaps here and now. It may also be dropped.
+    /// Run `task` on one of the threads, now or later, or drop it.
     fn lend(&self, task: Box<dyn FnOnce() + Send>);
 }
 
@@ -138,7 +138,7 @@ thread_local! {
     static LENDER: Cell<Option<*const dyn Lender>> = const { Cell::new(None) };
 }
 
-/// Calls `f`, whose kernels use the threads of `lender` meanwhile.
+/// Call `f`. Its kernels use the threads of `lender` instead of the pool.
 pub fn with_threads_of<R>(lender: &dyn Lender, f: impl FnOnce() -> R) -> R {
     struct Restore(Option<*const dyn Lender>);
     impl Drop for Restore {
@@ -146,21 +146,21 @@ pub fn with_threads_of<R>(lender: &dyn Lender, f: impl FnOnce() -> R) -> R {
             LENDER.set(self.0);
         }
     }
-    // SAFETY: only the lifetime changes; the pointer is gone from the thread before this function returns.
+    // SAFETY: only the lifetime changes, and the thread forgets the pointer before this function returns.
     let lender = unsafe { std::mem::transmute::<*const (dyn Lender + '_), *const dyn Lender>(lender) };
     let _restore = Restore(LENDER.replace(Some(lender)));
     f()
 }
 
-/// Calls `work(i)` for `i` in `0..pieces`, here and on up to `workers` other threads.
+/// Call `work(i)` for `i` in `0..pieces`, on this thread and up to `workers` others.
 fn run(workers: usize, pieces: usize, work: &(dyn Fn(usize) + Sync)) {
     let workers = workers.min(pieces - 1).min(MAX_WORKERS);
     if let Some(lender) = LENDER.get() {
-        // SAFETY: it is set only while the lender lives.
+        // SAFETY: the pointer is set only while the lender lives.
         return run_lent(unsafe { &*lender }, workers, pieces, work);
     }
     let pool = &POOL;
-    // A second thread with a job of its own meanwhile does it alone.
+    // If the pool is busy with another thread's job, run this job on the calling thread alone.
     if pool.taken.swap(true, Ordering::Acquire) {
         BUSY.set(true);
         let _busy = Reset;
@@ -168,7 +168,8 @@ fn run(workers: usize, pieces: usize, work: &(dyn Fn(usize) + Sync)) {
     }
     while pool.started.load(Ordering::Relaxed) < workers && start_worker() {}
     pool.limit.store(workers, Ordering::Relaxed);
-    // SAFETY: `taken` is held, and the last job was closed and left by all before it was given back.
+    // SAFETY: this thread holds `taken`, and the last job was closed and left by all threads before `taken` was
+    // released.
     unsafe { pool.job.open(pieces, work) };
     job::fence_after_open();
     for worker in &pool.workers[..workers] {
@@ -185,10 +186,10 @@ fn run(workers: usize, pieces: usize, work: &(dyn Fn(usize) + Sync)) {
     }
 }
 
-/// The same on threads that are lent. Who comes when the job is closed finds nothing to do.
+/// Like [`run`], on lent threads. A thread that arrives after the job is closed finds nothing to do.
 fn run_lent(lender: &dyn Lender, workers: usize, pieces: usize, work: &(dyn Fn(usize) + Sync)) {
     let job = Arc::new(new_job());
-    // SAFETY: the job is new.
+    // SAFETY: the job is new, so no thread uses it.
     unsafe { job.open(pieces, work) };
     for _ in 0..workers {
         let job = job.clone();
@@ -205,7 +206,7 @@ fn run_lent(lender: &dyn Lender, workers: usize, pieces: usize, work: &(dyn Fn(u
     }
 }
 
-/// Draws pieces here until none is left, and waits for the other threads. Kernels that `work` calls run alone.
+/// Draw pieces on this thread until none is left, then wait for the other threads. Kernels that `work` calls run alone.
 fn finish(job: &Job, work: &(dyn Fn(usize) + Sync)) -> Result<(), Box<dyn Any + Send>> {
     let before = BUSY.replace(true);
     let result = job.finish(work);
@@ -220,10 +221,10 @@ impl Drop for Reset {
     }
 }
 
-/// Starts one more worker, unless the system refuses.
+/// Start one more worker. Return whether the system allowed it.
 fn start_worker() -> bool {
     let index = POOL.started.load(Ordering::Relaxed);
-    let made = std::thread::Builder::new().name(format!("torchtpu-cpu-{index}")).spawn(move || serve(index));
+    let made = std::thread::Builder::new().name(format!("torchtpu-cpu-{index}")).spawn(move || run_worker(index));
     let Ok(handle) = made else { return false };
     let _ = POOL.workers[index].thread.set(handle.thread().clone());
     POOL.started.store(index + 1, Ordering::Relaxed);
@@ -231,7 +232,7 @@ fn start_worker() -> bool {
 }
 
 /// Run a worker: join one job after the other.
-fn serve(index: usize) {
+fn run_worker(index: usize) {
     BUSY.set(true);
     let mut last = 0;
     loop {
@@ -303,7 +304,7 @@ mod tests {
         assert_eq!(count.into_inner(), 100_000);
     }
 
-    /// Runs every task on a thread of its own, later; or here, or never.
+    /// A lender whose threads run a task later, run it at once, or drop it.
     struct Threads(Mutex<Vec<std::thread::JoinHandle<()>>>, AtomicUsize);
 
     impl Lender for Threads {
@@ -317,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn lent_threads_do_their_part_or_come_too_late() {
+    fn lent_threads_may_help_late_or_never() {
         let threads = Threads(Mutex::default(), AtomicUsize::new(0));
         let sum = AtomicUsize::new(0);
         with_threads_of(&threads, || {

@@ -1,12 +1,12 @@
-//! Strided windows on memory: what every kernel reads and writes.
+//! Strided views of memory, the operands of every kernel.
 
 use crate::DType;
 use std::marker::PhantomData;
 
 /// A read-only strided array. Strides count elements and may be zero (broadcast).
 ///
-/// Built by the owner of the memory; a kernel that has one may read every element it describes. The same memory may be
-/// written by the kernel through a [`ViewMut`] (in-place ops), so kernels use raw reads, never `&[T]` across writes.
+/// The owner of the memory makes the view. A kernel may read every element of it. The kernel may write the same memory
+/// through a [`ViewMut`] (in-place ops), so kernels use raw reads, and never hold a `&[T]` across writes.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
     ptr: *const u8,
@@ -24,43 +24,45 @@ pub struct ViewMut<'a> {
     memory: PhantomData<&'a mut u8>,
 }
 
-// SAFETY: a view is a pointer to plain bytes whose owner outlives it; kernels split the index space between threads.
+// SAFETY: a view is a pointer to plain bytes whose owner outlives it, and kernels split the index space between
+// threads.
 unsafe impl Send for View<'_> {}
-// SAFETY: as above; reading from several threads is fine.
+// SAFETY: a view only reads plain bytes whose owner outlives it.
 unsafe impl Sync for View<'_> {}
-// SAFETY: as above; a `ViewMut` is unique by construction, and threads write disjoint elements.
+// SAFETY: no other `ViewMut` has the same elements, and threads write disjoint elements.
 unsafe impl Send for ViewMut<'_> {}
-// SAFETY: as above.
+// SAFETY: no other `ViewMut` has the same elements, and threads write disjoint elements.
 unsafe impl Sync for ViewMut<'_> {}
 
 impl<'a> View<'a> {
     /// # Safety
-    /// `ptr` must be aligned for `dtype` and every element that `sizes` and `strides` reach must be initialised memory
-    /// that lives for `'a`.
+    /// `ptr` must be aligned for `dtype`. Every element within `sizes` and `strides` must be initialised memory that
+    /// lives for `'a`.
     #[inline]
     pub unsafe fn new(ptr: *const u8, sizes: &'a [usize], strides: &'a [usize], dtype: DType) -> View<'a> {
         debug_assert_eq!(sizes.len(), strides.len());
         View { ptr, sizes, strides, dtype }
     }
 
-    /// A contiguous one-dimensional view of a slice of plain numbers.
+    /// Return a contiguous one-dimensional view of a slice of plain numbers.
     pub fn of_slice<T: crate::Element>(x: &'a [T], sizes: &'a [usize], strides: &'a [usize]) -> View<'a> {
         let last: usize = sizes.iter().zip(strides).map(|(n, s)| n.saturating_sub(1) * s).sum();
         assert!(sizes.contains(&0) || last < x.len(), "view reaches beyond its slice");
         View { ptr: x.as_ptr().cast(), sizes, strides, dtype: T::DTYPE }
     }
 
-    /// A view of numbers in memory that says nothing of their type.
+    /// Return a view of numbers in untyped bytes.
     ///
     /// # Panics
-    /// When the bytes are not aligned for `dtype` or do not reach, or are no values of it, which only `bool` knows.
+    /// Panics if the bytes are not aligned for `dtype`, are too few for `sizes` and `strides`, or are not values of
+    /// `dtype` (possible only for `bool`).
     pub fn of_bytes(bytes: &'a [u8], sizes: &'a [usize], strides: &'a [usize], dtype: DType) -> View<'a> {
         assert!(dtype != DType::Bool || bytes.iter().all(|&b| b <= 1), "view of bytes that are no bools");
         check_bytes(bytes, sizes, strides, dtype);
         View { ptr: bytes.as_ptr(), sizes, strides, dtype }
     }
 
-    /// The same memory seen with other sizes and strides.
+    /// Return a view of the same memory with other sizes and strides.
     ///
     /// # Safety
     /// The new sizes and strides must stay within the memory this view was built for.
@@ -69,27 +71,27 @@ impl<'a> View<'a> {
         View { ptr: self.ptr, sizes, strides, dtype: self.dtype }
     }
 
-    /// Address of the first element.
+    /// Return the address of the first element.
     #[inline]
     pub fn ptr(&self) -> *const u8 {
         self.ptr
     }
-    /// Sizes, outermost first.
+    /// Return the sizes, outermost first.
     #[inline]
     pub fn sizes(&self) -> &'a [usize] {
         self.sizes
     }
-    /// Strides in elements.
+    /// Return the strides in elements.
     #[inline]
     pub fn strides(&self) -> &'a [usize] {
         self.strides
     }
-    /// Element type.
+    /// Return the element type.
     #[inline]
     pub fn dtype(&self) -> DType {
         self.dtype
     }
-    /// Number of elements.
+    /// Return the number of elements.
     #[inline]
     pub fn numel(&self) -> usize {
         self.sizes.iter().product()
@@ -99,10 +101,10 @@ impl<'a> View<'a> {
     pub fn is_contiguous(&self) -> bool {
         is_contiguous(self.sizes, self.strides)
     }
-    /// The elements as a slice, when contiguous and of type `T`.
+    /// Return the elements as a slice, if they are contiguous and of type `T`.
     #[inline]
     pub fn as_slice<T: crate::Element>(&self) -> Option<&'a [T]> {
-        // SAFETY: the constructor's contract covers every element; contiguity makes them one run.
+        // SAFETY: the maker of the view guarantees every element; contiguous elements form one slice.
         (self.dtype == T::DTYPE && self.is_contiguous())
             .then(|| unsafe { slice_of(self.ptr.cast::<T>(), self.numel()) })
     }
@@ -110,71 +112,71 @@ impl<'a> View<'a> {
 
 fn check_bytes(bytes: &[u8], sizes: &[usize], strides: &[usize], dtype: DType) {
     let size = dtype.size_bytes();
-    // Sizes and strides may come from a program: what overflows reaches beyond any bytes.
+    // Sizes and strides may come from a program. An offset that overflows lies beyond any bytes.
     let last = |last: usize, (n, s): (&usize, &usize)| last.checked_add(n.saturating_sub(1).checked_mul(*s)?);
     let last = sizes.iter().zip(strides).try_fold(0, last);
     let reach = last.and_then(|last| last.checked_add(1)?.checked_mul(size));
-    // The parts of a complex number are what must be aligned.
+    // A complex number needs only the alignment of its parts.
     let align = if dtype.is_complex() { size / 2 } else { size };
     assert!(sizes.len() == strides.len(), "view of bytes: {sizes:?} with strides {strides:?}");
     assert!(sizes.contains(&0) || reach.is_some_and(|n| n <= bytes.len()), "view reaches beyond its bytes");
     assert!(bytes.is_empty() || bytes.as_ptr().addr().is_multiple_of(align), "view of bytes that are not aligned");
 }
 
-/// An empty tensor may have a null pointer, which a slice must not.
+/// Return a slice. An empty tensor may have a null pointer, which a slice must not have.
 unsafe fn slice_of<'a, T>(ptr: *const T, n: usize) -> &'a [T] {
-    // SAFETY: the caller vouches for `n` elements.
+    // SAFETY: the caller passes `n` readable elements.
     if n == 0 { &[] } else { unsafe { std::slice::from_raw_parts(ptr, n) } }
 }
 
 impl<'a> ViewMut<'a> {
     /// # Safety
-    /// As [`View::new`], for writing; no other thread may use the memory while the view lives. Reads through `View`s of
-    /// the same memory by the same kernel are allowed.
+    /// The same as for [`View::new`], for writing. No other thread may use the memory while the view lives. The same
+    /// kernel may read the memory through `View`s.
     #[inline]
     pub unsafe fn new(ptr: *mut u8, sizes: &'a [usize], strides: &'a [usize], dtype: DType) -> ViewMut<'a> {
         debug_assert_eq!(sizes.len(), strides.len());
         ViewMut { ptr, sizes, strides, dtype, memory: PhantomData }
     }
 
-    /// A view for writing a slice of plain numbers.
+    /// Return a view for writing a slice of plain numbers.
     pub fn of_slice<T: crate::Element>(x: &'a mut [T], sizes: &'a [usize], strides: &'a [usize]) -> ViewMut<'a> {
         let last: usize = sizes.iter().zip(strides).map(|(n, s)| n.saturating_sub(1) * s).sum();
         assert!(sizes.contains(&0) || last < x.len(), "view reaches beyond its slice");
         ViewMut { ptr: x.as_mut_ptr().cast(), sizes, strides, dtype: T::DTYPE, memory: PhantomData }
     }
 
-    /// As [`View::of_bytes`], for writing.
+    /// Like [`View::of_bytes`], for writing.
     ///
     /// # Panics
-    /// As [`View::of_bytes`], and for `bool`.
+    /// Panics like [`View::of_bytes`], and for `bool`.
     pub fn of_bytes(bytes: &'a mut [u8], sizes: &'a [usize], strides: &'a [usize], dtype: DType) -> ViewMut<'a> {
         assert!(dtype != DType::Bool, "bools are not written through bytes");
         check_bytes(bytes, sizes, strides, dtype);
         ViewMut { ptr: bytes.as_mut_ptr(), sizes, strides, dtype, memory: PhantomData }
     }
 
-    /// Address of the first element.
+    /// Return the address of the first element.
     #[inline]
     pub fn ptr(&self) -> *mut u8 {
         self.ptr
     }
-    /// Sizes, outermost first.
+    /// Return the sizes, outermost first.
     #[inline]
     pub fn sizes(&self) -> &'a [usize] {
         self.sizes
     }
-    /// Strides in elements.
+    /// Return the strides in elements.
     #[inline]
     pub fn strides(&self) -> &'a [usize] {
         self.strides
     }
-    /// Element type.
+    /// Return the element type.
     #[inline]
     pub fn dtype(&self) -> DType {
         self.dtype
     }
-    /// Number of elements.
+    /// Return the number of elements.
     #[inline]
     pub fn numel(&self) -> usize {
         self.sizes.iter().product()
@@ -184,7 +186,8 @@ impl<'a> ViewMut<'a> {
     pub fn is_contiguous(&self) -> bool {
         is_contiguous(self.sizes, self.strides)
     }
-    /// The elements as a slice, when contiguous and of type `T`. Only for kernels whose inputs cannot alias the output.
+    /// Return the elements as a slice, if they are contiguous and of type `T`. Use it only if no input can alias the
+    /// output.
     #[inline]
     pub fn as_slice_mut<T: crate::Element>(&mut self) -> Option<&mut [T]> {
         let n = self.numel();
@@ -194,17 +197,17 @@ impl<'a> ViewMut<'a> {
         if n == 0 {
             return Some(&mut []);
         }
-        // SAFETY: the constructor's contract covers every element; contiguity makes them one run.
+        // SAFETY: the maker of the view guarantees every element; contiguous elements form one slice.
         Some(unsafe { std::slice::from_raw_parts_mut(self.ptr.cast::<T>(), n) })
     }
-    /// The same elements for reading.
+    /// Return a view of the same elements for reading.
     #[inline]
     pub fn as_view(&self) -> View<'_> {
         View { ptr: self.ptr, sizes: self.sizes, strides: self.strides, dtype: self.dtype }
     }
 }
 
-/// Whether `strides` are the row-major strides of `sizes`; dimensions of size one do not count.
+/// Whether `strides` are the row-major strides of `sizes`. Dimensions of size one do not count.
 #[inline]
 pub fn is_contiguous(sizes: &[usize], strides: &[usize]) -> bool {
     let mut expected = 1;
@@ -214,7 +217,7 @@ pub fn is_contiguous(sizes: &[usize], strides: &[usize]) -> bool {
         }
         if n != 1 {
             if s != expected {
-                // Without elements, strides say nothing.
+                // Without elements, any strides are contiguous.
                 return sizes.contains(&0);
             }
             expected *= n;

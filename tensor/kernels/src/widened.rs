@@ -1,4 +1,4 @@
-//! 16-bit floats and a number that is more precise than they are.
+//! Binary kernels of a 16-bit float tensor and an `f32` number.
 
 use crate::copy::copy;
 use crate::memory;
@@ -7,16 +7,16 @@ use crate::pointwise::{BinaryKind, binary};
 use crate::threads::parallel_for;
 use crate::{KernelError, View, ViewMut};
 
-/// Elements that are widened at a time: they stay in the first-level cache.
+/// Number of elements widened at a time. They stay in the first-level cache.
 const BLOCK: usize = 2048;
-/// Elements that are worth a thread.
+/// Smallest number of elements per thread.
 const GRAIN: usize = 1 << 15;
 
-/// Writes `kind(x, number)` to `out`, computed in `f32` and rounded once. `x` and `out` have the same sizes and dtype; `out` may
-/// be `x` itself.
+/// Write `kind(x, number)` to `out`, computed in `f32` and rounded once. `x` and `out` have the same sizes and dtype.
+/// `out` may be `x` itself.
 ///
 /// # Errors
-/// As [`binary`].
+/// Fails like [`binary`].
 pub fn with_number(kind: BinaryKind, x: &View, number: f32, out: &mut ViewMut) -> Result<(), KernelError> {
     debug_assert!(x.sizes() == out.sizes() && x.dtype() == out.dtype());
     let by = [number];
@@ -37,7 +37,7 @@ pub fn with_number(kind: BinaryKind, x: &View, number: f32, out: &mut ViewMut) -
         let (mut wide, mut y) = ([0f32; BLOCK], [0f32; BLOCK]);
         for start in range.clone().step_by(BLOCK) {
             let n = [BLOCK.min(range.end - start)];
-            // SAFETY: `start + n` elements lie in both, contiguously; pieces do not overlap.
+            // SAFETY: `start + n` elements lie in both, contiguously, and one thread uses the piece.
             let (x, mut out) = unsafe {
                 let (from, to) = (from.ptr().add(start * size), to.ptr().add(start * size));
                 (View::new(from, &n, &[1], dtype), ViewMut::new(to, &n, &[1], dtype))
@@ -49,7 +49,7 @@ pub fn with_number(kind: BinaryKind, x: &View, number: f32, out: &mut ViewMut) -
         }
         Ok(())
     };
-    // What has no kernel for this kind is found before a thread starts.
+    // Report a kind without a kernel before any thread starts.
     work(0..0)?;
     parallel_for(x.numel(), GRAIN, |range| work(range).expect("floats of any kind divide"));
     Ok(())

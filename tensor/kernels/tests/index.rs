@@ -1,4 +1,4 @@
-//! Gather, scatter, advanced indexing and masks, against the definitions written as plain loops.
+//! Tests of gather, scatter, advanced indexing and masks against plain loops.
 
 use torchtpu_kernels::index::*;
 use torchtpu_kernels::{Element, KernelError, View, ViewMut, bf16, f16};
@@ -32,7 +32,7 @@ impl<T: Element> Dense<T> {
     fn m(&mut self) -> ViewMut<'_> {
         ViewMut::of_slice(&mut self.data, &self.sizes, &self.strides)
     }
-    /// The same memory with the first two dimensions exchanged.
+    /// Return the same memory with the first two dimensions exchanged.
     fn transposed(mut self) -> Dense<T> {
         self.sizes.swap(0, 1);
         self.strides.swap(0, 1);
@@ -73,7 +73,7 @@ fn gather_both_dims<T: Element>() {
 }
 
 #[test]
-fn gather_reads_along_any_dim_of_any_dtype_and_layout() {
+fn gather_works_for_every_dim_dtype_and_layout() {
     gather_both_dims::<bool>();
     gather_both_dims::<u8>();
     gather_both_dims::<i16>();
@@ -85,7 +85,7 @@ fn gather_reads_along_any_dim_of_any_dtype_and_layout() {
 }
 
 #[test]
-fn indices_outside_are_errors_in_pytorchs_words_and_write_nothing() {
+fn indices_out_of_range_fail_with_pytorchs_message_and_write_nothing() {
     let x = Dense::<f32>::iota(&[2, 3]);
     let mut out = Dense::<f32>::zeros(&[2, 1]);
     let five = longs(&[2, 1], &[0, 5]);
@@ -114,7 +114,7 @@ fn indices_outside_are_errors_in_pytorchs_words_and_write_nothing() {
 }
 
 #[test]
-fn index_select_copies_rows_and_columns_also_when_large() {
+fn index_select_copies_rows_and_columns_of_small_and_large_arrays() {
     for (sizes, dim) in [([5, 7, 3], 0), ([5, 7, 3], 1), ([5, 7, 3], 2), ([300, 40, 20], 0), ([300, 4, 200], 2)] {
         let x = Dense::<f32>::iota(&sizes);
         let n = sizes[dim];
@@ -133,7 +133,7 @@ fn index_select_copies_rows_and_columns_also_when_large() {
 }
 
 #[test]
-fn scatter_writes_and_the_last_of_equals_wins() {
+fn scatter_keeps_the_last_of_equal_positions() {
     let mut out = Dense::<i32>::zeros(&[2, 4]);
     let src = Dense::<i32>::new(&[2, 3], vec![1, 2, 3, 4, 5, 6]);
     scatter(&mut out.m(), 1, &longs(&[2, 3], &[3, 0, 3, 1, 1, 2]).v(), &src.v()).unwrap();
@@ -145,7 +145,7 @@ fn scatter_writes_and_the_last_of_equals_wins() {
 }
 
 #[test]
-fn scatter_add_of_many_threads_loses_nothing() {
+fn scatter_add_on_many_threads_loses_nothing() {
     let (rows, columns) = (400, 300);
     let index = Dense::<i64>::new(&[rows, columns], (0..rows * columns).map(|i| (i % 5) as i64).collect());
     let ones = Dense::<f32>::new(&[rows, columns], vec![1.0; rows * columns]);
@@ -158,7 +158,7 @@ fn scatter_add_of_many_threads_loses_nothing() {
 }
 
 #[test]
-fn scatter_reduce_kinds_with_and_without_self() {
+fn scatter_reduce_works_with_and_without_self() {
     let index = longs(&[4], &[0, 0, 1, 1]);
     let src = Dense::<f32>::new(&[4], vec![2.0, 4.0, -3.0, f32::NAN]);
     let run = |kind, include_self| {
@@ -201,7 +201,7 @@ fn index_add_copy_and_fill_work_on_rows_and_columns() {
 }
 
 #[test]
-fn points_are_read_and_written() {
+fn index_and_index_put_read_and_write_points() {
     let x = Dense::<f32>::iota(&[3, 4, 2]);
     let (i, j) = (longs(&[2, 2], &[0, -1, 1, 2]), longs(&[2, 2], &[3, 0, -2, 1]));
     let mut out = Dense::<f32>::zeros(&[2, 2, 2]);
@@ -234,7 +234,7 @@ fn masks_fill_select_and_scatter() {
     assert_eq!(x.data, [7, 1, 8, 3, 4, 9]);
     assert!(masked_scatter(&mut x.m(), &mask.v(), &picked.v()).is_ok());
     assert!(masked_scatter(&mut x.m(), &mask.v(), &Dense::<i16>::zeros(&[2]).v()).is_err());
-    // A broadcast mask: one row for all.
+    // A broadcast mask has one row for all rows.
     let row = View::of_slice(&[true, false, false], &[2, 3], &[0, 1]);
     masked_fill(&mut x.m(), &row, &View::of_slice(&[0i16], &[], &[]));
     assert_eq!(x.data, [0, 1, 2, 0, 4, 5]);
@@ -263,7 +263,7 @@ fn take_and_put_use_flat_positions_of_any_layout() {
 }
 
 #[test]
-fn nothing_happens_for_zero_sizes() {
+fn empty_arrays_are_accepted() {
     let x = Dense::<f32>::iota(&[2, 3]);
     let none = longs(&[0], &[]);
     index_select(&x.v(), 1, &none.v(), &mut Dense::<f32>::zeros(&[2, 0]).m()).unwrap();

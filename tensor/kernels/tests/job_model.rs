@@ -1,8 +1,8 @@
-//! All interleavings of the thread pool's protocol, tried by loom.
+//! Model test of the thread pool's protocol: loom tries all interleavings.
 //!
-//! The file under test is included with loom's types in place of the standard library's. Loom reports a data race (a piece's
-//! result read before it is there, the work read while it is replaced), a deadlock (a worker that is never woken) and any
-//! assertion that fails in some interleaving.
+//! The file under test is included with loom's types instead of the standard library's. Loom reports a data race
+//! (reading a piece's result before it is written, or the work while it is replaced), a deadlock (a worker that is
+//! never woken), and every assertion that fails in some interleaving.
 
 #![allow(dead_code)]
 
@@ -24,8 +24,8 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
-/// Run `test` in every interleaving with at most three preemptions. Few errors need more, and the number of interleavings without
-/// this bound keeps a test of three threads busy for minutes.
+/// Run `test` in every interleaving with at most three preemptions. Few errors need more preemptions. Without this
+/// bound, a test of three threads takes minutes.
 fn interleavings(test: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
@@ -36,7 +36,7 @@ fn new_job() -> Job {
     Job::new(AtomicU64::new(0), UnsafeCell::new(None), AtomicUsize::new(0), AtomicUsize::new(0))
 }
 
-/// Cells that loom watches: two threads that touch one without an order between them are a data race.
+/// Cells that loom checks: unordered accesses by two threads are a data race.
 struct Results(Vec<UnsafeCell<u32>>);
 
 // SAFETY: loom checks that the accesses are ordered.
@@ -48,24 +48,24 @@ impl Results {
     }
 
     fn add(&self, i: usize) {
-        // SAFETY: loom checks it.
+        // SAFETY: loom checks that the accesses are ordered.
         self.0[i].with_mut(|cell| unsafe { *cell += 1 });
     }
 
     fn all_are(&self, count: u32) -> bool {
-        // SAFETY: loom checks it.
+        // SAFETY: loom checks that the accesses are ordered.
         self.0.iter().all(|cell| cell.with(|cell| unsafe { *cell }) == count)
     }
 }
 
 fn run(job: &Job, pieces: usize, work: &(dyn Fn(usize) + Sync)) -> Result<(), Box<dyn std::any::Any + Send>> {
-    // SAFETY: the job is finished on the next line, and one thread alone opens jobs in these tests.
+    // SAFETY: the job is finished on the next line, and only one thread opens jobs in these tests.
     unsafe { job.open(pieces, work) };
     job.finish(work)
 }
 
 #[test]
-fn every_piece_is_done_once_before_the_job_ends() {
+fn every_piece_runs_once_before_the_job_ends() {
     interleavings(|| {
         let job = Arc::new(new_job());
         let workers: Vec<_> = (0..2)
@@ -86,7 +86,7 @@ fn every_piece_is_done_once_before_the_job_ends() {
 }
 
 #[test]
-fn a_worker_that_comes_late_does_not_enter_the_next_job_by_an_old_state() {
+fn a_late_worker_cannot_join_the_next_job_with_an_old_state() {
     interleavings(|| {
         let job = Arc::new(new_job());
         let late = {
@@ -100,7 +100,7 @@ fn a_worker_that_comes_late_does_not_enter_the_next_job_by_an_old_state() {
             })
         };
         for _ in 0..2 {
-            // The results of one job are gone when the next one starts, as a caller's frame is.
+            // The results of a job are dropped before the next one starts, like a caller's frame.
             let results = Results::new(2);
             assert!(run(&job, 2, &|i| results.add(i)).is_ok());
             assert!(results.all_are(1));
@@ -117,7 +117,7 @@ fn a_sleeping_worker_is_woken_for_every_job() {
         let worker = {
             let (job, sleeper) = (job.clone(), sleeper.clone());
             loom::thread::spawn(move || {
-                // A worker that is not woken parks for ever, which loom reports as a deadlock.
+                // A worker that is not woken parks forever, which loom reports as a deadlock.
                 let state = sleeper.sleep(&job, 0);
                 assert_eq!(job::number(state), 1);
             })
@@ -128,7 +128,7 @@ fn a_sleeping_worker_is_woken_for_every_job() {
         if sleeper.is_asleep() {
             worker.thread().unpark();
         }
-        // The job stays open until the worker has seen it; in the pool it need not, since a worker may miss a job.
+        // Keep the job open until the worker has seen it. In the pool, a worker may miss a job.
         worker.join().unwrap();
         assert!(job.finish(&|_| {}).is_ok());
     });

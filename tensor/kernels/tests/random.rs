@@ -1,5 +1,5 @@
-//! Random streams against PyTorch: each line of `random_goldens.tsv` is a function, a dtype, a case and the CRC-32 of the
-//! little-endian bytes, in index order, that PyTorch 2.15 produced for it on the CPU.
+//! Tests of random streams against PyTorch. Each line of `random_goldens.tsv` is a function, a dtype, a case, and a
+//! CRC-32. The CRC-32 is of the little-endian bytes, in index order, that PyTorch 2.15 produced for it on the CPU.
 //!
 //! `TORCHTPU_RANDOM_GOLDENS` names another file of the same format, for a longer run.
 
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use torchtpu_kernels::random::*;
 use torchtpu_kernels::{DType, KernelError, View, ViewMut, bf16, f16, for_dtype};
 
-/// A tensor of bytes, laid out anyhow.
+/// A tensor of bytes with any layout.
 struct Buffer {
     words: Vec<u64>,
     sizes: Vec<usize>,
@@ -28,25 +28,25 @@ impl Buffer {
     fn flat(dtype: DType, n: usize) -> Buffer {
         Buffer::new(dtype, &[n], &[1])
     }
-    /// Values converted the way a C++ cast does.
+    /// Convert values like a C++ cast.
     fn of(dtype: DType, values: &[f64]) -> Buffer {
         let mut b = Buffer::flat(dtype, values.len());
         let v = b.view_mut();
         for_dtype!(dtype, T => for (i, &x) in values.iter().enumerate() {
-            // SAFETY: element `i` of the buffer.
+            // SAFETY: `i` is less than the buffer's number of elements.
             unsafe { v.ptr().cast::<T>().add(i).write(<T as torchtpu_kernels::Element>::from_f64(x)) };
         });
         b
     }
     fn view_mut(&mut self) -> ViewMut<'_> {
-        // SAFETY: the buffer was sized for these.
+        // SAFETY: the buffer was made for these sizes and strides.
         unsafe { ViewMut::new(self.words.as_mut_ptr().cast(), &self.sizes, &self.strides, self.dtype) }
     }
     fn view(&self) -> View<'_> {
-        // SAFETY: the buffer was sized for these.
+        // SAFETY: the buffer was made for these sizes and strides.
         unsafe { View::new(self.words.as_ptr().cast(), &self.sizes, &self.strides, self.dtype) }
     }
-    /// Bytes in index order.
+    /// Return the bytes in index order.
     fn bytes(&self) -> Vec<u8> {
         let w = self.dtype.size_bytes();
         let all: Vec<u8> = self.words.iter().flat_map(|w| w.to_le_bytes()).collect();
@@ -74,7 +74,7 @@ fn dtype(name: &str) -> Option<DType> {
     DType::ALL.into_iter().find(|d| d.name() == name)
 }
 
-/// `n` numbers from `a` to `b`, computed as NumPy does.
+/// Return `n` numbers from `a` to `b`, computed like NumPy.
 fn linspace(n: usize, a: f64, b: f64) -> Vec<f64> {
     let step = (b - a) / n.saturating_sub(1).max(1) as f64;
     let mut v: Vec<f64> = (0..n).map(|i| i as f64 * step + a).collect();
@@ -88,7 +88,7 @@ fn weights(n: usize) -> Vec<f64> {
     (0..n).map(|i| ((i % 7) as f64 + 0.5) * 0.37).collect()
 }
 
-/// Elementwise product with rounding in the dtype.
+/// Multiply element by element, rounding in the dtype.
 fn multiply(x: &Buffer, m: &Buffer) -> Buffer {
     let mut out = Buffer::new(x.dtype, &x.sizes, &x.strides);
     let n: usize = x.sizes.iter().product();
@@ -96,7 +96,7 @@ fn multiply(x: &Buffer, m: &Buffer) -> Buffer {
     macro_rules! go {
         ($t:ty) => {
             for i in 0..n {
-                // SAFETY: dense buffers of `n` elements.
+                // SAFETY: the buffers are dense and have `n` elements.
                 unsafe {
                     let (a, b) = (x.ptr().cast::<$t>().add(i).read(), m.ptr().cast::<$t>().add(i).read());
                     o.ptr().cast::<$t>().add(i).write(a * b);
@@ -113,7 +113,7 @@ fn multiply(x: &Buffer, m: &Buffer) -> Buffer {
     out
 }
 
-/// Two numbers in parentheses: `uniform_(-1.0,1.0)`.
+/// Return the arguments in parentheses, such as those of `uniform_(-1.0,1.0)`.
 fn arguments(function: &str) -> Vec<&str> {
     let inside = function.split_once('(').map_or("", |(_, r)| r.trim_end_matches(')'));
     inside.split(',').collect()
@@ -123,7 +123,7 @@ fn seed(text: &str) -> Option<u64> {
     text.parse::<u64>().ok().or_else(|| text.parse::<i64>().ok().map(|s| s as u64))
 }
 
-/// Bytes of a case, or `None` when it is of a function that this crate does not have.
+/// Return the bytes of a case, or `None` if this crate lacks the function.
 fn run(function: &str, d: DType, key: &str) -> Option<Result<Vec<u8>, KernelError>> {
     let args = arguments(function);
     let real = |i: usize| args[i].parse::<f64>().expect("a number");
@@ -150,7 +150,7 @@ fn run(function: &str, d: DType, key: &str) -> Option<Result<Vec<u8>, KernelErro
             "multinomial(norepl,k=n/2)" => n.div_ceil(2),
             "multinomial(norepl,k=n)" => n,
             "multinomial(norepl,k=3)" => 3,
-            // "k=1", with or without replacement.
+            // The key is "k=1", with or without replacement.
             _ => 1,
         };
         let mut table = Buffer::of(d, &weights(n).repeat(rows));
@@ -300,7 +300,8 @@ fn initialise(init: &str, d: DType, shape: &str, seed: u64) -> Option<Result<Vec
     Some(done.map(|()| out.bytes()))
 }
 
-/// Twelve calls from one seed: what a call leaves behind (words, the spare normal) is what the next one starts from.
+/// Make twelve calls from one seed: each call starts from the state (words, spare normal number) that the one before
+/// left.
 fn sequence(d: DType, seed: u64) -> Vec<(&'static str, Vec<u8>)> {
     let mut g = Generator::new(seed);
     let mut done = Vec::new();
@@ -337,7 +338,7 @@ fn streams_equal_pytorch() {
         Ok(path) => std::fs::read_to_string(path).expect("the goldens named by TORCHTPU_RANDOM_GOLDENS"),
         Err(_) => include_str!("random_goldens.tsv").to_string(),
     };
-    // The recorder read its libm-based f64 values from glibc; other libraries differ in the last bit.
+    // The recorded `f64` values that use libm come from glibc. Other libraries differ in the last bit.
     let own_libm = cfg!(not(all(target_os = "linux", target_env = "gnu", target_arch = "x86_64")));
     let mut counts: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
     let mut skipped: BTreeMap<&str, usize> = BTreeMap::new();
@@ -400,7 +401,7 @@ fn damaged_states_are_refused() {
         bad[at] = byte;
         assert!(g.set_state(&bad).is_err(), "byte {at}");
     }
-    // Words that the block does not hold.
+    // The state promises words that the block does not hold.
     let mut bad = good;
     bad[8..10].copy_from_slice(&624u16.to_le_bytes());
     bad[16..18].copy_from_slice(&600u16.to_le_bytes());
@@ -409,7 +410,7 @@ fn damaged_states_are_refused() {
 }
 
 #[test]
-fn seed_is_remembered_and_new_each_time() {
+fn seed_is_remembered_and_differs_each_time() {
     let mut g = Generator::default();
     assert_eq!(g.initial_seed(), DEFAULT_SEED);
     let a = g.seed();
@@ -454,13 +455,13 @@ fn wrong_arguments_are_refused() {
 }
 
 #[test]
-fn every_odd_normal_takes_what_the_last_pair_left() {
+fn every_second_normal_is_the_spare_of_the_last_pair() {
     let mut g = Generator::new(9);
     let first = g.next_normal();
     let state = g.get_state();
     let mut one = Buffer::flat(DType::F32, 1);
     normal_(&mut g, &mut one.view_mut(), 0.0, 1.0).unwrap();
-    // Only the spare value went, no word.
+    // Only the spare number was used, and no word was drawn.
     assert_eq!(g.get_state()[..5016], state[..5016]);
     assert_ne!(f32::from_le_bytes(one.bytes()[..4].try_into().unwrap()), first as f32);
 }

@@ -1,11 +1,11 @@
-//! Sorting, selection and searching, against the definitions.
+//! Tests of sorting, selection and searching against the definitions.
 
 use torchtpu_kernels::sort::*;
 use torchtpu_kernels::{Element, View, ViewMut, bf16, f16};
 
 const NAN: f32 = f32::NAN;
 
-/// Deterministic numbers with many ties.
+/// Return deterministic numbers with many ties.
 fn noise(n: usize, modulo: u64) -> Vec<i64> {
     let mut s = 88_172_645_463_325_252u64;
     (0..n)
@@ -73,10 +73,10 @@ fn nan_is_greatest_and_zeros_are_equal() {
 }
 
 #[test]
-fn any_dim_and_layout_sorts() {
+fn every_dim_and_layout_sorts() {
     let x = [3.0f32, 1.0, 2.0, 0.0, 5.0, 4.0];
     let (mut v, mut i) = ([0.0f32; 6], [0i64; 6]);
-    // [2, 3], along the outer dimension, into transposed outputs.
+    // [2, 3], along the outer dimension, to transposed outputs.
     sort(
         &View::of_slice(&x, &[2, 3], &[3, 1]),
         0,
@@ -100,7 +100,7 @@ fn any_dim_and_layout_sorts() {
 }
 
 #[test]
-fn topk_gives_the_ends_of_the_sorted_row() {
+fn topk_returns_the_ends_of_the_sorted_row() {
     for (n, k) in [(1, 1), (5, 5), (20, 7), (1000, 3), (1000, 15), (1000, 500), (1000, 1000)] {
         let x: Vec<f32> = noise(n, 300).into_iter().map(|v| v as f32).collect();
         for largest in [false, true] {
@@ -159,7 +159,7 @@ fn one<T: Element>(
 }
 
 #[test]
-fn kthvalue_and_median_select_what_sorting_would() {
+fn kthvalue_and_median_agree_with_sorting() {
     for n in [1, 2, 3, 10, 101, 1000] {
         let x: Vec<f64> = noise(n, 40).into_iter().map(|v| v as f64).collect();
         let all = sort_row(&x, false).0;
@@ -197,7 +197,7 @@ fn unique_sorts_counts_and_maps_back() {
 }
 
 #[test]
-fn searchsorted_finds_both_sides_of_equals() {
+fn searchsorted_finds_both_sides_of_equal_values() {
     let rows = [1.0f32, 3.0, 3.0, 5.0, 0.0, 0.0, 2.0, 9.0];
     let values = [3.0f32, NAN, 0.0, 9.5];
     let mut out = [0i64; 4];
@@ -216,7 +216,7 @@ fn searchsorted_finds_both_sides_of_equals() {
     assert_eq!(out, [1, 4, 0, 4]);
     run(true, &mut out).unwrap();
     assert_eq!(out, [3, 4, 2, 4]);
-    // One row for all, in an order that a sorter gives, positions as i32.
+    // One row for all values, sorted by a sorter, with positions in i32.
     let (shuffled, order, mut out) = ([5i32, 1, 3], [1i64, 2, 0], [0i32; 4]);
     let order = View::of_slice(&order, &[3], &[1]);
     searchsorted(
@@ -249,7 +249,7 @@ fn bincount_counts_and_weighs() {
 }
 
 #[test]
-fn histc_bins_and_its_own_range() {
+fn histc_counts_in_given_bins_and_in_the_range_of_the_data() {
     let x = [1.0f32, 2.0, 1.0, 4.0, NAN, 7.0];
     let run = |x: &[f32], min, max, bins: usize| {
         let mut out = vec![0f32; bins];

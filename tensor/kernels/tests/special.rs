@@ -1,8 +1,8 @@
-//! Special functions against values computed with SciPy.
+//! Tests of special functions against values computed with SciPy.
 
 use torchtpu_kernels::special::{self, PolynomialKind};
 
-/// Relative, but near a zero of the function absolute.
+/// Compare relatively, and absolutely near a zero of the function.
 fn close(y: f64, want: f64) -> bool {
     (y.is_nan() && want.is_nan()) || y == want || (y - want).abs() <= 2e-12 * want.abs().max(1e-3)
 }
@@ -22,7 +22,7 @@ fn check2(name: &str, f: impl Fn(&f64, &f64) -> f64, points: &[(f64, f64, f64)])
 }
 
 #[test]
-fn functions_of_one_number_are_right_to_twelve_digits() {
+fn unary_functions_are_accurate_to_twelve_digits() {
     check(
         "i0",
         special::i0,
@@ -364,7 +364,7 @@ fn functions_of_one_number_are_right_to_twelve_digits() {
 }
 
 #[test]
-fn functions_of_two_numbers_are_right_to_twelve_digits() {
+fn binary_functions_are_accurate_to_twelve_digits() {
     check2(
         "igamma",
         special::igamma,

@@ -1,4 +1,4 @@
-//! Matrices by columns, as the algorithms want them; what comes in and goes out is by rows.
+//! Matrices stored by columns, the layout of the algorithms. Inputs and outputs are stored by rows.
 
 use crate::memory;
 use crate::number::Number;
@@ -6,7 +6,7 @@ use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
 use num_traits::Float;
 
-/// A matrix whose columns lie one after another.
+/// A matrix whose columns are consecutive.
 pub(crate) struct Columns<T> {
     pub(crate) rows: usize,
     pub(crate) columns: usize,
@@ -18,7 +18,7 @@ impl<T: Number> Columns<T> {
         Columns { rows, columns, data: memory::filled(T::ZERO, rows * columns) }
     }
 
-    /// Ones on the diagonal, zeros beside it.
+    /// Return ones on the diagonal, and zeros elsewhere.
     pub(crate) fn identity(rows: usize, columns: usize) -> Columns<T> {
         let mut m = Columns::zeros(rows, columns);
         for i in 0..rows.min(columns) {
@@ -57,7 +57,7 @@ impl<T: Number> Columns<T> {
         &mut self.data[j * self.rows..][..self.rows]
     }
 
-    /// Column `a` and, to be written, column `b` after it.
+    /// Return column `a` for reading and a later column `b` for writing.
     pub(crate) fn two_columns(&mut self, a: usize, b: usize) -> (&[T], &mut [T]) {
         let (before, from) = self.data.split_at_mut(b * self.rows);
         (&before[a * self.rows..][..self.rows], &mut from[..self.rows])
@@ -80,19 +80,19 @@ impl<T: Number> Columns<T> {
     }
 }
 
-/// `c + alpha a b`.
+/// Add `alpha a b` to `c`.
 pub(crate) fn add_product<T: Number>(c: MatMut<'_, T>, alpha: T, a: MatRef<'_, T>, b: MatRef<'_, T>) {
     matmul(c, Accum::Add, a, b, alpha, Par::Seq);
 }
 
-/// `a b`.
+/// Return `a b`.
 pub(crate) fn product<T: Number>(a: MatRef<'_, T>, b: MatRef<'_, T>) -> Columns<T> {
     let mut c = Columns::zeros(a.nrows(), b.ncols());
     matmul(c.view_mut(), Accum::Replace, a, b, T::ONE, Par::Seq);
     c
 }
 
-/// `a^H b`.
+/// Return `a^H b`.
 pub(crate) fn adjoint_product<T: Number>(a: MatRef<'_, T>, b: MatRef<'_, T>) -> Columns<T> {
     let mut c = Columns::zeros(a.ncols(), b.ncols());
     faer::linalg::matmul::matmul_with_conj(
@@ -108,10 +108,10 @@ pub(crate) fn adjoint_product<T: Number>(a: MatRef<'_, T>, b: MatRef<'_, T>) -> 
     c
 }
 
-/// Terms that are added side by side, so that the compiler may use vectors.
+/// Number of terms that are added side by side, so that the compiler can use vectors.
 const LANES: usize = 16;
 
-/// The sum of products of the conjugates of `a` with `b`.
+/// Return the dot product of the conjugate of `a` with `b`.
 pub(crate) fn dot<T: Number>(a: &[T], b: &[T]) -> T {
     let mut lanes = [T::ZERO; LANES];
     let (a_parts, b_parts) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
@@ -125,13 +125,13 @@ pub(crate) fn dot<T: Number>(a: &[T], b: &[T]) -> T {
     lanes.iter().fold(rest, |s, &v| s + v)
 }
 
-/// The Euclidean length of `x`, that neither overflows nor vanishes on the way.
+/// Return the Euclidean length of `x`, without overflow or underflow of intermediate results.
 pub(crate) fn length<T: Number>(x: &[T]) -> T::Part {
     let greatest = x.iter().fold(T::Part::ZERO, |m, v| m.max(v.re().abs()).max(v.im().abs()));
     if greatest == T::Part::ZERO || !greatest.is_finite() {
         return x.iter().fold(greatest, |s, v| s + v.size());
     }
-    // A power of two, by which nothing is rounded.
+    // Scale by a power of two, which rounds nothing.
     let scale = greatest.max(T::Part::min_positive_value()).log2().floor().exp2();
     let by = T::Part::ONE / scale;
     let mut lanes = [T::Part::ZERO; LANES];

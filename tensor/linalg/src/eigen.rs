@@ -1,4 +1,4 @@
-//! What `faer` computes: Cholesky factors, solutions with triangles, eigenvalues and singular values.
+//! Functions that `faer` computes: Cholesky factors, triangular solves, eigenvalues and singular values.
 
 use crate::columns::Columns;
 use crate::memory;
@@ -14,7 +14,7 @@ use faer::{ColMut, MatMut, MatRef, Par};
 use num_complex::Complex;
 use num_traits::Float;
 
-/// Calls `f` with memory to work in.
+/// Call `f` with scratch memory.
 fn with_memory<R>(needs: StackReq, f: impl FnOnce(&mut MemStack) -> R) -> R {
     match MemBuffer::try_new(needs) {
         Ok(mut memory) => f(MemStack::new(&mut memory)),
@@ -26,8 +26,8 @@ fn diagonal<T>(of: &mut [T]) -> DiagMut<'_, T> {
     ColMut::from_slice_mut(of).as_diagonal_mut()
 }
 
-/// `L` with `a = L L^H`, zeros above its diagonal, in place of `a`, whose elements above the diagonal are not read. Returns zero, or the
-/// order of the first leading minor that is not positive.
+/// Compute `L` with `a = L L^H` and zeros above its diagonal, in place of `a`. Elements of `a` above the diagonal are
+/// not read. Return zero, or the order of the first leading minor that is not positive.
 pub fn cholesky<T: Number>(a: &mut [T], n: usize) -> i32 {
     let mut c = Columns::from_rows(a, n, n);
     let result = with_memory(llt::cholesky_in_place_scratch::<T>(n, Par::Seq, Default::default()), |stack| {
@@ -43,8 +43,8 @@ pub fn cholesky<T: Number>(a: &mut [T], n: usize) -> i32 {
     }
 }
 
-/// `x` of `a x = b` in place of `b`, of `n` by `k` elements, for a triangle `a`: the upper or the lower, with what is on its diagonal
-/// or ones.
+/// Solve `a x = b` for a triangular `a`, with `x` in place of `b: (n, k)`. `upper` chooses the triangle. With `unit`,
+/// the diagonal is ones and is not read.
 pub fn solve_triangular<T: Number>(a: &[T], b: &mut [T], n: usize, k: usize, upper: bool, unit: bool) {
     if n == 0 || k == 0 {
         return;
@@ -59,11 +59,11 @@ pub fn solve_triangular<T: Number>(a: &[T], b: &mut [T], n: usize, k: usize, upp
     }
 }
 
-/// Eigenvalues, from the least, of the Hermitian matrix whose lower (or upper) triangle `a` has, and where wanted its
-/// eigenvectors as columns. Returns whether they converged.
+/// Compute the eigenvalues, in ascending order, of a Hermitian matrix given by its lower (or upper) triangle `a`.
+/// Optionally compute its eigenvectors as columns. Return whether they converged.
 pub fn eigh<T: Number>(a: &[T], n: usize, upper: bool, values: &mut [T::Part], vectors: Option<&mut [T]>) -> bool {
     if n == 0 {
-        // faer subtracts one from the size of a complex matrix.
+        // Return early, because faer subtracts one from the size of a complex matrix.
         return true;
     }
     let mut c = Columns::from_rows(a, n, n);
@@ -106,7 +106,8 @@ fn times<T: Number>(v: T, by: T::Part) -> T {
     T::of(v.re() * by, v.im() * by)
 }
 
-/// The power of two that brings the largest element near one, where squares of elements would leave the range of their type.
+/// Return the power of two that brings the largest element near one, if squares of elements would leave the range of
+/// their type.
 fn scale_of<T: Number>(a: &[T]) -> Option<T::Part> {
     let largest =
         a.iter().fold(T::Part::ZERO, |m, v| Float::max(m, Float::max(Float::abs(v.re()), Float::abs(v.im()))));
@@ -114,13 +115,13 @@ fn scale_of<T: Number>(a: &[T]) -> Option<T::Part> {
     if largest == T::Part::ZERO || largest >= safe && largest <= T::Part::ONE / safe {
         return None;
     }
-    // Exact, so that only the scale of the result changes; its inverse must be a number too.
+    // A power of two changes only the exponent of the result. Its inverse must be finite too.
     let most = Float::floor(Float::log2(<T::Part as Float>::max_value()));
     Some(Float::exp2(Float::min(-Float::floor(Float::log2(largest)), most - T::Part::ONE)))
 }
 
-/// `a = u s vh` of `m` by `n` elements: singular values, from the greatest, and where wanted the vectors: as many as there are values,
-/// or with `full` all of them. Returns whether they converged.
+/// Compute `a = u s vh` for `a: (m, n)`: the singular values in descending order, and optionally the vectors. There are
+/// as many vectors as values, or with `full` all of them. Return whether they converged.
 pub fn svd<T: Number>(
     a: &[T],
     m: usize,
@@ -133,7 +134,7 @@ pub fn svd<T: Number>(
         return false;
     }
     if !a.iter().all(is_finite) {
-        // As LAPACK: infinities have no singular values, but that is no failure.
+        // As in LAPACK, infinities have no singular values, but that is not a failure.
         let nan = <T::Part as Float>::nan();
         s.fill(nan);
         if let Some((u, vh)) = vectors {
@@ -169,7 +170,7 @@ pub fn svd<T: Number>(
     }
     if let (Some((u_out, vh_out)), Some((u, v))) = (vectors, parts) {
         u.write_rows(u_out);
-        // The rows of vh are the columns of v, conjugated.
+        // The rows of vh are the conjugated columns of v.
         for (out, v) in vh_out.iter_mut().zip(&v.data) {
             *out = v.conjugated();
         }
@@ -177,7 +178,8 @@ pub fn svd<T: Number>(
     done.is_ok()
 }
 
-/// Eigenvalues of `a`, and where wanted its eigenvectors as columns of length one. Returns whether they converged.
+/// Compute the eigenvalues of `a`, and optionally its eigenvectors as columns of length one. Return whether they
+/// converged.
 pub fn eig<T: Number>(
     a: &[T],
     n: usize,
@@ -193,7 +195,7 @@ pub fn eig<T: Number>(
     let Some(out) = vectors else { return true };
     for column in v.chunks_exact_mut(n.max(1)) {
         let length = column.iter().fold(T::Part::ZERO, |s, v| s.hypot(v.re.hypot(v.im)));
-        // The greatest element becomes real.
+        // Make the greatest element real.
         let greatest =
             column.iter().copied().fold(Complex::new(T::Part::ZERO, T::Part::ZERO), |best: Complex<T::Part>, v| {
                 if v.re.hypot(v.im) > best.re.hypot(best.im) { v } else { best }
@@ -235,7 +237,7 @@ pub(crate) fn of_real<P: Number<Part = P> + Float + RealField>(a: &[P], n: usize
     })
     .ok()?;
     let values = memory::collect(n, re.iter().zip(&im).map(|(&re, &im)| Complex { re, im }));
-    // Two columns hold the parts of one vector, whose conjugate belongs to the conjugate value.
+    // Two columns hold the parts of one vector. Its conjugate belongs to the conjugate value.
     let mut v = memory::filled(Complex::new(P::ZERO, P::ZERO), u.len());
     let mut j = 0;
     while vectors && j < n {

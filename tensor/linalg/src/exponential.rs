@@ -5,8 +5,8 @@ use crate::memory;
 use crate::number::Number;
 use num_traits::Float;
 
-/// Coefficients of the Padé approximation of degree 13 (Higham, "The scaling and squaring method for the matrix exponential
-/// revisited", 2005).
+/// Coefficients of the Padé approximation of degree 13 (Higham, "The scaling and squaring method for the matrix
+/// exponential revisited", 2005).
 const PADE: [f64; 14] = [
     64764752532480000.0,
     32382376266240000.0,
@@ -24,10 +24,10 @@ const PADE: [f64; 14] = [
     1.0,
 ];
 
-/// The norm up to which that approximation has the precision of `f64`.
+/// Largest norm for which this approximation has the precision of `f64`.
 const REACH: f64 = 5.371920351148152;
 
-/// `sum factors[i] of[i]`.
+/// Return the sum of `factors[i] * of[i]`.
 fn combined<T: Number<Part = f64>>(n: usize, factors: &[f64], of: &[&Columns<T>]) -> Columns<T> {
     let mut sum = Columns::zeros(n, n);
     for (&by, m) in factors.iter().zip(of) {
@@ -38,7 +38,7 @@ fn combined<T: Number<Part = f64>>(n: usize, factors: &[f64], of: &[&Columns<T>]
     sum
 }
 
-/// `e^a` in place of `a`, computed in `f64`.
+/// Compute `e^a` in place of `a`, in `f64`.
 pub fn matrix_exp<T: Number>(a: &mut [T], n: usize) {
     let wide: Vec<T::Wide> = memory::collect(a.len(), a.iter().map(|v| v.wide()));
     let mut x = Columns::from_rows(&wide, n, n);

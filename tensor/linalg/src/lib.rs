@@ -1,10 +1,10 @@
-//! Decompositions of matrices on slices.
+//! Matrix decompositions on slices.
 //!
-//! A matrix is a slice of its rows, one after another. Results follow LAPACK's conventions (pivots that count from one, reflectors
-//! `1 - tau v v^H`, the number of the first minor that fails), which are PyTorch's. Iterative methods are `faer`'s; what has
-//! a format of LAPACK's own is here.
+//! A matrix is a slice of its consecutive rows. Results follow LAPACK's conventions, like PyTorch's: pivots count from
+//! one, reflectors are `1 - tau v v^H`, and failures return the number of the first minor that fails. `faer` computes
+//! iterative methods. This crate computes results that have a format of LAPACK.
 //!
-//! This crate knows no tensor and no op: whoever calls has checked sizes, and calls once for each matrix of a batch.
+//! This crate knows no tensor and no op. The caller checks sizes, and calls once per matrix of a batch.
 
 #![forbid(unsafe_code)]
 

@@ -1,15 +1,15 @@
-//! Triangles with pivots.
+//! LU decomposition with pivots.
 
 use crate::columns::{Columns, add_product};
 use crate::number::Number;
 use faer::Par;
 use faer::linalg::triangular_solve::solve_unit_lower_triangular_in_place;
 
-/// Columns that are eliminated before the rest of the matrix follows.
+/// Number of columns that are eliminated before the rest of the matrix is updated.
 const BLOCK: usize = 32;
 
-/// `a = P L U` of `m` by `n` elements: `L` below the diagonal, where its ones are left out, and `U` take the place of `a`. Row `i`
-/// changed places with row `pivots[i] - 1`. Returns zero, or the number of the first pivot that is zero.
+/// Compute `a = P L U` for `a: (m, n)`. `L` (below the diagonal, without its ones) and `U` replace `a`. Row `i` was
+/// swapped with row `pivots[i] - 1`. Return zero, or the number of the first pivot that is zero.
 pub fn lu<T: Number>(a: &mut [T], m: usize, n: usize, pivots: &mut [i32]) -> i32 {
     let mut c = Columns::from_rows(a, m, n);
     let info = eliminate(&mut c, pivots);
@@ -56,7 +56,7 @@ fn eliminate<T: Number>(c: &mut Columns<T>, pivots: &mut [i32]) -> i32 {
     info
 }
 
-/// Where each row of `P^T a` stands in `a`, from pivots between one and `order.len()`, the number of rows.
+/// Write the position in `a` of each row of `P^T a`. Pivots are between one and `order.len()`, the number of rows.
 pub fn permutation(pivots: &[i32], order: &mut [i64]) {
     for (i, v) in order.iter_mut().enumerate() {
         *v = i as i64;
@@ -66,7 +66,7 @@ pub fn permutation(pivots: &[i32], order: &mut [i64]) {
     }
 }
 
-/// `x` of `a x = b` in place of `b`, of `n` by `k` elements, from the triangles and pivots of `a`.
+/// Solve `a x = b` from the factors and pivots of `a`, with `x` in place of `b: (n, k)`.
 pub fn lu_solve<T: Number>(lu: &[T], pivots: &[i32], b: &mut [T], n: usize, k: usize) {
     for (i, &p) in pivots.iter().enumerate() {
         let p = p as usize - 1;

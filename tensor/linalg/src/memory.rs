@@ -1,8 +1,9 @@
-//! Memory for matrices, or an unwinding where there is none: `Vec` would end the process.
+//! Memory for matrices that unwinds if there is none: `Vec` would abort the process.
 //!
-//! The text equals that of `torchtpu_kernels::memory`, which this crate does not depend on, so that a caller catches both alike.
+//! The panic message equals that of `torchtpu_kernels::memory`, which this crate does not depend on, so that a caller
+//! catches both in the same way.
 
-/// Unwinds for want of `bytes` bytes.
+/// Panic because `bytes` bytes of memory are not available.
 #[cold]
 pub(crate) fn give_up(bytes: usize) -> ! {
     std::panic::resume_unwind(Box::new(format!(
@@ -10,7 +11,7 @@ pub(crate) fn give_up(bytes: usize) -> ! {
     )))
 }
 
-/// `vec![value; n]`, or an unwinding.
+/// Like `vec![value; n]`, but unwind if there is no memory.
 pub(crate) fn filled<T: Clone>(value: T, n: usize) -> Vec<T> {
     let mut v = Vec::new();
     if v.try_reserve_exact(n).is_err() {
@@ -20,7 +21,7 @@ pub(crate) fn filled<T: Clone>(value: T, n: usize) -> Vec<T> {
     v
 }
 
-/// `n` items of an iterator, or an unwinding.
+/// Collect `n` items of an iterator, and unwind if there is no memory.
 pub(crate) fn collect<T>(n: usize, items: impl Iterator<Item = T>) -> Vec<T> {
     let mut v = Vec::new();
     if v.try_reserve_exact(n).is_err() {

@@ -7,45 +7,46 @@ use std::ops::Neg;
 
 /// `f32`, `f64` or a complex number of them.
 pub trait Number: ComplexField + Copy + NumAssign + Neg<Output = Self> {
-    /// Nothing.
+    /// Zero.
     const ZERO: Self;
-    /// The unit.
+    /// One.
     const ONE: Self;
     /// The type of a real part.
     type Part: Number<Part = Self::Part> + Float + RealField;
-    /// The same kind of number with twice the precision, where there is one: what `f32` is computed in where that costs nothing that matters.
+    /// A number of this kind in double precision. `f32` is computed in it if the cost does not matter.
     type Wide: Number<Part = f64>;
-    /// A number from its parts; the second is dropped by real numbers.
+    /// Make a number from its parts. Real numbers drop the second part.
     fn of(re: Self::Part, im: Self::Part) -> Self;
-    /// The real part.
+    /// Return the real part.
     fn re(self) -> Self::Part;
-    /// The imaginary part.
+    /// Return the imaginary part.
     fn im(self) -> Self::Part;
-    /// The conjugate.
+    /// Return the conjugate.
     fn conjugated(self) -> Self {
         Self::of(self.re(), -self.im())
     }
-    /// The absolute value.
+    /// Return the absolute value.
     fn modulus(self) -> Self::Part {
         self.re().hypot(self.im())
     }
-    /// What LAPACK compares complex numbers by: the sum of the parts' absolute values.
+    /// Return the size by which LAPACK compares complex numbers: the sum of the parts' absolute values.
     fn size(self) -> Self::Part {
         Float::abs(self.re()) + Float::abs(self.im())
     }
-    /// A real number as one of this kind.
+    /// Convert a real number to this kind.
     fn real(re: Self::Part) -> Self {
         Self::of(re, Self::Part::ZERO)
     }
-    /// In twice the precision.
+    /// Convert to double precision.
     fn wide(self) -> Self::Wide;
-    /// From twice the precision.
+    /// Convert from double precision.
     fn narrow(v: Self::Wide) -> Self;
-    /// Eigenvalues of `n` by `n` elements in columns, and eigenvectors where wanted. `None`: they did not converge.
+    /// Compute the eigenvalues of `n` by `n` elements stored by columns, and optionally the eigenvectors. Return `None`
+    /// if they did not converge.
     fn eigen(a: &[Self], n: usize, vectors: bool) -> Option<Eigen<Self::Part>>;
 }
 
-/// Eigenvalues, and eigenvectors in columns.
+/// Eigenvalues, and eigenvectors stored by columns.
 pub type Eigen<P> = (Vec<Complex<P>>, Vec<Complex<P>>);
 
 macro_rules! numbers {

@@ -1,14 +1,14 @@
-//! Orthogonal factors as products of reflectors.
+//! QR decomposition by reflectors.
 
 use crate::columns::{Columns, add_product, adjoint_product, dot, length};
 use crate::number::Number;
 use num_traits::Float;
 
-/// Reflectors that are applied together.
+/// Number of reflectors that are applied together.
 const BLOCK: usize = 32;
 
-/// Turns `x` into a multiple of the first unit vector: the vector of the reflector, whose first element is one, takes the place of
-/// `x[1..]`, and the multiple that of `x[0]`. Returns the reflector's factor.
+/// Reflect `x` to a multiple of the first unit vector. The multiple replaces `x[0]`. The reflector's vector, without
+/// its first element (one), replaces `x[1..]`. Return the reflector's factor `tau`.
 fn reflector<T: Number>(x: &mut [T]) -> T {
     let rest = length(&x[1..]);
     let first = x[0];
@@ -25,8 +25,8 @@ fn reflector<T: Number>(x: &mut [T]) -> T {
     T::of((multiple - first.re()) / multiple, -first.im() / multiple)
 }
 
-/// Vectors of reflectors `from..to` of a packed matrix, from row `from` on, and the triangle `t` with which their product is
-/// `1 - v t v^H`.
+/// Return the vectors `v` of the reflectors `from..to` of a packed matrix, from row `from` on, and the triangle `t`
+/// such that their product is `1 - v t v^H`.
 fn block<T: Number>(packed: &Columns<T>, tau: &[T], from: usize, to: usize) -> (Columns<T>, Columns<T>) {
     let mut v = Columns::identity(packed.rows - from, to - from);
     for j in from..to {
@@ -45,8 +45,8 @@ fn block<T: Number>(packed: &Columns<T>, tau: &[T], from: usize, to: usize) -> (
     (v, t)
 }
 
-/// `a = Q R` of `m` by `n` elements: `R`, and below its diagonal the reflectors' vectors, take the place of `a`; their
-/// factors go to `tau`.
+/// Compute `a = Q R` for `a: (m, n)`. `R` replaces `a` on and above the diagonal, and the reflectors' vectors below it.
+/// Their factors are written to `tau`.
 pub fn qr<T: Number>(a: &mut [T], m: usize, n: usize, tau: &mut [T]) {
     let mut c = Columns::from_rows(a, m, n);
     let all = m.min(n);

@@ -1,11 +1,11 @@
-//! Symmetric and Hermitian matrices that need not be positive: diagonal pivots of one or two rows (Bunch and Kaufman, "Some
-//! stable methods for calculating inertia and solving symmetric linear systems", 1977).
+//! Symmetric and Hermitian matrices that need not be positive definite: diagonal pivots of one or two rows (Bunch and
+//! Kaufman, "Some stable methods for calculating inertia and solving symmetric linear systems", 1977).
 
 use crate::number::Number;
 use num_traits::{Float, NumCast};
 
-/// Conjugates where the matrix is Hermitian.
-fn turned<T: Number>(v: T, hermitian: bool) -> T {
+/// Return the conjugate of `v` if the matrix is Hermitian, else `v`.
+fn conjugate_if<T: Number>(v: T, hermitian: bool) -> T {
     if hermitian { v.conjugated() } else { v }
 }
 
@@ -13,9 +13,9 @@ fn diagonal_size<T: Number>(v: T, hermitian: bool) -> T::Part {
     if hermitian { Float::abs(v.re()) } else { v.size() }
 }
 
-/// `a = L D L^T`, or `L D L^H`, from the lower triangle of `a`, in its place. A pivot above zero stands for a block of one row, that
-/// changed places with row `pivot - 1`; two equal ones below zero for a block of two, whose second row changed places with
-/// row `-pivot - 1`. Returns zero, or the number of the first block that is zero.
+/// Compute `a = L D L^T`, or `L D L^H`, from the lower triangle of `a`, in its place. A positive pivot is a block of
+/// one row, which was swapped with row `pivot - 1`. Two equal negative pivots are a block of two rows, whose second row
+/// was swapped with row `-pivot - 1`. Return zero, or the number of the first block that is zero.
 pub fn ldl<T: Number>(a: &mut [T], n: usize, hermitian: bool, pivots: &mut [i32]) -> i32 {
     let alpha: T::Part = NumCast::from((1.0 + 17f64.sqrt()) / 8.0).expect("a number");
     let at = |i: usize, j: usize| i * n + j;
@@ -52,10 +52,10 @@ pub fn ldl<T: Number>(a: &mut [T], n: usize, hermitian: bool, pivots: &mut [i32]
             }
             for j in last + 1..with {
                 let (x, y) = (a[at(j, last)], a[at(with, j)]);
-                a[at(j, last)] = turned(y, hermitian);
-                a[at(with, j)] = turned(x, hermitian);
+                a[at(j, last)] = conjugate_if(y, hermitian);
+                a[at(with, j)] = conjugate_if(x, hermitian);
             }
-            a[at(with, last)] = turned(a[at(with, last)], hermitian);
+            a[at(with, last)] = conjugate_if(a[at(with, last)], hermitian);
             a.swap(at(last, last), at(with, with));
             if step == 2 {
                 a.swap(at(k + 1, k), at(with, k));
@@ -69,7 +69,7 @@ pub fn ldl<T: Number>(a: &mut [T], n: usize, hermitian: bool, pivots: &mut [i32]
         if step == 1 {
             let by = T::ONE / a[at(k, k)];
             for j in k + 1..n {
-                let x = by * turned(a[at(j, k)], hermitian);
+                let x = by * conjugate_if(a[at(j, k)], hermitian);
                 for i in j..n {
                     let v = a[at(i, k)];
                     a[at(i, j)] -= v * x;
@@ -83,7 +83,7 @@ pub fn ldl<T: Number>(a: &mut [T], n: usize, hermitian: bool, pivots: &mut [i32]
             }
             pivots[k] = with as i32 + 1;
         } else {
-            // The inverse of the block of two, times the columns below it.
+            // Multiply the columns below the block of two by its inverse.
             let off = a[at(k + 1, k)];
             let size = if hermitian { T::real(off.modulus()) } else { off };
             let (low, high) = (a[at(k + 1, k + 1)] / size, a[at(k, k)] / size);
@@ -92,10 +92,10 @@ pub fn ldl<T: Number>(a: &mut [T], n: usize, hermitian: bool, pivots: &mut [i32]
             for j in k + 2..n {
                 let (x, y) = (a[at(j, k)], a[at(j, k + 1)]);
                 let first = by * (low * x - turn * y);
-                let second = by * (high * y - turned(turn, hermitian) * x);
+                let second = by * (high * y - conjugate_if(turn, hermitian) * x);
                 for i in j..n {
                     let (p, q) = (a[at(i, k)], a[at(i, k + 1)]);
-                    a[at(i, j)] -= p * turned(first, hermitian) + q * turned(second, hermitian);
+                    a[at(i, j)] -= p * conjugate_if(first, hermitian) + q * conjugate_if(second, hermitian);
                 }
                 a[at(j, k)] = first;
                 a[at(j, k + 1)] = second;
@@ -111,7 +111,7 @@ pub fn ldl<T: Number>(a: &mut [T], n: usize, hermitian: bool, pivots: &mut [i32]
     info
 }
 
-/// `b[to] -= factor b[from]`, of rows with `k` elements.
+/// Compute `b[to] -= factor b[from]` for rows of `k` elements.
 fn subtract<T: Number>(b: &mut [T], k: usize, to: usize, factor: T, from: usize) {
     for j in 0..k {
         let v = b[from * k + j];
@@ -125,7 +125,7 @@ fn swap_rows<T: Number>(b: &mut [T], k: usize, x: usize, y: usize) {
     }
 }
 
-/// `x` of `a x = b` in place of `b`, of `n` by `k` elements, from what [`ldl`] made of `a`.
+/// Solve `a x = b` from the result of [`ldl`] for `a`, with `x` in place of `b: (n, k)`.
 pub fn ldl_solve<T: Number>(ld: &[T], pivots: &[i32], b: &mut [T], n: usize, k: usize, hermitian: bool) {
     let at = |i: usize, j: usize| ld[i * n + j];
     let mut r = 0;
@@ -146,7 +146,7 @@ pub fn ldl_solve<T: Number>(ld: &[T], pivots: &[i32], b: &mut [T], n: usize, k: 
                 subtract(b, k, i, at(i, r + 1), r + 1);
             }
             let off = at(r + 1, r);
-            let turn = turned(off, hermitian);
+            let turn = conjugate_if(off, hermitian);
             let (high, low) = (at(r, r) / turn, at(r + 1, r + 1) / off);
             let by = T::ONE / (high * low - T::ONE);
             for j in 0..k {
@@ -164,7 +164,7 @@ pub fn ldl_solve<T: Number>(ld: &[T], pivots: &[i32], b: &mut [T], n: usize, k: 
         let rows = if pivots[r] > 0 || r == 0 { 1 } else { 2 };
         for to in (end - rows..end).rev() {
             for i in end..n {
-                subtract(b, k, to, turned(at(i, to), hermitian), i);
+                subtract(b, k, to, conjugate_if(at(i, to), hermitian), i);
             }
         }
         swap_rows(b, k, r, other);

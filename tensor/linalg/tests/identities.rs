@@ -1,4 +1,4 @@
-//! What each decomposition is defined by, for matrices of each dtype, below and above the sizes of a block.
+//! Tests of each decomposition's defining identity, for matrices of each dtype, smaller and larger than a block.
 
 use num_complex::Complex;
 use num_traits::ToPrimitive;
@@ -7,7 +7,7 @@ use torchtpu_linalg::*;
 const SIZES: [(usize, usize); 10] =
     [(0, 0), (1, 1), (2, 2), (3, 5), (5, 3), (8, 8), (33, 33), (70, 40), (40, 70), (97, 97)];
 
-/// Numbers within (-1, 1), by a linear congruence.
+/// Return numbers within (-1, 1) from a linear congruential generator.
 fn matrix<T: Number>(m: usize, n: usize, seed: u64) -> Vec<T> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let mut next = || {
@@ -35,7 +35,7 @@ fn identity<T: Number>(n: usize) -> Vec<T> {
     (0..n * n).map(|at| if at / n == at % n { T::ONE } else { T::ZERO }).collect()
 }
 
-/// `a a^H + 1`.
+/// Return `a a^H + 1`.
 fn definite<T: Number>(n: usize, seed: u64) -> Vec<T> {
     let a = matrix::<T>(n, n, seed);
     let mut y = product(&a, &adjoint(&a, n, n), n, n, n);
@@ -47,7 +47,7 @@ fn real<P: ToPrimitive>(v: P) -> f64 {
     v.to_f64().expect("a number")
 }
 
-/// That all elements differ by less than so many roundings of a number of `scale`.
+/// Assert that all elements differ by less than a few roundings of a number of `scale`.
 #[track_caller]
 fn close<T: Number>(got: &[T], want: &[T], scale: f64) {
     let epsilon = if size_of::<T::Part>() == 4 { f64::from(f32::EPSILON) } else { f64::EPSILON };
@@ -58,7 +58,7 @@ fn close<T: Number>(got: &[T], want: &[T], scale: f64) {
     }
 }
 
-/// Runs a generic test for each dtype.
+/// Run a generic test for each dtype.
 macro_rules! each_dtype {
     ($($name:ident)*) => {$(
         #[test]
@@ -72,22 +72,22 @@ macro_rules! each_dtype {
 }
 
 each_dtype! {
-    lu_of_rows_in_order
-    solutions
-    triangles
-    reflections
-    cholesky_factors
-    eigenvectors_of_hermitian_matrices
-    singular_vectors
-    eigenvectors
-    exponentials
-    symmetric_factors
+    lu_factors_multiply_to_the_permuted_matrix
+    lu_solve_solves
+    solve_triangular_solves
+    qr_factors_multiply_to_the_matrix
+    cholesky_factors_multiply_to_the_matrix
+    eigh_diagonalises_hermitian_matrices
+    svd_factors_multiply_to_the_matrix
+    eig_diagonalises_matrices
+    matrix_exp_has_known_values
+    ldl_solve_solves
 }
 
 mod generic {
     use super::*;
 
-    pub fn lu_of_rows_in_order<T: Number>() {
+    pub fn lu_factors_multiply_to_the_permuted_matrix<T: Number>() {
         for (m, n) in SIZES {
             let a = matrix::<T>(m, n, 1);
             let few = m.min(n);
@@ -109,14 +109,14 @@ mod generic {
                     l[i * few + i] = T::ONE;
                 }
             }
-            // Each pivot was the greatest of its column.
+            // Each pivot was the greatest element of its column.
             assert!(l.iter().all(|v| real(v.size()) <= 2.0));
             let rows: Vec<T> = order.iter().flat_map(|&o| a[o as usize * n..][..n].to_vec()).collect();
             close(&product(&l, &u, m, few, n), &rows, m.max(1) as f64);
         }
     }
 
-    pub fn solutions<T: Number>() {
+    pub fn lu_solve_solves<T: Number>() {
         for (n, k) in [(0, 2), (1, 1), (3, 0), (5, 3), (40, 7), (97, 2)] {
             let (a, x) = (definite::<T>(n, 2), matrix::<T>(n, k, 3));
             let b = product(&a, &x, n, n, k);
@@ -128,7 +128,7 @@ mod generic {
         }
     }
 
-    pub fn triangles<T: Number>() {
+    pub fn solve_triangular_solves<T: Number>() {
         for (n, k) in [(0, 1), (1, 2), (6, 4), (65, 3)] {
             for (upper, unit) in [(false, false), (false, true), (true, false), (true, true)] {
                 let full = definite::<T>(n, 4);
@@ -145,7 +145,7 @@ mod generic {
                     }
                 }
                 let b = matrix::<T>(n, k, 5);
-                // What lies beyond the triangle, or on a diagonal of ones, is not read.
+                // The elements beyond the triangle, and on a diagonal of ones, are not read.
                 let nan = T::real(num_traits::Float::nan());
                 let read = |i: usize, j: usize| if i == j { !unit } else { (i < j) == upper };
                 let given: Vec<T> = (0..n * n).map(|at| if read(at / n, at % n) { a[at] } else { nan }).collect();
@@ -156,13 +156,13 @@ mod generic {
         }
     }
 
-    pub fn reflections<T: Number>() {
+    pub fn qr_factors_multiply_to_the_matrix<T: Number>() {
         for (m, n) in SIZES {
             let a = matrix::<T>(m, n, 6);
             let few = m.min(n);
             let (mut packed, mut tau) = (a.clone(), vec![T::ZERO; few]);
             qr(&mut packed, m, n, &mut tau);
-            // The product of I - tau v v^H, from the last to the first, on R.
+            // Apply the product of I - tau v v^H, from the last to the first, to R.
             let mut y: Vec<T> = (0..m * n).map(|at| if at / n <= at % n { packed[at] } else { T::ZERO }).collect();
             for r in (0..few).rev() {
                 let v: Vec<T> = (0..m)
@@ -178,12 +178,12 @@ mod generic {
                 }
             }
             close(&y, &a, m.max(1) as f64);
-            // As LAPACK has it, the diagonal of R is real.
+            // As in LAPACK, the diagonal of R is real.
             assert!((0..few).all(|i| real(packed[i * n + i].im()).abs() < 1e-6));
         }
     }
 
-    pub fn cholesky_factors<T: Number>() {
+    pub fn cholesky_factors_multiply_to_the_matrix<T: Number>() {
         for n in [0, 1, 2, 7, 40, 97] {
             let a = definite::<T>(n, 7);
             let nan = T::real(num_traits::Float::nan());
@@ -199,7 +199,7 @@ mod generic {
         assert_eq!(cholesky(&mut a, n), 3);
     }
 
-    pub fn eigenvectors_of_hermitian_matrices<T: Number>() {
+    pub fn eigh_diagonalises_hermitian_matrices<T: Number>() {
         for (n, upper) in [(0, false), (1, true), (2, false), (9, true), (40, false), (97, true)] {
             let a = definite::<T>(n, 9);
             let nan = T::real(num_traits::Float::nan());
@@ -217,7 +217,7 @@ mod generic {
         }
     }
 
-    pub fn singular_vectors<T: Number>() {
+    pub fn svd_factors_multiply_to_the_matrix<T: Number>() {
         for (m, n) in SIZES {
             let a = matrix::<T>(m, n, 10);
             let few = m.min(n);
@@ -245,7 +245,7 @@ mod generic {
         assert!(!svd(&[T::ONE, nan, T::ONE, T::ONE], 2, 2, false, &mut [T::Part::ZERO; 2], None));
     }
 
-    pub fn eigenvectors<T: Number>() {
+    pub fn eig_diagonalises_matrices<T: Number>() {
         for n in [0, 1, 2, 3, 8, 33] {
             let a = matrix::<T>(n, n, 11);
             let zero = Complex::new(T::Part::ZERO, T::Part::ZERO);
@@ -268,8 +268,8 @@ mod generic {
         }
     }
 
-    /// `e^a e^-a = 1`, and what it is for a diagonal and for a nilpotent matrix.
-    pub fn exponentials<T: Number>() {
+    /// Check `e^a e^-a = 1`, and the exponentials of a diagonal and of a nilpotent matrix.
+    pub fn matrix_exp_has_known_values<T: Number>() {
         for n in [0, 1, 3, 20] {
             let a = matrix::<T>(n, n, 12);
             let mut minus: Vec<T> = a.iter().map(|&v| -v).collect();
@@ -288,8 +288,9 @@ mod generic {
         close(&a, &[T::ONE, number(3.0), T::ZERO, T::ONE], 1.0);
     }
 
-    /// Solved with, indefinite matrices are undone; their diagonals are zero, so that blocks of two are needed.
-    pub fn symmetric_factors<T: Number>() {
+    /// Check that solving reverts the product with an indefinite matrix. Its diagonal is zero, so blocks of two are
+    /// needed.
+    pub fn ldl_solve_solves<T: Number>() {
         for n in [0, 1, 2, 3, 8, 41] {
             for hermitian in [false, true] {
                 let half = matrix::<T>(n, n, 13);
@@ -317,7 +318,7 @@ mod generic {
 }
 
 #[test]
-fn singular_matrices_tell_where() {
+fn singular_matrices_return_the_failing_pivot() {
     // The second column is twice the first.
     let mut a = [1.0, 2.0, 3.0, 4.0, 8.0, 1.0, 2.0, 4.0, 7.0];
     assert_eq!(lu(&mut a, 3, 3, &mut [0; 3]), 2);
@@ -327,7 +328,7 @@ fn singular_matrices_tell_where() {
 }
 
 #[test]
-fn what_is_not_finite_has_no_exponential_and_no_eigenvalues() {
+fn infinite_and_nan_matrices_have_no_exponential_and_no_eigenvalues() {
     let mut a = [f64::INFINITY, 0.0, 0.0, 1.0];
     let zero = Complex::new(0.0, 0.0);
     assert!(!eig(&a, 2, &mut [zero; 2], None));

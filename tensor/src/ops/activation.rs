@@ -3,16 +3,17 @@
 //! GELU, SiLU and the gradient of ReLU are fused, for they run as one pass on `cpu`; the rest are compositions, written so
 //! that a branch that is not taken can never put a NaN into the gradient.
 
-use super::ok;
+use crate::lower::kernel_call::{self, KernelCall};
 use crate::op::{Fused, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, normalize_dim};
-use crate::ops::clip::clamp_scalars;
-use crate::ops::dtype::{compute_dtype, expect_float, narrowed, widened};
 use crate::ops::indexing::masked_scatter;
-use crate::ops::kernel_call::{self, KernelCall};
+use crate::ops::ok;
+use crate::ops::pointwise::clip::clamp_scalars;
 use crate::ops::pointwise::{kernel_error, select, select_scalar, where_};
 use crate::ops::random::{Distribution, sample};
+use crate::policy::{Policies, Policy};
 use crate::random::Generator;
-use crate::schema::{Operand, Row, Sample, SampleArg, Scope, Tier, n, t};
+use crate::schema::{Operand, OutDType, Row, Sample, SampleArg, Scope, Tier, messages, n, t};
+use crate::types::compute::{compute_dtype, expect_float, narrowed, widened};
 use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, graph, samples};
 use smallvec::smallvec;
 use torchtpu_kernels::pointwise as kernels;
@@ -430,7 +431,7 @@ fn prelu(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
 
 fn glu(x: &Tensor, dim: i64) -> Result<Tensor> {
     if x.dtype().is_complex() {
-        return Err(super::complex::unsupported("glu_cpu", x.dtype()));
+        return Err(crate::ops::complex::unsupported("glu_cpu", x.dtype()));
     }
     if x.dims().is_empty() {
         return Err(Error::runtime("glu does not support 0-dimensional tensors"));
@@ -530,7 +531,8 @@ pub const ROWS: &[Row] = &[
         })
     })
     .no_out()
-    .scope(Scope::Function),
+    .scope(Scope::Function)
+    .in_place_function(),
     Row::new(
         "elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor",
         Tier::Composed,
@@ -549,7 +551,8 @@ pub const ROWS: &[Row] = &[
         plain,
     )
     .inplace()
-    .scope(Scope::Function),
+    .scope(Scope::Function)
+    .in_place_function(),
     Row::new(
         "celu(Tensor self, Scalar alpha=1.0) -> Tensor",
         Tier::Composed,
@@ -569,7 +572,8 @@ pub const ROWS: &[Row] = &[
         }
         steep_in_place(a.tensor(0)?, alpha, ["EluBackward0", "elu"], |x| elu(x, alpha, 1.0, 1.0 / alpha))
     })
-    .scope(Scope::Function),
+    .scope(Scope::Function)
+    .in_place_function(),
     Row::new(
         "mish(Tensor self) -> Tensor",
         Tier::Composed,
@@ -589,7 +593,8 @@ pub const ROWS: &[Row] = &[
         |a| ok(softplus(a.tensor(0)?, a.float(1)?, a.float(2)?)?),
         samples!([t(&[2, 3])], [t(&[2, 3]), n(2), n(1)]),
     )
-    .scope(Scope::Nn),
+    .scope(Scope::Nn)
+    .autocast(Policies::accelerator(Policy::Full)),
     Row::new("hardsigmoid(Tensor self) -> Tensor", Tier::Composed, |a| ok(hardsigmoid(a.tensor(0)?)?), plain)
         .inplace()
         .scope(Scope::Nn),
@@ -629,7 +634,8 @@ pub const ROWS: &[Row] = &[
         Tier::Composed,
         |a| ok(hardshrink(a.tensor(0)?, a.float(1)?)?),
         samples!([t(&[2, 3])], [t(&[2, 3]), n(0.3)]),
-    ),
+    )
+    .out_dtype(OutDType::OfInput(messages::found)),
     Row::new(
         "threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor",
         Tier::Composed,
@@ -637,13 +643,16 @@ pub const ROWS: &[Row] = &[
         samples!([t(&[2, 3]), n(0.1), n(20)]),
     )
     .inplace()
-    .scope(Scope::Function),
+    .writes_repeated(crate::inplace::write_same)
+    .scope(Scope::Function)
+    .in_place_function(),
     Row::new(
         "prelu(Tensor self, Tensor weight) -> Tensor",
         Tier::Composed,
         |a| ok(prelu(a.tensor(0)?, a.tensor(1)?)?),
         samples!([t(&[2, 3, 2]), t(&[3])], [t(&[2, 3]), t(&[1])]),
-    ),
+    )
+    .autocast(Policies::both(Policy::Lower)),
     Row::new(
         "glu(Tensor self, int dim=-1) -> Tensor",
         Tier::Composed,

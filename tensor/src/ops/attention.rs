@@ -1,12 +1,15 @@
 //! Scaled dot product attention.
 
-use super::attention_lower as accelerator;
-use crate::op::{F64, Fused, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, broadcast_dims, same_device};
-use crate::ops::dtype::{c_name, compute_dtype, expect_float, narrowed, widened};
-use crate::ops::kernel_call::{self, KernelCall};
+use crate::lower::attention as accelerator;
+use crate::lower::kernel_call::{self, KernelCall};
+use crate::op::{
+    Attribute, Attributes, F64, Facts, Fused, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, broadcast_dims, same_device,
+};
 use crate::ops::matmul::{with_products_of, with_wide_sums};
 use crate::ops::pointwise::{broadcast_strides, select, select_scalar};
+use crate::policy::{Policies, Policy};
 use crate::schema::{Row, Sample, SampleArg, Scope, Tier, mask, n, t};
+use crate::types::compute::{compute_dtype, expect_float, narrowed, widened};
 use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, backend, dispatch, no_grad, state};
 use smallvec::smallvec;
 use torchtpu_kernels::attention as kernels;
@@ -85,11 +88,11 @@ impl Attention {
         let lse = sum.detach().log()?.add(&top)?.squeeze(-1)?;
         Ok((e.div(&divisor)?, lse))
     }
-    pub(super) fn spec<'a>(&self, mask: Option<torchtpu_kernels::View<'a>>) -> kernels::Attention<'a> {
+    pub(crate) fn spec<'a>(&self, mask: Option<torchtpu_kernels::View<'a>>) -> kernels::Attention<'a> {
         kernels::Attention { scale: self.scale.get(), is_causal: self.is_causal, rows_first: self.rows_first, mask }
     }
     /// Sizes or other things of the four dimensions as `[b, h, l, e]`, from and to the order of operands.
-    pub(super) fn heads_first<T: Copy>(&self, d: &[T]) -> [T; 4] {
+    pub(crate) fn heads_first<T: Copy>(&self, d: &[T]) -> [T; 4] {
         if self.rows_first { [d[0], d[2], d[1], d[3]] } else { [d[0], d[1], d[2], d[3]] }
     }
     /// An operand as `[b, h, l, e]`, or the reverse.
@@ -101,7 +104,7 @@ impl Attention {
         self.turned(&y)?.contiguous()
     }
     /// Sizes of the scores.
-    pub(super) fn score_dims(&self, q: &[usize], k: &[usize]) -> Dims {
+    pub(crate) fn score_dims(&self, q: &[usize], k: &[usize]) -> Dims {
         let ([b, h, l, _], [_, _, s, _]) = (self.heads_first(q), self.heads_first(k));
         Dims::new(&[b, h, l, s])
     }
@@ -122,7 +125,16 @@ impl Attention {
 }
 
 impl Fused for Attention {
+    fn attributes(&self) -> Attributes {
+        vec![
+            ("scale", Attribute::Float(self.scale.get())),
+            ("is_causal", Attribute::Bool(self.is_causal)),
+            ("mask", Attribute::Bool(self.mask)),
+            ("rows_first", Attribute::Bool(self.rows_first)),
+        ]
+    }
     const NAME: &'static str = "scaled_dot_product_attention";
+    const FACTS: Facts = Facts { autocast: Policies::both(Policy::Lower), ..Facts::NONE };
     const OUTS: usize = 2;
     const DIFFERENTIABLE: u64 = 1;
     const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {
@@ -165,9 +177,9 @@ impl Fused for Attention {
         if x[1].dtype() != x[0].dtype() || x[2].dtype() != x[0].dtype() {
             return Err(Error::runtime(format!(
                 "Expected query, key, and value to have the same dtype, but got query.dtype: {} key.dtype: {} and value.dtype: {} instead.",
-                c_name(x[0].dtype()),
-                c_name(x[1].dtype()),
-                c_name(x[2].dtype())
+                x[0].dtype().c_name(),
+                x[1].dtype().c_name(),
+                x[2].dtype().c_name()
             )));
         }
         let heads_fit = q[1] == k[1] || (k[1] > 0 && q[1].is_multiple_of(k[1]));
@@ -325,8 +337,8 @@ pub fn scaled_dot_product_attention(q: &Tensor, k: &Tensor, v: &Tensor, a: &Atte
     {
         return Err(Error::runtime(format!(
             "Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: {} and  query.dtype: {} instead.",
-            c_name(m.dtype()),
-            c_name(q.dtype())
+            m.dtype().c_name(),
+            q.dtype().c_name()
         )));
     }
     let on_accelerator = backend::is_accelerator(q.device());
@@ -365,7 +377,7 @@ pub fn scaled_dot_product_attention(q: &Tensor, k: &Tensor, v: &Tensor, a: &Atte
             with_products_of(q.dtype(), || op.scores(&wq, &wk, a.mask))?
         };
         let (w, _) = Attention::weights(&scores)?;
-        let w = super::dropout::dropout(&narrowed(w, q.dtype())?, a.dropout, true)?;
+        let w = crate::ops::dropout::dropout(&narrowed(w, q.dtype())?, a.dropout, true)?;
         return w.matmul(&v);
     }
     // Any number of leading dimensions becomes two.
@@ -496,7 +508,8 @@ Row::new(
     },
     attention_samples,
 )
-.scope(Scope::Nn),
+.scope(Scope::Nn)
+    .autocast(Policies::both(Policy::Lower)),
 Row::new(
     "_scaled_dot_product_flash_attention_for_cpu(Tensor query, Tensor key, Tensor value, float dropout_p=0.0, bool is_causal=False, *, Tensor? attn_mask=None, float? scale=None) -> (Tensor, Tensor)",
     Tier::Fused,

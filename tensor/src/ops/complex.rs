@@ -7,7 +7,8 @@
 
 use crate::op::{Func, Layout, Prim, Value, ViewOp};
 use crate::ops::pointwise::{BinaryKind, UnaryKind, as_tensor, binary, select, unary, unary_};
-use crate::schema::{Operand, Ret, Row, Sample, SampleArg, Scope, Tier, positive, t};
+use crate::policy::{Policies, Policy};
+use crate::schema::{Operand, OutDType, Ret, Row, Sample, SampleArg, Scope, Tier, messages, positive, t};
 use crate::{DType, Dims, Error, ErrorKind, Meta, Result, Scalar, Tensor, dispatch};
 
 /// A complex tensor seen as real numbers: a last dimension of real and imaginary part is added.
@@ -311,7 +312,7 @@ fn check_parts(a: &Tensor, b: &Tensor) -> Result<()> {
 /// `NotImplemented` unless both are `float32` or `float64`, `Runtime` when they differ.
 pub fn complex(re: &Tensor, im: &Tensor) -> Result<Tensor> {
     check_parts(re, im)?;
-    dispatch::call(Prim::Binary(super::pointwise::Binary(BinaryKind::Complex)), &[re, im])
+    dispatch::call(Prim::Binary(crate::ops::pointwise::Binary(BinaryKind::Complex)), &[re, im])
 }
 
 /// Complex numbers from moduli and angles.
@@ -394,14 +395,17 @@ pub const ROWS: &[Row] = &[
         |a| Ok(complex(a.tensor(0)?, a.tensor(1)?)?.into()),
         pair,
     )
-    .scope(Scope::Function),
+    .scope(Scope::Function)
+    .out_dtype(OutDType::OfResult(messages::expected_object)),
     Row::new(
         "polar(Tensor abs, Tensor angle) -> Tensor",
         Tier::Composed,
         |a| Ok(polar(a.tensor(0)?, a.tensor(1)?)?.into()),
         || vec![Sample::new(vec![positive(&[2, 3]), t(&[2, 3])])],
     )
-    .scope(Scope::Function),
+    .scope(Scope::Function)
+    .out_dtype(OutDType::OfResult(messages::expected_object))
+    .autocast(Policies::cpu(Policy::Full)),
     Row::new("real(Tensor(a) self) -> Tensor(a)", Tier::Composed, |a| Ok(a.tensor(0)?.real()?.into()), of_complex)
         .scope(Scope::Function)
         .no_out(),
@@ -423,7 +427,8 @@ pub const ROWS: &[Row] = &[
         || vec![Sample::new(vec![t(&[3, 2])])],
     )
     .scope(Scope::Function)
-    .no_out(),
+    .no_out()
+    .autocast(Policies::cpu(Policy::Full)),
     Row::new("conj(Tensor(a) self) -> Tensor(a)", Tier::Prim, |a| Ok(a.tensor(0)?.conj()?.into()), of_complex).no_out(),
     Row::new("_conj(Tensor(a) self) -> Tensor(a)", Tier::Prim, |a| Ok(a.tensor(0)?.conj()?.into()), of_complex)
         .no_out(),
@@ -446,7 +451,9 @@ pub const ROWS: &[Row] = &[
             unary_(UnaryKind::Conj, x)?;
         }
         Ok(Ret::Tensor(x.clone()))
-    }),
+    })
+    .out_dtype(OutDType::OfInput(messages::found))
+    .in_place_function(),
     Row::new(
         "resolve_conj(Tensor(a) self) -> Tensor(a)",
         Tier::Composed,
@@ -480,7 +487,8 @@ pub const ROWS: &[Row] = &[
         |a| Ok(a.tensor(0)?.sgn()?.into()),
         || vec![Sample::new(vec![t(&[2, 3])]).dtypes(&[DType::I64])],
     )
-    .inplace(),
+    .inplace()
+    .out_dtype(OutDType::OfInput(messages::found)),
     Row::new(
         "isreal(Tensor self) -> Tensor",
         Tier::Composed,
@@ -493,5 +501,6 @@ pub const ROWS: &[Row] = &[
         Tier::Composed,
         |a| Ok(a.tensor(0)?.vdot(a.tensor(1)?)?.into()),
         || vec![Sample::new(vec![t(&[4]), t(&[4])])],
-    ),
+    )
+    .autocast(Policies::both(Policy::Widest)),
 ];

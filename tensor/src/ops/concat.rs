@@ -1,11 +1,22 @@
 //! Joining and mirroring: `Cat` and `Flip`, and what is made of them.
 
 use crate::dims::MAX_DIMS;
-use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim, same_device};
-use crate::ops::kernel_call::{JoinFew, lower_join};
-use crate::schema::{Fill, Row, Sample, SampleArg, Scope, Tier, ints, n, t};
+use crate::lower::kernel_call::{JoinFew, lower_join};
+use crate::op::{Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim, same_device};
+use crate::policy::{Policies, Policy};
+use crate::schema::{Aliasing, Fill, Row, Sample, SampleArg, Scope, Tier, ints, n, t};
 use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Tensor, dispatch, promote_types, samples};
 use smallvec::smallvec;
+
+impl Prim {
+    /// The dimension along which this op appends its operands to one another.
+    pub fn appends_along(&self) -> Option<usize> {
+        match self {
+            Prim::Cat(cat) => Some(cat.dim),
+            _ => None,
+        }
+    }
+}
 
 /// Joins tensors of the same dtype along a dimension.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -16,6 +27,7 @@ pub struct Cat {
 
 impl Op for Cat {
     const NAME: &'static str = "cat";
+    const FACTS: Facts = Facts { joins_operands: true, ..Facts::NONE };
     const STRIDES: crate::op::Strides = crate::op::Strides::CommonFormat;
     fn takes_complex(&self) -> bool {
         true
@@ -86,6 +98,7 @@ pub struct Stack {
 
 impl Op for Stack {
     const NAME: &'static str = "stack";
+    const FACTS: Facts = Facts { joins_operands: true, ..Facts::NONE };
     fn takes_complex(&self) -> bool {
         true
     }
@@ -352,7 +365,7 @@ fn repeat_interleave_by(x: &Tensor, times: &Tensor, dim: Option<i64>) -> Result<
         return Err(Error::runtime("repeats must be 0-dim or 1-dim tensor with the same size as input along dim"));
     }
     let at = positions_of(times, n, x.device())?;
-    super::indexing::index_select(&x, dim as i64, &at)
+    crate::ops::indexing::index_select(&x, dim as i64, &at)
 }
 
 /// `times[i]` times the number `i`, for all `i` below `n`.
@@ -449,28 +462,36 @@ pub const ROWS: &[Row] = &[
         |a| Ok(cat(&a.tensors(0)?, a.int(1)?)?.into()),
         samples!([two(&[2, 3], &[1, 3])], [two(&[2, 3], &[2, 1]), n(-1)]),
     )
-    .scope(Scope::Function),
+    .scope(Scope::Function)
+    .out_aliasing(Aliasing::Refused)
+    .autocast(Policies::both(Policy::Widest)),
     Row::new(
         "concat(Tensor[] tensors, int dim=0) -> Tensor",
         Tier::Prim,
         |a| Ok(cat(&a.tensors(0)?, a.int(1)?)?.into()),
         samples!([two(&[2, 3], &[1, 3])]),
     )
-    .scope(Scope::Function),
+    .scope(Scope::Function)
+    .out_aliasing(Aliasing::Refused)
+    .autocast(Policies::both(Policy::Widest)),
     Row::new(
         "concatenate(Tensor[] tensors, int dim=0) -> Tensor",
         Tier::Prim,
         |a| Ok(cat(&a.tensors(0)?, a.int(1)?)?.into()),
         samples!([two(&[2, 3], &[1, 3])]),
     )
-    .scope(Scope::Function),
+    .scope(Scope::Function)
+    .out_aliasing(Aliasing::Refused)
+    .autocast(Policies::both(Policy::Widest)),
     Row::new(
         "stack(Tensor[] tensors, int dim=0) -> Tensor",
         Tier::Prim,
         |a| Ok(stack(&a.tensors(0)?, a.int(1)?)?.into()),
         samples!([two(&[2, 3], &[2, 3]), n(1)], [two(&[2, 3], &[2, 3]), n(-1)]),
     )
-    .scope(Scope::Function),
+    .scope(Scope::Function)
+    .out_aliasing(Aliasing::Refused)
+    .autocast(Policies::both(Policy::Widest)),
     Row::new(
         "hstack(Tensor[] tensors) -> Tensor",
         Tier::Composed,

@@ -1,11 +1,13 @@
 //! Convolutions: one primitive, `Conv`, closed under differentiation; the plain and transposed functions are made of it.
 
+use crate::lower::conv;
 use crate::op::{
-    Func, Fused, Grads, KernelFn, LowerFn, Op, Outs, Prim, Saved, Saves, Value, Values, VjpFn, all_dims, same_device,
+    Attribute, Attributes, Facts, Func, Fused, Grads, KernelFn, LowerFn, Op, Outs, Prim, Saved, Saves, Value, Values,
+    VjpFn, all_dims, same_device,
 };
-use crate::ops::conv_lower;
-use crate::ops::dtype::{c_name, expect_float};
+use crate::policy::{Policies, Policy};
 use crate::schema::{Row, Sample, SampleArg, Scope, Tier, ints, n, t};
+use crate::types::compute::expect_float;
 use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, samples, warning};
 use smallvec::smallvec;
 use std::sync::atomic::AtomicBool;
@@ -46,7 +48,19 @@ fn check_same_dtype(x: &[&Tensor]) -> Result<()> {
 }
 
 impl Op for Conv {
+    fn attributes(&self) -> Attributes {
+        let s = &self.0;
+        let ints = |sizes: &[usize]| Attribute::Ints(sizes.iter().map(|&n| n as i64).collect());
+        vec![
+            ("stride", ints(&s.stride[..s.spatial])),
+            ("padding", Attribute::Pairs(s.pad[..s.spatial].to_vec())),
+            ("dilation", ints(&s.w_dilation[..s.spatial])),
+            ("groups", Attribute::Int(s.groups as i64)),
+            ("is_transposed", Attribute::Bool(s.reverse || s.x_dilation != [1; 3])),
+        ]
+    }
     const NAME: &'static str = "convolution";
+    const FACTS: Facts = Facts { autocast: Policies::both(Policy::Lower), ..Facts::NONE };
     const STRIDES: crate::op::Strides = crate::op::Strides::Format;
     fn takes_complex(&self) -> bool {
         true
@@ -58,8 +72,8 @@ impl Op for Conv {
         {
             return Err(Error::runtime(format!(
                 "Input type ({}) and bias type ({}) should be the same",
-                c_name(x[0].dtype()),
-                c_name(b.dtype())
+                x[0].dtype().c_name(),
+                b.dtype().c_name()
             )));
         }
         check_same_dtype(x)?;
@@ -125,7 +139,7 @@ impl Op for Conv {
         Ok(())
     }
     fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
-        let z = conv_lower::convolution(f, &x[0], &x[1], &self.0, &y[0]);
+        let z = conv::convolution(f, &x[0], &x[1], &self.0, &y[0]);
         smallvec![match x.get(2) {
             Some(b) => {
                 let b = f.broadcast_in_dim(b, &y[0].dims, &[1]);
@@ -140,7 +154,7 @@ impl Op for Conv {
         let mut grads: Grads = smallvec![gx, gw];
         if s.len() > 2 {
             let around = all_dims(g.dims().len()) & !2;
-            grads.push(if s.needs(2) { Some(super::reduce::sum_mask(g, around)?) } else { None });
+            grads.push(if s.needs(2) { Some(crate::ops::reduce::sum_mask(g, around)?) } else { None });
         }
         Ok(grads)
     }
@@ -150,7 +164,7 @@ impl Op for Conv {
 }
 
 /// Extent of `n` elements that are `dilation` apart.
-pub(super) fn spread(n: usize, dilation: usize) -> usize {
+pub(crate) fn spread(n: usize, dilation: usize) -> usize {
     if n == 0 { 0 } else { (n - 1).saturating_mul(dilation).saturating_add(1) }
 }
 
@@ -200,8 +214,7 @@ impl Fused for ConvInputGrad {
         kernels::conv_input_grad(&x[0].view(), &x[1].view(), &o.of, &mut y[0].view_mut());
         Ok(())
     });
-    const LOWER: Option<LowerFn<Self>> =
-        Some(|o, f, x, y| smallvec![conv_lower::input_grad(f, &x[0], &x[1], &o.of, &y[0])]);
+    const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| smallvec![conv::input_grad(f, &x[0], &x[1], &o.of, &y[0])]);
     const VJP: Option<VjpFn<Self>> = Some(|o, s, g| {
         // Linear in both operands, and the adjoint of the convolution: `g` here is like the convolution's input.
         let gg = if s.needs(0) { Some(conv(o.of, g, s.x(1))?) } else { None };
@@ -247,8 +260,7 @@ impl Fused for ConvWeightGrad {
         kernels::conv_weight_grad(&x[0].view(), &x[1].view(), &o.of, &mut y[0].view_mut());
         Ok(())
     });
-    const LOWER: Option<LowerFn<Self>> =
-        Some(|o, f, x, y| smallvec![conv_lower::weight_grad(f, &x[0], &x[1], &o.of, &y[0])]);
+    const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| smallvec![conv::weight_grad(f, &x[0], &x[1], &o.of, &y[0])]);
     const VJP: Option<VjpFn<Self>> = Some(|o, s, g| {
         let gx = if s.needs(0) { Some(input_grad(o.of, s.meta(0).dims, s.x(1), g)?) } else { None };
         let gg = if s.needs(1) { Some(conv(o.of, s.x(0), g)?) } else { None };
@@ -282,7 +294,7 @@ impl Fused for ConvWeightGrad {
             return Ok(smallvec![y.contiguous()?]);
         }
         let dims: Vec<i64> = (2..2 + s.spatial as i64).collect();
-        Ok(smallvec![super::concat::flip(&y, &dims)?])
+        Ok(smallvec![crate::ops::concat::flip(&y, &dims)?])
     }
     fn saves(&self, needs: u64) -> Saves {
         Saves::inputs((needs >> 1 & 1) | (needs & 1) << 1)
@@ -427,7 +439,7 @@ fn convolve_parts(x: &Tensor, w: &Tensor, b: Option<&Tensor>, spatial: usize, a:
     let im = part(&xi, &wi, None)?;
     // (xr + xi)(wr + wi) is both of them and the imaginary part.
     let cross = part(&xr.add(&xi)?, &wr.add(&wi)?, both.as_ref())?;
-    super::complex::complex(&re.sub(&im)?, &cross.sub(&re)?.sub(&im)?)
+    crate::ops::complex::complex(&re.sub(&im)?, &cross.sub(&re)?.sub(&im)?)
 }
 
 /// The transposed convolution: the input gradient of the convolution that would make `x` from the result.
@@ -450,7 +462,7 @@ fn transposed(x: &Tensor, w: &Tensor, b: Option<&Tensor>, spec: ConvSpec, extra:
         let more = |d: usize| if extra[d] < spec.w_dilation[d] { extra[d] / spec.stride[d] } else { 0 };
         let widths: Vec<(i64, i64)> =
             [(0, 0); 2].into_iter().chain((0..spec.spatial).map(|d| (0, more(d) as i64))).collect();
-        let x = super::pad::pad_constant(x, &widths, Scalar::Int(0))?;
+        let x = crate::ops::pad::pad_constant(x, &widths, Scalar::Int(0))?;
         let rest =
             std::array::from_fn(|d| if d < spec.spatial { extra[d] - more(d) * spec.stride[d] } else { extra[d] });
         return transposed(&x, w, b, spec, rest);
@@ -499,15 +511,15 @@ macro_rules! conv_rows {
             Row::new($plain, Tier::Prim, |a| {
                 let args = ConvArgs { stride: a.ints(3)?, padding: Padding::Sizes(a.ints(4)?), dilation: a.ints(5)?, groups: a.int(6)?, transposed: None };
                 Ok(convolve(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?, $spatial, &args)?.into())
-            }, samples!([t($x), t($w), t(&[4])], [t($x), t($w), SampleArg::Default, ints(&[2; $spatial]), ints(&[1; $spatial])], [t(&$x[1..]), t($w), t(&[4]), ints(&[1; $spatial]), ints(&[2; $spatial]), ints(&[2; $spatial])])).scope(Scope::Function),
+            }, samples!([t($x), t($w), t(&[4])], [t($x), t($w), SampleArg::Default, ints(&[2; $spatial]), ints(&[1; $spatial])], [t(&$x[1..]), t($w), t(&[4]), ints(&[1; $spatial]), ints(&[2; $spatial]), ints(&[2; $spatial])])).scope(Scope::Function).autocast(Policies::both(Policy::Lower)),
             Row::new($named, Tier::Prim, |a| {
                 let args = ConvArgs { stride: a.ints(3)?, padding: Padding::Named(a.str(4)?), dilation: a.ints(5)?, groups: a.int(6)?, transposed: None };
                 Ok(convolve(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?, $spatial, &args)?.into())
-            }, samples!([t($x), t($w), t(&[4]), ints(&[1; $spatial]), SampleArg::Str("same")])).scope(Scope::Function),
+            }, samples!([t($x), t($w), t(&[4]), ints(&[1; $spatial]), SampleArg::Str("same")])).scope(Scope::Function).autocast(Policies::both(Policy::Lower)),
             Row::new($transposed, Tier::Fused, |a| {
                 let args = ConvArgs { stride: a.ints(3)?, padding: Padding::Sizes(a.ints(4)?), dilation: a.ints(7)?, groups: a.int(6)?, transposed: Some(a.ints(5)?) };
                 Ok(convolve(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?, $spatial, &args)?.into())
-            }, samples!([t($x), t($wt), t(&[3])], [t($x), t($wt), SampleArg::Default, ints(&[2; $spatial]), ints(&[1; $spatial]), ints(&[1; $spatial])])).scope(Scope::Function),
+            }, samples!([t($x), t($wt), t(&[3])], [t($x), t($wt), SampleArg::Default, ints(&[2; $spatial]), ints(&[1; $spatial]), ints(&[1; $spatial])])).scope(Scope::Function).autocast(Policies::both(Policy::Lower)),
         )*
             Row::new("convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor", Tier::Prim, |a| {
                 let w = a.tensor(1)?;
@@ -519,7 +531,8 @@ macro_rules! conv_rows {
                 let args = ConvArgs { stride: a.ints(3)?, padding: Padding::Sizes(a.ints(4)?), dilation: a.ints(5)?, groups: a.int(8)?, transposed };
                 Ok(convolve(a.tensor(0)?, w, a.opt_tensor(2)?, spatial, &args)?.into())
             }, grouped).scope(Scope::Function),
-            Row::new("conv_tbc(Tensor self, Tensor weight, Tensor bias, int pad=0) -> Tensor", Tier::Composed, |a| Ok(conv_tbc(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.int(3)?)?.into()), samples!([t(&[5, 2, 3]), t(&[2, 3, 4]), t(&[4]), n(1)])).no_out().scope(Scope::Function),
+            Row::new("conv_tbc(Tensor self, Tensor weight, Tensor bias, int pad=0) -> Tensor", Tier::Composed, |a| Ok(conv_tbc(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.int(3)?)?.into()), samples!([t(&[5, 2, 3]), t(&[2, 3, 4]), t(&[4]), n(1)])).no_out().scope(Scope::Function)
+    .autocast(Policies::both(Policy::Lower)),
         ];
     };
 }

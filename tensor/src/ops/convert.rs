@@ -1,8 +1,8 @@
 //! Conversions: dtypes (`Cast`), copies (`Copy`), devices, and to and from Rust slices.
 
 use crate::graph::Edge;
-use crate::op::{Func, Fused, Grads, LowerFn, Op, Outs, Prim, Saved, Saves, Value, Values};
-use crate::schema::{Operand, Ret, Row, Sample, SampleArg, Scope, Tier, t};
+use crate::op::{Facts, Func, Fused, Grads, LowerFn, Op, Outs, Prim, Saved, Saves, Value, Values};
+use crate::schema::{Numbers, Operand, Ret, Row, Sample, SampleArg, Scope, Tier, t};
 use crate::{
     DType, Device, DeviceKind, Dims, Element, Error, MemoryFormat, Meta, Result, Scalar, Tensor, backend, dispatch,
     graph, inplace, samples, state, strides,
@@ -18,6 +18,7 @@ pub struct Cast(pub DType);
 
 impl Op for Cast {
     const NAME: &'static str = "to";
+    const FACTS: Facts = Facts { updates_in_place: true, ..Facts::NONE };
     const STRIDES: crate::op::Strides = crate::op::Strides::Copied;
     fn label(&self) -> &'static str {
         "_to_copy"
@@ -61,6 +62,7 @@ pub struct Copy;
 
 impl Op for Copy {
     const NAME: &'static str = "clone";
+    const FACTS: Facts = Facts { updates_in_place: true, ..Facts::NONE };
     const STRIDES: crate::op::Strides = crate::op::Strides::Copied;
     fn takes_complex(&self) -> bool {
         true
@@ -242,7 +244,7 @@ impl Tensor {
         let y = if y.shares_storage(self) && self.device().kind == DeviceKind::Cpu { y.copy()? } else { y };
         // What is overwritten has a gradient: zero.
         let y = if y.requires_grad() && inplace::is_whole(self) && self.requires_grad() && state::grad_enabled() {
-            super::pointwise::independent_of(&self.alias_with_history()?, y)?
+            crate::ops::pointwise::independent_of(&self.alias_with_history()?, y)?
         } else {
             y
         };
@@ -417,14 +419,14 @@ const OTHER_ROWS: [Row; 10] = [
             Operand::Scalar(v) => x.copy_(&Tensor::full(&[], v, x.dtype(), x.device())?)?,
         };
         Ok(Ret::Tensor(y.clone()))
-    }, Vec::new).scope(Scope::Method).no_out(),
+    }, Vec::new).scope(Scope::Method).no_out().numbers(Numbers::Second),
     Row::new("_to(Tensor(a) self, Device? device=None, ScalarType? dtype=None, bool non_blocking=False, bool copy=False, *, MemoryFormat? memory_format=None) -> Tensor(a)", Tier::Composed, |a| Ok(to_format(a.tensor(0)?, a.opt_dtype(2)?, a.opt_device(1)?, a.bool(4)?, a.memory_format(5)?)?.into()), Vec::new).scope(Scope::Nn).no_out(),
     Row::new("type_as(Tensor self, Tensor other) -> Tensor", Tier::Composed, |a| Ok(to(a.tensor(0)?, Some(a.tensor(1)?.dtype()), Some(a.tensor(1)?.device()), false)?.into()), samples!([t(&[2, 3]), t(&[1])])).scope(Scope::Method).no_out(),
     Row::new("item(Tensor self) -> Scalar", Tier::Composed, |a| Ok(a.tensor(0)?.item()?.into()), Vec::new).scope(Scope::Method).no_out(),
     Row::new("equal(Tensor self, Tensor other) -> bool", Tier::Composed, |a| {
         let (x, y) = (a.tensor(0)?, a.tensor(1)?);
         if x.dims() != y.dims() { return Ok(false.into()); }
-        Ok((super::reduce::reduce(super::reduce::ReduceKind::All, &x.eq(y)?, None, false)?.item_f64()? != 0.0).into())
+        Ok((crate::ops::reduce::reduce(crate::ops::reduce::ReduceKind::All, &x.eq(y)?, None, false)?.item_f64()? != 0.0).into())
     }, Vec::new).no_out(),
     Row::new("requires_grad_(Tensor(a!) self, bool requires_grad=True) -> Tensor(a!)", Tier::Composed, |a| Ok(Ret::Tensor(a.tensor(0)?.requires_grad_(a.bool(1)?)?.clone())), Vec::new).scope(Scope::Method).no_out(),
 ];

@@ -1,6 +1,6 @@
 //! Creation: `Fill` (a number everywhere) and `Iota` (counting), and what is made of them.
 
-use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values};
+use crate::op::{Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values};
 use crate::schema::{Args, Row, Sample, Scope, Tier, ints, n, t};
 use crate::{
     DType, Device, DeviceKind, Dims, Error, MemoryFormat, Meta, Result, Scalar, Tensor, default_complex, default_dtype,
@@ -19,6 +19,7 @@ pub struct Fill {
 
 impl Op for Fill {
     const NAME: &'static str = "full";
+    const FACTS: Facts = Facts { is_fill: true, ..Facts::NONE };
     const DIFFERENTIABLE: u64 = 1;
     fn takes_complex(&self) -> bool {
         true
@@ -78,9 +79,9 @@ impl Op for Iota {
 #[inline]
 fn check_fits(v: Scalar, dtype: DType) -> Result<()> {
     match v {
-        Scalar::Complex(_, im) if im != 0.0 && !dtype.is_complex() && dtype != DType::Bool => Err(Error::runtime(
-            format!("value cannot be converted to type {} without overflow", super::dtype::c_name(dtype)),
-        )),
+        Scalar::Complex(_, im) if im != 0.0 && !dtype.is_complex() && dtype != DType::Bool => {
+            Err(Error::runtime(format!("value cannot be converted to type {} without overflow", dtype.c_name())))
+        }
         _ => Ok(()),
     }
 }
@@ -211,7 +212,7 @@ impl Tensor {
             _ => ((b - a) / s).ceil().max(0.0) as usize,
         };
         if dtype.is_complex() || dtype == DType::Bool {
-            return Err(super::complex::unsupported("arange_cpu", dtype));
+            return Err(crate::ops::complex::unsupported("arange_cpu", dtype));
         }
         if dtype.is_int() {
             // As many as for the numbers given, but counted in the result's dtype, as in PyTorch.
@@ -271,14 +272,14 @@ pub(crate) fn spaced(
         None => default_dtype(),
     };
     if dtype == DType::Bool {
-        return Err(super::complex::unsupported(&format!("{name}_cpu"), dtype));
+        return Err(crate::ops::complex::unsupported(&format!("{name}_cpu"), dtype));
     }
     if !dtype.is_complex() {
         return Tensor::linspace(start.to_f64(), end.to_f64(), steps, dtype, device);
     }
     let ((a, b), (c, d)) = (start.to_complex(), end.to_complex());
     let part = |from: f64, to: f64| Tensor::linspace(from, to, steps, dtype.to_real(), device);
-    super::complex::complex(&part(a, c)?, &part(b, d)?)
+    crate::ops::complex::complex(&part(a, c)?, &part(b, d)?)
 }
 
 /// `start + step * i`, computed wide enough for the dtype.
@@ -458,7 +459,7 @@ fn range(start: Scalar, end: Scalar, step: Scalar, o: (DType, Device)) -> Result
         return Err(Error::runtime("upper bound and lower bound inconsistent with step sign"));
     }
     if o.0 == DType::Bool || o.0.is_complex() {
-        return Err(super::complex::unsupported("range_cpu", o.0));
+        return Err(crate::ops::complex::unsupported("range_cpu", o.0));
     }
     counted((((b - a) / s).floor() as usize).saturating_add(1), start, step, o.0, o.1)
 }
@@ -466,14 +467,14 @@ fn range(start: Scalar, end: Scalar, step: Scalar, o: (DType, Device)) -> Result
 /// `x` with a number everywhere; a 0-d tensor is a number whose gradient counts.
 fn filled(x: &Tensor, v: crate::schema::Operand<'_>) -> Result<Tensor> {
     match v {
-        crate::schema::Operand::Scalar(s) => super::pointwise::independent_of(x, Tensor::full_meta(x.meta(), s)?),
+        crate::schema::Operand::Scalar(s) => crate::ops::pointwise::independent_of(x, Tensor::full_meta(x.meta(), s)?),
         crate::schema::Operand::Tensor(v) if !v.dims().is_empty() => Err(Error::runtime(format!(
             "fill_ only supports 0-dimension value tensor but got tensor with {} dimensions.",
             v.dims().len()
         ))),
         crate::schema::Operand::Tensor(v) => {
             let y = v.to_dtype(x.dtype())?.to_device(x.device())?.expand_dims(x.dims())?.copy()?;
-            super::pointwise::independent_of(x, y)
+            crate::ops::pointwise::independent_of(x, y)
         }
     }
 }
@@ -579,5 +580,6 @@ pub const ROWS: &[Row] = &[
         let x = a.tensor(0)?;
         inplace::apply_same(x, |y| Tensor::zeros_like_meta(y.meta()))?;
         Ok(x.clone().into())
-    }, Vec::new).no_out(),
+    }, Vec::new).no_out()
+    .in_place_function(),
 ];

@@ -1,11 +1,12 @@
 //! Distances between vectors: pairs, all pairs of two sets, all pairs of one.
 
 use crate::op::{F64, Fused, KernelFn, Outs, Prim, broadcast_dims, same_device};
-use crate::ops::clip::clamp;
-use crate::ops::dtype::{narrowed, widened};
 use crate::ops::indexing::index_select;
+use crate::ops::pointwise::clip::clamp;
 use crate::ops::pointwise::{safe_sqrt, select_scalar};
+use crate::policy::{Policies, Policy};
 use crate::schema::{Operand, Row, Sample, Scope, Tier, n, positive, t};
+use crate::types::compute::{narrowed, widened};
 use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, samples};
 use smallvec::smallvec;
 use torchtpu_kernels::distance as kernels;
@@ -54,7 +55,7 @@ fn norm(x: &Tensor, p: f64, keep: bool) -> Result<Tensor> {
     match p {
         0.0 => {
             let count = x.ne_scalar(0.0)?.to_dtype(x.dtype())?;
-            super::pointwise::independent_of(x, count)?.sum_dim(&last, keep)
+            crate::ops::pointwise::independent_of(x, count)?.sum_dim(&last, keep)
         }
         1.0 => x.abs()?.sum_dim(&last, keep),
         2.0 => safe_sqrt(&x.square()?.sum_dim(&last, keep)?),
@@ -198,7 +199,8 @@ pub const ROWS: &[Row] = &[
         ),
     )
     .no_out()
-    .scope(Scope::Function),
+    .scope(Scope::Function)
+    .autocast(Policies::accelerator(Policy::Full)),
     Row::new(
         "cdist(Tensor x1, Tensor x2, float p=2, int? compute_mode=None) -> Tensor",
         Tier::Fused,
@@ -216,7 +218,8 @@ pub const ROWS: &[Row] = &[
         },
     )
     .no_out()
-    .scope(Scope::Function),
+    .scope(Scope::Function)
+    .autocast(Policies::both(Policy::Full)),
     Row::new(
         "pdist(Tensor self, float p=2) -> Tensor",
         Tier::Composed,
@@ -224,5 +227,6 @@ pub const ROWS: &[Row] = &[
         samples!([t(&[4, 3])], [t(&[3, 2]), n(1.5)], [t(&[1, 3])]),
     )
     .no_out()
-    .scope(Scope::Function),
+    .scope(Scope::Function)
+    .autocast(Policies::accelerator(Policy::Full)),
 ];

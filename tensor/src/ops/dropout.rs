@@ -1,4 +1,4 @@
-//! Dropout and its kin: what is dropped is drawn by [`super::random::keep_mask`].
+//! Dropout and its kin: what is dropped is drawn by [`crate::ops::random::keep_mask`].
 
 use crate::ops::pointwise::{select, select_scalar};
 use crate::schema::{Args, Call, Ret, Row, Sample, Scope, Tier, mask, n, t};
@@ -26,7 +26,7 @@ fn drops_nothing(x: &Tensor, p: f64, train: bool) -> bool {
 /// Whether each element, or each channel of `[n, c, ..]`, is kept.
 fn keeps(x: &Tensor, p: f64, unit: Unit) -> Result<Tensor> {
     if unit == Unit::Element {
-        return super::random::keep_mask_like(x, 1.0 - p);
+        return crate::ops::random::keep_mask_like(x, 1.0 - p);
     }
     let mut meta = *x.meta();
     let rank = meta.dims.len();
@@ -34,7 +34,7 @@ fn keeps(x: &Tensor, p: f64, unit: Unit) -> Result<Tensor> {
         return Err(Error::runtime("Feature dropout requires at least 2 dimensions in the input"));
     }
     meta.dims = meta.dims[..2].iter().copied().chain(std::iter::repeat_n(1, rank - 2)).collect::<Dims>();
-    super::random::keep_mask(&meta, 1.0 - p, None)
+    crate::ops::random::keep_mask(&meta, 1.0 - p, None)
 }
 
 /// Zeros: what is left when all is dropped.
@@ -93,7 +93,7 @@ fn alpha_dropout(x: &Tensor, p: f64, train: bool, unit: Unit) -> Result<Tensor> 
     let kept = keeps(x, p, unit)?;
     let shift = LIMIT * scale * p;
     let y = x.mul_scalar(scale)?.add_scalar(shift)?;
-    let gone = super::pointwise::unary(torchtpu_kernels::pointwise::UnaryKind::LogicalNot, &kept)?;
+    let gone = crate::ops::pointwise::unary(torchtpu_kernels::pointwise::UnaryKind::LogicalNot, &kept)?;
     select_scalar(&gone, shift - LIMIT * scale, &y)
 }
 
@@ -134,7 +134,7 @@ fn native_dropout(x: &Tensor, p: f64, train: Option<bool>) -> Result<(Tensor, Te
         return Ok((x.copy()?, Tensor::full_meta(&meta, Scalar::Bool(true))?));
     }
     check(p)?;
-    let kept = super::random::keep_mask_like(x, 1.0 - p)?;
+    let kept = crate::ops::random::keep_mask_like(x, 1.0 - p)?;
     let scale = if p == 1.0 { 0.0 } else { 1.0 / (1.0 - p) };
     Ok((x.mul(&kept)?.mul_scalar(scale)?, kept))
 }

@@ -1,5 +1,6 @@
 //! `einsum`: sums of products named by letters. Every pair of operands becomes one batched matrix product.
 
+use crate::policy::{Policies, Policy};
 use crate::schema::{Row, Sample, SampleArg, Scope, Tier, ints};
 use crate::{Error, Result, Tensor};
 
@@ -116,7 +117,7 @@ impl Operand {
         if dims.is_empty() {
             return Ok(self);
         }
-        let x = super::reduce::reduce(super::reduce::ReduceKind::Sum, &self.x, Some(&dims), false)?;
+        let x = crate::ops::reduce::reduce(crate::ops::reduce::ReduceKind::Sum, &self.x, Some(&dims), false)?;
         let labels = self.labels.iter().copied().filter(|l| !gone(*l)).collect();
         Ok(Operand { x, labels })
     }
@@ -299,4 +300,5 @@ pub const ROWS: &[Row] = &[Row::new(
     },
 )
 .scope(Scope::Function)
-.no_out()];
+.no_out()
+.autocast(Policies::both(Policy::Lower))];

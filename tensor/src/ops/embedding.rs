@@ -1,10 +1,10 @@
 //! Rows of a table by index.
 
 use crate::op::{Fused, KernelFn, Outs, Prim, Saves, VjpFn, same_device};
-use crate::ops::dtype::compute_dtype;
 use crate::ops::indexing::{count_up, defer_index, gather, index_add, index_copy, index_select, scatter_reduce};
 use crate::ops::pointwise::{kernel_error, select, select_scalar};
 use crate::schema::{Args, Ret, Row, Sample, SampleArg, Scope, Tier, index, n, positive, t};
+use crate::types::compute::compute_dtype;
 use crate::{DType, DeviceKind, Dims, Error, ErrorKind, Meta, Result, Scalar, Tensor, dispatch, state};
 use smallvec::smallvec;
 
@@ -111,7 +111,7 @@ impl Fused for Embedding {
 /// `torch.embedding`. A negative `padding_idx` means none, as in aten.
 ///
 /// # Errors
-/// `Index` for an index outside the table (on `cpu`; see [`super::indexing`] for `tpu`), `Runtime` for a wrong dtype or rank.
+/// `Index` for an index outside the table (on `cpu`; see [`crate::ops::indexing`] for `tpu`), `Runtime` for a wrong dtype or rank.
 pub fn embedding(w: &Tensor, idx: &Tensor, padding_idx: i64, by_freq: bool) -> Result<Tensor> {
     if w.dims().len() != 2 {
         return Err(Error::runtime("'weight' must be 2-D"));
@@ -133,7 +133,7 @@ fn embedding_renorm(w: &Tensor, idx: &Tensor, max_norm: f64, p: f64) -> Result<T
     }
     let flat = idx.reshape_dims(Dims::new(&[idx.numel()]))?.to_dtype(DType::I64)?;
     let rows = index_select(w, 0, &flat)?;
-    let norm = super::reduce::norm(&rows, Scalar::Float(p), Some(&[1]), true)?;
+    let norm = crate::ops::reduce::norm(&rows, Scalar::Float(p), Some(&[1]), true)?;
     let scaled = rows.mul(&norm.add_scalar(1e-7)?.reciprocal()?.mul_scalar(max_norm)?)?;
     // Where an index stands twice, both write the same row.
     index_copy(w, 0, &flat, &select(&norm.gt_scalar(max_norm)?, &scaled, &rows)?)
@@ -324,7 +324,7 @@ impl<'a> Bags<'a> {
         let rows = self.rows()?;
         let starts = self.offsets.narrow(0, 0, count as i64)?;
         let place = count_up(n, device)?;
-        let bag = super::sort::searchsorted(&starts, &place, true, false, None)?.sub_scalar(1i64)?;
+        let bag = crate::ops::sort::searchsorted(&starts, &place, true, false, None)?.sub_scalar(1i64)?;
         let unpadded = self.padding.map(|p| self.indices.ne_scalar(p)).transpose()?;
         let fast = self.mode != Mode::Max && unpadded.is_none() && self.weight.dtype() != DType::F64;
         let kept = if fast && self.include_last && n > 0 {
@@ -453,7 +453,8 @@ pub const ROWS: &[Row] = &[
         },
     )
     .inplace()
-    .scope(Scope::Aten),
+    .scope(Scope::Aten)
+    .in_place_function(),
     Row::new(
         "embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False) -> (Tensor, Tensor, Tensor, Tensor)",
         Tier::Composed,

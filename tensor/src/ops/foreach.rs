@@ -3,7 +3,7 @@
 //! Each row names the op of the table that serves one element. Lists of tensors and of numbers give that op their elements,
 //! a tensor or a number goes to all of them.
 
-use super::{Callable, find};
+use crate::ops::{Callable, find};
 use crate::schema::Fill::{Fraction, Normal, Positive, Unit};
 use crate::schema::{Arg, Args, Fill, Ret, Row, Sample, SampleArg, Scope, Tier, n, t};
 use crate::{Error, Result, Scalar, Tensor, samples};
@@ -113,7 +113,7 @@ fn numbers() -> SampleArg {
 /// [`each`] of extremes, which complex numbers have not: what is said of them is what PyTorch's kernel says.
 fn each_extreme(a: &Args<'_>, op: &Callable) -> Result<Ret> {
     if let Some(x) = a.tensors(0)?.iter().find(|x| x.dtype().is_complex()) {
-        return Err(super::complex::unsupported("maximum_cpu", x.dtype()));
+        return Err(crate::ops::complex::unsupported("maximum_cpu", x.dtype()));
     }
     each(a, op)
 }
@@ -126,7 +126,7 @@ macro_rules! row {
             .no_out()
     };
     ($name:expr, $each:ident, $op:expr, $in_place:expr, $samples:expr) => {
-        row!($name, $each, $op, $samples).inplace_by(|a| $each(a, find($in_place)?))
+        row!($name, $each, $op, $samples).inplace_by(|a| $each(a, find($in_place)?)).in_place_function()
     };
 }
 /// Rows of ops of one tensor.

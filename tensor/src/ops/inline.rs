@@ -12,6 +12,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use torchtpu_kernels::View;
 use torchtpu_stablehlo::Library;
 
+impl Prim {
+    /// The kernel of the user that this op calls.
+    pub fn custom_kernel(&self) -> Option<&Arc<Kernel>> {
+        match self {
+            Prim::Inline(call) => Some(&call.0),
+            _ => None,
+        }
+    }
+}
+
 /// What a gradient's kernel is given.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GradientInput {

@@ -4,59 +4,40 @@
 //! public functions, with schemas and samples, that are made of them.
 
 pub mod activation;
-mod analytic;
 pub mod attention;
-mod attention_lower;
-mod blend;
-mod clip;
 pub mod complex;
 pub mod concat;
 pub mod conv;
-mod conv_lower;
 pub mod convert;
 pub mod creation;
 pub mod distance;
 pub mod dropout;
-pub mod dtype;
 pub mod einsum;
 pub mod embedding;
-pub mod fft;
 pub mod foreach;
-pub mod fractional_pool;
-pub mod frexp;
-pub mod grid;
 pub mod image;
 pub mod indexing;
 pub mod inline;
-pub mod kernel_call;
 pub mod linalg;
 pub mod loss;
-pub mod margin_loss;
-mod math_lower;
 pub mod matmul;
 pub mod norm;
-pub mod offsets;
 pub mod optim;
 pub mod pad;
 pub mod pointwise;
 pub mod pool;
 mod quantize;
 pub mod random;
-pub mod rearrange;
-pub mod recurrence;
 pub mod reduce;
-pub mod resample;
 pub mod rnn;
 pub mod scan;
 pub mod shape;
-pub mod softmax;
+pub mod signal;
 pub mod sort;
-pub mod special;
 pub mod statistics;
-pub mod window;
 
-use crate::op::{self, Func, Grads, Layout, Outs, Saved, Saves, Value, Values};
-use crate::schema::{Arg, Args, Ret, Row, Schema};
+use crate::op::{self, Attributes, Facts, Func, Grads, Layout, Outs, Saved, Saves, Value, Values};
+use crate::schema::{Aliasing, Arg, Args, Ret, Row, Schema};
 use crate::{DType, Error, Meta, Result, Tensor};
 
 /// One result of a row.
@@ -104,6 +85,15 @@ macro_rules! op_table {
             /// How the strides of the results follow from those of the operands.
             pub(crate) fn strides(&self) -> op::Strides {
                 match self { $(Prim::$name(o) => op::$tier::strides(o),)* $(Prim::$bname(o) => op::$btier::strides(&**o)),* }
+            }
+            /// Facts about this kind of node.
+            #[inline]
+            pub fn facts(&self) -> &'static Facts {
+                match self { $(Prim::$name(o) => op::$tier::facts(o),)* $(Prim::$bname(o) => op::$btier::facts(&**o)),* }
+            }
+            /// The attributes as data; empty for most ops.
+            pub fn attributes(&self) -> Attributes {
+                match self { $(Prim::$name(o) => op::$tier::attributes(o),)* $(Prim::$bname(o) => op::$btier::attributes(&**o)),* }
             }
             /// Number of outputs.
             pub fn outs(&self) -> usize {
@@ -213,7 +203,7 @@ op_table! {
         prim  Scan = scan::Scan;
         prim  CumExtreme = scan::CumExtreme;
         prim  Dot = matmul::Dot;
-        prim  Fft = fft::Fft;
+        prim  Fft = signal::Fft;
         prim  Gather = indexing::Gather;
         prim  Scatter = indexing::Scatter;
         prim  IndexSelect = indexing::IndexSelect;
@@ -228,7 +218,7 @@ op_table! {
         prim  DirichletGrad = random::DirichletGrad;
         prim  Pathwise = random::Pathwise;
         prim  Trellis = loss::Trellis;
-        prim  Frexp = frexp::Frexp;
+        prim  Frexp = pointwise::Frexp;
         prim  Inline = inline::Inline;
         view  Permute = shape::Permute;
         view  Expand = shape::Expand;
@@ -248,8 +238,8 @@ op_table! {
         fused GeluBackward = activation::GeluBackward;
         fused Silu = activation::Silu;
         fused SiluBackward = activation::SiluBackward;
-        fused Softmax = softmax::Softmax;
-        fused SoftmaxBackward = softmax::SoftmaxBackward;
+        fused Softmax = norm::Softmax;
+        fused SoftmaxBackward = norm::SoftmaxBackward;
         fused BatchNorm = norm::BatchNorm;
         fused BatchNormBackward = norm::BatchNormBackward;
         fused CrossEntropy = loss::CrossEntropy;
@@ -259,11 +249,11 @@ op_table! {
         fused Embedding = embedding::Embedding;
         fused Attention = attention::Attention;
         fused AttentionBackward = attention::AttentionBackward;
-        fused Recurrence = recurrence::Recurrence;
-        fused RecurrenceBackward = recurrence::RecurrenceBackward;
+        fused Recurrence = rnn::Recurrence;
+        fused RecurrenceBackward = rnn::RecurrenceBackward;
         fused CDist = distance::CDist;
-        fused GridSample = grid::GridSample;
-        fused GridSampleBackward = grid::GridSampleBackward;
+        fused GridSample = image::GridSample;
+        fused GridSampleBackward = image::GridSampleBackward;
         fused AdamW = optim::AdamW;
         fused Sgd = optim::Sgd;
         fused SolveTriangular = linalg::SolveTriangular;
@@ -292,7 +282,7 @@ op_table! {
         prim  Conv = conv::Conv;
         prim  MaxPool = pool::MaxPool;
         prim  MaxPoolBackward = pool::MaxPoolBackward;
-        prim  Resample = resample::Resample;
+        prim  Resample = image::Resample;
         prim  Im2Col = image::Im2Col;
         prim  Col2Im = image::Col2Im;
         prim  AvgPool = pool::AvgPool;
@@ -303,79 +293,103 @@ op_table! {
     }
 }
 
+/// Rows that belong together, with the rule that they share.
+pub struct Family {
+    /// The name, as the tests and the documentation group ops.
+    pub name: &'static str,
+    /// The rows.
+    pub rows: &'static [Row],
+    is_elementwise: bool,
+}
+
+impl Family {
+    const fn new(name: &'static str, rows: &'static [Row]) -> Family {
+        Family { name, rows, is_elementwise: false }
+    }
+    /// A family whose results have each element from the elements at the same place.
+    const fn elementwise(name: &'static str, rows: &'static [Row]) -> Family {
+        Family { name, rows, is_elementwise: true }
+    }
+    /// What the operands of one of its rows may share with `out`.
+    pub fn out_aliasing(&self, row: &Row) -> Aliasing {
+        let default = if self.is_elementwise { Aliasing::InStep } else { Aliasing::Allowed };
+        row.out_aliasing.unwrap_or(default)
+    }
+}
+
 /// The rows of all public functions, by family.
-pub const FAMILIES: &[(&str, &[Row])] = &[
-    ("pointwise", pointwise::UNARY_ROWS),
-    ("pointwise", pointwise::BINARY_ROWS),
-    ("pointwise", pointwise::COMPARE_ROWS),
-    ("pointwise", pointwise::ARITHMETIC_ROWS),
-    ("pointwise", pointwise::ROUND_ROWS),
-    ("pointwise", pointwise::SELECT_ROWS),
-    ("special", pointwise::SPECIAL_UNARY_ROWS),
-    ("special", pointwise::SPECIAL_BINARY_ROWS),
-    ("special", special::ROWS),
-    ("rearrange", rearrange::ROWS),
-    ("activation", activation::ROWS),
-    ("clip", clip::ROWS),
-    ("blend", blend::ROWS),
-    ("convert", convert::ROWS),
-    ("complex", complex::ROWS),
-    ("creation", creation::ROWS),
-    ("random", random::ROWS),
-    ("random", random::REJECTION_ROWS),
-    ("shape", shape::ROWS),
-    ("shape", shape::COPY_ROWS),
-    ("concat", concat::ROWS),
-    ("pad", pad::ROWS),
-    ("reduce", reduce::ROWS),
-    ("scan", scan::ROWS),
-    ("sort", sort::ROWS),
-    ("indexing", indexing::gather::ROWS),
-    ("indexing", indexing::index_select::ROWS),
-    ("indexing", indexing::index::ROWS),
-    ("indexing", indexing::mask::ROWS),
-    ("indexing", indexing::take::ROWS),
-    ("indexing", indexing::classes::ROWS),
-    ("indexing", indexing::triangle::ROWS),
-    ("matmul", matmul::ROWS),
-    ("einsum", einsum::ROWS),
-    ("linalg", linalg::PRODUCT_ROWS),
-    ("linalg", linalg::ROWS),
-    ("pointwise", frexp::ROWS),
-    ("statistics", statistics::ROWS),
-    ("creation", window::ROWS),
-    ("conv", conv::ROWS),
-    ("fft", fft::ROWS),
-    ("pool", pool::ROWS),
-    ("pool", pool::BACKWARD_ROWS),
-    ("resample", resample::ROWS),
-    ("grid", grid::ROWS),
-    ("image", image::ROWS),
-    ("fractional_pool", fractional_pool::ROWS),
-    ("norm", norm::ROWS),
-    ("softmax", softmax::ROWS),
-    ("dropout", dropout::ROWS),
-    ("quantize", quantize::ROWS),
-    ("embedding", embedding::ROWS),
-    ("attention", attention::ROWS),
-    ("loss", loss::ROWS),
-    ("rnn", rnn::LSTM_ROWS),
-    ("rnn", rnn::GRU_ROWS),
-    ("rnn", rnn::TANH_ROWS),
-    ("rnn", rnn::RELU_ROWS),
-    ("margin_loss", margin_loss::ROWS),
-    ("distance", distance::ROWS),
-    ("optim", optim::ROWS),
-    ("foreach", foreach::UNARY),
-    ("foreach", foreach::ARITHMETIC),
-    ("foreach", foreach::BOUNDS),
-    ("foreach", foreach::BLENDS),
-    ("foreach", foreach::OTHERS),
+pub const FAMILIES: &[Family] = &[
+    Family::elementwise("pointwise", pointwise::UNARY_ROWS),
+    Family::elementwise("pointwise", pointwise::BINARY_ROWS),
+    Family::elementwise("pointwise", pointwise::COMPARE_ROWS),
+    Family::elementwise("pointwise", pointwise::ARITHMETIC_ROWS),
+    Family::elementwise("pointwise", pointwise::ROUND_ROWS),
+    Family::elementwise("pointwise", pointwise::SELECT_ROWS),
+    Family::elementwise("special", pointwise::SPECIAL_UNARY_ROWS),
+    Family::elementwise("special", pointwise::SPECIAL_BINARY_ROWS),
+    Family::elementwise("special", pointwise::SPECIAL_ROWS),
+    Family::new("rearrange", shape::REARRANGE_ROWS),
+    Family::elementwise("activation", activation::ROWS),
+    Family::elementwise("clip", pointwise::CLIP_ROWS),
+    Family::elementwise("blend", pointwise::LERP_ROWS),
+    Family::new("convert", convert::ROWS),
+    Family::new("complex", complex::ROWS),
+    Family::new("creation", creation::ROWS),
+    Family::new("random", random::ROWS),
+    Family::new("random", random::REJECTION_ROWS),
+    Family::new("shape", shape::ROWS),
+    Family::new("shape", shape::COPY_ROWS),
+    Family::new("concat", concat::ROWS),
+    Family::new("pad", pad::ROWS),
+    Family::new("reduce", reduce::ROWS),
+    Family::new("scan", scan::ROWS),
+    Family::new("sort", sort::ROWS),
+    Family::new("indexing", indexing::gather::ROWS),
+    Family::new("indexing", indexing::index_select::ROWS),
+    Family::new("indexing", indexing::index::ROWS),
+    Family::new("indexing", indexing::mask::ROWS),
+    Family::new("indexing", indexing::take::ROWS),
+    Family::new("indexing", indexing::classes::ROWS),
+    Family::new("indexing", indexing::triangle::ROWS),
+    Family::new("matmul", matmul::ROWS),
+    Family::new("einsum", einsum::ROWS),
+    Family::new("linalg", linalg::PRODUCT_ROWS),
+    Family::new("linalg", linalg::ROWS),
+    Family::elementwise("pointwise", pointwise::FREXP_ROWS),
+    Family::new("statistics", statistics::ROWS),
+    Family::new("creation", signal::WINDOW_ROWS),
+    Family::new("conv", conv::ROWS),
+    Family::new("fft", signal::FFT_ROWS),
+    Family::new("pool", pool::ROWS),
+    Family::new("pool", pool::BACKWARD_ROWS),
+    Family::new("resample", image::RESAMPLE_ROWS),
+    Family::new("grid", image::GRID_ROWS),
+    Family::new("image", image::COLUMN_ROWS),
+    Family::new("fractional_pool", pool::FRACTIONAL_ROWS),
+    Family::new("norm", norm::ROWS),
+    Family::new("softmax", norm::SOFTMAX_ROWS),
+    Family::new("dropout", dropout::ROWS),
+    Family::new("quantize", quantize::ROWS),
+    Family::new("embedding", embedding::ROWS),
+    Family::new("attention", attention::ROWS),
+    Family::new("loss", loss::ROWS),
+    Family::new("rnn", rnn::LSTM_ROWS),
+    Family::new("rnn", rnn::GRU_ROWS),
+    Family::new("rnn", rnn::TANH_ROWS),
+    Family::new("rnn", rnn::RELU_ROWS),
+    Family::new("margin_loss", loss::MARGIN_ROWS),
+    Family::new("distance", distance::ROWS),
+    Family::new("optim", optim::ROWS),
+    Family::new("foreach", foreach::UNARY),
+    Family::new("foreach", foreach::ARITHMETIC),
+    Family::new("foreach", foreach::BOUNDS),
+    Family::new("foreach", foreach::BLENDS),
+    Family::new("foreach", foreach::OTHERS),
 ];
 
 /// Every row of the table.
 pub fn rows() -> impl Iterator<Item = &'static Row> {
-    FAMILIES.iter().flat_map(|(_, rows)| rows.iter())
+    FAMILIES.iter().flat_map(|family| family.rows)
 }
 
 /// An op that was found by its name.
@@ -423,7 +437,7 @@ pub(crate) fn find(name: &str) -> Result<&'static Callable> {
             let schema = Schema::parse(row.schema).expect("a test parses every schema");
             let defaults: Vec<_> = schema.params.iter().map(|p| p.default.argument(p.ty)).collect();
             let name = row.schema.split('(').next().unwrap_or_default();
-            if row.has_inplace {
+            if row.has_in_place() {
                 let (base, overload) = name.split_at(name.find('.').unwrap_or(name.len()));
                 let form = Callable { row, defaults: defaults.clone(), in_place: true };
                 table.insert(format!("{base}_{overload}"), form);

@@ -4,11 +4,11 @@
 //! operands, so that another learning rate or step count compiles nothing, and its results are assigned.
 
 use crate::backend::SharedNumbers;
-use crate::op::{Func, Fused, KernelFn, LowerFn, Outs, Prim, Value, Values};
-use crate::ops::dtype::{compute_dtype, expect_float, narrowed, widened};
-use crate::ops::kernel_call::{self, KernelCall};
+use crate::lower::kernel_call::{self, KernelCall};
+use crate::op::{Facts, Func, Fused, KernelFn, LowerFn, Outs, Prim, Value, Values};
 use crate::ops::pointwise::kernel_error;
 use crate::schema::{Args, Ret, Row, Sample, SampleArg, Scope, Tier, n};
+use crate::types::compute::{compute_dtype, expect_float, narrowed, widened};
 use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, inplace, state};
 use smallvec::smallvec;
 use torchtpu_kernels::pointwise as kernels;
@@ -103,7 +103,7 @@ impl Formula<'_> {
 
 impl AdamW {
     /// As its kernel sees it, from the 0-d operands in their order.
-    pub(super) fn step(&self, numbers: [f64; 8]) -> kernels::AdamW {
+    pub(crate) fn step(&self, numbers: [f64; 8]) -> kernels::AdamW {
         let [decay, _, c1, _, c2, eps, step, root] = numbers;
         let weight_decay = match (self.decoupled, step == 0.0) {
             (false, _) => decay,
@@ -126,7 +126,7 @@ impl AdamW {
 
 impl Sgd {
     /// Writes `p` and, with momentum, `b`, from what they were, or in place. `numbers` are the 0-d operands in their order.
-    pub(super) fn run(
+    pub(crate) fn run(
         &self,
         p: &mut ViewMut<'_>,
         g: &View<'_>,
@@ -149,6 +149,7 @@ impl Sgd {
 
 impl Fused for AdamW {
     const NAME: &'static str = "adamw_step";
+    const FACTS: Facts = Facts { updates_in_place: true, ..Facts::NONE };
     const OUTS: usize = 3;
     const DIFFERENTIABLE: u64 = 0;
     const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {
@@ -213,6 +214,7 @@ impl Fused for AdamW {
 
 impl Fused for Sgd {
     const NAME: &'static str = "sgd_step";
+    const FACTS: Facts = Facts { updates_in_place: true, ..Facts::NONE };
     const OUTS: usize = 2;
     const DIFFERENTIABLE: u64 = 0;
     const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {

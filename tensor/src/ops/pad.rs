@@ -1,7 +1,7 @@
 //! Padding: `Pad`, and the inverses of slicing.
 
-use super::shape::Slice;
-use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, same_device};
+use crate::op::{Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values, same_device};
+use crate::ops::shape::Slice;
 use crate::schema::{Row, SampleArg, Scope, Tier, ints, n, t};
 use crate::{Dims, Error, Meta, Result, Scalar, Tensor, dispatch, samples};
 use smallvec::{SmallVec, smallvec};
@@ -16,8 +16,8 @@ use torchtpu_stablehlo::ElementType::{Pred, S64};
 /// | y | `low + high + (n - 1) * (interior + 1) + 1` each, or `low + high` where n is 0 |
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Pad {
-    pub(super) low: SmallVec<[i32; 8]>,
-    pub(super) high: SmallVec<[i32; 8]>,
+    pub(crate) low: SmallVec<[i32; 8]>,
+    pub(crate) high: SmallVec<[i32; 8]>,
     interior: SmallVec<[u32; 8]>,
 }
 
@@ -37,7 +37,7 @@ impl Pad {
         body + self.low[i] as i64 + self.high[i] as i64
     }
     /// Dimensions in which the elements could stand elsewhere between as many others, or as many could be cut off elsewhere.
-    pub(super) fn moving(&self) -> impl Iterator<Item = usize> {
+    pub(crate) fn moving(&self) -> impl Iterator<Item = usize> {
         (0..self.low.len()).filter(|&d| {
             let (low, high) = (self.low[d], self.high[d]);
             let is_cut = low <= 0 && high <= 0 && self.interior[d] == 0;
@@ -45,7 +45,7 @@ impl Pad {
         })
     }
     /// StableHLO spelling of one result.
-    pub(super) fn surround(&self, f: &mut Func, x: &Value, value: &Value) -> Value {
+    pub(crate) fn surround(&self, f: &mut Func, x: &Value, value: &Value) -> Value {
         let r = x.rank();
         let wide = |v: &[i32]| v[..r].iter().map(|&v| v as i64).collect::<Vec<_>>();
         let interior: Vec<i64> = self.interior[..r].iter().map(|&v| v as i64).collect();
@@ -169,7 +169,7 @@ pub struct SliceUpdate(pub Slice);
 
 impl SliceUpdate {
     /// StableHLO spelling of one result, from `start` on.
-    pub(super) fn update(&self, f: &mut Func, x: &Value, update: &Value, start: &Value) -> Value {
+    pub(crate) fn update(&self, f: &mut Func, x: &Value, update: &Value, start: &Value) -> Value {
         let s = &self.0;
         if s.len == 0 {
             return x.clone();
@@ -178,7 +178,7 @@ impl SliceUpdate {
         if s.between() > 0 {
             // What lies between stays: as many elements as the slice spans are replaced, some by themselves.
             let every = Slice { start: 0, len: s.span(), step: 1, ..*s };
-            let old = super::offsets::slice(f, x, &every, start);
+            let old = crate::lower::offsets::slice(f, x, &every, start);
             let (none, mut interior) = (vec![0; update.rank()], vec![0; update.rank()]);
             interior[s.dim] = s.between() as i64;
             let spread = |f: &mut Func, v: &Value, other: &Value| f.pad(v, other, &none, &none, &interior);
@@ -187,12 +187,13 @@ impl SliceUpdate {
             let (hit, put) = (spread(f, &yes, &no), spread(f, update, &zero));
             new = f.select(&hit, &put, &old);
         }
-        let at = super::offsets::starts(f, x.rank(), s.dim, start);
+        let at = crate::lower::offsets::starts(f, x.rank(), s.dim, start);
         f.dynamic_update_slice(x, &new, &at)
     }
 }
 impl Op for SliceUpdate {
     const NAME: &'static str = "slice_scatter";
+    const FACTS: Facts = Facts { updates_in_place: true, ..Facts::NONE };
     fn takes_complex(&self) -> bool {
         true
     }
@@ -285,7 +286,7 @@ fn pad_by_own(x: &Tensor, pads: &[i64], mode: &str) -> Result<Tensor> {
                         )));
                     }
                     let s = if front { y.narrow(d, 1, count)? } else { y.narrow(d, n - 1 - count, count)? };
-                    super::concat::flip(&s, &[d]).map(Some)
+                    crate::ops::concat::flip(&s, &[d]).map(Some)
                 }
                 "replicate" => {
                     let edge = y.narrow(d, if front { 0 } else { n - 1 }, 1)?;
@@ -305,7 +306,7 @@ fn pad_by_own(x: &Tensor, pads: &[i64], mode: &str) -> Result<Tensor> {
         };
         let (front, back) = (part(low, true)?, part(high, false)?);
         let parts: Vec<&Tensor> = front.iter().chain([&middle]).chain(back.iter()).collect();
-        y = super::concat::cat(&parts, d)?;
+        y = crate::ops::concat::cat(&parts, d)?;
     }
     y.copy_if_view(x)
 }
@@ -380,7 +381,7 @@ pub const ROWS: &[Row] = &[
             let whole = s.len == x.dims()[s.dim];
             let z = slice_scatter(x, &y.to_dtype(x.dtype())?, s)?;
             // Where nothing is left of `x` its gradient is zero.
-            let z = if whole { super::pointwise::independent_of(x, z)? } else { z };
+            let z = if whole { crate::ops::pointwise::independent_of(x, z)? } else { z };
             Ok(z.copy_if_view(x)?.copy_if_view(y)?.into())
         },
         samples!([t(&[5, 3]), t(&[2, 3]), n(0), n(1), n(4), n(2)], [t(&[5, 3]), t(&[5, 2]), n(1), n(0), n(2)]),

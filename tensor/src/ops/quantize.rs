@@ -2,9 +2,9 @@
 
 use crate::graph::{BackwardFn, with_backward};
 use crate::op::{Grads, normalize_dim};
-use crate::ops::dtype::{expect_float, narrowed};
 use crate::ops::pointwise::{select, select_scalar};
 use crate::schema::{Ret, Row, Sample, Scope, Tier, n, positive, t};
+use crate::types::compute::{expect_float, narrowed};
 use crate::{DType, Dims, Error, Result, Scalar, Tensor, state};
 use smallvec::smallvec;
 

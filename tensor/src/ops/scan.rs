@@ -1,9 +1,10 @@
 //! Running folds along a dimension: `Scan{kind}` and `CumExtreme`.
 
-use super::indexing::{Scatter, ScatterKind};
-use super::pointwise::{self, kernel_error};
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim};
-use crate::schema::{Args, Ret, Row, Sample, SampleArg, Tier, index, n, positive, t};
+use crate::ops::indexing::{Scatter, ScatterKind};
+use crate::ops::pointwise::{self, kernel_error};
+use crate::policy::{Policies, Policy};
+use crate::schema::{Aliasing, Args, DTypeWithOut, Ret, Row, Sample, SampleArg, Tier, index, messages, n, positive, t};
 use crate::{DType, Meta, Result, Scalar, Tensor, dispatch, samples};
 use smallvec::smallvec;
 use torchtpu_kernels::scan as kernels;
@@ -55,7 +56,7 @@ impl Op for Scan {
         match self.kind {
             _ if m.dtype.is_inexact() => Ok(m),
             ScanKind::Sum | ScanKind::Prod => Ok(m.with_dtype(DType::I64)),
-            ScanKind::LogSumExp => Err(super::complex::unsupported("logcumsumexp_out_cpu", m.dtype)),
+            ScanKind::LogSumExp => Err(crate::ops::complex::unsupported("logcumsumexp_out_cpu", m.dtype)),
         }
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
@@ -88,8 +89,8 @@ impl Op for Scan {
                     // Logarithms of complex numbers have room for every sign.
                     let logs = g.conj()?.log()?.sub(y)?;
                     let d = [self.dim as i64];
-                    let run = scan(ScanKind::LogSumExp, &super::concat::flip(&logs, &d)?, self.dim)?;
-                    return Ok(smallvec![Some(super::concat::flip(&run, &d)?.add(x)?.exp()?.conj()?)]);
+                    let run = scan(ScanKind::LogSumExp, &crate::ops::concat::flip(&logs, &d)?, self.dim)?;
+                    return Ok(smallvec![Some(crate::ops::concat::flip(&run, &d)?.add(x)?.exp()?.conj()?)]);
                 }
                 // Nothing is infinite here, for differences of infinities have no gradient.
                 let one = Tensor::number(Scalar::Float(1.0), g.dtype())?;
@@ -103,8 +104,8 @@ impl Op for Scan {
                 let part = |sign: &Tensor| -> Result<Tensor> {
                     let logs = pointwise::select(sign, &log_g, &none)?.sub(y)?;
                     let d = [self.dim as i64];
-                    let run = scan(ScanKind::LogSumExp, &super::concat::flip(&logs, &d)?, self.dim)?;
-                    super::concat::flip(&run, &d)?.add(x)?.exp()
+                    let run = scan(ScanKind::LogSumExp, &crate::ops::concat::flip(&logs, &d)?, self.dim)?;
+                    crate::ops::concat::flip(&run, &d)?.add(x)?.exp()
                 };
                 part(&g.gt_scalar(0.0)?)?.sub(&part(&g.lt_scalar(0.0)?)?)?
             }
@@ -179,7 +180,7 @@ impl Scan {
 /// Sums of each element and all after it.
 fn from_the_end(g: &Tensor, dim: usize) -> Result<Tensor> {
     let d = [dim as i64];
-    super::concat::flip(&scan(ScanKind::Sum, &super::concat::flip(g, &d)?, dim)?, &d)
+    crate::ops::concat::flip(&scan(ScanKind::Sum, &crate::ops::concat::flip(g, &d)?, dim)?, &d)
 }
 
 /// Gradient of running products, right also where factors are zero. Before the first zero it is the sum of `g y` from here
@@ -204,7 +205,7 @@ fn cumprod_vjp(x: &Tensor, y: &Tensor, g: &Tensor, dim: usize) -> Result<Tensor>
 fn cumprod_vjp_of_zeros(x: &Tensor, g: &Tensor, dim: usize) -> Result<Tensor> {
     let n = x.dims()[dim] as i64;
     let (x, g) = (x.movedim(&[dim as i64], &[-1])?, g.movedim(&[dim as i64], &[-1])?);
-    let count = super::indexing::count_up(n as usize, x.device())?;
+    let count = crate::ops::indexing::count_up(n as usize, x.device())?;
     let (factor, place) = (count.unsqueeze(1)?, count.unsqueeze(0)?);
     let one = Tensor::number(Scalar::Float(1.0), x.dtype())?;
     // Row `i` of the last two dimensions has a one in place of factor `i`.
@@ -238,7 +239,7 @@ impl Op for CumExtreme {
     }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         if x[0].dtype().is_complex() {
-            return Err(super::complex::unsupported(&format!("{}_cpu", self.label()), x[0].dtype()));
+            return Err(crate::ops::complex::unsupported(&format!("{}_cpu", self.label()), x[0].dtype()));
         }
         Ok(*x[0].meta())
     }
@@ -394,20 +395,27 @@ pub const ROWS: &[Row] = &[
         |a| running(ScanKind::Sum, a),
         running_samples,
     )
-    .inplace_by(|a| running_(ScanKind::Sum, a)),
+    .inplace_by(|a| running_(ScanKind::Sum, a))
+    .out_aliasing(Aliasing::InStep)
+    .dtype_with_out(DTypeWithOut::FollowsOut(messages::expected_out))
+    .autocast(Policies::accelerator(Policy::Full)),
     Row::new(
         "cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
         Tier::Prim,
         |a| running(ScanKind::Prod, a),
         running_samples,
     )
-    .inplace_by(|a| running_(ScanKind::Prod, a)),
+    .inplace_by(|a| running_(ScanKind::Prod, a))
+    .out_aliasing(Aliasing::InStep)
+    .dtype_with_out(DTypeWithOut::FollowsOut(messages::expected_out))
+    .autocast(Policies::accelerator(Policy::Full)),
     Row::new(
         "logcumsumexp(Tensor self, int dim) -> Tensor",
         Tier::Prim,
         |a| Ok(logcumsumexp(a.tensor(0)?, a.int(1)?)?.into()),
         samples!([t(&[3, 4]), n(0)], [positive(&[2, 5]), n(-1)], [t(&[]), n(0)]),
-    ),
+    )
+    .out_aliasing(Aliasing::InStep),
     Row::new(
         "cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)",
         Tier::Prim,

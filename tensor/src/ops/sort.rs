@@ -3,12 +3,14 @@
 //! NaN counts as the greatest value. The number of results of `unique` and `bincount` depends on the values, so that on
 //! `tpu` the host reads them, which cuts the trace; `histc` reads them too.
 
-use super::complex::refuse;
-use super::indexing::{self, Scatter, ScatterKind};
-use super::pointwise::kernel_error;
-use super::reduce::{ReduceKind, reduce};
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim};
-use crate::schema::{Args, Operand, Ret, Row, Sample, SampleArg, Scope, Tier, index, n, t};
+use crate::ops::complex::refuse;
+use crate::ops::indexing::{self, Scatter, ScatterKind};
+use crate::ops::pointwise::kernel_error;
+use crate::ops::reduce::{ReduceKind, reduce};
+use crate::schema::{
+    Aliasing, Args, Operand, OutDType, Ret, Row, Sample, SampleArg, Scope, Tier, index, messages, n, t,
+};
 use crate::{
     DType, Device, DeviceKind, Dims, Error, ErrorKind, Meta, Result, Scalar, Tensor, dispatch, promote_types, samples,
 };
@@ -174,7 +176,7 @@ impl Op for Pick {
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         let mut m = *x[0].meta();
         if m.dtype.is_complex() {
-            return Err(super::complex::unsupported(&format!("{}_cpu", self.label()), m.dtype));
+            return Err(crate::ops::complex::unsupported(&format!("{}_cpu", self.label()), m.dtype));
         }
         let size = m.dims[self.dim];
         match self.kind {
@@ -291,7 +293,7 @@ fn pick(x: &Tensor, kind: PickKind, dim: i64, keep: bool) -> Result<(Tensor, Ten
 }
 
 fn refuse_bool(x: &Tensor, name: &str) -> Result<()> {
-    if x.dtype() == DType::Bool { Err(super::complex::unsupported(name, DType::Bool)) } else { Ok(()) }
+    if x.dtype() == DType::Bool { Err(crate::ops::complex::unsupported(name, DType::Bool)) } else { Ok(()) }
 }
 
 fn kthvalue(x: &Tensor, k: i64, dim: i64, keep: bool) -> Result<(Tensor, Tensor)> {
@@ -311,9 +313,9 @@ fn median_of_all(x: &Tensor, kind: PickKind) -> Result<Tensor> {
         return Ok(pick(&flat, kind, 0, false)?.0);
     }
     // Elements that are equal share the gradient, as those of a maximum do.
-    let hit = crate::no_grad(|| super::reduce::equal_or_nan(&flat, &pick(&flat, kind, 0, false)?.0))?;
+    let hit = crate::no_grad(|| crate::ops::reduce::equal_or_nan(&flat, &pick(&flat, kind, 0, false)?.0))?;
     let lowest = Tensor::number(Scalar::Float(f64::NEG_INFINITY), x.dtype())?;
-    super::pointwise::select(&hit, &flat, &lowest)?.amax(&[0], false)
+    crate::ops::pointwise::select(&hit, &flat, &lowest)?.amax(&[0], false)
 }
 
 // ------------------------------------------------------------------------------------------------ sets and searches
@@ -354,7 +356,7 @@ pub fn unique(x: &Tensor, inverse: bool, counts: bool) -> Result<(Tensor, Tensor
 
 /// Refuses complex numbers, which have no order, naming PyTorch's kernel.
 fn ordered(kernel: &str, x: &Tensor) -> Result<()> {
-    if x.dtype().is_complex() { Err(super::complex::unsupported(kernel, x.dtype())) } else { Ok(()) }
+    if x.dtype().is_complex() { Err(crate::ops::complex::unsupported(kernel, x.dtype())) } else { Ok(()) }
 }
 
 /// `torch.unique_consecutive` of the flattened tensor.
@@ -419,7 +421,7 @@ pub fn searchsorted(
 ) -> Result<Tensor> {
     for t in [boundaries, values] {
         if t.dtype().is_complex() {
-            return Err(super::complex::unsupported("searchsorted_out_cpu", t.dtype()));
+            return Err(crate::ops::complex::unsupported("searchsorted_out_cpu", t.dtype()));
         }
     }
     let (b, v) = (boundaries.dims(), values.dims());
@@ -626,11 +628,16 @@ fn stable(a: &Args<'_>, i: usize) -> Result<bool> {
 
 /// Rows of sorting, selection, searching and counting.
 pub const ROWS: &[Row] = &[
-    Row::new("sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)", Tier::Prim, |a| pair_row(sort(a.tensor(0)?, a.int(1)?, a.bool(2)?, false)), sorted_samples).fields(BY_DIM),
-    Row::new("sort.stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)", Tier::Prim, |a| pair_row(sort(a.tensor(0)?, a.int(2)?, a.bool(3)?, stable(a, 1)?)), samples!([t(&[3, 5]), n(true), n(1), n(true)])).fields(BY_DIM),
+    Row::new("sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)", Tier::Prim, |a| pair_row(sort(a.tensor(0)?, a.int(1)?, a.bool(2)?, false)), sorted_samples).fields(BY_DIM)
+    .out_dtype(OutDType::OfInput(messages::expected_out))
+    .out_aliasing(Aliasing::InStep),
+    Row::new("sort.stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)", Tier::Prim, |a| pair_row(sort(a.tensor(0)?, a.int(2)?, a.bool(3)?, stable(a, 1)?)), samples!([t(&[3, 5]), n(true), n(1), n(true)])).fields(BY_DIM)
+    .out_dtype(OutDType::OfInput(messages::expected_out))
+    .out_aliasing(Aliasing::InStep),
     Row::new("argsort(Tensor self, int dim=-1, bool descending=False) -> Tensor", Tier::Composed, |a| Ok(sort(a.tensor(0)?, a.int(1)?, a.bool(2)?, false)?.1.into()), || vec![Sample::new(vec![t(&[3, 5])]).no_gradient(), Sample::new(vec![many(), n(0), n(true)]).no_gradient()]).no_out(),
     Row::new("argsort.stable(Tensor self, *, bool stable, int dim=-1, bool descending=False) -> Tensor", Tier::Composed, |a| Ok(sort(a.tensor(0)?, a.int(2)?, a.bool(3)?, a.bool(1)?)?.1.into()), || vec![Sample::new(vec![many(), n(true)]).no_gradient()]),
-    Row::new("msort(Tensor self) -> Tensor", Tier::Composed, |a| Ok(sort(a.tensor(0)?, 0, false, false)?.0.into()), samples!([t(&[3, 5])])),
+    Row::new("msort(Tensor self) -> Tensor", Tier::Composed, |a| Ok(sort(a.tensor(0)?, 0, false, false)?.0.into()), samples!([t(&[3, 5])]))
+    .out_aliasing(Aliasing::InStep),
     Row::new("topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)", Tier::Prim, |a| pair_row(topk(a.tensor(0)?, a.int(1)?, a.int(2)?, a.bool(3)?, a.bool(4)?)), || {
         vec![
             Sample::new(vec![t(&[3, 5]), n(2)]).dtypes(&[DType::F64]), // rounded to fewer digits, values tie
@@ -638,8 +645,11 @@ pub const ROWS: &[Row] = &[
             Sample::new(vec![t(&[3, 5]), n(0)]),
         ]
     })
-    .fields(BY_DIM),
-    Row::new("kthvalue(Tensor self, SymInt k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)", Tier::Prim, |a| pair_row(kthvalue(a.tensor(0)?, a.int(1)?, a.int(2)?, a.bool(3)?)), samples!([t(&[3, 5]), n(2)], [t(&[3, 5]), n(3), n(0), n(true)])).fields(BY_DIM),
+    .fields(BY_DIM)
+    .out_dtype(OutDType::OfInput(messages::expected_out))
+    .out_aliasing(Aliasing::InStep),
+    Row::new("kthvalue(Tensor self, SymInt k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)", Tier::Prim, |a| pair_row(kthvalue(a.tensor(0)?, a.int(1)?, a.int(2)?, a.bool(3)?)), samples!([t(&[3, 5]), n(2)], [t(&[3, 5]), n(3), n(0), n(true)])).fields(BY_DIM)
+    .out_aliasing(Aliasing::Refused),
     Row::new("median(Tensor self) -> Tensor", Tier::Prim, |a| Ok(median_of_all(a.tensor(0)?, PickKind::Median)?.into()), samples!([t(&[3, 5])], [t(&[4])])),
     Row::new("median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", Tier::Prim, |a| pair_row(pick(a.tensor(0)?, PickKind::Median, a.int(1)?, a.bool(2)?)), samples!([t(&[3, 4]), n(1)], [t(&[3, 5]), n(0), n(true)])).fields(BY_DIM),
     Row::new("nanmedian(Tensor self) -> Tensor", Tier::Prim, |a| Ok(median_of_all(a.tensor(0)?, PickKind::NanMedian)?.into()), samples!([t(&[3, 5])])),

@@ -2,7 +2,7 @@
 
 There are two ways to set it. ``torch.set_float32_matmul_precision`` and ``allow_tf32`` are the old one;
 ``fp32_precision`` of ``torch.backends`` and its parts the new one, where ``none`` means what the part above says. Both
-set what a TPU does; see ``docs/tpu-differences.md``.
+set what a TPU does; see ``docs/differences.md``.
 """
 
 import warnings

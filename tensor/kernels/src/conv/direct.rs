@@ -1,11 +1,16 @@
-//! Convolutions with unit steps, summed as they are defined: for few channels and small images, where packing windows or transforming
-//! tiles costs more than the arithmetic that they make cheap.
+//! Direct convolution with unit steps, for few channels and small images. There, packing windows or transforming tiles
+//! costs more than it saves.
 //!
-//! The part of an image that some rows of the result read is copied once, with zeros for the padding, and stays in the first two levels of
-//! cache. For a result, one copy for each column of the kernel, shifted by it and as wide as the result: what a tap reads for results that
-//! follow one another then follows one another too, even across rows, and a register tile of channels x results loads it from where it
-//! lies. It stores results in their order. For the weight's gradient the lanes are channels of the result, whose gradient is packed so, and
-//! the rows of a tile are taps, each of which reads single elements of one padded copy; sums over images stay vectors until the end.
+//! The part of an image that some result rows read is copied once, padded with zeros, and stays in the first two levels
+//! of cache.
+//!
+//! For a result, there is one copy per kernel column, shifted by that column and as wide as the result. So the inputs
+//! of one tap for consecutive results are contiguous, even across rows. A register tile of channels x results loads
+//! them in place and stores results in order.
+//!
+//! For the weight's gradient, the lanes are result channels, and the result's gradient is packed in that layout. The
+//! rows of a tile are taps, and each tap reads single elements of one padded copy. Sums over images stay in vectors
+//! until the end.
 
 use super::vector::{Transform, Vector, copy, leveled};
 use super::{Shape, kernel_positions};
@@ -16,12 +21,12 @@ use crate::par::{Scratch, Shared, parallel_for};
 use crate::real::Real;
 use crate::threads::num_threads;
 
-/// Elements that vectors may reach beyond the end of a buffer.
+/// Number of elements by which vectors may reach beyond the end of a buffer.
 const ROOM: usize = 64;
-/// Multiplications below which work stays on its thread.
+/// Smallest number of multiplications per thread.
 const GRAIN: usize = 1 << 17;
 
-/// Result `p` is the sum over taps of `w[tap] * source[p + tap - low]`.
+/// A convolution: result `p` is the sum over taps of `w[tap] * source[p + tap - low]`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layer {
     n: usize,
@@ -31,26 +36,26 @@ pub(super) struct Layer {
     result: [usize; 3],
     k: [usize; 3],
     low: [isize; 3],
-    /// Whether taps count backwards.
+    /// Whether the kernel is read backwards.
     reverse: bool,
 }
 
-/// How a part of an image is copied: `[copy][channel][kernel plane][row][column]`.
+/// Layout of the copied part of an image: `[copy][channel][kernel plane][row][column]`.
 #[derive(Clone, Copy)]
 struct Form {
-    /// Result rows that it is for, of one result plane.
+    /// Number of result rows, of one result plane, that a part serves.
     rows: usize,
-    /// Parts of a result plane.
+    /// Number of parts of a result plane.
     parts: usize,
-    /// Copies, each shifted by one more column.
+    /// Number of copies, each shifted by one more column.
     copies: usize,
-    /// Elements of a row.
+    /// Number of elements in a row.
     pitch: usize,
-    /// Elements of a copy.
+    /// Number of elements in a plane of a copy.
     plane: usize,
 }
 
-/// The part of image `n` for result rows `first..first + rows` of plane `z`.
+/// The part of image `n` for the result rows `first..first + rows` of plane `z`.
 #[derive(Clone, Copy)]
 struct Part {
     n: usize,
@@ -60,14 +65,14 @@ struct Part {
 }
 
 impl Part {
-    /// Where the part lies within its image.
+    /// Return the position of the part within its image.
     fn place(&self) -> (usize, usize) {
         (self.z, self.first)
     }
 }
 
 impl Layer {
-    /// The convolution, where all steps are one and there is one group.
+    /// Return the convolution if all steps are one and there is one group.
     pub(super) fn new(s: &Shape) -> Option<Layer> {
         let low = s.unit_low?.map(|low| low as isize);
         (s.groups == 1).then_some(Layer {
@@ -82,17 +87,19 @@ impl Layer {
         })
     }
 
-    /// The convolution that is this one's gradient for the input.
-    pub(super) fn turned(&self) -> Layer {
+    /// Return the convolution that computes this one's gradient for the input.
+    pub(super) fn input_gradient(&self) -> Layer {
         let low = std::array::from_fn(|d| self.k[d] as isize - 1 - self.low[d]);
         let (c, o, source, result) = (self.o, self.c, self.result, self.source);
         Layer { c, o, source, result, low, reverse: !self.reverse, ..*self }
     }
 
-    /// Whether results are written sooner so than by a product of packed windows, or where `transforms` pay, than by those.
+    /// Whether this is faster than a product of packed windows. If `transforms` is set, compare with Winograd
+    /// transforms instead.
     ///
-    /// Only AVX-512 packs windows of `f32` quickly: elsewhere packing takes four times as long as this does. Transforms save more than this
-    /// does where there are many channels to sum over. Two cores with AVX-512, `f32`, 3x3, padding 1, microseconds before and after:
+    /// Only AVX-512 packs windows of `f32` quickly: elsewhere, packing takes four times as long as a direct
+    /// convolution. Transforms save more than this if there are many channels to sum over. Microseconds before and
+    /// after, with two AVX-512 cores, `f32`, kernel 3x3, padding 1:
     ///
     /// | batch, channels, side, output channels | result | input gradient | weight gradient |
     /// |---|---|---|---|
@@ -103,7 +110,7 @@ impl Layer {
     /// | 1, 16, 28, 32 | 68, 53 | 93, 68 | 80, 54 |
     /// | 8, 16, 28, 32 | 310, 205 | transforms | 438, 204 |
     /// | 64, 32, 14, 32 | 970, 878 | 1040, 864 | transforms |
-    pub(super) fn pays<A>(&self, transforms: bool) -> bool {
+    pub(super) fn is_profitable<A>(&self, transforms: bool) -> bool {
         let most = match (packs_quickly::<A>(), transforms) {
             (true, true) if self.result[2] > 128 => 0,
             (true, true) if self.result[2] > 16 => 16,
@@ -114,8 +121,9 @@ impl Layer {
         self.is_flat() && self.taps() > 1 && self.c <= most
     }
 
-    /// The same for the weight's gradient, whose sums are read and written once a part of an image: there must not be too many.
-    pub(super) fn weights_pay<A>(&self, transforms: bool) -> bool {
+    /// Like [`Layer::is_profitable`], for the weight's gradient. Its sums are read and written once per part of an
+    /// image, so there must not be too many.
+    pub(super) fn is_profitable_for_weights<A>(&self, transforms: bool) -> bool {
         let most = match (packs_quickly::<A>(), transforms) {
             (true, false) if self.taps() > 9 && self.n * self.result_plane() >= 1024 => 32,
             (true, _) => 16,
@@ -125,7 +133,8 @@ impl Layer {
         self.is_flat() && self.c <= most && self.c * self.taps() * self.o <= 1 << 16
     }
 
-    /// Whether it has two dimensions, rows worth copying, and enough results to be worth packing its kernels.
+    /// Whether the convolution is two-dimensional, with rows worth copying and enough results to be worth packing its
+    /// kernels.
     fn is_flat(&self) -> bool {
         let plane = self.result_plane();
         let flat =
@@ -139,12 +148,12 @@ impl Layer {
     fn result_plane(&self) -> usize {
         self.result.iter().product()
     }
-    /// Multiplications for a row of the result.
+    /// Return the number of multiplications for a row of the result.
     fn row_work(&self) -> usize {
         self.result[2] * self.c * self.taps() * self.o
     }
 
-    /// Copies that stay in a second-level cache, of few enough rows that there are `tasks` parts if possible.
+    /// Return a layout whose copies stay in a second-level cache, with rows few enough for `tasks` parts if possible.
     fn form(&self, copies: usize, tasks: usize) -> Form {
         const ELEMENTS: usize = 1 << 15;
         let pitch = self.result[2] + self.k[2] - copies;
@@ -169,7 +178,7 @@ impl Layer {
         self.c * self.k[0] * form.copies * form.plane + ROOM
     }
 
-    /// Where the taps of each channel read for the first result.
+    /// Return the offsets that the taps of each channel read for the first result.
     fn offsets(&self, form: &Form) -> Vec<usize> {
         let taps = kernel_positions(self.k);
         let of = |c: usize, tap: &[usize; 3]| {
@@ -181,12 +190,12 @@ impl Layer {
     }
 }
 
-/// Whether windows of these numbers are packed by vectors at this level.
+/// Whether vectors pack windows of type `A` at this level.
 fn packs_quickly<A>() -> bool {
     level() >= Level::Avx512 && size_of::<A>() == 4
 }
 
-/// Lanes of a vector at this level.
+/// Return the number of lanes of a vector at this level.
 fn lanes<A>() -> usize {
     match level() {
         Level::Portable => 4,
@@ -195,7 +204,7 @@ fn lanes<A>() -> usize {
     }
 }
 
-/// The height of tiles that costs least for so many rows.
+/// Return the tile height with the least cost for `rows` rows.
 fn height(rows: usize) -> usize {
     let heights: &[usize] =
         if level() >= Level::Avx512 { &[14, 13, 11, 9, 8, 6, 4, 3, 2, 1] } else { &[6, 4, 3, 2, 1] };
@@ -203,8 +212,8 @@ fn height(rows: usize) -> usize {
     heights.iter().copied().min_by_key(|h| cost(h)).unwrap_or(1)
 }
 
-/// Calls a tile function of two constants, rows and vectors, for a height that [`height`] gives: one arm for each pair that fits the
-/// registers.
+/// Call a tile function of two constants, rows and vectors, for a height of [`height`]. There is one arm for each pair
+/// that fits the registers.
 macro_rules! sized {
     ($f:ident::<$v:ident>, $height:expr, $vectors:expr, $args:tt) => {
         sized!(@ $f, $v, $height, $vectors, $args, [14 13 11 9 8], [6], [4 3 2 1])
@@ -226,15 +235,15 @@ macro_rules! sized {
 }
 
 leveled! {
-    /// Copies a part of an image. Vectors are written whole: what belongs behind a run is written later. `zeroed` says that the last part
-    /// copied to the same place had its rows outside the source where this one has them.
+    /// Copy a part of an image. Stores whole vectors, so elements behind a run are overwritten by later writes.
+    /// `zeroed` means that the last part copied to `to` had the same rows outside the source as this one.
     ///
     /// # Safety
     /// `to` has room for [`Layer::elements`].
-    fn lay<V>(l: &Layer, form: &Form, x: &[A], part: Part, zeroed: bool, to: *mut A) {
+    fn copy_part<V>(l: &Layer, form: &Form, x: &[A], part: Part, zeroed: bool, to: *mut A) {
         let ([depth, high, wide], pitch, rows) = (l.source, form.pitch, form.rows + l.k[1] - 1);
         let y = part.first as isize - l.low[1];
-        // Rows that lie within the source.
+        // The rows that lie within the source.
         let above = (-y).clamp(0, rows as isize) as usize;
         let below = (high as isize - y).clamp(above as isize, rows as isize) as usize;
         let valid = below - above;
@@ -259,7 +268,7 @@ leveled! {
                 let first = to.add(above * pitch);
                 zeros::<V>(first, begin);
                 if pitch == wide {
-                    // Rows follow one another here and there.
+                    // The rows are consecutive in both the source and the copy.
                     run::<V>(x, first.add(begin), valid * pitch - begin - (pitch - end));
                     for row in 0..valid {
                         (0..begin).chain(end..pitch).for_each(|column| *first.add(row * pitch + column) = A::ZERO);
@@ -270,17 +279,17 @@ leveled! {
                         zeros::<V>(first.add(row * pitch + end), pitch - end + begin);
                     }
                 }
-                // The last vector may have reached beyond.
+                // The last vector may have reached beyond the rows.
                 V::splat(A::ZERO).store(to.add(below * pitch));
             }
         }
     }
 }
 
-/// Writes zeros; in whole vectors, if few.
+/// Write `count` zeros, as a whole vector if one is enough.
 #[inline(always)]
 unsafe fn zeros<V: Vector>(to: *mut V::Element, count: usize) {
-    // SAFETY: by the caller, whole vectors have room.
+    // SAFETY: the caller leaves room for a whole vector.
     unsafe {
         match count {
             0 => {}
@@ -290,10 +299,11 @@ unsafe fn zeros<V: Vector>(to: *mut V::Element, count: usize) {
     }
 }
 
-/// Copies elements in whole vectors.
+/// Copy `count` elements in whole vectors.
 #[inline(always)]
 unsafe fn run<V: Vector>(x: &[V::Element], to: *mut V::Element, count: usize) {
-    // SAFETY: by the caller, whole vectors have room; they are read where they exist.
+    // SAFETY: the caller leaves room for whole vectors at `to`; `x` is read in whole vectors only if it has that many
+    // elements.
     unsafe {
         if x.len() >= count.next_multiple_of(V::LANES) {
             for at in (0..count).step_by(V::LANES) {
@@ -305,7 +315,7 @@ unsafe fn run<V: Vector>(x: &[V::Element], to: *mut V::Element, count: usize) {
     }
 }
 
-/// Where the kernel from channel `c` to channel `o` lies: at `o * line + c * step`.
+/// Position of the kernel from channel `c` to channel `o`: `o * line + c * step`.
 #[derive(Clone, Copy)]
 struct Kernels {
     line: usize,
@@ -317,14 +327,14 @@ pub(super) fn forward<A: Transform>(l: &Layer, x: &[A], w: &[A], bias: Option<&[
 }
 
 pub(super) fn input_grad<A: Transform>(l: &Layer, g: &[A], w: &[A], gx: &mut [A]) {
-    convolve(&l.turned(), g, w, Kernels { line: l.taps(), step: l.c * l.taps() }, None, gx);
+    convolve(&l.input_gradient(), g, w, Kernels { line: l.taps(), step: l.c * l.taps() }, None, gx);
 }
 
 fn convolve<A: Transform>(l: &Layer, x: &[A], w: &[A], at: Kernels, bias: Option<&[A]>, y: &mut [A]) {
     let form = l.form(l.k[2], 4 * num_threads());
     let (offsets, height, taps) = (l.offsets(&form), height(l.o), l.taps());
     let mut packed = Scratch::<A>::any(l.o.next_multiple_of(height) * offsets.len());
-    // Kernels that follow one another are packed at once.
+    // Pack consecutive kernels in one run.
     let (runs, length) = if at.step == taps { (1, offsets.len()) } else { (l.c, taps) };
     for (strip, packed) in packed.chunks_exact_mut((height * offsets.len()).max(1)).enumerate() {
         let first = strip * height;
@@ -339,30 +349,29 @@ fn convolve<A: Transform>(l: &Layer, x: &[A], w: &[A], at: Kernels, bias: Option
     }
     let y = Shared::new(y);
     parallel_for(l.count(&form), GRAIN.div_ceil(form.rows * l.row_work().max(1)), |range| {
-        let mut laid = Scratch::<A>::any(l.elements(&form));
+        let mut copied = Scratch::<A>::any(l.elements(&form));
         let mut before = None;
         for i in range {
             let part = l.part(&form, i);
             let to = (part.n * l.o * l.result[0] + part.z) * l.result[1] + part.first;
-            // SAFETY: the buffers were made for this form; parts of the result are disjoint.
+            // SAFETY: the buffers were made for this form, and one thread writes the part of the result.
             unsafe {
-                lay(l, &form, x, part, before.replace(part.place()) == Some(part.place()), laid.as_mut_ptr());
+                copy_part(l, &form, x, part, before.replace(part.place()) == Some(part.place()), copied.as_mut_ptr());
                 let y = y.ptr().add(to * l.result[2]);
-                results(&laid, &offsets, &packed, height, l.o, bias, part.rows * l.result[2], y, l.result_plane());
+                results(&copied, &offsets, &packed, height, l.o, bias, part.rows * l.result[2], y, l.result_plane());
             }
         }
     });
 }
 
 leveled! {
-    /// Writes `count` results of each channel, channels `plane` elements apart.
+    /// Write `count` results of each channel. Channels are `plane` elements apart.
     ///
     /// # Safety
-    /// The operands were made for each other; the results may be written.
+    /// `copied`, `offsets` and `packed` were made for the same form, and the results may be written.
     fn results<V>(
-        laid: &[A], offsets: &[usize], packed: &[A], height: usize, channels: usize, bias: Option<&[A]>, count: usize,
-        y: *mut A,
-        plane: usize,
+        copied: &[A], offsets: &[usize], packed: &[A], height: usize, channels: usize, bias: Option<&[A]>, count: usize,
+        y: *mut A, plane: usize,
     ) {
         let mut at = 0;
         while at < count {
@@ -375,15 +384,17 @@ leveled! {
                 let a = packed.as_ptr().add(first * offsets.len());
                 let bias = bias.map(|bias| &bias[first..]);
                 let (y, rows) = (y.add(first * plane + at), height.min(channels - first));
-                sized!(result::<V>, height, vectors,
-                    (laid.as_ptr().add(at), offsets, a, bias, rows, count - at, y, plane));
+                sized!(
+                    result::<V>, height, vectors,
+                    (copied.as_ptr().add(at), offsets, a, bias, rows, count - at, y, plane)
+                );
             }
             at += vectors * V::LANES;
         }
     }
 }
 
-/// One tile of [`results`]: `rows` of its rows, and the first `columns` of its columns.
+/// Compute one tile of [`results`]: `rows` of its rows, and the first `columns` of its columns.
 #[inline(always)]
 unsafe fn result<V: Vector, const ROWS: usize, const VECTORS: usize>(
     x: *const V::Element,
@@ -395,7 +406,7 @@ unsafe fn result<V: Vector, const ROWS: usize, const VECTORS: usize>(
     y: *mut V::Element,
     plane: usize,
 ) {
-    // SAFETY: by the caller.
+    // SAFETY: the caller passes operands of the same form and room for the results.
     unsafe {
         let mut sums = [[V::splat(V::Element::ZERO); VECTORS]; ROWS];
         let mut a = a;
@@ -445,11 +456,11 @@ pub(super) fn weight_grad<A: Transform>(l: &Layer, x: &[A], g: &[A], gw: &mut [A
     let (depth, height) = (offsets.len(), height(offsets.len()));
     memory::reserve(&mut offsets, depth.next_multiple_of(height) - depth);
     offsets.resize(depth.next_multiple_of(height), 0);
-    // Lanes of a tile.
+    // Number of lanes of a tile.
     let lanes = lanes::<A>();
     let wide = if l.o > lanes { 2 * lanes } else { lanes };
     let blocks = l.o.div_ceil(wide);
-    // The cut into parts depends on sizes alone, and so do results.
+    // The number of parts depends only on sizes, so results do not depend on the number of threads.
     let work = items * form.rows * l.result[2] * (depth + 16) * blocks * wide;
     let most = (l.n * l.result_plane() / 256).clamp(1, 16).min(items);
     let parts = 1 << (work >> 19).clamp(1, most).ilog2();
@@ -457,7 +468,7 @@ pub(super) fn weight_grad<A: Transform>(l: &Layer, x: &[A], g: &[A], gw: &mut [A
     let mut sums = Scratch::<A>::filled(parts * part_sums, A::ZERO);
     let to = Shared::new(&mut sums);
     parallel_for(parts, 1, |range| {
-        let mut laid = Scratch::<A>::any(l.elements(&form));
+        let mut copied = Scratch::<A>::any(l.elements(&form));
         let mut before = None;
         let mut packed = Scratch::<A>::any(form.rows * l.result[2] * wide);
         for p in range {
@@ -465,15 +476,22 @@ pub(super) fn weight_grad<A: Transform>(l: &Layer, x: &[A], g: &[A], gw: &mut [A
                 let part = l.part(&form, i);
                 let (rows, columns) = (part.rows, l.result[2]);
                 let from = (part.n * l.o * l.result[0] + part.z) * l.result[1] + part.first;
-                // SAFETY: the buffers were made for this form; parts have sums of their own.
+                // SAFETY: the buffers were made for this form, and each part has its own sums.
                 unsafe {
-                    lay(l, &form, x, part, before.replace(part.place()) == Some(part.place()), laid.as_mut_ptr());
+                    copy_part(
+                        l,
+                        &form,
+                        x,
+                        part,
+                        before.replace(part.place()) == Some(part.place()),
+                        copied.as_mut_ptr(),
+                    );
                     for block in 0..blocks {
                         let g = g.as_ptr().add(from * columns + block * wide * l.result_plane());
                         let valid = wide.min(l.o - block * wide);
                         pack::<A>(g, l.result_plane(), 1, valid, rows * columns, wide, packed.as_mut_ptr());
                         let to = to.ptr().add(p * part_sums + block * offsets.len() * wide);
-                        taps(&laid, &offsets, height, &packed, wide / lanes, rows, columns, form.pitch, to);
+                        taps(&copied, &offsets, height, &packed, wide / lanes, rows, columns, form.pitch, to);
                     }
                 }
             }
@@ -490,7 +508,7 @@ pub(super) fn weight_grad<A: Transform>(l: &Layer, x: &[A], g: &[A], gw: &mut [A
                     sum.iter_mut().zip(&sums[at..at + wide]).for_each(|(sum, v)| *sum += *v);
                 }
                 for o in block * wide..l.o.min((block + 1) * wide) {
-                    // SAFETY: taps are disjoint.
+                    // SAFETY: the weight is in bounds, and one thread writes the tap.
                     unsafe { *gw.ptr().add(o * depth + tap) = sum[o - block * wide] };
                 }
             }
@@ -499,22 +517,23 @@ pub(super) fn weight_grad<A: Transform>(l: &Layer, x: &[A], g: &[A], gw: &mut [A
 }
 
 leveled! {
-    /// Adds to the sums of all taps what rows of the result's gradient, `vectors` vectors for each position, contribute.
+    /// Add the contribution of some rows of the result's gradient to the sums of all taps. Each position has `vectors`
+    /// vectors of channels.
     ///
     /// # Safety
-    /// The operands were made for each other.
+    /// `copied`, `offsets` and `g` were made for the same form, and `sums` has room for all taps.
     fn taps<V>(
-        laid: &[A], offsets: &[usize], height: usize, g: &[A], vectors: usize, rows: usize, columns: usize,
+        copied: &[A], offsets: &[usize], height: usize, g: &[A], vectors: usize, rows: usize, columns: usize,
         pitch: usize, sums: *mut A,
     ) {
         for (i, offsets) in offsets.chunks_exact(height).enumerate() {
             let sums = sums.add(i * height * vectors * V::LANES);
-            sized!(tap::<V>, height, vectors, (laid.as_ptr(), offsets, g.as_ptr(), rows, columns, pitch, sums));
+            sized!(tap::<V>, height, vectors, (copied.as_ptr(), offsets, g.as_ptr(), rows, columns, pitch, sums));
         }
     }
 }
 
-/// One tile of [`taps`].
+/// Compute one tile of [`taps`].
 #[inline(always)]
 unsafe fn tap<V: Vector, const ROWS: usize, const VECTORS: usize>(
     x: *const V::Element,
@@ -525,7 +544,7 @@ unsafe fn tap<V: Vector, const ROWS: usize, const VECTORS: usize>(
     pitch: usize,
     to: *mut V::Element,
 ) {
-    // SAFETY: by the caller.
+    // SAFETY: the caller passes operands of the same form and room for the sums.
     unsafe {
         let place = |i: usize, j: usize| to.add((i * VECTORS + j) * V::LANES);
         let mut sums: [[V; VECTORS]; ROWS] = std::array::from_fn(|i| std::array::from_fn(|j| V::load(place(i, j))));
@@ -569,7 +588,7 @@ mod tests {
         }
     }
 
-    /// Operands of a convolution, and by the definition its result without bias, and gradients.
+    /// Operands of a convolution, with the result (without bias) and gradients computed by definition.
     struct Case {
         layer: Layer,
         x: Vec<f64>,
@@ -592,7 +611,7 @@ mod tests {
         let mut of = |sizes: &[usize]| random.numbers(sizes.iter().product());
         let (mut xv, wv, gv, bias) = (of(&xs), of(&ws), of(&ys), of(&[o]));
         if random.pick(0, 3) == 0 {
-            // It must spoil what reads it, and nothing else.
+            // The NaN must spoil the results that read it, and no others.
             let at = random.pick(0, xv.len() - 1);
             xv[at] = f64::NAN;
         }
@@ -621,7 +640,7 @@ mod tests {
         Case { layer, x: xv, w: wv, g: gv, bias, wanted }
     }
 
-    /// Result and both gradients, written over other numbers.
+    /// Compute the result and both gradients, over buffers with other numbers.
     fn all<A: Transform>(c: &Case, with_bias: bool) -> [Vec<A>; 3] {
         let to = |x: &[f64]| -> Vec<A> { x.iter().map(|&v| A::of(v)).collect() };
         let (x, w, g, bias) = (to(&c.x), to(&c.w), to(&c.g), to(&c.bias));
@@ -672,9 +691,9 @@ mod tests {
     }
 
     #[test]
-    fn everything_holds_at_every_level() {
+    fn results_are_right_at_every_level() {
         if std::env::var_os("TORCHTPU_CPU_SIMD").is_some() {
-            // This process is one of those started below.
+            // This process is one of the child processes started below.
             return;
         }
         let program = std::env::current_exe().unwrap();

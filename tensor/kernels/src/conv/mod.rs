@@ -1,15 +1,18 @@
-//! The one general convolution, of one to three spatial dimensions, and its two gradients.
+//! The general convolution of one to three spatial dimensions, and its two gradients.
 //!
-//! Element `o` of an output dimension is the sum over kernel positions `k` of `w[k] * x'[o * stride + k * w_dilation - low]`, where `x'`
-//! is `x` with `x_dilation - 1` zeros between elements, and `w` is read backwards when `reverse` is set. Padding may be negative,
-//! which crops. One table a dimension says which input position a pair of output and kernel position reads; every path works from
-//! these tables, so all of them handle every combination.
+//! Element `o` of an output dimension is the sum over kernel positions `k` of
+//! `w[k] * x'[o * stride + k * w_dilation - low]`. `x'` is `x` with `x_dilation - 1` zeros between elements. `w` is
+//! read backwards if `reverse` is set. Padding may be negative, which crops. One table per dimension gives the input
+//! position for each pair of output and kernel positions. Every code path uses these tables, so all of them handle
+//! every combination.
 //!
-//! Products of matrices do the arithmetic, over the whole batch at once: the windows of an input are an operand that is packed
-//! straight from the input. The gradient for the input is a convolution too, of the output's gradient with the weights turned around;
-//! with a stride, one for each class of input positions that the same kernel positions reach. Kernels of 3x3 with unit steps go
-//! through Winograd's transforms where there is enough of them. Where few channels are read, a convolution with unit steps is summed as it is
-//! defined, and so is a depthwise one.
+//! Matrix products over the whole batch do the arithmetic. The windows of an input are an operand that is packed
+//! directly from the input. The gradient for the input is also a convolution: of the output's gradient with reversed
+//! weights. With a stride, there is one such convolution for each class of input positions that the same kernel
+//! positions reach.
+//!
+//! Kernels of 3x3 with unit steps use Winograd's transforms if there is enough work. A convolution with unit steps that
+//! reads few channels is summed by its definition, and so is a depthwise one.
 
 mod direct;
 mod vector;
@@ -27,22 +30,24 @@ use vector::Transform;
 use windows::{Elements, MERGEABLE, Reads, Segments, Windows};
 use winograd::Layer;
 
-/// What a convolution does. Entry `d` of each array is about the `d`-th spatial dimension; entries from `spatial` on are ignored.
+/// Settings of a convolution. Entry `d` of each array belongs to the `d`-th spatial dimension. Entries from `spatial`
+/// on are ignored.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ConvSpec {
-    /// Steps between windows.
+    /// Distance between neighbouring windows.
     pub stride: [usize; 3],
-    /// Padding before and after; negative values crop.
+    /// Padding before and after. Negative values crop.
     pub pad: [(i64, i64); 3],
-    /// Steps between input elements, with zeros between them: the stride of a transposed convolution.
+    /// Distance between neighbouring input elements, with zeros between them. It is the stride of a transposed
+    /// convolution.
     pub x_dilation: [usize; 3],
-    /// Steps between kernel elements.
+    /// Distance between neighbouring kernel elements.
     pub w_dilation: [usize; 3],
     /// Whether the kernel is read backwards in every spatial dimension.
     pub reverse: bool,
-    /// Groups that input and output channels are divided into.
+    /// Number of groups that input and output channels are divided into.
     pub groups: usize,
-    /// How many spatial dimensions there are, one to three.
+    /// Number of spatial dimensions, one to three.
     pub spatial: usize,
 }
 
@@ -61,9 +66,9 @@ impl Default for ConvSpec {
 }
 
 impl ConvSpec {
-    /// Output size along dimension `d` for an input and a kernel size; zero where no window fits.
+    /// Return the output size along dimension `d` for an input and a kernel size. It is zero if no window fits.
     pub fn output_size(&self, d: usize, x: usize, k: usize) -> usize {
-        // Wide: sizes of expanded tensors may be anything.
+        // Use 128 bits: an expanded tensor can have any size.
         let dilated = if x == 0 { 0 } else { (x as i128 - 1) * self.x_dilation[d] as i128 + 1 };
         let (low, high) = self.pad[d];
         let room = dilated + i128::from(low) + i128::from(high) - ((k as i128 - 1) * self.w_dilation[d] as i128 + 1);
@@ -71,10 +76,10 @@ impl ConvSpec {
     }
 }
 
-/// What a table holds where a zero is read.
+/// Table entry for a zero, which is not read from the input.
 const NOTHING: u32 = u32::MAX;
 
-/// A convolution with three spatial dimensions, the missing ones of size one in front.
+/// A convolution with three spatial dimensions. Missing ones have size one and come first.
 struct Shape {
     n: usize,
     c: usize,
@@ -83,17 +88,17 @@ struct Shape {
     x: [usize; 3],
     k: [usize; 3],
     y: [usize; 3],
-    /// Per dimension, `[kernel position][output position]`.
+    /// For each dimension, the input position at `[kernel position][output position]`.
     table: [Vec<u32>; 3],
-    /// For each kernel position of the last dimension, the run of its reads, where output and input positions advance together.
+    /// The run of reads of each kernel position of the last dimension, if output and input positions advance together.
     spans: Option<Vec<Span>>,
     stride: [usize; 3],
-    /// Padding before each dimension, where all steps are one.
+    /// Padding before each dimension, if all steps are one.
     unit_low: Option<[i64; 3]>,
     reverse: bool,
 }
 
-/// Output positions `first..first + count` read the input from `start` on; the others read zeros.
+/// Output positions `first..first + count` read consecutive inputs from `start` on. The others read zeros.
 #[derive(Clone, Copy)]
 struct Span {
     first: usize,
@@ -101,7 +106,7 @@ struct Span {
     start: usize,
 }
 
-/// Which positions of an input row the output row of a kernel position reads.
+/// Positions of an input row that an output row reads at one kernel position.
 #[derive(Clone, Copy)]
 struct Row<'a> {
     positions: &'a [u32],
@@ -158,27 +163,27 @@ impl Shape {
         }
     }
 
-    /// Input channels of a group.
+    /// Return the number of input channels of a group.
     fn cg(&self) -> usize {
         self.c / self.groups
     }
-    /// Output channels of a group.
+    /// Return the number of output channels of a group.
     fn og(&self) -> usize {
         self.o / self.groups
     }
-    /// Elements of an input plane.
+    /// Return the number of elements in an input plane.
     fn xs(&self) -> usize {
         self.x.iter().product()
     }
-    /// Elements of an output plane.
+    /// Return the number of elements in an output plane.
     fn ys(&self) -> usize {
         self.y.iter().product()
     }
-    /// Elements of a kernel plane.
+    /// Return the number of elements in a kernel plane.
     fn ks(&self) -> usize {
         self.k.iter().product()
     }
-    /// Rows of the unfolded input of a group.
+    /// Return the number of rows of a group's unfolded input.
     fn depth(&self) -> usize {
         self.cg() * self.ks()
     }
@@ -186,8 +191,8 @@ impl Shape {
         self.cg() == 1 && self.ks() > 1 && self.og() <= 4
     }
 
-    /// Calls `f(kernel position, output offset, input offset, output positions, input positions)` for each kernel position and each row of
-    /// output rows `rows` that reads the input at all; the positions are of the last dimension.
+    /// Call `f(kernel position, output offset, input offset, row)` for each kernel position and each output row in
+    /// `rows`. The input offset is `None` if the row reads only zeros. `row` holds positions of the last dimension.
     #[inline(always)]
     fn rows(&self, rows: std::ops::Range<usize>, mut f: impl FnMut(usize, usize, Option<usize>, Row)) {
         let [_, yh, yw] = self.y;
@@ -213,14 +218,14 @@ impl Shape {
     }
 }
 
-/// The run of a row of positions that follow one another.
+/// Return the run of consecutive positions in a row.
 fn span(positions: &[u32]) -> Span {
     let first = positions.iter().position(|&v| v != NOTHING).unwrap_or(positions.len());
     let count = positions[first..].iter().position(|&v| v == NOTHING).unwrap_or(positions.len() - first);
     Span { first, count, start: positions.get(first).map_or(0, |&v| v as usize) }
 }
 
-/// `out[n, o, ..] = x * w + bias[o]` for `x: [n, c, *s]`, `w: [o, c / groups, *k]`, `out: [n, o, *os]`.
+/// Compute `out[n, o, ..] = x * w + bias[o]` for `x: [n, c, *s]`, `w: [o, c / groups, *k]`, `out: [n, o, *os]`.
 pub fn conv(x: &View, w: &View, bias: Option<&View>, spec: &ConvSpec, out: &mut ViewMut) {
     let shape = Shape::new(spec, x.sizes(), w.sizes(), out.sizes());
     for_acc!(out.dtype(), A => {
@@ -229,7 +234,8 @@ pub fn conv(x: &View, w: &View, bias: Option<&View>, spec: &ConvSpec, out: &mut 
     });
 }
 
-/// Gradient of [`conv`] for its input: `g: [n, o, *os]`, `w` and `spec` those of the forward convolution, `gx: [n, c, *s]`.
+/// Compute the gradient of [`conv`] for its input: `g: [n, o, *os]`, `gx: [n, c, *s]`. `w` and `spec` are those of the
+/// forward convolution.
 pub fn conv_input_grad(g: &View, w: &View, spec: &ConvSpec, gx: &mut ViewMut) {
     let shape = Shape::new(spec, gx.sizes(), w.sizes(), g.sizes());
     for_acc!(gx.dtype(), A => {
@@ -238,7 +244,8 @@ pub fn conv_input_grad(g: &View, w: &View, spec: &ConvSpec, gx: &mut ViewMut) {
     });
 }
 
-/// Gradient of [`conv`] for its weight: `x` and `spec` those of the forward convolution, `g: [n, o, *os]`, `gw: [o, c / groups, *k]`.
+/// Compute the gradient of [`conv`] for its weight: `g: [n, o, *os]`, `gw: [o, c / groups, *k]`. `x` and `spec` are
+/// those of the forward convolution.
 pub fn conv_weight_grad(x: &View, g: &View, spec: &ConvSpec, gw: &mut ViewMut) {
     let shape = Shape::new(spec, x.sizes(), gw.sizes(), g.sizes());
     for_acc!(gw.dtype(), A => {
@@ -260,7 +267,7 @@ impl Columns for Images {
     }
 }
 
-/// Columns of a result at some positions of images.
+/// Columns of a result at the given positions of images.
 struct Scattered<'a> {
     positions: &'a [usize],
     image: usize,
@@ -274,12 +281,13 @@ impl Columns for Scattered<'_> {
     }
 }
 
-/// Kernel positions in order.
+/// Return all kernel positions in order.
 fn kernel_positions(k: [usize; 3]) -> Vec<[usize; 3]> {
     memory::collect((0..k[0]).flat_map(|a| (0..k[1]).flat_map(move |b| (0..k[2]).map(move |c| [a, b, c]))))
 }
 
-/// Calls `f(group, whether its product may use all threads)`: many groups are worked on side by side.
+/// Call `f(group, parallel)` for each group. Many groups run on separate threads. Few groups run one after the other,
+/// and `parallel` lets their products use all threads.
 fn each_group(groups: usize, work: usize, f: impl Fn(usize, bool) + Sync) {
     if groups >= 2 * num_threads() && num_threads() > 1 {
         parallel_for(groups, (1usize << 18).div_ceil(work.max(1)), |range| range.for_each(|g| f(g, false)));
@@ -288,7 +296,7 @@ fn each_group(groups: usize, work: usize, f: impl Fn(usize, bool) + Sync) {
     }
 }
 
-/// Multiplications below which a product stays on its thread.
+/// Smallest number of multiplications of a product that uses several threads.
 const SERIAL: usize = 1 << 19;
 
 fn forward<A: Transform>(s: &Shape, x: &[A], w: &[A], bias: Option<&[A]>, out: &mut [A]) {
@@ -296,8 +304,8 @@ fn forward<A: Transform>(s: &Shape, x: &[A], w: &[A], bias: Option<&[A]>, out: &
     if out.is_empty() {
         return;
     }
-    let transforms = Layer::new(s).filter(|l| l.pays_along_tiles());
-    if let Some(layer) = direct::Layer::new(s).filter(|l| l.pays::<A>(transforms.is_some())) {
+    let transforms = Layer::new(s).filter(|l| l.is_profitable_along_tiles());
+    if let Some(layer) = direct::Layer::new(s).filter(|l| l.is_profitable::<A>(transforms.is_some())) {
         return direct::forward(&layer, x, w, bias, out);
     }
     if let Some(layer) = transforms {
@@ -307,7 +315,7 @@ fn forward<A: Transform>(s: &Shape, x: &[A], w: &[A], bias: Option<&[A]>, out: &
     let to = Shared::new(out);
     let start_with_bias = |plane: usize| {
         if let Some(bias) = bias {
-            // SAFETY: planes are disjoint.
+            // SAFETY: the plane is in bounds, and one thread uses it.
             unsafe { to.slice(plane * ys, ys) }.fill(bias[plane % s.o]);
         }
     };
@@ -315,7 +323,7 @@ fn forward<A: Transform>(s: &Shape, x: &[A], w: &[A], bias: Option<&[A]>, out: &
         return parallel_for(s.n * s.o, (1usize << 15).div_ceil(ys * s.ks()), |range| {
             for i in range {
                 let (n, o) = (i / s.o, i % s.o);
-                // SAFETY: planes are disjoint.
+                // SAFETY: the plane is in bounds, and one thread uses it.
                 let out = unsafe { to.slice(i * ys, ys) };
                 out.fill(bias.map_or(A::ZERO, |b| b[o]));
                 depthwise_forward(s, &x[(n * s.c + o / og) * xs..][..xs], &w[o * s.ks()..][..s.ks()], out);
@@ -329,14 +337,14 @@ fn forward<A: Transform>(s: &Shape, x: &[A], w: &[A], bias: Option<&[A]>, out: &
     let tables = std::array::from_fn(|d| &s.table[d][..]);
     let reads = Reads { source: s.x, positions: s.y, tables, kernel: &kernel };
     let (image, out_image) = (s.c * xs, s.o * ys);
-    // Images so large that several do not fit one lookup are worked on one by one.
+    // Images too large for several to share a lookup are processed one by one.
     let batch = if image <= MERGEABLE { s.n } else { 1 };
     let work = og * depth * batch * ys;
     for first in (0..s.n).step_by(batch) {
         each_group(s.groups, work, |group, parallel| {
             let x = &x[first * image + group * s.cg() * xs..];
             let windows = Windows::new(x, &reads, batch, image);
-            // SAFETY: the slices have these sizes; groups of the output are disjoint.
+            // SAFETY: the slices have these sizes, and one thread writes the group of the output.
             unsafe {
                 let p = Product {
                     m: og,
@@ -364,7 +372,7 @@ fn forward<A: Transform>(s: &Shape, x: &[A], w: &[A], bias: Option<&[A]>, out: &
     }
 }
 
-/// Adds `factor * row` at the positions it was read from.
+/// Add `factor * row` at the positions that the row was read from.
 #[inline(always)]
 fn add_row<A: Real>(row: &[A], columns: Row, x: &mut [A], factor: A) {
     if let Some(Span { first, count, start }) = columns.span {
@@ -435,8 +443,8 @@ fn input_grad<A: Transform>(s: &Shape, g: &[A], w: &[A], gx: &mut [A]) {
     if gx.is_empty() {
         return;
     }
-    let transforms = Layer::new(s).filter(|l| l.turned().pays_along_tiles());
-    if let Some(layer) = direct::Layer::new(s).filter(|l| l.turned().pays::<A>(transforms.is_some())) {
+    let transforms = Layer::new(s).filter(|l| l.input_gradient().is_profitable_along_tiles());
+    if let Some(layer) = direct::Layer::new(s).filter(|l| l.input_gradient().is_profitable::<A>(transforms.is_some())) {
         return direct::input_grad(&layer, g, w, gx);
     }
     if let Some(layer) = transforms {
@@ -447,7 +455,7 @@ fn input_grad<A: Transform>(s: &Shape, g: &[A], w: &[A], gx: &mut [A]) {
         return parallel_for(s.n * s.c, (1usize << 15).div_ceil((ys * s.ks() * og).max(1)), |range| {
             for i in range {
                 let (n, c) = (i / s.c, i % s.c);
-                // SAFETY: planes are disjoint.
+                // SAFETY: the plane is in bounds, and one thread uses it.
                 let gx = unsafe { to.slice(i * xs, xs) };
                 gx.fill(A::ZERO);
                 for o in c * og..(c + 1) * og {
@@ -456,7 +464,7 @@ fn input_grad<A: Transform>(s: &Shape, g: &[A], w: &[A], gx: &mut [A]) {
             }
         });
     }
-    // Which output position a kernel position at an input position belongs to.
+    // For each pair of kernel and input positions, the output position.
     let inverse: [Vec<u32>; 3] = std::array::from_fn(|d| {
         let mut inverse = memory::filled(NOTHING, s.k[d] * s.x[d]);
         for k in 0..s.k[d] {
@@ -474,7 +482,7 @@ fn input_grad<A: Transform>(s: &Shape, g: &[A], w: &[A], gx: &mut [A]) {
     let phases = s.stride.iter().product::<usize>();
     for phase in 0..phases {
         let rest = [phase / (s.stride[1] * s.stride[2]), phase / s.stride[2] % s.stride[1], phase % s.stride[2]];
-        // Input positions of this phase along each dimension, and the tables for them alone.
+        // The input positions of this phase along each dimension, and tables for these positions only.
         let count: [usize; 3] = std::array::from_fn(|d| (s.x[d] + s.stride[d] - 1 - rest[d]) / s.stride[d]);
         let tables: [Vec<u32>; 3] = std::array::from_fn(|d| {
             let row = |k: usize| (0..count[d]).map(move |i| k * s.x[d] + rest[d] + i * s.stride[d]);
@@ -504,7 +512,8 @@ fn input_grad<A: Transform>(s: &Shape, g: &[A], w: &[A], gx: &mut [A]) {
                 if depth == 0 {
                     for channel in 0..s.cg() {
                         for j in 0..batch * positions.len() {
-                            // SAFETY: phases and groups are disjoint.
+                            // SAFETY: the position is in bounds, and one thread writes it: phases and groups are
+                            // disjoint.
                             unsafe { *to.ptr().add(at + channel * xs + columns.at(j)) = A::ZERO };
                         }
                     }
@@ -512,7 +521,7 @@ fn input_grad<A: Transform>(s: &Shape, g: &[A], w: &[A], gx: &mut [A]) {
                 }
                 let w = &w[group * og * s.cg() * s.ks()..][..og * s.cg() * s.ks()];
                 let windows = Windows::new(&g[first * g_image + group * og * ys..], &reads, batch, g_image);
-                // SAFETY: the slices have these sizes; groups and phases of the gradient are disjoint.
+                // SAFETY: the slices have these sizes, and one thread writes the group and phase of the gradient.
                 unsafe {
                     let p = Product {
                         m: s.cg(),
@@ -527,7 +536,7 @@ fn input_grad<A: Transform>(s: &Shape, g: &[A], w: &[A], gx: &mut [A]) {
                         rounded: None,
                         bias: None,
                     };
-                    // Where few kernel positions are read, they are picked one by one.
+                    // If few kernel positions are read, list their offsets.
                     let elements = if reads_all && s.ks() > 8 { Elements::Run(s.ks()) } else { Elements::At(&picks) };
                     let w = Segments::new(w, s.ks(), elements, s.cg() * s.ks());
                     fastest_product(&w, &windows, &p);
@@ -542,15 +551,15 @@ fn weight_grad<A: Transform>(s: &Shape, x: &[A], g: &[A], gw: &mut [A]) {
     if gw.is_empty() {
         return;
     }
-    let transforms = Layer::new(s).filter(|l| l.pays());
-    if let Some(layer) = direct::Layer::new(s).filter(|l| l.weights_pay::<A>(transforms.is_some())) {
+    let transforms = Layer::new(s).filter(|l| l.is_profitable());
+    if let Some(layer) = direct::Layer::new(s).filter(|l| l.is_profitable_for_weights::<A>(transforms.is_some())) {
         return direct::weight_grad(&layer, x, g, gw);
     }
     if s.is_depthwise() {
         let to = Shared::new(gw);
         return parallel_for(s.o, (1usize << 15).div_ceil((ys * s.ks() * s.n).max(1)), |range| {
             for o in range {
-                // SAFETY: kernels are disjoint.
+                // SAFETY: the kernel is in bounds, and one thread uses it.
                 let gw = unsafe { to.slice(o * s.ks(), s.ks()) };
                 gw.fill(A::ZERO);
                 for n in 0..s.n {
@@ -576,7 +585,7 @@ fn weight_grad<A: Transform>(s: &Shape, x: &[A], g: &[A], gw: &mut [A]) {
         each_group(s.groups, work, |group, parallel| {
             let windows = Windows::new(&x[first * image + group * s.cg() * xs..], &reads, batch, image);
             let g = Segments::new(&g[first * g_image + group * og * ys..], ys, Elements::Run(ys), g_image);
-            // SAFETY: the slices have these sizes; groups of the gradient are disjoint.
+            // SAFETY: the slices have these sizes, and one thread writes the group of the gradient.
             unsafe {
                 let p = Product {
                     m: og,

@@ -1,29 +1,30 @@
-//! Registers of floating-point numbers, for convolutions whose innermost loops are written by hand.
+//! Vector registers of floating-point numbers, for convolutions whose innermost loops are written by hand.
 
 use crate::gemm::Multiply;
 use crate::real::Real;
 
-/// A register of elements, or several. A name for each type and level: loops over arrays of lanes as long as those of the transforms are not
-/// kept in registers.
+/// One or several registers of elements. There is one type per element type and level, because the compiler does not
+/// keep arrays of lanes in registers in loops as long as those of the transforms.
 pub(super) trait Vector: Copy {
     type Element: Real;
     const LANES: usize;
     /// # Safety
-    /// The processor has the registers, here and below; the elements exist.
+    /// For all functions of this trait, the processor has the registers, and the elements exist.
     unsafe fn load(at: *const Self::Element) -> Self;
     unsafe fn store(self, at: *mut Self::Element);
     unsafe fn splat(v: Self::Element) -> Self;
     unsafe fn add(self, other: Self) -> Self;
     unsafe fn sub(self, other: Self) -> Self;
     unsafe fn mul(self, other: Self) -> Self;
-    /// `self + a * b`, rounded once where the processor can.
+    /// Return `self + a * b`, rounded once if the processor can.
     unsafe fn plus(self, a: Self, b: Self) -> Self;
 }
 
-/// Registers of a processor: the type's loads, stores and arithmetic by name.
+/// Implement [`Vector`] for a processor's registers, given the names of its loads, stores and arithmetic.
 #[cfg(target_arch = "x86_64")]
 macro_rules! vectors {
-    ($($v:ident: $lanes:literal $t:ty, $features:literal, $load:ident, $store:ident, $set:ident, $add:ident, $sub:ident, $mul:ident,
+    ($($v:ident: $lanes:literal $t:ty, $features:literal, $load:ident, $store:ident, $set:ident, $add:ident,
+        $sub:ident, $mul:ident,
         $fma:ident;)*) => {$(
         impl Vector for std::arch::x86_64::$v {
             type Element = $t;
@@ -31,13 +32,13 @@ macro_rules! vectors {
             #[inline]
             #[target_feature(enable = $features)]
             unsafe fn load(at: *const $t) -> Self {
-                // SAFETY: by the caller.
+                // SAFETY: the caller passes elements that exist, and has the registers.
                 unsafe { std::arch::x86_64::$load(at) }
             }
             #[inline]
             #[target_feature(enable = $features)]
             unsafe fn store(self, at: *mut $t) {
-                // SAFETY: by the caller.
+                // SAFETY: the caller passes elements that exist, and has the registers.
                 unsafe { std::arch::x86_64::$store(at, self) }
             }
             #[inline]
@@ -70,17 +71,21 @@ macro_rules! vectors {
 }
 #[cfg(target_arch = "x86_64")]
 vectors! {
-    __m512: 16 f32, "avx512f", _mm512_loadu_ps, _mm512_storeu_ps, _mm512_set1_ps, _mm512_add_ps, _mm512_sub_ps, _mm512_mul_ps,
+    __m512: 16 f32, "avx512f", _mm512_loadu_ps, _mm512_storeu_ps, _mm512_set1_ps, _mm512_add_ps, _mm512_sub_ps,
+    _mm512_mul_ps,
         _mm512_fmadd_ps;
-    __m512d: 8 f64, "avx512f", _mm512_loadu_pd, _mm512_storeu_pd, _mm512_set1_pd, _mm512_add_pd, _mm512_sub_pd, _mm512_mul_pd,
+    __m512d: 8 f64, "avx512f", _mm512_loadu_pd, _mm512_storeu_pd, _mm512_set1_pd, _mm512_add_pd, _mm512_sub_pd,
+    _mm512_mul_pd,
         _mm512_fmadd_pd;
-    __m256: 8 f32, "avx2,fma", _mm256_loadu_ps, _mm256_storeu_ps, _mm256_set1_ps, _mm256_add_ps, _mm256_sub_ps, _mm256_mul_ps,
+    __m256: 8 f32, "avx2,fma", _mm256_loadu_ps, _mm256_storeu_ps, _mm256_set1_ps, _mm256_add_ps, _mm256_sub_ps,
+    _mm256_mul_ps,
         _mm256_fmadd_ps;
-    __m256d: 4 f64, "avx2,fma", _mm256_loadu_pd, _mm256_storeu_pd, _mm256_set1_pd, _mm256_add_pd, _mm256_sub_pd, _mm256_mul_pd,
+    __m256d: 4 f64, "avx2,fma", _mm256_loadu_pd, _mm256_storeu_pd, _mm256_set1_pd, _mm256_add_pd, _mm256_sub_pd,
+    _mm256_mul_pd,
         _mm256_fmadd_pd;
 }
 
-/// What every processor has: 16 bytes, or two registers of 8.
+/// A vector for every processor: 16 bytes, or two registers of 8.
 #[derive(Clone, Copy)]
 pub(super) struct Four<A>([A; 4]);
 
@@ -89,12 +94,12 @@ impl<A: Real> Vector for Four<A> {
     const LANES: usize = 4;
     #[inline(always)]
     unsafe fn load(at: *const A) -> Self {
-        // SAFETY: by the caller.
+        // SAFETY: the caller passes four elements that exist.
         Four(unsafe { at.cast::<[A; 4]>().read_unaligned() })
     }
     #[inline(always)]
     unsafe fn store(self, at: *mut A) {
-        // SAFETY: by the caller.
+        // SAFETY: the caller passes room for four elements.
         unsafe { at.cast::<[A; 4]>().write_unaligned(self.0) }
     }
     #[inline(always)]
@@ -119,7 +124,7 @@ impl<A: Real> Vector for Four<A> {
     }
 }
 
-/// A number type and its registers.
+/// A number type and its vector registers.
 pub(super) trait Transform: Multiply {
     type Avx512: Vector<Element = Self>;
     type Avx2: Vector<Element = Self>;
@@ -140,54 +145,55 @@ impl<A: Multiply> Transform for A {
     type Avx2 = Four<A>;
 }
 
-/// Defines a function of vectors, compiled for the registers of each level and chosen at run time.
+/// Define a function of vectors, compiled for the registers of each level and chosen at run time.
 macro_rules! leveled {
     ($(#[$meta:meta])* fn $name:ident<$v:ident>($($arg:ident: $ty:ty),* $(,)?) $body:block) => {
         $(#[$meta])*
         unsafe fn $name<A: $crate::conv::vector::Transform>($($arg: $ty),*) {
             #[inline(always)]
             unsafe fn body<A: $crate::conv::vector::Transform, $v: $crate::conv::vector::Vector<Element = A>>($($arg: $ty),*) {
-                // SAFETY: by the caller, as each function says.
+                // SAFETY: the caller fulfils the conditions that each function states.
                 unsafe { $body }
             }
             #[cfg(target_arch = "x86_64")]
             {
                 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma")]
                 unsafe fn v4<A: $crate::conv::vector::Transform>($($arg: $ty),*) {
-                    // SAFETY: by the caller.
+                    // SAFETY: the caller fulfils the function's conditions, and the processor has these registers.
                     unsafe { body::<A, A::Avx512>($($arg),*) }
                 }
                 #[target_feature(enable = "avx2,fma")]
                 unsafe fn v3<A: $crate::conv::vector::Transform>($($arg: $ty),*) {
-                    // SAFETY: by the caller.
+                    // SAFETY: the caller fulfils the function's conditions, and the processor has these registers.
                     unsafe { body::<A, A::Avx2>($($arg),*) }
                 }
                 match $crate::cpu::level() {
                     $crate::cpu::Level::Portable => {}
-                    // SAFETY: the level says that the processor has these features.
+                    // SAFETY: at this level the processor has AVX2, and the caller fulfils the function's conditions.
                     $crate::cpu::Level::Avx2 => return unsafe { v3::<A>($($arg),*) },
-                    // SAFETY: as above.
+                    // SAFETY: at this level the processor has AVX-512, and the caller fulfils the function's
+                    // conditions.
                     _ => return unsafe { v4::<A>($($arg),*) },
                 }
             }
-            // SAFETY: by the caller.
+            // SAFETY: the caller fulfils the function's conditions, and every processor has these registers.
             unsafe { body::<A, $crate::conv::vector::Four<A>>($($arg),*) }
         }
     };
 }
 pub(super) use leveled;
 
-/// Copies less than 32 elements.
+/// Copy less than 32 elements.
 #[inline(always)]
 pub(super) unsafe fn copy<A: Real>(from: *const A, to: *mut A, count: usize) {
     #[inline(always)]
     unsafe fn ends<A: Real, const N: usize>(from: *const A, to: *mut A, count: usize) {
         for at in [0, count - N] {
-            // SAFETY: by the caller, there are at least `N`.
+            // SAFETY: the caller copies at least `N` elements.
             unsafe { to.add(at).cast::<[A; N]>().write_unaligned(from.add(at).cast::<[A; N]>().read_unaligned()) };
         }
     }
-    // SAFETY: by the caller.
+    // SAFETY: the caller passes `count` elements on both sides.
     unsafe {
         match count {
             16.. => ends::<A, 16>(from, to, count),

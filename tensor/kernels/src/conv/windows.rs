@@ -1,8 +1,8 @@
-//! The windows of a convolution as an operand of a matrix product, packed without being written out first.
+//! The windows of a convolution as an operand of a matrix product, packed without writing them out first.
 //!
-//! Which element a kernel position reads for an output position is looked up once, for 16 output positions at a time. Where the reads
-//! follow one another, which is everywhere in a convolution with unit strides, 16 elements are one masked load, and padding is what the mask
-//! leaves out; elsewhere they are gathered.
+//! A lookup finds the element that a kernel position reads for an output position, for 16 output positions at a time.
+//! If these elements are consecutive, as always in a convolution with unit strides, one masked load reads 16 of them,
+//! and the mask leaves out the padding. Otherwise they are gathered.
 
 use super::NOTHING;
 #[cfg(target_arch = "x86_64")]
@@ -13,56 +13,57 @@ use crate::real::{Float, Real};
 #[cfg(target_arch = "x86_64")]
 use std::any::TypeId;
 
-/// Output positions that are looked up together.
+/// Number of output positions that are looked up together.
 const GROUP: usize = 16;
 
-/// Elements of an image up to which 16 positions of different images lie near enough for a gather.
+/// Largest number of elements in an image for which 16 positions of different images are near enough for a gather.
 pub(super) const MERGEABLE: usize = i32::MAX as usize / GROUP;
 
-/// What a kernel position reads for 16 output positions.
+/// The reads of a kernel position for 16 output positions.
 #[derive(Clone, Copy)]
 struct Group {
-    /// The positions that read anything.
+    /// Bit `i` is set if position `i` reads an element.
     mask: u16,
-    /// Whether position `i` reads `base + i`; else it reads `base` and what the gathers say.
+    /// Whether position `i` reads `base + i`. Otherwise it reads `base` plus the offsets in the gathers.
     linear: bool,
     base: isize,
     gather: u32,
 }
 
-/// What [`Windows::new`] is made from: sizes along three dimensions, and tables.
+/// Parameters of [`Windows::new`]: sizes along three dimensions, and tables.
 pub(super) struct Reads<'a> {
     /// Sizes of the plane that is read.
     pub(super) source: [usize; 3],
     /// Sizes of the plane of positions.
     pub(super) positions: [usize; 3],
-    /// Per dimension, `[kernel position][position]`: the coordinate that is read, or [`NOTHING`].
+    /// For each dimension, the coordinate that is read at `[kernel position][position]`, or [`NOTHING`].
     pub(super) tables: [&'a [u32]; 3],
     /// The kernel positions, in order.
     pub(super) kernel: &'a [[usize; 3]],
 }
 
-/// Windows over the planes of a batch: one line for each output position of each image, its elements ordered by channel and then
-/// by kernel position.
+/// Windows over the planes of a batch. There is one line for each output position of each image. Its elements are
+/// ordered by channel, then by kernel position.
 pub(super) struct Windows<A> {
     x: *const A,
-    /// Elements from a channel to the next.
+    /// Distance between channels, in elements.
     channel: usize,
     kernel: usize,
-    /// For each kernel position, the groups of one period: an image, or the batch where images do not end with a group.
+    /// For each kernel position, the groups of one period: an image, or the whole batch if images do not end with a
+    /// group.
     groups: Vec<Group>,
     gathers: Vec<[i32; GROUP]>,
     period: usize,
-    /// Elements from a period to the next.
+    /// Distance between periods, in elements.
     step: usize,
 }
 
-// SAFETY: read-only memory that outlives the product.
+// SAFETY: the memory is only read, and it outlives the product.
 unsafe impl<A: Sync> Sync for Windows<A> {}
 
 impl<A: Real> Windows<A> {
-    /// Windows of `images` images, `image` elements apart, whose channels are whole planes from `x` on. Several images at a
-    /// time are for images of up to [`MERGEABLE`] elements.
+    /// Make the windows of `images` images that are `image` elements apart. Their channels are whole planes, starting
+    /// at `x`. Several images are allowed only if an image has at most [`MERGEABLE`] elements.
     pub(super) fn new(x: &[A], reads: &Reads, images: usize, image: usize) -> Windows<A> {
         let Reads { source, positions, tables, kernel } = reads;
         let count: usize = positions.iter().product();
@@ -105,12 +106,12 @@ impl<A: Real> Windows<A> {
         Windows { x: x.as_ptr(), channel: source.iter().product(), kernel: kernel.len(), groups, gathers, period, step }
     }
 
-    /// The windows with their elements as lines.
+    /// Return the windows with one line per element.
     pub(super) fn transposed(&self) -> Transposed<'_, A> {
         Transposed(self)
     }
 
-    /// The group of positions `16 * i..` for an element of the windows, and where its base lies.
+    /// Return the group of the positions `16 * i..` for an element of the windows, and the address of its base.
     #[inline(always)]
     fn group(&self, element: usize, i: usize) -> (&Group, *const A) {
         let (channel, k) = (element / self.kernel, element % self.kernel);
@@ -118,7 +119,7 @@ impl<A: Real> Windows<A> {
         (g, self.x.wrapping_add(i / self.period * self.step + channel * self.channel).wrapping_offset(g.base))
     }
 
-    /// One element of the windows at one position.
+    /// Return one element of the windows at one position.
     #[inline(always)]
     unsafe fn get(&self, element: usize, position: usize) -> A {
         let (g, base) = self.group(element, position / GROUP);
@@ -127,12 +128,12 @@ impl<A: Real> Windows<A> {
             return A::ZERO;
         }
         let offset = if g.linear { lane as isize } else { self.gathers[g.gather as usize][lane] as isize };
-        // SAFETY: the mask says that the element is there.
+        // SAFETY: the mask has the bit of this element, so it exists.
         unsafe { *base.wrapping_offset(offset) }
     }
 }
 
-/// Describes 16 reads, of which negative ones are none.
+/// Describe 16 reads. Negative lanes read nothing.
 fn group(lanes: &[isize], gathers: &mut Vec<[i32; GROUP]>) -> Group {
     let mut mask = 0u16;
     for (i, &at) in lanes.iter().enumerate() {
@@ -154,33 +155,33 @@ impl<A: Real> Lines<A> for Windows<A> {
     unsafe fn pack(&self, part: &Part, out: &mut [A]) {
         #[cfg(target_arch = "x86_64")]
         if TypeId::of::<A>() == TypeId::of::<f32>() && level() >= Level::Avx512 {
-            // SAFETY: by the caller; the processor has the level, and `A` is `f32`.
+            // SAFETY: the caller passes a part within the operand; the processor has the level, and `A` is `f32`.
             return unsafe { x86::pack(&*(self as *const Self).cast(), part, out.as_mut_ptr().cast()) };
         }
         for (d, out) in part.k.clone().zip(out.chunks_exact_mut(part.lanes)) {
             for (i, out) in out.iter_mut().enumerate() {
-                // SAFETY: by the caller.
+                // SAFETY: the caller passes a part within the operand.
                 *out = if i < part.valid { unsafe { self.get(d, part.first + i) } } else { A::ZERO };
             }
         }
     }
 }
 
-/// [`Windows`] with one line for each of their elements, along the output positions.
+/// [`Windows`] with one line per element, along the output positions.
 pub(super) struct Transposed<'a, A>(&'a Windows<A>);
 
 impl<A: Real> Lines<A> for Transposed<'_, A> {
     unsafe fn pack(&self, part: &Part, out: &mut [A]) {
         #[cfg(target_arch = "x86_64")]
         if TypeId::of::<A>() == TypeId::of::<f32>() && level() >= Level::Avx512 && part.k.start.is_multiple_of(GROUP) {
-            // SAFETY: as for `Windows`.
+            // SAFETY: the caller passes a part within the operand; the processor has the level, and `A` is `f32`.
             return unsafe {
                 x86::pack_transposed(&*(self.0 as *const Windows<A>).cast(), part, out.as_mut_ptr().cast())
             };
         }
         for (p, out) in part.k.clone().zip(out.chunks_exact_mut(part.lanes)) {
             for (i, out) in out.iter_mut().enumerate() {
-                // SAFETY: by the caller.
+                // SAFETY: the caller passes a part within the operand.
                 *out = if i < part.valid { unsafe { self.0.get(part.first + i, p) } } else { A::ZERO };
             }
         }
@@ -194,11 +195,11 @@ mod x86 {
     use crate::gemm::x86_lanes::{mask, put, transpose};
     use std::arch::x86_64::*;
 
-    /// Sixteen reads.
+    /// Load 16 reads.
     #[inline]
     #[target_feature(enable = "avx512f")]
     unsafe fn load(g: &Group, base: *const f32, gathers: &[[i32; GROUP]]) -> __m512 {
-        // SAFETY: the mask names elements that exist; nothing else is read.
+        // SAFETY: the mask has only bits of elements that exist, and nothing else is read.
         unsafe {
             if g.linear {
                 return _mm512_maskz_loadu_ps(g.mask, base);
@@ -209,7 +210,7 @@ mod x86 {
     }
 
     /// # Safety
-    /// As [`crate::gemm::Lines::pack`]; the part starts with a group.
+    /// The same as for [`crate::gemm::Lines::pack`]. The part starts with a group.
     #[target_feature(enable = "avx512f")]
     pub(super) unsafe fn pack(w: &Windows<f32>, part: &Part, out: *mut f32) {
         for lane in (0..part.lanes).step_by(GROUP) {
@@ -220,7 +221,7 @@ mod x86 {
             let image = w.x.wrapping_add(i / w.period * w.step);
             let (mut channel, mut k) = (part.k.start / w.kernel, part.k.start % w.kernel);
             for step in 0..part.k.len() {
-                // SAFETY: by the caller.
+                // SAFETY: the caller passes a part within the operand, and room for it.
                 unsafe {
                     let v = if valid == 0 {
                         _mm512_setzero_ps()
@@ -239,7 +240,7 @@ mod x86 {
     }
 
     /// # Safety
-    /// As [`pack`]; the block of positions starts with a group.
+    /// The same as for [`pack`]. The block of positions starts with a group.
     #[target_feature(enable = "avx512f")]
     pub(super) unsafe fn pack_transposed(w: &Windows<f32>, part: &Part, out: *mut f32) {
         for lane in (0..part.lanes).step_by(GROUP) {
@@ -249,18 +250,18 @@ mod x86 {
                 let mut rows = [_mm512_setzero_ps(); GROUP];
                 for i in 0..lines {
                     let (g, base) = w.group(part.first + lane + i, (part.k.start + p) / GROUP);
-                    // SAFETY: by the caller.
+                    // SAFETY: the caller passes a part within the operand.
                     rows[i] = unsafe { load(g, base, &w.gathers) };
                 }
                 let count = GROUP.min(part.k.len() - p);
-                // SAFETY: by the caller.
+                // SAFETY: the caller passes room for the part.
                 unsafe { put(transpose(rows), out.add(p * part.lanes + lane), part.lanes, count, store) };
             }
         }
     }
 }
 
-/// Lines whose elements lie in segments, `step` elements apart: all elements of one segment, then those of the next.
+/// Lines whose elements lie in segments `step` elements apart: all elements of one segment, then those of the next.
 pub(super) struct Segments<'a, A> {
     x: *const A,
     line: usize,
@@ -270,17 +271,17 @@ pub(super) struct Segments<'a, A> {
 
 /// The elements of a segment.
 pub(super) enum Elements<'a> {
-    /// So many, side by side.
+    /// Consecutive elements, by number.
     Run(usize),
-    /// Those at these offsets.
+    /// Elements at the given offsets.
     At(&'a [usize]),
 }
 
-// SAFETY: read-only memory that outlives the product.
+// SAFETY: the memory is only read, and it outlives the product.
 unsafe impl<A: Sync> Sync for Segments<'_, A> {}
 
 impl<'a, A> Segments<'a, A> {
-    /// Lines `line` elements apart.
+    /// Return lines that are `line` elements apart.
     pub(super) fn new(x: &'a [A], line: usize, elements: Elements<'a>, step: usize) -> Segments<'a, A> {
         Segments { x: x.as_ptr(), line, elements, step }
     }
@@ -294,8 +295,8 @@ impl<A: Real + Float<Acc = A>> Lines<A> for Segments<'_, A> {
             Elements::At(offsets) => {
                 for (k, out) in part.k.clone().zip(out.chunks_exact_mut(part.lanes)) {
                     let x = x.wrapping_add(k / offsets.len() * self.step + offsets[k % offsets.len()]);
-                    // SAFETY: by the caller.
-                    unsafe { apart(x, self.line, part.valid, out) };
+                    // SAFETY: the caller passes a part within the operand.
+                    unsafe { copy_strided(x, self.line, part.valid, out) };
                 }
                 return;
             }
@@ -304,7 +305,7 @@ impl<A: Real + Float<Acc = A>> Lines<A> for Segments<'_, A> {
         while at < part.k.end {
             let (segment, offset) = (at / length, at % length);
             let count = (length - offset).min(part.k.end - at);
-            // SAFETY: by the caller.
+            // SAFETY: the caller passes a part within the operand, and room for it.
             unsafe {
                 let x = x.add(segment * self.step + offset);
                 let out = out[(at - part.k.start) * part.lanes..].as_mut_ptr();
@@ -315,15 +316,15 @@ impl<A: Real + Float<Acc = A>> Lines<A> for Segments<'_, A> {
     }
 }
 
-/// Copies `valid` elements that lie apart from each other, and fills up with zeros.
+/// Copy `valid` elements that are `line` elements apart, then write zeros.
 ///
 /// # Safety
 /// The elements exist.
 #[inline(always)]
-unsafe fn apart<A: Real>(x: *const A, line: usize, valid: usize, out: &mut [A]) {
+unsafe fn copy_strided<A: Real>(x: *const A, line: usize, valid: usize, out: &mut [A]) {
     let (some, rest) = out.split_at_mut(valid);
     for (i, out) in some.iter_mut().enumerate() {
-        // SAFETY: by the caller.
+        // SAFETY: the caller passes elements that exist.
         *out = unsafe { *x.add(i * line) };
     }
     rest.fill(A::ZERO);

@@ -1,7 +1,7 @@
-//! The driver: blocks of the summed dimension, and who packs and multiplies what.
+//! The driver of a product: cuts the summed dimension into blocks, and divides packing and multiplying between threads.
 
 use super::parts::{Extent, SharedExtent};
-use super::{Adjacent, Columns, From, Inside, Kernel, Lines, Multiply, PORTIONS, Side};
+use super::{Adjacent, Columns, ColumnsFrom, Inside, Kernel, Lines, Multiply, PORTIONS, Side};
 use crate::cpu::level;
 use crate::matmul::MatMut;
 use crate::par::{Scratch, Shared};
@@ -9,7 +9,7 @@ use crate::real::{Float, Real, simd};
 use crate::threads::{num_threads, parallel_tasks};
 use std::ops::Range;
 
-/// A product: sizes, factors and where the result goes.
+/// A product: sizes, factors and the place of the result.
 #[derive(Clone, Copy)]
 pub(crate) struct Product<'a, S> {
     pub(crate) m: usize,
@@ -17,50 +17,52 @@ pub(crate) struct Product<'a, S> {
     pub(crate) k: usize,
     pub(crate) alpha: S,
     pub(crate) beta: S,
-    /// First element of the result, and the distance of its rows.
+    /// First element of the result. `row` is the distance between its rows, in elements.
     pub(crate) c: *mut S,
     pub(crate) row: usize,
     pub(crate) columns: &'a dyn Columns,
-    /// Whether to use the other threads.
+    /// Whether to use other threads too.
     pub(crate) parallel: bool,
-    /// Where results are rounded to as they leave the registers, instead of to `c`; sums of one block only.
+    /// Narrower result that sums are rounded to as they leave the registers, instead of being stored in `c`. Requires a
+    /// single block.
     pub(crate) rounded: Option<Rounded<S>>,
-    /// A number for each column that is added to its sums.
+    /// One number per column, added to the sums of that column.
     pub(crate) bias: Option<&'a [S]>,
 }
 
-/// A result of a narrower type. Rows, columns and strides are those of the product's `c`, which is not touched.
+/// A result of a narrower type. Its rows, columns and strides are those of the product's `c`, which is not used.
 #[derive(Clone, Copy)]
 pub(crate) struct Rounded<S> {
     /// First element.
     pub(crate) at: *mut u8,
-    /// Bytes of an element.
+    /// Size of an element in bytes.
     pub(crate) size: usize,
-    /// Rounds numbers to elements side by side.
+    /// Function that rounds numbers to consecutive elements.
     pub(crate) write: unsafe fn(&[S], *mut u8),
 }
 
 // SAFETY: threads write disjoint tiles of the result.
 unsafe impl<S: Sync> Sync for Product<'_, S> {}
 
-/// Portion `i` of the next strip after this one, if there is one.
+/// Return portion `i` of the strip after this one, or null if there is none.
 fn portion<S>(strip: &[S], i: usize, next: bool) -> *const S {
     let at = strip.len() + strip.len() / PORTIONS * i;
     if next && i < PORTIONS { strip.as_ptr().wrapping_add(at) } else { std::ptr::null() }
 }
 
-/// Lines that are packed for all threads at a time, at most.
+/// Largest number of lines that are packed for all threads at once.
 const SHARED_LINES: usize = 4096;
-/// Bytes that a thread packs at a time for itself: a part of a second-level cache.
+/// Number of bytes that a thread packs for itself at once: a part of a second-level cache.
 const GROUP_BYTES: usize = 768 << 10;
 
-/// Computes a product; `k` is not zero.
+/// Compute a product. `k` is not zero.
 ///
 /// # Safety
-/// The operands have `m` and `n` lines of `k` elements; the result may be written at its rows and columns, and overlaps neither.
+/// The operands have `m` and `n` lines of `k` elements. The result may be written at its rows and columns, and overlaps
+/// neither operand.
 pub(crate) unsafe fn product<S: Real>(kernel: &Kernel<S>, a: &dyn Lines<S>, b: &dyn Lines<S>, p: &Product<S>) {
     let blocks = p.k.div_ceil(kernel.k_block + kernel.k_block / 4).max(1);
-    // Blocks start where packing in groups of 16 can start, and with a packed step.
+    // A block starts at a packed step, and at a multiple of 16, where packing in groups can start.
     let k_block = p.k.div_ceil(blocks).next_multiple_of((kernel.per_step * kernel.steps).max(16));
     let height = kernel.height(p.m);
     assert!(p.rounded.is_none() || (blocks == 1 && p.beta == S::ZERO), "sums that are rounded before they are whole");
@@ -74,10 +76,10 @@ pub(crate) unsafe fn product<S: Real>(kernel: &Kernel<S>, a: &dyn Lines<S>, b: &
         for k0 in (0..p.k).step_by(k_block) {
             let k = k0..(k0 + k_block).min(p.k);
             let beta = if k0 == 0 { p.beta } else { S::ONE };
-            // Once, with the last block.
+            // Add the bias once, with the last block.
             let p = Product { beta, bias: p.bias.filter(|_| k.end == p.k), ..*p };
             let (side, x) = if by_columns { (Side::Left, a) } else { (Side::Right, b) };
-            // SAFETY: by the caller.
+            // SAFETY: the caller passes operands and a result of these sizes.
             unsafe {
                 let extent = pack_all(kernel, x, side, &lines, lanes, &k, &mut shared, p.parallel);
                 let block = Block { kernel, a, b, height, shared: &shared, extent, k, p: &p };
@@ -85,7 +87,7 @@ pub(crate) unsafe fn product<S: Real>(kernel: &Kernel<S>, a: &dyn Lines<S>, b: &
                     _ if !extent.fits(Extent::ONE) => {
                         let lines = lines.clone();
                         let (rows, columns) = if by_columns { (lines, 0..p.n) } else { (0..p.m, lines) };
-                        block.otherwise(rows, columns, p.parallel)
+                        block.multiply_with_fallback(rows, columns, p.parallel)
                     }
                     true => block.split_columns(&lines),
                     false => block.split_rows(&lines),
@@ -95,24 +97,25 @@ pub(crate) unsafe fn product<S: Real>(kernel: &Kernel<S>, a: &dyn Lines<S>, b: &
     }
 }
 
-/// [`product`] with the tile that is fastest for the sizes.
+/// Compute a product with the fastest tile for its sizes.
 ///
 /// # Safety
-/// As [`product`].
+/// The same as for [`product`].
 pub(crate) unsafe fn fastest_product<S: Multiply>(a: &dyn Lines<S>, b: &dyn Lines<S>, p: &Product<S>) {
-    // SAFETY: by the caller; the processor has the level.
+    // SAFETY: the caller passes operands and a result of these sizes, and the processor has the level.
     unsafe { product(S::product_kernel(level(), p.m, p.n, p.k), a, b, p) }
 }
 
-fn each(parallel: bool, count: usize, f: &(dyn Fn(Range<usize>) + Sync)) {
+fn for_each_range(parallel: bool, count: usize, f: &(dyn Fn(Range<usize>) + Sync)) {
     if parallel { parallel_tasks(count, f) } else { f(0..count) }
 }
 
-/// Cuts `0..n` into shares of at most `most`, smaller towards the end, so that threads that draw them are done at the same time.
+/// Cut `0..n` into shares of at most `most`. Shares get smaller towards the end, so that threads that draw them finish
+/// at the same time.
 fn shares(n: usize, threads: usize, most: usize) -> Vec<Range<usize>> {
     let mut shares = Vec::new();
     let mut start = 0;
-    // Few strips are still enough for all threads.
+    // If there are few strips, allow smaller shares, so that all threads get some.
     let least = (most / 4).min(n / (4 * threads)).max(1);
     while start < n {
         let size = ((n - start) / (2 * threads)).clamp(least, most).min(n - start);
@@ -122,7 +125,7 @@ fn shares(n: usize, threads: usize, most: usize) -> Vec<Range<usize>> {
     shares
 }
 
-/// Packs lines for all threads.
+/// Pack lines for all threads.
 unsafe fn pack_all<S: Real>(
     kernel: &Kernel<S>,
     x: &dyn Lines<S>,
@@ -136,9 +139,9 @@ unsafe fn pack_all<S: Real>(
     let size = kernel.steps(k.len()) * lanes;
     let out = Shared::new(out);
     let extent = SharedExtent::new();
-    each(parallel, lines.len().div_ceil(lanes), &|range| {
+    for_each_range(parallel, lines.len().div_ceil(lanes), &|range| {
         let here = lines.start + range.start * lanes..(lines.start + range.end * lanes).min(lines.end);
-        // SAFETY: by the caller; strips are disjoint.
+        // SAFETY: the caller passes an operand with these lines, and one thread writes the strip.
         extent.add(unsafe {
             kernel.pack_lines(x, side, here, lanes, k, out.slice(range.start * size, range.len() * size))
         });
@@ -159,49 +162,50 @@ struct Block<'a, S: 'static> {
 }
 
 impl<S: Real> Block<'_, S> {
-    /// Adds to a part of the result with the tile that multiplies any numbers.
+    /// Add to a part of the result with the fallback tile, which multiplies any numbers.
     ///
     /// # Safety
-    /// As [`product`]; no other thread writes to the part.
+    /// The same as for [`product`]. No other thread writes to the part.
     #[cold]
-    unsafe fn otherwise(&self, rows: Range<usize>, columns: Range<usize>, parallel: bool) {
-        let Some(kernel) = self.kernel.otherwise else { unreachable!("a tile multiplies all numbers or has another") };
+    unsafe fn multiply_with_fallback(&self, rows: Range<usize>, columns: Range<usize>, parallel: bool) {
+        let Some(kernel) = self.kernel.fallback else { unreachable!("a tile multiplies all numbers or has another") };
         let inside = |lines, first| Inside { lines, first, k: self.k.start };
         let p = Product {
             m: rows.len(),
             n: columns.len(),
             k: self.k.len(),
-            // SAFETY: a row of the result.
+            // SAFETY: `rows.start` is a row of the result.
             c: unsafe { self.p.c.add(rows.start * self.p.row) },
-            columns: &From { columns: self.p.columns, first: columns.start },
+            columns: &ColumnsFrom { columns: self.p.columns, first: columns.start },
             parallel,
             bias: self.p.bias.map(|bias| &bias[columns.clone()]),
             ..*self.p
         };
-        // SAFETY: by the caller.
+        // SAFETY: the caller passes operands and a result of these sizes, and no other thread writes to the part.
         unsafe { product(kernel, &inside(self.a, rows.start), &inside(self.b, columns.start), &p) }
     }
 
-    /// Each thread packs panels of the right operand, and multiplies all strips of `rows` with them.
+    /// Multiply with panels per thread: each thread packs panels of the right operand, and multiplies all strips of
+    /// `rows` by them.
     ///
     /// # Safety
-    /// As [`product`].
+    /// The same as for [`product`].
     unsafe fn split_columns(&self, rows: &Range<usize>) {
         let Block { kernel, height, shared: left, p, .. } = *self;
         let (steps, width) = (kernel.steps(self.k.len()), kernel.width);
         let panels = p.n.div_ceil(width);
         let threads = if p.parallel { num_threads() } else { 1 };
-        // Too few panels for the threads: strips are split too.
+        // If there are too few panels for the threads, split the strips too.
         let splits = if panels < 2 * threads && threads > 1 { threads.min(rows.len().div_ceil(height)) } else { 1 };
         let most = (GROUP_BYTES / (steps * width * size_of::<S>())).max(1);
-        // As many for each thread, and a few, since threads are not equally fast.
+        // Give each thread the same number of groups, and several of them, because threads are not equally fast.
         let groups = panels.div_ceil(most).max(2 * threads).next_multiple_of(threads);
         let group = panels.div_ceil(groups);
         let groups = panels.div_ceil(group);
         let strips = rows.len().div_ceil(height);
-        each(p.parallel, groups * splits, &|range| {
+        for_each_range(p.parallel, groups * splits, &|range| {
             let mut right = Scratch::<S>::any(group * steps * width);
-            // SAFETY: by the caller: operands and result have these sizes, and tasks write disjoint tiles.
+            // SAFETY: the caller passes operands and a result of these sizes, and tasks write disjoint tiles.
             unsafe {
                 (kernel.enter)();
                 for task in range {
@@ -212,14 +216,14 @@ impl<S: Real> Block<'_, S> {
                     let extent = kernel.pack_lines(self.b, Side::Right, columns.clone(), width, &self.k, &mut right);
                     if !extent.fits(self.extent) {
                         let rows = rows.start + strips.start * height..(rows.start + strips.end * height).min(rows.end);
-                        self.otherwise(rows, columns, false);
+                        self.multiply_with_fallback(rows, columns, false);
                         continue;
                     }
                     for s in strips.clone() {
                         let a = &left[s * steps * height..][..steps * height];
                         for i in 0..here {
                             let b = &right[i * steps * width..][..steps * width];
-                            place(
+                            compute_tile(
                                 kernel,
                                 height,
                                 steps,
@@ -239,10 +243,11 @@ impl<S: Real> Block<'_, S> {
         });
     }
 
-    /// Each thread packs a block of rows of the left operand, and multiplies all panels of `columns` with it.
+    /// Multiply with rows per thread: each thread packs a block of rows of the left operand, and multiplies all panels
+    /// of `columns` by it.
     ///
     /// # Safety
-    /// As [`product`].
+    /// The same as for [`product`].
     unsafe fn split_rows(&self, columns: &Range<usize>) {
         let Block { kernel, height, shared: right, p, .. } = *self;
         let (steps, width) = (kernel.steps(self.k.len()), kernel.width);
@@ -251,9 +256,9 @@ impl<S: Real> Block<'_, S> {
         let most = (GROUP_BYTES / (steps * height * size_of::<S>())).max(1);
         let blocks = shares(strips, threads, most);
         let block = blocks[0].len();
-        each(p.parallel, blocks.len(), &|range| {
+        for_each_range(p.parallel, blocks.len(), &|range| {
             let mut left = Scratch::<S>::any(block * steps * height);
-            // SAFETY: as in `split_columns`.
+            // SAFETY: the caller passes operands and a result of these sizes, and tasks write disjoint tiles.
             unsafe {
                 (kernel.enter)();
                 for task in range {
@@ -262,7 +267,7 @@ impl<S: Real> Block<'_, S> {
                     let rows = first * height..(end * height).min(p.m);
                     let extent = kernel.pack_lines(self.a, Side::Left, rows.clone(), height, &self.k, &mut left);
                     if !extent.fits(self.extent) {
-                        self.otherwise(rows, columns.clone(), false);
+                        self.multiply_with_fallback(rows, columns.clone(), false);
                         continue;
                     }
                     for (panel, j) in columns.clone().step_by(width).enumerate() {
@@ -270,7 +275,7 @@ impl<S: Real> Block<'_, S> {
                         for s in 0..here {
                             let a = &left[s * steps * height..][..steps * height];
                             let ahead = portion(b, s, j + width < columns.end);
-                            place(kernel, height, steps, a, b, (first + s) * height, p.m, j, ahead, p);
+                            compute_tile(kernel, height, steps, a, b, (first + s) * height, p.m, j, ahead, p);
                         }
                     }
                 }
@@ -280,13 +285,13 @@ impl<S: Real> Block<'_, S> {
     }
 }
 
-/// A tile that is not stored where it is computed.
+/// A tile that is computed in a buffer and then stored elsewhere.
 #[repr(align(64))]
 struct Buffer<S>([S; 32 * 32]);
 
-/// Computes the tile at `(i, j)` and stores it.
+/// Compute the tile at `(i, j)` and store it.
 #[inline(always)]
-unsafe fn place<S: Real>(
+unsafe fn compute_tile<S: Real>(
     kernel: &Kernel<S>,
     height: usize,
     steps: usize,
@@ -305,7 +310,8 @@ unsafe fn place<S: Real>(
     if let Some(to) = &p.rounded {
         let mut buffer = std::mem::MaybeUninit::<Buffer<S>>::uninit();
         let (sums, width) = (buffer.as_mut_ptr().cast::<S>(), kernel.width);
-        // SAFETY: by the caller; the tile fills the buffer's first `height` rows.
+        // SAFETY: the caller passes packed operands and a result of these sizes; the tile fills the buffer's first
+        // `height` rows.
         unsafe {
             (kernel.tile)(height, steps, a.as_ptr(), b.as_ptr(), p.alpha, S::ZERO, sums, width, height, width, ahead);
             add_bias(bias, sums, width, rows);
@@ -316,7 +322,8 @@ unsafe fn place<S: Real>(
         }
         return;
     }
-    // SAFETY: by the caller.
+    // SAFETY: the caller passes packed operands and a result of these sizes; the tile fills the buffer's first `height`
+    // rows.
     unsafe {
         let c = p.c.add(i * p.row + start);
         if (whole || kernel.masks) && p.columns.at(j + columns - 1) - start == columns - 1 {
@@ -338,15 +345,15 @@ unsafe fn place<S: Real>(
     }
 }
 
-/// Adds the bias, if there is one, to `rows` rows of sums, `row` from each other.
+/// Add the bias, if any, to `rows` rows of sums that are `row` elements apart.
 ///
 /// # Safety
-/// The rows have as many sums as there are numbers in the bias.
+/// Each row has as many sums as the bias has numbers.
 #[inline(always)]
 unsafe fn add_bias<S: Real>(bias: Option<&[S]>, sums: *mut S, row: usize, rows: usize) {
     let Some(bias) = bias else { return };
     for i in 0..rows {
-        // SAFETY: by the caller.
+        // SAFETY: the caller passes rows with as many sums as the bias has numbers.
         add(unsafe { std::slice::from_raw_parts_mut(sums.add(i * row), bias.len()) }, bias);
     }
 }
@@ -359,11 +366,11 @@ simd! {
     }
 }
 
-/// `out = alpha * a @ b + bias`, rounded to `T` once; `row` is the distance of the result's rows, whose columns are side by side. Says whether it
-/// did: sums of more than one block need a place of their own.
+/// Compute `out = alpha * a @ b + bias`, rounded to `T` once. `row` is the distance between the result's rows, whose
+/// columns are adjacent. Return whether it computed: sums of more than one block need memory of their own.
 ///
 /// # Safety
-/// As [`product`]; `T`'s sums are of the kernel's type.
+/// The same as for [`product`]. The kernel's sums have the type of `T`'s sums.
 pub(crate) unsafe fn rounded<T: Float<Acc: Multiply>>(
     kernel: &Kernel<T::Acc>,
     m: usize,
@@ -381,22 +388,22 @@ pub(crate) unsafe fn rounded<T: Float<Acc: Multiply>>(
         return false;
     }
     unsafe fn write<T: Float>(sums: &[T::Acc], to: *mut u8) {
-        // SAFETY: by the caller, there are as many elements at `to`.
+        // SAFETY: the caller passes room for as many elements at `to`.
         crate::real::round(sums, unsafe { std::slice::from_raw_parts_mut(to.cast::<T>(), sums.len()) });
     }
     let to = Rounded { at: out.cast(), size: size_of::<T>(), write: write::<T> };
     let c = std::ptr::dangling_mut();
     let beta = T::Acc::ZERO;
     let p = Product { m, n, k, alpha, beta, c, row, columns: &Adjacent, parallel, rounded: Some(to), bias };
-    // SAFETY: by the caller.
+    // SAFETY: the caller passes operands and a result of these sizes.
     unsafe { product(kernel, a, b, &p) };
     true
 }
 
-/// [`product`] into a matrix with any strides.
+/// Compute a product into a matrix with any strides.
 ///
 /// # Safety
-/// As [`product`].
+/// The same as for [`product`].
 pub(crate) unsafe fn matrices<S: Multiply>(
     kernel: &Kernel<S>,
     m: usize,
@@ -410,7 +417,7 @@ pub(crate) unsafe fn matrices<S: Multiply>(
     parallel: bool,
     bias: Option<&[S]>,
 ) {
-    // SAFETY: by the caller, for every path.
+    // SAFETY: the caller passes operands and a result of these sizes, for every path.
     unsafe {
         let at = c.element(0, 0);
         if c.col() == 1 || n == 1 {
@@ -418,7 +425,7 @@ pub(crate) unsafe fn matrices<S: Multiply>(
             let p = Product { m, n, k, alpha, beta, c: at, row, columns: &Adjacent, parallel, rounded: None, bias };
             return product(kernel, a, b, &p);
         }
-        // Columns apart from each other: a dense result first.
+        // The columns are not adjacent, so compute a dense result first.
         let mut dense = Scratch::<S>::any(m * n);
         let p = Product {
             m,

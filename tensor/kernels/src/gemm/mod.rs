@@ -1,15 +1,17 @@
-//! Products of matrices: one driver, and a register tile for each number type and instruction set.
+//! Matrix products: one driver, and a register tile for each number type and instruction set.
 //!
-//! The usual blocking. The right operand is packed into panels as wide as a tile, the left one into strips as high as a tile,
-//! both over a block of the summed dimension; a tile of sums stays in registers while the block is added to it. Packing reads
-//! any strides, widens `f16` and `bf16` where the tile computes in `f32`, and fills missing lines with zeros; tiles therefore know no edges
-//! but their store. Whoever can list the lines of an operand ([`Lines`]) needs no matrix in memory: a convolution packs its windows.
+//! The blocking is the usual one. The right operand is packed into panels as wide as a tile, and the left operand into
+//! strips as high as a tile, both over a block of the summed dimension. A tile of sums stays in registers while the
+//! block is added to it. Packing reads any strides, widens `f16` and `bf16` if the tile computes in `f32`, and fills
+//! missing lines with zeros, so tiles handle edges only when they store. An operand only has to list its lines
+//! ([`Lines`]). It needs no matrix in memory: a convolution packs its windows.
 //!
-//! The dimension that is split between threads is the longer one. The operand along the other is packed once for all of them,
-//! and each thread packs its own part of the longer one into its second-level cache.
+//! The longer dimension is split between threads. The operand along the other dimension is packed once for all threads.
+//! Each thread packs its own part of the longer operand into its second-level cache.
 //!
-//! A result depends on the sizes and the instruction set, and not on the threads: sums are cut along the summed dimension in one way. Tiles
-//! that take numbers apart (see [`parts`]) leave operands that have no parts to plain ones.
+//! A result depends on the sizes and the instruction set, and not on the threads, because the cuts of the summed
+//! dimension depend only on the sizes. Tiles that split numbers into parts (see [`parts`]) leave operands that cannot
+//! be split to plain tiles.
 
 mod driver;
 mod pack;
@@ -32,59 +34,60 @@ pub(crate) use pack::x86 as x86_lanes;
 use parts::Extent;
 use std::ops::Range;
 
-/// A register tile and the formats that it reads. `S` is the type of the sums; packed operands are words of the same size.
+/// A register tile and its operand format. `S` is the type of the sums. Packed operands are words of the same size.
 pub(crate) struct Kernel<S: 'static> {
-    /// Columns of a tile.
+    /// Number of columns in a tile.
     pub(crate) width: usize,
-    /// Heights that tiles come in, the tallest first.
+    /// Heights of tiles, the tallest first.
     heights: &'static [usize],
-    /// Elements of the summed dimension in a packed step.
+    /// Number of elements of the summed dimension in a packed step.
     per_step: usize,
-    /// Packed steps come in multiples of this.
+    /// The number of packed steps is a multiple of this.
     steps: usize,
-    /// Words that a line takes in a packed step.
+    /// Number of words of a line in a packed step.
     words: usize,
-    /// Elements of the summed dimension in a block, about.
+    /// Approximate number of elements of the summed dimension in a block.
     pub(crate) k_block: usize,
-    /// Whether the tile stores parts of itself; else the driver does through a buffer.
+    /// Whether the tile can store a part of itself. If not, the driver stores it through a buffer.
     masks: bool,
     /// Format of the operands.
     format: Format,
     pub(crate) tile: Tile<S>,
-    /// Packs a part of an operand in the format.
+    /// Function that packs a part of an operand in the format.
     pack: Pack<S>,
-    /// The tile for operands that this one can't multiply.
-    otherwise: Option<&'static Kernel<S>>,
-    /// Before a thread's first tile, and after its last.
+    /// Tile for operands that this one cannot multiply.
+    fallback: Option<&'static Kernel<S>>,
+    /// Function to call before a thread's first tile. `leave` is called after its last.
     pub(crate) enter: unsafe fn(),
     pub(crate) leave: unsafe fn(),
 }
 
-/// How operands are packed.
+/// Layout of packed operands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Format {
-    /// `[steps][lanes]`, one element of the sums' type.
+    /// `[steps][lanes]`: one element of the sums' type.
     Plain,
-    /// `[steps][lanes]`, two neighbouring `bf16` or `f16` of the summed dimension.
+    /// `[steps][lanes]`: two neighbouring `bf16` or `f16` of the summed dimension.
     Pairs,
-    /// The right operand as `Pairs`; the left one in squares of 16 rows of 16 pairs.
+    /// Right operand as `Pairs`, left operand in squares of 16 rows of 16 pairs.
     Squares,
-    /// Squares of three `bf16` for each number; see [`parts`].
+    /// Squares of three `bf16` per number; see [`parts`].
     Parts,
 }
 
-/// Packs a part of an operand, and says how large its numbers are where the tile has to know.
+/// A function that packs a part of an operand. It returns the magnitudes of its numbers if the tile needs them.
 type Pack<S> = unsafe fn(x: &dyn Lines<S>, part: &Part, out: &mut [S]) -> Extent;
 
-/// For tiles that multiply any numbers.
-unsafe fn as_it_is<S>(x: &dyn Lines<S>, part: &Part, out: &mut [S]) -> Extent {
-    // SAFETY: by the caller.
+/// Pack for tiles that multiply any numbers.
+unsafe fn pack_unchanged<S>(x: &dyn Lines<S>, part: &Part, out: &mut [S]) -> Extent {
+    // SAFETY: the caller passes a part within the operand, and room for it.
     unsafe { x.pack(part, out) };
     Extent::ONE
 }
 
-/// `c = alpha * a @ b + beta * c` for `rows` x `columns` of a tile of the given height; `a` and `b` hold that many steps. What lies `ahead` is
-/// read by later tiles: one of [`PORTIONS`] of a strip, or null.
+/// A function that computes `c = alpha * a @ b + beta * c` for `rows` x `columns` of a tile of the given height. `a`
+/// and `b` hold that many steps. `ahead` is memory to prefetch for later tiles: one of the [`PORTIONS`] of a strip, or
+/// null.
 pub(crate) type Tile<S> = unsafe fn(
     height: usize,
     steps: usize,
@@ -99,10 +102,11 @@ pub(crate) type Tile<S> = unsafe fn(
     ahead: *const S,
 );
 
-/// Portions of the next strip or panel that lies in the third-level cache; while the one before it is multiplied, each tile may fetch one.
+/// Number of portions of the next strip or panel, which lies in the third-level cache. While the current one is
+/// multiplied, each tile may prefetch one portion.
 const PORTIONS: usize = 8;
 
-/// Which operand lines belong to.
+/// The operand that lines belong to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Side {
     /// Rows of the left operand.
@@ -111,7 +115,7 @@ pub(crate) enum Side {
     Right,
 }
 
-/// What to pack: lines `first..first + valid`, as `lanes` lines, over elements `k` of the summed dimension.
+/// A part to pack: lines `first..first + valid`, as `lanes` lines, over elements `k` of the summed dimension.
 #[derive(Clone)]
 pub(crate) struct Part {
     pub(crate) side: Side,
@@ -124,19 +128,19 @@ pub(crate) struct Part {
 
 /// An operand: lines along the summed dimension, packed on demand.
 pub(crate) trait Lines<S>: Sync {
-    /// Packs a part, with zeros for what is missing.
+    /// Pack a part, with zeros for missing lines and elements.
     ///
     /// # Safety
-    /// The part lies within the operand; `out` has room for its steps.
+    /// The part lies within the operand, and `out` has room for its steps.
     unsafe fn pack(&self, part: &Part, out: &mut [S]);
 
-    /// Where the lines are the memory itself: the first element, and the distances of lines and of elements.
+    /// Return the first element, and the distances between lines and between elements, if the lines lie in memory.
     fn strided(&self) -> Option<(*const S, usize, usize)> {
         None
     }
 }
 
-/// Lines from one on, and elements from one on.
+/// The lines of an operand from `first` on, and their elements from `k` on.
 struct Inside<'a, S> {
     lines: &'a dyn Lines<S>,
     first: usize,
@@ -146,17 +150,17 @@ struct Inside<'a, S> {
 impl<S> Lines<S> for Inside<'_, S> {
     unsafe fn pack(&self, part: &Part, out: &mut [S]) {
         let k = part.k.start + self.k..part.k.end + self.k;
-        // SAFETY: by the caller.
+        // SAFETY: the caller passes a part within the operand, and room for it.
         unsafe { self.lines.pack(&Part { first: part.first + self.first, k, ..part.clone() }, out) }
     }
 }
 
-/// Where the columns of the result lie, from the start of its row; increasing.
+/// Positions of the result's columns, in elements from the start of its row, in ascending order.
 pub(crate) trait Columns: Sync {
     fn at(&self, j: usize) -> usize;
 }
 
-/// Columns side by side.
+/// Adjacent columns.
 pub(crate) struct Adjacent;
 impl Columns for Adjacent {
     #[inline(always)]
@@ -165,12 +169,12 @@ impl Columns for Adjacent {
     }
 }
 
-/// Columns from one on.
-struct From<'a> {
+/// The columns from `first` on.
+struct ColumnsFrom<'a> {
     columns: &'a dyn Columns,
     first: usize,
 }
-impl Columns for From<'_> {
+impl Columns for ColumnsFrom<'_> {
     fn at(&self, j: usize) -> usize {
         self.columns.at(self.first + j)
     }
@@ -180,15 +184,15 @@ fn nothing() {}
 
 /// A number type that has tiles.
 pub(crate) trait Multiply: Real + Float<Acc = Self> {
-    /// The tile for sums of this type at a level.
+    /// Return the tile for sums of this type at a level.
     fn kernel(level: Level) -> &'static Kernel<Self>;
 
-    /// The tile that is fastest for a product of these sizes.
+    /// Return the fastest tile for a product of these sizes.
     fn product_kernel(level: Level, _m: usize, _n: usize, _k: usize) -> &'static Kernel<Self> {
         Self::kernel(level)
     }
 
-    /// The tile that multiplies elements of two bytes as such, if the level has one that is faster than widening.
+    /// Return a tile that multiplies 16-bit elements directly, if the level has one that is faster than widening.
     fn half_kernel(_: DType, _: Level) -> Option<&'static Kernel<Self>> {
         None
     }
@@ -209,7 +213,7 @@ impl Multiply for f32 {
 
     fn product_kernel(level: Level, m: usize, n: usize, k: usize) -> &'static Kernel<f32> {
         #[cfg(target_arch = "x86_64")]
-        if level == Level::Amx && tiles::pays(m, n, k) {
+        if level == Level::Amx && tiles::is_profitable(m, n, k) {
             return &tiles::F32;
         }
         Self::kernel(level)
@@ -243,21 +247,22 @@ impl Multiply for f64 {
 }
 
 impl<S: Real> Kernel<S> {
-    /// The height that costs least for `m` rows: short tiles load more for each product, tall ones may be empty in part.
+    /// Return the height with the least cost for `m` rows. Short tiles load more per product, and tall ones may be
+    /// partly empty.
     pub(crate) fn height(&self, m: usize) -> usize {
         let cost = |&h: &usize| m.div_ceil(h) * (2 * h + 3);
         self.heights.iter().copied().min_by_key(|h| cost(h)).unwrap_or(1)
     }
 
-    /// Packed words of one line over `k` elements.
+    /// Return the number of packed words of one line over `k` elements.
     fn steps(&self, k: usize) -> usize {
         k.div_ceil(self.per_step).next_multiple_of(self.steps) * self.words
     }
 
-    /// Packs lines one strip of `lanes` after the other, and says how large their numbers are.
+    /// Pack lines as strips of `lanes`, one after the other. Return the magnitudes of their numbers.
     ///
     /// # Safety
-    /// As [`Lines::pack`].
+    /// The same as for [`Lines::pack`].
     unsafe fn pack_lines(
         &self,
         x: &dyn Lines<S>,
@@ -271,7 +276,7 @@ impl<S: Real> Kernel<S> {
         for (first, out) in lines.clone().step_by(lanes).zip(out.chunks_exact_mut(self.steps(k.len()) * lanes)) {
             let valid = lanes.min(lines.end - first);
             let part = Part { side, format: self.format, first, valid, lanes, k: k.clone() };
-            // SAFETY: by the caller.
+            // SAFETY: the caller passes lines within the operand, and room for them.
             extent = extent.and(unsafe { (self.pack)(x, &part, out) });
         }
         extent

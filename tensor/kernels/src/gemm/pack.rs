@@ -1,4 +1,4 @@
-//! Packing of operands: plain strided ones, and the transposition in registers that all share.
+//! Packing of operands: plain strided packing, and the transposition in registers that all packing shares.
 
 use super::{Format, Lines, Part, Side};
 use crate::cpu::{Level, level};
@@ -10,7 +10,7 @@ use std::any::TypeId;
 impl<T: Float, S: Real> Lines<S> for Strided<T> {
     unsafe fn pack(&self, part: &Part, out: &mut [S]) {
         let (line, step) = (self.line, self.step);
-        // SAFETY: by the caller.
+        // SAFETY: the caller passes a part within the operand, and room for it.
         unsafe {
             let x = self.x.add(part.first * line + part.k.start * step);
             match part.format {
@@ -40,26 +40,26 @@ impl<T: Float, S: Real> Lines<S> for Strided<T> {
     }
 }
 
-/// Lines of a strided matrix: `line` elements from one to the next, `step` along each.
+/// Lines of a strided matrix: `line` elements apart, with elements `step` apart.
 pub(crate) struct Strided<T> {
     x: *const T,
     line: usize,
     step: usize,
 }
 
-// SAFETY: read-only memory that outlives the product it is an operand of.
+// SAFETY: the memory is only read, and it outlives the product.
 unsafe impl<T: Sync> Sync for Strided<T> {}
 
 impl<T> Mat<T> {
-    /// The rows, as the left operand.
+    /// Return the rows, as the lines of a left operand.
     pub(crate) fn rows(self) -> Strided<T>
     where
         T: Copy,
     {
-        // SAFETY: the first element.
+        // SAFETY: `(0, 0)` is the matrix's first element.
         Strided { x: unsafe { self.element(0, 0) }, line: self.row(), step: self.col() }
     }
-    /// The columns, as the right operand.
+    /// Return the columns, as the lines of a right operand.
     pub(crate) fn columns(self) -> Strided<T>
     where
         T: Copy,
@@ -68,10 +68,10 @@ impl<T> Mat<T> {
     }
 }
 
-/// Packs `valid` lines over `k` elements as `[k][lanes]`, widened, with zeros for the missing lines.
+/// Pack `valid` lines over `k` elements as `[k][lanes]`, widened, with zeros for the missing lines.
 ///
 /// # Safety
-/// The elements exist, and `out` has room.
+/// The elements exist, and `out` has room for `k * lanes` numbers.
 pub(crate) unsafe fn pack<T: Float>(
     x: *const T,
     line: usize,
@@ -81,7 +81,7 @@ pub(crate) unsafe fn pack<T: Float>(
     lanes: usize,
     out: *mut T::Acc,
 ) {
-    // SAFETY: by the caller; the level says what the processor has.
+    // SAFETY: the caller passes elements that exist and room for the result; the processor has the level.
     unsafe {
         #[cfg(target_arch = "x86_64")]
         if level() >= Level::Avx512 && (line == 1 || step == 1) {
@@ -105,7 +105,7 @@ pub(crate) unsafe fn pack<T: Float>(
             }
             return;
         }
-        // A few elements of each line at a time: what is written stays in the first-level cache meanwhile.
+        // Pack a few elements of each line at a time, so that the written lines stay in the first-level cache.
         for p0 in (0..k).step_by(8) {
             let p1 = (p0 + 8).min(k);
             for i in 0..lanes {
@@ -119,28 +119,28 @@ pub(crate) unsafe fn pack<T: Float>(
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod x86 {
-    //! Packing 16 lanes at a time.
+    //! Packing of 16 lanes at a time.
 
     use crate::{bf16, f16};
     use std::arch::x86_64::*;
 
-    /// The first `n` of 16 lanes.
+    /// Return a mask of the first `n` of 16 lanes.
     #[inline(always)]
     pub(crate) fn mask(n: usize) -> u16 {
         if n >= 16 { u16::MAX } else { (1 << n) - 1 }
     }
 
-    /// Elements that 16 lanes of `f32` are made of.
+    /// An element type that loads as 16 lanes of `f32`.
     pub(crate) trait Load: Copy {
         /// # Safety
-        /// The lanes of the mask exist.
+        /// The lanes of the mask exist in memory.
         unsafe fn load(x: *const Self, mask: u16) -> __m512;
     }
     impl Load for f32 {
         #[inline]
         #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
         unsafe fn load(x: *const f32, mask: u16) -> __m512 {
-            // SAFETY: by the caller.
+            // SAFETY: the caller passes a mask of lanes that exist.
             unsafe { _mm512_maskz_loadu_ps(mask, x) }
         }
     }
@@ -148,7 +148,7 @@ pub(crate) mod x86 {
         #[inline]
         #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
         unsafe fn load(x: *const bf16, mask: u16) -> __m512 {
-            // SAFETY: by the caller.
+            // SAFETY: the caller passes a mask of lanes that exist.
             let v = unsafe { _mm256_maskz_loadu_epi16(mask, x.cast()) };
             _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(v)))
         }
@@ -157,15 +157,15 @@ pub(crate) mod x86 {
         #[inline]
         #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
         unsafe fn load(x: *const f16, mask: u16) -> __m512 {
-            // SAFETY: by the caller.
+            // SAFETY: the caller passes a mask of lanes that exist.
             _mm512_cvtph_ps(unsafe { _mm256_maskz_loadu_epi16(mask, x.cast()) })
         }
     }
 
-    /// Steps that are fetched ahead where each lies in a line of memory, or page, of its own.
+    /// Number of steps to prefetch if each lies in its own cache line or page.
     const AHEAD: usize = 16;
 
-    /// [`super::pack`] where lines or elements are side by side.
+    /// Like [`super::pack`], for adjacent lines or adjacent elements.
     #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
     pub(super) unsafe fn plain<T: Load>(
         x: *const T,
@@ -182,7 +182,8 @@ pub(crate) mod x86 {
                 _mm_prefetch::<_MM_HINT_T0>(x.wrapping_add(AHEAD * step).cast());
                 _mm_prefetch::<_MM_HINT_T0>(x.wrapping_add(AHEAD * step + lanes - 1).cast());
                 for group in (0..lanes).step_by(16) {
-                    // SAFETY: by the caller; masks keep loads and stores within.
+                    // SAFETY: the caller passes elements that exist and room for the result; masks keep loads and
+                    // stores within.
                     unsafe {
                         let v = T::load(x.wrapping_add(group), mask(valid.saturating_sub(group)));
                         _mm512_mask_storeu_ps(out.wrapping_add(group), mask(lanes - group), v);
@@ -194,7 +195,8 @@ pub(crate) mod x86 {
         for group in (0..lanes).step_by(16) {
             let store = mask(lanes - group);
             let lines = valid.saturating_sub(group).min(16);
-            // SAFETY: by the caller; masks keep loads and stores within.
+            // SAFETY: the caller passes elements that exist and room for the result; masks keep loads and stores
+            // within.
             unsafe {
                 let (x, out) = (x.wrapping_add(group * line), out.add(group));
                 for p in (0..k).step_by(16) {
@@ -216,7 +218,8 @@ pub(crate) mod x86 {
         }
     }
 
-    /// Sixteen elements of each of `lines` lines, and zeros; `N` is their number where it is known, else zero.
+    /// Load sixteen elements of each of `lines` lines, and zeros for the others. `N` is `lines` if it is known at
+    /// compile time, else zero.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
     unsafe fn rows<T: Load, const N: usize>(x: *const T, line: usize, lines: usize, rest: u16) -> [__m512; 16] {
@@ -226,7 +229,7 @@ pub(crate) mod x86 {
                 if $i < if N == 0 { lines } else { N } {
                     let x = x.wrapping_add($i * line);
                     _mm_prefetch::<_MM_HINT_T0>(x.wrapping_add(64).cast());
-                    // SAFETY: by the caller.
+                    // SAFETY: the caller passes lines that exist; the mask keeps the load within.
                     rows[$i] = unsafe { T::load(x, rest) };
                 }
             )*};
@@ -235,14 +238,14 @@ pub(crate) mod x86 {
         rows
     }
 
-    /// Stores the first `count` columns, `lanes` apart.
+    /// Store the first `count` columns, `lanes` words apart.
     #[inline]
     #[target_feature(enable = "avx512f")]
     pub(crate) unsafe fn put(columns: [__m512; 16], out: *mut f32, lanes: usize, count: usize, store: u16) {
         macro_rules! put {
             ($count:expr; $($i:literal)*) => {$(
                 if $i < $count {
-                    // SAFETY: by the caller; the mask keeps the store within the step.
+                    // SAFETY: the caller passes room for `count` steps; the mask keeps the store within the step.
                     unsafe { _mm512_mask_storeu_ps(out.wrapping_add($i * lanes), store, columns[$i]) };
                 }
             )*};
@@ -254,8 +257,8 @@ pub(crate) mod x86 {
         }
     }
 
-    /// Packs `valid` lines over `k` elements as `[steps][lanes]` of pairs, with zeros for what is missing; the steps come in
-    /// multiples.
+    /// Pack `valid` lines over `k` elements as `[steps][lanes]` of pairs, with zeros for missing elements. The number
+    /// of steps is rounded up to `multiple`.
     ///
     /// # Safety
     /// The elements exist, and `out` has room for all steps.
@@ -272,13 +275,13 @@ pub(crate) mod x86 {
     ) {
         let steps = k.div_ceil(2);
         if line == 1 && lanes == 32 {
-            // SAFETY: by the caller.
+            // SAFETY: the caller passes elements that exist, and room for all steps.
             return unsafe { pairs_across(x, step, valid, k, steps.next_multiple_of(multiple), out) };
         }
         for group in (0..lanes).step_by(16) {
             let store = mask(lanes - group);
             let lines = valid.saturating_sub(group).min(16);
-            // SAFETY: by the caller; masks keep loads and stores within.
+            // SAFETY: the caller passes elements that exist and room for all steps; masks keep loads and stores within.
             unsafe {
                 let x = x.wrapping_add(group * line);
                 let out = out.add(group);
@@ -302,15 +305,15 @@ pub(crate) mod x86 {
         }
     }
 
-    /// [`pairs`] of 32 lines side by side.
+    /// Like [`pairs`], for 32 adjacent lines.
     #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
     unsafe fn pairs_across(x: *const u16, step: usize, valid: usize, k: usize, steps: usize, out: *mut f32) {
         let x = x.cast::<i16>();
         let load = if valid >= 32 { u32::MAX } else { (1 << valid) - 1 };
-        // Element `i` of the one row beside element `i` of the other.
+        // Interleave: element `i` of one row is next to element `i` of the other.
         let order: [i16; 64] = std::array::from_fn(|i| (i / 2 + i % 2 * 32) as i16);
         let zero = _mm512_setzero_si512();
-        // SAFETY: by the caller; masks keep loads within.
+        // SAFETY: the caller passes elements that exist and room for all steps; masks keep loads within.
         unsafe {
             let first = _mm512_loadu_epi16(order.as_ptr());
             let second = _mm512_loadu_epi16(order[32..].as_ptr());
@@ -327,10 +330,10 @@ pub(crate) mod x86 {
         }
     }
 
-    /// Packs `valid` rows over `k` elements as squares: for every 16 pairs, for every 16 lanes, 16 rows of 16 pairs.
+    /// Pack `valid` rows over `k` elements as squares: for every 16 pairs and every 16 lanes, 16 rows of 16 pairs.
     ///
     /// # Safety
-    /// As [`pairs`], with steps in multiples of 16.
+    /// The same as for [`pairs`]. The number of steps is a multiple of 16.
     #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
     pub(super) unsafe fn squares(
         x: *const u16,
@@ -345,7 +348,7 @@ pub(crate) mod x86 {
             for group in (0..lanes).step_by(16) {
                 let lines = valid.saturating_sub(group).min(16);
                 let mut rows = [_mm512_setzero_ps(); 16];
-                // SAFETY: by the caller; masks keep loads within.
+                // SAFETY: the caller passes elements that exist and room for all steps; masks keep loads within.
                 unsafe {
                     let x = x.wrapping_add(group * line);
                     if step == 1 {
@@ -367,11 +370,11 @@ pub(crate) mod x86 {
         }
     }
 
-    /// One step of up to 16 lines.
+    /// Load one step of up to 16 lines.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
     unsafe fn across(x: *const u16, line: usize, step: usize, s: usize, k: usize, lines: usize) -> __m512 {
-        // SAFETY: by the caller of `pairs`.
+        // SAFETY: the caller of `pairs` passes elements that exist; the mask keeps the load within.
         unsafe {
             let x = x.cast::<u16>().wrapping_add(2 * s * step);
             if line == 1 {
@@ -393,18 +396,18 @@ pub(crate) mod x86 {
         }
     }
 
-    /// Up to 16 steps of one line, of which `rest` elements are left.
+    /// Load up to 16 steps of one line, which has `rest` elements left.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
     unsafe fn along(x: *const u16, rest: usize) -> __m512 {
-        // SAFETY: by the caller of `pairs`.
+        // SAFETY: the caller of `pairs` passes elements that exist; the mask keeps the load within.
         unsafe {
             let mask = if rest >= 32 { u32::MAX } else { (1 << rest) - 1 };
             _mm512_castsi512_ps(_mm512_maskz_loadu_epi16(mask, x.cast()))
         }
     }
 
-    /// Transposes 16 x 16 lanes: pairs, then pairs of pairs, then 128-bit quarters.
+    /// Transpose 16 x 16 lanes: pairs, then pairs of pairs, then 128-bit quarters.
     #[inline]
     #[target_feature(enable = "avx512f")]
     pub(crate) fn transpose(r: [__m512; 16]) -> [__m512; 16] {

@@ -1,37 +1,38 @@
 //! Numbers as sums of three `bf16`, for tiles that multiply `bf16` and add in `f32`.
 //!
-//! The 24 significant bits of an `f32` are three times eight: `x = x1 + x2 + x3`, where each part is the `bf16` nearest to what those
-//! before it leave. Of the nine products of the parts of two numbers six are computed. The other three are at most 2^-23 of the
-//! whole and usually below 2^-25, less than what rounding one addition costs, of which a tile does fewer than a chain of
-//! fused additions: the result is as good as theirs. XLA knows the method as `BF16_BF16_F32_X6`.
+//! The 24 significant bits of an `f32` are three times eight bits: `x = x1 + x2 + x3`. Each part is the `bf16` nearest
+//! to the remainder after the parts before it. A product of two numbers has nine products of parts, and six of them are
+//! computed. The other three are at most 2^-23 of the whole product, and usually below 2^-25. This is less than the
+//! rounding error of one addition, and a tile does fewer additions than a chain of fused multiply-adds. So the result
+//! is as accurate as that chain. XLA calls the method `BF16_BF16_F32_X6`.
 //!
-//! Parts have the exponents of `f32`, but tiles take subnormal numbers for zero, and infinities have no parts. [`Extent`] tells which
-//! operands may be multiplied this way.
+//! Parts have the exponents of `f32`, but tiles treat subnormal numbers as zero, and infinities have no parts.
+//! [`Extent`] tells which operands may be multiplied this way.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Magnitudes of a packed operand, as the bits of `f32`, whose order is that of integers.
+/// Magnitudes of a packed operand, as the bits of `f32`. These bits have the order of integers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Extent {
-    /// The least among the largest magnitudes of lines; lines of zeros do not count.
+    /// The least among the largest magnitudes of all lines. Lines of zeros do not count.
     least: u32,
-    /// The largest magnitude; more than any number's where there is a NaN.
+    /// The largest magnitude. With a NaN, it is larger than any number's.
     most: u32,
 }
 
 impl Extent {
-    /// Of nothing but zeros.
+    /// The extent of an operand of zeros.
     pub(super) const ZERO: Extent = Extent { least: f32::INFINITY.to_bits(), most: 0 };
-    /// Of numbers about one.
+    /// The extent of an operand of ones.
     pub(super) const ONE: Extent = Extent { least: 1f32.to_bits(), most: 1f32.to_bits() };
 
-    /// Of both.
+    /// Return the extent of both operands together.
     pub(super) fn and(self, other: Extent) -> Extent {
         Extent { least: self.least.min(other.least), most: self.most.max(other.most) }
     }
 
-    /// Whether all parts are numbers, and neither are sums of products infinite nor products of parts, in every line of the
-    /// result that has a normal number, subnormal.
+    /// Whether two operands may be multiplied in parts. All parts must be finite, and no sum of products may overflow.
+    /// No product of parts may be subnormal in a line of the result that has a normal number.
     pub(super) fn fits(self, other: Extent) -> bool {
         const LEAST: f64 = 1.0 / (1u128 << 100) as f64;
         const MOST: f64 = (1u128 << 127) as f64;
@@ -45,7 +46,7 @@ impl Extent {
     }
 }
 
-/// An [`Extent`] that threads find out together.
+/// An [`Extent`] that several threads compute together.
 pub(super) struct SharedExtent {
     least: AtomicU32,
     most: AtomicU32,
@@ -75,25 +76,26 @@ mod x86 {
     use std::arch::x86_64::*;
     use std::mem::MaybeUninit;
 
-    /// Lines of a packed part, and elements of a packed step.
+    /// Number of lines in a packed part, and of elements in a packed step.
     pub(in crate::gemm) const SIDE: usize = 32;
-    /// Words of a packed step: two squares of 16 x 16 pairs for each part of the numbers.
+    /// Number of words in a packed step: two squares of 16 x 16 pairs for each part of the numbers.
     pub(in crate::gemm) const STEP: usize = 3 * 2 * SQUARE;
     const SQUARE: usize = 16 * 16;
-    /// Elements that are packed as they are before they are taken apart, where an operand has no memory of its own.
+    /// Number of elements that are packed unchanged before they are split, if an operand does not lie in memory.
     const CHUNK: usize = 64;
 
-    /// Packs a part of an operand: for every 32 elements of the summed dimension, for each of the three parts of the numbers, two squares.
+    /// Pack a part of an operand: for every 32 elements of the summed dimension, two squares for each of the three
+    /// parts.
     ///
     /// # Safety
-    /// As [`Lines::pack`]; the processor has AVX-512 with `bf16`.
+    /// The same as for [`Lines::pack`]. The processor has AVX-512 with `bf16`.
     pub(in crate::gemm) unsafe fn pack(x: &dyn Lines<f32>, part: &Part, out: &mut [f32]) -> Extent {
         let k = part.k.len();
         debug_assert!(part.lanes == SIDE && out.len() == k.div_ceil(SIDE) * STEP);
         let left = part.side == Side::Left;
         let split = |x: *const f32, pitch: usize, along: bool, valid: usize, k: usize, out: &mut [f32]| {
             let out = out.as_mut_ptr();
-            // SAFETY: by the caller of `pack`.
+            // SAFETY: the caller of `pack` passes a part within the operand, and room for it.
             unsafe {
                 match (along, left) {
                     (true, true) => split::<true, true>(x, pitch, valid, k, out),
@@ -116,7 +118,8 @@ mod x86 {
             let count = CHUNK.min(k - first);
             let start = part.k.start + first;
             let chunk = Part { format: Format::Plain, k: start..start + count, ..part.clone() };
-            // SAFETY: by the caller; packing writes all lanes of all steps.
+            // SAFETY: the caller of `pack` passes a part within the operand, and room for it; packing writes all lanes
+            // of all steps.
             unsafe {
                 x.pack(&chunk, std::slice::from_raw_parts_mut(plain.as_mut_ptr().cast(), count * SIDE));
             }
@@ -125,8 +128,9 @@ mod x86 {
         extent
     }
 
-    /// Takes apart `valid` lines of `k` elements. Elements lie side by side `ALONG` a line, and lines `pitch` apart; or lines lie side by side, and
-    /// elements `pitch` apart. Squares of the left operand have a row for each line, those of the right one for each pair of elements.
+    /// Split `valid` lines of `k` elements into parts. With `ALONG`, the elements of a line are adjacent, and lines are
+    /// `pitch` apart. Otherwise lines are adjacent, and elements are `pitch` apart. Squares of the left operand have
+    /// one row per line. Squares of the right operand have one row per pair of elements.
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
     unsafe fn split<const ALONG: bool, const LEFT: bool>(
         x: *const f32,
@@ -136,14 +140,14 @@ mod x86 {
         out: *mut f32,
     ) -> Extent {
         let bits = _mm512_set1_epi32(i32::MAX);
-        // Lane `i` of one vector beside lane `i` of another.
+        // Interleave: lane `i` of one vector is next to lane `i` of the other.
         let order: [i16; 32] = std::array::from_fn(|i| (i / 2 + i % 2 * 16) as i16);
-        // SAFETY: 64 bytes.
+        // SAFETY: the array has 64 bytes.
         let order = unsafe { _mm512_loadu_si512(order.as_ptr().cast()) };
-        // Largest magnitudes: a vector for each line, or a lane.
+        // Largest magnitudes: one vector per line, or one lane per line.
         let mut most = [_mm512_setzero_si512(); SIDE];
         for (step, k0) in (0..k).step_by(SIDE).enumerate() {
-            // A step ahead, and in the last one, the first step of the lines that are packed after these.
+            // Prefetch one step ahead. In the last step, prefetch the first step of the lines that are packed next.
             let ahead = match (ALONG, k0 + SIDE < k) {
                 (true, true) => SIDE,
                 (true, false) => (SIDE * pitch + SIDE).wrapping_sub(k),
@@ -154,7 +158,7 @@ mod x86 {
                 // The square of part `p` is 2 `p` squares after this one.
                 let out = out.wrapping_add(step * STEP + half * SQUARE);
                 for i in 0..16 {
-                    // Two vectors, of which the square's vector `i` is made.
+                    // The two vectors that the square's vector `i` is made of.
                     let (first, second, lanes) = if ALONG {
                         let line = 16 * half + i;
                         let x = x.wrapping_add(line * pitch + k0);
@@ -166,40 +170,40 @@ mod x86 {
                         let lanes = |k1: usize| if k1 < k { mask(valid.saturating_sub(16 * half)) } else { 0 };
                         (x, x.wrapping_add(pitch), [lanes(k1), lanes(k1 + 1)])
                     };
-                    // All lines of memory, and to the first-level cache: as few as a step reads stay there, and the neighbour that the
-                    // processor may fetch on its own comes late.
+                    // Prefetch every cache line to the first-level cache. The few lines of one step stay there, and the
+                    // neighbouring line that the processor may prefetch itself would come late.
                     _mm_prefetch::<_MM_HINT_T0>(first.wrapping_add(ahead).cast());
                     _mm_prefetch::<_MM_HINT_T0>(second.wrapping_add(ahead).cast());
-                    // SAFETY: by the caller; masks keep loads within.
+                    // SAFETY: the caller passes elements that exist; masks keep loads within.
                     let (mut a, mut b) =
                         unsafe { (_mm512_maskz_loadu_ps(lanes[0], first), _mm512_maskz_loadu_ps(lanes[1], second)) };
                     let magnitude = |v: __m512| _mm512_and_si512(_mm512_castps_si512(v), bits);
                     let line = if ALONG { 16 * half + i } else { half };
                     most[line] = _mm512_max_epi32(most[line], _mm512_max_epi32(magnitude(a), magnitude(b)));
                     for part in 0..3 {
-                        // SAFETY: both are 512 bits.
+                        // SAFETY: both types have 512 bits.
                         let pairs: __m512i = unsafe { std::mem::transmute(_mm512_cvtne2ps_pbh(b, a)) };
                         let widened =
                             |v: __m256i| _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(v)));
                         if ALONG {
                             a = _mm512_sub_ps(a, widened(_mm512_castsi512_si256(pairs)));
                             b = _mm512_sub_ps(b, widened(_mm512_extracti64x4_epi64::<1>(pairs)));
-                            // SAFETY: by the caller, there is room for the steps.
+                            // SAFETY: the caller passes room for all steps.
                             unsafe { _mm512_storeu_si512(out.add(2 * part * SQUARE + 16 * i).cast(), pairs) };
                         } else {
                             let pairs = _mm512_permutexvar_epi16(order, pairs);
                             let high = _mm512_set1_epi32(!0xffff);
                             a = _mm512_sub_ps(a, _mm512_castsi512_ps(_mm512_slli_epi32::<16>(pairs)));
                             b = _mm512_sub_ps(b, _mm512_castsi512_ps(_mm512_and_si512(pairs, high)));
-                            // SAFETY: as above.
+                            // SAFETY: the caller passes room for all steps.
                             unsafe { _mm512_storeu_si512(out.add(2 * part * SQUARE + 16 * i).cast(), pairs) };
                         }
                     }
                 }
                 if ALONG != LEFT {
                     for part in 0..3 {
-                        // SAFETY: as above.
-                        unsafe { turn(out.add(2 * part * SQUARE)) };
+                        // SAFETY: the square was written above.
+                        unsafe { transpose_square(out.add(2 * part * SQUARE)) };
                     }
                 }
             }
@@ -215,7 +219,7 @@ mod x86 {
         } else {
             for v in [most[0], most[1]] {
                 let mut lanes = [0u32; 16];
-                // SAFETY: 64 bytes.
+                // SAFETY: the array has 64 bytes.
                 unsafe { _mm512_storeu_si512(lanes.as_mut_ptr().cast(), v) };
                 lanes.into_iter().for_each(&mut add);
             }
@@ -223,14 +227,14 @@ mod x86 {
         extent
     }
 
-    /// Transposes a square where it is.
+    /// Transpose a square in place.
     ///
     /// # Safety
-    /// There are 16 x 16 words.
+    /// `square` points to 16 x 16 words.
     #[inline]
     #[target_feature(enable = "avx512f")]
-    unsafe fn turn(square: *mut f32) {
-        // SAFETY: by the caller.
+    unsafe fn transpose_square(square: *mut f32) {
+        // SAFETY: the caller passes 16 x 16 words.
         unsafe {
             let rows = std::array::from_fn(|i| _mm512_loadu_ps(square.add(16 * i)));
             put(transpose(rows), square, 16, 16, u16::MAX);

@@ -1,6 +1,6 @@
-//! Tiles in plain Rust, for processors without vector instructions of their own here.
+//! Tiles in plain Rust, for processors without hand-written tiles.
 
-use super::{Format, Kernel, as_it_is, nothing};
+use super::{Format, Kernel, nothing, pack_unchanged};
 use crate::loops::BASELINE_FMA;
 use crate::real::Real;
 
@@ -19,8 +19,8 @@ macro_rules! kernel {
             masks: false,
             format: Format::Plain,
             tile: tile::<$t>,
-            pack: as_it_is,
-            otherwise: None,
+            pack: pack_unchanged,
+            fallback: None,
             enter: nothing,
             leave: nothing,
         };
@@ -28,7 +28,7 @@ macro_rules! kernel {
 }
 kernel! { F32 f32; F64 f64; }
 
-/// See [`super::Tile`]; the tile is whole.
+/// Compute a whole tile. See [`super::Tile`].
 unsafe fn tile<S: Real>(
     _: usize,
     steps: usize,
@@ -43,7 +43,7 @@ unsafe fn tile<S: Real>(
     _: *const S,
 ) {
     let mut sums = [[S::ZERO; WIDTH]; HEIGHT];
-    // SAFETY: by the caller.
+    // SAFETY: the caller passes packed operands that hold the steps, and room for the tile.
     unsafe {
         for s in 0..steps {
             let (x, y) = (&*a.add(s * HEIGHT).cast::<[S; HEIGHT]>(), &*b.add(s * WIDTH).cast::<[S; WIDTH]>());

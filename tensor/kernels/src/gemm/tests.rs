@@ -2,7 +2,7 @@ use super::{Kernel, Multiply, matrices};
 use crate::cpu::{Level, machine};
 use crate::matmul::{Mat, MatMut};
 
-/// Every tile for `f32` that the machine has, whatever sizes it is chosen for.
+/// Return every `f32` tile that the machine has, even if no product would choose it.
 fn kernels() -> Vec<&'static Kernel<f32>> {
     let mut kernels: Vec<_> = Level::ALL.into_iter().filter(|&l| l <= machine()).map(f32::kernel).collect();
     #[cfg(target_arch = "x86_64")]
@@ -12,7 +12,8 @@ fn kernels() -> Vec<&'static Kernel<f32>> {
     kernels
 }
 
-/// `[rows, columns]` in a buffer with columns or rows side by side, or neither.
+/// Make a `[rows, columns]` matrix in a buffer, with adjacent columns, adjacent rows, or neither. Return the buffer
+/// with its strides.
 fn matrix(rows: usize, columns: usize, layout: usize) -> (Vec<f32>, [usize; 2]) {
     let strides = [[columns, 1], [1, rows], [3 * columns, 3]][layout];
     let mut data = vec![f32::NAN; 3 * rows * columns];
@@ -22,7 +23,7 @@ fn matrix(rows: usize, columns: usize, layout: usize) -> (Vec<f32>, [usize; 2]) 
     (data, strides)
 }
 
-/// Numbers in -1..1.
+/// Random numbers in -1..1.
 struct Random(u64);
 impl Random {
     fn numbers(&mut self, count: usize) -> Vec<f64> {
@@ -34,7 +35,7 @@ impl Random {
     }
 }
 
-/// `a @ b + beta * c` for `[m, k]` and `[k, n]`, rows side by side or columns.
+/// Compute `a @ b + beta * c` for `[m, k]` and `[k, n]`, with adjacent rows or columns.
 fn multiply(kernel: &Kernel<f32>, [m, n, k]: [usize; 3], a: &[f32], b: (&[f32], [usize; 2]), beta: f32, c: &mut [f32]) {
     let (a, b) = (Mat::new(a, k, 1), Mat::new(b.0, b.1[0], b.1[1]));
     // SAFETY: the slices hold the matrices.
@@ -66,12 +67,13 @@ fn tiles_multiply_matrices_of_all_sizes_and_strides() {
     }
 }
 
-/// Errors of products, relative to sums of magnitudes, are those of a chain of fused additions or less, whatever tiles do with the numbers.
+/// Check that the errors of products, relative to sums of magnitudes, are at most those of a chain of fused
+/// multiply-adds, for every tile.
 #[test]
-fn tiles_are_as_good_as_fused_additions() {
+fn tiles_are_as_accurate_as_fused_multiply_adds() {
     let mut random = Random(7);
     for [m, n, k] in [[64, 64, 64], [70, 90, 600], [33, 40, 2000]] {
-        // Numbers of many magnitudes, with all their bits.
+        // Numbers of many magnitudes, with all bits significant.
         let mut numbers = |size: usize| -> Vec<f32> {
             let (x, y) = (random.numbers(size), random.numbers(size));
             x.iter().zip(&y).map(|(x, y)| (x * (12.0 * y).exp2() * 1.234567) as f32).collect()
@@ -98,7 +100,7 @@ fn tiles_are_as_good_as_fused_additions() {
     }
 }
 
-/// Numbers at the ends of the range, in some lines of either operand.
+/// Check numbers at the ends of the range, in some lines of either operand.
 #[test]
 fn tiles_multiply_numbers_of_the_whole_range() {
     let mut random = Random(8);
@@ -111,7 +113,7 @@ fn tiles_multiply_numbers_of_the_whole_range() {
             let (mut a, mut b) = (numbers(m * k), numbers(k * n));
             a[lines.start * k..lines.end * k].iter_mut().for_each(|v| *v *= first as f32);
             b.iter_mut().for_each(|v| *v *= second as f32);
-            // Sizes of which either dimension is the longer.
+            // Sizes with more rows, and with more columns.
             for (strides, n) in [([n, 1], n), ([1, k], n), ([n, 1], 50)] {
                 for kernel in kernels() {
                     let mut c = vec![f32::NAN; m * n];
@@ -121,7 +123,7 @@ fn tiles_multiply_numbers_of_the_whole_range() {
                         let y = |p: usize| b[p * strides[0] + j * strides[1]] as f64;
                         let products = || (0..k).map(|p| a[i * k + p] as f64 * y(p));
                         let (exact, scale) = (products().sum::<f64>(), products().map(f64::abs).sum::<f64>());
-                        // Subnormal results and products may be rounded to multiples of the least number.
+                        // Subnormal results and products may be rounded to multiples of the smallest number.
                         assert!(
                             (got as f64 - exact).abs() <= 2e-6 * scale + k as f64 * 2f64.powi(-149),
                             "{:?} {first:e} {second:e} {lines:?} at ({i}, {j}): {got:e}, not {exact:e}",
@@ -135,7 +137,7 @@ fn tiles_multiply_numbers_of_the_whole_range() {
 }
 
 #[test]
-fn tiles_keep_infinities_and_nan_where_they_are() {
+fn tiles_confine_infinities_and_nan_to_their_rows_and_columns() {
     for [m, n, k] in [[70, 130, 100], [130, 70, 600]] {
         for (special, in_a) in [(f32::INFINITY, true), (f32::NEG_INFINITY, false), (f32::NAN, true), (f32::NAN, false)]
         {

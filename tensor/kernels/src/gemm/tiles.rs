@@ -1,7 +1,7 @@
-//! Tiles of AMX: 32 x 32 sums in four tile registers, fed by two squares of each operand.
+//! Tiles of AMX: 32 x 32 sums in four tile registers, which multiply two squares of each operand.
 
 use super::parts::{self, SIDE, STEP};
-use super::{Format, Kernel, PORTIONS, as_it_is};
+use super::{Format, Kernel, PORTIONS, pack_unchanged};
 use std::arch::asm;
 use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
@@ -13,13 +13,13 @@ const fn kernel(tile: super::Tile<f32>) -> Kernel<f32> {
         per_step: 2,
         steps: 16,
         words: 1,
-        // One block for most products: sums that leave the registers once are worth more than shorter strips.
+        // Most products fit one block: storing sums only once is worth more than shorter strips.
         k_block: 4096,
         masks: true,
         format: Format::Squares,
         tile,
-        pack: as_it_is,
-        otherwise: None,
+        pack: pack_unchanged,
+        fallback: None,
         enter,
         leave,
     }
@@ -29,22 +29,23 @@ pub(super) static BF16: Kernel<f32> = kernel(bf16_tile);
 pub(super) static F16: Kernel<f32> = kernel(f16_tile);
 pub(super) static F32: Kernel<f32> = Kernel {
     words: 3,
-    // Strips and panels of this many elements are still read from the second-level cache.
+    // Strips and panels of this many elements can still be read from the second-level cache.
     k_block: 512,
     format: Format::Parts,
     pack: parts::pack,
-    otherwise: Some(&super::x86::F32_AVX512),
+    fallback: Some(&super::x86::F32_AVX512),
     ..kernel(parts_tile)
 };
 
-/// Whether taking numbers apart is worth its while: in picoseconds for each element of the summed dimension, AVX-512 adds a product of whole
-/// columns in 13, these tiles one of whole rows and columns in 7, and a line is taken apart in 330.
-pub(super) fn pays(m: usize, n: usize, k: usize) -> bool {
+/// Whether splitting numbers into parts is faster than AVX-512. Picoseconds per element of the summed dimension: 13 for
+/// a product with whole columns in AVX-512, 7 for one with whole rows and columns in these tiles, and 330 for splitting
+/// a line.
+pub(super) fn is_profitable(m: usize, n: usize, k: usize) -> bool {
     let (rows, columns) = (m.next_multiple_of(SIDE), n.next_multiple_of(SIDE));
     k >= 64 && m * n * k >= 1 << 24 && 13 * m * columns >= 7 * rows * columns + 330 * (rows + columns)
 }
 
-/// Palette 1: every tile has 16 rows of 64 bytes.
+/// A tile configuration of palette 1, with 16 rows of 64 bytes in every tile.
 #[repr(C, align(64))]
 struct Configuration {
     palette: u8,
@@ -63,24 +64,24 @@ static CONFIGURATION: Configuration = Configuration {
 };
 
 /// # Safety
-/// The processor has tiles, and the process may use them.
+/// The processor has AMX tiles, and the process may use them.
 unsafe fn enter() {
-    // SAFETY: by the caller; the configuration is valid.
+    // SAFETY: the caller has AMX tiles, and the configuration is valid.
     unsafe { asm!("ldtilecfg [{}]", in(reg) &CONFIGURATION, options(nostack, readonly)) };
 }
 
 /// # Safety
-/// As [`enter`].
+/// The same as for [`enter`].
 unsafe fn leave() {
-    // SAFETY: by the caller.
+    // SAFETY: the caller has AMX tiles.
     unsafe { asm!("tilerelease", options(nostack, nomem)) };
 }
 
-/// Defines a [`super::Tile`]: `$step` adds the products of `$words` packed words of each line at `a` and `b` to the sums in `tmm0` to `tmm3`, goes on to
-/// the next, and fetches its portion of what lies `ahead`.
+/// Define a [`super::Tile`]. `$step` adds the products of `$words` packed words of each line at `a` and `b` to the sums
+/// in `tmm0` to `tmm3`, moves to the next words, and prefetches its portion of `ahead`.
 ///
-/// Each step stores a register that nobody reads: after some 600 ns without such a store the next one takes 250 ns longer (on the
-/// Xeon that this was measured on), and a tile's sums would always be the next one.
+/// Each step also stores an unused register. After about 600 ns without such a store, the next store takes 250 ns
+/// longer (measured on one Xeon), and a tile's sums would always pay for this.
 macro_rules! tile {
     ($name:ident, $words:literal, [$($step:expr),*], $($operand:ident = $value:expr),*) => {
         #[target_feature(enable = "avx512f")]
@@ -99,8 +100,9 @@ macro_rules! tile {
         ) {
             let (ahead, ahead_step) = if ahead.is_null() { (a, 0) } else { (ahead, $words * 4 * SIDE / PORTIONS) };
             let direct = rows == SIDE && columns == SIDE && alpha == 1.0 && (beta == 0.0 || beta == 1.0);
-            // SAFETY: by the caller: packed operands hold the steps, and the result `rows` x `columns` elements. Tile registers are not
-            // known to the compiler, which therefore never touches them; every statement below names those it uses.
+            // SAFETY: the caller passes packed operands that hold the steps, and room for `rows` x `columns` results.
+            // The compiler does not know tile registers and never uses them. Every statement below names the registers
+            // it uses.
             unsafe {
                 start(direct && beta == 1.0, c, row);
                 for i in 0..rows {
@@ -126,14 +128,14 @@ macro_rules! tile {
     };
 }
 
-/// What a tile register holds.
+/// The contents of a tile register.
 #[repr(C, align(64))]
 struct Square([u8; 1024]);
 
-/// Sums that start with the result, or with zeros.
+/// Load the sums of the result, or zeros.
 #[inline(always)]
 unsafe fn start(with_result: bool, c: *const f32, row: usize) {
-    // SAFETY: by the caller.
+    // SAFETY: the caller has AMX tiles, and passes a whole tile if `with_result` is set.
     unsafe {
         if with_result {
             asm!(
@@ -150,10 +152,10 @@ unsafe fn start(with_result: bool, c: *const f32, row: usize) {
     }
 }
 
-/// Stores sums, `row` numbers from a row to the next.
+/// Store sums, with rows `row` numbers apart.
 #[inline(always)]
 unsafe fn store(c: *mut f32, row: usize) {
-    // SAFETY: by the caller.
+    // SAFETY: the caller has AMX tiles, and passes room for a whole tile.
     unsafe {
         asm!(
             "tilestored [{c} + {step}*1], tmm0",
@@ -165,10 +167,10 @@ unsafe fn store(c: *mut f32, row: usize) {
     }
 }
 
-/// Brings sums to the result: as they are where that is possible.
+/// Store sums to the result: directly if possible, else scaled by `alpha` and `beta`.
 #[inline(always)]
 unsafe fn finish(direct: bool, alpha: f32, beta: f32, c: *mut f32, row: usize, rows: usize, columns: usize) {
-    // SAFETY: by the caller.
+    // SAFETY: the caller has AMX tiles, and passes room for `rows` x `columns` results.
     unsafe {
         if direct {
             return store(c, row);
@@ -181,7 +183,7 @@ unsafe fn finish(direct: bool, alpha: f32, beta: f32, c: *mut f32, row: usize, r
 unsafe fn scaled(alpha: f32, beta: f32, c: *mut f32, row: usize, rows: usize, columns: usize) {
     let mut sums = MaybeUninit::<[__m512; 2 * SIDE]>::uninit();
     let at = sums.as_mut_ptr().cast::<f32>();
-    // SAFETY: by the caller.
+    // SAFETY: the caller has AMX tiles, and passes room for `rows` x `columns` results.
     unsafe {
         store(at, SIDE);
         let (alpha, scale) = (_mm512_set1_ps(alpha), _mm512_set1_ps(beta));
@@ -199,14 +201,14 @@ unsafe fn scaled(alpha: f32, beta: f32, c: *mut f32, row: usize, rows: usize, co
     }
 }
 
-/// Fetches a line of memory.
+/// Prefetch a cache line of `ahead`.
 macro_rules! fetch {
     ($at:literal) => {
         concat!("prefetcht1 [{ahead} + ", $at, "]")
     };
 }
 
-/// One format of the operands: `multiply` adds the products of two squares to a tile register.
+/// Define the tile of a 16-bit format. The instruction `$multiply` adds the products of two squares to a tile register.
 macro_rules! half_tile {
     ($name:ident, $multiply:literal) => {
         tile!(
@@ -236,7 +238,7 @@ macro_rules! half_tile {
 half_tile!(bf16_tile, "tdpbf16ps");
 half_tile!(f16_tile, "tdpfp16ps");
 
-/// Loads the squares of a part of one operand.
+/// Load the squares of a part of one operand.
 macro_rules! squares {
     ($x:literal, $first:literal, $second:literal, $at:literal) => {
         concat!(
@@ -258,14 +260,14 @@ macro_rules! squares {
     };
 }
 
-/// Products of the squares that are loaded.
+/// Add the products of the loaded squares.
 macro_rules! products {
     () => {
         "tdpbf16ps tmm0, tmm4, tmm6\ntdpbf16ps tmm1, tmm4, tmm7\ntdpbf16ps tmm2, tmm5, tmm6\ntdpbf16ps tmm3, tmm5, tmm7"
     };
 }
 
-// Products of parts 1 3, 1 2, 2 2, 2 1, 3 1 and 1 1: each follows from the one before with one part loaded anew.
+// Products of the parts 1 3, 1 2, 2 2, 2 1, 3 1 and 1 1: each differs from the one before in one part, which is loaded.
 tile!(
     parts_tile,
     48,

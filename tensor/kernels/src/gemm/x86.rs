@@ -1,10 +1,10 @@
 //! Tiles of AVX2 and AVX-512 registers.
 
 use super::pack::x86::mask;
-use super::{Format, Kernel, as_it_is, nothing};
+use super::{Format, Kernel, nothing, pack_unchanged};
 use std::arch::x86_64::*;
 
-/// Repeats a block for the rows `0..ROWS` with literal indices: sums that are indexed by a variable would live in memory.
+/// Repeat a block for the rows `0..ROWS` with literal indices: sums indexed by a variable would live in memory.
 macro_rules! each_row {
     ($rows:ident, $i:ident => $body:block) => {
         each_row!(@ $rows, $i => $body, 0 1 2 3 4 5 6 7 8 9 10 11 12 13)
@@ -17,7 +17,7 @@ macro_rules! each_row {
     };
 }
 
-/// Defines a tile of `height` x two registers and its entry in the table.
+/// Define a tile of `height` x two registers and its entry in the table.
 macro_rules! tiles {
     ($($name:ident: $t:ty, $features:literal, $lanes:literal, [$($height:literal)*], $format:ident, $per_step:literal,
         $masks:literal,
@@ -31,7 +31,8 @@ macro_rules! tiles {
                 steps: usize, a: *const $t, b: *const $t, alpha: $t, beta: $t, c: *mut $t, row: usize, rows: usize,
                 columns: usize,
             ) {
-                // SAFETY: by the caller: packed operands hold the steps, and the result `rows` x `columns` elements.
+                // SAFETY: the caller passes packed operands that hold the steps, and room for `rows` x `columns`
+                // results.
                 unsafe {
                     each_row!(ROWS, i => {
                         if i < rows {
@@ -42,7 +43,8 @@ macro_rules! tiles {
                     let mut sums = [[$zero(); 2]; ROWS];
                     let (mut a, mut b) = (a, b);
                     for _ in 0..steps {
-                        // The next strip lies behind this one, often beyond the second-level cache; a panel is larger than the first.
+                        // Prefetch the next strip, which follows this one and often lies beyond the second-level cache.
+                        // A panel is larger than the first-level cache.
                         _mm_prefetch::<_MM_HINT_T1>(a.wrapping_add(steps * ROWS).cast());
                         _mm_prefetch::<_MM_HINT_T0>(b.wrapping_add(16 * $lanes).cast());
                         _mm_prefetch::<_MM_HINT_T0>(b.wrapping_add(17 * $lanes).cast());
@@ -77,7 +79,8 @@ macro_rules! tiles {
                 rows: usize,
                 columns: usize, _: *const $t,
             ) {
-                // SAFETY: by the caller.
+                // SAFETY: the caller passes packed operands that hold the steps, and room for `rows` x `columns`
+                // results.
                 unsafe {
                     match height {
                         $($height => kernel::<$height>(steps, a, b, alpha, beta, c, row, rows, columns),)*
@@ -95,8 +98,8 @@ macro_rules! tiles {
                 masks: $masks,
                 format: Format::$format,
                 tile,
-                pack: as_it_is,
-                otherwise: None,
+                pack: pack_unchanged,
+                fallback: None,
                 enter: nothing,
                 leave: nothing,
             }
@@ -104,14 +107,14 @@ macro_rules! tiles {
     )*};
 }
 
-/// Two `bf16` a lane.
+/// Reinterpret a vector as two `bf16` per lane.
 #[inline(always)]
 fn pairs(v: __m512) -> __m512bh {
-    // SAFETY: both are 512 bits.
+    // SAFETY: both types have 512 bits.
     unsafe { std::mem::transmute(v) }
 }
 
-/// The first `n` of eight lanes.
+/// Return a mask of the first `n` of eight lanes.
 #[inline(always)]
 fn mask8(n: usize) -> u8 {
     if n >= 8 { u8::MAX } else { (1 << n) - 1 }

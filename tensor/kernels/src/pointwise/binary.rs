@@ -27,11 +27,11 @@ kinds! {
 }
 
 impl BinaryKind {
-    /// Whether the result is `bool` whatever the operands are.
+    /// Whether the result is always `bool`.
     pub const fn is_predicate(self) -> bool {
         matches!(self, BinaryKind::LogicalAnd | BinaryKind::LogicalOr | BinaryKind::LogicalXor)
     }
-    /// Element type of the result for operands of type `x`.
+    /// Return the element type of the result for operands of type `x`.
     pub const fn result(self, x: DType) -> DType {
         match self {
             BinaryKind::Complex => match x.to_complex() {
@@ -49,7 +49,7 @@ kinds! {
     CompareKind { Eq "eq", Ne "ne", Lt "lt", Le "le", Gt "gt", Ge "ge" }
 }
 
-/// One match from kinds to loops, as in `unary`.
+/// Return the loop of each kind, as in `unary`.
 macro_rules! table {
     ($Enum:ident, $kind:expr, $t:ty; $($mode:ident $Kind:ident => $r:ty: |$a:ident, $b:ident| $e:expr;)*) => {
         match $kind {
@@ -70,7 +70,7 @@ macro_rules! table {
     (@scalar) => { false };
 }
 
-/// The remainder that has the sign of `b`, from that which has the sign of `a`.
+/// Compute the remainder with the sign of `b` from the remainder with the sign of `a`.
 macro_rules! floored_remainder {
     ($r:expr, $b:expr) => {{
         let r = $r;
@@ -78,7 +78,7 @@ macro_rules! floored_remainder {
     }};
 }
 
-/// The quotient as Python has it: from the remainder, so that it agrees with it.
+/// Compute the floored quotient from the remainder, so that both agree as in Python.
 macro_rules! floored_quotient {
     ($t:ty, $a:expr, $b:expr, $r:expr) => {{
         let r = $r;
@@ -179,7 +179,7 @@ fn of_f64(kind: BinaryKind) -> Option<Loop<2>> {
     own.or_else(|| shared_f64(kind))
 }
 
-/// Divisions with remainder in vectors, and again one by one where the quotient is too long for that.
+/// Define divisions with remainder: vectors first, then scalar code for quotients that are too long for vectors.
 macro_rules! divisions {
     ($($Op:ident |$a:ident, $b:ident, $r:ident| $e:expr, $zero:expr;)*) => {$(
         struct $Op;
@@ -207,7 +207,8 @@ divisions! {
     FloorDivide |a, b, r| floored_quotient!(f32, a, b, r), a / b;
 }
 
-/// The greatest common divisor, never negative but for that of the least number; that of zeros is zero.
+/// Return the greatest common divisor, which is zero for two zeros. It is negative only if it is the smallest integer,
+/// whose magnitude does not fit.
 fn gcd(a: i64, b: i64) -> i64 {
     let (mut a, mut b) = (a.wrapping_abs(), b.wrapping_abs());
     while a != 0 {
@@ -216,7 +217,7 @@ fn gcd(a: i64, b: i64) -> i64 {
     b
 }
 
-/// `a^b` of integers, wrapping; a negative exponent gives what rounding the true result towards zero gives.
+/// Compute `a^b` of integers, wrapping. A negative exponent gives the true result, truncated towards zero.
 macro_rules! integer_pow {
     ($t:ty, $a:expr, $b:expr) => {{
         let (mut base, mut e, mut r): ($t, i64, $t) = ($a, $b as i64, 1);
@@ -259,7 +260,7 @@ macro_rules! integers {
                 vector Minimum => $t: |a, b| a.min(b);
                 vector Fmax => $t: |a, b| a.max(b);
                 vector Fmin => $t: |a, b| a.min(b);
-                // Zero divisors have been refused before; one stands in for them to keep the loop free of panics.
+                // Zero divisors have already been refused. Dividing by one instead keeps the loop free of panics.
                 scalar Remainder => $t: |a, b| {
                     let d = if b == 0 { 1 } else { b };
                     let r = a.wrapping_rem(d);
@@ -274,7 +275,7 @@ macro_rules! integers {
                 vector BitwiseAnd => $t: |a, b| a & b;
                 vector BitwiseOr => $t: |a, b| a | b;
                 vector BitwiseXor => $t: |a, b| a ^ b;
-                // Too large or negative counts shift everything out, as in PyTorch.
+                // Shift counts that are too large or negative shift all bits out, as in PyTorch.
                 vector LeftShift => $t: |a, b| {
                     if (0..BITS).contains(&(b as i64)) { a.wrapping_shl(b as u32) } else { 0 }
                 };
@@ -285,7 +286,7 @@ macro_rules! integers {
                 scalar Gcd => $t: |a, b| gcd(a as i64, b as i64) as $t;
                 scalar Lcm => $t: |a, b| {
                     let g = gcd(a as i64, b as i64);
-                    // The divisor may be -1, since the smallest number has no absolute value.
+                    // The divisor may be -1, because the smallest integer has no absolute value.
                     (if g == 0 { 0 } else { (a as i64).wrapping_div(g).wrapping_mul(b as i64).wrapping_abs() }) as $t
                 };
                 vector LogicalAnd => bool: |a, b| (a != 0) & (b != 0);
@@ -297,7 +298,7 @@ macro_rules! integers {
 }
 integers! { of_u8 u8; of_i8 i8; of_i16 i16; of_i32 i32; of_i64 i64; }
 
-/// Complex numbers: arithmetic in their own precision, powers in `f64`.
+/// Return the loops of complex numbers: arithmetic in their own precision, powers in `f64`.
 macro_rules! complexes {
     ($($name:ident $cmp:ident $c:ident;)*) => {$(
         fn $name(kind: BinaryKind) -> Option<Loop<2>> {
@@ -323,7 +324,7 @@ macro_rules! complexes {
 }
 complexes! { of_c64 cmp_c64 c64; of_c128 cmp_c128 c128; }
 
-/// Joins real and imaginary parts.
+/// Return the loop that joins real and imaginary parts.
 fn joins(dtype: DType) -> Option<Loop<2>> {
     struct Join;
     impl<T: Copy> Map2<T, [T; 2]> for Join {
@@ -339,7 +340,7 @@ fn joins(dtype: DType) -> Option<Loop<2>> {
     }
 }
 
-/// `bool` as bytes that are zero or one.
+/// Return the loops of `bool`, whose elements are bytes of zero or one.
 fn of_bool(kind: BinaryKind) -> Option<Loop<2>> {
     use BinaryKind as K;
     match kind {
@@ -393,10 +394,10 @@ pub fn binary_supports(kind: BinaryKind, dtype: DType) -> bool {
     find(kind, dtype).is_some() || kind == BinaryKind::NextAfter && dtype.is_float()
 }
 
-/// The neighbour of each 16-bit float of `a` towards that of `b`, one element after the other.
+/// Move each 16-bit float of `a` to its neighbour towards `b`, one element after the other.
 fn next_half<T: Element>(a: &View, b: &View, out: &mut ViewMut) -> Result<(), KernelError> {
     let bits = |v: T| -> u16 {
-        // SAFETY: both 16-bit floats are 16 bits.
+        // SAFETY: `T` is a 16-bit float, so both types have 16 bits.
         unsafe { std::mem::transmute_copy(&v) }
     };
     let numel: usize = out.sizes().iter().product();
@@ -406,7 +407,7 @@ fn next_half<T: Element>(a: &View, b: &View, out: &mut ViewMut) -> Result<(), Ke
     let mut at = vec![0usize; sizes.len()];
     for _ in 0..numel {
         let [i, j, k] = [0, 1, 2].map(|w| at.iter().zip(&strides[w]).map(|(p, s)| p * s).sum::<usize>() * size);
-        // SAFETY: the position lies within all three views, which have the same sizes and 16-bit elements.
+        // SAFETY: the position lies within all three views, which have equal sizes and 16-bit elements.
         unsafe {
             let (x, y) = (a.ptr().add(i).cast::<T>().read_unaligned(), b.ptr().add(j).cast::<T>().read_unaligned());
             let (u, v) = (x.to_f64(), y.to_f64());
@@ -415,7 +416,7 @@ fn next_half<T: Element>(a: &View, b: &View, out: &mut ViewMut) -> Result<(), Ke
             } else if v.is_nan() || u == v {
                 bits(y)
             } else if u == 0.0 {
-                // The smallest number of the sign of `y`.
+                // The smallest number with the sign of `y`.
                 bits(y) & 0x8000 | 1
             } else if (u < v) == (u > 0.0) {
                 bits(x) + 1
@@ -456,14 +457,14 @@ fn has_zero(b: &View) -> bool {
     }
 }
 
-/// Writes `kind(a, b)` to `out`. All have the same sizes and dtype (`out` that of [`BinaryKind::result`]); a broadcast operand
-/// has strides of zero; `out` may be `a` or `b` itself.
+/// Write `kind(a, b)` to `out`. All views have the same sizes. `a` and `b` have one dtype, and `out` that of
+/// [`BinaryKind::result`]. A broadcast operand has strides of zero. `out` may be `a` or `b` itself.
 ///
-/// Integers wrap, `maximum` and `minimum` propagate NaN, `remainder` and `floor_divide` follow Python's signs.
+/// Integers wrap, `maximum` and `minimum` propagate NaN, and `remainder` and `floor_divide` follow Python's signs.
 ///
 /// # Errors
-/// [`KernelError::ZeroDivision`] when an integer would be divided by zero, before anything is written;
-/// [`KernelError::Other`] when the dtype has no such function.
+/// Fails with [`KernelError::ZeroDivision`] if an integer would be divided by zero, before anything is written. Fails
+/// with [`KernelError::Other`] if the dtype has no such function.
 #[inline]
 pub fn binary(kind: BinaryKind, a: &View, b: &View, out: &mut ViewMut) -> Result<(), KernelError> {
     let dtype = a.dtype();
@@ -482,15 +483,15 @@ pub fn binary(kind: BinaryKind, a: &View, b: &View, out: &mut ViewMut) -> Result
     {
         return Err(KernelError::ZeroDivision);
     }
-    // SAFETY: the views describe memory they may use; sizes and dtypes agree.
+    // SAFETY: views cover their memory; sizes and dtypes agree.
     unsafe { run(f, &[0.0; 4], out.sizes(), Operand::output(out), [Operand::input(a), Operand::input(b)]) };
     Ok(())
 }
 
-/// Writes `kind(a, b)` to `out`, which is `bool`; as [`binary`] otherwise.
+/// Write `kind(a, b)` to `out`, which is `bool`. The rest is as for [`binary`].
 ///
 /// # Errors
-/// [`KernelError::Other`] for an order of complex numbers, which have none.
+/// Fails with [`KernelError::Other`] for an order (`lt`, `le`, `gt`, `ge`) of complex numbers.
 #[inline]
 pub fn compare(kind: CompareKind, a: &View, b: &View, out: &mut ViewMut) -> Result<(), KernelError> {
     debug_assert!(a.dtype() == b.dtype() && out.dtype() == DType::Bool);
@@ -506,7 +507,7 @@ pub fn compare(kind: CompareKind, a: &View, b: &View, out: &mut ViewMut) -> Resu
         _ => cmp_i64(kind),
     };
     let Some(f) = f else { return Err(unsupported(kind.name(), a.dtype())) };
-    // SAFETY: the views describe memory they may use; sizes and dtypes agree.
+    // SAFETY: views cover their memory; sizes and dtypes agree.
     unsafe { run(f, &[0.0; 4], out.sizes(), Operand::output(out), [Operand::input(a), Operand::input(b)]) };
     Ok(())
 }

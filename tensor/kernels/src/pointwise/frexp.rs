@@ -1,13 +1,13 @@
-//! Numbers as fractions and powers of two.
+//! Decomposition of numbers into fractions and powers of two.
 
 use crate::strided::{Address, Nest};
 use crate::{DType, Element, KernelError, View, ViewMut, for_dtype};
 
-/// `x = mantissa * 2^exponent` with a mantissa of size 1/2 up to 1; zero, infinities and NaN have exponent 0. The mantissa
-/// has the dtype of `x`, the exponent is `int32`.
+/// Compute `x = mantissa * 2^exponent` with `1/2 <= |mantissa| < 1`. Zero, infinities and NaN have exponent 0. The
+/// mantissa has the dtype of `x`, and the exponent is `int32`.
 ///
 /// # Errors
-/// [`KernelError::Other`] for integers.
+/// Fails with [`KernelError::Other`] for integers.
 pub fn frexp(x: &View, mantissa: &mut ViewMut, exponent: &mut ViewMut) -> Result<(), KernelError> {
     if !x.dtype().is_float() {
         return Err(super::unsupported("frexp", x.dtype()));
@@ -19,7 +19,7 @@ pub fn frexp(x: &View, mantissa: &mut ViewMut, exponent: &mut ViewMut) -> Result
             Address::<i32>::of(exponent.ptr()));
         nest.par_for_each_row(|[xo, mo, eo], n, [xs, ms, es]| {
             for i in 0..n {
-                // SAFETY: elements of the views; each output element is visited once.
+                // SAFETY: the nest visits only offsets of the views' elements, and each output element once.
                 unsafe {
                     let v = from.read(xo + i * xs);
                     let wide = v.to_f64();

@@ -1,10 +1,10 @@
-//! Element-wise kernels with parameters, and those that do in one pass what PyTorch names as one function.
+//! Element-wise kernels with parameters, and kernels that compute a composed PyTorch function in one pass.
 
 use super::{math, unsupported};
 use crate::loops::{Loop, Map1, Map2, Map3, Operand, Params, compute_dtype, loop1, loop2, loop3, run};
 use crate::{DType, KernelError, View, ViewMut};
 
-/// Declares an op once for `f32` and `f64`.
+/// Declare an op once for `f32` and `f64`.
 macro_rules! float_op {
     ($Op:ident $Map:ident |$p:ident, $($x:ident),*| $e:expr) => {
         struct $Op;
@@ -23,7 +23,7 @@ macro_rules! float_op {
     };
 }
 
-/// Declares an op once for every integer type; parameters that are integers come as the bits of the first ones.
+/// Declare an op once for every integer type. Integer parameters come as the bits of the first `f64` parameters.
 macro_rules! integer_op {
     ($Op:ident $Map:ident |$p:ident, $($x:ident),*| $e:expr) => {
         integer_op!(@ $Op $Map |$p, $($x),*| $e; u8 i8 i16 i32 i64);
@@ -48,14 +48,16 @@ float_op! { AddCMul Map3 |p, x, a, b| x + p[0] as T * a * b }
 integer_op! { AddCMul Map3 |p, x, a, b| x.wrapping_add((p[0].to_bits() as T).wrapping_mul(a).wrapping_mul(b)) }
 float_op! { AddCDiv Map3 |p, x, a, b| x + p[0] as T * a / b }
 float_op! { Lerp Map3 |_p, x, y, w| if w.abs() < 0.5 { x + w * (y - x) } else { y - (y - x) * (1.0 - w) } }
-// Comparisons are false for NaN, which so passes through.
-float_op! { Clamp Map1 |p, x| { let x = if x < p[0] as T { p[0] as T } else { x }; if x > p[1] as T { p[1] as T } else { x } } }
+// Comparisons with NaN are false, so a NaN passes through.
+float_op! {
+    Clamp Map1 |p, x| { let x = if x < p[0] as T { p[0] as T } else { x }; if x > p[1] as T { p[1] as T } else { x } }
+}
 integer_op! { Clamp Map1 |p, x| (x as i64).max(p[0].to_bits() as i64).min(p[1].to_bits() as i64) as T }
 float_op! { ThresholdBackward Map2 |p, g, x| if x <= p[0] as T { 0.0 } else { g } }
 float_op! { SigmoidBackward Map2 |_p, g, y| g * (1.0 - y) * y }
 float_op! { TanhBackward Map2 |_p, g, y| g * (1.0 - y * y) }
 
-/// Declares an op with its own expression for `f32` and `f64`.
+/// Declare an op with one expression for `f32` and another for `f64`.
 macro_rules! split_op {
     ($($Op:ident $Map:ident |$($x:ident),*| $e32:expr, $e64:expr;)*) => {$(
         struct $Op;
@@ -100,7 +102,7 @@ split_op! {
     };
 }
 
-/// The loop of a float op for a dtype.
+/// Return the loop of a float op for a dtype.
 macro_rules! float_loop {
     ($loop:ident, $Op:ty, $dtype:expr) => {
         match compute_dtype($dtype) {
@@ -110,7 +112,7 @@ macro_rules! float_loop {
         }
     };
 }
-/// The loop of an op that integers have too.
+/// Return the loop of an op that also supports integers.
 macro_rules! number_loop {
     ($loop:ident, $Op:ty, $dtype:expr) => {
         match compute_dtype($dtype) {
@@ -126,7 +128,7 @@ macro_rules! number_loop {
     };
 }
 
-/// A number as a kernel's parameter: integers travel by their bits.
+/// Encode a number as a kernel's parameter. Integers are passed as bits.
 fn parameter(v: f64, dtype: DType) -> f64 {
     if dtype.is_float() { v } else { f64::from_bits(v as i64 as u64) }
 }
@@ -143,15 +145,16 @@ fn call<const N: usize>(
         debug_assert_eq!(x.sizes(), out.sizes());
         debug_assert_eq!(x.dtype(), out.dtype());
     }
-    // SAFETY: the views describe memory they may use; sizes and dtypes agree.
+    // SAFETY: views cover their memory; sizes and dtypes agree.
     unsafe { run(f, &params, out.sizes(), Operand::output(out), ins.map(Operand::input)) };
     Ok(())
 }
 
-/// `out = x + alpha * y`: PyTorch's `add` and `sub` with `alpha`. For `bool`, whether either is true (if `alpha` is not zero).
+/// Compute `out = x + alpha * y`: PyTorch's `add` and `sub` with `alpha`. For `bool`, compute `x or y` (or `x`, if
+/// `alpha` is zero).
 ///
 /// # Errors
-/// None for any dtype.
+/// Never fails.
 pub fn add_scaled(x: &View, y: &View, alpha: f64, out: &mut ViewMut) -> Result<(), KernelError> {
     let dtype = x.dtype();
     if dtype == DType::Bool {
@@ -165,37 +168,37 @@ pub fn add_scaled(x: &View, y: &View, alpha: f64, out: &mut ViewMut) -> Result<(
     call(number_loop!(loop2, AddScaled, dtype), "add", [parameter(alpha, dtype), 0.0, 0.0, 0.0], [x, y], out)
 }
 
-/// `out = x + value * a * b`.
+/// Compute `out = x + value * a * b`.
 ///
 /// # Errors
-/// [`KernelError::Other`] for `bool`.
+/// Fails with [`KernelError::Other`] for `bool`.
 pub fn addcmul(x: &View, a: &View, b: &View, value: f64, out: &mut ViewMut) -> Result<(), KernelError> {
     let dtype = x.dtype();
     call(number_loop!(loop3, AddCMul, dtype), "addcmul", [parameter(value, dtype), 0.0, 0.0, 0.0], [x, a, b], out)
 }
 
-/// `out = x + value * a / b`, of floats.
+/// Compute `out = x + value * a / b` for floats.
 ///
 /// # Errors
-/// [`KernelError::Other`] for other dtypes.
+/// Fails with [`KernelError::Other`] for other dtypes.
 pub fn addcdiv(x: &View, a: &View, b: &View, value: f64, out: &mut ViewMut) -> Result<(), KernelError> {
     call(float_loop!(loop3, AddCDiv, x.dtype()), "addcdiv", [value, 0.0, 0.0, 0.0], [x, a, b], out)
 }
 
-/// `out = x + weight * (y - x)`, of floats, computed from whichever end is nearer. A scalar weight has strides of zero.
+/// Compute `out = x + weight * (y - x)` for floats, starting from the nearer end. A scalar weight has strides of zero.
 ///
 /// # Errors
-/// [`KernelError::Other`] for other dtypes.
+/// Fails with [`KernelError::Other`] for other dtypes.
 pub fn lerp(x: &View, y: &View, weight: &View, out: &mut ViewMut) -> Result<(), KernelError> {
     call(float_loop!(loop3, Lerp, x.dtype()), "lerp", [0.0; 4], [x, y, weight], out)
 }
 
-/// `out = min(max(x, low), high)`; a missing bound does not bind, NaN stays NaN, and `high` wins over `low`.
+/// Compute `out = min(max(x, low), high)`. `None` means no bound. NaN stays NaN, and `high` wins over `low`.
 ///
-/// Integer elements take bounds that are integers; the caller has promoted what is not.
+/// Integer elements need integer bounds. The caller promotes other combinations.
 ///
 /// # Errors
-/// [`KernelError::Other`] for `bool`.
+/// Fails with [`KernelError::Other`] for `bool`.
 pub fn clamp(x: &View, low: Option<f64>, high: Option<f64>, out: &mut ViewMut) -> Result<(), KernelError> {
     let dtype = x.dtype();
     let nan = low.is_some_and(f64::is_nan) || high.is_some_and(f64::is_nan);
@@ -213,19 +216,19 @@ pub fn clamp(x: &View, low: Option<f64>, high: Option<f64>, out: &mut ViewMut) -
     call(number_loop!(loop1, Clamp, dtype), "clamp", params, [x], out)
 }
 
-/// `out = x Phi(x)`, or its approximation by `tanh`.
+/// Compute `out = x Phi(x)`, or its approximation by `tanh`.
 ///
 /// # Errors
-/// [`KernelError::Other`] unless floating point.
+/// Fails with [`KernelError::Other`] unless the dtypes are floating point.
 pub fn gelu(x: &View, tanh: bool, out: &mut ViewMut) -> Result<(), KernelError> {
     let f = if tanh { float_loop!(loop1, GeluTanh, x.dtype()) } else { float_loop!(loop1, Gelu, x.dtype()) };
     call(f, "gelu", [0.0; 4], [x], out)
 }
 
-/// `out = g * gelu'(x)`.
+/// Compute `out = g * gelu'(x)`.
 ///
 /// # Errors
-/// [`KernelError::Other`] unless floating point.
+/// Fails with [`KernelError::Other`] unless the dtypes are floating point.
 pub fn gelu_backward(g: &View, x: &View, tanh: bool, out: &mut ViewMut) -> Result<(), KernelError> {
     let f = if tanh {
         float_loop!(loop2, GeluTanhBackward, x.dtype())
@@ -235,43 +238,44 @@ pub fn gelu_backward(g: &View, x: &View, tanh: bool, out: &mut ViewMut) -> Resul
     call(f, "gelu_backward", [0.0; 4], [g, x], out)
 }
 
-/// `out = x sigmoid(x)`.
+/// Compute `out = x sigmoid(x)`.
 ///
 /// # Errors
-/// [`KernelError::Other`] unless floating point.
+/// Fails with [`KernelError::Other`] unless the dtypes are floating point.
 pub fn silu(x: &View, out: &mut ViewMut) -> Result<(), KernelError> {
     call(float_loop!(loop1, Silu, x.dtype()), "silu", [0.0; 4], [x], out)
 }
 
-/// `out = g * silu'(x)`.
+/// Compute `out = g * silu'(x)`.
 ///
 /// # Errors
-/// [`KernelError::Other`] unless floating point.
+/// Fails with [`KernelError::Other`] unless the dtypes are floating point.
 pub fn silu_backward(g: &View, x: &View, out: &mut ViewMut) -> Result<(), KernelError> {
     call(float_loop!(loop2, SiluBackward, x.dtype()), "silu_backward", [0.0; 4], [g, x], out)
 }
 
-/// `out = g` where `x > threshold`, else zero: the gradient of `relu` with a threshold of zero. NaN in `x` lets `g` pass.
+/// Compute `out = g` where `x > threshold`, else zero: the gradient of `relu` for a threshold of zero. A NaN in `x`
+/// lets `g` pass.
 ///
 /// # Errors
-/// [`KernelError::Other`] unless floating point.
+/// Fails with [`KernelError::Other`] unless the dtypes are floating point.
 pub fn threshold_backward(g: &View, x: &View, threshold: f64, out: &mut ViewMut) -> Result<(), KernelError> {
     let f = float_loop!(loop2, ThresholdBackward, x.dtype());
     call(f, "threshold_backward", [threshold, 0.0, 0.0, 0.0], [g, x], out)
 }
 
-/// `out = g y (1 - y)` with `y = sigmoid(x)`.
+/// Compute `out = g y (1 - y)` with `y = sigmoid(x)`.
 ///
 /// # Errors
-/// [`KernelError::Other`] unless floating point.
+/// Fails with [`KernelError::Other`] unless the dtypes are floating point.
 pub fn sigmoid_backward(g: &View, y: &View, out: &mut ViewMut) -> Result<(), KernelError> {
     call(float_loop!(loop2, SigmoidBackward, y.dtype()), "sigmoid_backward", [0.0; 4], [g, y], out)
 }
 
-/// `out = g (1 - y^2)` with `y = tanh(x)`.
+/// Compute `out = g (1 - y^2)` with `y = tanh(x)`.
 ///
 /// # Errors
-/// [`KernelError::Other`] unless floating point.
+/// Fails with [`KernelError::Other`] unless the dtypes are floating point.
 pub fn tanh_backward(g: &View, y: &View, out: &mut ViewMut) -> Result<(), KernelError> {
     call(float_loop!(loop2, TanhBackward, y.dtype()), "tanh_backward", [0.0; 4], [g, y], out)
 }
@@ -281,7 +285,7 @@ macro_rules! select_loops {
         #[inline(always)]
         unsafe fn $body<const FMA: bool>(out: *mut $t, c: *const u8, a: *const $t, b: *const $t, n: usize) {
             for i in 0..n {
-                // SAFETY: the contract of a `Loop`.
+                // SAFETY: a `Loop` is called with operands of `n` contiguous elements that do not overlap.
                 unsafe {
                     let (a, b) = (*a.add(i), *b.add(i));
                     *out.add(i) = if *c.add(i) != 0 { a } else { b };
@@ -292,14 +296,18 @@ macro_rules! select_loops {
             crate::loops::multiversion! {
                 unsafe fn versions<>(out: *mut $t, c: *const u8, a: *const $t, b: *const $t, n: usize) = $body
             }
-            // SAFETY: the contract of a `Loop`.
+            // SAFETY: a `Loop` is called with operands of `n` contiguous elements that do not overlap.
             unsafe { versions(out.cast(), x[0], x[1].cast(), x[2].cast(), n) };
         }
     )*};
 }
-select_loops! { select_1 select_1_body u8; select_2 select_2_body u16; select_4 select_4_body u32; select_8 select_8_body u64; select_16 select_16_body [u64; 2]; }
+select_loops! {
+    select_1 select_1_body u8; select_2 select_2_body u16; select_4 select_4_body u32; select_8 select_8_body u64;
+    select_16 select_16_body [u64; 2];
+}
 
-/// `out = a` where `cond` (a `bool` array) is true, else `b`: `torch.where`. `a`, `b` and `out` have one dtype.
+/// Compute `out = a` where `cond` (a `bool` array) is true, else `b`, like `torch.where`. `a`, `b` and `out` have the
+/// same dtype.
 pub fn select(cond: &View, a: &View, b: &View, out: &mut ViewMut) {
     debug_assert!(cond.dtype() == DType::Bool && a.dtype() == out.dtype() && b.dtype() == out.dtype());
     let f: Loop<3> = match out.dtype().size_bytes() {
@@ -310,6 +318,6 @@ pub fn select(cond: &View, a: &View, b: &View, out: &mut ViewMut) {
         _ => select_16,
     };
     let ins = [cond, a, b].map(Operand::raw_input);
-    // SAFETY: the views describe memory they may use; sizes and dtypes agree; values are moved as bits.
+    // SAFETY: views cover their memory; sizes and dtypes agree; values are moved as bits.
     unsafe { run(f, &[0.0; 4], out.sizes(), Operand::raw_output(out), ins) };
 }

@@ -1,7 +1,7 @@
-//! Elementary functions of `f32`, branch-free so that loops over them become vector code.
+//! Elementary functions of `f32`, branch-free so that loops over them are vectorised.
 //!
-//! `FMA` says whether `mul_add` is one instruction; where it is not, a product and a sum are used, because the library
-//! call that would give the exact result costs fifty times as much. Accuracies named are those the tests check.
+//! `FMA` says whether `mul_add` is one instruction. If not, a product and a sum are used, because the library call for
+//! the exact result costs fifty times as much. The stated accuracies are checked by tests.
 
 use crate::special::{Arithmetic, Wide, single};
 
@@ -15,25 +15,26 @@ fn fma64<const FMA: bool>(a: f64, b: f64, c: f64) -> f64 {
     if FMA { a.mul_add(b, c) } else { a * b + c }
 }
 
-/// A polynomial by Horner's rule, unrolled here: a loop over coefficients may still be one when the vectoriser looks.
+/// Evaluate a polynomial by Horner's rule, unrolled here. A loop over coefficients might not be unrolled before
+/// vectorisation.
 macro_rules! horner {
     ($fma:ident, $x:expr, $c:expr) => { $c };
     ($fma:ident, $x:expr, $c:expr, $($rest:expr),+) => { $fma::<FMA>(horner!($fma, $x, $($rest),+), $x, $c) };
 }
 
-/// ln 2 with its last bits cut off, so that products with small integers are exact, and the rest.
+/// ln 2 without its last bits, so that products with small integers are exact. `LN2_LOW` is the remainder.
 const LN2_HIGH: f32 = f32::from_bits(0x3f31_7200);
 const LN2_LOW: f32 = (std::f64::consts::LN_2 - LN2_HIGH as f64) as f32;
-/// Adding it rounds to an integer, which then stands in the low bits.
+/// Adding this number rounds to an integer in the low mantissa bits.
 const ROUNDER: f32 = 12_582_912.0;
 
-/// 2^k for -126 <= k <= 127.
+/// Return 2^k for -126 <= k <= 127.
 #[inline(always)]
 fn power_of_two(k: i32) -> f32 {
     f32::from_bits(((k + 127) << 23) as u32)
 }
 
-/// `x = n ln 2 + r` with |r| <= ln 2 / 2, for |x| < 200.
+/// Return `n` and `r` with `x = n ln 2 + r` and |r| <= ln 2 / 2, for |x| < 200.
 #[inline(always)]
 fn reduce_ln2<const FMA: bool>(x: f32) -> (i32, f32) {
     let shifted = fma::<FMA>(x, std::f32::consts::LOG2_E, ROUNDER);
@@ -43,38 +44,39 @@ fn reduce_ln2<const FMA: bool>(x: f32) -> (i32, f32) {
     (n, r)
 }
 
-/// (e^r - 1 - r) / r^2 for |r| <= ln 2 / 2: Taylor's series.
+/// Return (e^r - 1 - r) / r^2 for |r| <= ln 2 / 2, by Taylor's series.
 #[inline(always)]
 fn exp_tail<const FMA: bool>(r: f32) -> f32 {
     horner!(fma, r, 0.5, 1.0 / 6.0, 1.0 / 24.0, 1.0 / 120.0, 1.0 / 720.0, 1.0 / 5040.0)
 }
 
-/// Cuts to a range and lets NaN through.
+/// Clamp `x` to a range. NaN stays NaN.
 #[inline(always)]
 fn within(x: f32, low: f32, high: f32) -> f32 {
     let x = if x > high { high } else { x };
     if x < low { low } else { x }
 }
 
-/// The last factor of a power: zero where the power is too small for any number. Processors take some hundred cycles for a product that
-/// underflows, and that of minus infinity is common.
+/// Return the last factor of a power, or zero if the power underflows to zero. A product that underflows costs hundreds
+/// of cycles, and the exponential of minus infinity is common.
 #[inline(always)]
-fn unless_nothing(nothing: bool, factor: f32) -> f32 {
-    if nothing { 0.0 } else { factor }
+fn unless_zero(is_zero: bool, factor: f32) -> f32 {
+    if is_zero { 0.0 } else { factor }
 }
 
-/// e^x to 1 ulp, subnormal results included.
+/// Return e^x to 1 ulp, subnormal results included.
 #[inline(always)]
 pub(crate) fn exp<const FMA: bool>(x: f32) -> f32 {
     let (n, r) = reduce_ln2::<FMA>(within(x, -105.0, 90.0));
     let p = 1.0 + fma::<FMA>(r * r, exp_tail::<FMA>(r), r);
-    // In two steps, because 2^n alone may not be a normal number. A NaN has any n, and stays one.
+    // Multiply in two steps, because 2^n alone may not be a normal number. For NaN, `n` is arbitrary and the result is
+    // NaN.
     let n = n.clamp(-252, 252);
     let half = n >> 1;
-    p * power_of_two(half) * unless_nothing(x < -105.0, power_of_two(n - half))
+    p * power_of_two(half) * unless_zero(x < -105.0, power_of_two(n - half))
 }
 
-/// e^x for -87 <= x <= 88, where 2^n is normal.
+/// Return e^x for -87 <= x <= 88, where 2^n is normal.
 #[inline(always)]
 fn exp_normal<const FMA: bool>(x: f32) -> f32 {
     let (n, r) = reduce_ln2::<FMA>(x);
@@ -82,38 +84,38 @@ fn exp_normal<const FMA: bool>(x: f32) -> f32 {
     p * power_of_two(n.clamp(-126, 127))
 }
 
-/// 2^x to 1 ulp.
+/// Return 2^x to 1 ulp.
 #[inline(always)]
 pub(crate) fn exp2<const FMA: bool>(x: f32) -> f32 {
-    let nothing = x < -151.0;
+    let is_zero = x < -151.0;
     let x = within(x, -151.0, 129.0);
     let shifted = x + ROUNDER;
     let n = (shifted.to_bits() as i32).wrapping_sub(ROUNDER.to_bits() as i32).clamp(-252, 252);
     let f = x - (shifted - ROUNDER);
-    // The low part of the product matters to the last bit.
+    // The low part of the product affects the last bit.
     let r = f * std::f32::consts::LN_2;
     const LN2_REST: f32 = (std::f64::consts::LN_2 - std::f32::consts::LN_2 as f64) as f32;
     let low = if FMA { f.mul_add(std::f32::consts::LN_2, -r) } else { 0.0 } + f * LN2_REST;
     let p = 1.0 + (fma::<FMA>(r * r, exp_tail::<FMA>(r), low) + r);
     let half = n >> 1;
-    p * power_of_two(half) * unless_nothing(nothing, power_of_two(n - half))
+    p * power_of_two(half) * unless_zero(is_zero, power_of_two(n - half))
 }
 
-/// e^x - 1 to 3 ulp, without cancellation near zero.
+/// Return e^x - 1 to 3 ulp, without cancellation near zero.
 #[inline(always)]
 pub(crate) fn expm1<const FMA: bool>(x: f32) -> f32 {
     let clipped = within(x, -40.0, 88.9);
     let (n, r) = reduce_ln2::<FMA>(clipped);
     let p = fma::<FMA>(r * r, exp_tail::<FMA>(r), r);
-    // 2^n (p + 1) - 1; 2^128 is not a number, 2 * 2^127 is.
+    // Compute 2^n (p + 1) - 1. 2^128 overflows, but 2 * 2^127 does not.
     let n = n.clamp(-126, 128);
     let s = power_of_two(n - 1);
     let y = fma::<FMA>(s, p, s - 0.5) * 2.0;
-    // Also keeps the sign of zero.
+    // This also keeps the sign of zero.
     if x.abs() < 1e-7 { x } else { y }
 }
 
-/// `x = 2^e (1 + f)` with 1 + f between sqrt(1/2) and sqrt(2), for finite positive x.
+/// Return `e` and `f` with `x = 2^e (1 + f)` and 1 + f between sqrt(1/2) and sqrt(2), for finite positive x.
 #[inline(always)]
 fn split(x: f32) -> (f32, f32) {
     let small = x < f32::MIN_POSITIVE;
@@ -123,7 +125,7 @@ fn split(x: f32) -> (f32, f32) {
     (e as f32 - if small { 23.0 } else { 0.0 }, m - 1.0)
 }
 
-/// ln(1 + f) - f for |f| < 0.42: with s = f / (2 + f), the series of 2 atanh s, arranged to keep f exact.
+/// Return ln(1 + f) - f for |f| < 0.42. Uses the series of 2 atanh s with s = f / (2 + f), arranged to keep f exact.
 #[inline(always)]
 fn log_tail<const FMA: bool>(f: f32) -> f32 {
     let s = f / (2.0 + f);
@@ -133,7 +135,7 @@ fn log_tail<const FMA: bool>(f: f32) -> f32 {
     fma::<FMA>(s, half_square + r, -half_square)
 }
 
-/// What a logarithm is outside the positive finite numbers.
+/// Return the value of a logarithm for `x` that is zero, negative, infinite or NaN, else `y`.
 #[inline(always)]
 fn log_edges(x: f32, y: f32) -> f32 {
     let y = if x == f32::INFINITY { x } else { y };
@@ -141,7 +143,7 @@ fn log_edges(x: f32, y: f32) -> f32 {
     if x >= 0.0 { y } else { f32::NAN }
 }
 
-/// ln x to 1 ulp.
+/// Return ln x to 1 ulp.
 #[inline(always)]
 pub(crate) fn log<const FMA: bool>(x: f32) -> f32 {
     let (e, f) = split(x);
@@ -149,7 +151,7 @@ pub(crate) fn log<const FMA: bool>(x: f32) -> f32 {
     log_edges(x, y)
 }
 
-/// log2 x to 2 ulp, exact for powers of two. The product with log2 e is done in f64.
+/// Return log2 x to 2 ulp, exact for powers of two. The product with log2 e is computed in f64.
 #[inline(always)]
 pub(crate) fn log2<const FMA: bool>(x: f32) -> f32 {
     let (e, f) = split(x);
@@ -157,7 +159,7 @@ pub(crate) fn log2<const FMA: bool>(x: f32) -> f32 {
     log_edges(x, y as f32)
 }
 
-/// log10 x to 2 ulp.
+/// Return log10 x to 2 ulp.
 #[inline(always)]
 pub(crate) fn log10<const FMA: bool>(x: f32) -> f32 {
     let (e, f) = split(x);
@@ -165,18 +167,18 @@ pub(crate) fn log10<const FMA: bool>(x: f32) -> f32 {
     log_edges(x, y as f32)
 }
 
-/// ln(1 + x) to 2 ulp.
+/// Return ln(1 + x) to 2 ulp.
 #[inline(always)]
 pub(crate) fn log1p<const FMA: bool>(x: f32) -> f32 {
     let u = 1.0 + x;
-    // What rounding took from u comes back to first order.
+    // Correct the rounding error of u to first order.
     let correction = (x - (u - 1.0)) / u;
     let y = log::<FMA>(u);
     let y = if u > 0.0 && u < f32::INFINITY { y + correction } else { y };
     if x.abs() < 1e-7 { x } else { y }
 }
 
-/// tanh x to 3 ulp.
+/// Return tanh x to 3 ulp.
 #[inline(always)]
 pub(crate) fn tanh<const FMA: bool>(x: f32) -> f32 {
     let a = within(x.abs(), 0.0, 10.0);
@@ -185,26 +187,27 @@ pub(crate) fn tanh<const FMA: bool>(x: f32) -> f32 {
     if x.abs() < 1e-4 { x } else { y.copysign(x) }
 }
 
-/// 1 / (1 + e^-x) to 3 ulp.
+/// Return 1 / (1 + e^-x) to 3 ulp.
 #[inline(always)]
 pub(crate) fn sigmoid<const FMA: bool>(x: f32) -> f32 {
     1.0 / (1.0 + exp::<FMA>(-x))
 }
 
-/// x sigmoid(x).
+/// Return x sigmoid(x).
 #[inline(always)]
 pub(crate) fn silu<const FMA: bool>(x: f32) -> f32 {
     x / (1.0 + exp::<FMA>(-x))
 }
 
-/// Beyond this, reducing an angle by multiples of pi/2 in f64 loses digits, and sine and cosine go one by one.
+/// Largest angle for vector code. Beyond it, reducing an angle by multiples of pi/2 in f64 loses digits, and scalar
+/// code computes sine and cosine.
 pub(crate) const ANGLE_MAX: f32 = 1.0e6;
 
-/// Sine and cosine of what is left of an angle |x| <= [`ANGLE_MAX`] when `q` quarter turns are taken out, in f64.
+/// Return the number of quarter turns in an angle |x| <= [`ANGLE_MAX`], and sine and cosine of the remainder, in f64.
 #[inline(always)]
 fn quarter_turns<const FMA: bool>(x: f32) -> (i64, f64, f64) {
     const ROUNDER64: f64 = 6_755_399_441_055_744.0;
-    // pi / 2 in three parts; the first has 32 bits, so that its products with the n of allowed angles are exact.
+    // pi / 2 in three parts. The first has 32 bits, so that its product with the number of quarter turns is exact.
     const HALF_PI_HIGH: f64 = f64::from_bits(std::f64::consts::FRAC_PI_2.to_bits() & !((1 << 21) - 1));
     const HALF_PI_MIDDLE: f64 = std::f64::consts::FRAC_PI_2 - HALF_PI_HIGH;
     const HALF_PI_LOW: f64 = 6.123_233_995_736_766e-17;
@@ -228,7 +231,7 @@ fn quarter_turns<const FMA: bool>(x: f32) -> (i64, f64, f64) {
     (q, sin, cos)
 }
 
-/// Sine or cosine of |x| <= [`ANGLE_MAX`]; which of the two is asked for by `quarter`.
+/// Return the sine (`quarter` 0) or cosine (`quarter` 1) of |x| <= [`ANGLE_MAX`].
 #[inline(always)]
 fn sin_quarter<const FMA: bool>(x: f32, quarter: i64) -> f32 {
     let (q, sin, cos) = quarter_turns::<FMA>(x);
@@ -237,20 +240,20 @@ fn sin_quarter<const FMA: bool>(x: f32, quarter: i64) -> f32 {
     (if q & 2 == 0 { y } else { -y }) as f32
 }
 
-/// sin x to 1 ulp for |x| <= [`ANGLE_MAX`].
+/// Return sin x to 1 ulp for |x| <= [`ANGLE_MAX`].
 #[inline(always)]
 pub(crate) fn sin<const FMA: bool>(x: f32) -> f32 {
     let y = sin_quarter::<FMA>(x, 0);
     if x == 0.0 { x } else { y }
 }
 
-/// cos x to 1 ulp for |x| <= [`ANGLE_MAX`].
+/// Return cos x to 1 ulp for |x| <= [`ANGLE_MAX`].
 #[inline(always)]
 pub(crate) fn cos<const FMA: bool>(x: f32) -> f32 {
     sin_quarter::<FMA>(x, 1)
 }
 
-/// tan x to 1 ulp for |x| <= [`ANGLE_MAX`].
+/// Return tan x to 1 ulp for |x| <= [`ANGLE_MAX`].
 #[inline(always)]
 pub(crate) fn tan<const FMA: bool>(x: f32) -> f32 {
     let (q, sin, cos) = quarter_turns::<FMA>(x);
@@ -259,7 +262,7 @@ pub(crate) fn tan<const FMA: bool>(x: f32) -> f32 {
     if x == 0.0 { x } else { y as f32 }
 }
 
-/// sqrt(a^2 + b^2) to 1 ulp, without overflow; infinite also beside NaN.
+/// Return sqrt(a^2 + b^2) to 1 ulp, without overflow. It is infinite if one operand is, even if the other is NaN.
 #[inline(always)]
 pub(crate) fn hypot<const FMA: bool>(a: f32, b: f32) -> f32 {
     let (x, y) = (a as f64, b as f64);
@@ -267,22 +270,22 @@ pub(crate) fn hypot<const FMA: bool>(a: f32, b: f32) -> f32 {
     if a.abs() == f32::INFINITY || b.abs() == f32::INFINITY { f32::INFINITY } else { h }
 }
 
-/// The angle of the point (b, a) to 1 ulp.
+/// Return the angle of the point (b, a) to 1 ulp.
 #[inline(always)]
 pub(crate) fn atan2<const FMA: bool>(a: f32, b: f32) -> f32 {
     single::atan2(&Wide::<FMA>(a as f64), &Wide(b as f64)).0 as f32
 }
 
-/// ln(e^a + e^b) without overflow.
+/// Return ln(e^a + e^b) without overflow.
 #[inline(always)]
 pub(crate) fn logaddexp<const FMA: bool>(a: f32, b: f32) -> f32 {
     let top = if a > b { a } else { b };
-    // The difference of equal infinities is none; a NaN is in it.
+    // The difference of equal infinities is NaN, and a NaN operand gives NaN.
     let y = top + log1p::<FMA>(exp::<FMA>(-(a - b).abs()));
     if (a == b) & (a.abs() == f32::INFINITY) { a } else { y }
 }
 
-/// a^b to 1 ulp.
+/// Return a^b to 1 ulp.
 #[inline(always)]
 pub(crate) fn pow<const FMA: bool>(a: f32, b: f32) -> f32 {
     let (x, p) = (Wide::<FMA>(a as f64), Wide::<FMA>(b as f64));
@@ -294,37 +297,37 @@ pub(crate) fn pow<const FMA: bool>(a: f32, b: f32) -> f32 {
     let y = if (a < 0.0) & (a > f32::NEG_INFINITY) & !whole { f64::NAN } else { y };
     let one = (b == 0.0) | (a == 1.0) | ((a == -1.0) & (b.abs() == f32::INFINITY));
     let y = if one { 1.0 } else { y };
-    // Halfway cases, which are even.
+    // A square can be halfway between two numbers, and must then round to even.
     (if b == 2.0 { x.0 * x.0 } else { y }) as f32
 }
 
-/// Whether [`fmod`] may be wrong for these: the quotient may have 28 bits or more, or is none.
+/// Whether [`fmod`] may be wrong for these operands: the quotient may have 28 bits or more, or is not finite.
 #[inline(always)]
 #[expect(clippy::neg_cmp_op_on_partial_ord, reason = "true of NaN too")]
 pub(crate) fn is_long_division(a: f32, b: f32) -> bool {
     !(a.abs() < b.abs() * 268_435_456.0)
 }
 
-/// What is left of a when b is taken out a whole number of times, exactly, unless [`is_long_division`].
+/// Return the exact remainder of `a / b` with the sign of `a`, unless [`is_long_division`].
 #[inline(always)]
 pub(crate) fn fmod<const FMA: bool>(a: f32, b: f32) -> f32 {
     let (x, d) = (a as f64, b as f64);
-    // A quotient of two numbers of 24 bits that is no integer is too far from one to be rounded to it.
+    // A quotient of two 24-bit numbers that is not an integer is too far from one to be rounded to it.
     let quotient = (x / d).abs();
     let n = Wide::<FMA>(quotient).round().0;
     let n = if n > quotient { n - 1.0 } else { n };
-    // The product has 52 bits at most.
+    // The product has at most 52 bits.
     let r = x.abs() - n * d.abs();
     if n == 0.0 { a } else { (r as f32).copysign(a) }
 }
 
-/// Chooses without a jump: a plain `if` between two long computations becomes a branch, and the loop stays scalar.
+/// Choose without a jump. A plain `if` between two long computations becomes a branch, and the loop stays scalar.
 #[inline(always)]
 fn blend(first: bool, a: f32, b: f32) -> f32 {
     std::hint::select_unpredictable(first, a, b)
 }
 
-/// erf x to 3 ulp: Maclaurin's series up to one, then `1 - e^(-x^2) q(x)`.
+/// Return erf x to 3 ulp: Maclaurin's series up to one, then `1 - e^(-x^2) q(x)`.
 #[inline(always)]
 pub(crate) fn erf<const FMA: bool>(x: f32) -> f32 {
     let a = within(x.abs(), 0.0, 4.2);
@@ -345,7 +348,7 @@ pub(crate) fn erf<const FMA: bool>(x: f32) -> f32 {
         -C / 6_894_720.0,
         C / 76_204_800.0
     );
-    // Interpolates e^(x^2) erfc x at Chebyshev nodes of 1 / (1 + x), for x from 1 to 4.2.
+    // This polynomial interpolates e^(x^2) erfc x at Chebyshev nodes of 1 / (1 + x), for x from 1 to 4.2.
     let t = 1.0 / (1.0 + a) - 0.35;
     let q = horner!(
         fma,
@@ -364,11 +367,11 @@ pub(crate) fn erf<const FMA: bool>(x: f32) -> f32 {
     y.copysign(x)
 }
 
-/// Phi(-|x|), the normal distribution's tail, and e^(-x^2 / 2); both zero from where the tail is next to none.
+/// Return Phi(-|x|), the tail of the normal distribution, and e^(-x^2 / 2). Both are zero where the tail is negligible.
 #[inline(always)]
 fn normal_tail<const FMA: bool>(x: f32) -> (f32, f32) {
     let a = within(x.abs() * std::f32::consts::FRAC_1_SQRT_2, 0.0, 9.3);
-    // Fits e^(a^2) erfc(a) / 2 to 2e-8 as a polynomial in 1 / (1 + 0.3 a), for a up to 9.4.
+    // This polynomial in 1 / (1 + 0.3 a) fits e^(a^2) erfc(a) / 2 to 2e-8, for a up to 9.4.
     let t = 1.0 / fma::<FMA>(a, 0.3, 1.0) - 0.5;
     let q = horner!(
         fma,
@@ -388,41 +391,41 @@ fn normal_tail<const FMA: bool>(x: f32) -> (f32, f32) {
     (q * e, e)
 }
 
-/// Phi(x), given Phi(-|x|).
+/// Return Phi(x), given Phi(-|x|).
 #[inline(always)]
 fn from_tail(x: f32, tail: f32) -> f32 {
     blend(x < 0.0, tail, 1.0 - tail)
 }
 
-/// x Phi(x).
+/// Return x Phi(x).
 #[inline(always)]
 pub(crate) fn gelu<const FMA: bool>(x: f32) -> f32 {
     x * from_tail(x, normal_tail::<FMA>(x).0)
 }
 
-/// The argument of tanh in the approximate gelu.
+/// Return the argument of tanh in the approximate gelu.
 #[inline(always)]
 fn gelu_inner(x: f32) -> f32 {
     const ROOT: f32 = std::f32::consts::FRAC_2_SQRT_PI * std::f32::consts::FRAC_1_SQRT_2;
     ROOT * (x + 0.044_715 * x * x * x)
 }
 
-/// gelu by tanh.
+/// Return the gelu approximated by tanh.
 #[inline(always)]
 pub(crate) fn gelu_tanh<const FMA: bool>(x: f32) -> f32 {
     0.5 * x * (1.0 + tanh::<FMA>(gelu_inner(x)))
 }
 
-/// Derivative of [`gelu`].
+/// Return the derivative of [`gelu`].
 #[inline(always)]
 pub(crate) fn gelu_slope<const FMA: bool>(x: f32) -> f32 {
     const DENSITY: f32 = 0.5 * std::f32::consts::FRAC_2_SQRT_PI * std::f32::consts::FRAC_1_SQRT_2;
     let (tail, e) = normal_tail::<FMA>(x);
-    // Clipped at both ends: far out the density is zero, and x times zero must stay zero.
+    // Clamp x at both ends: far out the density is zero, and x times zero must stay zero.
     fma::<FMA>(within(x, -1e18, 1e18) * DENSITY, e, from_tail(x, tail))
 }
 
-/// Derivative of [`gelu_tanh`].
+/// Return the derivative of [`gelu_tanh`].
 #[inline(always)]
 pub(crate) fn gelu_tanh_slope<const FMA: bool>(x: f32) -> f32 {
     const ROOT: f32 = std::f32::consts::FRAC_2_SQRT_PI * std::f32::consts::FRAC_1_SQRT_2;
@@ -432,7 +435,8 @@ pub(crate) fn gelu_tanh_slope<const FMA: bool>(x: f32) -> f32 {
     0.5 * (1.0 + t) + 0.5 * clipped * (1.0 - t * t) * slope
 }
 
-/// psi(x), the derivative of ln Gamma: recurrence up to ten, then the asymptotic series; reflected for negative x.
+/// Return psi(x), the derivative of ln Gamma. Uses the recurrence up to ten, then the asymptotic series. Negative x are
+/// reflected.
 pub(crate) fn digamma(mut x: f64) -> f64 {
     if x == 0.0 {
         return f64::INFINITY.copysign(-x);
@@ -442,7 +446,7 @@ pub(crate) fn digamma(mut x: f64) -> f64 {
         if x == x.floor() {
             return f64::NAN;
         }
-        // tan has period one here; taking the fraction first keeps its digits.
+        // tan(pi x) has period one, and the fraction of x keeps its digits.
         reflected = -std::f64::consts::PI / (std::f64::consts::PI * x.fract()).tan();
         x = 1.0 - x;
     }
@@ -457,7 +461,8 @@ pub(crate) fn digamma(mut x: f64) -> f64 {
     r + x.ln() - 0.5 / x - series + reflected
 }
 
-/// The inverse of erf: a starting value good to three digits, then Halley's steps on erf or, near one, on erfc.
+/// Return the inverse of erf. Starts with a value of three digits, then takes Halley's steps on erf or, near one, on
+/// erfc.
 pub(crate) fn erfinv(y: f64) -> f64 {
     let a = y.abs();
     if a.is_nan() || a >= 1.0 {

@@ -1,8 +1,8 @@
 //! Element-wise kernels.
 //!
-//! A kernel is named by a kind ([`UnaryKind`], [`BinaryKind`], [`CompareKind`]) or, when it takes numbers besides its
-//! operands, is a function of its own (`fused`, `optimizer`). All operands of a call have the same sizes; broadcasting is
-//! a stride of zero, a Python scalar is an element with strides of zero.
+//! A kind ([`UnaryKind`], [`BinaryKind`], [`CompareKind`]) names a kernel without parameters. A kernel with parameters
+//! besides its operands is a function of its own (`fused`, `optimizer`). All operands of a call have equal sizes. A
+//! broadcast operand has strides of zero, and so has a Python scalar, as a single element.
 
 mod binary;
 mod frexp;
@@ -23,7 +23,7 @@ pub use unary::{UnaryKind, unary, unary_supports};
 
 use crate::{DType, KernelError};
 
-/// Declares an enum of kernels with their PyTorch names.
+/// Declare an enum of kernels with their PyTorch names.
 macro_rules! kinds {
     ($(#[$doc:meta])* $Name:ident { $($Kind:ident $name:literal),* $(,)? }) => {
         $(#[$doc])*
@@ -35,7 +35,7 @@ macro_rules! kinds {
         impl $Name {
             /// Every kind.
             pub const ALL: [$Name; [$($name),*].len()] = [$($Name::$Kind),*];
-            /// PyTorch's name.
+            /// Return PyTorch's name.
             pub const fn name(self) -> &'static str {
                 match self { $($Name::$Kind => $name),* }
             }

@@ -6,22 +6,23 @@ use crate::loops::RawMut;
 use crate::threads::parallel_for;
 use crate::{DType, KernelError, View, ViewMut, bf16, f16};
 
-/// Numbers of one Adam or AdamW step. `bias1` is `1 - beta1^step`, `bias2_sqrt` the root of `1 - beta2^step`.
+/// Settings of one Adam or AdamW step. `bias1` is `1 - beta1^step`, and `bias2_sqrt` the square root of
+/// `1 - beta2^step`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdamW {
     /// Learning rate.
     pub lr: f64,
-    /// Decay of the mean of gradients.
+    /// Decay of the mean of gradients per step.
     pub beta1: f64,
-    /// Decay of the mean of squares.
+    /// Decay of the mean of squared gradients per step.
     pub beta2: f64,
-    /// Added to the root of the mean of squares.
+    /// Number added to the square root of the mean of squared gradients.
     pub eps: f64,
     /// Weight decay.
     pub weight_decay: f64,
-    /// AdamW shrinks the parameter; Adam adds the decay to the gradient.
+    /// Whether the decay shrinks the parameter (AdamW). If not, it is added to the gradient (Adam).
     pub decoupled: bool,
-    /// Ascends instead of descending.
+    /// Whether to ascend instead of descend.
     pub maximize: bool,
     /// `1 - beta1^step`.
     pub bias1: f64,
@@ -29,31 +30,31 @@ pub struct AdamW {
     pub bias2_sqrt: f64,
 }
 
-/// Numbers of one SGD step.
+/// Settings of one SGD step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sgd {
     /// Learning rate.
     pub lr: f64,
-    /// Momentum; zero when there is no buffer.
+    /// Momentum. It is zero if there is no buffer.
     pub momentum: f64,
-    /// How much of a new gradient the buffer leaves out.
+    /// Share of a new gradient that is not added to the buffer.
     pub dampening: f64,
     /// Weight decay, added to the gradient.
     pub weight_decay: f64,
-    /// Nesterov's momentum.
+    /// Whether to use Nesterov's momentum.
     pub nesterov: bool,
-    /// Ascends instead of descending.
+    /// Whether to ascend instead of descend.
     pub maximize: bool,
-    /// The buffer holds nothing yet and becomes the gradient.
+    /// Whether the buffer is uninitialised and becomes the gradient.
     pub first: bool,
 }
 
-/// Elements below which one thread does it all.
+/// Smallest number of elements per thread.
 const GRAIN: usize = 16 * 1024;
-/// Elements that are copied and then worked on while they are in the first cache.
+/// Number of elements that are copied and then updated while they are in the first-level cache.
 const COPIED: usize = 1024;
 
-/// Arithmetic of a step: `f32`, or `f64` for `f64` elements.
+/// Define the steps of a compute type: `f32`, or `f64` for `f64` elements.
 macro_rules! steps {
     ($($c:ident $adam:ident $adam_body:ident $sgd:ident $sgd_body:ident;)*) => {$(
         #[inline(always)]
@@ -67,7 +68,7 @@ macro_rules! steps {
             let sign: $c = if s.maximize { -1.0 } else { 1.0 };
             let (step, root) = ((s.lr / s.bias1) as $c, s.bias2_sqrt as $c);
             for i in 0..n {
-                // SAFETY: the caller vouches for `n` elements of each.
+                // SAFETY: the caller passes `n` elements of each array.
                 unsafe {
                     let x: $c = cast::<T, $c>(*p.add(i));
                     let grad = sign * cast::<T, $c>(*g.add(i)) + decay * x;
@@ -87,7 +88,7 @@ macro_rules! steps {
             let (lr, momentum, decay) = (s.lr as $c, s.momentum as $c, s.weight_decay as $c);
             let take = (1.0 - s.dampening) as $c;
             let sign: $c = if s.maximize { -1.0 } else { 1.0 };
-            // SAFETY: the caller vouches for `n` elements of each; `b` is read only if there is a buffer.
+            // SAFETY: the caller passes `n` elements of each array; `b` is read only if there is a buffer.
             unsafe {
                 if b.is_null() {
                     for i in 0..n {
@@ -115,7 +116,7 @@ macro_rules! steps {
 }
 steps! { f32 adam_f32 adam_f32_body sgd_f32 sgd_f32_body; f64 adam_f64 adam_f64_body sgd_f64 sgd_f64_body; }
 
-/// Whether elements fill one run of memory in the same order in all; the order itself does not matter.
+/// Whether the arrays are dense and have the same order of elements in memory. The order itself does not matter.
 fn same_dense_layout(p: &ViewMut, others: &[(&[usize], &[usize])]) -> bool {
     let n = p.numel();
     let reach: usize = p.sizes().iter().zip(p.strides()).map(|(n, s)| n.saturating_sub(1) * s).sum();
@@ -132,11 +133,12 @@ fn mismatch(name: &str) -> KernelError {
     ))
 }
 
-/// One Adam or AdamW step. All arrays have one floating dtype and the same dense layout. Parameter, mean of gradients and mean of
-/// squares are written in place; what they were is taken from the arrays of `from` instead, where there is one.
+/// Run one Adam or AdamW step. All arrays have one floating dtype and the same dense layout. The parameter, the mean of
+/// gradients and the mean of squared gradients are written in place. Their old values come from the arrays of `from`
+/// instead, if given.
 ///
 /// # Errors
-/// [`KernelError::Other`] when dtypes or layouts differ.
+/// Fails with [`KernelError::Other`] if dtypes or layouts differ.
 pub fn adamw_step(
     p: &mut ViewMut,
     g: &View,
@@ -167,8 +169,8 @@ pub fn adamw_step(
                 let mut start = r.start;
                 while start < r.end {
                     let n = (r.end - start).min(block);
-                    // SAFETY: pieces are disjoint and lie within the dense arrays; those of `from` are borrowed beside the exclusive
-                    // ones that are written, so they overlap none of them.
+                    // SAFETY: pieces are disjoint and lie within the dense arrays. The arrays of `from` are borrowed
+                    // while the written ones are borrowed exclusively, so they do not overlap.
                     unsafe {
                         let [p, m, v, g] = ptrs.map(|x| x.at(start * size).cast::<$t>());
                         for (to, from) in [p, m, v].into_iter().zip(&from) {
@@ -193,11 +195,11 @@ pub fn adamw_step(
     Ok(())
 }
 
-/// One SGD step. All arrays have one floating dtype and the same dense layout. Parameter and buffer are written in place; what they
-/// were is taken from the arrays of `from` instead, where there is one.
+/// Run one SGD step. All arrays have one floating dtype and the same dense layout. The parameter and the buffer are
+/// written in place. Their old values come from the arrays of `from` instead, if given.
 ///
 /// # Errors
-/// [`KernelError::Other`] when dtypes or layouts differ.
+/// Fails with [`KernelError::Other`] if dtypes or layouts differ.
 pub fn sgd_step(
     p: &mut ViewMut,
     g: &View,
@@ -227,7 +229,8 @@ pub fn sgd_step(
                 let mut start = r.start;
                 while start < r.end {
                     let n = (r.end - start).min(block);
-                    // SAFETY: as in `adamw_step`.
+                    // SAFETY: pieces are disjoint and lie within the dense arrays. The arrays of `from` are borrowed
+                    // while the written ones are borrowed exclusively, so they do not overlap.
                     unsafe {
                         let [p, g] = ptrs.map(|x| x.at(start * size).cast::<$t>());
                         let b = state.map_or(std::ptr::null_mut(), |x| x.at(start * size).cast::<$t>());

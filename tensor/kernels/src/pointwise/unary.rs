@@ -27,11 +27,11 @@ kinds! {
 }
 
 impl UnaryKind {
-    /// Whether the result is `bool` whatever the operand is.
+    /// Whether the result is always `bool`.
     pub const fn is_predicate(self) -> bool {
         matches!(self, UnaryKind::LogicalNot | UnaryKind::IsNan | UnaryKind::IsInf | UnaryKind::IsFinite)
     }
-    /// Element type of the result for an operand of type `x`.
+    /// Return the element type of the result for an operand of type `x`.
     pub const fn result(self, x: DType) -> DType {
         match self {
             UnaryKind::Abs | UnaryKind::Angle => x.to_real(),
@@ -56,8 +56,8 @@ impl<A: Copy, const V: bool> Map1<A, bool> for Always<V> {
     }
 }
 
-/// One match from kinds to loops for the listed kinds of an element type; each row declares the op as a local type.
-/// `vector` rows are compiled for every instruction set, `scalar` rows (library calls inside) once.
+/// Return the loop of a kind, for the listed kinds of an element type. Each row declares the op as a local type.
+/// `vector` rows are compiled for every instruction set. `scalar` rows (with library calls) are compiled once.
 macro_rules! table {
     ($kind:expr, $t:ty; $($mode:ident $Kind:ident => $r:ty: |$x:ident| $e:expr;)*) => {
         match $kind {
@@ -210,7 +210,7 @@ fn of_f64(kind: UnaryKind) -> Option<Loop<1>> {
     }
 }
 
-/// Functions of an angle in vectors, and again one by one where it is too large for that.
+/// Define functions of an angle: vectors first, then scalar code for angles that are too large for vectors.
 macro_rules! angles {
     ($($Op:ident $f:ident;)*) => {$(
         struct $Op;
@@ -278,7 +278,7 @@ fn of_bool(kind: UnaryKind) -> Option<Loop<1>> {
     }
 }
 
-/// Complex numbers: arithmetic in their own precision, functions in `f64`.
+/// Return the loops of complex numbers: arithmetic in their own precision, functions in `f64`.
 macro_rules! complexes {
     ($($name:ident $c:ident $t:ident;)*) => {$(
         fn $name(kind: UnaryKind) -> Option<Loop<1>> {
@@ -325,7 +325,7 @@ macro_rules! complexes {
 }
 complexes! { of_c64 c64 f32; of_c128 c128 f64; }
 
-/// Writes whether the elements of a complex array are not zero.
+/// Write whether each element of a complex array is nonzero.
 pub(crate) fn truth(x: &View, out: &mut ViewMut) {
     struct Truth;
     impl<C: complex::Complex> Map1<C, bool> for Truth {
@@ -336,11 +336,12 @@ pub(crate) fn truth(x: &View, out: &mut ViewMut) {
         }
     }
     let f = complex::for_complex!(x.dtype(), C => loop1::<C, bool, Truth>());
-    // SAFETY: both views describe memory they may use; sizes and dtypes agree.
+    // SAFETY: views cover their memory; sizes and dtypes agree.
     unsafe { run(f, &[0.0; 4], out.sizes(), Operand::output(out), [Operand::input(x)]) };
 }
 
-/// Not inline, unlike its caller: the loops are then compiled with this crate's options, which are to optimise in every profile.
+/// Not inlined, unlike its caller, so that the loops are compiled with this crate's options, which optimise in every
+/// profile.
 fn of_single(kind: UnaryKind) -> Option<Loop<1>> {
     match kind {
         UnaryKind::Sin => Some(mostly1::<Sine>),
@@ -371,19 +372,19 @@ pub fn unary_supports(kind: UnaryKind, dtype: DType) -> bool {
     find(kind, dtype).is_some()
 }
 
-/// Writes `kind(x)` to `out`, which has the sizes of `x`, the dtype that [`UnaryKind::result`] names, and may be `x` itself
-/// where that is its dtype too.
+/// Write `kind(x)` to `out`, which has the sizes of `x` and the dtype of [`UnaryKind::result`]. If the dtypes are
+/// equal, `out` may be `x` itself.
 ///
-/// Integers wrap. `f16` and `bf16` are computed in `f32`; `round` goes to even.
+/// Integers wrap. `f16` and `bf16` are computed in `f32`. `round` goes to even.
 ///
 /// # Errors
-/// [`KernelError::Other`] when the dtype has no such function (integers have no `exp`: convert first).
+/// Fails with [`KernelError::Other`] if the dtype has no such function (integers have no `exp`: convert first).
 #[inline]
 pub fn unary(kind: UnaryKind, x: &View, out: &mut ViewMut) -> Result<(), KernelError> {
     let Some(f) = find(kind, x.dtype()) else { return Err(unsupported(kind.name(), x.dtype())) };
     debug_assert_eq!(x.sizes(), out.sizes());
     debug_assert_eq!(out.dtype(), kind.result(x.dtype()));
-    // SAFETY: both views describe memory they may use; sizes and dtypes agree.
+    // SAFETY: views cover their memory; sizes and dtypes agree.
     unsafe { run(f, &[0.0; 4], out.sizes(), Operand::output(out), [Operand::input(x)]) };
     Ok(())
 }

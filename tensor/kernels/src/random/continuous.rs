@@ -1,14 +1,14 @@
-//! Samplers that transform one uniform: exponential and Cauchy.
+//! Samplers that transform one uniform number: exponential and Cauchy.
 
 use super::discrete::fill_from_unit;
 use super::generator::Generator;
 use super::order::for_float;
 use crate::{Element, KernelError, ViewMut};
 
-/// Fills with exponentials of rate `lambda`.
+/// Fill with exponential numbers of rate `lambda`.
 ///
 /// # Errors
-/// When `lambda` is not positive or the dtype is not floating.
+/// Fails if `lambda` is not positive or the dtype is not floating.
 pub fn exponential_(g: &mut Generator, out: &mut ViewMut, lambda: f64) -> Result<(), KernelError> {
     if !(lambda > 0.0) {
         return Err(KernelError::Other(format!("exponential_ expects lambda > 0.0, but found lambda={lambda}")));
@@ -20,10 +20,10 @@ pub fn exponential_(g: &mut Generator, out: &mut ViewMut, lambda: f64) -> Result
     Ok(())
 }
 
-/// Fills with Cauchy numbers of the given median and half-width.
+/// Fill with Cauchy numbers of the given median and half-width.
 ///
 /// # Errors
-/// When `sigma` is not positive or the dtype is not floating.
+/// Fails if `sigma` is not positive or the dtype is not floating.
 pub fn cauchy_(g: &mut Generator, out: &mut ViewMut, median: f64, sigma: f64) -> Result<(), KernelError> {
     if !(sigma > 0.0) {
         return Err(KernelError::Other(format!("cauchy_ expects sigma > 0.0, but found sigma={sigma}")));

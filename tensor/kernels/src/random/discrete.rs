@@ -1,4 +1,4 @@
-//! Yes-or-no draws and draws from weights: bernoulli, dropout, geometric, multinomial.
+//! Draws of true or false, and draws from weights: bernoulli, dropout, geometric, multinomial.
 
 use super::generator::{Generator, unit_f32, unit_f64};
 use super::order::{Offsets, RUN, fill, for_float};
@@ -14,7 +14,7 @@ fn check_probability(op: &str, p: f64) -> Result<(), KernelError> {
     Err(KernelError::Other(format!("{op} expects p to be in [0, 1], but got p={shown}")))
 }
 
-/// Uniforms of 53 bits.
+/// Fill with uniform numbers of 53 bits.
 fn fill_unit_f64(g: &mut Generator, u: &mut [f64]) {
     let mut words = [0; 2 * RUN];
     let words = &mut words[..2 * u.len()];
@@ -24,7 +24,7 @@ fn fill_unit_f64(g: &mut Generator, u: &mut [f64]) {
     }
 }
 
-/// Calls `f` with each 53-bit uniform of a fill of any dtype; the result is cast as C++ casts a double.
+/// Call `f` with a 53-bit uniform number per element, and cast the result as C++ casts a double.
 pub(super) fn fill_from_unit<T: Element>(g: &mut Generator, out: &mut ViewMut, f: impl Fn(f64) -> T) {
     fill::<T>(out, |run| {
         let mut u = [0.0; RUN];
@@ -36,10 +36,10 @@ pub(super) fn fill_from_unit<T: Element>(g: &mut Generator, out: &mut ViewMut, f
     });
 }
 
-/// Fills with ones with probability `p`, else zeros.
+/// Fill with ones of probability `p`, else zeros.
 ///
 /// # Errors
-/// When `p` is outside [0, 1].
+/// Fails if `p` is outside [0, 1].
 pub fn bernoulli_(g: &mut Generator, out: &mut ViewMut, p: f64) -> Result<(), KernelError> {
     check_probability("bernoulli_", p)?;
     for_dtype!(out.dtype(), T => {
@@ -49,12 +49,12 @@ pub fn bernoulli_(g: &mut Generator, out: &mut ViewMut, p: f64) -> Result<(), Ke
     Ok(())
 }
 
-/// Fills with ones with the probabilities in `p`, which has the sizes of `out` (strides may be zero).
+/// Fill with ones of the probabilities in `p`, which has the sizes of `out` (strides may be zero).
 ///
-/// A contiguous `out` is filled in index order, any other in memory order.
+/// A contiguous `out` is filled in index order, and any other in memory order.
 ///
 /// # Errors
-/// When a probability is outside [0, 1] or `p` is not floating.
+/// Fails if a probability is outside [0, 1] or `p` is not floating.
 pub fn bernoulli_tensor(g: &mut Generator, out: &mut ViewMut, p: &View) -> Result<(), KernelError> {
     for_float!(p.dtype(), "bernoulli_tensor_cpu_p_", P => {
         let mut dims: Vec<usize> = (0..out.sizes().len()).filter(|&d| out.sizes()[d] != 1).collect();
@@ -67,7 +67,7 @@ pub fn bernoulli_tensor(g: &mut Generator, out: &mut ViewMut, p: &View) -> Resul
         let mut at = Offsets::new(&p_dims);
         let mut probabilities = memory::with_capacity(n);
         for _ in 0..n {
-            // SAFETY: the offsets are those of the elements of `p`.
+            // SAFETY: `at` steps through the offsets of the elements of `p`.
             let p = unsafe { p.ptr().cast::<P>().add(at.step()).read() }.to_f64();
             if !(0.0..=1.0).contains(&p) {
                 return Err(KernelError::Other("Expected p_in >= 0 && p_in <= 1 to be true, but got false.".into()));
@@ -77,10 +77,10 @@ pub fn bernoulli_tensor(g: &mut Generator, out: &mut ViewMut, p: &View) -> Resul
         for_dtype!(out.dtype(), T => {
             let mut at = Offsets::new(&out_dims);
             for &p in &probabilities {
-                // The width of the draw follows the dtype of the probabilities.
+                // The dtype of the probabilities decides how many bits a draw takes.
                 let hit =
                     if P::DTYPE == DType::F64 { g.next_f64() < p } else { unit_f32(g.next_u32()) < p as f32 };
-                // SAFETY: the offsets are those of the elements of `out`.
+                // SAFETY: `at` steps through the offsets of the elements of `out`.
                 unsafe { out.ptr().cast::<T>().add(at.step()).write(<T as Element>::from_i64(i64::from(hit))) };
             }
         });
@@ -88,12 +88,12 @@ pub fn bernoulli_tensor(g: &mut Generator, out: &mut ViewMut, p: &View) -> Resul
     Ok(())
 }
 
-/// Fills with what dropout multiplies by: 0 with probability `p`, else `1 / (1 - p)` rounded to the dtype.
+/// Fill with the factors of dropout: 0 with probability `p`, else `1 / (1 - p)` rounded to the dtype.
 ///
-/// For a `Bool` mask the kept elements are `true`. Nothing is drawn when `p` is 0 or 1, as in PyTorch.
+/// A `Bool` mask is `true` for kept elements. Nothing is drawn if `p` is 0 or 1, as in PyTorch.
 ///
 /// # Errors
-/// When `p` is outside [0, 1].
+/// Fails if `p` is outside [0, 1].
 pub fn dropout_mask(g: &mut Generator, mask: &mut ViewMut, p: f64) -> Result<(), KernelError> {
     if !(0.0..=1.0).contains(&p) {
         return Err(KernelError::Other(format!("dropout probability has to be between 0 and 1, but got {p}")));
@@ -116,10 +116,10 @@ pub fn dropout_mask(g: &mut Generator, mask: &mut ViewMut, p: f64) -> Result<(),
     Ok(())
 }
 
-/// Fills with the number of trials up to the first success.
+/// Fill with the number of trials up to the first success.
 ///
 /// # Errors
-/// When `p` is outside (0, 1).
+/// Fails if `p` is outside (0, 1).
 pub fn geometric_(g: &mut Generator, out: &mut ViewMut, p: f64) -> Result<(), KernelError> {
     if !(p > 0.0 && p < 1.0) {
         return Err(KernelError::Other(format!("geometric_ expects p to be in (0, 1), but got p={p}")));
@@ -127,19 +127,20 @@ pub fn geometric_(g: &mut Generator, out: &mut ViewMut, p: f64) -> Result<(), Ke
     let log_failure = (-p).ln_1p();
     for_dtype!(out.dtype(), T => fill_from_unit::<T>(g, out, |u| {
         let v = (u.ln() / log_failure).ceil();
-        // A uniform of exactly zero: processors convert infinity to the smallest integer.
-        if T::DTYPE.is_float() || v.is_finite() { <T as Element>::from_f64(v) } else { <T as Element>::from_i64(i64::MIN) }
+        // A uniform number of exactly zero gives infinity, which processors convert to the smallest integer.
+        if T::DTYPE.is_float() || v.is_finite() { <T as Element>::from_f64(v) }
+            else { <T as Element>::from_i64(i64::MIN) }
     }));
     Ok(())
 }
 
-/// Draws `out.sizes()[last]` category numbers per row of weights.
+/// Draw `out.sizes()[last]` categories per row of weights.
 ///
-/// `weights` is `[categories]` or `[rows, categories]`, floating, any strides; `out` is I64 with the same rows.
+/// `weights` is `[categories]` or `[rows, categories]`, floating, with any strides. `out` is I64 and has the same rows.
 ///
 /// # Errors
-/// When a weight is negative, infinite or NaN, a row has no positive weight, or there are fewer categories than draws
-/// without replacement.
+/// Fails if a weight is negative, infinite or NaN, a row has no positive weight, or there are fewer categories than
+/// draws without replacement.
 pub fn multinomial(g: &mut Generator, weights: &View, replacement: bool, out: &mut ViewMut) -> Result<(), KernelError> {
     let fail = |text: &str| Err(KernelError::Other(text.into()));
     let (Some(&categories), Some(&draws)) = (weights.sizes().last(), out.sizes().last()) else {
@@ -156,7 +157,7 @@ pub fn multinomial(g: &mut Generator, weights: &View, replacement: bool, out: &m
         let mut at = Offsets::new(&dims);
         let mut table: Vec<T> = memory::with_capacity(weights.numel());
         for _ in 0..weights.numel() {
-            // SAFETY: the offsets are those of the elements.
+            // SAFETY: `at` steps through the offsets of the elements of `weights`.
             table.push(unsafe { weights.ptr().cast::<T>().add(at.step()).read() });
         }
         for row in table.chunks(categories.max(1)) {
@@ -168,7 +169,7 @@ pub fn multinomial(g: &mut Generator, weights: &View, replacement: bool, out: &m
                 return fail("invalid multinomial distribution (sum of probabilities <= 0)");
             }
         }
-        // One draw each is a race too, as in PyTorch.
+        // A single draw is an exponential race too, as in PyTorch.
         let picked = if replacement && draws > 1 {
             with_replacement(g, &table, categories, draws)
         } else {
@@ -177,14 +178,14 @@ pub fn multinomial(g: &mut Generator, weights: &View, replacement: bool, out: &m
         let dims: Vec<_> = out.sizes().iter().copied().zip(out.strides().iter().copied()).collect();
         let mut at = Offsets::new(&dims);
         for &i in &picked {
-            // SAFETY: the offsets are those of the elements.
+            // SAFETY: `at` steps through the offsets of the elements of `out`.
             unsafe { out.ptr().cast::<i64>().add(at.step()).write(i) };
         }
     });
     Ok(())
 }
 
-/// Inverts the cumulative distribution, which is summed one by one in the dtype (`f32` for the reduced ones).
+/// Invert the cumulative distribution, which is summed one by one in the dtype (`f32` for 16-bit floats).
 fn with_replacement<T: Element>(g: &mut Generator, table: &[T], categories: usize, draws: usize) -> Vec<i64> {
     let mut picked = Vec::new();
     for row in table.chunks(categories) {
@@ -214,7 +215,8 @@ fn running_sum<F: Copy + Default + std::ops::Add<Output = F>>(w: impl Iterator<I
     }))
 }
 
-/// Exponential races: the largest weight over noise wins. Noise is drawn for the whole table at once.
+/// Draw by exponential races: the largest quotient of weight and noise wins. Noise is drawn for the whole table at
+/// once.
 fn without_replacement<T: Element>(g: &mut Generator, table: &[T], categories: usize, draws: usize) -> Vec<i64> {
     let race: Vec<T> = memory::collect(table.iter().map(|&w| {
         let noise = <T as Element>::from_f64(-(-g.next_f64()).ln_1p());
@@ -227,7 +229,7 @@ fn without_replacement<T: Element>(g: &mut Generator, table: &[T], categories: u
     for row in race.chunks(categories) {
         let keys: Vec<u64> = memory::collect(row.iter().map(|&v| total_order(v)));
         if draws == 1 {
-            // The first of the largest.
+            // The first of equal keys wins.
             let best = (0..categories).fold(0, |best, i| if keys[i] > keys[best] { i } else { best });
             memory::push(&mut picked, best as i64);
         } else {

@@ -1,18 +1,18 @@
-//! The engine and its state: MT19937, the seed, and the spare normal of the last Box-Muller pair.
+//! The engine and its state: MT19937, the seed, and the spare normal number of the last Box-Muller pair.
 
 use crate::KernelError;
 use std::hash::{BuildHasher, Hasher};
 
-/// Words of state.
+/// Number of words of state.
 const N: usize = 624;
 /// Distance to the word that is mixed in.
 const M: usize = 397;
 
-/// The 32-bit Mersenne Twister, with PyTorch's bookkeeping of how far the current block has been used.
+/// The 32-bit Mersenne Twister, with PyTorch's counters of the used words of a block.
 #[derive(Clone)]
 struct Mt19937 {
     state: [u32; N],
-    /// Words until the next refill, plus one: 1 after seeding.
+    /// Number of words until the next refill, plus one. It is 1 after seeding.
     left: usize,
     /// Index of the next word.
     next: usize,
@@ -32,7 +32,7 @@ fn tempered(mut y: u32) -> u32 {
 }
 
 impl Mt19937 {
-    /// Only the low 32 bits of a seed reach the engine.
+    /// Seed the engine. It uses only the low 32 bits of a seed.
     fn new(seed: u32) -> Mt19937 {
         let mut state = [seed; N];
         for j in 1..N {
@@ -44,7 +44,8 @@ impl Mt19937 {
 
     fn refill(&mut self) {
         let s = &mut self.state;
-        // Split where the word mixed in wraps around, so that each loop has a fixed distance and vectorises.
+        // Split where the index of the mixed-in word wraps around, so that each loop has a fixed distance and
+        // vectorises.
         for i in 0..N - M {
             s[i] = s[i + M] ^ mixed(s[i], s[i + 1]);
         }
@@ -60,7 +61,7 @@ impl Mt19937 {
         while !out.is_empty() {
             if self.left == 1 {
                 self.refill();
-                // The scalar rule is "decrement, refill at zero", so a block holds one word more than `left` says here.
+                // The scalar rule is "decrement, refill at zero", so a block holds one more word than `left`.
                 self.left += 1;
             }
             let m = out.len().min(self.left - 1);
@@ -80,14 +81,14 @@ impl Mt19937 {
 pub struct Generator {
     seed: u64,
     engine: Mt19937,
-    /// Second value of the last Box-Muller pair, before mean and deviation.
+    /// Second value of the last Box-Muller pair, before mean and standard deviation are applied.
     spare_normal: Option<f64>,
 }
 
-/// Bytes of [`Generator::get_state`].
+/// Number of bytes of [`Generator::get_state`].
 pub const STATE_BYTES: usize = 5056;
 
-/// Seed of a generator that nobody seeded.
+/// Seed of a generator that was never seeded.
 pub const DEFAULT_SEED: u64 = 67_280_421_310_721;
 
 impl Default for Generator {
@@ -97,24 +98,25 @@ impl Default for Generator {
 }
 
 impl Generator {
-    /// A generator with a seed. Seeds that agree in their low 32 bits give the same stream.
+    /// Return a generator with a seed. Seeds that agree in their low 32 bits give the same stream.
     pub fn new(seed: u64) -> Generator {
         Generator { seed, engine: Mt19937::new(seed as u32), spare_normal: None }
     }
 
-    /// Starts the stream of a seed.
+    /// Start the stream of a seed.
     pub fn manual_seed(&mut self, seed: u64) {
         *self = Generator::new(seed);
     }
 
-    /// The seed last set, all 64 bits of it.
+    /// Return the seed last set, all 64 bits of it.
     pub fn initial_seed(&self) -> u64 {
         self.seed
     }
 
-    /// Seeds with a number that differs from run to run, and returns it.
+    /// Seed with a number that differs from run to run, and return it.
     pub fn seed(&mut self) -> u64 {
-        // The standard library seeds each `RandomState` from the operating system; the clock separates forked processes.
+        // The standard library seeds each `RandomState` from the operating system. The clock separates forked
+        // processes.
         let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
         hasher.write_u32(std::process::id());
         if let Ok(now) = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH) {
@@ -125,7 +127,7 @@ impl Generator {
         seed
     }
 
-    /// The whole state in PyTorch's layout (`torch.Generator.get_state`), little endian.
+    /// Return the whole state in PyTorch's layout (`torch.Generator.get_state`), little endian.
     pub fn get_state(&self) -> [u8; STATE_BYTES] {
         let mut blob = [0; STATE_BYTES];
         blob[..8].copy_from_slice(&self.seed.to_le_bytes());
@@ -142,10 +144,10 @@ impl Generator {
         blob
     }
 
-    /// Restores what [`Generator::get_state`] returned, here or in PyTorch.
+    /// Restore a state of [`Generator::get_state`], taken here or in PyTorch.
     ///
     /// # Errors
-    /// When the blob has another length or cannot be the state of an engine.
+    /// Fails if the blob has another length or cannot be the state of an engine.
     pub fn set_state(&mut self, blob: &[u8]) -> Result<(), KernelError> {
         if blob.len() != STATE_BYTES {
             return Err(KernelError::Other(format!(
@@ -157,7 +159,7 @@ impl Generator {
         let i32_at = |i: usize| i32::from_le_bytes(blob[i..i + 4].try_into().expect("four bytes"));
         let (left, seeded, next) = (i32_at(8), i32_at(12), u64_at(16));
         let in_range = seeded == 1 && (1..=N as i32).contains(&left) && next <= N as u64;
-        // Words still promised must exist, else a later draw would run off the block.
+        // The block must hold all words that `left` promises, else a later draw would read beyond it.
         if !in_range || left as u64 - 1 > N as u64 - next {
             return Err(KernelError::Other("Invalid mt19937 state".into()));
         }
@@ -171,31 +173,32 @@ impl Generator {
         Ok(())
     }
 
-    /// Draws words of 32 bits.
+    /// Draw words of 32 bits.
     pub fn fill_u32(&mut self, out: &mut [u32]) {
         self.engine.fill(out);
     }
 
-    /// One word of 32 bits.
+    /// Draw one word of 32 bits.
     pub fn next_u32(&mut self) -> u32 {
         let mut w = [0];
         self.engine.fill(&mut w);
         w[0]
     }
 
-    /// One number of 64 bits: two words, the first is the high half.
+    /// Draw one number of 64 bits: two words, the first being the high half.
     pub fn next_u64(&mut self) -> u64 {
         let mut w = [0; 2];
         self.engine.fill(&mut w);
         u64::from(w[0]) << 32 | u64::from(w[1])
     }
 
-    /// A uniform in [0, 1) with 53 bits.
+    /// Draw a uniform number in [0, 1) with 53 bits.
     pub fn next_f64(&mut self) -> f64 {
         unit_f64(self.next_u64())
     }
 
-    /// A standard normal through the scalar path; every second call costs no draw.
+    /// Draw a standard normal number through the scalar path. Every second call returns the spare number and draws
+    /// nothing.
     pub fn next_normal(&mut self) -> f64 {
         if let Some(z) = self.spare_normal.take() {
             return z;
@@ -209,13 +212,13 @@ impl Generator {
     }
 }
 
-/// The low 53 bits as a uniform in [0, 1).
+/// Return the low 53 bits as a uniform number in [0, 1).
 #[inline(always)]
 pub(super) fn unit_f64(w: u64) -> f64 {
     (w & ((1 << 53) - 1)) as f64 * (1.0 / (1u64 << 53) as f64)
 }
 
-/// The low 24 bits as a uniform in [0, 1).
+/// Return the low 24 bits as a uniform number in [0, 1).
 #[inline(always)]
 pub(super) fn unit_f32(w: u32) -> f32 {
     (w & 0xff_ffff) as i32 as f32 * (1.0 / (1u32 << 24) as f32)

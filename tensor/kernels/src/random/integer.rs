@@ -1,14 +1,14 @@
-//! Random integers (into any dtype) and permutations.
+//! Random integers of any dtype, and permutations.
 
 use super::generator::Generator;
 use super::order::{RUN, fill};
 use crate::memory;
 use crate::{DType, Element, KernelError, ViewMut, for_dtype};
 
-/// From this range on a draw takes 64 bits, whatever the dtype.
+/// From this range on, a draw takes 64 bits for any dtype.
 const WIDE_RANGE: u64 = 1 << 28;
 
-/// Bits of precision of a floating dtype.
+/// Return the number of significant bits of a floating dtype.
 fn digits(dtype: DType) -> u32 {
     match dtype {
         DType::BF16 => 8,
@@ -18,7 +18,7 @@ fn digits(dtype: DType) -> u32 {
     }
 }
 
-/// Largest value of an integer dtype.
+/// Return the largest value of an integer dtype.
 fn int_max(dtype: DType) -> i64 {
     match dtype {
         DType::Bool => 1,
@@ -30,7 +30,7 @@ fn int_max(dtype: DType) -> i64 {
     }
 }
 
-/// `v` through the dtype and back, as C++ casts do it (a value that does not fit becomes the smallest `i64`).
+/// Convert `v` to the dtype and back like a C++ cast. A value that does not fit becomes the smallest `i64`.
 fn through(dtype: DType, v: i64) -> i64 {
     let x = match dtype {
         DType::F64 => v as f64,
@@ -41,14 +41,14 @@ fn through(dtype: DType, v: i64) -> i64 {
     if x.is_finite() && x < i64::MAX as f64 { x as i64 } else { i64::MIN }
 }
 
-/// Distance between neighbouring values of the dtype near `v`.
+/// Return the distance between neighbouring values of the dtype near `v`.
 fn spacing(dtype: DType, v: i64) -> i64 {
     let log2 = v.unsigned_abs().max(1).ilog2() as i32;
     let shift = log2 - digits(dtype) as i32 + 1;
     if shift >= 0 { 1i64 << shift } else { 0 }
 }
 
-/// Moves bounds that a floating dtype cannot hold to values inside the range that it can.
+/// Move bounds that a floating dtype cannot represent inwards to values that it can.
 fn representable(dtype: DType, from: i64, to: i64) -> (i64, i64) {
     (representable_from(dtype, from), representable_to(dtype, to))
 }
@@ -65,10 +65,10 @@ fn representable_to(dtype: DType, to: i64) -> i64 {
     if p >= to { p.wrapping_sub(spacing(dtype, last)) } else { to }
 }
 
-/// Fills with integers in [`from`, `to`): `randint`, and `random_` with both bounds.
+/// Fill with integers in [`from`, `to`), for `randint` and for `random_` with both bounds.
 ///
 /// # Errors
-/// When `from >= to`.
+/// Fails if `from >= to`.
 pub fn randint(g: &mut Generator, out: &mut ViewMut, from: i64, to: i64) -> Result<(), KernelError> {
     let refuse = |from: i64, to: i64| {
         Err(KernelError::Other(format!("random_ expects 'from' to be less than 'to', but got from={from} >= to={to}")))
@@ -84,10 +84,10 @@ pub fn randint(g: &mut Generator, out: &mut ViewMut, from: i64, to: i64) -> Resu
     Ok(())
 }
 
-/// `random_(from, None)`: the upper bound is the dtype's largest integer, included.
+/// Fill like `random_(from, None)`: the upper bound is the dtype's largest integer, included.
 ///
 /// # Errors
-/// When `from` is above that.
+/// Fails if `from` is greater than the dtype's largest integer.
 pub fn random_from(g: &mut Generator, out: &mut ViewMut, from: i64) -> Result<(), KernelError> {
     let dtype = out.dtype();
     if from == i64::MIN {
@@ -105,11 +105,11 @@ pub fn random_from(g: &mut Generator, out: &mut ViewMut, from: i64) -> Result<()
     Ok(())
 }
 
-/// `random_()`: all integers from zero that the dtype holds exactly.
+/// Fill like `random_()`: all integers from zero that the dtype represents exactly.
 pub fn random_(g: &mut Generator, out: &mut ViewMut) {
     let dtype = out.dtype();
     let range = if dtype.is_float() { (1u64 << digits(dtype)) + 1 } else { int_max(dtype) as u64 + 1 };
-    // Here the width of the draw follows the dtype, not the range.
+    // Here the dtype, not the range, decides how many bits a draw takes.
     let wide = matches!(dtype, DType::I64 | DType::F64);
     draw(g, out, range, 0, wide);
 }
@@ -131,7 +131,8 @@ fn draw(g: &mut Generator, out: &mut ViewMut, range: u64, base: i64, wide: bool)
         } else {
             let words = &mut words[..run.len()];
             g.fill_u32(words);
-            // `w % range` by multiplication: the fraction w / range in 64 fixed bits, exact for 32-bit operands.
+            // Compute `w % range` by multiplication. The fraction w / range in 64 fixed bits is exact for 32-bit
+            // operands.
             let reciprocal = (u64::MAX / range).wrapping_add(1);
             for (o, &w) in run.iter_mut().zip(&*words) {
                 let remainder = if range > u64::from(u32::MAX) {
@@ -146,7 +147,7 @@ fn draw(g: &mut Generator, out: &mut ViewMut, range: u64, base: i64, wide: bool)
     }));
 }
 
-/// Writes a random permutation of `0..n` into a one-dimensional `out` of `n` elements.
+/// Write a random permutation of `0..n` to a one-dimensional `out` of `n` elements.
 pub fn randperm(g: &mut Generator, out: &mut ViewMut) {
     let n = out.numel();
     let p = permutation(g, n);
@@ -154,15 +155,15 @@ pub fn randperm(g: &mut Generator, out: &mut ViewMut) {
     for_dtype!(out.dtype(), T => {
         let base = out.ptr().cast::<T>();
         for (i, &v) in p.iter().enumerate() {
-            // SAFETY: element `i` of `n` of a one-dimensional view.
+            // SAFETY: `i < n`, and the view is one-dimensional with `n` elements.
             unsafe { *base.add(i * stride) = <T as Element>::from_i64(v) };
         }
     });
 }
 
-/// The permutation of `0..n` that `torch.randperm` draws.
+/// Return the permutation of `0..n` that `torch.randperm` draws.
 pub fn permutation(g: &mut Generator, n: usize) -> Vec<i64> {
-    // Beyond this 32 bits would be visibly biased, and PyTorch shuffles inside out with 64.
+    // For larger `n`, 32 bits would be visibly biased, and PyTorch uses an inside-out shuffle with 64 bits.
     const NARROW: usize = (u32::MAX / 20) as usize;
     if n >= NARROW {
         let mut p = memory::filled(0, n);

@@ -1,18 +1,18 @@
 //! PyTorch's random streams on the CPU, bit for bit.
 //!
 //! A [`Generator`] is a 32-bit Mersenne Twister, the seed, and the second value of the last Box-Muller pair. Every
-//! function takes one and fills a [`ViewMut`](crate::ViewMut) with what PyTorch 2.15 would put there from the same state,
-//! and leaves the state that PyTorch would leave. What must be known to keep it so:
+//! function takes a generator and fills a [`ViewMut`](crate::ViewMut) with the values that PyTorch 2.15 would draw from
+//! the same state. The generator ends in PyTorch's state. Rules for changes:
 //!
 //! * Fills go by ascending address, not by index, and are serial: the number of threads never changes a stream.
-//! * Reduced types compute in `f32` and round once; samplers other than uniform and normal compute in `f64`.
-//! * A draw takes one word (24 bits) for `f32`, `f16`, `bf16`, two (53 bits) for `f64` and most samplers; integers take
-//!   two from a range of 2^28 on.
+//! * 16-bit floats compute in `f32` and round once. Samplers other than uniform and normal compute in `f64`.
+//! * A draw takes one word (24 bits) for `f32`, `f16` and `bf16`, and two words (53 bits) for `f64` and most samplers.
+//!   Integers take two words for ranges of 2^28 and more.
 //! * Fused multiply-add is part of the streams. `f64` results also depend on the platform's mathematical library.
 //!
-//! Wrong arguments are refused in PyTorch's words; an empty view draws nothing.
+//! Wrong arguments fail with PyTorch's messages. An empty view draws nothing.
 
-// `!(x > 0.0)` is how NaN is refused too.
+// `!(x > 0.0)` also refuses NaN.
 #![allow(clippy::neg_cmp_op_on_partial_ord)]
 
 mod continuous;

@@ -1,17 +1,17 @@
-//! Normal numbers. Two paths that share nothing but the engine:
+//! Normal numbers. There are two paths, which share only the engine:
 //!
-//! * 16 elements or more, contiguous: Box-Muller on blocks of 16 (lanes 0-7 radius, 8-15 angle), in `f32` with its own
-//!   polynomial logarithm, sine and cosine (also for `f16` and `bf16`), or in `f64` with the platform's.
-//! * otherwise: pairs in `f64`, the second of which waits in the generator for the next caller.
+//! * 16 or more contiguous elements: Box-Muller on blocks of 16 (lanes 0-7 radius, 8-15 angle). `f32` (also for `f16`
+//!   and `bf16`) has its own polynomial logarithm, sine and cosine. `f64` uses those of the platform.
+//! * otherwise: pairs in `f64`. The generator keeps the second number for the next call.
 
 use super::generator::{Generator, unit_f32, unit_f64};
 use super::order::{RUN, fill, for_float, with_fma};
 use crate::{DType, Element, KernelError, ViewMut};
 
-/// Fills with normals of the given mean and standard deviation.
+/// Fill with normal numbers of the given mean and standard deviation.
 ///
 /// # Errors
-/// When `std` is negative or the dtype is not floating.
+/// Fails if `std` is negative or the dtype is not floating.
 pub fn normal_(g: &mut Generator, out: &mut ViewMut, mean: f64, std: f64) -> Result<(), KernelError> {
     if !(std >= 0.0) {
         return Err(KernelError::Other(format!("normal expects std >= 0.0, but found std {std}")));
@@ -24,7 +24,7 @@ pub fn normal_(g: &mut Generator, out: &mut ViewMut, mean: f64, std: f64) -> Res
     Ok(())
 }
 
-/// The path that a contiguous tensor of `out.len()` elements would take.
+/// Fill by the method for a tensor of `out.len()` elements, which depends on whether it is `contiguous`.
 pub(super) fn fill_slice<T: Element>(g: &mut Generator, out: &mut [T], contiguous: bool, mean: f64, std: f64) {
     if contiguous && out.len() >= 16 {
         fill_blocks(g, out, mean, std);
@@ -43,10 +43,10 @@ fn fill_pairs<T: Element>(g: &mut Generator, out: &mut [T], mean: f64, std: f64)
     }
 }
 
-/// Fills with exp of normals; `z` comes from the scalar path whatever the size.
+/// Fill with the exponentials of normal numbers. They come from the scalar path for every size.
 ///
 /// # Errors
-/// When `std` is not positive or the dtype is not floating.
+/// Fails if `std` is not positive or the dtype is not floating.
 pub fn log_normal_(g: &mut Generator, out: &mut ViewMut, mean: f64, std: f64) -> Result<(), KernelError> {
     if !(std > 0.0) {
         return Err(KernelError::Other(format!("log_normal_ expects std > 0.0, but found std={std:.6}")));
@@ -64,7 +64,7 @@ pub fn log_normal_(g: &mut Generator, out: &mut ViewMut, mean: f64, std: f64) ->
 }
 
 with_fma! {
-    /// `z * std + mean`, fused.
+    /// Compute `z * std + mean` with fused multiply-add.
     pub(super) fn scale_f64(z: &mut [f64], mean: f64, std: f64) {
         for v in z {
             *v = v.mul_add(std, mean);
@@ -72,7 +72,8 @@ with_fma! {
     }
 }
 
-/// Full blocks, then, when the length is no multiple of 16, the last 16 elements once more from fresh uniforms.
+/// Fill full blocks. If the length is not a multiple of 16, fill the last 16 elements once more from fresh uniform
+/// numbers.
 fn fill_blocks<T: Element>(g: &mut Generator, out: &mut [T], mean: f64, std: f64) {
     let n = out.len();
     let full = n - n % 16;
@@ -80,7 +81,8 @@ fn fill_blocks<T: Element>(g: &mut Generator, out: &mut [T], mean: f64, std: f64
         transform(g, run, mean, std);
     }
     if full < n {
-        // f32 and f64 fill the whole tensor with uniforms first; these leftovers are drawn and never used.
+        // PyTorch first fills a whole `f32` or `f64` tensor with uniform numbers. These leftovers are drawn and never
+        // used.
         let unused = match T::DTYPE {
             DType::F32 => n - full,
             DType::F64 => 2 * (n - full),
@@ -91,7 +93,7 @@ fn fill_blocks<T: Element>(g: &mut Generator, out: &mut [T], mean: f64, std: f64
     }
 }
 
-/// Blocks of 16 from fresh uniforms. `out.len()` is a multiple of 16, at most [`RUN`].
+/// Fill blocks of 16 from fresh uniform numbers. `out.len()` is a multiple of 16, and at most [`RUN`].
 fn transform<T: Element>(g: &mut Generator, out: &mut [T], mean: f64, std: f64) {
     let n = out.len();
     if T::DTYPE == DType::F64 {
@@ -128,9 +130,9 @@ fn box_muller_f64(u: &mut [f64], mean: f64, std: f64) {
     scale_f64(u, mean, std);
 }
 
-/// Blocks of 16 words to blocks of 16 normals.
+/// Transform blocks of 16 words to blocks of 16 normal numbers.
 fn box_muller_f32(words: &[u32], out: &mut [f32], mean: f32, std: f32) {
-    // The two halves of all blocks are gathered first: plain loops over them are what the compiler vectorises.
+    // Gather the two halves of all blocks first: the compiler vectorises plain loops over them.
     let n = words.len() / 2;
     let (mut w1, mut w2) = ([0; RUN / 2], [0; RUN / 2]);
     for (i, w) in words.chunks_exact(16).enumerate() {
@@ -158,10 +160,10 @@ with_fma! {
     }
 }
 
-// The polynomials below are the classic single-precision ones of the Cephes library. Their coefficients and where a
-// product is fused or rounded are part of the stream: changing either changes one value in a hundred.
+// The polynomials below are the classic single-precision ones of the Cephes library. Their coefficients, and where a
+// product is fused or rounded, are part of the stream: changing either changes one value in a hundred.
 
-/// Natural logarithm of `x` in (0, 1].
+/// Return the natural logarithm of `x` in (0, 1].
 #[inline(always)]
 fn log(x: f32) -> f32 {
     let bits = if x > f32::MIN_POSITIVE { x } else { f32::MIN_POSITIVE }.to_bits();
@@ -171,7 +173,7 @@ fn log(x: f32) -> f32 {
     let r = (m - 1.0) + if low { m } else { 0.0 };
     let e = exponent - if low { 1.0 } else { 0.0 };
     let z = r * r;
-    // Unrolled by hand: an inner loop would keep the outer one from being vectorised.
+    // Unrolled by hand: an inner loop would prevent vectorisation of the outer one.
     let y = 7.037_683_6e-2_f32;
     let y = y.mul_add(r, -1.151_461e-1);
     let y = y.mul_add(r, 1.167_699_87e-1);
@@ -187,7 +189,7 @@ fn log(x: f32) -> f32 {
     e.mul_add(0.693_359_4, r + y)
 }
 
-/// Sine and cosine of `x` in [0, 2 pi].
+/// Return sine and cosine of `x` in [0, 2 pi].
 #[inline(always)]
 fn sin_cos(x: f32) -> (f32, f32) {
     // SAFETY: 0 <= x < 7, so the octant is a small integer.
@@ -208,7 +210,7 @@ fn sin_cos(x: f32) -> (f32, f32) {
     let s = s.mul_add(r, r);
     let swap = j & 2 != 0;
     let (sin, cos) = if swap { (c, s) } else { (s, c) };
-    // Bit 2 of the octant is the sign, moved to the float's sign bit.
+    // Bit 2 of the octant is the sign. Move it to the float's sign bit.
     let sin_sign = ((j & 4) as u32) << 29;
     let cos_sign = (!j.wrapping_sub(2) & 4) as u32;
     (f32::from_bits(sin.to_bits() ^ sin_sign), f32::from_bits(cos.to_bits() ^ (cos_sign << 29)))

@@ -1,11 +1,11 @@
-//! In which order a fill visits elements, and how a fill is cut into runs.
+//! The order in which a fill visits elements, and the cuts of a fill into runs.
 
 use crate::{Element, ViewMut};
 
-/// Elements handled at once: words and values of a run stay in the first-level cache.
+/// Number of elements handled at once. Words and values of a run stay in the first-level cache.
 pub(super) const RUN: usize = 1024;
 
-/// Dimensions of a fill from the largest stride to the smallest, merged where one continues the other.
+/// Return the dimensions of a fill from the largest to the smallest stride, merged if one continues the other.
 ///
 /// PyTorch fills by ascending address, not by index, so that a transposed tensor gets the stream of its memory.
 fn memory_dims(sizes: &[usize], strides: &[usize]) -> Vec<(usize, usize)> {
@@ -22,7 +22,7 @@ fn memory_dims(sizes: &[usize], strides: &[usize]) -> Vec<(usize, usize)> {
     merged
 }
 
-/// Offsets of the elements of `dims` in order.
+/// An iterator over the offsets of the elements of `dims`, in order.
 pub(super) struct Offsets<'a> {
     dims: &'a [(usize, usize)],
     index: Vec<usize>,
@@ -34,7 +34,7 @@ impl<'a> Offsets<'a> {
         Offsets { dims, index: vec![0; dims.len()], offset: 0 }
     }
 
-    /// The current offset, then one step on; wraps to the start after the last.
+    /// Return the current offset and move one step on. Wraps to the start after the last element.
     #[inline]
     pub(super) fn step(&mut self) -> usize {
         let here = self.offset;
@@ -52,7 +52,7 @@ impl<'a> Offsets<'a> {
     }
 }
 
-/// Calls `draw` with runs of at most [`RUN`] elements, in memory order, until all of `out` is drawn.
+/// Call `draw` with runs of at most [`RUN`] elements, in memory order, until all of `out` is filled.
 pub(super) fn fill<T: Element>(out: &mut ViewMut, mut draw: impl FnMut(&mut [T])) {
     debug_assert_eq!(out.dtype(), T::DTYPE);
     let n = out.numel();
@@ -62,7 +62,7 @@ pub(super) fn fill<T: Element>(out: &mut ViewMut, mut draw: impl FnMut(&mut [T])
     let dims = memory_dims(out.sizes(), out.strides());
     let base = out.ptr().cast::<T>();
     if dims.is_empty() || (dims.len() == 1 && dims[0].1 == 1) {
-        // SAFETY: the elements are one run of `n` that starts at the lowest address; `out` is unique.
+        // SAFETY: the elements are one run of `n` that starts at the lowest address, and `out` is exclusive.
         let all = unsafe { std::slice::from_raw_parts_mut(base, n) };
         all.chunks_mut(RUN).for_each(draw);
         return;
@@ -74,14 +74,14 @@ pub(super) fn fill<T: Element>(out: &mut ViewMut, mut draw: impl FnMut(&mut [T])
         let m = rest.min(RUN);
         draw(&mut run[..m]);
         for &v in &run[..m] {
-            // SAFETY: the offsets are those of the view's elements.
+            // SAFETY: `offsets` steps through the offsets of the view's elements.
             unsafe { *base.add(offsets.step()) = v };
         }
         rest -= m;
     }
 }
 
-/// A dtype's fill with `$T` bound, for the floating dtypes only.
+/// Run a block with `$T` bound to a floating dtype's Rust type. Returns an error for other dtypes.
 macro_rules! for_float {
     ($dtype:expr, $op:literal, $T:ident => $body:expr) => {
         $crate::for_types!($dtype, $T => $body, [F16 $crate::f16, BF16 $crate::bf16, F32 f32, F64 f64],
@@ -96,10 +96,10 @@ macro_rules! for_float {
 }
 pub(super) use for_float;
 
-/// Defines a function that runs with AVX2 and FMA where the processor has them.
+/// Define a function that uses AVX2 and FMA if the processor has them.
 ///
 /// Expands to the plain body, a copy of it compiled for those features, and the choice between them. Results are equal
-/// either way (`mul_add` is the exact fused operation); without the features it is a library call and slow.
+/// on both paths (`mul_add` is the exact fused operation). Without the features, `mul_add` is a slow library call.
 macro_rules! with_fma {
     ($(#[$meta:meta])* $vis:vis fn $name:ident($($arg:ident: $t:ty),* $(,)?) $body:block) => {
         $(#[$meta])*
@@ -113,7 +113,7 @@ macro_rules! with_fma {
                     plain($($arg),*)
                 }
                 if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-                    // SAFETY: the features were just found.
+                    // SAFETY: the features were just detected.
                     return unsafe { fused($($arg),*) };
                 }
             }

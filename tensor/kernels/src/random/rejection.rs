@@ -1,5 +1,5 @@
-//! Samplers that draw until something fits: Poisson, binomial, gamma and Dirichlet. `out` is filled in index order, as
-//! PyTorch's results of these functions are new contiguous tensors.
+//! Samplers that draw until a proposal is accepted: Poisson, binomial, gamma and Dirichlet. They fill `out` in index
+//! order, because PyTorch's results of these functions are new contiguous tensors.
 
 use super::generator::Generator;
 use super::order::{Offsets, for_float};
@@ -7,29 +7,29 @@ use crate::memory;
 use crate::{DType, Element, KernelError, View, ViewMut};
 
 unsafe extern "C" {
-    /// The platform's logarithm of the gamma function.
+    /// Return the platform's logarithm of the gamma function.
     safe fn lgamma(x: f64) -> f64;
 }
 
-/// Sizes beside strides, as [`Offsets`] wants them.
+/// Return pairs of size and stride, as [`Offsets`] takes them.
 fn pairs(sizes: &[usize], strides: &[usize]) -> Vec<(usize, usize)> {
     sizes.iter().copied().zip(strides.iter().copied()).collect()
 }
 
-/// Maps every element of `x` to one of `out`, both of dtype `T`, in index order.
+/// Map every element of `x` to one of `out`, both of dtype `T`, in index order.
 fn map<T: Element>(x: &View, out: &mut ViewMut, mut f: impl FnMut(T) -> T) {
     let (x_dims, out_dims) = (pairs(x.sizes(), x.strides()), pairs(out.sizes(), out.strides()));
     let (mut from, mut to) = (Offsets::new(&x_dims), Offsets::new(&out_dims));
     for _ in 0..x.numel() {
-        // SAFETY: the offsets are those of the elements of views of the same sizes.
+        // SAFETY: `from` and `to` step through the offsets of the elements of views of equal sizes.
         unsafe { out.ptr().cast::<T>().add(to.step()).write(f(x.ptr().cast::<T>().add(from.step()).read())) };
     }
 }
 
-/// Fills `out` with Poisson counts of the rates in `rate`, which has the same sizes and dtype.
+/// Fill `out` with Poisson counts of the rates in `rate`, which has the same sizes and dtype.
 ///
 /// # Errors
-/// When a rate is negative or the dtype is not floating.
+/// Fails if a rate is negative or the dtype is not floating.
 pub fn poisson(g: &mut Generator, rate: &View, out: &mut ViewMut) -> Result<(), KernelError> {
     let mut negative = false;
     for_float!(rate.dtype(), "poisson_cpu", T => map::<T>(rate, out, |rate| {
@@ -43,7 +43,7 @@ pub fn poisson(g: &mut Generator, rate: &View, out: &mut ViewMut) -> Result<(), 
     Ok(())
 }
 
-/// One count: Hoermann's transformed rejection for large rates, a product of uniforms for small ones.
+/// Draw one count: Hoermann's transformed rejection for large rates, a product of uniform numbers for small ones.
 fn poisson_count(g: &mut Generator, rate: f64) -> i64 {
     if rate < 10.0 {
         let limit = (-rate).exp();
@@ -80,11 +80,11 @@ fn poisson_count(g: &mut Generator, rate: f64) -> i64 {
     }
 }
 
-/// Numbers of the dtype that a binomial count is computed in: products, quotients and logarithms are rounded to it.
+/// A dtype in which binomial counts are computed: products, quotients and logarithms are rounded to it.
 trait Rounded: Element {
-    /// To this dtype and back.
+    /// Round to this dtype and convert back.
     fn round(v: f64) -> f64;
-    /// `ln(1 + v)`.
+    /// Return `ln(1 + v)`.
     fn ln_1p(v: f64) -> f64;
 }
 impl Rounded for f64 {
@@ -104,12 +104,13 @@ impl Rounded for f32 {
     }
 }
 
-/// Fills `out` with the successes of `count` trials of probability `prob`; all have the same sizes and dtype, F32 or F64.
+/// Fill `out` with the successes of `count` trials of probability `prob`. All have the same sizes and dtype, F32 or
+/// F64.
 ///
-/// No count, and no chance, gives zero; a probability from one on gives `count`; NaN gives NaN.
+/// A count or probability of zero or less gives zero. A probability of one or more gives `count`. NaN gives NaN.
 ///
 /// # Errors
-/// When the dtype is another.
+/// Fails for dtypes other than F32 and F64.
 pub fn binomial(g: &mut Generator, count: &View, prob: &View, out: &mut ViewMut) -> Result<(), KernelError> {
     match count.dtype() {
         DType::F64 => binomial_of::<f64>(g, count, prob, out),
@@ -126,7 +127,7 @@ fn binomial_of<T: Rounded>(g: &mut Generator, count: &View, prob: &View, out: &m
     let p_dims = pairs(prob.sizes(), prob.strides());
     let mut at = Offsets::new(&p_dims);
     map::<T>(count, out, |n| {
-        // SAFETY: the offsets are those of the elements of `prob`, which has the sizes of `count`.
+        // SAFETY: `at` steps through the offsets of the elements of `prob`, which has the sizes of `count`.
         let p = unsafe { prob.ptr().cast::<T>().add(at.step()).read() }.to_f64();
         let n = n.to_f64();
         let successes = if n <= 0.0 || p <= 0.0 {
@@ -144,7 +145,7 @@ fn binomial_of<T: Rounded>(g: &mut Generator, count: &View, prob: &View, out: &m
     });
 }
 
-/// What Stirling's formula leaves out of `ln k!`.
+/// Return the difference between `ln k!` and Stirling's formula.
 fn stirling_rest(k: f64) -> f64 {
     const FIRST: [f64; 10] = [
         0.0810614667953272,
@@ -165,15 +166,15 @@ fn stirling_rest(k: f64) -> f64 {
     (1.0 / 12.0 - (1.0 / 360.0 - 1.0 / 1260.0 / square) / square) / (k + 1.0)
 }
 
-/// Successes for a probability of at most a half: Hoermann's transformed rejection where ten or more are expected, else
-/// the waiting times between successes.
+/// Draw the number of successes for a probability of at most one half. Uses Hoermann's transformed rejection for ten or
+/// more expected successes, else the waiting times between successes.
 fn successes<T: Rounded>(g: &mut Generator, n: f64, p: f64) -> f64 {
     let r = T::round;
     if r(n * p) < 10.0 {
         let log_failure = T::ln_1p(-p);
         let (mut waited, mut found) = (0.0, 0.0);
         loop {
-            // The logarithm of zero waits for ever.
+            // The logarithm of zero gives an infinite waiting time.
             waited += (g.next_f64().ln() / log_failure).ceil();
             if waited > n {
                 return found;
@@ -218,10 +219,11 @@ fn successes<T: Rounded>(g: &mut Generator, n: f64, p: f64) -> f64 {
     }
 }
 
-/// Fills `out` with gamma numbers of the shapes in `alpha` and scale one; same sizes and dtype, F32 or F64.
+/// Fill `out` with gamma numbers of scale one and the shapes in `alpha`. Both have the same sizes and dtype, F32 or
+/// F64.
 ///
 /// # Errors
-/// When the dtype is another.
+/// Fails for dtypes other than F32 and F64.
 pub fn standard_gamma(g: &mut Generator, alpha: &View, out: &mut ViewMut) -> Result<(), KernelError> {
     match alpha.dtype() {
         DType::F64 => map::<f64>(alpha, out, |alpha| {
@@ -243,7 +245,8 @@ pub fn standard_gamma(g: &mut Generator, alpha: &View, out: &mut ViewMut) -> Res
     Ok(())
 }
 
-/// A shape below one is sampled as that shape plus one times a power of a uniform; zero stays zero and draws nothing.
+/// Sample a shape below one as the shape plus one, times a power of a uniform number. A shape of zero gives zero and
+/// draws nothing.
 fn boosted(g: &mut Generator, alpha: f64, inverse: impl Fn(f64) -> f64, plus_one: impl Fn(f64) -> f64) -> (f64, f64) {
     if alpha == 0.0 || !(alpha < 1.0) {
         return (1.0, alpha);
@@ -251,7 +254,8 @@ fn boosted(g: &mut Generator, alpha: f64, inverse: impl Fn(f64) -> f64, plus_one
     ((1.0 - g.next_f64()).powf(inverse(alpha)), plus_one(alpha))
 }
 
-/// Marsaglia and Tsang's method; the result is `scale * d * v`, left to right. No product here is fused.
+/// Draw by Marsaglia and Tsang's method. The result is `scale * d * v`, multiplied from left to right. No product here
+/// is fused.
 fn gamma(g: &mut Generator, scale: f64, d: f64) -> f64 {
     let c = 1.0 / (9.0 * d).sqrt();
     let squeeze = f64::from(0.0331f32);
@@ -259,7 +263,7 @@ fn gamma(g: &mut Generator, scale: f64, d: f64) -> f64 {
         let (x, y) = loop {
             let x = g.next_normal();
             let y = 1.0 + c * x;
-            // A shape that is no number must end too.
+            // The loop must also end for a NaN shape.
             if !(y <= 0.0) {
                 break (x, y);
             }
@@ -273,11 +277,11 @@ fn gamma(g: &mut Generator, scale: f64, d: f64) -> f64 {
     }
 }
 
-/// Fills `out` with rows that sum to one: gamma numbers of the shapes in `alpha`, in `f64`, over their sum. The last dimension
-/// is a row; same sizes and dtype, F32 or F64.
+/// Fill `out` with rows that sum to one: gamma numbers of the shapes in `alpha`, in `f64`, divided by their sum. A row
+/// is the last dimension. Both have the same sizes and dtype, F32 or F64.
 ///
 /// # Errors
-/// When the dtype is another.
+/// Fails for dtypes other than F32 and F64.
 pub fn sample_dirichlet(g: &mut Generator, alpha: &View, out: &mut ViewMut) -> Result<(), KernelError> {
     match alpha.dtype() {
         DType::F64 => dirichlet_of::<f64>(g, alpha, out, f64::MIN_POSITIVE, 1.0 - f64::EPSILON / 2.0),
@@ -292,14 +296,15 @@ pub fn sample_dirichlet(g: &mut Generator, alpha: &View, out: &mut ViewMut) -> R
     Ok(())
 }
 
-/// Results are kept within the least positive number and the largest below one.
+/// Fill `out` for dtype `T`. Results are clamped to `least` and `most`: the smallest positive number, and the largest
+/// below one.
 fn dirichlet_of<T: Element>(g: &mut Generator, alpha: &View, out: &mut ViewMut, least: f64, most: f64) {
     let classes = alpha.sizes().last().copied().unwrap_or(1);
     let mut gammas = memory::with_capacity(alpha.numel());
     let dims = pairs(alpha.sizes(), alpha.strides());
     let mut at = Offsets::new(&dims);
     for _ in 0..alpha.numel() {
-        // SAFETY: the offsets are those of the elements of `alpha`.
+        // SAFETY: `at` steps through the offsets of the elements of `alpha`.
         let alpha = unsafe { alpha.ptr().cast::<T>().add(at.step()).read() }.to_f64();
         let (boost, shape) = boosted(g, alpha, |a| 1.0 / a, |a| a + 1.0);
         let d = shape - f64::from(1.0f32 / 3.0);
@@ -311,14 +316,14 @@ fn dirichlet_of<T: Element>(g: &mut Generator, alpha: &View, out: &mut ViewMut, 
         let total = sum_in_lanes(row);
         for gamma in row {
             let y = <T as Element>::from_f64(gamma / total).to_f64();
-            // SAFETY: the offsets are those of the elements of `out`, which has the sizes of `alpha`.
+            // SAFETY: `at` steps through the offsets of the elements of `out`, which has the sizes of `alpha`.
             unsafe { out.ptr().cast::<T>().add(at.step()).write(<T as Element>::from_f64(y.max(least).min(most))) };
         }
     }
 }
 
-/// A sum in the order of PyTorch's sums along a contiguous dimension of up to 256: four sums of every fourth four numbers, whose
-/// lanes follow what is left over.
+/// Sum in the order of PyTorch's sums along a contiguous dimension of up to 256. Four sums take every fourth group of
+/// four numbers. Then the leftover numbers are added, and then the lanes of the sums.
 fn sum_in_lanes(x: &[f64]) -> f64 {
     let mut sums = [[0.0; 4]; 4];
     let whole = x.len() / 16;
@@ -333,11 +338,11 @@ fn sum_in_lanes(x: &[f64]) -> f64 {
     x.chunks_exact(4).remainder().iter().chain(&lanes).fold(0.0, |total, v| total + v)
 }
 
-/// Fills `out` with [`dirichlet_slope`](crate::special::dirichlet_slope) of the elements of `x`, `alpha` and `total`; all have the same sizes
-/// and dtype, F32 or F64.
+/// Fill `out` with [`dirichlet_slope`](crate::special::dirichlet_slope) of the elements of `x`, `alpha` and `total`.
+/// All have the same sizes and dtype, F32 or F64.
 ///
 /// # Errors
-/// When the dtype is another.
+/// Fails for dtypes other than F32 and F64.
 pub fn dirichlet_grad(x: &View, alpha: &View, total: &View, out: &mut ViewMut) -> Result<(), KernelError> {
     match x.dtype() {
         DType::F64 => slopes::<f64>(x, alpha, total, out),
@@ -354,7 +359,7 @@ fn slopes<T: Element>(x: &View, alpha: &View, total: &View, out: &mut ViewMut) {
     let (a_dims, t_dims) = (pairs(alpha.sizes(), alpha.strides()), pairs(total.sizes(), total.strides()));
     let (mut a_at, mut t_at) = (Offsets::new(&a_dims), Offsets::new(&t_dims));
     map::<T>(x, out, |x| {
-        // SAFETY: the offsets are those of the elements of views that have the sizes of `x`.
+        // SAFETY: the offsets are those of the elements of `alpha` and `total`, which have the sizes of `x`.
         let [a, total] = unsafe {
             [alpha.ptr().cast::<T>().add(a_at.step()).read(), total.ptr().cast::<T>().add(t_at.step()).read()]
         };

@@ -1,4 +1,4 @@
-//! Normals cut to an interval, the way `torch.nn.init.trunc_normal_` rejects and redraws.
+//! Normal numbers truncated to an interval, by the rejection of `torch.nn.init.trunc_normal_`.
 
 use super::generator::Generator;
 use super::order::{fill, for_float};
@@ -7,14 +7,15 @@ use crate::memory;
 use crate::{DType, Element, KernelError, ViewMut};
 
 unsafe extern "C" {
-    /// The platform's error function.
+    /// Return the platform's error function.
     safe fn erf(x: f64) -> f64;
 }
 
-/// Fills with normals inside [`a`, `b`]. A round redraws the whole tensor and takes what is still missing.
+/// Fill with normal numbers inside [`a`, `b`]. Each round redraws the whole tensor and uses it for the elements that
+/// are still missing.
 ///
 /// # Errors
-/// When `std` is not positive, `a > b`, or the dtype is not floating.
+/// Fails unless `std` is positive, `a < b`, and the dtype is floating.
 pub fn trunc_normal_(
     g: &mut Generator,
     out: &mut ViewMut,
@@ -48,7 +49,7 @@ pub fn trunc_normal_(
     Ok(())
 }
 
-/// Where the interval holds much of the mass: normals, redrawn until inside.
+/// Draw normal numbers until they are inside. Used if the interval holds much of the mass.
 fn by_normals<T: Element + PartialOrd>(
     g: &mut Generator,
     n: usize,
@@ -74,7 +75,7 @@ fn by_normals<T: Element + PartialOrd>(
     drawn
 }
 
-/// Elsewhere: uniforms on the interval, accepted with the density relative to its peak.
+/// Draw uniform numbers on the interval, accepted with the density relative to its peak. Used for other intervals.
 fn by_uniforms<T: Element>(g: &mut Generator, n: usize, mean: f64, std: f64, a: f64, b: f64) -> Vec<T> {
     let mode = a.max(b.min(mean));
     let peak = -0.5 * ((mode - mean) / std) * ((mode - mean) / std);
@@ -82,7 +83,7 @@ fn by_uniforms<T: Element>(g: &mut Generator, n: usize, mean: f64, std: f64, a: 
     let round = |v: f64| <T as Element>::from_f64(v).to_f64();
     let step = |x: f64, op: fn(f64, f64) -> f64, y: f64| match T::DTYPE {
         DType::F64 => op(x, y),
-        // The scalar is rounded to `f32`; an `f64` operation on two `f32` then rounds like an `f32` one.
+        // The scalar is rounded to `f32`. An `f64` operation on two `f32` then rounds like an `f32` operation.
         _ => round(f64::from(op(x, f64::from(y as f32)) as f32)),
     };
     let log_density = |v: T| {

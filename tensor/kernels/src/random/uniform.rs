@@ -4,10 +4,10 @@ use super::generator::{Generator, unit_f32, unit_f64};
 use super::order::{RUN, fill, for_float, with_fma};
 use crate::{DType, Element, KernelError, ViewMut};
 
-/// Fills with uniforms in [`from`, `to`).
+/// Fill with uniform numbers in [`from`, `to`).
 ///
 /// # Errors
-/// When `from > to`, a bound is not finite, or the dtype is not floating.
+/// Fails if `from > to`, `to - from` is not finite, or the dtype is not floating.
 pub fn uniform_(g: &mut Generator, out: &mut ViewMut, from: f64, to: f64) -> Result<(), KernelError> {
     if !(from <= to) {
         return Err(KernelError::Other(format!(
@@ -24,7 +24,7 @@ pub fn uniform_(g: &mut Generator, out: &mut ViewMut, from: f64, to: f64) -> Res
     Ok(())
 }
 
-/// Any number of elements in stream order.
+/// Fill any number of elements in stream order.
 pub(super) fn fill_slice<T: Element>(g: &mut Generator, out: &mut [T], from: f64, to: f64) {
     out.chunks_mut(RUN).for_each(|run| fill_run(g, run, from, to));
 }
@@ -43,7 +43,7 @@ fn fill_run<T: Element>(g: &mut Generator, out: &mut [T], from: f64, to: f64) {
         let mut v = [0.0; RUN];
         g.fill_u32(&mut words[..n]);
         affine_f32(&words[..n], &mut v[..n], from as f32, to as f32);
-        // Rounding may reach the excluded bound, in the reduced types one time in 500: it becomes the lower one.
+        // Rounding can reach the excluded bound, in 16-bit floats one time in 500. It is replaced by the lower bound.
         let low = <T as Element>::from_f64(f64::from(from as f32));
         let high = <T as Element>::from_f64(f64::from(to as f32));
         for (o, &v) in out.iter_mut().zip(&v) {

@@ -1,10 +1,10 @@
-//! Bessel functions of orders 0 and 1, and Airy's.
+//! Bessel functions of orders 0 and 1, and the Airy function.
 
 use super::tables::*;
 use super::{Analytic, chebyshev, cubic_series, polynomial};
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI, FRAC_2_SQRT_PI, FRAC_PI_4, LN_2};
 
-/// `e^-|x| I0(x)`.
+/// Return `e^-|x| I0(x)`.
 pub fn i0e<T: Analytic>(x: &T) -> T {
     let a = x.abs();
     T::choose(
@@ -14,12 +14,12 @@ pub fn i0e<T: Analytic>(x: &T) -> T {
     )
 }
 
-/// Modified Bessel function of the first kind, order 0.
+/// Return the modified Bessel function of the first kind, order 0.
 pub fn i0<T: Analytic>(x: &T) -> T {
     i0e(x) * x.abs().exp()
 }
 
-/// `e^-|x| I1(x)`.
+/// Return `e^-|x| I1(x)`.
 pub fn i1e<T: Analytic>(x: &T) -> T {
     let a = x.abs();
     let y = T::choose(
@@ -30,17 +30,17 @@ pub fn i1e<T: Analytic>(x: &T) -> T {
     T::choose(&x.below(0.0), || -y.clone(), || y.clone())
 }
 
-/// Modified Bessel function of the first kind, order 1.
+/// Return the modified Bessel function of the first kind, order 1.
 pub fn i1<T: Analytic>(x: &T) -> T {
     i1e(x) * x.abs().exp()
 }
 
-/// `ln(x / 2)`.
+/// Return `ln(x / 2)`.
 fn ln_half<T: Analytic>(x: &T) -> T {
     x.ln() - LN_2
 }
 
-/// What a function of the second kind is at and below zero.
+/// Return the value `y` of a function of the second kind for positive `x`, `at_zero` at zero, and NaN below zero.
 fn positive<T: Analytic>(x: &T, at_zero: f64, y: impl FnOnce() -> T) -> T {
     T::choose(&x.is(0.0), || x.of(at_zero), || T::choose(&x.below(0.0), || x.of(f64::NAN), y))
 }
@@ -61,30 +61,31 @@ fn k1_far<T: Analytic>(x: &T) -> T {
     chebyshev(&(x.of(8.0) / x.clone() - 2.0), &K1_FAR) / x.sqrt()
 }
 
-/// Modified Bessel function of the second kind, order 0.
+/// Return the modified Bessel function of the second kind, order 0.
 pub fn k0<T: Analytic>(x: &T) -> T {
     positive(x, f64::INFINITY, || T::choose(&x.above(2.0), || k0_far(x) * (-x.clone()).exp(), || k0_near(x)))
 }
 
-/// `e^x K0(x)`.
+/// Return `e^x K0(x)`.
 pub fn k0e<T: Analytic>(x: &T) -> T {
     positive(x, f64::INFINITY, || T::choose(&x.above(2.0), || k0_far(x), || k0_near(x) * x.exp()))
 }
 
-/// Modified Bessel function of the second kind, order 1.
+/// Return the modified Bessel function of the second kind, order 1.
 pub fn k1<T: Analytic>(x: &T) -> T {
     positive(x, f64::INFINITY, || T::choose(&x.above(2.0), || k1_far(x) * (-x.clone()).exp(), || k1_near(x)))
 }
 
-/// `e^x K1(x)`.
+/// Return `e^x K1(x)`.
 pub fn k1e<T: Analytic>(x: &T) -> T {
     positive(x, f64::INFINITY, || T::choose(&x.above(2.0), || k1_far(x), || k1_near(x) * x.exp()))
 }
 
-/// Square root of `2 / pi`.
+/// The square root of `2 / pi`.
 const ROOT: f64 = FRAC_2_SQRT_PI * FRAC_1_SQRT_2;
 
-/// Amplitudes of Hankel's expansion beyond 5: that of order `n`, of cosine and sine of `x - (2n + 1) pi / 4`.
+/// Return the amplitudes of Hankel's expansion beyond 5 for order `n`: those of the cosine and the sine of
+/// `x - (2n + 1) pi / 4`.
 fn hankel<T: Analytic>(x: &T, order: usize) -> (T, T) {
     let w = x.of(5.0) / x.clone();
     let z = w.squared();
@@ -109,7 +110,7 @@ fn y_far<T: Analytic>(x: &T, order: usize) -> T {
     p * angle.sin() + q * angle.cos()
 }
 
-/// Bessel function of the first kind, order 0.
+/// Return the Bessel function of the first kind, order 0.
 pub fn j0<T: Analytic>(x: &T) -> T {
     let a = x.abs();
     let z = a.squared();
@@ -124,7 +125,7 @@ pub fn j0<T: Analytic>(x: &T) -> T {
     )
 }
 
-/// Bessel function of the first kind, order 1.
+/// Return the Bessel function of the first kind, order 1.
 pub fn j1<T: Analytic>(x: &T) -> T {
     let a = x.abs();
     let z = a.squared();
@@ -139,7 +140,7 @@ pub fn j1<T: Analytic>(x: &T) -> T {
     T::choose(&x.below(0.0), || -y.clone(), || y.clone())
 }
 
-/// Bessel function of the second kind, order 0.
+/// Return the Bessel function of the second kind, order 0.
 pub fn y0<T: Analytic>(x: &T) -> T {
     positive(x, f64::NEG_INFINITY, || {
         T::choose(
@@ -153,7 +154,7 @@ pub fn y0<T: Analytic>(x: &T) -> T {
     })
 }
 
-/// Bessel function of the second kind, order 1.
+/// Return the Bessel function of the second kind, order 1.
 pub fn y1<T: Analytic>(x: &T) -> T {
     positive(x, f64::NEG_INFINITY, || {
         T::choose(
@@ -168,7 +169,7 @@ pub fn y1<T: Analytic>(x: &T) -> T {
     })
 }
 
-/// Spherical Bessel function of the first kind, order 0: `sin(x) / x`.
+/// Return the spherical Bessel function of the first kind, order 0: `sin(x) / x`.
 pub fn spherical_j0<T: Analytic>(x: &T) -> T {
     let z = x.squared();
     const SERIES: [f64; 7] =
@@ -180,7 +181,7 @@ pub fn spherical_j0<T: Analytic>(x: &T) -> T {
     )
 }
 
-/// Airy's function.
+/// Return the Airy function.
 pub fn airy_ai<T: Analytic>(x: &T) -> T {
     const HALF_ROOT: f64 = 0.5 * FRAC_2_SQRT_PI; // 1 / sqrt(pi)
     let a = x.abs();

@@ -1,14 +1,15 @@
-//! The incomplete gamma functions, how draws move with the shape of their distribution, and the zeta function of Hurwitz.
+//! The incomplete gamma functions, the derivatives of gamma and Dirichlet draws by their parameters, and the Hurwitz
+//! zeta function.
 
 use super::{Analytic, polynomial, single};
 use std::f64::consts::PI;
 
-/// Terms of a series or steps of a fraction after which it is given up.
+/// Largest number of terms of a series, or steps of a fraction.
 const STEPS: f64 = 20_000.0;
 
-/// `x^a e^-x / Gamma(a + 1)`, without the cancellation between large powers.
+/// Return `x^a e^-x / Gamma(a + 1)`, without the cancellation between large powers.
 fn density<T: Analytic>(a: &T, x: &T) -> T {
-    // Stirling's series for ln Gamma(a) less its main part.
+    // Stirling's series for ln Gamma(a), without its main part.
     const STIRLING: [f64; 8] = [
         -3_617.0 / 122_400.0,
         1.0 / 156.0,
@@ -30,7 +31,7 @@ fn density<T: Analytic>(a: &T, x: &T) -> T {
     T::choose(&a.above(12.0), large, small)
 }
 
-/// The lower function by its power series, for `x` below about `a + 1`.
+/// Return the lower function by its power series, for `x` below about `a + 1`.
 fn series<T: Analytic>(a: &T, x: &T) -> T {
     let eps = a.epsilon() * 0.25;
     let [sum, _, _] = T::repeat(
@@ -45,12 +46,12 @@ fn series<T: Analytic>(a: &T, x: &T) -> T {
     density(a, x) * sum
 }
 
-/// The upper function by its continued fraction, for `x` above about `a + 1`.
+/// Return the upper function by its continued fraction, for `x` above about `a + 1`.
 fn fraction<T: Analytic>(a: &T, x: &T) -> T {
     let eps = a.epsilon() * 0.5;
     let b = x.clone() - a.clone() + 1.0;
     let start = b.inverse();
-    // Lentz's method: the value, its two ratios, the last change and the step.
+    // State of Lentz's method: the value, its two ratios, the last change and the step.
     let tiny = 1e-30;
     let [h, ..] = T::repeat(
         [start.clone(), a.of(1.0 / tiny), start, a.of(2.0), a.of(0.0)],
@@ -70,7 +71,7 @@ fn fraction<T: Analytic>(a: &T, x: &T) -> T {
     h * density(a, x) * a.clone()
 }
 
-/// `ln Gamma(1 + a)`, exact near zero.
+/// Return `ln Gamma(1 + a)`, exact near zero.
 fn lgamma_1p<T: Analytic>(a: &T) -> T {
     // zeta(k) (-1)^k / k, and Euler's constant.
     const SERIES: [f64; 14] = [
@@ -92,7 +93,7 @@ fn lgamma_1p<T: Analytic>(a: &T) -> T {
     T::choose(&a.below(0.1), || a.clone() * polynomial(a, &SERIES), || (a.clone() + 1.0).lgamma())
 }
 
-/// The upper function for small `x`, where one less the lower one would cancel.
+/// Return the upper function for small `x`, where one minus the lower function would cancel.
 fn small<T: Analytic>(a: &T, x: &T) -> T {
     let eps = a.epsilon() * 0.25;
     // The sum over k >= 1 of (-x)^k / (k! (a + k)).
@@ -112,9 +113,9 @@ fn small<T: Analytic>(a: &T, x: &T) -> T {
     -t.exp_m1() - t.exp() * a.clone() * sum
 }
 
-/// Temme's expansion for large `a` and `x` near it; the upper function.
+/// Return the upper function by Temme's expansion, for large `a` and `x` near `a`.
 fn uniform<T: Analytic>(a: &T, x: &T) -> T {
-    // Of the expansion's coefficient functions, the first terms of their series in eta.
+    // The first terms of the series in eta of the expansion's coefficient functions.
     const C0: [f64; 8] = [
         -1.0 / 3.0,
         1.0 / 12.0,
@@ -129,7 +130,7 @@ fn uniform<T: Analytic>(a: &T, x: &T) -> T {
     const C2: [f64; 3] = [25.0 / 6_048.0, -139.0 / 51_840.0, 1.0 / 1_296.0];
     let rising = |c: &[f64], z: &T| c.iter().rev().fold(z.of(0.0), |y, &c| y * z.clone() + c);
     let u = (x.clone() - a.clone()) / a.clone();
-    // eta^2 / 2 = u - ln(1 + u), by its series, since u is small.
+    // eta^2 / 2 = u - ln(1 + u), computed by its series because u is small.
     const TERMS: usize = 24;
     let half = (2..2 + TERMS).rev().fold(u.of(0.0), |y, k| {
         let c = if k % 2 == 0 { 1.0 } else { -1.0 } / k as f64;
@@ -143,11 +144,11 @@ fn uniform<T: Analytic>(a: &T, x: &T) -> T {
     normal + bell * sum
 }
 
-/// Which way leads to a value of the incomplete functions.
+/// Return the upper or lower function, choosing the method by `a` and `x`.
 fn incomplete<T: Analytic>(a: &T, x: &T, upper: bool) -> T {
     let lower = |y: T| if upper { -y + 1.0 } else { y };
     let upwards = |y: T| if upper { y } else { -y + 1.0 };
-    // Near a large `a` the series and the fraction would take thousands of steps.
+    // Near a large `a`, the series and the fraction would take thousands of steps.
     let near = T::both(&a.above(2e4), &((x.clone() - a.clone()).abs() / a.clone()).below(0.1));
     let half = x.below(0.5);
     let beyond = x.above(1.1);
@@ -156,7 +157,8 @@ fn incomplete<T: Analytic>(a: &T, x: &T, upper: bool) -> T {
         &x.less(a),
         &T::choose_truth(&half, &(x.ln() * a.clone()).below(-0.4), &(x.clone() * 1.1).less(a)),
     );
-    // A program computes every way for every element: elements of other ways get arguments that take few steps.
+    // A compiled program computes every method for every element. Elements of other methods get arguments that take few
+    // steps.
     let within = |region: &T::Truth, way: &dyn Fn(&T, &T) -> T| {
         let one = |v: &T| T::choose(region, || v.clone(), || v.of(1.0));
         way(&one(a), &one(x))
@@ -194,21 +196,21 @@ fn incomplete<T: Analytic>(a: &T, x: &T, upper: bool) -> T {
     T::choose(&undefined, || x.of(f64::NAN), || y.clone())
 }
 
-/// The regularised lower incomplete gamma function `P(a, x)`.
+/// Return the regularised lower incomplete gamma function `P(a, x)`.
 pub fn igamma<T: Analytic>(a: &T, x: &T) -> T {
     incomplete(a, x, false)
 }
 
-/// The regularised upper incomplete gamma function `Q(a, x)`.
+/// Return the regularised upper incomplete gamma function `Q(a, x)`.
 pub fn igammac<T: Analytic>(a: &T, x: &T) -> T {
     incomplete(a, x, true)
 }
 
-/// Sums `c_k g_k` over `k >= 0`, of `c_0 = g`'s first factor `c` and of `g_0 = gap`; `next` gives, for each `k`, what `c` is multiplied with
-/// and what is added to `g`.
+/// Return the sum of `c_k g_k` over `k >= 0`, starting with `c_0 = c` and `g_0 = gap`. For each `k`, `next` returns the
+/// factor that `c` is multiplied by, and the term that is added to `g`.
 ///
-/// The factors `c_k` grow before they fall, and `g_k` may change its sign where they are greatest, so the sum ends when the factor falls
-/// and the largest that `g_k` has been would change nothing.
+/// The factors `c_k` grow before they fall, and `g_k` may change its sign at the largest factors. So the sum ends when
+/// the factors fall and a bound on the next term would not change it.
 fn weighted_sum<T: Analytic>(c: &T, gap: &T, next: impl Fn(&T) -> (T, T)) -> T {
     let eps = c.epsilon() * 0.25;
     let [sum, ..] = T::repeat(
@@ -228,13 +230,14 @@ fn weighted_sum<T: Analytic>(c: &T, gap: &T, next: impl Fn(&T) -> (T, T)) -> T {
     sum
 }
 
-/// How fast a number `x` of the gamma distribution of shape `a` moves with `a`, while the probability of numbers below stays: minus the
-/// derivative of `P(a, x)` in `a` over that in `x`. In `f64`.
+/// Return how fast a number `x` of the gamma distribution of shape `a` moves with `a` at a fixed quantile: minus the
+/// derivative of `P(a, x)` by `a`, divided by the one by `x`. Computed in `f64`.
 pub fn gamma_slope<T: Analytic>(a: &T, x: &T) -> T {
     let large = a.above(1e4);
     let series = || {
         let (a, x) = (T::choose(&large, || a.of(1.0), || a.clone()), T::choose(&large, || a.of(1.0), || x.clone()));
-        // Terms of the power series of P over the density, x^(k + 1) / (a (a + 1) .. (a + k)), times the derivative of their logarithm.
+        // Terms of the power series of P divided by the density, x^(k + 1) / (a (a + 1) .. (a + k)), times the
+        // derivative of their logarithm.
         let gap = single::digamma(&(a.clone() + 1.0)) - x.ln();
         let sum = weighted_sum(&a.inverse(), &gap, |k| {
             let place = (a.clone() + k.clone()).inverse();
@@ -242,7 +245,7 @@ pub fn gamma_slope<T: Analytic>(a: &T, x: &T) -> T {
         });
         x.clone() * sum
     };
-    // x moves so that the signed root of its deviance stays: the first two terms of the expansion in 1 / a.
+    // The signed root of the deviance of x stays constant: the first two terms of the expansion in 1 / a.
     let expansion = || {
         let u = (x.clone() - a.clone()) / a.clone();
         let log = T::choose(&u.is(0.0), || u.of(1.0), || u.ln_1p() / u.clone());
@@ -252,8 +255,9 @@ pub fn gamma_slope<T: Analytic>(a: &T, x: &T) -> T {
     T::choose(&x.is(0.0), || x.of(0.0), || y.clone())
 }
 
-/// How fast an entry `x` of a Dirichlet draw moves with its concentration `a`, over `1 - x`; the concentrations sum to `total`. It is a
-/// number of the beta distribution of `a` and `total - a`, and moves as that of [`gamma_slope`]. In `f64`.
+/// Return how fast an entry `x` of a Dirichlet draw moves with its concentration `a`, divided by `1 - x`. The
+/// concentrations sum to `total`. The entry has the beta distribution of `a` and `total - a`, and moves like the number
+/// of [`gamma_slope`]. Computed in `f64`.
 pub fn dirichlet_slope<T: Analytic>(x: &T, a: &T, total: &T) -> T {
     let b = total.clone() - a.clone();
     let large = T::both(&a.above(1e6), &b.above(1e6));
@@ -261,7 +265,7 @@ pub fn dirichlet_slope<T: Analytic>(x: &T, a: &T, total: &T) -> T {
         let safe = |v: &T, otherwise: f64| T::choose(&large, || v.of(otherwise), || v.clone());
         let (x, a, b, total) = (safe(x, 0.5), safe(a, 1.0), safe(&b, 1.0), safe(total, 2.0));
         let gap = x.ln() - single::digamma(&a) + single::digamma(&total);
-        // The power series in x of the distribution function, or that in 1 - x of its complement.
+        // Use the power series in x of the distribution function, or the one in 1 - x of its complement.
         let lower = T::not(&x.above(0.5));
         let of = |low: T, high: T| T::choose(&lower, || low.clone(), || high.clone());
         let (s, c) = (of(x.clone(), -x.clone() + 1.0), of(a.clone(), b.clone()));
@@ -274,7 +278,7 @@ pub fn dirichlet_slope<T: Analytic>(x: &T, a: &T, total: &T) -> T {
         });
         x.clone() * of(-sum.clone(), sum)
     };
-    // As above, to the first term.
+    // The signed root of the deviance of x stays constant: the first term of the expansion.
     let expansion = || {
         let w = (a.clone() / total.clone() - x.clone()) / x.clone();
         T::choose(&w.is(0.0), || w.of(1.0), || w.ln_1p() / w.clone()) / total.clone()
@@ -282,9 +286,10 @@ pub fn dirichlet_slope<T: Analytic>(x: &T, a: &T, total: &T) -> T {
     T::choose(&large, expansion, series)
 }
 
-/// The zeta function of Hurwitz: the sum over `k >= 0` of `(q + k)^-s`. Some terms, and the rest by Euler and Maclaurin.
+/// Return the Hurwitz zeta function, the sum over `k >= 0` of `(q + k)^-s`: some terms, and the remainder by the
+/// Euler-Maclaurin formula.
 pub fn zeta<T: Analytic>(s: &T, q: &T) -> T {
-    // Factorials of even numbers over Bernoulli's.
+    // Factorials of even numbers divided by Bernoulli numbers.
     const RATIOS: [f64; 12] = [
         12.0,
         -720.0,
@@ -302,12 +307,13 @@ pub fn zeta<T: Analytic>(s: &T, q: &T) -> T {
     let eps = s.epsilon() * 0.5;
     let minus = -s.clone();
     let term = |w: &T| {
-        // A negative base has a whole exponent here, whose parity gives the sign.
+        // The exponent of a negative base is an integer here, and its parity gives the sign.
         let even = (s.clone() * 0.5).floor().same(&(s.clone() * 0.5));
         let size = w.abs().pow(&minus);
         T::choose(&T::both(&w.below(0.0), &T::not(&even)), || -size.clone(), || size.clone())
     };
-    // Far left of zero the sum starts near it, and what is left out is the difference of two sums that Euler and Maclaurin give.
+    // Far left of zero, the sum starts near zero. The skipped terms are the difference of two sums given by the
+    // Euler-Maclaurin formula.
     let far = q.below(-64.0);
     let part = q.clone() - q.floor();
     let from = T::choose(&far, || part.clone() - 32.0, || q.clone());
@@ -315,7 +321,7 @@ pub fn zeta<T: Analytic>(s: &T, q: &T) -> T {
     let [sum, w, last, _] = T::repeat(
         [first, from.clone(), q.of(f64::INFINITY), q.of(0.0)],
         |[sum, w, last, k]| {
-            // `w` is NaN for an infinite `q`, and `NaN^0` is 1: a loop while `w > 9` is false would not end.
+            // `w` is NaN for an infinite `q`, and `NaN^0` is 1, so a loop that runs until `w > 9` would not end.
             let more = T::either(&k.below(9.0), &T::either(&w.below(9.0), &w.is(9.0)));
             T::both(&more, &(sum.abs() * eps).less(&last.abs()))
         },
@@ -325,7 +331,7 @@ pub fn zeta<T: Analytic>(s: &T, q: &T) -> T {
             [sum + last.clone(), w, last, k + 1.0]
         },
     );
-    // The terms after `last`, which is `w^-s`, less half of `last`.
+    // The sum of the terms after `last`, which is `w^-s`, minus half of `last`.
     let after = |w: &T, last: &T| {
         let mut y = last.clone() * w.clone() / (s.clone() - 1.0) - last.clone() * 0.5;
         let (mut rising, mut power) = (s.clone(), last.clone() / w.clone());

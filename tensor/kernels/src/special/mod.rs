@@ -1,8 +1,8 @@
-//! Special functions, each written once over [`Analytic`]: a kernel runs it on `f64`, a lowering records it as operations of a
-//! program. So all devices use the same coefficients and the same branches.
+//! Special functions, each written once over [`Analytic`]. A kernel runs it on `f64`, and a lowering records it as
+//! operations of a program. So all devices use the same coefficients and the same branches.
 //!
-//! A kernel takes one branch of [`Arithmetic::choose`]; a program computes both and selects, and so do [`Wide`] numbers, with
-//! which a kernel of `f32` computes a vector at a time.
+//! A kernel evaluates one branch of [`Arithmetic::choose`]. A program computes both branches and selects, and so do
+//! [`Wide`] numbers, which an `f32` kernel uses to compute a vector at a time.
 
 mod bessel;
 mod gamma;
@@ -23,7 +23,7 @@ pub use wide::{EXPONENT_BIAS, MANTISSA, ROOT_HALF, WHOLE};
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
-/// What functions without loops compute with.
+/// The operations that functions without loops use.
 pub trait Arithmetic:
     Clone
     + Neg<Output = Self>
@@ -36,95 +36,96 @@ pub trait Arithmetic:
     + Mul<f64, Output = Self>
     + Div<f64, Output = Self>
 {
-    /// Result of a comparison.
+    /// The result of a comparison.
     type Truth: Clone;
-    /// A number beside `self`.
+    /// Return a constant of the kind of `self`.
     fn of(&self, v: f64) -> Self;
-    /// `e^x`.
+    /// Return `e^x`.
     fn exp(&self) -> Self;
-    /// Natural logarithm.
+    /// Return the natural logarithm.
     fn ln(&self) -> Self;
-    /// Square root.
+    /// Return the square root.
     fn sqrt(&self) -> Self;
-    /// Absolute value.
+    /// Return the absolute value.
     fn abs(&self) -> Self;
-    /// Nearest integer, the even one of two.
+    /// Return the nearest integer, ties to even.
     fn round(&self) -> Self;
-    /// Of a positive normal number in `f64` that is `2^e (1 + f)`, `e` and `f`; `1 + f` lies between `sqrt(1/2)` and `sqrt(2)`.
+    /// Return `e` and `f` of a positive normal `f64` number `2^e (1 + f)`, with `1 + f` between `sqrt(1/2)` and
+    /// `sqrt(2)`.
     fn split(&self) -> (Self, Self);
-    /// `self * 2^n` in `f64`, for whole n from -1022 to 1023.
+    /// Return `self * 2^n` in `f64`, for integers n from -1022 to 1023.
     fn scaled(&self, n: &Self) -> Self;
-    /// The magnitude of `self` with the sign of another, zeros included.
+    /// Return the magnitude of `self` with the sign of `sign`, zeros included.
     fn copysign(&self, sign: &Self) -> Self;
-    /// `self * b + c`, in one rounding where that is one instruction.
+    /// Return `self * b + c`, rounded once if that is one instruction.
     fn fused(&self, b: &Self, c: &Self) -> Self;
-    /// `self < other`.
+    /// Return `self < other`.
     fn less(&self, other: &Self) -> Self::Truth;
-    /// `self == other`.
+    /// Return `self == other`.
     fn same(&self, other: &Self) -> Self::Truth;
-    /// Both.
+    /// Return whether both hold.
     fn both(a: &Self::Truth, b: &Self::Truth) -> Self::Truth;
-    /// One of them.
+    /// Return whether at least one holds.
     fn either(a: &Self::Truth, b: &Self::Truth) -> Self::Truth;
-    /// The opposite.
+    /// Return the negation.
     fn not(a: &Self::Truth) -> Self::Truth;
-    /// `yes` where `t` holds, else `no`.
+    /// Return `yes` where `t` holds, else `no`.
     fn choose(t: &Self::Truth, yes: impl FnOnce() -> Self, no: impl FnOnce() -> Self) -> Self;
-    /// [`Arithmetic::choose`] between truths.
+    /// Like [`Arithmetic::choose`], for truth values.
     #[inline(always)]
     fn choose_truth(t: &Self::Truth, yes: &Self::Truth, no: &Self::Truth) -> Self::Truth {
         Self::either(&Self::both(t, yes), &Self::both(&Self::not(t), no))
     }
-    /// `self < v`.
+    /// Return `self < v`.
     #[inline(always)]
     fn below(&self, v: f64) -> Self::Truth {
         self.less(&self.of(v))
     }
-    /// `self > v`.
+    /// Return `self > v`.
     #[inline(always)]
     fn above(&self, v: f64) -> Self::Truth {
         self.of(v).less(self)
     }
-    /// `self == v`.
+    /// Return `self == v`.
     #[inline(always)]
     fn is(&self, v: f64) -> Self::Truth {
         self.same(&self.of(v))
     }
-    /// `x * x`.
+    /// Return `x * x`.
     #[inline(always)]
     fn squared(&self) -> Self {
         self.clone() * self.clone()
     }
-    /// `1 / x`.
+    /// Return `1 / x`.
     #[inline(always)]
     fn inverse(&self) -> Self {
         self.of(1.0) / self.clone()
     }
 }
 
-/// What special functions compute with.
+/// The operations that special functions use.
 pub trait Analytic: Arithmetic {
-    /// The distance from one to the next number.
+    /// Return the distance from one to the next larger number.
     fn epsilon(&self) -> f64;
-    /// `e^x - 1`.
+    /// Return `e^x - 1`.
     fn exp_m1(&self) -> Self;
-    /// `ln(1 + x)`.
+    /// Return `ln(1 + x)`.
     fn ln_1p(&self) -> Self;
-    /// Sine.
+    /// Return the sine.
     fn sin(&self) -> Self;
-    /// Cosine.
+    /// Return the cosine.
     fn cos(&self) -> Self;
-    /// Inverse cosine.
+    /// Return the inverse cosine.
     fn acos(&self) -> Self;
-    /// Largest integer not above.
+    /// Return the largest integer that is not greater.
     fn floor(&self) -> Self;
-    /// `x^p`.
+    /// Return `x^p`.
     fn pow(&self, p: &Self) -> Self;
-    /// `1 - erf(x)`.
+    /// Return `1 - erf(x)`.
     fn erfc(&self) -> Self;
-    /// Logarithm of the gamma function.
+    /// Return the logarithm of the gamma function.
     fn lgamma(&self) -> Self;
-    /// Applies `step` while `going` holds; where it does not, the state stays as it is.
+    /// Apply `step` while `going` holds. Afterwards the state stays unchanged.
     fn repeat<const N: usize>(
         state: [Self; N],
         going: impl Fn(&[Self; N]) -> Self::Truth,
@@ -253,13 +254,13 @@ impl Analytic for f64 {
     }
 }
 
-/// A polynomial, its highest term first.
+/// Evaluate a polynomial, with its highest term first.
 #[inline(always)]
 fn polynomial<T: Arithmetic, const N: usize>(x: &T, c: &[f64; N]) -> T {
     c[1..].iter().fold(x.of(c[0]), |y, &c| y.fused(x, &x.of(c)))
 }
 
-/// A Chebyshev series in `x / 2`, its highest term first, by Clenshaw's recurrence.
+/// Evaluate a Chebyshev series in `x / 2` by Clenshaw's recurrence, with its highest term first.
 fn chebyshev<T: Analytic, const N: usize>(x: &T, c: &[f64; N]) -> T {
     let [mut b0, mut b1, mut b2] = [x.of(c[0]), x.of(0.0), x.of(0.0)];
     for &c in &c[1..] {
@@ -269,7 +270,7 @@ fn chebyshev<T: Analytic, const N: usize>(x: &T, c: &[f64; N]) -> T {
     (b0 - b2) * 0.5
 }
 
-/// Coefficients of a power series, its highest term first, whose term `k` is the one before divided by
+/// Return the coefficients of a power series, with its highest term first. Term `k` is the one before it, divided by
 /// `(3k - less) (3k - less + 1)`.
 const fn cubic_series<const N: usize>(less: i32) -> [f64; N] {
     let mut c = [1.0; N];

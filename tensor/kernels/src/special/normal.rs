@@ -1,10 +1,10 @@
-//! The error function's scaled complement, and the normal distribution.
+//! The scaled complementary error function, and functions of the normal distribution.
 
 use super::tables::*;
 use super::{Analytic, polynomial};
 use std::f64::consts::FRAC_1_SQRT_2;
 
-/// `e^(x^2) erfc(x)` by W. J. Cody's rational approximations.
+/// Return `e^(x^2) erfc(x)` by W. J. Cody's rational approximations.
 pub fn erfcx<T: Analytic>(x: &T) -> T {
     const C: [f64; 9] = [
         2.153_115_354_744_038_3e-8,
@@ -60,13 +60,13 @@ pub fn erfcx<T: Analytic>(x: &T) -> T {
     )
 }
 
-/// Logarithm of the normal distribution function.
+/// Return the logarithm of the normal distribution function.
 pub fn log_ndtr<T: Analytic>(x: &T) -> T {
     let t = x.clone() * FRAC_1_SQRT_2;
     T::choose(&x.below(-1.0), || (erfcx(&-t.clone()) * 0.5).ln() - t.squared(), || (t.erfc() * -0.5).ln_1p())
 }
 
-/// Inverse of the normal distribution function.
+/// Return the inverse of the normal distribution function.
 pub fn ndtri<T: Analytic>(p: &T) -> T {
     const ROOT_2_PI: f64 = 2.506_628_274_631_000_7;
     const TAIL: f64 = 0.135_335_283_236_612_7; // e^-2

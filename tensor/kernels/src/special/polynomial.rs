@@ -1,4 +1,4 @@
-//! Orthogonal polynomials whose degree is an operand. Of a degree that is not whole the whole part counts; below zero the
+//! Orthogonal polynomials whose degree is an operand. The degree is truncated to an integer. For a negative degree, the
 //! polynomial is zero.
 
 use super::Analytic;
@@ -18,14 +18,14 @@ kinds! {
     }
 }
 
-/// The polynomial of degree `n` at `x`, by its recurrence; Chebyshev's of a high degree within their interval by angles,
-/// whose number of steps does not grow.
+/// Return the polynomial of degree `n` at `x`, by its recurrence. Chebyshev polynomials of high degree use angles
+/// inside their interval, so that the number of steps does not grow.
 pub fn orthogonal<T: Analytic>(kind: PolynomialKind, x: &T, n: &T) -> T {
     use PolynomialKind::*;
     let chebyshev = !matches!(kind, HermiteH | HermiteHe | Laguerre | Legendre);
     let shifted = matches!(kind, ShiftedChebyshevT | ShiftedChebyshevU | ShiftedChebyshevV | ShiftedChebyshevW);
     let x = if shifted { x.clone() * 2.0 - 1.0 } else { x.clone() };
-    // Towards zero; NaN and infinities have no degree.
+    // Truncate towards zero. NaN and infinities have no degree.
     let whole = T::choose(&n.above(-1.0), || T::choose(&n.below(0.0), || n.of(0.0), || n.floor()), || n.of(-1.0));
     let n = T::choose(&n.abs().below(9e18), || whole.clone(), || n.of(-1.0));
     let first = match kind {
@@ -37,7 +37,7 @@ pub fn orthogonal<T: Analytic>(kind: PolynomialKind, x: &T, n: &T) -> T {
     };
     let high =
         if chebyshev { T::both(&n.above(8.0), &x.abs().below(1.0)) } else { T::both(&x.below(0.0), &x.above(0.0)) };
-    // Steps end when numbers do: a difference with itself is zero for numbers only.
+    // Stop when the value is no longer finite: `y - y` is zero only for finite numbers.
     let [_, y, _] = T::repeat(
         [x.of(1.0), first, x.of(1.0)],
         |[_, q, k]| {

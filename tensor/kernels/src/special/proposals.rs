@@ -1,11 +1,13 @@
-//! Steps of samplers that draw until something fits, for generators that give each element a stream of its own.
+//! Steps of samplers that draw until a proposal is accepted, for generators that give each element its own stream.
 //!
-//! A step makes a number of two uniforms in `(0, 1)`; NaN means that it is refused, and that the next two are to be tried.
+//! A step computes a number from two uniform numbers in `(0, 1)`. NaN means that the proposal is rejected, and that the
+//! next two numbers are to be tried.
 
 use super::{Analytic, ndtri};
 
-/// What Stirling's formula leaves out of `ln k!`, of `k >= 1`: Stieltjes' continued fraction, to 6e-6 at one and 1e-8 from two on. A
-/// program that asks for `lgamma` instead takes a TPU's compiler up to two minutes in `f64`.
+/// Return the difference between `ln k!` and Stirling's formula for `k >= 1`, by Stieltjes' continued fraction. The
+/// error is 6e-6 at one, and 1e-8 from two on. A program with `lgamma` instead would keep a TPU's compiler busy for up
+/// to two minutes in `f64`.
 fn stirling_rest<T: Analytic>(k: &T) -> T {
     const STIELTJES: [f64; 7] = [
         1.0 / 12.0,
@@ -20,18 +22,18 @@ fn stirling_rest<T: Analytic>(k: &T) -> T {
     k.of(STIELTJES[0]) / (k.clone() + rest)
 }
 
-/// `x ln(x / mean) + mean - x`, of `x > 0`, without the cancellation between the terms.
+/// Return `x ln(x / mean) + mean - x` for `x > 0`, without the cancellation between the terms.
 fn deviance<T: Analytic>(x: &T, mean: &T) -> T {
     let t = (mean.clone() - x.clone()) / x.clone();
     (t.clone() - t.ln_1p()) * x.clone()
 }
 
-/// `value` where `fits`, else NaN.
+/// Return `value` where `fits` holds, else NaN.
 fn if_fits<T: Analytic>(fits: &T::Truth, value: T) -> T {
     T::choose(fits, || value.clone(), || value.of(f64::NAN))
 }
 
-/// A gamma number of a shape `a >= 1`, by Marsaglia and Tsang's method.
+/// Propose a gamma number of shape `a >= 1`, by Marsaglia and Tsang's method.
 pub fn gamma_proposal<T: Analytic>(a: &T, u: &T, v: &T) -> T {
     let z = ndtri(u);
     let d = a.clone() - 1.0 / 3.0;
@@ -43,16 +45,17 @@ pub fn gamma_proposal<T: Analytic>(a: &T, u: &T, v: &T) -> T {
     if_fits(&T::both(&positive, &v.ln().less(&bound)), d * cube)
 }
 
-/// Means below this are counted up, those above go by transformed rejection.
+/// Means below this are counted up. Larger ones use transformed rejection.
 const MANY: f64 = 10.0;
 
-/// Counts up from zero while the probabilities of the counts have not reached `u`; `next` gives the quotient of a probability and
-/// the one before.
-fn counted<T: Analytic>(none: &T, u: &T, next: impl Fn(&T) -> T) -> T {
+/// Count up from zero until the summed probabilities of the counts reach `u`. `none` is the probability of zero. `next`
+/// returns the quotient of a probability and the one before.
+fn count_up<T: Analytic>(none: &T, u: &T, next: impl Fn(&T) -> T) -> T {
     let [count, ..] = T::repeat(
         [u.of(0.0), none.clone(), none.clone()],
         |[count, p, sum]| {
-            // The sum of all may stay below a uniform near one: it is done where nothing is left to be added.
+            // The sum of all probabilities may stay below a uniform number near one. Stop when further terms are
+            // negligible.
             let more = T::either(&count.below(MANY), &p.above(1e-12));
             T::both(&T::both(&sum.less(u), &more), &count.below(1e4))
         },
@@ -65,8 +68,8 @@ fn counted<T: Analytic>(none: &T, u: &T, next: impl Fn(&T) -> T) -> T {
     count
 }
 
-/// What Hoermann's transformed rejection proposes, for a mean and a deviation; and what the logarithm of the count's probability has to
-/// exceed, less `ln(alpha)`.
+/// Return the proposal of Hoermann's transformed rejection, and the bound that the logarithm of the count's probability
+/// must exceed, without `ln(alpha)`.
 fn transformed<T: Analytic>(centre: &T, a: &T, b: &T, u: &T, v: &T) -> (T, T) {
     let u = u.clone() - 0.5;
     let us = -u.abs() + 0.5;
@@ -74,12 +77,12 @@ fn transformed<T: Analytic>(centre: &T, a: &T, b: &T, u: &T, v: &T) -> (T, T) {
     (k, (v.clone() / (a.clone() / us.squared() + b.clone())).ln())
 }
 
-/// A Poisson count of a rate.
+/// Propose a Poisson count of the given rate.
 pub fn poisson_proposal<T: Analytic>(rate: &T, u: &T, v: &T) -> T {
     let many = T::not(&rate.below(MANY));
     let few = || {
         let rate = T::choose(&many, || rate.of(1.0), || rate.clone());
-        counted(&(-rate.clone()).exp(), u, |k| rate.clone() / k.clone())
+        count_up(&(-rate.clone()).exp(), u, |k| rate.clone() / k.clone())
     };
     let large = || {
         let rate = T::choose(&many, || rate.clone(), || rate.of(MANY));
@@ -97,11 +100,11 @@ pub fn poisson_proposal<T: Analytic>(rate: &T, u: &T, v: &T) -> T {
     T::choose(&many, large, few)
 }
 
-/// The logarithm of the probability of `k` successes of `n`, each of probability `p`.
+/// Return the logarithm of the probability of `k` successes in `n` trials of probability `p`.
 fn log_binomial<T: Analytic>(n: &T, p: &T, k: &T) -> T {
     let (none, all) = (T::not(&k.above(0.0)), T::not(&k.less(n)));
     let inner = T::not(&T::either(&none, &all));
-    // Of other counts, something that is a number.
+    // Replace other counts by a valid one, so that no branch gives NaN.
     let (n1, k1) = (T::choose(&inner, || n.clone(), || n.of(2.0)), T::choose(&inner, || k.clone(), || k.of(1.0)));
     let rest = n1.clone() - k1.clone();
     let q = -p.clone() + 1.0;
@@ -115,13 +118,13 @@ fn log_binomial<T: Analytic>(n: &T, p: &T, k: &T) -> T {
     T::choose(&all, || n.clone() * p.ln(), || log.clone())
 }
 
-/// Successes of `n` trials of a probability `p` of at most a half.
+/// Propose the number of successes in `n` trials of probability `p`, at most one half.
 pub fn binomial_proposal<T: Analytic>(n: &T, p: &T, u: &T, v: &T) -> T {
     let many = T::not(&(n.clone() * p.clone()).below(MANY));
     let few = || {
         let (n, p) = (T::choose(&many, || n.of(1.0), || n.clone()), T::choose(&many, || n.of(0.25), || p.clone()));
         let odds = p.clone() / (-p.clone() + 1.0);
-        counted(&(n.clone() * (-p).ln_1p()).exp(), u, |k| (n.clone() + 1.0 - k.clone()) / k.clone() * odds.clone())
+        count_up(&(n.clone() * (-p).ln_1p()).exp(), u, |k| (n.clone() + 1.0 - k.clone()) / k.clone() * odds.clone())
     };
     let large = || {
         let (n, p) = (T::choose(&many, || n.clone(), || n.of(40.0)), T::choose(&many, || p.clone(), || n.of(0.5)));

@@ -1,8 +1,9 @@
-//! Elementary functions for `f32`, each written once over [`Arithmetic`] of double precision: a kernel runs it on vectors of `f64`, and
-//! a program for XLA:CPU, which calls a scalar function for most of these, has it as arithmetic that it vectorises.
+//! Elementary functions for `f32`, each written once over [`Arithmetic`] in double precision. A kernel runs them on
+//! vectors of `f64`. A program for XLA:CPU, which calls a scalar function for most of them, contains them as arithmetic
+//! that it vectorises.
 //!
-//! Arguments are numbers of `f32`. Errors are below `2e-11` of the result, so what is rounded to `f32` is within half a unit in
-//! the last place and some thousandths. Polynomials interpolate at Chebyshev nodes, the highest term first.
+//! Arguments are `f32` numbers. Relative errors are below `2e-11`, so the result rounded to `f32` is within half a unit
+//! in the last place and some thousandths. Polynomials interpolate at Chebyshev nodes, with the highest term first.
 
 use super::{Arithmetic, polynomial};
 use std::f64::consts::{FRAC_PI_2, FRAC_PI_4, LN_2, LOG2_E, PI};
@@ -12,26 +13,26 @@ fn pick<T: Arithmetic>(t: &T::Truth, yes: &T, no: &T) -> T {
     T::choose(t, || yes.clone(), || no.clone())
 }
 
-/// `x + x z p(z)` with `z = x^2`.
+/// Return `x + x z p(z)` with `z = x^2`.
 #[inline(always)]
 fn odd<T: Arithmetic, const N: usize>(x: &T, p: &[f64; N]) -> T {
     let z = x.squared();
     (polynomial(&z, p) * z).fused(x, x)
 }
 
-/// The smaller of `x` and `top`, or NaN.
+/// Return the smaller of `x` and `top`, or NaN for NaN.
 #[inline(always)]
 fn at_most<T: Arithmetic>(x: &T, top: f64) -> T {
     pick(&x.above(top), &x.of(top), x)
 }
 
-// ------------------------------------------------------------------------------------------------ exponential and logarithm
+// ------------------------------------------------------------------------------------------------ exp and ln
 
-/// ln 2 with its last 20 bits cut off, so that products with exponents are exact, and the rest.
+/// ln 2 without its last 20 bits, so that products with exponents are exact. `LN2_LOW` is the remainder.
 const LN2_HIGH: f64 = f64::from_bits(LN_2.to_bits() & !0xf_ffff);
 const LN2_LOW: f64 = 7.440_617_110_012_397e-11;
 
-/// `1 / n!`, of 13 downward.
+/// `1 / n!` for n = 13 down to 0.
 const EXP: [f64; 14] = {
     let mut c = [1.0; 14];
     let mut n = 1;
@@ -42,7 +43,7 @@ const EXP: [f64; 14] = {
     c
 };
 
-/// `2 / (2k + 1)`, of k = 10 down to 1: the series of `ln((1 + s) / (1 - s)) / s` after its first term.
+/// `2 / (2k + 1)` for k = 10 down to 1: the series of `ln((1 + s) / (1 - s)) / s` after its first term.
 const LOG: [f64; 10] = {
     let mut c = [0.0; 10];
     let mut k = 1;
@@ -53,7 +54,7 @@ const LOG: [f64; 10] = {
     c
 };
 
-/// `e^x`: infinite from `e^700`, and cut off at `e^-700`, which is zero in `f32`.
+/// Return `e^x`. It is infinite from `e^700` on, and limited to `e^-700`, which is zero in `f32`.
 #[inline(always)]
 pub fn exp<T: Arithmetic>(x: &T) -> T {
     let cut = at_most(x, 700.0);
@@ -63,7 +64,7 @@ pub fn exp<T: Arithmetic>(x: &T) -> T {
     pick(&cut.is(700.0), &x.of(f64::INFINITY), &polynomial(&r, &EXP).scaled(&n))
 }
 
-/// Natural logarithm. Of subnormal numbers it is wrong: none of `f32` is one in `f64`.
+/// Return the natural logarithm. It is wrong for subnormal `f64` numbers, but no `f32` number is one.
 #[inline(always)]
 pub fn ln<T: Arithmetic>(x: &T) -> T {
     let (e, f) = x.split();
@@ -76,15 +77,16 @@ pub fn ln<T: Arithmetic>(x: &T) -> T {
     pick(&T::either(&x.is(0.0), &x.above(0.0)), &y, &x.of(f64::NAN))
 }
 
-// ------------------------------------------------------------------------------------------------ inverse trigonometric
+// ------------------------------------------------------------------------------------------------ arc functions
 
-/// Inverse sine of `a` in `[0, 1/2]`, and above that of `sqrt((1 - a) / 2)`, which is half the inverse cosine of `a`.
+/// Return the inverse sine of `a` in `[0, 1/2]`. For larger `a`, return that of `sqrt((1 - a) / 2)`, which is half the
+/// inverse cosine of `a`.
 #[inline(always)]
 fn half_arc<T: Arithmetic>(a: &T, upper: &T::Truth) -> T {
     odd(&T::choose(upper, || (-a.clone() * 0.5 + 0.5).sqrt(), || a.clone()), &ASIN)
 }
 
-/// Inverse sine.
+/// Return the inverse sine.
 #[inline(always)]
 pub fn asin<T: Arithmetic>(x: &T) -> T {
     let a = x.abs();
@@ -93,7 +95,7 @@ pub fn asin<T: Arithmetic>(x: &T) -> T {
     T::choose(&upper, || -y.clone() * 2.0 + FRAC_PI_2, || y.clone()).copysign(x)
 }
 
-/// Inverse cosine.
+/// Return the inverse cosine.
 #[inline(always)]
 pub fn acos<T: Arithmetic>(x: &T) -> T {
     let a = x.abs();
@@ -104,25 +106,25 @@ pub fn acos<T: Arithmetic>(x: &T) -> T {
     T::choose(&upper, || outer, || -y.copysign(x) + FRAC_PI_2)
 }
 
-/// `tan(pi / 8)`, below which the series of the inverse tangent is good.
+/// `tan(pi / 8)`, below which the series of the inverse tangent is accurate.
 const EIGHTH: f64 = std::f64::consts::SQRT_2 - 1.0;
 
-/// Inverse tangent.
+/// Return the inverse tangent.
 #[inline(always)]
 pub fn atan<T: Arithmetic>(x: &T) -> T {
     let a = x.abs();
     let (middle, outer) = (a.above(EIGHTH), a.above(EIGHTH + 2.0));
-    // One division for all: of `a` turned back by an eighth or a quarter of a turn.
+    // Use one division for all ranges: of `a` turned back by an eighth or a quarter of a turn.
     let above = pick(&outer, &a.of(-1.0), &T::choose(&middle, || a.clone() - 1.0, || a.clone()));
     let below = T::choose(&outer, || a.clone(), || T::choose(&middle, || a.clone() + 1.0, || a.of(1.0)));
     let turned = pick(&outer, &a.of(FRAC_PI_2), &pick(&middle, &a.of(FRAC_PI_4), &a.of(0.0)));
     (odd(&(above / below), &ATAN) + turned).copysign(x)
 }
 
-/// The angle of the point `(x, y)`.
+/// Return the angle of the point `(x, y)`.
 #[inline(always)]
 pub fn atan2<T: Arithmetic>(y: &T, x: &T) -> T {
-    // Infinities become numbers whose ratio to those of `f32` is none of `f32`.
+    // Infinities become numbers so large that their ratio to any `f32` is out of its range.
     let (rise, run) = (at_most(&y.abs(), 1e100), at_most(&x.abs(), 1e100));
     let steep = run.less(&rise);
     let (low, high) = (pick(&steep, &run, &rise), pick(&steep, &rise, &run));
@@ -139,10 +141,10 @@ pub fn atan2<T: Arithmetic>(y: &T, x: &T) -> T {
 
 // ------------------------------------------------------------------------------------------------ hyperbolic
 
-/// Hyperbolic sine.
+/// Return the hyperbolic sine.
 #[inline(always)]
 pub fn sinh<T: Arithmetic>(x: &T) -> T {
-    // `1 / (2k + 1)!` of k = 6 down to 1.
+    // `1 / (2k + 1)!` for k = 6 down to 1.
     const SERIES: [f64; 6] =
         [1.0 / 6_227_020_800.0, 1.0 / 39_916_800.0, 1.0 / 362_880.0, 1.0 / 5040.0, 1.0 / 120.0, 1.0 / 6.0];
     let a = x.abs();
@@ -151,23 +153,23 @@ pub fn sinh<T: Arithmetic>(x: &T) -> T {
     pick(&a.below(1.0), &odd(&a, &SERIES), &far).copysign(x)
 }
 
-/// Hyperbolic cosine.
+/// Return the hyperbolic cosine.
 #[inline(always)]
 pub fn cosh<T: Arithmetic>(x: &T) -> T {
     let e = exp(&x.abs());
     (e.clone() + e.inverse()) * 0.5
 }
 
-/// Inverse hyperbolic sine.
+/// Return the inverse hyperbolic sine.
 #[inline(always)]
 pub fn asinh<T: Arithmetic>(x: &T) -> T {
     let a = x.abs();
     let far = ln(&(a.clone() + (a.squared() + 1.0).sqrt()));
-    // Near zero the logarithm of a number near one loses digits.
+    // Near zero, the logarithm of a number near one loses digits.
     pick(&a.below(1.0 / 64.0), &odd(&a, &[-15.0 / 336.0, 3.0 / 40.0, -1.0 / 6.0]), &far).copysign(x)
 }
 
-/// Inverse hyperbolic cosine.
+/// Return the inverse hyperbolic cosine.
 #[inline(always)]
 pub fn acosh<T: Arithmetic>(x: &T) -> T {
     let more = x.clone() - 1.0;
@@ -175,7 +177,7 @@ pub fn acosh<T: Arithmetic>(x: &T) -> T {
     pick(&x.below(1.0), &x.of(f64::NAN), &y)
 }
 
-/// Inverse hyperbolic tangent.
+/// Return the inverse hyperbolic tangent.
 #[inline(always)]
 pub fn atanh<T: Arithmetic>(x: &T) -> T {
     let a = x.abs();
@@ -185,7 +187,7 @@ pub fn atanh<T: Arithmetic>(x: &T) -> T {
 
 // ------------------------------------------------------------------------------------------------ error function
 
-/// `1 - erf(x)`: `e^(x^2) erfc(x)` is a polynomial in `3 / (3 + x)`.
+/// Return `1 - erf(x)`. `e^(x^2) erfc(x)` is a polynomial in `3 / (3 + x)`.
 #[inline(always)]
 pub fn erfc<T: Arithmetic>(x: &T) -> T {
     let a = at_most(&x.abs(), 10.5);
@@ -194,7 +196,8 @@ pub fn erfc<T: Arithmetic>(x: &T) -> T {
     T::choose(&x.below(0.0), || -y.clone() + 2.0, || y.clone())
 }
 
-/// Inverse of the error function: `erfinv(x) / x` is smooth in `w = -ln(1 - x^2)`, and in its root where that is large.
+/// Return the inverse of the error function. `erfinv(x) / x` is smooth in `w = -ln(1 - x^2)`, and for large `w` in its
+/// square root.
 #[inline(always)]
 pub fn erfinv<T: Arithmetic>(x: &T) -> T {
     let a = x.abs();
@@ -206,12 +209,12 @@ pub fn erfinv<T: Arithmetic>(x: &T) -> T {
 
 // ------------------------------------------------------------------------------------------------ gamma function
 
-/// From here on Stirling's formula is used; below, one of `[1, 2]`.
+/// Stirling's formula is used above this. Smaller numbers are moved into `[1, 2]`.
 const STIRLING: f64 = 2.5;
-/// Where the digamma function is zero, and what that leaves out.
+/// The zero of the digamma function, and its rounding error.
 const DIGAMMA_ROOT: (f64, f64) = (1.461_632_144_968_362_2, 9.549_995_429_965_697e-17);
 
-/// `(-1)^k / (2k + 1)!`, of k = 10 down to 1.
+/// `(-1)^k / (2k + 1)!` for k = 10 down to 1.
 const SIN: [f64; 10] = {
     let (mut c, mut term, mut k) = ([0.0; 10], 1.0, 1);
     while k <= 10 {
@@ -222,14 +225,15 @@ const SIN: [f64; 10] = {
     c
 };
 
-/// `sin(pi x)` for |x| <= 1/2.
+/// Return `sin(pi x)` for |x| <= 1/2.
 #[inline(always)]
 fn sin_pi<T: Arithmetic>(x: &T) -> T {
     odd(&(x.clone() * PI), &SIN)
 }
 
-/// `x` or, left of zero, `1 - x`; whether it is beyond [`STIRLING`], below one, or between two and that; and, below, the number
-/// in `[1, 2]` that is a whole number away.
+/// An argument `x` reduced for the gamma functions. `x` becomes `1 - x` left of zero. The flags say whether it was
+/// negative, is above [`STIRLING`], is below one, or is between two and [`STIRLING`]. `near` is the number in `[1, 2]`
+/// at an integer distance.
 struct Shifted<T: Arithmetic> {
     x: T,
     left: T::Truth,
@@ -249,7 +253,7 @@ fn shifted<T: Arithmetic>(x: &T) -> Shifted<T> {
     Shifted { x, left, far, low, high, near }
 }
 
-/// Logarithm of the absolute value of the gamma function.
+/// Return the logarithm of the absolute value of the gamma function.
 #[inline(always)]
 pub fn lgamma<T: Arithmetic>(x: &T) -> T {
     let s = shifted(x);
@@ -258,18 +262,18 @@ pub fn lgamma<T: Arithmetic>(x: &T) -> T {
     let near = (s.near.clone() - 1.0) * (s.near.clone() - 2.0) * polynomial(&(s.near.clone() - 1.5), &LGAMMA_NEAR);
     let near = near + T::choose(&s.low, || -log.clone(), || log.clone());
     let r = s.x.inverse();
-    // Half of ln(2 pi), less one half.
+    // Half of ln(2 pi), minus one half.
     const REST: f64 = 0.418_938_533_204_672_7;
     let far = (s.x.clone() - 0.5).fused(&(log - 1.0), &(polynomial(&r.squared(), &LGAMMA_FAR) * r + REST));
     let y = pick(&s.far, &far, &near);
-    // Gamma(x) Gamma(1 - x) = pi / sin(pi x), whose poles are those of the result.
+    // Gamma(x) Gamma(1 - x) = pi / sin(pi x), which has the poles of the result.
     let sine = sin_pi(&(x.clone() - x.round())).abs();
     let reflected = ln(&(sine.of(PI) / sine)) - y.clone();
     let y = pick(&s.left, &reflected, &y);
     pick(&x.is(f64::NEG_INFINITY), &x.of(f64::INFINITY), &y)
 }
 
-/// Derivative of [`lgamma`].
+/// Return the derivative of [`lgamma`].
 #[inline(always)]
 pub fn digamma<T: Arithmetic>(x: &T) -> T {
     let s = shifted(x);
@@ -279,7 +283,7 @@ pub fn digamma<T: Arithmetic>(x: &T) -> T {
     let z = r.squared();
     let far = ln(&s.x) - r * 0.5 + polynomial(&z, &DIGAMMA_FAR) * z;
     let y = pick(&s.far, &far, &near);
-    // psi(1 - x) - psi(x) = pi cot(pi x), which has no value at the poles.
+    // psi(1 - x) - psi(x) = pi cot(pi x), which is undefined at the poles.
     let f = x.clone() - x.round();
     let cot = sin_pi(&(-f.abs() + 0.5)) / sin_pi(&f);
     let reflected = y.clone() - cot * PI;
@@ -289,11 +293,11 @@ pub fn digamma<T: Arithmetic>(x: &T) -> T {
 
 // ------------------------------------------------------------------------------------------------ Bessel functions
 
-/// A modified Bessel function of `a >= 0`, from its polynomials; times `e^-a` if `scaled`.
+/// Return a modified Bessel function of `a >= 0` from its polynomials, times `e^-a` if `scaled`.
 #[inline(always)]
 fn bessel_i<T: Arithmetic, const N: usize, const M: usize>(a: &T, near: &[f64; N], far: &[f64; M], scaled: bool) -> T {
     let outer = a.above(8.0);
-    // Beyond the series `e^a` is taken out of the function.
+    // The far polynomial is that of the function divided by `e^a`.
     let e = exp(&if scaled { -a.clone() } else { a.clone() });
     let (with_near, with_far) = if scaled { (e, a.of(1.0)) } else { (a.of(1.0), e) };
     let t = a.inverse() - 0.0625;
@@ -301,34 +305,34 @@ fn bessel_i<T: Arithmetic, const N: usize, const M: usize>(a: &T, near: &[f64; N
     y * pick(&outer, &with_far, &with_near)
 }
 
-/// Modified Bessel function of the first kind, order 0.
+/// Return the modified Bessel function of the first kind, order 0.
 #[inline(always)]
 pub fn i0<T: Arithmetic>(x: &T) -> T {
     bessel_i(&x.abs(), &I0_NEAR, &I0_FAR, false)
 }
 
-/// `e^-|x| I0(x)`.
+/// Return `e^-|x| I0(x)`.
 #[inline(always)]
 pub fn i0e<T: Arithmetic>(x: &T) -> T {
     bessel_i(&x.abs(), &I0_NEAR, &I0_FAR, true)
 }
 
-/// Order 1 is odd, and below 8 its polynomial leaves out a factor x.
+/// Make a function of order 1 odd. Below 8 its polynomial lacks a factor x.
 #[inline(always)]
 fn odd_order<T: Arithmetic>(x: &T, y: T) -> T {
     let a = x.abs();
     let y = T::choose(&a.above(8.0), || y.clone(), || y.clone() * a.clone());
-    // No zero is negative, as in PyTorch.
+    // Zero stays positive, as in PyTorch.
     T::choose(&x.below(0.0), || -y.clone(), || y.clone())
 }
 
-/// Modified Bessel function of the first kind, order 1.
+/// Return the modified Bessel function of the first kind, order 1.
 #[inline(always)]
 pub fn i1<T: Arithmetic>(x: &T) -> T {
     odd_order(x, bessel_i(&x.abs(), &I1_NEAR, &I1_FAR, false))
 }
 
-/// `e^-|x| I1(x)`.
+/// Return `e^-|x| I1(x)`.
 #[inline(always)]
 pub fn i1e<T: Arithmetic>(x: &T) -> T {
     odd_order(x, bessel_i(&x.abs(), &I1_NEAR, &I1_FAR, true))
@@ -336,7 +340,7 @@ pub fn i1e<T: Arithmetic>(x: &T) -> T {
 
 // ------------------------------------------------------------------------------------------------ polynomials
 
-/// `(asin(x) / x - 1) / z` of `z = x^2` up to 1/4.
+/// `(asin(x) / x - 1) / z` as a polynomial in `z = x^2`, z up to 1/4.
 const ASIN: [f64; 10] = [
     0.027_907_031_432_666_1,
     -0.002_939_792_906_724_196_3,
@@ -350,7 +354,7 @@ const ASIN: [f64; 10] = [
     0.166_666_666_666_621_8,
 ];
 
-/// `(atan(x) / x - 1) / z` of `z = x^2` up to `tan(pi / 8)^2`.
+/// `(atan(x) / x - 1) / z` as a polynomial in `z = x^2`, z up to `tan(pi / 8)^2`.
 const ATAN: [f64; 8] = [
     0.032_953_943_010_441_57,
     -0.060_271_479_563_650_32,
@@ -362,7 +366,7 @@ const ATAN: [f64; 8] = [
     -0.333_333_333_332_661_2,
 ];
 
-/// `e^(x^2) erfc(x)` of `3 / (3 + x) - 0.625`, x up to 10.5.
+/// `e^(x^2) erfc(x)` as a polynomial in `3 / (3 + x) - 0.625`, x up to 10.5.
 const ERFC: [f64; 15] = [
     0.012_353_789_602_750_23,
     0.012_340_192_808_731_57,
@@ -381,7 +385,7 @@ const ERFC: [f64; 15] = [
     0.278_560_095_636_258_1,
 ];
 
-/// `erfinv(x) / x` of `w - 2.5`, w up to 5.
+/// `erfinv(x) / x` as a polynomial in `w - 2.5`, w up to 5.
 const ERFINV_NEAR: [f64; 14] = [
     -2.796_041_048_433_219_5e-13,
     -2.051_840_961_433_056_2e-11,
@@ -399,7 +403,7 @@ const ERFINV_NEAR: [f64; 14] = [
     1.501_409_351_131_071_5,
 ];
 
-/// `erfinv(x) / x` of `sqrt(w) - 3.125`, w from 5 to 16.
+/// `erfinv(x) / x` as a polynomial in `sqrt(w) - 3.125`, w from 5 to 16.
 const ERFINV_FAR: [f64; 14] = [
     -3.818_864_536_689_556e-6,
     1.165_238_913_741_585_3e-5,
@@ -417,7 +421,8 @@ const ERFINV_FAR: [f64; 14] = [
     2.958_320_150_231_126_7,
 ];
 
-/// `lgamma(x) / ((x - 1) (x - 2))` of `x - 1.5`, x in `[1, 2]`; to the last place of `f64`, since sums with it cancel left of zero.
+/// `lgamma(x) / ((x - 1) (x - 2))` as a polynomial in `x - 1.5`, x in `[1, 2]`. Accurate to the last place of `f64`,
+/// because sums with it cancel left of zero.
 const LGAMMA_NEAR: [f64; 21] = [
     1.182_096_944_546_714_5e-5,
     -1.852_780_399_703_296_2e-5,
@@ -442,7 +447,8 @@ const LGAMMA_NEAR: [f64; 21] = [
     0.483_128_950_540_980_9,
 ];
 
-/// The rest of Stirling's formula, `lgamma(x) - (x - 1/2) ln x + x - ln(2 pi) / 2`, times x, of `1 / x^2`, x from 2.5.
+/// The remainder of Stirling's formula, `lgamma(x) - (x - 1/2) ln x + x - ln(2 pi) / 2`, times x, as a polynomial in
+/// `1 / x^2`, x from 2.5.
 const LGAMMA_FAR: [f64; 13] = [
     1.657_912_642_736_839_8,
     -1.983_954_444_657_915_8,
@@ -459,7 +465,8 @@ const LGAMMA_FAR: [f64; 13] = [
     0.083_333_333_333_333_31,
 ];
 
-/// `digamma(x)` divided by the distance from its root, of `x - 1.5`, x in `[1, 2]`; to the last place of `f64`.
+/// `digamma(x)` divided by the distance from its zero, as a polynomial in `x - 1.5`, x in `[1, 2]`. Accurate to the
+/// last place of `f64`.
 const DIGAMMA_NEAR: [f64; 21] = [
     0.000_252_259_050_696_488_5,
     -0.000_378_390_789_724_885_8,
@@ -484,7 +491,7 @@ const DIGAMMA_NEAR: [f64; 21] = [
     0.951_055_876_031_832_8,
 ];
 
-/// `(digamma(x) - ln x + 1 / 2x) x^2`, of `1 / x^2`, x from 2.5.
+/// `(digamma(x) - ln x + 1 / 2x) x^2` as a polynomial in `1 / x^2`, x from 2.5.
 const DIGAMMA_FAR: [f64; 15] = [
     -726.592_316_145_288_2,
     958.326_104_358_233_2,
@@ -503,7 +510,7 @@ const DIGAMMA_FAR: [f64; 15] = [
     -0.083_333_333_333_333_31,
 ];
 
-/// `I0(x)` of `x^2`, x up to 8.
+/// `I0(x)` as a polynomial in `x^2`, x up to 8.
 const I0_NEAR: [f64; 15] = [
     8.316_924_282_245_636e-31,
     3.042_928_212_436_616_6e-28,
@@ -522,7 +529,7 @@ const I0_NEAR: [f64; 15] = [
     1.000_000_000_000_002,
 ];
 
-/// `sqrt(x) e^-x I0(x)` of `1 / x - 1/16`, x from 8.
+/// `sqrt(x) e^-x I0(x)` as a polynomial in `1 / x - 1/16`, x from 8.
 const I0_FAR: [f64; 11] = [
     -7_868.934_071_417_607,
     -560.029_478_081_133_7,
@@ -537,7 +544,7 @@ const I0_FAR: [f64; 11] = [
     0.402_176_509_445_031_25,
 ];
 
-/// `I1(x) / x` of `x^2`, x up to 8.
+/// `I1(x) / x` as a polynomial in `x^2`, x up to 8.
 const I1_NEAR: [f64; 15] = [
     2.684_117_868_217_199e-32,
     1.127_557_916_750_441e-29,
@@ -556,7 +563,7 @@ const I1_NEAR: [f64; 15] = [
     0.500_000_000_000_000_1,
 ];
 
-/// `sqrt(x) e^-x I1(x)` of `1 / x - 1/16`, x from 8.
+/// `sqrt(x) e^-x I1(x)` as a polynomial in `1 / x - 1/16`, x from 8.
 const I1_FAR: [f64; 11] = [
     8_384.667_170_976_663,
     578.430_886_182_141_4,

@@ -1,5 +1,5 @@
-//! Coefficients of the approximations in this folder, as published with the Cephes library (S. L. Moshier). Polynomials and
-//! Chebyshev series have their highest term first.
+//! Coefficients of the approximations in this folder, as published with the Cephes library (S. L. Moshier). Polynomials
+//! and Chebyshev series have their highest term first.
 
 /// e^-x I0(x) on [0, 8], and e^-x I0(x) sqrt(x) beyond.
 pub(super) const I0_NEAR: [f64; 30] = [
@@ -205,7 +205,7 @@ pub(super) const K1_FAR: [f64; 25] = [
     2.720_626_190_484_442_7,
 ];
 
-/// J0(x): amplitudes of cosine and sine beyond 5, in 25 / x^2; a quotient in x^2 below.
+/// J0(x): amplitudes of cosine and sine beyond 5, in 25 / x^2; a quotient of polynomials in x^2 below.
 pub(super) const J0_PP: [f64; 7] = [
     0.000_796_936_729_297_347_1,
     0.082_835_239_210_744_08,
@@ -258,7 +258,7 @@ pub(super) const J0_RQ: [f64; 9] = [
     1.710_862_940_810_431_5e18,
 ];
 
-/// J1(x): amplitudes of cosine and sine beyond 5, in 25 / x^2; a quotient in x^2 below.
+/// J1(x): amplitudes of cosine and sine beyond 5, in 25 / x^2; a quotient of polynomials in x^2 below.
 pub(super) const J1_PP: [f64; 7] = [
     0.000_762_125_616_208_173_1,
     0.073_139_705_694_091_76,
@@ -311,7 +311,7 @@ pub(super) const J1_RQ: [f64; 9] = [
     5.322_786_203_326_801e18,
 ];
 
-/// What Y0(x) has beside J0(x) ln(x), below 5, in x^2.
+/// The part of Y0(x) without J0(x) ln(x), below 5, in x^2.
 pub(super) const Y0_P: [f64; 8] = [
     15_592.436_785_523_574,
     -14_663_929.590_397_16,
@@ -333,7 +333,7 @@ pub(super) const Y0_Q: [f64; 8] = [
     2.505_962_561_726_530_6e17,
 ];
 
-/// What Y1(x) has beside J1(x) ln(x), below 5, in x^2.
+/// The part of Y1(x) without J1(x) ln(x), below 5, in x^2.
 pub(super) const Y1_P: [f64; 6] = [
     1_263_204_747.901_780_4,
     -647_355_876_379.160_3,
@@ -354,7 +354,8 @@ pub(super) const Y1_Q: [f64; 9] = [
     3.972_706_081_165_606_4e18,
 ];
 
-/// Ai(x): quotients beyond 2.09 in 3 / (2 x^(3/2)); amplitudes of sine and cosine below -2.09 in the square of that.
+/// Ai(x): quotients of polynomials beyond 2.09 in 3 / (2 x^(3/2)); amplitudes of sine and cosine below -2.09 in its
+/// square.
 pub(super) const AIRY_AN: [f64; 8] = [
     0.346_538_101_525_629,
     12.007_595_273_964_581,
@@ -425,7 +426,8 @@ pub(super) const AIRY_AGD: [f64; 11] = [
     4.918_345_700_629_3e-9,
 ];
 
-/// The inverse of the normal distribution: near one half, and in 1 / sqrt(-2 ln y) for y down to e^-32 and below.
+/// The inverse of the normal distribution function: near one half, and in 1 / sqrt(-2 ln y) for y down to e^-32 and
+/// below.
 pub(super) const NDTRI_P0: [f64; 5] = [
     -59.963_350_101_410_79,
     98.001_075_418_599_97,

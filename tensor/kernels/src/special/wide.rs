@@ -1,5 +1,5 @@
-//! `f64` as a kernel of `f32` computes with it: without branches and library calls, so that loops become vector code. Results
-//! are rounded to `f32` once, which hides all errors that are made here.
+//! `f64` numbers for `f32` kernels, without branches and library calls, so that loops are vectorised. Results are
+//! rounded to `f32` once, which hides all errors made here.
 
 use super::{Arithmetic, single};
 use std::hint::select_unpredictable;
@@ -33,26 +33,27 @@ impl<const FMA: bool> Neg for Wide<FMA> {
     }
 }
 
-/// From here on all numbers are integers, which stand in the low bits.
+/// From here on all `f64` are integers. Adding this moves an integer to the low mantissa bits.
 pub const WHOLE: f64 = 4_503_599_627_370_496.0;
-/// Subtracting the bits of this root makes the exponent of a number that of its nearest power of two.
+/// Subtracting these bits makes the exponent of a number that of its nearest power of two.
 pub const ROOT_HALF: u64 = std::f64::consts::FRAC_1_SQRT_2.to_bits();
-/// The bits of a number that are not its exponent.
+/// The mantissa bits of a number.
 pub const MANTISSA: u64 = 0x000f_ffff_ffff_ffff;
-/// What exponents are kept positive by.
+/// Offset that keeps exponents positive.
 pub const EXPONENT_BIAS: u64 = 2048;
 
-/// [`Arithmetic::split`].
+/// See [`Arithmetic::split`].
 #[inline(always)]
 pub(super) fn split(x: f64) -> (f64, f64) {
     let above = x.to_bits().wrapping_sub(ROOT_HALF);
     let f = f64::from_bits((above & MANTISSA).wrapping_add(ROOT_HALF)) - 1.0;
-    // An exponent becomes a number as the low bits of one, since vectors of integers are not converted everywhere.
+    // Convert the exponent to a number through the low mantissa bits, because not every processor converts vectors of
+    // integers.
     let e = above.wrapping_add(EXPONENT_BIAS << 52) >> 52;
     (f64::from_bits(WHOLE.to_bits() | e) - (WHOLE + EXPONENT_BIAS as f64), f)
 }
 
-/// `2^n` for whole n from -1022 to 1023.
+/// Return `2^n` for integers n from -1022 to 1023.
 #[inline(always)]
 pub(super) fn power_of_two(n: f64) -> f64 {
     f64::from_bits((n + (WHOLE + 1023.0)).to_bits() << 52)
@@ -82,7 +83,7 @@ impl<const FMA: bool> Arithmetic for Wide<FMA> {
     }
     #[inline(always)]
     fn round(&self) -> Self {
-        // Processors with the one instruction have the other.
+        // Processors with FMA also have an instruction for rounding.
         if FMA {
             return Wide(self.0.round_ties_even());
         }
@@ -126,7 +127,7 @@ impl<const FMA: bool> Arithmetic for Wide<FMA> {
     fn not(a: &bool) -> bool {
         !a
     }
-    /// Both are computed: a jump would keep the loop scalar.
+    /// Compute both branches: a jump would keep the loop scalar.
     #[inline(always)]
     fn choose(t: &bool, yes: impl FnOnce() -> Self, no: impl FnOnce() -> Self) -> Self {
         Wide(select_unpredictable(*t, yes().0, no().0))

@@ -1,23 +1,23 @@
-//! The protocol between the thread that has a job and the workers that help.
+//! The protocol between the thread that runs a job and the workers that help.
 //!
-//! `tests/job_model.rs` includes this file and lets loom try all interleavings, so it names no thread, no clock and no type of
-//! `std::sync::atomic` itself: these come from `sync`.
+//! `tests/job_model.rs` includes this file and lets loom try all interleavings. So this file names no thread, no clock
+//! and no type of `std::sync::atomic` itself, but takes them from `sync`.
 
 use super::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering, UnsafeCell, fence, park, pause};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 
-/// In `Job::state`: a job may be joined.
+/// Bit of `Job::state`: the job may be joined.
 const OPEN: u64 = 1 << 16;
-/// In `Job::state`: the number of workers at the job.
+/// Bits of `Job::state`: the number of workers inside the job.
 const INSIDE: u64 = OPEN - 1;
-/// In `Job::state`: the number of the job, from this bit on.
+/// First bit of the job's number in `Job::state`.
 const NUMBER: u32 = 32;
 
 type Work = *const (dyn Fn(usize) + Sync);
 
-/// One job after the other, each divided into pieces that threads draw.
+/// A sequence of jobs, each divided into pieces that threads draw.
 pub(super) struct Job {
     state: AtomicU64,
     work: UnsafeCell<Option<Work>>,
@@ -26,13 +26,13 @@ pub(super) struct Job {
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
-// SAFETY: `work` is written by the thread that opens the job, while the job is closed and no worker is inside, and is read by
-// workers inside an open job only. Its target is `Sync` and lives until the job is closed and no worker is inside again.
+// SAFETY: the thread that opens the job writes `work`, while the job is closed and no worker is inside. Workers read it
+// only inside an open job. Its target is `Sync`, and it lives until the job is closed and all workers have left.
 unsafe impl Sync for Job {}
-// SAFETY: as above.
+// SAFETY: the target of `work` is `Sync`, so any thread may call it. The other fields are `Send`.
 unsafe impl Send for Job {}
 
-/// The number of the job in this state.
+/// Return the number of the job in this state.
 pub(super) fn number(state: u64) -> u64 {
     state >> NUMBER
 }
@@ -42,13 +42,14 @@ pub(super) fn is_new(state: u64, last: u64) -> bool {
     state & OPEN != 0 && number(state) != last
 }
 
-/// Order the opening of a job before the look at who is asleep. Call it between [`Job::open`] and [`Sleeper::is_asleep`].
+/// Order the opening of a job before the check for sleeping workers. Call it between [`Job::open`] and
+/// [`Sleeper::is_asleep`].
 pub(super) fn fence_after_open() {
     fence(Ordering::SeqCst);
 }
 
 impl Job {
-    /// A closed job. The caller makes the parts, since loom's cannot be made in a constant.
+    /// Return a closed job. The caller makes the parts, because loom's parts cannot be made in a constant.
     pub(super) const fn new(
         state: AtomicU64,
         work: UnsafeCell<Option<Work>>,
@@ -65,11 +66,12 @@ impl Job {
     /// Let workers join a new job of `pieces` pieces.
     ///
     /// # Safety
-    /// The previous job is finished, no other thread opens one, and the caller calls [`Job::finish`] while `work` lives.
+    /// The previous job is finished, no other thread opens one, and the caller calls [`Job::finish`] while `work`
+    /// lives.
     pub(super) unsafe fn open(&self, pieces: usize, work: &(dyn Fn(usize) + Sync)) {
-        // SAFETY: the lifetime is that of the caller's frame, which ends after the job.
+        // SAFETY: the job ends before the caller's frame, whose lifetime `work` has.
         let work = unsafe { std::mem::transmute::<*const (dyn Fn(usize) + Sync + '_), Work>(work) };
-        // SAFETY: no worker is inside a closed job, so none reads it.
+        // SAFETY: the job is closed, so no worker is inside and reads the place.
         self.work.with_mut(|place| unsafe { *place = Some(work) });
         self.pieces.store(pieces, Ordering::Relaxed);
         self.next.store(0, Ordering::Relaxed);
@@ -77,13 +79,14 @@ impl Job {
         self.state.store(number << NUMBER | OPEN, Ordering::SeqCst);
     }
 
-    /// Draw pieces here, close the job and wait for the workers inside. `Err` holds the first panic of a piece.
+    /// Draw pieces on this thread, close the job and wait for the workers inside. `Err` holds the first panic of a
+    /// piece.
     pub(super) fn finish(&self, work: &(dyn Fn(usize) + Sync)) -> Result<(), Box<dyn Any + Send>> {
         let mut result = catch_unwind(AssertUnwindSafe(|| self.draw(work)));
         if result.is_err() {
             self.next.store(usize::MAX / 2, Ordering::Relaxed);
         }
-        // No worker may join any more, and those that have joined must leave.
+        // From here on no worker may join, and workers inside must leave.
         self.state.fetch_and(!OPEN, Ordering::AcqRel);
         let mut waits = 0u32;
         while self.state.load(Ordering::Acquire) & INSIDE != 0 {
@@ -107,7 +110,7 @@ impl Job {
         }
     }
 
-    /// Enter the job of this state if it is still open.
+    /// Join the job of this state if it is still open. Return whether it was.
     pub(super) fn join(&self, mut state: u64) -> bool {
         let asked = number(state);
         while state & OPEN != 0 && number(state) == asked {
@@ -119,9 +122,9 @@ impl Job {
         false
     }
 
-    /// Draw pieces of the job that was joined, and leave it.
+    /// Draw pieces of the joined job, then leave it.
     pub(super) fn help(&self) {
-        // SAFETY: a worker inside the job sees its work, which stays until the worker has left.
+        // SAFETY: this worker is inside the job, and the job's work stays until all workers have left.
         let work = self.work.with(|place| unsafe { (*place).map(|work| &*work) });
         if let Some(work) = work
             && let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.draw(work)))
@@ -133,7 +136,7 @@ impl Job {
     }
 }
 
-/// Whether a worker sleeps.
+/// The sleep state of a worker.
 pub(super) struct Sleeper {
     asleep: AtomicBool,
 }

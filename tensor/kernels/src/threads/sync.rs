@@ -1,9 +1,10 @@
-//! What `job.rs` needs of the standard library. Its model test (`tests/job_model.rs`) puts loom's types in their place.
+//! The parts of the standard library that `job.rs` uses. Its model test (`tests/job_model.rs`) replaces them by loom's
+//! types.
 
 pub(super) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 pub(super) use std::thread::park;
 
-/// `std::cell::UnsafeCell` with the interface of loom's.
+/// `std::cell::UnsafeCell` with the interface of loom's type.
 pub(super) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
 
 impl<T> UnsafeCell<T> {
@@ -20,8 +21,8 @@ impl<T> UnsafeCell<T> {
     }
 }
 
-/// Let other threads run, for the `waits`-th time in a loop. A worker that the system preempted in the middle of a piece
-/// needs the processor, so some waits give it up.
+/// Let other threads run, for the `waits`-th time in a loop. Some waits give up the processor, because a worker
+/// preempted in the middle of a piece may need it.
 pub(super) fn pause(waits: u32) {
     if waits.is_multiple_of(4096) { std::thread::yield_now() } else { std::hint::spin_loop() }
 }

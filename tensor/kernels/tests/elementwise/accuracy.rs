@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn unary_f32_is_accurate_and_right_at_the_edges() {
+fn unary_f32_is_accurate_and_handles_special_values() {
     type Case = (UnaryKind, fn(f64) -> f64, f64);
     let cases: [Case; 14] = [
         (UnaryKind::Exp, f64::exp, 2.0),
@@ -40,7 +40,7 @@ fn unary_f32_is_accurate_and_right_at_the_edges() {
         1e7,
         2e30,
     ];
-    // Every magnitude: bit patterns at a stride that is coprime to their number.
+    // Cover every magnitude: bit patterns at a stride that is coprime to their number.
     x.extend((0..400_000u32).map(|i| f32::from_bits(i.wrapping_mul(10_739))));
     x.extend((0..100_000).map(|i| (i - 50_000) as f32 * 2.1e-4));
     let n = x.len();
@@ -60,7 +60,7 @@ fn unary_f32_is_accurate_and_right_at_the_edges() {
             }
             let unit = ((want as f32).abs().next_up() as f64 - (want as f32).abs() as f64).max(1e-45);
             let error = (y as f64 - want).abs() / unit;
-            // Sigmoid's subnormal results are flushed, as in PyTorch.
+            // Subnormal results of sigmoid are flushed, as in PyTorch.
             if kind == UnaryKind::Sigmoid && want < 1.2e-38 {
                 continue;
             }
@@ -73,7 +73,7 @@ fn unary_f32_is_accurate_and_right_at_the_edges() {
     }
 }
 
-/// Numbers of every magnitude, densely those around one, and what is special.
+/// Return numbers of every magnitude, many around one, and all special values.
 fn numbers() -> Vec<f32> {
     const SPECIAL: [f32; 16] = [
         0.0,
@@ -101,7 +101,7 @@ fn numbers() -> Vec<f32> {
     x
 }
 
-/// Distance between a result and the true value in units of the last place, infinite where one of them is special alone.
+/// Return the distance between a result and the true value in ulp. It is infinite if only one of them is special.
 fn ulps(got: f32, want: f64) -> f64 {
     let rounded = want as f32;
     if got.is_nan() || rounded.is_nan() {
@@ -146,7 +146,7 @@ fn functions_of_f32_that_are_computed_in_f64_are_rounded_once() {
         unary(kind, &View::of_slice(&wide, &[n], &[1]), &mut ViewMut::of_slice(&mut want, &[n], &[1])).unwrap();
         let worst = (0..n).map(|i| (ulps(y[i], want[i]), i)).max_by(|a, b| a.0.total_cmp(&b.0)).unwrap();
         println!("{kind:?}: {:.4} ulp at {:e}", worst.0, x[worst.1]);
-        // Half a unit is rounding.
+        // Rounding alone is half an ulp.
         if worst.0 >= 0.51 {
             wrong.push(format!("{kind:?}({:e}) = {:e}, not {:e}", x[worst.1], y[worst.1], want[worst.1]));
         }
@@ -155,7 +155,7 @@ fn functions_of_f32_that_are_computed_in_f64_are_rounded_once() {
 }
 
 #[test]
-fn functions_of_two_f32_are_those_of_f64_or_exact() {
+fn functions_of_two_f32_are_exact_or_rounded_from_f64() {
     use BinaryKind as K;
     let all = numbers();
     let special = &all[..32];
@@ -171,7 +171,7 @@ fn functions_of_two_f32_are_those_of_f64_or_exact() {
         let pick = |rng: &mut Lcg| all[rng.next() as usize % all.len()];
         a.push(pick(&mut rng));
         b.push(match i % 4 {
-            // Quotients of many lengths, and exact ones.
+            // Quotients of many lengths, and exact quotients.
             0 => a[a.len() - 1] / ((rng.next() % (1 << 30)) as f32 + 0.5),
             1 => a[a.len() - 1] * (rng.next() % 64) as f32 / 8.0,
             _ => pick(&mut rng),
@@ -199,7 +199,7 @@ fn functions_of_two_f32_are_those_of_f64_or_exact() {
         let (x, z) = (a[i] as f64, b[i] as f64);
         let top = if x.is_nan() || x > z { x } else { z };
         let want = if x == z && x.is_infinite() { x } else { top + (-(x - z).abs()).exp().ln_1p() };
-        // What is added has an error of its own, of which little is left of a large sum.
+        // The added logarithm has its own absolute error, which dominates if the sum is small.
         let close = ulps(y[i], want) < 2.0 || (y[i] as f64 - want).abs() < 2e-7;
         assert!(close, "logaddexp({x:e}, {z:e}) = {:e}, not {want:e}", y[i]);
     }

@@ -50,7 +50,7 @@ fn halves_convert_bit_for_bit() {
 }
 
 #[test]
-fn creation() {
+fn creation_kernels_follow_their_formulas() {
     let mut a = [0i64; 4];
     arange(Scalar::Int(3), Scalar::Int(-2), &mut ViewMut::of_slice(&mut a, &[4], &[1]));
     assert_eq!(a, [3, 1, -1, -3]);

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_step_into_other_arrays_is_the_step_in_place() {
+fn adamw_into_other_arrays_equals_adamw_in_place() {
     let n = 40_000;
     let (s, t) = ([n], [1]);
     let numbers = |by: usize| -> Vec<f32> { (0..n).map(|i| (i * by % 1009 + 1) as f32 / 1009.0).collect() };
@@ -26,7 +26,7 @@ fn a_step_into_other_arrays_is_the_step_in_place() {
     run(&mut want, [None; 3]);
     assert!(want.iter().zip(&old).all(|(want, old)| want != old));
     let from = old.each_ref().map(|x| View::of_slice(x, &s, &t));
-    // All from elsewhere, and only the parameter and the squares.
+    // Take all old values from other arrays, then only those of the parameter and the squares.
     let mut new = [vec![9.0; n], vec![9.0; n], vec![9.0; n]];
     run(&mut new, from.each_ref().map(Some));
     assert!(new == want);
@@ -36,7 +36,7 @@ fn a_step_into_other_arrays_is_the_step_in_place() {
 }
 
 #[test]
-fn a_step_of_sgd_into_other_arrays_is_the_step_in_place() {
+fn sgd_into_other_arrays_equals_sgd_in_place() {
     let n = 40_000;
     let (s, t) = ([n], [1]);
     let numbers = |by: usize| -> Vec<f32> { (0..n).map(|i| (i * by % 1009 + 1) as f32 / 1009.0).collect() };
@@ -65,7 +65,7 @@ fn a_step_of_sgd_into_other_arrays_is_the_step_in_place() {
     let mut new = [vec![9.0; n], old[1].clone()];
     run(&mut new, [Some(&from[0]), None]);
     assert!(new == want);
-    // Without a buffer.
+    // A step without a momentum buffer.
     let plain = Sgd { momentum: 0.0, ..step };
     let (mut want, mut new) = (old[0].clone(), vec![9.0; n]);
     sgd_step(&mut ViewMut::of_slice(&mut want, &s, &t), &g, None, [None; 2], &plain).unwrap();
@@ -141,7 +141,7 @@ fn fused_kernels_follow_their_formulas() {
     gelu(&v, true, &mut ViewMut::of_slice(&mut y, &s, &t)).unwrap();
     near(&y, &tanh_gelu);
     gelu_backward(&v, &v, true, &mut ViewMut::of_slice(&mut y, &s, &t)).unwrap();
-    // Far out 1 + tanh cancels in f32, as it does in PyTorch.
+    // Far from zero, 1 + tanh cancels in f32, as in PyTorch.
     for (x, y) in x.iter().map(|x| *x as f64).zip(&y) {
         let want = x * (tanh_gelu(x + 1e-6) - tanh_gelu(x - 1e-6)) / 2e-6;
         assert!((*y as f64 - want).abs() < 2e-5 * (1.0 + want.abs()), "{x}: {y} not {want}");

@@ -1,4 +1,4 @@
-//! Element-wise kernels, reductions and scans against plain loops over index arithmetic.
+//! Tests of element-wise kernels, reductions and scans against plain loops over index arithmetic.
 
 mod accuracy;
 mod copy;
@@ -10,7 +10,7 @@ mod reduce;
 use torchtpu_kernels::pointwise::*;
 use torchtpu_kernels::*;
 
-/// Numbers that look random and are the same every time.
+/// A generator of pseudorandom numbers that are equal in every run.
 struct Lcg(u64);
 impl Lcg {
     fn next(&mut self) -> u64 {
@@ -41,11 +41,11 @@ impl Array {
         Array { bytes: vec![0; reach + 1], sizes: sizes.into(), strides: strides.into(), dtype }
     }
     fn view(&self) -> View<'_> {
-        // SAFETY: the buffer has eight bytes for each element that the strides reach.
+        // SAFETY: the buffer has eight bytes for each element within the strides.
         unsafe { View::new(self.bytes.as_ptr().cast(), &self.sizes, &self.strides, self.dtype) }
     }
     fn view_mut(&mut self) -> ViewMut<'_> {
-        // SAFETY: as above, and the array is borrowed mutably.
+        // SAFETY: the buffer has eight bytes for each element within the strides, and the array is borrowed mutably.
         unsafe { ViewMut::new(self.bytes.as_mut_ptr().cast(), &self.sizes, &self.strides, self.dtype) }
     }
     fn offsets(&self) -> Vec<usize> {
@@ -65,7 +65,7 @@ impl Array {
         let p = self.bytes.as_ptr();
         let read = |&o: &usize| {
             for_dtype!(self.dtype, T => {
-                // SAFETY: offsets lie within the buffer.
+                // SAFETY: `offsets` gives offsets within the buffer.
                 unsafe { p.cast::<T>().add(o).read() }.to_f64()
             })
         };
@@ -74,7 +74,7 @@ impl Array {
     fn set(&mut self, v: &[f64]) {
         let p = self.bytes.as_mut_ptr();
         for (&o, &v) in self.offsets().iter().zip(v) {
-            // SAFETY: offsets lie within the buffer.
+            // SAFETY: `offsets` gives offsets within the buffer.
             for_dtype!(self.dtype, T => unsafe { p.cast::<T>().add(o).write(T::from_f64(v)) });
         }
     }
@@ -95,7 +95,7 @@ impl Array {
     }
 }
 
-/// Sizes with the strides of an output, of an input and of another: contiguous, transposed, broadcast, gapped.
+/// Return sizes with strides of an output and two inputs: contiguous, transposed, broadcast, with gaps.
 fn layouts() -> Vec<(Vec<usize>, Vec<Vec<usize>>)> {
     let mut all = Vec::new();
     for sizes in [
@@ -173,19 +173,19 @@ fn reference(kind: BinaryKind, a: f64, b: f64) -> Option<f64> {
     })
 }
 
-/// Complex elements have kernels and tests of their own.
+/// Return all dtypes but the complex ones, which have their own kernels and tests.
 fn real_dtypes() -> impl Iterator<Item = DType> {
     DType::ALL.into_iter().filter(|d| !d.is_complex())
 }
 
 #[test]
-fn binary_on_every_dtype_and_layout() {
+fn binary_equals_its_reference_for_every_dtype_and_layout() {
     for dtype in real_dtypes() {
         for kind in BinaryKind::ALL {
             if reference(kind, 1.0, 1.0).is_none() || !binary_supports(kind, dtype) || dtype == DType::Bool {
                 continue;
             }
-            // All layouts for one op of each result type; a few for the others.
+            // Test all layouts for one op of each result type, and a few for the others.
             let thorough = matches!(kind, BinaryKind::Add | BinaryKind::LogicalAnd);
             for (sizes, strides) in layouts() {
                 if !thorough && sizes.len() != 2 {
@@ -220,7 +220,7 @@ fn binary_on_every_dtype_and_layout() {
 }
 
 #[test]
-fn in_place_and_large() {
+fn binary_works_in_place_and_on_large_arrays() {
     for dtype in [DType::F32, DType::BF16, DType::I64] {
         for n in [16usize, 700, 100_000] {
             let a = Array::random(dtype, &[n], &[1], 3);
@@ -228,7 +228,7 @@ fn in_place_and_large() {
             let want: Vec<f64> = a.get().iter().zip(b.get()).map(|(x, y)| round_to(x - y, dtype)).collect();
             let p = b.bytes.as_mut_ptr().cast::<u8>();
             let (sizes, strides) = ([n], [1]);
-            // SAFETY: input and output are the very same elements, which kernels allow.
+            // SAFETY: input and output have exactly the same elements, which kernels allow.
             let (x, mut out) =
                 unsafe { (View::new(p, &sizes, &strides, dtype), ViewMut::new(p, &sizes, &strides, dtype)) };
             binary(BinaryKind::Sub, &a.view(), &x, &mut out).unwrap();
@@ -254,7 +254,7 @@ fn integer_division_by_zero_is_an_error_and_writes_nothing() {
 }
 
 #[test]
-fn integers_wrap_and_round_as_python() {
+fn integers_wrap_and_round_like_python() {
     let a = [i32::MIN, -7, 7, -7, 7, i32::MAX];
     let b = [-1, 2, -2, -2, 2, 1];
     let go = |kind| {
@@ -276,7 +276,7 @@ fn integers_wrap_and_round_as_python() {
     assert_eq!(go(BinaryKind::RightShift), [-1, -2, 0, -1, 1, i32::MAX >> 1]);
 }
 
-/// erf by its continued series, in f64.
+/// Return erf by its series, in f64.
 fn libm_erf(x: f64) -> f64 {
     if x.is_nan() || x.abs() >= 6.0 {
         return if x.is_nan() { x } else { 1f64.copysign(x) };

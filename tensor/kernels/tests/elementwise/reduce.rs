@@ -3,7 +3,7 @@ use torchtpu_kernels::reduce::*;
 use torchtpu_kernels::scan::*;
 
 #[test]
-fn reductions_on_every_dtype_layout_and_mask() {
+fn reductions_equal_plain_loops_for_every_dtype_layout_and_mask() {
     for dtype in real_dtypes() {
         for (sizes, strides) in layouts() {
             for sa in &strides {
@@ -83,7 +83,7 @@ fn empty_reductions_give_the_identity() {
 }
 
 #[test]
-fn long_f32_sums_stay_exact_to_a_few_ulp() {
+fn long_f32_sums_are_within_a_few_ulp() {
     let n = 3_000_001;
     let x = vec![0.1f32; n];
     let mut out = [0f32];
@@ -94,7 +94,7 @@ fn long_f32_sums_stay_exact_to_a_few_ulp() {
 }
 
 #[test]
-fn nan_wins_extremes_and_positions() {
+fn nan_is_the_extreme_and_its_position_is_found() {
     let x = [1.0f32, f32::NAN, 3.0, f32::NAN];
     let v = View::of_slice(&x, &[4], &[1]);
     let (mut m, mut at) = ([0f32], [0i64]);
@@ -107,7 +107,7 @@ fn nan_wins_extremes_and_positions() {
 }
 
 #[test]
-fn variance_and_mean() {
+fn variance_and_mean_follow_their_formulas() {
     let x: Vec<f32> = (0..1200).map(|i| 1e4 + (i % 7) as f32).collect();
     let (mut m, mut v) = ([0f32; 3], [0f32; 3]);
     var(

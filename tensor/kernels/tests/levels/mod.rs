@@ -1,18 +1,18 @@
-//! The tests of a file once more, at every instruction set below the one that the machine would choose.
+//! Reruns the tests of a file at every instruction set below the machine's default.
 
 use std::process::Command;
 use torchtpu_kernels::cpu::{Level, level, machine};
 
 #[test]
-fn everything_holds_at_every_level() {
+fn tests_pass_at_every_level() {
     if std::env::var_os("TORCHTPU_CPU_SIMD").is_some() {
-        // This process is one of those started below.
+        // This process is one of the child processes started below.
         return;
     }
     let program = std::env::current_exe().unwrap();
     for other in Level::ALL.into_iter().filter(|&l| l <= machine() && l != level()) {
         let output = Command::new(&program)
-            .args(["--skip", "everything_holds_at_every_level"])
+            .args(["--skip", "tests_pass_at_every_level"])
             .env("TORCHTPU_CPU_SIMD", other.name())
             .output()
             .unwrap();

@@ -26,14 +26,14 @@ fn naive_attention(q: &Nd, k: &Nd, v: &Nd, spec: &Attention, mask: impl Fn(usize
 }
 
 #[test]
-fn attention_and_its_gradients() {
+fn attention_and_its_gradients_equal_the_definition() {
     let mut random = Random(16);
     let (b, h, l, s, e, ev) = (2, 2, 70, 75, 4, 3);
     let (q, k, v) = (random.nd(&[b, h, l, e]), random.nd(&[b, h, s, e]), random.nd(&[b, h, s, ev]));
     let g = random.nd(&[b, h, l, ev]);
     let seen = Array::of((0..l * s).map(|_| random.below(3) > 0).collect::<Vec<_>>(), &[l, s]);
     let mut seen = seen;
-    seen.data[5 * s..6 * s].fill(false); // Row 5 sees nothing.
+    seen.data[5 * s..6 * s].fill(false); // Row 5 attends to nothing.
     seen.sizes = vec![b, h, l, s];
     seen.strides = vec![0, 0, s, 1];
     let mut added = random.nd(&[b, 1, 1, s]);
@@ -56,7 +56,7 @@ fn attention_and_its_gradients() {
         let (gqv, gkv, gvv) = (&mut gq.view_mut(), &mut gk.view_mut(), &mut gv.view_mut());
         let (qv, kv, vv) = (q.view(), k.view(), v.view());
         attention_backward(&g.view(), &qv, &kv, &vv, &lse.view(), &spec, gqv, gkv, gvv);
-        // Directional derivatives: one number a gradient, along a random direction.
+        // Check directional derivatives: one number per gradient, along a random direction.
         for (x, gx, which) in [(&q, &gq, 0), (&k, &gk, 1), (&v, &gv, 2)] {
             let direction = random.nd(&x.sizes);
             let f = |step: f64| {
@@ -69,7 +69,7 @@ fn attention_and_its_gradients() {
             let got = inner(gx, &direction);
             assert!((got - want).abs() < 1e-6 * (1.0 + want.abs()), "case {case}, gradient {which}: {got} {want}");
         }
-        // The same with heads behind one another in each row.
+        // Check the layout whose rows hold all heads.
         let turned = |x: &Nd| {
             let mut y = Nd::garbage(&[x.sizes[0], x.sizes[2], x.sizes[1], x.sizes[3]]);
             for i in 0..x.data.len() {

@@ -1,7 +1,7 @@
 use super::*;
 use torchtpu_kernels::conv::{ConvSpec, conv, conv_input_grad, conv_weight_grad};
 
-/// Calls `f(output, input, weight)` for every product of a convolution, by its definition.
+/// Call `f(output, input, weight)` for every product of a convolution, by its definition.
 fn products(spec: &ConvSpec, x: &[usize], w: &[usize], y: &[usize], mut f: impl FnMut(usize, usize, usize)) {
     let s = spec.spatial;
     let three = |v: &[usize]| {
@@ -106,7 +106,7 @@ fn convolution_and_its_gradients_equal_the_definition() {
 }
 
 #[test]
-fn convolutions_of_usual_networks_equal_the_definition() {
+fn convolutions_of_common_networks_equal_the_definition() {
     let spec = |stride: usize, pad: i64, groups: usize| ConvSpec {
         stride: [stride; 3],
         pad: [(pad, pad); 3],
@@ -167,7 +167,7 @@ fn convolutions_of_few_channels_equal_the_definition() {
 }
 
 #[test]
-fn convolution_with_zero_sizes() {
+fn convolutions_accept_empty_arrays() {
     check_conv::<f32>(&ConvSpec::default(), 0, 2, 2, &[5, 5], &[3, 3], false);
     check_conv::<f32>(&ConvSpec::default(), 2, 2, 2, &[2, 5], &[3, 3], false);
     check_conv::<f32>(&ConvSpec { pad: [(3, 3); 3], ..ConvSpec::default() }, 2, 2, 2, &[0, 5], &[3, 3], false);

@@ -2,7 +2,7 @@ use super::*;
 use torchtpu_kernels::embedding::{embedding_grad, index_select_rows};
 
 #[test]
-fn rows_are_gathered_and_their_gradients_added() {
+fn rows_are_gathered_and_their_gradients_are_added() {
     let mut random = Random(17);
     let w = random.nd(&[10, 2, 3]);
     let idx = Array::of(vec![3i64, 9, 3, 0, 3, 1], &[2, 3]);

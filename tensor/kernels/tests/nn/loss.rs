@@ -2,7 +2,7 @@ use super::*;
 use torchtpu_kernels::loss::{CrossEntropy, cross_entropy, cross_entropy_backward, nll_loss, nll_loss_backward};
 
 #[test]
-fn cross_entropy_and_its_gradient() {
+fn cross_entropy_and_its_gradient_equal_the_definition() {
     let mut random = Random(15);
     for (sizes, rows) in [(vec![5, 7], vec![5]), (vec![3, 40], vec![3]), (vec![2, 5, 3, 50], vec![2, 3, 50])] {
         let c = sizes[1];
@@ -79,7 +79,7 @@ fn targets_out_of_range_are_errors() {
 }
 
 #[test]
-fn targets_that_are_no_class_give_nan_on_request() {
+fn invalid_targets_give_nan_on_request() {
     let mut random = Random(7);
     for (sizes, rows) in [(vec![4, 5], vec![4]), (vec![2, 5, 2], vec![2, 2])] {
         let (x, g, weight) = (random.nd(&sizes), random.nd(&rows), random.nd(&[5]));

@@ -1,4 +1,5 @@
-//! Neural-network kernels against naive references and finite differences, over types, strides and edge cases.
+//! Tests of neural-network kernels against naive references and finite differences, for all dtypes, strided arrays and
+//! edge cases.
 
 #[path = "../levels/mod.rs"]
 mod levels;
@@ -13,7 +14,7 @@ struct Array<E> {
     strides: Vec<usize>,
 }
 
-/// The reference type.
+/// Array of the references.
 type Nd = Array<f64>;
 
 fn dense(sizes: &[usize]) -> Vec<usize> {
@@ -32,11 +33,11 @@ impl<E: Element> Array<E> {
     fn zeros(sizes: &[usize]) -> Self {
         Self::of(vec![E::from_f64(0.0); sizes.iter().product()], sizes)
     }
-    /// Filled with values that show whether they were overwritten.
+    /// Return an array of filler values, which show the elements that were not overwritten.
     fn garbage(sizes: &[usize]) -> Self {
         Self::of(vec![E::from_f64(77.0); sizes.iter().product()], sizes)
     }
-    /// Dimensions stored in reverse order, with a gap between neighbours.
+    /// Return an array whose dimensions are stored in reverse order, with gaps between neighbours.
     fn strided(sizes: &[usize]) -> Self {
         let mut strides = vec![2; sizes.len()];
         for d in 1..sizes.len() {
@@ -82,7 +83,7 @@ impl Random {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         self.0 >> 33
     }
-    /// A number in -1..1.
+    /// Return a number in -1..1.
     fn signed(&mut self) -> f64 {
         self.next() as f64 / (1u64 << 30) as f64 - 1.0
     }
@@ -104,7 +105,7 @@ fn assert_close(got: &Nd, want: &Nd, tolerance: f64, what: &str) {
     }
 }
 
-/// What rounding of inputs and outputs allows for a type.
+/// Return the error that the rounding of inputs and outputs allows for a dtype.
 fn tolerance<E: Element>() -> f64 {
     match E::DTYPE.name() {
         "float64" => 1e-10,
@@ -114,7 +115,7 @@ fn tolerance<E: Element>() -> f64 {
     }
 }
 
-/// Runs a generic function for all floating-point types, contiguous and strided.
+/// Run a generic function for all floating-point dtypes, contiguous and strided.
 macro_rules! for_floats {
     ($f:ident) => {
         for strided in [false, true] {
@@ -135,7 +136,7 @@ mod norm;
 mod pool;
 mod softmax;
 
-/// Compares `grad` with central differences of `f` at `x`.
+/// Compare `grad` with central differences of `f` at `x`.
 #[track_caller]
 fn assert_gradient(x: &Nd, grad: &Nd, f: impl Fn(&Nd) -> f64, what: &str) {
     let mut want = Nd::zeros(&x.sizes);

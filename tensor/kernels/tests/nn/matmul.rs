@@ -67,7 +67,8 @@ fn matmul_equals_sums_of_products() {
 
 fn large_matmul_case<E: Element>(strided: bool) {
     let mut random = Random(4);
-    // More than a block of each dimension, and either one the longer; and a size at which numbers are taken apart.
+    // Sizes of more than one block in each dimension, with more rows or more columns, and a size whose numbers are
+    // split into parts.
     for (m, k, n) in [(20, 1031, 4200), (400, 1500, 33), (4300, 40, 35), (260, 300, 270)] {
         let (a, b) = (random.nd(&[1, m, k]).cast::<E>(strided), random.nd(&[1, k, n]).cast::<E>(strided));
         let mut out = Array::<E>::garbage(&[1, m, n]).cast::<E>(strided);
@@ -81,7 +82,7 @@ fn large_matmul_case<E: Element>(strided: bool) {
 }
 
 #[test]
-fn matmul_larger_than_its_blocks() {
+fn matmul_of_several_blocks_equals_sums_of_products() {
     for_floats!(large_matmul_case);
 }
 
@@ -182,7 +183,8 @@ fn matmul_propagates_nan() {
     assert!(out.data[..70].iter().all(|v| v.is_nan()) && out.data[70..].iter().all(|v| !v.is_nan()));
 }
 
-/// Sizes for every way to multiply: rows, columns, tiny products, several blocks of each dimension, and numbers that are taken apart.
+/// Sizes for every method: single rows, single columns, tiny products, several blocks of each dimension, and splitting
+/// numbers into parts.
 const EVERY_WAY: [(usize, usize, usize); 9] = [
     (3, 5, 7),
     (6, 0, 5),
@@ -230,9 +232,9 @@ fn a_bias_of_any_shape_is_added_once() {
     for_floats!(bias_case);
 }
 
-/// Sums in a row lose digits with their length: the dot product of 262,144 equal numbers was off by 5e-4.
+/// Consecutive sums lose digits with their length: the dot product of 262,144 equal numbers was wrong by 5e-4.
 #[test]
-fn long_products_with_a_vector_keep_their_digits() {
+fn long_vector_products_keep_their_precision() {
     let k = 1 << 18;
     for v in [0.1f32, 1.0 / 3.0, 1.7] {
         let want = k as f64 * f64::from(v).powi(2);

@@ -21,7 +21,7 @@ fn run_layer_norm(x: &Nd, n: usize, w: Option<&Nd>, b: Option<&Nd>) -> Stats {
 }
 
 #[test]
-fn layer_norm_and_its_gradients() {
+fn layer_norm_and_its_gradients_equal_the_definition() {
     let mut random = Random(10);
     for (rows, n) in [(3, 7), (2, 100), (5, 1), (1, 33)] {
         let x = random.nd(&[rows, n]);
@@ -88,18 +88,18 @@ fn layer_norm_case<E: Element>(strided: bool) {
     let (gr, xr, wr) = (g.nd(), x.nd(), w.nd());
     let (m, r) = (want_mean.view(), want_rstd.view());
     run(&gr.view(), &xr.view(), &wr.view(), &m, &r, &mut want.view_mut(), &mut want_gw.view_mut());
-    // The statistics were stored in f32.
+    // The statistics are stored in f32.
     assert_close(&gx.nd(), &want, tolerance::<E>().max(2e-5), "layer norm gx");
     assert_close(&gw.nd(), &want_gw, tolerance::<E>().max(2e-5), "layer norm gw");
 }
 
 #[test]
-fn layer_norm_of_all_types() {
+fn layer_norm_works_for_all_dtypes() {
     for_floats!(layer_norm_case);
 }
 
 #[test]
-fn rms_norm_and_its_gradients() {
+fn rms_norm_and_its_gradients_equal_the_definition() {
     let mut random = Random(12);
     let (x, w, g) = (random.nd(&[4, 50]), random.nd(&[50]), random.nd(&[4, 50]));
     let run = |x: &Nd, w: &Nd| {
@@ -121,7 +121,7 @@ fn rms_norm_and_its_gradients() {
 }
 
 #[test]
-fn batch_norm_and_its_gradients() {
+fn batch_norm_and_its_gradients_equal_the_definition() {
     let mut random = Random(13);
     for sizes in [vec![6, 3], vec![3, 2, 5], vec![2, 3, 5, 7], vec![4, 130]] {
         let c = sizes[1];
@@ -168,7 +168,7 @@ fn batch_norm_and_its_gradients() {
 }
 
 #[test]
-fn group_norm_and_its_gradients() {
+fn group_norm_and_its_gradients_equal_the_definition() {
     let mut random = Random(14);
     for (sizes, groups) in [(vec![2, 6, 5], 3), (vec![3, 4], 2), (vec![2, 4, 3, 7], 1), (vec![2, 3, 20], 3)] {
         let (n, c) = (sizes[0], sizes[1]);

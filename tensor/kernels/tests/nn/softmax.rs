@@ -39,9 +39,10 @@ fn softmax_equals_its_formula() {
 }
 
 #[test]
-fn softmax_of_infinities_and_nan() {
+fn softmax_handles_infinities_and_nan() {
     let inf = f32::INFINITY;
-    // The other dimension: a row of minus infinity, one that starts with many, one with NaN, one with infinity.
+    // Along the other dimension: columns of minus infinity, with many leading minus infinities, with NaN, and with
+    // infinity.
     let n = 40;
     let mut columns = vec![0.0f32; n * 4];
     for i in 0..n {
@@ -78,7 +79,7 @@ fn softmax_of_infinities_and_nan() {
 
 #[test]
 fn exponentials_are_within_two_units_in_the_last_place() {
-    // softmax of (x, 0) for x <= 0 has e^x as the ratio of its two values.
+    // The softmax of (x, 0) for x <= 0 has the ratio e^x of its two values.
     for i in 0..100_000 {
         let v = -(i as f32) * 8e-4;
         let (x, mut y) = (Array::of(vec![v, 0.0], &[1, 2]), Array::<f32>::zeros(&[1, 2]));

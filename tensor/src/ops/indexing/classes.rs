@@ -2,7 +2,7 @@
 
 use super::{count_up, guard, ok, to_device};
 use crate::ops::pointwise;
-use crate::schema::{Operand, Row, Sample, Scope, Tier, index as index_arg, n};
+use crate::schema::{Numbers, Operand, Row, Sample, Scope, Tier, index as index_arg, n};
 use crate::{DType, Device, DeviceKind, Error, Result, Tensor};
 
 /// `torch.nn.functional.one_hot`; -1 classes means one more than the largest value, which the host then reads.
@@ -82,14 +82,17 @@ pub const ROWS: &[Row] = &[
         let test = if test.is_wrapped_number() { test.to_device(x.device())? } else { test };
         ok(isin(&x, &test, a.bool(3)?))
     }, || vec![Sample::new(vec![index_arg(&[2, 3], 9), index_arg(&[4], 9)]).no_gradient()])
-    .scope(Scope::Function),
+    .scope(Scope::Function)
+    .numbers(Numbers::One),
     Row::new("isin.Tensor_Scalar(Tensor elements, Scalar test_element, *, bool assume_unique=False, bool invert=False) -> Tensor", Tier::Composed, |a| {
         let y = pointwise::compare(if a.bool(3)? { pointwise::CompareKind::Ne } else { pointwise::CompareKind::Eq }, a.operand(0)?, a.operand(1)?)?;
         Ok(y.into())
     }, || vec![Sample::new(vec![index_arg(&[2, 3], 4), n(2)]).no_gradient()])
-    .scope(Scope::Function),
+    .scope(Scope::Function)
+    .numbers(Numbers::One),
     Row::new("isin.Scalar_Tensor(Scalar element, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor", Tier::Composed, |a| {
         ok(isin(&own(a.operand(0)?)?.to_device(a.tensor(1)?.device())?, a.tensor(1)?, a.bool(3)?))
     }, || vec![Sample::new(vec![n(2), index_arg(&[4], 4)]).no_gradient()])
-    .scope(Scope::Function),
+    .scope(Scope::Function)
+    .numbers(Numbers::One),
 ];

@@ -3,9 +3,10 @@
 use super::{
     KINDS, at_least_1d, check_index_dtype, check_same_dtype, copy_of, guard, lower_positions, ok, str_arg, zeros_like,
 };
-use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim, same_device};
+use crate::op::{Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim, same_device};
 use crate::ops::pointwise::{self, broadcast_strides, kernel_error};
-use crate::schema::{Fill, Row, Sample, SampleArg, Tier, index as index_arg, n, t};
+use crate::policy::{Policies, Policy};
+use crate::schema::{Aliasing, Fill, OutDType, Row, Sample, SampleArg, Tier, index as index_arg, messages, n, t};
 use crate::{DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, samples};
 use smallvec::smallvec;
 use torchtpu_kernels::index as kernels;
@@ -118,6 +119,7 @@ pub struct Scatter {
 
 impl Op for Scatter {
     const NAME: &'static str = "scatter";
+    const FACTS: Facts = Facts { updates_in_place: true, ..Facts::NONE };
     fn label(&self) -> &'static str {
         match self.kind {
             ScatterKind::Set => "scatter",
@@ -465,37 +467,57 @@ pub const ROWS: &[Row] = &[
             Sample::new(vec![SampleArg::Transposed(vec![3, 4], Fill::Normal), n(1), index_arg(&[2, 2], 3)]),
             Sample::new(vec![t(&[]), n(0), index_arg(&[], 1)]),
         ]
-    }),
+    })
+    .out_dtype(OutDType::OfInput(messages::expected_out))
+    .out_aliasing(Aliasing::Refused),
     Row::new("scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor", Tier::Prim, |a| ok(scatter(a.tensor(0)?, a.int(1)?, a.tensor(2)?, a.tensor(3)?)), || {
         vec![Sample::new(vec![t(&[3, 4]), n(0), index_arg(&[1, 4], 3), t(&[2, 4])]).dtypes(KINDS)]
     })
-    .inplace(),
+    .inplace()
+    .scatters_in_place()
+    .out_dtype(OutDType::OfInput(messages::expected_out))
+    .out_aliasing(Aliasing::InStep),
     Row::new("scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor", Tier::Prim, |a| {
         let x = a.tensor(0)?;
         ok(scatter(x, a.int(1)?, a.tensor(2)?, &scalar_tensor(a, 3, x)?))
     }, samples!([t(&[3, 4]), n(1), index_arg(&[3, 2], 4), n(2.5)]))
-    .inplace(),
+    .inplace()
+    .scatters_in_place()
+    .out_dtype(OutDType::OfInput(messages::expected_out))
+    .out_aliasing(Aliasing::InStep),
     Row::new("scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor", Tier::Prim, |a| ok(scatter_old(a.tensor(0)?, a.int(1)?, a.tensor(2)?, a.tensor(3)?, a.str(4)?)), || {
         vec![
             Sample::new(vec![t(&[3, 4]), n(0), ints_2x3(), t(&[2, 3]), str_arg("add")]),
             Sample::new(vec![t(&[3, 4]), n(0), ints_2x3(), t(&[2, 3]), str_arg("multiply")]).no_gradient(),
         ]
     })
-    .inplace(),
+    .inplace()
+    .scatters_in_place()
+    .out_dtype(OutDType::OfInput(messages::expected_out))
+    .out_aliasing(Aliasing::InStep),
     Row::new("scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor", Tier::Prim, |a| {
         let x = a.tensor(0)?;
         ok(scatter_old(x, a.int(1)?, a.tensor(2)?, &scalar_tensor(a, 3, x)?, a.str(4)?))
     }, || vec![Sample::new(vec![t(&[3, 4]), n(0), ints_2x3(), n(1.5), str_arg("multiply")]).no_gradient()])
-    .inplace(),
+    .inplace()
+    .scatters_in_place()
+    .out_dtype(OutDType::OfInput(messages::expected_out))
+    .out_aliasing(Aliasing::InStep),
     Row::new("scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor", Tier::Prim, |a| ok(scatter_add(a.tensor(0)?, a.int(1)?, a.tensor(2)?, a.tensor(3)?)), || {
         vec![
             Sample::new(vec![t(&[3, 4]), n(0), ints_2x3(), t(&[2, 3])]).dtypes(KINDS),
             Sample::new(vec![t(&[3, 4]), n(1), index_arg(&[2, 6], 4), t(&[3, 6])]),
         ]
     })
-    .inplace(),
+    .inplace()
+    .scatters_in_place()
+    .out_dtype(OutDType::OfInput(messages::expected_out))
+    .out_aliasing(Aliasing::InStep)
+    .autocast(Policies::accelerator(Policy::Widest)),
     Row::new("scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor", Tier::Prim, |a| {
         ok(scatter_reduce(a.tensor(0)?, a.int(1)?, a.tensor(2)?, a.tensor(3)?, a.str(4)?, a.bool(5)?))
     }, scatter_reduced)
-    .inplace(),
+    .inplace()
+    .scatters_in_place()
+    .out_dtype(OutDType::OfInput(messages::expected_out)),
 ];

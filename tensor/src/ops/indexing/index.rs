@@ -2,10 +2,13 @@
 
 use super::mask::{masked_fill, nonzero};
 use super::{KINDS, copy_of, guard, lower_positions, ok, out_of_bounds, to_device, zeros_like};
-use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, same_device};
+use crate::op::{Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values, same_device};
 use crate::ops::pointwise::{self, broadcast_strides, kernel_error};
-use crate::schema::{Fill, Operand, Row, Sample, SampleArg, Scope, Tier, mask as mask_arg, n, t};
-use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, dispatch};
+use crate::policy::{Policies, Policy};
+use crate::schema::{
+    Args, Fill, Operand, Row, Sample, SampleArg, Scope, Tier, mask as mask_arg, n, t, warn_of_repeated,
+};
+use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, inplace};
 use smallvec::{SmallVec, smallvec};
 use torchtpu_kernels::index as kernels;
 use torchtpu_stablehlo::{ElementType, GatherDims, ScatterDims, ScatterKind as Join};
@@ -108,6 +111,7 @@ pub struct IndexPut {
 
 impl Op for IndexPut {
     const NAME: &'static str = "index_put";
+    const FACTS: Facts = Facts { updates_in_place: true, ..Facts::NONE };
     fn takes_complex(&self) -> bool {
         true
     }
@@ -453,6 +457,16 @@ fn index_samples() -> Vec<Sample> {
     ]
 }
 
+/// `index_put_` of a tensor that repeats its elements. PyTorch allows it with a warning.
+#[cold]
+fn put_into_repeated(row: &Row, x: &Tensor, args: &Args<'_>) -> Result<()> {
+    warn_of_repeated("index_put_", "tensor[indices] = tensor")?;
+    let none = Tensor::zeros_like_meta(&x.meta().with_dtype(DType::Bool))?;
+    let ones = Tensor::ones(args.tensor(2)?.dims(), DType::Bool, x.device())?;
+    let is_hit = index_put(&none, args.opt_tensors(1)?, &ones, false)?;
+    inplace::assign_repeated(x, &row.call_on(x, args)?, &is_hit)
+}
+
 fn index_put_samples() -> Vec<Sample> {
     let one = |v: Vec<Option<(Vec<usize>, Fill)>>, values: SampleArg, add: bool| {
         Sample::new(vec![t(&[3, 4, 2]), SampleArg::OptTensors(v), values, n(add)])
@@ -537,5 +551,9 @@ pub const ROWS: &[Row] = &[
         |a| ok(index_put(a.tensor(0)?, a.opt_tensors(1)?, a.tensor(2)?, a.bool(3)?)),
         index_put_samples,
     )
-    .inplace(),
+    .inplace()
+    .writes_repeated(put_into_repeated)
+    .scatters_in_place()
+    .autocast(Policies::accelerator(Policy::Widest))
+    .in_place_function(),
 ];

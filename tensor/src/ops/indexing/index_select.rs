@@ -5,10 +5,13 @@ use super::{
     KINDS, at_least_1d, check_index_dtype, copy_of, fill_value, guard, lower_positions, ok, out_of_bounds,
     out_of_range_in_self, str_arg, zeros_like,
 };
-use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim, same_device};
+use crate::op::{Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim, same_device};
 use crate::ops::pointwise::{self, broadcast_strides, kernel_error};
-use crate::schema::{Operand, Row, Sample, Tier, index as index_arg, n, t};
-use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, samples};
+use crate::policy::{Policies, Policy};
+use crate::schema::{
+    Aliasing, Args, Operand, OutDType, Row, Sample, Tier, index as index_arg, messages, n, t, warn_of_repeated,
+};
+use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, inplace, samples};
 use smallvec::smallvec;
 use torchtpu_kernels::index as kernels;
 use torchtpu_stablehlo::ScatterKind as Join;
@@ -77,6 +80,7 @@ pub struct IndexAdd {
 
 impl Op for IndexAdd {
     const NAME: &'static str = "index_add";
+    const FACTS: Facts = Facts { updates_in_place: true, ..Facts::NONE };
     fn label(&self) -> &'static str {
         if self.accumulate { "index_add" } else { "index_copy" }
     }
@@ -408,6 +412,15 @@ fn index_reduced() -> Vec<Sample> {
     ]
 }
 
+/// `index_fill_` of a tensor that repeats its elements. PyTorch allows it with a warning.
+#[cold]
+fn fill_repeated(row: &Row, x: &Tensor, args: &Args<'_>) -> Result<()> {
+    warn_of_repeated("index_fill_", "tensor[mask] = scalar")?;
+    let none = Tensor::zeros_like_meta(&x.meta().with_dtype(DType::Bool))?;
+    let is_hit = index_fill(&none, args.int(1)?, args.tensor(2)?, Operand::Scalar(Scalar::Bool(true)))?;
+    inplace::assign_repeated(x, &row.call_on(x, args)?, &is_hit)
+}
+
 /// Rows of what takes and writes whole rows.
 pub const ROWS: &[Row] = &[
     Row::new("index_select(Tensor self, int dim, Tensor index) -> Tensor", Tier::Prim, |a| ok(index_select(a.tensor(0)?, a.int(1)?, a.tensor(2)?)), || {
@@ -416,7 +429,8 @@ pub const ROWS: &[Row] = &[
             Sample::new(vec![t(&[3, 4, 2]), n(1), index_arg(&[2], 4)]),
             Sample::new(vec![t(&[3, 4]), n(-1), index_arg(&[0], 4)]),
         ]
-    }),
+    })
+    .out_aliasing(Aliasing::Refused),
     Row::new("index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor", Tier::Prim, |a| {
         ok(index_add(a.tensor(0)?, a.int(1)?, a.tensor(2)?, &scaled(a.tensor(3)?, a.scalar(4)?)?))
     }, || {
@@ -425,21 +439,34 @@ pub const ROWS: &[Row] = &[
             Sample::new(vec![t(&[3, 4]), n(1), index_arg(&[2], 4), t(&[3, 2]), n(0.5)]),
         ]
     })
-    .inplace(),
+    .inplace()
+    .scatters_in_place()
+    .out_dtype(OutDType::OfInput(messages::expected_out))
+    .out_aliasing(Aliasing::InStep),
     Row::new("index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor", Tier::Composed, |a| {
         ok(index_reduce(a.tensor(0)?, a.int(1)?, a.tensor(2)?, a.tensor(3)?, a.str(4)?, a.bool(5)?))
     }, index_reduced)
-    .inplace(),
+    .inplace()
+    .scatters_in_place()
+    .out_dtype(OutDType::OfInput(messages::expected_out)),
     Row::new("index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor", Tier::Prim, |a| ok(index_copy(a.tensor(0)?, a.int(1)?, a.tensor(2)?, a.tensor(3)?)), || {
         vec![Sample::new(vec![t(&[3, 4]), n(0), index_arg(&[1], 3), t(&[1, 4])]).dtypes(KINDS)]
     })
-    .inplace(),
+    .inplace()
+    .scatters_in_place()
+    .out_dtype(OutDType::OfInput(messages::expected_out))
+    .out_aliasing(Aliasing::InStep)
+    .autocast(Policies::cpu(Policy::Widest)),
     Row::new("index_fill.int_Tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor", Tier::Prim, |a| {
         ok(index_fill(a.tensor(0)?, a.int(1)?, a.tensor(2)?, a.operand(3)?))
     }, samples!([t(&[3, 4]), n(0), index_arg(&[1], 3), t(&[])]))
-    .inplace(),
+    .inplace()
+    .writes_repeated(fill_repeated)
+    .scatters_in_place(),
     Row::new("index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor", Tier::Prim, |a| {
         ok(index_fill(a.tensor(0)?, a.int(1)?, a.tensor(2)?, a.operand(3)?))
     }, samples!([t(&[3, 4]), n(1), index_arg(&[2], 4), n(2)]))
-    .inplace(),
+    .inplace()
+    .writes_repeated(fill_repeated)
+    .scatters_in_place(),
 ];

@@ -4,7 +4,10 @@ use super::index_select::{IndexSelect, index_copy};
 use super::{KINDS, at_least_1d, count_up, defer, fill_value, ok, to_device};
 use crate::op::Prim;
 use crate::ops::pointwise;
-use crate::schema::{Args, Operand, Ret, Row, Sample, Scope, Tier, index as index_arg, mask as mask_arg, n, t};
+use crate::schema::{
+    Aliasing, Args, Numbers, Operand, OutDType, Ret, Row, Sample, Scope, Tier, index as index_arg, mask as mask_arg,
+    messages, n, t,
+};
 use crate::{DType, Device, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, inplace, samples, state};
 use torchtpu_kernels::index as kernels;
 
@@ -12,10 +15,7 @@ fn check_mask(op: &str, mask: &Tensor) -> Result<()> {
     if mask.dtype() == DType::Bool {
         return Ok(());
     }
-    Err(Error::runtime(format!(
-        "{op} only supports boolean masks, but got mask with dtype {}",
-        crate::ops::dtype::c_name(mask.dtype())
-    )))
+    Err(Error::runtime(format!("{op} only supports boolean masks, but got mask with dtype {}", mask.dtype().c_name())))
 }
 
 /// `torch.masked_fill`: a number where the mask is true.
@@ -185,14 +185,16 @@ pub const ROWS: &[Row] = &[
         |a| ok(masked_fill(a.tensor(0)?, a.tensor(1)?, a.operand(2)?)?.contiguous()),
         samples!([t(&[2, 3]), mask_arg(&[2, 1]), t(&[])]),
     )
-    .inplace_by(masked_fill_),
+    .inplace_by(masked_fill_)
+    .reads_before_writing(),
     Row::new(
         "masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor",
         Tier::Composed,
         |a| ok(masked_fill(a.tensor(0)?, a.tensor(1)?, a.operand(2)?)?.contiguous()),
         || vec![Sample::new(vec![t(&[2, 3]), mask_arg(&[3]), n(2)]).dtypes(KINDS)],
     )
-    .inplace_by(masked_fill_),
+    .inplace_by(masked_fill_)
+    .reads_before_writing(),
     Row::new(
         "masked_select(Tensor self, Tensor mask) -> Tensor",
         Tier::Composed,
@@ -203,14 +205,16 @@ pub const ROWS: &[Row] = &[
                 Sample::new(vec![t(&[2, 3]), mask_arg(&[3])]),
             ]
         },
-    ),
+    )
+    .out_aliasing(Aliasing::Refused),
     Row::new(
         "masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor",
         Tier::Composed,
         |a| ok(masked_scatter(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?)),
         samples!([t(&[2, 3]), mask_arg(&[2, 3]), t(&[7])]),
     )
-    .inplace(),
+    .inplace()
+    .reads_before_writing(),
     Row::new(
         "nonzero(Tensor self) -> Tensor",
         Tier::Composed,
@@ -222,7 +226,8 @@ pub const ROWS: &[Row] = &[
                 Sample::new(vec![t(&[])]).no_gradient(),
             ]
         },
-    ),
+    )
+    .out_dtype(OutDType::OneOf(&[DType::I64], messages::long_indices)),
     Row::new(
         "argwhere(Tensor self) -> Tensor",
         Tier::Composed,
@@ -244,5 +249,6 @@ pub const ROWS: &[Row] = &[
         || vec![Sample::new(vec![mask_arg(&[2, 3])]).no_gradient()],
     )
     .scope(Scope::Function)
-    .no_out(),
+    .no_out()
+    .numbers(Numbers::Both),
 ];

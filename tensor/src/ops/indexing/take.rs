@@ -5,7 +5,7 @@ use super::index::{Index, IndexPut};
 use super::{KINDS, guard, ok, out_of_bounds};
 use crate::op::{Prim, normalize_dim};
 use crate::ops::pointwise::{BinaryKind, arith};
-use crate::schema::{Operand, Row, Sample, Tier, index as index_arg, n, t};
+use crate::schema::{Aliasing, Operand, Row, Sample, Tier, index as index_arg, n, t};
 use crate::{DType, Dims, Error, ErrorKind, Result, Scalar, Tensor, dispatch, samples};
 
 /// `torch.take_along_dim`: [`gather`] with broadcasting; without a dimension, of the flattened tensor.
@@ -129,18 +129,21 @@ pub const ROWS: &[Row] = &[
         Tier::Prim,
         |a| ok(take(a.tensor(0)?, a.tensor(1)?)),
         || vec![Sample::new(vec![t(&[2, 3]), index_arg(&[2, 2], 6)]).dtypes(KINDS)],
-    ),
+    )
+    .out_aliasing(Aliasing::Refused),
     Row::new(
         "put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor",
         Tier::Prim,
         |a| ok(put(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.bool(3)?)),
         samples!([t(&[2, 3]), index_arg(&[4], 6), t(&[4]), n(true)], [t(&[2, 3]), index_arg(&[1], 6), t(&[1])]),
     )
-    .inplace(),
+    .inplace()
+    .scatters_in_place(),
     Row::new(
         "take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor",
         Tier::Composed,
         |a| ok(take_along_dim(a.tensor(0)?, a.tensor(1)?, a.opt_int(2)?)),
         samples!([t(&[3, 4]), index_arg(&[1, 4], 3), n(0)], [t(&[2, 3]), index_arg(&[4], 6)]),
-    ),
+    )
+    .out_aliasing(Aliasing::Refused),
 ];

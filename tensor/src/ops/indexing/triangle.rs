@@ -3,7 +3,8 @@
 use super::{KINDS, count_up, long_or, ok};
 use crate::op::normalize_dim;
 use crate::ops::pointwise;
-use crate::schema::{Row, Sample, Scope, Tier, n, t};
+use crate::policy::{Policies, Policy};
+use crate::schema::{OutDType, Row, Sample, Scope, Tier, messages, n, t};
 use crate::{DType, Device, Dims, Error, Meta, Result, Scalar, Tensor, samples};
 
 /// Rows and columns of a matrix as `[rows, 1]` and `[1, columns]`, to compare.
@@ -119,11 +120,15 @@ pub const ROWS: &[Row] = &[
     Row::new("tril(Tensor self, int diagonal=0) -> Tensor", Tier::Composed, |a| ok(tril(a.tensor(0)?, a.int(1)?)), || {
         vec![Sample::new(vec![t(&[3, 4])]).dtypes(KINDS), Sample::new(vec![t(&[2, 3, 3]), n(-1)])]
     })
-    .inplace(),
+    .inplace()
+    .writes_repeated(crate::inplace::write_same)
+    .out_dtype(OutDType::OfInput(messages::expected_out)),
     Row::new("triu(Tensor self, int diagonal=0) -> Tensor", Tier::Composed, |a| ok(triu(a.tensor(0)?, a.int(1)?)), || {
         vec![Sample::new(vec![t(&[3, 4])]).dtypes(KINDS), Sample::new(vec![t(&[2, 3, 3]), n(1)])]
     })
-    .inplace(),
+    .inplace()
+    .writes_repeated(crate::inplace::write_same)
+    .out_dtype(OutDType::OfInput(messages::expected_out)),
     Row::new("tril_indices(int row, int col, int offset=0, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| {
         ok(triangle_indices(a.int(0)?, a.int(1)?, a.int(2)?, true, long_or(a, 3)?, a.opt_device(5)?.unwrap_or(Device::CPU)))
     }, || vec![Sample::new(vec![n(3), n(4), n(-1)]).no_gradient()])
@@ -136,5 +141,6 @@ pub const ROWS: &[Row] = &[
     Row::new("diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor", Tier::Composed, |a| {
         ok(diag_embed(a.tensor(0)?, a.int(1)?, a.int(2)?, a.int(3)?))
     }, samples!([t(&[2, 3])], [t(&[2, 3]), n(1), n(0), n(2)])),
-    Row::new("trace(Tensor self) -> Tensor", Tier::Composed, |a| ok(trace(a.tensor(0)?)), samples!([t(&[3, 4])])),
+    Row::new("trace(Tensor self) -> Tensor", Tier::Composed, |a| ok(trace(a.tensor(0)?)), samples!([t(&[3, 4])]))
+    .autocast(Policies::cpu(Policy::Full)),
 ];

@@ -3,7 +3,10 @@
 use crate::op::normalize_dim;
 use crate::ops::concat::{cat, flip, stack};
 use crate::ops::reduce::{ReduceKind, reduce};
-use crate::schema::{Args, Ret, Row, Sample, SampleArg, Scope, Tier, ints, n, positive, t};
+use crate::policy::{Policies, Policy};
+use crate::schema::{
+    Args, DTypeWithOut, OutDType, Ret, Row, Sample, SampleArg, Scope, Tier, ints, messages, n, positive, t,
+};
 use crate::{DType, Error, Result, Scalar, Tensor, samples};
 
 fn shape(x: &Tensor) -> Vec<i64> {
@@ -140,8 +143,8 @@ fn multi_dot(xs: &[&Tensor]) -> Result<Tensor> {
         if x.dtype() != xs[0].dtype() {
             return Err(Error::runtime(format!(
                 "multi_dot(): all tensors must have be the same dtype but tensor 0 is {} and tensor {i} {}",
-                crate::ops::dtype::c_name(xs[0].dtype()),
-                crate::ops::dtype::c_name(x.dtype())
+                xs[0].dtype().c_name(),
+                x.dtype().c_name()
             )));
         }
         if x.device() != xs[0].device() {
@@ -431,21 +434,24 @@ pub const ROWS: &[Row] = &[
         Tier::Composed,
         |a| Ok(cross_somewhere(a.tensor(0)?, a.tensor(1)?, a.opt_int(2)?)?.into()),
         || vec![Sample::new(vec![t(&[2, 3]), t(&[2, 3])]).dtypes(WHOLE), Sample::new(vec![t(&[3, 2]), t(&[3, 1]), n(0)])],
-    ),
+    )
+    .autocast(Policies::accelerator(Policy::Widest)),
     Row::new(
         "linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor",
         Tier::Composed,
         |a| Ok(cross(a.tensor(0)?, a.tensor(1)?, a.int(2)?)?.into()),
         samples!([t(&[2, 3]), t(&[1, 3])]),
     )
-    .scope(Scope::Nn),
+    .scope(Scope::Nn)
+    .autocast(Policies::accelerator(Policy::Widest)),
     Row::new(
         "linalg_vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor",
         Tier::Composed,
         |a| Ok(vecdot(a.tensor(0)?, a.tensor(1)?, a.int(2)?)?.into()),
         samples!([t(&[2, 3]), t(&[2, 3])], [t(&[2, 3]), t(&[2, 1]), n(0)]),
     )
-    .scope(Scope::Nn),
+    .scope(Scope::Nn)
+    .autocast(Policies::both(Policy::Lower)),
     Row::new(
         "linalg_diagonal(Tensor(a) A, *, int offset=0, int dim1=-2, int dim2=-1) -> Tensor(a)",
         Tier::Composed,
@@ -476,14 +482,16 @@ pub const ROWS: &[Row] = &[
         |a| Ok(multi_dot(&a.tensors(0)?)?.into()),
         samples!([list(&[&[2, 3], &[3, 4], &[4, 2]])], [list(&[&[3], &[3, 2], &[2]])]),
     )
-    .scope(Scope::Nn),
+    .scope(Scope::Nn)
+    .autocast(Policies::both(Policy::Lower)),
     Row::new(
         "chain_matmul(Tensor[] matrices) -> Tensor",
         Tier::Composed,
         |a| Ok(chain_matmul(&a.tensors(0)?)?.into()),
         samples!([list(&[&[2, 3], &[3, 4], &[4, 2]])]),
     )
-    .scope(Scope::Function),
+    .scope(Scope::Function)
+    .autocast(Policies::both(Policy::Lower)),
     Row::new(
         "linalg_matrix_power(Tensor self, int n) -> Tensor",
         Tier::Composed,
@@ -503,7 +511,10 @@ pub const ROWS: &[Row] = &[
         |a| Ok(vector_norm(a.tensor(0)?, real_order(a.scalar(1)?)?, a.opt_ints(2)?, a.bool(3)?, a.opt_dtype(4)?)?.into()),
         samples!([t(&[2, 3]), n(2), ints(&[0])], [positive(&[2, 3]), n(f64::INFINITY)]),
     )
-    .scope(Scope::Nn),
+    .scope(Scope::Nn)
+    .dtype_with_out(DTypeWithOut::MustMatch(messages::expected_out))
+    .out_dtype(OutDType::OfResult(messages::expected_out))
+    .autocast(Policies::accelerator(Policy::Full)),
     Row::new(
         "linalg_matrix_norm(Tensor self, Scalar ord, int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
         Tier::Composed,
@@ -512,14 +523,16 @@ pub const ROWS: &[Row] = &[
         },
         samples!([t(&[2, 3, 4]), n(1)], [t(&[2, 3, 4]), n(f64::NEG_INFINITY), ints(&[0, 2]), n(true)]),
     )
-    .scope(Scope::Nn),
+    .scope(Scope::Nn)
+    .autocast(Policies::accelerator(Policy::Full)),
     Row::new(
         "linalg_matrix_norm.str_ord(Tensor self, str ord='fro', int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
         Tier::Composed,
         |a| Ok(matrix_norm(a.tensor(0)?, Order::Name(a.str(1)?), a.ints(2)?, a.bool(3)?, a.opt_dtype(4)?)?.into()),
         samples!([t(&[2, 3, 4])]),
     )
-    .scope(Scope::Nn),
+    .scope(Scope::Nn)
+    .autocast(Policies::accelerator(Policy::Full)),
     Row::new(
         "linalg_norm(Tensor self, Scalar? ord=None, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
         Tier::Composed,
@@ -540,5 +553,6 @@ pub const ROWS: &[Row] = &[
         |a| Ok(vector_norm(a.tensor(0)?, Scalar::Int(2), Some(a.ints(1)?), a.bool(2)?, None)?.into()),
         samples!([t(&[2, 3]), ints(&[0, 1])]),
     )
-    .scope(Scope::Function),
+    .scope(Scope::Function)
+    .autocast(Policies::accelerator(Policy::Full)),
 ];

@@ -1,11 +1,12 @@
 //! Cross entropy, and the likelihood that it ends in.
 
 use super::Reduction;
-use crate::op::{F64, Fused, Grads, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, same_device};
-use crate::ops::dtype::{compute_dtype, expect_float, narrowed, widened};
+use crate::lower::kernel_call::{self, KernelCall};
+use crate::op::{F64, Facts, Fused, Grads, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, same_device};
 use crate::ops::indexing::{gather, index_select};
-use crate::ops::kernel_call::{self, KernelCall};
 use crate::ops::pointwise::{kernel_error, select};
+use crate::policy::{Policies, Policy};
+use crate::types::compute::{compute_dtype, expect_float, narrowed, widened};
 use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, state};
 use smallvec::smallvec;
 use torchtpu_kernels::loss as kernels;
@@ -68,7 +69,7 @@ impl CrossEntropy {
         }
     }
     /// Writes `loss` and `lse` and returns the total weight, as a program does: a target that is no class gives NaN.
-    pub(in crate::ops) fn run(
+    pub(crate) fn run(
         &self,
         x: &[View<'_>],
         [loss, lse]: [&mut ViewMut<'_>; 2],
@@ -93,7 +94,7 @@ impl CrossEntropy {
 }
 
 /// `x` where `cond` holds, else an integer.
-pub(in crate::ops) fn select_int(cond: &Tensor, x: &Tensor, other: i64) -> Result<Tensor> {
+pub(crate) fn select_int(cond: &Tensor, x: &Tensor, other: i64) -> Result<Tensor> {
     select(cond, x, &Tensor::number(Scalar::Int(other), x.dtype())?)
 }
 
@@ -155,7 +156,7 @@ fn lowered(
 
 impl CrossEntropyBackward {
     /// Writes the gradient from `g, x, target, lse[, w]`, as a program does: a target that is no class gives NaN.
-    pub(in crate::ops) fn run(&self, x: &[View<'_>], gx: &mut ViewMut<'_>) -> std::result::Result<(), KernelError> {
+    pub(crate) fn run(&self, x: &[View<'_>], gx: &mut ViewMut<'_>) -> std::result::Result<(), KernelError> {
         let spec = kernels::CrossEntropy { wrong_is_nan: true, ..self.of.spec(x.get(4).copied()) };
         kernels::cross_entropy_backward(&x[0], &x[1], &x[2], &x[3], &spec, gx)
     }
@@ -163,6 +164,7 @@ impl CrossEntropyBackward {
 
 impl Fused for CrossEntropy {
     const NAME: &'static str = "cross_entropy_loss";
+    const FACTS: Facts = Facts { autocast: Policies::both(Policy::Full), ..Facts::NONE };
     const OUTS: usize = 3;
     const DIFFERENTIABLE: u64 = 1;
     const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {

@@ -8,7 +8,7 @@ use crate::op::{Func, Fused, Grads, Op, Outs, Prim, Saved, Saves, Value, Values,
 use crate::ops::concat::{cat, stack};
 use crate::ops::indexing::{count_up, gather, scatter_add};
 use crate::ops::pointwise::{select, select_scalar};
-use crate::ops::recurrence::{for_steps, page, set_page};
+use crate::ops::rnn::recurrence::{for_steps, page, set_page};
 use crate::{DType, Device, Dims, Error, Meta, Result, Scalar, Tensor, dispatch};
 use smallvec::smallvec;
 use torchtpu_kernels::loss as kernels;

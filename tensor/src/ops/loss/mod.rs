@@ -5,17 +5,20 @@
 
 mod cross_entropy;
 mod ctc;
+mod margin;
 
 use super::ok;
 use crate::ops::activation::log_sigmoid;
-use crate::ops::clip::clamp;
-use crate::ops::dtype::expect_float;
+use crate::ops::pointwise::clip::clamp;
 use crate::ops::pointwise::{check_subtraction, result_type, select, select_scalar};
+use crate::policy::{Policies, Policy};
 use crate::schema::{Args, Operand, Row, Sample, SampleArg, Scope, Tier, index, n, positive, probability, t, unit};
+use crate::types::compute::expect_float;
 use crate::{DType, DeviceKind, Error, Result, Scalar, Tensor, samples, state};
 pub(super) use cross_entropy::select_int;
 pub use cross_entropy::{CrossEntropy, CrossEntropyArgs, CrossEntropyBackward, cross_entropy, nll_loss};
 pub use ctc::{CtcArgs, CtcLoss, CtcLossBackward, Trellis, ctc_loss};
+pub use margin::ROWS as MARGIN_ROWS;
 
 /// What becomes of the losses of all elements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -247,25 +250,41 @@ pub const ROWS: &[Row] = &[
         Sample::new(vec![t(&[3, 5]), index(&[3], 5), none(), n(1), n(1), n(0.2)]),
         Sample::new(vec![t(&[3, 5]), index(&[3], 5), positive(&[5]), n(1), n(-100), n(0.2)]).no_gradient(),
         Sample::new(vec![t(&[3, 5]), positive(&[3, 5])]),
-    ]).scope(Scope::Nn),
-    Row::new("nll_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100) -> Tensor", Tier::Composed, |a| ok(nll_loss(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?, Reduction::from_int(a.int(3)?)?, a.int(4)?)?), nll_samples).scope(Scope::Nn),
-    Row::new("nll_loss2d(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100) -> Tensor", Tier::Composed, |a| ok(nll_loss(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?, Reduction::from_int(a.int(3)?)?, a.int(4)?)?), samples!([t(&[2, 3, 2, 2]), index(&[2, 2, 2], 3)])).scope(Scope::Nn),
-    Row::new("nll_loss_nd(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100) -> Tensor", Tier::Composed, |a| ok(nll_loss(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?, Reduction::from_int(a.int(3)?)?, a.int(4)?)?), nll_samples).scope(Scope::Nn),
-    Row::new("ctc_loss.IntList(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, int reduction=Mean, bool zero_infinity=False) -> Tensor", Tier::Fused, |a| ok(ctc_loss(a.tensor(0)?, a.tensor(1)?, a.ints(2)?, a.ints(3)?, &ctc_args(a)?)?), ctc_samples).scope(Scope::Function),
+    ]).scope(Scope::Nn)
+    .autocast(Policies::both(Policy::Full)),
+    Row::new("nll_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100) -> Tensor", Tier::Composed, |a| ok(nll_loss(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?, Reduction::from_int(a.int(3)?)?, a.int(4)?)?), nll_samples).scope(Scope::Nn)
+    .autocast(Policies::both(Policy::Full)),
+    Row::new("nll_loss2d(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100) -> Tensor", Tier::Composed, |a| ok(nll_loss(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?, Reduction::from_int(a.int(3)?)?, a.int(4)?)?), samples!([t(&[2, 3, 2, 2]), index(&[2, 2, 2], 3)])).scope(Scope::Nn)
+    .autocast(Policies::both(Policy::Full)),
+    Row::new("nll_loss_nd(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100) -> Tensor", Tier::Composed, |a| ok(nll_loss(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?, Reduction::from_int(a.int(3)?)?, a.int(4)?)?), nll_samples).scope(Scope::Nn)
+    .autocast(Policies::both(Policy::Full)),
+    Row::new("ctc_loss.IntList(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, int reduction=Mean, bool zero_infinity=False) -> Tensor", Tier::Fused, |a| ok(ctc_loss(a.tensor(0)?, a.tensor(1)?, a.ints(2)?, a.ints(3)?, &ctc_args(a)?)?), ctc_samples).scope(Scope::Function)
+    .autocast(Policies::both(Policy::Full)),
     Row::new("ctc_loss.Tensor(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, int reduction=Mean, bool zero_infinity=False) -> Tensor", Tier::Fused, |a| {
         let (steps, labels) = (ctc::lengths(a.tensor(2)?, "input_lengths")?, ctc::lengths(a.tensor(3)?, "target_lengths")?);
         ok(ctc_loss(a.tensor(0)?, a.tensor(1)?, &steps, &labels, &ctc_args(a)?)?)
-    }, Vec::new).scope(Scope::Function),
-    Row::new("mse_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor", Tier::Composed, |a| ok(reduced(float_pair("mse_cpu", a.tensor(0)?, a.tensor(1)?)?.square()?, Reduction::from_int(a.int(2)?)?)?), samples!([t(&[2, 3]), positive(&[2, 3])], [t(&[2, 3]), positive(&[2, 3]), n(0)])).scope(Scope::Nn),
-    Row::new("l1_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor", Tier::Composed, |a| ok(reduced(float_pair("l1_cpu", a.tensor(0)?, a.tensor(1)?)?.abs()?, Reduction::from_int(a.int(2)?)?)?), samples!([t(&[2, 3]), positive(&[2, 3]), n(2)])).scope(Scope::Nn),
-    Row::new("smooth_l1_loss(Tensor self, Tensor target, int reduction=Mean, float beta=1.0) -> Tensor", Tier::Composed, |a| ok(smooth_l1(a.tensor(0)?, a.tensor(1)?, Reduction::from_int(a.int(2)?)?, a.float(3)?)?), samples!([t(&[2, 3]), positive(&[2, 3])], [t(&[2, 3]), positive(&[2, 3]), n(0), n(0.5)])).scope(Scope::Nn),
-    Row::new("huber_loss(Tensor self, Tensor target, int reduction=Mean, float delta=1.0) -> Tensor", Tier::Composed, |a| ok(huber(a.tensor(0)?, a.tensor(1)?, Reduction::from_int(a.int(2)?)?, a.float(3)?)?), samples!([t(&[2, 3]), positive(&[2, 3])], [t(&[2, 3]), positive(&[2, 3]), n(2), n(0.5)])).scope(Scope::Nn),
-    Row::new("binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean) -> Tensor", Tier::Composed, |a| ok(binary_cross_entropy(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?, Reduction::from_int(a.int(3)?)?)?), bce_samples).scope(Scope::Nn),
-    Row::new("binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, int reduction=Mean) -> Tensor", Tier::Composed, |a| ok(binary_cross_entropy_with_logits(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?, a.opt_tensor(3)?, Reduction::from_int(a.int(4)?)?)?), samples!([t(&[2, 3]), positive(&[2, 3])], [t(&[2, 3]), unit(&[2, 3]), positive(&[3]), positive(&[3]), n(2)])).scope(Scope::Function),
-    Row::new("kl_div(Tensor self, Tensor target, int reduction=Mean, *, bool log_target=False) -> Tensor", Tier::Composed, |a| ok(kl_div(a.tensor(0)?, a.tensor(1)?, Reduction::from_int(a.int(2)?)?, a.bool(3)?)?), samples!([t(&[2, 3]), positive(&[2, 3])], [t(&[2, 3]), t(&[2, 3]), n(2), n(true)])).scope(Scope::Function),
-    Row::new("cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor", Tier::Composed, |a| ok(cosine_similarity(a.tensor(0)?, a.tensor(1)?, a.int(2)?, a.float(3)?)?), samples!([t(&[2, 3]), positive(&[2, 3])], [t(&[2, 3]), positive(&[1, 3]), n(0)])).scope(Scope::Function),
-    Row::new("cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=Mean) -> Tensor", Tier::Composed, |a| ok(cosine_embedding(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.float(3)?, Reduction::from_int(a.int(4)?)?)?), samples!([t(&[2, 3]), positive(&[2, 3]), index(&[2], 2)])).scope(Scope::Function),
-    Row::new("margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=Mean) -> Tensor", Tier::Composed, |a| ok(margin_ranking(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.float(3)?, Reduction::from_int(a.int(4)?)?)?), samples!([t(&[4]), positive(&[4]), t(&[4]), n(0.3)])).scope(Scope::Function),
+    }, Vec::new).scope(Scope::Function)
+    .autocast(Policies::both(Policy::Full)),
+    Row::new("mse_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor", Tier::Composed, |a| ok(reduced(float_pair("mse_cpu", a.tensor(0)?, a.tensor(1)?)?.square()?, Reduction::from_int(a.int(2)?)?)?), samples!([t(&[2, 3]), positive(&[2, 3])], [t(&[2, 3]), positive(&[2, 3]), n(0)])).scope(Scope::Nn)
+    .autocast(Policies::both(Policy::Full)),
+    Row::new("l1_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor", Tier::Composed, |a| ok(reduced(float_pair("l1_cpu", a.tensor(0)?, a.tensor(1)?)?.abs()?, Reduction::from_int(a.int(2)?)?)?), samples!([t(&[2, 3]), positive(&[2, 3]), n(2)])).scope(Scope::Nn)
+    .autocast(Policies::both(Policy::Full)),
+    Row::new("smooth_l1_loss(Tensor self, Tensor target, int reduction=Mean, float beta=1.0) -> Tensor", Tier::Composed, |a| ok(smooth_l1(a.tensor(0)?, a.tensor(1)?, Reduction::from_int(a.int(2)?)?, a.float(3)?)?), samples!([t(&[2, 3]), positive(&[2, 3])], [t(&[2, 3]), positive(&[2, 3]), n(0), n(0.5)])).scope(Scope::Nn)
+    .autocast(Policies::both(Policy::Full)),
+    Row::new("huber_loss(Tensor self, Tensor target, int reduction=Mean, float delta=1.0) -> Tensor", Tier::Composed, |a| ok(huber(a.tensor(0)?, a.tensor(1)?, Reduction::from_int(a.int(2)?)?, a.float(3)?)?), samples!([t(&[2, 3]), positive(&[2, 3])], [t(&[2, 3]), positive(&[2, 3]), n(2), n(0.5)])).scope(Scope::Nn)
+    .autocast(Policies::both(Policy::Full)),
+    Row::new("binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean) -> Tensor", Tier::Composed, |a| ok(binary_cross_entropy(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?, Reduction::from_int(a.int(3)?)?)?), bce_samples).scope(Scope::Nn)
+    .autocast(Policies::both(Policy::Full)),
+    Row::new("binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, int reduction=Mean) -> Tensor", Tier::Composed, |a| ok(binary_cross_entropy_with_logits(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?, a.opt_tensor(3)?, Reduction::from_int(a.int(4)?)?)?), samples!([t(&[2, 3]), positive(&[2, 3])], [t(&[2, 3]), unit(&[2, 3]), positive(&[3]), positive(&[3]), n(2)])).scope(Scope::Function)
+    .autocast(Policies::both(Policy::Full)),
+    Row::new("kl_div(Tensor self, Tensor target, int reduction=Mean, *, bool log_target=False) -> Tensor", Tier::Composed, |a| ok(kl_div(a.tensor(0)?, a.tensor(1)?, Reduction::from_int(a.int(2)?)?, a.bool(3)?)?), samples!([t(&[2, 3]), positive(&[2, 3])], [t(&[2, 3]), t(&[2, 3]), n(2), n(true)])).scope(Scope::Function)
+    .autocast(Policies::both(Policy::Full)),
+    Row::new("cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor", Tier::Composed, |a| ok(cosine_similarity(a.tensor(0)?, a.tensor(1)?, a.int(2)?, a.float(3)?)?), samples!([t(&[2, 3]), positive(&[2, 3])], [t(&[2, 3]), positive(&[1, 3]), n(0)])).scope(Scope::Function)
+    .autocast(Policies::accelerator(Policy::Full)),
+    Row::new("cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=Mean) -> Tensor", Tier::Composed, |a| ok(cosine_embedding(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.float(3)?, Reduction::from_int(a.int(4)?)?)?), samples!([t(&[2, 3]), positive(&[2, 3]), index(&[2], 2)])).scope(Scope::Function)
+    .autocast(Policies::both(Policy::Full)),
+    Row::new("margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=Mean) -> Tensor", Tier::Composed, |a| ok(margin_ranking(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.float(3)?, Reduction::from_int(a.int(4)?)?)?), samples!([t(&[4]), positive(&[4]), t(&[4]), n(0.3)])).scope(Scope::Function)
+    .autocast(Policies::both(Policy::Full)),
 ];
 
 fn ctc_args(a: &Args<'_>) -> Result<CtcArgs> {

@@ -1,10 +1,11 @@
 //! Products that are added to something: `addmm` and its kind.
 
 use super::{Dot, check_batches, dot};
-use crate::op::{F64, Fused, KernelFn, Op, Outs, Prim, broadcast_dims, normalize_dim, same_device};
-use crate::ops::dtype::{compute_dtype, narrowed, widened};
+use crate::op::{F64, Facts, Fused, KernelFn, Op, Outs, Prim, broadcast_dims, normalize_dim, same_device};
 use crate::ops::pointwise::{independent_of, kernel_error};
 use crate::ops::reduce::sum_mask;
+use crate::policy::{Policies, Policy};
+use crate::types::compute::{compute_dtype, narrowed, widened};
 use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch};
 use smallvec::smallvec;
 
@@ -59,6 +60,7 @@ pub struct Addmm {
 
 impl Fused for Addmm {
     const NAME: &'static str = "addmm";
+    const FACTS: Facts = Facts { autocast: Policies::both(Policy::Lower), ..Facts::NONE };
     const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {
         let (beta, alpha) = (o.beta.get(), o.alpha.get());
         if beta != 0.0 {
@@ -102,7 +104,7 @@ fn check_dtypes(name: &str, x: &Tensor, a: &Tensor, b: &Tensor) -> Result<()> {
         return Ok(());
     }
     let [sx, sa, sb] = [dx, da, db].map(DType::scalar_type);
-    let [cx, ca, cb] = [dx, da, db].map(crate::ops::dtype::c_name);
+    let [cx, ca, cb] = [dx, da, db].map(DType::c_name);
     Err(Error::runtime(match name {
         "addmv" => format!("addmv input tensors must have the same dtype, but got {sx}, {sa}, and {sb}"),
         "baddbmm" => format!("Input dtypes must be the same, got: input {cx}, batch1: {ca}, batch2: {cb}"),
@@ -193,8 +195,7 @@ pub(super) fn addr(x: &Tensor, a: &Tensor, b: &Tensor, beta: Scalar, alpha: Scal
     let product = a.outer(b)?;
     if [beta, alpha].iter().any(|s| s.to_complex().1 != 0.0) && !product.dtype().is_complex() && !x.dtype().is_complex()
     {
-        let text =
-            format!("value cannot be converted to type {} without overflow", crate::ops::dtype::c_name(x.dtype()));
+        let text = format!("value cannot be converted to type {} without overflow", x.dtype().c_name());
         return Err(Error::runtime(text));
     }
     blend(x, product, beta, alpha)

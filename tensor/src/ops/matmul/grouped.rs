@@ -1,13 +1,13 @@
 //! Products of matrices in groups: the experts of a mixture, each with the rows that were sent to it.
 
 use super::Dot;
+use crate::lower::kernel_call;
 use crate::meta::element_type;
 use crate::op::{Func, Fused, Grads, KernelFn, LowerFn, Op, Outs, Prim, Saves, Value, VjpFn, same_device};
 use crate::ops::concat::cat;
-use crate::ops::dtype::compute_dtype;
 use crate::ops::indexing::{count_up, defer_index};
-use crate::ops::kernel_call;
 use crate::ops::pointwise::{select, select_scalar};
+use crate::types::compute::compute_dtype;
 use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, state};
 use smallvec::smallvec;
 use torchtpu_stablehlo::{Direction, ElementType, Type};

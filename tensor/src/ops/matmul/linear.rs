@@ -1,12 +1,13 @@
 //! Linear and bilinear layers.
 
 use super::{Dot, dot, swap_last};
+use crate::lower::kernel_call::{self, KernelCall};
 use crate::meta::element_type;
-use crate::op::{Fused, Grads, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, same_device};
+use crate::op::{Facts, Fused, Grads, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, same_device};
 use crate::ops::complex;
-use crate::ops::dtype::{c_name, compute_dtype};
-use crate::ops::kernel_call::{self, KernelCall};
 use crate::ops::pointwise::kernel_error;
+use crate::policy::{Policies, Policy};
+use crate::types::compute::compute_dtype;
 use crate::{DType, Dims, Error, Meta, Result, Tensor, dispatch};
 use smallvec::smallvec;
 
@@ -28,6 +29,7 @@ pub struct Linear;
 
 impl Fused for Linear {
     const NAME: &'static str = "linear";
+    const FACTS: Facts = Facts { autocast: Policies::both(Policy::Lower), ..Facts::NONE };
     const KERNEL: Option<KernelFn<Self>> = Some(|_, x, y| {
         let (n, k) = (x[1].dims()[0], x[1].dims()[1]);
         let rows = rows(y[0].dims());
@@ -107,8 +109,8 @@ impl Fused for Linear {
             } else {
                 format!(
                     "expected m1 and m2 to have the same dtype, but got: {} != {}",
-                    c_name(a.dtype()),
-                    c_name(w.dtype())
+                    a.dtype().c_name(),
+                    w.dtype().c_name()
                 )
             }));
         }
@@ -188,7 +190,7 @@ pub fn linear(x: &Tensor, w: &Tensor, b: Option<&Tensor>) -> Result<Tensor> {
 /// `Runtime` for sizes or dtypes that do not fit.
 pub fn bilinear(a: &Tensor, b: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     if a.dtype() != b.dtype() || a.dtype() != w.dtype() {
-        let name = c_name;
+        let name = DType::c_name;
         return Err(Error::runtime(format!(
             "All tensors must have the same dtype, got input1: {}, input2: {}, weight: {}",
             name(a.dtype()),

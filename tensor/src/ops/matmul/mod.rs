@@ -4,11 +4,12 @@ mod blend;
 mod grouped;
 mod linear;
 
-use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, same_device};
-use crate::ops::dtype::{c_name, compute_dtype, narrowed};
-use crate::ops::kernel_call::{self, KernelCall};
+use crate::lower::kernel_call::{self, KernelCall};
+use crate::op::{Attribute, Attributes, Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values, same_device};
 use crate::ops::pointwise::kernel_error;
-use crate::schema::{Fill, Row, Sample, SampleArg, Scope, Tier, n, t};
+use crate::policy::{Policies, Policy};
+use crate::schema::{Aliasing, Deprecated, Fill, OutDType, Row, Sample, SampleArg, Scope, Tier, messages, n, t};
+use crate::types::compute::{compute_dtype, narrowed};
 use crate::{DType, Dims, Error, Meta, Result, Tensor, dispatch, samples};
 pub use blend::Addmm;
 use blend::{addbmm, addmm, addmv, addr, baddbmm};
@@ -76,7 +77,7 @@ impl Dot {
     }
 }
 
-pub(super) fn swap_last(d: &Dims) -> Dims {
+pub(crate) fn swap_last(d: &Dims) -> Dims {
     let mut d = *d;
     let n = d.len();
     d.edit(|d| d.swap(n - 2, n - 1));
@@ -84,7 +85,11 @@ pub(super) fn swap_last(d: &Dims) -> Dims {
 }
 
 impl Op for Dot {
+    fn attributes(&self) -> Attributes {
+        vec![("ta", Attribute::Bool(self.ta)), ("tb", Attribute::Bool(self.tb))]
+    }
     const NAME: &'static str = "matmul";
+    const FACTS: Facts = Facts { autocast: Policies::both(Policy::Lower), ..Facts::NONE };
     fn label(&self) -> &'static str {
         "mm"
     }
@@ -99,8 +104,8 @@ impl Op for Dot {
         if a.dtype() != b.dtype() {
             return Err(Error::runtime(format!(
                 "expected m1 and m2 to have the same dtype, but got: {} != {}",
-                c_name(a.dtype()),
-                c_name(b.dtype())
+                a.dtype().c_name(),
+                b.dtype().c_name()
             ))); // C3
         }
         if a.dtype() == DType::Bool {
@@ -359,22 +364,52 @@ macro_rules! product_row {
 
 /// Rows of the matmul family.
 pub const ROWS: &[Row] = &[
-    product_row!("matmul(Tensor self, Tensor other) -> Tensor", a => a.tensor(0)?.matmul(a.tensor(1)?)?, samples!([t(&[2, 3]), t(&[3, 4])], [t(&[3]), t(&[3])], [t(&[2, 3]), t(&[3])], [t(&[3]), t(&[3, 2])], [t(&[2, 1, 2, 3]), t(&[4, 3, 2])], [t(&[2, 2, 3]), t(&[3, 2])], [t(&[2, 2, 3]), t(&[3])], [t(&[2, 0]), t(&[0, 3])])),
-    product_row!("mm(Tensor self, Tensor mat2) -> Tensor", a => a.tensor(0)?.mm(a.tensor(1)?)?, samples!([t(&[2, 3]), t(&[3, 4])], [SampleArg::Transposed(vec![2, 3], Fill::Normal), t(&[3, 4])])),
-    product_row!("bmm(Tensor self, Tensor mat2) -> Tensor", a => a.tensor(0)?.bmm(a.tensor(1)?)?, samples!([t(&[2, 2, 3]), t(&[2, 3, 4])])),
-    product_row!("mv(Tensor self, Tensor vec) -> Tensor", a => a.tensor(0)?.mv(a.tensor(1)?)?, samples!([t(&[2, 3]), t(&[3])])),
-    product_row!("dot(Tensor self, Tensor tensor) -> Tensor", a => a.tensor(0)?.dot(a.tensor(1)?)?, samples!([t(&[3]), t(&[3])])),
+    product_row!("matmul(Tensor self, Tensor other) -> Tensor", a => a.tensor(0)?.matmul(a.tensor(1)?)?, samples!([t(&[2, 3]), t(&[3, 4])], [t(&[3]), t(&[3])], [t(&[2, 3]), t(&[3])], [t(&[3]), t(&[3, 2])], [t(&[2, 1, 2, 3]), t(&[4, 3, 2])], [t(&[2, 2, 3]), t(&[3, 2])], [t(&[2, 2, 3]), t(&[3])], [t(&[2, 0]), t(&[0, 3])]))
+    .aliases(&["linalg_matmul"])
+    .autocast(Policies::both(Policy::Lower)),
+    product_row!("mm(Tensor self, Tensor mat2) -> Tensor", a => a.tensor(0)?.mm(a.tensor(1)?)?, samples!([t(&[2, 3]), t(&[3, 4])], [SampleArg::Transposed(vec![2, 3], Fill::Normal), t(&[3, 4])]))
+    .out_dtype(OutDType::OfInput(messages::expected_out))
+    .autocast(Policies::both(Policy::Lower)),
+    product_row!("bmm(Tensor self, Tensor mat2) -> Tensor", a => a.tensor(0)?.bmm(a.tensor(1)?)?, samples!([t(&[2, 2, 3]), t(&[2, 3, 4])]))
+    .out_dtype(OutDType::OfInput(messages::expected_out))
+    .autocast(Policies::both(Policy::Lower)),
+    product_row!("mv(Tensor self, Tensor vec) -> Tensor", a => a.tensor(0)?.mv(a.tensor(1)?)?, samples!([t(&[2, 3]), t(&[3])]))
+    .autocast(Policies::each(Policy::Widest, Policy::Lower)),
+    product_row!("dot(Tensor self, Tensor tensor) -> Tensor", a => a.tensor(0)?.dot(a.tensor(1)?)?, samples!([t(&[3]), t(&[3])]))
+    .autocast(Policies::both(Policy::Widest)),
     product_row!("outer(Tensor self, Tensor vec2) -> Tensor", a => a.tensor(0)?.outer(a.tensor(1)?)?, samples!([t(&[3]), t(&[2])])),
     product_row!("ger(Tensor self, Tensor vec2) -> Tensor", a => a.tensor(0)?.outer(a.tensor(1)?)?, samples!([t(&[3]), t(&[2])])),
     product_row!("addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => addmm(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, a.scalar(4)?)?, || vec![
         Sample::new(vec![t(&[4]), t(&[2, 3]), t(&[3, 4])]).dtypes(ROUNDED),
         Sample::new(vec![t(&[2, 4]), t(&[2, 3]), t(&[3, 4]), n(0.5), n(2)]).dtypes(ROUNDED),
-    ]).inplace(),
-    product_row!("addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => addmv(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[2]), t(&[2, 3]), t(&[3]), n(0.5), n(2)])).inplace(),
-    product_row!("addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => addr(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[2, 3]), t(&[2]), t(&[3]), n(0.5), n(2)])).inplace(),
-    product_row!("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => baddbmm(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[2, 2, 4]), t(&[2, 2, 3]), t(&[2, 3, 4]), n(0.5), n(2)])).inplace(),
-    product_row!("addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => addbmm(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[2, 4]), t(&[2, 2, 3]), t(&[2, 3, 4]), n(0.5), n(2)])).inplace(),
-    Row::new("bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor", Tier::Composed, |a| Ok(bilinear(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.opt_tensor(3)?)?.into()), samples!([t(&[2, 3]), t(&[2, 4]), t(&[5, 3, 4]), t(&[5])], [t(&[2, 2, 3]), t(&[2, 2, 2]), t(&[3, 3, 2])], [t(&[3]), t(&[2]), t(&[3, 3, 2])])).no_out().scope(Scope::Function),
+    ]).inplace()
+    .reads_before_writing()
+    .out_dtype(OutDType::OfInput(messages::expected_out))
+    .out_aliasing(Aliasing::InStep)
+    .deprecated(Deprecated::Products)
+    .autocast(Policies::both(Policy::Lower)),
+    product_row!("addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => addmv(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[2]), t(&[2, 3]), t(&[3]), n(0.5), n(2)])).inplace()
+    .reads_before_writing()
+    .out_dtype(OutDType::OfInput(messages::expected_out))
+    .out_aliasing(Aliasing::InStep)
+    .deprecated(Deprecated::Products)
+    .autocast(Policies::each(Policy::Widest, Policy::Lower))
+    .in_place_function(),
+    product_row!("addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => addr(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[2, 3]), t(&[2]), t(&[3]), n(0.5), n(2)])).inplace()
+    .deprecated(Deprecated::Products)
+    .autocast(Policies::each(Policy::Widest, Policy::Lower)),
+    product_row!("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => baddbmm(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[2, 2, 4]), t(&[2, 2, 3]), t(&[2, 3, 4]), n(0.5), n(2)])).inplace()
+    .reads_before_writing()
+    .out_dtype(OutDType::OfInput(messages::expected_out))
+    .out_aliasing(Aliasing::InStep)
+    .deprecated(Deprecated::Products)
+    .autocast(Policies::both(Policy::Lower)),
+    product_row!("addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => addbmm(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[2, 4]), t(&[2, 2, 3]), t(&[2, 3, 4]), n(0.5), n(2)])).inplace()
+    .reads_before_writing()
+    .deprecated(Deprecated::Products)
+    .autocast(Policies::both(Policy::Lower)),
+    Row::new("bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor", Tier::Composed, |a| Ok(bilinear(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.opt_tensor(3)?)?.into()), samples!([t(&[2, 3]), t(&[2, 4]), t(&[5, 3, 4]), t(&[5])], [t(&[2, 2, 3]), t(&[2, 2, 2]), t(&[3, 3, 2])], [t(&[3]), t(&[2]), t(&[3, 3, 2])])).no_out().scope(Scope::Function)
+    .autocast(Policies::both(Policy::Widest)),
     Row::new("_grouped_mm(Tensor self, Tensor mat2, Tensor? offs=None, Tensor? bias=None, ScalarType? out_dtype=None) -> Tensor", Tier::Fused, |a| Ok(grouped_mm(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?, a.opt_tensor(3)?, a.opt_dtype(4)?)?.into()), || {
         // Groups of two places, one place and none.
         let ends = || SampleArg::Tensor(vec![3], Fill::Pivots);
@@ -387,5 +422,6 @@ pub const ROWS: &[Row] = &[
             Sample::new(vec![t(&[4, 0]), t(&[3, 0, 5]), ends()]),
         ]
     }).scope(Scope::Function).no_out(),
-    Row::new("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", Tier::Fused, |a| Ok(linear(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?)?.into()), samples!([t(&[2, 3]), t(&[4, 3]), t(&[4])], [t(&[2, 2, 3]), t(&[4, 3])], [t(&[3]), t(&[4, 3]), t(&[4])], [t(&[2, 3]), t(&[4, 3]), t(&[1])])).scope(Scope::Nn),
+    Row::new("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", Tier::Fused, |a| Ok(linear(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?)?.into()), samples!([t(&[2, 3]), t(&[4, 3]), t(&[4])], [t(&[2, 2, 3]), t(&[4, 3])], [t(&[3]), t(&[4, 3]), t(&[4])], [t(&[2, 3]), t(&[4, 3]), t(&[1])])).scope(Scope::Nn)
+    .autocast(Policies::both(Policy::Lower)),
 ];

@@ -2,9 +2,9 @@
 
 use super::{mean_of, nothing, parameter, per_channel, unwanted};
 use crate::op::{F64, Func, Fused, Grads, KernelFn, LowerFn, Outs, Prim, Saves, Value, VjpFn, all_dims};
-use crate::ops::dtype::{compute_dtype, expect_float, narrowed, widened};
 use crate::ops::reduce::sum_mask;
 use crate::schema::{Args, Ret, Sample, SampleArg, positive, t};
+use crate::types::compute::{compute_dtype, expect_float, narrowed, widened};
 use crate::{DType, Dims, Error, Meta, Result, Tensor, backend, dispatch, inplace, state};
 use smallvec::smallvec;
 use torchtpu_kernels::norm as kernels;

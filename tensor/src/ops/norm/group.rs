@@ -2,10 +2,10 @@
 
 use super::layer::row_norm;
 use super::{parameter, per_channel};
-use crate::ops::dtype::{compute_dtype, narrowed, widened};
 use crate::ops::pointwise::independent_of;
 use crate::ops::reduce::var_mean;
 use crate::schema::{Args, Ret};
+use crate::types::compute::{compute_dtype, narrowed, widened};
 use crate::{Dims, Error, Result, Tensor, state};
 
 /// `torch.nn.functional.group_norm`.

@@ -1,10 +1,11 @@
 //! Over the last dimensions: layer norm and root mean square.
 
 use super::{last, mean_of, nothing, parameter, unwanted};
-use crate::op::{F64, Fused, Grads, KernelFn, LowerFn, Outs, Prim, Saved, Saves, VjpFn, all_dims};
-use crate::ops::dtype::{compute_dtype, expect_float, narrowed, widened};
-use crate::ops::kernel_call::{self, KernelCall};
+use crate::lower::kernel_call::{self, KernelCall};
+use crate::op::{F64, Facts, Fused, Grads, KernelFn, LowerFn, Outs, Prim, Saved, Saves, VjpFn, all_dims};
 use crate::ops::reduce::sum_mask;
+use crate::policy::{Policies, Policy};
+use crate::types::compute::{compute_dtype, expect_float, narrowed, widened};
 use crate::{DType, Dims, Error, Meta, Result, Tensor, dispatch, state};
 use smallvec::{SmallVec, smallvec};
 use torchtpu_kernels::norm as kernels;
@@ -80,7 +81,7 @@ impl LayerNorm {
         narrowed(gx, s.x(0).dtype())
     }
     /// Writes `y, mean, rstd` from `x[, w][, b]`.
-    pub(in crate::ops) fn run(&self, x: &[View<'_>], [y, mean, rstd]: [&mut ViewMut<'_>; 3]) {
+    pub(crate) fn run(&self, x: &[View<'_>], [y, mean, rstd]: [&mut ViewMut<'_>; 3]) {
         let (x, parameters) = x.split_first().expect("an input");
         let (len, eps) = (self.shape.numel(), self.eps.get());
         let w = parameters.first().filter(|_| self.weight);
@@ -94,7 +95,7 @@ impl LayerNorm {
 
 impl LayerNormBackward {
     /// Writes the gradients of x, w and b that are wanted, from `g, x, mean, rstd[, w]`.
-    pub(in crate::ops) fn run(&self, x: &[View<'_>], [gx, gw, gb]: [&mut ViewMut<'_>; 3]) {
+    pub(crate) fn run(&self, x: &[View<'_>], [gx, gw, gb]: [&mut ViewMut<'_>; 3]) {
         let [g, x, mean, rstd, w @ ..] = x else { unreachable!("four operands and perhaps a weight") };
         let wanted = |i: u8| self.wanted >> i & 1 != 0;
         let (gx, gw, gb) = (wanted(0).then_some(gx), wanted(1).then_some(gw), wanted(2).then_some(gb));
@@ -109,6 +110,7 @@ impl LayerNormBackward {
 
 impl Fused for LayerNorm {
     const NAME: &'static str = "layer_norm";
+    const FACTS: Facts = Facts { autocast: Policies::accelerator(Policy::Full), ..Facts::NONE };
     const OUTS: usize = 3;
     const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {
         let views: SmallVec<[View<'_>; 3]> = x.iter().map(|t| t.view()).collect();

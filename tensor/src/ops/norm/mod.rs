@@ -6,15 +6,18 @@
 mod batch;
 mod group;
 mod layer;
+pub mod softmax;
 
 pub use batch::{BatchNorm, BatchNormArgs, BatchNormBackward, batch_norm};
 pub use group::group_norm;
 pub use layer::{LayerNorm, LayerNormBackward, layer_norm, rms_norm};
+pub use softmax::{ROWS as SOFTMAX_ROWS, Softmax, SoftmaxBackward, softmax};
 
 use crate::op::all_dims;
-use crate::ops::dtype::{compute_dtype, narrowed};
 use crate::ops::reduce::sum_mask;
+use crate::policy::{Policies, Policy};
 use crate::schema::{Ret, Row, Sample, SampleArg, Scope, Tier, ints, n, positive, t};
+use crate::types::compute::{compute_dtype, narrowed};
 use crate::{DType, Dims, Meta, Result, Tensor, samples};
 use batch::{
     batch_args, batch_samples, functional, instance_norm, legit, legit_args, no_stats, with_reserve, with_statistics,
@@ -65,16 +68,20 @@ fn none() -> SampleArg {
 
 /// Rows of the normalisations.
 pub const ROWS: &[Row] = &[
-    Row::new("layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enable=True) -> Tensor", Tier::Fused, |a| Ok(layer_norm(a.tensor(0)?, a.ints(1)?, a.opt_tensor(2)?, a.opt_tensor(3)?, a.float(4)?)?.into()), samples!([t(&[3, 4]), ints(&[4]), positive(&[4]), t(&[4])], [t(&[2, 3, 4]), ints(&[3, 4])], [t(&[3, 4]), ints(&[4]), positive(&[4])], [t(&[3, 4]), ints(&[4]), none(), t(&[4])])).scope(Scope::Function),
+    Row::new("layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enable=True) -> Tensor", Tier::Fused, |a| Ok(layer_norm(a.tensor(0)?, a.ints(1)?, a.opt_tensor(2)?, a.opt_tensor(3)?, a.float(4)?)?.into()), samples!([t(&[3, 4]), ints(&[4]), positive(&[4]), t(&[4])], [t(&[2, 3, 4]), ints(&[3, 4])], [t(&[3, 4]), ints(&[4]), positive(&[4])], [t(&[3, 4]), ints(&[4]), none(), t(&[4])])).scope(Scope::Function)
+    .autocast(Policies::accelerator(Policy::Full)),
     Row::new("native_layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float eps) -> (Tensor, Tensor, Tensor)", Tier::Fused, |a| {
         let y = row_norm(a.tensor(0)?, shape_of(a.ints(1)?)?, a.opt_tensor(2)?, a.opt_tensor(3)?, a.float(4)?, false)?;
         // Statistics come in the parameters' dtype.
         let stats = a.opt_tensor(2)?.unwrap_or(a.tensor(0)?).dtype();
         let y = y.into_iter().enumerate().map(|(i, y)| if i == 0 { Ok(y) } else { y.to_dtype(stats) });
         Ok(Ret::Tuple(y.collect::<Result<_>>()?))
-    }, || vec![Sample::new(vec![t(&[3, 4]), ints(&[4]), positive(&[4]), t(&[4]), n(1e-5)]).no_gradient()]).scope(Scope::Function),
-    Row::new("rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor", Tier::Fused, |a| Ok(rms_norm(a.tensor(0)?, a.ints(1)?, a.opt_tensor(2)?, a.opt_float(3)?)?.into()), samples!([t(&[3, 4]), ints(&[4]), positive(&[4]), n(1e-6)], [t(&[2, 3, 4]), ints(&[3, 4])])).scope(Scope::Function),
-    Row::new("group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enabled=True) -> Tensor", Tier::Composed, |a| Ok(group_norm(a.tensor(0)?, a.int(1)?, a.opt_tensor(2)?, a.opt_tensor(3)?, a.float(4)?)?.into()), samples!([t(&[2, 4, 3]), n(2), positive(&[4]), t(&[4])], [t(&[2, 4, 2, 2]), n(4)])).scope(Scope::Function),
+    }, || vec![Sample::new(vec![t(&[3, 4]), ints(&[4]), positive(&[4]), t(&[4]), n(1e-5)]).no_gradient()]).scope(Scope::Function)
+    .autocast(Policies::accelerator(Policy::Full)),
+    Row::new("rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor", Tier::Fused, |a| Ok(rms_norm(a.tensor(0)?, a.ints(1)?, a.opt_tensor(2)?, a.opt_float(3)?)?.into()), samples!([t(&[3, 4]), ints(&[4]), positive(&[4]), n(1e-6)], [t(&[2, 3, 4]), ints(&[3, 4])])).scope(Scope::Function)
+    .autocast(Policies::accelerator(Policy::Full)),
+    Row::new("group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enabled=True) -> Tensor", Tier::Composed, |a| Ok(group_norm(a.tensor(0)?, a.int(1)?, a.opt_tensor(2)?, a.opt_tensor(3)?, a.float(4)?)?.into()), samples!([t(&[2, 4, 3]), n(2), positive(&[4]), t(&[4])], [t(&[2, 4, 2, 2]), n(4)])).scope(Scope::Function)
+    .autocast(Policies::accelerator(Policy::Full)),
     Row::new("batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled) -> Tensor", Tier::Fused, |a| Ok(batch_norm(a.tensor(0)?, &batch_args(a)?)?.0.into()), samples!([t(&[3, 2, 2]), positive(&[2]), t(&[2]), none(), none(), n(true), n(0.1), n(1e-5), n(false)], [t(&[3, 2]), none(), none(), none(), none(), n(true), n(0.1), n(1e-5), n(false)])).scope(Scope::Function),
     Row::new("native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)", Tier::Fused, |a| {
         let (y, m, s) = batch_norm(a.tensor(0)?, &batch_args(a)?)?;
@@ -85,7 +92,8 @@ pub const ROWS: &[Row] = &[
         Sample::new(vec![t(&[3, 2, 2]), none(), t(&[2]), none(), none(), n(true), n(0.1), n(1e-5)]).no_gradient(),
     ]).scope(Scope::Function),
     Row::new("instance_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool use_input_stats, float momentum, float eps, bool cudnn_enabled) -> Tensor", Tier::Composed, |a| Ok(instance_norm(a.tensor(0)?, &batch_args(a)?)?.into()), samples!([t(&[2, 2, 3]), positive(&[2]), t(&[2]), none(), none(), n(true), n(0.1), n(1e-5), n(false)])).scope(Scope::Function),
-    Row::new("native_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, int group, float eps) -> (Tensor, Tensor, Tensor)", Tier::Composed, native_group_norm, || vec![Sample::new(vec![t(&[2, 4, 3]), positive(&[4]), t(&[4]), n(2), n(4), n(3), n(2), n(1e-5)])]).scope(Scope::Function),
+    Row::new("native_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, int group, float eps) -> (Tensor, Tensor, Tensor)", Tier::Composed, native_group_norm, || vec![Sample::new(vec![t(&[2, 4, 3]), positive(&[4]), t(&[4]), n(2), n(4), n(3), n(2), n(1e-5)])]).scope(Scope::Function)
+    .autocast(Policies::accelerator(Policy::Full)),
     Row::new("_native_batch_norm_legit(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)", Tier::Fused, legit, || batch_samples(&[n(false), n(0.1), n(1e-5)], true)).scope(Scope::Function),
     Row::new("_native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)", Tier::Fused, no_stats, || batch_samples(&[n(true), n(0.1), n(1e-5)], false)).scope(Scope::Function),
     Row::new("_native_batch_norm_legit_no_training(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor)", Tier::Fused, |a| Ok(Ret::Tuple(with_statistics(a.tensor(0)?, &legit_args(a, true, false, 5)?)?)), || batch_samples(&[n(0.1), n(1e-5)], true)).scope(Scope::Function),

@@ -3,7 +3,8 @@
 use super::binary::{Binary, is_float_only};
 use super::promotion::{as_tensor, result_type};
 use crate::op::Prim;
-use crate::schema::{Args, Operand, Ret, Row, Tier, n, positive, t};
+use crate::policy::{Policies, Policy};
+use crate::schema::{Args, Deprecated, Numbers, Operand, Ret, Row, Tier, n, positive, t};
 use crate::{DType, DeviceKind, Error, Result, Scalar, Tensor, default_dtype, dispatch, graph, inplace, samples};
 use torchtpu_kernels::pointwise::BinaryKind;
 use torchtpu_kernels::{View, bf16, f16, pointwise as kernels};
@@ -428,27 +429,33 @@ pub const ARITHMETIC_ROWS: &[Row] = &[
         |a| Ok(add_alpha(BinaryKind::Add, a.operand(0)?, a.operand(1)?, a.scalar(2)?)?.into()),
         samples!([t(&[2, 3]), t(&[2, 3])], [t(&[2, 1]), t(&[3])], [t(&[2, 3]), n(2)], [t(&[2, 3]), t(&[]), n(0.5)]),
     )
-    .inplace_by(|a| add_alpha_(BinaryKind::Add, a)),
+    .inplace_by(|a| add_alpha_(BinaryKind::Add, a))
+    .numbers(Numbers::Both)
+    .deprecated(Deprecated::AfterFirst("alpha")),
     Row::new(
         "sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
         Tier::Prim,
         |a| Ok(add_alpha(BinaryKind::Sub, a.operand(0)?, a.operand(1)?, a.scalar(2)?)?.into()),
         samples!([t(&[2, 3]), t(&[2, 3])], [t(&[2, 1]), t(&[3])], [t(&[2, 3]), t(&[3]), n(2)]),
     )
-    .inplace_by(|a| add_alpha_(BinaryKind::Sub, a)),
+    .inplace_by(|a| add_alpha_(BinaryKind::Sub, a))
+    .numbers(Numbers::Both)
+    .deprecated(Deprecated::AfterFirst("alpha")),
     Row::new(
         "subtract.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
         Tier::Prim,
         |a| Ok(add_alpha(BinaryKind::Sub, a.operand(0)?, a.operand(1)?, a.scalar(2)?)?.into()),
         samples!([t(&[2, 3]), t(&[2, 3])]),
     )
-    .inplace_by(|a| add_alpha_(BinaryKind::Sub, a)),
+    .inplace_by(|a| add_alpha_(BinaryKind::Sub, a))
+    .numbers(Numbers::Both),
     Row::new(
         "rsub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
         Tier::Prim,
         |a| Ok(add_alpha(BinaryKind::Sub, a.operand(1)?, a.operand(0)?, a.scalar(2)?)?.into()),
         samples!([t(&[2, 3]), t(&[3])], [t(&[2, 3]), n(2)]),
-    ),
+    )
+    .numbers(Numbers::Second),
     Row::new(
         "div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor",
         Tier::Composed,
@@ -460,7 +467,8 @@ pub const ARITHMETIC_ROWS: &[Row] = &[
             ]
         },
     )
-    .inplace(),
+    .inplace()
+    .numbers(Numbers::Both),
     Row::new(
         "divide.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor",
         Tier::Composed,
@@ -472,7 +480,8 @@ pub const ARITHMETIC_ROWS: &[Row] = &[
             ]
         },
     )
-    .inplace(),
+    .inplace()
+    .numbers(Numbers::Both),
     Row::new(
         "pow.Scalar(Scalar self, Tensor exponent) -> Tensor",
         Tier::Prim,
@@ -489,5 +498,7 @@ pub const ARITHMETIC_ROWS: &[Row] = &[
         },
         samples!([n(2.5), t(&[2, 3])]),
     )
-    .scope(crate::schema::Scope::Function),
+    .scope(crate::schema::Scope::Function)
+    .numbers(Numbers::One)
+    .autocast(Policies::accelerator(Policy::Full)),
 ];

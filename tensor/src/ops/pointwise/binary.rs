@@ -5,9 +5,10 @@ use super::compare::compare;
 use super::select::{select, select_scalar};
 use super::unary::lower_unary;
 use super::{broadcast_strides, kernel_error};
-use crate::op::{Func, Grads, Op, Saved, Saves, Value, Values, broadcast_dims, same_device};
-use crate::ops::{analytic, math_lower};
-use crate::schema::{Operand, Ret, Row, Tier, index, mask, n, positive, t, unit};
+use crate::lower::{analytic, math};
+use crate::op::{Facts, Func, Grads, Op, Saved, Saves, Value, Values, broadcast_dims, same_device};
+use crate::policy::{Policies, Policy};
+use crate::schema::{Numbers, Operand, Ret, Row, Tier, index, mask, n, positive, t, unit};
 use crate::{DType, Error, Meta, Result, Scalar, Tensor, samples};
 use smallvec::{SmallVec, smallvec};
 use torchtpu_kernels::pointwise::{BinaryKind, CompareKind, UnaryKind};
@@ -91,6 +92,7 @@ fn check_complex_pair(k: BinaryKind, d: DType) -> Result<()> {
 
 impl Op for Binary {
     const NAME: &'static str = "binary";
+    const FACTS: Facts = Facts { updates_in_place: true, is_binary: true, ..Facts::NONE };
     const STRIDES: crate::op::Strides = crate::op::Strides::Elementwise;
     fn label(&self) -> &'static str {
         self.0.name()
@@ -217,7 +219,7 @@ fn lower_binary(kind: BinaryKind, f: &mut Func, a: &Value, b: &Value) -> Value {
     use BinaryKind::*;
     let e = a.element();
     let bool_ = e == ElementType::Pred;
-    if let Some(y) = math_lower::binary(kind, f, a, b) {
+    if let Some(y) = math::binary(kind, f, a, b) {
         return y;
     }
     if kind == Div && e.is_complex() {
@@ -584,7 +586,8 @@ macro_rules! special_binary_rows {
         /// Rows of the orthogonal polynomials and the zeta function.
         pub const SPECIAL_BINARY_ROWS: &[Row] = &[$(
             Row::new($name, Tier::Prim, |a| Ok(special_binary(BinaryKind::$kind, a.operand(0)?, a.operand(1)?)?.into()), || polynomial_samples(BinaryKind::$kind))
-                .scope(crate::schema::Scope::Nn),
+                .scope(crate::schema::Scope::Nn)
+                .numbers(Numbers::One),
         )*];
     };
 }
@@ -628,7 +631,7 @@ fn polynomial_samples(kind: BinaryKind) -> Vec<crate::schema::Sample> {
 }
 
 macro_rules! binary_rows {
-    ($($schema:literal $kind:ident $samples:expr;)*) => {
+    ($($schema:literal $kind:ident $samples:expr $(, $column:ident($($value:expr),*))*;)*) => {
         /// Rows of the ops with two operands, a tensor and a tensor or number.
         pub const BINARY_ROWS: &[Row] = &[$(
             Row::new($schema, Tier::Prim, |a| Ok(arith(BinaryKind::$kind, a.operand(0)?, a.operand(1)?)?.into()), $samples)
@@ -636,7 +639,8 @@ macro_rules! binary_rows {
                     let x = a.tensor(0)?;
                     arith_(BinaryKind::$kind, x, a.operand(1)?)?;
                     Ok(Ret::Tensor(x.clone()))
-                }),
+                })
+                $(.$column($($value),*))*,
         )*];
     };
 }
@@ -665,33 +669,33 @@ fn two_masks() -> Vec<crate::schema::Sample> {
 }
 
 binary_rows! {
-    "mul.Tensor(Tensor self, Tensor other) -> Tensor" Mul samples!([t(&[2, 3]), t(&[2, 3])], [t(&[2, 1]), t(&[3])], [t(&[2, 3]), n(2.5)]);
-    "multiply.Tensor(Tensor self, Tensor other) -> Tensor" Mul samples!([t(&[2, 3]), t(&[2, 3])]);
-    "div.Tensor(Tensor self, Tensor other) -> Tensor" Div samples!([t(&[2, 3]), positive(&[2, 3])], [t(&[2, 1]), positive(&[3])], [t(&[2, 3]), n(2)]);
-    "divide.Tensor(Tensor self, Tensor other) -> Tensor" Div samples!([t(&[2, 3]), positive(&[2, 3])]);
-    "true_divide.Tensor(Tensor self, Tensor other) -> Tensor" Div samples!([t(&[2, 3]), positive(&[2, 3])]);
-    "pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor" Pow samples!([positive(&[2, 3]), t(&[3])], [positive(&[2, 3]), n(2.5)], [t(&[2, 3]), n(3)]);
+    "mul.Tensor(Tensor self, Tensor other) -> Tensor" Mul samples!([t(&[2, 3]), t(&[2, 3])], [t(&[2, 1]), t(&[3])], [t(&[2, 3]), n(2.5)]), numbers(Numbers::Both);
+    "multiply.Tensor(Tensor self, Tensor other) -> Tensor" Mul samples!([t(&[2, 3]), t(&[2, 3])]), numbers(Numbers::Both);
+    "div.Tensor(Tensor self, Tensor other) -> Tensor" Div samples!([t(&[2, 3]), positive(&[2, 3])], [t(&[2, 1]), positive(&[3])], [t(&[2, 3]), n(2)]), numbers(Numbers::Both);
+    "divide.Tensor(Tensor self, Tensor other) -> Tensor" Div samples!([t(&[2, 3]), positive(&[2, 3])]), numbers(Numbers::Both);
+    "true_divide.Tensor(Tensor self, Tensor other) -> Tensor" Div samples!([t(&[2, 3]), positive(&[2, 3])]), numbers(Numbers::Both);
+    "pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor" Pow samples!([positive(&[2, 3]), t(&[3])], [positive(&[2, 3]), n(2.5)], [t(&[2, 3]), n(3)]), numbers(Numbers::One), autocast(Policies::accelerator(Policy::Full));
     "maximum(Tensor self, Tensor other) -> Tensor" Maximum samples!([t(&[2, 3]), t(&[2, 3])], [t(&[2, 3]), t(&[3])]);
     "minimum(Tensor self, Tensor other) -> Tensor" Minimum samples!([t(&[2, 3]), t(&[2, 3])]);
     "fmax(Tensor self, Tensor other) -> Tensor" Fmax samples!([t(&[2, 3]), t(&[3])]);
     "fmin(Tensor self, Tensor other) -> Tensor" Fmin samples!([t(&[2, 3]), t(&[3])]);
-    "remainder.Tensor(Tensor self, Tensor other) -> Tensor" Remainder samples!([t(&[2, 3]), n(0.7)], [t(&[2, 3]), positive(&[2, 3])]);
-    "fmod.Tensor(Tensor self, Tensor other) -> Tensor" Fmod samples!([t(&[2, 3]), n(0.7)], [t(&[2, 3]), positive(&[2, 3])]);
-    "floor_divide(Tensor self, Tensor other) -> Tensor" FloorDivide || vec![crate::schema::Sample::new(vec![t(&[2, 3]), positive(&[3])]).no_gradient(), crate::schema::Sample::new(vec![index(&[2, 3], 9), n(2)]).no_gradient()];
-    "atan2(Tensor self, Tensor other) -> Tensor" Atan2 samples!([t(&[2, 3]), positive(&[2, 3])]);
+    "remainder.Tensor(Tensor self, Tensor other) -> Tensor" Remainder samples!([t(&[2, 3]), n(0.7)], [t(&[2, 3]), positive(&[2, 3])]), numbers(Numbers::One);
+    "fmod.Tensor(Tensor self, Tensor other) -> Tensor" Fmod samples!([t(&[2, 3]), n(0.7)], [t(&[2, 3]), positive(&[2, 3])]), numbers(Numbers::Second);
+    "floor_divide(Tensor self, Tensor other) -> Tensor" FloorDivide || vec![crate::schema::Sample::new(vec![t(&[2, 3]), positive(&[3])]).no_gradient(), crate::schema::Sample::new(vec![index(&[2, 3], 9), n(2)]).no_gradient()], numbers(Numbers::Both);
+    "atan2(Tensor self, Tensor other) -> Tensor" Atan2 samples!([t(&[2, 3]), positive(&[2, 3])]), autocast(Policies::accelerator(Policy::Widest));
     "hypot(Tensor self, Tensor other) -> Tensor" Hypot samples!([t(&[2, 3]), positive(&[3])]);
     "nextafter(Tensor self, Tensor other) -> Tensor" NextAfter || vec![crate::schema::Sample::new(vec![t(&[2, 3]), t(&[3])]).no_gradient()];
-    "copysign.Tensor(Tensor self, Tensor other) -> Tensor" Copysign samples!([t(&[2, 3]), t(&[3])]);
-    "arctan2(Tensor self, Tensor other) -> Tensor" Atan2 samples!([t(&[2, 3]), positive(&[2, 3])]);
-    "gcd(Tensor self, Tensor other) -> Tensor" Gcd two_integer_tensors;
-    "lcm(Tensor self, Tensor other) -> Tensor" Lcm two_integer_tensors;
-    "igamma(Tensor self, Tensor other) -> Tensor" Igamma incomplete_gammas;
-    "igammac(Tensor self, Tensor other) -> Tensor" Igammac incomplete_gammas;
-    "bitwise_and.Tensor(Tensor self, Tensor other) -> Tensor" BitwiseAnd two_integers;
-    "bitwise_or.Tensor(Tensor self, Tensor other) -> Tensor" BitwiseOr two_integers;
-    "bitwise_xor.Tensor(Tensor self, Tensor other) -> Tensor" BitwiseXor two_integers;
-    "bitwise_left_shift.Tensor(Tensor self, Tensor other) -> Tensor" LeftShift two_integers;
-    "bitwise_right_shift.Tensor(Tensor self, Tensor other) -> Tensor" RightShift two_integers;
+    "copysign.Tensor(Tensor self, Tensor other) -> Tensor" Copysign samples!([t(&[2, 3]), t(&[3])]), numbers(Numbers::Second);
+    "arctan2(Tensor self, Tensor other) -> Tensor" Atan2 samples!([t(&[2, 3]), positive(&[2, 3])]), autocast(Policies::accelerator(Policy::Widest));
+    "gcd(Tensor self, Tensor other) -> Tensor" Gcd two_integer_tensors, in_place_function();
+    "lcm(Tensor self, Tensor other) -> Tensor" Lcm two_integer_tensors, in_place_function();
+    "igamma(Tensor self, Tensor other) -> Tensor" Igamma incomplete_gammas, aliases(&["special_gammainc"]);
+    "igammac(Tensor self, Tensor other) -> Tensor" Igammac incomplete_gammas, aliases(&["special_gammaincc"]);
+    "bitwise_and.Tensor(Tensor self, Tensor other) -> Tensor" BitwiseAnd two_integers, numbers(Numbers::One);
+    "bitwise_or.Tensor(Tensor self, Tensor other) -> Tensor" BitwiseOr two_integers, numbers(Numbers::One);
+    "bitwise_xor.Tensor(Tensor self, Tensor other) -> Tensor" BitwiseXor two_integers, numbers(Numbers::One);
+    "bitwise_left_shift.Tensor(Tensor self, Tensor other) -> Tensor" LeftShift two_integers, numbers(Numbers::One);
+    "bitwise_right_shift.Tensor(Tensor self, Tensor other) -> Tensor" RightShift two_integers, numbers(Numbers::One);
     "logical_and(Tensor self, Tensor other) -> Tensor" LogicalAnd two_masks;
     "logical_or(Tensor self, Tensor other) -> Tensor" LogicalOr two_masks;
     "logical_xor(Tensor self, Tensor other) -> Tensor" LogicalXor two_masks;

@@ -3,7 +3,7 @@
 use super::promotion::{as_tensor, result_type};
 use super::{broadcast_strides, kernel_error};
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, broadcast_dims, same_device};
-use crate::schema::{Operand, Row, Tier, index, n, t};
+use crate::schema::{Numbers, Operand, Row, Tier, index, n, t};
 use crate::{DType, Meta, Result, Scalar, Tensor, dispatch};
 use smallvec::smallvec;
 use torchtpu_kernels::pointwise as kernels;
@@ -101,7 +101,8 @@ macro_rules! compare_rows {
                 crate::schema::Sample::new(vec![t(&[2, 3]), n(0.5)]).no_gradient(),
                 crate::schema::Sample::new(vec![index(&[2, 3], 4), n(2)]).no_gradient(),
             ])
-            .inplace(),
+            .inplace()
+            .numbers(Numbers::Second),
         )*];
     };
 }

@@ -2,8 +2,8 @@
 
 use super::broadcast_strides;
 use super::promotion::{as_tensor, result_type};
-use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, broadcast_dims, same_device};
-use crate::schema::{Operand, Row, Tier, mask, n, t};
+use crate::op::{Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values, broadcast_dims, same_device};
+use crate::schema::{Numbers, Operand, Row, Tier, mask, n, t};
 use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, graph, samples, state};
 use smallvec::smallvec;
 use std::sync::atomic::AtomicBool;
@@ -15,6 +15,7 @@ pub struct Select;
 
 impl Op for Select {
     const NAME: &'static str = "where";
+    const FACTS: Facts = Facts { updates_in_place: true, ..Facts::NONE };
     const STRIDES: crate::op::Strides = crate::op::Strides::Elementwise;
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         if x[0].dtype() != DType::Bool {
@@ -106,4 +107,5 @@ pub const SELECT_ROWS: &[Row] = &[Row::new(
     |a| Ok(where_(a.tensor(0)?, a.operand(1)?, a.operand(2)?)?.into()),
     samples!([mask(&[2, 3]), t(&[2, 3]), t(&[3])], [mask(&[3]), t(&[2, 3]), n(0.5)], [mask(&[2, 1]), n(1), n(2)]),
 )
-.scope(crate::schema::Scope::Function)];
+.scope(crate::schema::Scope::Function)
+.numbers(Numbers::Both)];

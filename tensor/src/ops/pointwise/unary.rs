@@ -3,11 +3,12 @@
 use super::arithmetic::{arith, binary};
 use super::kernel_error;
 use super::select::select_scalar;
-use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values};
-use crate::ops::analytic;
-use crate::ops::kernel_call::KernelCall;
-use crate::ops::math_lower::{self, Trig};
-use crate::schema::{Operand, Ret, Row, Tier, index, n, positive, t, unit};
+use crate::lower::analytic;
+use crate::lower::kernel_call::KernelCall;
+use crate::lower::math::{self, Trig};
+use crate::op::{Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values};
+use crate::policy::{Policies, Policy};
+use crate::schema::{Operand, OutDType, Ret, Row, Tier, index, messages, n, positive, t, unit};
 use crate::{DType, Error, ErrorKind, Meta, Result, Scalar, Tensor, default_dtype, dispatch, inplace, samples};
 use smallvec::smallvec;
 use torchtpu_kernels::pointwise::{BinaryKind, UnaryKind};
@@ -55,6 +56,7 @@ fn keeps_integers(k: UnaryKind) -> bool {
 
 impl Op for Unary {
     const NAME: &'static str = "unary";
+    const FACTS: Facts = Facts { updates_in_place: true, ..Facts::NONE };
     const STRIDES: crate::op::Strides = crate::op::Strides::Elementwise;
     fn label(&self) -> &'static str {
         self.0.name()
@@ -88,7 +90,7 @@ impl Op for Unary {
         kernels::unary(self.0, &x[0].view(), &mut y[0].view_mut()).map_err(kernel_error)
     }
     fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
-        if math_lower::is_called(self.0, f, &x[0]) {
+        if math::is_called(self.0, f, &x[0]) {
             return KernelCall::Angle(self.0).lower(f, x, y);
         }
         smallvec![lower_unary(self.0, f, &x[0], y[0].dtype)]
@@ -114,7 +116,7 @@ pub(super) fn lower_unary(kind: UnaryKind, f: &mut Func, x: &Value, out: DType) 
     use UnaryKind::*;
     let e = x.element();
     let half = matches!(e, ElementType::F16 | ElementType::BF16);
-    if let Some(y) = math_lower::unary(kind, f, x) {
+    if let Some(y) = math::unary(kind, f, x) {
         return y;
     }
     let name = match kind {
@@ -145,9 +147,9 @@ pub(super) fn lower_unary(kind: UnaryKind, f: &mut Func, x: &Value, out: DType) 
             return f.binary("stablehlo.divide", &one, &root);
         }
         Rsqrt => "stablehlo.rsqrt",
-        Sin => return math_lower::trig(Trig::Sin, f, x),
-        Cos => return math_lower::trig(Trig::Cos, f, x),
-        Tan => return math_lower::trig(Trig::Tan, f, x),
+        Sin => return math::trig(Trig::Sin, f, x),
+        Cos => return math::trig(Trig::Cos, f, x),
+        Tan => return math::trig(Trig::Tan, f, x),
         Tanh => "stablehlo.tanh",
         Sigmoid => "stablehlo.logistic",
         Floor | Ceil | Round | Trunc if !e.is_float() => return x.clone(),
@@ -380,7 +382,7 @@ fn holomorphic_vjp(kind: UnaryKind, s: &Saved<'_>, g: &Tensor) -> Result<Option<
         Erfc => scaled(&mul(g, &s.x(0).square()?.neg()?.exp()?)?, -std::f64::consts::FRAC_2_SQRT_PI)?,
         Erfinv => scaled(&mul(g, &s.y(0).square()?.exp()?)?, 1.0 / std::f64::consts::FRAC_2_SQRT_PI)?,
         Lgamma => mul(g, &s.x(0).digamma()?)?,
-        Digamma => mul(g, &crate::ops::special::polygamma(1, s.x(0))?)?,
+        Digamma => mul(g, &crate::ops::pointwise::special::polygamma(1, s.x(0))?)?,
         Relu => crate::ops::activation::threshold_backward(g, s.y(0))?,
         Conj => g.conj_physical()?,
         Sgn | Angle => Tensor::zeros_like_meta(g.meta())?,
@@ -583,7 +585,7 @@ const INTS: &[DType] = &[DType::I64, DType::I32, DType::U8];
 const ALL: &[DType] = &[DType::F64, DType::BF16, DType::I64, DType::I32, DType::U8, DType::Bool];
 
 macro_rules! unary_rows {
-    ($($name:literal $kind:ident $samples:expr;)*) => {
+    ($($name:literal $kind:ident $samples:expr $(, $column:ident($($value:expr),*))*;)*) => {
         /// Rows of the ops with one operand.
         pub const UNARY_ROWS: &[Row] = &[$(
             Row::new(concat!($name, "(Tensor self) -> Tensor"), Tier::Prim, |a| Ok(unary(UnaryKind::$kind, a.tensor(0)?)?.into()), $samples)
@@ -591,65 +593,67 @@ macro_rules! unary_rows {
                     let x = a.tensor(0)?;
                     unary_(UnaryKind::$kind, x)?;
                     Ok(Ret::Tensor(x.clone()))
-                }),
+                })
+                .in_place_function()
+                $(.$column($($value),*))*,
         )*];
     };
 }
 
 unary_rows! {
-    "neg" Neg samples!([t(&[2, 3])]);
-    "negative" Neg samples!([t(&[2, 3])]);
-    "abs" Abs samples!([t(&[2, 3])], [t(&[0, 3])]);
-    "absolute" Abs samples!([t(&[2, 3])]);
-    "sign" Sign || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(INTS)];
-    "exp" Exp samples!([t(&[2, 3])], [t(&[])]);
-    "exp2" Exp2 samples!([t(&[2, 3])]);
-    "expm1" Expm1 samples!([t(&[2, 3])]);
-    "log" Log samples!([positive(&[2, 3])]);
-    "log2" Log2 samples!([positive(&[2, 3])]);
-    "log10" Log10 samples!([positive(&[2, 3])]);
-    "log1p" Log1p samples!([positive(&[2, 3])]);
+    "neg" Neg samples!([t(&[2, 3])]), out_dtype(OutDType::OfInput(messages::found));
+    "negative" Neg samples!([t(&[2, 3])]), out_dtype(OutDType::OfInput(messages::found));
+    "abs" Abs samples!([t(&[2, 3])], [t(&[0, 3])]), out_dtype(OutDType::OfRealInput(messages::found));
+    "absolute" Abs samples!([t(&[2, 3])]), out_dtype(OutDType::OfRealInput(messages::found)), in_place_method();
+    "sign" Sign || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(INTS)], out_dtype(OutDType::OfInput(messages::found)), in_place_method();
+    "exp" Exp samples!([t(&[2, 3])], [t(&[])]), autocast(Policies::accelerator(Policy::Full));
+    "exp2" Exp2 samples!([t(&[2, 3])]), aliases(&["special_exp2"]);
+    "expm1" Expm1 samples!([t(&[2, 3])]), aliases(&["special_expm1"]), autocast(Policies::accelerator(Policy::Full));
+    "log" Log samples!([positive(&[2, 3])]), autocast(Policies::accelerator(Policy::Full));
+    "log2" Log2 samples!([positive(&[2, 3])]), autocast(Policies::accelerator(Policy::Full));
+    "log10" Log10 samples!([positive(&[2, 3])]), autocast(Policies::accelerator(Policy::Full));
+    "log1p" Log1p samples!([positive(&[2, 3])]), aliases(&["special_log1p"]), autocast(Policies::accelerator(Policy::Full));
     "sqrt" Sqrt samples!([positive(&[2, 3])]);
-    "rsqrt" Rsqrt samples!([positive(&[2, 3])]);
-    "reciprocal" Reciprocal samples!([positive(&[2, 3])]);
+    "rsqrt" Rsqrt samples!([positive(&[2, 3])]), autocast(Policies::accelerator(Policy::Full));
+    "reciprocal" Reciprocal samples!([positive(&[2, 3])]), autocast(Policies::accelerator(Policy::Full));
     "square" Square samples!([t(&[2, 3])]);
     "sin" Sin samples!([t(&[2, 3])]);
     "cos" Cos samples!([t(&[2, 3])]);
-    "tan" Tan samples!([unit(&[2, 3])]);
-    "asin" Asin samples!([unit(&[2, 3])]);
-    "acos" Acos samples!([unit(&[2, 3])]);
+    "tan" Tan samples!([unit(&[2, 3])]), autocast(Policies::accelerator(Policy::Full));
+    "asin" Asin samples!([unit(&[2, 3])]), autocast(Policies::accelerator(Policy::Full));
+    "acos" Acos samples!([unit(&[2, 3])]), autocast(Policies::accelerator(Policy::Full));
     "atan" Atan samples!([t(&[2, 3])]);
-    "sinh" Sinh samples!([t(&[2, 3])]);
-    "cosh" Cosh samples!([t(&[2, 3])]);
+    "sinh" Sinh samples!([t(&[2, 3])]), autocast(Policies::accelerator(Policy::Full));
+    "cosh" Cosh samples!([t(&[2, 3])]), autocast(Policies::accelerator(Policy::Full));
     "tanh" Tanh samples!([t(&[2, 3])]);
     "asinh" Asinh samples!([t(&[2, 3])]);
     "acosh" Acosh || vec![crate::schema::Sample::new(vec![positive(&[2, 3])]).no_gradient()];
     "atanh" Atanh samples!([unit(&[2, 3])]);
-    "arcsin" Asin samples!([unit(&[2, 3])]);
-    "arccos" Acos samples!([unit(&[2, 3])]);
+    "arcsin" Asin samples!([unit(&[2, 3])]), autocast(Policies::accelerator(Policy::Full));
+    "arccos" Acos samples!([unit(&[2, 3])]), autocast(Policies::accelerator(Policy::Full));
     "arctan" Atan samples!([t(&[2, 3])]);
     "arcsinh" Asinh samples!([t(&[2, 3])]);
     "arccosh" Acosh || vec![crate::schema::Sample::new(vec![positive(&[2, 3])]).no_gradient()];
     "arctanh" Atanh samples!([unit(&[2, 3])]);
-    "sigmoid" Sigmoid samples!([t(&[2, 3])]);
-    "erf" Erf samples!([t(&[2, 3])]);
-    "erfc" Erfc samples!([t(&[2, 3])]);
-    "erfinv" Erfinv samples!([unit(&[2, 3])]);
-    "lgamma" Lgamma samples!([positive(&[2, 3])]);
-    "digamma" Digamma || vec![crate::schema::Sample::new(vec![positive(&[2, 3])]).no_gradient()];
-    "floor" Floor || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(INTS)];
-    "ceil" Ceil || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(INTS)];
-    "round" Round || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient()];
-    "trunc" Trunc || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient()];
-    "fix" Trunc || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient()];
-    "frac" Frac samples!([t(&[2, 3])]);
+    "sigmoid" Sigmoid samples!([t(&[2, 3])]), aliases(&["special_expit"]);
+    "erf" Erf samples!([t(&[2, 3])]), aliases(&["special_erf"]);
+    "erfc" Erfc samples!([t(&[2, 3])]), aliases(&["special_erfc"]);
+    "erfinv" Erfinv samples!([unit(&[2, 3])]), aliases(&["special_erfinv"]), autocast(Policies::accelerator(Policy::Full)), in_place_method();
+    "lgamma" Lgamma samples!([positive(&[2, 3])]), aliases(&["special_gammaln"]), in_place_method();
+    "digamma" Digamma || vec![crate::schema::Sample::new(vec![positive(&[2, 3])]).no_gradient()], aliases(&["special_digamma", "special_psi"]), in_place_method();
+    "floor" Floor || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(INTS)], out_dtype(OutDType::OfInput(messages::found));
+    "ceil" Ceil || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(INTS)], out_dtype(OutDType::OfInput(messages::found));
+    "round" Round || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient()], out_dtype(OutDType::OfInput(messages::found)), aliases(&["special_round"]);
+    "trunc" Trunc || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient()], out_dtype(OutDType::OfInput(messages::found));
+    "fix" Trunc || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient()], out_dtype(OutDType::OfInput(messages::found));
+    "frac" Frac samples!([t(&[2, 3])]), out_dtype(OutDType::OfInput(messages::found));
     "relu" Relu samples!([t(&[2, 3])]);
-    "logical_not" LogicalNot || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(ALL)];
-    "bitwise_not" BitwiseNot || vec![crate::schema::Sample::new(vec![index(&[2, 3], 9)]).no_gradient()];
+    "logical_not" LogicalNot || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(ALL)], in_place_method();
+    "bitwise_not" BitwiseNot || vec![crate::schema::Sample::new(vec![index(&[2, 3], 9)]).no_gradient()], out_dtype(OutDType::OfInput(messages::found)), in_place_method();
     "i0" I0 samples!([t(&[2, 3])]);
-    "isnan" IsNan || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(ALL)];
-    "isinf" IsInf || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(ALL)];
-    "isfinite" IsFinite || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(ALL)];
+    "isnan" IsNan || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(ALL)], in_place_method();
+    "isinf" IsInf || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(ALL)], in_place_method();
+    "isfinite" IsFinite || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(ALL)], in_place_method();
 }
 
 fn special_samples(fill: fn(&[usize]) -> crate::schema::SampleArg, gradient: bool) -> Vec<crate::schema::Sample> {
@@ -701,4 +705,7 @@ pub const ROUND_ROWS: &[Row] = &[Row::new(
     |a| Ok(round_to(a.tensor(0)?, a.int(1)?)?.into()),
     || vec![crate::schema::Sample::new(vec![t(&[2, 3]), n(2)]).no_gradient()],
 )
-.inplace()];
+.inplace()
+.out_dtype(OutDType::OfInput(messages::found))
+.aliases(&["special_round"])
+.in_place_function()];

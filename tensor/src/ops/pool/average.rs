@@ -2,7 +2,7 @@
 
 use super::{INDEX, Windows, along, bounds, int, label};
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values};
-use crate::ops::dtype::expect_float;
+use crate::types::compute::expect_float;
 use crate::{Dims, Meta, Result, Tensor, dispatch};
 use smallvec::smallvec;
 use torchtpu_kernels::pool as kernels;

@@ -1,9 +1,9 @@
 //! Max pooling and its gradient.
 
 use super::{INDEX, Windows, along, bounds, int, label};
+use crate::lower::kernel_call::{self, KernelCall};
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values};
-use crate::ops::dtype::expect_float;
-use crate::ops::kernel_call::{self, KernelCall};
+use crate::types::compute::expect_float;
 use crate::{DType, Dims, Meta, Result, Tensor, dispatch};
 use smallvec::smallvec;
 use torchtpu_kernels::pool as kernels;

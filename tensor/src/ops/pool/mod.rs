@@ -2,17 +2,20 @@
 
 mod average;
 mod fixed;
+mod fractional;
 mod max;
 
 pub(crate) use average::contract;
 pub use average::{AvgPool, AvgPoolBackward};
+pub use fractional::ROWS as FRACTIONAL_ROWS;
 pub use max::{MaxPool, MaxPoolBackward};
 
 use fixed::Fixed;
 
 use crate::op::{Func, Prim, Value};
-use crate::ops::dtype::expect_float;
+use crate::policy::{Policies, Policy};
 use crate::schema::{Args, Row, Sample, Scope, Tier, index, ints, n, t};
+use crate::types::compute::expect_float;
 use crate::{DType, DeviceKind, Dims, Error, Result, Tensor, dispatch, samples};
 use torchtpu_kernels::pool::PoolSpec;
 use torchtpu_stablehlo::{ElementType, Type};
@@ -262,36 +265,36 @@ pub const BACKWARD_ROWS: &[Row] = &[
 ];
 
 macro_rules! pool_rows {
-    ($($spatial:literal $x:expr, $scope1:expr, $scope:expr,
+    ($($spatial:literal $x:expr, $scope1:expr, $scope:expr, $autocast:expr,
        $max:literal $max_schema:literal $max_indices:literal
        $avg:literal $avg_schema:literal
        $adaptive_avg:literal $adaptive_avg_schema:literal
        $adaptive_max:literal $adaptive_max_schema:literal;)*) => {
         /// Rows of the poolings.
         pub const ROWS: &[Row] = &[$(
-            Row::new($max_schema, Tier::Prim, |a| Ok(checked_max(a, $spatial, $max)?.into()), samples!([t($x), ints(&[2; $spatial])], [t($x), ints(&[3; $spatial]), ints(&[2; $spatial]), ints(&[1; $spatial])], [t(&$x[1..]), ints(&[2; $spatial]), ints(&[1; $spatial]), ints(&[0; $spatial]), ints(&[2; $spatial])], [t($x), ints(&[2; $spatial]), ints(&[2; $spatial]), ints(&[1; $spatial]), ints(&[1; $spatial]), n(true)])).scope(Scope::Function),
+            Row::new($max_schema, Tier::Prim, |a| Ok(checked_max(a, $spatial, $max)?.into()), samples!([t($x), ints(&[2; $spatial])], [t($x), ints(&[3; $spatial]), ints(&[2; $spatial]), ints(&[1; $spatial])], [t(&$x[1..]), ints(&[2; $spatial]), ints(&[1; $spatial]), ints(&[0; $spatial]), ints(&[2; $spatial])], [t($x), ints(&[2; $spatial]), ints(&[2; $spatial]), ints(&[1; $spatial]), ints(&[1; $spatial]), n(true)])).scope(Scope::Function).autocast($autocast),
             Row::new($max_indices, Tier::Prim, |a| Ok(fixed_max(a, $spatial, $max)?.into()), samples!([t($x), ints(&[2; $spatial])])).scope($scope1),
-            Row::new($avg_schema, Tier::Prim, |a| Ok(fixed_avg(a, $spatial, $avg)?.into()), samples!([t($x), ints(&[2; $spatial])], [t($x), ints(&[3; $spatial]), ints(&[2; $spatial]), ints(&[1; $spatial]), n(true), n(false)], [t(&$x[1..]), ints(&[3; $spatial]), ints(&[1; $spatial]), ints(&[1; $spatial])])).scope($scope),
-            Row::new($adaptive_avg_schema, Tier::Prim, |a| Ok(adaptive_avg(a, $spatial, $adaptive_avg)?.into()), samples!([t($x), ints(&[2; $spatial])], [t($x), ints(&[1; $spatial])], [t(&$x[1..]), ints(&[3; $spatial])])).scope($scope),
-            Row::new($adaptive_max_schema, Tier::Prim, |a| Ok(adaptive_max(a, $spatial, $adaptive_max)?.into()), samples!([t($x), ints(&[2; $spatial])], [t($x), ints(&[1; $spatial])])).scope($scope),
+            Row::new($avg_schema, Tier::Prim, |a| Ok(fixed_avg(a, $spatial, $avg)?.into()), samples!([t($x), ints(&[2; $spatial])], [t($x), ints(&[3; $spatial]), ints(&[2; $spatial]), ints(&[1; $spatial]), n(true), n(false)], [t(&$x[1..]), ints(&[3; $spatial]), ints(&[1; $spatial]), ints(&[1; $spatial])])).scope($scope).autocast($autocast),
+            Row::new($adaptive_avg_schema, Tier::Prim, |a| Ok(adaptive_avg(a, $spatial, $adaptive_avg)?.into()), samples!([t($x), ints(&[2; $spatial])], [t($x), ints(&[1; $spatial])], [t(&$x[1..]), ints(&[3; $spatial])])).scope($scope).autocast($autocast),
+            Row::new($adaptive_max_schema, Tier::Prim, |a| Ok(adaptive_max(a, $spatial, $adaptive_max)?.into()), samples!([t($x), ints(&[2; $spatial])], [t($x), ints(&[1; $spatial])])).scope($scope).autocast($autocast),
         )*];
     };
 }
 
 pool_rows! {
-    1 &[2, 3, 5], Scope::Function, Scope::Function,
+    1 &[2, 3, 5], Scope::Function, Scope::Function, Policies::NONE,
         "max_pool1d" "max_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, int[1] dilation=1, bool ceil_mode=False) -> Tensor"
         "max_pool1d_with_indices(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, int[1] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)"
         "avg_pool1d" "avg_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, bool ceil_mode=False, bool count_include_pad=True) -> Tensor"
         "adaptive_avg_pool1d" "adaptive_avg_pool1d(Tensor self, int[1] output_size) -> Tensor"
         "adaptive_max_pool1d" "adaptive_max_pool1d(Tensor self, int[1] output_size) -> (Tensor, Tensor)";
-    2 &[2, 2, 5, 4], Scope::Nn, Scope::Nn,
+    2 &[2, 2, 5, 4], Scope::Nn, Scope::Nn, Policies::NONE,
         "max_pool2d" "max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> Tensor"
         "max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)"
         "avg_pool2d" "avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor"
         "adaptive_avg_pool2d" "adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor"
         "adaptive_max_pool2d" "adaptive_max_pool2d(Tensor self, int[2] output_size) -> (Tensor, Tensor)";
-    3 &[1, 2, 4, 3, 4], Scope::Nn, Scope::Nn,
+    3 &[1, 2, 4, 3, 4], Scope::Nn, Scope::Nn, Policies::cpu(Policy::Full),
         "max_pool3d" "max_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> Tensor"
         "max_pool3d_with_indices(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)"
         "avg_pool3d" "avg_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor"

@@ -1,6 +1,6 @@
 //! `RandomBits`: a counter-based generator as an op.
 
-use crate::op::{Func, Grads, Op, Saved, Saves, Value, Values};
+use crate::op::{Facts, Func, Grads, Op, Saved, Saves, Value, Values};
 use crate::{DType, Dims, Error, Meta, Result, Tensor};
 use smallvec::smallvec;
 use torchtpu_stablehlo::{ElementType, Type};
@@ -48,6 +48,7 @@ fn threefry(key: u64, counter: u64) -> u64 {
 
 impl Op for RandomBits {
     const NAME: &'static str = "random_bits";
+    const FACTS: Facts = Facts { draws_random: true, ..Facts::NONE };
     const OUTS: usize = 2;
     const DIFFERENTIABLE: u64 = 0;
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {

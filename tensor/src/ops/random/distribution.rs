@@ -47,7 +47,7 @@ pub(super) fn digits(d: DType) -> u32 {
 }
 
 /// The largest integer that `random_` draws into a dtype.
-pub(in crate::ops) fn largest(d: DType) -> i64 {
+pub(crate) fn largest(d: DType) -> i64 {
     match d {
         DType::Bool => 1,
         DType::U8 => 255,
@@ -125,7 +125,7 @@ fn check_integer(v: i64, name: &str, dtype: DType) -> Result<()> {
         d if d.is_float() => i64::MAX,
         d => largest(d),
     };
-    let c_name = crate::ops::dtype::c_name(dtype);
+    let c_name = dtype.c_name();
     if v < least || v > most {
         return Err(Error::runtime(format!("{name} is out of bounds for {c_name}")));
     }
@@ -172,9 +172,7 @@ impl Distribution {
             DType::F32 => f64::from(f32::MAX),
             _ => f64::MAX,
         };
-        let outside = |name: &str| {
-            Err(Error::runtime(format!("{name} is out of bounds for {}", crate::ops::dtype::c_name(dtype))))
-        };
+        let outside = |name: &str| Err(Error::runtime(format!("{name} is out of bounds for {}", dtype.c_name())));
         match self {
             Distribution::Uniform(a, b) if dtype.is_float() && a <= b => {
                 for (v, name) in [(a, "from"), (b, "to")] {
@@ -224,7 +222,7 @@ impl Distribution {
             Distribution::Cauchy(..) => {
                 return Err(Error::runtime(format!(
                     "Cauchy distribution is a continuous probability distribution. dtype must be a floating point but you specified {}",
-                    crate::ops::dtype::c_name(dtype)
+                    dtype.c_name()
                 )));
             }
             Distribution::Integers(..) | Distribution::IntegersFrom(_) => {

@@ -19,7 +19,9 @@ pub use rejection::{DirichletGrad, Pathwise, Proposal, ROWS as REJECTION_ROWS, R
 use crate::ops::creation::sizes;
 use crate::ops::pointwise::{self, kernel_error};
 use crate::random::{Generator, default_generator};
-use crate::schema::{Args, Operand, Ret, Row, Sample, SampleArg, Scope, Tier, ints, n, positive, probability, t};
+use crate::schema::{
+    Args, Operand, OutDType, Ret, Row, Sample, SampleArg, Scope, Tier, ints, messages, n, positive, probability, t,
+};
 use crate::{
     DType, Device, DeviceKind, Dims, Error, MemoryFormat, Meta, Result, Scalar, Tensor, default_dtype, inplace, state,
 };
@@ -536,7 +538,8 @@ pub const ROWS: &[Row] = &[
         Tier::Composed,
         |a| Ok(multinomial(a.tensor(0)?, a.int(1)?, a.bool(2)?, a.opt_generator(3)?)?.into()),
         weights,
-    ),
+    )
+    .out_dtype(OutDType::OneOf(&[DType::I64], messages::long_out)),
     maker("normal.Tensor_float(Tensor mean, float std=1, *, Generator? generator=None) -> Tensor", drawn_normal, means),
     maker(
         "normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor",

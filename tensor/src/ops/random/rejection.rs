@@ -5,8 +5,8 @@
 //! [`Rejection`] is a loop that ends when the last element has its number.
 
 use super::{Source, with, working};
+use crate::lower::analytic;
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, broadcast_dims, same_device};
-use crate::ops::analytic;
 use crate::ops::pointwise::{arith, broadcast_strides, independent_of, kernel_error, select, select_scalar};
 use crate::random::Generator;
 use crate::schema::{Operand, Row, Sample, Tier, positive, probability};

@@ -3,8 +3,8 @@
 mod rows;
 
 use crate::graph::BackwardFn;
+use crate::lower::kernel_call::{self, KernelCall};
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim, normalize_dims};
-use crate::ops::kernel_call::{self, KernelCall};
 use crate::ops::pointwise::{safe_sqrt, select_scalar};
 use crate::saved::SavedTensor;
 use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, dispatch};
@@ -131,7 +131,7 @@ impl Op for Reduce {
 }
 
 /// Whether elements are equal, or both NaN.
-pub(in crate::ops) fn equal_or_nan(x: &Tensor, y: &Tensor) -> Result<Tensor> {
+pub(crate) fn equal_or_nan(x: &Tensor, y: &Tensor) -> Result<Tensor> {
     let equal = x.eq(y)?;
     if !x.dtype().is_float() {
         return Ok(equal);

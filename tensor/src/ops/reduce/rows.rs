@@ -4,7 +4,11 @@ use super::{
     ReduceKind, extreme_dim, logsumexp, mean, norm, reduce, spread, sum_typed, truth, truth_over, var_mean_at_once,
 };
 use crate::op::normalize_dim;
-use crate::schema::{Args, Row, Sample, SampleArg, Tier, ints, mask as mask_arg, n, positive, t};
+use crate::policy::{Policies, Policy};
+use crate::schema::{
+    Aliasing, Args, DTypeWithOut, OutDType, Row, Sample, SampleArg, Tier, ints, mask as mask_arg, messages, n,
+    positive, t,
+};
 use crate::{DType, Error, Result, Scalar, Tensor, samples};
 
 /// `argmax` and `argmin` refuse truth values, where `max` and `min` do not.
@@ -39,49 +43,61 @@ pub const ROWS: &[Row] = &[
         Tier::Prim,
         |a| Ok(sum_typed(a.tensor(0)?, None, false, a.opt_dtype(1)?, ReduceKind::Sum)?.into()),
         whole,
-    ),
+    )
+    .dtype_with_out(DTypeWithOut::FollowsOut(messages::expected_out))
+    .autocast(Policies::accelerator(Policy::Full)),
     Row::new(
         "sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
         Tier::Prim,
         |a| Ok(sum_typed(a.tensor(0)?, a.opt_ints(1)?, a.bool(2)?, a.opt_dtype(3)?, ReduceKind::Sum)?.into()),
         reduced,
-    ),
+    )
+    .dtype_with_out(DTypeWithOut::FollowsOut(messages::expected_out))
+    .autocast(Policies::accelerator(Policy::Full)),
     Row::new(
         "mean(Tensor self, *, ScalarType? dtype=None) -> Tensor",
         Tier::Composed,
         |a| Ok(mean(a.tensor(0)?, None, false, a.opt_dtype(1)?)?.into()),
         samples!([t(&[2, 3])], [t(&[])]),
-    ),
+    )
+    .dtype_with_out(DTypeWithOut::MustMatch(messages::expected_out)),
     Row::new(
         "mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
         Tier::Composed,
         |a| Ok(mean(a.tensor(0)?, a.opt_ints(1)?, a.bool(2)?, a.opt_dtype(3)?)?.into()),
         samples!([t(&[2, 3, 4]), ints(&[0, 2]), n(true)], [t(&[2, 3]), ints(&[1])]),
-    ),
+    )
+    .dtype_with_out(DTypeWithOut::MustMatch(messages::expected_out)),
     Row::new(
         "prod(Tensor self, *, ScalarType? dtype=None) -> Tensor",
         Tier::Prim,
         |a| Ok(sum_typed(a.tensor(0)?, None, false, a.opt_dtype(1)?, ReduceKind::Prod)?.into()),
         whole,
-    ),
+    )
+    .dtype_with_out(DTypeWithOut::FollowsOut(messages::expected_out))
+    .autocast(Policies::both(Policy::Full)),
     Row::new(
         "prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
         Tier::Prim,
         |a| Ok(sum_typed(a.tensor(0)?, Some(&[a.int(1)?]), a.bool(2)?, a.opt_dtype(3)?, ReduceKind::Prod)?.into()),
         samples!([t(&[2, 3, 2]), n(1)], [t(&[2, 3]), n(-1), n(true)]),
-    ),
+    )
+    .dtype_with_out(DTypeWithOut::FollowsOut(messages::expected_out))
+    .autocast(Policies::both(Policy::Full)),
     Row::new(
         "amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor",
         Tier::Prim,
         |a| Ok(reduce(ReduceKind::Max, a.tensor(0)?, Some(a.ints(1)?), a.bool(2)?)?.into()),
         samples!([t(&[2, 3])], [t(&[2, 3, 4]), ints(&[0, 2]), n(true)]),
-    ),
+    )
+    .out_dtype(OutDType::OfInput(messages::input_and_out)),
     Row::new(
         "amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor",
         Tier::Prim,
         |a| Ok(reduce(ReduceKind::Min, a.tensor(0)?, Some(a.ints(1)?), a.bool(2)?)?.into()),
         samples!([t(&[2, 3])], [t(&[2, 3, 4]), ints(&[1])]),
-    ),
+    )
+    .out_dtype(OutDType::OfInput(messages::input_and_out)),
     Row::new(
         "aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
         Tier::Composed,
@@ -108,45 +124,53 @@ pub const ROWS: &[Row] = &[
         },
         samples!([t(&[2, 3]), n(1)]),
     )
-    .fields(&["min", "max"]),
+    .fields(&["min", "max"])
+    .out_dtype(OutDType::OfResult(messages::expected_out))
+    .outs_apart(),
     Row::new(
         "max(Tensor self) -> Tensor",
         Tier::Prim,
         |a| Ok(reduce(ReduceKind::Max, a.tensor(0)?, None, false).map_err(|e| whole_error(e, "max", a))?.into()),
         samples!([t(&[2, 3])]),
-    ),
+    )
+    .out_aliasing(Aliasing::InStep),
     Row::new(
         "max.other(Tensor self, Tensor other) -> Tensor",
         Tier::Prim,
         |a| Ok(a.tensor(0)?.maximum(a.tensor(1)?)?.into()),
         samples!([t(&[2, 3]), t(&[3])]),
-    ),
+    )
+    .out_aliasing(Aliasing::InStep),
     Row::new(
         "max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
         Tier::Composed,
         |a| Ok(extreme_dim(a.tensor(0)?, true, a.int(1)?, a.bool(2)?)?.into()),
         samples!([t(&[2, 3]), n(1)], [t(&[2, 3, 2]), n(0), n(true)]),
     )
-    .fields(&["values", "indices"]),
+    .fields(&["values", "indices"])
+    .out_aliasing(Aliasing::InStep),
     Row::new(
         "min(Tensor self) -> Tensor",
         Tier::Prim,
         |a| Ok(reduce(ReduceKind::Min, a.tensor(0)?, None, false).map_err(|e| whole_error(e, "min", a))?.into()),
         samples!([t(&[2, 3])]),
-    ),
+    )
+    .out_aliasing(Aliasing::InStep),
     Row::new(
         "min.other(Tensor self, Tensor other) -> Tensor",
         Tier::Prim,
         |a| Ok(a.tensor(0)?.minimum(a.tensor(1)?)?.into()),
         samples!([t(&[2, 3]), t(&[3])]),
-    ),
+    )
+    .out_aliasing(Aliasing::InStep),
     Row::new(
         "min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
         Tier::Composed,
         |a| Ok(extreme_dim(a.tensor(0)?, false, a.int(1)?, a.bool(2)?)?.into()),
         samples!([t(&[2, 3]), n(1)]),
     )
-    .fields(&["values", "indices"]),
+    .fields(&["values", "indices"])
+    .out_aliasing(Aliasing::InStep),
     Row::new(
         "argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
         Tier::Prim,
@@ -157,49 +181,57 @@ pub const ROWS: &[Row] = &[
                 Sample::new(vec![t(&[2, 3]), n(1), n(true)]).no_gradient(),
             ]
         },
-    ),
+    )
+    .out_dtype(OutDType::OneOf(&[DType::I64], messages::expected_out)),
     Row::new(
         "argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
         Tier::Prim,
         |a| Ok(no_bool("argmin", a.tensor(0)?)?.argmin(a.opt_int(1)?, a.bool(2)?)?.into()),
         || vec![Sample::new(vec![t(&[2, 3])]).no_gradient(), Sample::new(vec![t(&[2, 3]), n(0)]).no_gradient()],
-    ),
+    )
+    .out_dtype(OutDType::OneOf(&[DType::I64], messages::expected_out)),
     Row::new(
         "any(Tensor self) -> Tensor",
         Tier::Prim,
         |a| Ok(truth(ReduceKind::Any, a.tensor(0)?, None, false)?.into()),
         whole_masks,
-    ),
+    )
+    .out_dtype(OutDType::OneOf(&[DType::Bool, DType::U8], messages::bool_result)),
     Row::new(
         "any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor",
         Tier::Prim,
         |a| Ok(truth(ReduceKind::Any, a.tensor(0)?, Some(&[a.int(1)?]), a.bool(2)?)?.into()),
         || vec![Sample::new(vec![mask_arg(&[2, 3]), n(1)]).no_gradient()],
-    ),
+    )
+    .out_dtype(OutDType::OneOf(&[DType::Bool, DType::U8], messages::bool_result)),
     Row::new(
         "any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor",
         Tier::Prim,
         |a| Ok(truth_over(ReduceKind::Any, a.tensor(0)?, a.opt_ints(1)?, a.bool(2)?)?.into()),
         || vec![Sample::new(vec![mask_arg(&[2, 3, 2]), ints(&[0, 2])]).no_gradient()],
-    ),
+    )
+    .out_dtype(OutDType::OneOf(&[DType::Bool, DType::U8], messages::bool_result)),
     Row::new(
         "all(Tensor self) -> Tensor",
         Tier::Prim,
         |a| Ok(truth(ReduceKind::All, a.tensor(0)?, None, false)?.into()),
         whole_masks,
-    ),
+    )
+    .out_dtype(OutDType::OneOf(&[DType::Bool, DType::U8], messages::bool_result)),
     Row::new(
         "all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor",
         Tier::Prim,
         |a| Ok(truth(ReduceKind::All, a.tensor(0)?, Some(&[a.int(1)?]), a.bool(2)?)?.into()),
         || vec![Sample::new(vec![mask_arg(&[2, 3]), n(1)]).no_gradient()],
-    ),
+    )
+    .out_dtype(OutDType::OneOf(&[DType::Bool, DType::U8], messages::bool_result)),
     Row::new(
         "all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor",
         Tier::Prim,
         |a| Ok(truth_over(ReduceKind::All, a.tensor(0)?, a.opt_ints(1)?, a.bool(2)?)?.into()),
         || vec![Sample::new(vec![mask_arg(&[2, 3, 2]), ints(&[0, 2])]).no_gradient()],
-    ),
+    )
+    .out_dtype(OutDType::OneOf(&[DType::Bool, DType::U8], messages::bool_result)),
     Row::new(
         "var(Tensor self, bool unbiased=True) -> Tensor",
         Tier::Composed,
@@ -277,19 +309,27 @@ pub const ROWS: &[Row] = &[
         Tier::Composed,
         |a| Ok(logsumexp(a.tensor(0)?, a.ints(1)?, a.bool(2)?)?.into()),
         samples!([t(&[2, 3]), ints(&[1])], [t(&[2, 3]), ints(&[0, 1]), n(true)]),
-    ),
+    )
+    .aliases(&["special_logsumexp"])
+    .autocast(Policies::accelerator(Policy::Full)),
     Row::new(
         "norm.Scalar(Tensor self, Scalar p=2) -> Tensor",
         Tier::Composed,
         |a| Ok(norm(a.tensor(0)?, a.scalar(1)?, None, false)?.into()),
         samples!([t(&[2, 3])], [positive(&[2, 3]), n(3)]),
-    ),
+    )
+    .out_aliasing(Aliasing::InStep)
+    .dtype_with_out(DTypeWithOut::MustMatch(messages::expected_out))
+    .autocast(Policies::accelerator(Policy::Full)),
     Row::new(
         "norm.ScalarOpt_dim(Tensor self, Scalar? p, int[1] dim, bool keepdim=False) -> Tensor",
         Tier::Composed,
         |a| Ok(norm(a.tensor(0)?, a.opt_scalar(1)?.unwrap_or(Scalar::Int(2)), a.opt_ints(2)?, a.bool(3)?)?.into()),
         samples!([t(&[2, 3]), n(1), ints(&[1])]),
-    ),
+    )
+    .out_aliasing(Aliasing::InStep)
+    .dtype_with_out(DTypeWithOut::MustMatch(messages::expected_out))
+    .autocast(Policies::accelerator(Policy::Full)),
 ];
 
 fn whole_error(e: Error, name: &str, a: &Args<'_>) -> Error {

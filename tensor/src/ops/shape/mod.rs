@@ -2,14 +2,16 @@
 
 mod bits;
 mod methods;
+mod rearrange;
 mod rows;
 mod split;
 pub(crate) use split::collected;
 
 pub use bits::Bits;
+pub use rearrange::ROWS as REARRANGE_ROWS;
 pub use rows::{COPY_ROWS, ROWS};
 
-use crate::op::{Func, Layout, Prim, Value, ViewOp};
+use crate::op::{Facts, Func, Layout, Prim, Value, ViewOp};
 use crate::{Dims, Error, Meta, Result, Tensor, dispatch};
 use smallvec::{SmallVec, smallvec};
 
@@ -27,6 +29,7 @@ impl Permute {
 
 impl ViewOp for Permute {
     const NAME: &'static str = "permute";
+    const FACTS: Facts = Facts { is_window: true, ..Facts::NONE };
     fn layout(&self, x: &Layout) -> Result<Layout> {
         let pick = |d: &Dims| self.0.iter().map(|&i| d[i]).collect();
         Ok(Layout { dims: pick(&x.dims), strides: pick(&x.strides), offset: x.offset })
@@ -48,6 +51,7 @@ pub struct Expand(pub Dims);
 
 impl ViewOp for Expand {
     const NAME: &'static str = "expand";
+    const FACTS: Facts = Facts { is_window: true, ..Facts::NONE };
     fn layout(&self, x: &Layout) -> Result<Layout> {
         let shift = self.0.len() - x.dims.len();
         let mut strides = self.0;
@@ -98,7 +102,7 @@ impl Slice {
         if self.len < 2 { 0 } else { self.step - 1 }
     }
     /// The elements of `x`.
-    pub(super) fn take(&self, f: &mut Func, x: &Value) -> Value {
+    pub(crate) fn take(&self, f: &mut Func, x: &Value) -> Value {
         let (mut start, mut limit, mut stride) = (vec![0; x.rank()], x.shape().to_vec(), vec![1; x.rank()]);
         start[self.dim] = self.start;
         limit[self.dim] = self.start + self.span();
@@ -109,6 +113,7 @@ impl Slice {
 
 impl ViewOp for Slice {
     const NAME: &'static str = "slice";
+    const FACTS: Facts = Facts { is_window: true, ..Facts::NONE };
     fn layout(&self, x: &Layout) -> Result<Layout> {
         let mut l = *x;
         l.dims.set(self.dim, self.len);
@@ -175,6 +180,7 @@ pub(crate) fn reshaped_strides(dims: &Dims, strides: &Dims, out: &Dims) -> Optio
 
 impl ViewOp for Reshape {
     const NAME: &'static str = "view";
+    const FACTS: Facts = Facts { is_window: true, ..Facts::NONE };
     fn layout(&self, x: &Layout) -> Result<Layout> {
         if x.dims == self.0 {
             return Ok(*x);
@@ -261,7 +267,7 @@ impl AsStrided {
         torchtpu_stablehlo::Type::new(&self.dims, torchtpu_stablehlo::ElementType::S64)
     }
     /// The elements of `x`, where `first` has the position of the first for each of them.
-    pub(super) fn take(&self, f: &mut Func, x: &Value, first: &Value, y: &Meta) -> Value {
+    pub(crate) fn take(&self, f: &mut Func, x: &Value, first: &Value, y: &Meta) -> Value {
         let flat = f.reshape(x, &[x.ty().numel()]);
         // Positions from iotas, so that the program does not grow with the window.
         let mut at = first.clone();

@@ -105,7 +105,7 @@ pub(super) fn corrcoef(x: &Tensor) -> Result<Tensor> {
 }
 
 fn clamped(c: &Tensor) -> Result<Tensor> {
-    crate::ops::clip::clamp(
+    crate::ops::pointwise::clip::clamp(
         c,
         Some(crate::schema::Operand::Scalar(Scalar::Int(-1))),
         Some(crate::schema::Operand::Scalar(Scalar::Int(1))),

@@ -31,8 +31,8 @@ pub(super) fn points(x: &Tensor, weights: Option<&Tensor>) -> Result<Points> {
         if w.dtype() != x.dtype() {
             return Err(Error::runtime(format!(
                 "torch.histogramdd: if weight tensor is provided, input tensor and weight tensor should have the same dtype, but got input({}), and weight({})",
-                crate::ops::dtype::c_name(x.dtype()),
-                crate::ops::dtype::c_name(w.dtype())
+                x.dtype().c_name(),
+                w.dtype().c_name()
             )));
         }
         if w.dims()[..] != x.dims()[..x.dims().len() - 1] {
@@ -138,8 +138,8 @@ pub(super) fn given_edges(p: &Points, edges: &[&Tensor]) -> Result<Vec<Tensor>> 
         if e.dtype() != p.x.dtype() {
             return Err(Error::runtime(format!(
                 "torch.histogramdd: input tensor and bins tensors should have the same dtype, but got input with dtype {} and bins for dimension {d} with dtype {}",
-                crate::ops::dtype::c_name(p.x.dtype()),
-                crate::ops::dtype::c_name(e.dtype())
+                p.x.dtype().c_name(),
+                e.dtype().c_name()
             )));
         }
         if e.dims().len() != 1 {

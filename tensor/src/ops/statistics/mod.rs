@@ -11,7 +11,10 @@ mod segment;
 
 use crate::ops::indexing;
 use crate::ops::reduce::{ReduceKind, reduce};
-use crate::schema::{Fill, Ret, Row, Sample, SampleArg, Scope, Tier, index, ints, n, positive, t};
+use crate::policy::{Policies, Policy};
+use crate::schema::{
+    Aliasing, Fill, OutDType, Ret, Row, Sample, SampleArg, Scope, Tier, index, ints, messages, n, positive, t,
+};
 use crate::{DeviceKind, Error, Result, Tensor, samples};
 use covariance::{corrcoef, cov};
 use gradient::{Spacing, at_points, evenly, gradient_row};
@@ -56,7 +59,8 @@ pub const ROWS: &[Row] = &[
                 Sample::new(vec![t(&[3, 5]), fractions(&[]), SampleArg::Default, n(true)]).no_gradient(),
             ]
         },
-    ),
+    )
+    .autocast(Policies::cpu(Policy::Full)),
     Row::new(
         "quantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor",
         Tier::Composed,
@@ -66,19 +70,22 @@ pub const ROWS: &[Row] = &[
             [t(&[3, 5]), n(0.7), n(1), n(true), text("nearest")],
             [t(&[3, 5]), n(0.7), n(1), n(true), text("midpoint")],
         ),
-    ),
+    )
+    .autocast(Policies::cpu(Policy::Full)),
     Row::new(
         "nanquantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor",
         Tier::Composed,
         |a| quantile_row(a, "nanquantile", true),
         || vec![Sample::new(vec![t(&[3, 5]), fractions(&[2]), n(1)]).no_gradient()],
-    ),
+    )
+    .autocast(Policies::cpu(Policy::Full)),
     Row::new(
         "nanquantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor",
         Tier::Composed,
         |a| quantile_row(a, "nanquantile", true),
         samples!([t(&[3, 5]), n(0.3), n(0)]),
-    ),
+    )
+    .autocast(Policies::cpu(Policy::Full)),
     Row::new(
         "mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
         Tier::Composed,
@@ -223,7 +230,10 @@ pub const ROWS: &[Row] = &[
         |a| Ok(renorm(a.tensor(0)?, a.scalar(1)?, a.int(2)?, a.float(3)?)?.into()),
         samples!([t(&[3, 4]), n(2), n(0), n(1)], [positive(&[2, 3, 2]), n(1), n(-1), n(4)]),
     )
-    .inplace(),
+    .inplace()
+    .out_dtype(OutDType::OfInput(messages::expected_out))
+    .out_aliasing(Aliasing::InStep)
+    .autocast(Policies::accelerator(Policy::Full)),
     Row::new(
         "segment_reduce(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None, Tensor? offsets=None, int axis=0, bool unsafe=False, Scalar? initial=None) -> Tensor",
         Tier::Composed,

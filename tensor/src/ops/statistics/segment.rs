@@ -22,7 +22,7 @@ pub(super) fn renorm(x: &Tensor, p: Scalar, dim: i64, bound: f64) -> Result<Tens
     }
     let d = normalize_dim(dim, rank)?;
     let others: Vec<i64> = (0..rank).filter(|&e| e != d).map(|e| e as i64).collect();
-    let wide = crate::ops::dtype::widened(x)?;
+    let wide = crate::types::compute::widened(x)?;
     let norm = crate::ops::linalg::vector_norm(&wide, p, Some(&others), true, None)?;
     let large = norm.detach().gt_scalar(bound)?;
     let one = Tensor::number(Scalar::Float(1.0), norm.dtype())?;

@@ -1,16 +1,18 @@
-//! Convolutions with 3x3 kernels and unit steps by Winograd's F(2x2, 3x3), and their gradients (Lavin and Gray, "Fast Algorithms for
-//! Convolutional Neural Networks", 2015).
+//! Convolutions with 3x3 kernels and unit steps by Winograd's F(2x2, 3x3), and their gradients (Lavin and Gray, "Fast
+//! Algorithms for Convolutional Neural Networks", 2015).
 //!
-//! A tile of 2x2 results reads a patch of 4x4 inputs. Patch and kernel are transformed to 16 numbers each, which are multiplied one by one and
-//! summed over channels, and the sums are transformed back: 16 multiplications for 4 results where the definition needs 36. Over all
-//! channels and tiles these are 16 products of matrices, one for each *point*. The gradient for the input is the same with the kernels
-//! turned around; the one for the weight is the transposed algorithm, whose sums run over the tiles.
+//! A tile of 2x2 results reads a patch of 4x4 inputs. Patch and kernel are each transformed to 16 numbers. These are
+//! multiplied one by one and summed over channels, and the sums are transformed back. This takes 16 multiplications for
+//! 4 results instead of 36. Over all channels and tiles, it is 16 matrix products, one for each *point*. The gradient
+//! for the input is the same with reversed kernels. The gradient for the weight is the transposed algorithm, whose sums
+//! run over the tiles.
 //!
-//! Tiles are worked on in chunks that stay in a second-level cache. Transformed numbers are written as the register tiles of
-//! [`gemm`](crate::gemm) read them, so nothing is packed a second time: lanes are tiles where sums run over channels, and channels where they
-//! run over tiles.
+//! Tiles are processed in chunks that stay in a second-level cache. Transformed numbers are written in the layout that
+//! the register tiles of [`gemm`](crate::gemm) read, so nothing is packed a second time. Lanes are tiles if sums run
+//! over channels, and channels if sums run over tiles.
 //!
-//! Sums and differences of neighbours are taken before the products: an infinite or NaN input makes whole tiles NaN.
+//! Sums and differences of neighbours are computed before the products, so an infinite or NaN input makes whole tiles
+//! NaN.
 
 #[cfg(test)]
 mod tests;
@@ -27,30 +29,30 @@ use crate::real::Real;
 use crate::threads::num_threads;
 use std::ops::Range;
 
-/// Numbers that a patch or a kernel is transformed to.
+/// Number of points that a patch or a kernel is transformed to.
 const POINTS: usize = 16;
-/// Elements that transforms handle at a time. They may write as many beyond the place of their result, where what belongs there comes
-/// later; buffers end with as much room.
+/// Number of elements that transforms handle at a time. They may write up to this many elements beyond their result,
+/// which later writes replace. Buffers have as much room at the end.
 const LANES: usize = 16;
-/// Elements of a kernel.
+/// Number of elements in a kernel.
 const TAPS: usize = 9;
 
-/// Result `p` is the sum over taps of `w[tap] * source[p + tap - low]`.
+/// A convolution: result `p` is the sum over taps of `w[tap] * source[p + tap - low]`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layer {
     n: usize,
     groups: usize,
-    /// Channels of a group that are read, and written.
+    /// Number of input channels of a group. `o` is the number of output channels.
     c: usize,
     o: usize,
     source: [usize; 2],
     result: [usize; 2],
     low: [isize; 2],
-    /// Whether taps count backwards.
+    /// Whether the kernel is read backwards.
     reverse: bool,
 }
 
-/// Where the kernel from channel `c` to channel `o` of a group lies: at `o * line + c * step`.
+/// Position of the kernel from channel `c` to channel `o` of a group: `o * line + c * step`.
 #[derive(Clone, Copy)]
 struct Kernels {
     line: usize,
@@ -58,7 +60,7 @@ struct Kernels {
 }
 
 impl Layer {
-    /// The convolution, where it is one of two dimensions with a 3x3 kernel and unit steps.
+    /// Return the convolution if it has two dimensions, a 3x3 kernel and unit steps.
     pub(super) fn new(s: &Shape) -> Option<Layer> {
         let low = s.unit_low?;
         let flat = s.k == [1, 3, 3] && s.table[0] == [0] && !s.is_depthwise();
@@ -74,25 +76,26 @@ impl Layer {
         })
     }
 
-    /// The convolution that is this one's gradient for the input.
-    pub(super) fn turned(&self) -> Layer {
+    /// Return the convolution that computes this one's gradient for the input.
+    pub(super) fn input_gradient(&self) -> Layer {
         let low = self.low.map(|low| 2 - low);
         let (c, o, source, result) = (self.o, self.c, self.result, self.source);
         Layer { c, o, source, result, low, reverse: !self.reverse, ..*self }
     }
 
-    /// Whether all of it together is worth transforming the kernels, and a tile its kernels.
-    pub(super) fn pays(&self) -> bool {
+    /// Whether there is enough work to make up for transforming the kernels.
+    pub(super) fn is_profitable(&self) -> bool {
         let (c, o, results) = (self.c, self.o, self.n * self.result_plane());
         c >= 16 && results >= (c * o / 256).max(512) && results * c.min(o) >= 1 << 16
     }
 
-    /// The same where lanes are tiles: in narrow planes few of them are side by side, and more channels must make up for that.
-    pub(super) fn pays_along_tiles(&self) -> bool {
-        self.pays() && self.c * self.grid()[1].min(8) >= 128
+    /// Like [`Layer::is_profitable`], with tiles as lanes. Narrow planes have few neighbouring tiles, so they need more
+    /// channels.
+    pub(super) fn is_profitable_along_tiles(&self) -> bool {
+        self.is_profitable() && self.c * self.grid()[1].min(8) >= 128
     }
 
-    /// Tiles along both dimensions.
+    /// Return the number of tiles along both dimensions.
     fn grid(&self) -> [usize; 2] {
         self.result.map(|size| size.div_ceil(2))
     }
@@ -106,7 +109,7 @@ impl Layer {
         self.result[0] * self.result[1]
     }
 
-    /// The tiles of a range, image by image.
+    /// Return the runs of a range of tiles, image by image.
     fn runs(&self, tiles: &Range<usize>) -> Vec<Run> {
         let [high, wide] = self.grid();
         let mut runs = Vec::new();
@@ -124,30 +127,30 @@ impl Layer {
     }
 }
 
-/// Tiles of one image that follow one another, and the rows and columns of the grid that they lie in.
+/// Consecutive tiles of one image, and the rows and columns of the grid that they cover.
 struct Run {
     image: usize,
     rows: Range<usize>,
     columns: Range<usize>,
-    /// Counted within the image.
+    /// Range of tiles, counted within the image.
     tiles: Range<usize>,
 }
 
-/// Up to [`LANES`] tiles side by side.
+/// Up to [`LANES`] neighbouring tiles.
 struct Piece {
-    /// First of them within the chunk, and how many.
+    /// First tile within the chunk. `count` is the number of tiles.
     at: usize,
     count: usize,
     image: usize,
-    /// Where in the grid.
+    /// Position in the grid.
     row: usize,
     column: usize,
-    /// Their upper left element among the phases, and the distance of an even row from its odd one.
+    /// Upper left element among the phases. `pitch` is the distance between an even row and its odd row.
     from: usize,
     pitch: usize,
 }
 
-/// Cuts the tiles of runs into pieces that do not cross a multiple of `width`.
+/// Cut the tiles of runs into pieces that do not cross a multiple of `width`.
 fn pieces(runs: &[Run], wide: usize, width: usize) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let (mut at, mut phases) = (0, 0);
@@ -166,50 +169,50 @@ fn pieces(runs: &[Run], wide: usize, width: usize) -> Vec<Piece> {
     pieces
 }
 
-/// Elements of a run's phases: for each row of the input the elements with even, then those with odd places.
+/// Return the number of elements of a run's phases: for each input row the even elements, then the odd ones.
 fn phase_elements(run: &Run) -> usize {
     (2 * run.rows.len() + 2) * 2 * (run.columns.len() + 1)
 }
 
-/// Four elements of a patch to four points.
+/// Transform four elements of a patch to four points.
 #[inline(always)]
 unsafe fn patch<V: Vector>(d: [V; 4]) -> [V; 4] {
-    // SAFETY: by the caller, here and below: the processor has the registers.
+    // SAFETY: the caller has the registers.
     unsafe { [d[0].sub(d[2]), d[1].add(d[2]), d[2].sub(d[1]), d[1].sub(d[3])] }
 }
-/// Three taps to four points.
+/// Transform three taps to four points.
 #[inline(always)]
 unsafe fn taps<V: Vector>(w: [V; 3]) -> [V; 4] {
-    // SAFETY: as above.
+    // SAFETY: the caller has the registers.
     unsafe {
         let (half, ends) = (V::splat(V::Element::of(0.5)), w[0].add(w[2]));
         [w[0], ends.add(w[1]).mul(half), ends.sub(w[1]).mul(half), w[2]]
     }
 }
-/// The transpose of [`taps`]: four points to three taps.
+/// Transform four points to three taps: the transpose of [`taps`].
 #[inline(always)]
 unsafe fn taps_back<V: Vector>(p: [V; 4]) -> [V; 3] {
-    // SAFETY: as above.
+    // SAFETY: the caller has the registers.
     unsafe {
         let half = V::splat(V::Element::of(0.5));
         let ends = p[1].add(p[2]).mul(half);
         [p[0].add(ends), p[1].sub(p[2]).mul(half), ends.add(p[3])]
     }
 }
-/// Four points to two results.
+/// Transform four points to two results.
 #[inline(always)]
 unsafe fn results<V: Vector>(p: [V; 4]) -> [V; 2] {
-    // SAFETY: as above.
+    // SAFETY: the caller has the registers.
     unsafe { [p[0].add(p[1]).add(p[2]), p[1].sub(p[2]).sub(p[3])] }
 }
-/// The transpose of [`results`]: two results to four points.
+/// Transform two results to four points: the transpose of [`results`].
 #[inline(always)]
 unsafe fn results_back<V: Vector>(y: [V; 2]) -> [V; 4] {
-    // SAFETY: as above.
+    // SAFETY: the caller has the registers.
     unsafe { [y[0], y[0].add(y[1]), y[0].sub(y[1]), V::splat(V::Element::ZERO).sub(y[1])] }
 }
 
-/// Applies a transform to the columns of rows.
+/// Apply a transform to each column of a matrix of vectors.
 #[inline(always)]
 fn down<V: Vector, const N: usize, const M: usize, const W: usize>(
     rows: [[V; W]; N],
@@ -219,11 +222,11 @@ fn down<V: Vector, const N: usize, const M: usize, const W: usize>(
     std::array::from_fn(|i| std::array::from_fn(|j| columns[j][i]))
 }
 
-/// Stores points, `distance` elements apart.
+/// Store points that are `distance` elements apart.
 #[inline(always)]
 unsafe fn store<V: Vector, const N: usize>(points: [V; N], to: *mut V::Element, distance: usize) {
     for (point, v) in points.into_iter().enumerate() {
-        // SAFETY: by the caller.
+        // SAFETY: the caller has the registers, and passes room for all points.
         unsafe { v.store(to.add(point * distance)) };
     }
 }
@@ -231,12 +234,12 @@ unsafe fn store<V: Vector, const N: usize>(points: [V; N], to: *mut V::Element, 
 #[inline(always)]
 unsafe fn store_all<V: Vector>(points: [[V; 4]; 4], to: *mut V::Element, distance: usize) {
     for (i, row) in points.into_iter().enumerate() {
-        // SAFETY: by the caller.
+        // SAFETY: the caller has the registers, and passes room for all points.
         unsafe { store(row, to.add(4 * i * distance), distance) };
     }
 }
 
-/// Transformed kernels, `[point][strip][channel read][height]`, each strip with room behind it.
+/// Transformed kernels, `[point][strip][input channel][height]`. There is unused memory behind each strip.
 struct Left<A> {
     u: Scratch<A>,
     height: usize,
@@ -245,7 +248,7 @@ struct Left<A> {
 }
 
 fn transform_kernels<A: Transform>(l: &Layer, kernel: &Kernel<A>, w: &[A], at: Kernels) -> Left<A> {
-    /// Channels whose kernels are packed at a time.
+    /// Number of channels whose kernels are packed at a time.
     const CHANNELS: usize = 16;
     let height = kernel.height(l.o);
     assert!(height <= LANES);
@@ -258,7 +261,7 @@ fn transform_kernels<A: Transform>(l: &Layer, kernel: &Kernel<A>, w: &[A], at: K
             let valid = height.min(l.o - s * height);
             for c in (0..l.c).step_by(CHANNELS) {
                 let count = CHANNELS.min(l.c - c);
-                // SAFETY: the kernels exist; strips are disjoint.
+                // SAFETY: the kernels exist, and one thread writes the strip.
                 unsafe {
                     let from = w.as_ptr().add(s * height * at.line + c * at.step);
                     if at.step == TAPS {
@@ -279,7 +282,7 @@ fn transform_kernels<A: Transform>(l: &Layer, kernel: &Kernel<A>, w: &[A], at: K
 }
 
 leveled! {
-    /// Transforms `[count][taps][height]` to `[point][count][height]`, points `distance` elements apart.
+    /// Transform `[count][taps][height]` to `[point][count][height]`, with points `distance` elements apart.
     ///
     /// # Safety
     /// Both buffers have room for `LANES` elements behind their last line.
@@ -298,7 +301,7 @@ leveled! {
     }
 }
 
-/// Elements of one row of the input that go to its phases: a single odd one, pairs, and a single even one.
+/// How one input row is split into its phases: a single odd element, pairs, and a single even element.
 #[derive(Clone, Copy)]
 struct Split {
     /// First element, and its place.
@@ -308,7 +311,7 @@ struct Split {
 }
 
 impl Split {
-    /// For places `0..places`, of which the first is element `start` of a row of `size`.
+    /// Split the places `0..places` of a row of `size` elements. Place 0 is element `start`.
     fn new(start: isize, places: usize, size: usize) -> Split {
         let place = (-start).max(0);
         let count = (places as isize).min(size as isize - start) - place;
@@ -319,7 +322,7 @@ impl Split {
     #[inline(always)]
     unsafe fn apply<A: Real>(self, row: *const A, even: *mut A, odd: *mut A) {
         let Split { from, mut place, mut count } = self;
-        // SAFETY: by the caller.
+        // SAFETY: the caller passes a row of the size given to `new`, and room for its phases.
         unsafe {
             let mut from = row.add(from);
             if place % 2 == 1 && count > 0 {
@@ -340,13 +343,13 @@ impl Split {
     }
 }
 
-/// Separates at least `N` pairs; the last `N` may overlap those before.
+/// Separate at least `N` pairs. The last `N` may overlap the pairs before.
 #[inline(always)]
 unsafe fn unzip<A: Real, const N: usize>(from: *const A, pairs: usize, even: *mut A, odd: *mut A) {
     let mut i = 0;
     while i < pairs {
         let at = i.min(pairs - N);
-        // SAFETY: by the caller.
+        // SAFETY: the caller passes at least `N` pairs, and room for them.
         unsafe {
             let x = from.add(2 * at).cast::<[A; N]>();
             let (a, b) = (x.read_unaligned(), x.add(1).read_unaligned());
@@ -359,16 +362,16 @@ unsafe fn unzip<A: Real, const N: usize>(from: *const A, pairs: usize, even: *mu
     }
 }
 
-/// A row of the input and its phases.
+/// An input row and its phases.
 struct SplitRow {
-    /// Its first element, from the start of the channel in the first image.
+    /// Its first element, counted from the start of the channel in the first image.
     from: usize,
     to: usize,
     pitch: usize,
     split: Split,
 }
 
-/// The rows that runs read.
+/// Return the input rows that runs read.
 fn split_rows(l: &Layer, runs: &[Run]) -> Vec<SplitRow> {
     let mut rows = Vec::new();
     let mut phases = 0;
@@ -394,10 +397,12 @@ fn split_rows(l: &Layer, runs: &[Run]) -> Vec<SplitRow> {
 }
 
 leveled! {
-    /// Writes the patches of one channel as points, `distance` elements apart; tiles in panels of `width` elements, `panel` elements apart.
+    /// Write the patches of one channel as points `distance` elements apart. Tiles lie in panels of `width` elements,
+    /// and panels are `panel` elements apart.
     ///
     /// # Safety
-    /// Rows lie within the channel and the phases; pieces within phases and panels, with room for `LANES` elements behind.
+    /// Rows lie within the channel and the phases. Pieces lie within phases and panels, with room for `LANES` elements
+    /// behind.
     fn spread_patches<V>(
         x: &[A], rows: &[SplitRow], pieces: &[Piece], phases: *mut A, v: *mut A, width: usize, panel: usize,
         distance: usize,
@@ -420,14 +425,14 @@ leveled! {
 }
 
 leveled! {
-    /// Writes the results of one channel, whose sums are `distance` elements apart from point to point.
+    /// Write the results of one channel. Its sums are `distance` elements apart from point to point.
     ///
     /// # Safety
-    /// The sums have room for `LANES` elements behind; results of tiles are disjoint.
+    /// The sums have room for `LANES` elements behind, and no other thread writes the results of these tiles.
     fn collect<V>(m: *const A, distance: usize, pieces: &[Piece], bias: A, y: *mut A, image: usize, size: [usize; 2]) {
         let bias = V::splat(bias);
         for p in pieces {
-            // Two rows of results with even, and with odd places.
+            // Two rows of results: the even columns and the odd columns of each.
             let mut sums = [[[A::ZERO; LANES]; 2]; 2];
             for lane in (0..p.count).step_by(V::LANES) {
                 let m = m.add(p.at + lane);
@@ -455,10 +460,10 @@ leveled! {
     }
 }
 
-/// Sums over steps of packed lines, added to `c` unless they are the first.
+/// Sum products over the steps of packed lines. The sums are added to `c` unless they are the first.
 ///
 /// # Safety
-/// The operands hold the steps, and `c` a whole tile.
+/// The operands hold all steps, and `c` has room for a whole tile.
 unsafe fn multiply<A: Multiply>(
     kernel: &Kernel<A>,
     height: usize,
@@ -473,7 +478,7 @@ unsafe fn multiply<A: Multiply>(
     while at < steps {
         let count = kernel.k_block.min(steps - at);
         let beta = if first && at == 0 { A::ZERO } else { A::ONE };
-        // SAFETY: by the caller.
+        // SAFETY: the caller passes operands that hold all steps, and room for a tile.
         unsafe {
             let (a, b) = (a.add(at * height), b.add(at * kernel.width));
             (kernel.tile)(height, count, a, b, A::ONE, beta, c, row, height, kernel.width, std::ptr::null());
@@ -482,7 +487,7 @@ unsafe fn multiply<A: Multiply>(
     }
 }
 
-/// `y = x * w + bias`; the results of a group are written.
+/// Compute `y = x * w + bias` and write the results of a group.
 fn convolve<A: Transform>(l: &Layer, x: &[A], w: &[A], at: Kernels, bias: Option<&[A]>, y: Shared<A>) {
     let kernel = A::kernel(level());
     let width = kernel.width;
@@ -508,7 +513,7 @@ fn convolve<A: Transform>(l: &Layer, x: &[A], w: &[A], at: Kernels, bias: Option
                     spread_patches(x, &split, &pieces, phases.as_mut_ptr(), v, width, panel, points);
                 }
             }
-            // SAFETY: operands and sums have these sizes; tiles of the result are disjoint.
+            // SAFETY: operands and sums have these sizes, and one thread writes the results of the tile.
             unsafe {
                 (kernel.enter)();
                 for point in 0..POINTS {
@@ -532,7 +537,8 @@ fn convolve<A: Transform>(l: &Layer, x: &[A], w: &[A], at: Kernels, bias: Option
     });
 }
 
-/// Tiles of a chunk where sums run over channels: more where all kernels together are read from beyond the second-level cache.
+/// Return the number of tiles in a chunk for sums over channels. It is larger if the kernels together exceed the
+/// second-level cache.
 fn chunk(l: &Layer) -> usize {
     if l.c * l.o > 1 << 16 { 256 } else { 64 }
 }
@@ -543,7 +549,7 @@ pub(super) fn forward<A: Transform>(l: &Layer, x: &[A], w: &[A], bias: Option<&[
     let at = Kernels { line: l.c * TAPS, step: TAPS };
     each_group(l.groups, l.tiles() * POINTS * l.c * l.o, |group, _| {
         let bias = bias.map(|bias| &bias[group * l.o..]);
-        // SAFETY: the first element of the group.
+        // SAFETY: the offset is that of the group's first element.
         let y = Shared::at(unsafe { y.ptr().add(group * l.o * l.result_plane()) });
         convolve(l, &x[group * l.c * l.source_plane()..], &w[group * kernels..][..kernels], at, bias, y);
     });
@@ -553,9 +559,9 @@ pub(super) fn input_grad<A: Transform>(l: &Layer, g: &[A], w: &[A], gx: &mut [A]
     let gx = Shared::new(gx);
     let kernels = l.c * l.o * TAPS;
     let at = Kernels { line: TAPS, step: l.c * TAPS };
-    let l = &l.turned();
+    let l = &l.input_gradient();
     each_group(l.groups, l.tiles() * POINTS * l.c * l.o, |group, _| {
-        // SAFETY: as in `forward`.
+        // SAFETY: the offset is that of the group's first element.
         let gx = Shared::at(unsafe { gx.ptr().add(group * l.o * l.result_plane()) });
         convolve(l, &g[group * l.c * l.source_plane()..], &w[group * kernels..][..kernels], at, None, gx);
     });

@@ -1,4 +1,4 @@
-//! The gradient for the weight: sums over tiles.
+//! The gradient for the weight, summed over tiles.
 
 use super::{LANES, Layer, POINTS, Run, TAPS, down, multiply, patch, results_back, store, taps_back};
 use crate::conv::each_group;
@@ -9,22 +9,25 @@ use crate::par::{Scratch, Shared, parallel_for};
 use crate::threads::num_threads;
 use std::ops::Range;
 
-/// Elements of planes that are packed with channels as lanes, and where the tiles' patches of `N` elements lie among them.
+/// Elements of planes that are packed with channels as lanes, and the positions of the elements of each tile's
+/// `N`-element patch.
 struct Patches<const N: usize> {
-    /// First element, from the start of the channel in the first image, how many, and the line that they are packed at.
+    /// First element (counted from the start of the channel in the first image), number of elements, and line to pack
+    /// them at.
     rows: Vec<(usize, usize, usize)>,
-    /// Lines; the first one is zeros.
+    /// Number of lines. The first line is zeros.
     lines: usize,
     /// For each tile, the line of each element.
     tiles: Vec<[u32; N]>,
 }
 
 impl<const N: usize> Patches<N> {
-    /// Square patches, one every two elements from `-low` on, of the tiles of runs; images are `image` elements apart.
+    /// Find the square patches of the tiles of runs: one every two elements, starting at `-low`. Images are `image`
+    /// elements apart.
     fn new(runs: &[Run], wide: usize, size: [usize; 2], low: [isize; 2], image: usize) -> Patches<N> {
         let side = N.isqrt();
         let mut patches = Patches { rows: Vec::new(), lines: 1, tiles: Vec::new() };
-        // Positions that a range of the grid reads along a dimension.
+        // The positions that a range of the grid reads along a dimension.
         let reads = |d: usize, grid: &Range<usize>| {
             let inside = |at: usize| (at as isize - low[d]).clamp(0, size[d] as isize) as usize;
             inside(2 * grid.start)..inside(2 * grid.end + side - 2)
@@ -51,11 +54,11 @@ impl<const N: usize> Patches<N> {
         patches
     }
 
-    /// Packs `valid` channels, `plane` elements apart, as `lanes` lanes.
+    /// Pack `valid` channels, `plane` elements apart, as `lanes` lanes.
     fn pack<A: Multiply>(&self, x: &[A], plane: usize, valid: usize, lanes: usize, out: &mut [A]) {
         out[..lanes].fill(A::ZERO);
         for &(from, count, line) in &self.rows {
-            // SAFETY: rows lie within their planes and the lines within the buffer.
+            // SAFETY: rows lie within their planes, and lines within the buffer.
             unsafe {
                 pack::<A>(x.as_ptr().add(from), plane, 1, valid, count, lanes, out.as_mut_ptr().add(line * lanes))
             };
@@ -64,7 +67,7 @@ impl<const N: usize> Patches<N> {
 }
 
 leveled! {
-    /// Transforms patches of lines of `lanes` elements to some rows of their points, `distance` elements apart.
+    /// Transform patches of lines of `lanes` elements to some rows of their points, `distance` elements apart.
     ///
     /// # Safety
     /// Both buffers have room for `LANES` elements behind their last line.
@@ -91,10 +94,10 @@ leveled! {
 }
 
 leveled! {
-    /// [`spread_inputs`] for the gradients of results.
+    /// Like [`spread_inputs`], for the gradients of results.
     ///
     /// # Safety
-    /// As there.
+    /// The same as for [`spread_inputs`].
     fn spread_results<V>(
         packed: &[A], lanes: usize, tiles: &[[u32; 4]], rows: Range<usize>, to: *mut A, distance: usize,
     ) {
@@ -121,18 +124,20 @@ leveled! {
     }
 }
 
-/// Tiles of a chunk where sums run over them.
+/// Number of tiles in a chunk for sums over tiles.
 const LONG_CHUNK: usize = 128;
 
-/// Parts of the tiles that are summed separately. The cut depends on sizes alone, and so do results.
+/// Return the number of parts of the tiles that are summed separately. It depends only on sizes, so results do not
+/// depend on the number of threads.
 fn parts(tiles: usize, sums: usize) -> usize {
-    /// Tiles of a part at least, and elements of all sums at most.
+    /// Smallest number of tiles in a part. `ELEMENTS` is the largest number of elements of all sums.
     const TILES: usize = 512;
     const ELEMENTS: usize = 4 << 20;
     (tiles / TILES).min(ELEMENTS / sums).clamp(1, 16)
 }
 
-/// Tasks that share the 4 rows of points of a part: no more than occupy the threads, as each packs the part's elements.
+/// Return the number of tasks that share the 4 rows of points of a part. It is just enough to occupy the threads,
+/// because each task packs the part's elements.
 fn shares(parts: usize) -> usize {
     let threads = num_threads();
     let even = |n: &usize| (parts * n).is_multiple_of(threads) || parts * n >= 4 * threads;
@@ -143,7 +148,7 @@ pub(in crate::conv) fn weight_grad<A: Transform>(l: &Layer, x: &[A], g: &[A], gw
     let kernels = l.c * l.o * TAPS;
     let gw = Shared::new(gw);
     each_group(l.groups, l.tiles() * POINTS * l.c * l.o, |group, _| {
-        // SAFETY: groups are disjoint.
+        // SAFETY: the group is in bounds, and one thread uses it.
         let gw = unsafe { gw.slice(group * kernels, kernels) };
         weight_grad_of_group(l, &x[group * l.c * l.source_plane()..], &g[group * l.o * l.result_plane()..], gw);
     });
@@ -180,7 +185,7 @@ fn weight_grad_of_group<A: Transform>(l: &Layer, x: &[A], g: &[A], gw: &mut [A])
                 for j in 0..panels {
                     let valid = width.min(l.c - j * width);
                     inputs.pack(&x[j * width * l.source_plane()..], l.source_plane(), valid, width, &mut packed);
-                    // SAFETY: the buffers have this room.
+                    // SAFETY: the buffers have room for these points.
                     unsafe {
                         let to = v.as_mut_ptr().add(j * panel);
                         spread_inputs(&packed, width, &inputs.tiles, mine.clone(), to, panels * panel);
@@ -189,13 +194,13 @@ fn weight_grad_of_group<A: Transform>(l: &Layer, x: &[A], g: &[A], gw: &mut [A])
                 for s in 0..strips {
                     let valid = height.min(l.o - s * height);
                     results.pack(&g[s * height * l.result_plane()..], l.result_plane(), valid, height, &mut packed);
-                    // SAFETY: as above.
+                    // SAFETY: the buffers have room for these points.
                     unsafe {
                         let to = z.as_mut_ptr().add(s * strip);
                         spread_results(&packed, height, &results.tiles, mine.clone(), to, strips * strip);
                     }
                 }
-                // SAFETY: operands and sums have these sizes; parts have sums of their own.
+                // SAFETY: operands and sums have these sizes, and each part has its own sums.
                 unsafe {
                     (kernel.enter)();
                     for p in 4 * mine.start..4 * mine.end {
@@ -216,16 +221,16 @@ fn weight_grad_of_group<A: Transform>(l: &Layer, x: &[A], g: &[A], gw: &mut [A])
     let gw = Shared::new(gw);
     parallel_for(l.o, (1usize << 12).div_ceil(l.c * parts), |range| {
         for o in range {
-            // SAFETY: rows are disjoint.
+            // SAFETY: the row is in bounds, and one thread uses it.
             let gw = unsafe { gw.slice(o * l.c * TAPS, l.c * TAPS) };
-            // SAFETY: the sums have this room.
+            // SAFETY: the sums have room for `LANES` elements behind their last row.
             unsafe { collect_kernels(&sums[o * columns..], point, parts, l.reverse, gw) };
         }
     });
 }
 
 leveled! {
-    /// Adds up the sums of parts for one row of kernels, and transforms them.
+    /// Add up the sums of parts for one row of kernels, and transform them.
     ///
     /// # Safety
     /// The sums have room for `LANES` elements behind their last row.

@@ -1,0 +1,78 @@
+//! The reasons to end a segment.
+
+/// Why a segment was cut.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum CutReason {
+    /// Debug mode: after every op.
+    Debug,
+    /// Strict mode: after every op.
+    Strict,
+    /// The host asked for a value.
+    Read,
+    /// The host waits for all work.
+    Synchronize,
+    /// The optimiser finished a step.
+    StepBoundary,
+    /// The segment reached its greatest number of ops.
+    Size,
+    /// Values waiting to be computed would take too much memory.
+    Memory,
+    /// The stream of ops repeats here.
+    RepeatFound,
+    /// The program asked for it, or changed the mode.
+    Explicit,
+    /// Another thread uses a value of this one's segment.
+    OtherThread,
+    /// The device would have idled while the rest was recorded.
+    Idle,
+    /// New programs keep coming, so this one is computed in pieces.
+    Piece,
+    /// An optimiser made its state in its first step: that is a program of its own.
+    MadeInStep,
+}
+
+impl CutReason {
+    /// All of them.
+    pub const ALL: [CutReason; 13] = [
+        CutReason::Debug,
+        CutReason::Strict,
+        CutReason::Read,
+        CutReason::Synchronize,
+        CutReason::StepBoundary,
+        CutReason::Size,
+        CutReason::Memory,
+        CutReason::RepeatFound,
+        CutReason::Explicit,
+        CutReason::OtherThread,
+        CutReason::Idle,
+        CutReason::Piece,
+        CutReason::MadeInStep,
+    ];
+    /// Whether the caller goes on recording the same step: nobody waits for the values.
+    pub(crate) fn is_inside_step(self) -> bool {
+        matches!(self, CutReason::Size | CutReason::Memory | CutReason::RepeatFound | CutReason::Idle)
+    }
+    /// Whether the segment is one op, because of the mode.
+    pub(crate) fn is_one_op(self) -> bool {
+        matches!(self, CutReason::Strict | CutReason::Debug)
+    }
+    /// In words, as reports show it.
+    pub fn name(self) -> &'static str {
+        match self {
+            CutReason::Debug => "debug",
+            CutReason::Strict => "strict",
+            CutReason::Read => "read by host",
+            CutReason::Synchronize => "synchronize",
+            CutReason::StepBoundary => "step boundary",
+            CutReason::Size => "size",
+            CutReason::Memory => "memory",
+            CutReason::RepeatFound => "repeat found",
+            CutReason::Explicit => "explicit",
+            CutReason::OtherThread => "used by another thread",
+            CutReason::Idle => "device idle",
+            CutReason::Piece => "piece of a new program",
+            CutReason::MadeInStep => "state made in a step",
+        }
+    }
+}

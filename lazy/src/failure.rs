@@ -1,0 +1,60 @@
+//! The reason that a value cannot be computed.
+
+use crate::form::Form;
+use torchtpu_pjrt::Code;
+use torchtpu_tensor::{Error, ErrorKind};
+
+/// Why a value will never come; shared by all that depend on it.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    pub(crate) kind: ErrorKind,
+    pub(crate) message: String,
+    pub(crate) notes: Vec<String>,
+}
+
+impl Failure {
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Failure {
+        Failure { kind, message: message.into(), notes: Vec::new() }
+    }
+    /// What the plugin reported while doing `what`.
+    pub(crate) fn device(what: &str, e: &torchtpu_pjrt::Error) -> Failure {
+        // Of temporaries XLA:CPU says so in words only, and so do our kernels.
+        let says = |words: &str| e.message().to_ascii_lowercase().contains(words);
+        let kind = match e.code() {
+            Code::ResourceExhausted => ErrorKind::OutOfMemory,
+            _ if says("out of memory") || says("allocate memory") || says("failed to allocate") => {
+                ErrorKind::OutOfMemory
+            }
+            _ => ErrorKind::Runtime,
+        };
+        Failure::new(kind, format!("{what}: {}", e.message()))
+    }
+    pub(crate) fn note(mut self, note: impl Into<String>) -> Failure {
+        self.notes.push(note.into());
+        self
+    }
+    /// Adds what takes most of the memory that was not there, and what helps.
+    pub(crate) fn about_memory(self, form: &Form) -> Failure {
+        if self.kind != ErrorKind::OutOfMemory {
+            return self;
+        }
+        self.note(format!("the largest values of the program: {}", form.largest())).note(
+            "a smaller batch, torch.utils.checkpoint, 16-bit floats, or torch.no_grad() where no gradient is needed take less memory",
+        )
+    }
+    /// Names the kernels of the user's that a program calls, when it does not compile: one of them may be at fault.
+    pub(crate) fn about_kernels(self, form: &Form) -> Failure {
+        let mut named = Vec::new();
+        form.custom_kernels().fold(self, |failure, kernel| {
+            if named.contains(&kernel.name()) {
+                return failure;
+            }
+            named.push(kernel.name());
+            let place = kernel.place().map(|p| format!(", defined at {p}")).unwrap_or_default();
+            failure.note(format!("the program calls the custom kernel {}{place}", kernel.name()))
+        })
+    }
+    pub(crate) fn error(&self) -> Error {
+        self.notes.iter().fold(Error::new(self.kind, self.message.clone()), |e, n| e.note(n.clone()))
+    }
+}

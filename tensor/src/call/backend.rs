@@ -1,0 +1,220 @@
+//! What a device has to offer; `torchtpu-lazy` implements it, this crate only names it.
+
+use crate::op::Prim;
+use crate::ops::inline::Kernel;
+use crate::{DType, Device, DeviceKind, Error, Meta, Result, Tensor};
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+
+/// An input of a recorded op.
+pub enum Operand<'a> {
+    /// A value of the device; the reference is borrowed for the call.
+    Value(u64),
+    /// A 0-d tensor on the host: a number that becomes an argument of the program, not a constant.
+    Number {
+        /// Its bytes, zero extended.
+        bits: u128,
+        /// Its description (`cpu`).
+        meta: &'a Meta,
+        /// Not 0 for a number that several ops [share](SharedNumbers): they name the same one.
+        shared: u64,
+    },
+}
+
+/// Values of a device, named by handles with reference counts of their own.
+pub trait Backend: Sync + Send {
+    /// Records one op and writes a handle for each output to `handles`, which is as long as `y`.
+    ///
+    /// # Errors
+    /// In modes that execute at once, whatever the device reports.
+    fn record(&self, op: &Prim, x: &[Operand<'_>], y: &[Meta], handles: &mut [u64]) -> Result<()>;
+    /// One more reference.
+    fn retain(&self, handle: u64);
+    /// One reference less.
+    fn release(&self, handle: u64);
+    /// Waits for a value and copies its bytes, row major, to the host.
+    ///
+    /// # Errors
+    /// Whatever computing it reports.
+    fn read(&self, handle: u64, out: &mut [u8]) -> Result<()>;
+    /// Copies row-major bytes to the device.
+    ///
+    /// # Errors
+    /// When there is no device, or no memory on it.
+    fn upload(&self, meta: &Meta, bytes: &[u8]) -> Result<u64>;
+    /// Looks at a 0-d `int64` value later: unless it is [`ALL_WELL`], the error made of it is raised by the next call that reads
+    /// values or waits for the device (in a mode that executes at once, by this one). The reference is borrowed for the call.
+    ///
+    /// An index that is out of range shows only in the values; this is how it becomes an error without a wait at every
+    /// indexing op. The default reads the value at once.
+    ///
+    /// # Errors
+    /// The error, or whatever computing the value reports.
+    fn defer_check(&self, handle: u64, error: DeferredError) -> Result<()> {
+        let mut found = [0u8; 8];
+        self.read(handle, &mut found)?;
+        match i64::from_ne_bytes(found) {
+            ALL_WELL => Ok(()),
+            wrong => Err(error(wrong)),
+        }
+    }
+    /// Whether its programs may call the kernels of device `cpu` ([`crate::lower::kernel_call`]).
+    fn calls_kernels(&self) -> bool {
+        false
+    }
+    /// Whether its programs are compiled for an accelerator, rather than for XLA:CPU.
+    fn is_accelerator(&self) -> bool {
+        false
+    }
+    /// Whether a view is better made anew where it is read than kept: ops are compiled together, so that it costs nothing.
+    fn remakes_views(&self) -> bool {
+        false
+    }
+    /// Hears that an optimiser, known by `optimizer`, begins its step, and whether what it fills with numbers may be its state. A
+    /// hint: the default does nothing.
+    fn step_begins(&self, _optimizer: u64, _makes_state: bool) {}
+    /// Hears that a training step ends here; called by the optimisers. A hint: the default does nothing.
+    fn step_boundary(&self) {}
+    /// Runs a custom kernel on XLA:CPU, for device `cpu`: takes the row-major bytes of its arguments, and returns those of its results.
+    ///
+    /// # Errors
+    /// When there is no such compiler, or whatever it reports.
+    fn run_kernel(&self, kernel: &Arc<Kernel>, _x: &[&[u8]]) -> Result<Vec<Vec<u8>>> {
+        Err(Error::not_implemented(format!("{} on device cpu", kernel.name())))
+    }
+    /// Number of devices behind the name.
+    ///
+    /// # Errors
+    /// When no plugin can be loaded.
+    fn device_count(&self) -> Result<usize>;
+}
+
+/// Makes the error of a deferred check from the value that should not be.
+pub type DeferredError = Box<dyn FnOnce(i64) -> Error + Send + Sync>;
+
+/// What a deferred check finds where there is nothing to say. No index that is shown to a check is as small.
+pub const ALL_WELL: i64 = i64::MIN;
+
+static BACKEND: OnceLock<&'static dyn Backend> = OnceLock::new();
+
+/// Installs the backend behind `tpu`; the first one stays.
+pub fn install(backend: &'static dyn Backend) {
+    let _ = BACKEND.set(backend);
+}
+
+/// The backend behind `tpu`.
+///
+/// # Errors
+/// `Runtime` when the program was built without one.
+#[inline]
+pub fn get() -> Result<&'static dyn Backend> {
+    match BACKEND.get() {
+        Some(b) => Ok(*b),
+        None => Err(Error::runtime("no backend for device type tpu is linked into this program")),
+    }
+}
+
+/// Whether programs of `device` are compiled for an accelerator. Asked when an op is recorded that accelerators want in another form.
+pub(crate) fn is_accelerator(device: Device) -> bool {
+    device.kind == DeviceKind::Tpu && get().is_ok_and(|b| b.is_accelerator())
+}
+
+/// Refuses an ordinal that names no device of this process. The first one is always taken to exist, since looking loads the plugin.
+///
+/// # Errors
+/// `Runtime` when there is no such device.
+pub(crate) fn check_exists(device: Device) -> Result<()> {
+    if device.kind != DeviceKind::Tpu || device.index == 0 {
+        return Ok(());
+    }
+    let count = get()?.device_count()?;
+    if usize::from(device.index) < count {
+        return Ok(());
+    }
+    Err(Error::runtime(format!(
+        "tpu error: invalid device ordinal {}; this process has {count} device(s)",
+        device.index
+    )))
+}
+
+/// Gives back a reference, when there is a backend at all.
+pub(crate) fn release(handle: u64) {
+    if let Some(b) = BACKEND.get() {
+        b.release(handle);
+    }
+}
+
+/// Numbers that several ops read, such as the learning rate that one call gives to all parameters: a program has each of them once.
+///
+/// Equal numbers that do not come from one place are told apart all the same. They may differ in the next step, which would then be
+/// another program.
+pub struct SharedNumbers {
+    made: RefCell<Vec<(Origin, Tensor)>>,
+}
+
+/// The place a number comes from, and what it is made of.
+type Origin = (u32, u64, DType);
+
+thread_local! {
+    /// Addresses of the numbers shared now, and their names.
+    static SHARED: RefCell<Vec<(usize, u64)>> = const { RefCell::new(Vec::new()) };
+    static IS_SHARING: Cell<bool> = const { Cell::new(false) };
+}
+static NEXT_NAME: AtomicU64 = AtomicU64::new(1);
+
+impl SharedNumbers {
+    /// Share numbers until the result is dropped. A thread has one at a time.
+    pub fn begin() -> SharedNumbers {
+        IS_SHARING.set(true);
+        SharedNumbers { made: RefCell::default() }
+    }
+
+    /// The number of `place` that is made of `key`: by `make`, if this is the first time.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub fn get(&self, place: u32, key: f64, dtype: DType, make: impl FnOnce() -> Result<Tensor>) -> Result<Tensor> {
+        let name = (place, key.to_bits(), dtype);
+        if let Some((_, number)) = self.made.borrow().iter().find(|(n, _)| *n == name) {
+            return Ok(number.clone());
+        }
+        let number = make()?;
+        SHARED.with_borrow_mut(|s| s.push((number.address(), NEXT_NAME.fetch_add(1, Relaxed))));
+        self.made.borrow_mut().push((name, number.clone()));
+        Ok(number)
+    }
+}
+
+impl Drop for SharedNumbers {
+    fn drop(&mut self) {
+        SHARED.with_borrow_mut(Vec::clear);
+        IS_SHARING.set(false);
+    }
+}
+
+/// What a number that is shared is known by; 0 for others.
+#[inline]
+fn shared_name(x: &Tensor) -> u64 {
+    if !IS_SHARING.get() {
+        return 0;
+    }
+    SHARED.with_borrow(|s| s.iter().find(|(address, _)| *address == x.address()).map_or(0, |(_, name)| *name))
+}
+
+/// Records an op with one output and returns its handle.
+#[inline]
+pub(crate) fn record_one(op: &Prim, x: &[Operand<'_>], y: &Meta) -> Result<u64> {
+    let mut handle = [0];
+    get()?.record(op, x, std::slice::from_ref(y), &mut handle)?;
+    Ok(handle[0])
+}
+
+/// The operand that a tensor is.
+#[inline]
+pub(crate) fn operand(x: &Tensor) -> Result<Operand<'_>> {
+    match x.scalar_bits() {
+        Some(bits) => Ok(Operand::Number { bits, meta: x.meta(), shared: shared_name(x) }),
+        None => Ok(Operand::Value(x.device_value()?)),
+    }
+}

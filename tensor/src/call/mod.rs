@@ -1,0 +1,6 @@
+//! The way of a call to its execution: autocast, recording, and the backend of the device.
+
+pub mod autocast;
+pub mod backend;
+pub mod dispatch;
+pub mod policy;

@@ -1,0 +1,247 @@
+//! How convolutions and their gradients are spelled for a compiler.
+//!
+//! One `stablehlo.convolution` says each of them, and compilers of accelerators want it so. XLA:CPU has a fast path through
+//! Eigen, which it takes only for 16- and 32-bit floats, a kernel that is not read backwards and is no larger than the input;
+//! everything else becomes a scalar loop, 10 to 100 times slower. And where the weight is larger than what it is applied to,
+//! bringing it into the order that the fast path wants costs more than the arithmetic. So for XLA:CPU
+//!
+//! * a kernel is turned round by an op of its own;
+//! * outside of the fast path, and for large weights on few positions, the convolution is a product of matrices: windows
+//!   are unfolded beside one another, and the weight is read as it lies.
+//!
+//! `docs/performance/xla-cpu.md` has the measurements.
+
+use crate::lower::kernel_call::{self, KernelCall};
+use crate::op::{Func, Value};
+use crate::ops::conv::{ConvSpec, spread};
+use crate::{Dims, Meta};
+use torchtpu_stablehlo::{ConvDims, ElementType};
+
+/// Weights with fewer elements are moved faster than a product of matrices is set up.
+const LARGE_WEIGHT: usize = 1 << 17;
+/// Windows are not unfolded into more elements than this.
+const MAX_UNFOLDED: usize = 1 << 28;
+
+/// Multiplications of a convolution with a weight and an output of these sizes.
+fn work(w: &[usize], y: &[usize]) -> usize {
+    w.iter().product::<usize>() / w[0].max(1) * y.iter().product::<usize>()
+}
+
+/// `x` convolved with `w`, without a bias.
+pub(crate) fn convolution(f: &mut Func, x: &Value, w: &Value, spec: &ConvSpec, y: &Meta) -> Value {
+    if kernel_call::serves(f, x.element(), work(w.shape(), &y.dims)) {
+        return KernelCall::Conv(*spec).lower(f, [x, w], &[*y]).remove(0);
+    }
+    let y = &y.dims;
+    if !f.platform().is_cpu() {
+        return plain(f, x, w, spec);
+    }
+    let w = turned(f, w, spec);
+    let spec = ConvSpec { reverse: false, ..*spec };
+    let positions = y[0] * y[2..].iter().product::<usize>();
+    if !as_matrices(&spec, x, &x.shape()[2..], &w.shape()[2..], w.shape(), positions) {
+        return plain(f, x, &w, &spec);
+    }
+    let (o, row) = (w.shape()[0], w.shape()[1..].iter().product());
+    let windows = unfold(f, x, &spec, &w.shape()[2..], &y[2..]);
+    let w = f.reshape(&w, &[o, row]);
+    let z = dot(f, &w, &windows, 1, 0);
+    let z = f.reshape(&z, &exchanged(y));
+    exchange(f, &z)
+}
+
+/// Gradient of a convolution for its input, which has sizes `x`.
+pub(crate) fn input_grad(f: &mut Func, g: &Value, w: &Value, of: &ConvSpec, x: &Meta) -> Value {
+    if kernel_call::serves(f, g.element(), work(w.shape(), g.shape())) {
+        return KernelCall::ConvInputGrad(*of).lower(f, [g, w], &[*x]).remove(0);
+    }
+    let x = &x.dims;
+    let (s, k) = (of.spatial, w.shape()[2..].to_vec());
+    if f.platform().is_cpu() {
+        let positions = g.shape()[0] * g.shape()[2..].iter().product::<usize>();
+        if as_matrices(of, g, &g.shape()[2..], &k, w.shape(), positions) {
+            let w = turned(f, w, of);
+            return fold(f, g, &w, of, x);
+        }
+    }
+    // Every group's kernel with inputs and outputs exchanged.
+    let (og, cg) = (w.shape()[0] / of.groups, w.shape()[1]);
+    let split: Vec<usize> = [of.groups, og, cg].into_iter().chain(k.iter().copied()).collect();
+    let joined: Vec<usize> = [of.groups * cg, og].into_iter().chain(k.iter().copied()).collect();
+    let order: Vec<usize> = [0, 2, 1].into_iter().chain(3..3 + s).collect();
+    let w = f.reshape(w, &split);
+    let w = f.transpose(&w, &order);
+    let w = f.reshape(&w, &joined);
+    let mut spec = ConvSpec { reverse: !of.reverse, ..*of };
+    for d in 0..s {
+        let kernel = spread(k[d], of.w_dilation[d]) as i64;
+        let low = kernel - 1 - of.pad[d].0;
+        let taken = spread(g.shape()[2 + d], of.stride[d]) as i64;
+        let reach = spread(x[2 + d], of.x_dilation[d]) as i64;
+        spec.pad[d] = (low, reach - 1 + kernel - taken - low);
+        (spec.stride[d], spec.x_dilation[d]) = (of.x_dilation[d], of.stride[d]);
+    }
+    let w = if f.platform().is_cpu() { turned(f, &w, &spec) } else { w };
+    spec.reverse &= !f.platform().is_cpu();
+    plain(f, g, &w, &spec)
+}
+
+/// Gradient of a convolution for its weight, which has sizes `w`.
+pub(crate) fn weight_grad(f: &mut Func, x: &Value, g: &Value, of: &ConvSpec, w: &Meta) -> Value {
+    if kernel_call::serves(f, x.element(), work(&w.dims, g.shape())) {
+        return KernelCall::ConvWeightGrad(*of).lower(f, [x, g], &[*w]).remove(0);
+    }
+    let w = &w.dims;
+    let (s, xs, gs) = (of.spatial, x.shape().to_vec(), g.shape().to_vec());
+    let positions = gs[0] * gs[2..].iter().product::<usize>();
+    let y = if f.platform().is_cpu() && as_matrices(of, x, &xs[2..], &gs[2..], w, positions) {
+        let windows = unfold(f, x, of, &w[2..], &gs[2..]);
+        let last: Vec<usize> = [0].into_iter().chain(2..2 + s).chain([1]).collect();
+        let g = f.transpose(g, &last);
+        let g = f.reshape(&g, &[positions, gs[1]]);
+        let y = dot(f, &g, &windows, 0, 1);
+        f.reshape(&y, w)
+    } else {
+        // Batch and channels change places, so that the sum over the batch is a sum over channels.
+        let cg = xs[1] / of.groups;
+        let split: Vec<usize> = [xs[0], of.groups, cg].into_iter().chain(xs[2..].iter().copied()).collect();
+        let joined: Vec<usize> = [cg, of.groups * xs[0]].into_iter().chain(xs[2..].iter().copied()).collect();
+        let order: Vec<usize> = [2, 1, 0].into_iter().chain(3..3 + s).collect();
+        let x = f.reshape(x, &split);
+        let x = f.transpose(&x, &order);
+        let x = f.reshape(&x, &joined);
+        let g = exchange(f, g);
+        let mut spec = ConvSpec { reverse: false, ..*of };
+        for d in 0..s {
+            let window = spread(gs[2 + d], of.stride[d]) as i64;
+            let reach = spread(w[2 + d], of.w_dilation[d]) as i64;
+            let input = spread(xs[2 + d], of.x_dilation[d]) as i64;
+            spec.pad[d].1 = reach - 1 + window - input - of.pad[d].0;
+            (spec.stride[d], spec.w_dilation[d]) = (of.w_dilation[d], of.stride[d]);
+        }
+        let y = plain(f, &x, &g, &spec);
+        exchange(f, &y)
+    };
+    turned(f, &y, of)
+}
+
+/// `stablehlo.convolution`.
+fn plain(f: &mut Func, x: &Value, w: &Value, s: &ConvSpec) -> Value {
+    let mut dims = ConvDims::new(s.spatial);
+    dims.window_strides = s.stride[..s.spatial].to_vec();
+    dims.padding = s.pad[..s.spatial].to_vec();
+    dims.lhs_dilation = s.x_dilation[..s.spatial].to_vec();
+    dims.rhs_dilation = s.w_dilation[..s.spatial].to_vec();
+    dims.window_reversal = vec![s.reverse; s.spatial];
+    dims.feature_group_count = s.groups;
+    f.convolution(x, w, &dims)
+}
+
+/// Whether XLA:CPU should see products of matrices: it has no fast path for a convolution of `x` (spatial sizes `input`) with a
+/// kernel of sizes `kernel`, or the weight is large and used at few positions.
+fn as_matrices(s: &ConvSpec, x: &Value, input: &[usize], kernel: &[usize], w: &[usize], positions: usize) -> bool {
+    let weights: usize = w.iter().product();
+    let unfolded = weights / w[0].max(1) * positions;
+    if s.groups != 1 || unfolded > MAX_UNFOLDED || weights == 0 || positions == 0 {
+        return false;
+    }
+    let fast = matches!(x.element(), ElementType::F16 | ElementType::BF16 | ElementType::F32)
+        && kernel.iter().zip(input).all(|(k, n)| k <= n);
+    !fast || (weights >= LARGE_WEIGHT && positions <= w[0])
+}
+
+/// `w` turned round if the convolution reads it backwards.
+fn turned(f: &mut Func, w: &Value, s: &ConvSpec) -> Value {
+    if !s.reverse {
+        return w.clone();
+    }
+    let dims: Vec<usize> = (2..2 + s.spatial).collect();
+    f.reverse(w, &dims)
+}
+
+/// The first two sizes exchanged.
+fn exchanged(d: &[usize]) -> Vec<usize> {
+    [d[1], d[0]].into_iter().chain(d[2..].iter().copied()).collect()
+}
+
+/// The first two dimensions exchanged.
+fn exchange(f: &mut Func, x: &Value) -> Value {
+    let order: Vec<usize> = [1, 0].into_iter().chain(2..x.rank()).collect();
+    f.transpose(x, &order)
+}
+
+fn dot(f: &mut Func, a: &Value, b: &Value, i: usize, j: usize) -> Value {
+    f.dot_general(a, b, (&[], &[]), (&[i], &[j]), a.element(), None)
+}
+
+/// The windows of `x: [n, c, *s]`, one a column: `[c * taps, n * positions]`. One dimension after the other, so that a kernel of
+/// `k` by `k` takes `2 k` slices.
+fn unfold(f: &mut Func, x: &Value, s: &ConvSpec, k: &[usize], out: &[usize]) -> Value {
+    let mut v = exchange(f, x);
+    let (c, n) = (v.shape()[0], v.shape()[1]);
+    let (mut low, mut high, mut interior) = (vec![0; v.rank()], vec![0; v.rank()], vec![0; v.rank()]);
+    for d in 0..s.spatial {
+        let needed = (out[d] - 1) * s.stride[d] + (k[d] - 1) * s.w_dilation[d] + 1;
+        interior[2 + d] = s.x_dilation[d] as i64 - 1;
+        low[2 + d] = s.pad[d].0;
+        high[2 + d] = needed as i64 - s.pad[d].0 - spread(v.shape()[2 + d], s.x_dilation[d]) as i64;
+    }
+    let zero = f.scalar(0.0, v.element());
+    v = f.pad(&v, &zero, &low, &high, &interior);
+    for d in 0..s.spatial {
+        // So far: channels, taps of the dimensions before, batch, positions of the dimensions before, the rest.
+        let at = 2 + 2 * d;
+        let taps: Vec<Value> = (0..k[d])
+            .map(|tap| {
+                let (mut start, mut limit, mut stride) = (vec![0; v.rank()], v.shape().to_vec(), vec![1; v.rank()]);
+                start[at] = tap * s.w_dilation[d];
+                limit[at] = start[at] + (out[d] - 1) * s.stride[d] + 1;
+                stride[at] = s.stride[d];
+                let part = f.slice(&v, &start, &limit, &stride);
+                let mut shape = part.shape().to_vec();
+                shape.insert(1 + d, 1);
+                f.reshape(&part, &shape)
+            })
+            .collect();
+        v = f.concatenate(&taps, 1 + d);
+    }
+    f.reshape(&v, &[c * k.iter().product::<usize>(), n * out.iter().product::<usize>()])
+}
+
+/// What each position of `g: [n, o, *os]` gives to its window, added up: the inverse of [`unfold`] after a product.
+fn fold(f: &mut Func, g: &Value, w: &Value, s: &ConvSpec, x: &Dims) -> Value {
+    let (n, out, k) = (g.shape()[0], g.shape()[2..].to_vec(), w.shape()[2..].to_vec());
+    let last: Vec<usize> = [0].into_iter().chain(2..2 + s.spatial).chain([1]).collect();
+    let rows = f.transpose(g, &last);
+    let rows = f.reshape(&rows, &[n * out.iter().product::<usize>(), g.shape()[1]]);
+    let matrix = f.reshape(w, &[w.shape()[0], w.shape()[1..].iter().product()]);
+    let v = dot(f, &rows, &matrix, 1, 0);
+    let shape: Vec<usize> = [n].into_iter().chain(out.iter().copied()).chain([x[1]]).chain(k.iter().copied()).collect();
+    let mut v = f.reshape(&v, &shape);
+    let zero = f.scalar(0.0, v.element());
+    for d in (0..s.spatial).rev() {
+        let last = v.rank() - 1;
+        let reach = spread(x[2 + d], s.x_dilation[d]) as i64;
+        let mut sum: Option<Value> = None;
+        for tap in 0..k[d] {
+            let part = f.slice_dim(&v, last, tap, tap + 1);
+            let part = f.reshape(&part, &v.shape()[..last]);
+            let (mut low, mut high, mut interior) = (vec![0; last], vec![0; last], vec![0; last]);
+            low[1 + d] = (tap * s.w_dilation[d]) as i64 - s.pad[d].0;
+            high[1 + d] = reach - low[1 + d] - spread(out[d], s.stride[d]) as i64;
+            interior[1 + d] = s.stride[d] as i64 - 1;
+            let part = f.pad(&part, &zero, &low, &high, &interior);
+            sum = Some(match sum {
+                Some(so_far) => f.binary("stablehlo.add", &so_far, &part),
+                None => part,
+            });
+        }
+        v = sum.expect("a kernel has a tap");
+    }
+    if s.x_dilation[..s.spatial].iter().any(|&d| d != 1) {
+        let stride: Vec<usize> = [1].into_iter().chain(s.x_dilation[..s.spatial].iter().copied()).chain([1]).collect();
+        v = f.slice(&v, &vec![0; v.rank()], v.shape(), &stride);
+    }
+    let order: Vec<usize> = [0, 1 + s.spatial].into_iter().chain(1..1 + s.spatial).collect();
+    f.transpose(&v, &order)
+}

@@ -1,0 +1,8 @@
+//! StableHLO that several ops share: spellings of functions, calls of kernels, and offsets that are known when a program runs.
+
+pub(crate) mod analytic;
+pub(crate) mod attention;
+pub(crate) mod conv;
+pub mod kernel_call;
+pub(crate) mod math;
+pub mod offsets;

@@ -1,0 +1,250 @@
+//! Softmax and its logarithm along one dimension.
+
+use crate::lower::kernel_call::{self, KernelCall};
+use crate::op::{Facts, Fused, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, normalize_dim};
+use crate::policy::{Policies, Policy};
+use crate::schema::{Args, DTypeWithOut, Ret, Row, Sample, SampleArg, Scope, Tier, messages, n, t};
+use crate::types::compute::{expect_float, narrowed, widened};
+use crate::{DType, Dims, Error, Meta, Result, Tensor, dispatch, samples};
+use smallvec::smallvec;
+use torchtpu_kernels::softmax as kernels;
+use torchtpu_kernels::{View, ViewMut};
+
+/// `exp(x) / sum(exp(x))` along a dimension, or the logarithm of that.
+///
+/// Any shape, floating point; 16-bit floats are computed in `f32`. The largest element is taken off first, so nothing
+/// overflows. A row of only `-inf` gives NaN, as the formula says. A number without dimensions is a row of one. Saves the
+/// result alone.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Softmax {
+    /// The logarithm.
+    pub log: bool,
+    /// Along which dimension.
+    pub dim: usize,
+}
+
+/// Gradient of [`Softmax`] from the output's gradient and the output.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct SoftmaxBackward {
+    /// Of the logarithm.
+    pub log: bool,
+    /// Along which dimension.
+    pub dim: usize,
+}
+
+/// `x` with at least one dimension.
+fn row(x: &Tensor) -> Result<Tensor> {
+    if x.dims().is_empty() { x.view_dims(Dims::filled(1, 1)) } else { Ok(x.clone()) }
+}
+
+impl Softmax {
+    /// Writes `y` for `x`.
+    pub(crate) fn run(&self, x: &View<'_>, y: &mut ViewMut<'_>) {
+        if self.log {
+            kernels::log_softmax(x, self.dim, y);
+        } else {
+            kernels::softmax(x, self.dim, y);
+        }
+    }
+}
+
+impl SoftmaxBackward {
+    /// Writes the gradient of the input for `g`, the output's gradient, and `y`, the output.
+    pub(crate) fn run(&self, g: &View<'_>, y: &View<'_>, gx: &mut ViewMut<'_>) {
+        if self.log {
+            kernels::log_softmax_backward(g, y, self.dim, gx);
+        } else {
+            kernels::softmax_backward(g, y, self.dim, gx);
+        }
+    }
+}
+
+impl Fused for Softmax {
+    const NAME: &'static str = "softmax";
+    const FACTS: Facts = Facts { autocast: Policies::accelerator(Policy::Full), ..Facts::NONE };
+    const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {
+        o.run(&x[0].view(), &mut y[0].view_mut());
+        Ok(())
+    });
+    const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| KernelCall::Softmax(*o).lower(f, x, y));
+    const VJP: Option<VjpFn<Self>> = Some(|o, s, g| {
+        let op = SoftmaxBackward { log: o.log, dim: o.dim };
+        Ok(smallvec![Some(dispatch::call(Prim::SoftmaxBackward(op), &[g, s.y(0)])?)])
+    });
+    fn label(&self) -> &'static str {
+        if self.log { "log_softmax" } else { "softmax" }
+    }
+    fn takes_complex(&self) -> bool {
+        true
+    }
+    fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        expect_float(if self.log { "log_softmax_lastdim_kernel_impl" } else { "softmax_lastdim_kernel_impl" }, x[0])?;
+        Ok(*x[0].meta())
+    }
+    fn is_lowered(&self, x: &[&Tensor]) -> bool {
+        kernel_call::is_called(x[0].numel())
+    }
+    fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
+        if x[0].numel() == 0 {
+            return Ok(smallvec![x[0].exp()?]);
+        }
+        let dim = [self.dim as i64];
+        let v = row(&widened(x[0])?)?;
+        let shifted = v.sub(&v.detach().amax(&dim, true)?)?;
+        let e = shifted.exp()?;
+        let sum = e.sum_dim(&dim, true)?;
+        let y = if self.log { shifted.sub(&sum.log()?)? } else { e.div(&sum)? };
+        Ok(smallvec![narrowed(y.reshape_dims(*x[0].dims())?, x[0].dtype())?])
+    }
+    fn saves(&self, _: u64) -> Saves {
+        Saves::outputs(1)
+    }
+}
+
+impl Fused for SoftmaxBackward {
+    const NAME: &'static str = "softmax_backward";
+    const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {
+        o.run(&x[0].view(), &x[1].view(), &mut y[0].view_mut());
+        Ok(())
+    });
+    const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| KernelCall::SoftmaxBackward(*o).lower(f, x, y));
+    fn label(&self) -> &'static str {
+        if self.log { "log_softmax_backward" } else { "softmax_backward" }
+    }
+    fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        if x[0].meta() != x[1].meta() {
+            return Err(Error::runtime(format!(
+                "expected a gradient of shape {}, but got {}",
+                x[1].dims(),
+                x[0].dims()
+            )));
+        }
+        Ok(*x[0].meta())
+    }
+    fn is_lowered(&self, x: &[&Tensor]) -> bool {
+        kernel_call::is_called(x[0].numel())
+    }
+    fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
+        let dim = [self.dim as i64];
+        let (g, y) = (row(&widened(x[0])?)?, row(&widened(x[1])?)?);
+        let gx = if self.log {
+            g.sub(&y.exp()?.mul(&g.sum_dim(&dim, true)?)?)?
+        } else {
+            y.mul(&g.sub(&g.mul(&y)?.sum_dim(&dim, true)?)?)?
+        };
+        Ok(smallvec![narrowed(gx.reshape_dims(*x[0].dims())?, x[0].dtype())?])
+    }
+}
+
+/// `torch.softmax` and `torch.log_softmax`.
+///
+/// # Errors
+/// `Index` for a wrong dimension, `Runtime` for a dtype that is not floating point.
+pub fn softmax(x: &Tensor, dim: i64, dtype: Option<DType>, log: bool) -> Result<Tensor> {
+    let dim = normalize_dim(dim, x.dims().len())?;
+    match dtype {
+        Some(d) if d != x.dtype() => dispatch::call(Prim::Softmax(Softmax { log, dim }), &[&x.to_dtype(d)?]),
+        _ => dispatch::call(Prim::Softmax(Softmax { log, dim }), &[x]),
+    }
+}
+
+impl Tensor {
+    /// `exp(x) / sum(exp(x))` along a dimension.
+    ///
+    /// # Errors
+    /// `Index` for a wrong dimension, `Runtime` for a dtype that is not floating point.
+    pub fn softmax(&self, dim: i64) -> Result<Tensor> {
+        softmax(self, dim, None, false)
+    }
+    /// Logarithm of [`Tensor::softmax`].
+    ///
+    /// # Errors
+    /// As [`Tensor::softmax`].
+    pub fn log_softmax(&self, dim: i64) -> Result<Tensor> {
+        softmax(self, dim, None, true)
+    }
+}
+
+fn along() -> Vec<Sample> {
+    vec![
+        Sample::new(vec![t(&[2, 5]), n(1)]).dtypes(&[DType::F64, DType::BF16, DType::F16]),
+        Sample::new(vec![t(&[2, 3, 4]), n(-2)]),
+        Sample::new(vec![SampleArg::Transposed(vec![3, 4], crate::schema::Fill::Normal), n(0)]),
+        Sample::new(vec![t(&[]), n(0)]),
+        Sample::new(vec![t(&[0, 3]), n(1)]),
+    ]
+}
+
+/// Rows of the softmax family.
+pub const ROWS: &[Row] = &[
+    Row::new(
+        "softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
+        Tier::Fused,
+        |a| Ok(softmax(a.tensor(0)?, a.int(1)?, a.opt_dtype(2)?, false)?.into()),
+        along,
+    )
+    .dtype_with_out(DTypeWithOut::MustMatch(messages::expected_out))
+    .aliases(&["special_softmax"])
+    .autocast(Policies::accelerator(Policy::Full)),
+    Row::new(
+        "log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
+        Tier::Fused,
+        |a| Ok(softmax(a.tensor(0)?, a.int(1)?, a.opt_dtype(2)?, true)?.into()),
+        along,
+    )
+    .dtype_with_out(DTypeWithOut::MustMatch(messages::expected_out))
+    .aliases(&["special_log_softmax"])
+    .autocast(Policies::accelerator(Policy::Full)),
+    Row::new(
+        "softmin(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
+        Tier::Composed,
+        |a| Ok(softmax(&a.tensor(0)?.neg()?, a.int(1)?, a.opt_dtype(2)?, false)?.into()),
+        samples!([t(&[2, 5]), n(1)]),
+    )
+    .scope(Scope::Nn)
+    .autocast(Policies::accelerator(Policy::Full)),
+    Row::new(
+        "_safe_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
+        Tier::Composed,
+        |a| {
+            let x = a.tensor(0)?;
+            let dim = a.int(1)?;
+            if x.numel() == 0 {
+                return Ok(softmax(x, dim, a.opt_dtype(2)?, false)?.into());
+            }
+            // A row in which nothing is seen has weights of zero, and no gradient.
+            let hidden = x.eq_scalar(f64::NEG_INFINITY)?;
+            let hidden = crate::ops::reduce::reduce(crate::ops::reduce::ReduceKind::All, &hidden, Some(&[dim]), true)?;
+            let seen = crate::ops::pointwise::select_scalar(&hidden, 0.0, x)?;
+            let y = softmax(&seen, dim, a.opt_dtype(2)?, false)?;
+            Ok(crate::ops::pointwise::select_scalar(&hidden, 0.0, &y)?.into())
+        },
+        along,
+    )
+    .scope(Scope::Aten),
+    Row::new(
+        "_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor",
+        Tier::Fused,
+        |a| backward(a, false),
+        backward_samples,
+    )
+    .scope(Scope::Aten),
+    Row::new(
+        "_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor",
+        Tier::Fused,
+        |a| backward(a, true),
+        backward_samples,
+    )
+    .scope(Scope::Aten),
+];
+
+fn backward(a: &Args<'_>, log: bool) -> Result<Ret> {
+    let (g, y) = (a.tensor(0)?, a.tensor(1)?);
+    let dim = normalize_dim(a.int(2)?, g.dims().len())?;
+    let gx = dispatch::call(Prim::SoftmaxBackward(SoftmaxBackward { log, dim }), &[g, y])?;
+    Ok(gx.to_dtype(a.opt_dtype(3)?.unwrap_or(g.dtype()))?.into())
+}
+
+fn backward_samples() -> Vec<Sample> {
+    vec![Sample::new(vec![t(&[2, 5]), t(&[2, 5]), n(1), SampleArg::DType(DType::F32)]).no_gradient()]
+}

@@ -1,0 +1,534 @@
+//! Special functions composed of element-wise ops, and small tests of elements.
+//!
+//! Each is written so that values and gradients are right at the points where the plain formula is not: an argument that
+//! would leave the domain there is replaced before the function sees it.
+
+use crate::op::normalize_dims;
+use crate::ops::complex::refuse;
+use crate::ops::pointwise::{arith, as_tensor, binary, result_type, select, select_scalar};
+use crate::schema::{
+    Aliasing, Args, DTypeWithOut, Numbers, Operand, OutDType, Row, Sample, Tier, ints, messages, n, positive, t, unit,
+};
+use crate::types::compute::{narrowed, widened};
+use crate::{DType, Error, ErrorKind, Result, Scalar, Tensor, default_dtype, samples};
+use torchtpu_kernels::pointwise::BinaryKind;
+
+/// Two operands as floating-point tensors of their common dtype.
+fn floats(a: &Args<'_>) -> Result<(Tensor, Tensor)> {
+    let (x, y) = (a.operand(0)?, a.operand(1)?);
+    let dtype = result_type(x, y);
+    let dtype = if dtype.is_inexact() { dtype } else { default_dtype() };
+    Ok((as_tensor(x, dtype)?, as_tensor(y, dtype)?))
+}
+
+fn float(x: &Tensor) -> Result<Tensor> {
+    if x.dtype().is_inexact() { Ok(x.clone()) } else { x.to_dtype(default_dtype()) }
+}
+
+/// Refuses complex numbers, naming PyTorch's kernel.
+fn real_only(kernel: &str, x: &Tensor) -> Result<()> {
+    if x.dtype().is_complex() { Err(crate::ops::complex::unsupported(kernel, x.dtype())) } else { Ok(()) }
+}
+
+/// `x * log(y)`, zero where `x` is zero unless `y` is NaN.
+fn xlogy(x: &Tensor, y: &Tensor) -> Result<Tensor> {
+    real_only("xlogy_cpu", x)?;
+    let outside = y.le_scalar(0.0)?.logical_or(&y.eq_scalar(f64::INFINITY)?)?;
+    x.mul(&select_scalar(&x.eq_scalar(0.0)?.logical_and(&outside)?, 1.0, y)?.log()?)
+}
+
+/// `x * log1p(y)`, zero where `x` is zero unless `y` is NaN.
+fn xlog1py(x: &Tensor, y: &Tensor) -> Result<Tensor> {
+    real_only("xlog1py_cpu", x)?;
+    let outside = y.le_scalar(-1.0)?.logical_or(&y.eq_scalar(f64::INFINITY)?)?;
+    x.mul(&select_scalar(&x.eq_scalar(0.0)?.logical_and(&outside)?, 0.0, y)?.log1p()?)
+}
+
+/// `-x * log(x)`; zero at zero, minus infinity below.
+fn entropy(x: &Tensor) -> Result<Tensor> {
+    let x = float(x)?;
+    select_scalar(&x.lt_scalar(0.0)?, f64::NEG_INFINITY, &xlogy(&x, &x)?.neg()?)
+}
+
+/// `log(x / (1 - x))`, of `x` clamped to `[eps, 1 - eps]` if given.
+fn logit(x: &Tensor, eps: Option<f64>) -> Result<Tensor> {
+    real_only("logit_cpu", x)?;
+    let x = float(x)?;
+    let x = match eps {
+        None => x,
+        Some(e) => {
+            let (low, high) = (x.lt_scalar(e)?, x.gt_scalar(1.0 - e)?);
+            select_scalar(&low, e, &select_scalar(&high, 1.0 - e, &x)?)? // `eps` above one half: the lower bound wins
+        }
+    };
+    x.div(&x.neg()?.add_scalar(1.0)?)?.log()
+}
+
+/// `sin(pi x) / (pi x)`, one at zero.
+fn sinc(x: &Tensor) -> Result<Tensor> {
+    let x = float(x)?;
+    let dtype = x.dtype();
+    // In 16 bits the product with pi would lose the angle.
+    let x = widened(&x)?.mul_scalar(std::f64::consts::PI)?;
+    let zero = x.eq_scalar(0.0)?;
+    let safe = select_scalar(&zero, 1.0, &x)?;
+    narrowed(select_scalar(&zero, 1.0, &safe.sin()?.div(&safe)?)?, dtype)
+}
+
+/// `log(exp(x) + exp(y))` to base e or 2, without overflow.
+fn logaddexp(x: &Tensor, y: &Tensor, two: bool) -> Result<Tensor> {
+    if x.dtype().is_complex() {
+        if two {
+            real_only("logaddexp2_cpu", x)?;
+        }
+        // The term of the larger real part is taken out of the sum.
+        let swap = x.real()?.lt(&y.real()?)?;
+        let (high, low) = (select(&swap, y, x)?, select(&swap, x, y)?);
+        let sum = high.add(&low.sub(&high)?.exp()?.log1p()?)?;
+        // An infinite part swallows the other term; the difference of two infinities is no number.
+        let infinite = high.real()?.abs()?.eq_scalar(f64::INFINITY)?;
+        return select(&infinite, &high, &sum);
+    }
+    if !two {
+        return binary(BinaryKind::LogAddExp, x, y);
+    }
+    let top = x.maximum(y)?;
+    let equal = x.eq(y)?.logical_and(&top.isinf()?)?;
+    let rest = x.sub(y)?.abs()?.neg()?.exp2()?.add_scalar(1.0)?.log2()?;
+    select(&equal, &top, &top.add(&rest)?)
+}
+
+fn logaddexp_row(a: &Args<'_>, two: bool) -> Result<crate::schema::Ret> {
+    let dtype = result_type(a.operand(0)?, a.operand(1)?);
+    if !dtype.is_inexact() {
+        let name = if two { "logaddexp2_cpu" } else { "logaddexp_cpu" };
+        return Err(crate::ops::complex::unsupported(name, dtype));
+    }
+    let (x, y) = floats(a)?;
+    Ok(logaddexp(&x, &y, two)?.into())
+}
+
+/// Step function with given values at zero.
+fn heaviside(x: Operand<'_>, values: Operand<'_>) -> Result<Tensor> {
+    let (Operand::Tensor(x), Operand::Tensor(values)) = (x, values) else {
+        return Err(Error::type_error("heaviside(): arguments 'input' and 'values' must be Tensors"));
+    };
+    if x.dtype() != values.dtype() {
+        return Err(Error::runtime("heaviside is not yet implemented for tensors with different dtypes."));
+    }
+    refuse(x, ErrorKind::NotImplemented, "heaviside is not yet implemented for complex tensors.")?;
+    let (x, values) = (x.detach(), values.detach());
+    select(&x.eq_scalar(0)?, &values, &x.gt_scalar(0)?.to_dtype(x.dtype())?)
+}
+
+/// Largest finite number of a dtype.
+fn largest(d: DType) -> f64 {
+    match d {
+        DType::F64 => f64::MAX,
+        DType::F16 => 65504.0,
+        DType::BF16 => f64::from(half_max()),
+        _ => f64::from(f32::MAX),
+    }
+}
+
+/// The largest `bfloat16`: the upper half of the largest `f32`.
+fn half_max() -> f32 {
+    f32::from_bits(0x7f7f_0000)
+}
+
+/// Replaces NaN and infinities by numbers.
+fn nan_to_num(x: &Tensor, nan: Option<f64>, high: Option<f64>, low: Option<f64>) -> Result<Tensor> {
+    if x.dtype().is_complex() {
+        return crate::ops::complex::by_parts(x, |x| nan_to_num(x, nan, high, low));
+    }
+    if !x.dtype().is_float() {
+        return x.copy();
+    }
+    let top = largest(x.dtype());
+    let y = select_scalar(&x.isnan()?, nan.unwrap_or(0.0), x)?;
+    let y = select_scalar(&x.eq_scalar(f64::INFINITY)?, high.unwrap_or(top), &y)?;
+    select_scalar(&x.eq_scalar(f64::NEG_INFINITY)?, low.unwrap_or(-top), &y)
+}
+
+/// Whether the sign bit is set, that of `-0.0` too.
+fn signbit(x: &Tensor) -> Result<Tensor> {
+    refuse(x, ErrorKind::NotImplemented, "signbit is not implemented for complex tensors.")?;
+    if !x.dtype().is_float() {
+        return if x.dtype() == DType::Bool { x.logical_and(&x.logical_not()?) } else { x.lt_scalar(0) };
+    }
+    let one = Operand::Scalar(Scalar::Float(1.0));
+    arith(BinaryKind::Copysign, one, Operand::Tensor(&x.detach()))?.lt_scalar(0.0)
+}
+
+/// Whether an element is one of the infinities.
+fn is_infinity(x: &Tensor, v: f64) -> Result<Tensor> {
+    let name = if v > 0.0 { "isposinf" } else { "isneginf" };
+    refuse(x, ErrorKind::Type, &format!("{name} does not support complex inputs."))?;
+    if x.dtype().is_float() { x.eq_scalar(v) } else { x.isinf() }
+}
+
+/// Logarithm of the multivariate gamma function.
+fn mvlgamma(x: &Tensor, p: i64) -> Result<Tensor> {
+    if p < 1 {
+        return Err(Error::runtime("p has to be greater than or equal to 1"));
+    }
+    let x = float(x)?;
+    let mut y = x.lgamma()?;
+    // Beyond a few terms they are one tensor, so that a large `p` ends at once for want of memory.
+    const FEW: i64 = 64;
+    for j in 1..p.min(FEW) {
+        y = y.add(&x.sub_scalar(j as f64 / 2.0)?.lgamma()?)?;
+    }
+    if p > FEW {
+        let half = Scalar::Float(0.5);
+        let (from, to) = (Scalar::Float(FEW as f64 / 2.0), Scalar::Float(p as f64 / 2.0));
+        let by = Tensor::arange(from, to, half, x.dtype(), x.device())?;
+        y = y.add(&x.unsqueeze(-1)?.sub(&by)?.lgamma()?.sum_dim(&[-1], false)?)?;
+    }
+    y.add_scalar(p as f64 * (p as f64 - 1.0) / 4.0 * std::f64::consts::PI.ln())
+}
+
+/// Bernoulli numbers `B_2, B_4, ...`, each divided by the factorial of its index.
+const BERNOULLI: [f64; 8] = [
+    1.0 / 12.0,
+    -1.0 / 720.0,
+    1.0 / 30240.0,
+    -1.0 / 1209600.0,
+    1.0 / 47900160.0,
+    -691.0 / 1307674368000.0,
+    1.0 / 74724249600.0,
+    -3617.0 / 10670622842880000.0,
+];
+
+/// `sum over k >= 0 of (x + k)^-s` for `x >= 1/2` and whole `s >= 2`: some terms, and the rest by Euler and Maclaurin.
+fn zeta_of_positive(s: i64, x: &Tensor) -> Result<Tensor> {
+    let terms = s.clamp(10, 40);
+    let p = s as f64;
+    let mut y = x.pow_scalar(-p)?;
+    for k in 1..terms {
+        y = y.add(&x.add_scalar(k as f64)?.pow_scalar(-p)?)?;
+    }
+    let w = x.add_scalar(terms as f64)?;
+    y = y.add(&w.pow_scalar(1.0 - p)?.div_scalar(p - 1.0)?)?.add(&w.pow_scalar(-p)?.mul_scalar(0.5)?)?;
+    let mut rising = p;
+    for (j, b) in BERNOULLI.iter().enumerate() {
+        let odd = 2.0 * j as f64 + 1.0;
+        y = y.add(&w.pow_scalar(-p - odd)?.mul_scalar(b * rising)?)?;
+        rising *= (p + odd) * (p + odd + 1.0);
+    }
+    Ok(y)
+}
+
+/// From this order on few terms near zero are all there is of the sum, and the reflection would cost digits.
+const MANY: i64 = 20;
+
+/// `sum over k >= 0 of (x + k)^-s` for `s > MANY`, left of zero too: the terms right of it, and at most `MANY` left of it, since the
+/// next one is below `MANY^-MANY` of the largest.
+fn zeta_of_all(s: i64, x: &Tensor) -> Result<Tensor> {
+    let p = s as f64;
+    let whole = x.floor()?;
+    let part = x.sub(&whole)?;
+    // What is left of zero starts at its part, what is right of it where it is.
+    let near = select(&whole.lt_scalar(0.0)?, &part, x)?;
+    let mut y = zeta_of_positive(s, &near.add_scalar(MANY as f64)?)?;
+    let sign = if s % 2 == 0 { 1.0 } else { -1.0 };
+    // From the smallest on, and as pairs of either side, which may cancel.
+    for m in (1..=MANY).rev() {
+        let m = m as f64;
+        let right = near.add_scalar(m - 1.0)?.pow_scalar(-p)?;
+        let left = part.neg()?.add_scalar(m)?.pow_scalar(-p)?.mul_scalar(sign)?;
+        y = y.add(&select(&whole.le_scalar(-m)?, &right.add(&left)?, &right)?)?;
+    }
+    Ok(y)
+}
+
+/// Coefficients of the polynomial in `cot(z)` that is the `n`-th derivative of `cot(z)`.
+fn cotangent_derivative(n: i64) -> Vec<f64> {
+    let mut c = vec![0.0, 1.0];
+    for _ in 0..n {
+        // d/dz P(cot z) = -(1 + cot^2 z) P'(cot z)
+        let mut next = vec![0.0; c.len() + 1];
+        for (i, a) in c.iter().enumerate().skip(1) {
+            next[i - 1] -= a * i as f64;
+            next[i + 1] -= a * i as f64;
+        }
+        c = next;
+    }
+    c
+}
+
+/// The `n`-th derivative of the digamma function; left of 1/2 by reflection, infinite at the poles. Computed in `f64`, since
+/// the reflection cancels.
+pub fn polygamma(order: i64, x: &Tensor) -> Result<Tensor> {
+    if order < 0 {
+        return Err(Error::runtime("polygamma(n, x) does not support negative n."));
+    }
+    let x = float(x)?;
+    if order == 0 {
+        return x.digamma();
+    }
+    let wide = x.to_dtype(DType::F64)?;
+    // 171! is beyond the largest number.
+    let factorial: f64 = (1..=order.min(171)).map(|k| k as f64).product();
+    let sign = if order % 2 == 0 { -1.0 } else { 1.0 };
+    let left = wide.lt_scalar(0.5)?;
+    let pole = wide.le_scalar(0.0)?.logical_and(&wide.eq(&wide.floor()?)?)?;
+    let right = select(&left, &wide.neg()?.add_scalar(1.0)?, &wide)?;
+    if order >= MANY {
+        let y = zeta_of_all(order.saturating_add(1), &wide)?.mul_scalar(sign * factorial)?;
+        return select_scalar(&pole, sign * f64::INFINITY, &y)?.to_dtype(x.dtype());
+    }
+    let y = zeta_of_positive(order + 1, &right)?.mul_scalar(sign * factorial)?;
+    // cot(pi x) has period 1: the whole part, which would only cost digits, goes first.
+    let near = wide.sub(&wide.round()?.detach())?;
+    let angle = select_scalar(&left.logical_and(&pole.logical_not()?)?.logical_not()?, 0.25, &near)?;
+    let cot = angle.mul_scalar(std::f64::consts::PI)?.tan()?.reciprocal()?;
+    let coefficients = cotangent_derivative(order);
+    let mut poly = Tensor::zeros_like_meta(cot.meta())?;
+    for c in coefficients.iter().rev() {
+        poly = poly.mul(&cot)?.add_scalar(*c)?;
+    }
+    let poly = poly.mul_scalar(std::f64::consts::PI.powi(order as i32 + 1))?;
+    let reflected = y.mul_scalar(-sign)?.sub(&poly)?;
+    let y = select(&left, &reflected, &y)?;
+    select_scalar(&pole, sign * f64::INFINITY, &y)?.to_dtype(x.dtype())
+}
+
+/// Sum without NaN.
+fn nansum(x: &Tensor, dims: Option<&[i64]>, keep: bool, dtype: Option<DType>) -> Result<Tensor> {
+    refuse(x, ErrorKind::NotImplemented, "nansum on CPU does not support complex inputs")?;
+    if let Some(d) = dtype.filter(|d| d.is_complex() && x.dtype().is_float()) {
+        return Err(crate::ops::complex::unsupported("nansum_cpu", d));
+    }
+    let x = dtype.map_or_else(|| Ok(x.clone()), |d| x.to_dtype(d))?;
+    let x = if x.dtype().is_float() { select_scalar(&x.isnan()?, 0.0, &x)? } else { x };
+    let y = x.sum_dim(dims.unwrap_or(&[]), keep)?;
+    dtype.map_or_else(|| Ok(y.clone()), |d| y.to_dtype(d))
+}
+
+/// Mean without NaN.
+fn nanmean(x: &Tensor, dims: Option<&[i64]>, keep: bool, dtype: Option<DType>) -> Result<Tensor> {
+    refuse(x, ErrorKind::NotImplemented, "nansum on CPU does not support complex inputs")?;
+    if !x.dtype().is_float() {
+        return Err(Error::not_implemented(format!(
+            "nanmean(): expected input to have floating point or complex dtype but got {}",
+            x.dtype().scalar_type()
+        )));
+    }
+    if let Some(d) = dtype.filter(|d| !d.is_inexact()) {
+        return Err(Error::runtime(format!(
+            "mean(): could not infer output dtype. Optional dtype must be either a floating point or complex dtype. \
+            Got: {}",
+            d.scalar_type()
+        )));
+    }
+    normalize_dims(dims.unwrap_or(&[]), x.dims().len())?;
+    let count = x.isnan()?.logical_not()?.sum_dim(dims.unwrap_or(&[]), keep)?;
+    nansum(x, dims, keep, dtype)?.div(&count)
+}
+
+fn scaled(name: &str, x: &Tensor, by: f64) -> Result<Tensor> {
+    refuse(x, ErrorKind::NotImplemented, &format!("{name} is not supported for complex tensors."))?;
+    float(x)?.mul_scalar(by)
+}
+
+fn flat(x: crate::schema::SampleArg) -> Vec<Sample> {
+    vec![Sample::new(vec![x]).no_gradient().dtypes(&[DType::I64, DType::Bool])]
+}
+
+/// Rows of the special functions.
+pub const ROWS: &[Row] = &[
+    Row::new(
+        "xlogy.Tensor(Tensor self, Tensor other) -> Tensor",
+        Tier::Composed,
+        |a| floats(a).and_then(|(x, y)| Ok(xlogy(&x, &y)?.into())),
+        samples!([t(&[2, 3]), positive(&[3])], [t(&[2, 3]), n(2)]),
+    )
+    .inplace()
+    .numbers(Numbers::One)
+    .aliases(&["special_xlogy"])
+    .in_place_function(),
+    Row::new(
+        "special_xlog1py(Tensor self, Tensor other) -> Tensor",
+        Tier::Composed,
+        |a| floats(a).and_then(|(x, y)| Ok(xlog1py(&x, &y)?.into())),
+        samples!([t(&[2, 3]), positive(&[3])]),
+    )
+    .scope(crate::schema::Scope::Nn)
+    .numbers(Numbers::One),
+    Row::new(
+        "special_entr(Tensor self) -> Tensor",
+        Tier::Composed,
+        |a| Ok(entropy(a.tensor(0)?)?.into()),
+        samples!([positive(&[2, 3])]),
+    )
+    .scope(crate::schema::Scope::Nn),
+    Row::new(
+        "special_ndtr(Tensor self) -> Tensor",
+        Tier::Composed,
+        |a| Ok(float(a.tensor(0)?)?.mul_scalar(-std::f64::consts::FRAC_1_SQRT_2)?.erfc()?.mul_scalar(0.5)?.into()),
+        samples!([t(&[2, 3])]),
+    )
+    .scope(crate::schema::Scope::Nn),
+    Row::new(
+        "logit(Tensor self, float? eps=None) -> Tensor",
+        Tier::Composed,
+        |a| Ok(logit(a.tensor(0)?, a.opt_float(1)?)?.into()),
+        || {
+            let halves = || crate::schema::SampleArg::Tensor(vec![2, 3], crate::schema::Fill::Positive);
+            vec![Sample::new(vec![halves(), n(0.1)]).no_gradient()]
+        },
+    )
+    .inplace()
+    .aliases(&["special_logit"])
+    .in_place_function(),
+    Row::new("sinc(Tensor self) -> Tensor", Tier::Composed, |a| Ok(sinc(a.tensor(0)?)?.into()), samples!([t(&[2, 3])]))
+        .inplace()
+        .aliases(&["special_sinc"])
+        .in_place_function(),
+    Row::new(
+        "logaddexp(Tensor self, Tensor other) -> Tensor",
+        Tier::Composed,
+        |a| logaddexp_row(a, false),
+        samples!([t(&[2, 3]), t(&[3])]),
+    ),
+    Row::new(
+        "logaddexp2(Tensor self, Tensor other) -> Tensor",
+        Tier::Composed,
+        |a| logaddexp_row(a, true),
+        samples!([t(&[2, 3]), t(&[3])]),
+    ),
+    Row::new(
+        "heaviside(Tensor self, Tensor values) -> Tensor",
+        Tier::Composed,
+        |a| Ok(heaviside(a.operand(0)?, a.operand(1)?)?.into()),
+        || vec![Sample::new(vec![t(&[2, 3]), t(&[3])]).no_gradient()],
+    )
+    .inplace()
+    .numbers(Numbers::Second),
+    Row::new(
+        "nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor",
+        Tier::Composed,
+        |a| Ok(nan_to_num(a.tensor(0)?, a.opt_float(1)?, a.opt_float(2)?, a.opt_float(3)?)?.into()),
+        samples!([t(&[2, 3])]),
+    )
+    .inplace()
+    .in_place_function(),
+    Row::new(
+        "deg2rad(Tensor self) -> Tensor",
+        Tier::Composed,
+        |a| Ok(scaled("deg2rad", a.tensor(0)?, std::f64::consts::PI / 180.0)?.into()),
+        samples!([t(&[2, 3])]),
+    )
+    .inplace()
+    .in_place_function(),
+    Row::new(
+        "rad2deg(Tensor self) -> Tensor",
+        Tier::Composed,
+        |a| Ok(scaled("rad2deg", a.tensor(0)?, 180.0 / std::f64::consts::PI)?.into()),
+        samples!([unit(&[2, 3])]),
+    )
+    .inplace()
+    .in_place_function(),
+    Row::new(
+        "signbit(Tensor self) -> Tensor",
+        Tier::Composed,
+        |a| Ok(signbit(a.tensor(0)?)?.into()),
+        || flat(t(&[2, 3])),
+    )
+    .out_dtype(OutDType::OneOf(&[DType::Bool], messages::non_boolean)),
+    Row::new(
+        "isposinf(Tensor self) -> Tensor",
+        Tier::Composed,
+        |a| Ok(is_infinity(a.tensor(0)?, f64::INFINITY)?.into()),
+        || flat(t(&[2, 3])),
+    )
+    .out_dtype(OutDType::OneOf(&[DType::Bool], messages::non_boolean)),
+    Row::new(
+        "isneginf(Tensor self) -> Tensor",
+        Tier::Composed,
+        |a| Ok(is_infinity(a.tensor(0)?, f64::NEG_INFINITY)?.into()),
+        || flat(t(&[2, 3])),
+    )
+    .out_dtype(OutDType::OneOf(&[DType::Bool], messages::non_boolean)),
+    Row::new(
+        "positive(Tensor(a) self) -> Tensor(a)",
+        Tier::Composed,
+        |a| {
+            if a.tensor(0)?.dtype() == DType::Bool {
+                return Err(Error::not_implemented("The `+` operator, on a bool tensor is not supported."));
+            }
+            Ok(a.tensor(0)?.clone().into())
+        },
+        samples!([t(&[2, 3])]),
+    )
+    .no_out(),
+    Row::new(
+        "nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+        Tier::Composed,
+        |a| Ok(nansum(a.tensor(0)?, a.opt_ints(1)?, a.bool(2)?, a.opt_dtype(3)?)?.into()),
+        samples!([t(&[2, 3])], [t(&[2, 3]), ints(&[1]), n(true)]),
+    )
+    .dtype_with_out(DTypeWithOut::MustMatch(messages::provided_dtype)),
+    Row::new(
+        "nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+        Tier::Composed,
+        |a| Ok(nanmean(a.tensor(0)?, a.opt_ints(1)?, a.bool(2)?, a.opt_dtype(3)?)?.into()),
+        samples!([t(&[2, 3])], [t(&[2, 3]), ints(&[1]), n(true)]),
+    )
+    .dtype_with_out(DTypeWithOut::MustMatch(messages::provided_dtype)),
+    Row::new(
+        "float_power.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor",
+        Tier::Composed,
+        |a| {
+            let wide = if result_type(a.operand(0)?, a.operand(1)?).is_complex() { DType::C128 } else { DType::F64 };
+            let (x, p) = (as_tensor(a.operand(0)?, wide)?, as_tensor(a.operand(1)?, wide)?);
+            Ok(arith(BinaryKind::Pow, Operand::Tensor(&x), Operand::Tensor(&p))?.into())
+        },
+        || vec![Sample::new(vec![positive(&[2, 3]), t(&[3])]).no_gradient()],
+    )
+    .numbers(Numbers::One)
+    .out_aliasing(Aliasing::Allowed),
+    Row::new(
+        "ldexp.Tensor(Tensor self, Tensor other) -> Tensor",
+        Tier::Composed,
+        |a| {
+            if let Operand::Scalar(s) = a.operand(1)? {
+                return Err(Error::type_error(format!(
+                    "ldexp(): argument 'other' (position 2) must be Tensor, not {}",
+                    s.python_type()
+                )));
+            }
+            let two = arith(BinaryKind::Pow, Operand::Scalar(Scalar::Float(2.0)), a.operand(1)?)?;
+            // Whole exponents scale without changing the dtype.
+            let two = match (a.operand(0)?, a.operand(1)?) {
+                (Operand::Tensor(x), Operand::Tensor(e)) if x.dtype().is_inexact() && !e.dtype().is_inexact() => {
+                    two.to_dtype(x.dtype())?
+                }
+                _ => two,
+            };
+            Ok(arith(BinaryKind::Mul, a.operand(0)?, Operand::Tensor(&two))?.into())
+        },
+        samples!([t(&[2, 3]), t(&[3])]),
+    )
+    .inplace()
+    .numbers(Numbers::Second)
+    .reads_before_writing()
+    .in_place_function(),
+    Row::new(
+        "polygamma(int n, Tensor self) -> Tensor",
+        Tier::Composed,
+        |a| Ok(polygamma(a.int(0)?, a.tensor(1)?)?.into()),
+        samples!([n(1), positive(&[2, 3])], [n(2), t(&[2, 3])]),
+    )
+    .scope(crate::schema::Scope::Function)
+    .aliases(&["special_polygamma"]),
+    Row::new(
+        "mvlgamma(Tensor self, int p) -> Tensor",
+        Tier::Composed,
+        |a| Ok(mvlgamma(a.tensor(0)?, a.int(1)?)?.into()),
+        || vec![Sample::new(vec![positive(&[2, 3]), n(1)])],
+    )
+    .inplace()
+    .aliases(&["special_multigammaln"]),
+];

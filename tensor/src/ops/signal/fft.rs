@@ -1,0 +1,636 @@
+//! Fourier transforms: one primitive, `Fft`, from complex to complex numbers along any dimensions; the rest is made of it.
+//!
+//! A transform of real numbers keeps half of the result, the rest being conjugates of it; the way back restores them.
+
+use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim};
+use crate::ops::concat::{cat, flip};
+use crate::policy::{Policies, Policy};
+use crate::schema::{Args, Ret, Row, Sample, SampleArg, Scope, Tier, ints, n, positive, t};
+use crate::{DType, Device, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, default_dtype, dispatch, samples};
+use smallvec::smallvec;
+use torchtpu_kernels::memory;
+use torchtpu_stablehlo::FftKind;
+
+/// `y[k] = sum_j x[j] e^(-2 pi i j k / n)` along each dimension of a mask, with the other sign where `inverse`.
+///
+/// | operand | shape | dtype |
+/// |---|---|---|
+/// | x | any, no size of zero among the dimensions of the mask | complex |
+/// | y | that of x | that of x |
+///
+/// Nothing is divided in either direction, so that each is the gradient of the other.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Fft {
+    /// Bit `i`: along dimension `i`.
+    pub mask: u64,
+    /// Back from frequencies.
+    pub inverse: bool,
+}
+
+impl Fft {
+    fn dims(&self, rank: usize) -> impl Iterator<Item = usize> {
+        let mask = self.mask;
+        (0..rank).filter(move |d| mask >> d & 1 != 0)
+    }
+}
+
+impl Op for Fft {
+    const NAME: &'static str = "fft_c2c";
+    fn takes_complex(&self) -> bool {
+        true
+    }
+    fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        if !x[0].dtype().is_complex() {
+            return Err(crate::ops::complex::unsupported("fft_c2c", x[0].dtype()));
+        }
+        Ok(*x[0].meta())
+    }
+    fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
+        let dims: smallvec::SmallVec<[usize; 8]> = self.dims(x[0].dims().len()).collect();
+        torchtpu_kernels::fft::fft(&x[0].view(), &dims, self.inverse, &mut y[0].view_mut());
+        Ok(())
+    }
+    fn lower(&self, f: &mut Func, x: &[Value], _: &[Meta]) -> Values {
+        let mut y = x[0].clone();
+        let last = y.rank().wrapping_sub(1);
+        for d in self.dims(y.rank()) {
+            let size = y.shape()[d];
+            if size < 2 || y.ty().numel() == 0 {
+                continue;
+            }
+            let mut order: Vec<usize> = (0..=last).collect();
+            order.swap(d, last);
+            let moved = f.transpose(&y, &order);
+            let kind = if self.inverse { FftKind::Ifft } else { FftKind::Fft };
+            let mut z = f.fft(&moved, kind, &[size]);
+            if self.inverse {
+                let count = f.splat(size as f64, z.ty());
+                z = f.binary("stablehlo.multiply", &z, &count);
+            }
+            y = f.transpose(&z, &order);
+        }
+        smallvec![y]
+    }
+    fn vjp(&self, _: &Saved<'_>, g: &Tensor) -> Result<Grads> {
+        Ok(smallvec![Some(dispatch::call(Prim::Fft(Fft { inverse: !self.inverse, ..*self }), &[g])?)])
+    }
+    fn saves(&self, _: u64) -> Saves {
+        Saves::NONE
+    }
+}
+
+/// What a transform divides by.
+#[derive(Clone, Copy)]
+enum Norm {
+    /// The number of points, on the way back.
+    Backward,
+    /// Its root, both ways.
+    Ortho,
+    /// The number of points, on the way to frequencies.
+    Forward,
+}
+
+impl Norm {
+    fn parse(name: Option<&str>) -> Result<Norm> {
+        match name {
+            None | Some("backward") => Ok(Norm::Backward),
+            Some("ortho") => Ok(Norm::Ortho),
+            Some("forward") => Ok(Norm::Forward),
+            Some(other) => Err(Error::runtime(format!("Invalid normalization mode: \"{other}\""))),
+        }
+    }
+    fn scaled(self, y: Tensor, points: usize, inverse: bool) -> Result<Tensor> {
+        let by = match (self, inverse) {
+            (Norm::Ortho, _) => 1.0 / (points as f64).sqrt(),
+            (Norm::Backward, true) | (Norm::Forward, false) => 1.0 / points as f64,
+            _ => return Ok(y),
+        };
+        y.mul_scalar(by)
+    }
+}
+
+/// In a dtype that has transforms: integers become the default floating-point one.
+fn floating(x: &Tensor) -> Result<Tensor> {
+    match x.dtype() {
+        d @ (DType::F16 | DType::BF16) => Err(Error::runtime(format!("Unsupported dtype {}", d.scalar_type()))),
+        d if d.is_inexact() => Ok(x.clone()),
+        _ => x.to_dtype(default_dtype()),
+    }
+}
+
+/// As complex numbers.
+fn as_complex(x: &Tensor) -> Result<Tensor> {
+    let x = floating(x)?;
+    let d = x.dtype().to_complex().unwrap_or(DType::C64);
+    x.to_dtype(d)
+}
+
+/// Cut, or padded with zeros, to `len` along a dimension.
+fn resized(x: &Tensor, dim: usize, len: usize) -> Result<Tensor> {
+    let have = x.dims()[dim];
+    if len == have {
+        return Ok(x.clone());
+    }
+    if len < have {
+        return x.narrow(dim as i64, 0, len as i64);
+    }
+    let mut widths = vec![(0, 0); x.dims().len()];
+    widths[dim] = (0, (len - have) as i64);
+    crate::ops::pad::pad_constant(x, &widths, Scalar::Int(0))
+}
+
+fn transform(x: &Tensor, dims: &[usize], inverse: bool) -> Result<Tensor> {
+    if dims.is_empty() {
+        return Ok(x.clone());
+    }
+    let mask = dims.iter().fold(0, |m, d| m | 1 << d);
+    dispatch::call(Prim::Fft(Fft { mask, inverse }), &[x])
+}
+
+fn points(n: i64) -> Result<usize> {
+    if n < 1 {
+        return Err(Error::runtime(format!("Invalid number of data points ({n}) specified")));
+    }
+    Ok(n as usize)
+}
+
+/// A dimension to transform, and the size to cut or pad it to.
+type Resized = (usize, Option<i64>);
+
+/// Dimensions to transform with the sizes to transform there: `s`, `dim`, both or neither given; -1 keeps a size.
+fn shape_and_dims(x: &Tensor, s: Option<&[i64]>, dim: Option<&[i64]>) -> Result<Vec<Resized>> {
+    let rank = x.dims().len();
+    let dims: Vec<usize> = match (dim, s) {
+        (Some(&[d, ..]), _) if rank == 0 => {
+            return Err(Error::index(format!("Dimension specified as {d} but tensor has no dimensions")));
+        }
+        (Some(d), _) => d.iter().map(|&d| normalize_dim(d, rank)).collect::<Result<_>>()?,
+        (None, Some(s)) if s.len() > rank => {
+            return Err(Error::runtime(format!(
+                "Got shape with {} values but input tensor only has {rank} dimensions.",
+                s.len()
+            )));
+        }
+        (None, Some(s)) => (rank - s.len()..rank).collect(),
+        (None, None) => (0..rank).collect(),
+    };
+    for (i, d) in dims.iter().enumerate() {
+        if dims[..i].contains(d) {
+            return Err(Error::runtime("FFT dims must be unique"));
+        }
+    }
+    if let Some(s) = s.filter(|s| s.len() != dims.len()) {
+        let _ = s;
+        return Err(Error::runtime("When given, dim and shape arguments must have the same length"));
+    }
+    let size = |i: usize| s.map(|s| s[i]).filter(|&n| n != -1);
+    Ok(dims.iter().enumerate().map(|(i, &d)| (d, size(i))).collect())
+}
+
+/// From complex (or real) numbers to complex ones.
+fn c2c(x: &Tensor, at: &[Resized], norm: Norm, inverse: bool) -> Result<Tensor> {
+    let mut y = as_complex(x)?;
+    let mut total = 1;
+    for &(d, len) in at {
+        let len = points(len.unwrap_or(y.dims()[d] as i64))?;
+        y = resized(&y, d, len)?;
+        total *= len;
+    }
+    let dims: Vec<usize> = at.iter().map(|(d, _)| *d).collect();
+    norm.scaled(transform(&y, &dims, inverse)?, total, inverse)
+}
+
+fn some_axis<T>(name: &str, at: &[T]) -> Result<()> {
+    if at.is_empty() { Err(Error::runtime(format!("{name} must transform at least one axis"))) } else { Ok(()) }
+}
+
+/// From real numbers to the half of the frequencies that the last dimension needs; `inverse` gives conjugates.
+fn r2c(name: &str, x: &Tensor, at: &[Resized], norm: Norm, inverse: bool) -> Result<Tensor> {
+    if x.dtype().is_complex() {
+        return Err(Error::runtime(format!("{name} expects a real input tensor, but got {}", x.dtype().scalar_type())));
+    }
+    some_axis(name, at)?;
+    let y = c2c(x, at, norm, inverse)?;
+    let last = at[at.len() - 1].0;
+    y.narrow(last as i64, 0, (y.dims()[last] / 2 + 1) as i64)
+}
+
+/// From half of the frequencies to real numbers; `inverse` is the usual direction.
+fn c2r(name: &str, x: &Tensor, at: &[Resized], norm: Norm, inverse: bool) -> Result<Tensor> {
+    some_axis(name, at)?;
+    let mut y = as_complex(x)?;
+    let (&(last, len), rest) = at.split_last().expect("checked above");
+    let len = points(len.unwrap_or(2 * (y.dims()[last] as i64 - 1)))?;
+    let mut total = len;
+    for &(d, len) in rest {
+        let len = points(len.unwrap_or(y.dims()[d] as i64))?;
+        y = resized(&y, d, len)?;
+        total *= len;
+    }
+    let half = len / 2 + 1;
+    y = resized(&y, last, half)?;
+    let dims: Vec<usize> = rest.iter().map(|(d, _)| *d).collect();
+    y = transform(&y, &dims, inverse)?;
+    // The other half: conjugates from the end.
+    if len > half {
+        let d = last as i64;
+        let others = flip(&y.narrow(d, 1, (len - half) as i64)?, &[d])?.conj()?;
+        y = cat(&[&y, &others], d)?;
+    }
+    norm.scaled(transform(&y, &[last], inverse)?.real()?.contiguous()?, total, inverse)
+}
+
+/// Arguments `self, n, dim, norm`.
+fn one(a: &Args<'_>) -> Result<(Tensor, [Resized; 1], Norm)> {
+    let x = a.tensor(0)?.clone();
+    if x.dims().is_empty() {
+        return Err(Error::index(
+            "Dimension specified as -1 but tensor has no dimensions".replace("-1", &a.int(2)?.to_string()),
+        ));
+    }
+    let d = normalize_dim(a.int(2)?, x.dims().len())?;
+    let at = [(d, a.opt_int(1)?)];
+    Ok((x, at, Norm::parse(a.opt_str(3)?)?))
+}
+
+/// Arguments `self, s, dim, norm`.
+fn many(a: &Args<'_>) -> Result<(Tensor, Vec<Resized>, Norm)> {
+    let x = a.tensor(0)?.clone();
+    let at = shape_and_dims(&x, a.opt_ints(1)?, a.opt_ints(2)?)?;
+    Ok((x, at, Norm::parse(a.opt_str(3)?)?))
+}
+
+/// Moves frequency zero from the start to the middle of dimensions, or back.
+fn shifted(a: &Args<'_>, back: bool) -> Result<Ret> {
+    let x = a.tensor(0)?;
+    let dims: Vec<i64> = match a.opt_ints(1)? {
+        Some(d) => d.to_vec(),
+        None => (0..x.dims().len() as i64).collect(),
+    };
+    if dims.is_empty() {
+        return Ok(x.clone().into());
+    }
+    let mut by = Vec::new();
+    for &d in &dims {
+        let size = x.dims()[normalize_dim(d, x.dims().len())?] as i64;
+        by.push(if back { (size + 1) / 2 } else { size / 2 });
+    }
+    Ok(crate::ops::concat::roll(x, &by, &dims)?.into())
+}
+
+/// Frequencies of the points of a transform: the first half counts up, the second ends at -1.
+fn frequencies(a: &Args<'_>, real: bool) -> Result<Ret> {
+    let count = a.int(0)?;
+    let (dtype, device) = crate::ops::creation::options(a, 2, default_dtype(), Device::CPU)?;
+    if !dtype.is_inexact() {
+        let name = if real { "rfftfreq" } else { "fftfreq" };
+        return Err(Error::runtime(format!("{name} requires a floating point or complex dtype")));
+    }
+    if count < 0 {
+        return Err(Error::runtime("upper bound and lower bound inconsistent with step sign"));
+    }
+    let v: Vec<f64> = if real {
+        memory::collect((0..=count / 2).map(|k| k as f64))
+    } else {
+        memory::collect((0..count - count / 2).chain(-(count / 2)..0).map(|k| k as f64))
+    };
+    let by = 1.0 / (count as f64 * a.float(1)?);
+    Ok(Tensor::from_slice(&v, &[v.len()])?.mul_scalar(by)?.to_dtype(dtype)?.to_device(device)?.into())
+}
+
+// ------------------------------------------------------------------------------------------------ short-time transforms
+
+/// A window of `size`, centred in `length` zeros.
+fn centred(window: &Tensor, length: usize) -> Result<Tensor> {
+    let gap = length - window.numel();
+    crate::ops::pad::pad_constant(window, &[((gap / 2) as i64, (gap - gap / 2) as i64)], Scalar::Int(0))
+}
+
+/// Checks that a window is a vector of the given length.
+fn check_window(name: &str, window: &Tensor, length: i64) -> Result<()> {
+    if window.dims().len() == 1 && window.numel() as i64 == length {
+        return Ok(());
+    }
+    Err(Error::runtime(format!(
+        "{name}: expected a 1D window tensor of size equal to win_length={length}, but got window with size {}",
+        window.dims()
+    )))
+}
+
+/// `torch.stft`: transforms of overlapping pieces of a signal, frequencies by frames.
+fn stft(a: &Args<'_>) -> Result<Ret> {
+    let x = a.tensor(0)?;
+    let length = a.int(1)?;
+    let hop = a.opt_int(2)?.unwrap_or(length / 4);
+    let width = a.opt_int(3)?.unwrap_or(length);
+    let window = a.opt_tensor(4)?;
+    let (centre, mode, normalized) = (a.bool(5)?, a.str(6)?, a.bool(7)?);
+    let is_complex = x.dtype().is_complex() || window.is_some_and(|w| w.dtype().is_complex());
+    let return_complex = match a.opt_bool(9)? {
+        Some(c) => c,
+        None if is_complex => true,
+        None => {
+            return Err(Error::runtime(
+                "stft requires the return_complex parameter be given for real inputs, and will further require that \
+                return_complex=True in a future PyTorch release.",
+            ));
+        }
+    };
+    if !x.dtype().is_inexact() {
+        return Err(Error::runtime("stft: expected a tensor of floating point or complex values"));
+    }
+    let rank = x.dims().len();
+    if rank == 0 || rank > 2 {
+        return Err(Error::runtime(format!("stft: expected a 1D or 2D tensor, but got {rank}D tensor")));
+    }
+    let mut y = if rank == 1 { x.unsqueeze(0)? } else { x.clone() };
+    if centre {
+        let by = length / 2;
+        y = crate::ops::pad::pad_mode(&y.unsqueeze(0)?, &[by, by], mode, None)?.squeeze(0)?;
+    }
+    let size = y.dims()[1] as i64;
+    if length <= 0 || length > size {
+        return Err(Error::runtime(format!("stft: expected 0 < n_fft < {size}, but got n_fft={length}")));
+    }
+    if hop <= 0 {
+        return Err(Error::runtime(format!("stft: expected hop_length > 0, but got hop_length={hop}")));
+    }
+    if width <= 0 || width > length {
+        return Err(Error::runtime(format!("stft: expected 0 < win_length <= n_fft, but got win_length={width}")));
+    }
+    if window.is_none() {
+        static SAID: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+        crate::warning::once(
+            &SAID,
+            "A window was not provided. A rectangular window will be applied,which is known to cause spectral leakage. \
+            Other windows such as torch.hann_window or torch.hamming_window are recommended to reduce spectral \
+            leakage.To suppress this warning and use a rectangular window, explicitly set `window=torch.ones(n_fft, \
+            device=<device>)`.",
+        )?;
+    }
+    let ones;
+    let window = match window {
+        Some(w) => {
+            check_window("stft", w, width)?;
+            Some(w)
+        }
+        None if width < length => {
+            let meta = Meta { dims: Dims::new(&[width as usize]), dtype: x.dtype().to_real(), device: x.device() };
+            ones = Tensor::full_meta(&meta, Scalar::Int(1))?;
+            Some(&ones)
+        }
+        None => None,
+    };
+    let mut frames = y.unfold(1, length, hop)?;
+    if let Some(w) = window {
+        frames = frames.mul(&centred(w, length as usize)?)?;
+    }
+    let norm = if normalized { Norm::Ortho } else { Norm::Backward };
+    let onesided = a.opt_bool(8)?.unwrap_or(!frames.dtype().is_complex());
+    if onesided && frames.dtype().is_complex() {
+        return Err(Error::runtime("Cannot have onesided output if window or input is complex"));
+    }
+    let at = [(2, None)];
+    let y = if onesided { r2c("stft", &frames, &at, norm, false)? } else { c2c(&frames, &at, norm, false)? };
+    let y = y.transpose(1, 2)?;
+    let y = if rank == 1 { y.squeeze(0)? } else { y };
+    Ok(if return_complex { y } else { y.view_as_real()? }.into())
+}
+
+/// `torch.istft`: the signal whose short-time transform this is, by least squares.
+fn istft(a: &Args<'_>) -> Result<Ret> {
+    let x = a.tensor(0)?;
+    let length = a.int(1)?;
+    let hop = a.opt_int(2)?.unwrap_or(length / 4);
+    let width = a.opt_int(3)?.unwrap_or(length);
+    let (centre, normalized) = (a.bool(5)?, a.bool(6)?);
+    let (wanted, return_complex) = (a.opt_int(8)?, a.bool(9)?);
+    if !x.dtype().is_complex() {
+        return Err(Error::runtime(
+            "istft requires a complex-valued input tensor matching the output from stft with return_complex=True.",
+        ));
+    }
+    let rank = x.dims().len();
+    if rank != 2 && rank != 3 {
+        return Err(Error::runtime(format!(
+            "istft: expected a tensor with 2 or 3 dimensions, but got {rank} dimensions"
+        )));
+    }
+    if x.numel() == 0 {
+        return Err(Error::runtime("istft: input tensor cannot be empty."));
+    }
+    let y = if rank == 2 { x.unsqueeze(0)? } else { x.clone() };
+    let (batch, bins, count) = (y.dims()[0], y.dims()[1] as i64, y.dims()[2]);
+    let onesided = a.opt_bool(7)?.unwrap_or(bins != length);
+    let expected = if onesided { length / 2 + 1 } else { length };
+    if bins != expected {
+        let what = if onesided { "n_fft / 2 + 1" } else { "n_fft" };
+        return Err(Error::runtime(format!(
+            "istft: expected the frequency dimension (3rd to the last) of the input tensor to match {what} when \
+            onesided={}, but got {bins}",
+            if onesided { "True" } else { "False" }
+        )));
+    }
+    if hop <= 0 || hop > width {
+        return Err(Error::runtime(format!("istft: expected 0 < hop_length <= win_length, but got hop_length={hop}")));
+    }
+    if width <= 0 || width > length {
+        return Err(Error::runtime(format!("istft: expected 0 < win_length <= n_fft, but got win_length={width}")));
+    }
+    let real = x.dtype().to_real();
+    let window = match a.opt_tensor(4)? {
+        Some(w) => {
+            check_window("istft", w, width)?;
+            w.clone()
+        }
+        None => {
+            let meta = Meta { dims: Dims::new(&[width as usize]), dtype: real, device: x.device() };
+            Tensor::full_meta(&meta, Scalar::Int(1))?
+        }
+    };
+    if window.dtype().is_complex() && !return_complex {
+        return Err(Error::runtime("Complex windows are incompatible with return_complex=False"));
+    }
+    let window = centred(&window, length as usize)?;
+    let norm = if normalized { Norm::Ortho } else { Norm::Backward };
+    let y = y.transpose(1, 2)?;
+    let at = [(2, Some(length))];
+    let pieces = if return_complex {
+        if onesided {
+            return Err(Error::runtime("Cannot have onesided output if window or input is complex"));
+        }
+        c2c(&y, &at, norm, true)?
+    } else {
+        c2r("istft", &y, &at, norm, true)?
+    };
+    let pieces = pieces.mul(&window)?;
+    // Pieces add up where they overlap, and so do the squares of the window that they are divided by.
+    let total = (length + hop * (count as i64 - 1)) as usize;
+    let places: Vec<i64> = memory::collect((0..count as i64).flat_map(|f| (0..length).map(move |i| f * hop + i)));
+    let places = Tensor::from_slice_on(&places, &[places.len()], x.device())?;
+    let added = |pieces: &Tensor, rows: usize| -> Result<Tensor> {
+        let flat = pieces.reshape_dims(Dims::new(&[rows, count * length as usize]))?;
+        let zeros = Tensor::zeros_like_meta(&flat.meta().with_dims(Dims::new(&[rows, total])))?;
+        crate::ops::indexing::index_add(&zeros, 1, &places, &flat)
+    };
+    let squares = window.square()?.expand(&[count as i64, length])?;
+    let (y, envelope) = (added(&pieces, batch)?, added(&squares, 1)?);
+    let start = if centre { length / 2 } else { 0 };
+    let end = match wanted {
+        Some(n) => start + n,
+        None if centre => total as i64 - length / 2,
+        None => total as i64,
+    };
+    let stop = end.min(total as i64).max(start);
+    let (y, envelope) = (y.narrow(1, start, stop - start)?, envelope.narrow(1, start, stop - start)?);
+    let bad = envelope.abs()?.lt_scalar(1e-11)?;
+    let error = || Error::runtime("window overlap add min: 0");
+    match x.device().kind {
+        DeviceKind::Tpu => crate::ops::indexing::defer(&bad, error())?,
+        DeviceKind::Cpu if bad.to_vec::<bool>()?.contains(&true) => return Err(error()),
+        _ => {}
+    }
+    let mut y = y.div(&envelope)?;
+    if end > stop {
+        // Beyond the last frame there is silence.
+        y = crate::ops::pad::pad_constant(&y, &[(0, 0), (0, end - stop)], Scalar::Int(0))?;
+    }
+    Ok(if rank == 2 { y.squeeze(0)? } else { y }.into())
+}
+
+fn plain() -> Vec<Sample> {
+    vec![
+        Sample::new(vec![t(&[2, 5])]).dtypes(&[DType::F64]),
+        Sample::new(vec![t(&[3, 4]), n(5), n(0), SampleArg::Str("ortho")]),
+    ]
+}
+fn planes() -> Vec<Sample> {
+    vec![
+        Sample::new(vec![t(&[2, 3, 4])]),
+        Sample::new(vec![t(&[3, 4]), ints(&[4, 3]), ints(&[0, 1]), SampleArg::Str("forward")]),
+    ]
+}
+
+/// A row of `torch.fft`.
+const fn row(schema: &'static str, call: crate::schema::Call, samples: fn() -> Vec<Sample>) -> Row {
+    Row::new(schema, Tier::Composed, call, samples).scope(Scope::Nn)
+}
+
+/// Rows of the Fourier transforms.
+pub const ROWS: &[Row] = &[
+    row("fft_fft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor", |a| {
+        let (x, at, norm) = one(a)?;
+        Ok(c2c(&x, &at, norm, false)?.into())
+    }, plain)
+    .autocast(Policies::cpu(Policy::Full)),
+    row("fft_ifft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor", |a| {
+        let (x, at, norm) = one(a)?;
+        Ok(c2c(&x, &at, norm, true)?.into())
+    }, plain)
+    .autocast(Policies::cpu(Policy::Full)),
+    row("fft_rfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor", |a| {
+        let (x, at, norm) = one(a)?;
+        Ok(r2c("rfft", &x, &at, norm, false)?.into())
+    }, plain)
+    .autocast(Policies::cpu(Policy::Full)),
+    row("fft_irfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor", |a| {
+        let (x, at, norm) = one(a)?;
+        Ok(c2r("irfft", &x, &at, norm, true)?.into())
+    }, plain)
+    .autocast(Policies::cpu(Policy::Full)),
+    row("fft_hfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor", |a| {
+        let (x, at, norm) = one(a)?;
+        Ok(c2r("hfft", &x, &at, norm, false)?.into())
+    }, plain)
+    .autocast(Policies::cpu(Policy::Full)),
+    row("fft_ihfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor", |a| {
+        let (x, at, norm) = one(a)?;
+        Ok(r2c("ihfft", &x, &at, norm, true)?.into())
+    }, plain)
+    .autocast(Policies::cpu(Policy::Full)),
+    row("fft_fft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor", |a| {
+        let (x, at, norm) = many(a)?;
+        Ok(c2c(&x, &at, norm, false)?.into())
+    }, planes)
+    .autocast(Policies::cpu(Policy::Full)),
+    row("fft_ifft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor", |a| {
+        let (x, at, norm) = many(a)?;
+        Ok(c2c(&x, &at, norm, true)?.into())
+    }, planes)
+    .autocast(Policies::cpu(Policy::Full)),
+    row("fft_rfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor", |a| {
+        let (x, at, norm) = many(a)?;
+        Ok(r2c("rfftn", &x, &at, norm, false)?.into())
+    }, planes)
+    .autocast(Policies::cpu(Policy::Full)),
+    row("fft_irfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor", |a| {
+        let (x, at, norm) = many(a)?;
+        Ok(c2r("irfftn", &x, &at, norm, true)?.into())
+    }, planes)
+    .autocast(Policies::cpu(Policy::Full)),
+    row("fft_hfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor", |a| {
+        let (x, at, norm) = many(a)?;
+        Ok(c2r("hfftn", &x, &at, norm, false)?.into())
+    }, planes)
+    .autocast(Policies::cpu(Policy::Full)),
+    row("fft_ihfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor", |a| {
+        let (x, at, norm) = many(a)?;
+        Ok(r2c("ihfftn", &x, &at, norm, true)?.into())
+    }, planes)
+    .autocast(Policies::cpu(Policy::Full)),
+    row("fft_fftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor", |a| {
+        let (x, at, norm) = many(a)?;
+        Ok(c2c(&x, &at, norm, false)?.into())
+    }, planes)
+    .autocast(Policies::cpu(Policy::Full)),
+    row("fft_ifftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor", |a| {
+        let (x, at, norm) = many(a)?;
+        Ok(c2c(&x, &at, norm, true)?.into())
+    }, planes)
+    .autocast(Policies::cpu(Policy::Full)),
+    row("fft_rfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor", |a| {
+        let (x, at, norm) = many(a)?;
+        Ok(r2c("rfftn", &x, &at, norm, false)?.into())
+    }, planes)
+    .autocast(Policies::cpu(Policy::Full)),
+    row("fft_irfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor", |a| {
+        let (x, at, norm) = many(a)?;
+        Ok(c2r("irfftn", &x, &at, norm, true)?.into())
+    }, planes)
+    .autocast(Policies::cpu(Policy::Full)),
+    row("fft_hfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor", |a| {
+        let (x, at, norm) = many(a)?;
+        Ok(c2r("hfftn", &x, &at, norm, false)?.into())
+    }, planes)
+    .autocast(Policies::cpu(Policy::Full)),
+    row("fft_ihfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor", |a| {
+        let (x, at, norm) = many(a)?;
+        Ok(r2c("ihfftn", &x, &at, norm, true)?.into())
+    }, planes)
+    .autocast(Policies::cpu(Policy::Full)),
+    row("fft_fftshift(Tensor self, int[1]? dim=None) -> Tensor", |a| shifted(a, false),
+        samples!([t(&[2, 5])], [t(&[2, 5]), ints(&[1])])).no_out(),
+    row("fft_ifftshift(Tensor self, int[1]? dim=None) -> Tensor", |a| shifted(a, true),
+        samples!([t(&[2, 5])], [t(&[2, 5]), ints(&[1])])).no_out(),
+    row("fft_fftfreq(int n, float d=1., *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? \
+        pin_memory=None) -> Tensor", |a| frequencies(a, false), || vec![Sample::new(vec![n(5)]).no_gradient()]),
+    row("fft_rfftfreq(int n, float d=1., *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? \
+        pin_memory=None) -> Tensor", |a| frequencies(a, true), || vec![Sample::new(vec![n(6), n(0.5)]).no_gradient()]),
+    Row::new("stft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool \
+        center=True, str pad_mode=\"reflect\", bool normalized=False, bool? onesided=None, bool? return_complex=None, \
+        bool? align_to_window=None) -> Tensor", Tier::Composed, stft, || {
+        let flags = |c: bool| [n(c), SampleArg::Str("reflect"), n(false), SampleArg::Default, n(true)];
+        vec![
+            Sample::new([t(&[2, 12]), n(4), n(2), n(4), positive(&[4])].into_iter().chain(flags(true)).collect()),
+            Sample::new([t(&[12]), n(6), n(3), n(4), SampleArg::Default].into_iter().chain(flags(false)).collect()),
+        ]
+    })
+    .no_out()
+    .autocast(Policies::cpu(Policy::Full)),
+    Row::new("istft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool \
+        center=True, bool normalized=False, bool? onesided=None, int? length=None, bool return_complex=False) -> Tensor", Tier::Composed, istft, || {
+        vec![Sample::new(vec![t(&[2, 3, 5]), n(4), n(2)]).complex(),
+            Sample::new(vec![t(&[3, 4]), n(4), n(1), n(4)]).complex()]
+    })
+    .no_out(),
+];

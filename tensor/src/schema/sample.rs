@@ -1,0 +1,133 @@
+//! Sample arguments of rows, for the table-driven tests.
+
+use crate::{DType, Scalar};
+
+/// How the values of a sample tensor are drawn; all are deterministic.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Fill {
+    /// Spread over about (-2, 2), no two alike, none near zero.
+    Normal,
+    /// Positive, about (0.2, 2).
+    Positive,
+    /// Within (-0.9, 0.9).
+    Unit,
+    /// Within (0.05, 0.95).
+    Probability,
+    /// Within (0.1, 0.9).
+    Fraction,
+    /// Integers from 0 up to a bound.
+    Index(i64),
+    /// True and false.
+    Mask,
+    /// Symmetric matrices whose eigenvalues are positive.
+    Definite,
+    /// Rows to change places with, from one: each of a line its own or the next but the last.
+    Pivots,
+}
+
+/// One argument of a sample.
+#[derive(Clone, Debug)]
+pub enum SampleArg {
+    /// `None`, or the schema's default.
+    Default,
+    /// A tensor of these sizes. A floating-point one takes the dtype under test; `requires_grad` where gradients are tested.
+    Tensor(Vec<usize>, Fill),
+    /// The same, transposed in its last two dimensions, so that it is not contiguous.
+    Transposed(Vec<usize>, Fill),
+    /// Tensors of these sizes.
+    Tensors(Vec<Vec<usize>>, Fill),
+    /// A list with missing tensors, as advanced indexing takes it.
+    OptTensors(Vec<Option<(Vec<usize>, Fill)>>),
+    /// A number.
+    Scalar(Scalar),
+    /// Integers.
+    Ints(Vec<i64>),
+    /// Floats.
+    Floats(Vec<f64>),
+    /// Numbers.
+    Scalars(Vec<Scalar>),
+    /// A string.
+    Str(&'static str),
+    /// A dtype.
+    DType(DType),
+}
+
+/// Arguments to try a row with.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// One an entry of the schema, in order; missing ones at the end take their defaults.
+    pub args: Vec<SampleArg>,
+    /// Dtypes to try beside `float32`; empty: the default set of the test.
+    pub dtypes: &'static [DType],
+    /// Whether gradients with respect to the floating-point tensors can be compared with differences.
+    pub gradient: bool,
+    /// Whether `dtypes` are all there is: the op takes complex numbers only.
+    pub only: bool,
+    /// Whether the result is random: only its description, and that a seed repeats it, can be checked.
+    pub random: bool,
+}
+
+impl Sample {
+    /// A differentiable sample.
+    pub fn new(args: Vec<SampleArg>) -> Sample {
+        Sample { args, dtypes: &[], gradient: true, only: false, random: false }
+    }
+    /// Without a comparison of gradients: integers, kinks, random numbers.
+    pub fn no_gradient(mut self) -> Sample {
+        self.gradient = false;
+        self
+    }
+    /// For complex numbers, and nothing else.
+    pub fn complex(mut self) -> Sample {
+        (self.dtypes, self.only) = (&[DType::C64, DType::C128], true);
+        self
+    }
+    /// With a random result.
+    pub fn random(mut self) -> Sample {
+        (self.gradient, self.random) = (false, true);
+        self
+    }
+    /// With further dtypes.
+    pub fn dtypes(mut self, dtypes: &'static [DType]) -> Sample {
+        self.dtypes = dtypes;
+        self
+    }
+}
+
+/// A tensor for a sample.
+pub fn t(dims: &[usize]) -> SampleArg {
+    SampleArg::Tensor(dims.to_vec(), Fill::Normal)
+}
+/// A tensor of positive numbers.
+pub fn positive(dims: &[usize]) -> SampleArg {
+    SampleArg::Tensor(dims.to_vec(), Fill::Positive)
+}
+/// A tensor of numbers within (-1, 1).
+pub fn unit(dims: &[usize]) -> SampleArg {
+    SampleArg::Tensor(dims.to_vec(), Fill::Unit)
+}
+/// A tensor of numbers within (0, 1).
+pub fn probability(dims: &[usize]) -> SampleArg {
+    SampleArg::Tensor(dims.to_vec(), Fill::Probability)
+}
+/// A tensor of integers below a bound.
+pub fn index(dims: &[usize], bound: i64) -> SampleArg {
+    SampleArg::Tensor(dims.to_vec(), Fill::Index(bound))
+}
+/// A tensor of truth values.
+pub fn mask(dims: &[usize]) -> SampleArg {
+    SampleArg::Tensor(dims.to_vec(), Fill::Mask)
+}
+/// A number.
+pub fn n(v: impl Into<Scalar>) -> SampleArg {
+    SampleArg::Scalar(v.into())
+}
+/// Integers.
+pub fn ints(v: &[i64]) -> SampleArg {
+    SampleArg::Ints(v.to_vec())
+}
+/// Builds a [`Sample`] list: one bracketed argument list a sample.
+#[macro_export]
+macro_rules! samples {
+    ($([$($arg:expr),* $(,)?]),* $(,)?) => { || vec![$($crate::schema::Sample::new(vec![$($arg),*])),*] };
+}

@@ -1,0 +1,496 @@
+//! Views: how they were made, how a device reads them, how history reaches them.
+
+use crate::op::{Layout, Prim, ViewOp};
+use crate::{DeviceKind, Error, GradRef, Meta, Result, Tensor, backend, dispatch, graph};
+use smallvec::{SmallVec, smallvec};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+/// Whether in-place changes of a view can become part of its base's history.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Made {
+    /// They can.
+    Ordinarily,
+    /// Made where nothing was recorded: whether a later change should be is unclear.
+    WithoutGrad,
+    /// One of the views that share a node.
+    OneOfMany,
+}
+
+/// How a view was made from the tensor that owns the storage.
+pub struct ViewInfo {
+    /// The tensor the view looks at: the one that owns the storage, or a detached alias, where history starts anew.
+    pub base: Tensor,
+    /// The view ops from the base to this tensor that come before `ops`; views of one another share them.
+    earlier: Option<Arc<Chain>>,
+    /// The last view ops, at least one where there is any.
+    ops: SmallVec<[Prim; 1]>,
+    /// On a device: the value read last, and the number of writes to the storage it was read at.
+    memo: Mutex<Option<(u32, u64)>>,
+    /// Storage version at which this view's history was made.
+    history_version: AtomicU32,
+    /// A detached alias: history of the base does not reach it.
+    detached: bool,
+    made: AtomicU8,
+    /// To callers this is no view: its base was made for it alone.
+    hidden: AtomicBool,
+}
+
+/// A run of view ops and those before it. Copying all ops to each view would make a chain of views quadratic.
+struct Chain {
+    earlier: Option<Arc<Chain>>,
+    ops: SmallVec<[Prim; 1]>,
+}
+
+/// As many ops are copied from view to view before they become a [`Chain`].
+const COPIED: usize = 16;
+
+impl Drop for Chain {
+    fn drop(&mut self) {
+        // Not by recursion: the chain may be as long as the user's loop.
+        let mut next = self.earlier.take();
+        while let Some(mut chain) = next.and_then(Arc::into_inner) {
+            next = chain.earlier.take();
+        }
+    }
+}
+
+impl Drop for ViewInfo {
+    fn drop(&mut self) {
+        if let Some((_, handle)) = self.memo.get_mut().unwrap_or_else(|e| e.into_inner()).take() {
+            backend::release(handle);
+        }
+    }
+}
+
+impl Made {
+    /// What a view of `x` is that is made now.
+    fn now(x: &Tensor) -> Made {
+        match x.view_info() {
+            _ if !crate::state::grad_enabled() => Made::WithoutGrad,
+            Some(v) if !v.detached => v.made(),
+            _ => Made::Ordinarily,
+        }
+    }
+}
+
+impl ViewInfo {
+    /// Of a view of `x` through `op`.
+    fn of(x: &Tensor, op: Prim) -> Box<ViewInfo> {
+        let (base, earlier, mut ops) = match x.view_info() {
+            // History starts anew at a detached alias, so views of it have it as their base.
+            Some(v) if !v.detached && v.ops.len() < COPIED => (v.base.clone(), v.earlier.clone(), v.ops.clone()),
+            Some(v) if !v.detached => {
+                let chain = Chain { earlier: v.earlier.clone(), ops: v.ops.clone() };
+                (v.base.clone(), Some(Arc::new(chain)), SmallVec::new())
+            }
+            _ => (x.clone(), None, SmallVec::new()),
+        };
+        ops.push(op);
+        ViewInfo::new(x, base, earlier, ops, false, Made::now(x))
+    }
+
+    /// Of an alias without history of `x`, which is a view made as `self` says. Its base has no history either: an alias must not
+    /// keep alive what it was detached from.
+    fn detached(&self, x: &Tensor) -> Result<Box<ViewInfo>> {
+        let base = self.base.shallow_alias()?;
+        Ok(ViewInfo::new(x, base, self.earlier.clone(), self.ops.clone(), true, Made::Ordinarily))
+    }
+
+    fn new(
+        x: &Tensor,
+        base: Tensor,
+        earlier: Option<Arc<Chain>>,
+        ops: SmallVec<[Prim; 1]>,
+        detached: bool,
+        made: Made,
+    ) -> Box<ViewInfo> {
+        Box::new(ViewInfo {
+            base,
+            earlier,
+            ops,
+            memo: Mutex::new(None),
+            history_version: AtomicU32::new(x.version()),
+            detached,
+            made: AtomicU8::new(made as u8),
+            hidden: AtomicBool::new(false),
+        })
+    }
+
+    /// Whether there is a view op between the base and this tensor.
+    pub(crate) fn has_ops(&self) -> bool {
+        !self.ops.is_empty()
+    }
+
+    /// The last view op.
+    pub(crate) fn last_op(&self) -> Option<&Prim> {
+        self.ops.last()
+    }
+
+    /// The view ops from the base to this tensor.
+    pub(crate) fn ops(&self) -> SmallVec<[&Prim; 4]> {
+        let mut runs: SmallVec<[&[Prim]; 4]> = smallvec![&self.ops[..]];
+        let mut at = self.earlier.as_deref();
+        while let Some(chain) = at {
+            runs.push(&chain.ops[..]);
+            at = chain.earlier.as_deref();
+        }
+        runs.into_iter().rev().flatten().collect()
+    }
+
+    fn made(&self) -> Made {
+        match self.made.load(Relaxed) {
+            0 => Made::Ordinarily,
+            1 => Made::WithoutGrad,
+            _ => Made::OneOfMany,
+        }
+    }
+
+    /// Set how this view was made. The view must not have been handed out yet.
+    pub(crate) fn set_made(&self, made: Made) {
+        self.made.store(made as u8, Relaxed);
+    }
+
+    /// Refuses an in-place change of `x`, this view, that its base's history would have to follow and cannot.
+    pub(crate) fn check_rebase(&self, x: &Tensor) -> Result<()> {
+        if self.made() == Made::Ordinarily || self.detached {
+            return Ok(());
+        }
+        let (because, instead) = match self.made() {
+            Made::OneOfMany => (
+                " is a view and is being modified inplace.",
+                "This view is the output of a function that returns multiple views. Such functions do not allow the \
+                output views to be modified inplace. You should replace the inplace operation by an out-of-place one.",
+            ),
+            _ => (
+                " is a view of a view which was created in no_grad mode and is being modified inplace with grad mode \
+                enabled.",
+                "Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by \
+                moving both the view and the inplace either both inside the no_grad block (if you don't want the \
+                inplace to be tracked) or both outside (if you want the inplace to be tracked).",
+            ),
+        };
+        let what = match x.grad_ref() {
+            Some(GradRef::Node(n)) => {
+                format!("Output {} of {}{because}", x.output_nr(), n.name().trim_end_matches("Backward0"))
+            }
+            _ => "A view was created in no_grad mode and is being modified inplace with grad mode enabled.".to_string(),
+        };
+        Err(Error::runtime(format!("{what} {instead}")))
+    }
+
+    /// Whether the storage was written since this view's history was made.
+    #[inline]
+    pub(crate) fn is_stale(&self, x: &Tensor) -> bool {
+        !self.detached && self.history_version.load(Relaxed) != x.version()
+    }
+
+    /// Makes the history of a view anew from its base when the base was written in place.
+    pub(crate) fn refresh(&self, x: &Tensor) -> Result<()> {
+        if !self.is_stale(x) {
+            return Ok(());
+        }
+        self.history_version.store(x.version(), Relaxed);
+        if !self.base.has_autograd() || !self.base.requires_grad() {
+            return Ok(());
+        }
+        let _grad = crate::state::GradMode::set(true);
+        let mut t = self.base.clone();
+        for op in self.ops() {
+            t = dispatch::call_view(op.clone(), &t)?;
+        }
+        if let Some(GradRef::Node(n)) = t.grad_ref() {
+            let nr = t.output_nr();
+            graph::replace_history(x, Some(GradRef::Node(n)), nr);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn mark_history_current(&self, x: &Tensor) {
+        self.history_version.store(x.version(), Relaxed);
+    }
+
+    /// Make callers see this view as a tensor of its own. It must not have been handed out yet.
+    pub(crate) fn hide(&self) {
+        self.hidden.store(true, Relaxed);
+    }
+
+    /// Whether callers see a view: one that begins at a base that they know.
+    pub fn is_visible(&self) -> bool {
+        !self.detached && !self.hidden.load(Relaxed)
+    }
+
+    /// Whether this is a detached alias.
+    pub fn is_detached(&self) -> bool {
+        self.detached
+    }
+}
+
+impl Tensor {
+    /// Whether this tensor looks at another's storage, as `Tensor._is_view`.
+    pub fn is_view(&self) -> bool {
+        self.view_info().is_some_and(ViewInfo::is_visible)
+    }
+
+    /// A view through `op`, without recording.
+    pub(crate) fn make_view(&self, op: Prim, meta: &Meta, strides: crate::Dims, offset: usize) -> Result<Tensor> {
+        let lazy = match op {
+            Prim::Conj(_) => Some(true),
+            Prim::Negative(_) => Some(false),
+            _ => None,
+        };
+        let info = ViewInfo::of(self, op);
+        let mut y = self.alias(meta, strides, offset, Some(info))?;
+        if let Some(conjugate) = lazy {
+            y.toggle_lazy(conjugate);
+        }
+        Ok(y)
+    }
+
+    /// A view of the elements in the order in which they lie in memory, where they lie without gaps in another order than row by row; else
+    /// the tensor itself.
+    pub(crate) fn in_memory_order(&self) -> Result<Tensor> {
+        if self.has_contiguous_strides() || !self.is_dense() {
+            return Ok(self.clone());
+        }
+        dispatch::call_view(Prim::Permute(crate::ops::shape::Permute(self.memory_order())), self)
+    }
+
+    /// This tensor, which owns a storage, seen in the dtype of a view of it, conjugated and negated as that is.
+    pub(crate) fn seen_as(&self, view: &Tensor) -> Result<Tensor> {
+        use crate::ops::complex::{AsComplex, AsReal};
+        let mut y = self.in_memory_order()?;
+        if view.dtype() != self.dtype() {
+            let (own, its) = (self.dtype(), view.dtype());
+            let is_pairs = own.is_complex() != its.is_complex() && own.to_real() == its.to_real();
+            y = if !is_pairs {
+                y.view_dims(crate::Dims::new(&[y.numel()]))?.view_dtype(view.dtype())?
+            } else if view.dtype().is_complex() {
+                let pairs = y.view_dims(crate::Dims::new(&[y.numel() / 2, 2]))?;
+                dispatch::call_view(Prim::AsComplex(AsComplex), &pairs)?
+            } else {
+                dispatch::call_view(Prim::AsReal(AsReal), &y)?
+            };
+        }
+        if view.is_conj() {
+            y = y.conj()?;
+        }
+        if view.is_neg() { y.negative_view() } else { Ok(y) }
+    }
+
+    /// The elements themselves in memory: a copy where it holds their conjugates or negatives. `cpu`, without history.
+    pub(crate) fn resolved(&self) -> Result<Tensor> {
+        use torchtpu_kernels::pointwise::{UnaryKind, unary};
+        if !self.is_lazy() {
+            return Ok(self.clone());
+        }
+        let y = Tensor::empty(self.meta())?;
+        let apply =
+            |kind, x: &Tensor| unary(kind, &x.view(), &mut y.view_mut()).map_err(crate::ops::pointwise::kernel_error);
+        match (self.is_conj() && self.dtype().is_complex(), self.is_neg()) {
+            (true, true) => {
+                apply(UnaryKind::Conj, self)?;
+                apply(UnaryKind::Neg, &y)?;
+            }
+            (true, false) => apply(UnaryKind::Conj, self)?,
+            (false, _) => apply(UnaryKind::Neg, self)?,
+        }
+        Ok(y)
+    }
+
+    /// Another tensor with the same elements and layout and no history.
+    pub fn shallow_alias(&self) -> Result<Tensor> {
+        // A device needs the chain of views to read it; on cpu, and for what owns its storage, the layout says everything.
+        let info = match self.device().kind {
+            DeviceKind::Tpu => self.view_info().map(|v| v.detached(self)).transpose()?,
+            _ => None,
+        };
+        self.alias(self.meta(), *self.strides(), self.storage_offset(), info)
+    }
+
+    /// Another tensor that is a view of the same base in the same way, with its history; what `v.t_()` puts in the place of `v`.
+    ///
+    /// # Errors
+    /// When the history of a view cannot be made anew.
+    pub fn same_view(&self) -> Result<Tensor> {
+        let Some(v) = self.view_info().filter(|v| !v.detached) else { return self.alias_with_history() };
+        let info = ViewInfo::new(self, v.base.clone(), v.earlier.clone(), v.ops.clone(), false, v.made());
+        info.history_version.store(v.history_version.load(Relaxed), Relaxed);
+        let t = self.alias(self.meta(), *self.strides(), self.storage_offset(), Some(info))?;
+        if let Some(r) = self.history()? {
+            t.set_new_grad_ref(r, self.output_nr());
+        }
+        Ok(t)
+    }
+
+    /// An alias that keeps the history: what in-place ops hand to their functional form, so that a node never owns the
+    /// tensor it is hung on.
+    pub(crate) fn alias_with_history(&self) -> Result<Tensor> {
+        let t = self.shallow_alias()?;
+        if let Some(r) = self.history()? {
+            t.set_new_grad_ref(r, self.output_nr());
+        }
+        Ok(t)
+    }
+
+    /// The device value of this tensor: the storage's own, or the chain of views replayed on it.
+    ///
+    /// The reference is borrowed: it lives as long as the tensor is neither dropped nor written.
+    pub fn device_value(&self) -> Result<u64> {
+        debug_assert!(self.device().kind == DeviceKind::Tpu);
+        let Some(info) = self.view_info() else { return Ok(self.storage_value()) };
+        if !info.has_ops() {
+            return info.base.device_value();
+        }
+        let version = self.writes();
+        let mut memo = info.memo.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some((v, handle)) = *memo
+            && v == version
+        {
+            return Ok(handle);
+        }
+        let mut meta = *info.base.meta();
+        let mut handle = info.base.device_value()?;
+        let mut owned = false;
+        for op in info.ops() {
+            let out = op.view_meta(&meta)?;
+            let next = backend::record_one(op, &[backend::Operand::Value(handle)], &out)?;
+            if owned {
+                backend::release(handle);
+            }
+            (handle, meta, owned) = (next, out, true);
+        }
+        if let Some((_, old)) = memo.replace((version, handle)) {
+            backend::release(old);
+        }
+        Ok(handle)
+    }
+
+    /// Writes `y` (same sizes and dtype, same device) over this tensor's elements and counts the write. History is the
+    /// caller's affair.
+    pub(crate) fn write_value(&self, y: &Tensor) -> Result<()> {
+        match self.device().kind {
+            DeviceKind::Meta => {}
+            DeviceKind::Cpu => {
+                // What a view of conjugates is given, memory holds conjugated.
+                let y =
+                    if self.is_lazy() { crate::state::no_grad(|| lazily_as(&y.detach(), self))? } else { y.clone() };
+                let mut out = self.view_mut();
+                torchtpu_kernels::copy::copy(&y.resolved()?.view(), &mut out);
+            }
+            DeviceKind::Tpu => {
+                let be = backend::get()?;
+                // The value of the storage's owner after this write, found from view to base until there is none.
+                let (mut at, mut new) = (self.clone(), y.clone());
+                while let Some(info) = at.view_info() {
+                    if info.has_ops() {
+                        new = crate::state::no_grad(|| write_through(&info.base, &info.ops(), &new))?;
+                    }
+                    let base = info.base.clone();
+                    at = base;
+                }
+                let value = new.device_value()?;
+                be.retain(value);
+                be.release(self.replace_storage_value(value));
+            }
+        }
+        self.bump_version();
+        Ok(())
+    }
+}
+
+/// `y` conjugated and negated as `x` is.
+fn lazily_as(y: &Tensor, x: &Tensor) -> Result<Tensor> {
+    let y = if x.is_conj() { y.conj()? } else { y.clone() };
+    if x.is_neg() { y.negative_view() } else { Ok(y) }
+}
+
+/// The places in `base`, which owns its storage, that a chain of views looks at, where the chain repeats elements on the way:
+/// which copy of an element a later view was written through cannot be told from the copies.
+fn repeating_window(base: &Tensor, ops: &[&Prim]) -> Option<crate::ops::shape::AsStrided> {
+    let is_owner = base.view_info().is_none_or(|v| !v.has_ops()) && base.storage_offset() == 0;
+    if !ops.iter().any(|op| matches!(op, Prim::Expand(_))) || !is_owner || !base.is_dense() || base.is_lazy() {
+        return None;
+    }
+    let (mut l, mut repeats) = (Layout::of(base), false);
+    for op in ops {
+        if op.view_dtype(base.dtype()) != base.dtype() || matches!(op, Prim::Conj(_) | Prim::Negative(_)) {
+            return None;
+        }
+        l = op.layout(&l).ok()?;
+        repeats |= l.dims.iter().zip(l.strides.iter()).any(|(n, s)| *n > 1 && *s == 0);
+    }
+    repeats.then_some(crate::ops::shape::AsStrided { dims: l.dims, strides: l.strides, offset: l.offset, own: false })
+}
+
+/// The base as it is after the elements that the chain of views looks at were replaced by `y`; a new tensor.
+pub(crate) fn write_through(base: &Tensor, ops: &[&Prim], y: &Tensor) -> Result<Tensor> {
+    if let Some(w) = repeating_window(base, ops) {
+        let order = base.memory_order();
+        if base.has_contiguous_strides() {
+            return w.write_back(base, y);
+        }
+        let new = w.write_back(&base.in_memory_order()?, y)?;
+        return dispatch::call_view(
+            Prim::Permute(crate::ops::shape::Permute(crate::ops::shape::Permute(order).inverse())),
+            &new,
+        );
+    }
+    // Values on the way down, then the inverse of each view on the way up.
+    let mut down: SmallVec<[Tensor; 4]> = smallvec![base.clone()];
+    for op in &ops[..ops.len() - 1] {
+        let next = dispatch::call_view((*op).clone(), &down[down.len() - 1])?;
+        down.push(next);
+    }
+    let mut value = y.clone();
+    for (op, x) in ops.iter().zip(&down).rev() {
+        value = op.write_back(x, &value)?;
+    }
+    Ok(value)
+}
+
+impl Tensor {
+    /// Makes output `nr` of a node the history of this tensor, which was just written in place without recording. A view makes it that
+    /// of a part of its base.
+    ///
+    /// # Errors
+    /// `Runtime` where the history of the base cannot follow.
+    pub fn adopt_history(&self, node: &Arc<graph::Node>, nr: u32) -> Result<()> {
+        let y = self.shallow_alias()?;
+        y.set_new_grad_ref(GradRef::Node(node.clone()), nr);
+        let old_base = match self.view_info() {
+            Some(v) if !v.is_detached() => {
+                v.check_rebase(self)?;
+                Some(v.base.alias_with_history()?)
+            }
+            _ => None,
+        };
+        rebase_history(self, &y, old_base)
+    }
+}
+
+/// Gives `x` the history of `y`, whose values were just written into it. For a view, the base's history becomes: the old
+/// base with this part replaced.
+pub(crate) fn rebase_history(x: &Tensor, y: &Tensor, old_base: Option<Tensor>) -> Result<()> {
+    match x.view_info().filter(|v| !v.is_detached()) {
+        None => {
+            graph::replace_history(x, y.grad_ref(), y.output_nr());
+        }
+        Some(info) => {
+            if !y.requires_grad() && !info.base.requires_grad() {
+                return Ok(());
+            }
+            let old = old_base.expect("a view's base is kept by the caller");
+            let new = write_through(&old, &info.ops(), y)?;
+            graph::replace_history(&info.base, new.grad_ref(), new.output_nr());
+            // The view itself now is a view of the new base.
+            info.history_version.store(x.version().wrapping_sub(1), Relaxed);
+            info.refresh(x)?;
+        }
+    }
+    if let Some(info) = x.view_info() {
+        info.mark_history_current(x);
+    }
+    Ok(())
+}

@@ -1,0 +1,10 @@
+//! What a tensor is described by: sizes, dtype, device, and the state of the process that calls depend on.
+
+pub mod compute;
+pub mod device;
+pub mod dims;
+pub mod error;
+pub mod meta;
+pub mod scalar;
+pub mod state;
+pub mod warning;

@@ -1,0 +1,149 @@
+//! What the current thread has switched on.
+
+use std::cell::Cell;
+
+/// Per-thread switches; one word each, no destructor, so that reading them costs a load.
+pub struct State {
+    /// Whether new history is recorded (`torch.no_grad` clears it).
+    pub grad: Cell<bool>,
+    /// Sequence number of the next autograd node.
+    pub seq: Cell<u64>,
+    /// Storage that the running in-place op is about to overwrite; 0 for none. What backward keeps of it must be copied.
+    pub overwritten: Cell<usize>,
+    /// Whether hooks decide how tensors are kept for backward; see [`saved`](crate::saved).
+    pub saved_hooks: Cell<bool>,
+    /// Whether tensors that are made now are inference tensors; see [`set_inference`].
+    pub inference: Cell<bool>,
+    /// [Site](crate::site) of the last op that was recorded.
+    pub(crate) site: Cell<crate::site::Site>,
+    /// Site of the op whose gradient is being computed; 0 for none.
+    pub(crate) forward_site: Cell<crate::site::Site>,
+}
+
+/// How many things make calls other than ordinary: an [observer](crate::dispatch::observe), threads with
+/// [autocast](crate::autocast) or in [inference mode](set_inference). While there are none, no shortcut needs to look further.
+pub(crate) static UNUSUAL: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+
+thread_local! {
+    static STATE: State = const { State { grad: Cell::new(true), seq: Cell::new(1), overwritten: Cell::new(0),
+        saved_hooks: Cell::new(false), inference: Cell::new(false), site: Cell::new(0), forward_site: Cell::new(0) } };
+}
+
+/// The current thread's state.
+#[inline(always)]
+pub fn with<R>(f: impl FnOnce(&State) -> R) -> R {
+    STATE.with(f)
+}
+
+/// Whether new history is recorded on this thread.
+#[inline]
+pub fn grad_enabled() -> bool {
+    with(|s| s.grad.get())
+}
+
+/// Whether some thread makes calls other than ordinary: it has autocast on, is in inference mode, or is observed.
+#[inline(always)]
+pub fn is_unusual() -> bool {
+    UNUSUAL.load(std::sync::atomic::Ordering::Relaxed) != 0
+}
+
+/// Whether this thread is in inference mode.
+#[inline]
+pub fn is_inference() -> bool {
+    is_unusual() && with(|s| s.inference.get())
+}
+
+/// Switches inference mode for this thread and gives what was set before. Results of ops are then inference tensors, which backward
+/// refuses to keep, and which may be written in inference mode only. It does not switch recording off: callers set the gradient mode.
+pub fn set_inference(on: bool) -> bool {
+    use std::sync::atomic::Ordering::Relaxed;
+    let before = with(|s| s.inference.replace(on));
+    match (before, on) {
+        (false, true) => drop(UNUSUAL.fetch_add(1, Relaxed)),
+        (true, false) => drop(UNUSUAL.fetch_sub(1, Relaxed)),
+        _ => {}
+    }
+    before
+}
+
+static DETERMINISTIC: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(0);
+
+/// Makes functions that PyTorch has in no deterministic form fail, or warn, as `torch.use_deterministic_algorithms` says. Here they are
+/// all deterministic: what is refused is what would not be there.
+pub fn set_deterministic(on: bool, warn_only: bool) {
+    let mode = if !on { 0 } else { 1 + u8::from(warn_only) };
+    DETERMINISTIC.store(mode, std::sync::atomic::Ordering::Relaxed);
+}
+
+/// Whether [`set_deterministic`] has asked for deterministic algorithms, be it for warnings only.
+pub fn is_deterministic() -> bool {
+    DETERMINISTIC.load(std::sync::atomic::Ordering::Relaxed) != 0
+}
+
+/// Refuses a function that PyTorch has in no deterministic form, where such functions are to be refused.
+pub(crate) fn alert_not_deterministic(name: &str) -> crate::Result<()> {
+    const SUPPORT: &str = "file an issue at https://github.com/pytorch/pytorch/issues to help us prioritize adding \
+        deterministic support for this operation.";
+    match DETERMINISTIC.load(std::sync::atomic::Ordering::Relaxed) {
+        0 => Ok(()),
+        1 => Err(crate::Error::runtime(format!(
+            "{name} does not have a deterministic implementation, but you set \
+            'torch.use_deterministic_algorithms(True)'. You can turn off determinism just for this operation, or you \
+            can use the 'warn_only=True' option, if that's acceptable for your application. You can also {SUPPORT}"
+        ))),
+        _ => crate::warning::warn(&format!(
+            "{name} does not have a deterministic implementation, but you set \
+            'torch.use_deterministic_algorithms(True, warn_only=True)'. You can {SUPPORT}"
+        )),
+    }
+}
+
+/// Sets the gradient mode and restores it when dropped, also while unwinding.
+pub struct GradMode(bool);
+
+impl GradMode {
+    /// Switches recording on or off until the guard is dropped.
+    pub fn set(on: bool) -> GradMode {
+        with(|s| GradMode(s.grad.replace(on)))
+    }
+}
+
+impl Drop for GradMode {
+    fn drop(&mut self) {
+        with(|s| s.grad.set(self.0));
+    }
+}
+
+/// Names the storage that an in-place op is about to overwrite, until dropped, also while unwinding.
+pub struct Overwriting(usize);
+
+impl Overwriting {
+    /// Names a storage by its [`Tensor::storage_id`](crate::Tensor::storage_id).
+    pub fn set(storage: usize) -> Overwriting {
+        with(|s| Overwriting(s.overwritten.replace(storage)))
+    }
+}
+
+impl Drop for Overwriting {
+    fn drop(&mut self) {
+        with(|s| s.overwritten.set(self.0));
+    }
+}
+
+/// Runs `f` without recording history.
+pub fn no_grad<R>(f: impl FnOnce() -> R) -> R {
+    let _guard = GradMode::set(false);
+    f()
+}
+
+static PLACE: std::sync::OnceLock<fn() -> Option<String>> = std::sync::OnceLock::new();
+
+/// Installs what says where in the user's program the current call is: a language binding knows. The first one stays.
+pub fn install_place(f: fn() -> Option<String>) {
+    let _ = PLACE.set(f);
+}
+
+/// The place of the current call in the user's program, if it is known. Errors that are raised later name it.
+pub(crate) fn place() -> Option<String> {
+    PLACE.get().and_then(|f| f())
+}
