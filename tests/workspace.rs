@@ -154,7 +154,8 @@ fn rust_files(folder: &str, files: &mut Vec<String>) {
     }
 }
 
-/// Facts about ops stand in their rows and nodes. Code elsewhere that names ops would have to be changed with each new op.
+/// Facts about ops stand in their rows and nodes. Code elsewhere that names ops would have to be changed with each new
+/// op.
 #[test]
 fn only_the_table_lists_ops() {
     let rows: BTreeSet<&str> = torchtpu::ops::rows().map(|row| row.name()).collect();
