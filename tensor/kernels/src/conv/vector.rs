@@ -151,7 +151,9 @@ macro_rules! leveled {
         $(#[$meta])*
         unsafe fn $name<A: $crate::conv::vector::Transform>($($arg: $ty),*) {
             #[inline(always)]
-            unsafe fn body<A: $crate::conv::vector::Transform, $v: $crate::conv::vector::Vector<Element = A>>($($arg: $ty),*) {
+            unsafe fn body<A: $crate::conv::vector::Transform, $v: $crate::conv::vector::Vector<Element = A>>(
+                $($arg: $ty),*
+            ) {
                 // SAFETY: the caller fulfils the conditions that each function states.
                 unsafe { $body }
             }
