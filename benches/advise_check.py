@@ -1,9 +1,11 @@
-"""`make advise-check`: costs of single ops by the advisor's own programs, beside the cycles of the same ops written in JAX.
+"""`make advise-check`: costs of single ops by the advisor's own programs, beside the cycles of the same ops written in
+JAX.
 
-The numbers of JAX are of jax 0.10.2 and libtpu 0.0.52, the programs plain ones in bfloat16. Each row is compared as a ratio to the base of
-its group, since advice compares sizes of one op: ours may differ from JAX's by `TOLERANCE`, and by `ATTENTION_TOLERANCE` where the two have
-different programs. Where two rows of JAX differ by more than that, ours have the same order. Convolutions have their kernels as JAX has
-them here; as layers store them, (out, in, h, w), those of 16, 32 and 130 channels cost 30 % more.
+The numbers of JAX are of jax 0.10.2 and libtpu 0.0.52, the programs plain ones in bfloat16. Each row is compared as a
+ratio to the base of its group, since advice compares sizes of one op: ours may differ from JAX's by `TOLERANCE`, and by
+`ATTENTION_TOLERANCE` where the two have different programs. Where two rows of JAX differ by more than that, ours have
+the same order. Convolutions have their kernels as JAX has them here; as layers store them, (out, in, h, w), those of
+16, 32 and 130 channels cost 30 % more.
 
     python benches/advise_check.py [--topology v5e:2x2] [group ...]
 """
@@ -144,10 +146,8 @@ def check(topology, group, base, rows):
     for name in ours:
         ratio, expected = ours[name] / ours[base], theirs[name] / theirs[base]
         is_off = abs(ratio / expected - 1) > tolerance
-        print(
-            f"{name:20}{ours[name]:12,.0f}{theirs[name]:12,.0f}{ratio:10.3f}{expected:10.3f}{'  off' if is_off else ''}",
-            flush=True,
-        )
+        numbers = f"{ours[name]:12,.0f}{theirs[name]:12,.0f}{ratio:10.3f}{expected:10.3f}"
+        print(f"{name:20}{numbers}{'  off' if is_off else ''}", flush=True)
         if is_off:
             wrong.append(f"{topology}, {group}, {name}: {ratio:.3f} of {base}, expected {expected:.3f}")
     for a in ours:

@@ -1,4 +1,6 @@
-"""What a call of a custom kernel costs beside one of an op of the table: ``python benches/custom_kernels.py``. Needs no JAX."""
+"""What a call of a custom kernel costs beside one of an op of the table: ``python benches/custom_kernels.py``. Needs no
+JAX.
+"""
 
 import statistics
 import time

@@ -195,7 +195,10 @@ def row(name, device):
         text += f", then median {rest[len(rest) // 2]:8.2f} ms, most {rest[-1]:8.1f} ms, last {taken[-1]:8.2f} ms"
     if device == "tpu":
         m = torch.tpu.metrics()
-        text += f"; {m['segments_interpreted']} interpreted, {m['segments_executed']} launched, {m['compilations']} compiled"
+        text += (
+            f"; {m['segments_interpreted']} interpreted, {m['segments_executed']} launched, {m['compilations']} "
+            "compiled"
+        )
     print(text, flush=True)
 
 

@@ -4,9 +4,10 @@
     python benches/rows.py softmax vocabulary     # some
     python benches/rows.py --rounds 9 --programs cpu,fused sum
 
-A row prints for each program the least and the median of its rounds in milliseconds, where a round is the median of its steps, and the processor time of
-a step on all threads, which other programs on the machine disturb least. The programs are `cpu`, `fused` and `strict` of this library, and, where an interpreter
-has them, `torch` and `torch-kept` (with settings of glibc that keep freed memory) and `jax`. `TORCH_PY` and `JAX_PY` name other interpreters than this one.
+A row prints for each program the least and the median of its rounds in milliseconds, where a round is the median of its
+steps, and the processor time of a step on all threads, which other programs on the machine disturb least. The programs
+are `cpu`, `fused` and `strict` of this library, and, where an interpreter has them, `torch` and `torch-kept` (with
+settings of glibc that keep freed memory) and `jax`. `TORCH_PY` and `JAX_PY` name other interpreters than this one.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Trains a small GPT, letter by letter, on the source of Python's own standard library, and lets it write some.
 
-    python examples/char_gpt.py                                  # on "tpu": whatever accelerator is found, else XLA on this CPU
-    python examples/char_gpt.py --device cpu                     # the native kernels
+    python examples/char_gpt.py                 # on "tpu": an accelerator, else XLA on this CPU
+    python examples/char_gpt.py --device cpu    # the native kernels
     python examples/char_gpt.py --layers 6 --heads 6 --width 384 --block 256 --batch-size 64 --dropout 0.2
     python examples/char_gpt.py --text my_book.txt --steps 2000
 

@@ -1,11 +1,11 @@
-//! Trains a small GPT, letter by letter, on the source of Python's own standard library, and lets it write some; the twin
-//! of `char_gpt.py`.
+//! Trains a small GPT, letter by letter, on the source of Python's own standard library, and lets it write some; the
+//! twin of `char_gpt.py`.
 //!
 //! ```text
-//! cargo run --release --example char_gpt                       # on "tpu": whatever accelerator is found, else XLA on this CPU
-//! cargo run --release --example char_gpt -- --device cpu       # the native kernels
+//! cargo run --release --example char_gpt                    # on "tpu": an accelerator, else XLA on this CPU
+//! cargo run --release --example char_gpt -- --device cpu    # the native kernels
 //! cargo run --release --example char_gpt -- --text my_book.txt --steps 2000
-//! cargo run --release --example char_gpt -- --losses 50        # print the loss of each of the first 50 steps
+//! cargo run --release --example char_gpt -- --losses 50     # print the loss of each of the first 50 steps
 //! ```
 
 mod common;
@@ -24,7 +24,9 @@ use torchtpu::ops::dropout::dropout;
 use torchtpu::ops::random::{Distribution, multinomial, sample};
 use torchtpu::{Backward, DType, Device, Error, Meta, Result, Scalar, Tensor, no_grad};
 
-const USAGE: &str = "usage: char_gpt [--device cpu|tpu] [--mode fused|strict|debug] [--text FILE] [--layers N] [--heads N] [--width N] [--block N] [--batch-size N] [--dropout P] [--lr X] [--steps N] [--seed S] [--write N] [--losses N]";
+const USAGE: &str = "usage: char_gpt [--device cpu|tpu] [--mode fused|strict|debug] [--text FILE] [--layers N] \
+    [--heads N] [--width N] [--block N] [--batch-size N] [--dropout P] [--lr X] [--steps N] [--seed S] [--write N] \
+    [--losses N]";
 
 /// Causal self-attention of several heads.
 struct Attention {

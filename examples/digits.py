@@ -1,6 +1,6 @@
 """Trains a small convolutional network on 1,797 real handwritten digits.
 
-python examples/digits.py                        # on "tpu": whatever accelerator is found, else XLA on this CPU
+python examples/digits.py                        # on "tpu": an accelerator, else XLA on this CPU
 python examples/digits.py --device cpu           # the native kernels
 python examples/digits.py --mode debug           # every op by itself, checked
 """
@@ -9,11 +9,12 @@ import argparse
 import sys
 import time
 
+from sklearn.datasets import load_digits
+
 import pytpu as torch
 from pytpu import nn
 from pytpu.nn import functional as F
 from pytpu.utils.data import DataLoader, TensorDataset, random_split
-from sklearn.datasets import load_digits
 
 
 class Net(nn.Module):

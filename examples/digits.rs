@@ -1,10 +1,10 @@
 //! Trains a small convolutional network on 1,797 real handwritten digits; the twin of `digits.py`.
 //!
 //! ```text
-//! cargo run --release --example digits                       # on "tpu": whatever accelerator is found, else XLA on this CPU
-//! cargo run --release --example digits -- --device cpu       # the native kernels
-//! cargo run --release --example digits -- --mode debug       # every op by itself, checked
-//! cargo run --release --example digits -- --losses 50        # print the loss of each of the first 50 steps
+//! cargo run --release --example digits                    # on "tpu": an accelerator, else XLA on this CPU
+//! cargo run --release --example digits -- --device cpu    # the native kernels
+//! cargo run --release --example digits -- --mode debug    # every op by itself, checked
+//! cargo run --release --example digits -- --losses 50     # print the loss of each of the first 50 steps
 //! ```
 
 mod common;
@@ -17,7 +17,8 @@ use torchtpu::nn::optim::{AdamOptions, AdamW, Optimizer};
 use torchtpu::nn::{self, Conv2d, Conv2dOptions, Linear, MaxPool2d, Module, Visitor};
 use torchtpu::{Backward, DType, DeviceKind, Error, Result, Tensor, lazy};
 
-const USAGE: &str = "usage: digits [--device cpu|tpu] [--mode fused|strict|debug] [--epochs N] [--batch-size N] [--lr X] [--seed S] [--steps N] [--losses N] [--data digits.csv.gz]";
+const USAGE: &str = "usage: digits [--device cpu|tpu] [--mode fused|strict|debug] [--epochs N] [--batch-size N] [--lr \
+    X] [--seed S] [--steps N] [--losses N] [--data digits.csv.gz]";
 
 /// Two convolutions, pooling, two linear layers.
 struct Net {

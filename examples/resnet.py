@@ -1,17 +1,18 @@
 """Trains ResNet-18 on 1,797 real handwritten digits, upscaled to 64 x 64.
 
-python examples/resnet.py                        # on "tpu": whatever accelerator is found, else XLA on this CPU
+python examples/resnet.py                        # on "tpu": an accelerator, else XLA on this CPU
 python examples/resnet.py --device cpu           # the native kernels
 """
 
 import argparse
 import time
 
+from sklearn.datasets import load_digits
+
 import pytpu as torch
 from pytpu import nn
 from pytpu.nn import functional as F
 from pytpu.utils.data import DataLoader, TensorDataset, random_split
-from sklearn.datasets import load_digits
 
 
 class BasicBlock(nn.Module):

@@ -1,8 +1,8 @@
 //! Trains ResNet-18 on 1,797 real handwritten digits, upscaled to 64 x 64; the twin of `resnet.py`.
 //!
 //! ```text
-//! cargo run --release --example resnet                       # on "tpu": whatever accelerator is found, else XLA on this CPU
-//! cargo run --release --example resnet -- --device cpu       # the native kernels
+//! cargo run --release --example resnet                    # on "tpu": an accelerator, else XLA on this CPU
+//! cargo run --release --example resnet -- --device cpu    # the native kernels
 //! ```
 
 mod common;
@@ -17,7 +17,8 @@ use torchtpu::nn::{self, BatchNorm2d, Conv2d, Conv2dOptions, Linear, MaxPool2d, 
 use torchtpu::schema::Arg;
 use torchtpu::{Backward, DType, DeviceKind, Result, Scalar, Tensor, lazy, ops};
 
-const USAGE: &str = "usage: resnet [--device cpu|tpu] [--mode fused|strict|debug] [--size N] [--epochs N] [--batch-size N] [--lr X] [--seed S] [--steps N] [--losses N] [--data digits.csv.gz]";
+const USAGE: &str = "usage: resnet [--device cpu|tpu] [--mode fused|strict|debug] [--size N] [--epochs N] \
+    [--batch-size N] [--lr X] [--seed S] [--steps N] [--losses N] [--data digits.csv.gz]";
 
 /// A convolution without bias, its weight normal with the variance that keeps gradients alike over the layers.
 fn convolution(inside: usize, outside: usize, kernel: usize, stride: i64, padding: i64) -> Result<Conv2d> {

@@ -1,8 +1,8 @@
 """Fuzz the pickle machine of `torch.load(weights_only=True)`, which is written in Python, with atheris.
 
-`python checkpoint_pickle.py CORPUS -max_total_time=300`, with the options of libFuzzer; `make fuzz` runs it. An input is the number of the
-checkpoint whose storages it uses, one byte, and a pickle. The first inputs are the pickles of `tests/attack`, and half of the changes are whole
-opcodes. What counts as a finding is said in `tests/attack/files.py`.
+`python checkpoint_pickle.py CORPUS -max_total_time=300`, with the options of libFuzzer; `make fuzz` runs it. An input
+is the number of the checkpoint whose storages it uses, one byte, and a pickle. The first inputs are the pickles of
+`tests/attack`, and half of the changes are whole opcodes. What counts as a finding is said in `tests/attack/files.py`.
 """
 
 import io
@@ -20,6 +20,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "tests" / "attack"
 
 import files
 import hostile_pickles
+
 import pytpu as torch
 from pytpu import _file_globals, _weights_only, serialization
 
@@ -45,7 +46,9 @@ def checkpoint(data):
 
 
 def write_seeds(folder):
-    """Writes the first inputs, one file each. The committed checkpoints load, or what is behind their first storage would not be reached."""
+    """Writes the first inputs, one file each. The committed checkpoints load, or what is behind their first storage
+    would not be reached.
+    """
     committed = [bytes([at]) + pickle_of(entries) for at, entries in enumerate(CHECKPOINTS) if at > 0]
     for data in committed:
         torch.load(io.BytesIO(checkpoint(data)))

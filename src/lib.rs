@@ -26,8 +26,8 @@ pub mod tpu {
     pub use torchtpu_tensor::ops::inline::{Gradient, GradientInput, Kernel};
 }
 
-/// A device by its name: `cpu`, `tpu`, `tpu:0`, `meta`. The first `tpu` links the lazy engine in; the plugin is loaded when
-/// the first tensor goes there.
+/// A device by its name: `cpu`, `tpu`, `tpu:0`, `meta`. The first `tpu` links the lazy engine in; the plugin is loaded
+/// when the first tensor goes there.
 ///
 /// # Errors
 /// `Runtime` for an unknown name.

@@ -377,12 +377,16 @@ fn gradcheck_refuses_wrong_gradients_with_pytorchs_messages() {
     let x = [leaf(&[1.0, 2.0])];
     assert_eq!(
         message(gradcheck(wrong(|g| g.copy()), &x, &o)),
-        "Jacobian mismatch for output 0 with respect to input 0,\nnumerical:tensor([[2.0000, 0.0000],\n        [0.0000, 4.0000]], dtype=torch.float64)\nanalytical:tensor([[1., 0.],\n        [0., 1.]], dtype=torch.float64)\n"
+        "Jacobian mismatch for output 0 with respect to input 0,\nnumerical:tensor([[2.0000, 0.0000],\n        \
+        [0.0000, 4.0000]], dtype=torch.float64)\nanalytical:tensor([[1., 0.],\n        \
+        [0., 1.]], dtype=torch.float64)\n"
     );
     let z = [complex_leaf(&[(1.0, 2.0)])];
     assert_eq!(
         message(gradcheck(wrong(|g| g.copy()), &z, &o)),
-        "While considering the imaginary part of complex outputs only, Jacobian mismatch for output 0 with respect to input 0,\nnumerical:tensor([[4.0000+2.0000j]], dtype=torch.complex128)\nanalytical:tensor([[0.+1.j]], dtype=torch.complex128)\n"
+        "While considering the imaginary part of complex outputs only, Jacobian mismatch for output 0 with respect to \
+        input 0,\nnumerical:tensor([[4.0000+2.0000j]], dtype=torch.complex128)\n\
+        analytical:tensor([[0.+1.j]], dtype=torch.complex128)\n"
     );
     assert_eq!(
         message(gradcheck(|x| Ok(vec![x[0].detach().mul_scalar(2.0)?]), &x, &o)),

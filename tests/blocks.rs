@@ -196,7 +196,9 @@ fn dropouts_drop_the_same_elements_as_pytorchs() {
     refused(
         Dropout1d::default().forward(&ones(&[3])),
         ErrorKind::Runtime,
-        "dropout1d: Expected 2D or 3D input, but received a 1D input. Note that dropout1d exists to provide channel-wise dropout on inputs with 1 spatial dimension, a channel dimension, and an optional batch dimension (i.e. 2D or 3D inputs).",
+        "dropout1d: Expected 2D or 3D input, but received a 1D input. Note that dropout1d exists to provide \
+        channel-wise dropout on inputs with 1 spatial dimension, a channel dimension, and an optional batch dimension \
+        (i.e. 2D or 3D inputs).",
     );
 }
 
@@ -271,7 +273,8 @@ fn embeddings_equal_pytorchs() {
     refused(
         y,
         ErrorKind::NotImplemented,
-        "embedding_bag: per_sample_weights was not None. per_sample_weights is only supported for mode='sum' (got mode='mean'). Please open a feature request on GitHub.",
+        "embedding_bag: per_sample_weights was not None. per_sample_weights is only supported for mode='sum' (got \
+        mode='mean'). Please open a feature request on GitHub.",
     );
     assert_eq!(bag.forward(&one(&[2, 0])).unwrap().dims()[..], [2, 2]);
     assert_eq!(bag.forward(&one(&[0, 2])).unwrap().dims()[..], [0, 2]);

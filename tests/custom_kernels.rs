@@ -117,9 +117,14 @@ fn add_one(x: &[Meta]) -> Result<String> {
     %one = "stable_mosaic.arith.constant"() {{value = dense<1.0> : {block}}} : () -> {block}
     %0 = "stable_mosaic.vector.load"(%x, %zero, %zero) : ({reference}, index, index) -> {block}
     %1 = "stable_mosaic.arith.addf"(%0, %one) {{fastmath = #arith.fastmath<none>}} : ({block}, {block}) -> {block}
-    "stable_mosaic.tpu.vector_store"(%1, %y, %zero, %zero) {{add = false, operandSegmentSizes = array<i32: 1, 1, 2, 0>, strides = array<i32>}} : ({block}, {reference}, index, index) -> ()
+    "stable_mosaic.tpu.vector_store"(%1, %y, %zero, %zero)
+      {{add = false, operandSegmentSizes = array<i32: 1, 1, 2, 0>, strides = array<i32>}}
+      : ({block}, {reference}, index, index) -> ()
     "stable_mosaic.func.return"() : () -> ()
-  }}) {{dimension_semantics = [#tpu.dimension_semantics<arbitrary>], function_type = (i32, {reference}, {reference}) -> (), iteration_bounds = array<i64: 1>, scalar_prefetch = 0 : i64, scratch_operands = 0 : i64, sym_name = "add_one", tpu.core_type = #tpu.core_type<tc>, window_params = [{window}, {window}]}} : () -> ()
+  }}) {{dimension_semantics = [#tpu.dimension_semantics<arbitrary>],
+    function_type = (i32, {reference}, {reference}) -> (), iteration_bounds = array<i64: 1>,
+    scalar_prefetch = 0 : i64, scratch_operands = 0 : i64, sym_name = "add_one",
+    tpu.core_type = #tpu.core_type<tc>, window_params = [{window}, {window}]}} : () -> ()
   "stable_mosaic.func.func"() ({{
   ^bb0(%i: i32):
     %zero = "stable_mosaic.arith.constant"() {{value = 0 : i32}} : () -> i32

@@ -262,7 +262,8 @@ fn invalid_structs_are_refused_and_deleted() {
         (
             |x| x.device.device_type = 2,
             ErrorKind::Buffer,
-            "from_dlpack: memory of DLPack device type 2 cannot be used here: only that of the host (1) can; copy it there first",
+            "from_dlpack: memory of DLPack device type 2 cannot be used here: only that of the host (1) can; copy it \
+            there first",
         ),
         (
             |x| x.dtype = DLDataType { code: 1, bits: 16, lanes: 1 },

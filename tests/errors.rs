@@ -56,12 +56,14 @@ fn wrong_shapes_are_refused() {
         assert_error(
             x(&[2, 3]).expand(&[4, 3]),
             Runtime,
-            "The expanded size of the tensor (4) must match the existing size (2) at non-singleton dimension 0.  Target sizes: [4, 3].  Tensor sizes: [2, 3]",
+            "The expanded size of the tensor (4) must match the existing size (2) at non-singleton dimension 0.  \
+            Target sizes: [4, 3].  Tensor sizes: [2, 3]",
         );
         assert_error(
             cat(&[&x(&[2, 3]), &x(&[2, 4])], 0),
             Runtime,
-            "Sizes of tensors must match except in dimension 0. Expected size 3 but got size 4 for tensor number 1 in the list.",
+            "Sizes of tensors must match except in dimension 0. Expected size 3 but got size 4 for tensor number 1 in \
+            the list.",
         );
         assert_error(
             stack(&[&x(&[2]), &x(&[3])], 0),
@@ -87,12 +89,14 @@ fn wrong_shapes_are_refused() {
         assert_error(
             conv.forward(&x(&[1, 2, 8, 8])),
             Runtime,
-            "Given groups=1, weight of size [4, 3, 3, 3], expected input[1, 2, 8, 8] to have 3 channels, but got 2 channels instead",
+            "Given groups=1, weight of size [4, 3, 3, 3], expected input[1, 2, 8, 8] to have 3 channels, but got 2 \
+            channels instead",
         );
         assert_error(
             conv.forward(&x(&[1, 3, 2, 2])),
             Runtime,
-            "Calculated padded input size per channel: (2 x 2). Kernel size: (3 x 3). Kernel size can't be greater than actual input size",
+            "Calculated padded input size per channel: (2 x 2). Kernel size: (3 x 3). Kernel size can't be greater \
+            than actual input size",
         );
         assert_error(
             MaxPool2d::new(4).forward(&x(&[1, 1, 2, 2])),
@@ -141,12 +145,14 @@ fn wrong_dtypes_are_refused() {
         assert_error(
             b.sub(&b),
             ErrorKind::NotImplemented,
-            "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` operator instead.",
+            "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` \
+            operator instead.",
         );
         assert_error(
             i.mean(),
             ErrorKind::NotImplemented,
-            "mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: Long",
+            "mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: \
+            Long",
         );
         assert_error(i.pow_scalar(-1i64), Runtime, "Integers to negative integer powers are not allowed.");
         assert_error(i.copy()?.div_(&f), Runtime, "result type Float can't be cast to the desired output type Long");

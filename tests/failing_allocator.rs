@@ -142,7 +142,9 @@ fn train(m: &Sequential, x: &Tensor, y: &Tensor) -> Result<f64> {
     Ok(last)
 }
 
-const PROGRAMS: &[(&str, fn() -> Result<f64>)] = &[
+type Program = fn() -> Result<f64>;
+
+const PROGRAMS: &[(&str, Program)] = &[
     ("elementwise", || sum(&numbers()?.exp()?.add(&numbers()?)?.sqrt()?.abs()?)),
     ("cast", || sum(&numbers()?.to_dtype(DType::BF16)?.to_dtype(DType::F64)?)),
     ("to_vec", || Ok(numbers()?.to_vec::<f64>()?.iter().sum())),

@@ -403,7 +403,8 @@ fn wrong_shapes_and_settings_fail_with_pytorchs_messages() {
     refused(
         BCELoss::default().forward(&b.u, &row(&b.t)),
         Value,
-        "Using a target size (torch.Size([3])) that is different to the input size (torch.Size([2, 3])) is deprecated. Please ensure they have the same size.",
+        "Using a target size (torch.Size([3])) that is different to the input size (torch.Size([2, 3])) is deprecated. \
+        Please ensure they have the same size.",
     );
     refused(BCELoss::default().forward(&b.x, &b.t), Runtime, "all elements of input should be between 0 and 1");
     refused(
@@ -445,7 +446,8 @@ fn wrong_shapes_and_settings_fail_with_pytorchs_messages() {
     refused(
         TripletMarginWithDistanceLoss::default().forward(&b.x, &b.y, &row(&b.z)),
         Runtime,
-        "The anchor, positive, and negative tensors are expected to have the same number of dimensions, but got: anchor 2D, positive 2D, and negative 1D inputs",
+        "The anchor, positive, and negative tensors are expected to have the same number of dimensions, but got: \
+        anchor 2D, positive 2D, and negative 1D inputs",
     );
     let gauss = GaussianNLLLoss::default();
     refused(gauss.forward(&b.x, &b.y, &b.y), Value, "var has negative entry/entries");
@@ -453,7 +455,8 @@ fn wrong_shapes_and_settings_fail_with_pytorchs_messages() {
     refused(
         MarginRankingLoss::default().forward(&b.x, &b.y, &row(&b.s)),
         Runtime,
-        "margin_ranking_loss : All input tensors should have same dimension but got sizes: input1: torch.Size([2, 3]), input2: torch.Size([2, 3]), target: torch.Size([3]) ",
+        "margin_ranking_loss : All input tensors should have same dimension but got sizes: input1: torch.Size([2, 3]), \
+        input2: torch.Size([2, 3]), target: torch.Size([3]) ",
     );
     let cosine = CosineEmbeddingLoss::default();
     refused(cosine.forward(&b.x, &b.y, &b.s), Runtime, "0D or 1D target tensor expected, multi-target not supported");

@@ -389,7 +389,8 @@ fn transposed_convolutions_accept_every_possible_output_size() {
     assert_eq!(e.kind(), ErrorKind::Value);
     assert_eq!(
         e.message(),
-        "requested an output size of [20, 17], but valid sizes range from [15, 17] to [16, 18] (for an input of torch.Size([7, 8]))"
+        "requested an output size of [20, 17], but valid sizes range from [15, 17] to [16, 18] (for an input of \
+        torch.Size([7, 8]))"
     );
     assert!(m.forward_with_output_size(&x, &[i64::MAX, i64::MIN]).is_err());
 }

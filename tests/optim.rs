@@ -380,7 +380,8 @@ fn the_gradient_norm_neither_overflows_nor_loses_precision() {
         assert!(get_total_norm(&[p.grad().unwrap()], 2.0, false).is_ok());
         assert_eq!(
             get_total_norm(&[p.grad().unwrap()], 2.0, true).unwrap_err().message(),
-            "The total norm of order 2.0 for gradients from `parameters` is non-finite, so it cannot be clipped. To disable this error and scale the gradients by the non-finite norm anyway, set `error_if_nonfinite=False`"
+            "The total norm of order 2.0 for gradients from `parameters` is non-finite, so it cannot be clipped. To \
+            disable this error and scale the gradients by the non-finite norm anyway, set `error_if_nonfinite=False`"
         );
     }
 }

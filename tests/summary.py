@@ -117,7 +117,8 @@ def main():
     python = [sys.executable, "-m", "pytest", "tests/python"]
     if args.only != "python":
         run([*rust, "--no-run"], env)
-    # Most tests keep one core busy, so both suites run at once. The output of the Python tests is shown after that of the Rust tests.
+    # Most tests keep one core busy, so both suites run at once. The output of the Python tests is shown after that of
+    # the Rust tests.
     beside = Running(python, env) if args.only != "rust" else None
     if args.only != "python":
         before = count.failed

@@ -292,7 +292,9 @@ fn state_dicts_survive_a_round_trip_and_refuse_other_keys() {
     let e = a.load_state_dict(&state, true).unwrap_err();
     assert_eq!(
         e.message(),
-        "Error(s) in loading state_dict for Sequential:\n\tMissing key(s) in state_dict: \"7.bias\". \n\tUnexpected key(s) in state_dict: \"8.bias\". \n\tsize mismatch for 0.weight: copying a param with shape torch.Size([4, 1, 5, 5]) from checkpoint, the shape in current model is torch.Size([4, 1, 3, 3])."
+        "Error(s) in loading state_dict for Sequential:\n\tMissing key(s) in state_dict: \"7.bias\". \n\
+        \tUnexpected key(s) in state_dict: \"8.bias\". \n\tsize mismatch for 0.weight: copying a param with shape \
+        torch.Size([4, 1, 5, 5]) from checkpoint, the shape in current model is torch.Size([4, 1, 3, 3])."
     );
     state.remove(0);
     let keys = a.load_state_dict(&state, false).unwrap();

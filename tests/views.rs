@@ -138,9 +138,21 @@ fn invalid_writes_are_refused() {
     on_both(|d| {
         let x = count(&[3], d);
         let e = x.unsqueeze(0)?.expand(&[2, 3])?.add_(&number(1.0, d)).unwrap_err();
-        assert!(e.message().starts_with("unsupported operation: more than one element of the written-to tensor refers to a single memory location."), "{e}");
+        assert!(
+            e.message().starts_with(
+                "unsupported operation: more than one element of the written-to tensor refers \
+            to a single memory location."
+            ),
+            "{e}"
+        );
         let e = x.narrow(0, 1, 2)?.add_(&x.narrow(0, 0, 2)?).unwrap_err();
-        assert!(e.message().starts_with("unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location."), "{e}");
+        assert!(
+            e.message().starts_with(
+                "unsupported operation: some elements of the input tensor and the written-to \
+            tensor refer to a single memory location."
+            ),
+            "{e}"
+        );
         let e = x.add_(&count(&[2, 3], d)).unwrap_err();
         assert_eq!(e.message(), "output with shape [3] doesn't match the broadcast shape [2, 3]");
         let i = x.to_dtype(DType::I64)?;
@@ -205,8 +217,10 @@ fn changes_of_saved_tensors_are_noticed() {
         let e = y.sum()?.backward().unwrap_err();
         let (at, expected) = (a.version(), a.version() - 1);
         assert!(
-            e.message().starts_with("one of the variables needed for gradient computation has been modified by an inplace operation: [torch.FloatTensor [2]], which is output 0 of ")
-                && e.message().contains(&format!("is at version {at}; expected version {expected} instead.")),
+            e.message().starts_with(
+                "one of the variables needed for gradient computation has been modified by an \
+                inplace operation: [torch.FloatTensor [2]], which is output 0 of "
+            ) && e.message().contains(&format!("is at version {at}; expected version {expected} instead.")),
             "{e}"
         );
         let y = w.mul(&w)?.sum()?;
@@ -534,7 +548,10 @@ fn tensors_print_like_pytorchs() {
             Tensor::arange(0i64.into(), 10_000i64.into(), 1i64.into(), DType::I64, d)?.view_as_sizes(&[100, 100])?;
         prints(
             &big,
-            "tensor([[   0,    1,    2,  ...,   97,   98,   99],\n        [ 100,  101,  102,  ...,  197,  198,  199],\n        [ 200,  201,  202,  ...,  297,  298,  299],\n        ...,\n        [9700, 9701, 9702,  ..., 9797, 9798, 9799],\n        [9800, 9801, 9802,  ..., 9897, 9898, 9899],\n        [9900, 9901, 9902,  ..., 9997, 9998, 9999]]@)",
+            "tensor([[   0,    1,    2,  ...,   97,   98,   99],\n        \
+            [ 100,  101,  102,  ...,  197,  198,  199],\n        [ 200,  201,  202,  ...,  297,  298,  299],\n        \
+            ...,\n        [9700, 9701, 9702,  ..., 9797, 9798, 9799],\n        \
+            [9800, 9801, 9802,  ..., 9897, 9898, 9899],\n        [9900, 9901, 9902,  ..., 9997, 9998, 9999]]@)",
         );
         let w = t(&[1.0], &[1], d);
         w.requires_grad_(true)?;

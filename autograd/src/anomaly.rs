@@ -103,7 +103,8 @@ fn creation_texts(node: &Arc<Node>) -> Vec<String> {
     };
     let Some((text, mut parent)) = known(node) else {
         return vec![format!(
-            "Error detected in {}. No forward pass information available. Enable detect anomaly during forward pass for more information.",
+            "Error detected in {}. No forward pass information available. Enable detect anomaly during forward pass \
+            for more information.",
             node.name()
         )];
     };
@@ -113,7 +114,8 @@ fn creation_texts(node: &Arc<Node>) -> Vec<String> {
         parent = match known(&n) {
             Some((text, next)) => {
                 parts.push(format!(
-                    "\n\nPrevious calculation was induced by {}. Traceback of forward call that induced the previous calculation:\n{text}",
+                    "\n\nPrevious calculation was induced by {}. Traceback of forward call that induced the previous \
+                    calculation:\n{text}",
                     n.name()
                 ));
                 next

@@ -50,7 +50,8 @@ impl SavedTensorHooks for Count {
         recompute(&self.0)?;
         fetch().ok_or_else(|| {
             Error::runtime(
-                "torch.utils.checkpoint: A different number of tensors was saved during the original forward and recomputation.",
+                "torch.utils.checkpoint: A different number of tensors was saved during the original forward and \
+                recomputation.",
             )
         })
     }
@@ -71,7 +72,8 @@ impl SavedTensorHooks for Collect {
             Some(m) if m == *x.meta() => found.push(Some(x.detach())),
             Some(m) => {
                 return Err(Error::runtime(format!(
-                    "torch.utils.checkpoint: Recomputed values for the following tensors have different metadata than during the forward pass.\ntensor at position {}:\nsaved metadata: {m:?}\nrecomputed metadata: {:?}",
+                    "torch.utils.checkpoint: Recomputed values for the following tensors have different metadata than \
+                    during the forward pass.\ntensor at position {}:\nsaved metadata: {m:?}\nrecomputed metadata: {:?}",
                     found.len(),
                     x.meta()
                 )));

@@ -160,11 +160,14 @@ thread_local! {
     static DEPTH: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
 }
 
-static DEEPEST: OnceLock<fn() -> (usize, fn() -> Error)> = OnceLock::new();
+static DEEPEST: OnceLock<DepthLimit> = OnceLock::new();
+
+/// Returns how deep passes may be nested, and the function that makes the error beyond that.
+pub type DepthLimit = fn() -> (usize, fn() -> Error);
 
 /// Install the function that limits how many passes may be nested, and that makes the error beyond the limit. The first
 /// function installed stays.
-pub fn set_depth_limit(f: fn() -> (usize, fn() -> Error)) {
+pub fn set_depth_limit(f: DepthLimit) {
     let _ = DEEPEST.set(f);
 }
 
@@ -551,14 +554,17 @@ fn start(outputs: &[Place], grads: &[Option<Tensor>], create_graph: bool) -> Res
             let g = match grads.get(i).cloned().flatten() {
                 Some(g) if *g.dims() != y.meta.dims => {
                     return Err(Error::runtime(format!(
-                        "Mismatch in shape: grad_output[{i}] has a shape of torch.Size({}) and output[{i}] has a shape of torch.Size({}).",
+                        "Mismatch in shape: grad_output[{i}] has a shape of torch.Size({}) and output[{i}] has a shape \
+                        of torch.Size({}).",
                         g.dims(),
                         y.meta.dims
                     )));
                 }
                 Some(g) if g.dtype().is_complex() != y.meta.dtype.is_complex() => {
                     return Err(Error::runtime(format!(
-                        "For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: grad_output[{i}] has a dtype of torch.{} and output[{i}] has a dtype of torch.{}.",
+                        "For complex Tensors, both grad_output and output are required to have the same dtype. \
+                        Mismatch in dtype: grad_output[{i}] has a dtype of torch.{} and output[{i}] has a dtype of \
+                        torch.{}.",
                         g.dtype().name(),
                         y.meta.dtype.name()
                     )));
@@ -627,7 +633,10 @@ pub fn backward_at(
         static WARNED: AtomicBool = AtomicBool::new(false);
         warning::once(
             &WARNED,
-            "Using backward() with create_graph=True will create a reference cycle between the parameter and its gradient which can cause a memory leak. We recommend using autograd.grad when creating the graph to avoid this. If you have to use this function, make sure to reset the .grad fields of your parameters to None after use to break the cycle and avoid the leak.",
+            "Using backward() with create_graph=True will create a reference cycle between the parameter and its \
+            gradient which can cause a memory leak. We recommend using autograd.grad when creating the graph to avoid \
+            this. If you have to use this function, make sure to reset the .grad fields of your parameters to None \
+            after use to break the cycle and avoid the leak.",
         )?;
     }
     let roots = start(outputs, grads, create_graph)?;
@@ -694,7 +703,8 @@ pub fn grad_at(
     };
     if let Some(i) = c.found.iter().position(Option::is_none).filter(|_| !allow_unused) {
         return Err(Error::runtime(format!(
-            "The differentiated Tensor at index {i} appears to not have been used in the graph. Set allow_unused=True if this is the desired behavior."
+            "The differentiated Tensor at index {i} appears to not have been used in the graph. Set allow_unused=True \
+            if this is the desired behavior."
         )));
     }
     Ok(c.found)

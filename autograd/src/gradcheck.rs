@@ -74,19 +74,23 @@ fn checked_inputs(inputs: &[Tensor]) -> Result<Vec<usize>> {
     for (i, x) in inputs.iter().enumerate().filter(|(_, x)| x.requires_grad()) {
         if x.dtype() != DType::F64 && x.dtype() != DType::C128 {
             warning::warn(&format!(
-                "Input #{i} requires gradient and is not a double precision floating point or complex. This check will likely fail if all the inputs are not of double precision floating point or complex. "
+                "Input #{i} requires gradient and is not a double precision floating point or complex. This check will \
+                likely fail if all the inputs are not of double precision floating point or complex. "
             ))?;
         }
         if x.strides().iter().zip(x.dims().iter()).any(|(&s, &n)| s == 0 && n > 1) {
             return Err(Error::runtime(format!(
-                "The {i}th input has a dimension with stride 0. gradcheck only supports inputs that are non-overlapping to be able to compute the numerical gradients correctly. You should call .contiguous on the input before passing it to gradcheck."
+                "The {i}th input has a dimension with stride 0. gradcheck only supports inputs that are \
+                non-overlapping to be able to compute the numerical gradients correctly. You should call .contiguous \
+                on the input before passing it to gradcheck."
             )));
         }
         checked.push(i);
     }
     if checked.is_empty() {
         return Err(Error::value(
-            "gradcheck expects at least one input tensor to require gradient, but none of them have requires_grad=True.",
+            "gradcheck expects at least one input tensor to require gradient, but none of them have \
+            requires_grad=True.",
         ));
     }
     Ok(checked)
@@ -205,7 +209,9 @@ fn check_part(
         for (j, (a, n)) in found.iter().zip(differences.iter().map(|d| &d[i])).enumerate() {
             if a.distance(&again[j]) > o.nondet_tol {
                 return Err(Error::runtime(format!(
-                    "Backward is not reentrant, i.e., running backward with same input and grad_output multiple times gives different values, although analytical gradient matches numerical gradient.The tolerance for nondeterminism was {:?}.",
+                    "Backward is not reentrant, i.e., running backward with same input and grad_output multiple times \
+                    gives different values, although analytical gradient matches numerical gradient.The tolerance for \
+                    nondeterminism was {:?}.",
                     o.nondet_tol
                 )));
             }

@@ -3,14 +3,14 @@
     python benches/machine_check/run.py gpu --wheel pytpu.whl --data DIR    # an NVIDIA GPU and the CUDA plugin for PJRT
     python benches/machine_check/run.py tpu --wheel pytpu.whl --data DIR    # a TPU VM with libtpu
 
-It builds and downloads nothing: the wheel is unpacked into a temporary folder, and needs numpy and the plugin to be there. `--data` is a
-folder that holds one or both of
+It builds and downloads nothing: the wheel is unpacked into a temporary folder, and needs numpy and the plugin to be
+there. `--data` is a folder that holds one or both of
 
     conformance/   cases recorded from PyTorch, and `replay.py` that replays them
     peers/         `bench.py` and `jax_bench.py`, workloads W1 to W12 for a module that looks like torch, and for JAX
 
-What is missing is left out, and the table says so. Cases are a sample: the same seed takes the same ones. All ends after `--minutes`: what
-was measured until then is in the table.
+What is missing is left out, and the table says so. Cases are a sample: the same seed takes the same ones. All ends
+after `--minutes`: what was measured until then is in the table.
 
 On XLA:CPU the check runs with `--any-device`, to try it out.
 """
@@ -92,7 +92,9 @@ class Check:
             self.fail(what, last_line(output))
 
     def run(self, command, seconds, env=None):
-        """Runs a command to its end or for so long; gives its exit status, None where it was stopped, and its output."""
+        """Runs a command to its end or for so long; gives its exit status, None where it was stopped, and
+        its output.
+        """
         process = subprocess.Popen(
             command,
             env={**self.env, **(env or {})},
@@ -179,7 +181,9 @@ def conformance(check, folder):
 
 
 def workloads(check, folder):
-    """W1 to W11: pytpu in Fused and Strict mode beside PyTorch and JAX where they are installed, one after the other for each workload."""
+    """W1 to W11: pytpu in Fused and Strict mode beside PyTorch and JAX where they are installed, one after the other
+    for each workload.
+    """
     bench = folder / "bench.py"
     if not bench.exists():
         return check.row("workloads", f"left out: no {bench}")
@@ -276,7 +280,10 @@ def steps(check, device):
         ratio = measured["seconds"] / planned["seconds"]
         check.row(
             f"step of {model}",
-            f"{text}; planned for {topology}: {1e3 * planned['seconds']:.4g} ms ({ratio:.2f}), {planned['bytes'] / 1e6:.4g} MB",
+            (
+                f"{text}; planned for {topology}: {1e3 * planned['seconds']:.4g} ms ({ratio:.2f}), "
+                f"{planned['bytes'] / 1e6:.4g} MB"
+            ),
         )
 
 

@@ -1,4 +1,5 @@
-"""Training steps for `run.py`, a process each: their losses in a mode, their time and memory on the device, or their plan.
+"""Training steps for `run.py`, a process each: their losses in a mode, their time and memory on the device, or their
+plan.
 
 python steps.py losses fused
 python steps.py measure gpt

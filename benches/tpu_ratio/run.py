@@ -4,8 +4,9 @@
     python benches/tpu_ratio/run.py digits attention_64   # some
     python benches/tpu_ratio/run.py --short               # rows that compile in less than a minute
 
-Both sides are compiled by the same libtpu with the same options. A ratio is ours over JAX's. The bounds in `bounds.json` are the best ratios of
-cycles reached; the exit status is 1 if a row is above its bound by more than 1 %. Bounds are only ever lowered.
+Both sides are compiled by the same libtpu with the same options. A ratio is ours over JAX's. The bounds in
+`bounds.json` are the best ratios of cycles reached; the exit status is 1 if a row is above its bound by more than 1 %.
+Bounds are only ever lowered.
 """
 
 import argparse
@@ -14,13 +15,13 @@ import json
 import pathlib
 import sys
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 import models
 
 import pytpu as torch
 
+HERE = pathlib.Path(__file__).resolve().parent
 TOPOLOGIES = ("v5e:2x2", "v5p:2x2x1")
 SHORT = ("attention_64", "attention_128", "digits", "small_gpt", "llama_decode")
 BOUNDS = HERE / "bounds.json"

@@ -3,9 +3,10 @@
     python benches/tpu_ratio/twins.py            # all rows, to benches/tpu_ratio/twins/ROW.mlir.gz
     python benches/tpu_ratio/twins.py gpt2_bf16
 
-Needs jax 0.10.2 and no accelerator. The models are functions over nested dicts, unrolled, with `jax.nn.dot_product_attention` and
-donated state, as a JAX user writes them first: no kernels of their own, no rematerialisation. Sizes stand in `sizes.py`, which
-`models.py` reads too. The texts are a fixed yardstick: a change of theirs makes all recorded ratios void.
+Needs jax 0.10.2 and no accelerator. The models are functions over nested dicts, unrolled, with
+`jax.nn.dot_product_attention` and donated state, as a JAX user writes them first: no kernels of their own, no
+rematerialisation. Sizes stand in `sizes.py`, which `models.py` reads too. The texts are a fixed yardstick: a change of
+theirs makes all recorded ratios void.
 """
 
 import gzip
@@ -18,9 +19,8 @@ os.environ["JAX_PLATFORMS"] = "cpu"
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
-
 import sizes
+from jax import lax
 
 TEXTS = pathlib.Path(__file__).parent / "twins"
 

@@ -1,4 +1,5 @@
-"""Training steps of the `UNet2DModel` of diffusers' example of unconditional training (64 x 64), for the command that plans scripts:
+"""Training steps of the `UNet2DModel` of diffusers' example of unconditional training (64 x 64), for the command that
+plans scripts:
 
     python -m pytpu.aot benches/tpu_ratio/unet.py --topology v5e:2x2 --markdown
 

@@ -1,1 +1,3 @@
 //! Process groups, collectives and sharding.
+
+#![forbid(unsafe_code)]

@@ -70,8 +70,8 @@ pub fn report(run: fn() -> Result<()>) -> ExitCode {
     }
 }
 
-/// What a script prints in the Python environment that `VIRTUAL_ENV` names, in `.venv`, or by `python3`; the first answer
-/// that `accept` takes.
+/// What a script prints in the Python environment that `VIRTUAL_ENV` names, in `.venv`, or by `python3`; the first
+/// answer that `accept` takes.
 pub fn ask_python<T>(script: &str, accept: impl Fn(&str) -> Option<T>) -> Option<T> {
     let environments = [std::env::var_os("VIRTUAL_ENV").map(PathBuf::from), Some(PathBuf::from(".venv"))];
     let pythons = environments.into_iter().flatten().map(|e| e.join("bin/python3")).chain([PathBuf::from("python3")]);

@@ -1,4 +1,5 @@
-//! What the engine itself costs: recording an op, launching a segment that is cached, a small training step in both modes.
+//! What the engine itself costs: recording an op, launching a segment that is cached, a small training step in both
+//! modes.
 //!
 //! `cargo bench -p torchtpu-lazy`. Each figure is the least of many runs, since other work on the machine only adds.
 

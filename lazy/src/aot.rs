@@ -222,7 +222,7 @@ impl Compiler {
     }
 
     /// Compiles programs and writes their executables to a file that [`crate::load_cache`] reads on a device of this kind. A program is its
-    /// StableHLO text and the number of its [options](crate::options). Returns how many were written. Programs that the compiler refuses are left
+    /// StableHLO text and the number of its [options]. Returns how many were written. Programs that the compiler refuses are left
     /// out.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use crate::cut::CutReason;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Counts since the start or the last [`reset_metrics`].
+/// Counts since the start or the last [`reset_metrics`](crate::reset_metrics).
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Metrics {
     /// Programs given to the compiler.
@@ -58,7 +58,8 @@ pub struct Metrics {
 
 macro_rules! counters {
     ($($name:ident)*) => {
-        pub(crate) struct Counters { $(pub(crate) $name: AtomicU64,)* pub(crate) cuts: [AtomicU64; CutReason::ALL.len()] }
+        pub(crate) struct Counters { $(pub(crate) $name: AtomicU64,)* pub(crate) cuts:
+            [AtomicU64; CutReason::ALL.len()] }
         pub(crate) static COUNTERS: Counters =
             Counters { $($name: AtomicU64::new(0),)* cuts: [const { AtomicU64::new(0) }; CutReason::ALL.len()] };
         impl Counters {

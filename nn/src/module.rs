@@ -288,7 +288,8 @@ pub trait Module: Send + Sync {
         for (key, x) in &own {
             if let Some(y) = given.get(key.as_str()).filter(|y| y.dims() != x.dims()) {
                 errors.push(format!(
-                    "size mismatch for {key}: copying a param with shape torch.Size({}) from checkpoint, the shape in current model is torch.Size({}).",
+                    "size mismatch for {key}: copying a param with shape torch.Size({}) from checkpoint, the shape in \
+                    current model is torch.Size({}).",
                     y.dims(),
                     x.dims()
                 ));

@@ -1,14 +1,15 @@
 //! Parameters and buffers: cells that hold a module's tensors.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard};
 use torchtpu_tensor::{DType, Device, Error, Result, Tensor, no_grad};
 
 type Cell = Arc<Mutex<Tensor>>;
 
 fn lock(cell: &Cell) -> MutexGuard<'_, Tensor> {
-    cell.lock().unwrap_or_else(|e| e.into_inner())
+    cell.lock()
 }
 
 /// A trained tensor: a leaf that requires a gradient, in a cell that modules and optimisers share.

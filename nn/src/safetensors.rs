@@ -20,12 +20,12 @@
 use crate::StateDict;
 use ::safetensors::tensor::{Dtype, Metadata, TensorInfo, View};
 use ::safetensors::{SafeTensorError, SafeTensors};
+use parking_lot::Mutex;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use torchtpu_tensor::{DType, Device, Error, Result, Tensor, no_grad};
 
@@ -328,7 +328,7 @@ impl File {
         let (from, to) = info.data_offsets;
         let mut bytes = torchtpu_tensor::memory::filled(0, to - from);
         {
-            let mut file = self.file.lock().unwrap_or_else(|e| e.into_inner());
+            let mut file = self.file.lock();
             file.seek(SeekFrom::Start(self.start + from as u64)).map_err(reading)?;
             file.read_exact(&mut bytes).map_err(reading)?;
         }

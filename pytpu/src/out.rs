@@ -7,7 +7,7 @@ use crate::tensor_type::{is_tensor, replace, tensor_of};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyUserWarning, PyValueError};
 use pyo3::ffi::*;
 use pyo3::prelude::*;
-use torchtpu_tensor::schema::{Aliasing, Arg, Args, DTypeMessage, DTypeWithOut, OutDType, Ret, Row};
+use torchtpu_tensor::schema::{Aliasing, Arg, Args, DTypeMessage, DTypeWithOut, OutDType, OutShape, Ret, Row};
 use torchtpu_tensor::{DType, Device, Tensor, can_cast, inplace, state};
 
 /// Gives `dtype=` and `device=` of a call the values of `out=`, and refuses other ones.
@@ -153,7 +153,7 @@ pub fn write_out(name: &str, row: &Row, fields: Option<Interned>, r: Ret, out: *
             check_result(name, row, tensor_of(*o).dtype(), y.dtype())?;
         }
         for (o, y) in targets.iter().zip(results) {
-            fill_out(*o, y, name)?;
+            fill_out(*o, y, name, row)?;
         }
         if is_list {
             // Functions that give lists give nothing here.
@@ -178,7 +178,7 @@ pub fn write_out(name: &str, row: &Row, fields: Option<Interned>, r: Ret, out: *
 ///
 /// # Safety
 /// `o` is a tensor object.
-unsafe fn fill_out(o: *mut PyObject, y: Tensor, function: &str) -> Outcome<()> {
+unsafe fn fill_out(o: *mut PyObject, y: Tensor, function: &str, row: &Row) -> Outcome<()> {
     // SAFETY: by the contract; the reference ends before the tensor is replaced.
     unsafe {
         let x = tensor_of(o);
@@ -188,8 +188,8 @@ unsafe fn fill_out(o: *mut PyObject, y: Tensor, function: &str) -> Outcome<()> {
             ))
             .into());
         }
-        // `bernoulli` draws zeros and ones, which every real dtype holds.
-        let fits = can_cast(y.dtype(), x.dtype()) || (function == "bernoulli" && !x.dtype().is_complex());
+        let is_real = matches!(row.out_dtype, OutDType::CastToReal) && !x.dtype().is_complex();
+        let fits = is_real || can_cast(y.dtype(), x.dtype());
         if !fits {
             return Err(PyRuntimeError::new_err(format!(
                 "result type {} can't be cast to the desired output type {}",
@@ -202,31 +202,17 @@ unsafe fn fill_out(o: *mut PyObject, y: Tensor, function: &str) -> Outcome<()> {
             torchtpu_tensor::no_grad(|| x.copy_(&y).map(|_| ()))?;
             return Ok(());
         }
-        // These keep the shape of `out=` where the number of elements is right; the others resize silently.
-        let fills = matches!(function, "arange" | "range" | "linspace" | "logspace");
-        if fills && x.numel() == y.numel() {
+        let keeps_shape = matches!(row.out_shape, OutShape::Kept | OutShape::KeptWithWarning);
+        if keeps_shape && x.numel() == y.numel() {
             torchtpu_tensor::no_grad(|| {
                 let dims: Vec<i64> = x.dims().iter().map(|n| *n as i64).collect();
                 x.copy_(&y.reshape(&dims)?).map(|_| ())
             })?;
             return Ok(());
         }
-        let resizes = matches!(
-            function,
-            "empty"
-                | "zeros"
-                | "ones"
-                | "full"
-                | "eye"
-                | "rand"
-                | "randn"
-                | "randint"
-                | "randperm"
-                | "linspace"
-                | "logspace"
-        );
-        if x.numel() != 0 && !resizes {
-            let warning = if fills {
+        let warns = matches!(row.out_shape, OutShape::ResizedWithWarning | OutShape::KeptWithWarning);
+        if x.numel() != 0 && warns {
+            let warning = if keeps_shape {
                 format!(
                     "The number of elements in the out tensor of shape {} is {} which does not match the computed number of elements {}. Note that this may occur as a result of rounding error. The out tensor will be resized to a tensor of shape ({},).",
                     x.dims(),

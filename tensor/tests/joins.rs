@@ -25,7 +25,8 @@ fn few_operands_are_joined_by_the_compiler() {
     assert_eq!(counts(&program(Prim::Stack(Stack { dim: 0 }), 30, 30, &[60, 2, 3])), (1, 0));
 }
 
-/// XLA:CPU computes up to eight operands within the loop that joins them. It compiled a kernel for each of a thousand for 42 s.
+/// XLA:CPU computes up to eight operands within the loop that joins them. It compiled a kernel for each of a thousand
+/// for 42 s.
 #[test]
 fn many_computed_operands_are_computed_in_groups() {
     for (op, y) in [

@@ -1,7 +1,7 @@
 //! All interleavings of the threads that share a tensor's history, tried by loom.
 //!
-//! The file under test is included with loom's types in place of the standard library's. Loom reports a history that is used after it was
-//! dropped, one that is never dropped, and any assertion that fails in some interleaving.
+//! The file under test is included with loom's types in place of the standard library's. Loom reports a history that is
+//! used after it was dropped, one that is never dropped, and any assertion that fails in some interleaving.
 
 #![allow(dead_code, reason = "the model uses only a part of the included file")]
 
@@ -24,8 +24,8 @@ mod sync {
             self.0.store(p, order);
         }
 
-        /// Bits that are set already are not written again: loom takes such a write to come after any other thread's that it is not ordered
-        /// with, even one that it cannot follow.
+        /// Bits that are set already are not written again: loom takes such a write to come after any other thread's
+        /// that it is not ordered with, even one that it cannot follow.
         pub(super) fn fetch_or(&self, bits: usize, order: Ordering) -> *mut () {
             let set = |p: *mut ()| (p.addr() & bits != bits).then(|| p.map_addr(|a| a | bits));
             self.0.fetch_update(order, order, set).unwrap_or_else(|p| p)

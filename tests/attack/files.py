@@ -1,9 +1,10 @@
 """Loads damaged checkpoints and looks for what must not happen.
 
-`python files.py [FORMATS] [COUNT] [SEED]`, for example `files.py zip,legacy,pickle,safetensors 30000 1`. Every file is a committed seed of
-`seeds/` after some random changes, which depend on the numbers alone: the same arguments give the same files. A finding is a crash, a hang, an
-error that is no `Exception`, an internal error, code that ran, or a class that changed. Children do the work, with a limit of memory. Ends in
-"N files, N findings", and with status 1 if there are any.
+`python files.py [FORMATS] [COUNT] [SEED]`, for example `files.py zip,legacy,pickle,safetensors 30000 1`. Every file is
+a committed seed of `seeds/` after some random changes, which depend on the numbers alone: the same arguments give the
+same files. A finding is a crash, a hang, an error that is no `Exception`, an internal error, code that ran, or a class
+that changed. Children do the work, with a limit of memory. Ends in "N files, N findings", and with status 1 if there
+are any.
 """
 
 import codecs

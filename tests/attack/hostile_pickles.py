@@ -1,6 +1,7 @@
 """Pickles made by hand that ask `torch.load(weights_only=True)` for what it must refuse, or for too much.
 
-`cases()` gives 309 checkpoints by name. `python hostile_pickles.py RECORD.json`, on a real PyTorch, writes how each one ends there.
+`cases()` gives 309 checkpoints by name. `python hostile_pickles.py RECORD.json`, on a real PyTorch, writes how each one
+ends there.
 """
 
 import io
@@ -11,17 +12,19 @@ import zipfile
 
 # Names of functions that run code or read files, of what leads to them, and of parts of allowed classes.
 GLOBALS = """
-builtins eval, builtins exec, __builtin__ eval, builtins getattr, builtins __import__, builtins open, builtins compile, builtins globals,
-builtins map, builtins object, builtins type, builtins dict, builtins list, functools partial, operator attrgetter, operator methodcaller,
-subprocess Popen, subprocess check_output, pickle loads, _pickle loads, copyreg _reconstructor, copy_reg _reconstructor, copyreg __newobj__,
-runpy run_path, code interact, importlib import_module, torch.hub load, torch load, torch.serialization load,
-torch.utils.data.dataloader DataLoader, torch classes, torch._C _from_bytes, torch from_file, torch.storage UntypedStorage,
+builtins eval, builtins exec, __builtin__ eval, builtins getattr, builtins __import__, builtins open, builtins compile,
+builtins globals, builtins map, builtins object, builtins type, builtins dict, builtins list, functools partial,
+operator attrgetter, operator methodcaller, subprocess Popen, subprocess check_output, pickle loads, _pickle loads,
+copyreg _reconstructor, copy_reg _reconstructor, copyreg __newobj__, runpy run_path, code interact,
+importlib import_module, torch.hub load, torch load, torch.serialization load, torch.utils.data.dataloader DataLoader,
+torch classes, torch._C _from_bytes, torch from_file, torch.storage UntypedStorage,
 torch.serialization add_safe_globals, torch save, torch.storage _load_from_bytes, torch._utils _rebuild_tensor_v3,
-torch._utils _rebuild_wrapper_subclass, torch.jit load, torch.package PackageImporter, torch._tensor _rebuild_from_type,
-torch.nn.modules.linear Linear, timeit timeit, cProfile run, pdb run, bdb Bdb.run, webbrowser open, pip main, ctypes CDLL,
-socket create_connection, numpy.core.multiarray _reconstruct, numpy dtype, _codecs decode, codecs open, torch Tensor.__reduce__,
-torch Size.__class__, collections OrderedDict.__init__, torch Tensor.__class__.__base__, torch._utils _rebuild_tensor_v2.__globals__,
-collections namedtuple, torch float32.__class__, - os.system, torch __builtins__, torch.os system, torch.serialization os.system,
+torch._utils _rebuild_wrapper_subclass, torch.jit load, torch.package PackageImporter,
+torch._tensor _rebuild_from_type, torch.nn.modules.linear Linear, timeit timeit, cProfile run, pdb run, bdb Bdb.run,
+webbrowser open, pip main, ctypes CDLL, socket create_connection, numpy.core.multiarray _reconstruct, numpy dtype,
+_codecs decode, codecs open, torch Tensor.__reduce__, torch Size.__class__, collections OrderedDict.__init__,
+torch Tensor.__class__.__base__, torch._utils _rebuild_tensor_v2.__globals__, collections namedtuple,
+torch float32.__class__, - os.system, torch __builtins__, torch.os system, torch.serialization os.system,
 torch.serialization.os system, torch\x00 Tensor, pytpu Tensor, pytpu.serialization os
 """
 COMMAND = "touch canary"

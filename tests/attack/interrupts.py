@@ -101,7 +101,9 @@ KINDS = ["compile_programs", "train_on_tpu", "backward_on_cpu", "load_with_worke
 
 
 def interrupt(kind, delay, whole_group):
-    """Interrupt one process after `delay` seconds of work. Return what went wrong, or None, and the seconds it took to react."""
+    """Interrupt one process after `delay` seconds of work. Return what went wrong, or None, and the seconds it took to
+    react.
+    """
     process = subprocess.Popen(
         [sys.executable, "-X", "faulthandler", "-c", PROGRAM, kind],
         text=True,

@@ -1,7 +1,7 @@
 """Kills processes while they save, and lets the disk be full; the file that was there before must stay whole.
 
-`python kill_save.py [TRIES] [SEED]` does that with every format. With `--mount`, as root, it also fills a file system of 2 MB and one that is
-read-only. Ends in "N saves, N files lost", and with status 1 if there are any.
+`python kill_save.py [TRIES] [SEED]` does that with every format. With `--mount`, as root, it also fills a file system
+of 2 MB and one that is read-only. Ends in "N saves, N files lost", and with status 1 if there are any.
 """
 
 import os

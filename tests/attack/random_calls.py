@@ -1,7 +1,7 @@
 """Random calls of every public function, in processes with limits.
 
-No call may crash the process, hang, or raise an internal error: bad arguments get an ordinary exception. Every call is determined by
-the seed, its index and the device, so a finding repeats:
+No call may crash the process, hang, or raise an internal error: bad arguments get an ordinary exception. Every call is
+determined by the seed, its index and the device, so a finding repeats:
 
     python tests/attack/random_calls.py --seconds 60 --devices cpu,tpu
     python tests/attack/random_calls.py --repeat SEED INDEX DEVICE
@@ -28,9 +28,9 @@ import pytpu as torch
 
 # Names that end or reconfigure the process, wait for input, or write files.
 LEFT_OUT = set(
-    """save load compile from_file hub Tensor exit quit fork wait reload seed manual_seed share_memory_ typename set_rng_state
-    inference_mode no_grad enable_grad autocast_increment_nesting autocast_decrement_nesting clear_autocast_cache install
-    import_ir_module sys os""".split()
+    """save load compile from_file hub Tensor exit quit fork wait reload seed manual_seed share_memory_ typename
+    set_rng_state inference_mode no_grad enable_grad autocast_increment_nesting autocast_decrement_nesting
+    clear_autocast_cache install import_ir_module sys os""".split()
 )
 SPECIAL_METHODS_LEFT_OUT = set(
     """__class__ __init_subclass__ __subclasshook__ __getattribute__ __setattr__ __delattr__ __del__ __new__ __dir__
@@ -94,9 +94,9 @@ TEXTS = [
     "x" * 1000,
 ]
 INTERNAL = re.compile(
-    r"PanicException|internal error, please|unreachable|index out of bounds|Option::unwrap|Result::unwrap|attempt to |range end index|"
-    r"range start index|slice index|capacity overflow|assertion|a bug of that op|please report|copy_from_slice|failed to legalize|"
-    r"StableHLO|stablehlo|INTERNAL:|UNIMPLEMENTED:|INVALID_ARGUMENT:|LLVM"
+    r"PanicException|internal error, please|unreachable|index out of bounds|Option::unwrap|Result::unwrap|attempt to |"
+    r"range end index|range start index|slice index|capacity overflow|assertion|a bug of that op|please report|"
+    r"copy_from_slice|failed to legalize|StableHLO|stablehlo|INTERNAL:|UNIMPLEMENTED:|INVALID_ARGUMENT:|LLVM"
 )
 INTERNAL_TYPES = ("PanicException", "SystemError", "UnboundLocalError", "NameError", "ImportError")
 HANG_SECONDS = 60

@@ -1,7 +1,7 @@
 """8 processes share one disk cache and are killed at random. No number may be wrong, and every entry must be whole.
 
-The cache is small, so that processes also evict each other's entries. Then entries are damaged: the same program must give the same
-numbers, without a crash or a hang.
+The cache is small, so that processes also evict each other's entries. Then entries are damaged: the same program must
+give the same numbers, without a crash or a hang.
 
     python tests/attack/shared_cache.py --seconds 60
 """

@@ -36,8 +36,10 @@ QUICK = {
     "torchmetrics": "torchmetrics lightning-utilities packaging typing_extensions numpy",
     "pyro": "pyro-ppl pyro-api opt_einsum tqdm numpy",
     "gpytorch": "gpytorch linear_operator mpmath scipy scikit-learn joblib threadpoolctl numpy",
-    "timm": "timm torchvision pillow PyYAML huggingface_hub hf-xet httpx2 httpcore2 h11 anyio idna certifi truststore filelock "
-    "fsspec packaging tqdm typer click shellingham rich annotated-doc typing_extensions safetensors numpy",
+    "timm": (
+        "timm torchvision pillow PyYAML huggingface_hub hf-xet httpx2 httpcore2 h11 anyio idna certifi truststore "
+        "filelock fsspec packaging tqdm typer click shellingham rich annotated-doc typing_extensions safetensors numpy"
+    ),
 }
 
 

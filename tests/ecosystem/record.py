@@ -29,8 +29,7 @@ def numbers(name, threads):
             [sys.executable, str(libraries.program(name)), "--device", "cpu"],
             env=env,
             cwd=home,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            capture_output=True,
             text=True,
         )
     if run.returncode:

@@ -1,12 +1,13 @@
-"""Runs a short program of each of twenty libraries on this package, and compares its numbers with those of real PyTorch.
+"""Runs a short program of each of twenty libraries on this package, and compares its numbers with those of real
+PyTorch.
 
     python tests/ecosystem/run.py [--quick] [--device cpu|tpu|both] [--jobs N] [library ...]
 
 The interpreter that runs this file has pytpu. The libraries go into an environment of their own, `.ecosystem`, which is
-made where it is missing, with `--no-deps`, so that no other torch comes with them. Each program runs in a process of its
-own as `python -m pytpu program.py --device ...`, without the network. A program fails if it ends in an error, if a number
-is missing, or if one differs from `expected/<library>.json`: in the fifth significant digit on cpu, in the fourth on tpu.
-Programs must not catch errors, so that none of them can pass by giving up.
+made where it is missing, with `--no-deps`, so that no other torch comes with them. Each program runs in a process of
+its own as `python -m pytpu program.py --device ...`, without the network. A program fails if it ends in an error, if a
+number is missing, or if one differs from `expected/<library>.json`: in the fifth significant digit on cpu, in the
+fourth on tpu. Programs must not catch errors, so that none of them can pass by giving up.
 
 The last line is "N passed, N failed".
 """
@@ -138,8 +139,7 @@ def run(python, name, device, shown=False):
                 command,
                 env=env,
                 cwd=home,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
+                capture_output=True,
                 text=True,
                 errors="replace",
                 timeout=SECONDS[device],

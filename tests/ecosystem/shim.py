@@ -3,8 +3,8 @@
     python tests/ecosystem/shim.py [--wheels dist]
 
 Installs the wheel of pytpu and the wheel that `make torch-shim` builds, then `timm` and `transformers` with all their
-dependencies, as a user does. No other torch may come with them. Then one program from the documentation of each runs with
-plain `python`, in its own process and in a spawned one.
+dependencies, as a user does. No other torch may come with them. Then one program from the documentation of each runs
+with plain `python`, in its own process and in a spawned one.
 """
 
 import argparse
@@ -66,8 +66,7 @@ def main():
                     env=env,
                     cwd=scratch,
                     timeout=600,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
+                    capture_output=True,
                     text=True,
                 )
                 right = done.returncode == 0 and done.stdout.splitlines() == wanted

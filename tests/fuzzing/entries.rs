@@ -9,8 +9,11 @@ use torchtpu::dlpack::{self, DLDataType, DLDevice, DLManagedTensorVersioned, DLP
 use torchtpu::schema::Schema;
 use torchtpu::{Device, nn::safetensors};
 
+/// A function that takes whatever bytes it is given.
+type Target = fn(&[u8]);
+
 /// The name of each target and its function.
-pub const TARGETS: &[(&str, fn(&[u8]))] =
+pub const TARGETS: &[(&str, Target)] =
     &[("safetensors", safetensors), ("schema", schema), ("dlpack", dlpack), ("disk_cache", disk_cache)];
 
 /// Load the bytes of a safetensors file, then save and load the result again.

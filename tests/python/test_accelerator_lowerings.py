@@ -34,20 +34,20 @@ def leaves(tensors, dtype, wide, device):
 def attention():
     torch.manual_seed(0)
     for dtype in TOLERANCE:
-        for b, h, kv, l, s, e, ev in SHAPES:
-            g = torch.randn(b, h, l, ev).to(dtype)
+        for b, h, kv, length, s, e, ev in SHAPES:
+            g = torch.randn(b, h, length, ev).to(dtype)
             masks = {
                 "none": None,
                 "causal": None,
-                "trained": torch.randn(l, s),
-                "added": torch.randn(b, 1, l, s),
-                "seen": torch.rand(b, h, l, s) > 0.3,
+                "trained": torch.randn(length, s),
+                "added": torch.randn(b, 1, length, s),
+                "seen": torch.rand(b, h, length, s) > 0.3,
                 "keys": torch.rand(1, 1, 1, s) > 0.3,
             }
             masks["seen"][0, 0, 0] = False  # a row that sees nothing
             for rows_first in (False, True):
                 lay = lambda n, m, d: torch.randn(*((b, m, n, d) if rows_first else (b, n, m, d)))
-                inputs = [lay(h, l, e), lay(kv, s, e), lay(kv, s, ev)]
+                inputs = [lay(h, length, e), lay(kv, s, e), lay(kv, s, ev)]
                 for name, mask in masks.items():
 
                     def run(device, wide):
@@ -65,7 +65,7 @@ def attention():
                         y.backward(g.to(y.dtype).to(device))
                         return [y.detach(), *(t.grad for t in x), *([m.grad] if name == "trained" else [])]
 
-                    check(run("tpu", False), run("cpu", True), dtype, (dtype, h, kv, l, name, rows_first))
+                    check(run("tpu", False), run("cpu", True), dtype, (dtype, h, kv, length, name, rows_first))
 
 
 def dropout():

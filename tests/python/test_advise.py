@@ -64,8 +64,8 @@ def transformer(tmp_path_factory):
 def test_the_first_line_says_what_a_step_costs(transformer):
     _, text, step, _ = transformer
     pattern = (
-        r"v5e:2x2, 1 chip: step [\d.]+ us \(compute [\d.]+ us, HBM [\d.]+ us\), [\d.]+ % of peak; HBM [\d.]+ MB of 16.9 GB; 2 programs, "
-        r"\d+ ops, [\d.e-]+ s to compile"
+        r"v5e:2x2, 1 chip: step [\d.]+ us \(compute [\d.]+ us, HBM [\d.]+ us\), [\d.]+ % of peak; "
+        r"HBM [\d.]+ MB of 16.9 GB; 2 programs, \d+ ops, [\d.e-]+ s to compile"
     )
     assert re.search(pattern, text), text
     # The read of the loss divides the step.
@@ -136,7 +136,8 @@ def test_small_advice_is_shown_on_request_only(transformer, tmp_path):
 CONVOLUTIONS = """
 import torch
 
-net = torch.nn.Sequential(torch.nn.Conv2d(3, 16, 3, padding=1), torch.nn.ReLU(), torch.nn.Conv2d(16, 130, 3, padding=1)).to("tpu", torch.bfloat16)
+first, second = torch.nn.Conv2d(3, 16, 3, padding=1), torch.nn.Conv2d(16, 130, 3, padding=1)
+net = torch.nn.Sequential(first, torch.nn.ReLU(), second).to("tpu", torch.bfloat16)
 optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
 for step in range(100):
     x = torch.randn(8, 3, 16, 16, dtype=torch.bfloat16).to("tpu")

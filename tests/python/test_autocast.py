@@ -3,6 +3,7 @@
 import threading
 
 import pytest
+
 import pytpu as torch
 from pytpu import nn
 from pytpu.nn import functional as F
@@ -247,7 +248,8 @@ def test_what_is_not_here_is_said():
             assert (x @ x).dtype == F32
     for name in ("autocast", "GradScaler"):
         for kind in ("cpu", "cuda"):
-            text = rf"`torch.{kind}.amp.{name}\(args...\)` is deprecated. Please use `torch.amp.{name}\('{kind}', args...\)`"
+            old, new = rf"torch.{kind}.amp.{name}\(args...\)", rf"torch.amp.{name}\('{kind}', args...\)"
+            text = f"`{old}` is deprecated. Please use `{new}`"
             with pytest.warns(FutureWarning, match=text):
                 getattr(getattr(torch, kind).amp, name)(enabled=False)
     with pytest.warns(FutureWarning), pytest.warns(UserWarning, match="is not available"):

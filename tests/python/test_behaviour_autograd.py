@@ -1,11 +1,12 @@
-"""Autograd where PyTorch is particular: functions in place on views, kept gradients, zeros and NaN, attributes of steps."""
+"""Autograd where PyTorch is particular: functions in place on views, kept gradients, zeros and NaN, attributes of
+steps.
+"""
 
 import gc
 
 import pytest
 
 import pytpu as torch
-
 
 # ---- custom functions
 

@@ -8,7 +8,6 @@ import pytest
 import pytpu as torch
 import pytpu.testing
 
-
 # ---- out=
 
 

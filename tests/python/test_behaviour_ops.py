@@ -6,7 +6,6 @@ import pytest
 import pytpu as torch
 import pytpu.nn.functional as F
 
-
 # ---- numbers between tensors, an old form
 
 X, M, B = torch.ones(2), torch.ones(2, 2), torch.ones(2, 2, 2)

@@ -102,7 +102,10 @@ def test_the_ops_of_all_runs_are_computed_on_a_device():
         # Two runs to warm up.
         timer.timeit(10)
         assert torch.tpu.metrics()["segments_executed"] - before == 12
-    code = "import pytpu.utils.benchmark as b; b.Timer('1').timeit(2); print('xla_cpu_pjrt' in open('/proc/self/maps').read())"
+    code = (
+        "import pytpu.utils.benchmark as b; b.Timer('1').timeit(2); print('xla_cpu_pjrt' in "
+        "open('/proc/self/maps').read())"
+    )
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "False"
 
 

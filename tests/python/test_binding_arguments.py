@@ -1,6 +1,7 @@
 """Arguments of functions and methods, and what is said of wrong ones: PyTorch 2.15's own words."""
 
 import pytest
+
 import pytpu as torch
 
 x = torch.ones(2, 3)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 import pytpu as torch
 
 A = np.arange(120, dtype=np.float32).reshape(2, 3, 4, 5)

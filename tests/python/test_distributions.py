@@ -253,15 +253,16 @@ def test_parameters_and_values_are_checked(device):
     with pytest.raises(ValueError) as error:
         D.Normal(torch.zeros(2, **here), torch.tensor([1.0, -2.0], **here))
     assert str(error.value).startswith(
-        "Expected parameter scale (Tensor of shape (2,)) of distribution Normal(loc: torch.Size([2]), scale: torch.Size([2])) to "
-        "satisfy the constraint GreaterThan(lower_bound=0.0), but found invalid values:\ntensor([ 1., -2.]"
+        "Expected parameter scale (Tensor of shape (2,)) of distribution Normal(loc: torch.Size([2]), scale: "
+        "torch.Size([2])) to satisfy the constraint GreaterThan(lower_bound=0.0), but found invalid values:\ntensor([ "
+        "1., -2.]"
     )
     d = D.Bernoulli(torch.tensor(0.5, **here))
     with pytest.raises(ValueError) as error:
         d.log_prob(torch.tensor(2.0, **here))
     assert str(error.value).startswith(
-        "Expected value argument (Tensor of shape ()) to be within the support (Boolean()) of the distribution Bernoulli(probs: "
-        "0.5), but found invalid values:\n2.0"
+        "Expected value argument (Tensor of shape ()) to be within the support (Boolean()) of the distribution "
+        "Bernoulli(probs: 0.5), but found invalid values:\n2.0"
     )
     assert D.Bernoulli(torch.tensor(0.5, **here), validate_args=False).log_prob(torch.tensor(2.0, **here)).isfinite()
     assert D.Normal(0.0, -1.0, validate_args=False).scale == -1

@@ -113,8 +113,8 @@ def run(code, stdin="", **env):
     environment = {**os.environ, "PYTHONPATH": path}
     environment.pop("ACCELERATE_TORCH_DEVICE", None)
     out = subprocess.run(
-        [sys.executable, "-m", "pytpu", "-c", code], input=stdin, capture_output=True, text=True, env={**environment, **env},
-        timeout=300,
+        [sys.executable, "-m", "pytpu", "-c", code], input=stdin, capture_output=True, text=True,
+        env={**environment, **env}, timeout=300,
     )  # fmt: skip
     assert out.returncode == 0, out.stderr
     return out.stdout
@@ -145,13 +145,16 @@ def test_torch_tpu_is_an_alias_of_torch_dot_tpu():
     out = run(
         "import importlib.metadata, torch_tpu, torch_tpu.ops, torch_tpu._internal.optimizers as optimizers, torch\n"
         "from torch_tpu import precision\n"
-        "assert torch_tpu.ops is torch.tpu.ops and optimizers is torch.tpu.optimizers and precision is torch.tpu.precision\n"
+        "assert torch_tpu.ops is torch.tpu.ops and optimizers is torch.tpu.optimizers and precision is "
+        "torch.tpu.precision\n"
         "for name in ('torch_tpu.nothing', 'torch_tpu._internal.nothing'):\n"
         "    try:\n        __import__(name)\n    except ModuleNotFoundError as error:\n        print(error)\n"
-        "print(torch_tpu.__version__, importlib.metadata.version('torch_tpu'), importlib.metadata.version('torch-tpu'))\n"
+        "print(torch_tpu.__version__, importlib.metadata.version('torch_tpu'), "
+        "importlib.metadata.version('torch-tpu'))\n"
     )
     assert out.splitlines() == [
-        "No module named 'torch_tpu.nothing'", "No module named 'torch_tpu._internal.nothing'", "0.2.0+pytpu 0.2.0+pytpu 0.2.0+pytpu",
+        "No module named 'torch_tpu.nothing'", "No module named 'torch_tpu._internal.nothing'",
+        "0.2.0+pytpu 0.2.0+pytpu 0.2.0+pytpu",
     ]  # fmt: skip
 
 
@@ -162,7 +165,10 @@ def test_another_torch_tpu_stays_with_another_torch(tmp_path):
         (tmp_path / name / "__init__.py").write_text(f"__version__ = 'other {name}'\n")
     shim = pathlib.Path(torch.__file__).parent / "_shim"
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(shim), str(tmp_path)]), "PYTPU_IS_TORCH_IN": "/elsewhere"}
-    code = "import torch_tpu, torch, sys; print(torch.__version__, torch_tpu.__version__, sys.modules['torch_tpu'].__file__)"
+    code = (
+        "import torch_tpu, torch, sys; print(torch.__version__, torch_tpu.__version__, "
+        "sys.modules['torch_tpu'].__file__)"
+    )
     out = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True).stdout
     assert out == f"other torch other torch_tpu {tmp_path / 'torch_tpu' / '__init__.py'}\n"
 
@@ -363,8 +369,10 @@ def test_cpu_can_be_chosen_though_accelerate_is_told_the_device(tmp_path):
         f"import os, sys; sys.path.insert(1, {str(tmp_path)!r})\n"
         "import inspect\n"
         "from accelerate.state import PartialState\n"
-        "print(PartialState().device, PartialState(cpu=True, a=1).device, PartialState(True).kwargs, PartialState(False, a=1).kwargs)\n"
-        "print(os.environ['ACCELERATE_TORCH_DEVICE'], 'class PartialState' in inspect.getsource(sys.modules['accelerate.state']))\n"
+        "print(PartialState().device, PartialState(cpu=True, a=1).device, PartialState(True).kwargs, "
+        "PartialState(False, a=1).kwargs)\n"
+        "print(os.environ['ACCELERATE_TORCH_DEVICE'], 'class PartialState' in "
+        "inspect.getsource(sys.modules['accelerate.state']))\n"
     )
     assert run(code).splitlines() == ["tpu cpu {} {'a': 1}", "tpu True"]
 
@@ -378,12 +386,15 @@ def test_lightning_finds_the_accelerator(tmp_path, root):
         f"m = importlib.import_module('{root}.trainer.connectors.accelerator_connector')\n"
         "make = m._AcceleratorConnector\n"
         "on_tpu = make('tpu', precision='16-mixed')\n"
-        "print(on_tpu.strategy.device, on_tpu.precision.device, on_tpu.precision.precision, on_tpu.accelerator.name())\n"
+        "print(on_tpu.strategy.device, on_tpu.precision.device, on_tpu.precision.precision, "
+        "on_tpu.accelerator.name())\n"
         "on_cpu, given = make('cpu', precision='bf16-mixed'), m.MixedPrecision('bf16-mixed', 'mine')\n"
-        "print(on_cpu.strategy.device, on_cpu.precision.device, make('tpu', precision='bf16-mixed', plugin=given).precision.device)\n"
+        "print(on_cpu.strategy.device, on_cpu.precision.device, make('tpu', precision='bf16-mixed', "
+        "plugin=given).precision.device)\n"
         "print(*(make('tpu', devices).strategy.device for devices in (1, '1', -1, '-1', [0], '0,')))\n"
         "accelerator = on_tpu.accelerator\n"
-        "print(accelerator.is_available(), accelerator.auto_device_count(), sorted(accelerator.get_device_stats('tpu:0')))\n"
+        "print(accelerator.is_available(), accelerator.auto_device_count(), "
+        "sorted(accelerator.get_device_stats('tpu:0')))\n"
         "try:\n    make('tpu', 2)\nexcept ValueError as error:\n    print(error)\n"
     )
     assert run(code).splitlines() == [

@@ -450,7 +450,10 @@ def test_devices_that_are_not_here_are_refused():
         file.seek(0)
         return torch.load(file, map_location=map_location)
 
-    cuda = "Attempting to deserialize object on a CUDA device but torch.cuda.is_available.. is False. If you are running on a CPU-only"
+    cuda = (
+        "Attempting to deserialize object on a CUDA device but torch.cuda.is_available.. is False. If you are running "
+        "on a CPU-only"
+    )
     with pytest.raises(RuntimeError, match=cuda):
         load_to("cuda:9")
     with pytest.raises(
@@ -611,7 +614,8 @@ def test_the_package_safetensors_learns_the_name_of_the_device(tmp_path):
         import torch, safetensors
         assert safetensors.safe_open("f", "pt") == "cpu" and safetensors.safe_open("f", "pt", device="tpu") == 0
         assert safetensors.safe_open("f", "pt", "tpu:0", backend="pread") == 0
-        assert safetensors.safe_open("f", "pt", torch.device("tpu", 0)) == 0 and safetensors.safe_open("f", "pt", 3) == 3
+        assert safetensors.safe_open("f", "pt", torch.device("tpu", 0)) == 0
+        assert safetensors.safe_open("f", "pt", 3) == 3
         assert safetensors.safe_open("f", "pt", torch.device("cpu")) == "cpu"
         try:
             safetensors.safe_open("f", "pt", "cuda")

@@ -68,12 +68,12 @@ def test_sums_over_what_grows_are_computed_where_they_are_exact(device):
     ids = torch.tensor([3], device=device)
     weights = torch.linspace(0, 1, 16, device=device)
     total = 0.0
-    for i in range(8):
+    for _ in range(8):
         ids = torch.cat([ids, ids[-1:] * 3 % 16])
         # The sizes of floats change here too: such a program is compiled, and right.
         total += weights[ids].sum().item() + (ids > 3).sum().item()
     want, sums = [3], 0.0
-    for i in range(8):
+    for _ in range(8):
         want.append(want[-1] * 3 % 16)
         sums += sum(w / 15 for w in want) + sum(w > 3 for w in want)
     assert ids.tolist() == want

@@ -23,7 +23,8 @@ BY_THE_EXTENSION = {
     "torch": {"Future", "PyTorchFileReader", "to_dlpack", "TensorType"},
     "torch.linalg": {"LinAlgError", "multi_dot"},
 }
-# Wrappers in PyTorch whose qualified name says how they were made, deprecated spellings, and classes that stand for others.
+# Wrappers in PyTorch whose qualified name says how they were made, deprecated spellings, and classes that stand for
+# others.
 OTHERWISE = {
     "torch": {
         "ScriptFunction",
@@ -101,7 +102,9 @@ for found in pkgutil.walk_packages(pytpu.__path__, "pytpu."):
     module = importlib.import_module(found.name)
     for value in list(vars(module).values()):
         own = getattr(value, "__module__", None)
-        if isinstance(value, type) and isinstance(own, str) and own.startswith(("torch", "pytpu")) and "<locals>" not in value.__qualname__:
+        if not isinstance(value, type) or not isinstance(own, str) or "<locals>" in value.__qualname__:
+            continue
+        if own.startswith(("torch", "pytpu")):
             there = importlib.import_module(own)
             for part in value.__qualname__.split("."):
                 there = getattr(there, part, None)
@@ -226,7 +229,8 @@ def test_pickled_tensors_keep_what_they_are(device):
     assert meta.is_meta and meta.shape == (2, 3)
 
 
-# Written by PyTorch 2.15.0: pickle.dumps([torch.view_as_complex(torch.tensor([[1., 2.]])).conj(), torch.ones(2)._neg_view()], 2)
+# Written by PyTorch 2.15.0: pickle.dumps([torch.view_as_complex(torch.tensor([[1., 2.]])).conj(),
+# torch.ones(2)._neg_view()], 2)
 CONJUGATED = (pathlib.Path(__file__).parent / "goldens" / "conjugated.pickle").read_bytes()
 # Written by PyTorch 2.15.0, see ``record_pickle.py``.
 MODEL = (pathlib.Path(__file__).parent / "goldens" / "model.pickle").read_bytes()

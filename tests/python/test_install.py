@@ -1,4 +1,6 @@
-"""``pytpu.install()``, ``python -m pytpu`` and the shim: programs that say ``import torch``, and the processes that they start."""
+"""``pytpu.install()``, ``python -m pytpu`` and the shim: programs that say ``import torch``, and the processes that
+they start.
+"""
 
 import json
 import os
@@ -20,7 +22,8 @@ import json, os, sys
 spec = __spec__
 print(json.dumps({
     "argv": sys.argv, "path0": sys.path[0], "name": __name__, "file": globals().get("__file__"), "package": __package__,
-    "spec": spec and spec.name, "doc": __doc__, "main": sys.modules["__main__"].__dict__ is globals(), "loader": str(__loader__)[:12],
+    "spec": spec and spec.name, "doc": __doc__, "main": sys.modules["__main__"].__dict__ is globals(),
+    "loader": str(__loader__)[:12],
     "names": sorted(k for k in globals() if k not in ("json", "os", "sys", "spec")), "annotations": __annotations__,
 }))
 """
@@ -135,7 +138,8 @@ def test_modules_of_torch_can_be_run_by_name():
 
 def test_children_of_all_kinds_have_torch(tmp_path):
     (tmp_path / "work.py").write_text(
-        "def work(x):\n    import torch, sys\n    assert torch.__file__.endswith('pytpu/__init__.py')\n    return (x + 1).tolist()\n"
+        "def work(x):\n    import torch, sys\n    assert torch.__file__.endswith('pytpu/__init__.py')\n    return (x "
+        "+ 1).tolist()\n"
     )
     (tmp_path / "main.py").write_text(
         "import multiprocessing, subprocess, sys, torch, work\n"
@@ -145,12 +149,14 @@ def test_children_of_all_kinds_have_torch(tmp_path):
         "            print(how, pool.map(work.work, [torch.ones(2)]))\n"
         "    code = 'import torch, importlib.metadata as m; print(torch.__name__, m.version(\"torch\"))'\n"
         "    print(subprocess.check_output([sys.executable, '-c', code], text=True), end='')\n"
-        "    loader = torch.utils.data.DataLoader(torch.arange(4.), 2, num_workers=1, multiprocessing_context='spawn')\n"
+        "    loader = torch.utils.data.DataLoader(torch.arange(4.), 2, num_workers=1, "
+        "multiprocessing_context='spawn')\n"
         "    print([x.tolist() for x in loader])\n"
     )
     out = run("-m", "pytpu", "main.py", cwd=tmp_path)
     assert out.stdout.splitlines() == [
-        "spawn [[2.0, 2.0]]", "forkserver [[2.0, 2.0]]", "fork [[2.0, 2.0]]", "torch 2.15.0+pytpu", "[[0.0, 1.0], [2.0, 3.0]]",
+        "spawn [[2.0, 2.0]]", "forkserver [[2.0, 2.0]]", "fork [[2.0, 2.0]]", "torch 2.15.0+pytpu",
+        "[[0.0, 1.0], [2.0, 3.0]]",
     ]  # fmt: skip
 
 
@@ -161,7 +167,8 @@ def test_install_in_a_script(tmp_path):
         "from torch.nn.modules.linear import Linear\n"
         "assert torch is pytpu and Linear is pytpu.nn.Linear\n"
         "assert os.environ['PYTHONPATH'].count('_shim') == 1 == sum('_shim' in p for p in sys.path)\n"
-        "print(subprocess.check_output([sys.executable, '-c', 'import torch.nn; print(torch.nn.__name__)'], text=True))\n"
+        "print(subprocess.check_output([sys.executable, '-c', 'import torch.nn; print(torch.nn.__name__)'], "
+        "text=True))\n"
     )
     assert run("-c", code).stdout.strip() == "torch.nn"
 
@@ -198,7 +205,8 @@ def test_another_torch_keeps_its_name(other_torch):
         "from pytpu.nn import modules, utils\n"
         "model = pickle.loads(pickle.dumps(pytpu.nn.Sequential(pytpu.nn.Linear(2, 3), pytpu.nn.Flatten())))\n"
         "assert type(model[0]) is pytpu.nn.Linear and 'class Linear' in inspect.getsource(type(model[0]))\n"
-        "for x in (pytpu.float32, pytpu.relu, pytpu.strided, pytpu.Size([2]), pytpu.device('cpu'), pytpu.nn.functional.gelu):\n"
+        "for x in (pytpu.float32, pytpu.relu, pytpu.strided, pytpu.Size([2]), pytpu.device('cpu'), "
+        "pytpu.nn.functional.gelu):\n"
         "    assert pickle.loads(pickle.dumps(x)) == x\n"
         "try:\n    from pytpu.nn import missing\nexcept ImportError as error:\n    print(error.name)\n"
     )
@@ -214,7 +222,8 @@ def test_install_goes_before_another_torch_that_could_be_imported(other_torch):
         "assert torch.no_grad.__module__ == torch.no_grad.__enter__.__module__ == 'torch.autograd.grad_mode'\n"
         "assert b'pytpu' not in pickle.dumps([torch.nn.Linear(2, 2), torch.float32, torch.optim.SGD])\n"
         "import subprocess, sys\n"
-        "print(subprocess.check_output([sys.executable, '-c', 'import torch; print(torch.__version__)'], text=True), end='')\n"
+        "print(subprocess.check_output([sys.executable, '-c', 'import torch; print(torch.__version__)'], text=True), "
+        "end='')\n"
     )
     assert run("-c", code, path=[other_torch]).stdout.startswith("2.15.0+pytpu")
 
@@ -240,7 +249,8 @@ def test_the_shim_wheel_makes_torch(tmp_path):
         archive.extractall(site)
     code = (
         "import torch.nn.functional as F, torch, sys, importlib.metadata as m, multiprocessing\n"
-        "assert torch.__file__.endswith('pytpu/__init__.py') and torch is sys.modules['pytpu'] and torch.__name__ == 'torch'\n"
+        "assert torch.__file__.endswith('pytpu/__init__.py') and torch is sys.modules['pytpu'] and torch.__name__ == "
+        "'torch'\n"
         "assert F is torch.nn.functional and F.relu.__module__ == 'torch.nn.functional'\n"
         "print(m.version('torch'), m.packages_distributions()['torch'])"
     )
@@ -280,6 +290,7 @@ def test_workers_of_joblib_unpickle_by_torchs_names():
         "from joblib import Parallel, delayed\n"
         "class Doubled(torch.nn.Module):\n    def forward(self, x):\n        return torch.relu(x) * 2\n"
         "def work(model, x):\n    return model(x).tolist(), torch.nn.functional.gelu(x).shape, torch.__name__\n"
-        "if __name__ == '__main__':\n    print(Parallel(2)(delayed(work)(torch.nn.Sequential(Doubled()), torch.ones(1)) for _ in range(2)))\n"
+        "if __name__ == '__main__':\n    print(Parallel(2)(delayed(work)(torch.nn.Sequential(Doubled()), "
+        "torch.ones(1)) for _ in range(2)))\n"
     )
     assert run("-c", code).stdout == "[([2.0], torch.Size([1]), 'torch'), ([2.0], torch.Size([1]), 'torch')]\n"

@@ -33,7 +33,7 @@ def compute(device):
         return torch.randn(*shape).to(dtype).to(device)
 
     for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
-        for i in range(4):
+        for _ in range(4):
             m, k, n, b = rng.randint(20, 70), rng.randint(20, 70), rng.randint(20, 70), rng.randint(1, 3)
             name = f"{dtype} {b} x {m} x {k} x {n}"
             with_gradients(
@@ -78,7 +78,7 @@ def compute(device):
             draw(1, 50, dtype=dtype),
             draw(50, 40, dtype=dtype),
         )
-    for i in range(24):
+    for _ in range(24):
         spatial, groups = rng.choice([1, 2, 2, 3]), rng.choice([1, 1, 2])
         batch, c, o = rng.randint(1, 4), groups * rng.randint(1, 9), groups * rng.randint(1, 9)
         sizes = [rng.randint(7, 15) for _ in range(spatial)]
@@ -394,7 +394,8 @@ for _ in range(6):
     loss = (net(x) - y).square().mean()
     loss.backward()
     optimizer.step()
-np.savez(sys.argv[2], loss=loss.item(), **{n.replace(".", ""): p.detach().cpu().numpy() for n, p in net.named_parameters()})
+weights = {n.replace(".", ""): p.detach().cpu().numpy() for n, p in net.named_parameters()}
+np.savez(sys.argv[2], loss=loss.item(), **weights)
 """
     results = {}
     for device in ("cpu", "tpu"):

@@ -222,13 +222,13 @@ def test_attention_weights_sum_to_one_and_mask_is_obeyed(device):
 
 def test_attention_leaves_heads_where_the_layer_has_them(device):
     """As in PyTorch, so that the heads of the result are joined without a copy."""
-    b, l, h, e = 2, 5, 3, 4
-    qkv = torch.randn(b, l, 3 * h * e, device=device).requires_grad_()
-    q, k, v = (z.view(b, l, h, e).transpose(1, 2) for z in qkv.split(h * e, dim=2))
+    b, length, h, e = 2, 5, 3, 4
+    qkv = torch.randn(b, length, 3 * h * e, device=device).requires_grad_()
+    q, k, v = (z.view(b, length, h, e).transpose(1, 2) for z in qkv.split(h * e, dim=2))
     y = F.scaled_dot_product_attention(q, k, v)
-    assert y.shape == (b, h, l, e) and y.transpose(1, 2).is_contiguous()
+    assert y.shape == (b, h, length, e) and y.transpose(1, 2).is_contiguous()
     assert F.scaled_dot_product_attention(*(z.contiguous() for z in (q, k, v))).is_contiguous()
-    y.transpose(1, 2).reshape(b, l, h * e).sum().backward()
+    y.transpose(1, 2).reshape(b, length, h * e).sum().backward()
     assert qkv.grad.is_contiguous() and qkv.grad.shape == qkv.shape
 
 

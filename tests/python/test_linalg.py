@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+
 import pytpu as torch
 from pytpu.autograd import gradcheck, gradgradcheck
 

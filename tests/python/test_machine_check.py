@@ -1,4 +1,6 @@
-"""`benches/machine_check`: what it runs on machines with an accelerator, tried with XLA:CPU and stand-ins for its data."""
+"""`benches/machine_check`: what it runs on machines with an accelerator, tried with XLA:CPU and stand-ins
+for its data.
+"""
 
 import os
 import pathlib

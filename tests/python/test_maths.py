@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+
 import pytpu as torch
 
 RNG = np.random.default_rng(7)
@@ -388,7 +389,10 @@ def test_trigonometry_is_exact_to_the_last_place_at_any_angle(name, device):
 
 @pytest.mark.parametrize(
     "name",
-    "sin cos tan asin acos atan sinh cosh asinh acosh atanh log1p erfc erfinv lgamma digamma i0 special.i0e special.i1 special.i1e".split(),
+    (
+        "sin cos tan asin acos atan sinh cosh asinh acosh atanh log1p erfc erfinv lgamma digamma i0 special.i0e "
+        "special.i1 special.i1e"
+    ).split(),
 )
 def test_functions_of_float32_are_those_of_float64_rounded(device, name):
     function = torch

@@ -1,5 +1,6 @@
-"""Nothing that a program does ends the process, dangles, leaks or waits for ever: devices, memory shared with NumPy, sizes that nothing
-holds, hooks, and arguments that change while they are read."""
+"""Nothing that a program does ends the process, dangles, leaks or waits for ever: devices, memory shared with NumPy,
+sizes that nothing holds, hooks, and arguments that change while they are read.
+"""
 
 import gc
 import subprocess
@@ -36,7 +37,8 @@ def test_any_cpu_ordinal_is_the_cpu():
     assert str(torch.device("cpu:1")) == "cpu:1" and torch.device("cpu", 3).index == 3
     assert torch.device("cpu:1") != torch.device("cpu")
     for made in (
-        torch.zeros(3, device="cpu:1"), x.to("cpu:1"), torch.tensor([1.0], device="cpu:7"), torch.nn.Linear(2, 2).to("cpu:1").weight,
+        torch.zeros(3, device="cpu:1"), x.to("cpu:1"), torch.tensor([1.0], device="cpu:7"),
+        torch.nn.Linear(2, 2).to("cpu:1").weight,
         torch.ones(3, device="tpu").to("cpu:1"), torch.empty_like(x, device="cpu:2"), x.new_zeros(2, device="cpu:1"),
     ):  # fmt: skip
         assert repr(made.device) == "device(type='cpu')"
@@ -172,11 +174,15 @@ def test_an_array_and_its_tensor_share_elements():
 @pytest.mark.parametrize(
     "call",
     [
-        "torch.hann_window(2**40)", "torch.hamming_window(2**40)", "torch.kaiser_window(2**40)", "torch.fft.fftfreq(2**40)",
-        "torch.fft.rfftfreq(2**40)", "torch.zeros(2**31, 0).tolist()", "torch.zeros(2**28).histc()", "torch.zeros(2**27).kthvalue(5)",
-        "torch.unique(torch.arange(2**27), return_inverse=True)", "torch.zeros(2**28).tolist()", "torch.zeros(2**26).split(1)",
-        "torch.tensor_split(torch.zeros(4), 2**31)", "torch.randperm(2**28)", "torch.multinomial(torch.ones(2**27), 2**26)",
-        "torch.zeros(2**26).chunk(2**26)", "torch.zeros(1).expand(2**28).sort()", "torch.nn.functional.interpolate(torch.ones(1, 1, 1), size=2**34)",
+        "torch.hann_window(2**40)", "torch.hamming_window(2**40)", "torch.kaiser_window(2**40)",
+        "torch.fft.fftfreq(2**40)",
+        "torch.fft.rfftfreq(2**40)", "torch.zeros(2**31, 0).tolist()", "torch.zeros(2**28).histc()",
+        "torch.zeros(2**27).kthvalue(5)",
+        "torch.unique(torch.arange(2**27), return_inverse=True)", "torch.zeros(2**28).tolist()",
+        "torch.zeros(2**26).split(1)", "torch.tensor_split(torch.zeros(4), 2**31)", "torch.randperm(2**28)",
+        "torch.multinomial(torch.ones(2**27), 2**26)",
+        "torch.zeros(2**26).chunk(2**26)", "torch.zeros(1).expand(2**28).sort()",
+        "torch.nn.functional.interpolate(torch.ones(1, 1, 1), size=2**34)",
     ],
 )  # fmt: skip
 def test_want_of_memory_raises(call):
@@ -505,9 +511,10 @@ class _Index:
 @pytest.mark.parametrize(
     "call",
     [
-        lambda l: torch.zeros(4).view(l), torch.zeros, lambda l: torch.permute(torch.zeros(2, 2, 2), dims=l),
-        lambda l: torch._foreach_add([torch.zeros(2), torch.zeros(2)], l), lambda l: torch.zeros(5)[l], torch.tensor,
-        lambda l: torch._C._ops.upsample_nearest2d(torch.zeros(1, 1, 4, 4), None, l), lambda l: torch.zeros(9).reshape(l),
+        lambda x: torch.zeros(4).view(x), torch.zeros, lambda x: torch.permute(torch.zeros(2, 2, 2), dims=x),
+        lambda x: torch._foreach_add([torch.zeros(2), torch.zeros(2)], x), lambda x: torch.zeros(5)[x], torch.tensor,
+        lambda x: torch._C._ops.upsample_nearest2d(torch.zeros(1, 1, 4, 4), None, x),
+        lambda x: torch.zeros(9).reshape(x),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("more", [2, 40])
@@ -541,8 +548,9 @@ def _contains_itself():
 @pytest.mark.parametrize(
     "call",
     [
-        torch.nn.functional.relu, torch.nn.functional.dropout, lambda l: torch.nn.functional.pad(torch.zeros(2), l), torch.tensor,
-        torch.as_tensor, torch.cat, torch.stack, torch.zeros, torch.broadcast_tensors, torch.block_diag, lambda l: torch.zeros(3)[l],
+        torch.nn.functional.relu, torch.nn.functional.dropout, lambda x: torch.nn.functional.pad(torch.zeros(2), x),
+        torch.tensor, torch.as_tensor, torch.cat, torch.stack, torch.zeros, torch.broadcast_tensors, torch.block_diag,
+        lambda x: torch.zeros(3)[x],
     ],
 )  # fmt: skip
 @pytest.mark.filterwarnings("ignore:Using a non-tuple sequence")
@@ -606,7 +614,8 @@ class _Array:
     "lie",
     [
         {"typestr": ""}, {"typestr": "éé"}, {"typestr": "é8"}, {"shape": (2**32, 2**32), "strides": (0, 0)},
-        {"shape": (2**62, 2**62), "strides": (0, 0)}, {"strides": (8, 8)}, {"strides": ()}, {"shape": (4,), "strides": (2**62,)},
+        {"shape": (2**62, 2**62), "strides": (0, 0)}, {"strides": (8, 8)}, {"strides": ()},
+        {"shape": (4,), "strides": (2**62,)},
         {"shape": (2**62,), "strides": None}, {"data": (0, False)}, {"shape": (3, 2**62), "strides": (0, 0)},
     ],
 )  # fmt: skip
@@ -660,7 +669,8 @@ def test_tolerances_of_isclose_are_numbers():
     [
         lambda x: torch.nn.functional.dropout(x, 0.5), lambda x: torch.nn.functional.alpha_dropout(x, 0.5, True),
         lambda x: torch.nn.functional.feature_alpha_dropout(x[None, :, None], 0.5, True),
-        lambda x: torch.nn.functional.dropout1d(x[None, :, None], 0.5), lambda x: torch.nn.functional.dropout(x, 0.5, inplace=True),
+        lambda x: torch.nn.functional.dropout1d(x[None, :, None], 0.5),
+        lambda x: torch.nn.functional.dropout(x, 0.5, inplace=True),
     ],
 )  # fmt: skip
 def test_dropout_of_integers_is_refused(drop, device):

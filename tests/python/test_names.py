@@ -15,31 +15,35 @@ from pytpu import nn
 # Each was asked for by a library that then needed little of it.
 NAMES = """
 AcceleratorError Event Future Stream SymBool SymFloat SymInt Tag TensorType __config__.parallel_info __config__.show
-__future__.get_swap_module_params_on_conversion _assert _assert_async _check _check_is_size _check_value _jit_internal.BroadcastingList2
-_ops.OpOverload _ops.OpOverloadPacket _subclasses.fake_tensor.FakeTensor _subclasses.fake_tensor.is_fake _tensor_str.PRINT_OPTS _utils _VF.lstm
-ao.quantization.DeQuantStub ao.quantization.QuantStub autograd.is_multithreading_enabled backends.cuda.preferred_linalg_library classes
-distributed.DeviceMesh distributed.ProcessGroup distributed.ReduceOp distributed._composable.fsdp distributed._tensor.DTensor
-distributed._tensor.experimental.implicit_replication
-distributed.algorithms._checkpoint.checkpoint_wrapper.checkpoint_wrapper distributed.checkpoint distributed.device_mesh.init_device_mesh
-distributed.distributed_c10d.ProcessGroup distributed.fsdp.FullyShardedDataParallel distributed.fsdp.wrap.transformer_auto_wrap_policy
-distributed.group distributed.is_gloo_available distributed.is_nccl_available distributed.nn.all_reduce distributed.optim distributed.rpc.RRef
-distributed.tensor.parallel.ColwiseParallel distributed.tensor.placement_types.Shard distributions.constraints._GreaterThan
-_dynamo.utils.is_compile_supported fft.__all__ futures.Future futures.collect_all fx.Interpreter fx.Tracer
-fx.experimental.proxy_tensor.get_proxy_mode fx.experimental.symbolic_shapes fx.graph_module.GraphModule fx.node.Node fx.proxy.Proxy
-hub._get_torch_home jit._get_trace_graph jit._overload_method jit._script_if_tracing jit.annotations.BroadcastingList2 library.opcheck
-nn.attention.bias.causal_lower_right nn.functional.grad.conv2d_input nn.modules.instancenorm._InstanceNorm onnx.register_custom_op_symbolic
+__future__.get_swap_module_params_on_conversion _assert _assert_async _check _check_is_size _check_value
+_jit_internal.BroadcastingList2 _ops.OpOverload _ops.OpOverloadPacket _subclasses.fake_tensor.FakeTensor
+_subclasses.fake_tensor.is_fake _tensor_str.PRINT_OPTS _utils _VF.lstm ao.quantization.DeQuantStub
+ao.quantization.QuantStub autograd.is_multithreading_enabled backends.cuda.preferred_linalg_library classes
+distributed.DeviceMesh distributed.ProcessGroup distributed.ReduceOp distributed._composable.fsdp
+distributed._tensor.DTensor distributed._tensor.experimental.implicit_replication
+distributed.algorithms._checkpoint.checkpoint_wrapper.checkpoint_wrapper distributed.checkpoint
+distributed.device_mesh.init_device_mesh distributed.distributed_c10d.ProcessGroup
+distributed.fsdp.FullyShardedDataParallel distributed.fsdp.wrap.transformer_auto_wrap_policy distributed.group
+distributed.is_gloo_available distributed.is_nccl_available distributed.nn.all_reduce distributed.optim
+distributed.rpc.RRef distributed.tensor.parallel.ColwiseParallel distributed.tensor.placement_types.Shard
+distributions.constraints._GreaterThan _dynamo.utils.is_compile_supported fft.__all__ futures.Future futures.collect_all
+fx.Interpreter fx.Tracer fx.experimental.proxy_tensor.get_proxy_mode fx.experimental.symbolic_shapes
+fx.graph_module.GraphModule fx.node.Node fx.proxy.Proxy hub._get_torch_home jit._get_trace_graph jit._overload_method
+jit._script_if_tracing jit.annotations.BroadcastingList2 library.opcheck nn.attention.bias.causal_lower_right
+nn.functional.grad.conv2d_input nn.modules.instancenorm._InstanceNorm onnx.register_custom_op_symbolic
 onnx.symbolic_helper.parse_args onnx.symbolic_opset11 ops.aten._convolution ops.aten._pin_memory ops.aten._sparse_addmm
-ops.aten._sparse_mm_reduce_impl ops.aten._to_copy optim._functional optim.adam.adam optim.adamw.adamw optim.optimizer.ParamsT
-optim.optimizer._get_scalar_dtype optim.optimizer._use_grad_for_differentiable optim.sgd.sgd quantization.QuantStub quasirandom.SobolEngine
-serialization.DEFAULT_PROTOCOL serialization.MAP_LOCATION set_warn_always torch utils._contextlib.context_decorator
-utils._foreach_utils._group_tensors_by_device_and_dtype utils._python_dispatch.TorchDispatchMode utils.collect_env
-utils._python_dispatch.is_traceable_wrapper_subclass utils.data._utils.collate.np_str_obj_array_pattern utils.data._utils.worker.get_worker_info
+ops.aten._sparse_mm_reduce_impl ops.aten._to_copy optim._functional optim.adam.adam optim.adamw.adamw
+optim.optimizer.ParamsT optim.optimizer._get_scalar_dtype optim.optimizer._use_grad_for_differentiable optim.sgd.sgd
+quantization.QuantStub quasirandom.SobolEngine serialization.DEFAULT_PROTOCOL serialization.MAP_LOCATION set_warn_always
+torch utils._contextlib.context_decorator utils._foreach_utils._group_tensors_by_device_and_dtype
+utils._python_dispatch.TorchDispatchMode utils.collect_env utils._python_dispatch.is_traceable_wrapper_subclass
+utils.data._utils.collate.np_str_obj_array_pattern utils.data._utils.worker.get_worker_info
 utils.data.dataloader._collate_fn_t utils.data.datapipes.datapipe.IterDataPipe utils.deterministic utils.model_zoo.tqdm
 utils.weak.WeakIdKeyDictionary
 """.split()
 OF_C = """
-DispatchKey DispatchKeySet DisableTorchFunctionSubclass Graph TensorBase _ExcludeDispatchKeyGuard _functorch _get_privateuse1_backend_name
-_get_tracing_state _len_torch_dispatch_stack _nn _linalg _fft _special _VariableFunctions
+DispatchKey DispatchKeySet DisableTorchFunctionSubclass Graph TensorBase _ExcludeDispatchKeyGuard _functorch
+_get_privateuse1_backend_name _get_tracing_state _len_torch_dispatch_stack _nn _linalg _fft _special _VariableFunctions
 """.split()
 
 
@@ -106,8 +110,8 @@ def test_checks_raise_their_kinds_of_errors():
     with pytest.raises(AssertionError, match="^words$"):
         torch._assert(False, "words")
     for check, kind in (
-        (torch._check, RuntimeError), (torch._check_index, IndexError), (torch._check_value, ValueError), (torch._check_type, TypeError),
-        (torch._check_not_implemented, NotImplementedError),
+        (torch._check, RuntimeError), (torch._check_index, IndexError), (torch._check_value, ValueError),
+        (torch._check_type, TypeError), (torch._check_not_implemented, NotImplementedError),
     ):  # fmt: skip
         with pytest.raises(kind, match="^three$"):
             check(False, lambda: "three")

@@ -31,7 +31,8 @@ needs_libtpu = pytest.mark.skipif(
 BOTH = """
 module @both attributes {mhlo.num_partitions = 1 : i32} {
   // Two results, and a function that @main calls.
-  func.func public @main(%x: tensor<4xf32>, %y: tensor<4xf32> {jax.arg = "y"}) -> (tensor<4xf32> {jax.result_info = "a, b"}, tensor<4xf32>) {
+  func.func public @main(%x: tensor<4xf32>, %y: tensor<4xf32> {jax.arg = "y"})
+      -> (tensor<4xf32> {jax.result_info = "a, b"}, tensor<4xf32>) {
     %0 = call @add(%x, %y) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32> loc("a"(#loc1))
     %1 = stablehlo.multiply %x, %y : tensor<4xf32>
     return %0, %1 : tensor<4xf32>, tensor<4xf32>
@@ -53,7 +54,10 @@ def product(x, y, power=1):
     """Text for any shape: `x` times `y` to a power."""
     ty = "tensor<" + "".join(f"{n}x" for n in x.shape) + "f32>"
     times = "".join(f"%{i + 1} = stablehlo.multiply %{i}, %y : {ty}\n" for i in range(power))
-    return f"func.func @main(%x: {ty}, %y: {ty}) -> {ty} {{ %0 = stablehlo.add %x, %x : {ty}\n{times} return %{power} : {ty} }}"
+    return (
+        f"func.func @main(%x: {ty}, %y: {ty}) -> {ty} "
+        f"{{ %0 = stablehlo.add %x, %x : {ty}\n{times} return %{power} : {ty} }}"
+    )
 
 
 # StableHLO.
@@ -161,7 +165,10 @@ def test_a_module_that_cannot_be_used_says_why(text, why):
 
 def test_a_body_that_does_not_compile_names_the_operator_and_its_place(device):
     def body(x):
-        return "func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> { %0 = stablehlo.nothing %x : tensor<2xf32> return %0 : tensor<2xf32> }"
+        return (
+            "func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> { %0 = stablehlo.nothing %x : tensor<2xf32> return "
+            "%0 : tensor<2xf32> }"
+        )
 
     op = torch.tpu.stablehlo_op("test::bad_body", body)
     with pytest.raises(RuntimeError, match="test::bad_body") as error:
@@ -797,7 +804,8 @@ def test_a_file_holds_the_operator(tmp_path, device):
     assert torch.allclose(moved["w"].grad.cpu(), want.grad, atol=1e-6)
     with pytest.raises(
         RuntimeError,
-        match=r"has no kernel for the arguments \(float32\[3, 2\], float32\[2, 3\]\), but for \(float32\[3, 2\], float32\[4, 3\]\)",
+        match=r"has no kernel for the arguments \(float32\[3, 2\], float32\[2, 3\]\), "
+        r"but for \(float32\[3, 2\], float32\[4, 3\]\)",
     ):
         loaded(p, x[:2], k=0.5)
     with pytest.raises(RuntimeError, match="other static arguments"):
@@ -976,7 +984,8 @@ def scale(x: jax.Array, factor: float) -> jax.Array:
     return x * factor
 
 x = torch.arange(8.0, device="tpu")
-print(add(x, x).tolist(), scale(x, 3.0).tolist(), torch_tpu._internal.pallas.custom_jax_kernel is torch.tpu.pallas.custom_jax_kernel)
+is_same = torch_tpu._internal.pallas.custom_jax_kernel is torch.tpu.pallas.custom_jax_kernel
+print(add(x, x).tolist(), scale(x, 3.0).tolist(), is_same)
 """
     path = str(pathlib.Path(torch.__file__).parent.parent)
     out = subprocess.run(
@@ -1007,8 +1016,8 @@ def test_the_tutorial_runs_and_its_mosaic_text_is_that_of_its_pallas_kernel(caps
         program = plan.report().programs[-1]
     assert y.shape == (64, 256) and list(program.reports) == GENERATIONS and not program.errors
     assert all(r.flops >= 5 * 64 * 256 for r in program.reports.values())
-    # It is, operation by operation, what Pallas makes of the tutorial's kernel, and that kernel, interpreted, gives the same numbers as
-    # the form for the processor.
+    # It is, operation by operation, what Pallas makes of the tutorial's kernel, and that kernel, interpreted, gives the
+    # same numbers as the form for the processor.
     for shape, rows in (((16, 128), 8), ((64, 256), 16)):
         assert operations(text(torch.empty(*shape), rows)) == operations(
             text_of_pallas(names["softmax_kernel"], shape, rows)

@@ -1,6 +1,7 @@
 """No panic leaves the library: whatever Python calls, it gets a RuntimeError, and the process computes on.
 
-``pytpu._C._panics`` makes the next op panic, wherever it is run from; what runs no op has a stand-in behind the same door.
+``pytpu._C._panics`` makes the next op panic, wherever it is run from; what runs no op has a stand-in behind the same
+door.
 """
 
 import gc

@@ -252,9 +252,9 @@ def test_lines_are_no_part_of_a_program():
     with torch.tpu.plan(V5E) as plan:
         x = torch.ones(8).to("tpu")
         torch.tpu.mark_step()
-        y = x * 3
+        _y = x * 3
         torch.tpu.mark_step()
-        z = x * 3
+        _z = x * 3
     assert [p.launches for p in plan.programs] == [2]
 
 
@@ -262,7 +262,7 @@ def test_what_does_not_fit_is_said():
     with torch.tpu.plan(V5E, hbm=100_000) as plan:
         y = torch.ones(200, 200, device="tpu") @ torch.ones(200, 200, device="tpu")
         del y
-        y = torch.ones(200, 200).to("tpu") * 2
+        _y = torch.ones(200, 200).to("tpu") * 2
     assert not plan.programs[0].reports[V5E].fits()
     text = str(plan.report())
     assert "which does not fit" in text and re.search(
@@ -308,7 +308,8 @@ def test_a_function_is_compiled_for_several_machines():
 
 def test_stablehlo_is_compiled_with_options():
     text = """func.func @main(%x: tensor<256x256xf32>) -> tensor<256x256xf32> {
-      %y = stablehlo.dot_general %x, %x, contracting_dims = [1] x [0] : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
+      %y = stablehlo.dot_general %x, %x, contracting_dims = [1] x [0]
+          : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
       return %y : tensor<256x256xf32>
     }"""
     report = torch.tpu.aot.compile_stablehlo(text, V5E, options={"xla_tpu_scoped_vmem_limit_kib": 8192})

@@ -92,12 +92,12 @@ def test_old_and_new_settings_that_disagree_are_an_error():
     with pytest.raises(RuntimeError, match="mix of the legacy and new APIs to set the matmul precision"):
         torch.get_float32_matmul_precision()
     with pytest.raises(RuntimeError, match="mix of the legacy and new APIs to set the TF32 status for cublas matmul"):
-        B.cuda.matmul.allow_tf32  # noqa: B018
+        B.cuda.matmul.allow_tf32
     B.cuda.matmul.allow_tf32 = False
     assert torch.get_float32_matmul_precision() == "highest"
     B.cudnn.conv.fp32_precision = "ieee"
     with pytest.raises(RuntimeError, match="different TF32 flags"):
-        B.cudnn.allow_tf32  # noqa: B018
+        B.cudnn.allow_tf32
 
 
 def test_a_precision_must_be_one_that_the_backend_knows():
@@ -108,7 +108,7 @@ def test_a_precision_must_be_one_that_the_backend_knows():
     with pytest.raises(TypeError, match="incompatible function arguments"):
         B.fp32_precision = None
     with pytest.raises(AttributeError, match="Unknown attribute foo"):
-        B.cuda.matmul.foo  # noqa: B018
+        B.cuda.matmul.foo
 
 
 def test_settings_change_no_program_of_xla_cpu():

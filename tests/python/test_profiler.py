@@ -87,7 +87,7 @@ def test_a_schedule_says_which_steps_are_recorded():
                 pass
             prof.step()
     assert ready == [
-        (last + 1, ["ProfilerStep#%d" % (last - 1), f"block {last - 1}", "ProfilerStep#%d" % last, f"block {last}"])
+        (last + 1, [f"ProfilerStep#{last - 1}", f"block {last - 1}", f"ProfilerStep#{last}", f"block {last}"])
         for last in (4, 8)
     ]
     assert counts(prof)["ProfilerStep*"] == 2

@@ -144,12 +144,15 @@ def test_several_parameters_are_pruned_as_one(layer, device):
 @pytest.mark.parametrize(
     "error, text, call",
     [
-        (ValueError, r"amount=-1 should either be a float in the range \[0, 1\]", lambda m: prune.l1_unstructured(m, "weight", -1)),
+        (ValueError, r"amount=-1 should either be a float in the range \[0, 1\]",
+         lambda m: prune.l1_unstructured(m, "weight", -1)),
         (ValueError, "amount=1.5 should either", lambda m: prune.random_structured(m, "weight", 1.5, 0)),
-        (TypeError, "Invalid type for amount: x. Must be int or float", lambda m: prune.random_unstructured(m, "weight", "x")),
+        (TypeError, "Invalid type for amount: x. Must be int or float",
+         lambda m: prune.random_unstructured(m, "weight", "x")),
         (ValueError, "number of parameters to prune=12", lambda m: prune.random_unstructured(m, "weight", 13)),
         (ValueError, "number of parameters to prune=3", lambda m: prune.ln_structured(m, "weight", 4, 2, 0)),
-        (ValueError, r"Found tensor of shape torch.Size\(\[3\]\) with 1 dims", lambda m: prune.ln_structured(m, "bias", 1, 2, 0)),
+        (ValueError, r"Found tensor of shape torch.Size\(\[3\]\) with 1 dims",
+         lambda m: prune.ln_structured(m, "bias", 1, 2, 0)),
         (IndexError, "Invalid index 2 for tensor of size", lambda m: prune.random_structured(m, "weight", 1, 2)),
         (AttributeError, "has no attribute 'w'", lambda m: prune.identity(m, "w")),
         (AssertionError, "scores should have the same shape as parameter weight of Linear",

@@ -136,7 +136,8 @@ def test_strict_mode_and_programs_without_kernels_sum_precisely():
         "import pytpu as torch\n"
         "x = torch.full((4, 64, 64, 64), 0.7).to('tpu')\n"
         "t = torch.tensor(0.7).double().item()\n"
-        "for y, n in ((x.sum(), x.numel()), (x.sum((2, 3)), 4096), (x.sum((0, 2, 3)), 4 * 4096), (x.flatten().sum(), x.numel())):\n"
+        "for y, n in ((x.sum(), x.numel()), (x.sum((2, 3)), 4096), (x.sum((0, 2, 3)), 4 * 4096), (x.flatten().sum(), "
+        "x.numel())):\n"
         "    assert ((y.cpu().double() / (n * t)) - 1).abs().max().item() < 1e-6\n"
     )
     for setting in ("TORCH_TPU_DEFER_AND_FUSE", "TORCHTPU_XLA_KERNELS"):

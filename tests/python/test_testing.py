@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 import pytpu as torch
 from pytpu.testing import assert_close
 

@@ -1,4 +1,6 @@
-"""Programs for TPUs stay as good as those of JAX, by the compiler's estimates: the rows that compile in under a minute."""
+"""Programs for TPUs stay as good as those of JAX, by the compiler's estimates: the rows that compile in
+under a minute.
+"""
 
 import json
 import os

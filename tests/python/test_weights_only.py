@@ -114,15 +114,17 @@ def test_words_of_refusals():
     with pytest.raises(pickle.UnpicklingError) as e:
         load(hostile.named("somewhere", "thing"))
     assert str(e.value) == (
-        "Weights only load failed. This file can still be loaded, to do so you have two options, \033[1mdo those steps only if you trust "
-        "the source of the checkpoint\033[0m. \n\t(1) In PyTorch 2.6, we changed the default value of the `weights_only` argument in "
-        "`torch.load` from `False` to `True`. Re-running `torch.load` with `weights_only` set to `False` will likely succeed, but it can "
-        "result in arbitrary code execution. Do it only if you got the file from a trusted source.\n\t(2) Alternatively, to load with "
-        "`weights_only=True` please check the recommended steps in the following error message.\n\tWeightsUnpickler error: Unsupported "
-        "global: GLOBAL somewhere.thing was not an allowed global by default. Please use "
-        "`torch.serialization.add_safe_globals([somewhere.thing])` or the `torch.serialization.safe_globals([somewhere.thing])` context "
-        "manager to allowlist this global if you trust this class/function.\n\nCheck the documentation of torch.load to learn more about "
-        "types accepted by default with weights_only https://pytorch.org/docs/stable/generated/torch.load.html."
+        "Weights only load failed. This file can still be loaded, to do so you have two options, \033[1mdo those "
+        "steps only if you trust the source of the checkpoint\033[0m. \n\t(1) In PyTorch 2.6, we changed the default "
+        "value of the `weights_only` argument in `torch.load` from `False` to `True`. Re-running `torch.load` with "
+        "`weights_only` set to `False` will likely succeed, but it can result in arbitrary code execution. Do it only "
+        "if you got the file from a trusted source.\n\t(2) Alternatively, to load with `weights_only=True` please "
+        "check the recommended steps in the following error message.\n\tWeightsUnpickler error: Unsupported global: "
+        "GLOBAL somewhere.thing was not an allowed global by default. Please use "
+        "`torch.serialization.add_safe_globals([somewhere.thing])` or the "
+        "`torch.serialization.safe_globals([somewhere.thing])` context manager to allowlist this global if you trust "
+        "this class/function.\n\nCheck the documentation of torch.load to learn more about types accepted by default "
+        "with weights_only https://pytorch.org/docs/stable/generated/torch.load.html."
     )
     with pytest.raises(
         pickle.UnpicklingError, match="Trying to load unsupported GLOBAL sys.exit whose module sys is blocked."
@@ -416,7 +418,9 @@ def test_calls_cannot_take_all_memory():
 
 
 def _ten_times(opcode, levels):
-    """A pickle that leaves lists or tuples on the stack which hold one another, ten times each, and the opcode that gets the last."""
+    """A pickle that leaves lists or tuples on the stack which hold one another, ten times each, and the opcode that
+    gets the last.
+    """
     made = b"("
     for i in range(levels):
         items = (b"K\x01" if i == 0 else b"h" + bytes([i - 1])) * 10

@@ -39,7 +39,10 @@ CALLS = [
     (
         lambda o: F.avg_pool1d(o(3), 2),
         RuntimeError,
-        "Expected 2 to 3 dimensions, but got 1-dimensional tensor for argument #1 'self' (while checking arguments for avg_pool1d)",
+        (
+            "Expected 2 to 3 dimensions, but got 1-dimensional tensor for argument #1 'self' (while checking arguments "
+            "for avg_pool1d)"
+        ),
     ),
     (
         lambda o: F.avg_pool1d(o(1, 1, 3), 2, -1),
@@ -150,7 +153,10 @@ CALLS = [
     (
         lambda o: torch.index_add(o(3, 2), 0, torch.tensor([0, 1]).to(o().device), o(2)),
         RuntimeError,
-        "source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = [3, 2] source.shape = [2]",
+        (
+            "source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = "
+            "[3, 2] source.shape = [2]"
+        ),
     ),
     (lambda o: torch.cat([o(5), None]), TypeError, "expected Tensor as element 1 in argument 0, but got NoneType"),
     (
@@ -173,7 +179,10 @@ CALLS = [
     (
         lambda o: torch.kthvalue(x := o(5), 2, out=(x, o().long())),
         RuntimeError,
-        "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location.",
+        (
+            "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single "
+            "memory location."
+        ),
     ),
     (
         lambda o: torch.complex(o(2), o(2), out=o(2).cdouble()),
@@ -242,7 +251,10 @@ CALLS = [
     (
         lambda o: torch.searchsorted(o(2, 2), 1.0),
         RuntimeError,
-        "torch.searchsorted(): input value can be a scalar only when boundaries tensor dimension is 1, but we got boundaries tensor dim(2)",
+        (
+            "torch.searchsorted(): input value can be a scalar only when boundaries tensor dimension is 1, but we got "
+            "boundaries tensor dim(2)"
+        ),
     ),
     (
         lambda o: torch.searchsorted(o(2), o(2), sorter=o(2)),
@@ -257,7 +269,10 @@ CALLS = [
     (
         lambda o: F.scaled_dot_product_attention(o(4), o(3, 4), o(3, 4)),
         RuntimeError,
-        "Expected query, key, and value to all be  at least 2 dimensional, but got query.dim: 1 key.dim: 2 and value.dim: 2 instead.",
+        (
+            "Expected query, key, and value to all be  at least 2 dimensional, but got query.dim: 1 key.dim: 2 and "
+            "value.dim: 2 instead."
+        ),
     ),
     (
         lambda o: F.scaled_dot_product_attention(o(2, 3, 4), o(2, 3, 5), o(2, 3, 4)),
@@ -272,7 +287,10 @@ CALLS = [
     (
         lambda o: F.scaled_dot_product_attention(o(2, 3, 4), o(2, 3, 4).double(), o(2, 3, 4)),
         RuntimeError,
-        "Expected query, key, and value to have the same dtype, but got query.dtype: float key.dtype: double and value.dtype: float",
+        (
+            "Expected query, key, and value to have the same dtype, but got query.dtype: float key.dtype: double and "
+            "value.dtype: float"
+        ),
     ),
     (
         lambda o: F.scaled_dot_product_attention(*[o(2, 3, 4).long()] * 3),
@@ -287,7 +305,10 @@ CALLS = [
     (
         lambda o: F.scaled_dot_product_attention(*[o(2, 3, 4)] * 3, attn_mask=o(3, 3).long()),
         RuntimeError,
-        "Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: long int and  query.dtype: float",
+        (
+            "Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: long int "
+            "and  query.dtype: float"
+        ),
     ),
     (
         lambda o: F.ctc_loss(o(5, 2, 4), o(2, 2).long(), (5,), (2, 2)),
@@ -302,7 +323,10 @@ CALLS = [
     (
         lambda o: F.ctc_loss(o(5, 2, 4), o(2, 2).long(), (5, 6), (2, 2)),
         RuntimeError,
-        "Expected input_lengths to have value at most 5, but got value 6 (while checking arguments for ctc_loss_allocate_outputs)",
+        (
+            "Expected input_lengths to have value at most 5, but got value 6 (while checking arguments for "
+            "ctc_loss_allocate_outputs)"
+        ),
     ),
     (
         lambda o: F.ctc_loss(o(5, 2, 4), o(2, 2).long(), (5, 5), (2, 3)),
@@ -349,7 +373,10 @@ AS_PYTORCH_SAYS = [
     (
         "F.pad(x[None], (4, 0), mode='reflect')",
         RuntimeError,
-        "Argument #4: Padding size should be less than the corresponding input dimension, but got: padding (4, 0) at dimension 2 of input [1, 3, 4]",
+        (
+            "Argument #4: Padding size should be less than the corresponding input dimension, but got: padding (4, 0) "
+            "at dimension 2 of input [1, 3, 4]"
+        ),
     ),
     (
         "nn.ConvTranspose1d(1, 1, 3, stride=2)(x[:1, None], output_size=(20,))",
@@ -359,7 +386,10 @@ AS_PYTORCH_SAYS = [
     (
         "setattr(w, 'grad', torch.ones(2))",
         RuntimeError,
-        "attempting to assign a gradient of size '[2]' to a tensor of size '[3]'. Please ensure that the gradient and the tensor are the same size",
+        (
+            "attempting to assign a gradient of size '[2]' to a tensor of size '[3]'. Please ensure that the gradient "
+            "and the tensor are the same size"
+        ),
     ),
     ("torch.zeros(2, -1)", RuntimeError, "zeros: Dimension size must be non-negative."),
     ("torch.ones(2, -1)", RuntimeError, "Trying to create tensor with negative dimension -1: [2, -1]"),
@@ -400,7 +430,10 @@ AS_PYTORCH_SAYS = [
     (
         "torch.autograd.grad((w * 1).sum(), [w, torch.ones(2, requires_grad=True)])",
         RuntimeError,
-        "The differentiated Tensor at index 1 appears to not have been used in the graph. Set allow_unused=True if this is the desired behavior.",
+        (
+            "The differentiated Tensor at index 1 appears to not have been used in the graph. Set allow_unused=True if "
+            "this is the desired behavior."
+        ),
     ),
     ("w.detach().bincount()", NotImplementedError, "\"bincount_cpu\" not implemented for 'Float'"),
     ("torch.tensor(['a'])", ValueError, "too many dimensions 'str'"),
@@ -519,8 +552,8 @@ def test_some_warnings_are_given_once():
 
 def test_shapes_that_do_not_broadcast_are_named():
     text = (
-        r"dimension of length 4 at -1! Mismatching argument at index 1 had \(3, 4\); but expected shape should be broadcastable "
-        r"to \[1, 2\]"
+        r"dimension of length 4 at -1! Mismatching argument at index 1 had \(3, 4\); but expected shape should be "
+        r"broadcastable to \[1, 2\]"
     )
     with pytest.raises(RuntimeError, match=text):
         torch.broadcast_shapes((2,), (3, 4), (5, 4))

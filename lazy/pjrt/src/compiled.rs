@@ -382,7 +382,8 @@ pub(crate) mod envelope {
         if contents.platform_name != platform_name || (contents.api_major, contents.api_minor) != (api_major, api_minor)
         {
             let message = format!(
-                "the serialised executable is for {} (API {}.{}), but this is {platform_name} (API {api_major}.{api_minor})",
+                "the serialised executable is for {} (API {}.{}), but this is {platform_name} (API \
+                {api_major}.{api_minor})",
                 contents.platform_name, contents.api_major, contents.api_minor
             );
             return Err(Error::new(Code::FailedPrecondition, OP, message));

@@ -225,7 +225,7 @@ fn timeline(entry: &proto::Computation, sequence: Option<&[i64]>) -> (Vec<u64>, 
         )
     };
     let mut sources: HashMap<i64, Vec<i64>> = HashMap::new();
-    let mut last_use: HashMap<i64, usize> = HashMap::new();
+    let mut last_use: BTreeMap<i64, usize> = BTreeMap::new();
     for (at, i) in order.iter().enumerate() {
         let mut used = Vec::new();
         for operand in &i.operands {

@@ -95,8 +95,8 @@ pub(crate) fn find_path(request: Option<&str>) -> Result<PathBuf> {
 
 fn not_found(what: &str, remedy: &str) -> Error {
     let message = format!(
-        "{what}\nnote: install one with `{remedy}` in the Python environment in use (looked in $VIRTUAL_ENV, .venv here and \
-         above, beside the executable, and python3), or set {REQUEST_VARIABLE} to the path of a plugin"
+        "{what}\nnote: install one with `{remedy}` in the Python environment in use (looked in $VIRTUAL_ENV, .venv \
+         here and above, beside the executable, and python3), or set {REQUEST_VARIABLE} to the path of a plugin"
     );
     Error::new(Code::NotFound, "find plugin", message)
 }

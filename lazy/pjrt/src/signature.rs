@@ -190,10 +190,10 @@ mod tests {
     #[test]
     fn attributes_and_strings_are_skipped() {
         let text = r#"module @main_module {
-            // func.func @main(%no: tensor<f64>)
-            func.func private @main_helper(%x: tensor<9xf32>) -> tensor<9xf32>
-            func.func public @main(%a: tensor<8xf32> {jax.buffer_donor = true, mhlo.sharding = "{devices=[2]<=[2], (x\""},
-                                   %b: tensor<?x4xbf16, #stablehlo.bounds<16, ?>> loc("b")) -> (tensor<8xf32>) {"#;
+        // func.func @main(%no: tensor<f64>)
+        func.func private @main_helper(%x: tensor<9xf32>) -> tensor<9xf32>
+        func.func public @main(%a: tensor<8xf32> {jax.buffer_donor = true, mhlo.sharding = "{devices=[2]<=[2], (x\""},
+                               %b: tensor<?x4xbf16, #stablehlo.bounds<16, ?>> loc("b")) -> (tensor<8xf32>) {"#;
         assert_eq!(shown(text), "tensor<8xf32> tensor<16x4xbf16>");
     }
 

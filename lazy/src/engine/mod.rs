@@ -228,7 +228,7 @@ struct Asked {
 pub(crate) struct Engine {
     asked: Mutex<Asked>,
     recording: Mutex<Recording>,
-    /// See [`Backend::defer_check`].
+    /// See [`defer_check`](torchtpu_tensor::backend::Backend::defer_check).
     checks: Mutex<Vec<Check>>,
     cache: ProcessCache,
     families: Families,

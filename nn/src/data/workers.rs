@@ -4,10 +4,11 @@
 //! waits for its turn.
 
 use super::Batch;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::Arc;
 use torchtpu_tensor::{Error, GradMode, Result, state};
 
 type Read = dyn Fn(&[usize]) -> Batch + Send + Sync;
@@ -36,14 +37,14 @@ struct Shared {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Progress> {
-        self.progress.lock().unwrap_or_else(|e| e.into_inner())
+        self.progress.lock()
     }
     /// Run a worker: read batches until none is left or the pass is dropped.
     fn work(&self, worker: usize) {
         loop {
             let mut p = self.lock();
             while !p.stopped && p.to_read < self.batches.len() && p.to_read >= p.to_give + self.ahead {
-                p = self.wanted.wait(p).unwrap_or_else(|e| e.into_inner());
+                self.wanted.wait(&mut p);
             }
             if p.stopped || p.to_read >= self.batches.len() {
                 return;
@@ -113,7 +114,7 @@ impl Workers {
                 self.0.wanted.notify_all();
                 return Some(batch);
             }
-            p = self.0.arrived.wait(p).unwrap_or_else(|e| e.into_inner());
+            self.0.arrived.wait(&mut p);
         }
     }
     /// Return the number of batches left.

@@ -47,7 +47,8 @@ impl MarginRankingLoss {
         let ranks = [x1, x2, target].map(|x| x.dims().len());
         if ranks.iter().any(|r| *r != ranks[0]) {
             return Err(Error::runtime(format!(
-                "margin_ranking_loss : All input tensors should have same dimension but got sizes: input1: torch.Size({}), input2: torch.Size({}), target: torch.Size({}) ",
+                "margin_ranking_loss : All input tensors should have same dimension but got sizes: input1: \
+                torch.Size({}), input2: torch.Size({}), target: torch.Size({}) ",
                 x1.dims(),
                 x2.dims(),
                 target.dims()
@@ -121,7 +122,8 @@ impl TripletMarginWithDistanceLoss {
         let ranks = [anchor, positive, negative].map(|x| x.dims().len());
         if ranks.iter().any(|r| *r != ranks[0]) {
             return Err(Error::runtime(format!(
-                "The anchor, positive, and negative tensors are expected to have the same number of dimensions, but got: anchor {}D, positive {}D, and negative {}D inputs",
+                "The anchor, positive, and negative tensors are expected to have the same number of dimensions, but \
+                got: anchor {}D, positive {}D, and negative {}D inputs",
                 ranks[0], ranks[1], ranks[2]
             )));
         }

@@ -122,7 +122,8 @@ with_settings! {
         max_val: f64 = 1.0,
     } => |s, x| {
         if s.max_val <= s.min_val {
-            return Err(Error::value(format!("max_val ({:?}) must be greater than min_val ({:?})", s.max_val, s.min_val)));
+            return Err(Error::value(format!("max_val ({:?}) must be greater than min_val ({:?})", s.max_val,
+                s.min_val)));
         }
         apply("hardtanh", x, &[s.min_val, s.max_val])
     };

@@ -114,7 +114,8 @@ impl MultiheadAttention {
     ) -> Result<MultiheadAttention> {
         if embed_dim == 0 || num_heads == 0 {
             return Err(Error::value(format!(
-                "embed_dim and num_heads must be greater than 0, got embed_dim={embed_dim} and num_heads={num_heads} instead"
+                "embed_dim and num_heads must be greater than 0, got embed_dim={embed_dim} and num_heads={num_heads} \
+                instead"
             )));
         }
         if !embed_dim.is_multiple_of(num_heads) {
@@ -226,7 +227,8 @@ impl MultiheadAttention {
         let (k, v) = (key.dims(), value.dims());
         if k.len() != rank || v.len() != rank {
             return wrong(format!(
-                "For {kind} `query`, expected `key` and `value` to be {rank}-D but found {}-D and {}-D tensors respectively",
+                "For {kind} `query`, expected `key` and `value` to be {rank}-D but found {}-D and {}-D tensors \
+                respectively",
                 k.len(),
                 v.len()
             ));
@@ -394,7 +396,8 @@ impl Sizes {
                 4 => (4, m.dims().to_vec()),
                 n => {
                     return Err(Error::value(format!(
-                        "For batched (3-D) `query`, expected `attn_mask` to be `None`, 2-D or 3-D but found {n}-D tensor instead"
+                        "For batched (3-D) `query`, expected `attn_mask` to be `None`, 2-D or 3-D but found {n}-D \
+                        tensor instead"
                     )));
                 }
             };

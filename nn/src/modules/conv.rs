@@ -304,7 +304,8 @@ impl<const N: usize> ConvTranspose<N> {
         let more: [i128; N] = std::array::from_fn(|d| i128::from(wanted[d]) - smallest[d]);
         if (0..N).any(|d| more[d] < 0 || i128::from(wanted[d]) > largest[d]) {
             return Err(Error::value(format!(
-                "requested an output size of {wanted:?}, but valid sizes range from {smallest:?} to {largest:?} (for an input of torch.Size({:?}))",
+                "requested an output size of {wanted:?}, but valid sizes range from {smallest:?} to {largest:?} (for \
+                an input of torch.Size({:?}))",
                 &x.dims()[2.min(rank)..]
             )));
         }

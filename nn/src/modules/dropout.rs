@@ -75,7 +75,9 @@ dropouts! {
         let rank = x.dims().len();
         if !matches!(rank, 2 | 3) {
             return Err(Error::runtime(format!(
-                "dropout1d: Expected 2D or 3D input, but received a {rank}D input. Note that dropout1d exists to provide channel-wise dropout on inputs with 1 spatial dimension, a channel dimension, and an optional batch dimension (i.e. 2D or 3D inputs)."
+                "dropout1d: Expected 2D or 3D input, but received a {rank}D input. Note that dropout1d exists to \
+                provide channel-wise dropout on inputs with 1 spatial dimension, a channel dimension, and an optional \
+                batch dimension (i.e. 2D or 3D inputs)."
             )));
         }
         drop_channels(x, p, training, rank == 3)

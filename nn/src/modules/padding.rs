@@ -77,9 +77,12 @@ macro_rules! pads {
 
 pads! {
     "Pads with zeros." "constant" ZeroPad [ZeroPad1d ZeroPad2d ZeroPad3d] any;
-    "Pads with the elements next to the border, mirrored." "reflect" ReflectionPad [ReflectionPad1d ReflectionPad2d ReflectionPad3d] any;
-    "Pads with the element at the border." "replicate" ReplicationPad [ReplicationPad1d ReplicationPad2d ReplicationPad3d] any;
-    "Pads with the elements of the other end." "circular" CircularPad [CircularPad1d CircularPad2d CircularPad3d] one_or_batch;
+    "Pads with the elements next to the border, mirrored." "reflect" ReflectionPad
+        [ReflectionPad1d ReflectionPad2d ReflectionPad3d] any;
+    "Pads with the element at the border." "replicate" ReplicationPad
+        [ReplicationPad1d ReplicationPad2d ReplicationPad3d] any;
+    "Pads with the elements of the other end." "circular" CircularPad
+        [CircularPad1d CircularPad2d CircularPad3d] one_or_batch;
 }
 
 /// Accept any input. The op itself refuses inputs that do not fit.

@@ -54,9 +54,12 @@ macro_rules! shuffles {
 }
 
 shuffles! {
-    "Moves channels into space: `[*, c * r^2, h, w]` becomes `[*, c, h * r, w * r]`." PixelShuffle upscale_factor "The `r`." "pixel_shuffle";
-    "Moves space into channels: `[*, c, h * r, w * r]` becomes `[*, c * r^2, h, w]`." PixelUnshuffle downscale_factor "The `r`." "pixel_unshuffle";
-    "Takes channels of `[n, c, *s]` from each group in turn." ChannelShuffle groups "How many groups there are." "channel_shuffle";
+    "Moves channels into space: `[*, c * r^2, h, w]` becomes `[*, c, h * r, w * r]`." PixelShuffle upscale_factor
+        "The `r`." "pixel_shuffle";
+    "Moves space into channels: `[*, c, h * r, w * r]` becomes `[*, c * r^2, h, w]`." PixelUnshuffle downscale_factor
+        "The `r`." "pixel_unshuffle";
+    "Takes channels of `[n, c, *s]` from each group in turn." ChannelShuffle groups "How many groups there are."
+        "channel_shuffle";
 }
 
 /// Copy the sliding blocks of `[n, c, h, w]` to columns `[n, c * kernel, blocks]`.
@@ -185,7 +188,8 @@ fn spread<T: Copy + std::fmt::Debug>(v: &[T], x: &Tensor, words: [&str; 2]) -> R
         _ => {
             let [first, second] = words;
             Err(Error::value(format!(
-                "Input and {first} must have the same number of spatial dimensions, but got input with spatial dimensions of {places:?} and {second} {v:?}."
+                "Input and {first} must have the same number of spatial dimensions, but got input with spatial \
+                dimensions of {places:?} and {second} {v:?}."
             )))
         }
     }
@@ -196,7 +200,8 @@ impl Module for Upsample {
         let nearest = matches!(self.mode, UpsampleMode::Nearest | UpsampleMode::NearestExact);
         if nearest && self.align_corners.is_some() {
             return Err(Error::value(
-                "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear",
+                "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | \
+                trilinear",
             ));
         }
         let (mut size, mut factors) = match (&self.size, &self.scale_factor) {
@@ -236,7 +241,8 @@ impl Module for Upsample {
             }
             _ => {
                 return Err(Error::not_implemented(format!(
-                    "Input Error: Only 3D, 4D and 5D input Tensors supported (got {rank}D) for the modes: nearest | linear | bilinear | bicubic | trilinear | lanczos | area | nearest-exact (got {})",
+                    "Input Error: Only 3D, 4D and 5D input Tensors supported (got {rank}D) for the modes: nearest | \
+                    linear | bilinear | bicubic | trilinear | lanczos | area | nearest-exact (got {})",
                     self.mode.name()
                 )));
             }

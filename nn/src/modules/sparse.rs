@@ -204,7 +204,8 @@ impl EmbeddingBag {
         let o = &self.options;
         if let Some(w) = per_sample_weights.filter(|w| w.dims() != x.dims()) {
             return Err(Error::value(format!(
-                "embedding_bag: If per_sample_weights (torch.Size({})) is not None, then it must have the same shape as the input (torch.Size({}))",
+                "embedding_bag: If per_sample_weights (torch.Size({})) is not None, then it must have the same shape \
+                as the input (torch.Size({}))",
                 w.dims(),
                 x.dims()
             )));
@@ -212,7 +213,8 @@ impl EmbeddingBag {
         let (x, offsets, factors) = match (x.dims().len(), offsets) {
             (2, Some(_)) => {
                 return Err(Error::value(
-                    "if input is 2D, then offsets has to be None, as input is treated is a mini-batch of fixed length sequences. However, found offsets of type <class 'torch.Tensor'>",
+                    "if input is 2D, then offsets has to be None, as input is treated is a mini-batch of fixed length \
+                    sequences. However, found offsets of type <class 'torch.Tensor'>",
                 ));
             }
             (2, None) => {
@@ -242,7 +244,8 @@ impl EmbeddingBag {
         }
         if factors.is_some() && o.mode != BagMode::Sum {
             return Err(Error::not_implemented(format!(
-                "embedding_bag: per_sample_weights was not None. per_sample_weights is only supported for mode='sum' (got mode='{}'). Please open a feature request on GitHub.",
+                "embedding_bag: per_sample_weights was not None. per_sample_weights is only supported for mode='sum' \
+                (got mode='{}'). Please open a feature request on GitHub.",
                 if o.mode == BagMode::Mean { "mean" } else { "max" }
             )));
         }

@@ -33,7 +33,9 @@ pub fn get_total_norm(tensors: &[Tensor], norm_type: f64, error_if_nonfinite: bo
         };
         if error_if_nonfinite && !norm.item_f64()?.is_finite() {
             return Err(Error::runtime(format!(
-                "The total norm of order {norm_type:?} for gradients from `parameters` is non-finite, so it cannot be clipped. To disable this error and scale the gradients by the non-finite norm anyway, set `error_if_nonfinite=False`"
+                "The total norm of order {norm_type:?} for gradients from `parameters` is non-finite, so it cannot be \
+                clipped. To disable this error and scale the gradients by the non-finite norm anyway, set \
+                `error_if_nonfinite=False`"
             )));
         }
         Ok(norm)

@@ -5,8 +5,8 @@
 
 use super::{Optimizer, Setting, groups};
 use crate::StateDict;
+use parking_lot::Mutex;
 use std::f64::consts::PI;
-use std::sync::Mutex;
 use torchtpu_tensor::{Error, Result, Tensor};
 
 /// A learning rate as a function of the number of steps.
@@ -281,7 +281,7 @@ impl<F: Fn(u64) -> f64> MultiplicativeLR<F> {
 
 impl<F: Fn(u64) -> f64> Schedule for MultiplicativeLR<F> {
     fn lr(&self, base: f64, step: u64) -> f64 {
-        let mut known = self.known.lock().unwrap_or_else(|e| e.into_inner());
+        let mut known = self.known.lock();
         if known.0 > step {
             *known = (0, 1.0);
         }
@@ -523,7 +523,8 @@ impl SequentialLR {
     pub fn new(schedules: Vec<Box<dyn Schedule>>, milestones: Vec<u64>) -> Result<SequentialLR> {
         if schedules.len() != milestones.len() + 1 {
             return Err(Error::value(format!(
-                "Sequential Schedulers expects number of schedulers provided to be one more than the number of milestone points, but got number of schedulers {} and the number of milestones to be equal to {}",
+                "Sequential Schedulers expects number of schedulers provided to be one more than the number of \
+                milestone points, but got number of schedulers {} and the number of milestones to be equal to {}",
                 schedules.len(),
                 milestones.len()
             )));

@@ -11,7 +11,10 @@ def show():
         f"  - interface of PyTorch {__version__}",
         "  - CPU kernels in Rust, with the instructions that the CPU has",
         "  - device tpu through a PJRT plugin that is found at run time",
-        f"  - Build settings: TORCH_VERSION={str(__version__).partition('+')[0]}, USE_CUDA=0, USE_MKL=OFF, USE_MKLDNN=OFF, USE_NCCL=OFF",
+        (
+            f"  - Build settings: TORCH_VERSION={str(__version__).partition('+')[0]}, USE_CUDA=0, USE_MKL=OFF, "
+            "USE_MKLDNN=OFF, USE_NCCL=OFF"
+        ),
     ]
     return "\n".join(lines) + "\n"
 
@@ -21,7 +24,8 @@ def parallel_info():
     import os
 
     return (
-        f"ATen/Parallel:\n\tat::get_num_threads() : {_C._num_threads()}\n\tat::get_num_interop_threads() : {_C._num_threads()}\n"
+        f"ATen/Parallel:\n\tat::get_num_threads() : {_C._num_threads()}\n\tat::get_num_interop_threads() : "
+        f"{_C._num_threads()}\n"
         f"std::thread::hardware_concurrency() : {os.cpu_count()}\nATen parallel backend: threads of pytpu\n"
     )
 

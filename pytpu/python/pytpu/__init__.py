@@ -1,36 +1,35 @@
 """PyTorch's interface on a Rust tensor library: ``import pytpu as torch``.
 
-What has to be fast lives in the extension ``pytpu._C``. Its functions are made from the op table at run time; this module
-gives them their places. Everything that costs time to import (``nn``, ``optim``, NumPy) is imported when first used.
+What has to be fast lives in the extension ``pytpu._C``. Its functions are made from the op table at run time; this
+module gives them their places. Everything that costs time to import (``nn``, ``optim``, NumPy) is imported when first
+used.
 """
 
 import importlib as _importlib
 import os as _os
 import sys as _sys
-from math import e, inf, nan, pi  # noqa: F401
+from math import e, inf, nan, pi
 
 from . import _as_torch
 
 _as_torch.begin()
 
 from . import _C  # noqa: E402
-from ._as_torch import install  # noqa: E402,F401
-from ._size import Size  # noqa: E402
-from ._C import (  # noqa: E402,F401
-    OutOfMemoryError,
+from ._as_torch import install  # noqa: E402
+from ._C import (  # noqa: E402
     Generator,
+    OutOfMemoryError,
     Tensor,
     as_tensor,
+    autocast_decrement_nesting,
+    autocast_increment_nesting,
     can_cast,
+    clear_autocast_cache,
     device,
     dtype,
     from_numpy,
     get_default_device,
     get_default_dtype,
-    result_type,
-    autocast_decrement_nesting,
-    autocast_increment_nesting,
-    clear_autocast_cache,
     is_anomaly_check_nan_enabled,
     is_anomaly_enabled,
     is_autocast_cache_enabled,
@@ -39,12 +38,13 @@ from ._C import (  # noqa: E402,F401
     layout,
     memory_format,
     promote_types,
+    result_type,
     set_autocast_cache_enabled,
     set_default_device,
     set_default_dtype,
     tensor,
 )
-
+from ._size import Size  # noqa: E402
 from .version import __version__  # noqa: E402
 
 # The functions of the op table, under their own names.
@@ -61,12 +61,12 @@ _sys.modules[f"{__package__}.return_types"] = return_types
 
 newaxis = None
 
-from . import _pickling  # noqa: E402,F401
+from . import _pickling  # noqa: E402
 from . import _tensor as _tensor_methods  # noqa: E402
-from ._info import finfo, iinfo  # noqa: E402,F401
-from .autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: E402,F401
-from .functions import *  # noqa: E402,F401,F403
-from .random import (  # noqa: E402,F401
+from ._info import finfo, iinfo  # noqa: E402
+from .autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: E402
+from .functions import *  # noqa: E402, F403
+from .random import (  # noqa: E402
     default_generator,
     get_rng_state,
     initial_seed,

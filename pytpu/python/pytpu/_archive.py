@@ -94,8 +94,8 @@ def _failed(text):
 class Archive:
     """The files in an archive that `save` has written, by their names without the folder.
 
-    Stored files are read once, so that they cannot have more bytes than the archive; compressed ones, which `save` does not write, may grow
-    by a factor.
+    Stored files are read once, so that they cannot have more bytes than the archive; compressed ones, which `save` does
+    not write, may grow by a factor.
     """
 
     _EXPANDED = 256 << 20
@@ -206,8 +206,8 @@ class Archive:
         limit = (4 << 20) + self._FACTOR * info.compress_size if name == "data.pkl" else self._expanded
         if info.file_size > limit:
             raise _failed(
-                f"reading file {name}: {info.compress_size} compressed bytes become {info.file_size}, which is refused. Store the "
-                "archive without compression to load it."
+                f"reading file {name}: {info.compress_size} compressed bytes become {info.file_size}, which is "
+                "refused. Store the archive without compression to load it."
             )
         self._expanded -= info.file_size
         try:
@@ -236,7 +236,8 @@ def opened_archive(f):
     archive = Archive(f)
     if "version" not in archive:
         raise RuntimeError(
-            'Expected hasRecord("version") to be true, but got false.  (Could this error message be improved?  If so, please report an '
+            'Expected hasRecord("version") to be true, but got false.  (Could this error message be improved?  If so, '
+            "please report an "
             "enhancement request to PyTorch.)"
         )
     text = archive.read("version").strip()
@@ -244,8 +245,9 @@ def opened_archive(f):
         raise RuntimeError(f"the version of the file is not a number, but {text[:20]!r}")
     if int(text) > 10:
         raise RuntimeError(
-            f"Attempted to read a PyTorch file with version {int(text)}, but the maximum supported version for reading is 10. The version "
-            "of your PyTorch installation may be too old, please upgrade PyTorch to latest version to mitigate this issue."
+            f"Attempted to read a PyTorch file with version {int(text)}, but the maximum supported version for "
+            "reading is 10. The version of your PyTorch installation may be too old, please upgrade PyTorch to "
+            "latest version to mitigate this issue."
         )
     return archive
 

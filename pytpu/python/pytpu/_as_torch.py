@@ -1,9 +1,9 @@
 """How this package answers to the name ``torch``.
 
-Modules are imported and kept as ``pytpu.x``. Where no other torch can be imported, they also take PyTorch's name: ``__name__`` is
-``torch.x`` while the module's text runs, so that every class and function says what PyTorch's says, and ``sys.modules`` has the module
-under both names. Then ``import torch``, unpickling, ``inspect`` and error texts need nothing more. ``__spec__`` and ``__package__``
-keep the name ``pytpu.x``, which relative imports follow.
+Modules are imported and kept as ``pytpu.x``. Where no other torch can be imported, they also take PyTorch's name:
+``__name__`` is ``torch.x`` while the module's text runs, so that every class and function says what PyTorch's says, and
+``sys.modules`` has the module under both names. Then ``import torch``, unpickling, ``inspect`` and error texts need
+nothing more. ``__spec__`` and ``__package__`` keep the name ``pytpu.x``, which relative imports follow.
 
 Where another torch can be imported, it keeps its name and this package its own, until ``install()`` is called.
 """
@@ -142,8 +142,8 @@ class _MadeLoader:
 
 
 def _submodules_of(module, package, own=None):
-    # `from . import x` asks for the attribute first. Importing here keeps the import system from trying `torch.x`, whose lock
-    # another thread may hold while it waits for ours.
+    # `from . import x` asks for the attribute first. Importing here keeps the import system from trying `torch.x`,
+    # whose lock another thread may hold while it waits for ours.
     def __getattr__(name):
         if own is not None:
             try:
@@ -168,7 +168,9 @@ def _submodules_of(module, package, own=None):
 
 
 class _AliasLoader(SourceFileLoader):
-    """Gives ``torch.x`` the module that ``pytpu.x`` is. As a `SourceFileLoader` it has the code, which ``-m torch.x`` needs."""
+    """Gives ``torch.x`` the module that ``pytpu.x`` is. As a `SourceFileLoader` it has the code, which ``-m torch.x``
+    needs.
+    """
 
     def __init__(self, name, path, own):
         super().__init__(name, path)
@@ -188,7 +190,9 @@ class _AliasLoader(SourceFileLoader):
 
 
 def _of_torch_tpu(rest):
-    """Return the module that ``torch_tpu.rest`` is: one of ``torch.tpu``. Its internal modules have no others' names."""
+    """Return the module that ``torch_tpu.rest`` is: one of ``torch.tpu``. Its internal modules have no
+    others' names.
+    """
     if rest == "_internal":
         return "torch_tpu"
     return f"{_ROOT}.tpu.{rest.removeprefix('_internal.')}"
@@ -329,8 +333,8 @@ def _rename_one(value):
 def install():
     """Let ``import torch`` give this package, in this process and in the processes that it starts.
 
-    Call it before the first ``import torch``, in a script or in the first cell of a notebook. A second call changes nothing. Other
-    processes inherit the name through the environment variable ``PYTHONPATH``.
+    Call it before the first ``import torch``, in a script or in the first cell of a notebook. A second call changes
+    nothing. Other processes inherit the name through the environment variable ``PYTHONPATH``.
 
     Raises:
         RuntimeError: another torch has been imported already.
@@ -338,8 +342,8 @@ def install():
     there = sys.modules.get("torch")
     if there is not None and there is not sys.modules[_ROOT] and not _is_shim(getattr(there, "__file__", None)):
         raise RuntimeError(
-            f"pytpu.install(): another torch has been imported already, from {getattr(there, '__file__', there)}. Call install() before "
-            "the first `import torch`, or start the program with `python -m pytpu`."
+            f"pytpu.install(): another torch has been imported already, from {getattr(there, '__file__', there)}. "
+            "Call install() before the first `import torch`, or start the program with `python -m pytpu`."
         )
     take_the_name()
     if SHIM in sys.path:
@@ -351,5 +355,6 @@ def install():
         os.environ["PYTHONPATH"] = SHIM + os.pathsep + inherited if inherited else SHIM
     os.environ["PYTPU_IS_TORCH_IN"] = sys.prefix
     if "ACCELERATE_TORCH_DEVICE" not in os.environ and sys.modules[_ROOT]._C._tpu_plugin_is_installed():
-        # accelerate, and the Trainer of transformers with it, look for accelerators of a fixed list, or for this variable.
+        # accelerate, and the Trainer of transformers with it, look for accelerators of a fixed list, or for this
+        # variable.
         os.environ["ACCELERATE_TORCH_DEVICE"] = "tpu"

@@ -14,7 +14,8 @@ _GLIBCXX_USE_CXX11_ABI = True
 
 _NO_SCRIPT = "TorchScript is not supported: functions and modules run as Python"
 for _name in (
-    "Argument", "Block", "ClassType", "DictType", "Graph", "IValue", "InterfaceType", "ListType", "OptionalType", "ScriptFunction",
+    "Argument", "Block", "ClassType", "DictType", "Graph", "IValue", "InterfaceType", "ListType", "OptionalType",
+    "ScriptFunction",
     "ScriptMethod", "ScriptModule", "TensorType", "TracingState", "TupleType", "Type", "Use", "Value", "FunctionSchema",
 ):  # fmt: skip
     globals()[_name] = absent_class(f"torch._C.{_name}", _NO_SCRIPT)
@@ -27,11 +28,12 @@ _DEVICES = "CPU CUDA HIP XLA MPS IPU XPU HPU VE Lazy MTIA MAIA PrivateUse1 Priva
 _KINDS = ("", "Quantized", "Sparse", "SparseCsr", "NestedTensor", "Autograd")
 DispatchKey = enum.IntEnum(
     "DispatchKey",
-    "Undefined Dense Quantized Sparse SparseCsr NestedTensor CompositeExplicitAutogradNonFunctional CompositeExplicitAutograd "
-    "CompositeImplicitAutogradNestedTensor CompositeImplicitAutograd AutogradNestedTensor AutogradOther Autograd Conjugate ZeroTensor "
-    "Negative BackendSelect ADInplaceOrView PythonTLSSnapshot Python FuncTorchDynamicLayerFrontMode FuncTorchDynamicLayerBackMode "
-    "FuncTorchBatchedDecomposition FuncTorchBatched FuncTorchVmapMode FuncTorchGradWrapper PythonDispatcher PreDispatch Functionalize "
-    "AutocastCPU AutocastMPS AutocastXPU AutocastHPU AutocastIPU AutocastCUDA AutocastPrivateUse1 AutogradFunctionality ".split()
+    "Undefined Dense Quantized Sparse SparseCsr NestedTensor CompositeExplicitAutogradNonFunctional "
+    "CompositeExplicitAutograd CompositeImplicitAutogradNestedTensor CompositeImplicitAutograd AutogradNestedTensor "
+    "AutogradOther Autograd Conjugate ZeroTensor Negative BackendSelect ADInplaceOrView PythonTLSSnapshot Python "
+    "FuncTorchDynamicLayerFrontMode FuncTorchDynamicLayerBackMode FuncTorchBatchedDecomposition FuncTorchBatched "
+    "FuncTorchVmapMode FuncTorchGradWrapper PythonDispatcher PreDispatch Functionalize AutocastCPU AutocastMPS "
+    "AutocastXPU AutocastHPU AutocastIPU AutocastCUDA AutocastPrivateUse1 AutogradFunctionality ".split()
     + [kind + device for kind in _KINDS for device in _DEVICES],
     module="torch._C",
 )
@@ -79,7 +81,9 @@ class DispatchKeySet:
 
 
 class _ExcludeDispatchKeyGuard:
-    """A block in which kernels of some kinds are left out. It changes nothing: autocast is not a kind of kernel here."""
+    """A block in which kernels of some kinds are left out. It changes nothing: autocast is not a kind of
+    kernel here.
+    """
 
     def __init__(self, keys):
         self.keys = keys

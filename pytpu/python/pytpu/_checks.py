@@ -19,15 +19,15 @@ def _check_with(error_type, cond, message):
     """Raise an error of a type unless the condition is true; `message` is a text or a function that makes it."""
     if isinstance(cond, _C.Tensor):
         raise TypeError(
-            "cond must be a bool, but got a Tensor. For tensor conditions, use torch._check_tensor_all() to assert that all elements are "
-            "true."
+            "cond must be a bool, but got a Tensor. For tensor conditions, use torch._check_tensor_all() to assert "
+            "that all elements are true."
         )
     if not isinstance(cond, bool):
         raise TypeError(f"cond must be a bool, but got {type(cond)}")
     if not cond:
         default = (
-            "Expected cond to be True, but got False. (Could this error message be improved? If so, please report an enhancement request "
-            "to PyTorch.)"
+            "Expected cond to be True, but got False. (Could this error message be improved? If so, please report an "
+            "enhancement request to PyTorch.)"
         )
         raise error_type(_text(message, default))
 

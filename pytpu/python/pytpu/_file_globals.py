@@ -1,6 +1,7 @@
 """What a file of ``torch.save`` may name: PyTorch's functions that rebuild tensors, and classes of plain containers.
 
-Functions that take sizes, and classes that hash, are called in a form that charges the budget of the file; see ``_weights_only.py``.
+Functions that take sizes, and classes that hash, are called in a form that charges the budget of the file; see
+``_weights_only.py``.
 """
 
 import collections
@@ -43,8 +44,8 @@ class StorageType:
 def _window(storage, offset, size, stride):
     """A tensor that looks at the memory of a loaded storage.
 
-    The memory goes to its device here, not when it is read: a tensor that has all of it is no view there, which programs for the device
-    prefer.
+    The memory goes to its device here, not when it is read: a tensor that has all of it is no view there, which
+    programs for the device prefer.
     """
     storage.dtype  # noqa: B018  (what is no storage raises AttributeError here)
     if type(offset) is not int:
@@ -209,8 +210,8 @@ def _sized(kind, itemsize):
                 n *= count
             if not machine.budget.allocate(n):
                 raise _C.OutOfMemoryError(
-                    f"DefaultCPUAllocator: can't allocate memory: you tried to allocate {n} bytes, which is too much for the size of this "
-                    "file."
+                    f"DefaultCPUAllocator: can't allocate memory: you tried to allocate {n} bytes, which is too much "
+                    "for the size of this file."
                 )
         return kind(*args, **kwargs)
 
@@ -345,10 +346,13 @@ def _types_of(state):
 
 
 _MAY_RUN_CODE = (
-    "Re-running `torch.load` with `weights_only` set to `False` will likely succeed, but it can result in arbitrary code execution. Do it "
-    "only if you got the file from a trusted source."
+    "Re-running `torch.load` with `weights_only` set to `False` will likely succeed, but it can result in arbitrary "
+    "code execution. Do it only if you got the file from a trusted source."
 )
-_SINCE = "In PyTorch 2.6, we changed the default value of the `weights_only` argument in `torch.load` from `False` to `True`. "
+_SINCE = (
+    "In PyTorch 2.6, we changed the default value of the `weights_only` argument in `torch.load` from `False` to "
+    "`True`. "
+)
 _MORE = (
     "\n\nCheck the documentation of torch.load to learn more about types accepted by default with weights_only "
     "https://pytorch.org/docs/stable/generated/torch.load.html."
@@ -360,15 +364,16 @@ def refusal(error):
     w = _weights_only
     if isinstance(error, w.NotAllowed):
         text = (
-            "Weights only load failed. This file can still be loaded, to do so you have two options, \033[1mdo those steps only if you "
-            f"trust the source of the checkpoint\033[0m. \n\t(1) {_SINCE}{_MAY_RUN_CODE}\n\t(2) Alternatively, to load with "
-            f"`weights_only=True` please check the recommended steps in the following error message.\n\tWeightsUnpickler error: {error}"
+            "Weights only load failed. This file can still be loaded, to do so you have two options, \033[1mdo those "
+            f"steps only if you trust the source of the checkpoint\033[0m. \n\t(1) {_SINCE}{_MAY_RUN_CODE}\n\t(2) "
+            "Alternatively, to load with `weights_only=True` please check the recommended steps in the following "
+            f"error message.\n\tWeightsUnpickler error: {error}"
         )
     elif isinstance(error, w.Blocked):
         text = f"Weights only load failed. {_SINCE}{_MAY_RUN_CODE}\n\n\n{error}"
     else:
         text = (
-            f"Weights only load failed. {_SINCE}{_MAY_RUN_CODE}\nPlease file an issue with the following so that we can make "
-            f"`weights_only=True` compatible with your use case: WeightsUnpickler error: \n\n{error}"
+            f"Weights only load failed. {_SINCE}{_MAY_RUN_CODE}\nPlease file an issue with the following so that we "
+            f"can make `weights_only=True` compatible with your use case: WeightsUnpickler error: \n\n{error}"
         )
     return pickle.UnpicklingError(text + _MORE)

@@ -59,8 +59,9 @@ def _target(location):
         return None
     if location.startswith("cuda"):
         raise RuntimeError(
-            "Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False. If you are running on a CPU-only "
-            "machine, please use torch.load with map_location=torch.device('cpu') to map your storages to the CPU."
+            "Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False. If you are "
+            "running on a CPU-only machine, please use torch.load with map_location=torch.device('cpu') to map your "
+            "storages to the CPU."
         )
     kind, _, index = location.partition(":")
     if kind == "tpu" and (not index or index.isdecimal()):

@@ -1,4 +1,5 @@
-"""``torch.FloatTensor`` and its kin: types from before dtypes, that make and recognise tensors of one dtype in host memory.
+"""``torch.FloatTensor`` and its kin: types from before dtypes, that make and recognise tensors of one dtype in host
+memory.
 
 Those of ``torch.cuda`` are there to be named, and recognise nothing.
 """

@@ -1,7 +1,7 @@
 """What makes device ``tpu`` known to libraries that look for accelerators of a fixed list.
 
-`_as_torch.FOLLOWERS` names the modules of these libraries. When one of them has been imported under ``import torch``, the function that
-stands beside it is called with it.
+`_as_torch.FOLLOWERS` names the modules of these libraries. When one of them has been imported under ``import torch``,
+the function that stands beside it is called with it.
 """
 
 import functools
@@ -11,7 +11,8 @@ import os
 def let_cpu_be_chosen(state):
     """Let ``Accelerator(cpu=True)`` and ``Trainer(use_cpu=True)`` mean ``cpu``.
 
-    The variable ``ACCELERATE_TORCH_DEVICE`` wins over that argument in accelerate, and `install` sets it without being asked.
+    The variable ``ACCELERATE_TORCH_DEVICE`` wins over that argument in accelerate, and `install` sets it without being
+    asked.
     """
     begin = state.PartialState.__init__
 
@@ -39,8 +40,8 @@ def register_in_fabric(connector):
 
 def _register(chooser, registry, base, connector):
     accelerator = _accelerator(base)
-    # The accelerator of this name that Lightning brings needs torch_xla, and so do the strategy and the precision that the name
-    # stands for there.
+    # The accelerator of this name that Lightning brings needs torch_xla, and so do the strategy and the precision that
+    # the name stands for there.
     registry.register("tpu", accelerator, description="Device tpu of torch", override=True)
     choose, precision = chooser._choose_strategy, chooser._check_and_init_precision
 

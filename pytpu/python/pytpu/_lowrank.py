@@ -9,9 +9,11 @@ def _orthonormal(x):
 
 
 def svd_lowrank(A, q=6, niter=2, M=None):
-    """``U``, ``S``, ``V`` of a matrix of about rank ``q``, or of ``A - M``, by random projections and ``niter`` power iterations.
+    """``U``, ``S``, ``V`` of a matrix of about rank ``q``, or of ``A - M``, by random projections and ``niter`` power
+    iterations.
 
-    ``A`` is ``(*, m, n)``; the results are ``(*, m, q)``, ``(*, q)``, ``(*, n, q)``. Algorithm 5.1 of Halko et al., 2009.
+    ``A`` is ``(*, m, n)``; the results are ``(*, m, q)``, ``(*, q)``, ``(*, n, q)``. Algorithm 5.1 of Halko et al.,
+    2009.
     """
     if has_torch_function((A, M)):
         return handle_torch_function(svd_lowrank, (A, M), A, q=q, niter=niter, M=M)
@@ -29,7 +31,9 @@ def svd_lowrank(A, q=6, niter=2, M=None):
 
 
 def pca_lowrank(A, q=None, center=True, niter=2):
-    """Principal components of a matrix whose rows are samples: ``svd_lowrank`` of it, its columns centred unless told otherwise."""
+    """Principal components of a matrix whose rows are samples: ``svd_lowrank`` of it, its columns centred unless told
+    otherwise.
+    """
     if has_torch_function((A,)):
         return handle_torch_function(pca_lowrank, (A,), A, q=q, center=center, niter=niter)
     *_, m, n = A.shape

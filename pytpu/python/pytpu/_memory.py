@@ -88,10 +88,10 @@ def _warn_if(read_only):
     if read_only and not _warned:
         _warned = True
         warnings.warn(
-            "The given buffer is not writable, and PyTorch does not support non-writable tensors. This means you can write to "
-            "the underlying (supposedly non-writable) buffer using the tensor. You may want to copy the buffer to protect its "
-            "data or make it writable before converting it to a tensor. This type of warning will be suppressed for the rest "
-            "of this program.",
+            "The given buffer is not writable, and PyTorch does not support non-writable tensors. This means you can "
+            "write to the underlying (supposedly non-writable) buffer using the tensor. You may want to copy the "
+            "buffer to protect its data or make it writable before converting it to a tensor. This type of warning "
+            "will be suppressed for the rest of this program.",
             stacklevel=3,
         )
 
@@ -99,8 +99,8 @@ def _warn_if(read_only):
 def frombuffer(buffer, *, dtype, count=-1, offset=0, requires_grad=False):
     """A tensor on the memory of an object with the buffer protocol, of one dimension.
 
-    Memory is shared, unless ``offset`` leaves it unaligned, or other bytes than 0 and 1 shall be ``bool``: then the elements
-    are copied. While it is shared, the object cannot change its size.
+    Memory is shared, unless ``offset`` leaves it unaligned, or other bytes than 0 and 1 shall be ``bool``: then the
+    elements are copied. While it is shared, the object cannot change its size.
 
     Args:
         count: number of elements; all there are, when it is negative.
@@ -128,14 +128,14 @@ def frombuffer(buffer, *, dtype, count=-1, offset=0, requires_grad=False):
     if count < 0:
         if (length - offset) % size:
             raise ValueError(
-                f"buffer length ({length - offset} bytes) after offset ({offset} bytes) must be a multiple of element size "
-                f"({size})"
+                f"buffer length ({length - offset} bytes) after offset ({offset} bytes) must be a multiple of element "
+                f"size ({size})"
             )
         count = (length - offset) // size
     if offset + count * size > length:
         raise ValueError(
-            f"requested buffer length ({count} * {size} bytes) after offset ({offset} bytes) must not be greater than actual "
-            f"buffer length ({length} bytes)"
+            f"requested buffer length ({count} * {size} bytes) after offset ({offset} bytes) must not be greater than "
+            f"actual buffer length ({length} bytes)"
         )
     return _typed(memory.part(offset, count * size), dtype, requires_grad)
 
@@ -159,7 +159,9 @@ def _has_buffer(x):
 
 
 def map_file(filename, shared, nbytes):
-    """A tensor of ``uint8`` on a file's first bytes: changes stay here, or with ``shared`` go to the file, which may grow."""
+    """A tensor of ``uint8`` on a file's first bytes: changes stay here, or with ``shared`` go to the file, which may
+    grow.
+    """
     if nbytes == 0:
         return _C._ops.empty([0], dtype=_C.uint8)
     try:

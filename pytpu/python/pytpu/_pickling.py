@@ -7,7 +7,7 @@ import copyreg
 import sys
 import types
 
-from . import _as_torch, _C
+from . import _C, _as_torch
 
 
 def _named(name):

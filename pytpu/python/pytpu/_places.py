@@ -1,7 +1,7 @@
 """Where PyTorch has what is written in other modules here.
 
-Pickles, ``inspect`` and libraries name a class by its module. `_as_torch` reads these tables when it has run a module. A module that
-has no file here is made: it answers with the names of the module that stands beside it in the table.
+Pickles, ``inspect`` and libraries name a class by its module. `_as_torch` reads these tables when it has run a module.
+A module that has no file here is made: it answers with the names of the module that stands beside it in the table.
 """
 
 # Files whose names are all reported as names of one other module.
@@ -32,13 +32,21 @@ NAMES = {
     "_file_globals": {"serialization": "StorageType"},
     "_file_places": {"serialization": "default_restore_location location_tag register_package"},
     "accelerator": {
-        "accelerator": "current_device_idx current_device_index device_count is_available set_device_idx set_device_index synchronize",
-        "accelerator.memory": "empty_cache get_memory_info max_memory_allocated max_memory_reserved memory_allocated memory_reserved memory_stats "
-        "reset_peak_memory_stats",
+        "accelerator": (
+            "current_device_idx current_device_index device_count is_available set_device_idx set_device_index "
+            "synchronize"
+        ),
+        "accelerator.memory": (
+            "empty_cache get_memory_info max_memory_allocated max_memory_reserved memory_allocated memory_reserved "
+            "memory_stats reset_peak_memory_stats"
+        ),
     },
     "amp.autocast_mode": {
-        "": "get_autocast_cpu_dtype get_autocast_dtype get_autocast_gpu_dtype is_autocast_cpu_enabled is_autocast_enabled "
-        "set_autocast_cpu_dtype set_autocast_cpu_enabled set_autocast_dtype set_autocast_enabled",
+        "": (
+            "get_autocast_cpu_dtype get_autocast_dtype get_autocast_gpu_dtype is_autocast_cpu_enabled "
+            "is_autocast_enabled set_autocast_cpu_dtype set_autocast_cpu_enabled set_autocast_dtype "
+            "set_autocast_enabled"
+        ),
     },
     "ao.quantization": {
         "ao.quantization.fake_quantize": "FakeQuantize FakeQuantizeBase",
@@ -57,21 +65,30 @@ NAMES = {
     "backends.nnpack": {"backends.nnpack": "is_available"},
     "backends.openmp": {"backends.openmp": "is_available"},
     "compiler": {
-        "compiler": "allow_in_graph assume_constant_result compile disable is_compiling is_dynamo_compiling is_exporting list_backends "
-        "nonstrict_trace reset set_stance",
+        "compiler": (
+            "allow_in_graph assume_constant_result compile disable is_compiling is_dynamo_compiling is_exporting "
+            "list_backends nonstrict_trace reset set_stance"
+        ),
     },
     "cpu.amp": {"cpu.amp.autocast_mode": "autocast", "cpu.amp.grad_scaler": "GradScaler"},
     "cuda": {
-        "cuda": "can_device_access_peer clock_rate cudart current_blas_handle current_device current_stream default_stream device_count "
-        "device_memory_used get_device_capability get_device_name get_device_properties get_stream_from_external get_sync_debug_mode init "
-        "ipc_collect is_available is_initialized memory_usage power_draw set_device set_sync_debug_mode synchronize temperature "
-        "utilization",
+        "cuda": (
+            "can_device_access_peer clock_rate cudart current_blas_handle current_device current_stream "
+            "default_stream device_count device_memory_used get_device_capability get_device_name "
+            "get_device_properties get_stream_from_external get_sync_debug_mode init ipc_collect is_available "
+            "is_initialized memory_usage power_draw set_device set_sync_debug_mode synchronize temperature utilization"
+        ),
         "cuda.graphs": "CUDAGraph graph graph_pool_handle is_current_stream_capturing make_graphed_callables",
-        "cuda.memory": "MemPool caching_allocator_alloc caching_allocator_delete empty_cache max_memory_allocated max_memory_reserved "
-        "mem_get_info memory_allocated memory_reserved memory_snapshot memory_stats memory_summary reset_accumulated_memory_stats "
-        "reset_max_memory_allocated reset_max_memory_cached reset_peak_memory_stats set_per_process_memory_fraction use_mem_pool",
-        "cuda.random": "get_rng_state get_rng_state_all initial_seed manual_seed manual_seed_all seed seed_all set_rng_state "
-        "set_rng_state_all",
+        "cuda.memory": (
+            "MemPool caching_allocator_alloc caching_allocator_delete empty_cache max_memory_allocated "
+            "max_memory_reserved mem_get_info memory_allocated memory_reserved memory_snapshot memory_stats "
+            "memory_summary reset_accumulated_memory_stats reset_max_memory_allocated reset_max_memory_cached "
+            "reset_peak_memory_stats set_per_process_memory_fraction use_mem_pool"
+        ),
+        "cuda.random": (
+            "get_rng_state get_rng_state_all initial_seed manual_seed manual_seed_all seed seed_all set_rng_state "
+            "set_rng_state_all"
+        ),
         "cuda.streams": "Event ExternalStream Stream",
     },
     "cuda.amp": {"cuda.amp.autocast_mode": "autocast custom_bwd custom_fwd", "cuda.amp.grad_scaler": "GradScaler"},
@@ -86,19 +103,23 @@ NAMES = {
     },
     "distributed": {
         "_C._distributed_c10d": "FileStore HashStore TCPStore",
-        "distributed.distributed_c10d": "Backend GroupMember P2POp PrefixStore ProcessGroup ReduceOp Store Work "
-        "all_gather all_gather_into_tensor all_gather_object all_reduce "
-        "all_reduce_coalesced all_to_all all_to_all_single barrier batch_isend_irecv broadcast broadcast_object_list destroy_process_group "
-        "gather gather_object get_backend get_global_rank get_group_rank get_process_group_ranks get_rank get_world_size group "
-        "init_process_group irecv is_gloo_available is_initialized is_mpi_available is_nccl_available is_torchelastic_launched "
-        "is_ucc_available is_xccl_available isend monitored_barrier new_group new_subgroups recv reduce reduce_scatter "
-        "reduce_scatter_tensor scatter scatter_object_list send",
+        "distributed.distributed_c10d": (
+            "Backend GroupMember P2POp PrefixStore ProcessGroup ReduceOp Store Work all_gather all_gather_into_tensor "
+            "all_gather_object all_reduce all_reduce_coalesced all_to_all all_to_all_single barrier batch_isend_irecv "
+            "broadcast broadcast_object_list destroy_process_group gather gather_object get_backend get_global_rank "
+            "get_group_rank get_process_group_ranks get_rank get_world_size group init_process_group irecv "
+            "is_gloo_available is_initialized is_mpi_available is_nccl_available is_torchelastic_launched "
+            "is_ucc_available is_xccl_available isend monitored_barrier new_group new_subgroups recv reduce "
+            "reduce_scatter reduce_scatter_tensor scatter scatter_object_list send"
+        ),
     },
     "distributed.tensor": {"distributed.tensor.placement_types": "Partial Placement Replicate Shard"},
     "functions": {
         "_tensor_str": "set_printoptions",
-        "functional": "atleast_1d atleast_2d atleast_3d block_diag broadcast_shapes broadcast_tensors cartesian_prod cdist chain_matmul "
-        "einsum lu meshgrid norm split tensordot unique unique_consecutive unravel_index",
+        "functional": (
+            "atleast_1d atleast_2d atleast_3d block_diag broadcast_shapes broadcast_tensors cartesian_prod cdist "
+            "chain_matmul einsum lu meshgrid norm split tensordot unique unique_consecutive unravel_index"
+        ),
     },
     "futures": {"jit": "Future"},
     "fx": {
@@ -120,8 +141,10 @@ NAMES = {
     },
     "library": {"_library.custom_ops": "CustomOpDef", "library": "impl_abstract"},
     "masked": {
-        "masked._ops": "amax amin argmax argmin cumprod cumsum log_softmax logaddexp logsumexp mean median norm normalize prod softmax "
-        "softmin std sum var",
+        "masked._ops": (
+            "amax amin argmax argmin cumprod cumsum log_softmax logaddexp logsumexp mean median norm normalize prod "
+            "softmax softmin std sum var"
+        ),
     },
     "mps": {"mps": "device_count empty_cache is_available manual_seed"},
     "multiprocessing": {
@@ -163,12 +186,15 @@ NAMES = {
         "profiler.profiler": "ProfilerAction profile schedule supported_activities tensorboard_trace_handler",
     },
     "signal.windows": {
-        "signal.windows.windows": "bartlett blackman cosine exponential gaussian general_cosine general_hamming hamming hann kaiser "
-        "nuttall",
+        "signal.windows.windows": (
+            "bartlett blackman cosine exponential gaussian general_cosine general_hamming hamming hann kaiser nuttall"
+        ),
     },
     "testing": {"testing._comparison": "assert_allclose assert_close", "testing._creation": "make_tensor"},
     "utils.benchmark": {
-        "utils.benchmark.utils.common": "Measurement TaskSpec ordered_unique select_unit set_torch_threads trim_sigfig unit_to_english",
+        "utils.benchmark.utils.common": (
+            "Measurement TaskSpec ordered_unique select_unit set_torch_threads trim_sigfig unit_to_english"
+        ),
         "utils.benchmark.utils.compare": "Compare",
         "utils.benchmark.utils.timer": "Language Timer timer",
     },

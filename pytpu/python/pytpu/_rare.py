@@ -12,9 +12,10 @@ class AcceleratorError(RuntimeError):
 class Tag(enum.IntEnum):
     """What is said of an operator when it is registered. Tags are accepted, and nothing depends on them."""
 
-    core, cudagraph_unsafe, data_dependent_output, dynamic_output_shape, flexible_layout, generated, inplace_view, maybe_aliasing_or_mutating, \
-        needs_contiguous_strides, needs_exact_strides, needs_fixed_stride_order, nondeterministic_bitwise, nondeterministic_seeded, pointwise, \
-        pt2_compliant_tag, reduction, view_copy = range(17)  # fmt: skip
+    core, cudagraph_unsafe, data_dependent_output, dynamic_output_shape, flexible_layout, generated, inplace_view, \
+        maybe_aliasing_or_mutating, needs_contiguous_strides, needs_exact_strides, needs_fixed_stride_order, \
+        nondeterministic_bitwise, nondeterministic_seeded, pointwise, pt2_compliant_tag, reduction, \
+        view_copy = range(17)  # fmt: skip
 
 
 def batch_norm_update_stats(input, running_mean, running_var, momentum):

@@ -26,9 +26,10 @@ cholesky = _instead(
 )
 eig = _removed(
     "eig",
-    " `torch.linalg.eig` returns complex tensors of dtype `cfloat` or `cdouble` rather than real tensors mimicking complex tensors."
-    "\n\nL, _ = torch.eig(A) should be replaced with:\nL_complex = torch.linalg.eigvals(A)"
-    "\n\nand\n\nL, V = torch.eig(A, eigenvectors=True) should be replaced with:\nL_complex, V_complex = torch.linalg.eig(A)",
+    " `torch.linalg.eig` returns complex tensors of dtype `cfloat` or `cdouble` rather than real tensors mimicking "
+    "complex tensors.\n\nL, _ = torch.eig(A) should be replaced with:\nL_complex = "
+    "torch.linalg.eigvals(A)\n\nand\n\nL, V = torch.eig(A, eigenvectors=True) should be replaced with:\nL_complex, "
+    "V_complex = torch.linalg.eig(A)",
 )
 lstsq = _instead(
     "lstsq",
@@ -38,8 +39,9 @@ lstsq = _instead(
     "",
     "To get the QR decomposition consider using `torch.linalg.qr`.",
     "",
-    "The returned solution in `torch.lstsq` stored the residuals of the solution in the last m - n columns of the returned value "
-    "whenever m > n. In torch.linalg.lstsq, the residuals are in the field 'residuals' of the returned named tuple.",
+    "The returned solution in `torch.lstsq` stored the residuals of the solution in the last m - n columns of the "
+    "returned value whenever m > n. In torch.linalg.lstsq, the residuals are in the field 'residuals' of the returned "
+    "named tuple.",
     "",
     "The unpacking of the solution, as in",
     "X, _ = torch.lstsq(B, A).solution[:A.size(1)]",
@@ -61,9 +63,10 @@ solve = _instead(
 )
 symeig = _removed(
     "symeig",
-    " The default behavior has changed from using the upper triangular portion of the matrix by default to using the lower triangular portion."
-    "\n\nL, _ = torch.symeig(A, upper=upper) should be replaced with:\nL = torch.linalg.eigvalsh(A, UPLO='U' if upper else 'L')"
-    "\n\nand\n\nL, V = torch.symeig(A, eigenvectors=True) should be replaced with:\n"
+    " The default behavior has changed from using the upper triangular portion of the matrix by default to using the "
+    "lower triangular portion.\n\nL, _ = torch.symeig(A, upper=upper) should be replaced with:\nL = "
+    "torch.linalg.eigvalsh(A, UPLO='U' if upper else 'L')\n\nand\n\nL, V = torch.symeig(A, eigenvectors=True) should "
+    "be replaced with:\n"
     "L, V = torch.linalg.eigh(A, UPLO='U' if upper else 'L')",
 )
 
@@ -72,8 +75,8 @@ def qr(input, some=True, *, out=None):
     """Removed: see ``torch.linalg.qr``."""
     mode = "reduced" if some else "complete"
     raise RuntimeError(
-        f"{_SINCE} `torch.qr` is deprecated in favor of `torch.linalg.qr` and the boolean parameter `some` has been replaced with "
-        "a string parameter `mode`.\n\nQ, R = torch.qr(A) should be replaced with:\nQ, R = torch.linalg.qr(A, mode='reduced')"
-        "\n\nand\n\nQ, R = torch.qr(A, some=False) should be replaced with:\nQ, R = torch.linalg.qr(A, mode='complete')"
-        f"\n\nSince `some` was set to {bool(some)}, use mode='{mode}'."
+        f"{_SINCE} `torch.qr` is deprecated in favor of `torch.linalg.qr` and the boolean parameter `some` has been "
+        "replaced with a string parameter `mode`.\n\nQ, R = torch.qr(A) should be replaced with:\nQ, R = "
+        "torch.linalg.qr(A, mode='reduced')\n\nand\n\nQ, R = torch.qr(A, some=False) should be replaced with:\nQ, R "
+        f"= torch.linalg.qr(A, mode='complete')\n\nSince `some` was set to {bool(some)}, use mode='{mode}'."
     )

@@ -1,7 +1,8 @@
 """Writing files so that the old file stays whole until the new one is complete.
 
-``replacing`` writes a temporary file beside the target, flushes it to the disk and renames it. A process that is killed and a disk that is
-full leave the old file as it was; a killed process leaves its temporary file, which later calls remove.
+``replacing`` writes a temporary file beside the target, flushes it to the disk and renames it. A process that is killed
+and a disk that is full leave the old file as it was; a killed process leaves its temporary file, which later calls
+remove.
 """
 
 import contextlib
@@ -22,7 +23,9 @@ _swept = {}
 
 
 def _this_boot():
-    """A word for this host, boot and process namespace, in which process numbers mean something; ``None`` if they cannot be told."""
+    """A word for this host, boot and process namespace, in which process numbers mean something; ``None`` if they
+    cannot be told.
+    """
     try:
         with open("/proc/sys/kernel/random/boot_id") as f:
             boot = f.read()
@@ -53,8 +56,8 @@ def _is_running(pid):
 def remove_leftovers(folder, now=None):
     """Removes temporary files in a folder that killed processes have left.
 
-    A file is removed if it carries the word of this host and boot, its process is gone, it belongs to this user, and it is more than an hour
-    old. Every folder is looked through once an hour at most.
+    A file is removed if it carries the word of this host and boot, its process is gone, it belongs to this user, and it
+    is more than an hour old. Every folder is looked through once an hour at most.
     """
     now = time.time() if now is None else now
     boot = _this_boot()
@@ -98,8 +101,8 @@ def _sync_folder(folder):
 def replacing(path):
     """An open binary file whose content becomes that of ``path`` when the ``with`` block ends without an error.
 
-    Links are followed. A file that was there keeps its permissions and, where this user may set them, its owner and group. A pipe or a device
-    is written to as it is, and so is a file in a folder where no other file can be made.
+    Links are followed. A file that was there keeps its permissions and, where this user may set them, its owner and
+    group. A pipe or a device is written to as it is, and so is a file in a folder where no other file can be made.
 
     Raises:
         OSError: the file cannot be written; the old one is as it was.

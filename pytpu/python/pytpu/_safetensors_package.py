@@ -1,7 +1,7 @@
 """Lets the package `safetensors` load to ``tpu``.
 
-Its compiled reader knows a list of device names, and refuses others before it asks `torch`. It takes a number for the accelerator, whatever
-that is. So ``"tpu"`` and ``"tpu:N"`` become numbers, in programs where `torch` is this package.
+Its compiled reader knows a list of device names, and refuses others before it asks `torch`. It takes a number for the
+accelerator, whatever that is. So ``"tpu"`` and ``"tpu:N"`` become numbers, in programs where `torch` is this package.
 """
 
 import sys

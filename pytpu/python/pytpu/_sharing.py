@@ -1,7 +1,8 @@
-"""Tensors in memory that several processes have: mapped from a file without a name, whose descriptor goes to other processes.
+"""Tensors in memory that several processes have: mapped from a file without a name, whose descriptor goes to other
+processes.
 
-Forked processes inherit the mapping. Processes that start afresh, and queues and pipes of `multiprocessing`, are handed the descriptor
-(`ForkingPickler` asks `reduce`), and map the same memory.
+Forked processes inherit the mapping. Processes that start afresh, and queues and pipes of `multiprocessing`, are handed
+the descriptor (`ForkingPickler` asks `reduce`), and map the same memory.
 """
 
 import mmap
@@ -72,7 +73,9 @@ def is_shared(tensor):
 
 
 def share(tensor):
-    """Moves a tensor of the host there, with all of the memory that it is a view of; others on that memory stay where they are."""
+    """Moves a tensor of the host there, with all of the memory that it is a view of; others on that memory stay where
+    they are.
+    """
     n = tensor._storage_bytes() // tensor.element_size()
     source = tensor.detach()
     memory = _of_file(_file(n * tensor.element_size()), n * tensor.element_size())
@@ -103,9 +106,9 @@ def reduce(tensor):
     """
     if tensor.requires_grad and not tensor.is_leaf:
         raise RuntimeError(
-            "Cowardly refusing to serialize non-leaf tensor which requires_grad, since autograd does not support crossing process "
-            "boundaries.  If you just want to transfer the data, call detach() on the tensor before serializing (e.g., putting it on "
-            "the queue)."
+            "Cowardly refusing to serialize non-leaf tensor which requires_grad, since autograd does not support "
+            "crossing process boundaries.  If you just want to transfer the data, call detach() on the tensor before "
+            "serializing (e.g., putting it on the queue)."
         )
     memory = _memory_of(tensor)
     if memory is None or tensor.is_conj() or tensor.is_neg():

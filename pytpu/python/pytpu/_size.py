@@ -1,6 +1,6 @@
 """``torch.Size``."""
 
-from . import _as_torch, _C
+from . import _C, _as_torch
 
 
 class Size(tuple):

@@ -1,7 +1,7 @@
 """``torch.Stream`` and ``torch.Event``. Each device has one queue, and computes what it is given in this order.
 
-A stream is a name for that queue: programs may make several and choose among them, but nothing of one overlaps with anything of
-another. What must be ordered therefore is. On ``cpu`` ops have ended when their call returns.
+A stream is a name for that queue: programs may make several and choose among them, but nothing of one overlaps with
+anything of another. What must be ordered therefore is. On ``cpu`` ops have ended when their call returns.
 """
 
 import itertools
@@ -53,7 +53,9 @@ class Stream:
             _C._tpu_synchronize()
 
     def query(self):
-        """Return whether the device has done everything that it was given, without waiting. What is recorded is launched."""
+        """Return whether the device has done everything that it was given, without waiting. What is recorded is
+        launched.
+        """
         return self.device.type != "tpu" or _C._tpu_record_event(False).is_ready()
 
     def record_event(self, event=None):
@@ -63,7 +65,9 @@ class Stream:
         return event
 
     def wait_event(self, event):
-        """Have what follows wait for an event. The order of the queue sees to that; for one of another device the host waits."""
+        """Have what follows wait for an event. The order of the queue sees to that; for one of another device the host
+        waits.
+        """
         event.wait(self)
 
     def wait_stream(self, stream):
@@ -100,8 +104,9 @@ class Stream:
 class Event:
     """A point in the queue of a device.
 
-    On ``tpu``, ``record`` launches what this thread has recorded. The event is completed when all programs that were launched until
-    then have ended. Its time is the moment when the last of them ended; where none was under way, the moment of ``record``.
+    On ``tpu``, ``record`` launches what this thread has recorded. The event is completed when all programs that were
+    launched until then have ended. Its time is the moment when the last of them ended; where none was under way, the
+    moment of ``record``.
 
     Args:
         device: a device, its name or its index; the accelerator if it is not given.
@@ -156,7 +161,8 @@ class Event:
     def wait(self, stream=None):
         """Have what follows in `stream` wait for this point, by default in the current stream.
 
-        In a stream of the event's device that is so: the queue is in order. For a stream of another device the host waits.
+        In a stream of the event's device that is so: the queue is in order. For a stream of another device the host
+        waits.
         """
         if stream is not None and stream.device.type != self.device.type:
             self.synchronize()
@@ -174,7 +180,8 @@ class Event:
             raise ValueError("Both events must be recorded before calculating elapsed time.")
         if self.device.type != end_event.device.type:
             raise RuntimeError(
-                f"Event device type {self.device.type.upper()} does not match other's device type {end_event.device.type.upper()}."
+                f"Event device type {self.device.type.upper()} does not match other's device type "
+                f"{end_event.device.type.upper()}."
             )
         if not self.query() or not end_event.query():
             raise RuntimeError("Both events must be completed before calculating elapsed time.")
@@ -188,8 +195,8 @@ class Event:
 
     def __repr__(self):
         return (
-            f"torch.Event device_type={self.device.type}, device_index={self.device.index or 0}, event_flag={int(self._timed)}, "
-            f"event_id={self.event_id}"
+            f"torch.Event device_type={self.device.type}, device_index={self.device.index or 0}, "
+            f"event_flag={int(self._timed)}, event_id={self.event_id}"
         )
 
 

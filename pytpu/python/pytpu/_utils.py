@@ -1,6 +1,8 @@
-"""How tensors are pickled: by the functions that PyTorch's pickles name, so that each library reads what the other wrote.
+"""How tensors are pickled: by the functions that PyTorch's pickles name, so that each library reads what the other
+wrote.
 
-``pickle`` writes a storage as the bytes of a file in PyTorch's format before 1.6, for ``torch.storage._load_from_bytes``.
+``pickle`` writes a storage as the bytes of a file in PyTorch's format before 1.6, for
+``torch.storage._load_from_bytes``.
 """
 
 import collections
@@ -49,7 +51,8 @@ def _dtypes():
 
 
 def read_storage(data):
-    """Return the elements and the location of a storage that `storage_bytes` wrote; ``None`` for a file of another form.
+    """Return the elements and the location of a storage that `storage_bytes` wrote; ``None`` for a file of another
+    form.
 
     PyTorch writes the same with references between its parts, which `torch.load` reads.
     """

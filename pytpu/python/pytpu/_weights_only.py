@@ -1,13 +1,15 @@
 """The reader of pickles for ``torch.load(weights_only=True)``.
 
-A pickle is a program for a small stack machine. The machine of the standard library calls any function and changes any object. The
-machine here knows the opcodes that ``torch.save`` writes and no others, and has an explicit list for each opcode that could run code:
+A pickle is a program for a small stack machine. The machine of the standard library calls any function and changes any
+object. The machine here knows the opcodes that ``torch.save`` writes and no others, and has an explicit list for each
+opcode that could run code:
 
 ======== ==================================================================================================
 GLOBAL   names in ``allowed`` or added by ``add_safe_globals``; nothing is imported, no attribute is looked up
 REDUCE   calls what GLOBAL has pushed in this file, and nothing else
 NEWOBJ   makes objects of the classes that GLOBAL has pushed
-BUILD    sets the state of tensors, parameters, ordered dicts, and instances of those classes; never of a class or function
+BUILD    sets the state of tensors, parameters, ordered dicts, and instances of those classes; never of a class
+         or function
 ======== ==================================================================================================
 
 Work and memory are bounded by a multiple of the size of the file: see ``_Budget``.
@@ -23,7 +25,8 @@ import warnings
 
 _BLOCKED_MODULES = ("sys", "os", "posix", "nt")
 
-# Opcodes with an argument, for the reader of names: bytes that follow, or the width of the size that stands before the argument.
+# Opcodes with an argument, for the reader of names: bytes that follow, or the width of the size that stands before the
+# argument.
 _FIXED = {0x47: 8, 0x4A: 4, 0x4B: 1, 0x4D: 2, 0x68: 1, 0x6A: 4, 0x71: 1, 0x72: 4, 0x80: 1}
 _SIZED = {0x55: 1, 0x58: 4, 0x8A: 1}
 _BARE = frozenset(b"().NQR]abestu}\x81\x85\x86\x87\x88\x89\x8f")
@@ -110,9 +113,10 @@ def _shown(x):
 class _Budget:
     """What a file may spend on hashing, on calls and on memory that it only claims, in proportion to its size.
 
-    A tuple that holds another tuple twice doubles the work of hashing with every level, and a deep one overflows the stack. Keys with
-    equal hashes make each insertion as slow as there are keys. A class may be asked for any number of elements. A function that is given
-    lists which hold other lists ten times each meets ten times as many items with every level.
+    A tuple that holds another tuple twice doubles the work of hashing with every level, and a deep one overflows the
+    stack. Keys with equal hashes make each insertion as slow as there are keys. A class may be asked for any number of
+    elements. A function that is given lists which hold other lists ten times each meets ten times as many items with
+    every level.
     """
 
     _MAX_DEPTH = 500
@@ -243,7 +247,8 @@ class Machine:
     def _new(self, kind, args):
         if self._pushed.get(id(kind)) is not kind:
             raise Refused(
-                f"Can only create new object for nn.Parameter or classes allowlisted via `add_safe_globals` but got {_shown(kind)}"
+                "Can only create new object for nn.Parameter or classes allowlisted via `add_safe_globals` but got "
+                f"{_shown(kind)}"
             )
         self.budget.call(args)
         if id(kind) in self._calls:
@@ -259,8 +264,9 @@ class Machine:
             shown = name.removeprefix("builtins.")
             raise NotAllowed(
                 f"Unsupported global: GLOBAL {shown} was not an allowed global by default. Please use "
-                f"`torch.serialization.add_safe_globals([{shown}])` or the `torch.serialization.safe_globals([{shown}])` context "
-                "manager to allowlist this global if you trust this class/function."
+                f"`torch.serialization.add_safe_globals([{shown}])` or the "
+                f"`torch.serialization.safe_globals([{shown}])` context manager to allowlist this global if you trust "
+                "this class/function."
             )
         self._pushed[id(found)] = found
         return found
@@ -439,9 +445,10 @@ class Machine:
                 at += 1
                 if protocol != 2:
                     warnings.warn(
-                        f"Detected pickle protocol {protocol} in the checkpoint, which was not the default pickle protocol used by "
-                        "`torch.load` (2). The weights_only Unpickler might not support all instructions implemented by this "
-                        "protocol, please file an issue for adding support if you encounter this.",
+                        f"Detected pickle protocol {protocol} in the checkpoint, which was not the default pickle "
+                        "protocol used by `torch.load` (2). The weights_only Unpickler might not support all "
+                        "instructions implemented by this protocol, please file an issue for adding support if you "
+                        "encounter this.",
                         stacklevel=5,
                     )
             elif op == _STOP:

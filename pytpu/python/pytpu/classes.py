@@ -16,7 +16,8 @@ class _Namespace:
 
     def __getattr__(self, name):
         raise RuntimeError(
-            f"Tried to instantiate class '{self.name}.{name}', but it does not exist! Ensure that it is registered via torch::class_"
+            f"Tried to instantiate class '{self.name}.{name}', but it does not exist! Ensure that it is registered "
+            "via torch::class_"
         )
 
 

@@ -49,7 +49,8 @@ class Future:
         with self._lock:
             if self.done():
                 raise RuntimeError(
-                    "Attempting to mark a completed Future as complete again. Note that a Future can only be marked completed once."
+                    "Attempting to mark a completed Future as complete again. Note that a Future can only be marked "
+                    "completed once."
                 )
             self._result, self._error = result, error
             self._set.set()

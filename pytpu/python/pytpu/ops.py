@@ -1,7 +1,7 @@
 """``torch.ops``: operators by namespace, name and overload, as in ``torch.ops.aten.add.Tensor(x, y)``.
 
-``aten`` is the op table, and what the table leaves to methods; other namespaces hold what ``torch.library`` was given. An
-overload is chosen by the arguments all the same, so those of one operator are one function.
+``aten`` is the op table, and what the table leaves to methods; other namespaces hold what ``torch.library`` was given.
+An overload is chosen by the arguments all the same, so those of one operator are one function.
 """
 
 from . import _C
@@ -32,7 +32,10 @@ class OpOverload(_Unique):
         return self_.overloadpacket._op(*args, **kwargs)
 
     def __repr__(self):
-        return f"<OpOverload(op='{self.overloadpacket._qualified_op_name.replace('::', '.')}', overload='{self._overloadname}')>"
+        return (
+            f"<OpOverload(op='{self.overloadpacket._qualified_op_name.replace('::', '.')}', "
+            f"overload='{self._overloadname}')>"
+        )
 
     def __str__(self):
         return f"{self.overloadpacket._qualified_op_name.replace('::', '.')}.{self._overloadname}"
@@ -80,7 +83,8 @@ class OpOverloadPacket(_Unique):
         return self._qualified_op_name.replace("::", ".")
 
 
-# Operators that libraries name in tables and in policies of selective checkpointing, and that have no function of this name.
+# Operators that libraries name in tables and in policies of selective checkpointing, and that have no function of this
+# name.
 _NAMES_ONLY = {
     "_convolution",
     "_pin_memory",

@@ -32,7 +32,9 @@ def is_tensor_like(inp):
 
 
 def wrap_torch_function(dispatcher):
-    """A decorator: ``dispatcher(*args, **kwargs)`` gives the arguments whose types are asked whether they take the call over."""
+    """A decorator: ``dispatcher(*args, **kwargs)`` gives the arguments whose types are asked whether they take the call
+    over.
+    """
 
     def decorate(function):
         @functools.wraps(function)
@@ -48,7 +50,8 @@ def wrap_torch_function(dispatcher):
 
 
 class TorchFunctionMode:
-    """Sees the calls of a block, of the thread that entered it: functions, operators and methods of ops, and their like.
+    """Sees the calls of a block, of the thread that entered it: functions, operators and methods of ops, and their
+    like.
 
     ``__torch_function__(func, types, args, kwargs)`` of a subclass is called in their place. Within it the mode is off.
     """
@@ -108,18 +111,21 @@ def enable_reentrant_dispatch():
 
 # Functions that take no tensor as an operand, so that nothing overrides them.
 _IGNORED = (
-    "arange as_tensor asarray bartlett_window blackman_window can_cast compile cudnn_affine_grid_generator default_generator device dtype "
-    "empty empty_permuted empty_quantized empty_strided eye finfo from_dlpack from_file from_numpy frombuffer full fork get_default_device "
-    "get_default_dtype get_device_module get_num_interop_threads get_num_threads get_rng_state hamming_window hann_window iinfo "
-    "initial_seed is_anomaly_check_nan_enabled is_anomaly_enabled is_autocast_cache_enabled is_deterministic_algorithms_warn_only_enabled "
-    "is_grad_enabled is_inference_mode_enabled is_storage is_tensor is_warn_always_enabled kaiser_window linspace load logspace manual_seed "
-    "normal ones promote_types rand randint randn randperm range save scalar_tensor seed set_anomaly_enabled set_default_device "
-    "set_default_dtype set_default_tensor_type set_deterministic_debug_mode set_float32_matmul_precision set_flush_denormal "
-    "set_num_interop_threads set_num_threads set_printoptions set_rng_state set_warn_always tensor tril_indices triu_indices typename "
-    "use_deterministic_algorithms vitals_enabled wait zeros are_deterministic_algorithms_enabled get_deterministic_debug_mode "
-    "get_float32_matmul_precision autocast_decrement_nesting autocast_increment_nesting clear_autocast_cache get_autocast_dtype "
-    "is_autocast_available is_autocast_enabled set_autocast_cache_enabled set_autocast_dtype set_autocast_enabled install cond sym_float "
-    "sym_int sym_ite sym_max sym_min sym_not sym_sqrt sym_sum is_distributed"
+    "arange as_tensor asarray bartlett_window blackman_window can_cast compile cudnn_affine_grid_generator "
+    "default_generator device dtype empty empty_permuted empty_quantized empty_strided eye finfo from_dlpack "
+    "from_file from_numpy frombuffer full fork get_default_device get_default_dtype get_device_module "
+    "get_num_interop_threads get_num_threads get_rng_state hamming_window hann_window iinfo initial_seed "
+    "is_anomaly_check_nan_enabled is_anomaly_enabled is_autocast_cache_enabled "
+    "is_deterministic_algorithms_warn_only_enabled is_grad_enabled is_inference_mode_enabled is_storage is_tensor "
+    "is_warn_always_enabled kaiser_window linspace load logspace manual_seed normal ones promote_types rand randint "
+    "randn randperm range save scalar_tensor seed set_anomaly_enabled set_default_device set_default_dtype "
+    "set_default_tensor_type set_deterministic_debug_mode set_float32_matmul_precision set_flush_denormal "
+    "set_num_interop_threads set_num_threads set_printoptions set_rng_state set_warn_always tensor tril_indices "
+    "triu_indices typename use_deterministic_algorithms vitals_enabled wait zeros "
+    "are_deterministic_algorithms_enabled get_deterministic_debug_mode get_float32_matmul_precision "
+    "autocast_decrement_nesting autocast_increment_nesting clear_autocast_cache get_autocast_dtype "
+    "is_autocast_available is_autocast_enabled set_autocast_cache_enabled set_autocast_dtype set_autocast_enabled "
+    "install cond sym_float sym_int sym_ite sym_max sym_min sym_not sym_sqrt sym_sum is_distributed"
 ).split()  # fmt: skip
 
 
@@ -161,7 +167,8 @@ def _overridable_by_space():
         found.setdefault(space, []).append(function)
 
     spaces = {
-        "torch": torch, "torch.functional": torch.functional, "torch.nn.functional": torch.nn.functional, "torch.nn.init": torch.nn.init,
+        "torch": torch, "torch.functional": torch.functional, "torch.nn.functional": torch.nn.functional,
+        "torch.nn.init": torch.nn.init,
         "torch.linalg": torch.linalg, "torch.fft": torch.fft, "torch.special": torch.special,
     }  # fmt: skip
     for path, space in spaces.items():

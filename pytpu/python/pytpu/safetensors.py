@@ -1,7 +1,7 @@
 """The safetensors format, with the functions of ``safetensors.torch``.
 
-A file holds named tensors and nothing that is run. One that is damaged is refused with :class:`SafetensorError` before any
-tensor is made; one that is written takes its place at once, when it is whole and on the disk.
+A file holds named tensors and nothing that is run. One that is damaged is refused with :class:`SafetensorError` before
+any tensor is made; one that is written takes its place at once, when it is whole and on the disk.
 """
 
 import json
@@ -88,18 +88,18 @@ def _checked(tensors):
     failing = _shared(tensors)
     if failing:
         raise RuntimeError(
-            "\n            Some tensors share memory, this will lead to duplicate memory on disk and potential differences "
-            f"when loading them again: {failing}.\n            A potential way to correctly save your model is to use "
-            "`save_model`.\n            More information at "
+            "\n            Some tensors share memory, this will lead to duplicate memory on disk and potential "
+            f"differences when loading them again: {failing}.\n            A potential way to correctly save your "
+            "model is to use `save_model`.\n            More information at "
             "https://huggingface.co/docs/safetensors/torch_shared_tensors\n            "
         )
     for key, x in tensors.items():
         if not x.is_contiguous():
             raise ValueError(
-                f"You are trying to save a non contiguous tensor: `{key}` which is not allowed. It either means you are "
-                "trying to save tensors which are reference of each other in which case it's recommended to save only the "
-                "full tensors, and reslice at load time, or simply call `.contiguous()` on your tensor to pack it before "
-                "saving."
+                f"You are trying to save a non contiguous tensor: `{key}` which is not allowed. It either means you "
+                "are trying to save tensors which are reference of each other in which case it's recommended to save "
+                "only the full tensors, and reslice at load time, or simply call `.contiguous()` on your tensor to "
+                "pack it before saving."
             )
     return tensors
 
@@ -193,7 +193,9 @@ def _no_duplicates(pairs):
 
 
 def _check_header(text):
-    """Refuses a header with a key that stands twice or a size that no tensor has; other faults are left to the reader."""
+    """Refuses a header with a key that stands twice or a size that no tensor has; other faults are left to
+    the reader.
+    """
     try:
         json.loads(text, object_pairs_hook=_no_duplicates)
     except (ValueError, RecursionError):
@@ -302,9 +304,9 @@ def _duplicates(state, preferred=()):
         whole = sorted(n for n in names if _is_complete(state[n]))
         if not whole:
             raise RuntimeError(
-                "Error while trying to find names to remove to save state dict, but found no suitable name to keep for "
-                f"saving amongst: {names}. None is covering the entire storage.Refusing to save/load the model since you "
-                "could be storing much more memory than needed. Please refer to "
+                "Error while trying to find names to remove to save state dict, but found no suitable name to keep "
+                f"for saving amongst: {names}. None is covering the entire storage.Refusing to save/load the model "
+                "since you could be storing much more memory than needed. Please refer to "
                 "https://huggingface.co/docs/safetensors/torch_shared_tensors for more information. Or open an issue."
             )
         liked = [n for n in whole if n in preferred]

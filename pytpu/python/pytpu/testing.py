@@ -36,9 +36,9 @@ def assert_close(
 ):
     """Raises ``AssertionError`` unless ``|actual - expected| <= atol + rtol * |expected|`` in every element.
 
-    Takes tensors, numbers, arrays, and sequences and mappings of those. Without tolerances those of the dtypes hold: none for
-    integers, 1.3e-6 and 1e-5 for ``float32``. ``msg`` is the error's text, or makes it from the text it would have had.
-    ``check_layout`` is there for programs that name it: all tensors are strided.
+    Takes tensors, numbers, arrays, and sequences and mappings of those. Without tolerances those of the dtypes hold:
+    none for integers, 1.3e-6 and 1e-5 for ``float32``. ``msg`` is the error's text, or makes it from the text it would
+    have had. ``check_layout`` is there for programs that name it: all tensors are strided.
 
     Raises:
         ValueError: if one tolerance is given without the other.
@@ -237,10 +237,12 @@ def make_tensor(
     exclude_zero=False,
     memory_format=None,
 ):
-    """A tensor of random numbers, from `low` to below `high`: where not given, from -9 to 9 (0 to 9 for bytes, 0 to 1 for booleans).
+    """A tensor of random numbers, from `low` to below `high`: where not given, from -9 to 9 (0 to 9 for bytes, 0 to 1
+    for booleans).
 
-    Limits beyond what `dtype` holds are drawn in. With `exclude_zero` zeros become the smallest positive number (one, for integers); with
-    `noncontiguous` every other element of a larger tensor is taken. Raises `ValueError` for limits between which `dtype` has no number.
+    Limits beyond what `dtype` holds are drawn in. With `exclude_zero` zeros become the smallest positive number (one,
+    for integers); with `noncontiguous` every other element of a larger tensor is taken. Raises `ValueError` for limits
+    between which `dtype` has no number.
     """
     if len(shape) == 1 and isinstance(shape[0], _abc.Sequence):
         shape = tuple(shape[0])
@@ -296,15 +298,16 @@ def _limits(dtype, low, high):
         raise ValueError(f"`low` must be less than `high`, but got {low} >= {high}")
     if low >= most or high < least:
         raise ValueError(
-            f"The value interval specified by `low` and `high` is [{low}, {high}), but {dtype} only supports [{least}, {most})"
+            f"The value interval specified by `low` and `high` is [{low}, {high}), but {dtype} only supports "
+            f"[{least}, {most})"
         )
     low, high = max(low, least), min(high, most)
     if not is_continuous:
         return _math.ceil(low), _math.ceil(high)
     if low == high:
         _warnings.warn(
-            "Passing `low==high` to `torch.testing.make_tensor` for floating or complex types is deprecated since 2.1 and will "
-            "be removed in 2.3. Use `torch.full(...)` instead.",
+            "Passing `low==high` to `torch.testing.make_tensor` for floating or complex types is deprecated since 2.1 "
+            "and will be removed in 2.3. Use `torch.full(...)` instead.",
             FutureWarning,
             stacklevel=3,
         )

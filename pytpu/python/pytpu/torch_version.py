@@ -34,7 +34,9 @@ def _key(version):
 
 
 class TorchVersion(str):
-    """A version that can be compared with strings, tuples and other versions; with what is no version, as strings are."""
+    """A version that can be compared with strings, tuples and other versions; with what is no version, as
+    strings are.
+    """
 
     __slots__ = ()
 

@@ -247,7 +247,8 @@ pub fn attention_backward(
     let (pairs, z) = spec.sizes(q, k, v);
     for_acc!(q.dtype(), A => {
         let lse = input::<A>(lse);
-        spec.read::<A, 4>([g, q, k, v], |[g, q, k, v]| spec.write::<A>(gq, |gq| spec.write::<A>(gk, |gk| spec.write::<A>(gv, |gv| {
+        spec.read::<A, 4>([g, q, k, v], |[g, q, k, v]|
+            spec.write::<A>(gq, |gq| spec.write::<A>(gk, |gk| spec.write::<A>(gv, |gv| {
             // With few heads, parallelise inside the products instead of over the heads.
             let inside = pairs < num_threads();
             let block = spec.block();
@@ -266,7 +267,8 @@ pub fn attention_backward(
                         let (q, g) = (q.rows(pair, first), g.rows(pair, first));
                         // SAFETY: the heads have the sizes `z`, and one thread writes the head.
                         unsafe {
-                            gemm(rows, seen, z.e, A::of(spec.scale), q, k.t(), A::ZERO, MatMut::new(p, seen, 1), inside, None);
+                            gemm(rows, seen, z.e, A::of(spec.scale), q, k.t(), A::ZERO, MatMut::new(p, seen, 1),
+                                inside, None);
                             gemm(rows, seen, z.ev, A::ONE, g, v.t(), A::ZERO, MatMut::new(dp, seen, 1), inside, None);
                         }
                         for r in 0..rows {

@@ -20,7 +20,8 @@ pub trait Element: Copy + Send + Sync + PartialEq + std::fmt::Debug + Default + 
 }
 
 macro_rules! element {
-    ($($t:ty, $d:ident, |$a:ident| $from_f64:expr, |$b:ident| $to_f64:expr, |$c:ident| $from_i64:expr, |$e:ident| $to_i64:expr;)*) => {$(
+    ($($t:ty, $d:ident, |$a:ident| $from_f64:expr, |$b:ident| $to_f64:expr, |$c:ident| $from_i64:expr,
+        |$e:ident| $to_i64:expr;)*) => {$(
         impl Element for $t {
             const DTYPE: DType = DType::$d;
             #[inline(always)]
@@ -42,8 +43,10 @@ element! {
     i16, I16, |v| v as i64 as i16, |v| v as f64, |v| v as i16, |v| v as i64;
     i32, I32, |v| v as i64 as i32, |v| v as f64, |v| v as i32, |v| v as i64;
     i64, I64, |v| v as i64, |v| v as f64, |v| v, |v| v;
-    f16, F16, |v| f16::from_bits(f32_to_f16(v as f32)), |v| f16_to_f32(v.to_bits()) as f64, |v| f16::from_bits(f32_to_f16(v as f32)), |v| f16_to_f32(v.to_bits()) as i64;
-    bf16, BF16, |v| bf16::from_bits(f32_to_bf16(v as f32)), |v| bf16_to_f32(v.to_bits()) as f64, |v| bf16::from_bits(f32_to_bf16(v as f32)), |v| bf16_to_f32(v.to_bits()) as i64;
+    f16, F16, |v| f16::from_bits(f32_to_f16(v as f32)), |v| f16_to_f32(v.to_bits()) as f64,
+        |v| f16::from_bits(f32_to_f16(v as f32)), |v| f16_to_f32(v.to_bits()) as i64;
+    bf16, BF16, |v| bf16::from_bits(f32_to_bf16(v as f32)), |v| bf16_to_f32(v.to_bits()) as f64,
+        |v| bf16::from_bits(f32_to_bf16(v as f32)), |v| bf16_to_f32(v.to_bits()) as i64;
     f32, F32, |v| v as f32, |v| v as f64, |v| v as f32, |v| v as i64;
     f64, F64, |v| v, |v| v, |v| v as f64, |v| v as i64;
     c64, C64, |v| c64::new(v as f32, 0.0), |v| v.re as f64, |v| c64::new(v as f32, 0.0), |v| v.re as i64;

@@ -37,7 +37,8 @@ pub(crate) const BASELINE_FMA: bool = cfg!(any(target_arch = "aarch64", target_f
 /// Define `$name` as one body compiled for three instruction sets, chosen at run time. The last generic parameter of
 /// the body is `FMA`: whether `mul_add` is one instruction.
 macro_rules! multiversion {
-    ($(#[$attr:meta])* $vis:vis unsafe fn $name:ident<$($g:ident $(: $bound:path)?),*>($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)? = $body:ident) => {
+    ($(#[$attr:meta])* $vis:vis unsafe fn $name:ident<$($g:ident $(: $bound:path)?),*>($($arg:ident: $ty:ty),* $(,)?)
+        $(-> $ret:ty)? = $body:ident) => {
         $(#[$attr])*
         #[inline]
         $vis unsafe fn $name<$($g $(: $bound)?),*>($($arg: $ty),*) $(-> $ret)? {
@@ -125,9 +126,18 @@ unsafe fn map3_body<A: Copy, R: Copy, O: Map3<A, R>, const FMA: bool>(
     }
 }
 
-multiversion! { unsafe fn map1_wide<A: Copy, R: Copy, O: Map1<A, R>>(p: &Params, out: *mut u8, x: &[*const u8; 1], n: usize) = map1_body }
-multiversion! { unsafe fn map2_wide<A: Copy, R: Copy, O: Map2<A, R>>(p: &Params, out: *mut u8, x: &[*const u8; 2], n: usize) = map2_body }
-multiversion! { unsafe fn map3_wide<A: Copy, R: Copy, O: Map3<A, R>>(p: &Params, out: *mut u8, x: &[*const u8; 3], n: usize) = map3_body }
+multiversion! {
+    unsafe fn map1_wide<A: Copy, R: Copy, O: Map1<A, R>>(p: &Params, out: *mut u8, x: &[*const u8; 1], n: usize) =
+        map1_body
+}
+multiversion! {
+    unsafe fn map2_wide<A: Copy, R: Copy, O: Map2<A, R>>(p: &Params, out: *mut u8, x: &[*const u8; 2], n: usize) =
+        map2_body
+}
+multiversion! {
+    unsafe fn map3_wide<A: Copy, R: Copy, O: Map3<A, R>>(p: &Params, out: *mut u8, x: &[*const u8; 3], n: usize) =
+        map3_body
+}
 
 /// Return the loop of an element-wise function.
 pub(crate) const fn loop1<A: Copy, R: Copy, O: Map1<A, R>>() -> Loop<1> {

@@ -257,7 +257,8 @@ simd! {
         // Add four rows at a time: one load and store of the sums per four products.
         while p + 4 <= x.len() {
             // SAFETY: the caller passes `x.len()` rows of `n` elements.
-            let rows: [&[T]; 4] = std::array::from_fn(|i| unsafe { std::slice::from_raw_parts(b.add((p + i) * row), n) });
+            let rows: [&[T]; 4] = std::array::from_fn(|i|
+                unsafe { std::slice::from_raw_parts(b.add((p + i) * row), n) });
             for j in 0..n {
                 sums[j] += (x[p] * rows[0][j].up() + x[p + 1] * rows[1][j].up())
                     + (x[p + 2] * rows[2][j].up() + x[p + 3] * rows[3][j].up());
@@ -505,7 +506,7 @@ fn one_rounded_product<T: Float<Acc: Multiply>>(
 }
 
 /// # Safety
-/// The matrices of every batch fulfil the conditions of [`gemm`].
+/// The matrices of every batch fulfil the conditions of [`gemm()`].
 unsafe fn batches<T: Float<Acc: Multiply>>(
     m: usize,
     n: usize,

@@ -210,7 +210,8 @@ fn rows_backward(
                         let gx = gx.map(|gx| unsafe { gx.slice(at, n) });
                         let (g, x) = (&g[at..at + n], &x[at..at + n]);
                         let centred = mean.map(|m| m[row]);
-                        row_backward(g, x, centred, rstd[row], w, gx, want_gw.then_some(&mut *gw), want_gb.then_some(&mut *gb));
+                        row_backward(g, x, centred, rstd[row], w, gx, want_gw.then_some(&mut *gw),
+                            want_gb.then_some(&mut *gb));
                     }
                 }
             });
@@ -466,7 +467,8 @@ pub fn batch_norm_eval(
 ) {
     let (n, c, s) = channels(x.sizes());
     for_acc!(x.dtype(), A => {
-        let (x, mean, var, w, b) = (input::<A>(x), input::<A>(mean), input::<A>(var), optional::<A>(w), optional::<A>(b));
+        let (x, mean, var, w, b) = (input::<A>(x), input::<A>(mean), input::<A>(var), optional::<A>(w),
+            optional::<A>(b));
         output::<A, _>(y, |y| {
             let y = Shared::new(y);
             let (mut scale, mut shift) = (Scratch::any(c), Scratch::any(c));

@@ -115,10 +115,12 @@ fn maxima(
             };
             let count = out.len() / out_plane;
             let to = Shared::new(out);
-            let window = windows.iter().map(|w| w.iter().map(|w| w.end - w.start).max().unwrap_or(1)).product::<usize>();
+            let window = windows.iter().map(|w|
+                w.iter().map(|w| w.end - w.start).max().unwrap_or(1)).product::<usize>();
             planes(out_plane * window, count, |p| {
                 // SAFETY: the plane is in bounds, and one thread uses it.
-                let (out, found) = unsafe { (to.slice(p * out_plane, out_plane), found.slice(p * out_plane, out_plane)) };
+                let (out, found) = unsafe {
+                    (to.slice(p * out_plane, out_plane), found.slice(p * out_plane, out_plane)) };
                 max_plane(&x[p * plane..][..plane], i, windows, &same, distance, out, found);
             });
         });
@@ -146,7 +148,8 @@ fn equal_windows(windows: &[Window]) -> (Range<usize>, usize) {
 simd! {
     /// Compute the maxima of one plane. Equally large, neighbouring windows are searched together, without branches.
     fn max_plane<A: Real>(
-        x: &[A], i: [usize; 3], windows: &[Vec<Window>; 3], same: &Range<usize>, distance: usize, out: &mut [A], found: &mut [i64],
+        x: &[A], i: [usize; 3], windows: &[Vec<Window>; 3], same: &Range<usize>, distance: usize, out: &mut [A],
+        found: &mut [i64],
     ) {
         let columns = &windows[2][..];
         let mut places = Vec::new();

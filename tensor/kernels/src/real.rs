@@ -14,7 +14,8 @@ use std::ops::{Add, AddAssign, Deref, Div, Mul, MulAssign, Neg, Sub};
 /// Expands to a function that holds the body as `#[inline(always)]` and one `#[target_feature]` wrapper per level, so
 /// that LLVM vectorises the same loops at each width.
 macro_rules! simd {
-    ($(#[$meta:meta])* $vis:vis fn $name:ident $(<$($g:ident : $bound:path),*>)? ($($arg:ident : $ty:ty),* $(,)?) $(-> $ret:ty)? $body:block) => {
+    ($(#[$meta:meta])* $vis:vis fn $name:ident $(<$($g:ident : $bound:path),*>)? ($($arg:ident : $ty:ty),* $(,)?)
+        $(-> $ret:ty)? $body:block) => {
         $(#[$meta])*
         $vis fn $name $(<$($g: $bound),*>)? ($($arg: $ty),*) $(-> $ret)? {
             #[inline(always)]

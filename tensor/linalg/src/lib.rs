@@ -6,6 +6,8 @@
 //!
 //! This crate knows no tensor and no op. The caller checks sizes, and calls once per matrix of a batch.
 
+#![forbid(unsafe_code)]
+
 mod columns;
 mod eigen;
 mod exponential;

@@ -150,9 +150,11 @@ pub(crate) fn release(handle: u64) {
 /// Equal numbers that do not come from one place are told apart all the same. They may differ in the next step, which would then be
 /// another program.
 pub struct SharedNumbers {
-    /// The place a number comes from, what it is made of, and the number.
-    made: RefCell<Vec<((u32, u64, DType), Tensor)>>,
+    made: RefCell<Vec<(Origin, Tensor)>>,
 }
+
+/// The place a number comes from, and what it is made of.
+type Origin = (u32, u64, DType);
 
 thread_local! {
     /// Addresses of the numbers shared now, and their names.

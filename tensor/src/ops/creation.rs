@@ -1,7 +1,7 @@
 //! Creation: `Fill` (a number everywhere) and `Iota` (counting), and what is made of them.
 
 use crate::op::{Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values};
-use crate::schema::{Args, Row, Sample, Scope, Tier, ints, n, t};
+use crate::schema::{Args, OutShape, Row, Sample, Scope, Tier, ints, n, t};
 use crate::{
     DType, Device, DeviceKind, Dims, Error, MemoryFormat, Meta, Result, Scalar, Tensor, default_complex, default_dtype,
     dispatch, inplace,
@@ -506,8 +506,10 @@ fn linspace_row(a: &Args<'_>) -> Result<crate::schema::Ret> {
 
 /// Rows of the creation functions.
 pub const ROWS: &[Row] = &[
-    Row::new("zeros(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Prim, zeros, || plain(vec![ints(&[2, 3])])).scope(Scope::Function),
-    Row::new("ones(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Prim, |a| Ok(new_full(a.ints(0)?, Scalar::Int(1), options(a, 1, default_dtype(), Device::CPU)?)?.into()), || plain(vec![ints(&[2, 3])])).scope(Scope::Function),
+    Row::new("zeros(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Prim, zeros, || plain(vec![ints(&[2, 3])])).scope(Scope::Function)
+    .out_shape(OutShape::Resized),
+    Row::new("ones(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Prim, |a| Ok(new_full(a.ints(0)?, Scalar::Int(1), options(a, 1, default_dtype(), Device::CPU)?)?.into()), || plain(vec![ints(&[2, 3])])).scope(Scope::Function)
+    .out_shape(OutShape::Resized),
     Row::new("empty.memory_format(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", Tier::Prim, |a| {
         let y = empty(a.ints(0)?, options(a, 1, default_dtype(), Device::CPU)?)?;
         Ok(match a.memory_format(5)? {
@@ -517,11 +519,13 @@ pub const ROWS: &[Row] = &[
                 y.with_strides(strides)
             }
         }.into())
-    }, Vec::new).scope(Scope::Function),
+    }, Vec::new).scope(Scope::Function)
+    .out_shape(OutShape::Resized),
     Row::new("full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Prim, |a| {
         let v = a.scalar(1)?;
         Ok(new_full(a.ints(0)?, v, options(a, 2, v.dtype(), Device::CPU)?)?.into())
-    }, || plain(vec![ints(&[2, 3]), n(2.5)])).scope(Scope::Function),
+    }, || plain(vec![ints(&[2, 3]), n(2.5)])).scope(Scope::Function)
+    .out_shape(OutShape::Resized),
     Row::new("zeros_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", Tier::Prim, |a| like(a, 1, Scalar::Int(0)), || plain(vec![t(&[2, 3])])).scope(Scope::Function),
     Row::new("ones_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", Tier::Prim, |a| like(a, 1, Scalar::Int(1)), || plain(vec![t(&[2, 3])])).scope(Scope::Function),
     Row::new("full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", Tier::Prim, |a| like(a, 2, a.scalar(1)?), || plain(vec![t(&[2, 3]), n(3)])).scope(Scope::Function),
@@ -542,30 +546,41 @@ pub const ROWS: &[Row] = &[
         let e = a.scalar(0)?;
         let (d, dev) = options(a, 1, arange_dtype(&[e]), Device::CPU)?;
         Ok(Tensor::arange(Scalar::Int(0), e, Scalar::Int(1), d, dev)?.into())
-    }, || plain(vec![n(5)])).scope(Scope::Function),
+    }, || plain(vec![n(5)])).scope(Scope::Function)
+    .out_shape(OutShape::KeptWithWarning),
     Row::new("arange.start(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| {
         let (s, e) = (a.scalar(0)?, a.scalar(1)?);
         let (d, dev) = options(a, 2, arange_dtype(&[s, e]), Device::CPU)?;
         Ok(Tensor::arange(s, e, Scalar::Int(1), d, dev)?.into())
-    }, || plain(vec![n(1), n(5.5)])).scope(Scope::Function),
+    }, || plain(vec![n(1), n(5.5)])).scope(Scope::Function)
+    .out_shape(OutShape::KeptWithWarning),
     Row::new("arange.start_step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| {
         let (s, e, st) = (a.scalar(0)?, a.scalar(1)?, a.scalar(2)?);
         let (d, dev) = options(a, 3, arange_dtype(&[s, e, st]), Device::CPU)?;
         Ok(Tensor::arange(s, e, st, d, dev)?.into())
-    }, || plain(vec![n(5), n(0), n(-2)])).scope(Scope::Function),
-    Row::new("linspace(Scalar start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, linspace_row, || plain(vec![n(0), n(1), n(5)])).scope(Scope::Function),
-    Row::new("range(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| Ok(range(a.scalar(0)?, a.scalar(1)?, Scalar::Int(1), options(a, 2, default_dtype(), Device::CPU)?)?.into()), || plain(vec![n(1), n(4)])).scope(Scope::Function),
-    Row::new("range.step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| Ok(range(a.scalar(0)?, a.scalar(1)?, a.scalar(2)?, options(a, 3, default_dtype(), Device::CPU)?)?.into()), || plain(vec![n(1), n(3), n(0.5)])).scope(Scope::Function),
-    Row::new("linspace.Tensor_Tensor(Tensor start, Tensor end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, linspace_row, Vec::new).scope(Scope::Function),
-    Row::new("linspace.Tensor_Scalar(Tensor start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, linspace_row, Vec::new).scope(Scope::Function),
-    Row::new("linspace.Scalar_Tensor(Scalar start, Tensor end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, linspace_row, Vec::new).scope(Scope::Function),
+    }, || plain(vec![n(5), n(0), n(-2)])).scope(Scope::Function)
+    .out_shape(OutShape::KeptWithWarning),
+    Row::new("linspace(Scalar start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, linspace_row, || plain(vec![n(0), n(1), n(5)])).scope(Scope::Function)
+    .out_shape(OutShape::Kept),
+    Row::new("range(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| Ok(range(a.scalar(0)?, a.scalar(1)?, Scalar::Int(1), options(a, 2, default_dtype(), Device::CPU)?)?.into()), || plain(vec![n(1), n(4)])).scope(Scope::Function)
+    .out_shape(OutShape::KeptWithWarning),
+    Row::new("range.step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| Ok(range(a.scalar(0)?, a.scalar(1)?, a.scalar(2)?, options(a, 3, default_dtype(), Device::CPU)?)?.into()), || plain(vec![n(1), n(3), n(0.5)])).scope(Scope::Function)
+    .out_shape(OutShape::KeptWithWarning),
+    Row::new("linspace.Tensor_Tensor(Tensor start, Tensor end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, linspace_row, Vec::new).scope(Scope::Function)
+    .out_shape(OutShape::Kept),
+    Row::new("linspace.Tensor_Scalar(Tensor start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, linspace_row, Vec::new).scope(Scope::Function)
+    .out_shape(OutShape::Kept),
+    Row::new("linspace.Scalar_Tensor(Scalar start, Tensor end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, linspace_row, Vec::new).scope(Scope::Function)
+    .out_shape(OutShape::Kept),
     Row::new("empty_strided(SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| Ok(empty_strided(a.ints(0)?, a.ints(1)?, options(a, 2, default_dtype(), Device::CPU)?)?.into()), Vec::new).scope(Scope::Function).no_out(),
     Row::new("empty_permuted(SymInt[] size, int[] physical_layout, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| Ok(empty_permuted(a.ints(0)?, a.ints(1)?, options(a, 2, default_dtype(), Device::CPU)?)?.into()), Vec::new).scope(Scope::Function).no_out(),
     Row::new("new_empty_strided(Tensor self, SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| Ok(empty_strided(a.ints(1)?, a.ints(2)?, options(a, 3, a.tensor(0)?.dtype(), a.tensor(0)?.device())?)?.into()), Vec::new).scope(Scope::Method).no_out(),
     Row::new("fill.Scalar(Tensor self, Scalar value) -> Tensor", Tier::Composed, |a| Ok(filled(a.tensor(0)?, a.operand(1)?)?.into()), || vec![Sample::new(vec![t(&[2, 3]), n(2.5)])]).no_out().scope(Scope::Function),
     Row::new("fill.Tensor(Tensor self, Tensor value) -> Tensor", Tier::Composed, |a| Ok(filled(a.tensor(0)?, a.operand(1)?)?.into()), || vec![Sample::new(vec![t(&[2, 3]), t(&[])])]).no_out().scope(Scope::Function),
-    Row::new("eye(SymInt n, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| Ok(eye(a.int(0)?, a.int(0)?, options(a, 1, default_dtype(), Device::CPU)?)?.into()), || plain(vec![n(3)])).scope(Scope::Function),
-    Row::new("eye.m(SymInt n, SymInt m, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| Ok(eye(a.int(0)?, a.int(1)?, options(a, 2, default_dtype(), Device::CPU)?)?.into()), || plain(vec![n(2), n(3)])).scope(Scope::Function),
+    Row::new("eye(SymInt n, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| Ok(eye(a.int(0)?, a.int(0)?, options(a, 1, default_dtype(), Device::CPU)?)?.into()), || plain(vec![n(3)])).scope(Scope::Function)
+    .out_shape(OutShape::Resized),
+    Row::new("eye.m(SymInt n, SymInt m, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| Ok(eye(a.int(0)?, a.int(1)?, options(a, 2, default_dtype(), Device::CPU)?)?.into()), || plain(vec![n(2), n(3)])).scope(Scope::Function)
+    .out_shape(OutShape::Resized),
     Row::new("fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)", Tier::Composed, |a| {
         let x = a.tensor(0)?;
         inplace::apply_same(x, |y| Tensor::full_meta(y.meta(), a.scalar(1)?))?;

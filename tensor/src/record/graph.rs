@@ -415,7 +415,10 @@ impl Node {
 #[cold]
 pub fn second_backward() -> Error {
     Error::runtime(
-        "Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify retain_graph=True if you need to backward through the graph a second time or if you need to access saved tensors after calling backward.",
+        "Trying to backward through the graph a second time (or directly access saved tensors after they have already \
+        been freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). \
+        Specify retain_graph=True if you need to backward through the graph a second time or if you need to access \
+        saved tensors after calling backward.",
     )
 }
 
@@ -696,7 +699,8 @@ impl Tensor {
         }
         match self.history()? {
             Some(GradRef::Node(_)) if !on => Err(Error::runtime(
-                "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a subgraph that doesn't require differentiation use var_no_grad = var.detach().",
+                "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in \
+                a subgraph that doesn't require differentiation use var_no_grad = var.detach().",
             )),
             Some(GradRef::Node(_)) => Ok(self),
             Some(GradRef::Leaf(l)) => {
@@ -757,21 +761,24 @@ impl Tensor {
         if let Some(g) = &g {
             if g.dims() != self.dims() {
                 return Err(Error::runtime(format!(
-                    "attempting to assign a gradient of size '{}' to a tensor of size '{}'. Please ensure that the gradient and the tensor are the same size",
+                    "attempting to assign a gradient of size '{}' to a tensor of size '{}'. Please ensure that the \
+                    gradient and the tensor are the same size",
                     g.dims(),
                     self.dims()
                 )));
             }
             if g.dtype() != self.dtype() {
                 return Err(Error::runtime(format!(
-                    "attempting to assign a gradient with dtype '{}' to a tensor with grad_dtype '{}'. The gradient must match the tensor's dtype",
+                    "attempting to assign a gradient with dtype '{}' to a tensor with grad_dtype '{}'. The gradient \
+                    must match the tensor's dtype",
                     g.dtype().c_name(),
                     self.dtype().scalar_type()
                 )));
             }
             if g.device() != self.device() {
                 return Err(Error::runtime(format!(
-                    "attempting to assign a gradient on device '{}' to a tensor on device '{}'. Please ensure that the gradient and the tensor are on the same device",
+                    "attempting to assign a gradient on device '{}' to a tensor on device '{}'. Please ensure that the \
+                    gradient and the tensor are on the same device",
                     g.device(),
                     self.device()
                 )));

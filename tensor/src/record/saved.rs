@@ -151,7 +151,9 @@ impl SavedTensor {
     pub fn new(tensor: Tensor) -> Result<SavedTensor> {
         if tensor.is_inference() {
             return Err(Error::runtime(
-                "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode in computation tracked by autograd. To work around this, you can make a clone to get a normal tensor and use it in autograd, or use `torch.no_grad()` instead of `torch.inference_mode()`.",
+                "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode \
+                in computation tracked by autograd. To work around this, you can make a clone to get a normal tensor \
+                and use it in autograd, or use `torch.no_grad()` instead of `torch.inference_mode()`.",
             ));
         }
         if state::with(|s| s.saved_hooks.get()) && !tensor.is_wrapped_number() {
@@ -186,7 +188,9 @@ impl SavedTensor {
         let kept = state::no_grad(|| hooks.pack(tensor))?;
         if tensor.version() != version {
             return Err(Error::runtime(
-                "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook cannot be modified by in-place operations as this can lead to unexpected side-effects. Please open an issue if you need to perform in-place operations on the input to a pack hook.",
+                "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook \
+                cannot be modified by in-place operations as this can lead to unexpected side-effects. Please open an \
+                issue if you need to perform in-place operations on the input to a pack hook.",
             ));
         }
         Ok(SavedTensor(Held::Packed(Box::new(HeldPacked { hooks, kept, edge }))))
@@ -247,7 +251,10 @@ fn modified(t: &Tensor, expected: u32, owner: Option<(&Node, u32)>) -> Error {
         _ => String::new(),
     };
     Error::runtime(format!(
-        "one of the variables needed for gradient computation has been modified by an inplace operation: [torch.{}Tensor {}]{source} is at version {}; expected version {expected} instead. Hint: enable anomaly detection to find the operation that failed to compute its gradient, with torch.autograd.set_detect_anomaly(True).",
+        "one of the variables needed for gradient computation has been modified by an inplace operation: \
+        [torch.{}Tensor {}]{source} is at version {}; expected version {expected} instead. Hint: enable anomaly \
+        detection to find the operation that failed to compute its gradient, with \
+        torch.autograd.set_detect_anomaly(True).",
         t.dtype().scalar_type(),
         t.dims(),
         t.version(),

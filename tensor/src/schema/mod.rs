@@ -11,7 +11,8 @@ mod sample;
 pub use args::{Arg, Args, Operand, Ret};
 pub(crate) use row::warn_of_repeated;
 pub use row::{
-    Aliasing, Call, DTypeMessage, DTypeWithOut, Deprecated, InPlace, Numbers, OutDType, Row, Scope, Tier, messages,
+    Aliasing, Call, DTypeMessage, DTypeWithOut, Deprecated, InPlace, Numbers, OutDType, OutShape, Row, Scope, Tier,
+    messages,
 };
 pub use sample::{Fill, Sample, SampleArg, index, ints, mask, n, positive, probability, t, unit};
 
@@ -20,7 +21,7 @@ use crate::{Error, Result, Scalar};
 /// Type of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ty {
-    /// A tensor; a number where [`Param::number_ok`].
+    /// A tensor; where the binding allows it, a number.
     Tensor,
     /// A list of tensors; entries may be missing when optional.
     TensorList,

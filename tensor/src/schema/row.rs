@@ -82,8 +82,23 @@ pub enum OutDType {
     OfRealInput(DTypeMessage),
     /// The dtype of the result.
     OfResult(DTypeMessage),
+    /// Any real dtype: the result has no other values than such a dtype can hold.
+    CastToReal,
     /// One of these dtypes.
     OneOf(&'static [DType], DTypeMessage),
+}
+
+/// What happens to an `out` of another shape than the result.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OutShape {
+    /// It is resized, with a warning unless it is empty.
+    ResizedWithWarning,
+    /// It is resized.
+    Resized,
+    /// It keeps its shape if it has as many elements as the result. Otherwise it is resized with a warning unless it is empty.
+    KeptWithWarning,
+    /// It keeps its shape if it has as many elements as the result. Otherwise it is resized.
+    Kept,
 }
 
 /// The meaning of `dtype=` in a call with `out=`.
@@ -126,6 +141,8 @@ pub struct Row {
     pub has_out: bool,
     /// The dtype that `out` must have.
     pub out_dtype: OutDType,
+    /// What happens to an `out` of another shape.
+    pub out_shape: OutShape,
     /// What operands may share with `out`. `None` stands for the rule of the row's [family](crate::ops::Family).
     pub out_aliasing: Option<Aliasing>,
     /// Whether the tensors of an `out` tuple must lie apart.
@@ -163,6 +180,7 @@ impl Row {
             writes_repeated: None,
             has_out: true,
             out_dtype: OutDType::Cast,
+            out_shape: OutShape::ResizedWithWarning,
             out_aliasing: None,
             outs_apart: false,
             dtype_with_out: DTypeWithOut::Independent,
@@ -229,6 +247,11 @@ impl Row {
     /// Sets the dtype that `out` must have.
     pub const fn out_dtype(mut self, rule: OutDType) -> Row {
         self.out_dtype = rule;
+        self
+    }
+    /// Sets what happens to an `out` of another shape.
+    pub const fn out_shape(mut self, rule: OutShape) -> Row {
+        self.out_shape = rule;
         self
     }
     /// Sets what operands may share with `out`.

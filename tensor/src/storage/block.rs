@@ -120,7 +120,8 @@ struct FreeLists {
 
 thread_local! {
     static FREE: FreeLists = const {
-        FreeLists { first: [const { Cell::new(null_mut()) }; CLASSES.len()], count: [const { Cell::new(0) }; CLASSES.len()] }
+        FreeLists { first: [const { Cell::new(null_mut()) }; CLASSES.len()],
+            count: [const { Cell::new(0) }; CLASSES.len()] }
     };
     /// Touched when a thread first needs a slab, so that its free blocks return to the pool when it ends.
     static RETURN_AT_EXIT: ReturnAtExit = const { ReturnAtExit };
@@ -607,7 +608,8 @@ impl Tensor {
         };
         if bytes > st.bytes && meta.device.kind != DeviceKind::Meta {
             return Err(Error::runtime(format!(
-                "setStorage: sizes {}, strides {}, storage offset {offset}, and itemsize {} requiring a storage size of {} are out of bounds for storage of size {}",
+                "setStorage: sizes {}, strides {}, storage offset {offset}, and itemsize {} requiring a storage size \
+                of {} are out of bounds for storage of size {}",
                 meta.dims,
                 strides,
                 meta.dtype.size_bytes(),

@@ -330,8 +330,8 @@ impl<M: Form> ManagedTensor<M> {
         unsafe {
             let (dl_tensor, manager_ctx) = (*given).managed.parts();
             *manager_ctx = given.cast();
-            dl_tensor.shape = (&mut (*given).shape).as_mut_ptr();
-            dl_tensor.strides = (&mut (*given).strides).as_mut_ptr();
+            dl_tensor.shape = (&raw mut *(*given).shape).cast();
+            dl_tensor.strides = (&raw mut *(*given).strides).cast();
             Ok(ManagedTensor::from_raw(&raw mut (*given).managed))
         }
     }
@@ -465,7 +465,8 @@ struct Layout {
 unsafe fn layout(x: &DLTensor) -> Result<Layout> {
     if x.device.device_type != DLDevice::CPU.device_type {
         return Err(refused(format!(
-            "from_dlpack: memory of DLPack device type {} cannot be used here: only that of the host (1) can; copy it there first",
+            "from_dlpack: memory of DLPack device type {} cannot be used here: only that of the host (1) can; copy it \
+            there first",
             x.device.device_type
         )));
     }

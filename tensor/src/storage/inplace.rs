@@ -11,7 +11,8 @@ use smallvec::SmallVec;
 fn check_inference(x: &Tensor) -> Result<()> {
     if x.is_inference() && !state::is_inference() {
         return Err(Error::runtime(
-            "Inplace update to inference tensor outside InferenceMode is not allowed.You can make a clone to get a normal tensor before doing inplace update.See https://github.com/pytorch/rfcs/pull/17 for more details.",
+            "Inplace update to inference tensor outside InferenceMode is not allowed.You can make a clone to get a \
+            normal tensor before doing inplace update.See https://github.com/pytorch/rfcs/pull/17 for more details.",
         ));
     }
     Ok(())
@@ -22,7 +23,8 @@ pub fn check_writable(x: &Tensor) -> Result<()> {
     check_inference(x)?;
     if repeats_elements(x) {
         return Err(Error::runtime(
-            "unsupported operation: more than one element of the written-to tensor refers to a single memory location. Please clone() the tensor before performing the operation.",
+            "unsupported operation: more than one element of the written-to tensor refers to a single memory location. \
+            Please clone() the tensor before performing the operation.",
         ));
     }
     check_history(x)
@@ -66,7 +68,8 @@ impl Overlap {
 /// The error about an operand that lies where a result is written.
 pub fn overlaps() -> Error {
     Error::runtime(
-        "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location. Please clone() the tensor before performing the operation.",
+        "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory \
+        location. Please clone() the tensor before performing the operation.",
     )
 }
 
@@ -119,7 +122,10 @@ fn check_user_function(r: Option<GradRef>, nr: u32) -> Result<()> {
     match r {
         Some(GradRef::Node(n)) if n.user_function().is_some_and(|f| f.is_view_output(nr)) => {
             Err(Error::runtime(format!(
-                "Output {nr} of {} is a view and is being modified inplace. This view was created inside a custom Function (or because an input was returned as-is) and the autograd logic to handle view+inplace would override the custom backward associated with the custom Function, leading to incorrect gradients. This behavior is forbidden. You can fix this by cloning the output of the custom Function.",
+                "Output {nr} of {} is a view and is being modified inplace. This view was created inside a custom \
+                Function (or because an input was returned as-is) and the autograd logic to handle view+inplace would \
+                override the custom backward associated with the custom Function, leading to incorrect gradients. This \
+                behavior is forbidden. You can fix this by cloning the output of the custom Function.",
                 n.name()
             )))
         }

@@ -160,11 +160,15 @@ impl ViewInfo {
         let (because, instead) = match self.made() {
             Made::OneOfMany => (
                 " is a view and is being modified inplace.",
-                "This view is the output of a function that returns multiple views. Such functions do not allow the output views to be modified inplace. You should replace the inplace operation by an out-of-place one.",
+                "This view is the output of a function that returns multiple views. Such functions do not allow the \
+                output views to be modified inplace. You should replace the inplace operation by an out-of-place one.",
             ),
             _ => (
-                " is a view of a view which was created in no_grad mode and is being modified inplace with grad mode enabled.",
-                "Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view and the inplace either both inside the no_grad block (if you don't want the inplace to be tracked) or both outside (if you want the inplace to be tracked).",
+                " is a view of a view which was created in no_grad mode and is being modified inplace with grad mode \
+                enabled.",
+                "Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by \
+                moving both the view and the inplace either both inside the no_grad block (if you don't want the \
+                inplace to be tracked) or both outside (if you want the inplace to be tracked).",
             ),
         };
         let what = match x.grad_ref() {

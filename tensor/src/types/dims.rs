@@ -184,9 +184,11 @@ impl Dims {
 ///
 /// Chunk `k` has room for `64 << k` lists and never moves, so reading takes no lock.
 struct Table {
-    chunks: [OnceLock<Box<[OnceLock<&'static [usize]>]>>; 40],
+    chunks: [OnceLock<Chunk>; 40],
     numbers: Mutex<Option<HashMap<&'static [usize], usize>>>,
 }
+
+type Chunk = Box<[OnceLock<&'static [usize]>]>;
 
 static TABLE: Table = Table { chunks: [const { OnceLock::new() }; 40], numbers: Mutex::new(None) };
 

@@ -25,7 +25,8 @@ pub struct State {
 pub(crate) static UNUSUAL: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
 
 thread_local! {
-    static STATE: State = const { State { grad: Cell::new(true), seq: Cell::new(1), overwritten: Cell::new(0), saved_hooks: Cell::new(false), inference: Cell::new(false), site: Cell::new(0), forward_site: Cell::new(0) } };
+    static STATE: State = const { State { grad: Cell::new(true), seq: Cell::new(1), overwritten: Cell::new(0),
+        saved_hooks: Cell::new(false), inference: Cell::new(false), site: Cell::new(0), forward_site: Cell::new(0) } };
 }
 
 /// The current thread's state.
@@ -81,14 +82,18 @@ pub fn is_deterministic() -> bool {
 
 /// Refuses a function that PyTorch has in no deterministic form, where such functions are to be refused.
 pub(crate) fn alert_not_deterministic(name: &str) -> crate::Result<()> {
-    const SUPPORT: &str = "file an issue at https://github.com/pytorch/pytorch/issues to help us prioritize adding deterministic support for this operation.";
+    const SUPPORT: &str = "file an issue at https://github.com/pytorch/pytorch/issues to help us prioritize adding \
+        deterministic support for this operation.";
     match DETERMINISTIC.load(std::sync::atomic::Ordering::Relaxed) {
         0 => Ok(()),
         1 => Err(crate::Error::runtime(format!(
-            "{name} does not have a deterministic implementation, but you set 'torch.use_deterministic_algorithms(True)'. You can turn off determinism just for this operation, or you can use the 'warn_only=True' option, if that's acceptable for your application. You can also {SUPPORT}"
+            "{name} does not have a deterministic implementation, but you set \
+            'torch.use_deterministic_algorithms(True)'. You can turn off determinism just for this operation, or you \
+            can use the 'warn_only=True' option, if that's acceptable for your application. You can also {SUPPORT}"
         ))),
         _ => crate::warning::warn(&format!(
-            "{name} does not have a deterministic implementation, but you set 'torch.use_deterministic_algorithms(True, warn_only=True)'. You can {SUPPORT}"
+            "{name} does not have a deterministic implementation, but you set \
+            'torch.use_deterministic_algorithms(True, warn_only=True)'. You can {SUPPORT}"
         )),
     }
 }

@@ -66,7 +66,8 @@ fn the_signature_is_that_of_main() {
     assert_eq!(library.args(), [Type::new(&[2], F32), Type::new(&[], S32)]);
     assert_eq!(library.results(), [Type::new(&[], S32), Type::new(&[2], F32)]);
     assert_eq!(library.aliases(), [(0, 1)]);
-    let one = "func.func @other(%x: tensor<1x2x3xcomplex<f32>>) -> tensor<1x2x3xcomplex<f32>> { return %x : tensor<1x2x3xcomplex<f32>> }";
+    let one = "func.func @other(%x: tensor<1x2x3xcomplex<f32>>) -> tensor<1x2x3xcomplex<f32>> { return %x : \
+        tensor<1x2x3xcomplex<f32>> }";
     assert_eq!(Library::parse(one).unwrap().results()[0].to_string(), "tensor<1x2x3xcomplex<f32>>");
 }
 

@@ -127,7 +127,8 @@ modules! {
     binary_integer: |f| {
         let (x, y) = (arg(f, &[4], S32), arg(f, &[4], S32));
         let ops = [
-            "stablehlo.and", "stablehlo.or", "stablehlo.xor", "stablehlo.shift_left", "stablehlo.shift_right_arithmetic",
+            "stablehlo.and", "stablehlo.or", "stablehlo.xor", "stablehlo.shift_left",
+            "stablehlo.shift_right_arithmetic",
             "stablehlo.shift_right_logical", "stablehlo.divide", "stablehlo.remainder",
         ];
         ops.map(|op| f.binary(op, &x, &y)).to_vec()
@@ -429,12 +430,15 @@ modules! {
     custom_calls: |f| {
         let (x, s) = (arg(f, &[5, 3], F32), arg(f, &[], F32));
         let mut outputs =
-            f.custom_call("torchtpu.kernel", &[x.clone(), x.clone()], &[Type::new(&[5, 5], F32)], &[], "matmul", &[0, 1]);
-        outputs.extend(f.custom_call("torchtpu.kernel", std::slice::from_ref(&s), &[s.ty().clone(), x.ty().clone()], &[], "two", &[]));
+            f.custom_call("torchtpu.kernel", &[x.clone(), x.clone()], &[Type::new(&[5, 5], F32)], &[], "matmul",
+                &[0, 1]);
+        outputs.extend(f.custom_call("torchtpu.kernel", std::slice::from_ref(&s), &[s.ty().clone(), x.ty().clone()],
+            &[], "two", &[]));
         f.call_after(vec![outputs[0].clone()]);
         let both = [s.ty().clone(), x.ty().clone()];
         outputs.extend(f.custom_call("torchtpu.kernel", &[x.clone(), s.clone()], &both, &[(1, 0)], "in place", &[]));
-        outputs.extend(f.custom_call("torchtpu.kernel", std::slice::from_ref(&s), &[s.ty().clone()], &[(0, 0)], "one", &[]));
+        outputs.extend(f.custom_call("torchtpu.kernel", std::slice::from_ref(&s), &[s.ty().clone()], &[(0, 0)], "one",
+            &[]));
         assert_eq!(f.custom_calls(), 4);
         outputs
     };

@@ -1,6 +1,6 @@
 # From the documentation of timm, "Feature extraction", "Flexible intermediate feature map extraction".
-import torch
 import timm
+import torch
 
 m = timm.create_model("resnest26d", features_only=True, pretrained=False)
 o = m(torch.randn(2, 3, 224, 224))

@@ -24,8 +24,9 @@ def report(numbers, less_exact=None):
     """Print ``numbers`` as one line of JSON.
 
     Args:
-        numbers: name to number (a Python number, or a tensor of one element). A name that starts with ``cpu.`` stands for
-            a number that is compared on cpu only, because it depends on random draws that the library makes on its device.
+        numbers: name to number (a Python number, or a tensor of one element). A name that starts with ``cpu.`` stands
+            for a number that is compared on cpu only, because it depends on random draws that the library makes on its
+            device.
         less_exact: name to ``(relative tolerance, reason)`` for numbers that do not agree to five significant digits.
     """
     numbers = {name: float(number) for name, number in numbers.items()}

@@ -1,4 +1,6 @@
-"""transformers: a Llama trains, generates, is saved and loaded; a BERT classifies; the `Trainer` trains, evaluates and resumes."""
+"""transformers: a Llama trains, generates, is saved and loaded; a BERT classifies; the `Trainer` trains, evaluates and
+resumes.
+"""
 
 import tempfile
 

@@ -1,6 +1,8 @@
-"""Write ``names.json``: where PyTorch says that its public classes and functions are. Run it with PyTorch, from another folder.
+"""Write ``names.json``: where PyTorch says that its public classes and functions are. Run it with PyTorch, from another
+folder.
 
-``{module: {name: home}}``: the full name that ``__module__`` and ``__qualname__`` give. An empty home is the name itself.
+``{module: {name: home}}``: the full name that ``__module__`` and ``__qualname__`` give. An empty home is the name
+itself.
 """
 
 import importlib

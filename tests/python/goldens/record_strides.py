@@ -1,4 +1,5 @@
-"""Writes `strides.json`: strides of element-wise results and copies of random permuted, sliced and expanded operands, as PyTorch chooses them.
+"""Writes `strides.json`: strides of element-wise results and copies of random permuted, sliced and expanded operands,
+as PyTorch chooses them.
 
 Run it with PyTorch: `python record_strides.py`. `test_strides.py` makes the same operands with `operand` and compares.
 """
@@ -9,7 +10,9 @@ import random
 
 
 def layout(rng, sizes):
-    """How an operand of these sizes lies in memory: the order of its dimensions, steps between its elements, and repeated dimensions."""
+    """How an operand of these sizes lies in memory: the order of its dimensions, steps between its elements, and
+    repeated dimensions.
+    """
     order = list(range(len(sizes)))
     kind = rng.choice(["plain", "permuted", "permuted", "sliced", "expanded", "channels_last"])
     if kind == "channels_last" and len(sizes) == 4:

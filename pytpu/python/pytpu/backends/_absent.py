@@ -8,7 +8,8 @@ from contextlib import contextmanager
 class Switches:
     """Attributes that can be set, each to a value of the type that it has; there are no others.
 
-    A name of `setters` says in an error what a boolean was given to; without one the switch takes pairs of booleans as well.
+    A name of `setters` says in an error what a boolean was given to; without one the switch takes pairs of booleans as
+    well.
     """
 
     def __init__(self, setters, **values):
@@ -35,7 +36,9 @@ class Switches:
 
 
 def linked(**properties):
-    """The class of a module of switches. A switch may be a property: setting it then changes another setting as well."""
+    """The class of a module of switches. A switch may be a property: setting it then changes another
+    setting as well.
+    """
     return type("Switches", (Switches,), properties)
 
 
@@ -47,7 +50,9 @@ is_built = is_available
 
 
 def check_booleans(module, properties=(), **setters):
-    """Has a module's attributes take booleans only; a setter's name is what the error says. `properties` are linked to others."""
+    """Has a module's attributes take booleans only; a setter's name is what the error says. `properties` are linked to
+    others.
+    """
 
     class Checked(types.ModuleType):
         def __setattr__(self, name, value):

@@ -1,8 +1,8 @@
 """Settings of how precisely ``float32`` is multiplied, linked as in PyTorch.
 
-There are two ways to set it. ``torch.set_float32_matmul_precision`` and ``allow_tf32`` are the old one; ``fp32_precision`` of
-``torch.backends`` and its parts the new one, where ``none`` means what the part above says. Both set what a TPU does; see
-``docs/differences.md``.
+There are two ways to set it. ``torch.set_float32_matmul_precision`` and ``allow_tf32`` are the old one;
+``fp32_precision`` of ``torch.backends`` and its parts the new one, where ``none`` means what the part above says. Both
+set what a TPU does; see ``docs/differences.md``.
 """
 
 import warnings
@@ -24,7 +24,9 @@ _said = {}
 
 
 def get(backend, op):
-    """What `op` of `backend` is done in: what was said of it, of the backend, or of all; ``none`` where nothing was said."""
+    """What `op` of `backend` is done in: what was said of it, of the backend, or of all; ``none`` where nothing was
+    said.
+    """
     for key in ((backend, op), (backend, "all"), ("generic", "all")):
         said = _said.get(key, "none")
         if said != "none":
@@ -36,7 +38,8 @@ def set(backend, op, precision):
     """Sets what `op` of `backend` is done in."""
     if not isinstance(precision, str):
         raise TypeError(
-            "_set_fp32_precision_setter(): incompatible function arguments. The following argument types are supported:\n"
+            "_set_fp32_precision_setter(): incompatible function arguments. The following argument types are "
+            "supported:\n"
             f"    1. (arg0: str, arg1: str, arg2: str) -> str\n\nInvoked with: {backend!r}, {op!r}, {precision!r}"
         )
     if precision not in _CHOICES["generic"]:
@@ -65,7 +68,10 @@ def set_float32_matmul_precision(precision):
         raise RuntimeError(f"set_float32_matmul_precision expects a str, but got {type(precision).__name__}")
     if precision not in _LEGACY:
         warnings.warn(
-            f"{precision} is not one of 'highest', 'high', or 'medium'; the current setFloat32MatmulPrecision call has no effect.",
+            (
+                f"{precision} is not one of 'highest', 'high', or 'medium'; the current setFloat32MatmulPrecision call "
+                "has no effect."
+            ),
             stacklevel=3,
         )
         return
@@ -96,9 +102,9 @@ def get_float32_matmul_precision():
         or (mkldnn == "tf32" and _legacy != "high")
     ):
         raise RuntimeError(
-            "PyTorch is checking the matmul precision without a specific backend name,Current status indicate that you have used "
-            "mix of the legacy and new APIs to set the matmul precision. We suggest only using the new API for matmul precision. "
-            + _SEE
+            "PyTorch is checking the matmul precision without a specific backend name,Current status indicate that "
+            "you have used mix of the legacy and new APIs to set the matmul precision. We suggest only using the new "
+            "API for matmul precision. " + _SEE
         )
     return _legacy
 
@@ -108,9 +114,9 @@ def matmul_allows_tf32():
     allowed = _legacy != "highest"
     if allowed != (get("cuda", "matmul") == "tf32"):
         raise RuntimeError(
-            "PyTorch is checking whether allow_tf32_new is enabled for cuBlas matmul,Current status indicate that you have used mix "
-            "of the legacy and new APIs to set the TF32 status for cublas matmul. We suggest only using the new API to set the TF32 "
-            "flag. " + _SEE
+            "PyTorch is checking whether allow_tf32_new is enabled for cuBlas matmul,Current status indicate that you "
+            "have used mix of the legacy and new APIs to set the TF32 status for cublas matmul. We suggest only using "
+            "the new API to set the TF32 flag. " + _SEE
         )
     return allowed
 
@@ -127,10 +133,10 @@ def cudnn_allows_tf32():
     conv, rnn = (get("cuda", op) == "tf32" for op in ("conv", "rnn"))
     if conv != rnn or conv != _cudnn_allowed:
         raise RuntimeError(
-            "PyTorch is checking whether allow_tf32 is enabled for cuDNN without a specific operator name,but the current flag(s) "
-            "indicate that cuDNN conv and cuDNN RNN have different TF32 flags.This combination indicates that you have used a mix of "
-            "the legacy and new APIs to set the TF32 flags. We suggest only using the new API to set the TF32 flag(s). "
-            + _SEE
+            "PyTorch is checking whether allow_tf32 is enabled for cuDNN without a specific operator name,but the "
+            "current flag(s) indicate that cuDNN conv and cuDNN RNN have different TF32 flags.This combination "
+            "indicates that you have used a mix of the legacy and new APIs to set the TF32 flags. We suggest only "
+            "using the new API to set the TF32 flag(s). " + _SEE
         )
     return conv
 

@@ -11,7 +11,6 @@ from .._absent import is_available as is_available
 from .._absent import is_initialized as is_initialized
 from .._absent import manual_seed as manual_seed
 from .._absent import manual_seed_all as manual_seed_all
-
 from . import amp as amp
 from . import nvtx as nvtx
 
@@ -91,7 +90,9 @@ Event, Stream, ExternalStream, CUDAGraph, graph, MemPool = map(_refused, _REFUSE
 
 
 class device:
-    """Chooses a device inside of a block: none, with `None` or a negative number; any other raises when it is entered."""
+    """Chooses a device inside of a block: none, with `None` or a negative number; any other raises when it
+    is entered.
+    """
 
     def __init__(self, device):
         self.idx = -1 if device is None else device

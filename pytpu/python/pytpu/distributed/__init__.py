@@ -1,7 +1,7 @@
 """Training in several processes is not there yet: `is_available()` says so, and scripts that ask go on without.
 
-`init_process_group` raises `RuntimeError`. As no process is in a group, what needs one raises the `ValueError` that it raises in
-PyTorch before a group was made.
+`init_process_group` raises `RuntimeError`. As no process is in a group, what needs one raises the `ValueError` that it
+raises in PyTorch before a group was made.
 """
 
 import datetime
@@ -12,16 +12,21 @@ from .._absent import absent_class
 
 _WHY = "training in several processes is not there yet"
 _CALLS = (
-    "all_gather", "all_gather_into_tensor", "all_gather_object", "all_reduce", "all_reduce_coalesced", "all_to_all", "all_to_all_single",
-    "barrier", "batch_isend_irecv", "broadcast", "broadcast_object_list", "gather", "gather_object", "get_backend", "get_global_rank",
-    "get_group_rank", "get_process_group_ranks", "get_rank", "get_world_size", "irecv", "isend", "monitored_barrier", "new_group",
-    "new_subgroups", "recv", "reduce", "reduce_scatter", "reduce_scatter_tensor", "scatter", "scatter_object_list", "send",
+    "all_gather", "all_gather_into_tensor", "all_gather_object", "all_reduce", "all_reduce_coalesced", "all_to_all",
+    "all_to_all_single",
+    "barrier", "batch_isend_irecv", "broadcast", "broadcast_object_list", "gather", "gather_object", "get_backend",
+    "get_global_rank",
+    "get_group_rank", "get_process_group_ranks", "get_rank", "get_world_size", "irecv", "isend", "monitored_barrier",
+    "new_group",
+    "new_subgroups", "recv", "reduce", "reduce_scatter", "reduce_scatter_tensor", "scatter", "scatter_object_list",
+    "send",
 )  # fmt: skip
 __all__ = [
-    *_CALLS, "Backend", "DeviceMesh", "FileStore", "GroupMember", "HashStore", "P2POp", "PrefixStore", "ProcessGroup", "ReduceOp", "Store",
-    "TCPStore", "Work", "default_pg_timeout", "destroy_process_group", "group", "init_device_mesh", "init_process_group", "is_available",
-    "is_gloo_available", "is_initialized", "is_mpi_available", "is_nccl_available", "is_torchelastic_launched", "is_ucc_available",
-    "is_xccl_available",
+    *_CALLS, "Backend", "DeviceMesh", "FileStore", "GroupMember", "HashStore", "P2POp", "PrefixStore", "ProcessGroup",
+    "ReduceOp", "Store", "TCPStore", "Work", "default_pg_timeout", "destroy_process_group", "group", "init_device_mesh",
+    "init_process_group", "is_available",
+    "is_gloo_available", "is_initialized", "is_mpi_available", "is_nccl_available", "is_torchelastic_launched",
+    "is_ucc_available", "is_xccl_available",
 ]  # fmt: skip
 
 default_pg_timeout = datetime.timedelta(minutes=30)

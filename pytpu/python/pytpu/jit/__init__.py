@@ -3,17 +3,21 @@
 On ``tpu`` the ops that it calls are compiled anyway.
 """
 
-from typing import Final  # noqa: F401
+from typing import Final
 
-from ..futures import Future  # noqa: F401
+from ..futures import Future
 
-
-_NO_SCRIPT = "TorchScript is not supported: torch.jit.script gives functions and modules back as they are, and they run as Python"
+_NO_SCRIPT = (
+    "TorchScript is not supported: torch.jit.script gives functions and modules back as they are, and they run as "
+    "Python"
+)
 _MEMBERS = ("code", "code_with_constants", "graph", "graph_for", "inlined_graph", "save", "save_to_buffer", "schema")
 
 
 def script(obj, optimize=None, _frames_up=0, _rcb=None, example_inputs=None):
-    """Return the function, class or module itself. It lacks the members of TorchScript, and says so when one is used."""
+    """Return the function, class or module itself. It lacks the members of TorchScript, and says so when
+    one is used.
+    """
     import builtins
     import types
 
@@ -92,7 +96,7 @@ def _get_trace_graph(
     raise NotImplementedError(f"torch.jit._get_trace_graph: {_NO_SCRIPT}")
 
 
-def Attribute(value, type):  # noqa: A002
+def Attribute(value, type):
     """Return the value: types are for TorchScript."""
     return value
 
@@ -109,7 +113,6 @@ def optimize_for_inference(mod, other_methods=None):
 
 def fork(func, *args, **kwargs):
     """Call the function and return a future of its result."""
-    from ..futures import Future
 
     future = Future()
     future.set_result(func(*args, **kwargs))
@@ -163,11 +166,12 @@ def annotate(the_type, the_value):
     return the_value
 
 
-def isinstance(obj, target_type):  # noqa: A001
-    """Whether `obj` is of a type, or of one of a tuple of types: ``List[int]``, ``Dict[str, int]``, ``Tuple[int, str]``, ``Optional`` and
-    ``Union`` too, where what a container holds is looked at.
+def isinstance(obj, target_type):
+    """Whether `obj` is of a type, or of one of a tuple of types: ``List[int]``, ``Dict[str, int]``, ``Tuple[int,
+    str]``, ``Optional`` and ``Union`` too, where what a container holds is looked at.
 
-    Raises `RuntimeError` for a container's type without that of what it holds. An empty container is of any, with a warning.
+    Raises `RuntimeError` for a container's type without that of what it holds. An empty container is of any, with a
+    warning.
     """
     import builtins
     import typing
@@ -208,8 +212,8 @@ def _is_of(obj, target, warned):
 
         warned.add(target)
         warnings.warn(
-            "The inner type of a container is lost when calling torch.jit.isinstance in eager mode. For example, List[int] would "
-            "become list and therefore falsely return True for List[float] or List[str].",
+            "The inner type of a container is lost when calling torch.jit.isinstance in eager mode. For example, "
+            "List[int] would become list and therefore falsely return True for List[float] or List[str].",
             stacklevel=3,
         )
     if origin is list:

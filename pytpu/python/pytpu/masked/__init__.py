@@ -1,8 +1,8 @@
 """``torch.masked``: reductions and normalisations that leave out the elements where a mask is false.
 
 A mask is broadcast to its tensor. What is left out is replaced by the value that changes nothing (zero for a sum, minus
-infinity for a maximum) before the plain op runs, so gradients there are zero. A row that is left out as a whole gives that
-value; where there is none, as for a mean, it gives NaN.
+infinity for a maximum) before the plain op runs, so gradients there are zero. A row that is left out as a whole gives
+that value; where there is none, as for a mean, it gives NaN.
 """
 
 from .. import _C
@@ -137,7 +137,8 @@ def mean(input, dim=None, *, keepdim=False, dtype=None, mask=None):
     dtype = dtype or input.dtype
     if not (dtype.is_floating_point or dtype.is_complex):
         raise ValueError(
-            f"mean(): Could not infer output dtype. {source} dtype must be either a floating point or complex dtype. Got: {dtype}"
+            f"mean(): Could not infer output dtype. {source} dtype must be either a floating point or complex dtype. "
+            f"Got: {dtype}"
         )
     return sum(input, dim, keepdim=keepdim, dtype=dtype, mask=mask) / _count(input, dim, keepdim, mask)
 

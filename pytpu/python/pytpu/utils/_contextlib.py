@@ -11,8 +11,9 @@ def context_decorator(ctx, func):
     make = ctx if callable(ctx) and not hasattr(type(ctx), "__enter__") else (lambda: ctx)
     if isinstance(func, type):
         raise RuntimeError(
-            "Cannot decorate classes; it is ambiguous whether or not only the constructor or all methods should have the context manager "
-            "applied; additionally, decorating a class at definition-site will prevent use of the identifier as a conventional type."
+            "Cannot decorate classes; it is ambiguous whether or not only the constructor or all methods should have "
+            "the context manager applied; additionally, decorating a class at definition-site will prevent use of the "
+            "identifier as a conventional type."
         )
     if inspect.isgeneratorfunction(func):
 
@@ -56,8 +57,9 @@ class _DecoratorContextManager:
             import warnings
 
             warnings.warn(
-                "Decorating classes is deprecated and will be disabled in future versions. You should only decorate functions or methods. "
-                "To preserve the current behavior of class decoration, you can directly decorate the `__init__` method and nothing else.",
+                "Decorating classes is deprecated and will be disabled in future versions. You should only decorate "
+                "functions or methods. To preserve the current behavior of class decoration, you can directly "
+                "decorate the `__init__` method and nothing else.",
                 FutureWarning,
                 stacklevel=2,
             )

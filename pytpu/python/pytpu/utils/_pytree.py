@@ -5,7 +5,8 @@ Private in PyTorch, and yet what libraries register their output classes with. S
 
 import dataclasses
 from collections import OrderedDict, defaultdict, deque, namedtuple
-from typing import Any, Callable, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 __all__ = [
     "Context",

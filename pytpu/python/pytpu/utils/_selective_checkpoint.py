@@ -1,18 +1,18 @@
 """Selective checkpointing: a policy decides for each operator whether backward keeps or recomputes its results.
 
-PyTorch asks the policy below autograd, for the operators that a function is made of. Here a `TorchFunctionMode` sees the functions, and
-`_operator` names the operator that PyTorch would run for each: `linear` with a bias is `aten.addmm`, `conv2d` is `aten.convolution`.
+PyTorch asks the policy below autograd, for the operators that a function is made of. Here a `TorchFunctionMode` sees
+the functions, and `_operator` names the operator that PyTorch would run for each: `linear` with a bias is `aten.addmm`,
+`conv2d` is `aten.convolution`.
 
-The first run keeps the results of the chosen operators, in order. The second run takes them from there instead of computing them.
-What a chosen operator saves for backward does not go through the frame of the checkpoint: it is an argument of the operator, which the
-second run makes again, or a result, which is kept, or else it is kept beside.
+The first run keeps the results of the chosen operators, in order. The second run takes them from there instead of
+computing them. What a chosen operator saves for backward does not go through the frame of the checkpoint: it is an
+argument of the operator, which the second run makes again, or a result, which is kept, or else it is kept beside.
 """
 
 import contextlib
 import enum
 
 import pytpu as torch
-from pytpu import _C
 from pytpu.autograd.graph import saved_tensors_hooks
 from pytpu.ops import OpOverload, OpOverloadPacket
 from pytpu.overrides import TorchFunctionMode
@@ -78,7 +78,9 @@ def _product(x, y):
 
 
 def _operator(function, args, kwargs):
-    """Return the operator that PyTorch would run and its arguments, or `None` if the policy is not asked about the function."""
+    """Return the operator that PyTorch would run and its arguments, or `None` if the policy is not asked about the
+    function.
+    """
     name = getattr(function, "__name__", "")
     if name.startswith("__") or name.endswith("_"):
         return None
@@ -154,8 +156,8 @@ class _Results:
         """Raise where a result has been changed in place."""
         if any(t._version != v for t, v in zip(self.tensors, self.versions)):
             raise RuntimeError(
-                "Tensor cached during selective activation checkpoint has been mutated. If you are sure that this is OK, "
-                "pass `allow_cache_entry_mutation=True` to `create_selective_checkpoint_contexts`."
+                "Tensor cached during selective activation checkpoint has been mutated. If you are sure that this is "
+                "OK, pass `allow_cache_entry_mutation=True` to `create_selective_checkpoint_contexts`."
             )
 
 
@@ -193,8 +195,8 @@ class _Saved:
             return results.arguments[i]
         if self.tensor._version != self.version:
             raise RuntimeError(
-                "one of the variables needed for gradient computation has been modified by an inplace operation: it was saved by "
-                "an operator that selective checkpointing keeps"
+                "one of the variables needed for gradient computation has been modified by an inplace operation: it "
+                "was saved by an operator that selective checkpointing keeps"
             )
         return self.tensor
 
@@ -286,8 +288,8 @@ class _Mode(TorchFunctionMode):
             raise RuntimeError(f"{operator} encountered during backward, but not found in storage")
         if not kept:
             raise RuntimeError(
-                "Trying to backward an extra time. You are only allowed to backward once on any region computed under selective "
-                "activation checkpoint."
+                "Trying to backward an extra time. You are only allowed to backward once on any region computed under "
+                "selective activation checkpoint."
             )
         results = kept.pop(0)
         if results is _RECOMPUTED:
@@ -317,12 +319,14 @@ def _refilled(shape, tensors):
 
 
 def create_selective_checkpoint_contexts(policy_fn_or_list, allow_cache_entry_mutation=False):
-    """Return the contexts for the first and for the second run of a function whose results a policy keeps or recomputes.
+    """Return the contexts for the first and for the second run of a function whose results a policy keeps or
+    recomputes.
 
     Args:
-        policy_fn_or_list: `policy(ctx, op, *args, **kwargs)`, which returns a `CheckpointPolicy` (or `True` to keep), or a list
-            of overloads, such as `torch.ops.aten.mm.default`, to keep.
-        allow_cache_entry_mutation: whether kept results may be changed in place before backward. By default that raises.
+        policy_fn_or_list: `policy(ctx, op, *args, **kwargs)`, which returns a `CheckpointPolicy` (or `True` to keep),
+            or a list of overloads, such as `torch.ops.aten.mm.default`, to keep.
+        allow_cache_entry_mutation: whether kept results may be changed in place before backward. By default that
+            raises.
 
     Example::
 
@@ -333,8 +337,8 @@ def create_selective_checkpoint_contexts(policy_fn_or_list, allow_cache_entry_mu
         for op in policy_fn_or_list:
             if not isinstance(op, OpOverload):
                 hint = (
-                    "Please update the OpOverloadPacket to a specific OpOverload.For example, if you have `torch.ops.aten.mm`, "
-                    "change it to `torch.ops.aten.mm.default`."
+                    "Please update the OpOverloadPacket to a specific OpOverload.For example, if you have "
+                    "`torch.ops.aten.mm`, change it to `torch.ops.aten.mm.default`."
                     if isinstance(op, OpOverloadPacket)
                     else ""
                 )
@@ -355,5 +359,7 @@ def create_selective_checkpoint_contexts(policy_fn_or_list, allow_cache_entry_mu
 
 
 def _family(op):
-    """Return one name for the operators that stand for attention on different devices, and any other operator itself."""
+    """Return one name for the operators that stand for attention on different devices, and any other
+    operator itself.
+    """
     return "attention" if op.overloadpacket.__name__.startswith("_scaled_dot_product_") else op

@@ -1,7 +1,7 @@
 """Times of statements, as in `torch.utils.benchmark`.
 
-On `tpu` ops are recorded, and the same ones of several runs would be computed once. So where a statement records ops, each run ends
-with a launch of what it recorded, its value included; the clock waits for the device before it is read.
+On `tpu` ops are recorded, and the same ones of several runs would be computed once. So where a statement records ops,
+each run ends with a launch of what it recorded, its value included; the clock waits for the device before it is read.
 """
 
 import ast
@@ -80,7 +80,9 @@ def _deviation(values):
 
 @dataclass(repr=False)
 class Measurement:
-    """Times of a statement: of each of `raw_times`, `number_per_run` runs. It also has the attributes of its `task_spec`."""
+    """Times of a statement: of each of `raw_times`, `number_per_run` runs. It also has the attributes of its
+    `task_spec`.
+    """
 
     number_per_run: int
     raw_times: list[float]
@@ -233,8 +235,8 @@ def _text(code):
 class Timer:
     """Times a statement, given as text.
 
-    `setup` runs before each measurement; `globals` are names that both may use, and `torch` is one. `label`, `sub_label`,
-    `description` and `env` are for what is printed.
+    `setup` runs before each measurement; `globals` are names that both may use, and `torch` is one. `label`,
+    `sub_label`, `description` and `env` are for what is printed.
     """
 
     _timer_cls = timeit.Timer
@@ -337,7 +339,9 @@ class Timer:
 
 
 class Compare:
-    """Measurements as tables: one for each label, with a row for each `sub_label` and a column for each `description`."""
+    """Measurements as tables: one for each label, with a row for each `sub_label` and a column for each
+    `description`.
+    """
 
     def __init__(self, results):
         self._results = []

@@ -255,14 +255,17 @@ class _Frame:
     def _wrong_number(self, got):
         raise CheckpointError(
             "torch.utils.checkpoint: A different number of tensors was saved during the original forward and "
-            f"recomputation.\nNumber of tensors saved during forward: {len(self.expected)}\nNumber of tensors saved during "
-            f"recomputation: {got}.\n\nTip: To see a more detailed error message, either pass `debug=True` to\n"
+            f"recomputation.\nNumber of tensors saved during forward: {len(self.expected)}\nNumber of tensors saved "
+            f"during recomputation: {got}.\n\nTip: To see a more detailed error message, either pass `debug=True` to\n"
             "`torch.utils.checkpoint.checkpoint(...)` or wrap the code block\n"
-            "with `with torch.utils.checkpoint.set_checkpoint_debug_enabled(True):` to\nenable checkpoint\u2011debug mode globally.\n"
+            "with `with torch.utils.checkpoint.set_checkpoint_debug_enabled(True):` to\nenable checkpoint\u2011debug "
+            "mode globally.\n"
         )
 
     def arguments_came(self):
-        """Notes that the second run has come to a call whose arguments are needed; stops it if that was the last thing."""
+        """Notes that the second run has come to a call whose arguments are needed; stops it if that was the
+        last thing.
+        """
         self.awaited -= 1
         if self.early_stop and self.awaited == 0 and len(self.found) == len(self.expected):
             raise _Enough
@@ -279,9 +282,9 @@ class _Frame:
                 return i
             if self.check and _described(x) != self.expected[i]:
                 raise CheckpointError(
-                    "torch.utils.checkpoint: Recomputed values for the following tensors have different metadata than "
-                    f"during the forward pass.\ntensor at position {i}:\nsaved metadata: {self.expected[i]}\nrecomputed "
-                    f"metadata: {_described(x)}.\n"
+                    "torch.utils.checkpoint: Recomputed values for the following tensors have different metadata "
+                    f"than during the forward pass.\ntensor at position {i}:\nsaved metadata: "
+                    f"{self.expected[i]}\nrecomputed metadata: {_described(x)}.\n"
                 )
             if self.early_stop and i + 1 == len(self.expected) and self.awaited == 0:
                 raise _Enough
@@ -392,7 +395,8 @@ def checkpoint(
         raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
     if context_fn is not noop_context_fn or debug:
         raise ValueError(
-            "Passing `context_fn`, `debug`, or `respect_saved_tensors_hooks` is only supported when use_reentrant=False."
+            "Passing `context_fn`, `debug`, or `respect_saved_tensors_hooks` is only supported when "
+            "use_reentrant=False."
         )
     return CheckpointFunction.apply(function, preserve_rng_state, *args)
 

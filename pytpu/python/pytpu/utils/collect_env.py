@@ -9,8 +9,8 @@ from importlib import metadata
 
 SystemEnv = namedtuple(
     "SystemEnv",
-    "torch_version is_debug_build cuda_compiled_version gcc_version clang_version cmake_version os libc_version python_version "
-    "python_platform is_cuda_available tpu_device cpu_info pip_version pip_packages",
+    "torch_version is_debug_build cuda_compiled_version gcc_version clang_version cmake_version os libc_version "
+    "python_version python_platform is_cuda_available tpu_device cpu_info pip_version pip_packages",
 )
 _WANTED = (
     "numpy",
@@ -98,10 +98,13 @@ def pretty_str(envinfo):
     """Return the entries as text."""
     e = envinfo
     return (
-        f"PyTorch version: {e.torch_version}\nIs debug build: {e.is_debug_build}\nCUDA used to build PyTorch: {e.cuda_compiled_version}\n"
-        f"ROCM used to build PyTorch: N/A\n\nOS: {e.os}\nGCC version: {e.gcc_version}\nClang version: {e.clang_version}\n"
+        f"PyTorch version: {e.torch_version}\nIs debug build: {e.is_debug_build}\nCUDA used to build PyTorch: "
+        f"{e.cuda_compiled_version}\n"
+        f"ROCM used to build PyTorch: N/A\n\nOS: {e.os}\nGCC version: {e.gcc_version}\nClang version: "
+        f"{e.clang_version}\n"
         f"CMake version: {e.cmake_version}\nLibc version: {e.libc_version}\n\nPython version: {e.python_version}\n"
-        f"Python platform: {e.python_platform}\nIs CUDA available: {e.is_cuda_available}\nDevice tpu: {e.tpu_device}\n\n"
+        f"Python platform: {e.python_platform}\nIs CUDA available: {e.is_cuda_available}\nDevice tpu: "
+        f"{e.tpu_device}\n\n"
         f"CPU:\n{e.cpu_info}\n\nVersions of relevant libraries:\n{e.pip_packages}"
     )
 

@@ -1,7 +1,7 @@
 """``torch.utils.flop_counter``: floating-point operations of the products, convolutions and attentions of a block.
 
-They are counted by formula when a call is made, and when its gradient is; a multiplication and an addition are two. What PyTorch
-counts nothing for, such as pointwise ops, vectors and recurrent layers, counts nothing here.
+They are counted by formula when a call is made, and when its gradient is; a multiplication and an addition are two.
+What PyTorch counts nothing for, such as pointwise ops, vectors and recurrent layers, counts nothing here.
 """
 
 import math
@@ -139,8 +139,8 @@ def register_flop_formula(targets, get_raw=False):
         for target in targets if isinstance(targets, (list, tuple)) else [targets]:
             if not hasattr(target, "_qualified_op_name") and not hasattr(target, "overloadpacket"):
                 raise ValueError(
-                    f"register_flop_formula(targets): expected each target to be OpOverloadPacket (i.e. torch.ops.mylib.foo), got {target} "
-                    f"which is of type {type(target)}"
+                    "register_flop_formula(targets): expected each target to be OpOverloadPacket (i.e. "
+                    f"torch.ops.mylib.foo), got {target} which is of type {type(target)}"
                 )
             flop_registry[getattr(target, "overloadpacket", target)] = formula, get_raw
         return formula

@@ -143,8 +143,9 @@ class BackwardHook:
                 import warnings
 
                 warnings.warn(
-                    "Full backward hook is firing when gradients are computed with respect to module outputs since no inputs "
-                    "require gradients. See https://docs.pytorch.org/docs/main/generated/torch.nn.Module.html"
+                    "Full backward hook is firing when gradients are computed with respect to module outputs since no "
+                    "inputs require gradients. See "
+                    "https://docs.pytorch.org/docs/main/generated/torch.nn.Module.html"
                     "#torch.nn.Module.register_full_backward_hook for more details.",
                     stacklevel=5,
                 )
@@ -208,7 +209,8 @@ class BackwardHook:
 def call_node_hooks(module, hooks, args, result):
     """Register hooks of the older kind, from `Module.register_backward_hook`, on the node that made `result`.
 
-    They see the gradients of that one node: of a module that records several nodes, the gradients of its last node's inputs.
+    They see the gradients of that one node: of a module that records several nodes, the gradients of its last node's
+    inputs.
     """
     import functools
     import warnings
@@ -243,8 +245,8 @@ def _missing_gradients(args, result, node, nested):
     results = result if isinstance(result, tuple) else (result,)
     if nested or not all(isinstance(r, torch.Tensor) for r in results):
         return (
-            f"non-full backward hooks on a Module that does not return a single Tensor or a tuple of Tensors {deprecated} of the "
-            "grad_output."
+            "non-full backward hooks on a Module that does not return a single Tensor or a tuple of Tensors "
+            f"{deprecated} of the grad_output."
         )
     if not all(isinstance(a, torch.Tensor) for a in args):
         return (

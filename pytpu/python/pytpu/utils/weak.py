@@ -37,7 +37,7 @@ TensorWeakRef = WeakIdRef
 class WeakIdKeyDictionary(MutableMapping):
     """A dictionary whose entries go when their key does; keys are compared by identity."""
 
-    def __init__(self, dict=None, ref_type=WeakIdRef):  # noqa: A002
+    def __init__(self, dict=None, ref_type=WeakIdRef):
         self.data, self.ref_type = {}, ref_type
         me = weakref.ref(self)
 

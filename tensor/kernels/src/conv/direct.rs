@@ -218,7 +218,8 @@ macro_rules! sized {
     ($f:ident::<$v:ident>, $height:expr, $vectors:expr, $args:tt) => {
         sized!(@ $f, $v, $height, $vectors, $args, [14 13 11 9 8], [6], [4 3 2 1])
     };
-    (@ $f:ident, $v:ident, $height:expr, $vectors:expr, $args:tt, [$($tall:literal)*], [$middle:literal], [$($low:literal)*]) => {{
+    (@ $f:ident, $v:ident, $height:expr, $vectors:expr, $args:tt, [$($tall:literal)*], [$middle:literal],
+        [$($low:literal)*]) => {{
         let many_registers = $v::LANES * size_of::<$v::Element>() == 64;
         match ($height, $vectors) {
             $(($tall, 2) if many_registers => $f::<$v, $tall, 2> $args,

@@ -23,7 +23,8 @@ pub(super) trait Vector: Copy {
 /// Implement [`Vector`] for a processor's registers, given the names of its loads, stores and arithmetic.
 #[cfg(target_arch = "x86_64")]
 macro_rules! vectors {
-    ($($v:ident: $lanes:literal $t:ty, $features:literal, $load:ident, $store:ident, $set:ident, $add:ident, $sub:ident, $mul:ident,
+    ($($v:ident: $lanes:literal $t:ty, $features:literal, $load:ident, $store:ident, $set:ident, $add:ident,
+        $sub:ident, $mul:ident,
         $fma:ident;)*) => {$(
         impl Vector for std::arch::x86_64::$v {
             type Element = $t;
@@ -70,13 +71,17 @@ macro_rules! vectors {
 }
 #[cfg(target_arch = "x86_64")]
 vectors! {
-    __m512: 16 f32, "avx512f", _mm512_loadu_ps, _mm512_storeu_ps, _mm512_set1_ps, _mm512_add_ps, _mm512_sub_ps, _mm512_mul_ps,
+    __m512: 16 f32, "avx512f", _mm512_loadu_ps, _mm512_storeu_ps, _mm512_set1_ps, _mm512_add_ps, _mm512_sub_ps,
+    _mm512_mul_ps,
         _mm512_fmadd_ps;
-    __m512d: 8 f64, "avx512f", _mm512_loadu_pd, _mm512_storeu_pd, _mm512_set1_pd, _mm512_add_pd, _mm512_sub_pd, _mm512_mul_pd,
+    __m512d: 8 f64, "avx512f", _mm512_loadu_pd, _mm512_storeu_pd, _mm512_set1_pd, _mm512_add_pd, _mm512_sub_pd,
+    _mm512_mul_pd,
         _mm512_fmadd_pd;
-    __m256: 8 f32, "avx2,fma", _mm256_loadu_ps, _mm256_storeu_ps, _mm256_set1_ps, _mm256_add_ps, _mm256_sub_ps, _mm256_mul_ps,
+    __m256: 8 f32, "avx2,fma", _mm256_loadu_ps, _mm256_storeu_ps, _mm256_set1_ps, _mm256_add_ps, _mm256_sub_ps,
+    _mm256_mul_ps,
         _mm256_fmadd_ps;
-    __m256d: 4 f64, "avx2,fma", _mm256_loadu_pd, _mm256_storeu_pd, _mm256_set1_pd, _mm256_add_pd, _mm256_sub_pd, _mm256_mul_pd,
+    __m256d: 4 f64, "avx2,fma", _mm256_loadu_pd, _mm256_storeu_pd, _mm256_set1_pd, _mm256_add_pd, _mm256_sub_pd,
+    _mm256_mul_pd,
         _mm256_fmadd_pd;
 }
 
@@ -146,7 +151,9 @@ macro_rules! leveled {
         $(#[$meta])*
         unsafe fn $name<A: $crate::conv::vector::Transform>($($arg: $ty),*) {
             #[inline(always)]
-            unsafe fn body<A: $crate::conv::vector::Transform, $v: $crate::conv::vector::Vector<Element = A>>($($arg: $ty),*) {
+            unsafe fn body<A: $crate::conv::vector::Transform, $v: $crate::conv::vector::Vector<Element = A>>(
+                $($arg: $ty),*
+            ) {
                 // SAFETY: the caller fulfils the conditions that each function states.
                 unsafe { $body }
             }

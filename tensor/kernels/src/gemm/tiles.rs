@@ -143,7 +143,8 @@ unsafe fn start(with_result: bool, c: *const f32, row: usize) {
                 "tileloadd tmm1, [{c} + {step}*1 + 64]",
                 "tileloadd tmm2, [{low} + {step}*1]",
                 "tileloadd tmm3, [{low} + {step}*1 + 64]",
-                c = in(reg) c, low = in(reg) c.wrapping_add(16 * row), step = in(reg) 4 * row, options(nostack, readonly)
+                c = in(reg) c, low = in(reg) c.wrapping_add(16 * row), step = in(reg) 4 * row,
+                options(nostack, readonly)
             );
         } else {
             asm!("tilezero tmm0", "tilezero tmm1", "tilezero tmm2", "tilezero tmm3", options(nostack, nomem));

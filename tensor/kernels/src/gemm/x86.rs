@@ -19,14 +19,17 @@ macro_rules! each_row {
 
 /// Define a tile of `height` x two registers and its entry in the table.
 macro_rules! tiles {
-    ($($name:ident: $t:ty, $features:literal, $lanes:literal, [$($height:literal)*], $format:ident, $per_step:literal, $masks:literal,
-        k $k_block:literal, $zero:ident, $set:ident, $load:ident, $mul:ident, $fma:ident, |$sum:ident, $x:ident, $y:ident| $step:expr,
+    ($($name:ident: $t:ty, $features:literal, $lanes:literal, [$($height:literal)*], $format:ident, $per_step:literal,
+        $masks:literal,
+        k $k_block:literal, $zero:ident, $set:ident, $load:ident, $mul:ident, $fma:ident,
+        |$sum:ident, $x:ident, $y:ident| $step:expr,
         |$at:ident, $columns:ident| $read:expr, |$to:ident, $count:ident, $v:ident| $write:expr;)*) => {$(
         pub(super) static $name: Kernel<$t> = {
             #[inline]
             #[target_feature(enable = $features)]
             unsafe fn kernel<const ROWS: usize>(
-                steps: usize, a: *const $t, b: *const $t, alpha: $t, beta: $t, c: *mut $t, row: usize, rows: usize, columns: usize,
+                steps: usize, a: *const $t, b: *const $t, alpha: $t, beta: $t, c: *mut $t, row: usize, rows: usize,
+                columns: usize,
             ) {
                 // SAFETY: the caller passes packed operands that hold the steps, and room for `rows` x `columns`
                 // results.
@@ -72,7 +75,8 @@ macro_rules! tiles {
                 }
             }
             unsafe fn tile(
-                height: usize, steps: usize, a: *const $t, b: *const $t, alpha: $t, beta: $t, c: *mut $t, row: usize, rows: usize,
+                height: usize, steps: usize, a: *const $t, b: *const $t, alpha: $t, beta: $t, c: *mut $t, row: usize,
+                rows: usize,
                 columns: usize, _: *const $t,
             ) {
                 // SAFETY: the caller passes packed operands that hold the steps, and room for `rows` x `columns`
@@ -118,18 +122,26 @@ fn mask8(n: usize) -> u8 {
 
 tiles! {
     F32_AVX512: f32, "avx512f", 16, [14 13 12 11 8 6 4 2], Plain, 1, true, k 512,
-        _mm512_setzero_ps, _mm512_set1_ps, _mm512_loadu_ps, _mm512_mul_ps, _mm512_fmadd_ps, |s, x, y| _mm512_fmadd_ps(x, y, s),
-        |at, columns| _mm512_maskz_loadu_ps(mask(columns), at), |at, columns, v| _mm512_mask_storeu_ps(at, mask(columns), v);
+        _mm512_setzero_ps, _mm512_set1_ps, _mm512_loadu_ps, _mm512_mul_ps, _mm512_fmadd_ps, |s, x, y|
+            _mm512_fmadd_ps(x, y, s),
+        |at, columns| _mm512_maskz_loadu_ps(mask(columns), at), |at, columns, v|
+            _mm512_mask_storeu_ps(at, mask(columns), v);
     F64_AVX512: f64, "avx512f", 8, [14 13 12 11 8 6 4 2], Plain, 1, true, k 256,
-        _mm512_setzero_pd, _mm512_set1_pd, _mm512_loadu_pd, _mm512_mul_pd, _mm512_fmadd_pd, |s, x, y| _mm512_fmadd_pd(x, y, s),
-        |at, columns| _mm512_maskz_loadu_pd(mask8(columns), at), |at, columns, v| _mm512_mask_storeu_pd(at, mask8(columns), v);
+        _mm512_setzero_pd, _mm512_set1_pd, _mm512_loadu_pd, _mm512_mul_pd, _mm512_fmadd_pd, |s, x, y|
+            _mm512_fmadd_pd(x, y, s),
+        |at, columns| _mm512_maskz_loadu_pd(mask8(columns), at), |at, columns, v|
+            _mm512_mask_storeu_pd(at, mask8(columns), v);
     BF16_PAIRS: f32, "avx512f,avx512bf16", 16, [14 13 12 11 8 6 4 2], Pairs, 2, true, k 512,
-        _mm512_setzero_ps, _mm512_set1_ps, _mm512_loadu_ps, _mm512_mul_ps, _mm512_fmadd_ps, |s, x, y| _mm512_dpbf16_ps(s, pairs(x), pairs(y)),
-        |at, columns| _mm512_maskz_loadu_ps(mask(columns), at), |at, columns, v| _mm512_mask_storeu_ps(at, mask(columns), v);
+        _mm512_setzero_ps, _mm512_set1_ps, _mm512_loadu_ps, _mm512_mul_ps, _mm512_fmadd_ps, |s, x, y|
+            _mm512_dpbf16_ps(s, pairs(x), pairs(y)),
+        |at, columns| _mm512_maskz_loadu_ps(mask(columns), at), |at, columns, v|
+            _mm512_mask_storeu_ps(at, mask(columns), v);
     F32_AVX2: f32, "avx2,fma", 8, [6 4 2], Plain, 1, false, k 256,
-        _mm256_setzero_ps, _mm256_set1_ps, _mm256_loadu_ps, _mm256_mul_ps, _mm256_fmadd_ps, |s, x, y| _mm256_fmadd_ps(x, y, s),
+        _mm256_setzero_ps, _mm256_set1_ps, _mm256_loadu_ps, _mm256_mul_ps, _mm256_fmadd_ps, |s, x, y|
+            _mm256_fmadd_ps(x, y, s),
         |at, _columns| _mm256_loadu_ps(at), |at, _columns, v| _mm256_storeu_ps(at, v);
     F64_AVX2: f64, "avx2,fma", 4, [6 4 2], Plain, 1, false, k 256,
-        _mm256_setzero_pd, _mm256_set1_pd, _mm256_loadu_pd, _mm256_mul_pd, _mm256_fmadd_pd, |s, x, y| _mm256_fmadd_pd(x, y, s),
+        _mm256_setzero_pd, _mm256_set1_pd, _mm256_loadu_pd, _mm256_mul_pd, _mm256_fmadd_pd, |s, x, y|
+            _mm256_fmadd_pd(x, y, s),
         |at, _columns| _mm256_loadu_pd(at), |at, _columns, v| _mm256_storeu_pd(at, v);
 }

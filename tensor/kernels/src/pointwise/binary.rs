@@ -14,7 +14,15 @@ kinds! {
         LeftShift "bitwise_left_shift", RightShift "bitwise_right_shift", LogicalAnd "logical_and",
         LogicalOr "logical_or", LogicalXor "logical_xor", NextAfter "nextafter", Copysign "copysign",
         LogAddExp "logaddexp", Complex "complex",
-        Gcd "gcd", Lcm "lcm", Igamma "igamma", Igammac "igammac", GammaSlope "_standard_gamma_grad", Zeta "special_zeta", ChebyshevT "special_chebyshev_polynomial_t", ChebyshevU "special_chebyshev_polynomial_u", ChebyshevV "special_chebyshev_polynomial_v", ChebyshevW "special_chebyshev_polynomial_w", ShiftedChebyshevT "special_shifted_chebyshev_polynomial_t", ShiftedChebyshevU "special_shifted_chebyshev_polynomial_u", ShiftedChebyshevV "special_shifted_chebyshev_polynomial_v", ShiftedChebyshevW "special_shifted_chebyshev_polynomial_w", HermiteH "special_hermite_polynomial_h", HermiteHe "special_hermite_polynomial_he", Laguerre "special_laguerre_polynomial_l", Legendre "special_legendre_polynomial_p",
+        Gcd "gcd", Lcm "lcm", Igamma "igamma", Igammac "igammac", GammaSlope "_standard_gamma_grad",
+        Zeta "special_zeta", ChebyshevT "special_chebyshev_polynomial_t", ChebyshevU "special_chebyshev_polynomial_u",
+        ChebyshevV "special_chebyshev_polynomial_v", ChebyshevW "special_chebyshev_polynomial_w",
+        ShiftedChebyshevT "special_shifted_chebyshev_polynomial_t",
+        ShiftedChebyshevU "special_shifted_chebyshev_polynomial_u",
+        ShiftedChebyshevV "special_shifted_chebyshev_polynomial_v",
+        ShiftedChebyshevW "special_shifted_chebyshev_polynomial_w", HermiteH "special_hermite_polynomial_h",
+        HermiteHe "special_hermite_polynomial_he", Laguerre "special_laguerre_polynomial_l",
+        Legendre "special_legendre_polynomial_p",
     }
 }
 
@@ -111,18 +119,30 @@ macro_rules! floats {
                 scalar Igammac => $t: |a, b| special::igammac(&(a as f64), &(b as f64)) as $t;
                 scalar GammaSlope => $t: |a, b| special::gamma_slope(&(a as f64), &(b as f64)) as $t;
                 scalar Zeta => $t: |a, b| special::zeta(&(a as f64), &(b as f64)) as $t;
-                scalar ChebyshevT => $t: |a, b| special::orthogonal(PolynomialKind::ChebyshevT, &(a as f64), &(b as f64)) as $t;
-                scalar ChebyshevU => $t: |a, b| special::orthogonal(PolynomialKind::ChebyshevU, &(a as f64), &(b as f64)) as $t;
-                scalar ChebyshevV => $t: |a, b| special::orthogonal(PolynomialKind::ChebyshevV, &(a as f64), &(b as f64)) as $t;
-                scalar ChebyshevW => $t: |a, b| special::orthogonal(PolynomialKind::ChebyshevW, &(a as f64), &(b as f64)) as $t;
-                scalar ShiftedChebyshevT => $t: |a, b| special::orthogonal(PolynomialKind::ShiftedChebyshevT, &(a as f64), &(b as f64)) as $t;
-                scalar ShiftedChebyshevU => $t: |a, b| special::orthogonal(PolynomialKind::ShiftedChebyshevU, &(a as f64), &(b as f64)) as $t;
-                scalar ShiftedChebyshevV => $t: |a, b| special::orthogonal(PolynomialKind::ShiftedChebyshevV, &(a as f64), &(b as f64)) as $t;
-                scalar ShiftedChebyshevW => $t: |a, b| special::orthogonal(PolynomialKind::ShiftedChebyshevW, &(a as f64), &(b as f64)) as $t;
-                scalar HermiteH => $t: |a, b| special::orthogonal(PolynomialKind::HermiteH, &(a as f64), &(b as f64)) as $t;
-                scalar HermiteHe => $t: |a, b| special::orthogonal(PolynomialKind::HermiteHe, &(a as f64), &(b as f64)) as $t;
-                scalar Laguerre => $t: |a, b| special::orthogonal(PolynomialKind::Laguerre, &(a as f64), &(b as f64)) as $t;
-                scalar Legendre => $t: |a, b| special::orthogonal(PolynomialKind::Legendre, &(a as f64), &(b as f64)) as $t;
+                scalar ChebyshevT => $t: |a, b|
+                    special::orthogonal(PolynomialKind::ChebyshevT, &(a as f64), &(b as f64)) as $t;
+                scalar ChebyshevU => $t: |a, b|
+                    special::orthogonal(PolynomialKind::ChebyshevU, &(a as f64), &(b as f64)) as $t;
+                scalar ChebyshevV => $t: |a, b|
+                    special::orthogonal(PolynomialKind::ChebyshevV, &(a as f64), &(b as f64)) as $t;
+                scalar ChebyshevW => $t: |a, b|
+                    special::orthogonal(PolynomialKind::ChebyshevW, &(a as f64), &(b as f64)) as $t;
+                scalar ShiftedChebyshevT => $t: |a, b|
+                    special::orthogonal(PolynomialKind::ShiftedChebyshevT, &(a as f64), &(b as f64)) as $t;
+                scalar ShiftedChebyshevU => $t: |a, b|
+                    special::orthogonal(PolynomialKind::ShiftedChebyshevU, &(a as f64), &(b as f64)) as $t;
+                scalar ShiftedChebyshevV => $t: |a, b|
+                    special::orthogonal(PolynomialKind::ShiftedChebyshevV, &(a as f64), &(b as f64)) as $t;
+                scalar ShiftedChebyshevW => $t: |a, b|
+                    special::orthogonal(PolynomialKind::ShiftedChebyshevW, &(a as f64), &(b as f64)) as $t;
+                scalar HermiteH => $t: |a, b|
+                    special::orthogonal(PolynomialKind::HermiteH, &(a as f64), &(b as f64)) as $t;
+                scalar HermiteHe => $t: |a, b|
+                    special::orthogonal(PolynomialKind::HermiteHe, &(a as f64), &(b as f64)) as $t;
+                scalar Laguerre => $t: |a, b|
+                    special::orthogonal(PolynomialKind::Laguerre, &(a as f64), &(b as f64)) as $t;
+                scalar Legendre => $t: |a, b|
+                    special::orthogonal(PolynomialKind::Legendre, &(a as f64), &(b as f64)) as $t;
             }
         }
     )*};
@@ -153,7 +173,8 @@ fn of_f64(kind: BinaryKind) -> Option<Loop<2>> {
         scalar FloorDivide => f64: |a, b| if b == 0.0 { a / b } else { floored_quotient!(f64, a, b, a % b) };
         scalar Atan2 => f64: |a, b| a.atan2(b);
         scalar Hypot => f64: |a, b| a.hypot(b);
-        scalar LogAddExp => f64: |a, b| if a == b && a.is_infinite() { a } else { a.max(b) + (-(a - b).abs()).exp().ln_1p() };
+        scalar LogAddExp => f64: |a, b|
+            if a == b && a.is_infinite() { a } else { a.max(b) + (-(a - b).abs()).exp().ln_1p() };
     };
     own.or_else(|| shared_f64(kind))
 }

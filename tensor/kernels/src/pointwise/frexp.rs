@@ -15,7 +15,8 @@ pub fn frexp(x: &View, mantissa: &mut ViewMut, exponent: &mut ViewMut) -> Result
     debug_assert!(mantissa.dtype() == x.dtype() && exponent.dtype() == DType::I32);
     let nest = Nest::new(x.sizes(), [x.strides(), mantissa.strides(), exponent.strides()], |_| false);
     for_dtype!(x.dtype(), T => {
-        let (from, m, e) = (Address::<T>::of(x.ptr()), Address::<T>::of(mantissa.ptr()), Address::<i32>::of(exponent.ptr()));
+        let (from, m, e) = (Address::<T>::of(x.ptr()), Address::<T>::of(mantissa.ptr()),
+            Address::<i32>::of(exponent.ptr()));
         nest.par_for_each_row(|[xo, mo, eo], n, [xs, ms, es]| {
             for i in 0..n {
                 // SAFETY: the nest visits only offsets of the views' elements, and each output element once.

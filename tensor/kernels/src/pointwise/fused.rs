@@ -49,7 +49,9 @@ integer_op! { AddCMul Map3 |p, x, a, b| x.wrapping_add((p[0].to_bits() as T).wra
 float_op! { AddCDiv Map3 |p, x, a, b| x + p[0] as T * a / b }
 float_op! { Lerp Map3 |_p, x, y, w| if w.abs() < 0.5 { x + w * (y - x) } else { y - (y - x) * (1.0 - w) } }
 // Comparisons with NaN are false, so a NaN passes through.
-float_op! { Clamp Map1 |p, x| { let x = if x < p[0] as T { p[0] as T } else { x }; if x > p[1] as T { p[1] as T } else { x } } }
+float_op! {
+    Clamp Map1 |p, x| { let x = if x < p[0] as T { p[0] as T } else { x }; if x > p[1] as T { p[1] as T } else { x } }
+}
 integer_op! { Clamp Map1 |p, x| (x as i64).max(p[0].to_bits() as i64).min(p[1].to_bits() as i64) as T }
 float_op! { ThresholdBackward Map2 |p, g, x| if x <= p[0] as T { 0.0 } else { g } }
 float_op! { SigmoidBackward Map2 |_p, g, y| g * (1.0 - y) * y }
@@ -299,7 +301,10 @@ macro_rules! select_loops {
         }
     )*};
 }
-select_loops! { select_1 select_1_body u8; select_2 select_2_body u16; select_4 select_4_body u32; select_8 select_8_body u64; select_16 select_16_body [u64; 2]; }
+select_loops! {
+    select_1 select_1_body u8; select_2 select_2_body u16; select_4 select_4_body u32; select_8 select_8_body u64;
+    select_16 select_16_body [u64; 2];
+}
 
 /// Compute `out = a` where `cond` (a `bool` array) is true, else `b`, like `torch.where`. `a`, `b` and `out` have the
 /// same dtype.

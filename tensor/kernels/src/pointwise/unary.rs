@@ -14,7 +14,14 @@ kinds! {
         Tanh "tanh", Asinh "asinh", Acosh "acosh", Atanh "atanh", Sigmoid "sigmoid", Erf "erf", Erfc "erfc",
         Erfinv "erfinv", Lgamma "lgamma", Digamma "digamma", Floor "floor", Ceil "ceil", Round "round",
         Trunc "trunc", Frac "frac", Relu "relu", LogicalNot "logical_not", BitwiseNot "bitwise_not",
-        IsNan "isnan", IsInf "isinf", IsFinite "isfinite", I0 "i0", I0e "special_i0e", I1 "special_i1", I1e "special_i1e", ModifiedBesselI0 "special_modified_bessel_i0", ModifiedBesselI1 "special_modified_bessel_i1", ModifiedBesselK0 "special_modified_bessel_k0", ModifiedBesselK1 "special_modified_bessel_k1", ScaledModifiedBesselK0 "special_scaled_modified_bessel_k0", ScaledModifiedBesselK1 "special_scaled_modified_bessel_k1", BesselJ0 "special_bessel_j0", BesselJ1 "special_bessel_j1", BesselY0 "special_bessel_y0", BesselY1 "special_bessel_y1", SphericalBesselJ0 "special_spherical_bessel_j0", AiryAi "special_airy_ai", Erfcx "special_erfcx", LogNdtr "special_log_ndtr", Ndtri "special_ndtri",
+        IsNan "isnan", IsInf "isinf", IsFinite "isfinite", I0 "i0", I0e "special_i0e", I1 "special_i1",
+        I1e "special_i1e", ModifiedBesselI0 "special_modified_bessel_i0",
+        ModifiedBesselI1 "special_modified_bessel_i1", ModifiedBesselK0 "special_modified_bessel_k0",
+        ModifiedBesselK1 "special_modified_bessel_k1", ScaledModifiedBesselK0 "special_scaled_modified_bessel_k0",
+        ScaledModifiedBesselK1 "special_scaled_modified_bessel_k1", BesselJ0 "special_bessel_j0",
+        BesselJ1 "special_bessel_j1", BesselY0 "special_bessel_y0", BesselY1 "special_bessel_y1",
+        SphericalBesselJ0 "special_spherical_bessel_j0", AiryAi "special_airy_ai", Erfcx "special_erfcx",
+        LogNdtr "special_log_ndtr", Ndtri "special_ndtri",
         Sgn "sgn", Angle "angle", Conj "conj_physical",
     }
 }

@@ -128,7 +128,8 @@ pub fn geometric_(g: &mut Generator, out: &mut ViewMut, p: f64) -> Result<(), Ke
     for_dtype!(out.dtype(), T => fill_from_unit::<T>(g, out, |u| {
         let v = (u.ln() / log_failure).ceil();
         // A uniform number of exactly zero gives infinity, which processors convert to the smallest integer.
-        if T::DTYPE.is_float() || v.is_finite() { <T as Element>::from_f64(v) } else { <T as Element>::from_i64(i64::MIN) }
+        if T::DTYPE.is_float() || v.is_finite() { <T as Element>::from_f64(v) }
+            else { <T as Element>::from_i64(i64::MIN) }
     }));
     Ok(())
 }

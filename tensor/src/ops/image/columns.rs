@@ -205,7 +205,8 @@ fn im2col(a: &Args<'_>) -> Result<Tensor> {
     let d = x.dims();
     if d.len() < 3 || d.len() > 4 || d[d.len() - 3..].contains(&0) {
         return Err(Error::runtime(format!(
-            "Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions for input, but got: {d}"
+            "Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions for input, \
+            but got: {d}"
         )));
     }
     check_dtype(x, "im2col_out_cpu")?;
@@ -213,7 +214,8 @@ fn im2col(a: &Args<'_>) -> Result<Tensor> {
     let count = given.count(image);
     if count[0] < 1 || count[1] < 1 {
         return Err(Error::runtime(format!(
-            "Given input with spatial size {}, kernel_size={}, dilation={}, padding={}, calculated shape of the array of sliding blocks as {}, but its components must be at least one.",
+            "Given input with spatial size {}, kernel_size={}, dilation={}, padding={}, calculated shape of the array \
+            of sliding blocks as {}, but its components must be at least one.",
             pair(image),
             pair(given.0[0]),
             pair(given.0[1]),
@@ -236,14 +238,16 @@ fn col2im(a: &Args<'_>) -> Result<Tensor> {
     let d = x.dims();
     if d.len() < 2 || d.len() > 3 || d[d.len() - 2..].contains(&0) {
         return Err(Error::runtime(format!(
-            "Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size and non-zero dimensions for input, but got: {d}"
+            "Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size and non-zero dimensions for \
+            input, but got: {d}"
         )));
     }
     let lead = d.len() - 2;
     let [kernel, dilation, pad, stride] = given.0;
     if d[lead] as i64 % (kernel[0] * kernel[1]) != 0 {
         return Err(Error::runtime(format!(
-            "Expected size of input's dimension {lead} to be divisible by the product of kernel_size, but got input.size({lead})={} and kernel_size={}.",
+            "Expected size of input's dimension {lead} to be divisible by the product of kernel_size, but got \
+            input.size({lead})={} and kernel_size={}.",
             d[lead],
             pair(kernel)
         )));
@@ -251,7 +255,8 @@ fn col2im(a: &Args<'_>) -> Result<Tensor> {
     let count = given.count(image);
     if count[0] * count[1] != d[lead + 1] as i64 || count[0] < 1 || count[1] < 1 {
         return Err(Error::runtime(format!(
-            "Given output_size={}, kernel_size={}, dilation={}, padding={}, stride={}, expected size of input's dimension {} to match the calculated number of sliding blocks {} * {} = {}, but got input.size({})={}.",
+            "Given output_size={}, kernel_size={}, dilation={}, padding={}, stride={}, expected size of input's \
+            dimension {} to match the calculated number of sliding blocks {} * {} = {}, but got input.size({})={}.",
             pair(image),
             pair(kernel),
             pair(dilation),
@@ -311,7 +316,8 @@ pub fn pixel_shuffle(x: &Tensor, factor: i64) -> Result<Tensor> {
         .ok_or_else(|| Error::runtime("upscale factor is too large, (upscale_factor * upscale_factor) overflowed"))?;
     if c as i64 % square != 0 {
         return Err(Error::runtime(format!(
-            "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of upscale_factor, but input.size(-3)={c} is not divisible by {square}"
+            "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of upscale_factor, \
+            but input.size(-3)={c} is not divisible by {square}"
         )));
     }
     let r = factor as usize;
@@ -331,7 +337,8 @@ pub fn pixel_unshuffle(x: &Tensor, factor: i64) -> Result<Tensor> {
     for (n, name, at) in [(h, "height", -2), (w, "width", -1)] {
         if n as i64 % factor != 0 {
             return Err(Error::runtime(format!(
-                "pixel_unshuffle expects {name} to be divisible by downscale_factor, but input.size({at})={n} is not divisible by {factor}"
+                "pixel_unshuffle expects {name} to be divisible by downscale_factor, but input.size({at})={n} is not \
+                divisible by {factor}"
             )));
         }
     }
@@ -392,7 +399,8 @@ fn max_unpool(x: &Tensor, at: &Tensor, out: &[i64]) -> Result<Tensor> {
     }
     if at.dims() != d {
         return Err(Error::runtime(format!(
-            "Expected shape of indices to be same as that of the input tensor ({d}) but got indices tensor with shape: {}",
+            "Expected shape of indices to be same as that of the input tensor ({d}) but got indices tensor with shape: \
+            {}",
             at.dims()
         )));
     }
@@ -405,7 +413,8 @@ fn max_unpool(x: &Tensor, at: &Tensor, out: &[i64]) -> Result<Tensor> {
     let lead = d.len() - spatial;
     if let Some(i) = (lead - 1..d.len()).find(|&i| d[i] == 0) {
         return Err(Error::runtime(format!(
-            "max_unpooling{spatial}d_forward_out_cpu(): Expected input to have non-zero size for non-batch dimensions, but input has sizes {d} with dimension {i} being empty"
+            "max_unpooling{spatial}d_forward_out_cpu(): Expected input to have non-zero size for non-batch dimensions, \
+            but input has sizes {d} with dimension {i} being empty"
         )));
     }
     let out_dims = sizes(out)?;
@@ -464,21 +473,94 @@ const TYPES: &[DType] = &[DType::F64, DType::BF16, DType::F16];
 
 /// Rows of the family.
 pub const ROWS: &[Row] = &[
-    Row::new("im2col(Tensor self, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor", Tier::Prim, |a| Ok(im2col(a)?.into()), || vec![
-        Sample::new(vec![t(&[2, 2, 5, 4]), ints(&[2, 3]), ints(&[1, 1]), ints(&[0, 0]), ints(&[1, 1])]).dtypes(TYPES),
-        Sample::new(vec![t(&[2, 5, 6]), ints(&[2, 2]), ints(&[2, 1]), ints(&[1, 2]), ints(&[2, 3])]),
-        Sample::new(vec![t(&[0, 2, 5, 4]), ints(&[2, 3]), ints(&[1, 1]), ints(&[0, 0]), ints(&[1, 1])]),
-    ]).scope(Scope::Nn),
-    Row::new("col2im(Tensor self, SymInt[2] output_size, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor", Tier::Prim, |a| Ok(col2im(a)?.into()), || vec![
-        Sample::new(vec![t(&[2, 12, 8]), ints(&[5, 4]), ints(&[2, 3]), ints(&[1, 1]), ints(&[0, 0]), ints(&[1, 1])]).dtypes(TYPES),
-        Sample::new(vec![t(&[8, 9]), ints(&[5, 6]), ints(&[2, 2]), ints(&[2, 1]), ints(&[1, 2]), ints(&[2, 3])]),
-    ]).scope(Scope::Nn),
-    Row::new("pixel_shuffle(Tensor self, int upscale_factor) -> Tensor", Tier::Composed, |a| Ok(pixel_shuffle(a.tensor(0)?, a.int(1)?)?.into()), samples!([t(&[2, 8, 2, 3]), n(2)], [t(&[2, 1, 9, 1, 2]), n(3)])).no_out().scope(Scope::Function),
-    Row::new("pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor", Tier::Composed, |a| Ok(pixel_unshuffle(a.tensor(0)?, a.int(1)?)?.into()), samples!([t(&[2, 2, 4, 6]), n(2)], [t(&[1, 3, 6]), n(3)])).no_out().scope(Scope::Function),
-    Row::new("channel_shuffle(Tensor self, SymInt groups) -> Tensor", Tier::Composed, |a| Ok(channel_shuffle(a.tensor(0)?, a.int(1)?)?.into()), samples!([t(&[2, 6, 3]), n(2)], [t(&[2, 4, 2, 2]), n(4)])).no_out().scope(Scope::Function),
-    Row::new("native_channel_shuffle(Tensor self, SymInt groups) -> Tensor", Tier::Composed, |a| Ok(channel_shuffle(a.tensor(0)?, a.int(1)?)?.into()), samples!([t(&[2, 6, 3]), n(3)])).no_out().scope(Scope::Function),
-    Row::new("max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor", Tier::Composed, |a| Ok(max_unpool2d(a)?.into()), samples!([t(&[1, 2, 1, 3]), index(&[1, 2, 1, 3], 16), ints(&[4, 4])])).scope(Scope::Nn)
+    Row::new(
+        "im2col(Tensor self, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor",
+        Tier::Prim,
+        |a| Ok(im2col(a)?.into()),
+        || {
+            vec![
+                Sample::new(vec![t(&[2, 2, 5, 4]), ints(&[2, 3]), ints(&[1, 1]), ints(&[0, 0]), ints(&[1, 1])])
+                    .dtypes(TYPES),
+                Sample::new(vec![t(&[2, 5, 6]), ints(&[2, 2]), ints(&[2, 1]), ints(&[1, 2]), ints(&[2, 3])]),
+                Sample::new(vec![t(&[0, 2, 5, 4]), ints(&[2, 3]), ints(&[1, 1]), ints(&[0, 0]), ints(&[1, 1])]),
+            ]
+        },
+    )
+    .scope(Scope::Nn),
+    Row::new(
+        "col2im(Tensor self, SymInt[2] output_size, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] \
+        stride) -> Tensor",
+        Tier::Prim,
+        |a| Ok(col2im(a)?.into()),
+        || {
+            vec![
+                Sample::new(vec![
+                    t(&[2, 12, 8]),
+                    ints(&[5, 4]),
+                    ints(&[2, 3]),
+                    ints(&[1, 1]),
+                    ints(&[0, 0]),
+                    ints(&[1, 1]),
+                ])
+                .dtypes(TYPES),
+                Sample::new(vec![
+                    t(&[8, 9]),
+                    ints(&[5, 6]),
+                    ints(&[2, 2]),
+                    ints(&[2, 1]),
+                    ints(&[1, 2]),
+                    ints(&[2, 3]),
+                ]),
+            ]
+        },
+    )
+    .scope(Scope::Nn),
+    Row::new(
+        "pixel_shuffle(Tensor self, int upscale_factor) -> Tensor",
+        Tier::Composed,
+        |a| Ok(pixel_shuffle(a.tensor(0)?, a.int(1)?)?.into()),
+        samples!([t(&[2, 8, 2, 3]), n(2)], [t(&[2, 1, 9, 1, 2]), n(3)]),
+    )
+    .no_out()
+    .scope(Scope::Function),
+    Row::new(
+        "pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor",
+        Tier::Composed,
+        |a| Ok(pixel_unshuffle(a.tensor(0)?, a.int(1)?)?.into()),
+        samples!([t(&[2, 2, 4, 6]), n(2)], [t(&[1, 3, 6]), n(3)]),
+    )
+    .no_out()
+    .scope(Scope::Function),
+    Row::new(
+        "channel_shuffle(Tensor self, SymInt groups) -> Tensor",
+        Tier::Composed,
+        |a| Ok(channel_shuffle(a.tensor(0)?, a.int(1)?)?.into()),
+        samples!([t(&[2, 6, 3]), n(2)], [t(&[2, 4, 2, 2]), n(4)]),
+    )
+    .no_out()
+    .scope(Scope::Function),
+    Row::new(
+        "native_channel_shuffle(Tensor self, SymInt groups) -> Tensor",
+        Tier::Composed,
+        |a| Ok(channel_shuffle(a.tensor(0)?, a.int(1)?)?.into()),
+        samples!([t(&[2, 6, 3]), n(3)]),
+    )
+    .no_out()
+    .scope(Scope::Function),
+    Row::new(
+        "max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor",
+        Tier::Composed,
+        |a| Ok(max_unpool2d(a)?.into()),
+        samples!([t(&[1, 2, 1, 3]), index(&[1, 2, 1, 3], 16), ints(&[4, 4])]),
+    )
+    .scope(Scope::Nn)
     .autocast(Policies::cpu(Policy::Full)),
-    Row::new("max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding) -> Tensor", Tier::Composed, |a| Ok(max_unpool3d(a)?.into()), samples!([t(&[2, 1, 1, 3]), index(&[2, 1, 1, 3], 16), ints(&[2, 2, 4]), ints(&[2, 2, 2]), ints(&[0, 0, 0])])).scope(Scope::Nn)
+    Row::new(
+        "max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding) -> Tensor",
+        Tier::Composed,
+        |a| Ok(max_unpool3d(a)?.into()),
+        samples!([t(&[2, 1, 1, 3]), index(&[2, 1, 1, 3], 16), ints(&[2, 2, 4]), ints(&[2, 2, 2]), ints(&[0, 0, 0])]),
+    )
+    .scope(Scope::Nn)
     .autocast(Policies::cpu(Policy::Full)),
 ];

@@ -324,7 +324,8 @@ fn check(x: &Tensor, grid: &Tensor) -> Result<()> {
     }
     if d.first() != g.first() {
         return Err(Error::runtime(format!(
-            "grid_sampler(): expected grid and input to have same batch size, but got input with sizes {d} and grid with sizes {g}"
+            "grid_sampler(): expected grid and input to have same batch size, but got input with sizes {d} and grid \
+            with sizes {g}"
         )));
     }
     if g.last().copied() != d.len().checked_sub(2) {
@@ -335,13 +336,15 @@ fn check(x: &Tensor, grid: &Tensor) -> Result<()> {
     }
     if let Some(i) = (2..d.len()).find(|&i| d[i] == 0) {
         return Err(Error::runtime(format!(
-            "grid_sampler(): expected input to have non-empty spatial dimensions, but input has sizes {d} with dimension {i} being empty"
+            "grid_sampler(): expected input to have non-empty spatial dimensions, but input has sizes {d} with \
+            dimension {i} being empty"
         )));
     }
     if d.len() != g.len() || !(4..=5).contains(&d.len()) {
         let want = if d.len() == 4 { 4 } else { 5 };
         return Err(Error::runtime(format!(
-            "grid_sampler(): expected {want}D input and grid with same number of dimensions, but got input with sizes {d} and grid with sizes {g}"
+            "grid_sampler(): expected {want}D input and grid with same number of dimensions, but got input with sizes \
+            {d} and grid with sizes {g}"
         )));
     }
     expect_float(if d.len() == 4 { "grid_sampler_2d_cpu_kernel_impl" } else { "grid_sampler3d_cpu" }, x)?;
@@ -378,7 +381,8 @@ fn grid_sampler(a: &crate::schema::Args<'_>, spatial: Option<usize>) -> Result<T
 fn check_spatial(x: &Tensor, grid: &Tensor, spatial: Option<usize>) -> Result<()> {
     let Some(s) = spatial.filter(|s| x.dims().len() != s + 2) else { return Ok(()) };
     Err(Error::runtime(format!(
-        "grid_sampler(): expected {}D input and grid with same number of dimensions, but got input with sizes {} and grid with sizes {}",
+        "grid_sampler(): expected {}D input and grid with same number of dimensions, but got input with sizes {} and \
+        grid with sizes {}",
         s + 2,
         x.dims(),
         grid.dims()
@@ -474,7 +478,8 @@ fn grid_samples(spatial: usize) -> Vec<Sample> {
 /// Rows of the family.
 pub const ROWS: &[Row] = &[
     Row::new(
-        "grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor",
+        "grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> \
+        Tensor",
         Tier::Fused,
         |a| Ok(grid_sampler(a, None)?.into()),
         || grid_samples(2)[..1].to_vec(),
@@ -483,7 +488,8 @@ pub const ROWS: &[Row] = &[
     .scope(Scope::Function)
     .autocast(Policies::each(Policy::Full, Policy::Widest)),
     Row::new(
-        "grid_sampler_2d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor",
+        "grid_sampler_2d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> \
+        Tensor",
         Tier::Fused,
         |a| Ok(grid_sampler(a, Some(2))?.into()),
         || grid_samples(2),
@@ -492,7 +498,8 @@ pub const ROWS: &[Row] = &[
     .scope(Scope::Function)
     .autocast(Policies::each(Policy::Full, Policy::Widest)),
     Row::new(
-        "grid_sampler_3d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor",
+        "grid_sampler_3d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> \
+        Tensor",
         Tier::Fused,
         |a| Ok(grid_sampler(a, Some(3))?.into()),
         || grid_samples(3),

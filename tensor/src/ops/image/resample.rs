@@ -476,11 +476,13 @@ macro_rules! resample_rows {
         pub const ROWS: &[Row] = &[$(
             {
                 const KIND: Kind = Kind { spatial: $spatial, filter: Filter::$filter, antialias: $aa };
-                Row::new($by_size, Tier::Prim, |a| KIND.by_size(a), || size_samples(KIND)).scope(Scope::Nn).autocast(Policies::accelerator(Policy::Full))
+                Row::new($by_size, Tier::Prim, |a| KIND.by_size(a), ||
+                    size_samples(KIND)).scope(Scope::Nn).autocast(Policies::accelerator(Policy::Full))
             },
             {
                 const KIND: Kind = Kind { spatial: $spatial, filter: Filter::$filter, antialias: $aa };
-                Row::new($by_either, Tier::Prim, |a| KIND.by_size_or_factors(a), || factor_samples(KIND)).scope(Scope::Nn).autocast(Policies::accelerator(Policy::Full))
+                Row::new($by_either, Tier::Prim, |a| KIND.by_size_or_factors(a), ||
+                    factor_samples(KIND)).scope(Scope::Nn).autocast(Policies::accelerator(Policy::Full))
             },
         )*];
     };
@@ -489,28 +491,46 @@ macro_rules! resample_rows {
 resample_rows! {
     1 Nearest false "upsample_nearest1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor"
         "upsample_nearest1d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor";
-    2 Nearest false "upsample_nearest2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor"
+    2 Nearest false "upsample_nearest2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? \
+        scales_w=None) -> Tensor"
         "upsample_nearest2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor";
-    3 Nearest false "upsample_nearest3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor"
+    3 Nearest false "upsample_nearest3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? \
+        scales_h=None, float? scales_w=None) -> Tensor"
         "upsample_nearest3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor";
     1 NearestExact false "_upsample_nearest_exact1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor"
         "_upsample_nearest_exact1d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor";
-    2 NearestExact false "_upsample_nearest_exact2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor"
+    2 NearestExact false "_upsample_nearest_exact2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? \
+        scales_w=None) -> Tensor"
         "_upsample_nearest_exact2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor";
-    3 NearestExact false "_upsample_nearest_exact3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor"
+    3 NearestExact false "_upsample_nearest_exact3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? \
+        scales_h=None, float? scales_w=None) -> Tensor"
         "_upsample_nearest_exact3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor";
-    1 Linear false "upsample_linear1d(Tensor self, SymInt[1] output_size, bool align_corners, float? scales=None) -> Tensor"
-        "upsample_linear1d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor";
-    2 Linear false "upsample_bilinear2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"
-        "upsample_bilinear2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor";
-    3 Linear false "upsample_trilinear3d(Tensor self, SymInt[3] output_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor"
-        "upsample_trilinear3d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor";
-    2 Cubic false "upsample_bicubic2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"
-        "upsample_bicubic2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor";
-    2 Linear true "_upsample_bilinear2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"
-        "_upsample_bilinear2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor";
-    2 Cubic true "_upsample_bicubic2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"
-        "_upsample_bicubic2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor";
-    2 Lanczos true "_upsample_lanczos2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"
-        "_upsample_lanczos2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor";
+    1 Linear false "upsample_linear1d(Tensor self, SymInt[1] output_size, bool align_corners, float? scales=None) -> \
+        Tensor"
+        "upsample_linear1d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> \
+        Tensor";
+    2 Linear false "upsample_bilinear2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, \
+        float? scales_w=None) -> Tensor"
+        "upsample_bilinear2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> \
+        Tensor";
+    3 Linear false "upsample_trilinear3d(Tensor self, SymInt[3] output_size, bool align_corners, float? scales_d=None, \
+        float? scales_h=None, float? scales_w=None) -> Tensor"
+        "upsample_trilinear3d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> \
+        Tensor";
+    2 Cubic false "upsample_bicubic2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, \
+        float? scales_w=None) -> Tensor"
+        "upsample_bicubic2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> \
+        Tensor";
+    2 Linear true "_upsample_bilinear2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? \
+        scales_h=None, float? scales_w=None) -> Tensor"
+        "_upsample_bilinear2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) \
+        -> Tensor";
+    2 Cubic true "_upsample_bicubic2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, \
+        float? scales_w=None) -> Tensor"
+        "_upsample_bicubic2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) \
+        -> Tensor";
+    2 Lanczos true "_upsample_lanczos2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? \
+        scales_h=None, float? scales_w=None) -> Tensor"
+        "_upsample_lanczos2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) \
+        -> Tensor";
 }

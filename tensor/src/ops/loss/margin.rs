@@ -62,7 +62,8 @@ pub fn multi_margin_loss(
     let (batch, classes) = (v.dims()[0], v.dims()[1]);
     if target.dims().len() > 1 || target.numel() != batch {
         return Err(Error::runtime(format!(
-            "multi_margin_loss: target tensor should be 1-D with size equal to the number of input samples (batch size). Expected target size [{batch}], but got {}. Input has shape {}.",
+            "multi_margin_loss: target tensor should be 1-D with size equal to the number of input samples (batch \
+            size). Expected target size [{batch}], but got {}. Input has shape {}.",
             target.dims(),
             x.dims()
         )));
@@ -171,7 +172,8 @@ fn triplet_margin(a: &Args<'_>) -> Result<Tensor> {
     let ranks = [anchor, positive, negative].map(|t| t.dims().len());
     if ranks[0] != ranks[1] || ranks[1] != ranks[2] {
         return Err(Error::runtime(format!(
-            "The anchor, positive, and negative tensors are expected to have the same number of dimensions, but got: anchor {}D, positive {}D, and negative {}D inputs",
+            "The anchor, positive, and negative tensors are expected to have the same number of dimensions, but got: \
+            anchor {}D, positive {}D, and negative {}D inputs",
             ranks[0], ranks[1], ranks[2]
         )));
     }
@@ -203,20 +205,82 @@ fn multi_margin_samples() -> Vec<Sample> {
 
 /// Rows of the family.
 pub const ROWS: &[Row] = &[
-    Row::new("multi_margin_loss(Tensor self, Tensor target, Scalar p=1, Scalar margin=1, Tensor? weight=None, int reduction=Mean) -> Tensor", Tier::Composed, |a| one(multi_margin_loss(a.tensor(0)?, a.tensor(1)?, a.float(2)?, a.float(3)?, a.opt_tensor(4)?, reduction(a, 5)?)?), multi_margin_samples).scope(Scope::Nn)
+    Row::new(
+        "multi_margin_loss(Tensor self, Tensor target, Scalar p=1, Scalar margin=1, Tensor? weight=None, int \
+        reduction=Mean) -> Tensor",
+        Tier::Composed,
+        |a| {
+            one(multi_margin_loss(
+                a.tensor(0)?,
+                a.tensor(1)?,
+                a.float(2)?,
+                a.float(3)?,
+                a.opt_tensor(4)?,
+                reduction(a, 5)?,
+            )?)
+        },
+        multi_margin_samples,
+    )
+    .scope(Scope::Nn)
     .autocast(Policies::both(Policy::Full)),
-    Row::new("multilabel_margin_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor", Tier::Composed, |a| one(multilabel_margin_loss(a.tensor(0)?, a.tensor(1)?, reduction(a, 2)?)?.0), samples!([t(&[3, 4]), index(&[3, 4], 4)], [t(&[4]), index(&[4], 3), n(0)])).scope(Scope::Nn)
+    Row::new(
+        "multilabel_margin_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor",
+        Tier::Composed,
+        |a| one(multilabel_margin_loss(a.tensor(0)?, a.tensor(1)?, reduction(a, 2)?)?.0),
+        samples!([t(&[3, 4]), index(&[3, 4], 4)], [t(&[4]), index(&[4], 3), n(0)]),
+    )
+    .scope(Scope::Nn)
     .autocast(Policies::both(Policy::Full)),
-    Row::new("multilabel_margin_loss_forward(Tensor self, Tensor target, int reduction) -> (Tensor, Tensor)", Tier::Composed, |a| Ok(multilabel_margin_loss(a.tensor(0)?, a.tensor(1)?, reduction(a, 2)?)?.into()), || vec![Sample::new(vec![t(&[3, 4]), index(&[3, 4], 4), n(1)]).no_gradient()]).scope(Scope::Aten),
-    Row::new("hinge_embedding_loss(Tensor self, Tensor target, float margin=1.0, int reduction=Mean) -> Tensor", Tier::Composed, |a| one(hinge_embedding(a.tensor(0)?, a.tensor(1)?, a.float(2)?, reduction(a, 3)?)?), samples!([t(&[2, 3]), index(&[2, 3], 2)], [t(&[2, 3]), index(&[2, 3], 2), n(0.3), n(0)])).no_out().scope(Scope::Function)
+    Row::new(
+        "multilabel_margin_loss_forward(Tensor self, Tensor target, int reduction) -> (Tensor, Tensor)",
+        Tier::Composed,
+        |a| Ok(multilabel_margin_loss(a.tensor(0)?, a.tensor(1)?, reduction(a, 2)?)?.into()),
+        || vec![Sample::new(vec![t(&[3, 4]), index(&[3, 4], 4), n(1)]).no_gradient()],
+    )
+    .scope(Scope::Aten),
+    Row::new(
+        "hinge_embedding_loss(Tensor self, Tensor target, float margin=1.0, int reduction=Mean) -> Tensor",
+        Tier::Composed,
+        |a| one(hinge_embedding(a.tensor(0)?, a.tensor(1)?, a.float(2)?, reduction(a, 3)?)?),
+        samples!([t(&[2, 3]), index(&[2, 3], 2)], [t(&[2, 3]), index(&[2, 3], 2), n(0.3), n(0)]),
+    )
+    .no_out()
+    .scope(Scope::Function)
     .autocast(Policies::both(Policy::Full)),
-    Row::new("poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction) -> Tensor", Tier::Composed, |a| one(poisson_nll(a.tensor(0)?, a.tensor(1)?, a.bool(2)?, a.bool(3)?, a.float(4)?, reduction(a, 5)?)?), || vec![
-        Sample::new(vec![t(&[2, 3]), index(&[2, 3], 4), n(true), n(true), n(1e-8), n(1)]),
-        Sample::new(vec![positive(&[2, 3]), positive(&[2, 3]), n(false), n(false), n(1e-8), n(0)]),
-    ]).no_out().scope(Scope::Function)
+    Row::new(
+        "poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction) -> \
+        Tensor",
+        Tier::Composed,
+        |a| one(poisson_nll(a.tensor(0)?, a.tensor(1)?, a.bool(2)?, a.bool(3)?, a.float(4)?, reduction(a, 5)?)?),
+        || {
+            vec![
+                Sample::new(vec![t(&[2, 3]), index(&[2, 3], 4), n(true), n(true), n(1e-8), n(1)]),
+                Sample::new(vec![positive(&[2, 3]), positive(&[2, 3]), n(false), n(false), n(1e-8), n(0)]),
+            ]
+        },
+    )
+    .no_out()
+    .scope(Scope::Function)
     .autocast(Policies::both(Policy::Full)),
-    Row::new("triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2, float eps=1e-06, bool swap=False, int reduction=Mean) -> Tensor", Tier::Composed, |a| one(triplet_margin(a)?), samples!([t(&[2, 3]), positive(&[2, 3]), t(&[2, 3])], [t(&[2, 3]), positive(&[2, 3]), t(&[2, 3]), n(2.0), n(1.0), n(0.1), n(true), n(0)])).no_out().scope(Scope::Function)
+    Row::new(
+        "triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2, float \
+        eps=1e-06, bool swap=False, int reduction=Mean) -> Tensor",
+        Tier::Composed,
+        |a| one(triplet_margin(a)?),
+        samples!(
+            [t(&[2, 3]), positive(&[2, 3]), t(&[2, 3])],
+            [t(&[2, 3]), positive(&[2, 3]), t(&[2, 3]), n(2.0), n(1.0), n(0.1), n(true), n(0)]
+        ),
+    )
+    .no_out()
+    .scope(Scope::Function)
     .autocast(Policies::both(Policy::Full)),
-    Row::new("soft_margin_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor", Tier::Composed, |a| one(soft_margin(a.tensor(0)?, a.tensor(1)?, reduction(a, 2)?)?), samples!([t(&[2, 3]), positive(&[2, 3])], [t(&[2, 3]), t(&[2, 3]), n(2)])).scope(Scope::Nn)
+    Row::new(
+        "soft_margin_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor",
+        Tier::Composed,
+        |a| one(soft_margin(a.tensor(0)?, a.tensor(1)?, reduction(a, 2)?)?),
+        samples!([t(&[2, 3]), positive(&[2, 3])], [t(&[2, 3]), t(&[2, 3]), n(2)]),
+    )
+    .scope(Scope::Nn)
     .autocast(Policies::both(Policy::Full)),
 ];

@@ -57,7 +57,7 @@ fn polynomial(k: BinaryKind) -> Option<special::PolynomialKind> {
     }
 }
 
-/// As [`SpecialUnary`], of two operands.
+/// A special function of two operands.
 struct SpecialBinary(BinaryKind);
 
 impl analytic::OfTwo for SpecialBinary {

@@ -73,7 +73,11 @@ fn lerp_in_steps(x: &Tensor, end: &Tensor, weight: Operand<'_>) -> Result<Tensor
 fn add_product(x: &Tensor, a: &Tensor, b: &Tensor, value: Scalar, divide: bool) -> Result<Tensor> {
     if divide && !a.dtype().is_inexact() && !b.dtype().is_inexact() {
         return Err(Error::runtime(
-            "Integer division with addcdiv is no longer supported, and in a future  release addcdiv will perform a true division of tensor1 and tensor2. The historic addcdiv behavior can be implemented as (input + value * torch.trunc(tensor1 / tensor2)).to(input.dtype) for integer inputs and as (input + value * tensor1 / tensor2) for float inputs. The future addcdiv behavior is just the latter implementation: (input + value * tensor1 / tensor2), for all dtypes.",
+            "Integer division with addcdiv is no longer supported, and in a future  release addcdiv will perform a \
+            true division of tensor1 and tensor2. The historic addcdiv behavior can be implemented as (input + value * \
+            torch.trunc(tensor1 / tensor2)).to(input.dtype) for integer inputs and as (input + value * tensor1 / \
+            tensor2) for float inputs. The future addcdiv behavior is just the latter implementation: (input + value * \
+            tensor1 / tensor2), for all dtypes.",
         ));
     }
     let half = |t: &Tensor| matches!(t.dtype(), DType::F16 | DType::BF16);

@@ -317,7 +317,8 @@ fn nanmean(x: &Tensor, dims: Option<&[i64]>, keep: bool, dtype: Option<DType>) -
     }
     if let Some(d) = dtype.filter(|d| !d.is_inexact()) {
         return Err(Error::runtime(format!(
-            "mean(): could not infer output dtype. Optional dtype must be either a floating point or complex dtype. Got: {}",
+            "mean(): could not infer output dtype. Optional dtype must be either a floating point or complex dtype. \
+            Got: {}",
             d.scalar_type()
         )));
     }

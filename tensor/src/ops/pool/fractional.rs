@@ -27,7 +27,8 @@ fn check(x: &Tensor, kernel: &[i64], out: &[i64], samples: &Tensor, spatial: usi
     }
     if let Some(i) = (d.len() - spatial - 1..d.len()).find(|&i| d[i] == 0) {
         return Err(Error::runtime(format!(
-            "{name}: Expected input to have non-zero size for non-batch dimensions, but got{d} with dimension {i} being empty."
+            "{name}: Expected input to have non-zero size for non-batch dimensions, but got{d} with dimension {i} \
+            being empty."
         )));
     }
     let sides = &["time", "height", "width"][3 - spatial..];
@@ -136,7 +137,8 @@ fn call(a: &Args<'_>, spatial: usize) -> Result<crate::schema::Ret> {
 /// Rows of the family. The shifts have no gradient, so gradients are not compared.
 pub const ROWS: &[Row] = &[
     Row::new(
-        "fractional_max_pool2d(Tensor self, int[2] kernel_size, int[2] output_size, Tensor random_samples) -> (Tensor, Tensor)",
+        "fractional_max_pool2d(Tensor self, int[2] kernel_size, int[2] output_size, Tensor random_samples) -> (Tensor, \
+        Tensor)",
         Tier::Composed,
         |a| call(a, 2),
         || {
@@ -149,7 +151,8 @@ pub const ROWS: &[Row] = &[
     .scope(Scope::Nn)
     .autocast(Policies::cpu(Policy::Full)),
     Row::new(
-        "fractional_max_pool3d(Tensor self, int[3] kernel_size, int[3] output_size, Tensor random_samples) -> (Tensor, Tensor)",
+        "fractional_max_pool3d(Tensor self, int[3] kernel_size, int[3] output_size, Tensor random_samples) -> (Tensor, \
+        Tensor)",
         Tier::Composed,
         |a| call(a, 3),
         || {

@@ -20,7 +20,8 @@ use crate::ops::creation::sizes;
 use crate::ops::pointwise::{self, kernel_error};
 use crate::random::{Generator, default_generator};
 use crate::schema::{
-    Args, Operand, OutDType, Ret, Row, Sample, SampleArg, Scope, Tier, ints, messages, n, positive, probability, t,
+    Args, Operand, OutDType, OutShape, Ret, Row, Sample, SampleArg, Scope, Tier, ints, messages, n, positive,
+    probability, t,
 };
 use crate::{
     DType, Device, DeviceKind, Dims, Error, MemoryFormat, Meta, Result, Scalar, Tensor, default_dtype, inplace, state,
@@ -443,42 +444,50 @@ pub const ROWS: &[Row] = &[
         "rand(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
         |a| new(UNIT, a, 0, 1, None),
         sized,
-    ),
+    )
+    .out_shape(OutShape::Resized),
     maker(
         "rand.generator(SymInt[] size, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
         |a| new(UNIT, a, 0, 2, Some(1)),
         sized,
-    ),
+    )
+    .out_shape(OutShape::Resized),
     maker(
         "randn(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
         |a| new(STANDARD, a, 0, 1, None),
         sized,
-    ),
+    )
+    .out_shape(OutShape::Resized),
     maker(
         "randn.generator(SymInt[] size, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
         |a| new(STANDARD, a, 0, 2, Some(1)),
         sized,
-    ),
+    )
+    .out_shape(OutShape::Resized),
     maker(
         "randint(SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
         |a| new(Distribution::Integers(0, a.int(0)?), a, 1, 2, None),
         bounded,
-    ),
+    )
+    .out_shape(OutShape::Resized),
     maker(
         "randint.generator(SymInt high, SymInt[] size, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
         |a| new(Distribution::Integers(0, a.int(0)?), a, 1, 3, Some(2)),
         bounded,
-    ),
+    )
+    .out_shape(OutShape::Resized),
     maker(
         "randint.low(SymInt low, SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
         |a| new(Distribution::Integers(a.int(0)?, a.int(1)?), a, 2, 3, None),
         between,
-    ),
+    )
+    .out_shape(OutShape::Resized),
     maker(
         "randint.low_generator(SymInt low, SymInt high, SymInt[] size, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
         |a| new(Distribution::Integers(a.int(0)?, a.int(1)?), a, 2, 4, Some(3)),
         between,
-    ),
+    )
+    .out_shape(OutShape::Resized),
     maker(
         "randperm(SymInt n, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
         |a| {
@@ -486,7 +495,8 @@ pub const ROWS: &[Row] = &[
                 .into())
         },
         counted,
-    ),
+    )
+    .out_shape(OutShape::Resized),
     maker(
         "randperm.generator(SymInt n, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
         |a| {
@@ -499,7 +509,8 @@ pub const ROWS: &[Row] = &[
             .into())
         },
         counted,
-    ),
+    )
+    .out_shape(OutShape::Resized),
     maker(
         "rand_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
         |a| like(UNIT, a, 1),
@@ -525,14 +536,16 @@ pub const ROWS: &[Row] = &[
         Tier::Composed,
         |a| Ok(pointwise::independent_of(a.tensor(0)?, bernoulli(a.tensor(0)?, a.opt_generator(1)?)?)?.into()),
         chances,
-    ),
+    )
+    .out_dtype(OutDType::CastToReal),
     Row::new(
         "bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor",
         Tier::Composed,
         |a| Ok(sample(Distribution::Bernoulli(a.float(1)?), a.tensor(0)?.meta(), a.opt_generator(2)?)?.into()),
         alike_with_chance,
     )
-    .no_out(),
+    .no_out()
+    .out_dtype(OutDType::CastToReal),
     Row::new(
         "multinomial(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor",
         Tier::Composed,

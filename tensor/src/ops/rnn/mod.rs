@@ -462,7 +462,8 @@ macro_rules! layer_rows {
                     $name,
                     ".input(Tensor input, ",
                     $state,
-                    " hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> ",
+                    " hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool \
+                    bidirectional, bool batch_first) -> ",
                     $result
                 ),
                 Tier::Composed,
@@ -477,7 +478,8 @@ macro_rules! layer_rows {
                     $name,
                     ".data(Tensor data, Tensor batch_sizes, ",
                     $state,
-                    " hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional) -> ",
+                    " hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool \
+                    bidirectional) -> ",
                     $result
                 ),
                 Tier::Composed,

@@ -3,7 +3,7 @@
 use crate::op::normalize_dim;
 use crate::ops::concat::{cat, flip};
 use crate::ops::pointwise::{BinaryKind, arith};
-use crate::schema::{Args, Fill, Operand, Ret, Row, Sample, SampleArg, Scope, Tier, ints, n, t};
+use crate::schema::{Args, Fill, Operand, OutShape, Ret, Row, Sample, SampleArg, Scope, Tier, ints, n, t};
 use crate::{DType, Device, Error, Result, Scalar, Tensor, default_dtype, samples};
 
 /// Splits into a number of parts whose sizes differ by one at most.
@@ -57,7 +57,8 @@ fn split_along(a: &Args<'_>, dim: i64, least: usize, name: &str) -> Result<Ret> 
     let size = x.dims()[dim as usize] as i64;
     if parts <= 0 || size % parts != 0 {
         return Err(Error::runtime(format!(
-            "torch.{name} attempted to split along dimension {dim}, but the size of the dimension {size} is not divisible by the split_size {parts}!"
+            "torch.{name} attempted to split along dimension {dim}, but the size of the dimension {size} is not \
+            divisible by the split_size {parts}!"
         )));
     }
     Ok(Ret::Tuple(split_evenly(x, parts, dim)?))
@@ -293,54 +294,239 @@ fn chunk_cat(xs: &[&Tensor], dim: i64, chunks: i64) -> Result<Tensor> {
 
 /// Rows of the rearranging functions.
 pub const ROWS: &[Row] = &[
-    Row::new("tensor_split.sections(Tensor(a) self, SymInt sections, int dim=0) -> Tensor(a)[]", Tier::Composed, |a| Ok(Ret::Tuple(split_evenly(a.tensor(0)?, a.int(1)?, a.int(2)?)?)), samples!([t(&[5, 2]), n(3)])).no_out(),
-    Row::new("tensor_split.indices(Tensor(a) self, SymInt[] indices, int dim=0) -> Tensor(a)[]", Tier::Composed, |a| Ok(Ret::Tuple(split_before(a.tensor(0)?, a.ints(1)?, a.int(2)?)?)), samples!([t(&[5, 2]), ints(&[1, -1])])).no_out(),
-    Row::new("tensor_split.tensor_indices_or_sections(Tensor(a) self, Tensor tensor_indices_or_sections, int dim=0) -> Tensor(a)[]", Tier::Composed, |a| {
-        let at = a.tensor(1)?;
-        if at.dtype() != DType::I64 {
-            return Err(Error::runtime(format!("tensor_split expected tensor_indices_or_sections to have dtype of long, but got {}", at.dtype().scalar_type())));
-        }
-        if at.dims().len() > 1 {
-            return Err(Error::runtime(format!("tensor_split expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional tensor, but got a tensor with {} dims", at.dims().len())));
-        }
-        let v: Vec<i64> = at.to_vec()?;
-        Ok(Ret::Tuple(if at.dims().is_empty() { split_evenly(a.tensor(0)?, v[0], a.int(2)?)? } else { split_before(a.tensor(0)?, &v, a.int(2)?)? }))
-    }, Vec::new).no_out(),
-    Row::new("hsplit.int(Tensor(a) self, int sections) -> Tensor(a)[]", Tier::Composed, |a| split_along(a, 1, 1, "hsplit"), samples!([t(&[2, 4]), n(2)])).no_out(),
-    Row::new("hsplit.array(Tensor(a) self, int[] indices) -> Tensor(a)[]", Tier::Composed, |a| split_along(a, 1, 1, "hsplit"), samples!([t(&[2, 4]), ints(&[1])])).no_out(),
-    Row::new("vsplit.int(Tensor(a) self, int sections) -> Tensor(a)[]", Tier::Composed, |a| split_along(a, 0, 2, "vsplit"), samples!([t(&[4, 2]), n(2)])).no_out(),
-    Row::new("vsplit.array(Tensor(a) self, int[] indices) -> Tensor(a)[]", Tier::Composed, |a| split_along(a, 0, 2, "vsplit"), samples!([t(&[4, 2]), ints(&[1])])).no_out(),
-    Row::new("dsplit.int(Tensor(a) self, int sections) -> Tensor(a)[]", Tier::Composed, |a| split_along(a, 2, 3, "dsplit"), samples!([t(&[1, 2, 4]), n(2)])).no_out(),
-    Row::new("dsplit.array(Tensor(a) self, int[] indices) -> Tensor(a)[]", Tier::Composed, |a| split_along(a, 2, 3, "dsplit"), samples!([t(&[1, 2, 4]), ints(&[1])])).no_out(),
-    Row::new("rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor", Tier::Composed, |a| Ok(rot90(a.tensor(0)?, a.int(1)?, a.ints(2)?)?.into()), samples!([t(&[2, 3])], [t(&[2, 3, 2]), n(3), ints(&[0, 2])])),
-    Row::new("diagflat(Tensor self, int offset=0) -> Tensor", Tier::Composed, |a| {
-        let x = a.tensor(0)?.reshape(&[-1])?;
-        let (offset, len) = (a.int(1)?, x.numel());
-        let side = len + offset.unsigned_abs() as usize;
-        let y = Tensor::zeros(&[side, side], x.dtype(), x.device())?;
-        y.diagonal(offset, 0, 1)?.copy_(&x)?;
-        Ok(y.into())
-    }, samples!([t(&[2, 2]), n(1)])),
-    Row::new("as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor", Tier::Composed, |a| {
-        Ok(as_strided_scatter(a.tensor(0)?, a.tensor(1)?, a.ints(2)?, a.ints(3)?, a.opt_int(4)?)?.into())
-    }, samples!([t(&[3, 4]), t(&[2, 2]), ints(&[2, 2]), ints(&[4, 2]), n(1)])),
-    Row::new("_chunk_cat(Tensor[] tensors, int dim, int num_chunks) -> Tensor", Tier::Composed, |a| Ok(chunk_cat(&a.tensors(0)?, a.int(1)?, a.int(2)?)?.into()), samples!([two(&[5, 2], &[3, 3]), n(0), n(2)])).scope(Scope::Function),
-    Row::new("block_diag(Tensor[] tensors) -> Tensor", Tier::Composed, |a| Ok(block_diag(&a.tensors(0)?)?.into()), samples!([two(&[2, 3], &[1, 2])])).scope(Scope::Function),
-    Row::new("column_stack(Tensor[] tensors) -> Tensor", Tier::Composed, |a| Ok(column_stack(&a.tensors(0)?)?.into()), samples!([two(&[2], &[2, 3])])).scope(Scope::Function),
-    Row::new("diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor", Tier::Composed, |a| {
-        Ok(scattered(a.tensor(0)?, a.tensor(1)?, "slice", |y| y.diagonal(a.int(2)?, a.int(3)?, a.int(4)?))?.into())
-    }, samples!([t(&[3, 3]), t(&[3])])),
-    Row::new("select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor", Tier::Composed, |a| {
-        Ok(scattered(a.tensor(0)?, a.tensor(1)?, "slice", |y| y.select(a.int(2)?, a.int(3)?))?.into())
-    }, samples!([t(&[3, 2]), t(&[2]), n(0), n(1)])),
-    Row::new("trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor", Tier::Composed, |a| Ok(trapezoid(a.tensor(0)?, Some(a.tensor(1)?), Scalar::Int(1), a.int(2)?)?.into()), samples!([t(&[2, 4]), t(&[4])])).scope(Scope::Function).no_out(),
-    Row::new("trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor", Tier::Composed, |a| Ok(trapezoid(a.tensor(0)?, None, a.scalar(1)?, a.int(2)?)?.into()), samples!([t(&[2, 4]), n(0.5)])).scope(Scope::Function).no_out(),
-    Row::new("trapz.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor", Tier::Composed, |a| Ok(trapezoid(a.tensor(0)?, Some(a.tensor(1)?), Scalar::Int(1), a.int(2)?)?.into()), samples!([t(&[2, 4]), t(&[4])])).scope(Scope::Function).no_out(),
-    Row::new("trapz.dx(Tensor y, *, float dx=1, int dim=-1) -> Tensor", Tier::Composed, |a| Ok(trapezoid(a.tensor(0)?, None, a.scalar(1)?, a.int(2)?)?.into()), samples!([t(&[2, 4]), n(0.5)])).scope(Scope::Function).no_out(),
-    Row::new("cumulative_trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor", Tier::Composed, |a| Ok(crate::ops::scan::cumsum(&trapezoids(a.tensor(0)?, Some(a.tensor(1)?), Scalar::Int(1), a.int(2)?)?, a.int(2)?)?.into()), samples!([t(&[2, 4]), t(&[4])])).scope(Scope::Function).no_out(),
-    Row::new("cumulative_trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor", Tier::Composed, |a| Ok(crate::ops::scan::cumsum(&trapezoids(a.tensor(0)?, None, a.scalar(1)?, a.int(2)?)?, a.int(2)?)?.into()), samples!([t(&[2, 4]), n(0.5)])).scope(Scope::Function).no_out(),
-    Row::new("logspace(Scalar start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, logspace, || vec![Sample::new(vec![n(0), n(2), n(5)]).no_gradient()]).scope(Scope::Function),
-    Row::new("logspace.Tensor_Tensor(Tensor start, Tensor end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, logspace, Vec::new).scope(Scope::Function),
-    Row::new("logspace.Tensor_Scalar(Tensor start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, logspace, Vec::new).scope(Scope::Function),
-    Row::new("logspace.Scalar_Tensor(Scalar start, Tensor end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, logspace, Vec::new).scope(Scope::Function),
+    Row::new(
+        "tensor_split.sections(Tensor(a) self, SymInt sections, int dim=0) -> Tensor(a)[]",
+        Tier::Composed,
+        |a| Ok(Ret::Tuple(split_evenly(a.tensor(0)?, a.int(1)?, a.int(2)?)?)),
+        samples!([t(&[5, 2]), n(3)]),
+    )
+    .no_out(),
+    Row::new(
+        "tensor_split.indices(Tensor(a) self, SymInt[] indices, int dim=0) -> Tensor(a)[]",
+        Tier::Composed,
+        |a| Ok(Ret::Tuple(split_before(a.tensor(0)?, a.ints(1)?, a.int(2)?)?)),
+        samples!([t(&[5, 2]), ints(&[1, -1])]),
+    )
+    .no_out(),
+    Row::new(
+        "tensor_split.tensor_indices_or_sections(Tensor(a) self, Tensor tensor_indices_or_sections, int dim=0) -> \
+        Tensor(a)[]",
+        Tier::Composed,
+        |a| {
+            let at = a.tensor(1)?;
+            if at.dtype() != DType::I64 {
+                return Err(Error::runtime(format!(
+                    "tensor_split expected tensor_indices_or_sections to have dtype of long, \
+                but got {}",
+                    at.dtype().scalar_type()
+                )));
+            }
+            if at.dims().len() > 1 {
+                return Err(Error::runtime(format!(
+                    "tensor_split expected tensor_indices_or_sections to be a \
+                zero-dimensional or one-dimensional tensor, but got a tensor with {} dims",
+                    at.dims().len()
+                )));
+            }
+            let v: Vec<i64> = at.to_vec()?;
+            Ok(Ret::Tuple(if at.dims().is_empty() {
+                split_evenly(a.tensor(0)?, v[0], a.int(2)?)?
+            } else {
+                split_before(a.tensor(0)?, &v, a.int(2)?)?
+            }))
+        },
+        Vec::new,
+    )
+    .no_out(),
+    Row::new(
+        "hsplit.int(Tensor(a) self, int sections) -> Tensor(a)[]",
+        Tier::Composed,
+        |a| split_along(a, 1, 1, "hsplit"),
+        samples!([t(&[2, 4]), n(2)]),
+    )
+    .no_out(),
+    Row::new(
+        "hsplit.array(Tensor(a) self, int[] indices) -> Tensor(a)[]",
+        Tier::Composed,
+        |a| split_along(a, 1, 1, "hsplit"),
+        samples!([t(&[2, 4]), ints(&[1])]),
+    )
+    .no_out(),
+    Row::new(
+        "vsplit.int(Tensor(a) self, int sections) -> Tensor(a)[]",
+        Tier::Composed,
+        |a| split_along(a, 0, 2, "vsplit"),
+        samples!([t(&[4, 2]), n(2)]),
+    )
+    .no_out(),
+    Row::new(
+        "vsplit.array(Tensor(a) self, int[] indices) -> Tensor(a)[]",
+        Tier::Composed,
+        |a| split_along(a, 0, 2, "vsplit"),
+        samples!([t(&[4, 2]), ints(&[1])]),
+    )
+    .no_out(),
+    Row::new(
+        "dsplit.int(Tensor(a) self, int sections) -> Tensor(a)[]",
+        Tier::Composed,
+        |a| split_along(a, 2, 3, "dsplit"),
+        samples!([t(&[1, 2, 4]), n(2)]),
+    )
+    .no_out(),
+    Row::new(
+        "dsplit.array(Tensor(a) self, int[] indices) -> Tensor(a)[]",
+        Tier::Composed,
+        |a| split_along(a, 2, 3, "dsplit"),
+        samples!([t(&[1, 2, 4]), ints(&[1])]),
+    )
+    .no_out(),
+    Row::new(
+        "rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor",
+        Tier::Composed,
+        |a| Ok(rot90(a.tensor(0)?, a.int(1)?, a.ints(2)?)?.into()),
+        samples!([t(&[2, 3])], [t(&[2, 3, 2]), n(3), ints(&[0, 2])]),
+    ),
+    Row::new(
+        "diagflat(Tensor self, int offset=0) -> Tensor",
+        Tier::Composed,
+        |a| {
+            let x = a.tensor(0)?.reshape(&[-1])?;
+            let (offset, len) = (a.int(1)?, x.numel());
+            let side = len + offset.unsigned_abs() as usize;
+            let y = Tensor::zeros(&[side, side], x.dtype(), x.device())?;
+            y.diagonal(offset, 0, 1)?.copy_(&x)?;
+            Ok(y.into())
+        },
+        samples!([t(&[2, 2]), n(1)]),
+    ),
+    Row::new(
+        "as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) \
+        -> Tensor",
+        Tier::Composed,
+        |a| Ok(as_strided_scatter(a.tensor(0)?, a.tensor(1)?, a.ints(2)?, a.ints(3)?, a.opt_int(4)?)?.into()),
+        samples!([t(&[3, 4]), t(&[2, 2]), ints(&[2, 2]), ints(&[4, 2]), n(1)]),
+    ),
+    Row::new(
+        "_chunk_cat(Tensor[] tensors, int dim, int num_chunks) -> Tensor",
+        Tier::Composed,
+        |a| Ok(chunk_cat(&a.tensors(0)?, a.int(1)?, a.int(2)?)?.into()),
+        samples!([two(&[5, 2], &[3, 3]), n(0), n(2)]),
+    )
+    .scope(Scope::Function),
+    Row::new(
+        "block_diag(Tensor[] tensors) -> Tensor",
+        Tier::Composed,
+        |a| Ok(block_diag(&a.tensors(0)?)?.into()),
+        samples!([two(&[2, 3], &[1, 2])]),
+    )
+    .scope(Scope::Function),
+    Row::new(
+        "column_stack(Tensor[] tensors) -> Tensor",
+        Tier::Composed,
+        |a| Ok(column_stack(&a.tensors(0)?)?.into()),
+        samples!([two(&[2], &[2, 3])]),
+    )
+    .scope(Scope::Function),
+    Row::new(
+        "diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor",
+        Tier::Composed,
+        |a| Ok(scattered(a.tensor(0)?, a.tensor(1)?, "slice", |y| y.diagonal(a.int(2)?, a.int(3)?, a.int(4)?))?.into()),
+        samples!([t(&[3, 3]), t(&[3])]),
+    ),
+    Row::new(
+        "select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor",
+        Tier::Composed,
+        |a| Ok(scattered(a.tensor(0)?, a.tensor(1)?, "slice", |y| y.select(a.int(2)?, a.int(3)?))?.into()),
+        samples!([t(&[3, 2]), t(&[2]), n(0), n(1)]),
+    ),
+    Row::new(
+        "trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor",
+        Tier::Composed,
+        |a| Ok(trapezoid(a.tensor(0)?, Some(a.tensor(1)?), Scalar::Int(1), a.int(2)?)?.into()),
+        samples!([t(&[2, 4]), t(&[4])]),
+    )
+    .scope(Scope::Function)
+    .no_out(),
+    Row::new(
+        "trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor",
+        Tier::Composed,
+        |a| Ok(trapezoid(a.tensor(0)?, None, a.scalar(1)?, a.int(2)?)?.into()),
+        samples!([t(&[2, 4]), n(0.5)]),
+    )
+    .scope(Scope::Function)
+    .no_out(),
+    Row::new(
+        "trapz.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor",
+        Tier::Composed,
+        |a| Ok(trapezoid(a.tensor(0)?, Some(a.tensor(1)?), Scalar::Int(1), a.int(2)?)?.into()),
+        samples!([t(&[2, 4]), t(&[4])]),
+    )
+    .scope(Scope::Function)
+    .no_out(),
+    Row::new(
+        "trapz.dx(Tensor y, *, float dx=1, int dim=-1) -> Tensor",
+        Tier::Composed,
+        |a| Ok(trapezoid(a.tensor(0)?, None, a.scalar(1)?, a.int(2)?)?.into()),
+        samples!([t(&[2, 4]), n(0.5)]),
+    )
+    .scope(Scope::Function)
+    .no_out(),
+    Row::new(
+        "cumulative_trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor",
+        Tier::Composed,
+        |a| {
+            Ok(crate::ops::scan::cumsum(
+                &trapezoids(a.tensor(0)?, Some(a.tensor(1)?), Scalar::Int(1), a.int(2)?)?,
+                a.int(2)?,
+            )?
+            .into())
+        },
+        samples!([t(&[2, 4]), t(&[4])]),
+    )
+    .scope(Scope::Function)
+    .no_out(),
+    Row::new(
+        "cumulative_trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor",
+        Tier::Composed,
+        |a| Ok(crate::ops::scan::cumsum(&trapezoids(a.tensor(0)?, None, a.scalar(1)?, a.int(2)?)?, a.int(2)?)?.into()),
+        samples!([t(&[2, 4]), n(0.5)]),
+    )
+    .scope(Scope::Function)
+    .no_out(),
+    Row::new(
+        "logspace(Scalar start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? \
+        layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        Tier::Composed,
+        logspace,
+        || vec![Sample::new(vec![n(0), n(2), n(5)]).no_gradient()],
+    )
+    .scope(Scope::Function)
+    .out_shape(OutShape::Kept),
+    Row::new(
+        "logspace.Tensor_Tensor(Tensor start, Tensor end, int steps, float base=10.0, *, ScalarType? dtype=None, \
+        Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        Tier::Composed,
+        logspace,
+        Vec::new,
+    )
+    .scope(Scope::Function)
+    .out_shape(OutShape::Kept),
+    Row::new(
+        "logspace.Tensor_Scalar(Tensor start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, \
+        Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        Tier::Composed,
+        logspace,
+        Vec::new,
+    )
+    .scope(Scope::Function)
+    .out_shape(OutShape::Kept),
+    Row::new(
+        "logspace.Scalar_Tensor(Scalar start, Tensor end, int steps, float base=10.0, *, ScalarType? dtype=None, \
+        Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        Tier::Composed,
+        logspace,
+        Vec::new,
+    )
+    .scope(Scope::Function)
+    .out_shape(OutShape::Kept),
 ];

@@ -331,7 +331,8 @@ fn stft(a: &Args<'_>) -> Result<Ret> {
         None if is_complex => true,
         None => {
             return Err(Error::runtime(
-                "stft requires the return_complex parameter be given for real inputs, and will further require that return_complex=True in a future PyTorch release.",
+                "stft requires the return_complex parameter be given for real inputs, and will further require that \
+                return_complex=True in a future PyTorch release.",
             ));
         }
     };
@@ -361,7 +362,10 @@ fn stft(a: &Args<'_>) -> Result<Ret> {
         static SAID: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
         crate::warning::once(
             &SAID,
-            "A window was not provided. A rectangular window will be applied,which is known to cause spectral leakage. Other windows such as torch.hann_window or torch.hamming_window are recommended to reduce spectral leakage.To suppress this warning and use a rectangular window, explicitly set `window=torch.ones(n_fft, device=<device>)`.",
+            "A window was not provided. A rectangular window will be applied,which is known to cause spectral leakage. \
+            Other windows such as torch.hann_window or torch.hamming_window are recommended to reduce spectral \
+            leakage.To suppress this warning and use a rectangular window, explicitly set `window=torch.ones(n_fft, \
+            device=<device>)`.",
         )?;
     }
     let ones;
@@ -422,7 +426,8 @@ fn istft(a: &Args<'_>) -> Result<Ret> {
     if bins != expected {
         let what = if onesided { "n_fft / 2 + 1" } else { "n_fft" };
         return Err(Error::runtime(format!(
-            "istft: expected the frequency dimension (3rd to the last) of the input tensor to match {what} when onesided={}, but got {bins}",
+            "istft: expected the frequency dimension (3rd to the last) of the input tensor to match {what} when \
+            onesided={}, but got {bins}",
             if onesided { "True" } else { "False" }
         )));
     }
@@ -603,11 +608,17 @@ pub const ROWS: &[Row] = &[
         Ok(r2c("ihfftn", &x, &at, norm, true)?.into())
     }, planes)
     .autocast(Policies::cpu(Policy::Full)),
-    row("fft_fftshift(Tensor self, int[1]? dim=None) -> Tensor", |a| shifted(a, false), samples!([t(&[2, 5])], [t(&[2, 5]), ints(&[1])])).no_out(),
-    row("fft_ifftshift(Tensor self, int[1]? dim=None) -> Tensor", |a| shifted(a, true), samples!([t(&[2, 5])], [t(&[2, 5]), ints(&[1])])).no_out(),
-    row("fft_fftfreq(int n, float d=1., *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", |a| frequencies(a, false), || vec![Sample::new(vec![n(5)]).no_gradient()]),
-    row("fft_rfftfreq(int n, float d=1., *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", |a| frequencies(a, true), || vec![Sample::new(vec![n(6), n(0.5)]).no_gradient()]),
-    Row::new("stft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, str pad_mode=\"reflect\", bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor", Tier::Composed, stft, || {
+    row("fft_fftshift(Tensor self, int[1]? dim=None) -> Tensor", |a| shifted(a, false),
+        samples!([t(&[2, 5])], [t(&[2, 5]), ints(&[1])])).no_out(),
+    row("fft_ifftshift(Tensor self, int[1]? dim=None) -> Tensor", |a| shifted(a, true),
+        samples!([t(&[2, 5])], [t(&[2, 5]), ints(&[1])])).no_out(),
+    row("fft_fftfreq(int n, float d=1., *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? \
+        pin_memory=None) -> Tensor", |a| frequencies(a, false), || vec![Sample::new(vec![n(5)]).no_gradient()]),
+    row("fft_rfftfreq(int n, float d=1., *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? \
+        pin_memory=None) -> Tensor", |a| frequencies(a, true), || vec![Sample::new(vec![n(6), n(0.5)]).no_gradient()]),
+    Row::new("stft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool \
+        center=True, str pad_mode=\"reflect\", bool normalized=False, bool? onesided=None, bool? return_complex=None, \
+        bool? align_to_window=None) -> Tensor", Tier::Composed, stft, || {
         let flags = |c: bool| [n(c), SampleArg::Str("reflect"), n(false), SampleArg::Default, n(true)];
         vec![
             Sample::new([t(&[2, 12]), n(4), n(2), n(4), positive(&[4])].into_iter().chain(flags(true)).collect()),
@@ -616,8 +627,10 @@ pub const ROWS: &[Row] = &[
     })
     .no_out()
     .autocast(Policies::cpu(Policy::Full)),
-    Row::new("istft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, bool normalized=False, bool? onesided=None, int? length=None, bool return_complex=False) -> Tensor", Tier::Composed, istft, || {
-        vec![Sample::new(vec![t(&[2, 3, 5]), n(4), n(2)]).complex(), Sample::new(vec![t(&[3, 4]), n(4), n(1), n(4)]).complex()]
+    Row::new("istft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool \
+        center=True, bool normalized=False, bool? onesided=None, int? length=None, bool return_complex=False) -> Tensor", Tier::Composed, istft, || {
+        vec![Sample::new(vec![t(&[2, 3, 5]), n(4), n(2)]).complex(),
+            Sample::new(vec![t(&[3, 4]), n(4), n(1), n(4)]).complex()]
     })
     .no_out(),
 ];

@@ -13,7 +13,8 @@ fn window(a: &Args<'_>, name: &str, at: usize, periodic: bool, f: impl Fn(f64) -
     let (dtype, device) = options(a, at, default_dtype(), Device::CPU)?;
     if !dtype.is_float() {
         return Err(Error::runtime(format!(
-            "{name} expects floating point dtypes, got: TensorOptions(dtype={}, device={device}, layout=Strided (default), requires_grad=false (default), pinned_memory=false, memory_format=(nullopt))",
+            "{name} expects floating point dtypes, got: TensorOptions(dtype={}, device={device}, layout=Strided \
+            (default), requires_grad=false (default), pinned_memory=false, memory_format=(nullopt))",
             dtype.c_name()
         )));
     }

@@ -1,7 +1,7 @@
 """``torch`` by ``pytpu``: importing this module puts ``pytpu`` into its place. See ``docs/being-torch.md``.
 
-This file is in two places: in the folder ``_shim`` of ``pytpu``, which processes started by ``python -m pytpu`` have on their path, and
-in the wheel ``torch 2.15.0+pytpu``.
+This file is in two places: in the folder ``_shim`` of ``pytpu``, which processes started by ``python -m pytpu`` have on
+their path, and in the wheel ``torch 2.15.0+pytpu``.
 """
 
 import os
@@ -17,7 +17,7 @@ def _hand_over():
         path, sys.path[:] = list(sys.path), [p for p in sys.path if os.path.abspath(p) != here]
         shim = sys.modules.pop("torch")
         try:
-            import torch  # noqa: F401
+            import torch
 
             return
         except ModuleNotFoundError as error:
@@ -36,8 +36,8 @@ def _hand_over():
     if not is_there:
         if not is_inherited:
             raise ImportError(
-                "This torch (2.15.0+pytpu) only hands over to pytpu, which is not installed here. Install the wheel of pytpu, or remove "
-                "this torch with `pip uninstall torch`."
+                "This torch (2.15.0+pytpu) only hands over to pytpu, which is not installed here. Install the wheel "
+                "of pytpu, or remove this torch with `pip uninstall torch`."
             ) from None
         sys.path.append(os.path.dirname(os.path.dirname(here)))
         sys.modules.pop("pytpu", None)

@@ -1,4 +1,6 @@
-"""``torch.ao.quantization``: marks of where a model is to be quantized, which do nothing until it is. Quantizing itself is refused."""
+"""``torch.ao.quantization``: marks of where a model is to be quantized, which do nothing until it is. Quantizing itself
+is refused.
+"""
 
 from ..._absent import absent_class, absent_function
 from ...nn import Module
@@ -53,7 +55,8 @@ def __getattr__(name):
     if name.startswith("__"):
         raise AttributeError(f"module 'torch.ao.quantization' has no attribute '{name}'")
     if name in (
-        "convert", "default_qconfig", "fuse_modules", "fuse_modules_qat", "get_default_qat_qconfig", "get_default_qconfig", "prepare",
+        "convert", "default_qconfig", "fuse_modules", "fuse_modules_qat", "get_default_qat_qconfig",
+        "get_default_qconfig", "prepare",
         "prepare_qat", "quantize", "quantize_dynamic", "quantize_qat", "swap_module", "get_default_qconfig_mapping",
     ):  # fmt: skip
         return absent_function(f"torch.ao.quantization.{name}", _WHY)

@@ -35,7 +35,10 @@ class GradScaler(_amp.GradScaler):
 def custom_fwd(fwd=None, *, cast_inputs=None):
     """``torch.amp.custom_fwd`` for CUDA."""
     _warnings.warn(
-        "`torch.cuda.amp.custom_fwd(args...)` is deprecated. Please use `torch.amp.custom_fwd(args..., device_type='cuda')` instead.",
+        (
+            "`torch.cuda.amp.custom_fwd(args...)` is deprecated. Please use `torch.amp.custom_fwd(args..., "
+            "device_type='cuda')` instead."
+        ),
         FutureWarning,
         stacklevel=2,
     )
@@ -45,7 +48,10 @@ def custom_fwd(fwd=None, *, cast_inputs=None):
 def custom_bwd(bwd):
     """``torch.amp.custom_bwd`` for CUDA."""
     _warnings.warn(
-        "`torch.cuda.amp.custom_bwd(args...)` is deprecated. Please use `torch.amp.custom_bwd(args..., device_type='cuda')` instead.",
+        (
+            "`torch.cuda.amp.custom_bwd(args...)` is deprecated. Please use `torch.amp.custom_bwd(args..., "
+            "device_type='cuda')` instead."
+        ),
         FutureWarning,
         stacklevel=2,
     )

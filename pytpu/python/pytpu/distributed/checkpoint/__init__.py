@@ -5,8 +5,8 @@ from .. import _WHY
 
 _HERE = "torch.distributed.checkpoint"
 for _name in (
-    "DefaultLoadPlanner", "DefaultSavePlanner", "FileSystemReader", "FileSystemWriter", "LoadPlan", "LoadPlanner", "Metadata", "ReadItem",
-    "SavePlan", "SavePlanner", "StorageReader", "StorageWriter", "WriteItem",
+    "DefaultLoadPlanner", "DefaultSavePlanner", "FileSystemReader", "FileSystemWriter", "LoadPlan", "LoadPlanner",
+    "Metadata", "ReadItem", "SavePlan", "SavePlanner", "StorageReader", "StorageWriter", "WriteItem",
 ):  # fmt: skip
     globals()[_name] = absent_class(f"{_HERE}.{_name}", _WHY)
 for _name in ("async_save", "load", "load_state_dict", "save", "save_state_dict"):

@@ -1,4 +1,6 @@
-"""``torch.distributed.tensor``: classes that libraries ask about; nothing is an instance of them, and none can be made."""
+"""``torch.distributed.tensor``: classes that libraries ask about; nothing is an instance of them, and none
+can be made.
+"""
 
 __all__ = [
     "DTensor",

@@ -1,10 +1,11 @@
 """Logs for TensorBoard: `SummaryWriter` writes event files with the package `tensorboard`, which is installed apart."""
 
 try:
-    import tensorboard  # noqa: F401
+    import tensorboard
 except ImportError as error:
     raise ImportError(
-        "torch.utils.tensorboard writes its files with the package `tensorboard`, which is not installed: pip install tensorboard"
+        "torch.utils.tensorboard writes its files with the package `tensorboard`, which is not installed: pip install "
+        "tensorboard"
     ) from error
 
 from tensorboard.summary.writer.record_writer import RecordWriter

@@ -6,7 +6,9 @@ import numpy as np
 
 
 def figure_to_image(figures, close=True):
-    """Render one Matplotlib figure, or a list of figures of one size, as `uint8` array `(c, h, w)` or `(n, c, h, w)`."""
+    """Render one Matplotlib figure, or a list of figures of one size, as `uint8` array `(c, h, w)` or `(n,
+    c, h, w)`.
+    """
     import matplotlib.pyplot as plt
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
@@ -23,7 +25,9 @@ def figure_to_image(figures, close=True):
 
 
 def make_grid(I, ncols=8):  # noqa: E741
-    """Lay images `(n, c, h, w)` out in a grid `(3, rows * h, columns * w)`, row by row. Grey images become three equal channels."""
+    """Lay images `(n, c, h, w)` out in a grid `(3, rows * h, columns * w)`, row by row. Grey images become three equal
+    channels.
+    """
     if not isinstance(I, np.ndarray):
         raise AssertionError("plugin error, should pass numpy array here")
     if I.shape[1] == 1:
@@ -39,7 +43,7 @@ def make_grid(I, ncols=8):  # noqa: E741
     return grid
 
 
-def convert_to_HWC(tensor, input_format):  # noqa: N802
+def convert_to_HWC(tensor, input_format):
     """Bring an image of a named layout (`CHW`, `HW`, ...), or a batch of images as a grid, to `(h, w, c)`."""
     if len(set(input_format)) != len(input_format):
         raise AssertionError(
@@ -47,7 +51,8 @@ def convert_to_HWC(tensor, input_format):  # noqa: N802
         )
     if len(tensor.shape) != len(input_format):
         raise AssertionError(
-            f"size of input tensor and input format are different.         tensor shape: {tensor.shape}, input_format: {input_format}"
+            f"size of input tensor and input format are different.         tensor shape: {tensor.shape}, "
+            f"input_format: {input_format}"
         )
     layout = input_format.upper()
     if len(layout) == 4:
@@ -61,8 +66,10 @@ def convert_to_HWC(tensor, input_format):  # noqa: N802
     return None
 
 
-def _prepare_video(V):  # noqa: N803
-    """Lay videos `(n, t, c, h, w)` out in a grid of two rows or more and a power of two of places: `(t, rows * h, columns * w, c)`."""
+def _prepare_video(V):
+    """Lay videos `(n, t, c, h, w)` out in a grid of two rows or more and a power of two of places: `(t, rows * h,
+    columns * w, c)`.
+    """
     b, t, c, h, w = V.shape
     if V.dtype == np.uint8:
         V = np.float32(V) / 255.0

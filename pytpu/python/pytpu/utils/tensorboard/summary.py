@@ -71,7 +71,8 @@ def int_to_half(i):
 
 
 def _tensor_to_half_val(t):
-    # The 16 bits of each element, as TensorBoard reads them. (PyTorch writes the bits of float32, which TensorBoard refuses.)
+    # The 16 bits of each element, as TensorBoard reads them. (PyTorch writes the bits of float32, which TensorBoard
+    # refuses.)
     return t.flatten().view(torch.int16).int().bitwise_and(0xFFFF).tolist()
 
 
@@ -358,7 +359,9 @@ def _pr_curve(tag, data, num_thresholds):
 
 
 def compute_curve(labels, predictions, num_thresholds=None, weights=None):
-    """Return true and false positives, true and false negatives, precision and recall at each threshold: `(6, num_thresholds)`."""
+    """Return true and false positives, true and false negatives, precision and recall at each threshold: `(6,
+    num_thresholds)`.
+    """
     weights = 1.0 if weights is None else weights
     positive = labels.astype(np.float64)
     buckets = np.int32(np.floor(predictions * (num_thresholds - 1)))
@@ -416,7 +419,8 @@ def mesh(tag, vertices, colors, faces, config_dict, display_name=None, descripti
 
 
 def hparams(hparam_dict=None, metric_dict=None, hparam_domain_discrete=None):
-    """Return three summaries: what hyper-parameters and metrics there are, the values of a run, and that the run has ended.
+    """Return three summaries: what hyper-parameters and metrics there are, the values of a run, and that the run has
+    ended.
 
     Raises `TypeError` for what is no dictionary, `ValueError` for a value that is no number, string or tensor.
     """

@@ -404,7 +404,8 @@ leveled! {
     /// Rows lie within the channel and the phases. Pieces lie within phases and panels, with room for `LANES` elements
     /// behind.
     fn spread_patches<V>(
-        x: &[A], rows: &[SplitRow], pieces: &[Piece], phases: *mut A, v: *mut A, width: usize, panel: usize, distance: usize,
+        x: &[A], rows: &[SplitRow], pieces: &[Piece], phases: *mut A, v: *mut A, width: usize, panel: usize,
+        distance: usize,
     ) {
         for r in rows {
             r.split.apply(x.as_ptr().add(r.from), phases.add(r.to), phases.add(r.to + r.pitch));

@@ -1,3 +1,3 @@
 """The older place of names of ``torch.distributed.fsdp``."""
 
-from ...fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, OffloadPolicy, UnshardHandle, fully_shard  # noqa: F401
+from ...fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, OffloadPolicy, UnshardHandle, fully_shard

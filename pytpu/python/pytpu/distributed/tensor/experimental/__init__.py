@@ -15,5 +15,7 @@ register_sharding = absent_function(f"{_HERE}.register_sharding", _WHY)
 
 @contextlib.contextmanager
 def implicit_replication():
-    """Let plain tensors meet tensors that are spread over processes. There are none of the latter here, so it changes nothing."""
+    """Let plain tensors meet tensors that are spread over processes. There are none of the latter here, so it changes
+    nothing.
+    """
     yield
