@@ -513,8 +513,8 @@ Row::new(
      `value` `(..., s, ev)` of one floating-point dtype. Leading dimensions broadcast, and `scale` is `1 / sqrt(e)` \
      unless given. `attn_mask` broadcasts to `(..., l, s)`: True in a `bool` mask lets a key take part, a mask of the \
      dtype of `query` is added to the scores. `is_causal` lets row `i` see the keys 0 to `i`, and excludes \
-     `attn_mask`; a row that sees no key gives zeros. `dropout_p` drops weights in evaluation too. With `enable_gqa`, \
-     each head of `key` and `value` serves `query.shape[-3] / key.shape[-3]` heads of `query`.",
+     `attn_mask`. A row that sees no key gives zeros, and `dropout_p` drops weights in evaluation too. With \
+     `enable_gqa`, each head of `key` and `value` serves `query.shape[-3] / key.shape[-3]` heads of `query`.",
 )
 .scope(Scope::Nn)
     .autocast(Policies::both(Policy::Lower)),

@@ -441,11 +441,10 @@ pub const ROWS: &[Row] = &[
         },
     )
     .doc(
-        "Return the rows of `weight` at `indices`. `weight` has shape `(v, d)` and any dtype, `indices` any shape and \
-         dtype `int64` or `int32`. The result has shape `(*indices.shape, d)`. The row `padding_idx` gets no \
-         gradient, if it is 0 or more. With `scale_grad_by_freq`, the gradient of a row is divided by the number of \
-         times that the row was used. An index outside `[0, v)` raises `IndexError`. `sparse=True` raises \
-         `NotImplementedError` where `weight` needs a gradient.",
+        "Return the rows of `weight` `(v, d)` at `indices`, `int64` or `int32` of any shape, as `(*indices.shape, \
+         d)`. The row `padding_idx` gets no gradient, if it is 0 or more. With `scale_grad_by_freq`, the gradient of \
+         a row is divided by the number of times that the row was used. An index outside `[0, v)` raises \
+         `IndexError`. `sparse=True` raises `NotImplementedError` where `weight` needs a gradient.",
     )
     .scope(Scope::Function),
     Row::new(
@@ -474,12 +473,12 @@ pub const ROWS: &[Row] = &[
         || bag_samples(false),
     )
     .doc(
-        "Return the sums, means or maxima of bags of rows of `weight`, then the bag of each index, the size of each \
-         bag and the rows of the maxima. `indices` lists the rows of all bags one after the other, and bag `b` begins \
-         at `offsets[b]`. `weight` is floating point `(v, d)`, and the first result is `(bags, d)`. `mode` is 0 for \
-         sums, 1 for means and 2 for maxima; an empty bag gives zeros. `per_sample_weights`, for sums only, \
-         multiplies each row. With `include_last_offset` the last offset begins no bag, and indices equal to \
-         `padding_idx` do not count.",
+        "Return the sums, means or maxima (`mode` 0, 1, 2) of bags of rows of `weight`, floating point `(v, d)`, as \
+         `(bags, d)`. `indices` lists the rows of all bags one after the other, and bag `b` begins at `offsets[b]`; \
+         an empty bag gives zeros. Three further results hold the bag of each index, the size of each bag and the \
+         rows of the maxima, as far as PyTorch's `cpu` kernels fill them for the `mode`. `per_sample_weights`, for \
+         sums only, multiplies each row. With `include_last_offset` the last offset begins no bag, and indices equal \
+         to `padding_idx` do not count.",
     )
     .no_out()
     .scope(Scope::Function),

@@ -316,8 +316,8 @@ pub const ARITHMETIC: &[Row] = &[
     ),
     row!("pow.ScalarAndTensor(Scalar self, Tensor[] exponent)", each, "pow.Scalar", samples!([n(2.0), two(Normal)]))
     .doc(
-        "Return powers of each tensor in a list: `input` is a list and `exponent` a number or a list, or `input` is a \
-         number and `exponent` a list of tensors.",
+        "Return the powers `input ** exponent` for the tensors of a list: `input`, with a number or another list as \
+         `exponent`, or `exponent`, with a number as `input`.",
     ),
     row!(
         "pow.Scalar(Tensor[] self, Scalar exponent)",

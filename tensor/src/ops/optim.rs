@@ -657,9 +657,9 @@ pub const ROWS: &[Row] = &[
     .scope(Scope::Function).no_out(),
     Row::new("_fused_adam_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()", Tier::Fused, |a| fused_adam(a, false), adam_samples)
     .doc(
-        "Apply one step of Adam to each tensor of `input` in place, from `grads` and the state lists, which are \
-         updated too: `param -= lr / (1 - beta1^t) * exp_avg / (sqrt(exp_avg_sq / (1 - beta2^t)) + eps)`, where the \
-         caller has counted up the steps `t` in `state_steps`.",
+        "Apply one step of Adam to each tensor of `input` and to the state lists in place: `param -= lr / (1 - \
+         beta1^t) * exp_avg / (sqrt(exp_avg_sq / (1 - beta2^t)) + eps)`. The caller has counted up the steps `t` in \
+         `state_steps`.",
     )
     .scope(Scope::Function).no_out(),
     Row::new("_fused_sgd_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] momentum_buffer_list, *, float weight_decay, float momentum, float lr, float dampening, bool nesterov, bool maximize, bool is_first_step, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()", Tier::Fused, fused_sgd, sgd_samples)

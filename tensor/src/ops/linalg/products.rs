@@ -577,10 +577,10 @@ pub const ROWS: &[Row] = &[
         samples!([t(&[2, 3, 4]), n(1)], [t(&[2, 3, 4]), n(f64::NEG_INFINITY), ints(&[0, 2]), n(true)]),
     )
     .doc(
-        "Return a norm of the matrices that the two dimensions `dim` of `input` hold. `ord` is `\"fro\"` (root of the \
-         sum of squares), `\"nuc\"` (sum of singular values), 1 or -1 (largest or smallest sum of magnitudes in a \
-         column), `inf` or `-inf` (the same in a row), 2 or -2 (largest or smallest singular value). `input` is \
-         floating point or complex, and the result is real.",
+        "Return a norm of the matrices that the two dimensions `dim` of `input` hold. `ord` is `\"fro\"` for the root \
+         of the sum of squares, or `\"nuc\"` for the sum of the singular values. It is 1 or -1 for the largest or \
+         smallest sum of magnitudes in a column, `inf` or `-inf` for that in a row, and 2 or -2 for the largest or \
+         smallest singular value. `input` is floating point or complex, and the result is real.",
     )
     .scope(Scope::Nn)
     .autocast(Policies::accelerator(Policy::Full)),

@@ -1111,7 +1111,7 @@ pub const ROWS: &[Row] = &[
          `input` `(..., m, n)` and `b` `(..., m, k)` of one dtype. `driver` is `\"gelsy\"` (the default), `\"gels\"`, \
          which takes full rank for granted, `\"gelsd\"` or `\"gelss\"`. Singular values up to `rcond` times the \
          largest count as zero. `residuals` holds the squared errors of each column, if `m > n`, all ranks are full \
-         and the driver is not `\"gelsy\"`; `rank` and `singular_values` are empty where the driver has none.",
+         and the driver is not `\"gelsy\"`. `rank` and `singular_values` are empty where the driver has none.",
     )
     .scope(Scope::Nn).fields(&["solution", "residuals", "rank", "singular_values"]),
     Row::new("linalg_matrix_exp(Tensor self) -> Tensor", Tier::Composed, |a| Ok(matrix_exp(a.tensor(0)?)?.into()), || vec![any(vec![t(&[2, 3, 3])])])

@@ -545,7 +545,7 @@ pub const ROWS: &[Row] = &[
     )
     .doc(
         "Return integers drawn uniformly from `low` (0 unless given) to `high - 1`, in a tensor of the shape of \
-         `input`, and of its dtype and device unless others are given. Bounds that the dtype does not hold raise \
+         `input`. Its dtype and device are those of `input` unless given. Bounds that the dtype does not hold raise \
          `RuntimeError`.",
     ),
     maker(
@@ -560,8 +560,8 @@ pub const ROWS: &[Row] = &[
         chances,
     )
     .doc(
-        "Return ones and zeros in the dtype of `input`: each element is 1 with the probability that `input` holds \
-         there, or with probability `p` everywhere if that is given. A probability outside `[0, 1]` raises \
+        "Return ones and zeros in the dtype of `input`, where each element is 1 with the probability that `input` \
+         holds there. If `p` is given, it is the probability for all elements. A probability outside `[0, 1]` raises \
          `RuntimeError`. Without `p`, `input` is floating point.",
     ),
     Row::new(
