@@ -508,6 +508,14 @@ Row::new(
     },
     attention_samples,
 )
+.doc(
+    "Return `softmax(scale * query @ key^T + attn_mask) @ value` for `query` `(..., l, e)`, `key` `(..., s, e)` and \
+     `value` `(..., s, ev)` of one floating-point dtype. Leading dimensions broadcast, and `scale` is `1 / sqrt(e)` \
+     unless given. `attn_mask` broadcasts to `(..., l, s)`: True in a `bool` mask lets a key take part, a mask of the \
+     dtype of `query` is added to the scores. `is_causal` lets row `i` see the keys 0 to `i`, and excludes \
+     `attn_mask`. A row that sees no key gives zeros, and `dropout_p` drops weights in evaluation too. With \
+     `enable_gqa`, each head of `key` and `value` serves `query.shape[-3] / key.shape[-3]` heads of `query`.",
+)
 .scope(Scope::Nn)
     .autocast(Policies::both(Policy::Lower)),
 Row::new(
@@ -539,6 +547,10 @@ Row::new(
         Ok((y[0].clone(), y[1].clone()).into())
     },
     || vec![Sample::new(vec![t(&[1, 2, 3, 4]), t(&[1, 2, 5, 4]), t(&[1, 2, 5, 4])]).no_gradient()],
+)
+.doc(
+    "Return attention over `(b, h, l, e)` tensors as `torch.nn.functional.scaled_dot_product_attention` computes it, \
+     and the logarithm of the sum of exponentials of each row of scores, `(b, h, l)`. `dropout_p` must be 0.",
 )
 .scope(Scope::Aten),
 ];

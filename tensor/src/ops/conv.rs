@@ -505,13 +505,14 @@ fn transposed(x: &Tensor, w: &Tensor, b: Option<&Tensor>, spec: ConvSpec, extra:
 }
 
 macro_rules! conv_rows {
-    ($($spatial:literal $plain:literal $named:literal $transposed:literal $x:expr, $w:expr, $wt:expr;)*) => {
+    ($($spatial:literal $plain:literal $doc:literal $named:literal $transposed:literal $transposed_doc:literal
+       $x:expr, $w:expr, $wt:expr;)*) => {
         /// Rows of the convolutions.
         pub const ROWS: &[Row] = &[$(
             Row::new($plain, Tier::Prim, |a| {
                 let args = ConvArgs { stride: a.ints(3)?, padding: Padding::Sizes(a.ints(4)?), dilation: a.ints(5)?, groups: a.int(6)?, transposed: None };
                 Ok(convolve(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?, $spatial, &args)?.into())
-            }, samples!([t($x), t($w), t(&[4])], [t($x), t($w), SampleArg::Default, ints(&[2; $spatial]), ints(&[1; $spatial])], [t(&$x[1..]), t($w), t(&[4]), ints(&[1; $spatial]), ints(&[2; $spatial]), ints(&[2; $spatial])])).scope(Scope::Function).autocast(Policies::both(Policy::Lower)),
+            }, samples!([t($x), t($w), t(&[4])], [t($x), t($w), SampleArg::Default, ints(&[2; $spatial]), ints(&[1; $spatial])], [t(&$x[1..]), t($w), t(&[4]), ints(&[1; $spatial]), ints(&[2; $spatial]), ints(&[2; $spatial])])).doc($doc).scope(Scope::Function).autocast(Policies::both(Policy::Lower)),
             Row::new($named, Tier::Prim, |a| {
                 let args = ConvArgs { stride: a.ints(3)?, padding: Padding::Named(a.str(4)?), dilation: a.ints(5)?, groups: a.int(6)?, transposed: None };
                 Ok(convolve(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?, $spatial, &args)?.into())
@@ -519,7 +520,7 @@ macro_rules! conv_rows {
             Row::new($transposed, Tier::Fused, |a| {
                 let args = ConvArgs { stride: a.ints(3)?, padding: Padding::Sizes(a.ints(4)?), dilation: a.ints(7)?, groups: a.int(6)?, transposed: Some(a.ints(5)?) };
                 Ok(convolve(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?, $spatial, &args)?.into())
-            }, samples!([t($x), t($wt), t(&[3])], [t($x), t($wt), SampleArg::Default, ints(&[2; $spatial]), ints(&[1; $spatial]), ints(&[1; $spatial])])).scope(Scope::Function).autocast(Policies::both(Policy::Lower)),
+            }, samples!([t($x), t($wt), t(&[3])], [t($x), t($wt), SampleArg::Default, ints(&[2; $spatial]), ints(&[1; $spatial]), ints(&[1; $spatial])])).doc($transposed_doc).scope(Scope::Function).autocast(Policies::both(Policy::Lower)),
         )*
             Row::new("convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor", Tier::Prim, |a| {
                 let w = a.tensor(1)?;
@@ -530,8 +531,21 @@ macro_rules! conv_rows {
                 let transposed = if a.bool(6)? { Some(a.ints(7)?) } else { None };
                 let args = ConvArgs { stride: a.ints(3)?, padding: Padding::Sizes(a.ints(4)?), dilation: a.ints(5)?, groups: a.int(8)?, transposed };
                 Ok(convolve(a.tensor(0)?, w, a.opt_tensor(2)?, spatial, &args)?.into())
-            }, grouped).scope(Scope::Function),
-            Row::new("conv_tbc(Tensor self, Tensor weight, Tensor bias, int pad=0) -> Tensor", Tier::Composed, |a| Ok(conv_tbc(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.int(3)?)?.into()), samples!([t(&[5, 2, 3]), t(&[2, 3, 4]), t(&[4]), n(1)])).no_out().scope(Scope::Function)
+            }, grouped)
+            .doc(
+                "Return the convolution over the last one to three dimensions that the rank of `weight`, 3 to 5, \
+                 says. All numbers are lists with one entry, or one for each dimension. With `transposed`, the result \
+                 is that of `torch.conv_transpose1d`, `torch.conv_transpose2d` or `torch.conv_transpose3d`, else that \
+                 of `torch.conv1d`, `torch.conv2d` or `torch.conv3d`. `output_padding` counts with `transposed` only.",
+            )
+            .scope(Scope::Function),
+            Row::new("conv_tbc(Tensor self, Tensor weight, Tensor bias, int pad=0) -> Tensor", Tier::Composed, |a| Ok(conv_tbc(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.int(3)?)?.into()), samples!([t(&[5, 2, 3]), t(&[2, 3, 4]), t(&[4]), n(1)]))
+            .doc(
+                "Return the cross-correlation of `input` `(t, n, c)` with `weight` `(k, c, o)` along the first \
+                 dimension, plus `bias` `(o,)`. The result is `(t + 2 * pad - k + 1, n, o)`. Zeros pad both ends. All \
+                 three operands are required.",
+            )
+            .no_out().scope(Scope::Function)
     .autocast(Policies::both(Policy::Lower)),
         ];
     };
@@ -578,15 +592,43 @@ fn grouped() -> Vec<Sample> {
 
 conv_rows! {
     1 "conv1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, SymInt[1] dilation=1, SymInt groups=1) -> Tensor"
+      "Return the cross-correlation of `input` `(n, c, l)` or `(c, l)` with `weight` `(o, c / groups, k)`, plus \
+       `bias` `(o,)`. The result is `(n, o, l')` or `(o, l')` with `l' = (l + 2 * padding - dilation * (k - 1) - 1) \
+       // stride + 1`. Zeros pad both ends. `padding` may also be `\"valid\"` (none) or `\"same\"` (as long as the \
+       input, for `stride=1` only). Output channel `i` reads the input channels of its group, one of `groups` equal \
+       runs. Integers are summed in `float64`, exact below 2^53."
       "conv1d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, str padding='valid', SymInt[1] dilation=1, SymInt groups=1) -> Tensor"
       "conv_transpose1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, SymInt[1] output_padding=0, SymInt groups=1, SymInt[1] dilation=1) -> Tensor"
+      "Return the transposed convolution of `input` `(n, c, l)` or `(c, l)` with `weight` `(c, o / groups, k)`, plus \
+       `bias` `(o,)`. It is the gradient of `torch.conv1d` for its input. The result is `(n, o, l')` or `(o, l')` \
+       with `l' = (l - 1) * stride - 2 * padding + dilation * (k - 1) + output_padding + 1`. `output_padding` adds \
+       elements at the end, and must be smaller than `stride` or `dilation`. A result of no elements raises \
+       `RuntimeError`."
       &[2, 2, 5], &[4, 2, 3], &[2, 3, 3];
     2 "conv2d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] dilation=1, SymInt groups=1) -> Tensor"
+      "Return the cross-correlation of `input` `(n, c, h, w)` or `(c, h, w)` with `weight` `(o, c / groups, kh, kw)`, \
+       plus `bias` `(o,)`. The result is `(n, o, h', w')` with `h' = (h + 2 * padding - dilation * (kh - 1) - 1) // \
+       stride + 1`, and `w'` likewise. `stride`, `padding` and `dilation` are numbers or pairs `(height, width)`. \
+       `padding` may also be `\"valid\"` (none) or `\"same\"` (as large as the input, for `stride=1` only). \
+       `groups=c` convolves each channel alone."
       "conv2d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, str padding='valid', SymInt[2] dilation=1, SymInt groups=1) -> Tensor"
       "conv_transpose2d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] output_padding=0, SymInt groups=1, SymInt[2] dilation=1) -> Tensor"
+      "Return the transposed convolution of `input` `(n, c, h, w)` or `(c, h, w)` with `weight` `(c, o / groups, kh, \
+       kw)`, plus `bias` `(o,)`. It is the gradient of `torch.conv2d` for its input. The result is `(n, o, h', w')` \
+       with `h' = (h - 1) * stride - 2 * padding + dilation * (kh - 1) + output_padding + 1`, and `w'` likewise. \
+       `output_padding` adds rows at the bottom and columns at the right. It must be smaller than `stride` or \
+       `dilation`."
       &[2, 2, 4, 3], &[4, 2, 3, 2], &[2, 3, 3, 2];
     3 "conv3d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] dilation=1, SymInt groups=1) -> Tensor"
+      "Return the cross-correlation of `input` `(n, c, d, h, w)` or `(c, d, h, w)` with `weight` `(o, c / groups, kd, \
+       kh, kw)`, plus `bias` `(o,)`. The result is `(n, o, d', h', w')`, where each size follows the formula of \
+       `torch.conv2d`. `stride`, `padding` and `dilation` are numbers or triples `(depth, height, width)`. `padding` \
+       may also be `\"valid\"` or, for `stride=1`, `\"same\"`."
       "conv3d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, str padding='valid', SymInt[3] dilation=1, SymInt groups=1) -> Tensor"
       "conv_transpose3d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] output_padding=0, SymInt groups=1, SymInt[3] dilation=1) -> Tensor"
+      "Return the transposed convolution of `input` `(n, c, d, h, w)` or `(c, d, h, w)` with `weight` `(c, o / \
+       groups, kd, kh, kw)`, plus `bias` `(o,)`. It is the gradient of `torch.conv3d` for its input. The result is \
+       `(n, o, d', h', w')`, where each size follows the formula of `torch.conv_transpose2d`. `stride`, `padding`, \
+       `output_padding` and `dilation` are numbers or triples `(depth, height, width)`."
       &[1, 2, 3, 3, 2], &[4, 2, 2, 2, 2], &[2, 3, 2, 2, 2];
 }

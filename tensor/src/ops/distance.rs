@@ -198,6 +198,11 @@ pub const ROWS: &[Row] = &[
             [t(&[2, 3]), positive(&[2, 3]), n(f64::INFINITY)]
         ),
     )
+    .doc(
+        "Return the `p`-norm of `x1 - x2 + eps` along the last dimension. The operands broadcast, and integers give \
+         the default dtype. The result loses the last dimension, or has size 1 there with `keepdim`. `p = inf` takes \
+         the largest magnitude, `p = -inf` the smallest, and `p = 0` counts the elements that are not zero.",
+    )
     .no_out()
     .scope(Scope::Function)
     .autocast(Policies::accelerator(Policy::Full)),
@@ -217,6 +222,13 @@ pub const ROWS: &[Row] = &[
             v
         },
     )
+    .doc(
+        "Return the `p`-norm of the difference of each row of `x1` and each row of `x2`: `(..., m, k)` and `(..., n, \
+         k)` give `(..., m, n)`. Leading dimensions broadcast, and both operands are `float32` or `float64`, of one \
+         dtype. `p` is 0 (count of differing elements) or more, and may be `inf`. For `p = 2`, `compute_mode` says \
+         whether a product of matrices is used: 0 when `m` or `n` is above 25, 1 always, 2 never. The product is \
+         faster, and less exact for rows that are close.",
+    )
     .no_out()
     .scope(Scope::Function)
     .autocast(Policies::both(Policy::Full)),
@@ -225,6 +237,11 @@ pub const ROWS: &[Row] = &[
         Tier::Composed,
         |a| Ok(pdist(a.tensor(0)?, a.float(1)?)?.into()),
         samples!([t(&[4, 3])], [t(&[3, 2]), n(1.5)], [t(&[1, 3])]),
+    )
+    .doc(
+        "Return the `p`-norms of the differences of each row of `input` and each later row, as a vector of `n * (n - \
+         1) / 2` elements. `input` has shape `(n, m)` and dtype `float32` or `float64`. The order of pairs is `(0, \
+         1), (0, 2), ..., (n - 2, n - 1)`. `p` is 0 or more, and may be `inf`.",
     )
     .no_out()
     .scope(Scope::Function)

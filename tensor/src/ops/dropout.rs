@@ -150,24 +150,49 @@ pub const ROWS: &[Row] = &[
         p,
         train,
         Unit::Element
-    )),
+    ))
+    .doc(
+        "Return `input` with each element zeroed with probability `p` and the others multiplied by `1 / (1 - p)`. \
+         Without `train`, or with `p = 0`, return `input` itself. `p = 1` gives zeros. Integers raise `RuntimeError` \
+         where the factor is needed, and `p` outside `[0, 1]` always does.",
+    ),
     dropout_row!("feature_dropout(Tensor input, float p, bool train) -> Tensor", |x: &Tensor, p, train| drop(
         x,
         p,
         train,
         Unit::Channel
-    )),
+    ))
+    .doc(
+        "Return `input` with each channel zeroed with probability `p` and the others multiplied by `1 / (1 - p)`. A \
+         channel is the part `input[i, j]` of an input `(n, c, ...)`. Fewer than two dimensions raise `RuntimeError`. \
+         Without `train`, or with `p = 0`, return `input` itself.",
+    ),
     dropout_row!("alpha_dropout(Tensor input, float p, bool train) -> Tensor", |x: &Tensor, p, train| {
         alpha_dropout(x, p, train, Unit::Element)
-    }),
+    })
+    .doc(
+        "Return `input` with each element replaced with probability `p` by -1.7581, the lower limit of `selu`, and \
+         all elements then scaled and shifted. The scale and the shift keep mean 0 and variance 1. Without `train`, \
+         or with `p = 0`, return `input` itself. `p = 1` gives zeros.",
+    ),
     dropout_row!("feature_alpha_dropout(Tensor input, float p, bool train) -> Tensor", |x: &Tensor, p, train| {
         alpha_dropout(x, p, train, Unit::Channel)
-    }),
+    })
+    .doc(
+        "Return `input` with whole channels replaced as `torch.alpha_dropout` replaces elements: each channel \
+         `input[i, j]` of an input `(n, c, ...)` with probability `p`. Fewer than two dimensions raise \
+         `RuntimeError`. Without `train`, or with `p = 0`, return `input` itself.",
+    ),
     Row::new(
         "native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)",
         Tier::Composed,
         |a| Ok(native_dropout(a.tensor(0)?, a.float(1)?, a.opt_bool(2)?)?.into()),
         || vec![Sample::new(vec![t(&[2, 3]), n(0.5), n(false)]), Sample::new(vec![t(&[2, 3]), n(0.0), n(true)])],
+    )
+    .doc(
+        "Return `input` after dropout, and a `bool` tensor that is True where an element was kept. Elements are \
+         zeroed with probability `p`, the others multiplied by `1 / (1 - p)`. `train=None` means True. With \
+         `train=False` the result is a copy of `input` and all elements are kept.",
     )
     .scope(Scope::Function),
     Row::new(
@@ -182,5 +207,6 @@ pub const ROWS: &[Row] = &[
         },
         || vec![Sample::new(vec![t(&[2, 3]), mask(&[2, 3]), n(2.0)])],
     )
+    .doc("Return `grad_output * mask * scale`, the gradient of `torch.native_dropout`. `mask` must be `bool`.")
     .scope(Scope::Aten),
 ];

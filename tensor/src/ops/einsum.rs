@@ -299,6 +299,14 @@ pub const ROWS: &[Row] = &[Row::new(
         s
     },
 )
+.doc(
+    "Return the sum of products that `equation` describes, such as `\"bij,bjk->bik\"`. Each letter names a dimension \
+     of an operand. Letters that are not in the output are summed over, and a letter that occurs twice in one operand \
+     takes the diagonal. `...` stands for further dimensions, which broadcast. Without `->`, the output has the \
+     ellipsis, then the letters that occur once, in alphabetical order. Operands are contracted from left to right, \
+     or in the order of `path`: pairs of positions in the list of remaining operands, to which each result is \
+     appended.",
+)
 .scope(Scope::Function)
 .no_out()
 .autocast(Policies::both(Policy::Lower))];

@@ -440,6 +440,12 @@ pub const ROWS: &[Row] = &[
             ]
         },
     )
+    .doc(
+        "Return the rows of `weight` `(v, d)` at `indices`, `int64` or `int32` of any shape, as `(*indices.shape, \
+         d)`. The row `padding_idx` gets no gradient, if it is 0 or more. With `scale_grad_by_freq`, the gradient of \
+         a row is divided by the number of times that the row was used. An index outside `[0, v)` raises \
+         `IndexError`. `sparse=True` raises `NotImplementedError` where `weight` needs a gradient.",
+    )
     .scope(Scope::Function),
     Row::new(
         "embedding_renorm(Tensor self, Tensor indices, float max_norm, float norm_type) -> Tensor",
@@ -452,6 +458,11 @@ pub const ROWS: &[Row] = &[
             ]
         },
     )
+    .doc(
+        "Return `input`, of shape `(v, d)`, with the rows at `indices` scaled down to `max_norm` where their \
+         `norm_type`-norm is larger. The factor is `max_norm / (norm + 1e-7)`. `indices` has dtype `int64` or \
+         `int32`.",
+    )
     .inplace()
     .scope(Scope::Aten)
     .in_place_function(),
@@ -460,6 +471,14 @@ pub const ROWS: &[Row] = &[
         Tier::Composed,
         |a| Ok(Ret::Tuple(Bags::new(a, None)?.run()?)),
         || bag_samples(false),
+    )
+    .doc(
+        "Return the sums, means or maxima (`mode` 0, 1, 2) of bags of rows of `weight`, floating point `(v, d)`, as \
+         `(bags, d)`. `indices` lists the rows of all bags one after the other, and bag `b` begins at `offsets[b]`; \
+         an empty bag gives zeros. Three further results hold the bag of each index, the size of each bag and the \
+         rows of the maxima, as far as PyTorch's `cpu` kernels fill them for the `mode`. `per_sample_weights`, for \
+         sums only, multiplies each row. With `include_last_offset` the last offset begins no bag, and indices equal \
+         to `padding_idx` do not count.",
     )
     .no_out()
     .scope(Scope::Function),

@@ -131,15 +131,16 @@ macro_rules! row {
 }
 /// Rows of ops of one tensor.
 macro_rules! unary_rows {
-    ($($op:literal: $fill:ident),* $(,)?) => {
-        &[$(row!(concat!($op, "(Tensor[] self)"), each, $op, concat!($op, "_"), samples!([two($fill)]))),*]
+    ($($op:literal: $fill:ident, $values:literal;)*) => {
+        &[$(row!(concat!($op, "(Tensor[] self)"), each, $op, concat!($op, "_"), samples!([two($fill)]))
+            .doc(concat!("Return the ", $values, " of each tensor in the list `input`."))),*]
     };
 }
 /// Rows of bounds: `$number` serves numbers, `$tensor` tensors.
 macro_rules! bound_rows {
-    ($($op:literal: $number:literal $tensor:literal),* $(,)?) => {
+    ($($op:literal: $number:literal $tensor:literal, $doc:literal;)*) => {
         &[$(
-            row!(concat!($op, ".Scalar(Tensor[] self, Scalar scalar)"), each, $number, concat!($number, "_"), samples!([two(Normal), n(0.5)])),
+            row!(concat!($op, ".Scalar(Tensor[] self, Scalar scalar)"), each, $number, concat!($number, "_"), samples!([two(Normal), n(0.5)])).doc($doc),
             row!(concat!($op, ".ScalarList(Tensor[] self, Scalar[] scalars)"), each, $number, concat!($number, "_"), samples!([two(Normal), numbers()])),
             row!(concat!($op, ".List(Tensor[] self, Tensor[] other)"), each_extreme, $tensor, concat!($number, "_.Tensor"), samples!([two(Normal), two(Normal)])),
         )*]
@@ -147,9 +148,9 @@ macro_rules! bound_rows {
 }
 /// Rows of `self + value * tensor1 * tensor2` and the like.
 macro_rules! blend_rows {
-    ($($op:literal),*) => {
+    ($($op:literal, $doc:literal;)*) => {
         &[$(
-            row!(concat!($op, ".ScalarList(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar[] scalars)"), each, $op, concat!($op, "_"), samples!([two(Normal), two(Normal), two(Positive), numbers()])),
+            row!(concat!($op, ".ScalarList(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar[] scalars)"), each, $op, concat!($op, "_"), samples!([two(Normal), two(Normal), two(Positive), numbers()])).doc($doc),
             row!(concat!($op, ".Tensor(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Tensor scalars)"), each_by_elements, $op, concat!($op, "_"), samples!()),
             row!(concat!($op, ".Scalar(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar value=1)"), each, $op, concat!($op, "_"), samples!([two(Normal), two(Normal), two(Positive), n(0.5)])),
         )*]
@@ -158,11 +159,36 @@ macro_rules! blend_rows {
 
 /// Rows of the ops of one list.
 pub const UNARY: &[Row] = unary_rows![
-    "abs": Normal, "acos": Unit, "asin": Unit, "atan": Normal, "ceil": Normal, "cos": Normal, "cosh": Normal, "erf": Normal,
-    "erfc": Normal, "exp": Normal, "expm1": Normal, "floor": Normal, "frac": Normal, "lgamma": Positive, "log": Positive,
-    "log10": Positive, "log1p": Positive, "log2": Positive, "neg": Normal, "reciprocal": Positive, "round": Normal,
-    "rsqrt": Positive, "sigmoid": Normal, "sign": Normal, "sin": Normal, "sinh": Normal, "sqrt": Positive, "tan": Unit,
-    "tanh": Normal, "trunc": Normal,
+    "abs": Normal, "absolute values";
+    "acos": Unit, "arc cosines";
+    "asin": Unit, "arc sines";
+    "atan": Normal, "arc tangents";
+    "ceil": Normal, "elements rounded up";
+    "cos": Normal, "cosines";
+    "cosh": Normal, "hyperbolic cosines";
+    "erf": Normal, "values of the error function";
+    "erfc": Normal, "values of the complementary error function";
+    "exp": Normal, "exponentials";
+    "expm1": Normal, "exponentials less one";
+    "floor": Normal, "elements rounded down";
+    "frac": Normal, "fractional parts";
+    "lgamma": Positive, "logarithms of the magnitude of the gamma function";
+    "log": Positive, "natural logarithms";
+    "log10": Positive, "decimal logarithms";
+    "log1p": Positive, "logarithms of one more";
+    "log2": Positive, "binary logarithms";
+    "neg": Normal, "negated elements";
+    "reciprocal": Positive, "reciprocals";
+    "round": Normal, "elements rounded to the nearest integer";
+    "rsqrt": Positive, "reciprocal square roots";
+    "sigmoid": Normal, "logistic sigmoids";
+    "sign": Normal, "signs";
+    "sin": Normal, "sines";
+    "sinh": Normal, "hyperbolic sines";
+    "sqrt": Positive, "square roots";
+    "tan": Unit, "tangents";
+    "tanh": Normal, "hyperbolic tangents";
+    "trunc": Normal, "elements rounded towards zero";
 ];
 
 /// Rows of the arithmetic of lists.
@@ -173,6 +199,10 @@ pub const ARITHMETIC: &[Row] = &[
         "add.Tensor",
         "add_.Tensor",
         samples!([two(Normal), n(0.5)])
+    )
+    .doc(
+        "Return each tensor in the list `input` plus a number, a tensor without dimensions, or the number or tensor \
+         at its place in another list. A tensor on the right is multiplied by `alpha` first.",
     ),
     row!(
         "add.ScalarList(Tensor[] self, Scalar[] scalars)",
@@ -201,6 +231,10 @@ pub const ARITHMETIC: &[Row] = &[
         "sub.Tensor",
         "sub_.Tensor",
         samples!([two(Normal), n(0.5)])
+    )
+    .doc(
+        "Return each tensor in the list `input` less a number, or the number or tensor at its place in another list. \
+         A tensor on the right is multiplied by `alpha` first.",
     ),
     row!(
         "sub.ScalarList(Tensor[] self, Scalar[] scalars)",
@@ -222,6 +256,10 @@ pub const ARITHMETIC: &[Row] = &[
         "mul.Tensor",
         "mul_.Tensor",
         samples!([two(Normal), numbers()])
+    )
+    .doc(
+        "Return each tensor in the list `input` times a number, a tensor without dimensions, or the number or tensor \
+         at its place in another list.",
     ),
     row!(
         "mul.Tensor(Tensor[] self, Tensor other)",
@@ -250,6 +288,10 @@ pub const ARITHMETIC: &[Row] = &[
         "div.Tensor",
         "div_.Tensor",
         samples!([two(Normal), numbers()])
+    )
+    .doc(
+        "Return each tensor in the list `input` divided by a number, a tensor without dimensions, or the number or \
+         tensor at its place in another list.",
     ),
     row!(
         "div.Tensor(Tensor[] self, Tensor other)",
@@ -272,7 +314,11 @@ pub const ARITHMETIC: &[Row] = &[
         "div_.Tensor",
         samples!([two(Normal), n(0.5)])
     ),
-    row!("pow.ScalarAndTensor(Scalar self, Tensor[] exponent)", each, "pow.Scalar", samples!([n(2.0), two(Normal)])),
+    row!("pow.ScalarAndTensor(Scalar self, Tensor[] exponent)", each, "pow.Scalar", samples!([n(2.0), two(Normal)]))
+    .doc(
+        "Return the powers `input ** exponent` for the tensors of a list: `input`, with a number or another list as \
+         `exponent`, or `exponent`, with a number as `input`.",
+    ),
     row!(
         "pow.Scalar(Tensor[] self, Scalar exponent)",
         each,
@@ -300,6 +346,10 @@ pub const ARITHMETIC: &[Row] = &[
         "lerp.Scalar",
         "lerp_.Scalar",
         samples!([two(Normal), two(Normal), n(0.3)])
+    )
+    .doc(
+        "Return `input + weight * (tensors1 - input)` for the tensors at each place of two lists, where `weight` is a \
+         number or a list.",
     ),
     row!(
         "lerp.ScalarList(Tensor[] self, Tensor[] tensors1, Scalar[] weight)",
@@ -319,25 +369,35 @@ pub const ARITHMETIC: &[Row] = &[
 
 /// Rows of products, reductions and copies.
 pub const OTHERS: &[Row] = &[
-    row!("mm(Tensor[] self, Tensor[] mat2)", each, "mm", samples!([matrices(), matrices()])),
-    row!("max(Tensor[] self)", each, "max", samples!([two(Normal)])),
-    row!("clone(Tensor[] self, *, MemoryFormat? memory_format=None)", each, "clone", samples!([two(Normal)])),
+    row!("mm(Tensor[] self, Tensor[] mat2)", each, "mm", samples!([matrices(), matrices()]))
+        .doc("Return the products of the matrices at each place of the lists `input` and `mat2`."),
+    row!("max(Tensor[] self)", each, "max", samples!([two(Normal)]))
+        .doc("Return the largest element of each tensor in the list `input`, as tensors without dimensions."),
+    row!("clone(Tensor[] self, *, MemoryFormat? memory_format=None)", each, "clone", samples!([two(Normal)]))
+        .doc("Return a copy of each tensor in the list `input`, in `memory_format` if that is given."),
     row!(
         "norm.Scalar(Tensor[] self, Scalar ord=2, ScalarType? dtype=None)",
         norm,
         "linalg_vector_norm",
         samples!([two(Normal)], [two(Normal), n(1)])
+    )
+    .doc(
+        "Return the `ord`-norm of the elements of each tensor in the list `input`, computed in `dtype` if that is \
+         given.",
     ),
     row!(
         "powsum.Scalar(Tensor[] self, Scalar ord=2, ScalarType? dtype=None)",
         sum_of_powers,
         "pow.Tensor_Tensor",
         samples!([two(Normal)], [two(Normal), n(3)])
-    ),
+    )
+    .doc("Return the sum of `abs(x) ** ord` over the elements `x` of each tensor in the list `input`."),
     row!("copy_(Tensor(a!)[] self, Tensor[] src, bool non_blocking=False)", each, "copy_", || vec![
         Sample::new(vec![two(Normal), two(Normal)]).no_gradient()
-    ]),
-    row!("zero_(Tensor(a!)[] self)", each, "zero_", || vec![Sample::new(vec![two(Normal)]).no_gradient()]),
+    ])
+    .doc("Write each tensor of the list `src` into the tensor at its place in the list `input`."),
+    row!("zero_(Tensor(a!)[] self)", each, "zero_", || vec![Sample::new(vec![two(Normal)]).no_gradient()])
+        .doc("Fill each tensor in the list `input` with zeros, in place."),
 ];
 
 fn matrices() -> SampleArg {
@@ -347,10 +407,17 @@ fn matrices() -> SampleArg {
 /// Rows of the bounds of elements.
 pub const BOUNDS: &[Row] = bound_rows![
     "clamp_min": "clamp_min" "clamp_min.Tensor",
+        "Return each tensor in the list `input` with its elements raised to a lower bound, where they are below it.";
     "clamp_max": "clamp_max" "clamp_max.Tensor",
+        "Return each tensor in the list `input` with its elements lowered to an upper bound, where they are above it.";
     "maximum": "clamp_min" "maximum",
+        "Return the larger one of the elements of each tensor in the list `input` and of a number or another tensor.";
     "minimum": "clamp_max" "minimum",
+        "Return the smaller one of the elements of each tensor in the list `input` and of a number or another tensor.";
 ];
 
 /// Rows of the sums of products and of quotients.
-pub const BLENDS: &[Row] = blend_rows!["addcdiv", "addcmul"];
+pub const BLENDS: &[Row] = blend_rows![
+    "addcdiv", "Return `input + value * tensor1 / tensor2` for the tensors at each place of three lists.";
+    "addcmul", "Return `input + value * tensor1 * tensor2` for the tensors at each place of three lists.";
+];

@@ -649,7 +649,23 @@ fn sgd_samples() -> Vec<Sample> {
 
 /// Rows of the optimiser steps.
 pub const ROWS: &[Row] = &[
-    Row::new("_fused_adamw_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()", Tier::Fused, |a| fused_adam(a, true), adam_samples).scope(Scope::Function).no_out(),
-    Row::new("_fused_adam_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()", Tier::Fused, |a| fused_adam(a, false), adam_samples).scope(Scope::Function).no_out(),
-    Row::new("_fused_sgd_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] momentum_buffer_list, *, float weight_decay, float momentum, float lr, float dampening, bool nesterov, bool maximize, bool is_first_step, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()", Tier::Fused, fused_sgd, sgd_samples).scope(Scope::Function).no_out(),
+    Row::new("_fused_adamw_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()", Tier::Fused, |a| fused_adam(a, true), adam_samples)
+    .doc(
+        "Apply one step of AdamW to each tensor of `input` in place, from `grads` and the state lists: `param *= 1 - \
+         lr * weight_decay`, then the step of `torch._fused_adam_` without weight decay.",
+    )
+    .scope(Scope::Function).no_out(),
+    Row::new("_fused_adam_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()", Tier::Fused, |a| fused_adam(a, false), adam_samples)
+    .doc(
+        "Apply one step of Adam to each tensor of `input` and to the state lists in place: `param -= lr / (1 - \
+         beta1^t) * exp_avg / (sqrt(exp_avg_sq / (1 - beta2^t)) + eps)`. The caller has counted up the steps `t` in \
+         `state_steps`.",
+    )
+    .scope(Scope::Function).no_out(),
+    Row::new("_fused_sgd_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] momentum_buffer_list, *, float weight_decay, float momentum, float lr, float dampening, bool nesterov, bool maximize, bool is_first_step, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()", Tier::Fused, fused_sgd, sgd_samples)
+    .doc(
+        "Apply one step of SGD to each tensor of `input` in place, from `grads`, and update the buffers in \
+         `momentum_buffer_list` where `momentum` is not 0.",
+    )
+    .scope(Scope::Function).no_out(),
 ];

@@ -349,6 +349,11 @@ pub const ROWS: &[Row] = &[
         |a| Ok(pad_mode(a.tensor(0)?, a.ints(1)?, "constant", Some(a.scalar(2)?))?.into()),
         samples!([t(&[2, 3]), ints(&[1, 2])], [t(&[3, 4]), ints(&[-1, 1, 2, 0]), n(0.5)]),
     )
+    .doc(
+        "Return `input` surrounded with `value`. `pad` holds pairs `(before, after)`, the first one for the last \
+         dimension, the next one for the dimension before it. A negative width cuts elements off. A size that would \
+         become negative raises `RuntimeError`. Any dtype.",
+    )
     .scope(Scope::Function),
     Row::new(
         "pad(Tensor self, SymInt[] pad, str mode='constant', float? value=None) -> Tensor",
@@ -360,6 +365,14 @@ pub const ROWS: &[Row] = &[
             [t(&[1, 2, 4]), ints(&[2, 1]), SampleArg::Str("replicate")],
             [t(&[1, 2, 4]), ints(&[2, 1]), SampleArg::Str("circular")]
         ),
+    )
+    .doc(
+        "Return `input` with elements added before and after, as `pad` says: pairs `(before, after)`, the first one \
+         for the last dimension. `mode` is `\"constant\"`, which fills with `value` (0 unless given), `\"reflect\"` \
+         (mirrored without the edge), `\"replicate\"` (the edge repeated) or `\"circular\"` (the other end). A \
+         negative width cuts elements off. Modes other than `\"constant\"` take no `value`, and one to three pairs \
+         for an `input` of one or two dimensions more. `\"reflect\"` needs widths smaller than the size, \
+         `\"circular\"` at most the size.",
     )
     .scope(Scope::Nn),
     Row::new(
@@ -385,5 +398,10 @@ pub const ROWS: &[Row] = &[
             Ok(z.copy_if_view(x)?.copy_if_view(y)?.into())
         },
         samples!([t(&[5, 3]), t(&[2, 3]), n(0), n(1), n(4), n(2)], [t(&[5, 3]), t(&[5, 2]), n(1), n(0), n(2)]),
+    )
+    .doc(
+        "Return a copy of `input` in which `src` replaces the elements `start:end:step` along `dim`. `src` has the \
+         shape of that slice, and is cast to the dtype of `input`. `start` and `end` may be negative or too large, as \
+         in slices of Python. Gradients flow to both.",
     ),
 ];

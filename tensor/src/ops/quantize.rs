@@ -116,6 +116,12 @@ pub const ROWS: &[Row] = &[
         },
         || vec![Sample::new(vec![t(&[3, 4]), positive(&[]), t(&[]), n(-8), n(7)]).no_gradient()],
     )
+    .doc(
+        "Return `(clamp(round(input / scale) + zero_point, quant_min, quant_max) - zero_point) * scale` in the dtype \
+         of `input`. `scale` and `zero_point` are numbers, or tensors of one element. `input` is floating point, and \
+         the arithmetic is that of `float32`, or of `float64` for such an input. The gradient passes unchanged where \
+         the rounded value lies in the range, and is zero elsewhere. NaN becomes the lower end of the range.",
+    )
     .no_out()
     .scope(Scope::Function),
     Row::new(
@@ -144,6 +150,12 @@ pub const ROWS: &[Row] = &[
             Ok(Ret::Tensor(per_channel(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.int(3)?, range)?))
         },
         || vec![Sample::new(vec![t(&[3, 4]), positive(&[3]), t(&[3]), n(0), n(-8), n(7)]).no_gradient()],
+    )
+    .doc(
+        "Return `input` rounded as by `torch.fake_quantize_per_tensor_affine`, with a `scale` and a `zero_point` for \
+         each place along `axis`. Both are vectors of `input.shape[axis]` elements: `scale` `float32` or `bfloat16`, \
+         `zero_point` `int32`, `float32` or `float16`. A zero point that is a float is added before rounding. On \
+         `cpu`, a zero point outside `[quant_min, quant_max]` raises `RuntimeError`.",
     )
     .no_out()
     .scope(Scope::Function),

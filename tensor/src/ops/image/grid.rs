@@ -484,6 +484,10 @@ pub const ROWS: &[Row] = &[
         |a| Ok(grid_sampler(a, None)?.into()),
         || grid_samples(2)[..1].to_vec(),
     )
+    .doc(
+        "Return `input` sampled at the points of `grid`: `torch.grid_sampler_2d` for four dimensions and \
+         `torch.grid_sampler_3d` for five.",
+    )
     .no_out()
     .scope(Scope::Function)
     .autocast(Policies::each(Policy::Full, Policy::Widest)),
@@ -494,6 +498,13 @@ pub const ROWS: &[Row] = &[
         |a| Ok(grid_sampler(a, Some(2))?.into()),
         || grid_samples(2),
     )
+    .doc(
+        "Return the images `input` `(n, c, h, w)` sampled at the points of `grid` `(n, ho, wo, 2)`, as `(n, c, ho, \
+         wo)`. A point is `(x, y)`, where -1 is the left or upper edge and 1 the right or lower one. `align_corners` \
+         places -1 and 1 at the centres of the outermost pixels instead of their outer edges. `interpolation_mode` is \
+         0 for bilinear, 1 for nearest and 2 for bicubic. `padding_mode` says what lies outside: 0 zeros, 1 the \
+         nearest edge pixel, 2 the reflected image.",
+    )
     .no_out()
     .scope(Scope::Function)
     .autocast(Policies::each(Policy::Full, Policy::Widest)),
@@ -503,6 +514,11 @@ pub const ROWS: &[Row] = &[
         Tier::Fused,
         |a| Ok(grid_sampler(a, Some(3))?.into()),
         || grid_samples(3),
+    )
+    .doc(
+        "Return the volumes `input` `(n, c, d, h, w)` sampled at the points of `grid` `(n, do, ho, wo, 3)`, as `(n, \
+         c, do, ho, wo)`. A point is `(x, y, z)`: the places along width, height and depth, from -1 to 1. The modes \
+         are those of `torch.grid_sampler_2d`.",
     )
     .no_out()
     .scope(Scope::Function)
@@ -517,6 +533,12 @@ pub const ROWS: &[Row] = &[
                 Sample::new(vec![t(&[1, 3, 4]), ints(&[1, 1, 2, 1, 3]), n(true)]),
             ]
         },
+    )
+    .doc(
+        "Return the sampling grid of affine maps `theta` for outputs of `size`. `theta` `(n, 2, 3)` with a `size` of \
+         `(n, c, h, w)` gives `(n, h, w, 2)`, and `theta` `(n, 3, 4)` with `(n, c, d, h, w)` gives `(n, d, h, w, 3)`. \
+         Each point of the output, with coordinates from -1 to 1, is multiplied by `theta`. With `align_corners` the \
+         outermost points lie at -1 and 1, else half a step inside.",
     )
     .no_out()
     .scope(Scope::Function),

@@ -471,13 +471,12 @@ fn factor_samples(k: Kind) -> Vec<Sample> {
 
 /// Two rows a function: by sizes, and by sizes or factors.
 macro_rules! resample_rows {
-    ($($spatial:literal $filter:ident $aa:literal $by_size:literal $by_either:literal;)*) => {
+    ($($spatial:literal $filter:ident $aa:literal $by_size:literal $doc:literal $by_either:literal;)*) => {
         /// Rows of the family.
         pub const ROWS: &[Row] = &[$(
             {
                 const KIND: Kind = Kind { spatial: $spatial, filter: Filter::$filter, antialias: $aa };
-                Row::new($by_size, Tier::Prim, |a| KIND.by_size(a), ||
-                    size_samples(KIND)).scope(Scope::Nn).autocast(Policies::accelerator(Policy::Full))
+                Row::new($by_size, Tier::Prim, |a| KIND.by_size(a), || size_samples(KIND)).doc($doc).scope(Scope::Nn).autocast(Policies::accelerator(Policy::Full))
             },
             {
                 const KIND: Kind = Kind { spatial: $spatial, filter: Filter::$filter, antialias: $aa };
@@ -490,47 +489,69 @@ macro_rules! resample_rows {
 
 resample_rows! {
     1 Nearest false "upsample_nearest1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor"
+        "Return `input` `(n, c, l)` resized to `(n, c, output_size)`, where output `i` copies input `floor(i * \
+         step)`. `step` is the quotient of the sizes, or `1 / scales` where that is given. `scale_factors` may stand \
+         for `output_size`: the output then has `floor(size * factor)` elements. Floating point, or `uint8`."
         "upsample_nearest1d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor";
-    2 Nearest false "upsample_nearest2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? \
-        scales_w=None) -> Tensor"
+    2 Nearest false "upsample_nearest2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor"
+        "Return `input` `(n, c, h, w)` resized to `output_size`, where output `(i, j)` copies input `(floor(i * sh), \
+         floor(j * sw))`. The steps `sh` and `sw` are the quotients of the sizes, or `1 / scales_h` and `1 / \
+         scales_w` where these are given. `scale_factors` may stand for `output_size`: the output then has \
+         `floor(size * factor)` elements. Floating point, or `uint8`."
         "upsample_nearest2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor";
-    3 Nearest false "upsample_nearest3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? \
-        scales_h=None, float? scales_w=None) -> Tensor"
+    3 Nearest false "upsample_nearest3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor"
+        "Return `input` `(n, c, d, h, w)` resized to `output_size`, where output `i` along a dimension copies input \
+         `floor(i * step)` there. `step` is the quotient of the sizes, or the inverse of `scales_d`, `scales_h` or \
+         `scales_w` where that is given. `scale_factors` may stand for `output_size`: the output then has `floor(size \
+         * factor)` elements. Floating point, or `uint8`."
         "upsample_nearest3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor";
     1 NearestExact false "_upsample_nearest_exact1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor"
+        "Return `input` `(n, c, l)` resized to `(n, c, output_size)`, where output `i` copies input `floor((i + 0.5) \
+         * step)`, the one that holds its centre."
         "_upsample_nearest_exact1d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor";
-    2 NearestExact false "_upsample_nearest_exact2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? \
-        scales_w=None) -> Tensor"
+    2 NearestExact false "_upsample_nearest_exact2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor"
+        "Return `input` `(n, c, h, w)` resized to `output_size`, where each pixel copies the input pixel that holds \
+         its centre."
         "_upsample_nearest_exact2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor";
-    3 NearestExact false "_upsample_nearest_exact3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? \
-        scales_h=None, float? scales_w=None) -> Tensor"
+    3 NearestExact false "_upsample_nearest_exact3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor"
+        "Return `input` `(n, c, d, h, w)` resized to `output_size`, where each voxel copies the input voxel that \
+         holds its centre."
         "_upsample_nearest_exact3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor";
-    1 Linear false "upsample_linear1d(Tensor self, SymInt[1] output_size, bool align_corners, float? scales=None) -> \
-        Tensor"
-        "upsample_linear1d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> \
-        Tensor";
-    2 Linear false "upsample_bilinear2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, \
-        float? scales_w=None) -> Tensor"
-        "upsample_bilinear2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> \
-        Tensor";
-    3 Linear false "upsample_trilinear3d(Tensor self, SymInt[3] output_size, bool align_corners, float? scales_d=None, \
-        float? scales_h=None, float? scales_w=None) -> Tensor"
-        "upsample_trilinear3d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> \
-        Tensor";
-    2 Cubic false "upsample_bicubic2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, \
-        float? scales_w=None) -> Tensor"
-        "upsample_bicubic2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> \
-        Tensor";
-    2 Linear true "_upsample_bilinear2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? \
-        scales_h=None, float? scales_w=None) -> Tensor"
-        "_upsample_bilinear2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) \
-        -> Tensor";
-    2 Cubic true "_upsample_bicubic2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, \
-        float? scales_w=None) -> Tensor"
-        "_upsample_bicubic2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) \
-        -> Tensor";
-    2 Lanczos true "_upsample_lanczos2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? \
-        scales_h=None, float? scales_w=None) -> Tensor"
-        "_upsample_lanczos2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) \
-        -> Tensor";
+    1 Linear false "upsample_linear1d(Tensor self, SymInt[1] output_size, bool align_corners, float? scales=None) -> Tensor"
+        "Return `input` `(n, c, l)` resized to `(n, c, output_size)` by linear interpolation between the two nearest \
+         elements. `align_corners` lets the centres of the first and last elements coincide, else their outer edges \
+         do. `scale_factors` may stand for `output_size`: the output then has `floor(size * factor)` elements. \
+         Floating point."
+        "upsample_linear1d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor";
+    2 Linear false "upsample_bilinear2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"
+        "Return `input` `(n, c, h, w)` resized to `output_size` by linear interpolation along height and width. \
+         `align_corners` lets the centres of the corner pixels coincide, else their outer edges do. `scale_factors` \
+         may stand for `output_size`: the output then has `floor(size * factor)` elements. Floating point, or \
+         `uint8`, which is rounded."
+        "upsample_bilinear2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor";
+    3 Linear false "upsample_trilinear3d(Tensor self, SymInt[3] output_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor"
+        "Return `input` `(n, c, d, h, w)` resized to `output_size` by linear interpolation along depth, height and \
+         width. `align_corners` lets the centres of the corner voxels coincide, else their outer edges do. \
+         `scale_factors` may stand for `output_size`: the output then has `floor(size * factor)` elements. Floating \
+         point."
+        "upsample_trilinear3d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor";
+    2 Cubic false "upsample_bicubic2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"
+        "Return `input` `(n, c, h, w)` resized to `output_size` by cubic interpolation of the four nearest pixels \
+         along height and width. The kernel is that of Keys with slope -0.75, so results may leave the range of the \
+         input. `align_corners` lets the centres of the corner pixels coincide, else their outer edges do. \
+         `scale_factors` may stand for `output_size`: the output then has `floor(size * factor)` elements. Floating \
+         point, or `uint8`, which is rounded and clamped."
+        "upsample_bicubic2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor";
+    2 Linear true "_upsample_bilinear2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"
+        "Return `input` `(n, c, h, w)` resized to `output_size` by linear interpolation, with a filter that widens \
+         where the image shrinks."
+        "_upsample_bilinear2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor";
+    2 Cubic true "_upsample_bicubic2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"
+        "Return `input` `(n, c, h, w)` resized to `output_size` by cubic interpolation of slope -0.5, with a filter \
+         that widens where the image shrinks."
+        "_upsample_bicubic2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor";
+    2 Lanczos true "_upsample_lanczos2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"
+        "Return `input` `(n, c, h, w)` resized to `output_size` with a Lanczos filter of radius 3, which widens where \
+         the image shrinks."
+        "_upsample_lanczos2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor";
 }

@@ -428,6 +428,11 @@ pub const ROWS: &[Row] = &[
         Tier::Composed,
         |a| Ok(kron(a.tensor(0)?, a.tensor(1)?)?.into()),
         || vec![Sample::new(vec![t(&[2, 3]), t(&[3, 2])]).dtypes(WHOLE), Sample::new(vec![t(&[2]), t(&[2, 1, 3])])],
+    )
+    .doc(
+        "Return the Kronecker product: each element of `input` times the whole of `other`, as blocks. Sizes multiply \
+         dimension by dimension, where the operand of fewer dimensions gets leading sizes of 1. The dtypes are \
+         promoted.",
     ),
     Row::new(
         "cross(Tensor self, Tensor other, int? dim=None) -> Tensor",
@@ -435,12 +440,21 @@ pub const ROWS: &[Row] = &[
         |a| Ok(cross_somewhere(a.tensor(0)?, a.tensor(1)?, a.opt_int(2)?)?.into()),
         || vec![Sample::new(vec![t(&[2, 3]), t(&[2, 3])]).dtypes(WHOLE), Sample::new(vec![t(&[3, 2]), t(&[3, 1]), n(0)])],
     )
+    .doc(
+        "Return the cross products of the vectors of three elements along `dim`. Without `dim`, it is the first \
+         dimension of `input` whose size is 3, unlike in `torch.linalg.cross`. The operands have one rank, and their \
+         other sizes broadcast.",
+    )
     .autocast(Policies::accelerator(Policy::Widest)),
     Row::new(
         "linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor",
         Tier::Composed,
         |a| Ok(cross(a.tensor(0)?, a.tensor(1)?, a.int(2)?)?.into()),
         samples!([t(&[2, 3]), t(&[1, 3])]),
+    )
+    .doc(
+        "Return the cross products of the vectors of three elements along `dim`, which is the last dimension unless \
+         given. The operands have one rank, and their other sizes broadcast. The dtypes are promoted.",
     )
     .scope(Scope::Nn)
     .autocast(Policies::accelerator(Policy::Widest)),
@@ -450,6 +464,10 @@ pub const ROWS: &[Row] = &[
         |a| Ok(vecdot(a.tensor(0)?, a.tensor(1)?, a.int(2)?)?.into()),
         samples!([t(&[2, 3]), t(&[2, 3])], [t(&[2, 3]), t(&[2, 1]), n(0)]),
     )
+    .doc(
+        "Return the sums of `conj(x) * y` along `dim`. The operands broadcast, and are floating point or complex of \
+         one dtype. Integers raise `NotImplementedError`.",
+    )
     .scope(Scope::Nn)
     .autocast(Policies::both(Policy::Lower)),
     Row::new(
@@ -457,6 +475,11 @@ pub const ROWS: &[Row] = &[
         Tier::Composed,
         |a| Ok(a.tensor(0)?.diagonal(a.int(1)?, a.int(2)?, a.int(3)?)?.into()),
         samples!([t(&[2, 3, 4])], [t(&[3, 4]), n(1)]),
+    )
+    .doc(
+        "Return a view of the diagonals of the matrices that `dim1` and `dim2` of `A` hold, as the last dimension. A \
+         positive `offset` counts diagonals above the main one, a negative one diagonals below it. It is \
+         `torch.diagonal` with the last two dimensions as the default.",
     )
     .scope(Scope::Nn)
     .no_out(),
@@ -466,6 +489,10 @@ pub const ROWS: &[Row] = &[
         |a| Ok(linalg_vander(a.tensor(0)?, a.opt_int(1)?)?.into()),
         || vec![Sample::new(vec![t(&[2, 3])]).dtypes(WHOLE), Sample::new(vec![t(&[3]), n(5)])],
     )
+    .doc(
+        "Return the powers 0 to `N - 1` of each element of `x` `(..., n)`, as a new last dimension. `N` is `n` unless \
+         given, and must be greater than 1. Integers give `int64`, and `bool` raises `RuntimeError`.",
+    )
     .scope(Scope::Nn)
     .no_out(),
     Row::new(
@@ -473,6 +500,11 @@ pub const ROWS: &[Row] = &[
         Tier::Composed,
         |a| Ok(vander(a.tensor(0)?, a.opt_int(1)?, a.bool(2)?)?.into()),
         samples!([t(&[3])], [t(&[3]), n(2), n(true)]),
+    )
+    .doc(
+        "Return the Vandermonde matrix of the vector `x`, `(n, N)`: in each row the powers `N - 1` to 0 of an \
+         element, or 0 to `N - 1` with `increasing`. `N` is `n` unless given. Integers give `int64` where `N` is \
+         above 1.",
     )
     .scope(Scope::Function)
     .no_out(),
@@ -482,6 +514,11 @@ pub const ROWS: &[Row] = &[
         |a| Ok(multi_dot(&a.tensors(0)?)?.into()),
         samples!([list(&[&[2, 3], &[3, 4], &[4, 2]])], [list(&[&[3], &[3, 2], &[2]])]),
     )
+    .doc(
+        "Return the product of a list of two or more matrices, multiplied in the order that takes the fewest \
+         operations. The first tensor may be a vector, which is a row, and the last one too, which is a column. The \
+         result lacks their dimensions. All tensors have one dtype and one device.",
+    )
     .scope(Scope::Nn)
     .autocast(Policies::both(Policy::Lower)),
     Row::new(
@@ -489,6 +526,10 @@ pub const ROWS: &[Row] = &[
         Tier::Composed,
         |a| Ok(chain_matmul(&a.tensors(0)?)?.into()),
         samples!([list(&[&[2, 3], &[3, 4], &[4, 2]])]),
+    )
+    .doc(
+        "Return the product of matrices as `torch.linalg.multi_dot` does, for matrices only. A single matrix is \
+         returned as it is.",
     )
     .scope(Scope::Function)
     .autocast(Policies::both(Policy::Lower)),
@@ -498,18 +539,30 @@ pub const ROWS: &[Row] = &[
         |a| Ok(matrix_power(a.tensor(0)?, a.int(1)?)?.into()),
         samples!([t(&[2, 3, 3]), n(5)], [t(&[3, 3]), n(-2)]),
     )
+    .doc(
+        "Return each matrix of `input` `(..., m, m)` multiplied with itself `n` times, by repeated squaring. `n = 0` \
+         gives identity matrices. A negative `n` takes powers of the inverse, which exists for floating point and \
+         complex dtypes only.",
+    )
     .scope(Scope::Nn),
     Row::new(
         "matrix_power(Tensor self, int n) -> Tensor",
         Tier::Composed,
         |a| Ok(matrix_power(a.tensor(0)?, a.int(1)?)?.into()),
         samples!([t(&[3, 3]), n(3)]),
-    ),
+    )
+    .doc("Alias of `torch.linalg.matrix_power`."),
     Row::new(
         "linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
         Tier::Composed,
         |a| Ok(vector_norm(a.tensor(0)?, real_order(a.scalar(1)?)?, a.opt_ints(2)?, a.bool(3)?, a.opt_dtype(4)?)?.into()),
         samples!([t(&[2, 3]), n(2), ints(&[0])], [positive(&[2, 3]), n(f64::INFINITY)]),
+    )
+    .doc(
+        "Return the norm `sum(abs(x) ** ord) ** (1 / ord)` over the dimensions `dim`, or over all elements. `ord` may \
+         be `inf` (largest magnitude), `-inf` (smallest) or 0 (number of elements that are not zero). `input` is \
+         floating point or complex, and the result is real. `dtype` is the dtype to compute in, and may not be \
+         narrower. For an empty dimension, `inf` and negative orders raise `RuntimeError`.",
     )
     .scope(Scope::Nn)
     .dtype_with_out(DTypeWithOut::MustMatch(messages::expected_out))
@@ -522,6 +575,12 @@ pub const ROWS: &[Row] = &[
             Ok(matrix_norm(a.tensor(0)?, Order::Number(a.float(1)?), a.ints(2)?, a.bool(3)?, a.opt_dtype(4)?)?.into())
         },
         samples!([t(&[2, 3, 4]), n(1)], [t(&[2, 3, 4]), n(f64::NEG_INFINITY), ints(&[0, 2]), n(true)]),
+    )
+    .doc(
+        "Return a norm of the matrices that the two dimensions `dim` of `input` hold. `ord` is `\"fro\"` for the root \
+         of the sum of squares, or `\"nuc\"` for the sum of the singular values. It is 1 or -1 for the largest or \
+         smallest sum of magnitudes in a column, `inf` or `-inf` for that in a row, and 2 or -2 for the largest or \
+         smallest singular value. `input` is floating point or complex, and the result is real.",
     )
     .scope(Scope::Nn)
     .autocast(Policies::accelerator(Policy::Full)),
@@ -539,6 +598,11 @@ pub const ROWS: &[Row] = &[
         |a| norm_row(a, a.opt_scalar(1)?.map(|p| real_order(p).map(|p| Order::Number(p.to_f64()))).transpose()?),
         samples!([t(&[2, 3])], [t(&[2, 3]), n(1)], [positive(&[2, 3]), n(3), ints(&[1])]),
     )
+    .doc(
+        "Return the norm of vectors or matrices. Without `ord` it is the 2-norm of all elements, or of those along \
+         `dim`. With `ord`, one dimension (a vector, or a `dim` of one) takes `torch.linalg.vector_norm` and two take \
+         `torch.linalg.matrix_norm`. An input of other ranks needs `dim` then.",
+    )
     .scope(Scope::Nn),
     Row::new(
         "linalg_norm.ord_str(Tensor self, str ord, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
@@ -552,6 +616,10 @@ pub const ROWS: &[Row] = &[
         Tier::Composed,
         |a| Ok(vector_norm(a.tensor(0)?, Scalar::Int(2), Some(a.ints(1)?), a.bool(2)?, None)?.into()),
         samples!([t(&[2, 3]), ints(&[0, 1])]),
+    )
+    .doc(
+        "Return the root of the sum of squared magnitudes over the dimensions `dim`. It is `torch.linalg.vector_norm` \
+         with `ord=2`.",
     )
     .scope(Scope::Function)
     .autocast(Policies::accelerator(Policy::Full)),

@@ -365,50 +365,112 @@ macro_rules! product_row {
 /// Rows of the matmul family.
 pub const ROWS: &[Row] = &[
     product_row!("matmul(Tensor self, Tensor other) -> Tensor", a => a.tensor(0)?.matmul(a.tensor(1)?)?, samples!([t(&[2, 3]), t(&[3, 4])], [t(&[3]), t(&[3])], [t(&[2, 3]), t(&[3])], [t(&[3]), t(&[3, 2])], [t(&[2, 1, 2, 3]), t(&[4, 3, 2])], [t(&[2, 2, 3]), t(&[3, 2])], [t(&[2, 2, 3]), t(&[3])], [t(&[2, 0]), t(&[0, 3])]))
+    .doc(
+        "Return the product of two matrices, vectors or batches of matrices: `(..., n, k)` and `(..., k, m)` give \
+         `(..., n, m)`. A vector is a row on the left and a column on the right, and the result lacks its dimension, \
+         so two vectors give their inner product without dimensions. The leading dimensions broadcast. Both operands \
+         have one dtype, which is not `bool`. 16-bit floats are summed in `float32`, and `k = 0` gives zeros.",
+    )
     .aliases(&["linalg_matmul"])
     .autocast(Policies::both(Policy::Lower)),
     product_row!("mm(Tensor self, Tensor mat2) -> Tensor", a => a.tensor(0)?.mm(a.tensor(1)?)?, samples!([t(&[2, 3]), t(&[3, 4])], [SampleArg::Transposed(vec![2, 3], Fill::Normal), t(&[3, 4])]))
+    .doc(
+        "Return the product of the matrices `input` `(n, k)` and `mat2` `(k, m)`, of shape `(n, m)`. Nothing \
+         broadcasts, and both operands have one dtype. `torch.matmul` takes vectors and batches too.",
+    )
     .out_dtype(OutDType::OfInput(messages::expected_out))
     .autocast(Policies::both(Policy::Lower)),
     product_row!("bmm(Tensor self, Tensor mat2) -> Tensor", a => a.tensor(0)?.bmm(a.tensor(1)?)?, samples!([t(&[2, 2, 3]), t(&[2, 3, 4])]))
+    .doc(
+        "Return the products of the matrices of two batches: `input` `(b, n, k)` and `mat2` `(b, k, m)` give `(b, n, \
+         m)`. The batches do not broadcast, and both operands have one dtype.",
+    )
     .out_dtype(OutDType::OfInput(messages::expected_out))
     .autocast(Policies::both(Policy::Lower)),
     product_row!("mv(Tensor self, Tensor vec) -> Tensor", a => a.tensor(0)?.mv(a.tensor(1)?)?, samples!([t(&[2, 3]), t(&[3])]))
+    .doc(
+        "Return the product of the matrix `input` `(n, k)` and the vector `vec` `(k,)`, of shape `(n,)`. Both \
+         operands have one dtype.",
+    )
     .autocast(Policies::each(Policy::Widest, Policy::Lower)),
     product_row!("dot(Tensor self, Tensor tensor) -> Tensor", a => a.tensor(0)?.dot(a.tensor(1)?)?, samples!([t(&[3]), t(&[3])]))
+    .doc(
+        "Return the sum of products of the elements of two vectors of one size and one dtype, as a tensor without \
+         dimensions. Complex numbers are not conjugated. Tensors of other ranks raise `RuntimeError`.",
+    )
     .autocast(Policies::both(Policy::Widest)),
-    product_row!("outer(Tensor self, Tensor vec2) -> Tensor", a => a.tensor(0)?.outer(a.tensor(1)?)?, samples!([t(&[3]), t(&[2])])),
-    product_row!("ger(Tensor self, Tensor vec2) -> Tensor", a => a.tensor(0)?.outer(a.tensor(1)?)?, samples!([t(&[3]), t(&[2])])),
+    product_row!("outer(Tensor self, Tensor vec2) -> Tensor", a => a.tensor(0)?.outer(a.tensor(1)?)?, samples!([t(&[3]), t(&[2])]))
+    .doc(
+        "Return the products of each element of `input` `(n,)` and each element of `vec2` `(m,)`, of shape `(n, m)`. \
+         The dtypes are promoted.",
+    ),
+    product_row!("ger(Tensor self, Tensor vec2) -> Tensor", a => a.tensor(0)?.outer(a.tensor(1)?)?, samples!([t(&[3]), t(&[2])]))
+    .doc("Alias of `torch.outer`."),
     product_row!("addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => addmm(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, a.scalar(4)?)?, || vec![
         Sample::new(vec![t(&[4]), t(&[2, 3]), t(&[3, 4])]).dtypes(ROUNDED),
         Sample::new(vec![t(&[2, 4]), t(&[2, 3]), t(&[3, 4]), n(0.5), n(2)]).dtypes(ROUNDED),
-    ]).inplace()
+    ])
+    .doc(
+        "Return `beta * input + alpha * (mat1 @ mat2)`, for `mat1` `(n, k)`, `mat2` `(k, m)` and an `input` that \
+         broadcasts to `(n, m)`. All operands have one dtype. With `beta = 0`, `input` is ignored, NaN included. \
+         16-bit floats are rounded once, at the end. `beta` and `alpha` are truncated for integers.",
+    )
+    .inplace()
     .reads_before_writing()
     .out_dtype(OutDType::OfInput(messages::expected_out))
     .out_aliasing(Aliasing::InStep)
     .deprecated(Deprecated::Products)
     .autocast(Policies::both(Policy::Lower)),
-    product_row!("addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => addmv(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[2]), t(&[2, 3]), t(&[3]), n(0.5), n(2)])).inplace()
+    product_row!("addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => addmv(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[2]), t(&[2, 3]), t(&[3]), n(0.5), n(2)]))
+    .doc(
+        "Return `beta * input + alpha * (mat @ vec)`, for `mat` `(n, k)`, `vec` `(k,)` and an `input` of one or `n` \
+         elements. All operands have one dtype. With `beta = 0`, `input` is ignored, NaN included.",
+    )
+    .inplace()
     .reads_before_writing()
     .out_dtype(OutDType::OfInput(messages::expected_out))
     .out_aliasing(Aliasing::InStep)
     .deprecated(Deprecated::Products)
     .autocast(Policies::each(Policy::Widest, Policy::Lower))
     .in_place_function(),
-    product_row!("addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => addr(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[2, 3]), t(&[2]), t(&[3]), n(0.5), n(2)])).inplace()
+    product_row!("addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => addr(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[2, 3]), t(&[2]), t(&[3]), n(0.5), n(2)]))
+    .doc(
+        "Return `beta * input + alpha * outer(vec1, vec2)`, for `vec1` `(n,)`, `vec2` `(m,)` and an `input` that \
+         broadcasts with `(n, m)`. The dtypes are promoted. With `beta = 0`, the values of `input` are ignored, NaN \
+         included.",
+    )
+    .inplace()
     .deprecated(Deprecated::Products)
     .autocast(Policies::each(Policy::Widest, Policy::Lower)),
-    product_row!("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => baddbmm(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[2, 2, 4]), t(&[2, 2, 3]), t(&[2, 3, 4]), n(0.5), n(2)])).inplace()
+    product_row!("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => baddbmm(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[2, 2, 4]), t(&[2, 2, 3]), t(&[2, 3, 4]), n(0.5), n(2)]))
+    .doc(
+        "Return `beta * input + alpha * (batch1 @ batch2)` for each matrix of a batch. `batch1` is `(b, n, k)`, \
+         `batch2` `(b, k, m)`, and `input` broadcasts to `(b, n, m)`. All operands have one dtype. With `beta = 0`, \
+         `input` is ignored, NaN included.",
+    )
+    .inplace()
     .reads_before_writing()
     .out_dtype(OutDType::OfInput(messages::expected_out))
     .out_aliasing(Aliasing::InStep)
     .deprecated(Deprecated::Products)
     .autocast(Policies::both(Policy::Lower)),
-    product_row!("addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => addbmm(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[2, 4]), t(&[2, 2, 3]), t(&[2, 3, 4]), n(0.5), n(2)])).inplace()
+    product_row!("addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => addbmm(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[2, 4]), t(&[2, 2, 3]), t(&[2, 3, 4]), n(0.5), n(2)]))
+    .doc(
+        "Return `beta * input + alpha * sum(batch1 @ batch2)`, where the sum runs over the `b` matrices of the batch. \
+         `batch1` is `(b, n, k)`, `batch2` `(b, k, m)`, and the result has shape `(n, m)`. All operands have one \
+         dtype. With `beta = 0`, `input` is ignored, NaN included.",
+    )
+    .inplace()
     .reads_before_writing()
     .deprecated(Deprecated::Products)
     .autocast(Policies::both(Policy::Lower)),
-    Row::new("bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor", Tier::Composed, |a| Ok(bilinear(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.opt_tensor(3)?)?.into()), samples!([t(&[2, 3]), t(&[2, 4]), t(&[5, 3, 4]), t(&[5])], [t(&[2, 2, 3]), t(&[2, 2, 2]), t(&[3, 3, 2])], [t(&[3]), t(&[2]), t(&[3, 3, 2])])).no_out().scope(Scope::Function)
+    Row::new("bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor", Tier::Composed, |a| Ok(bilinear(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.opt_tensor(3)?)?.into()), samples!([t(&[2, 3]), t(&[2, 4]), t(&[5, 3, 4]), t(&[5])], [t(&[2, 2, 3]), t(&[2, 2, 2]), t(&[3, 3, 2])], [t(&[3]), t(&[2]), t(&[3, 3, 2])]))
+    .doc(
+        "Return `y` with `y[..., o] = input1[..., i] * weight[o, i, j] * input2[..., j] + bias[o]`, summed over `i` \
+         and `j`. `input1` is `(..., n1)`, `input2` `(..., n2)`, `weight` `(n, n1, n2)` and `bias` `(n,)`. The \
+         leading sizes of both inputs agree. All operands but `bias` must have one dtype.",
+    )
+    .no_out().scope(Scope::Function)
     .autocast(Policies::both(Policy::Widest)),
     Row::new("_grouped_mm(Tensor self, Tensor mat2, Tensor? offs=None, Tensor? bias=None, ScalarType? out_dtype=None) -> Tensor", Tier::Fused, |a| Ok(grouped_mm(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?, a.opt_tensor(3)?, a.opt_dtype(4)?)?.into()), || {
         // Groups of two places, one place and none.
@@ -421,7 +483,17 @@ pub const ROWS: &[Row] = &[
             Sample::new(vec![SampleArg::Transposed(vec![4, 2], Fill::Normal), SampleArg::Transposed(vec![3, 2, 5], Fill::Normal), ends()]),
             Sample::new(vec![t(&[4, 0]), t(&[3, 0, 5]), ends()]),
         ]
-    }).scope(Scope::Function).no_out(),
-    Row::new("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", Tier::Fused, |a| Ok(linear(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?)?.into()), samples!([t(&[2, 3]), t(&[4, 3]), t(&[4])], [t(&[2, 2, 3]), t(&[4, 3])], [t(&[3]), t(&[4, 3]), t(&[4])], [t(&[2, 3]), t(&[4, 3]), t(&[1])])).scope(Scope::Nn)
+    })
+    .doc(
+        "Return products of groups of rows or columns with matrices of their own, where `offs`, `int32`, holds the \
+         end of each group. Two batches of matrices, without `offs`, are multiplied as by `torch.bmm`.",
+    )
+    .scope(Scope::Function).no_out(),
+    Row::new("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", Tier::Fused, |a| Ok(linear(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?)?.into()), samples!([t(&[2, 3]), t(&[4, 3]), t(&[4])], [t(&[2, 2, 3]), t(&[4, 3])], [t(&[3]), t(&[4, 3]), t(&[4])], [t(&[2, 3]), t(&[4, 3]), t(&[1])]))
+    .doc(
+        "Return `input @ weight^T + bias`, for `input` `(..., i)`, `weight` `(o, i)` and `bias` `(o,)`. The result is \
+         `(..., o)`. A `weight` of shape `(i,)` gives `(...)`. All operands have one dtype.",
+    )
+    .scope(Scope::Nn)
     .autocast(Policies::both(Policy::Lower)),
 ];

@@ -183,6 +183,11 @@ pub const ROWS: &[Row] = &[
         |a| Ok(softmax(a.tensor(0)?, a.int(1)?, a.opt_dtype(2)?, false)?.into()),
         along,
     )
+    .doc(
+        "Return `exp(input) / sum(exp(input))` along `dim`. The largest element is subtracted first, so nothing \
+         overflows. `input` is cast to `dtype` first, if that is given; integers without it raise \
+         `NotImplementedError`. Elements of `-inf` give 0, but a slice of `-inf` alone gives NaN.",
+    )
     .dtype_with_out(DTypeWithOut::MustMatch(messages::expected_out))
     .aliases(&["special_softmax"])
     .autocast(Policies::accelerator(Policy::Full)),
@@ -192,6 +197,11 @@ pub const ROWS: &[Row] = &[
         |a| Ok(softmax(a.tensor(0)?, a.int(1)?, a.opt_dtype(2)?, true)?.into()),
         along,
     )
+    .doc(
+        "Return the logarithm of the softmax of `input` along `dim`: `input - log(sum(exp(input)))`. It is exact \
+         where the softmax itself would be rounded to 0. `input` is cast to `dtype` first, if that is given; integers \
+         without it raise `NotImplementedError`.",
+    )
     .dtype_with_out(DTypeWithOut::MustMatch(messages::expected_out))
     .aliases(&["special_log_softmax"])
     .autocast(Policies::accelerator(Policy::Full)),
@@ -200,6 +210,10 @@ pub const ROWS: &[Row] = &[
         Tier::Composed,
         |a| Ok(softmax(&a.tensor(0)?.neg()?, a.int(1)?, a.opt_dtype(2)?, false)?.into()),
         samples!([t(&[2, 5]), n(1)]),
+    )
+    .doc(
+        "Return the softmax of `-input` along `dim`, whose largest elements belong to the smallest ones of `input`. \
+         The negation is cast to `dtype`, if that is given.",
     )
     .scope(Scope::Nn)
     .autocast(Policies::accelerator(Policy::Full)),
@@ -221,6 +235,7 @@ pub const ROWS: &[Row] = &[
         },
         along,
     )
+    .doc("Return the softmax of `input` along `dim`, with zeros where a slice is `-inf` alone.")
     .scope(Scope::Aten),
     Row::new(
         "_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor",
@@ -228,12 +243,20 @@ pub const ROWS: &[Row] = &[
         |a| backward(a, false),
         backward_samples,
     )
+    .doc(
+        "Return the gradient of `torch.softmax` along `dim`, `output * (grad_output - sum(grad_output * output))`, in \
+         the dtype `input_dtype`.",
+    )
     .scope(Scope::Aten),
     Row::new(
         "_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor",
         Tier::Fused,
         |a| backward(a, true),
         backward_samples,
+    )
+    .doc(
+        "Return the gradient of `torch.log_softmax` along `dim`, `grad_output - exp(output) * sum(grad_output)`, in \
+         the dtype `input_dtype`.",
     )
     .scope(Scope::Aten),
 ];

@@ -148,6 +148,14 @@ pub const ROWS: &[Row] = &[
             ]
         },
     )
+    .doc(
+        "Return maxima over `output_size` windows of `kernel_size` at pseudorandom places of `input` `(n, c, h, w)` \
+         or `(c, h, w)`, and their flat positions in each plane as `int64`. `random_samples` `(n, c, 2)`, of the \
+         dtype of `input` and in `[0, 1)`, shifts the windows of each channel: the first number those along the \
+         width, the second those along the height. The steps between windows are `(size - kernel_size) / (output_size \
+         - 1)`, rounded down after the shift. `input` is floating point, and `output_size + kernel_size - 1` must not \
+         exceed its size.",
+    )
     .scope(Scope::Nn)
     .autocast(Policies::cpu(Policy::Full)),
     Row::new(
@@ -161,6 +169,12 @@ pub const ROWS: &[Row] = &[
                     .no_gradient(),
             ]
         },
+    )
+    .doc(
+        "Return maxima over `output_size` windows of `kernel_size` at pseudorandom places of `input` `(n, c, d, h, \
+         w)` or `(c, d, h, w)`, and their flat positions in each volume as `int64`. `random_samples` `(n, c, 3)` \
+         shifts the windows of each channel along depth, height and width. Sizes and dtypes follow the rules of \
+         `torch.nn.functional.fractional_max_pool2d`.",
     )
     .scope(Scope::Nn)
     .autocast(Policies::cpu(Policy::Full)),

@@ -445,6 +445,12 @@ pub const ROWS: &[Row] = &[
         |a| new(UNIT, a, 0, 1, None),
         sized,
     )
+    .doc(
+        "Return numbers drawn uniformly from `[0, 1)`, in a tensor of shape `size`. `dtype` is floating point or \
+         complex, the default dtype unless given. Both parts of a complex number are drawn so. `generator` is that of \
+         the device unless given, which `torch.manual_seed` seeds. Equal seeds give equal numbers on one device, but \
+         not on `cpu` and `tpu`.",
+    )
     .out_shape(OutShape::Resized),
     maker(
         "rand.generator(SymInt[] size, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
@@ -457,6 +463,11 @@ pub const ROWS: &[Row] = &[
         |a| new(STANDARD, a, 0, 1, None),
         sized,
     )
+    .doc(
+        "Return numbers of the standard normal distribution, in a tensor of shape `size`. `dtype` is floating point \
+         or complex, the default dtype unless given. A complex number has variance 1 in all, half of it in each part. \
+         `generator` is that of the device unless given.",
+    )
     .out_shape(OutShape::Resized),
     maker(
         "randn.generator(SymInt[] size, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
@@ -468,6 +479,11 @@ pub const ROWS: &[Row] = &[
         "randint(SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
         |a| new(Distribution::Integers(0, a.int(0)?), a, 1, 2, None),
         bounded,
+    )
+    .doc(
+        "Return integers drawn uniformly from `low` (0 unless given) to `high - 1`, in a tensor of shape `size`. The \
+         dtype is `int64` unless given, and may be floating point. An empty range, or bounds that the dtype does not \
+         hold, raise `RuntimeError`.",
     )
     .out_shape(OutShape::Resized),
     maker(
@@ -496,6 +512,10 @@ pub const ROWS: &[Row] = &[
         },
         counted,
     )
+    .doc(
+        "Return the integers 0 to `n - 1` in random order. The dtype is `int64` unless given. A dtype that does not \
+         hold all of them exactly raises `RuntimeError`.",
+    )
     .out_shape(OutShape::Resized),
     maker(
         "randperm.generator(SymInt n, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
@@ -515,16 +535,29 @@ pub const ROWS: &[Row] = &[
         "rand_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
         |a| like(UNIT, a, 1),
         alike,
+    )
+    .doc(
+        "Return numbers drawn uniformly from `[0, 1)`, in a tensor of the shape of `input`, and of its dtype and \
+         device unless others are given. `memory_format` preserves the strides of `input` unless given.",
     ),
     maker(
         "randn_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
         |a| like(STANDARD, a, 1),
         alike,
+    )
+    .doc(
+        "Return numbers of the standard normal distribution, in a tensor of the shape of `input`, and of its dtype \
+         and device unless others are given. An `input` of integers needs a floating-point `dtype`.",
     ),
     maker(
         "randint_like(Tensor self, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
         |a| like(Distribution::Integers(0, a.int(1)?), a, 2),
         alike_bounded,
+    )
+    .doc(
+        "Return integers drawn uniformly from `low` (0 unless given) to `high - 1`, in a tensor of the shape of \
+         `input`. Its dtype and device are those of `input` unless given. Bounds that the dtype does not hold raise \
+         `RuntimeError`.",
     ),
     maker(
         "randint_like.low_dtype(Tensor self, SymInt low, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
@@ -536,6 +569,11 @@ pub const ROWS: &[Row] = &[
         Tier::Composed,
         |a| Ok(pointwise::independent_of(a.tensor(0)?, bernoulli(a.tensor(0)?, a.opt_generator(1)?)?)?.into()),
         chances,
+    )
+    .doc(
+        "Return ones and zeros in the dtype of `input`, where each element is 1 with the probability that `input` \
+         holds there. If `p` is given, it is the probability for all elements. A probability outside `[0, 1]` raises \
+         `RuntimeError`. Without `p`, `input` is floating point.",
     )
     .out_dtype(OutDType::CastToReal),
     Row::new(
@@ -552,8 +590,20 @@ pub const ROWS: &[Row] = &[
         |a| Ok(multinomial(a.tensor(0)?, a.int(1)?, a.bool(2)?, a.opt_generator(3)?)?.into()),
         weights,
     )
+    .doc(
+        "Return `num_samples` positions drawn from each row of the weights `input` `(n, c)` or `(c,)`, as `int64` \
+         `(n, num_samples)` or `(num_samples,)`. Weights are floating point and need not sum to 1. Without \
+         `replacement`, each position is drawn once at most, and `num_samples` above `c` raises `RuntimeError`. So do \
+         negative or infinite weights and rows that sum to 0.",
+    )
     .out_dtype(OutDType::OneOf(&[DType::I64], messages::long_out)),
-    maker("normal.Tensor_float(Tensor mean, float std=1, *, Generator? generator=None) -> Tensor", drawn_normal, means),
+    maker("normal.Tensor_float(Tensor mean, float std=1, *, Generator? generator=None) -> Tensor", drawn_normal, means)
+    .doc(
+        "Return numbers of normal distributions with the given `mean` and standard deviation `std`. Either one is a \
+         number or a tensor, and two tensors broadcast; for two numbers `size` is required. The result has the dtype \
+         of `mean` where that is a tensor, else of `std`. A negative `std` raises `RuntimeError`. The gradients for \
+         `mean` and `std` are zero.",
+    ),
     maker(
         "normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor",
         drawn_normal,
@@ -573,36 +623,61 @@ pub const ROWS: &[Row] = &[
         "uniform_(Tensor(a!) self, float from=0, float to=1, *, Generator? generator=None) -> Tensor(a!)",
         |a| over(Distribution::Uniform(a.float(1)?, a.float(2)?), a, 3),
         alike,
-    ),
+    )
+    .doc("Fill `self` with numbers drawn uniformly from `[from, to)`. `self` is floating point or complex."),
     writer(
         "normal_(Tensor(a!) self, float mean=0, float std=1, *, Generator? generator=None) -> Tensor(a!)",
         |a| over(Distribution::Normal(a.float(1)?, a.float(2)?), a, 3),
         alike,
+    )
+    .doc(
+        "Fill `self` with numbers of the normal distribution of `mean` and standard deviation `std`. `self` is \
+         floating point or complex, and a negative `std` raises `RuntimeError`.",
     ),
     writer(
         "log_normal_(Tensor(a!) self, float mean=1, float std=2, *, Generator? generator=None) -> Tensor(a!)",
         |a| over(Distribution::LogNormal(a.float(1)?, a.float(2)?), a, 3),
         alike,
+    )
+    .doc(
+        "Fill `self` with `exp` of numbers of the normal distribution of `mean` and standard deviation `std`, which \
+         must be positive. `self` is floating point.",
     ),
     writer(
         "exponential_(Tensor(a!) self, float lambd=1, *, Generator? generator=None) -> Tensor(a!)",
         |a| over(Distribution::Exponential(a.float(1)?), a, 2),
         alike,
+    )
+    .doc(
+        "Fill `self` with numbers of the exponential distribution of rate `lambd`, whose mean is `1 / lambd`. `self` \
+         is floating point, and `lambd` positive.",
     ),
     writer(
         "cauchy_(Tensor(a!) self, float median=0, float sigma=1, *, Generator? generator=None) -> Tensor(a!)",
         |a| over(Distribution::Cauchy(a.float(1)?, a.float(2)?), a, 3),
         alike,
+    )
+    .doc(
+        "Fill `self` with numbers of the Cauchy distribution of `median` and half-width `sigma`, which must be \
+         positive. `self` is floating point.",
     ),
     writer(
         "geometric_(Tensor(a!) self, float p, *, Generator? generator=None) -> Tensor(a!)",
         |a| over(Distribution::Geometric(a.float(1)?), a, 2),
         many_of_chance,
+    )
+    .doc(
+        "Fill `self` with counts of trials up to the first success, 1 or more, where each trial succeeds with \
+         probability `p`. `p` lies strictly between 0 and 1.",
     ),
     writer(
         "bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)",
         |a| over(Distribution::Bernoulli(a.float(1)?), a, 2),
         alike,
+    )
+    .doc(
+        "Fill `self` with ones, each with probability `p`, and zeros. `p` is a number, or a floating-point tensor \
+         that broadcasts to the shape of `self`. A probability outside `[0, 1]` raises `RuntimeError`.",
     ),
     writer(
         "bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)",
@@ -622,6 +697,11 @@ pub const ROWS: &[Row] = &[
             over(a.opt_int(2)?.map_or(Distribution::IntegersFrom(from), |to| Distribution::Integers(from, to)), a, 3)
         },
         alike_between,
+    )
+    .doc(
+        "Fill `self` with integers drawn uniformly from `from` (0 unless given) to `to - 1`. Without `to`, they reach \
+         up to the largest value of an integer dtype, and up to `2^24` for `float32`, `2^53` for `float64`, `2^11` \
+         for `float16` and `2^8` for `bfloat16`.",
     ),
     writer(
         "random_.to(Tensor(a!) self, int to, *, Generator? generator=None) -> Tensor(a!)",

@@ -481,6 +481,10 @@ pub const ROWS: &[Row] = &[
         |a| Ok(poisson(a.tensor(0)?, a.opt_generator(1)?)?.into()),
         rates,
     )
+    .doc(
+        "Return a count of the Poisson distribution for each rate in `input`, in its dtype. `input` is floating \
+         point, and a negative rate or NaN raises `RuntimeError`. The gradient for `input` is zero.",
+    )
     .scope(crate::schema::Scope::Function)
     .no_out(),
     Row::new(
@@ -488,6 +492,10 @@ pub const ROWS: &[Row] = &[
         Tier::Composed,
         |a| Ok(binomial(a.tensor(0)?, a.tensor(1)?, a.opt_generator(2)?)?.into()),
         trials,
+    )
+    .doc(
+        "Return the number of successes in `count` trials that succeed with probability `prob`. The operands \
+         broadcast, and are `float32` or `float64` of one dtype. No gradient reaches the operands.",
     )
     .scope(crate::schema::Scope::Function)
     .no_out(),
@@ -497,6 +505,10 @@ pub const ROWS: &[Row] = &[
         |a| Ok(standard_gamma(a.tensor(0)?, a.opt_generator(1)?)?.into()),
         rates,
     )
+    .doc(
+        "Return a number of the gamma distribution of scale 1 for each shape parameter in `input`, `float32` or \
+         `float64`, with a gradient for it.",
+    )
     .scope(crate::schema::Scope::Function)
     .no_out(),
     Row::new(
@@ -504,6 +516,10 @@ pub const ROWS: &[Row] = &[
         Tier::Composed,
         |a| Ok(sample_dirichlet(a.tensor(0)?, a.opt_generator(1)?)?.into()),
         rates,
+    )
+    .doc(
+        "Return draws of the Dirichlet distributions whose concentrations the rows of `input` hold: positive rows \
+         that sum to 1, with a gradient for `input`.",
     )
     .scope(crate::schema::Scope::Function)
     .no_out(),
@@ -513,6 +529,7 @@ pub const ROWS: &[Row] = &[
         |a| Ok(arith(BinaryKind::GammaSlope, a.operand(0)?, a.operand(1)?)?.into()),
         slopes,
     )
+    .doc("Return the derivative of the draws `output` of `torch._standard_gamma` by their shape parameters `input`.")
     .scope(crate::schema::Scope::Function)
     .no_out(),
     Row::new(
@@ -520,6 +537,10 @@ pub const ROWS: &[Row] = &[
         Tier::Prim,
         |a| Ok(dirichlet_grad(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?)?.into()),
         entries,
+    )
+    .doc(
+        "Return the factor `-(dF/dalpha) / (dF/dx) / (1 - x)` of the gradient of Dirichlet draws, where `F` is the \
+         distribution function of one entry `x`.",
     )
     .scope(crate::schema::Scope::Function)
     .no_out(),

@@ -455,7 +455,8 @@ fn cell_samples(gates: usize, lstm: bool) -> Vec<Sample> {
 }
 
 macro_rules! layer_rows {
-    ($name:literal, $kind:expr, $state:literal, $result:literal, $one:literal, $gates:literal, $lstm:literal) => {
+    ($name:literal, $kind:expr, $state:literal, $result:literal, $one:literal, $gates:literal, $lstm:literal,
+     $doc:literal, $cell_doc:literal) => {
         [
             Row::new(
                 concat!(
@@ -470,6 +471,7 @@ macro_rules! layer_rows {
                 |a| over_input($kind, a),
                 || input_samples($gates, $lstm),
             )
+            .doc($doc)
             .scope(Scope::Function)
             .no_out()
             .autocast(Policies::both(Policy::Lower)),
@@ -501,6 +503,7 @@ macro_rules! layer_rows {
                 |a| one_step($kind, a),
                 || cell_samples($gates, $lstm),
             )
+            .doc($cell_doc)
             .scope(Scope::Function)
             .no_out()
             .autocast(Policies::accelerator(Policy::Lower)),
@@ -509,11 +512,67 @@ macro_rules! layer_rows {
 }
 
 /// Rows of the LSTM.
-pub const LSTM_ROWS: &[Row] =
-    &layer_rows!("lstm", Kind::Lstm, "Tensor[]", "(Tensor, Tensor, Tensor)", "(Tensor, Tensor)", 4, true);
+pub const LSTM_ROWS: &[Row] = &layer_rows!(
+    "lstm",
+    Kind::Lstm,
+    "Tensor[]",
+    "(Tensor, Tensor, Tensor)",
+    "(Tensor, Tensor)",
+    4,
+    true,
+    "Return the outputs of a stack of LSTM layers over `input` `(t, n, i)`, or `(n, t, i)` with `batch_first`, then \
+     the last hidden and cell states. `hx` holds the first hidden and cell states, each `(layers * directions, n, \
+     hidden)`. `params` lists for each layer and direction `w_ih` `(4 * hidden, i)`, `w_hh` `(4 * hidden, hidden)`, \
+     with `has_biases` `b_ih` and `b_hh`, and, for projections, `w_hr`. `dropout` drops outputs between layers when \
+     `train` is set. The other form takes packed rows `data` with the number `batch_sizes` of sequences at each step.",
+    "Return the next hidden and cell state of an LSTM, `(n, hidden)`, for `input` `(n, i)` and the states `hx = [h, \
+     c]`. With `i, f, g, o` from the four parts of `input @ w_ih^T + b_ih + h @ w_hh^T + b_hh`, by `tanh` for `g` and \
+     `sigmoid` for the others, `c' = f * c + i * g` and `h' = o * tanh(c')`."
+);
 /// Rows of the GRU.
-pub const GRU_ROWS: &[Row] = &layer_rows!("gru", Kind::Gru, "Tensor", "(Tensor, Tensor)", "Tensor", 3, false);
+pub const GRU_ROWS: &[Row] = &layer_rows!(
+    "gru",
+    Kind::Gru,
+    "Tensor",
+    "(Tensor, Tensor)",
+    "Tensor",
+    3,
+    false,
+    "Return the outputs of a stack of GRU layers over `input` `(t, n, i)`, or `(n, t, i)` with `batch_first`, then \
+     the last hidden states. `hx` holds the first ones, `(layers * directions, n, hidden)`. `params` lists for each \
+     layer and direction `w_ih` `(3 * hidden, i)`, `w_hh` `(3 * hidden, hidden)` and, with `has_biases`, `b_ih` and \
+     `b_hh`. The other form takes packed rows, as in `torch.lstm`.",
+    "Return the next hidden state of a GRU, `(n, hidden)`, for `input` `(n, i)` and the state `hx`. The parts of `x = \
+     input @ w_ih^T + b_ih` and `y = hx @ w_hh^T + b_hh` give `r = sigmoid(x_r + y_r)`, `z = sigmoid(x_z + y_z)` and \
+     `c = tanh(x_c + r * y_c)`. The result is `(1 - z) * c + z * hx`."
+);
 /// Rows of the simple layer with `tanh`.
-pub const TANH_ROWS: &[Row] = &layer_rows!("rnn_tanh", Kind::Tanh, "Tensor", "(Tensor, Tensor)", "Tensor", 1, false);
+pub const TANH_ROWS: &[Row] = &layer_rows!(
+    "rnn_tanh",
+    Kind::Tanh,
+    "Tensor",
+    "(Tensor, Tensor)",
+    "Tensor",
+    1,
+    false,
+    "Return the outputs of a stack of simple recurrent layers with `tanh` over `input` `(t, n, i)`, or `(n, t, i)` \
+     with `batch_first`, then the last hidden states. `hx` holds the first ones, `(layers * directions, n, hidden)`. \
+     `params` lists for each layer and direction `w_ih` `(hidden, i)`, `w_hh` `(hidden, hidden)` and, with \
+     `has_biases`, `b_ih` and `b_hh`. The other form takes packed rows, as in `torch.lstm`.",
+    "Return `tanh(input @ w_ih^T + b_ih + hx @ w_hh^T + b_hh)`, the next hidden state `(n, hidden)`, for `input` `(n, \
+     i)` and `hx` `(n, hidden)`."
+);
 /// Rows of the simple layer with `relu`.
-pub const RELU_ROWS: &[Row] = &layer_rows!("rnn_relu", Kind::Relu, "Tensor", "(Tensor, Tensor)", "Tensor", 1, false);
+pub const RELU_ROWS: &[Row] = &layer_rows!(
+    "rnn_relu",
+    Kind::Relu,
+    "Tensor",
+    "(Tensor, Tensor)",
+    "Tensor",
+    1,
+    false,
+    "Return the outputs of a stack of simple recurrent layers with `relu`, then the last hidden states. The arguments \
+     are those of `torch.rnn_tanh`.",
+    "Return `relu(input @ w_ih^T + b_ih + hx @ w_hh^T + b_hh)`, the next hidden state `(n, hidden)`, which has no \
+     upper limit."
+);

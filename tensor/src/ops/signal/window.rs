@@ -68,25 +68,44 @@ const BLACKMAN: &[f64] = &[0.42, 0.5, 0.08];
 
 /// Rows of the windows.
 pub const ROWS: &[Row] = &[
-    row(schema!("bartlett_window", ""), |a| window(a, "bartlett_window", 1, true, TRIANGLE), length),
+    row(schema!("bartlett_window", ""), |a| window(a, "bartlett_window", 1, true, TRIANGLE), length).doc(
+        "Return the triangular window `1 - abs(2 * i / N - 1)` of `window_length` elements `i`. `N` is \
+         `window_length` for a `periodic` window, the default, and one less for a symmetric one. The dtype is \
+         floating point, the default one unless given, and other dtypes raise `RuntimeError`. A window of one element \
+         is 1.",
+    ),
     row(
         schema!("bartlett_window.periodic", ", bool periodic"),
         |a| window(a, "bartlett_window", 2, a.bool(1)?, TRIANGLE),
         symmetric,
     ),
-    row(schema!("blackman_window", ""), |a| window(a, "blackman_window", 1, true, cosines(BLACKMAN)), length),
+    row(schema!("blackman_window", ""), |a| window(a, "blackman_window", 1, true, cosines(BLACKMAN)), length).doc(
+        "Return the Blackman window `0.42 - 0.5 * cos(2 * pi * i / N) + 0.08 * cos(4 * pi * i / N)` of \
+         `window_length` elements `i`. `N` is `window_length` for a `periodic` window, the default, and one less for \
+         a symmetric one. The dtype is floating point, the default one unless given, and other dtypes raise \
+         `RuntimeError`.",
+    ),
     row(
         schema!("blackman_window.periodic", ", bool periodic"),
         |a| window(a, "blackman_window", 2, a.bool(1)?, cosines(BLACKMAN)),
         symmetric,
     ),
-    row(schema!("hann_window", ""), |a| window(a, "hann_window", 1, true, cosines(HANN)), length),
+    row(schema!("hann_window", ""), |a| window(a, "hann_window", 1, true, cosines(HANN)), length).doc(
+        "Return the Hann window `0.5 - 0.5 * cos(2 * pi * i / N)` of `window_length` elements `i`. `N` is \
+         `window_length` for a `periodic` window, the default, which suits `torch.stft`, and one less for a symmetric \
+         one. The dtype is floating point, the default one unless given, and other dtypes raise `RuntimeError`.",
+    ),
     row(
         schema!("hann_window.periodic", ", bool periodic"),
         |a| window(a, "hann_window", 2, a.bool(1)?, cosines(HANN)),
         symmetric,
     ),
-    row(schema!("hamming_window", ""), |a| hamming(a, 1, true, 0.54, 0.46), length),
+    row(schema!("hamming_window", ""), |a| hamming(a, 1, true, 0.54, 0.46), length).doc(
+        "Return the Hamming window `alpha - beta * cos(2 * pi * i / N)` of `window_length` elements `i`. `alpha` is \
+         0.54 and `beta` 0.46 unless given. `N` is `window_length` for a `periodic` window, the default, and one less \
+         for a symmetric one. The dtype is floating point, the default one unless given, and other dtypes raise \
+         `RuntimeError`.",
+    ),
     row(schema!("hamming_window.periodic", ", bool periodic"), |a| hamming(a, 2, a.bool(1)?, 0.54, 0.46), symmetric),
     row(
         schema!("hamming_window.periodic_alpha", ", bool periodic, float alpha"),
@@ -98,7 +117,12 @@ pub const ROWS: &[Row] = &[
         |a| hamming(a, 4, a.bool(1)?, a.float(2)?, a.float(3)?),
         || vec![Sample::new(vec![n(5), n(true), n(0.6), n(0.4)]).no_gradient()],
     ),
-    row(schema!("kaiser_window", ""), |a| kaiser(a, 1, true, 12.0), length),
+    row(schema!("kaiser_window", ""), |a| kaiser(a, 1, true, 12.0), length).doc(
+        "Return the Kaiser window `i0(beta * sqrt(1 - x ** 2)) / i0(beta)` with `x = 2 * i / N - 1`, of \
+         `window_length` elements `i`. `beta` is 12 unless given. `N` is `window_length` for a `periodic` window, the \
+         default, and one less for a symmetric one. The dtype is floating point, the default one unless given, and \
+         other dtypes raise `RuntimeError`.",
+    ),
     row(schema!("kaiser_window.periodic", ", bool periodic"), |a| kaiser(a, 2, a.bool(1)?, 12.0), symmetric),
     row(
         schema!("kaiser_window.beta", ", bool periodic, float beta"),
