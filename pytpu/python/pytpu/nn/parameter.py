@@ -205,7 +205,8 @@ class UninitializedTensorMixin:
 
 _ALLOWED_UNINITIALIZED = frozenset(
     "detach requires_grad_ data device dtype is_floating_point is_complex to cpu cuda half float double bfloat16 char "
-    "short int long size get_device is_leaf requires_grad grad __hash__ copy_ _has_compatible_shallow_copy_type _is_param _is_buffer".split()
+    "short int long size get_device is_leaf requires_grad grad __hash__ copy_ _has_compatible_shallow_copy_type "
+    "_is_param _is_buffer".split()
 )
 
 

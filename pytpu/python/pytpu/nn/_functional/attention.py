@@ -146,7 +146,8 @@ def multi_head_attention_forward(
         )
     if attn_mask is not None and attn_mask.dim() not in (2, 3):
         raise AssertionError(
-            f"For {kind} `query`, expected `attn_mask` to be `None`, 2-D or 3-D but found {attn_mask.dim()}-D tensor instead"
+            f"For {kind} `query`, expected `attn_mask` to be `None`, 2-D or 3-D but found {attn_mask.dim()}-D tensor "
+            "instead"
         )
     if not batched:
         query, key, value = query.unsqueeze(1), key.unsqueeze(1), value.unsqueeze(1)

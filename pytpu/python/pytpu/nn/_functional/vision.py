@@ -210,9 +210,10 @@ def interpolate(
         if isinstance(scale_factor, (list, tuple)):
             if len(scale_factor) != n:
                 raise ValueError(
-                    "Input and scale_factor must have the same number of spatial dimensions, but got input with spatial "
-                    f"dimensions of {list(input.shape[2:])} and scale_factor of shape {scale_factor}. Please provide "
-                    "input tensor in (N, C, d1, d2, ...,dK) format and scale_factor in (s1, s2, ...,sK) format."
+                    "Input and scale_factor must have the same number of spatial dimensions, but got input with "
+                    f"spatial dimensions of {list(input.shape[2:])} and scale_factor of shape {scale_factor}. Please "
+                    "provide input tensor in (N, C, d1, d2, ...,dK) format and scale_factor in (s1, s2, ...,sK) "
+                    "format."
                 )
             scale_factors = list(scale_factor)
         else:

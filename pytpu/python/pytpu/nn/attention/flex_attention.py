@@ -160,8 +160,8 @@ def _over_all(mod, scores, b, h, q_len, kv_len, device):
     found = mod(*(() if scores is None else (scores,)), *places)
     if found.dim() > 4:
         raise NotImplementedError(
-            "flex_attention: a function of places gave more than one number for each. It is called once, with tensors of all "
-            "places: instead of table[b][q_idx] write table[b, q_idx]"
+            "flex_attention: a function of places gave more than one number for each. It is called once, with tensors "
+            "of all places: instead of table[b][q_idx] write table[b, q_idx]"
         )
     return found.expand(sizes)
 
@@ -612,7 +612,8 @@ def _check(query, key, value, enable_gqa, block_mask):
         q_len, kv_len = block_mask.seq_lengths
         if query.shape[-2] > q_len or key.shape[-2] > kv_len:
             raise RuntimeError(
-                "block_mask was created for a smaller length than you're using it for, you likely need to create a new block mask."
+                "block_mask was created for a smaller length than you're using it for, you likely need to create a "
+                "new block mask."
             )
 
 

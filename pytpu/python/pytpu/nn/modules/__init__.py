@@ -1,10 +1,12 @@
 """The module classes, one family per file."""
 
+from . import utils
 from .activation import (
     CELU,
     ELU,
     GELU,
     GLU,
+    SELU,
     Hardshrink,
     Hardsigmoid,
     Hardswish,
@@ -18,7 +20,6 @@ from .activation import (
     ReLU,
     ReLU6,
     RReLU,
-    SELU,
     Sigmoid,
     SiLU,
     Softmax,
@@ -154,8 +155,6 @@ from .transformer import (
     TransformerEncoder,
     TransformerEncoderLayer,
 )
-
-from . import utils  # noqa: E402
 
 __all__ = [
     "AdaptiveAvgPool1d",

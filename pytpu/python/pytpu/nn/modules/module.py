@@ -190,8 +190,8 @@ def _register_global_backward_hook(hook, full):
     global _global_is_full_backward_hook
     if _global_is_full_backward_hook is (not full):
         raise RuntimeError(
-            "Cannot use both regular backward hooks and full backward hooks as a global Module hook. Please use only one of "
-            "them."
+            "Cannot use both regular backward hooks and full backward hooks as a global Module hook. Please use only "
+            "one of them."
         )
     _global_is_full_backward_hook = full
     return _register(_global_backward_hooks, hook)
@@ -553,7 +553,8 @@ class Module:
             return
         if value is not None and not isinstance(value, torch.Tensor):
             raise TypeError(
-                f"cannot assign '{_typename(value)}' as buffer '{name}' (torch.nn.Buffer, torch.Tensor or None expected)"
+                f"cannot assign '{_typename(value)}' as buffer '{name}' (torch.nn.Buffer, torch.Tensor or None "
+                "expected)"
             )
         if buffers is None:
             raise AttributeError("cannot assign buffer before Module.__init__() call")
@@ -569,8 +570,8 @@ class Module:
             self.register_buffer(name, value)
         else:
             raise RuntimeError(
-                "Registering a non-persistent buffer on a Module subclass that implements register_buffer() without the "
-                "persistent argument is not allowed."
+                "Registering a non-persistent buffer on a Module subclass that implements register_buffer() without "
+                "the persistent argument is not allowed."
             )
 
     @staticmethod
@@ -899,8 +900,8 @@ class Module:
         return self
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True, _seen: set[int] | None = None) -> Self:
-        # Keep each parameter object and replace its data: a tied layer or an optimizer that refers to the object then sees the
-        # change. `_seen` prevents transforming a shared parameter twice.
+        # Keep each parameter object and replace its data: a tied layer or an optimizer that refers to the object then
+        # sees the change. `_seen` prevents transforming a shared parameter twice.
         seen = set() if _seen is None else _seen
         if recurse:
             for module in self.children():
@@ -971,10 +972,10 @@ class Module:
             import warnings
 
             warnings.warn(
-                "Complex modules are a new feature under active development whose design may change, and some modules might not "
-                "work as expected when using complex tensors as parameters or buffers. Please file an issue at "
-                "https://github.com/pytorch/pytorch/issues/new?template=bug-report.yml if a complex module does not work as "
-                "expected.",
+                "Complex modules are a new feature under active development whose design may change, and some modules "
+                "might not work as expected when using complex tensors as parameters or buffers. Please file an issue "
+                "at https://github.com/pytorch/pytorch/issues/new?template=bug-report.yml if a complex module does "
+                "not work as expected.",
                 stacklevel=2,
             )
 
@@ -1602,9 +1603,9 @@ class Module:
                 import warnings
 
                 warnings.warn(
-                    f"for {key}: copying from a non-meta parameter in the checkpoint to a meta parameter in the current "
-                    "model, which is a no-op. (Did you mean to pass `assign=True` to assign items in the state "
-                    "dictionary to their corresponding key in the module instead of copying them in place?)",
+                    f"for {key}: copying from a non-meta parameter in the checkpoint to a meta parameter in the "
+                    "current model, which is a no-op. (Did you mean to pass `assign=True` to assign items in the "
+                    "state dictionary to their corresponding key in the module instead of copying them in place?)",
                     stacklevel=2,
                 )
             try:
@@ -1773,7 +1774,8 @@ def _parse_to(args, kwargs):
             device = arg
         elif arg is not None:
             raise TypeError(
-                f"to() received an invalid combination of arguments - got ({type(arg).__name__}), but expected one of:\n"
+                f"to() received an invalid combination of arguments - got ({type(arg).__name__}), but expected one "
+                "of:\n"
                 " * (torch.device device, torch.dtype dtype, bool non_blocking, bool copy)\n"
                 " * (torch.dtype dtype, bool non_blocking, bool copy)\n"
                 " * (Tensor tensor, bool non_blocking, bool copy)"

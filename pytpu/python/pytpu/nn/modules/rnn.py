@@ -537,7 +537,8 @@ class LSTM(RNNBase):
             return None
         if hx[0].dim() != 2 or hx[1].dim() != 2:
             raise RuntimeError(
-                f"For unbatched 2-D input, hx and cx should also be 2-D but got ({hx[0].dim()}-D, {hx[1].dim()}-D) tensors"
+                f"For unbatched 2-D input, hx and cx should also be 2-D but got ({hx[0].dim()}-D, {hx[1].dim()}-D) "
+                "tensors"
             )
         return hx[0].unsqueeze(1), hx[1].unsqueeze(1)
 
@@ -547,7 +548,8 @@ class LSTM(RNNBase):
     def _check_batched(self, hx):
         if hx[0].dim() != 3 or hx[1].dim() != 3:
             raise RuntimeError(
-                f"For batched 3-D input, hx and cx should also be 3-D but got ({hx[0].dim()}-D, {hx[1].dim()}-D) tensors"
+                f"For batched 3-D input, hx and cx should also be 3-D but got ({hx[0].dim()}-D, {hx[1].dim()}-D) "
+                "tensors"
             )
 
     def _check_states(self, hx, directions, batch):

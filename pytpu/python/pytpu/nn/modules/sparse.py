@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 def _refuse_sparse(sparse):
     if sparse:
         raise NotImplementedError(
-            "sparse gradients are not implemented, because there are no sparse tensors yet; leave out sparse=True for a dense gradient"
+            "sparse gradients are not implemented, because there are no sparse tensors yet; leave out sparse=True for "
+            "a dense gradient"
         )
 
 

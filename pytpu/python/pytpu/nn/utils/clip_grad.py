@@ -9,8 +9,8 @@ import pytpu as torch
 from pytpu import Tensor
 
 _NON_FINITE = (
-    "The total norm of order {} for gradients from `parameters` is non-finite, so it cannot be clipped. To disable this "
-    "error and scale the gradients by the non-finite norm anyway, set `error_if_nonfinite=False`"
+    "The total norm of order {} for gradients from `parameters` is non-finite, so it cannot be clipped. To disable "
+    "this error and scale the gradients by the non-finite norm anyway, set `error_if_nonfinite=False`"
 )
 
 

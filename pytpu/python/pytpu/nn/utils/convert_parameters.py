@@ -11,7 +11,8 @@ from pytpu import Tensor
 def _same_device(param, expected):
     if expected is not None and param.device != expected:
         raise TypeError(
-            f"Found two parameters on different devices, {param.device} and {expected}. This is currently not supported."
+            f"Found two parameters on different devices, {param.device} and {expected}. This is currently not "
+            "supported."
         )
     return param.device
 

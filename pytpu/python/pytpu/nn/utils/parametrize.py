@@ -253,8 +253,8 @@ def _check_next(module, name, parametrization):
         old, new = getattr(before, what), getattr(back, what)
         if old != new:
             raise ValueError(
-                f"The tensor returned by parametrization.right_inverse must have the same {what} as module.{name}, unless "
-                f"the `unsafe` flag is enabled.\nmodule.{name}.{what}: {old}\nreturned {what}: {new}"
+                f"The tensor returned by parametrization.right_inverse must have the same {what} as module.{name}, "
+                f"unless the `unsafe` flag is enabled.\nmodule.{name}.{what}: {old}\nreturned {what}: {new}"
             )
 
 
@@ -306,7 +306,8 @@ def register_parametrization(
         _all_of(module)[tensor_name] = kept
     else:
         raise ValueError(
-            f"Module '{module}' does not have a parameter, a buffer, or a parametrized element with name '{tensor_name}'"
+            f"Module '{module}' does not have a parameter, a buffer, or a parametrized element with name "
+            f"'{tensor_name}'"
         )
     return module
 

@@ -826,7 +826,8 @@ def global_unstructured(
     method = pruning_method(**kwargs)
     if method.PRUNING_TYPE != "unstructured":
         raise TypeError(
-            f'Only "unstructured" PRUNING_TYPE supported for the `pruning_method`. Found method {pruning_method} of type '
+            f'Only "unstructured" PRUNING_TYPE supported for the `pruning_method`. Found method {pruning_method} of '
+            "type "
             f"{method.PRUNING_TYPE}"
         )
     mask = _mask_of_rest(method, t, parameters_to_vector(masks))

@@ -195,8 +195,8 @@ def pack_padded_sequence(
     if any(a < b for a, b in zip(sizes, sizes[1:])):
         raise RuntimeError(
             "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You can pass "
-            "`enforce_sorted=False` to pack_padded_sequence and/or pack_sequence to sidestep this requirement if you do "
-            "not need ONNX exportability."
+            "`enforce_sorted=False` to pack_padded_sequence and/or pack_sequence to sidestep this requirement if you "
+            "do not need ONNX exportability."
         )
     # All steps until the next sequence ends have one batch size: slice them together.
     steps, batch_sizes, start = [], [], 0

@@ -1,6 +1,6 @@
 """Inner parts of PyTorch's loader that scripts import all the same."""
 
-from . import collate, pin_memory, worker  # type: ignore[attr-defined]  # noqa: F401  # Made at run time.
+from . import collate, pin_memory, worker  # type: ignore[attr-defined]  # Made at run time.
 
 #: Seconds between two checks whether the other processes are alive.
 MP_STATUS_CHECK_INTERVAL = 5.0
