@@ -709,8 +709,8 @@ pub const ROWS: &[Row] = &[
     }, || vec![Sample::new(vec![index(&[9], 2), n(true), n(true)]).no_gradient()])
     .doc(
         "Return the elements of `input` without those that repeat the element before them; with `dim`, slices along \
-         it are compared. The results are the elements, the position of each element of `input` among them, and the \
-         lengths of the runs; the last two are empty unless asked for. On a device the host reads the values.",
+         it are compared. `return_inverse` asks for the position of each element of `input` among the results too, and \
+         `return_counts` for the lengths of the runs. On a device the host reads the values.",
     )
     .no_out(),
     Row::new("searchsorted.Tensor(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor", Tier::Composed, |a| {
