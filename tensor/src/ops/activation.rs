@@ -471,6 +471,11 @@ pub const ROWS: &[Row] = &[
             s
         },
     )
+    .doc(
+        "Return `x * Phi(x)` for each element `x` of `input`, where `Phi` is the distribution function of the \
+         standard normal distribution. `approximate='tanh'` computes `x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 \
+         * x^3)))` instead. Only floating-point dtypes are allowed; 16-bit floats are computed in `float32`.",
+    )
     .inplace()
     .scope(Scope::Nn),
     Row::new(
@@ -482,6 +487,10 @@ pub const ROWS: &[Row] = &[
         },
         plain,
     )
+    .doc(
+        "Return `x * sigmoid(x)` for each element `x` of `input`. Floating-point and complex dtypes are allowed; \
+         16-bit floats are computed in `float32`.",
+    )
     .inplace()
     .scope(Scope::Nn),
     Row::new(
@@ -489,6 +498,10 @@ pub const ROWS: &[Row] = &[
         Tier::Composed,
         |a| ok(hardtanh(a.tensor(0)?, 0.0, 6.0)?),
         plain,
+    )
+    .doc(
+        "Return `min(max(input, 0), 6)` for each element. The gradient is 1 strictly between 0 and 6, and 0 \
+         elsewhere.",
     )
     .inplace()
     .scope(Scope::Nn),
@@ -503,6 +516,10 @@ pub const ROWS: &[Row] = &[
         },
         samples!([t(&[2, 3])], [t(&[2, 3]), n(-0.5), n(0.7)]),
     )
+    .doc(
+        "Return `input` clamped to `[min_val, max_val]`. The gradient is 1 strictly between the bounds, and 0 \
+         elsewhere. `min_val` above `max_val` raises an error.",
+    )
     .inplace()
     .scope(Scope::Nn),
     Row::new(
@@ -510,6 +527,10 @@ pub const ROWS: &[Row] = &[
         Tier::Composed,
         |a| ok(leaky_relu(a.tensor(0)?, a.float(1)?)?),
         samples!([t(&[2, 3])], [t(&[2, 3]), n(0.2)]),
+    )
+    .doc(
+        "Return `input` where it is positive, and `negative_slope * input` elsewhere. Only floating-point dtypes \
+         are allowed. The in-place form with a negative slope refuses backward.",
     )
     .inplace_by(|a| {
         let slope = a.float(1)?;
@@ -521,6 +542,11 @@ pub const ROWS: &[Row] = &[
         Tier::Composed,
         |a| ok(rrelu(a.tensor(0)?, a.float(1)?, a.float(2)?, a.bool(3)?, a.opt_generator(4)?)?),
         samples!([t(&[2, 3])], [t(&[2, 3]), n(0.1), n(0.5)]),
+    )
+    .doc(
+        "Return `input` where it is positive, and `slope * input` elsewhere. With `training`, the slope is drawn \
+         for each such element from the uniform distribution between `lower` and `upper`; otherwise it is their \
+         mean. Only floating-point dtypes are allowed.",
     )
     .inplace_by(|a| {
         let (lower, upper, training) = (a.float(1)?, a.float(2)?, a.bool(3)?);
@@ -539,6 +565,11 @@ pub const ROWS: &[Row] = &[
         |a| ok(elu(a.tensor(0)?, a.float(1)?, a.float(2)?, a.float(3)?)?),
         samples!([t(&[2, 3])], [t(&[2, 3]), n(0.7)]),
     )
+    .doc(
+        "Return `scale * x` for each positive element `x` of `input`, and `alpha * scale * (e^(input_scale * x) - \
+         1)` for the others. Only floating-point dtypes are allowed. The in-place form with a negative `alpha` \
+         refuses backward.",
+    )
     .inplace_by(|a| {
         let alpha = a.float(1)?;
         steep_in_place(a.tensor(0)?, alpha, ["EluBackward0", "elu"], |x| elu(x, alpha, a.float(2)?, a.float(3)?))
@@ -549,6 +580,11 @@ pub const ROWS: &[Row] = &[
         Tier::Composed,
         |a| ok(elu(a.tensor(0)?, SELU_ALPHA, SELU_SCALE, 1.0)?),
         plain,
+    )
+    .doc(
+        "Return `scale * x` for each positive element `x` of `input`, and `scale * alpha * (e^x - 1)` for the \
+         others, where `alpha` is 1.6732632423543772 and `scale` is 1.0507009873554805. Only floating-point dtypes \
+         are allowed.",
     )
     .inplace()
     .scope(Scope::Function)
@@ -564,6 +600,10 @@ pub const ROWS: &[Row] = &[
             ok(elu(a.tensor(0)?, alpha, 1.0, 1.0 / alpha)?)
         },
         samples!([t(&[2, 3])], [t(&[2, 3]), n(0.7)]),
+    )
+    .doc(
+        "Return each positive element `x` of `input` as it is, and `alpha * (e^(x / alpha) - 1)` for the others. \
+         `alpha` must not be 0. Only floating-point dtypes are allowed.",
     )
     .inplace_by(|a| {
         let alpha = a.float(1)?;
@@ -585,6 +625,10 @@ pub const ROWS: &[Row] = &[
         },
         plain,
     )
+    .doc(
+        "Return `x * tanh(log(1 + e^x))` for each element `x` of `input`. Only floating-point dtypes are allowed; \
+         16-bit floats are computed in `float32`.",
+    )
     .inplace()
     .scope(Scope::Nn),
     Row::new(
@@ -593,9 +637,17 @@ pub const ROWS: &[Row] = &[
         |a| ok(softplus(a.tensor(0)?, a.float(1)?, a.float(2)?)?),
         samples!([t(&[2, 3])], [t(&[2, 3]), n(2), n(1)]),
     )
+    .doc(
+        "Return `log(1 + e^(beta * x)) / beta` for each element `x` of `input`. Where `beta * x` is above \
+         `threshold`, the result is `x` itself. Only floating-point dtypes are allowed.",
+    )
     .scope(Scope::Nn)
     .autocast(Policies::accelerator(Policy::Full)),
     Row::new("hardsigmoid(Tensor self) -> Tensor", Tier::Composed, |a| ok(hardsigmoid(a.tensor(0)?)?), plain)
+    .doc(
+        "Return `min(max(x + 3, 0), 6) / 6` for each element `x` of `input`. Only floating-point dtypes are \
+         allowed; 16-bit floats are computed in `float32`.",
+    )
         .inplace()
         .scope(Scope::Nn),
     Row::new(
@@ -604,9 +656,17 @@ pub const ROWS: &[Row] = &[
         |a| ok(hardswish(a.tensor(0)?)?),
         plain,
     )
+    .doc(
+        "Return `x * min(max(x + 3, 0), 6) / 6` for each element `x` of `input`. Only floating-point dtypes are \
+         allowed; 16-bit floats are computed in `float32`.",
+    )
     .inplace()
     .scope(Scope::Nn),
     Row::new("log_sigmoid(Tensor self) -> Tensor", Tier::Composed, |a| ok(log_sigmoid(a.tensor(0)?)?), plain)
+    .doc(
+        "Return `log(1 / (1 + e^-x))` for each element `x` of `input`, exact also for large negative numbers. Only \
+         floating-point dtypes are allowed.",
+    )
         .scope(Scope::Nn),
     Row::new(
         "softsign(Tensor self) -> Tensor",
@@ -614,6 +674,7 @@ pub const ROWS: &[Row] = &[
         |a| ok(a.tensor(0)?.div(&a.tensor(0)?.abs()?.add_scalar(1i64)?)?),
         plain,
     )
+    .doc("Return `x / (1 + |x|)` for each element `x` of `input`.")
     .scope(Scope::Nn),
     Row::new(
         "tanhshrink(Tensor self) -> Tensor",
@@ -621,12 +682,17 @@ pub const ROWS: &[Row] = &[
         |a| ok(a.tensor(0)?.sub(&a.tensor(0)?.tanh()?)?),
         plain,
     )
+    .doc("Return `x - tanh(x)` for each element `x` of `input`.")
     .scope(Scope::Nn),
     Row::new(
         "softshrink(Tensor self, Scalar lambd=0.5) -> Tensor",
         Tier::Composed,
         |a| ok(softshrink(a.tensor(0)?, a.float(1)?)?),
         samples!([t(&[2, 3])], [t(&[2, 3]), n(0.3)]),
+    )
+    .doc(
+        "Return each element of `input` moved towards zero by `lambd`, and 0 where it lies within `[-lambd, \
+         lambd]`. `lambd` must not be negative. Only floating-point dtypes are allowed.",
     )
     .scope(Scope::Nn),
     Row::new(
@@ -635,6 +701,10 @@ pub const ROWS: &[Row] = &[
         |a| ok(hardshrink(a.tensor(0)?, a.float(1)?)?),
         samples!([t(&[2, 3])], [t(&[2, 3]), n(0.3)]),
     )
+    .doc(
+        "Return `input` where its absolute value is above `lambd`, and 0 elsewhere. Only floating-point dtypes are \
+         allowed.",
+    )
     .out_dtype(OutDType::OfInput(messages::found)),
     Row::new(
         "threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor",
@@ -642,6 +712,7 @@ pub const ROWS: &[Row] = &[
         |a| ok(threshold(a.tensor(0)?, a.scalar(1)?, a.scalar(2)?)?),
         samples!([t(&[2, 3]), n(0.1), n(20)]),
     )
+    .doc("Return `input` where it is above `threshold`, and `value` elsewhere. NaN stays NaN.")
     .inplace()
     .writes_repeated(crate::inplace::write_same)
     .scope(Scope::Function)
@@ -652,12 +723,20 @@ pub const ROWS: &[Row] = &[
         |a| ok(prelu(a.tensor(0)?, a.tensor(1)?)?),
         samples!([t(&[2, 3, 2]), t(&[3])], [t(&[2, 3]), t(&[1])]),
     )
+    .doc(
+        "Return `input` where it is positive, and `weight * input` elsewhere. `weight` has one element, or one for \
+         each channel of an `input` of shape `(n, c, ...)`. Both must have the same floating-point dtype.",
+    )
     .autocast(Policies::both(Policy::Lower)),
     Row::new(
         "glu(Tensor self, int dim=-1) -> Tensor",
         Tier::Composed,
         |a| ok(glu(a.tensor(0)?, a.int(1)?)?),
         samples!([t(&[2, 4])], [t(&[4, 3]), n(0)]),
+    )
+    .doc(
+        "Split `input` along `dim` into two halves `a` and `b`, and return `a * sigmoid(b)`. The size of `dim` must \
+         be even; the result has half of it. Only floating-point dtypes are allowed.",
     )
     .scope(Scope::Nn),
 ];

@@ -395,6 +395,10 @@ pub const ROWS: &[Row] = &[
         |a| Ok(complex(a.tensor(0)?, a.tensor(1)?)?.into()),
         pair,
     )
+    .doc(
+        "Return complex numbers with the real parts `real` and the imaginary parts `imag`, which broadcast. Both \
+         must be `float32`, which gives `complex64`, or `float64`, which gives `complex128`.",
+    )
     .scope(Scope::Function)
     .out_dtype(OutDType::OfResult(messages::expected_object)),
     Row::new(
@@ -403,13 +407,19 @@ pub const ROWS: &[Row] = &[
         |a| Ok(polar(a.tensor(0)?, a.tensor(1)?)?.into()),
         || vec![Sample::new(vec![positive(&[2, 3]), t(&[2, 3])])],
     )
+    .doc(
+        "Return the complex numbers `abs * (cos(angle) + i sin(angle))`, with `angle` in radians. The operands \
+         broadcast. Both must be `float32`, which gives `complex64`, or `float64`, which gives `complex128`.",
+    )
     .scope(Scope::Function)
     .out_dtype(OutDType::OfResult(messages::expected_object))
     .autocast(Policies::cpu(Policy::Full)),
     Row::new("real(Tensor(a) self) -> Tensor(a)", Tier::Composed, |a| Ok(a.tensor(0)?.real()?.into()), of_complex)
+        .doc("Return a view of the real parts of `input`. A real tensor is returned itself.")
         .scope(Scope::Function)
         .no_out(),
     Row::new("imag(Tensor(a) self) -> Tensor(a)", Tier::Composed, |a| Ok(a.tensor(0)?.imag()?.into()), only_complex)
+        .doc("Return a view of the imaginary parts of `input`. Real tensors are refused.")
         .scope(Scope::Function)
         .no_out(),
     Row::new(
@@ -417,6 +427,11 @@ pub const ROWS: &[Row] = &[
         Tier::Prim,
         |a| Ok(a.tensor(0)?.view_as_real()?.into()),
         only_complex,
+    )
+    .doc(
+        "Return a view of the complex `input` as real numbers, with a last dimension of size 2 for the real and the \
+         imaginary part. Real tensors are refused, and so are views of conjugates, which `torch.resolve_conj` makes \
+         plain.",
     )
     .scope(Scope::Function)
     .no_out(),
@@ -426,11 +441,21 @@ pub const ROWS: &[Row] = &[
         |a| Ok(a.tensor(0)?.view_as_complex()?.into()),
         || vec![Sample::new(vec![t(&[3, 2])])],
     )
+    .doc(
+        "Return a view of `input` as complex numbers. Its last dimension has the size 2 and the stride 1, holds the \
+         real and the imaginary part, and goes away. `input` must be `float32` or `float64`.",
+    )
     .scope(Scope::Function)
     .no_out()
     .autocast(Policies::cpu(Policy::Full)),
-    Row::new("conj(Tensor(a) self) -> Tensor(a)", Tier::Prim, |a| Ok(a.tensor(0)?.conj()?.into()), of_complex).no_out(),
+    Row::new("conj(Tensor(a) self) -> Tensor(a)", Tier::Prim, |a| Ok(a.tensor(0)?.conj()?.into()), of_complex)
+        .doc(
+            "Return a view of the complex conjugates of `input`; nothing is computed until the elements are read. A \
+         real tensor is returned itself.",
+        )
+        .no_out(),
     Row::new("_conj(Tensor(a) self) -> Tensor(a)", Tier::Prim, |a| Ok(a.tensor(0)?.conj()?.into()), of_complex)
+        .doc("Return a view of the complex conjugates of `input`, as `torch.conj` does.")
         .no_out(),
     Row::new(
         "_neg_view(Tensor(a) self) -> Tensor(a)",
@@ -438,6 +463,7 @@ pub const ROWS: &[Row] = &[
         |a| Ok(a.tensor(0)?.negative_view()?.into()),
         of_complex,
     )
+    .doc("Return a view of `-input`; nothing is computed until the elements are read.")
     .no_out(),
     Row::new(
         "conj_physical(Tensor self) -> Tensor",
@@ -445,6 +471,7 @@ pub const ROWS: &[Row] = &[
         |a| Ok(a.tensor(0)?.conj_physical()?.into()),
         only_complex,
     )
+    .doc("Return the complex conjugates of `input` in new memory. A real tensor is returned itself.")
     .inplace_by(|a| {
         let x = a.tensor(0)?;
         if x.dtype().is_complex() {
@@ -460,12 +487,20 @@ pub const ROWS: &[Row] = &[
         |a| Ok(a.tensor(0)?.resolve_conj()?.into()),
         of_complex,
     )
+    .doc(
+        "Return `input` itself, or a copy if it is a view of conjugates. The memory of the result holds the \
+         elements as they are.",
+    )
     .no_out(),
     Row::new(
         "resolve_neg(Tensor(a) self) -> Tensor(a)",
         Tier::Composed,
         |a| Ok(a.tensor(0)?.resolve_neg()?.into()),
         of_complex,
+    )
+    .doc(
+        "Return `input` itself, or a copy if it is a view of negatives. The memory of the result holds the elements \
+         as they are.",
     )
     .no_out(),
     Row::new(
@@ -474,18 +509,31 @@ pub const ROWS: &[Row] = &[
         |a| Ok(a.tensor(0)?.adjoint()?.into()),
         of_complex,
     )
+    .doc(
+        "Return a view of `input` with its last two dimensions swapped and its elements conjugated. Fewer than 2 \
+         dimensions are refused.",
+    )
     .no_out(),
     Row::new(
         "angle(Tensor self) -> Tensor",
         Tier::Prim,
         |a| Ok(a.tensor(0)?.angle()?.into()),
         || vec![Sample::new(vec![t(&[2, 3])])],
+    )
+    .doc(
+        "Return the angle of each element of `input` in the complex plane, in radians. For real numbers it is `pi` \
+         for negative ones and 0 for the others, and NaN stays NaN. Integers and `bool` are computed in the default \
+         floating-point dtype.",
     ),
     Row::new(
         "sgn(Tensor self) -> Tensor",
         Tier::Prim,
         |a| Ok(a.tensor(0)?.sgn()?.into()),
         || vec![Sample::new(vec![t(&[2, 3])]).dtypes(&[DType::I64])],
+    )
+    .doc(
+        "Return `z / |z|` for each complex element `z` of `input`, and 0 at zero. For real tensors it is \
+         `torch.sign`.",
     )
     .inplace()
     .out_dtype(OutDType::OfInput(messages::found)),
@@ -495,12 +543,20 @@ pub const ROWS: &[Row] = &[
         |a| Ok(isreal(a.tensor(0)?)?.into()),
         || of_complex().into_iter().map(Sample::no_gradient).collect(),
     )
+    .doc(
+        "Return `True` where an element of `input` has no imaginary part, as `bool`. Real tensors give `True` \
+         everywhere.",
+    )
     .no_out(),
     Row::new(
         "vdot(Tensor self, Tensor other) -> Tensor",
         Tier::Composed,
         |a| Ok(a.tensor(0)?.vdot(a.tensor(1)?)?.into()),
         || vec![Sample::new(vec![t(&[4]), t(&[4])])],
+    )
+    .doc(
+        "Return the sum of `conj(input) * other` over two vectors of the same length, as a 0-d tensor. For real \
+         vectors it is `torch.dot`.",
     )
     .autocast(Policies::both(Policy::Widest)),
 ];

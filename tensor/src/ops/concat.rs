@@ -462,6 +462,11 @@ pub const ROWS: &[Row] = &[
         |a| Ok(cat(&a.tensors(0)?, a.int(1)?)?.into()),
         samples!([two(&[2, 3], &[1, 3])], [two(&[2, 3], &[2, 1]), n(-1)]),
     )
+    .doc(
+        "Join tensors along the dimension `dim`, one after the other. Their shapes agree in all other dimensions. \
+         The result has the common dtype. Tensors of shape `(0,)` are left out whatever the shape of the others is; \
+         0-d tensors are refused.",
+    )
     .scope(Scope::Function)
     .out_aliasing(Aliasing::Refused)
     .autocast(Policies::both(Policy::Widest)),
@@ -471,6 +476,7 @@ pub const ROWS: &[Row] = &[
         |a| Ok(cat(&a.tensors(0)?, a.int(1)?)?.into()),
         samples!([two(&[2, 3], &[1, 3])]),
     )
+    .doc("Alias of `torch.cat`.")
     .scope(Scope::Function)
     .out_aliasing(Aliasing::Refused)
     .autocast(Policies::both(Policy::Widest)),
@@ -480,6 +486,7 @@ pub const ROWS: &[Row] = &[
         |a| Ok(cat(&a.tensors(0)?, a.int(1)?)?.into()),
         samples!([two(&[2, 3], &[1, 3])]),
     )
+    .doc("Alias of `torch.cat`.")
     .scope(Scope::Function)
     .out_aliasing(Aliasing::Refused)
     .autocast(Policies::both(Policy::Widest)),
@@ -488,6 +495,10 @@ pub const ROWS: &[Row] = &[
         Tier::Prim,
         |a| Ok(stack(&a.tensors(0)?, a.int(1)?)?.into()),
         samples!([two(&[2, 3], &[2, 3]), n(1)], [two(&[2, 3], &[2, 3]), n(-1)]),
+    )
+    .doc(
+        "Join tensors of the same shape along a new dimension `dim`. The result has the common dtype. Negative \
+         `dim` counts from the end of the result.",
     )
     .scope(Scope::Function)
     .out_aliasing(Aliasing::Refused)
@@ -498,6 +509,10 @@ pub const ROWS: &[Row] = &[
         |a| Ok(stacked("hstack", &a.tensors(0)?, 1, 1)?.into()),
         samples!([two(&[2, 3], &[2, 1])]),
     )
+    .doc(
+        "Join tensors along dimension 1, or along dimension 0 if they have only one. 0-d tensors become tensors of \
+         shape `(1,)` first.",
+    )
     .scope(Scope::Function),
     Row::new(
         "vstack(Tensor[] tensors) -> Tensor",
@@ -505,6 +520,7 @@ pub const ROWS: &[Row] = &[
         |a| Ok(stacked("vstack", &a.tensors(0)?, 2, 0)?.into()),
         samples!([two(&[3], &[3])]),
     )
+    .doc("Join tensors along dimension 0. Tensors of 0 or 1 dimensions become rows of shape `(1, n)` first.")
     .scope(Scope::Function),
     Row::new(
         "dstack(Tensor[] tensors) -> Tensor",
@@ -512,36 +528,61 @@ pub const ROWS: &[Row] = &[
         |a| Ok(stacked("dstack", &a.tensors(0)?, 3, 2)?.into()),
         samples!([two(&[3], &[3])]),
     )
+    .doc(
+        "Join tensors along dimension 2. Vectors become tensors of shape `(1, n, 1)` and matrices tensors of shape \
+         `(n, m, 1)` first.",
+    )
     .scope(Scope::Function),
     Row::new(
         "flip(Tensor self, int[] dims) -> Tensor",
         Tier::Prim,
         |a| Ok(flip(a.tensor(0)?, a.ints(1)?)?.into()),
         samples!([t(&[2, 3, 4]), ints(&[0, -1])]),
+    )
+    .doc(
+        "Return a copy of `input` with the order of the elements reversed along `dims`. A dimension named twice is \
+         an error.",
     ),
     Row::new(
         "fliplr(Tensor self) -> Tensor",
         Tier::Prim,
         |a| Ok(flip(having(a.tensor(0)?, 2)?, &[1])?.into()),
         samples!([t(&[2, 3])]),
+    )
+    .doc(
+        "Return a copy of `input` with the order of the columns, dimension 1, reversed. `input` must have at least \
+         2 dimensions.",
     ),
     Row::new(
         "flipud(Tensor self) -> Tensor",
         Tier::Prim,
         |a| Ok(flip(having(a.tensor(0)?, 1)?, &[0])?.into()),
         samples!([t(&[2, 3])]),
+    )
+    .doc(
+        "Return a copy of `input` with the order of the rows, dimension 0, reversed. `input` must have at least 1 \
+         dimension.",
     ),
     Row::new(
         "roll(Tensor self, SymInt[1] shifts, int[1]? dims=[]) -> Tensor",
         Tier::Composed,
         |a| Ok(roll(a.tensor(0)?, a.ints(1)?, a.ints(2)?)?.into()),
         samples!([t(&[2, 3]), ints(&[1]), ints(&[1])], [t(&[2, 3]), ints(&[2])]),
+    )
+    .doc(
+        "Return a copy of `input` with the elements moved by `shifts` places along `dims`; those that leave at the \
+         end come back at the start. Negative shifts move the other way. Without `dims`, the flattened tensor is \
+         shifted and gets its shape back.",
     ),
     Row::new(
         "repeat(Tensor self, SymInt[] repeats) -> Tensor",
         Tier::Composed,
         |a| Ok(repeat(a.tensor(0)?, a.ints(1)?)?.into()),
         samples!([t(&[2, 3]), ints(&[2, 1, 2])]),
+    )
+    .doc(
+        "Return a copy of `self` repeated `repeats[i]` times along dimension `i`. More numbers than dimensions add \
+         dimensions in front; fewer are refused.",
     )
     .scope(Scope::Method),
     Row::new(
@@ -554,12 +595,22 @@ pub const ROWS: &[Row] = &[
             Ok(repeat(x, &times)?.into())
         },
         samples!([t(&[2, 3]), ints(&[2])]),
+    )
+    .doc(
+        "Return a copy of `input` repeated `dims[i]` times along dimension `i`. Fewer numbers than dimensions count \
+         as ones in front; more numbers add dimensions in front.",
     ),
     Row::new(
         "repeat_interleave.self_int(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor",
         Tier::Composed,
         |a| Ok(repeat_interleave(a.tensor(0)?, a.int(1)?, a.opt_int(2)?)?.copy_if_view(a.tensor(0)?)?.into()),
         samples!([t(&[2, 3]), n(2)], [t(&[2, 3]), n(2), n(1)]),
+    )
+    .doc(
+        "Repeat each element of `input` along `dim`, the copies next to each other. `repeats` is a number for all, \
+         or an integer tensor with one number for each index of `dim`. Without `dim` the flattened tensor is \
+         repeated. With `repeats` alone, return each position `i` `repeats[i]` times, as `int64`. `output_size` \
+         changes nothing.",
     ),
     Row::new(
         "repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor",
@@ -586,6 +637,11 @@ pub const ROWS: &[Row] = &[
         |a| Ok(crate::schema::Ret::Tuple(meshgrid(&a.tensors(0)?, a.str(1)?)?)),
         samples!([two(&[2], &[3])]),
     )
+    .doc(
+        "Return the coordinates of a grid whose axes are the given vectors, as one tensor for each vector. With \
+         `indexing='ij'` all have the shape `(n0, n1, ...)` of the lengths of the vectors; with `'xy'` the first two \
+         dimensions are swapped. The results are views that repeat elements. All vectors must have the same dtype.",
+    )
     .scope(Scope::Function)
     .no_out(),
     Row::new(
@@ -593,6 +649,10 @@ pub const ROWS: &[Row] = &[
         Tier::Composed,
         |a| Ok(crate::schema::Ret::Tuple(broadcast_tensors(&a.tensors(0)?)?)),
         samples!([two(&[2, 1], &[3])]),
+    )
+    .doc(
+        "Return views of the given tensors expanded to their common shape. A shape that does not broadcast with the \
+         others is an error.",
     )
     .scope(Scope::Function)
     .no_out(),
@@ -602,6 +662,7 @@ pub const ROWS: &[Row] = &[
         |a| Ok(at_least(a.tensor(0)?, 1)?.into()),
         samples!([t(&[])]),
     )
+    .doc("Return `input`, or a view of shape `(1,)` of a 0-d tensor.")
     .scope(Scope::Function)
     .no_out(),
     Row::new(
@@ -610,6 +671,7 @@ pub const ROWS: &[Row] = &[
         |a| Ok(at_least(a.tensor(0)?, 2)?.into()),
         samples!([t(&[3])]),
     )
+    .doc("Return `input`, or a view with 2 dimensions: `(1, 1)` of a 0-d tensor, `(1, n)` of a vector.")
     .scope(Scope::Function)
     .no_out(),
     Row::new(
@@ -617,6 +679,10 @@ pub const ROWS: &[Row] = &[
         Tier::Composed,
         |a| Ok(at_least(a.tensor(0)?, 3)?.into()),
         samples!([t(&[3])]),
+    )
+    .doc(
+        "Return `input`, or a view with 3 dimensions: `(1, 1, 1)` of a 0-d tensor, `(1, n, 1)` of a vector, `(n, m, \
+         1)` of a matrix.",
     )
     .scope(Scope::Function)
     .no_out(),

@@ -379,16 +379,52 @@ pub fn to_format(
 }
 
 macro_rules! dtype_rows {
-    ($($name:literal $dtype:ident;)*) => {
+    ($($name:literal $dtype:ident $doc:literal;)*) => {
         /// Rows of `Tensor.float()` and its kin.
         const DTYPE_ROWS: [Row; 12] = [$(
             Row::new(concat!($name, "(Tensor(a) self, *, MemoryFormat? memory_format=None) -> Tensor(a)"), Tier::Prim, |a| Ok(to_format(a.tensor(0)?, Some(DType::$dtype), None, false, a.memory_format(1)?)?.into()), || vec![Sample::new(vec![t(&[2, 3])]).no_gradient()])
+                .doc($doc)
                 .scope(Scope::Method).no_out()
         ),*];
     };
 }
 dtype_rows! {
-    "float" F32; "double" F64; "half" F16; "bfloat16" BF16; "long" I64; "int" I32; "short" I16; "char" I8; "byte" U8; "bool" Bool; "cfloat" C64; "cdouble" C128;
+    "float" F32
+        "Return `self` as `float32`. It is `self` itself if it has that dtype already, unless `memory_format` asks \
+         for another layout.";
+    "double" F64
+        "Return `self` as `float64`. It is `self` itself if it has that dtype already, unless `memory_format` asks \
+         for another layout.";
+    "half" F16
+        "Return `self` as `float16`. It is `self` itself if it has that dtype already, unless `memory_format` asks \
+         for another layout.";
+    "bfloat16" BF16
+        "Return `self` as `bfloat16`. It is `self` itself if it has that dtype already, unless `memory_format` asks \
+         for another layout.";
+    "long" I64
+        "Return `self` as `int64`, where floats are truncated towards zero. It is `self` itself if it has that \
+         dtype already, unless `memory_format` asks for another layout.";
+    "int" I32
+        "Return `self` as `int32`, where floats are truncated towards zero and wider integers wrap around. It is \
+         `self` itself if it has that dtype already, unless `memory_format` asks for another layout.";
+    "short" I16
+        "Return `self` as `int16`, where floats are truncated towards zero and wider integers wrap around. It is \
+         `self` itself if it has that dtype already, unless `memory_format` asks for another layout.";
+    "char" I8
+        "Return `self` as `int8`, where floats are truncated towards zero and wider integers wrap around. It is \
+         `self` itself if it has that dtype already, unless `memory_format` asks for another layout.";
+    "byte" U8
+        "Return `self` as `uint8`, where floats are truncated towards zero and wider integers wrap around. It is \
+         `self` itself if it has that dtype already, unless `memory_format` asks for another layout.";
+    "bool" Bool
+        "Return `self` as `bool`, where zero is false and everything else true, NaN included. It is `self` itself \
+         if it has that dtype already, unless `memory_format` asks for another layout.";
+    "cfloat" C64
+        "Return `self` as `complex64`, where real numbers get the imaginary part 0. It is `self` itself if it has \
+         that dtype already, unless `memory_format` asks for another layout.";
+    "cdouble" C128
+        "Return `self` as `complex128`, where real numbers get the imaginary part 0. It is `self` itself if it has \
+         that dtype already, unless `memory_format` asks for another layout.";
 }
 
 const OTHER_ROWS: [Row; 10] = [
@@ -398,11 +434,21 @@ const OTHER_ROWS: [Row; 10] = [
             None | Some(MemoryFormat::Preserve) => x.copy()?,
             Some(f) => dispatch::copy_with(x, f.strides(x.dims())?)?,
         }.into())
-    }, samples!([t(&[2, 3])], [SampleArg::Transposed(vec![2, 3], crate::schema::Fill::Normal)])).no_out(),
+    }, samples!([t(&[2, 3])], [SampleArg::Transposed(vec![2, 3], crate::schema::Fill::Normal)]))
+    .doc(
+        "Return a copy of `input` in memory of its own. It keeps the order of the dimensions in memory unless \
+         `memory_format` asks for another one. Gradients pass through it; `torch.detach` before it cuts them off.",
+    )
+    .no_out(),
     Row::new("_optimization_barrier(Tensor self) -> Tensor", Tier::Fused, |a| {
         let x = a.tensor(0)?;
         Ok(dispatch::call(Prim::Barrier(Barrier), &[x])?.into())
-    }, samples!([t(&[2, 3])])).scope(Scope::Function).no_out(),
+    }, samples!([t(&[2, 3])]))
+    .doc(
+        "Return the elements of `input` as a value for which the compiler computes everything anew, also what it \
+         has computed from `input` before.",
+    )
+    .scope(Scope::Function).no_out(),
     Row::new("contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)", Tier::Prim, |a| {
         let x = a.tensor(0)?;
         let format = a.memory_format(1)?.unwrap_or(MemoryFormat::Contiguous);
@@ -410,8 +456,18 @@ const OTHER_ROWS: [Row; 10] = [
             return Ok(x.clone().into());
         }
         Ok(dispatch::copy_with(x, format.strides(x.dims())?)?.into())
-    }, samples!([SampleArg::Transposed(vec![2, 3], crate::schema::Fill::Normal)])).scope(Scope::Method).no_out(),
-    Row::new("detach(Tensor(a) self) -> Tensor(a)", Tier::Composed, |a| Ok(a.tensor(0)?.detach().into()), || vec![Sample::new(vec![t(&[2, 3])]).no_gradient()]).no_out(),
+    }, samples!([SampleArg::Transposed(vec![2, 3], crate::schema::Fill::Normal)]))
+    .doc(
+        "Return `self` with its elements in row-major order without gaps, or in the order of `memory_format`. It is \
+         `self` itself if they lie so already, else a copy.",
+    )
+    .scope(Scope::Method).no_out(),
+    Row::new("detach(Tensor(a) self) -> Tensor(a)", Tier::Composed, |a| Ok(a.tensor(0)?.detach().into()), || vec![Sample::new(vec![t(&[2, 3])]).no_gradient()])
+    .doc(
+        "Return a tensor that shares the memory of `input`, without its gradient history. In-place changes of one \
+         are seen in the other.",
+    )
+    .no_out(),
     Row::new("copy_(Tensor(a!) self, Tensor other, bool non_blocking=False) -> Tensor(a!)", Tier::Composed, |a| {
         let x = a.tensor(0)?;
         let y = match a.operand(1)? {
@@ -419,16 +475,40 @@ const OTHER_ROWS: [Row; 10] = [
             Operand::Scalar(v) => x.copy_(&Tensor::full(&[], v, x.dtype(), x.device())?)?,
         };
         Ok(Ret::Tensor(y.clone()))
-    }, Vec::new).scope(Scope::Method).no_out().numbers(Numbers::Second),
-    Row::new("_to(Tensor(a) self, Device? device=None, ScalarType? dtype=None, bool non_blocking=False, bool copy=False, *, MemoryFormat? memory_format=None) -> Tensor(a)", Tier::Composed, |a| Ok(to_format(a.tensor(0)?, a.opt_dtype(2)?, a.opt_device(1)?, a.bool(4)?, a.memory_format(5)?)?.into()), Vec::new).scope(Scope::Nn).no_out(),
-    Row::new("type_as(Tensor self, Tensor other) -> Tensor", Tier::Composed, |a| Ok(to(a.tensor(0)?, Some(a.tensor(1)?.dtype()), Some(a.tensor(1)?.device()), false)?.into()), samples!([t(&[2, 3]), t(&[1])])).scope(Scope::Method).no_out(),
-    Row::new("item(Tensor self) -> Scalar", Tier::Composed, |a| Ok(a.tensor(0)?.item()?.into()), Vec::new).scope(Scope::Method).no_out(),
+    }, Vec::new)
+    .doc(
+        "Overwrite `self` with the elements of `other` and return it. `other` is broadcast to the shape of `self`, \
+         and converted to its dtype and device; it may be a number.",
+    )
+    .scope(Scope::Method).no_out().numbers(Numbers::Second),
+    Row::new("_to(Tensor(a) self, Device? device=None, ScalarType? dtype=None, bool non_blocking=False, bool copy=False, *, MemoryFormat? memory_format=None) -> Tensor(a)", Tier::Composed, |a| Ok(to_format(a.tensor(0)?, a.opt_dtype(2)?, a.opt_device(1)?, a.bool(4)?, a.memory_format(5)?)?.into()), Vec::new)
+    .doc("Return `self` in another dtype or on another device, or itself if nothing changes and `copy` is false.")
+    .scope(Scope::Nn).no_out(),
+    Row::new("type_as(Tensor self, Tensor other) -> Tensor", Tier::Composed, |a| Ok(to(a.tensor(0)?, Some(a.tensor(1)?.dtype()), Some(a.tensor(1)?.device()), false)?.into()), samples!([t(&[2, 3]), t(&[1])]))
+    .doc("Return `self` in the dtype and on the device of `other`. It is `self` itself if nothing changes.")
+    .scope(Scope::Method).no_out(),
+    Row::new("item(Tensor self) -> Scalar", Tier::Composed, |a| Ok(a.tensor(0)?.item()?.into()), Vec::new)
+    .doc(
+        "Return the only element of `self` as a Python number. More or fewer elements than one raise \
+         `RuntimeError`. A value that is still to be computed on a device is computed and read.",
+    )
+    .scope(Scope::Method).no_out(),
     Row::new("equal(Tensor self, Tensor other) -> bool", Tier::Composed, |a| {
         let (x, y) = (a.tensor(0)?, a.tensor(1)?);
         if x.dims() != y.dims() { return Ok(false.into()); }
         Ok((crate::ops::reduce::reduce(crate::ops::reduce::ReduceKind::All, &x.eq(y)?, None, false)?.item_f64()? != 0.0).into())
-    }, Vec::new).no_out(),
-    Row::new("requires_grad_(Tensor(a!) self, bool requires_grad=True) -> Tensor(a!)", Tier::Composed, |a| Ok(Ret::Tensor(a.tensor(0)?.requires_grad_(a.bool(1)?)?.clone())), Vec::new).scope(Scope::Method).no_out(),
+    }, Vec::new)
+    .doc(
+        "Return `True` if `input` and `other` have the same shape and equal elements, as a Python `bool`. A NaN \
+         makes them unequal. For one answer an element use `torch.eq`.",
+    )
+    .no_out(),
+    Row::new("requires_grad_(Tensor(a!) self, bool requires_grad=True) -> Tensor(a!)", Tier::Composed, |a| Ok(Ret::Tensor(a.tensor(0)?.requires_grad_(a.bool(1)?)?.clone())), Vec::new)
+    .doc(
+        "Switch the recording of gradients for `self` on or off, and return `self`. Only floating-point and complex \
+         tensors can have gradients, and it cannot be switched off for the result of a recorded operation.",
+    )
+    .scope(Scope::Method).no_out(),
 ];
 
 /// Rows of the conversions.

@@ -395,6 +395,11 @@ pub const ROWS: &[Row] = &[
         |a| running(ScanKind::Sum, a),
         running_samples,
     )
+    .doc(
+        "Return the running sums of `input` along `dim`: element `i` is the sum of the elements up to `i`. `dtype` \
+         is the dtype to convert to first; otherwise integers and `bool` are summed in `int64`. The in-place form \
+         keeps the dtype of the tensor.",
+    )
     .inplace_by(|a| running_(ScanKind::Sum, a))
     .out_aliasing(Aliasing::InStep)
     .dtype_with_out(DTypeWithOut::FollowsOut(messages::expected_out))
@@ -404,6 +409,11 @@ pub const ROWS: &[Row] = &[
         Tier::Prim,
         |a| running(ScanKind::Prod, a),
         running_samples,
+    )
+    .doc(
+        "Return the running products of `input` along `dim`: element `i` is the product of the elements up to `i`. \
+         `dtype` is the dtype to convert to first; otherwise integers and `bool` are multiplied in `int64`. The \
+         in-place form keeps the dtype of the tensor.",
     )
     .inplace_by(|a| running_(ScanKind::Prod, a))
     .out_aliasing(Aliasing::InStep)
@@ -415,6 +425,10 @@ pub const ROWS: &[Row] = &[
         |a| Ok(logcumsumexp(a.tensor(0)?, a.int(1)?)?.into()),
         samples!([t(&[3, 4]), n(0)], [positive(&[2, 5]), n(-1)], [t(&[]), n(0)]),
     )
+    .doc(
+        "Return the running `log(sum(e^input))` along `dim`, without overflow. Only floating-point and complex \
+         tensors are allowed.",
+    )
     .out_aliasing(Aliasing::InStep),
     Row::new(
         "cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)",
@@ -422,12 +436,22 @@ pub const ROWS: &[Row] = &[
         |a| Ok(cum_extreme(a.tensor(0)?, true, a.int(1)?)?.into()),
         extreme_samples,
     )
+    .doc(
+        "Return `(values, indices)`, the greatest of the elements of `input` up to each position along `dim`, and \
+         where it stands. Of equal elements the last is taken; from a NaN on all values are NaN. Complex tensors are \
+         refused.",
+    )
     .fields(&["values", "indices"]),
     Row::new(
         "cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)",
         Tier::Prim,
         |a| Ok(cum_extreme(a.tensor(0)?, false, a.int(1)?)?.into()),
         extreme_samples,
+    )
+    .doc(
+        "Return `(values, indices)`, the smallest of the elements of `input` up to each position along `dim`, and \
+         where it stands. Of equal elements the last is taken; from a NaN on all values are NaN. Complex tensors are \
+         refused.",
     )
     .fields(&["values", "indices"]),
 ];

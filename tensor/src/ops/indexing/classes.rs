@@ -74,6 +74,12 @@ pub const ROWS: &[Row] = &[
     Row::new("one_hot(Tensor self, int num_classes=-1) -> Tensor", Tier::Composed, |a| ok(one_hot(a.tensor(0)?, a.int(1)?)), || {
         vec![Sample::new(vec![index_arg(&[2, 3], 4), n(5)]).no_gradient(), Sample::new(vec![index_arg(&[4], 3)]).no_gradient()]
     })
+    .doc(
+        "Return vectors with a 1 at the position that each element of `input` names, and 0 elsewhere. The result \
+         has the shape of `input` and a last dimension of size `num_classes`, and is `int64`, as `input` must be. \
+         Without `num_classes` it is the greatest element plus 1. Elements that are negative or not below \
+         `num_classes` are errors.",
+    )
     .scope(Scope::Nn)
     .no_out(),
     Row::new("isin.Tensor_Tensor(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor", Tier::Composed, |a| {
@@ -82,6 +88,11 @@ pub const ROWS: &[Row] = &[
         let test = if test.is_wrapped_number() { test.to_device(x.device())? } else { test };
         ok(isin(&x, &test, a.bool(3)?))
     }, || vec![Sample::new(vec![index_arg(&[2, 3], 9), index_arg(&[4], 9)]).no_gradient()])
+    .doc(
+        "Return `True` where an element of `elements` is one of `test_elements`, as `bool`; with `invert`, where it \
+         is none of them. One of the two may be a number. NaN is equal to nothing. `assume_unique` changes nothing. \
+         Complex tensors are refused.",
+    )
     .scope(Scope::Function)
     .numbers(Numbers::One),
     Row::new("isin.Tensor_Scalar(Tensor elements, Scalar test_element, *, bool assume_unique=False, bool invert=False) -> Tensor", Tier::Composed, |a| {

@@ -468,11 +468,23 @@ pub const ROWS: &[Row] = &[
             Sample::new(vec![t(&[]), n(0), index_arg(&[], 1)]),
         ]
     })
+    .doc(
+        "Return the elements of `input` at the positions `index` along `dim`: for `dim=0`, `out[i][j] = \
+         input[index[i][j]][j]`. The result has the shape of `index`, which has as many dimensions as `input` and is \
+         not larger in those other than `dim`. `index` is `int64` or `int32`; negative positions and those out of \
+         range are errors. `sparse_grad` changes nothing.",
+    )
     .out_dtype(OutDType::OfInput(messages::expected_out))
     .out_aliasing(Aliasing::Refused),
     Row::new("scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor", Tier::Prim, |a| ok(scatter(a.tensor(0)?, a.int(1)?, a.tensor(2)?, a.tensor(3)?)), || {
         vec![Sample::new(vec![t(&[3, 4]), n(0), index_arg(&[1, 4], 3), t(&[2, 4])]).dtypes(KINDS)]
     })
+    .doc(
+        "Return a copy of `input` with `src`, a tensor or a number, written to the positions `index` along `dim`: \
+         for `dim=0`, `out[index[i][j]][j] = src[i][j]`. `src` has the dtype of `input`. If a position is named more \
+         than once, the last value wins on `cpu`, and any of them on `tpu`. `reduce='add'` or `'multiply'` joins the \
+         values instead. Negative positions are errors.",
+    )
     .inplace()
     .scatters_in_place()
     .out_dtype(OutDType::OfInput(messages::expected_out))
@@ -509,6 +521,11 @@ pub const ROWS: &[Row] = &[
             Sample::new(vec![t(&[3, 4]), n(1), index_arg(&[2, 6], 4), t(&[3, 6])]),
         ]
     })
+    .doc(
+        "Return a copy of `input` with the elements of `src` added at the positions `index` along `dim`: for \
+         `dim=0`, `out[index[i][j]][j] += src[i][j]`. `src` has the dtype of `input` and is at least as large as \
+         `index`. Negative positions are errors.",
+    )
     .inplace()
     .scatters_in_place()
     .out_dtype(OutDType::OfInput(messages::expected_out))
@@ -517,6 +534,11 @@ pub const ROWS: &[Row] = &[
     Row::new("scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor", Tier::Prim, |a| {
         ok(scatter_reduce(a.tensor(0)?, a.int(1)?, a.tensor(2)?, a.tensor(3)?, a.str(4)?, a.bool(5)?))
     }, scatter_reduced)
+    .doc(
+        "Return a copy of `input` joined with the elements of `src` at the positions `index` along `dim`. `reduce` \
+         is `'sum'`, `'prod'`, `'mean'`, `'amax'` or `'amin'`. With `include_self=False` the elements of `input` at \
+         those positions do not count. Negative positions are errors.",
+    )
     .inplace()
     .scatters_in_place()
     .out_dtype(OutDType::OfInput(messages::expected_out)),

@@ -525,6 +525,10 @@ pub const ROWS: &[Row] = &[
             vec![Sample::new(vec![t(&[3]), mask_arg(&[2, 2]), at, n(0.5)])]
         },
     )
+    .doc(
+        "Return `input[indices]` where `mask` is true, and `fill` elsewhere; indices are not looked at where `mask` \
+         is false.",
+    )
     .scope(Scope::Function)
     .no_out(),
     Row::new(
@@ -536,6 +540,7 @@ pub const ROWS: &[Row] = &[
             vec![Sample::new(vec![t(&[3]), mask_arg(&[2, 2]), at, t(&[2, 2])])]
         },
     )
+    .doc("Return a copy of `input` with `values` added at `indices` where `mask` is true.")
     .scope(Scope::Function)
     .no_out(),
     Row::new(
@@ -544,12 +549,24 @@ pub const ROWS: &[Row] = &[
         |a| ok(index(a.tensor(0)?, a.opt_tensors(1)?)),
         index_samples,
     )
+    .doc(
+        "Return `input[indices]` for a list of index tensors, one a dimension, where `None` takes all of a \
+         dimension. Integer tensors broadcast, and negative positions count from the end. A `bool` or `uint8` mask \
+         stands for the positions of its nonzero elements. The dimensions of the indices come where the indexed ones \
+         were if those are adjacent, else in front.",
+    )
     .scope(Scope::Function),
     Row::new(
         "index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor",
         Tier::Prim,
         |a| ok(index_put(a.tensor(0)?, a.opt_tensors(1)?, a.tensor(2)?, a.bool(3)?)),
         index_put_samples,
+    )
+    .doc(
+        "Return a copy of `input` with `values` written to `input[indices]`, where `indices` is a tuple of tensors \
+         as for `torch.ops.aten.index`. `values` has the dtype of `input` and broadcasts. With `accumulate=True` the \
+         values are added. Without it, if a position is named more than once, the last value wins on `cpu`, and any \
+         of them on `tpu`.",
     )
     .inplace()
     .writes_repeated(put_into_repeated)

@@ -430,6 +430,10 @@ pub const ROWS: &[Row] = &[
             Sample::new(vec![t(&[3, 4]), n(-1), index_arg(&[0], 4)]),
         ]
     })
+    .doc(
+        "Return a copy of the slices of `input` at the positions `index` along `dim`, in that order. `index` is a \
+         vector of `int64` or `int32`, or a single number. Negative positions and those out of range are errors.",
+    )
     .out_aliasing(Aliasing::Refused),
     Row::new("index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor", Tier::Prim, |a| {
         ok(index_add(a.tensor(0)?, a.int(1)?, a.tensor(2)?, &scaled(a.tensor(3)?, a.scalar(4)?)?))
@@ -439,6 +443,11 @@ pub const ROWS: &[Row] = &[
             Sample::new(vec![t(&[3, 4]), n(1), index_arg(&[2], 4), t(&[3, 2]), n(0.5)]),
         ]
     })
+    .doc(
+        "Return a copy of `input` with the slices of `source`, times `alpha`, added at the positions `index` along \
+         `dim`. `source` has the dtype of `input`, and its shape but for `dim`, where it is as long as `index`. \
+         Positions that occur more than once add up; negative ones are errors.",
+    )
     .inplace()
     .scatters_in_place()
     .out_dtype(OutDType::OfInput(messages::expected_out))
@@ -446,12 +455,23 @@ pub const ROWS: &[Row] = &[
     Row::new("index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor", Tier::Composed, |a| {
         ok(index_reduce(a.tensor(0)?, a.int(1)?, a.tensor(2)?, a.tensor(3)?, a.str(4)?, a.bool(5)?))
     }, index_reduced)
+    .doc(
+        "Return a copy of `input` joined with the slices of `source` at the positions `index` along `dim`. `reduce` \
+         is `'prod'`, `'mean'`, `'amax'` or `'amin'`. With `include_self=False` the slices of `input` at those \
+         positions do not count. `source` has the dtype of `input`, and its shape but for `dim`, where it is as long \
+         as `index`.",
+    )
     .inplace()
     .scatters_in_place()
     .out_dtype(OutDType::OfInput(messages::expected_out)),
     Row::new("index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor", Tier::Prim, |a| ok(index_copy(a.tensor(0)?, a.int(1)?, a.tensor(2)?, a.tensor(3)?)), || {
         vec![Sample::new(vec![t(&[3, 4]), n(0), index_arg(&[1], 3), t(&[1, 4])]).dtypes(KINDS)]
     })
+    .doc(
+        "Return a copy of `input` with the slices at the positions `index` along `dim` replaced by those of \
+         `source`. `index` is `int64`. `source` has the dtype of `input`, and its shape but for `dim`, where it is \
+         as long as `index`. Negative positions are errors.",
+    )
     .inplace()
     .scatters_in_place()
     .out_dtype(OutDType::OfInput(messages::expected_out))
@@ -460,6 +480,10 @@ pub const ROWS: &[Row] = &[
     Row::new("index_fill.int_Tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor", Tier::Prim, |a| {
         ok(index_fill(a.tensor(0)?, a.int(1)?, a.tensor(2)?, a.operand(3)?))
     }, samples!([t(&[3, 4]), n(0), index_arg(&[1], 3), t(&[])]))
+    .doc(
+        "Return a copy of `input` with `value`, a number or a 0-d tensor, in the slices at the positions `index` \
+         along `dim`. `index` is `int64`; negative positions count from the end.",
+    )
     .inplace()
     .writes_repeated(fill_repeated)
     .scatters_in_place(),

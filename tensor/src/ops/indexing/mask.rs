@@ -178,12 +178,21 @@ pub const ROWS: &[Row] = &[
                 Sample::new(vec![index_arg(&[5], 2), n(2), n(7)]).no_gradient(),
             ]
         },
+    )
+    .doc(
+        "Return the positions of the first `size` nonzero elements of `input`, as `int64` of shape `(size, d)` with \
+         `d` the number of dimensions. Missing rows are `fill_value`. Since the shape is known, the host need not \
+         read the values.",
     ),
     Row::new(
         "masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor",
         Tier::Composed,
         |a| ok(masked_fill(a.tensor(0)?, a.tensor(1)?, a.operand(2)?)?.contiguous()),
         samples!([t(&[2, 3]), mask_arg(&[2, 1]), t(&[])]),
+    )
+    .doc(
+        "Return a copy of `input` with `value`, a number or a 0-d tensor, where `mask` is true. `mask` is `bool` \
+         and broadcasts with `input`. Replaced elements have the gradient zero.",
     )
     .inplace_by(masked_fill_)
     .reads_before_writing(),
@@ -206,12 +215,22 @@ pub const ROWS: &[Row] = &[
             ]
         },
     )
+    .doc(
+        "Return the elements of `input` where `mask` is true, as a copy with one dimension. `mask` is `bool` and \
+         broadcasts with `input`. The number of results depends on the values, so on a device the host reads the \
+         mask.",
+    )
     .out_aliasing(Aliasing::Refused),
     Row::new(
         "masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor",
         Tier::Composed,
         |a| ok(masked_scatter(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?)),
         samples!([t(&[2, 3]), mask_arg(&[2, 3]), t(&[7])]),
+    )
+    .doc(
+        "Return a copy of `input` with the elements of `source`, in row-major order, written where `mask` is true. \
+         `mask` is `bool` and broadcasts with `input`; `source` has the dtype of `input`, and at least as many \
+         elements as `mask` has true ones.",
     )
     .inplace()
     .reads_before_writing(),
@@ -227,6 +246,11 @@ pub const ROWS: &[Row] = &[
             ]
         },
     )
+    .doc(
+        "Return the positions of the nonzero elements of `input`, as `int64` of shape `(n, d)` with `d` the number \
+         of dimensions, in row-major order. The number of rows depends on the values, so on a device the host reads \
+         them.",
+    )
     .out_dtype(OutDType::OneOf(&[DType::I64], messages::long_indices)),
     Row::new(
         "argwhere(Tensor self) -> Tensor",
@@ -234,12 +258,17 @@ pub const ROWS: &[Row] = &[
         |a| ok(nonzero(a.tensor(0)?)),
         || vec![Sample::new(vec![mask_arg(&[2, 3])]).no_gradient()],
     )
+    .doc("Return the positions of the nonzero elements of `input`, one a row, as `torch.nonzero` does.")
     .no_out(),
     Row::new(
         "nonzero_numpy(Tensor self) -> Tensor[]",
         Tier::Composed,
         |a| at_least_1d(a.tensor(0)?).and_then(|x| nonzero(&x)?.unbind(1)).map(Ret::List),
         || vec![Sample::new(vec![mask_arg(&[2, 3])]).no_gradient()],
+    )
+    .doc(
+        "Return the positions of the nonzero elements of `input` as a tuple of `int64` vectors, one a dimension. A \
+         0-d tensor counts as one of shape `(1,)`.",
     )
     .no_out(),
     Row::new(

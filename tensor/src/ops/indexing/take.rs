@@ -130,12 +130,21 @@ pub const ROWS: &[Row] = &[
         |a| ok(take(a.tensor(0)?, a.tensor(1)?)),
         || vec![Sample::new(vec![t(&[2, 3]), index_arg(&[2, 2], 6)]).dtypes(KINDS)],
     )
+    .doc(
+        "Return the elements of the flattened `input` at the positions `index`, with the shape of `index`. `index` \
+         is `int64`; negative positions count from the end. A position out of range raises `IndexError`.",
+    )
     .out_aliasing(Aliasing::Refused),
     Row::new(
         "put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor",
         Tier::Prim,
         |a| ok(put(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.bool(3)?)),
         samples!([t(&[2, 3]), index_arg(&[4], 6), t(&[4]), n(true)], [t(&[2, 3]), index_arg(&[1], 6), t(&[1])]),
+    )
+    .doc(
+        "Return a copy of `input` with the elements of `source` written to the positions `index` of the flattened \
+         tensor, or added with `accumulate=True`. `index` is `int64`; negative positions count from the end. \
+         `source` has the dtype of `input`, and as many elements as `index`.",
     )
     .inplace()
     .scatters_in_place(),
@@ -144,6 +153,12 @@ pub const ROWS: &[Row] = &[
         Tier::Composed,
         |a| ok(take_along_dim(a.tensor(0)?, a.tensor(1)?, a.opt_int(2)?)),
         samples!([t(&[3, 4]), index_arg(&[1, 4], 3), n(0)], [t(&[2, 3]), index_arg(&[4], 6)]),
+    )
+    .doc(
+        "Return the elements of `input` at the positions `indices` along `dim`. Both have the same number of \
+         dimensions and broadcast in all but `dim`; `indices` is `int64`, and positions count modulo the size. \
+         Without `dim`, positions of the flattened tensor are taken, as by `torch.gather`. The `indices` of \
+         `torch.argsort` give the sorted tensor.",
     )
     .out_aliasing(Aliasing::Refused),
 ];

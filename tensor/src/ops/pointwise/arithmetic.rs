@@ -429,6 +429,11 @@ pub const ARITHMETIC_ROWS: &[Row] = &[
         |a| Ok(add_alpha(BinaryKind::Add, a.operand(0)?, a.operand(1)?, a.scalar(2)?)?.into()),
         samples!([t(&[2, 3]), t(&[2, 3])], [t(&[2, 1]), t(&[3])], [t(&[2, 3]), n(2)], [t(&[2, 3]), t(&[]), n(0.5)]),
     )
+    .doc(
+        "Return `input + alpha * other`, element by element. The operands broadcast and are promoted to a common \
+         dtype; each may be a number. Integers wrap around, and the sum of two `bool` is their logical or. `alpha` \
+         must be an integer where the result is one.",
+    )
     .inplace_by(|a| add_alpha_(BinaryKind::Add, a))
     .numbers(Numbers::Both)
     .deprecated(Deprecated::AfterFirst("alpha")),
@@ -437,6 +442,11 @@ pub const ARITHMETIC_ROWS: &[Row] = &[
         Tier::Prim,
         |a| Ok(add_alpha(BinaryKind::Sub, a.operand(0)?, a.operand(1)?, a.scalar(2)?)?.into()),
         samples!([t(&[2, 3]), t(&[2, 3])], [t(&[2, 1]), t(&[3])], [t(&[2, 3]), t(&[3]), n(2)]),
+    )
+    .doc(
+        "Return `input - alpha * other`, element by element. The operands broadcast and are promoted to a common \
+         dtype; each may be a number. Integers wrap around. `bool` operands are refused, use `torch.logical_xor`. \
+         `alpha` must be an integer where the result is one.",
     )
     .inplace_by(|a| add_alpha_(BinaryKind::Sub, a))
     .numbers(Numbers::Both)
@@ -447,6 +457,7 @@ pub const ARITHMETIC_ROWS: &[Row] = &[
         |a| Ok(add_alpha(BinaryKind::Sub, a.operand(0)?, a.operand(1)?, a.scalar(2)?)?.into()),
         samples!([t(&[2, 3]), t(&[2, 3])]),
     )
+    .doc("Alias of `torch.sub`.")
     .inplace_by(|a| add_alpha_(BinaryKind::Sub, a))
     .numbers(Numbers::Both),
     Row::new(
@@ -454,6 +465,10 @@ pub const ARITHMETIC_ROWS: &[Row] = &[
         Tier::Prim,
         |a| Ok(add_alpha(BinaryKind::Sub, a.operand(1)?, a.operand(0)?, a.scalar(2)?)?.into()),
         samples!([t(&[2, 3]), t(&[3])], [t(&[2, 3]), n(2)]),
+    )
+    .doc(
+        "Return `other - alpha * input`, element by element. The operands broadcast and are promoted to a common \
+         dtype; `other` may be a number. `bool` operands are refused.",
     )
     .numbers(Numbers::Second),
     Row::new(

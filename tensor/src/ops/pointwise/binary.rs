@@ -582,10 +582,11 @@ fn binary_vjp(kind: BinaryKind, s: &Saved<'_>, g: &Tensor) -> Result<(Option<Ten
 }
 
 macro_rules! special_binary_rows {
-    ($($name:literal $kind:ident;)*) => {
+    ($($name:literal $kind:ident $doc:literal;)*) => {
         /// Rows of the orthogonal polynomials and the zeta function.
         pub const SPECIAL_BINARY_ROWS: &[Row] = &[$(
             Row::new($name, Tier::Prim, |a| Ok(special_binary(BinaryKind::$kind, a.operand(0)?, a.operand(1)?)?.into()), || polynomial_samples(BinaryKind::$kind))
+                .doc($doc)
                 .scope(crate::schema::Scope::Nn)
                 .numbers(Numbers::One),
         )*];
@@ -593,19 +594,58 @@ macro_rules! special_binary_rows {
 }
 
 special_binary_rows! {
-    "special_zeta(Tensor self, Tensor other) -> Tensor" Zeta;
-    "special_chebyshev_polynomial_t(Tensor x, Tensor n) -> Tensor" ChebyshevT;
-    "special_chebyshev_polynomial_u(Tensor x, Tensor n) -> Tensor" ChebyshevU;
-    "special_chebyshev_polynomial_v(Tensor x, Tensor n) -> Tensor" ChebyshevV;
-    "special_chebyshev_polynomial_w(Tensor x, Tensor n) -> Tensor" ChebyshevW;
-    "special_shifted_chebyshev_polynomial_t(Tensor x, Tensor n) -> Tensor" ShiftedChebyshevT;
-    "special_shifted_chebyshev_polynomial_u(Tensor x, Tensor n) -> Tensor" ShiftedChebyshevU;
-    "special_shifted_chebyshev_polynomial_v(Tensor x, Tensor n) -> Tensor" ShiftedChebyshevV;
-    "special_shifted_chebyshev_polynomial_w(Tensor x, Tensor n) -> Tensor" ShiftedChebyshevW;
-    "special_hermite_polynomial_h(Tensor x, Tensor n) -> Tensor" HermiteH;
-    "special_hermite_polynomial_he(Tensor x, Tensor n) -> Tensor" HermiteHe;
-    "special_laguerre_polynomial_l(Tensor x, Tensor n) -> Tensor" Laguerre;
-    "special_legendre_polynomial_p(Tensor x, Tensor n) -> Tensor" Legendre;
+    "special_zeta(Tensor self, Tensor other) -> Tensor" Zeta
+        "Return the Hurwitz zeta function `sum over k >= 0 of (k + other)^-input`, element by element. The operands \
+         broadcast; one of them may be a number. Integers are computed in the default floating-point dtype; \
+         `float16` and `bfloat16` are refused. There is no derivative with respect to `input`.";
+    "special_chebyshev_polynomial_t(Tensor x, Tensor n) -> Tensor" ChebyshevT
+        "Return the Chebyshev polynomial of the first kind `T_n(x)`, which is `cos(n * acos(x))` in `[-1, 1]`. The \
+         operands broadcast; one of them may be a number. `n` is truncated to a whole number, and a negative degree \
+         gives 0. The result has no gradient.";
+    "special_chebyshev_polynomial_u(Tensor x, Tensor n) -> Tensor" ChebyshevU
+        "Return the Chebyshev polynomial of the second kind `U_n(x)`, where `U_0 = 1`, `U_1 = 2x` and `U_(k+1) = 2x \
+         U_k - U_(k-1)`. The operands broadcast; one of them may be a number. `n` is truncated to a whole number, \
+         and a negative degree gives 0. The result has no gradient.";
+    "special_chebyshev_polynomial_v(Tensor x, Tensor n) -> Tensor" ChebyshevV
+        "Return the Chebyshev polynomial of the third kind `V_n(x)`, where `V_0 = 1`, `V_1 = 2x - 1` and `V_(k+1) = \
+         2x V_k - V_(k-1)`. The operands broadcast; one of them may be a number. `n` is truncated to a whole number, \
+         and a negative degree gives 0. The result has no gradient.";
+    "special_chebyshev_polynomial_w(Tensor x, Tensor n) -> Tensor" ChebyshevW
+        "Return the Chebyshev polynomial of the fourth kind `W_n(x)`, where `W_0 = 1`, `W_1 = 2x + 1` and `W_(k+1) \
+         = 2x W_k - W_(k-1)`. The operands broadcast; one of them may be a number. `n` is truncated to a whole \
+         number, and a negative degree gives 0. The result has no gradient.";
+    "special_shifted_chebyshev_polynomial_t(Tensor x, Tensor n) -> Tensor" ShiftedChebyshevT
+        "Return `T_n(2x - 1)`, where `T_n` is the Chebyshev polynomial of the first kind \
+         (`torch.special.chebyshev_polynomial_t`). It is orthogonal on `[0, 1]`. The operands broadcast; one of them \
+         may be a number. The result has no gradient.";
+    "special_shifted_chebyshev_polynomial_u(Tensor x, Tensor n) -> Tensor" ShiftedChebyshevU
+        "Return `U_n(2x - 1)`, where `U_n` is the Chebyshev polynomial of the second kind \
+         (`torch.special.chebyshev_polynomial_u`). It is orthogonal on `[0, 1]`. The operands broadcast; one of them \
+         may be a number. The result has no gradient.";
+    "special_shifted_chebyshev_polynomial_v(Tensor x, Tensor n) -> Tensor" ShiftedChebyshevV
+        "Return `V_n(2x - 1)`, where `V_n` is the Chebyshev polynomial of the third kind \
+         (`torch.special.chebyshev_polynomial_v`). It is orthogonal on `[0, 1]`. The operands broadcast; one of them \
+         may be a number. The result has no gradient.";
+    "special_shifted_chebyshev_polynomial_w(Tensor x, Tensor n) -> Tensor" ShiftedChebyshevW
+        "Return `W_n(2x - 1)`, where `W_n` is the Chebyshev polynomial of the fourth kind \
+         (`torch.special.chebyshev_polynomial_w`). It is orthogonal on `[0, 1]`. The operands broadcast; one of them \
+         may be a number. The result has no gradient.";
+    "special_hermite_polynomial_h(Tensor x, Tensor n) -> Tensor" HermiteH
+        "Return the physicist's Hermite polynomial `H_n(x)`, where `H_0 = 1`, `H_1 = 2x` and `H_(k+1) = 2x H_k - 2k \
+         H_(k-1)`. The operands broadcast; one of them may be a number. `n` is truncated to a whole number, and a \
+         negative degree gives 0. The result has no gradient.";
+    "special_hermite_polynomial_he(Tensor x, Tensor n) -> Tensor" HermiteHe
+        "Return the probabilist's Hermite polynomial `He_n(x)`, where `He_0 = 1`, `He_1 = x` and `He_(k+1) = x He_k \
+         - k He_(k-1)`. The operands broadcast; one of them may be a number. `n` is truncated to a whole number, and \
+         a negative degree gives 0. The result has no gradient.";
+    "special_laguerre_polynomial_l(Tensor x, Tensor n) -> Tensor" Laguerre
+        "Return the Laguerre polynomial `L_n(x)`, where `L_0 = 1`, `L_1 = 1 - x` and `(k+1) L_(k+1) = (2k + 1 - x) \
+         L_k - k L_(k-1)`. The operands broadcast; one of them may be a number. `n` is truncated to a whole number, \
+         and a negative degree gives 0. The result has no gradient.";
+    "special_legendre_polynomial_p(Tensor x, Tensor n) -> Tensor" Legendre
+        "Return the Legendre polynomial `P_n(x)`, where `P_0 = 1`, `P_1 = x` and `(k+1) P_(k+1) = (2k + 1) x P_k - \
+         k P_(k-1)`. The operands broadcast; one of them may be a number. `n` is truncated to a whole number, and a \
+         negative degree gives 0. The result has no gradient.";
 }
 
 /// Gradients reach only the zeta function's second operand.
@@ -669,34 +709,132 @@ fn two_masks() -> Vec<crate::schema::Sample> {
 }
 
 binary_rows! {
-    "mul.Tensor(Tensor self, Tensor other) -> Tensor" Mul samples!([t(&[2, 3]), t(&[2, 3])], [t(&[2, 1]), t(&[3])], [t(&[2, 3]), n(2.5)]), numbers(Numbers::Both);
-    "multiply.Tensor(Tensor self, Tensor other) -> Tensor" Mul samples!([t(&[2, 3]), t(&[2, 3])]), numbers(Numbers::Both);
-    "div.Tensor(Tensor self, Tensor other) -> Tensor" Div samples!([t(&[2, 3]), positive(&[2, 3])], [t(&[2, 1]), positive(&[3])], [t(&[2, 3]), n(2)]), numbers(Numbers::Both);
-    "divide.Tensor(Tensor self, Tensor other) -> Tensor" Div samples!([t(&[2, 3]), positive(&[2, 3])]), numbers(Numbers::Both);
-    "true_divide.Tensor(Tensor self, Tensor other) -> Tensor" Div samples!([t(&[2, 3]), positive(&[2, 3])]), numbers(Numbers::Both);
-    "pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor" Pow samples!([positive(&[2, 3]), t(&[3])], [positive(&[2, 3]), n(2.5)], [t(&[2, 3]), n(3)]), numbers(Numbers::One), autocast(Policies::accelerator(Policy::Full));
-    "maximum(Tensor self, Tensor other) -> Tensor" Maximum samples!([t(&[2, 3]), t(&[2, 3])], [t(&[2, 3]), t(&[3])]);
-    "minimum(Tensor self, Tensor other) -> Tensor" Minimum samples!([t(&[2, 3]), t(&[2, 3])]);
-    "fmax(Tensor self, Tensor other) -> Tensor" Fmax samples!([t(&[2, 3]), t(&[3])]);
-    "fmin(Tensor self, Tensor other) -> Tensor" Fmin samples!([t(&[2, 3]), t(&[3])]);
-    "remainder.Tensor(Tensor self, Tensor other) -> Tensor" Remainder samples!([t(&[2, 3]), n(0.7)], [t(&[2, 3]), positive(&[2, 3])]), numbers(Numbers::One);
-    "fmod.Tensor(Tensor self, Tensor other) -> Tensor" Fmod samples!([t(&[2, 3]), n(0.7)], [t(&[2, 3]), positive(&[2, 3])]), numbers(Numbers::Second);
-    "floor_divide(Tensor self, Tensor other) -> Tensor" FloorDivide || vec![crate::schema::Sample::new(vec![t(&[2, 3]), positive(&[3])]).no_gradient(), crate::schema::Sample::new(vec![index(&[2, 3], 9), n(2)]).no_gradient()], numbers(Numbers::Both);
-    "atan2(Tensor self, Tensor other) -> Tensor" Atan2 samples!([t(&[2, 3]), positive(&[2, 3])]), autocast(Policies::accelerator(Policy::Widest));
-    "hypot(Tensor self, Tensor other) -> Tensor" Hypot samples!([t(&[2, 3]), positive(&[3])]);
-    "nextafter(Tensor self, Tensor other) -> Tensor" NextAfter || vec![crate::schema::Sample::new(vec![t(&[2, 3]), t(&[3])]).no_gradient()];
-    "copysign.Tensor(Tensor self, Tensor other) -> Tensor" Copysign samples!([t(&[2, 3]), t(&[3])]), numbers(Numbers::Second);
-    "arctan2(Tensor self, Tensor other) -> Tensor" Atan2 samples!([t(&[2, 3]), positive(&[2, 3])]), autocast(Policies::accelerator(Policy::Widest));
-    "gcd(Tensor self, Tensor other) -> Tensor" Gcd two_integer_tensors, in_place_function();
-    "lcm(Tensor self, Tensor other) -> Tensor" Lcm two_integer_tensors, in_place_function();
-    "igamma(Tensor self, Tensor other) -> Tensor" Igamma incomplete_gammas, aliases(&["special_gammainc"]);
-    "igammac(Tensor self, Tensor other) -> Tensor" Igammac incomplete_gammas, aliases(&["special_gammaincc"]);
-    "bitwise_and.Tensor(Tensor self, Tensor other) -> Tensor" BitwiseAnd two_integers, numbers(Numbers::One);
-    "bitwise_or.Tensor(Tensor self, Tensor other) -> Tensor" BitwiseOr two_integers, numbers(Numbers::One);
-    "bitwise_xor.Tensor(Tensor self, Tensor other) -> Tensor" BitwiseXor two_integers, numbers(Numbers::One);
-    "bitwise_left_shift.Tensor(Tensor self, Tensor other) -> Tensor" LeftShift two_integers, numbers(Numbers::One);
-    "bitwise_right_shift.Tensor(Tensor self, Tensor other) -> Tensor" RightShift two_integers, numbers(Numbers::One);
-    "logical_and(Tensor self, Tensor other) -> Tensor" LogicalAnd two_masks;
-    "logical_or(Tensor self, Tensor other) -> Tensor" LogicalOr two_masks;
-    "logical_xor(Tensor self, Tensor other) -> Tensor" LogicalXor two_masks;
+    "mul.Tensor(Tensor self, Tensor other) -> Tensor" Mul samples!([t(&[2, 3]), t(&[2, 3])], [t(&[2, 1]), t(&[3])], [t(&[2, 3]), n(2.5)]),
+        doc("Return `input * other`, element by element. The operands broadcast and are promoted to a common dtype; \
+             each may be a number. Integers wrap around, and the product of two `bool` is their logical and."),
+        numbers(Numbers::Both);
+    "multiply.Tensor(Tensor self, Tensor other) -> Tensor" Mul samples!([t(&[2, 3]), t(&[2, 3])]),
+        doc("Alias of `torch.mul`."),
+        numbers(Numbers::Both);
+    "div.Tensor(Tensor self, Tensor other) -> Tensor" Div samples!([t(&[2, 3]), positive(&[2, 3])], [t(&[2, 1]), positive(&[3])], [t(&[2, 3]), n(2)]),
+        doc("Return `input / other`, element by element. The operands broadcast and are promoted to a common dtype; \
+             each may be a number. Without `rounding_mode`, integers are divided in the default floating-point \
+             dtype, and a division by zero gives an infinity or NaN. `rounding_mode='trunc'` rounds towards zero and \
+             `'floor'` rounds down; both keep integers, and raise `RuntimeError` for an integer division by zero."),
+        numbers(Numbers::Both);
+    "divide.Tensor(Tensor self, Tensor other) -> Tensor" Div samples!([t(&[2, 3]), positive(&[2, 3])]),
+        doc("Alias of `torch.div`."),
+        numbers(Numbers::Both);
+    "true_divide.Tensor(Tensor self, Tensor other) -> Tensor" Div samples!([t(&[2, 3]), positive(&[2, 3])]),
+        doc("Alias of `torch.div` without `rounding_mode`."),
+        numbers(Numbers::Both);
+    "pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor" Pow samples!([positive(&[2, 3]), t(&[3])], [positive(&[2, 3]), n(2.5)], [t(&[2, 3]), n(3)]),
+        doc("Return `input ** exponent`, element by element. The operands broadcast and are promoted to a common \
+             dtype; one of them may be a number. Integers wrap around, and a negative integer as the number \
+             `exponent` of an integer tensor raises `RuntimeError`. A negative base with a fractional exponent gives \
+             NaN. `x ** 0` is 1, also where `x` is zero."),
+        numbers(Numbers::One), autocast(Policies::accelerator(Policy::Full));
+    "maximum(Tensor self, Tensor other) -> Tensor" Maximum samples!([t(&[2, 3]), t(&[2, 3])], [t(&[2, 3]), t(&[3])]),
+        doc("Return the greater of `input` and `other`, element by element. The operands broadcast and are promoted \
+             to a common dtype. The result is NaN where one of them is NaN; `torch.fmax` prefers the number. Equal \
+             elements share the gradient by halves. Complex tensors are refused.");
+    "minimum(Tensor self, Tensor other) -> Tensor" Minimum samples!([t(&[2, 3]), t(&[2, 3])]),
+        doc("Return the smaller of `input` and `other`, element by element. The operands broadcast and are promoted \
+             to a common dtype. The result is NaN where one of them is NaN; `torch.fmin` prefers the number. Equal \
+             elements share the gradient by halves. Complex tensors are refused.");
+    "fmax(Tensor self, Tensor other) -> Tensor" Fmax samples!([t(&[2, 3]), t(&[3])]),
+        doc("Return the greater of `input` and `other`, element by element, or the number where the other one is \
+             NaN. The operands broadcast and are promoted to a common dtype. The result is NaN only where both are. \
+             Complex tensors are refused.");
+    "fmin(Tensor self, Tensor other) -> Tensor" Fmin samples!([t(&[2, 3]), t(&[3])]),
+        doc("Return the smaller of `input` and `other`, element by element, or the number where the other one is \
+             NaN. The operands broadcast and are promoted to a common dtype. The result is NaN only where both are. \
+             Complex tensors are refused.");
+    "remainder.Tensor(Tensor self, Tensor other) -> Tensor" Remainder samples!([t(&[2, 3]), n(0.7)], [t(&[2, 3]), positive(&[2, 3])]),
+        doc("Return the remainder `input - other * floor(input / other)`, which has the sign of `other`, as \
+             Python's `%`. The operands broadcast and are promoted to a common dtype; one of them may be a number. \
+             Zero as a divisor gives NaN for floats and `RuntimeError` for integers. `bool` and complex tensors are \
+             refused."),
+        numbers(Numbers::One);
+    "fmod.Tensor(Tensor self, Tensor other) -> Tensor" Fmod samples!([t(&[2, 3]), n(0.7)], [t(&[2, 3]), positive(&[2, 3])]),
+        doc("Return the remainder `input - other * trunc(input / other)`, which has the sign of `input`, as C's \
+             `fmod`. The operands broadcast and are promoted to a common dtype; `other` may be a number. Zero as a \
+             divisor gives NaN for floats and `RuntimeError` for integers. `bool` and complex tensors are refused."),
+        numbers(Numbers::Second);
+    "floor_divide(Tensor self, Tensor other) -> Tensor" FloorDivide || vec![crate::schema::Sample::new(vec![t(&[2, 3]), positive(&[3])]).no_gradient(), crate::schema::Sample::new(vec![index(&[2, 3], 9), n(2)]).no_gradient()],
+        doc("Return `floor(input / other)`, element by element. The operands broadcast and are promoted to a common \
+             dtype, which the result keeps; each may be a number. An integer division by zero raises `RuntimeError`; \
+             for floats the result is then that of `input / other`. `bool` and complex tensors are refused."),
+        numbers(Numbers::Both);
+    "atan2(Tensor self, Tensor other) -> Tensor" Atan2 samples!([t(&[2, 3]), positive(&[2, 3])]),
+        doc("Return the angle in radians from the positive x axis to the point `(other, input)`: `input` is y and \
+             `other` is x. Results lie in `[-pi, pi]`. The operands broadcast; integers are computed in the default \
+             floating-point dtype. Complex tensors are refused."),
+        autocast(Policies::accelerator(Policy::Widest));
+    "hypot(Tensor self, Tensor other) -> Tensor" Hypot samples!([t(&[2, 3]), positive(&[3])]),
+        doc("Return `sqrt(input^2 + other^2)`, element by element, without overflow of the squares. The operands \
+             broadcast and are promoted to a common dtype. Only floating-point dtypes are allowed.");
+    "nextafter(Tensor self, Tensor other) -> Tensor" NextAfter || vec![crate::schema::Sample::new(vec![t(&[2, 3]), t(&[3])]).no_gradient()],
+        doc("Return the floating-point number next to `input` in the direction of `other`, element by element. The \
+             operands broadcast. Only floating-point dtypes are allowed. The gradient passes to `input` unchanged.");
+    "copysign.Tensor(Tensor self, Tensor other) -> Tensor" Copysign samples!([t(&[2, 3]), t(&[3])]),
+        doc("Return numbers with the absolute value of `input` and the sign of `other`, element by element. The \
+             sign of `-0.0` counts. The operands broadcast, `other` may be a number, and integers are computed in \
+             the default floating-point dtype."),
+        numbers(Numbers::Second);
+    "arctan2(Tensor self, Tensor other) -> Tensor" Atan2 samples!([t(&[2, 3]), positive(&[2, 3])]),
+        doc("Alias of `torch.atan2`."),
+        autocast(Policies::accelerator(Policy::Widest));
+    "gcd(Tensor self, Tensor other) -> Tensor" Gcd two_integer_tensors,
+        doc("Return the greatest common divisor of `input` and `other`, element by element. It is not negative, and \
+             `gcd(0, 0)` is 0. The operands broadcast; only integers are allowed."),
+        in_place_function();
+    "lcm(Tensor self, Tensor other) -> Tensor" Lcm two_integer_tensors,
+        doc("Return the least common multiple of `input` and `other`, element by element. It is not negative, and 0 \
+             where one of the two is 0. The operands broadcast; only integers are allowed."),
+        in_place_function();
+    "igamma(Tensor self, Tensor other) -> Tensor" Igamma incomplete_gammas,
+        doc("Return the regularised lower incomplete gamma function `P(a, x) = 1 / gamma(a) * integral of t^(a-1) \
+             e^-t from 0 to x`, where `a` is `input` and `x` is `other`. The operands broadcast; only floating-point \
+             dtypes are allowed. There is no derivative with respect to `input`."),
+        aliases(&["special_gammainc"]);
+    "igammac(Tensor self, Tensor other) -> Tensor" Igammac incomplete_gammas,
+        doc("Return the regularised upper incomplete gamma function `Q(a, x) = 1 - P(a, x)`, where `a` is `input`, \
+             `x` is `other`, and `P` is `torch.igamma`. The operands broadcast; only floating-point dtypes are \
+             allowed. There is no derivative with respect to `input`."),
+        aliases(&["special_gammaincc"]);
+    "bitwise_and.Tensor(Tensor self, Tensor other) -> Tensor" BitwiseAnd two_integers,
+        doc("Return the bits that are set in both `input` and `other`, element by element. For `bool` it is the \
+             logical and. The operands broadcast and are promoted to a common dtype; one of them may be a number. \
+             Floating-point and complex tensors are refused."),
+        numbers(Numbers::One);
+    "bitwise_or.Tensor(Tensor self, Tensor other) -> Tensor" BitwiseOr two_integers,
+        doc("Return the bits that are set in `input`, in `other` or in both, element by element. For `bool` it is \
+             the logical or. The operands broadcast and are promoted to a common dtype; one of them may be a number. \
+             Floating-point and complex tensors are refused."),
+        numbers(Numbers::One);
+    "bitwise_xor.Tensor(Tensor self, Tensor other) -> Tensor" BitwiseXor two_integers,
+        doc("Return the bits in which `input` and `other` differ, element by element. For `bool` it is the logical \
+             exclusive or. The operands broadcast and are promoted to a common dtype; one of them may be a number. \
+             Floating-point and complex tensors are refused."),
+        numbers(Numbers::One);
+    "bitwise_left_shift.Tensor(Tensor self, Tensor other) -> Tensor" LeftShift two_integers,
+        doc("Return `input` with its bits moved left by `other` places, which is `input * 2^other` without the bits \
+             that do not fit. Shifts that are negative or at least the number of bits give 0. The operands \
+             broadcast; one of them may be a number. Only integers are allowed."),
+        numbers(Numbers::One);
+    "bitwise_right_shift.Tensor(Tensor self, Tensor other) -> Tensor" RightShift two_integers,
+        doc("Return `input` with its bits moved right by `other` places, which is `floor(input / 2^other)`. Signed \
+             integers keep their sign. Shifts that are negative or at least the number of bits move all bits out. \
+             The operands broadcast; one of them may be a number. Only integers are allowed."),
+        numbers(Numbers::One);
+    "logical_and(Tensor self, Tensor other) -> Tensor" LogicalAnd two_masks,
+        doc("Return `True` where both `input` and `other` are nonzero, as `bool`. The operands broadcast; NaN \
+             counts as true. The in-place form writes 0 or 1 in the dtype of the tensor.");
+    "logical_or(Tensor self, Tensor other) -> Tensor" LogicalOr two_masks,
+        doc("Return `True` where `input` or `other` is nonzero, as `bool`. The operands broadcast; NaN counts as \
+             true. The in-place form writes 0 or 1 in the dtype of the tensor.");
+    "logical_xor(Tensor self, Tensor other) -> Tensor" LogicalXor two_masks,
+        doc("Return `True` where exactly one of `input` and `other` is nonzero, as `bool`. The operands broadcast; \
+             NaN counts as true. The in-place form writes 0 or 1 in the dtype of the tensor.");
 }

@@ -112,6 +112,11 @@ pub const ROWS: &[Row] = &[
         |a| ok(clamp(a.tensor(0)?, opt_operand(a, 1)?, opt_operand(a, 2)?)?),
         samples!([t(&[2, 3]), unit(&[3]), positive(&[2, 1])]),
     )
+    .doc(
+        "Return `input` with elements below `min` replaced by `min` and elements above `max` by `max`. The bounds \
+         are numbers, or tensors that broadcast; one of them may be left out. Where they cross, `max` wins. NaN \
+         stays NaN. The result has the common dtype of all operands; complex ones are refused.",
+    )
     .inplace()
     .in_place_function(),
     Row::new(
@@ -128,6 +133,7 @@ pub const ROWS: &[Row] = &[
         |a| ok(clamp(a.tensor(0)?, opt_operand(a, 1)?, opt_operand(a, 2)?)?),
         samples!([t(&[2, 3]), unit(&[3])]),
     )
+    .doc("Alias of `torch.clamp`.")
     .inplace()
     .in_place_function(),
     Row::new(
@@ -144,6 +150,10 @@ pub const ROWS: &[Row] = &[
         |a| ok(clamp(a.tensor(0)?, Some(a.operand(1)?), None)?),
         samples!([t(&[2, 3]), unit(&[3])]),
     )
+    .doc(
+        "Return `input` with elements below `min` replaced by `min`, a number or a tensor that broadcasts. It is \
+         `torch.clamp` with a lower bound alone.",
+    )
     .inplace()
     .in_place_function(),
     Row::new(
@@ -159,6 +169,10 @@ pub const ROWS: &[Row] = &[
         Tier::Composed,
         |a| ok(clamp(a.tensor(0)?, None, Some(a.operand(1)?))?),
         samples!([t(&[2, 3]), unit(&[3])]),
+    )
+    .doc(
+        "Return `input` with elements above `max` replaced by `max`, a number or a tensor that broadcasts. It is \
+         `torch.clamp` with an upper bound alone.",
     )
     .inplace()
     .in_place_function(),

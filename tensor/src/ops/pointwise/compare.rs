@@ -93,7 +93,7 @@ compare_methods! {
 }
 
 macro_rules! compare_rows {
-    ($($schema:literal $kind:ident;)*) => {
+    ($($schema:literal $kind:ident $doc:literal;)*) => {
         /// Rows of the comparisons.
         pub const COMPARE_ROWS: &[Row] = &[$(
             Row::new($schema, Tier::Prim, |a| Ok(compare(CompareKind::$kind, a.operand(0)?, a.operand(1)?)?.into()), || vec![
@@ -101,6 +101,7 @@ macro_rules! compare_rows {
                 crate::schema::Sample::new(vec![t(&[2, 3]), n(0.5)]).no_gradient(),
                 crate::schema::Sample::new(vec![index(&[2, 3], 4), n(2)]).no_gradient(),
             ])
+            .doc($doc)
             .inplace()
             .numbers(Numbers::Second),
         )*];
@@ -108,15 +109,33 @@ macro_rules! compare_rows {
 }
 
 compare_rows! {
-    "eq.Tensor(Tensor self, Tensor other) -> Tensor" Eq;
-    "ne.Tensor(Tensor self, Tensor other) -> Tensor" Ne;
-    "lt.Tensor(Tensor self, Tensor other) -> Tensor" Lt;
-    "le.Tensor(Tensor self, Tensor other) -> Tensor" Le;
-    "gt.Tensor(Tensor self, Tensor other) -> Tensor" Gt;
-    "ge.Tensor(Tensor self, Tensor other) -> Tensor" Ge;
-    "not_equal.Tensor(Tensor self, Tensor other) -> Tensor" Ne;
-    "less.Tensor(Tensor self, Tensor other) -> Tensor" Lt;
-    "less_equal.Tensor(Tensor self, Tensor other) -> Tensor" Le;
-    "greater.Tensor(Tensor self, Tensor other) -> Tensor" Gt;
-    "greater_equal.Tensor(Tensor self, Tensor other) -> Tensor" Ge;
+    "eq.Tensor(Tensor self, Tensor other) -> Tensor" Eq
+        "Return `True` where `input == other`, as `bool`. The operands broadcast and are compared in their common \
+         dtype; `other` may be a number. NaN equals nothing, itself included. For one answer about whole tensors use \
+         `torch.equal`.";
+    "ne.Tensor(Tensor self, Tensor other) -> Tensor" Ne
+        "Return `True` where `input != other`, as `bool`. The operands broadcast and are compared in their common \
+         dtype; `other` may be a number. NaN differs from everything, itself included.";
+    "lt.Tensor(Tensor self, Tensor other) -> Tensor" Lt
+        "Return `True` where `input < other`, as `bool`. The operands broadcast and are compared in their common \
+         dtype; `other` may be a number. Comparisons with NaN are false. Complex tensors are refused.";
+    "le.Tensor(Tensor self, Tensor other) -> Tensor" Le
+        "Return `True` where `input <= other`, as `bool`. The operands broadcast and are compared in their common \
+         dtype; `other` may be a number. Comparisons with NaN are false. Complex tensors are refused.";
+    "gt.Tensor(Tensor self, Tensor other) -> Tensor" Gt
+        "Return `True` where `input > other`, as `bool`. The operands broadcast and are compared in their common \
+         dtype; `other` may be a number. Comparisons with NaN are false. Complex tensors are refused.";
+    "ge.Tensor(Tensor self, Tensor other) -> Tensor" Ge
+        "Return `True` where `input >= other`, as `bool`. The operands broadcast and are compared in their common \
+         dtype; `other` may be a number. Comparisons with NaN are false. Complex tensors are refused.";
+    "not_equal.Tensor(Tensor self, Tensor other) -> Tensor" Ne
+        "Alias of `torch.ne`.";
+    "less.Tensor(Tensor self, Tensor other) -> Tensor" Lt
+        "Alias of `torch.lt`.";
+    "less_equal.Tensor(Tensor self, Tensor other) -> Tensor" Le
+        "Alias of `torch.le`.";
+    "greater.Tensor(Tensor self, Tensor other) -> Tensor" Gt
+        "Alias of `torch.gt`.";
+    "greater_equal.Tensor(Tensor self, Tensor other) -> Tensor" Ge
+        "Alias of `torch.ge`.";
 }

@@ -96,4 +96,9 @@ pub const ROWS: &[Row] = &[Row::new(
     },
     || vec![Sample::new(vec![t(&[2, 3])]).dtypes(&[DType::F64, DType::BF16, DType::F16])],
 )
+.doc(
+    "Return `(mantissa, exponent)` with `input = mantissa * 2^exponent` and `1/2 <= |mantissa| < 1`. `mantissa` has \
+     the dtype of `input`, `exponent` is `int32`. Zero, infinities and NaN stay as they are, with exponent 0. Only \
+     floating-point dtypes are allowed.",
+)
 .fields(&["mantissa", "exponent"])];

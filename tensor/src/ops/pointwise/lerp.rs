@@ -98,6 +98,11 @@ pub const ROWS: &[Row] = &[
         |a| ok(lerp(a.tensor(0)?, a.tensor(1)?, a.operand(2)?)?),
         samples!([t(&[2, 3]), positive(&[3]), n(0.3)], [t(&[2, 3]), positive(&[3]), n(0.8)]),
     )
+    .doc(
+        "Return `input + weight * (end - input)`, the point between `input` and `end`. The operands broadcast; \
+         `weight` is a number or a tensor. Tensors must have the same floating-point or complex dtype. `weight` 1 \
+         gives exactly `end`.",
+    )
     .inplace(),
     Row::new(
         "lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor",
@@ -112,6 +117,10 @@ pub const ROWS: &[Row] = &[
         |a| ok(add_product(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, false)?),
         samples!([t(&[2, 3]), t(&[2, 1]), positive(&[3]), n(0.5)]),
     )
+    .doc(
+        "Return `input + value * tensor1 * tensor2`, element by element. The three tensors broadcast and are \
+         promoted to a common dtype. 16-bit floats are rounded once, at the end.",
+    )
     .inplace()
     .deprecated(Deprecated::AfterFirst("value"))
     .autocast(Policies::accelerator(Policy::Widest)),
@@ -120,6 +129,11 @@ pub const ROWS: &[Row] = &[
         Tier::Composed,
         |a| ok(add_product(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, true)?),
         samples!([t(&[2, 3]), t(&[2, 1]), positive(&[3]), n(0.5)]),
+    )
+    .doc(
+        "Return `input + value * tensor1 / tensor2`, element by element. The three tensors broadcast and are \
+         promoted to a common dtype. 16-bit floats are rounded once, at the end. If both `tensor1` and `tensor2` are \
+         integers, `RuntimeError` is raised.",
     )
     .inplace()
     .deprecated(Deprecated::AfterFirst("value"))

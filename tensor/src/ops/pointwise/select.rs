@@ -107,5 +107,11 @@ pub const SELECT_ROWS: &[Row] = &[Row::new(
     |a| Ok(where_(a.tensor(0)?, a.operand(1)?, a.operand(2)?)?.into()),
     samples!([mask(&[2, 3]), t(&[2, 3]), t(&[3])], [mask(&[3]), t(&[2, 3]), n(0.5)], [mask(&[2, 1]), n(1), n(2)]),
 )
+.doc(
+    "Return elements of `input` where `condition` is true, and of `other` elsewhere. The three broadcast; `input` \
+     and `other` are promoted to a common dtype and may be numbers. `condition` must be `bool`; `uint8` is accepted \
+     with a warning. Elements that are not chosen have the gradient zero. With `condition` alone, return the \
+     positions of its nonzero elements as a tuple of `int64` tensors, one a dimension.",
+)
 .scope(crate::schema::Scope::Function)
 .numbers(Numbers::Both)];

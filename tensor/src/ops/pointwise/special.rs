@@ -344,6 +344,11 @@ pub const ROWS: &[Row] = &[
         |a| floats(a).and_then(|(x, y)| Ok(xlogy(&x, &y)?.into())),
         samples!([t(&[2, 3]), positive(&[3])], [t(&[2, 3]), n(2)]),
     )
+    .doc(
+        "Return `input * log(other)`, element by element, and 0 where `input` is 0, unless `other` is NaN. The \
+         operands broadcast; one of them may be a number. Integers are computed in the default floating-point dtype. \
+         Complex tensors are refused.",
+    )
     .inplace()
     .numbers(Numbers::One)
     .aliases(&["special_xlogy"])
@@ -354,6 +359,11 @@ pub const ROWS: &[Row] = &[
         |a| floats(a).and_then(|(x, y)| Ok(xlog1py(&x, &y)?.into())),
         samples!([t(&[2, 3]), positive(&[3])]),
     )
+    .doc(
+        "Return `input * log1p(other)`, element by element, and 0 where `input` is 0, unless `other` is NaN. The \
+         operands broadcast; one of them may be a number. Integers are computed in the default floating-point dtype. \
+         Complex tensors are refused.",
+    )
     .scope(crate::schema::Scope::Nn)
     .numbers(Numbers::One),
     Row::new(
@@ -362,12 +372,20 @@ pub const ROWS: &[Row] = &[
         |a| Ok(entropy(a.tensor(0)?)?.into()),
         samples!([positive(&[2, 3])]),
     )
+    .doc(
+        "Return the entropy term `-input * log(input)` of each element. It is 0 at zero and `-inf` for negative \
+         numbers. Integers and `bool` are computed in the default floating-point dtype.",
+    )
     .scope(crate::schema::Scope::Nn),
     Row::new(
         "special_ndtr(Tensor self) -> Tensor",
         Tier::Composed,
         |a| Ok(float(a.tensor(0)?)?.mul_scalar(-std::f64::consts::FRAC_1_SQRT_2)?.erfc()?.mul_scalar(0.5)?.into()),
         samples!([t(&[2, 3])]),
+    )
+    .doc(
+        "Return the area under the standard normal density from `-inf` to each element of `input`, which is \
+         `erfc(-input / sqrt(2)) / 2`. Integers and `bool` are computed in the default floating-point dtype.",
     )
     .scope(crate::schema::Scope::Nn),
     Row::new(
@@ -379,10 +397,19 @@ pub const ROWS: &[Row] = &[
             vec![Sample::new(vec![halves(), n(0.1)]).no_gradient()]
         },
     )
+    .doc(
+        "Return `log(input / (1 - input))` for each element. With `eps`, `input` is clamped to `[eps, 1 - eps]` \
+         first; without it, 0 and 1 give infinities and numbers outside of `[0, 1]` give NaN. Integers and `bool` \
+         are computed in the default floating-point dtype. Complex tensors are refused.",
+    )
     .inplace()
     .aliases(&["special_logit"])
     .in_place_function(),
     Row::new("sinc(Tensor self) -> Tensor", Tier::Composed, |a| Ok(sinc(a.tensor(0)?)?.into()), samples!([t(&[2, 3])]))
+        .doc(
+            "Return `sin(pi * input) / (pi * input)` for each element, and 1 at zero. Integers and `bool` are computed \
+         in the default floating-point dtype.",
+        )
         .inplace()
         .aliases(&["special_sinc"])
         .in_place_function(),
@@ -391,18 +418,30 @@ pub const ROWS: &[Row] = &[
         Tier::Composed,
         |a| logaddexp_row(a, false),
         samples!([t(&[2, 3]), t(&[3])]),
+    )
+    .doc(
+        "Return `log(e^input + e^other)`, element by element, without overflow. The operands broadcast and are \
+         promoted to a common dtype. Integers are refused; complex numbers are allowed.",
     ),
     Row::new(
         "logaddexp2(Tensor self, Tensor other) -> Tensor",
         Tier::Composed,
         |a| logaddexp_row(a, true),
         samples!([t(&[2, 3]), t(&[3])]),
+    )
+    .doc(
+        "Return `log2(2^input + 2^other)`, element by element, without overflow. The operands broadcast and are \
+         promoted to a common dtype. Only floating-point dtypes are allowed.",
     ),
     Row::new(
         "heaviside(Tensor self, Tensor values) -> Tensor",
         Tier::Composed,
         |a| Ok(heaviside(a.operand(0)?, a.operand(1)?)?.into()),
         || vec![Sample::new(vec![t(&[2, 3]), t(&[3])]).no_gradient()],
+    )
+    .doc(
+        "Return 0 where `input` is negative, `values` where it is zero, and 1 where it is positive. NaN gives 0. \
+         The two broadcast and must be tensors of the same real dtype. The result has no gradient.",
     )
     .inplace()
     .numbers(Numbers::Second),
@@ -412,6 +451,11 @@ pub const ROWS: &[Row] = &[
         |a| Ok(nan_to_num(a.tensor(0)?, a.opt_float(1)?, a.opt_float(2)?, a.opt_float(3)?)?.into()),
         samples!([t(&[2, 3])]),
     )
+    .doc(
+        "Return `input` with NaN replaced by `nan`, `inf` by `posinf` and `-inf` by `neginf`. The defaults are 0, \
+         the largest and the lowest finite number of the dtype. Both parts of complex numbers are treated so. \
+         Integers and `bool` are copied.",
+    )
     .inplace()
     .in_place_function(),
     Row::new(
@@ -419,6 +463,10 @@ pub const ROWS: &[Row] = &[
         Tier::Composed,
         |a| Ok(scaled("deg2rad", a.tensor(0)?, std::f64::consts::PI / 180.0)?.into()),
         samples!([t(&[2, 3])]),
+    )
+    .doc(
+        "Return each element of `input` times `pi / 180`: degrees as radians. Integers and `bool` are computed in \
+         the default floating-point dtype. Complex tensors are refused.",
     )
     .inplace()
     .in_place_function(),
@@ -428,6 +476,10 @@ pub const ROWS: &[Row] = &[
         |a| Ok(scaled("rad2deg", a.tensor(0)?, 180.0 / std::f64::consts::PI)?.into()),
         samples!([unit(&[2, 3])]),
     )
+    .doc(
+        "Return each element of `input` times `180 / pi`: radians as degrees. Integers and `bool` are computed in \
+         the default floating-point dtype. Complex tensors are refused.",
+    )
     .inplace()
     .in_place_function(),
     Row::new(
@@ -436,6 +488,10 @@ pub const ROWS: &[Row] = &[
         |a| Ok(signbit(a.tensor(0)?)?.into()),
         || flat(t(&[2, 3])),
     )
+    .doc(
+        "Return `True` where the sign of an element of `input` is negative, as `bool`. `-0.0` is negative, and NaN \
+         has a sign too. Complex tensors are refused.",
+    )
     .out_dtype(OutDType::OneOf(&[DType::Bool], messages::non_boolean)),
     Row::new(
         "isposinf(Tensor self) -> Tensor",
@@ -443,12 +499,20 @@ pub const ROWS: &[Row] = &[
         |a| Ok(is_infinity(a.tensor(0)?, f64::INFINITY)?.into()),
         || flat(t(&[2, 3])),
     )
+    .doc(
+        "Return `True` where an element of `input` is `inf`, as `bool`. Integers and `bool` are never infinite. \
+         Complex tensors raise `TypeError`.",
+    )
     .out_dtype(OutDType::OneOf(&[DType::Bool], messages::non_boolean)),
     Row::new(
         "isneginf(Tensor self) -> Tensor",
         Tier::Composed,
         |a| Ok(is_infinity(a.tensor(0)?, f64::NEG_INFINITY)?.into()),
         || flat(t(&[2, 3])),
+    )
+    .doc(
+        "Return `True` where an element of `input` is `-inf`, as `bool`. Integers and `bool` are never infinite. \
+         Complex tensors raise `TypeError`.",
     )
     .out_dtype(OutDType::OneOf(&[DType::Bool], messages::non_boolean)),
     Row::new(
@@ -462,6 +526,7 @@ pub const ROWS: &[Row] = &[
         },
         samples!([t(&[2, 3])]),
     )
+    .doc("Return `input` itself. `bool` tensors are refused.")
     .no_out(),
     Row::new(
         "nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
@@ -469,12 +534,22 @@ pub const ROWS: &[Row] = &[
         |a| Ok(nansum(a.tensor(0)?, a.opt_ints(1)?, a.bool(2)?, a.opt_dtype(3)?)?.into()),
         samples!([t(&[2, 3])], [t(&[2, 3]), ints(&[1]), n(true)]),
     )
+    .doc(
+        "Return the sum of the elements of `input` over `dim`, with NaN counted as 0. Without `dim` all dimensions \
+         are summed; `keepdim` keeps them with size 1. `dtype` is the dtype to compute in. Integers and `bool` are \
+         summed in `int64`. Complex tensors are refused.",
+    )
     .dtype_with_out(DTypeWithOut::MustMatch(messages::provided_dtype)),
     Row::new(
         "nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
         Tier::Composed,
         |a| Ok(nanmean(a.tensor(0)?, a.opt_ints(1)?, a.bool(2)?, a.opt_dtype(3)?)?.into()),
         samples!([t(&[2, 3])], [t(&[2, 3]), ints(&[1]), n(true)]),
+    )
+    .doc(
+        "Return the mean of the elements of `input` over `dim` that are not NaN. Without `dim` all dimensions are \
+         averaged; `keepdim` keeps them with size 1. A slice with no number gives NaN. Only floating-point tensors \
+         are allowed.",
     )
     .dtype_with_out(DTypeWithOut::MustMatch(messages::provided_dtype)),
     Row::new(
@@ -486,6 +561,10 @@ pub const ROWS: &[Row] = &[
             Ok(arith(BinaryKind::Pow, Operand::Tensor(&x), Operand::Tensor(&p))?.into())
         },
         || vec![Sample::new(vec![positive(&[2, 3]), t(&[3])]).no_gradient()],
+    )
+    .doc(
+        "Return `input ** exponent`, element by element, computed in `float64`, or in `complex128` where an operand \
+         is complex. The operands broadcast; one of them may be a number.",
     )
     .numbers(Numbers::One)
     .out_aliasing(Aliasing::Allowed),
@@ -511,6 +590,11 @@ pub const ROWS: &[Row] = &[
         },
         samples!([t(&[2, 3]), t(&[3])]),
     )
+    .doc(
+        "Return `input * 2^other`, element by element. The operands broadcast. An integer tensor `other` keeps a \
+         floating-point or complex dtype of `input`; an integer `input` gives the default floating-point dtype. \
+         `other` must be a tensor.",
+    )
     .inplace()
     .numbers(Numbers::Second)
     .reads_before_writing()
@@ -521,6 +605,11 @@ pub const ROWS: &[Row] = &[
         |a| Ok(polygamma(a.int(0)?, a.tensor(1)?)?.into()),
         samples!([n(1), positive(&[2, 3])], [n(2), t(&[2, 3])]),
     )
+    .doc(
+        "Return the `n`-th derivative of the digamma function at each element of `input`. `n` must not be negative, \
+         and 0 gives `torch.digamma`. Integers and `bool` are computed in the default floating-point dtype. `input` \
+         comes second.",
+    )
     .scope(crate::schema::Scope::Function)
     .aliases(&["special_polygamma"]),
     Row::new(
@@ -528,6 +617,11 @@ pub const ROWS: &[Row] = &[
         Tier::Composed,
         |a| Ok(mvlgamma(a.tensor(0)?, a.int(1)?)?.into()),
         || vec![Sample::new(vec![positive(&[2, 3]), n(1)])],
+    )
+    .doc(
+        "Return the logarithm of the multivariate gamma function of dimension `p`, which is `p * (p - 1) / 4 * \
+         log(pi)` plus the sum of `lgamma(input - j / 2)` for `j` from 0 to `p - 1`. `p` must be at least 1. \
+         Integers are computed in the default floating-point dtype.",
     )
     .inplace()
     .aliases(&["special_multigammaln"]),

@@ -601,59 +601,204 @@ macro_rules! unary_rows {
 }
 
 unary_rows! {
-    "neg" Neg samples!([t(&[2, 3])]), out_dtype(OutDType::OfInput(messages::found));
-    "negative" Neg samples!([t(&[2, 3])]), out_dtype(OutDType::OfInput(messages::found));
-    "abs" Abs samples!([t(&[2, 3])], [t(&[0, 3])]), out_dtype(OutDType::OfRealInput(messages::found));
-    "absolute" Abs samples!([t(&[2, 3])]), out_dtype(OutDType::OfRealInput(messages::found)), in_place_method();
-    "sign" Sign || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(INTS)], out_dtype(OutDType::OfInput(messages::found)), in_place_method();
-    "exp" Exp samples!([t(&[2, 3])], [t(&[])]), autocast(Policies::accelerator(Policy::Full));
-    "exp2" Exp2 samples!([t(&[2, 3])]), aliases(&["special_exp2"]);
-    "expm1" Expm1 samples!([t(&[2, 3])]), aliases(&["special_expm1"]), autocast(Policies::accelerator(Policy::Full));
-    "log" Log samples!([positive(&[2, 3])]), autocast(Policies::accelerator(Policy::Full));
-    "log2" Log2 samples!([positive(&[2, 3])]), autocast(Policies::accelerator(Policy::Full));
-    "log10" Log10 samples!([positive(&[2, 3])]), autocast(Policies::accelerator(Policy::Full));
-    "log1p" Log1p samples!([positive(&[2, 3])]), aliases(&["special_log1p"]), autocast(Policies::accelerator(Policy::Full));
-    "sqrt" Sqrt samples!([positive(&[2, 3])]);
-    "rsqrt" Rsqrt samples!([positive(&[2, 3])]), autocast(Policies::accelerator(Policy::Full));
-    "reciprocal" Reciprocal samples!([positive(&[2, 3])]), autocast(Policies::accelerator(Policy::Full));
-    "square" Square samples!([t(&[2, 3])]);
-    "sin" Sin samples!([t(&[2, 3])]);
-    "cos" Cos samples!([t(&[2, 3])]);
-    "tan" Tan samples!([unit(&[2, 3])]), autocast(Policies::accelerator(Policy::Full));
-    "asin" Asin samples!([unit(&[2, 3])]), autocast(Policies::accelerator(Policy::Full));
-    "acos" Acos samples!([unit(&[2, 3])]), autocast(Policies::accelerator(Policy::Full));
-    "atan" Atan samples!([t(&[2, 3])]);
-    "sinh" Sinh samples!([t(&[2, 3])]), autocast(Policies::accelerator(Policy::Full));
-    "cosh" Cosh samples!([t(&[2, 3])]), autocast(Policies::accelerator(Policy::Full));
-    "tanh" Tanh samples!([t(&[2, 3])]);
-    "asinh" Asinh samples!([t(&[2, 3])]);
-    "acosh" Acosh || vec![crate::schema::Sample::new(vec![positive(&[2, 3])]).no_gradient()];
-    "atanh" Atanh samples!([unit(&[2, 3])]);
-    "arcsin" Asin samples!([unit(&[2, 3])]), autocast(Policies::accelerator(Policy::Full));
-    "arccos" Acos samples!([unit(&[2, 3])]), autocast(Policies::accelerator(Policy::Full));
-    "arctan" Atan samples!([t(&[2, 3])]);
-    "arcsinh" Asinh samples!([t(&[2, 3])]);
-    "arccosh" Acosh || vec![crate::schema::Sample::new(vec![positive(&[2, 3])]).no_gradient()];
-    "arctanh" Atanh samples!([unit(&[2, 3])]);
-    "sigmoid" Sigmoid samples!([t(&[2, 3])]), aliases(&["special_expit"]);
-    "erf" Erf samples!([t(&[2, 3])]), aliases(&["special_erf"]);
-    "erfc" Erfc samples!([t(&[2, 3])]), aliases(&["special_erfc"]);
-    "erfinv" Erfinv samples!([unit(&[2, 3])]), aliases(&["special_erfinv"]), autocast(Policies::accelerator(Policy::Full)), in_place_method();
-    "lgamma" Lgamma samples!([positive(&[2, 3])]), aliases(&["special_gammaln"]), in_place_method();
-    "digamma" Digamma || vec![crate::schema::Sample::new(vec![positive(&[2, 3])]).no_gradient()], aliases(&["special_digamma", "special_psi"]), in_place_method();
-    "floor" Floor || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(INTS)], out_dtype(OutDType::OfInput(messages::found));
-    "ceil" Ceil || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(INTS)], out_dtype(OutDType::OfInput(messages::found));
-    "round" Round || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient()], out_dtype(OutDType::OfInput(messages::found)), aliases(&["special_round"]);
-    "trunc" Trunc || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient()], out_dtype(OutDType::OfInput(messages::found));
-    "fix" Trunc || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient()], out_dtype(OutDType::OfInput(messages::found));
-    "frac" Frac samples!([t(&[2, 3])]), out_dtype(OutDType::OfInput(messages::found));
-    "relu" Relu samples!([t(&[2, 3])]);
-    "logical_not" LogicalNot || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(ALL)], in_place_method();
-    "bitwise_not" BitwiseNot || vec![crate::schema::Sample::new(vec![index(&[2, 3], 9)]).no_gradient()], out_dtype(OutDType::OfInput(messages::found)), in_place_method();
-    "i0" I0 samples!([t(&[2, 3])]);
-    "isnan" IsNan || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(ALL)], in_place_method();
-    "isinf" IsInf || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(ALL)], in_place_method();
-    "isfinite" IsFinite || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(ALL)], in_place_method();
+    "neg" Neg samples!([t(&[2, 3])]),
+        doc("Return `-input`. Unsigned integers wrap around. `bool` tensors are refused, use `~` or \
+             `torch.logical_not`."),
+        out_dtype(OutDType::OfInput(messages::found));
+    "negative" Neg samples!([t(&[2, 3])]),
+        doc("Alias of `torch.neg`."),
+        out_dtype(OutDType::OfInput(messages::found));
+    "abs" Abs samples!([t(&[2, 3])], [t(&[0, 3])]),
+        doc("Return the absolute value of each element of `input`. For complex numbers it is the modulus `sqrt(re^2 \
+             + im^2)`, with a real dtype. `bool` tensors are refused, and so is the in-place form of complex \
+             tensors."),
+        out_dtype(OutDType::OfRealInput(messages::found));
+    "absolute" Abs samples!([t(&[2, 3])]),
+        doc("Alias of `torch.abs`. The in-place form `absolute_` is a method only."),
+        out_dtype(OutDType::OfRealInput(messages::found)), in_place_method();
+    "sign" Sign || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(INTS)],
+        doc("Return `-1`, `0` or `1` for each element of `input`, in its dtype. NaN gives 0. Complex tensors are \
+             refused, use `torch.sgn`. The gradient is zero everywhere."),
+        out_dtype(OutDType::OfInput(messages::found)), in_place_method();
+    "exp" Exp samples!([t(&[2, 3])], [t(&[])]),
+        doc("Return `e^input` for each element. Integers and `bool` are computed in the default floating-point \
+             dtype. Complex numbers are allowed."),
+        autocast(Policies::accelerator(Policy::Full));
+    "exp2" Exp2 samples!([t(&[2, 3])]),
+        doc("Return `2^input` for each element. Integers and `bool` are computed in the default floating-point \
+             dtype."),
+        aliases(&["special_exp2"]);
+    "expm1" Expm1 samples!([t(&[2, 3])]),
+        doc("Return `e^input - 1` for each element, exact near zero, where `torch.exp(input) - 1` loses its digits. \
+             Integers and `bool` are computed in the default floating-point dtype."),
+        aliases(&["special_expm1"]), autocast(Policies::accelerator(Policy::Full));
+    "log" Log samples!([positive(&[2, 3])]),
+        doc("Return the natural logarithm of each element of `input`. Zero gives `-inf` and negative real numbers \
+             give NaN. Integers and `bool` are computed in the default floating-point dtype. For complex numbers it \
+             is the principal value."),
+        autocast(Policies::accelerator(Policy::Full));
+    "log2" Log2 samples!([positive(&[2, 3])]),
+        doc("Return the logarithm to base 2 of each element of `input`. Zero gives `-inf` and negative real numbers \
+             give NaN. Integers and `bool` are computed in the default floating-point dtype."),
+        autocast(Policies::accelerator(Policy::Full));
+    "log10" Log10 samples!([positive(&[2, 3])]),
+        doc("Return the logarithm to base 10 of each element of `input`. Zero gives `-inf` and negative real \
+             numbers give NaN. Integers and `bool` are computed in the default floating-point dtype."),
+        autocast(Policies::accelerator(Policy::Full));
+    "log1p" Log1p samples!([positive(&[2, 3])]),
+        doc("Return `log(1 + input)` for each element, exact near zero. `-1` gives `-inf` and smaller real numbers \
+             give NaN. Integers and `bool` are computed in the default floating-point dtype."),
+        aliases(&["special_log1p"]), autocast(Policies::accelerator(Policy::Full));
+    "sqrt" Sqrt samples!([positive(&[2, 3])]),
+        doc("Return the square root of each element of `input`. Negative real numbers give NaN; complex numbers \
+             have a root with a real part that is not negative. Integers and `bool` are computed in the default \
+             floating-point dtype.");
+    "rsqrt" Rsqrt samples!([positive(&[2, 3])]),
+        doc("Return `1 / sqrt(input)` for each element. Zero gives `inf` and negative real numbers give NaN. \
+             Integers and `bool` are computed in the default floating-point dtype."),
+        autocast(Policies::accelerator(Policy::Full));
+    "reciprocal" Reciprocal samples!([positive(&[2, 3])]),
+        doc("Return `1 / input` for each element. Zero gives an infinity. Integers and `bool` are computed in the \
+             default floating-point dtype."),
+        autocast(Policies::accelerator(Policy::Full));
+    "square" Square samples!([t(&[2, 3])]),
+        doc("Return `input * input` for each element, in its dtype. Integers wrap around. `bool` gives `int64`.");
+    "sin" Sin samples!([t(&[2, 3])]),
+        doc("Return the sine of each element of `input`, in radians. Infinities give NaN. Integers and `bool` are \
+             computed in the default floating-point dtype.");
+    "cos" Cos samples!([t(&[2, 3])]),
+        doc("Return the cosine of each element of `input`, in radians. Infinities give NaN. Integers and `bool` are \
+             computed in the default floating-point dtype.");
+    "tan" Tan samples!([unit(&[2, 3])]),
+        doc("Return the tangent of each element of `input`, in radians. Infinities give NaN. Integers and `bool` \
+             are computed in the default floating-point dtype."),
+        autocast(Policies::accelerator(Policy::Full));
+    "asin" Asin samples!([unit(&[2, 3])]),
+        doc("Return the inverse sine of each element of `input`, in radians from `-pi/2` to `pi/2`. Real numbers \
+             outside of `[-1, 1]` give NaN. Integers and `bool` are computed in the default floating-point dtype."),
+        autocast(Policies::accelerator(Policy::Full));
+    "acos" Acos samples!([unit(&[2, 3])]),
+        doc("Return the inverse cosine of each element of `input`, in radians from `0` to `pi`. Real numbers \
+             outside of `[-1, 1]` give NaN. Integers and `bool` are computed in the default floating-point dtype."),
+        autocast(Policies::accelerator(Policy::Full));
+    "atan" Atan samples!([t(&[2, 3])]),
+        doc("Return the inverse tangent of each element of `input`, in radians from `-pi/2` to `pi/2`. For the \
+             angle of a point use `torch.atan2`. Integers and `bool` are computed in the default floating-point \
+             dtype.");
+    "sinh" Sinh samples!([t(&[2, 3])]),
+        doc("Return the hyperbolic sine `(e^x - e^-x) / 2` of each element `x` of `input`. Integers and `bool` are \
+             computed in the default floating-point dtype."),
+        autocast(Policies::accelerator(Policy::Full));
+    "cosh" Cosh samples!([t(&[2, 3])]),
+        doc("Return the hyperbolic cosine `(e^x + e^-x) / 2` of each element `x` of `input`. Integers and `bool` \
+             are computed in the default floating-point dtype."),
+        autocast(Policies::accelerator(Policy::Full));
+    "tanh" Tanh samples!([t(&[2, 3])]),
+        doc("Return the hyperbolic tangent of each element of `input`; real results lie in `[-1, 1]`. Integers and \
+             `bool` are computed in the default floating-point dtype.");
+    "asinh" Asinh samples!([t(&[2, 3])]),
+        doc("Return the inverse hyperbolic sine of each element of `input`. Integers and `bool` are computed in the \
+             default floating-point dtype.");
+    "acosh" Acosh || vec![crate::schema::Sample::new(vec![positive(&[2, 3])]).no_gradient()],
+        doc("Return the inverse hyperbolic cosine of each element of `input`. Real numbers below 1 give NaN. \
+             Integers and `bool` are computed in the default floating-point dtype.");
+    "atanh" Atanh samples!([unit(&[2, 3])]),
+        doc("Return the inverse hyperbolic tangent of each element of `input`. `-1` and `1` give infinities, and \
+             real numbers beyond them give NaN. Integers and `bool` are computed in the default floating-point \
+             dtype.");
+    "arcsin" Asin samples!([unit(&[2, 3])]),
+        doc("Alias of `torch.asin`."),
+        autocast(Policies::accelerator(Policy::Full));
+    "arccos" Acos samples!([unit(&[2, 3])]),
+        doc("Alias of `torch.acos`."),
+        autocast(Policies::accelerator(Policy::Full));
+    "arctan" Atan samples!([t(&[2, 3])]),
+        doc("Alias of `torch.atan`.");
+    "arcsinh" Asinh samples!([t(&[2, 3])]),
+        doc("Alias of `torch.asinh`.");
+    "arccosh" Acosh || vec![crate::schema::Sample::new(vec![positive(&[2, 3])]).no_gradient()],
+        doc("Alias of `torch.acosh`.");
+    "arctanh" Atanh samples!([unit(&[2, 3])]),
+        doc("Alias of `torch.atanh`.");
+    "sigmoid" Sigmoid samples!([t(&[2, 3])]),
+        doc("Return the logistic function `1 / (1 + e^-input)` of each element. Integers and `bool` are computed in \
+             the default floating-point dtype. `torch.special.expit` is the same function."),
+        aliases(&["special_expit"]);
+    "erf" Erf samples!([t(&[2, 3])]),
+        doc("Return the error function `2 / sqrt(pi) * integral of e^(-t^2) from 0 to x` of each element `x` of \
+             `input`. Integers and `bool` are computed in the default floating-point dtype. Complex tensors are \
+             refused."),
+        aliases(&["special_erf"]);
+    "erfc" Erfc samples!([t(&[2, 3])]),
+        doc("Return `1 - erf(input)` for each element, exact also where `erf` is close to 1. Integers and `bool` \
+             are computed in the default floating-point dtype. Complex tensors are refused."),
+        aliases(&["special_erfc"]);
+    "erfinv" Erfinv samples!([unit(&[2, 3])]),
+        doc("Return the number `y` with `erf(y) = x` for each element `x` of `input`. `-1` and `1` give infinities, \
+             and numbers beyond them give NaN. Integers and `bool` are computed in the default floating-point dtype. \
+             The in-place form `erfinv_` is a method only."),
+        aliases(&["special_erfinv"]), autocast(Policies::accelerator(Policy::Full)), in_place_method();
+    "lgamma" Lgamma samples!([positive(&[2, 3])]),
+        doc("Return the natural logarithm of the absolute value of the gamma function of each element of `input`. \
+             Zero and negative whole numbers give `inf`. Integers and `bool` are computed in the default \
+             floating-point dtype. The in-place form `lgamma_` is a method only."),
+        aliases(&["special_gammaln"]), in_place_method();
+    "digamma" Digamma || vec![crate::schema::Sample::new(vec![positive(&[2, 3])]).no_gradient()],
+        doc("Return the derivative of the logarithm of the gamma function at each element of `input`. `0.0` gives \
+             `-inf` and `-0.0` gives `inf`. Integers and `bool` are computed in the default floating-point dtype. \
+             The in-place form `digamma_` is a method only."),
+        aliases(&["special_digamma", "special_psi"]), in_place_method();
+    "floor" Floor || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(INTS)],
+        doc("Return the largest whole number that is not above each element of `input`, in its dtype. Integers stay \
+             as they are. Complex tensors are refused. The gradient is zero everywhere."),
+        out_dtype(OutDType::OfInput(messages::found));
+    "ceil" Ceil || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(INTS)],
+        doc("Return the smallest whole number that is not below each element of `input`, in its dtype. Integers \
+             stay as they are. Complex tensors are refused. The gradient is zero everywhere."),
+        out_dtype(OutDType::OfInput(messages::found));
+    "round" Round || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient()],
+        doc("Return the whole number nearest to each element of `input`, in its dtype; halves go to the even \
+             neighbour. `decimals` keeps that many places after the point, or with a negative number rounds to tens, \
+             hundreds and so on. Integers allow only `decimals=0`. The gradient is zero everywhere."),
+        out_dtype(OutDType::OfInput(messages::found)), aliases(&["special_round"]);
+    "trunc" Trunc || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient()],
+        doc("Return each element of `input` without the digits after the point, in its dtype. Integers stay as they \
+             are. Complex tensors are refused. The gradient is zero everywhere."),
+        out_dtype(OutDType::OfInput(messages::found));
+    "fix" Trunc || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient()],
+        doc("Alias of `torch.trunc`."),
+        out_dtype(OutDType::OfInput(messages::found));
+    "frac" Frac samples!([t(&[2, 3])]),
+        doc("Return `input - trunc(input)` for each element, which has the sign of `input`. Only floating-point \
+             dtypes are allowed. The gradient passes unchanged."),
+        out_dtype(OutDType::OfInput(messages::found));
+    "relu" Relu samples!([t(&[2, 3])]),
+        doc("Return `max(input, 0)` for each element, in its dtype. NaN stays NaN. Complex tensors are refused. The \
+             gradient at zero is zero.");
+    "logical_not" LogicalNot || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(ALL)],
+        doc("Return `True` where an element of `input` is zero, as `bool`. NaN counts as true. The in-place form \
+             `logical_not_` is a method only and writes 0 or 1 in the dtype of the tensor."),
+        in_place_method();
+    "bitwise_not" BitwiseNot || vec![crate::schema::Sample::new(vec![index(&[2, 3], 9)]).no_gradient()],
+        doc("Return the complement of the bits of each integer of `input`, which is `-1 - input` for signed dtypes. \
+             For `bool` it is the logical negation. Floating-point and complex tensors are refused. The in-place \
+             form `bitwise_not_` is a method only."),
+        out_dtype(OutDType::OfInput(messages::found)), in_place_method();
+    "i0" I0 samples!([t(&[2, 3])]),
+        doc("Return the modified Bessel function of the first kind of order 0 of each element of `input`. Integers \
+             and `bool` are computed in the default floating-point dtype. Complex tensors are refused.");
+    "isnan" IsNan || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(ALL)],
+        doc("Return `True` where an element of `input` is NaN, as `bool`. A complex number is NaN if one of its \
+             parts is. Integers and `bool` are never NaN."),
+        in_place_method();
+    "isinf" IsInf || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(ALL)],
+        doc("Return `True` where an element of `input` is `inf` or `-inf`, as `bool`. A complex number is infinite \
+             if one of its parts is. Integers and `bool` are never infinite."),
+        in_place_method();
+    "isfinite" IsFinite || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(ALL)],
+        doc("Return `True` where an element of `input` is neither infinite nor NaN, as `bool`. A complex number is \
+             finite if both of its parts are. Integers and `bool` are always finite."),
+        in_place_method();
 }
 
 fn special_samples(fill: fn(&[usize]) -> crate::schema::SampleArg, gradient: bool) -> Vec<crate::schema::Sample> {
@@ -662,35 +807,78 @@ fn special_samples(fill: fn(&[usize]) -> crate::schema::SampleArg, gradient: boo
 }
 
 macro_rules! special_rows {
-    ($($name:literal $kind:ident $fill:ident $gradient:literal;)*) => {
+    ($($name:literal $kind:ident $fill:ident $gradient:literal $doc:literal;)*) => {
         /// Rows of the special functions of one operand.
         pub const SPECIAL_UNARY_ROWS: &[Row] = &[$(
             Row::new(concat!("special_", $name, "(Tensor self) -> Tensor"), Tier::Prim, |a| Ok(unary(UnaryKind::$kind, a.tensor(0)?)?.into()), || special_samples($fill, $gradient))
+                .doc($doc)
                 .scope(crate::schema::Scope::Nn),
         )*];
     };
 }
 
 special_rows! {
-    "i0" I0 t true;
-    "i0e" I0e t true;
-    "i1" I1 t true;
-    "i1e" I1e t true;
-    "modified_bessel_i0" ModifiedBesselI0 t true;
-    "modified_bessel_i1" ModifiedBesselI1 t true;
-    "modified_bessel_k0" ModifiedBesselK0 positive true;
-    "modified_bessel_k1" ModifiedBesselK1 positive true;
-    "scaled_modified_bessel_k0" ScaledModifiedBesselK0 positive false;
-    "scaled_modified_bessel_k1" ScaledModifiedBesselK1 positive false;
-    "bessel_j0" BesselJ0 t true;
-    "bessel_j1" BesselJ1 t true;
-    "bessel_y0" BesselY0 positive true;
-    "bessel_y1" BesselY1 positive true;
-    "spherical_bessel_j0" SphericalBesselJ0 t false;
-    "airy_ai" AiryAi t false;
-    "erfcx" Erfcx t true;
-    "log_ndtr" LogNdtr t true;
-    "ndtri" Ndtri fraction true;
+    "i0" I0 t true
+        "Return the modified Bessel function of the first kind of order 0 of each element of `input`, as `torch.i0` \
+         does. It has no in-place form.";
+    "i0e" I0e t true
+        "Return `e^-|x| * I0(x)` for each element `x` of `input`, where `I0` is the modified Bessel function of the \
+         first kind of order 0. It does not overflow for large `x`. Integers and `bool` are computed in the default \
+         floating-point dtype.";
+    "i1" I1 t true
+        "Return the modified Bessel function of the first kind of order 1 of each element of `input`. Integers and \
+         `bool` are computed in the default floating-point dtype.";
+    "i1e" I1e t true
+        "Return `e^-|x| * I1(x)` for each element `x` of `input`, where `I1` is the modified Bessel function of the \
+         first kind of order 1. It does not overflow for large `x`. Integers and `bool` are computed in the default \
+         floating-point dtype.";
+    "modified_bessel_i0" ModifiedBesselI0 t true
+        "Return the modified Bessel function of the first kind `I0` of each element of `input`, the same as \
+         `torch.special.i0`.";
+    "modified_bessel_i1" ModifiedBesselI1 t true
+        "Return the modified Bessel function of the first kind `I1` of each element of `input`, the same as \
+         `torch.special.i1`.";
+    "modified_bessel_k0" ModifiedBesselK0 positive true
+        "Return the modified Bessel function of the second kind of order 0 of each element of `input`. Zero gives \
+         `inf` and negative numbers give NaN. Integers and `bool` are computed in the default floating-point dtype.";
+    "modified_bessel_k1" ModifiedBesselK1 positive true
+        "Return the modified Bessel function of the second kind of order 1 of each element of `input`. Zero gives \
+         `inf` and negative numbers give NaN. Integers and `bool` are computed in the default floating-point dtype.";
+    "scaled_modified_bessel_k0" ScaledModifiedBesselK0 positive false
+        "Return `e^x * K0(x)` for each element `x` of `input`, where `K0` is the modified Bessel function of the \
+         second kind of order 0. Zero gives `inf` and negative numbers give NaN. The result has no gradient.";
+    "scaled_modified_bessel_k1" ScaledModifiedBesselK1 positive false
+        "Return `e^x * K1(x)` for each element `x` of `input`, where `K1` is the modified Bessel function of the \
+         second kind of order 1. Zero gives `inf` and negative numbers give NaN. The result has no gradient.";
+    "bessel_j0" BesselJ0 t true
+        "Return the Bessel function of the first kind of order 0 of each element of `input`. Integers and `bool` \
+         are computed in the default floating-point dtype.";
+    "bessel_j1" BesselJ1 t true
+        "Return the Bessel function of the first kind of order 1 of each element of `input`. Integers and `bool` \
+         are computed in the default floating-point dtype.";
+    "bessel_y0" BesselY0 positive true
+        "Return the Bessel function of the second kind of order 0 of each element of `input`. Zero gives `-inf` and \
+         negative numbers give NaN. Integers and `bool` are computed in the default floating-point dtype.";
+    "bessel_y1" BesselY1 positive true
+        "Return the Bessel function of the second kind of order 1 of each element of `input`. Zero gives `-inf` and \
+         negative numbers give NaN. Integers and `bool` are computed in the default floating-point dtype.";
+    "spherical_bessel_j0" SphericalBesselJ0 t false
+        "Return the spherical Bessel function of the first kind of order 0, `sin(x) / x`, of each element `x` of \
+         `input`. Zero gives 1. The result has no gradient.";
+    "airy_ai" AiryAi t false
+        "Return the Airy function `Ai` of each element of `input`. Integers and `bool` are computed in the default \
+         floating-point dtype. The result has no gradient.";
+    "erfcx" Erfcx t true
+        "Return the scaled complementary error function `e^(x^2) * erfc(x)` of each element `x` of `input`. It does \
+         not underflow for large `x`. Integers and `bool` are computed in the default floating-point dtype.";
+    "log_ndtr" LogNdtr t true
+        "Return the natural logarithm of the area under the standard normal density from `-inf` to each element of \
+         `input`. It stays exact where `torch.special.ndtr` is close to zero. Integers and `bool` are computed in \
+         the default floating-point dtype.";
+    "ndtri" Ndtri fraction true
+        "Return the number `y` with `ndtr(y) = p` for each element `p` of `input`: the quantile of the standard \
+         normal distribution. `0` gives `-inf`, `1` gives `inf`, and numbers beyond them give NaN. Integers and \
+         `bool` are computed in the default floating-point dtype.";
 }
 
 /// Numbers within (0, 1): `ndtri` of integers is infinite or none, which is compared too.

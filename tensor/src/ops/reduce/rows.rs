@@ -44,6 +44,11 @@ pub const ROWS: &[Row] = &[
         |a| Ok(sum_typed(a.tensor(0)?, None, false, a.opt_dtype(1)?, ReduceKind::Sum)?.into()),
         whole,
     )
+    .doc(
+        "Return the sum of `input` over `dim`, a number or a tuple; without it, over all dimensions. `keepdim` \
+         keeps them with size 1. `dtype` is the dtype to convert to first; otherwise integers and `bool` are summed \
+         in `int64`. 16-bit floats accumulate in `float32`. An empty sum is 0.",
+    )
     .dtype_with_out(DTypeWithOut::FollowsOut(messages::expected_out))
     .autocast(Policies::accelerator(Policy::Full)),
     Row::new(
@@ -60,6 +65,11 @@ pub const ROWS: &[Row] = &[
         |a| Ok(mean(a.tensor(0)?, None, false, a.opt_dtype(1)?)?.into()),
         samples!([t(&[2, 3])], [t(&[])]),
     )
+    .doc(
+        "Return the mean of `input` over `dim`, a number or a tuple; without it, over all dimensions. `keepdim` \
+         keeps them with size 1. `dtype` is the dtype to convert to first. Integers and `bool` are refused without a \
+         floating-point `dtype`. The mean of no elements is NaN.",
+    )
     .dtype_with_out(DTypeWithOut::MustMatch(messages::expected_out)),
     Row::new(
         "mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
@@ -73,6 +83,11 @@ pub const ROWS: &[Row] = &[
         Tier::Prim,
         |a| Ok(sum_typed(a.tensor(0)?, None, false, a.opt_dtype(1)?, ReduceKind::Prod)?.into()),
         whole,
+    )
+    .doc(
+        "Return the product of `input` over the dimension `dim`, or of all elements without it. `keepdim` keeps the \
+         dimension with size 1. `dtype` is the dtype to convert to first; otherwise integers and `bool` are \
+         multiplied in `int64`. An empty product is 1.",
     )
     .dtype_with_out(DTypeWithOut::FollowsOut(messages::expected_out))
     .autocast(Policies::both(Policy::Full)),
@@ -90,12 +105,22 @@ pub const ROWS: &[Row] = &[
         |a| Ok(reduce(ReduceKind::Max, a.tensor(0)?, Some(a.ints(1)?), a.bool(2)?)?.into()),
         samples!([t(&[2, 3])], [t(&[2, 3, 4]), ints(&[0, 2]), n(true)]),
     )
+    .doc(
+        "Return the greatest elements of `input` over `dim`, a number or a tuple; an empty one means all \
+         dimensions. `keepdim` keeps them with size 1. NaN counts as the greatest. Equal elements share the gradient \
+         evenly. Dimensions without elements are refused.",
+    )
     .out_dtype(OutDType::OfInput(messages::input_and_out)),
     Row::new(
         "amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor",
         Tier::Prim,
         |a| Ok(reduce(ReduceKind::Min, a.tensor(0)?, Some(a.ints(1)?), a.bool(2)?)?.into()),
         samples!([t(&[2, 3])], [t(&[2, 3, 4]), ints(&[1])]),
+    )
+    .doc(
+        "Return the smallest elements of `input` over `dim`, a number or a tuple; an empty one means all \
+         dimensions. `keepdim` keeps them with size 1. NaN counts as the smallest. Equal elements share the gradient \
+         evenly. Dimensions without elements are refused.",
     )
     .out_dtype(OutDType::OfInput(messages::input_and_out)),
     Row::new(
@@ -124,6 +149,11 @@ pub const ROWS: &[Row] = &[
         },
         samples!([t(&[2, 3]), n(1)]),
     )
+    .doc(
+        "Return `(min, max)`, the smallest and the greatest elements of `input` along `dim`, or of all elements \
+         without it. `keepdim` keeps the dimension with size 1. A NaN makes both NaN. Dimensions without elements \
+         are refused.",
+    )
     .fields(&["min", "max"])
     .out_dtype(OutDType::OfResult(messages::expected_out))
     .outs_apart(),
@@ -132,6 +162,11 @@ pub const ROWS: &[Row] = &[
         Tier::Prim,
         |a| Ok(reduce(ReduceKind::Max, a.tensor(0)?, None, false).map_err(|e| whole_error(e, "max", a))?.into()),
         samples!([t(&[2, 3])]),
+    )
+    .doc(
+        "Return the greatest element of `input`. With `dim`, return `(values, indices)` along that dimension, where \
+         of equal elements the first is taken, and the gradient goes to it alone. With a tensor `other`, it is \
+         `torch.maximum`. NaN counts as the greatest. Dimensions without elements are refused.",
     )
     .out_aliasing(Aliasing::InStep),
     Row::new(
@@ -154,6 +189,11 @@ pub const ROWS: &[Row] = &[
         Tier::Prim,
         |a| Ok(reduce(ReduceKind::Min, a.tensor(0)?, None, false).map_err(|e| whole_error(e, "min", a))?.into()),
         samples!([t(&[2, 3])]),
+    )
+    .doc(
+        "Return the smallest element of `input`. With `dim`, return `(values, indices)` along that dimension, where \
+         of equal elements the first is taken, and the gradient goes to it alone. With a tensor `other`, it is \
+         `torch.minimum`. NaN counts as the smallest. Dimensions without elements are refused.",
     )
     .out_aliasing(Aliasing::InStep),
     Row::new(
@@ -182,6 +222,11 @@ pub const ROWS: &[Row] = &[
             ]
         },
     )
+    .doc(
+        "Return the position of the greatest element of `input` along `dim`, as `int64`; without `dim`, its \
+         position in the flattened tensor. Of equal elements the first is taken, and NaN counts as the greatest. \
+         `bool` and complex tensors are refused.",
+    )
     .out_dtype(OutDType::OneOf(&[DType::I64], messages::expected_out)),
     Row::new(
         "argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
@@ -189,12 +234,21 @@ pub const ROWS: &[Row] = &[
         |a| Ok(no_bool("argmin", a.tensor(0)?)?.argmin(a.opt_int(1)?, a.bool(2)?)?.into()),
         || vec![Sample::new(vec![t(&[2, 3])]).no_gradient(), Sample::new(vec![t(&[2, 3]), n(0)]).no_gradient()],
     )
+    .doc(
+        "Return the position of the smallest element of `input` along `dim`, as `int64`; without `dim`, its \
+         position in the flattened tensor. Of equal elements the first is taken, and NaN counts as the smallest. \
+         `bool` and complex tensors are refused.",
+    )
     .out_dtype(OutDType::OneOf(&[DType::I64], messages::expected_out)),
     Row::new(
         "any(Tensor self) -> Tensor",
         Tier::Prim,
         |a| Ok(truth(ReduceKind::Any, a.tensor(0)?, None, false)?.into()),
         whole_masks,
+    )
+    .doc(
+        "Return whether any element of `input` is nonzero over `dim`, a number or a tuple; without it, over all \
+         dimensions. NaN counts as true. The result is `bool`, or `uint8` for `uint8`. Of no elements it is `False`.",
     )
     .out_dtype(OutDType::OneOf(&[DType::Bool, DType::U8], messages::bool_result)),
     Row::new(
@@ -217,6 +271,10 @@ pub const ROWS: &[Row] = &[
         |a| Ok(truth(ReduceKind::All, a.tensor(0)?, None, false)?.into()),
         whole_masks,
     )
+    .doc(
+        "Return whether all elements of `input` are nonzero over `dim`, a number or a tuple; without it, over all \
+         dimensions. NaN counts as true. The result is `bool`, or `uint8` for `uint8`. Of no elements it is `True`.",
+    )
     .out_dtype(OutDType::OneOf(&[DType::Bool, DType::U8], messages::bool_result)),
     Row::new(
         "all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor",
@@ -237,6 +295,12 @@ pub const ROWS: &[Row] = &[
         Tier::Composed,
         |a| Ok(spread("var", a.tensor(0)?, None, a.bool(1)? as u8 as f64, false)?.0.into()),
         samples!([t(&[2, 3])]),
+    )
+    .doc(
+        "Return the variance of `input` over `dim`: the sum of squared distances from the mean, divided by the \
+         number of elements minus `correction`. `correction` is 1 unless given; `unbiased=False` means 0; `keepdim` \
+         keeps the dimensions with size 1. If nothing is left of the number, the function warns and divides by 0. \
+         Integers are refused. The variance of complex numbers is real.",
     ),
     Row::new(
         "var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor",
@@ -255,6 +319,10 @@ pub const ROWS: &[Row] = &[
         Tier::Composed,
         |a| Ok(spread("std", a.tensor(0)?, None, a.bool(1)? as u8 as f64, false)?.0.into()),
         samples!([t(&[2, 3])]),
+    )
+    .doc(
+        "Return the standard deviation of `input` over `dim`, the square root of `torch.var` with the same \
+         arguments. Its gradient is zero where all elements are equal.",
     ),
     Row::new(
         "std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor",
@@ -273,7 +341,8 @@ pub const ROWS: &[Row] = &[
         Tier::Composed,
         |a| Ok(var_mean_at_once(a.tensor(0)?, None, a.bool(1)? as u8 as f64, false)?.into()),
         samples!([t(&[2, 3]), n(false)]),
-    ),
+    )
+    .doc("Return `(variance, mean)` of `input` over `dim`, with the arguments of `torch.var`."),
     Row::new(
         "var_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)",
         Tier::Composed,
@@ -285,7 +354,8 @@ pub const ROWS: &[Row] = &[
         Tier::Composed,
         |a| Ok(spread("std_mean", a.tensor(0)?, None, a.bool(1)? as u8 as f64, false)?.into()),
         samples!([t(&[2, 3]), n(false)]),
-    ),
+    )
+    .doc("Return `(standard deviation, mean)` of `input` over `dim`, with the arguments of `torch.var`."),
     Row::new(
         "std_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)",
         Tier::Composed,
@@ -310,6 +380,11 @@ pub const ROWS: &[Row] = &[
         |a| Ok(logsumexp(a.tensor(0)?, a.ints(1)?, a.bool(2)?)?.into()),
         samples!([t(&[2, 3]), ints(&[1])], [t(&[2, 3]), ints(&[0, 1]), n(true)]),
     )
+    .doc(
+        "Return `log(sum(e^input))` over `dim`, a number or a tuple, without overflow. `keepdim` keeps the \
+         dimensions with size 1. Integers are computed in the default floating-point dtype. Of no elements it is \
+         `-inf`.",
+    )
     .aliases(&["special_logsumexp"])
     .autocast(Policies::accelerator(Policy::Full)),
     Row::new(
@@ -317,6 +392,11 @@ pub const ROWS: &[Row] = &[
         Tier::Composed,
         |a| Ok(norm(a.tensor(0)?, a.scalar(1)?, None, false)?.into()),
         samples!([t(&[2, 3])], [positive(&[2, 3]), n(3)]),
+    )
+    .doc(
+        "Return the norm `sum(|input|^p)^(1/p)` over `dim`, or of all elements without it. `p` is 2 unless given; \
+         `inf` gives the greatest absolute value, `-inf` the smallest, and 0 the number of nonzero elements. Only \
+         floating-point and complex tensors are allowed; the result is real.",
     )
     .out_aliasing(Aliasing::InStep)
     .dtype_with_out(DTypeWithOut::MustMatch(messages::expected_out))

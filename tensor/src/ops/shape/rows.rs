@@ -25,6 +25,12 @@ pub const ROWS: &[Row] = &[
         |a| Ok(a.tensor(0)?.view_as_sizes(a.ints(1)?)?.into()),
         samples!([t(&[2, 6]), ints(&[3, -1])], [t(&[2, 3]), ints(&[6])]),
     )
+    .doc(
+        "Return a view of `self` with the shape `size`, which has the same number of elements. One size may be -1 \
+         and is then computed. The strides must allow it without a copy; if they do not, `RuntimeError` is raised, \
+         use `reshape`. With a dtype in place of `size`, return a view of the same bytes as elements of that dtype, \
+         where the last dimension grows or shrinks with the size of an element.",
+    )
     .scope(Scope::Method)
     .no_out(),
     Row::new(
@@ -44,6 +50,10 @@ pub const ROWS: &[Row] = &[
             [SampleArg::Transposed(vec![2, 3], crate::schema::Fill::Normal), ints(&[6])]
         ),
     )
+    .doc(
+        "Return the elements of `input` in row-major order with the shape `shape`. One size may be -1 and is then \
+         computed. The result is a view where the strides allow it, else a copy.",
+    )
     .no_out(),
     Row::new(
         "view_as(Tensor(a) self, Tensor other) -> Tensor(a)",
@@ -54,6 +64,7 @@ pub const ROWS: &[Row] = &[
         },
         || vec![Sample::new(vec![t(&[2, 3]), t(&[6])])],
     )
+    .doc("Return a view of `self` with the shape of `other`, as `self.view(other.size())` does.")
     .scope(Scope::Method)
     .no_out(),
     Row::new(
@@ -65,6 +76,10 @@ pub const ROWS: &[Row] = &[
         },
         || vec![Sample::new(vec![t(&[2, 3]), t(&[6])])],
     )
+    .doc(
+        "Return `self` with the shape of `other`, as `self.reshape(other.shape)` does: a view where the strides \
+         allow it, else a copy.",
+    )
     .scope(Scope::Method)
     .no_out(),
     Row::new(
@@ -73,6 +88,10 @@ pub const ROWS: &[Row] = &[
         |a| Ok(a.tensor(0)?.permute(a.ints(1)?)?.into()),
         samples!([t(&[2, 3, 4]), ints(&[2, 0, 1])]),
     )
+    .doc(
+        "Return a view of `input` with its dimensions in the order `dims`: dimension `i` of the result is dimension \
+         `dims[i]` of `input`. Every dimension is named once; negative ones count from the end.",
+    )
     .no_out(),
     Row::new(
         "transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)",
@@ -80,6 +99,7 @@ pub const ROWS: &[Row] = &[
         |a| Ok(a.tensor(0)?.transpose(a.int(1)?, a.int(2)?)?.into()),
         samples!([t(&[2, 3, 4]), n(0), n(-1)]),
     )
+    .doc("Return a view of `input` with the dimensions `dim0` and `dim1` swapped. Negative ones count from the end.")
     .no_out(),
     Row::new(
         "swapaxes(Tensor(a) self, int axis0, int axis1) -> Tensor(a)",
@@ -87,6 +107,7 @@ pub const ROWS: &[Row] = &[
         |a| Ok(a.tensor(0)?.transpose(a.int(1)?, a.int(2)?)?.into()),
         samples!([t(&[2, 3, 4]), n(0), n(-1)]),
     )
+    .doc("Alias of `torch.transpose`, with the arguments named `axis0` and `axis1`.")
     .no_out(),
     Row::new(
         "swapdims(Tensor(a) self, int dim0, int dim1) -> Tensor(a)",
@@ -94,14 +115,24 @@ pub const ROWS: &[Row] = &[
         |a| Ok(a.tensor(0)?.transpose(a.int(1)?, a.int(2)?)?.into()),
         samples!([t(&[2, 3, 4]), n(0), n(-1)]),
     )
+    .doc("Alias of `torch.transpose`.")
     .no_out(),
     Row::new("t(Tensor(a) self) -> Tensor(a)", Tier::Prim, |a| Ok(a.tensor(0)?.t()?.into()), samples!([t(&[2, 3])]))
+        .doc(
+            "Return a view of the matrix `input` with its two dimensions swapped. Tensors of 0 or 1 dimensions keep \
+         their shape; more than 2 dimensions raise `RuntimeError`.",
+        )
         .no_out(),
     Row::new(
         "expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)",
         Tier::Prim,
         |a| Ok(a.tensor(0)?.expand(a.ints(1)?)?.into()),
         samples!([t(&[2, 1]), ints(&[4, -1, 3])]),
+    )
+    .doc(
+        "Return a view of `self` with the shape `size`, where dimensions of size 1 repeat their element without a \
+         copy. `size` may have more dimensions in front; -1 keeps the size of a dimension. Elements that are \
+         repeated share their memory, so write to a copy instead.",
     )
     .scope(Scope::Method)
     .no_out(),
@@ -114,6 +145,7 @@ pub const ROWS: &[Row] = &[
         },
         || vec![Sample::new(vec![t(&[3]), t(&[2, 3])])],
     )
+    .doc("Return a view of `self` expanded to the shape of `other`, as `self.expand(other.size())` does.")
     .scope(Scope::Method)
     .no_out(),
     Row::new(
@@ -122,6 +154,7 @@ pub const ROWS: &[Row] = &[
         |a| Ok(a.tensor(0)?.expand(a.ints(1)?)?.into()),
         samples!([t(&[2, 1]), ints(&[4, 2, 3])]),
     )
+    .doc("Return a view of `input` expanded to the shape `size`, as `Tensor.expand` does.")
     .no_out(),
     Row::new(
         "narrow.Tensor(Tensor(a) self, int dim, Tensor start, SymInt length) -> Tensor(a)",
@@ -134,6 +167,10 @@ pub const ROWS: &[Row] = &[
             Ok(a.tensor(0)?.narrow(a.int(1)?, start.item()?.to_i64(), a.int(3)?)?.into())
         },
         Vec::new,
+    )
+    .doc(
+        "Return a view of `length` elements of `input` along `dim`, from `start` on. `start` counts from the end if \
+         it is negative, and may be a 0-d integer tensor. A range that leaves the dimension is an error.",
     )
     .no_out(),
     Row::new(
@@ -149,12 +186,20 @@ pub const ROWS: &[Row] = &[
         |a| Ok(a.tensor(0)?.select(a.int(1)?, a.int(2)?)?.into()),
         samples!([t(&[5, 3]), n(0), n(-2)], [t(&[5, 3]), n(1), n(1)]),
     )
+    .doc(
+        "Return a view of `input` at `index` along `dim`, which goes away. Negative `dim` and `index` count from \
+         the end; an index out of range raises `IndexError`.",
+    )
     .no_out(),
     Row::new(
         "squeeze(Tensor(a) self) -> Tensor(a)",
         Tier::Prim,
         |a| Ok(a.tensor(0)?.squeeze_all()?.into()),
         samples!([t(&[1, 3, 1])]),
+    )
+    .doc(
+        "Return a view of `input` without its dimensions of size 1, or without those of them that `dim` names, a \
+         number or a tuple. A named dimension of another size stays.",
     )
     .no_out(),
     Row::new(
@@ -188,12 +233,20 @@ pub const ROWS: &[Row] = &[
         |a| Ok(a.tensor(0)?.unsqueeze(a.int(1)?)?.into()),
         samples!([t(&[2, 3]), n(1)], [t(&[]), n(-1)]),
     )
+    .doc(
+        "Return a view of `input` with a new dimension of size 1 at `dim`. Negative `dim` counts from the end of \
+         the result: -1 adds the last one.",
+    )
     .no_out(),
     Row::new(
         "flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)",
         Tier::Composed,
         |a| Ok(a.tensor(0)?.flatten(a.int(1)?, a.int(2)?)?.into()),
         samples!([t(&[2, 3, 4]), n(1)], [t(&[])]),
+    )
+    .doc(
+        "Merge the dimensions `start_dim` to `end_dim` of `input`, both included, into one. The result is a view \
+         where the strides allow it, else a copy. A 0-d tensor becomes one of shape `(1,)`.",
     )
     .no_out(),
     Row::new(
@@ -202,6 +255,10 @@ pub const ROWS: &[Row] = &[
         |a| Ok(a.tensor(0)?.contiguous()?.reshape(&[-1])?.into()),
         samples!([t(&[2, 3])]),
     )
+    .doc(
+        "Return the elements of `input` in row-major order as a tensor of one dimension. It is a view if `input` is \
+         contiguous, else a copy.",
+    )
     .no_out(),
     Row::new(
         "unflatten.int(Tensor(a) self, int dim, SymInt[] sizes) -> Tensor(a)",
@@ -209,12 +266,20 @@ pub const ROWS: &[Row] = &[
         |a| Ok(a.tensor(0)?.unflatten(a.int(1)?, a.ints(2)?)?.into()),
         samples!([t(&[2, 6]), n(1), ints(&[2, -1])]),
     )
+    .doc(
+        "Return a view of `input` with dimension `dim` split into dimensions of the sizes `sizes`. One size may be \
+         -1 and is then computed; their product must be the size of `dim`.",
+    )
     .no_out(),
     Row::new(
         "movedim.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)",
         Tier::Composed,
         |a| Ok(a.tensor(0)?.movedim(a.ints(1)?, a.ints(2)?)?.into()),
         samples!([t(&[2, 3, 4]), ints(&[0, 1]), ints(&[2, 0])]),
+    )
+    .doc(
+        "Return a view of `input` with the dimensions `source` moved to the positions `destination`. Both are \
+         numbers or tuples of the same length. The other dimensions keep their order.",
     )
     .no_out(),
     Row::new(
@@ -230,6 +295,7 @@ pub const ROWS: &[Row] = &[
         |a| Ok(a.tensor(0)?.movedim(a.ints(1)?, a.ints(2)?)?.into()),
         samples!([t(&[2, 3, 4]), ints(&[0, 1]), ints(&[2, 0])]),
     )
+    .doc("Alias of `torch.movedim`.")
     .no_out(),
     Row::new(
         "moveaxis.int(Tensor(a) self, int source, int destination) -> Tensor(a)",
@@ -244,6 +310,10 @@ pub const ROWS: &[Row] = &[
         |a| Ok(a.tensor(0)?.slice(a.int(1)?, a.opt_int(2)?, a.opt_int(3)?, a.int(4)?)?.into()),
         samples!([t(&[5, 3]), n(0), n(1), n(-1), n(2)], [t(&[5, 3]), n(1), n(3), n(9)], [t(&[2, 3])]),
     )
+    .doc(
+        "Return a view of `input[start:end:step]` along `dim`. The bounds are clipped as those of a Python slice; \
+         `step` must be positive.",
+    )
     .no_out()
     .scope(Scope::Aten),
     Row::new(
@@ -252,12 +322,21 @@ pub const ROWS: &[Row] = &[
         |a| Ok(a.tensor(0)?.as_strided(a.ints(1)?, a.ints(2)?, a.opt_int(3)?)?.into()),
         samples!([t(&[3, 4]), ints(&[2, 3]), ints(&[4, 1]), n(1)], [t(&[6]), ints(&[3, 2]), ints(&[1, 1])]),
     )
+    .doc(
+        "Return a view on the memory of `input` with the shape `size`, the strides `stride` and the first element \
+         at `storage_offset`, all counted in elements. `storage_offset` is that of `input` unless given. Negative \
+         strides and windows beyond the memory are refused. Elements may be seen more than once.",
+    )
     .no_out(),
     Row::new(
         "diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)",
         Tier::Composed,
         |a| Ok(a.tensor(0)?.diagonal(a.int(1)?, a.int(2)?, a.int(3)?)?.into()),
         samples!([t(&[3, 4])], [t(&[2, 3, 4]), n(1), n(1), n(2)], [t(&[4, 3]), n(-1)]),
+    )
+    .doc(
+        "Return a view of the diagonals of `input` in the dimensions `dim1` and `dim2`, which go away; the diagonal \
+         becomes the last dimension. A positive `offset` is above the main diagonal, a negative one below it.",
     )
     .no_out(),
     Row::new(
@@ -266,6 +345,11 @@ pub const ROWS: &[Row] = &[
         |a| Ok(a.tensor(0)?.unfold(a.int(1)?, a.int(2)?, a.int(3)?)?.into()),
         samples!([t(&[7, 2]), n(0), n(3), n(2)]),
     )
+    .doc(
+        "Return a view of all windows of `size` elements of `self` along `dimension`, `step` elements apart. The \
+         dimension then counts the `(n - size) // step + 1` windows, and a last dimension of size `size` holds their \
+         elements.",
+    )
     .scope(Scope::Method)
     .no_out(),
     Row::new(
@@ -273,6 +357,10 @@ pub const ROWS: &[Row] = &[
         Tier::Composed,
         |a| views(a.tensor(0)?.split(a.int(1)?, a.int(2)?)),
         samples!([t(&[5, 3]), n(2)]),
+    )
+    .doc(
+        "Split `input` along `dim` into a tuple of views. A number `split_size` is the size of each part, where the \
+         last one may be smaller. A list has the size of each part; its sum must be the size of `dim`.",
     )
     .no_out(),
     Row::new(
@@ -288,12 +376,18 @@ pub const ROWS: &[Row] = &[
         |a| views(a.tensor(0)?.split_sizes(a.ints(1)?, a.int(2)?)),
         samples!([t(&[5, 3]), ints(&[2, 3])]),
     )
+    .doc("Split `input` along `dim` into views of the sizes `split_sizes`, whose sum must be the size of `dim`.")
     .no_out(),
     Row::new(
         "chunk(Tensor(a) self, int chunks, int dim=0) -> Tensor(a)[]",
         Tier::Composed,
         |a| views(a.tensor(0)?.chunk(a.int(1)?, a.int(2)?)),
         samples!([t(&[5, 3]), n(2)]),
+    )
+    .doc(
+        "Split `input` along `dim` into a tuple of at most `chunks` views. Each has `ceil(n / chunks)` elements \
+         along `dim` but the last one, which may be smaller, so that there may be fewer of them. \
+         `torch.tensor_split` always gives the number asked for.",
     )
     .no_out(),
     Row::new(
@@ -302,6 +396,7 @@ pub const ROWS: &[Row] = &[
         |a| views(a.tensor(0)?.unbind(a.int(1)?)),
         samples!([t(&[2, 3]), n(1)]),
     )
+    .doc("Return a tuple with a view for each index of `dim`, which goes away. 0-d tensors are refused.")
     .no_out(),
     Row::new(
         "alias(Tensor(a) self) -> Tensor(a)",
@@ -309,6 +404,7 @@ pub const ROWS: &[Row] = &[
         |a| Ok(a.tensor(0)?.view_dims(*a.tensor(0)?.dims())?.into()),
         samples!([t(&[2, 3])]),
     )
+    .doc("Return a view of `input` with the same shape and strides.")
     .scope(Scope::Nn)
     .no_out(),
 ];
@@ -330,6 +426,7 @@ pub const COPY_ROWS: &[Row] = &[
         |a| copied(a.tensor(0)?.diagonal(a.int(1)?, a.int(2)?, a.int(3)?)),
         samples!([t(&[3, 4])]),
     )
+    .doc("Return the diagonals of `input` as `torch.diagonal` does, as a copy.")
     .scope(Scope::Function),
     Row::new(
         "unfold_copy(Tensor self, int dimension, int size, int step) -> Tensor",
@@ -337,6 +434,7 @@ pub const COPY_ROWS: &[Row] = &[
         |a| copied(a.tensor(0)?.unfold(a.int(1)?, a.int(2)?, a.int(3)?)),
         samples!([t(&[7, 2]), n(0), n(3), n(2)]),
     )
+    .doc("Return all windows of `size` elements of `input` along `dimension`, as `Tensor.unfold` does, as a copy.")
     .scope(Scope::Function),
     Row::new(
         "narrow_copy(Tensor self, int dim, SymInt start, SymInt length) -> Tensor",
@@ -358,19 +456,25 @@ pub const COPY_ROWS: &[Row] = &[
             copied(x.narrow(dim, start, length))
         },
         samples!([t(&[4, 3]), n(0), n(1), n(2)]),
-    ),
+    )
+    .doc("Return `length` elements of `input` along `dim` from `start` on, as `torch.narrow` does, as a copy."),
     Row::new(
         "permute_copy(Tensor self, int[] dims) -> Tensor",
         Tier::Composed,
         |a| copied(a.tensor(0)?.permute(a.ints(1)?)),
         samples!([t(&[2, 3]), ints(&[1, 0])]),
     )
+    .doc("Return a copy of `input` with its dimensions in the order `dims`, as `torch.permute` gives them.")
     .scope(Scope::Function),
     Row::new(
         "view_copy(Tensor self, SymInt[] size) -> Tensor",
         Tier::Composed,
         |a| copied(a.tensor(0)?.view_as_sizes(a.ints(1)?)),
         samples!([t(&[2, 3]), ints(&[3, 2])]),
+    )
+    .doc(
+        "Return a copy of `input` with the shape `size`, or of its bytes as elements of a dtype, as `Tensor.view` \
+         sees them.",
     )
     .scope(Scope::Function),
     Row::new(
@@ -386,6 +490,10 @@ pub const COPY_ROWS: &[Row] = &[
         |a| copied(a.tensor(0)?.expand(a.ints(1)?)),
         samples!([t(&[1, 3]), ints(&[2, 3])]),
     )
+    .doc(
+        "Return a copy of `input` expanded to the shape `size`, as `Tensor.expand` does; repeated elements have \
+         memory of their own.",
+    )
     .scope(Scope::Function),
     Row::new(
         "transpose_copy.int(Tensor self, int dim0, int dim1) -> Tensor",
@@ -393,8 +501,10 @@ pub const COPY_ROWS: &[Row] = &[
         |a| copied(a.tensor(0)?.transpose(a.int(1)?, a.int(2)?)),
         samples!([t(&[2, 3]), n(0), n(1)]),
     )
+    .doc("Return a copy of `input` with the dimensions `dim0` and `dim1` swapped, as `torch.transpose` does.")
     .scope(Scope::Function),
     Row::new("t_copy(Tensor self) -> Tensor", Tier::Composed, |a| copied(a.tensor(0)?.t()), samples!([t(&[2, 3])]))
+        .doc("Return a copy of the matrix `input` with its two dimensions swapped, as `torch.t` does.")
         .scope(Scope::Function),
     Row::new(
         "alias_copy(Tensor self) -> Tensor",
@@ -402,6 +512,7 @@ pub const COPY_ROWS: &[Row] = &[
         |a| copied(Ok(a.tensor(0)?.clone())),
         samples!([t(&[2, 3])]),
     )
+    .doc("Return a copy of `input`.")
     .scope(Scope::Function),
     Row::new(
         "squeeze_copy(Tensor self) -> Tensor",
@@ -409,6 +520,7 @@ pub const COPY_ROWS: &[Row] = &[
         |a| copied(a.tensor(0)?.squeeze_all()),
         samples!([t(&[1, 3, 1])]),
     )
+    .doc("Return a copy of `input` without dimensions of size 1, as `torch.squeeze` does.")
     .scope(Scope::Function),
     Row::new(
         "squeeze_copy.dim(Tensor self, int dim) -> Tensor",
@@ -423,6 +535,7 @@ pub const COPY_ROWS: &[Row] = &[
         |a| copied(a.tensor(0)?.unsqueeze(a.int(1)?)),
         samples!([t(&[3]), n(0)]),
     )
+    .doc("Return a copy of `input` with a new dimension of size 1 at `dim`, as `torch.unsqueeze` does.")
     .scope(Scope::Function),
     Row::new(
         "as_strided_copy(Tensor self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor",
@@ -430,6 +543,7 @@ pub const COPY_ROWS: &[Row] = &[
         |a| copied(a.tensor(0)?.as_strided(a.ints(1)?, a.ints(2)?, a.opt_int(3)?)),
         samples!([t(&[3, 4]), ints(&[2, 3]), ints(&[4, 1]), n(1)]),
     )
+    .doc("Return a copy of the elements that `torch.as_strided` looks at.")
     .scope(Scope::Function),
     Row::new(
         "unbind_copy.int(Tensor self, int dim=0) -> Tensor[]",
@@ -437,12 +551,17 @@ pub const COPY_ROWS: &[Row] = &[
         |a| copies(a.tensor(0)?.unbind(a.int(1)?)),
         samples!([t(&[2, 3]), n(1)]),
     )
+    .doc("Return a copy of the slice at each index of `dim`, as `torch.unbind` does.")
     .scope(Scope::Function),
     Row::new(
         "split_with_sizes_copy(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]",
         Tier::Composed,
         |a| copies(a.tensor(0)?.split_sizes(a.ints(1)?, a.int(2)?)),
         samples!([t(&[5, 3]), ints(&[2, 3])]),
+    )
+    .doc(
+        "Return copies of the parts of `input` along `dim` with the sizes `split_sizes`, as \
+         `torch.split_with_sizes` does.",
     )
     .scope(Scope::Function),
     Row::new(
@@ -451,12 +570,17 @@ pub const COPY_ROWS: &[Row] = &[
         |a| copies(a.tensor(0)?.split(a.int(1)?, a.int(2)?)),
         samples!([t(&[5, 3]), n(2)]),
     )
+    .doc("Return copies of the parts of `input` along `dim` with `split_size` elements each, as `torch.split` does.")
     .scope(Scope::Function),
     Row::new(
         "slice_copy.Tensor(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor",
         Tier::Composed,
         |a| copied(a.tensor(0)?.slice(a.int(1)?, a.opt_int(2)?, a.opt_int(3)?, a.int(4)?)),
         samples!([t(&[5, 3]), n(0), n(1), n(5), n(2)]),
+    )
+    .doc(
+        "Return a copy of `input[start:end:step]` along `dim`. The bounds are clipped as those of a Python slice; \
+         `step` must be positive.",
     )
     .scope(Scope::Function),
     Row::new(
@@ -465,6 +589,7 @@ pub const COPY_ROWS: &[Row] = &[
         |a| copied(a.tensor(0)?.select(a.int(1)?, a.int(2)?)),
         samples!([t(&[5, 3]), n(1), n(-1)]),
     )
+    .doc("Return a copy of the slice of `input` at `index` along `dim`, as `torch.select` does.")
     .scope(Scope::Function),
     Row::new(
         "detach_copy(Tensor self) -> Tensor",
@@ -472,12 +597,17 @@ pub const COPY_ROWS: &[Row] = &[
         |a| copied(Ok(a.tensor(0)?.detach())),
         || vec![Sample::new(vec![t(&[2, 3])]).no_gradient()],
     )
+    .doc("Return a copy of `input` without its gradient history.")
     .scope(Scope::Function),
     Row::new(
         "unsafe_split_with_sizes(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]",
         Tier::Composed,
         |a| views(a.tensor(0)?.split_sizes(a.ints(1)?, a.int(2)?).map(changeable)),
         samples!([t(&[5, 3]), ints(&[2, 3])]),
+    )
+    .doc(
+        "Split `input` along `dim` as `torch.split_with_sizes` does, into views that may be changed in place while \
+         gradients are recorded.",
     )
     .no_out(),
     Row::new(
@@ -486,12 +616,20 @@ pub const COPY_ROWS: &[Row] = &[
         |a| views(a.tensor(0)?.chunk(a.int(1)?, a.int(2)?).map(changeable)),
         samples!([t(&[5, 3]), n(2)]),
     )
+    .doc(
+        "Split `input` along `dim` as `torch.chunk` does, into views that may be changed in place while gradients \
+         are recorded.",
+    )
     .no_out(),
     Row::new(
         "unsafe_split.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]",
         Tier::Composed,
         |a| views(a.tensor(0)?.split(a.int(1)?, a.int(2)?).map(changeable)),
         samples!([t(&[5, 3]), n(2)]),
+    )
+    .doc(
+        "Split `input` along `dim` as `torch.split` does, into views that may be changed in place while gradients \
+         are recorded.",
     )
     .no_out(),
 ];

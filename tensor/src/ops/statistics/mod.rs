@@ -60,6 +60,12 @@ pub const ROWS: &[Row] = &[
             ]
         },
     )
+    .doc(
+        "Return the quantiles `q`, numbers from 0 to 1, of the elements of `input` along `dim`, or of all elements \
+         without it. Between two elements, `interpolation` is `'linear'`, `'lower'`, `'higher'`, `'midpoint'` or \
+         `'nearest'`. A vector `q` adds a first dimension to the result. A NaN makes the result NaN. `input` must be \
+         `float32` or `float64` and not be empty; a tensor `q` has its dtype.",
+    )
     .autocast(Policies::cpu(Policy::Full)),
     Row::new(
         "quantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor",
@@ -77,6 +83,10 @@ pub const ROWS: &[Row] = &[
         Tier::Composed,
         |a| quantile_row(a, "nanquantile", true),
         || vec![Sample::new(vec![t(&[3, 5]), fractions(&[2]), n(1)]).no_gradient()],
+    )
+    .doc(
+        "Return the quantiles `q` of the elements of `input` that are not NaN, with the arguments of \
+         `torch.quantile`. A slice with no number gives NaN.",
     )
     .autocast(Policies::cpu(Policy::Full)),
     Row::new(
@@ -98,12 +108,22 @@ pub const ROWS: &[Row] = &[
             ]
         },
     )
+    .doc(
+        "Return `(values, indices)`, the most frequent element of `input` along `dim` and the position where it \
+         occurs last. Of several the smallest is taken. `keepdim` keeps the dimension with size 1.",
+    )
     .fields(&["values", "indices"]),
     Row::new(
         "cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor",
         Tier::Composed,
         |a| Ok(cov(a.tensor(0)?, a.int(1)?, a.opt_tensor(2)?, a.opt_tensor(3)?)?.into()),
         samples!([t(&[3, 5])], [t(&[5]), n(0)], [t(&[2, 4]), n(1), index(&[4], 3), positive(&[4])]),
+    )
+    .doc(
+        "Return the matrix of the covariances of the rows of `input`, where each column is an observation; of 0 or \
+         1 dimensions, the variance as a 0-d tensor. Without weights, the sums are divided by the number of \
+         observations minus `correction`. `fweights` counts each observation that many times and is an integer \
+         vector; `aweights` weighs them and is a floating-point one. Negative weights are errors.",
     )
     .no_out(),
     Row::new(
@@ -112,12 +132,23 @@ pub const ROWS: &[Row] = &[
         |a| Ok(corrcoef(a.tensor(0)?)?.into()),
         || vec![Sample::new(vec![t(&[3, 5])]).no_gradient(), Sample::new(vec![t(&[4])]).no_gradient()],
     )
+    .doc(
+        "Return the matrix of the correlation coefficients of the rows of `input`, where each column is an \
+         observation. They are covariances divided by both standard deviations, clamped to `[-1, 1]`. Of 0 or 1 \
+         dimensions the result is a 0-d tensor.",
+    )
     .no_out(),
     Row::new(
         "histogram.bins_tensor(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)",
         Tier::Composed,
         |a| histogram_of_all(a, 2, &|p| given_edges(p, &[a.tensor(1)?])),
         Vec::new,
+    )
+    .doc(
+        "Return `(hist, bin_edges)`, the number of elements of `input` in each bin, and the bounds of the bins. \
+         `bins` is a number of equally wide bins over `range`, or over all elements without it, or a vector with the \
+         bounds. The last bin includes its upper bound. `weight` is summed instead of counted; `density` makes the \
+         integral over the bins 1. `input` must be `float32` or `float64`.",
     )
     .fields(&["hist", "bin_edges"]),
     Row::new(
@@ -138,6 +169,10 @@ pub const ROWS: &[Row] = &[
         |a| Ok(Ret::Tuple(even_edges(&points(a.tensor(0)?, a.opt_tensor(3)?)?, a.ints(1)?, a.opt_floats(2)?)?)),
         || vec![Sample::new(vec![t(&[5, 2]), ints(&[3, 2])]).no_gradient()],
     )
+    .doc(
+        "Return the bounds of `bins[i]` equally wide bins for each coordinate `i` of the points in the last \
+         dimension of `input`.",
+    )
     .scope(Scope::Function)
     .no_out(),
     Row::new(
@@ -152,6 +187,10 @@ pub const ROWS: &[Row] = &[
             vec![Sample::new(vec![t(&[5, 2]), ints(&[3, 2]), range]).no_gradient()]
         },
     )
+    .doc(
+        "Return the number of points, given in the last dimension of `input`, in each of `bins[i]` equally wide \
+         bins for each coordinate `i`.",
+    )
     .scope(Scope::Function)
     .no_out(),
     Row::new(
@@ -163,6 +202,10 @@ pub const ROWS: &[Row] = &[
         },
         Vec::new,
     )
+    .doc(
+        "Return the number of points, given in the last dimension of `input`, in each bin, where `bins[i]` has the \
+         bounds for coordinate `i`.",
+    )
     .scope(Scope::Function)
     .no_out(),
     Row::new(
@@ -170,6 +213,12 @@ pub const ROWS: &[Row] = &[
         Tier::Composed,
         |a| gradient_row(a, a.opt_float(1)?.map(Spacing::Even).into_iter().collect(), 2, true, false),
         samples!([t(&[3, 4])], [t(&[3, 4]), n(0.5), n(1), n(2)]),
+    )
+    .doc(
+        "Return a tuple with the numerical derivative of `input` along each of `dim`, or along all dimensions. \
+         Inner points use central differences, and the ends one-sided differences of order `edge_order`, 1 or 2. \
+         `spacing` is the distance of the points, one for each dimension, or the tensor of their coordinates. Each \
+         dimension must have at least `edge_order + 1` elements.",
     )
     .scope(Scope::Function)
     .no_out(),
@@ -230,6 +279,10 @@ pub const ROWS: &[Row] = &[
         |a| Ok(renorm(a.tensor(0)?, a.scalar(1)?, a.int(2)?, a.float(3)?)?.into()),
         samples!([t(&[3, 4]), n(2), n(0), n(1)], [positive(&[2, 3, 2]), n(1), n(-1), n(4)]),
     )
+    .doc(
+        "Return `input` with each slice along `dim` whose `p`-norm is above `maxnorm` scaled to that norm. The \
+         other slices stay as they are. `input` must have at least 2 dimensions, and `p` be positive.",
+    )
     .inplace()
     .out_dtype(OutDType::OfInput(messages::expected_out))
     .out_aliasing(Aliasing::InStep)
@@ -240,6 +293,12 @@ pub const ROWS: &[Row] = &[
         segment_row,
         segments,
     )
+    .doc(
+        "Return the elements of `data` reduced over consecutive segments along `axis`. Segments are given by their \
+         `lengths`, or by `offsets` with the bounds of all segments. `reduce` is `'sum'`, `'mean'`, `'max'`, `'min'` \
+         or `'prod'`; `initial` is where each segment starts from and what an empty one gives. `lengths` must add up \
+         to the size of `axis` unless `unsafe` is set. Only floating-point dtypes are allowed.",
+    )
     .scope(Scope::Function),
     Row::new(
         "_segment_reduce(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None, Tensor? offsets=None, int axis=0, bool unsafe=False, Scalar? initial=None) -> Tensor",
@@ -247,6 +306,7 @@ pub const ROWS: &[Row] = &[
         segment_row,
         segments,
     )
+    .doc("Reduce consecutive segments of `data` along `axis`, as `torch.segment_reduce` does.")
     .scope(Scope::Function)
     .no_out(),
 ];
