@@ -1,7 +1,7 @@
 //! Compiling for a TPU that is not here.
 //!
-//! libtpu contains the whole TPU compiler, and describes any machine by its name. So the cost of a program on a pod can be
-//! asked for on a laptop.
+//! libtpu contains the whole TPU compiler, and describes any machine by its name. So the cost of a program on a pod can
+//! be asked for on a laptop.
 
 use crate::chips::{self, Chip};
 use crate::disk::DiskCache;
@@ -19,8 +19,8 @@ use torchtpu_tensor::{Error, Result};
 pub struct Target {
     /// The machine, such as `v5e:2x2`.
     pub topology: String,
-    /// Options of the compiler, such as `xla_tpu_scoped_vmem_limit_kib`, by name. Values are read as integers, truth values or numbers
-    /// where they look like it.
+    /// Options of the compiler, such as `xla_tpu_scoped_vmem_limit_kib`, by name. Values are read as integers, truth
+    /// values or numbers where they look like it.
     pub options: Vec<(String, String)>,
     /// Devices that a program is divided over; 0 and 1 for one.
     pub num_partitions: usize,
@@ -60,8 +60,8 @@ pub struct Report {
     pub peak_share: f64,
     /// Bytes read and written per execution.
     pub bytes_accessed: f64,
-    /// The compiler's roofline of one execution, in seconds; `None` where it gives none. It counts -1 for each op that it cannot cost,
-    /// which is added back: see `unknown_costs`. Of many such ops and a short time nothing is left.
+    /// The compiler's roofline of one execution, in seconds; `None` where it gives none. It counts -1 for each op that
+    /// it cannot cost, which is added back: see `unknown_costs`. Of many such ops and a short time nothing is left.
     pub optimal_seconds: Option<f64>,
     /// How many ops `optimal_seconds` leaves out.
     pub unknown_costs: u64,
@@ -155,8 +155,8 @@ impl Compiler {
         self.target.memory_bytes.unwrap_or(self.chip.memory_bytes)
     }
 
-    /// Compiles StableHLO text and reports what it would cost. What was compiled before, by another process too, is looked up by
-    /// text, machine, options and version of the compiler.
+    /// Compiles StableHLO text and reports what it would cost. What was compiled before, by another process too, is
+    /// looked up by text, machine, options and version of the compiler.
     ///
     /// # Errors
     /// `Runtime` when the compiler refuses the program, `OutOfMemory` when it does not fit in the memory of a device.
@@ -221,9 +221,9 @@ impl Compiler {
         Ok(self.complete(report))
     }
 
-    /// Compiles programs and writes their executables to a file that [`crate::load_cache`] reads on a device of this kind. A program is its
-    /// StableHLO text and the number of its [options]. Returns how many were written. Programs that the compiler refuses are left
-    /// out.
+    /// Compiles programs and writes their executables to a file that [`crate::load_cache`] reads on a device of this
+    /// kind. A program is its StableHLO text and the number of its [options]. Returns how many were written. Programs
+    /// that the compiler refuses are left out.
     ///
     /// # Errors
     /// `Runtime` when the file cannot be written, or no program compiles.
@@ -284,8 +284,8 @@ impl Compiler {
     }
 }
 
-/// The seconds in a sum that counts -1 for each op of unknown cost, and how many such ops there are. The sum has 24 bits, so short
-/// times are lost beside many such ops.
+/// The seconds in a sum that counts -1 for each op of unknown cost, and how many such ops there are. The sum has 24
+/// bits, so short times are lost beside many such ops.
 fn known_seconds(sum: f64) -> (Option<f64>, u64) {
     if sum >= 0.0 {
         return (Some(sum), 0);
@@ -317,7 +317,8 @@ fn failure(topology: &str, e: &torchtpu_pjrt::Error) -> Error {
 /// Compiles StableHLO text for the machine named `topology` and reports what it would cost.
 ///
 /// # Errors
-/// `Runtime` when libtpu is not found, does not know the machine, or refuses the program; `OutOfMemory` when it does not fit.
+/// `Runtime` when libtpu is not found, does not know the machine, or refuses the program; `OutOfMemory` when it does
+/// not fit.
 pub fn compile(stablehlo: &str, topology: &str) -> Result<Report> {
     Compiler::new(Target::new(topology))?.compile(stablehlo)
 }

@@ -1,13 +1,16 @@
 //! Bundles: the executables of a program in one file, to be taken to other machines.
 //!
-//! A machine that has loaded a bundle compiles nothing that is in it. Executables are native code, so a bundle is trusted as a program is.
+//! A machine that has loaded a bundle compiles nothing that is in it. Executables are native code, so a bundle is
+//! trusted as a program is.
 //!
 //! ```text
-//! magic | header length | header | compressed: (key length | key | executable length | executable)* | SHA-256 of all before
+//! magic | header length | header | compressed: (key length | key | executable length | executable)* |
+//! SHA-256 of all before
 //! ```
 //!
-//! The header says what the executables were made for: this library's sources, the plugin and its version, the kind of device. It is compared
-//! before anything is loaded. A key is the SHA-256 of options and text. Files are written under another name and renamed.
+//! The header says what the executables were made for: this library's sources, the plugin and its version, the kind of
+//! device. It is compared before anything is loaded. A key is the SHA-256 of options and text. Files are written under
+//! another name and renamed.
 
 use crate::disk::hex;
 use flate2::Compression;
@@ -37,7 +40,8 @@ pub(crate) fn key(options: &CompileOptions, text: &str) -> Key {
     hash.finalize().into()
 }
 
-/// Return the executable of `key`, if a bundle was loaded that has it. Does not compute `key` while no bundle is loaded.
+/// Return the executable of `key`, if a bundle was loaded that has it. Does not compute `key` while no bundle is
+/// loaded.
 pub(crate) fn find(key: impl FnOnce() -> Key) -> Option<Vec<u8>> {
     LOADED.read().as_ref()?.get(&key()).cloned()
 }

@@ -69,8 +69,8 @@ pub(crate) struct ProcessCache {
 
 /// Beyond so many executables, the quarter not used for longest is dropped.
 const MAX_EXECUTABLES: usize = 4096;
-/// With so many ops in all of them it is time to look at the process's memory maps: XLA:CPU makes one or two for every op, and
-/// where there are no more, LLVM ends the process.
+/// With so many ops in all of them it is time to look at the process's memory maps: XLA:CPU makes one or two for every
+/// op, and where there are no more, LLVM ends the process.
 const MANY_OPS: usize = 1 << 13;
 /// So many are kept however few maps are left: those of one training step.
 const MIN_EXECUTABLES: usize = 16;

@@ -1,7 +1,7 @@
 //! What TPU devices can do: published numbers, for one device as PJRT counts them.
 //!
-//! A device is a chip, except for v4 and TPU7x, whose chips are two devices each. The matrix units of a generation multiply a known number of 16-bit
-//! floats a cycle, so the clock follows from the published peak.
+//! A device is a chip, except for v4 and TPU7x, whose chips are two devices each. The matrix units of a generation
+//! multiply a known number of 16-bit floats a cycle, so the clock follows from the published peak.
 
 /// A kind of device.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -51,8 +51,8 @@ impl CustomOp {
         Ok(CustomOp::new(move |metas| Kernel::new(&name, &body(metas)?)))
     }
 
-    /// An operator of Mosaic programs for TPUs: `body` returns the text for arguments of these descriptions, `infer` describes the
-    /// results, and `cost` estimates what it costs. Elsewhere `on_cpu` computes the same.
+    /// An operator of Mosaic programs for TPUs: `body` returns the text for arguments of these descriptions, `infer`
+    /// describes the results, and `cost` estimates what it costs. Elsewhere `on_cpu` computes the same.
     ///
     /// # Errors
     /// `Value` when `name` is not `namespace::name`.
@@ -79,7 +79,8 @@ impl CustomOp {
         self
     }
 
-    /// Calls the operator. What [`CustomOp::with_cpu`] or [`CustomOp::mosaic`] computes on the processor has no gradient.
+    /// Calls the operator. What [`CustomOp::with_cpu`] or [`CustomOp::mosaic`] computes on the processor has no
+    /// gradient.
     ///
     /// # Errors
     /// Those of making the kernel; `Runtime` when there are no arguments, or they do not fit.

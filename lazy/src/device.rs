@@ -84,7 +84,8 @@ pub(crate) fn get() -> Result<&'static Device> {
     }
 }
 
-/// Refuses to go on where nothing can be recorded: without a device, or in a forked child. A [plan](crate::plan) needs no device.
+/// Refuses to go on where nothing can be recorded: without a device, or in a forked child. A [plan](crate::plan) needs
+/// no device.
 #[inline]
 pub(crate) fn check() -> Result<()> {
     if mode::is_planned() {
@@ -149,7 +150,8 @@ fn load() -> Result<&'static Device> {
     Ok(device)
 }
 
-/// Set to `accelerator`, it makes XLA:CPU compile the lowerings for accelerators, so that a machine without one can test them.
+/// Set to `accelerator`, it makes XLA:CPU compile the lowerings for accelerators, so that a machine without one can
+/// test them.
 const LOWERINGS: &str = "TORCHTPU_LOWERINGS";
 
 /// Whose lowerings the client's programs get.
@@ -163,12 +165,13 @@ fn platform(client: &Client, is_cpu: bool) -> Platform {
 pub(crate) fn forked() -> Failure {
     Failure::new(
         torchtpu_tensor::ErrorKind::Runtime,
-        "Cannot re-initialize TPU in forked subprocess. To use TPU with multiprocessing, you must use the 'spawn' start method",
+        "Cannot re-initialize TPU in forked subprocess. To use TPU with multiprocessing, you must use the 'spawn' \
+        start method",
     )
 }
 
-/// What the bundle of a device with memory of its own is made for. It says as much of a machine that is there as of one that is planned; the
-/// version of the runtime is with each executable.
+/// What the bundle of a device with memory of its own is made for. It says as much of a machine that is there as of one
+/// that is planned; the version of the runtime is with each executable.
 pub(crate) fn bundle_environment(platform: &str, (major, minor): (i32, i32), kind: &str) -> String {
     let (version, sources) = (env!("CARGO_PKG_VERSION"), env!("TORCHTPU_SOURCES"));
     format!("torchtpu {version} {sources}\n{platform}\nC API {major}.{minor}\n{kind}\n")
@@ -223,7 +226,8 @@ impl Device {
         Err(forked())
     }
 
-    /// Compiles, without the overrides that this plugin turns out not to know. The program's own options are never left out.
+    /// Compiles, without the overrides that this plugin turns out not to know. The program's own options are never left
+    /// out.
     pub(crate) fn compile(&self, text: &str, own: &[(String, OptionValue)]) -> torchtpu_pjrt::Result<Executable> {
         loop {
             let options = self.options(own);

@@ -1,16 +1,17 @@
 //! Executables on disk, shared by all processes of a user.
 //!
-//! A file is named by the SHA-256 of its key, and holds the key itself beside the executable: a name is an index, never a
-//! proof. The key is everything the compiler is given (the module's text, the options) and everything it depends on (plugin,
-//! version, processor). Files are written under another name and renamed, so that a reader sees all of one or nothing.
+//! A file is named by the SHA-256 of its key, and holds the key itself beside the executable: a name is an index, never
+//! a proof. The key is everything the compiler is given (the module's text, the options) and everything it depends on
+//! (plugin, version, processor). Files are written under another name and renamed, so that a reader sees all of one or
+//! nothing.
 //!
 //! ```text
 //! magic | key length | key | executable length | executable | SHA-256 of all before
 //! ```
 //!
 //! An executable is native code, so an entry is trusted only if no user but this one and root could write it. See
-//! `docs/decisions/0042-the-disk-cache-trusts-its-user.md`. The folder is held open, and files are opened relative to it: a
-//! folder that is replaced after the check is not followed.
+//! `docs/decisions/0042-the-disk-cache-trusts-its-user.md`. The folder is held open, and files are opened relative to
+//! it: a folder that is replaced after the check is not followed.
 
 use crate::metrics::{COUNTERS, count};
 use parking_lot::Mutex;

@@ -8,8 +8,8 @@ use torchtpu_tensor::Result;
 
 /// A point in the order of launches: reached when all programs that were launched before have ended.
 ///
-/// Programs of a device end in the order of their launches as far as they need each other's results. XLA:CPU may run others at the
-/// same time, so all that are under way belong to the point, not only the last.
+/// Programs of a device end in the order of their launches as far as they need each other's results. XLA:CPU may run
+/// others at the same time, so all that are under way belong to the point, not only the last.
 pub struct Event {
     launches: Vec<Arc<torchtpu_pjrt::Event>>,
     /// Only of events with timing.
@@ -75,8 +75,8 @@ impl Event {
         result
     }
 
-    /// Milliseconds from this point to another one, both of which are waited for; negative if the other was reached first. `None`
-    /// unless both are timed.
+    /// Milliseconds from this point to another one, both of which are waited for; negative if the other was reached
+    /// first. `None` unless both are timed.
     pub fn milliseconds_until(&self, later: &Event) -> Option<f64> {
         let (start, end) = (self.end.as_ref()?.wait(), later.end.as_ref()?.wait());
         let span = |a: Instant, b: Instant| b.saturating_duration_since(a).as_secs_f64();

@@ -39,7 +39,8 @@ impl Failure {
             return self;
         }
         self.note(format!("the largest values of the program: {}", form.largest())).note(
-            "a smaller batch, torch.utils.checkpoint, 16-bit floats, or torch.no_grad() where no gradient is needed take less memory",
+            "a smaller batch, torch.utils.checkpoint, 16-bit floats, or torch.no_grad() where no gradient is needed \
+            take less memory",
         )
     }
     /// Names the kernels of the user's that a program calls, when it does not compile: one of them may be at fault.

@@ -1,9 +1,9 @@
 //! Programs that differ only in where they read and write.
 //!
 //! `buffer[i] = x` in a loop would be a new program for every `i`. So a form is known by a hash of all but its
-//! [offsets](torchtpu_tensor::op::Prim::offsets) too; when it comes again with others, those that have changed become numbers,
-//! which are told to one program when it runs. Offsets that never change stay in the program, where the compiler makes more of
-//! them.
+//! [offsets](torchtpu_tensor::op::Prim::offsets) too; when it comes again with others, those that have changed become
+//! numbers, which are told to one program when it runs. Offsets that never change stay in the program, where the
+//! compiler makes more of them.
 //!
 //! Only forms without an executable are looked at, so a loop that always reads the same places pays nothing.
 
@@ -30,8 +30,8 @@ const MAX_FAMILIES: usize = 1 << 12;
 pub(crate) struct Families(Mutex<FxHashMap<u64, Family>>);
 
 impl Families {
-    /// Hears of a form that has no executable. If its offsets should be told to a program when it runs, makes it the form of
-    /// that program; returns the form's hash and the offsets in the order of their numbers.
+    /// Hears of a form that has no executable. If its offsets should be told to a program when it runs, makes it the
+    /// form of that program; returns the form's hash and the offsets in the order of their numbers.
     pub(crate) fn generalize(&self, form: &mut Form) -> Option<(u64, Vec<i64>)> {
         let offsets = form.offsets();
         if offsets.is_empty() {

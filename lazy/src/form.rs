@@ -1,8 +1,9 @@
 //! The canonical form of a segment: the key of its executable.
 //!
-//! A form is everything that decides what the compiler is given: ops with their attributes, wiring by position, descriptions
-//! of all values, which values leave the segment, which arguments are given away, how many numbers of each dtype ride along.
-//! It holds no handle, no buffer and no number, so that the next step of a training loop has an equal form.
+//! A form is everything that decides what the compiler is given: ops with their attributes, wiring by position,
+//! descriptions of all values, which values leave the segment, which arguments are given away, how many numbers of each
+//! dtype ride along. It holds no handle, no buffer and no number, so that the next step of a training loop has an equal
+//! form.
 
 use rustc_hash::FxHasher;
 use smallvec::SmallVec;
@@ -90,7 +91,8 @@ pub(crate) struct Part {
     pub(crate) numbers: [Vec<usize>; DTYPES],
 }
 
-/// The [sites](site) of nodes, where they are known. All lists are equal: two segments that differ in their lines alone are one program.
+/// The [sites](site) of nodes, where they are known. All lists are equal: two segments that differ in their lines alone
+/// are one program.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Sites(Vec<Site>);
 
@@ -199,8 +201,8 @@ impl Form {
         let needed = self.needed(&values);
         self.extract((0..self.nodes.len()).filter(|&n| needed[n]), &values)
     }
-    /// The form of some of the nodes, ascending, with these of their values as outputs, ascending. What other nodes compute
-    /// becomes an argument; none is given away.
+    /// The form of some of the nodes, ascending, with these of their values as outputs, ascending. What other nodes
+    /// compute becomes an argument; none is given away.
     pub(crate) fn extract(&self, nodes: impl Iterator<Item = usize>, values: &[u32]) -> Part {
         let mut part = Part { form: Form::default(), args: Vec::new(), numbers: Default::default() };
         let form = &mut part.form;
@@ -272,9 +274,9 @@ impl Form {
     }
     /// Which result of `outputs` takes the memory of which donated argument, as `(argument, position in outputs)`.
     ///
-    /// Left to itself, the compiler gives the first argument to the first result of its type, and copies whatever is still
-    /// read. So a result continues the argument that it is an update of, element by element; failing that, one that nothing
-    /// reads any more when the result is computed. An argument that suits no result is not given away.
+    /// Left to itself, the compiler gives the first argument to the first result of its type, and copies whatever is
+    /// still read. So a result continues the argument that it is an update of, element by element; failing that, one
+    /// that nothing reads any more when the result is computed. An argument that suits no result is not given away.
     pub(crate) fn overwritten(&self, outputs: &[u32]) -> Vec<(usize, usize)> {
         let donated = |i: &usize| self.args[*i].donated;
         let mut updates: Vec<Option<usize>> = vec![None; self.values.len()];
@@ -346,8 +348,9 @@ impl Form {
     pub(crate) fn hash(&self) -> u64 {
         self.offsets().iter().fold(self.hash_without_offsets(), |h, o| mix(h, o.1 as u64))
     }
-    /// Nodes that read an argument of `overwritten` before the node that overwrites it, which does not depend on them, as
-    /// `(overwriting node, reading node)`. Only earlier nodes: what comes later reads the new value, or depends on it.
+    /// Nodes that read an argument of `overwritten` before the node that overwrites it, which does not depend on them,
+    /// as `(overwriting node, reading node)`. Only earlier nodes: what comes later reads the new value, or depends on
+    /// it.
     pub(crate) fn late_readers(&self, outputs: &[u32], overwritten: &[(usize, usize)]) -> Vec<(usize, usize)> {
         let producer = self.producers();
         let mut readers: Vec<SmallVec<[usize; 4]>> = vec![SmallVec::new(); self.args.len()];
@@ -406,7 +409,8 @@ impl Form {
         text.push_str(&format!("return %{wanted}\n"));
         text
     }
-    /// The largest values that nodes compute, for errors of memory: `float32[50000, 50000] (10 GB) of matmul (train.py:31), ...`.
+    /// The largest values that nodes compute, for errors of memory: `float32[50000, 50000] (10 GB) of matmul
+    /// (train.py:31), ...`.
     pub(crate) fn largest(&self) -> String {
         let bytes = |v: usize| self.values[v].bytes().unwrap_or(usize::MAX);
         let mut all: Vec<(usize, usize)> = (0..self.nodes.len())

@@ -1,12 +1,13 @@
 //! Programs that come again with other sizes of a few small values.
 //!
-//! `ids = torch.cat([ids, next], 1)` makes the program around it a new one at every turn of a loop, and compiling one takes longer
-//! than the whole turn. So when a program has no executable and differs from an earlier one by sizes, its ops are told apart: those
-//! that read or compute values of changing sizes run on the host, and the others are a program of their own, which stays the same.
-//! An element that is appended to what leaves the program tells as much, before any size has changed.
+//! `ids = torch.cat([ids, next], 1)` makes the program around it a new one at every turn of a loop, and compiling one
+//! takes longer than the whole turn. So when a program has no executable and differs from an earlier one by sizes, its
+//! ops are told apart: those that read or compute values of changing sizes run on the host, and the others are a
+//! program of their own, which stays the same. An element that is appended to what leaves the program tells as much,
+//! before any size has changed.
 //!
-//! The host computes only small integers and truth values: positions, masks and ids. Their results are exact, so they do not depend on whether the
-//! host or the device computes them.
+//! The host computes only small integers and truth values: positions, masks and ids. Their results are exact, so they
+//! do not depend on whether the host or the device computes them.
 
 use crate::form::{Form, Input, Source, mix};
 use parking_lot::Mutex;
@@ -26,13 +27,14 @@ pub(crate) type Division = [Vec<usize>; 3];
 /// Which part of a [`Division`] runs on the device.
 pub(crate) const ON_DEVICE: usize = 1;
 
-/// The first program of each kind. Programs are of one kind if they have the same ops with the same wiring; sizes may differ.
+/// The first program of each kind. Programs are of one kind if they have the same ops with the same wiring; sizes may
+/// differ.
 #[derive(Default)]
 pub(crate) struct Growing(Mutex<FxHashMap<u64, Form>>);
 
 impl Growing {
-    /// Hears of a form that has no executable; says how to divide it, if it should be. `has_grown` tells the arguments that the host
-    /// part of an earlier program made.
+    /// Hears of a form that has no executable; says how to divide it, if it should be. `has_grown` tells the arguments
+    /// that the host part of an earlier program made.
     pub(crate) fn divide(&self, form: &Form, has_grown: impl Fn(usize) -> bool) -> Option<Division> {
         if form.nodes.len() > MAX_OPS {
             return None;
@@ -69,7 +71,8 @@ fn hash_without_sizes(form: &Form) -> u64 {
     form.outputs.iter().fold(hash, |h, &o| mix(h, o.into()))
 }
 
-/// Which nodes read or compute values whose sizes are others than in `first`, a form of the same kind; `None` where no size is.
+/// Which nodes read or compute values whose sizes are others than in `first`, a form of the same kind; `None` where no
+/// size is.
 fn resized(form: &Form, first: &Form) -> Option<Vec<bool>> {
     let same_wiring = form.inputs == first.inputs && form.outputs == first.outputs && form.numbers == first.numbers;
     let same_lists = form.nodes.len() == first.nodes.len() && form.args.len() == first.args.len();
@@ -87,7 +90,8 @@ fn resized(form: &Form, first: &Form) -> Option<Vec<bool>> {
     nodes.clone().any(resizes).then(|| nodes.map(|n| resizes(n) || form.nodes[n].op != first.nodes[n].op).collect())
 }
 
-/// Which nodes append an element to a value and give the result away, and which read what has grown so; `None` where no node does.
+/// Which nodes append an element to a value and give the result away, and which read what has grown so; `None` where no
+/// node does.
 fn appending(form: &Form, has_grown: impl Fn(usize) -> bool) -> Option<Vec<bool>> {
     let mut is_read = vec![false; form.values.len()];
     for input in &form.inputs {
@@ -123,8 +127,8 @@ fn appending(form: &Form, has_grown: impl Fn(usize) -> bool) -> Option<Vec<bool>
     on_host.contains(&true).then_some(on_host)
 }
 
-/// Divides a form into parts, with the marked nodes on the host. Returns `None` if these nodes are too many or too large, if one of them
-/// computes floats, or if the host would have to wait for the device twice.
+/// Divides a form into parts, with the marked nodes on the host. Returns `None` if these nodes are too many or too
+/// large, if one of them computes floats, or if the host would have to wait for the device twice.
 fn divide(form: &Form, on_host: &[bool]) -> Option<Division> {
     let needed = form.needed(&form.outputs);
     let (mut parts, mut part_of_value): (Division, _) = (array::from_fn(|_| Vec::new()), vec![0; form.values.len()]);

@@ -1,17 +1,17 @@
 //! Programs that are computed op by op, instead of being compiled.
 //!
-//! XLA:CPU takes seconds to compile what its processor computes in milliseconds, and a program whose sizes change at every step is
-//! compiled at every step. Its memory is the host's, though, where the kernels of device `cpu` compute the same ops. So a program
-//! that comes for the first time is *interpreted*: its ops run one after the other on those kernels. One that comes again is
-//! compiled, since loops repeat.
+//! XLA:CPU takes seconds to compile what its processor computes in milliseconds, and a program whose sizes change at
+//! every step is compiled at every step. Its memory is the host's, though, where the kernels of device `cpu` compute
+//! the same ops. So a program that comes for the first time is *interpreted*: its ops run one after the other on those
+//! kernels. One that comes again is compiled, since loops repeat.
 //!
-//! How often a program has come decides, and how many of the last programs were interpreted; never time, and never what is on
-//! disk. So a script gives the same results, to the last bit, at each run. Within a process they may differ by rounding: the first
-//! run of a program is the kernels', later ones are the compiler's. `torch.use_deterministic_algorithms(True)` leaves all to the
-//! compiler.
+//! How often a program has come decides, and how many of the last programs were interpreted; never time, and never what
+//! is on disk. So a script gives the same results, to the last bit, at each run. Within a process they may differ by
+//! rounding: the first run of a program is the kernels', later ones are the compiler's.
+//! `torch.use_deterministic_algorithms(True)` leaves all to the compiler.
 //!
-//! Some programs are interpreted however often they come, because a launch takes longer than they do: those of a few ops on small
-//! values, and those of one op in Strict and Debug mode, where there is nothing to fuse.
+//! Some programs are interpreted however often they come, because a launch takes longer than they do: those of a few
+//! ops on small values, and those of one op in Strict and Debug mode, where there is nothing to fuse.
 
 use crate::form::Form;
 use parking_lot::Mutex;
@@ -21,15 +21,17 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 const VARIABLE: &str = "TORCHTPU_INTERPRET";
 /// A program is compiled when it comes this often.
 const COMPILED_AT: u32 = 2;
-/// Where programs keep changing, those that come again mostly do not come often enough to be worth compiling: a second prompt of the
-/// same length, or another epoch of batches of all lengths. There a program is compiled when it comes this often.
+/// Where programs keep changing, those that come again mostly do not come often enough to be worth compiling: a second
+/// prompt of the same length, or another epoch of batches of all lengths. There a program is compiled when it comes
+/// this often.
 const COMPILED_AT_WHILE_CHANGING: u32 = 8;
-/// Programs keep changing while so many of the last 64 were interpreted. The first steps of a training loop are fewer programs.
+/// Programs keep changing while so many of the last 64 were interpreted. The first steps of a training loop are fewer
+/// programs.
 const CHANGING: u32 = 48;
 /// Beyond so many programs, all are forgotten.
 const MAX_KNOWN: usize = 1 << 16;
-/// A program of so few ops, on values that all together take so few bytes, is faster on kernels than launched: 3 to 14 us instead of
-/// 28 to 40 us with a thousand elements a value, on two cores.
+/// A program of so few ops, on values that all together take so few bytes, is faster on kernels than launched: 3 to 14
+/// us instead of 28 to 40 us with a thousand elements a value, on two cores.
 const LIGHT_OPS: usize = 16;
 const LIGHT_BYTES: usize = 1 << 20;
 /// A program with a larger value than this is compiled: the compiler may fuse ops so that the value never exists.
@@ -86,8 +88,9 @@ impl Interpreter {
         self.possible.store(possible, Relaxed);
     }
 
-    /// Whether any program is interpreted. Not where deterministic algorithms are asked for: there a training that is run twice in a
-    /// process gives the same numbers, to the last bit, and the first run of a program may round otherwise than later ones.
+    /// Whether any program is interpreted. Not where deterministic algorithms are asked for: there a training that is
+    /// run twice in a process gives the same numbers, to the last bit, and the first run of a program may round
+    /// otherwise than later ones.
     pub(crate) fn is_on(&self) -> bool {
         let wanted = self.wanted.load(Relaxed);
         let is_repeatable = wanted == Interpret::Always as u8 || !torchtpu_tensor::state::is_deterministic();

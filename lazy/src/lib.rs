@@ -1,25 +1,26 @@
 //! The engine behind device `tpu`: trace, segments, compilation cache and execution on PJRT devices.
 //!
-//! An op on a `tpu` tensor computes nothing. It is recorded: the op, which values it reads, the description of what it gives.
-//! The recorded stream is cut into *segments*; each segment is one program for the device's compiler. When the stream is cut is
-//! the only difference between the modes ([`EagerMode`]): after every op (`Debug`, which also waits, and `Strict`), or where it
-//! pays (`Fused`): when the host reads a value, at the end of a training step, at a size, or where the stream starts to repeat.
+//! An op on a `tpu` tensor computes nothing. It is recorded: the op, which values it reads, the description of what it
+//! gives. The recorded stream is cut into *segments*; each segment is one program for the device's compiler. When the
+//! stream is cut is the only difference between the modes ([`EagerMode`]): after every op (`Debug`, which also waits,
+//! and `Strict`), or where it pays (`Fused`): when the host reads a value, at the end of a training step, at a size, or
+//! where the stream starts to repeat.
 //!
 //! # From ops to a running program
 //!
-//! * A value is named by a *handle* with a reference count. It is pending (an op of the segment will compute it), or held (a
-//!   buffer, or the promise of one).
+//! * A value is named by a *handle* with a reference count. It is pending (an op of the segment will compute it), or
+//!   held (a buffer, or the promise of one).
 //! * At a cut, pending values with a handle are the segment's outputs. The others never exist outside of the program.
 //!   Arguments whose last handle is gone are *donated*: the program may write over them.
-//! * The *form* of a segment is everything that decides its program, and nothing else. Python's numbers are not in it: they are
-//!   arguments, packed into one vector per dtype. So the second step of a training loop has the form of the first, and its
-//!   executable is found in memory; the first step of the second run finds it on disk.
+//! * The *form* of a segment is everything that decides its program, and nothing else. Python's numbers are not in it:
+//!   they are arguments, packed into one vector per dtype. So the second step of a training loop has the form of the
+//!   first, and its executable is found in memory; the first step of the second run finds it on disk.
 //! * A hash finds candidates; a hit compares the form itself.
-//! * Execution is asynchronous. An error of the device shows where a value that depends on it is read, and names the ops; nothing
-//!   else fails, and nothing panics.
+//! * Execution is asynchronous. An error of the device shows where a value that depends on it is read, and names the
+//!   ops; nothing else fails, and nothing panics.
 //!
-//! Three types to know, all private: `form::Form`, the key; `slot::Slot`, a value that may still be to come; `engine::Tpu`,
-//! which implements [`torchtpu_tensor::backend::Backend`].
+//! Three types to know, all private: `form::Form`, the key; `slot::Slot`, a value that may still be to come;
+//! `engine::Tpu`, which implements [`torchtpu_tensor::backend::Backend`].
 //!
 //! # Environment
 //!
@@ -30,9 +31,9 @@
 //! | `TORCH_TPU_DEFER_AND_FUSE=0` | Strict mode |
 //! | `TORCHTPU_CHECK_NUMERICS=1` | Debug mode refuses NaN and infinities that come from finite inputs |
 //! | `TORCHTPU_SEGMENT_OPS` | greatest number of ops in a segment; unless set, 32,768, and on XLA:CPU 1500 |
-//! | `TORCHTPU_PENDING_BYTES` | cut when pending values in use take more than this; unless set, the memory of the device or 2 GiB, and on XLA:CPU 32 MiB if that is more than eight of the largest |
-//! | `TORCHTPU_PIECES` | `0`: programs that keep changing are compiled as a whole each time; `always`: all are divided, to test |
-//! | `TORCHTPU_INTERPRET=0` | programs are compiled when they first come on XLA:CPU too, instead of running op by op; `always`: never compiled, to test |
+//! | `TORCHTPU_PENDING_BYTES` | most bytes of pending values; see `docs/environment.md` for its default |
+//! | `TORCHTPU_PIECES` | `0`: never divide programs that keep changing; `always`: divide all of them, for tests |
+//! | `TORCHTPU_INTERPRET=0` | compile new programs at once on XLA:CPU too; `always`: never compile, for tests |
 //! | `TORCHTPU_EARLY_OPS` | a segment of so many ops is launched early where the device would idle; unless set, never |
 //! | `TORCHTPU_CACHE=0` | no executables on disk |
 //! | `TORCHTPU_CACHE_DIR` | their folder; else `$XDG_CACHE_HOME/torchtpu`, `~/.cache/torchtpu` |
@@ -90,7 +91,8 @@ pub use metrics::Metrics;
 pub use mode::EagerMode;
 pub use pieces::Divide;
 
-/// The executable in the bytes of a disk cache file, if the file is intact and of this key. For tests that damage files.
+/// The executable in the bytes of a disk cache file, if the file is intact and of this key. For tests that damage
+/// files.
 #[doc(hidden)]
 pub fn executable_in_cache_file<'a>(bytes: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
     disk::parse(bytes, key).ok().map(|range| &bytes[range])
@@ -139,8 +141,8 @@ pub fn matmul_precision() -> Precision {
     precision::get()
 }
 
-/// Changes how precisely accelerators multiply matrices of `float32`; what was recorded before is launched first, as it was asked
-/// for. XLA:CPU always multiplies `float32`.
+/// Changes how precisely accelerators multiply matrices of `float32`; what was recorded before is launched first, as it
+/// was asked for. XLA:CPU always multiplies `float32`.
 pub fn set_matmul_precision(precision: Precision) {
     if precision != precision::get() {
         engine().cut_all(CutReason::Explicit);
@@ -148,8 +150,9 @@ pub fn set_matmul_precision(precision: Precision) {
     precision::set(precision);
 }
 
-/// Sets options of the device's compiler, by name, in place of those set before; what was recorded before is launched first, as it
-/// was asked for. An option that the compiler does not know is an error where a value is read that a program with it computes.
+/// Sets options of the device's compiler, by name, in place of those set before; what was recorded before is launched
+/// first, as it was asked for. An option that the compiler does not know is an error where a value is read that a
+/// program with it computes.
 pub fn set_compiler_options(options: Vec<(String, OptionValue)>) {
     let number = options::number(options);
     if number != options::current() {
@@ -174,23 +177,25 @@ pub fn quiesce() {
 
 /// Says that an optimiser begins its step: see [`step_boundary`]. Called by the optimisers.
 ///
-/// `optimizer` is a number of the caller's choice that tells its optimisers apart. A step right after that of another optimiser
-/// belongs to the same training step. If `makes_state`, what is filled with a number until the boundary, such as moments of zeros, is
-/// computed by a program of its own: later steps find it made, so that all of them have the same program.
+/// `optimizer` is a number of the caller's choice that tells its optimisers apart. A step right after that of another
+/// optimiser belongs to the same training step. If `makes_state`, what is filled with a number until the boundary, such
+/// as moments of zeros, is computed by a program of its own: later steps find it made, so that all of them have the
+/// same program.
 pub fn step_begins(optimizer: u64, makes_state: bool) {
     engine().step_begins(optimizer, makes_state);
 }
 
 /// Says that a training step ends here: the best place for a cut. Called by the optimisers.
 ///
-/// On accelerators the cut is made when the next op is recorded, or a value is read. So gradients that are dropped right after the
-/// step are no results of its program.
+/// On accelerators the cut is made when the next op is recorded, or a value is read. So gradients that are dropped
+/// right after the step are no results of its program.
 pub fn step_boundary() {
     engine().step_boundary();
 }
 
-/// Launches what the current thread recorded, and records the point in the order of launches behind it, without waiting; `timed` if
-/// it will be asked when that point was reached. A program that is still being compiled is waited for until it is launched.
+/// Launches what the current thread recorded, and records the point in the order of launches behind it, without
+/// waiting; `timed` if it will be asked when that point was reached. A program that is still being compiled is waited
+/// for until it is launched.
 ///
 /// # Errors
 /// In a forked process; with `timed`, where the plugin does not tell of ends.
@@ -203,8 +208,8 @@ pub fn mark_step() {
     engine().cut(CutReason::Explicit);
 }
 
-/// Whether Debug mode refuses NaN and infinities that an op makes of finite inputs. Off at first: a mask of `-inf` is no
-/// mistake.
+/// Whether Debug mode refuses NaN and infinities that an op makes of finite inputs. Off at first: a mask of `-inf` is
+/// no mistake.
 pub fn set_check_numerics(on: bool) {
     engine().set_check_numerics(on);
 }
@@ -251,8 +256,8 @@ pub fn explain() -> Vec<Explanation> {
     explain::all()
 }
 
-/// Writes the executables in memory to a file, which [`load_cache`] reads on another machine. Returns how many were written. Executables that the
-/// plugin cannot serialise, such as sorts on XLA:CPU, are left out.
+/// Writes the executables in memory to a file, which [`load_cache`] reads on another machine. Returns how many were
+/// written. Executables that the plugin cannot serialise, such as sorts on XLA:CPU, are left out.
 ///
 /// # Errors
 /// `Runtime` when the file cannot be written.
@@ -260,8 +265,8 @@ pub fn save_cache(path: impl AsRef<std::path::Path>) -> Result<usize> {
     engine().save_cache(path.as_ref())
 }
 
-/// Reads a file of [`save_cache`]: programs in it are not compiled any more. Returns how many there are. Executables are native code: load only
-/// files that you trust as you trust a program.
+/// Reads a file of [`save_cache`]: programs in it are not compiled any more. Returns how many there are. Executables
+/// are native code: load only files that you trust as you trust a program.
 ///
 /// # Errors
 /// `Runtime` when the file cannot be read, is damaged, or was made by another version or for another device.
@@ -287,10 +292,12 @@ pub enum Argument {
     Constant(Meta, Vec<u8>),
 }
 
-/// The program that would compute these outputs from these inputs, which are values on the device. What else it reads becomes a part of it.
+/// The program that would compute these outputs from these inputs, which are values on the device. What else it reads
+/// becomes a part of it.
 ///
 /// # Errors
-/// `Value` when the outputs are not all to be computed by one segment; why a value that the program takes along cannot be read.
+/// `Value` when the outputs are not all to be computed by one segment; why a value that the program takes along cannot
+/// be read.
 pub fn export(outputs: &[u64], inputs: &[u64]) -> Result<Exported> {
     engine().export(outputs, inputs)
 }
@@ -322,8 +329,8 @@ pub fn device_name() -> Result<String> {
     }
 }
 
-/// The free and the whole memory of the device in bytes, as the plugin says it; `None` on XLA:CPU, whose memory is the host's, and
-/// where the plugin does not say.
+/// The free and the whole memory of the device in bytes, as the plugin says it; `None` on XLA:CPU, whose memory is the
+/// host's, and where the plugin does not say.
 ///
 /// # Errors
 /// When no plugin can be loaded.
@@ -340,7 +347,8 @@ pub fn memory_info() -> Result<Option<(u64, u64)>> {
     }))
 }
 
-/// The platform that custom kernels are made for now: `tpu`, also in a [plan](plan::begin), `cpu`, or what the plugin calls itself.
+/// The platform that custom kernels are made for now: `tpu`, also in a [plan](plan::begin), `cpu`, or what the plugin
+/// calls itself.
 ///
 /// # Errors
 /// When no plugin can be loaded.
@@ -369,7 +377,8 @@ pub fn without_locations(text: &str) -> Result<String> {
     torchtpu_stablehlo::Library::without_locations(text).map_err(torchtpu_tensor::Error::value)
 }
 
-/// What made a custom kernel for device `tpu`, from the disk cache: `made` is what decides it, such as the source of a function.
+/// What made a custom kernel for device `tpu`, from the disk cache: `made` is what decides it, such as the source of a
+/// function.
 pub fn load_kernel(made: &str) -> Option<Vec<u8>> {
     custom::load(made)
 }
@@ -415,7 +424,8 @@ pub fn add_plugin_search_path(folder: impl Into<std::path::PathBuf>) {
     torchtpu_pjrt::add_search_path(folder);
 }
 
-/// Sets after how many ops a segment is launched early where the device would idle; `usize::MAX`, as at first, for never.
+/// Sets after how many ops a segment is launched early where the device would idle; `usize::MAX`, as at first, for
+/// never.
 pub fn set_early_ops(n: usize) {
     engine().set_early_ops(n);
 }

@@ -16,11 +16,12 @@ pub(crate) struct Module {
     pub(crate) precise_products: usize,
 }
 
-/// The module that computes `outputs` of `form`. Arguments are those of the form, then one vector of numbers per dtype, then
-/// memory for results.
+/// The module that computes `outputs` of `form`. Arguments are those of the form, then one vector of numbers per dtype,
+/// then memory for results.
 ///
 /// # Errors
-/// When an op's lowering breaks a rule of StableHLO or disagrees with the op's shape rule: a bug of that op, named here.
+/// When an op's lowering breaks a rule of StableHLO or disagrees with the op's shape rule: a bug of that op, named
+/// here.
 pub(crate) fn module(form: &Form, outputs: &[u32], platform: Platform) -> Result<Module, Failure> {
     let mut f = Func::for_platform(platform);
     f.set_precision(form.precision);
@@ -62,7 +63,8 @@ pub(crate) fn module(form: &Form, outputs: &[u32], platform: Platform) -> Result
             Failure::new(ErrorKind::Runtime, format!("{name}: lowering to StableHLO failed: {why}"))
                 .note(format!("the op is {:?}", node.op))
         };
-        // A kernel that writes in place waits for the kernels that read what it overwrites; the compiler would copy it for them.
+        // A kernel that writes in place waits for the kernels that read what it overwrites; the compiler would copy it
+        // for them.
         let readers = late_readers.iter().filter(|(writer, reader)| *writer == i && is_call[*reader]);
         let first = |reader: usize| values[form.values_of(reader).start].clone();
         f.call_after(readers.filter_map(|&(_, reader)| first(reader)).collect());

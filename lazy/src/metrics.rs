@@ -76,8 +76,9 @@ macro_rules! counters {
 
 // Expands to one atomic a name, and to their reset and copy.
 counters! {
-    compilations compile_nanos process_cache_hits disk_cache_hits disk_cache_misses disk_cache_rejected segments_executed
-    segments_dropped segments_interpreted nodes_executed nodes_interpreted uploads upload_bytes downloads download_bytes donations pool_hits
+    compilations compile_nanos process_cache_hits disk_cache_hits disk_cache_misses disk_cache_rejected
+    segments_executed segments_dropped segments_interpreted nodes_executed nodes_interpreted uploads upload_bytes
+    downloads download_bytes donations pool_hits
 }
 
 static LIVE_BYTES: AtomicU64 = AtomicU64::new(0);

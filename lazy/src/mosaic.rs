@@ -1,7 +1,7 @@
 //! Kernels for the TPU's compiler as text: a module with one `tpu_custom_call`.
 //!
-//! The body of such a call is a program in Mosaic, the compiler's own dialect. libtpu takes it as text, in MLIR's generic form with the
-//! operations of `stable_mosaic`, which keep their meaning from version to version.
+//! The body of such a call is a program in Mosaic, the compiler's own dialect. libtpu takes it as text, in MLIR's
+//! generic form with the operations of `stable_mosaic`, which keep their meaning from version to version.
 
 use std::fmt::Write as _;
 use torchtpu_stablehlo::Type;
@@ -25,10 +25,9 @@ pub fn module(name: &str, body: &str, args: &[Type], results: &[Type], cost: Opt
             c.flops, c.transcendentals, c.bytes_accessed
         )
     });
-    let config = format!(
-        r#"{{"custom_call_config": {{"body": "{}", {estimate}"serialization_format": 1, "needs_layout_passes": true}}}}"#,
-        base64(body.as_bytes())
-    );
+    let format = r#""serialization_format": 1, "needs_layout_passes": true"#;
+    let body = base64(body.as_bytes());
+    let config = format!(r#"{{"custom_call_config": {{"body": "{body}", {estimate}{format}}}}}"#);
     let listed = |types: &[Type]| types.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let layouts = |types: &[Type]| {
         let one = |t: &Type| {
@@ -53,8 +52,10 @@ pub fn module(name: &str, body: &str, args: &[Type], results: &[Type], cost: Opt
     let mut text = String::new();
     let written = write!(
         text,
-        "module {{\n  func.func public @main({}) -> ({}) {{\n    %r{count} = stablehlo.custom_call @tpu_custom_call({}) \
-         {{backend_config = \"{}\", kernel_name = \"{kernel_name}\", operand_layouts = [{}], result_layouts = [{}]}} : ({}) -> {result_types}\n    \
+        "module {{\n  func.func public @main({}) -> ({}) {{\n    \
+         %r{count} = stablehlo.custom_call @tpu_custom_call({}) \
+         {{backend_config = \"{}\", kernel_name = \"{kernel_name}\", operand_layouts = [{}], \
+         result_layouts = [{}]}} : ({}) -> {result_types}\n    \
          return {returned} : {}\n  }}\n}}\n",
         params.join(", "),
         listed(results),

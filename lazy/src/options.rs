@@ -1,7 +1,7 @@
 //! Options for the device's compiler that the program sets.
 //!
-//! A list of options is kept once and named by a number, which is part of the form of a segment: programs that differ only in their
-//! options share nothing.
+//! A list of options is kept once and named by a number, which is part of the form of a segment: programs that differ
+//! only in their options share nothing.
 
 use parking_lot::Mutex;
 use std::sync::Arc;

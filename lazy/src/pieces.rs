@@ -1,14 +1,15 @@
 //! Programs of which only a part is new.
 //!
-//! A detection loss over another number of boxes, a sequence that grows beside a model, a branch taken on a random number: each
-//! step is another program, of which all but a few ops have been compiled before. So where new programs keep coming, they are
-//! computed in pieces, runs of ops that are programs of their own. A program is divided first where its ops say so, so that equal
-//! layers are equal pieces; a later one into the runs that are known, and what is left into what it shares with one of them and what
-//! is new. What changes soon stands alone, and only that is compiled.
+//! A detection loss over another number of boxes, a sequence that grows beside a model, a branch taken on a random
+//! number: each step is another program, of which all but a few ops have been compiled before. So where new programs
+//! keep coming, they are computed in pieces, runs of ops that are programs of their own. A program is divided first
+//! where its ops say so, so that equal layers are equal pieces; a later one into the runs that are known, and what is
+//! left into what it shares with one of them and what is new. What changes soon stands alone, and only that is
+//! compiled.
 //!
-//! Pieces fuse less than the whole, so a program that comes again and again is compiled as a whole after all. And every training
-//! loop begins with new programs; what counts is how many of the last steps had a new program made mostly of ops that earlier ones
-//! had too.
+//! Pieces fuse less than the whole, so a program that comes again and again is compiled as a whole after all. And every
+//! training loop begins with new programs; what counts is how many of the last steps had a new program made mostly of
+//! ops that earlier ones had too.
 
 use crate::cache::Compiled;
 use crate::form::{Form, Source, hash_meta, hash_op, mix};
@@ -21,9 +22,11 @@ use std::sync::{Arc, OnceLock};
 pub(crate) const LARGE: usize = 64;
 /// Of the last so many steps ...
 const LAST: u32 = 8;
-/// ... so many that varied make the next new program run in pieces. First steps of ordinary training vary once or twice.
+/// ... so many that varied make the next new program run in pieces. First steps of ordinary training vary once or
+/// twice.
 const VARIED: u32 = 3;
-/// A program that has come so often in pieces is compiled as a whole. That takes as long as some dozens of its runs gain by it.
+/// A program that has come so often in pieces is compiled as a whole. That takes as long as some dozens of its runs
+/// gain by it.
 const OFTEN: u32 = 32;
 /// So often it has come when that is used.
 const OFTEN_COMPILED: u32 = 64;
@@ -198,8 +201,8 @@ enum Step {
 }
 
 impl Known {
-    /// What is to be done about the whole of a program that comes once more. Counts alone decide, not how far the compiler has
-    /// got: the same program gives the same results, to the last bit, at each run.
+    /// What is to be done about the whole of a program that comes once more. Counts alone decide, not how far the
+    /// compiler has got: the same program gives the same results, to the last bit, at each run.
     fn whole(&mut self, hash: u64) -> Option<Step> {
         let seen = self.seen.entry(hash).or_default();
         *seen = seen.saturating_add(1);
@@ -264,7 +267,8 @@ impl Known {
         runs.filter(|r| ops.starts_with(r)).map(Vec::len).max()
     }
 
-    /// Divides ops that no known run begins with: off goes what they share with the start of one and with the end of one.
+    /// Divides ops that no known run begins with: off goes what they share with the start of one and with the end of
+    /// one.
     fn divide_rest(&self, ops: &[u64], marks: &[bool], range: Range<usize>, runs: &mut Vec<Range<usize>>) {
         if range.is_empty() {
             return;
@@ -305,8 +309,8 @@ impl Known {
     }
 }
 
-/// Where programs are cut that no known run divides: at an op that, with the two before it, is one in so many. Shapes do not matter, so
-/// it is at the same places wherever the same ops come.
+/// Where programs are cut that no known run divides: at an op that, with the two before it, is one in so many. Shapes
+/// do not matter, so it is at the same places wherever the same ops come.
 fn marks(kinds: &[u64]) -> Vec<bool> {
     let kind = |i: usize, back: usize| i.checked_sub(back).map_or(0, |i| kinds[i]);
     let mark = |i: usize| (mix(mix(kind(i, 2), kind(i, 1)), kind(i, 0)) >> 32).is_multiple_of(MARKS);

@@ -1,7 +1,8 @@
 //! Planned devices: what a program would cost on a TPU that is not here.
 //!
-//! While a plan is active, device `tpu` records and compiles, and runs nothing. Values hold their shapes; a read gives zeros, or an error
-//! on request. Each new program is compiled by libtpu for every target of the plan. No other plugin is needed or loaded.
+//! While a plan is active, device `tpu` records and compiles, and runs nothing. Values hold their shapes; a read gives
+//! zeros, or an error on request. Each new program is compiled by libtpu for every target of the plan. No other plugin
+//! is needed or loaded.
 
 use crate::aot::{Compiler, Report, Target};
 use crate::cut::CutReason;
@@ -93,7 +94,8 @@ impl Program {
 pub struct Step {
     /// The programs launched, by their place in the list of programs.
     pub programs: Vec<usize>,
-    /// Bytes that lie on the device beside the program, at the launch where they and the program take most, for each topology.
+    /// Bytes that lie on the device beside the program, at the launch where they and the program take most, for each
+    /// topology.
     pub resident_bytes: Vec<i64>,
     /// Those and the program, for each topology.
     pub total_bytes: Vec<i64>,
@@ -169,7 +171,8 @@ pub fn number() -> u64 {
 /// Makes device `tpu` a planned one, until [`end`]. What was recorded before is launched first.
 ///
 /// # Errors
-/// `Runtime` when libtpu is not found or does not know a machine, or when a plan is active already; `Value` without a target.
+/// `Runtime` when libtpu is not found or does not know a machine, or when a plan is active already; `Value` without a
+/// target.
 pub fn begin(targets: Vec<Target>, reads: Reads) -> Result<()> {
     if targets.is_empty() {
         return Err(Error::value("torch.tpu.plan: expected at least one topology"));
@@ -177,7 +180,8 @@ pub fn begin(targets: Vec<Target>, reads: Reads) -> Result<()> {
     start(targets.into_iter().map(Compiler::new).collect::<Result<Vec<_>>>()?, reads)
 }
 
-/// Makes device `tpu` one that records, and neither compiles nor runs, until [`end`]: for [`crate::export`]. A read is an error.
+/// Makes device `tpu` one that records, and neither compiles nor runs, until [`end`]: for [`crate::export`]. A read is
+/// an error.
 ///
 /// # Errors
 /// `Runtime` when a plan is active.
@@ -214,8 +218,8 @@ pub fn report() -> Result<PlanReport> {
     Ok(plan.report())
 }
 
-/// Ends the active plan and returns what it has found out; `None` when none was active. With `drop_pending`, what is recorded is not
-/// compiled: a step that was cut short is no program of its own.
+/// Ends the active plan and returns what it has found out; `None` when none was active. With `drop_pending`, what is
+/// recorded is not compiled: a step that was cut short is no program of its own.
 pub fn end(drop_pending: bool) -> Option<PlanReport> {
     let plan = active()?;
     if drop_pending {

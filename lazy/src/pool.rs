@@ -1,13 +1,13 @@
 //! Memory of results that are gone, kept for results to come.
 //!
-//! XLA:CPU takes the memory of each result from `malloc`, and glibc gives large pieces back to the system as they come free. So at
-//! every step of a training loop the same megabytes would come anew, each page a fault. Therefore a large result that nobody can
-//! see any more leaves its buffer here, and the next result of its type is computed into it: the program takes the buffer as a
-//! donated argument that it does not read.
+//! XLA:CPU takes the memory of each result from `malloc`, and glibc gives large pieces back to the system as they come
+//! free. So at every step of a training loop the same megabytes would come anew, each page a fault. Therefore a large
+//! result that nobody can see any more leaves its buffer here, and the next result of its type is computed into it: the
+//! program takes the buffer as a donated argument that it does not read.
 //!
-//! The pool takes no more than live values took at most, and no more than [`MAX_POOLED_BYTES`]. Where it has no buffer that fits, it
-//! first shrinks until live values and pool together take no more than live values alone did. A buffer that no launch has asked
-//! for in [`MAX_AGE`] goes back to the system.
+//! The pool takes no more than live values took at most, and no more than [`MAX_POOLED_BYTES`]. Where it has no buffer
+//! that fits, it first shrinks until live values and pool together take no more than live values alone did. A buffer
+//! that no launch has asked for in [`MAX_AGE`] goes back to the system.
 
 use crate::device::Device;
 use crate::form::is_large;

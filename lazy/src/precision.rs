@@ -1,7 +1,8 @@
 //! How precisely accelerators multiply matrices of `float32`.
 //!
-//! A TPU's units multiply `bfloat16`. Six passes over parts of the operands give what `float32` gives, three give two thirds of
-//! its digits, one gives those of `bfloat16`. PyTorch's default is the first, and so is ours. 16-bit floats always take one.
+//! A TPU's units multiply `bfloat16`. Six passes over parts of the operands give what `float32` gives, three give two
+//! thirds of its digits, one gives those of `bfloat16`. PyTorch's default is the first, and so is ours. 16-bit floats
+//! always take one.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 use torchtpu_stablehlo::Precision;
@@ -27,7 +28,8 @@ fn notice(platform: &str, precision: Precision, is_chosen: bool) -> Option<&'sta
     let is_told = platform.eq_ignore_ascii_case("tpu") && precision == Precision::Highest && !is_chosen;
     is_told.then_some(
         "torchtpu: products of float32 matrices take six passes on this TPU, since get_float32_matmul_precision() is \
-         \"highest\". set_float32_matmul_precision(\"high\") takes three, \"medium\" one; either call ends this notice.",
+         \"highest\". set_float32_matmul_precision(\"high\") takes three, \"medium\" one; either call ends \
+         this notice.",
     )
 }
 

@@ -1,14 +1,14 @@
 //! Finding where a stream of ops repeats.
 //!
-//! A training loop says where its steps end; a loop that only computes says nothing. Its segments are cut by size, and with a
-//! period that does not divide the size every cut would fall on another op of the loop: a new program each time. So the place
-//! of the first such cut is remembered by what stood before it, a hash of the last [`WINDOW`] ops. When the same ops go by
-//! again, the distance is the loop's period: the stream is cut there, and from then on each turn is cut at that place, and in
-//! equal parts between if it is longer than a segment may be.
+//! A training loop says where its steps end; a loop that only computes says nothing. Its segments are cut by size, and
+//! with a period that does not divide the size every cut would fall on another op of the loop: a new program each time.
+//! So the place of the first such cut is remembered by what stood before it, a hash of the last [`WINDOW`] ops. When
+//! the same ops go by again, the distance is the loop's period: the stream is cut there, and from then on each turn is
+//! cut at that place, and in equal parts between if it is longer than a segment may be.
 //!
 //! This works only on a stream that runs free: longer than one full segment without a read, a step boundary or another
-//! anchor. In a stream with anchors the cuts are the same in each step anyway, and layers that look alike must not be mistaken
-//! for steps.
+//! anchor. In a stream with anchors the cuts are the same in each step anyway, and layers that look alike must not be
+//! mistaken for steps.
 
 use crate::cut::CutReason;
 use rustc_hash::FxHashMap;
@@ -88,9 +88,9 @@ impl Repeat {
 
 /// Where segments are launched before they are complete, so that the device works while the host records the rest.
 ///
-/// Whether the device idles depends on time, and cuts must not: a segment that is cut here in one step and there in the next is
-/// another program each time. So a place is looked at twice, first to learn how long its segment becomes, then to see whether
-/// the device idles there while there is as much still to come; that answer stays.
+/// Whether the device idles depends on time, and cuts must not: a segment that is cut here in one step and there in the
+/// next is another program each time. So a place is looked at twice, first to learn how long its segment becomes, then
+/// to see whether the device idles there while there is as much still to come; that answer stays.
 #[derive(Default)]
 pub(crate) struct Early {
     places: FxHashMap<u64, Decision>,

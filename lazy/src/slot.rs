@@ -8,8 +8,8 @@ use torchtpu_pjrt::{Buffer, HostView};
 use torchtpu_tensor::host::HostValue;
 use torchtpu_tensor::{ErrorKind, Meta};
 
-/// A value that is there: on the device, in host memory, or both. Nowhere, if it was computed in a [plan](crate::plan), which holds
-/// shapes only.
+/// A value that is there: on the device, in host memory, or both. Nowhere, if it was computed in a [plan](crate::plan),
+/// which holds shapes only.
 pub(crate) struct Held {
     /// Made of `host` when a program first takes it.
     buffer: OnceLock<Arc<Buffer>>,
@@ -19,8 +19,8 @@ pub(crate) struct Held {
 /// Outcome of what computes a value.
 type Outcome = Result<Held, Arc<Failure>>;
 
-/// A value on the device: set once, by the segment or upload that makes it. PJRT buffers are themselves futures, so a slot is
-/// empty only while its segment is being compiled or launched.
+/// A value on the device: set once, by the segment or upload that makes it. PJRT buffers are themselves futures, so a
+/// slot is empty only while its segment is being compiled or launched.
 pub(crate) struct Slot {
     pub(crate) meta: Meta,
     outcome: OnceLock<Outcome>,
@@ -38,7 +38,8 @@ pub(crate) struct Slot {
     user: AtomicU32,
 }
 
-/// Smaller values in host memory are copied to the device: that is faster than to have the plugin say when it is done with them.
+/// Smaller values in host memory are copied to the device: that is faster than to have the plugin say when it is done
+/// with them.
 const COPIED_BYTES: usize = 16 << 10;
 
 impl Held {
@@ -80,8 +81,8 @@ impl Slot {
     pub(crate) fn share(&self) {
         self.user.store(SEVERAL, Relaxed);
     }
-    /// Whether the segment that `stream` is cutting may destroy it: nothing but segments of this stream, which are launched
-    /// in order, can see it. How far earlier launches have got must not matter: the answer is part of the key.
+    /// Whether the segment that `stream` is cutting may destroy it: nothing but segments of this stream, which are
+    /// launched in order, can see it. How far earlier launches have got must not matter: the answer is part of the key.
     pub(crate) fn may_be_donated(self: &Arc<Self>, stream: u32) -> bool {
         !self.named.load(Relaxed)
             && self.readers.load(Relaxed) == 0

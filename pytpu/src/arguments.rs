@@ -1,8 +1,8 @@
 //! Arguments of a call, parsed by the op's schema.
 //!
-//! An [`Overload`] is a parsed schema with its names interned and its defaults ready. [`Overload::parse`] fills a [`Parsed`] on
-//! the stack and says yes or no; it keeps no reasons. When no overload fits, the call is looked at once more, slowly, to say
-//! what was wrong in PyTorch's words ([`complain`]).
+//! An [`Overload`] is a parsed schema with its names interned and its defaults ready. [`Overload::parse`] fills a
+//! [`Parsed`] on the stack and says yes or no; it keeps no reasons. When no overload fits, the call is looked at once
+//! more, slowly, to say what was wrong in PyTorch's words ([`complain`]).
 
 mod complaint;
 mod values;
@@ -177,7 +177,8 @@ impl Overload {
 
 /// Lists that did not fit the stack; kept until the call is over.
 enum Owned {
-    Tensors(#[allow(dead_code)] Box<[Option<Tensor>]>), // read through the pointers that arguments hold, as the next two
+    // Read through the pointers that arguments hold, as the next three are.
+    Tensors(#[allow(dead_code)] Box<[Option<Tensor>]>),
     Ints(#[allow(dead_code)] Box<[i64]>),
     Floats(#[allow(dead_code)] Box<[f64]>),
     Scalars(#[allow(dead_code)] Box<[Scalar]>),

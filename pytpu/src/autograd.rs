@@ -195,7 +195,8 @@ enum SavedPlace {
 }
 
 impl PyNode {
-    /// Return the tensor that the step has saved at a place: `None` if there is no such place, `Some(None)` if the place is empty.
+    /// Return the tensor that the step has saved at a place: `None` if there is no such place, `Some(None)` if the
+    /// place is empty.
     fn saved(&self, place: SavedPlace) -> Result<Option<Option<Tensor>>> {
         let Some(n) = self.node() else { return Ok(None) };
         match place {
@@ -287,7 +288,8 @@ impl PyNode {
         self.with_hooks(|h| h.pre.push((id, f)))?;
         Ok(HookOwner { at: self.owner()?, id })
     }
-    /// Calls `fn(grad_inputs, grad_outputs)` after the step has run; a tuple that it returns takes the place of the former.
+    /// Calls `fn(grad_inputs, grad_outputs)` after the step has run; a tuple that it returns takes the place of the
+    /// former.
     fn register_hook(&self, hook: Py<PyAny>) -> PyResult<HookOwner> {
         let (id, hook) = (next_id(), Kept::new(hook));
         let f: PostHook = Arc::new(move |found, g| call_node_hook(hook.get(), &[found, g], found.len()));
@@ -517,7 +519,8 @@ fn _register_post_accumulate_grad_hook(x: &Bound<'_, PyAny>, hook: Py<PyAny>) ->
     Ok(HookOwner { at: At::Leaf(Arc::downgrade(&leaf)), id })
 }
 
-/// Keeps the object that was assigned to `.grad` of `x`, with its class and its attributes. Null lets an earlier one go.
+/// Keeps the object that was assigned to `.grad` of `x`, with its class and its attributes. Null lets an earlier one
+/// go.
 ///
 /// # Safety
 /// `object` is an object or null; the GIL is held.
@@ -547,8 +550,9 @@ pub unsafe fn keep_grad_object(x: &Tensor, object: *mut PyObject) {
 
 // ---- garbage collection
 
-/// Call `visit` with the Python objects that only the history of `t` owns: the user's hooks, and the `ctx` of a function. One Python object
-/// must be the only owner of `t`. Objects that another thread may use are not visited, so the collector keeps them.
+/// Call `visit` with the Python objects that only the history of `t` owns: the user's hooks, and the `ctx` of a
+/// function. One Python object must be the only owner of `t`. Objects that another thread may use are not visited, so
+/// the collector keeps them.
 pub fn traverse(t: &Tensor, visit: &mut dyn FnMut(*mut PyObject) -> c_int) -> c_int {
     if !t.has_autograd() || t.handle_count() != 1 {
         return 0;
@@ -725,8 +729,9 @@ impl BackwardFn for PythonBackward {
     }
 }
 
-/// Record a Python backward for `outputs`, as a function of `inputs`. Outputs whose places are not in `differentiable` are not recorded.
-/// Those in `dirty` are inputs that were written, and those in `views` share the elements of an input.
+/// Record a Python backward for `outputs`, as a function of `inputs`. Outputs whose places are not in `differentiable`
+/// are not recorded. Those in `dirty` are inputs that were written, and those in `views` share the elements of an
+/// input.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "called in one place, from Python")]
 fn _attach_function(
@@ -763,7 +768,12 @@ fn _attach_function(
         if dirty[nr] {
             if t.is_view() && y.len() > 1 {
                 return Err(PyRuntimeError::new_err(
-                    "If your Function modifies inplace an input that is a view of another Tensor, your Function cannot return more than one Tensor. This is not supported by the current autograd engine. You should either make sure the input is not a view (using .clone() for example) or make your Function only return one Tensor (potentially splitting it into two Functions: one doing the inplace that returns a single Tensor and a second one that does the other operations). You can ask on the forum https://discuss.pytorch.org/ if you need help to do this change.",
+                    "If your Function modifies inplace an input that is a view of another Tensor, your Function cannot \
+                    return more than one Tensor. This is not supported by the current autograd engine. You should \
+                    either make sure the input is not a view (using .clone() for example) or make your Function only \
+                    return one Tensor (potentially splitting it into two Functions: one doing the inplace that returns \
+                    a single Tensor and a second one that does the other operations). You can ask on the forum \
+                    https://discuss.pytorch.org/ if you need help to do this change.",
                 ));
             }
             if differentiable[nr] {

@@ -13,8 +13,8 @@ use std::sync::atomic::AtomicBool;
 use torchtpu_kernels::memory;
 use torchtpu_tensor::{DType, Device, Meta, Scalar, Tensor, default_dtype, state, warning};
 
-/// Whether an object shows its memory by NumPy's array interface. NumPy's scalars have one too, but on memory that is gone
-/// when they have told of it.
+/// Whether an object shows its memory by NumPy's array interface. NumPy's scalars have one too, but on memory that is
+/// gone when they have told of it.
 ///
 /// # Safety
 /// `o` is an object.
@@ -58,7 +58,8 @@ pub unsafe fn tensor(o: *mut PyObject, dtype: Option<DType>, device: Option<Devi
             static SAID: AtomicBool = AtomicBool::new(false);
             warning::once(
                 &SAID,
-                "Creating a tensor from a list of numpy.ndarrays is extremely slow. Please consider converting the list to a single numpy.ndarray with numpy.array() before converting to a tensor.",
+                "Creating a tensor from a list of numpy.ndarrays is extremely slow. Please consider converting the \
+                list to a single numpy.ndarray with numpy.array() before converting to a tensor.",
             )?;
         }
         if let Some(t) = from_exporter(o)? {
@@ -438,12 +439,14 @@ pub fn from_array_interface(array: &Bound<'_, PyAny>) -> PyResult<Tensor> {
         let shown =
             (array.getattr("dtype").and_then(|d| d.getattr("type")?.getattr("__name__")?.extract())).unwrap_or(name);
         return Err(PyTypeError::new_err(format!(
-            "can't convert np.ndarray of type numpy.{shown}. The only supported types are: float64, float32, float16, complex64, complex128, int64, int32, int16, int8, uint8, and bool."
+            "can't convert np.ndarray of type numpy.{shown}. The only supported types are: float64, float32, float16, \
+            complex64, complex128, int64, int32, int16, int8, uint8, and bool."
         )));
     };
     if order == Some('>') {
         return Err(PyValueError::new_err(
-            "given numpy array has byte order different from the native byte order. Conversion between byte orders is currently not supported.",
+            "given numpy array has byte order different from the native byte order. Conversion between byte orders is \
+            currently not supported.",
         ));
     }
     let shape: Vec<usize> = get("shape")?.extract()?;
@@ -466,12 +469,15 @@ pub fn from_array_interface(array: &Bound<'_, PyAny>) -> PyResult<Tensor> {
             }
             if bytes.iter().any(|b| *b < 0) {
                 return Err(PyValueError::new_err(
-                    "At least one stride in the given numpy array is negative, and tensors with negative strides are not currently supported. (You can probably work around this by making a copy of your array  with array.copy().) ",
+                    "At least one stride in the given numpy array is negative, and tensors with negative strides are \
+                    not currently supported. (You can probably work around this by making a copy of your array  with \
+                    array.copy().) ",
                 ));
             }
             if bytes.iter().any(|b| b % size as isize != 0) {
                 return Err(PyValueError::new_err(
-                    "given numpy array strides not a multiple of the element byte size. Copy the numpy array to reallocate the memory.",
+                    "given numpy array strides not a multiple of the element byte size. Copy the numpy array to \
+                    reallocate the memory.",
                 ));
             }
             bytes.iter().map(|b| *b as usize / size).collect()
@@ -496,8 +502,8 @@ pub fn from_array_interface(array: &Bound<'_, PyAny>) -> PyResult<Tensor> {
         return Err(too_large());
     }
     let keep = Kept(Some(array.clone().unbind()));
-    // SAFETY: the array says that its memory reaches over these sizes and strides, and lives as long as the array, which is
-    // kept. Alignment is checked above.
+    // SAFETY: the array says that its memory reaches over these sizes and strides, and lives as long as the array,
+    // which is kept. Alignment is checked above.
     Ok(unsafe { Tensor::from_foreign(&meta, &strides, address as *mut u8, Box::new(keep)) })
 }
 
@@ -511,7 +517,10 @@ fn warn_of_read_only(array: &Bound<'_, PyAny>) -> PyResult<()> {
     }
     warning::once(
         &SAID,
-        "The given NumPy array is not writable, and PyTorch does not support non-writable tensors. This means writing to this tensor will result in undefined behavior. You may want to copy the array to protect its data or make it writable before converting it to a tensor. This type of warning will be suppressed for the rest of this program.",
+        "The given NumPy array is not writable, and PyTorch does not support non-writable tensors. This means writing \
+        to this tensor will result in undefined behavior. You may want to copy the array to protect its data or make \
+        it writable before converting it to a tensor. This type of warning will be suppressed for the rest of this \
+        program.",
     )
     .or_raise()
 }
@@ -573,7 +582,11 @@ fn new_tensor<'py>(
     // SAFETY: a living object; the GIL is held.
     let t = unsafe {
         if is_tensor(data.as_ptr()) {
-            warning::warn("To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or sourceTensor.detach().clone().requires_grad_(True), rather than torch.tensor(sourceTensor).").or_raise()?;
+            warning::warn(
+                "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or \
+                sourceTensor.detach().clone().requires_grad_(True), rather than torch.tensor(sourceTensor).",
+            )
+            .or_raise()?;
         }
         tensor(data.as_ptr(), dtype, device)
     }
@@ -639,8 +652,9 @@ fn from_numpy<'py>(ndarray: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     tensor_type::to_python(ndarray.py(), mark_inference(from_array_interface(ndarray)?))
 }
 
-/// What NumPy's `__array_interface__` says of a host tensor, and a tensor of its own on the same memory. Whoever shows the former has
-/// to hold the latter: the object `x` may be given other memory at any time. The storage keeps its size from now on.
+/// What NumPy's `__array_interface__` says of a host tensor, and a tensor of its own on the same memory. Whoever shows
+/// the former has to hold the latter: the object `x` may be given other memory at any time. The storage keeps its size
+/// from now on.
 #[pyfunction]
 fn _array_interface<'py>(x: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyDict>, Bound<'py, PyAny>)> {
     let py = x.py();

@@ -1,7 +1,7 @@
 //! Custom kernels (`torch.tpu.stablehlo_op`, `torch.tpu.pallas`): which kernel serves which call.
 //!
-//! A [`CustomCall`] remembers the kernel for each set of shapes, dtypes and static arguments. Only a call with a new set asks Python, so that
-//! a call costs about as much as one of an op of the table.
+//! A [`CustomCall`] remembers the kernel for each set of shapes, dtypes and static arguments. Only a call with a new
+//! set asks Python, so that a call costs about as much as one of an op of the table.
 
 use crate::enter::{self, OrRaise};
 use crate::{dtype, tensor_type, torch_function};
@@ -142,9 +142,9 @@ struct Entry {
 
 /// The callable of a custom operator.
 ///
-/// Subclasses have a method `_resolve(args, kwargs, tensors, needs_grad)`, which is asked once for each set of shapes, dtypes, kinds of device
-/// and static arguments. Tensors in `args` and `kwargs` are replaced by their numbers, as instances of `_Place`. It returns a function that
-/// serves such calls, or `(kernel, order, form, donated)`.
+/// Subclasses have a method `_resolve(args, kwargs, tensors, needs_grad)`, which is asked once for each set of shapes,
+/// dtypes, kinds of device and static arguments. Tensors in `args` and `kwargs` are replaced by their numbers, as
+/// instances of `_Place`. It returns a function that serves such calls, or `(kernel, order, form, donated)`.
 #[pyclass(frozen, subclass, name = "_CustomCall", module = "torch._C")]
 struct CustomCall {
     /// By hash. Nothing of Python runs while they are locked: it could wait for this lock in another thread.
@@ -316,7 +316,8 @@ impl CustomCall {
     }
 }
 
-/// Drops the value of a tensor that the caller donated. Nothing but the call reads it then, so that the device may take its memory.
+/// Drops the value of a tensor that the caller donated. Nothing but the call reads it then, so that the device may take
+/// its memory.
 fn give_away(x: &Tensor, kernel: &Kernel) -> torchtpu_tensor::Result<()> {
     let owns_value = x.device().kind == DeviceKind::Tpu && x.view_info().is_none();
     if !owns_value || x.requires_grad() {

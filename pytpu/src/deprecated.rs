@@ -1,7 +1,8 @@
-//! Calls with numbers between the tensors, `x.add_(0.5, y)` and `torch.addmm(beta, x, alpha, a, b)`, which PyTorch still accepts.
+//! Calls with numbers between the tensors, `x.add_(0.5, y)` and `torch.addmm(beta, x, alpha, a, b)`, which PyTorch
+//! still accepts.
 //!
-//! They are tried only when no overload matches. The numbers become keyword arguments, and the call is matched again. The rows say which functions have
-//! [such a form](Deprecated).
+//! They are tried only when no overload matches. The numbers become keyword arguments, and the call is matched again.
+//! The rows say which functions have [such a form](Deprecated).
 
 use crate::arguments::{Call, Interned, Overload};
 use crate::enter::Outcome;
@@ -121,7 +122,8 @@ pub fn warn(name: &str, form: Deprecated, call: &Rearranged, overload: &Overload
         shown.extend(["*".to_string(), "Tensor out = None".to_string()]);
     }
     let text = format!(
-        "This overload of {name} is deprecated:\n\t{name}({})\nConsider using one of the following signatures instead:\n\t{name}{}",
+        "This overload of {name} is deprecated:\n\t{name}({})\n\
+        Consider using one of the following signatures instead:\n\t{name}{}",
         shown.join(", "),
         overload.signature(method)
     );

@@ -14,9 +14,11 @@ use torchtpu_tensor::{Device, DeviceKind, Error, Result};
 pub struct PyDevice {
     /// The device.
     device: Device,
-    /// The index, if one was given: `torch.device("tpu")` has none. That of `cpu:1` is kept here, though its tensors are on `cpu`.
+    /// The index, if one was given: `torch.device("tpu")` has none. That of `cpu:1` is kept here, though its tensors
+    /// are on `cpu`.
     index: Option<u8>,
-    /// The kind, where it is none of ours: such an object can be made, compared and printed, and no tensor can be there.
+    /// The kind, where it is none of ours: such an object can be made, compared and printed, and no tensor can be
+    /// there.
     absent: Option<&'static str>,
 }
 

@@ -1,5 +1,5 @@
-//! Capsules, in which Python carries [`torchtpu_tensor::dlpack`]'s structs. A capsule owns its struct until a library consumes the
-//! capsule and renames it.
+//! Capsules, in which Python carries [`torchtpu_tensor::dlpack`]'s structs. A capsule owns its struct until a library
+//! consumes the capsule and renames it.
 
 use crate::enter::{self, OrRaise};
 use crate::tensor_type::{extract, to_python};
@@ -98,15 +98,16 @@ fn consume<M: Capsule>(capsule: &Bound<'_, PyAny>) -> PyResult<Option<Tensor>> {
     from_dlpack_with(ManuallyDrop::into_inner(managed), give_back).or_raise().map(Some)
 }
 
-/// Calls the deleter with the interpreter attached, since those of Python libraries touch Python objects. Where there is no
-/// interpreter any more, the memory stays.
+/// Calls the deleter with the interpreter attached, since those of Python libraries touch Python objects. Where there
+/// is no interpreter any more, the memory stays.
 fn give_back<M: Form>(managed: ManagedTensor<M>) {
     let mut managed = ManuallyDrop::new(managed);
     // SAFETY: dropped here and nowhere else.
     Python::try_attach(|_| unsafe { ManuallyDrop::drop(&mut managed) });
 }
 
-const CONSUMED: &str = "from_dlpack received an invalid capsule. Note that DLTensor capsules can be consumed only once, so you might have already constructed a tensor from it once.";
+const CONSUMED: &str = "from_dlpack received an invalid capsule. Note that DLTensor capsules can be consumed only \
+    once, so you might have already constructed a tensor from it once.";
 
 /// A tensor on the memory that a capsule stands for, or on a copy where that may only be read.
 #[pyfunction]

@@ -139,8 +139,8 @@ fn error_of_panic(text: &str) -> PyErr {
     PyRuntimeError::new_err(format!("internal error, please report it: {text}"))
 }
 
-/// What PyO3's `PanicException` makes when it is called: an exception of the kinds above. So a panic in a function or a class that
-/// PyO3 serves reaches Python as one in any other entry does, and `except Exception` catches it.
+/// What PyO3's `PanicException` makes when it is called: an exception of the kinds above. So a panic in a function or a
+/// class that PyO3 serves reaches Python as one in any other entry does, and `except Exception` catches it.
 #[pyfunction]
 #[pyo3(signature = (_class, *args))]
 fn _exception_for_panic<'py>(_class: &Bound<'py, PyAny>, args: &Bound<'py, PyTuple>) -> Bound<'py, PyAny> {

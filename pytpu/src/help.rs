@@ -17,7 +17,8 @@ const KEYWORDS: [&str; 2] = ["from", "lambda"];
 
 /// Return the text that the interpreter splits into `__text_signature__` and `__doc__`.
 ///
-/// The signature of a name with several overloads has the parameters of all of them. A parameter that some overload lacks has a default.
+/// The signature of a name with several overloads has the parameters of all of them. A parameter that some overload
+/// lacks has a default.
 pub fn text(name: &str, doc: &str, overloads: &[&Overload], method: bool) -> CString {
     let mut text = String::new();
     if let Some(signature) = merged(overloads, method) {

@@ -145,8 +145,8 @@ unsafe fn item(o: Object, x: &Tensor) -> Outcome<Item> {
     }
 }
 
-/// Whether a list stands for the tuple of its entries: one of them is a list, a slice, a tensor, `None` or `...`. Long lists
-/// never do.
+/// Whether a list stands for the tuple of its entries: one of them is a list, a slice, a tensor, `None` or `...`. Long
+/// lists never do.
 ///
 /// # Safety
 /// `key` is an object.
@@ -190,7 +190,9 @@ unsafe fn items(key: Object, x: &Tensor) -> Outcome<Vec<Item>> {
             return Ok(vec![item(key, x)?]);
         }
         warning::warn(
-            "Using a non-tuple sequence for multidimensional indexing is deprecated and will be changed in pytorch 2.9; use x[tuple(seq)] instead of x[seq]. In pytorch 2.9 this will be interpreted as tensor index, x[torch.tensor(seq)], which will result either in an error or a different result",
+            "Using a non-tuple sequence for multidimensional indexing is deprecated and will be changed in pytorch \
+            2.9; use x[tuple(seq)] instead of x[seq]. In pytorch 2.9 this will be interpreted as tensor index, \
+            x[torch.tensor(seq)], which will result either in an error or a different result",
         )?;
         (0..PySequence_Size(key))
             .map(|i| {
@@ -302,7 +304,8 @@ fn select(x: &Tensor, items: Vec<Item>) -> Outcome<Selected> {
                 for (k, n) in t.dims().iter().enumerate() {
                     if s.x.dims()[dim + k] != *n {
                         return Err(PyIndexError::new_err(format!(
-                            "The shape of the mask {} at index {} does not match the shape of the indexed tensor {} at index {}",
+                            "The shape of the mask {} at index {} does not match the shape of the indexed tensor {} at \
+                            index {}",
                             t.dims(),
                             k,
                             if only_tensors { x.dims() } else { s.x.dims() },
@@ -346,7 +349,8 @@ unsafe extern "C" fn get_item(o: Object, key: Object) -> Object {
         if PyLong_CheckExact(key) != 0 {
             if x.dims().is_empty() {
                 return Err(PyIndexError::new_err(
-                    "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a 0-dim tensor to a number",
+                    "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to \
+                    convert a 0-dim tensor to a number",
                 )
                 .into());
             }

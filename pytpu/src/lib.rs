@@ -1,25 +1,27 @@
 //! The native half of the Python package: `pytpu._C`.
 //!
-//! From Python the package looks like `torch`. What has to be fast, or has to touch memory, is here; what users read and
-//! subclass is Python ([`python/pytpu`](https://github.com/torchtpu/torchtpu)).
+//! From Python the package looks like `torch`. What has to be fast, or has to touch memory, is here; what users read
+//! and subclass is Python ([`python/pytpu`](https://github.com/torchtpu/torchtpu)).
 //!
 //! # The hot path
 //!
-//! `x + y` on small tensors is an interpreter's matter: a slot call, two pointer compares, the op, one object. So the tensor
-//! type is a heap type made through the C API ([`tensor_type`]), with operator slots written by hand ([`number`]), and all
-//! functions and methods are served by one data-driven entry ([`table`]) that parses arguments by the op's schema
-//! ([`arguments`]). PyO3 sets up the module, and serves the classes and functions that are called rarely.
+//! `x + y` on small tensors is an interpreter's matter: a slot call, two pointer compares, the op, one object. So the
+//! tensor type is a heap type made through the C API ([`tensor_type`]), with operator slots written by hand
+//! ([`number`]), and all functions and methods are served by one data-driven entry ([`table`]) that parses arguments by
+//! the op's schema ([`arguments`]). PyO3 sets up the module, and serves the classes and functions that are called
+//! rarely.
 //!
 //! # The one door
 //!
-//! Whatever Python calls goes through [`enter`]: a panic becomes a `RuntimeError` and never crosses into the interpreter; an
-//! [`Error`](torchtpu_tensor::Error) becomes the Python exception of its kind; the GIL is given up for big work and while
-//! waiting, and only then, because giving it up for small work costs thousands of times the work when threads compete for it.
+//! Whatever Python calls goes through [`enter`]: a panic becomes a `RuntimeError` and never crosses into the
+//! interpreter; an [`Error`](torchtpu_tensor::Error) becomes the Python exception of its kind; the GIL is given up for
+//! big work and while waiting, and only then, because giving it up for small work costs thousands of times the work
+//! when threads compete for it.
 //!
 //! # Identity
 //!
-//! One tensor has at most one living Python object (`x.grad is x.grad`). The tensor knows its object, weakly: the object
-//! clears the pointer when it dies. Both happen under the GIL.
+//! One tensor has at most one living Python object (`x.grad is x.grad`). The tensor knows its object, weakly: the
+//! object clears the pointer when it dies. Both happen under the GIL.
 //!
 //! Three types to know: [`tensor_type::TensorObject`], [`arguments::Overload`], [`enter::Failure`].
 
@@ -108,7 +110,8 @@ fn init(m: &Bound<'_, PyModule>) -> PyResult<()> {
     // SAFETY: the GIL is held.
     if unsafe { pyo3::ffi::PyInterpreterState_GetID(pyo3::ffi::PyInterpreterState_Get()) } != 0 {
         return Err(pyo3::exceptions::PyImportError::new_err(
-            "pytpu works in the main interpreter only: it keeps objects for the whole process, which sub-interpreters may not share",
+            "pytpu works in the main interpreter only: it keeps objects for the whole process, which sub-interpreters \
+            may not share",
         ));
     }
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;

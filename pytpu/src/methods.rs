@@ -68,7 +68,9 @@ fn transposed(x: &Tensor) -> Outcome<Tensor> {
         static SAID: AtomicBool = AtomicBool::new(false);
         warning::once(
             &SAID,
-            "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it will throw an error in a future release. Consider `x.mT` to transpose batches of matrices or `x.permute(*torch.arange(x.ndim - 1, -1, -1))` to reverse the dimensions of a tensor.",
+            "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it will \
+            throw an error in a future release. Consider `x.mT` to transpose batches of matrices or \
+            `x.permute(*torch.arange(x.ndim - 1, -1, -1))` to reverse the dimensions of a tensor.",
         )?;
     }
     Ok(x.permute(&(0..n).rev().collect::<Vec<_>>())?)
@@ -91,7 +93,8 @@ fn adjoint(x: &Tensor, one: bool) -> Outcome<Tensor> {
         (true, 0 | 2) | (false, 2..) => return Ok(if n == 0 { x.conj()? } else { x.adjoint()? }),
         (true, 1) => "tensor.H is only supported on matrices (2-D tensors). Got 1-D tensor.".to_string(),
         (true, n) => format!(
-            "tensor.H is only supported on matrices (2-D tensors). Got {n}-D tensor. For batches of matrices, consider using tensor.mH"
+            "tensor.H is only supported on matrices (2-D tensors). Got {n}-D tensor. For batches of matrices, consider \
+            using tensor.mH"
         ),
         (false, n) => format!("tensor.mH is only supported on matrices or batches of matrices. Got {n}-D tensor."),
     };
@@ -125,7 +128,11 @@ getters! {
         Some(g) => Ok(wrap(g)),
         None => {
             if x.requires_grad() && !x.is_leaf() && !retains_grad(x) {
-                warning::warn("The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be populated during autograd.backward(). If you indeed want the .grad field to be populated for a non-leaf Tensor, use .retain_grad() on the non-leaf Tensor. If you access the non-leaf Tensor by mistake, make sure you access the leaf Tensor instead. See github.com/pytorch/pytorch/pull/30531 for more information.")?;
+                warning::warn("The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad \
+                    attribute won't be populated during autograd.backward(). If you indeed want the .grad field to be \
+                    populated for a non-leaf Tensor, use .retain_grad() on the non-leaf Tensor. If you access the \
+                    non-leaf Tensor by mistake, make sure you access the leaf Tensor instead. See \
+                    github.com/pytorch/pytorch/pull/30531 for more information.")?;
             }
             none()
         }
@@ -265,7 +272,8 @@ unsafe extern "C" fn set_grad(o: Object, value: Object, _closure: *mut c_void) -
 }
 
 unsafe extern "C" fn set_data(o: Object, value: Object, _closure: *mut c_void) -> c_int {
-    // SAFETY: the interpreter passes an object of our type, and any object; references to the old tensor end before it goes.
+    // SAFETY: the interpreter passes an object of our type, and any object; references to the old tensor end before it
+    // goes.
     enter::status(|| unsafe {
         if assigned_elsewhere(c"data", o, value)? {
             return Ok(0);
@@ -506,7 +514,11 @@ methods! {
     };
     m_detach_in_place "detach_" () |o, x, _a| {
         if x.is_view() {
-            return Err(PyRuntimeError::new_err("Can't detach views in-place. Use detach() instead. If you are using DistributedDataParallel (DDP) for training, and gradient_as_bucket_view is set as True, gradients are views of DDP buckets, and hence detach_() cannot be called on these gradients. To fix this error, please refer to the Optimizer.zero_grad() function in torch/optim/optimizer.py as a reference.").into());
+            return Err(PyRuntimeError::new_err("Can't detach views in-place. Use detach() instead. If you are using \
+                DistributedDataParallel (DDP) for training, and gradient_as_bucket_view is set as True, gradients are \
+                views of DDP buckets, and hence detach_() cannot be called on these gradients. To fix this error, \
+                please refer to the Optimizer.zero_grad() function in torch/optim/optimizer.py as a reference.")
+            .into());
         }
         x.set_grad_ref(None, 0);
         // SAFETY: the receiver.
@@ -583,7 +595,11 @@ unsafe fn no_form_of_to(a: &[Object; 6]) -> PyErr {
     });
     let got = given.collect::<Vec<_>>().join(", ");
     PyTypeError::new_err(format!(
-        "to() received an invalid combination of arguments - got ({got}), but expected one of:\n * (torch.device device = None, torch.dtype dtype = None, bool non_blocking = False, bool copy = False, *, torch.memory_format memory_format = None)\n * (torch.dtype dtype, bool non_blocking = False, bool copy = False, *, torch.memory_format memory_format = None)\n * (Tensor tensor, bool non_blocking = False, bool copy = False, *, torch.memory_format memory_format = None)\n"
+        "to() received an invalid combination of arguments - got ({got}), but expected one of:\n * (torch.device \
+        device = None, torch.dtype dtype = None, bool non_blocking = False, bool copy = False, *, torch.memory_format \
+        memory_format = None)\n * (torch.dtype dtype, bool non_blocking = False, bool copy = False, *, \
+        torch.memory_format memory_format = None)\n * (Tensor tensor, bool non_blocking = False, bool copy = False, *, \
+        torch.memory_format memory_format = None)\n"
     ))
 }
 
@@ -633,8 +649,8 @@ unsafe fn to_arguments(a: [Object; 6]) -> Outcome<(Option<DType>, Option<Device>
     }
 }
 
-/// Where the first element is. Memory of a device gets its address late, and from run to run another: the number of the storage
-/// stands for it, so that tensors on one storage can be told from others.
+/// Where the first element is. Memory of a device gets its address late, and from run to run another: the number of the
+/// storage stands for it, so that tensors on one storage can be told from others.
 fn address(x: &Tensor) -> usize {
     match x.device().kind {
         DeviceKind::Tpu if x.numel() > 0 => x.storage_id() + x.storage_offset() * x.dtype().size_bytes(),
@@ -719,7 +735,11 @@ unsafe fn subclass_object(cls: Object, t: Tensor) -> Outcome {
     // SAFETY: checked here.
     unsafe {
         if PyType_IsSubtype(cls.cast(), crate::tensor_type::tensor_type()) == 0 {
-            return Err(PyTypeError::new_err("Creating a Tensor subclass from a class that does not inherit from Tensor is not possible. Make sure your class inherits from Tensor.").into());
+            return Err(PyTypeError::new_err(
+                "Creating a Tensor subclass from a class that does not inherit from Tensor \
+                is not possible. Make sure your class inherits from Tensor.",
+            )
+            .into());
         }
         wrap_as(cls.cast(), t)
     }

@@ -27,8 +27,8 @@ fn not_implemented() -> Outcome {
     }
 }
 
-/// Runs a function of two operands, without the GIL when it is big; then on handles of its own, since another thread may put
-/// other tensors into the objects meanwhile.
+/// Runs a function of two operands, without the GIL when it is big; then on handles of its own, since another thread
+/// may put other tensors into the objects meanwhile.
 #[inline(always)]
 fn compute<R>(a: Operand<'_>, b: Operand<'_>, weight: usize, f: impl FnOnce(Operand<'_>, Operand<'_>) -> R) -> R {
     if weight * elements(a, b) < enter::BIG { f(a, b) } else { compute_big(a, b, f) }
@@ -75,7 +75,8 @@ unsafe fn with_operands(
 
 /// Compute an operator of a tensor and an object that is neither a tensor nor a 64-bit number.
 ///
-/// Handle `==` and `array / tensor` for a NumPy array. Return `NotImplemented` for the other operators, so that NumPy tries.
+/// Handle `==` and `array / tensor` for a NumPy array. Return `NotImplemented` for the other operators, so that NumPy
+/// tries.
 ///
 /// # Safety
 /// Objects; the GIL is held.
@@ -419,7 +420,8 @@ unsafe extern "C" fn to_float(a: Object) -> Object {
             static SAID: AtomicBool = AtomicBool::new(false);
             torchtpu_tensor::warning::once(
                 &SAID,
-                "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior.\nConsider using tensor.detach() first.",
+                "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior.\nConsider \
+                using tensor.detach() first.",
             )?;
         }
         Ok(number_object(Scalar::Float(real_number(x, "double")?.to_f64())))

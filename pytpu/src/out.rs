@@ -184,7 +184,8 @@ unsafe fn fill_out(o: *mut PyObject, y: Tensor, function: &str, row: &Row) -> Ou
         let x = tensor_of(o);
         if state::grad_enabled() && (x.requires_grad() || y.requires_grad()) {
             return Err(PyRuntimeError::new_err(format!(
-                "{function}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad."
+                "{function}(): functions with out=... arguments don't support automatic differentiation, but one of \
+                the arguments requires grad."
             ))
             .into());
         }
@@ -214,7 +215,9 @@ unsafe fn fill_out(o: *mut PyObject, y: Tensor, function: &str, row: &Row) -> Ou
         if x.numel() != 0 && warns {
             let warning = if keeps_shape {
                 format!(
-                    "The number of elements in the out tensor of shape {} is {} which does not match the computed number of elements {}. Note that this may occur as a result of rounding error. The out tensor will be resized to a tensor of shape ({},).",
+                    "The number of elements in the out tensor of shape {} is {} which does not match the computed \
+                    number of elements {}. Note that this may occur as a result of rounding error. The out tensor will \
+                    be resized to a tensor of shape ({},).",
                     x.dims(),
                     x.numel(),
                     y.numel(),
@@ -222,7 +225,10 @@ unsafe fn fill_out(o: *mut PyObject, y: Tensor, function: &str, row: &Row) -> Ou
                 )
             } else {
                 format!(
-                    "An output with one or more elements was resized since it had shape {}, which does not match the required output shape {}. This behavior is deprecated, and in a future PyTorch release outputs will not be resized unless they have zero elements. You can explicitly reuse an out tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
+                    "An output with one or more elements was resized since it had shape {}, which does not match the \
+                    required output shape {}. This behavior is deprecated, and in a future PyTorch release outputs \
+                    will not be resized unless they have zero elements. You can explicitly reuse an out tensor t by \
+                    resizing it, inplace, to zero elements with t.resize_(0).",
                     x.dims(),
                     y.dims()
                 )

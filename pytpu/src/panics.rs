@@ -1,7 +1,7 @@
 //! Panics on demand, for the test that none of them leaves the library: `pytpu._C._panics`.
 //!
-//! Nothing here is on the way of a call. Ops panic by the observer that tests count ops with, which is installed when this is first
-//! asked for; what runs no op has a stand-in that goes through the same door.
+//! Nothing here is on the way of a call. Ops panic by the observer that tests count ops with, which is installed when
+//! this is first asked for; what runs no op has a stand-in that goes through the same door.
 
 use crate::tensor_type;
 use pyo3::prelude::*;

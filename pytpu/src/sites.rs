@@ -7,7 +7,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
 use torchtpu_tensor::site::{self, Line, Site};
 
-/// The files of code objects; `None` for code of this package. An object in here lives on, so that its address stays its own.
+/// The files of code objects; `None` for code of this package. An object in here lives on, so that its address stays
+/// its own.
 type Files = HashMap<usize, (Py<PyAny>, Option<Arc<str>>)>;
 
 static FILES: Mutex<Option<Files>> = Mutex::new(None);
@@ -32,7 +33,8 @@ fn file_of(code: &Bound<'_, PyAny>) -> Option<Arc<str>> {
 
 /// The innermost line outside of this package.
 fn line(py: Python<'_>) -> Option<Line> {
-    // SAFETY: the thread is attached; the frame is borrowed from the thread, which stays in it, so a reference of its own is taken.
+    // SAFETY: the thread is attached; the frame is borrowed from the thread, which stays in it, so a reference of its
+    // own is taken.
     let mut frame = unsafe { Bound::from_borrowed_ptr_or_opt(py, ffi::PyEval_GetFrame().cast()) }?;
     let back = PyString::intern(py, "f_back");
     loop {

@@ -1,8 +1,8 @@
 //! Functions and methods, from the op table.
 //!
-//! One [`Descriptor`] a name: its overloads, and the Python callables that were made of it. A callable is a C function that
-//! knows its descriptor's number; since a method's C function gets nothing but the tensor, each number has a function of its
-//! own ([`TRAMPOLINES`]). Called without a receiver it is the function form, with one the method.
+//! One [`Descriptor`] a name: its overloads, and the Python callables that were made of it. A callable is a C function
+//! that knows its descriptor's number; since a method's C function gets nothing but the tensor, each number has a
+//! function of its own ([`TRAMPOLINES`]). Called without a receiver it is the function form, with one the method.
 
 use crate::arguments::{Call, Form, Interned, Overload, Parsed, complain};
 use crate::enter::{self, Failure, Outcome};
@@ -206,15 +206,17 @@ fn written_list(d: &Descriptor, call: &Call, r: Ret) -> Outcome {
     let first = call.operands().into_iter().next();
     match (r, first) {
         // SAFETY: an object of the call.
-        (Ret::List(_) | Ret::None, Some(list)) if unsafe { PyList_Check(list) != 0 || PyTuple_Check(list) != 0 } => unsafe {
-            Py_INCREF(list);
+        (Ret::List(_) | Ret::None, Some(list)) if unsafe { PyList_Check(list) != 0 || PyTuple_Check(list) != 0 } => {
+            // SAFETY: an object of the call.
+            unsafe { Py_INCREF(list) };
             Ok(list)
-        },
+        }
         (r, _) => to_object(d, r),
     }
 }
 
-/// Runs big work without the GIL, on handles of its own: another thread may put other tensors into the objects meanwhile.
+/// Runs big work without the GIL, on handles of its own: another thread may put other tensors into the objects
+/// meanwhile.
 #[inline(never)]
 fn without_gil(args: &Args<'_>, f: impl FnOnce(&Args<'_>) -> Result<Ret>) -> Result<Ret> {
     let held: Vec<Option<Tensor>> =

@@ -1,8 +1,8 @@
 //! `torch.Tensor`, a heap type made through the C API.
 //!
-//! An object is three words behind the header: the tensor, the dictionary, the list of weak references. It takes part in
-//! garbage collection, but is tracked only once it has an attribute: most tensors never do, and tracking costs as much as
-//! an add. Dead objects of exactly this type wait in a free list.
+//! An object is three words behind the header: the tensor, the dictionary, the list of weak references. It takes part
+//! in garbage collection, but is tracked only once it has an attribute: most tensors never do, and tracking costs as
+//! much as an add. Dead objects of exactly this type wait in a free list.
 
 use crate::enter::{self, Outcome};
 use crate::{autograd, indexing, methods, number, torch_function};

@@ -1,7 +1,7 @@
 //! `__torch_function__`: subclasses of `Tensor`, and other types, that take calls over.
 //!
-//! A plain tensor costs one compare. For any other type the attribute is looked up on the type, by CPython's own cache. While
-//! some thread has a mode, no tensor is plain, and calls without tensors are looked at too.
+//! A plain tensor costs one compare. For any other type the attribute is looked up on the type, by CPython's own cache.
+//! While some thread has a mode, no tensor is plain, and calls without tensors are looked at too.
 
 use crate::enter::{Failure, Outcome};
 use crate::tensor_type;
@@ -194,7 +194,8 @@ fn ask<'py>(
     Ok(Err(asked))
 }
 
-/// The method that overrides are told of for a special method: where PyTorch's type has one function for both, its name.
+/// The method that overrides are told of for a special method: where PyTorch's type has one function for both, its
+/// name.
 fn told_of(name: &str) -> &str {
     match name {
         "__add__" | "__radd__" => "add",
@@ -228,8 +229,8 @@ fn told_of(name: &str) -> &str {
     }
 }
 
-/// Calls an override for an operator slot; `name` is the special method. An operator of two operands gives `NotImplemented` where all
-/// that were asked did so: Python then tries the other operand.
+/// Calls an override for an operator slot; `name` is the special method. An operator of two operands gives
+/// `NotImplemented` where all that were asked did so: Python then tries the other operand.
 ///
 /// # Safety
 /// `operands` are objects; the GIL is held.
@@ -296,7 +297,8 @@ pub unsafe fn key_takes_over(key: *mut PyObject) -> bool {
     }
 }
 
-/// Calls an override for `x[key]`, or for `x[key] = value` where there is a value. The items of a tuple or a list are asked too.
+/// Calls an override for `x[key]`, or for `x[key] = value` where there is a value. The items of a tuple or a list are
+/// asked too.
 ///
 /// # Safety
 /// `o`, `key` and `value` are objects; the GIL is held.
@@ -427,7 +429,8 @@ fn _disabled_torch_function_impl<'py>(
     r
 }
 
-/// Sets who is asked in this thread: 0 for types and modes, 1 for modes only, 2 for nobody. Returns what was set before.
+/// Sets who is asked in this thread: 0 for types and modes, 1 for modes only, 2 for nobody. Returns what was set
+/// before.
 #[pyfunction]
 fn _set_torch_function_disabled(off: u8) -> u8 {
     let asking = [Asking::All, Asking::Modes, Asking::Nobody][usize::from(off.min(2))];

@@ -147,7 +147,8 @@ fn _tpu_metrics(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
         ($($name:ident)*) => { $(d.set_item(stringify!($name), m.$name)?;)* };
     }
     put!(compilations compile_nanos process_cache_hits disk_cache_hits disk_cache_misses disk_cache_rejected
-        cached_executables segments_executed segments_dropped segments_interpreted nodes_recorded nodes_executed nodes_interpreted
+        cached_executables segments_executed segments_dropped segments_interpreted nodes_recorded
+        nodes_executed nodes_interpreted
         uploads upload_bytes downloads
         download_bytes donations pool_hits pool_bytes live_values live_bytes peak_bytes);
     let cuts = PyDict::new(py);

@@ -1,6 +1,8 @@
-//! PyTorch's methods of a tensor that call a row of the table: named, checked by the compiler, with a schema's defaults.
+//! PyTorch's methods of a tensor that call a row of the table: named, checked by the compiler, with a schema's
+//! defaults.
 //!
-//! Arithmetic, comparisons, shapes, sums and products stand beside their ops; what is here adds nothing to the row it names.
+//! Arithmetic, comparisons, shapes, sums and products stand beside their ops; what is here adds nothing to the row it
+//! names.
 
 use crate::schema::{Arg, Ret};
 use crate::{DType, Device, Error, Result, Scalar, Tensor, ops};
@@ -166,8 +168,8 @@ impl Tensor {
             other => Err(Error::runtime(format!("equal gave {other:?}"))),
         }
     }
-    /// The elements that indices choose, one tensor of them a dimension; `None` takes a dimension whole. Masks count as the positions where they
-    /// hold.
+    /// The elements that indices choose, one tensor of them a dimension; `None` takes a dimension whole. Masks count as
+    /// the positions where they hold.
     ///
     /// # Errors
     /// `Index` for an index out of range, and for indices that do not broadcast.
@@ -209,9 +211,11 @@ methods! {
     multinomial(samples: i64, replacement: bool) = "multinomial", [int(samples), flag(replacement)];
 
     /// Variance over dimensions, all where there are none; `correction` is 1 as a rule.
-    var(dims: &[i64], correction: i64, keepdim: bool) = "var.correction", [Arg::Ints(dims), int(correction), flag(keepdim)];
+    var(dims: &[i64], correction: i64, keepdim: bool) = "var.correction",
+    [Arg::Ints(dims), int(correction), flag(keepdim)];
     /// Standard deviation over dimensions, all where there are none; `correction` is 1 as a rule.
-    std(dims: &[i64], correction: i64, keepdim: bool) = "std.correction", [Arg::Ints(dims), int(correction), flag(keepdim)];
+    std(dims: &[i64], correction: i64, keepdim: bool) = "std.correction",
+    [Arg::Ints(dims), int(correction), flag(keepdim)];
     /// The norm of all elements; `p` is 2 as a rule.
     norm(p: f64) = "linalg_vector_norm", [number(p)];
     /// The norm over dimensions.
@@ -242,34 +246,42 @@ methods! {
     /// Elements moved into bounds.
     clamp(min: Option<f64>, max: Option<f64>) = "clamp", [optional(min, number), optional(max, number)];
     /// Elements moved into bounds that are tensors.
-    clamp_tensor(min: Option<&Tensor>, max: Option<&Tensor>) = "clamp.Tensor", [optional(min, Arg::Tensor), optional(max, Arg::Tensor)];
+    clamp_tensor(min: Option<&Tensor>, max: Option<&Tensor>) = "clamp.Tensor",
+    [optional(min, Arg::Tensor), optional(max, Arg::Tensor)];
     /// `x + weight (end - x)`.
     lerp(end: &Tensor, weight: impl Into<Scalar>) = "lerp.Scalar", [Arg::Tensor(end), number(weight)];
     /// `x + value * a * b`.
-    addcmul(a: &Tensor, b: &Tensor, value: impl Into<Scalar>) = "addcmul", [Arg::Tensor(a), Arg::Tensor(b), number(value)];
+    addcmul(a: &Tensor, b: &Tensor, value: impl Into<Scalar>) = "addcmul",
+    [Arg::Tensor(a), Arg::Tensor(b), number(value)];
     /// `x + value * a / b`.
-    addcdiv(a: &Tensor, b: &Tensor, value: impl Into<Scalar>) = "addcdiv", [Arg::Tensor(a), Arg::Tensor(b), number(value)];
+    addcdiv(a: &Tensor, b: &Tensor, value: impl Into<Scalar>) = "addcdiv",
+    [Arg::Tensor(a), Arg::Tensor(b), number(value)];
     /// `x + a @ b`.
     addmm(a: &Tensor, b: &Tensor) = "addmm", [Arg::Tensor(a), Arg::Tensor(b)];
     /// `x + a @ b` of batches.
     baddbmm(a: &Tensor, b: &Tensor) = "baddbmm", [Arg::Tensor(a), Arg::Tensor(b)];
     /// NaN and infinities replaced by numbers; by PyTorch's where there is none.
-    nan_to_num(nan: Option<f64>, posinf: Option<f64>, neginf: Option<f64>) = "nan_to_num", [optional(nan, number), optional(posinf, number), optional(neginf, number)];
+    nan_to_num(nan: Option<f64>, posinf: Option<f64>, neginf: Option<f64>) = "nan_to_num",
+    [optional(nan, number), optional(posinf, number), optional(neginf, number)];
 
     /// The elements at `index` along a dimension, one for each element of `index`.
     gather(dim: i64, index: &Tensor) = "gather", [int(dim), Arg::Tensor(index)];
     /// Elements of `src` put at `index` along a dimension, in a copy.
     scatter(dim: i64, index: &Tensor, src: &Tensor) = "scatter.src", [int(dim), Arg::Tensor(index), Arg::Tensor(src)];
     /// Elements of `src` added at `index` along a dimension, in a copy.
-    scatter_add(dim: i64, index: &Tensor, src: &Tensor) = "scatter_add", [int(dim), Arg::Tensor(index), Arg::Tensor(src)];
+    scatter_add(dim: i64, index: &Tensor, src: &Tensor) = "scatter_add",
+    [int(dim), Arg::Tensor(index), Arg::Tensor(src)];
     /// The slices at `index` along a dimension.
     index_select(dim: i64, index: &Tensor) = "index_select", [int(dim), Arg::Tensor(index)];
     /// Slices of `source` added at `index` along a dimension, in a copy.
-    index_add(dim: i64, index: &Tensor, source: &Tensor) = "index_add", [int(dim), Arg::Tensor(index), Arg::Tensor(source)];
+    index_add(dim: i64, index: &Tensor, source: &Tensor) = "index_add",
+    [int(dim), Arg::Tensor(index), Arg::Tensor(source)];
     /// Slices of `source` put at `index` along a dimension, in a copy.
-    index_copy(dim: i64, index: &Tensor, source: &Tensor) = "index_copy", [int(dim), Arg::Tensor(index), Arg::Tensor(source)];
+    index_copy(dim: i64, index: &Tensor, source: &Tensor) = "index_copy",
+    [int(dim), Arg::Tensor(index), Arg::Tensor(source)];
     /// A number put at `index` along a dimension, in a copy.
-    index_fill(dim: i64, index: &Tensor, value: impl Into<Scalar>) = "index_fill.int_Scalar", [int(dim), Arg::Tensor(index), number(value)];
+    index_fill(dim: i64, index: &Tensor, value: impl Into<Scalar>) = "index_fill.int_Scalar",
+    [int(dim), Arg::Tensor(index), number(value)];
     /// A number where the mask holds, in a copy.
     masked_fill(mask: &Tensor, value: impl Into<Scalar>) = "masked_fill.Scalar", [Arg::Tensor(mask), number(value)];
     /// The elements where the mask holds, one after the other. The host reads how many there are.
@@ -317,7 +329,8 @@ pairs! {
     /// The smallest elements so far along a dimension, and where they are.
     cummin(dim: i64) = "cummin", [int(dim)];
     /// Variance and mean over dimensions, all where there are none.
-    var_mean(dims: &[i64], correction: i64, keepdim: bool) = "var_mean.correction", [Arg::Ints(dims), int(correction), flag(keepdim)];
+    var_mean(dims: &[i64], correction: i64, keepdim: bool) = "var_mean.correction",
+    [Arg::Ints(dims), int(correction), flag(keepdim)];
 }
 
 in_place! {
@@ -342,19 +355,25 @@ in_place! {
     /// Goes a part of the way towards `end`.
     lerp_(end: &Tensor, weight: impl Into<Scalar>) = "lerp_.Scalar", [Arg::Tensor(end), number(weight)];
     /// Adds `value * a * b`.
-    addcmul_(a: &Tensor, b: &Tensor, value: impl Into<Scalar>) = "addcmul_", [Arg::Tensor(a), Arg::Tensor(b), number(value)];
+    addcmul_(a: &Tensor, b: &Tensor, value: impl Into<Scalar>) = "addcmul_",
+    [Arg::Tensor(a), Arg::Tensor(b), number(value)];
     /// Adds `value * a / b`.
-    addcdiv_(a: &Tensor, b: &Tensor, value: impl Into<Scalar>) = "addcdiv_", [Arg::Tensor(a), Arg::Tensor(b), number(value)];
+    addcdiv_(a: &Tensor, b: &Tensor, value: impl Into<Scalar>) = "addcdiv_",
+    [Arg::Tensor(a), Arg::Tensor(b), number(value)];
     /// Puts a number where the mask holds.
     masked_fill_(mask: &Tensor, value: impl Into<Scalar>) = "masked_fill_.Scalar", [Arg::Tensor(mask), number(value)];
     /// Puts elements of `src` at `index` along a dimension.
     scatter_(dim: i64, index: &Tensor, src: &Tensor) = "scatter_.src", [int(dim), Arg::Tensor(index), Arg::Tensor(src)];
     /// Adds elements of `src` at `index` along a dimension.
-    scatter_add_(dim: i64, index: &Tensor, src: &Tensor) = "scatter_add_", [int(dim), Arg::Tensor(index), Arg::Tensor(src)];
+    scatter_add_(dim: i64, index: &Tensor, src: &Tensor) = "scatter_add_",
+    [int(dim), Arg::Tensor(index), Arg::Tensor(src)];
     /// Adds slices of `source` at `index` along a dimension.
-    index_add_(dim: i64, index: &Tensor, source: &Tensor) = "index_add_", [int(dim), Arg::Tensor(index), Arg::Tensor(source)];
+    index_add_(dim: i64, index: &Tensor, source: &Tensor) = "index_add_",
+    [int(dim), Arg::Tensor(index), Arg::Tensor(source)];
     /// Puts slices of `source` at `index` along a dimension.
-    index_copy_(dim: i64, index: &Tensor, source: &Tensor) = "index_copy_", [int(dim), Arg::Tensor(index), Arg::Tensor(source)];
+    index_copy_(dim: i64, index: &Tensor, source: &Tensor) = "index_copy_",
+    [int(dim), Arg::Tensor(index), Arg::Tensor(source)];
     /// Puts a number at `index` along a dimension.
-    index_fill_(dim: i64, index: &Tensor, value: impl Into<Scalar>) = "index_fill_.int_Scalar", [int(dim), Arg::Tensor(index), number(value)];
+    index_fill_(dim: i64, index: &Tensor, value: impl Into<Scalar>) = "index_fill_.int_Scalar",
+    [int(dim), Arg::Tensor(index), number(value)];
 }

@@ -8,8 +8,8 @@
 //! * [`Fused`]: `infer` and `expand`, its meaning in `Tensor` ops; `KERNEL`, `LOWER` and `VJP` may be overridden, and
 //!   wherever one is missing, the expansion runs in its place.
 //!
-//! `infer` is the only rule that rejects: shapes, dtypes, devices are checked there, so every mode gives the same error at
-//! the user's line. Only what needs the values themselves (an index out of range) is left to the kernel.
+//! `infer` is the only rule that rejects: shapes, dtypes, devices are checked there, so every mode gives the same error
+//! at the user's line. Only what needs the values themselves (an index out of range) is left to the kernel.
 
 pub use crate::ops::Prim;
 use crate::policy::Policies;
@@ -109,7 +109,8 @@ impl<'a> Saved<'a> {
 pub struct Facts {
     /// What autocast does with the operands when Python called no function of the table.
     pub autocast: Policies,
-    /// Whether a device may compute each result in the memory of the operand at the same position, if both have the same type.
+    /// Whether a device may compute each result in the memory of the operand at the same position, if both have the
+    /// same type.
     pub updates_in_place: bool,
     /// Whether the result is a strided window of the operand.
     pub is_window: bool,
@@ -159,7 +160,8 @@ pub type Attributes = Vec<(&'static str, Attribute)>;
 pub enum Strides {
     /// They do not.
     RowMajor,
-    /// The op is element-wise: the one result keeps the order of the operands' dimensions, and the kernel writes any strides.
+    /// The op is element-wise: the one result keeps the order of the operands' dimensions, and the kernel writes any
+    /// strides.
     Elementwise,
     /// The one result is a copy of the operand, and the kernel writes any strides.
     Copied,
@@ -290,7 +292,8 @@ pub trait Fused: Debug + Sized {
     }
     /// The meaning: a composition of `Tensor` ops.
     fn expand(&self, x: &[&Tensor]) -> Result<Outs>;
-    /// Whether `LOWER`, where there is one, serves these inputs on the device behind `tpu`; otherwise the expansion is recorded.
+    /// Whether `LOWER`, where there is one, serves these inputs on the device behind `tpu`; otherwise the expansion is
+    /// recorded.
     fn is_lowered(&self, _x: &[&Tensor]) -> bool {
         true
     }

@@ -37,7 +37,8 @@ pub fn set_print_options(options: PrintOptions) {
     *OPTIONS.write().unwrap_or_else(std::sync::PoisonError::into_inner) = options;
 }
 
-/// How the elements of one tensor are written: all alike; of complex numbers, the imaginary parts in a style of their own.
+/// How the elements of one tensor are written: all alike; of complex numbers, the imaginary parts in a style of their
+/// own.
 struct Styles {
     real: Style,
     imag: Option<Style>,

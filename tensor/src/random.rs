@@ -1,8 +1,8 @@
 //! Random generators.
 //!
-//! A `cpu` generator draws PyTorch's streams bit for bit. A `tpu` generator is counter based (Threefry): its state is two
-//! words, a key made of the seed and a counter, which live on the device as an operand of the trace; drawing gives the next
-//! state. So neither seeding nor drawing compiles anything new or waits for the device.
+//! A `cpu` generator draws PyTorch's streams bit for bit. A `tpu` generator is counter based (Threefry): its state is
+//! two words, a key made of the seed and a counter, which live on the device as an operand of the trace; drawing gives
+//! the next state. So neither seeding nor drawing compiles anything new or waits for the device.
 
 use crate::op::Prim;
 use crate::ops::pointwise::kernel_error;
@@ -92,7 +92,8 @@ impl Generator {
         self.manual_seed(seed);
         seed
     }
-    /// The whole state: PyTorch's 5056 bytes on `cpu`; seed and counter, 16 bytes, on `tpu` (which waits for the device).
+    /// The whole state: PyTorch's 5056 bytes on `cpu`; seed and counter, 16 bytes, on `tpu` (which waits for the
+    /// device).
     ///
     /// # Errors
     /// Whatever the device reports.

@@ -1,7 +1,8 @@
 //! After a failure: keeping it to the values that depend on it.
 //!
-//! A segment holds what happened to be recorded together: a result that no memory can hold beside the step of an optimiser. When
-//! it cannot be compiled or launched, its results are computed in smaller groups, until those that fail stand alone.
+//! A segment holds what happened to be recorded together: a result that no memory can hold beside the step of an
+//! optimiser. When it cannot be compiled or launched, its results are computed in smaller groups, until those that fail
+//! stand alone.
 
 use super::{Body, Engine, Outputs};
 use crate::cut::CutReason;
@@ -12,7 +13,8 @@ use crate::slot::Slot;
 use std::sync::Arc;
 use torchtpu_tensor::DType;
 
-/// After so many groups that failed by themselves, the device is taken to be gone, and the rest fails with the last of them.
+/// After so many groups that failed by themselves, the device is taken to be gone, and the rest fails with the last of
+/// them.
 const MAX_FAILURES: usize = 32;
 
 impl Engine {

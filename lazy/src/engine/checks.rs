@@ -7,8 +7,8 @@ use torchtpu_tensor::backend::{ALL_WELL, Backend as _, DeferredError};
 use torchtpu_tensor::{Error, Result};
 
 impl Engine {
-    /// Reads this thread's deferred checks whose segments were cut and raises the first that failed; the rest is forgotten
-    /// with it.
+    /// Reads this thread's deferred checks whose segments were cut and raises the first that failed; the rest is
+    /// forgotten with it.
     pub(super) fn answer_checks(&self) -> Result<()> {
         let thread = std::thread::current().id();
         let due: Vec<Check> = {

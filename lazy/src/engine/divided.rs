@@ -47,7 +47,8 @@ impl LastReaders {
 }
 
 impl Engine {
-    /// Computes a segment piece by piece, those of `is_on_host` on the host. A piece that fails, fails what depends on it.
+    /// Computes a segment piece by piece, those of `is_on_host` on the host. A piece that fails, fails what depends on
+    /// it.
     #[cold]
     pub(super) fn launch_pieces(
         &self,
@@ -64,7 +65,8 @@ impl Engine {
         let last = LastReaders::new(form, pieces);
         let mut slots: Vec<Option<Arc<Slot>>> = vec![None; form.values.len()];
         let mut leaves = vec![false; form.values.len()];
-        // What others can see, they may destroy once it is there: a result that a later piece reads is given to them after that.
+        // What others can see, they may destroy once it is there: a result that a later piece reads is given to them
+        // after that.
         let mut owed: Vec<Option<Arc<Slot>>> = vec![None; form.values.len()];
         for (&v, slot) in form.outputs.iter().zip(&outputs.0) {
             let v = v as usize;

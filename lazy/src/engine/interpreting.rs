@@ -27,8 +27,9 @@ impl From<Error> for Refused {
 }
 
 impl Engine {
-    /// Computes a segment with the kernels of device `cpu` and fills its outputs. Explains a first run, which was cut for this reason. `None` where some kernel refuses: nothing has
-    /// happened then, and what the compiled program does with such values counts.
+    /// Computes a segment with the kernels of device `cpu` and fills its outputs. Explains a first run, which was cut
+    /// for this reason. `None` where some kernel refuses: nothing has happened then, and what the compiled program does
+    /// with such values counts.
     pub(super) fn interpret(
         &self,
         body: &Body,

@@ -27,7 +27,8 @@ use torchtpu_pjrt::Buffer;
 use torchtpu_tensor::{DType, ErrorKind};
 
 impl Engine {
-    /// Finds or compiles the executable and launches it, or has it launched. Whatever happens, every output gets an outcome.
+    /// Finds or compiles the executable and launches it, or has it launched. Whatever happens, every output gets an
+    /// outcome.
     pub(super) fn run(&self, mut segment: Segment) -> Result<(), Arc<Failure>> {
         if let Some(first) = segment.first.take() {
             // A failure is in the values that it makes.
@@ -108,8 +109,8 @@ impl Engine {
         self.launch_after(before, device, compiled, segment)
     }
 
-    /// The executable of a body, if it is in memory, and the hash it is known by; without one, the body's form may become
-    /// [more general](crate::families).
+    /// The executable of a body, if it is in memory, and the hash it is known by; without one, the body's form may
+    /// become [more general](crate::families).
     pub(super) fn look_up(&self, body: &mut Body) -> (u64, Option<Arc<Compiled>>) {
         let mask = self.hash_mask.load(Relaxed);
         let hash = body.hash & mask;
@@ -149,8 +150,8 @@ impl Engine {
         self.recording.lock().streams[stream as usize].background.clone()
     }
 
-    /// Compiles and launches a segment on a thread of its own, where the caller goes on recording: a cut inside of a step,
-    /// whose other segments can be compiled meanwhile. Otherwise gives the segment back.
+    /// Compiles and launches a segment on a thread of its own, where the caller goes on recording: a cut inside of a
+    /// step, whose other segments can be compiled meanwhile. Otherwise gives the segment back.
     pub(super) fn to_background(&self, device: &'static Device, hash: u64, segment: Segment) -> Option<Segment> {
         if !segment.reason.is_inside_step() || segment.debug {
             return Some(segment);
@@ -177,8 +178,8 @@ impl Engine {
         if started { None } else { shared.lock().take() }
     }
 
-    /// Runs `work` on a thread of its own, which is one of those in the background until it is done. Says whether there was a
-    /// thread to be had.
+    /// Runs `work` on a thread of its own, which is one of those in the background until it is done. Says whether there
+    /// was a thread to be had.
     pub(super) fn in_thread(&self, launched: Arc<Launched>, work: impl FnOnce(&Engine) + Send + 'static) -> bool {
         self.in_background.fetch_add(1, Relaxed);
         let done = Background(launched);
@@ -214,8 +215,8 @@ impl Engine {
         self.finish(segment, result)
     }
 
-    /// Check the results of a segment that was computed op by op for NaN and infinities, if Debug mode checks them. Keep the memory of
-    /// the body for later segments.
+    /// Check the results of a segment that was computed op by op for NaN and infinities, if Debug mode checks them.
+    /// Keep the memory of the body for later segments.
     fn finish_interpreted(&self, segment: Segment, result: Result<(), Arc<Failure>>) -> Result<(), Arc<Failure>> {
         let result = result.and_then(|()| match segment.debug && self.check_numerics.load(Relaxed) {
             true => Ok(numerics(&segment.body, &segment.outputs.0)?),
@@ -406,8 +407,8 @@ impl Engine {
             if !done && list.len() <= limit {
                 return;
             }
-            // The launch stays in the list during the wait, since other threads may record events. A read of its values raises its
-            // error.
+            // The launch stays in the list during the wait, since other threads may record events. A read of its values
+            // raises its error.
             if !done {
                 MutexGuard::unlocked(&mut list, || drop(oldest.await_ready()));
             }
@@ -450,7 +451,9 @@ pub(super) fn warn_of_compilations(why: &str) {
     static SAID: AtomicBool = AtomicBool::new(false);
     if !SAID.swap(true, Relaxed) {
         crate::disk::warn(&format!(
-            "{MANY_COMPILED} of the last 64 large programs of device tpu had to be compiled; the last one differs in this: {why}. Each new shape, and each other way through the code, is a new program; torch.tpu.explain() lists them"
+            "{MANY_COMPILED} of the last 64 large programs of device tpu had to be compiled; the last one differs in \
+            this: {why}. Each new shape, and each other way through the code, is a new program; torch.tpu.explain() \
+            lists them"
         ));
     }
 }

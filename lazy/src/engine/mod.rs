@@ -1,11 +1,11 @@
 //! The engine: values by handle, streams of recorded ops, cuts, launches.
 //!
-//! Recording takes one lock for some tens of nanoseconds. Compiling, launching and waiting happen outside of it. Values of a
-//! segment that is on its way are [`Slot`]s, so all threads go on recording with them. The thread that made the cut launches:
-//! PJRT computes on threads of its own, and a second one in between would cost a wake-up a segment.
+//! Recording takes one lock for some tens of nanoseconds. Compiling, launching and waiting happen outside of it. Values
+//! of a segment that is on its way are [`Slot`]s, so all threads go on recording with them. The thread that made the
+//! cut launches: PJRT computes on threads of its own, and a second one in between would cost a wake-up a segment.
 //!
-//! Each thread records a stream of its own. Threads that work independently thereby have segments that repeat; a value that
-//! crosses over cuts the stream that computes it.
+//! Each thread records a stream of its own. Threads that work independently thereby have segments that repeat; a value
+//! that crosses over cuts the stream that computes it.
 
 mod apart;
 mod checks;
@@ -54,13 +54,13 @@ pub(crate) const DEFAULT_MAX_NODES: usize = 1500;
 const ACCELERATOR_MAX_NODES: usize = 1 << 15;
 /// Where the device does not say how much memory it has.
 const DEFAULT_MAX_PENDING_BYTES: usize = 2 << 30;
-/// On XLA:CPU a segment ends when its values in use take more than this many of [`MANY_BYTES`], and more than this many of its
-/// largest value.
+/// On XLA:CPU a segment ends when its values in use take more than this many of [`MANY_BYTES`], and more than this many
+/// of its largest value.
 ///
-/// An execution takes its temporaries from `malloc` in one piece, and glibc gives a piece of more than 32 MB back to the system
-/// as soon as it is free: every page is a fault again at every step, a tenth to a fifth of a GPT step. So values in use may take
-/// those 32 MB. What leaves a segment is a piece of its own and stays. A chain of ops on few large values is fused, however large
-/// they are.
+/// An execution takes its temporaries from `malloc` in one piece, and glibc gives a piece of more than 32 MB back to
+/// the system as soon as it is free: every page is a fault again at every step, a tenth to a fifth of a GPT step. So
+/// values in use may take those 32 MB. What leaves a segment is a piece of its own and stays. A chain of ops on few
+/// large values is fused, however large they are.
 const MANY: usize = 8;
 const MANY_BYTES: usize = 4 << 20;
 /// Launched and not yet finished: enough to keep a device busy, few enough to bound its memory.
@@ -172,8 +172,8 @@ struct InFlight {
     _pooled: Vec<Buffer>,
 }
 
-/// The values that a segment owes. Dropping them without an outcome, as a panic does, marks them as failed, so that no reader waits
-/// forever.
+/// The values that a segment owes. Dropping them without an outcome, as a panic does, marks them as failed, so that no
+/// reader waits forever.
 struct Outputs(Vec<Arc<Slot>>);
 
 impl Outputs {
@@ -301,8 +301,8 @@ impl Default for Engine {
 
 /// The current thread's stream, given back when the thread ends.
 ///
-/// The thread that ends the process drops it too, before the plugin's own destructors run under programs still under way:
-/// those are waited for. What was never launched is not.
+/// The thread that ends the process drops it too, before the plugin's own destructors run under programs still under
+/// way: those are waited for. What was never launched is not.
 struct StreamGuard;
 impl Drop for StreamGuard {
     fn drop(&mut self) {
@@ -443,8 +443,8 @@ impl Engine {
         crate::Event::new(launches, timed)
     }
 
-    /// Waits until neither the device nor a thread of this engine does anything: a child forked then finds no lock held.
-    /// Errors stay with the values.
+    /// Waits until neither the device nor a thread of this engine does anything: a child forked then finds no lock
+    /// held. Errors stay with the values.
     pub(crate) fn quiesce(&self) {
         if !device::loaded().is_some_and(Device::is_ours) {
             return;
@@ -490,7 +490,8 @@ impl Engine {
         self.configure();
     }
 
-    /// Decides what depends on the device and was not asked for: before anything is recorded, so that all segments are cut alike.
+    /// Decides what depends on the device and was not asked for: before anything is recorded, so that all segments are
+    /// cut alike.
     pub(crate) fn configure(&self) {
         let asked = self.asked.lock();
         let (is_cpu, memory, makes_buffers) = match (plan::active(), device::loaded()) {
@@ -535,8 +536,8 @@ impl Engine {
             let text = lower::module(&c.form, &c.form.outputs, device.platform).map_err(|f| f.error())?.text;
             let options = options::list(c.form.options);
             let key = bundle::key(&device.options(&options), &text);
-            // An executable made of bytes is not written again: the bytes are taken from where they came from. What was deleted there is
-            // compiled.
+            // An executable made of bytes is not written again: the bytes are taken from where they came from. What was
+            // deleted there is compiled.
             let known = c.executable.is_deserialized().then(|| {
                 bundle::find(|| key).or_else(|| device.disk.as_ref()?.load(&device.disk_key(&text, &options)))
             });

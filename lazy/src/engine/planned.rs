@@ -15,8 +15,8 @@ impl Engine {
     #[cold]
     pub(super) fn plan(&self, plan: &Plan, mut segment: Segment) -> Result<(), Arc<Failure>> {
         let body = &mut segment.body;
-        // As on a device: programs that differ only in where they read and write become one, and one that differs from an earlier one
-        // by small sizes is divided.
+        // As on a device: programs that differ only in where they read and write become one, and one that differs from
+        // an earlier one by small sizes is divided.
         if !plan.knows(body.hash, &body.form) {
             if let Some((general, _)) = self.families.generalize(&mut body.form) {
                 body.hash = general;
@@ -50,8 +50,8 @@ impl Engine {
         }
     }
 
-    /// Cuts a step that is over before what its optimiser made is dropped, as at the end of the function that trains: the step is
-    /// planned as it is within a loop.
+    /// Cuts a step that is over before what its optimiser made is dropped, as at the end of the function that trains:
+    /// the step is planned as it is within a loop.
     #[cold]
     pub(super) fn cut_before_release(&self, handle: u64) {
         let mut guard = self.recording.lock();

@@ -19,8 +19,9 @@ use torchtpu_tensor::backend::Operand;
 use torchtpu_tensor::op::Prim;
 use torchtpu_tensor::{Error, Meta, Result, site};
 
-/// Tensors that are joined in such numbers were drawn from more: each is an argument of its own, even where it is one already.
-/// Otherwise which of them are the same would be part of the program, and every batch of a replay buffer a new one.
+/// Tensors that are joined in such numbers were drawn from more: each is an argument of its own, even where it is one
+/// already. Otherwise which of them are the same would be part of the program, and every batch of a replay buffer a new
+/// one.
 const LONG_LIST: usize = 16;
 
 impl Engine {
@@ -321,9 +322,9 @@ impl Recording {
         id as usize
     }
 
-    /// Whether an op that is recorded after the end of a training step belongs to that step all the same, as a running loss does:
-    /// it reads what the step computed before its optimiser began, and nothing that the optimiser made. Not a draw of random numbers, which
-    /// reads the state that the step left: it is for the next step.
+    /// Whether an op that is recorded after the end of a training step belongs to that step all the same, as a running
+    /// loss does: it reads what the step computed before its optimiser began, and nothing that the optimiser made. Not
+    /// a draw of random numbers, which reads the state that the step left: it is for the next step.
     #[cold]
     fn continues_step(&mut self, stream: usize, op: &Prim, x: &[Operand<'_>]) -> bool {
         let mut reads_step = false;
@@ -375,7 +376,8 @@ impl Body {
     }
 }
 
-/// Takes back what was recorded of a node whose next operand is stale: the given operands. Says so. Numbers that are shared stay.
+/// Takes back what was recorded of a node whose next operand is stale: the given operands. Says so. Numbers that are
+/// shared stay.
 #[cold]
 fn forget(b: &mut Body, node: &Node, x: &[Operand<'_>]) -> Error {
     b.form.inputs.truncate(node.first_input as usize);

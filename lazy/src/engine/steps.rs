@@ -27,8 +27,8 @@ impl Step {
         self.is_over
     }
 
-    /// An optimiser begins. Returns `false` if the segment has to be cut first: the step that is over was this optimiser's too, so
-    /// that a loop of steps does not become one program.
+    /// An optimiser begins. Returns `false` if the segment has to be cut first: the step that is over was this
+    /// optimiser's too, so that a loop of steps does not become one program.
     pub(super) fn begins(&mut self, optimizer: u64, makes_state: bool, values: usize) -> bool {
         let is_known = self.optimizers.contains(&optimizer);
         if self.is_over && is_known {
@@ -66,8 +66,9 @@ impl Step {
 }
 
 impl Engine {
-    /// Takes the state that an optimiser filled with numbers out of a segment that is being cut. Returns what fills it. `body`
-    /// becomes what the next step will record, hash and all, so that a training loop has one program instead of two.
+    /// Takes the state that an optimiser filled with numbers out of a segment that is being cut. Returns what fills it.
+    /// `body` becomes what the next step will record, hash and all, so that a training loop has one program instead of
+    /// two.
     pub(super) fn part_made_in_step(
         &self,
         body: &mut Body,
@@ -180,8 +181,9 @@ impl Engine {
 pub(super) const LARGEST_TOTAL: usize = 16;
 
 impl Body {
-    /// Find the small fills that begin a running total, and mark them to be [launched first](Engine::part_made_in_step), as state is. Such a
-    /// fill has one reader, an element-wise op whose result leaves the segment. In the next step the total is an argument.
+    /// Find the small fills that begin a running total, and mark them to be [launched
+    /// first](Engine::part_made_in_step), as state is. Such a fill has one reader, an element-wise op whose result
+    /// leaves the segment. In the next step the total is an argument.
     pub(super) fn add_totals(&mut self) {
         let form = &self.form;
         let fills = std::mem::take(&mut self.small_fills);

@@ -18,7 +18,8 @@ use torchtpu_tensor::{Error, ErrorKind, Meta, Result};
 /// The engine as the tensor crate sees it.
 pub(crate) struct Tpu;
 
-/// Bytes that no process can hold. Compilers count them in 64 bits, intermediate ones and all, and abort where they do not fit.
+/// Bytes that no process can hold. Compilers count them in 64 bits, intermediate ones and all, and abort where they do
+/// not fit.
 const ADDRESS_SPACE: usize = 1 << 47;
 
 /// Refuses values that no memory holds, or of a device that is not there, before anything is recorded.

@@ -39,7 +39,7 @@ def _slots(module):
                     slots[prefix + name] = (table, name)
         for name, child in owner._modules.items():
             if child is not None and child is not owner and child not in above:
-                visit(child, f"{prefix}{name}.", (*above, owner))
+                visit(child, f"{prefix}{name}.", (*above, owner))  # noqa: F821 (deleted after the call below)
 
     visit(module, "", ())
     # The function refers to itself: without this line, only garbage collection would free its objects.

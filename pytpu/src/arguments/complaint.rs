@@ -220,7 +220,8 @@ impl Overload {
                 PyTypeError::new_err(format!("{name}() got an unexpected keyword argument '{k}'"))
             }
             Problem::Item(i, o, at) => PyTypeError::new_err(format!(
-                "{name}(): argument '{}' failed to unpack the object at pos {at} with error \"type must be tuple of ints,but got {}\"",
+                "{name}(): argument '{}' failed to unpack the object at pos {at} with error \"type must be tuple of \
+                ints,but got {}\"",
                 self.shown(i, method),
                 text(o)
             )),
@@ -242,7 +243,8 @@ impl Overload {
                                 }
                                 Ty::IntList(_) if int(e).is_none() => {
                                     return PyTypeError::new_err(format!(
-                                        "{name}(): argument '{shown}' failed to unpack the object at pos {} with error \"type must be tuple of ints,but got {}\"",
+                                        "{name}(): argument '{shown}' failed to unpack the object at pos {} with error \
+                                        \"type must be tuple of ints,but got {}\"",
                                         k + 1,
                                         text(e)
                                     ));

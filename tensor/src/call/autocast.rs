@@ -1,12 +1,13 @@
-//! Autocast: the first slot of [dispatch](crate::dispatch). Where it is on, products are computed in a dtype of 16 bits and what
-//! needs the range of `float32` in that.
+//! Autocast: the first slot of [dispatch](crate::dispatch). Where it is on, products are computed in a dtype of 16 bits
+//! and what needs the range of `float32` in that.
 //!
-//! A function that Python calls has its policies in [its row](crate::schema::Row::autocast). They follow PyTorch's lists: those of its CPU for `cpu`,
-//! those of its accelerators for `tpu`. An op that is reached in another way, from Rust or inside of a function without a policy, has them in
-//! [its node](crate::op::Facts::autocast). Inside of a function whose operands were cast, nothing more is cast.
+//! A function that Python calls has its policies in [its row](crate::schema::Row::autocast). They follow PyTorch's
+//! lists: those of its CPU for `cpu`, those of its accelerators for `tpu`. An op that is reached in another way, from
+//! Rust or inside of a function without a policy, has them in [its node](crate::op::Facts::autocast). Inside of a
+//! function whose operands were cast, nothing more is cast.
 //!
-//! The state is the thread's. Casts of parameters are kept until the outermost block ends, so that a parameter that is used often
-//! is cast once.
+//! The state is the thread's. Casts of parameters are kept until the outermost block ends, so that a parameter that is
+//! used often is cast once.
 
 use crate::op::Prim;
 use crate::policy::{Policies, Policy};

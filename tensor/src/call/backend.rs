@@ -43,8 +43,9 @@ pub trait Backend: Sync + Send {
     /// # Errors
     /// When there is no device, or no memory on it.
     fn upload(&self, meta: &Meta, bytes: &[u8]) -> Result<u64>;
-    /// Looks at a 0-d `int64` value later: unless it is [`ALL_WELL`], the error made of it is raised by the next call that reads
-    /// values or waits for the device (in a mode that executes at once, by this one). The reference is borrowed for the call.
+    /// Looks at a 0-d `int64` value later: unless it is [`ALL_WELL`], the error made of it is raised by the next call
+    /// that reads values or waits for the device (in a mode that executes at once, by this one). The reference is
+    /// borrowed for the call.
     ///
     /// An index that is out of range shows only in the values; this is how it becomes an error without a wait at every
     /// indexing op. The default reads the value at once.
@@ -67,16 +68,18 @@ pub trait Backend: Sync + Send {
     fn is_accelerator(&self) -> bool {
         false
     }
-    /// Whether a view is better made anew where it is read than kept: ops are compiled together, so that it costs nothing.
+    /// Whether a view is better made anew where it is read than kept: ops are compiled together, so that it costs
+    /// nothing.
     fn remakes_views(&self) -> bool {
         false
     }
-    /// Hears that an optimiser, known by `optimizer`, begins its step, and whether what it fills with numbers may be its state. A
-    /// hint: the default does nothing.
+    /// Hears that an optimiser, known by `optimizer`, begins its step, and whether what it fills with numbers may be
+    /// its state. A hint: the default does nothing.
     fn step_begins(&self, _optimizer: u64, _makes_state: bool) {}
     /// Hears that a training step ends here; called by the optimisers. A hint: the default does nothing.
     fn step_boundary(&self) {}
-    /// Runs a custom kernel on XLA:CPU, for device `cpu`: takes the row-major bytes of its arguments, and returns those of its results.
+    /// Runs a custom kernel on XLA:CPU, for device `cpu`: takes the row-major bytes of its arguments, and returns those
+    /// of its results.
     ///
     /// # Errors
     /// When there is no such compiler, or whatever it reports.
@@ -115,12 +118,14 @@ pub fn get() -> Result<&'static dyn Backend> {
     }
 }
 
-/// Whether programs of `device` are compiled for an accelerator. Asked when an op is recorded that accelerators want in another form.
+/// Whether programs of `device` are compiled for an accelerator. Asked when an op is recorded that accelerators want in
+/// another form.
 pub(crate) fn is_accelerator(device: Device) -> bool {
     device.kind == DeviceKind::Tpu && get().is_ok_and(|b| b.is_accelerator())
 }
 
-/// Refuses an ordinal that names no device of this process. The first one is always taken to exist, since looking loads the plugin.
+/// Refuses an ordinal that names no device of this process. The first one is always taken to exist, since looking loads
+/// the plugin.
 ///
 /// # Errors
 /// `Runtime` when there is no such device.
@@ -145,10 +150,11 @@ pub(crate) fn release(handle: u64) {
     }
 }
 
-/// Numbers that several ops read, such as the learning rate that one call gives to all parameters: a program has each of them once.
+/// Numbers that several ops read, such as the learning rate that one call gives to all parameters: a program has each
+/// of them once.
 ///
-/// Equal numbers that do not come from one place are told apart all the same. They may differ in the next step, which would then be
-/// another program.
+/// Equal numbers that do not come from one place are told apart all the same. They may differ in the next step, which
+/// would then be another program.
 pub struct SharedNumbers {
     made: RefCell<Vec<(Origin, Tensor)>>,
 }

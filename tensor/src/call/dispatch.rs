@@ -1,8 +1,9 @@
 //! The one way from a call to its execution.
 //!
-//! Four slots, in order: autocast, autograd, functionalise, execute. Autocast is [`autocast`]; autograd is [`graph::record`](crate::graph); functionalise is the writing side of views
-//! ([`view`](crate::view), [`inplace`](crate::inplace)), since an op itself is already pure; execute is a kernel, a trace
-//! entry or nothing, by device.
+//! Four slots, in order: autocast, autograd, functionalise, execute. Autocast is [`autocast`]; autograd is
+//! [`graph::record`](crate::graph); functionalise is the writing side of views ([`view`](crate::view),
+//! [`inplace`](crate::inplace)), since an op itself is already pure; execute is a kernel, a trace entry or nothing, by
+//! device.
 
 use crate::op::{Layout, Outs, Prim, Strides};
 use crate::ops::shape::AsStrided;
@@ -121,7 +122,8 @@ fn arranged(op: &Prim, x: &[&Tensor], mut y: Outs) -> Result<Outs> {
     Ok(y)
 }
 
-/// Runs an op whose result has these strides, row-major ones if none. Only the kernels of element-wise ops write others.
+/// Runs an op whose result has these strides, row-major ones if none. Only the kernels of element-wise ops write
+/// others.
 fn run_with(op: &Prim, x: &[&Tensor], meta: Meta, strides: Option<Dims>) -> Result<Tensor> {
     let Some(strides) = strides else {
         return Ok(execute(op, x, meta)?.swap_remove(0));
@@ -214,7 +216,8 @@ fn expand(op: &Prim, x: &[&Tensor]) -> Result<Outs> {
     op.expand(x)
 }
 
-/// [`expand`] as one op, without history. What its parts were views of was made inside, so to callers the results are no views.
+/// [`expand`] as one op, without history. What its parts were views of was made inside, so to callers the results are
+/// no views.
 pub(crate) fn expand_whole(op: &Prim, x: &[&Tensor]) -> Result<Outs> {
     let mut y = state::no_grad(|| expand(op, x))?;
     for t in &mut y {
@@ -337,8 +340,8 @@ pub fn call_view(op: Prim, x: &Tensor) -> Result<Tensor> {
     Ok(y)
 }
 
-/// A window on the storage, as one on the elements of `x`: where its history begins at a view, or at a tensor which does not hold its
-/// storage from the start, row by row, such as a parameter whose `data` is a view.
+/// A window on the storage, as one on the elements of `x`: where its history begins at a view, or at a tensor which
+/// does not hold its storage from the start, row by row, such as a parameter whose `data` is a view.
 fn own_window(w: &AsStrided, x: &Tensor) -> Result<Option<AsStrided>> {
     let base = match x.view_info() {
         Some(v) if !v.is_detached() => &v.base,

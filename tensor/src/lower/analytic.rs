@@ -1,5 +1,5 @@
-//! Special functions as StableHLO: [`Analytic`] whose operations are appended to a program, so that kernels and lowerings are
-//! one text.
+//! Special functions as StableHLO: [`Analytic`] whose operations are appended to a program, so that kernels and
+//! lowerings are one text.
 
 use crate::op::{Func, Value};
 use std::cell::RefCell;
@@ -65,8 +65,8 @@ impl<'a> Div for Lowered<'a> {
         if !self.f.borrow().platform().is_cpu() {
             return y;
         }
-        // XLA:CPU ends a fusion at a division that has several uses, and writes its result to memory. This is a single one, and
-        // changes nothing, which no compiler sees.
+        // XLA:CPU ends a fusion at a division that has several uses, and writes its result to memory. This is a single
+        // one, and changes nothing, which no compiler sees.
         self.made(|f| {
             let nan = f.compare(Direction::Ne, &other.v, &other.v);
             f.select(&nan, &other.v, &y.v)

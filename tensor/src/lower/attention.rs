@@ -1,10 +1,10 @@
 //! How attention and its gradients are spelled for accelerators.
 //!
-//! Matrix units multiply 16-bit floats and add in `f32`. So 16-bit operands stay as they are, and scores and weights are `f32`;
-//! weights are rounded again where a product reads them. Query heads that share a head of keys are rows of one product:
-//! keys and values are read once and never repeated. The gradient makes the weights from `lse` alone, which needs no second
-//! division, and takes the sum of weights and their gradients from the output, `sum_s p gp = sum_e g y`, which spares a pass over
-//! all scores.
+//! Matrix units multiply 16-bit floats and add in `f32`. So 16-bit operands stay as they are, and scores and weights
+//! are `f32`; weights are rounded again where a product reads them. Query heads that share a head of keys are rows of
+//! one product: keys and values are read once and never repeated. The gradient makes the weights from `lse` alone,
+//! which needs no second division, and takes the sum of weights and their gradients from the output, `sum_s p gp =
+//! sum_e g y`, which spares a pass over all scores.
 //!
 //! Scores are `[b, kv, r, s]`, where the rows `r` are the query heads of one head of keys, one after the other.
 

@@ -1,13 +1,14 @@
 //! How convolutions and their gradients are spelled for a compiler.
 //!
-//! One `stablehlo.convolution` says each of them, and compilers of accelerators want it so. XLA:CPU has a fast path through
-//! Eigen, which it takes only for 16- and 32-bit floats, a kernel that is not read backwards and is no larger than the input;
-//! everything else becomes a scalar loop, 10 to 100 times slower. And where the weight is larger than what it is applied to,
-//! bringing it into the order that the fast path wants costs more than the arithmetic. So for XLA:CPU
+//! One `stablehlo.convolution` says each of them, and compilers of accelerators want it so. XLA:CPU has a fast path
+//! through Eigen, which it takes only for 16- and 32-bit floats, a kernel that is not read backwards and is no larger
+//! than the input; everything else becomes a scalar loop, 10 to 100 times slower. And where the weight is larger than
+//! what it is applied to, bringing it into the order that the fast path wants costs more than the arithmetic. So for
+//! XLA:CPU
 //!
 //! * a kernel is turned round by an op of its own;
-//! * outside of the fast path, and for large weights on few positions, the convolution is a product of matrices: windows
-//!   are unfolded beside one another, and the weight is read as it lies.
+//! * outside of the fast path, and for large weights on few positions, the convolution is a product of matrices:
+//!   windows are unfolded beside one another, and the weight is read as it lies.
 //!
 //! `docs/performance/xla-cpu.md` has the measurements.
 
@@ -137,8 +138,8 @@ fn plain(f: &mut Func, x: &Value, w: &Value, s: &ConvSpec) -> Value {
     f.convolution(x, w, &dims)
 }
 
-/// Whether XLA:CPU should see products of matrices: it has no fast path for a convolution of `x` (spatial sizes `input`) with a
-/// kernel of sizes `kernel`, or the weight is large and used at few positions.
+/// Whether XLA:CPU should see products of matrices: it has no fast path for a convolution of `x` (spatial sizes
+/// `input`) with a kernel of sizes `kernel`, or the weight is large and used at few positions.
 fn as_matrices(s: &ConvSpec, x: &Value, input: &[usize], kernel: &[usize], w: &[usize], positions: usize) -> bool {
     let weights: usize = w.iter().product();
     let unfolded = weights / w[0].max(1) * positions;
@@ -174,8 +175,8 @@ fn dot(f: &mut Func, a: &Value, b: &Value, i: usize, j: usize) -> Value {
     f.dot_general(a, b, (&[], &[]), (&[i], &[j]), a.element(), None)
 }
 
-/// The windows of `x: [n, c, *s]`, one a column: `[c * taps, n * positions]`. One dimension after the other, so that a kernel of
-/// `k` by `k` takes `2 k` slices.
+/// The windows of `x: [n, c, *s]`, one a column: `[c * taps, n * positions]`. One dimension after the other, so that a
+/// kernel of `k` by `k` takes `2 k` slices.
 fn unfold(f: &mut Func, x: &Value, s: &ConvSpec, k: &[usize], out: &[usize]) -> Value {
     let mut v = exchange(f, x);
     let (c, n) = (v.shape()[0], v.shape()[1]);

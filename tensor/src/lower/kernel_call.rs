@@ -1,6 +1,7 @@
-//! Ops that a compiled program leaves to the kernels of device `cpu`: on XLA:CPU products of matrices, convolutions, attention,
-//! max pooling, layer norm, softmax, cross entropy, gelu, sine, cosine and tangent, sums of rows and steps of Adam and SGD,
-//! where ours are faster than what its compiler makes, and far faster for 16-bit floats and `f64` convolutions.
+//! Ops that a compiled program leaves to the kernels of device `cpu`: on XLA:CPU products of matrices, convolutions,
+//! attention, max pooling, layer norm, softmax, cross entropy, gelu, sine, cosine and tangent, sums of rows and steps
+//! of Adam and SGD, where ours are faster than what its compiler makes, and far faster for 16-bit floats and `f64`
+//! convolutions.
 //!
 //! The lowering writes a custom call with the kernel's name and the op's attributes as numbers. The engine, which makes
 //! [`TARGET`] known to the plugin, gets both back with the arrays at every execution and passes them to [`run`].
@@ -39,8 +40,8 @@ pub(crate) fn serves(f: &Func, e: ElementType, work: usize) -> bool {
     f.platform() == Platform::Cpu { kernels: true } && known && is_worth_it(work)
 }
 
-/// Whether the device behind `tpu` calls kernels, and should for so much work. Asked when an op is recorded whose expansion is
-/// recorded otherwise.
+/// Whether the device behind `tpu` calls kernels, and should for so much work. Asked when an op is recorded whose
+/// expansion is recorded otherwise.
 pub(crate) fn is_called(work: usize) -> bool {
     is_worth_it(work) && backend::get().is_ok_and(|b| b.calls_kernels())
 }
@@ -99,8 +100,8 @@ pub(crate) enum KernelCall {
 
 type Numbers = SmallVec<[i64; 18]>;
 
-/// Ends the name of a kernel some of whose operands are windows. After its own numbers come, for each of those, the operand, the
-/// window's offset, its number of dimensions, sizes and strides; and at last how many numbers that are.
+/// Ends the name of a kernel some of whose operands are windows. After its own numbers come, for each of those, the
+/// operand, the window's offset, its number of dimensions, sizes and strides; and at last how many numbers that are.
 const WINDOWS: &str = ".windows";
 
 /// A part of an operand, in elements.
@@ -133,7 +134,8 @@ fn windows<'a>(kernel: &'a str, numbers: &'a [i64]) -> Option<(&'a str, &'a [i64
     rest.is_empty().then_some((kernel, own, windows))
 }
 
-/// Whether a kernel reads a window as fast as a copy: elements side by side along one of the last two dimensions, none repeated.
+/// Whether a kernel reads a window as fast as a copy: elements side by side along one of the last two dimensions, none
+/// repeated.
 fn reads_well(sizes: &[usize], strides: &[usize]) -> bool {
     let mut moving = sizes.iter().zip(strides).filter(|(n, _)| **n > 1);
     strides.iter().rev().take(2).any(|&s| s == 1) && moving.all(|(_, s)| *s > 0)
@@ -164,7 +166,8 @@ impl KernelCall {
         f.custom_call(TARGET, &args, &outs, &in_place, &kernel, &numbers).into()
     }
 
-    /// Whether operand `i` may be a window on a larger array: kernels of few operations for each element want it row-major.
+    /// Whether operand `i` may be a window on a larger array: kernels of few operations for each element want it
+    /// row-major.
     fn takes_windows(&self, i: usize) -> bool {
         match self {
             KernelCall::Matmul(_) | KernelCall::Linear { .. } => i < 2,
@@ -390,12 +393,13 @@ fn cross_entropy(numbers: &[i64]) -> Option<CrossEntropy> {
     Some(CrossEntropy { weight: weight != 0, ignore_index, smoothing })
 }
 
-/// Computes what a program left to `kernel`, here and on the runtime's threads. Operands whose memory a result takes have no
-/// bytes: the result holds what they held. Operands past those of the kernel mean nothing to it. Of an operand with a window the
-/// kernel sees that part alone.
+/// Computes what a program left to `kernel`, here and on the runtime's threads. Operands whose memory a result takes
+/// have no bytes: the result holds what they held. Operands past those of the kernel mean nothing to it. Of an operand
+/// with a window the kernel sees that part alone.
 ///
 /// # Errors
-/// A message, for a name, attributes or numbers of operands and results that no lowering writes, and when the kernel itself fails.
+/// A message, for a name, attributes or numbers of operands and results that no lowering writes, and when the kernel
+/// itself fails.
 ///
 /// # Panics
 /// When sizes do not fit, which no lowering writes either.
@@ -438,17 +442,20 @@ pub fn run(
     with_threads_of(threads, || compute(&call, &inputs, &mut outputs))
 }
 
-/// Joins more operands than a compiler should see in one op: XLA:CPU compiles a concatenation of 1,000 for half a minute.
+/// Joins more operands than a compiler should see in one op: XLA:CPU compiles a concatenation of 1,000 for half a
+/// minute.
 const MANY: usize = 64;
 
-/// Computed operands that are joined by the compiler before the call. XLA:CPU computes up to eight operands of a concatenation in its loop, and
-/// compiles a kernel for each of more: 300 sums of four elements took 11 s, and take 2.5 s in groups.
+/// Computed operands that are joined by the compiler before the call. XLA:CPU computes up to eight operands of a
+/// concatenation in its loop, and compiles a kernel for each of more: 300 sums of four elements took 11 s, and take 2.5
+/// s in groups.
 const JOINED: usize = 8;
 
 /// Joins the rows of a few operands.
 pub(crate) type JoinFew<'a> = dyn Fn(&mut Func, &[Value]) -> Value + 'a;
 
-/// `cat` or `stack` of many operands of the same leading sizes, whose product is `rows`, as a call; `None` where the compiler does it.
+/// `cat` or `stack` of many operands of the same leading sizes, whose product is `rows`, as a call; `None` where the
+/// compiler does it.
 pub(crate) fn lower_join(f: &mut Func, x: &[Value], rows: usize, y: &[Meta], few: Option<&JoinFew>) -> Option<Values> {
     if x.len() <= MANY || f.platform() != (Platform::Cpu { kernels: true }) {
         return None;

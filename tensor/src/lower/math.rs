@@ -1,12 +1,13 @@
 //! How elementary functions are spelled for a compiler.
 //!
-//! XLA:CPU calls a scalar function for each element of `stablehlo.sine`, `cosine` and `tan`: 13 to 23 ms for four million
-//! `f32` on two cores, ten times what its other functions take. So for XLA:CPU elements of at most 32 bits are computed by
-//! arithmetic that it vectorises, where no kernel is called: the angle is reduced to an eighth of a turn in `f64`, or in integers where it is large, and
-//! polynomials do the rest. Accurate to the last bit of `f32` or the one before, for every finite angle.
+//! XLA:CPU calls a scalar function for each element of `stablehlo.sine`, `cosine` and `tan`: 13 to 23 ms for four
+//! million `f32` on two cores, ten times what its other functions take. So for XLA:CPU elements of at most 32 bits are
+//! computed by arithmetic that it vectorises, where no kernel is called: the angle is reduced to an eighth of a turn in
+//! `f64`, or in integers where it is large, and polynomials do the rest. Accurate to the last bit of `f32` or the one
+//! before, for every finite angle.
 //!
-//! The same holds for the inverse functions, the gamma function and some more. They have the texts that kernels of `f32` run
-//! in vectors of `f64` ([`single`]), and so the same results.
+//! The same holds for the inverse functions, the gamma function and some more. They have the texts that kernels of
+//! `f32` run in vectors of `f64` ([`single`]), and so the same results.
 
 use crate::lower::{analytic, kernel_call};
 use crate::op::{Func, Value};
@@ -31,7 +32,8 @@ const QUARTER: (f64, f64) = (1.5707963267341256, 6.077100506506192e-11);
 /// `2 / pi` in binary, after 32 zeros.
 const TWO_OVER_PI: [u32; 8] =
     [0, 0xa2f9_836e, 0x4e44_1529, 0xfc27_57d1, 0xf534_ddc0, 0xdb62_9599, 0x3c43_9041, 0xfe51_63ab];
-/// `sin r = r + r^3 (S0 + r^2 (S1 + ...))`, of Taylor's series; the next term is below `2^-28` of the sum up to `pi / 4`.
+/// `sin r = r + r^3 (S0 + r^2 (S1 + ...))`, of Taylor's series; the next term is below `2^-28` of the sum up to `pi /
+/// 4`.
 const SIN: [f64; 4] = [-1.0 / 6.0, 1.0 / 120.0, -1.0 / 5040.0, 1.0 / 362_880.0];
 /// `cos r = 1 + r^2 (C0 + r^2 (C1 + ...))`, likewise.
 const COS: [f64; 5] = [-0.5, 1.0 / 24.0, -1.0 / 720.0, 1.0 / 40_320.0, -1.0 / 3_628_800.0];
@@ -40,9 +42,9 @@ fn is_single(e: ElementType) -> bool {
     matches!(e, ElementType::F32 | ElementType::F16 | ElementType::BF16)
 }
 
-/// Whether a program leaves sine, cosine or tangent to the kernel, which is twice as fast as the spelling below. A loop that computes
-/// other functions too gains more: a processor looks ahead some 400 instructions, and a step of such a loop is a chain of about
-/// as many, each of which waits for the one before.
+/// Whether a program leaves sine, cosine or tangent to the kernel, which is twice as fast as the spelling below. A loop
+/// that computes other functions too gains more: a processor looks ahead some 400 instructions, and a step of such a
+/// loop is a chain of about as many, each of which waits for the one before.
 pub(crate) fn is_called(kind: UnaryKind, f: &Func, x: &Value) -> bool {
     use UnaryKind::{Cos, Sin, Tan};
     matches!(kind, Sin | Cos | Tan) && is_single(x.element()) && kernel_call::serves(f, x.element(), x.ty().numel())
@@ -185,8 +187,8 @@ pub(crate) fn trig(kind: Trig, f: &mut Func, x: &Value) -> Value {
     f.convert(&y, e)
 }
 
-/// Quarter turns of `x`, as `i64` whose two lowest bits count, and what is left of the angle, as `f64` in `[-pi/4, pi/4]`.
-/// Of infinity and NaN that is NaN.
+/// Quarter turns of `x`, as `i64` whose two lowest bits count, and what is left of the angle, as `f64` in `[-pi/4,
+/// pi/4]`. Of infinity and NaN that is NaN.
 fn reduced(f: &mut Func, x: &Value) -> (Value, Value) {
     let wide = f.convert(x, ElementType::F64);
     let per_quarter = f.splat(std::f64::consts::FRAC_2_PI, wide.ty());
@@ -207,8 +209,8 @@ fn reduced(f: &mut Func, x: &Value) -> (Value, Value) {
     (f.select(&far, &far_turn, &turn), f.select(&far, &far_rest, &rest))
 }
 
-/// The same for finite angles of `2^20` and more. The angle is `m * 2^s`, `m` of 24 bits; of `2 / pi` the bits that make
-/// multiples of four quarter turns are skipped, and the next 96 are multiplied with `m`.
+/// The same for finite angles of `2^20` and more. The angle is `m * 2^s`, `m` of 24 bits; of `2 / pi` the bits that
+/// make multiples of four quarter turns are skipped, and the next 96 are multiplied with `m`.
 fn reduced_far(f: &mut Func, x: &Value) -> (Value, Value) {
     let bits = f.bitcast_convert(x, ElementType::S32);
     let bits = f.convert(&bits, ElementType::S64);

@@ -1,4 +1,5 @@
-//! StableHLO that several ops share: spellings of functions, calls of kernels, and offsets that are known when a program runs.
+//! StableHLO that several ops share: spellings of functions, calls of kernels, and offsets that are known when a
+//! program runs.
 
 pub(crate) mod analytic;
 pub(crate) mod attention;

@@ -1,7 +1,7 @@
 //! Numbers of an op that only say where elements are taken from or put.
 //!
-//! `x[3]` and `x[4]` are the same program at different places. What a device compiles may be told such a place when it runs;
-//! results have the same sizes wherever it is.
+//! `x[3]` and `x[4]` are the same program at different places. What a device compiles may be told such a place when it
+//! runs; results have the same sizes wherever it is.
 
 use crate::Meta;
 use crate::op::{Func, Prim, Value, Values};
@@ -72,8 +72,8 @@ impl Prim {
         }
     }
 
-    /// [`Prim::lower`] of an op [without offsets](Prim::without_offsets), at offsets that are known when the program runs:
-    /// 0-d `s64` values.
+    /// [`Prim::lower`] of an op [without offsets](Prim::without_offsets), at offsets that are known when the program
+    /// runs: 0-d `s64` values.
     ///
     /// # Panics
     /// For an op that has none.

@@ -1,7 +1,7 @@
 //! Activations.
 //!
-//! GELU, SiLU and the gradient of ReLU are fused, for they run as one pass on `cpu`; the rest are compositions, written so
-//! that a branch that is not taken can never put a NaN into the gradient.
+//! GELU, SiLU and the gradient of ReLU are fused, for they run as one pass on `cpu`; the rest are compositions, written
+//! so that a branch that is not taken can never put a NaN into the gradient.
 
 use crate::lower::kernel_call::{self, KernelCall};
 use crate::op::{Fused, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, normalize_dim};
@@ -271,8 +271,8 @@ fn elu(x: &Tensor, alpha: f64, scale: f64, input_scale: f64) -> Result<Tensor> {
     choose(&x.gt_scalar(0.0)?, &above, &below)
 }
 
-/// The in-place form of a row of `elu` or `leaky_relu`. Backward of it is refused where the slope below zero is negative: PyTorch
-/// tells the sides apart by the result, and there one result has two inputs.
+/// The in-place form of a row of `elu` or `leaky_relu`. Backward of it is refused where the slope below zero is
+/// negative: PyTorch tells the sides apart by the result, and there one result has two inputs.
 fn steep_in_place(
     x: &Tensor,
     slope: f64,
@@ -286,10 +286,15 @@ fn steep_in_place(
             return Ok(y);
         }
         let mut why = format!(
-            "In-place {shown} backward calculation is triggered with a negative slope which is not supported. This is caused by calling in-place forward function with a negative slope, please call out-of-place version instead."
+            "In-place {shown} backward calculation is triggered with a negative slope which is not supported. This is \
+            caused by calling in-place forward function with a negative slope, please call out-of-place version \
+            instead."
         );
         if shown == "leakyReLu" {
-            why.push_str(" File an issue at https://github.com/pytorch/pytorch if you do require supporting in-place leakRelu backward calculation with negative slope");
+            why.push_str(
+                " File an issue at https://github.com/pytorch/pytorch if you do require supporting in-place \
+                leakRelu backward calculation with negative slope",
+            );
         }
         graph::refuse_backward(&y, node, why)
     })?;
@@ -420,7 +425,8 @@ fn prelu(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
         }
         if weight.numel() != channels {
             return Err(Error::runtime(format!(
-                "Mismatch of parameter numbers and input channel size. Found parameter numbers = {} and channel size = {channels}.",
+                "Mismatch of parameter numbers and input channel size. Found parameter numbers = {} and channel size = \
+                {channels}.",
                 weight.numel()
             )));
         }
@@ -493,18 +499,13 @@ pub const ROWS: &[Row] = &[
     )
     .inplace()
     .scope(Scope::Nn),
-    Row::new(
-        "relu6(Tensor self) -> Tensor",
-        Tier::Composed,
-        |a| ok(hardtanh(a.tensor(0)?, 0.0, 6.0)?),
-        plain,
-    )
-    .doc(
-        "Return `min(max(input, 0), 6)` for each element. The gradient is 1 strictly between 0 and 6, and 0 \
+    Row::new("relu6(Tensor self) -> Tensor", Tier::Composed, |a| ok(hardtanh(a.tensor(0)?, 0.0, 6.0)?), plain)
+        .doc(
+            "Return `min(max(input, 0), 6)` for each element. The gradient is 1 strictly between 0 and 6, and 0 \
          elsewhere.",
-    )
-    .inplace()
-    .scope(Scope::Nn),
+        )
+        .inplace()
+        .scope(Scope::Nn),
     Row::new(
         "hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor",
         Tier::Composed,
@@ -538,7 +539,8 @@ pub const ROWS: &[Row] = &[
     })
     .scope(Scope::Nn),
     Row::new(
-        "rrelu(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor",
+        "rrelu(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? \
+        generator=None) -> Tensor",
         Tier::Composed,
         |a| ok(rrelu(a.tensor(0)?, a.float(1)?, a.float(2)?, a.bool(3)?, a.opt_generator(4)?)?),
         samples!([t(&[2, 3])], [t(&[2, 3]), n(0.1), n(0.5)]),
@@ -644,29 +646,24 @@ pub const ROWS: &[Row] = &[
     .scope(Scope::Nn)
     .autocast(Policies::accelerator(Policy::Full)),
     Row::new("hardsigmoid(Tensor self) -> Tensor", Tier::Composed, |a| ok(hardsigmoid(a.tensor(0)?)?), plain)
-    .doc(
-        "Return `min(max(x + 3, 0), 6) / 6` for each element `x` of `input`. Only floating-point dtypes are \
+        .doc(
+            "Return `min(max(x + 3, 0), 6) / 6` for each element `x` of `input`. Only floating-point dtypes are \
          allowed; 16-bit floats are computed in `float32`.",
-    )
+        )
         .inplace()
         .scope(Scope::Nn),
-    Row::new(
-        "hardswish(Tensor self) -> Tensor",
-        Tier::Composed,
-        |a| ok(hardswish(a.tensor(0)?)?),
-        plain,
-    )
-    .doc(
-        "Return `x * min(max(x + 3, 0), 6) / 6` for each element `x` of `input`. Only floating-point dtypes are \
+    Row::new("hardswish(Tensor self) -> Tensor", Tier::Composed, |a| ok(hardswish(a.tensor(0)?)?), plain)
+        .doc(
+            "Return `x * min(max(x + 3, 0), 6) / 6` for each element `x` of `input`. Only floating-point dtypes are \
          allowed; 16-bit floats are computed in `float32`.",
-    )
-    .inplace()
-    .scope(Scope::Nn),
+        )
+        .inplace()
+        .scope(Scope::Nn),
     Row::new("log_sigmoid(Tensor self) -> Tensor", Tier::Composed, |a| ok(log_sigmoid(a.tensor(0)?)?), plain)
-    .doc(
-        "Return `log(1 / (1 + e^-x))` for each element `x` of `input`, exact also for large negative numbers. Only \
+        .doc(
+            "Return `log(1 / (1 + e^-x))` for each element `x` of `input`, exact also for large negative numbers. Only \
          floating-point dtypes are allowed.",
-    )
+        )
         .scope(Scope::Nn),
     Row::new(
         "softsign(Tensor self) -> Tensor",

@@ -26,11 +26,12 @@ use torchtpu_stablehlo::Platform;
 /// | y | `[b, h, l, ev]` | as q |
 /// | lse | `[b, h, l]` | that of arithmetic |
 ///
-/// With `rows_first`, q, k, v and y are `[b, l, h, e]`. `kv` divides `h`: each head of keys and values is that of a run of query
-/// heads.
+/// With `rows_first`, q, k, v and y are `[b, l, h, e]`. `kv` divides `h`: each head of keys and values is that of a run
+/// of query heads.
 ///
 /// A row that sees nothing gives zeros. The weights are never kept: the gradient makes them again from `lse`. Saves all
-/// operands and lse, and y if `keeps_output`. The mask gets no gradient here; where one is wanted, the plain composition is used.
+/// operands and lse, and y if `keeps_output`. The mask gets no gradient here; where one is wanted, the plain
+/// composition is used.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Attention {
     /// Factor of the scores.
@@ -108,8 +109,8 @@ impl Attention {
         let ([b, h, l, _], [_, _, s, _]) = (self.heads_first(q), self.heads_first(k));
         Dims::new(&[b, h, l, s])
     }
-    /// Whether the device behind `tpu` takes such queries and keys as one op: it calls the kernels, or is an accelerator. Elsewhere a
-    /// compiler sees the composition.
+    /// Whether the device behind `tpu` takes such queries and keys as one op: it calls the kernels, or is an
+    /// accelerator. Elsewhere a compiler sees the composition.
     fn is_one_op(&self, q: &Tensor, k: &Tensor) -> bool {
         let work = q.numel() * self.heads_first(k.dims())[2];
         if backend::is_accelerator(q.device()) { work > 0 } else { kernel_call::is_called(work) }
@@ -176,7 +177,8 @@ impl Fused for Attention {
         }
         if x[1].dtype() != x[0].dtype() || x[2].dtype() != x[0].dtype() {
             return Err(Error::runtime(format!(
-                "Expected query, key, and value to have the same dtype, but got query.dtype: {} key.dtype: {} and value.dtype: {} instead.",
+                "Expected query, key, and value to have the same dtype, but got query.dtype: {} key.dtype: {} and \
+                value.dtype: {} instead.",
                 x[0].dtype().c_name(),
                 x[1].dtype().c_name(),
                 x[2].dtype().c_name()
@@ -311,7 +313,8 @@ pub fn scaled_dot_product_attention(q: &Tensor, k: &Tensor, v: &Tensor, a: &Atte
     for t in [q, k, v] {
         if t.dims().len() < 2 {
             return Err(Error::runtime(format!(
-                "Expected query, key, and value to all be  at least 2 dimensional, but got query.dim: {} key.dim: {} and value.dim: {} instead.",
+                "Expected query, key, and value to all be  at least 2 dimensional, but got query.dim: {} key.dim: {} \
+                and value.dim: {} instead.",
                 q.dims().len(),
                 k.dims().len(),
                 v.dims().len()
@@ -320,7 +323,8 @@ pub fn scaled_dot_product_attention(q: &Tensor, k: &Tensor, v: &Tensor, a: &Atte
     }
     if same_device(&[q, k, v]).is_err() {
         return Err(Error::runtime(format!(
-            "Expected query, key, and value to have the same device type, but got query.device: {} key.device: {} and value.device: {} instead.",
+            "Expected query, key, and value to have the same device type, but got query.device: {} key.device: {} and \
+            value.device: {} instead.",
             q.device(),
             k.device(),
             v.device()
@@ -336,7 +340,8 @@ pub fn scaled_dot_product_attention(q: &Tensor, k: &Tensor, v: &Tensor, a: &Atte
         && m.dtype() != q.dtype()
     {
         return Err(Error::runtime(format!(
-            "Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: {} and  query.dtype: {} instead.",
+            "Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: {} and  \
+            query.dtype: {} instead.",
             m.dtype().c_name(),
             q.dtype().c_name()
         )));
@@ -416,14 +421,16 @@ pub fn scaled_dot_product_attention(q: &Tensor, k: &Tensor, v: &Tensor, a: &Atte
     y.reshape_dims(out)
 }
 
-/// Whether keys and values have fewer heads than queries, each for a run of query heads, and all other leading sizes agree.
+/// Whether keys and values have fewer heads than queries, each for a run of query heads, and all other leading sizes
+/// agree.
 fn are_groups(q: &Tensor, k: &Tensor, v: &Tensor) -> bool {
     let [dq, dk, dv] = [q, k, v].map(|t| &t.dims()[..t.dims().len() - 2]);
     let ([.., h], [.., kv]) = (dq, dk) else { return false };
     dk == dv && dq[..dq.len() - 1] == dk[..dk.len() - 1] && *kv > 0 && h > kv && h.is_multiple_of(*kv)
 }
 
-/// Sums over each run of heads that share one of the `heads` heads of keys: what [`repeat_heads`] did, for its gradient.
+/// Sums over each run of heads that share one of the `heads` heads of keys: what [`repeat_heads`] did, for its
+/// gradient.
 fn sum_heads(g: Tensor, heads: usize) -> Result<Tensor> {
     let [b, h, s, e] = [0, 1, 2, 3].map(|i| g.dims()[i]);
     if h == heads {
@@ -460,8 +467,8 @@ fn repeat_heads(q: &Tensor, t: &Tensor) -> Result<Tensor> {
     t.unsqueeze(at as i64 + 1)?.expand_dims(&spread)?.reshape_dims(out)
 }
 
-/// What the product of matrices says that does not fit. PyTorch has `values` of more rows than there are keys pass, and leaves
-/// the rest unread.
+/// What the product of matrices says that does not fit. PyTorch has `values` of more rows than there are keys pass, and
+/// leaves the rest unread.
 #[cold]
 fn misfit(q: [usize; 4], k: [usize; 4], v: [usize; 4]) -> Error {
     let heads = q[0] * q[1];
@@ -494,7 +501,8 @@ fn attention_samples() -> Vec<Sample> {
 /// Rows of attention.
 pub const ROWS: &[Row] = &[
 Row::new(
-    "scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor",
+    "scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, \
+    bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor",
     Tier::Fused,
     |a| {
         let args = AttentionArgs {
@@ -519,16 +527,19 @@ Row::new(
 .scope(Scope::Nn)
     .autocast(Policies::both(Policy::Lower)),
 Row::new(
-    "_scaled_dot_product_flash_attention_for_cpu(Tensor query, Tensor key, Tensor value, float dropout_p=0.0, bool is_causal=False, *, Tensor? attn_mask=None, float? scale=None) -> (Tensor, Tensor)",
+    "_scaled_dot_product_flash_attention_for_cpu(Tensor query, Tensor key, Tensor value, float dropout_p=0.0, bool \
+    is_causal=False, *, Tensor? attn_mask=None, float? scale=None) -> (Tensor, Tensor)",
     Tier::Fused,
     |a| {
         let (q, k, v, mask) = (a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.opt_tensor(5)?);
         expect_float("flash_attention", q)?;
         if [q, k, v].iter().any(|t| t.dims().len() != 4) {
-            return Err(Error::runtime("scaled_dot_product_attention_flash_attention: Accept only 4 dims inputs shape of {(B, H, T, K)}"));
+            return Err(Error::runtime("scaled_dot_product_attention_flash_attention: Accept only 4 dims inputs shape \
+                of {(B, H, T, K)}"));
         }
         if a.float(3)? != 0.0 {
-            return Err(Error::runtime("scaled_dot_product_attention_flash_attention: Currently do not support dropout > 0"));
+            return Err(Error::runtime("scaled_dot_product_attention_flash_attention: Currently do not support dropout \
+                > 0"));
         }
         if mask.is_some_and(|m| m.dims().len() != 2 && m.dims().len() != 4) {
             return Err(Error::runtime("scaled_dot_product_attention_flash_attention: Attention mask dim in {2, 4}"));

@@ -1,9 +1,9 @@
 //! Complex numbers: views as pairs of real numbers and back (`AsReal`, `AsComplex`), views of conjugates (`Conj`) and
 //! negatives (`Negative`), and what is made of them.
 //!
-//! Gradients follow PyTorch's convention: the gradient of a real loss `L` by `z = x + iy` is `dL/dx + i dL/dy`, so that of
-//! a holomorphic `f` passes `g conj(f'(z))` on. A real input of a complex op gets the real part of what arrives, which the
-//! tape sees to.
+//! Gradients follow PyTorch's convention: the gradient of a real loss `L` by `z = x + iy` is `dL/dx + i dL/dy`, so that
+//! of a holomorphic `f` passes `g conj(f'(z))` on. A real input of a complex op gets the real part of what arrives,
+//! which the tape sees to.
 
 use crate::op::{Func, Layout, Prim, Value, ViewOp};
 use crate::ops::pointwise::{BinaryKind, UnaryKind, as_tensor, binary, select, unary, unary_};
@@ -162,7 +162,9 @@ impl Tensor {
         }
         if self.is_conj() {
             return Err(Error::runtime(
-                "view_as_real doesn't work on unresolved conjugated tensors.  To resolve the conjugate tensor so you can view it as real, use self.resolve_conj(); however, be warned that the resulting tensor will NOT alias the original.",
+                "view_as_real doesn't work on unresolved conjugated tensors.  To resolve the conjugate tensor so you \
+                can view it as real, use self.resolve_conj(); however, be warned that the resulting tensor will NOT \
+                alias the original.",
             ));
         }
         dispatch::call_view(Prim::AsReal(AsReal), self)
@@ -174,7 +176,8 @@ impl Tensor {
     pub fn view_as_complex(&self) -> Result<Tensor> {
         if !matches!(self.dtype(), DType::F32 | DType::F64) {
             return Err(Error::not_implemented(format!(
-                "view_as_complex is only supported for half, float and double tensors, but got a tensor of scalar type: {}",
+                "view_as_complex is only supported for half, float and double tensors, but got a tensor of scalar \
+                type: {}",
                 self.dtype().scalar_type()
             )));
         }

@@ -46,7 +46,8 @@ impl Op for Cat {
             for k in 0..d.len() {
                 if k != self.dim && d[k] != dims[k] {
                     return Err(Error::runtime(format!(
-                        "Sizes of tensors must match except in dimension {}. Expected size {} but got size {} for tensor number {i} in the list.",
+                        "Sizes of tensors must match except in dimension {}. Expected size {} but got size {} for \
+                        tensor number {i} in the list.",
                         self.dim, dims[k], d[k]
                     )));
                 }
@@ -613,7 +614,8 @@ pub const ROWS: &[Row] = &[
          changes nothing.",
     ),
     Row::new(
-        "repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor",
+        "repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, SymInt? output_size=None) -> \
+        Tensor",
         Tier::Composed,
         |a| Ok(repeat_interleave_by(a.tensor(0)?, a.tensor(1)?, a.opt_int(2)?)?.into()),
         || vec![Sample::new(vec![t(&[3, 2]), SampleArg::Tensor(vec![3], Fill::Index(3)), n(0)]).no_gradient()],

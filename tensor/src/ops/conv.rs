@@ -1,4 +1,5 @@
-//! Convolutions: one primitive, `Conv`, closed under differentiation; the plain and transposed functions are made of it.
+//! Convolutions: one primitive, `Conv`, closed under differentiation; the plain and transposed functions are made of
+//! it.
 
 use crate::lower::conv;
 use crate::op::{
@@ -23,9 +24,9 @@ pub use torchtpu_kernels::conv::ConvSpec;
 /// | b | `[o]`, optional | as x |
 /// | y | `[n, o, *os]` | as x |
 ///
-/// The spec says strides, padding on each side (negative crops), spread of input and kernel, reversal of the kernel, groups.
-/// C1: equal ranks, `2 + spatial`. C2: channels are `groups` times the kernel's. C3: groups divide the outputs. C4: a window
-/// fits. Both gradients are convolutions again. Saves the operand that the other's gradient needs.
+/// The spec says strides, padding on each side (negative crops), spread of input and kernel, reversal of the kernel,
+/// groups. C1: equal ranks, `2 + spatial`. C2: channels are `groups` times the kernel's. C3: groups divide the outputs.
+/// C4: a window fits. Both gradients are convolutions again. Saves the operand that the other's gradient needs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Conv(pub ConvSpec);
 
@@ -80,7 +81,8 @@ impl Op for Conv {
         expect_float("slow_conv2d_cpu", x[0])?;
         if w.len() != 2 + s.spatial || a.len() != w.len() {
             return Err(Error::runtime(format!(
-                "Given groups={}, expected weight to be at least {}-dimensional and of the input's rank, but got weight of size {w} and input of size {a}",
+                "Given groups={}, expected weight to be at least {}-dimensional and of the input's rank, but got \
+                weight of size {w} and input of size {a}",
                 s.groups,
                 2 + s.spatial
             ))); // C1
@@ -96,13 +98,15 @@ impl Op for Conv {
         }
         if w[0] % s.groups != 0 {
             return Err(Error::runtime(format!(
-                "Given groups={}, expected weight to be divisible by {} at dimension 0, but got weight of size {w} instead",
+                "Given groups={}, expected weight to be divisible by {} at dimension 0, but got weight of size {w} \
+                instead",
                 s.groups, s.groups
             ))); // C3
         }
         if a[1] != w[1] * s.groups {
             return Err(Error::runtime(format!(
-                "Given groups={}, weight of size {w}, expected input{a} to have {} channels, but got {} channels instead",
+                "Given groups={}, weight of size {w}, expected input{a} to have {} channels, but got {} channels \
+                instead",
                 s.groups,
                 w[1] * s.groups,
                 a[1]
@@ -112,7 +116,8 @@ impl Op for Conv {
             && (b.dims().len() != 1 || b.dims()[0] != w[0])
         {
             return Err(Error::runtime(format!(
-                "Given weight of size {w}, expected bias to be 1-dimensional with {} elements, but got bias of size {} instead",
+                "Given weight of size {w}, expected bias to be 1-dimensional with {} elements, but got bias of size {} \
+                instead",
                 w[0],
                 b.dims()
             )));
@@ -126,7 +131,8 @@ impl Op for Conv {
         }
         if padded.iter().any(|(x, k)| x < k) {
             return Err(Error::runtime(format!(
-                "Calculated padded input size per channel: {}. Kernel size: {}. Kernel size can't be greater than actual input size",
+                "Calculated padded input size per channel: {}. Kernel size: {}. Kernel size can't be greater than \
+                actual input size",
                 product_list(padded.iter().map(|p| p.0)),
                 product_list(padded.iter().map(|p| p.1))
             ))); // C4
@@ -332,7 +338,8 @@ fn each(v: &[i64], spatial: usize, least: i64, name: &str, complaint: &str) -> R
     let mut out = [least.max(0) as usize; 3];
     if v.len() != spatial && v.len() != 1 {
         return Err(Error::runtime(format!(
-            "expected {name} to be a single integer value or a list of {spatial} values to match the convolution dimensions, but got {name}={v:?}"
+            "expected {name} to be a single integer value or a list of {spatial} values to match the convolution \
+            dimensions, but got {name}={v:?}"
         )));
     }
     for (d, o) in out.iter_mut().enumerate().take(spatial) {
@@ -371,7 +378,8 @@ pub fn convolve(x: &Tensor, w: &Tensor, b: Option<&Tensor>, spatial: usize, a: &
     }
     if w.dims().len() != spatial + 2 {
         return Err(Error::runtime(format!(
-            "Expected {}-dimensional input for {}-dimensional weight {}, but got {rank}-dimensional input of size {} instead",
+            "Expected {}-dimensional input for {}-dimensional weight {}, but got {rank}-dimensional input of size {} \
+            instead",
             w.dims().len(),
             w.dims().len(),
             w.dims(),
@@ -410,7 +418,8 @@ pub fn convolve(x: &Tensor, w: &Tensor, b: Option<&Tensor>, spatial: usize, a: &
                     static SAID: AtomicBool = AtomicBool::new(false);
                     warning::once(
                         &SAID,
-                        "Using padding='same' with even kernel lengths and odd dilation may require a zero-padded copy of the input be created",
+                        "Using padding='same' with even kernel lengths and odd dilation may require a zero-padded copy \
+                        of the input be created",
                     )?;
                 }
             }
@@ -447,13 +456,15 @@ fn transposed(x: &Tensor, w: &Tensor, b: Option<&Tensor>, spec: ConvSpec, extra:
     let (dx, dw) = (x.dims(), w.dims());
     if dx[1] != dw[0] {
         return Err(Error::runtime(format!(
-            "Given transposed=1, weight of size {dw}, expected input{dx} to have {} channels, but got {} channels instead",
+            "Given transposed=1, weight of size {dw}, expected input{dx} to have {} channels, but got {} channels \
+            instead",
             dw[0], dx[1]
         )));
     }
     if dw[0] % spec.groups != 0 {
         return Err(Error::runtime(format!(
-            "Given groups={}, expected weight to be divisible by {} at dimension 0, but got weight of size {dw} instead",
+            "Given groups={}, expected weight to be divisible by {} at dimension 0, but got weight of size {dw} \
+             instead",
             spec.groups, spec.groups
         )));
     }
@@ -472,7 +483,8 @@ fn transposed(x: &Tensor, w: &Tensor, b: Option<&Tensor>, spec: ConvSpec, extra:
     for d in 0..spec.spatial {
         if extra[d] >= spec.stride[d].max(spec.w_dilation[d]) {
             return Err(Error::runtime(format!(
-                "output padding must be smaller than either stride or dilation, but got output_padding: {}, stride: {}, dilation: {}",
+                "output padding must be smaller than either stride or dilation, but got output_padding: {}, stride: \
+                {}, dilation: {}",
                 extra[d], spec.stride[d], spec.w_dilation[d]
             )));
         }
@@ -481,7 +493,8 @@ fn transposed(x: &Tensor, w: &Tensor, b: Option<&Tensor>, spec: ConvSpec, extra:
             + extra[d] as i64;
         if size < 1 {
             return Err(Error::runtime(format!(
-                "Given input size per channel: {}. Calculated output size per channel: ({size}). Output size is too small",
+                "Given input size per channel: {}. Calculated output size per channel: ({size}). Output size is too \
+                small",
                 product_list(dx[2..].iter().copied())
             )));
         }
@@ -493,7 +506,8 @@ fn transposed(x: &Tensor, w: &Tensor, b: Option<&Tensor>, spec: ConvSpec, extra:
         Some(b) => {
             if b.dims().len() != 1 || b.numel() != channels {
                 return Err(Error::runtime(format!(
-                    "Given transposed=1, weight of size {dw}, expected bias to be 1-dimensional with {channels} elements, but got bias of size {} instead",
+                    "Given transposed=1, weight of size {dw}, expected bias to be 1-dimensional with {channels} \
+                    elements, but got bias of size {} instead",
                     b.dims()
                 )));
             }
@@ -510,26 +524,42 @@ macro_rules! conv_rows {
         /// Rows of the convolutions.
         pub const ROWS: &[Row] = &[$(
             Row::new($plain, Tier::Prim, |a| {
-                let args = ConvArgs { stride: a.ints(3)?, padding: Padding::Sizes(a.ints(4)?), dilation: a.ints(5)?, groups: a.int(6)?, transposed: None };
+                let args = ConvArgs { stride: a.ints(3)?, padding: Padding::Sizes(a.ints(4)?), dilation: a.ints(5)?,
+                    groups: a.int(6)?, transposed: None };
                 Ok(convolve(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?, $spatial, &args)?.into())
-            }, samples!([t($x), t($w), t(&[4])], [t($x), t($w), SampleArg::Default, ints(&[2; $spatial]), ints(&[1; $spatial])], [t(&$x[1..]), t($w), t(&[4]), ints(&[1; $spatial]), ints(&[2; $spatial]), ints(&[2; $spatial])])).doc($doc).scope(Scope::Function).autocast(Policies::both(Policy::Lower)),
+            }, samples!([t($x), t($w), t(&[4])],
+            [t($x), t($w), SampleArg::Default, ints(&[2; $spatial]), ints(&[1; $spatial])],
+            [t(&$x[1..]), t($w), t(&[4]), ints(&[1; $spatial]), ints(&[2; $spatial]),
+                ints(&[2; $spatial])])).doc($doc).scope(Scope::Function).autocast(Policies::both(Policy::Lower)),
             Row::new($named, Tier::Prim, |a| {
-                let args = ConvArgs { stride: a.ints(3)?, padding: Padding::Named(a.str(4)?), dilation: a.ints(5)?, groups: a.int(6)?, transposed: None };
+                let args = ConvArgs { stride: a.ints(3)?, padding: Padding::Named(a.str(4)?), dilation: a.ints(5)?,
+                    groups: a.int(6)?, transposed: None };
                 Ok(convolve(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?, $spatial, &args)?.into())
-            }, samples!([t($x), t($w), t(&[4]), ints(&[1; $spatial]), SampleArg::Str("same")])).scope(Scope::Function).autocast(Policies::both(Policy::Lower)),
+            }, samples!([t($x), t($w), t(&[4]), ints(&[1; $spatial]),
+                SampleArg::Str("same")])).scope(Scope::Function).autocast(Policies::both(Policy::Lower)),
             Row::new($transposed, Tier::Fused, |a| {
-                let args = ConvArgs { stride: a.ints(3)?, padding: Padding::Sizes(a.ints(4)?), dilation: a.ints(7)?, groups: a.int(6)?, transposed: Some(a.ints(5)?) };
+                let args = ConvArgs { stride: a.ints(3)?, padding: Padding::Sizes(a.ints(4)?), dilation: a.ints(7)?,
+                    groups: a.int(6)?, transposed: Some(a.ints(5)?) };
                 Ok(convolve(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?, $spatial, &args)?.into())
-            }, samples!([t($x), t($wt), t(&[3])], [t($x), t($wt), SampleArg::Default, ints(&[2; $spatial]), ints(&[1; $spatial]), ints(&[1; $spatial])])).doc($transposed_doc).scope(Scope::Function).autocast(Policies::both(Policy::Lower)),
+            }, samples!([t($x), t($wt), t(&[3])],
+            [t($x), t($wt), SampleArg::Default, ints(&[2; $spatial]), ints(&[1; $spatial]),
+                ints(&[1; $spatial])]))
+            .doc($transposed_doc)
+            .scope(Scope::Function)
+            .autocast(Policies::both(Policy::Lower)),
         )*
-            Row::new("convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor", Tier::Prim, |a| {
+            Row::new("convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, \
+                SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor", Tier::Prim,
+            |a| {
                 let w = a.tensor(1)?;
                 let spatial = w.dims().len().saturating_sub(2);
                 if !(1..=3).contains(&spatial) {
-                    return Err(Error::runtime(format!("weight should have 3 to 5 dimensions, but got {}", w.dims().len())));
+                    return Err(Error::runtime(format!("weight should have 3 to 5 dimensions, but got {}",
+                        w.dims().len())));
                 }
                 let transposed = if a.bool(6)? { Some(a.ints(7)?) } else { None };
-                let args = ConvArgs { stride: a.ints(3)?, padding: Padding::Sizes(a.ints(4)?), dilation: a.ints(5)?, groups: a.int(8)?, transposed };
+                let args = ConvArgs { stride: a.ints(3)?, padding: Padding::Sizes(a.ints(4)?), dilation: a.ints(5)?,
+                    groups: a.int(8)?, transposed };
                 Ok(convolve(a.tensor(0)?, w, a.opt_tensor(2)?, spatial, &args)?.into())
             }, grouped)
             .doc(
@@ -539,7 +569,9 @@ macro_rules! conv_rows {
                  of `torch.conv1d`, `torch.conv2d` or `torch.conv3d`. `output_padding` counts with `transposed` only.",
             )
             .scope(Scope::Function),
-            Row::new("conv_tbc(Tensor self, Tensor weight, Tensor bias, int pad=0) -> Tensor", Tier::Composed, |a| Ok(conv_tbc(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.int(3)?)?.into()), samples!([t(&[5, 2, 3]), t(&[2, 3, 4]), t(&[4]), n(1)]))
+            Row::new("conv_tbc(Tensor self, Tensor weight, Tensor bias, int pad=0) -> Tensor", Tier::Composed, |a|
+                Ok(conv_tbc(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.int(3)?)?.into()),
+                samples!([t(&[5, 2, 3]), t(&[2, 3, 4]), t(&[4]), n(1)]))
             .doc(
                 "Return the cross-correlation of `input` `(t, n, c)` with `weight` `(k, c, o)` along the first \
                  dimension, plus `bias` `(o,)`. The result is `(t + 2 * pad - k + 1, n, o)`. Zeros pad both ends. All \
@@ -591,41 +623,50 @@ fn grouped() -> Vec<Sample> {
 }
 
 conv_rows! {
-    1 "conv1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, SymInt[1] dilation=1, SymInt groups=1) -> Tensor"
+    1 "conv1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, SymInt[1] \
+        dilation=1, SymInt groups=1) -> Tensor"
       "Return the cross-correlation of `input` `(n, c, l)` or `(c, l)` with `weight` `(o, c / groups, k)`, plus \
        `bias` `(o,)`. The result is `(n, o, l')` or `(o, l')` with `l' = (l + 2 * padding - dilation * (k - 1) - 1) \
        // stride + 1`. Zeros pad both ends. `padding` may also be `\"valid\"` (none) or `\"same\"` (as long as the \
        input, for `stride=1` only). Output channel `i` reads the input channels of its group, one of `groups` equal \
        runs. Integers are summed in `float64`, exact below 2^53."
-      "conv1d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, str padding='valid', SymInt[1] dilation=1, SymInt groups=1) -> Tensor"
-      "conv_transpose1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, SymInt[1] output_padding=0, SymInt groups=1, SymInt[1] dilation=1) -> Tensor"
+      "conv1d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, str padding='valid', \
+      SymInt[1] dilation=1, SymInt groups=1) -> Tensor"
+      "conv_transpose1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, \
+      SymInt[1] output_padding=0, SymInt groups=1, SymInt[1] dilation=1) -> Tensor"
       "Return the transposed convolution of `input` `(n, c, l)` or `(c, l)` with `weight` `(c, o / groups, k)`, plus \
        `bias` `(o,)`. It is the gradient of `torch.conv1d` for its input. The result is `(n, o, l')` or `(o, l')` \
        with `l' = (l - 1) * stride - 2 * padding + dilation * (k - 1) + output_padding + 1`. `output_padding` adds \
        elements at the end, and must be smaller than `stride` or `dilation`. A result of no elements raises \
        `RuntimeError`."
       &[2, 2, 5], &[4, 2, 3], &[2, 3, 3];
-    2 "conv2d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] dilation=1, SymInt groups=1) -> Tensor"
+    2 "conv2d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] \
+        dilation=1, SymInt groups=1) -> Tensor"
       "Return the cross-correlation of `input` `(n, c, h, w)` or `(c, h, w)` with `weight` `(o, c / groups, kh, kw)`, \
        plus `bias` `(o,)`. The result is `(n, o, h', w')` with `h' = (h + 2 * padding - dilation * (kh - 1) - 1) // \
        stride + 1`, and `w'` likewise. `stride`, `padding` and `dilation` are numbers or pairs `(height, width)`. \
        `padding` may also be `\"valid\"` (none) or `\"same\"` (as large as the input, for `stride=1` only). \
        `groups=c` convolves each channel alone."
-      "conv2d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, str padding='valid', SymInt[2] dilation=1, SymInt groups=1) -> Tensor"
-      "conv_transpose2d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] output_padding=0, SymInt groups=1, SymInt[2] dilation=1) -> Tensor"
+      "conv2d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, str padding='valid', \
+      SymInt[2] dilation=1, SymInt groups=1) -> Tensor"
+      "conv_transpose2d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, \
+      SymInt[2] output_padding=0, SymInt groups=1, SymInt[2] dilation=1) -> Tensor"
       "Return the transposed convolution of `input` `(n, c, h, w)` or `(c, h, w)` with `weight` `(c, o / groups, kh, \
        kw)`, plus `bias` `(o,)`. It is the gradient of `torch.conv2d` for its input. The result is `(n, o, h', w')` \
        with `h' = (h - 1) * stride - 2 * padding + dilation * (kh - 1) + output_padding + 1`, and `w'` likewise. \
        `output_padding` adds rows at the bottom and columns at the right. It must be smaller than `stride` or \
        `dilation`."
       &[2, 2, 4, 3], &[4, 2, 3, 2], &[2, 3, 3, 2];
-    3 "conv3d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] dilation=1, SymInt groups=1) -> Tensor"
+    3 "conv3d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] \
+        dilation=1, SymInt groups=1) -> Tensor"
       "Return the cross-correlation of `input` `(n, c, d, h, w)` or `(c, d, h, w)` with `weight` `(o, c / groups, kd, \
        kh, kw)`, plus `bias` `(o,)`. The result is `(n, o, d', h', w')`, where each size follows the formula of \
        `torch.conv2d`. `stride`, `padding` and `dilation` are numbers or triples `(depth, height, width)`. `padding` \
        may also be `\"valid\"` or, for `stride=1`, `\"same\"`."
-      "conv3d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, str padding='valid', SymInt[3] dilation=1, SymInt groups=1) -> Tensor"
-      "conv_transpose3d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] output_padding=0, SymInt groups=1, SymInt[3] dilation=1) -> Tensor"
+      "conv3d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, str padding='valid', \
+      SymInt[3] dilation=1, SymInt groups=1) -> Tensor"
+      "conv_transpose3d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, \
+      SymInt[3] output_padding=0, SymInt groups=1, SymInt[3] dilation=1) -> Tensor"
       "Return the transposed convolution of `input` `(n, c, d, h, w)` or `(c, d, h, w)` with `weight` `(c, o / \
        groups, kd, kh, kw)`, plus `bias` `(o,)`. It is the gradient of `torch.conv3d` for its input. The result is \
        `(n, o, d', h', w')`, where each size follows the formula of `torch.conv_transpose2d`. `stride`, `padding`, \

@@ -11,8 +11,8 @@ use smallvec::smallvec;
 use std::sync::atomic::AtomicBool;
 use torchtpu_kernels::memory;
 
-/// Converts elements to another dtype: floats truncate towards zero, anything but zero is true, complex numbers lose their
-/// imaginary part to real ones.
+/// Converts elements to another dtype: floats truncate towards zero, anything but zero is true, complex numbers lose
+/// their imaginary part to real ones.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Cast(pub DType);
 
@@ -41,7 +41,8 @@ impl Op for Cast {
         let x = if narrow && x.element().is_float() {
             f.convert(&x, torchtpu_stablehlo::ElementType::S32)
         } else if x.element() == torchtpu_stablehlo::ElementType::Pred && self.0.is_float() {
-            // XLA takes a product with a converted truth value for a choice of zero, also where the other factor is NaN.
+            // XLA takes a product with a converted truth value for a choice of zero, also where the other factor is
+            // NaN.
             f.convert(&x, torchtpu_stablehlo::ElementType::U8)
         } else {
             x
@@ -85,8 +86,8 @@ impl Op for Copy {
     }
 }
 
-/// The same elements, which a compiler takes for others: what is computed from them is computed, even where the same was computed from
-/// the operand before. So a checkpoint's second run is one.
+/// The same elements, which a compiler takes for others: what is computed from them is computed, even where the same
+/// was computed from the operand before. So a checkpoint's second run is one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Barrier;
 
@@ -343,8 +344,8 @@ pub fn to(x: &Tensor, dtype: Option<DType>, device: Option<Device>, copy: bool) 
     to_format(x, dtype, device, copy, None)
 }
 
-/// [`to`], where a copy has this memory format, else that of `x`. Of a tensor that is as it should be but for the format, a copy is made
-/// if the format is a channels-last one that it has not, as in PyTorch.
+/// [`to`], where a copy has this memory format, else that of `x`. Of a tensor that is as it should be but for the
+/// format, a copy is made if the format is a channels-last one that it has not, as in PyTorch.
 pub fn to_format(
     x: &Tensor,
     dtype: Option<DType>,
@@ -382,7 +383,9 @@ macro_rules! dtype_rows {
     ($($name:literal $dtype:ident $doc:literal;)*) => {
         /// Rows of `Tensor.float()` and its kin.
         const DTYPE_ROWS: [Row; 12] = [$(
-            Row::new(concat!($name, "(Tensor(a) self, *, MemoryFormat? memory_format=None) -> Tensor(a)"), Tier::Prim, |a| Ok(to_format(a.tensor(0)?, Some(DType::$dtype), None, false, a.memory_format(1)?)?.into()), || vec![Sample::new(vec![t(&[2, 3])]).no_gradient()])
+            Row::new(concat!($name, "(Tensor(a) self, *, MemoryFormat? memory_format=None) -> Tensor(a)"), Tier::Prim,
+                |a| Ok(to_format(a.tensor(0)?, Some(DType::$dtype), None, false, a.memory_format(1)?)?.into()), ||
+                    vec![Sample::new(vec![t(&[2, 3])]).no_gradient()])
                 .doc($doc)
                 .scope(Scope::Method).no_out()
         ),*];
@@ -428,87 +431,146 @@ dtype_rows! {
 }
 
 const OTHER_ROWS: [Row; 10] = [
-    Row::new("clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor", Tier::Prim, |a| {
-        let x = a.tensor(0)?;
-        Ok(match a.memory_format(1)? {
-            None | Some(MemoryFormat::Preserve) => x.copy()?,
-            Some(f) => dispatch::copy_with(x, f.strides(x.dims())?)?,
-        }.into())
-    }, samples!([t(&[2, 3])], [SampleArg::Transposed(vec![2, 3], crate::schema::Fill::Normal)]))
+    Row::new(
+        "clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor",
+        Tier::Prim,
+        |a| {
+            let x = a.tensor(0)?;
+            Ok(match a.memory_format(1)? {
+                None | Some(MemoryFormat::Preserve) => x.copy()?,
+                Some(f) => dispatch::copy_with(x, f.strides(x.dims())?)?,
+            }
+            .into())
+        },
+        samples!([t(&[2, 3])], [SampleArg::Transposed(vec![2, 3], crate::schema::Fill::Normal)]),
+    )
     .doc(
         "Return a copy of `input` in memory of its own. It keeps the order of the dimensions in memory unless \
          `memory_format` asks for another one. Gradients pass through it; `torch.detach` before it cuts them off.",
     )
     .no_out(),
-    Row::new("_optimization_barrier(Tensor self) -> Tensor", Tier::Fused, |a| {
-        let x = a.tensor(0)?;
-        Ok(dispatch::call(Prim::Barrier(Barrier), &[x])?.into())
-    }, samples!([t(&[2, 3])]))
+    Row::new(
+        "_optimization_barrier(Tensor self) -> Tensor",
+        Tier::Fused,
+        |a| {
+            let x = a.tensor(0)?;
+            Ok(dispatch::call(Prim::Barrier(Barrier), &[x])?.into())
+        },
+        samples!([t(&[2, 3])]),
+    )
     .doc(
         "Return the elements of `input` as a value for which the compiler computes everything anew, also what it \
          has computed from `input` before.",
     )
-    .scope(Scope::Function).no_out(),
-    Row::new("contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)", Tier::Prim, |a| {
-        let x = a.tensor(0)?;
-        let format = a.memory_format(1)?.unwrap_or(MemoryFormat::Contiguous);
-        if x.is_contiguous_in(format) {
-            return Ok(x.clone().into());
-        }
-        Ok(dispatch::copy_with(x, format.strides(x.dims())?)?.into())
-    }, samples!([SampleArg::Transposed(vec![2, 3], crate::schema::Fill::Normal)]))
+    .scope(Scope::Function)
+    .no_out(),
+    Row::new(
+        "contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)",
+        Tier::Prim,
+        |a| {
+            let x = a.tensor(0)?;
+            let format = a.memory_format(1)?.unwrap_or(MemoryFormat::Contiguous);
+            if x.is_contiguous_in(format) {
+                return Ok(x.clone().into());
+            }
+            Ok(dispatch::copy_with(x, format.strides(x.dims())?)?.into())
+        },
+        samples!([SampleArg::Transposed(vec![2, 3], crate::schema::Fill::Normal)]),
+    )
     .doc(
         "Return `self` with its elements in row-major order without gaps, or in the order of `memory_format`. It is \
          `self` itself if they lie so already, else a copy.",
     )
-    .scope(Scope::Method).no_out(),
-    Row::new("detach(Tensor(a) self) -> Tensor(a)", Tier::Composed, |a| Ok(a.tensor(0)?.detach().into()), || vec![Sample::new(vec![t(&[2, 3])]).no_gradient()])
+    .scope(Scope::Method)
+    .no_out(),
+    Row::new(
+        "detach(Tensor(a) self) -> Tensor(a)",
+        Tier::Composed,
+        |a| Ok(a.tensor(0)?.detach().into()),
+        || vec![Sample::new(vec![t(&[2, 3])]).no_gradient()],
+    )
     .doc(
         "Return a tensor that shares the memory of `input`, without its gradient history. In-place changes of one \
          are seen in the other.",
     )
     .no_out(),
-    Row::new("copy_(Tensor(a!) self, Tensor other, bool non_blocking=False) -> Tensor(a!)", Tier::Composed, |a| {
-        let x = a.tensor(0)?;
-        let y = match a.operand(1)? {
-            Operand::Tensor(y) => x.copy_(y)?,
-            Operand::Scalar(v) => x.copy_(&Tensor::full(&[], v, x.dtype(), x.device())?)?,
-        };
-        Ok(Ret::Tensor(y.clone()))
-    }, Vec::new)
+    Row::new(
+        "copy_(Tensor(a!) self, Tensor other, bool non_blocking=False) -> Tensor(a!)",
+        Tier::Composed,
+        |a| {
+            let x = a.tensor(0)?;
+            let y = match a.operand(1)? {
+                Operand::Tensor(y) => x.copy_(y)?,
+                Operand::Scalar(v) => x.copy_(&Tensor::full(&[], v, x.dtype(), x.device())?)?,
+            };
+            Ok(Ret::Tensor(y.clone()))
+        },
+        Vec::new,
+    )
     .doc(
         "Overwrite `self` with the elements of `other` and return it. `other` is broadcast to the shape of `self`, \
          and converted to its dtype and device; it may be a number.",
     )
-    .scope(Scope::Method).no_out().numbers(Numbers::Second),
-    Row::new("_to(Tensor(a) self, Device? device=None, ScalarType? dtype=None, bool non_blocking=False, bool copy=False, *, MemoryFormat? memory_format=None) -> Tensor(a)", Tier::Composed, |a| Ok(to_format(a.tensor(0)?, a.opt_dtype(2)?, a.opt_device(1)?, a.bool(4)?, a.memory_format(5)?)?.into()), Vec::new)
-    .doc("Return `self` in another dtype or on another device, or itself if nothing changes and `copy` is false.")
-    .scope(Scope::Nn).no_out(),
-    Row::new("type_as(Tensor self, Tensor other) -> Tensor", Tier::Composed, |a| Ok(to(a.tensor(0)?, Some(a.tensor(1)?.dtype()), Some(a.tensor(1)?.device()), false)?.into()), samples!([t(&[2, 3]), t(&[1])]))
-    .doc("Return `self` in the dtype and on the device of `other`. It is `self` itself if nothing changes.")
-    .scope(Scope::Method).no_out(),
-    Row::new("item(Tensor self) -> Scalar", Tier::Composed, |a| Ok(a.tensor(0)?.item()?.into()), Vec::new)
-    .doc(
-        "Return the only element of `self` as a Python number. More or fewer elements than one raise \
-         `RuntimeError`. A value that is still to be computed on a device is computed and read.",
+    .scope(Scope::Method)
+    .no_out()
+    .numbers(Numbers::Second),
+    Row::new(
+        "_to(Tensor(a) self, Device? device=None, ScalarType? dtype=None, bool non_blocking=False, bool \
+        copy=False, *, MemoryFormat? memory_format=None) -> Tensor(a)",
+        Tier::Composed,
+        |a| Ok(to_format(a.tensor(0)?, a.opt_dtype(2)?, a.opt_device(1)?, a.bool(4)?, a.memory_format(5)?)?.into()),
+        Vec::new,
     )
-    .scope(Scope::Method).no_out(),
-    Row::new("equal(Tensor self, Tensor other) -> bool", Tier::Composed, |a| {
-        let (x, y) = (a.tensor(0)?, a.tensor(1)?);
-        if x.dims() != y.dims() { return Ok(false.into()); }
-        Ok((crate::ops::reduce::reduce(crate::ops::reduce::ReduceKind::All, &x.eq(y)?, None, false)?.item_f64()? != 0.0).into())
-    }, Vec::new)
+    .doc("Return `self` in another dtype or on another device, or itself if nothing changes and `copy` is false.")
+    .scope(Scope::Nn)
+    .no_out(),
+    Row::new(
+        "type_as(Tensor self, Tensor other) -> Tensor",
+        Tier::Composed,
+        |a| Ok(to(a.tensor(0)?, Some(a.tensor(1)?.dtype()), Some(a.tensor(1)?.device()), false)?.into()),
+        samples!([t(&[2, 3]), t(&[1])]),
+    )
+    .doc("Return `self` in the dtype and on the device of `other`. It is `self` itself if nothing changes.")
+    .scope(Scope::Method)
+    .no_out(),
+    Row::new("item(Tensor self) -> Scalar", Tier::Composed, |a| Ok(a.tensor(0)?.item()?.into()), Vec::new)
+        .doc(
+            "Return the only element of `self` as a Python number. More or fewer elements than one raise \
+         `RuntimeError`. A value that is still to be computed on a device is computed and read.",
+        )
+        .scope(Scope::Method)
+        .no_out(),
+    Row::new(
+        "equal(Tensor self, Tensor other) -> bool",
+        Tier::Composed,
+        |a| {
+            let (x, y) = (a.tensor(0)?, a.tensor(1)?);
+            if x.dims() != y.dims() {
+                return Ok(false.into());
+            }
+            Ok((crate::ops::reduce::reduce(crate::ops::reduce::ReduceKind::All, &x.eq(y)?, None, false)?.item_f64()?
+                != 0.0)
+                .into())
+        },
+        Vec::new,
+    )
     .doc(
         "Return `True` if `input` and `other` have the same shape and equal elements, as a Python `bool`. A NaN \
          makes them unequal. For one answer an element use `torch.eq`.",
     )
     .no_out(),
-    Row::new("requires_grad_(Tensor(a!) self, bool requires_grad=True) -> Tensor(a!)", Tier::Composed, |a| Ok(Ret::Tensor(a.tensor(0)?.requires_grad_(a.bool(1)?)?.clone())), Vec::new)
+    Row::new(
+        "requires_grad_(Tensor(a!) self, bool requires_grad=True) -> Tensor(a!)",
+        Tier::Composed,
+        |a| Ok(Ret::Tensor(a.tensor(0)?.requires_grad_(a.bool(1)?)?.clone())),
+        Vec::new,
+    )
     .doc(
         "Switch the recording of gradients for `self` on or off, and return `self`. Only floating-point and complex \
          tensors can have gradients, and it cannot be switched off for the result of a recorded operation.",
     )
-    .scope(Scope::Method).no_out(),
+    .scope(Scope::Method)
+    .no_out(),
 ];
 
 /// Rows of the conversions.

@@ -86,8 +86,8 @@ fn check_fits(v: Scalar, dtype: DType) -> Result<()> {
     }
 }
 
-/// Refuses numbers that elements of `dtype` cannot hold, in PyTorch's words. Negative numbers wrap in `uint8`, infinity is a
-/// floating-point number of any size.
+/// Refuses numbers that elements of `dtype` cannot hold, in PyTorch's words. Negative numbers wrap in `uint8`, infinity
+/// is a floating-point number of any size.
 ///
 /// # Errors
 /// `Runtime` for a number out of range.
@@ -231,7 +231,8 @@ impl Tensor {
         let n = steps as usize;
         // Bounds of whole numbers are whole numbers.
         let (start, end) = if dtype.is_float() { (start, end) } else { (start.trunc(), end.trunc()) };
-        // PyTorch computes in the result's precision. Each half is counted from its own end, so that both ends are exact.
+        // PyTorch computes in the result's precision. Each half is counted from its own end, so that both ends are
+        // exact.
         let wide = if dtype == DType::F32 { DType::F32 } else { DType::F64 };
         let y = Tensor::empty(&Meta::new(&[n], wide, Device::CPU))?;
         if let Some(out) = y.view_mut().as_slice_mut::<f32>() {
@@ -295,7 +296,8 @@ fn counted(len: usize, start: Scalar, step: Scalar, dtype: DType, device: Device
                 use crate::Element;
                 match (dtype.is_float(), start, step) {
                     (false, Scalar::Int(a), Scalar::Int(s)) => {
-                        out.iter_mut().zip(0i64..).for_each(|(o, i)| *o = T::from_i64(a.wrapping_add(s.wrapping_mul(i))));
+                        out.iter_mut().zip(0i64..).for_each(|(o, i)| *o =
+                            T::from_i64(a.wrapping_add(s.wrapping_mul(i))));
                     }
                     _ => {
                         let (a, s) = (start.to_f64(), step.to_f64());
@@ -419,7 +421,8 @@ fn empty_strided(dims: &[i64], strides: &[i64], o: (DType, Device)) -> Result<Te
 fn empty_permuted(dims: &[i64], layout: &[i64], o: (DType, Device)) -> Result<Tensor> {
     if dims.len() != layout.len() {
         return Err(Error::runtime(format!(
-            "Number of dimensions in size does not match the length of the physical_layout; i.e. len(size) = {} is not equal to len(physical_layout) = {}",
+            "Number of dimensions in size does not match the length of the physical_layout; i.e. len(size) = {} is not \
+            equal to len(physical_layout) = {}",
             dims.len(),
             layout.len()
         )));
@@ -430,7 +433,8 @@ fn empty_permuted(dims: &[i64], layout: &[i64], o: (DType, Device)) -> Result<Te
     for (i, &d) in layout.iter().enumerate() {
         if d < 0 || d as usize >= n {
             return Err(Error::runtime(format!(
-                "Dimension out of range (expected to be between 0 and {}, but got {d} at index {i}).  NB: negative dims not currently supported; file an issue if you want it.",
+                "Dimension out of range (expected to be between 0 and {}, but got {d} at index {i}).  NB: negative \
+                dims not currently supported; file an issue if you want it.",
                 n - 1
             )));
         }
@@ -446,7 +450,8 @@ fn empty_permuted(dims: &[i64], layout: &[i64], o: (DType, Device)) -> Result<Te
 /// `start, start + step, ...` up to `end`, which is included.
 fn range(start: Scalar, end: Scalar, step: Scalar, o: (DType, Device)) -> Result<Tensor> {
     crate::warning::warn(
-        "torch.range is deprecated and will be removed in a future release because its behavior is inconsistent with Python's range builtin. Instead, use torch.arange, which produces values in [start, end).",
+        "torch.range is deprecated and will be removed in a future release because its behavior is inconsistent with \
+        Python's range builtin. Instead, use torch.arange, which produces values in [start, end).",
     )?;
     let (a, b, s) = (start.to_f64(), end.to_f64(), step.to_f64());
     if s == 0.0 {
@@ -506,30 +511,49 @@ fn linspace_row(a: &Args<'_>) -> Result<crate::schema::Ret> {
 
 /// Rows of the creation functions.
 pub const ROWS: &[Row] = &[
-    Row::new("zeros(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Prim, zeros, || plain(vec![ints(&[2, 3])]))
+    Row::new(
+        "zeros(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? \
+        pin_memory=None) -> Tensor",
+        Tier::Prim,
+        zeros,
+        || plain(vec![ints(&[2, 3])]),
+    )
     .doc(
         "Return a tensor of the shape `size` filled with 0. `dtype` is the default floating-point dtype unless \
          given.",
     )
     .scope(Scope::Function)
     .out_shape(OutShape::Resized),
-    Row::new("ones(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Prim, |a| Ok(new_full(a.ints(0)?, Scalar::Int(1), options(a, 1, default_dtype(), Device::CPU)?)?.into()), || plain(vec![ints(&[2, 3])]))
+    Row::new(
+        "ones(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? \
+        pin_memory=None) -> Tensor",
+        Tier::Prim,
+        |a| Ok(new_full(a.ints(0)?, Scalar::Int(1), options(a, 1, default_dtype(), Device::CPU)?)?.into()),
+        || plain(vec![ints(&[2, 3])]),
+    )
     .doc(
         "Return a tensor of the shape `size` filled with 1. `dtype` is the default floating-point dtype unless \
          given.",
     )
     .scope(Scope::Function)
     .out_shape(OutShape::Resized),
-    Row::new("empty.memory_format(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", Tier::Prim, |a| {
-        let y = empty(a.ints(0)?, options(a, 1, default_dtype(), Device::CPU)?)?;
-        Ok(match a.memory_format(5)? {
-            None | Some(MemoryFormat::Contiguous) => y,
-            Some(f) => {
-                let strides = f.strides(y.dims())?;
-                y.with_strides(strides)
+    Row::new(
+        "empty.memory_format(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, \
+        bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+        Tier::Prim,
+        |a| {
+            let y = empty(a.ints(0)?, options(a, 1, default_dtype(), Device::CPU)?)?;
+            Ok(match a.memory_format(5)? {
+                None | Some(MemoryFormat::Contiguous) => y,
+                Some(f) => {
+                    let strides = f.strides(y.dims())?;
+                    y.with_strides(strides)
+                }
             }
-        }.into())
-    }, Vec::new)
+            .into())
+        },
+        Vec::new,
+    )
     .doc(
         "Return a tensor of the shape `size` whose elements are whatever the memory holds; on `tpu` they are 0. \
          `dtype` is the default floating-point dtype unless given. `memory_format` sets the order of the dimensions \
@@ -537,10 +561,16 @@ pub const ROWS: &[Row] = &[
     )
     .scope(Scope::Function)
     .out_shape(OutShape::Resized),
-    Row::new("full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Prim, |a| {
-        let v = a.scalar(1)?;
-        Ok(new_full(a.ints(0)?, v, options(a, 2, v.dtype(), Device::CPU)?)?.into())
-    }, || plain(vec![ints(&[2, 3]), n(2.5)]))
+    Row::new(
+        "full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? \
+        device=None, bool? pin_memory=None) -> Tensor",
+        Tier::Prim,
+        |a| {
+            let v = a.scalar(1)?;
+            Ok(new_full(a.ints(0)?, v, options(a, 2, v.dtype(), Device::CPU)?)?.into())
+        },
+        || plain(vec![ints(&[2, 3]), n(2.5)]),
+    )
     .doc(
         "Return a tensor of the shape `size` filled with `fill_value`. Unless `dtype` is given, a `bool` gives \
          `bool`, an integer `int64`, and other numbers the default floating-point or complex dtype. A number that \
@@ -548,69 +578,134 @@ pub const ROWS: &[Row] = &[
     )
     .scope(Scope::Function)
     .out_shape(OutShape::Resized),
-    Row::new("zeros_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", Tier::Prim, |a| like(a, 1, Scalar::Int(0)), || plain(vec![t(&[2, 3])]))
+    Row::new(
+        "zeros_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? \
+        pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+        Tier::Prim,
+        |a| like(a, 1, Scalar::Int(0)),
+        || plain(vec![t(&[2, 3])]),
+    )
     .doc(
         "Return a tensor filled with 0 that has the shape of `input`, and its dtype and device unless others are \
          given. It keeps the order of the dimensions in memory unless `memory_format` asks for another one.",
     )
     .scope(Scope::Function),
-    Row::new("ones_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", Tier::Prim, |a| like(a, 1, Scalar::Int(1)), || plain(vec![t(&[2, 3])]))
+    Row::new(
+        "ones_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? \
+        pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+        Tier::Prim,
+        |a| like(a, 1, Scalar::Int(1)),
+        || plain(vec![t(&[2, 3])]),
+    )
     .doc(
         "Return a tensor filled with 1 that has the shape of `input`, and its dtype and device unless others are \
          given. It keeps the order of the dimensions in memory unless `memory_format` asks for another one.",
     )
     .scope(Scope::Function),
-    Row::new("full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", Tier::Prim, |a| like(a, 2, a.scalar(1)?), || plain(vec![t(&[2, 3]), n(3)]))
+    Row::new(
+        "full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? \
+        device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+        Tier::Prim,
+        |a| like(a, 2, a.scalar(1)?),
+        || plain(vec![t(&[2, 3]), n(3)]),
+    )
     .doc(
         "Return a tensor filled with `fill_value` that has the shape of `input`, and its dtype and device unless \
          others are given. It keeps the order of the dimensions in memory unless `memory_format` asks for another \
          one. A number that does not fit in the dtype raises `RuntimeError`.",
     )
     .scope(Scope::Function),
-    Row::new("empty_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", Tier::Prim, |a| {
-        let x = a.tensor(0)?;
-        let d: Vec<i64> = x.dims().iter().map(|&n| n as i64).collect();
-        let y = empty(&d, options(a, 1, x.dtype(), x.device())?)?;
-        Ok(match strides_like(x, a.memory_format(5)?)? {
-            Some(strides) => y.with_strides(strides),
-            None => y,
-        }.into())
-    }, Vec::new)
+    Row::new(
+        "empty_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? \
+        pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+        Tier::Prim,
+        |a| {
+            let x = a.tensor(0)?;
+            let d: Vec<i64> = x.dims().iter().map(|&n| n as i64).collect();
+            let y = empty(&d, options(a, 1, x.dtype(), x.device())?)?;
+            Ok(match strides_like(x, a.memory_format(5)?)? {
+                Some(strides) => y.with_strides(strides),
+                None => y,
+            }
+            .into())
+        },
+        Vec::new,
+    )
     .doc(
         "Return a tensor that has the shape of `input`, and its dtype and device unless others are given. Its \
          elements are whatever the memory holds; on `tpu` they are 0. It keeps the order of the dimensions in memory \
          unless `memory_format` asks for another one.",
     )
     .scope(Scope::Function),
-    Row::new("new_zeros(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Prim, |a| Ok(new_full(a.ints(1)?, Scalar::Int(0), options(a, 2, a.tensor(0)?.dtype(), a.tensor(0)?.device())?)?.into()), || plain(vec![t(&[2]), ints(&[2, 3])]))
+    Row::new(
+        "new_zeros(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? \
+        device=None, bool? pin_memory=None) -> Tensor",
+        Tier::Prim,
+        |a| {
+            Ok(new_full(a.ints(1)?, Scalar::Int(0), options(a, 2, a.tensor(0)?.dtype(), a.tensor(0)?.device())?)?
+                .into())
+        },
+        || plain(vec![t(&[2]), ints(&[2, 3])]),
+    )
     .doc(
         "Return a tensor of the shape `size` filled with 0, with the dtype and device of `self` unless others are \
          given.",
     )
-    .scope(Scope::Method).no_out(),
-    Row::new("new_ones(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Prim, |a| Ok(new_full(a.ints(1)?, Scalar::Int(1), options(a, 2, a.tensor(0)?.dtype(), a.tensor(0)?.device())?)?.into()), || plain(vec![t(&[2]), ints(&[2, 3])]))
+    .scope(Scope::Method)
+    .no_out(),
+    Row::new(
+        "new_ones(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? \
+        device=None, bool? pin_memory=None) -> Tensor",
+        Tier::Prim,
+        |a| {
+            Ok(new_full(a.ints(1)?, Scalar::Int(1), options(a, 2, a.tensor(0)?.dtype(), a.tensor(0)?.device())?)?
+                .into())
+        },
+        || plain(vec![t(&[2]), ints(&[2, 3])]),
+    )
     .doc(
         "Return a tensor of the shape `size` filled with 1, with the dtype and device of `self` unless others are \
          given.",
     )
-    .scope(Scope::Method).no_out(),
-    Row::new("new_empty(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Prim, |a| Ok(empty(a.ints(1)?, options(a, 2, a.tensor(0)?.dtype(), a.tensor(0)?.device())?)?.into()), Vec::new)
+    .scope(Scope::Method)
+    .no_out(),
+    Row::new(
+        "new_empty(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? \
+        device=None, bool? pin_memory=None) -> Tensor",
+        Tier::Prim,
+        |a| Ok(empty(a.ints(1)?, options(a, 2, a.tensor(0)?.dtype(), a.tensor(0)?.device())?)?.into()),
+        Vec::new,
+    )
     .doc(
         "Return a tensor of the shape `size` with the dtype and device of `self` unless others are given. Its \
          elements are whatever the memory holds; on `tpu` they are 0.",
     )
-    .scope(Scope::Method).no_out(),
-    Row::new("new_full(Tensor self, SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Prim, |a| Ok(new_full(a.ints(1)?, a.scalar(2)?, options(a, 3, a.tensor(0)?.dtype(), a.tensor(0)?.device())?)?.into()), || plain(vec![t(&[2]), ints(&[2, 3]), n(7)]))
+    .scope(Scope::Method)
+    .no_out(),
+    Row::new(
+        "new_full(Tensor self, SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, \
+        Device? device=None, bool? pin_memory=None) -> Tensor",
+        Tier::Prim,
+        |a| Ok(new_full(a.ints(1)?, a.scalar(2)?, options(a, 3, a.tensor(0)?.dtype(), a.tensor(0)?.device())?)?.into()),
+        || plain(vec![t(&[2]), ints(&[2, 3]), n(7)]),
+    )
     .doc(
         "Return a tensor of the shape `size` filled with `fill_value`, with the dtype and device of `self` unless \
          others are given. A number that does not fit in the dtype raises `RuntimeError`.",
     )
-    .scope(Scope::Method).no_out(),
-    Row::new("arange(Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| {
-        let e = a.scalar(0)?;
-        let (d, dev) = options(a, 1, arange_dtype(&[e]), Device::CPU)?;
-        Ok(Tensor::arange(Scalar::Int(0), e, Scalar::Int(1), d, dev)?.into())
-    }, || plain(vec![n(5)]))
+    .scope(Scope::Method)
+    .no_out(),
+    Row::new(
+        "arange(Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? \
+        pin_memory=None) -> Tensor",
+        Tier::Composed,
+        |a| {
+            let e = a.scalar(0)?;
+            let (d, dev) = options(a, 1, arange_dtype(&[e]), Device::CPU)?;
+            Ok(Tensor::arange(Scalar::Int(0), e, Scalar::Int(1), d, dev)?.into())
+        },
+        || plain(vec![n(5)]),
+    )
     .doc(
         "Return the numbers `start, start + step, ...` before `end`, which is not included. `start` is 0 and `step` \
          is 1 unless given; a negative `step` counts down. Unless `dtype` is given, integers give `int64`, and a \
@@ -618,19 +713,39 @@ pub const ROWS: &[Row] = &[
     )
     .scope(Scope::Function)
     .out_shape(OutShape::KeptWithWarning),
-    Row::new("arange.start(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| {
-        let (s, e) = (a.scalar(0)?, a.scalar(1)?);
-        let (d, dev) = options(a, 2, arange_dtype(&[s, e]), Device::CPU)?;
-        Ok(Tensor::arange(s, e, Scalar::Int(1), d, dev)?.into())
-    }, || plain(vec![n(1), n(5.5)])).scope(Scope::Function)
+    Row::new(
+        "arange.start(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? \
+        device=None, bool? pin_memory=None) -> Tensor",
+        Tier::Composed,
+        |a| {
+            let (s, e) = (a.scalar(0)?, a.scalar(1)?);
+            let (d, dev) = options(a, 2, arange_dtype(&[s, e]), Device::CPU)?;
+            Ok(Tensor::arange(s, e, Scalar::Int(1), d, dev)?.into())
+        },
+        || plain(vec![n(1), n(5.5)]),
+    )
+    .scope(Scope::Function)
     .out_shape(OutShape::KeptWithWarning),
-    Row::new("arange.start_step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| {
-        let (s, e, st) = (a.scalar(0)?, a.scalar(1)?, a.scalar(2)?);
-        let (d, dev) = options(a, 3, arange_dtype(&[s, e, st]), Device::CPU)?;
-        Ok(Tensor::arange(s, e, st, d, dev)?.into())
-    }, || plain(vec![n(5), n(0), n(-2)])).scope(Scope::Function)
+    Row::new(
+        "arange.start_step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? \
+        layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        Tier::Composed,
+        |a| {
+            let (s, e, st) = (a.scalar(0)?, a.scalar(1)?, a.scalar(2)?);
+            let (d, dev) = options(a, 3, arange_dtype(&[s, e, st]), Device::CPU)?;
+            Ok(Tensor::arange(s, e, st, d, dev)?.into())
+        },
+        || plain(vec![n(5), n(0), n(-2)]),
+    )
+    .scope(Scope::Function)
     .out_shape(OutShape::KeptWithWarning),
-    Row::new("linspace(Scalar start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, linspace_row, || plain(vec![n(0), n(1), n(5)]))
+    Row::new(
+        "linspace(Scalar start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? \
+        device=None, bool? pin_memory=None) -> Tensor",
+        Tier::Composed,
+        linspace_row,
+        || plain(vec![n(0), n(1), n(5)]),
+    )
     .doc(
         "Return `steps` numbers evenly spaced from `start` to `end`, both included exactly. The shape is \
          `(steps,)`; one step gives `start`. `dtype` is the default floating-point dtype unless given; `start` and \
@@ -638,76 +753,176 @@ pub const ROWS: &[Row] = &[
     )
     .scope(Scope::Function)
     .out_shape(OutShape::Kept),
-    Row::new("range(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| Ok(range(a.scalar(0)?, a.scalar(1)?, Scalar::Int(1), options(a, 2, default_dtype(), Device::CPU)?)?.into()), || plain(vec![n(1), n(4)]))
+    Row::new(
+        "range(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, \
+        bool? pin_memory=None) -> Tensor",
+        Tier::Composed,
+        |a| Ok(range(a.scalar(0)?, a.scalar(1)?, Scalar::Int(1), options(a, 2, default_dtype(), Device::CPU)?)?.into()),
+        || plain(vec![n(1), n(4)]),
+    )
     .doc(
         "Return the numbers `start, start + step, ...` up to `end`, which is included. `dtype` is the default \
          floating-point dtype unless given. It is deprecated and warns; use `torch.arange`.",
     )
     .scope(Scope::Function)
     .out_shape(OutShape::KeptWithWarning),
-    Row::new("range.step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| Ok(range(a.scalar(0)?, a.scalar(1)?, a.scalar(2)?, options(a, 3, default_dtype(), Device::CPU)?)?.into()), || plain(vec![n(1), n(3), n(0.5)])).scope(Scope::Function)
+    Row::new(
+        "range.step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None, \
+        Device? device=None, bool? pin_memory=None) -> Tensor",
+        Tier::Composed,
+        |a| Ok(range(a.scalar(0)?, a.scalar(1)?, a.scalar(2)?, options(a, 3, default_dtype(), Device::CPU)?)?.into()),
+        || plain(vec![n(1), n(3), n(0.5)]),
+    )
+    .scope(Scope::Function)
     .out_shape(OutShape::KeptWithWarning),
-    Row::new("linspace.Tensor_Tensor(Tensor start, Tensor end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, linspace_row, Vec::new).scope(Scope::Function)
+    Row::new(
+        "linspace.Tensor_Tensor(Tensor start, Tensor end, int steps, *, ScalarType? dtype=None, Layout? \
+        layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        Tier::Composed,
+        linspace_row,
+        Vec::new,
+    )
+    .scope(Scope::Function)
     .out_shape(OutShape::Kept),
-    Row::new("linspace.Tensor_Scalar(Tensor start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, linspace_row, Vec::new).scope(Scope::Function)
+    Row::new(
+        "linspace.Tensor_Scalar(Tensor start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? \
+        layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        Tier::Composed,
+        linspace_row,
+        Vec::new,
+    )
+    .scope(Scope::Function)
     .out_shape(OutShape::Kept),
-    Row::new("linspace.Scalar_Tensor(Scalar start, Tensor end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, linspace_row, Vec::new).scope(Scope::Function)
+    Row::new(
+        "linspace.Scalar_Tensor(Scalar start, Tensor end, int steps, *, ScalarType? dtype=None, Layout? \
+        layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        Tier::Composed,
+        linspace_row,
+        Vec::new,
+    )
+    .scope(Scope::Function)
     .out_shape(OutShape::Kept),
-    Row::new("empty_strided(SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| Ok(empty_strided(a.ints(0)?, a.ints(1)?, options(a, 2, default_dtype(), Device::CPU)?)?.into()), Vec::new)
+    Row::new(
+        "empty_strided(SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? \
+        device=None, bool? pin_memory=None) -> Tensor",
+        Tier::Composed,
+        |a| Ok(empty_strided(a.ints(0)?, a.ints(1)?, options(a, 2, default_dtype(), Device::CPU)?)?.into()),
+        Vec::new,
+    )
     .doc(
         "Return a tensor of the shape `size` with the strides `stride`, counted in elements. Its elements are \
          whatever the memory holds; on `tpu` they are 0. `dtype` is the default floating-point dtype unless given.",
     )
-    .scope(Scope::Function).no_out(),
-    Row::new("empty_permuted(SymInt[] size, int[] physical_layout, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| Ok(empty_permuted(a.ints(0)?, a.ints(1)?, options(a, 2, default_dtype(), Device::CPU)?)?.into()), Vec::new)
+    .scope(Scope::Function)
+    .no_out(),
+    Row::new(
+        "empty_permuted(SymInt[] size, int[] physical_layout, *, ScalarType? dtype=None, Layout? layout=None, \
+        Device? device=None, bool? pin_memory=None) -> Tensor",
+        Tier::Composed,
+        |a| Ok(empty_permuted(a.ints(0)?, a.ints(1)?, options(a, 2, default_dtype(), Device::CPU)?)?.into()),
+        Vec::new,
+    )
     .doc(
         "Return a tensor of the shape `size` without gaps whose dimensions lie in memory in the order \
          `physical_layout`, from the outermost to the densest. Its elements are whatever the memory holds; on `tpu` \
          they are 0. `dtype` is the default floating-point dtype unless given.",
     )
-    .scope(Scope::Function).no_out(),
-    Row::new("new_empty_strided(Tensor self, SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| Ok(empty_strided(a.ints(1)?, a.ints(2)?, options(a, 3, a.tensor(0)?.dtype(), a.tensor(0)?.device())?)?.into()), Vec::new)
+    .scope(Scope::Function)
+    .no_out(),
+    Row::new(
+        "new_empty_strided(Tensor self, SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? \
+        layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        Tier::Composed,
+        |a| {
+            Ok(empty_strided(a.ints(1)?, a.ints(2)?, options(a, 3, a.tensor(0)?.dtype(), a.tensor(0)?.device())?)?
+                .into())
+        },
+        Vec::new,
+    )
     .doc(
         "Return a tensor of the shape `size` with the strides `stride`, counted in elements, and with the dtype and \
          device of `self` unless others are given. Its elements are whatever the memory holds; on `tpu` they are 0.",
     )
-    .scope(Scope::Method).no_out(),
-    Row::new("fill.Scalar(Tensor self, Scalar value) -> Tensor", Tier::Composed, |a| Ok(filled(a.tensor(0)?, a.operand(1)?)?.into()), || vec![Sample::new(vec![t(&[2, 3]), n(2.5)])])
+    .scope(Scope::Method)
+    .no_out(),
+    Row::new(
+        "fill.Scalar(Tensor self, Scalar value) -> Tensor",
+        Tier::Composed,
+        |a| Ok(filled(a.tensor(0)?, a.operand(1)?)?.into()),
+        || vec![Sample::new(vec![t(&[2, 3]), n(2.5)])],
+    )
     .doc(
         "Return a tensor like `input` with `value` everywhere, a number or a 0-d tensor. A 0-d tensor gets the sum \
          of the gradient.",
     )
-    .no_out().scope(Scope::Function),
-    Row::new("fill.Tensor(Tensor self, Tensor value) -> Tensor", Tier::Composed, |a| Ok(filled(a.tensor(0)?, a.operand(1)?)?.into()), || vec![Sample::new(vec![t(&[2, 3]), t(&[])])]).no_out().scope(Scope::Function),
-    Row::new("eye(SymInt n, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| Ok(eye(a.int(0)?, a.int(0)?, options(a, 1, default_dtype(), Device::CPU)?)?.into()), || plain(vec![n(3)]))
+    .no_out()
+    .scope(Scope::Function),
+    Row::new(
+        "fill.Tensor(Tensor self, Tensor value) -> Tensor",
+        Tier::Composed,
+        |a| Ok(filled(a.tensor(0)?, a.operand(1)?)?.into()),
+        || vec![Sample::new(vec![t(&[2, 3]), t(&[])])],
+    )
+    .no_out()
+    .scope(Scope::Function),
+    Row::new(
+        "eye(SymInt n, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? \
+        pin_memory=None) -> Tensor",
+        Tier::Composed,
+        |a| Ok(eye(a.int(0)?, a.int(0)?, options(a, 1, default_dtype(), Device::CPU)?)?.into()),
+        || plain(vec![n(3)]),
+    )
     .doc(
         "Return the matrix of shape `(n, m)` with ones on the diagonal and zeros elsewhere. `m` is `n` unless \
          given. `dtype` is the default floating-point dtype unless given.",
     )
     .scope(Scope::Function)
     .out_shape(OutShape::Resized),
-    Row::new("eye.m(SymInt n, SymInt m, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| Ok(eye(a.int(0)?, a.int(1)?, options(a, 2, default_dtype(), Device::CPU)?)?.into()), || plain(vec![n(2), n(3)])).scope(Scope::Function)
+    Row::new(
+        "eye.m(SymInt n, SymInt m, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? \
+        pin_memory=None) -> Tensor",
+        Tier::Composed,
+        |a| Ok(eye(a.int(0)?, a.int(1)?, options(a, 2, default_dtype(), Device::CPU)?)?.into()),
+        || plain(vec![n(2), n(3)]),
+    )
+    .scope(Scope::Function)
     .out_shape(OutShape::Resized),
-    Row::new("fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)", Tier::Composed, |a| {
-        let x = a.tensor(0)?;
-        inplace::apply_same(x, |y| Tensor::full_meta(y.meta(), a.scalar(1)?))?;
-        Ok(x.clone().into())
-    }, Vec::new)
+    Row::new(
+        "fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)",
+        Tier::Composed,
+        |a| {
+            let x = a.tensor(0)?;
+            inplace::apply_same(x, |y| Tensor::full_meta(y.meta(), a.scalar(1)?))?;
+            Ok(x.clone().into())
+        },
+        Vec::new,
+    )
     .doc(
         "Overwrite every element of `input` with `value`, a number or a 0-d tensor, and return `input`. A number \
          that does not fit in the dtype raises `RuntimeError`.",
     )
     .no_out(),
-    Row::new("fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)", Tier::Composed, |a| {
-        let (x, v) = (a.tensor(0)?, a.tensor(1)?);
-        inplace::apply_same(x, |y| filled(y, crate::schema::Operand::Tensor(v)))?;
-        Ok(x.clone().into())
-    }, Vec::new).no_out(),
-    Row::new("zero_(Tensor(a!) self) -> Tensor(a!)", Tier::Composed, |a| {
-        let x = a.tensor(0)?;
-        inplace::apply_same(x, |y| Tensor::zeros_like_meta(y.meta()))?;
-        Ok(x.clone().into())
-    }, Vec::new)
+    Row::new(
+        "fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)",
+        Tier::Composed,
+        |a| {
+            let (x, v) = (a.tensor(0)?, a.tensor(1)?);
+            inplace::apply_same(x, |y| filled(y, crate::schema::Operand::Tensor(v)))?;
+            Ok(x.clone().into())
+        },
+        Vec::new,
+    )
+    .no_out(),
+    Row::new(
+        "zero_(Tensor(a!) self) -> Tensor(a!)",
+        Tier::Composed,
+        |a| {
+            let x = a.tensor(0)?;
+            inplace::apply_same(x, |y| Tensor::zeros_like_meta(y.meta()))?;
+            Ok(x.clone().into())
+        },
+        Vec::new,
+    )
     .doc("Overwrite every element of `input` with 0 and return `input`.")
     .no_out()
     .in_place_function(),

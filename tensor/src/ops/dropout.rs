@@ -97,8 +97,8 @@ fn alpha_dropout(x: &Tensor, p: f64, train: bool, unit: Unit) -> Result<Tensor> 
     select_scalar(&gone, shift - LIMIT * scale, &y)
 }
 
-/// The in-place form of a dropout. Where nothing is dropped nothing is written, so that what needs the values for its gradient still
-/// has them.
+/// The in-place form of a dropout. Where nothing is dropped nothing is written, so that what needs the values for its
+/// gradient still has them.
 fn in_place(a: &Args<'_>, f: fn(&Tensor, f64, bool) -> Result<Tensor>) -> Result<Ret> {
     let (x, p, train) = (a.tensor(0)?, a.float(1)?, a.bool(2)?);
     check(p)?;

@@ -76,13 +76,15 @@ impl Operand {
         let rank = x.dims().len();
         if s.ellipsis.is_none() && s.letters.len() != rank {
             return Err(error(format_args!(
-                "the number of subscripts in the equation ({}) does not match the number of dimensions ({rank}) for operand {number} and no ellipsis was given",
+                "the number of subscripts in the equation ({}) does not match the number of dimensions ({rank}) for \
+                operand {number} and no ellipsis was given",
                 s.letters.len()
             )));
         }
         if s.letters.len() > rank {
             return Err(error(format_args!(
-                "the number of subscripts in the equation ({}) is more than the number of dimensions ({rank}) for operand {number}",
+                "the number of subscripts in the equation ({}) is more than the number of dimensions ({rank}) for \
+                operand {number}",
                 s.letters.len()
             )));
         }
@@ -176,8 +178,8 @@ fn pair(a: Operand, b: Operand, kept: impl Fn(Label) -> bool) -> Result<Operand>
     Ok(Operand { x: z.reshape(&sizes)?, labels })
 }
 
-/// `torch.einsum`: contracts operands from left to right, or in the order of `path`, pairs of places in the list of what is
-/// left, to whose end each result goes.
+/// `torch.einsum`: contracts operands from left to right, or in the order of `path`, pairs of places in the list of
+/// what is left, to whose end each result goes.
 ///
 /// # Errors
 /// `Runtime` for an equation that is no equation or does not fit the operands.
@@ -237,11 +239,13 @@ pub fn einsum(equation: &str, operands: &[&Tensor], path: Option<&[i64]>) -> Res
             if let Some(m) = seen.filter(|m| size != 1 && *m != size) {
                 return Err(match l {
                     Label::Letter(c) => error(format_args!(
-                        "subscript {} has size {size} for operand {n} which does not broadcast with previously seen size {m}",
+                        "subscript {} has size {size} for operand {n} which does not broadcast with previously seen \
+                        size {m}",
                         *c as char
                     )),
                     Label::Rest(_) => error(format_args!(
-                        "dimension {d} of operand {n} has size {size}, which does not broadcast with previously seen size {m}"
+                        "dimension {d} of operand {n} has size {size}, which does not broadcast with previously seen \
+                        size {m}"
                     )),
                 });
             }

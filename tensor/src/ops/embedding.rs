@@ -16,8 +16,8 @@ use smallvec::smallvec;
 /// | idx | any | `int64` or `int32` |
 /// | y | `[*idx, *row]` | as w |
 ///
-/// An index outside `0..v` is an error. The row `padding` gets no gradient; with `by_freq` that of each row is divided by how
-/// often it is asked for. Saves the indices.
+/// An index outside `0..v` is an error. The row `padding` gets no gradient; with `by_freq` that of each row is divided
+/// by how often it is asked for. Saves the indices.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Embedding {
     /// Row without gradient.
@@ -77,7 +77,8 @@ impl Fused for Embedding {
         }
         if !matches!(idx.dtype(), DType::I64 | DType::I32) {
             return Err(Error::runtime(format!(
-                "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got torch.{}Tensor instead (while checking arguments for embedding)",
+                "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but \
+                got torch.{}Tensor instead (while checking arguments for embedding)",
                 idx.dtype().scalar_type()
             )));
         }
@@ -111,7 +112,8 @@ impl Fused for Embedding {
 /// `torch.embedding`. A negative `padding_idx` means none, as in aten.
 ///
 /// # Errors
-/// `Index` for an index outside the table (on `cpu`; see [`crate::ops::indexing`] for `tpu`), `Runtime` for a wrong dtype or rank.
+/// `Index` for an index outside the table (on `cpu`; see [`crate::ops::indexing`] for `tpu`), `Runtime` for a wrong
+/// dtype or rank.
 pub fn embedding(w: &Tensor, idx: &Tensor, padding_idx: i64, by_freq: bool) -> Result<Tensor> {
     if w.dims().len() != 2 {
         return Err(Error::runtime("'weight' must be 2-D"));
@@ -123,7 +125,8 @@ pub fn embedding(w: &Tensor, idx: &Tensor, padding_idx: i64, by_freq: bool) -> R
 fn embedding_renorm(w: &Tensor, idx: &Tensor, max_norm: f64, p: f64) -> Result<Tensor> {
     if w.dims().len() != 2 {
         return Err(Error::runtime(format!(
-            "Expected 2-dimensional tensor, but got {}-dimensional tensor for argument #1 'self' (while checking arguments for embedding_renorm_)",
+            "Expected 2-dimensional tensor, but got {}-dimensional tensor for argument #1 'self' (while checking \
+            arguments for embedding_renorm_)",
             w.dims().len()
         )));
     }
@@ -155,7 +158,8 @@ fn expect_index(x: &Tensor, which: &str, op: &str) -> Result<()> {
         return Ok(());
     }
     Err(Error::runtime(format!(
-        "Expected tensor for argument {which} to have one of the following scalar types: Long, Int; but got torch.{}Tensor instead (while checking arguments for {op})",
+        "Expected tensor for argument {which} to have one of the following scalar types: Long, Int; but got \
+        torch.{}Tensor instead (while checking arguments for {op})",
         x.dtype().scalar_type()
     )))
 }
@@ -218,7 +222,8 @@ impl<'a> Bags<'a> {
         expect_index(offsets, "#1 'offsets'", OP)?;
         if !weight.dtype().is_float() {
             return Err(Error::runtime(format!(
-                "Expected tensor for argument #1 'weight' to have one of the following scalar types: Half, BFloat16, Float, Double; but got torch.{}Tensor instead (while checking arguments for {OP})",
+                "Expected tensor for argument #1 'weight' to have one of the following scalar types: Half, BFloat16, \
+                Float, Double; but got torch.{}Tensor instead (while checking arguments for {OP})",
                 weight.dtype().scalar_type()
             )));
         }
@@ -235,14 +240,17 @@ impl<'a> Bags<'a> {
             }
             if s.dtype() != weight.dtype() {
                 return Err(Error::runtime(format!(
-                    "Expected tensor for argument #1 'weight' to have the same type as tensor for argument #1 'per_sample_weights'; but type torch.{}Tensor does not equal torch.{}Tensor (while checking arguments for {OP})",
+                    "Expected tensor for argument #1 'weight' to have the same type as tensor for argument #1 \
+                    'per_sample_weights'; but type torch.{}Tensor does not equal torch.{}Tensor (while checking \
+                    arguments for {OP})",
                     weight.dtype().scalar_type(),
                     s.dtype().scalar_type()
                 )));
             }
             if s.numel() != indices.numel() {
                 return Err(Error::runtime(
-                    "Expected per_sample_weights.value().numel() == indices.numel() to be true, but got false.  (Could this error message be improved?  If so, please report an enhancement request to PyTorch.)",
+                    "Expected per_sample_weights.value().numel() == indices.numel() to be true, but got false.  (Could \
+                    this error message be improved?  If so, please report an enhancement request to PyTorch.)",
                 ));
             }
         }
@@ -275,7 +283,8 @@ impl<'a> Bags<'a> {
         }
         let first = |v: String| {
             Error::runtime(format!(
-                "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. However, got {v}"
+                "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. \
+                However, got {v}"
             ))
         };
         let last = move |v: String| {
@@ -314,8 +323,8 @@ impl<'a> Bags<'a> {
             }
         })
     }
-    /// The result, the bag of each index, the size of each bag, and where maxima came from. What PyTorch's CPU leaves out is left
-    /// out here: sums of `float32` and narrower have no bags, and all sums no sizes.
+    /// The result, the bag of each index, the size of each bag, and where maxima came from. What PyTorch's CPU leaves
+    /// out is left out here: sums of `float32` and narrower have no bags, and all sums no sizes.
     fn run(&self) -> Result<Vec<Tensor>> {
         let (n, device) = (self.indices.numel(), self.weight.device());
         let count = self.offsets.numel() - usize::from(self.include_last);
@@ -425,7 +434,8 @@ fn bag_samples(padding: bool) -> Vec<Sample> {
 /// Rows of the embeddings. `sparse` is refused where gradients are recorded.
 pub const ROWS: &[Row] = &[
     Row::new(
-        "embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor",
+        "embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool \
+        sparse=False) -> Tensor",
         Tier::Fused,
         |a| {
             refuse_sparse(a.tensor(0)?, a.bool(4)?)?;
@@ -467,7 +477,9 @@ pub const ROWS: &[Row] = &[
     .scope(Scope::Aten)
     .in_place_function(),
     Row::new(
-        "embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False) -> (Tensor, Tensor, Tensor, Tensor)",
+        "embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool \
+        sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False) -> (Tensor, Tensor, Tensor, \
+        Tensor)",
         Tier::Composed,
         |a| Ok(Ret::Tuple(Bags::new(a, None)?.run()?)),
         || bag_samples(false),
@@ -483,7 +495,9 @@ pub const ROWS: &[Row] = &[
     .no_out()
     .scope(Scope::Function),
     Row::new(
-        "embedding_bag.padding_idx(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq, int mode, bool sparse, Tensor? per_sample_weights, bool include_last_offset, int? padding_idx) -> (Tensor, Tensor, Tensor, Tensor)",
+        "embedding_bag.padding_idx(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq, int mode, \
+        bool sparse, Tensor? per_sample_weights, bool include_last_offset, int? padding_idx) -> (Tensor, Tensor, \
+        Tensor, Tensor)",
         Tier::Composed,
         |a| Ok(Ret::Tuple(Bags::new(a, a.opt_int(8)?)?.run()?)),
         || bag_samples(true),

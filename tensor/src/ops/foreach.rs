@@ -1,7 +1,7 @@
 //! `torch._foreach_*`: an op called on every tensor of a list, as loops over parameters are written.
 //!
-//! Each row names the op of the table that serves one element. Lists of tensors and of numbers give that op their elements,
-//! a tensor or a number goes to all of them.
+//! Each row names the op of the table that serves one element. Lists of tensors and of numbers give that op their
+//! elements, a tensor or a number goes to all of them.
 
 use crate::ops::{Callable, find};
 use crate::schema::Fill::{Fraction, Normal, Positive, Unit};
@@ -118,7 +118,8 @@ fn each_extreme(a: &Args<'_>, op: &Callable) -> Result<Ret> {
     each(a, op)
 }
 
-/// A row: its name and parameters, how elements are served and by which op, samples. The op's in-place form, where there is one, serves `name_`.
+/// A row: its name and parameters, how elements are served and by which op, samples. The op's in-place form, where
+/// there is one, serves `name_`.
 macro_rules! row {
     ($name:expr, $each:ident, $op:expr, $samples:expr) => {
         Row::new(concat!("_foreach_", $name, " -> Tensor[]"), Tier::Composed, |a| $each(a, find($op)?), $samples)
@@ -140,9 +141,12 @@ macro_rules! unary_rows {
 macro_rules! bound_rows {
     ($($op:literal: $number:literal $tensor:literal, $doc:literal;)*) => {
         &[$(
-            row!(concat!($op, ".Scalar(Tensor[] self, Scalar scalar)"), each, $number, concat!($number, "_"), samples!([two(Normal), n(0.5)])).doc($doc),
-            row!(concat!($op, ".ScalarList(Tensor[] self, Scalar[] scalars)"), each, $number, concat!($number, "_"), samples!([two(Normal), numbers()])),
-            row!(concat!($op, ".List(Tensor[] self, Tensor[] other)"), each_extreme, $tensor, concat!($number, "_.Tensor"), samples!([two(Normal), two(Normal)])),
+            row!(concat!($op, ".Scalar(Tensor[] self, Scalar scalar)"), each, $number, concat!($number, "_"),
+                samples!([two(Normal), n(0.5)])).doc($doc),
+            row!(concat!($op, ".ScalarList(Tensor[] self, Scalar[] scalars)"), each, $number, concat!($number, "_"),
+                samples!([two(Normal), numbers()])),
+            row!(concat!($op, ".List(Tensor[] self, Tensor[] other)"), each_extreme, $tensor,
+                concat!($number, "_.Tensor"), samples!([two(Normal), two(Normal)])),
         )*]
     };
 }
@@ -150,9 +154,12 @@ macro_rules! bound_rows {
 macro_rules! blend_rows {
     ($($op:literal, $doc:literal;)*) => {
         &[$(
-            row!(concat!($op, ".ScalarList(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar[] scalars)"), each, $op, concat!($op, "_"), samples!([two(Normal), two(Normal), two(Positive), numbers()])).doc($doc),
-            row!(concat!($op, ".Tensor(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Tensor scalars)"), each_by_elements, $op, concat!($op, "_"), samples!()),
-            row!(concat!($op, ".Scalar(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar value=1)"), each, $op, concat!($op, "_"), samples!([two(Normal), two(Normal), two(Positive), n(0.5)])),
+            row!(concat!($op, ".ScalarList(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar[] scalars)"),
+                each, $op, concat!($op, "_"), samples!([two(Normal), two(Normal), two(Positive), numbers()])).doc($doc),
+            row!(concat!($op, ".Tensor(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Tensor scalars)"),
+                each_by_elements, $op, concat!($op, "_"), samples!()),
+            row!(concat!($op, ".Scalar(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar value=1)"), each, $op,
+                concat!($op, "_"), samples!([two(Normal), two(Normal), two(Positive), n(0.5)])),
         )*]
     };
 }

@@ -1,7 +1,8 @@
 //! Custom kernels: operators whose meaning is a StableHLO module that was made elsewhere.
 //!
-//! A [`Kernel`] is the module for one set of shapes, and perhaps its gradient, which is another kernel. The module's functions are put
-//! into the program and called, so that the compiler fuses them with the ops around them. Callers choose the kernel for their shapes.
+//! A [`Kernel`] is the module for one set of shapes, and perhaps its gradient, which is another kernel. The module's
+//! functions are put into the program and called, so that the compiler fuses them with the ops around them. Callers
+//! choose the kernel for their shapes.
 
 use crate::op::{Func, Grads, Op, Outs, Prim, Saved, Saves, Value, Values, same_device};
 use crate::{DType, Dims, Error, Meta, Result, Tensor, backend, dispatch, meta};
@@ -258,8 +259,8 @@ impl Op for Inline {
         let name = self.0.name;
         let Some(gradient) = &self.0.gradient else {
             return Err(Error::runtime(format!(
-                "Trying to backward through {}.default but no autograd formula was registered. Please use register_autograd to \
-                 add one.",
+                "Trying to backward through {}.default but no autograd formula was registered. Please use \
+                 register_autograd to add one.",
                 name.replace("::", ".")
             )));
         };

@@ -73,7 +73,8 @@ macro_rules! op_table {
             }
             /// Name in traces and errors: the kind where the node has one.
             pub fn name(&self) -> &'static str {
-                match self { $(Prim::$name(o) => op::$tier::label(o),)* $(Prim::$bname(o) => op::$btier::label(&**o)),* }
+                match self { $(Prim::$name(o) => op::$tier::label(o),)*
+                    $(Prim::$bname(o) => op::$btier::label(&**o)),* }
             }
             /// The name in CamelCase, as `grad_fn` names have it.
             pub fn backward_name(&self) -> String {
@@ -84,16 +85,19 @@ macro_rules! op_table {
             }
             /// How the strides of the results follow from those of the operands.
             pub(crate) fn strides(&self) -> op::Strides {
-                match self { $(Prim::$name(o) => op::$tier::strides(o),)* $(Prim::$bname(o) => op::$btier::strides(&**o)),* }
+                match self { $(Prim::$name(o) => op::$tier::strides(o),)*
+                    $(Prim::$bname(o) => op::$btier::strides(&**o)),* }
             }
             /// Facts about this kind of node.
             #[inline]
             pub fn facts(&self) -> &'static Facts {
-                match self { $(Prim::$name(o) => op::$tier::facts(o),)* $(Prim::$bname(o) => op::$btier::facts(&**o)),* }
+                match self { $(Prim::$name(o) => op::$tier::facts(o),)*
+                    $(Prim::$bname(o) => op::$btier::facts(&**o)),* }
             }
             /// The attributes as data; empty for most ops.
             pub fn attributes(&self) -> Attributes {
-                match self { $(Prim::$name(o) => op::$tier::attributes(o),)* $(Prim::$bname(o) => op::$btier::attributes(&**o)),* }
+                match self { $(Prim::$name(o) => op::$tier::attributes(o),)*
+                    $(Prim::$bname(o) => op::$btier::attributes(&**o)),* }
             }
             /// Number of outputs.
             pub fn outs(&self) -> usize {
@@ -101,7 +105,8 @@ macro_rules! op_table {
             }
             /// Which outputs carry a gradient, as a bit mask.
             pub fn differentiable_outputs(&self) -> u64 {
-                match self { $(Prim::$name(o) => op::$tier::differentiable(o),)* $(Prim::$bname(o) => op::$btier::differentiable(&**o)),* }
+                match self { $(Prim::$name(o) => op::$tier::differentiable(o),)*
+                    $(Prim::$bname(o) => op::$btier::differentiable(&**o)),* }
             }
             /// Whether the result looks at the input's elements.
             pub fn is_view(&self) -> bool {
@@ -113,10 +118,12 @@ macro_rules! op_table {
             /// When the op does not accept these inputs.
             #[inline]
             pub fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
-                match self { $(Prim::$name(o) => op::$tier::infer(o, x),)* $(Prim::$bname(o) => op::$btier::infer(&**o, x)),* }
+                match self { $(Prim::$name(o) => op::$tier::infer(o, x),)*
+                    $(Prim::$bname(o) => op::$btier::infer(&**o, x)),* }
             }
             pub(crate) fn infer_extra(&self, x: &[&Tensor], first: &Meta, i: usize) -> Meta {
-                match self { $(Prim::$name(o) => op::$tier::infer_extra(o, x, first, i),)* $(Prim::$bname(o) => op::$btier::infer_extra(&**o, x, first, i)),* }
+                match self { $(Prim::$name(o) => op::$tier::infer_extra(o, x, first, i),)*
+                    $(Prim::$bname(o) => op::$btier::infer_extra(&**o, x, first, i)),* }
             }
             /// Fills the outputs on `cpu`.
             ///
@@ -124,48 +131,57 @@ macro_rules! op_table {
             /// What only values can show: an index out of range.
             #[inline]
             pub fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
-                match self { $(Prim::$name(o) => op::$tier::kernel(o, x, y),)* $(Prim::$bname(o) => op::$btier::kernel(&**o, x, y)),* }
+                match self { $(Prim::$name(o) => op::$tier::kernel(o, x, y),)*
+                    $(Prim::$bname(o) => op::$btier::kernel(&**o, x, y)),* }
             }
             /// Whether `cpu` runs it without expanding.
             #[inline]
             pub fn has_kernel(&self) -> bool {
-                match self { $(Prim::$name(o) => op::$tier::has_kernel(o),)* $(Prim::$bname(o) => op::$btier::has_kernel(&**o)),* }
+                match self { $(Prim::$name(o) => op::$tier::has_kernel(o),)*
+                    $(Prim::$bname(o) => op::$btier::has_kernel(&**o)),* }
             }
             /// Whether it is lowered without expanding.
             #[inline]
             pub fn has_lower(&self, x: &[&Tensor]) -> bool {
-                match self { $(Prim::$name(o) => op::$tier::has_lower(o, x),)* $(Prim::$bname(o) => op::$btier::has_lower(&**o, x)),* }
+                match self { $(Prim::$name(o) => op::$tier::has_lower(o, x),)*
+                    $(Prim::$bname(o) => op::$btier::has_lower(&**o, x)),* }
             }
             /// Whether it has a gradient without expanding.
             #[inline]
             pub fn has_vjp(&self) -> bool {
-                match self { $(Prim::$name(o) => op::$tier::has_vjp(o),)* $(Prim::$bname(o) => op::$btier::has_vjp(&**o)),* }
+                match self { $(Prim::$name(o) => op::$tier::has_vjp(o),)*
+                    $(Prim::$bname(o) => op::$btier::has_vjp(&**o)),* }
             }
             /// StableHLO spelling.
             pub fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
-                match self { $(Prim::$name(o) => op::$tier::lower(o, f, x, y),)* $(Prim::$bname(o) => op::$btier::lower(&**o, f, x, y)),* }
+                match self { $(Prim::$name(o) => op::$tier::lower(o, f, x, y),)*
+                    $(Prim::$bname(o) => op::$btier::lower(&**o, f, x, y)),* }
             }
             /// Gradients of the inputs.
             ///
             /// # Errors
             /// Whatever the ops it is written in report.
             pub fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
-                match self { $(Prim::$name(o) => op::$tier::vjp(o, s, g),)* $(Prim::$bname(o) => op::$btier::vjp(&**o, s, g)),* }
+                match self { $(Prim::$name(o) => op::$tier::vjp(o, s, g),)*
+                    $(Prim::$bname(o) => op::$btier::vjp(&**o, s, g)),* }
             }
             /// What `vjp` reads.
             #[inline]
             pub fn saves(&self, needs: u64) -> Saves {
-                match self { $(Prim::$name(o) => op::$tier::saves(o, needs),)* $(Prim::$bname(o) => op::$btier::saves(&**o, needs)),* }
+                match self { $(Prim::$name(o) => op::$tier::saves(o, needs),)*
+                    $(Prim::$bname(o) => op::$btier::saves(&**o, needs)),* }
             }
             /// The meaning of a fused op.
             ///
             /// # Errors
             /// Whatever the ops it is written in report.
             pub fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
-                match self { $(Prim::$name(o) => op::$tier::expand(o, x),)* $(Prim::$bname(o) => op::$btier::expand(&**o, x)),* }
+                match self { $(Prim::$name(o) => op::$tier::expand(o, x),)*
+                    $(Prim::$bname(o) => op::$btier::expand(&**o, x)),* }
             }
             pub(crate) fn view_dtype(&self, x: DType) -> DType {
-                match self { $(Prim::$name(o) => op::$tier::view_dtype(o, x),)* $(Prim::$bname(o) => op::$btier::view_dtype(&**o, x)),* }
+                match self { $(Prim::$name(o) => op::$tier::view_dtype(o, x),)*
+                    $(Prim::$bname(o) => op::$btier::view_dtype(&**o, x)),* }
             }
             /// Where the elements of a view are, given where the input's are.
             ///
@@ -175,10 +191,12 @@ macro_rules! op_table {
             /// # Panics
             /// For an op that is no view.
             pub fn layout(&self, x: &Layout) -> Result<Layout> {
-                match self { $(Prim::$name(o) => op::$tier::layout(o, x),)* $(Prim::$bname(o) => op::$btier::layout(&**o, x)),* }
+                match self { $(Prim::$name(o) => op::$tier::layout(o, x),)*
+                    $(Prim::$bname(o) => op::$btier::layout(&**o, x)),* }
             }
             pub(crate) fn write_back(&self, x: &Tensor, y: &Tensor) -> Result<Tensor> {
-                match self { $(Prim::$name(o) => op::$tier::write_back(o, x, y),)* $(Prim::$bname(o) => op::$btier::write_back(&**o, x, y)),* }
+                match self { $(Prim::$name(o) => op::$tier::write_back(o, x, y),)*
+                    $(Prim::$bname(o) => op::$btier::write_back(&**o, x, y)),* }
             }
         }
     };
@@ -449,8 +467,9 @@ pub(crate) fn find(name: &str) -> Result<&'static Callable> {
     table.get(name).ok_or_else(|| Error::not_implemented(format!("there is no op named {name}")))
 }
 
-/// Calls any op of the table by its schema's name, with its overload where it has one (`"add.Tensor"`); an underscore behind the name means
-/// the in-place form (`"add_.Tensor"`). Arguments stand in the schema's order; those that are left out at the end get their defaults.
+/// Calls any op of the table by its schema's name, with its overload where it has one (`"add.Tensor"`); an underscore
+/// behind the name means the in-place form (`"add_.Tensor"`). Arguments stand in the schema's order; those that are
+/// left out at the end get their defaults.
 ///
 /// ```
 /// use torchtpu_tensor::{DType, Device, Scalar, Tensor, ops, schema::Arg};

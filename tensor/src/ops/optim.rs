@@ -14,7 +14,8 @@ use smallvec::smallvec;
 use torchtpu_kernels::pointwise as kernels;
 use torchtpu_kernels::{KernelError, View, ViewMut};
 
-/// One step of Adam or AdamW: `m' = b1 m + c1 g`, `v' = b2 v + c2 g^2`, `p' = p - decay p - step m' / (sqrt(v') / root + eps)`.
+/// One step of Adam or AdamW: `m' = b1 m + c1 g`, `v' = b2 v + c2 g^2`, `p' = p - decay p - step m' / (sqrt(v') / root
+/// + eps)`.
 ///
 /// | operand | shape | dtype |
 /// |---|---|---|
@@ -22,8 +23,9 @@ use torchtpu_kernels::{KernelError, View, ViewMut};
 /// | decay, b1, c1, b2, c2, eps, step, root | 0-d | that of arithmetic |
 /// | p', m', v' | as p | as p |
 ///
-/// `decay` is `lr * weight_decay` of AdamW; without `decoupled` it is `weight_decay`, added to the gradient instead. `step` is
-/// `lr / (1 - beta1^t)`, `root` the root of `1 - beta2^t`, `c1` and `c2` are `1 - b1` and `1 - b2`, rounded once.
+/// `decay` is `lr * weight_decay` of AdamW; without `decoupled` it is `weight_decay`, added to the gradient instead.
+/// `step` is `lr / (1 - beta1^t)`, `root` the root of `1 - beta2^t`, `c1` and `c2` are `1 - b1` and `1 - b2`, rounded
+/// once.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct AdamW {
     /// AdamW: decay shrinks the parameter.
@@ -125,7 +127,8 @@ impl AdamW {
 }
 
 impl Sgd {
-    /// Writes `p` and, with momentum, `b`, from what they were, or in place. `numbers` are the 0-d operands in their order.
+    /// Writes `p` and, with momentum, `b`, from what they were, or in place. `numbers` are the 0-d operands in their
+    /// order.
     pub(crate) fn run(
         &self,
         p: &mut ViewMut<'_>,
@@ -377,7 +380,8 @@ fn adam_with(p: &Tensor, g: &Tensor, s: &AdamState<'_>, a: &AdamArgs, shared: Op
             return Ok(());
         }
         let dtype = compute_dtype(p.dtype());
-        // Numbers are shared by their place. Corrections are also told apart by the step that they are for, even where they are equal.
+        // Numbers are shared by their place. Corrections are also told apart by the step that they are for, even where
+        // they are equal.
         let number_for = |place: u32, key: f64, v: f64| -> Result<Tensor> {
             let make = || Tensor::number(Scalar::Float(v), dtype);
             shared.map_or_else(make, |s| s.get(place, key, dtype, make))
@@ -649,23 +653,47 @@ fn sgd_samples() -> Vec<Sample> {
 
 /// Rows of the optimiser steps.
 pub const ROWS: &[Row] = &[
-    Row::new("_fused_adamw_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()", Tier::Fused, |a| fused_adam(a, true), adam_samples)
+    Row::new(
+        "_fused_adamw_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, \
+        Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, \
+        float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()",
+        Tier::Fused,
+        |a| fused_adam(a, true),
+        adam_samples,
+    )
     .doc(
         "Apply one step of AdamW to each tensor of `input` in place, from `grads` and the state lists: `param *= 1 - \
          lr * weight_decay`, then the step of `torch._fused_adam_` without weight decay.",
     )
-    .scope(Scope::Function).no_out(),
-    Row::new("_fused_adam_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()", Tier::Fused, |a| fused_adam(a, false), adam_samples)
+    .scope(Scope::Function)
+    .no_out(),
+    Row::new(
+        "_fused_adam_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, \
+        Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, \
+        float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()",
+        Tier::Fused,
+        |a| fused_adam(a, false),
+        adam_samples,
+    )
     .doc(
         "Apply one step of Adam to each tensor of `input` and to the state lists in place: `param -= lr / (1 - \
          beta1^t) * exp_avg / (sqrt(exp_avg_sq / (1 - beta2^t)) + eps)`. The caller has counted up the steps `t` in \
          `state_steps`.",
     )
-    .scope(Scope::Function).no_out(),
-    Row::new("_fused_sgd_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] momentum_buffer_list, *, float weight_decay, float momentum, float lr, float dampening, bool nesterov, bool maximize, bool is_first_step, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()", Tier::Fused, fused_sgd, sgd_samples)
+    .scope(Scope::Function)
+    .no_out(),
+    Row::new(
+        "_fused_sgd_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] momentum_buffer_list, *, float \
+        weight_decay, float momentum, float lr, float dampening, bool nesterov, bool maximize, bool is_first_step, \
+        Tensor? grad_scale=None, Tensor? found_inf=None) -> ()",
+        Tier::Fused,
+        fused_sgd,
+        sgd_samples,
+    )
     .doc(
         "Apply one step of SGD to each tensor of `input` in place, from `grads`, and update the buffers in \
          `momentum_buffer_list` where `momentum` is not 0.",
     )
-    .scope(Scope::Function).no_out(),
+    .scope(Scope::Function)
+    .no_out(),
 ];

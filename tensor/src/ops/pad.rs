@@ -36,7 +36,8 @@ impl Pad {
         let body = if n == 0 { 0 } else { (n as i64 - 1) * (self.interior[i] as i64 + 1) + 1 };
         body + self.low[i] as i64 + self.high[i] as i64
     }
-    /// Dimensions in which the elements could stand elsewhere between as many others, or as many could be cut off elsewhere.
+    /// Dimensions in which the elements could stand elsewhere between as many others, or as many could be cut off
+    /// elsewhere.
     pub(crate) fn moving(&self) -> impl Iterator<Item = usize> {
         (0..self.low.len()).filter(|&d| {
             let (low, high) = (self.low[d], self.high[d]);
@@ -65,7 +66,8 @@ impl Op for Pad {
             let n = self.size(i, dims[i]);
             if n < 0 {
                 return Err(Error::runtime(format!(
-                    "The input size {}, plus negative padding {} and {}, resulted in a negative output size {n}, which is invalid. Check dimension {i} of your input.",
+                    "The input size {}, plus negative padding {} and {}, resulted in a negative output size {n}, which \
+                    is invalid. Check dimension {i} of your input.",
                     dims[i], self.low[i], self.high[i]
                 )));
             }
@@ -242,7 +244,8 @@ fn widths(x: &Tensor, pads: &[i64]) -> Result<Vec<(i64, i64)>> {
     }
     if pads.len() / 2 > rank {
         return Err(Error::runtime(format!(
-            "Length of pad should be no more than twice the number of dimensions of the input. Pad length is {} while the input has {rank} dimensions.",
+            "Length of pad should be no more than twice the number of dimensions of the input. Pad length is {} while \
+            the input has {rank} dimensions.",
             pads.len()
         )));
     }
@@ -260,7 +263,8 @@ fn pad_by_own(x: &Tensor, pads: &[i64], mode: &str) -> Result<Tensor> {
         let batch = d.len() - spatial - 1;
         if d[batch..].contains(&0) {
             return Err(Error::runtime(format!(
-                "Expected {}D or {}D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions for input, but got: {d}",
+                "Expected {}D or {}D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions for \
+                input, but got: {d}",
                 spatial + 1,
                 spatial + 2
             )));
@@ -281,7 +285,8 @@ fn pad_by_own(x: &Tensor, pads: &[i64], mode: &str) -> Result<Tensor> {
                 "reflect" => {
                     if count >= n {
                         return Err(Error::runtime(format!(
-                            "Argument #4: Padding size should be less than the corresponding input dimension, but got: padding ({low}, {high}) at dimension {d} of input {}",
+                            "Argument #4: Padding size should be less than the corresponding input dimension, but got: \
+                            padding ({low}, {high}) at dimension {d} of input {}",
                             x.dims()
                         )));
                     }
@@ -325,13 +330,18 @@ pub(crate) fn pad_mode(x: &Tensor, pads: &[i64], mode: &str, value: Option<Scala
             }
             if n > rank {
                 return Err(Error::runtime(format!(
-                    "Padding length should be less than or equal to two times the input dimension but got padding length {} and input of dimension {rank}",
+                    "Padding length should be less than or equal to two times the input dimension but got padding \
+                    length {} and input of dimension {rank}",
                     pads.len()
                 )));
             }
             if !((1..=3).contains(&n) && (rank == n + 1 || rank == n + 2)) {
                 return Err(Error::not_implemented(format!(
-                    "Padding size {} is not supported for {rank}D input tensor.\nSupported combinations for non-constant padding:\n  - 2D or 3D input: padding size = 2 (pads last dimension)\n  - 3D or 4D input: padding size = 4 (pads last 2 dimensions)\n  - 4D or 5D input: padding size = 6 (pads last 3 dimensions)",
+                    "Padding size {} is not supported for {rank}D input tensor.\n\
+                    Supported combinations for non-constant padding:\n  \
+                    - 2D or 3D input: padding size = 2 (pads last dimension)\n  \
+                    - 3D or 4D input: padding size = 4 (pads last 2 dimensions)\n  \
+                    - 4D or 5D input: padding size = 6 (pads last 3 dimensions)",
                     pads.len()
                 )));
             }
@@ -376,7 +386,8 @@ pub const ROWS: &[Row] = &[
     )
     .scope(Scope::Nn),
     Row::new(
-        "slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor",
+        "slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> \
+        Tensor",
         Tier::Composed,
         |a| {
             let (x, y) = (a.tensor(0)?, a.tensor(1)?);

@@ -31,8 +31,9 @@ fn check_range(low: i64, high: i64) -> Result<()> {
     Ok(())
 }
 
-/// `(clamp(round(x / scale) + zero, low, high) - zero) * scale`, computed in `f32` unless `x` is `f64`; `scale` and `zero` broadcast.
-/// With `late` the zero point, which need not be whole then, is added before rounding. NaN becomes the lower end.
+/// `(clamp(round(x / scale) + zero, low, high) - zero) * scale`, computed in `f32` unless `x` is `f64`; `scale` and
+/// `zero` broadcast. With `late` the zero point, which need not be whole then, is added before rounding. NaN becomes
+/// the lower end.
 fn quantized(
     name: &'static str,
     x: &Tensor,
@@ -108,7 +109,8 @@ fn per_channel(x: &Tensor, scale: &Tensor, zero: &Tensor, axis: i64, range: [i64
 /// Rows of the family. Gradients are no slopes of the values, so they are not compared with differences.
 pub const ROWS: &[Row] = &[
     Row::new(
-        "fake_quantize_per_tensor_affine.tensor_qparams(Tensor self, Tensor scale, Tensor zero_point, int quant_min, int quant_max) -> Tensor",
+        "fake_quantize_per_tensor_affine.tensor_qparams(Tensor self, Tensor scale, Tensor zero_point, int quant_min, \
+        int quant_max) -> Tensor",
         Tier::Composed,
         |a| {
             let name = "FakeQuantizePerTensorAffineCachemaskTensorQparamsBackward0";
@@ -125,7 +127,8 @@ pub const ROWS: &[Row] = &[
     .no_out()
     .scope(Scope::Function),
     Row::new(
-        "fake_quantize_per_tensor_affine(Tensor self, float scale, int zero_point, int quant_min, int quant_max) -> Tensor",
+        "fake_quantize_per_tensor_affine(Tensor self, float scale, int zero_point, int quant_min, int quant_max) -> \
+        Tensor",
         Tier::Composed,
         |a| {
             let (zero, low, high) = (a.int(2)?, a.int(3)?, a.int(4)?);
@@ -143,7 +146,8 @@ pub const ROWS: &[Row] = &[
     .no_out()
     .scope(Scope::Function),
     Row::new(
-        "fake_quantize_per_channel_affine(Tensor self, Tensor scale, Tensor zero_point, int axis, int quant_min, int quant_max) -> Tensor",
+        "fake_quantize_per_channel_affine(Tensor self, Tensor scale, Tensor zero_point, int axis, int quant_min, int \
+        quant_max) -> Tensor",
         Tier::Composed,
         |a| {
             let range = [a.int(4)?, a.int(5)?];

@@ -83,7 +83,8 @@ impl Op for Scan {
             ScanKind::Sum => from_the_end(g, self.dim)?,
             ScanKind::Prod => cumprod_vjp(&s.x(0).conj()?, &s.y(0).conj()?, g, self.dim)?,
             ScanKind::LogSumExp => {
-                // Sum of g_k e^(x - y_k) over k from here on, with the two signs of g apart so that it stays logarithmic.
+                // Sum of g_k e^(x - y_k) over k from here on, with the two signs of g apart so that it stays
+                // logarithmic.
                 let (x, y) = (s.x(0), s.y(0));
                 if g.dtype().is_complex() {
                     // Logarithms of complex numbers have room for every sign.
@@ -183,8 +184,8 @@ fn from_the_end(g: &Tensor, dim: usize) -> Result<Tensor> {
     crate::ops::concat::flip(&scan(ScanKind::Sum, &crate::ops::concat::flip(g, &d)?, dim)?, &d)
 }
 
-/// Gradient of running products, right also where factors are zero. Before the first zero it is the sum of `g y` from here
-/// on, over `x`; at the first zero the products are taken without it; behind it every product holds a zero.
+/// Gradient of running products, right also where factors are zero. Before the first zero it is the sum of `g y` from
+/// here on, over `x`; at the first zero the products are taken without it; behind it every product holds a zero.
 fn cumprod_vjp(x: &Tensor, y: &Tensor, g: &Tensor, dim: usize) -> Result<Tensor> {
     let one = Tensor::number(Scalar::Float(1.0), x.dtype())?;
     let zero = Tensor::number(Scalar::Float(0.0), x.dtype())?;
@@ -200,8 +201,8 @@ fn cumprod_vjp(x: &Tensor, y: &Tensor, g: &Tensor, dim: usize) -> Result<Tensor>
     pointwise::select(&zeros.eq_scalar(0)?, &before, &pointwise::select(&first, &at_first, &zero)?)
 }
 
-/// [`cumprod_vjp`] that can be differentiated at zeros: for each factor, the running products of the others. Takes as many times the
-/// memory of `x` as there are factors.
+/// [`cumprod_vjp`] that can be differentiated at zeros: for each factor, the running products of the others. Takes as
+/// many times the memory of `x` as there are factors.
 fn cumprod_vjp_of_zeros(x: &Tensor, g: &Tensor, dim: usize) -> Result<Tensor> {
     let n = x.dims()[dim] as i64;
     let (x, g) = (x.movedim(&[dim as i64], &[-1])?, g.movedim(&[dim as i64], &[-1])?);

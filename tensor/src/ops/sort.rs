@@ -33,8 +33,8 @@ fn lower_sort(f: &mut Func, x: &Value, dim: usize, descending: bool) -> (Value, 
     (sorted.pop().expect("two operands"), at)
 }
 
-/// Sorts along a dimension: the values, and the positions in `int64` that they came from. Equals keep their order, whether
-/// that was asked for or not.
+/// Sorts along a dimension: the values, and the positions in `int64` that they came from. Equals keep their order,
+/// whether that was asked for or not.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Sort {
     /// Which dimension.
@@ -78,8 +78,8 @@ impl Op for Sort {
 
 /// The `k` greatest or least along a dimension, which then has size `k`, and their positions in `int64`.
 ///
-/// C1: `k` is at most the dimension's size. Which of equals is taken, and the order without `sorted`, is PyTorch's on `cpu`;
-/// on a device the first is, and the result is always sorted.
+/// C1: `k` is at most the dimension's size. Which of equals is taken, and the order without `sorted`, is PyTorch's on
+/// `cpu`; on a device the first is, and the result is always sorted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct TopK {
     /// How many.
@@ -344,8 +344,8 @@ fn found(x: &Tensor, u: &kernels::Unique, inverse: bool, counts: bool) -> Result
     Ok((values, list(inverse, &u.inverse, x.dims())?, list(counts, &u.counts, &[u.first.len()])?))
 }
 
-/// `torch.unique`: the distinct values in order, the number of each element's value, and how often each occurs; the last
-/// two are empty unless asked for.
+/// `torch.unique`: the distinct values in order, the number of each element's value, and how often each occurs; the
+/// last two are empty unless asked for.
 ///
 /// # Errors
 /// Whatever reading the values reports.
@@ -407,8 +407,8 @@ fn unique_slices(
     Ok((values, list(inverse, &number)?, list(counts, &count)?))
 }
 
-/// `torch.searchsorted`: for each value the position in the sorted row where it belongs, before equals or, when `right`,
-/// after them. On a device boundaries are counted, which needs no order of its own.
+/// `torch.searchsorted`: for each value the position in the sorted row where it belongs, before equals or, when
+/// `right`, after them. On a device boundaries are counted, which needs no order of its own.
 ///
 /// # Errors
 /// `Runtime` for shapes and dtypes that do not fit.
@@ -433,19 +433,22 @@ pub fn searchsorted(
     let one_row = b.len() == 1;
     if !one_row && v.is_empty() {
         return Err(Error::runtime(format!(
-            "torch.searchsorted(): input value can be a scalar only when boundaries tensor dimension is 1, but we got boundaries tensor dim({}) and input value's dim(0) numel(1)",
+            "torch.searchsorted(): input value can be a scalar only when boundaries tensor dimension is 1, but we got \
+            boundaries tensor dim({}) and input value's dim(0) numel(1)",
             b.len()
         )));
     }
     if !one_row && (v.len() != b.len() || v[..v.len() - 1] != b[..b.len() - 1]) {
         return Err(Error::runtime(format!(
-            "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries tensor and input value tensor must match, but we got boundaries tensor {b} and input value tensor {v}"
+            "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries \
+            tensor and input value tensor must match, but we got boundaries tensor {b} and input value tensor {v}"
         )));
     }
     if let Some(s) = sorter {
         if s.dims() != b {
             return Err(Error::runtime(format!(
-                "torch.searchsorted(): boundary and sorter must have the same size, but got boundary tensor {b}and got sorter tensor {}",
+                "torch.searchsorted(): boundary and sorter must have the same size, but got boundary tensor {b}and got \
+                sorter tensor {}",
                 s.dims()
             )));
         }
@@ -628,7 +631,12 @@ fn stable(a: &Args<'_>, i: usize) -> Result<bool> {
 
 /// Rows of sorting, selection, searching and counting.
 pub const ROWS: &[Row] = &[
-    Row::new("sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)", Tier::Prim, |a| pair_row(sort(a.tensor(0)?, a.int(1)?, a.bool(2)?, false)), sorted_samples)
+    Row::new(
+        "sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)",
+        Tier::Prim,
+        |a| pair_row(sort(a.tensor(0)?, a.int(1)?, a.bool(2)?, false)),
+        sorted_samples,
+    )
     .doc(
         "Return `(values, indices)`, the elements of `input` sorted along `dim` and the positions that they came \
          from. `descending` sorts the greatest first; NaN counts as the greatest. `stable=True` keeps the order of \
@@ -637,26 +645,54 @@ pub const ROWS: &[Row] = &[
     .fields(BY_DIM)
     .out_dtype(OutDType::OfInput(messages::expected_out))
     .out_aliasing(Aliasing::InStep),
-    Row::new("sort.stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)", Tier::Prim, |a| pair_row(sort(a.tensor(0)?, a.int(2)?, a.bool(3)?, stable(a, 1)?)), samples!([t(&[3, 5]), n(true), n(1), n(true)])).fields(BY_DIM)
+    Row::new(
+        "sort.stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor values, Tensor \
+        indices)",
+        Tier::Prim,
+        |a| pair_row(sort(a.tensor(0)?, a.int(2)?, a.bool(3)?, stable(a, 1)?)),
+        samples!([t(&[3, 5]), n(true), n(1), n(true)]),
+    )
+    .fields(BY_DIM)
     .out_dtype(OutDType::OfInput(messages::expected_out))
     .out_aliasing(Aliasing::InStep),
-    Row::new("argsort(Tensor self, int dim=-1, bool descending=False) -> Tensor", Tier::Composed, |a| Ok(sort(a.tensor(0)?, a.int(1)?, a.bool(2)?, false)?.1.into()), || vec![Sample::new(vec![t(&[3, 5])]).no_gradient(), Sample::new(vec![many(), n(0), n(true)]).no_gradient()])
+    Row::new(
+        "argsort(Tensor self, int dim=-1, bool descending=False) -> Tensor",
+        Tier::Composed,
+        |a| Ok(sort(a.tensor(0)?, a.int(1)?, a.bool(2)?, false)?.1.into()),
+        || vec![Sample::new(vec![t(&[3, 5])]).no_gradient(), Sample::new(vec![many(), n(0), n(true)]).no_gradient()],
+    )
     .doc(
         "Return the positions of the elements of `input` in sorted order along `dim`, as `int64`: the `indices` of \
          `torch.sort`. `descending` sorts the greatest first; `stable=True` keeps the order of equal elements.",
     )
     .no_out(),
-    Row::new("argsort.stable(Tensor self, *, bool stable, int dim=-1, bool descending=False) -> Tensor", Tier::Composed, |a| Ok(sort(a.tensor(0)?, a.int(2)?, a.bool(3)?, a.bool(1)?)?.1.into()), || vec![Sample::new(vec![many(), n(true)]).no_gradient()]),
-    Row::new("msort(Tensor self) -> Tensor", Tier::Composed, |a| Ok(sort(a.tensor(0)?, 0, false, false)?.0.into()), samples!([t(&[3, 5])]))
+    Row::new(
+        "argsort.stable(Tensor self, *, bool stable, int dim=-1, bool descending=False) -> Tensor",
+        Tier::Composed,
+        |a| Ok(sort(a.tensor(0)?, a.int(2)?, a.bool(3)?, a.bool(1)?)?.1.into()),
+        || vec![Sample::new(vec![many(), n(true)]).no_gradient()],
+    ),
+    Row::new(
+        "msort(Tensor self) -> Tensor",
+        Tier::Composed,
+        |a| Ok(sort(a.tensor(0)?, 0, false, false)?.0.into()),
+        samples!([t(&[3, 5])]),
+    )
     .doc("Return the elements of `input` sorted along dimension 0, in ascending order. NaN counts as the greatest.")
     .out_aliasing(Aliasing::InStep),
-    Row::new("topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)", Tier::Prim, |a| pair_row(topk(a.tensor(0)?, a.int(1)?, a.int(2)?, a.bool(3)?, a.bool(4)?)), || {
-        vec![
-            Sample::new(vec![t(&[3, 5]), n(2)]).dtypes(&[DType::F64]), // rounded to fewer digits, values tie
-            Sample::new(vec![t(&[3, 5]), n(3), n(0), n(false)]),
-            Sample::new(vec![t(&[3, 5]), n(0)]),
-        ]
-    })
+    Row::new(
+        "topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor \
+        indices)",
+        Tier::Prim,
+        |a| pair_row(topk(a.tensor(0)?, a.int(1)?, a.int(2)?, a.bool(3)?, a.bool(4)?)),
+        || {
+            vec![
+                Sample::new(vec![t(&[3, 5]), n(2)]).dtypes(&[DType::F64]), // rounded to fewer digits, values tie
+                Sample::new(vec![t(&[3, 5]), n(3), n(0), n(false)]),
+                Sample::new(vec![t(&[3, 5]), n(0)]),
+            ]
+        },
+    )
     .doc(
         "Return `(values, indices)`, the `k` greatest elements of `input` along `dim`, or the smallest with \
          `largest=False`. `sorted` puts them in order, the best first. `k` must not exceed the size of `dim`; NaN \
@@ -665,57 +701,122 @@ pub const ROWS: &[Row] = &[
     .fields(BY_DIM)
     .out_dtype(OutDType::OfInput(messages::expected_out))
     .out_aliasing(Aliasing::InStep),
-    Row::new("kthvalue(Tensor self, SymInt k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)", Tier::Prim, |a| pair_row(kthvalue(a.tensor(0)?, a.int(1)?, a.int(2)?, a.bool(3)?)), samples!([t(&[3, 5]), n(2)], [t(&[3, 5]), n(3), n(0), n(true)]))
+    Row::new(
+        "kthvalue(Tensor self, SymInt k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
+        Tier::Prim,
+        |a| pair_row(kthvalue(a.tensor(0)?, a.int(1)?, a.int(2)?, a.bool(3)?)),
+        samples!([t(&[3, 5]), n(2)], [t(&[3, 5]), n(3), n(0), n(true)]),
+    )
     .doc(
         "Return `(values, indices)`, the `k`-th smallest element of `input` along `dim`, counted from 1. `keepdim` \
          keeps the dimension with size 1. NaN counts as the greatest. `bool` and complex tensors are refused.",
     )
     .fields(BY_DIM)
     .out_aliasing(Aliasing::Refused),
-    Row::new("median(Tensor self) -> Tensor", Tier::Prim, |a| Ok(median_of_all(a.tensor(0)?, PickKind::Median)?.into()), samples!([t(&[3, 5])], [t(&[4])]))
+    Row::new(
+        "median(Tensor self) -> Tensor",
+        Tier::Prim,
+        |a| Ok(median_of_all(a.tensor(0)?, PickKind::Median)?.into()),
+        samples!([t(&[3, 5])], [t(&[4])]),
+    )
     .doc(
         "Return the median of all elements of `input`, or with `dim`, `(values, indices)` along that dimension. Of \
          an even number of elements it is the lower of the middle two. A NaN makes it NaN. `bool` and complex \
          tensors are refused.",
     ),
-    Row::new("median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", Tier::Prim, |a| pair_row(pick(a.tensor(0)?, PickKind::Median, a.int(1)?, a.bool(2)?)), samples!([t(&[3, 4]), n(1)], [t(&[3, 5]), n(0), n(true)])).fields(BY_DIM),
-    Row::new("nanmedian(Tensor self) -> Tensor", Tier::Prim, |a| Ok(median_of_all(a.tensor(0)?, PickKind::NanMedian)?.into()), samples!([t(&[3, 5])]))
+    Row::new(
+        "median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
+        Tier::Prim,
+        |a| pair_row(pick(a.tensor(0)?, PickKind::Median, a.int(1)?, a.bool(2)?)),
+        samples!([t(&[3, 4]), n(1)], [t(&[3, 5]), n(0), n(true)]),
+    )
+    .fields(BY_DIM),
+    Row::new(
+        "nanmedian(Tensor self) -> Tensor",
+        Tier::Prim,
+        |a| Ok(median_of_all(a.tensor(0)?, PickKind::NanMedian)?.into()),
+        samples!([t(&[3, 5])]),
+    )
     .doc(
         "Return the median of the elements of `input` that are not NaN, or with `dim`, `(values, indices)` along \
          that dimension. Of an even number of elements it is the lower of the middle two; with no number it is NaN. \
          `bool` and complex tensors are refused.",
     ),
-    Row::new("nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", Tier::Prim, |a| pair_row(pick(a.tensor(0)?, PickKind::NanMedian, a.int(1)?, a.bool(2)?)), samples!([t(&[3, 4]), n(1)])).fields(BY_DIM),
-    Row::new("_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)", Tier::Composed, |a| Ok(unique(a.tensor(0)?, a.bool(2)?, a.bool(3)?)?.into()), || vec![Sample::new(vec![many(), n(true), n(true), n(true)]).no_gradient(), Sample::new(vec![t(&[4])]).no_gradient()])
+    Row::new(
+        "nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
+        Tier::Prim,
+        |a| pair_row(pick(a.tensor(0)?, PickKind::NanMedian, a.int(1)?, a.bool(2)?)),
+        samples!([t(&[3, 4]), n(1)]),
+    )
+    .fields(BY_DIM),
+    Row::new(
+        "_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, \
+        Tensor, Tensor)",
+        Tier::Composed,
+        |a| Ok(unique(a.tensor(0)?, a.bool(2)?, a.bool(3)?)?.into()),
+        || {
+            vec![
+                Sample::new(vec![many(), n(true), n(true), n(true)]).no_gradient(),
+                Sample::new(vec![t(&[4])]).no_gradient(),
+            ]
+        },
+    )
     .doc(
         "Return the distinct elements of `input` in ascending order, the position of each element among them, and \
          how often each occurs; the last two are empty unless asked for.",
     )
-    .scope(Scope::Function).no_out(),
-    Row::new("unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)", Tier::Composed, |a| Ok(unique_slices(a.tensor(0)?, a.int(1)?, false, a.bool(3)?, a.bool(4)?)?.into()), || vec![Sample::new(vec![index(&[5, 2], 2), n(0), n(true), n(true), n(true)]).no_gradient()])
+    .scope(Scope::Function)
+    .no_out(),
+    Row::new(
+        "unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) \
+        -> (Tensor, Tensor, Tensor)",
+        Tier::Composed,
+        |a| Ok(unique_slices(a.tensor(0)?, a.int(1)?, false, a.bool(3)?, a.bool(4)?)?.into()),
+        || vec![Sample::new(vec![index(&[5, 2], 2), n(0), n(true), n(true), n(true)]).no_gradient()],
+    )
     .doc(
         "Return the distinct slices of `input` along `dim` in lexicographic order, the position of each slice among \
          them, and how often each occurs. The last two are empty unless `return_inverse` and `return_counts` ask for \
          them. On a device the host reads the values.",
     )
-    .scope(Scope::Function).no_out(),
-    Row::new("unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> (Tensor, Tensor, Tensor)", Tier::Composed, |a| {
-        let x = a.tensor(0)?;
-        Ok(match a.opt_int(3)? {
-            None => unique_consecutive(x, a.bool(1)?, a.bool(2)?)?,
-            Some(d) => unique_slices(x, d, true, a.bool(1)?, a.bool(2)?)?,
-        }
-        .into())
-    }, || vec![Sample::new(vec![index(&[9], 2), n(true), n(true)]).no_gradient()])
+    .scope(Scope::Function)
+    .no_out(),
+    Row::new(
+        "unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> \
+        (Tensor, Tensor, Tensor)",
+        Tier::Composed,
+        |a| {
+            let x = a.tensor(0)?;
+            Ok(match a.opt_int(3)? {
+                None => unique_consecutive(x, a.bool(1)?, a.bool(2)?)?,
+                Some(d) => unique_slices(x, d, true, a.bool(1)?, a.bool(2)?)?,
+            }
+            .into())
+        },
+        || vec![Sample::new(vec![index(&[9], 2), n(true), n(true)]).no_gradient()],
+    )
     .doc(
         "Return the elements of `input` without those that repeat the element before them; with `dim`, slices along \
          it are compared. `return_inverse` asks for the position of each element of `input` among the results too, and \
          `return_counts` for the lengths of the runs. On a device the host reads the values.",
     )
     .no_out(),
-    Row::new("searchsorted.Tensor(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor", Tier::Composed, |a| {
-        Ok(searchsorted(a.tensor(0)?, a.tensor(1)?, side(a.bool(3)?, a.opt_str(4)?)?, a.bool(2)?, a.opt_tensor(5)?)?.into())
-    }, Vec::new)
+    Row::new(
+        "searchsorted.Tensor(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, str? \
+        side=None, Tensor? sorter=None) -> Tensor",
+        Tier::Composed,
+        |a| {
+            Ok(searchsorted(
+                a.tensor(0)?,
+                a.tensor(1)?,
+                side(a.bool(3)?, a.opt_str(4)?)?,
+                a.bool(2)?,
+                a.opt_tensor(5)?,
+            )?
+            .into())
+        },
+        Vec::new,
+    )
     .doc(
         "Return the position where each element of `input` belongs in the sorted last dimension of \
          `sorted_sequence`, before equal elements, or behind them with `right=True` or `side='right'`. \
@@ -723,31 +824,71 @@ pub const ROWS: &[Row] = &[
          positions that sort it if it is not sorted. The result is `int64`, or `int32` with `out_int32`.",
     )
     .scope(Scope::Function),
-    Row::new("searchsorted.Scalar(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor", Tier::Composed, |a| {
-        Ok(search_number(a.tensor(0)?, a.operand(1)?, side(a.bool(3)?, a.opt_str(4)?)?, a.bool(2)?, a.opt_tensor(5)?)?.into())
-    }, Vec::new).scope(Scope::Function),
-    Row::new("bucketize.Tensor(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor", Tier::Composed, |a| Ok(bucketize(a.tensor(0)?, a.tensor(1)?, a.bool(2)?, a.bool(3)?)?.into()), Vec::new)
+    Row::new(
+        "searchsorted.Scalar(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, bool right=False, str? \
+        side=None, Tensor? sorter=None) -> Tensor",
+        Tier::Composed,
+        |a| {
+            Ok(search_number(
+                a.tensor(0)?,
+                a.operand(1)?,
+                side(a.bool(3)?, a.opt_str(4)?)?,
+                a.bool(2)?,
+                a.opt_tensor(5)?,
+            )?
+            .into())
+        },
+        Vec::new,
+    )
+    .scope(Scope::Function),
+    Row::new(
+        "bucketize.Tensor(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
+        Tier::Composed,
+        |a| Ok(bucketize(a.tensor(0)?, a.tensor(1)?, a.bool(2)?, a.bool(3)?)?.into()),
+        Vec::new,
+    )
     .doc(
         "Return the number of the bucket of each element of `input`, where the vector `boundaries` has the sorted \
          bounds. A number equal to a bound belongs to the bucket before it, or with `right=True` to the one behind \
          it. The result is `int64`, or `int32` with `out_int32`.",
     )
     .scope(Scope::Function),
-    Row::new("bucketize.Scalar(Scalar self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor", Tier::Composed, |a| {
-        check_row(a.tensor(1)?)?;
-        Ok(search_number(a.tensor(1)?, a.operand(0)?, a.bool(3)?, a.bool(2)?, None)?.into())
-    }, Vec::new).scope(Scope::Function),
-    Row::new("bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor", Tier::Composed, |a| Ok(bincount(a.tensor(0)?, a.opt_tensor(1)?, a.int(2)?)?.into()), || vec![Sample::new(vec![index(&[7], 4)]).no_gradient(), Sample::new(vec![index(&[7], 4), t(&[7]), n(6)]).no_gradient()])
+    Row::new(
+        "bucketize.Scalar(Scalar self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
+        Tier::Composed,
+        |a| {
+            check_row(a.tensor(1)?)?;
+            Ok(search_number(a.tensor(1)?, a.operand(0)?, a.bool(3)?, a.bool(2)?, None)?.into())
+        },
+        Vec::new,
+    )
+    .scope(Scope::Function),
+    Row::new(
+        "bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor",
+        Tier::Composed,
+        |a| Ok(bincount(a.tensor(0)?, a.opt_tensor(1)?, a.int(2)?)?.into()),
+        || {
+            vec![
+                Sample::new(vec![index(&[7], 4)]).no_gradient(),
+                Sample::new(vec![index(&[7], 4), t(&[7]), n(6)]).no_gradient(),
+            ]
+        },
+    )
     .doc(
         "Return how often each of the numbers 0, 1, ... occurs in the vector `input` of integers that are not \
          negative. The length is the largest number plus 1, and at least `minlength`. `weights` are summed instead \
          of counted. The result is `int64`, or with `weights` `float32` or `float64`.",
     ),
-    Row::new("histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor", Tier::Composed, |a| Ok(histc(a.tensor(0)?, a.int(1)?, a.float(2)?, a.float(3)?)?.into()), || {
-        let mut s = flat(t(&[9]));
-        s.push(Sample::new(vec![t(&[9]), n(4), n(-1), n(1)]).no_gradient());
-        s
-    })
+    Row::new(
+        "histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor",
+        Tier::Composed,
+        |a| Ok(histc(a.tensor(0)?, a.int(1)?, a.float(2)?, a.float(3)?)?.into()),
+        || {
+            let mut s = flat(t(&[9]));
+            s.push(Sample::new(vec![t(&[9]), n(4), n(-1), n(1)]).no_gradient());
+            s
+        },
+    )
     .doc(
         "Return the number of elements of `input` in each of `bins` equally wide bins from `min` to `max`, in the \
          dtype of `input`. Elements outside do not count; `max` belongs to the last bin. If `min` equals `max`, the \

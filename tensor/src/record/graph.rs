@@ -1,9 +1,9 @@
 //! The backward graph: nodes, edges and leaves.
 //!
-//! Recording is here, beside the tensor, because every op with a gradient pays for it; the loop that walks the graph is in
-//! `torchtpu-autograd`. A [`Node`] keeps the op by value, one edge an input, and the inputs and outputs that the op's
-//! [`Saves`](crate::op::Saves) name. Sequence numbers are Lamport clocks: a node's is larger than those of all nodes its
-//! inputs came from, whatever thread made them, so walking by falling number is a topological order.
+//! Recording is here, beside the tensor, because every op with a gradient pays for it; the loop that walks the graph is
+//! in `torchtpu-autograd`. A [`Node`] keeps the op by value, one edge an input, and the inputs and outputs that the
+//! op's [`Saves`](crate::op::Saves) name. Sequence numbers are Lamport clocks: a node's is larger than those of all
+//! nodes its inputs came from, whatever thread made them, so walking by falling number is a topological order.
 
 pub use crate::block::LeafEdge;
 use crate::block::NewArc;
@@ -25,11 +25,12 @@ pub type LeafHook = Arc<dyn Fn(&Tensor) -> Result<()> + Send + Sync>;
 pub type GradList = Vec<Option<Tensor>>;
 /// A function that sees the gradients of all outputs of a node before it runs and may replace them.
 pub type PreHook = Arc<dyn Fn(&[Option<Tensor>]) -> Result<Option<GradList>> + Send + Sync>;
-/// A function that sees the gradients of the inputs and of the outputs of a node that has run and may replace the former.
+/// A function that sees the gradients of the inputs and of the outputs of a node that has run and may replace the
+/// former.
 pub type PostHook = Arc<dyn Fn(&[Option<Tensor>], &[Option<Tensor>]) -> Result<Option<GradList>> + Send + Sync>;
 
-/// Stores a gradient, and drops the old one after the lock is released. Dropping it may run the user's code, which may take the
-/// same lock.
+/// Stores a gradient, and drops the old one after the lock is released. Dropping it may run the user's code, which may
+/// take the same lock.
 pub fn put(slot: &Mutex<Option<Tensor>>, g: Option<Tensor>) {
     let old = std::mem::replace(&mut *slot.lock().unwrap_or_else(|e| e.into_inner()), g);
     drop(old);
@@ -162,8 +163,8 @@ pub struct Input {
     saved: Option<SavedTensor>,
 }
 
-/// The tensors that a node saves until it has run. A list is empty where it would hold no information: if all inputs have the
-/// description of output 0 and none is saved, or if no output is saved.
+/// The tensors that a node saves until it has run. A list is empty where it would hold no information: if all inputs
+/// have the description of output 0 and none is saved, or if no output is saved.
 #[derive(Default)]
 pub struct Kept {
     inputs: SmallVec<[Input; 2]>,
@@ -327,8 +328,8 @@ impl Node {
         drop(old);
     }
 
-    /// Gradients of the inputs for the given gradients of the outputs. `wanted` says for each edge whether anything is done
-    /// with its gradient; a rule leaves out the others where that saves work.
+    /// Gradients of the inputs for the given gradients of the outputs. `wanted` says for each edge whether anything is
+    /// done with its gradient; a rule leaves out the others where that saves work.
     ///
     /// # Errors
     /// `Runtime` if a saved tensor has been freed or changed in place; any error of the rule.
@@ -398,7 +399,8 @@ impl Node {
         saved.map(|s| s.get_output(self, nr)).transpose()
     }
 
-    /// Frees the tensors that were kept. A node that needs none can run again, as views and sums are often shared by losses.
+    /// Frees the tensors that were kept. A node that needs none can run again, as views and sums are often shared by
+    /// losses.
     pub fn release(&self) {
         if let Rule::Function(f) = &self.rule {
             f.release();
@@ -437,7 +439,8 @@ impl BackwardFn for Refused {
     }
 }
 
-/// Return an alias of `y` that is recorded as a result of `x`. A function computes its gradients. `y` must have no history.
+/// Return an alias of `y` that is recorded as a result of `x`. A function computes its gradients. `y` must have no
+/// history.
 pub(crate) fn with_backward(y: &Tensor, x: &[&Tensor], f: Box<dyn BackwardFn>) -> Result<Tensor> {
     Ok(with_backward_n(std::slice::from_ref(y), x, f)?.swap_remove(0))
 }
@@ -533,8 +536,8 @@ pub(crate) fn record(op: Prim, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
     }
 }
 
-/// [`record`] for one or two inputs and one output. Everything is put together in registers and written once: a list that
-/// grows would be read back wider than it was written, which stalls.
+/// [`record`] for one or two inputs and one output. Everything is put together in registers and written once: a list
+/// that grows would be read back wider than it was written, which stalls.
 #[inline]
 fn record_small(op: Prim, a: &Tensor, b: Option<&Tensor>, y: &Tensor) -> Result<()> {
     let ea = a.history_edge()?;

@@ -83,8 +83,8 @@ impl fmt::Debug for HookHandle {
 const NO_GRADIENT: &str = "cannot register a hook on a tensor that doesn't require gradient";
 
 impl Tensor {
-    /// Calls `hook` with the gradient of this tensor when it is known; what it gives takes the gradient's place. Hooks run
-    /// in the order in which they were registered.
+    /// Calls `hook` with the gradient of this tensor when it is known; what it gives takes the gradient's place. Hooks
+    /// run in the order in which they were registered.
     ///
     /// # Errors
     /// `Runtime` when no gradient is required. A hook that gives a gradient of another size, dtype or device makes the
@@ -108,7 +108,8 @@ impl Tensor {
         Ok(HookHandle { at, id })
     }
 
-    /// Calls `hook` with this leaf after a gradient has been added to its `.grad`: an optimiser may step there and then.
+    /// Calls `hook` with this leaf after a gradient has been added to its `.grad`: an optimiser may step there and
+    /// then.
     ///
     /// # Errors
     /// `Runtime` for a tensor that is no leaf or requires no gradient.

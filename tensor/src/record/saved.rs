@@ -311,7 +311,8 @@ thread_local! {
     static RUNNING: RefCell<Option<Arc<Node>>> = const { RefCell::new(None) };
 }
 
-/// Says which node this thread computes the gradient of, so that nodes made by it know what induced them; in anomaly mode.
+/// Says which node this thread computes the gradient of, so that nodes made by it know what induced them; in anomaly
+/// mode.
 pub fn set_running(node: Option<Arc<Node>>) -> Option<Arc<Node>> {
     RUNNING.with_borrow_mut(|r| std::mem::replace(r, node))
 }

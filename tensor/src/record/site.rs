@@ -1,7 +1,8 @@
 //! Sites: the lines of the user's program that ops come from.
 //!
-//! A site is a number, 0 for none. A function of the language binding finds it when an op is recorded, and only while sites
-//! [are wanted](set_on): device `cpu` and XLA:CPU do without. An op of a backward pass has the site of the op that it is the gradient of.
+//! A site is a number, 0 for none. A function of the language binding finds it when an op is recorded, and only while
+//! sites [are wanted](set_on): device `cpu` and XLA:CPU do without. An op of a backward pass has the site of the op
+//! that it is the gradient of.
 
 use crate::state;
 use rustc_hash::FxHashMap;

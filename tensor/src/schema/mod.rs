@@ -1,8 +1,8 @@
 //! Aten schema strings, the arguments that they describe, and the rows of the public table.
 //!
-//! A [`Row`] is one overload of one public op: its schema, the function that computes it, sample arguments, and everything else that is public about
-//! it. The Python functions, methods, in-place and `out=` forms, help texts, stubs and `docs/ops.md` come from the rows. The table-driven tests iterate
-//! the samples.
+//! A [`Row`] is one overload of one public op: its schema, the function that computes it, sample arguments, and
+//! everything else that is public about it. The Python functions, methods, in-place and `out=` forms, help texts, stubs
+//! and `docs/ops.md` come from the rows. The table-driven tests iterate the samples.
 
 mod args;
 mod row;
@@ -73,7 +73,8 @@ pub enum ParamDefault {
 }
 
 impl ParamDefault {
-    /// The argument that stands for a missing one. Lists and strings are leaked: ask once for each parameter of the table.
+    /// The argument that stands for a missing one. Lists and strings are leaked: ask once for each parameter of the
+    /// table.
     pub fn argument(&self, ty: Ty) -> Arg<'static> {
         match self {
             ParamDefault::Required | ParamDefault::None => Arg::None,

@@ -68,7 +68,8 @@ pub enum Numbers {
     Both,
 }
 
-/// The text of an error about the dtype of `out=`: for the name of the function, the dtype that it wants, and that of `out`.
+/// The text of an error about the dtype of `out=`: for the name of the function, the dtype that it wants, and that of
+/// `out`.
 pub type DTypeMessage = fn(name: &str, want: DType, got: DType) -> String;
 
 /// The dtype that a tensor given as `out=` must have.
@@ -95,7 +96,8 @@ pub enum OutShape {
     ResizedWithWarning,
     /// It is resized.
     Resized,
-    /// It keeps its shape if it has as many elements as the result. Otherwise it is resized with a warning unless it is empty.
+    /// It keeps its shape if it has as many elements as the result. Otherwise it is resized with a warning unless it is
+    /// empty.
     KeptWithWarning,
     /// It keeps its shape if it has as many elements as the result. Otherwise it is resized.
     Kept,
@@ -306,7 +308,8 @@ impl Row {
     /// Call the `name_` form, which writes argument 0 and returns it.
     ///
     /// # Errors
-    /// The errors of the op. `Runtime` when an operand or argument 0 itself has elements in memory that the call may not write.
+    /// The errors of the op. `Runtime` when an operand or argument 0 itself has elements in memory that the call may
+    /// not write.
     pub fn call_in_place(&self, args: &Args<'_>) -> Result<Ret> {
         if let InPlace::By(f) = self.in_place {
             return f(args);
@@ -402,6 +405,7 @@ pub mod messages {
 /// PyTorch's warning about a write to some of the copies of an element.
 pub(crate) fn warn_of_repeated(name: &str, what: &str) -> Result<()> {
     crate::warning::warn(&format!(
-        "Use of {name} on expanded tensors is deprecated. Please clone() the tensor before performing this operation. This also applies to advanced indexing e.g. {what}"
+        "Use of {name} on expanded tensors is deprecated. Please clone() the tensor before performing this operation. \
+        This also applies to advanced indexing e.g. {what}"
     ))
 }

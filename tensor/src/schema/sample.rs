@@ -30,7 +30,8 @@ pub enum Fill {
 pub enum SampleArg {
     /// `None`, or the schema's default.
     Default,
-    /// A tensor of these sizes. A floating-point one takes the dtype under test; `requires_grad` where gradients are tested.
+    /// A tensor of these sizes. A floating-point one takes the dtype under test; `requires_grad` where gradients are
+    /// tested.
     Tensor(Vec<usize>, Fill),
     /// The same, transposed in its last two dimensions, so that it is not contiguous.
     Transposed(Vec<usize>, Fill),

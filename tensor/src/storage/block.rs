@@ -1,7 +1,7 @@
 //! The block: one allocation that holds a tensor's header, its storage's header and, when they fit, its elements.
 //!
-//! `unsafe` is here and, for the memory of other libraries, in [`dlpack`](crate::dlpack), nowhere else in the crate. Everything a
-//! tensor costs is decided here:
+//! `unsafe` is here and, for the memory of other libraries, in [`dlpack`](crate::dlpack), nowhere else in the crate.
+//! Everything a tensor costs is decided here:
 //!
 //! ```text
 //! block  = [ Header | Storage | elements, when at most 4 KiB ]        a tensor that owns its memory
@@ -12,11 +12,11 @@
 //!   recycled when its storage count reaches zero, so a base's header may die before its views do.
 //! * A last handle is recognised by a plain load (`refs == 1`), which saves an atomic read-modify-write on every
 //!   temporary. Sound because there are no weak handles: who sees 1 holds the only handle.
-//! * Blocks come from per-thread free lists, refilled by carving slabs; a list that grows too long or whose thread ends is
-//!   handed to a global pool.
+//! * Blocks come from per-thread free lists, refilled by carving slabs; a list that grows too long or whose thread ends
+//!   is handed to a global pool.
 //!
-//! Memory behind `cpu` storages is shared and mutable, as in PyTorch: views alias, in-place ops write through `&Tensor`.
-//! Two threads that write the same elements at once get unspecified elements, never a dangling pointer.
+//! Memory behind `cpu` storages is shared and mutable, as in PyTorch: views alias, in-place ops write through
+//! `&Tensor`. Two threads that write the same elements at once get unspecified elements, never a dangling pointer.
 
 mod sync;
 mod word;
@@ -87,7 +87,8 @@ struct Header {
     plain: bool,
     class: u8,
     storage: NonNull<Storage>,
-    /// `null`, an `Arc<Node>`, or an `Arc<Leaf>`, tagged with [`LEAF`] and [`WANTS`]; and which output of the node this is.
+    /// `null`, an `Arc<Node>`, or an `Arc<Leaf>`, tagged with [`LEAF`] and [`WANTS`]; and which output of the node this
+    /// is.
     autograd: Word,
     /// `null` or a `Box<ViewInfo>`; written once, before the tensor is shared.
     view: *mut ViewInfo,
@@ -210,8 +211,9 @@ fn put_block(class: usize, p: *mut u8) {
 
 /// A multi-dimensional array: one pointer to a reference-counted block.
 ///
-/// `clone()` gives another handle to the same memory, as assignment does in Python: what is written through one is seen through both.
-/// PyTorch's `clone()` is [`Tensor::copy`]. Views alias; there are no type parameters. See the crate's documentation.
+/// `clone()` gives another handle to the same memory, as assignment does in Python: what is written through one is seen
+/// through both. PyTorch's `clone()` is [`Tensor::copy`]. Views alias; there are no type parameters. See the crate's
+/// documentation.
 #[repr(transparent)]
 pub struct Tensor(NonNull<Header>);
 
@@ -372,8 +374,8 @@ impl LeafEdge {
     }
 }
 
-/// An `Arc` whose content is still to be written. With the room there first, a large content is put together in place, not
-/// on the stack.
+/// An `Arc` whose content is still to be written. With the room there first, a large content is put together in place,
+/// not on the stack.
 pub(crate) struct NewArc<T>(Arc<MaybeUninit<T>>);
 
 impl<T> NewArc<T> {
@@ -460,8 +462,8 @@ impl Tensor {
         Tensor::empty_large(meta, bytes)
     }
 
-    /// An unset tensor with the sizes, dtype and strides of a small contiguous `cpu` tensor, without working them out anew.
-    /// `None` when `self` is not one.
+    /// An unset tensor with the sizes, dtype and strides of a small contiguous `cpu` tensor, without working them out
+    /// anew. `None` when `self` is not one.
     #[inline(always)]
     pub(crate) fn empty_twin(&self) -> Option<Tensor> {
         let h = self.header();
@@ -531,8 +533,9 @@ impl Tensor {
         t
     }
 
-    /// A `cpu` tensor whose elements are the bytes of `owner`, dense and row-major, or a copy where those are not aligned. For
-    /// [`HostValue`](crate::host::HostValue) alone, which gives it to kernels to read and to nothing that writes.
+    /// A `cpu` tensor whose elements are the bytes of `owner`, dense and row-major, or a copy where those are not
+    /// aligned. For [`HostValue`](crate::host::HostValue) alone, which gives it to kernels to read and to nothing that
+    /// writes.
     ///
     /// # Errors
     /// `Runtime` when there are more or fewer bytes than the tensor has; `OutOfMemory` for a copy.
@@ -547,7 +550,8 @@ impl Tensor {
         }
         if bytes.is_empty() || bytes.as_ptr().addr().is_multiple_of(meta.dtype.size_bytes()) {
             let (strides, data) = (meta.dims.contiguous_strides(), bytes.as_ptr().cast_mut());
-            // SAFETY: aligned, as long as a dense tensor, and kept by the owner. Nothing writes, as the caller promises.
+            // SAFETY: aligned, as long as a dense tensor, and kept by the owner. Nothing writes, as the caller
+            // promises.
             return Ok(unsafe { Tensor::from_foreign(meta, &strides, data, Box::new(owner)) });
         }
         let mut y = Tensor::empty(meta)?;
@@ -557,8 +561,9 @@ impl Tensor {
         Ok(y)
     }
 
-    /// This tensor with other strides for the same sizes, for the code that has just made it and alone knows of it. They must reach the same
-    /// elements of memory: an order of dimensions without gaps. Where memory holds values already, they must not depend on their places.
+    /// This tensor with other strides for the same sizes, for the code that has just made it and alone knows of it.
+    /// They must reach the same elements of memory: an order of dimensions without gaps. Where memory holds values
+    /// already, they must not depend on their places.
     #[cold]
     pub(crate) fn with_strides(mut self, strides: Dims) -> Tensor {
         assert!(reach(self.dims(), &strides) <= reach(self.dims(), self.strides()), "strides leave the memory");
@@ -683,8 +688,8 @@ impl Tensor {
     pub fn is_contiguous(&self) -> bool {
         self.header().contiguous
     }
-    /// Whether the strides are those of a new row-major tensor and memory holds the elements. Other contiguous tensors have sizes of one with
-    /// other strides.
+    /// Whether the strides are those of a new row-major tensor and memory holds the elements. Other contiguous tensors
+    /// have sizes of one with other strides.
     #[inline(always)]
     pub(crate) fn is_plain(&self) -> bool {
         self.header().plain
@@ -779,7 +784,8 @@ impl Tensor {
     pub fn mark_exported(&self) {
         self.storage().is_exported.store(true, Ordering::Relaxed);
     }
-    /// Whether dropping the last handle runs nothing but this library's allocator: no history, no base, no memory of others.
+    /// Whether dropping the last handle runs nothing but this library's allocator: no history, no base, no memory of
+    /// others.
     #[inline(always)]
     pub fn drops_quietly(&self) -> bool {
         let h = self.header();
@@ -1077,8 +1083,8 @@ fn has_plain_strides(dims: &Dims, strides: &Dims) -> bool {
     dims.iter().all(|n| *n > 1) || *strides == dims.contiguous_strides()
 }
 
-/// Elements from the first to the last that sizes and strides reach, inclusive; zero without elements, and the largest number where
-/// there are more.
+/// Elements from the first to the last that sizes and strides reach, inclusive; zero without elements, and the largest
+/// number where there are more.
 pub(crate) fn reach(dims: &[usize], strides: &[usize]) -> usize {
     if dims.contains(&0) {
         return 0;

@@ -1,13 +1,13 @@
 //! DLPack: tensors exchanged with other libraries without a copy.
 //!
-//! A library that gives memory away fills a struct with its address, sizes and strides and with a *deleter*; whoever takes the
-//! memory calls that once it needs the memory no longer. The structs are those of the
+//! A library that gives memory away fills a struct with its address, sizes and strides and with a *deleter*; whoever
+//! takes the memory calls that once it needs the memory no longer. The structs are those of the
 //! [specification](https://dmlc.github.io/dlpack/latest/c_api.html), in both forms: [`DLManagedTensor`], and
 //! [`DLManagedTensorVersioned`], which also says whether the memory may be written.
 //!
-//! [`ManagedTensor`] owns such a struct. [`to_dlpack`] makes one of a tensor, [`from_dlpack`] a tensor of one; a foreign
-//! function is given [`ManagedTensor::into_raw`], and what it gives goes through [`ManagedTensor::from_raw`], which is the one
-//! step that is `unsafe`. Python's capsules are made of the same parts.
+//! [`ManagedTensor`] owns such a struct. [`to_dlpack`] makes one of a tensor, [`from_dlpack`] a tensor of one; a
+//! foreign function is given [`ManagedTensor::into_raw`], and what it gives goes through [`ManagedTensor::from_raw`],
+//! which is the one step that is `unsafe`. Python's capsules are made of the same parts.
 //!
 //! ```
 //! use torchtpu_tensor::{Tensor, dlpack};
@@ -60,8 +60,8 @@ impl DLDevice {
     /// Host memory, `kDLCPU`.
     pub const CPU: DLDevice = DLDevice { device_type: 1, device_id: 0 };
 
-    /// The device as others are told of it. An accelerator behind PJRT is `kDLExtDev`: others learn of it, and can ask for a
-    /// copy on the host.
+    /// The device as others are told of it. An accelerator behind PJRT is `kDLExtDev`: others learn of it, and can ask
+    /// for a copy on the host.
     ///
     /// # Errors
     /// `Value` for `meta`, which has no memory.
@@ -240,9 +240,10 @@ impl<M: Form> ManagedTensor<M> {
     /// Takes over a struct that another library made.
     ///
     /// # Safety
-    /// `raw` is not null and points at a struct that belongs to the caller and that nobody changes any more. What it says is
-    /// true: the lists have `ndim` entries, and until the deleter is called the memory may be read, and without the flag for
-    /// read-only memory written, at every element that sizes and strides reach. The deleter may be called from any thread.
+    /// `raw` is not null and points at a struct that belongs to the caller and that nobody changes any more. What it
+    /// says is true: the lists have `ndim` entries, and until the deleter is called the memory may be read, and without
+    /// the flag for read-only memory written, at every element that sizes and strides reach. The deleter may be called
+    /// from any thread.
     pub unsafe fn from_raw(raw: *mut M) -> ManagedTensor<M> {
         debug_assert!(!raw.is_null());
         // SAFETY: not null by the contract.
@@ -288,13 +289,14 @@ impl<M: Form> ManagedTensor<M> {
         self.get().content().is_ok_and(|(_, flags)| flags & flag != 0)
     }
 
-    /// A struct for a tensor, which lives until the deleter is called. The memory is the tensor's own, at its first element and
-    /// with its strides, unless `request` makes that a copy.
+    /// A struct for a tensor, which lives until the deleter is called. The memory is the tensor's own, at its first
+    /// element and with its strides, unless `request` makes that a copy.
     ///
     /// # Errors
-    /// `Buffer`, in PyTorch's words, for a tensor that requires a gradient, for one whose memory holds the conjugates or
-    /// negatives of its elements, and for one that is not on `cpu` when no copy there is asked for; `Buffer` for any other
-    /// device that is asked for; `Value` when a copy is needed and `request` refuses it; otherwise those of the copy.
+    /// `Buffer`, in PyTorch's words, for a tensor that requires a gradient, for one whose memory holds the conjugates
+    /// or negatives of its elements, and for one that is not on `cpu` when no copy there is asked for; `Buffer` for any
+    /// other device that is asked for; `Value` when a copy is needed and `request` refuses it; otherwise those of the
+    /// copy.
     pub fn new(x: &Tensor, request: &Request) -> Result<ManagedTensor<M>> {
         if x.requires_grad() {
             return Err(refused("Can't export tensors that require gradient, use tensor.detach()"));
@@ -348,7 +350,8 @@ struct Given<M> {
 /// The deleter of what is given away. Nothing may unwind into the C code that calls it.
 unsafe extern "C" fn delete<M: Form>(raw: *mut M) {
     let outcome = catch_unwind(AssertUnwindSafe(|| {
-        // SAFETY: the consumer has a struct that `ManagedTensor::new` made, whose pointer is the box's, and calls this once.
+        // SAFETY: the consumer has a struct that `ManagedTensor::new` made, whose pointer is the box's, and calls this
+        // once.
         unsafe { drop(Box::from_raw((*raw).parts().1.cast::<Given<M>>())) }
     }));
     // A panic has been reported by its hook; dropping what it carries could panic again.
@@ -400,16 +403,16 @@ pub fn to_dlpack_versioned(x: &Tensor) -> Result<ManagedTensor<DLManagedTensorVe
     ManagedTensor::new(x, &Request::default())
 }
 
-/// A `cpu` tensor on the memory of another library, with the sizes, strides and dtype that it states. The deleter is called when
-/// the last tensor on that memory is dropped.
+/// A `cpu` tensor on the memory of another library, with the sizes, strides and dtype that it states. The deleter is
+/// called when the last tensor on that memory is dropped.
 ///
-/// Memory that must not be written is copied, since no tensor refuses writes; where there are no elements, there is nothing to
-/// share. Then the deleter is called at once, as it is after an error.
+/// Memory that must not be written is copied, since no tensor refuses writes; where there are no elements, there is
+/// nothing to share. Then the deleter is called at once, as it is after an error.
 ///
 /// # Errors
-/// `Buffer` for memory that is not the host's, an element type that is no dtype here, a negative size or stride, and an address
-/// that is not aligned to its elements; `Runtime` for a newer major version, more dimensions than a tensor can have, and sizes
-/// that overflow; `OutOfMemory` for the copy.
+/// `Buffer` for memory that is not the host's, an element type that is no dtype here, a negative size or stride, and an
+/// address that is not aligned to its elements; `Runtime` for a newer major version, more dimensions than a tensor can
+/// have, and sizes that overflow; `OutOfMemory` for the copy.
 ///
 /// # Source
 /// `torch.from_dlpack`
@@ -417,8 +420,9 @@ pub fn from_dlpack<M: Form>(managed: ManagedTensor<M>) -> Result<Tensor> {
     from_dlpack_with(managed, drop)
 }
 
-/// As [`from_dlpack`], with the last word on how the memory is given back: once it is not needed any more, `release` is called with
-/// the struct, on whichever thread that is, and also after an error. The Python binding calls deleters with the interpreter attached.
+/// As [`from_dlpack`], with the last word on how the memory is given back: once it is not needed any more, `release` is
+/// called with the struct, on whichever thread that is, and also after an error. The Python binding calls deleters with
+/// the interpreter attached.
 ///
 /// # Errors
 /// As [`from_dlpack`].
@@ -434,8 +438,8 @@ pub fn from_dlpack_with<M: Form>(
     if meta.numel() == 0 {
         return Tensor::empty(&meta);
     }
-    // SAFETY: by the contract of `from_raw` the memory reaches over these sizes and strides until the deleter is called;
-    // `layout` has checked that they are not negative, and the alignment.
+    // SAFETY: by the contract of `from_raw` the memory reaches over these sizes and strides until the deleter is
+    // called; `layout` has checked that they are not negative, and the alignment.
     let y = unsafe { Tensor::from_foreign(&meta, &strides, data, Box::new(taken)) };
     if flags & DLPACK_FLAG_BITMASK_READ_ONLY != 0 { y.copy() } else { Ok(y) }
 }

@@ -1,7 +1,8 @@
 //! Recorded ops, run on the host.
 //!
-//! An engine whose device computes in the host's memory need not compile a program to run it: the kernels of device `cpu` take the
-//! same ops. This module is the way there: [`HostValue`] is a value of such a run, and [`run`] computes one op.
+//! An engine whose device computes in the host's memory need not compile a program to run it: the kernels of device
+//! `cpu` take the same ops. This module is the way there: [`HostValue`] is a value of such a run, and [`run`] computes
+//! one op.
 
 use crate::op::{Layout, Prim};
 use crate::{DType, Device, Error, Meta, Result, Tensor, dispatch};
@@ -16,7 +17,8 @@ pub struct HostValue(Tensor);
 pub type HostValues = SmallVec<[HostValue; 2]>;
 
 impl HostValue {
-    /// The value whose elements, dense and row-major, are the bytes of `owner`. They are not copied if they are aligned.
+    /// The value whose elements, dense and row-major, are the bytes of `owner`. They are not copied if they are
+    /// aligned.
     ///
     /// # Errors
     /// `Runtime` when there are more or fewer bytes than the value has; `OutOfMemory` for a copy.

@@ -33,7 +33,8 @@ pub fn check_writable(x: &Tensor) -> Result<()> {
 /// How the memory of two tensors overlaps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Overlap {
-    /// It does not. As in PyTorch, also where a tensor has gaps between its elements or repeats them, which is not looked into.
+    /// It does not. As in PyTorch, also where a tensor has gaps between its elements or repeats them, which is not
+    /// looked into.
     None,
     /// Some places are shared, or all of them in another order.
     Partial,

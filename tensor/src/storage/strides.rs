@@ -1,7 +1,8 @@
 //! Strides of new tensors, by PyTorch's rules.
 //!
-//! A result is row major unless an operand is not: then element-wise results, copies and tensors made "like" another keep the operand's order of
-//! dimensions. On `cpu` memory has that order too. On `tpu` strides are only reported: a value has the compiler's layout.
+//! A result is row major unless an operand is not: then element-wise results, copies and tensors made "like" another
+//! keep the operand's order of dimensions. On `cpu` memory has that order too. On `tpu` strides are only reported: a
+//! value has the compiler's layout.
 
 use crate::{Dims, Error, Result, Tensor};
 use smallvec::{SmallVec, smallvec};
@@ -94,7 +95,8 @@ impl Tensor {
         lies_in(self.dims(), self.strides(), order)
     }
 
-    /// The channels-last format whose order of dimensions the strides have; `Contiguous` for all others, and where sizes of one leave it open.
+    /// The channels-last format whose order of dimensions the strides have; `Contiguous` for all others, and where
+    /// sizes of one leave it open.
     pub fn suggested_format(&self) -> MemoryFormat {
         let (dims, strides) = (self.dims(), self.strides());
         let (order, format): (&[usize], _) = match dims.len() {
@@ -120,8 +122,8 @@ impl Tensor {
         self.has_contiguous_strides() || is_dense(self.dims(), self.strides())
     }
 
-    /// This result with the strides of an element-wise function of these operands, where it was computed in steps that took them in another
-    /// order.
+    /// This result with the strides of an element-wise function of these operands, where it was computed in steps that
+    /// took them in another order.
     ///
     /// # Errors
     /// Out of memory.
@@ -188,8 +190,8 @@ fn is_dense(dims: &[usize], strides: &[usize]) -> bool {
     })
 }
 
-/// Strides of a copy of `x`, as `torch.empty_like` chooses them: its own where they have neither gaps nor overlaps, else dense ones in the same
-/// order of dimensions.
+/// Strides of a copy of `x`, as `torch.empty_like` chooses them: its own where they have neither gaps nor overlaps,
+/// else dense ones in the same order of dimensions.
 pub fn preserved(x: &Tensor) -> Dims {
     let (dims, strides) = (x.dims(), x.strides());
     if x.is_dense() {
@@ -208,8 +210,8 @@ pub fn preserved(x: &Tensor) -> Dims {
     out
 }
 
-/// How dimension `a`, which lies further inside so far, compares with `b` in one operand: positive when they should change places, zero when this
-/// operand does not say.
+/// How dimension `a`, which lies further inside so far, compares with `b` in one operand: positive when they should
+/// change places, zero when this operand does not say.
 fn compare(strides: &[usize], dims: &[usize], a: usize, b: usize) -> i8 {
     match (strides[a], strides[b]) {
         (0, _) | (_, 0) => 0,
@@ -219,7 +221,8 @@ fn compare(strides: &[usize], dims: &[usize], a: usize, b: usize) -> i8 {
     }
 }
 
-/// Sorts by a comparison that may leave pairs open, and is not transitive then: the same steps as PyTorch's give the same order.
+/// Sorts by a comparison that may leave pairs open, and is not transitive then: the same steps as PyTorch's give the
+/// same order.
 fn sort(order: &mut [usize], compare: impl Fn(usize, usize) -> i8) {
     for i in 1..order.len() {
         let mut at = i;
@@ -236,7 +239,8 @@ fn sort(order: &mut [usize], compare: impl Fn(usize, usize) -> i8) {
     }
 }
 
-/// Strides of the result of an element-wise op with sizes `out`, by the rule of PyTorch's `TensorIterator`; `None` when row major.
+/// Strides of the result of an element-wise op with sizes `out`, by the rule of PyTorch's `TensorIterator`; `None` when
+/// row major.
 pub fn elementwise(x: &[&Tensor], out: &Dims) -> Option<Dims> {
     if out.is_empty() {
         return None;

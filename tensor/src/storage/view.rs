@@ -91,8 +91,8 @@ impl ViewInfo {
         ViewInfo::new(x, base, earlier, ops, false, Made::now(x))
     }
 
-    /// Of an alias without history of `x`, which is a view made as `self` says. Its base has no history either: an alias must not
-    /// keep alive what it was detached from.
+    /// Of an alias without history of `x`, which is a view made as `self` says. Its base has no history either: an
+    /// alias must not keep alive what it was detached from.
     fn detached(&self, x: &Tensor) -> Result<Box<ViewInfo>> {
         let base = self.base.shallow_alias()?;
         Ok(ViewInfo::new(x, base, self.earlier.clone(), self.ops.clone(), true, Made::Ordinarily))
@@ -248,8 +248,8 @@ impl Tensor {
         Ok(y)
     }
 
-    /// A view of the elements in the order in which they lie in memory, where they lie without gaps in another order than row by row; else
-    /// the tensor itself.
+    /// A view of the elements in the order in which they lie in memory, where they lie without gaps in another order
+    /// than row by row; else the tensor itself.
     pub(crate) fn in_memory_order(&self) -> Result<Tensor> {
         if self.has_contiguous_strides() || !self.is_dense() {
             return Ok(self.clone());
@@ -301,7 +301,8 @@ impl Tensor {
 
     /// Another tensor with the same elements and layout and no history.
     pub fn shallow_alias(&self) -> Result<Tensor> {
-        // A device needs the chain of views to read it; on cpu, and for what owns its storage, the layout says everything.
+        // A device needs the chain of views to read it; on cpu, and for what owns its storage, the layout says
+        // everything.
         let info = match self.device().kind {
             DeviceKind::Tpu => self.view_info().map(|v| v.detached(self)).transpose()?,
             _ => None,
@@ -309,7 +310,8 @@ impl Tensor {
         self.alias(self.meta(), *self.strides(), self.storage_offset(), info)
     }
 
-    /// Another tensor that is a view of the same base in the same way, with its history; what `v.t_()` puts in the place of `v`.
+    /// Another tensor that is a view of the same base in the same way, with its history; what `v.t_()` puts in the
+    /// place of `v`.
     ///
     /// # Errors
     /// When the history of a view cannot be made anew.
@@ -406,8 +408,8 @@ fn lazily_as(y: &Tensor, x: &Tensor) -> Result<Tensor> {
     if x.is_neg() { y.negative_view() } else { Ok(y) }
 }
 
-/// The places in `base`, which owns its storage, that a chain of views looks at, where the chain repeats elements on the way:
-/// which copy of an element a later view was written through cannot be told from the copies.
+/// The places in `base`, which owns its storage, that a chain of views looks at, where the chain repeats elements on
+/// the way: which copy of an element a later view was written through cannot be told from the copies.
 fn repeating_window(base: &Tensor, ops: &[&Prim]) -> Option<crate::ops::shape::AsStrided> {
     let is_owner = base.view_info().is_none_or(|v| !v.has_ops()) && base.storage_offset() == 0;
     if !ops.iter().any(|op| matches!(op, Prim::Expand(_))) || !is_owner || !base.is_dense() || base.is_lazy() {
@@ -451,8 +453,8 @@ pub(crate) fn write_through(base: &Tensor, ops: &[&Prim], y: &Tensor) -> Result<
 }
 
 impl Tensor {
-    /// Makes output `nr` of a node the history of this tensor, which was just written in place without recording. A view makes it that
-    /// of a part of its base.
+    /// Makes output `nr` of a node the history of this tensor, which was just written in place without recording. A
+    /// view makes it that of a part of its base.
     ///
     /// # Errors
     /// `Runtime` where the history of the base cannot follow.
@@ -470,8 +472,8 @@ impl Tensor {
     }
 }
 
-/// Gives `x` the history of `y`, whose values were just written into it. For a view, the base's history becomes: the old
-/// base with this part replaced.
+/// Gives `x` the history of `y`, whose values were just written into it. For a view, the base's history becomes: the
+/// old base with this part replaced.
 pub(crate) fn rebase_history(x: &Tensor, y: &Tensor, old_base: Option<Tensor>) -> Result<()> {
     match x.view_info().filter(|v| !v.is_detached()) {
         None => {

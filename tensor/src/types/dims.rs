@@ -13,8 +13,8 @@ const INLINE: usize = 8;
 
 /// Up to [`MAX_DIMS`] sizes or strides. `Copy`, so that making a tensor allocates nothing for its shape.
 ///
-/// Up to eight items are kept inline. A longer list is in a table that holds each list once for the life of the process; `items[0]`
-/// is its number there. So two equal lists always have equal fields.
+/// Up to eight items are kept inline. A longer list is in a table that holds each list once for the life of the
+/// process; `items[0]` is its number there. So two equal lists always have equal fields.
 #[derive(Clone, Copy)]
 pub struct Dims {
     items: [usize; INLINE],
@@ -136,7 +136,8 @@ impl Dims {
         v
     }
 
-    /// Product of the items. Of sizes that nobody has checked yet it may have wrapped around; see [`Dims::checked_numel`].
+    /// Product of the items. Of sizes that nobody has checked yet it may have wrapped around; see
+    /// [`Dims::checked_numel`].
     #[inline]
     pub fn numel(&self) -> usize {
         self.iter().fold(1, |n, &d| n.wrapping_mul(d))
@@ -165,8 +166,8 @@ impl Dims {
         s
     }
 
-    /// Strides of a tensor with these sizes whose elements have no gaps between them, when dimensions lie in memory in this `order`,
-    /// outermost first.
+    /// Strides of a tensor with these sizes whose elements have no gaps between them, when dimensions lie in memory in
+    /// this `order`, outermost first.
     pub fn ordered_strides(&self, order: impl DoubleEndedIterator<Item = usize>) -> Dims {
         let mut strides = *self;
         strides.edit(|s| {
@@ -239,8 +240,8 @@ impl Deref for Dims {
 impl PartialEq for Dims {
     #[inline]
     fn eq(&self, other: &Dims) -> bool {
-        // Items beyond `len` are zero, and equal lists in the table have one number. Folded rather than compared in order: two vector
-        // instructions instead of a call.
+        // Items beyond `len` are zero, and equal lists in the table have one number. Folded rather than compared in
+        // order: two vector instructions instead of a call.
         let mut differ = (self.len ^ other.len) as usize;
         for i in 0..INLINE {
             differ |= self.items[i] ^ other.items[i];

@@ -25,7 +25,8 @@ pub enum ErrorKind {
     Attribute,
     /// `KeyboardInterrupt`: Ctrl-C while waiting.
     Interrupted,
-    /// `torch.linalg.LinAlgError`, a `RuntimeError`: a matrix that is singular, or not positive, or iterations that did not converge.
+    /// `torch.linalg.LinAlgError`, a `RuntimeError`: a matrix that is singular, or not positive, or iterations that did
+    /// not converge.
     LinAlg,
     /// An exception that user code raised inside a callback; the binding keeps the object and restores it.
     Callback,

@@ -8,7 +8,8 @@ pub struct State {
     pub grad: Cell<bool>,
     /// Sequence number of the next autograd node.
     pub seq: Cell<u64>,
-    /// Storage that the running in-place op is about to overwrite; 0 for none. What backward keeps of it must be copied.
+    /// Storage that the running in-place op is about to overwrite; 0 for none. What backward keeps of it must be
+    /// copied.
     pub overwritten: Cell<usize>,
     /// Whether hooks decide how tensors are kept for backward; see [`saved`](crate::saved).
     pub saved_hooks: Cell<bool>,
@@ -21,7 +22,8 @@ pub struct State {
 }
 
 /// How many things make calls other than ordinary: an [observer](crate::dispatch::observe), threads with
-/// [autocast](crate::autocast) or in [inference mode](set_inference). While there are none, no shortcut needs to look further.
+/// [autocast](crate::autocast) or in [inference mode](set_inference). While there are none, no shortcut needs to look
+/// further.
 pub(crate) static UNUSUAL: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
 
 thread_local! {
@@ -53,8 +55,9 @@ pub fn is_inference() -> bool {
     is_unusual() && with(|s| s.inference.get())
 }
 
-/// Switches inference mode for this thread and gives what was set before. Results of ops are then inference tensors, which backward
-/// refuses to keep, and which may be written in inference mode only. It does not switch recording off: callers set the gradient mode.
+/// Switches inference mode for this thread and gives what was set before. Results of ops are then inference tensors,
+/// which backward refuses to keep, and which may be written in inference mode only. It does not switch recording off:
+/// callers set the gradient mode.
 pub fn set_inference(on: bool) -> bool {
     use std::sync::atomic::Ordering::Relaxed;
     let before = with(|s| s.inference.replace(on));
@@ -68,8 +71,8 @@ pub fn set_inference(on: bool) -> bool {
 
 static DETERMINISTIC: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(0);
 
-/// Makes functions that PyTorch has in no deterministic form fail, or warn, as `torch.use_deterministic_algorithms` says. Here they are
-/// all deterministic: what is refused is what would not be there.
+/// Makes functions that PyTorch has in no deterministic form fail, or warn, as `torch.use_deterministic_algorithms`
+/// says. Here they are all deterministic: what is refused is what would not be there.
 pub fn set_deterministic(on: bool, warn_only: bool) {
     let mode = if !on { 0 } else { 1 + u8::from(warn_only) };
     DETERMINISTIC.store(mode, std::sync::atomic::Ordering::Relaxed);

@@ -3,7 +3,8 @@
 use crate::func::{List, put};
 use crate::{ElementType, Func, Type, Value};
 
-/// Geometry of a convolution. [`ConvDims::new`] gives the plain one with batch, feature, spatial order (NCHW, kernel OIHW).
+/// Geometry of a convolution. [`ConvDims::new`] gives the plain one with batch, feature, spatial order (NCHW, kernel
+/// OIHW).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ConvDims {
     /// Step of the window, per spatial dimension.
@@ -84,10 +85,10 @@ pub(crate) fn window_count(
 }
 
 impl Func {
-    /// Multiplies and sums over the dimension pairs `contract`, once for each element of the pairs `batch`. The result's
-    /// dimensions are the batch, then what remains of `a`, then of `b`. Its elements are `out`, which may be wider than the
-    /// operands' type, and then is also the accumulator. `precision` is `DEFAULT`, `HIGH` or `HIGHEST`; when absent, what
-    /// [`Func::set_precision`] says.
+    /// Multiplies and sums over the dimension pairs `contract`, once for each element of the pairs `batch`. The
+    /// result's dimensions are the batch, then what remains of `a`, then of `b`. Its elements are `out`, which may be
+    /// wider than the operands' type, and then is also the accumulator. `precision` is `DEFAULT`, `HIGH` or `HIGHEST`;
+    /// when absent, what [`Func::set_precision`] says.
     pub fn dot_general(
         &mut self,
         a: &Value,
@@ -139,8 +140,8 @@ impl Func {
 
     /// Slides the kernel `w` over `x`.
     ///
-    /// Negative padding is printed as a `stablehlo.pad` of its own: XLA:CPU computes wrong edge columns for a window that
-    /// is cropped on one side and padded on the other.
+    /// Negative padding is printed as a `stablehlo.pad` of its own: XLA:CPU computes wrong edge columns for a window
+    /// that is cropped on one side and padded on the other.
     pub fn convolution(&mut self, x: &Value, w: &Value, dims: &ConvDims) -> Value {
         check_convolution(x, w, dims);
         let cropped: Vec<usize> =

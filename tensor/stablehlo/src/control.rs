@@ -6,8 +6,8 @@ use crate::{ElementType, Func, Type, Value};
 impl Func {
     /// Repeats `body` on the carried values while `cond` holds of them; gives the last carried values.
     ///
-    /// Both closures get the carried values and append to the same function, whose other values they may use. `cond` returns
-    /// a boolean scalar, `body` the next carried values, of the same types.
+    /// Both closures get the carried values and append to the same function, whose other values they may use. `cond`
+    /// returns a boolean scalar, `body` the next carried values, of the same types.
     pub fn while_loop(
         &mut self,
         init: &[Value],
@@ -38,8 +38,8 @@ impl Func {
         )
     }
 
-    /// Computes `on_true` if the scalar `pred` holds, else `on_false`. Both give values of the same types, and may use the
-    /// function's other values. Unlike [`Func::select`] only one side is run.
+    /// Computes `on_true` if the scalar `pred` holds, else `on_false`. Both give values of the same types, and may use
+    /// the function's other values. Unlike [`Func::select`] only one side is run.
     pub fn if_else(
         &mut self,
         pred: &Value,

@@ -111,8 +111,8 @@ impl Func {
         self.op(ty, format_args!("stablehlo.select {pred}, {on_true}, {on_false} : {}, {ty}", pred.ty()))
     }
 
-    /// Bounds `x` from below by `lo` and from above by `hi`; the bounds may be scalars. NaN stays NaN, given the compile
-    /// option that the crate documentation names.
+    /// Bounds `x` from below by `lo` and from above by `hi`; the bounds may be scalars. NaN stays NaN, given the
+    /// compile option that the crate documentation names.
     pub fn clamp(&mut self, lo: &Value, x: &Value, hi: &Value) -> Value {
         for (constraint, bound) in [("C1", lo), ("C2", hi)] {
             assert!(

@@ -164,7 +164,8 @@ impl Func {
         self.platform
     }
 
-    /// Sets how precisely an accelerator multiplies `float32` from now on. XLA:CPU is not told: it always multiplies `float32`.
+    /// Sets how precisely an accelerator multiplies `float32` from now on. XLA:CPU is not told: it always multiplies
+    /// `float32`.
     pub fn set_precision(&mut self, precision: Precision) {
         self.precision = Some(precision);
     }

@@ -114,7 +114,8 @@ impl Func {
             &ty,
             format_args!(
                 "\"stablehlo.gather\"({x}, {indices}) <{{dimension_numbers = #stablehlo.gather<{numbers}\
-                 index_vector_dim = {index_vector_dim}>, slice_sizes = {}, indices_are_sorted = {indices_are_sorted}}}> : \
+                 index_vector_dim = {index_vector_dim}>, slice_sizes = {}, \
+                 indices_are_sorted = {indices_are_sorted}}}> : \
                  ({}, {}) -> {ty}",
                 Array(slice_sizes),
                 x.ty(),
@@ -227,17 +228,19 @@ impl Func {
         self.gather(x, idx, &dims, &slice_sizes, false)
     }
 
-    /// Chooses rows of `x` by `idx`: the lookup of an embedding. The result's shape is that of `idx`, then that of a row.
+    /// Chooses rows of `x` by `idx`: the lookup of an embedding. The result's shape is that of `idx`, then that of a
+    /// row.
     pub fn take_rows(&mut self, x: &Value, idx: &Value) -> Value {
         self.take(x, idx, 0)
     }
 
-    /// Joins `updates` into `x` where [`Func::take`] with the same `idx` and `dim` reads: its gradient, and `index_add`.
+    /// Joins `updates` into `x` where [`Func::take`] with the same `idx` and `dim` reads: its gradient, and
+    /// `index_add`.
     pub fn put(&mut self, x: &Value, idx: &Value, updates: &Value, dim: usize, kind: ScatterKind) -> Value {
         assert!(dim < x.rank(), "scatter (C21): dimension {dim} is out of range for {}", x.ty());
         if kind == ScatterKind::Set && idx.ty().numel() == 1 && x.shape()[dim] > 0 && !self.platform().is_cpu() {
-            // XLA would read, compare and select what is there, for an index that is out of range. Who is asked to write there is told
-            // of it by a check, and here writes to the edge.
+            // XLA would read, compare and select what is there, for an index that is out of range. Who is asked to
+            // write there is told of it by a check, and here writes to the edge.
             let mut window = x.shape().to_vec();
             window[dim] = 1;
             let updates = self.reshape(updates, &window);
@@ -257,8 +260,8 @@ impl Func {
         self.scatter(x, idx, updates, &dims, kind)
     }
 
-    /// `torch.gather`: element `[i, j, k]` of the result is `x[i, idx[i, j, k], k]` for `dim` 1. Along the other dimensions
-    /// `idx` may be shorter than `x`.
+    /// `torch.gather`: element `[i, j, k]` of the result is `x[i, idx[i, j, k], k]` for `dim` 1. Along the other
+    /// dimensions `idx` may be shorter than `x`.
     pub fn take_along(&mut self, x: &Value, idx: &Value, dim: usize) -> Value {
         if x.rank() == 0 {
             let (x, idx) = (self.reshape(x, &[1]), self.reshape(idx, &[1]));
@@ -320,8 +323,8 @@ fn along(x: &Value, idx: &Value, dim: usize) -> (Vec<usize>, Vec<usize>) {
     (vec![0; x.rank()], limit)
 }
 
-/// The shape made of the sizes of `indices` and of `windows`, the latter at `window_dims` (`gather (C22)`, `scatter (C4)`).
-/// Gives back the window dimension that is out of range.
+/// The shape made of the sizes of `indices` and of `windows`, the latter at `window_dims` (`gather (C22)`, `scatter
+/// (C4)`). Gives back the window dimension that is out of range.
 fn combine(
     indices: &Value,
     index_vector_dim: usize,

@@ -7,8 +7,8 @@ use std::ops::Range;
 
 /// The functions of a StableHLO module, under names that no other library has, and the signature of the one to call.
 ///
-/// The names begin with a hash of the functions. So a program has the functions once, however often it calls them, and those of two
-/// libraries never meet.
+/// The names begin with a hash of the functions. So a program has the functions once, however often it calls them, and
+/// those of two libraries never meet.
 ///
 /// ```
 /// use torchtpu_stablehlo::{ElementType::F32, Func, Library, Type};
@@ -42,8 +42,8 @@ impl Library {
     /// Reads the text of a module. Its function to call is `@main`, or else its one public function.
     ///
     /// # Errors
-    /// Why the module cannot be part of a program: it is damaged, has sizes or element types that programs cannot have, is written
-    /// for several devices, or contains anything but functions.
+    /// Why the module cannot be part of a program: it is damaged, has sizes or element types that programs cannot have,
+    /// is written for several devices, or contains anything but functions.
     pub fn parse(text: &str) -> Result<Library, String> {
         let mut reader = Reader::new(text)?;
         reader.skip_prologue()?;
@@ -372,8 +372,8 @@ impl<'a> Reader<'a> {
         let words: Vec<Token<'_>> =
             self.tokens[attributes].iter().filter(|t| !matches!(t, Token::Gap(_))).copied().collect();
         for three in words.windows(3) {
-            if let [Token::Word(name @ ("mhlo.num_partitions" | "mhlo.num_replicas")), Token::Mark('='), Token::Word(n)] =
-                three
+            if let [Token::Word(name), Token::Mark('='), Token::Word(n)] = three
+                && matches!(*name, "mhlo.num_partitions" | "mhlo.num_replicas")
                 && *n != "1"
             {
                 return Err(format!("the module is for several devices: {name} is {n}"));

@@ -1,7 +1,7 @@
 //! Spelling of constants.
 //!
-//! MLIR wants a dot in every float, has no word for infinity or NaN (their bits are written in hex, as wide as the type),
-//! and reads `dense<>` only for tensors without elements.
+//! MLIR wants a dot in every float, has no word for infinity or NaN (their bits are written in hex, as wide as the
+//! type), and reads `dense<>` only for tensors without elements.
 
 use crate::ElementType;
 

@@ -68,7 +68,8 @@ impl Func {
         }
     }
 
-    /// Joins all elements along `dims`, which the result lacks. Sums and products of 16-bit floats are accumulated in `f32`.
+    /// Joins all elements along `dims`, which the result lacks. Sums and products of 16-bit floats are accumulated in
+    /// `f32`.
     pub fn reduce(&mut self, x: &Value, kind: ReduceKind, dims: &[usize]) -> Value {
         check_dims("reduce", x, dims);
         check_kind("reduce (C6)", kind, x);
@@ -90,12 +91,13 @@ impl Func {
     /// A sum in the spelling that XLA:CPU computes precisely.
     ///
     /// XLA:CPU cuts a large sum into windows of 32 elements along each reduced dimension, and adds up the elements of a
-    /// window one after the other: up to 32^k of them for k dimensions, where errors reach 7e-4 in `float32`. So at most 32
-    /// elements, or one dimension, are reduced at a time. Barriers keep the compiler from joining the stages again. Once few
-    /// elements are left, they are added up in `f64`, which costs nothing then. All that is also two to three times as fast
-    /// as one `reduce`.
+    /// window one after the other: up to 32^k of them for k dimensions, where errors reach 7e-4 in `float32`. So at
+    /// most 32 elements, or one dimension, are reduced at a time. Barriers keep the compiler from joining the stages
+    /// again. Once few elements are left, they are added up in `f64`, which costs nothing then. All that is also two to
+    /// three times as fast as one `reduce`.
     fn sum_in_stages(&mut self, x: &Value, dims: &[usize]) -> Value {
-        // The compiler would reduce the operand of a reshape that only joins dimensions: stages must be those of the operand.
+        // The compiler would reduce the operand of a reshape that only joins dimensions: stages must be those of the
+        // operand.
         if let Some((source, inner)) = self.reshaped(x).and_then(|s| Some((s.clone(), dims_before(s, x, dims)?))) {
             let y = self.sum_in_stages(&source, &inner);
             return self.reshape(&y, &without(x.shape(), dims));
@@ -141,7 +143,8 @@ impl Func {
         )
     }
 
-    /// The greatest (or least) element along `dim` and its index as `S64`. As in PyTorch NaN wins, and of equals the first.
+    /// The greatest (or least) element along `dim` and its index as `S64`. As in PyTorch NaN wins, and of equals the
+    /// first.
     pub fn reduce_arg(&mut self, x: &Value, is_max: bool, dim: usize) -> (Value, Value) {
         check_dims("reduce", x, &[dim]);
         let e = x.element();
@@ -400,8 +403,8 @@ fn without(shape: &[usize], dims: &[usize]) -> Vec<usize> {
     (0..shape.len()).filter(|d| !dims.contains(d)).map(|d| shape[d]).collect()
 }
 
-/// The dimensions of `source` that the reduced dimensions of `x`, a reshape of it, are made of; `None` where some reduced
-/// dimension shares one with a dimension that is kept.
+/// The dimensions of `source` that the reduced dimensions of `x`, a reshape of it, are made of; `None` where some
+/// reduced dimension shares one with a dimension that is kept.
 fn dims_before(source: &Value, x: &Value, dims: &[usize]) -> Option<Vec<usize>> {
     if x.ty().numel() == 0 {
         return None;

@@ -36,8 +36,8 @@ fn row_major(rank: usize) -> String {
 }
 
 impl Func {
-    /// Draws random bits of type `ty` (`U32` or `U64`) by Threefry from a state of two `U64`; gives the next state and the
-    /// bits. The algorithm is named, so every back end draws the same.
+    /// Draws random bits of type `ty` (`U32` or `U64`) by Threefry from a state of two `U64`; gives the next state and
+    /// the bits. The algorithm is named, so every back end draws the same.
     pub fn rng_bit_generator(&mut self, state: &Value, ty: &Type) -> (Value, Value) {
         let name = "rng_bit_generator";
         let wanted = Type::new(&[2], ElementType::U64);
@@ -54,9 +54,9 @@ impl Func {
         (state.clone(), bits.clone())
     }
 
-    /// Calls `target`, a function that the runtime knows, through XLA's typed FFI. It gets `kernel` and `numbers` as attributes and
-    /// row-major arrays, and gives arrays of types `outs`. Result `r` takes the memory of argument `a` for each `(r, a)` of
-    /// `in_place`. The values of [`Func::call_after`] are further arguments.
+    /// Calls `target`, a function that the runtime knows, through XLA's typed FFI. It gets `kernel` and `numbers` as
+    /// attributes and row-major arrays, and gives arrays of types `outs`. Result `r` takes the memory of argument `a`
+    /// for each `(r, a)` of `in_place`. The values of [`Func::call_after`] are further arguments.
     pub fn custom_call(
         &mut self,
         target: &str,
@@ -104,13 +104,14 @@ impl Func {
         self.calls
     }
 
-    /// Has the next [`Func::custom_call`] run after `values` are computed: they become further arguments of it, of which it makes
-    /// nothing. So a call that writes in place leaves what it overwrites to those that still read it.
+    /// Has the next [`Func::custom_call`] run after `values` are computed: they become further arguments of it, of
+    /// which it makes nothing. So a call that writes in place leaves what it overwrites to those that still read it.
     pub fn call_after(&mut self, values: Vec<Value>) {
         self.call_after = values;
     }
 
-    /// Fourier transform over the last `length.len()` dimensions (one to three), whose sizes in the time domain are `length`.
+    /// Fourier transform over the last `length.len()` dimensions (one to three), whose sizes in the time domain are
+    /// `length`.
     pub fn fft(&mut self, x: &Value, kind: FftKind, length: &[usize]) -> Value {
         assert!(length.len() <= x.rank(), "fft (C1): {length:?} has more dimensions than {}", x.ty());
         assert!((1..=3).contains(&length.len()), "fft (C3): {length:?} must have one to three dimensions");

@@ -6,7 +6,8 @@ use torchtpu_stablehlo::{Func, Library, Type, Value};
 const MODULE: &str = r#"
 #loc = loc("ignored")
 module @jit_f attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {
-  func.func public @main(%arg0: tensor<2xf32> {tf.aliasing_output = 1 : i32}, %arg1: tensor<i32> loc("x"(#loc))) -> (tensor<i32> {jax.result_info = "n, m"}, tensor<2xf32>) {
+  func.func public @main(%arg0: tensor<2xf32> {tf.aliasing_output = 1 : i32}, %arg1: tensor<i32> loc("x"(#loc)))
+      -> (tensor<i32> {jax.result_info = "n, m"}, tensor<2xf32>) {
     // A comment that says call @helper.
     %0 = call @helper(%arg0) {note = "call @helper"} : (tensor<2xf32>) -> tensor<2xf32> loc(#loc)
     %1 = stablehlo.custom_call @helper(%0) {called_computations = [@helper]} : (tensor<2xf32>) -> tensor<2xf32>

@@ -1,5 +1,5 @@
-//! One module a method, kept as text. Every module here was compiled and run on XLA:CPU when its snapshot was accepted, and
-//! its results compared with NumPy where NumPy has the function: a changed snapshot wants the same.
+//! One module a method, kept as text. Every module here was compiled and run on XLA:CPU when its snapshot was accepted,
+//! and its results compared with NumPy where NumPy has the function: a changed snapshot wants the same.
 
 use torchtpu_stablehlo::ElementType::*;
 use torchtpu_stablehlo::{

@@ -15,7 +15,7 @@ import tempfile
 import traceback
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True)
 class Change:
     """What is done to a run of a script.
 

@@ -1,5 +1,5 @@
-//! Images taken apart and put together: sliding blocks as columns, pixels as channels, channels in another order, and maxima
-//! put back where they were found.
+//! Images taken apart and put together: sliding blocks as columns, pixels as channels, channels in another order, and
+//! maxima put back where they were found.
 
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values};
 use crate::ops::creation::sizes;
@@ -20,7 +20,8 @@ use torchtpu_stablehlo::ElementType;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Im2Col(pub Blocks);
 
-/// The adjoint of [`Im2Col`]: every pixel is the sum of the places where blocks hold it. 16-bit floats are summed in `f32`.
+/// The adjoint of [`Im2Col`]: every pixel is the sum of the places where blocks hold it. 16-bit floats are summed in
+/// `f32`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Col2Im(pub Blocks);
 
@@ -473,11 +474,19 @@ const TYPES: &[DType] = &[DType::F64, DType::BF16, DType::F16];
 
 /// Rows of the family.
 pub const ROWS: &[Row] = &[
-    Row::new("im2col(Tensor self, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor", Tier::Prim, |a| Ok(im2col(a)?.into()), || vec![
-        Sample::new(vec![t(&[2, 2, 5, 4]), ints(&[2, 3]), ints(&[1, 1]), ints(&[0, 0]), ints(&[1, 1])]).dtypes(TYPES),
-        Sample::new(vec![t(&[2, 5, 6]), ints(&[2, 2]), ints(&[2, 1]), ints(&[1, 2]), ints(&[2, 3])]),
-        Sample::new(vec![t(&[0, 2, 5, 4]), ints(&[2, 3]), ints(&[1, 1]), ints(&[0, 0]), ints(&[1, 1])]),
-    ])
+    Row::new(
+        "im2col(Tensor self, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor",
+        Tier::Prim,
+        |a| Ok(im2col(a)?.into()),
+        || {
+            vec![
+                Sample::new(vec![t(&[2, 2, 5, 4]), ints(&[2, 3]), ints(&[1, 1]), ints(&[0, 0]), ints(&[1, 1])])
+                    .dtypes(TYPES),
+                Sample::new(vec![t(&[2, 5, 6]), ints(&[2, 2]), ints(&[2, 1]), ints(&[1, 2]), ints(&[2, 3])]),
+                Sample::new(vec![t(&[0, 2, 5, 4]), ints(&[2, 3]), ints(&[1, 1]), ints(&[0, 0]), ints(&[1, 1])]),
+            ]
+        },
+    )
     .doc(
         "Return the sliding blocks of `input` as columns: `(n, c, h, w)` gives `(n, c * kh * kw, blocks)`, and `(c, \
          h, w)` gives `(c * kh * kw, blocks)`. Blocks are in row-major order, `(h + 2 * padding - dilation * (kh - 1) \
@@ -485,10 +494,33 @@ pub const ROWS: &[Row] = &[
          where a block reaches beyond the image. Integers raise `NotImplementedError`.",
     )
     .scope(Scope::Nn),
-    Row::new("col2im(Tensor self, SymInt[2] output_size, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor", Tier::Prim, |a| Ok(col2im(a)?.into()), || vec![
-        Sample::new(vec![t(&[2, 12, 8]), ints(&[5, 4]), ints(&[2, 3]), ints(&[1, 1]), ints(&[0, 0]), ints(&[1, 1])]).dtypes(TYPES),
-        Sample::new(vec![t(&[8, 9]), ints(&[5, 6]), ints(&[2, 2]), ints(&[2, 1]), ints(&[1, 2]), ints(&[2, 3])]),
-    ])
+    Row::new(
+        "col2im(Tensor self, SymInt[2] output_size, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] \
+        stride) -> Tensor",
+        Tier::Prim,
+        |a| Ok(col2im(a)?.into()),
+        || {
+            vec![
+                Sample::new(vec![
+                    t(&[2, 12, 8]),
+                    ints(&[5, 4]),
+                    ints(&[2, 3]),
+                    ints(&[1, 1]),
+                    ints(&[0, 0]),
+                    ints(&[1, 1]),
+                ])
+                .dtypes(TYPES),
+                Sample::new(vec![
+                    t(&[8, 9]),
+                    ints(&[5, 6]),
+                    ints(&[2, 2]),
+                    ints(&[2, 1]),
+                    ints(&[1, 2]),
+                    ints(&[2, 3]),
+                ]),
+            ]
+        },
+    )
     .doc(
         "Return the images whose blocks `input` holds as columns, where overlapping elements are summed: `(n, c * kh \
          * kw, blocks)` gives `(n, c, h, w)` with `output_size=(h, w)`. It is the adjoint of `im2col` with the same \
@@ -496,30 +528,59 @@ pub const ROWS: &[Row] = &[
          `output_size` raises `RuntimeError`.",
     )
     .scope(Scope::Nn),
-    Row::new("pixel_shuffle(Tensor self, int upscale_factor) -> Tensor", Tier::Composed, |a| Ok(pixel_shuffle(a.tensor(0)?, a.int(1)?)?.into()), samples!([t(&[2, 8, 2, 3]), n(2)], [t(&[2, 1, 9, 1, 2]), n(3)]))
+    Row::new(
+        "pixel_shuffle(Tensor self, int upscale_factor) -> Tensor",
+        Tier::Composed,
+        |a| Ok(pixel_shuffle(a.tensor(0)?, a.int(1)?)?.into()),
+        samples!([t(&[2, 8, 2, 3]), n(2)], [t(&[2, 1, 9, 1, 2]), n(3)]),
+    )
     .doc(
         "Return `input` `(..., c * r * r, h, w)` rearranged to `(..., c, h * r, w * r)`, with `r = upscale_factor`. \
          Each run of `r * r` channels becomes the squares of `r` by `r` pixels of one channel. Any dtype. Channels \
          that `r * r` does not divide raise `RuntimeError`.",
     )
-    .no_out().scope(Scope::Function),
-    Row::new("pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor", Tier::Composed, |a| Ok(pixel_unshuffle(a.tensor(0)?, a.int(1)?)?.into()), samples!([t(&[2, 2, 4, 6]), n(2)], [t(&[1, 3, 6]), n(3)]))
+    .no_out()
+    .scope(Scope::Function),
+    Row::new(
+        "pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor",
+        Tier::Composed,
+        |a| Ok(pixel_unshuffle(a.tensor(0)?, a.int(1)?)?.into()),
+        samples!([t(&[2, 2, 4, 6]), n(2)], [t(&[1, 3, 6]), n(3)]),
+    )
     .doc(
         "Return `input` `(..., c, h * r, w * r)` rearranged to `(..., c * r * r, h, w)`, with `r = downscale_factor`. \
          It is the inverse of `torch.pixel_shuffle`. A height or width that `r` does not divide raises \
          `RuntimeError`.",
     )
-    .no_out().scope(Scope::Function),
-    Row::new("channel_shuffle(Tensor self, SymInt groups) -> Tensor", Tier::Composed, |a| Ok(channel_shuffle(a.tensor(0)?, a.int(1)?)?.into()), samples!([t(&[2, 6, 3]), n(2)], [t(&[2, 4, 2, 2]), n(4)]))
+    .no_out()
+    .scope(Scope::Function),
+    Row::new(
+        "channel_shuffle(Tensor self, SymInt groups) -> Tensor",
+        Tier::Composed,
+        |a| Ok(channel_shuffle(a.tensor(0)?, a.int(1)?)?.into()),
+        samples!([t(&[2, 6, 3]), n(2)], [t(&[2, 4, 2, 2]), n(4)]),
+    )
     .doc(
         "Return `input` `(n, c, ...)` with its channels in another order: the first one of each of `groups` runs, \
          then the second one of each, and so on. `input` has three dimensions or more, and `groups` divides `c`.",
     )
-    .no_out().scope(Scope::Function),
-    Row::new("native_channel_shuffle(Tensor self, SymInt groups) -> Tensor", Tier::Composed, |a| Ok(channel_shuffle(a.tensor(0)?, a.int(1)?)?.into()), samples!([t(&[2, 6, 3]), n(3)]))
+    .no_out()
+    .scope(Scope::Function),
+    Row::new(
+        "native_channel_shuffle(Tensor self, SymInt groups) -> Tensor",
+        Tier::Composed,
+        |a| Ok(channel_shuffle(a.tensor(0)?, a.int(1)?)?.into()),
+        samples!([t(&[2, 6, 3]), n(3)]),
+    )
     .doc("Alias of `torch.channel_shuffle`.")
-    .no_out().scope(Scope::Function),
-    Row::new("max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor", Tier::Composed, |a| Ok(max_unpool2d(a)?.into()), samples!([t(&[1, 2, 1, 3]), index(&[1, 2, 1, 3], 16), ints(&[4, 4])]))
+    .no_out()
+    .scope(Scope::Function),
+    Row::new(
+        "max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor",
+        Tier::Composed,
+        |a| Ok(max_unpool2d(a)?.into()),
+        samples!([t(&[1, 2, 1, 3]), index(&[1, 2, 1, 3], 16), ints(&[4, 4])]),
+    )
     .doc(
         "Return zeros of `output_size` with the elements of `input` at `indices`. `input` is floating point `(n, c, \
          h, w)` or `(c, h, w)`. `indices` has its shape and dtype `int64`, and holds flat positions within each \
@@ -528,7 +589,12 @@ pub const ROWS: &[Row] = &[
     )
     .scope(Scope::Nn)
     .autocast(Policies::cpu(Policy::Full)),
-    Row::new("max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding) -> Tensor", Tier::Composed, |a| Ok(max_unpool3d(a)?.into()), samples!([t(&[2, 1, 1, 3]), index(&[2, 1, 1, 3], 16), ints(&[2, 2, 4]), ints(&[2, 2, 2]), ints(&[0, 0, 0])]))
+    Row::new(
+        "max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding) -> Tensor",
+        Tier::Composed,
+        |a| Ok(max_unpool3d(a)?.into()),
+        samples!([t(&[2, 1, 1, 3]), index(&[2, 1, 1, 3], 16), ints(&[2, 2, 4]), ints(&[2, 2, 2]), ints(&[0, 0, 0])]),
+    )
     .doc(
         "Return zeros of `output_size`, `(depth, height, width)`, with the elements of `input` at `indices`. `input` \
          is floating point `(n, c, d, h, w)` or `(c, d, h, w)`. `indices` has its shape and dtype `int64`, and holds \

@@ -44,8 +44,9 @@ pub struct Axis {
 /// | x | `[.., *s]` | floating point, or `uint8` |
 /// | y | `[.., *os]` | as x |
 ///
-/// 16-bit floats are computed in `f32`. `uint8` is computed in whole numbers with weights of 16 bits, and rounded after each
-/// dimension. The adjoint applies the transposed matrices: it takes `[.., *os]` to `[.., *s]`. Linear: nothing is saved.
+/// 16-bit floats are computed in `f32`. `uint8` is computed in whole numbers with weights of 16 bits, and rounded after
+/// each dimension. The adjoint applies the transposed matrices: it takes `[.., *os]` to `[.., *s]`. Linear: nothing is
+/// saved.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Resample {
     /// The dimensions; entries from `spatial` on are ignored.
@@ -111,8 +112,8 @@ impl Resample {
         }
         a.step.map_or_else(|| a.input as f64 / a.output as f64, F64::get)
     }
-    /// The matrix of a dimension, `None` for the identity. Positions are rounded as PyTorch's arithmetic rounds them, for that
-    /// decides which input is the nearest.
+    /// The matrix of a dimension, `None` for the identity. Positions are rounded as PyTorch's arithmetic rounds them,
+    /// for that decides which input is the nearest.
     fn taps(&self, a: &Axis, dtype: DType) -> Option<Taps> {
         let exact = dtype == DType::F64 || (dtype == DType::U8 && self.filter.width() > 1.0);
         let round = |v: f64| if exact { v } else { v as f32 as f64 };
@@ -155,7 +156,8 @@ impl Resample {
                     let c = centre(true);
                     let low = (c.floor() as i64).min(end as i64);
                     let part = (c - low as f64).clamp(0.0, 1.0);
-                    // What the edge stands in for is one entry: a weight may be above one, which whole numbers make room for.
+                    // What the edge stands in for is one entry: a weight may be above one, which whole numbers make
+                    // room for.
                     let mut entries: Vec<(usize, f64)> = Vec::with_capacity(4);
                     for i in -1..3 {
                         let (p, w) =
@@ -238,7 +240,8 @@ impl Op for Resample {
         kernels::resample_bytes(&x[0].view(), &axes, &mut y[0].view_mut());
         Ok(())
     }
-    /// A gather where every output is one input, else a product with the matrix. The matrix is written out from its entries.
+    /// A gather where every output is one input, else a product with the matrix. The matrix is written out from its
+    /// entries.
     fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
         let (dtype, lead) = (y[0].dtype, x[0].rank() - self.spatial);
         if y[0].numel() == 0 {
@@ -476,7 +479,8 @@ macro_rules! resample_rows {
         pub const ROWS: &[Row] = &[$(
             {
                 const KIND: Kind = Kind { spatial: $spatial, filter: Filter::$filter, antialias: $aa };
-                Row::new($by_size, Tier::Prim, |a| KIND.by_size(a), || size_samples(KIND)).doc($doc).scope(Scope::Nn).autocast(Policies::accelerator(Policy::Full))
+                Row::new($by_size, Tier::Prim, |a| KIND.by_size(a), ||
+                    size_samples(KIND)).doc($doc).scope(Scope::Nn).autocast(Policies::accelerator(Policy::Full))
             },
             {
                 const KIND: Kind = Kind { spatial: $spatial, filter: Filter::$filter, antialias: $aa };
@@ -493,13 +497,15 @@ resample_rows! {
          step)`. `step` is the quotient of the sizes, or `1 / scales` where that is given. `scale_factors` may stand \
          for `output_size`: the output then has `floor(size * factor)` elements. Floating point, or `uint8`."
         "upsample_nearest1d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor";
-    2 Nearest false "upsample_nearest2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor"
+    2 Nearest false "upsample_nearest2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? \
+        scales_w=None) -> Tensor"
         "Return `input` `(n, c, h, w)` resized to `output_size`, where output `(i, j)` copies input `(floor(i * sh), \
          floor(j * sw))`. The steps `sh` and `sw` are the quotients of the sizes, or `1 / scales_h` and `1 / \
          scales_w` where these are given. `scale_factors` may stand for `output_size`: the output then has \
          `floor(size * factor)` elements. Floating point, or `uint8`."
         "upsample_nearest2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor";
-    3 Nearest false "upsample_nearest3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor"
+    3 Nearest false "upsample_nearest3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? \
+        scales_h=None, float? scales_w=None) -> Tensor"
         "Return `input` `(n, c, d, h, w)` resized to `output_size`, where output `i` along a dimension copies input \
          `floor(i * step)` there. `step` is the quotient of the sizes, or the inverse of `scales_d`, `scales_h` or \
          `scales_w` where that is given. `scale_factors` may stand for `output_size`: the output then has `floor(size \
@@ -509,49 +515,65 @@ resample_rows! {
         "Return `input` `(n, c, l)` resized to `(n, c, output_size)`, where output `i` copies input `floor((i + 0.5) \
          * step)`, the one that holds its centre."
         "_upsample_nearest_exact1d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor";
-    2 NearestExact false "_upsample_nearest_exact2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor"
+    2 NearestExact false "_upsample_nearest_exact2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? \
+        scales_w=None) -> Tensor"
         "Return `input` `(n, c, h, w)` resized to `output_size`, where each pixel copies the input pixel that holds \
          its centre."
         "_upsample_nearest_exact2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor";
-    3 NearestExact false "_upsample_nearest_exact3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor"
+    3 NearestExact false "_upsample_nearest_exact3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? \
+        scales_h=None, float? scales_w=None) -> Tensor"
         "Return `input` `(n, c, d, h, w)` resized to `output_size`, where each voxel copies the input voxel that \
          holds its centre."
         "_upsample_nearest_exact3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor";
-    1 Linear false "upsample_linear1d(Tensor self, SymInt[1] output_size, bool align_corners, float? scales=None) -> Tensor"
+    1 Linear false "upsample_linear1d(Tensor self, SymInt[1] output_size, bool align_corners, float? scales=None) -> \
+        Tensor"
         "Return `input` `(n, c, l)` resized to `(n, c, output_size)` by linear interpolation between the two nearest \
          elements. `align_corners` lets the centres of the first and last elements coincide, else their outer edges \
          do. `scale_factors` may stand for `output_size`: the output then has `floor(size * factor)` elements. \
          Floating point."
-        "upsample_linear1d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor";
-    2 Linear false "upsample_bilinear2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"
+        "upsample_linear1d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> \
+        Tensor";
+    2 Linear false "upsample_bilinear2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, \
+        float? scales_w=None) -> Tensor"
         "Return `input` `(n, c, h, w)` resized to `output_size` by linear interpolation along height and width. \
          `align_corners` lets the centres of the corner pixels coincide, else their outer edges do. `scale_factors` \
          may stand for `output_size`: the output then has `floor(size * factor)` elements. Floating point, or \
          `uint8`, which is rounded."
-        "upsample_bilinear2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor";
-    3 Linear false "upsample_trilinear3d(Tensor self, SymInt[3] output_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor"
+        "upsample_bilinear2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> \
+        Tensor";
+    3 Linear false "upsample_trilinear3d(Tensor self, SymInt[3] output_size, bool align_corners, float? scales_d=None, \
+        float? scales_h=None, float? scales_w=None) -> Tensor"
         "Return `input` `(n, c, d, h, w)` resized to `output_size` by linear interpolation along depth, height and \
          width. `align_corners` lets the centres of the corner voxels coincide, else their outer edges do. \
          `scale_factors` may stand for `output_size`: the output then has `floor(size * factor)` elements. Floating \
          point."
-        "upsample_trilinear3d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor";
-    2 Cubic false "upsample_bicubic2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"
+        "upsample_trilinear3d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> \
+        Tensor";
+    2 Cubic false "upsample_bicubic2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, \
+        float? scales_w=None) -> Tensor"
         "Return `input` `(n, c, h, w)` resized to `output_size` by cubic interpolation of the four nearest pixels \
          along height and width. The kernel is that of Keys with slope -0.75, so results may leave the range of the \
          input. `align_corners` lets the centres of the corner pixels coincide, else their outer edges do. \
          `scale_factors` may stand for `output_size`: the output then has `floor(size * factor)` elements. Floating \
          point, or `uint8`, which is rounded and clamped."
-        "upsample_bicubic2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor";
-    2 Linear true "_upsample_bilinear2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"
+        "upsample_bicubic2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> \
+        Tensor";
+    2 Linear true "_upsample_bilinear2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? \
+        scales_h=None, float? scales_w=None) -> Tensor"
         "Return `input` `(n, c, h, w)` resized to `output_size` by linear interpolation, with a filter that widens \
          where the image shrinks."
-        "_upsample_bilinear2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor";
-    2 Cubic true "_upsample_bicubic2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"
+        "_upsample_bilinear2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) \
+        -> Tensor";
+    2 Cubic true "_upsample_bicubic2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, \
+        float? scales_w=None) -> Tensor"
         "Return `input` `(n, c, h, w)` resized to `output_size` by cubic interpolation of slope -0.5, with a filter \
          that widens where the image shrinks."
-        "_upsample_bicubic2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor";
-    2 Lanczos true "_upsample_lanczos2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"
+        "_upsample_bicubic2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) \
+        -> Tensor";
+    2 Lanczos true "_upsample_lanczos2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? \
+        scales_h=None, float? scales_w=None) -> Tensor"
         "Return `input` `(n, c, h, w)` resized to `output_size` with a Lanczos filter of radius 3, which widens where \
          the image shrinks."
-        "_upsample_lanczos2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor";
+        "_upsample_lanczos2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) \
+        -> Tensor";
 }

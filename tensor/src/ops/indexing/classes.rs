@@ -71,9 +71,17 @@ fn own(x: Operand<'_>) -> Result<Tensor> {
 
 /// Rows of classes and sets.
 pub const ROWS: &[Row] = &[
-    Row::new("one_hot(Tensor self, int num_classes=-1) -> Tensor", Tier::Composed, |a| ok(one_hot(a.tensor(0)?, a.int(1)?)), || {
-        vec![Sample::new(vec![index_arg(&[2, 3], 4), n(5)]).no_gradient(), Sample::new(vec![index_arg(&[4], 3)]).no_gradient()]
-    })
+    Row::new(
+        "one_hot(Tensor self, int num_classes=-1) -> Tensor",
+        Tier::Composed,
+        |a| ok(one_hot(a.tensor(0)?, a.int(1)?)),
+        || {
+            vec![
+                Sample::new(vec![index_arg(&[2, 3], 4), n(5)]).no_gradient(),
+                Sample::new(vec![index_arg(&[4], 3)]).no_gradient(),
+            ]
+        },
+    )
     .doc(
         "Return vectors with a 1 at the position that each element of `input` names, and 0 elsewhere. The result \
          has the shape of `input` and a last dimension of size `num_classes`, and is `int64`, as `input` must be. \
@@ -82,12 +90,18 @@ pub const ROWS: &[Row] = &[
     )
     .scope(Scope::Nn)
     .no_out(),
-    Row::new("isin.Tensor_Tensor(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor", Tier::Composed, |a| {
-        // A number is taken for a tensor by whoever looks for the overload.
-        let (x, test) = (own(a.operand(0)?)?, own(a.operand(1)?)?);
-        let test = if test.is_wrapped_number() { test.to_device(x.device())? } else { test };
-        ok(isin(&x, &test, a.bool(3)?))
-    }, || vec![Sample::new(vec![index_arg(&[2, 3], 9), index_arg(&[4], 9)]).no_gradient()])
+    Row::new(
+        "isin.Tensor_Tensor(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool \
+        invert=False) -> Tensor",
+        Tier::Composed,
+        |a| {
+            // A number is taken for a tensor by whoever looks for the overload.
+            let (x, test) = (own(a.operand(0)?)?, own(a.operand(1)?)?);
+            let test = if test.is_wrapped_number() { test.to_device(x.device())? } else { test };
+            ok(isin(&x, &test, a.bool(3)?))
+        },
+        || vec![Sample::new(vec![index_arg(&[2, 3], 9), index_arg(&[4], 9)]).no_gradient()],
+    )
     .doc(
         "Return `True` where an element of `elements` is one of `test_elements`, as `bool`; with `invert`, where it \
          is none of them. One of the two may be a number. NaN is equal to nothing. `assume_unique` changes nothing. \
@@ -95,15 +109,29 @@ pub const ROWS: &[Row] = &[
     )
     .scope(Scope::Function)
     .numbers(Numbers::One),
-    Row::new("isin.Tensor_Scalar(Tensor elements, Scalar test_element, *, bool assume_unique=False, bool invert=False) -> Tensor", Tier::Composed, |a| {
-        let y = pointwise::compare(if a.bool(3)? { pointwise::CompareKind::Ne } else { pointwise::CompareKind::Eq }, a.operand(0)?, a.operand(1)?)?;
-        Ok(y.into())
-    }, || vec![Sample::new(vec![index_arg(&[2, 3], 4), n(2)]).no_gradient()])
+    Row::new(
+        "isin.Tensor_Scalar(Tensor elements, Scalar test_element, *, bool assume_unique=False, bool invert=False) \
+        -> Tensor",
+        Tier::Composed,
+        |a| {
+            let y = pointwise::compare(
+                if a.bool(3)? { pointwise::CompareKind::Ne } else { pointwise::CompareKind::Eq },
+                a.operand(0)?,
+                a.operand(1)?,
+            )?;
+            Ok(y.into())
+        },
+        || vec![Sample::new(vec![index_arg(&[2, 3], 4), n(2)]).no_gradient()],
+    )
     .scope(Scope::Function)
     .numbers(Numbers::One),
-    Row::new("isin.Scalar_Tensor(Scalar element, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor", Tier::Composed, |a| {
-        ok(isin(&own(a.operand(0)?)?.to_device(a.tensor(1)?.device())?, a.tensor(1)?, a.bool(3)?))
-    }, || vec![Sample::new(vec![n(2), index_arg(&[4], 4)]).no_gradient()])
+    Row::new(
+        "isin.Scalar_Tensor(Scalar element, Tensor test_elements, *, bool assume_unique=False, bool invert=False) \
+        -> Tensor",
+        Tier::Composed,
+        |a| ok(isin(&own(a.operand(0)?)?.to_device(a.tensor(1)?.device())?, a.tensor(1)?, a.bool(3)?)),
+        || vec![Sample::new(vec![n(2), index_arg(&[4], 4)]).no_gradient()],
+    )
     .scope(Scope::Function)
     .numbers(Numbers::One),
 ];

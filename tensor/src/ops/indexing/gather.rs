@@ -41,7 +41,8 @@ fn check_along(op: &str, x: &Tensor, index: &Tensor, dim: usize) -> Result<()> {
         if d != dim && index.dims()[d] > x.dims()[d] {
             return Err(Error::runtime(if op == "gather" {
                 format!(
-                    "Size does not match at dimension {d} expected index {} to be no larger than self {} apart from dimension {dim}",
+                    "Size does not match at dimension {d} expected index {} to be no larger than self {} apart from \
+                    dimension {dim}",
                     index.dims(),
                     x.dims()
                 )
@@ -360,7 +361,8 @@ fn scatter_kind(
     if !s1.dims().is_empty() {
         if s1.dims().len() != i1.dims().len() || (0..i1.dims().len()).any(|d| i1.dims()[d] > s1.dims()[d]) {
             return Err(Error::runtime(format!(
-                "Expected index {} to be no larger than self {} apart from dimension {dim} and to be no larger size than src {}",
+                "Expected index {} to be no larger than self {} apart from dimension {dim} and to be no larger size \
+                than src {}",
                 i1.dims(),
                 x1.dims(),
                 s1.dims()
@@ -460,14 +462,19 @@ fn scatter_reduced() -> Vec<Sample> {
 
 /// Rows of gather and scatter.
 pub const ROWS: &[Row] = &[
-    Row::new("gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor", Tier::Prim, |a| ok(gather(a.tensor(0)?, a.int(1)?, a.tensor(2)?)), || {
-        vec![
-            Sample::new(vec![t(&[3, 4]), n(0), ints_2x3()]).dtypes(KINDS),
-            Sample::new(vec![t(&[3, 4]), n(-1), index_arg(&[3, 5], 4)]),
-            Sample::new(vec![SampleArg::Transposed(vec![3, 4], Fill::Normal), n(1), index_arg(&[2, 2], 3)]),
-            Sample::new(vec![t(&[]), n(0), index_arg(&[], 1)]),
-        ]
-    })
+    Row::new(
+        "gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
+        Tier::Prim,
+        |a| ok(gather(a.tensor(0)?, a.int(1)?, a.tensor(2)?)),
+        || {
+            vec![
+                Sample::new(vec![t(&[3, 4]), n(0), ints_2x3()]).dtypes(KINDS),
+                Sample::new(vec![t(&[3, 4]), n(-1), index_arg(&[3, 5], 4)]),
+                Sample::new(vec![SampleArg::Transposed(vec![3, 4], Fill::Normal), n(1), index_arg(&[2, 2], 3)]),
+                Sample::new(vec![t(&[]), n(0), index_arg(&[], 1)]),
+            ]
+        },
+    )
     .doc(
         "Return the elements of `input` at the positions `index` along `dim`: for `dim=0`, `out[i][j] = \
          input[index[i][j]][j]`. The result has the shape of `index`, which has as many dimensions as `input` and is \
@@ -476,9 +483,12 @@ pub const ROWS: &[Row] = &[
     )
     .out_dtype(OutDType::OfInput(messages::expected_out))
     .out_aliasing(Aliasing::Refused),
-    Row::new("scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor", Tier::Prim, |a| ok(scatter(a.tensor(0)?, a.int(1)?, a.tensor(2)?, a.tensor(3)?)), || {
-        vec![Sample::new(vec![t(&[3, 4]), n(0), index_arg(&[1, 4], 3), t(&[2, 4])]).dtypes(KINDS)]
-    })
+    Row::new(
+        "scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
+        Tier::Prim,
+        |a| ok(scatter(a.tensor(0)?, a.int(1)?, a.tensor(2)?, a.tensor(3)?)),
+        || vec![Sample::new(vec![t(&[3, 4]), n(0), index_arg(&[1, 4], 3), t(&[2, 4])]).dtypes(KINDS)],
+    )
     .doc(
         "Return a copy of `input` with `src`, a tensor or a number, written to the positions `index` along `dim`: \
          for `dim=0`, `out[index[i][j]][j] = src[i][j]`. `src` has the dtype of `input`. If a position is named more \
@@ -489,38 +499,58 @@ pub const ROWS: &[Row] = &[
     .scatters_in_place()
     .out_dtype(OutDType::OfInput(messages::expected_out))
     .out_aliasing(Aliasing::InStep),
-    Row::new("scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor", Tier::Prim, |a| {
-        let x = a.tensor(0)?;
-        ok(scatter(x, a.int(1)?, a.tensor(2)?, &scalar_tensor(a, 3, x)?))
-    }, samples!([t(&[3, 4]), n(1), index_arg(&[3, 2], 4), n(2.5)]))
+    Row::new(
+        "scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor",
+        Tier::Prim,
+        |a| {
+            let x = a.tensor(0)?;
+            ok(scatter(x, a.int(1)?, a.tensor(2)?, &scalar_tensor(a, 3, x)?))
+        },
+        samples!([t(&[3, 4]), n(1), index_arg(&[3, 2], 4), n(2.5)]),
+    )
     .inplace()
     .scatters_in_place()
     .out_dtype(OutDType::OfInput(messages::expected_out))
     .out_aliasing(Aliasing::InStep),
-    Row::new("scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor", Tier::Prim, |a| ok(scatter_old(a.tensor(0)?, a.int(1)?, a.tensor(2)?, a.tensor(3)?, a.str(4)?)), || {
-        vec![
-            Sample::new(vec![t(&[3, 4]), n(0), ints_2x3(), t(&[2, 3]), str_arg("add")]),
-            Sample::new(vec![t(&[3, 4]), n(0), ints_2x3(), t(&[2, 3]), str_arg("multiply")]).no_gradient(),
-        ]
-    })
+    Row::new(
+        "scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor",
+        Tier::Prim,
+        |a| ok(scatter_old(a.tensor(0)?, a.int(1)?, a.tensor(2)?, a.tensor(3)?, a.str(4)?)),
+        || {
+            vec![
+                Sample::new(vec![t(&[3, 4]), n(0), ints_2x3(), t(&[2, 3]), str_arg("add")]),
+                Sample::new(vec![t(&[3, 4]), n(0), ints_2x3(), t(&[2, 3]), str_arg("multiply")]).no_gradient(),
+            ]
+        },
+    )
     .inplace()
     .scatters_in_place()
     .out_dtype(OutDType::OfInput(messages::expected_out))
     .out_aliasing(Aliasing::InStep),
-    Row::new("scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor", Tier::Prim, |a| {
-        let x = a.tensor(0)?;
-        ok(scatter_old(x, a.int(1)?, a.tensor(2)?, &scalar_tensor(a, 3, x)?, a.str(4)?))
-    }, || vec![Sample::new(vec![t(&[3, 4]), n(0), ints_2x3(), n(1.5), str_arg("multiply")]).no_gradient()])
+    Row::new(
+        "scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor",
+        Tier::Prim,
+        |a| {
+            let x = a.tensor(0)?;
+            ok(scatter_old(x, a.int(1)?, a.tensor(2)?, &scalar_tensor(a, 3, x)?, a.str(4)?))
+        },
+        || vec![Sample::new(vec![t(&[3, 4]), n(0), ints_2x3(), n(1.5), str_arg("multiply")]).no_gradient()],
+    )
     .inplace()
     .scatters_in_place()
     .out_dtype(OutDType::OfInput(messages::expected_out))
     .out_aliasing(Aliasing::InStep),
-    Row::new("scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor", Tier::Prim, |a| ok(scatter_add(a.tensor(0)?, a.int(1)?, a.tensor(2)?, a.tensor(3)?)), || {
-        vec![
-            Sample::new(vec![t(&[3, 4]), n(0), ints_2x3(), t(&[2, 3])]).dtypes(KINDS),
-            Sample::new(vec![t(&[3, 4]), n(1), index_arg(&[2, 6], 4), t(&[3, 6])]),
-        ]
-    })
+    Row::new(
+        "scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
+        Tier::Prim,
+        |a| ok(scatter_add(a.tensor(0)?, a.int(1)?, a.tensor(2)?, a.tensor(3)?)),
+        || {
+            vec![
+                Sample::new(vec![t(&[3, 4]), n(0), ints_2x3(), t(&[2, 3])]).dtypes(KINDS),
+                Sample::new(vec![t(&[3, 4]), n(1), index_arg(&[2, 6], 4), t(&[3, 6])]),
+            ]
+        },
+    )
     .doc(
         "Return a copy of `input` with the elements of `src` added at the positions `index` along `dim`: for \
          `dim=0`, `out[index[i][j]][j] += src[i][j]`. `src` has the dtype of `input` and is at least as large as \
@@ -531,9 +561,13 @@ pub const ROWS: &[Row] = &[
     .out_dtype(OutDType::OfInput(messages::expected_out))
     .out_aliasing(Aliasing::InStep)
     .autocast(Policies::accelerator(Policy::Widest)),
-    Row::new("scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor", Tier::Prim, |a| {
-        ok(scatter_reduce(a.tensor(0)?, a.int(1)?, a.tensor(2)?, a.tensor(3)?, a.str(4)?, a.bool(5)?))
-    }, scatter_reduced)
+    Row::new(
+        "scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool \
+        include_self=True) -> Tensor",
+        Tier::Prim,
+        |a| ok(scatter_reduce(a.tensor(0)?, a.int(1)?, a.tensor(2)?, a.tensor(3)?, a.str(4)?, a.bool(5)?)),
+        scatter_reduced,
+    )
     .doc(
         "Return a copy of `input` joined with the elements of `src` at the positions `index` along `dim`. `reduce` \
          is `'sum'`, `'prod'`, `'mean'`, `'amax'` or `'amin'`. With `include_self=False` the elements of `input` at \

@@ -118,7 +118,8 @@ impl Op for IndexPut {
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         if x[0].dtype() != x[1].dtype() {
             return Err(Error::runtime(format!(
-                "Index put requires the source and destination dtypes match, got {} for the destination and {} for the source.",
+                "Index put requires the source and destination dtypes match, got {} for the destination and {} for the \
+                source.",
                 x[0].dtype().scalar_type(),
                 x[1].dtype().scalar_type()
             )));
@@ -320,7 +321,8 @@ impl Plan {
     }
 }
 
-/// `x[i0, i1, ..]` with tensors: integers (negative ones count from the end) and masks; `None` takes all of a dimension.
+/// `x[i0, i1, ..]` with tensors: integers (negative ones count from the end) and masks; `None` takes all of a
+/// dimension.
 ///
 /// Dimensions of the indices come where the indexed ones were if those are adjacent, else in front, as in NumPy.
 ///
@@ -358,7 +360,8 @@ pub fn index_put(x: &Tensor, indices: &[Option<Tensor>], values: &Tensor, accumu
     if x.dtype() != values.dtype() {
         Plan::new(x, indices)?; // what is wrong with the indices comes first
         return Err(Error::runtime(format!(
-            "Index put requires the source and destination dtypes match, got {} for the destination and {} for the source.",
+            "Index put requires the source and destination dtypes match, got {} for the destination and {} for the \
+            source.",
             x.dtype().scalar_type(),
             values.dtype().scalar_type()
         )));
@@ -402,8 +405,8 @@ fn check_expands(values: &Tensor, to: &Dims) -> Result<()> {
     )))
 }
 
-/// `x[mask] = v` where `v` is the same for every one of the mask: a choice, with no positions and so nothing read by the
-/// host. `None` when the expression is not of this kind.
+/// `x[mask] = v` where `v` is the same for every one of the mask: a choice, with no positions and so nothing read by
+/// the host. `None` when the expression is not of this kind.
 fn put_by_mask(x: &Tensor, indices: &[Option<Tensor>], values: &Tensor, accumulate: bool) -> Result<Option<Tensor>> {
     let mut given = indices.iter().enumerate().filter_map(|(d, i)| i.as_ref().map(|i| (d, i)));
     let (Some((at, mask)), None) = (given.next(), given.next()) else { return Ok(None) };

@@ -108,13 +108,15 @@ impl Op for IndexAdd {
         if !x[2].dims().is_empty() && *x[2].dims() != dims {
             if name == "index_add" {
                 return Err(Error::runtime(format!(
-                    "source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = {} source.shape = {}",
+                    "source tensor shape must match self tensor shape, excluding the specified dimension. Got \
+                    self.shape = {} source.shape = {}",
                     x[0].dims(),
                     x[2].dims()
                 )));
             }
             return Err(Error::runtime(format!(
-                "{name}_(): source shape {} must match self shape {} except along dimension {}, where it has as many elements as index ({})",
+                "{name}_(): source shape {} must match self shape {} except along dimension {}, where it has as many \
+                elements as index ({})",
                 x[2].dims(),
                 x[0].dims(),
                 self.dim,
@@ -227,7 +229,8 @@ fn check_rows(x: &Tensor, dim: usize, index: &Tensor, src: &Tensor, accumulate: 
         }
         if others_differ || d.is_empty() && !sd.is_empty() {
             return Err(Error::runtime(format!(
-                "source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = {d} source.shape = {sd}"
+                "source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = \
+                {d} source.shape = {sd}"
             )));
         }
         return Ok(());
@@ -241,7 +244,8 @@ fn check_rows(x: &Tensor, dim: usize, index: &Tensor, src: &Tensor, accumulate: 
     }
     if d.len() != sd.len() && !sd.is_empty() && !d.is_empty() {
         return fail(format!(
-            "When source and destination are not scalars, their dimensionality must match. Source dimensionality ({}), destination dimensionality ({})",
+            "When source and destination are not scalars, their dimensionality must match. Source dimensionality ({}), \
+            destination dimensionality ({})",
             sd.len(),
             d.len()
         ));
@@ -375,7 +379,8 @@ fn index_reduce(x: &Tensor, dim: i64, index: &Tensor, src: &Tensor, how: &str, i
     }
     if s1.dims().len() != x1.dims().len() || (0..x1.dims().len()).any(|e| e != d && x1.dims()[e] != s1.dims()[e]) {
         return Err(Error::runtime(format!(
-            "source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = {} source.shape = {}",
+            "source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = {} \
+            source.shape = {}",
             x.dims(),
             src.dims()
         )));
@@ -423,26 +428,39 @@ fn fill_repeated(row: &Row, x: &Tensor, args: &Args<'_>) -> Result<()> {
 
 /// Rows of what takes and writes whole rows.
 pub const ROWS: &[Row] = &[
-    Row::new("index_select(Tensor self, int dim, Tensor index) -> Tensor", Tier::Prim, |a| ok(index_select(a.tensor(0)?, a.int(1)?, a.tensor(2)?)), || {
-        vec![
-            Sample::new(vec![t(&[3, 4]), n(0), index_arg(&[5], 3)]).dtypes(KINDS),
-            Sample::new(vec![t(&[3, 4, 2]), n(1), index_arg(&[2], 4)]),
-            Sample::new(vec![t(&[3, 4]), n(-1), index_arg(&[0], 4)]),
-        ]
-    })
+    Row::new(
+        "index_select(Tensor self, int dim, Tensor index) -> Tensor",
+        Tier::Prim,
+        |a| ok(index_select(a.tensor(0)?, a.int(1)?, a.tensor(2)?)),
+        || {
+            vec![
+                Sample::new(vec![t(&[3, 4]), n(0), index_arg(&[5], 3)]).dtypes(KINDS),
+                Sample::new(vec![t(&[3, 4, 2]), n(1), index_arg(&[2], 4)]),
+                Sample::new(vec![t(&[3, 4]), n(-1), index_arg(&[0], 4)]),
+            ]
+        },
+    )
     .doc(
         "Return a copy of the slices of `input` at the positions `index` along `dim`, in that order. `index` is a \
          vector of `int64` or `int32`, or a single number. Negative positions and those out of range are errors.",
     )
     .out_aliasing(Aliasing::Refused),
-    Row::new("index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor", Tier::Prim, |a| {
-        ok(index_add(a.tensor(0)?, a.int(1)?, a.tensor(2)?, &scaled(a.tensor(3)?, a.scalar(4)?)?))
-    }, || {
-        vec![
-            Sample::new(vec![t(&[3, 4]), n(0), index_arg(&[5], 3), t(&[5, 4])]).dtypes(&[DType::F64, DType::BF16, DType::I64, DType::U8]),
-            Sample::new(vec![t(&[3, 4]), n(1), index_arg(&[2], 4), t(&[3, 2]), n(0.5)]),
-        ]
-    })
+    Row::new(
+        "index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor",
+        Tier::Prim,
+        |a| ok(index_add(a.tensor(0)?, a.int(1)?, a.tensor(2)?, &scaled(a.tensor(3)?, a.scalar(4)?)?)),
+        || {
+            vec![
+                Sample::new(vec![t(&[3, 4]), n(0), index_arg(&[5], 3), t(&[5, 4])]).dtypes(&[
+                    DType::F64,
+                    DType::BF16,
+                    DType::I64,
+                    DType::U8,
+                ]),
+                Sample::new(vec![t(&[3, 4]), n(1), index_arg(&[2], 4), t(&[3, 2]), n(0.5)]),
+            ]
+        },
+    )
     .doc(
         "Return a copy of `input` with the slices of `source`, times `alpha`, added at the positions `index` along \
          `dim`. `source` has the dtype of `input`, and its shape but for `dim`, where it is as long as `index`. \
@@ -452,9 +470,13 @@ pub const ROWS: &[Row] = &[
     .scatters_in_place()
     .out_dtype(OutDType::OfInput(messages::expected_out))
     .out_aliasing(Aliasing::InStep),
-    Row::new("index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor", Tier::Composed, |a| {
-        ok(index_reduce(a.tensor(0)?, a.int(1)?, a.tensor(2)?, a.tensor(3)?, a.str(4)?, a.bool(5)?))
-    }, index_reduced)
+    Row::new(
+        "index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) \
+        -> Tensor",
+        Tier::Composed,
+        |a| ok(index_reduce(a.tensor(0)?, a.int(1)?, a.tensor(2)?, a.tensor(3)?, a.str(4)?, a.bool(5)?)),
+        index_reduced,
+    )
     .doc(
         "Return a copy of `input` joined with the slices of `source` at the positions `index` along `dim`. `reduce` \
          is `'prod'`, `'mean'`, `'amax'` or `'amin'`. With `include_self=False` the slices of `input` at those \
@@ -464,9 +486,12 @@ pub const ROWS: &[Row] = &[
     .inplace()
     .scatters_in_place()
     .out_dtype(OutDType::OfInput(messages::expected_out)),
-    Row::new("index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor", Tier::Prim, |a| ok(index_copy(a.tensor(0)?, a.int(1)?, a.tensor(2)?, a.tensor(3)?)), || {
-        vec![Sample::new(vec![t(&[3, 4]), n(0), index_arg(&[1], 3), t(&[1, 4])]).dtypes(KINDS)]
-    })
+    Row::new(
+        "index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor",
+        Tier::Prim,
+        |a| ok(index_copy(a.tensor(0)?, a.int(1)?, a.tensor(2)?, a.tensor(3)?)),
+        || vec![Sample::new(vec![t(&[3, 4]), n(0), index_arg(&[1], 3), t(&[1, 4])]).dtypes(KINDS)],
+    )
     .doc(
         "Return a copy of `input` with the slices at the positions `index` along `dim` replaced by those of \
          `source`. `index` is `int64`. `source` has the dtype of `input`, and its shape but for `dim`, where it is \
@@ -477,9 +502,12 @@ pub const ROWS: &[Row] = &[
     .out_dtype(OutDType::OfInput(messages::expected_out))
     .out_aliasing(Aliasing::InStep)
     .autocast(Policies::cpu(Policy::Widest)),
-    Row::new("index_fill.int_Tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor", Tier::Prim, |a| {
-        ok(index_fill(a.tensor(0)?, a.int(1)?, a.tensor(2)?, a.operand(3)?))
-    }, samples!([t(&[3, 4]), n(0), index_arg(&[1], 3), t(&[])]))
+    Row::new(
+        "index_fill.int_Tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor",
+        Tier::Prim,
+        |a| ok(index_fill(a.tensor(0)?, a.int(1)?, a.tensor(2)?, a.operand(3)?)),
+        samples!([t(&[3, 4]), n(0), index_arg(&[1], 3), t(&[])]),
+    )
     .doc(
         "Return a copy of `input` with `value`, a number or a 0-d tensor, in the slices at the positions `index` \
          along `dim`. `index` is `int64`; negative positions count from the end.",
@@ -487,9 +515,12 @@ pub const ROWS: &[Row] = &[
     .inplace()
     .writes_repeated(fill_repeated)
     .scatters_in_place(),
-    Row::new("index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor", Tier::Prim, |a| {
-        ok(index_fill(a.tensor(0)?, a.int(1)?, a.tensor(2)?, a.operand(3)?))
-    }, samples!([t(&[3, 4]), n(1), index_arg(&[2], 4), n(2)]))
+    Row::new(
+        "index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor",
+        Tier::Prim,
+        |a| ok(index_fill(a.tensor(0)?, a.int(1)?, a.tensor(2)?, a.operand(3)?)),
+        samples!([t(&[3, 4]), n(1), index_arg(&[2], 4), n(2)]),
+    )
     .inplace()
     .writes_repeated(fill_repeated)
     .scatters_in_place(),

@@ -112,7 +112,8 @@ pub fn masked_scatter(x: &Tensor, mask: &Tensor, source: &Tensor) -> Result<Tens
     }
     let too_few = || {
         Error::runtime(
-            "masked_scatter: expected self and source to have the number of elements in source to be at least the number of ones in mask",
+            "masked_scatter: expected self and source to have the number of elements in source to be at least the \
+            number of ones in mask",
         )
     };
     let n = source.numel();

@@ -1,17 +1,17 @@
-//! Reading and writing at positions that are data: `Gather`, `Scatter`, `IndexSelect`, `IndexAdd`, `Index`, `IndexPut`, and
-//! what is made of them. Here stand the rules that they share.
+//! Reading and writing at positions that are data: `Gather`, `Scatter`, `IndexSelect`, `IndexAdd`, `Index`, `IndexPut`,
+//! and what is made of them. Here stand the rules that they share.
 //!
-//! On `cpu` a kernel checks every index before it writes anything. On `tpu` an index is known only when the program runs, and
-//! XLA moves a bad one inwards (gather) or drops it (scatter); so each public function here also records one fused reduction
-//! that says whether any index is bad, and the device raises the error when the host next reads or waits
-//! ([`crate::backend::Backend::defer_check`]). Gradients use indices that were checked on the way forward, and check
-//! nothing.
+//! On `cpu` a kernel checks every index before it writes anything. On `tpu` an index is known only when the program
+//! runs, and XLA moves a bad one inwards (gather) or drops it (scatter); so each public function here also records one
+//! fused reduction that says whether any index is bad, and the device raises the error when the host next reads or
+//! waits ([`crate::backend::Backend::defer_check`]). Gradients use indices that were checked on the way forward, and
+//! check nothing.
 //!
 //! Negative indices count from the end in advanced indexing, `take`, `put` and `index_fill`; elsewhere they are errors.
 //!
-//! The number of results of `nonzero`, `masked_select` and of indexing with a mask depends on the values: on `tpu` these read
-//! the mask on the host, which cuts the trace. Filling or overwriting by a mask (`masked_fill`, `masked_scatter`,
-//! `x[mask] = number`) does not.
+//! The number of results of `nonzero`, `masked_select` and of indexing with a mask depends on the values: on `tpu`
+//! these read the mask on the host, which cuts the trace. Filling or overwriting by a mask (`masked_fill`,
+//! `masked_scatter`, `x[mask] = number`) does not.
 
 pub(super) mod classes;
 pub(super) mod gather;
@@ -77,7 +77,8 @@ pub(crate) fn defer_index(
     if bad.numel() == 0 {
         return Ok(());
     }
-    // The smallest number says that all is well, so an index that is it is shown as its neighbour, and named after it again.
+    // The smallest number says that all is well, so an index that is it is shown as its neighbour, and named after it
+    // again.
     let smallest = Tensor::number(Scalar::Int(backend::ALL_WELL + 1), DType::I64)?;
     let shown = index.to_dtype(DType::I64)?.maximum(&smallest)?;
     let shown = super::loss::select_int(bad, &shown, backend::ALL_WELL)?;

@@ -16,7 +16,8 @@ pub fn take_along_dim(x: &Tensor, index: &Tensor, dim: Option<i64>) -> Result<Te
     let Some(dim) = dim else { return gather(&x.reshape(&[-1])?, 0, &index.reshape(&[-1])?) };
     if x.dims().len() != index.dims().len() {
         return Err(Error::runtime(format!(
-            "torch.take_along_dim(): input and indices should have the same number of dimensions, but got {} dimensions for input, and {} dimensions for indices",
+            "torch.take_along_dim(): input and indices should have the same number of dimensions, but got {} \
+            dimensions for input, and {} dimensions for indices",
             x.dims().len(),
             index.dims().len()
         )));
@@ -106,7 +107,8 @@ pub fn put(x: &Tensor, index: &Tensor, source: &Tensor, accumulate: bool) -> Res
     }
     if index.numel() != source.numel() {
         return Err(Error::runtime(format!(
-            "put_(): Expected source and index to have the same number of elements, but got source.numel() = {}, index.numel() = {}",
+            "put_(): Expected source and index to have the same number of elements, but got source.numel() = {}, \
+            index.numel() = {}",
             source.numel(),
             index.numel()
         )));

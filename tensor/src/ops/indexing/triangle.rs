@@ -117,9 +117,12 @@ fn trace(x: &Tensor) -> Result<Tensor> {
 
 /// Rows of triangles and diagonals.
 pub const ROWS: &[Row] = &[
-    Row::new("tril(Tensor self, int diagonal=0) -> Tensor", Tier::Composed, |a| ok(tril(a.tensor(0)?, a.int(1)?)), || {
-        vec![Sample::new(vec![t(&[3, 4])]).dtypes(KINDS), Sample::new(vec![t(&[2, 3, 3]), n(-1)])]
-    })
+    Row::new(
+        "tril(Tensor self, int diagonal=0) -> Tensor",
+        Tier::Composed,
+        |a| ok(tril(a.tensor(0)?, a.int(1)?)),
+        || vec![Sample::new(vec![t(&[3, 4])]).dtypes(KINDS), Sample::new(vec![t(&[2, 3, 3]), n(-1)])],
+    )
     .doc(
         "Return a copy of `input` with zeros above a diagonal of each matrix in the last two dimensions. `diagonal` \
          0 is the main one; positive ones are above it, negative ones below. `input` must have at least 2 \
@@ -128,9 +131,12 @@ pub const ROWS: &[Row] = &[
     .inplace()
     .writes_repeated(crate::inplace::write_same)
     .out_dtype(OutDType::OfInput(messages::expected_out)),
-    Row::new("triu(Tensor self, int diagonal=0) -> Tensor", Tier::Composed, |a| ok(triu(a.tensor(0)?, a.int(1)?)), || {
-        vec![Sample::new(vec![t(&[3, 4])]).dtypes(KINDS), Sample::new(vec![t(&[2, 3, 3]), n(1)])]
-    })
+    Row::new(
+        "triu(Tensor self, int diagonal=0) -> Tensor",
+        Tier::Composed,
+        |a| ok(triu(a.tensor(0)?, a.int(1)?)),
+        || vec![Sample::new(vec![t(&[3, 4])]).dtypes(KINDS), Sample::new(vec![t(&[2, 3, 3]), n(1)])],
+    )
     .doc(
         "Return a copy of `input` with zeros below a diagonal of each matrix in the last two dimensions. `diagonal` \
          0 is the main one; positive ones are above it, negative ones below. `input` must have at least 2 \
@@ -139,42 +145,76 @@ pub const ROWS: &[Row] = &[
     .inplace()
     .writes_repeated(crate::inplace::write_same)
     .out_dtype(OutDType::OfInput(messages::expected_out)),
-    Row::new("tril_indices(int row, int col, int offset=0, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| {
-        ok(triangle_indices(a.int(0)?, a.int(1)?, a.int(2)?, true, long_or(a, 3)?, a.opt_device(5)?.unwrap_or(Device::CPU)))
-    }, || vec![Sample::new(vec![n(3), n(4), n(-1)]).no_gradient()])
+    Row::new(
+        "tril_indices(int row, int col, int offset=0, *, ScalarType? dtype=long, Layout? layout=None, Device? \
+        device=None, bool? pin_memory=None) -> Tensor",
+        Tier::Composed,
+        |a| {
+            ok(triangle_indices(
+                a.int(0)?,
+                a.int(1)?,
+                a.int(2)?,
+                true,
+                long_or(a, 3)?,
+                a.opt_device(5)?.unwrap_or(Device::CPU),
+            ))
+        },
+        || vec![Sample::new(vec![n(3), n(4), n(-1)]).no_gradient()],
+    )
     .doc(
         "Return the positions of the lower triangle of a matrix of shape `(row, col)`, row by row, as a tensor of \
          shape `(2, n)`: row numbers first, then column numbers. `offset` moves the diagonal that bounds the \
          triangle up, or down if it is negative. `dtype` is `int64` unless given.",
     )
     .scope(Scope::Function),
-    Row::new("triu_indices(int row, int col, int offset=0, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| {
-        ok(triangle_indices(a.int(0)?, a.int(1)?, a.int(2)?, false, long_or(a, 3)?, a.opt_device(5)?.unwrap_or(Device::CPU)))
-    }, || vec![Sample::new(vec![n(3), n(4), n(1)]).no_gradient()])
+    Row::new(
+        "triu_indices(int row, int col, int offset=0, *, ScalarType? dtype=long, Layout? layout=None, Device? \
+        device=None, bool? pin_memory=None) -> Tensor",
+        Tier::Composed,
+        |a| {
+            ok(triangle_indices(
+                a.int(0)?,
+                a.int(1)?,
+                a.int(2)?,
+                false,
+                long_or(a, 3)?,
+                a.opt_device(5)?.unwrap_or(Device::CPU),
+            ))
+        },
+        || vec![Sample::new(vec![n(3), n(4), n(1)]).no_gradient()],
+    )
     .doc(
         "Return the positions of the upper triangle of a matrix of shape `(row, col)`, row by row, as a tensor of \
          shape `(2, n)`: row numbers first, then column numbers. `offset` moves the diagonal that bounds the \
          triangle up, or down if it is negative. `dtype` is `int64` unless given.",
     )
     .scope(Scope::Function),
-    Row::new("diag(Tensor self, int diagonal=0) -> Tensor", Tier::Composed, |a| ok(diag(a.tensor(0)?, a.int(1)?)), samples!([t(&[3]), n(1)], [t(&[3]), n(-2)], [t(&[3, 4]), n(1)]))
+    Row::new(
+        "diag(Tensor self, int diagonal=0) -> Tensor",
+        Tier::Composed,
+        |a| ok(diag(a.tensor(0)?, a.int(1)?)),
+        samples!([t(&[3]), n(1)], [t(&[3]), n(-2)], [t(&[3, 4]), n(1)]),
+    )
     .doc(
         "Return a square matrix with the vector `input` on a diagonal, or the diagonal of the matrix `input` as a \
          copy. `diagonal` 0 is the main one; positive ones are above it, negative ones below. Other numbers of \
          dimensions are refused.",
     ),
-    Row::new("diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor", Tier::Composed, |a| {
-        ok(diag_embed(a.tensor(0)?, a.int(1)?, a.int(2)?, a.int(3)?))
-    }, samples!([t(&[2, 3])], [t(&[2, 3]), n(1), n(0), n(2)]))
+    Row::new(
+        "diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor",
+        Tier::Composed,
+        |a| ok(diag_embed(a.tensor(0)?, a.int(1)?, a.int(2)?, a.int(3)?)),
+        samples!([t(&[2, 3])], [t(&[2, 3]), n(1), n(0), n(2)]),
+    )
     .doc(
         "Return square matrices with the last dimension of `input` on a diagonal, and zeros elsewhere. The matrices \
          lie in the dimensions `dim1` and `dim2` of the result. `offset` moves the diagonal up, or down if it is \
          negative; the sides are longer by `|offset|`.",
     ),
     Row::new("trace(Tensor self) -> Tensor", Tier::Composed, |a| ok(trace(a.tensor(0)?)), samples!([t(&[3, 4])]))
-    .doc(
-        "Return the sum of the main diagonal of the matrix `input`, as a 0-d tensor. Integers are summed in \
+        .doc(
+            "Return the sum of the main diagonal of the matrix `input`, as a 0-d tensor. Integers are summed in \
          `int64`. Other numbers of dimensions than 2 are refused.",
-    )
-    .autocast(Policies::cpu(Policy::Full)),
+        )
+        .autocast(Policies::cpu(Policy::Full)),
 ];

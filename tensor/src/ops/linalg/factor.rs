@@ -44,7 +44,8 @@ fn over_differences(x: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     super::with_diagonal(&quotient, &Tensor::zeros_like_meta(a.meta())?)
 }
 
-/// Refuses a loss that depends on the phase of vectors, which nothing determines: the diagonal of `V^H gV` must be real.
+/// Refuses a loss that depends on the phase of vectors, which nothing determines: the diagonal of `V^H gV` must be
+/// real.
 fn expect_no_phase(name: &str, what: &str, diagonal: &Tensor) -> Result<()> {
     if !diagonal.dtype().is_complex() || diagonal.device().kind == crate::DeviceKind::Meta {
         return Ok(());
@@ -58,14 +59,15 @@ fn expect_no_phase(name: &str, what: &str, diagonal: &Tensor) -> Result<()> {
         return Ok(());
     }
     Err(Error::runtime(format!(
-        "{name}: The {what} in the complex case are specified up to multiplication by e^{{i phi}}. The specified loss function depends on this quantity, so it is ill-defined."
+        "{name}: The {what} in the complex case are specified up to multiplication by e^{{i phi}}. The specified loss \
+        function depends on this quantity, so it is ill-defined."
     )))
 }
 
 // ------------------------------------------------------------------------------------------------ triangles
 
-/// `L` with `a = L L^H`, from the lower triangle of `a`, and per matrix zero, or the order of the first leading minor that is
-/// not positive.
+/// `L` with `a = L L^H`, from the lower triangle of `a`, and per matrix zero, or the order of the first leading minor
+/// that is not positive.
 ///
 /// | operand | shape | dtype |
 /// |---|---|---|
@@ -121,8 +123,8 @@ impl Fused for Cholesky {
     }
 }
 
-/// `a = P L U`: both triangles in one matrix, without the ones of `L`; pivots, which count rows from one; and per matrix zero, or
-/// the number of the first pivot that is zero.
+/// `a = P L U`: both triangles in one matrix, without the ones of `L`; pivots, which count rows from one; and per
+/// matrix zero, or the number of the first pivot that is zero.
 ///
 /// | operand | shape | dtype |
 /// |---|---|---|
@@ -152,8 +154,8 @@ impl Fused for LuFactor {
         });
         Ok(())
     });
-    /// With `a1` the square part of `a`, `P^T da1 = dL U + L dU` splits into triangles between `L^-1` and `U^-1`; the rest of a wide or tall
-    /// matrix follows from that part.
+    /// With `a1` the square part of `a`, `P^T da1 = dL U + L dU` splits into triangles between `L^-1` and `U^-1`; the
+    /// rest of a wide or tall matrix follows from that part.
     const VJP: Option<VjpFn<Self>> = Some(|_, s, g| {
         let lu = s.y(0);
         let (m, n) = matrix_size(lu.meta());
@@ -233,13 +235,16 @@ impl Fused for Permutation {
         if pivots.iter().any(|&p| p < 1 || p as usize > o.rows) {
             return Err(Error::runtime(match (o.solving, pivots.iter().any(|&p| p < 1)) {
                 (false, _) => {
-                    "pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive.Did you properly pass the result of lu_factor?"
+                    "pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive.Did you properly pass the \
+                    result of lu_factor?"
                 }
                 (_, true) => {
-                    "Pivots given to lu_solve must all be greater or equal to 1. Did you properly pass the result of lu_factor?"
+                    "Pivots given to lu_solve must all be greater or equal to 1. Did you properly pass the result of \
+                    lu_factor?"
                 }
                 _ => {
-                    "Pivots given to lu_solve must all be smaller or equal to LU.size(-2). Did you properly pass the result of lu_factor?"
+                    "Pivots given to lu_solve must all be smaller or equal to LU.size(-2). Did you properly pass the \
+                    result of lu_factor?"
                 }
             }));
         }
@@ -276,7 +281,8 @@ pub(super) fn rows_to(x: &Tensor, order: &Tensor) -> Result<Tensor> {
 
 // ------------------------------------------------------------------------------------------------ orthogonal factors
 
-/// `a = Q R` as LAPACK keeps it: `R`, below it the vectors of reflectors `1 - tau v v^H` without their leading ones, and `tau`.
+/// `a = Q R` as LAPACK keeps it: `R`, below it the vectors of reflectors `1 - tau v v^H` without their leading ones,
+/// and `tau`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Geqrf;
 
@@ -368,13 +374,14 @@ impl Qr {
 impl Fused for Qr {
     const NAME: &'static str = "linalg_qr";
     const OUTS: usize = 2;
-    /// Walter and Lehmann, "Algorithmic differentiation of linear algebra functions with application in optimum experimental
-    /// design" (2010).
+    /// Walter and Lehmann, "Algorithmic differentiation of linear algebra functions with application in optimum
+    /// experimental design" (2010).
     const VJP: Option<VjpFn<Self>> = Some(|o, s, g| {
         let (m, n) = matrix_size(s.meta(0));
         if o.parts == Parts::R {
             return Err(Error::runtime(
-                "The derivative of linalg.qr depends on Q, which is not computed when mode='r'. Please use linalg.qr(A, mode='reduced') if you are going to require gradients.",
+                "The derivative of linalg.qr depends on Q, which is not computed when mode='r'. Please use \
+                linalg.qr(A, mode='reduced') if you are going to require gradients.",
             ));
         }
         if o.parts == Parts::Complete && m > n {
@@ -626,7 +633,8 @@ impl Fused for Svd {
                 let vectors =
                     o.vectors.then(|| (part_mut(&mut u, i, m * rows), part_mut(&mut v, i, columns * n)));
                 if !kernels::svd(part(&a, i, m * n), m, n, o.full, part_mut(&mut s, i, few), vectors) {
-                    return Err(not_converged("linalg.svd", batched, i, "the input matrix contained non-finite values."));
+                    return Err(not_converged("linalg.svd", batched, i,
+                        "the input matrix contained non-finite values."));
                 }
             }
             write(&y[0], &u);
@@ -709,7 +717,8 @@ fn svd_vjp(_: &Svd, s: &Saved<'_>, gu: &Tensor) -> Result<Grads> {
     Ok(smallvec![Some(ga)])
 }
 
-/// The pseudoinverse of each matrix, singular values up to the greater of `atol` and `rtol` times the greatest being taken for zero.
+/// The pseudoinverse of each matrix, singular values up to the greater of `atol` and `rtol` times the greatest being
+/// taken for zero.
 ///
 /// | operand | shape | dtype |
 /// |---|---|---|
@@ -768,8 +777,8 @@ impl Fused for Pinv {
 
 // ------------------------------------------------------------------------------------------------ symmetric matrices
 
-/// `a = L D L^T`, or `L D L^H`, from the lower triangle of `a`; pivots as LAPACK has them, and per matrix zero, or the number of the
-/// first block of `D` that is zero.
+/// `a = L D L^T`, or `L D L^H`, from the lower triangle of `a`; pivots as LAPACK has them, and per matrix zero, or the
+/// number of the first block of `D` that is zero.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct LdlFactor {
     /// With conjugates.
@@ -828,7 +837,8 @@ impl Fused for LdlSolve {
         if pivots.iter().any(|p| p.unsigned_abs() as usize > n || *p == 0) {
             let bound = if pivots.contains(&0) { ">= 1" } else { "<= LD.size(-2)" };
             return Err(Error::runtime(format!(
-                "Pivots given to ldl_solve must all satisfy |pivot| {bound}. Did you properly pass the result of ldl_factor?"
+                "Pivots given to ldl_solve must all satisfy |pivot| {bound}. Did you properly pass the result of \
+                ldl_factor?"
             )));
         }
         with_number!(x[0].dtype(), T => {
@@ -853,7 +863,8 @@ impl Fused for LdlSolve {
     }
 }
 
-// ------------------------------------------------------------------------------------------------ functions of matrices
+// ------------------------------------------------------------------------------------------------ functions of
+// matrices
 
 /// `e^a`, computed in `float64`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -1,8 +1,8 @@
 //! `torch.linalg`: products and norms, decompositions of matrices, and what is solved with them.
 //!
-//! Every function takes one matrix or a batch of them: the last two dimensions are rows and columns. Decompositions run on the host,
-//! on `tpu` too, where the matrix is fetched for it and the factors are sent back; solving with a triangle is part of the program
-//! there. Gradients are products and solutions of their own, recorded as any op.
+//! Every function takes one matrix or a batch of them: the last two dimensions are rows and columns. Decompositions run
+//! on the host, on `tpu` too, where the matrix is fetched for it and the factors are sent back; solving with a triangle
+//! is part of the program there. Gradients are products and solutions of their own, recorded as any op.
 
 mod factor;
 mod products;

@@ -126,7 +126,8 @@ fn vander(x: &Tensor, columns: Option<i64>, increasing: bool) -> Result<Tensor> 
     if increasing { Ok(y) } else { flip(&y, &[1]) }
 }
 
-/// The product of a chain of matrices in the order that takes the fewest multiplications; a vector may stand at either end.
+/// The product of a chain of matrices in the order that takes the fewest multiplications; a vector may stand at either
+/// end.
 fn multi_dot(xs: &[&Tensor]) -> Result<Tensor> {
     let n = xs.len();
     if n < 2 {
@@ -283,13 +284,15 @@ pub fn vector_norm(x: &Tensor, p: Scalar, dims: Option<&[i64]>, keep: bool, dtyp
             if order.is_infinite() { if order > 0.0 { "inf" } else { "-inf" }.to_string() } else { order.to_string() };
         if all {
             return Err(Error::runtime(format!(
-                "linalg.vector_norm cannot compute the {shown} norm on an empty tensor because the operation does not have an identity"
+                "linalg.vector_norm cannot compute the {shown} norm on an empty tensor because the operation does not \
+                have an identity"
             )));
         }
         for &d in dims.unwrap_or(&[]) {
             if x.dims().get(normalize_dim(d, x.dims().len())?) == Some(&0) {
                 return Err(Error::runtime(format!(
-                    "linalg.vector_norm cannot compute the {shown} norm on the dimension {d} because this dimension is empty and the operation does not have an identity"
+                    "linalg.vector_norm cannot compute the {shown} norm on the dimension {d} because this dimension is \
+                    empty and the operation does not have an identity"
                 )));
             }
         }
@@ -438,7 +441,12 @@ pub const ROWS: &[Row] = &[
         "cross(Tensor self, Tensor other, int? dim=None) -> Tensor",
         Tier::Composed,
         |a| Ok(cross_somewhere(a.tensor(0)?, a.tensor(1)?, a.opt_int(2)?)?.into()),
-        || vec![Sample::new(vec![t(&[2, 3]), t(&[2, 3])]).dtypes(WHOLE), Sample::new(vec![t(&[3, 2]), t(&[3, 1]), n(0)])],
+        || {
+            vec![
+                Sample::new(vec![t(&[2, 3]), t(&[2, 3])]).dtypes(WHOLE),
+                Sample::new(vec![t(&[3, 2]), t(&[3, 1]), n(0)]),
+            ]
+        },
     )
     .doc(
         "Return the cross products of the vectors of three elements along `dim`. Without `dim`, it is the first \
@@ -553,9 +561,13 @@ pub const ROWS: &[Row] = &[
     )
     .doc("Alias of `torch.linalg.matrix_power`."),
     Row::new(
-        "linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+        "linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? \
+        dtype=None) -> Tensor",
         Tier::Composed,
-        |a| Ok(vector_norm(a.tensor(0)?, real_order(a.scalar(1)?)?, a.opt_ints(2)?, a.bool(3)?, a.opt_dtype(4)?)?.into()),
+        |a| {
+            Ok(vector_norm(a.tensor(0)?, real_order(a.scalar(1)?)?, a.opt_ints(2)?, a.bool(3)?, a.opt_dtype(4)?)?
+                .into())
+        },
         samples!([t(&[2, 3]), n(2), ints(&[0])], [positive(&[2, 3]), n(f64::INFINITY)]),
     )
     .doc(
@@ -569,11 +581,10 @@ pub const ROWS: &[Row] = &[
     .out_dtype(OutDType::OfResult(messages::expected_out))
     .autocast(Policies::accelerator(Policy::Full)),
     Row::new(
-        "linalg_matrix_norm(Tensor self, Scalar ord, int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+        "linalg_matrix_norm(Tensor self, Scalar ord, int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None) \
+        -> Tensor",
         Tier::Composed,
-        |a| {
-            Ok(matrix_norm(a.tensor(0)?, Order::Number(a.float(1)?), a.ints(2)?, a.bool(3)?, a.opt_dtype(4)?)?.into())
-        },
+        |a| Ok(matrix_norm(a.tensor(0)?, Order::Number(a.float(1)?), a.ints(2)?, a.bool(3)?, a.opt_dtype(4)?)?.into()),
         samples!([t(&[2, 3, 4]), n(1)], [t(&[2, 3, 4]), n(f64::NEG_INFINITY), ints(&[0, 2]), n(true)]),
     )
     .doc(
@@ -585,7 +596,8 @@ pub const ROWS: &[Row] = &[
     .scope(Scope::Nn)
     .autocast(Policies::accelerator(Policy::Full)),
     Row::new(
-        "linalg_matrix_norm.str_ord(Tensor self, str ord='fro', int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+        "linalg_matrix_norm.str_ord(Tensor self, str ord='fro', int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? \
+        dtype=None) -> Tensor",
         Tier::Composed,
         |a| Ok(matrix_norm(a.tensor(0)?, Order::Name(a.str(1)?), a.ints(2)?, a.bool(3)?, a.opt_dtype(4)?)?.into()),
         samples!([t(&[2, 3, 4])]),
@@ -593,7 +605,8 @@ pub const ROWS: &[Row] = &[
     .scope(Scope::Nn)
     .autocast(Policies::accelerator(Policy::Full)),
     Row::new(
-        "linalg_norm(Tensor self, Scalar? ord=None, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+        "linalg_norm(Tensor self, Scalar? ord=None, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) \
+        -> Tensor",
         Tier::Composed,
         |a| norm_row(a, a.opt_scalar(1)?.map(|p| real_order(p).map(|p| Order::Number(p.to_f64()))).transpose()?),
         samples!([t(&[2, 3])], [t(&[2, 3]), n(1)], [positive(&[2, 3]), n(3), ints(&[1])]),
@@ -605,7 +618,8 @@ pub const ROWS: &[Row] = &[
     )
     .scope(Scope::Nn),
     Row::new(
-        "linalg_norm.ord_str(Tensor self, str ord, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+        "linalg_norm.ord_str(Tensor self, str ord, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> \
+        Tensor",
         Tier::Composed,
         |a| norm_row(a, Some(Order::Name(a.str(1)?))),
         samples!([t(&[2, 3]), SampleArg::Str("fro")]),

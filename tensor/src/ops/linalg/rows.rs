@@ -55,7 +55,8 @@ fn cholesky_ex(name: &str, x: &Tensor, upper: bool, checked: bool) -> Result<Pai
     if checked {
         check(&info, |head, code| {
             Error::linalg(format!(
-                "{name}: {head}The factorization could not be completed because the input is not positive-definite (the leading minor of order {code} is not positive-definite)."
+                "{name}: {head}The factorization could not be completed because the input is not positive-definite \
+                (the leading minor of order {code} is not positive-definite)."
             ))
         })?;
     }
@@ -78,7 +79,8 @@ fn cholesky_solve(b: &Tensor, l: &Tensor, upper: bool) -> Result<Tensor> {
     }
     if n != rows {
         return Err(Error::runtime(format!(
-            "Incompatible matrix sizes for cholesky_solve: each A matrix is {m} by {n} but each b matrix is {rows} by {columns}"
+            "Incompatible matrix sizes for cholesky_solve: each A matrix is {m} by {n} but each b matrix is {rows} by \
+            {columns}"
         )));
     }
     let (b, l) = same_batch(b, l)?;
@@ -91,7 +93,8 @@ fn cholesky_inverse(l: &Tensor, upper: bool) -> Result<Tensor> {
     cholesky_solve(&identity(n, n, l)?.expand_dims(l.dims())?, l, upper)
 }
 
-// ------------------------------------------------------------------------------------------------ triangles with pivots
+// ------------------------------------------------------------------------------------------------ triangles with
+// pivots
 
 fn lu_factor_ex(name: &str, x: &Tensor, pivot: bool) -> Result<Outs> {
     expect_matrices(name, x, "A")?;
@@ -107,7 +110,9 @@ fn lu_factor(x: &Tensor, pivot: bool, checked: bool) -> Result<Outs> {
     if checked {
         check(&y[2], |head, code| {
             Error::runtime(format!(
-                "torch.linalg.lu_factor: {head}U[{code},{code}] is zero and using it on lu_solve would result in a division by zero. If you still want to perform the factorization, consider calling linalg.lu(A, pivot) or linalg.lu_factor_ex(A, pivot)"
+                "torch.linalg.lu_factor: {head}U[{code},{code}] is zero and using it on lu_solve would result in a \
+                division by zero. If you still want to perform the factorization, consider calling linalg.lu(A, pivot) \
+                or linalg.lu_factor_ex(A, pivot)"
             ))
         })?;
     }
@@ -144,7 +149,8 @@ fn lu_unpack(lu: &Tensor, pivots: &Tensor, data: bool, places: bool) -> Result<R
     let (m, _) = matrix_size(lu.meta());
     if places && pivots.dtype() != DType::I32 {
         return Err(Error::runtime(
-            "torch.lu_unpack: LU_pivots is expected to be a contiguous tensor of torch.int32 dtype.\nNote: this function is intended to be used with the output produced by torch.linalg.lu_factor",
+            "torch.lu_unpack: LU_pivots is expected to be a contiguous tensor of torch.int32 dtype.\nNote: this \
+            function is intended to be used with the output produced by torch.linalg.lu_factor",
         ));
     }
     let none = || Tensor::zeros(&[0], lu.dtype(), lu.device());
@@ -242,7 +248,8 @@ fn solve_ex(name: &str, a: &Tensor, b: &Tensor, left: bool) -> Result<Pair> {
     let vector = is_vector(a, b);
     if vector && !left {
         return Err(Error::runtime(format!(
-            "{name}: Vector broadcasting of the left hand side is not supported for left=False. In this case {name} is equivalent to B / A.squeeze(-1)"
+            "{name}: Vector broadcasting of the left hand side is not supported for left=False. In this case {name} is \
+            equivalent to B / A.squeeze(-1)"
         )));
     }
     let columns = if vector { b.unsqueeze(-1)? } else { b.clone() };
@@ -273,7 +280,8 @@ fn inv_ex(name: &str, x: &Tensor, checked: bool) -> Result<Pair> {
     if checked {
         check(&info, |head, code| {
             Error::linalg(format!(
-                "linalg.inv: {head}The diagonal element {code} is zero, the inversion could not be completed because the input matrix is singular."
+                "linalg.inv: {head}The diagonal element {code} is zero, the inversion could not be completed because \
+                the input matrix is singular."
             ))
         })?;
     }
@@ -289,7 +297,8 @@ fn triangular_solve(b: &Tensor, a: &Tensor, upper: bool, transpose: bool, unit: 
     for (name, x) in [("b", b), ("A", a)] {
         if x.dims().len() < 2 {
             return Err(Error::runtime(format!(
-                "torch.triangular_solve: Expected {name} to have at least 2 dimensions, but it has {} dimensions instead",
+                "torch.triangular_solve: Expected {name} to have at least 2 dimensions, but it has {} dimensions \
+                instead",
                 x.dims().len()
             )));
         }
@@ -297,7 +306,8 @@ fn triangular_solve(b: &Tensor, a: &Tensor, upper: bool, transpose: bool, unit: 
     let ((m, n), (rows, _)) = (matrix_size(a.meta()), matrix_size(b.meta()));
     if m != n || n != rows {
         return Err(Error::runtime(format!(
-            "Incompatible matrix sizes for triangular_solve: each A matrix is {m} by {n} but each b matrix is {rows} by {}",
+            "Incompatible matrix sizes for triangular_solve: each A matrix is {m} by {n} but each b matrix is {rows} \
+            by {}",
             matrix_size(b.meta()).1
         )));
     }
@@ -407,7 +417,8 @@ fn expect_reflectors(name: &str, a: &Tensor, tau: &Tensor) -> Result<()> {
     }
     if tau.dims().len() + 1 != a.dims().len() {
         return Err(Error::runtime(format!(
-            "{name}: Expected tau to have one dimension less than input, but got tau.ndim equal to {} and input.ndim is equal to {}",
+            "{name}: Expected tau to have one dimension less than input, but got tau.ndim equal to {} and input.ndim \
+            is equal to {}",
             tau.dims().len(),
             a.dims().len()
         )));
@@ -477,7 +488,8 @@ fn ormqr(a: &Tensor, tau: &Tensor, c: &Tensor, left: bool, transposed: bool) -> 
     }
 }
 
-// ------------------------------------------------------------------------------------------------ eigenvalues and singular values
+// ------------------------------------------------------------------------------------------------ eigenvalues and
+// singular values
 
 fn eigh(name: &str, x: &Tensor, triangle: &str, vectors: bool) -> Result<Pair> {
     expect_square_inexact(name, x)?;
@@ -704,7 +716,8 @@ fn lstsq(a: &Tensor, b: &Tensor, rcond: Option<f64>, driver: Option<&str>) -> Re
     tuple([x, residuals, rank, values])
 }
 
-// ------------------------------------------------------------------------------------------------ functions of matrices
+// ------------------------------------------------------------------------------------------------ functions of
+// matrices
 
 fn matrix_exp(x: &Tensor) -> Result<Tensor> {
     expect_square("linalg.matrix_exp", x, "A")?;
@@ -748,7 +761,8 @@ fn tensorinv(x: &Tensor, ind: i64) -> Result<Tensor> {
     let (rows, columns) = (product(&x.dims()[..at]), product(&x.dims()[at..]));
     if rows != columns {
         return Err(Error::runtime(format!(
-            "Expected self to satisfy the requirement prod(self.shape[ind:]) == prod(self.shape[:ind]), but got {columns} != {rows}"
+            "Expected self to satisfy the requirement prod(self.shape[ind:]) == prod(self.shape[:ind]), but got \
+            {columns} != {rows}"
         )));
     }
     let sizes: Vec<i64> = x.dims()[at..].iter().chain(&x.dims()[..at]).map(|&n| n as i64).collect();
@@ -767,7 +781,8 @@ fn tensorsolve(a: &Tensor, b: &Tensor, dims: Option<&[i64]>) -> Result<Tensor> {
     let (rows, columns) = (product(&moved.dims()[..at]), product(&moved.dims()[at..]));
     if rows != columns {
         return Err(Error::runtime(format!(
-            "Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == prod(self.shape[:other.ndim]), but got {columns} != {rows}"
+            "Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == prod(self.shape[:other.ndim]), \
+            but got {columns} != {rows}"
         )));
     }
     let sizes: Vec<i64> = moved.dims()[at..].iter().map(|&n| n as i64).collect();
@@ -794,72 +809,163 @@ const EIGEN: &[&str] = &["eigenvalues", "eigenvectors"];
 
 /// Rows of decompositions and what they solve.
 pub const ROWS: &[Row] = &[
-    Row::new("linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor", Tier::Composed, |a| Ok(cholesky_ex("linalg.cholesky", a.tensor(0)?, a.bool(1)?, true)?.0.into()), || vec![any(vec![definite(&[2, 3, 3])]).no_gradient(), any(vec![definite(&[3, 3]), n(true)]).no_gradient()])
+    Row::new(
+        "linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor",
+        Tier::Composed,
+        |a| Ok(cholesky_ex("linalg.cholesky", a.tensor(0)?, a.bool(1)?, true)?.0.into()),
+        || vec![any(vec![definite(&[2, 3, 3])]).no_gradient(), any(vec![definite(&[3, 3]), n(true)]).no_gradient()],
+    )
     .doc(
         "Return the lower triangular `L` with `input = L @ L^H`, for each matrix of `input` `(..., n, n)`, `float32`, \
          `float64` or complex. With `upper`, return `U` with `input = U^H @ U`. Only the triangle of that side is \
          read. A matrix that is not positive definite raises `torch.linalg.LinAlgError`.",
     )
     .scope(Scope::Nn),
-    Row::new("linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)", Tier::Composed, |a| pair_of(cholesky_ex("linalg.cholesky", a.tensor(0)?, a.bool(1)?, a.bool(2)?)?), || vec![any(vec![definite(&[3, 3])]).no_gradient()])
+    Row::new(
+        "linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)",
+        Tier::Composed,
+        |a| pair_of(cholesky_ex("linalg.cholesky", a.tensor(0)?, a.bool(1)?, a.bool(2)?)?),
+        || vec![any(vec![definite(&[3, 3])]).no_gradient()],
+    )
     .doc(
         "Return the result of `torch.linalg.cholesky` as `L`, and `info`, `int32`: 0 for each matrix, or the order of \
          its first leading minor that is not positive. A failure raises `torch.linalg.LinAlgError` with \
          `check_errors` only.",
     )
-    .scope(Scope::Nn).fields(&["L", "info"]),
-    Row::new("cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor", Tier::Composed, |a| Ok(cholesky_solve(a.tensor(0)?, a.tensor(1)?, a.bool(2)?)?.into()), || vec![any(vec![t(&[3, 2]), definite(&[2, 3, 3])]).no_gradient(), any(vec![t(&[3, 2]), definite(&[3, 3]), n(true)]).no_gradient()])
+    .scope(Scope::Nn)
+    .fields(&["L", "info"]),
+    Row::new(
+        "cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor",
+        Tier::Composed,
+        |a| Ok(cholesky_solve(a.tensor(0)?, a.tensor(1)?, a.bool(2)?)?.into()),
+        || {
+            vec![
+                any(vec![t(&[3, 2]), definite(&[2, 3, 3])]).no_gradient(),
+                any(vec![t(&[3, 2]), definite(&[3, 3]), n(true)]).no_gradient(),
+            ]
+        },
+    )
     .doc(
         "Return `x` with `A @ x = input`, for `input` `(..., n, k)` and the Cholesky factor `input2` `(..., n, n)` of \
          `A`: `A = input2 @ input2^H`, or `A = input2^H @ input2` with `upper`. Only the triangle is read. Batches \
          broadcast.",
     ),
-    Row::new("cholesky_inverse(Tensor self, bool upper=False) -> Tensor", Tier::Composed, |a| Ok(cholesky_inverse(a.tensor(0)?, a.bool(1)?)?.into()), || vec![any(vec![definite(&[3, 3])]).no_gradient(), any(vec![definite(&[3, 3]), n(true)]).no_gradient()])
+    Row::new(
+        "cholesky_inverse(Tensor self, bool upper=False) -> Tensor",
+        Tier::Composed,
+        |a| Ok(cholesky_inverse(a.tensor(0)?, a.bool(1)?)?.into()),
+        || vec![any(vec![definite(&[3, 3])]).no_gradient(), any(vec![definite(&[3, 3]), n(true)]).no_gradient()],
+    )
     .doc(
         "Return the inverse of each matrix whose Cholesky factor `input` `(..., n, n)` holds, as a lower triangle, or \
          an upper one with `upper`.",
     ),
-    Row::new("linalg_lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)", Tier::Composed, |a| tuple(lu_factor(a.tensor(0)?, a.bool(1)?, true)?.into_iter().take(2)), || vec![any(vec![t(&[2, 3, 3])]), any(vec![t(&[2, 4])]), any(vec![t(&[4, 2])])])
+    Row::new(
+        "linalg_lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)",
+        Tier::Composed,
+        |a| tuple(lu_factor(a.tensor(0)?, a.bool(1)?, true)?.into_iter().take(2)),
+        || vec![any(vec![t(&[2, 3, 3])]), any(vec![t(&[2, 4])]), any(vec![t(&[4, 2])])],
+    )
     .doc(
         "Return the factors of `A = P @ L @ U` in one tensor `LU` `(..., m, n)`, and `pivots` `(..., min(m, n))`, \
          `int32`. `L` lies below the diagonal, without its ones. `pivots[i]` is the row, counted from 1, that row `i` \
          changed places with. `A` is `float32`, `float64` or complex. A zero on the diagonal of `U`, and \
          `pivot=False`, raise `RuntimeError`.",
     )
-    .scope(Scope::Nn).fields(&["LU", "pivots"]),
-    Row::new("linalg_lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False) -> (Tensor LU, Tensor pivots, Tensor info)", Tier::Composed, |a| tuple(lu_factor(a.tensor(0)?, a.bool(1)?, a.bool(2)?)?), || vec![any(vec![t(&[3, 3])])])
+    .scope(Scope::Nn)
+    .fields(&["LU", "pivots"]),
+    Row::new(
+        "linalg_lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False) -> (Tensor LU, Tensor pivots, \
+        Tensor info)",
+        Tier::Composed,
+        |a| tuple(lu_factor(a.tensor(0)?, a.bool(1)?, a.bool(2)?)?),
+        || vec![any(vec![t(&[3, 3])])],
+    )
     .doc(
         "Return the results of `torch.linalg.lu_factor`, and `info`, `int32`: 0 for each matrix, or the number, from \
          1, of its first pivot that is zero. Such a pivot raises `RuntimeError` with `check_errors` only.",
     )
-    .scope(Scope::Nn).fields(&["LU", "pivots", "info"]),
-    Row::new("_lu_with_info(Tensor self, bool pivot=True, bool check_errors=True) -> (Tensor LU, Tensor pivots, Tensor info)", Tier::Composed, |a| tuple(lu_factor(a.tensor(0)?, a.bool(1)?, a.bool(2)?)?), || vec![any(vec![t(&[3, 3])])])
+    .scope(Scope::Nn)
+    .fields(&["LU", "pivots", "info"]),
+    Row::new(
+        "_lu_with_info(Tensor self, bool pivot=True, bool check_errors=True) -> (Tensor LU, Tensor pivots, Tensor \
+        info)",
+        Tier::Composed,
+        |a| tuple(lu_factor(a.tensor(0)?, a.bool(1)?, a.bool(2)?)?),
+        || vec![any(vec![t(&[3, 3])])],
+    )
     .doc("Return the results of `torch.linalg.lu_factor_ex`, where `check_errors` is True unless given.")
-    .scope(Scope::Function).no_out().fields(&["LU", "pivots", "info"]),
-    Row::new("linalg_lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)", Tier::Composed, |a| lu(a.tensor(0)?, a.bool(1)?), || vec![any(vec![t(&[2, 3, 3])]), any(vec![t(&[4, 2])])])
+    .scope(Scope::Function)
+    .no_out()
+    .fields(&["LU", "pivots", "info"]),
+    Row::new(
+        "linalg_lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)",
+        Tier::Composed,
+        |a| lu(a.tensor(0)?, a.bool(1)?),
+        || vec![any(vec![t(&[2, 3, 3])]), any(vec![t(&[4, 2])])],
+    )
     .doc(
         "Return `P` `(..., m, m)`, `L` `(..., m, k)` and `U` `(..., k, n)` with `A = P @ L @ U` and `k = min(m, n)`, \
          for each matrix of `A`, `float32`, `float64` or complex. `P` permutes rows, `L` has ones on its diagonal. A \
          singular matrix is no error, and `pivot=False` raises `RuntimeError`.",
     )
-    .scope(Scope::Nn).fields(&["P", "L", "U"]),
-    Row::new("lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True) -> (Tensor P, Tensor L, Tensor U)", Tier::Composed, |a| lu_unpack(a.tensor(0)?, a.tensor(1)?, a.bool(2)?, a.bool(3)?), || vec![any(vec![t(&[3, 3]), SampleArg::Tensor(vec![3], Fill::Pivots)]), any(vec![t(&[2, 3]), SampleArg::Tensor(vec![2], Fill::Pivots), n(true), n(false)])])
+    .scope(Scope::Nn)
+    .fields(&["P", "L", "U"]),
+    Row::new(
+        "lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True) -> (Tensor \
+        P, Tensor L, Tensor U)",
+        Tier::Composed,
+        |a| lu_unpack(a.tensor(0)?, a.tensor(1)?, a.bool(2)?, a.bool(3)?),
+        || {
+            vec![
+                any(vec![t(&[3, 3]), SampleArg::Tensor(vec![3], Fill::Pivots)]),
+                any(vec![t(&[2, 3]), SampleArg::Tensor(vec![2], Fill::Pivots), n(true), n(false)]),
+            ]
+        },
+    )
     .doc(
         "Return `P`, `L` and `U` as `torch.linalg.lu` does, from the `LU` and `pivots` of `torch.linalg.lu_factor`. \
          Without `unpack_data`, `L` and `U` have no elements, and without `unpack_pivots` `P` has none. The pivots \
          must be `int32`.",
     )
-    .scope(Scope::Function).fields(&["P", "L", "U"]),
-    Row::new("linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False) -> Tensor", Tier::Composed, |a| Ok(lu_solve(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.bool(3)?, a.bool(4)?)?.into()), || vec![any(vec![definite(&[3, 3]), SampleArg::Tensor(vec![3], Fill::Pivots), t(&[3, 2])]), any(vec![definite(&[3, 3]), SampleArg::Tensor(vec![3], Fill::Pivots), t(&[2, 3]), n(false), n(true)])])
+    .scope(Scope::Function)
+    .fields(&["P", "L", "U"]),
+    Row::new(
+        "linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False) -> Tensor",
+        Tier::Composed,
+        |a| Ok(lu_solve(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.bool(3)?, a.bool(4)?)?.into()),
+        || {
+            vec![
+                any(vec![definite(&[3, 3]), SampleArg::Tensor(vec![3], Fill::Pivots), t(&[3, 2])]),
+                any(vec![definite(&[3, 3]), SampleArg::Tensor(vec![3], Fill::Pivots), t(&[2, 3]), n(false), n(true)]),
+            ]
+        },
+    )
     .doc(
         "Return `x` with `A @ x = B`, from the `LU` `(..., n, n)` and `pivots` of `torch.linalg.lu_factor`, for `B` \
          `(..., n, k)`. With `left=False`, solve `x @ A = B`, for `B` `(..., k, n)`. With `adjoint`, `A^H` takes the \
          place of `A`. Batches broadcast, and `B` has the dtype of `LU`.",
     )
     .scope(Scope::Nn),
-    Row::new("lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor", Tier::Composed, |a| Ok(lu_solve(a.tensor(1)?, a.tensor(2)?, a.tensor(0)?, true, false)?.into()), || vec![any(vec![t(&[3, 2]), definite(&[3, 3]), SampleArg::Tensor(vec![3], Fill::Pivots)])])
+    Row::new(
+        "lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor",
+        Tier::Composed,
+        |a| Ok(lu_solve(a.tensor(1)?, a.tensor(2)?, a.tensor(0)?, true, false)?.into()),
+        || vec![any(vec![t(&[3, 2]), definite(&[3, 3]), SampleArg::Tensor(vec![3], Fill::Pivots)])],
+    )
     .doc("Return `torch.linalg.lu_solve(LU_data, LU_pivots, input)`: `x` with `A @ x = input`."),
-    Row::new("linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False) -> Tensor", Tier::Composed, |a| Ok(solve_triangular(a.tensor(0)?, a.tensor(1)?, a.bool(2)?, a.bool(3)?, a.bool(4)?)?.into()), || vec![any(vec![definite(&[2, 3, 3]), t(&[3, 2]), n(true)]), any(vec![definite(&[3, 3]), t(&[2, 3]), n(false), n(false), n(true)])])
+    Row::new(
+        "linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False) \
+        -> Tensor",
+        Tier::Composed,
+        |a| Ok(solve_triangular(a.tensor(0)?, a.tensor(1)?, a.bool(2)?, a.bool(3)?, a.bool(4)?)?.into()),
+        || {
+            vec![
+                any(vec![definite(&[2, 3, 3]), t(&[3, 2]), n(true)]),
+                any(vec![definite(&[3, 3]), t(&[2, 3]), n(false), n(false), n(true)]),
+            ]
+        },
+    )
     .doc(
         "Return `x` with `input @ x = B`, for triangular matrices `input` `(..., n, n)`, `float32`, `float64` or \
          complex, and `B` `(..., n, k)` of one dtype. With `left=False`, solve `x @ input = B`, for `B` `(..., k, \
@@ -867,14 +973,31 @@ pub const ROWS: &[Row] = &[
          Batches broadcast. A zero on the diagonal is not reported.",
     )
     .scope(Scope::Nn),
-    Row::new("triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False) -> (Tensor solution, Tensor cloned_coefficient)", Tier::Composed, |a| triangular_solve(a.tensor(0)?, a.tensor(1)?, a.bool(2)?, a.bool(3)?, a.bool(4)?), || vec![any(vec![t(&[3, 2]), definite(&[3, 3])]), any(vec![t(&[3, 2]), definite(&[3, 3]), n(false), n(true)])])
+    Row::new(
+        "triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False) \
+        -> (Tensor solution, Tensor cloned_coefficient)",
+        Tier::Composed,
+        |a| triangular_solve(a.tensor(0)?, a.tensor(1)?, a.bool(2)?, a.bool(3)?, a.bool(4)?),
+        || vec![any(vec![t(&[3, 2]), definite(&[3, 3])]), any(vec![t(&[3, 2]), definite(&[3, 3]), n(false), n(true)])],
+    )
     .doc(
         "Return `solution`, with `A @ solution = input` for triangular matrices `A` `(..., n, n)`, and a copy of `A`. \
          With `transpose`, `A^T` takes the place of `A`. Only the triangle that `upper` names is read, and with \
          `unitriangular` its diagonal counts as ones. `torch.linalg.solve_triangular` is the newer form.",
     )
     .fields(&["solution", "cloned_coefficient"]),
-    Row::new("linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor", Tier::Composed, |a| Ok(solve(a.tensor(0)?, a.tensor(1)?, a.bool(2)?)?.into()), || vec![any(vec![t(&[2, 3, 3]), t(&[3, 2])]), any(vec![t(&[3, 3]), t(&[3])]), any(vec![t(&[3, 3]), t(&[2, 3]), n(false)])])
+    Row::new(
+        "linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor",
+        Tier::Composed,
+        |a| Ok(solve(a.tensor(0)?, a.tensor(1)?, a.bool(2)?)?.into()),
+        || {
+            vec![
+                any(vec![t(&[2, 3, 3]), t(&[3, 2])]),
+                any(vec![t(&[3, 3]), t(&[3])]),
+                any(vec![t(&[3, 3]), t(&[2, 3]), n(false)]),
+            ]
+        },
+    )
     .doc(
         "Return `x` with `A @ x = B`, for each matrix of `A` `(..., n, n)`, `float32`, `float64` or complex, and `B` \
          of one dtype. `B` is `(..., n, k)`. It holds one vector for each matrix if it is `(n,)`, or has the shape of \
@@ -882,172 +1005,346 @@ pub const ROWS: &[Row] = &[
          broadcast, and a singular matrix raises `torch.linalg.LinAlgError`.",
     )
     .scope(Scope::Nn),
-    Row::new("linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor info)", Tier::Composed, |a| {
-        let y = solve_ex("linalg.solve", a.tensor(0)?, a.tensor(1)?, a.bool(2)?)?;
-        if a.bool(3)? {
-            check_solved(&y.1)?;
-        }
-        pair_of(y)
-    }, || vec![any(vec![t(&[3, 3]), t(&[3, 2])])])
+    Row::new(
+        "linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, \
+        Tensor info)",
+        Tier::Composed,
+        |a| {
+            let y = solve_ex("linalg.solve", a.tensor(0)?, a.tensor(1)?, a.bool(2)?)?;
+            if a.bool(3)? {
+                check_solved(&y.1)?;
+            }
+            pair_of(y)
+        },
+        || vec![any(vec![t(&[3, 3]), t(&[3, 2])])],
+    )
     .doc(
         "Return the result of `torch.linalg.solve`, and `info`, `int32`: 0 for each matrix, or the number, from 1, of \
          a pivot that is zero. A singular matrix raises `torch.linalg.LinAlgError` with `check_errors` only.",
     )
-    .scope(Scope::Nn).fields(&["result", "info"]),
-    Row::new("linalg_inv(Tensor A) -> Tensor", Tier::Composed, |a| Ok(inv("linalg.inv", a.tensor(0)?)?.into()), || vec![any(vec![t(&[2, 3, 3])])])
+    .scope(Scope::Nn)
+    .fields(&["result", "info"]),
+    Row::new(
+        "linalg_inv(Tensor A) -> Tensor",
+        Tier::Composed,
+        |a| Ok(inv("linalg.inv", a.tensor(0)?)?.into()),
+        || vec![any(vec![t(&[2, 3, 3])])],
+    )
     .doc(
         "Return the inverse of each matrix of `A` `(..., n, n)`, `float32`, `float64` or complex. A singular matrix \
          raises `torch.linalg.LinAlgError`. To multiply with an inverse, `torch.linalg.solve` is faster and more \
          exact.",
     )
     .scope(Scope::Nn),
-    Row::new("linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)", Tier::Composed, |a| pair_of(inv_ex("linalg.inv", a.tensor(0)?, a.bool(1)?)?), || vec![any(vec![t(&[3, 3])])])
+    Row::new(
+        "linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)",
+        Tier::Composed,
+        |a| pair_of(inv_ex("linalg.inv", a.tensor(0)?, a.bool(1)?)?),
+        || vec![any(vec![t(&[3, 3])])],
+    )
     .doc(
         "Return the result of `torch.linalg.inv` as `inverse`, and `info`, `int32`: 0 for each matrix, or the number, \
          from 1, of a pivot that is zero. A singular matrix raises `torch.linalg.LinAlgError` with `check_errors` \
          only.",
     )
-    .scope(Scope::Nn).fields(&["inverse", "info"]),
-    Row::new("inverse(Tensor self) -> Tensor", Tier::Composed, |a| Ok(inv("linalg.inv", a.tensor(0)?)?.into()), || vec![any(vec![t(&[3, 3])])])
+    .scope(Scope::Nn)
+    .fields(&["inverse", "info"]),
+    Row::new(
+        "inverse(Tensor self) -> Tensor",
+        Tier::Composed,
+        |a| Ok(inv("linalg.inv", a.tensor(0)?)?.into()),
+        || vec![any(vec![t(&[3, 3])])],
+    )
     .doc("Alias of `torch.linalg.inv`."),
-    Row::new("linalg_ldl_factor(Tensor self, *, bool hermitian=False) -> (Tensor LD, Tensor pivots)", Tier::Composed, |a| {
-        let y = ldl_factor(a.tensor(0)?, a.bool(1)?)?;
-        check(&y[2], |head, code| Error::linalg(format!("torch.linalg.ldl_factor: {head}D[{code},{code}] is zero")))?;
-        tuple(y.into_iter().take(2))
-    }, || vec![any(vec![t(&[2, 4, 4])]).no_gradient()])
+    Row::new(
+        "linalg_ldl_factor(Tensor self, *, bool hermitian=False) -> (Tensor LD, Tensor pivots)",
+        Tier::Composed,
+        |a| {
+            let y = ldl_factor(a.tensor(0)?, a.bool(1)?)?;
+            check(&y[2], |head, code| {
+                Error::linalg(format!("torch.linalg.ldl_factor: {head}D[{code},{code}] is zero"))
+            })?;
+            tuple(y.into_iter().take(2))
+        },
+        || vec![any(vec![t(&[2, 4, 4])]).no_gradient()],
+    )
     .doc(
         "Return the factors of `input = L @ D @ L^T` in one tensor `LD` `(..., n, n)`, and `pivots` `(..., n)`, \
          `int32`, as LAPACK has them. `input` is symmetric, `float32`, `float64` or complex, and its lower triangle \
          is read. With `hermitian`, `L^H` takes the place of `L^T`. A block of `D` that is zero raises \
          `torch.linalg.LinAlgError`. There is no gradient.",
     )
-    .scope(Scope::Nn).fields(&["LD", "pivots"]),
-    Row::new("linalg_ldl_factor_ex(Tensor self, *, bool hermitian=False, bool check_errors=False) -> (Tensor LD, Tensor pivots, Tensor info)", Tier::Composed, |a| {
-        let y = ldl_factor(a.tensor(0)?, a.bool(1)?)?;
-        if a.bool(2)? {
-            check(&y[2], |head, code| Error::linalg(format!("torch.linalg.ldl_factor_ex: {head}D[{code},{code}] is zero")))?;
-        }
-        tuple(y)
-    }, || vec![any(vec![t(&[4, 4]), n(true)]).no_gradient()])
+    .scope(Scope::Nn)
+    .fields(&["LD", "pivots"]),
+    Row::new(
+        "linalg_ldl_factor_ex(Tensor self, *, bool hermitian=False, bool check_errors=False) -> (Tensor LD, \
+        Tensor pivots, Tensor info)",
+        Tier::Composed,
+        |a| {
+            let y = ldl_factor(a.tensor(0)?, a.bool(1)?)?;
+            if a.bool(2)? {
+                check(&y[2], |head, code| {
+                    Error::linalg(format!("torch.linalg.ldl_factor_ex: {head}D[{code},{code}] is zero"))
+                })?;
+            }
+            tuple(y)
+        },
+        || vec![any(vec![t(&[4, 4]), n(true)]).no_gradient()],
+    )
     .doc(
         "Return the results of `torch.linalg.ldl_factor`, and `info`, `int32`: 0 for each matrix, or the number, from \
          1, of its first block of `D` that is zero. Such a block raises `torch.linalg.LinAlgError` with \
          `check_errors` only.",
     )
-    .scope(Scope::Nn).fields(&["LD", "pivots", "info"]),
-    Row::new("linalg_ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=False) -> Tensor", Tier::Composed, |a| Ok(ldl_solve(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.bool(3)?)?.into()), || vec![any(vec![definite(&[3, 3]), SampleArg::Tensor(vec![3], Fill::Pivots), t(&[3, 2])]).no_gradient()])
+    .scope(Scope::Nn)
+    .fields(&["LD", "pivots", "info"]),
+    Row::new(
+        "linalg_ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=False) -> Tensor",
+        Tier::Composed,
+        |a| Ok(ldl_solve(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.bool(3)?)?.into()),
+        || vec![any(vec![definite(&[3, 3]), SampleArg::Tensor(vec![3], Fill::Pivots), t(&[3, 2])]).no_gradient()],
+    )
     .doc(
         "Return `x` with `A @ x = B`, from the `LD` `(..., n, n)` and `pivots` that `torch.linalg.ldl_factor` made of \
          `A`, for `B` `(..., n, k)`. `hermitian` must be as it was there. Batches of `LD` and `B` broadcast. There is \
          no gradient.",
     )
     .scope(Scope::Nn),
-    Row::new("linalg_det(Tensor A) -> Tensor", Tier::Composed, |a| Ok(det("linalg.det", a.tensor(0)?)?.into()), || vec![any(vec![t(&[2, 3, 3])]), any(vec![t(&[4, 4])])])
+    Row::new(
+        "linalg_det(Tensor A) -> Tensor",
+        Tier::Composed,
+        |a| Ok(det("linalg.det", a.tensor(0)?)?.into()),
+        || vec![any(vec![t(&[2, 3, 3])]), any(vec![t(&[4, 4])])],
+    )
     .doc(
         "Return the determinant of each matrix of `A` `(..., n, n)`, `float32`, `float64` or complex, with the shape \
          of the batch. A singular matrix gives 0.",
     )
     .scope(Scope::Nn),
-    Row::new("det(Tensor self) -> Tensor", Tier::Composed, |a| Ok(det("linalg.det", a.tensor(0)?)?.into()), || vec![any(vec![t(&[3, 3])])])
+    Row::new(
+        "det(Tensor self) -> Tensor",
+        Tier::Composed,
+        |a| Ok(det("linalg.det", a.tensor(0)?)?.into()),
+        || vec![any(vec![t(&[3, 3])])],
+    )
     .doc("Alias of `torch.linalg.det`.")
     .no_out(),
-    Row::new("linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)", Tier::Composed, |a| pair_of(slogdet("linalg.slogdet", a.tensor(0)?)?), || vec![any(vec![t(&[2, 3, 3])])])
+    Row::new(
+        "linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)",
+        Tier::Composed,
+        |a| pair_of(slogdet("linalg.slogdet", a.tensor(0)?)?),
+        || vec![any(vec![t(&[2, 3, 3])])],
+    )
     .doc(
         "Return the `sign` of the determinant of each matrix of `A` `(..., n, n)`, `float32`, `float64` or complex, \
          and `logabsdet`, the logarithm of its magnitude. A singular matrix gives 0 and `-inf`. The sign of a complex \
          determinant has magnitude 1, and `logabsdet` is real.",
     )
-    .scope(Scope::Nn).fields(&["sign", "logabsdet"]),
-    Row::new("slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)", Tier::Composed, |a| pair_of(slogdet("linalg.slogdet", a.tensor(0)?)?), || vec![any(vec![t(&[3, 3])])])
+    .scope(Scope::Nn)
+    .fields(&["sign", "logabsdet"]),
+    Row::new(
+        "slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)",
+        Tier::Composed,
+        |a| pair_of(slogdet("linalg.slogdet", a.tensor(0)?)?),
+        || vec![any(vec![t(&[3, 3])])],
+    )
     .doc("Alias of `torch.linalg.slogdet`.")
     .fields(&["sign", "logabsdet"]),
-    Row::new("logdet(Tensor self) -> Tensor", Tier::Composed, |a| Ok(logdet(a.tensor(0)?)?.into()), || vec![Sample::new(vec![definite(&[3, 3])])])
+    Row::new(
+        "logdet(Tensor self) -> Tensor",
+        Tier::Composed,
+        |a| Ok(logdet(a.tensor(0)?)?.into()),
+        || vec![Sample::new(vec![definite(&[3, 3])])],
+    )
     .doc(
         "Return the logarithm of the determinant of each matrix of `input` `(..., n, n)`. A singular matrix gives \
          `-inf`, a negative determinant NaN. Complex matrices give the complex logarithm.",
     )
     .no_out(),
-    Row::new("linalg_qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)", Tier::Composed, |a| pair_of(qr(a.tensor(0)?, a.str(1)?)?), || vec![any(vec![t(&[2, 3, 3])]), any(vec![t(&[4, 2])]), Sample::new(vec![t(&[2, 4])]), any(vec![t(&[4, 2]), SampleArg::Str("complete")]).no_gradient(), any(vec![t(&[4, 2]), SampleArg::Str("r")]).no_gradient()])
+    Row::new(
+        "linalg_qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)",
+        Tier::Composed,
+        |a| pair_of(qr(a.tensor(0)?, a.str(1)?)?),
+        || {
+            vec![
+                any(vec![t(&[2, 3, 3])]),
+                any(vec![t(&[4, 2])]),
+                Sample::new(vec![t(&[2, 4])]),
+                any(vec![t(&[4, 2]), SampleArg::Str("complete")]).no_gradient(),
+                any(vec![t(&[4, 2]), SampleArg::Str("r")]).no_gradient(),
+            ]
+        },
+    )
     .doc(
         "Return `Q`, with orthonormal columns, and upper triangular `R`, with `A = Q @ R`, for each matrix of `A` \
          `(..., m, n)`, `float32`, `float64` or complex. `mode=\"reduced\"` gives `Q` `(..., m, k)` and `R` `(..., k, \
          n)` with `k = min(m, n)`. `mode=\"complete\"` gives `(..., m, m)` and `(..., m, n)`, and `mode=\"r\"` a `Q` \
          of no elements. There is no gradient for `\"r\"`, nor for `\"complete\"` where `m > n`.",
     )
-    .scope(Scope::Nn).fields(&["Q", "R"]),
-    Row::new("geqrf(Tensor self) -> (Tensor a, Tensor tau)", Tier::Composed, |a| pair_of(geqrf(a.tensor(0)?)?), || vec![any(vec![t(&[4, 3])]).no_gradient()])
+    .scope(Scope::Nn)
+    .fields(&["Q", "R"]),
+    Row::new(
+        "geqrf(Tensor self) -> (Tensor a, Tensor tau)",
+        Tier::Composed,
+        |a| pair_of(geqrf(a.tensor(0)?)?),
+        || vec![any(vec![t(&[4, 3])]).no_gradient()],
+    )
     .doc(
         "Return the QR decomposition of each matrix of `input` `(..., m, n)` as LAPACK keeps it. `a` holds `R` and, \
          below its diagonal, the vectors of the reflectors, and `tau` `(..., min(m, n))` their factors. \
          `torch.linalg.householder_product` makes `Q` of them. There is no gradient.",
     )
     .fields(&["a", "tau"]),
-    Row::new("linalg_householder_product(Tensor input, Tensor tau) -> Tensor", Tier::Composed, |a| Ok(householder_product(a.tensor(0)?, a.tensor(1)?)?.into()), || vec![any(vec![t(&[2, 4, 3]), t(&[2, 2])])])
+    Row::new(
+        "linalg_householder_product(Tensor input, Tensor tau) -> Tensor",
+        Tier::Composed,
+        |a| Ok(householder_product(a.tensor(0)?, a.tensor(1)?)?.into()),
+        || vec![any(vec![t(&[2, 4, 3]), t(&[2, 2])])],
+    )
     .doc(
         "Return the first `n` columns of the product of `k` Householder reflectors `1 - tau[i] * v @ v^H`. The \
          vectors `v` are the columns of `input` `(..., m, n)` below the diagonal, with a leading one, and `tau` is \
          `(..., k)` with `k <= n <= m`. Both operands have one dtype.",
     )
     .scope(Scope::Nn),
-    Row::new("orgqr(Tensor self, Tensor input2) -> Tensor", Tier::Composed, |a| Ok(householder_product(a.tensor(0)?, a.tensor(1)?)?.into()), || vec![any(vec![t(&[4, 3]), t(&[3])])])
+    Row::new(
+        "orgqr(Tensor self, Tensor input2) -> Tensor",
+        Tier::Composed,
+        |a| Ok(householder_product(a.tensor(0)?, a.tensor(1)?)?.into()),
+        || vec![any(vec![t(&[4, 3]), t(&[3])])],
+    )
     .doc("Alias of `torch.linalg.householder_product`, where `tau` is called `input2`."),
-    Row::new("ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> Tensor", Tier::Composed, |a| Ok(ormqr(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.bool(3)?, a.bool(4)?)?.into()), || vec![any(vec![t(&[4, 3]), t(&[3]), t(&[4, 2])]), any(vec![t(&[4, 3]), t(&[3]), t(&[2, 4]), n(false), n(true)])])
+    Row::new(
+        "ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> Tensor",
+        Tier::Composed,
+        |a| Ok(ormqr(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.bool(3)?, a.bool(4)?)?.into()),
+        || {
+            vec![
+                any(vec![t(&[4, 3]), t(&[3]), t(&[4, 2])]),
+                any(vec![t(&[4, 3]), t(&[3]), t(&[2, 4]), n(false), n(true)]),
+            ]
+        },
+    )
     .doc(
         "Return `Q @ input3`, where `Q` `(m, m)` is the product of the reflectors that `input` and `tau=input2` hold \
          as `torch.geqrf` returns them. With `left=False`, return `input3 @ Q`. With `transpose`, `Q^H` takes the \
          place of `Q`. All three operands have one dtype.",
     ),
-    Row::new("linalg_eigh(Tensor self, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)", Tier::Composed, |a| pair_of(eigh("linalg.eigh", a.tensor(0)?, a.str(1)?, true)?), || vec![any(vec![definite(&[2, 3, 3])]).no_gradient(), any(vec![definite(&[3, 3]), SampleArg::Str("U")]).no_gradient()])
+    Row::new(
+        "linalg_eigh(Tensor self, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)",
+        Tier::Composed,
+        |a| pair_of(eigh("linalg.eigh", a.tensor(0)?, a.str(1)?, true)?),
+        || {
+            vec![
+                any(vec![definite(&[2, 3, 3])]).no_gradient(),
+                any(vec![definite(&[3, 3]), SampleArg::Str("U")]).no_gradient(),
+            ]
+        },
+    )
     .doc(
         "Return the real `eigenvalues` `(..., n)`, in ascending order, and the orthonormal `eigenvectors` `(..., n, \
          n)`, as columns, of symmetric or Hermitian matrices `input` `(..., n, n)`, `float32`, `float64` or complex. \
          Only the triangle `UPLO`, `\"L\"` or `\"U\"`, is read. Eigenvectors are determined up to a factor of \
          magnitude 1; a loss that depends on the phase of complex ones raises `RuntimeError` in backward.",
     )
-    .scope(Scope::Nn).fields(EIGEN),
-    Row::new("linalg_eigvalsh(Tensor self, str UPLO='L') -> Tensor", Tier::Composed, |a| Ok(eigh("linalg.eigvalsh", a.tensor(0)?, a.str(1)?, false)?.0.into()), || vec![any(vec![definite(&[3, 3])]).no_gradient()])
+    .scope(Scope::Nn)
+    .fields(EIGEN),
+    Row::new(
+        "linalg_eigvalsh(Tensor self, str UPLO='L') -> Tensor",
+        Tier::Composed,
+        |a| Ok(eigh("linalg.eigvalsh", a.tensor(0)?, a.str(1)?, false)?.0.into()),
+        || vec![any(vec![definite(&[3, 3])]).no_gradient()],
+    )
     .doc(
         "Return the eigenvalues `(..., n)`, real and in ascending order, of symmetric or Hermitian matrices `input` \
          `(..., n, n)`. Only the triangle `UPLO`, `\"L\"` or `\"U\"`, is read.",
     )
     .scope(Scope::Nn),
-    Row::new("linalg_eig(Tensor self) -> (Tensor eigenvalues, Tensor eigenvectors)", Tier::Composed, |a| pair_of(eig("linalg.eig", a.tensor(0)?, true)?), || vec![any(vec![t(&[3, 3])]).no_gradient()])
+    Row::new(
+        "linalg_eig(Tensor self) -> (Tensor eigenvalues, Tensor eigenvectors)",
+        Tier::Composed,
+        |a| pair_of(eig("linalg.eig", a.tensor(0)?, true)?),
+        || vec![any(vec![t(&[3, 3])]).no_gradient()],
+    )
     .doc(
         "Return the `eigenvalues` `(..., n)` and the `eigenvectors` `(..., n, n)`, as columns of length 1, of square \
          matrices `input` `(..., n, n)`, `float32`, `float64` or complex. Both results are complex, and the order is \
          not defined. An input with infinities or NaN raises `RuntimeError`.",
     )
-    .scope(Scope::Nn).fields(EIGEN),
-    Row::new("linalg_eigvals(Tensor self) -> Tensor", Tier::Composed, |a| Ok(eig("linalg.eigvals", a.tensor(0)?, false)?.0.into()), || vec![any(vec![t(&[3, 3])])])
+    .scope(Scope::Nn)
+    .fields(EIGEN),
+    Row::new(
+        "linalg_eigvals(Tensor self) -> Tensor",
+        Tier::Composed,
+        |a| Ok(eig("linalg.eigvals", a.tensor(0)?, false)?.0.into()),
+        || vec![any(vec![t(&[3, 3])])],
+    )
     .doc("Return the complex eigenvalues `(..., n)` of square matrices `input` `(..., n, n)`, in no defined order.")
     .scope(Scope::Nn),
-    Row::new("linalg_svd(Tensor A, bool full_matrices=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)", Tier::Composed, |a| tuple(svd(a.tensor(0)?, a.bool(1)?, true, a.opt_str(2)?)?), || vec![Sample::new(vec![t(&[2, 3, 3])]), any(vec![t(&[4, 3]), n(false)]).no_gradient(), Sample::new(vec![t(&[3, 4]), n(false)])])
+    Row::new(
+        "linalg_svd(Tensor A, bool full_matrices=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)",
+        Tier::Composed,
+        |a| tuple(svd(a.tensor(0)?, a.bool(1)?, true, a.opt_str(2)?)?),
+        || {
+            vec![
+                Sample::new(vec![t(&[2, 3, 3])]),
+                any(vec![t(&[4, 3]), n(false)]).no_gradient(),
+                Sample::new(vec![t(&[3, 4]), n(false)]),
+            ]
+        },
+    )
     .doc(
         "Return `U`, `S` and `Vh` with `A = U @ diag(S) @ Vh`, for each matrix of `A` `(..., m, n)`, `float32`, \
          `float64` or complex. The singular values `S` `(..., min(m, n))` are real, in descending order. `U` is \
          `(..., m, m)` and `Vh` `(..., n, n)`, or, with `full_matrices=False`, both have `min(m, n)` vectors. A \
          `driver` raises `RuntimeError`.",
     )
-    .scope(Scope::Nn).fields(&["U", "S", "Vh"]),
-    Row::new("linalg_svdvals(Tensor A, *, str? driver=None) -> Tensor", Tier::Composed, |a| {
-        if a.opt_str(1)?.is_some() {
-            svd(a.tensor(0)?, false, false, a.opt_str(1)?)?;
-        }
-        Ok(svdvals(a.tensor(0)?)?.into())
-    }, || vec![any(vec![t(&[2, 3, 4])])])
+    .scope(Scope::Nn)
+    .fields(&["U", "S", "Vh"]),
+    Row::new(
+        "linalg_svdvals(Tensor A, *, str? driver=None) -> Tensor",
+        Tier::Composed,
+        |a| {
+            if a.opt_str(1)?.is_some() {
+                svd(a.tensor(0)?, false, false, a.opt_str(1)?)?;
+            }
+            Ok(svdvals(a.tensor(0)?)?.into())
+        },
+        || vec![any(vec![t(&[2, 3, 4])])],
+    )
     .doc(
         "Return the singular values `(..., min(m, n))` of each matrix of `A` `(..., m, n)`, real and in descending \
          order.",
     )
     .scope(Scope::Nn),
-    Row::new("svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)", Tier::Composed, |a| old_svd(a.tensor(0)?, a.bool(1)?, a.bool(2)?), || vec![Sample::new(vec![t(&[4, 3])]), any(vec![t(&[4, 3]), n(true), n(false)]).no_gradient()])
+    Row::new(
+        "svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)",
+        Tier::Composed,
+        |a| old_svd(a.tensor(0)?, a.bool(1)?, a.bool(2)?),
+        || vec![Sample::new(vec![t(&[4, 3])]), any(vec![t(&[4, 3]), n(true), n(false)]).no_gradient()],
+    )
     .doc(
         "Return `U`, `S` and `V` with `input = U @ diag(S) @ V^H`. Unlike `torch.linalg.svd` it returns `V`, not its \
          conjugate transpose, and with `some`, the default, only `min(m, n)` vectors of each. With \
          `compute_uv=False`, `U` and `V` are zeros.",
     )
     .fields(&["U", "S", "V"]),
-    Row::new("linalg_pinv.atol_rtol_tensor(Tensor self, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor", Tier::Composed, |a| Ok(pinv("linalg.pinv", a.tensor(0)?, a.opt_tensor(1)?.cloned(), a.opt_tensor(2)?.cloned(), a.bool(3)?)?.into()), || vec![any(vec![t(&[2, 3, 4])]), any(vec![t(&[4, 3])]), any(vec![definite(&[3, 3]), SampleArg::Default, SampleArg::Default, n(true)]).no_gradient()])
+    Row::new(
+        "linalg_pinv.atol_rtol_tensor(Tensor self, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) \
+        -> Tensor",
+        Tier::Composed,
+        |a| {
+            Ok(pinv("linalg.pinv", a.tensor(0)?, a.opt_tensor(1)?.cloned(), a.opt_tensor(2)?.cloned(), a.bool(3)?)?
+                .into())
+        },
+        || {
+            vec![
+                any(vec![t(&[2, 3, 4])]),
+                any(vec![t(&[4, 3])]),
+                any(vec![definite(&[3, 3]), SampleArg::Default, SampleArg::Default, n(true)]).no_gradient(),
+            ]
+        },
+    )
     .doc(
         "Return the pseudoinverse `(..., n, m)` of each matrix of `input` `(..., m, n)`, `float32`, `float64` or \
          complex. Singular values up to `max(atol, rtol * s)` count as zero, where `s` is the largest one. `atol` is \
@@ -1055,28 +1352,58 @@ pub const ROWS: &[Row] = &[
          positive. With `hermitian`, the matrices are symmetric or Hermitian, and eigenvalues are used.",
     )
     .scope(Scope::Nn),
-    Row::new("linalg_pinv.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor", Tier::Composed, |a| {
-        let x = a.tensor(0)?;
-        Ok(pinv("linalg.pinv", x, number(x, a.opt_float(1)?)?, number(x, a.opt_float(2)?)?, a.bool(3)?)?.into())
-    }, || vec![any(vec![t(&[3, 4]), n(0.1), n(0.0)])]).scope(Scope::Nn),
-    Row::new("linalg_pinv(Tensor self, float rcond, bool hermitian=False) -> Tensor", Tier::Composed, |a| {
-        let x = a.tensor(0)?;
-        Ok(pinv("linalg.pinv", x, number(x, Some(0.0))?, number(x, Some(a.float(1)?))?, a.bool(2)?)?.into())
-    }, || vec![any(vec![t(&[3, 4]), n(1e-4)])]).scope(Scope::Nn),
-    Row::new("linalg_pinv.rcond_tensor(Tensor self, Tensor rcond, bool hermitian=False) -> Tensor", Tier::Composed, |a| {
-        let x = a.tensor(0)?;
-        Ok(pinv("linalg.pinv", x, number(x, Some(0.0))?, Some(a.tensor(1)?.clone()), a.bool(2)?)?.into())
-    }, || vec![any(vec![t(&[3, 4]), SampleArg::Tensor(vec![], Fill::Unit)]).no_gradient()]).scope(Scope::Nn),
-    Row::new("pinverse(Tensor self, float rcond=1e-15) -> Tensor", Tier::Composed, |a| {
-        let x = a.tensor(0)?;
-        Ok(pinv("linalg.pinv", x, number(x, Some(0.0))?, number(x, Some(a.float(1)?))?, false)?.into())
-    }, || vec![any(vec![t(&[3, 4])])])
+    Row::new(
+        "linalg_pinv.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> \
+        Tensor",
+        Tier::Composed,
+        |a| {
+            let x = a.tensor(0)?;
+            Ok(pinv("linalg.pinv", x, number(x, a.opt_float(1)?)?, number(x, a.opt_float(2)?)?, a.bool(3)?)?.into())
+        },
+        || vec![any(vec![t(&[3, 4]), n(0.1), n(0.0)])],
+    )
+    .scope(Scope::Nn),
+    Row::new(
+        "linalg_pinv(Tensor self, float rcond, bool hermitian=False) -> Tensor",
+        Tier::Composed,
+        |a| {
+            let x = a.tensor(0)?;
+            Ok(pinv("linalg.pinv", x, number(x, Some(0.0))?, number(x, Some(a.float(1)?))?, a.bool(2)?)?.into())
+        },
+        || vec![any(vec![t(&[3, 4]), n(1e-4)])],
+    )
+    .scope(Scope::Nn),
+    Row::new(
+        "linalg_pinv.rcond_tensor(Tensor self, Tensor rcond, bool hermitian=False) -> Tensor",
+        Tier::Composed,
+        |a| {
+            let x = a.tensor(0)?;
+            Ok(pinv("linalg.pinv", x, number(x, Some(0.0))?, Some(a.tensor(1)?.clone()), a.bool(2)?)?.into())
+        },
+        || vec![any(vec![t(&[3, 4]), SampleArg::Tensor(vec![], Fill::Unit)]).no_gradient()],
+    )
+    .scope(Scope::Nn),
+    Row::new(
+        "pinverse(Tensor self, float rcond=1e-15) -> Tensor",
+        Tier::Composed,
+        |a| {
+            let x = a.tensor(0)?;
+            Ok(pinv("linalg.pinv", x, number(x, Some(0.0))?, number(x, Some(a.float(1)?))?, false)?.into())
+        },
+        || vec![any(vec![t(&[3, 4])])],
+    )
     .doc(
         "Return the pseudoinverse of each matrix of `input`. It is `torch.linalg.pinv` with `atol=0` and \
          `rtol=rcond`.",
     )
     .no_out(),
-    Row::new("linalg_matrix_rank.atol_rtol_tensor(Tensor input, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor", Tier::Composed, |a| Ok(matrix_rank(a.tensor(0)?, a.opt_tensor(1)?.cloned(), a.opt_tensor(2)?.cloned(), a.bool(3)?)?.into()), || vec![any(vec![t(&[2, 3, 4])]).no_gradient()])
+    Row::new(
+        "linalg_matrix_rank.atol_rtol_tensor(Tensor input, *, Tensor? atol=None, Tensor? rtol=None, bool \
+        hermitian=False) -> Tensor",
+        Tier::Composed,
+        |a| Ok(matrix_rank(a.tensor(0)?, a.opt_tensor(1)?.cloned(), a.opt_tensor(2)?.cloned(), a.bool(3)?)?.into()),
+        || vec![any(vec![t(&[2, 3, 4])]).no_gradient()],
+    )
     .doc(
         "Return the number of singular values of each matrix of `input` `(..., m, n)` that are larger than `max(atol, \
          rtol * s)`, as `int64`. `s` is the largest one, and the defaults of the tolerances are those of \
@@ -1084,19 +1411,43 @@ pub const ROWS: &[Row] = &[
          counted.",
     )
     .scope(Scope::Nn),
-    Row::new("linalg_matrix_rank.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor", Tier::Composed, |a| {
-        let x = a.tensor(0)?;
-        Ok(matrix_rank(x, number(x, a.opt_float(1)?)?, number(x, a.opt_float(2)?)?, a.bool(3)?)?.into())
-    }, || vec![any(vec![t(&[3, 4]), n(1.0)]).no_gradient()]).scope(Scope::Nn),
-    Row::new("linalg_matrix_rank(Tensor self, float tol, bool hermitian=False) -> Tensor", Tier::Composed, |a| {
-        let x = a.tensor(0)?;
-        Ok(matrix_rank(x, number(x, Some(a.float(1)?))?, number(x, Some(0.0))?, a.bool(2)?)?.into())
-    }, || vec![any(vec![definite(&[3, 3]), n(1.0), n(true)]).no_gradient()]).scope(Scope::Nn),
-    Row::new("linalg_matrix_rank.tol_tensor(Tensor input, Tensor tol, bool hermitian=False) -> Tensor", Tier::Composed, |a| {
-        let x = a.tensor(0)?;
-        Ok(matrix_rank(x, Some(a.tensor(1)?.clone()), number(x, Some(0.0))?, a.bool(2)?)?.into())
-    }, || vec![Sample::new(vec![t(&[3, 4]), SampleArg::Tensor(vec![], Fill::Positive)]).no_gradient()]).scope(Scope::Nn),
-    Row::new("linalg_cond(Tensor self, Scalar? p=None) -> Tensor", Tier::Composed, |a| Ok(cond(a.tensor(0)?, a.opt_float(1)?.map(super::products::Order::Number))?.into()), || vec![any(vec![t(&[2, 3, 4])]), any(vec![t(&[3, 3]), n(1)])])
+    Row::new(
+        "linalg_matrix_rank.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool \
+        hermitian=False) -> Tensor",
+        Tier::Composed,
+        |a| {
+            let x = a.tensor(0)?;
+            Ok(matrix_rank(x, number(x, a.opt_float(1)?)?, number(x, a.opt_float(2)?)?, a.bool(3)?)?.into())
+        },
+        || vec![any(vec![t(&[3, 4]), n(1.0)]).no_gradient()],
+    )
+    .scope(Scope::Nn),
+    Row::new(
+        "linalg_matrix_rank(Tensor self, float tol, bool hermitian=False) -> Tensor",
+        Tier::Composed,
+        |a| {
+            let x = a.tensor(0)?;
+            Ok(matrix_rank(x, number(x, Some(a.float(1)?))?, number(x, Some(0.0))?, a.bool(2)?)?.into())
+        },
+        || vec![any(vec![definite(&[3, 3]), n(1.0), n(true)]).no_gradient()],
+    )
+    .scope(Scope::Nn),
+    Row::new(
+        "linalg_matrix_rank.tol_tensor(Tensor input, Tensor tol, bool hermitian=False) -> Tensor",
+        Tier::Composed,
+        |a| {
+            let x = a.tensor(0)?;
+            Ok(matrix_rank(x, Some(a.tensor(1)?.clone()), number(x, Some(0.0))?, a.bool(2)?)?.into())
+        },
+        || vec![Sample::new(vec![t(&[3, 4]), SampleArg::Tensor(vec![], Fill::Positive)]).no_gradient()],
+    )
+    .scope(Scope::Nn),
+    Row::new(
+        "linalg_cond(Tensor self, Scalar? p=None) -> Tensor",
+        Tier::Composed,
+        |a| Ok(cond(a.tensor(0)?, a.opt_float(1)?.map(super::products::Order::Number))?.into()),
+        || vec![any(vec![t(&[2, 3, 4])]), any(vec![t(&[3, 3]), n(1)])],
+    )
     .doc(
         "Return the condition number of each matrix of `input` `(..., m, n)`. For `p` of None or 2 it is the largest \
          singular value divided by the smallest, for -2 the reverse. For `\"fro\"`, `\"nuc\"`, 1, -1, `inf` and \
@@ -1104,8 +1455,25 @@ pub const ROWS: &[Row] = &[
          `inf`, and 0 for -2.",
     )
     .scope(Scope::Nn),
-    Row::new("linalg_cond.p_str(Tensor self, str p) -> Tensor", Tier::Composed, |a| Ok(cond(a.tensor(0)?, Some(super::products::Order::Name(a.str(1)?)))?.into()), || vec![any(vec![t(&[3, 3]), SampleArg::Str("fro")])]).scope(Scope::Nn),
-    Row::new("linalg_lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None) -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)", Tier::Composed, |a| lstsq(a.tensor(0)?, a.tensor(1)?, a.opt_float(2)?, a.opt_str(3)?), || vec![any(vec![t(&[4, 3]), t(&[4, 2])]), Sample::new(vec![t(&[4, 3]), t(&[4, 2]), SampleArg::Default, SampleArg::Str("gelsd")]).no_gradient()])
+    Row::new(
+        "linalg_cond.p_str(Tensor self, str p) -> Tensor",
+        Tier::Composed,
+        |a| Ok(cond(a.tensor(0)?, Some(super::products::Order::Name(a.str(1)?)))?.into()),
+        || vec![any(vec![t(&[3, 3]), SampleArg::Str("fro")])],
+    )
+    .scope(Scope::Nn),
+    Row::new(
+        "linalg_lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None) -> (Tensor solution, Tensor \
+        residuals, Tensor rank, Tensor singular_values)",
+        Tier::Composed,
+        |a| lstsq(a.tensor(0)?, a.tensor(1)?, a.opt_float(2)?, a.opt_str(3)?),
+        || {
+            vec![
+                any(vec![t(&[4, 3]), t(&[4, 2])]),
+                Sample::new(vec![t(&[4, 3]), t(&[4, 2]), SampleArg::Default, SampleArg::Str("gelsd")]).no_gradient(),
+            ]
+        },
+    )
     .doc(
         "Return the `solution` `(..., n, k)` with the least `|input @ x - b|`, and of those with the least `|x|`, for \
          `input` `(..., m, n)` and `b` `(..., m, k)` of one dtype. `driver` is `\"gelsy\"` (the default), `\"gels\"`, \
@@ -1113,48 +1481,110 @@ pub const ROWS: &[Row] = &[
          largest count as zero. `residuals` holds the squared errors of each column, if `m > n`, all ranks are full \
          and the driver is not `\"gelsy\"`. `rank` and `singular_values` are empty where the driver has none.",
     )
-    .scope(Scope::Nn).fields(&["solution", "residuals", "rank", "singular_values"]),
-    Row::new("linalg_matrix_exp(Tensor self) -> Tensor", Tier::Composed, |a| Ok(matrix_exp(a.tensor(0)?)?.into()), || vec![any(vec![t(&[2, 3, 3])])])
+    .scope(Scope::Nn)
+    .fields(&["solution", "residuals", "rank", "singular_values"]),
+    Row::new(
+        "linalg_matrix_exp(Tensor self) -> Tensor",
+        Tier::Composed,
+        |a| Ok(matrix_exp(a.tensor(0)?)?.into()),
+        || vec![any(vec![t(&[2, 3, 3])])],
+    )
     .doc(
         "Return the exponential of each matrix of `input` `(..., n, n)`: the sum of `A^k / k!`. It is computed in \
          double precision. `float16` and `bfloat16` are allowed.",
     )
-    .scope(Scope::Nn).no_out(),
-    Row::new("matrix_exp(Tensor self) -> Tensor", Tier::Composed, |a| Ok(matrix_exp(a.tensor(0)?)?.into()), || vec![any(vec![t(&[3, 3])])])
+    .scope(Scope::Nn)
+    .no_out(),
+    Row::new(
+        "matrix_exp(Tensor self) -> Tensor",
+        Tier::Composed,
+        |a| Ok(matrix_exp(a.tensor(0)?)?.into()),
+        || vec![any(vec![t(&[3, 3])])],
+    )
     .doc("Alias of `torch.linalg.matrix_exp`.")
     .no_out(),
-    Row::new("linalg_matrix_sqrth(Tensor self) -> Tensor", Tier::Composed, |a| Ok(matrix_sqrth(a.tensor(0)?)?.into()), || vec![any(vec![definite(&[3, 3])]).no_gradient()])
+    Row::new(
+        "linalg_matrix_sqrth(Tensor self) -> Tensor",
+        Tier::Composed,
+        |a| Ok(matrix_sqrth(a.tensor(0)?)?.into()),
+        || vec![any(vec![definite(&[3, 3])]).no_gradient()],
+    )
     .doc(
         "Return the square root of each positive semidefinite, symmetric or Hermitian matrix of `input` `(..., n, \
          n)`. It is `V @ diag(sqrt(w)) @ V^H` for eigenvalues `w` and eigenvectors `V`. Negative eigenvalues count as \
          zero. The lower triangle is read.",
     )
     .scope(Scope::Nn),
-    Row::new("linalg_polar(Tensor A) -> (Tensor U, Tensor H)", Tier::Composed, |a| pair_of(polar(a.tensor(0)?)?), || vec![any(vec![t(&[4, 3])])])
+    Row::new(
+        "linalg_polar(Tensor A) -> (Tensor U, Tensor H)",
+        Tier::Composed,
+        |a| pair_of(polar(a.tensor(0)?)?),
+        || vec![any(vec![t(&[4, 3])])],
+    )
     .doc(
         "Return `U`, with orthonormal columns, and positive semidefinite `H` `(..., n, n)`, with `A = U @ H`, for \
          each matrix of `A` `(..., m, n)`. Fewer rows than columns raise `RuntimeError`.",
     )
-    .scope(Scope::Nn).fields(&["U", "H"]),
-    Row::new("linalg_tensorinv(Tensor self, int ind=2) -> Tensor", Tier::Composed, |a| Ok(tensorinv(a.tensor(0)?, a.int(1)?)?.into()), samples!([t(&[2, 2, 4])], [t(&[4, 2, 2]), n(1)]))
+    .scope(Scope::Nn)
+    .fields(&["U", "H"]),
+    Row::new(
+        "linalg_tensorinv(Tensor self, int ind=2) -> Tensor",
+        Tier::Composed,
+        |a| Ok(tensorinv(a.tensor(0)?, a.int(1)?)?.into()),
+        samples!([t(&[2, 2, 4])], [t(&[4, 2, 2]), n(1)]),
+    )
     .doc(
         "Return the inverse of `input` as a linear map of tensors: its first `ind` dimensions are the rows of a \
          matrix, the others its columns. The products of both sizes agree. The result has shape `input.shape[ind:] + \
          input.shape[:ind]`. A singular map raises `torch.linalg.LinAlgError`.",
     )
     .scope(Scope::Nn),
-    Row::new("linalg_tensorsolve(Tensor self, Tensor other, int[]? dims=None) -> Tensor", Tier::Composed, |a| Ok(tensorsolve(a.tensor(0)?, a.tensor(1)?, a.opt_ints(2)?)?.into()), samples!([t(&[2, 2, 4]), t(&[2, 2])], [t(&[4, 2, 2]), t(&[2, 2]), ints(&[0])]))
+    Row::new(
+        "linalg_tensorsolve(Tensor self, Tensor other, int[]? dims=None) -> Tensor",
+        Tier::Composed,
+        |a| Ok(tensorsolve(a.tensor(0)?, a.tensor(1)?, a.opt_ints(2)?)?.into()),
+        samples!([t(&[2, 2, 4]), t(&[2, 2])], [t(&[4, 2, 2]), t(&[2, 2]), ints(&[0])]),
+    )
     .doc(
         "Return `x` with `tensordot(input, x, x.ndim) = other`. The leading dimensions of `input`, as many as `other` \
          has, are the rows of a matrix, the others its columns. Their products agree, and `x` has the shape of the \
          others. `dims` are moved to the end of `input` first.",
     )
     .scope(Scope::Nn),
-    Row::new("nuclear_norm(Tensor self, bool keepdim=False) -> Tensor", Tier::Composed, |a| Ok(super::products::matrix_norm(a.tensor(0)?, super::products::Order::Name("nuc"), &[-2, -1], a.bool(1)?, None)?.into()), samples!([t(&[3, 4])]))
+    Row::new(
+        "nuclear_norm(Tensor self, bool keepdim=False) -> Tensor",
+        Tier::Composed,
+        |a| {
+            Ok(super::products::matrix_norm(
+                a.tensor(0)?,
+                super::products::Order::Name("nuc"),
+                &[-2, -1],
+                a.bool(1)?,
+                None,
+            )?
+            .into())
+        },
+        samples!([t(&[3, 4])]),
+    )
     .doc(
         "Return the sum of the singular values of the matrices that the last two dimensions of `input`, or `dim`, \
          hold. It is `torch.linalg.matrix_norm` with `ord=\"nuc\"`.",
     )
     .scope(Scope::Function),
-    Row::new("nuclear_norm.dim(Tensor self, int[2] dim, bool keepdim=False) -> Tensor", Tier::Composed, |a| Ok(super::products::matrix_norm(a.tensor(0)?, super::products::Order::Name("nuc"), a.ints(1)?, a.bool(2)?, None)?.into()), samples!([t(&[3, 2, 4]), ints(&[0, 2])])).scope(Scope::Function),
+    Row::new(
+        "nuclear_norm.dim(Tensor self, int[2] dim, bool keepdim=False) -> Tensor",
+        Tier::Composed,
+        |a| {
+            Ok(super::products::matrix_norm(
+                a.tensor(0)?,
+                super::products::Order::Name("nuc"),
+                a.ints(1)?,
+                a.bool(2)?,
+                None,
+            )?
+            .into())
+        },
+        samples!([t(&[3, 2, 4]), ints(&[0, 2])]),
+    )
+    .scope(Scope::Function),
 ];

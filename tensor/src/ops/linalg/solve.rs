@@ -281,8 +281,8 @@ pub struct Det;
 /// The largest matrix whose cofactors are computed one by one.
 const MINORS: usize = 48;
 
-/// The cofactors of each matrix, as determinants: the gradient of a determinant that can be differentiated at singular matrices. They
-/// take the memory of `n^4` numbers a matrix.
+/// The cofactors of each matrix, as determinants: the gradient of a determinant that can be differentiated at singular
+/// matrices. They take the memory of `n^4` numbers a matrix.
 fn cofactors(a: &Tensor) -> Result<Tensor> {
     let (n, _) = matrix_size(a.meta());
     let rest: Vec<i64> = memory::collect((0..n).flat_map(|i| (0..n).filter(move |j| *j != i)).map(|j| j as i64));

@@ -13,7 +13,8 @@ use torchtpu_kernels::loss as kernels;
 use torchtpu_kernels::{KernelError, View, ViewMut};
 use torchtpu_stablehlo::{Direction, ElementType, ReduceKind, Type};
 
-/// Cross entropy of logits with class indices, a loss a row: `(1 - e) w[t] (lse - x[t]) + e / c * sum_j w[j] (lse - x[j])`.
+/// Cross entropy of logits with class indices, a loss a row: `(1 - e) w[t] (lse - x[t]) + e / c * sum_j w[j] (lse -
+/// x[j])`.
 ///
 /// | operand | shape | dtype |
 /// |---|---|---|
@@ -24,8 +25,8 @@ use torchtpu_stablehlo::{Direction, ElementType, ReduceKind, Type};
 /// | lse | as target | that of arithmetic |
 /// | total | 0-d: sum of `w[t]` of rows that count | as x |
 ///
-/// Rows whose target is `ignore_index` lose nothing. A target that is no class raises on `cpu`; a compiled program cannot raise,
-/// there the row's loss is NaN. Saves x, target, w and lse.
+/// Rows whose target is `ignore_index` lose nothing. A target that is no class raises on `cpu`; a compiled program
+/// cannot raise, there the row's loss is NaN. Saves x, target, w and lse.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CrossEntropy {
     /// Whether classes have weights.
@@ -422,7 +423,8 @@ fn check_weight(w: &Tensor, classes: usize) -> Result<()> {
         return Ok(());
     }
     Err(Error::runtime(format!(
-        "weight tensor should be defined either for all {classes} classes or no classes but got weight tensor of shape: {}",
+        "weight tensor should be defined either for all {classes} classes or no classes but got weight tensor of \
+        shape: {}",
         w.dims()
     )))
 }
@@ -443,7 +445,8 @@ pub struct CrossEntropyArgs<'a> {
 /// `torch.nn.functional.cross_entropy`, with class indices or class probabilities as target.
 ///
 /// # Errors
-/// `Value` or `Runtime`, in PyTorch's wording, when shapes, dtypes or settings do not fit; `Index` for a target that is no class.
+/// `Value` or `Runtime`, in PyTorch's wording, when shapes, dtypes or settings do not fit; `Index` for a target that is
+/// no class.
 pub fn cross_entropy(x: &Tensor, target: &Tensor, a: &CrossEntropyArgs<'_>) -> Result<Tensor> {
     // What is not positive smooths nothing, as in PyTorch.
     let smoothing = a.label_smoothing.max(0.0);

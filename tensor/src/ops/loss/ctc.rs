@@ -1,7 +1,8 @@
 //! Connectionist temporal classification: a label sequence against the class probabilities of a longer sequence.
 //!
-//! Labels with blanks between them are the states of a trellis; every way through it that spells the labels adds to their
-//! probability. Where a sequence ends, and how many labels it has, are values: a batch of other lengths is the same program.
+//! Labels with blanks between them are the states of a trellis; every way through it that spells the labels adds to
+//! their probability. Where a sequence ends, and how many labels it has, are values: a batch of other lengths is the
+//! same program.
 
 use super::Reduction;
 use crate::op::{Func, Fused, Grads, Op, Outs, Prim, Saved, Saves, Value, Values, VjpFn, same_device};
@@ -97,8 +98,9 @@ impl Op for Trellis {
 /// | loss | `[batch]` | as x |
 /// | the trellis | `[steps, batch, 2 labels + 1]` | as x |
 ///
-/// Infinite where the labels do not fit the steps. The gradient is PyTorch's, `exp(x)` less the probability that the class is spelled at
-/// the step: what reaches the scores that a log-softmax made x of is right, and x alone has another one.
+/// Infinite where the labels do not fit the steps. The gradient is PyTorch's, `exp(x)` less the probability that the
+/// class is spelled at the step: what reaches the scores that a log-softmax made x of is right, and x alone has another
+/// one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CtcLoss {
     /// The class that spells nothing.
@@ -124,8 +126,8 @@ fn mirrored(n: usize, from: &Tensor) -> Result<Tensor> {
     from.unsqueeze(1)?.sub(&count_up(n, from.device())?)?.maximum_scalar(0)
 }
 
-/// The states of labels `[batch, labels]`: blanks before, between and behind them, and which may follow the one two before: those that
-/// differ from it, which blanks do not.
+/// The states of labels `[batch, labels]`: blanks before, between and behind them, and which may follow the one two
+/// before: those that differ from it, which blanks do not.
 fn states(labels: &Tensor, blank: i64, like: &Tensor) -> Result<(Tensor, Tensor)> {
     let (n, s) = (labels.dims()[0], labels.dims()[1]);
     let blanks = |n: &[usize]| Tensor::full(n, blank, DType::I64, labels.device());
@@ -146,8 +148,8 @@ fn trellis(emit: &Tensor, skip: &Tensor) -> Result<Tensor> {
     dispatch::call(Prim::Trellis(Trellis), &[&emit.contiguous()?, &skip.contiguous()?])
 }
 
-/// The loss, of the ways that end at the last step that counts, in one of the last two states: a blank and, if there are labels, the
-/// last of them.
+/// The loss, of the ways that end at the last step that counts, in one of the last two states: a blank and, if there
+/// are labels, the last of them.
 fn ended(ways: &Tensor, steps: &Tensor, labels: &Tensor) -> Result<Tensor> {
     let last = steps.sub_scalar(1)?.maximum_scalar(0)?.unsqueeze(1)?;
     let at = at_each(1, &last.expand_dims(&Dims::new(&ways.dims()[1..]))?)?;
@@ -257,8 +259,8 @@ pub struct CtcArgs {
     pub zero_infinity: bool,
 }
 
-/// `torch.nn.functional.ctc_loss`: `log_probs` are `[steps, batch, classes]`, or `[steps, classes]` of one sequence; targets
-/// `[batch, labels]`, or all labels in a line.
+/// `torch.nn.functional.ctc_loss`: `log_probs` are `[steps, batch, classes]`, or `[steps, classes]` of one sequence;
+/// targets `[batch, labels]`, or all labels in a line.
 ///
 /// # Errors
 /// `Runtime` in PyTorch's words, when sizes and lengths do not fit.

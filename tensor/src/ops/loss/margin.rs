@@ -43,7 +43,8 @@ fn or_out_of_range<T>(r: Result<T>, text: &'static str) -> Result<T> {
 
 // ------------------------------------------------------------------------------------------------ one class
 
-/// `sum_j max(0, margin - x[t] + x[j])^p / c` over the classes `j` other than the target, weighted by the target's class.
+/// `sum_j max(0, margin - x[t] + x[j])^p / c` over the classes `j` other than the target, weighted by the target's
+/// class.
 ///
 /// # Errors
 /// `Runtime` for shapes, dtypes, a `p` or targets that do not fit.
@@ -99,8 +100,8 @@ pub fn multi_margin_loss(
 
 // ------------------------------------------------------------------------------------------------ several classes
 
-/// `sum_{k, j} max(0, 1 - x[t[k]] + x[j]) / c` over the targets before the first negative one and the classes `j` that are no
-/// target; and which classes are targets.
+/// `sum_{k, j} max(0, 1 - x[t[k]] + x[j]) / c` over the targets before the first negative one and the classes `j` that
+/// are no target; and which classes are targets.
 ///
 /// # Errors
 /// `Runtime` for shapes, dtypes or targets that do not fit.
@@ -205,7 +206,22 @@ fn multi_margin_samples() -> Vec<Sample> {
 
 /// Rows of the family.
 pub const ROWS: &[Row] = &[
-    Row::new("multi_margin_loss(Tensor self, Tensor target, Scalar p=1, Scalar margin=1, Tensor? weight=None, int reduction=Mean) -> Tensor", Tier::Composed, |a| one(multi_margin_loss(a.tensor(0)?, a.tensor(1)?, a.float(2)?, a.float(3)?, a.opt_tensor(4)?, reduction(a, 5)?)?), multi_margin_samples)
+    Row::new(
+        "multi_margin_loss(Tensor self, Tensor target, Scalar p=1, Scalar margin=1, Tensor? weight=None, int \
+        reduction=Mean) -> Tensor",
+        Tier::Composed,
+        |a| {
+            one(multi_margin_loss(
+                a.tensor(0)?,
+                a.tensor(1)?,
+                a.float(2)?,
+                a.float(3)?,
+                a.opt_tensor(4)?,
+                reduction(a, 5)?,
+            )?)
+        },
+        multi_margin_samples,
+    )
     .doc(
         "Return `weight[t] * max(0, margin - input[t] + input[j]) ** p`, summed over the classes `j` other than the \
          target `t` and divided by the number of classes. `input` is floating point `(n, c)` or `(c,)`, `target` \
@@ -214,7 +230,12 @@ pub const ROWS: &[Row] = &[
     )
     .scope(Scope::Nn)
     .autocast(Policies::both(Policy::Full)),
-    Row::new("multilabel_margin_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor", Tier::Composed, |a| one(multilabel_margin_loss(a.tensor(0)?, a.tensor(1)?, reduction(a, 2)?)?.0), samples!([t(&[3, 4]), index(&[3, 4], 4)], [t(&[4]), index(&[4], 3), n(0)]))
+    Row::new(
+        "multilabel_margin_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor",
+        Tier::Composed,
+        |a| one(multilabel_margin_loss(a.tensor(0)?, a.tensor(1)?, reduction(a, 2)?)?.0),
+        samples!([t(&[3, 4]), index(&[3, 4], 4)], [t(&[4]), index(&[4], 3), n(0)]),
+    )
     .doc(
         "Return `max(0, 1 - input[t] + input[j])`, summed over the target classes `t` and the other classes `j`, and \
          divided by the number of classes. `input` is floating point `(n, c)` or `(c,)`. Each row of `target`, \
@@ -223,42 +244,77 @@ pub const ROWS: &[Row] = &[
     )
     .scope(Scope::Nn)
     .autocast(Policies::both(Policy::Full)),
-    Row::new("multilabel_margin_loss_forward(Tensor self, Tensor target, int reduction) -> (Tensor, Tensor)", Tier::Composed, |a| Ok(multilabel_margin_loss(a.tensor(0)?, a.tensor(1)?, reduction(a, 2)?)?.into()), || vec![Sample::new(vec![t(&[3, 4]), index(&[3, 4], 4), n(1)]).no_gradient()])
+    Row::new(
+        "multilabel_margin_loss_forward(Tensor self, Tensor target, int reduction) -> (Tensor, Tensor)",
+        Tier::Composed,
+        |a| Ok(multilabel_margin_loss(a.tensor(0)?, a.tensor(1)?, reduction(a, 2)?)?.into()),
+        || vec![Sample::new(vec![t(&[3, 4]), index(&[3, 4], 4), n(1)]).no_gradient()],
+    )
     .doc(
         "Return the result of `torch.nn.functional.multilabel_margin_loss`, and a tensor like `target` with 1 for \
          each class that is a target and 0 for the others.",
     )
     .scope(Scope::Aten),
-    Row::new("hinge_embedding_loss(Tensor self, Tensor target, float margin=1.0, int reduction=Mean) -> Tensor", Tier::Composed, |a| one(hinge_embedding(a.tensor(0)?, a.tensor(1)?, a.float(2)?, reduction(a, 3)?)?), samples!([t(&[2, 3]), index(&[2, 3], 2)], [t(&[2, 3]), index(&[2, 3], 2), n(0.3), n(0)]))
+    Row::new(
+        "hinge_embedding_loss(Tensor self, Tensor target, float margin=1.0, int reduction=Mean) -> Tensor",
+        Tier::Composed,
+        |a| one(hinge_embedding(a.tensor(0)?, a.tensor(1)?, a.float(2)?, reduction(a, 3)?)?),
+        samples!([t(&[2, 3]), index(&[2, 3], 2)], [t(&[2, 3]), index(&[2, 3], 2), n(0.3), n(0)]),
+    )
     .doc(
         "Return `input` where `target` is 1, and `max(0, margin - input)` where it is -1. `input` holds distances, \
          for example of pairs that are alike (1) or not (-1). `reduction` is 0 for none, 1 for the mean and 2 for the \
          sum.",
     )
-    .no_out().scope(Scope::Function)
+    .no_out()
+    .scope(Scope::Function)
     .autocast(Policies::both(Policy::Full)),
-    Row::new("poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction) -> Tensor", Tier::Composed, |a| one(poisson_nll(a.tensor(0)?, a.tensor(1)?, a.bool(2)?, a.bool(3)?, a.float(4)?, reduction(a, 5)?)?), || vec![
-        Sample::new(vec![t(&[2, 3]), index(&[2, 3], 4), n(true), n(true), n(1e-8), n(1)]),
-        Sample::new(vec![positive(&[2, 3]), positive(&[2, 3]), n(false), n(false), n(1e-8), n(0)]),
-    ])
+    Row::new(
+        "poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction) -> \
+        Tensor",
+        Tier::Composed,
+        |a| one(poisson_nll(a.tensor(0)?, a.tensor(1)?, a.bool(2)?, a.bool(3)?, a.float(4)?, reduction(a, 5)?)?),
+        || {
+            vec![
+                Sample::new(vec![t(&[2, 3]), index(&[2, 3], 4), n(true), n(true), n(1e-8), n(1)]),
+                Sample::new(vec![positive(&[2, 3]), positive(&[2, 3]), n(false), n(false), n(1e-8), n(0)]),
+            ]
+        },
+    )
     .doc(
         "Return the negative log-likelihood of counts `target` under Poisson rates: `exp(input) - target * input` \
          with `log_input`, else `input - target * log(input + eps)`. With `full`, Stirling's approximation of \
          `log(target!)` is added where `target` is above 1. `reduction` is 0 for none, 1 for the mean and 2 for the \
          sum.",
     )
-    .no_out().scope(Scope::Function)
+    .no_out()
+    .scope(Scope::Function)
     .autocast(Policies::both(Policy::Full)),
-    Row::new("triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2, float eps=1e-06, bool swap=False, int reduction=Mean) -> Tensor", Tier::Composed, |a| one(triplet_margin(a)?), samples!([t(&[2, 3]), positive(&[2, 3]), t(&[2, 3])], [t(&[2, 3]), positive(&[2, 3]), t(&[2, 3]), n(2.0), n(1.0), n(0.1), n(true), n(0)]))
+    Row::new(
+        "triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2, float \
+        eps=1e-06, bool swap=False, int reduction=Mean) -> Tensor",
+        Tier::Composed,
+        |a| one(triplet_margin(a)?),
+        samples!(
+            [t(&[2, 3]), positive(&[2, 3]), t(&[2, 3])],
+            [t(&[2, 3]), positive(&[2, 3]), t(&[2, 3]), n(2.0), n(1.0), n(0.1), n(true), n(0)]
+        ),
+    )
     .doc(
         "Return `max(0, d(anchor, positive) - d(anchor, negative) + margin)`, where `d` is `torch.pairwise_distance` \
          with `p` and `eps`. With `swap`, `d(positive, negative)` takes the place of the second distance where it is \
          smaller. All three tensors have one rank, and broadcast. `reduction` is 0 for none, 1 for the mean and 2 for \
          the sum.",
     )
-    .no_out().scope(Scope::Function)
+    .no_out()
+    .scope(Scope::Function)
     .autocast(Policies::both(Policy::Full)),
-    Row::new("soft_margin_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor", Tier::Composed, |a| one(soft_margin(a.tensor(0)?, a.tensor(1)?, reduction(a, 2)?)?), samples!([t(&[2, 3]), positive(&[2, 3])], [t(&[2, 3]), t(&[2, 3]), n(2)]))
+    Row::new(
+        "soft_margin_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor",
+        Tier::Composed,
+        |a| one(soft_margin(a.tensor(0)?, a.tensor(1)?, reduction(a, 2)?)?),
+        samples!([t(&[2, 3]), positive(&[2, 3])], [t(&[2, 3]), t(&[2, 3]), n(2)]),
+    )
     .doc(
         "Return `log(1 + exp(-target * input))`, where `target` is 1 or -1. The operands broadcast. `reduction` is 0 \
          for none, 1 for the mean and 2 for the sum.",

@@ -1,7 +1,7 @@
 //! Losses.
 //!
-//! Cross entropy of class indices is fused: it keeps the log-sum-exp of each row and not the probabilities. The others are
-//! compositions; each ends in the same [`reduced`].
+//! Cross entropy of class indices is fused: it keeps the log-sum-exp of each row and not the probabilities. The others
+//! are compositions; each ends in the same [`reduced`].
 
 mod cross_entropy;
 mod ctc;
@@ -94,7 +94,8 @@ fn bounded_log(x: &Tensor) -> Result<Tensor> {
 fn binary_cross_entropy(x: &Tensor, target: &Tensor, weight: Option<&Tensor>, r: Reduction) -> Result<Tensor> {
     if x.dims() != target.dims() {
         return Err(Error::value(format!(
-            "Using a target size (torch.Size({})) that is different to the input size (torch.Size({})) is deprecated. Please ensure they have the same size.",
+            "Using a target size (torch.Size({})) that is different to the input size (torch.Size({})) is deprecated. \
+            Please ensure they have the same size.",
             target.dims(),
             x.dims()
         )));
@@ -240,17 +241,30 @@ fn nll_samples() -> Vec<Sample> {
 
 /// Rows of the losses.
 pub const ROWS: &[Row] = &[
-    Row::new("cross_entropy_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100, float label_smoothing=0.0) -> Tensor", Tier::Fused, |a| {
-        let args = CrossEntropyArgs { weight: a.opt_tensor(2)?, reduction: Reduction::from_int(a.int(3)?)?, ignore_index: a.int(4)?, label_smoothing: a.float(5)? };
-        ok(cross_entropy(a.tensor(0)?, a.tensor(1)?, &args)?)
-    }, || vec![
-        Sample::new(vec![t(&[3, 5]), index(&[3], 5)]).dtypes(&[DType::F64, DType::BF16]),
-        Sample::new(vec![t(&[2, 4, 3]), index(&[2, 3], 4), none(), n(0)]),
-        Sample::new(vec![t(&[5]), index(&[], 5), none(), n(2)]),
-        Sample::new(vec![t(&[3, 5]), index(&[3], 5), none(), n(1), n(1), n(0.2)]),
-        Sample::new(vec![t(&[3, 5]), index(&[3], 5), positive(&[5]), n(1), n(-100), n(0.2)]).no_gradient(),
-        Sample::new(vec![t(&[3, 5]), positive(&[3, 5])]),
-    ])
+    Row::new(
+        "cross_entropy_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt \
+        ignore_index=-100, float label_smoothing=0.0) -> Tensor",
+        Tier::Fused,
+        |a| {
+            let args = CrossEntropyArgs {
+                weight: a.opt_tensor(2)?,
+                reduction: Reduction::from_int(a.int(3)?)?,
+                ignore_index: a.int(4)?,
+                label_smoothing: a.float(5)?,
+            };
+            ok(cross_entropy(a.tensor(0)?, a.tensor(1)?, &args)?)
+        },
+        || {
+            vec![
+                Sample::new(vec![t(&[3, 5]), index(&[3], 5)]).dtypes(&[DType::F64, DType::BF16]),
+                Sample::new(vec![t(&[2, 4, 3]), index(&[2, 3], 4), none(), n(0)]),
+                Sample::new(vec![t(&[5]), index(&[], 5), none(), n(2)]),
+                Sample::new(vec![t(&[3, 5]), index(&[3], 5), none(), n(1), n(1), n(0.2)]),
+                Sample::new(vec![t(&[3, 5]), index(&[3], 5), positive(&[5]), n(1), n(-100), n(0.2)]).no_gradient(),
+                Sample::new(vec![t(&[3, 5]), positive(&[3, 5])]),
+            ]
+        },
+    )
     .doc(
         "Return the cross entropy of the logits `input` `(n, c, ...)` or `(c,)` and `target`. `target` holds class \
          indices, `int64` or `uint8`, in the shape of `input` without `c`, or class probabilities in its shape. \
@@ -261,7 +275,13 @@ pub const ROWS: &[Row] = &[
     )
     .scope(Scope::Nn)
     .autocast(Policies::both(Policy::Full)),
-    Row::new("nll_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100) -> Tensor", Tier::Composed, |a| ok(nll_loss(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?, Reduction::from_int(a.int(3)?)?, a.int(4)?)?), nll_samples)
+    Row::new(
+        "nll_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100) \
+        -> Tensor",
+        Tier::Composed,
+        |a| ok(nll_loss(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?, Reduction::from_int(a.int(3)?)?, a.int(4)?)?),
+        nll_samples,
+    )
     .doc(
         "Return `-weight[target] * input[target]` for the log-probabilities `input` `(n, c)` or `(c,)` and the class \
          indices `target`, `int64` or `uint8`. `weight` `(c,)` is 1 unless given, and targets of `ignore_index` do \
@@ -270,21 +290,39 @@ pub const ROWS: &[Row] = &[
     )
     .scope(Scope::Nn)
     .autocast(Policies::both(Policy::Full)),
-    Row::new("nll_loss2d(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100) -> Tensor", Tier::Composed, |a| ok(nll_loss(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?, Reduction::from_int(a.int(3)?)?, a.int(4)?)?), samples!([t(&[2, 3, 2, 2]), index(&[2, 2, 2], 3)]))
+    Row::new(
+        "nll_loss2d(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt \
+        ignore_index=-100) -> Tensor",
+        Tier::Composed,
+        |a| ok(nll_loss(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?, Reduction::from_int(a.int(3)?)?, a.int(4)?)?),
+        samples!([t(&[2, 3, 2, 2]), index(&[2, 2, 2], 3)]),
+    )
     .doc(
         "Return the negative log-likelihood of the class of each pixel, for `input` `(n, c, h, w)` and `target` `(n, \
          h, w)`. The arguments are those of `nll_loss`.",
     )
     .scope(Scope::Nn)
     .autocast(Policies::both(Policy::Full)),
-    Row::new("nll_loss_nd(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100) -> Tensor", Tier::Composed, |a| ok(nll_loss(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?, Reduction::from_int(a.int(3)?)?, a.int(4)?)?), nll_samples)
+    Row::new(
+        "nll_loss_nd(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt \
+        ignore_index=-100) -> Tensor",
+        Tier::Composed,
+        |a| ok(nll_loss(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?, Reduction::from_int(a.int(3)?)?, a.int(4)?)?),
+        nll_samples,
+    )
     .doc(
         "Return the negative log-likelihood for an `input` `(n, c, ...)` of any rank and a `target` of its shape \
          without `c`. The arguments are those of `nll_loss`.",
     )
     .scope(Scope::Nn)
     .autocast(Policies::both(Policy::Full)),
-    Row::new("ctc_loss.IntList(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, int reduction=Mean, bool zero_infinity=False) -> Tensor", Tier::Fused, |a| ok(ctc_loss(a.tensor(0)?, a.tensor(1)?, a.ints(2)?, a.ints(3)?, &ctc_args(a)?)?), ctc_samples)
+    Row::new(
+        "ctc_loss.IntList(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int \
+        blank=0, int reduction=Mean, bool zero_infinity=False) -> Tensor",
+        Tier::Fused,
+        |a| ok(ctc_loss(a.tensor(0)?, a.tensor(1)?, a.ints(2)?, a.ints(3)?, &ctc_args(a)?)?),
+        ctc_samples,
+    )
     .doc(
         "Return minus the logarithm of the probability that `log_probs` spells the labels `targets`, summed over all \
          alignments. `log_probs` is `(t, n, c)` or `(t, c)`, `float32` or `float64`, and a log-softmax over its last \
@@ -294,26 +332,49 @@ pub const ROWS: &[Row] = &[
     )
     .scope(Scope::Function)
     .autocast(Policies::both(Policy::Full)),
-    Row::new("ctc_loss.Tensor(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, int reduction=Mean, bool zero_infinity=False) -> Tensor", Tier::Fused, |a| {
-        let (steps, labels) = (ctc::lengths(a.tensor(2)?, "input_lengths")?, ctc::lengths(a.tensor(3)?, "target_lengths")?);
-        ok(ctc_loss(a.tensor(0)?, a.tensor(1)?, &steps, &labels, &ctc_args(a)?)?)
-    }, Vec::new).scope(Scope::Function)
+    Row::new(
+        "ctc_loss.Tensor(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int \
+        blank=0, int reduction=Mean, bool zero_infinity=False) -> Tensor",
+        Tier::Fused,
+        |a| {
+            let (steps, labels) =
+                (ctc::lengths(a.tensor(2)?, "input_lengths")?, ctc::lengths(a.tensor(3)?, "target_lengths")?);
+            ok(ctc_loss(a.tensor(0)?, a.tensor(1)?, &steps, &labels, &ctc_args(a)?)?)
+        },
+        Vec::new,
+    )
+    .scope(Scope::Function)
     .autocast(Policies::both(Policy::Full)),
-    Row::new("mse_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor", Tier::Composed, |a| ok(reduced(float_pair("mse_cpu", a.tensor(0)?, a.tensor(1)?)?.square()?, Reduction::from_int(a.int(2)?)?)?), samples!([t(&[2, 3]), positive(&[2, 3])], [t(&[2, 3]), positive(&[2, 3]), n(0)]))
+    Row::new(
+        "mse_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor",
+        Tier::Composed,
+        |a| ok(reduced(float_pair("mse_cpu", a.tensor(0)?, a.tensor(1)?)?.square()?, Reduction::from_int(a.int(2)?)?)?),
+        samples!([t(&[2, 3]), positive(&[2, 3])], [t(&[2, 3]), positive(&[2, 3]), n(0)]),
+    )
     .doc(
         "Return the squared differences `(input - target) ** 2`. `reduction` is 0 for the loss of each element, 1 for \
          their mean and 2 for their sum. The operands broadcast, and their common dtype must be floating point.",
     )
     .scope(Scope::Nn)
     .autocast(Policies::both(Policy::Full)),
-    Row::new("l1_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor", Tier::Composed, |a| ok(reduced(float_pair("l1_cpu", a.tensor(0)?, a.tensor(1)?)?.abs()?, Reduction::from_int(a.int(2)?)?)?), samples!([t(&[2, 3]), positive(&[2, 3]), n(2)]))
+    Row::new(
+        "l1_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor",
+        Tier::Composed,
+        |a| ok(reduced(float_pair("l1_cpu", a.tensor(0)?, a.tensor(1)?)?.abs()?, Reduction::from_int(a.int(2)?)?)?),
+        samples!([t(&[2, 3]), positive(&[2, 3]), n(2)]),
+    )
     .doc(
         "Return the absolute differences `abs(input - target)`. `reduction` is 0 for the loss of each element, 1 for \
          their mean and 2 for their sum. The operands broadcast, and their common dtype must be floating point.",
     )
     .scope(Scope::Nn)
     .autocast(Policies::both(Policy::Full)),
-    Row::new("smooth_l1_loss(Tensor self, Tensor target, int reduction=Mean, float beta=1.0) -> Tensor", Tier::Composed, |a| ok(smooth_l1(a.tensor(0)?, a.tensor(1)?, Reduction::from_int(a.int(2)?)?, a.float(3)?)?), samples!([t(&[2, 3]), positive(&[2, 3])], [t(&[2, 3]), positive(&[2, 3]), n(0), n(0.5)]))
+    Row::new(
+        "smooth_l1_loss(Tensor self, Tensor target, int reduction=Mean, float beta=1.0) -> Tensor",
+        Tier::Composed,
+        |a| ok(smooth_l1(a.tensor(0)?, a.tensor(1)?, Reduction::from_int(a.int(2)?)?, a.float(3)?)?),
+        samples!([t(&[2, 3]), positive(&[2, 3])], [t(&[2, 3]), positive(&[2, 3]), n(0), n(0.5)]),
+    )
     .doc(
         "Return `0.5 * d ** 2 / beta` where `d = abs(input - target)` is below `beta`, else `d - 0.5 * beta`. `beta = \
          0` gives `d`, and a negative one raises `RuntimeError`. `reduction` is 0 for none, 1 for the mean and 2 for \
@@ -321,7 +382,12 @@ pub const ROWS: &[Row] = &[
     )
     .scope(Scope::Nn)
     .autocast(Policies::both(Policy::Full)),
-    Row::new("huber_loss(Tensor self, Tensor target, int reduction=Mean, float delta=1.0) -> Tensor", Tier::Composed, |a| ok(huber(a.tensor(0)?, a.tensor(1)?, Reduction::from_int(a.int(2)?)?, a.float(3)?)?), samples!([t(&[2, 3]), positive(&[2, 3])], [t(&[2, 3]), positive(&[2, 3]), n(2), n(0.5)]))
+    Row::new(
+        "huber_loss(Tensor self, Tensor target, int reduction=Mean, float delta=1.0) -> Tensor",
+        Tier::Composed,
+        |a| ok(huber(a.tensor(0)?, a.tensor(1)?, Reduction::from_int(a.int(2)?)?, a.float(3)?)?),
+        samples!([t(&[2, 3]), positive(&[2, 3])], [t(&[2, 3]), positive(&[2, 3]), n(2), n(0.5)]),
+    )
     .doc(
         "Return `0.5 * d ** 2` where `d = abs(input - target)` is at most `delta`, else `delta * (d - 0.5 * delta)`. \
          It is `delta` times the smooth L1 loss with `beta=delta`. `delta` must be positive. `reduction` is 0 for \
@@ -329,7 +395,12 @@ pub const ROWS: &[Row] = &[
     )
     .scope(Scope::Nn)
     .autocast(Policies::both(Policy::Full)),
-    Row::new("binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean) -> Tensor", Tier::Composed, |a| ok(binary_cross_entropy(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?, Reduction::from_int(a.int(3)?)?)?), bce_samples)
+    Row::new(
+        "binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean) -> Tensor",
+        Tier::Composed,
+        |a| ok(binary_cross_entropy(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?, Reduction::from_int(a.int(3)?)?)?),
+        bce_samples,
+    )
     .doc(
         "Return `-weight * (target * log(input) + (1 - target) * log(1 - input))`, with logarithms of at least -100. \
          `input` and `target` have one shape and one floating-point dtype, and `input` lies in `[0, 1]`; other values \
@@ -337,7 +408,21 @@ pub const ROWS: &[Row] = &[
     )
     .scope(Scope::Nn)
     .autocast(Policies::both(Policy::Full)),
-    Row::new("binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, int reduction=Mean) -> Tensor", Tier::Composed, |a| ok(binary_cross_entropy_with_logits(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?, a.opt_tensor(3)?, Reduction::from_int(a.int(4)?)?)?), samples!([t(&[2, 3]), positive(&[2, 3])], [t(&[2, 3]), unit(&[2, 3]), positive(&[3]), positive(&[3]), n(2)]))
+    Row::new(
+        "binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? \
+        pos_weight=None, int reduction=Mean) -> Tensor",
+        Tier::Composed,
+        |a| {
+            ok(binary_cross_entropy_with_logits(
+                a.tensor(0)?,
+                a.tensor(1)?,
+                a.opt_tensor(2)?,
+                a.opt_tensor(3)?,
+                Reduction::from_int(a.int(4)?)?,
+            )?)
+        },
+        samples!([t(&[2, 3]), positive(&[2, 3])], [t(&[2, 3]), unit(&[2, 3]), positive(&[3]), positive(&[3]), n(2)]),
+    )
     .doc(
         "Return the binary cross entropy of `sigmoid(input)` and `target`, computed from the logits so that nothing \
          overflows. `weight` multiplies all terms, and `pos_weight` the terms of `target`; both broadcast. `input` \
@@ -346,7 +431,12 @@ pub const ROWS: &[Row] = &[
     )
     .scope(Scope::Function)
     .autocast(Policies::both(Policy::Full)),
-    Row::new("kl_div(Tensor self, Tensor target, int reduction=Mean, *, bool log_target=False) -> Tensor", Tier::Composed, |a| ok(kl_div(a.tensor(0)?, a.tensor(1)?, Reduction::from_int(a.int(2)?)?, a.bool(3)?)?), samples!([t(&[2, 3]), positive(&[2, 3])], [t(&[2, 3]), t(&[2, 3]), n(2), n(true)]))
+    Row::new(
+        "kl_div(Tensor self, Tensor target, int reduction=Mean, *, bool log_target=False) -> Tensor",
+        Tier::Composed,
+        |a| ok(kl_div(a.tensor(0)?, a.tensor(1)?, Reduction::from_int(a.int(2)?)?, a.bool(3)?)?),
+        samples!([t(&[2, 3]), positive(&[2, 3])], [t(&[2, 3]), t(&[2, 3]), n(2), n(true)]),
+    )
     .doc(
         "Return `target * (log(target) - input)`, where `input` holds log-probabilities. `target * log(target)` \
          counts as 0 where `target` is 0. With `log_target`, return `exp(target) * (target - input)`. `reduction` is \
@@ -355,14 +445,33 @@ pub const ROWS: &[Row] = &[
     )
     .scope(Scope::Function)
     .autocast(Policies::both(Policy::Full)),
-    Row::new("cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor", Tier::Composed, |a| ok(cosine_similarity(a.tensor(0)?, a.tensor(1)?, a.int(2)?, a.float(3)?)?), samples!([t(&[2, 3]), positive(&[2, 3])], [t(&[2, 3]), positive(&[1, 3]), n(0)]))
+    Row::new(
+        "cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor",
+        Tier::Composed,
+        |a| ok(cosine_similarity(a.tensor(0)?, a.tensor(1)?, a.int(2)?, a.float(3)?)?),
+        samples!([t(&[2, 3]), positive(&[2, 3])], [t(&[2, 3]), positive(&[1, 3]), n(0)]),
+    )
     .doc(
         "Return `sum(x1 * x2) / (max(norm(x1), eps) * max(norm(x2), eps))` along `dim`, with 2-norms. The operands \
          broadcast, and the result lacks `dim`. Their common dtype must be floating point.",
     )
     .scope(Scope::Function)
     .autocast(Policies::accelerator(Policy::Full)),
-    Row::new("cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=Mean) -> Tensor", Tier::Composed, |a| ok(cosine_embedding(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.float(3)?, Reduction::from_int(a.int(4)?)?)?), samples!([t(&[2, 3]), positive(&[2, 3]), index(&[2], 2)]))
+    Row::new(
+        "cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=Mean) \
+        -> Tensor",
+        Tier::Composed,
+        |a| {
+            ok(cosine_embedding(
+                a.tensor(0)?,
+                a.tensor(1)?,
+                a.tensor(2)?,
+                a.float(3)?,
+                Reduction::from_int(a.int(4)?)?,
+            )?)
+        },
+        samples!([t(&[2, 3]), positive(&[2, 3]), index(&[2], 2)]),
+    )
     .doc(
         "Return `1 - cos` where `target` is 1, and `max(0, cos - margin)` where it is -1, for the cosine `cos` of \
          each row of `input1` and `input2`. The inputs are `(n, d)` with `target` `(n,)`, or `(d,)` with a `target` \
@@ -370,7 +479,13 @@ pub const ROWS: &[Row] = &[
     )
     .scope(Scope::Function)
     .autocast(Policies::both(Policy::Full)),
-    Row::new("margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=Mean) -> Tensor", Tier::Composed, |a| ok(margin_ranking(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.float(3)?, Reduction::from_int(a.int(4)?)?)?), samples!([t(&[4]), positive(&[4]), t(&[4]), n(0.3)]))
+    Row::new(
+        "margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=Mean) \
+        -> Tensor",
+        Tier::Composed,
+        |a| ok(margin_ranking(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.float(3)?, Reduction::from_int(a.int(4)?)?)?),
+        samples!([t(&[4]), positive(&[4]), t(&[4]), n(0.3)]),
+    )
     .doc(
         "Return `max(0, -target * (input1 - input2) + margin)`, where a `target` of 1 says that `input1` should be \
          the larger one, and -1 the reverse. The operands broadcast. `reduction` is 0 for none, 1 for the mean and 2 \

@@ -149,7 +149,8 @@ pub(super) fn addmm(x: &Tensor, a: &Tensor, b: &Tensor, beta: Scalar, alpha: Sca
             (0..d.len()).rev().find(|&i| d[i] != 1 && want.get(i + want.len() - d.len()) != Some(&d[i])).unwrap_or(0);
         let j = (i + want.len()).saturating_sub(d.len());
         return Err(Error::runtime(format!(
-            "The expanded size of the tensor ({}) must match the existing size ({}) at non-singleton dimension {j}.  Target sizes: {want}.  Tensor sizes: {d}",
+            "The expanded size of the tensor ({}) must match the existing size ({}) at non-singleton dimension {j}.  \
+            Target sizes: {want}.  Tensor sizes: {d}",
             want[j], d[i]
         )));
     }

@@ -21,11 +21,12 @@ use torchtpu_stablehlo::{Direction, ElementType, Type};
 /// | ends | `[groups]` | `[groups]` | `int32` |
 /// | y | `[m, n]` | `[groups, m, n]` | as a |
 ///
-/// Rows: the groups divide `m`, and `y[i] = a[i] b[group of i]`. Rows behind the last end are zeros. With `sums` they divide `k`, and
-/// `y[g]` is the sum over the places of group `g`; what lies behind the last end is in no sum.
+/// Rows: the groups divide `m`, and `y[i] = a[i] b[group of i]`. Rows behind the last end are zeros. With `sums` they
+/// divide `k`, and `y[g]` is the sum over the places of group `g`; what lies behind the last end is in no sum.
 ///
-/// C1: `ends` ascends from 0, and its last is not beyond the dimension. Empty groups are fine. Floats below `f32` accumulate in `f32`.
-/// The gradients are products of the same kind: those of rows are rows and sums, and those of sums are rows.
+/// C1: `ends` ascends from 0, and its last is not beyond the dimension. Empty groups are fine. Floats below `f32`
+/// accumulate in `f32`. The gradients are products of the same kind: those of rows are rows and sums, and those of sums
+/// are rows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Grouped {
     /// Whether the groups divide the summed dimension.
@@ -151,8 +152,8 @@ impl Fused for Grouped {
 /// So many places are multiplied at a time.
 const TILE: usize = 128;
 
-/// One loop whose rounds each take a tile of one group, at most `groups + size / TILE` of them. A product with every group's matrix
-/// would cost `groups` times as much.
+/// One loop whose rounds each take a tile of one group, at most `groups + size / TILE` of them. A product with every
+/// group's matrix would cost `groups` times as much.
 fn lower(f: &mut Func, x: &[Value], y: &Meta, sums: bool) -> Value {
     const INDEX: ElementType = ElementType::S32;
     let (a, b, ends) = (&x[0], &x[1], &x[2]);
@@ -239,11 +240,12 @@ fn product(f: &mut Func, a: &Value, b: &Value, out: ElementType) -> Value {
     f.dot_general(a, b, (&[], &[]), (&[1], &[0]), out, None)
 }
 
-/// `torch._grouped_mm`. Without `offs`, the groups are the first dimension of both. `float64` is taken too, and strides may be any.
+/// `torch._grouped_mm`. Without `offs`, the groups are the first dimension of both. `float64` is taken too, and strides
+/// may be any.
 ///
 /// # Errors
-/// `Runtime` in PyTorch's wording when sizes or dtypes do not fit, and for ends that do not ascend or reach too far (on `cpu`; on `tpu`
-/// when the program next reads a value).
+/// `Runtime` in PyTorch's wording when sizes or dtypes do not fit, and for ends that do not ascend or reach too far (on
+/// `cpu`; on `tpu` when the program next reads a value).
 pub(super) fn grouped_mm(
     a: &Tensor,
     b: &Tensor,

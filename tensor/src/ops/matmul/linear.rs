@@ -131,7 +131,8 @@ impl Fused for Linear {
                 let mut to = *a.dims();
                 to.set(a.dims().len() - 1, w.dims()[0]);
                 return Err(Error::runtime(format!(
-                    "The expanded size of the tensor ({}) must match the existing size ({}) at non-singleton dimension {}.  Target sizes: {}.  Tensor sizes: {}",
+                    "The expanded size of the tensor ({}) must match the existing size ({}) at non-singleton dimension \
+                    {}.  Target sizes: {}.  Tensor sizes: {}",
                     w.dims()[0],
                     b.dims().last().copied().unwrap_or(1),
                     a.dims().len() - 1,

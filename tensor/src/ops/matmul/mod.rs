@@ -27,10 +27,10 @@ use std::cell::Cell;
 /// | b | `[b.., k, n]`, or `[b.., n, k]` with `tb` | |
 /// | y | `[b.., m, n]` | |
 ///
-/// C1: equal leading sizes. C2: equal `k`. C3: equal dtypes. Floats below `f32` accumulate in `f32`, and are rounded when the
-/// sum is whole, or not at all if `wide`: then the result is `f32`. `k = 0` gives zeros.
-/// Transposition is an attribute so that a weight stored `[out, in]` is contracted in place: an explicit transpose before a
-/// one-row product copies the weight on XLA.
+/// C1: equal leading sizes. C2: equal `k`. C3: equal dtypes. Floats below `f32` accumulate in `f32`, and are rounded
+/// when the sum is whole, or not at all if `wide`: then the result is `f32`. `k = 0` gives zeros. Transposition is an
+/// attribute so that a weight stored `[out, in]` is contracted in place: an explicit transpose before a one-row product
+/// copies the weight on XLA.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Dot {
     /// `a` is stored with its last two dimensions swapped.
@@ -65,8 +65,8 @@ pub(super) fn with_wide_sums<R>(f: impl FnOnce() -> R) -> R {
     with_flag(&WIDE, true, f)
 }
 
-/// Runs `f`, which computes with operands of `dtype` that it widens; its products ask accelerators for no more than those of
-/// 16-bit floats do, if `dtype` is one.
+/// Runs `f`, which computes with operands of `dtype` that it widens; its products ask accelerators for no more than
+/// those of 16-bit floats do, if `dtype` is one.
 pub(super) fn with_products_of<R>(dtype: DType, f: impl FnOnce() -> R) -> R {
     with_flag(&OF_NARROW, matches!(dtype, DType::F16 | DType::BF16), f)
 }
@@ -311,7 +311,8 @@ impl Tensor {
         }
         if self.numel() != other.numel() {
             return Err(Error::runtime(format!(
-                "inconsistent tensor size, expected tensor [{}] and src [{}] to have the same number of elements, but got {} and {} elements respectively",
+                "inconsistent tensor size, expected tensor [{}] and src [{}] to have the same number of elements, but \
+                got {} and {} elements respectively",
                 self.numel(),
                 other.numel(),
                 self.numel(),
@@ -364,7 +365,10 @@ macro_rules! product_row {
 
 /// Rows of the matmul family.
 pub const ROWS: &[Row] = &[
-    product_row!("matmul(Tensor self, Tensor other) -> Tensor", a => a.tensor(0)?.matmul(a.tensor(1)?)?, samples!([t(&[2, 3]), t(&[3, 4])], [t(&[3]), t(&[3])], [t(&[2, 3]), t(&[3])], [t(&[3]), t(&[3, 2])], [t(&[2, 1, 2, 3]), t(&[4, 3, 2])], [t(&[2, 2, 3]), t(&[3, 2])], [t(&[2, 2, 3]), t(&[3])], [t(&[2, 0]), t(&[0, 3])]))
+    product_row!("matmul(Tensor self, Tensor other) -> Tensor", a => a.tensor(0)?.matmul(a.tensor(1)?)?,
+        samples!([t(&[2, 3]), t(&[3, 4])], [t(&[3]), t(&[3])], [t(&[2, 3]), t(&[3])], [t(&[3]), t(&[3, 2])],
+            [t(&[2, 1, 2, 3]), t(&[4, 3, 2])], [t(&[2, 2, 3]), t(&[3, 2])], [t(&[2, 2, 3]), t(&[3])],
+            [t(&[2, 0]), t(&[0, 3])]))
     .doc(
         "Return the product of two matrices, vectors or batches of matrices: `(..., n, k)` and `(..., k, m)` give \
          `(..., n, m)`. A vector is a row on the left and a column on the right, and the result lacks its dimension, \
@@ -373,40 +377,47 @@ pub const ROWS: &[Row] = &[
     )
     .aliases(&["linalg_matmul"])
     .autocast(Policies::both(Policy::Lower)),
-    product_row!("mm(Tensor self, Tensor mat2) -> Tensor", a => a.tensor(0)?.mm(a.tensor(1)?)?, samples!([t(&[2, 3]), t(&[3, 4])], [SampleArg::Transposed(vec![2, 3], Fill::Normal), t(&[3, 4])]))
+    product_row!("mm(Tensor self, Tensor mat2) -> Tensor", a => a.tensor(0)?.mm(a.tensor(1)?)?,
+        samples!([t(&[2, 3]), t(&[3, 4])], [SampleArg::Transposed(vec![2, 3], Fill::Normal), t(&[3, 4])]))
     .doc(
         "Return the product of the matrices `input` `(n, k)` and `mat2` `(k, m)`, of shape `(n, m)`. Nothing \
          broadcasts, and both operands have one dtype. `torch.matmul` takes vectors and batches too.",
     )
     .out_dtype(OutDType::OfInput(messages::expected_out))
     .autocast(Policies::both(Policy::Lower)),
-    product_row!("bmm(Tensor self, Tensor mat2) -> Tensor", a => a.tensor(0)?.bmm(a.tensor(1)?)?, samples!([t(&[2, 2, 3]), t(&[2, 3, 4])]))
+    product_row!("bmm(Tensor self, Tensor mat2) -> Tensor", a => a.tensor(0)?.bmm(a.tensor(1)?)?,
+        samples!([t(&[2, 2, 3]), t(&[2, 3, 4])]))
     .doc(
         "Return the products of the matrices of two batches: `input` `(b, n, k)` and `mat2` `(b, k, m)` give `(b, n, \
          m)`. The batches do not broadcast, and both operands have one dtype.",
     )
     .out_dtype(OutDType::OfInput(messages::expected_out))
     .autocast(Policies::both(Policy::Lower)),
-    product_row!("mv(Tensor self, Tensor vec) -> Tensor", a => a.tensor(0)?.mv(a.tensor(1)?)?, samples!([t(&[2, 3]), t(&[3])]))
+    product_row!("mv(Tensor self, Tensor vec) -> Tensor", a => a.tensor(0)?.mv(a.tensor(1)?)?,
+        samples!([t(&[2, 3]), t(&[3])]))
     .doc(
         "Return the product of the matrix `input` `(n, k)` and the vector `vec` `(k,)`, of shape `(n,)`. Both \
          operands have one dtype.",
     )
     .autocast(Policies::each(Policy::Widest, Policy::Lower)),
-    product_row!("dot(Tensor self, Tensor tensor) -> Tensor", a => a.tensor(0)?.dot(a.tensor(1)?)?, samples!([t(&[3]), t(&[3])]))
+    product_row!("dot(Tensor self, Tensor tensor) -> Tensor", a => a.tensor(0)?.dot(a.tensor(1)?)?,
+        samples!([t(&[3]), t(&[3])]))
     .doc(
         "Return the sum of products of the elements of two vectors of one size and one dtype, as a tensor without \
          dimensions. Complex numbers are not conjugated. Tensors of other ranks raise `RuntimeError`.",
     )
     .autocast(Policies::both(Policy::Widest)),
-    product_row!("outer(Tensor self, Tensor vec2) -> Tensor", a => a.tensor(0)?.outer(a.tensor(1)?)?, samples!([t(&[3]), t(&[2])]))
+    product_row!("outer(Tensor self, Tensor vec2) -> Tensor", a => a.tensor(0)?.outer(a.tensor(1)?)?,
+        samples!([t(&[3]), t(&[2])]))
     .doc(
         "Return the products of each element of `input` `(n,)` and each element of `vec2` `(m,)`, of shape `(n, m)`. \
          The dtypes are promoted.",
     ),
-    product_row!("ger(Tensor self, Tensor vec2) -> Tensor", a => a.tensor(0)?.outer(a.tensor(1)?)?, samples!([t(&[3]), t(&[2])]))
+    product_row!("ger(Tensor self, Tensor vec2) -> Tensor", a => a.tensor(0)?.outer(a.tensor(1)?)?,
+        samples!([t(&[3]), t(&[2])]))
     .doc("Alias of `torch.outer`."),
-    product_row!("addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => addmm(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, a.scalar(4)?)?, || vec![
+    product_row!("addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a =>
+        addmm(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, a.scalar(4)?)?, || vec![
         Sample::new(vec![t(&[4]), t(&[2, 3]), t(&[3, 4])]).dtypes(ROUNDED),
         Sample::new(vec![t(&[2, 4]), t(&[2, 3]), t(&[3, 4]), n(0.5), n(2)]).dtypes(ROUNDED),
     ])
@@ -421,7 +432,9 @@ pub const ROWS: &[Row] = &[
     .out_aliasing(Aliasing::InStep)
     .deprecated(Deprecated::Products)
     .autocast(Policies::both(Policy::Lower)),
-    product_row!("addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => addmv(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[2]), t(&[2, 3]), t(&[3]), n(0.5), n(2)]))
+    product_row!("addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a =>
+        addmv(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, a.scalar(4)?)?,
+        samples!([t(&[2]), t(&[2, 3]), t(&[3]), n(0.5), n(2)]))
     .doc(
         "Return `beta * input + alpha * (mat @ vec)`, for `mat` `(n, k)`, `vec` `(k,)` and an `input` of one or `n` \
          elements. All operands have one dtype. With `beta = 0`, `input` is ignored, NaN included.",
@@ -433,7 +446,9 @@ pub const ROWS: &[Row] = &[
     .deprecated(Deprecated::Products)
     .autocast(Policies::each(Policy::Widest, Policy::Lower))
     .in_place_function(),
-    product_row!("addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => addr(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[2, 3]), t(&[2]), t(&[3]), n(0.5), n(2)]))
+    product_row!("addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a =>
+        addr(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, a.scalar(4)?)?,
+        samples!([t(&[2, 3]), t(&[2]), t(&[3]), n(0.5), n(2)]))
     .doc(
         "Return `beta * input + alpha * outer(vec1, vec2)`, for `vec1` `(n,)`, `vec2` `(m,)` and an `input` that \
          broadcasts with `(n, m)`. The dtypes are promoted. With `beta = 0`, the values of `input` are ignored, NaN \
@@ -442,7 +457,9 @@ pub const ROWS: &[Row] = &[
     .inplace()
     .deprecated(Deprecated::Products)
     .autocast(Policies::each(Policy::Widest, Policy::Lower)),
-    product_row!("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => baddbmm(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[2, 2, 4]), t(&[2, 2, 3]), t(&[2, 3, 4]), n(0.5), n(2)]))
+    product_row!("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a =>
+        baddbmm(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, a.scalar(4)?)?,
+        samples!([t(&[2, 2, 4]), t(&[2, 2, 3]), t(&[2, 3, 4]), n(0.5), n(2)]))
     .doc(
         "Return `beta * input + alpha * (batch1 @ batch2)` for each matrix of a batch. `batch1` is `(b, n, k)`, \
          `batch2` `(b, k, m)`, and `input` broadcasts to `(b, n, m)`. All operands have one dtype. With `beta = 0`, \
@@ -454,7 +471,9 @@ pub const ROWS: &[Row] = &[
     .out_aliasing(Aliasing::InStep)
     .deprecated(Deprecated::Products)
     .autocast(Policies::both(Policy::Lower)),
-    product_row!("addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => addbmm(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[2, 4]), t(&[2, 2, 3]), t(&[2, 3, 4]), n(0.5), n(2)]))
+    product_row!("addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a =>
+        addbmm(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, a.scalar(4)?)?,
+        samples!([t(&[2, 4]), t(&[2, 2, 3]), t(&[2, 3, 4]), n(0.5), n(2)]))
     .doc(
         "Return `beta * input + alpha * sum(batch1 @ batch2)`, where the sum runs over the `b` matrices of the batch. \
          `batch1` is `(b, n, k)`, `batch2` `(b, k, m)`, and the result has shape `(n, m)`. All operands have one \
@@ -464,32 +483,63 @@ pub const ROWS: &[Row] = &[
     .reads_before_writing()
     .deprecated(Deprecated::Products)
     .autocast(Policies::both(Policy::Lower)),
-    Row::new("bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor", Tier::Composed, |a| Ok(bilinear(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.opt_tensor(3)?)?.into()), samples!([t(&[2, 3]), t(&[2, 4]), t(&[5, 3, 4]), t(&[5])], [t(&[2, 2, 3]), t(&[2, 2, 2]), t(&[3, 3, 2])], [t(&[3]), t(&[2]), t(&[3, 3, 2])]))
+    Row::new(
+        "bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor",
+        Tier::Composed,
+        |a| Ok(bilinear(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.opt_tensor(3)?)?.into()),
+        samples!(
+            [t(&[2, 3]), t(&[2, 4]), t(&[5, 3, 4]), t(&[5])],
+            [t(&[2, 2, 3]), t(&[2, 2, 2]), t(&[3, 3, 2])],
+            [t(&[3]), t(&[2]), t(&[3, 3, 2])]
+        ),
+    )
     .doc(
         "Return `y` with `y[..., o] = input1[..., i] * weight[o, i, j] * input2[..., j] + bias[o]`, summed over `i` \
          and `j`. `input1` is `(..., n1)`, `input2` `(..., n2)`, `weight` `(n, n1, n2)` and `bias` `(n,)`. The \
          leading sizes of both inputs agree. All operands but `bias` must have one dtype.",
     )
-    .no_out().scope(Scope::Function)
+    .no_out()
+    .scope(Scope::Function)
     .autocast(Policies::both(Policy::Widest)),
-    Row::new("_grouped_mm(Tensor self, Tensor mat2, Tensor? offs=None, Tensor? bias=None, ScalarType? out_dtype=None) -> Tensor", Tier::Fused, |a| Ok(grouped_mm(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?, a.opt_tensor(3)?, a.opt_dtype(4)?)?.into()), || {
-        // Groups of two places, one place and none.
-        let ends = || SampleArg::Tensor(vec![3], Fill::Pivots);
-        vec![
-            Sample::new(vec![t(&[4, 2]), t(&[3, 2, 5]), ends()]).dtypes(ROUNDED),
-            Sample::new(vec![t(&[3, 4, 2]), t(&[2, 5]), ends()]).dtypes(ROUNDED),
-            Sample::new(vec![t(&[2, 4]), t(&[4, 5]), ends()]).dtypes(ROUNDED),
-            Sample::new(vec![t(&[3, 2, 4]), t(&[3, 4, 2])]).dtypes(ROUNDED),
-            Sample::new(vec![SampleArg::Transposed(vec![4, 2], Fill::Normal), SampleArg::Transposed(vec![3, 2, 5], Fill::Normal), ends()]),
-            Sample::new(vec![t(&[4, 0]), t(&[3, 0, 5]), ends()]),
-        ]
-    })
+    Row::new(
+        "_grouped_mm(Tensor self, Tensor mat2, Tensor? offs=None, Tensor? bias=None, ScalarType? out_dtype=None) \
+        -> Tensor",
+        Tier::Fused,
+        |a| Ok(grouped_mm(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?, a.opt_tensor(3)?, a.opt_dtype(4)?)?.into()),
+        || {
+            // Groups of two places, one place and none.
+            let ends = || SampleArg::Tensor(vec![3], Fill::Pivots);
+            vec![
+                Sample::new(vec![t(&[4, 2]), t(&[3, 2, 5]), ends()]).dtypes(ROUNDED),
+                Sample::new(vec![t(&[3, 4, 2]), t(&[2, 5]), ends()]).dtypes(ROUNDED),
+                Sample::new(vec![t(&[2, 4]), t(&[4, 5]), ends()]).dtypes(ROUNDED),
+                Sample::new(vec![t(&[3, 2, 4]), t(&[3, 4, 2])]).dtypes(ROUNDED),
+                Sample::new(vec![
+                    SampleArg::Transposed(vec![4, 2], Fill::Normal),
+                    SampleArg::Transposed(vec![3, 2, 5], Fill::Normal),
+                    ends(),
+                ]),
+                Sample::new(vec![t(&[4, 0]), t(&[3, 0, 5]), ends()]),
+            ]
+        },
+    )
     .doc(
         "Return products of groups of rows or columns with matrices of their own, where `offs`, `int32`, holds the \
          end of each group. Two batches of matrices, without `offs`, are multiplied as by `torch.bmm`.",
     )
-    .scope(Scope::Function).no_out(),
-    Row::new("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", Tier::Fused, |a| Ok(linear(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?)?.into()), samples!([t(&[2, 3]), t(&[4, 3]), t(&[4])], [t(&[2, 2, 3]), t(&[4, 3])], [t(&[3]), t(&[4, 3]), t(&[4])], [t(&[2, 3]), t(&[4, 3]), t(&[1])]))
+    .scope(Scope::Function)
+    .no_out(),
+    Row::new(
+        "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
+        Tier::Fused,
+        |a| Ok(linear(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?)?.into()),
+        samples!(
+            [t(&[2, 3]), t(&[4, 3]), t(&[4])],
+            [t(&[2, 2, 3]), t(&[4, 3])],
+            [t(&[3]), t(&[4, 3]), t(&[4])],
+            [t(&[2, 3]), t(&[4, 3]), t(&[1])]
+        ),
+    )
     .doc(
         "Return `input @ weight^T + bias`, for `input` `(..., i)`, `weight` `(o, i)` and `bias` `(o,)`. The result is \
          `(..., o)`. A `weight` of shape `(i,)` gives `(...)`. All operands have one dtype.",

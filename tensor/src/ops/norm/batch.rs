@@ -21,8 +21,9 @@ use torchtpu_stablehlo::{ElementType, ReduceKind};
 /// | y | as x | as x |
 /// | mean, invstd, var | `[c]`, outputs when `train`, else without elements | that of arithmetic |
 ///
-/// The variance is the biased one. Accelerators take that of `bfloat16` in one pass, `mean(x^2) - mean(x)^2` in `float32`, where
-/// squares are exact: what it loses is less than what rounding x to 8 bits has. Saves x, w and the statistics.
+/// The variance is the biased one. Accelerators take that of `bfloat16` in one pass, `mean(x^2) - mean(x)^2` in
+/// `float32`, where squares are exact: what it loses is less than what rounding x to 8 bits has. Saves x, w and the
+/// statistics.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct BatchNorm {
     /// The batch's own statistics.
@@ -35,7 +36,8 @@ pub struct BatchNorm {
     pub bias: bool,
 }
 
-/// Gradients of [`BatchNorm`] for x, w and b, from `g, x, mean, invstd[, w]`; those that are not wanted have no elements.
+/// Gradients of [`BatchNorm`] for x, w and b, from `g, x, mean, invstd[, w]`; those that are not wanted have no
+/// elements.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct BatchNormBackward {
     /// What it is the gradient of.
@@ -380,7 +382,8 @@ pub struct BatchNormArgs<'a> {
 /// `torch.nn.functional.batch_norm`: the result, and mean and inverse deviation of the batch when training.
 ///
 /// # Errors
-/// `Value` for a channel of one element when training; `Runtime` when sizes do not fit or running statistics are missing.
+/// `Value` for a channel of one element when training; `Runtime` when sizes do not fit or running statistics are
+/// missing.
 pub fn batch_norm(x: &Tensor, p: &BatchNormArgs<'_>) -> Result<(Tensor, Tensor, Tensor)> {
     let d = *x.dims();
     if d.len() == 1 && d[0] != 0 {

@@ -36,7 +36,8 @@ fn group_norm_with_statistics(
     }
     if !d[1].is_multiple_of(groups as usize) {
         return Err(Error::runtime(format!(
-            "Expected number of channels in input to be divisible by num_groups, but got input of shape {d} and num_groups={groups}"
+            "Expected number of channels in input to be divisible by num_groups, but got input of shape {d} and \
+            num_groups={groups}"
         )));
     }
     if d[2..].contains(&0) {
@@ -45,7 +46,8 @@ fn group_norm_with_statistics(
     for (p, name) in [(w, "weight"), (b, "bias")] {
         if let Some(p) = p.filter(|p| p.dims().len() != 1 || p.numel() != d[1]) {
             return Err(Error::runtime(format!(
-                "Expected {name} to be a vector of size equal to the number of channels in input, but got {name} of shape {} and input of shape {d}",
+                "Expected {name} to be a vector of size equal to the number of channels in input, but got {name} of \
+                shape {} and input of shape {d}",
                 p.dims()
             )));
         }

@@ -20,8 +20,8 @@ use torchtpu_kernels::{View, ViewMut};
 /// | y | as x | as x |
 /// | mean, rstd | `[.., 1, 1]` | that of arithmetic: `f32` for 16-bit floats |
 ///
-/// C1: x ends in `shape`, which is not empty. C2: w and b have it. The variance is the biased one. With `rms`, `mean` has no
-/// elements. Saves x, w and the statistics.
+/// C1: x ends in `shape`, which is not empty. C2: w and b have it. The variance is the biased one. With `rms`, `mean`
+/// has no elements. Saves x, w and the statistics.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct LayerNorm {
     /// Sizes that a row has.
@@ -155,7 +155,8 @@ impl Fused for LayerNorm {
             let Some(t) = t else { continue };
             if *t.dims() != self.shape {
                 return Err(Error::runtime(format!(
-                    "Expected {name} to be of same shape as normalized_shape, but got {name} of shape {} and normalized_shape = {}",
+                    "Expected {name} to be of same shape as normalized_shape, but got {name} of shape {} and \
+                    normalized_shape = {}",
                     t.dims(),
                     self.shape
                 ))); // C2
@@ -208,7 +209,8 @@ impl Fused for LayerNorm {
 fn check_ends_in(x: &Tensor, shape: &Dims) -> Result<()> {
     if shape.is_empty() {
         return Err(Error::runtime(format!(
-            "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but got normalized_shape = {shape}"
+            "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but got \
+            normalized_shape = {shape}"
         )));
     }
     if !x.dims().ends_with(shape) {

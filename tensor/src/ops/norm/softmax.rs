@@ -13,8 +13,8 @@ use torchtpu_kernels::{View, ViewMut};
 /// `exp(x) / sum(exp(x))` along a dimension, or the logarithm of that.
 ///
 /// Any shape, floating point; 16-bit floats are computed in `f32`. The largest element is taken off first, so nothing
-/// overflows. A row of only `-inf` gives NaN, as the formula says. A number without dimensions is a row of one. Saves the
-/// result alone.
+/// overflows. A row of only `-inf` gives NaN, as the formula says. A number without dimensions is a row of one. Saves
+/// the result alone.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Softmax {
     /// The logarithm.

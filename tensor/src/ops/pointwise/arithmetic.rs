@@ -148,8 +148,8 @@ fn is_number(x: Operand<'_>) -> bool {
     }
 }
 
-/// Products and quotients of 16-bit floats and a number: the number stays as precise as what they are computed in. Sums,
-/// powers and comparisons round it first, as PyTorch's do.
+/// Products and quotients of 16-bit floats and a number: the number stays as precise as what they are computed in.
+/// Sums, powers and comparisons round it first, as PyTorch's do.
 fn keeps_number(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>) -> bool {
     match kind {
         BinaryKind::Mul => {
@@ -161,8 +161,8 @@ fn keeps_number(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>) -> bool {
     }
 }
 
-/// The number that stands beside `a`: of its dtype, or wider where [`keeps_number`]. Where the number is at hand when the
-/// kernel is chosen (on `cpu`) and loses nothing, the narrow one does the same.
+/// The number that stands beside `a`: of its dtype, or wider where [`keeps_number`]. Where the number is at hand when
+/// the kernel is chosen (on `cpu`) and loses nothing, the narrow one does the same.
 #[inline]
 fn number_beside(kind: BinaryKind, a: &Tensor, s: Scalar) -> Result<Tensor> {
     let dtype = a.dtype();
@@ -210,8 +210,8 @@ fn narrow_with_number(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>, dtype: D
     }
 }
 
-/// Refuses integer division by zero on a device: at once where the divisor is a number, when the host next reads where it is
-/// not. On `cpu` the kernel looks itself.
+/// Refuses integer division by zero on a device: at once where the divisor is a number, when the host next reads where
+/// it is not. On `cpu` the kernel looks itself.
 #[inline]
 fn check_divisor(kind: BinaryKind, a: &Tensor, b: &Tensor) -> Result<()> {
     if !matches!(kind, BinaryKind::FloorDivide | BinaryKind::Remainder | BinaryKind::Fmod)
@@ -315,7 +315,8 @@ pub fn check_subtraction(a: Operand<'_>, b: Operand<'_>) -> Result<()> {
         (false, false) => return Ok(()),
         (true, true) => "with two bool tensors is not supported. Use the `^` or `logical_xor()` operator instead.",
         _ => {
-            "with a bool tensor is not supported. If you are trying to invert a mask, use the `~` or `logical_not()` operator instead."
+            "with a bool tensor is not supported. If you are trying to invert a mask, use the `~` or `logical_not()` \
+            operator instead."
         }
     };
     Err(Error::not_implemented(format!("Subtraction, the `-` operator, {text}")))
@@ -504,7 +505,10 @@ pub const ARITHMETIC_ROWS: &[Row] = &[
             let (base, exponent) = (a.operand(0)?, a.operand(1)?);
             if let (Operand::Scalar(x), Operand::Scalar(y)) = (base, exponent) {
                 return Err(Error::type_error(format!(
-                    "pow() received an invalid combination of arguments - got ({}, {}), but expected one of:\n * (Tensor input, Tensor exponent, *, Tensor out = None)\n * (Number self, Tensor exponent, *, Tensor out = None)\n * (Tensor input, Number exponent, *, Tensor out = None)\n",
+                    "pow() received an invalid combination of arguments - got ({}, {}), but expected one of:\n \
+                    * (Tensor input, Tensor exponent, *, Tensor out = None)\n \
+                    * (Number self, Tensor exponent, *, Tensor out = None)\n \
+                    * (Tensor input, Number exponent, *, Tensor out = None)\n",
                     x.python_type(),
                     y.python_type()
                 )));

@@ -15,12 +15,14 @@ use torchtpu_kernels::pointwise::{BinaryKind, CompareKind, UnaryKind};
 use torchtpu_kernels::{pointwise as kernels, special, widened};
 use torchtpu_stablehlo::{Direction, ElementType};
 
-/// `y = f(a, b)` for each element, broadcast. Both operands have the same dtype, but for a number of `float32` that a tensor of
-/// 16-bit floats is multiplied with or divided by: it is computed in `float32` and rounded once. Logical kinds give `bool`.
+/// `y = f(a, b)` for each element, broadcast. Both operands have the same dtype, but for a number of `float32` that a
+/// tensor of 16-bit floats is multiplied with or divided by: it is computed in `float32` and rounded once. Logical
+/// kinds give `bool`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Binary(pub BinaryKind);
 
-/// The function that PyTorch takes instead of a power with the exponent `b`: other than powers, roots of negative infinity are NaN.
+/// The function that PyTorch takes instead of a power with the exponent `b`: other than powers, roots of negative
+/// infinity are NaN.
 fn as_root(b: &Tensor) -> Option<UnaryKind> {
     let exponent = match b.dtype() {
         DType::F32 => b.as_slice::<f32>()?[0] as f64,
@@ -53,7 +55,8 @@ fn polynomial(k: BinaryKind) -> Option<special::PolynomialKind> {
         ($($name:ident)*) => { match k { $(BinaryKind::$name => Some(P::$name),)* _ => None } };
     }
     families! {
-        ChebyshevT ChebyshevU ChebyshevV ChebyshevW ShiftedChebyshevT ShiftedChebyshevU ShiftedChebyshevV ShiftedChebyshevW HermiteH HermiteHe Laguerre Legendre
+        ChebyshevT ChebyshevU ChebyshevV ChebyshevW ShiftedChebyshevT ShiftedChebyshevU ShiftedChebyshevV
+        ShiftedChebyshevW HermiteH HermiteHe Laguerre Legendre
     }
 }
 
@@ -108,7 +111,8 @@ impl Op for Binary {
         let dtype = self.0.result(a.dtype());
         if self.0 == BinaryKind::Sub && dtype == DType::Bool {
             return Err(Error::not_implemented(
-                "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` operator instead.",
+                "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` \
+                operator instead.",
             ));
         }
         let refused = match self.0 {
@@ -193,8 +197,8 @@ impl Op for Binary {
     }
 }
 
-/// A quotient of complex numbers. Compilers square the divisor's parts, so very large and very small divisors are brought near
-/// one first, by powers of two.
+/// A quotient of complex numbers. Compilers square the divisor's parts, so very large and very small divisors are
+/// brought near one first, by powers of two.
 fn complex_quotient(f: &mut Func, a: &Value, b: &Value) -> Value {
     let (re, im) = (f.unary("stablehlo.real", b), f.unary("stablehlo.imag", b));
     let (re, im) = (f.unary("stablehlo.abs", &re), f.unary("stablehlo.abs", &im));
@@ -387,9 +391,9 @@ fn no_derivative(function: &str, argument: &str) -> Error {
     Error::not_implemented(format!("the derivative for '{function}: {argument}' is not implemented."))
 }
 
-/// Powers of integers, which wrap around, by squaring until no exponent has a bit left: `stablehlo.power` looks at the lowest
-/// `log2(bits)` bits of an exponent only. Negative exponents give what C gives: 1 and -1 stay themselves but for the sign,
-/// the rest becomes zero.
+/// Powers of integers, which wrap around, by squaring until no exponent has a bit left: `stablehlo.power` looks at the
+/// lowest `log2(bits)` bits of an exponent only. Negative exponents give what C gives: 1 and -1 stay themselves but for
+/// the sign, the rest becomes zero.
 fn integer_power(f: &mut Func, a: &Value, b: &Value) -> Value {
     let all: Vec<usize> = (0..a.rank()).collect();
     let splat = |f: &mut Func, n: i64| f.splat_i64(n, a.ty());
@@ -504,7 +508,8 @@ fn binary_vjp(kind: BinaryKind, s: &Saved<'_>, g: &Tensor) -> Result<(Option<Ten
                 Maximum | Fmax => (CompareKind::Gt, CompareKind::Lt),
                 _ => (CompareKind::Lt, CompareKind::Gt),
             };
-            // Ties share the gradient. Beside NaN both get all of it, or with `fmax` and `fmin` the number alone, of two NaN the first.
+            // Ties share the gradient. Beside NaN both get all of it, or with `fmax` and `fmin` the number alone, of
+            // two NaN the first.
             let half = arith(Mul, Operand::Tensor(g), Operand::Scalar(Scalar::Float(0.5)))?;
             let tie = compare(CompareKind::Eq, Operand::Tensor(a), Operand::Tensor(b))?;
             let part = |x: &Tensor, y: &Tensor, is_first: bool| -> Result<Tensor> {
@@ -585,7 +590,9 @@ macro_rules! special_binary_rows {
     ($($name:literal $kind:ident $doc:literal;)*) => {
         /// Rows of the orthogonal polynomials and the zeta function.
         pub const SPECIAL_BINARY_ROWS: &[Row] = &[$(
-            Row::new($name, Tier::Prim, |a| Ok(special_binary(BinaryKind::$kind, a.operand(0)?, a.operand(1)?)?.into()), || polynomial_samples(BinaryKind::$kind))
+            Row::new($name, Tier::Prim, |a|
+                Ok(special_binary(BinaryKind::$kind, a.operand(0)?, a.operand(1)?)?.into()), ||
+                    polynomial_samples(BinaryKind::$kind))
                 .doc($doc)
                 .scope(crate::schema::Scope::Nn)
                 .numbers(Numbers::One),
@@ -674,7 +681,8 @@ macro_rules! binary_rows {
     ($($schema:literal $kind:ident $samples:expr $(, $column:ident($($value:expr),*))*;)*) => {
         /// Rows of the ops with two operands, a tensor and a tensor or number.
         pub const BINARY_ROWS: &[Row] = &[$(
-            Row::new($schema, Tier::Prim, |a| Ok(arith(BinaryKind::$kind, a.operand(0)?, a.operand(1)?)?.into()), $samples)
+            Row::new($schema, Tier::Prim, |a| Ok(arith(BinaryKind::$kind, a.operand(0)?, a.operand(1)?)?.into()),
+                $samples)
                 .inplace_by(|a| {
                     let x = a.tensor(0)?;
                     arith_(BinaryKind::$kind, x, a.operand(1)?)?;
@@ -709,14 +717,16 @@ fn two_masks() -> Vec<crate::schema::Sample> {
 }
 
 binary_rows! {
-    "mul.Tensor(Tensor self, Tensor other) -> Tensor" Mul samples!([t(&[2, 3]), t(&[2, 3])], [t(&[2, 1]), t(&[3])], [t(&[2, 3]), n(2.5)]),
+    "mul.Tensor(Tensor self, Tensor other) -> Tensor" Mul samples!([t(&[2, 3]), t(&[2, 3])], [t(&[2, 1]), t(&[3])],
+        [t(&[2, 3]), n(2.5)]),
         doc("Return `input * other`, element by element. The operands broadcast and are promoted to a common dtype; \
              each may be a number. Integers wrap around, and the product of two `bool` is their logical and."),
         numbers(Numbers::Both);
     "multiply.Tensor(Tensor self, Tensor other) -> Tensor" Mul samples!([t(&[2, 3]), t(&[2, 3])]),
         doc("Alias of `torch.mul`."),
         numbers(Numbers::Both);
-    "div.Tensor(Tensor self, Tensor other) -> Tensor" Div samples!([t(&[2, 3]), positive(&[2, 3])], [t(&[2, 1]), positive(&[3])], [t(&[2, 3]), n(2)]),
+    "div.Tensor(Tensor self, Tensor other) -> Tensor" Div samples!([t(&[2, 3]), positive(&[2, 3])],
+        [t(&[2, 1]), positive(&[3])], [t(&[2, 3]), n(2)]),
         doc("Return `input / other`, element by element. The operands broadcast and are promoted to a common dtype; \
              each may be a number. Without `rounding_mode`, integers are divided in the default floating-point \
              dtype, and a division by zero gives an infinity or NaN. `rounding_mode='trunc'` rounds towards zero and \
@@ -728,7 +738,8 @@ binary_rows! {
     "true_divide.Tensor(Tensor self, Tensor other) -> Tensor" Div samples!([t(&[2, 3]), positive(&[2, 3])]),
         doc("Alias of `torch.div` without `rounding_mode`."),
         numbers(Numbers::Both);
-    "pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor" Pow samples!([positive(&[2, 3]), t(&[3])], [positive(&[2, 3]), n(2.5)], [t(&[2, 3]), n(3)]),
+    "pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor" Pow samples!([positive(&[2, 3]), t(&[3])],
+        [positive(&[2, 3]), n(2.5)], [t(&[2, 3]), n(3)]),
         doc("Return `input ** exponent`, element by element. The operands broadcast and are promoted to a common \
              dtype; one of them may be a number. Integers wrap around, and a negative integer as the number \
              `exponent` of an integer tensor raises `RuntimeError`. A negative base with a fractional exponent gives \
@@ -750,18 +761,22 @@ binary_rows! {
         doc("Return the smaller of `input` and `other`, element by element, or the number where the other one is \
              NaN. The operands broadcast and are promoted to a common dtype. The result is NaN only where both are. \
              Complex tensors are refused.");
-    "remainder.Tensor(Tensor self, Tensor other) -> Tensor" Remainder samples!([t(&[2, 3]), n(0.7)], [t(&[2, 3]), positive(&[2, 3])]),
+    "remainder.Tensor(Tensor self, Tensor other) -> Tensor" Remainder samples!([t(&[2, 3]), n(0.7)],
+        [t(&[2, 3]), positive(&[2, 3])]),
         doc("Return the remainder `input - other * floor(input / other)`, which has the sign of `other`, as \
              Python's `%`. The operands broadcast and are promoted to a common dtype; one of them may be a number. \
              Zero as a divisor gives NaN for floats and `RuntimeError` for integers. `bool` and complex tensors are \
              refused."),
         numbers(Numbers::One);
-    "fmod.Tensor(Tensor self, Tensor other) -> Tensor" Fmod samples!([t(&[2, 3]), n(0.7)], [t(&[2, 3]), positive(&[2, 3])]),
+    "fmod.Tensor(Tensor self, Tensor other) -> Tensor" Fmod samples!([t(&[2, 3]), n(0.7)],
+        [t(&[2, 3]), positive(&[2, 3])]),
         doc("Return the remainder `input - other * trunc(input / other)`, which has the sign of `input`, as C's \
              `fmod`. The operands broadcast and are promoted to a common dtype; `other` may be a number. Zero as a \
              divisor gives NaN for floats and `RuntimeError` for integers. `bool` and complex tensors are refused."),
         numbers(Numbers::Second);
-    "floor_divide(Tensor self, Tensor other) -> Tensor" FloorDivide || vec![crate::schema::Sample::new(vec![t(&[2, 3]), positive(&[3])]).no_gradient(), crate::schema::Sample::new(vec![index(&[2, 3], 9), n(2)]).no_gradient()],
+    "floor_divide(Tensor self, Tensor other) -> Tensor" FloorDivide ||
+        vec![crate::schema::Sample::new(vec![t(&[2, 3]), positive(&[3])]).no_gradient(),
+            crate::schema::Sample::new(vec![index(&[2, 3], 9), n(2)]).no_gradient()],
         doc("Return `floor(input / other)`, element by element. The operands broadcast and are promoted to a common \
              dtype, which the result keeps; each may be a number. An integer division by zero raises `RuntimeError`; \
              for floats the result is then that of `input / other`. `bool` and complex tensors are refused."),
@@ -774,7 +789,8 @@ binary_rows! {
     "hypot(Tensor self, Tensor other) -> Tensor" Hypot samples!([t(&[2, 3]), positive(&[3])]),
         doc("Return `sqrt(input^2 + other^2)`, element by element, without overflow of the squares. The operands \
              broadcast and are promoted to a common dtype. Only floating-point dtypes are allowed.");
-    "nextafter(Tensor self, Tensor other) -> Tensor" NextAfter || vec![crate::schema::Sample::new(vec![t(&[2, 3]), t(&[3])]).no_gradient()],
+    "nextafter(Tensor self, Tensor other) -> Tensor" NextAfter ||
+        vec![crate::schema::Sample::new(vec![t(&[2, 3]), t(&[3])]).no_gradient()],
         doc("Return the floating-point number next to `input` in the direction of `other`, element by element. The \
              operands broadcast. Only floating-point dtypes are allowed. The gradient passes to `input` unchanged.");
     "copysign.Tensor(Tensor self, Tensor other) -> Tensor" Copysign samples!([t(&[2, 3]), t(&[3])]),

@@ -8,8 +8,8 @@ use crate::types::compute::narrowed;
 use crate::{DType, Error, ErrorKind, Result, Scalar, Tensor, graph, samples};
 use torchtpu_kernels::pointwise::{BinaryKind, CompareKind};
 
-/// Bounds `x` by tensors or numbers; where the bounds cross, the upper one wins; NaN stays. Strictly within numbers the gradient
-/// goes to `x`, elsewhere nowhere. Tensors get it where they bound, and half of it where they are met.
+/// Bounds `x` by tensors or numbers; where the bounds cross, the upper one wins; NaN stays. Strictly within numbers the
+/// gradient goes to `x`, elsewhere nowhere. Tensors get it where they bound, and half of it where they are met.
 ///
 /// # Errors
 /// `Runtime` when there is no bound, or shapes do not broadcast.

@@ -96,7 +96,8 @@ macro_rules! compare_rows {
     ($($schema:literal $kind:ident $doc:literal;)*) => {
         /// Rows of the comparisons.
         pub const COMPARE_ROWS: &[Row] = &[$(
-            Row::new($schema, Tier::Prim, |a| Ok(compare(CompareKind::$kind, a.operand(0)?, a.operand(1)?)?.into()), || vec![
+            Row::new($schema, Tier::Prim, |a| Ok(compare(CompareKind::$kind, a.operand(0)?, a.operand(1)?)?.into()), ||
+                vec![
                 crate::schema::Sample::new(vec![t(&[2, 3]), t(&[3])]).no_gradient(),
                 crate::schema::Sample::new(vec![t(&[2, 3]), n(0.5)]).no_gradient(),
                 crate::schema::Sample::new(vec![index(&[2, 3], 4), n(2)]).no_gradient(),

@@ -43,8 +43,8 @@ impl Op for Frexp {
         } else {
             (ElementType::S32, 23, 126, 0xff << 23, i32::MIN.into(), 149)
         };
-        // On the bits, since arithmetic may take numbers below the normal ones for zero. Such a number is a whole one times
-        // the least of all, and as a whole one it is normal.
+        // On the bits, since arithmetic may take numbers below the normal ones for zero. Such a number is a whole one
+        // times the least of all, and as a whole one it is normal.
         let bits = f.bitcast_convert(&x, int);
         let ty = bits.ty().clone();
         let and = |f: &mut Func, v: &Value, mask: i64| {

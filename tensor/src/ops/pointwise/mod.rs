@@ -1,8 +1,8 @@
 //! Element-wise ops: `Unary{kind}`, `Binary{kind}`, `Compare{kind}`, `Select`.
 //!
 //! One op with a kind, since shape rule, kernel loop and lowering are shared. Operands broadcast inside the op; both
-//! have the same dtype there, because the functions of `arithmetic` promote first (and promotion is a recorded `Cast`); only a
-//! number that 16-bit floats are multiplied with or divided by stays wider than they are.
+//! have the same dtype there, because the functions of `arithmetic` promote first (and promotion is a recorded `Cast`);
+//! only a number that 16-bit floats are multiplied with or divided by stays wider than they are.
 
 mod arithmetic;
 mod binary;

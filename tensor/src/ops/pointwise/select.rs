@@ -93,7 +93,8 @@ pub fn where_(cond: &Tensor, a: Operand<'_>, b: Operand<'_>) -> Result<Tensor> {
         static SAID: AtomicBool = AtomicBool::new(false);
         crate::warning::once(
             &SAID,
-            "where received a uint8 condition tensor. This behavior is deprecated and will be removed in a future version of PyTorch. Use a boolean condition instead.",
+            "where received a uint8 condition tensor. This behavior is deprecated and will be removed in a future \
+            version of PyTorch. Use a boolean condition instead.",
         )?;
         return select(&cond.to_dtype(DType::Bool)?, &as_tensor(a, dtype)?, &as_tensor(b, dtype)?);
     }

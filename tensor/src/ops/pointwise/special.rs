@@ -1,7 +1,7 @@
 //! Special functions composed of element-wise ops, and small tests of elements.
 //!
-//! Each is written so that values and gradients are right at the points where the plain formula is not: an argument that
-//! would leave the domain there is replaced before the function sees it.
+//! Each is written so that values and gradients are right at the points where the plain formula is not: an argument
+//! that would leave the domain there is replaced before the function sees it.
 
 use crate::op::normalize_dims;
 use crate::ops::complex::refuse;
@@ -222,8 +222,8 @@ fn zeta_of_positive(s: i64, x: &Tensor) -> Result<Tensor> {
 /// From this order on few terms near zero are all there is of the sum, and the reflection would cost digits.
 const MANY: i64 = 20;
 
-/// `sum over k >= 0 of (x + k)^-s` for `s > MANY`, left of zero too: the terms right of it, and at most `MANY` left of it, since the
-/// next one is below `MANY^-MANY` of the largest.
+/// `sum over k >= 0 of (x + k)^-s` for `s > MANY`, left of zero too: the terms right of it, and at most `MANY` left of
+/// it, since the next one is below `MANY^-MANY` of the largest.
 fn zeta_of_all(s: i64, x: &Tensor) -> Result<Tensor> {
     let p = s as f64;
     let whole = x.floor()?;
@@ -257,8 +257,8 @@ fn cotangent_derivative(n: i64) -> Vec<f64> {
     c
 }
 
-/// The `n`-th derivative of the digamma function; left of 1/2 by reflection, infinite at the poles. Computed in `f64`, since
-/// the reflection cancels.
+/// The `n`-th derivative of the digamma function; left of 1/2 by reflection, infinite at the poles. Computed in `f64`,
+/// since the reflection cancels.
 pub fn polygamma(order: i64, x: &Tensor) -> Result<Tensor> {
     if order < 0 {
         return Err(Error::runtime("polygamma(n, x) does not support negative n."));

@@ -74,7 +74,8 @@ impl Op for Unary {
         match (self.0, m.dtype) {
             (UnaryKind::Abs, DType::Bool) => Err(crate::ops::complex::unsupported("abs_cpu", m.dtype)),
             (UnaryKind::Neg, DType::Bool) => Err(Error::not_implemented(
-                "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use the `~` or `logical_not()` operator instead.",
+                "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, \
+                use the `~` or `logical_not()` operator instead.",
             )),
             (UnaryKind::BitwiseNot, d) if d.is_float() => {
                 Err(Error::not_implemented(format!("\"bitwise_not_cpu\" not implemented for '{}'", d.scalar_type())))
@@ -588,7 +589,8 @@ macro_rules! unary_rows {
     ($($name:literal $kind:ident $samples:expr $(, $column:ident($($value:expr),*))*;)*) => {
         /// Rows of the ops with one operand.
         pub const UNARY_ROWS: &[Row] = &[$(
-            Row::new(concat!($name, "(Tensor self) -> Tensor"), Tier::Prim, |a| Ok(unary(UnaryKind::$kind, a.tensor(0)?)?.into()), $samples)
+            Row::new(concat!($name, "(Tensor self) -> Tensor"), Tier::Prim, |a|
+                Ok(unary(UnaryKind::$kind, a.tensor(0)?)?.into()), $samples)
                 .inplace_by(|a| {
                     let x = a.tensor(0)?;
                     unary_(UnaryKind::$kind, x)?;
@@ -810,7 +812,8 @@ macro_rules! special_rows {
     ($($name:literal $kind:ident $fill:ident $gradient:literal $doc:literal;)*) => {
         /// Rows of the special functions of one operand.
         pub const SPECIAL_UNARY_ROWS: &[Row] = &[$(
-            Row::new(concat!("special_", $name, "(Tensor self) -> Tensor"), Tier::Prim, |a| Ok(unary(UnaryKind::$kind, a.tensor(0)?)?.into()), || special_samples($fill, $gradient))
+            Row::new(concat!("special_", $name, "(Tensor self) -> Tensor"), Tier::Prim, |a|
+                Ok(unary(UnaryKind::$kind, a.tensor(0)?)?.into()), || special_samples($fill, $gradient))
                 .doc($doc)
                 .scope(crate::schema::Scope::Nn),
         )*];

@@ -10,8 +10,8 @@ use torchtpu_stablehlo::{Direction, ElementType, ReduceKind, Type};
 
 /// Mean of each window.
 ///
-/// `x: [.., *s]` of floating point to `[.., *os]`. The divisor is `divisor` if given, else the window's size, with the padding it
-/// covers if `count_include_pad`. 16-bit floats accumulate in `f32`. Linear: nothing is saved.
+/// `x: [.., *s]` of floating point to `[.., *os]`. The divisor is `divisor` if given, else the window's size, with the
+/// padding it covers if `count_include_pad`. 16-bit floats accumulate in `f32`. Linear: nothing is saved.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct AvgPool {
     /// Where the windows lie.
@@ -79,8 +79,8 @@ fn cover(f: &mut Func, w: &Windows, d: usize, input: usize, e: ElementType) -> V
     f.convert(&inside, e)
 }
 
-/// Sums of the windows of dimension `d`, which is dimension `at` of `v`: each window's elements beside each other, those past
-/// its end as zeros. A product with [`cover`] would spread what is not finite to all windows.
+/// Sums of the windows of dimension `d`, which is dimension `at` of `v`: each window's elements beside each other,
+/// those past its end as zeros. A product with [`cover`] would spread what is not finite to all windows.
 fn sum_windows(f: &mut Func, v: &Value, w: &Windows, d: usize, input: usize, at: usize) -> Value {
     let out = w.out[d];
     let longest = (0..out).map(|i| ((i + 1) * input).div_ceil(out) - i * input / out).max().unwrap_or(0);

@@ -56,7 +56,8 @@ impl Along {
         }
         if pad > self.extent()? / 2 {
             return Err(Error::runtime(format!(
-                "pad should be at most half of effective kernel size, but got pad={pad}, kernel_size={kernel} and dilation={dilation}"
+                "pad should be at most half of effective kernel size, but got pad={pad}, kernel_size={kernel} and \
+                dilation={dilation}"
             )));
         }
         Ok(())
@@ -141,7 +142,8 @@ impl Fixed<'_> {
         if d.len() != spatial + 1 && d.len() != spatial + 2 {
             return Err(Error::runtime(match spatial {
                 1 => format!(
-                    "Expected 2 to 3 dimensions, but got {}-dimensional tensor for argument #1 'self' (while checking arguments for {name})",
+                    "Expected 2 to 3 dimensions, but got {}-dimensional tensor for argument #1 'self' (while checking \
+                    arguments for {name})",
                     d.len()
                 ),
                 s => format!("non-empty {}D or {}D (batch mode) tensor expected for input", s + 1, s + 2),
@@ -177,7 +179,8 @@ impl Fixed<'_> {
             let at = (d.len() - spatial - 1..d.len()).find(|&i| d[i] == 0).unwrap_or(0);
             return Err(Error::runtime(match spatial {
                 3 => format!(
-                    "{}(): Expected input to have non-zero size for non-batch dimensions, but input has sizes {d} with dimension {at} being empty",
+                    "{}(): Expected input to have non-zero size for non-batch dimensions, but input has sizes {d} with \
+                    dimension {at} being empty",
                     if self.of_max { "max_pool3d_with_indices_out_cpu_template" } else { name }
                 ),
                 _ => format!(

@@ -82,8 +82,8 @@ fn starts(sample: &Tensor, n: i64, pool: i64, out: usize) -> Result<Tensor> {
     crate::ops::concat::cat(&[&first, &last], -1)
 }
 
-/// `torch.nn.functional.fractional_max_pool2d` and `3d`: maxima and their flat positions within each plane. Of `samples`,
-/// `[n, c, spatial]` in `[0, 1)`, each number shifts the windows of one dimension.
+/// `torch.nn.functional.fractional_max_pool2d` and `3d`: maxima and their flat positions within each plane. Of
+/// `samples`, `[n, c, spatial]` in `[0, 1)`, each number shifts the windows of one dimension.
 ///
 /// # Errors
 /// `Runtime` for sizes or dtypes that do not fit.

@@ -194,7 +194,8 @@ fn lower_max(w: &Windows, f: &mut Func, x: &Value, out: &[usize]) -> Values {
     smallvec![best, at]
 }
 
-/// Gradient of a maximum over windows that do not touch: each element is its window's gradient if it is the one, else zero.
+/// Gradient of a maximum over windows that do not touch: each element is its window's gradient if it is the one, else
+/// zero.
 fn spread_over_windows(f: &mut Func, w: &Windows, g: &Value, at: &Value, dims: &Dims) -> Value {
     let (s, rank) = (w.spatial(), dims.len());
     let lead = rank - s;

@@ -100,7 +100,8 @@ fn check_input(x: &Tensor, spatial: usize, name: &str) -> Result<()> {
         return match (1..d.len()).find(|&i| d[i] == 0) {
             None => Ok(()),
             Some(i) => Err(Error::runtime(format!(
-                "{name}(): Expected input to have non-zero size for non-batch dimensions, but input has sizes {d} with dimension {i} being empty"
+                "{name}(): Expected input to have non-zero size for non-batch dimensions, but input has sizes {d} with \
+                dimension {i} being empty"
             ))),
         };
     }
@@ -260,13 +261,53 @@ fn max_backward(a: &Args<'_>, spatial: usize, name: &'static str) -> Result<Tens
 
 /// Rows of gradients that may be called by themselves.
 pub const BACKWARD_ROWS: &[Row] = &[
-    Row::new("max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor", Tier::Prim, |a| Ok(max_backward(a, 2, "max_pool2d_with_indices_backward")?.into()), || vec![Sample::new(vec![t(&[1, 2, 1, 1]), t(&[1, 2, 4, 4]), ints(&[4, 4]), ints(&[4, 4]), ints(&[0, 0]), ints(&[1, 1]), n(false), index(&[1, 2, 1, 1], 16)]).no_gradient()])
+    Row::new(
+        "max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, \
+        int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor",
+        Tier::Prim,
+        |a| Ok(max_backward(a, 2, "max_pool2d_with_indices_backward")?.into()),
+        || {
+            vec![
+                Sample::new(vec![
+                    t(&[1, 2, 1, 1]),
+                    t(&[1, 2, 4, 4]),
+                    ints(&[4, 4]),
+                    ints(&[4, 4]),
+                    ints(&[0, 0]),
+                    ints(&[1, 1]),
+                    n(false),
+                    index(&[1, 2, 1, 1], 16),
+                ])
+                .no_gradient(),
+            ]
+        },
+    )
     .doc(
         "Return the gradient of `torch.max_pool2d` for its input: `grad_output` added at the positions `indices` of \
          zeros shaped like `input`.",
     )
     .scope(Scope::Aten),
-    Row::new("max_pool3d_with_indices_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, int[3] dilation, bool ceil_mode, Tensor indices) -> Tensor", Tier::Prim, |a| Ok(max_backward(a, 3, "max_pool3d_with_indices_backward")?.into()), || vec![Sample::new(vec![t(&[1, 2, 1, 1, 1]), t(&[1, 2, 2, 4, 4]), ints(&[2, 4, 4]), ints(&[2, 4, 4]), ints(&[0, 0, 0]), ints(&[1, 1, 1]), n(false), index(&[1, 2, 1, 1, 1], 32)]).no_gradient()])
+    Row::new(
+        "max_pool3d_with_indices_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, \
+        int[3] padding, int[3] dilation, bool ceil_mode, Tensor indices) -> Tensor",
+        Tier::Prim,
+        |a| Ok(max_backward(a, 3, "max_pool3d_with_indices_backward")?.into()),
+        || {
+            vec![
+                Sample::new(vec![
+                    t(&[1, 2, 1, 1, 1]),
+                    t(&[1, 2, 2, 4, 4]),
+                    ints(&[2, 4, 4]),
+                    ints(&[2, 4, 4]),
+                    ints(&[0, 0, 0]),
+                    ints(&[1, 1, 1]),
+                    n(false),
+                    index(&[1, 2, 1, 1, 1], 32),
+                ])
+                .no_gradient(),
+            ]
+        },
+    )
     .doc(
         "Return the gradient of `torch.max_pool3d` for its input: zeros in the shape of the volumes, plus \
          `grad_output` where `indices` says.",
@@ -282,19 +323,31 @@ macro_rules! pool_rows {
        $adaptive_max:literal $adaptive_max_schema:literal $adaptive_max_doc:literal;)*) => {
         /// Rows of the poolings.
         pub const ROWS: &[Row] = &[$(
-            Row::new($max_schema, Tier::Prim, |a| Ok(checked_max(a, $spatial, $max)?.into()), samples!([t($x), ints(&[2; $spatial])], [t($x), ints(&[3; $spatial]), ints(&[2; $spatial]), ints(&[1; $spatial])], [t(&$x[1..]), ints(&[2; $spatial]), ints(&[1; $spatial]), ints(&[0; $spatial]), ints(&[2; $spatial])], [t($x), ints(&[2; $spatial]), ints(&[2; $spatial]), ints(&[1; $spatial]), ints(&[1; $spatial]), n(true)]))
+            Row::new($max_schema, Tier::Prim, |a| Ok(checked_max(a, $spatial, $max)?.into()),
+                samples!([t($x), ints(&[2; $spatial])],
+                    [t($x), ints(&[3; $spatial]), ints(&[2; $spatial]), ints(&[1; $spatial])],
+                    [t(&$x[1..]), ints(&[2; $spatial]), ints(&[1; $spatial]), ints(&[0; $spatial]),
+                        ints(&[2; $spatial])], [t($x), ints(&[2; $spatial]), ints(&[2; $spatial]),
+                        ints(&[1; $spatial]), ints(&[1; $spatial]), n(true)]))
             .doc($max_doc)
             .scope(Scope::Function).autocast($autocast),
-            Row::new($max_indices, Tier::Prim, |a| Ok(fixed_max(a, $spatial, $max)?.into()), samples!([t($x), ints(&[2; $spatial])]))
+            Row::new($max_indices, Tier::Prim, |a| Ok(fixed_max(a, $spatial, $max)?.into()),
+                samples!([t($x), ints(&[2; $spatial])]))
             .doc($indices_doc)
             .scope($scope1),
-            Row::new($avg_schema, Tier::Prim, |a| Ok(fixed_avg(a, $spatial, $avg)?.into()), samples!([t($x), ints(&[2; $spatial])], [t($x), ints(&[3; $spatial]), ints(&[2; $spatial]), ints(&[1; $spatial]), n(true), n(false)], [t(&$x[1..]), ints(&[3; $spatial]), ints(&[1; $spatial]), ints(&[1; $spatial])]))
+            Row::new($avg_schema, Tier::Prim, |a| Ok(fixed_avg(a, $spatial, $avg)?.into()),
+                samples!([t($x), ints(&[2; $spatial])],
+                    [t($x), ints(&[3; $spatial]), ints(&[2; $spatial]), ints(&[1; $spatial]), n(true), n(false)],
+                    [t(&$x[1..]), ints(&[3; $spatial]), ints(&[1; $spatial]), ints(&[1; $spatial])]))
             .doc($avg_doc)
             .scope($scope).autocast($autocast),
-            Row::new($adaptive_avg_schema, Tier::Prim, |a| Ok(adaptive_avg(a, $spatial, $adaptive_avg)?.into()), samples!([t($x), ints(&[2; $spatial])], [t($x), ints(&[1; $spatial])], [t(&$x[1..]), ints(&[3; $spatial])]))
+            Row::new($adaptive_avg_schema, Tier::Prim, |a| Ok(adaptive_avg(a, $spatial, $adaptive_avg)?.into()),
+                samples!([t($x), ints(&[2; $spatial])], [t($x), ints(&[1; $spatial])],
+                    [t(&$x[1..]), ints(&[3; $spatial])]))
             .doc($adaptive_avg_doc)
             .scope($scope).autocast($autocast),
-            Row::new($adaptive_max_schema, Tier::Prim, |a| Ok(adaptive_max(a, $spatial, $adaptive_max)?.into()), samples!([t($x), ints(&[2; $spatial])], [t($x), ints(&[1; $spatial])]))
+            Row::new($adaptive_max_schema, Tier::Prim, |a| Ok(adaptive_max(a, $spatial, $adaptive_max)?.into()),
+                samples!([t($x), ints(&[2; $spatial])], [t($x), ints(&[1; $spatial])]))
             .doc($adaptive_max_doc)
             .scope($scope).autocast($autocast),
         )*];
@@ -303,16 +356,19 @@ macro_rules! pool_rows {
 
 pool_rows! {
     1 &[2, 3, 5], Scope::Function, Scope::Function, Policies::NONE,
-        "max_pool1d" "max_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, int[1] dilation=1, bool ceil_mode=False) -> Tensor"
+        "max_pool1d" "max_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, int[1] \
+            dilation=1, bool ceil_mode=False) -> Tensor"
         "Return the largest element of each window of `input` `(n, c, l)` or `(c, l)`. The result has `(l + 2 * \
          padding - dilation * (kernel_size - 1) - 1) // stride + 1` elements for each channel. `stride` is \
          `kernel_size` unless given. `ceil_mode` rounds the quotient up, but leaves out a window that would start in \
          the padding at the end. `padding` is at most half of `kernel_size` and never wins; NaN wins over every \
          number."
-        "max_pool1d_with_indices(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, int[1] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)"
+        "max_pool1d_with_indices(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, int[1] \
+        dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)"
         "Return the result of `torch.max_pool1d` and, as `int64`, the position in `input` of each maximum along the \
          last dimension. Of equal elements the first one counts."
-        "avg_pool1d" "avg_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, bool ceil_mode=False, bool count_include_pad=True) -> Tensor"
+        "avg_pool1d" "avg_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, bool \
+            ceil_mode=False, bool count_include_pad=True) -> Tensor"
         "Return the mean of each window of `input` `(n, c, l)` or `(c, l)`. The result has `(l + 2 * padding - \
          kernel_size) // stride + 1` elements for each channel, and `ceil_mode` rounds the quotient up. `stride` is \
          `kernel_size` unless given. Sums are divided by the number of elements in the window, with the padding among \
@@ -324,15 +380,18 @@ pool_rows! {
         "Return `output_size` maxima over windows that cover `input` `(n, c, l)` or `(c, l)`, and their positions as \
          `int64`. The windows are those of `torch.adaptive_avg_pool1d`.";
     2 &[2, 2, 5, 4], Scope::Nn, Scope::Nn, Policies::NONE,
-        "max_pool2d" "max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> Tensor"
+        "max_pool2d" "max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] \
+            dilation=1, bool ceil_mode=False) -> Tensor"
         "Return the largest element of each window of `input` `(n, c, h, w)` or `(c, h, w)`. Height and width of the \
          result follow the formula of `torch.max_pool1d`. `kernel_size`, `stride` (which is `kernel_size` unless \
          given), `padding` and `dilation` are numbers or pairs `(height, width)`. The gradient goes to the first of \
          equal maxima."
-        "max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)"
+        "max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] \
+        dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)"
         "Return the result of `torch.max_pool2d` and, as `int64`, the place of each maximum in its plane, `row * w + \
          column`. These are the indices that `torch.nn.functional.max_unpool2d` takes."
-        "avg_pool2d" "avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor"
+        "avg_pool2d" "avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, bool \
+            ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor"
         "Return the mean of each window of `input` `(n, c, h, w)` or `(c, h, w)`. Height and width of the result \
          follow the formula of `torch.avg_pool1d`. `divisor_override`, which is not 0, divides all sums. Else the \
          divisor is the number of pixels in the window, with the padding among them unless `count_include_pad=False`. \
@@ -345,14 +404,17 @@ pool_rows! {
          their flat positions in each plane as `int64`. The windows are those of \
          `torch.nn.functional.adaptive_avg_pool2d`.";
     3 &[1, 2, 4, 3, 4], Scope::Nn, Scope::Nn, Policies::cpu(Policy::Full),
-        "max_pool3d" "max_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> Tensor"
+        "max_pool3d" "max_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] \
+            dilation=1, bool ceil_mode=False) -> Tensor"
         "Return the largest element of each window of `input` `(n, c, d, h, w)` or `(c, d, h, w)`. Depth, height and \
          width of the result follow the formula of `torch.max_pool1d`. All sizes are numbers or triples `(depth, \
          height, width)`."
-        "max_pool3d_with_indices(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)"
+        "max_pool3d_with_indices(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] \
+        dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)"
         "Return the result of `torch.max_pool3d` and, as `int64`, the flat position of each maximum in its volume. \
          These are the indices that `torch.nn.functional.max_unpool3d` takes."
-        "avg_pool3d" "avg_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor"
+        "avg_pool3d" "avg_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, bool \
+            ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor"
         "Return the mean of each window of `input` `(n, c, d, h, w)` or `(c, d, h, w)`. Depth, height and width of \
          the result follow the formula of `torch.avg_pool1d`. `divisor_override`, which is not 0, divides all sums. \
          Else the divisor is the number of voxels in the window, with the padding among them unless \

@@ -110,7 +110,8 @@ impl Source<'_> {
     }
 }
 
-/// Refuses a bound of drawn integers that the dtype does not hold, and warns of one that it holds among numbers which it does not.
+/// Refuses a bound of drawn integers that the dtype does not hold, and warns of one that it holds among numbers which
+/// it does not.
 fn check_integer(v: i64, name: &str, dtype: DType) -> Result<()> {
     let least = match dtype {
         DType::Bool | DType::U8 => 0,
@@ -132,7 +133,9 @@ fn check_integer(v: i64, name: &str, dtype: DType) -> Result<()> {
     let n = digits(dtype);
     if dtype.is_float() && v.unsigned_abs() > 1 << n {
         return crate::warning::warn(&format!(
-            "{name} is out of bounds [-(2^{n}), 2^{n}]. Due to precision limitations {c_name} can support discrete uniform distribution only within this range. This warning will become an error in version 1.7 release, please fix the code in advance"
+            "{name} is out of bounds [-(2^{n}), 2^{n}]. Due to precision limitations {c_name} can support discrete \
+            uniform distribution only within this range. This warning will become an error in version 1.7 release, \
+            please fix the code in advance"
         ));
     }
     Ok(())
@@ -182,7 +185,8 @@ impl Distribution {
                 }
                 if b - a > most {
                     return Err(Error::runtime(format!(
-                        "uniform_ expects to-from <= std::numeric_limits<{}>::max(), but found to={} and from={} which result in to-from to exceed the limit",
+                        "uniform_ expects to-from <= std::numeric_limits<{}>::max(), but found to={} and from={} which \
+                        result in to-from to exceed the limit",
                         dtype.scalar_type(),
                         general(b),
                         general(a)
@@ -216,12 +220,14 @@ impl Distribution {
             }
             Distribution::Exponential(_) => {
                 return Err(Error::runtime(format!(
-                    "Exponential distribution is a continuous probability distribution. dtype must be a floating point but you specified {name}"
+                    "Exponential distribution is a continuous probability distribution. dtype must be a floating point \
+                    but you specified {name}"
                 )));
             }
             Distribution::Cauchy(..) => {
                 return Err(Error::runtime(format!(
-                    "Cauchy distribution is a continuous probability distribution. dtype must be a floating point but you specified {}",
+                    "Cauchy distribution is a continuous probability distribution. dtype must be a floating point but \
+                    you specified {}",
                     dtype.c_name()
                 )));
             }

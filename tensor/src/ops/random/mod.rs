@@ -1,10 +1,11 @@
 //! Random numbers: `RandomBits`, and the distributions made of it.
 //!
-//! On `cpu` every function draws PyTorch's stream bit for bit, from kernels that need no node of a trace. On `tpu` bits come
-//! from a counter-based generator and ordinary recorded ops turn them into a distribution, so that one trace serves every seed.
+//! On `cpu` every function draws PyTorch's stream bit for bit, from kernels that need no node of a trace. On `tpu` bits
+//! come from a counter-based generator and ordinary recorded ops turn them into a distribution, so that one trace
+//! serves every seed.
 //!
-//! Rows of this family have no samples: two devices draw different numbers, so there is nothing to compare. Their tests are
-//! `tests/random.rs`.
+//! Rows of this family have no samples: two devices draw different numbers, so there is nothing to compare. Their tests
+//! are `tests/random.rs`.
 
 mod bits;
 mod distribution;
@@ -112,7 +113,8 @@ fn sample_like(
     if *y.strides() == strides { Ok(y) } else { y.copy_strided(strides) }
 }
 
-/// Which elements dropout keeps: `true` with a probability. On `cpu` PyTorch's stream; a probability of 0 or 1 draws nothing.
+/// Which elements dropout keeps: `true` with a probability. On `cpu` PyTorch's stream; a probability of 0 or 1 draws
+/// nothing.
 ///
 /// # Errors
 /// `Runtime` for a probability outside `[0, 1]`, or a generator of another device.
@@ -441,7 +443,8 @@ const STANDARD: Distribution = Distribution::Normal(0.0, 1.0);
 /// Rows of the random functions.
 pub const ROWS: &[Row] = &[
     maker(
-        "rand(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        "rand(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? \
+        pin_memory=None) -> Tensor",
         |a| new(UNIT, a, 0, 1, None),
         sized,
     )
@@ -453,13 +456,15 @@ pub const ROWS: &[Row] = &[
     )
     .out_shape(OutShape::Resized),
     maker(
-        "rand.generator(SymInt[] size, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        "rand.generator(SymInt[] size, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? \
+        device=None, bool? pin_memory=None) -> Tensor",
         |a| new(UNIT, a, 0, 2, Some(1)),
         sized,
     )
     .out_shape(OutShape::Resized),
     maker(
-        "randn(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        "randn(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? \
+        pin_memory=None) -> Tensor",
         |a| new(STANDARD, a, 0, 1, None),
         sized,
     )
@@ -470,13 +475,15 @@ pub const ROWS: &[Row] = &[
     )
     .out_shape(OutShape::Resized),
     maker(
-        "randn.generator(SymInt[] size, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        "randn.generator(SymInt[] size, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? \
+        device=None, bool? pin_memory=None) -> Tensor",
         |a| new(STANDARD, a, 0, 2, Some(1)),
         sized,
     )
     .out_shape(OutShape::Resized),
     maker(
-        "randint(SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        "randint(SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, \
+        bool? pin_memory=None) -> Tensor",
         |a| new(Distribution::Integers(0, a.int(0)?), a, 1, 2, None),
         bounded,
     )
@@ -487,25 +494,29 @@ pub const ROWS: &[Row] = &[
     )
     .out_shape(OutShape::Resized),
     maker(
-        "randint.generator(SymInt high, SymInt[] size, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        "randint.generator(SymInt high, SymInt[] size, *, Generator? generator, ScalarType? dtype=long, Layout? \
+        layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
         |a| new(Distribution::Integers(0, a.int(0)?), a, 1, 3, Some(2)),
         bounded,
     )
     .out_shape(OutShape::Resized),
     maker(
-        "randint.low(SymInt low, SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        "randint.low(SymInt low, SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? \
+        device=None, bool? pin_memory=None) -> Tensor",
         |a| new(Distribution::Integers(a.int(0)?, a.int(1)?), a, 2, 3, None),
         between,
     )
     .out_shape(OutShape::Resized),
     maker(
-        "randint.low_generator(SymInt low, SymInt high, SymInt[] size, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        "randint.low_generator(SymInt low, SymInt high, SymInt[] size, *, Generator? generator, ScalarType? \
+        dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
         |a| new(Distribution::Integers(a.int(0)?, a.int(1)?), a, 2, 4, Some(3)),
         between,
     )
     .out_shape(OutShape::Resized),
     maker(
-        "randperm(SymInt n, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        "randperm(SymInt n, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? \
+        pin_memory=None) -> Tensor",
         |a| {
             Ok(randperm(a.int(0)?, super::indexing::long_or(a, 1)?, a.opt_device(3)?.unwrap_or(Device::CPU), None)?
                 .into())
@@ -518,7 +529,8 @@ pub const ROWS: &[Row] = &[
     )
     .out_shape(OutShape::Resized),
     maker(
-        "randperm.generator(SymInt n, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        "randperm.generator(SymInt n, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? \
+        device=None, bool? pin_memory=None) -> Tensor",
         |a| {
             Ok(randperm(
                 a.int(0)?,
@@ -532,7 +544,8 @@ pub const ROWS: &[Row] = &[
     )
     .out_shape(OutShape::Resized),
     maker(
-        "rand_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+        "rand_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? \
+        pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
         |a| like(UNIT, a, 1),
         alike,
     )
@@ -541,7 +554,8 @@ pub const ROWS: &[Row] = &[
          device unless others are given. `memory_format` preserves the strides of `input` unless given.",
     ),
     maker(
-        "randn_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+        "randn_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? \
+        pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
         |a| like(STANDARD, a, 1),
         alike,
     )
@@ -550,7 +564,8 @@ pub const ROWS: &[Row] = &[
          and device unless others are given. An `input` of integers needs a floating-point `dtype`.",
     ),
     maker(
-        "randint_like(Tensor self, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+        "randint_like(Tensor self, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, \
+        bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
         |a| like(Distribution::Integers(0, a.int(1)?), a, 2),
         alike_bounded,
     )
@@ -560,7 +575,8 @@ pub const ROWS: &[Row] = &[
          `RuntimeError`.",
     ),
     maker(
-        "randint_like.low_dtype(Tensor self, SymInt low, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+        "randint_like.low_dtype(Tensor self, SymInt low, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, \
+        Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
         |a| like(Distribution::Integers(a.int(1)?, a.int(2)?), a, 3),
         alike_between,
     ),
@@ -615,7 +631,8 @@ pub const ROWS: &[Row] = &[
         means_and_deviations,
     ),
     maker(
-        "normal.float_float(float mean, float std, SymInt[] size, *, Generator? generator=None, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        "normal.float_float(float mean, float std, SymInt[] size, *, Generator? generator=None, ScalarType? \
+        dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
         |a| new(Distribution::Normal(a.float(0)?, a.float(1)?), a, 2, 4, Some(3)),
         numbers_and_size,
     ),

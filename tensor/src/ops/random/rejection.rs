@@ -1,8 +1,8 @@
-//! Distributions that are drawn from by trying until something fits: gamma, Dirichlet, Poisson, binomial; and how their numbers move
-//! with the parameters.
+//! Distributions that are drawn from by trying until something fits: gamma, Dirichlet, Poisson, binomial; and how their
+//! numbers move with the parameters.
 //!
-//! On `cpu` the kernels of PyTorch's streams draw. On `tpu` each element gets 64 random bits, which start a stream of its own, and
-//! [`Rejection`] is a loop that ends when the last element has its number.
+//! On `cpu` the kernels of PyTorch's streams draw. On `tpu` each element gets 64 random bits, which start a stream of
+//! its own, and [`Rejection`] is a loop that ends when the last element has its number.
 
 use super::{Source, with, working};
 use crate::lower::analytic;
@@ -46,10 +46,11 @@ impl analytic::OfFour for Proposal {
 /// | a, b | that of `bits` (C2) | `float32` or `float64` |
 /// | y | that of `bits` | that of `a` |
 ///
-/// `a` and `b` are the shape, the rate, or the number of trials and their probability; a distribution of one parameter gets it
-/// twice. They have to be in its domain; NaN gives zero.
+/// `a` and `b` are the shape, the rate, or the number of trials and their probability; a distribution of one parameter
+/// gets it twice. They have to be in its domain; NaN gives zero.
 ///
-/// Bits start the sequence of SplitMix64, whose numbers are uniforms of 23 bits (`float64`: 52). Computed in the dtype of `a`.
+/// Bits start the sequence of SplitMix64, whose numbers are uniforms of 23 bits (`float64`: 52). Computed in the dtype
+/// of `a`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Rejection(pub Proposal);
 
@@ -174,8 +175,8 @@ impl Op for Rejection {
     }
 }
 
-/// `-(dF/da) / (dF/dx) / (1 - x)` of the distribution function `F` of an entry `x` of a Dirichlet draw, of the concentration `a`,
-/// where all concentrations sum to `total`: a gradient's factor.
+/// `-(dF/da) / (dF/dx) / (1 - x)` of the distribution function `F` of an entry `x` of a Dirichlet draw, of the
+/// concentration `a`, where all concentrations sum to `total`: a gradient's factor.
 ///
 /// | operand | shape | dtype |
 /// |---|---|---|
@@ -236,8 +237,8 @@ impl Op for DirichletGrad {
 /// | a | any | floating point |
 /// | y | that of `a` | that of `a` |
 ///
-/// Of gamma numbers `ga = g _standard_gamma_grad(a, y)`, of Dirichlet draws `ga = slope (g - sum(y g))` along the last dimension, for
-/// the `slope` of [`DirichletGrad`]. Saved for backward: `a` and `y`.
+/// Of gamma numbers `ga = g _standard_gamma_grad(a, y)`, of Dirichlet draws `ga = slope (g - sum(y g))` along the last
+/// dimension, for the `slope` of [`DirichletGrad`]. Saved for backward: `a` and `y`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Pathwise {
     /// Gamma numbers.
@@ -326,8 +327,8 @@ fn tried(kind: Proposal, a: &Tensor, b: &Tensor, g: &Generator) -> Result<Tensor
 /// `torch.poisson`: counts of the rates in a tensor, in its dtype.
 ///
 /// # Errors
-/// `NotImplemented` for a tensor that is not floating point; `Runtime` for a rate that is negative or NaN, or a generator of another
-/// device.
+/// `NotImplemented` for a tensor that is not floating point; `Runtime` for a rate that is negative or NaN, or a
+/// generator of another device.
 pub fn poisson(rate: &Tensor, generator: Option<&Generator>) -> Result<Tensor> {
     let dtype = rate.dtype();
     if !dtype.is_float() {
@@ -349,11 +350,12 @@ pub fn poisson(rate: &Tensor, generator: Option<&Generator>) -> Result<Tensor> {
     independent_of(rate, y)
 }
 
-/// `torch.binomial`: successes of `count` trials that succeed with the probability `prob`, broadcast. No gradient reaches either.
+/// `torch.binomial`: successes of `count` trials that succeed with the probability `prob`, broadcast. No gradient
+/// reaches either.
 ///
 /// # Errors
-/// `Value` for counts that are not floating point, `NotImplemented` for 16-bit ones; `Runtime` for two dtypes, or a generator of
-/// another device.
+/// `Value` for counts that are not floating point, `NotImplemented` for 16-bit ones; `Runtime` for two dtypes, or a
+/// generator of another device.
 pub fn binomial(count: &Tensor, prob: &Tensor, generator: Option<&Generator>) -> Result<Tensor> {
     let dtype = count.dtype();
     for (x, what) in [(count, "count"), (prob, "prob")] {
@@ -424,8 +426,8 @@ pub fn standard_gamma(shape: &Tensor, generator: Option<&Generator>) -> Result<T
     with_gradient(Pathwise::Gamma, shape, y)
 }
 
-/// `torch._sample_dirichlet`: rows, along the last dimension, of positive numbers that sum to one, of the concentrations in a tensor.
-/// They have a gradient, which PyTorch gives `torch.distributions.Dirichlet` only.
+/// `torch._sample_dirichlet`: rows, along the last dimension, of positive numbers that sum to one, of the
+/// concentrations in a tensor. They have a gradient, which PyTorch gives `torch.distributions.Dirichlet` only.
 ///
 /// # Errors
 /// `NotImplemented` for another dtype than `float32` and `float64`; `Runtime` for a generator of another device.

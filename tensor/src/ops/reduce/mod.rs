@@ -72,7 +72,8 @@ impl Op for Reduce {
                     return Err(Error::index(format!("{name}(): Expected reduction dim {i} to have non-zero size.")));
                 }
                 return Err(Error::runtime(format!(
-                    "{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument."
+                    "{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction \
+                    dim with the 'dim' argument."
                 )));
             }
             _ => m.dtype,
@@ -345,7 +346,8 @@ pub fn mean(x: &Tensor, dims: Option<&[i64]>, keep: bool, dtype: Option<DType>) 
     if !x.dtype().is_inexact() {
         let what = if dtype.is_some() { "Optional" } else { "Input" };
         return Err(Error::not_implemented(format!(
-            "mean(): could not infer output dtype. {what} dtype must be either a floating point or complex dtype. Got: {}",
+            "mean(): could not infer output dtype. {what} dtype must be either a floating point or complex dtype. Got: \
+            {}",
             x.dtype().scalar_type()
         )));
     }
@@ -384,7 +386,8 @@ pub fn var_mean(x: &Tensor, dims: Option<&[i64]>, correction: f64, keep: bool) -
     let d = x.sub(&m)?;
     let mut squares = reduce_mask(ReduceKind::Sum, &d.square()?, mask, keep)?;
     if x.device().kind == DeviceKind::Tpu && count > 0 {
-        // The mean is rounded: what it is off by is in all distances, and counts where values are large beside their spread.
+        // The mean is rounded: what it is off by is in all distances, and counts where values are large beside their
+        // spread.
         let rest = reduce_mask(ReduceKind::Sum, &d, mask, keep)?;
         squares = squares.sub(&rest.square()?.div_scalar(count as f64)?)?;
     }
@@ -393,13 +396,15 @@ pub fn var_mean(x: &Tensor, dims: Option<&[i64]>, correction: f64, keep: bool) -
     Ok((var, m))
 }
 
-/// [`var_mean`] for the function `name`, or the standard deviation and the mean; warns where nothing is left of the count.
+/// [`var_mean`] for the function `name`, or the standard deviation and the mean; warns where nothing is left of the
+/// count.
 fn spread(name: &str, x: &Tensor, dims: Option<&[i64]>, correction: f64, keep: bool) -> Result<(Tensor, Tensor)> {
     let (var, m) = var_mean(x, dims, correction, keep)?;
     let count = x.numel() as f64 / var.numel() as f64;
     if var.numel() > 0 && count - correction <= 0.0 {
         crate::warning::warn(&format!(
-            "{name}(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor (input numel divided by output numel)."
+            "{name}(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor (input \
+            numel divided by output numel)."
         ))?;
     }
     Ok((if name.starts_with("std") { safe_sqrt(&var)? } else { var }, m))

@@ -363,13 +363,15 @@ pub const ROWS: &[Row] = &[
         samples!([t(&[2, 3]), ints(&[1]), n(false)]),
     ),
     Row::new(
-        "std_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)",
+        "std_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> \
+        (Tensor, Tensor)",
         Tier::Composed,
         |a| Ok(spread("std_mean", a.tensor(0)?, a.opt_ints(1)?, a.opt_float(2)?.unwrap_or(1.0), a.bool(3)?)?.into()),
         samples!([t(&[2, 3]), ints(&[1])]),
     ),
     Row::new(
-        "var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)",
+        "var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> \
+        (Tensor, Tensor)",
         Tier::Composed,
         |a| Ok(var_mean_at_once(a.tensor(0)?, a.opt_ints(1)?, a.opt_float(2)?.unwrap_or(1.0), a.bool(3)?)?.into()),
         samples!([t(&[2, 3]), ints(&[1])]),
@@ -415,7 +417,8 @@ pub const ROWS: &[Row] = &[
 fn whole_error(e: Error, name: &str, a: &Args<'_>) -> Error {
     if a.tensor(0).is_ok_and(|x| x.numel() == 0) {
         return Error::runtime(format!(
-            "{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument."
+            "{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with \
+            the 'dim' argument."
         ));
     }
     e

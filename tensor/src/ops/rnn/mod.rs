@@ -1,8 +1,8 @@
 //! Recurrent layers: LSTM, GRU and the simple one, over whole sequences, packed sequences, and by the step.
 //!
-//! The products with the input do not depend on the state, so those of all steps are one; a step then costs one product of
-//! its own and the arithmetic of the gates. A layer without projection over sequences of one length is one node of the trace
-//! ([`Recurrence`](crate::ops::rnn::recurrence::Recurrence)); with projections, or packed, it is its steps.
+//! The products with the input do not depend on the state, so those of all steps are one; a step then costs one product
+//! of its own and the arithmetic of the gates. A layer without projection over sequences of one length is one node of
+//! the trace ([`Recurrence`](crate::ops::rnn::recurrence::Recurrence)); with projections, or packed, it is its steps.
 
 pub(crate) mod recurrence;
 
@@ -193,8 +193,8 @@ fn run_packed(
     Ok((cat(&out.iter().collect::<Vec<_>>(), 0)?, last))
 }
 
-/// [`run_packed`] as one loop over all steps and sequences, of which those that have ended compute what nobody reads: a program
-/// of steps would be as long as the longest sequence, and another one for every set of lengths.
+/// [`run_packed`] as one loop over all steps and sequences, of which those that have ended compute what nobody reads: a
+/// program of steps would be as long as the longest sequence, and another one for every set of lengths.
 fn run_padded(
     kind: Kind,
     gx: &Tensor,
@@ -242,8 +242,8 @@ fn grouped<'a>(kind: Kind, params: &[&'a Tensor], o: &Settings) -> Result<Vec<We
     Ok(params.chunks(each).map(one).collect())
 }
 
-/// A stack of layers over `[steps, batch, features]`, or over packed rows with `sizes`. Gives the outputs of the last layer,
-/// and the last states of all, `[layers * directions, batch, hidden]`.
+/// A stack of layers over `[steps, batch, features]`, or over packed rows with `sizes`. Gives the outputs of the last
+/// layer, and the last states of all, `[layers * directions, batch, hidden]`.
 ///
 /// # Errors
 /// `Runtime`, in PyTorch's wording, when weights, states and input do not fit.

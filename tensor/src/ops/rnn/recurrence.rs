@@ -1,7 +1,8 @@
 //! A recurrent layer over a whole sequence as one node.
 //!
-//! A step is written once ([`forward_step`], [`backward_step`]) in terms of [`Lang`], which means tensor ops in an expansion
-//! and StableHLO in a lowering. So a trace holds one node a layer, and its program one loop, however long the sequence is.
+//! A step is written once ([`forward_step`], [`backward_step`]) in terms of [`Lang`], which means tensor ops in an
+//! expansion and StableHLO in a lowering. So a trace holds one node a layer, and its program one loop, however long the
+//! sequence is.
 
 use crate::op::{Facts, Func, Fused, LowerFn, Outs, Prim, Saves, Value, VjpFn};
 use crate::ops::concat::{cat, stack};
@@ -175,8 +176,8 @@ struct Seen<'a, V> {
     kept: Option<&'a V>,
 }
 
-/// Gradients of the products with the input and with the state, of the state before apart from its product, and of the cell
-/// state before.
+/// Gradients of the products with the input and with the state, of the state before apart from its product, and of the
+/// cell state before.
 struct StepGrads<V> {
     gx: V,
     gh: V,
@@ -263,7 +264,7 @@ fn door<L: Lang>(l: &mut L, g: &L::V, s: &L::V) -> Result<L::V> {
 /// | b, when there is one | `[gates * hidden]` |
 /// | y, all hidden states | `[steps, batch, hidden]` |
 /// | all cell states; of others but an LSTM the hidden ones again | `[steps, batch, hidden]` |
-/// | what the gradient needs: gates after their functions; of the simple layer the hidden states again | `[steps, batch, 4 * hidden]` |
+/// | for the gradient: gates, or the simple layer's hidden states | `[steps, batch, 4 * hidden]` |
 ///
 /// `h' = step(gx, h w^T + b, h, c)` from the first step to the last, or the other way with `reverse`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -276,9 +277,9 @@ pub struct Recurrence {
     pub bias: bool,
 }
 
-/// The gradient of [`Recurrence`]: operands are the gradients of the hidden states, those of the cell states (LSTM only),
-/// all operands of the recurrence and all its results. Gives the gradients of both products, `[steps, batch, gates *
-/// hidden]`, and of the states before.
+/// The gradient of [`Recurrence`]: operands are the gradients of the hidden states, those of the cell states (LSTM
+/// only), all operands of the recurrence and all its results. Gives the gradients of both products, `[steps, batch,
+/// gates * hidden]`, and of the states before.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RecurrenceBackward(pub Recurrence);
 

@@ -4,8 +4,8 @@ use crate::op::{Func, Layout, Prim, Value, ViewOp};
 use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Tensor, dispatch};
 use torchtpu_stablehlo::{Direction, ElementType};
 
-/// The bytes of real numbers seen as another dtype of real numbers. Where the sizes of elements differ, the last dimension
-/// grows or shrinks.
+/// The bytes of real numbers seen as another dtype of real numbers. Where the sizes of elements differ, the last
+/// dimension grows or shrinks.
 ///
 /// | | sizes | strides |
 /// |---|---|---|
@@ -104,8 +104,8 @@ impl ViewOp for Bits {
     }
 }
 
-/// Truth values of bytes in host memory other than 0 and 1, as a copy. Kernels rely on a truth value being 0 or 1 in memory, so such
-/// bytes cannot be looked at as they are.
+/// Truth values of bytes in host memory other than 0 and 1, as a copy. Kernels rely on a truth value being 0 or 1 in
+/// memory, so such bytes cannot be looked at as they are.
 fn normalized_truth(x: &Tensor) -> Result<Option<Tensor>> {
     if x.device().kind != DeviceKind::Cpu {
         return Ok(None);
@@ -115,7 +115,8 @@ fn normalized_truth(x: &Tensor) -> Result<Option<Tensor>> {
         return Ok(None);
     }
     crate::warning::warn(
-        "view(torch.bool) of bytes other than 0 and 1 gives a copy: what is written to it does not reach the tensor. Use x != 0 instead.",
+        "view(torch.bool) of bytes other than 0 and 1 gives a copy: what is written to it does not reach the tensor. \
+        Use x != 0 instead.",
     )?;
     Ok(Some(bytes.ne_scalar(0)?))
 }
@@ -130,7 +131,8 @@ fn is_aligned(x: &Tensor, dtype: DType) -> bool {
 /// A copy of a tensor in memory that is aligned for every dtype.
 fn aligned_copy(x: &Tensor) -> Result<Tensor> {
     crate::warning::warn(
-        "view(dtype) of memory that is not aligned to the elements of the dtype gives a copy: what is written to it does not reach the tensor.",
+        "view(dtype) of memory that is not aligned to the elements of the dtype gives a copy: what is written to it \
+        does not reach the tensor.",
     )?;
     let y = Tensor::empty(x.meta())?;
     y.copy_(x)?;
@@ -142,12 +144,13 @@ fn seen(x: &Tensor, from: DType, to: DType) -> Result<Tensor> {
 }
 
 impl Tensor {
-    /// The same bytes seen as another dtype; where elements have another size, the last dimension grows or shrinks. Without
-    /// a gradient.
+    /// The same bytes seen as another dtype; where elements have another size, the last dimension grows or shrinks.
+    /// Without a gradient.
     ///
     /// # Errors
-    /// `Runtime` where the bytes do not divide into elements of that dtype, and for a view of conjugates or negatives. Bytes in host
-    /// memory that are to be truth values and are neither 0 nor 1 are copied, with a warning; so is memory that is not aligned for `dtype`.
+    /// `Runtime` where the bytes do not divide into elements of that dtype, and for a view of conjugates or negatives.
+    /// Bytes in host memory that are to be truth values and are neither 0 nor 1 are copied, with a warning; so is
+    /// memory that is not aligned for `dtype`.
     pub fn view_dtype(&self, dtype: DType) -> Result<Tensor> {
         for (marked, what) in
             [(self.is_conj(), "conjugate view tensors"), (self.is_neg(), "tensors with negative bit set")]

@@ -64,7 +64,8 @@ impl Tensor {
         let rank = self.dims().len();
         if order.len() != rank {
             return Err(Error::runtime(format!(
-                "permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired ordering of dimensions i.e. input.dim() = {rank} is not equal to len(dims) = {}",
+                "permute(sparse_coo): number of dimensions in the tensor input does not match the length of the \
+                desired ordering of dimensions i.e. input.dim() = {rank} is not equal to len(dims) = {}",
                 order.len()
             )));
         }
@@ -110,7 +111,8 @@ impl Tensor {
         let d = self.dims();
         if sizes.len() < d.len() {
             return Err(Error::runtime(format!(
-                "expand(torch.{}Tensor{{{}}}, size={sizes:?}): the number of sizes provided ({}) must be greater or equal to the number of dimensions in the tensor ({})",
+                "expand(torch.{}Tensor{{{}}}, size={sizes:?}): the number of sizes provided ({}) must be greater or \
+                equal to the number of dimensions in the tensor ({})",
                 self.dtype().scalar_type(),
                 d,
                 sizes.len(),
@@ -133,7 +135,8 @@ impl Tensor {
                 (s, None) if s >= 0 => s as usize,
                 (s, o) => {
                     return Err(Error::runtime(format!(
-                        "The expanded size of the tensor ({s}) must match the existing size ({}) at non-singleton dimension {i}.  Target sizes: {sizes:?}.  Tensor sizes: {d}",
+                        "The expanded size of the tensor ({s}) must match the existing size ({}) at non-singleton \
+                        dimension {i}.  Target sizes: {sizes:?}.  Tensor sizes: {d}",
                         o.unwrap_or(0)
                     )));
                 }
@@ -303,7 +306,8 @@ impl Tensor {
         let rank = self.dims().len();
         if source.len() != destination.len() {
             return Err(Error::runtime(format!(
-                "movedim: Invalid source or destination dims: source ({source:?} dims) should contain the same number of dims as destination ({destination:?} dims)"
+                "movedim: Invalid source or destination dims: source ({source:?} dims) should contain the same number \
+                of dims as destination ({destination:?} dims)"
             )));
         }
         if rank == 0 {

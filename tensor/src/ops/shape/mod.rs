@@ -188,7 +188,8 @@ impl ViewOp for Reshape {
         match reshaped_strides(&x.dims, &x.strides, &self.0) {
             Some(strides) => Ok(Layout { dims: self.0, strides, offset: x.offset }),
             None => Err(Error::runtime(
-                "view size is not compatible with input tensor's size and stride (at least one dimension spans across two contiguous subspaces). Use .reshape(...) instead.",
+                "view size is not compatible with input tensor's size and stride (at least one dimension spans across \
+                two contiguous subspaces). Use .reshape(...) instead.",
             )),
         }
     }
@@ -242,8 +243,8 @@ impl AsStrided {
             self.dims.iter().zip(&self.strides).map(|(n, s)| n.saturating_sub(1).saturating_mul(*s)).sum();
         self.offset.saturating_add(last).saturating_add(1)
     }
-    /// The same window on elements that lie as `to` says, where they lie as `from` says so far; `None` where it leaves them, or
-    /// does not walk along their dimensions.
+    /// The same window on elements that lie as `to` says, where they lie as `from` says so far; `None` where it leaves
+    /// them, or does not walk along their dimensions.
     fn moved(&self, from: &Layout, to: &Layout, own: bool) -> Option<AsStrided> {
         if from.dims.iter().zip(&from.strides).any(|(n, s)| *n > 1 && *s == 0) {
             return None;
@@ -353,7 +354,8 @@ pub fn infer_size(sizes: &[i64], numel: usize) -> Result<Dims> {
     match unknown {
         Some(_) if known == 0 && numel > 0 => Err(invalid()),
         Some(_) if known == 0 => Err(Error::runtime(format!(
-            "cannot reshape tensor of 0 elements into shape {sizes:?} because the unspecified dimension size -1 can be any value and is ambiguous"
+            "cannot reshape tensor of 0 elements into shape {sizes:?} because the unspecified dimension size -1 can be \
+            any value and is ambiguous"
         ))),
         Some(i) if numel.is_multiple_of(known) => {
             dims[i] = numel / known;

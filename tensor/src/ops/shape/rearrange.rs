@@ -254,7 +254,8 @@ fn logspace(a: &Args<'_>) -> Result<Ret> {
     Ok(powers.to_dtype(dtype)?.to_device(device)?.into())
 }
 
-/// Tensors cut into equally many chunks along a dimension, zeros behind, and the chunks of the same number side by side.
+/// Tensors cut into equally many chunks along a dimension, zeros behind, and the chunks of the same number side by
+/// side.
 fn chunk_cat(xs: &[&Tensor], dim: i64, chunks: i64) -> Result<Tensor> {
     let [first, ..] = xs else {
         return Err(Error::runtime("_chunk_cat expects a non-empty input tensor list"));
@@ -294,7 +295,12 @@ fn chunk_cat(xs: &[&Tensor], dim: i64, chunks: i64) -> Result<Tensor> {
 
 /// Rows of the rearranging functions.
 pub const ROWS: &[Row] = &[
-    Row::new("tensor_split.sections(Tensor(a) self, SymInt sections, int dim=0) -> Tensor(a)[]", Tier::Composed, |a| Ok(Ret::Tuple(split_evenly(a.tensor(0)?, a.int(1)?, a.int(2)?)?)), samples!([t(&[5, 2]), n(3)]))
+    Row::new(
+        "tensor_split.sections(Tensor(a) self, SymInt sections, int dim=0) -> Tensor(a)[]",
+        Tier::Composed,
+        |a| Ok(Ret::Tuple(split_evenly(a.tensor(0)?, a.int(1)?, a.int(2)?)?)),
+        samples!([t(&[5, 2]), n(3)]),
+    )
     .doc(
         "Split `input` along `dim` into a tuple of views. A number of sections gives that many parts whose sizes \
          differ by at most one, the larger ones first. A list of `indices` splits before each of them; they count as \
@@ -302,119 +308,263 @@ pub const ROWS: &[Row] = &[
          tensor of 0 or 1 dimensions.",
     )
     .no_out(),
-    Row::new("tensor_split.indices(Tensor(a) self, SymInt[] indices, int dim=0) -> Tensor(a)[]", Tier::Composed, |a| Ok(Ret::Tuple(split_before(a.tensor(0)?, a.ints(1)?, a.int(2)?)?)), samples!([t(&[5, 2]), ints(&[1, -1])])).no_out(),
-    Row::new("tensor_split.tensor_indices_or_sections(Tensor(a) self, Tensor tensor_indices_or_sections, int dim=0) -> Tensor(a)[]", Tier::Composed, |a| {
-        let at = a.tensor(1)?;
-        if at.dtype() != DType::I64 {
-            return Err(Error::runtime(format!("tensor_split expected tensor_indices_or_sections to have dtype of long, but got {}", at.dtype().scalar_type())));
-        }
-        if at.dims().len() > 1 {
-            return Err(Error::runtime(format!("tensor_split expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional tensor, but got a tensor with {} dims", at.dims().len())));
-        }
-        let v: Vec<i64> = at.to_vec()?;
-        Ok(Ret::Tuple(if at.dims().is_empty() { split_evenly(a.tensor(0)?, v[0], a.int(2)?)? } else { split_before(a.tensor(0)?, &v, a.int(2)?)? }))
-    }, Vec::new).no_out(),
-    Row::new("hsplit.int(Tensor(a) self, int sections) -> Tensor(a)[]", Tier::Composed, |a| split_along(a, 1, 1, "hsplit"), samples!([t(&[2, 4]), n(2)]))
+    Row::new(
+        "tensor_split.indices(Tensor(a) self, SymInt[] indices, int dim=0) -> Tensor(a)[]",
+        Tier::Composed,
+        |a| Ok(Ret::Tuple(split_before(a.tensor(0)?, a.ints(1)?, a.int(2)?)?)),
+        samples!([t(&[5, 2]), ints(&[1, -1])]),
+    )
+    .no_out(),
+    Row::new(
+        "tensor_split.tensor_indices_or_sections(Tensor(a) self, Tensor tensor_indices_or_sections, int dim=0) -> \
+        Tensor(a)[]",
+        Tier::Composed,
+        |a| {
+            let at = a.tensor(1)?;
+            if at.dtype() != DType::I64 {
+                return Err(Error::runtime(format!(
+                    "tensor_split expected tensor_indices_or_sections to have dtype of long, \
+                but got {}",
+                    at.dtype().scalar_type()
+                )));
+            }
+            if at.dims().len() > 1 {
+                return Err(Error::runtime(format!(
+                    "tensor_split expected tensor_indices_or_sections to be a \
+                zero-dimensional or one-dimensional tensor, but got a tensor with {} dims",
+                    at.dims().len()
+                )));
+            }
+            let v: Vec<i64> = at.to_vec()?;
+            Ok(Ret::Tuple(if at.dims().is_empty() {
+                split_evenly(a.tensor(0)?, v[0], a.int(2)?)?
+            } else {
+                split_before(a.tensor(0)?, &v, a.int(2)?)?
+            }))
+        },
+        Vec::new,
+    )
+    .no_out(),
+    Row::new(
+        "hsplit.int(Tensor(a) self, int sections) -> Tensor(a)[]",
+        Tier::Composed,
+        |a| split_along(a, 1, 1, "hsplit"),
+        samples!([t(&[2, 4]), n(2)]),
+    )
     .doc(
         "Split `input` along dimension 1, or along dimension 0 if it has only one, into a tuple of views. A number \
          of sections must divide the size; a list of `indices` splits before each of them. `input` must have at \
          least 1 dimension.",
     )
     .no_out(),
-    Row::new("hsplit.array(Tensor(a) self, int[] indices) -> Tensor(a)[]", Tier::Composed, |a| split_along(a, 1, 1, "hsplit"), samples!([t(&[2, 4]), ints(&[1])])).no_out(),
-    Row::new("vsplit.int(Tensor(a) self, int sections) -> Tensor(a)[]", Tier::Composed, |a| split_along(a, 0, 2, "vsplit"), samples!([t(&[4, 2]), n(2)]))
+    Row::new(
+        "hsplit.array(Tensor(a) self, int[] indices) -> Tensor(a)[]",
+        Tier::Composed,
+        |a| split_along(a, 1, 1, "hsplit"),
+        samples!([t(&[2, 4]), ints(&[1])]),
+    )
+    .no_out(),
+    Row::new(
+        "vsplit.int(Tensor(a) self, int sections) -> Tensor(a)[]",
+        Tier::Composed,
+        |a| split_along(a, 0, 2, "vsplit"),
+        samples!([t(&[4, 2]), n(2)]),
+    )
     .doc(
         "Split `input` along dimension 0 into a tuple of views. A number of sections must divide the size; a list \
          of `indices` splits before each of them. `input` must have at least 2 dimensions.",
     )
     .no_out(),
-    Row::new("vsplit.array(Tensor(a) self, int[] indices) -> Tensor(a)[]", Tier::Composed, |a| split_along(a, 0, 2, "vsplit"), samples!([t(&[4, 2]), ints(&[1])])).no_out(),
-    Row::new("dsplit.int(Tensor(a) self, int sections) -> Tensor(a)[]", Tier::Composed, |a| split_along(a, 2, 3, "dsplit"), samples!([t(&[1, 2, 4]), n(2)]))
+    Row::new(
+        "vsplit.array(Tensor(a) self, int[] indices) -> Tensor(a)[]",
+        Tier::Composed,
+        |a| split_along(a, 0, 2, "vsplit"),
+        samples!([t(&[4, 2]), ints(&[1])]),
+    )
+    .no_out(),
+    Row::new(
+        "dsplit.int(Tensor(a) self, int sections) -> Tensor(a)[]",
+        Tier::Composed,
+        |a| split_along(a, 2, 3, "dsplit"),
+        samples!([t(&[1, 2, 4]), n(2)]),
+    )
     .doc(
         "Split `input` along dimension 2 into a tuple of views. A number of sections must divide the size; a list \
          of `indices` splits before each of them. `input` must have at least 3 dimensions.",
     )
     .no_out(),
-    Row::new("dsplit.array(Tensor(a) self, int[] indices) -> Tensor(a)[]", Tier::Composed, |a| split_along(a, 2, 3, "dsplit"), samples!([t(&[1, 2, 4]), ints(&[1])])).no_out(),
-    Row::new("rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor", Tier::Composed, |a| Ok(rot90(a.tensor(0)?, a.int(1)?, a.ints(2)?)?.into()), samples!([t(&[2, 3])], [t(&[2, 3, 2]), n(3), ints(&[0, 2])]))
+    Row::new(
+        "dsplit.array(Tensor(a) self, int[] indices) -> Tensor(a)[]",
+        Tier::Composed,
+        |a| split_along(a, 2, 3, "dsplit"),
+        samples!([t(&[1, 2, 4]), ints(&[1])]),
+    )
+    .no_out(),
+    Row::new(
+        "rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor",
+        Tier::Composed,
+        |a| Ok(rot90(a.tensor(0)?, a.int(1)?, a.ints(2)?)?.into()),
+        samples!([t(&[2, 3])], [t(&[2, 3, 2]), n(3), ints(&[0, 2])]),
+    )
     .doc(
         "Return a copy of `input` turned `k` times by 90 degrees in the plane of the two dimensions `dims`. A turn \
          goes from the first of them towards the second; negative `k` turns the other way.",
     ),
-    Row::new("diagflat(Tensor self, int offset=0) -> Tensor", Tier::Composed, |a| {
-        let x = a.tensor(0)?.reshape(&[-1])?;
-        let (offset, len) = (a.int(1)?, x.numel());
-        let side = len + offset.unsigned_abs() as usize;
-        let y = Tensor::zeros(&[side, side], x.dtype(), x.device())?;
-        y.diagonal(offset, 0, 1)?.copy_(&x)?;
-        Ok(y.into())
-    }, samples!([t(&[2, 2]), n(1)]))
+    Row::new(
+        "diagflat(Tensor self, int offset=0) -> Tensor",
+        Tier::Composed,
+        |a| {
+            let x = a.tensor(0)?.reshape(&[-1])?;
+            let (offset, len) = (a.int(1)?, x.numel());
+            let side = len + offset.unsigned_abs() as usize;
+            let y = Tensor::zeros(&[side, side], x.dtype(), x.device())?;
+            y.diagonal(offset, 0, 1)?.copy_(&x)?;
+            Ok(y.into())
+        },
+        samples!([t(&[2, 2]), n(1)]),
+    )
     .doc(
         "Return a square matrix with the flattened `input` on a diagonal, and zeros elsewhere. `offset` moves the \
          diagonal up, or down if it is negative. The shape is `(n, n)` with `n` the number of elements plus \
          `|offset|`.",
     ),
-    Row::new("as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor", Tier::Composed, |a| {
-        Ok(as_strided_scatter(a.tensor(0)?, a.tensor(1)?, a.ints(2)?, a.ints(3)?, a.opt_int(4)?)?.into())
-    }, samples!([t(&[3, 4]), t(&[2, 2]), ints(&[2, 2]), ints(&[4, 2]), n(1)]))
+    Row::new(
+        "as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) \
+        -> Tensor",
+        Tier::Composed,
+        |a| Ok(as_strided_scatter(a.tensor(0)?, a.tensor(1)?, a.ints(2)?, a.ints(3)?, a.opt_int(4)?)?.into()),
+        samples!([t(&[3, 4]), t(&[2, 2]), ints(&[2, 2]), ints(&[4, 2]), n(1)]),
+    )
     .doc(
         "Return a copy of `input` with the elements replaced by `src` that `torch.as_strided(input, size, stride, \
          storage_offset)` looks at. `src` must have the shape `size`.",
     ),
-    Row::new("_chunk_cat(Tensor[] tensors, int dim, int num_chunks) -> Tensor", Tier::Composed, |a| Ok(chunk_cat(&a.tensors(0)?, a.int(1)?, a.int(2)?)?.into()), samples!([two(&[5, 2], &[3, 3]), n(0), n(2)]))
+    Row::new(
+        "_chunk_cat(Tensor[] tensors, int dim, int num_chunks) -> Tensor",
+        Tier::Composed,
+        |a| Ok(chunk_cat(&a.tensors(0)?, a.int(1)?, a.int(2)?)?.into()),
+        samples!([two(&[5, 2], &[3, 3]), n(0), n(2)]),
+    )
     .doc(
         "Cut each tensor into `num_chunks` chunks along `dim`, with zeros behind, and join the chunks of the same \
          number.",
     )
     .scope(Scope::Function),
-    Row::new("block_diag(Tensor[] tensors) -> Tensor", Tier::Composed, |a| Ok(block_diag(&a.tensors(0)?)?.into()), samples!([two(&[2, 3], &[1, 2])]))
+    Row::new(
+        "block_diag(Tensor[] tensors) -> Tensor",
+        Tier::Composed,
+        |a| Ok(block_diag(&a.tensors(0)?)?.into()),
+        samples!([two(&[2, 3], &[1, 2])]),
+    )
     .doc(
         "Return a matrix with the given tensors as blocks along its diagonal, and zeros elsewhere. A vector is a \
          block of one row, and a 0-d tensor a block of one element; more than 2 dimensions are refused. The result \
          has the common dtype. Without tensors its shape is `(1, 0)`.",
     )
     .scope(Scope::Function),
-    Row::new("column_stack(Tensor[] tensors) -> Tensor", Tier::Composed, |a| Ok(column_stack(&a.tensors(0)?)?.into()), samples!([two(&[2], &[2, 3])]))
+    Row::new(
+        "column_stack(Tensor[] tensors) -> Tensor",
+        Tier::Composed,
+        |a| Ok(column_stack(&a.tensors(0)?)?.into()),
+        samples!([two(&[2], &[2, 3])]),
+    )
     .doc(
         "Join tensors along dimension 1, where tensors of 0 or 1 dimensions become columns of shape `(n, 1)` first. \
          The result has the common dtype.",
     )
     .scope(Scope::Function),
-    Row::new("diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor", Tier::Composed, |a| {
-        Ok(scattered(a.tensor(0)?, a.tensor(1)?, "slice", |y| y.diagonal(a.int(2)?, a.int(3)?, a.int(4)?))?.into())
-    }, samples!([t(&[3, 3]), t(&[3])]))
+    Row::new(
+        "diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor",
+        Tier::Composed,
+        |a| Ok(scattered(a.tensor(0)?, a.tensor(1)?, "slice", |y| y.diagonal(a.int(2)?, a.int(3)?, a.int(4)?))?.into()),
+        samples!([t(&[3, 3]), t(&[3])]),
+    )
     .doc(
         "Return a copy of `input` with its diagonal replaced by `src`. `offset`, `dim1` and `dim2` name the \
          diagonal as in `torch.diagonal`. `src` must have exactly the shape of the diagonal.",
     ),
-    Row::new("select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor", Tier::Composed, |a| {
-        Ok(scattered(a.tensor(0)?, a.tensor(1)?, "slice", |y| y.select(a.int(2)?, a.int(3)?))?.into())
-    }, samples!([t(&[3, 2]), t(&[2]), n(0), n(1)]))
+    Row::new(
+        "select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor",
+        Tier::Composed,
+        |a| Ok(scattered(a.tensor(0)?, a.tensor(1)?, "slice", |y| y.select(a.int(2)?, a.int(3)?))?.into()),
+        samples!([t(&[3, 2]), t(&[2]), n(0), n(1)]),
+    )
     .doc(
         "Return a copy of `input` with the slice at `index` along `dim` replaced by `src`. `src` must have the \
          shape of `torch.select(input, dim, index)`. Negative `dim` and `index` count from the end.",
     ),
-    Row::new("trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor", Tier::Composed, |a| Ok(trapezoid(a.tensor(0)?, Some(a.tensor(1)?), Scalar::Int(1), a.int(2)?)?.into()), samples!([t(&[2, 4]), t(&[4])]))
+    Row::new(
+        "trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor",
+        Tier::Composed,
+        |a| Ok(trapezoid(a.tensor(0)?, Some(a.tensor(1)?), Scalar::Int(1), a.int(2)?)?.into()),
+        samples!([t(&[2, 4]), t(&[4])]),
+    )
     .doc(
         "Return the integral of `y` along `dim` by the trapezoidal rule, the sum of `(y[i] + y[i+1]) / 2` times the \
          distance of the points. The points are given by `x`, or lie `dx` apart. A 1-d `x` has one element for each \
          point of `dim`; other shapes broadcast against `y`.",
     )
-    .scope(Scope::Function).no_out(),
-    Row::new("trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor", Tier::Composed, |a| Ok(trapezoid(a.tensor(0)?, None, a.scalar(1)?, a.int(2)?)?.into()), samples!([t(&[2, 4]), n(0.5)])).scope(Scope::Function).no_out(),
-    Row::new("trapz.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor", Tier::Composed, |a| Ok(trapezoid(a.tensor(0)?, Some(a.tensor(1)?), Scalar::Int(1), a.int(2)?)?.into()), samples!([t(&[2, 4]), t(&[4])]))
+    .scope(Scope::Function)
+    .no_out(),
+    Row::new(
+        "trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor",
+        Tier::Composed,
+        |a| Ok(trapezoid(a.tensor(0)?, None, a.scalar(1)?, a.int(2)?)?.into()),
+        samples!([t(&[2, 4]), n(0.5)]),
+    )
+    .scope(Scope::Function)
+    .no_out(),
+    Row::new(
+        "trapz.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor",
+        Tier::Composed,
+        |a| Ok(trapezoid(a.tensor(0)?, Some(a.tensor(1)?), Scalar::Int(1), a.int(2)?)?.into()),
+        samples!([t(&[2, 4]), t(&[4])]),
+    )
     .doc("Alias of `torch.trapezoid`.")
-    .scope(Scope::Function).no_out(),
-    Row::new("trapz.dx(Tensor y, *, float dx=1, int dim=-1) -> Tensor", Tier::Composed, |a| Ok(trapezoid(a.tensor(0)?, None, a.scalar(1)?, a.int(2)?)?.into()), samples!([t(&[2, 4]), n(0.5)])).scope(Scope::Function).no_out(),
-    Row::new("cumulative_trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor", Tier::Composed, |a| Ok(crate::ops::scan::cumsum(&trapezoids(a.tensor(0)?, Some(a.tensor(1)?), Scalar::Int(1), a.int(2)?)?, a.int(2)?)?.into()), samples!([t(&[2, 4]), t(&[4])]))
+    .scope(Scope::Function)
+    .no_out(),
+    Row::new(
+        "trapz.dx(Tensor y, *, float dx=1, int dim=-1) -> Tensor",
+        Tier::Composed,
+        |a| Ok(trapezoid(a.tensor(0)?, None, a.scalar(1)?, a.int(2)?)?.into()),
+        samples!([t(&[2, 4]), n(0.5)]),
+    )
+    .scope(Scope::Function)
+    .no_out(),
+    Row::new(
+        "cumulative_trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor",
+        Tier::Composed,
+        |a| {
+            Ok(crate::ops::scan::cumsum(
+                &trapezoids(a.tensor(0)?, Some(a.tensor(1)?), Scalar::Int(1), a.int(2)?)?,
+                a.int(2)?,
+            )?
+            .into())
+        },
+        samples!([t(&[2, 4]), t(&[4])]),
+    )
     .doc(
         "Return the running integral of `y` along `dim` by the trapezoidal rule. The result has one element less \
          along `dim`, since it begins with the area between the first two points. The points are given by `x`, or \
          lie `dx` apart.",
     )
-    .scope(Scope::Function).no_out(),
-    Row::new("cumulative_trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor", Tier::Composed, |a| Ok(crate::ops::scan::cumsum(&trapezoids(a.tensor(0)?, None, a.scalar(1)?, a.int(2)?)?, a.int(2)?)?.into()), samples!([t(&[2, 4]), n(0.5)])).scope(Scope::Function).no_out(),
-    Row::new("logspace(Scalar start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, logspace, || vec![Sample::new(vec![n(0), n(2), n(5)]).no_gradient()])
+    .scope(Scope::Function)
+    .no_out(),
+    Row::new(
+        "cumulative_trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor",
+        Tier::Composed,
+        |a| Ok(crate::ops::scan::cumsum(&trapezoids(a.tensor(0)?, None, a.scalar(1)?, a.int(2)?)?, a.int(2)?)?.into()),
+        samples!([t(&[2, 4]), n(0.5)]),
+    )
+    .scope(Scope::Function)
+    .no_out(),
+    Row::new(
+        "logspace(Scalar start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? \
+        layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        Tier::Composed,
+        logspace,
+        || vec![Sample::new(vec![n(0), n(2), n(5)]).no_gradient()],
+    )
     .doc(
         "Return `base ** p` for `steps` exponents `p` evenly spaced from `start` to `end`, both included. The shape \
          is `(steps,)`. `dtype` is the default floating-point dtype unless given; `start` and `end` may be 0-d \
@@ -422,10 +572,31 @@ pub const ROWS: &[Row] = &[
     )
     .scope(Scope::Function)
     .out_shape(OutShape::Kept),
-    Row::new("logspace.Tensor_Tensor(Tensor start, Tensor end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, logspace, Vec::new).scope(Scope::Function)
+    Row::new(
+        "logspace.Tensor_Tensor(Tensor start, Tensor end, int steps, float base=10.0, *, ScalarType? dtype=None, \
+        Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        Tier::Composed,
+        logspace,
+        Vec::new,
+    )
+    .scope(Scope::Function)
     .out_shape(OutShape::Kept),
-    Row::new("logspace.Tensor_Scalar(Tensor start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, logspace, Vec::new).scope(Scope::Function)
+    Row::new(
+        "logspace.Tensor_Scalar(Tensor start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, \
+        Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        Tier::Composed,
+        logspace,
+        Vec::new,
+    )
+    .scope(Scope::Function)
     .out_shape(OutShape::Kept),
-    Row::new("logspace.Scalar_Tensor(Scalar start, Tensor end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, logspace, Vec::new).scope(Scope::Function)
+    Row::new(
+        "logspace.Scalar_Tensor(Scalar start, Tensor end, int steps, float base=10.0, *, ScalarType? dtype=None, \
+        Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        Tier::Composed,
+        logspace,
+        Vec::new,
+    )
+    .scope(Scope::Function)
     .out_shape(OutShape::Kept),
 ];

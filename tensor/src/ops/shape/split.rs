@@ -109,7 +109,8 @@ impl Tensor {
         }
         if sizes.iter().try_fold(0i64, |sum, &s| sum.checked_add(s)) != Some(n) {
             return Err(Error::runtime(format!(
-                "split_with_sizes expects split_sizes to sum exactly to {n} (input tensor's size at dimension {d}), but got split_sizes={sizes:?}"
+                "split_with_sizes expects split_sizes to sum exactly to {n} (input tensor's size at dimension {d}), \
+                but got split_sizes={sizes:?}"
             )));
         }
         let mut at = 0;

@@ -1,4 +1,5 @@
-//! Fourier transforms: one primitive, `Fft`, from complex to complex numbers along any dimensions; the rest is made of it.
+//! Fourier transforms: one primitive, `Fft`, from complex to complex numbers along any dimensions; the rest is made of
+//! it.
 //!
 //! A transform of real numbers keeps half of the result, the rest being conjugates of it; the way back restores them.
 
@@ -298,7 +299,8 @@ fn frequencies(a: &Args<'_>, real: bool) -> Result<Ret> {
     Ok(Tensor::from_slice(&v, &[v.len()])?.mul_scalar(by)?.to_dtype(dtype)?.to_device(device)?.into())
 }
 
-// ------------------------------------------------------------------------------------------------ short-time transforms
+// ------------------------------------------------------------------------------------------------ short-time
+// transforms
 
 /// A window of `size`, centred in `length` zeros.
 fn centred(window: &Tensor, length: usize) -> Result<Tensor> {
@@ -518,10 +520,14 @@ const fn row(schema: &'static str, call: crate::schema::Call, samples: fn() -> V
 
 /// Rows of the Fourier transforms.
 pub const ROWS: &[Row] = &[
-    row("fft_fft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor", |a| {
-        let (x, at, norm) = one(a)?;
-        Ok(c2c(&x, &at, norm, false)?.into())
-    }, plain)
+    row(
+        "fft_fft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor",
+        |a| {
+            let (x, at, norm) = one(a)?;
+            Ok(c2c(&x, &at, norm, false)?.into())
+        },
+        plain,
+    )
     .doc(
         "Return the discrete Fourier transform of `input` along `dim`: `y[k] = sum_j input[j] * exp(-2j * pi * j * k \
          / n)`. The result is complex. `input` is cut or padded with zeros to `n` elements if `n` is given. `norm` \
@@ -530,196 +536,289 @@ pub const ROWS: &[Row] = &[
          and `bfloat16` raise `RuntimeError`.",
     )
     .autocast(Policies::cpu(Policy::Full)),
-    row("fft_ifft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor", |a| {
-        let (x, at, norm) = one(a)?;
-        Ok(c2c(&x, &at, norm, true)?.into())
-    }, plain)
+    row(
+        "fft_ifft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor",
+        |a| {
+            let (x, at, norm) = one(a)?;
+            Ok(c2c(&x, &at, norm, true)?.into())
+        },
+        plain,
+    )
     .doc(
         "Return the inverse discrete Fourier transform of `input` along `dim`: `y[j] = sum_k input[k] * exp(2j * pi * \
          j * k / n) / n`. The result is complex. `n` cuts `input` or pads it with zeros. `norm` says where the \
          division happens, as in `torch.fft.fft`.",
     )
     .autocast(Policies::cpu(Policy::Full)),
-    row("fft_rfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor", |a| {
-        let (x, at, norm) = one(a)?;
-        Ok(r2c("rfft", &x, &at, norm, false)?.into())
-    }, plain)
+    row(
+        "fft_rfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor",
+        |a| {
+            let (x, at, norm) = one(a)?;
+            Ok(r2c("rfft", &x, &at, norm, false)?.into())
+        },
+        plain,
+    )
     .doc(
         "Return the `n // 2 + 1` frequencies of the transform of the real `input` along `dim` that are not conjugates \
          of others. `n` cuts `input` or pads it with zeros. A complex `input` raises `RuntimeError`. `norm` is as in \
          `torch.fft.fft`.",
     )
     .autocast(Policies::cpu(Policy::Full)),
-    row("fft_irfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor", |a| {
-        let (x, at, norm) = one(a)?;
-        Ok(c2r("irfft", &x, &at, norm, true)?.into())
-    }, plain)
+    row(
+        "fft_irfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor",
+        |a| {
+            let (x, at, norm) = one(a)?;
+            Ok(c2r("irfft", &x, &at, norm, true)?.into())
+        },
+        plain,
+    )
     .doc(
         "Return the real signal of `n` elements whose transform begins with `input` along `dim`. It is the inverse of \
          `torch.fft.rfft`. `n` is `2 * (m - 1)` for `m` frequencies unless given, so a signal of odd length needs it. \
          `norm` is as in `torch.fft.fft`.",
     )
     .autocast(Policies::cpu(Policy::Full)),
-    row("fft_hfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor", |a| {
-        let (x, at, norm) = one(a)?;
-        Ok(c2r("hfft", &x, &at, norm, false)?.into())
-    }, plain)
+    row(
+        "fft_hfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor",
+        |a| {
+            let (x, at, norm) = one(a)?;
+            Ok(c2r("hfft", &x, &at, norm, false)?.into())
+        },
+        plain,
+    )
     .doc(
         "Return the real transform along `dim` of a Hermitian-symmetric signal, of which `input` holds the first \
          half. The result has `n` elements, `2 * (m - 1)` for `m` given ones unless `n` is given. `norm` is as in \
          `torch.fft.fft`.",
     )
     .autocast(Policies::cpu(Policy::Full)),
-    row("fft_ihfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor", |a| {
-        let (x, at, norm) = one(a)?;
-        Ok(r2c("ihfft", &x, &at, norm, true)?.into())
-    }, plain)
+    row(
+        "fft_ihfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor",
+        |a| {
+            let (x, at, norm) = one(a)?;
+            Ok(r2c("ihfft", &x, &at, norm, true)?.into())
+        },
+        plain,
+    )
     .doc(
         "Return the first `n // 2 + 1` elements of the inverse transform of the real `input` along `dim`. The others \
          are their conjugates. It is the inverse of `torch.fft.hfft`. `norm` is as in `torch.fft.ifft`.",
     )
     .autocast(Policies::cpu(Policy::Full)),
-    row("fft_fft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor", |a| {
-        let (x, at, norm) = many(a)?;
-        Ok(c2c(&x, &at, norm, false)?.into())
-    }, planes)
+    row(
+        "fft_fft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor",
+        |a| {
+            let (x, at, norm) = many(a)?;
+            Ok(c2c(&x, &at, norm, false)?.into())
+        },
+        planes,
+    )
     .doc(
         "Return the discrete Fourier transform of `input` along two dimensions, the last ones unless `dim` says \
          others. `s` cuts or pads them with zeros to these sizes, where -1 keeps one. `norm` is as in \
          `torch.fft.fft`, with the product of the sizes.",
     )
     .autocast(Policies::cpu(Policy::Full)),
-    row("fft_ifft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor", |a| {
-        let (x, at, norm) = many(a)?;
-        Ok(c2c(&x, &at, norm, true)?.into())
-    }, planes)
+    row(
+        "fft_ifft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor",
+        |a| {
+            let (x, at, norm) = many(a)?;
+            Ok(c2c(&x, &at, norm, true)?.into())
+        },
+        planes,
+    )
     .doc(
         "Return the inverse discrete Fourier transform of `input` along two dimensions, the last ones unless `dim` \
          says others. `s` and `norm` are as in `torch.fft.fft2`.",
     )
     .autocast(Policies::cpu(Policy::Full)),
-    row("fft_rfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor", |a| {
-        let (x, at, norm) = many(a)?;
-        Ok(r2c("rfftn", &x, &at, norm, false)?.into())
-    }, planes)
+    row(
+        "fft_rfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor",
+        |a| {
+            let (x, at, norm) = many(a)?;
+            Ok(r2c("rfftn", &x, &at, norm, false)?.into())
+        },
+        planes,
+    )
     .doc(
         "Return the transform of the real `input` along two dimensions, the last ones unless `dim` says others. Along \
          the last of them the result has `n // 2 + 1` frequencies. `s` and `norm` are as in `torch.fft.fft2`.",
     )
     .autocast(Policies::cpu(Policy::Full)),
-    row("fft_irfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor", |a| {
-        let (x, at, norm) = many(a)?;
-        Ok(c2r("irfftn", &x, &at, norm, true)?.into())
-    }, planes)
+    row(
+        "fft_irfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor",
+        |a| {
+            let (x, at, norm) = many(a)?;
+            Ok(c2r("irfftn", &x, &at, norm, true)?.into())
+        },
+        planes,
+    )
     .doc(
         "Return the real image whose transform `torch.fft.rfft2` would give `input`. `s` holds the sizes of the \
          result; the last one is `2 * (m - 1)` for `m` frequencies unless given. `norm` is as in `torch.fft.fft2`.",
     )
     .autocast(Policies::cpu(Policy::Full)),
-    row("fft_hfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor", |a| {
-        let (x, at, norm) = many(a)?;
-        Ok(c2r("hfftn", &x, &at, norm, false)?.into())
-    }, planes)
+    row(
+        "fft_hfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor",
+        |a| {
+            let (x, at, norm) = many(a)?;
+            Ok(c2r("hfftn", &x, &at, norm, false)?.into())
+        },
+        planes,
+    )
     .doc(
         "Return the real transform, along two dimensions, of a Hermitian-symmetric signal, of which `input` holds \
          half of the last dimension. `s` holds the sizes of the result. `norm` is as in `torch.fft.fft2`.",
     )
     .autocast(Policies::cpu(Policy::Full)),
-    row("fft_ihfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor", |a| {
-        let (x, at, norm) = many(a)?;
-        Ok(r2c("ihfftn", &x, &at, norm, true)?.into())
-    }, planes)
+    row(
+        "fft_ihfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor",
+        |a| {
+            let (x, at, norm) = many(a)?;
+            Ok(r2c("ihfftn", &x, &at, norm, true)?.into())
+        },
+        planes,
+    )
     .doc(
         "Return the inverse transform of the real `input` along two dimensions, with `n // 2 + 1` elements along the \
          last of them. It is the inverse of `torch.fft.hfft2`. `s` and `norm` are as in `torch.fft.fft2`.",
     )
     .autocast(Policies::cpu(Policy::Full)),
-    row("fft_fftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor", |a| {
-        let (x, at, norm) = many(a)?;
-        Ok(c2c(&x, &at, norm, false)?.into())
-    }, planes)
+    row(
+        "fft_fftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor",
+        |a| {
+            let (x, at, norm) = many(a)?;
+            Ok(c2c(&x, &at, norm, false)?.into())
+        },
+        planes,
+    )
     .doc(
         "Return the discrete Fourier transform of `input` along the dimensions `dim`: as many last ones as `s` has \
          sizes, or all, unless given. `s` cuts or pads them with zeros, where -1 keeps a size. A dimension that \
          occurs twice raises `RuntimeError`. `norm` is as in `torch.fft.fft`, with the product of the sizes.",
     )
     .autocast(Policies::cpu(Policy::Full)),
-    row("fft_ifftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor", |a| {
-        let (x, at, norm) = many(a)?;
-        Ok(c2c(&x, &at, norm, true)?.into())
-    }, planes)
+    row(
+        "fft_ifftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor",
+        |a| {
+            let (x, at, norm) = many(a)?;
+            Ok(c2c(&x, &at, norm, true)?.into())
+        },
+        planes,
+    )
     .doc(
         "Return the inverse discrete Fourier transform of `input` along the dimensions `dim`. `s`, `dim` and `norm` \
          are as in `torch.fft.fftn`.",
     )
     .autocast(Policies::cpu(Policy::Full)),
-    row("fft_rfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor", |a| {
-        let (x, at, norm) = many(a)?;
-        Ok(r2c("rfftn", &x, &at, norm, false)?.into())
-    }, planes)
+    row(
+        "fft_rfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor",
+        |a| {
+            let (x, at, norm) = many(a)?;
+            Ok(r2c("rfftn", &x, &at, norm, false)?.into())
+        },
+        planes,
+    )
     .doc(
         "Return the transform of the real `input` along the dimensions `dim`, with `n // 2 + 1` frequencies along the \
          last of them. `s`, `dim` and `norm` are as in `torch.fft.fftn`.",
     )
     .autocast(Policies::cpu(Policy::Full)),
-    row("fft_irfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor", |a| {
-        let (x, at, norm) = many(a)?;
-        Ok(c2r("irfftn", &x, &at, norm, true)?.into())
-    }, planes)
+    row(
+        "fft_irfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor",
+        |a| {
+            let (x, at, norm) = many(a)?;
+            Ok(c2r("irfftn", &x, &at, norm, true)?.into())
+        },
+        planes,
+    )
     .doc(
         "Return the real tensor whose transform `torch.fft.rfftn` would give `input`. `s` holds the sizes of the \
          result along `dim`; the last one is `2 * (m - 1)` for `m` frequencies unless given. `norm` is as in \
          `torch.fft.fftn`.",
     )
     .autocast(Policies::cpu(Policy::Full)),
-    row("fft_hfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor", |a| {
-        let (x, at, norm) = many(a)?;
-        Ok(c2r("hfftn", &x, &at, norm, false)?.into())
-    }, planes)
+    row(
+        "fft_hfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor",
+        |a| {
+            let (x, at, norm) = many(a)?;
+            Ok(c2r("hfftn", &x, &at, norm, false)?.into())
+        },
+        planes,
+    )
     .doc(
         "Return the real transform, along the dimensions `dim`, of a Hermitian-symmetric signal, of which `input` \
          holds half of the last one. `s` holds the sizes of the result; the last one is `2 * (m - 1)` for `m` given \
          elements unless given.",
     )
     .autocast(Policies::cpu(Policy::Full)),
-    row("fft_ihfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor", |a| {
-        let (x, at, norm) = many(a)?;
-        Ok(r2c("ihfftn", &x, &at, norm, true)?.into())
-    }, planes)
+    row(
+        "fft_ihfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor",
+        |a| {
+            let (x, at, norm) = many(a)?;
+            Ok(r2c("ihfftn", &x, &at, norm, true)?.into())
+        },
+        planes,
+    )
     .doc(
         "Return the inverse transform of the real `input` along the dimensions `dim`, with `n // 2 + 1` elements \
          along the last of them. It is the inverse of `torch.fft.hfftn`.",
     )
     .autocast(Policies::cpu(Policy::Full)),
-    row("fft_fftshift(Tensor self, int[1]? dim=None) -> Tensor", |a| shifted(a, false), samples!([t(&[2, 5])], [t(&[2, 5]), ints(&[1])]))
+    row(
+        "fft_fftshift(Tensor self, int[1]? dim=None) -> Tensor",
+        |a| shifted(a, false),
+        samples!([t(&[2, 5])], [t(&[2, 5]), ints(&[1])]),
+    )
     .doc(
         "Return `input` rolled by half of each dimension in `dim`, or of all, so that frequency zero moves from the \
          start to position `n // 2`. Any dtype.",
     )
     .no_out(),
-    row("fft_ifftshift(Tensor self, int[1]? dim=None) -> Tensor", |a| shifted(a, true), samples!([t(&[2, 5])], [t(&[2, 5]), ints(&[1])]))
+    row(
+        "fft_ifftshift(Tensor self, int[1]? dim=None) -> Tensor",
+        |a| shifted(a, true),
+        samples!([t(&[2, 5])], [t(&[2, 5]), ints(&[1])]),
+    )
     .doc(
         "Return `input` rolled back from where `torch.fft.fftshift` moved it, also for odd sizes. `dim` is all \
          dimensions unless given.",
     )
     .no_out(),
-    row("fft_fftfreq(int n, float d=1., *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", |a| frequencies(a, false), || vec![Sample::new(vec![n(5)]).no_gradient()])
+    row(
+        "fft_fftfreq(int n, float d=1., *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? \
+        pin_memory=None) -> Tensor",
+        |a| frequencies(a, false),
+        || vec![Sample::new(vec![n(5)]).no_gradient()],
+    )
     .doc(
         "Return the frequencies of the `n` points that `torch.fft.fft` returns, for samples at distance `d`: `[0, 1, \
          ..., (n - 1) // 2, -(n // 2), ..., -1] / (n * d)`. The dtype is floating point or complex.",
     ),
-    row("fft_rfftfreq(int n, float d=1., *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", |a| frequencies(a, true), || vec![Sample::new(vec![n(6), n(0.5)]).no_gradient()])
+    row(
+        "fft_rfftfreq(int n, float d=1., *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? \
+        pin_memory=None) -> Tensor",
+        |a| frequencies(a, true),
+        || vec![Sample::new(vec![n(6), n(0.5)]).no_gradient()],
+    )
     .doc(
         "Return the frequencies of the `n // 2 + 1` points that `torch.fft.rfft` returns, for `n` samples at distance \
          `d`: `[0, 1, ..., n // 2] / (n * d)`. The dtype is floating point or complex.",
     ),
-    Row::new("stft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, str pad_mode=\"reflect\", bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor", Tier::Composed, stft, || {
-        let flags = |c: bool| [n(c), SampleArg::Str("reflect"), n(false), SampleArg::Default, n(true)];
-        vec![
-            Sample::new([t(&[2, 12]), n(4), n(2), n(4), positive(&[4])].into_iter().chain(flags(true)).collect()),
-            Sample::new([t(&[12]), n(6), n(3), n(4), SampleArg::Default].into_iter().chain(flags(false)).collect()),
-        ]
-    })
+    Row::new(
+        "stft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool \
+        center=True, str pad_mode=\"reflect\", bool normalized=False, bool? onesided=None, bool? return_complex=None, \
+        bool? align_to_window=None) -> Tensor",
+        Tier::Composed,
+        stft,
+        || {
+            let flags = |c: bool| [n(c), SampleArg::Str("reflect"), n(false), SampleArg::Default, n(true)];
+            vec![
+                Sample::new([t(&[2, 12]), n(4), n(2), n(4), positive(&[4])].into_iter().chain(flags(true)).collect()),
+                Sample::new([t(&[12]), n(6), n(3), n(4), SampleArg::Default].into_iter().chain(flags(false)).collect()),
+            ]
+        },
+    )
     .doc(
         "Return the Fourier transforms of overlapping frames of the signals `input` `(n, l)` or `(l,)`, as `(n, \
          frequencies, frames)` or `(frequencies, frames)`. Frames of `n_fft` elements start every `hop_length` \
@@ -730,11 +829,19 @@ pub const ROWS: &[Row] = &[
     )
     .no_out()
     .autocast(Policies::cpu(Policy::Full)),
-    Row::new("istft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool \
-        center=True, bool normalized=False, bool? onesided=None, int? length=None, bool return_complex=False) -> Tensor", Tier::Composed, istft, || {
-        vec![Sample::new(vec![t(&[2, 3, 5]), n(4), n(2)]).complex(),
-            Sample::new(vec![t(&[3, 4]), n(4), n(1), n(4)]).complex()]
-    })
+    Row::new(
+        "istft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool \
+        center=True, bool normalized=False, bool? onesided=None, int? length=None, bool return_complex=False) \
+        -> Tensor",
+        Tier::Composed,
+        istft,
+        || {
+            vec![
+                Sample::new(vec![t(&[2, 3, 5]), n(4), n(2)]).complex(),
+                Sample::new(vec![t(&[3, 4]), n(4), n(1), n(4)]).complex(),
+            ]
+        },
+    )
     .doc(
         "Return the signals whose short-time transforms `torch.stft` would give `input`, complex `(n, frequencies, \
          frames)` or `(frequencies, frames)`. Frames are transformed back, multiplied by `window`, added where they \

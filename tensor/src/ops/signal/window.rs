@@ -1,4 +1,5 @@
-//! Windows for signals: `torch.hann_window` and its kin. Their values follow from a number, so they are computed on the host.
+//! Windows for signals: `torch.hann_window` and its kin. Their values follow from a number, so they are computed on the
+//! host.
 
 use crate::ops::creation::options;
 use crate::schema::{Args, Ret, Row, Sample, Scope, Tier, n};

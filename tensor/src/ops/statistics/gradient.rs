@@ -57,7 +57,8 @@ fn uneven_gradient(x: &Tensor, d: usize, points: &Tensor, edge: i64) -> Result<T
     let size = x.dims()[d] as i64;
     if points.dims().len() != 1 || points.numel() as i64 != size {
         return Err(Error::runtime(format!(
-            "torch.gradient expected each element of spacing to have the length of its dimension, but got {} points for a dimension of {size}",
+            "torch.gradient expected each element of spacing to have the length of its dimension, but got {} points \
+            for a dimension of {size}",
             points.numel()
         )));
     }
@@ -96,10 +97,12 @@ fn check_spacing(x: &Tensor, count: usize, dims: Option<usize>) -> Result<()> {
     let rank = x.dims().len();
     match dims {
         None if count != rank => Err(Error::runtime(format!(
-            "torch.gradient expected spacing to be unspecified, a scalar, or a list of length equal to 'self.dim() = {rank}', since dim argument was not given, but got a list of length {count}"
+            "torch.gradient expected spacing to be unspecified, a scalar, or a list of length equal to 'self.dim() = \
+            {rank}', since dim argument was not given, but got a list of length {count}"
         ))),
         Some(n) if count != n => Err(Error::runtime(format!(
-            "torch.gradient expected spacing to be unspecified, a scalar or it's spacing and dim arguments to have the same length, but got a spacing argument of length {count} and a dim argument of length {n}."
+            "torch.gradient expected spacing to be unspecified, a scalar or it's spacing and dim arguments to have the \
+            same length, but got a spacing argument of length {count} and a dim argument of length {n}."
         ))),
         _ => Ok(()),
     }

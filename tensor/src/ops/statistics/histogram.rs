@@ -30,14 +30,16 @@ pub(super) fn points(x: &Tensor, weights: Option<&Tensor>) -> Result<Points> {
     if let Some(w) = weights {
         if w.dtype() != x.dtype() {
             return Err(Error::runtime(format!(
-                "torch.histogramdd: if weight tensor is provided, input tensor and weight tensor should have the same dtype, but got input({}), and weight({})",
+                "torch.histogramdd: if weight tensor is provided, input tensor and weight tensor should have the same \
+                dtype, but got input({}), and weight({})",
                 x.dtype().c_name(),
                 w.dtype().c_name()
             )));
         }
         if w.dims()[..] != x.dims()[..x.dims().len() - 1] {
             return Err(Error::runtime(format!(
-                "torch.histogramdd: if weight tensor is provided it should have the same shape as the input tensor excluding its innermost dimension, but got input with shape {} and weight with shape {}",
+                "torch.histogramdd: if weight tensor is provided it should have the same shape as the input tensor \
+                excluding its innermost dimension, but got input with shape {} and weight with shape {}",
                 x.dims(),
                 w.dims()
             )));
@@ -137,14 +139,16 @@ pub(super) fn given_edges(p: &Points, edges: &[&Tensor]) -> Result<Vec<Tensor>> 
     for (d, e) in edges.iter().enumerate() {
         if e.dtype() != p.x.dtype() {
             return Err(Error::runtime(format!(
-                "torch.histogramdd: input tensor and bins tensors should have the same dtype, but got input with dtype {} and bins for dimension {d} with dtype {}",
+                "torch.histogramdd: input tensor and bins tensors should have the same dtype, but got input with dtype \
+                {} and bins for dimension {d} with dtype {}",
                 p.x.dtype().c_name(),
                 e.dtype().c_name()
             )));
         }
         if e.dims().len() != 1 {
             return Err(Error::runtime(format!(
-                "torch.histogramdd: bins tensor should have one dimension, but got {} dimensions in the bins tensor for dimension {d}",
+                "torch.histogramdd: bins tensor should have one dimension, but got {} dimensions in the bins tensor \
+                for dimension {d}",
                 e.dims().len()
             )));
         }
@@ -210,7 +214,8 @@ pub(super) fn histogram_of_all(
     if let Some(w) = w.filter(|w| w.dims() != x.dims()) {
         let shown: Vec<String> = x.dims().iter().map(|n| n.to_string()).chain(["1".to_string()]).collect();
         return Err(Error::runtime(format!(
-            "torch.histogramdd: if weight tensor is provided it should have the same shape as the input tensor excluding its innermost dimension, but got input with shape [{}] and weight with shape {}",
+            "torch.histogramdd: if weight tensor is provided it should have the same shape as the input tensor \
+            excluding its innermost dimension, but got input with shape [{}] and weight with shape {}",
             shown.join(", "),
             w.dims()
         )));

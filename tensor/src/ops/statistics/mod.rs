@@ -1,7 +1,7 @@
 //! Quantiles, modes, covariances, histograms, numerical gradients and reductions of segments: all composed.
 //!
-//! Checks of values (weights that are negative, lengths that do not add up) read them, as in PyTorch; the fractions of a
-//! quantile are checked on `cpu` at once and on a device when the host next reads.
+//! Checks of values (weights that are negative, lengths that do not add up) read them, as in PyTorch; the fractions of
+//! a quantile are checked on `cpu` at once and on a device when the host next reads.
 
 mod covariance;
 mod gradient;
@@ -68,7 +68,8 @@ pub const ROWS: &[Row] = &[
     )
     .autocast(Policies::cpu(Policy::Full)),
     Row::new(
-        "quantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor",
+        "quantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> \
+        Tensor",
         Tier::Composed,
         |a| quantile_row(a, "quantile", false),
         samples!(
@@ -79,7 +80,8 @@ pub const ROWS: &[Row] = &[
     )
     .autocast(Policies::cpu(Policy::Full)),
     Row::new(
-        "nanquantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor",
+        "nanquantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear') \
+         -> Tensor",
         Tier::Composed,
         |a| quantile_row(a, "nanquantile", true),
         || vec![Sample::new(vec![t(&[3, 5]), fractions(&[2]), n(1)]).no_gradient()],
@@ -90,7 +92,8 @@ pub const ROWS: &[Row] = &[
     )
     .autocast(Policies::cpu(Policy::Full)),
     Row::new(
-        "nanquantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor",
+        "nanquantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> \
+        Tensor",
         Tier::Composed,
         |a| quantile_row(a, "nanquantile", true),
         samples!([t(&[3, 5]), n(0.3), n(0)]),
@@ -139,7 +142,8 @@ pub const ROWS: &[Row] = &[
     )
     .no_out(),
     Row::new(
-        "histogram.bins_tensor(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)",
+        "histogram.bins_tensor(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False) -> (Tensor hist, \
+        Tensor bin_edges)",
         Tier::Composed,
         |a| histogram_of_all(a, 2, &|p| given_edges(p, &[a.tensor(1)?])),
         Vec::new,
@@ -152,19 +156,22 @@ pub const ROWS: &[Row] = &[
     )
     .fields(&["hist", "bin_edges"]),
     Row::new(
-        "histogram.bin_ct(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)",
+        "histogram.bin_ct(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool density=False) \
+        -> (Tensor hist, Tensor bin_edges)",
         Tier::Composed,
         |a| histogram_of_all(a, 3, &|p| even_edges(p, &[a.int(1)?], a.opt_floats(2)?)),
         || {
             vec![
                 Sample::new(vec![t(&[3, 5]), n(4), SampleArg::Floats(vec![-1.05, 1.55])]).no_gradient(),
-                Sample::new(vec![t(&[7]), n(3), SampleArg::Floats(vec![-2.05, 2.15]), positive(&[7]), n(true)]).no_gradient(),
+                Sample::new(vec![t(&[7]), n(3), SampleArg::Floats(vec![-2.05, 2.15]), positive(&[7]), n(true)])
+                    .no_gradient(),
             ]
         },
     )
     .fields(&["hist", "bin_edges"]),
     Row::new(
-        "_histogramdd_bin_edges(Tensor self, int[] bins, *, float[]? range=None, Tensor? weight=None, bool density=False) -> Tensor[]",
+        "_histogramdd_bin_edges(Tensor self, int[] bins, *, float[]? range=None, Tensor? weight=None, bool \
+        density=False) -> Tensor[]",
         Tier::Composed,
         |a| Ok(Ret::Tuple(even_edges(&points(a.tensor(0)?, a.opt_tensor(3)?)?, a.ints(1)?, a.opt_floats(2)?)?)),
         || vec![Sample::new(vec![t(&[5, 2]), ints(&[3, 2])]).no_gradient()],
@@ -176,7 +183,8 @@ pub const ROWS: &[Row] = &[
     .scope(Scope::Function)
     .no_out(),
     Row::new(
-        "_histogramdd_from_bin_cts(Tensor self, int[] bins, *, float[]? range=None, Tensor? weight=None, bool density=False) -> Tensor",
+        "_histogramdd_from_bin_cts(Tensor self, int[] bins, *, float[]? range=None, Tensor? weight=None, bool \
+        density=False) -> Tensor",
         Tier::Composed,
         |a| {
             let p = points(a.tensor(0)?, a.opt_tensor(3)?)?;
@@ -194,7 +202,8 @@ pub const ROWS: &[Row] = &[
     .scope(Scope::Function)
     .no_out(),
     Row::new(
-        "_histogramdd_from_bin_tensors(Tensor self, Tensor[] bins, *, Tensor? weight=None, bool density=False) -> Tensor",
+        "_histogramdd_from_bin_tensors(Tensor self, Tensor[] bins, *, Tensor? weight=None, bool density=False) -> \
+        Tensor",
         Tier::Composed,
         |a| {
             let p = points(a.tensor(0)?, a.opt_tensor(2)?)?;
@@ -288,7 +297,8 @@ pub const ROWS: &[Row] = &[
     .out_aliasing(Aliasing::InStep)
     .autocast(Policies::accelerator(Policy::Full)),
     Row::new(
-        "segment_reduce(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None, Tensor? offsets=None, int axis=0, bool unsafe=False, Scalar? initial=None) -> Tensor",
+        "segment_reduce(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None, Tensor? offsets=None, \
+        int axis=0, bool unsafe=False, Scalar? initial=None) -> Tensor",
         Tier::Composed,
         segment_row,
         segments,
@@ -301,7 +311,8 @@ pub const ROWS: &[Row] = &[
     )
     .scope(Scope::Function),
     Row::new(
-        "_segment_reduce(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None, Tensor? offsets=None, int axis=0, bool unsafe=False, Scalar? initial=None) -> Tensor",
+        "_segment_reduce(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None, Tensor? offsets=None, \
+        int axis=0, bool unsafe=False, Scalar? initial=None) -> Tensor",
         Tier::Composed,
         segment_row,
         segments,

@@ -98,7 +98,8 @@ fn segment_reduce(
                 refuse(
                     &given.sum_dim(&[-1], false)?.ne_scalar(size as i64)?,
                     Error::runtime(
-                        "segment_reduce(): Expected all rows of lengths along axis to sum to data.size(lengths.dim()-1) when !unsafe.",
+                        "segment_reduce(): Expected all rows of lengths along axis to sum to \
+                        data.size(lengths.dim()-1) when !unsafe.",
                     ),
                 )?;
             }

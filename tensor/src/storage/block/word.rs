@@ -1,10 +1,11 @@
 //! The word that leads from a tensor to its history, and how threads share it.
 //!
-//! The word owns what it points to. A thread that clones the pointer, or puts another in its place, holds the word's lock for these few
-//! instructions: else one thread could drop the history between another one's look at the pointer and its clone.
+//! The word owns what it points to. A thread that clones the pointer, or puts another in its place, holds the word's
+//! lock for these few instructions: else one thread could drop the history between another one's look at the pointer
+//! and its clone.
 //!
-//! `tests/word_model.rs` includes this file and lets loom try all interleavings, so it names no type of `std::sync::atomic` itself: these
-//! come from `sync`.
+//! `tests/word_model.rs` includes this file and lets loom try all interleavings, so it names no type of
+//! `std::sync::atomic` itself: these come from `sync`.
 
 use super::sync::{AtomicPtr, AtomicU32, Ordering, pause};
 use std::ptr::null_mut;
@@ -36,7 +37,8 @@ impl Word {
         Word { pointer, output_nr }
     }
 
-    /// The pointer with its tags but [`LOCK`], as some thread left it. It may dangle: its tags and its address may be used, nothing more.
+    /// The pointer with its tags but [`LOCK`], as some thread left it. It may dangle: its tags and its address may be
+    /// used, nothing more.
     #[inline(always)]
     pub(super) fn peek(&self) -> usize {
         self.pointer.load(Ordering::Relaxed).addr() & !LOCK
@@ -98,7 +100,8 @@ impl Word {
         null_mut()
     }
 
-    /// Puts `new` into an empty word and calls `f` with what is there then. Says whether it was empty; if not, `new` stays the caller's.
+    /// Puts `new` into an empty word and calls `f` with what is there then. Says whether it was empty; if not, `new`
+    /// stays the caller's.
     pub(super) fn fill<R>(&self, new: *mut (), f: impl FnOnce(*mut ()) -> R) -> (bool, R) {
         let old = self.lock();
         let is_empty = old.is_null();

@@ -1689,7 +1689,8 @@ class Module:
             for name, child in module._modules.items():
                 if child is not None:
                     child_prefix = f"{prefix}{name}."
-                    load(child, {k: v for k, v in local.items() if k.startswith(child_prefix)}, child_prefix)
+                    of_child = {k: v for k, v in local.items() if k.startswith(child_prefix)}
+                    load(child, of_child, child_prefix)  # noqa: F821 (deleted after the call below)
             keys = _IncompatibleKeys(missing, unexpected)
             for hook in module._load_state_dict_post_hooks.values():
                 if hook(module, keys) is not None:
