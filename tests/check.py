@@ -138,6 +138,7 @@ def workflows():
 FAST = {
     "format": both(command("cargo", "fmt", "--check"), command(TOOLS / "ruff", "format", "--check", "--quiet")),
     "ruff": command(TOOLS / "ruff", "check", "--quiet"),
+    "types": command(TOOLS / "mypy"),
     "columns": columns,
     "spelling": command(TOOLS / "typos"),
     "links": links,

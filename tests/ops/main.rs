@@ -237,3 +237,28 @@ fn random_results_have_inferred_types_and_repeat_with_the_seed() {
         Ok(())
     });
 }
+
+/// `help(torch.softmax)` shows the text of the first row of a name.
+#[test]
+fn every_op_has_a_help_text_of_its_own() {
+    let (mut seen, mut problems) = (std::collections::BTreeMap::new(), Vec::new());
+    let mut names = std::collections::BTreeSet::new();
+    for row in ops::rows() {
+        let is_first = names.insert(row.name());
+        match (is_first, row.doc.is_empty()) {
+            (true, true) => problems.push(format!("{}: the first row has no text", row.name())),
+            (false, false) => problems.push(format!("{}: a later row has a text, which nobody sees", row.schema)),
+            (false, true) => continue,
+            _ => {}
+        }
+        if row.doc.starts_with("Alias of ") {
+            continue;
+        }
+        // Texts that differ in the name only say nothing.
+        let text = row.doc.replace(row.name(), "_");
+        if let Some(other) = seen.insert(text, row.name()) {
+            problems.push(format!("{} and {other} have the same text", row.name()));
+        }
+    }
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}

@@ -176,6 +176,8 @@ class AveragedModel(Module):
         3.0
     """
 
+    n_averaged: Tensor
+
     def __init__(
         self,
         model: Module,

@@ -175,9 +175,9 @@ class AdamW(Optimizer):
         Args:
             params: A module, whose parameters are named with "_" in place of ".", or tensors by name.
         """
-        params = _by_name(params)
+        named = _by_name(params)
         dtype = torch.bfloat16 if self._use_bfloat16_moments else None
-        return self.ParamGroup(params, _zeros(params, dtype), _zeros(params, dtype), _steps(params))
+        return self.ParamGroup(named, _zeros(named, dtype), _zeros(named, dtype), _steps(named))
 
     @torch.no_grad()
     def step(self, param_group: Any, grads: Mapping[str, Tensor]) -> Any:
@@ -265,8 +265,8 @@ class Sgd(Optimizer):
         Args:
             params: A module, whose parameters are named with "_" in place of ".", or tensors by name.
         """
-        params = _by_name(params)
-        return self.ParamGroup(params, _zeros(params) if self._momentum else {}, _steps(params))
+        named = _by_name(params)
+        return self.ParamGroup(named, _zeros(named) if self._momentum else {}, _steps(named))
 
     @torch.no_grad()
     def step(self, param_group: Any, grads: Mapping[str, Tensor]) -> Any:
