@@ -6,7 +6,7 @@
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed};
 use torchtpu::lazy::{self, Interpret};
-use torchtpu::schema::{Default, Schema, Ty};
+use torchtpu::schema::{ParamDefault, Schema, Ty};
 use torchtpu::{Device, Tensor};
 
 fn config(cases: u32) -> Config {
@@ -199,7 +199,7 @@ fn broadcast(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
 }
 
 /// A parameter as it stands in a schema, and what it is read as.
-fn parameter() -> impl Strategy<Value = (String, Ty, bool, Default)> {
+fn parameter() -> impl Strategy<Value = (String, Ty, bool, ParamDefault)> {
     let ty = prop_oneof![
         Just(("Tensor", Ty::Tensor)),
         Just(("Tensor[]", Ty::TensorList)),
@@ -213,16 +213,16 @@ fn parameter() -> impl Strategy<Value = (String, Ty, bool, Default)> {
         Just(("ScalarType", Ty::DType)),
     ];
     let default = prop_oneof![
-        Just((String::new(), Default::Required)),
-        Just(("=None".into(), Default::None)),
-        any::<bool>().prop_map(|b| (if b { "=True" } else { "=False" }.into(), Default::Bool(b))),
-        any::<i64>().prop_map(|i| (format!("={i}"), Default::Int(i))),
-        (-1e6..1e6f64).prop_map(|f| (format!("={f:?}"), Default::Float(f))),
+        Just((String::new(), ParamDefault::Required)),
+        Just(("=None".into(), ParamDefault::None)),
+        any::<bool>().prop_map(|b| (if b { "=True" } else { "=False" }.into(), ParamDefault::Bool(b))),
+        any::<i64>().prop_map(|i| (format!("={i}"), ParamDefault::Int(i))),
+        (-1e6..1e6f64).prop_map(|f| (format!("={f:?}"), ParamDefault::Float(f))),
         prop::collection::vec(-9..9i64, 0..3).prop_map(|v| {
             let text: Vec<String> = v.iter().map(i64::to_string).collect();
-            (format!("=[{}]", text.join(", ")), Default::Ints(v))
+            (format!("=[{}]", text.join(", ")), ParamDefault::Ints(v))
         }),
-        "[a-z]{1,6}".prop_map(|s| (format!("=\"{s}\""), Default::Str(s))),
+        "[a-z]{1,6}".prop_map(|s| (format!("=\"{s}\""), ParamDefault::Str(s))),
     ];
     (ty, any::<bool>(), "[a-z][a-z_]{0,5}", default).prop_map(|((ty, parsed), optional, name, (text, default))| {
         (format!("{ty}{} {name}{text}", if optional { "?" } else { "" }), parsed, optional, default)

@@ -242,7 +242,7 @@ fn random_results_have_inferred_types_and_repeat_with_the_seed() {
 #[test]
 fn every_op_has_a_help_text_of_its_own() {
     let (mut seen, mut problems) = (std::collections::BTreeMap::new(), Vec::new());
-    let mut names = std::collections::BTreeSet::new();
+    let mut names = BTreeSet::new();
     for row in ops::rows() {
         let is_first = names.insert(row.name());
         match (is_first, row.doc.is_empty()) {
