@@ -51,3 +51,14 @@ def run_tutorial():
         return names
 
     return run
+
+
+@pytest.fixture
+def default_precision():
+    """Set how precisely `float32` is multiplied back to the default after the test."""
+    from pytpu.backends import _precision
+
+    yield
+    _precision._said.clear()
+    _precision._legacy, _precision._cudnn_allowed = "highest", True
+    torch._C._tpu_set_matmul_precision(0)

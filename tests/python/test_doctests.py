@@ -46,6 +46,7 @@ MODULES = {
 }
 
 
+@pytest.mark.usefixtures("default_precision")
 @pytest.mark.parametrize("module", MODULES)
 def test_examples_of(module):
     report = []

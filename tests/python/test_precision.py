@@ -11,15 +11,7 @@ import pytpu as torch
 B = torch.backends
 
 
-@pytest.fixture(autouse=True)
-def as_it_was():
-    """Sets everything back."""
-    from pytpu.backends import _precision
-
-    yield
-    _precision._said.clear()
-    _precision._legacy, _precision._cudnn_allowed = "highest", True
-    torch._C._tpu_set_matmul_precision(0)
+pytestmark = pytest.mark.usefixtures("default_precision")
 
 
 def test_float32_is_multiplied_as_float32_at_first():
