@@ -1,5 +1,6 @@
 """The site: `make docs` builds it into `target/site`."""
 
+import importlib
 import pathlib
 import re
 import sys
@@ -7,7 +8,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "docs"))
 
-import api_pages  # noqa: E402
+api_pages = importlib.import_module("api_pages")
 
 project = "torchtpu"
 author = "the torchtpu authors"

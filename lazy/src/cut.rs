@@ -49,11 +49,11 @@ impl CutReason {
         CutReason::Piece,
         CutReason::MadeInStep,
     ];
-    /// Whether the caller goes on recording the same step: nobody waits for the values.
+    /// Return whether the caller goes on recording the same step. It does not wait for values then.
     pub(crate) fn is_inside_step(self) -> bool {
         matches!(self, CutReason::Size | CutReason::Memory | CutReason::RepeatFound | CutReason::Idle)
     }
-    /// Whether the segment is one op, because of the mode.
+    /// Return whether the mode made the segment a single op.
     pub(crate) fn is_one_op(self) -> bool {
         matches!(self, CutReason::Strict | CutReason::Debug)
     }

@@ -232,9 +232,7 @@ impl DiskCache {
             let Ok(info) = sys::statat(&folder.fd, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
             let used = SystemTime::UNIX_EPOCH + Duration::from_secs(info.st_mtime.max(0) as u64);
             if name.ends_with(SUFFIX) {
-                #[allow(clippy::unnecessary_cast, reason = "the number is signed on some systems")]
-                let nanos = Duration::from_nanos(info.st_mtime_nsec as u64);
-                files.push((used + nanos, info.st_size as u64, name.to_string()));
+                files.push(((info.st_mtime, info.st_mtime_nsec), info.st_size as u64, name.to_string()));
             } else if name.ends_with(TEMPORARY_SUFFIX) && used.elapsed().is_ok_and(|age| age > STALE) {
                 let _ = sys::unlinkat(&folder.fd, name, AtFlags::empty());
             }

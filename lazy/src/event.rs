@@ -75,8 +75,9 @@ impl Event {
         result
     }
 
-    /// Milliseconds from this point to another one, both of which are waited for; negative if the other was reached
-    /// first. `None` unless both are timed.
+    /// Wait for both points and return the milliseconds from this one to `later`.
+    ///
+    /// The number is negative if `later` was reached first. It is `None` unless both points are timed.
     pub fn milliseconds_until(&self, later: &Event) -> Option<f64> {
         let (start, end) = (self.end.as_ref()?.wait(), later.end.as_ref()?.wait());
         let span = |a: Instant, b: Instant| b.saturating_duration_since(a).as_secs_f64();

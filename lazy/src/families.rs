@@ -1,11 +1,10 @@
 //! Programs that differ only in where they read and write.
 //!
-//! `buffer[i] = x` in a loop would be a new program for every `i`. So a form is known by a hash of all but its
-//! [offsets](torchtpu_tensor::op::Prim::offsets) too; when it comes again with others, those that have changed become
-//! numbers, which are told to one program when it runs. Offsets that never change stay in the program, where the
-//! compiler makes more of them.
+//! `buffer[i] = x` in a loop would be a new program for every `i`. So each form has a second hash, without its
+//! [offsets](torchtpu_tensor::op::Prim::offsets). If a form comes again with other offsets, the changed ones become
+//! arguments of one program. Offsets that never change stay constants, which the compiler can optimize.
 //!
-//! Only forms without an executable are looked at, so a loop that always reads the same places pays nothing.
+//! Only forms without an executable are compared. A loop that always uses the same offsets does no extra work.
 
 use crate::form::{Form, mix};
 use parking_lot::Mutex;

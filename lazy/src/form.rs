@@ -272,11 +272,11 @@ impl Form {
         }
         node
     }
-    /// Which result of `outputs` takes the memory of which donated argument, as `(argument, position in outputs)`.
+    /// Match results of `outputs` to the donated arguments whose memory they take: `(argument, position in outputs)`.
     ///
-    /// Left to itself, the compiler gives the first argument to the first result of its type, and copies whatever is
-    /// still read. So a result continues the argument that it is an update of, element by element; failing that, one
-    /// that nothing reads any more when the result is computed. An argument that suits no result is not given away.
+    /// Without this, the compiler donates the first argument to the first result of its type, and copies arguments that
+    /// are still read. A result takes the memory of the argument that it updates element by element. Otherwise it takes
+    /// an argument that no later op reads. An argument that fits no result is not donated.
     pub(crate) fn overwritten(&self, outputs: &[u32]) -> Vec<(usize, usize)> {
         let donated = |i: &usize| self.args[*i].donated;
         let mut updates: Vec<Option<usize>> = vec![None; self.values.len()];

@@ -1,10 +1,9 @@
 //! Programs that come again with other sizes of a few small values.
 //!
-//! `ids = torch.cat([ids, next], 1)` makes the program around it a new one at every turn of a loop, and compiling one
-//! takes longer than the whole turn. So when a program has no executable and differs from an earlier one by sizes, its
-//! ops are told apart: those that read or compute values of changing sizes run on the host, and the others are a
-//! program of their own, which stays the same. An element that is appended to what leaves the program tells as much,
-//! before any size has changed.
+//! `ids = torch.cat([ids, next], 1)` makes the program around it new in each iteration of a loop, and compiling takes
+//! longer than the iteration. So a program that has no executable, and differs from an earlier one in sizes only, is
+//! divided. Ops on values of changing sizes run on the host. The other ops are a program that stays the same. A program
+//! that appends one element to a result is divided at once, before a size has changed.
 //!
 //! The host computes only small integers and truth values: positions, masks and ids. Their results are exact, so they
 //! do not depend on whether the host or the device computes them.

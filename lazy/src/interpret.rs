@@ -21,9 +21,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 const VARIABLE: &str = "TORCHTPU_INTERPRET";
 /// A program is compiled when it comes this often.
 const COMPILED_AT: u32 = 2;
-/// Where programs keep changing, those that come again mostly do not come often enough to be worth compiling: a second
-/// prompt of the same length, or another epoch of batches of all lengths. There a program is compiled when it comes
-/// this often.
+/// The same, while programs keep changing. Few of the programs that come twice then come often enough to be worth
+/// compiling. Examples are a second prompt of the same length, or another epoch of batches of all lengths.
 const COMPILED_AT_WHILE_CHANGING: u32 = 8;
 /// Programs keep changing while so many of the last 64 were interpreted. The first steps of a training loop are fewer
 /// programs.

@@ -1,9 +1,9 @@
 //! The PJRT C ABI, declared by hand: the function table `PJRT_Api` in its exact order (as of C API 0.81; later versions
 //! only append), and the argument structs of the used entries.
 //!
-//! Many entries take structs of the same shape ("a handle in, a string out"). Such a shape is declared once and named
-//! after its contents. The unit tests compare each size and offset with those that a C compiler gives for the header of
-//! version 0.81.
+//! Many entries take structs of the same shape ("a handle in, a string out"). Such a shape is declared once, and its
+//! name says what it holds. A C compiler gave the sizes and offsets of version 0.81's header. The unit tests compare
+//! ours with them.
 #![allow(non_snake_case, reason = "entries keep their C names, which errors quote")]
 
 use std::ffi::{c_char, c_int, c_void};

@@ -1,8 +1,8 @@
-//! After a failure: keeping it to the values that depend on it.
+//! Limit a failure to the values that depend on it.
 //!
-//! A segment holds what happened to be recorded together: a result that no memory can hold beside the step of an
-//! optimiser. When it cannot be compiled or launched, its results are computed in smaller groups, until those that fail
-//! stand alone.
+//! A segment may hold unrelated results, such as a tensor that is too large beside the step of an optimizer. If it
+//! cannot be compiled or launched, the engine computes its results in smaller and smaller groups. In the end, only the
+//! results at fault have failed.
 
 use super::{Body, Engine, Outputs};
 use crate::cut::CutReason;

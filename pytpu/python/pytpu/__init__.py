@@ -14,9 +14,9 @@ from . import _as_torch
 
 _as_torch.begin()
 
-from . import _C  # noqa: E402
-from ._as_torch import install  # noqa: E402
-from ._C import (  # noqa: E402
+from . import _C
+from ._as_torch import install
+from ._C import (
     Generator,
     OutOfMemoryError,
     Tensor,
@@ -44,8 +44,8 @@ from ._C import (  # noqa: E402
     set_default_dtype,
     tensor,
 )
-from ._size import Size  # noqa: E402
-from .version import __version__  # noqa: E402
+from ._size import Size
+from .version import __version__
 
 # The functions of the op table, under their own names.
 globals().update({_k: _v for _k, _v in vars(_C._functions).items() if not _k.startswith("__")})
@@ -61,12 +61,12 @@ _sys.modules[f"{__package__}.return_types"] = return_types
 
 newaxis = None
 
-from . import _pickling  # noqa: E402
-from . import _tensor as _tensor_methods  # noqa: E402
-from ._info import finfo, iinfo  # noqa: E402
-from .autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: E402
-from .functions import *  # noqa: E402, F403
-from .random import (  # noqa: E402
+from . import _pickling
+from . import _tensor as _tensor_methods
+from ._info import finfo, iinfo
+from .autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
+from .functions import *  # noqa: F403 (the functions are the public surface; `__all__` of the module lists them)
+from .random import (
     default_generator,
     get_rng_state,
     initial_seed,
