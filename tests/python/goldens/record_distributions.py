@@ -1,4 +1,4 @@
-"""Writes `distributions.json`, which `test_distributions.py` compares with: to be run where `torch` is PyTorch."""
+"""Writes `distributions.json`, which `distributions/test_distributions.py` compares with: to be run where `torch` is PyTorch."""
 
 import json
 import pathlib

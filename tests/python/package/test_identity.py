@@ -16,7 +16,7 @@ import pytest
 import pytpu as torch
 from pytpu import nn
 
-HOMES = json.loads((pathlib.Path(__file__).parent / "goldens" / "names.json").read_text())
+HOMES = json.loads((pathlib.Path(__file__).parents[1] / "goldens" / "names.json").read_text())
 
 # What the extension defines by other names: one object here where PyTorch has two, or a name that only Rust can change.
 BY_THE_EXTENSION = {
@@ -231,9 +231,9 @@ def test_pickled_tensors_keep_what_they_are(device):
 
 # Written by PyTorch 2.15.0: pickle.dumps([torch.view_as_complex(torch.tensor([[1., 2.]])).conj(),
 # torch.ones(2)._neg_view()], 2)
-CONJUGATED = (pathlib.Path(__file__).parent / "goldens" / "conjugated.pickle").read_bytes()
+CONJUGATED = (pathlib.Path(__file__).parents[1] / "goldens" / "conjugated.pickle").read_bytes()
 # Written by PyTorch 2.15.0, see ``record_pickle.py``.
-MODEL = (pathlib.Path(__file__).parent / "goldens" / "model.pickle").read_bytes()
+MODEL = (pathlib.Path(__file__).parents[1] / "goldens" / "model.pickle").read_bytes()
 
 
 def test_pickles_of_pytorch_are_read():

@@ -15,7 +15,7 @@ import pytest
 import pytpu
 
 PACKAGE = pathlib.Path(pytpu.__file__).parent
-ROOT = pathlib.Path(__file__).parents[2]
+ROOT = pathlib.Path(__file__).parents[3]
 
 SHOWN = """
 import json, os, sys

@@ -54,7 +54,7 @@ def test_error_text(call, error, text):
 def test_error_is_at_the_callers_line():
     with pytest.raises(TypeError) as e:
         x.add("a")
-    assert e.traceback[-1].path.name == "test_binding_arguments.py"
+    assert e.traceback[-1].path.name == "test_arguments.py"
 
 
 def test_keywords_and_names():

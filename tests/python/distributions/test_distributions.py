@@ -16,7 +16,7 @@ import pytpu as torch
 from pytpu import distributions as D
 from pytpu.distributions import constraints, transforms
 
-GOLDENS = json.loads((pathlib.Path(__file__).parent / "goldens" / "distributions.json").read_text())
+GOLDENS = json.loads((pathlib.Path(__file__).parents[1] / "goldens" / "distributions.json").read_text())
 CASES = GOLDENS["cases"]
 MATRICES = ("MultivariateNormal", "LowRankMultivariateNormal", "Wishart")
 has_cholesky = hasattr(torch.linalg, "cholesky_ex")

@@ -12,7 +12,7 @@ import pytest
 
 import pytpu as torch
 
-FOLDER = pathlib.Path(__file__).resolve().parents[2] / "benches" / "tpu_ratio"
+FOLDER = pathlib.Path(__file__).resolve().parents[3] / "benches" / "tpu_ratio"
 
 if not torch.tpu.aot.is_available():
     assert os.environ.get("CI") != "true", "libtpu is missing: pip install libtpu"

@@ -12,7 +12,7 @@ import pytest
 
 import pytpu as torch
 
-BENCH = pathlib.Path(__file__).resolve().parents[2] / "benches" / "machine_check"
+BENCH = pathlib.Path(__file__).resolve().parents[3] / "benches" / "machine_check"
 # Replays files named `op.NAME.ctz`, of which each holds the numbers of cases and of failures.
 REPLAY = """
 import argparse, json, pathlib, re

@@ -10,7 +10,7 @@ from pytpu.nn import functional as F
 from pytpu.utils.data import DataLoader
 
 pytest.importorskip("sklearn")
-PATH = pathlib.Path(__file__).resolve().parents[2] / "examples" / "digits.py"
+PATH = pathlib.Path(__file__).resolve().parents[3] / "examples" / "digits.py"
 SPEC = importlib.util.spec_from_file_location("digits", PATH)
 digits = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(digits)

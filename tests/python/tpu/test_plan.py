@@ -11,7 +11,7 @@ import pytest
 
 import pytpu as torch
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 V5E = "v5e:2x2"
 
 if not torch.tpu.aot.is_available():

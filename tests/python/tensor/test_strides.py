@@ -9,7 +9,7 @@ import pytest
 import pytpu as torch
 
 F = torch.nn.functional
-GOLDENS = pathlib.Path(__file__).parent / "goldens"
+GOLDENS = pathlib.Path(__file__).parents[1] / "goldens"
 
 
 def recorder():

@@ -4,7 +4,7 @@ import pathlib
 import re
 import textwrap
 
-README = pathlib.Path(__file__).resolve().parents[2] / "README.md"
+README = pathlib.Path(__file__).resolve().parents[3] / "README.md"
 
 
 def example():

@@ -595,7 +595,7 @@ def test_threads_share_tensors():
 
 
 LEGACY = (
-    pathlib.Path(__file__).parent / "goldens" / "legacy_format.pt"
+    pathlib.Path(__file__).parents[1] / "goldens" / "legacy_format.pt"
 )  # torch.save of PyTorch 2.15, without its zip archive
 
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-FOLDER = pathlib.Path(__file__).parent.parent / "attack"
+FOLDER = pathlib.Path(__file__).parents[2] / "attack"
 
 
 def load(name):

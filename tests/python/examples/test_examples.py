@@ -12,7 +12,7 @@ import pytest
 
 import pytpu as torch
 
-HERE = pathlib.Path(__file__).resolve().parent
+HERE = pathlib.Path(__file__).resolve().parents[1]
 ROOT = HERE.parents[1]
 
 

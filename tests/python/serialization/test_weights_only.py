@@ -19,7 +19,7 @@ import pytest
 import pytpu as torch
 from pytpu import serialization
 
-HERE = pathlib.Path(__file__).parent
+HERE = pathlib.Path(__file__).parents[1]
 
 
 def attack(name):

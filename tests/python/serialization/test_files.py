@@ -23,7 +23,7 @@ import pytpu as torch
 from pytpu import _replace_file, safetensors, serialization
 from pytpu.safetensors import SafetensorError
 
-HERE = pathlib.Path(__file__).parent
+HERE = pathlib.Path(__file__).parents[1]
 
 
 def attack(name):

@@ -14,7 +14,7 @@ import pytpu as torch
 from pytpu.tpu import _advice
 from pytpu.tpu._costs import Attention, Convolution, Costs, Product
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 V5E = "v5e:2x2"
 
 if not torch.tpu.aot.is_available():

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-FOLDER = pathlib.Path(__file__).resolve().parents[1] / "ecosystem"
+FOLDER = pathlib.Path(__file__).resolve().parents[2] / "ecosystem"
 sys.path.insert(0, str(FOLDER))
 import libraries  # noqa: E402
 import run  # noqa: E402
