@@ -23,7 +23,7 @@ TABLE = ROOT / "tensor" / "src" / "ops"
 # A row of the op table: its schema begins with its name.
 ROW = re.compile(r'"([a-z_][a-z0-9_]*(?:\.[A-Za-z_0-9]+)?)\((?=[^"]*\) -> )')
 # Python tests that see the binding as a whole.
-ALWAYS = ("package/test_names.py", "ops/test_wording.py", "ops/test_arguments.py", "ops/test_behaviour_ops.py")
+ALWAYS = ("package/test_names.py", "ops/test_error_messages.py", "ops/test_arguments.py", "ops/test_warnings.py")
 # Compiling for TPUs takes longer than the rest together.
 SLOW = (
     "tpu/test_advise.py",

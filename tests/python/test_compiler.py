@@ -77,3 +77,18 @@ def test_options_of_compile_that_are_not_there_are_refused():
     with pytest.raises(AssertionError, match="A callable function is expected, but <class 'int'> is provided."):
         torch.compile(3)
     assert torch.compile(f, backend="eager", mode="zzz")(3) == 3
+
+
+def test_compiler_and_onnx_say_what_is_not_there():
+    def double(x):
+        return 2 * x
+
+    for decorated in (torch.compiler.disable(double), torch.compiler.disable(recursive=False)(double)):
+        assert decorated is double
+    with torch.compiler.set_stance("force_eager"):
+        assert not torch.compiler.is_compiling()
+    with pytest.raises(RuntimeError, match="invalid torch.compile stance 'lazy'"):
+        torch.compiler.set_stance("lazy")
+    assert not torch.onnx.is_in_onnx_export()
+    with pytest.raises(NotImplementedError, match="not exported to ONNX"):
+        torch.onnx.export(nn.Linear(1, 1), torch.ones(1), "model.onnx")

@@ -308,3 +308,21 @@ def test_a_module_without_data_says_how_to_get_some():
         NotImplementedError, match=r"no data! Please use torch.nn.Module.to_empty\(\) instead of torch.nn.Module.to\(\)"
     ):
         nn.Linear(2, 2, device="meta").to("cpu")
+
+
+def test_prefixes_are_taken_off_the_names_of_a_state():
+    model = nn.DataParallel(nn.Sequential(nn.Linear(1, 1)))
+    state = model.state_dict()
+    nn.modules.utils.consume_prefix_in_state_dict_if_present(state, "module.")
+    assert list(state) == ["0.weight", "0.bias"] and set(state._metadata) == {"", "0"}
+    nn.Sequential(nn.Linear(1, 1)).load_state_dict(state)
+
+
+def test_elements_of_what_has_no_shape_yet_are_not_counted():
+    layer = nn.LazyLinear(3)
+    with pytest.raises(
+        ValueError, match="Attempted to use an uninitialized parameter in .*numel.*parameter.UninitializedParameter"
+    ):
+        layer.weight.numel()
+    layer(torch.ones(1, 2))
+    assert layer.weight.numel() == 6

@@ -115,3 +115,8 @@ def test_factories_take_requires_grad_and_device():
     with torch.device("meta"):
         assert torch.zeros(2).device.type == "meta"
     assert torch.zeros(2).device.type == "cpu"
+
+
+def test_overload_takes_an_argument_named_self():
+    assert torch.ops.aten.reshape.default(self=torch.rand(1, 2), shape=[2]).shape == (2,)
+    assert torch.ops.aten.relu(self=torch.tensor([-1.0])).item() == 0

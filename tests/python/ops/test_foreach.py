@@ -18,7 +18,11 @@ def same(got, want):
 
 
 UNARY = [name for name in dir(torch) if name.startswith("_foreach_") and f"{name}_" in dir(torch)]
+
+
 TWO_LISTS = {"add", "sub", "mul", "div", "pow", "clamp_min", "clamp_max", "maximum", "minimum"}
+
+
 THREE_LISTS = {"addcdiv", "addcmul", "lerp"}
 
 
@@ -157,3 +161,18 @@ def test_what_is_refused(expression, error, words):
     with pytest.raises(error) as caught:
         eval(expression, names)
     assert words in str(caught.value)
+
+
+def test_in_place_functions_of_lists_give_the_list_back():
+    xs = [torch.full((2,), -1.0), torch.full((1,), -2.0)]
+    assert torch._foreach_abs_(xs) is xs and xs[1].item() == 2
+    assert torch._foreach_add_(xs, 1) is xs
+    assert torch._foreach_addcmul_(xs, xs, xs, 0.5) is xs
+    pair = tuple(xs)
+    assert torch._foreach_mul_(pair, [1, 2]) is pair
+
+
+def test_extremes_of_complex_lists_are_refused():
+    xs = [torch.ones(1, dtype=torch.complex64)]
+    with pytest.raises(NotImplementedError, match="\"maximum_cpu\" not implemented for 'ComplexFloat'"):
+        torch._foreach_maximum(xs, xs)

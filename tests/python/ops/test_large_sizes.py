@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import pytpu as torch
+from pytpu.nn import functional as F
 
 MOST = 2**63 - 1
 
@@ -111,3 +112,58 @@ def test_systems_of_equations_on_two_devices_are_refused():
     for solve in (torch.linalg.solve, lambda a, b: torch.linalg.solve_triangular(a, b, upper=True)):
         with pytest.raises(RuntimeError, match="same device"):
             solve(a, b)
+
+
+REFUSED = {
+    "as_strided": lambda z: z(4).as_strided([3], [2**61]),
+    "as_strided offset": lambda z: z(4).as_strided([3], [1], 2**62),
+    "expand": lambda z: z(1, 1).expand(2**32, 2**32),
+    "expanded and copied": lambda z: z(1).expand(2**61).contiguous(),
+    "expanded and added": lambda z: z(1).expand(2**61) + 1,
+    "linspace": lambda z: torch.linspace(0, 1, 2**40, device=z(1).device),
+    "linspace, most": lambda z: torch.linspace(0, 1, MOST, device=z(1).device),
+    "logspace": lambda z: torch.logspace(0, 1, 2**40, device=z(1).device),
+    "arange": lambda z: torch.arange(MOST, device=z(1).device),
+    "randperm": lambda z: torch.randperm(MOST, device=z(1).device),
+    "randn": lambda z: torch.randn(2**61, device=z(1).device),
+    "zeros": lambda z: z(2**40, 2**40),
+    "new_zeros": lambda z: z(2, 2).new_zeros(2**40, 2**30),
+    "eye": lambda z: torch.eye(2**40, device=z(1).device),
+    "tril_indices": lambda z: torch.tril_indices(2**40, 2**40, device=z(1).device),
+    "triu_indices": lambda z: torch.triu_indices(2**33, 2**33, device=z(1).device),
+    "repeat": lambda z: z(2).repeat(2**62),
+    "repeat, two": lambda z: z(2).repeat(2**40, 2**40),
+    "repeat, many": lambda z: z(1, 1, 1, 1, 2).repeat(1, 2**40, 1, 1, 2**40),
+    "repeat_interleave": lambda z: z(2).repeat_interleave(2**62),
+    "repeat_interleave by": lambda z: z(2).repeat_interleave(torch.tensor([2**62, 2**62])),
+    "cat": lambda z: torch.cat([z(1).expand(2**62)] * 4),
+    "outer": lambda z: torch.outer(z(1).expand(2**40), z(1).expand(2**40)),
+    "conv padding": lambda z: F.conv2d(z(1, 1, 4, 4), z(1, 1, 3, 3), padding=2**62),
+    "conv padding, large": lambda z: F.conv2d(z(1, 1, 4, 4), z(1, 1, 3, 3), padding=10**9),
+    "conv dilation": lambda z: F.conv2d(z(1, 1, 4, 4), z(1, 1, 3, 3), dilation=2**62),
+    "conv_transpose": lambda z: F.conv_transpose2d(z(1, 1, 4, 4), z(1, 1, 3, 3), stride=2**62),
+    "interpolate": lambda z: F.interpolate(z(1, 1, 4, 4), size=(2**40, 2**40)),
+    "adaptive pool": lambda z: F.adaptive_avg_pool2d(z(1, 1, 4, 4), (2**40, 2**40)),
+    "pad": lambda z: F.pad(z(4), (2**62, 2**62)),
+    "combinations": lambda z: torch.combinations(z(60), 30),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_sizes_that_nothing_holds_are_refused(device, case):
+    def zeros(*size):
+        return torch.zeros(*size, device=device)
+
+    with pytest.raises(RuntimeError):
+        REFUSED[case](zeros)
+    assert (zeros(2) + 1).tolist() == [1, 1]
+
+
+def test_large_steps_and_views_are_none_of_them(device):
+    x = torch.arange(5.0, device=device)
+    assert x[:: 2**63 - 1].tolist() == [0]
+    assert x.unfold(0, 2, 2**62).tolist() == [[0, 1]]
+    assert x[:1].expand(2**61).shape == (2**61,)
+    y = x.clone().requires_grad_()
+    y[1 :: 2**62].sum().backward()
+    assert y.grad.tolist() == [0, 1, 0, 0, 0]

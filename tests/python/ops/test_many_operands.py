@@ -23,3 +23,9 @@ def test_gradients_reach_every_one_of_many_operands(device):
     y = torch.stack([x * i for i in range(100)]) * torch.arange(100.0, device=device).reshape(-1, 1)
     y.sum().backward()
     assert x.grad.tolist() == [sum(i * i for i in range(100))] * 4
+
+
+def test_vectors_without_elements_are_joined_along_any_dimension():
+    e = torch.randn(0)
+    assert torch.cat([e, e], dim=1).shape == torch.cat([e], dim=-2).shape == (0,)
+    assert torch.cat([e, torch.ones(2, 3)], dim=1).shape == (2, 3)

@@ -5,6 +5,8 @@ import pytest
 import pytpu as torch
 
 SHARED = "some elements of the input tensor and the written-to tensor refer to a single memory location"
+
+
 REPEATED = "more than one element of the written-to tensor refers to a single memory location"
 
 
@@ -114,3 +116,57 @@ def test_threshold_in_place_of_an_expanded_tensor(device):
     x = torch.tensor([[0.2, 0.7]], device=device).expand(3, 2)
     torch.nn.functional.threshold(x, 0.5, 9.0, inplace=True)
     assert all(row == pytest.approx([9.0, 0.7]) for row in x.tolist())
+
+
+OVERLAPPING = [
+    "x[1:].add_(x[:-1])",
+    "x[1:].sub_(x[:-1], alpha=2)",
+    "x[1:].copy_(x[:-1])",
+    "x.mul_(x[2])",
+    "x[:4].view(2, 2).add_(x[:4].view(2, 2).t())",
+    "x[1:].lerp_(x[:-1], 0.5)",
+    "x[1:].clamp_(x[:-1])",
+    "x[1:].eq_(x[:-1])",
+    "x[1:].scatter_(0, i, x[:2])",
+    "x.add_(x.detach()[0])",
+    "x.__setitem__(slice(1, None), x[:-1])",
+]
+
+
+@pytest.mark.parametrize("write", OVERLAPPING)
+def test_writing_over_what_is_read_is_refused(device, write):
+    x = torch.arange(6.0, device=device)
+    with pytest.raises(
+        RuntimeError, match="unsupported operation: some elements of the input tensor and the written-to tensor"
+    ):
+        eval(write, {"x": x, "i": torch.tensor([0, 1], device=device)})
+    assert x.tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_writing_over_the_very_same_or_other_elements_is_not(device):
+    x = torch.arange(6.0, device=device)
+    x.add_(x)
+    x[:3].add_(x[3:])
+    x[::2].add_(x[1::2])
+    assert x.tolist() == [16, 10, 20, 6, 18, 10]
+    x[1:].sub_(x[0])
+    x[1:].fill_(x[3])
+    assert x.tolist() == [16, -10, -10, -10, -10, -10]
+    y = torch.ones(1, 4, 2, device=device)
+    y[:, 3] += 1
+    assert y[0, 3].tolist() == [2, 2]
+
+
+def test_a_number_may_be_written_to_repeated_elements(device):
+    x = torch.ones(3, device=device)
+    x.expand(2, 3)[:] = 5
+    assert x.tolist() == [5, 5, 5]
+    for write in (
+        lambda e: e.add_(1),
+        lambda e: e.copy_(torch.ones(2, 3, device=device)),
+        lambda e: e.__setitem__(slice(None), x),
+    ):
+        with pytest.raises(
+            RuntimeError, match="more than one element of the written-to tensor refers to a single memory location"
+        ):
+            write(x.expand(2, 3))

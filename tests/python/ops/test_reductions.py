@@ -12,6 +12,8 @@ import pytpu.nn.functional as F
 
 # Constants are the worst case: all roundings go the same way.
 CONSTANT = torch.tensor(0.7).double().item()
+
+
 SHAPES = [
     (2, 4, 16, 16, 16),
     (4, 64, 64, 64),
@@ -142,3 +144,16 @@ def test_strict_mode_and_programs_without_kernels_sum_precisely():
     )
     for setting in ("TORCH_TPU_DEFER_AND_FUSE", "TORCHTPU_XLA_KERNELS"):
         subprocess.run([sys.executable, "-c", program], env={**os.environ, setting: "0"}, check=True)
+
+
+def test_the_logarithm_of_a_sum_of_exponentials_has_gradients_and_edges(device):
+    inf = float("inf")
+    x = torch.tensor([0.5, -3.0, 200.0, inf, -inf, inf, 1.0], device=device, requires_grad=True)
+    y = torch.tensor([0.25, 4.0, -200.0, 1.0, -inf, inf, -inf], device=device, requires_grad=True)
+    z = torch.logaddexp(x, y)
+    want = np.logaddexp(x.detach().cpu().numpy(), y.detach().cpu().numpy())
+    np.testing.assert_allclose(z.detach().cpu().numpy(), want, rtol=1e-6)
+    z[:3].sum().backward()
+    share = 1 / (1 + np.exp(-np.array([0.25, -7.0, 400.0])))
+    np.testing.assert_allclose(x.grad[:3].cpu().numpy(), share, rtol=1e-6)
+    np.testing.assert_allclose(y.grad[:3].cpu().numpy(), 1 - share, rtol=1e-5, atol=1e-9)

@@ -9,6 +9,8 @@ import pytpu as torch
 import pytpu.nn.functional as F
 
 INF, NAN = float("inf"), float("nan")
+
+
 PI = math.pi
 
 
@@ -320,3 +322,21 @@ def test_none_means_all_dimensions(device):
     assert torch.roll(x, (1,), None).tolist() == [[5, 0, 1], [2, 3, 4]]
     with pytest.raises(RuntimeError, match="shifts and dimensions must align. shifts: 2, dims:0"):
         torch.roll(x, (1, 2), dims=None)
+
+
+@pytest.mark.parametrize(
+    "name, z, want",
+    [
+        ("sqrt", complex(INF, 0), complex(INF, 0)),
+        ("sqrt", complex(-INF, -0.0), complex(0, -INF)),
+        ("acos", complex(INF, 0), complex(0, -INF)),
+        ("acos", complex(-INF, -0.0), complex(PI, INF)),
+        ("asin", complex(-INF, 0), complex(-PI / 2, INF)),
+        ("acosh", complex(INF, INF), complex(INF, PI / 4)),
+        ("asinh", complex(0, INF), complex(INF, PI / 2)),
+    ],
+)
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_complex_functions_of_infinity(name, z, want, dtype):
+    got = getattr(torch.tensor([z], dtype=dtype), name)().item()
+    assert got.real == pytest.approx(want.real, abs=1e-6) and got.imag == pytest.approx(want.imag, abs=1e-6)

@@ -41,6 +41,8 @@ utils.data._utils.collate.np_str_obj_array_pattern utils.data._utils.worker.get_
 utils.data.dataloader._collate_fn_t utils.data.datapipes.datapipe.IterDataPipe utils.deterministic utils.model_zoo.tqdm
 utils.weak.WeakIdKeyDictionary
 """.split()
+
+
 OF_C = """
 DispatchKey DispatchKeySet DisableTorchFunctionSubclass Graph TensorBase _ExcludeDispatchKeyGuard _functorch
 _get_privateuse1_backend_name _get_tracing_state _len_torch_dispatch_stack _nn _linalg _fft _special _VariableFunctions
@@ -411,3 +413,15 @@ def test_weak_dictionaries_compare_by_identity():
     assert x in table and y not in table and table[x] == "x" and len(table) == 1
     del x
     assert len(table) == 0
+
+
+def test_operators_by_namespace_and_overload():
+    x = torch.tensor([1.0, -2.0])
+    assert torch.ops.aten.add.Tensor(x, x).tolist() == [2, -4]
+    assert torch.ops.aten.relu.default(x).tolist() == [1, 0]
+    assert "Tensor" in torch.ops.aten.add.overloads()
+    assert str(torch.ops.aten.add.Tensor) == "aten.add.Tensor"
+    with pytest.raises(AttributeError, match="has no overload name 'Other'"):
+        torch.ops.aten.add.Other
+    with pytest.raises(AttributeError, match="no attribute 'no_such_op'"):
+        torch.ops.aten.no_such_op

@@ -160,3 +160,22 @@ def test_a_signal_comes_back_from_its_short_time_transform(device):
         torch.fft.fft(x, norm="x")
     with pytest.raises(RuntimeError, match="Invalid number of data points"):
         torch.fft.fft(x, 0)
+
+
+def test_distances_and_spreads_of_complex_numbers_are_real(device):
+    x = torch.tensor([[3 + 4j, 0], [0, 0]], device=device)
+    for p, want in ((2.0, [5.0, 0.0]), (1.0, [5.0, 0.0]), (float("inf"), [5.0, 0.0])):
+        distance = torch.nn.functional.pairwise_distance(x, torch.zeros_like(x), p=p, eps=0.0)
+        assert distance.dtype == torch.float32 and np.allclose(distance.tolist(), want)
+    z = torch.tensor([1 + 1j, 2, 3j], device=device)
+    assert np.isclose(torch.masked.var(z, dim=0).item(), 10 / 3)
+    kept = torch.tensor([True, False, True], device=device)
+    assert np.isclose(torch.masked.logsumexp(z, dim=0, mask=kept).item(), np.log(np.exp(1 + 1j) + np.exp(3j)))
+
+
+X, M, B = torch.ones(2), torch.ones(2, 2), torch.ones(2, 2, 2)
+
+
+def test_products_of_one_complex_operand_are_complex():
+    assert torch.addr(M, X * (1 + 2j), X).dtype == torch.complex64
+    assert torch.addr(M.int(), X, X).dtype == torch.float32

@@ -1,4 +1,4 @@
-"""Making tensors: ``out=`` of factories, data of all kinds, ``asarray``, bounds of random numbers."""
+"""Tensors from factories, `out=`, data of all kinds, `asarray`, and random numbers within bounds."""
 
 import warnings
 
@@ -7,8 +7,6 @@ import pytest
 
 import pytpu as torch
 import pytpu.testing
-
-# ---- out=
 
 
 def test_arange_writes_through_a_view_of_the_right_number_of_elements():
@@ -120,9 +118,6 @@ def test_results_given_as_out_come_back_in_a_type_of_their_own():
     assert type(r) is torch.return_types.max_out and r.values is out[0] and r.indices.tolist() == [1, 0]
 
 
-# ---- bounds of random numbers
-
-
 @pytest.mark.parametrize(
     "dtype, low, high, what",
     [
@@ -160,9 +155,6 @@ def test_permutation_that_the_dtype_cannot_hold_is_refused():
 def test_too_many_categories_are_refused():
     with pytest.raises(RuntimeError, match="number of categories cannot exceed 2\\^24"):
         torch.multinomial(torch.ones(2**24 + 1), 1)
-
-
-# ---- data
 
 
 def test_integers_of_more_than_64_bits_become_floats():
@@ -266,3 +258,9 @@ def test_truth_values_of_other_bytes_are_copied_with_a_warning():
     with pytest.warns(UserWarning, match="gives a copy"):
         t = torch.tensor([2, 0], dtype=torch.uint8).view(torch.bool)
     assert t.tolist() == [True, False]
+
+
+def test_one_element_tensors_in_a_list_are_numbers():
+    assert torch.tensor([torch.tensor([1.0]), torch.tensor(2)]).tolist() == [1, 2]
+    assert torch.tensor([2, torch.tensor([[1.5]])]).tolist() == [2, 1.5]
+    assert torch.tensor([[1, 2], torch.tensor([3, 4])]).tolist() == [[1, 2], [3, 4]]

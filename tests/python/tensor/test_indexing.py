@@ -131,3 +131,67 @@ def test_zero_dimensional():
         torch.tensor(1)[0]
     assert torch.tensor(1)[...].item() == 1
     assert torch.tensor(3.0)[None].shape == (1,)
+
+
+def test_lists_that_hold_lists_or_slices_are_tuples(device):
+    x = torch.arange(24, device=device).reshape(2, 3, 4)
+    assert torch.equal(x[[[0, 1], [1, 0]]], x[[0, 1], [1, 0]])
+    assert torch.equal(x[[slice(0, 1)]], x[:1])
+    assert torch.equal(x[[None]], x[None])
+    assert torch.equal(x[range(2)], x)
+    assert torch.equal(x[..., ...], x)
+    assert torch.equal(x[[1.5]], x[[1]])
+    x[[[0, 1], [1, 0]]] = 7
+    assert x[0, 1].tolist() == [7] * 4 and x[1, 0].tolist() == [7] * 4 and x[0, 0, 1].item() == 1
+
+
+def test_a_mask_over_leading_dimensions_takes_a_number_of_any_dtype(device):
+    x = torch.zeros(2, 3, device=device)
+    x[torch.tensor([True, False], device=device)] = torch.tensor(5, device=device)
+    assert x.tolist() == [[5.0] * 3, [0.0] * 3]
+
+
+def test_indexed_dimensions_lie_as_pytorchs(device):
+    x = torch.arange(24.0, device=device).reshape(2, 3, 4)
+    for y in (x[:, [0, 2]], x[:, :, [1, 3]], x[:, torch.tensor([True, False, True])], x[:, [0, 1], [2, 3]]):
+        assert y.is_contiguous() and not y._is_view()
+        y.detach_()
+    assert x[:, [0, 2]].view(-1).tolist() == x[:, ::2].reshape(-1).tolist()
+
+
+def test_masks_of_the_host_and_of_bytes(device):
+    x = torch.ones(2, 2, device=device)
+    x[torch.tensor([True, False])] = 0.0
+    assert x.tolist() == [[0, 0], [1, 1]]
+    a, b = torch.tensor([1, 2], device=device), torch.tensor([3, 4], device=device)
+    assert torch.where(torch.tensor([1, 0], dtype=torch.uint8, device=device), a, b).tolist() == [1, 4]
+
+
+def test_written_values_lose_leading_ones(device):
+    x = torch.zeros(4, 2, device=device)
+    x[torch.tensor([True, False, True, False])] = torch.ones(1, 1, 1, 2, device=device)
+    x[(1, 3), (1, 0)] = torch.full((1, 2), 5.0, device=device)
+    assert x.tolist() == [[1, 1], [0, 5], [1, 1], [5, 0]]
+    x[3, [True, False]] = torch.full((1, 1), 7.0, device=device)
+    mask = torch.tensor([False, True, False, False], device=device)
+    x[mask] = torch.tensor([9.0], dtype=torch.float64)
+    assert x.tolist() == [[1, 1], [9, 9], [1, 1], [7, 0]]
+    counts = torch.zeros(4, dtype=torch.int64, device=device)
+    counts[mask] = torch.tensor([2.0])
+    assert counts.tolist() == [0, 2, 0, 0]
+    with pytest.raises(RuntimeError, match="value tensor of shape \\[3\\] cannot be broadcast"):
+        x[[0, 1]] = torch.ones(1, 3, device=device)
+
+
+def test_a_byte_is_a_mask_and_no_index(device):
+    a = torch.tensor([1, 2, 3], device=device)
+    on, off = (torch.tensor(v, dtype=torch.uint8, device=device) for v in (1, 0))
+    assert a[on].tolist() == [[1, 2, 3]] and a[off].shape == (0, 3) and torch.tensor(1)[on].shape == (1,)
+    b = torch.zeros(2, 2, device=device)
+    b[off] = 5
+    assert b.sum().item() == 0
+    b[on] = 5
+    assert b.sum().item() == 20
+    with pytest.warns(UserWarning, match="indexing with dtype torch.uint8 is now deprecated"):
+        assert a[torch.tensor([1, 0, 1], dtype=torch.uint8, device=device)].tolist() == [1, 3]
+    assert [10, 20][on] == 20

@@ -125,3 +125,13 @@ def test_steps_over_many_dimensions_do_not_grow_a_table(device):
         x.grad = None
         (x * 2).transpose(0, 9).sum().backward()
     assert x.grad.flatten().tolist() == [2, 2]
+
+
+def test_repeats_of_many_dimensions(device):
+    x = torch.arange(6.0, device=device).reshape(1, 2, 1, 1, 3).requires_grad_()
+    y = x.repeat(2, 1, 3, 0, 2)
+    assert y.shape == (2, 2, 3, 0, 6)
+    y = x.repeat(2, 2, 3, 1, 2)
+    assert y.shape == (2, 4, 3, 1, 6) and y[1, 3, 2, 0].tolist() == [3, 4, 5, 3, 4, 5]
+    y.sum().backward()
+    assert x.grad.unique().tolist() == [24]

@@ -719,3 +719,15 @@ def test_what_is_named_torch_is_pickled_without_such_a_module():
     back = torch.load(file, weights_only=False)
     assert back[0] is torch.relu and type(back[1]) is type(result) and back[2] is torch.nn.functional.gelu
     assert back[3](torch.zeros(1)).item() == pytest.approx(-0.6931472)
+
+
+def test_elements_are_mapped_by_a_function():
+    x = torch.tensor([1.0, 2.0])
+    assert x.map_(torch.tensor([10.0, 20.0]), lambda a, b: a + b).tolist() == [11.0, 22.0]
+    assert x.map2_(x, x, lambda a, b, c: a + b - c).tolist() == [11.0, 22.0]
+    assert torch.tensor([2.0], dtype=torch.float64).float_power_(3).item() == 8.0
+
+
+def test_the_hash_of_a_tensor_is_its_id():
+    x = torch.ones(2)
+    assert hash(x) == id(x) and hash(x + 1) != hash(x)
