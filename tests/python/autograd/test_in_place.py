@@ -60,10 +60,12 @@ MANY_VIEWS = "This view is the output of a function that returns multiple views"
 NO_GRAD_VIEW = "A view was created in no_grad mode and is being modified inplace with grad mode enabled"
 
 
-@pytest.mark.parametrize("apart", ["chunk(2)", "split(2)", "split([1, 3])", "unbind(0)"])
-def test_views_that_share_a_node_refuse_in_place_changes(device, apart):
+@pytest.mark.parametrize(
+    "separate", [lambda x: x.chunk(2), lambda x: x.split(2), lambda x: x.split([1, 3]), lambda x: x.unbind(0)]
+)
+def test_views_that_share_a_node_refuse_in_place_changes(device, separate):
     x = torch.ones(4, 2, device=device, requires_grad=True) * 1
-    parts = eval(f"x.{apart}", {"x": x})
+    parts = separate(x)
     for change in (lambda: parts[1].add_(1), lambda: parts[1][:1].mul_(2), lambda: parts[1].__setitem__(0, 3.0)):
         with pytest.raises(RuntimeError, match=MANY_VIEWS):
             change()
@@ -72,7 +74,7 @@ def test_views_that_share_a_node_refuse_in_place_changes(device, apart):
     assert x[0, 0].item() == 2
     # Nothing is lost where nothing is recorded, or where nodes are not shared.
     plain = torch.zeros(4, 2, device=device)
-    eval(f"plain.{apart}", {"plain": plain})[0].add_(1)
+    separate(plain)[0].add_(1)
     assert plain.sum().item() > 0
     y = x.unsafe_chunk(2)[0].add_(1)
     y = y + x.tensor_split(2)[0].mul_(2)
@@ -99,10 +101,12 @@ def test_a_view_made_without_grad_refuses_recorded_changes(device):
     assert plain.tolist() == [2.0] * 4
 
 
-@pytest.mark.parametrize("write", ["y[:] = b", "y[...] = b", "y.copy_(b)"])
+@pytest.mark.parametrize(
+    "write", [lambda y, b: y.__setitem__(slice(None), b), lambda y, b: y.__setitem__(..., b), lambda y, b: y.copy_(b)]
+)
 def test_what_is_overwritten_has_a_gradient_of_zero(device, write):
     a, b = (torch.ones(3, device=device, requires_grad=True) for _ in range(2))
     y = a * 2
-    exec(write, {"y": y, "b": b})
+    write(y, b)
     y.sum().backward()
     assert a.grad.tolist() == [0.0] * 3 and b.grad.tolist() == [1.0] * 3

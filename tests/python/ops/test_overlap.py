@@ -119,17 +119,17 @@ def test_threshold_in_place_of_an_expanded_tensor(device):
 
 
 OVERLAPPING = [
-    "x[1:].add_(x[:-1])",
-    "x[1:].sub_(x[:-1], alpha=2)",
-    "x[1:].copy_(x[:-1])",
-    "x.mul_(x[2])",
-    "x[:4].view(2, 2).add_(x[:4].view(2, 2).t())",
-    "x[1:].lerp_(x[:-1], 0.5)",
-    "x[1:].clamp_(x[:-1])",
-    "x[1:].eq_(x[:-1])",
-    "x[1:].scatter_(0, i, x[:2])",
-    "x.add_(x.detach()[0])",
-    "x.__setitem__(slice(1, None), x[:-1])",
+    lambda x, i: x[1:].add_(x[:-1]),
+    lambda x, i: x[1:].sub_(x[:-1], alpha=2),
+    lambda x, i: x[1:].copy_(x[:-1]),
+    lambda x, i: x.mul_(x[2]),
+    lambda x, i: x[:4].view(2, 2).add_(x[:4].view(2, 2).t()),
+    lambda x, i: x[1:].lerp_(x[:-1], 0.5),
+    lambda x, i: x[1:].clamp_(x[:-1]),
+    lambda x, i: x[1:].eq_(x[:-1]),
+    lambda x, i: x[1:].scatter_(0, i, x[:2]),
+    lambda x, i: x.add_(x.detach()[0]),
+    lambda x, i: x.__setitem__(slice(1, None), x[:-1]),
 ]
 
 
@@ -139,7 +139,7 @@ def test_writing_over_what_is_read_is_refused(device, write):
     with pytest.raises(
         RuntimeError, match="unsupported operation: some elements of the input tensor and the written-to tensor"
     ):
-        eval(write, {"x": x, "i": torch.tensor([0, 1], device=device)})
+        write(x, torch.tensor([0, 1], device=device))
     assert x.tolist() == [0, 1, 2, 3, 4, 5]
 
 

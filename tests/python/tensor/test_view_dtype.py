@@ -37,23 +37,29 @@ def test_a_view_of_another_dtype_shares_memory(device):
 
 VIEWS_REFUSED = [
     (
-        "i[:, 1:].view(torch.int64)",
+        lambda i, c: i[:, 1:].view(torch.int64),
         "self.size(-1) must be divisible by 2 to view Int as Long (different element sizes), but got 3",
     ),
-    ("i.t().view(torch.int16)", "self.stride(-1) must be 1 to view Int as Short (different element sizes), but got 4"),
-    ("i[0, 0].view(torch.int16)", "self.dim() cannot be 0 to view Int as Short (different element sizes)"),
     (
-        "i[0, 1:3].view(torch.int64)",
+        lambda i, c: i.t().view(torch.int16),
+        "self.stride(-1) must be 1 to view Int as Short (different element sizes), but got 4",
+    ),
+    (lambda i, c: i[0, 0].view(torch.int16), "self.dim() cannot be 0 to view Int as Short (different element sizes)"),
+    (
+        lambda i, c: i[0, 1:3].view(torch.int64),
         "self.storage_offset() must be divisible by 2 to view Int as Long (different element sizes), but got 1",
     ),
-    ("c.conj().view(torch.float32)", "torch.Tensor.view is not supported for conjugate view tensors when converting"),
+    (
+        lambda i, c: c.conj().view(torch.float32),
+        "torch.Tensor.view is not supported for conjugate view tensors when converting",
+    ),
 ]
 
 
-@pytest.mark.parametrize("expression, words", VIEWS_REFUSED, ids=[e for e, _ in VIEWS_REFUSED])
-def test_views_of_another_dtype_are_refused(device, expression, words):
+@pytest.mark.parametrize("view, words", VIEWS_REFUSED, ids=[words[:60] for _, words in VIEWS_REFUSED])
+def test_views_of_another_dtype_are_refused(device, view, words):
     i = torch.arange(8, dtype=torch.int32, device=device).reshape(2, 4)
     c = torch.tensor([1 + 2j], device=device)
     with pytest.raises(RuntimeError) as error:
-        eval(expression, {"i": i, "c": c, "torch": torch})
+        view(i, c)
     assert words in str(error.value)

@@ -1,5 +1,6 @@
 """What programs on XLA:CPU leave to our kernels, against the compiler's own code and against device cpu."""
 
+import json
 import os
 import random
 import subprocess
@@ -372,22 +373,22 @@ def test_calls_work_in_every_mode_and_with_second_gradients(mode):
 
 
 @pytest.mark.parametrize(
-    ("optimizer", "kernel", "operands", "alias"),
+    ("optimizer", "settings", "kernel", "operands", "alias"),
     [
-        ("AdamW(net.parameters(), lr=1e-2)", "adamw", {12, 13}, (1, 2)),
-        ("SGD(net.parameters(), lr=1e-1)", "sgd", {6, 7}, (0, 0)),
-        ("SGD(net.parameters(), lr=1e-2, momentum=0.9)", "sgd", {7, 8}, (1, 2)),
+        ("AdamW", {"lr": 1e-2}, "adamw", {12, 13}, (1, 2)),
+        ("SGD", {"lr": 1e-1}, "sgd", {6, 7}, (0, 0)),
+        ("SGD", {"lr": 1e-2, "momentum": 0.9}, "sgd", {7, 8}, (1, 2)),
     ],
 )
-def test_a_step_in_place_waits_for_who_reads_the_weight(tmp_path, optimizer, kernel, operands, alias):
+def test_a_step_in_place_waits_for_who_reads_the_weight(tmp_path, optimizer, settings, kernel, operands, alias):
     """The gradient of the second layer's input reads the weight that the optimiser overwrites in the same program."""
     script = """
-import sys, numpy as np, pytpu as torch
+import json, sys, numpy as np, pytpu as torch
 from pytpu import nn
 device = sys.argv[1]
 torch.manual_seed(0)
 net = nn.Sequential(nn.Linear(150, 160), nn.Tanh(), nn.Linear(160, 170), nn.Tanh(), nn.Linear(170, 130)).to(device)
-optimizer = eval("torch.optim." + sys.argv[3])
+optimizer = getattr(torch.optim, sys.argv[3])(net.parameters(), **json.loads(sys.argv[4]))
 x, y = torch.randn(140, 150).to(device), torch.randn(140, 130).to(device)
 for _ in range(6):
     optimizer.zero_grad()
@@ -403,7 +404,8 @@ np.savez(sys.argv[2], loss=loss.item(), **weights)
             tmp_path / f"{device}.npz",
             {**os.environ, "TORCHTPU_CACHE": "0", "TORCHTPU_DUMP_DIR": str(tmp_path / "dump")},
         )
-        subprocess.run([sys.executable, "-c", script, device, str(path), optimizer], check=True, env=environment)
+        arguments = [device, str(path), optimizer, json.dumps(settings)]
+        subprocess.run([sys.executable, "-c", script, *arguments], check=True, env=environment)
         with np.load(path) as arrays:
             results[device] = dict(arrays)
     for name, want in results["cpu"].items():
