@@ -1,7 +1,7 @@
 //! Products of vectors and matrices.
 
+use super::expect_float;
 use super::inverse::inv;
-use super::{expect_float, part};
 use crate::op::normalize_dim;
 use crate::ops::concat::{cat, flip, stack};
 use crate::policy::{Policies, Policy};
