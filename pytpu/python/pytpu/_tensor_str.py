@@ -2,7 +2,8 @@
 
 import re
 
-from . import _C, functions
+from . import _C
+from ._functions import settings
 
 
 class _PrintOptions:
@@ -10,18 +11,18 @@ class _PrintOptions:
 
     def __getattr__(self, name):
         if name == "sci_mode":
-            return functions._print_options.get("sci_mode")
+            return settings._print_options.get("sci_mode")
         try:
-            return functions._print_options[name]
+            return settings._print_options[name]
         except KeyError:
             raise AttributeError(f"'__PrinterOptions' object has no attribute '{name}'") from None
 
     def __setattr__(self, name, value):
-        functions.set_printoptions(**{name: value})
+        settings.set_printoptions(**{name: value})
 
 
 PRINT_OPTS = _PrintOptions()
-set_printoptions = functions.set_printoptions
+set_printoptions = settings.set_printoptions
 
 
 def get_printoptions():
@@ -40,11 +41,11 @@ def _tensor_str(self, indent):
         return "[]"
     before = PRINT_OPTS.linewidth
     start = len("tensor(")
-    functions.set_printoptions(linewidth=before + start - indent)
+    settings.set_printoptions(linewidth=before + start - indent)
     try:
         text = repr(self.detach().as_subclass(_C.Tensor).cpu())[start:]
     finally:
-        functions.set_printoptions(linewidth=before)
+        settings.set_printoptions(linewidth=before)
     end = text.rindex("]") + 1 if self.dim() else re.search(r"[,)]", text).start()
     return text[:end].replace("\n" + " " * start, "\n" + " " * indent)
 
