@@ -41,7 +41,7 @@ pub fn device(name: &str) -> Result<Device> {
 
 /// `loss.backward()` as a method.
 pub trait Backward {
-    /// Adds the gradients of this tensor, which has one element, to `.grad` of the leaves it was computed from.
+    /// Add the gradients of this tensor, which has one element, to `.grad` of the leaves it was computed from.
     ///
     /// # Errors
     /// As [`autograd::backward`].

@@ -129,7 +129,7 @@ pub(crate) struct Form {
     pub(crate) numbers: [u32; DTYPES],
     /// Values that leave the segment, ascending.
     pub(crate) outputs: Vec<u32>,
-    /// Whether large results are computed into memory of the [pool].
+    /// Whether large results are computed into memory of the [pool](crate::pool).
     pub(crate) is_pooled: bool,
     /// Precision of `float32` products. Always the default on XLA:CPU, whose programs do not state it.
     pub(crate) precision: Precision,
@@ -337,8 +337,8 @@ impl Form {
         }
         pairs
     }
-    /// Return the positions in `outputs` of the results that take memory from the [pool]: large results that take the
-    /// memory of no argument.
+    /// Return the positions in `outputs` of the results that take memory from the [pool](crate::pool): large results
+    /// that take the memory of no argument.
     pub(crate) fn pooled(&self, outputs: &[u32], overwritten: &[(usize, usize)]) -> Vec<usize> {
         let is_new = |position: &usize| overwritten.iter().all(|p| p.1 != *position);
         let is_large = |position: &usize| is_large(&self.values[outputs[*position] as usize]);

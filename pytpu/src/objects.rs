@@ -194,8 +194,7 @@ unsafe fn number_slow(o: *mut PyObject) -> Option<Scalar> {
 /// # Safety
 /// `o` is an object. A caller that may run Python code must hold the item in use, since a list may drop it then.
 pub unsafe fn sequence(o: *mut PyObject) -> Option<(usize, impl Fn(usize) -> *mut PyObject)> {
-    // SAFETY: `o` is an object. A caller that may run Python code must hold the item in use, since a list may drop it then. The
-    // index is below the length.
+    // SAFETY: `o` is an object. A caller that may run Python code holds the item in use. The index is below the length.
     unsafe {
         let tuple = PyTuple_Check(o) != 0;
         if !tuple && PyList_Check(o) == 0 {

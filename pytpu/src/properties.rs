@@ -127,7 +127,10 @@ getters! {
         integer(x.version() as usize)
     };
     get_output_nr |x| integer(x.output_nr() as usize);
-    get_base |x| match x.view_info().filter(|v| v.is_visible()) { Some(v) => Ok(wrap(v.base.clone())), None => new_none() };
+    get_base |x| match x.view_info().filter(|v| v.is_visible()) {
+        Some(v) => Ok(wrap(v.base.clone())),
+        None => new_none(),
+    };
     get_layout |_x| Python::attach(|py| owned(py.import("pytpu._C")?.getattr("strided")?));
     get_retains_grad |x| boolean(retains_grad(x));
     get_grad_fn |x| match x.history()? {

@@ -320,7 +320,7 @@ pub unsafe fn register(m: &Bound<'_, PyModule>, parts: Parts) -> PyResult<()> {
         flags: (Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC) as _,
         slots: slots.leak().as_mut_ptr(),
     };
-    // SAFETY: the tables are leaked, so they live for ever. The slots of this file have the types that their numbers ask
+    // SAFETY: the tables are leaked, so they live forever. The slots of this file have the types that their numbers ask
     // for, and the caller answers for those of `parts`.
     let ty = unsafe { Bound::from_owned_ptr_or_err(m.py(), PyType_FromSpec(&mut spec))? };
     // A metaclass of its own, as in PyTorch, so that pickles can be taught the name of the class.

@@ -85,10 +85,10 @@ pub(crate) fn window_count(
 }
 
 impl Func {
-    /// Multiplies and sums over the dimension pairs `contract`, once for each element of the pairs `batch`. The
-    /// result's dimensions are the batch, then what remains of `a`, then of `b`. Its elements are `out`, which may be
-    /// wider than the operands' type, and then is also the accumulator. `precision` is `DEFAULT`, `HIGH` or `HIGHEST`;
-    /// when absent, what [`Func::set_precision`] says.
+    /// Multiply and sums over the dimension pairs `contract`, once for each element of the pairs `batch`. The result's
+    /// dimensions are the batch, then what remains of `a`, then of `b`. Its elements are `out`, which may be wider than
+    /// the operands' type, and then is also the accumulator. `precision` is `DEFAULT`, `HIGH` or `HIGHEST`; when
+    /// absent, what [`Func::set_precision`] says.
     pub fn dot_general(
         &mut self,
         a: &Value,

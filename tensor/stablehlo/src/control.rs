@@ -38,7 +38,7 @@ impl Func {
         )
     }
 
-    /// Computes `on_true` if the scalar `pred` holds, else `on_false`. Both give values of the same types, and may use
+    /// Compute `on_true` if the scalar `pred` holds, else `on_false`. Both give values of the same types, and may use
     /// the function's other values. Unlike [`Func::select`] only one side is run.
     pub fn if_else(
         &mut self,
@@ -63,13 +63,13 @@ impl Func {
         )
     }
 
-    /// Keeps the compiler from moving or merging operations across this point: gives the operands back.
+    /// Keep the compiler from moving or merging operations across this point: gives the operands back.
     pub fn optimization_barrier(&mut self, operands: &[Value]) -> Vec<Value> {
         let types: Vec<Type> = operands.iter().map(|value| value.ty().clone()).collect();
         self.op_many(&types, format_args!("stablehlo.optimization_barrier {} : {}", List(operands), Types(operands)))
     }
 
-    /// Builds a region of one block with arguments of `types`; gives its text and the types it returns.
+    /// Build a region of one block with arguments of `types`. Return its text and the types it returns.
     fn region(
         &mut self,
         types: &[Type],

@@ -44,7 +44,7 @@ pub(crate) fn compare_type(e: ElementType) -> &'static str {
 }
 
 impl Func {
-    /// Applies an operation of one operand, named in full: `"stablehlo.tanh"`, `"chlo.erf"`.
+    /// Apply an operation of one operand, named in full: `"stablehlo.tanh"`, `"chlo.erf"`.
     ///
     /// The result has the operand's type, but for `real`, `imag` and `abs` of complex numbers, which are real, and for
     /// `is_finite` and its kin, which are boolean.
@@ -64,7 +64,7 @@ impl Func {
         }
     }
 
-    /// Applies an operation of two operands of one type, named in full: `"stablehlo.add"`, `"chlo.next_after"`.
+    /// Apply an operation of two operands of one type, named in full: `"stablehlo.add"`, `"chlo.next_after"`.
     ///
     /// The result has that type too, but for `stablehlo.complex`, which joins a real and an imaginary part.
     pub fn binary(&mut self, op: &'static str, a: &Value, b: &Value) -> Value {
@@ -97,7 +97,7 @@ impl Func {
         self.op(&ty, format_args!("stablehlo.compare {dir}, {a}, {b}, {kind} : ({}, {}) -> {ty}", a.ty(), b.ty()))
     }
 
-    /// Takes `on_true` where `pred` holds, else `on_false`. `pred` may be a scalar.
+    /// Take `on_true` where `pred` holds, else `on_false`. `pred` may be a scalar.
     pub fn select(&mut self, pred: &Value, on_true: &Value, on_false: &Value) -> Value {
         assert!(pred.element() == ElementType::Pred, "select (I1): the predicate is {}, but must be i1", pred.ty());
         assert!(
@@ -127,7 +127,7 @@ impl Func {
         self.op(ty, format_args!("stablehlo.clamp {lo}, {x}, {hi} : ({}, {ty}, {}) -> {ty}", lo.ty(), hi.ty()))
     }
 
-    /// Converts the elements, as PyTorch does: to a boolean is `x != 0`, from a complex number takes the real part.
+    /// Convert the elements, as PyTorch does: to a boolean is `x != 0`, from a complex number takes the real part.
     /// Already of that type, `x` is returned.
     pub fn convert(&mut self, x: &Value, e: ElementType) -> Value {
         if x.element() == e {
@@ -145,7 +145,7 @@ impl Func {
         self.op(&ty, format_args!("stablehlo.convert {x} : ({}) -> {ty}", x.ty()))
     }
 
-    /// Reads the bits of `x` as elements of `e`. A narrower type adds a last dimension, a wider one takes it away.
+    /// Read the bits of `x` as elements of `e`. A narrower type adds a last dimension, a wider one takes it away.
     pub fn bitcast_convert(&mut self, x: &Value, e: ElementType) -> Value {
         let from = x.element();
         if from == e {
@@ -175,7 +175,7 @@ impl Func {
         self.op(&ty, format_args!("stablehlo.bitcast_convert {x} : ({}) -> {ty}", x.ty()))
     }
 
-    /// Whether each element of a float tensor is neither infinite nor NaN.
+    /// Return whether each element of a float tensor is neither infinite nor NaN.
     pub fn is_finite(&mut self, x: &Value) -> Value {
         assert!(x.element().is_float(), "is_finite (I1): {} is not a floating-point tensor", x.ty());
         self.unary("stablehlo.is_finite", x)

@@ -41,7 +41,7 @@ impl Value {
         self.ty.rank()
     }
 
-    /// Whether this is an argument of the program, rather than computed in it.
+    /// Return whether this is an argument of the program, rather than computed in it.
     pub fn is_argument(&self) -> bool {
         self.id & ARGUMENT != 0
     }
@@ -73,7 +73,7 @@ pub enum Platform {
 }
 
 impl Platform {
-    /// Whether it is XLA:CPU.
+    /// Return whether it is XLA:CPU.
     pub fn is_cpu(self) -> bool {
         matches!(self, Platform::Cpu { .. })
     }
@@ -164,7 +164,7 @@ impl Func {
         self.platform
     }
 
-    /// Sets how precisely an accelerator multiplies `float32` from now on. XLA:CPU is not told: it always multiplies
+    /// Set how precisely an accelerator multiplies `float32` from now on. XLA:CPU is not told: it always multiplies
     /// `float32`.
     pub fn set_precision(&mut self, precision: Precision) {
         self.precision = Some(precision);
@@ -183,7 +183,7 @@ impl Func {
         Some(precision.mlir())
     }
 
-    /// Adds an argument; arguments are numbered in the order of these calls.
+    /// Add an argument; arguments are numbered in the order of these calls.
     pub fn arg(&mut self, ty: Type) -> Value {
         let id = ARGUMENT | self.args.len() as u32;
         self.args.push(Argument { ty: ty.clone(), attributes: Vec::new() });
@@ -200,12 +200,12 @@ impl Func {
         self.next as usize
     }
 
-    /// Makes result `out` take the memory of argument `arg`; the caller gives the buffer away.
+    /// Make result `out` take the memory of argument `arg`; the caller gives the buffer away.
     pub fn alias_output(&mut self, arg: usize, out: usize) {
         self.set_arg_attribute(arg, "tf.aliasing_output", &format!("{out} : i32"));
     }
 
-    /// Whether an op may take the memory of `v` for a result: it is none of the arguments that the caller keeps.
+    /// Return whether an op may take the memory of `v` for a result: it is none of the arguments that the caller keeps.
     pub fn is_ours(&self, v: &Value) -> bool {
         let is_given = |a: &Argument| a.attributes.iter().any(|(name, _)| name == "tf.aliasing_output");
         v.id & ARGUMENT == 0 || is_given(&self.args[(v.id & !ARGUMENT) as usize])
@@ -231,7 +231,7 @@ impl Func {
         self.windows.get(&v.id)
     }
 
-    /// Attaches an attribute to argument `arg`, for example `mhlo.sharding`; `value` is MLIR text.
+    /// Attach an attribute to argument `arg`, for example `mhlo.sharding`; `value` is MLIR text.
     pub fn set_arg_attribute(&mut self, arg: usize, name: &str, value: &str) {
         let count = self.args.len();
         let Some(argument) = self.args.get_mut(arg) else {
@@ -241,7 +241,7 @@ impl Func {
         argument.attributes.push((name.to_string(), value.to_string()));
     }
 
-    /// Prints the module `name`, whose `@main` returns `outputs`. The same calls give the same text.
+    /// Print the module `name`, whose `@main` returns `outputs`. The same calls give the same text.
     pub fn finish(self, name: &str, outputs: &[Value]) -> String {
         let mut text = String::with_capacity(self.body.len() + 128 * (self.args.len() + outputs.len()) + 128);
         text.push_str("module @");
@@ -271,14 +271,14 @@ impl Func {
 
     // Appending operations.
 
-    /// Appends `%n = text` and returns `%n`.
+    /// Append `%n = text` and return `%n`.
     pub(crate) fn op(&mut self, ty: &Type, text: fmt::Arguments<'_>) -> Value {
         let value = self.fresh(ty);
         put(&mut self.body, format_args!("    {value} = {text}\n"));
         value
     }
 
-    /// Appends `%n, %m = text` and returns the results.
+    /// Append `%n, %m = text` and return the results.
     pub(crate) fn op_many(&mut self, types: &[Type], text: fmt::Arguments<'_>) -> Vec<Value> {
         let values: Vec<Value> = types.iter().map(|ty| self.fresh(ty)).collect();
         if values.is_empty() {
@@ -295,12 +295,12 @@ impl Func {
         Value { id, ty: ty.clone() }
     }
 
-    /// Appends to a region from now on. Constants of the outside may be used there, but not the reverse.
+    /// Append to a region from now on. Constants of the outside may be used there, but not the reverse.
     pub(crate) fn enter_region(&mut self) -> Outside {
         Outside { body: std::mem::take(&mut self.body), constants: self.constants.clone() }
     }
 
-    /// Gives the text of the region and appends to the outside again.
+    /// Return the text of the region and appends to the outside again.
     pub(crate) fn leave_region(&mut self, outside: Outside) -> String {
         self.constants = outside.constants;
         std::mem::replace(&mut self.body, outside.body)
@@ -370,7 +370,7 @@ impl Func {
         self.constant_with(&ty, |text| push_dense(text, shape, |text, i| push_f64(text, data[i], e)))
     }
 
-    /// Counts 0, 1, 2, ... along `dim`.
+    /// Count 0, 1, 2, ... along `dim`.
     pub fn iota(&mut self, ty: &Type, dim: usize) -> Value {
         assert!(dim < ty.rank(), "iota (C1): dimension {dim} is out of range for {ty}");
         self.constant(ty, format!("stablehlo.iota dim = {dim} : {ty}"))
@@ -415,7 +415,7 @@ fn push_symbol(text: &mut String, name: &str) {
     }
 }
 
-/// Appends an MLIR string literal: escapes are two hex digits.
+/// Append an MLIR string literal: escapes are two hex digits.
 pub(crate) fn push_quoted(text: &mut String, string: &str) {
     text.push('"');
     for b in string.bytes() {
@@ -428,7 +428,7 @@ pub(crate) fn push_quoted(text: &mut String, string: &str) {
     text.push('"');
 }
 
-/// Appends formatted text.
+/// Append formatted text.
 pub(crate) fn put(text: &mut String, args: fmt::Arguments<'_>) {
     text.write_fmt(args).expect("writing to a string cannot fail");
 }

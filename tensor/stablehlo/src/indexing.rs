@@ -58,7 +58,7 @@ pub enum ScatterKind {
 }
 
 impl Func {
-    /// Takes slices of `slice_sizes` from `x` at places that `indices` lists. Places outside are moved inwards: indices
+    /// Take slices of `slice_sizes` from `x` at places that `indices` lists. Places outside are moved inwards: indices
     /// count from 0, and negative ones are the caller's to wrap.
     pub fn gather(
         &mut self,
@@ -124,7 +124,7 @@ impl Func {
         )
     }
 
-    /// Joins windows of `updates` into `x` at places that `indices` lists. Windows that reach outside are left out.
+    /// Join windows of `updates` into `x` at places that `indices` lists. Windows that reach outside are left out.
     pub fn scatter(
         &mut self,
         x: &Value,
@@ -208,7 +208,7 @@ impl Func {
         )
     }
 
-    /// Replaces dimension `dim` of `x` by the dimensions of `idx`, whose elements choose along it.
+    /// Replace dimension `dim` of `x` by the dimensions of `idx`, whose elements choose along it.
     pub fn take(&mut self, x: &Value, idx: &Value, dim: usize) -> Value {
         assert!(dim < x.rank(), "gather (C19): dimension {dim} is out of range for {}", x.ty());
         if idx.ty().numel() == 0 {
@@ -228,14 +228,13 @@ impl Func {
         self.gather(x, idx, &dims, &slice_sizes, false)
     }
 
-    /// Chooses rows of `x` by `idx`: the lookup of an embedding. The result's shape is that of `idx`, then that of a
+    /// Choose rows of `x` by `idx`: the lookup of an embedding. The result's shape is that of `idx`, then that of a
     /// row.
     pub fn take_rows(&mut self, x: &Value, idx: &Value) -> Value {
         self.take(x, idx, 0)
     }
 
-    /// Joins `updates` into `x` where [`Func::take`] with the same `idx` and `dim` reads: its gradient, and
-    /// `index_add`.
+    /// Join `updates` into `x` where [`Func::take`] with the same `idx` and `dim` reads: its gradient, and `index_add`.
     pub fn put(&mut self, x: &Value, idx: &Value, updates: &Value, dim: usize, kind: ScatterKind) -> Value {
         assert!(dim < x.rank(), "scatter (C21): dimension {dim} is out of range for {}", x.ty());
         if kind == ScatterKind::Set && idx.ty().numel() == 1 && x.shape()[dim] > 0 && !self.platform().is_cpu() {

@@ -39,7 +39,7 @@ pub struct Library {
 }
 
 impl Library {
-    /// Reads the text of a module. Its function to call is `@main`, or else its one public function.
+    /// Read the text of a module. Its function to call is `@main`, or else its one public function.
     ///
     /// # Errors
     /// Why the module cannot be part of a program: it is damaged, has sizes or element types that programs cannot have,
@@ -133,7 +133,7 @@ impl Library {
 }
 
 impl Func {
-    /// Calls a library's function. The program gets the library's functions at the first call.
+    /// Call a library's function. The program gets the library's functions at the first call.
     pub fn call(&mut self, library: &Library, args: &[Value]) -> Vec<Value> {
         let given = args.iter().map(Value::ty);
         assert!(given.eq(&library.args), "call: ({}) given for ({})", Types(args), List(&library.args));
@@ -154,7 +154,7 @@ impl Func {
     }
 }
 
-/// Appends the functions of all libraries.
+/// Append the functions of all libraries.
 pub(crate) fn push_libraries(text: &mut String, libraries: &[Library]) {
     libraries.iter().for_each(|l| text.push_str(&l.text));
 }
@@ -262,7 +262,7 @@ impl<'a> Reader<'a> {
         Ok(reader)
     }
 
-    /// Turns `loc(...)` into gaps.
+    /// Turn `loc(...)` into gaps.
     fn leave_out_locations(&mut self) -> Result<(), String> {
         for i in 0..self.tokens.len() {
             if self.tokens[i] == Token::Word("loc") && self.tokens.get(i + 1) == Some(&Token::Mark('(')) {
@@ -323,7 +323,7 @@ impl<'a> Reader<'a> {
         Ok(start..self.at)
     }
 
-    /// Skips the definitions of locations that stand before or behind a module.
+    /// Skip the definitions of locations that stand before or behind a module.
     fn skip_prologue(&mut self) -> Result<(), String> {
         while let Some(Token::Word(word)) =
             self.peek().filter(|t| matches!(t, Token::Word(w) if w.starts_with(['#', '!'])))
@@ -367,7 +367,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Refuses a module that is divided over devices.
+    /// Refuse a module that is divided over devices.
     fn check_devices(&self, attributes: Range<usize>) -> Result<(), String> {
         let words: Vec<Token<'_>> =
             self.tokens[attributes].iter().filter(|t| !matches!(t, Token::Gap(_))).copied().collect();
@@ -476,7 +476,7 @@ impl<'a> Reader<'a> {
         Ok((tensor_type(&parts)?, attributes))
     }
 
-    /// Appends tokens, with the functions' new names; `without_attributes`: without what stands in curly brackets.
+    /// Append tokens, with the functions' new names; `without_attributes`: without what stands in curly brackets.
     fn print(
         &self,
         range: Range<usize>,
@@ -533,7 +533,7 @@ fn shown(token: Option<Token<'_>>) -> String {
     }
 }
 
-/// Reads `tensor<2x3xf32>`.
+/// Read `tensor<2x3xf32>`.
 fn tensor_type(text: &str) -> Result<Type, String> {
     let refuse = |why: &str| Err(format!("the type {text} {why}"));
     let Some(mut rest) = text.strip_prefix("tensor<").and_then(|t| t.strip_suffix('>')) else {

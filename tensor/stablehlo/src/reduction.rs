@@ -41,7 +41,7 @@ impl ReduceKind {
         }
     }
 
-    /// Whether joining many elements in a 16-bit float would lose what a 32-bit accumulator keeps.
+    /// Return whether joining many elements in a 16-bit float would lose what a 32-bit accumulator keeps.
     fn needs_wide_accumulator(self, e: ElementType) -> bool {
         matches!(self, ReduceKind::Add | ReduceKind::Mul) && matches!(e, ElementType::F16 | ElementType::BF16)
     }
@@ -68,7 +68,7 @@ impl Func {
         }
     }
 
-    /// Joins all elements along `dims`, which the result lacks. Sums and products of 16-bit floats are accumulated in
+    /// Join all elements along `dims`, which the result lacks. Sums and products of 16-bit floats are accumulated in
     /// `f32`.
     pub fn reduce(&mut self, x: &Value, kind: ReduceKind, dims: &[usize]) -> Value {
         check_dims("reduce", x, dims);
@@ -207,7 +207,7 @@ impl Func {
         (results[0].clone(), indices)
     }
 
-    /// Joins the elements under a window that slides over all dimensions. `padding` adds elements that change nothing.
+    /// Join the elements under a window that slides over all dimensions. `padding` adds elements that change nothing.
     /// Sums and products of 16-bit floats are accumulated in `f32`.
     pub fn reduce_window(
         &mut self,
@@ -263,8 +263,8 @@ impl Func {
         )
     }
 
-    /// Adds each element of `source` where the greatest element of its window of `x` is: the gradient of max pooling.
-    /// Of equals the first is taken, and NaN counts as greatest.
+    /// Add each element of `source` where the greatest element of its window of `x` is: the gradient of max pooling. Of
+    /// equals the first is taken, and NaN counts as greatest.
     pub fn select_and_scatter(
         &mut self,
         x: &Value,
@@ -320,7 +320,7 @@ impl Func {
         )
     }
 
-    /// Joins each element with all before it along `dim`: `cumsum`, `cumprod`, `cummax`, `cummin`.
+    /// Join each element with all before it along `dim`: `cumsum`, `cumprod`, `cummax`, `cummin`.
     pub fn cumulative(&mut self, x: &Value, kind: ReduceKind, dim: usize) -> Value {
         check_dims("reduce_window", x, &[dim]);
         let size = x.shape()[dim];
@@ -335,7 +335,7 @@ impl Func {
         self.reduce_window(x, kind, &window, &ones, &padding, &ones, &ones)
     }
 
-    /// Sorts all operands along `dim` by the first. As in PyTorch NaN counts as the greatest.
+    /// Sort all operands along `dim` by the first. As in PyTorch NaN counts as the greatest.
     pub fn sort(&mut self, operands: &[Value], dim: usize, descending: bool, stable: bool) -> Vec<Value> {
         let Some(key) = operands.first() else { panic!("sort (C1): there is nothing to sort") };
         for operand in operands {

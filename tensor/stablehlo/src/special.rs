@@ -36,7 +36,7 @@ fn row_major(rank: usize) -> String {
 }
 
 impl Func {
-    /// Draws random bits of type `ty` (`U32` or `U64`) by Threefry from a state of two `U64`; gives the next state and
+    /// Draw random bits of type `ty` (`U32` or `U64`) by Threefry from a state of two `U64`. Return the next state and
     /// the bits. The algorithm is named, so every back end draws the same.
     pub fn rng_bit_generator(&mut self, state: &Value, ty: &Type) -> (Value, Value) {
         let name = "rng_bit_generator";
@@ -54,8 +54,8 @@ impl Func {
         (state.clone(), bits.clone())
     }
 
-    /// Calls `target`, a function that the runtime knows, through XLA's typed FFI. It gets `kernel` and `numbers` as
-    /// attributes and row-major arrays, and gives arrays of types `outs`. Result `r` takes the memory of argument `a`
+    /// Call `target`, a function that the runtime knows, through XLA's typed FFI. It gets `kernel` and `numbers` as
+    /// attributes and row-major arrays, and give arrays of types `outs`. Result `r` takes the memory of argument `a`
     /// for each `(r, a)` of `in_place`. The values of [`Func::call_after`] are further arguments.
     pub fn custom_call(
         &mut self,

@@ -77,27 +77,27 @@ impl ElementType {
         }
     }
 
-    /// Whether this is a real floating-point type.
+    /// Return whether this is a real floating-point type.
     pub fn is_float(self) -> bool {
         matches!(self, F16 | BF16 | F32 | F64)
     }
 
-    /// Whether this is a complex type.
+    /// Return whether this is a complex type.
     pub fn is_complex(self) -> bool {
         matches!(self, C64 | C128)
     }
 
-    /// Whether this is a signed integer type.
+    /// Return whether this is a signed integer type.
     pub fn is_signed(self) -> bool {
         matches!(self, S8 | S16 | S32 | S64)
     }
 
-    /// Whether this is an unsigned integer type; booleans are not.
+    /// Return whether this is an unsigned integer type; booleans are not.
     pub fn is_unsigned(self) -> bool {
         matches!(self, U8 | U16 | U32 | U64)
     }
 
-    /// Whether this is an integer type; booleans are not.
+    /// Return whether this is an integer type; booleans are not.
     pub fn is_integer(self) -> bool {
         self.is_signed() || self.is_unsigned()
     }
