@@ -6,7 +6,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::ffi::*;
 use std::ptr::null_mut;
 
-/// Return the arguments of a hand-written method in the order of its parameters. An absent argument and `None` are null.
+/// Return the arguments of a hand-written method in the order of its parameters. Absent arguments and `None` are null.
 ///
 /// # Safety
 /// `args`, `positional` and `names` are what the interpreter passes to a `METH_FASTCALL | METH_KEYWORDS` function.

@@ -79,7 +79,7 @@ impl Platform {
     }
 }
 
-/// How precisely an accelerator multiplies matrices of `float32`, where its units multiply `bfloat16`.
+/// Precision of `float32` matrix products on an accelerator whose units multiply `bfloat16`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 #[repr(u8)]
 pub enum Precision {
@@ -115,23 +115,23 @@ pub struct Func {
     /// Constants by their text, so that each is printed once.
     constants: HashMap<String, Value>,
     platform: Platform,
-    /// Of products of `float32`, where that was said.
+    /// Precision of `float32` products, if it was set.
     precision: Option<Precision>,
     /// Number of products that ask for it.
     precise: usize,
     /// Number of custom calls.
     pub(crate) calls: usize,
-    /// What the next one waits for.
+    /// The values that the next custom call waits for.
     pub(crate) call_after: Vec<Value>,
     /// By the names of values.
     windows: HashMap<u32, Window>,
     /// The operands of reshapes, by the names of results.
     reshaped: HashMap<u32, Value>,
-    /// Whose functions the program calls.
+    /// The libraries whose functions the program calls.
     pub(crate) libraries: Vec<Library>,
 }
 
-/// Where the elements of a value lie in another, row-major one.
+/// The position of a value's elements in another value, which is row-major.
 #[derive(Clone, Debug)]
 pub struct Window {
     /// The other value.
@@ -142,7 +142,7 @@ pub struct Window {
     pub strides: Vec<usize>,
 }
 
-/// What [`Func::enter_region`] puts aside.
+/// The state that [`Func::enter_region`] puts aside.
 pub(crate) struct Outside {
     body: String,
     constants: HashMap<String, Value>,
@@ -164,18 +164,18 @@ impl Func {
         self.platform
     }
 
-    /// Set how precisely an accelerator multiplies `float32` from now on. XLA:CPU is not told: it always multiplies
-    /// `float32`.
+    /// Set the precision of later `float32` products on an accelerator. XLA:CPU always multiplies in `float32`, so its
+    /// programs do not set it.
     pub fn set_precision(&mut self, precision: Precision) {
         self.precision = Some(precision);
     }
 
-    /// How many products so far ask for the precision that was set.
+    /// Return the number of products so far that ask for the precision that was set.
     pub fn precise_products(&self) -> usize {
         self.precise
     }
 
-    /// What a product of `e` asks for unless its caller knows better. 16-bit floats never ask for more passes.
+    /// Return the default precision of a product of `e`. Products of 16-bit floats never need more passes.
     pub(crate) fn product_precision(&mut self, e: ElementType) -> Option<&'static str> {
         let asks = matches!(e, ElementType::F32 | ElementType::C64) && !self.platform.is_cpu();
         let precision = self.precision.filter(|_| asks)?;
@@ -183,35 +183,37 @@ impl Func {
         Some(precision.mlir())
     }
 
-    /// Add an argument; arguments are numbered in the order of these calls.
+    /// Add an argument. Arguments are numbered in the order of these calls.
     pub fn arg(&mut self, ty: Type) -> Value {
         let id = ARGUMENT | self.args.len() as u32;
         self.args.push(Argument { ty: ty.clone(), attributes: Vec::new() });
         Value { id, ty }
     }
 
-    /// How many arguments there are so far.
+    /// Return the number of arguments so far.
     pub fn arg_count(&self) -> usize {
         self.args.len()
     }
 
-    /// How many results of operations there are so far: a measure of the module's size.
+    /// Return the number of results of operations so far: a measure of the module's size.
     pub fn value_count(&self) -> usize {
         self.next as usize
     }
 
-    /// Make result `out` take the memory of argument `arg`; the caller gives the buffer away.
+    /// Make result `out` take the memory of argument `arg`. The caller donates the buffer.
     pub fn alias_output(&mut self, arg: usize, out: usize) {
         self.set_arg_attribute(arg, "tf.aliasing_output", &format!("{out} : i32"));
     }
 
-    /// Return whether an op may take the memory of `v` for a result: it is none of the arguments that the caller keeps.
+    /// Return whether an op may take the memory of `v` for a result: whether it is not an argument that the caller
+    /// keeps.
     pub fn is_ours(&self, v: &Value) -> bool {
         let is_given = |a: &Argument| a.attributes.iter().any(|(name, _)| name == "tf.aliasing_output");
         v.id & ARGUMENT == 0 || is_given(&self.args[(v.id & !ARGUMENT) as usize])
     }
 
-    /// Says where the elements of `v` can be found: who reads strided memory need not have them moved.
+    /// Record the position of the elements of `v` in another value, so that an op that reads strided memory can use
+    /// that value without a copy.
     pub fn set_window(&mut self, v: &Value, window: Window) {
         self.windows.insert(v.id, window);
     }
@@ -221,17 +223,17 @@ impl Func {
         self.reshaped.insert(y.id, x.clone());
     }
 
-    /// What `v` is a reshape of, if it is one.
+    /// Return the value that `v` is a reshape of, if it is one.
     pub(crate) fn reshaped(&self, v: &Value) -> Option<&Value> {
         self.reshaped.get(&v.id)
     }
 
-    /// Where the elements of `v` lie, if that was said.
+    /// Return the recorded position of the elements of `v`.
     pub fn window(&self, v: &Value) -> Option<&Window> {
         self.windows.get(&v.id)
     }
 
-    /// Attach an attribute to argument `arg`, for example `mhlo.sharding`; `value` is MLIR text.
+    /// Attach an attribute to argument `arg`, for example `mhlo.sharding`. `value` is MLIR text.
     pub fn set_arg_attribute(&mut self, arg: usize, name: &str, value: &str) {
         let count = self.args.len();
         let Some(argument) = self.args.get_mut(arg) else {
@@ -327,7 +329,8 @@ impl Func {
 
     /// The number `v` as a tensor without dimensions.
     ///
-    /// Integer types take its integral part; a number they cannot hold panics (`constant (C1)`). Booleans are `v != 0`.
+    /// Integer types take the integral part. A number outside of their range panics (`constant (C1)`). Booleans are `v
+    /// != 0`.
     pub fn scalar(&mut self, v: f64, e: ElementType) -> Value {
         self.splat(v, &Type::new(&[], e))
     }
@@ -404,7 +407,7 @@ fn check_count(count: usize, ty: &Type) {
     assert!(count == ty.numel(), "constant (C1): {count} elements given for {ty}");
 }
 
-/// MLIR takes bare identifiers after `@`; any other name is quoted.
+/// MLIR takes bare identifiers after `@`, so any other name is quoted.
 fn push_symbol(text: &mut String, name: &str) {
     let bare = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.$".contains(&b));
@@ -448,7 +451,7 @@ impl<T: fmt::Display> fmt::Display for List<'_, T> {
     }
 }
 
-/// Prints `array<i64: 1, 2>`; without elements there is no colon.
+/// Print `array<i64: 1, 2>`. Without elements there is no colon.
 pub(crate) struct Array<'a, T>(pub(crate) &'a [T]);
 
 impl<T: fmt::Display> fmt::Display for Array<'_, T> {

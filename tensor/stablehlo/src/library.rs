@@ -7,8 +7,8 @@ use std::ops::Range;
 
 /// The functions of a StableHLO module, under names that no other library has, and the signature of the one to call.
 ///
-/// The names begin with a hash of the functions. So a program has the functions once, however often it calls them, and
-/// those of two libraries never meet.
+/// The names begin with a hash of the functions. So a program has each function once, for any number of calls, and the
+/// functions of two libraries never have the same name.
 ///
 /// ```
 /// use torchtpu_stablehlo::{ElementType::F32, Func, Library, Type};
@@ -99,7 +99,7 @@ impl Library {
         &self.results
     }
 
-    /// Pairs of an argument that the module gives away, and the result that takes its memory.
+    /// Pairs of an argument that the module donates, and the result that takes its memory.
     pub fn aliases(&self) -> &[(usize, usize)] {
         &self.aliases
     }
@@ -123,7 +123,7 @@ impl Library {
         Ok(out)
     }
 
-    /// A program that consists of this library alone: its arguments and results are those of the function to call.
+    /// Return a program that has only this library: its arguments and results are those of the function to call.
     pub fn program(&self) -> String {
         let mut f = Func::new();
         let args: Vec<Value> = self.args.iter().map(|ty| f.arg(ty.clone())).collect();
@@ -179,13 +179,13 @@ fn fnv(bytes: &[u8]) -> u128 {
 enum Token<'a> {
     /// Letters, digits, dots, with a sigil (`%`, `^`, `#`, `!`) before them if there is one.
     Word(&'a str),
-    /// What follows `@`, without quotes.
+    /// Return the name after `@`, without quotes.
     Symbol(&'a str),
     /// A literal with its quotes.
     Text(&'a str),
     Arrow,
     Mark(char),
-    /// Space, and what is left out: comments and locations.
+    /// Skip space, comments and locations.
     Gap(&'a str),
 }
 
@@ -315,7 +315,7 @@ impl<'a> Reader<'a> {
         Err(format!("expected {} but found {}", shown(Some(token)), shown(self.peek())))
     }
 
-    /// What stands in brackets of this kind from here on, with them.
+    /// Return the text from here to the closing bracket, with both brackets.
     fn bracketed(&mut self, open: char) -> Result<Range<usize>, String> {
         self.expect(Token::Mark(open))?;
         let start = self.at - 1;
@@ -476,7 +476,7 @@ impl<'a> Reader<'a> {
         Ok((tensor_type(&parts)?, attributes))
     }
 
-    /// Append tokens, with the functions' new names; `without_attributes`: without what stands in curly brackets.
+    /// Append tokens, with the functions' new names. With `without_attributes`, leave out the text in curly brackets.
     fn print(
         &self,
         range: Range<usize>,

@@ -53,7 +53,7 @@ pub(crate) fn push_integer(out: &mut String, v: i128, e: ElementType) {
 
 fn push_float(out: &mut String, v: f64, e: ElementType) {
     use ElementType::*;
-    // From here upwards rounding to nearest gives infinity. The parser would refuse the decimal number.
+    // From this number on, rounding to nearest gives infinity. The parser would refuse the decimal number.
     let overflow = match e {
         F16 => 65520.0,
         BF16 => f64::from_bits(0x47EF_F000_0000_0000),

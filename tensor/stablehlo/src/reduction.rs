@@ -5,22 +5,22 @@ use crate::elementwise::compare_type;
 use crate::func::{Array, List, Types, put};
 use crate::{ElementType, Func, Type, Value};
 
-/// How many elements along a dimension XLA:CPU's tree reductions take as one window.
+/// Number of elements that a window of XLA:CPU's tree reductions has along a dimension.
 const WINDOW: usize = 32;
 
-/// How many elements one has been made of when a sum goes on in `f64`.
+/// Number of summed elements from which a sum goes on in `f64`.
 const FEW: usize = 16;
 
-/// How a reduction joins two elements.
+/// The function that joins two elements in a reduction.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ReduceKind {
-    /// Sum; of booleans, "or".
+    /// Sum. For booleans, "or".
     Add,
-    /// Product; of booleans, "and".
+    /// Product. For booleans, "and".
     Mul,
-    /// Greatest; NaN wins.
+    /// Greatest number, or NaN.
     Max,
-    /// Least; NaN wins.
+    /// Least number, or NaN.
     Min,
     /// Bitwise or logical "and".
     And,
@@ -96,8 +96,8 @@ impl Func {
     /// again. Once few elements are left, they are added up in `f64`, which costs nothing then. All that is also two to
     /// three times as fast as one `reduce`.
     fn sum_in_stages(&mut self, x: &Value, dims: &[usize]) -> Value {
-        // The compiler would reduce the operand of a reshape that only joins dimensions: stages must be those of the
-        // operand.
+        // The compiler would reduce the operand of a reshape that only joins dimensions. So the stages must be those of
+        // that operand.
         if let Some((source, inner)) = self.reshaped(x).and_then(|s| Some((s.clone(), dims_before(s, x, dims)?))) {
             let y = self.sum_in_stages(&source, &inner);
             return self.reshape(&y, &without(x.shape(), dims));
@@ -327,7 +327,7 @@ impl Func {
         if size <= 1 || x.ty().numel() == 0 {
             return x.clone();
         }
-        // XLA recognises a window of this form as a scan: it does not cost size² operations.
+        // XLA recognizes a window of this form as a scan, which does not cost size² operations.
         let ones = vec![1; x.rank()];
         let (mut window, mut padding) = (ones.clone(), vec![(0, 0); x.rank()]);
         window[dim] = size;
@@ -385,8 +385,8 @@ impl Func {
         )
     }
 
-    /// The `k` greatest elements of the last dimension, greatest first, and their indices as `S64`. Of equals the first
-    /// comes first; NaN counts as greatest, and zero as greater than negative zero.
+    /// Return the `k` greatest elements of the last dimension, greatest first, and their indices as `S64`. Of equal
+    /// elements the first comes first. NaN counts as greatest, and zero as greater than negative zero.
     pub fn top_k(&mut self, x: &Value, k: usize) -> (Value, Value) {
         let Some((&size, rest)) = x.shape().split_last() else { panic!("top_k: {} has no dimension", x.ty()) };
         assert!(k <= size, "top_k: {k} exceeds the last dimension of {}", x.ty());
@@ -403,7 +403,7 @@ fn without(shape: &[usize], dims: &[usize]) -> Vec<usize> {
     (0..shape.len()).filter(|d| !dims.contains(d)).map(|d| shape[d]).collect()
 }
 
-/// The dimensions of `source` that the reduced dimensions of `x`, a reshape of it, are made of; `None` where some
+/// Return the dimensions of `source` that form the reduced dimensions of `x`, a reshape of it. Return `None` if a
 /// reduced dimension shares one with a dimension that is kept.
 fn dims_before(source: &Value, x: &Value, dims: &[usize]) -> Option<Vec<usize>> {
     if x.ty().numel() == 0 {

@@ -142,7 +142,7 @@ impl Func {
         )
     }
 
-    /// Join tensors along `dim`; the other dimensions agree.
+    /// Join tensors along `dim`. The other dimensions agree.
     pub fn concatenate(&mut self, xs: &[Value], dim: usize) -> Value {
         let Some(first) = xs.first() else { panic!("concatenate (C3): there is nothing to join") };
         assert!(dim < first.rank(), "concatenate (C4): dimension {dim} is out of range for {}", first.ty());
