@@ -1,7 +1,7 @@
-"""Where PyTorch has what is written in other modules here.
+"""PyTorch's modules for names that are in other modules here.
 
-Pickles, ``inspect`` and libraries name a class by its module. `_as_torch` reads these tables when it has run a module.
-A module that has no file here is made: it answers with the names of the module that stands beside it in the table.
+Pickles, ``inspect`` and libraries name a class by its module. `_as_torch` reads these tables after it has run a module.
+A module without a file here is made: it has the names of the module beside it in the table.
 """
 
 # Files whose names are all reported as names of one other module.
@@ -34,7 +34,7 @@ FILES = {
     "utils.data.worker": "utils.data._utils.worker",
 }
 
-# Names of a file, by the module that they are said to be in. A function under several names becomes several.
+# Names of a file, by the module that they are reported in. A function under several names becomes several.
 NAMES = {
     "_file_globals": {"serialization": "StorageType"},
     "_file_places": {"serialization": "default_restore_location location_tag register_package"},

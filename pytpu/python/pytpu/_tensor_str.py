@@ -1,4 +1,4 @@
-"""How tensors are printed, as ``torch._tensor_str``."""
+"""Printing of tensors, as ``torch._tensor_str``."""
 
 import re
 
@@ -7,7 +7,7 @@ from ._functions import settings
 
 
 class _PrintOptions:
-    """The options of ``torch.set_printoptions``; to set one changes it."""
+    """The options of ``torch.set_printoptions``. Setting an attribute changes the option."""
 
     def __getattr__(self, name):
         if name == "sci_mode":
@@ -35,7 +35,7 @@ def get_printoptions():
 def _tensor_str(self, indent):
     """Return the numbers of a tensor with their brackets. Later lines start with `indent` spaces.
 
-    ``repr`` writes ``tensor(``, these numbers, and what a reader must know beside them.
+    ``repr`` writes ``tensor(``, these numbers, and then dtype, device and gradient function as needed.
     """
     if not self.numel():
         return "[]"
