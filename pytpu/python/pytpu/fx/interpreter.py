@@ -1,4 +1,4 @@
-"""``torch.fx.interpreter``: names of what runs graphs."""
+"""``torch.fx.interpreter``: names of classes that run graphs."""
 
 from . import Interpreter as Interpreter
 from . import Transformer as Transformer

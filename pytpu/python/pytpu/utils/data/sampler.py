@@ -1,6 +1,6 @@
 """Samplers, which choose the order of the samples of a dataset.
 
-They draw from generators as those of PyTorch do: equal seeds give equal orders.
+They draw from generators in PyTorch's order, so equal seeds give equal orders.
 """
 
 from __future__ import annotations
