@@ -113,6 +113,7 @@ struct Block {
 
 /// Bytes before the elements of an inline storage.
 const PREFIX: usize = size_of::<Block>();
+
 /// A multi-dimensional array: one pointer to a reference-counted block.
 ///
 /// `clone()` gives another handle to the same memory, as assignment does in Python: what is written through one is seen
