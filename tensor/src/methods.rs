@@ -106,7 +106,7 @@ impl Tensor {
     pub fn eye(n: i64, m: i64, dtype: DType, device: Device) -> Result<Tensor> {
         Tensor::made("eye.m", &[int(n), int(m)], dtype, device)
     }
-    /// Calls a row whose arguments end in dtype, layout and device.
+    /// Call a row whose arguments end in dtype, layout and device.
     fn made(row: &str, args: &[Arg<'_>], dtype: DType, device: Device) -> Result<Tensor> {
         ops::call_tensor(row, &[args, &[Arg::DType(dtype), Arg::None, Arg::Device(device)]].concat())
     }

@@ -319,7 +319,7 @@ pub trait Fused: Debug + Sized {
     }
 }
 
-/// Refuses complex inputs on behalf of an op that does not take them.
+/// Refuse complex inputs on behalf of an op that does not take them.
 #[cold]
 fn no_complex(name: &str, x: &[&Tensor]) -> Error {
     let dtype = x.iter().map(|t| t.dtype()).find(|d| d.is_complex()).unwrap_or(DType::C64);
@@ -529,7 +529,7 @@ pub(crate) mod fused {
 pub struct F64(u64);
 
 impl F64 {
-    /// Stores a value.
+    /// Store a value.
     pub fn new(v: f64) -> F64 {
         F64(v.to_bits())
     }
@@ -609,7 +609,7 @@ fn same_device_slow(x: &[&Tensor]) -> Result<crate::Device> {
     Ok(found.unwrap_or(crate::Device::CPU))
 }
 
-/// Turns a dimension that a user gave into an index.
+/// Turn a dimension that a user gave into an index.
 ///
 /// # Errors
 /// `Index`, in PyTorch's wording.

@@ -32,7 +32,7 @@ pub fn print_options() -> PrintOptions {
     *OPTIONS.read().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Changes how tensors are printed, in the whole process.
+/// Change how tensors are printed, in the whole process.
 pub fn set_print_options(options: PrintOptions) {
     *OPTIONS.write().unwrap_or_else(std::sync::PoisonError::into_inner) = options;
 }

@@ -72,7 +72,7 @@ impl Generator {
     pub fn is_same(&self, other: &Generator) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
-    /// Starts the stream of a seed.
+    /// Start the stream of a seed.
     pub fn manual_seed(&self, seed: u64) {
         match &mut *self.engine() {
             Engine::Host(g) => g.manual_seed(seed),
@@ -163,7 +163,7 @@ impl Generator {
             self.0.device.type_name()
         ))
     }
-    /// Draws on the host.
+    /// Draw on the host.
     pub(crate) fn draw<R>(&self, f: impl FnOnce(&mut HostGenerator) -> R) -> Result<R> {
         match &mut *self.engine() {
             Engine::Host(g) => Ok(f(g)),

@@ -79,7 +79,7 @@ pub fn dtype(kind: DeviceKind) -> Result<DType> {
     place(kind).map(|i| STATE.with(|s| s.dtype[i].get())).ok_or_else(|| none(kind))
 }
 
-/// Sets the dtype of [`Policy::Lower`] for this thread.
+/// Set the dtype of [`Policy::Lower`] for this thread.
 ///
 /// # Errors
 /// As [`set_enabled`].
@@ -94,7 +94,7 @@ pub fn keeps_casts() -> bool {
     STATE.with(|s| s.keeps.get())
 }
 
-/// Says whether casts of parameters are kept.
+/// Say whether casts of parameters are kept.
 pub fn set_keeps_casts(on: bool) {
     STATE.with(|s| s.keeps.set(on));
 }
@@ -117,7 +117,7 @@ pub fn nest(by: i64) -> i64 {
     depth
 }
 
-/// Computes in `dtype` where that is safe, on this thread and on devices of this kind, until the guard is dropped:
+/// Compute in `dtype` where that is safe, on this thread and on devices of this kind, until the guard is dropped:
 /// `torch.autocast`.
 ///
 /// ```
@@ -171,7 +171,7 @@ impl Settings {
         }
         set_keeps_casts(self.keeps);
     }
-    /// Sets all of it on this thread, as a block of its own, until the guard is dropped.
+    /// Set all of it on this thread, as a block of its own, until the guard is dropped.
     pub fn again(&self) -> Block {
         let before = Settings::now();
         self.set();
@@ -211,7 +211,7 @@ pub fn off() -> Option<Backward> {
     })
 }
 
-/// Sets what was set where backward was called, for what a user wrote.
+/// Set what was set where backward was called, for what a user wrote.
 pub(crate) fn as_called() -> Option<Block> {
     STATE.with(|s| s.called.get()).map(|settings| settings.again())
 }

@@ -38,12 +38,12 @@ pub trait Backend: Sync + Send {
     /// # Errors
     /// Whatever computing it reports.
     fn read(&self, handle: u64, out: &mut [u8]) -> Result<()>;
-    /// Copies row-major bytes to the device.
+    /// Copy row-major bytes to the device.
     ///
     /// # Errors
     /// When there is no device, or no memory on it.
     fn upload(&self, meta: &Meta, bytes: &[u8]) -> Result<u64>;
-    /// Looks at a 0-d `int64` value later: unless it is [`ALL_WELL`], the error made of it is raised by the next call
+    /// Look at a 0-d `int64` value later: unless it is [`ALL_WELL`], the error made of it is raised by the next call
     /// that reads values or waits for the device (in a mode that executes at once, by this one). The reference is
     /// borrowed for the call.
     ///
@@ -101,7 +101,7 @@ pub const ALL_WELL: i64 = i64::MIN;
 
 static BACKEND: OnceLock<&'static dyn Backend> = OnceLock::new();
 
-/// Installs the backend behind `tpu`; the first one stays.
+/// Install the backend behind `tpu`; the first one stays.
 pub fn install(backend: &'static dyn Backend) {
     let _ = BACKEND.set(backend);
 }
@@ -124,7 +124,7 @@ pub(crate) fn is_accelerator(device: Device) -> bool {
     device.kind == DeviceKind::Tpu && get().is_ok_and(|b| b.is_accelerator())
 }
 
-/// Refuses an ordinal that names no device of this process. The first one is always taken to exist, since looking loads
+/// Refuse an ordinal that names no device of this process. The first one is always taken to exist, since looking loads
 /// the plugin.
 ///
 /// # Errors
@@ -143,7 +143,7 @@ pub(crate) fn check_exists(device: Device) -> Result<()> {
     )))
 }
 
-/// Gives back a reference, when there is a backend at all.
+/// Return back a reference, when there is a backend at all.
 pub(crate) fn release(handle: u64) {
     if let Some(b) = BACKEND.get() {
         b.release(handle);

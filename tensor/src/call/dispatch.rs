@@ -17,14 +17,14 @@ pub(crate) fn is_unusual() -> bool {
     state::is_unusual()
 }
 
-/// Records an op on the device whose result is described as `a` is, and contiguous.
+/// Record an op on the device whose result is described as `a` is, and contiguous.
 #[inline]
 pub(crate) fn record_twin(op: &Prim, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let operands = [backend::Operand::Value(a.device_value()?), backend::Operand::Value(b.device_value()?)];
     Ok(a.device_twin(backend::record_one(op, &operands, a.meta())?))
 }
 
-/// Runs an op with one output.
+/// Run an op with one output.
 #[inline]
 pub fn call(op: Prim, x: &[&Tensor]) -> Result<Tensor> {
     if is_unusual() {
@@ -75,7 +75,7 @@ fn call_ordinary(op: Prim, x: &[&Tensor]) -> Result<Tensor> {
     Ok(y)
 }
 
-/// Runs an op some operand of which has other strides than a new tensor, or holds conjugates or negatives.
+/// Run an op some operand of which has other strides than a new tensor, or holds conjugates or negatives.
 #[inline(never)]
 fn call_strided(op: &Prim, x: &[&Tensor], meta: Meta) -> Result<Tensor> {
     match op.strides() {
@@ -122,7 +122,7 @@ fn arranged(op: &Prim, x: &[&Tensor], mut y: Outs) -> Result<Outs> {
     Ok(y)
 }
 
-/// Runs an op whose result has these strides, row-major ones if none. Only the kernels of element-wise ops write
+/// Run an op whose result has these strides, row-major ones if none. Only the kernels of element-wise ops write
 /// others.
 fn run_with(op: &Prim, x: &[&Tensor], meta: Meta, strides: Option<Dims>) -> Result<Tensor> {
     let Some(strides) = strides else {
@@ -159,7 +159,7 @@ pub(crate) fn copy_with(x: &Tensor, strides: Dims) -> Result<Tensor> {
     Ok(y)
 }
 
-/// Runs an op with any number of outputs.
+/// Run an op with any number of outputs.
 pub fn call_n(op: Prim, x: &[&Tensor]) -> Result<Outs> {
     if is_unusual() {
         tell(&op);
@@ -195,7 +195,7 @@ fn call_n_ordinary(op: Prim, x: &[&Tensor]) -> Result<Outs> {
 type Observer = Box<dyn Fn(&Prim) + Send + Sync>;
 static OBSERVER: std::sync::OnceLock<Observer> = std::sync::OnceLock::new();
 
-/// Calls `f` with every op that is recorded for backward or run, from now on; the first observer stays. For tests that
+/// Call `f` with every op that is recorded for backward or run, from now on; the first observer stays. For tests that
 /// count what they reach.
 pub fn observe(f: impl Fn(&Prim) + Send + Sync + 'static) {
     if OBSERVER.set(Box::new(f)).is_ok() {
@@ -274,7 +274,7 @@ fn execute(op: &Prim, x: &[&Tensor], first: Meta) -> Result<Outs> {
     }
 }
 
-/// Runs a kernel on copies of the inputs whose memory holds conjugates or negatives.
+/// Run a kernel on copies of the inputs whose memory holds conjugates or negatives.
 #[cold]
 fn run_resolved(op: &Prim, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
     let held: SmallVec<[Tensor; 4]> = x.iter().map(|t| t.resolved()).collect::<Result<_>>()?;
@@ -364,7 +364,7 @@ fn own_window(w: &AsStrided, x: &Tensor) -> Result<Option<AsStrided>> {
     }
 }
 
-/// Runs a pointwise op with its result written straight into `out`, which is as inferred, needs no gradient and is on
+/// Run a pointwise op with its result written straight into `out`, which is as inferred, needs no gradient and is on
 /// `cpu`. `false` when `out` does not fit, and nothing happened.
 #[inline]
 pub(crate) fn call_into(op: &Prim, x: &[&Tensor], out: &Tensor) -> Result<bool> {
@@ -398,7 +398,7 @@ impl Prim {
     }
 }
 
-/// Refuses to go on where sizes differ from what an in-place op can hold.
+/// Refuse to go on where sizes differ from what an in-place op can hold.
 pub(crate) fn check_same_dims(x: &Tensor, dims: &Dims) -> Result<()> {
     if x.dims() == dims {
         return Ok(());

@@ -393,7 +393,7 @@ fn cross_entropy(numbers: &[i64]) -> Option<CrossEntropy> {
     Some(CrossEntropy { weight: weight != 0, ignore_index, smoothing })
 }
 
-/// Computes what a program left to `kernel`, here and on the runtime's threads. Operands whose memory a result takes
+/// Compute what a program left to `kernel`, here and on the runtime's threads. Operands whose memory a result takes
 /// have no bytes: the result holds what they held. Operands past those of the kernel mean nothing to it. Of an operand
 /// with a window the kernel sees that part alone.
 ///
@@ -474,7 +474,7 @@ pub(crate) fn lower_join(f: &mut Func, x: &[Value], rows: usize, y: &[Meta], few
     Some(KernelCall::Join { rows, count: parts.len() }.lower(f, &parts, y))
 }
 
-/// Writes row after row of `y`, each made of a row of each operand.
+/// Write row after row of `y`, each made of a row of each operand.
 fn join(rows: usize, x: &[Array<&[u8]>], y: &mut Array<&mut [u8]>) -> Result<(), String> {
     let total: usize = x.iter().map(|a| a.bytes.len()).sum();
     if total != y.bytes.len() || x.iter().any(|a| a.bytes.len() != a.bytes.len().checked_div(rows).unwrap_or(0) * rows)

@@ -429,7 +429,7 @@ fn are_groups(q: &Tensor, k: &Tensor, v: &Tensor) -> bool {
     dk == dv && dq[..dq.len() - 1] == dk[..dk.len() - 1] && *kv > 0 && h > kv && h.is_multiple_of(*kv)
 }
 
-/// Sums over each run of heads that share one of the `heads` heads of keys: what [`repeat_heads`] did, for its
+/// Sum over each run of heads that share one of the `heads` heads of keys: what [`repeat_heads`] did, for its
 /// gradient.
 fn sum_heads(g: Tensor, heads: usize) -> Result<Tensor> {
     let [b, h, s, e] = [0, 1, 2, 3].map(|i| g.dims()[i]);
@@ -439,7 +439,7 @@ fn sum_heads(g: Tensor, heads: usize) -> Result<Tensor> {
     g.reshape_dims(Dims::new(&[b, heads, h / heads, s, e]))?.sum_dim(&[2], false)
 }
 
-/// Fills the outputs of a kernel with what was computed by other means.
+/// Fill the outputs of a kernel with what was computed by other means.
 fn copy_all(from: &Outs, to: &[Tensor]) -> Result<()> {
     for (from, to) in from.iter().zip(to) {
         torchtpu_kernels::copy::copy(&from.view(), &mut to.view_mut());
@@ -447,7 +447,7 @@ fn copy_all(from: &Outs, to: &[Tensor]) -> Result<()> {
     Ok(())
 }
 
-/// Repeats heads (third dimension from the end) so that there are as many as of `q`.
+/// Repeat heads (third dimension from the end) so that there are as many as of `q`.
 fn repeat_heads(q: &Tensor, t: &Tensor) -> Result<Tensor> {
     if q.dims().len() < 3 || t.dims().len() < 3 {
         return Err(Error::runtime("enable_gqa needs a dimension of heads"));

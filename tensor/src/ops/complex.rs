@@ -327,7 +327,7 @@ pub fn polar(abs: &Tensor, angle: &Tensor) -> Result<Tensor> {
     complex(&binary(BinaryKind::Mul, abs, &angle.cos()?)?, &binary(BinaryKind::Mul, abs, &angle.sin()?)?)
 }
 
-/// Applies a function of a real tensor to the real and to the imaginary parts.
+/// Apply a function of a real tensor to the real and to the imaginary parts.
 ///
 /// # Errors
 /// Whatever the function reports.
@@ -340,7 +340,7 @@ pub(crate) fn unsupported(name: &str, dtype: DType) -> Error {
     Error::not_implemented(format!("\"{name}\" not implemented for '{}'", dtype.scalar_type()))
 }
 
-/// Refuses complex numbers with the given kind of error and words.
+/// Refuse complex numbers with the given kind of error and words.
 ///
 /// # Errors
 /// When `x` is complex.

@@ -191,7 +191,7 @@ impl Op for Flip {
     }
 }
 
-/// Joins tensors along a dimension, after promotion. 1-d tensors without elements are left out, as in PyTorch.
+/// Join tensors along a dimension, after promotion. 1-d tensors without elements are left out, as in PyTorch.
 ///
 /// # Errors
 /// `Runtime` or `Index`, in PyTorch's wording.
@@ -219,7 +219,7 @@ pub fn cat(xs: &[&Tensor], dim: i64) -> Result<Tensor> {
     Ok(y)
 }
 
-/// Joins tensors of equal sizes along a new dimension.
+/// Join tensors of equal sizes along a new dimension.
 ///
 /// # Errors
 /// `Runtime` or `Index`, in PyTorch's wording.
@@ -292,7 +292,7 @@ fn too_many() -> Error {
     Error::runtime("numel: integer multiplication overflow")
 }
 
-/// Repeats the whole tensor along each dimension.
+/// Repeat the whole tensor along each dimension.
 fn repeat(x: &Tensor, times: &[i64]) -> Result<Tensor> {
     let r = x.dims().len();
     if times.len() < r {
@@ -354,7 +354,7 @@ impl Tensor {
     }
 }
 
-/// Repeats each slice along a dimension a number of times of its own. On a device the host reads the numbers.
+/// Repeat each slice along a dimension a number of times of its own. On a device the host reads the numbers.
 fn repeat_interleave_by(x: &Tensor, times: &Tensor, dim: Option<i64>) -> Result<Tensor> {
     let (x, dim) = match dim {
         Some(d) => (x.clone(), normalize_dim(d, x.dims().len())?),
@@ -424,7 +424,7 @@ fn meshgrid(xs: &[&Tensor], indexing: &str) -> Result<Vec<Tensor>> {
     Ok(out)
 }
 
-/// Expands tensors to their common sizes.
+/// Expand tensors to their common sizes.
 fn broadcast_tensors(xs: &[&Tensor]) -> Result<Vec<Tensor>> {
     let dims = xs.iter().try_fold(Dims::EMPTY, |d, x| crate::op::broadcast_dims(&d, x.dims()))?;
     xs.iter().map(|x| x.expand_dims(&dims)).collect()

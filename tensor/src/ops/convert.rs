@@ -126,7 +126,7 @@ impl graph::BackwardFn for ToDevice {
     }
 }
 
-/// Says, once, that a conversion which the user asked for drops imaginary parts.
+/// Say, once, that a conversion which the user asked for drops imaginary parts.
 ///
 /// # Errors
 /// What the receiver of warnings makes of it.
@@ -139,7 +139,7 @@ fn warn_of_loss(from: DType, to: DType) -> Result<()> {
 }
 
 impl Tensor {
-    /// Converts to a dtype; the tensor itself when it has it already.
+    /// Convert to a dtype; the tensor itself when it has it already.
     ///
     /// # Errors
     /// Out of memory.
@@ -154,7 +154,7 @@ impl Tensor {
         }
         Ok(y)
     }
-    /// Copies to a device; the tensor itself when it is there already.
+    /// Copy to a device; the tensor itself when it is there already.
     ///
     /// # Errors
     /// When there is no such device, or no memory on it.

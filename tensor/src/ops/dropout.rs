@@ -42,7 +42,7 @@ fn nothing(x: &Tensor) -> Result<Tensor> {
     x.mul_scalar(if x.dtype().is_inexact() { Scalar::Float(0.0) } else { Scalar::Int(0) })
 }
 
-/// Refuses integers, which no factor scales.
+/// Refuse integers, which no factor scales.
 fn check_scales(x: &Tensor) -> Result<()> {
     if x.dtype().is_inexact() {
         return Ok(());

@@ -113,7 +113,7 @@ impl Operand {
         }
         Ok(Operand { x, labels })
     }
-    /// Sums over labels that nothing else has.
+    /// Sum over labels that nothing else has.
     fn without(self, gone: impl Fn(Label) -> bool) -> Result<Operand> {
         let dims: Vec<i64> = (0..self.labels.len()).filter(|&d| gone(self.labels[d])).map(|d| d as i64).collect();
         if dims.is_empty() {

@@ -142,7 +142,7 @@ fn embedding_renorm(w: &Tensor, idx: &Tensor, max_norm: f64, p: f64) -> Result<T
     index_copy(w, 0, &flat, &select(&norm.gt_scalar(max_norm)?, &scaled, &rows)?)
 }
 
-/// Refuses `sparse=True` where a gradient would follow: there are no sparse tensors yet.
+/// Refuse `sparse=True` where a gradient would follow: there are no sparse tensors yet.
 fn refuse_sparse(w: &Tensor, sparse: bool) -> Result<()> {
     if sparse && state::grad_enabled() && w.requires_grad() {
         return Err(Error::not_implemented(

@@ -36,7 +36,7 @@ fn element_of(a: Arg<'_>, k: usize) -> Arg<'_> {
     }
 }
 
-/// Calls an op for each tensor; whatever arguments an element does not have are the op's own defaults.
+/// Call an op for each tensor; whatever arguments an element does not have are the op's own defaults.
 fn each(a: &Args<'_>, op: &Callable) -> Result<Ret> {
     let len = length(a)?;
     // A missing tensor is found before the first one is written.

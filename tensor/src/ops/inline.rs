@@ -58,7 +58,7 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Makes a kernel of a StableHLO module, for the operator `name` (`"namespace::name"`).
+    /// Make a kernel of a StableHLO module, for the operator `name` (`"namespace::name"`).
     ///
     /// # Errors
     /// `Value` when the module cannot be part of a program.
@@ -79,7 +79,7 @@ impl Kernel {
         Ok(Kernel { name: interned(name), library, args, results, visible, gradient: None, place: None })
     }
 
-    /// Sets the gradient. Callers then see the first `visible` results: the others are for the gradient.
+    /// Set the gradient. Callers then see the first `visible` results: the others are for the gradient.
     ///
     /// # Errors
     /// `Value` when the gradient's kernel does not fit.
@@ -113,7 +113,7 @@ impl Kernel {
         Ok(self)
     }
 
-    /// Notes where the user wrote it: file and line, for errors of the compiler.
+    /// Note where the user wrote it: file and line, for errors of the compiler.
     pub fn with_place(mut self, place: Option<String>) -> Kernel {
         self.place = place;
         self
@@ -144,7 +144,7 @@ impl Kernel {
         &self.results
     }
 
-    /// Calls the kernel. Returns the results that callers see.
+    /// Call the kernel. Returns the results that callers see.
     ///
     /// # Errors
     /// `Runtime` when the arguments are not those that it is for.
@@ -161,7 +161,7 @@ impl std::fmt::Debug for Kernel {
     }
 }
 
-/// Names live as long as the process, since errors and traces name ops by static texts. There are as many as operators.
+/// Name live as long as the process, since errors and traces name ops by static texts. There are as many as operators.
 fn interned(name: &str) -> &'static str {
     static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);

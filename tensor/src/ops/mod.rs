@@ -125,7 +125,7 @@ macro_rules! op_table {
                 match self { $(Prim::$name(o) => op::$tier::infer_extra(o, x, first, i),)*
                     $(Prim::$bname(o) => op::$btier::infer_extra(&**o, x, first, i)),* }
             }
-            /// Fills the outputs on `cpu`.
+            /// Fill the outputs on `cpu`.
             ///
             /// # Errors
             /// What only values can show: an index out of range.
@@ -447,7 +447,7 @@ pub(crate) struct Callable {
 }
 
 impl Callable {
-    /// Calls it. Arguments stand in the schema's order; those that are left out at the end get their defaults.
+    /// Call it. Arguments stand in the schema's order; those that are left out at the end get their defaults.
     pub(crate) fn call(&self, args: &[Arg<'_>]) -> Result<Ret> {
         if args.len() > self.defaults.len() {
             return Err(Error::type_error(format!(
@@ -494,7 +494,7 @@ pub(crate) fn find(name: &str) -> Result<&'static Callable> {
     table.get(name).ok_or_else(|| Error::not_implemented(format!("there is no op named {name}")))
 }
 
-/// Calls any op of the table by its schema's name, with its overload where it has one (`"add.Tensor"`); an underscore
+/// Call any op of the table by its schema's name, with its overload where it has one (`"add.Tensor"`); an underscore
 /// behind the name means the in-place form (`"add_.Tensor"`). Arguments stand in the schema's order; those that are
 /// left out at the end get their defaults.
 ///

@@ -127,7 +127,7 @@ impl AdamW {
 }
 
 impl Sgd {
-    /// Writes `p` and, with momentum, `b`, from what they were, or in place. `numbers` are the 0-d operands in their
+    /// Write `p` and, with momentum, `b`, from what they were, or in place. `numbers` are the 0-d operands in their
     /// order.
     pub(crate) fn run(
         &self,
@@ -521,7 +521,7 @@ fn sgd_with(
     })
 }
 
-/// Refuses what mixed-precision training passes along.
+/// Refuse what mixed-precision training passes along.
 fn no_scaling(a: &Args<'_>, from: usize) -> Result<()> {
     if a.opt_tensor(from)?.is_some() || a.opt_tensor(from + 1)?.is_some() {
         return Err(Error::not_implemented("grad_scale and found_inf are not supported; unscale the gradients first"));
@@ -529,7 +529,7 @@ fn no_scaling(a: &Args<'_>, from: usize) -> Result<()> {
     Ok(())
 }
 
-/// Refuses lists of different lengths.
+/// Refuse lists of different lengths.
 fn same_length(lists: &[(&str, usize)]) -> Result<()> {
     for (name, len) in &lists[1..] {
         if *len != lists[0].1 {

@@ -126,7 +126,7 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// Parses `name.overload(Type name=default, *, ...) -> ...`.
+    /// Parse `name.overload(Type name=default, *, ...) -> ...`.
     ///
     /// # Errors
     /// `Value`, naming the part that is not understood. Schemas are constants; a test parses all of them.

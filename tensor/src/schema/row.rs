@@ -123,7 +123,7 @@ pub enum Deprecated {
     Products,
 }
 
-/// Writes a tensor that repeats its elements, as the form `name_` of a row does.
+/// Write a tensor that repeats its elements, as the form `name_` of a row does.
 pub type WriteRepeated = fn(&Row, &Tensor, &Args<'_>) -> Result<()>;
 
 /// One overload of one public op. The methods that return `Row` set its columns.
@@ -199,102 +199,102 @@ impl Row {
             fields: &[],
         }
     }
-    /// Sets the paragraph of help.
+    /// Set the paragraph of help.
     pub const fn doc(mut self, doc: &'static str) -> Row {
         self.doc = doc;
         self
     }
-    /// Sets where Python finds it.
+    /// Set where Python finds it.
     pub const fn scope(mut self, scope: Scope) -> Row {
         self.scope = scope;
         self
     }
-    /// Adds `name_`, derived from the call.
+    /// Add `name_`, derived from the call.
     pub const fn inplace(mut self) -> Row {
         self.in_place = InPlace::Derived;
         self
     }
-    /// Adds `name_`, computed by a function of its own.
+    /// Add `name_`, computed by a function of its own.
     pub const fn inplace_by(mut self, f: Call) -> Row {
         self.in_place = InPlace::By(f);
         self
     }
-    /// Makes `name_` a function of `torch` too.
+    /// Make `name_` a function of `torch` too.
     pub const fn in_place_function(mut self) -> Row {
         self.in_place_function = true;
         self
     }
-    /// Makes `name_` a method only.
+    /// Make `name_` a method only.
     pub const fn in_place_method(mut self) -> Row {
         self.in_place_function = false;
         self
     }
-    /// Lets the operands of `name_` share any memory with the tensor that it writes.
+    /// Let the operands of `name_` share any memory with the tensor that it writes.
     pub const fn reads_before_writing(mut self) -> Row {
         self.in_place_aliasing = Aliasing::Allowed;
         self
     }
-    /// Lets no operand of `name_` share memory with the tensor that it writes.
+    /// Let no operand of `name_` share memory with the tensor that it writes.
     pub const fn scatters_in_place(mut self) -> Row {
         self.in_place_aliasing = Aliasing::Refused;
         self
     }
-    /// Lets `name_` write a tensor that repeats its elements, by this function.
+    /// Let `name_` write a tensor that repeats its elements, by this function.
     pub const fn writes_repeated(mut self, f: WriteRepeated) -> Row {
         self.writes_repeated = Some(f);
         self
     }
-    /// Removes `out=`: views, tuples of views, functions that return no tensor.
+    /// Remove `out=`: views, tuples of views, functions that return no tensor.
     pub const fn no_out(mut self) -> Row {
         self.has_out = false;
         self
     }
-    /// Sets the dtype that `out` must have.
+    /// Set the dtype that `out` must have.
     pub const fn out_dtype(mut self, rule: OutDType) -> Row {
         self.out_dtype = rule;
         self
     }
-    /// Sets what happens to an `out` of another shape.
+    /// Set what happens to an `out` of another shape.
     pub const fn out_shape(mut self, rule: OutShape) -> Row {
         self.out_shape = rule;
         self
     }
-    /// Sets what operands may share with `out`.
+    /// Set what operands may share with `out`.
     pub const fn out_aliasing(mut self, aliasing: Aliasing) -> Row {
         self.out_aliasing = Some(aliasing);
         self
     }
-    /// Refuses tensors of an `out` tuple that share memory.
+    /// Refuse tensors of an `out` tuple that share memory.
     pub const fn outs_apart(mut self) -> Row {
         self.outs_apart = true;
         self
     }
-    /// Sets the meaning of `dtype=` beside `out=`.
+    /// Set the meaning of `dtype=` beside `out=`.
     pub const fn dtype_with_out(mut self, rule: DTypeWithOut) -> Row {
         self.dtype_with_out = rule;
         self
     }
-    /// Sets which tensors may be Python numbers.
+    /// Set which tensors may be Python numbers.
     pub const fn numbers(mut self, numbers: Numbers) -> Row {
         self.numbers = numbers;
         self
     }
-    /// Sets what autocast does with the operands.
+    /// Set what autocast does with the operands.
     pub const fn autocast(mut self, policies: Policies) -> Row {
         self.autocast = policies;
         self
     }
-    /// Adds further names.
+    /// Add further names.
     pub const fn aliases(mut self, aliases: &'static [&'static str]) -> Row {
         self.aliases = aliases;
         self
     }
-    /// Adds a deprecated form.
+    /// Add a deprecated form.
     pub const fn deprecated(mut self, form: Deprecated) -> Row {
         self.deprecated = Some(form);
         self
     }
-    /// Names the fields of the result.
+    /// Name the fields of the result.
     pub const fn fields(mut self, fields: &'static [&'static str]) -> Row {
         self.fields = fields;
         self

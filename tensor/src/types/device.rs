@@ -39,7 +39,7 @@ impl Device {
         Device { kind, index: if kind == DeviceKind::Tpu { index } else { 0 } }
     }
 
-    /// Parses `cpu`, `tpu`, `tpu:1`, `meta`. `cpu:1` is `cpu`.
+    /// Parse `cpu`, `tpu`, `tpu:1`, `meta`. `cpu:1` is `cpu`.
     ///
     /// # Errors
     /// `Runtime` with PyTorch's wording for an unknown type or a malformed index.

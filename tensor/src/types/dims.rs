@@ -25,7 +25,7 @@ impl Dims {
     /// No dimensions: the shape of a scalar.
     pub const EMPTY: Dims = Dims { items: [0; INLINE], len: 0 };
 
-    /// Copies a slice.
+    /// Copy a slice.
     ///
     /// # Panics
     /// When there are more than [`MAX_DIMS`] items; user-given shapes go through [`Dims::try_new`].
@@ -41,7 +41,7 @@ impl Dims {
         d
     }
 
-    /// Copies a slice that a user gave.
+    /// Copy a slice that a user gave.
     ///
     /// # Errors
     /// `Runtime` when there are too many dimensions.
@@ -50,7 +50,7 @@ impl Dims {
         Ok(Dims::new(items))
     }
 
-    /// Refuses more dimensions than a tensor may have.
+    /// Refuse more dimensions than a tensor may have.
     ///
     /// # Errors
     /// `Runtime`, in PyTorch's wording.
@@ -74,7 +74,7 @@ impl Dims {
         d
     }
 
-    /// Calls `f` with the items, which it may change.
+    /// Call `f` with the items, which it may change.
     #[inline]
     pub fn edit<R>(&mut self, f: impl FnOnce(&mut [usize]) -> R) -> R {
         let n = self.len as usize;
@@ -87,7 +87,7 @@ impl Dims {
         r
     }
 
-    /// Replaces the item at `at`.
+    /// Replace the item at `at`.
     #[inline]
     pub fn set(&mut self, at: usize, v: usize) {
         self.edit(|items| items[at] = v);
@@ -100,13 +100,13 @@ impl Dims {
         self
     }
 
-    /// Appends one item.
+    /// Append one item.
     #[inline]
     pub fn push(&mut self, v: usize) {
         self.insert(self.len as usize, v);
     }
 
-    /// Inserts an item before position `at`.
+    /// Insert an item before position `at`.
     pub fn insert(&mut self, at: usize, v: usize) {
         let n = self.len as usize;
         if n >= INLINE {

@@ -82,7 +82,7 @@ impl Error {
     pub fn linalg(message: impl Into<String>) -> Error {
         Error::new(ErrorKind::LinAlg, message)
     }
-    /// Names the op that failed; the first name given stays.
+    /// Name the op that failed; the first name given stays.
     #[cold]
     pub fn in_op(mut self, op: &'static str) -> Error {
         if self.0.op.is_empty() {
@@ -90,7 +90,7 @@ impl Error {
         }
         self
     }
-    /// Adds a remedy or a place, printed on a line of its own.
+    /// Add a remedy or a place, printed on a line of its own.
     #[cold]
     pub fn note(mut self, note: impl Into<String>) -> Error {
         self.0.notes.push(note.into());
@@ -102,7 +102,7 @@ impl Error {
         self.0.payload = Some(payload);
         self
     }
-    /// Takes the object that [`Error::with_payload`] stored.
+    /// Take the object that [`Error::with_payload`] stored.
     pub fn take_payload(&mut self) -> Option<Box<dyn std::any::Any + Send + Sync>> {
         self.0.payload.take()
     }

@@ -187,7 +187,7 @@ pub fn default_complex() -> DType {
     default_dtype().to_complex().unwrap_or(DType::C64)
 }
 
-/// Sets [`default_dtype`]; the caller has checked that it is floating point.
+/// Set [`default_dtype`]; the caller has checked that it is floating point.
 pub fn set_default_dtype(dtype: DType) {
     DEFAULT_DTYPE.store(dtype as u8, Relaxed);
 }

@@ -71,7 +71,7 @@ pub fn set_inference(on: bool) -> bool {
 
 static DETERMINISTIC: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(0);
 
-/// Makes functions that PyTorch has in no deterministic form fail, or warn, as `torch.use_deterministic_algorithms`
+/// Make functions that PyTorch has in no deterministic form fail, or warn, as `torch.use_deterministic_algorithms`
 /// says. Here they are all deterministic: what is refused is what would not be there.
 pub fn set_deterministic(on: bool, warn_only: bool) {
     let mode = if !on { 0 } else { 1 + u8::from(warn_only) };
@@ -83,7 +83,7 @@ pub fn is_deterministic() -> bool {
     DETERMINISTIC.load(std::sync::atomic::Ordering::Relaxed) != 0
 }
 
-/// Refuses a function that PyTorch has in no deterministic form, where such functions are to be refused.
+/// Refuse a function that PyTorch has in no deterministic form, where such functions are to be refused.
 pub(crate) fn alert_not_deterministic(name: &str) -> crate::Result<()> {
     const SUPPORT: &str = "file an issue at https://github.com/pytorch/pytorch/issues to help us prioritize adding \
         deterministic support for this operation.";
@@ -105,7 +105,7 @@ pub(crate) fn alert_not_deterministic(name: &str) -> crate::Result<()> {
 pub struct GradMode(bool);
 
 impl GradMode {
-    /// Switches recording on or off until the guard is dropped.
+    /// Switch recording on or off until the guard is dropped.
     pub fn set(on: bool) -> GradMode {
         with(|s| GradMode(s.grad.replace(on)))
     }
@@ -121,7 +121,7 @@ impl Drop for GradMode {
 pub struct Overwriting(usize);
 
 impl Overwriting {
-    /// Names a storage by its [`Tensor::storage_id`](crate::Tensor::storage_id).
+    /// Name a storage by its [`Tensor::storage_id`](crate::Tensor::storage_id).
     pub fn set(storage: usize) -> Overwriting {
         with(|s| Overwriting(s.overwritten.replace(storage)))
     }
@@ -133,7 +133,7 @@ impl Drop for Overwriting {
     }
 }
 
-/// Runs `f` without recording history.
+/// Run `f` without recording history.
 pub fn no_grad<R>(f: impl FnOnce() -> R) -> R {
     let _guard = GradMode::set(false);
     f()
@@ -141,7 +141,7 @@ pub fn no_grad<R>(f: impl FnOnce() -> R) -> R {
 
 static PLACE: std::sync::OnceLock<fn() -> Option<String>> = std::sync::OnceLock::new();
 
-/// Installs what says where in the user's program the current call is: a language binding knows. The first one stays.
+/// Install what says where in the user's program the current call is: a language binding knows. The first one stays.
 pub fn install_place(f: fn() -> Option<String>) {
     let _ = PLACE.set(f);
 }

@@ -9,12 +9,12 @@ pub type Sink = fn(&str) -> Result<()>;
 
 static SINK: OnceLock<Sink> = OnceLock::new();
 
-/// Installs where warnings go; the first one stays. Without one, nothing is shown.
+/// Install where warnings go; the first one stays. Without one, nothing is shown.
 pub fn install(sink: Sink) {
     let _ = SINK.set(sink);
 }
 
-/// Warns, unless `said` remembers that it has been done.
+/// Warn, unless `said` remembers that it has been done.
 ///
 /// # Errors
 /// What the sink makes of it.
@@ -25,7 +25,7 @@ pub fn once(said: &AtomicBool, text: &str) -> Result<()> {
     }
 }
 
-/// Warns, each time.
+/// Warn, each time.
 ///
 /// # Errors
 /// What the sink makes of it.

@@ -167,7 +167,7 @@ impl Distribution {
         }
     }
 
-    /// Refuses bounds that the dtype does not hold.
+    /// Refuse bounds that the dtype does not hold.
     pub(super) fn check_bounds(self, dtype: DType) -> Result<()> {
         let most = match dtype {
             DType::F16 => 65_504.0,
@@ -203,7 +203,7 @@ impl Distribution {
         }
     }
 
-    /// Refuses arguments that the host would refuse: an empty tensor draws nothing.
+    /// Refuse arguments that the host would refuse: an empty tensor draws nothing.
     pub(super) fn check(self, dtype: DType) -> Result<()> {
         self.check_bounds(dtype)?;
         let none = Tensor::empty(&Meta::new(&[0], dtype, Device::CPU))?;
@@ -245,7 +245,7 @@ impl Distribution {
         Err(crate::ops::complex::unsupported(kernel, dtype))
     }
 
-    /// Draws on a device, in ordinary ops.
+    /// Draw on a device, in ordinary ops.
     pub(super) fn record(self, meta: &Meta, generator: &Generator) -> Result<Tensor> {
         let s = Source { generator, dims: meta.dims, device: meta.device };
         let (dtype, wide) = (meta.dtype, working(meta.dtype));

@@ -65,7 +65,7 @@ pub fn sample(d: Distribution, meta: &Meta, generator: Option<&Generator>) -> Re
     }
 }
 
-/// Writes random numbers over a `cpu` tensor.
+/// Write random numbers over a `cpu` tensor.
 fn draw_into(d: Distribution, x: &Tensor, generator: Option<&Generator>) -> Result<()> {
     d.check_bounds(x.dtype())?;
     with(generator, Device::CPU, |g| g.draw(|g| d.fill(g, &mut x.view_mut()))?.map_err(kernel_error))

@@ -281,7 +281,7 @@ impl Op for Pathwise {
     }
 }
 
-/// Draws with the gradient to the parameter, where that is wanted.
+/// Draw with the gradient to the parameter, where that is wanted.
 fn with_gradient(kind: Pathwise, a: &Tensor, y: Tensor) -> Result<Tensor> {
     if graph::may_need_grad(&[a]) { dispatch::call(Prim::Pathwise(kind), &[a, &y]) } else { Ok(y) }
 }
@@ -318,7 +318,7 @@ fn drawn(
     })
 }
 
-/// Draws on a device, from parameters of `float32` or `float64`.
+/// Draw on a device, from parameters of `float32` or `float64`.
 fn tried(kind: Proposal, a: &Tensor, b: &Tensor, g: &Generator) -> Result<Tensor> {
     let bits = g.bits(*a.dims(), true, a.device())?;
     dispatch::call(Prim::Rejection(Rejection(kind)), &[&bits, a, b])

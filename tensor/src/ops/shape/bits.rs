@@ -28,7 +28,7 @@ pub struct Bits {
     pub to: DType,
 }
 
-/// Refuses what the bytes of `from` cannot be seen as; the layout in elements of `to`.
+/// Refuse what the bytes of `from` cannot be seen as; the layout in elements of `to`.
 fn relaid(x: &Layout, from: DType, to: DType) -> Result<Layout> {
     let (old, new) = (from.size_bytes(), to.size_bytes());
     if old == new {

@@ -92,7 +92,7 @@ impl Tensor {
         }
         dispatch::call_view(Prim::Permute(Permute(d)), self)
     }
-    /// Transposes a matrix; vectors and numbers stay.
+    /// Transpose a matrix; vectors and numbers stay.
     ///
     /// # Errors
     /// `Runtime` with more than two dimensions.
@@ -103,7 +103,7 @@ impl Tensor {
             n => Err(Error::runtime(format!("t() expects a tensor with <= 2 dimensions, but self is {n}D"))),
         }
     }
-    /// Repeats dimensions of size one; -1 keeps a size.
+    /// Repeat dimensions of size one; -1 keeps a size.
     ///
     /// # Errors
     /// `Runtime` when a size cannot be expanded.
@@ -144,7 +144,7 @@ impl Tensor {
         }
         dispatch::call_view(Prim::Expand(Expand(Dims::new(&out))), self)
     }
-    /// Expands to sizes that are known to be a broadcast of this tensor's.
+    /// Expand to sizes that are known to be a broadcast of this tensor's.
     pub(crate) fn expand_dims(&self, dims: &Dims) -> Result<Tensor> {
         if self.dims() == dims {
             return Ok(self.clone());
@@ -220,7 +220,7 @@ impl Tensor {
         dims.remove(d);
         without(one.view_dims(dims)?, one.strides(), d)
     }
-    /// Removes a dimension when its size is one.
+    /// Remove a dimension when its size is one.
     ///
     /// # Errors
     /// `Index` when out of range.
@@ -233,14 +233,14 @@ impl Tensor {
         dims.remove(d);
         without(self.view_dims(dims)?, self.strides(), d)
     }
-    /// Removes all dimensions of size one.
+    /// Remove all dimensions of size one.
     ///
     /// # Errors
     /// None in practice.
     pub fn squeeze_all(&self) -> Result<Tensor> {
         self.view_dims(self.dims().iter().copied().filter(|&n| n != 1).collect())
     }
-    /// Inserts a dimension of size one.
+    /// Insert a dimension of size one.
     ///
     /// # Errors
     /// `Index` when out of range.
@@ -257,7 +257,7 @@ impl Tensor {
         strides.insert(d, self.dims().get(d).map_or(1, |n| n * self.strides()[d]));
         Ok(if *y.strides() == strides { y } else { y.with_strides(strides) })
     }
-    /// Merges dimensions `start` to `end`, inclusive.
+    /// Merge dimensions `start` to `end`, inclusive.
     ///
     /// # Errors
     /// `Index` or `Runtime` when the range is wrong.
@@ -275,7 +275,7 @@ impl Tensor {
         self.dims()[b + 1..].iter().for_each(|&n| dims.push(n));
         self.reshape_dims(dims)
     }
-    /// Splits one dimension.
+    /// Split one dimension.
     ///
     /// # Errors
     /// `Runtime` when the sizes do not multiply to the dimension's.
@@ -298,7 +298,7 @@ impl Tensor {
         let all: Vec<usize> = self.dims()[..d].iter().chain(&inner).chain(&self.dims()[d + 1..]).copied().collect();
         self.view_dims(Dims::try_new(&all)?)
     }
-    /// Moves dimensions to new positions.
+    /// Move dimensions to new positions.
     ///
     /// # Errors
     /// `Runtime` or `Index` when the lists do not match.
@@ -423,7 +423,7 @@ impl Tensor {
         strides.push(s);
         self.as_strided(&sizes, &strides, None)
     }
-    /// Sums a broadcast gradient back to the sizes it was broadcast from.
+    /// Sum a broadcast gradient back to the sizes it was broadcast from.
     pub(crate) fn sum_to(&self, dims: &Dims) -> Result<Tensor> {
         if self.dims() == dims {
             return Ok(self.clone());

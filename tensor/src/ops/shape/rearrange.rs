@@ -6,7 +6,7 @@ use crate::ops::pointwise::{BinaryKind, arith};
 use crate::schema::{Args, Fill, Operand, OutShape, Ret, Row, Sample, SampleArg, Scope, Tier, ints, n, t};
 use crate::{DType, Device, Error, Result, Scalar, Tensor, default_dtype, samples};
 
-/// Splits into a number of parts whose sizes differ by one at most.
+/// Split into a number of parts whose sizes differ by one at most.
 fn split_evenly(x: &Tensor, parts: i64, dim: i64) -> Result<Vec<Tensor>> {
     if x.dims().is_empty() {
         return Err(Error::runtime(
@@ -25,7 +25,7 @@ fn split_evenly(x: &Tensor, parts: i64, dim: i64) -> Result<Vec<Tensor>> {
     }))
 }
 
-/// Splits before each of the given positions, which count as those of a Python slice.
+/// Split before each of the given positions, which count as those of a Python slice.
 fn split_before(x: &Tensor, at: &[i64], dim: i64) -> Result<Vec<Tensor>> {
     if x.dims().is_empty() {
         return Err(Error::runtime(
@@ -64,7 +64,7 @@ fn split_along(a: &Args<'_>, dim: i64, least: usize, name: &str) -> Result<Ret> 
     Ok(Ret::Tuple(split_evenly(x, parts, dim)?))
 }
 
-/// Turns the plane of two dimensions by quarters of a circle.
+/// Turn the plane of two dimensions by quarters of a circle.
 fn rot90(x: &Tensor, k: i64, dims: &[i64]) -> Result<Tensor> {
     let rank = x.dims().len();
     if dims.len() != 2 {
@@ -125,7 +125,7 @@ fn block_diag(xs: &[&Tensor]) -> Result<Tensor> {
     cat(&rows.iter().collect::<Vec<_>>(), 0)
 }
 
-/// Joins columns: vectors become columns of a matrix.
+/// Join columns: vectors become columns of a matrix.
 fn column_stack(xs: &[&Tensor]) -> Result<Tensor> {
     let wide: Vec<Tensor> = xs
         .iter()

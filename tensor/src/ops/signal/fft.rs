@@ -261,7 +261,7 @@ fn many(a: &Args<'_>) -> Result<(Tensor, Vec<Resized>, Norm)> {
     Ok((x, at, Norm::parse(a.opt_str(3)?)?))
 }
 
-/// Moves frequency zero from the start to the middle of dimensions, or back.
+/// Move frequency zero from the start to the middle of dimensions, or back.
 fn shifted(a: &Args<'_>, back: bool) -> Result<Ret> {
     let x = a.tensor(0)?;
     let dims: Vec<i64> = match a.opt_ints(1)? {

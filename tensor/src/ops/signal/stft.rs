@@ -12,7 +12,7 @@ fn centred(window: &Tensor, length: usize) -> Result<Tensor> {
     crate::ops::pad::pad_constant(window, &[((gap / 2) as i64, (gap - gap / 2) as i64)], Scalar::Int(0))
 }
 
-/// Checks that a window is a vector of the given length.
+/// Check that a window is a vector of the given length.
 fn check_window(name: &str, window: &Tensor, length: i64) -> Result<()> {
     if window.dims().len() == 1 && window.numel() as i64 == length {
         return Ok(());

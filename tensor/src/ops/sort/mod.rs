@@ -256,7 +256,7 @@ impl Op for Pick {
     }
 }
 
-/// Runs an op with values and positions along a dimension; a tensor without dimensions counts as one of one element.
+/// Run an op with values and positions along a dimension; a tensor without dimensions counts as one of one element.
 fn pair(x: &Tensor, op: Prim) -> Result<(Tensor, Tensor)> {
     let flat = if x.dims().is_empty() { x.unsqueeze(0)? } else { x.clone() };
     let mut y = dispatch::call_n(op, &[&flat])?;
@@ -331,13 +331,13 @@ fn host(x: &Tensor) -> Result<Tensor> {
     x.detach().to_device(Device::CPU)?.resolved()
 }
 
-/// Refuses complex numbers, which have no order, naming PyTorch's kernel.
+/// Refuse complex numbers, which have no order, naming PyTorch's kernel.
 fn ordered(kernel: &str, x: &Tensor) -> Result<()> {
     if x.dtype().is_complex() { Err(crate::ops::complex::unsupported(kernel, x.dtype())) } else { Ok(()) }
 }
 
 impl Tensor {
-    /// Sorts along a dimension: values and positions.
+    /// Sort along a dimension: values and positions.
     ///
     /// # Errors
     /// `Index` for a dimension out of range.

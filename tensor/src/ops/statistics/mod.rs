@@ -22,7 +22,7 @@ use histogram::{even_edges, given_edges, histogram, histogram_of_all, points};
 use quantile::{mode, quantile_row};
 use segment::{renorm, segment_row};
 
-/// Raises `error` when any element of `bad` is true.
+/// Raise `error` when any element of `bad` is true.
 fn refuse(bad: &Tensor, error: Error) -> Result<()> {
     if bad.device().kind == DeviceKind::Meta {
         return Ok(());
