@@ -54,7 +54,7 @@ pub fn number(line: Line) -> Site {
     if let Some(&known) = table.numbers.get(&line) {
         return known;
     }
-    // More lines than any program has would share the last number.
+    // No program has so many lines. Further lines get no number.
     if table.lines.len() >= 1 << 24 {
         return 0;
     }
