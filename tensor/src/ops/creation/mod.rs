@@ -83,7 +83,7 @@ impl Op for Iota {
     }
 }
 
-/// Refuses to drop an imaginary part.
+/// Refuse to drop an imaginary part.
 #[inline]
 fn check_fits(v: Scalar, dtype: DType) -> Result<()> {
     match v {
@@ -94,7 +94,7 @@ fn check_fits(v: Scalar, dtype: DType) -> Result<()> {
     }
 }
 
-/// Refuses numbers that elements of `dtype` cannot hold, in PyTorch's words. Negative numbers wrap in `uint8`, infinity
+/// Refuse numbers that elements of `dtype` cannot hold, in PyTorch's words. Negative numbers wrap in `uint8`, infinity
 /// is a floating-point number of any size.
 ///
 /// # Errors
@@ -214,7 +214,7 @@ pub(crate) fn sizes(v: &[i64]) -> Result<Dims> {
     Dims::try_new(&v.iter().map(|&n| n as usize).collect::<Vec<_>>())
 }
 
-/// Reads `dtype, layout, device, pin_memory`, which start at argument `i`.
+/// Read `dtype, layout, device, pin_memory`, which start at argument `i`.
 pub(crate) fn options(a: &Args<'_>, i: usize, dtype: DType, device: Device) -> Result<(DType, Device)> {
     Ok((a.opt_dtype(i)?.unwrap_or(dtype), a.opt_device(i + 2)?.unwrap_or(device)))
 }

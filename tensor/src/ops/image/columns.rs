@@ -186,7 +186,7 @@ fn check_dtype(x: &Tensor, name: &str) -> Result<()> {
     Err(Error::not_implemented(format!("\"{name}\" not implemented for '{}'", x.dtype().scalar_type())))
 }
 
-/// Runs an op of batches on one image too, and on truth values as numbers.
+/// Run an op of batches on one image too, and on truth values as numbers.
 fn batched(x: &Tensor, rank: usize, op: Prim) -> Result<Tensor> {
     if x.dtype().is_complex() {
         return crate::ops::complex::by_parts(x, |x| batched(x, rank, op.clone()));

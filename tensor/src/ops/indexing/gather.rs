@@ -221,7 +221,7 @@ impl Op for Scatter {
 }
 
 impl Scatter {
-    /// Divides by how many values met at each element.
+    /// Divide by how many values met at each element.
     fn lower_mean(&self, f: &mut Func, sum: &Value, at: &Value, src: &[usize]) -> Value {
         let e = sum.element();
         let ints = Type::new(sum.shape(), ElementType::S32);

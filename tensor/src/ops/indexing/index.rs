@@ -507,7 +507,7 @@ fn masked_index(x: &Tensor, mask: &Tensor, indices: &[Option<Tensor>], fill: Ope
     masked_fill(&index(x, &where_masked(mask, indices)?)?, &mask.logical_not()?, fill)
 }
 
-/// Adds values at indices where a mask holds.
+/// Add values at indices where a mask holds.
 fn masked_index_add(x: &Tensor, mask: &Tensor, indices: &[Option<Tensor>], values: &Tensor) -> Result<Tensor> {
     if x.numel() == 0 {
         return x.copy();

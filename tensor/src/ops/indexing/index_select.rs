@@ -205,7 +205,7 @@ pub fn index_select(x: &Tensor, dim: i64, index: &Tensor) -> Result<Tensor> {
     if x.dims().is_empty() && y.numel() == 1 { y.view_dims(Dims::EMPTY) } else { Ok(y) }
 }
 
-/// Refuses what `index_add` and `index_copy` refuse, each in its words.
+/// Refuse what `index_add` and `index_copy` refuse, each in its words.
 fn check_rows(x: &Tensor, dim: usize, index: &Tensor, src: &Tensor, accumulate: bool) -> Result<()> {
     let (n, rows) = (index.numel(), src.dims().get(dim).copied().unwrap_or(1));
     let (d, sd) = (x.dims(), src.dims());

@@ -162,7 +162,7 @@ fn triangles(a: &Tensor) -> Result<(Tensor, Tensor)> {
     Ok((y.pop().expect("three outputs"), pivots))
 }
 
-/// Calls `f` with each matrix's number, its pivots' product and the sign that changing rows gives.
+/// Call `f` with each matrix's number, its pivots' product and the sign that changing rows gives.
 fn each_diagonal<T: Number>(
     a: &mut [T],
     matrices: usize,

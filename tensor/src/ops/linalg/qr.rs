@@ -195,7 +195,7 @@ fn geqrf(x: &Tensor) -> Result<Pair> {
     Ok(two(dispatch::call_n(Prim::Geqrf(Geqrf), &[x])?))
 }
 
-/// Refuses reflectors that do not fit their factors.
+/// Refuse reflectors that do not fit their factors.
 fn expect_reflectors(name: &str, a: &Tensor, tau: &Tensor) -> Result<()> {
     let fail = |why: &str| Err(Error::runtime(format!("{name}: {why}")));
     if a.dims().len() < 2 {

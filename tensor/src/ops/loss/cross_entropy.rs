@@ -156,7 +156,7 @@ fn lowered(
 }
 
 impl CrossEntropyBackward {
-    /// Writes the gradient from `g, x, target, lse[, w]`, as a program does: a target that is no class gives NaN.
+    /// Write the gradient from `g, x, target, lse[, w]`, as a program does: a target that is no class gives NaN.
     pub(crate) fn run(&self, x: &[View<'_>], gx: &mut ViewMut<'_>) -> std::result::Result<(), KernelError> {
         let spec = kernels::CrossEntropy { wrong_is_nan: true, ..self.of.spec(x.get(4).copied()) };
         kernels::cross_entropy_backward(&x[0], &x[1], &x[2], &x[3], &spec, gx)
@@ -496,7 +496,7 @@ fn soft_cross_entropy(x: &Tensor, target: &Tensor, a: &CrossEntropyArgs<'_>) -> 
     }
 }
 
-/// Refuses targets that are no class: at once where the values are at hand, on a device when the host next reads.
+/// Refuse targets that are no class: at once where the values are at hand, on a device when the host next reads.
 fn check_targets(target: &Tensor, classes: usize, ignore_index: i64) -> Result<()> {
     match target.device().kind {
         DeviceKind::Cpu => {}

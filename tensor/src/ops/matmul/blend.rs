@@ -97,7 +97,7 @@ fn blend(x: &Tensor, product: Tensor, beta: Scalar, alpha: Scalar) -> Result<Ten
     }
 }
 
-/// Refuses operands of several dtypes, in PyTorch's words for each function.
+/// Refuse operands of several dtypes, in PyTorch's words for each function.
 fn check_dtypes(name: &str, x: &Tensor, a: &Tensor, b: &Tensor) -> Result<()> {
     let (dx, da, db) = (x.dtype(), a.dtype(), b.dtype());
     if dx == da && da == db {

@@ -48,7 +48,7 @@ thread_local! {
     static WIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `f` with a flag set.
+/// Run `f` with a flag set.
 fn with_flag<R>(flag: &'static std::thread::LocalKey<Cell<bool>>, value: bool, f: impl FnOnce() -> R) -> R {
     struct Restore(&'static std::thread::LocalKey<Cell<bool>>, bool);
     impl Drop for Restore {
@@ -60,7 +60,7 @@ fn with_flag<R>(flag: &'static std::thread::LocalKey<Cell<bool>>, value: bool, f
     f()
 }
 
-/// Runs `f`, whose products of 16-bit floats return their sums in `f32`.
+/// Run `f`, whose products of 16-bit floats return their sums in `f32`.
 pub(super) fn with_wide_sums<R>(f: impl FnOnce() -> R) -> R {
     with_flag(&WIDE, true, f)
 }

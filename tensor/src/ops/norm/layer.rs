@@ -80,7 +80,7 @@ impl LayerNorm {
         }
         narrowed(gx, s.x(0).dtype())
     }
-    /// Writes `y, mean, rstd` from `x[, w][, b]`.
+    /// Write `y, mean, rstd` from `x[, w][, b]`.
     pub(crate) fn run(&self, x: &[View<'_>], [y, mean, rstd]: [&mut ViewMut<'_>; 3]) {
         let (x, parameters) = x.split_first().expect("an input");
         let (len, eps) = (self.shape.numel(), self.eps.get());
@@ -94,7 +94,7 @@ impl LayerNorm {
 }
 
 impl LayerNormBackward {
-    /// Writes the gradients of x, w and b that are wanted, from `g, x, mean, rstd[, w]`.
+    /// Write the gradients of x, w and b that are wanted, from `g, x, mean, rstd[, w]`.
     pub(crate) fn run(&self, x: &[View<'_>], [gx, gw, gb]: [&mut ViewMut<'_>; 3]) {
         let [g, x, mean, rstd, w @ ..] = x else { unreachable!("four operands and perhaps a weight") };
         let wanted = |i: u8| self.wanted >> i & 1 != 0;

@@ -38,7 +38,7 @@ fn row(x: &Tensor) -> Result<Tensor> {
 }
 
 impl Softmax {
-    /// Writes `y` for `x`.
+    /// Write `y` for `x`.
     pub(crate) fn run(&self, x: &View<'_>, y: &mut ViewMut<'_>) {
         if self.log {
             kernels::log_softmax(x, self.dim, y);
@@ -49,7 +49,7 @@ impl Softmax {
 }
 
 impl SoftmaxBackward {
-    /// Writes the gradient of the input for `g`, the output's gradient, and `y`, the output.
+    /// Write the gradient of the input for `g`, the output's gradient, and `y`, the output.
     pub(crate) fn run(&self, g: &View<'_>, y: &View<'_>, gx: &mut ViewMut<'_>) {
         if self.log {
             kernels::log_softmax_backward(g, y, self.dim, gx);

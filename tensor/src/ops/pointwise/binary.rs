@@ -48,7 +48,7 @@ pub(super) fn is_float_only(k: BinaryKind) -> bool {
     matches!(k, Div | Atan2 | Hypot | LogAddExp | NextAfter | Copysign | Zeta) || polynomial(k).is_some()
 }
 
-/// Refuses complex numbers where PyTorch does, in its words.
+/// Refuse complex numbers where PyTorch does, in its words.
 #[cold]
 fn check_complex_pair(k: BinaryKind, d: DType) -> Result<()> {
     use BinaryKind::*;

@@ -56,7 +56,7 @@ impl Op for Compare {
     }
 }
 
-/// Compares tensors or numbers, after promotion.
+/// Compare tensors or numbers, after promotion.
 pub fn compare(kind: CompareKind, a: Operand<'_>, b: Operand<'_>) -> Result<Tensor> {
     let dtype = result_type(a, b);
     dispatch::call(Prim::Compare(Compare(kind)), &[&as_tensor(a, dtype)?, &as_tensor(b, dtype)?])

@@ -23,7 +23,7 @@ fn is_predicate(k: UnaryKind) -> bool {
     k.is_predicate()
 }
 
-/// Refuses complex numbers where PyTorch does, in its words.
+/// Refuse complex numbers where PyTorch does, in its words.
 #[cold]
 fn check_complex(k: UnaryKind, d: DType) -> Result<()> {
     use UnaryKind::*;
@@ -426,7 +426,7 @@ fn over_argument(s: &Saved<'_>) -> Result<Tensor> {
     select_scalar(&zero, 0.5, &binary(BinaryKind::Div, y, &safe)?)
 }
 
-/// Applies a unary op; integers become the default floating-point dtype where the result is not an integer.
+/// Apply a unary op; integers become the default floating-point dtype where the result is not an integer.
 pub fn unary(kind: UnaryKind, x: &Tensor) -> Result<Tensor> {
     if kind == UnaryKind::Square && x.dtype() == DType::Bool {
         return dispatch::call(Prim::Unary(Unary(kind)), &[&x.to_dtype(DType::I64)?]); // a power
@@ -462,7 +462,7 @@ pub fn unary_(kind: UnaryKind, x: &Tensor) -> Result<()> {
     inplace::apply(x, |x| unary(kind, x))
 }
 
-/// Rounds to a number of decimal places; negative ones are places before the point.
+/// Round to a number of decimal places; negative ones are places before the point.
 fn round_to(x: &Tensor, decimals: i64) -> Result<Tensor> {
     if !x.dtype().is_float() {
         return if decimals == 0 {

@@ -314,7 +314,7 @@ impl Recurrence {
     fn kept_width(&self) -> usize {
         if matches!(self.kind, Kind::Lstm | Kind::Gru) { 4 } else { 1 }
     }
-    /// Steps in the order they are taken.
+    /// Step in the order they are taken.
     fn order(&self, steps: usize) -> Vec<usize> {
         if self.reverse { (0..steps).rev().collect() } else { (0..steps).collect() }
     }
@@ -361,7 +361,7 @@ pub(crate) fn set_page(f: &mut Func, all: &Value, t: &Value, p: &Value) -> Value
     f.dynamic_update_slice(all, &p, &[t.clone(), zero.clone(), zero])
 }
 
-/// Calls `body` with the number of each step, rising or falling, and with what it carries.
+/// Call `body` with the number of each step, rising or falling, and with what it carries.
 pub(crate) fn for_steps(
     f: &mut Func,
     steps: usize,

@@ -1,7 +1,8 @@
-//! Order along a dimension: `Sort`, `TopK`, `Pick` (k-th value, medians), and sets, searches and counts made with them.
+//! Order along a dimension: `Sort`, `TopK` and `Pick` (k-th value, medians), and sets, searches and counts composed of
+//! them.
 //!
-//! NaN counts as the greatest value. The number of results of `unique` and `bincount` depends on the values, so that on
-//! `tpu` the host reads them, which cuts the trace; `histc` reads them too.
+//! NaN counts as the greatest value. The number of results of `unique` and `bincount` depends on the values, so on
+//! `tpu` the host reads them, which cuts the trace. `histc` reads them too.
 
 mod count;
 mod search;
@@ -21,7 +22,7 @@ use smallvec::smallvec;
 use torchtpu_kernels::sort as kernels;
 use torchtpu_stablehlo::{self as hlo, Direction, ElementType, Type};
 
-/// The gradient of an op that picks elements: each goes back to the position it came from.
+/// The gradient of an op that picks elements: each goes back to its element's position.
 fn scatter_back(s: &Saved<'_>, g: &Tensor, dim: usize) -> Result<Grads> {
     let op = Scatter { dim, kind: ScatterKind::Add, include_self: true };
     let zeros = Tensor::zeros_like_meta(&s.meta(0).with_dtype(g.dtype()))?;
@@ -36,15 +37,15 @@ fn lower_sort(f: &mut Func, x: &Value, dim: usize, descending: bool) -> (Value, 
     (sorted.pop().expect("two operands"), at)
 }
 
-/// Sorts along a dimension: the values, and the positions in `int64` that they came from. Equals keep their order,
-/// whether that was asked for or not.
+/// Sorts along a dimension. The results are the values and, in `int64`, their positions in the operand. Equal elements
+/// keep their order, whether that was asked for or not.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Sort {
-    /// Which dimension.
+    /// The dimension.
     pub dim: usize,
-    /// Greatest first.
+    /// Whether the greatest comes first.
     pub descending: bool,
-    /// Whether the order of equals was asked for.
+    /// Whether the order of equal elements was asked for.
     pub stable: bool,
 }
 
@@ -79,7 +80,7 @@ impl Op for Sort {
     }
 }
 
-/// The `k` greatest or least along a dimension, which then has size `k`, and their positions in `int64`.
+/// The `k` greatest or smallest elements along a dimension, which then has size `k`, and their positions in `int64`.
 ///
 /// C1: `k` is at most the dimension's size. Which of equals is taken, and the order without `sorted`, is PyTorch's on
 /// `cpu`; on a device the first is, and the result is always sorted.
@@ -256,7 +257,7 @@ impl Op for Pick {
     }
 }
 
-/// Runs an op with values and positions along a dimension; a tensor without dimensions counts as one of one element.
+/// Run an op with values and positions along a dimension; a tensor without dimensions counts as one of one element.
 fn pair(x: &Tensor, op: Prim) -> Result<(Tensor, Tensor)> {
     let flat = if x.dims().is_empty() { x.unsqueeze(0)? } else { x.clone() };
     let mut y = dispatch::call_n(op, &[&flat])?;
@@ -331,13 +332,13 @@ fn host(x: &Tensor) -> Result<Tensor> {
     x.detach().to_device(Device::CPU)?.resolved()
 }
 
-/// Refuses complex numbers, which have no order, naming PyTorch's kernel.
+/// Refuse complex numbers, which have no order, naming PyTorch's kernel.
 fn ordered(kernel: &str, x: &Tensor) -> Result<()> {
     if x.dtype().is_complex() { Err(crate::ops::complex::unsupported(kernel, x.dtype())) } else { Ok(()) }
 }
 
 impl Tensor {
-    /// Sorts along a dimension: values and positions.
+    /// Sort along a dimension: values and positions.
     ///
     /// # Errors
     /// `Index` for a dimension out of range.
