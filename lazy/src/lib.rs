@@ -8,18 +8,18 @@
 //!
 //! # From ops to a running program
 //!
-//! * A value is named by a *handle* with a reference count. It is pending (an op of the segment will compute it), or
+//! * A *handle* with a reference count names a value. The value is pending (an op of the segment will compute it), or
 //!   held (a buffer, or the promise of one).
 //! * At a cut, pending values with a handle are the segment's outputs. The others never exist outside of the program.
-//!   Arguments whose last handle is gone are *donated*: the program may write over them.
-//! * The *form* of a segment is everything that decides its program, and nothing else. Python's numbers are not in it:
-//!   they are arguments, packed into one vector per dtype. So the second step of a training loop has the form of the
-//!   first, and its executable is found in memory; the first step of the second run finds it on disk.
-//! * A hash finds candidates; a hit compares the form itself.
-//! * Execution is asynchronous. An error of the device shows where a value that depends on it is read, and names the
-//!   ops; nothing else fails, and nothing panics.
+//!   Arguments without a handle are *donated*: the program may overwrite them.
+//! * The *form* of a segment has everything that determines its program, and nothing else. Python's numbers are not in
+//!   it: they are arguments, packed into one vector per dtype. So the second step of a training loop has the form of the
+//!   first, and finds its executable in memory. The first step of the second run finds it on disk.
+//! * A hash finds candidates. A hit compares the form itself.
+//! * Execution is asynchronous. An error of the device is raised when a value that depends on it is read, and names the
+//!   ops. No other value fails, and nothing panics.
 //!
-//! Three types to know, all private: `form::Form`, the key; `slot::Slot`, a value that may still be to come;
+//! Three types to know, all private: `form::Form`, the key; `slot::Slot`, a value that may not be computed yet;
 //! `engine::Tpu`, which implements [`torchtpu_tensor::backend::Backend`].
 //!
 //! # Environment
@@ -304,7 +304,7 @@ pub fn clear_cache() {
     engine().clear_cache();
 }
 
-/// Return memory back to the system that is kept for results to come. Only Fused mode keeps any, and only on XLA:CPU.
+/// Return pooled memory to the system. Only Fused mode pools memory, and only on XLA:CPU.
 pub fn empty_cache() {
     pool::shared().clear();
 }

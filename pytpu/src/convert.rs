@@ -30,7 +30,7 @@ pub unsafe fn is_array(o: *mut PyObject) -> bool {
 /// `torch.tensor`: a new tensor with a copy of the data.
 ///
 /// # Errors
-/// Ragged lists, objects that are no numbers, numbers that the dtype cannot hold.
+/// Ragged lists, objects that are not numbers, numbers that the dtype cannot hold.
 ///
 /// # Safety
 /// `o` is an object; the GIL is held.
@@ -81,7 +81,7 @@ pub unsafe fn tensor(o: *mut PyObject, dtype: Option<DType>, device: Option<Devi
     }
 }
 
-/// A tensor on the memory of an object that exports it by DLPack, and is no number and no sequence.
+/// Return a tensor on the memory of an object that exports it by DLPack, unless the object is a number or a sequence.
 ///
 /// # Safety
 /// `o` is an object; the GIL is held.
@@ -101,7 +101,7 @@ unsafe fn from_exporter(o: *mut PyObject) -> Outcome<Option<Py<PyAny>>> {
     }
 }
 
-/// A tensor that is made now: an inference tensor in inference mode.
+/// Mark a new tensor as an inference tensor in inference mode.
 pub fn mark_inference(t: Tensor) -> Tensor {
     if state::is_inference() {
         t.mark_inference();
@@ -183,7 +183,7 @@ unsafe fn shape_of(o: *mut PyObject, dims: &mut Vec<usize>) -> Outcome<()> {
         if is_tensor(o) {
             return Ok(());
         }
-        // A string is a sequence of strings, for ever.
+        // A string is a sequence of strings, without end.
         if PyUnicode_Check(o) != 0 && !dims.is_empty() {
             return Err(PyValueError::new_err("too many dimensions 'str'").into());
         }
@@ -253,13 +253,13 @@ unsafe fn read(o: *mut PyObject, dims: &[usize], depth: usize, out: &mut Numbers
                 return Ok(());
             }
             if let Some(s) = objects::number(o) {
-                // NumPy's scalars say their own type.
+                // NumPy's scalars have a type of their own.
                 let name = objects::type_name(o);
                 let kind = name.strip_prefix("numpy.").and_then(|n| DType::ALL.into_iter().find(|d| d.name() == n));
                 out.push(s, kind.unwrap_or(s.dtype()));
                 return Ok(());
             }
-            // NumPy's unsigned integers may be too large, as Python's may.
+            // NumPy's unsigned integers may be too large, like Python's.
             if PyIndex_Check(o) != 0 {
                 let i = PyNumber_Index(o);
                 if i.is_null() {
@@ -370,7 +370,7 @@ impl Bits {
 /// Return nested lists of Python numbers, or a number for a 0-d tensor. A new reference.
 ///
 /// # Errors
-/// What reading from the device reports.
+/// Errors of reading from the device.
 pub fn to_list(t: &Tensor) -> Outcome {
     fn level(bits: &Bits, dims: &[usize], from: &mut usize) -> Outcome {
         let Some((n, rest)) = dims.split_first() else {
@@ -391,7 +391,7 @@ pub fn to_list(t: &Tensor) -> Outcome {
             Ok(list)
         }
     }
-    // A handle of its own: while the bytes are read without the GIL, the object may be given another tensor.
+    // Take a handle: while the bytes are read without the GIL, the object may get another tensor.
     let t = t.clone();
     let bits = Bits::of(&t)?;
     level(&bits, t.dims(), &mut 0)
@@ -488,7 +488,7 @@ pub fn from_array_interface(array: &Bound<'_, PyAny>) -> PyResult<Tensor> {
     if meta.numel() == 0 {
         return Tensor::empty(&meta).or_raise();
     }
-    // Complex numbers are aligned as their parts are.
+    // Complex numbers have the alignment of their parts.
     if address % dtype.to_real().size_bytes() != 0 {
         return Err(PyValueError::new_err(
             "given numpy array is not aligned to its element size. Copy the numpy array to reallocate the memory.",
@@ -502,12 +502,12 @@ pub fn from_array_interface(array: &Bound<'_, PyAny>) -> PyResult<Tensor> {
         return Err(too_large());
     }
     let keep = Kept(Some(array.clone().unbind()));
-    // SAFETY: the array says that its memory reaches over these sizes and strides, and lives as long as the array,
-    // which is kept. Alignment is checked above.
+    // SAFETY: the array promises that its memory covers these sizes and strides. The memory lives as long as the array,
+    // which the tensor keeps. The alignment was checked above.
     Ok(unsafe { Tensor::from_foreign(&meta, &strides, address as *mut u8, Box::new(keep)) })
 }
 
-/// Warns, once, of an array that tensors could write to although it refuses writes.
+/// Warn once about an array that refuses writes, although its tensor could write to it.
 fn warn_of_read_only(array: &Bound<'_, PyAny>) -> PyResult<()> {
     static SAID: AtomicBool = AtomicBool::new(false);
     let interface = array.getattr("__array_interface__")?;

@@ -35,7 +35,7 @@ impl Drop for Rearranged {
     }
 }
 
-/// Return whether an object stands for a number here: also a tensor without dimensions that needs no gradient.
+/// Return whether an object is a number here. A tensor without dimensions that needs no gradient is one too.
 unsafe fn is_number(o: *mut PyObject) -> bool {
     // SAFETY: all callers pass an object of the call.
     unsafe {

@@ -1,4 +1,4 @@
-//! The `out=` form of calls: what the row requires of the tensors that are given, and how they are filled.
+//! The `out=` form of calls: the row's requirements of the tensors that are given, and the writing of results.
 
 use crate::arguments::{Interned, Overload};
 use crate::enter::Outcome;
@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use torchtpu_tensor::schema::{Aliasing, Arg, Args, DTypeMessage, DTypeWithOut, OutDType, OutShape, Ret, Row};
 use torchtpu_tensor::{DType, Device, Tensor, can_cast, inplace, state};
 
-/// Return `dtype=` and `device=` of a call the values of `out=`, and refuses other ones.
+/// Take `dtype=` and `device=` of a call from `out=`, and raise an error for other values.
 pub fn follow_out(name: &str, o: &Overload, args: &mut [Arg<'_>], out: *mut PyObject) -> Outcome<()> {
     // SAFETY: the caller holds `out`.
     let Some(target) = (unsafe { is_tensor(out).then(|| tensor_of(out)) }) else { return Ok(()) };
@@ -53,7 +53,7 @@ pub fn follow_out(name: &str, o: &Overload, args: &mut [Arg<'_>], out: *mut PyOb
     Ok(())
 }
 
-/// Refuse an `out` whose dtype the row does not allow, before the call runs.
+/// Raise an error for an `out` whose dtype the row does not allow, before the call runs.
 #[cold]
 pub fn check_out(name: &str, row: &Row, args: &Args<'_>, out: *mut PyObject) -> Outcome<()> {
     // SAFETY: the caller holds `out`.
@@ -70,7 +70,7 @@ pub fn check_out(name: &str, row: &Row, args: &Args<'_>, out: *mut PyObject) -> 
     }
 }
 
-/// Refuse an `out`, alone or in a tuple, in whose memory the row does not allow an operand.
+/// Raise an error for an `out`, alone or in a tuple, that shares memory with an operand against the rule of the row.
 #[cold]
 pub fn check_apart(aliasing: Aliasing, args: &Args<'_>, out: *mut PyObject) -> Outcome<()> {
     // SAFETY: the caller holds `out` and with it the items of a tuple.
@@ -106,7 +106,7 @@ fn check_result(name: &str, row: &Row, got: DType, want: DType) -> Outcome<()> {
     }
 }
 
-/// Refuse tensors of an `out` tuple that share memory, where the row says so.
+/// Raise an error for tensors of an `out` tuple that share memory, if the row forbids it.
 #[cold]
 fn check_outs_apart(name: &str, row: &Row, targets: &[*mut PyObject]) -> Outcome<()> {
     for (i, x) in targets.iter().enumerate().filter(|_| row.outs_apart) {
@@ -161,7 +161,7 @@ pub fn write_out(name: &str, row: &Row, fields: Option<Interned>, r: Ret, out: *
             return Ok(Py_None());
         }
         if let (Some(ty), false) = (fields, is_tensor(out)) {
-            // Named, as the results are.
+            // The tuple has names, like the results.
             let o = made(PyStructSequence_New(ty.0.cast()))?;
             for (i, t) in targets.into_iter().enumerate() {
                 Py_INCREF(t);

@@ -51,7 +51,7 @@ fn matrix_transposed(x: &Tensor) -> Outcome<Tensor> {
     Ok(x.transpose(-2, -1)?)
 }
 
-/// The conjugate transpose: `H` of one matrix, `mH` of matrices.
+/// Return the conjugate transpose: `H` of one matrix, `mH` of matrices.
 fn adjoint(x: &Tensor, one: bool) -> Outcome<Tensor> {
     let n = x.dims().len();
     let said = match (one, n) {
@@ -143,7 +143,7 @@ getters! {
     };
 }
 
-/// Let an override take over the assignment to a property, or its deletion (`value` is null). Says whether it did.
+/// Let an override take over the assignment to a property, or its deletion (`value` is null). Return whether it did.
 ///
 /// # Safety
 /// `o` is an object of our type, `value` an object or null.
@@ -174,7 +174,7 @@ unsafe extern "C" fn set_requires_grad(o: Object, value: Object, _closure: *mut 
     })
 }
 
-/// Write a value over a part of a complex tensor.
+/// Write a value to the real or imaginary part of a complex tensor.
 unsafe fn set_part(
     o: Object,
     value: Object,
@@ -269,11 +269,12 @@ unsafe extern "C" fn set_data(o: Object, value: Object, _closure: *mut c_void) -
     })
 }
 
-/// Return `to` what autograd hung on `from`.
+/// Move the autograd state of `from` to `to`.
 pub(crate) fn move_history(from: &Tensor, to: &Tensor) -> Outcome<()> {
     let nr = from.output_nr();
     let moved = match from.history()? {
-        // Graphs that exist lead to this leaf, so it stays the leaf unless the new tensor is of another kind.
+        // Existing graphs lead to this leaf, so it stays the leaf unless the new tensor has another dtype, device or
+        // shape.
         Some(GradRef::Leaf(l)) if l.meta() == to.meta() => Some(GradRef::Leaf(l)),
         Some(GradRef::Leaf(l)) => {
             let new = Leaf::new(*to.meta(), l.requires_grad());

@@ -1,7 +1,7 @@
 //! `__torch_function__`: subclasses of `Tensor`, and other types, that take calls over.
 //!
-//! A plain tensor costs one compare. For any other type the attribute is looked up on the type, by CPython's own cache.
-//! While some thread has a mode, no tensor is plain, and calls without tensors are looked at too.
+//! A plain tensor costs one compare. For any other type the attribute is looked up on the type, with CPython's own
+//! cache. While a thread has a mode, no tensor is plain, and calls without tensors are examined too.
 
 use crate::enter::{Failure, Outcome};
 use crate::tensor_type;
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
 static NAME: AtomicPtr<PyObject> = AtomicPtr::new(null_mut());
 static DISABLED: AtomicPtr<PyObject> = AtomicPtr::new(null_mut());
 
-/// Modes that wait for calls, in all threads.
+/// Number of modes in all threads.
 static MODES_IN_ALL: AtomicUsize = AtomicUsize::new(0);
 
 /// The overrides that calls are offered to.
@@ -34,7 +34,7 @@ enum Asking {
 
 thread_local! {
     static ASKING: Cell<Asking> = const { Cell::new(Asking::All) };
-    /// The modes that this thread has entered, the innermost last.
+    /// The modes that this thread has entered, with the innermost last.
     static MODES: RefCell<Vec<Py<PyAny>>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -56,7 +56,7 @@ pub fn has_mode() -> bool {
     MODES_IN_ALL.load(Relaxed) != 0 && ASKING.get() != Asking::Nobody && MODES.with_borrow(|m| !m.is_empty())
 }
 
-/// Return whether calls on `o` are taken over: by its type, or, where it is a tensor, by a mode.
+/// Return whether calls on `o` are taken over: by its type, or for a tensor by a mode.
 ///
 /// # Safety
 /// `o` is an object; the GIL is held.
@@ -92,9 +92,9 @@ unsafe fn type_overrides(o: *mut PyObject) -> bool {
     }
 }
 
-/// Call the override of the first of `operands` whose override wants the call.
+/// Call the override of the first of `operands` that takes the call over.
 ///
-/// `args` and `kwargs` are the call's own. Subclasses go before their bases, else left before right.
+/// `args` and `kwargs` are those of the call. Subclasses come before their bases, else left before right.
 pub fn call<'py>(
     py: Python<'py>,
     function: &Bound<'py, PyAny>,
@@ -123,7 +123,7 @@ struct Asked<'py> {
     types: Vec<Bound<'py, PyAny>>,
 }
 
-/// The error where all that were asked returned `NotImplemented`.
+/// Return the error for a call whose overrides all returned `NotImplemented`.
 #[cold]
 fn refusal(function: &Bound<'_, PyAny>, asked: &Asked<'_>) -> PyErr {
     let attribute = |o: &Bound<'_, PyAny>, name: &str| o.getattr(name).map_or_else(|_| "?".into(), |n| n.to_string());
@@ -147,7 +147,7 @@ fn refusal(function: &Bound<'_, PyAny>, asked: &Asked<'_>) -> PyErr {
     PyTypeError::new_err(text)
 }
 
-/// Ask the mode and then the overrides, until one of them does not return `NotImplemented`.
+/// Call the mode and then the overrides, until one of them does not return `NotImplemented`.
 fn ask<'py>(
     py: Python<'py>,
     function: &Bound<'py, PyAny>,
@@ -239,7 +239,7 @@ pub unsafe fn call_operator(name: &str, operands: &[*mut PyObject]) -> Outcome {
     Python::attach(|py| {
         // SAFETY: `operands` are objects, and the GIL is held.
         let o: Vec<Bound<'_, PyAny>> = operands.iter().map(|o| unsafe { Bound::from_borrowed_ptr(py, *o) }).collect();
-        // SAFETY: the type object lives for ever.
+        // SAFETY: the type object lives forever.
         let ty = unsafe { Bound::from_borrowed_ptr(py, tensor_type::tensor_type().cast()) };
         let function = ty.getattr(told_of(name))?;
         let r = match ask(py, &function, &o, &PyTuple::new(py, &o)?, None, false)? {
@@ -279,13 +279,13 @@ pub unsafe fn any_takes_over(o: *mut PyObject) -> bool {
     }
 }
 
-/// [`any_takes_over`] for a key: a tuple or a list is asked by its items.
+/// [`any_takes_over`] for a key: the items of a tuple or a list are examined.
 ///
 /// # Safety
 /// `key` is an object; the GIL is held.
 #[inline]
 pub unsafe fn key_takes_over(key: *mut PyObject) -> bool {
-    // SAFETY: `key` is an object, and the GIL is held. Items are asked while the sequence holds them.
+    // SAFETY: `key` is an object, and the GIL is held. The sequence holds its items while they are examined.
     unsafe {
         if PyTuple_CheckExact(key) != 0 {
             (0..PyTuple_Size(key)).any(|i| any_takes_over(PyTuple_GetItem(key, i)))
@@ -297,15 +297,15 @@ pub unsafe fn key_takes_over(key: *mut PyObject) -> bool {
     }
 }
 
-/// Call an override for `x[key]`, or for `x[key] = value` where there is a value. The items of a tuple or a list are
-/// asked too.
+/// Call an override for `x[key]`, or with a value for `x[key] = value`. The items of a tuple or a list are examined
+/// too.
 ///
 /// # Safety
 /// `o`, `key` and `value` are objects; the GIL is held.
 #[cold]
 pub unsafe fn call_indexing(o: *mut PyObject, key: *mut PyObject, value: Option<*mut PyObject>) -> Outcome {
     Python::attach(|py| {
-        // SAFETY: `o`, `key` and `value` are objects, and the GIL is held. The type object lives for ever.
+        // SAFETY: `o`, `key` and `value` are objects, and the GIL is held. The type object lives forever.
         let object = |p: *mut PyObject| unsafe { Bound::<PyAny>::from_borrowed_ptr(py, p) };
         let (owner, key, value) = (object(o), object(key), value.map(object));
         let mut operands = vec![owner.clone()];
@@ -325,7 +325,7 @@ pub unsafe fn call_indexing(o: *mut PyObject, key: *mut PyObject, value: Option<
 /// Call the mode for a function that makes a tensor of `data`.
 ///
 /// # Errors
-/// Whatever the mode raises.
+/// Errors of the mode.
 #[cold]
 pub fn call_factory<'py>(
     name: &str,
@@ -354,8 +354,8 @@ pub enum Access {
 #[cold]
 pub unsafe fn call_property(name: &CStr, access: Access, o: *mut PyObject) -> Outcome {
     Python::attach(|py| {
-        // SAFETY: `name` is that of a property of the type; `o` and the assigned value are objects, and the GIL is
-        // held. The type object lives for ever.
+        // SAFETY: `name` is that of a property of the type. `o` and the assigned value are objects, and the GIL is
+        // held. The type object lives forever.
         let object = |p: *mut PyObject| unsafe { Bound::<PyAny>::from_borrowed_ptr(py, p) };
         let owner = object(o);
         let mut args = vec![owner.clone()];
@@ -439,13 +439,13 @@ fn _set_torch_function_disabled(off: u8) -> u8 {
     ASKING.replace(asking) as u8
 }
 
-/// Return whether types of arguments are asked.
+/// Return whether types of arguments may take calls over.
 #[pyfunction]
 fn _is_torch_function_enabled() -> bool {
     ASKING.get() == Asking::All
 }
 
-/// Return whether neither types nor modes are asked.
+/// Return whether neither types nor modes may take calls over.
 #[pyfunction]
 fn _is_torch_function_all_disabled() -> bool {
     ASKING.get() == Asking::Nobody
@@ -463,7 +463,7 @@ fn _pop_torch_function_mode() -> Option<Py<PyAny>> {
     leave_mode()
 }
 
-/// The modes of the thread, the innermost last.
+/// Return the modes of the thread, with the innermost last.
 #[pyfunction]
 fn _torch_function_modes(py: Python<'_>) -> Vec<Py<PyAny>> {
     MODES.with_borrow(|m| m.iter().map(|m| m.clone_ref(py)).collect())
@@ -511,7 +511,7 @@ enum Part {
     Takes,
     /// It does not.
     None,
-    /// Its items have to be looked at.
+    /// Its items must be examined.
     Items,
 }
 
@@ -546,7 +546,7 @@ fn takes_part(o: &Bound<'_, PyAny>) -> bool {
     }
 }
 
-/// Looks through a list or a tuple without recursion: it may be nested deeply, or contain itself.
+/// Examines a list or a tuple without recursion: it may be nested deeply, or contain itself.
 fn has_item_that_takes_part(o: &Bound<'_, PyAny>) -> bool {
     let mut seen: HashSet<usize> = HashSet::new();
     let mut pending = vec![o.clone()];

@@ -47,9 +47,9 @@ pub struct Shown {
 enum Problem {
     Count,
     Missing(Vec<usize>),
-    /// Parameter, the object, its position if it has one.
+    /// Parameter, object, and position if it has one.
     Type(usize, *mut PyObject, Option<usize>),
-    /// One of the arguments that together are a list of integers, and its place.
+    /// One of the arguments that form a list of integers, and its position.
     Item(usize, *mut PyObject, usize),
     UnknownKeyword(*mut PyObject),
     Twice(usize),
@@ -125,7 +125,7 @@ impl Overload {
         None
     }
 
-    /// Return whether the number of arguments alone does not rule it out.
+    /// Return whether the number of arguments allows the overload.
     fn plausible(&self, call: &Call) -> bool {
         let own = usize::from(!call.receiver.is_null());
         let n = call.positional + call.keywords();
@@ -266,7 +266,7 @@ impl Overload {
     }
 }
 
-/// The error for a call that no overload takes.
+/// Return the error for a call that fits no overload.
 #[cold]
 pub fn complain(name: &str, overloads: &[Overload], call: &Call) -> Outcome {
     let method = !call.receiver.is_null();

@@ -185,7 +185,8 @@ fn _register_post_accumulate_grad_hook(x: &Bound<'_, PyAny>, hook: Py<PyAny>) ->
     Ok(HookOwner { owner: Owner::Leaf(Arc::downgrade(&leaf)), id })
 }
 
-/// Keep the object that was assigned to `.grad` of `x`, with its class and its attributes. Null lets an earlier one go.
+/// Keep the object that was assigned to `.grad` of `x`, with its class and its attributes. Null drops an earlier
+/// object.
 ///
 /// # Safety
 /// `object` is an object or null; the GIL is held.
