@@ -212,6 +212,6 @@ NAMES = {
     "xpu": {"xpu": "device_count is_available", "xpu.memory": "empty_cache", "xpu.random": "manual_seed"},
 }
 
-# Modules without a file, and where their names are.
+# Modules without a file, and the modules that have their names.
 MADE = {home: source for source, places in NAMES.items() for home in places if home}
 MADE |= {home: source for source, home in FILES.items() if home}
