@@ -16,6 +16,16 @@ pyo3::create_exception!(
     PyRuntimeError,
     "A matrix is singular, or not positive, or iterations did not converge."
 );
+pyo3::create_exception!(torch.distributed, DistError, PyRuntimeError, "Several processes failed to work together.");
+pyo3::create_exception!(torch.distributed, DistBackendError, DistError, "A collective failed.");
+pyo3::create_exception!(torch.distributed, DistNetworkError, DistError, "A connection to another process failed.");
+pyo3::create_exception!(
+    torch.distributed,
+    DistStoreError,
+    DistError,
+    "A key-value store failed, or a wait for a key took too long."
+);
+pyo3::create_exception!(torch.distributed, DistQueueEmptyError, DistStoreError, "A queue of a store is empty.");
 
 /// The reason why a call has no result. One word in size.
 pub enum Failure {
@@ -60,6 +70,11 @@ pub fn exception(mut e: Error) -> PyErr {
         ErrorKind::Buffer => PyBufferError::new_err(text),
         ErrorKind::OutOfMemory => OutOfMemoryError::new_err(text),
         ErrorKind::LinAlg => LinAlgError::new_err(text),
+        ErrorKind::Dist => DistError::new_err(text),
+        ErrorKind::DistBackend => DistBackendError::new_err(text),
+        ErrorKind::DistNetwork => DistNetworkError::new_err(text),
+        ErrorKind::DistStore => DistStoreError::new_err(text),
+        ErrorKind::DistQueueEmpty => DistQueueEmptyError::new_err(text),
         ErrorKind::Key => PyKeyError::new_err(text),
         ErrorKind::Attribute => PyAttributeError::new_err(text),
         ErrorKind::Interrupted => PyKeyboardInterrupt::new_err(text),

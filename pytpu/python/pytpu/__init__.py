@@ -61,8 +61,7 @@ _sys.modules[f"{__package__}.return_types"] = return_types
 
 newaxis = None
 
-from . import _pickling
-from . import _tensor as _tensor_methods
+from . import _pickling, _tensor as _tensor_methods
 from ._info import finfo, iinfo
 from .autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 from .functions import *  # noqa: F403 (the functions are the public surface; `__all__` of the module lists them)

@@ -9,8 +9,7 @@ import collections
 import importlib
 import pickle
 
-from . import _C, _legacy, _weights_only
-from . import storage as _storages
+from . import _C, _legacy, _weights_only, storage as _storages
 from ._size import Size
 
 STORAGES = {

@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ._absent import absent_function
-from ._transforms import grad as grad
-from ._transforms import grad_and_value as grad_and_value
-from ._transforms import hessian as hessian
-from ._transforms import jacfwd as jacfwd
-from ._transforms import jacrev as jacrev
-from ._transforms import jvp as jvp
-from ._transforms import linearize as linearize
-from ._transforms import vjp as vjp
+from ._transforms import (
+    grad as grad,
+    grad_and_value as grad_and_value,
+    hessian as hessian,
+    jacfwd as jacfwd,
+    jacrev as jacrev,
+    jvp as jvp,
+    linearize as linearize,
+    vjp as vjp,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,8 +9,7 @@ from . import _C
 
 TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
 if TYPE_CHECKING:
-    from collections.abc import Generator as _Iterator
-    from collections.abc import Iterable
+    from collections.abc import Generator as _Iterator, Iterable
     from typing import Any
 
     from pytpu import Generator, Tensor

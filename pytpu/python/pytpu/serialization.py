@@ -29,9 +29,11 @@ from typing import TYPE_CHECKING
 
 from . import _C, _archive, _file_globals, _file_places, _pickling, _weights_only
 from ._file_globals import StorageType as StorageType
-from ._file_places import default_restore_location as default_restore_location
-from ._file_places import location_tag as location_tag
-from ._file_places import register_package as register_package
+from ._file_places import (
+    default_restore_location as default_restore_location,
+    location_tag as location_tag,
+    register_package as register_package,
+)
 from ._pickling import _get_layout as _get_layout
 from ._size import Size
 

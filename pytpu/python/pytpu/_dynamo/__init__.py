@@ -1,17 +1,17 @@
 """``torch._dynamo``: the names that scripts and libraries use. This package does not trace Python code."""
 
-from ..compiler import allow_in_graph as allow_in_graph
-from ..compiler import assume_constant_result as assume_constant_result
-from ..compiler import disable as disable
-from ..compiler import is_compiling as is_compiling
-from ..compiler import list_backends as list_backends
-from ..compiler import nonstrict_trace as nonstrict_trace
-from ..compiler import reset as reset
-from ..compiler import set_stance as set_stance
+from ..compiler import (
+    allow_in_graph as allow_in_graph,
+    assume_constant_result as assume_constant_result,
+    disable as disable,
+    is_compiling as is_compiling,
+    list_backends as list_backends,
+    nonstrict_trace as nonstrict_trace,
+    reset as reset,
+    set_stance as set_stance,
+)
 from ..functions import compile as _compile
-from . import config as config
-from . import eval_frame as eval_frame
-from . import exc as exc
+from . import config as config, eval_frame as eval_frame, exc as exc
 from .eval_frame import OptimizedModule as OptimizedModule
 
 disallow_in_graph = allow_in_graph

@@ -5,14 +5,15 @@ import collections
 from pytpu import OutOfMemoryError as OutOfMemoryError
 
 from .. import _absent
-from .._absent import device_count as device_count
-from .._absent import empty_cache as empty_cache
-from .._absent import is_available as is_available
-from .._absent import is_initialized as is_initialized
-from .._absent import manual_seed as manual_seed
-from .._absent import manual_seed_all as manual_seed_all
-from . import amp as amp
-from . import nvtx as nvtx
+from .._absent import (
+    device_count as device_count,
+    empty_cache as empty_cache,
+    is_available as is_available,
+    is_initialized as is_initialized,
+    manual_seed as manual_seed,
+    manual_seed_all as manual_seed_all,
+)
+from . import amp as amp, nvtx as nvtx
 
 default_generators = ()
 memory_allocated = max_memory_allocated = memory_reserved = max_memory_reserved = _absent.no_memory

@@ -11,8 +11,7 @@ __all__ = [
     "distribute_tensor",
 ]
 
-from ..device_mesh import DeviceMesh as DeviceMesh
-from ..device_mesh import init_device_mesh as init_device_mesh
+from ..device_mesh import DeviceMesh as DeviceMesh, init_device_mesh as init_device_mesh
 
 
 def _refuse(*args, **kwargs):
