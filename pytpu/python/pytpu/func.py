@@ -159,7 +159,7 @@ def functional_call(
     """Call a module with other parameters and buffers. The module keeps its own.
 
     A new value that `forward` assigns to a buffer goes into the dict of that buffer. A name that the module does not
-    have is an attribute of it during the call. Assignments to a parametrized name call its `right_inverse`.
+    have is an attribute of it during the call. A tensor for a parametrized name is assigned to the attribute.
 
     Args:
         module: Module to call.
