@@ -11,8 +11,8 @@ import os
 def let_cpu_be_chosen(state):
     """Let ``Accelerator(cpu=True)`` and ``Trainer(use_cpu=True)`` mean ``cpu``.
 
-    In accelerate, the variable ``ACCELERATE_TORCH_DEVICE`` takes precedence over that argument, and `install` sets it if
-    a plugin is installed.
+    In accelerate, the variable ``ACCELERATE_TORCH_DEVICE`` takes precedence over that argument, and `install` sets it
+    if a plugin is installed.
     """
     begin = state.PartialState.__init__
 

@@ -216,7 +216,7 @@ def set_checkpoint_debug_enabled(enabled):
 
 
 class _Enough(Exception):
-    """The second run has made all that is needed."""
+    """Raised when the second run has made all values that are needed."""
 
 
 def _described(t):
@@ -247,12 +247,12 @@ class _Frame:
         return len(self.expected) - 1
 
     def unpack(self, i):
-        """Backward takes the tensor from the second run, which it starts when it must."""
+        """Return the tensor from the second run, which this call starts if needed."""
         if i not in self.again:
             self.recompute()
         if i not in self.again:
             self._wrong_number(len(self.again))
-        # A second backward, if there is one, runs the function once more.
+        # If there is a second backward, it runs the function once more.
         return self.again.pop(i)
 
     def _wrong_number(self, got):
