@@ -10,9 +10,9 @@ pub(crate) struct Chip {
     name: &'static str,
     /// Cycles a second.
     pub(crate) clock: f64,
-    /// Floating-point operations on `bfloat16` a second.
+    /// `bfloat16` operations per second.
     pub(crate) flops: f64,
-    /// Bytes read from device memory a second.
+    /// Bytes per second from device memory.
     pub(crate) bandwidth: f64,
     /// Bytes of device memory.
     pub(crate) memory_bytes: u64,

@@ -19,10 +19,10 @@ use rustc_hash::FxHashMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
 const VARIABLE: &str = "TORCHTPU_INTERPRET";
-/// A program is compiled when it comes this often.
+/// Number of times that a program must come to be compiled.
 const COMPILED_AT: u32 = 2;
-/// The same, while programs keep changing. Few of the programs that come twice then come often enough to be worth
-/// compiling. Examples are a second prompt of the same length, or another epoch of batches of all lengths.
+/// The same number, while programs keep changing. Then few of the programs that come twice come often enough to be
+/// worth compiling. Examples are a second prompt of the same length, or another epoch of batches of all lengths.
 const COMPILED_AT_WHILE_CHANGING: u32 = 8;
 /// Number of the last 64 programs that were interpreted from which programs count as changing. The first steps of a
 /// training loop have fewer programs.
@@ -51,7 +51,7 @@ pub enum Interpret {
     Always,
 }
 
-/// Decides what is interpreted. See the module's documentation.
+/// Chooses the programs that are interpreted. See the documentation of this file.
 pub(crate) struct Interpreter {
     /// An [`Interpret`].
     wanted: AtomicU8,

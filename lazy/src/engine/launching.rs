@@ -506,7 +506,7 @@ impl Drop for Background {
     }
 }
 
-/// Mark the arguments that no handle names any more, if a result of the same type can take their memory.
+/// Mark the arguments without handles whose memory a result of the same type can take.
 pub(super) fn donate(body: &mut Body, stream: u32) {
     let mut wanted: Option<Vec<(u64, u32)>> = None;
     for (i, slot) in body.slots.iter().enumerate() {

@@ -172,8 +172,8 @@ struct InFlight {
     _pooled: Vec<Buffer>,
 }
 
-/// The values that a segment owes. Dropping them without an outcome, as a panic does, marks them as failed, so that no
-/// reader waits forever.
+/// The slots that a segment must fill. Dropping them without an outcome, as a panic does, marks them as failed, so that
+/// no reader waits forever.
 struct Outputs(Vec<Arc<Slot>>);
 
 impl Outputs {
@@ -237,9 +237,9 @@ pub(crate) struct Engine {
     pieces: Pieces,
     interpreter: Interpreter,
     in_flight: Mutex<VecDeque<InFlight>>,
-    /// Whether segments of Fused mode take memory of the pool.
+    /// Whether segments of Fused mode take memory from the pool.
     pools: AtomicBool,
-    /// Whether programs state the precision of products: on all devices but XLA:CPU.
+    /// Whether programs state the precision of products: on all devices except XLA:CPU.
     multiplies_in_passes: AtomicBool,
     /// Whether the cut at the end of a training step waits for the next op: on accelerators.
     cuts_steps_lazily: AtomicBool,
