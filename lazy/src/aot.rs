@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn options_are_what_they_look_like() {
+    fn option_values_are_read_by_their_form() {
         assert_eq!(option_value("true"), OptionValue::Bool(true));
         assert_eq!(option_value("-3"), OptionValue::Int64(-3));
         assert_eq!(option_value("0.5"), OptionValue::Float(0.5));

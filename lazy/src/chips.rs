@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn topologies_are_known_by_what_they_begin_with() {
+    fn topologies_are_found_by_their_prefix() {
         assert_eq!(of_topology("v5e:2x2").map(|c| c.memory_bytes), Some(1575 * CENTI_GIB));
         assert_eq!(of_topology("TPU7x:2x2x1").map(|c| c.name), Some("TPU7x"));
         assert_eq!(of_topology("v5:2x2"), None);

@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_deleted_meanwhile_is_made_again() {
+    fn a_deleted_folder_is_made_again() {
         let dir = tempfile::tempdir().unwrap();
         let cache = cache_in(&dir.path().join("new"), 1 << 20);
         cache.store(b"key", b"program");
@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stored_is_loaded() {
+    fn stored_executables_are_loaded() {
         let dir = tempfile::tempdir().unwrap();
         let cache = cache_in(&dir.path().join("new"), 1 << 20);
         assert_eq!(cache.load(b"key"), None);

@@ -301,7 +301,7 @@ impl Plan {
     }
 
     /// Return whether a program was launched before.
-    pub(crate) fn knows(&self, hash: u64, form: &Form) -> bool {
+    pub(crate) fn has_program(&self, hash: u64, form: &Form) -> bool {
         self.state.lock().program(hash, form).is_some()
     }
 

@@ -1,7 +1,7 @@
 //! Python's numbers, lists and arrays to tensors, and back.
 
 use crate::enter::{self, Failure, OrRaise, Outcome};
-use crate::objects::{self, made, part_of};
+use crate::objects::{self, new_object, part_of};
 use crate::tensor_type::{is_tensor, tensor_of};
 use crate::{device, dtype, tensor_type, torch_function};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
@@ -55,9 +55,9 @@ pub unsafe fn tensor(o: *mut PyObject, dtype: Option<DType>, device: Option<Devi
             return Ok(t.to_device(device)?);
         }
         if PyList_Check(o) != 0 && PyList_Size(o) > 0 && is_array(PyList_GetItem(o, 0)) {
-            static SAID: AtomicBool = AtomicBool::new(false);
+            static WARNED: AtomicBool = AtomicBool::new(false);
             warning::once(
-                &SAID,
+                &WARNED,
                 "Creating a tensor from a list of numpy.ndarrays is extremely slow. Please consider converting the \
                 list to a single numpy.ndarray with numpy.array() before converting to a tensor.",
             )?;
@@ -375,11 +375,11 @@ pub fn to_list(t: &Tensor) -> Outcome {
     fn level(bits: &Bits, dims: &[usize], from: &mut usize) -> Outcome {
         let Some((n, rest)) = dims.split_first() else {
             *from += 1;
-            return made(objects::number_object(bits.get(*from - 1)));
+            return new_object(objects::number_object(bits.get(*from - 1)));
         };
         // SAFETY: the GIL is held, and the list is filled before other code sees it.
         unsafe {
-            let list = made(PyList_New(*n as Py_ssize_t))?;
+            let list = new_object(PyList_New(*n as Py_ssize_t))?;
             for i in 0..*n {
                 let item = level(bits, rest, from).unwrap_or(null_mut());
                 PyList_SetItem(list, i as Py_ssize_t, part_of(list, item)?);
@@ -509,14 +509,14 @@ pub fn from_array_interface(array: &Bound<'_, PyAny>) -> PyResult<Tensor> {
 
 /// Warn once about an array that refuses writes, although its tensor could write to it.
 fn warn_of_read_only(array: &Bound<'_, PyAny>) -> PyResult<()> {
-    static SAID: AtomicBool = AtomicBool::new(false);
+    static WARNED: AtomicBool = AtomicBool::new(false);
     let interface = array.getattr("__array_interface__")?;
     let (_, is_read_only): (usize, bool) = interface.get_item("data")?.extract()?;
     if !is_read_only {
         return Ok(());
     }
     warning::once(
-        &SAID,
+        &WARNED,
         "The given NumPy array is not writable, and PyTorch does not support non-writable tensors. This means writing \
         to this tensor will result in undefined behavior. You may want to copy the array to protect its data or make \
         it writable before converting it to a tensor. This type of warning will be suppressed for the rest of this \

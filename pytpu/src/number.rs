@@ -4,7 +4,7 @@
 //! tensors. For any other operand the slot returns `NotImplemented`, and Python raises its own error.
 
 use crate::enter::{self, Failure, Outcome};
-use crate::objects::{self, made, number_object, operand, part_of};
+use crate::objects::{self, new_object, number_object, operand, part_of};
 use crate::tensor_type::{is_exact, is_tensor, tensor_of, wrap};
 use crate::{convert, table, torch_function};
 use pyo3::exceptions::{PyOverflowError, PyRuntimeError, PyTypeError, PyValueError};
@@ -417,9 +417,9 @@ unsafe extern "C" fn to_float(a: Object) -> Object {
         }
         let x = tensor_of(a);
         if torchtpu_tensor::state::grad_enabled() && x.requires_grad() {
-            static SAID: AtomicBool = AtomicBool::new(false);
+            static WARNED: AtomicBool = AtomicBool::new(false);
             torchtpu_tensor::warning::once(
-                &SAID,
+                &WARNED,
                 "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior.\nConsider \
                 using tensor.detach() first.",
             )?;
@@ -515,7 +515,7 @@ unsafe extern "C" fn iterate(a: Object) -> Object {
             return Err(PyTypeError::new_err("iteration over a 0-d tensor").into());
         }
         let rows = x.unbind(0)?;
-        let list = made(PyTuple_New(rows.len() as Py_ssize_t))?;
+        let list = new_object(PyTuple_New(rows.len() as Py_ssize_t))?;
         for (i, r) in rows.into_iter().enumerate() {
             PyTuple_SetItem(list, i as Py_ssize_t, part_of(list, wrap(r))?);
         }

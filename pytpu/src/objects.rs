@@ -265,11 +265,11 @@ pub unsafe fn is_numpy_bool(o: *mut PyObject) -> bool {
 
 /// Return a new object of the interpreter. Null means that the interpreter has set an exception, mostly for lack of
 /// memory.
-pub fn made(o: *mut PyObject) -> Outcome {
+pub fn new_object(o: *mut PyObject) -> Outcome {
     if o.is_null() { Err(Failure::Raised) } else { Ok(o) }
 }
 
-/// [`made`] for an item of the new container `of`, which is dropped when there is no item.
+/// [`new_object`] for an item of the new container `of`, which is dropped when there is no item.
 ///
 /// # Safety
 /// `of` is a new object that nobody else has seen.

@@ -2,7 +2,7 @@
 
 use crate::arguments::{Interned, Overload};
 use crate::enter::Outcome;
-use crate::objects::{made, type_name};
+use crate::objects::{new_object, type_name};
 use crate::tensor_type::{is_tensor, replace, tensor_of};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyUserWarning, PyValueError};
 use pyo3::ffi::*;
@@ -72,11 +72,11 @@ pub fn check_out(name: &str, row: &Row, args: &Args<'_>, out: *mut PyObject) -> 
 
 /// Raise an error for an `out`, alone or in a tuple, that shares memory with an operand against the rule of the row.
 #[cold]
-pub fn check_apart(aliasing: Aliasing, args: &Args<'_>, out: *mut PyObject) -> Outcome<()> {
+pub fn check_no_overlap(aliasing: Aliasing, args: &Args<'_>, out: *mut PyObject) -> Outcome<()> {
     // SAFETY: the caller holds `out` and with it the items of a tuple.
     unsafe {
         if PyTuple_Check(out) != 0 {
-            return (0..PyTuple_Size(out)).try_for_each(|i| check_apart(aliasing, args, PyTuple_GetItem(out, i)));
+            return (0..PyTuple_Size(out)).try_for_each(|i| check_no_overlap(aliasing, args, PyTuple_GetItem(out, i)));
         }
     }
     // SAFETY: the caller holds `out`.
@@ -108,7 +108,7 @@ fn check_result(name: &str, row: &Row, got: DType, want: DType) -> Outcome<()> {
 
 /// Raise an error for tensors of an `out` tuple that share memory, if the row forbids it.
 #[cold]
-fn check_outs_apart(name: &str, row: &Row, targets: &[*mut PyObject]) -> Outcome<()> {
+fn check_outs_do_not_overlap(name: &str, row: &Row, targets: &[*mut PyObject]) -> Outcome<()> {
     for (i, x) in targets.iter().enumerate().filter(|_| row.outs_apart) {
         for (j, y) in targets.iter().enumerate().skip(i + 1) {
             // SAFETY: tensors that the caller holds.
@@ -148,7 +148,7 @@ pub fn write_out(name: &str, row: &Row, fields: Option<Interned>, r: Ret, out: *
             let got = type_name(out);
             return Err(PyTypeError::new_err(format!("{}(): argument 'out' must be {want}, not {got}", name)).into());
         }
-        check_outs_apart(name, row, &targets)?;
+        check_outs_do_not_overlap(name, row, &targets)?;
         for (o, y) in targets.iter().zip(&results) {
             check_result(name, row, tensor_of(*o).dtype(), y.dtype())?;
         }
@@ -162,7 +162,7 @@ pub fn write_out(name: &str, row: &Row, fields: Option<Interned>, r: Ret, out: *
         }
         if let (Some(ty), false) = (fields, is_tensor(out)) {
             // The tuple has names, like the results.
-            let o = made(PyStructSequence_New(ty.0.cast()))?;
+            let o = new_object(PyStructSequence_New(ty.0.cast()))?;
             for (i, t) in targets.into_iter().enumerate() {
                 Py_INCREF(t);
                 PyStructSequence_SetItem(o, i as Py_ssize_t, t);

@@ -30,9 +30,9 @@ fn retains_grad(x: &Tensor) -> bool {
 fn transposed(x: &Tensor) -> Outcome<Tensor> {
     let n = x.dims().len() as i64;
     if n != 2 {
-        static SAID: AtomicBool = AtomicBool::new(false);
+        static WARNED: AtomicBool = AtomicBool::new(false);
         warning::once(
-            &SAID,
+            &WARNED,
             "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it will \
             throw an error in a future release. Consider `x.mT` to transpose batches of matrices or \
             `x.permute(*torch.arange(x.ndim - 1, -1, -1))` to reverse the dimensions of a tensor.",
@@ -54,7 +54,7 @@ fn matrix_transposed(x: &Tensor) -> Outcome<Tensor> {
 /// Return the conjugate transpose: `H` of one matrix, `mH` of matrices.
 fn adjoint(x: &Tensor, one: bool) -> Outcome<Tensor> {
     let n = x.dims().len();
-    let said = match (one, n) {
+    let message = match (one, n) {
         (true, 0 | 2) | (false, 2..) => return Ok(if n == 0 { x.conj()? } else { x.adjoint()? }),
         (true, 1) => "tensor.H is only supported on matrices (2-D tensors). Got 1-D tensor.".to_string(),
         (true, n) => format!(
@@ -63,7 +63,7 @@ fn adjoint(x: &Tensor, one: bool) -> Outcome<Tensor> {
         ),
         (false, n) => format!("tensor.mH is only supported on matrices or batches of matrices. Got {n}-D tensor."),
     };
-    Err(PyRuntimeError::new_err(said).into())
+    Err(PyRuntimeError::new_err(message).into())
 }
 
 macro_rules! getters {

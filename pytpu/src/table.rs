@@ -6,8 +6,8 @@
 
 use crate::arguments::{Call, Form, Interned, Overload, Parsed, complain};
 use crate::enter::{self, Failure, Outcome};
-use crate::objects::{made, number_object, part_of, type_name};
-use crate::out::{check_apart, check_out, follow_out, write_out};
+use crate::objects::{new_object, number_object, part_of, type_name};
+use crate::out::{check_no_overlap, check_out, follow_out, write_out};
 use crate::tensor_type::{is_tensor, tensor_of, tensor_type, wrap};
 use crate::{deprecated, help, torch_function};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
@@ -195,7 +195,7 @@ fn run_into(d: &'static Descriptor, o: &Overload, parsed: &Parsed) -> Outcome {
     follow_out(&d.name, o, &mut args, parsed.out)?;
     let args = Args(&args);
     check_out(&d.name, o.row, &args, parsed.out)?;
-    check_apart(o.out_aliasing, &args, parsed.out)?;
+    check_no_overlap(o.out_aliasing, &args, parsed.out)?;
     let r = if parsed.elements < enter::BIG { (o.row.call)(&args)? } else { without_gil(&args, o.row.call)? };
     write_out(&d.name, o.row, d.out_fields, r, parsed.out)
 }
@@ -239,7 +239,7 @@ fn to_object(d: &Descriptor, r: Ret) -> Outcome {
     // own.
     unsafe {
         if let Some(ty) = d.fields {
-            let o = made(PyStructSequence_New(ty.0.cast()))?;
+            let o = new_object(PyStructSequence_New(ty.0.cast()))?;
             for (i, t) in items.into_iter().enumerate() {
                 PyStructSequence_SetItem(o, i as Py_ssize_t, part_of(o, wrap(t))?);
             }
@@ -247,13 +247,13 @@ fn to_object(d: &Descriptor, r: Ret) -> Outcome {
         }
         // Written tensors are returned as a list.
         if d.name.ends_with('_') {
-            let o = made(PyList_New(items.len() as Py_ssize_t))?;
+            let o = new_object(PyList_New(items.len() as Py_ssize_t))?;
             for (i, t) in items.into_iter().enumerate() {
                 PyList_SetItem(o, i as Py_ssize_t, part_of(o, wrap(t))?);
             }
             return Ok(o);
         }
-        let o = made(PyTuple_New(items.len() as Py_ssize_t))?;
+        let o = new_object(PyTuple_New(items.len() as Py_ssize_t))?;
         for (i, t) in items.into_iter().enumerate() {
             PyTuple_SetItem(o, i as Py_ssize_t, part_of(o, wrap(t))?);
         }

@@ -114,18 +114,18 @@ fn call_of<'py>(
     kwargs: Option<&Bound<'py, PyDict>>,
     with_tensors: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
-    ask(py, function, operands, args, kwargs, with_tensors)?.map_err(|asked| refusal(function, &asked))
+    ask(py, function, operands, args, kwargs, with_tensors)?.map_err(|declined| refusal(function, &declined))
 }
 
 /// The overrides that were called and returned `NotImplemented`: the mode, and types.
-struct Asked<'py> {
+struct Declined<'py> {
     mode: Option<Bound<'py, PyAny>>,
     types: Vec<Bound<'py, PyAny>>,
 }
 
 /// Return the error for a call whose overrides all returned `NotImplemented`.
 #[cold]
-fn refusal(function: &Bound<'_, PyAny>, asked: &Asked<'_>) -> PyErr {
+fn refusal(function: &Bound<'_, PyAny>, declined: &Declined<'_>) -> PyErr {
     let attribute = |o: &Bound<'_, PyAny>, name: &str| o.getattr(name).map_or_else(|_| "?".into(), |n| n.to_string());
     let name = attribute(function, "__name__");
     let property = function.getattr("__self__").ok().filter(|p| p.hasattr("__objclass__").unwrap_or(false));
@@ -134,13 +134,13 @@ fn refusal(function: &Bound<'_, PyAny>, asked: &Asked<'_>) -> PyErr {
         None if function.hasattr("__objclass__").unwrap_or(false) => format!("torch.Tensor.{name}"),
         None => format!("{}.{name}", attribute(function, "__module__")),
     };
-    let types = asked.types.iter().map(ToString::to_string);
+    let types = declined.types.iter().map(ToString::to_string);
     let text = if function.hasattr("__code__").unwrap_or(false) {
         let types = types.collect::<Vec<_>>().join(", ");
-        let mode = asked.mode.as_ref().map(|m| format!(" nor in mode {m}")).unwrap_or_default();
+        let mode = declined.mode.as_ref().map(|m| format!(" nor in mode {m}")).unwrap_or_default();
         format!("no implementation found for '{name}' on types that implement __torch_function__: [{types}]{mode}")
     } else {
-        let mode = asked.mode.iter().map(|m| format!("\n\n  - mode object {m}"));
+        let mode = declined.mode.iter().map(|m| format!("\n\n  - mode object {m}"));
         let list: String = mode.chain(types.map(|t| format!("\n\n  - tensor subclass {t}"))).collect();
         format!("Multiple dispatch failed for '{name}'; all __torch_function__ handlers returned NotImplemented:{list}")
     };
@@ -155,14 +155,14 @@ fn ask<'py>(
     args: &Bound<'py, PyTuple>,
     kwargs: Option<&Bound<'py, PyDict>>,
     with_tensors: bool,
-) -> PyResult<Result<Bound<'py, PyAny>, Asked<'py>>> {
+) -> PyResult<Result<Bound<'py, PyAny>, Declined<'py>>> {
     let mut order: Vec<&Bound<'py, PyAny>> = Vec::new();
     // SAFETY: living objects.
     let wants_call = |o: &Bound<'py, PyAny>| unsafe { type_overrides(o.as_ptr()) };
     // SAFETY: living objects.
-    let is_told_of = |o: &Bound<'py, PyAny>| with_tensors && unsafe { tensor_type::is_tensor(o.as_ptr()) };
+    let is_reported = |o: &Bound<'py, PyAny>| with_tensors && unsafe { tensor_type::is_tensor(o.as_ptr()) };
     for o in operands {
-        if !(wants_call(o) || is_told_of(o)) || order.iter().any(|p| p.get_type().is(o.get_type())) {
+        if !(wants_call(o) || is_reported(o)) || order.iter().any(|p| p.get_type().is(o.get_type())) {
             continue;
         }
         let at = order.iter().position(|p| o.get_type().is_subclass(&p.get_type()).unwrap_or(false));
@@ -171,11 +171,11 @@ fn ask<'py>(
     let types = PyTuple::new(py, order.iter().map(|o| o.get_type()))?;
     order.retain(|o| wants_call(o));
     let empty = PyDict::new(py);
-    let mut asked = Asked { mode: None, types: Vec::new() };
+    let mut declined = Declined { mode: None, types: Vec::new() };
     if has_mode()
         && let Some(mode) = leave_mode()
     {
-        asked.mode = Some(mode.bind(py).clone());
+        declined.mode = Some(mode.bind(py).clone());
         let r = mode.bind(py).call_method1("__torch_function__", (function, &types, args, kwargs.unwrap_or(&empty)));
         enter_mode(mode);
         let r = r?;
@@ -190,13 +190,13 @@ fn ask<'py>(
             return Ok(Ok(r));
         }
     }
-    asked.types = order.iter().map(|o| o.get_type().into_any()).collect();
-    Ok(Err(asked))
+    declined.types = order.iter().map(|o| o.get_type().into_any()).collect();
+    Ok(Err(declined))
 }
 
 /// Return the method that overrides get for a special method. If PyTorch's type has one function under two names, this
 /// is its name.
-fn told_of(name: &str) -> &str {
+fn reported_method(name: &str) -> &str {
     match name {
         "__add__" | "__radd__" => "add",
         "__sub__" => "sub",
@@ -241,11 +241,11 @@ pub unsafe fn call_operator(name: &str, operands: &[*mut PyObject]) -> Outcome {
         let o: Vec<Bound<'_, PyAny>> = operands.iter().map(|o| unsafe { Bound::from_borrowed_ptr(py, *o) }).collect();
         // SAFETY: the type object lives forever.
         let ty = unsafe { Bound::from_borrowed_ptr(py, tensor_type::tensor_type().cast()) };
-        let function = ty.getattr(told_of(name))?;
+        let function = ty.getattr(reported_method(name))?;
         let r = match ask(py, &function, &o, &PyTuple::new(py, &o)?, None, false)? {
             Ok(r) => r,
             Err(_) if o.len() == 2 && name != "__contains__" => py.NotImplemented().into_bound(py),
-            Err(asked) => return Err(refusal(&function, &asked).into()),
+            Err(declined) => return Err(refusal(&function, &declined).into()),
         };
         Ok::<_, Failure>(r.into_ptr())
     })
@@ -405,7 +405,7 @@ pub unsafe fn call_method(
             kwargs.set_item(&name, &value)?;
             operands.push(value);
         }
-        let function = ty.getattr(told_of(name))?;
+        let function = ty.getattr(reported_method(name))?;
         let r = call_of(py, &function, &operands, &PyTuple::new(py, &given)?, Some(&kwargs), true)?;
         Ok::<_, Failure>(r.into_ptr())
     })
@@ -490,8 +490,8 @@ fn _call_torch_function<'py>(
 /// Return the operands of a call, with the items of lists and tuples, if one of them takes the call over.
 #[pyfunction]
 fn _overriding<'py>(args: &Bound<'py, PyTuple>, kwargs: &Bound<'py, PyDict>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-    let asked = || args.iter_borrowed().any(|o| takes_part(&o)) || kwargs.iter().any(|(_, o)| takes_part(&o));
-    if !has_mode() && !asked() {
+    let any_takes_part = || args.iter_borrowed().any(|o| takes_part(&o)) || kwargs.iter().any(|(_, o)| takes_part(&o));
+    if !has_mode() && !any_takes_part() {
         return Ok(None);
     }
     let mut operands = Vec::new();

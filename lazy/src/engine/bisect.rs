@@ -20,7 +20,7 @@ const MAX_FAILURES: usize = 32;
 impl Engine {
     /// Compute the outputs of a failed segment in groups, so that each output gets an outcome of its own.
     #[cold]
-    pub(super) fn launch_apart(
+    pub(super) fn launch_in_groups(
         &self,
         device: &Device,
         body: &Body,
