@@ -527,11 +527,11 @@ fn warn_of_read_only(array: &Bound<'_, PyAny>) -> PyResult<()> {
 
 fn dtype_argument(o: Option<&Bound<'_, PyAny>>, function: &str) -> PyResult<Option<DType>> {
     let Some(o) = o.filter(|o| !o.is_none()) else { return Ok(None) };
-    // SAFETY: a living object.
+    // SAFETY: the `Bound` keeps the object alive.
     match unsafe { dtype::extract(o.as_ptr()) } {
         Some(d) => Ok(Some(d)),
         None => {
-            // SAFETY: a living object.
+            // SAFETY: the `Bound` keeps the object alive.
             if let Some(e) = unsafe { dtype::refusal(o.as_ptr()) } {
                 return Err(e);
             }
@@ -543,7 +543,7 @@ fn dtype_argument(o: Option<&Bound<'_, PyAny>>, function: &str) -> PyResult<Opti
 
 fn device_argument(o: Option<&Bound<'_, PyAny>>, function: &str) -> PyResult<Option<Device>> {
     let Some(o) = o.filter(|o| !o.is_none()) else { return Ok(None) };
-    // SAFETY: a living object.
+    // SAFETY: the `Bound` keeps the object alive.
     match unsafe { device::extract(o.as_ptr()) }.or_raise()? {
         Some(d) => Ok(Some(d)),
         None => {
@@ -643,7 +643,7 @@ fn as_tensor<'py>(
 /// A tensor that shares its memory with a NumPy array.
 #[pyfunction]
 fn from_numpy<'py>(ndarray: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    // SAFETY: a living object.
+    // SAFETY: the `Bound` keeps the object alive.
     if !unsafe { is_array(ndarray.as_ptr()) } {
         let name = ndarray.get_type().name()?;
         return Err(PyTypeError::new_err(format!("expected np.ndarray (got {name})")));

@@ -166,7 +166,7 @@ fn mix(hash: u64, word: u64) -> u64 {
 
 impl<'py> Call<'py> {
     fn put(&mut self, o: &Bound<'py, PyAny>) -> PyResult<()> {
-        // SAFETY: a living object.
+        // SAFETY: the `Bound` keeps the object alive.
         if unsafe { tensor_type::is_tensor(o.as_ptr()) } {
             let t = tensor_type::extract(o).expect("a tensor");
             let meta = *t.meta();
@@ -271,7 +271,7 @@ impl CustomCall {
             }
         }
         let held = &call.held;
-        // SAFETY: living objects, with the GIL held.
+        // SAFETY: each `Bound` keeps its object alive, and the GIL is held.
         if held.iter().any(|o| unsafe { !tensor_type::is_exact(o.as_ptr()) && torch_function::overrides(o.as_ptr()) }) {
             return torch_function::call(py, slf.as_any(), held, args, kwargs);
         }

@@ -185,7 +185,7 @@ fn set_default_device(device: &Bound<'_, PyAny>) -> PyResult<()> {
         DEFAULT.set(None);
         return Ok(());
     }
-    // SAFETY: a living object.
+    // SAFETY: the `Bound` keeps the object alive.
     let Some(found) = unsafe { extract(device.as_ptr()) }.or_raise()? else {
         return Err(PyTypeError::new_err("set_default_device(): a device or a string is expected"));
     };

@@ -87,7 +87,7 @@ fn _dlpack_device(x: &Bound<'_, PyAny>) -> PyResult<(i32, i32)> {
 /// Return a tensor on the memory in a capsule that holds a struct of this form.
 fn consume<M: Capsule>(capsule: &Bound<'_, PyAny>) -> PyResult<Option<Tensor>> {
     let o = capsule.as_ptr();
-    // SAFETY: a living object.
+    // SAFETY: the `Bound` keeps the object alive.
     let Some(managed) = (unsafe { content::<M>(o) }) else { return Ok(None) };
     // If the memory cannot be used, the capsule stays its owner.
     managed.meta().or_raise()?;

@@ -286,7 +286,7 @@ fn get_default_dtype(py: Python<'_>) -> Bound<'_, PyDType> {
 #[pyfunction]
 #[pyo3(name = "set_default_dtype")]
 fn set_default(d: &Bound<'_, PyAny>) -> PyResult<()> {
-    // SAFETY: a living object.
+    // SAFETY: the `Bound` keeps the object alive.
     match unsafe { extract(d.as_ptr()) } {
         Some(d) if d.is_float() => {
             set_default_dtype(d);

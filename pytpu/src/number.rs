@@ -376,7 +376,7 @@ fn real_number(x: &Tensor, kind: &str) -> Outcome<Scalar> {
 }
 
 unsafe extern "C" fn truth(a: Object) -> c_int {
-    // SAFETY: an object of our type.
+    // SAFETY: the interpreter passes an object of our type.
     enter::status(|| unsafe {
         if torch_function::takes_over(a) {
             let r = torch_function::call_operator("__bool__", &[a])?;
@@ -410,7 +410,7 @@ unsafe extern "C" fn to_int(a: Object) -> Object {
 }
 
 unsafe extern "C" fn to_float(a: Object) -> Object {
-    // SAFETY: an object of our type.
+    // SAFETY: the interpreter passes an object of our type.
     enter::object(|| unsafe {
         if torch_function::takes_over(a) {
             return torch_function::call_operator("__float__", &[a]);
@@ -429,7 +429,7 @@ unsafe extern "C" fn to_float(a: Object) -> Object {
 }
 
 unsafe extern "C" fn to_index(a: Object) -> Object {
-    // SAFETY: an object of our type.
+    // SAFETY: the interpreter passes an object of our type.
     enter::object(|| unsafe {
         if torch_function::takes_over(a) {
             return torch_function::call_operator("__index__", &[a]);
@@ -445,7 +445,7 @@ unsafe extern "C" fn to_index(a: Object) -> Object {
 }
 
 unsafe extern "C" fn length(a: Object) -> Py_ssize_t {
-    // SAFETY: an object of our type.
+    // SAFETY: the interpreter passes an object of our type.
     let r = enter::status(|| unsafe {
         if torch_function::takes_over(a) {
             let r = torch_function::call_operator("__len__", &[a])?;

@@ -24,7 +24,7 @@ impl PyGenerator {
     fn new(device: Option<&Bound<'_, PyAny>>) -> PyResult<PyGenerator> {
         let on = match device {
             None => Device::CPU,
-            // SAFETY: a living object.
+            // SAFETY: the `Bound` keeps the object alive.
             Some(d) => unsafe { device::extract(d.as_ptr()) }
                 .or_raise()?
                 .ok_or_else(|| PyTypeError::new_err("Generator(): argument 'device' must be torch.device"))?,
@@ -95,7 +95,7 @@ pub unsafe fn extract<'a>(o: *mut PyObject) -> Option<&'a Generator> {
 /// Return the default generator of a device.
 #[pyfunction]
 fn _default_generator(device: &Bound<'_, PyAny>) -> PyResult<PyGenerator> {
-    // SAFETY: a living object.
+    // SAFETY: the `Bound` keeps the object alive.
     match unsafe { device::extract(device.as_ptr()) }.or_raise()? {
         Some(d) => Ok(PyGenerator(random::default_generator(d))),
         None => Err(PyTypeError::new_err("_default_generator(): argument 'device' must be torch.device")),

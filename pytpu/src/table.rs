@@ -205,9 +205,9 @@ fn run_into(d: &'static Descriptor, o: &Overload, parsed: &Parsed) -> Outcome {
 fn written_list(d: &Descriptor, call: &Call, r: Ret) -> Outcome {
     let first = call.operands().into_iter().next();
     match (r, first) {
-        // SAFETY: an object of the call.
+        // SAFETY: the caller holds the objects of the call.
         (Ret::List(_) | Ret::None, Some(list)) if unsafe { PyList_Check(list) != 0 || PyTuple_Check(list) != 0 } => {
-            // SAFETY: an object of the call.
+            // SAFETY: the caller holds the objects of the call.
             unsafe { Py_INCREF(list) };
             Ok(list)
         }
@@ -303,7 +303,7 @@ fn overridden(d: &Descriptor, call: &Call) -> Outcome {
 #[cold]
 fn no_match(d: &'static Descriptor, call: &Call) -> Outcome {
     // Other types may take the call over.
-    // SAFETY: the objects of the call.
+    // SAFETY: the caller holds the objects of the call.
     if call.operands().into_iter().any(|o| unsafe { !is_tensor(o) && torch_function::overrides(o) }) {
         return overridden(d, call);
     }

@@ -157,9 +157,9 @@ fn ask<'py>(
     with_tensors: bool,
 ) -> PyResult<Result<Bound<'py, PyAny>, Declined<'py>>> {
     let mut order: Vec<&Bound<'py, PyAny>> = Vec::new();
-    // SAFETY: living objects.
+    // SAFETY: the `Bound` keeps the object alive.
     let wants_call = |o: &Bound<'py, PyAny>| unsafe { type_overrides(o.as_ptr()) };
-    // SAFETY: living objects.
+    // SAFETY: the `Bound` keeps the object alive.
     let is_reported = |o: &Bound<'py, PyAny>| with_tensors && unsafe { tensor_type::is_tensor(o.as_ptr()) };
     for o in operands {
         if !(wants_call(o) || is_reported(o)) || order.iter().any(|p| p.get_type().is(o.get_type())) {
@@ -471,7 +471,7 @@ fn _torch_function_modes(py: Python<'_>) -> Vec<Py<PyAny>> {
 
 #[pyfunction]
 fn _has_torch_function(operands: &Bound<'_, PyTuple>) -> bool {
-    // SAFETY: living objects, held by the tuple.
+    // SAFETY: the tuple keeps its items alive.
     has_mode() || operands.iter().any(|o| unsafe { overrides(o.as_ptr()) })
 }
 
@@ -538,7 +538,7 @@ unsafe fn part(o: *mut PyObject) -> Part {
 
 /// Return whether an argument, or an item of a list or a tuple at any depth, takes calls over.
 fn takes_part(o: &Bound<'_, PyAny>) -> bool {
-    // SAFETY: a living object.
+    // SAFETY: the `Bound` keeps the object alive.
     match unsafe { part(o.as_ptr()) } {
         Part::Takes => true,
         Part::None => false,
@@ -555,7 +555,7 @@ fn has_item_that_takes_part(o: &Bound<'_, PyAny>) -> bool {
         let mut i = 0;
         while let Some(item) = item_of(&list, i) {
             i += 1;
-            // SAFETY: a living object.
+            // SAFETY: the `Bound` keeps the object alive.
             match unsafe { part(item.as_ptr()) } {
                 Part::Takes => return true,
                 Part::None => {}

@@ -124,7 +124,7 @@ def _has_no_file(home):
 
 
 class _MadeLoader:
-    """A finder of made modules: it imports the module that has their names, which makes them."""
+    """A loader of made modules: it imports the module that has their names, which makes them."""
 
     def __init__(self, source):
         self.source = source

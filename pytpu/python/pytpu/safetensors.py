@@ -275,7 +275,7 @@ class safe_open:
         return _calling(self._file.names)
 
     def metadata(self):
-        """Text that goes with the tensors."""
+        """Return the metadata of the file: texts by name."""
         return _calling(self._file.metadata)
 
     def get_tensor(self, name):
