@@ -9,8 +9,8 @@ def _orthonormal(x):
 
 
 def svd_lowrank(A, q=6, niter=2, M=None):
-    """``U``, ``S``, ``V`` of a matrix of about rank ``q``, or of ``A - M``, by random projections and ``niter`` power
-    iterations.
+    """Return ``U``, ``S``, ``V`` of a matrix of about rank ``q``, or of ``A - M``, by random projections and ``niter``
+    power iterations.
 
     ``A`` is ``(*, m, n)``. The results are ``(*, m, q)``, ``(*, q)``, ``(*, n, q)``. Algorithm 5.1 of Halko et al.,
     2009.

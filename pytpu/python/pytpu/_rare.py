@@ -1,4 +1,4 @@
-"""Names of ``torch`` that are rarely asked for."""
+"""Rarely used names of ``torch``."""
 
 import enum
 
@@ -6,7 +6,7 @@ from . import _C
 
 
 class AcceleratorError(RuntimeError):
-    """An error that an accelerator reported. The device ``tpu`` raises ``RuntimeError``."""
+    """An error of an accelerator. The device ``tpu`` raises ``RuntimeError``."""
 
 
 class Tag(enum.IntEnum):

@@ -1,7 +1,8 @@
-"""Training in several processes is not there yet: `is_available()` says so, and scripts that ask go on without.
+"""Training in several processes is not implemented yet: `is_available()` is false, and scripts that check it go on
+without.
 
-`init_process_group` raises `RuntimeError`. As no process is in a group, what needs one raises the `ValueError` that it
-raises in PyTorch before a group was made.
+`init_process_group` raises `RuntimeError`. No process is in a group, so functions that need one raise the `ValueError`
+that PyTorch raises before a group is made.
 """
 
 import datetime
@@ -33,12 +34,12 @@ default_pg_timeout = datetime.timedelta(minutes=30)
 
 
 def is_available():
-    """Return whether processes can be joined in a group."""
+    """Return whether processes can form a group, which is not implemented."""
     return False
 
 
 def is_initialized():
-    """Return whether this process is in a group: no."""
+    """Always return ``False``: this process is not in a group."""
     return False
 
 
@@ -89,7 +90,7 @@ class ReduceOp(enum.IntEnum):
 
 
 class Backend(str):
-    """The name of a set of collectives, in lower case."""
+    """Return the name of a set of collectives, in lower case."""
 
     UNDEFINED, GLOO, NCCL, MPI, UCC, XCCL, FAKE = "undefined", "gloo", "nccl", "mpi", "ucc", "xccl", "fake"
     backend_list = [UNDEFINED, GLOO, NCCL, XCCL, UCC, MPI, FAKE]
@@ -102,13 +103,13 @@ class Backend(str):
 
 
 class group:
-    """The group of all processes: there is none."""
+    """The group of all processes, which does not exist."""
 
     WORLD = None
 
 
 class GroupMember:
-    """The group that this process is in: there is none."""
+    """The group of this process, which does not exist."""
 
     WORLD = None
     NON_GROUP_MEMBER = -100

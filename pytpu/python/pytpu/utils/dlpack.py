@@ -50,7 +50,7 @@ def tensor_device(tensor):
 
 
 def from_dlpack(ext_tensor, *, device=None, copy=None):
-    """A tensor on the memory of another library's array or capsule."""
+    """Return a tensor on the memory of another library's array or capsule."""
     if hasattr(ext_tensor, "__dlpack__"):
         arguments = {"max_version": (1, 0)}
         if copy is not None:
@@ -65,7 +65,7 @@ def from_dlpack(ext_tensor, *, device=None, copy=None):
         try:
             capsule = ext_tensor.__dlpack__(**arguments)
         except TypeError:
-            # A producer that knows the first form of the protocol only.
+            # The producer has only the first form of the protocol.
             if arguments.pop("copy", None) is not None:
                 raise
             capsule = ext_tensor.__dlpack__()
