@@ -6,8 +6,7 @@ import pytest
 
 import pytpu as torch
 from pytpu import nn
-from pytpu.autograd import Function, gradcheck, gradgradcheck, graph
-from pytpu.autograd import functional as AF
+from pytpu.autograd import Function, functional as AF, gradcheck, gradgradcheck, graph
 from pytpu.utils.checkpoint import CheckpointError, checkpoint, checkpoint_sequential
 
 

@@ -3,19 +3,22 @@
 //! NaN counts as the greatest value. The number of results of `unique` and `bincount` depends on the values, so that on
 //! `tpu` the host reads them, which cuts the trace; `histc` reads them too.
 
+mod count;
+mod search;
+mod unique;
+
+pub use count::{ROWS as COUNT_ROWS, bincount, histc};
+pub use search::{ROWS as SEARCH_ROWS, searchsorted};
+pub use unique::{ROWS as UNIQUE_ROWS, unique, unique_consecutive};
+
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim};
 use crate::ops::complex::refuse;
-use crate::ops::indexing::{self, Scatter, ScatterKind};
+use crate::ops::indexing::{Scatter, ScatterKind};
 use crate::ops::pointwise::kernel_error;
-use crate::ops::reduce::{ReduceKind, reduce};
-use crate::schema::{
-    Aliasing, Args, Operand, OutDType, Ret, Row, Sample, SampleArg, Scope, Tier, index, messages, n, t,
-};
-use crate::{
-    DType, Device, DeviceKind, Dims, Error, ErrorKind, Meta, Result, Scalar, Tensor, dispatch, promote_types, samples,
-};
+use crate::schema::{Aliasing, Args, OutDType, Ret, Row, Sample, SampleArg, Tier, index, messages, n, t};
+use crate::{DType, Device, DeviceKind, Dims, Error, ErrorKind, Meta, Result, Scalar, Tensor, dispatch, samples};
 use smallvec::smallvec;
-use torchtpu_kernels::{memory, sort as kernels};
+use torchtpu_kernels::sort as kernels;
 use torchtpu_stablehlo::{self as hlo, Direction, ElementType, Type};
 
 /// The gradient of an op that picks elements: each goes back to the position it came from.
@@ -318,8 +321,6 @@ fn median_of_all(x: &Tensor, kind: PickKind) -> Result<Tensor> {
     crate::ops::pointwise::select(&hit, &flat, &lowest)?.amax(&[0], false)
 }
 
-// ------------------------------------------------------------------------------------------------ sets and searches
-
 /// A plain copy of the values where kernels can read them.
 fn host(x: &Tensor) -> Result<Tensor> {
     if x.device().kind == DeviceKind::Meta {
@@ -330,260 +331,10 @@ fn host(x: &Tensor) -> Result<Tensor> {
     x.detach().to_device(Device::CPU)?.resolved()
 }
 
-fn positions(v: &[i64], dims: &[usize], device: Device) -> Result<Tensor> {
-    Tensor::from_slice_on(v, dims, device)
-}
-
-fn found(x: &Tensor, u: &kernels::Unique, inverse: bool, counts: bool) -> Result<(Tensor, Tensor, Tensor)> {
-    let at = positions(&u.first, &[u.first.len()], x.device())?;
-    let values =
-        dispatch::call(Prim::IndexSelect(indexing::IndexSelect { dim: 0 }), &[&x.detach().reshape(&[-1])?, &at])?;
-    let list = |on: bool, v: &[i64], dims: &[usize]| {
-        if on { positions(v, dims, x.device()) } else { positions(&[], &[0], x.device()) }
-    };
-    Ok((values, list(inverse, &u.inverse, x.dims())?, list(counts, &u.counts, &[u.first.len()])?))
-}
-
-/// `torch.unique`: the distinct values in order, the number of each element's value, and how often each occurs; the
-/// last two are empty unless asked for.
-///
-/// # Errors
-/// Whatever reading the values reports.
-pub fn unique(x: &Tensor, inverse: bool, counts: bool) -> Result<(Tensor, Tensor, Tensor)> {
-    ordered("unique", x)?;
-    found(x, &kernels::unique(&host(x)?.view(), inverse, counts), inverse, counts)
-}
-
 /// Refuses complex numbers, which have no order, naming PyTorch's kernel.
 fn ordered(kernel: &str, x: &Tensor) -> Result<()> {
     if x.dtype().is_complex() { Err(crate::ops::complex::unsupported(kernel, x.dtype())) } else { Ok(()) }
 }
-
-/// `torch.unique_consecutive` of the flattened tensor.
-///
-/// # Errors
-/// Whatever reading the values reports.
-pub fn unique_consecutive(x: &Tensor, inverse: bool, counts: bool) -> Result<(Tensor, Tensor, Tensor)> {
-    ordered("unique", x)?;
-    found(x, &kernels::unique_consecutive(&host(x)?.view(), inverse, counts), inverse, counts)
-}
-
-/// Distinct slices along a dimension, in lexicographic order, or runs of equal ones in their own order.
-fn unique_slices(
-    x: &Tensor,
-    dim: i64,
-    consecutive: bool,
-    inverse: bool,
-    counts: bool,
-) -> Result<(Tensor, Tensor, Tensor)> {
-    ordered("unique", x)?;
-    let d = normalize_dim(dim, x.dims().len())?;
-    if x.dims().is_empty() {
-        return unique(x, inverse, counts);
-    }
-    let rows = x.dims()[d];
-    let width: usize = x.numel().checked_div(rows).unwrap_or(0);
-    let flat = host(x)?.movedim(&[d as i64], &[0])?.reshape(&[rows as i64, width as i64])?;
-    // Numbers are compared through their rank, so that one comparison serves every dtype.
-    let rank = unique(&flat, true, false)?.1.to_vec::<i64>()?;
-    let row = |i: usize| &rank[i * width..(i + 1) * width];
-    let mut order: Vec<usize> = memory::collect(0..rows);
-    if !consecutive {
-        order.sort_by(|&a, &b| row(a).cmp(row(b)));
-    }
-    let (mut first, mut number, mut count) = (Vec::new(), memory::filled(0i64, rows), Vec::new());
-    for (n, &i) in order.iter().enumerate() {
-        if n == 0 || row(i) != row(order[n - 1]) {
-            memory::push(&mut first, i as i64);
-            memory::push(&mut count, 0i64);
-        }
-        number[i] = first.len() as i64 - 1;
-        *count.last_mut().expect("pushed at the first") += 1;
-    }
-    let at = positions(&first, &[first.len()], x.device())?;
-    let values = dispatch::call(Prim::IndexSelect(indexing::IndexSelect { dim: d }), &[&x.detach(), &at])?;
-    let list =
-        |on: bool, v: &[i64]| if on { positions(v, &[v.len()], x.device()) } else { positions(&[], &[0], x.device()) };
-    Ok((values, list(inverse, &number)?, list(counts, &count)?))
-}
-
-/// `torch.searchsorted`: for each value the position in the sorted row where it belongs, before equals or, when
-/// `right`, after them. On a device boundaries are counted, which needs no order of its own.
-///
-/// # Errors
-/// `Runtime` for shapes and dtypes that do not fit.
-pub fn searchsorted(
-    boundaries: &Tensor,
-    values: &Tensor,
-    right: bool,
-    narrow: bool,
-    sorter: Option<&Tensor>,
-) -> Result<Tensor> {
-    for t in [boundaries, values] {
-        if t.dtype().is_complex() {
-            return Err(crate::ops::complex::unsupported("searchsorted_out_cpu", t.dtype()));
-        }
-    }
-    let (b, v) = (boundaries.dims(), values.dims());
-    if b.is_empty() {
-        return Err(Error::runtime(
-            "torch.searchsorted(): boundaries tensor should have positive dimension, but got 0 dimension",
-        ));
-    }
-    let one_row = b.len() == 1;
-    if !one_row && v.is_empty() {
-        return Err(Error::runtime(format!(
-            "torch.searchsorted(): input value can be a scalar only when boundaries tensor dimension is 1, but we got \
-            boundaries tensor dim({}) and input value's dim(0) numel(1)",
-            b.len()
-        )));
-    }
-    if !one_row && (v.len() != b.len() || v[..v.len() - 1] != b[..b.len() - 1]) {
-        return Err(Error::runtime(format!(
-            "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries \
-            tensor and input value tensor must match, but we got boundaries tensor {b} and input value tensor {v}"
-        )));
-    }
-    if let Some(s) = sorter {
-        if s.dims() != b {
-            return Err(Error::runtime(format!(
-                "torch.searchsorted(): boundary and sorter must have the same size, but got boundary tensor {b}and got \
-                sorter tensor {}",
-                s.dims()
-            )));
-        }
-        if s.dtype() != DType::I64 {
-            return Err(Error::runtime(format!(
-                "torch.searchsorted(): sorter must be a tensor of long dtype but got dtype {}",
-                s.dtype().scalar_type()
-            )));
-        }
-    }
-    let out = if narrow { DType::I32 } else { DType::I64 };
-    let dtype = match values.is_wrapped_number() {
-        true => boundaries.dtype(),
-        false => promote_types(boundaries.dtype(), values.dtype()),
-    };
-    let (boundaries, values) = (boundaries.detach().to_dtype(dtype)?, values.detach().to_dtype(dtype)?);
-    if boundaries.device().kind == DeviceKind::Cpu {
-        let (boundaries, values) = (boundaries.resolved()?, values.resolved()?);
-        let y = Tensor::empty(&Meta { dims: *v, dtype: out, device: Device::CPU })?;
-        let order = sorter.map(Tensor::view);
-        kernels::searchsorted(&boundaries.view(), &values.view(), right, order.as_ref(), &mut y.view_mut())
-            .map_err(kernel_error)?;
-        return Ok(y);
-    }
-    let last = b.len() as i64 - 1;
-    let boundaries = match sorter {
-        Some(s) => indexing::gather(&boundaries, last, s)?,
-        None => boundaries,
-    };
-    let boundaries = if one_row { boundaries } else { boundaries.unsqueeze(-2)? };
-    let values = values.unsqueeze(-1)?;
-    // Negated, so that NaN belongs at the end.
-    let behind = if right { boundaries.gt(&values)? } else { boundaries.ge(&values)? };
-    reduce(ReduceKind::Sum, &behind.logical_not()?, Some(&[-1]), false)?.to_dtype(out)
-}
-
-fn value_tensor(a: Operand<'_>, like: &Tensor) -> Result<Tensor> {
-    match a {
-        Operand::Tensor(t) => Ok(t.clone()),
-        // A number that is not whole is compared as such, also among integers.
-        Operand::Scalar(s) => Tensor::number(s, if like.dtype().is_float() { like.dtype() } else { s.dtype() }),
-    }
-}
-
-/// [`searchsorted`] of a number: integers among floats and the other way round are compared as floats.
-fn search_number(
-    boundaries: &Tensor,
-    v: Operand<'_>,
-    right: bool,
-    narrow: bool,
-    sorter: Option<&Tensor>,
-) -> Result<Tensor> {
-    let value = value_tensor(v, boundaries)?;
-    let value = if value.device() == boundaries.device() { value } else { value.to_device(boundaries.device())? };
-    let common = if value.dtype().is_float() { value.dtype() } else { boundaries.dtype() };
-    searchsorted(&boundaries.to_dtype(common)?, &value.to_dtype(common)?, right, narrow, sorter)
-}
-
-fn side(right: bool, side: Option<&str>) -> Result<bool> {
-    match side {
-        None => Ok(right),
-        Some("left") if right => Err(Error::runtime(
-            "torch.searchsorted(): side and right can't be set to opposites, got side of left while right was True",
-        )),
-        Some("left") => Ok(false),
-        Some("right") => Ok(true),
-        Some(s) => Err(Error::runtime(format!("torch.searchsorted(): side can only be 'left' or 'right' but got {s}"))),
-    }
-}
-
-fn check_row(boundaries: &Tensor) -> Result<()> {
-    if boundaries.dims().len() != 1 {
-        return Err(Error::runtime(format!(
-            "boundaries tensor must be 1 dimension, but got dim({})",
-            boundaries.dims().len()
-        )));
-    }
-    Ok(())
-}
-
-fn bucketize(v: &Tensor, boundaries: &Tensor, narrow: bool, right: bool) -> Result<Tensor> {
-    check_row(boundaries)?;
-    searchsorted(boundaries, v, right, narrow, None)
-}
-
-/// `torch.bincount`. On a device the host reads the values.
-///
-/// # Errors
-/// `Runtime` for values that are negative or not integers, or weights of another size.
-pub fn bincount(x: &Tensor, weights: Option<&Tensor>, min: i64) -> Result<Tensor> {
-    ordered("bincount_cpu", x)?;
-    if x.dtype() == DType::Bool || x.dtype().is_float() {
-        return Err(Error::not_implemented(format!(
-            "\"bincount_cpu\" not implemented for '{}'",
-            x.dtype().scalar_type()
-        )));
-    }
-    if x.dims().len() != 1 || !(x.dtype().is_int() || x.dtype() == DType::Bool) {
-        return Err(Error::runtime("bincount only supports 1-d non-negative integral inputs."));
-    }
-    if min < 0 {
-        return Err(Error::runtime("minlength should be >= 0"));
-    }
-    let weights = match weights {
-        Some(w) if w.dims() != x.dims() => {
-            return Err(Error::runtime("weights should be 1-d and have the same length as input"));
-        }
-        Some(w) if w.dtype() == DType::F32 => Some(host(w)?),
-        Some(w) => Some(host(w)?.to_dtype(DType::F64)?),
-        None => None,
-    };
-    let values = host(x)?;
-    let len = kernels::bincount_len(&values.view(), min as usize).map_err(kernel_error)?;
-    let dtype = weights.as_ref().map_or(DType::I64, Tensor::dtype);
-    let y = Tensor::empty(&Meta::new(&[len], dtype, Device::CPU))?;
-    let w = weights.as_ref().map(Tensor::view);
-    kernels::bincount(&values.view(), w.as_ref(), &mut y.view_mut()).map_err(kernel_error)?;
-    y.to_device(x.device())
-}
-
-/// `torch.histc`. On a device the host reads the values.
-///
-/// # Errors
-/// `Runtime` for a wrong number of bins or range.
-pub fn histc(x: &Tensor, bins: i64, min: f64, max: f64) -> Result<Tensor> {
-    if bins <= 0 {
-        return Err(Error::runtime("bins must be > 0"));
-    }
-    refuse(x, ErrorKind::Type, &format!("aminmax not implemented for {}", x.dtype().scalar_type()))?;
-    let y = Tensor::empty(&Meta::new(&[bins as usize], x.dtype(), Device::CPU))?;
-    kernels::histc(&host(x)?.view(), min, max, &mut y.view_mut()).map_err(kernel_error)?;
-    y.to_device(x.device())
-}
-
-// ------------------------------------------------------------------------------------------------ the public functions
 
 impl Tensor {
     /// Sorts along a dimension: values and positions.
@@ -609,9 +360,6 @@ fn pair_row(r: Result<(Tensor, Tensor)>) -> Result<Ret> {
 const KINDS: &[DType] = &[DType::F64, DType::BF16, DType::I64, DType::U8];
 const BY_DIM: &[&str] = &["values", "indices"];
 
-fn flat(v: SampleArg) -> Vec<Sample> {
-    vec![Sample::new(vec![v]).no_gradient()]
-}
 fn sorted_samples() -> Vec<Sample> {
     vec![
         Sample::new(vec![t(&[3, 5])]).dtypes(KINDS),
@@ -629,7 +377,7 @@ fn stable(a: &Args<'_>, i: usize) -> Result<bool> {
     Ok(a.opt_bool(i)?.unwrap_or(false))
 }
 
-/// Rows of sorting, selection, searching and counting.
+/// Rows of sorting and selection.
 pub const ROWS: &[Row] = &[
     Row::new(
         "sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)",
@@ -749,149 +497,4 @@ pub const ROWS: &[Row] = &[
         samples!([t(&[3, 4]), n(1)]),
     )
     .fields(BY_DIM),
-    Row::new(
-        "_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, \
-        Tensor, Tensor)",
-        Tier::Composed,
-        |a| Ok(unique(a.tensor(0)?, a.bool(2)?, a.bool(3)?)?.into()),
-        || {
-            vec![
-                Sample::new(vec![many(), n(true), n(true), n(true)]).no_gradient(),
-                Sample::new(vec![t(&[4])]).no_gradient(),
-            ]
-        },
-    )
-    .doc(
-        "Return the distinct elements of `input` in ascending order, the position of each element among them, and \
-         how often each occurs; the last two are empty unless asked for.",
-    )
-    .scope(Scope::Function)
-    .no_out(),
-    Row::new(
-        "unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) \
-        -> (Tensor, Tensor, Tensor)",
-        Tier::Composed,
-        |a| Ok(unique_slices(a.tensor(0)?, a.int(1)?, false, a.bool(3)?, a.bool(4)?)?.into()),
-        || vec![Sample::new(vec![index(&[5, 2], 2), n(0), n(true), n(true), n(true)]).no_gradient()],
-    )
-    .doc(
-        "Return the distinct slices of `input` along `dim` in lexicographic order, the position of each slice among \
-         them, and how often each occurs. The last two are empty unless `return_inverse` and `return_counts` ask for \
-         them. On a device the host reads the values.",
-    )
-    .scope(Scope::Function)
-    .no_out(),
-    Row::new(
-        "unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> \
-        (Tensor, Tensor, Tensor)",
-        Tier::Composed,
-        |a| {
-            let x = a.tensor(0)?;
-            Ok(match a.opt_int(3)? {
-                None => unique_consecutive(x, a.bool(1)?, a.bool(2)?)?,
-                Some(d) => unique_slices(x, d, true, a.bool(1)?, a.bool(2)?)?,
-            }
-            .into())
-        },
-        || vec![Sample::new(vec![index(&[9], 2), n(true), n(true)]).no_gradient()],
-    )
-    .doc(
-        "Return the elements of `input` without those that repeat the element before them; with `dim`, slices along \
-         it are compared. `return_inverse` asks for the position of each element of `input` among the results too, and \
-         `return_counts` for the lengths of the runs. On a device the host reads the values.",
-    )
-    .no_out(),
-    Row::new(
-        "searchsorted.Tensor(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, str? \
-        side=None, Tensor? sorter=None) -> Tensor",
-        Tier::Composed,
-        |a| {
-            Ok(searchsorted(
-                a.tensor(0)?,
-                a.tensor(1)?,
-                side(a.bool(3)?, a.opt_str(4)?)?,
-                a.bool(2)?,
-                a.opt_tensor(5)?,
-            )?
-            .into())
-        },
-        Vec::new,
-    )
-    .doc(
-        "Return the position where each element of `input` belongs in the sorted last dimension of \
-         `sorted_sequence`, before equal elements, or behind them with `right=True` or `side='right'`. \
-         `sorted_sequence` is a vector, or agrees with `input` in all dimensions but the last. `sorter` has the \
-         positions that sort it if it is not sorted. The result is `int64`, or `int32` with `out_int32`.",
-    )
-    .scope(Scope::Function),
-    Row::new(
-        "searchsorted.Scalar(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, bool right=False, str? \
-        side=None, Tensor? sorter=None) -> Tensor",
-        Tier::Composed,
-        |a| {
-            Ok(search_number(
-                a.tensor(0)?,
-                a.operand(1)?,
-                side(a.bool(3)?, a.opt_str(4)?)?,
-                a.bool(2)?,
-                a.opt_tensor(5)?,
-            )?
-            .into())
-        },
-        Vec::new,
-    )
-    .scope(Scope::Function),
-    Row::new(
-        "bucketize.Tensor(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
-        Tier::Composed,
-        |a| Ok(bucketize(a.tensor(0)?, a.tensor(1)?, a.bool(2)?, a.bool(3)?)?.into()),
-        Vec::new,
-    )
-    .doc(
-        "Return the number of the bucket of each element of `input`, where the vector `boundaries` has the sorted \
-         bounds. A number equal to a bound belongs to the bucket before it, or with `right=True` to the one behind \
-         it. The result is `int64`, or `int32` with `out_int32`.",
-    )
-    .scope(Scope::Function),
-    Row::new(
-        "bucketize.Scalar(Scalar self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
-        Tier::Composed,
-        |a| {
-            check_row(a.tensor(1)?)?;
-            Ok(search_number(a.tensor(1)?, a.operand(0)?, a.bool(3)?, a.bool(2)?, None)?.into())
-        },
-        Vec::new,
-    )
-    .scope(Scope::Function),
-    Row::new(
-        "bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor",
-        Tier::Composed,
-        |a| Ok(bincount(a.tensor(0)?, a.opt_tensor(1)?, a.int(2)?)?.into()),
-        || {
-            vec![
-                Sample::new(vec![index(&[7], 4)]).no_gradient(),
-                Sample::new(vec![index(&[7], 4), t(&[7]), n(6)]).no_gradient(),
-            ]
-        },
-    )
-    .doc(
-        "Return how often each of the numbers 0, 1, ... occurs in the vector `input` of integers that are not \
-         negative. The length is the largest number plus 1, and at least `minlength`. `weights` are summed instead \
-         of counted. The result is `int64`, or with `weights` `float32` or `float64`.",
-    ),
-    Row::new(
-        "histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor",
-        Tier::Composed,
-        |a| Ok(histc(a.tensor(0)?, a.int(1)?, a.float(2)?, a.float(3)?)?.into()),
-        || {
-            let mut s = flat(t(&[9]));
-            s.push(Sample::new(vec![t(&[9]), n(4), n(-1), n(1)]).no_gradient());
-            s
-        },
-    )
-    .doc(
-        "Return the number of elements of `input` in each of `bins` equally wide bins from `min` to `max`, in the \
-         dtype of `input`. Elements outside do not count; `max` belongs to the last bin. If `min` equals `max`, the \
-         smallest and the greatest element are taken. A range that is not finite raises an error.",
-    ),
 ];
