@@ -3,6 +3,7 @@
 //! NaN counts as the greatest value. The number of results of `unique` and `bincount` depends on the values, so that on
 //! `tpu` the host reads them, which cuts the trace; `histc` reads them too.
 
+use crate::axes::Axes;
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim};
 use crate::ops::complex::refuse;
 use crate::ops::indexing::{self, Scatter, ScatterKind};
@@ -60,6 +61,9 @@ impl Op for Sort {
     fn infer_extra(&self, _: &[&Tensor], first: &Meta, _: usize) -> Meta {
         first.with_dtype(DType::I64)
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::except(1 << self.dim, x, y)
+    }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         kernels::sort(&x[0].view(), self.dim, self.descending, self.stable, &mut y[0].view_mut(), &mut y[1].view_mut());
         Ok(())
@@ -113,6 +117,9 @@ impl Op for TopK {
     }
     fn infer_extra(&self, _: &[&Tensor], first: &Meta, _: usize) -> Meta {
         first.with_dtype(DType::I64)
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::except(1 << self.dim, x, y)
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let (values, at) = (&mut y[0].view_mut(), &mut y[1].view_mut());
@@ -200,6 +207,9 @@ impl Op for Pick {
     }
     fn infer_extra(&self, _: &[&Tensor], first: &Meta, _: usize) -> Meta {
         first.with_dtype(DType::I64)
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::except(1 << self.dim, x, y)
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let (x, values, at) = (x[0].view(), &mut y[0].view_mut(), &mut y[1].view_mut());
