@@ -1,6 +1,6 @@
 //! Sampling at the points of a grid: `grid_sampler` for images and volumes, and the grids of affine maps.
 
-use crate::axes::{Axes, Combine, list, names, all_whole};
+use crate::axes::{Axes, Combine, all_whole, list, names};
 use crate::op::{Fused, Grads, KernelFn, Outs, Prim, Saves, VjpFn};
 use crate::ops::creation::sizes;
 use crate::ops::indexing::{Gather, Scatter, ScatterKind};

@@ -2,7 +2,7 @@
 
 use super::mask::{masked_fill, nonzero};
 use super::{KINDS, copy_of, guard, lower_positions, ok, out_of_bounds, to_device, zeros_like};
-use crate::axes::{Axes, Combine, last, list, names, all_whole};
+use crate::axes::{Axes, Combine, all_whole, last, list, names};
 use crate::op::{Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values, same_device};
 use crate::ops::pointwise::{self, broadcast_strides, kernel_error};
 use crate::policy::{Policies, Policy};

@@ -1,7 +1,7 @@
 //! Over the batch: batch norm, and instance norm, which is one of each sample.
 
 use super::{mean_of, nothing, parameter, per_channel, unwanted};
-use crate::axes::{Axes, Combine, list, names, all_whole};
+use crate::axes::{Axes, Combine, all_whole, list, names};
 use crate::op::{F64, Func, Fused, Grads, KernelFn, LowerFn, Outs, Prim, Saves, Value, VjpFn, all_dims};
 use crate::ops::reduce::sum_mask;
 use crate::schema::{Args, Ret, Sample, SampleArg, positive, t};

@@ -11,7 +11,7 @@ pub use bits::Bits;
 pub use rearrange::ROWS as REARRANGE_ROWS;
 pub use rows::{COPY_ROWS, ROWS};
 
-use crate::axes::{Axes, names, all_whole};
+use crate::axes::{Axes, all_whole, names};
 use crate::op::{Facts, Func, Layout, Prim, Value, ViewOp};
 use crate::{Dims, Error, Meta, Result, Tensor, dispatch};
 use smallvec::{SmallVec, smallvec};
