@@ -145,7 +145,7 @@ def compilation_count() -> int:
     return _C._tpu_metrics()["compilations"]
 
 
-def explain() -> str:
+def explain() -> list[str]:
     """Return what was compiled and why, and which programs ran op by op because they were new, one line each."""
     return _C._tpu_explain()
 
