@@ -4,6 +4,7 @@
 #   make test     all tests, Rust and Python; ends in "N passed, N failed"; ONLY=rust or ONLY=python for one half
 #   make check    formatting, lints, dependencies, spelling, links, documentation; ONLY="ruff links" for some
 #   make quick    after a change: the tests that look at it, in three minutes where the last build is there
+#   make generated  the type stubs and docs/ops.md, from the rows of the op table
 #   make bench    Rust benchmarks
 #   make wheel    the wheel, in dist/
 #   make release-check  source distribution and wheel, in dist/, checked and tried in a new environment
@@ -42,7 +43,7 @@ FUZZ_SECONDS ?= 300
 SOURCES := Cargo.toml Cargo.lock pyproject.toml \
 	$(shell find src tensor autograd lazy nn distributed pytpu -name '*.rs' -o -name 'Cargo.toml' -o -name '*.py')
 
-.PHONY: demo test check quick bench docs pictures wheel release-check torch-shim tpu-ratio advise-check device-check tpu-check ecosystem develop clean nightly advisories attack fuzz asan miri
+.PHONY: demo test check quick generated bench docs pictures wheel release-check torch-shim tpu-ratio advise-check device-check tpu-check ecosystem develop clean nightly advisories attack fuzz asan miri
 
 demo: $(VENV)/.installed
 	$(PY) examples/digits.py --device $(DEVICE)
@@ -55,6 +56,9 @@ check: $(VENV)/.check
 
 quick: $(VENV)/.tools
 	$(PY) tests/quick.py
+
+generated:
+	TORCHTPU_UPDATE=1 cargo test --test ops generated
 
 bench: $(VENV)/.installed
 	$(PY) tests/summary.py --bench
