@@ -1,4 +1,4 @@
-"""``torch._jit_internal``: what libraries import of it."""
+"""``torch._jit_internal``: the names that libraries import from it."""
 
 from typing import Any, Dict, Final, List, Optional, Tuple, Union  # noqa: F401
 

@@ -27,7 +27,7 @@ def _clone_state(self):
     return _rebuilt(self.device, self.initial_seed(), self.get_state())
 
 
-# Copies and pickles hold the seed and the state.
+# Copies and pickles have the seed and the state.
 copyreg.pickle(_C.Generator, lambda g: (_rebuilt, (str(g.device), g.initial_seed(), g.get_state())))
 _C.Generator.clone_state = _clone_state
 

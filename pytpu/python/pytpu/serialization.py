@@ -1,6 +1,6 @@
 """`torch.save` and `torch.load`: PyTorch's file format, both ways.
 
-A file is an uncompressed zip archive. `data.pkl` holds the objects. Tensors are calls of
+A file is an uncompressed zip archive. `data.pkl` has the objects. Tensors are calls of
 `torch._utils._rebuild_tensor_v2` on storages, and the bytes of storage `N` are the record `data/N`. Names of this
 package are written as names of `torch`, and read back as names of this package, so PyTorch reads these files. Tensors
 go back to the device that they came from, unless `map_location` names another one.

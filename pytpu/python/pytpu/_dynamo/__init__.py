@@ -18,7 +18,7 @@ disallow_in_graph = allow_in_graph
 
 
 def graph_break(msg=""):
-    """A hint that is not needed: what Python does is never traced."""
+    """Do nothing: the hint is for tracing, and Python code is never traced here."""
 
 
 def mark_static_address(t, guard=False):
@@ -26,11 +26,11 @@ def mark_static_address(t, guard=False):
 
 
 def mark_static(t, index=None):
-    """A hint that is not needed: sizes are part of what is compiled."""
+    """Do nothing: sizes are part of each compiled program."""
 
 
 def mark_dynamic(t, index, *, hint_override=None, min=None, max=None, specialize_on=None):
-    """A hint without an effect: sizes are part of what is compiled, and ``torch.tpu.explain()`` tells which changed."""
+    """Do nothing: sizes are part of each compiled program, and ``torch.tpu.explain()`` lists changes of sizes."""
 
 
 maybe_mark_dynamic = mark_dynamic

@@ -330,7 +330,7 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
 
 
 def warn_beyond_length(loader: DataLoader[Any], length: int | None, yielded: int) -> None:
-    """Warn when a stream gives more batches than its dataset said it has samples."""
+    """Warn if a stream gives more batches than the length of its dataset allows."""
     if length is None or yielded <= length:
         return
     text = (
