@@ -11,7 +11,7 @@ import pytest
 
 import pytpu as torch
 
-DATA = pathlib.Path(__file__).resolve().parent / "data"
+HERE = pathlib.Path(__file__).resolve().parent
 PACKAGE = pathlib.Path(torch.__file__).parent
 
 STUBS = (
@@ -97,7 +97,7 @@ for module in sys.argv[3:]:
 
 
 def program():
-    spec = importlib.util.spec_from_file_location("typed_program", DATA / "typed_program.py")
+    spec = importlib.util.spec_from_file_location("typed_program", HERE / "typed_program.py")
     module = importlib.util.module_from_spec(spec)
     sys.modules["typed_program"] = module
     spec.loader.exec_module(module)
@@ -115,7 +115,7 @@ def check(*files, cwd, strict=True):
 def test_a_program_runs_and_has_no_type_errors(tmp_path):
     results = program().main()
     assert results["accuracy"] > 0.9
-    out = check(DATA / "typed_program.py", cwd=tmp_path)
+    out = check(HERE / "typed_program.py", cwd=tmp_path)
     assert out.returncode == 0, out.stdout + out.stderr
 
 
