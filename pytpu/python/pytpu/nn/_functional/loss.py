@@ -979,8 +979,8 @@ def ctc_loss(
         tensor(0.2877)
     """
     number = _REDUCTIONS[_reduction(reduction)]
-    lengths: Any = (input_lengths, target_lengths)  # Two tensors, or two sequences.
-    return _ops.ctc_loss(log_probs, targets, *lengths, blank, number, zero_infinity)
+    lengths: tuple[Any, Any] = (input_lengths, target_lengths)  # Two tensors, or two sequences.
+    return _ops.ctc_loss(log_probs, targets, lengths[0], lengths[1], blank, number, zero_infinity)
 
 
 def linear_cross_entropy(
