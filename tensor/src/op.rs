@@ -5,8 +5,8 @@
 //!
 //! * [`Op`], a primitive: `infer`, `axes`, `kernel`, `lower`, `vjp`. An op that lacks one of them does not compile.
 //! * [`ViewOp`], a primitive that moves no elements: `layout` instead of `kernel`, and `write_back`, its inverse.
-//! * [`Fused`]: `infer`, `axes` and `expand`, its meaning in `Tensor` ops. `KERNEL`, `LOWER` and `VJP` may be overridden. If
-//!   one is missing, the expansion runs in its place.
+//! * [`Fused`]: `infer`, `axes` and `expand`, its meaning in `Tensor` ops. `KERNEL`, `LOWER` and `VJP` may be
+//!   overridden. If one is missing, the expansion runs in its place.
 //!
 //! Only `infer` may reject. It checks shapes, dtypes and devices, so that every mode gives the same error at the user's
 //! line. The kernel only checks values, such as an index out of range.

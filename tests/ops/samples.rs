@@ -9,10 +9,10 @@ use torchtpu::{DType, Device, Result, Scalar, Tensor, c128, ops};
 /// A question that is not asked of a row, and the reason.
 pub struct Limit {
     /// The row's schema, up to the bracket.
-    op: &'static str,
-    question: &'static str,
+    pub op: &'static str,
+    pub question: &'static str,
     /// Reason, printed in the report.
-    reason: &'static str,
+    pub reason: &'static str,
 }
 
 /// Rows whose result sizes depend on values, at least for some arguments. The `meta` device refuses these.
