@@ -11,10 +11,11 @@
 //! ```
 //!
 //! The parts, each a crate of its own: tensors and ops ([`torchtpu_tensor`], re-exported here), [`autograd`], the lazy
-//! engine behind `tpu` ([`lazy`]), modules and optimisers ([`nn`]).
+//! engine behind `tpu` ([`lazy`]), modules and optimisers ([`nn`]), several processes ([`distributed`]).
 #![forbid(unsafe_code)]
 
 pub use torchtpu_autograd as autograd;
+pub use torchtpu_distributed as distributed;
 pub use torchtpu_lazy as lazy;
 pub use torchtpu_nn as nn;
 pub use torchtpu_tensor::*;

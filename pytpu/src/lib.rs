@@ -34,6 +34,7 @@ mod convert;
 mod custom;
 mod deprecated;
 mod device;
+mod distributed;
 mod dlpack;
 mod dtype;
 mod enter;
@@ -132,6 +133,7 @@ fn init(m: &Bound<'_, PyModule>) -> PyResult<()> {
     methods::register(m)?;
     autocast::register(m)?;
     autograd::register(m)?;
+    distributed::register(m)?;
     dlpack::register(m)?;
     safetensors::register(m)?;
     plan::register(m)?;
