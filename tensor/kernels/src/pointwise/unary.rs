@@ -1,7 +1,8 @@
 //! Functions of one operand.
 
 use super::{kinds, math, unsupported};
-use crate::loops::{Loop, Map1, Mostly1, Operand, Params, compute_dtype, loop1, mostly1, run};
+use crate::loops::{Loop, Operand, Params, compute_dtype, run};
+use crate::map::{Map1, Mostly1, loop1, mostly1};
 use crate::special::{self, Wide, single};
 use crate::{DType, KernelError, View, ViewMut, c64, c128, complex};
 
