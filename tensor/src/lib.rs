@@ -22,6 +22,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod axes;
 mod call;
 pub mod lower;
 mod methods;

@@ -3,14 +3,15 @@
 //! Attributes are fields of the op value, which derives `Hash + Eq + Debug`. Operands are never fields; they are passed
 //! beside the op. So renumbering, hashing, printing and keys are written once. There are three tiers:
 //!
-//! * [`Op`], a primitive: `infer`, `kernel`, `lower`, `vjp`. An op that lacks one of them does not compile.
+//! * [`Op`], a primitive: `infer`, `axes`, `kernel`, `lower`, `vjp`. An op that lacks one of them does not compile.
 //! * [`ViewOp`], a primitive that moves no elements: `layout` instead of `kernel`, and `write_back`, its inverse.
-//! * [`Fused`]: `infer` and `expand`, its meaning in `Tensor` ops. `KERNEL`, `LOWER` and `VJP` may be overridden. If
-//!   one is missing, the expansion runs in its place.
+//! * [`Fused`]: `infer`, `axes` and `expand`, its meaning in `Tensor` ops. `KERNEL`, `LOWER` and `VJP` may be
+//!   overridden. If one is missing, the expansion runs in its place.
 //!
 //! Only `infer` may reject. It checks shapes, dtypes and devices, so that every mode gives the same error at the user's
 //! line. The kernel only checks values, such as an index out of range.
 
+use crate::axes::Axes;
 pub use crate::ops::Prim;
 use crate::policy::Policies;
 use crate::{DType, Dims, Error, Meta, Result, Tensor};
@@ -175,7 +176,7 @@ pub enum Strides {
 }
 
 /// The rules of a primitive.
-pub trait Op: Debug + Sized {
+pub trait Op: Clone + Debug + Sized {
     /// Name in the trace, in errors and in `grad_fn` names; snake case.
     const NAME: &'static str;
     /// Number of outputs.
@@ -195,6 +196,12 @@ pub trait Op: Debug + Sized {
     /// Description of output `i >= 1`.
     fn infer_extra(&self, _x: &[&Tensor], _first: &Meta, _i: usize) -> Meta {
         unreachable!("{} has one output", Self::NAME)
+    }
+    /// How the dimensions of the operands `x` and the results `y` correspond.
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes;
+    /// The same op for operands and results of other sizes, where the attributes hold sizes.
+    fn resized(&self, _x: &[Meta], _y: &[Meta]) -> Self {
+        self.clone()
     }
     /// Native CPU kernel, which fills the outputs. They are contiguous, new, and as inferred.
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()>;
@@ -245,7 +252,7 @@ impl Layout {
 }
 
 /// The rules of a primitive whose result is a view of its input.
-pub trait ViewOp: Debug + Sized {
+pub trait ViewOp: Clone + Debug + Sized {
     /// Name in the trace, in errors and in `grad_fn` names.
     const NAME: &'static str;
     /// The layout of the result for a layout of the input. The only rule that may reject.
@@ -255,6 +262,12 @@ pub trait ViewOp: Debug + Sized {
     /// Element type of the result. Strides and offset of its layout count elements of this type.
     fn dtype(&self, x: DType) -> DType {
         x
+    }
+    /// How the dimensions of the operands `x` and the results `y` correspond.
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes;
+    /// The same op for operands and results of other sizes, where the attributes hold sizes.
+    fn resized(&self, _x: &[Meta], _y: &[Meta]) -> Self {
+        self.clone()
     }
     /// StableHLO spelling.
     fn lower(&self, f: &mut Func, x: &Value, y: &Meta) -> Value;
@@ -272,7 +285,7 @@ pub type LowerFn<T> = fn(&T, &mut Func, &[Value], &[Meta]) -> Values;
 pub type VjpFn<T> = fn(&T, &Saved<'_>, &Tensor) -> Result<Grads>;
 
 /// The rules of an op that has a meaning as a composition, and optional faster rules.
-pub trait Fused: Debug + Sized {
+pub trait Fused: Clone + Debug + Sized {
     /// Name in the trace, in errors and in `grad_fn` names.
     const NAME: &'static str;
     /// Number of outputs.
@@ -290,6 +303,12 @@ pub trait Fused: Debug + Sized {
     /// Description of output `i >= 1`.
     fn infer_extra(&self, _x: &[&Tensor], _first: &Meta, _i: usize) -> Meta {
         unreachable!("{} has one output", Self::NAME)
+    }
+    /// How the dimensions of the operands `x` and the results `y` correspond.
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes;
+    /// The same op for operands and results of other sizes, where the attributes hold sizes.
+    fn resized(&self, _x: &[Meta], _y: &[Meta]) -> Self {
+        self.clone()
     }
     /// The meaning: a composition of `Tensor` ops.
     fn expand(&self, x: &[&Tensor]) -> Result<Outs>;
@@ -338,6 +357,12 @@ pub(crate) mod prim {
     }
     pub(crate) fn attributes<O: Op>(o: &O) -> Attributes {
         o.attributes()
+    }
+    pub(crate) fn axes<O: Op>(o: &O, x: &[Meta], y: &[Meta]) -> Axes {
+        o.axes(x, y)
+    }
+    pub(crate) fn resized<O: Op>(o: &O, x: &[Meta], y: &[Meta]) -> O {
+        o.resized(x, y)
     }
     pub(crate) fn label<O: Op>(o: &O) -> &'static str {
         o.label()
@@ -408,6 +433,12 @@ pub(crate) mod view {
     pub(crate) fn attributes<O: ViewOp>(_: &O) -> Attributes {
         Attributes::new()
     }
+    pub(crate) fn axes<O: ViewOp>(o: &O, x: &[Meta], y: &[Meta]) -> Axes {
+        o.axes(x, y)
+    }
+    pub(crate) fn resized<O: ViewOp>(o: &O, x: &[Meta], y: &[Meta]) -> O {
+        o.resized(x, y)
+    }
     pub(crate) fn label<O: ViewOp>(_: &O) -> &'static str {
         O::NAME
     }
@@ -470,6 +501,12 @@ pub(crate) mod fused {
     }
     pub(crate) fn attributes<O: Fused>(o: &O) -> Attributes {
         o.attributes()
+    }
+    pub(crate) fn axes<O: Fused>(o: &O, x: &[Meta], y: &[Meta]) -> Axes {
+        o.axes(x, y)
+    }
+    pub(crate) fn resized<O: Fused>(o: &O, x: &[Meta], y: &[Meta]) -> O {
+        o.resized(x, y)
     }
     pub(crate) fn label<O: Fused>(o: &O) -> &'static str {
         o.label()

@@ -3,6 +3,7 @@
 //! GELU, SiLU and the gradient of ReLU are fused, because they run as one pass on `cpu`. The others are compositions,
 //! written so that a branch that is not taken never puts a NaN into the gradient.
 
+use crate::axes::Axes;
 use crate::lower::kernel_call::{self, KernelCall};
 use crate::op::{Fused, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, normalize_dim};
 use crate::ops::indexing::masked_scatter;
@@ -51,6 +52,9 @@ impl Fused for ThresholdBackward {
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         expect_float("threshold_backward", x[0])?;
         same_as(x[0], x[1])
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::elementwise(x, y).linear(&[0b01])
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         Ok(smallvec![select_scalar(&x[1].le_scalar(0.0)?, 0.0, x[0])?])
@@ -124,6 +128,9 @@ impl Fused for Gelu {
         expect_float("GeluKernelImpl", x[0])?;
         Ok(*x[0].meta())
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::elementwise(x, y)
+    }
     fn is_lowered(&self, x: &[&Tensor]) -> bool {
         kernel_call::is_called(x[0].numel())
     }
@@ -155,6 +162,9 @@ impl Fused for GeluBackward {
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         expect_float("GeluBackwardKernelImpl", x[0])?;
         same_as(x[0], x[1])
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::elementwise(x, y).linear(&[0b01])
     }
     fn is_lowered(&self, x: &[&Tensor]) -> bool {
         kernel_call::is_called(x[0].numel())
@@ -215,6 +225,9 @@ impl Fused for Silu {
         expect_float("silu_cpu", x[0])?;
         Ok(*x[0].meta())
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::elementwise(x, y)
+    }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let v = widened(x[0])?;
         Ok(smallvec![narrowed(v.mul(&v.sigmoid()?)?, x[0].dtype())?])
@@ -235,6 +248,9 @@ impl Fused for SiluBackward {
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         expect_float("silu_backward_cpu", x[0])?;
         same_as(x[0], x[1])
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::elementwise(x, y).linear(&[0b01])
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let (g, v) = (widened(x[0])?, widened(x[1])?);

@@ -1,5 +1,6 @@
 //! Scaled dot product attention.
 
+use crate::axes::{Axes, Combine, last};
 use crate::lower::attention as accelerator;
 use crate::lower::kernel_call::{self, KernelCall};
 use crate::op::{
@@ -95,6 +96,16 @@ impl Attention {
     /// Reorder four items, one for each dimension, between `[b, h, l, e]` and the order of the operands.
     pub(crate) fn heads_first<T: Copy>(&self, d: &[T]) -> [T; 4] {
         if self.rows_first { [d[0], d[2], d[1], d[3]] } else { [d[0], d[1], d[2], d[3]] }
+    }
+    /// The dimensions of queries and of keys, and of `lse`. A head of keys is that of `g` query heads.
+    fn texts(&self) -> [String; 3] {
+        // A causal row knows its place.
+        let l = if self.is_causal { "_" } else { "l" };
+        let [q, k] = match self.rows_first {
+            true => [format!("b {l} (h g) _"), "b _ h _".into()],
+            false => [format!("b (h g) {l} _"), "b h _ _".into()],
+        };
+        [q, k, format!("b (h g) {l}")]
     }
     /// An operand as `[b, h, l, e]`, or the reverse.
     fn turned(&self, x: &Tensor) -> Result<Tensor> {
@@ -206,6 +217,11 @@ impl Fused for Attention {
             device: first.device,
         }
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        let [q, k, heads] = self.texts();
+        let mask = x.get(3).map_or(String::new(), |m| last(&format!("{heads} _"), m.dims.len()));
+        Axes::parse(&format!("{q}, {k}, {k}, {mask} -> {q}, {heads}"), x, y)
+    }
     fn is_lowered(&self, x: &[&Tensor]) -> bool {
         self.is_one_op(x[0], x[1])
     }
@@ -259,6 +275,14 @@ impl Fused for AttentionBackward {
     }
     fn infer_extra(&self, x: &[&Tensor], _: &Meta, i: usize) -> Meta {
         *x[1 + i].meta()
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        let [q, k, heads] = self.of.texts();
+        let mask = self.of.mask_of_backward(x).map_or(String::new(), |m| last(&format!("{heads} _"), m.dims.len()));
+        let output = if self.of.keeps_output { format!("{q}, ") } else { String::new() };
+        let axes = Axes::parse(&format!("{q}, {q}, {k}, {k}, {heads}, {output}{mask} -> {q}, {k}, {k}"), x, y);
+        // Keys and values are those of all rows, and of all query heads of a group.
+        axes.reduces("l", Combine::Sum).reduces("g", Combine::Sum).linear(&[0b1])
     }
     fn is_lowered(&self, x: &[&Tensor]) -> bool {
         self.of.is_one_op(x[1], x[2])

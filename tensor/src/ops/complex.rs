@@ -5,6 +5,7 @@
 //! holomorphic `f` passes on `g conj(f'(z))`. For a real input of a complex op, the tape takes the real part of the
 //! gradient.
 
+use crate::axes::Axes;
 use crate::op::{Func, Layout, Prim, Value, ViewOp};
 use crate::ops::pointwise::{BinaryKind, UnaryKind, as_tensor, binary, select, unary, unary_};
 use crate::policy::{Policies, Policy};
@@ -26,6 +27,9 @@ impl ViewOp for AsReal {
     }
     fn dtype(&self, x: DType) -> DType {
         x.to_real()
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::parse("... -> ... _", x, y).linear(&[0b1])
     }
     fn lower(&self, f: &mut Func, x: &Value, y: &Meta) -> Value {
         let mut dims = y.dims;
@@ -80,6 +84,9 @@ impl ViewOp for AsComplex {
     fn dtype(&self, x: DType) -> DType {
         x.to_complex().unwrap_or(x)
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::parse("... _ -> ...", x, y).linear(&[0b1])
+    }
     fn lower(&self, f: &mut Func, x: &Value, y: &Meta) -> Value {
         let last = x.rank() - 1;
         let parts = [0, 1].map(|i| {
@@ -113,6 +120,9 @@ impl ViewOp for Conj {
     fn layout(&self, x: &Layout) -> Result<Layout> {
         Ok(*x)
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::elementwise(x, y).linear(&[0b1])
+    }
     fn lower(&self, f: &mut Func, x: &Value, _: &Meta) -> Value {
         lower_conj(f, x)
     }
@@ -139,6 +149,9 @@ impl ViewOp for Negative {
     const NAME: &'static str = "_neg_view";
     fn layout(&self, x: &Layout) -> Result<Layout> {
         Ok(*x)
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::elementwise(x, y).linear(&[0b1])
     }
     fn lower(&self, f: &mut Func, x: &Value, _: &Meta) -> Value {
         f.unary("stablehlo.negate", x)

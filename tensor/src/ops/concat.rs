@@ -1,5 +1,6 @@
 //! Joining and reversing: `Cat` and `Flip`, and functions composed of them.
 
+use crate::axes::{Axes, list};
 use crate::dims::MAX_DIMS;
 use crate::lower::kernel_call::{JoinFew, lower_join};
 use crate::op::{Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim, same_device};
@@ -56,6 +57,10 @@ impl Op for Cat {
             dims.set(self.dim, size);
         }
         Ok(Meta { dims, dtype: x[0].dtype(), device: same_device(x)? })
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        let all = if x.len() < 64 { (1 << x.len()) - 1 } else { 0 };
+        Axes::except(1 << self.dim, x, y).linear(&[all])
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let mut at = 0;
@@ -115,6 +120,13 @@ impl Op for Stack {
         sizes.insert(self.dim, x.len());
         Ok(Meta { dims: Dims::try_new(&sizes)?, dtype: x[0].dtype(), device: same_device(x)? })
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        let operand = list("d", x[0].dims.len());
+        let mut dims: Vec<&str> = operand.split_whitespace().collect();
+        dims.insert(self.dim, "_");
+        let all = if x.len() < 64 { (1 << x.len()) - 1 } else { 0 };
+        Axes::parse(&format!("{operand} -> {}", dims.join(" ")), x, y).linear(&[all])
+    }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         for (i, t) in x.iter().enumerate() {
             let part = y[0].select(self.dim as i64, i as i64)?;
@@ -164,6 +176,9 @@ impl Op for Flip {
     }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         Ok(*x[0].meta())
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::except(self.mask, x, y).linear(&[0b1])
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let mut done = x[0].clone();

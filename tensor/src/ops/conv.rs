@@ -1,6 +1,7 @@
 //! Convolutions. One primitive, `Conv`, is closed under differentiation; the plain and transposed functions are
 //! composed of it.
 
+use crate::axes::{Axes, Combine, all_whole};
 use crate::lower::conv;
 use crate::op::{
     Attribute, Attributes, Facts, Func, Fused, Grads, KernelFn, LowerFn, Op, Outs, Prim, Saved, Saves, Value, Values,
@@ -47,6 +48,11 @@ fn check_same_dtype(x: &[&Tensor]) -> Result<()> {
         return Ok(());
     }
     Err(Error::runtime(format!("expected scalar type {} but found {}", input.scalar_type(), weight.scalar_type())))
+}
+
+/// The groups of a convolution of `x` with a weight of sizes `w`.
+fn groups(x: &Meta, w: &Dims) -> usize {
+    x.dims[1].checked_div(w[1]).unwrap_or(1).max(1)
 }
 
 impl Op for Conv {
@@ -139,6 +145,16 @@ impl Op for Conv {
             ))); // C4
         }
         Ok(Meta { dims, dtype: x[0].dtype(), device: same_device(x)? })
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        let s = all_whole(self.0.spatial);
+        let axes = Axes::parse(&format!("n (g i) {s}, (g o) i {s}, (g o) -> n (g o) {s}"), x, y);
+        // A bias is added once.
+        let axes = axes.reduces("i", Combine::Sum);
+        if x.len() > 2 { axes.once(0b100).linear(&[0b101, 0b110]) } else { axes.linear(&[0b01, 0b10]) }
+    }
+    fn resized(&self, x: &[Meta], _: &[Meta]) -> Conv {
+        Conv(ConvSpec { groups: groups(&x[0], &x[1].dims), ..self.0 })
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let bias = x.get(2).map(|b| b.view());
@@ -237,6 +253,14 @@ impl Fused for ConvInputGrad {
         expect_float("slow_conv_transpose2d_cpu", x[0])?;
         Ok(Meta { dims: self.x, dtype: x[0].dtype(), device: same_device(x)? })
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        let s = all_whole(self.of.spatial);
+        let axes = Axes::parse(&format!("n (g o) {s}, (g o) i {s} -> n (g i) {s}"), x, y);
+        axes.reduces("o", Combine::Sum).linear(&[0b01, 0b10])
+    }
+    fn resized(&self, x: &[Meta], y: &[Meta]) -> ConvInputGrad {
+        ConvInputGrad { of: ConvSpec { groups: groups(&y[0], &x[1].dims), ..self.of }, x: y[0].dims }
+    }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let (s, w) = (&self.of, x[1].dims());
         let (o, c, k) = (w[0], self.x[1], spatial(w));
@@ -276,6 +300,14 @@ impl Fused for ConvWeightGrad {
     });
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         Ok(Meta { dims: self.w, dtype: x[0].dtype(), device: same_device(x)? })
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        let s = all_whole(self.of.spatial);
+        let axes = Axes::parse(&format!("n (g i) {s}, n (g o) {s} -> (g o) i {s}"), x, y);
+        axes.reduces("n", Combine::Sum).linear(&[0b01, 0b10])
+    }
+    fn resized(&self, x: &[Meta], y: &[Meta]) -> ConvWeightGrad {
+        ConvWeightGrad { of: ConvSpec { groups: groups(&x[0], &y[0].dims), ..self.of }, w: y[0].dims }
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let (s, a, g) = (&self.of, x[0].dims(), x[1].dims());

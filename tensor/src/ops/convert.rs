@@ -1,5 +1,6 @@
 //! Conversions: dtypes (`Cast`), copies (`Copy`), devices, and to and from Rust slices.
 
+use crate::axes::Axes;
 use crate::graph::Edge;
 use crate::op::{Facts, Func, Fused, Grads, LowerFn, Op, Outs, Prim, Saved, Saves, Value, Values};
 use crate::schema::{Numbers, Operand, Ret, Row, Sample, SampleArg, Scope, Tier, t};
@@ -28,6 +29,9 @@ impl Op for Cast {
     }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         Ok(x[0].meta().with_dtype(self.0))
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::elementwise(x, y).linear(&[0b1])
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         torchtpu_kernels::copy::copy(&x[0].view(), &mut y[0].view_mut());
@@ -70,6 +74,9 @@ impl Op for Copy {
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         Ok(*x[0].meta())
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::elementwise(x, y).linear(&[0b1])
+    }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         torchtpu_kernels::copy::copy(&x[0].view(), &mut y[0].view_mut());
         Ok(())
@@ -99,6 +106,9 @@ impl Fused for Barrier {
     }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         Ok(*x[0].meta())
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::elementwise(x, y).linear(&[0b1])
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         Ok(smallvec![x[0].copy()?])

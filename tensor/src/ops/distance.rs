@@ -1,5 +1,6 @@
 //! Distances between vectors: of pairs, of all pairs of two sets, and of all pairs of one set.
 
+use crate::axes::{Axes, Combine};
 use crate::op::{F64, Fused, KernelFn, Outs, Prim, broadcast_dims, same_device};
 use crate::ops::indexing::index_select;
 use crate::ops::pointwise::clip::clamp;
@@ -36,6 +37,15 @@ impl Fused for CDist {
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         let (a, b) = (x[0].dims(), x[1].dims());
         Ok(Meta { dims: Dims::new(&[a[0], a[1], b[1]]), dtype: x[0].dtype(), device: same_device(x)? })
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        // Sums of distances are distances for `p = 1`, and the greatest is one for infinity.
+        let text = |k| format!("b m {k}, b n {k} -> b m n");
+        match self.p.get() {
+            1.0 => Axes::parse(&text("k"), x, y).reduces("k", Combine::Sum),
+            f64::INFINITY => Axes::parse(&text("k"), x, y).reduces("k", Combine::Max),
+            _ => Axes::parse(&text("_"), x, y),
+        }
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         Ok(smallvec![norm(&x[0].unsqueeze(2)?.sub(&x[1].unsqueeze(1)?)?, self.p.get(), false)?])

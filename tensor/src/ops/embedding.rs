@@ -1,5 +1,6 @@
 //! Embeddings: rows of a table by index.
 
+use crate::axes::{Axes, list};
 use crate::op::{Fused, KernelFn, Outs, Prim, Saves, VjpFn, same_device};
 use crate::ops::indexing::{count_up, defer_index, gather, index_add, index_copy, index_select, scatter_reduce};
 use crate::ops::pointwise::{kernel_error, select, select_scalar};
@@ -84,6 +85,10 @@ impl Fused for Embedding {
         }
         let dims: Vec<usize> = idx.dims().iter().chain(&w.dims()[1..]).copied().collect();
         Ok(Meta { dims: Dims::try_new(&dims)?, dtype: w.dtype(), device: same_device(x)? })
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        let (places, row) = (list("p", x[1].dims.len()), list("r", x[0].dims.len() - 1));
+        Axes::parse(&format!("_ {row}, {places} -> {places} {row}"), x, y).linear(&[0b1])
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let (w, idx) = (x[0], x[1]);

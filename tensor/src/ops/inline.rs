@@ -4,6 +4,7 @@
 //! functions are added to the program and called, so that the compiler fuses them with the ops around them. Callers
 //! choose the kernel for their shapes.
 
+use crate::axes::Axes;
 use crate::op::{Func, Grads, Op, Outs, Prim, Saved, Saves, Value, Values, same_device};
 use crate::{DType, Dims, Error, Meta, Result, Tensor, backend, dispatch, meta};
 use smallvec::SmallVec;
@@ -241,6 +242,9 @@ impl Op for Inline {
     fn infer_extra(&self, _: &[&Tensor], first: &Meta, i: usize) -> Meta {
         let (dims, dtype) = self.0.results[i];
         Meta { dims, dtype, ..*first }
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::opaque("the program is the user's", x, y)
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let dense: SmallVec<[Tensor; 4]> = x.iter().map(|x| x.detach().contiguous()).collect::<Result<_>>()?;

@@ -36,6 +36,7 @@ pub mod signal;
 pub mod sort;
 pub mod statistics;
 
+use crate::axes::Axes;
 use crate::op::{self, Attributes, Facts, Func, Grads, Layout, Outs, Saved, Saves, Value, Values};
 use crate::schema::{Aliasing, Arg, Args, Ret, Row, Schema};
 use crate::{DType, Error, Meta, Result, Tensor};
@@ -98,6 +99,16 @@ macro_rules! op_table {
             pub fn attributes(&self) -> Attributes {
                 match self { $(Prim::$name(o) => op::$tier::attributes(o),)*
                     $(Prim::$bname(o) => op::$btier::attributes(&**o)),* }
+            }
+            /// How the dimensions of the operands `x` and the results `y` correspond. See [`crate::axes`].
+            pub fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+                match self { $(Prim::$name(o) => op::$tier::axes(o, x, y),)*
+                    $(Prim::$bname(o) => op::$btier::axes(&**o, x, y)),* }
+            }
+            /// The same op for operands and results of other sizes: its call on a part of an axis.
+            pub fn resized(&self, x: &[Meta], y: &[Meta]) -> Prim {
+                match self { $(Prim::$name(o) => Prim::$name(op::$tier::resized(o, x, y)),)*
+                    $(Prim::$bname(o) => Prim::$bname(Box::new(op::$btier::resized(&**o, x, y)))),* }
             }
             /// Number of outputs.
             pub fn outs(&self) -> usize {

@@ -3,6 +3,7 @@
 //! On `cpu` a step is one kernel that writes parameter and state in place. On `tpu` it is a fused op, whose results are
 //! assigned. Its numbers are operands, so that another learning rate or step count compiles nothing.
 
+use crate::axes::Axes;
 use crate::backend::SharedNumbers;
 use crate::lower::kernel_call::{self, KernelCall};
 use crate::op::{Facts, Func, Fused, KernelFn, LowerFn, Outs, Prim, Value, Values};
@@ -202,6 +203,9 @@ impl Fused for AdamW {
     fn infer_extra(&self, _: &[&Tensor], first: &Meta, _: usize) -> Meta {
         *first
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::elementwise(x, y)
+    }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let dtype = x[0].dtype();
         let w: Vec<Tensor> = x[..4].iter().map(|t| widened(t)).collect::<Result<_>>()?;
@@ -271,6 +275,9 @@ impl Fused for Sgd {
     }
     fn infer_extra(&self, _: &[&Tensor], first: &Meta, _: usize) -> Meta {
         if self.momentum { *first } else { first.with_dims(Dims::filled(0, 1)) }
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::elementwise(x, y)
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let dtype = x[0].dtype();

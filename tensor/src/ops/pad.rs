@@ -1,5 +1,6 @@
 //! Padding: `Pad`, and the inverses of slicing.
 
+use crate::axes::Axes;
 use crate::op::{Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values, same_device};
 use crate::ops::shape::Slice;
 use crate::schema::{Row, SampleArg, Scope, Tier, ints, n, t};
@@ -74,6 +75,11 @@ impl Op for Pad {
             dims.set(i, n as usize);
         }
         Ok(x[0].meta().with_dims(dims))
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        let is_padded = |i: &usize| self.low[*i] != 0 || self.high[*i] != 0 || self.interior[*i] != 0;
+        let mask = (0..self.low.len()).filter(is_padded).fold(0, |m, i| m | 1 << i);
+        Axes::except(mask, x, y).linear(&[0b11])
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let (x, value, out) = (x[0], x[1], &y[0]);
@@ -202,6 +208,9 @@ impl Op for SliceUpdate {
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         same_device(x)?;
         Ok(*x[0].meta())
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::except(1 << self.0.dim, x, y).linear(&[0b11])
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let s = &self.0;

@@ -1,5 +1,6 @@
 //! Running folds along a dimension: `Scan{kind}` and `CumExtreme`.
 
+use crate::axes::Axes;
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim};
 use crate::ops::indexing::{Scatter, ScatterKind};
 use crate::ops::pointwise::{self, kernel_error};
@@ -59,6 +60,9 @@ impl Op for Scan {
             ScanKind::Sum | ScanKind::Prod => Ok(m.with_dtype(DType::I64)),
             ScanKind::LogSumExp => Err(crate::ops::complex::unsupported("logcumsumexp_out_cpu", m.dtype)),
         }
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::except(1 << self.dim, x, y).linear(if self.kind == ScanKind::Sum { &[0b1] } else { &[] })
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let (x, out) = (x[0].view(), &mut y[0].view_mut());
@@ -248,6 +252,9 @@ impl Op for CumExtreme {
     }
     fn infer_extra(&self, _: &[&Tensor], first: &Meta, _: usize) -> Meta {
         first.with_dtype(DType::I64)
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::except(1 << self.dim, x, y)
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let f = if self.max { kernels::cummax } else { kernels::cummin };

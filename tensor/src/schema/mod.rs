@@ -112,6 +112,13 @@ pub struct Param {
     pub default: ParamDefault,
 }
 
+impl Param {
+    /// Whether a call must give it. An optional keyword has the default `None` in any case.
+    pub fn is_required(&self) -> bool {
+        self.default == ParamDefault::Required && !(self.optional && self.keyword_only)
+    }
+}
+
 /// A parsed schema.
 #[derive(Clone, Debug)]
 pub struct Schema {
@@ -197,6 +204,20 @@ impl Schema {
             params.push(Param { name: pname.to_string(), ty, optional, mutated, keyword_only, default });
         }
         Ok(Schema { name: name.to_string(), overload: overload.to_string(), params, positional })
+    }
+}
+
+impl Schema {
+    /// Return the place of the list of integers that all positional arguments together may stand for, as in
+    /// `x.view(2, 3)`.
+    pub fn spread_list(&self) -> Option<usize> {
+        let own = usize::from(self.params.first().is_some_and(|p| p.name == "self" && p.ty == Ty::Tensor));
+        (self.positional == own + 1 && matches!(self.params[own].ty, Ty::IntList(0))).then_some(own)
+    }
+
+    /// Whether the function makes a new tensor, and so takes `requires_grad=` in Python.
+    pub fn makes_tensor(&self) -> bool {
+        self.params.iter().any(|p| p.ty == Ty::Device) && !self.name.starts_with('_')
     }
 }
 

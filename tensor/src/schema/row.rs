@@ -1,6 +1,6 @@
 //! A row of the table: one overload of one public op, with everything that is public about it.
 
-use super::{Arg, Args, Ret, Sample};
+use super::{Arg, Args, Ret, Sample, Schema, Ty};
 use crate::policy::Policies;
 use crate::{DType, Result, Tensor, inplace};
 
@@ -304,6 +304,16 @@ impl Row {
     /// The name in the schema, without the overload.
     pub fn name(&self) -> &'static str {
         self.schema.split(['.', '(']).next().unwrap_or("")
+    }
+    /// Whether parameter `i` of the row may be a Python number although the schema wants a tensor. `in_place` asks for
+    /// the form `name_`.
+    pub fn takes_number(&self, schema: &Schema, i: usize, in_place: bool) -> bool {
+        let p = &schema.params[i];
+        p.ty == Ty::Tensor
+            && self.numbers != Numbers::Refused
+            && !p.mutated
+            && p.name != "condition"
+            && !(i == 0 && (in_place || self.numbers == Numbers::Second))
     }
     /// Whether the form `name_` exists.
     pub fn has_in_place(&self) -> bool {

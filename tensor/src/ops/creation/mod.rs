@@ -7,6 +7,7 @@ pub use layout::ROWS as LAYOUT_ROWS;
 pub use range::ROWS as RANGE_ROWS;
 pub(crate) use range::{bound_of, spaced};
 
+use crate::axes::Axes;
 use crate::op::{Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values};
 use crate::schema::{Args, OutShape, Row, Sample, Scope, Tier, ints, n, t};
 use crate::{
@@ -34,6 +35,12 @@ impl Op for Fill {
     }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         Ok(Meta { dims: self.dims, dtype: x[0].dtype(), device: self.device })
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::elementwise(x, y).linear(&[0b1])
+    }
+    fn resized(&self, _: &[Meta], y: &[Meta]) -> Fill {
+        Fill { dims: y[0].dims, ..*self }
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let strides = Dims::filled(0, self.dims.len());
@@ -65,6 +72,9 @@ impl Op for Iota {
     const DIFFERENTIABLE: u64 = 0;
     fn infer(&self, _: &[&Tensor]) -> Result<Meta> {
         Ok(Meta { dims: Dims::new(&[self.len]), dtype: DType::I64, device: self.device })
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::parse("-> _", x, y).because("an element is its own position")
     }
     fn kernel(&self, _: &[&Tensor], y: &[Tensor]) -> Result<()> {
         if let Some(out) = y[0].view_mut().as_slice_mut::<i64>() {

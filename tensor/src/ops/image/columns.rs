@@ -1,6 +1,7 @@
 //! Images split and joined: sliding blocks as columns, pixels as channels, channels in another order, and maxima
 //! written back to their positions.
 
+use crate::axes::Axes;
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values};
 use crate::ops::creation::sizes;
 use crate::ops::indexing::{Scatter, ScatterKind, guard};
@@ -30,6 +31,9 @@ impl Op for Im2Col {
         let (d, b) = (x[0].dims(), &self.0);
         let each = b.kernel[0] * b.kernel[1];
         Ok(x[0].meta().with_dims(Dims::new(&[d[0], d[1] * each, b.count[0] * b.count[1]])))
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::parse("n c _ _ -> n (c _) _", x, y).linear(&[0b1])
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         kernels::im2col(&x[0].view(), &self.0, &mut y[0].view_mut());
@@ -83,6 +87,9 @@ impl Op for Col2Im {
         let (d, b) = (x[0].dims(), &self.0);
         let channels = d[1] / (b.kernel[0] * b.kernel[1]);
         Ok(x[0].meta().with_dims(Dims::new(&[d[0], channels, b.image[0], b.image[1]])))
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::parse("n (c _) _ -> n c _ _", x, y).linear(&[0b1])
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         kernels::col2im(&x[0].view(), &self.0, &mut y[0].view_mut());

@@ -1,6 +1,7 @@
 //! Cross entropy, and the likelihood that it is composed of.
 
 use super::Reduction;
+use crate::axes::{Axes, Combine, names};
 use crate::lower::kernel_call::{self, KernelCall};
 use crate::op::{F64, Facts, Fused, Grads, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, same_device};
 use crate::ops::indexing::{gather, index_select};
@@ -47,6 +48,14 @@ pub struct CrossEntropyBackward {
 /// The dimension of the classes.
 fn class_dim(rank: usize) -> usize {
     (rank > 1) as usize
+}
+
+/// The dimensions of `x`, whose classes are whole, and those of its rows.
+fn class_text(rank: usize) -> (String, String) {
+    let mut dims: Vec<String> = names("d", rank).collect();
+    dims[class_dim(rank)] = "_".into();
+    let rows: Vec<&str> = dims.iter().map(String::as_str).filter(|d| *d != "_").collect();
+    (dims.join(" "), rows.join(" "))
 }
 
 fn without(dims: &Dims, d: usize) -> Dims {
@@ -270,6 +279,14 @@ impl Fused for CrossEntropy {
     fn infer_extra(&self, _: &[&Tensor], first: &Meta, i: usize) -> Meta {
         if i == 1 { first.with_dtype(compute_dtype(first.dtype)) } else { first.with_dims(Dims::EMPTY) }
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        let (logits, rows) = class_text(x[0].dims.len());
+        let mut axes = Axes::parse(&format!("{logits}, {rows}, _ -> {rows}, {rows}, "), x, y);
+        for row in rows.split_whitespace() {
+            axes = axes.reduces(row, Combine::Sum);
+        }
+        axes
+    }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let (dtype, d) = (x[0].dtype(), class_dim(x[0].dims().len()));
         let v = widened(x[0])?;
@@ -352,6 +369,10 @@ impl Fused for CrossEntropyBackward {
     });
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         Ok(*x[1].meta())
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        let (logits, rows) = class_text(x[1].dims.len());
+        Axes::parse(&format!("{rows}, {logits}, {rows}, {rows}, _ -> {logits}"), x, y).linear(&[0b1])
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let (v, rank) = (widened(x[1])?, x[1].dims().len());

@@ -1,6 +1,7 @@
 //! Products that are added to a tensor: `addmm` and others.
 
 use super::{Dot, check_batches, dot};
+use crate::axes::{Axes, Combine, last, list};
 use crate::op::{F64, Facts, Fused, KernelFn, Op, Outs, Prim, broadcast_dims, normalize_dim, same_device};
 use crate::ops::pointwise::{independent_of, kernel_error};
 use crate::ops::reduce::sum_mask;
@@ -71,6 +72,13 @@ impl Fused for Addmm {
     });
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         Ok(Meta { device: same_device(x)?, ..Dot::new(false, false).infer(&x[1..])? })
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        let batch = list("b", y[0].dims.len() - 2);
+        let dims = format!("{batch} m n");
+        // What is added is added once.
+        let text = format!("{}, {batch} m k, {batch} k n -> {dims}", last(&dims, x[0].dims.len()));
+        Axes::parse(&text, x, y).reduces("k", Combine::Sum).once(0b001).linear(&[0b011, 0b101])
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let [beta, alpha] = [self.beta, self.alpha].map(|v| Scalar::Float(v.get()));

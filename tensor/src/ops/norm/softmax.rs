@@ -1,5 +1,6 @@
 //! Softmax and its logarithm along one dimension.
 
+use crate::axes::Axes;
 use crate::lower::kernel_call::{self, KernelCall};
 use crate::op::{Facts, Fused, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, normalize_dim};
 use crate::policy::{Policies, Policy};
@@ -81,6 +82,9 @@ impl Fused for Softmax {
         expect_float(if self.log { "log_softmax_lastdim_kernel_impl" } else { "softmax_lastdim_kernel_impl" }, x[0])?;
         Ok(*x[0].meta())
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::except(1 << self.dim, x, y)
+    }
     fn is_lowered(&self, x: &[&Tensor]) -> bool {
         kernel_call::is_called(x[0].numel())
     }
@@ -120,6 +124,9 @@ impl Fused for SoftmaxBackward {
             )));
         }
         Ok(*x[0].meta())
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::except(1 << self.dim, x, y).linear(&[0b01])
     }
     fn is_lowered(&self, x: &[&Tensor]) -> bool {
         kernel_call::is_called(x[0].numel())

@@ -3,6 +3,7 @@
 use super::arithmetic::{arith, binary};
 use super::kernel_error;
 use super::select::select_scalar;
+use crate::axes::Axes;
 use crate::lower::analytic;
 use crate::lower::kernel_call::KernelCall;
 use crate::lower::math::{self, Trig};
@@ -82,6 +83,11 @@ impl Op for Unary {
             }
             _ => Ok(*m),
         }
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        // Conjugates are linear over the real numbers.
+        let is_linear = matches!(self.0, UnaryKind::Neg | UnaryKind::Conj);
+        Axes::elementwise(x, y).linear(if is_linear { &[0b1] } else { &[] })
     }
     fn takes_complex(&self) -> bool {
         true

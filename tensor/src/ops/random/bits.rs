@@ -1,5 +1,6 @@
 //! `RandomBits`: a counter-based generator as an op.
 
+use crate::axes::Axes;
 use crate::op::{Facts, Func, Grads, Op, Saved, Saves, Value, Values};
 use crate::{DType, Dims, Error, Meta, Result, Tensor};
 use smallvec::smallvec;
@@ -60,6 +61,9 @@ impl Op for RandomBits {
     }
     fn infer_extra(&self, _: &[&Tensor], first: &Meta, _: usize) -> Meta {
         Meta { dims: self.dims, dtype: if self.wide { DType::I64 } else { DType::I32 }, device: first.device }
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::except(u64::MAX, x, y).because("the counter of an element follows from its position")
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let state = x[0].to_vec::<i64>()?;

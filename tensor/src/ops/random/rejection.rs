@@ -5,6 +5,7 @@
 //! its own, and [`Rejection`] is a loop that ends when the last element has its number.
 
 use super::{Source, with, working};
+use crate::axes::Axes;
 use crate::lower::analytic;
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, broadcast_dims, same_device};
 use crate::ops::pointwise::{arith, broadcast_strides, independent_of, kernel_error, select, select_scalar};
@@ -131,6 +132,9 @@ impl Op for Rejection {
         same_device(x)?;
         Ok(*a)
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::elementwise(x, y)
+    }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let bits = x[0].to_vec::<i64>()?;
         let mut out = y[0].view_mut();
@@ -208,6 +212,9 @@ impl Op for DirichletGrad {
         let dims = broadcast_dims(&broadcast_dims(x[0].dims(), x[1].dims())?, x[2].dims())?;
         Ok(Meta { dims, dtype, device: same_device(x)? })
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::elementwise(x, y)
+    }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let dims = y[0].dims();
         let strides: Vec<_> = x.iter().map(|t| broadcast_strides(t, dims)).collect();
@@ -257,6 +264,9 @@ impl Op for Pathwise {
     }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         Ok(*x[1].meta())
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::elementwise(x, y).linear(&[0b10])
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         torchtpu_kernels::copy::copy(&x[1].view(), &mut y[0].view_mut());

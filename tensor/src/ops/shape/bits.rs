@@ -1,5 +1,6 @@
 //! `Bits`: a view of the same bytes as elements of another dtype (`Tensor.view(dtype)`).
 
+use crate::axes::Axes;
 use crate::op::{Func, Layout, Prim, Value, ViewOp};
 use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Tensor, dispatch};
 use torchtpu_stablehlo::{Direction, ElementType};
@@ -72,6 +73,20 @@ impl ViewOp for Bits {
     }
     fn dtype(&self, _: DType) -> DType {
         self.to
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        let (from, to) = (self.from.size_bytes(), self.to.size_bytes());
+        Axes::parse(
+            if from == to {
+                "... -> ..."
+            } else if from > to {
+                "... n -> ... (n _)"
+            } else {
+                "... (n _) -> ... n"
+            },
+            x,
+            y,
+        )
     }
     fn lower(&self, f: &mut Func, x: &Value, y: &Meta) -> Value {
         // A truth value is a byte for the host and a bit for the compiler.

@@ -11,6 +11,7 @@ pub use bits::Bits;
 pub use rearrange::ROWS as REARRANGE_ROWS;
 pub use rows::{COPY_ROWS, ROWS};
 
+use crate::axes::{Axes, all_whole, names};
 use crate::op::{Facts, Func, Layout, Prim, Value, ViewOp};
 use crate::{Dims, Error, Meta, Result, Tensor, dispatch};
 use smallvec::{SmallVec, smallvec};
@@ -33,6 +34,11 @@ impl ViewOp for Permute {
     fn layout(&self, x: &Layout) -> Result<Layout> {
         let pick = |d: &Dims| self.0.iter().map(|&i| d[i]).collect();
         Ok(Layout { dims: pick(&x.dims), strides: pick(&x.strides), offset: x.offset })
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        let operand: Vec<String> = names("d", x[0].dims.len()).collect();
+        let result: Vec<&str> = self.0.iter().map(|&d| operand[d].as_str()).collect();
+        Axes::parse(&format!("{} -> {}", operand.join(" "), result.join(" ")), x, y).linear(&[0b1])
     }
     fn lower(&self, f: &mut Func, x: &Value, _: &Meta) -> Value {
         f.transpose(x, &self.0)
@@ -66,6 +72,12 @@ impl ViewOp for Expand {
             }
         });
         Ok(Layout { dims: self.0, strides, offset: x.offset })
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::elementwise(x, y).linear(&[0b1])
+    }
+    fn resized(&self, _: &[Meta], y: &[Meta]) -> Expand {
+        Expand(y[0].dims)
     }
     fn lower(&self, f: &mut Func, x: &Value, _: &Meta) -> Value {
         f.broadcast_to(x, &self.0)
@@ -122,6 +134,14 @@ impl ViewOp for Slice {
         // An empty slice at the end stays within the storage.
         l.offset += if self.len == 0 { 0 } else { self.start * x.strides[self.dim] };
         Ok(l)
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        // The places of other slices are counted from the dimension's start.
+        let is_whole = self.start == 0 && self.step == 1 && self.len == x[0].dims[self.dim];
+        Axes::except(if is_whole { 0 } else { 1 << self.dim }, x, y).linear(&[0b1])
+    }
+    fn resized(&self, _: &[Meta], y: &[Meta]) -> Slice {
+        Slice { len: y[0].dims[self.dim], ..*self }
     }
     fn lower(&self, f: &mut Func, x: &Value, _: &Meta) -> Value {
         self.take(f, x)
@@ -192,6 +212,12 @@ impl ViewOp for Reshape {
                 two contiguous subspaces). Use .reshape(...) instead.",
             )),
         }
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::reshape(x, y).linear(&[0b1])
+    }
+    fn resized(&self, _: &[Meta], y: &[Meta]) -> Reshape {
+        Reshape(y[0].dims)
     }
     fn lower(&self, f: &mut Func, x: &Value, _: &Meta) -> Value {
         f.reshape(x, &self.0)
@@ -309,6 +335,25 @@ impl ViewOp for AsStrided {
             false => *self,
         };
         Ok(Layout { dims: w.dims, strides: w.strides, offset: w.offset })
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        // Other axes than the outermost of the operand would need other strides in a part.
+        let own = Layout::contiguous(x[0].dims);
+        let of_rows = |&k: &usize| {
+            let Some((w, rows)) = self.moved(&own, &own, true).zip(x[0].dims.first()) else { return false };
+            let others = (0..w.dims.len()).filter(|&j| j != k && w.dims[j] > 1);
+            let inner: usize = others.map(|j| (w.dims[j] - 1) * w.strides[j]).sum();
+            w.dims[k] == *rows && w.strides[k] == own.strides[0] && w.offset + inner < own.strides[0]
+        };
+        let rows = (0..self.dims.len()).find(of_rows);
+        let operand =
+            format!("{} {}", if rows.is_some() { "n" } else { "_" }, all_whole(x[0].dims.len().saturating_sub(1)));
+        let result: Vec<&str> = (0..self.dims.len()).map(|k| if Some(k) == rows { "n" } else { "_" }).collect();
+        let operand = if x[0].dims.is_empty() { String::new() } else { operand };
+        Axes::parse(&format!("{operand} -> {}", result.join(" ")), x, y).linear(&[0b1])
+    }
+    fn resized(&self, _: &[Meta], y: &[Meta]) -> AsStrided {
+        AsStrided { dims: y[0].dims, ..*self }
     }
     fn lower(&self, f: &mut Func, x: &Value, y: &Meta) -> Value {
         let first = f.splat_i64(self.offset as i64, &self.ty());

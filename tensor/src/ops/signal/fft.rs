@@ -4,6 +4,7 @@
 //! A transform of real numbers keeps half of the result, because the rest are conjugates. The inverse transform
 //! restores them.
 
+use crate::axes::Axes;
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim};
 use crate::ops::concat::{cat, flip};
 use crate::policy::{Policies, Policy};
@@ -46,6 +47,9 @@ impl Op for Fft {
             return Err(crate::ops::complex::unsupported("fft_c2c", x[0].dtype()));
         }
         Ok(*x[0].meta())
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::except(self.mask, x, y).linear(&[0b1])
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let dims: smallvec::SmallVec<[usize; 8]> = self.dims(x[0].dims().len()).collect();

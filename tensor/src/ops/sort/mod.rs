@@ -12,6 +12,7 @@ pub use count::{ROWS as COUNT_ROWS, bincount, histc};
 pub use search::{ROWS as SEARCH_ROWS, searchsorted};
 pub use unique::{ROWS as UNIQUE_ROWS, unique, unique_consecutive};
 
+use crate::axes::Axes;
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim};
 use crate::ops::complex::refuse;
 use crate::ops::indexing::{Scatter, ScatterKind};
@@ -63,6 +64,9 @@ impl Op for Sort {
     }
     fn infer_extra(&self, _: &[&Tensor], first: &Meta, _: usize) -> Meta {
         first.with_dtype(DType::I64)
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::except(1 << self.dim, x, y)
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         kernels::sort(&x[0].view(), self.dim, self.descending, self.stable, &mut y[0].view_mut(), &mut y[1].view_mut());
@@ -117,6 +121,9 @@ impl Op for TopK {
     }
     fn infer_extra(&self, _: &[&Tensor], first: &Meta, _: usize) -> Meta {
         first.with_dtype(DType::I64)
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::except(1 << self.dim, x, y)
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let (values, at) = (&mut y[0].view_mut(), &mut y[1].view_mut());
@@ -204,6 +211,9 @@ impl Op for Pick {
     }
     fn infer_extra(&self, _: &[&Tensor], first: &Meta, _: usize) -> Meta {
         first.with_dtype(DType::I64)
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::except(1 << self.dim, x, y)
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let (x, values, at) = (x[0].view(), &mut y[0].view_mut(), &mut y[1].view_mut());
