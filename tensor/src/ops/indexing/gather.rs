@@ -59,8 +59,8 @@ fn check_along(op: &str, x: &Tensor, index: &Tensor, dim: usize) -> Result<()> {
     Ok(())
 }
 
-/// The dimensions of an operand or its index, with this one in place of `dim`. Where the index is smaller than the
-/// operand, it is about the first places, and the dimension is whole.
+/// The dimensions of an operand or its index, with `along` in place of `dim`. If the index is smaller than the operand,
+/// it covers only the first places, and the dimension is whole.
 fn text(x: &Dims, index: &Dims, dim: usize, along: &str) -> String {
     let name = |d: usize| match d {
         _ if d == dim => along.to_string(),
@@ -160,7 +160,7 @@ impl Op for Scatter {
     }
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
         let text = |along: &str| text(&x[0].dims, &x[1].dims, self.dim, along);
-        // Arrivals may come in parts, where their order and number do not matter.
+        // Values may come in parts, if their order and number do not matter.
         let by = match self.kind {
             ScatterKind::Add if self.include_self => Some(Combine::Sum),
             ScatterKind::Max if self.include_self => Some(Combine::Max),

@@ -143,7 +143,7 @@ impl Op for IndexPut {
         Ok(Meta { device: same_device(x)?, ..*x[0].meta() })
     }
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
-        // What is added may come in parts. What is replaced depends on the order.
+        // Values that are added may come in parts. Values that replace depend on the order.
         let rank = x[2].dims.len();
         let places = if self.accumulate { list("p", rank) } else { all_whole(rank) };
         let (indexed, row) = (all_whole(x.len() - 2), list("r", x[0].dims.len() + 2 - x.len()));

@@ -134,7 +134,7 @@ impl Op for IndexAdd {
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
         let dims: Vec<String> = names("d", x[0].dims.len()).collect();
         let with = |d: &str| [&dims[..self.dim], &[d.to_string()], &dims[self.dim + 1..]].concat().join(" ");
-        // What is added may come in parts. What is replaced depends on the order.
+        // Values that are added may come in parts. Values that replace depend on the order.
         let index = if self.accumulate { "i" } else { "_" };
         let src = if x[2].dims.is_empty() { String::new() } else { with(index) };
         let axes = Axes::parse(&format!("{0}, {index}, {src} -> {0}", with("_")), x, y);

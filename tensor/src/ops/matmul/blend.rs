@@ -76,7 +76,7 @@ impl Fused for Addmm {
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
         let batch = list("b", y[0].dims.len() - 2);
         let dims = format!("{batch} m n");
-        // What is added is added once.
+        // The tensor is added in one part only.
         let text = format!("{}, {batch} m k, {batch} k n -> {dims}", last(&dims, x[0].dims.len()));
         Axes::parse(&text, x, y).reduces("k", Combine::Sum).once(0b001).linear(&[0b011, 0b101])
     }

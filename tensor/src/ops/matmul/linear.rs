@@ -155,7 +155,7 @@ impl Fused for Linear {
         Ok(Meta { dims, dtype: a.dtype(), device: same_device(x)? })
     }
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
-        // A bias is added once.
+        // The bias is added in one part only.
         let axes = Axes::parse("... k, n k, n -> ... n", x, y).reduces("k", Combine::Sum).once(0b100);
         if x.len() > 2 { axes.linear(&[0b101, 0b110]) } else { axes.once(0).linear(&[0b01, 0b10]) }
     }

@@ -52,7 +52,7 @@ fn around_channels(dims: &Dims) -> (u64, usize) {
 }
 
 /// The dimensions of `x: [n, c, ..]`, all but the channels whole unless `are_split`, and those of parameters with one
-/// number a channel. Parameters of other sizes are whole.
+/// number for each channel. Parameters of other sizes are whole.
 fn channels_text(x: &Meta, parameters: &[Meta], are_split: bool) -> (String, String) {
     let are_lists = parameters.iter().all(|p| p.dims.len() == 1);
     let space = x.dims.len() - 2;
@@ -227,7 +227,7 @@ impl Fused for BatchNorm {
         if self.train { m.with_dims(Dims::new(&[first.dims[1]])) } else { unwanted(&m) }
     }
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
-        // The statistics of a batch need all of it.
+        // The statistics of a batch depend on all of it.
         let (text, parameters) = channels_text(&x[0], &x[1..], !self.train);
         let axes = Axes::parse(&format!("{text}, {parameters} -> {text}, c, c, c"), x, y);
         let bias = if self.bias { 1 << (x.len() - 1) } else { 0 };
@@ -337,7 +337,7 @@ impl Fused for BatchNormBackward {
         if self.wanted >> i & 1 != 0 { m.with_dims(Dims::new(&[m.dims[1]])) } else { unwanted(m) }
     }
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
-        // With the statistics of a batch, each gradient of `x` needs sums over all of it.
+        // With the statistics of a batch, each gradient of `x` depends on sums over the whole batch.
         let (text, parameters) = channels_text(&x[1], &x[2..], !self.of.train);
         let mut axes = Axes::parse(&format!("{text}, {text}, {parameters} -> {text}, c, c"), x, y);
         for name in std::iter::once("n".to_string()).chain(names("s", x[1].dims.len() - 2)) {

@@ -86,7 +86,7 @@ impl Op for Reduce {
         let dims: Vec<String> = names("d", x[0].dims.len()).collect();
         let kept: Vec<&str> = (0..dims.len()).filter(|i| self.mask >> i & 1 == 0).map(|i| dims[i].as_str()).collect();
         let mut axes = Axes::parse(&format!("{} -> {}", dims.join(" "), kept.join(" ")), x, y);
-        // Of truth values the greatest is any, and the least is all.
+        // For truth values the greatest is `any`, and the least is `all`.
         let by = match self.kind {
             ReduceKind::Sum => Combine::Sum,
             ReduceKind::Prod => Combine::Product,
