@@ -363,7 +363,7 @@ impl Engine {
                     // Options may have changed meanwhile. The key is that of the compiled program.
                     match e.serialize() {
                         Ok(bytes) => disk.store(&device.disk_key(&text, &options), &bytes),
-                        Err(e) => log_unserialisable(&e),
+                        Err(e) => log_unserializable(&e),
                     }
                 }
                 e
@@ -620,7 +620,7 @@ fn all_finite(dtype: DType, bytes: &[u8]) -> bool {
 }
 
 /// Print once that the plugin cannot serialize executables. The disk cache is then unused.
-pub(super) fn log_unserialisable(e: &torchtpu_pjrt::Error) {
+pub(super) fn log_unserializable(e: &torchtpu_pjrt::Error) {
     static PRINTED: AtomicBool = AtomicBool::new(false);
     if !PRINTED.swap(true, Relaxed) {
         let why = e.message();
