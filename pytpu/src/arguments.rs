@@ -17,7 +17,7 @@ use pyo3::ffi::*;
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 use torchtpu_tensor::policy::Policies;
-use torchtpu_tensor::schema::{Aliasing, Arg, Numbers, ParamDefault, Row, Schema, Ty};
+use torchtpu_tensor::schema::{Aliasing, Arg, Numbers, Row, Schema, Ty};
 use torchtpu_tensor::{Scalar, Tensor};
 use values::{convert, int_list};
 
@@ -138,24 +138,17 @@ impl Overload {
                     ty: p.ty,
                     optional: p.optional,
                     keyword_only: p.keyword_only,
-                    required: p.default == ParamDefault::Required && !(p.optional && p.keyword_only),
-                    number_ok: p.ty == Ty::Tensor
-                        && row.numbers != Numbers::Refused
-                        && !p.mutated
-                        && p.name != "condition"
-                        && !(i == 0 && (in_place || row.numbers == Numbers::Second)),
+                    required: p.is_required(),
+                    number_ok: row.takes_number(schema, i, in_place),
                     default: p.default.argument(p.ty),
                 }
             })
             .collect();
         let positional = schema.positional;
-        let own = usize::from(params.first().is_some_and(|p| p.text == "self" && p.ty == Ty::Tensor));
-        let varargs = (positional == own + 1 && matches!(params[own].ty, Ty::IntList(0))).then_some(own);
         let tensors = params.iter().any(|p| matches!(p.ty, Ty::Tensor | Ty::TensorList));
         let new_on = params.iter().position(|p| p.ty == Ty::Device && !tensors);
         let needs_tensor =
             params.len() >= 2 && params[0].number_ok && params[1].number_ok && row.numbers != Numbers::Both;
-        let makes = params.iter().any(|p| p.ty == Ty::Device) && !schema.name.starts_with('_');
         Overload {
             row,
             form: if in_place { Form::InPlace } else { Form::Plain },
@@ -165,9 +158,9 @@ impl Overload {
             out_aliasing,
             params,
             positional,
-            varargs,
+            varargs: schema.spread_list(),
             new_on,
-            makes,
+            makes: schema.makes_tensor(),
             needs_tensor,
         }
     }

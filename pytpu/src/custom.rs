@@ -459,6 +459,7 @@ fn _custom_load(py: Python<'_>, made: &str) -> Option<Vec<u8>> {
     py.detach(|| lazy::load_kernel(made))
 }
 
+/// Write a compiled kernel to the disk cache.
 #[pyfunction]
 fn _custom_store(py: Python<'_>, made: &str, kernel: &[u8]) {
     py.detach(|| lazy::store_kernel(made, kernel));

@@ -80,10 +80,12 @@ impl PyDevice {
         let index = index.or(Device::index_in(&text).or_raise()?);
         Ok(PyDevice { device: Device::new(device.kind, index.unwrap_or(0)), index, absent })
     }
+    /// The kind of device, such as `cpu` or `tpu`.
     #[getter]
     fn r#type(&self) -> &'static str {
         self.absent.unwrap_or(self.device.type_name())
     }
+    /// The number of the device, or `None` if it was not given.
     #[getter]
     fn index(&self) -> Option<u8> {
         self.index
@@ -179,6 +181,7 @@ fn _device_of(name: &Bound<'_, PyAny>) -> PyResult<PyDevice> {
     PyDevice::new(name, None)
 }
 
+/// Set the device of new tensors. `None` is `cpu`.
 #[pyfunction]
 fn set_default_device(device: &Bound<'_, PyAny>) -> PyResult<()> {
     if device.is_none() {
@@ -197,6 +200,7 @@ fn set_default_device(device: &Bound<'_, PyAny>) -> PyResult<()> {
     Ok(())
 }
 
+/// Return the device of new tensors.
 #[pyfunction]
 fn get_default_device(py: Python<'_>) -> PyResult<Bound<'_, PyDevice>> {
     match DEFAULT.get() {

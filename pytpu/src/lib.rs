@@ -68,6 +68,7 @@ fn _num_threads() -> usize {
     torchtpu_kernels::threads::num_threads()
 }
 
+/// Set the number of threads that kernels on `cpu` use.
 #[pyfunction]
 fn _set_num_threads(n: usize) {
     torchtpu_kernels::threads::set_num_threads(n);

@@ -18,7 +18,7 @@ thread_local! {
 fn arm(on: bool) {
     static INSTALL: Once = Once::new();
     INSTALL.call_once(|| {
-        dispatch::observe(|op| {
+        dispatch::observe(|op, _| {
             if ARMED.replace(false) {
                 panic!("{} was told to", op.name());
             }

@@ -28,6 +28,7 @@ fn given(report: &PlanReport) -> PyResult<Given> {
     Ok((json, texts, ops.collect::<PyResult<_>>()?))
 }
 
+/// Begin a plan: record programs for these targets instead of running them.
 #[pyfunction]
 fn _plan_begin(py: Python<'_>, targets: Vec<PyTarget>, reads: &str) -> PyResult<()> {
     let targets = targets.into_iter().map(target).collect();
@@ -39,21 +40,25 @@ fn _plan_begin(py: Python<'_>, targets: Vec<PyTarget>, reads: &str) -> PyResult<
     py.detach(|| plan::begin(targets, reads)).map_err(enter::exception)
 }
 
+/// Return what the plan has found so far.
 #[pyfunction]
 fn _plan_report(py: Python<'_>) -> PyResult<Given> {
     given(&py.detach(plan::report).map_err(enter::exception)?)
 }
 
+/// End a plan, and return its report.
 #[pyfunction]
 fn _plan_end(py: Python<'_>, drop_pending: bool) -> PyResult<Option<Given>> {
     py.detach(|| plan::end(drop_pending)).as_ref().map(given).transpose()
 }
 
+/// Return whether a plan records programs.
 #[pyfunction]
 fn _plan_is_active() -> bool {
     plan::is_active()
 }
 
+/// Begin to record a program for export.
 #[pyfunction]
 fn _export_begin(py: Python<'_>) -> PyResult<()> {
     py.detach(plan::begin_recording).map_err(enter::exception)

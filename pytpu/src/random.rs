@@ -31,6 +31,7 @@ impl PyGenerator {
         };
         Ok(PyGenerator(Generator::on(on, random::DEFAULT_SEED)))
     }
+    /// Set the seed, and return this generator.
     fn manual_seed<'py>(slf: Bound<'py, Self>, seed: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Self>> {
         let seed = match seed.extract::<i64>() {
             Ok(s) => s as u64,
@@ -48,12 +49,15 @@ impl PyGenerator {
         }
         Ok(slf)
     }
+    /// Return the seed that was set last.
     fn initial_seed(&self) -> u64 {
         self.0.initial_seed()
     }
+    /// Set a seed that the system chooses, and return it.
     fn seed(&self) -> u64 {
         self.0.seed()
     }
+    /// Return the state as a tensor of bytes.
     fn get_state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let bytes = self.0.get_state().or_raise()?;
         to_python(py, Tensor::from_slice(&bytes, &[bytes.len()]).or_raise()?)
@@ -62,9 +66,11 @@ impl PyGenerator {
     fn _snapshot(&self) -> Snapshot {
         Snapshot(self.0.snapshot())
     }
+    /// Go back to a snapshot.
     fn _restore(&self, then: &Snapshot) -> PyResult<()> {
         self.0.restore(&then.0).or_raise()
     }
+    /// Set the state that `get_state` has returned.
     fn set_state(slf: Py<Self>, state: &Bound<'_, PyAny>) -> PyResult<Py<Self>> {
         let t = tensor(state)
             .filter(|t| t.dtype() == DType::U8)
@@ -72,6 +78,7 @@ impl PyGenerator {
         slf.get().0.set_state(&t.to_vec::<u8>().or_raise()?).or_raise()?;
         Ok(slf)
     }
+    /// The device of the generator.
     #[getter]
     fn device<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, device::PyDevice>> {
         device::object(py, self.0.device())

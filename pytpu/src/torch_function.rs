@@ -469,12 +469,14 @@ fn _torch_function_modes(py: Python<'_>) -> Vec<Py<PyAny>> {
     MODES.with_borrow(|m| m.iter().map(|m| m.clone_ref(py)).collect())
 }
 
+/// Return whether an operand, or a mode, takes calls over by `__torch_function__`.
 #[pyfunction]
 fn _has_torch_function(operands: &Bound<'_, PyTuple>) -> bool {
     // SAFETY: the tuple keeps its items alive.
     has_mode() || operands.iter().any(|o| unsafe { overrides(o.as_ptr()) })
 }
 
+/// Call the overrides of `func`, as `__torch_function__` defines, until one does not return `NotImplemented`.
 #[pyfunction]
 #[pyo3(signature = (func, operands, args, kwargs = None))]
 fn _call_torch_function<'py>(

@@ -1,11 +1,19 @@
 """Tensors on memory that other objects own: buffers and mapped files."""
 
+from __future__ import annotations
+
 import ctypes
 import mmap
 import os
 import warnings
 
 from . import _C
+
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+if TYPE_CHECKING:
+    from typing import Any
+
+    from pytpu import Tensor
 
 
 class _Buffer(ctypes.Structure):
@@ -96,7 +104,9 @@ def _warn_if(read_only):
         )
 
 
-def frombuffer(buffer, *, dtype, count=-1, offset=0, requires_grad=False):
+def frombuffer(
+    buffer: Any, *, dtype: _C.dtype, count: int = -1, offset: int = 0, requires_grad: bool = False
+) -> Tensor:
     """Return a one-dimensional tensor on the memory of an object with the buffer protocol.
 
     The tensor shares the memory. The elements are copied if ``offset`` leaves them unaligned, or if ``bool`` elements
@@ -186,8 +196,16 @@ def map_file(filename, shared, nbytes):
 
 
 def from_file(
-    filename, shared=None, size=0, *, dtype=None, layout=None, device=None, pin_memory=None, requires_grad=False
-):
+    filename: str,
+    shared: bool | None = None,
+    size: int | None = 0,
+    *,
+    dtype: _C.dtype | None = None,
+    layout: _C.layout | None = None,
+    device: _C.device | str | int | None = None,
+    pin_memory: bool | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """Return a tensor on the first ``size`` elements of a file. Writes to it reach the file only with ``shared``.
 
     Raises:

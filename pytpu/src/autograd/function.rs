@@ -76,6 +76,7 @@ fn _attach_function(
 #[pyclass(frozen)]
 struct WeakNode(Weak<Node>);
 
+/// Return the node of a weak reference, or `None` if it is gone.
 #[pyfunction]
 fn _node_of<'py>(py: Python<'py>, weak: &WeakNode) -> PyResult<Option<Bound<'py, PyAny>>> {
     weak.0.upgrade().map(|n| node_object(py, n)).transpose()

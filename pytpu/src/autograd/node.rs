@@ -97,6 +97,7 @@ impl PyNode {
     fn new(of: &PyNode) -> PyNode {
         PyNode(of.0.clone())
     }
+    /// Return the name of the operation, such as `MulBackward0`.
     fn name(&self) -> String {
         self.node().map_or_else(|| "torch::autograd::AccumulateGrad".into(), |n| n.name())
     }
@@ -126,6 +127,7 @@ impl PyNode {
             ))),
         }
     }
+    /// The nodes that get the gradients of the inputs, each with the number of its output.
     #[getter]
     fn next_functions<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let edges = self.node().map_or(&[][..], |n| n.edges());
@@ -136,6 +138,7 @@ impl PyNode {
         });
         PyTuple::new(py, next.collect::<PyResult<Vec<_>>>()?)
     }
+    /// The number of the node in the order of forward.
     #[getter]
     fn _sequence_nr(&self) -> u64 {
         self.node().map_or(u64::MAX, |n| n.seq())
@@ -148,6 +151,7 @@ impl PyNode {
             _ => Err(PyAttributeError::new_err(format!("'{}' object has no attribute 'variable'", self.class_name()))),
         }
     }
+    /// Whether the node computes gradients.
     #[getter]
     fn requires_grad(&self) -> bool {
         true

@@ -36,11 +36,13 @@ impl SavedTensorHooks for PythonHooks {
     }
 }
 
+/// Have `pack` and `unpack` called for tensors that this thread saves for backward from now on.
 #[pyfunction]
 fn _push_saved_tensors_hooks(pack: Py<PyAny>, unpack: Py<PyAny>) -> PyResult<()> {
     saved::push_hooks(Arc::new(PythonHooks(Kept::new((pack, unpack))))).or_raise()
 }
 
+/// Remove the hooks that were pushed last.
 #[pyfunction]
 fn _pop_saved_tensors_hooks() {
     saved::pop_hooks();

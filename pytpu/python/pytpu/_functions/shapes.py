@@ -116,11 +116,11 @@ def meshgrid(*tensors: Tensor | Sequence[Tensor], indexing: str | None = None) -
     if indexing is None:
         _once("torch.meshgrid: in an upcoming release, it will be required to pass the indexing argument.")
         indexing = "ij"
-    tensors = _several(tensors)
-    for t in tensors:
+    axes = _several(tensors)
+    for t in axes:
         if isinstance(t, _C.Tensor) and t.dim() > 1:
             raise RuntimeError(f"torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: {t}")
-    return _C._ops.meshgrid(tensors, indexing=indexing)
+    return _C._ops.meshgrid(axes, indexing=indexing)
 
 
 def _atleast(name):

@@ -186,12 +186,13 @@ def export(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Exported:
     finally:
         _C._plan_end(True)
     constants: dict[str, Tensor] = {}
-    names = []
+    names: list[int | str] = []
     for argument in arguments:
-        if not isinstance(argument, int):
+        if isinstance(argument, int):
+            names.append(argument)
+        else:
+            names.append(f"constant{len(constants)}")
             constants[f"constant{len(constants)}"] = argument
-            argument = f"constant{len(constants) - 1}"
-        names.append(argument)
     manifest = {
         "format": _FORMAT,
         "call": call,

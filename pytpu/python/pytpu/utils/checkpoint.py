@@ -3,6 +3,8 @@
 The values of a part of a model that backward needs are not kept. Backward runs that part again to compute them.
 """
 
+from __future__ import annotations
+
 import contextlib
 import functools
 import threading
@@ -12,6 +14,12 @@ import pytpu as torch
 from pytpu import _C
 from pytpu.amp.autocast_mode import Settings
 from pytpu.autograd.graph import saved_tensors_hooks
+
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from contextlib import AbstractContextManager
+    from typing import Any
 
 __all__ = [
     "CheckpointError",
@@ -75,7 +83,7 @@ class DefaultDeviceType:
         return DefaultDeviceType._type
 
 
-def detach_variable(inputs):
+def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return tensors without history that require gradients as before, and other things unchanged."""
     if not isinstance(inputs, tuple):
         raise RuntimeError(f"Only tuple of tensors is supported. Got Unsupported input type: {type(inputs).__name__}")
@@ -89,7 +97,7 @@ def detach_variable(inputs):
     return tuple(found)
 
 
-def check_backward_validity(inputs):
+def check_backward_validity(inputs: Iterable[Any]) -> None:
     """Warn when no input requires a gradient."""
     if not any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs):
         warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=2)
@@ -106,13 +114,15 @@ def _tensors(value):
             yield from _tensors(v)
 
 
-def get_device_states(*args):
+def get_device_states(*args: Any) -> tuple[list[int], list[torch.Tensor]]:
     """Return the devices of the tensors in ``args``, and the states of their random generators."""
     devices = sorted({t.device.index or 0 for t in _tensors(args) if t.device.type == "tpu"})
     return devices, [_C._default_generator(torch.device("tpu", i)).get_state() for i in devices]
 
 
-def set_device_states(devices, states, *, device_type=None):
+def set_device_states(
+    devices: Sequence[int], states: Sequence[torch.Tensor], *, device_type: str | None = None
+) -> None:
     """Restore the states that ``get_device_states`` returned."""
     for i, state in zip(devices, states):
         _C._default_generator(torch.device(device_type or "tpu", i)).set_state(state)
@@ -182,7 +192,7 @@ class CheckpointFunction(torch.autograd.Function):
         return (None, None) + tuple(x.grad if isinstance(x, torch.Tensor) else None for x in detached)
 
 
-def noop_context_fn():
+def noop_context_fn() -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
     """Return contexts that do nothing, for the first run and for the second."""
     return contextlib.nullcontext(), contextlib.nullcontext()
 
@@ -362,17 +372,17 @@ def _without_reentry(function, preserve, context_fn, determinism_check, debug, e
 
 
 def checkpoint(
-    function=None,
-    *args,
-    use_reentrant=None,
-    preserve_rng_state=True,
-    context_fn=noop_context_fn,
-    determinism_check="default",
-    debug=False,
-    early_stop=True,
-    respect_saved_tensors_hooks=None,
-    **kwargs,
-):
+    function: Callable[..., Any] | None = None,
+    *args: Any,
+    use_reentrant: bool | None = None,
+    preserve_rng_state: bool = True,
+    context_fn: Callable[[], tuple[AbstractContextManager[Any], AbstractContextManager[Any]]] = noop_context_fn,
+    determinism_check: str = "default",
+    debug: bool = False,
+    early_stop: bool = True,
+    respect_saved_tensors_hooks: bool | None = None,
+    **kwargs: Any,
+) -> Any:
     """Run ``function(*args, **kwargs)`` without keeping the values that backward needs. Backward runs it again.
 
     Without a function: a decorator.
@@ -412,7 +422,13 @@ def _decorated(function, **settings):
     return wrapper
 
 
-def checkpoint_sequential(functions, segments, input, use_reentrant=None, **kwargs):
+def checkpoint_sequential(
+    functions: torch.nn.Sequential | Sequence[Callable[..., Any]],
+    segments: int,
+    input: Any,
+    use_reentrant: bool | None = None,
+    **kwargs: Any,
+) -> Any:
     """Run functions one after the other in ``segments`` pieces. Each piece except the last is checkpointed."""
     if use_reentrant is None:
         warnings.warn(_PASS_IT.format(".checkpoint_sequential"), stacklevel=2)

@@ -1,8 +1,17 @@
 """Handles for registered hooks, and the autograd wrapper behind full backward hooks."""
 
+from __future__ import annotations
+
 import itertools
 import weakref
 from collections import OrderedDict
+
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from pytpu.nn import Module
 
 _ids = itertools.count()
 
@@ -10,13 +19,13 @@ _ids = itertools.count()
 class RemovableHandle:
     """The handle of a hook, which can remove it. It is also a context manager."""
 
-    def __init__(self, hooks_dict, *, extra_dict=None):
+    def __init__(self, hooks_dict: Any, *, extra_dict: Any = None) -> None:
         self.id = next(_ids)
         self.hooks_dict_ref = weakref.ref(hooks_dict)
         extras = extra_dict if isinstance(extra_dict, (list, tuple)) else (extra_dict,)
         self.extra_dict_ref = tuple(weakref.ref(d) for d in extras if d is not None)
 
-    def remove(self):
+    def remove(self) -> None:
         """Remove the hook. It is no error if it was removed before."""
         for ref in (self.hooks_dict_ref, *self.extra_dict_ref):
             hooks = ref()
@@ -32,7 +41,7 @@ class RemovableHandle:
         self.hooks_dict_ref = weakref.ref(hooks if hooks is not None else OrderedDict())
         self.extra_dict_ref = tuple(weakref.ref(d if d is not None else OrderedDict()) for d in extras)
 
-    def __enter__(self):
+    def __enter__(self) -> RemovableHandle:
         return self
 
     def __exit__(self, *exc):
@@ -92,7 +101,9 @@ def _boundary_function():
 class BackwardHook:
     """A caller of a module's backward hooks, after the gradients of its outputs and of its inputs are known."""
 
-    def __init__(self, module, user_hooks, user_pre_hooks):
+    def __init__(
+        self, module: Module, user_hooks: Sequence[Callable[..., Any]], user_pre_hooks: Sequence[Callable[..., Any]]
+    ) -> None:
         self.module = module
         self.user_hooks = user_hooks
         self.user_pre_hooks = user_pre_hooks
