@@ -25,7 +25,7 @@ pyo3::create_exception!(
     DistError,
     "A key-value store failed, or a wait for a key took too long."
 );
-pyo3::create_exception!(torch.distributed, DistQueueEmptyError, DistStoreError, "A queue of a store is empty.");
+pyo3::create_exception!(torch.distributed, QueueEmptyError, DistStoreError, "A queue of a store is empty.");
 
 /// The reason why a call has no result. One word in size.
 pub enum Failure {
@@ -74,7 +74,7 @@ pub fn exception(mut e: Error) -> PyErr {
         ErrorKind::DistBackend => DistBackendError::new_err(text),
         ErrorKind::DistNetwork => DistNetworkError::new_err(text),
         ErrorKind::DistStore => DistStoreError::new_err(text),
-        ErrorKind::DistQueueEmpty => DistQueueEmptyError::new_err(text),
+        ErrorKind::DistQueueEmpty => QueueEmptyError::new_err(text),
         ErrorKind::Key => PyKeyError::new_err(text),
         ErrorKind::Attribute => PyAttributeError::new_err(text),
         ErrorKind::Interrupted => PyKeyboardInterrupt::new_err(text),

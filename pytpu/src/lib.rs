@@ -35,6 +35,7 @@ mod convert;
 mod custom;
 mod deprecated;
 mod device;
+mod distributed;
 mod dlpack;
 mod dtype;
 mod enter;
@@ -142,6 +143,7 @@ fn init(m: &Bound<'_, PyModule>) -> PyResult<()> {
     tensor_functions::register(m)?;
     autocast::register(m)?;
     autograd::register(m)?;
+    distributed::register(m)?;
     dlpack::register(m)?;
     safetensors::register(m)?;
     plan::register(m)?;

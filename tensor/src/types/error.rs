@@ -36,7 +36,7 @@ pub enum ErrorKind {
     DistNetwork,
     /// `torch.distributed.DistStoreError`: a key-value store failed, or a wait for a key took too long.
     DistStore,
-    /// `torch.distributed.DistQueueEmptyError`, a `DistStoreError`: a queue of a store is empty.
+    /// `torch.distributed.QueueEmptyError`, a `DistStoreError`: a queue of a store is empty.
     DistQueueEmpty,
     /// An exception that user code raised inside a callback. The binding keeps the object and restores it.
     Callback,
