@@ -541,7 +541,7 @@ def test_a_key_that_stands_twice_is_refused(tmp_path):
             lambda: safetensors.load_file(path),
             lambda: safetensors.safe_open(path, "pt"),
         ):
-            with pytest.raises(SafetensorError, match="the key `(a|dtype)` stands twice"):
+            with pytest.raises(SafetensorError, match="the key `(a|dtype)` occurs twice"):
                 call()
 
 
