@@ -1,4 +1,4 @@
-"""`torch.compile`: a module that stands for another."""
+"""`torch.compile` and `torch.compiler`."""
 
 import copy
 import io
@@ -52,7 +52,7 @@ def test_hooks_of_the_module_run():
 def test_functions_and_decorators(device):
     @torch.compile(fullgraph=True)
     def f(x):
-        """Adds one."""
+        """Add one."""
         return x + 1
 
     x = torch.ones(2, device=device)

@@ -92,7 +92,7 @@ def test_modules_and_inner_steps(x):
     def stepped(p):
         return p - 0.1 * grad(lambda p: ((p * x) ** 2).sum())(p)
 
-    # The step's own derivative is 1 - 0.2 x^2.
+    # The derivative of one step is 1 - 0.2 x^2.
     same(grad(lambda p: stepped(p).sum())(x), [0.8, 0.2, -0.8])
 
 

@@ -1,4 +1,4 @@
-"""Modes that see the calls of a block."""
+"""`TorchFunctionMode` sees the calls of a block."""
 
 import threading
 

@@ -424,7 +424,7 @@ def test_norms_of_matrices(device, close):
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("beta, alpha", [(1, 1), (1.3, 0.7), (0, 2), (2, 0)])
 def test_blended_products_of_16_bit_floats_are_rounded_once(device, dtype, beta, alpha):
-    """As PyTorch's: neither the product nor a summand is rounded before the sum."""
+    """As in PyTorch, the product and the summands are not rounded before the sum."""
     dtype = getattr(torch, dtype)
     torch.manual_seed(3)
 
@@ -444,7 +444,7 @@ def test_blended_products_of_16_bit_floats_are_rounded_once(device, dtype, beta,
         exact = beta * x.double() + alpha * product(a.double(), b.double())
         got = op(x.to(device), a.to(device), b.to(device), beta=beta, alpha=alpha).cpu()
         assert got.dtype == dtype
-        # Sums in another order may fall on the other side of a middle, seldom.
+        # A sum in another order is rarely rounded the other way.
         assert (got != exact.float().to(dtype)).float().mean() < 0.02, op.__name__
         leaves = [t.detach().to(device).requires_grad_() for t in (x, a, b)]
         op(*leaves, beta=beta, alpha=alpha).sum().backward()

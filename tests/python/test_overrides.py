@@ -1,4 +1,4 @@
-"""`__torch_function__`: which calls subclasses, other types and modes take over, and what subclasses become."""
+"""`__torch_function__`: calls that overrides and modes see, and classes of results."""
 
 import copy
 
@@ -22,7 +22,7 @@ class Plain(torch.Tensor):
 
 
 class Logged(torch.Tensor):
-    """A subclass that notes the names of the functions it takes over."""
+    """A subclass that records the names of the functions it overrides."""
 
     names = []
 
@@ -33,7 +33,7 @@ class Logged(torch.Tensor):
 
 
 class Minus:
-    """Another type, whose calls all give -1."""
+    """Another type. Each call with it returns -1."""
 
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
@@ -42,7 +42,7 @@ class Minus:
 
 @pytest.fixture
 def names():
-    """The names that `Logged` notes."""
+    """Return the names that `Logged` records."""
     Logged.names.clear()
     return Logged.names
 

@@ -17,7 +17,7 @@ def numbers(*shape, seed=0, device="cpu"):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(device)
 
 
-# What PyTorch gives on cpu, and on its accelerators.
+# Each call, and PyTorch's dtypes of its result on cpu and on accelerators.
 RESULTS = {
     "matmul of both": (lambda x, b: b @ x, BF16, BF16),
     "linear": (lambda x, b: F.linear(x, x, x[0]), BF16, BF16),
@@ -61,7 +61,7 @@ def test_dtypes_of_results(name, device):
     with torch.no_grad(), torch.autocast(device):
         y = f(x, x.bfloat16())
     assert y.dtype == (on_cpu if device == "cpu" else on_tpu)
-    # The other device has nothing of it.
+    # Autocast of another device changes nothing.
     with torch.autocast("tpu" if device == "cpu" else "cpu"):
         assert torch.mm(x, x).dtype == F32
 
@@ -114,7 +114,7 @@ def test_a_parameter_is_cast_once(device):
     with torch.autocast(device):
         y = x @ w
         assert node(x @ w) == node(y)
-        # A change in place is seen.
+        # The cast is repeated after a write in place.
         with torch.no_grad():
             w.mul_(2)
         assert_close(x @ w, 2 * y)

@@ -1,4 +1,4 @@
-"""`.grad`: the object that was assigned stays, with its class and its attributes."""
+"""`Tensor.grad` keeps the assigned object, with its class and its attributes."""
 
 import gc
 import weakref

@@ -72,7 +72,7 @@ def test_views_that_share_a_node_refuse_in_place_changes(device, separate):
     with torch.no_grad():
         parts[0].add_(1)
     assert x[0, 0].item() == 2
-    # Nothing is lost where nothing is recorded, or where nodes are not shared.
+    # The write is allowed without gradients, and for parts that do not share a node.
     plain = torch.zeros(4, 2, device=device)
     separate(plain)[0].add_(1)
     assert plain.sum().item() > 0

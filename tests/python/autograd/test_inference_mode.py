@@ -1,4 +1,4 @@
-"""Inference mode: what is made within is marked, is not kept for backward, and is written within only."""
+"""Inference tensors are marked, are not saved for backward, and are written only in inference mode."""
 
 import pytest
 
@@ -51,7 +51,7 @@ def test_inference_tensors_are_not_saved_for_backward(device):
     x = torch.ones(2, device=device, requires_grad=True)
     with pytest.raises(RuntimeError, match="Inference tensors cannot be saved for backward"):
         x * c
-    # Nothing is kept of the operands of a sum.
+    # A sum saves no operand for backward.
     (x + c).sum().backward()
     assert x.grad.tolist() == [1, 1]
     assert (x * c.clone()).requires_grad

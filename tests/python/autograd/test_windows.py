@@ -79,7 +79,7 @@ def test_windows_on_a_parameter_whose_data_is_a_view(data, window, device):
     p.data = data(x)
     q.data = data(x).contiguous().clone()
     got = window(p)
-    # Where the elements of the window are in `p`, told by a tensor with the same strides on the host.
+    # Find the window's elements in `p` by a host tensor of indices with the same strides.
     places = data(torch.arange(12).view(4, 3))
     order = torch.full((12,), -1)
     order[places] = torch.arange(p.numel()).view(p.shape)

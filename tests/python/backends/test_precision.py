@@ -1,4 +1,4 @@
-"""How precisely ``float32`` is multiplied: the settings, and how they agree, as in PyTorch 2.15."""
+"""Settings of the precision of ``float32`` products, and how they depend on one another, as in PyTorch 2.15."""
 
 import subprocess
 import sys

@@ -13,7 +13,7 @@ import pytest
 import pytpu as torch
 
 BENCH = pathlib.Path(__file__).resolve().parents[3] / "benches" / "machine_check"
-# Replays files named `op.NAME.ctz`, of which each holds the numbers of cases and of failures.
+# Replay files `op.NAME.ctz`. Each holds the number of cases and the number of failures.
 REPLAY = """
 import argparse, json, pathlib, re
 parser = argparse.ArgumentParser()
@@ -44,7 +44,7 @@ json.dump({"rows": [{"id": options.workloads, "unit": "ms", "value": value}]}, o
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    """A wheel of the package under test."""
+    """Return the path of a wheel of the package under test."""
     package = pathlib.Path(torch.__file__).resolve().parent
     path = tmp_path_factory.mktemp("wheel") / "pytpu.whl"
     with zipfile.ZipFile(path, "w") as archive:

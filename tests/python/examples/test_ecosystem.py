@@ -1,4 +1,4 @@
-"""The six quick libraries of `make ecosystem`: each trains something of its own and computes real PyTorch's numbers."""
+"""The six quick libraries of `make ecosystem`: each trains a model and computes PyTorch's numbers."""
 
 import pathlib
 import sys
@@ -15,7 +15,7 @@ sys.path.remove(str(FOLDER))
 
 @pytest.fixture(scope="module")
 def python():
-    """The Python of an environment with the quick libraries, and without a real torch."""
+    """Return the Python of an environment that has the quick libraries and lacks PyTorch."""
     return run.prepare(run.ROOT / ".ecosystem", libraries.requirements(libraries.QUICK))
 
 

@@ -26,7 +26,7 @@ def layout(rng, sizes):
 
 
 def operand(torch, how, device="cpu"):
-    """A tensor of ones that lies as `layout` says."""
+    """Return a tensor of ones with this layout."""
     sizes, order, steps, once = how["sizes"], how["order"], how["steps"], how["once"]
     x = torch.ones([1 if once[d] else sizes[d] * steps[d] for d in order], device=device)
     x = x.permute([order.index(d) for d in range(len(order))])
@@ -34,7 +34,7 @@ def operand(torch, how, device="cpu"):
 
 
 def calls(torch, x, y, z):
-    """Results whose strides are compared."""
+    """Return the results whose strides are compared."""
     return {
         "exp": x.exp(),
         "clone": x.clone(),

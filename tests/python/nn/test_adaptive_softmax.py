@@ -11,7 +11,7 @@ from pytpu import nn
 
 
 def uniform(device, *args, **kwargs):
-    """A layer of zeros: all that it chooses from is equally probable."""
+    """Return a layer of zeros, which gives all choices the same probability."""
     layer = nn.AdaptiveLogSoftmaxWithLoss(*args, **kwargs, device=device)
     with torch.no_grad():
         for p in layer.parameters():

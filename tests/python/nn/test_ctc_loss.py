@@ -16,7 +16,7 @@ def rand(*shape):
 
 
 def spelled(path, blank):
-    """The labels that classes at each step spell: runs are one, blanks are none."""
+    """Return the labels of a path: equal neighbours are merged, blanks are removed."""
     return [c for c, before in zip(path, [None, *path]) if c != before and c != blank]
 
 
@@ -36,7 +36,7 @@ def test_ctc_is_the_probability_of_all_spellings(device, close, blank):
         for lengths in ((steps, [2, 1, 0]), (torch.tensor(steps), torch.tensor([2, 1, 0]))):
             close(F.ctc_loss(scores, targets, *lengths, blank, "none"), want, rtol=1e-4)
     close(nn.CTCLoss(blank, "sum")(scores, line, steps, [2, 1, 0]), sum(want), rtol=1e-4)
-    # The mean is one of losses by label.
+    # Each loss is divided by its number of labels before the mean.
     close(nn.CTCLoss(blank)(scores, line, steps, [2, 1, 0]), (want[0] / 2 + want[1] + want[2]) / 3, rtol=1e-4)
     close(F.ctc_loss(scores[:, 0], padded[0], (4,), (2,), blank, "none"), want[0], rtol=1e-4)
 
@@ -56,7 +56,7 @@ def test_ctc_gradients_are_those_of_scores(device, close):
         up, down = (loss(torch.tensor(s, device=device)).item() for s in (scores + d, scores - d))
         want[at] = (up - down) / 2e-5
     close(x.grad, want, rtol=1e-4, atol=1e-6)
-    # PyTorch's gradient of the probabilities: they, less how probable each class is at each step. Both sum to one.
+    # PyTorch's gradient of log-probabilities is a difference of two distributions, so it sums to zero.
     logs = torch.tensor(scores, device=device).log_softmax(2).requires_grad_()
     F.ctc_loss(logs, targets, (6, 4), (3, 2), reduction="sum").backward()
     close(logs.grad.sum(2), np.zeros((6, 2)), atol=1e-6)

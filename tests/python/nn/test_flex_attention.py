@@ -1,4 +1,4 @@
-"""Attention with functions of scores and places, against attention with the masks and biases that they amount to."""
+"""`flex_attention` with `score_mod` and `mask_mod`, against attention with equivalent masks and biases."""
 
 import pytest
 

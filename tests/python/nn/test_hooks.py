@@ -1,4 +1,4 @@
-"""Hooks of modules and tensors, contexts of autograd, and what modules refuse or warn about."""
+"""Hooks of modules and tensors, contexts of autograd, and errors and warnings of modules."""
 
 import collections
 import copy
@@ -18,7 +18,7 @@ Pair = collections.namedtuple("Pair", "a b")
 
 
 class Doubled(nn.Module):
-    """Returns its input times two and times three, in a container of some kind."""
+    """Return the input times two and times three, in a container."""
 
     def __init__(self, kind):
         super().__init__()

@@ -59,7 +59,7 @@ def test_pools(device, close):
     assert torch.equal(restored[restored != 0].sort()[0], values.flatten().sort()[0])
 
 
-INF, NAN, PI = math.inf, math.nan, math.pi
+INF, NAN = math.inf, math.nan
 
 
 def test_what_is_not_finite_stays_in_its_windows(device):

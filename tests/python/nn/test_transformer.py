@@ -20,7 +20,7 @@ def test_attention_weights_sum_to_one_and_mask_is_obeyed(device):
 
 
 def test_attention_leaves_heads_where_the_layer_has_them(device):
-    """As in PyTorch, so that the heads of the result are joined without a copy."""
+    """The result keeps the input's layout, as in PyTorch, so that heads are joined without a copy."""
     b, length, h, e = 2, 5, 3, 4
     qkv = torch.randn(b, length, 3 * h * e, device=device).requires_grad_()
     q, k, v = (z.view(b, length, h, e).transpose(1, 2) for z in qkv.split(h * e, dim=2))
@@ -58,7 +58,7 @@ def test_an_encoder_gives_zeros_for_padding_where_nothing_is_recorded(device):
         assert zeros(src_key_padding_mask=padding) == padding.tolist()
         kept = encoder(x, src_key_padding_mask=padding)[~padding]
         assert torch.allclose(kept, recorded[~padding], atol=1e-6)
-        assert zeros(src_key_padding_mask=padding.flip(1)) == nowhere  # not behind the sequences
+        assert zeros(src_key_padding_mask=padding.flip(1)) == nowhere  # padding before the sequences
         causal = torch.ones(4, 4, dtype=torch.bool, device=device).triu(1)
         assert zeros(src_key_padding_mask=padding, mask=causal) == nowhere
         encoder.train()

@@ -11,7 +11,7 @@ from pytpu.nn import functional as F
 TOO_LARGE = 2**62
 
 
-# A call, of the device's tensors of ones; the exception; its first words.
+# A call with a function that makes tensors of ones, its exception, and the beginning of the message.
 CALLS = [
     (
         lambda o: F.max_pool1d(o(1, 1, 3), 0),

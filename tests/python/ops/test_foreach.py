@@ -1,4 +1,4 @@
-"""`torch._foreach_*`: every op over lists equals the op called on each tensor, and writes what it says."""
+"""`torch._foreach_*`: each op over lists equals the op on each tensor, also in place."""
 
 import pytest
 
@@ -32,7 +32,7 @@ def test_all_of_them_are_there():
 
 
 def plain(name):
-    """The op for one tensor that stands behind a name."""
+    """Return the op on one tensor for the name of an op on lists."""
     bound = {"maximum": "clamp_min", "minimum": "clamp_max"}.get(name, name)
     return lambda x, *rest, **kw: getattr(torch, bound)(x, *rest, **kw)
 

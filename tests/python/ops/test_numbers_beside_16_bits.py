@@ -6,7 +6,7 @@ import pytpu as torch
 
 
 def test_sixteen_bits_meet_a_number_in_full_precision(device):
-    # The number itself is beyond float16, or falls between two of its neighbours; the results do not.
+    # The number overflows float16, or lies between two of its values. The results are representable.
     half = torch.tensor([6.0e4, 2.0, -3.0], dtype=torch.float16, device=device)
     assert (half / 1e6).tolist() == [0.05999755859375, 2.0265579223632812e-06, 2.9802322387695312e-06 * -1]
     assert (1e6 / half).tolist()[0] == pytest.approx(16.67, rel=2e-3)

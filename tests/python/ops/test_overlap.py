@@ -1,4 +1,4 @@
-"""Writes to memory that operands share: what is refused, and what is computed from the old values."""
+"""Writes to memory that operands share: some are refused, the others compute from the old values."""
 
 import pytest
 

@@ -71,7 +71,7 @@ def test_a_tpu_that_is_not_there_is_refused():
     assert torch.tpu.device_count() == 1
 
 
-# Complex functions at infinities and NaN: the tables of annex G of C99. Signs that it leaves open are `None`.
+# Complex functions at infinities and NaN: the tables of annex G of C99. `None` is a sign that C99 does not specify.
 
 C99 = {
     "acos": [

@@ -130,7 +130,7 @@ def test_step_hooks_run_around_the_step():
 
 
 class Descent(torch.optim.Optimizer):
-    """As one wrote it before ``no_grad``."""
+    """Update `data`, as programs did before ``no_grad``."""
 
     def __init__(self, params, lr=0.1):
         super().__init__(params, {"lr": lr})
@@ -144,7 +144,7 @@ class Descent(torch.optim.Optimizer):
 
 
 class Wrapper(torch.optim.Optimizer):
-    """An optimiser by its class alone, like those of libraries that never call ``__init__``."""
+    """Do not call ``__init__`` of the base class, like wrappers in some libraries."""
 
     def __init__(self, optimizer):
         self.optimizer = optimizer
@@ -267,7 +267,7 @@ def test_reduce_on_plateau_waits_for_patience():
 @pytest.mark.parametrize(
     "make, refused",
     [
-        # Steps that scale the rates of now change those of new groups too; others know of as many as there were.
+        # Schedules that scale the current rates accept new groups. Others know only the groups from their creation.
         (lambda o: S.ExponentialLR(o, 0.5), None),
         (lambda o: S.LinearLR(o, 0.5, 1.0, 2), None),
         (lambda o: S.LambdaLR(o, lambda e: 0.5**e), 2),
@@ -485,7 +485,7 @@ def test_a_fused_step_refuses_what_it_is_not_for(name):
     real, whole = torch.nn.Parameter(torch.ones(2)), torch.nn.Parameter(torch.ones(2, dtype=torch.complex64))
     nowhere = torch.nn.Parameter(torch.ones(2, device="meta"))
     for p, text in ((whole, "torch.complex64 and cpu"), (nowhere, "torch.float32 and meta")):
-        # Not before the step: a group may come later, and say that it is fused.
+        # The error comes in `step`, because a later group may ask for a fused update.
         optimizer = make([{"params": [real]}, {"params": [p], "fused": True}], lr=0.1)
         optimizer.step()
         p.grad = torch.ones_like(p)

@@ -153,7 +153,7 @@ HOLDS = {
     "torch.version.cuda": (lambda: torch.version.cuda, lambda v: v is None),
 }
 
-# Calls that fail, with the error. A name that comes moves to the table above.
+# Calls that fail, with the error. When a name is added, move it to the table above.
 ABSENT = {
     "torch.export.export": (lambda: torch.export.export, AttributeError),
     "torch.randn(2, device='xla').device": (lambda: torch.randn(2, device="xla").device, RuntimeError),
@@ -223,7 +223,7 @@ def test_torch_tpu_is_an_alias_of_torch_dot_tpu():
 
 
 def test_another_torch_tpu_stays_with_another_torch(tmp_path):
-    # A Python that inherits the path of `python -m pytpu`, but is of another environment.
+    # A Python of another environment that inherits PYTHONPATH from `python -m pytpu`.
     for name in ("torch", "torch_tpu"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text(f"__version__ = 'other {name}'\n")
@@ -472,7 +472,7 @@ def test_grouped_products_are_those_of_each_group(device, close):
     def grouped(*args, **kwargs):
         return torch.nn.functional.grouped_mm(*args, **kwargs)
 
-    # More places than a tile, an empty group, places behind the last end.
+    # More rows than a tile, an empty group, and rows after the last group.
     ends, m, k, n = [70, 70, 250, 290], 300, 5, 6
     offs = torch.tensor(ends, dtype=torch.int32, device=device)
     parts = list(zip([0, *ends[:-1]], ends))

@@ -1,4 +1,4 @@
-"""Names: modules, classes and functions say what PyTorch's say, and pickles go from one library to the other."""
+"""Modules, classes and functions have PyTorch's names, so that each library reads the other's pickles."""
 
 import copy
 import importlib
@@ -18,7 +18,7 @@ from pytpu import nn
 
 HOMES = json.loads((pathlib.Path(__file__).parents[1] / "goldens" / "names.json").read_text())
 
-# What the extension defines by other names: one object here where PyTorch has two, or a name that only Rust can change.
+# Names of the extension that differ: one object for two of PyTorch, or a name that only Rust can set.
 BY_THE_EXTENSION = {
     "torch": {"Future", "PyTorchFileReader", "to_dlpack", "TensorType"},
     "torch.linalg": {"LinAlgError", "multi_dot"},
@@ -74,7 +74,7 @@ def differing(root):
                 continue
             got = f"{value.__module__}.{value.__qualname__}"
             want = home or f"{full}.{name}"
-            # Functions of PyTorch's C++ are members of classes there.
+            # PyTorch's functions in C++ are members of classes.
             want = want.replace("_VariableFunctionsClass.", "").replace("boolean_dispatch.<locals>.fn", name)
             if got != want and "<locals>" not in want and "pybind11" not in want:
                 wrong.append((full, name, got, want))

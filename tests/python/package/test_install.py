@@ -30,7 +30,7 @@ print(json.dumps({
 
 
 def run(*command, cwd=None, stdin="", path=None, check=True, **env):
-    """Run Python; the package is on its path."""
+    """Run Python with the package on its path."""
     environment = {**os.environ, **env}
     environment.pop("PYTHONPATH", None)
     environment["PYTHONPATH"] = os.pathsep.join(map(str, [*(path or []), PACKAGE.parent]))
@@ -55,7 +55,7 @@ def both(*command, **options):
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder with programs: a script, a package with ``__main__``, a module, an archive."""
+    """Return a folder with a script, a package with ``__main__``, a module and an archive."""
     (tmp_path / "script.py").write_text(SHOWN)
     (tmp_path / "fails.py").write_text("def f():\n    raise ValueError('no')\n\nf()\n")
     (tmp_path / "wrong.py").write_text("x = (\n")
@@ -115,7 +115,7 @@ def test_a_program_sees_what_it_sees_under_python(folder, command):
 def test_failures_end_as_under_python(folder, command):
     plain, ours = both(*command, cwd=folder, check=False)
     assert (ours.returncode, ours.stdout) == (plain.returncode, plain.stdout)
-    # Python's own usage text follows a missing argument.
+    # Python appends its usage text if the argument is missing.
     assert plain.stderr.startswith(ours.stderr) if command == ("-c",) else ours.stderr == plain.stderr
 
 
@@ -175,7 +175,7 @@ def test_install_in_a_script(tmp_path):
 
 @pytest.fixture
 def other_torch(tmp_path):
-    """A folder with another package named torch."""
+    """Return a folder with another package named torch."""
     package = tmp_path / "other" / "torch"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("__version__ = 'other'\n")

@@ -1,4 +1,4 @@
-"""Names that libraries ask for at import: what is there works, and what is not there refuses by its name."""
+"""Names that libraries ask for at import. Names without an implementation raise errors that name them."""
 
 import importlib
 import pickle
@@ -12,7 +12,7 @@ import pytest
 import pytpu as torch
 from pytpu import nn
 
-# Each was asked for by a library that then needed little of it.
+# Libraries import these names, and use little of them.
 NAMES = """
 AcceleratorError Event Future Stream SymBool SymFloat SymInt Tag TensorType __config__.parallel_info __config__.show
 __future__.get_swap_module_params_on_conversion _assert _assert_async _check _check_is_size _check_value

@@ -12,7 +12,7 @@ import pytest
 
 import pytpu as torch
 
-# Armed panics stay with the process that asked for them.
+# An armed panic stays with its process, so this runs in a new one.
 _RUN = """
 import sys
 import pytpu as torch

@@ -1,4 +1,4 @@
-"""`torch.save`, `torch.load` and safetensors: what happens to files, and what comes back from them."""
+"""`torch.save`, `torch.load` and safetensors: files after failed writes, and loaded values."""
 
 import copy
 import gzip
@@ -27,7 +27,7 @@ HERE = pathlib.Path(__file__).parents[1]
 
 
 def attack(name):
-    """A program of the folder of attacks, as a module."""
+    """Import a program of `tests/attack`."""
     spec = importlib.util.spec_from_file_location(name, HERE.parent / "attack" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -54,7 +54,7 @@ def load(path):
 
 @pytest.fixture(params=[save_zip, save_legacy, save_tensors])
 def save(request):
-    """Each writer of files, as a function of a tensor and a path."""
+    """Return functions of a tensor and a path, one for each writer of files."""
     return request.param
 
 
@@ -150,7 +150,7 @@ def test_objects_with_write_alone_are_enough(is_new):
 
 
 def leftover(folder, pid, boot=None, age=7200):
-    """A temporary file as a killed process leaves it."""
+    """Make a temporary file like one that a killed process left."""
     path = folder / f".model.pt.{boot or _replace_file._this_boot()}.{pid}.{os.urandom(4).hex()}.torchtmp"
     path.write_bytes(b"half")
     then = path.stat().st_mtime - age
@@ -338,7 +338,7 @@ def test_old_files_keep_shared_memory_and_devices(device):
 
 
 def big_endian(file):
-    """The same file as a big-endian machine writes it."""
+    """Return the file as a big-endian machine writes it."""
     out = io.BytesIO()
     with zipfile.ZipFile(file) as z, zipfile.ZipFile(out, "w") as other:
         for name in z.namelist():
@@ -581,7 +581,7 @@ def test_the_writer_of_files_and_that_of_bytes_agree(tmp_path):
 
 
 def test_storages_are_read_without_a_copy_by_the_steps_of_the_package_safetensors(tmp_path):
-    # What the package does with a file: map it, take slices of its bytes, and look at them as tensors.
+    # Do as the package does: map the file, slice its bytes, and view them as tensors.
     path = tmp_path / "a.safetensors"
     x = torch.arange(6.0)
     safetensors.save_file({"x": x}, path)
@@ -597,7 +597,7 @@ def test_storages_are_read_without_a_copy_by_the_steps_of_the_package_safetensor
 
 
 def test_the_package_safetensors_learns_the_name_of_the_device(tmp_path):
-    # A package of that name, with the part of its interface that matters: names of devices that it knows.
+    # A stand-in for the package with the names of devices that it knows.
     package = tmp_path / "safetensors"
     package.mkdir()
     (package / "__init__.py").write_text(

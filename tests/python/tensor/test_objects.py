@@ -198,7 +198,7 @@ def test_save_and_load():
     assert set(back) == set(state) and back["n"] == 3 and type(back["p"]) is torch.nn.Parameter
     assert torch.equal(back["w"], state["w"]) and back["b"].dtype == torch.bfloat16
     back["v"][2] = 99
-    assert back["w"][0, 0].item() == 99  # one storage, as it was saved
+    assert back["w"][0, 0].item() == 99  # both share one storage, as before
 
 
 def test_load_runs_no_code():
@@ -486,7 +486,7 @@ def test_what_a_file_may_call_can_be_widened():
     globals()["Keeper"] = Keeper
     file = io.BytesIO()
     torch.save(Keeper(), file)
-    # Names of the package are torch's in a file, those of functions too.
+    # Files have PyTorch's names of modules and functions.
     assert b"torch.nn.functional\nrelu" in file.getvalue() and b"pytpu" not in file.getvalue()
 
     def load():
@@ -527,7 +527,7 @@ def test_what_nobody_seeded_differs_from_run_to_run():
     runs = [subprocess.run([sys.executable, "-c", script], capture_output=True, text=True) for _ in range(2)]
     (seed, *a), (other, *b) = (run.stdout.split() for run in runs)
     assert len(a) == 6 and seed != other and all(x != y for x, y in zip(a, b))
-    # A generator of one's own always starts from the same number.
+    # A new generator always has the same seed.
     for device in ("cpu", "tpu"):
         assert torch.Generator(device).initial_seed() == 67280421310721
 
@@ -586,7 +586,7 @@ def test_closeness():
 def test_threads_share_tensors():
     import threading
 
-    x = torch.ones(512, 1024)  # big enough for the GIL to be given up
+    x = torch.ones(512, 1024)  # large enough that the call releases the GIL
     results = []
     threads = [threading.Thread(target=lambda: results.append((x + x).sum().item())) for _ in range(8)]
     [t.start() for t in threads]

@@ -1,4 +1,4 @@
-"""Strides and memory formats: which order of dimensions results, copies and new tensors have."""
+"""Strides and memory formats of results, copies and new tensors."""
 
 import importlib.util
 import json

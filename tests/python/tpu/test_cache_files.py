@@ -1,4 +1,4 @@
-"""`torch.tpu.save_cache` and `torch.tpu.load_cache`: programs that are compiled once, elsewhere."""
+"""`torch.tpu.save_cache` and `torch.tpu.load_cache`: programs compiled by another process."""
 
 import json
 import os
@@ -60,7 +60,7 @@ def test_what_was_loaded_can_be_saved_again(tmp_path):
     on_disk = {"TORCHTPU_CACHE": "1", "TORCHTPU_CACHE_DIR": str(folder)}
     saved, compilations, losses = run("save", first, **on_disk)
     assert compilations == saved
-    # From the disk cache, from another bundle, and from a disk cache whose files are gone when the bundle is written.
+    # Load from the disk cache, from a bundle, and save again although the files of the disk cache are gone.
     assert run("save", second, **on_disk) == [saved, 0, losses]
     assert run("load", second) == [saved, 0, losses]
     assert run("both", second, COPY=third) == [saved, 0, losses]

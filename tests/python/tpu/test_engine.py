@@ -1,4 +1,4 @@
-"""The engine as Python sees it: interruption, errors that come later, what it tells about itself, memory."""
+"""The lazy engine: interrupts, delayed errors, reports, memory."""
 
 import gc
 import os
@@ -176,7 +176,7 @@ def test_programs_that_never_repeat_are_told_of_once(changes):
 
 
 def _forgotten_graphs():
-    """Programs that record history and never walk it."""
+    """Return programs that record a graph and never call backward."""
     w = torch.nn.Parameter(torch.ones(6, 6, device="tpu"))
     x = torch.ones(4, 6, device="tpu")
     lstm = torch.nn.LSTM(6, 3, device="tpu")
@@ -229,7 +229,7 @@ def test_a_graph_that_nobody_walks_is_freed(name):
 
     def live():
         gc.collect()
-        # Answers what is still to be looked at, such as classes out of range.
+        # Finish delayed checks, such as those of class numbers.
         torch.tpu.synchronize()
         return torch.tpu.metrics()["live_values"]
 

@@ -1,4 +1,4 @@
-"""Values that grow at every turn of a loop: the loop compiles a fixed number of programs."""
+"""A loop whose values grow in each turn compiles a fixed number of programs."""
 
 import os
 
@@ -44,7 +44,7 @@ def test_a_loop_that_appends_compiles_as_many_programs_however_long_it_is():
     before = torch.tpu.metrics()["compilations"]
     again, _ = generate(on_tpu, [[2, 7, 1], [8, 2, 8]], 24, "tpu")
     assert again == generate(torch.tensor(model), [[2, 7, 1], [8, 2, 8]], 24, "cpu")[0]
-    # The closing sums are of one size, which was compiled for the first prompt.
+    # The last sums have the same size as those of the first prompt, which are compiled.
     assert torch.tpu.metrics()["compilations"] == before
 
 
@@ -70,7 +70,7 @@ def test_sums_over_what_grows_are_computed_where_they_are_exact(device):
     total = 0.0
     for _ in range(8):
         ids = torch.cat([ids, ids[-1:] * 3 % 16])
-        # The sizes of floats change here too: such a program is compiled, and right.
+        # Float tensors grow here too, so the program is compiled, and it must be right.
         total += weights[ids].sum().item() + (ids > 3).sum().item()
     want, sums = [3], 0.0
     for _ in range(8):

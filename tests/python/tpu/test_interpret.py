@@ -33,7 +33,7 @@ PRELUDE = """
 
 
 def run(program, **environment):
-    """What a program prints as JSON in a process of its own, which interprets as `environment` says."""
+    """Run a program in a new process with this environment, and return its JSON output."""
     env = {k: v for k, v in os.environ.items() if k != "TORCHTPU_INTERPRET"} | {"TORCHTPU_CACHE": "0"} | environment
     text = textwrap.dedent(PRELUDE) + textwrap.dedent(program)
     out = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=300, env=env)
@@ -47,7 +47,7 @@ def test_a_loop_is_compiled_when_its_program_comes_again():
     # The first step makes the optimiser's state by a program of its own. Both come for the first time; the step comes
     # again.
     assert (interpreted, launched, compiled) == (2, 5, 1)
-    # So few fills are never worth a compilation, so nothing is said of them.
+    # A program of a few fills is never compiled, so the report omits it.
     assert [line.split(" of ")[0] for line in report] == ["first run, op by op,", "compilation"]
     again, *_ = run(program)
     assert again == losses

@@ -1,4 +1,4 @@
-"""``torch.tpu.stablehlo_op`` and ``torch.tpu.pallas``: operators of the user's."""
+"""User-defined operators: ``torch.tpu.stablehlo_op`` and ``torch.tpu.pallas``."""
 
 import functools
 import json
@@ -571,7 +571,7 @@ def test_donated_tensors_give_their_memory_away():
     with pytest.raises(RuntimeError, match="this tensor was donated to test::donate and holds no data any more"):
         cache.sum().item()
     assert new.sum().item() == 300 and row.sum().item() == 300
-    # With a gradient, backward may read it; on cpu nothing is given away.
+    # Nothing is donated if backward may read the tensor, or on cpu.
     leaf = torch.zeros(300, 300, device="tpu", requires_grad=True)
     op(leaf, row).sum().backward()
     assert leaf.sum().item() == 0 and leaf.grad[0].sum().item() == 0 and leaf.grad[1].sum().item() == 300
@@ -747,7 +747,7 @@ def test_the_second_process_imports_no_jax(tmp_path):
         and second[-1] == "False"
         and first[:-1] == second[:-1] == [str([2.876553, 5.048826, 5.265495, 3.241814])] * 2
     )
-    # What the function calls is part of the key.
+    # The key includes the functions that the function calls.
     (tmp_path / "helpers.py").write_text("factor = 5.0")
     third = run(CACHED, str(tmp_path), TORCHTPU_CACHE_DIR=cache).splitlines()
     assert third[-1] == "True" and third[0] == str([4.794255, 8.41471, 8.775826, 5.403023])
@@ -893,7 +893,7 @@ def test_static_arguments_compared_in_python_block_no_thread():
             return 1
 
         def __eq__(self, other):
-            time.sleep(0.001)  # gives the interpreter lock up
+            time.sleep(0.001)  # releases the GIL
             return True
 
     op, x = (
@@ -1075,7 +1075,7 @@ def operations(text):
             windows.add(line)
             continue
         found.append(re.sub(r"@\w+", "@", line))
-    # The numbers of values count those that were left out.
+    # Values are numbered with those that were left out.
     order = {}
     return [re.sub(r"%\d+", lambda m: order.setdefault(m[0], f"v{len(order)}"), line) for line in found], windows
 

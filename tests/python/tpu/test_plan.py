@@ -1,4 +1,4 @@
-"""``torch.tpu.plan``, ``torch.tpu.aot`` and ``python -m pytpu.aot``: programs for TPUs that are not here."""
+"""``torch.tpu.plan``, ``torch.tpu.aot`` and ``python -m pytpu.aot``: programs for absent TPUs."""
 
 import json
 import os
@@ -24,7 +24,7 @@ def mlp(device="tpu"):
 
 
 def line_of(text):
-    """The first line of this file with `text`."""
+    """Return the first line of this file with `text`."""
     return next(n for n, line in enumerate(pathlib.Path(__file__).read_text().splitlines(), 1) if text in line)
 
 
@@ -429,7 +429,7 @@ def test_a_plan_is_saved_for_the_machines_that_it_was_made_for(tmp_path):
         torch.tpu.load_cache(tmp_path / "step.bundle")
     with pytest.raises(RuntimeError, match='"tpu" there'):
         torch.tpu.load_cache(tmp_path)
-    # What fits is loaded from a folder, beside what does not.
+    # A folder may hold files for other machines too.
     (torch.ones(3, device="tpu") + 1).tolist()
     here = torch.tpu.save_cache(tmp_path / "here.bundle")
     assert torch.tpu.load_cache(tmp_path) == here >= 1

@@ -1,4 +1,4 @@
-"""Streams and events: one queue on each device, points in it that are true to the launches."""
+"""Streams and events of one queue for each device."""
 
 import subprocess
 import sys
@@ -19,7 +19,7 @@ def work(x, times):
 
 
 def test_an_event_is_not_completed_before_the_programs_are():
-    # Larger matrices until the device takes longer than the host takes to ask.
+    # Use larger matrices until the device is slower than the host's query.
     for n in (256, 512, 1024, 2048, 4096):
         x = torch.ones(n, n, device="tpu")
         y = work(x, 2)

@@ -1,4 +1,4 @@
-"""Times of statements. Texts of measurements and tables are those that PyTorch prints."""
+"""Times of statements. Measurements and tables print as in PyTorch."""
 
 import pickle
 import re
@@ -35,7 +35,7 @@ def test_what_is_known_of_times():
     assert merged.number_per_run == 1 and len(merged.raw_times) == 10 and merged.median == pytest.approx(3e-6)
     steady = measured([1e-6 + i * 1e-12 for i in range(9)])
     assert steady.meets_confidence(1e-3) and not steady.meets_confidence(1e-6) and not steady.has_warnings
-    # An interval of 25 ns is the least.
+    # The smallest interval is 25 ns.
     assert steady.significant_figures == 1 and measured([1e-2] * 9).significant_figures == 4
 
 

@@ -43,7 +43,7 @@ def test_memory_lives_as_long_as_it_is_used():
     a = np.from_dlpack(torch.full((100_000,), 3.0))
     assert y.sum().item() == 700_000 and a.sum() == 300_000
     x = torch.ones(3)
-    x.__dlpack__()  # a capsule that nobody takes
+    x.__dlpack__()  # a capsule that is never imported
     capsule = dlpack.to_dlpack(x)
     torch.from_dlpack(capsule)
     with pytest.raises(RuntimeError, match="DLTensor capsules can be consumed only once"):

@@ -1,4 +1,4 @@
-"""Operations of a block, counted."""
+"""`FlopCounterMode`: floating-point operations of a block."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def test_modules_are_told_apart():
     net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
     counter = counted(lambda: net(torch.ones(3, 4)).sum().backward())
     counts = {name: {str(op): n for op, n in ops.items()} for name, ops in counter.get_flop_counts().items()}
-    # The input needs no gradient: the first layer has one product less to compute.
+    # The input needs no gradient, which saves one product in the first layer.
     assert counts == {
         "Global": {"aten.addmm": 288, "aten.mm": 384},
         "Sequential": {"aten.addmm": 288, "aten.mm": 384},

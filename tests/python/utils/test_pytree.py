@@ -1,4 +1,4 @@
-"""Trees of containers, taken apart and put together."""
+"""Flatten and unflatten trees of containers."""
 
 from collections import OrderedDict, defaultdict, deque, namedtuple
 

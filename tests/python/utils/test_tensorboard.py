@@ -1,4 +1,4 @@
-"""`torch.utils.tensorboard`: what TensorBoard itself reads from the event files."""
+"""`torch.utils.tensorboard`: event files, as TensorBoard reads them."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ from pytpu.utils.tensorboard import FileWriter, SummaryWriter, summary
 
 @pytest.fixture
 def written(tmp_path):
-    """Writes with `f(writer)` and gives what TensorBoard reads."""
+    """Write with `f(writer)`, and return what TensorBoard reads."""
 
     def run(f, folder=""):
         with SummaryWriter(tmp_path) as writer:

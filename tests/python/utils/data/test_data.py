@@ -45,7 +45,7 @@ class Failing(Squares):
 
 
 class Stream(IterableDataset):
-    """Each worker gives its share of 0..6."""
+    """Yield this worker's share of 0 to 6."""
 
     def __iter__(self):
         info = get_worker_info()
@@ -64,7 +64,7 @@ def test_batches_in_order():
 
 
 def test_shuffle_draws_as_pytorch_does():
-    # First the loader's own seed, then, at the first batch, one that seeds the permutation.
+    # The loader draws its own seed, and at the first batch a seed of the permutation.
     torch.manual_seed(7)
     torch.empty((), dtype=torch.int64).random_()
     seed = int(torch.empty((), dtype=torch.int64).random_())
@@ -343,7 +343,7 @@ print("done")
 
 
 class Wide(torch.utils.data.Dataset):
-    """Batches of it are more than a pipe holds."""
+    """Samples whose batches are larger than a pipe's buffer."""
 
     def __len__(self):
         return 64
@@ -372,7 +372,7 @@ def test_workers_end_when_nobody_takes_what_they_have():
     gc.collect()
     for process in processes:
         process.join(timeout=20)
-        # It ended by itself: it was not terminated.
+        # The worker ended without being terminated.
         assert process.exitcode == 0
     assert time.monotonic() - start < 60
 
@@ -514,7 +514,7 @@ def test_a_stream_that_gives_more_than_was_said_is_warned_of(workers):
     loader = DataLoader(Understated(), num_workers=workers)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert sum(1 for _ in loader) == 4  # Nobody asked.
+        assert sum(1 for _ in loader) == 4  # The length was not read.
     assert len(loader) == 3
     text = "was reported to be 3.when accessing len.dataloader.., but 4 samples have been fetched."
     with pytest.warns(UserWarning, match=text + (" For multiprocessing" if workers else "")) as seen:
