@@ -44,7 +44,7 @@ def test_gradients(x):
     same(grad(lambda x: torch.ones((), device=x.device))(x), [0.0, 0.0, 0.0])
 
 
-def test_history_is_of_what_is_outside(x):
+def test_outer_gradients_reach_captured_tensors(x):
     w = torch.tensor(2.0, device=x.device, requires_grad=True)
     found = grad(lambda x: (w * x**2).sum())(x)
     assert found.requires_grad

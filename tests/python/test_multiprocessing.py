@@ -45,7 +45,7 @@ def _fail_at_length(i):
     raise ValueError("x" * 200_000)
 
 
-def test_spawned_processes_tell_how_they_failed():
+def test_errors_of_spawned_processes_reach_the_parent():
     import pytpu.multiprocessing as mp
 
     assert mp.spawn(_add, args=(0,), nprocs=2) is None

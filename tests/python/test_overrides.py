@@ -146,7 +146,7 @@ def test_overrides_see_deletions_of_properties(names):
     assert names == ["grad.__delete__", "requires_grad.__delete__", "data.__delete__"] and x.grad is None
 
 
-def test_properties_are_told_of_as_objects_of_the_class():
+def test_overrides_get_properties_as_objects_of_the_class():
     seen = []
 
     class Asked(torch.Tensor):
@@ -281,7 +281,7 @@ def test_subclasses_in_keys_are_asked(names):
     assert names == ["__getitem__", "__getitem__", "__setitem__"] and x.sum() == 2
 
 
-def test_grad_of_other_types_is_theirs():
+def test_other_types_compute_their_grad():
     assert torch.autograd.grad(Minus(), Minus()) == -1
     assert torch.autograd.grad([torch.ones(1), Minus()], torch.ones(1), retain_graph=True) == -1
 

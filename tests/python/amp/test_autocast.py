@@ -66,7 +66,7 @@ def test_dtypes_of_results(name, device):
         assert torch.mm(x, x).dtype == F32
 
 
-def test_results_are_those_of_casts_by_hand(device):
+def test_results_equal_manual_casts(device):
     x, w, b = numbers(5, 8, device=device), numbers(3, 8, seed=1, device=device), numbers(3, seed=2, device=device)
     w.requires_grad_()
     with torch.autocast(device, dtype=BF16):
@@ -185,7 +185,7 @@ def test_custom_functions(device):
     assert seen[0] == (F32, False) and (F32, False) in seen[1:] and True in seen
 
 
-def test_a_function_of_ones_own_is_called_as_backward_was(device):
+def test_custom_function_backward_runs_in_the_mode_of_forward(device):
     class Product(torch.autograd.Function):
         @staticmethod
         def forward(ctx, a, b):
@@ -206,7 +206,7 @@ def test_a_function_of_ones_own_is_called_as_backward_was(device):
 
 
 @pytest.mark.parametrize("layer", [nn.LSTM, nn.GRU, nn.RNN])
-def test_recurrent_layers_take_what_products_give(layer, device):
+def test_recurrent_layers_accept_the_dtype_of_products(layer, device):
     net = nn.Sequential(nn.Linear(4, 3), layer(3, 2)).to(device)
     with torch.autocast(device):
         y, _ = net(numbers(5, 2, 4, device=device))
@@ -231,12 +231,12 @@ LOSSES = {
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_losses_are_in_full(name, device):
+def test_losses_are_computed_in_float32(name, device):
     with torch.autocast(device):
         assert getattr(F, name)(*LOSSES[name](numbers(4, 4, device=device).bfloat16())).dtype == F32
 
 
-def test_what_is_not_here_is_said():
+def test_unavailable_devices_and_deprecated_names_warn():
     for name, text in (
         ("cuda", "^CUDA is not available .* Disabling autocast.$"),
         ("mps", "device_type of 'mps'.*Disabling"),

@@ -545,7 +545,7 @@ def test_a_long_chain_of_functions():
     assert x.grad.item() == 1.0
 
 
-def test_what_nobody_asked_for_is_not_computed(device):
+def test_gradients_that_are_not_requested_are_not_computed(device):
     x, w = (torch.randn(3, 3, device=device, requires_grad=True) for _ in range(2))
     y = x @ w
     missing = []

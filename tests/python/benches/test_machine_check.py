@@ -84,7 +84,7 @@ def test_cases_and_workloads_are_counted_in_one_table(wheel, tmp_path):
     assert "median 2.50, 2.50 to 2.50, 11 rows" in table
 
 
-def test_what_is_missing_is_left_out_and_said(wheel, tmp_path):
+def test_missing_data_is_skipped_and_reported(wheel, tmp_path):
     status, output = check("gpu", wheel, tmp_path, "--any-device")
     assert status == 0 and "left out: no recorded cases" in output and "workloads    left out: no" in output, output
 

@@ -36,7 +36,7 @@ def test_ratios_are_within_their_bounds(row):
     assert out.stdout.count(row) == 2
 
 
-def test_the_texts_are_those_that_their_script_makes():
+def test_the_recorded_programs_equal_those_of_their_script():
     pytest.importorskip("jax")
     program = "import sys; sys.path.insert(0, sys.argv[1]); import gzip, twins; "
     program += "print(twins.text('digits') == gzip.decompress((twins.TEXTS / 'digits.mlir.gz').read_bytes()).decode())"

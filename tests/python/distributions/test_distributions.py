@@ -48,7 +48,7 @@ def case(request):
 # ------------------------------------------------------------------------------------------------ against PyTorch
 
 
-def test_draws_are_those_of_pytorch(case, close):
+def test_draws_equal_pytorchs(case, close):
     d = made(case["name"], case["args"], "cpu")
     torch.manual_seed(3)
     x = d.sample((3,))
@@ -68,7 +68,7 @@ def test_draws_are_those_of_pytorch(case, close):
     close(x, want, rtol=0 if exact else 2e-5, atol=0 if exact else 1e-6)
 
 
-def test_draws_that_differentiate(case, close):
+def test_reparametrized_draws_and_their_gradients_equal_pytorchs(case, close):
     if "rsample" not in case:
         assert not made(case["name"], case["args"], "cpu").has_rsample or case["name"] == "Wishart"
         return
@@ -85,7 +85,7 @@ def test_draws_that_differentiate(case, close):
         close(slope, case["slopes"][name], rtol=2e-3, atol=2e-4)
 
 
-def test_what_is_known_of_a_distribution(case, device, close):
+def test_densities_and_moments_equal_pytorchs(case, device, close):
     d = made(case["name"], case["args"], device)
     assert repr(d) == case["repr"]
     assert repr(d.support).replace(", device='tpu:0'", "") == case["support"]
@@ -217,7 +217,7 @@ def test_slopes_of_gamma_and_dirichlet_draws(device):
     assert abs(got[0] - got[1]) < 1e-5 and abs(got[0] - 1.005) < 1e-4
 
 
-def test_one_choice_with_replacement_is_the_draw_without():
+def test_one_choice_is_drawn_alike_with_and_without_replacement():
     """One choice uses the algorithm for draws without replacement, as in PyTorch."""
     p = torch.tensor([[0.1, 0.2, 0.3, 0.4], [0.5, 0.3, 0.1, 0.1], [0.2, 0.2, 0.3, 0.3]])
     torch.manual_seed(3)
@@ -338,7 +338,7 @@ def test_what_is_refused(make, text):
     assert text in str(error.value)
 
 
-def test_what_is_not_there():
+def test_missing_methods_raise_not_implemented_error():
     for call in (
         lambda: D.Poisson(1.0).rsample(),
         lambda: D.Beta(1.0, 1.0).cdf(torch.tensor(0.5)),
@@ -589,7 +589,7 @@ def test_positive_definite_matrices():
     assert constraints.positive_definite.check(-t(x)).tolist() == [False, False]
 
 
-def test_pieces_have_their_own_transforms():
+def test_cat_and_stack_transforms_apply_to_pieces():
     x = torch.tensor([[0.5, 1.0, 2.0], [1.5, 3.0, 0.25]])
     cat = transforms.CatTransform(
         [transforms.ExpTransform(), transforms.AffineTransform(0.0, 2.0)], dim=-1, lengths=[1, 2]
@@ -606,7 +606,7 @@ def test_pieces_have_their_own_transforms():
         cat(x[:, :2])
 
 
-def test_cached_transforms_give_back_the_very_argument():
+def test_cached_transforms_return_the_same_object():
     t = transforms.TanhTransform(cache_size=1)
     x = torch.tensor([30.0])
     assert t.inv(t(x)) is x and transforms.TanhTransform().inv(transforms.TanhTransform()(x)).isinf()
@@ -655,7 +655,7 @@ def test_the_registry_refuses():
         D.transform_to.register(int)(lambda c: None)
 
 
-def test_constraints_say_what_lies_in_them():
+def test_constraints_check_membership():
     t = torch.tensor
     for constraint, value, want in [
         (constraints.boolean, t([0.0, 1.0, 0.5]), [True, True, False]),
@@ -696,7 +696,7 @@ def test_triangles_as_vectors():
 # ------------------------------------------------------------------------------------------------ programs
 
 
-def test_a_policy_learns_which_action_pays(device):
+def test_a_policy_learns_the_rewarded_action(device):
     """Train by REINFORCE, as PyTorch's example does."""
     policy = torch.nn.Linear(2, 3, device=device)
     optimizer = torch.optim.Adam(policy.parameters(), 0.05)
@@ -714,7 +714,7 @@ def test_a_policy_learns_which_action_pays(device):
     assert probs[0, 2] > 0.8 and probs[1, 0] > 0.8
 
 
-def test_the_draws_of_a_policy_are_those_of_pytorch():
+def test_the_draws_of_a_policy_equal_pytorchs():
     """Draw as `select_action` of PyTorch's actor-critic example does, from fixed scores."""
     torch.manual_seed(543)
     drawn = []

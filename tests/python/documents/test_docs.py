@@ -90,7 +90,7 @@ def test_rust_names_in_the_documents_exist():
 
 
 @pytest.mark.parametrize("picture", ["crates", "call"])
-def test_a_picture_shows_what_its_source_says(picture):
+def test_a_picture_has_the_labels_and_arrows_of_its_source(picture):
     source = (DOCS / "pictures" / f"{picture}.dot").read_text()
     drawn = (DOCS / "pictures" / f"{picture}.svg").read_text()
     texts = " ".join(re.findall(r"<text[^>]*>(.*?)</text>", drawn)).replace("&#39;", "'").replace("&#45;", "-")

@@ -20,12 +20,12 @@ def python():
 
 
 @pytest.mark.parametrize("name", libraries.QUICK)
-def test_a_library_computes_what_it_computes_on_torch(python, name):
+def test_a_library_computes_the_same_numbers_as_on_pytorch(python, name):
     error, _ = run.run(python, name, "cpu")
     assert error is None, error
 
 
-def test_every_program_has_numbers_of_real_torch_and_catches_nothing():
+def test_every_program_has_recorded_numbers_and_catches_no_errors():
     programs = {path.stem.removeprefix("use_") for path in (FOLDER / "programs").glob("use_*.py")}
     records = {path.stem for path in (FOLDER / "expected").glob("*.json")}
     assert programs == records == set(libraries.LIBRARIES)

@@ -21,7 +21,7 @@ def spelled(path, blank):
 
 
 @pytest.mark.parametrize("blank", [0, 2])
-def test_ctc_is_the_probability_of_all_spellings(device, close, blank):
+def test_ctc_loss_sums_over_all_paths(device, close, blank):
     scores = torch.tensor(rand(4, 3, 3), device=device).log_softmax(2)
     one, two = (c for c in range(3) if c != blank)
     labels, steps = [[one, one], [two], []], [4, 3, 2]
@@ -41,7 +41,7 @@ def test_ctc_is_the_probability_of_all_spellings(device, close, blank):
     close(F.ctc_loss(scores[:, 0], padded[0], (4,), (2,), blank, "none"), want[0], rtol=1e-4)
 
 
-def test_ctc_gradients_are_those_of_scores(device, close):
+def test_ctc_gradients_equal_differences(device, close):
     scores, targets = rand(6, 2, 4).astype(np.float64), torch.tensor([[1, 1, 3], [2, 3, 0]], device=device)
 
     def loss(scores):

@@ -54,7 +54,7 @@ def test_detached_inputs_stay_detached_with_backward_hooks(device):
     assert seen[1][0].tolist() == [1, 1] and seen[1][1] is None
 
 
-def test_gradients_that_never_came_are_none_for_hooks():
+def test_hooks_get_none_for_missing_gradients():
     seen = []
     m = Doubled(lambda a, b: (a, b))
     m.register_full_backward_hook(lambda m, grad_input, grad_output: seen.append(grad_output))
@@ -189,7 +189,7 @@ def test_setup_context_sees_default_and_named_arguments():
     assert seen == [(3,), (4,)] and x.grad.item() == 7
 
 
-def test_variables_of_old_programs_are_tensors():
+def test_torch_autograd_variable_makes_tensors():
     from pytpu.autograd import Variable
 
     x = torch.ones(2)
@@ -378,7 +378,7 @@ def test_operators_are_copied_as_themselves():
         assert copy.deepcopy(op) is op and copy.copy(op) is op and pickle.loads(pickle.dumps(op)) is op
 
 
-def test_no_warnings_where_all_is_well():
+def test_valid_calls_give_no_warnings():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         m = nn.ReLU()

@@ -26,7 +26,7 @@ TWO_LISTS = {"add", "sub", "mul", "div", "pow", "clamp_min", "clamp_max", "maxim
 THREE_LISTS = {"addcdiv", "addcmul", "lerp"}
 
 
-def test_all_of_them_are_there():
+def test_every_foreach_op_exists():
     ops = {name.removeprefix("_foreach_") for name in UNARY}
     assert len(ops) == 42 and ops > TWO_LISTS | THREE_LISTS
 
@@ -71,7 +71,7 @@ def test_plain_and_in_place_forms_equal_the_op_on_each_tensor(name, device):
         same(written, want)
 
 
-def test_a_tensor_of_no_dimensions_goes_to_all(device):
+def test_a_zero_dimensional_tensor_applies_to_all(device):
     xs = tensors(device)
     by = torch.tensor(2.0)
     same(torch._foreach_mul(xs, by), [x * 2 for x in xs])

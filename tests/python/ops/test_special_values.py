@@ -57,7 +57,7 @@ def test_one_hot_of_the_greatest_integer_is_refused():
         F.one_hot(torch.tensor([2**63 - 1]))
 
 
-def test_a_tpu_that_is_not_there_is_refused():
+def test_a_missing_tpu_is_refused():
     for make in (
         lambda: torch.empty((0,), device="tpu:1"),
         lambda: torch.zeros(2, device="tpu:200") + 1,

@@ -15,7 +15,7 @@ def _warnings(f):
     return [str(w.message) for w in seen]
 
 
-def test_warnings_are_pytorchs(device):
+def test_warnings_equal_pytorchs(device):
     x = torch.ones(3, device=device).requires_grad_()
     y = x * 2
     (text,) = _warnings(lambda: y.grad)

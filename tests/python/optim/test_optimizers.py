@@ -480,7 +480,7 @@ def test_complex_parameters(name, device):
 
 
 @pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "Adagrad"])
-def test_a_fused_step_refuses_what_it_is_not_for(name):
+def test_a_fused_step_refuses_unsupported_tensors(name):
     make = getattr(torch.optim, name)
     real, whole = torch.nn.Parameter(torch.ones(2)), torch.nn.Parameter(torch.ones(2, dtype=torch.complex64))
     nowhere = torch.nn.Parameter(torch.ones(2, device="meta"))

@@ -90,7 +90,7 @@ def test_public_names_say_the_module_that_they_have_in_pytorch():
     assert wrong == []
 
 
-def test_every_class_is_found_where_it_says_that_it_is():
+def test_every_class_is_found_under_its_qualified_name():
     # In a fresh process: all modules are imported.
     code = """
 import importlib, pkgutil, warnings
@@ -212,7 +212,7 @@ def test_a_pickled_model_names_only_what_pytorch_has(device):
         assert torch.equal(x, y) and x.device == y.device, name
 
 
-def test_pickled_tensors_keep_what_they_are(device):
+def test_pickled_tensors_keep_their_class_and_flags(device):
     x = torch.arange(12.0, device=device).reshape(3, 4)
     for y in (x, x.t(), x[1:], x[:, 1], x.bool(), x.half(), x.bfloat16(), torch.empty(0, 3, device=device), x.sum()):
         z = pickle.loads(pickle.dumps(y))

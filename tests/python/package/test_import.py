@@ -35,7 +35,7 @@ def test_settings_are_kept():
     assert torch.is_signed(torch.ones(1)) and not torch.is_signed(torch.ones(1, dtype=torch.uint8))
 
 
-def test_what_scripts_ask_of_other_accelerators():
+def test_queries_about_other_accelerators():
     import pytpu as torch
 
     for other in (torch.cuda, torch.xpu, torch.mps):

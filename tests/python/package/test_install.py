@@ -88,7 +88,7 @@ def folder(tmp_path):
     ],
     ids=lambda command: " ".join(command)[:20] or "nothing",
 )
-def test_a_program_sees_what_it_sees_under_python(folder, command):
+def test_a_program_sees_the_same_state_as_under_python(folder, command):
     plain, ours = both(*command, cwd=folder, stdin=SHOWN)
     assert json.loads(ours.stdout) == json.loads(plain.stdout)
 
@@ -228,7 +228,7 @@ def test_install_goes_before_another_torch_that_could_be_imported(other_torch):
     assert run("-c", code, path=[other_torch]).stdout.startswith("2.15.0+pytpu")
 
 
-def test_a_python_of_another_place_keeps_its_torch(other_torch):
+def test_a_python_of_another_environment_keeps_its_torch(other_torch):
     shim = PACKAGE / "_shim"
     out = run("-c", "import torch; print(torch.__version__)", path=[shim, other_torch], PYTPU_IS_TORCH_IN="/elsewhere")
     assert out.stdout == "other\n"

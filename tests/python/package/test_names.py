@@ -61,7 +61,7 @@ def _named(path):
 
 
 @pytest.mark.parametrize("path", NAMES + [f"_C.{name}" for name in OF_C])
-def test_a_name_is_there(path):
+def test_a_name_exists(path):
     assert _named(path) is not None
 
 
@@ -272,7 +272,7 @@ def test_opcheck_finds_what_is_wrong_with_an_operator():
         torch.library.opcheck(writes, (x,), test_utils="test_schema")
 
 
-def test_flops_of_operators_of_ones_own():
+def test_flops_of_custom_operators():
     from pytpu.utils.flop_counter import FlopCounterMode, flop_registry, register_flop_formula
 
     @torch.library.custom_op("names_flops::twice", mutates_args=())
@@ -316,7 +316,7 @@ def test_torchscript_is_named_where_a_member_is_missing():
     assert pickle.loads(pickle.dumps(scripted)).weight.shape == (2, 2)
 
 
-def test_a_backend_that_is_not_called_is_said_once():
+def test_an_unused_backend_warns_once():
     code = (
         "import pytpu as torch\n"
         "def mine(graph, inputs): raise AssertionError\n"

@@ -488,7 +488,7 @@ def test_compressed_checkpoints_are_read():
     assert torch.equal(torch.load(packed)["x"], x)
 
 
-def test_claims_of_old_files_are_not_believed():
+def test_false_sizes_in_old_files_are_refused():
     head = b"".join(pickle.dumps(p, 2) for p in (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True}))
     for count in (2**31, 2**60, -1, 2**70):
         saved = (

@@ -112,7 +112,7 @@ def test_functions_of_lists_write_into_a_list():
     assert [o.tolist() for o in out] == [[0], [1, 2]]
 
 
-def test_results_given_as_out_come_back_in_a_type_of_their_own():
+def test_out_returns_a_named_tuple_of_its_own_type():
     out = torch.empty(2), torch.empty(2, dtype=torch.int64)
     r = torch.max(torch.tensor([[1.0, 2], [4, 3]]), 1, out=out)
     assert type(r) is torch.return_types.max_out and r.values is out[0] and r.indices.tolist() == [1, 0]

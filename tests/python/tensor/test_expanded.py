@@ -6,7 +6,7 @@ import pytpu as torch
 from pytpu.testing import assert_close
 
 
-def test_writes_to_what_was_expanded(device):
+def test_writes_to_parts_of_expanded_tensors(device):
     x = torch.zeros(3, device=device)
     x.expand(2, 3)[0].add_(1)
     assert x.tolist() == [1, 1, 1]
@@ -31,7 +31,7 @@ def test_writes_to_what_was_expanded(device):
         lambda e: e[2, ::2].exp_(),
     ],
 )
-def test_history_of_writes_to_part_of_what_was_expanded(write, device):
+def test_gradients_of_writes_to_parts_of_expanded_tensors(write, device):
     factors = torch.arange(16.0, device=device).view(4, 4)
 
     def run(expand):

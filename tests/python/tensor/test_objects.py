@@ -57,7 +57,7 @@ def test_dead_objects_are_reused_clean():
     assert not hasattr(torch.ones(1), "a")
 
 
-def test_memory_is_given_back():
+def test_memory_is_freed():
     import resource
 
     x = torch.ones(1000)
@@ -474,7 +474,7 @@ def test_types_name_dtypes_and_devices():
         torch.cuda.FloatTensor(2)
 
 
-def test_what_a_file_may_call_can_be_widened():
+def test_classes_can_be_allowed_in_files():
     from pytpu import nn, serialization
 
     class Keeper(nn.Module):
@@ -522,7 +522,7 @@ def test_random_streams():
     assert torch.equal(torch.rand(3, generator=g), a)
 
 
-def test_what_nobody_seeded_differs_from_run_to_run():
+def test_unseeded_numbers_differ_from_run_to_run():
     script = "import pytpu as t; print(t.initial_seed(), *t.rand(3).tolist(), *t.rand(3, device='tpu').tolist())"
     runs = [subprocess.run([sys.executable, "-c", script], capture_output=True, text=True) for _ in range(2)]
     (seed, *a), (other, *b) = (run.stdout.split() for run in runs)
@@ -687,7 +687,7 @@ def test_generators_are_copied_with_their_state(device):
         assert torch.rand(4, generator=twin, device=device).tolist() == want
 
 
-def test_what_is_named_torch_is_pickled_without_such_a_module():
+def test_objects_named_torch_are_pickled_without_a_module_torch():
     import pickle
 
     for thing in (

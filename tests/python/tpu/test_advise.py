@@ -278,7 +278,7 @@ def test_one_row_does_not_use_the_matrix_unit(tmp_path):
     assert advice["share"] > 0.3
 
 
-def test_the_command_says_what_is_wrong(tmp_path):
+def test_the_command_reports_wrong_arguments(tmp_path):
     out = advise(tmp_path, "raise KeyError('mine')\n")
     assert out.returncode == 1 and "KeyError: 'mine'" in out.stderr
     assert advise(tmp_path, "import sys\nsys.exit(3)\n").returncode == 3
@@ -303,7 +303,7 @@ def test_a_script_from_the_standard_input_runs_in_each_trial(tmp_path):
     assert out.returncode == 0 and "float32 products run in 6 passes" in out.stdout, out.stdout + out.stderr
 
 
-def test_the_tutorial_shows_what_the_command_prints(transformer):
+def test_the_tutorial_shows_the_output_of_the_command(transformer):
     _, text, _, _ = transformer
     shown = re.search(r"```\n(v5e:2x2, 1 chip: .*?)```", TUTORIAL, re.S)[1].splitlines()
     printed = [line for line in text.splitlines() if line.startswith("v5e") or re.match(r" ?\d+  ", line)]

@@ -45,7 +45,7 @@ def run(command, path, **environment):
     return json.loads(out.stdout)
 
 
-def test_what_is_loaded_is_not_compiled(tmp_path):
+def test_loaded_programs_are_not_compiled(tmp_path):
     path = str(tmp_path / "step.bundle")
     saved, compilations, losses = run("save", path)
     assert saved == compilations >= 2
@@ -54,7 +54,7 @@ def test_what_is_loaded_is_not_compiled(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["step.bundle"]
 
 
-def test_what_was_loaded_can_be_saved_again(tmp_path):
+def test_loaded_programs_can_be_saved_again(tmp_path):
     first, second, third = (str(tmp_path / name) for name in ("first", "second", "third"))
     folder = tmp_path / "cache"
     on_disk = {"TORCHTPU_CACHE": "1", "TORCHTPU_CACHE_DIR": str(folder)}

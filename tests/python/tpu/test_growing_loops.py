@@ -33,7 +33,7 @@ def generate(model, ids, turns, device):
     return ids.tolist(), compilations
 
 
-def test_a_loop_that_appends_compiles_as_many_programs_however_long_it_is():
+def test_the_number_of_programs_of_an_appending_loop_does_not_depend_on_its_length():
     model = np.random.default_rng(0).standard_normal((50, 50)).astype(np.float32)
     want, _ = generate(torch.tensor(model), [[3, 1, 4], [1, 5, 9]], 24, "cpu")
     on_tpu = torch.tensor(model, device="tpu")
@@ -64,7 +64,7 @@ def test_beams_are_reordered_while_they_grow(device):
     assert torch.tpu.metrics()["compilations"] == before
 
 
-def test_sums_over_what_grows_are_computed_where_they_are_exact(device):
+def test_sums_over_growing_tensors_are_right(device):
     ids = torch.tensor([3], device=device)
     weights = torch.linspace(0, 1, 16, device=device)
     total = 0.0

@@ -63,7 +63,7 @@ def test_steps_of_other_sizes_compile_nothing():
     assert losses == want
 
 
-def test_what_was_compiled_by_another_process_changes_no_number(tmp_path):
+def test_programs_of_another_process_change_no_result(tmp_path):
     program = "print(json.dumps([train(5), counts()]))"
     environment = {"TORCHTPU_CACHE": "1", "TORCHTPU_CACHE_DIR": str(tmp_path)}
     cold, warm = run(program, **environment), run(program, **environment)
@@ -78,7 +78,7 @@ def test_deterministic_algorithms_round_alike_within_a_process():
     """) == [True, 0]
 
 
-def test_an_index_out_of_range_is_told_with_the_line_of_the_call():
+def test_an_index_out_of_range_raises_with_the_line_of_the_call():
     [error] = run("""
         x = torch.arange(6.0, device="tpu").reshape(3, 2)
         try:

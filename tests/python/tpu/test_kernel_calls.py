@@ -219,7 +219,7 @@ np.savez({str(path)!r}, **compute("tpu"))
         return dict(arrays)
 
 
-def test_calls_give_what_the_compiler_and_device_cpu_give(tmp_path):
+def test_kernel_calls_agree_with_the_compiler_and_with_cpu(tmp_path):
     with_calls = in_a_process(tmp_path / "with.npz", TORCHTPU_DUMP_DIR=str(tmp_path / "with"))
     without = in_a_process(
         tmp_path / "without.npz", TORCHTPU_XLA_KERNELS="0", TORCHTPU_DUMP_DIR=str(tmp_path / "without")
@@ -268,7 +268,7 @@ def test_calls_give_what_the_compiler_and_device_cpu_give(tmp_path):
         np.testing.assert_allclose(without[name], want, rtol=tolerance, atol=tolerance * scale, err_msg=name)
 
 
-def test_a_row_that_sees_nothing_gives_zeros():
+def test_a_fully_masked_row_gives_zeros():
     q, k, v = (torch.randn(1, 2, 64, 16).to("tpu").requires_grad_() for _ in range(3))
     mask = torch.ones(64, 64, dtype=torch.bool)
     mask[5] = False
@@ -380,7 +380,7 @@ def test_calls_work_in_every_mode_and_with_second_gradients(mode):
         ("SGD", {"lr": 1e-2, "momentum": 0.9}, "sgd", {7, 8}, (1, 2)),
     ],
 )
-def test_a_step_in_place_waits_for_who_reads_the_weight(tmp_path, optimizer, settings, kernel, operands, alias):
+def test_an_update_in_place_waits_for_reads_of_the_weight(tmp_path, optimizer, settings, kernel, operands, alias):
     """The gradient of the second layer's input reads the weight that the optimiser overwrites in the same program."""
     script = """
 import json, sys, numpy as np, pytpu as torch

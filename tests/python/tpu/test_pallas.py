@@ -157,7 +157,7 @@ def test_static_arguments_differ_by_type_and_sign():
         ("func.func @a(%x: tensor<2xf32>) { return } func.func @b(%x: tensor<2xf32>) { return }", "no function @main"),
     ],
 )
-def test_a_module_that_cannot_be_used_says_why(text, why):
+def test_unusable_modules_are_refused_with_the_reason(text, why):
     op = torch.tpu.stablehlo_op("test::wrong", text)
     with pytest.raises(ValueError, match=r"test::wrong: the StableHLO module cannot be used: .*" + re.escape(why)):
         op(torch.ones(2))
@@ -207,7 +207,7 @@ def test_without_a_rule_the_module_says_the_shapes_on_meta():
     assert a.device.type == "meta" and a.shape == b.shape == (4,)
 
 
-def test_an_operator_without_a_gradient_says_so(device):
+def test_an_operator_without_a_gradient_raises_in_backward(device):
     x = torch.ones(4, device=device, requires_grad=True)
     y = both()(x, x)[0]
     assert y.requires_grad and "GeneratedBackwardFor_test_both_default" in str(y.grad_fn)
@@ -235,7 +235,7 @@ def test_a_registered_gradient_is_used(device):
     assert torch.equal(op(x.detach(), 5).cpu(), y.detach().cpu())
 
 
-def test_a_cpu_form_stands_for_the_module(device):
+def test_a_cpu_function_replaces_the_module(device):
     calls = []
     op = torch.tpu.stablehlo_op(
         "test::stand_in",
@@ -348,7 +348,7 @@ def test_flash_attention_and_its_gradient_compile_for_a_planned_device():
 
 @needs_jax
 @needs_libtpu
-def test_kernels_that_ask_for_the_generation_are_told_that_of_the_plan():
+def test_kernels_get_the_tpu_generation_of_the_plan():
     from jax.experimental.pallas import tpu as pltpu
 
     @jax.jit
@@ -504,7 +504,7 @@ def test_gradients_are_those_of_the_function(device, grad):
 
 
 @needs_jax
-def test_what_forward_has_anyway_is_not_kept_twice():
+def test_backward_reuses_tensors_that_forward_keeps():
     from pytpu.tpu import _jax_export
 
     op = pallas.custom_jax_kernel(lambda x, w: jnp.exp(x) * jnp.sin(w), "test::residuals")
@@ -548,7 +548,7 @@ def test_a_function_with_its_own_gradient_is_differentiated_by_it(device):
 
 
 @needs_jax
-def test_a_pallas_kernel_without_a_gradient_runs_and_says_so_in_backward(device):
+def test_a_pallas_kernel_without_a_gradient_runs_and_raises_in_backward(device):
     op = pallas.custom_jax_kernel(jax_softmax, "test::no_gradient")
     x = torch.randn(8, 128, device=device, requires_grad=True)
     y = op(x)
@@ -603,7 +603,7 @@ def test_a_planned_device_updates_donated_memory_in_place():
 
 
 @needs_jax
-def test_what_no_program_returns_is_computed_again(device):
+def test_values_that_no_program_returns_are_computed_again(device):
     def noisy(x):
         key = jax.random.key(3)
         return jnp.sum(jax.checkpoint(lambda x, key: x * jax.random.normal(key, x.shape))(x, key))

@@ -50,7 +50,7 @@ def test_memory_lives_as_long_as_it_is_used():
         torch.from_dlpack(capsule)
 
 
-def test_what_cannot_be_exchanged():
+def test_tensors_that_cannot_be_exchanged():
     x = torch.ones(2, requires_grad=True)
     with pytest.raises(BufferError, match="Can't export tensors that require gradient, use tensor.detach()"):
         x.__dlpack__()
@@ -88,7 +88,7 @@ def test_a_capsule_that_is_refused_keeps_its_memory():
     assert sys.getrefcount(a) == count - 1
 
 
-def test_memory_is_given_back_once():
+def test_memory_is_freed_once():
     a = np.arange(6.0)
     count = sys.getrefcount(a)
     x = torch.from_dlpack(a)

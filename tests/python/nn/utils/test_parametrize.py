@@ -43,7 +43,7 @@ class Returns(nn.Module):
         return self.value(x)
 
 
-def test_a_parametrized_weight_is_what_it_is_computed_to_be(device):
+def test_a_parametrized_weight_is_computed_from_its_original(device):
     layer = nn.Linear(3, 3, device=device)
     optimizer = torch.optim.SGD(layer.parameters(), 0.1)
     weight = layer.weight
@@ -102,7 +102,7 @@ def test_several_originals_copies_and_pickles(device):
     assert mine is not theirs and mine[0] is theirs[0] and mine.original0 is theirs.original0
 
 
-def test_what_does_not_fit_is_refused_and_changes_nothing():
+def test_unsuitable_parametrizations_are_refused_and_change_nothing():
     layer = nn.Linear(3, 3)
     for value, text in [
         (lambda x: x[:1], r"unparametrized shape: torch.Size\(\[3, 3\]\)\nparametrized shape: torch.Size\(\[1, 3\]\)"),
@@ -224,7 +224,7 @@ def test_a_removed_spectral_norm_leaves_nothing_behind():
     assert layer.weight.tolist() == torch.ones(2, 3).tolist()
 
 
-def test_weight_norm_of_nothing():
+def test_weight_norm_of_empty_tensors():
     with (
         pytest.warns(FutureWarning),
         pytest.raises(
@@ -365,7 +365,7 @@ def test_unitary_and_far_weights(name, device):
     assert real.weight.isnan().all()
 
 
-def test_what_has_no_orthogonal_map():
+def test_weights_without_an_orthogonal_map_are_refused():
     for layer, options, text in [
         (nn.Linear(2, 3), {"name": "w"}, "has no parameter or buffer with name 'w'"),
         (nn.Linear(2, 3), {"name": "bias"}, "Expected a matrix or batch of matrices. Got a tensor of 1 dimensions."),
@@ -400,7 +400,7 @@ def test_the_dimension_of_a_weight_norm_may_be_counted_from_the_end(device):
             make(nn.Conv2d(2, 3, 2), dim=4)
 
 
-def test_what_is_cached_is_not_taken_for_another_module():
+def test_cached_weights_are_not_used_for_another_module():
     class Double(nn.Module):
         def forward(self, x):
             return x * 2

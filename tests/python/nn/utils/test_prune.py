@@ -52,7 +52,7 @@ def test_a_pruned_parameter_is_masked_trained_and_made_one_again(layer, device):
         prune.remove(layer, "weight")
 
 
-def test_what_is_pruned(layer, device):
+def test_pruning_methods_choose_their_elements(layer, device):
     def mask(method, *args, **kwargs):
         got = method(copy.deepcopy(layer), "weight", *args, **kwargs).weight_mask.tolist()
         return ["".join(str(int(v)) for v in row) for row in got]
@@ -82,7 +82,7 @@ def test_what_is_pruned(layer, device):
         assert "".join(mask(prune.random_unstructured, 3)).count("0") == 3
 
 
-def test_what_is_pruned_again_is_pruned_more(layer, device):
+def test_pruning_again_prunes_more(layer, device):
     prune.l1_unstructured(layer, "weight", 5)
     assert layer.weight_mask.tolist() == [[0] * 4, [1, 1, 1, 0], [1] * 4]
     hook = only(layer._forward_pre_hooks)
@@ -162,7 +162,7 @@ def test_several_parameters_are_pruned_as_one(layer, device):
         (TypeError, "is not a BasePruningMethod subclass", lambda m: prune.PruningContainer().add_pruning_method(3)),
     ],
 )  # fmt: skip
-def test_what_cannot_be_pruned_changes_nothing(error, text, call):
+def test_invalid_pruning_changes_nothing(error, text, call):
     layer = nn.Linear(4, 3)
     for _ in range(2):
         state, hooks = list(layer.state_dict()), dict(layer._forward_pre_hooks)
@@ -185,7 +185,7 @@ class Below(prune.BasePruningMethod):
         return mask
 
 
-def test_a_method_of_ones_own(layer, device):
+def test_a_user_defined_pruning_method(layer, device):
     Below.apply(layer, "weight", 6.5)
     prune.ln_structured(layer, "weight", 1, 1, 1)
     # The column sums are 17, 17, 11 and 12.
