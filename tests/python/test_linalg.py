@@ -1,4 +1,4 @@
-"""``torch.linalg`` against NumPy and against what defines a decomposition, on both devices."""
+"""``torch.linalg`` against NumPy and against the defining equations of decompositions, on both devices."""
 
 import math
 import warnings

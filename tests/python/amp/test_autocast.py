@@ -127,7 +127,7 @@ def test_a_parameter_is_cast_once(device):
         assert node(x @ w) != kept
 
 
-def test_backward_is_as_forward_was(device):
+def test_backward_runs_in_the_mode_of_forward(device):
     x, w = numbers(4, 4, device=device), numbers(4, 4, seed=1, device=device).requires_grad_()
     (x @ w).sum().backward()
     want, w.grad = w.grad, None

@@ -1,4 +1,4 @@
-"""`benches/machine_check`: what it runs on machines with an accelerator, tried with XLA:CPU and stand-ins
+"""`benches/machine_check`, which is for machines with an accelerator, run with XLA:CPU and stand-ins
 for its data.
 """
 

@@ -1,4 +1,4 @@
-"""Distributions. What is drawn on `cpu`, densities, moments and divergences are PyTorch's numbers.
+"""Distributions. Draws on `cpu`, densities, moments and divergences equal PyTorch's.
 
 `goldens/distributions.json` holds them, and `goldens/record_distributions.py` writes it.
 """
@@ -45,7 +45,7 @@ def case(request):
     return request.param
 
 
-# ------------------------------------------------------------------------------------------------ against PyTorch
+# ---- against PyTorch
 
 
 def test_draws_equal_pytorchs(case, close):
@@ -133,7 +133,7 @@ def test_divergences(p, q, want, device, close):
     close(got, want, rtol=2e-4, atol=2e-5)
 
 
-# ------------------------------------------------------------------------------------------------ draws on a device
+# ---- draws on a device
 
 MANY = 20000
 
@@ -245,7 +245,7 @@ def test_refused_draws(device):
     assert torch.poisson(torch.zeros(3, device=device)).tolist() == [0, 0, 0]
 
 
-# ------------------------------------------------------------------------------------------------ what is checked
+# ---- checks of parameters and values
 
 
 def test_parameters_and_values_are_checked(device):
@@ -354,7 +354,7 @@ def test_missing_methods_raise_not_implemented_error():
         D.Binomial(torch.tensor([1, 2]), torch.tensor(0.5)).enumerate_support()
 
 
-# ------------------------------------------------------------------------------------------------ classes of one's own
+# ---- user-defined classes
 
 
 def test_subclasses():
@@ -437,7 +437,7 @@ def test_entropies_of_exponential_families_follow_from_their_normalizers():
     )
 
 
-# ------------------------------------------------------------------------------------------------ made of others
+# ---- distributions made of other distributions
 
 
 def test_independent_dimensions(device):
@@ -494,7 +494,7 @@ def test_transformed_distributions(device, close):
     assert D.kl_divergence(same, same).tolist() == [0, 0, 0]
 
 
-# ------------------------------------------------------------------------------------------------ transforms
+# ---- transforms
 
 ONES = [
     transforms.ExpTransform(),
@@ -693,7 +693,7 @@ def test_triangles_as_vectors():
         D.utils.tril_matrix_to_vec(m, 5)
 
 
-# ------------------------------------------------------------------------------------------------ programs
+# ---- programs
 
 
 def test_a_policy_learns_the_rewarded_action(device):

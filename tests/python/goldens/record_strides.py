@@ -11,9 +11,7 @@ import random
 
 
 def layout(rng, sizes):
-    """How an operand of these sizes lies in memory: the order of its dimensions, steps between its elements, and
-    repeated dimensions.
-    """
+    """Return a random layout for these sizes: the order of dimensions, steps between elements, expanded dimensions."""
     order = list(range(len(sizes)))
     kind = rng.choice(["plain", "permuted", "permuted", "sliced", "expanded", "channels_last"])
     if kind == "channels_last" and len(sizes) == 4:

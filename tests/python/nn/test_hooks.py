@@ -90,7 +90,7 @@ def test_full_backward_hooks_allow_second_derivatives():
     torch.testing.assert_close(gg, (2 * m.weight.T @ m.weight).sum(0, keepdim=True))
 
 
-# ---- backward hooks of the older kind
+# ---- older backward hooks
 
 
 def test_older_hooks_see_dictionaries_of_outputs():
@@ -339,7 +339,7 @@ def test_meta_modules_are_emptied_onto_a_device(device):
     assert nn.Linear(2, 2, device="meta").to_empty(device=device).weight.device.type == device
 
 
-def test_replicas_take_tensors_for_parameters():
+def test_replicas_accept_tensors_as_parameters():
     replica = nn.ParameterList([nn.Parameter(torch.ones(1))])._replicate_for_data_parallel()
     setattr(replica, "0", torch.zeros(1))
     assert replica[0].item() == 0

@@ -311,7 +311,7 @@ def test_sinc_of_bfloat16_keeps_the_angle(device):
     assert torch.sinc(x).dtype == torch.bfloat16
 
 
-# `None` for a list of dimensions whose default is empty.
+# `dim=None` means all dimensions, also where the default is an empty list.
 
 
 def test_none_means_all_dimensions(device):

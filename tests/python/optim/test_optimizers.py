@@ -302,7 +302,7 @@ def test_stepping_a_schedule_first_warns():
         schedule.step()
 
 
-# ---- optimisers whose steps are long; the numbers are PyTorch's
+# ---- optimisers with long formulas, against numbers of PyTorch
 
 
 def minimise(make, device, steps=5):

@@ -23,8 +23,7 @@ BY_THE_EXTENSION = {
     "torch": {"Future", "PyTorchFileReader", "to_dlpack", "TensorType"},
     "torch.linalg": {"LinAlgError", "multi_dot"},
 }
-# Wrappers in PyTorch whose qualified name says how they were made, deprecated spellings, and classes that stand for
-# others.
+# Names whose qualified name in PyTorch is that of a wrapper, deprecated names, and classes that replace others.
 OTHERWISE = {
     "torch": {
         "ScriptFunction",

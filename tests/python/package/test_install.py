@@ -263,7 +263,7 @@ def test_the_shim_says_when_pytpu_is_missing(tmp_path):
     subprocess.run([sys.executable, ROOT / "pytpu" / "torch_shim.py", tmp_path], check=True, capture_output=True)
     with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as archive:
         archive.extractall(tmp_path)
-    # -S: no installed package is found.
+    # With -S, Python finds no installed package.
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     out = subprocess.run([sys.executable, "-S", "-c", "import torch"], capture_output=True, text=True, env=environment)
     assert "only hands over to pytpu, which is not installed here" in out.stderr
@@ -284,7 +284,7 @@ def test_a_forked_process_leaves_the_workers_of_its_parent_alone():
 
 
 def test_workers_of_joblib_unpickle_by_torchs_names():
-    # loky's processes are new ones; functions and modules go to them by cloudpickle.
+    # loky starts new processes, and sends functions and modules to them by cloudpickle.
     code = (
         "import pytpu as torch\n"
         "from joblib import Parallel, delayed\n"

@@ -198,7 +198,7 @@ def test_settings_are_kept():
         torch.utils.deterministic.fill_uninitialized_memory = 1
 
 
-def test_calls_are_not_taken_over_in_a_block():
+def test_disabled_overrides_see_no_calls():
     class Loud(torch.Tensor):
         @classmethod
         def __torch_function__(cls, func, types, args=(), kwargs=None):

@@ -85,7 +85,7 @@ def test_a_default_ordinal_without_a_device_is_refused():
         torch.set_default_device(None)
 
 
-# ---- memory that NumPy looks at
+# ---- memory shared with NumPy
 
 _N = 200_000
 
@@ -168,7 +168,7 @@ def test_an_array_and_its_tensor_share_elements():
     assert t.tolist() == [0.0, 5.0, 6.0] and n.tolist() == [0.0, 5.0, 6.0]
 
 
-# ---- sizes that nothing holds
+# ---- impossible sizes
 
 
 @pytest.mark.parametrize(
@@ -494,7 +494,7 @@ print((x * 2).sum().item())
     )
 
 
-# ---- arguments that change, or contain themselves
+# ---- arguments that change or contain themselves
 
 
 class _Index:

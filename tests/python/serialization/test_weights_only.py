@@ -83,7 +83,7 @@ def test_hostile_pickles_end_as_in_pytorch(bounded):
         state, start = shared_state(), time.monotonic()
         end, want = hostile.ending(torch, data), ENDS[name]
         if name == "rebuild nine dimensions" and end == ["RuntimeError"]:
-            # An error, if tensors have at most eight dimensions.
+            # A build with at most eight dimensions refuses the file.
             assert "dims" in _message(data)
         elif end != want:
             wrong[name] = end, want
@@ -418,8 +418,8 @@ def test_calls_cannot_take_all_memory():
 
 
 def _ten_times(opcode, levels):
-    """A pickle that leaves lists or tuples on the stack which hold one another, ten times each, and the opcode that
-    gets the last.
+    """Return a pickle of nested lists or tuples, each with ten references to the previous one, and the opcode that
+    reads the last.
     """
     made = b"("
     for i in range(levels):
@@ -507,7 +507,7 @@ def test_false_sizes_in_old_files_are_refused():
             torch.load(io.BytesIO(head + objects + pickle.dumps(["0"], 2) + struct.pack("<Q", 4)))
 
 
-def test_one_region_is_not_read_for_many_files():
+def test_archives_with_overlapping_members_are_refused():
     n, names = 1 << 16, [f"a/data/{i}" for i in range(40)]
     file = io.BytesIO()
     storages = b"".join(hostile.storage(str(i), count=n // 4) for i in range(40))

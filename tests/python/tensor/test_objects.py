@@ -434,7 +434,7 @@ def test_small_things():
     assert torch.empty(3, 4).T.stride() == (1, 4)
 
 
-def test_dtypes_without_tensors_have_names_alone():
+def test_dtypes_without_tensors_exist_as_names():
     d = torch.float8_e4m3fn
     assert (repr(d), d.itemsize, d.is_floating_point, d.is_signed) == ("torch.float8_e4m3fn", 1, True, True)
     assert isinstance(d, torch.dtype) and d != torch.float8_e5m2 and copy.deepcopy(d) is d

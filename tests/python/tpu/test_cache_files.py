@@ -89,8 +89,8 @@ def test_other_files_are_refused(tmp_path):
 
 
 def test_programs_that_cannot_be_written_are_left_out(tmp_path):
-    # XLA:CPU cannot serialise the comparison of a sort. The process is new, because the host computes a sort of
-    # integers that comes with another size than an earlier one.
+    # XLA:CPU cannot serialise the comparison of a sort. Use a new process: after an earlier sort of another size, the
+    # host would compute the sort.
     program = """
 import sys
 import pytpu as torch

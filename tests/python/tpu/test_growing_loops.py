@@ -44,7 +44,7 @@ def test_the_number_of_programs_of_an_appending_loop_does_not_depend_on_its_leng
     before = torch.tpu.metrics()["compilations"]
     again, _ = generate(on_tpu, [[2, 7, 1], [8, 2, 8]], 24, "tpu")
     assert again == generate(torch.tensor(model), [[2, 7, 1], [8, 2, 8]], 24, "cpu")[0]
-    # The last sums have the same size as those of the first prompt, which are compiled.
+    # The last sums have the same size as the sums of the first prompt, which are compiled.
     assert torch.tpu.metrics()["compilations"] == before
 
 

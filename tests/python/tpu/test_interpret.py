@@ -44,8 +44,8 @@ def run(program, **environment):
 def test_a_loop_is_compiled_when_its_program_comes_again():
     program = "print(json.dumps([train(6), counts(), torch.tpu.explain()]))"
     losses, (interpreted, launched, compiled), report = run(program)
-    # The first step makes the optimiser's state by a program of its own. Both come for the first time; the step comes
-    # again.
+    # The first step also runs a program that makes the optimiser's state. Both programs are new, and only that of the
+    # step comes again.
     assert (interpreted, launched, compiled) == (2, 5, 1)
     # A program of a few fills is never compiled, so the report omits it.
     assert [line.split(" of ")[0] for line in report] == ["first run, op by op,", "compilation"]

@@ -202,7 +202,7 @@ def test_a_shape_rule_is_compared_with_the_module():
         torch.tpu.stablehlo_op("test::rule", 3)
 
 
-def test_without_a_rule_the_module_says_the_shapes_on_meta():
+def test_shapes_on_meta_come_from_the_module_without_a_shape_rule():
     a, b = both()(torch.empty(4, device="meta"), torch.empty(4, device="meta"))
     assert a.device.type == "meta" and a.shape == b.shape == (4,)
 
@@ -1010,14 +1010,14 @@ def test_the_tutorial_runs_and_its_mosaic_text_is_that_of_its_pallas_kernel(caps
     report = names["mosaic_report"].programs[0].reports["v5e:2x2"]
     assert report.cycles > 0
     text, softmax, fast = names["softmax_text"], names["softmax"], names["fast_softmax"]
-    # The text is compiled for all generations, and the compiler takes over what it is said to cost.
+    # The text compiles for all generations, and the compiler reports the stated cost.
     with torch.tpu.plan(GENERATIONS) as plan:
         y = fast(torch.ones(64, 256, device="tpu"), 16)
         program = plan.report().programs[-1]
     assert y.shape == (64, 256) and list(program.reports) == GENERATIONS and not program.errors
     assert all(r.flops >= 5 * 64 * 256 for r in program.reports.values())
-    # It is, operation by operation, what Pallas makes of the tutorial's kernel, and that kernel, interpreted, gives the
-    # same numbers as the form for the processor.
+    # The text has the same operations as the text that Pallas makes of the tutorial's kernel. In Pallas's
+    # interpreter, that kernel gives the same numbers as the form for the processor.
     for shape, rows in (((16, 128), 8), ((64, 256), 16)):
         assert operations(text(torch.empty(*shape), rows)) == operations(
             text_of_pallas(names["softmax_kernel"], shape, rows)
@@ -1055,7 +1055,7 @@ def text_of_pallas(kernel, shape, rows):
 def operations(text):
     """Return the operations of a text in order, with their wiring, attributes and types, and the set of windows.
 
-    Values are numbered anew. Constants zero are left out, and what nothing uses: Pallas makes more of both.
+    Values are numbered anew. Zero constants and unused values are left out, because Pallas makes more of both.
     """
     found, windows, names = [], set(), {}
     for line in map(str.strip, text.splitlines()):
@@ -1075,7 +1075,7 @@ def operations(text):
             windows.add(line)
             continue
         found.append(re.sub(r"@\w+", "@", line))
-    # Values are numbered with those that were left out.
+    # The numbers of values also count values that were left out.
     order = {}
     return [re.sub(r"%\d+", lambda m: order.setdefault(m[0], f"v{len(order)}"), line) for line in found], windows
 

@@ -411,7 +411,7 @@ def test_random_numbers_drawn_on_the_device_belong_to_the_step_that_draws_them()
             torch.nn.functional.dropout(model(x)).square().mean().backward()
             optimizer.step()
             optimizer.zero_grad()
-    # The first step has no state of random numbers yet, and there may be a program that makes it.
+    # The first step may also run a program that makes the state of random numbers.
     assert len({tuple(s.programs) for s in plan.steps[1:]}) == 1, [s.programs for s in plan.steps]
 
 
