@@ -185,7 +185,7 @@ def test_custom_functions(device):
     assert seen[0] == (F32, False) and (F32, False) in seen[1:] and True in seen
 
 
-def test_custom_function_backward_runs_in_the_mode_of_forward(device):
+def test_custom_functions_run_under_autocast(device):
     class Product(torch.autograd.Function):
         @staticmethod
         def forward(ctx, a, b):

@@ -1,6 +1,4 @@
-"""The compiler estimates that programs for TPUs are as fast as those of JAX. Runs the rows that compile in
-under a minute.
-"""
+"""Programs for TPUs are estimated to be as fast as JAX's, in the rows that compile in under a minute."""
 
 import ast
 import json

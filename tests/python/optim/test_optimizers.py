@@ -279,7 +279,7 @@ def test_reduce_on_plateau_waits_for_patience():
         (lambda o: S.SequentialLR(o, [S.ConstantLR(o, 0.1, 9), S.ExponentialLR(o, 0.5)], [1]), None),
     ],
 )
-def test_schedules_with_a_group_that_came_later(make, refused):
+def test_schedules_with_groups_added_later(make, refused):
     optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0, momentum=0.9)
     schedule = make(optimizer)
     optimizer.step()
@@ -497,7 +497,7 @@ def test_a_fused_step_refuses_unsupported_tensors(name):
         make([real], lr=0.1, fused=True, differentiable=True)
 
 
-def test_parameters_in_a_set_are_warned_of():
+def test_parameters_in_a_set_warn():
     with pytest.warns(FutureWarning, match="but the ordering of tensors in sets will change between runs"):
         torch.optim.SGD({torch.nn.Parameter(torch.ones(1))}, lr=0.1)
 

@@ -287,7 +287,7 @@ def test_archives_of_others_are_refused(names, text):
         torch.load(file)
 
 
-def test_files_without_more_than_read_seek_and_tell():
+def test_file_objects_need_only_read_seek_and_tell():
     data = io.BytesIO()
     torch.save(torch.ones(2), data)
     packed = io.BytesIO()

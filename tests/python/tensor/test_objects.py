@@ -422,7 +422,7 @@ def test_grad():
     assert g.item() == 27.0 and h.item() == 18.0 and x.grad is None
 
 
-def test_small_things():
+def test_dtypes_devices_and_sizes_print_and_compare():
     assert repr(torch.float32) == "torch.float32" and torch.float is torch.float32
     assert repr(torch.device("tpu", 1)) == "device(type='tpu', index=1)" and str(torch.device("cpu")) == "cpu"
     assert torch.device("cpu") == torch.ones(1).device
