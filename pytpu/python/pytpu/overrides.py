@@ -1,4 +1,4 @@
-"""For functions written in Python that let arguments' types take calls over."""
+"""Functions for Python code whose arguments' types may take calls over."""
 
 import contextlib
 import functools
@@ -17,12 +17,12 @@ def has_torch_function_unary(arg):
 
 
 def has_torch_function_variadic(*args):
-    """The same for arguments given one by one."""
+    """Return whether one of the arguments, given one by one, takes calls over."""
     return _C._has_torch_function(args)
 
 
 def handle_torch_function(public_api, relevant_args, *args, **kwargs):
-    """Call the override that wants the call."""
+    """Call the override of the first type that takes the call over."""
     return _C._call_torch_function(public_api, tuple(relevant_args), args, kwargs)
 
 
@@ -32,9 +32,7 @@ def is_tensor_like(inp):
 
 
 def wrap_torch_function(dispatcher):
-    """A decorator: ``dispatcher(*args, **kwargs)`` gives the arguments whose types are asked whether they take the call
-    over.
-    """
+    """Decorate a function: ``dispatcher(*args, **kwargs)`` returns the arguments whose types may take the call over."""
 
     def decorate(function):
         @functools.wraps(function)
@@ -50,10 +48,10 @@ def wrap_torch_function(dispatcher):
 
 
 class TorchFunctionMode:
-    """Sees the calls of a block, of the thread that entered it: functions, operators and methods of ops, and their
-    like.
+    """A mode that gets the calls in a block, in the thread that entered it: functions, operators, methods of ops and
+    similar.
 
-    ``__torch_function__(func, types, args, kwargs)`` of a subclass is called in their place. Within it the mode is off.
+    ``__torch_function__(func, types, args, kwargs)`` of a subclass is called instead. Within it the mode is off.
     """
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
@@ -73,7 +71,7 @@ class TorchFunctionMode:
 
 
 class BaseTorchFunctionMode(TorchFunctionMode):
-    """A mode that does what would be done without it."""
+    """A mode that only calls the function."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         return func(*args, **(kwargs or {}))
@@ -86,12 +84,12 @@ def _get_current_function_mode():
 
 
 def _get_current_function_mode_stack():
-    """All modes of the thread, the innermost last."""
+    """Return all modes of the thread, with the innermost last."""
     return _C._torch_function_modes()
 
 
 def _overridable(function):
-    """The function, which asks the types of its arguments first, those in lists too."""
+    """Return the function with a check whether types of its arguments, also in lists, take the call over."""
 
     @functools.wraps(function)
     def overridable(*args, **kwargs):
@@ -109,7 +107,7 @@ def enable_reentrant_dispatch():
     yield
 
 
-# Functions that take no tensor as an operand, so that nothing overrides them.
+# These functions take no tensor as an operand, so nothing overrides them.
 _IGNORED = (
     "arange as_tensor asarray bartlett_window blackman_window can_cast compile cudnn_affine_grid_generator "
     "default_generator device dtype empty empty_permuted empty_quantized empty_strided eye finfo from_dlpack "
@@ -200,7 +198,7 @@ def get_overridable_functions():
 
 @functools.cache
 def get_testing_overrides():
-    """Return a dictionary from each function that can be overridden to one that takes the same and returns -1."""
+    """Return a dictionary from each function that can be overridden to one with the same parameters that returns -1."""
 
     def override(*args, **kwargs):
         return -1
