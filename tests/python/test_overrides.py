@@ -10,9 +10,7 @@ from pytpu.overrides import TorchFunctionMode
 
 
 def name_of(function):
-    """Return the name of a function that an override is given, of a property's function with the property's name before
-    it.
-    """
+    """Return the name of a function that an override gets, such as `add`, or `grad.__get__` for a property."""
     name = function.__name__
     return name if name not in ("__get__", "__set__", "__delete__") else f"{function.__self__.__name__}.{name}"
 

@@ -420,7 +420,7 @@ def test_an_output_that_its_own_function_keeps_is_freed():
     assert x.grad.tolist() == [2.0] * 3
 
 
-def test_what_is_attached_to_a_step_is_freed_with_it():
+def test_objects_attached_to_a_node_are_freed_with_it():
     class Attached:
         pass
 
