@@ -68,7 +68,7 @@ def test_draws_equal_pytorchs(case, close):
     close(x, want, rtol=0 if exact else 2e-5, atol=0 if exact else 1e-6)
 
 
-def test_reparametrized_draws_and_their_gradients_equal_pytorchs(case, close):
+def test_reparameterized_draws_and_their_gradients_equal_pytorchs(case, close):
     if "rsample" not in case:
         assert not made(case["name"], case["args"], "cpu").has_rsample or case["name"] == "Wishart"
         return
