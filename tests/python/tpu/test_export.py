@@ -51,7 +51,7 @@ def test_one_tensor_given_twice_is_two_inputs():
     assert exported(torch.ones(2), torch.full((2,), 3.0)).tolist() == [-5, -5]
 
 
-def test_what_cannot_be_one_program_is_refused():
+def test_functions_that_need_several_programs_are_refused():
     with pytest.raises(RuntimeError, match="this value cannot be read"):
         torch.tpu.export(lambda x: x * x.sum().item(), torch.zeros(2))
     with pytest.raises(RuntimeError, match="holds no data"):
