@@ -5,8 +5,8 @@
 //!
 //! * [`Op`], a primitive: `infer`, `axes`, `kernel`, `lower`, `vjp`. Leaving one out does not compile.
 //! * [`ViewOp`], a primitive that moves no elements: `layout` instead of `kernel`, and `write_back`, its inverse.
-//! * [`Fused`]: `infer`, `axes` and `expand`, its meaning in `Tensor` ops; `KERNEL`, `LOWER` and `VJP` may be overridden, and
-//!   wherever one is missing, the expansion runs in its place.
+//! * [`Fused`]: `infer`, `axes` and `expand`, its meaning in `Tensor` ops; `KERNEL`, `LOWER` and `VJP` may be
+//!   overridden, and wherever one is missing, the expansion runs in its place.
 //!
 //! `infer` is the only rule that rejects: shapes, dtypes, devices are checked there, so every mode gives the same error
 //! at the user's line. Only what needs the values themselves (an index out of range) is left to the kernel.
