@@ -11,12 +11,18 @@ import enum
 import os
 
 from .._absent import absent_class
-from .._C import FileStore, HashStore, PrefixStore, Store, TCPStore
-from .._C import _DistBackendError as DistBackendError
-from .._C import _DistError as DistError
-from .._C import _DistNetworkError as DistNetworkError
-from .._C import _DistQueueEmptyError as QueueEmptyError
-from .._C import _DistStoreError as DistStoreError
+from .._C import (
+    FileStore,
+    HashStore,
+    PrefixStore,
+    Store,
+    TCPStore,
+    _DistBackendError as DistBackendError,
+    _DistError as DistError,
+    _DistNetworkError as DistNetworkError,
+    _DistQueueEmptyError as QueueEmptyError,
+    _DistStoreError as DistStoreError,
+)
 from .constants import default_pg_timeout
 from .rendezvous import register_rendezvous_handler, rendezvous
 
