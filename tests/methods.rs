@@ -43,6 +43,7 @@ fn reductions_equal_pytorchs() {
         assert_values(x.any(), &[1.0]);
         assert_values(x.any_dim(1, true), &[1.0, 1.0]);
         assert_values(x.count_nonzero(), &[5.0]);
+        assert_values(x.count_nonzero_dim(&[0]), &[1.0, 2.0, 2.0]);
         assert_values(x.narrow(1, 0, 2).unwrap().trace(), &[8.0]);
         let (values, at) = x.max_dim(1, false).unwrap();
         assert_values(Ok(values), &[3.0, 5.0]);

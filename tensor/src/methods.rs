@@ -151,13 +151,6 @@ impl Tensor {
         let tensors: Vec<Option<Tensor>> = tensors.iter().map(|&t| Some(t.clone())).collect();
         ops::call_tensor("einsum", &[Arg::Str(equation), Arg::Tensors(&tensors)])
     }
-    /// How many elements are other than zero.
-    ///
-    /// # Errors
-    /// Out of memory.
-    pub fn count_nonzero(&self) -> Result<Tensor> {
-        self.ne_scalar(0)?.sum()
-    }
     /// Whether sizes and all elements are equal.
     ///
     /// # Errors
@@ -209,6 +202,18 @@ methods! {
     bernoulli() = "bernoulli", [];
     /// Draws indices by the weights in each row.
     multinomial(samples: i64, replacement: bool) = "multinomial", [int(samples), flag(replacement)];
+
+    /// How many elements are not zero.
+    count_nonzero() = "count_nonzero", [];
+    /// How many elements are not zero along dimensions.
+    count_nonzero_dim(dims: &[i64]) = "count_nonzero.dim_IntList", [Arg::Ints(dims)];
+    /// Differences of neighbours along a dimension, taken `n` times.
+    diff(n: i64, dim: i64) = "diff", [int(n), int(dim)];
+    /// Sums of products over the last dimensions.
+    inner(other: &Tensor) = "inner", [Arg::Tensor(other)];
+    /// Sums of products over pairs of dimensions.
+    tensordot(other: &Tensor, dims: &[i64], other_dims: &[i64]) = "tensordot", [
+        Arg::Tensor(other), Arg::Ints(dims), Arg::Ints(other_dims)];
 
     /// Variance over dimensions, all where there are none; `correction` is 1 as a rule.
     var(dims: &[i64], correction: i64, keepdim: bool) = "var.correction",

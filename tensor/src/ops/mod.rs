@@ -350,6 +350,7 @@ pub const FAMILIES: &[Family] = &[
     Family::elementwise("activation", activation::ROWS),
     Family::elementwise("clip", pointwise::CLIP_ROWS),
     Family::elementwise("blend", pointwise::LERP_ROWS),
+    Family::elementwise("close", pointwise::CLOSE_ROWS),
     Family::new("convert", convert::ROWS),
     Family::new("complex", complex::ROWS),
     Family::new("creation", creation::ROWS),

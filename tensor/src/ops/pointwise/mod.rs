@@ -7,6 +7,7 @@
 mod arithmetic;
 mod binary;
 pub mod clip;
+mod close;
 mod compare;
 mod frexp;
 pub mod lerp;
@@ -18,6 +19,7 @@ mod unary;
 pub use arithmetic::{ARITHMETIC_ROWS, arith, arith_, binary, check_subtraction};
 pub use binary::{BINARY_ROWS, Binary, SPECIAL_BINARY_ROWS};
 pub use clip::ROWS as CLIP_ROWS;
+pub use close::{ROWS as CLOSE_ROWS, Tolerance};
 pub use compare::{COMPARE_ROWS, Compare, compare};
 pub use frexp::{Frexp, ROWS as FREXP_ROWS};
 pub use lerp::ROWS as LERP_ROWS;

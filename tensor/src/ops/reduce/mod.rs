@@ -361,7 +361,13 @@ pub fn mean(x: &Tensor, dims: Option<&[i64]>, keep: bool, dtype: Option<DType>) 
     reduce_mask(ReduceKind::Sum, &x, mask, keep)?.div_scalar(count as f64)
 }
 
-fn sum_typed(x: &Tensor, dims: Option<&[i64]>, keep: bool, dtype: Option<DType>, kind: ReduceKind) -> Result<Tensor> {
+pub(crate) fn sum_typed(
+    x: &Tensor,
+    dims: Option<&[i64]>,
+    keep: bool,
+    dtype: Option<DType>,
+    kind: ReduceKind,
+) -> Result<Tensor> {
     match dtype {
         Some(d) if d != x.dtype() => reduce(kind, &x.to_dtype(d)?, dims, keep)?.to_dtype(d),
         Some(d) => reduce(kind, x, dims, keep)?.to_dtype(d),
