@@ -338,12 +338,14 @@ impl Family {
 /// The rows of all public functions, by family.
 pub const FAMILIES: &[Family] = &[
     Family::elementwise("pointwise", pointwise::UNARY_ROWS),
+    Family::elementwise("pointwise", pointwise::UNARY_ALIAS_ROWS),
     Family::elementwise("pointwise", pointwise::BINARY_ROWS),
     Family::elementwise("pointwise", pointwise::COMPARE_ROWS),
     Family::elementwise("pointwise", pointwise::ARITHMETIC_ROWS),
     Family::elementwise("pointwise", pointwise::ROUND_ROWS),
     Family::elementwise("pointwise", pointwise::SELECT_ROWS),
     Family::elementwise("special", pointwise::SPECIAL_UNARY_ROWS),
+    Family::elementwise("special", pointwise::SPECIAL_I0_ROWS),
     Family::elementwise("special", pointwise::SPECIAL_BINARY_ROWS),
     Family::elementwise("special", pointwise::SPECIAL_ROWS),
     Family::new("rearrange", shape::REARRANGE_ROWS),

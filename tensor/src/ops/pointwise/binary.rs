@@ -285,7 +285,7 @@ fn lower_binary(kind: BinaryKind, f: &mut Func, a: &Value, b: &Value) -> Value {
             let safe = f.select(&none, &one, &g);
             let y = f.binary("stablehlo.divide", a, &safe);
             let y = f.binary("stablehlo.multiply", &y, b);
-            return lower_unary(UnaryKind::Abs, f, &y, DType::I64);
+            return lower_unary(UnaryKind::Abs, f, &y);
         }
         Igamma | Igammac | Zeta | ChebyshevT | ChebyshevU | ChebyshevV | ChebyshevW | ShiftedChebyshevT
         | ShiftedChebyshevU | ShiftedChebyshevV | ShiftedChebyshevW | HermiteH | HermiteHe | Laguerre | Legendre => {
@@ -360,7 +360,7 @@ fn lower_binary(kind: BinaryKind, f: &mut Func, a: &Value, b: &Value) -> Value {
             let gap = f.unary("stablehlo.abs", &gap);
             let gap = f.unary("stablehlo.negate", &gap);
             let small = f.unary("stablehlo.exponential", &gap);
-            let rest = lower_unary(UnaryKind::Log1p, f, &small, DType::F32);
+            let rest = lower_unary(UnaryKind::Log1p, f, &small);
             let y = f.binary("stablehlo.add", &top, &rest);
             // The difference of equal infinities is none.
             let size = f.unary("stablehlo.abs", a);
@@ -434,8 +434,8 @@ fn integer_power(f: &mut Func, a: &Value, b: &Value) -> Value {
 
 /// Euclid's algorithm for all elements at once, until the last has ended.
 fn lower_gcd(f: &mut Func, a: &Value, b: &Value) -> Value {
-    let a = lower_unary(UnaryKind::Abs, f, a, DType::I64);
-    let b = lower_unary(UnaryKind::Abs, f, b, DType::I64);
+    let a = lower_unary(UnaryKind::Abs, f, a);
+    let b = lower_unary(UnaryKind::Abs, f, b);
     let all: Vec<usize> = (0..a.rank()).collect();
     let y = f.while_loop(
         &[a, b],

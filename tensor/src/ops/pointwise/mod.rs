@@ -29,7 +29,7 @@ pub(crate) use select::safe_sqrt;
 pub use select::{SELECT_ROWS, Select, independent_of, select, select_scalar, where_};
 pub use special::ROWS as SPECIAL_ROWS;
 pub use torchtpu_kernels::pointwise::{BinaryKind, CompareKind, UnaryKind};
-pub use unary::{ROUND_ROWS, SPECIAL_UNARY_ROWS, UNARY_ROWS, Unary, unary, unary_};
+pub use unary::{ROUND_ROWS, SPECIAL_I0_ROWS, SPECIAL_UNARY_ROWS, UNARY_ALIAS_ROWS, UNARY_ROWS, Unary, unary, unary_};
 
 use crate::{Dims, Error, ErrorKind, Tensor};
 
