@@ -129,7 +129,7 @@ pub(crate) struct Form {
     pub(crate) numbers: [u32; DTYPES],
     /// Values that leave the segment, ascending.
     pub(crate) outputs: Vec<u32>,
-    /// Whether large results are computed into memory of the [pool].
+    /// Whether large results are computed into memory of the [pool](crate::pool).
     pub(crate) is_pooled: bool,
     /// Of products of `float32`. Always the default on XLA:CPU, which is not told.
     pub(crate) precision: Precision,
@@ -337,8 +337,8 @@ impl Form {
         }
         pairs
     }
-    /// Positions in `outputs` of the results that are given memory of the [pool]: the large ones that take that of
-    /// no argument.
+    /// Positions in `outputs` of the results that are given memory of the [pool](crate::pool): the large ones that
+    /// take that of no argument.
     pub(crate) fn pooled(&self, outputs: &[u32], overwritten: &[(usize, usize)]) -> Vec<usize> {
         let is_new = |position: &usize| overwritten.iter().all(|p| p.1 != *position);
         let is_large = |position: &usize| is_large(&self.values[outputs[*position] as usize]);

@@ -311,8 +311,8 @@ fn no_match(d: &'static Descriptor, call: &Call) -> Outcome {
     if !unsafe { PyErr_Occurred() }.is_null() {
         return Err(Failure::Raised);
     }
-    // SAFETY: the objects of the call.
     if let Some(form) = d.overloads.iter().find_map(|o| o.row.deprecated)
+        // SAFETY: the caller holds the objects of the call, so they are alive.
         && let Some(new) = unsafe { deprecated::rearranged(form, call) }
     {
         let (today, mut parsed) = (new.call(), Parsed::new());

@@ -12,7 +12,7 @@ pub use args::{Arg, Args, Operand, Ret};
 pub(crate) use row::warn_of_repeated;
 pub use row::{
     Aliasing, Call, DTypeMessage, DTypeWithOut, Deprecated, InPlace, Numbers, OutDType, OutShape, Row, Scope, Tier,
-    messages,
+    WriteRepeated, messages,
 };
 pub use sample::{Fill, Sample, SampleArg, index, ints, mask, n, positive, probability, t, unit};
 

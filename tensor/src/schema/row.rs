@@ -123,6 +123,9 @@ pub enum Deprecated {
     Products,
 }
 
+/// Writes a tensor that repeats its elements, as the form `name_` of a row does.
+pub type WriteRepeated = fn(&Row, &Tensor, &Args<'_>) -> Result<()>;
+
 /// One overload of one public op. The methods that return `Row` set its columns.
 pub struct Row {
     /// Aten schema.
@@ -138,7 +141,7 @@ pub struct Row {
     /// What operands may share with the tensor that `name_` writes.
     pub in_place_aliasing: Aliasing,
     /// Writes a tensor that repeats its elements, where PyTorch lets `name_` do so.
-    pub writes_repeated: Option<fn(&Row, &Tensor, &Args<'_>) -> Result<()>>,
+    pub writes_repeated: Option<WriteRepeated>,
     /// Whether the `out=` form exists. It is derived from `call`.
     pub has_out: bool,
     /// The dtype that `out` must have.
@@ -237,7 +240,7 @@ impl Row {
         self
     }
     /// Lets `name_` write a tensor that repeats its elements, by this function.
-    pub const fn writes_repeated(mut self, f: fn(&Row, &Tensor, &Args<'_>) -> Result<()>) -> Row {
+    pub const fn writes_repeated(mut self, f: WriteRepeated) -> Row {
         self.writes_repeated = Some(f);
         self
     }

@@ -2,7 +2,7 @@
 //!
 //! The products with the input do not depend on the state, so those of all steps are one; a step then costs one product
 //! of its own and the arithmetic of the gates. A layer without projection over sequences of one length is one node of
-//! the trace ([`Recurrence`](crate::ops::rnn::recurrence::Recurrence)); with projections, or packed, it is its steps.
+//! the trace ([`Recurrence`]); with projections, or packed, it is its steps.
 
 pub(crate) mod recurrence;
 
