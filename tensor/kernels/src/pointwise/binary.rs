@@ -1,9 +1,9 @@
 //! Functions of two operands, and comparisons.
 
 use super::{kinds, math, unsupported};
-use crate::loops::{Loop, Map2, Mostly2, Operand, Params, compute_dtype, for_each_row, loop2, mostly2, run};
+use crate::loops::{Loop, Map2, Mostly2, Operand, Params, for_each_row, loop2, mostly2, run};
 use crate::special::{self, PolynomialKind};
-use crate::{DType, Element, KernelError, View, ViewMut, bf16, c64, c128, complex, f16};
+use crate::{DType, Element, KernelError, View, ViewMut, bf16, c64, c128, complex, compute_dtype, f16};
 
 kinds! {
     /// A function of two operands, by PyTorch's name.

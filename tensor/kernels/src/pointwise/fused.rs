@@ -1,8 +1,8 @@
 //! Element-wise kernels with parameters, and kernels that compute a composed PyTorch function in one pass.
 
 use super::{math, unsupported};
-use crate::loops::{Loop, Map1, Map2, Map3, Operand, Params, compute_dtype, loop1, loop2, loop3, run};
-use crate::{DType, KernelError, View, ViewMut};
+use crate::loops::{Loop, Map1, Map2, Map3, Operand, Params, loop1, loop2, loop3, run};
+use crate::{DType, KernelError, View, ViewMut, compute_dtype};
 
 /// Declare an op once for `f32` and `f64`.
 macro_rules! float_op {

@@ -2,9 +2,9 @@
 
 use super::{kinds, math, unsupported};
 use crate::complex::Complex as _;
-use crate::loops::{Loop, Map1, Mostly1, Operand, Params, compute_dtype, loop1, mostly1, run};
+use crate::loops::{Loop, Map1, Mostly1, Operand, Params, loop1, mostly1, run};
 use crate::special::{self, Wide, single};
-use crate::{DType, KernelError, View, ViewMut, c64, c128, complex};
+use crate::{DType, KernelError, View, ViewMut, c64, c128, complex, compute_dtype};
 use std::f64::consts::{LN_2, LN_10};
 
 /// Define [`UnaryKind`] and the loops of its functions for numbers with a point, from one row a function: the variant,
@@ -511,7 +511,7 @@ pub fn unary_supports(kind: UnaryKind, dtype: DType) -> bool {
 /// Integers wrap. `f16` and `bf16` are computed in `f32`. `round` goes to even.
 ///
 /// # Errors
-/// Fails with [`KernelError::Other`] if the dtype has no such function (integers have no `exp`: convert first).
+/// Fails with [`KernelError::NotImplemented`] if the dtype has no such function. Integers have no `exp`: convert first.
 #[inline]
 pub fn unary(kind: UnaryKind, x: &View, out: &mut ViewMut) -> Result<(), KernelError> {
     let Some(f) = find(kind, x.dtype()) else { return Err(unsupported(kind.name(), x.dtype())) };

@@ -672,7 +672,7 @@ fn lstsq(a: &Tensor, b: &Tensor, rcond: Option<f64>, driver: Option<&str>) -> Re
     if !["gels", "gelsy", "gelsd", "gelss"].contains(&driver) {
         return Err(Error::runtime(format!("{NAME}: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)")));
     }
-    if !a.dtype().is_inexact() || matches!(a.dtype(), DType::F16 | DType::BF16) {
+    if !a.dtype().is_inexact() || a.dtype().is_half() {
         return Err(Error::runtime("This function doesn't handle types other than float and double"));
     }
     let (a, columns) = same_batch(a, &columns)?;
@@ -721,7 +721,7 @@ fn lstsq(a: &Tensor, b: &Tensor, rcond: Option<f64>, driver: Option<&str>) -> Re
 
 fn matrix_exp(x: &Tensor) -> Result<Tensor> {
     expect_square("linalg.matrix_exp", x, "A")?;
-    if matches!(x.dtype(), DType::F16 | DType::BF16) {
+    if x.dtype().is_half() {
         return matrix_exp(&x.to_dtype(DType::F32)?)?.to_dtype(x.dtype());
     }
     expect_inexact("linalg.matrix_exp", x)?;

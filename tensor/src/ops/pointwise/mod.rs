@@ -43,7 +43,7 @@ pub(crate) fn kernel_error(e: torchtpu_kernels::KernelError) -> Error {
             ErrorKind::OutOfMemory,
             format!("DefaultCPUAllocator: can't allocate memory: you tried to allocate {bytes} bytes"),
         ),
-        K::Other(m) if m.contains("not implemented for") => Error::not_implemented(m),
+        K::NotImplemented(m) => Error::not_implemented(m),
         K::Other(m) => Error::runtime(m),
     }
 }

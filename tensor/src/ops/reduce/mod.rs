@@ -353,7 +353,7 @@ pub fn mean(x: &Tensor, dims: Option<&[i64]>, keep: bool, dtype: Option<DType>) 
     }
     let mask = normalize_dims(dims.unwrap_or(&[]), x.dims().len())?;
     let count: usize = masked(mask, x.dims().len()).iter().map(|&i| x.dims()[i]).product();
-    if matches!(x.dtype(), DType::F16 | DType::BF16) {
+    if x.dtype().is_half() {
         // The sum need not fit a half though the mean does.
         let wide = x.to_dtype(DType::F32)?;
         return reduce_mask(ReduceKind::Sum, &wide, mask, keep)?.div_scalar(count as f64)?.to_dtype(x.dtype());
@@ -506,7 +506,7 @@ pub(crate) fn norm(x: &Tensor, p: Scalar, dims: Option<&[i64]>, keep: bool) -> R
     } else {
         x
     };
-    if matches!(x.dtype(), DType::F16 | DType::BF16) {
+    if x.dtype().is_half() {
         // Powers of what a half holds need not fit one.
         return norm(&x.to_dtype(DType::F32)?, p, dims, keep)?.to_dtype(x.dtype());
     }

@@ -95,6 +95,14 @@ pub(super) fn i1e(x: &Tensor, y: &Tensor, g: &Tensor) -> Result<Tensor> {
     mul(g, &slope.sub(&over_argument(x, y)?)?)
 }
 
+pub(super) fn j1(x: &Tensor, y: &Tensor, g: &Tensor) -> Result<Tensor> {
+    mul(g, &unary(K::BesselJ0, x)?.sub(&over_argument(x, y)?)?)
+}
+
+pub(super) fn k1(x: &Tensor, y: &Tensor, g: &Tensor) -> Result<Tensor> {
+    mul(g, &unary(K::ModifiedBesselK0, x)?.add(&div(y, x)?)?)?.neg()
+}
+
 pub(super) fn log_ndtr(x: &Tensor, g: &Tensor) -> Result<Tensor> {
     let tail = unary(K::Erfcx, &scaled(x, -FRAC_1_SQRT_2)?)?;
     div(&scaled(g, FRAC_2_SQRT_PI * FRAC_1_SQRT_2)?, &tail)
@@ -106,7 +114,7 @@ pub(super) fn ndtri(y: &Tensor, g: &Tensor) -> Result<Tensor> {
 }
 
 /// `y / x` of functions that are odd with slope one half at zero.
-pub(super) fn over_argument(x: &Tensor, y: &Tensor) -> Result<Tensor> {
+fn over_argument(x: &Tensor, y: &Tensor) -> Result<Tensor> {
     let zero = x.eq_scalar(0.0)?;
     let safe = select_scalar(&zero, 1.0, x)?;
     select_scalar(&zero, 0.5, &div(y, &safe)?)

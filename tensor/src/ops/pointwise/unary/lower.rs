@@ -96,7 +96,7 @@ pub(super) fn square(f: &mut Func, x: &Value) -> Value {
 /// Computes 16-bit floats in `f32`.
 fn in_single(f: &mut Func, x: &Value, y: impl FnOnce(&mut Func, &Value) -> Value) -> Value {
     let e = x.element();
-    let half = matches!(e, ElementType::F16 | ElementType::BF16);
+    let half = e.is_half();
     let wide = if half { f.convert(x, ElementType::F32) } else { x.clone() };
     let y = y(f, &wide);
     f.convert(&y, e)

@@ -218,7 +218,7 @@ fn round_to(x: &Tensor, decimals: i64) -> Result<Tensor> {
             Err(Error::not_implemented(format!("\"round_cpu\" not implemented for '{}'", x.dtype().scalar_type())))
         };
     }
-    let half = matches!(x.dtype(), DType::F16 | DType::BF16);
+    let half = x.dtype().is_half();
     let wide = if half { x.to_dtype(DType::F32)? } else { x.clone() };
     let ten = Scalar::Float(10f64.powi(decimals.unsigned_abs().min(400) as i32));
     let y = if decimals < 0 {
