@@ -108,8 +108,26 @@ struct Block {
 
 /// Bytes before the elements of an inline storage.
 const PREFIX: usize = size_of::<Block>();
-/// Block sizes: header only, then room for 64, 256, 1024 and 4096 bytes of elements.
-const CLASSES: [usize; 5] = [PREFIX, PREFIX + 64, PREFIX + 256, PREFIX + 1024, PREFIX + 4096];
+/// Bytes of elements that the blocks of each class have room for.
+const ROOM: [usize; 5] = [0, 64, 256, 1024, 4096];
+/// Block sizes: the headers and the room behind them.
+const CLASSES: [usize; 5] = {
+    let mut sizes = ROOM;
+    let mut class = 0;
+    while class < sizes.len() {
+        sizes[class] += PREFIX;
+        class += 1;
+    }
+    sizes
+};
+/// The largest class that [`Tensor::empty_twin`] takes.
+const TWIN_CLASS: usize = 3;
+
+/// The class of the smallest block with room for some elements, which are at most as many as the largest has room for.
+#[inline(always)]
+const fn class_of(bytes: usize) -> usize {
+    1 + (bytes > ROOM[1]) as usize + (bytes > ROOM[2]) as usize + (bytes > ROOM[3]) as usize
+}
 const SLAB_BYTES: usize = 64 << 10;
 /// A thread keeps at most this many free blocks of a class.
 const KEEP: u32 = 4096;
@@ -446,13 +464,8 @@ impl Tensor {
             Some(b) => b,
             None => return Err(out_of_memory(meta)),
         };
-        if meta.device.kind == DeviceKind::Cpu && bytes <= 4096 {
-            let class = match bytes {
-                0..=64 => 1,
-                65..=256 => 2,
-                257..=1024 => 3,
-                _ => 4,
-            };
+        if meta.device.kind == DeviceKind::Cpu && bytes <= ROOM[4] {
+            let class = class_of(bytes);
             let t = Tensor::build(meta, class, Storage::new(0, bytes, Owner::Inline, class));
             // SAFETY: elements follow the two headers within the block.
             let data = unsafe { t.0.cast::<u8>().add(PREFIX) };
@@ -468,10 +481,10 @@ impl Tensor {
     pub(crate) fn empty_twin(&self) -> Option<Tensor> {
         let h = self.header();
         let bytes = h.numel * h.meta.dtype.size_bytes();
-        if !h.plain || h.meta.device.kind != DeviceKind::Cpu || bytes > 1024 {
+        if !h.plain || h.meta.device.kind != DeviceKind::Cpu || bytes > ROOM[TWIN_CLASS] {
             return None;
         }
-        let class = 1 + (bytes > 64) as usize + (bytes > 256) as usize;
+        let class = class_of(bytes);
         let y = self.twin(class, Storage::new(0, bytes, Owner::Inline, class));
         // SAFETY: elements follow the two headers within the block.
         let data = unsafe { y.0.cast::<u8>().add(PREFIX) };
