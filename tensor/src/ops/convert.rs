@@ -8,7 +8,6 @@ use crate::{
     graph, inplace, samples, state, strides,
 };
 use smallvec::smallvec;
-use std::sync::atomic::AtomicBool;
 use torchtpu_kernels::memory;
 
 /// Converts elements to another dtype: floats truncate towards zero, anything but zero is true, complex numbers lose
@@ -131,11 +130,10 @@ impl graph::BackwardFn for ToDevice {
 /// # Errors
 /// What the receiver of warnings makes of it.
 fn warn_of_loss(from: DType, to: DType) -> Result<()> {
-    static SAID: AtomicBool = AtomicBool::new(false);
     if !from.is_complex() || to.is_complex() || to == DType::Bool {
         return Ok(());
     }
-    crate::warning::once(&SAID, "Casting complex values to real discards the imaginary part")
+    crate::warn_once!("Casting complex values to real discards the imaginary part")
 }
 
 impl Tensor {

@@ -25,6 +25,15 @@ pub fn once(said: &AtomicBool, text: &str) -> Result<()> {
     }
 }
 
+/// Warns once in a process, for each place that says so.
+#[macro_export]
+macro_rules! warn_once {
+    ($text:expr $(,)?) => {{
+        static SAID: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+        $crate::warning::once(&SAID, $text)
+    }};
+}
+
 /// Warns, each time.
 ///
 /// # Errors
