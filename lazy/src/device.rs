@@ -173,8 +173,8 @@ pub(crate) fn forked() -> Failure {
 /// What the bundle of a device with memory of its own is made for. It says as much of a machine that is there as of one
 /// that is planned; the version of the runtime is with each executable.
 pub(crate) fn bundle_environment(platform: &str, (major, minor): (i32, i32), kind: &str) -> String {
-    let (version, sources) = (env!("CARGO_PKG_VERSION"), env!("TORCHTPU_SOURCES"));
-    format!("torchtpu {version} {sources}\n{platform}\nC API {major}.{minor}\n{kind}\n")
+    let version = env!("CARGO_PKG_VERSION");
+    format!("torchtpu {version}\n{platform}\nC API {major}.{minor}\n{kind}\n")
 }
 
 impl Device {
@@ -188,9 +188,8 @@ impl Device {
         }
         let (major, minor) = client.plugin().api_version();
         let environment = format!(
-            "torchtpu {} {}\n{} {}\nC API {major}.{minor}\n{:?}\n{}\n{}\n",
+            "torchtpu {}\n{} {}\nC API {major}.{minor}\n{:?}\n{}\n{}\n",
             env!("CARGO_PKG_VERSION"),
-            env!("TORCHTPU_SOURCES"),
             client.platform_name(),
             client.platform_version(),
             client.plugin().attributes(),
