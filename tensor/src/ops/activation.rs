@@ -597,7 +597,7 @@ pub const ROWS: &[Row] = &[
         |a| {
             let alpha = a.float(1)?;
             if alpha == 0.0 {
-                return Err(Error::runtime("ZeroDivisionError"));
+                return Err(Error::runtime("ZeroDivisionError: alpha cannot be 0 for CELU"));
             }
             ok(elu(a.tensor(0)?, alpha, 1.0, 1.0 / alpha)?)
         },

@@ -123,7 +123,7 @@ impl Op for Binary {
             }
             BinaryKind::LeftShift | BinaryKind::RightShift => dtype.is_float() || dtype == DType::Bool,
             BinaryKind::GammaSlope => !matches!(dtype, DType::F32 | DType::F64),
-            BinaryKind::Zeta => matches!(dtype, DType::F16 | DType::BF16),
+            BinaryKind::Zeta => dtype.is_half(),
             kind => is_bitwise(kind) && dtype.is_float(),
         };
         if refused {
@@ -131,6 +131,7 @@ impl Op for Binary {
                 BinaryKind::LeftShift => "lshift",
                 BinaryKind::RightShift => "rshift",
                 BinaryKind::FloorDivide => "div_floor",
+                BinaryKind::Zeta => "zeta",
                 BinaryKind::Pow => return Err(crate::ops::complex::unsupported("pow", dtype)),
                 kind => kind.name(),
             };

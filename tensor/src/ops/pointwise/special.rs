@@ -47,7 +47,9 @@ fn xlog1py(x: &Tensor, y: &Tensor) -> Result<Tensor> {
 /// `-x * log(x)`; zero at zero, minus infinity below.
 fn entropy(x: &Tensor) -> Result<Tensor> {
     let x = float(x)?;
-    select_scalar(&x.lt_scalar(0.0)?, f64::NEG_INFINITY, &xlogy(&x, &x)?.neg()?)
+    // A product with `-x` instead of a negated one: zero has a positive sign, as in PyTorch.
+    let y = xlogy(&x.neg()?, &x)?;
+    select_scalar(&x.lt_scalar(0.0)?, f64::NEG_INFINITY, &y)
 }
 
 /// `log(x / (1 - x))`, of `x` clamped to `[eps, 1 - eps]` if given.
