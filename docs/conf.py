@@ -67,11 +67,11 @@ def escape_markup(app, what, name, value, options, lines):
         lines[i] = "".join(parts)
 
 
-SECTION = re.compile(r"(Shape|Returns|Yields|Note|Source):$")
+SECTION = re.compile(r"(Shape|Returns|Yields|Note|Source|Overloads):$")
 
 
 def lay_out_sections(app, what, name, value, options, lines):
-    """Join the continuation lines of sections, and make `Shape` a list.
+    """Join the continuation lines of sections, make `Shape` a list, and `Overloads` a list of code.
 
     In these sections a line that is indented further continues the line above it.
     """
@@ -81,11 +81,13 @@ def lay_out_sections(app, what, name, value, options, lines):
         if line and not indent:
             match = SECTION.match(line)
             section = match and match[1]
-            found += ["**Shape**", ""] if section == "Shape" else [line]
+            found += [f"**{section}**", ""] if section in ("Shape", "Overloads") else [line]
         elif section and indent > 4 and found[-1].strip():
             found[-1] += " " + line.strip()
         elif section == "Shape" and line:
             found.append(f"* {line.strip()}")
+        elif section == "Overloads" and line:
+            found.append(f"* ``{line.strip()}``")
         else:
             found.append(line)
     lines[:] = found

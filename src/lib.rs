@@ -1,4 +1,4 @@
-//! Tensors with PyTorch's API, compiled for TPUs through PJRT; no libtorch.
+//! Tensors with PyTorch's API, compiled for TPUs through PJRT, without libtorch.
 //!
 //! ```
 //! use torchtpu::{Backward, DType, Tensor};
@@ -10,8 +10,8 @@
 //! # Ok::<(), torchtpu::Error>(())
 //! ```
 //!
-//! The parts, each a crate of its own: tensors and ops ([`torchtpu_tensor`], re-exported here), [`autograd`], the lazy
-//! engine behind `tpu` ([`lazy`]), modules and optimisers ([`nn`]).
+//! The parts are crates of their own: tensors and ops ([`torchtpu_tensor`], re-exported here), [`autograd`], the lazy
+//! engine behind `tpu` ([`lazy`]), and modules and optimizers ([`nn`]).
 #![forbid(unsafe_code)]
 
 pub use torchtpu_autograd as autograd;
@@ -19,15 +19,15 @@ pub use torchtpu_lazy as lazy;
 pub use torchtpu_nn as nn;
 pub use torchtpu_tensor::*;
 
-/// Kernels of the user's on device `tpu`. `docs/custom-kernels.md` has a tutorial.
+/// Custom kernels on device `tpu`. `docs/custom-kernels.md` has a tutorial.
 pub mod tpu {
     pub use torchtpu_lazy::CustomOp;
     pub use torchtpu_lazy::mosaic::Cost;
     pub use torchtpu_tensor::ops::inline::{Gradient, GradientInput, Kernel};
 }
 
-/// A device by its name: `cpu`, `tpu`, `tpu:0`, `meta`. The first `tpu` links the lazy engine in; the plugin is loaded
-/// when the first tensor goes there.
+/// Return the device with this name: `cpu`, `tpu`, `tpu:0`, `meta`. The first `tpu` installs the lazy engine. The
+/// plugin is loaded when the first tensor is put there.
 ///
 /// # Errors
 /// `Runtime` for an unknown name.
@@ -41,7 +41,7 @@ pub fn device(name: &str) -> Result<Device> {
 
 /// `loss.backward()` as a method.
 pub trait Backward {
-    /// Adds the gradients of this tensor, which has one element, to `.grad` of the leaves it was computed from.
+    /// Add the gradients of this tensor, which has one element, to `.grad` of the leaves it was computed from.
     ///
     /// # Errors
     /// As [`autograd::backward`].

@@ -23,15 +23,15 @@ TABLE = ROOT / "tensor" / "src" / "ops"
 # A row of the op table: its schema begins with its name.
 ROW = re.compile(r'"([a-z_][a-z0-9_]*(?:\.[A-Za-z_0-9]+)?)\((?=[^"]*\) -> )')
 # Python tests that see the binding as a whole.
-ALWAYS = ("test_names.py", "test_wording.py", "test_binding_arguments.py", "test_behaviour_ops.py")
+ALWAYS = ("package/test_names.py", "ops/test_error_messages.py", "ops/test_arguments.py", "ops/test_warnings.py")
 # Compiling for TPUs takes longer than the rest together.
 SLOW = (
-    "test_advise.py",
-    "test_plan.py",
-    "test_tpu_ratio.py",
-    "test_pallas.py",
-    "test_ecosystem.py",
-    "test_examples.py",
+    "tpu/test_advise.py",
+    "tpu/test_plan.py",
+    "benches/test_tpu_ratio.py",
+    "tpu/test_pallas.py",
+    "examples/test_ecosystem.py",
+    "examples/test_examples.py",
 )
 
 
@@ -77,13 +77,13 @@ def python_tests(ops, files):
     folder = ROOT / "tests" / "python"
     names = {op.split(".")[0] for op in ops}
     count = collections.Counter()
-    for path in folder.glob("test_*.py"):
-        if path.name not in SLOW:
+    for path in folder.rglob("test_*.py"):
+        if path.relative_to(folder).as_posix() not in SLOW:
             words = re.findall(r"\w+", path.read_text())
             count[path] = sum(word in names for word in words)
     chosen = [path for path, n in count.most_common(3) if n]
     chosen += [folder / name for name in ALWAYS]
-    chosen += [path for path in files if path.parent == folder and path.name.startswith("test_")]
+    chosen += [path for path in files if path.is_relative_to(folder) and path.name.startswith("test_")]
     return sorted({str(path.relative_to(ROOT)) for path in chosen})
 
 

@@ -124,11 +124,12 @@ const NAMES_OPS: &[(&str, &[&str], &str)] = &[
     ("tensor/src/schema/mod.rs", &["bool", "int", "float"], "types in the grammar of schemas"),
     ("tensor/src/lower/kernel_call.rs", &[], "names of the calls in programs"),
     ("pytpu/src/arguments/complaint.rs", &["bool", "int", "float"], "names of Python's types in errors"),
-    ("pytpu/src/autograd.rs", &["index", "mean"], "names of parameters and of what anomaly mode prints"),
+    ("pytpu/src/autograd/node.rs", &["index", "mean"], "names of parameters and results in `_saved_*` attributes"),
     ("pytpu/src/convert.rs", &["conj", "neg", "negative"], "bits of a tensor's state in files"),
     ("pytpu/src/dtype.rs", &[], "second names of dtypes"),
     ("pytpu/src/indexing.rs", &[], "what `x[...]` and its assignment call"),
-    ("pytpu/src/methods.rs", &[], "properties, and functions that make tensors, which are written by hand"),
+    ("pytpu/src/methods.rs", &[], "methods that are written by hand"),
+    ("pytpu/src/properties.rs", &[], "properties, which are written by hand"),
     ("pytpu/src/number.rs", &["pow", "matmul", "double", "unbind"], "what operators of Python call"),
     ("pytpu/src/torch_function.rs", &[], "what operators of Python call, for `__torch_function__`"),
 ];
@@ -193,4 +194,139 @@ fn only_the_table_lists_ops() {
     for (file, ..) in NAMES_OPS {
         assert!(files.iter().any(|f| f == file), "{file} is gone: take it out of the list");
     }
+}
+
+/// A folder of sources, and the most files that may import each other in a circle there.
+const CIRCLES: &[(&str, usize)] = &[
+    ("autograd/src", 4),
+    ("lazy/src", 4),
+    ("pytpu/src", 4),
+    // Gradients and lowerings of ops are written with other ops, so the families of ops import each other.
+    ("tensor/src", 34),
+];
+
+/// Return the paths in a tree of imports: `a::{b, c::d as e}` gives `a::b` and `a::c::d`.
+fn paths_of(tree: &str) -> Vec<String> {
+    let Some((before, rest)) = tree.split_once('{') else {
+        let path = tree.split(" as ").next().unwrap_or_default();
+        return vec![path.chars().filter(|c| !c.is_whitespace()).collect()];
+    };
+    let inner = rest.rsplit_once('}').map_or(rest, |(inner, _)| inner);
+    let (mut depth, mut start, mut branches) = (0, 0, Vec::new());
+    for (at, c) in inner.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                branches.push(&inner[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    branches.push(&inner[start..]);
+    let branches = branches.into_iter().filter(|branch| !branch.trim().is_empty());
+    branches.flat_map(|branch| paths_of(branch).into_iter().map(|path| format!("{}{path}", before.trim()))).collect()
+}
+
+/// Return the paths in a file's code that begin with `crate`, `super` or `self`.
+fn local_paths(code: &str) -> Vec<String> {
+    let is_local = |path: &str| ["crate::", "super::", "self::"].iter().any(|start| path.starts_with(start));
+    let mut found = Vec::new();
+    let mut rest = String::new();
+    for statement in code.split_inclusive(';') {
+        let import = statement.match_indices("use ").find(|(at, _)| {
+            statement[..*at].chars().next_back().is_none_or(char::is_whitespace) && statement.ends_with(';')
+        });
+        match import {
+            Some((at, _)) => {
+                rest.push_str(&statement[..at]);
+                found.extend(paths_of(&statement[at + "use ".len()..statement.len() - 1]));
+            }
+            None => rest.push_str(statement),
+        }
+    }
+    let words = rest.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':'));
+    found.extend(words.map(|word| word.trim_end_matches(':').to_string()));
+    found.retain(|path| is_local(path));
+    found
+}
+
+/// Return the module of a file in the folder `root`: `ops/conv.rs` is `["ops", "conv"]`, and `ops/mod.rs` is `["ops"]`.
+fn module_of(root: &str, file: &str) -> Vec<String> {
+    let path = file[root.len() + 1..].trim_end_matches(".rs");
+    let mut parts: Vec<String> = path.split('/').map(str::to_string).collect();
+    if parts.last().is_some_and(|last| last == "mod") || path == "lib" {
+        parts.pop();
+    }
+    parts
+}
+
+/// Return the files of a folder that each file imports, without `lib.rs`, whose re-exports belong to no file.
+fn imports(root: &str) -> BTreeMap<Vec<String>, BTreeSet<Vec<String>>> {
+    let mut files = Vec::new();
+    rust_files(root, &mut files);
+    let modules: BTreeSet<Vec<String>> = files.iter().map(|file| module_of(root, file)).collect();
+    let mut imports = BTreeMap::new();
+    for file in &files {
+        let module = module_of(root, file);
+        let code = code(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(file));
+        let mut targets = BTreeSet::new();
+        for path in local_paths(&code) {
+            let mut target = module.clone();
+            for part in path.split("::") {
+                match part {
+                    "crate" => target.clear(),
+                    "super" => drop(target.pop()),
+                    "self" => {}
+                    name => target.push(name.to_string()),
+                }
+            }
+            // The last parts of a path name items in a file.
+            while !modules.contains(&target) {
+                target.pop();
+            }
+            if target != module && !target.is_empty() {
+                targets.insert(target);
+            }
+        }
+        if !module.is_empty() {
+            imports.insert(module, targets);
+        }
+    }
+    imports
+}
+
+/// Return the files that `start` reaches over imports.
+fn reachable(imports: &BTreeMap<Vec<String>, BTreeSet<Vec<String>>>, start: &[String]) -> BTreeSet<Vec<String>> {
+    let mut found = BTreeSet::new();
+    let mut open = vec![start.to_vec()];
+    while let Some(module) = open.pop() {
+        for target in imports.get(&module).into_iter().flatten() {
+            if found.insert(target.clone()) {
+                open.push(target.clone());
+            }
+        }
+    }
+    found
+}
+
+/// Files that import each other can only be understood together. In a circle each file reaches each other file.
+#[test]
+fn circles_of_files_are_short() {
+    for (root, most) in CIRCLES {
+        let imports = imports(root);
+        let reach: BTreeMap<&Vec<String>, _> = imports.keys().map(|m| (m, reachable(&imports, m))).collect();
+        for (module, reached) in &reach {
+            let circle: Vec<String> =
+                reached.iter().filter(|other| reach[other].contains(*module)).map(|other| other.join("/")).collect();
+            assert!(circle.len() <= *most, "{root}: {} files import each other: {}", circle.len(), circle.join(", "));
+        }
+    }
+}
+
+#[test]
+fn imports_are_read_from_code() {
+    let code = "use crate::{a::{b, c as d}, e};\nuse std::fmt;\nfn f() { super::g::h(self::i::J) }";
+    assert_eq!(local_paths(code), ["crate::a::b", "crate::a::c", "crate::e", "super::g::h", "self::i::J"]);
 }

@@ -1,3 +1,5 @@
 //! Process groups, collectives and sharding.
 
 #![forbid(unsafe_code)]
+
+pub mod store;

@@ -14,7 +14,7 @@ use torchtpu_pjrt::{CompileOptions, Estimate, OptionValue, Plugin, Topology, fin
 use torchtpu_stablehlo::Platform;
 use torchtpu_tensor::{Error, Result};
 
-/// What to compile for.
+/// A machine to compile for.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Target {
     /// The machine, such as `v5e:2x2`.
@@ -22,7 +22,7 @@ pub struct Target {
     /// Options of the compiler, such as `xla_tpu_scoped_vmem_limit_kib`, by name. Values are read as integers, truth
     /// values or numbers where they look like it.
     pub options: Vec<(String, String)>,
-    /// Devices that a program is divided over; 0 and 1 for one.
+    /// Number of devices that a program is divided over. Both 0 and 1 mean one device.
     pub num_partitions: usize,
     /// Bytes of device memory to reckon with, instead of all that the device has.
     pub memory_bytes: Option<u64>,
@@ -35,7 +35,7 @@ impl Target {
     }
 }
 
-/// What the TPU compiler says about a program.
+/// The report of the TPU compiler about a program.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// The machine, such as `v5e:2x2`.
@@ -52,7 +52,7 @@ pub struct Report {
     pub compute_seconds: f64,
     /// Bytes accessed over the bandwidth of the device's memory.
     pub memory_seconds: f64,
-    /// The compiler's estimate of cycles, summed over the optimised program.
+    /// The compiler's estimate of cycles, summed over the optimized program.
     pub cycles: f64,
     /// Floating-point operations per execution.
     pub flops: f64,
@@ -60,12 +60,13 @@ pub struct Report {
     pub peak_share: f64,
     /// Bytes read and written per execution.
     pub bytes_accessed: f64,
-    /// The compiler's roofline of one execution, in seconds; `None` where it gives none. It counts -1 for each op that
-    /// it cannot cost, which is added back: see `unknown_costs`. Of many such ops and a short time nothing is left.
+    /// The compiler's roofline of one execution in seconds, or `None` if the compiler has none. The compiler counts -1
+    /// for each op of unknown cost. These are added back: see `unknown_costs`. If there are many such ops, a short time
+    /// is lost in rounding.
     pub optimal_seconds: Option<f64>,
-    /// How many ops `optimal_seconds` leaves out.
+    /// Number of ops that `optimal_seconds` leaves out.
     pub unknown_costs: u64,
-    /// Instructions of the optimised program, outside of fusions.
+    /// Instructions of the optimized program, outside of fusions.
     pub instructions: usize,
     /// Instructions without an estimate of cycles, by opcode.
     pub uncosted: Vec<(String, usize)>,
@@ -81,7 +82,7 @@ pub struct Report {
     pub temp_bytes: i64,
     /// Bytes in use at most while it runs: arguments, results that are not aliases, intermediate values and code.
     pub total_bytes: i64,
-    /// The most bytes at once that the compiler tells, where it does.
+    /// The compiler's peak of bytes in use, if it reports one.
     pub peak_bytes: i64,
     /// Bytes of memory that the device has.
     pub memory_bytes: u64,
@@ -89,7 +90,7 @@ pub struct Report {
     pub compile_seconds: f64,
     /// Whether this is what an earlier process found out.
     pub from_disk: bool,
-    /// Cycles by the compiler's names of instructions: name, count, cycles; most cycles first.
+    /// Cycles by the compiler's names of instructions, as name, count and cycles. Most cycles come first.
     pub groups: Vec<(String, usize, f64)>,
     /// The instructions with most cycles: name, type, cycles.
     pub largest: Vec<(String, String, f64)>,
@@ -140,7 +141,7 @@ impl Compiler {
         Ok(Compiler { machine, chip, options, disk: device::requested_cache(), target })
     }
 
-    /// What it compiles for.
+    /// Return the target.
     pub fn target(&self) -> &Target {
         &self.target
     }
@@ -155,7 +156,7 @@ impl Compiler {
         self.target.memory_bytes.unwrap_or(self.chip.memory_bytes)
     }
 
-    /// Compiles StableHLO text and reports what it would cost. What was compiled before, by another process too, is
+    /// Compile StableHLO text and reports what it would cost. What was compiled before, by another process too, is
     /// looked up by text, machine, options and version of the compiler.
     ///
     /// # Errors
@@ -164,7 +165,7 @@ impl Compiler {
         self.compile_with(stablehlo, &[])
     }
 
-    /// [`Compiler::compile`] with options of the program beside those of the target.
+    /// As [`Compiler::compile`], with options of the program in addition to those of the target.
     pub(crate) fn compile_with(&self, stablehlo: &str, own: &[(String, OptionValue)]) -> Result<Report> {
         let mut options = self.options.clone();
         options.env_overrides.extend_from_slice(own);
@@ -221,7 +222,7 @@ impl Compiler {
         Ok(self.complete(report))
     }
 
-    /// Compiles programs and writes their executables to a file that [`crate::load_cache`] reads on a device of this
+    /// Compile programs and writes their executables to a file that [`crate::load_cache`] reads on a device of this
     /// kind. A program is its StableHLO text and the number of its [options]. Returns how many were written. Programs
     /// that the compiler refuses are left out.
     ///
@@ -235,7 +236,7 @@ impl Compiler {
             let mut given = self.options.clone();
             given.env_overrides.extend_from_slice(&own);
             match self.machine.compile(text, &given).and_then(|program| program.serialize()) {
-                // A device looks for a program by what it would give to the compiler itself.
+                // A device looks up a program by the text that it would compile itself.
                 Ok(bytes) => {
                     let asked = CompileOptions { env_overrides: own.to_vec(), ..CompileOptions::default() };
                     executables.push((bundle::key(&asked, text), bytes));
@@ -253,7 +254,7 @@ impl Compiler {
         Ok(executables.len())
     }
 
-    /// The optimised program as text: a line for each instruction with its type, its operands and its cycles.
+    /// Return the optimized program as text: one line per instruction with its type, operands and cycles.
     ///
     /// # Errors
     /// As [`Compiler::compile`].
@@ -262,7 +263,7 @@ impl Compiler {
         self.machine.compile(stablehlo, &self.options).and_then(|p| p.optimized_text()).map_err(fail)
     }
 
-    /// Adds what follows from the numbers of the device.
+    /// Add what follows from the numbers of the device.
     fn complete(&self, mut r: Report) -> Report {
         r.compute_seconds = r.cycles / self.chip.clock;
         r.memory_seconds = r.bytes_accessed / self.chip.bandwidth;
@@ -314,16 +315,17 @@ fn failure(topology: &str, e: &torchtpu_pjrt::Error) -> Error {
     f.error()
 }
 
-/// Compiles StableHLO text for the machine named `topology` and reports what it would cost.
+/// Compile StableHLO text for the machine named `topology` and reports what it would cost.
 ///
 /// # Errors
-/// `Runtime` when libtpu is not found, does not know the machine, or refuses the program; `OutOfMemory` when it does
-/// not fit.
+/// `Runtime` if libtpu is not found, does not know the machine, or refuses the program. `OutOfMemory` if the program
+/// does not fit.
 pub fn compile(stablehlo: &str, topology: &str) -> Result<Report> {
     Compiler::new(Target::new(topology))?.compile(stablehlo)
 }
 
-/// The text of what would compute a recorded value on another machine, in the spelling that such machines want.
+/// Return the text of the program that would compute a recorded value on another machine, with the lowerings of that
+/// machine.
 ///
 /// # Errors
 /// `Value` when the value is computed already.
@@ -339,7 +341,7 @@ pub fn text_of_values(handles: &[u64]) -> Result<String> {
     crate::engine().dump_all(handles, Platform::Any)
 }
 
-/// Compiles what would compute a recorded value for another machine, in the spelling that such machines want; see
+/// Compile the program that would compute a recorded value for another machine, with the lowerings of that machine. See
 /// [`compile`].
 ///
 /// # Errors
@@ -356,7 +358,7 @@ pub fn compile_values(handles: &[u64], topology: &str) -> Result<Report> {
     compile(&text_of_values(handles)?, topology)
 }
 
-/// Whether libtpu is installed.
+/// Return whether libtpu is installed.
 pub fn is_available() -> bool {
     find_libtpu().is_some()
 }

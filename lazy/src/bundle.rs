@@ -29,10 +29,10 @@ const MAGIC: &[u8; 8] = b"TTPUBND1";
 
 type Key = [u8; 32];
 
-/// What was loaded.
+/// The executables of the loaded bundles.
 static LOADED: RwLock<Option<FxHashMap<Key, Vec<u8>>>> = RwLock::new(None);
 
-/// What an executable is known by.
+/// Return the key of an executable.
 pub(crate) fn key(options: &CompileOptions, text: &str) -> Key {
     let mut hash = Sha256::new();
     hash.update(format!("{options:?}\n"));
@@ -46,10 +46,10 @@ pub(crate) fn find(key: impl FnOnce() -> Key) -> Option<Vec<u8>> {
     LOADED.read().as_ref()?.get(&key()).cloned()
 }
 
-/// Writes executables that were made for `header`.
+/// Write executables that were made for `header`.
 ///
 /// # Errors
-/// `Runtime` when the file cannot be written; then what was there before is left as it was.
+/// `Runtime` if the file cannot be written. An existing file then stays unchanged.
 pub(crate) fn write(path: &Path, header: &str, executables: &[(Key, Vec<u8>)]) -> Result<()> {
     let fail = |e: std::io::Error| Error::runtime(format!("cannot write the bundle {}: {e}", path.display()));
     let mut bytes = MAGIC.to_vec();
@@ -73,7 +73,7 @@ pub(crate) fn write(path: &Path, header: &str, executables: &[(Key, Vec<u8>)]) -
     written.map_err(fail)
 }
 
-/// Reads a bundle that must be made for `header`; returns how many executables it has.
+/// Read a bundle that must be made for `header`. Return how many executables it has.
 ///
 /// # Errors
 /// `Runtime` when the file cannot be read, is damaged, or was made for something else.
@@ -115,7 +115,7 @@ fn put(to: &mut impl Write, bytes: &[u8]) -> std::io::Result<()> {
     to.write_all(bytes)
 }
 
-/// The next part; `None` at the end.
+/// Return the next part, or `None` at the end.
 fn take(from: &mut impl Read) -> std::io::Result<Option<Vec<u8>>> {
     let mut length = [0; 8];
     match from.read(&mut length[..1])? {

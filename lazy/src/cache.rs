@@ -20,7 +20,7 @@ pub(crate) struct Compiled {
     /// The ops, for errors of execution.
     pub(crate) summary: Arc<str>,
     pub(crate) numbers: Mutex<PackedNumbers>,
-    /// When it was last used, in look-ups.
+    /// The look-up that used it last.
     used: AtomicU64,
 }
 
@@ -39,7 +39,7 @@ struct Map {
 }
 
 impl Map {
-    /// Drops those not used for longest, a quarter of the executables or of their ops, whichever is reached later.
+    /// Drop those not used for longest, a quarter of the executables or of their ops, whichever is reached later.
     fn shrink(&mut self) {
         let (count_after, ops_after) = (self.count / 4 * 3, self.ops / 4 * 3);
         let mut all: Vec<(u64, usize)> =
@@ -67,15 +67,15 @@ pub(crate) struct ProcessCache {
     clock: AtomicU64,
 }
 
-/// Beyond so many executables, the quarter not used for longest is dropped.
+/// Number of executables above which the least recently used quarter is dropped.
 const MAX_EXECUTABLES: usize = 4096;
-/// With so many ops in all of them it is time to look at the process's memory maps: XLA:CPU makes one or two for every
-/// op, and where there are no more, LLVM ends the process.
+/// Number of ops in all executables above which the memory maps of the process are counted. XLA:CPU makes one or two
+/// maps per op, and LLVM ends the process if none is left.
 const MANY_OPS: usize = 1 << 13;
-/// So many are kept however few maps are left: those of one training step.
+/// Number of executables that are kept even if maps are scarce: those of one training step.
 const MIN_EXECUTABLES: usize = 16;
 
-/// Whether more than half of the memory maps that the system allows a process are taken.
+/// Return whether more than half of the memory maps that the system allows a process are taken.
 fn maps_are_scarce() -> bool {
     let taken = || std::fs::read("/proc/self/maps").map(|text| text.iter().filter(|&&c| c == b'\n').count());
     let allowed =
@@ -91,7 +91,7 @@ impl ProcessCache {
         Some(found.clone())
     }
 
-    /// Adds an executable, unless another thread has added an equal one meanwhile; returns the one that stays.
+    /// Add an executable, unless another thread has added an equal one. Return the one that stays.
     pub(crate) fn insert(&self, hash: u64, compiled: Arc<Compiled>) -> Arc<Compiled> {
         let mut map = self.map.write();
         compiled.used.store(self.clock.fetch_add(1, Relaxed), Relaxed);

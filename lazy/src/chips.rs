@@ -1,4 +1,4 @@
-//! What TPU devices can do: published numbers, for one device as PJRT counts them.
+//! Performance of TPU devices: published numbers, for one device as PJRT counts them.
 //!
 //! A device is a chip, except for v4 and TPU7x, whose chips are two devices each. The matrix units of a generation
 //! multiply a known number of 16-bit floats a cycle, so the clock follows from the published peak.
@@ -6,7 +6,7 @@
 /// A kind of device.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Chip {
-    /// What topologies begin with, such as `v5e`.
+    /// The start of its topologies, such as `v5e`.
     name: &'static str,
     /// Cycles a second.
     pub(crate) clock: f64,
@@ -18,7 +18,8 @@ pub(crate) struct Chip {
     pub(crate) memory_bytes: u64,
 }
 
-/// Hundredths of a GiB: memory is what libtpu 0.0.52 leaves to programs, as it says when one does not fit.
+/// Hundredths of a GiB. `memory_bytes` is the memory that libtpu 0.0.52 leaves to programs, from its error for a
+/// program that does not fit.
 const CENTI_GIB: u64 = (1 << 30) / 100;
 
 /// Sources: the system architecture pages of Google Cloud TPU.

@@ -1,4 +1,4 @@
-//! Custom kernels: those for device `cpu` run on XLA:CPU, and what was exported lies on disk.
+//! Custom kernels: their functions for device `cpu`, which also run on XLA:CPU, and their exported programs on disk.
 
 use crate::disk::DiskCache;
 use crate::failure::Failure;
@@ -14,7 +14,7 @@ use torchtpu_tensor::{DType, Meta, Result};
 type Known = FxHashMap<u128, (Inline, Arc<Executable>)>;
 static KNOWN: OnceLock<Mutex<Known>> = OnceLock::new();
 
-/// Runs a kernel on XLA:CPU.
+/// Run a kernel on XLA:CPU.
 pub(crate) fn run(kernel: &Arc<Kernel>, x: &[&[u8]]) -> Result<Vec<Vec<u8>>> {
     let fail = |what: &str, e: &torchtpu_pjrt::Error| Failure::device(&format!("{}: {what}", kernel.name()), e).error();
     let device = device::host()?;

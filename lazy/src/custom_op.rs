@@ -1,4 +1,4 @@
-//! Operators of the user's, made of StableHLO or Mosaic text.
+//! Custom operators, from StableHLO or Mosaic text.
 
 use crate::mosaic::{self, Cost};
 use parking_lot::Mutex;
@@ -10,7 +10,7 @@ use torchtpu_tensor::{DType, DeviceKind, Dims, Error, Meta, Result, Tensor, no_g
 type Make = dyn Fn(&[Meta]) -> Result<Kernel> + Send + Sync;
 /// Sizes and dtypes of arguments.
 type Shapes = Vec<(Dims, DType)>;
-/// What stands for a kernel on the processor.
+/// The function that computes on the processor instead of a kernel.
 type OnCpu = dyn Fn(&[&Tensor]) -> Result<Vec<Tensor>> + Send + Sync;
 
 /// An operator whose kernels are made when they are first needed, one for each set of shapes and dtypes.
@@ -79,11 +79,11 @@ impl CustomOp {
         self
     }
 
-    /// Calls the operator. What [`CustomOp::with_cpu`] or [`CustomOp::mosaic`] computes on the processor has no
+    /// Call the operator. What [`CustomOp::with_cpu`] or [`CustomOp::mosaic`] computes on the processor has no
     /// gradient.
     ///
     /// # Errors
-    /// Those of making the kernel; `Runtime` when there are no arguments, or they do not fit.
+    /// Errors of making the kernel. `Runtime` if there are no arguments, or if they do not fit.
     pub fn call(&self, x: &[&Tensor]) -> Result<Vec<Tensor>> {
         if x.is_empty() {
             return Err(Error::runtime("a custom operator needs at least one tensor"));
@@ -117,7 +117,7 @@ impl std::fmt::Debug for CustomOp {
     }
 }
 
-/// Refuses a name that is not `namespace::name`.
+/// Refuse a name that is not `namespace::name`.
 fn checked(name: &str) -> Result<String> {
     let is_word = |w: &str| {
         !w.is_empty()

@@ -1,6 +1,6 @@
 //! The reasons to end a segment.
 
-/// Why a segment was cut.
+/// The reason to end a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum CutReason {
@@ -12,7 +12,7 @@ pub enum CutReason {
     Read,
     /// The host waits for all work.
     Synchronize,
-    /// The optimiser finished a step.
+    /// The optimizer finished a step.
     StepBoundary,
     /// The segment reached its greatest number of ops.
     Size,
@@ -28,7 +28,7 @@ pub enum CutReason {
     Idle,
     /// New programs keep coming, so this one is computed in pieces.
     Piece,
-    /// An optimiser made its state in its first step: that is a program of its own.
+    /// An optimizer made its state in its first step, which is a program of its own.
     MadeInStep,
 }
 

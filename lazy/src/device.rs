@@ -10,30 +10,30 @@ use torchtpu_pjrt::{Client, CompileOptions, Executable, OptionValue, Plugin};
 use torchtpu_stablehlo::Platform;
 use torchtpu_tensor::{Error, Result};
 
-/// What is behind `tpu`.
+/// The plugin and the client behind `tpu`.
 pub(crate) struct Device {
     pub(crate) client: Arc<Client>,
     pub(crate) disk: Option<DiskCache>,
-    /// What a compiled program depends on besides its text and options; opens every key on disk.
+    /// The parts of the key on disk that do not depend on text and options. Every key begins with them.
     environment: String,
-    /// Overrides for the compiler; those that it does not know are taken out when it says so.
+    /// Overrides for the compiler. An override that the compiler does not know is removed after its error.
     overrides: Mutex<Vec<(String, OptionValue)>>,
     pub(crate) dump_folder: Option<PathBuf>,
-    /// Whose compiler it is, for lowerings that differ.
+    /// The platform whose lowerings programs get.
     pub(crate) platform: Platform,
 }
 
 static DEVICE: OnceLock<Device> = OnceLock::new();
-/// What the program asked for; locked while a plugin is being loaded.
+/// The choices of the program. Locked while a plugin is being loaded.
 static REQUEST: Mutex<Request> = Mutex::new(Request { plugin: None, cache: None });
 
 struct Request {
     plugin: Option<String>,
-    /// A folder, or none; where it is absent, the environment says.
+    /// `Some(None)` turns the cache off. `None` reads the environment.
     cache: Option<Option<PathBuf>>,
 }
 
-/// Chooses the plugin: a path, or `cpu`, `cuda`, `tpu`.
+/// Choose the plugin: a path, or `cpu`, `cuda`, `tpu`.
 ///
 /// # Errors
 /// `Runtime` when a plugin is loaded already.
@@ -46,7 +46,7 @@ pub(crate) fn requested() -> Option<String> {
     REQUEST.lock().plugin.clone()
 }
 
-/// Chooses the folder of executables; none switches it off.
+/// Choose the folder of executables. `None` turns the cache off.
 ///
 /// # Errors
 /// `Runtime` when a plugin is loaded already.
@@ -75,7 +75,7 @@ fn request(what: &str, change: impl FnOnce(&mut Request)) -> Result<()> {
     Ok(())
 }
 
-/// The device; loads the plugin at the first call, and tries again at the next if that fails.
+/// Return the device. The first call loads the plugin. If that fails, the next call tries again.
 #[inline]
 pub(crate) fn get() -> Result<&'static Device> {
     match DEVICE.get() {
@@ -84,7 +84,7 @@ pub(crate) fn get() -> Result<&'static Device> {
     }
 }
 
-/// Refuses to go on where nothing can be recorded: without a device, or in a forked child. A [plan](crate::plan) needs
+/// Refuse to go on where nothing can be recorded: without a device, or in a forked child. A [plan](crate::plan) needs
 /// no device.
 #[inline]
 pub(crate) fn check() -> Result<()> {
@@ -154,13 +154,13 @@ fn load() -> Result<&'static Device> {
 /// test them.
 const LOWERINGS: &str = "TORCHTPU_LOWERINGS";
 
-/// Whose lowerings the client's programs get.
+/// Return the platform whose lowerings the client's programs get.
 fn platform(client: &Client, is_cpu: bool) -> Platform {
     let as_elsewhere = std::env::var(LOWERINGS).is_ok_and(|v| v.trim() == "accelerator");
     if is_cpu && !as_elsewhere { Platform::Cpu { kernels: crate::kernels::register(client) } } else { Platform::Any }
 }
 
-/// What every use of the device is told then.
+/// Return the error of each use of the device in a forked child.
 #[cold]
 pub(crate) fn forked() -> Failure {
     Failure::new(
@@ -170,8 +170,8 @@ pub(crate) fn forked() -> Failure {
     )
 }
 
-/// What the bundle of a device with memory of its own is made for. It says as much of a machine that is there as of one
-/// that is planned; the version of the runtime is with each executable.
+/// Return the environment in the header of the bundles of a device with memory of its own. It is the same for a planned
+/// device. The version of the runtime is stored with each executable.
 pub(crate) fn bundle_environment(platform: &str, (major, minor): (i32, i32), kind: &str) -> String {
     let version = env!("CARGO_PKG_VERSION");
     format!("torchtpu {version}\n{platform}\nC API {major}.{minor}\n{kind}\n")
@@ -212,12 +212,12 @@ impl Device {
         u64::try_from(limit).ok().filter(|&n| n > 0)
     }
 
-    /// Whether this process made the client, rather than one it was forked from.
+    /// Return whether this process made the client, rather than one it was forked from.
     pub(crate) fn is_ours(&self) -> bool {
         !torchtpu_pjrt::is_forked()
     }
 
-    /// Refuses to go on in a forked child, where every wait would be forever.
+    /// Refuse to go on in a forked child, where every wait would be forever.
     pub(crate) fn check_process(&self) -> std::result::Result<(), Failure> {
         if self.is_ours() {
             return Ok(());
@@ -240,7 +240,7 @@ impl Device {
             let before = list.len();
             list.retain(|(name, _)| !e.message().contains(name.as_str()));
             if list.len() == before {
-                // Another thread may have taken it out meanwhile; then the options have changed.
+                // Another thread may have removed it. The options have then changed.
                 let same = options.env_overrides.len() == list.len() + own.len();
                 drop(list);
                 if same {
@@ -264,7 +264,7 @@ impl Device {
         key
     }
 
-    /// What bundles of this device are made for, in lines. See [`bundle_environment`].
+    /// Return the environment in the header of bundles of this device, in lines. See [`bundle_environment`].
     pub(crate) fn bundle_environment(&self) -> String {
         if self.client.platform_name().eq_ignore_ascii_case("cpu") {
             return self.environment.clone();

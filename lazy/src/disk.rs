@@ -39,26 +39,26 @@ pub(crate) struct DiskCache {
     path: PathBuf,
     owner: Owner,
     limit_bytes: u64,
-    /// Bytes in the folder as last seen; only an estimate, since other processes write too.
+    /// An estimate of the bytes in the folder. Other processes write too.
     bytes: AtomicU64,
     folder: Mutex<State>,
 }
 
-/// Whose folder a cache may be.
+/// The users that may own the folder of a cache.
 #[derive(Clone, Copy, PartialEq)]
 enum Owner {
-    /// The folder in the user's home: the user's alone.
+    /// The folder in the user's home. Only the user may own it.
     User,
-    /// A folder that the user named: the user's, or root's, which is then only read.
+    /// A folder that the user named. The user may own it, or root, and then it is only read.
     UserOrRoot,
 }
 
-/// What is known about the folder.
+/// The result of opening the folder.
 enum State {
-    /// It was not opened yet, or was not there.
+    /// It was not opened yet, or did not exist.
     Unopened,
     Open(Arc<Folder>),
-    /// It was refused; the reason has been printed.
+    /// It was refused, and the reason was printed.
     Refused,
 }
 
@@ -70,7 +70,7 @@ struct Folder {
 }
 
 impl DiskCache {
-    /// The cache that the environment asks for; `None` when it is off or there is no folder for it.
+    /// Return the cache that the environment selects, or `None` if it is off or has no folder.
     pub(crate) fn from_environment() -> Option<DiskCache> {
         let var = |name| std::env::var_os(name).filter(|v| !v.is_empty());
         if var("TORCHTPU_CACHE").is_some_and(|v| v == "0") {
@@ -130,7 +130,7 @@ impl DiskCache {
         }
     }
 
-    /// Removes the file of `key`, which turned out to be unusable.
+    /// Remove the file of `key`, which turned out to be unusable.
     pub(crate) fn reject(&self, key: &[u8], why: &str) {
         if let Some(folder) = self.open(false) {
             self.remove(&folder, &entry_name(key), why);
@@ -145,7 +145,7 @@ impl DiskCache {
         }
     }
 
-    /// Stores an executable. A cache that cannot be written costs time, not results: failures are warnings.
+    /// Store an executable. A cache that cannot be written costs time, not results: failures are warnings.
     pub(crate) fn store(&self, key: &[u8], executable: &[u8]) {
         let size = (MAGIC.len() + 16 + key.len() + executable.len() + 32) as u64;
         if size > self.limit_bytes {
@@ -171,7 +171,8 @@ impl DiskCache {
         }
     }
 
-    /// The folder, which is made if `make` and it is not there. `None` if there is no folder, or it is refused.
+    /// Open the folder. With `make`, create it if it does not exist. Return `None` if there is no folder, or if it is
+    /// refused.
     fn open(&self, make: bool) -> Option<Arc<Folder>> {
         let mut state = self.folder.lock();
         match &*state {
@@ -203,7 +204,7 @@ impl DiskCache {
         }
     }
 
-    /// Whether this process may write to an open folder, or why the folder is refused.
+    /// Return whether this process may write to an open folder, or why the folder is refused.
     fn check(&self, fd: &OwnedFd) -> Result<bool, String> {
         let info = sys::fstat(fd).map_err(|e| e.to_string())?;
         let user = rustix::process::geteuid().as_raw();
@@ -222,7 +223,7 @@ impl DiskCache {
         Ok(info.st_uid == user)
     }
 
-    /// Removes the files not used for longest until nine tenths of the limit remain.
+    /// Remove the files not used for longest until nine tenths of the limit remain.
     fn evict(&self) {
         let Some(folder) = self.open(false).filter(|folder| folder.is_writable) else { return };
         let Ok(list) = sys::Dir::read_from(&folder.fd) else { return };
@@ -325,7 +326,7 @@ fn limit_from_environment() -> u64 {
     })
 }
 
-/// Whether the group or all users may write. With access control lists, the group's bits are their mask.
+/// Return whether the group or all users may write. With access control lists, the group's bits are their mask.
 fn others_may_write(mode: u32) -> bool {
     mode & 0o022 != 0
 }
@@ -348,7 +349,7 @@ fn write_entry(mut file: File, key: &[u8], executable: &[u8]) -> io::Result<()> 
     file.write_all(&hash.finalize())
 }
 
-/// Where the executable is in the bytes of a file that is intact and of this key.
+/// Return the position of the executable in the bytes of an intact file with this key.
 pub(crate) fn parse(bytes: &[u8], key: &[u8]) -> Result<std::ops::Range<usize>, &'static str> {
     let body = bytes.len().checked_sub(32).ok_or("the file is cut short")?;
     if !bytes.starts_with(MAGIC) {
@@ -374,7 +375,7 @@ pub(crate) fn warn(message: &str) {
     eprintln!("torchtpu: warning: {message}");
 }
 
-/// What a compiled program for this processor depends on: XLA:CPU emits its newest instructions.
+/// Return the properties of this processor that compiled programs depend on: XLA:CPU emits its newest instructions.
 pub(crate) fn processor() -> String {
     let info = fs::read_to_string(Path::new("/proc/cpuinfo")).unwrap_or_default();
     let line = |name: &str| info.lines().find(|l| l.starts_with(name)).unwrap_or("").to_string();
@@ -438,7 +439,7 @@ mod tests {
         assert!(!path_of(&cache, b"key").exists());
     }
 
-    /// Changing owners needs root, which runs these tests in a container; others cannot make the folder to test.
+    /// Changing owners needs root. The tests run as root in a container, and no other user can make the folder.
     #[test]
     fn a_folder_of_another_user_is_not_used() {
         let dir = tempfile::tempdir().unwrap();

@@ -16,24 +16,24 @@ pub struct Event {
     end: Option<Arc<End>>,
 }
 
-/// When the last of several programs has ended.
+/// The end of the last of several programs.
 struct End {
     state: Mutex<EndState>,
     changed: Condvar,
 }
 
 struct EndState {
-    /// So many have not ended.
+    /// Number of programs that have not ended.
     open: usize,
-    /// When the last one so far ended, at first when the event was recorded.
+    /// The end of the last program so far, at first the time of recording.
     at: Instant,
 }
 
 impl Event {
-    /// The point that is reached when `launches` have ended; `timed` if it will be asked when that was.
+    /// Make the event of the end of `launches`. With `timed`, it also has the time of the end.
     ///
     /// # Errors
-    /// With `timed`, when the plugin does not tell of ends.
+    /// With `timed`, if the plugin does not report ends.
     pub(crate) fn new(launches: Vec<Arc<torchtpu_pjrt::Event>>, timed: bool) -> Result<Event> {
         let state = EndState { open: launches.len(), at: Instant::now() };
         let end = timed.then(|| Arc::new(End { state: Mutex::new(state), changed: Condvar::new() }));
@@ -53,15 +53,15 @@ impl Event {
         Ok(Event { launches, end })
     }
 
-    /// Whether the point is reached.
+    /// Return whether the point is reached.
     pub fn is_ready(&self) -> bool {
         self.launches.iter().all(|l| l.is_ready().unwrap_or(true))
     }
 
-    /// Waits until the point is reached.
+    /// Wait until the point is reached.
     ///
     /// # Errors
-    /// That of a program that failed. Its values tell it too.
+    /// The error of a program that failed. Its values have the error too.
     pub fn wait(&self) -> Result<()> {
         let mut result = Ok(());
         for launch in &self.launches {
@@ -69,7 +69,7 @@ impl Event {
             result = result.and(ended);
         }
         if let Some(end) = &self.end {
-            // The plugin tells of the end on a thread of its own. What is launched from here on ends later.
+            // The plugin reports the end on a thread of its own. A program that is launched after this ends later.
             end.wait();
         }
         result
@@ -145,7 +145,7 @@ mod tests {
         let before = Event::new(vec![first.clone()], true).unwrap();
         before.wait().unwrap();
         let held = launch(&gated);
-        // One that ended is not enough.
+        // One ended program is not enough.
         let after = Event::new(vec![first, held.clone()], true).unwrap();
         let untimed = Event::new(vec![held], false).unwrap();
         assert!(before.is_ready() && !after.is_ready() && !untimed.is_ready());

@@ -1,4 +1,4 @@
-//! Why something was compiled, or computed op by op.
+//! Reasons why a segment was compiled, or computed op by op.
 
 use crate::cut::CutReason;
 use crate::form::{Form, Source};
@@ -6,10 +6,10 @@ use parking_lot::Mutex;
 use std::collections::VecDeque;
 use torchtpu_tensor::Meta;
 
-/// One compilation and what made it necessary, or the first run of a program that was not compiled.
+/// One compilation with its reason, or the first run of a program that was not compiled.
 #[derive(Clone, Debug)]
 pub struct Explanation {
-    /// Why the segment ended where it did.
+    /// The reason to end the segment.
     pub cut: CutReason,
     /// Ops in the segment.
     pub nodes: usize,
@@ -21,7 +21,7 @@ pub struct Explanation {
     pub from_disk: bool,
     /// Whether the ops ran one by one on the host's kernels, and nothing was compiled.
     pub is_interpreted: bool,
-    /// How the segment differs from the nearest one that was compiled before.
+    /// The difference to the nearest segment that was compiled before.
     pub why: String,
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn all() -> Vec<Explanation> {
     EXPLANATIONS.lock().iter().cloned().collect()
 }
 
-/// What tells `form` from the nearest of the `cached` forms.
+/// Describe the difference between `form` and the nearest of the `cached` forms.
 pub(crate) fn difference<'a>(form: &Form, cached: impl Iterator<Item = &'a Form>) -> String {
     let same_names = |c: &Form| {
         c.nodes.len() == form.nodes.len() && c.nodes.iter().zip(&form.nodes).all(|(a, b)| a.op.name() == b.op.name())
@@ -103,12 +103,11 @@ fn differences(new: &Form, old: &Form) -> Vec<String> {
     for i in 0..new.nodes.len() {
         let name = new.nodes[i].op.name();
         if new.nodes[i].offsets != old.nodes[i].offsets {
-            let (is, was) = if new.nodes[i].offsets > 0 {
-                ("when it runs", "in the program")
+            out.push(if new.nodes[i].offsets > 0 {
+                format!("op {i} ({name}): offset passed at run time instead of being compiled in")
             } else {
-                ("in the program", "when it runs")
-            };
-            out.push(format!("op {i} ({name}): told its place {is}, not {was}"));
+                format!("op {i} ({name}): offset compiled in instead of being passed at run time")
+            });
             continue;
         }
         if new.nodes[i].op != old.nodes[i].op {
@@ -121,7 +120,7 @@ fn differences(new: &Form, old: &Form) -> Vec<String> {
             };
             out.push(format!("op {i} ({name}) reads {} instead of {}", kinds(new), kinds(old)));
         }
-        // Sizes that follow from arguments are told once, where they enter.
+        // Sizes that follow from arguments are reported once, for the argument.
         if new.inputs_of(i).is_empty() {
             for (a, b) in new.values[new.values_of(i)].iter().zip(&old.values[old.values_of(i)]) {
                 out.extend(meta_difference(&format!("the result of op {i} ({name})"), a, b));
@@ -129,21 +128,21 @@ fn differences(new: &Form, old: &Form) -> Vec<String> {
         }
     }
     if new.outputs != old.outputs {
-        out.push(format!("other results are still in use: {} instead of {}", new.outputs.len(), old.outputs.len()));
+        out.push(format!("different results are still in use: {} instead of {}", new.outputs.len(), old.outputs.len()));
     }
     match (new.is_pooled, old.is_pooled) {
-        (true, false) => out.push("large results take memory of the pool (Fused mode)".to_string()),
-        (false, true) => out.push("results take no memory of the pool (not Fused mode)".to_string()),
+        (true, false) => out.push("large results take memory from the pool (Fused mode)".to_string()),
+        (false, true) => out.push("results take no memory from the pool (not Fused mode)".to_string()),
         _ => {}
     }
     if new.precision != old.precision {
-        out.push(format!("float32 products of precision {:?} instead of {:?}", new.precision, old.precision));
+        out.push(format!("float32 products with precision {:?} instead of {:?}", new.precision, old.precision));
     }
     if new.options != old.options {
-        out.push("other options of the compiler".to_string());
+        out.push("other compiler options".to_string());
     }
     if out.is_empty() {
-        out.push("sizes or dtypes inside differ".to_string());
+        out.push("sizes or dtypes of intermediate values differ".to_string());
     }
     out
 }

@@ -4,7 +4,7 @@ use crate::form::Form;
 use torchtpu_pjrt::Code;
 use torchtpu_tensor::{Error, ErrorKind};
 
-/// Why a value will never come; shared by all that depend on it.
+/// The reason why a value cannot be computed. All values that depend on it share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     pub(crate) kind: ErrorKind,
@@ -16,9 +16,9 @@ impl Failure {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Failure {
         Failure { kind, message: message.into(), notes: Vec::new() }
     }
-    /// What the plugin reported while doing `what`.
+    /// Make the failure of `what` from an error of the plugin.
     pub(crate) fn device(what: &str, e: &torchtpu_pjrt::Error) -> Failure {
-        // Of temporaries XLA:CPU says so in words only, and so do our kernels.
+        // For temporaries, XLA:CPU reports missing memory only in its text, and our kernels do the same.
         let says = |words: &str| e.message().to_ascii_lowercase().contains(words);
         let kind = match e.code() {
             Code::ResourceExhausted => ErrorKind::OutOfMemory,
@@ -33,7 +33,7 @@ impl Failure {
         self.notes.push(note.into());
         self
     }
-    /// Adds what takes most of the memory that was not there, and what helps.
+    /// Add the largest values to a memory error, and the remedies.
     pub(crate) fn about_memory(self, form: &Form) -> Failure {
         if self.kind != ErrorKind::OutOfMemory {
             return self;
@@ -43,7 +43,7 @@ impl Failure {
             take less memory",
         )
     }
-    /// Names the kernels of the user's that a program calls, when it does not compile: one of them may be at fault.
+    /// Add the custom kernels of a program that does not compile: one of them may be the cause.
     pub(crate) fn about_kernels(self, form: &Form) -> Failure {
         let mut named = Vec::new();
         form.custom_kernels().fold(self, |failure, kernel| {

@@ -10,18 +10,18 @@ use crate::form::{Form, mix};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
-/// Offsets of the first form of a kind, and of which nodes they have been seen to change.
+/// Offsets of the first form of a family, and the nodes whose offsets have changed.
 struct Family {
     first: Vec<(usize, i64)>,
     moving: Vec<usize>,
     compiled: u32,
 }
 
-/// A program of so few ops is compiled in a moment, and told an offset at a cost that compares to its own.
+/// Number of ops up to which a program compiles so quickly that an offset passed at run time costs about as much.
 const FEW_OPS: usize = 4;
-/// So it is compiled for so many different ones first.
+/// Such a program is first compiled with this many different offsets.
 const FEW_PROGRAMS: u32 = 8;
-/// A program with ever new families repeats nowhere.
+/// A program with more families than this never repeats.
 const MAX_FAMILIES: usize = 1 << 12;
 
 /// The families of forms that were compiled.
@@ -29,8 +29,8 @@ const MAX_FAMILIES: usize = 1 << 12;
 pub(crate) struct Families(Mutex<FxHashMap<u64, Family>>);
 
 impl Families {
-    /// Hears of a form that has no executable. If its offsets should be told to a program when it runs, makes it the
-    /// form of that program; returns the form's hash and the offsets in the order of their numbers.
+    /// Record a form that has no executable. If its offsets should be passed at run time, make it the form of that
+    /// program, and return the form's hash and the offsets in the order of their numbers.
     pub(crate) fn generalize(&self, form: &mut Form) -> Option<(u64, Vec<i64>)> {
         let offsets = form.offsets();
         if offsets.is_empty() {

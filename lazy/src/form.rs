@@ -1,9 +1,8 @@
 //! The canonical form of a segment: the key of its executable.
 //!
-//! A form is everything that decides what the compiler is given: ops with their attributes, wiring by position,
-//! descriptions of all values, which values leave the segment, which arguments are given away, how many numbers of each
-//! dtype ride along. It holds no handle, no buffer and no number, so that the next step of a training loop has an equal
-//! form.
+//! A form has everything that determines the text for the compiler: ops with their attributes, wiring by position,
+//! descriptions of all values, the outputs, the donated arguments, and the count of numbers per dtype. It has no
+//! handle, no buffer and no number, so the next step of a training loop has an equal form.
 
 use rustc_hash::FxHasher;
 use smallvec::SmallVec;
@@ -15,21 +14,21 @@ use torchtpu_tensor::ops::inline::Kernel;
 use torchtpu_tensor::site::{self, Site};
 use torchtpu_tensor::{DType, Meta};
 
-/// How many dtypes there are: numbers are packed by dtype.
+/// Number of dtypes. Numbers are packed by dtype.
 pub(crate) const DTYPES: usize = DType::ALL.len();
 
-/// What a node reads, in one word: kind in the two upper bits.
+/// An input of a node in one word. The two upper bits are its kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Input(pub(crate) u32);
 
-/// An [`Input`], taken apart.
+/// An [`Input`] that is unpacked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Source {
     /// A value that an earlier node of the segment computes.
     Value(usize),
     /// An argument of the segment.
     Arg(usize),
-    /// A number: position among those of its dtype.
+    /// A number, by its position among those of its dtype.
     Number(DType, usize),
 }
 
@@ -38,7 +37,7 @@ const NUMBER: u32 = 2 << 30;
 const KIND: u32 = 3 << 30;
 const NUMBER_SHIFT: u32 = 26;
 
-/// A segment is cut long before one of its lists could get this long.
+/// A segment is cut long before one of its lists gets this long.
 pub(crate) const MAX_ITEMS: usize = 1 << NUMBER_SHIFT;
 
 impl Input {
@@ -65,11 +64,11 @@ impl Input {
     }
 }
 
-/// One recorded op; its inputs and outputs start where the previous node's end.
+/// A recorded op. Its inputs and outputs start where those of the previous node end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Node {
     pub(crate) op: Prim,
-    /// How many of its inputs, the last ones, are [offsets](Prim::offsets), which the op itself then is without.
+    /// Number of its last inputs that are [offsets](Prim::offsets). The op itself then has none.
     pub(crate) offsets: u32,
     pub(crate) first_input: u32,
     pub(crate) first_value: u32,
@@ -79,11 +78,12 @@ pub(crate) struct Node {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Arg {
     pub(crate) meta: Meta,
-    /// The compiler may reuse its memory; the buffer is given away.
+    /// Whether the buffer is donated, so that the compiler may reuse its memory.
     pub(crate) donated: bool,
 }
 
-/// A form that computes some of the values of another, and where its arguments and its numbers stand in that.
+/// A form that computes some of the values of another form, and the positions of its arguments and numbers in that
+/// form.
 pub(crate) struct Part {
     pub(crate) form: Form,
     /// Arguments, or values that other nodes compute.
@@ -91,8 +91,8 @@ pub(crate) struct Part {
     pub(crate) numbers: [Vec<usize>; DTYPES],
 }
 
-/// The [sites](site) of nodes, where they are known. All lists are equal: two segments that differ in their lines alone
-/// are one program.
+/// The [sites](site) of nodes, if known. All lists compare as equal: two segments that differ only in lines are one
+/// program.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Sites(Vec<Site>);
 
@@ -104,7 +104,7 @@ impl PartialEq for Sites {
 impl Eq for Sites {}
 
 impl Sites {
-    /// Sets the site of a node. Nodes are given their sites in ascending order.
+    /// Set the site of a node. The caller adds nodes in ascending order.
     #[inline]
     pub(crate) fn set(&mut self, node: usize, site: Site) {
         if site != 0 {
@@ -112,40 +112,40 @@ impl Sites {
             self.0.push(site);
         }
     }
-    /// The site of node `node`; 0 for none.
+    /// Return the site of node `node`, or 0.
     pub(crate) fn get(&self, node: usize) -> Site {
         self.0.get(node).copied().unwrap_or(0)
     }
 }
 
-/// See the module's documentation.
+/// The canonical form of a segment: see the documentation of this file.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Form {
     pub(crate) nodes: Vec<Node>,
     pub(crate) inputs: Vec<Input>,
     pub(crate) values: Vec<Meta>,
     pub(crate) args: Vec<Arg>,
-    /// How many numbers there are of each dtype.
+    /// Number of numbers of each dtype.
     pub(crate) numbers: [u32; DTYPES],
     /// Values that leave the segment, ascending.
     pub(crate) outputs: Vec<u32>,
     /// Whether large results are computed into memory of the [pool](crate::pool).
     pub(crate) is_pooled: bool,
-    /// Of products of `float32`. Always the default on XLA:CPU, which is not told.
+    /// Precision of `float32` products. Always the default on XLA:CPU, whose programs do not state it.
     pub(crate) precision: Precision,
     /// The number of the compiler's [options](crate::options).
     pub(crate) options: u32,
-    /// Lines of the user's program. No part of the key.
+    /// Lines of the user's program. They are no part of the key.
     pub(crate) sites: Sites,
 }
 
 impl Form {
-    /// Inputs of node `i`.
+    /// Return the inputs of node `i`.
     pub(crate) fn inputs_of(&self, i: usize) -> &[Input] {
         let end = self.nodes.get(i + 1).map_or(self.inputs.len(), |n| n.first_input as usize);
         &self.inputs[self.nodes[i].first_input as usize..end]
     }
-    /// What is known of an input; nothing of a number.
+    /// Return the description of an input, or nothing for a number.
     pub(crate) fn meta_of(&self, input: Input) -> Option<&Meta> {
         match input.source() {
             Source::Value(v) => Some(&self.values[v]),
@@ -153,12 +153,12 @@ impl Form {
             Source::Number(..) => None,
         }
     }
-    /// Positions of the values that node `i` computes.
+    /// Return the positions of the values that node `i` computes.
     pub(crate) fn values_of(&self, i: usize) -> std::ops::Range<usize> {
         let end = self.nodes.get(i + 1).map_or(self.values.len(), |n| n.first_value as usize);
         self.nodes[i].first_value as usize..end
     }
-    /// The [offsets](Prim::offsets) of all nodes, with the nodes that they belong to.
+    /// Return the [offsets](Prim::offsets) of all nodes, with the positions of their nodes.
     pub(crate) fn offsets(&self) -> Vec<(usize, i64)> {
         let has = |n: &(usize, &Node)| n.1.op.has_offsets() && n.1.offsets == 0;
         self.nodes
@@ -168,7 +168,7 @@ impl Form {
             .flat_map(|(i, n)| n.op.offsets().into_iter().map(move |o| (i, o)))
             .collect()
     }
-    /// Hash of all but the offsets of nodes.
+    /// Return the hash of all parts except the offsets of nodes.
     pub(crate) fn hash_without_offsets(&self) -> u64 {
         let mut hash = u64::from(self.is_pooled) | (self.precision as u64) << 1 | u64::from(self.options) << 8;
         for (i, n) in self.nodes.iter().enumerate() {
@@ -179,7 +179,7 @@ impl Form {
         hash = self.values.iter().fold(hash, |h, v| mix(h, hash_meta(v)));
         self.outputs.iter().fold(hash, |h, &o| mix(h, o.into()))
     }
-    /// Turns the offsets of the nodes that `moves` names into numbers, which come after those of their dtype.
+    /// Turn the offsets of the nodes for which `moves` is true into numbers, after those of their dtype.
     pub(crate) fn give_offsets(&mut self, moves: impl Fn(usize) -> bool) {
         let all = std::mem::take(&mut self.inputs);
         let count = &mut self.numbers[DType::I64 as usize];
@@ -195,14 +195,14 @@ impl Form {
             }
         }
     }
-    /// The form of what computes these outputs, named by their positions, ascending. It gives no argument away.
+    /// Return the form that computes the outputs at these ascending positions. It donates no argument.
     pub(crate) fn part(&self, outputs: &[usize]) -> Part {
         let values: Vec<u32> = outputs.iter().map(|&k| self.outputs[k]).collect();
         let needed = self.needed(&values);
         self.extract((0..self.nodes.len()).filter(|&n| needed[n]), &values)
     }
-    /// The form of some of the nodes, ascending, with these of their values as outputs, ascending. What other nodes
-    /// compute becomes an argument; none is given away.
+    /// Return the form of some nodes, with some of their values as outputs. Both lists ascend. A value that other nodes
+    /// compute becomes an argument. No argument is donated.
     pub(crate) fn extract(&self, nodes: impl Iterator<Item = usize>, values: &[u32]) -> Part {
         let mut part = Part { form: Form::default(), args: Vec::new(), numbers: Default::default() };
         let form = &mut part.form;
@@ -241,21 +241,21 @@ impl Form {
         form.outputs = values.iter().filter_map(|&v| new_value[v as usize].map(|i| i.0)).collect();
         part
     }
-    /// Whether a node is a kernel of the user's, which only the compiler knows.
+    /// Return whether a node is a custom kernel, which only the compiler can run.
     pub(crate) fn calls_custom_kernels(&self) -> bool {
         self.custom_kernels().next().is_some()
     }
-    /// The kernels of the user's that nodes call.
+    /// Return the custom kernels that nodes call.
     pub(crate) fn custom_kernels(&self) -> impl Iterator<Item = &Arc<Kernel>> {
         self.nodes.iter().filter_map(|n| n.op.custom_kernel())
     }
-    /// The node that computes each value.
+    /// Return the node that computes each value.
     pub(crate) fn producers(&self) -> Vec<usize> {
         let mut producer = vec![0; self.values.len()];
         (0..self.nodes.len()).for_each(|n| producer[self.values_of(n)].fill(n));
         producer
     }
-    /// Which nodes the values in `outputs` depend on.
+    /// Return for each node whether a value in `outputs` depends on it.
     pub(crate) fn needed(&self, outputs: &[u32]) -> Vec<bool> {
         let mut value = vec![false; self.values.len()];
         outputs.iter().for_each(|&v| value[v as usize] = true);
@@ -316,7 +316,7 @@ impl Form {
         }
         let producer = self.producers();
         let mut pairs: Vec<(usize, usize)> = Vec::new();
-        // The last update of an argument is what the argument becomes.
+        // The last update of an argument takes its memory.
         for (position, &v) in outputs.iter().enumerate().rev() {
             if let Some(i) = updates[v as usize]
                 && pairs.iter().all(|p| p.0 != i)
@@ -337,20 +337,20 @@ impl Form {
         }
         pairs
     }
-    /// Positions in `outputs` of the results that are given memory of the [pool](crate::pool): the large ones that
-    /// take that of no argument.
+    /// Return the positions in `outputs` of the results that take memory from the [pool](crate::pool): large results
+    /// that take the memory of no argument.
     pub(crate) fn pooled(&self, outputs: &[u32], overwritten: &[(usize, usize)]) -> Vec<usize> {
         let is_new = |position: &usize| overwritten.iter().all(|p| p.1 != *position);
         let is_large = |position: &usize| is_large(&self.values[outputs[*position] as usize]);
         (0..outputs.len()).filter(|p| self.is_pooled && is_large(p) && is_new(p)).collect()
     }
-    /// Hash of everything, for forms that were not recorded.
+    /// Return the hash of all parts, for a form that was not recorded.
     pub(crate) fn hash(&self) -> u64 {
         self.offsets().iter().fold(self.hash_without_offsets(), |h, o| mix(h, o.1 as u64))
     }
-    /// Nodes that read an argument of `overwritten` before the node that overwrites it, which does not depend on them,
-    /// as `(overwriting node, reading node)`. Only earlier nodes: what comes later reads the new value, or depends on
-    /// it.
+    /// Return nodes that read an argument of `overwritten` before the node that overwrites it, and that this node does
+    /// not depend on, as `(overwriting node, reading node)`. Only earlier nodes count: a later node reads the new
+    /// value, or depends on it.
     pub(crate) fn late_readers(&self, outputs: &[u32], overwritten: &[(usize, usize)]) -> Vec<(usize, usize)> {
         let producer = self.producers();
         let mut readers: Vec<SmallVec<[usize; 4]>> = vec![SmallVec::new(); self.args.len()];
@@ -385,7 +385,7 @@ impl Form {
         }
         pairs
     }
-    /// The ops that value `wanted` depends on, in order, a line each: `%3: float32[2, 4] = add(%1, ...)`.
+    /// Return the ops that value `wanted` depends on, in order, one per line: `%3: float32[2, 4] = add(%1, ...)`.
     pub(crate) fn graph(&self, wanted: u32) -> String {
         let needed = self.needed(&[wanted]);
         let ty = |m: &Meta| format!("{}{:?}", m.dtype.name(), &m.dims[..]);
@@ -399,7 +399,7 @@ impl Form {
             let values: Vec<String> = self.values_of(i).map(|v| format!("%{v}: {}", ty(&self.values[v]))).collect();
             let inputs: Vec<String> = self.inputs_of(i).iter().map(name).collect();
             text.push_str(&format!("{} = {}({})", values.join(", "), node.op.name(), inputs.join(", ")));
-            // `Reduce { kind: Sum }` says more than its name; `Add` does not.
+            // `Reduce { kind: Sum }` has more than the name. `Add` has not.
             let attributes = format!("{:?}", node.op);
             if attributes.contains(['{', '[']) {
                 text.push_str(&format!("  # {attributes}"));
@@ -409,7 +409,7 @@ impl Form {
         text.push_str(&format!("return %{wanted}\n"));
         text
     }
-    /// The largest values that nodes compute, for errors of memory: `float32[50000, 50000] (10 GB) of matmul
+    /// Return the largest values that nodes compute, for memory errors: `float32[50000, 50000] (10 GB) of matmul
     /// (train.py:31), ...`.
     pub(crate) fn largest(&self) -> String {
         let bytes = |v: usize| self.values[v].bytes().unwrap_or(usize::MAX);
@@ -426,13 +426,13 @@ impl Form {
         };
         all.iter().take(5).map(shown).collect::<Vec<_>>().join(", ")
     }
-    /// The user's line of node `n` in brackets: ` (train.py:31)`; empty where it is not known.
+    /// Return the user's line of node `n` in brackets, such as ` (train.py:31)`, or an empty text.
     fn line(&self, n: usize) -> String {
         let site = self.sites.get(n);
         let of = if site::is_backward(site) { "gradient of " } else { "" };
         site::line(site).map_or_else(String::new, |l| format!(" ({of}{}:{})", l.file, l.line))
     }
-    /// Empties every list and keeps the memory.
+    /// Clear all lists, but keep their memory.
     pub(crate) fn clear(&mut self) {
         self.nodes.clear();
         self.inputs.clear();
@@ -445,7 +445,7 @@ impl Form {
         self.options = 0;
         self.sites.0.clear();
     }
-    /// The ops' names, shortened: `add, mul (12 times), sum, ...`.
+    /// Return the names of the ops, shortened: `add, mul (12 times), sum, ...`.
     pub(crate) fn summary(&self) -> String {
         let mut counts: Vec<(&'static str, usize)> = Vec::new();
         for n in &self.nodes {
@@ -471,13 +471,13 @@ pub(crate) fn is_large(meta: &Meta) -> bool {
     meta.bytes().is_some_and(|b| b >= MIN_POOLED_BYTES)
 }
 
-/// Mixes one word into a rolling hash.
+/// Mix one word into a rolling hash.
 #[inline(always)]
 pub(crate) fn mix(hash: u64, word: u64) -> u64 {
     (hash.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95)
 }
 
-/// Hash of an op and its attributes.
+/// Return the hash of an op and its attributes.
 #[inline(always)]
 pub(crate) fn hash_op(op: &Prim) -> u64 {
     let mut h = FxHasher::default();
@@ -485,7 +485,7 @@ pub(crate) fn hash_op(op: &Prim) -> u64 {
     h.finish()
 }
 
-/// Hash of a description.
+/// Return the hash of a description.
 #[inline(always)]
 pub(crate) fn hash_meta(meta: &Meta) -> u64 {
     meta.dims.iter().fold(meta.dtype as u64 | (meta.device.index as u64) << 8, |h, &d| mix(h, d as u64))
@@ -502,7 +502,7 @@ mod tests {
 
     const DONATED: bool = true;
 
-    /// A form of nodes with one operand list each; every value is `f32[4]`.
+    /// Make a form of nodes with one list of operands each. Every value is `f32[4]`.
     fn form(args: &[bool], nodes: &[(Prim, &[Input], usize)]) -> Form {
         let meta = Meta::new(&[4], DType::F32, Device::TPU);
         let mut form = Form { args: args.iter().map(|&donated| Arg { meta, donated }).collect(), ..Form::default() };
@@ -524,15 +524,15 @@ mod tests {
     }
 
     #[test]
-    fn the_last_update_takes_the_memory() {
-        // A gradient of the argument's type leaves the segment too, and comes first.
+    fn the_last_update_takes_the_memory_of_its_argument() {
+        // A gradient of the argument's type is an output too, and comes first.
         let (p, g) = (Input::arg(0), Input::value(0));
         let f = form(&[DONATED], &[(flip(), &[p], 1), (subtract(), &[p, g], 1)]);
         assert_eq!(f.overwritten(&[0, 1]), [(0, 1)]);
     }
 
     #[test]
-    fn results_of_an_optimiser_take_what_they_update() {
+    fn results_of_an_optimizer_take_the_memory_they_update() {
         let step = Prim::AdamW(AdamW { decoupled: true, maximize: false });
         let (p, m, v, g) = (Input::arg(0), Input::arg(1), Input::arg(2), Input::value(0));
         let f = form(&[DONATED; 3], &[(flip(), &[p], 1), (step, &[p, g, m, v], 3)]);
@@ -559,8 +559,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_still_read_stays() {
-        // Mirroring cannot be done in place, and nothing comes after it.
+    fn arguments_that_are_still_read_are_kept() {
+        // Mirroring cannot work in place, and no op comes after it.
         assert_eq!(form(&[DONATED], &[(flip(), &[Input::arg(0)], 1)]).overwritten(&[0]), []);
         let (x, y) = (Input::arg(0), Input::value(0));
         let later = form(&[DONATED], &[(flip(), &[x], 1), (flip(), &[y], 1)]);
@@ -569,7 +569,7 @@ mod tests {
         assert_eq!(kept.overwritten(&[1]), []);
     }
     #[test]
-    fn a_custom_kernel_writes_over_what_it_was_given() {
+    fn a_custom_kernel_overwrites_its_aliased_operand() {
         let text =
             "func.func @main(%x: tensor<4xf32> {tf.aliasing_output = 1 : i32}) -> (tensor<4xf32>, tensor<4xf32>) {
             return %x, %x : tensor<4xf32>, tensor<4xf32> }";
@@ -581,7 +581,7 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_beside_the_way_to_the_update_is_late() {
+    fn late_readers_are_reads_off_the_path_to_the_update() {
         let step = Prim::AdamW(AdamW { decoupled: true, maximize: false });
         let (p, m, v) = (Input::arg(0), Input::arg(1), Input::arg(2));
         let (y, g) = (Input::value(0), Input::value(1));

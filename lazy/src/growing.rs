@@ -1,4 +1,4 @@
-//! Programs that come again with other sizes of a few small values.
+//! Programs that differ from earlier ones in the sizes of a few small values.
 //!
 //! `ids = torch.cat([ids, next], 1)` makes the program around it new in each iteration of a loop, and compiling takes
 //! longer than the iteration. So a program that has no executable, and differs from an earlier one in sizes only, is
@@ -15,25 +15,24 @@ use std::array;
 
 /// Longer programs are not looked at: what grows in them is seldom all that changes.
 const MAX_OPS: usize = 1 << 10;
-/// So many ops are run on the host at most, on values that all together take so few bytes.
+/// Greatest number of ops that run on the host, and of bytes that their values take together.
 const HOST_OPS: usize = 32;
 const HOST_BYTES: usize = 256 << 10;
-/// Beyond so many kinds of programs, all are forgotten.
+/// Number of kinds of programs above which all are forgotten.
 const MAX_KINDS: usize = 1 << 10;
 
 /// The nodes of a program: those on the host that come first, those on the device, those on the host that come last.
 pub(crate) type Division = [Vec<usize>; 3];
-/// Which part of a [`Division`] runs on the device.
+/// The part of a [`Division`] that runs on the device.
 pub(crate) const ON_DEVICE: usize = 1;
 
-/// The first program of each kind. Programs are of one kind if they have the same ops with the same wiring; sizes may
-/// differ.
+/// The first program of each kind. Two programs are of one kind if they have the same ops and wiring. Sizes may differ.
 #[derive(Default)]
 pub(crate) struct Growing(Mutex<FxHashMap<u64, Form>>);
 
 impl Growing {
-    /// Hears of a form that has no executable; says how to divide it, if it should be. `has_grown` tells the arguments
-    /// that the host part of an earlier program made.
+    /// Record a form that has no executable. Return how to divide it, or `None`. `has_grown` is true for arguments that
+    /// the host part of an earlier program made.
     pub(crate) fn divide(&self, form: &Form, has_grown: impl Fn(usize) -> bool) -> Option<Division> {
         if form.nodes.len() > MAX_OPS {
             return None;
@@ -70,8 +69,8 @@ fn hash_without_sizes(form: &Form) -> u64 {
     form.outputs.iter().fold(hash, |h, &o| mix(h, o.into()))
 }
 
-/// Which nodes read or compute values whose sizes are others than in `first`, a form of the same kind; `None` where no
-/// size is.
+/// Mark the nodes that read or compute values whose sizes differ from those in `first`, a form of the same kind. Return
+/// `None` if there are none.
 fn resized(form: &Form, first: &Form) -> Option<Vec<bool>> {
     let same_wiring = form.inputs == first.inputs && form.outputs == first.outputs && form.numbers == first.numbers;
     let same_lists = form.nodes.len() == first.nodes.len() && form.args.len() == first.args.len();
@@ -89,8 +88,8 @@ fn resized(form: &Form, first: &Form) -> Option<Vec<bool>> {
     nodes.clone().any(resizes).then(|| nodes.map(|n| resizes(n) || form.nodes[n].op != first.nodes[n].op).collect())
 }
 
-/// Which nodes append an element to a value and give the result away, and which read what has grown so; `None` where no
-/// node does.
+/// Mark the nodes that append an element to a value and return the result, and the nodes that read such grown values.
+/// Return `None` if no node appends.
 fn appending(form: &Form, has_grown: impl Fn(usize) -> bool) -> Option<Vec<bool>> {
     let mut is_read = vec![false; form.values.len()];
     for input in &form.inputs {
@@ -107,7 +106,7 @@ fn appending(form: &Form, has_grown: impl Fn(usize) -> bool) -> Option<Vec<bool>
         is_one_more && !is_read[result] && form.outputs.contains(&(result as u32))
     };
     let mut on_host = vec![false; form.nodes.len()];
-    // What is made of a grown value, element by element, has grown too.
+    // An element-wise result of a grown value has grown too.
     let mut value_has_grown = vec![false; form.values.len()];
     for n in 0..form.nodes.len() {
         let is_grown = |input: &&Input| match input.source() {
@@ -126,7 +125,7 @@ fn appending(form: &Form, has_grown: impl Fn(usize) -> bool) -> Option<Vec<bool>
     on_host.contains(&true).then_some(on_host)
 }
 
-/// Divides a form into parts, with the marked nodes on the host. Returns `None` if these nodes are too many or too
+/// Divide a form into parts, with the marked nodes on the host. Returns `None` if these nodes are too many or too
 /// large, if one of them computes floats, or if the host would have to wait for the device twice.
 fn divide(form: &Form, on_host: &[bool]) -> Option<Division> {
     let needed = form.needed(&form.outputs);
@@ -152,7 +151,7 @@ fn divide(form: &Form, on_host: &[bool]) -> Option<Division> {
     (parts[0].len() + parts[2].len() <= HOST_OPS && host_bytes <= HOST_BYTES).then_some(parts)
 }
 
-/// The bytes that a node reads and computes on the host; `None` where that would not be exact.
+/// Return the bytes that a node reads and computes on the host, or `None` if its result would not be exact.
 fn exact_bytes(form: &Form, n: usize) -> Option<usize> {
     let op = &form.nodes[n].op;
     let metas =

@@ -1,17 +1,17 @@
 //! Programs that are computed op by op, instead of being compiled.
 //!
-//! XLA:CPU takes seconds to compile what its processor computes in milliseconds, and a program whose sizes change at
-//! every step is compiled at every step. Its memory is the host's, though, where the kernels of device `cpu` compute
-//! the same ops. So a program that comes for the first time is *interpreted*: its ops run one after the other on those
-//! kernels. One that comes again is compiled, since loops repeat.
+//! XLA:CPU may take seconds to compile a program that runs in milliseconds, and a program whose sizes change at every
+//! step is compiled at every step. XLA:CPU works in host memory, so the kernels of device `cpu` can compute the same
+//! ops. Therefore a program that comes for the first time is *interpreted*: its ops run one after the other on those
+//! kernels. A program that comes again is compiled, since loops repeat.
 //!
-//! How often a program has come decides, and how many of the last programs were interpreted; never time, and never what
-//! is on disk. So a script gives the same results, to the last bit, at each run. Within a process they may differ by
-//! rounding: the first run of a program is the kernels', later ones are the compiler's.
-//! `torch.use_deterministic_algorithms(True)` leaves all to the compiler.
+//! The decision depends on the number of times that the program came, and on the number of recent programs that were
+//! interpreted. It never depends on time or on files, so a script gives the same results at each run, to the last bit.
+//! Within a process, runs of one program may differ by rounding, because kernels compute the first run and the compiled
+//! program the later ones. With `torch.use_deterministic_algorithms(True)` all programs are compiled.
 //!
-//! Some programs are interpreted however often they come, because a launch takes longer than they do: those of a few
-//! ops on small values, and those of one op in Strict and Debug mode, where there is nothing to fuse.
+//! Some programs are always interpreted, because a launch takes longer than they do: programs of a few ops on small
+//! values, and programs of one op in Strict and Debug mode, which have nothing to fuse.
 
 use crate::form::Form;
 use parking_lot::Mutex;
@@ -24,21 +24,21 @@ const COMPILED_AT: u32 = 2;
 /// The same, while programs keep changing. Few of the programs that come twice then come often enough to be worth
 /// compiling. Examples are a second prompt of the same length, or another epoch of batches of all lengths.
 const COMPILED_AT_WHILE_CHANGING: u32 = 8;
-/// Programs keep changing while so many of the last 64 were interpreted. The first steps of a training loop are fewer
-/// programs.
+/// Number of the last 64 programs that were interpreted from which programs count as changing. The first steps of a
+/// training loop have fewer programs.
 const CHANGING: u32 = 48;
-/// Beyond so many programs, all are forgotten.
+/// Number of programs above which all are forgotten.
 const MAX_KNOWN: usize = 1 << 16;
-/// A program of so few ops, on values that all together take so few bytes, is faster on kernels than launched: 3 to 14
-/// us instead of 28 to 40 us with a thousand elements a value, on two cores.
+/// Greatest number of ops, and of bytes of all values, of a program that is faster on kernels than launched: 3 to 14 us
+/// instead of 28 to 40 us with a thousand elements per value, on two cores.
 const LIGHT_OPS: usize = 16;
 const LIGHT_BYTES: usize = 1 << 20;
 /// A program with a larger value than this is compiled: the compiler may fuse ops so that the value never exists.
 const MOST_BYTES: usize = 1 << 30;
-/// How often a program came that kernels cannot compute.
+/// Count of a program that kernels cannot compute.
 const NEVER: u32 = u32::MAX;
 
-/// Which programs are computed op by op, on a device that computes in the host's memory.
+/// Selects the programs that are computed op by op, on a device that computes in host memory.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[repr(u8)]
 pub enum Interpret {
@@ -47,7 +47,7 @@ pub enum Interpret {
     /// New ones, and all that are faster so.
     #[default]
     New,
-    /// All that kernels can compute: to test that they give what programs give.
+    /// All that kernels can compute: to test that kernels and programs have equal results.
     Always,
 }
 
@@ -62,9 +62,9 @@ pub(crate) struct Interpreter {
 
 #[derive(Default)]
 struct Known {
-    /// How often each program has come.
+    /// Number of times that each program came.
     seen: FxHashMap<u64, u32>,
-    /// Which of the last programs were interpreted, a bit each.
+    /// One bit for each of the last programs: whether it was interpreted.
     last: u64,
 }
 
@@ -87,16 +87,16 @@ impl Interpreter {
         self.possible.store(possible, Relaxed);
     }
 
-    /// Whether any program is interpreted. Not where deterministic algorithms are asked for: there a training that is
-    /// run twice in a process gives the same numbers, to the last bit, and the first run of a program may round
-    /// otherwise than later ones.
+    /// Return whether programs may be interpreted. With deterministic algorithms they are not: the first run of a
+    /// program could round differently from later ones, and a training that runs twice in a process must give the same
+    /// numbers, to the last bit.
     pub(crate) fn is_on(&self) -> bool {
         let wanted = self.wanted.load(Relaxed);
         let is_repeatable = wanted == Interpret::Always as u8 || !torchtpu_tensor::state::is_deterministic();
         self.possible.load(Relaxed) && wanted != Interpret::Never as u8 && is_repeatable
     }
 
-    /// Whether a program is interpreted however often it comes.
+    /// Return whether a program is interpreted however often it comes.
     pub(crate) fn always_takes(&self, hash: u64, form: &Form, is_one_op: bool) -> bool {
         let is_wanted = match self.wanted.load(Relaxed) == Interpret::Always as u8 {
             true => true,
@@ -105,7 +105,7 @@ impl Interpreter {
         is_wanted && self.known.lock().seen.get(&hash) != Some(&NEVER)
     }
 
-    /// Takes note of a program that has no executable; says whether to interpret it.
+    /// Record a program that has no executable. Return whether to interpret it.
     pub(crate) fn takes(&self, hash: u64, form: &Form) -> bool {
         if is_heavy(form) {
             return false;
@@ -126,12 +126,12 @@ impl Interpreter {
         takes
     }
 
-    /// Takes note of a program that has an executable.
+    /// Record a program that has an executable.
     pub(crate) fn passes(&self) {
         self.known.lock().last <<= 1;
     }
 
-    /// Takes note of a program that kernels cannot compute.
+    /// Record a program that kernels cannot compute.
     pub(crate) fn refuses(&self, hash: u64) {
         self.known.lock().seen.insert(hash, NEVER);
     }

@@ -1,4 +1,5 @@
-//! The kernels of device `cpu`, made known to XLA:CPU: programs call them for what they do faster than compiled code.
+//! The kernels of device `cpu` as custom calls of XLA:CPU. Programs call them for ops that compiled code computes more
+//! slowly.
 
 use smallvec::SmallVec;
 use torchtpu_pjrt::{CallFrame, Client, CustomCall};
@@ -48,7 +49,7 @@ fn sizes(dims: &[i64]) -> Result<Dims, String> {
     Dims::try_new(&sizes).map_err(|e| e.to_string())
 }
 
-/// Makes the kernels known to the plugin of a cpu client; whether programs may call them.
+/// Register the kernels with the plugin of a cpu client. Return whether programs may call them.
 pub(crate) fn register(client: &Client) -> bool {
     std::env::var(VARIABLE).map_or(true, |v| v.trim() != "0") && client.register_custom_call::<Kernels>().is_ok()
 }

@@ -1,10 +1,10 @@
 //! The engine behind device `tpu`: trace, segments, compilation cache and execution on PJRT devices.
 //!
-//! An op on a `tpu` tensor computes nothing. It is recorded: the op, which values it reads, the description of what it
-//! gives. The recorded stream is cut into *segments*; each segment is one program for the device's compiler. When the
-//! stream is cut is the only difference between the modes ([`EagerMode`]): after every op (`Debug`, which also waits,
-//! and `Strict`), or where it pays (`Fused`): when the host reads a value, at the end of a training step, at a size, or
-//! where the stream starts to repeat.
+//! An op on a `tpu` tensor computes nothing. The engine records the op, the values that it reads, and the shapes of its
+//! results. The recorded stream is cut into *segments*, and each segment is one program for the device's compiler. The
+//! modes ([`EagerMode`]) differ only in their cuts. `Debug` and `Strict` cut after every op, and `Debug` also waits.
+//! `Fused` cuts when the host reads a value, at the end of a training step, at a size limit, or when the stream begins
+//! to repeat.
 //!
 //! # From ops to a running program
 //!
@@ -117,7 +117,7 @@ pub(crate) fn engine() -> &'static Engine {
     })
 }
 
-/// Makes this engine the one behind device `tpu`. Loads nothing: a plugin is looked for when the device is first used.
+/// Make this engine the one behind device `tpu`. Loads nothing: a plugin is looked for when the device is first used.
 pub fn install() {
     torchtpu_tensor::backend::install(&engine::Tpu);
 }
@@ -127,7 +127,7 @@ pub fn eager_mode() -> EagerMode {
     mode::get()
 }
 
-/// Changes the mode; what was recorded under the old one is launched first.
+/// Change the mode. Ops that were recorded in the old mode are launched first.
 pub fn set_eager_mode(mode: EagerMode) {
     engine().cut_all(CutReason::Explicit);
     mode::set(mode);
@@ -136,13 +136,13 @@ pub fn set_eager_mode(mode: EagerMode) {
     }
 }
 
-/// How precisely accelerators multiply matrices of `float32` now.
+/// Return the precision of `float32` matrix products on accelerators.
 pub fn matmul_precision() -> Precision {
     precision::get()
 }
 
-/// Changes how precisely accelerators multiply matrices of `float32`; what was recorded before is launched first, as it
-/// was asked for. XLA:CPU always multiplies `float32`.
+/// Set the precision of `float32` matrix products on accelerators. Recorded ops are launched first, with the old
+/// precision. XLA:CPU always multiplies in `float32`.
 pub fn set_matmul_precision(precision: Precision) {
     if precision != precision::get() {
         engine().cut_all(CutReason::Explicit);
@@ -150,9 +150,8 @@ pub fn set_matmul_precision(precision: Precision) {
     precision::set(precision);
 }
 
-/// Sets options of the device's compiler, by name, in place of those set before; what was recorded before is launched
-/// first, as it was asked for. An option that the compiler does not know is an error where a value is read that a
-/// program with it computes.
+/// Replace the options of the device's compiler. Recorded ops are launched first, with the old options. If the compiler
+/// does not know an option, reading a value of a program with this option is an error.
 pub fn set_compiler_options(options: Vec<(String, OptionValue)>) {
     let number = options::number(options);
     if number != options::current() {
@@ -161,31 +160,30 @@ pub fn set_compiler_options(options: Vec<(String, OptionValue)>) {
     options::set(number);
 }
 
-/// Launches what is recorded, on all threads, and waits for all of it.
+/// Launch what is recorded, on all threads, and wait for all of it.
 ///
 /// # Errors
-/// That of a launch still under way that failed. The values that it should have computed tell it too.
+/// The error of a running launch that failed. The values that it should have computed have the error too.
 pub fn synchronize() -> Result<()> {
     engine().synchronize()
 }
 
-/// Waits for all that was launched, without launching what is recorded: to be called before a `fork`, so that no thread
-/// holds a lock that the child would wait for. Tells no error; the values that failed do.
+/// Wait for all launched programs, without launching the recorded ops. Call this before a `fork`, so that no thread
+/// holds a lock that the child needs. Errors stay with the values.
 pub fn quiesce() {
     engine().quiesce();
 }
 
-/// Says that an optimiser begins its step: see [`step_boundary`]. Called by the optimisers.
+/// Record that an optimizer begins its step: see [`step_boundary`]. Optimizers call this.
 ///
-/// `optimizer` is a number of the caller's choice that tells its optimisers apart. A step right after that of another
-/// optimiser belongs to the same training step. If `makes_state`, what is filled with a number until the boundary, such
-/// as moments of zeros, is computed by a program of its own: later steps find it made, so that all of them have the
-/// same program.
+/// `optimizer` is a number that identifies the optimizer. A step right after that of another optimizer belongs to the
+/// same training step. If `makes_state`, fills until the boundary, such as moments of zeros, are computed by a program
+/// of their own. Later steps find the state, so that all steps have the same program.
 pub fn step_begins(optimizer: u64, makes_state: bool) {
     engine().step_begins(optimizer, makes_state);
 }
 
-/// Says that a training step ends here: the best place for a cut. Called by the optimisers.
+/// Record that a training step ends here, the best place for a cut. Optimizers call this.
 ///
 /// On accelerators the cut is made when the next op is recorded, or a value is read. So gradients that are dropped
 /// right after the step are no results of its program.
@@ -193,23 +191,23 @@ pub fn step_boundary() {
     engine().step_boundary();
 }
 
-/// Launches what the current thread recorded, and records the point in the order of launches behind it, without
-/// waiting; `timed` if it will be asked when that point was reached. A program that is still being compiled is waited
-/// for until it is launched.
+/// Launch the recorded ops of the current thread, and return an event behind them in the order of launches. With
+/// `timed`, the event also has the time of its end. This waits for programs that are still being compiled, but not for
+/// their results.
 ///
 /// # Errors
-/// In a forked process; with `timed`, where the plugin does not tell of ends.
+/// In a forked process. With `timed`, if the plugin does not report ends.
 pub fn record_event(timed: bool) -> Result<Event> {
     engine().record_event(timed)
 }
 
-/// Launches what the current thread recorded, without waiting.
+/// Launch what the current thread recorded, without waiting.
 pub fn mark_step() {
     engine().cut(CutReason::Explicit);
 }
 
-/// Whether Debug mode refuses NaN and infinities that an op makes of finite inputs. Off at first: a mask of `-inf` is
-/// no mistake.
+/// Return whether Debug mode refuses NaN and infinities that an op makes of finite inputs. Off at first: a mask of
+/// `-inf` is no mistake.
 pub fn set_check_numerics(on: bool) {
     engine().set_check_numerics(on);
 }
@@ -225,39 +223,39 @@ pub fn set_interpret(wanted: Interpret) {
     engine().set_interpret(wanted);
 }
 
-/// Sets the greatest number of ops in a segment.
+/// Set the greatest number of ops in a segment.
 pub fn set_max_segment_ops(n: usize) {
     engine().set_max_nodes(n);
 }
 
-/// Sets how many bytes of pending values may be in use before the segment is cut; `None` for what holds by default, as
-/// `TORCHTPU_PENDING_BYTES` says above.
+/// Set the bytes of pending values in use above which the segment is cut. `None` restores the default, as
+/// `TORCHTPU_PENDING_BYTES` does above.
 pub fn set_max_pending_bytes(n: impl Into<Option<usize>>) {
     engine().set_max_pending_bytes(n.into());
 }
 
-/// What was counted since the start or [`reset_metrics`].
+/// Return the counts since the start or the last [`reset_metrics`].
 pub fn metrics() -> Metrics {
     engine().metrics()
 }
 
-/// Sets all counts to zero; live bytes stay, and are the new peak.
+/// Set all counts to zero. Live bytes stay, and are the new peak.
 pub fn reset_metrics() {
     engine().reset_metrics();
 }
 
-/// Makes the bytes that are live now the peak.
+/// Make the bytes that are live now the peak.
 pub fn reset_peak_bytes() {
     metrics::reset_peak();
 }
 
-/// The last thousand compilations, oldest first, each with what made it necessary.
+/// Return the last thousand compilations, oldest first, each with its reason.
 pub fn explain() -> Vec<Explanation> {
     explain::all()
 }
 
-/// Writes the executables in memory to a file, which [`load_cache`] reads on another machine. Returns how many were
-/// written. Executables that the plugin cannot serialise, such as sorts on XLA:CPU, are left out.
+/// Write the executables in memory to a file, which [`load_cache`] reads on another machine. Return their number.
+/// Executables that the plugin cannot serialize, such as sorts on XLA:CPU, are left out.
 ///
 /// # Errors
 /// `Runtime` when the file cannot be written.
@@ -265,8 +263,8 @@ pub fn save_cache(path: impl AsRef<std::path::Path>) -> Result<usize> {
     engine().save_cache(path.as_ref())
 }
 
-/// Reads a file of [`save_cache`]: programs in it are not compiled any more. Returns how many there are. Executables
-/// are native code: load only files that you trust as you trust a program.
+/// Read a file of [`save_cache`], so that its programs are not compiled again. Return their number. Executables are
+/// native code: load only files that you would run as programs.
 ///
 /// # Errors
 /// `Runtime` when the file cannot be read, is damaged, or was made by another version or for another device.
@@ -280,7 +278,7 @@ pub struct Exported {
     pub text: String,
     /// The arguments of its entry, in order.
     pub arguments: Vec<Argument>,
-    /// Which result of its entry each output is.
+    /// The result of its entry that each output is.
     pub results: Vec<usize>,
 }
 
@@ -296,23 +294,22 @@ pub enum Argument {
 /// becomes a part of it.
 ///
 /// # Errors
-/// `Value` when the outputs are not all to be computed by one segment; why a value that the program takes along cannot
-/// be read.
+/// `Value` if one segment does not compute all outputs. The error of a captured value that cannot be read.
 pub fn export(outputs: &[u64], inputs: &[u64]) -> Result<Exported> {
     engine().export(outputs, inputs)
 }
 
-/// Forgets the executables in memory; those on disk stay.
+/// Forget the executables in memory. Those on disk stay.
 pub fn clear_cache() {
     engine().clear_cache();
 }
 
-/// Gives memory back to the system that is kept for results to come. Only Fused mode keeps any, and only on XLA:CPU.
+/// Return memory back to the system that is kept for results to come. Only Fused mode keeps any, and only on XLA:CPU.
 pub fn empty_cache() {
     pool::shared().clear();
 }
 
-/// Keeps only these bits of the hashes that find executables, to provoke collisions. For tests.
+/// Keep only these bits of the hashes that find executables, to provoke collisions. For tests.
 #[doc(hidden)]
 pub fn set_hash_mask(mask: u64) {
     engine().set_hash_mask(mask);
@@ -329,8 +326,8 @@ pub fn device_name() -> Result<String> {
     }
 }
 
-/// The free and the whole memory of the device in bytes, as the plugin says it; `None` on XLA:CPU, whose memory is the
-/// host's, and where the plugin does not say.
+/// Return the free and the total memory of the device in bytes, as the plugin reports them. Return `None` on XLA:CPU,
+/// which uses host memory, and if the plugin does not report.
 ///
 /// # Errors
 /// When no plugin can be loaded.
@@ -347,8 +344,8 @@ pub fn memory_info() -> Result<Option<(u64, u64)>> {
     }))
 }
 
-/// The platform that custom kernels are made for now: `tpu`, also in a [plan](plan::begin), `cpu`, or what the plugin
-/// calls itself.
+/// Return the platform that custom kernels are made for: `tpu`, also in a [plan](plan::begin), `cpu`, or the plugin's
+/// name of its platform.
 ///
 /// # Errors
 /// When no plugin can be loaded.
@@ -377,33 +374,32 @@ pub fn without_locations(text: &str) -> Result<String> {
     torchtpu_stablehlo::Library::without_locations(text).map_err(torchtpu_tensor::Error::value)
 }
 
-/// What made a custom kernel for device `tpu`, from the disk cache: `made` is what decides it, such as the source of a
-/// function.
+/// Return a custom kernel for device `tpu` from the disk cache. `made` is its key, such as the source of a function.
 pub fn load_kernel(made: &str) -> Option<Vec<u8>> {
     custom::load(made)
 }
 
-/// Keeps a custom kernel in the disk cache for [`load_kernel`].
+/// Keep a custom kernel in the disk cache for [`load_kernel`].
 pub fn store_kernel(made: &str, kernel: &[u8]) {
     custom::store(made, kernel);
 }
 
-/// How many devices there are; 0 when no plugin can be loaded.
+/// Return the number of devices, or 0 if no plugin can be loaded.
 pub fn device_count() -> usize {
     torchtpu_tensor::backend::Backend::device_count(&engine::Tpu).unwrap_or(0)
 }
 
-/// Whether device `tpu` can be used.
+/// Return whether device `tpu` can be used.
 pub fn is_available() -> bool {
     device_count() > 0
 }
 
-/// Whether a plugin file is found. Loads nothing: the file may still turn out not to work.
+/// Return whether a plugin file is found. Loads nothing: the file may still turn out not to work.
 pub fn plugin_is_installed() -> bool {
     device::loaded().is_some() || torchtpu_pjrt::Plugin::locate(device::requested().as_deref()).is_ok()
 }
 
-/// Chooses the plugin, a path or `cpu`, `cuda`, `tpu`, before the device is first used.
+/// Choose the plugin, a path or `cpu`, `cuda`, `tpu`, before the device is first used.
 ///
 /// # Errors
 /// `Runtime` when one is loaded already.
@@ -411,7 +407,7 @@ pub fn set_plugin(name: &str) -> Result<()> {
     device::set_plugin(name)
 }
 
-/// Chooses the folder that keeps executables, or none, before the device is first used.
+/// Choose the folder that keeps executables, or none, before the device is first used.
 ///
 /// # Errors
 /// `Runtime` when a plugin is loaded already.
@@ -419,13 +415,13 @@ pub fn set_cache_folder(folder: Option<std::path::PathBuf>) -> Result<()> {
     device::set_cache_folder(folder)
 }
 
-/// Adds a folder in which plugins are looked for before all others: a Python program names its site-packages.
+/// Add a folder in which plugins are looked for before all others: a Python program names its site-packages.
 pub fn add_plugin_search_path(folder: impl Into<std::path::PathBuf>) {
     torchtpu_pjrt::add_search_path(folder);
 }
 
-/// Sets after how many ops a segment is launched early where the device would idle; `usize::MAX`, as at first, for
-/// never.
+/// Set the number of ops after which a segment is launched early if the device would idle. The default `usize::MAX`
+/// means never.
 pub fn set_early_ops(n: usize) {
     engine().set_early_ops(n);
 }

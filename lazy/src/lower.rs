@@ -12,12 +12,12 @@ pub(crate) struct Module {
     pub(crate) text: String,
     /// Types of the memory that it is given for results, whose contents are of no meaning.
     pub(crate) pooled: Vec<Meta>,
-    /// How many products ask the compiler for the form's precision.
+    /// Number of products that ask the compiler for the form's precision.
     pub(crate) precise_products: usize,
 }
 
-/// The module that computes `outputs` of `form`. Arguments are those of the form, then one vector of numbers per dtype,
-/// then memory for results.
+/// Make the module that computes `outputs` of `form`. Its arguments are those of the form, one vector of numbers per
+/// dtype, and memory for results.
 ///
 /// # Errors
 /// When an op's lowering breaks a rule of StableHLO or disagrees with the op's shape rule: a bug of that op, named
@@ -63,8 +63,8 @@ pub(crate) fn module(form: &Form, outputs: &[u32], platform: Platform) -> Result
             Failure::new(ErrorKind::Runtime, format!("{name}: lowering to StableHLO failed: {why}"))
                 .note(format!("the op is {:?}", node.op))
         };
-        // A kernel that writes in place waits for the kernels that read what it overwrites; the compiler would copy it
-        // for them.
+        // A kernel that writes in place waits for the kernels that read the overwritten value. Otherwise the compiler
+        // would copy the value for them.
         let readers = late_readers.iter().filter(|(writer, reader)| *writer == i && is_call[*reader]);
         let first = |reader: usize| values[form.values_of(reader).start].clone();
         f.call_after(readers.filter_map(|&(_, reader)| first(reader)).collect());
@@ -108,7 +108,7 @@ fn see_through(f: &mut Func, op: &Prim, x: &[Value], y: &Value) {
         Some(w) => (w.of.clone(), Layout { dims, strides: Dims::new(&w.strides), offset: w.offset }),
         None => (x[0].clone(), Layout::contiguous(dims)),
     };
-    // A reshape that has to move elements is where the next views begin.
+    // A reshape that must move elements starts a new chain of views.
     let Ok(layout) = op.layout(&layout) else { return };
     let moves = layout.strides != layout.dims.contiguous_strides() || layout.dims.numel() != of.ty().numel();
     if moves {
@@ -147,7 +147,7 @@ fn read(
     }
 }
 
-/// What a panic says.
+/// Return the text of a panic.
 pub(crate) fn text(panic: &(dyn std::any::Any + Send)) -> String {
     match (panic.downcast_ref::<String>(), panic.downcast_ref::<&str>()) {
         (Some(s), _) => s.clone(),

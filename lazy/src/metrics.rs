@@ -1,4 +1,4 @@
-//! What the engine counts.
+//! The counters of the engine.
 
 use crate::cut::CutReason;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -24,7 +24,7 @@ pub struct Metrics {
     pub segments_executed: u64,
     /// Segments whose program was new, and that were computed op by op instead.
     pub segments_interpreted: u64,
-    /// Segments that computed nothing anybody could see, and were dropped.
+    /// Segments without outputs, which were dropped.
     pub segments_dropped: u64,
     /// Ops recorded.
     pub nodes_recorded: u64,
@@ -46,7 +46,7 @@ pub struct Metrics {
     pub pool_hits: u64,
     /// Bytes of memory that is kept for such results now.
     pub pool_bytes: u64,
-    /// Cuts by reason, those that happened.
+    /// Cuts by reason. Reasons without cuts are left out.
     pub cuts: Vec<(&'static str, u64)>,
     /// Values that exist now: handles in use.
     pub live_values: u64,
@@ -104,7 +104,7 @@ pub(crate) fn live_bytes() -> usize {
     LIVE_BYTES.load(Relaxed) as usize
 }
 
-/// The counters; what the recording state knows is filled in by the engine.
+/// Return the counters. The engine fills in those of the recording state.
 pub(crate) fn snapshot() -> Metrics {
     let mut m = COUNTERS.copy();
     m.cuts = CutReason::ALL

@@ -1,12 +1,12 @@
-//! When the trace is cut.
+//! The modes, which decide where the trace is cut.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
-/// When recorded ops are handed to the device. Results are the same in all modes.
+/// When recorded ops go to the device. Results are the same in all modes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum EagerMode {
-    /// After every op, then wait for it; an error names the op and shows at its call.
+    /// After every op, and wait for it. An error names the op and is raised at its call.
     Debug,
     /// After every op, without waiting.
     Strict,
@@ -38,7 +38,7 @@ impl EagerMode {
             _ => EagerMode::Fused,
         }
     }
-    /// What the two environment variables ask for.
+    /// Return the mode that the two environment variables select.
     fn from_variables(blocking: Option<&str>, fuse: Option<&str>) -> EagerMode {
         match (blocking, fuse) {
             (Some("1"), _) => EagerMode::Debug,

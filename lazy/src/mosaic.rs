@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 use torchtpu_stablehlo::Type;
 
-/// What a kernel costs, for the compiler's schedule and its estimates.
+/// The cost of a kernel, for the compiler's schedule and its estimates.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Cost {
     /// Floating-point operations.

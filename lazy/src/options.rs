@@ -11,7 +11,7 @@ use torchtpu_pjrt::OptionValue;
 /// Names and values, in the order of the names.
 pub(crate) type List = Arc<[(String, OptionValue)]>;
 
-/// The list of number `i + 1`; number 0 is the empty list.
+/// The list with number `i + 1`. Number 0 is the empty list.
 static LISTS: Mutex<Vec<List>> = Mutex::new(Vec::new());
 static CURRENT: AtomicU32 = AtomicU32::new(0);
 

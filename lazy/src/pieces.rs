@@ -1,15 +1,15 @@
-//! Programs of which only a part is new.
+//! Division of programs that are only partly new.
 //!
-//! A detection loss over another number of boxes, a sequence that grows beside a model, a branch taken on a random
-//! number: each step is another program, of which all but a few ops have been compiled before. So where new programs
-//! keep coming, they are computed in pieces, runs of ops that are programs of their own. A program is divided first
-//! where its ops say so, so that equal layers are equal pieces; a later one into the runs that are known, and what is
-//! left into what it shares with one of them and what is new. What changes soon stands alone, and only that is
-//! compiled.
+//! Examples are a detection loss over a varying number of boxes, a sequence that grows beside a model, and a branch on
+//! a random number: each step is another program, but all except a few of its ops have been compiled before. So if new
+//! programs keep coming, they are computed in pieces: runs of ops that are programs of their own. The first program is
+//! divided at marks that depend on its ops, so that equal layers are equal pieces. A later program is divided into the
+//! known runs. The ops between them are split into a start and an end that they share with known runs, and the new ops
+//! in the middle. Soon the changing ops are a piece of their own, and only that piece is compiled.
 //!
-//! Pieces fuse less than the whole, so a program that comes again and again is compiled as a whole after all. And every
-//! training loop begins with new programs; what counts is how many of the last steps had a new program made mostly of
-//! ops that earlier ones had too.
+//! Pieces fuse less than the whole, so a program that comes often is compiled as a whole in the end. Every training
+//! loop begins with new programs. So a step counts as varying only if it has a new program that is made mostly of ops
+//! that earlier programs had too, and several of the last steps must vary.
 
 use crate::cache::Compiled;
 use crate::form::{Form, Source, hash_meta, hash_op, mix};
@@ -18,75 +18,77 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-/// Smaller programs are compiled faster than they are divided.
-pub(crate) const LARGE: usize = 64;
-/// Of the last so many steps ...
-const LAST: u32 = 8;
-/// ... so many that varied make the next new program run in pieces. First steps of ordinary training vary once or
-/// twice.
-const VARIED: u32 = 3;
-/// A program that has come so often in pieces is compiled as a whole. That takes as long as some dozens of its runs
-/// gain by it.
-const OFTEN: u32 = 32;
-/// So often it has come when that is used.
-const OFTEN_COMPILED: u32 = 64;
-/// After so many other programs, a whole that was not used makes room for another.
-const FORGOTTEN: u32 = 1024;
-/// How often a program came that cannot be compiled as a whole.
-const NEVER: u32 = u32::MAX;
-/// How large pieces are, in ops.
+/// Least number of ops of a program that is divided. Smaller ones compile faster than they are divided.
+pub(crate) const MIN_DIVIDED_OPS: usize = 64;
+/// Number of steps that are looked back at.
+const RECENT_STEPS: u32 = 8;
+/// Number of varying steps among them from which a new program runs in pieces. The first steps of ordinary training
+/// vary once or twice.
+const MIN_VARYING_STEPS: u32 = 3;
+/// Number of runs in pieces after which a program is compiled as a whole. The compilation takes as long as some dozens
+/// of runs gain by it.
+const RUNS_BEFORE_COMPILING: u32 = 32;
+/// Number of runs after which the whole is used. It is fixed, so that results do not depend on the time that the
+/// compiler takes.
+const RUNS_BEFORE_WHOLE: u32 = 64;
+/// Number of runs of other divided programs after which a whole that was not used makes room for another.
+const MAX_PENDING_AGE: u32 = 1024;
+/// Count of a program whose whole was handed out. It is compiled once only.
+const HANDED_OUT: u32 = u32::MAX;
+/// Sizes of pieces, in ops.
 #[derive(Clone, Copy)]
 struct Sizes {
     /// Programs smaller than this are not divided.
     program: usize,
-    /// Runs are no shorter than this, unless what changes stands between them.
+    /// Least size of a run, except of changed ops between two runs.
     run: usize,
-    /// What no known run divides is cut into pieces of at least and at most so many.
+    /// Least and greatest size of the pieces of ops that match no known run.
     least: usize,
     most: usize,
 }
-const SIZES: Sizes = Sizes { program: LARGE, run: 6, least: 32, most: 128 };
-/// For what is new in a program of which runs are known: it may come again elsewhere, with other things new beside it.
+const SIZES: Sizes = Sizes { program: MIN_DIVIDED_OPS, run: 6, least: 32, most: 128 };
+/// Sizes for the new ops of a program that has known runs. They may come again in another program, beside other new
+/// ops.
 const FINE: Sizes = Sizes { least: 8, most: 32, ..SIZES };
-/// With [`Divide::Always`]: as many cuts as there can be.
+/// Sizes with [`Divide::Always`]: as many cuts as possible.
 const SMALL: Sizes = Sizes { program: 2, run: 2, least: 1, most: 5 };
-/// See [`marks`].
-const MARKS: u64 = 8;
-/// Beyond so many ops in known runs, or so many programs, all are forgotten.
+/// One op in this many is a mark on average: see [`marks`].
+const OPS_PER_MARK: u64 = 8;
+/// Number of ops in known runs, or of programs, above which all are forgotten.
 const MAX_KNOWN: usize = 1 << 17;
 
-/// Which programs are computed in pieces.
+/// Selects the programs that are computed in pieces.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Divide {
-    /// None.
+    /// No program.
     Never,
-    /// Large new ones, where new ones keep coming.
+    /// Large new programs, if new ones keep coming.
     #[default]
     Changing,
-    /// All, in small pieces: to test that this changes no result.
+    /// All programs, in small pieces: to test that this changes no result.
     Always,
 }
 
-/// The executable of a whole program, once it has been compiled; `None` if that failed.
+/// The executable of a whole program after its compilation, or `None` if that failed.
 pub(crate) type Whole = Arc<OnceLock<Option<Arc<Compiled>>>>;
 
-/// How a program that has no executable is computed.
+/// How to compute a program that has no executable.
 pub(crate) enum Plan {
     Pieces {
-        /// Nodes of each piece, in order; nodes that nothing depends on are left out.
+        /// Nodes of each piece, in order. Nodes that no output depends on are left out.
         pieces: Vec<Vec<usize>>,
-        /// Where the whole is to be put, if it is worth compiling meanwhile.
+        /// The place for the executable of the whole, if the whole is to be compiled meanwhile.
         compile: Option<Whole>,
     },
-    /// As a whole after all, as soon as it is compiled.
+    /// As a whole, as soon as that is compiled.
     Whole(Whole),
 }
 
-/// A whole that is being compiled or waits to be used.
+/// A whole that is being compiled, or that waits for its first use.
 struct Pending {
     hash: u64,
     whole: Whole,
-    /// Programs that were divided since.
+    /// Number of programs that were divided since.
     age: u32,
 }
 
@@ -97,18 +99,18 @@ pub(crate) struct Pieces(Mutex<Known>);
 #[derive(Default)]
 struct Known {
     divide: Divide,
-    /// Runs by their first op, and by their last.
+    /// Runs by their first op, and by their last op.
     by_first: FxHashMap<u64, Vec<usize>>,
     by_last: FxHashMap<u64, Vec<usize>>,
     runs: Vec<Vec<u64>>,
     ops: usize,
-    /// How often each program has come in pieces.
+    /// Number of times that each program was computed in pieces.
     seen: FxHashMap<u64, u32>,
-    /// One at a time, since the rest of the program wants the processor too.
+    /// One whole at a time, since the program needs the processor too.
     pending: Option<Pending>,
-    /// Ops of all large programs.
+    /// Hashes of the ops of all large programs.
     programs: FxHashSet<u64>,
-    /// Which of the last steps varied, a bit each, and whether the present one does.
+    /// One bit for each of the last steps: whether it varied. `step` is the bit of the current step.
     steps: u64,
     step: bool,
 }
@@ -124,19 +126,19 @@ impl Pieces {
         pieces
     }
 
-    /// Hears that a program is used as a whole. Should its executable be dropped, it has to come often again.
-    pub(crate) fn is_whole(&self, hash: u64) {
+    /// Record that a program is used as a whole. If its executable is dropped, the count starts again.
+    pub(crate) fn record_whole(&self, hash: u64) {
         self.0.lock().seen.insert(hash, 0);
     }
 
-    /// Hears of a program that has an executable.
-    pub(crate) fn heard_again(&self, form: &Form, ends_step: bool) {
-        if form.nodes.len() >= LARGE {
-            self.0.lock().took_place(false, ends_step);
+    /// Record a program that has an executable.
+    pub(crate) fn record_known(&self, form: &Form, ends_step: bool) {
+        if form.nodes.len() >= MIN_DIVIDED_OPS {
+            self.0.lock().record_program(false, ends_step);
         }
     }
 
-    /// Hears of a program that has none. How it is divided, if it should be.
+    /// Record a program that has no executable. Return how to divide it, or nothing if it should not be divided.
     pub(crate) fn plan(&self, hash: u64, form: &Form, ends_step: bool) -> Option<Plan> {
         let mut known = self.0.lock();
         if form.nodes.len() < known.sizes().program {
@@ -152,14 +154,14 @@ impl Pieces {
         }
         let new = ops.iter().filter(|op| known.programs.insert(**op)).count();
         let varies = new <= ops.len() / 2;
-        let is_one_of_many = varies && (known.steps & ((1 << LAST) - 1)).count_ones() >= VARIED;
-        known.took_place(varies, ends_step);
+        let is_one_of_many = varies && (known.steps & ((1 << RECENT_STEPS) - 1)).count_ones() >= MIN_VARYING_STEPS;
+        known.record_program(varies, ends_step);
         match known.divide {
             Divide::Always => {}
             Divide::Changing if is_one_of_many => {}
             Divide::Changing | Divide::Never => return None,
         }
-        let compile = match known.whole(hash) {
+        let compile = match known.next_step(hash) {
             Some(Step::Use(whole)) => return Some(Plan::Whole(whole)),
             Some(Step::Compile(whole)) => Some(whole),
             None => None,
@@ -179,7 +181,8 @@ impl Pieces {
     }
 }
 
-/// Hash of an op, but for its offsets, and of what it reads and computes, but not of where that comes from.
+/// Return the hash of an op without its offsets, and of the types that it reads and computes. The origin of its inputs
+/// is left out.
 fn hash_node(form: &Form, n: usize) -> u64 {
     let op = &form.nodes[n].op;
     let h = if op.has_offsets() { hash_op(&op.without_offsets()) } else { hash_op(op) };
@@ -201,22 +204,22 @@ enum Step {
 }
 
 impl Known {
-    /// What is to be done about the whole of a program that comes once more. Counts alone decide, not how far the
-    /// compiler has got: the same program gives the same results, to the last bit, at each run.
-    fn whole(&mut self, hash: u64) -> Option<Step> {
+    /// Count one more run of a program, and return the next step for its whole. Only counts decide, not the progress of
+    /// the compiler: the same program gives the same results at each run, to the last bit.
+    fn next_step(&mut self, hash: u64) -> Option<Step> {
         let seen = self.seen.entry(hash).or_default();
         *seen = seen.saturating_add(1);
         if let Some(pending) = &mut self.pending {
             pending.age += 1;
-            if pending.hash == hash && *seen >= OFTEN_COMPILED {
-                *seen = NEVER;
+            if pending.hash == hash && *seen >= RUNS_BEFORE_WHOLE {
+                *seen = HANDED_OUT;
                 return self.pending.take().map(|p| Step::Use(p.whole));
             }
-            if pending.age < FORGOTTEN {
+            if pending.age < MAX_PENDING_AGE {
                 return None;
             }
         }
-        if !(OFTEN..NEVER).contains(seen) {
+        if !(RUNS_BEFORE_COMPILING..HANDED_OUT).contains(seen) {
             return None;
         }
         let whole = Whole::default();
@@ -232,14 +235,14 @@ impl Known {
         *self = Known { divide: self.divide, ..Known::default() };
     }
 
-    fn took_place(&mut self, varied: bool, ends_step: bool) {
+    fn record_program(&mut self, varied: bool, ends_step: bool) {
         self.step |= varied;
         if ends_step {
             self.steps = self.steps << 1 | u64::from(std::mem::take(&mut self.step));
         }
     }
 
-    /// Divides a program into runs, which are known from then on.
+    /// Divide a program into runs, and record these.
     fn divide(&mut self, ops: &[u64], marks: &[bool]) -> Vec<Range<usize>> {
         let mut runs = Vec::new();
         let (mut at, mut rest) = (0, 0);
@@ -261,14 +264,14 @@ impl Known {
         runs
     }
 
-    /// Length of the longest known run with which `ops` begin.
+    /// Return the length of the longest known run with which `ops` begin.
     fn longest(&self, ops: &[u64]) -> Option<usize> {
         let runs = self.by_first.get(&ops[0])?.iter().map(|&r| &self.runs[r]);
         runs.filter(|r| ops.starts_with(r)).map(Vec::len).max()
     }
 
-    /// Divides ops that no known run begins with: off goes what they share with the start of one and with the end of
-    /// one.
+    /// Divide ops in which no known run starts. The ops that they share with the start of a known run become a run, and
+    /// also the ops that they share with the end of one.
     fn divide_rest(&self, ops: &[u64], marks: &[bool], range: Range<usize>, runs: &mut Vec<Range<usize>>) {
         if range.is_empty() {
             return;
@@ -309,11 +312,11 @@ impl Known {
     }
 }
 
-/// Where programs are cut that no known run divides: at an op that, with the two before it, is one in so many. Shapes
-/// do not matter, so it is at the same places wherever the same ops come.
+/// Return the marks: the places where ops without known runs are cut. An op is a mark if the hash of its name and of
+/// the two names before it is a multiple of [`OPS_PER_MARK`]. Shapes do not matter, so equal ops have equal marks.
 fn marks(kinds: &[u64]) -> Vec<bool> {
     let kind = |i: usize, back: usize| i.checked_sub(back).map_or(0, |i| kinds[i]);
-    let mark = |i: usize| (mix(mix(kind(i, 2), kind(i, 1)), kind(i, 0)) >> 32).is_multiple_of(MARKS);
+    let mark = |i: usize| (mix(mix(kind(i, 2), kind(i, 1)), kind(i, 0)) >> 32).is_multiple_of(OPS_PER_MARK);
     (0..kinds.len()).map(mark).collect()
 }
 
@@ -346,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_soon_stands_alone() {
+    fn changing_ops_become_a_piece_of_their_own() {
         let mut known = Known::default();
         let program = |n: u64| [ops(0..300), ops(1000 * n..1000 * n + 3), ops(400..700)].concat();
         for n in 1..10 {
@@ -377,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn ops_that_are_left_out_or_come_twice_disturb_nothing_else() {
+    fn missing_and_repeated_ops_keep_the_pieces_complete() {
         let mut known = Known::default();
         let whole = ops(0..500);
         known.divide(&whole, &marks(&whole));

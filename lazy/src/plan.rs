@@ -1,8 +1,8 @@
 //! Planned devices: what a program would cost on a TPU that is not here.
 //!
-//! While a plan is active, device `tpu` records and compiles, and runs nothing. Values hold their shapes; a read gives
-//! zeros, or an error on request. Each new program is compiled by libtpu for every target of the plan. No other plugin
-//! is needed or loaded.
+//! While a plan is active, device `tpu` records and compiles, and runs nothing. Values have only shapes. A read gives
+//! zeros, or an error on request. libtpu compiles each new program for every target of the plan. No other plugin is
+//! needed or loaded.
 
 use crate::aot::{Compiler, Report, Target};
 use crate::cut::CutReason;
@@ -21,10 +21,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use torchtpu_tensor::host::HostValue;
 use torchtpu_tensor::{Error, Meta, Result, site};
 
-/// What a read of a value gives that nothing computed.
+/// The result of reading a value that was not computed.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Reads {
-    /// Zeros; said once on stderr.
+    /// Zeros, with a message on stderr at the first read.
     #[default]
     Zeros,
     /// An error.
@@ -33,7 +33,7 @@ pub enum Reads {
     Skip,
 }
 
-/// What a plan has found out.
+/// The results of a plan.
 #[derive(Clone, Default, Serialize)]
 pub struct PlanReport {
     /// The machines, in the order of the reports of a program.
@@ -53,13 +53,13 @@ pub struct Program {
     pub ops: usize,
     /// Their names, shortened.
     pub summary: String,
-    /// Why the segment ended.
+    /// The reason to end the segment.
     pub cut: &'static str,
-    /// How it differs from the nearest program before it.
+    /// The difference to the nearest earlier program.
     pub why: String,
-    /// How often it would run.
+    /// Number of times that it would run.
     pub launches: u64,
-    /// The largest values that its ops compute, with the lines of the user's program, as errors of memory name them.
+    /// The largest values that its ops compute, with lines of the user's program, in the form of memory errors.
     pub largest: String,
     /// The StableHLO text.
     #[serde(skip)]
@@ -68,11 +68,11 @@ pub struct Program {
     pub options: u32,
     #[serde(skip)]
     form: Arc<Form>,
-    /// What the compiler says, for each topology; or why it refused.
+    /// The compiler's report for each topology, or its error.
     pub reports: Vec<Compiled>,
 }
 
-/// What the compiler says about a program.
+/// The answer of the compiler to a program.
 #[derive(Clone, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Compiled {
@@ -97,7 +97,7 @@ pub struct Step {
     /// Bytes that lie on the device beside the program, at the launch where they and the program take most, for each
     /// topology.
     pub resident_bytes: Vec<i64>,
-    /// Those and the program, for each topology.
+    /// Bytes of the program and those beside it, for each topology.
     pub total_bytes: Vec<i64>,
     /// Values copied to the device.
     pub uploads: u64,
@@ -116,7 +116,7 @@ pub(crate) struct Plan {
     reads: Reads,
     state: Mutex<State>,
     has_warned: AtomicBool,
-    /// Bytes on the device when the plan began, which are none of the plan's.
+    /// Bytes on the device when the plan began. They do not count.
     bytes_before: usize,
 }
 
@@ -151,7 +151,7 @@ impl State {
 static BEGUN: AtomicU64 = AtomicU64::new(0);
 static PLAN: RwLock<Option<Arc<Plan>>> = RwLock::new(None);
 
-/// Whether device `tpu` is planned.
+/// Return whether device `tpu` is planned.
 #[inline]
 pub fn is_active() -> bool {
     mode::is_planned()
@@ -162,16 +162,16 @@ pub(crate) fn active() -> Option<Arc<Plan>> {
     if is_active() { PLAN.read().clone() } else { None }
 }
 
-/// The number of the active plan, counted from 1 in this process; 0 when none is active.
+/// Return the number of the active plan, counted from 1 in this process, or 0 if none is active.
 #[inline]
 pub fn number() -> u64 {
     if is_active() { BEGUN.load(Relaxed) } else { 0 }
 }
 
-/// Makes device `tpu` a planned one, until [`end`]. What was recorded before is launched first.
+/// Make device `tpu` a planned one, until [`end`]. What was recorded before is launched first.
 ///
 /// # Errors
-/// `Runtime` when libtpu is not found or does not know a machine, or when a plan is active already; `Value` without a
+/// `Runtime` if libtpu is not found or does not know a machine, or if a plan is active already. `Value` without a
 /// target.
 pub fn begin(targets: Vec<Target>, reads: Reads) -> Result<()> {
     if targets.is_empty() {
@@ -180,7 +180,7 @@ pub fn begin(targets: Vec<Target>, reads: Reads) -> Result<()> {
     start(targets.into_iter().map(Compiler::new).collect::<Result<Vec<_>>>()?, reads)
 }
 
-/// Makes device `tpu` one that records, and neither compiles nor runs, until [`end`]: for [`crate::export`]. A read is
+/// Make device `tpu` one that records, and neither compiles nor runs, until [`end`]: for [`crate::export`]. A read is
 /// an error.
 ///
 /// # Errors
@@ -208,7 +208,7 @@ fn start(compilers: Vec<Compiler>, reads: Reads) -> Result<()> {
     Ok(())
 }
 
-/// What the active plan has found out so far. What is recorded is compiled first.
+/// Return the report of the active plan so far. Recorded ops are compiled first.
 ///
 /// # Errors
 /// `Runtime` when no plan is active.
@@ -218,8 +218,8 @@ pub fn report() -> Result<PlanReport> {
     Ok(plan.report())
 }
 
-/// Ends the active plan and returns what it has found out; `None` when none was active. With `drop_pending`, what is
-/// recorded is not compiled: a step that was cut short is no program of its own.
+/// End the active plan and return its report, or `None` if none was active. With `drop_pending`, recorded ops are not
+/// compiled: an interrupted step is not a program of its own.
 pub fn end(drop_pending: bool) -> Option<PlanReport> {
     let plan = active()?;
     if drop_pending {
@@ -234,7 +234,7 @@ pub fn end(drop_pending: bool) -> Option<PlanReport> {
     Some(report)
 }
 
-/// How many training steps the active plan has seen end.
+/// Return the number of training steps that have ended in the active plan.
 pub fn steps() -> usize {
     active().map_or(0, |p| p.state.lock().steps.len())
 }
@@ -253,7 +253,7 @@ impl Plan {
 
     /// A value that was copied to the device.
     pub(crate) fn upload(&self, meta: &Meta, bytes: &[u8]) -> Slot {
-        /// What programs read back is small: sizes, lengths, flags.
+        /// Values that programs read are small: sizes, lengths, flags.
         const MOST_KEPT: usize = 4096;
         let mut state = self.state.lock();
         let step = state.step();
@@ -262,7 +262,7 @@ impl Plan {
         step.inputs.push(meta.into());
         drop(state);
         let slot = Slot::empty(*meta);
-        // What an exported program reads beside its inputs is a part of it.
+        // A value that an exported program reads beside its inputs is a part of it.
         let is_kept = bytes.len() <= MOST_KEPT || self.compilers.is_empty();
         let kept = is_kept.then(|| HostValue::shared(meta, Arc::new(bytes.to_vec())));
         match kept {
@@ -272,12 +272,12 @@ impl Plan {
         slot
     }
 
-    /// Whether a read launches nothing.
+    /// Return whether a read launches nothing.
     pub(crate) fn skips_reads(&self) -> bool {
         self.reads == Reads::Skip
     }
 
-    /// What a read gives.
+    /// Return the result of a read.
     pub(crate) fn read(&self, out: &mut [u8]) -> Result<()> {
         let place = Place::of(site::current());
         let mut state = self.state.lock();
@@ -301,12 +301,12 @@ impl Plan {
         self.state.lock().next.get_or_insert_default();
     }
 
-    /// Whether a program was launched before.
+    /// Return whether a program was launched before.
     pub(crate) fn knows(&self, hash: u64, form: &Form) -> bool {
         self.state.lock().program(hash, form).is_some()
     }
 
-    /// Takes note of a program that would be launched; `lower` makes its text if it is new.
+    /// Record a program that would be launched. `lower` makes its text if it is new.
     pub(crate) fn launch(
         &self,
         hash: u64,
@@ -381,7 +381,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Counts a step that ended with nothing to launch, as one does whose last op is a read.
+    /// Count a step that ended with nothing to launch, as one does whose last op is a read.
     pub(crate) fn step_without_launch(&self) {
         self.state.lock().end_step();
     }

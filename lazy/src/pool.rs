@@ -1,13 +1,13 @@
-//! Memory of results that are gone, kept for results to come.
+//! Memory of dropped results, kept for later results.
 //!
-//! XLA:CPU takes the memory of each result from `malloc`, and glibc gives large pieces back to the system as they come
-//! free. So at every step of a training loop the same megabytes would come anew, each page a fault. Therefore a large
-//! result that nobody can see any more leaves its buffer here, and the next result of its type is computed into it: the
-//! program takes the buffer as a donated argument that it does not read.
+//! XLA:CPU takes the memory of each result from `malloc`, and glibc returns large pieces to the system when they are
+//! freed. So each step of a training loop would fault in the same megabytes again. Therefore the buffer of a large
+//! result goes to the pool when no handle names the result any more. The next result of its type is computed into this
+//! buffer, as a donated argument that the program does not read.
 //!
-//! The pool takes no more than live values took at most, and no more than [`MAX_POOLED_BYTES`]. Where it has no buffer
-//! that fits, it first shrinks until live values and pool together take no more than live values alone did. A buffer
-//! that no launch has asked for in [`MAX_AGE`] goes back to the system.
+//! The pool never holds more bytes than live values held at their peak, nor more than [`MAX_POOLED_BYTES`]. If it has
+//! no buffer that fits, it first shrinks until live values and pool together take no more than the peak of live values.
+//! A buffer that no launch has asked for in [`MAX_AGE`] launches returns to the system.
 
 use crate::device::Device;
 use crate::form::is_large;
@@ -21,10 +21,10 @@ use torchtpu_pjrt::{Buffer, Code, Result};
 use torchtpu_tensor::Meta;
 
 const MAX_POOLED_BYTES: usize = 2 << 30;
-/// In launches that take memory of the pool: several steps.
+/// In launches that take memory from the pool: several steps.
 const MAX_AGE: u64 = 1024;
 
-/// The buffers of results that are gone.
+/// The buffers of dropped results.
 #[derive(Default)]
 pub(crate) struct MemoryPool(Mutex<Pooled>);
 
@@ -36,12 +36,12 @@ pub(crate) fn shared() -> &'static MemoryPool {
 
 #[derive(Default)]
 struct Pooled {
-    /// The last one in is the first one out, so that those not needed any more grow old.
+    /// A stack: the last buffer in is the first out, so that unused ones grow old.
     buffers: FxHashMap<Meta, Vec<Idle>>,
     bytes: usize,
-    /// The most bytes that live values took.
+    /// The peak of bytes that live values held.
     highest: usize,
-    /// Launches so far that took memory.
+    /// Number of launches that took memory.
     clock: u64,
 }
 
@@ -51,7 +51,7 @@ struct Idle {
 }
 
 impl MemoryPool {
-    /// Memory for results of these types, to be given to a launch.
+    /// Take memory for results of these types, for one launch.
     pub(crate) fn take(&self, device: &Device, types: &[Meta]) -> Result<Vec<Buffer>> {
         if types.is_empty() {
             return Ok(Vec::new());
@@ -93,7 +93,7 @@ impl MemoryPool {
         found.into_iter().zip(types).map(|(buffer, meta)| buffer.map_or_else(|| new(meta), Ok)).collect()
     }
 
-    /// Takes the buffer of a value that is gone, unless it was given away.
+    /// Keep the buffer of a dropped value, unless it was donated.
     pub(crate) fn keep(&self, meta: &Meta, buffer: Buffer) {
         let bytes = bytes_of(meta);
         if !is_large(meta) || buffer.is_deleted().unwrap_or(true) {
@@ -101,7 +101,7 @@ impl MemoryPool {
         }
         let mut too_many = Vec::new();
         let mut pool = self.0.lock();
-        // It was alive until now.
+        // The value was alive until now.
         pool.highest = pool.highest.max(metrics::live_bytes() + bytes);
         let since = pool.clock;
         pool.bytes += bytes;
@@ -112,13 +112,13 @@ impl MemoryPool {
         drop(too_many);
     }
 
-    /// Gives all back to the system.
+    /// Return all buffers to the system.
     pub(crate) fn clear(&self) {
         let all = std::mem::take(&mut *self.0.lock());
         drop(all);
     }
 
-    /// Bytes of buffers that are kept.
+    /// Return the bytes of the buffers in the pool.
     pub(crate) fn bytes(&self) -> usize {
         self.0.lock().bytes
     }
@@ -132,7 +132,7 @@ impl Pooled {
         Some(idle.buffer)
     }
 
-    /// Takes out the oldest buffers beyond a limit.
+    /// Move the oldest buffers above a limit to `out`.
     fn shrink(&mut self, limit: usize, out: &mut Vec<Buffer>) {
         while self.bytes > limit {
             let oldest =

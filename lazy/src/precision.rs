@@ -1,8 +1,8 @@
-//! How precisely accelerators multiply matrices of `float32`.
+//! Precision of `float32` matrix products on accelerators.
 //!
-//! A TPU's units multiply `bfloat16`. Six passes over parts of the operands give what `float32` gives, three give two
-//! thirds of its digits, one gives those of `bfloat16`. PyTorch's default is the first, and so is ours. 16-bit floats
-//! always take one.
+//! The units of a TPU multiply `bfloat16`. Six passes over parts of the operands have the precision of `float32`, three
+//! passes two thirds of its digits, and one pass that of `bfloat16`. PyTorch's default is the first, and so is ours.
+//! 16-bit floats always take one pass.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 use torchtpu_stablehlo::Precision;
@@ -17,13 +17,13 @@ pub(crate) fn get() -> Precision {
     [Precision::Highest, Precision::High, Precision::Medium][usize::from(SETTING.load(Relaxed))]
 }
 
-/// Changes it, by the program's own choice.
+/// Change it, by the program's own choice.
 pub(crate) fn set(precision: Precision) {
     IS_CHOSEN.store(true, Relaxed);
     SETTING.store(precision as u8, Relaxed);
 }
 
-/// What a program that never chose is told about its first `float32` product on a TPU.
+/// The hint about the first `float32` product on a TPU, for a program that never chose a precision.
 fn notice(platform: &str, precision: Precision, is_chosen: bool) -> Option<&'static str> {
     let is_told = platform.eq_ignore_ascii_case("tpu") && precision == Precision::Highest && !is_chosen;
     is_told.then_some(

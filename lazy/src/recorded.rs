@@ -1,4 +1,4 @@
-//! The ops of a planned program as data, for tools that look for what makes it slow or large.
+//! The ops of a planned program as data, for tools that search for slow or large parts.
 
 use crate::form::{Form, Source};
 use serde::Serialize;
@@ -7,7 +7,7 @@ use torchtpu_tensor::Meta;
 use torchtpu_tensor::op::{Attribute, Prim};
 use torchtpu_tensor::site::{self, Site};
 
-/// A program: what was recorded, and what leaves it.
+/// A program with its ops and its outputs.
 #[derive(Clone, Serialize)]
 pub struct Recorded {
     /// The ops in their order.
@@ -29,9 +29,9 @@ pub struct Op {
     pub is_backward: bool,
     /// The operands.
     pub inputs: Vec<Shape>,
-    /// What it computes.
+    /// The description of its result.
     pub outputs: Vec<Shape>,
-    /// Attributes of products, convolutions and attention; null for other ops.
+    /// Attributes of products, convolutions and attention. `null` for other ops.
     pub attributes: Value,
 }
 

@@ -1,23 +1,23 @@
-//! Finding where a stream of ops repeats.
+//! Detection of repetition in a stream of ops.
 //!
-//! A training loop says where its steps end; a loop that only computes says nothing. Its segments are cut by size, and
-//! with a period that does not divide the size every cut would fall on another op of the loop: a new program each time.
-//! So the place of the first such cut is remembered by what stood before it, a hash of the last [`WINDOW`] ops. When
-//! the same ops go by again, the distance is the loop's period: the stream is cut there, and from then on each turn is
-//! cut at that place, and in equal parts between if it is longer than a segment may be.
+//! A training loop says where its steps end. Another loop says nothing, so its segments are cut by size. If the period
+//! does not divide the size, every cut would fall on another op of the loop, and each segment would be a new program.
+//! So the place of the first such cut is remembered as a hash of the last [`WINDOW`] ops before it. When the same ops
+//! come again, the distance is the period of the loop. The stream is cut there, and then once per iteration at that
+//! place. If an iteration is longer than a segment may be, it is also cut into equal parts.
 //!
-//! This works only on a stream that runs free: longer than one full segment without a read, a step boundary or another
-//! anchor. In a stream with anchors the cuts are the same in each step anyway, and layers that look alike must not be
-//! mistaken for steps.
+//! This works only on a stream without anchors for more than one full segment. Anchors are reads, step boundaries and
+//! similar cuts. A stream with anchors has the same cuts in each step anyway, and equal layers must not be mistaken for
+//! steps.
 
 use crate::cut::CutReason;
 use rustc_hash::FxHashMap;
 
-/// How many ops make a place recognisable.
+/// Number of ops that identify a place.
 const WINDOW: usize = 32;
-/// Segments that a found repeat cuts have at least so many ops: a short loop is fused over several of its turns.
+/// Least number of ops in a segment that a repetition cuts: several iterations of a short loop are fused.
 const MIN_SEGMENT: usize = 256;
-/// After so many full segments without seeing the place again, the loop is over.
+/// The loop counts as ended after this many full segments in which the place did not come again.
 const FORGET_SEGMENTS: usize = 64;
 
 #[derive(Default)]
@@ -32,14 +32,14 @@ pub(crate) struct Repeat {
 
 struct Place {
     hash: u64,
-    /// When it was last seen, in ops since the anchor.
+    /// The position at which it was last seen, in ops since the anchor.
     seen: usize,
     /// Greatest number of ops in a segment.
     part: usize,
 }
 
 impl Repeat {
-    /// Takes note of an op; says whether and why the stream, in a segment of `len` ops now, should be cut after it.
+    /// Record an op. Return the reason to cut the stream after it, if there is one. The segment has `len` ops now.
     #[inline]
     pub(crate) fn push(&mut self, op: u64, len: usize, max: usize) -> Option<CutReason> {
         let at = self.run % WINDOW;
@@ -75,31 +75,33 @@ impl Repeat {
         Some(CutReason::Size)
     }
 
-    /// What stands before the next op: a hash of the last [`WINDOW`] ops and their distance from the anchor.
+    /// Return the identity of the position before the next op: a hash of the last [`WINDOW`] ops, and the distance from
+    /// the anchor.
     pub(crate) fn place(&self) -> u64 {
         crate::form::mix(self.hash, self.run as u64)
     }
 
-    /// The segment was cut where the program itself has a boundary.
+    /// Record that the segment was cut where the program itself has a boundary.
     pub(crate) fn anchor(&mut self) {
         *self = Repeat::default();
     }
 }
 
-/// Where segments are launched before they are complete, so that the device works while the host records the rest.
+/// Decides where segments are launched before they are complete, so that the device works while the host records the
+/// rest.
 ///
-/// Whether the device idles depends on time, and cuts must not: a segment that is cut here in one step and there in the
-/// next is another program each time. So a place is looked at twice, first to learn how long its segment becomes, then
-/// to see whether the device idles there while there is as much still to come; that answer stays.
+/// The idle time of the device varies, and cuts must not: a segment that is cut at different places in different
+/// steps would be a new program each time. So a place is examined twice. The first visit measures how long its segment
+/// becomes. The second one checks whether the device idles there with as much still to come, and this answer stays.
 #[derive(Default)]
 pub(crate) struct Early {
     places: FxHashMap<u64, Decision>,
-    /// The place that the segment now being recorded has passed.
+    /// The place that the current segment has passed.
     passed: Option<u64>,
 }
 
 enum Decision {
-    /// Ops in the segment that passed the place first, where it ended.
+    /// Number of ops at the end of the segment that first passed the place.
     Length {
         at: usize,
         end: usize,
@@ -107,11 +109,11 @@ enum Decision {
     Cut(bool),
 }
 
-/// A program that passes ever new places repeats nowhere.
+/// A program with more places than this never repeats.
 const MAX_PLACES: usize = 1 << 16;
 
 impl Early {
-    /// Takes note of a place; says whether to cut there.
+    /// Record a place. Return whether to cut there.
     #[cold]
     pub(crate) fn pass(&mut self, place: u64, idle: impl FnOnce() -> bool) -> bool {
         match self.places.get_mut(&place) {
@@ -132,7 +134,7 @@ impl Early {
         }
     }
 
-    /// The segment ended after `len` ops.
+    /// Record that the segment ended after `len` ops.
     #[inline]
     pub(crate) fn ended(&mut self, len: usize, at: usize) {
         if let Some(place) = self.passed.take() {
@@ -145,7 +147,7 @@ impl Early {
 mod tests {
     use super::*;
 
-    /// Lengths of the segments that a stream of `period` different ops is cut into.
+    /// Return the lengths of the segments of a stream with `period` different ops.
     fn segments(period: u64, ops: u64, max: usize) -> Vec<usize> {
         let (mut r, mut len, mut out) = (Repeat::default(), 0, Vec::new());
         for i in 0..ops {
@@ -165,7 +167,7 @@ mod tests {
             [1u64, 3, 7, 100, 255, 256, 300, 750, 751, 1000, 1499, 1500, 1501, 1502, 2000, 2999, 3001, 3700, 9001]
         {
             let s = segments(period, 120 * 1500, 1500);
-            // After the first few, starts fall on few phases of the loop.
+            // After the first few cuts, segments start at few phases of the loop.
             let mut start = 0;
             let mut starts = Vec::new();
             for len in &s {
@@ -185,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn alike_layers_of_an_anchored_stream_do_not_cut() {
+    fn equal_layers_of_an_anchored_stream_do_not_cut() {
         let mut r = Repeat::default();
         for _ in 0..50 {
             for i in 0..1400u64 {

@@ -1,4 +1,4 @@
-//! A value on the device, possibly still to come.
+//! A value on the device that may not be computed yet.
 
 use crate::failure::Failure;
 use crate::{device, metrics, pool, types};
@@ -8,38 +8,38 @@ use torchtpu_pjrt::{Buffer, HostView};
 use torchtpu_tensor::host::HostValue;
 use torchtpu_tensor::{ErrorKind, Meta};
 
-/// A value that is there: on the device, in host memory, or both. Nowhere, if it was computed in a [plan](crate::plan),
-/// which holds shapes only.
+/// A computed value: on the device, in host memory, or both. In neither place if it was computed in a
+/// [plan](crate::plan), which holds shapes only.
 pub(crate) struct Held {
-    /// Made of `host` when a program first takes it.
+    /// Made from `host` when a program first reads it.
     buffer: OnceLock<Arc<Buffer>>,
     host: Option<Arc<HostValue>>,
 }
 
-/// Outcome of what computes a value.
+/// The outcome of computing a value.
 type Outcome = Result<Held, Arc<Failure>>;
 
-/// A value on the device: set once, by the segment or upload that makes it. PJRT buffers are themselves futures, so a
-/// slot is empty only while its segment is being compiled or launched.
+/// A value on the device. The segment or upload that makes the value sets it once. PJRT buffers are futures, so a slot
+/// is empty only while its segment is being compiled or launched.
 pub(crate) struct Slot {
     pub(crate) meta: Meta,
     outcome: OnceLock<Outcome>,
-    /// The ops that computed it, for errors that show when it is read.
+    /// The ops that computed it, for errors that appear when it is read.
     origin: OnceLock<Arc<str>>,
     /// Whether a handle names it.
     pub(crate) named: AtomicBool,
-    /// Copies to the host under way.
+    /// Number of copies to the host that are running.
     pub(crate) readers: AtomicU32,
-    /// Whether the pool takes its buffer when it is gone.
+    /// Whether the pool takes its buffer when the slot is dropped.
     is_pooled: AtomicBool,
     /// Whether the host part of a [divided](crate::growing) program made it.
     pub(crate) has_grown: AtomicBool,
-    /// The stream whose segments read it; [`SEVERAL`], or [`NOBODY`].
+    /// The stream whose segments read it, [`SEVERAL`], or [`NOBODY`].
     user: AtomicU32,
 }
 
-/// Smaller values in host memory are copied to the device: that is faster than to have the plugin say when it is done
-/// with them.
+/// Smaller values in host memory are copied to the device. That is faster than a callback of the plugin after the
+/// transfer.
 const COPIED_BYTES: usize = 16 << 10;
 
 impl Held {
@@ -69,7 +69,7 @@ const NOBODY: u32 = u32::MAX;
 const SEVERAL: u32 = u32::MAX - 1;
 
 impl Slot {
-    /// Takes note that a segment of a stream reads it.
+    /// Record that a segment of a stream reads it.
     #[inline]
     pub(crate) fn used_by(&self, stream: u32) {
         let old = self.user.load(Relaxed);
@@ -77,12 +77,13 @@ impl Slot {
             self.user.store(if old == NOBODY { stream } else { SEVERAL }, Relaxed);
         }
     }
-    /// Takes note that launches which read it are in no known order.
+    /// Record that it is read by launches whose order is unknown.
     pub(crate) fn share(&self) {
         self.user.store(SEVERAL, Relaxed);
     }
-    /// Whether the segment that `stream` is cutting may destroy it: nothing but segments of this stream, which are
-    /// launched in order, can see it. How far earlier launches have got must not matter: the answer is part of the key.
+    /// Return whether the segment that `stream` is cutting may destroy it: if only segments of this stream, which are
+    /// launched in order, can see it. The progress of earlier launches must not matter, since the answer is part of the
+    /// key.
     pub(crate) fn may_be_donated(self: &Arc<Self>, stream: u32) -> bool {
         !self.named.load(Relaxed)
             && self.readers.load(Relaxed) == 0
@@ -105,7 +106,7 @@ impl Slot {
         slot.fill(buffer, None, false);
         slot
     }
-    /// Sets the buffer; the first outcome stays.
+    /// Set the buffer, unless there is an outcome.
     pub(crate) fn fill(&self, buffer: Buffer, origin: Option<&Arc<str>>, is_pooled: bool) {
         self.is_pooled.store(is_pooled, Relaxed);
         if let Some(o) = origin {
@@ -113,15 +114,15 @@ impl Slot {
         }
         self.set(Held { buffer: OnceLock::from(Arc::new(buffer)), host: None });
     }
-    /// Sets the value, which was computed on the host; the first outcome stays.
+    /// Set a value that was computed on the host, unless there is an outcome.
     pub(crate) fn fill_on_host(&self, value: HostValue) {
         self.set(Held { buffer: OnceLock::new(), host: Some(Arc::new(value)) });
     }
-    /// Sets that a plan holds its shape; the first outcome stays.
+    /// Record that a plan holds its shape, unless there is an outcome.
     pub(crate) fn plan(&self) {
         self.set(Held { buffer: OnceLock::new(), host: None });
     }
-    /// Whether a plan holds its shape, and nothing else.
+    /// Return whether a plan holds its shape and it has no data.
     pub(crate) fn is_planned(&self) -> bool {
         matches!(self.outcome.get(), Some(Ok(held)) if held.host.is_none() && held.buffer.get().is_none())
     }
@@ -130,11 +131,11 @@ impl Slot {
             metrics::add_live_bytes(self.meta.bytes().unwrap_or(0));
         }
     }
-    /// Sets the failure; the first outcome stays.
+    /// Set the failure, unless there is an outcome.
     pub(crate) fn fail(&self, failure: Arc<Failure>) {
         let _ = self.outcome.set(Err(failure));
     }
-    /// Gives the outcome, which nobody else has seen, to another slot of the same description.
+    /// Move the outcome to another slot of the same description. This slot has one owner.
     pub(crate) fn give(self: Arc<Self>, to: &Slot) {
         let Ok(mut own) = Arc::try_unwrap(self) else {
             debug_assert!(false, "a slot that is given away has one owner");
@@ -157,18 +158,18 @@ impl Slot {
     fn wait(&self) -> Result<&Held, &Arc<Failure>> {
         self.outcome.wait().as_ref()
     }
-    /// Why there is no value, as soon as that is known.
+    /// Wait for the outcome, and return the failure if there is one.
     pub(crate) fn failure(&self) -> Option<&Arc<Failure>> {
         self.wait().err()
     }
-    /// The buffer, as soon as there is one.
+    /// Wait for the outcome, and return the buffer.
     pub(crate) fn buffer(&self) -> Result<&Arc<Buffer>, Arc<Failure>> {
         self.wait().map_err(Arc::clone)?.buffer(&self.meta)
     }
-    /// The value in host memory, once it is computed.
+    /// Wait for the value, and return it in host memory.
     ///
     /// # Errors
-    /// Why it could not be computed.
+    /// Returns the failure of computing it.
     pub(crate) fn on_host(&self) -> Result<HostValue, Arc<Failure>> {
         let held = self.wait().map_err(Arc::clone)?;
         if let Some(host) = &held.host {
@@ -186,7 +187,7 @@ impl Slot {
         };
         value.map_err(|e| Arc::new(Failure::new(e.kind(), e.message().to_string())))
     }
-    /// Copies the value's bytes once it is computed.
+    /// Wait for the value, and copy its bytes.
     pub(crate) fn copy_to(&self, out: &mut [u8]) -> Result<(), Arc<Failure>> {
         let held = self.wait().map_err(Arc::clone)?;
         match &held.host {
@@ -197,7 +198,7 @@ impl Slot {
             _ => held.buffer(&self.meta)?.to_host(out).map_err(|e| self.computing(&e)),
         }
     }
-    /// The failure to compute it that shows now.
+    /// Return the error of a computation that appears when its value is read.
     fn computing(&self, e: &torchtpu_pjrt::Error) -> Arc<Failure> {
         let f = Failure::device("computing on device tpu", e);
         Arc::new(match self.origin() {
@@ -205,7 +206,7 @@ impl Slot {
             ops => f.note(format!("in a segment with the ops: {ops}")),
         })
     }
-    /// Whether its outcome is known, so that nobody need wait for it.
+    /// Return whether the outcome is known, so that a read does not wait.
     pub(crate) fn is_computed(&self) -> bool {
         match self.outcome.get() {
             Some(Ok(held)) => held.host.is_some() || held.buffer.get().is_none_or(|b| b.is_ready().unwrap_or(true)),
@@ -213,7 +214,7 @@ impl Slot {
             None => false,
         }
     }
-    /// The ops that computed it; empty for uploads.
+    /// Return the ops that computed it, or an empty text for an upload.
     fn origin(&self) -> &str {
         self.origin.get().map_or("", |o| o)
     }
@@ -225,7 +226,7 @@ impl Drop for Slot {
         metrics::sub_live_bytes(self.meta.bytes().unwrap_or(0));
         let Some(buffer) = held.buffer.into_inner() else { return };
         if device::loaded().is_some_and(|d| !d.is_ours()) {
-            std::mem::forget(buffer); // The parent's to free; the client's threads are not here.
+            std::mem::forget(buffer); // The parent frees it. A forked child does not have the threads of the client.
         } else if *self.is_pooled.get_mut()
             && let Some(buffer) = Arc::into_inner(buffer)
         {

@@ -1,13 +1,15 @@
 //! Arguments of a call, parsed by the op's schema.
 //!
 //! An [`Overload`] is a parsed schema with its names interned and its defaults ready. [`Overload::parse`] fills a
-//! [`Parsed`] on the stack and says yes or no; it keeps no reasons. When no overload fits, the call is looked at once
-//! more, slowly, to say what was wrong in PyTorch's words ([`complain`]).
+//! [`Parsed`] on the stack and returns whether the call fits. It keeps no reasons. If no overload fits, [`complain`]
+//! examines the call again, slowly, and describes the error in PyTorch's words.
 
 mod complaint;
+mod fixed;
 mod values;
 
 pub use complaint::complain;
+pub use fixed::arrange;
 
 use crate::device;
 use crate::objects::{looks_like_int, none};
@@ -32,20 +34,20 @@ pub struct Interned(pub *mut PyObject);
 // SAFETY: immortal for our purposes, and touched only with the GIL held.
 unsafe impl Send for Interned {}
 
-// SAFETY: as above.
+// SAFETY: threads share the pointer only, and use the string with the GIL held.
 unsafe impl Sync for Interned {}
 
 impl Interned {
-    /// Interns a string.
+    /// Intern a string.
     pub fn new(s: &str) -> Interned {
-        // SAFETY: called with the GIL held; the string is valid UTF-8 of the given length.
+        // SAFETY: the caller holds the GIL, and the string is valid UTF-8 of the given length.
         unsafe {
             let mut o = PyUnicode_FromStringAndSize(s.as_ptr().cast(), s.len() as Py_ssize_t);
             PyUnicode_InternInPlace(&mut o);
             Interned(o)
         }
     }
-    /// Whether `o`, a string, is this one.
+    /// Return whether `o`, a string, is this one.
     #[inline]
     fn is(self, o: *mut PyObject) -> bool {
         self.0 == o
@@ -55,7 +57,7 @@ impl Interned {
         // SAFETY: both are strings.
         unsafe { PyUnicode_Compare(self.0, o) == 0 }
     }
-    /// Whether `o` is the same text: names that come out of a dictionary need not be interned.
+    /// Return whether `o` is the same text: names that come out of a dictionary need not be interned.
     #[inline]
     fn matches(self, o: *mut PyObject) -> bool {
         self.is(o) || self.equals(o)
@@ -76,12 +78,12 @@ pub struct Parameter {
     default: Arg<'static>,
 }
 
-/// Which way an overload is served.
+/// The way to serve an overload.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// By the row's `call`.
     Plain,
-    /// By the row's `inplace`, or derived from `call`: writes argument 0 and gives it back.
+    /// By the row's `inplace`, or derived from `call`: write argument 0 and return it.
     InPlace,
 }
 
@@ -89,15 +91,15 @@ pub enum Form {
 pub struct Overload {
     /// The row behind it.
     pub row: &'static Row,
-    /// How it is served.
+    /// The way to serve it.
     pub form: Form,
     /// Whether it is a method of `Tensor`.
     pub method: bool,
     /// Whether it takes `out=`.
     pub out: bool,
-    /// What autocast does for it.
+    /// Its policy under autocast.
     pub policies: Policies,
-    /// What operands may share with `out`.
+    /// Operands that may share memory with `out`.
     pub out_aliasing: Aliasing,
     params: Box<[Parameter]>,
     positional: usize,
@@ -112,7 +114,7 @@ pub struct Overload {
 }
 
 impl Overload {
-    /// Prepares a row. `in_place` asks for its `name_` form.
+    /// Prepare a row. `in_place` asks for its `name_` form.
     ///
     /// # Errors
     /// When the schema does not parse.
@@ -175,7 +177,7 @@ impl Overload {
     }
 }
 
-/// Lists that did not fit the stack; kept until the call is over.
+/// Lists that did not fit the stack, kept until the call ends.
 enum Owned {
     // Read through the pointers that arguments hold, as the next three are.
     Tensors(#[allow(dead_code)] Box<[Option<Tensor>]>),
@@ -220,7 +222,7 @@ impl Parsed {
     /// The values.
     #[inline(always)]
     pub fn args(&self) -> &[Arg<'_>] {
-        // SAFETY: `filled` values were written; they live as long as `self` and the call's arguments.
+        // SAFETY: the first `filled` values were written. They live as long as `self` and the call's arguments.
         unsafe { std::slice::from_raw_parts(self.values.as_ptr().cast(), self.filled) }
     }
     #[inline(always)]
@@ -262,7 +264,7 @@ impl Call {
     /// `i` is less than the number of all arguments.
     #[inline(always)]
     unsafe fn arg(&self, i: usize) -> *mut PyObject {
-        // SAFETY: by the contract.
+        // SAFETY: `i` is less than the number of all arguments.
         unsafe { *self.args.add(i) }
     }
     #[inline(always)]
@@ -274,11 +276,11 @@ impl Call {
     /// `i < self.keywords()`.
     #[inline(always)]
     unsafe fn keyword(&self, i: usize) -> *mut PyObject {
-        // SAFETY: by the contract.
+        // SAFETY: `i < self.keywords()`.
         unsafe { PyTuple_GetItem(self.names, i as Py_ssize_t) }
     }
     fn find(&self, p: &Parameter, n: usize) -> *mut PyObject {
-        // SAFETY: `i` is below the number of keywords; their values follow the positional arguments.
+        // SAFETY: `i` is below the number of keywords, and the values of keywords follow the positional arguments.
         unsafe {
             for i in 0..n {
                 let k = self.keyword(i);
@@ -305,7 +307,7 @@ impl Call {
 }
 
 impl Overload {
-    /// Whether it makes a tensor without being given one.
+    /// Return whether it makes a tensor without being given one.
     pub fn makes_from_nothing(&self) -> bool {
         self.new_on.is_some()
     }
@@ -317,7 +319,7 @@ impl Overload {
     pub fn device_parameter(&self) -> Option<usize> {
         self.params.iter().position(|p| p.ty == Ty::Device)
     }
-    /// Fills `out` from a call; `false` when the call is not of this form.
+    /// Fill `out` from a call. Return `false` if the call is not of this form.
     #[inline(always)]
     pub fn parse(&self, call: &Call, out: &mut Parsed) -> bool {
         out.reset();

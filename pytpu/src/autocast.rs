@@ -1,4 +1,4 @@
-//! What `torch.autocast` switches; the context manager itself is Python.
+//! The switches of `torch.autocast`. The context manager itself is Python.
 
 use crate::dtype::{self, PyDType};
 use crate::enter;
@@ -9,13 +9,13 @@ fn kind(device: &str) -> PyResult<torchtpu_tensor::DeviceKind> {
     Ok(Device::parse(device).map_err(enter::exception)?.kind)
 }
 
-/// Whether ops on such a device are cast for.
+/// Return whether ops on such a device are cast for.
 #[pyfunction]
 fn _autocast_enabled(device: &str) -> PyResult<bool> {
     Ok(autocast::is_enabled(kind(device)?))
 }
 
-/// Switches that on or off and says what was set before.
+/// Switch that on or off and says what was set before.
 #[pyfunction]
 fn _set_autocast_enabled(device: &str, on: bool) -> PyResult<bool> {
     autocast::set_enabled(kind(device)?, on).map_err(enter::exception)
@@ -27,7 +27,7 @@ fn _autocast_dtype<'py>(py: Python<'py>, device: &str) -> PyResult<Bound<'py, Py
     Ok(dtype::object(py, autocast::dtype(kind(device)?).map_err(enter::exception)?))
 }
 
-/// Sets it.
+/// Set it.
 #[pyfunction]
 fn _set_autocast_dtype(device: &str, dtype: &Bound<'_, PyAny>) -> PyResult<()> {
     // SAFETY: a live object.
@@ -44,7 +44,7 @@ fn _set_autocast_dtype(device: &str, dtype: &Bound<'_, PyAny>) -> PyResult<()> {
     autocast::set_dtype(kind(device)?, d).map_err(enter::exception)
 }
 
-/// Whether casts of parameters are kept until the outermost block ends.
+/// Return whether casts of parameters are kept until the outermost block ends.
 #[pyfunction]
 fn is_autocast_cache_enabled() -> bool {
     autocast::keeps_casts()
@@ -56,19 +56,19 @@ fn set_autocast_cache_enabled(enabled: bool) {
     autocast::set_keeps_casts(enabled);
 }
 
-/// Forgets those that were kept.
+/// Forget the casts that were kept.
 #[pyfunction]
 fn clear_autocast_cache() {
     autocast::clear_casts();
 }
 
-/// Enters a block; how many this thread is in.
+/// Enter a block. Return the number of blocks that this thread is in.
 #[pyfunction]
 fn autocast_increment_nesting() -> i64 {
     autocast::nest(1)
 }
 
-/// Leaves one.
+/// Leave one.
 #[pyfunction]
 fn autocast_decrement_nesting() -> i64 {
     autocast::nest(-1)

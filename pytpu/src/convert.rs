@@ -12,13 +12,13 @@ use std::ptr::null_mut;
 use torchtpu_kernels::memory;
 use torchtpu_tensor::{DType, Device, Meta, Scalar, Tensor, default_dtype, state, warning};
 
-/// Whether an object shows its memory by NumPy's array interface. NumPy's scalars have one too, but on memory that is
-/// gone when they have told of it.
+/// Return whether an object shares its memory by NumPy's array interface. NumPy's scalars have one too, but their
+/// memory is freed right after the call.
 ///
 /// # Safety
 /// `o` is an object.
 pub unsafe fn is_array(o: *mut PyObject) -> bool {
-    // SAFETY: by the contract. Looked up on the type, so that nothing is built to answer.
+    // SAFETY: `o` is an object. Looked up on the type, so that nothing is built to answer.
     unsafe {
         let ty = Py_TYPE(o).cast();
         PyObject_HasAttrString(ty, c"__array_interface__".as_ptr()) == 1
@@ -34,7 +34,7 @@ pub unsafe fn is_array(o: *mut PyObject) -> bool {
 /// # Safety
 /// `o` is an object; the GIL is held.
 pub unsafe fn tensor(o: *mut PyObject, dtype: Option<DType>, device: Option<Device>) -> Outcome<Tensor> {
-    // SAFETY: by the contract.
+    // SAFETY: `o` is an object, and the GIL is held.
     unsafe {
         if is_tensor(o) {
             let x = tensor_of(o).clone();
@@ -83,7 +83,7 @@ pub unsafe fn tensor(o: *mut PyObject, dtype: Option<DType>, device: Option<Devi
 /// # Safety
 /// `o` is an object; the GIL is held.
 unsafe fn from_exporter(o: *mut PyObject) -> Outcome<Option<Py<PyAny>>> {
-    // SAFETY: by the contract.
+    // SAFETY: `o` is an object, and the GIL is held.
     unsafe {
         if PyFloat_Check(o) != 0 || PyLong_Check(o) != 0 || PySequence_Check(o) != 0 {
             return Ok(None);
@@ -110,19 +110,19 @@ struct Numbers {
     values: Vec<Scalar>,
     /// The dtype that holds what was seen so far.
     kind: Option<DType>,
-    /// The type of the first object that is no number; what is wrong with it depends on the dtype.
+    /// The type of the first object that is not a number. The error depends on the dtype.
     odd: Option<String>,
     /// Whether some integer has more than 64 bits.
     has_large: bool,
 }
 
 impl Numbers {
-    /// Takes an integer of more than 64 bits, which floating-point dtypes round.
+    /// Take an integer of more than 64 bits, which floating-point dtypes round.
     ///
     /// # Safety
     /// `o` is an integer object.
     unsafe fn push_large(&mut self, o: *mut PyObject) -> Outcome<()> {
-        // SAFETY: by the contract.
+        // SAFETY: `o` is an integer object.
         let v = unsafe { PyLong_AsDouble(o) };
         // SAFETY: the GIL is held.
         if v == -1.0 && !unsafe { PyErr_Occurred() }.is_null() {
@@ -147,7 +147,7 @@ impl Numbers {
 /// # Safety
 /// `o` is an object.
 unsafe fn is_sequence(o: *mut PyObject) -> bool {
-    // SAFETY: by the contract. Strings and dictionaries are none here.
+    // SAFETY: `o` is an object. Strings and dictionaries are none here.
     unsafe {
         PyList_Check(o) != 0
             || PyTuple_Check(o) != 0
@@ -162,7 +162,7 @@ unsafe fn is_sequence(o: *mut PyObject) -> bool {
 /// # Safety
 /// `o` is a sequence.
 unsafe fn entry(o: *mut PyObject, i: usize) -> Outcome<*mut PyObject> {
-    // SAFETY: by the contract; a new reference.
+    // SAFETY: `o` is a sequence. A new reference.
     unsafe {
         let e = PySequence_GetItem(o, i as Py_ssize_t);
         if e.is_null() { Err(Failure::Raised) } else { Ok(e) }
@@ -174,7 +174,7 @@ unsafe fn entry(o: *mut PyObject, i: usize) -> Outcome<*mut PyObject> {
 /// # Safety
 /// `o` is an object.
 unsafe fn shape_of(o: *mut PyObject, dims: &mut Vec<usize>) -> Outcome<()> {
-    // SAFETY: by the contract; `first` is released after its use.
+    // SAFETY: `o` is an object. `first` is released after its use.
     unsafe {
         // A tensor in a list stands for its one element.
         if is_tensor(o) {
@@ -213,7 +213,7 @@ unsafe fn shape_of(o: *mut PyObject, dims: &mut Vec<usize>) -> Outcome<()> {
 /// # Safety
 /// `o` is an object.
 unsafe fn read(o: *mut PyObject, dims: &[usize], depth: usize, out: &mut Numbers, dtype: Option<DType>) -> Outcome<()> {
-    // SAFETY: by the contract, throughout.
+    // SAFETY: `o` is an object.
     unsafe {
         if is_tensor(o) || is_array(o) {
             let t = tensor(o, None, Some(Device::CPU))?;
@@ -296,7 +296,7 @@ unsafe fn read(o: *mut PyObject, dims: &[usize], depth: usize, out: &mut Numbers
     }
 }
 
-/// What is said of an object that is no number of a dtype.
+/// Return the error for an object that is not a number of a dtype.
 #[cold]
 fn no_number(name: &str, dtype: DType) -> Failure {
     match (name, dtype.is_inexact()) {
@@ -364,7 +364,7 @@ impl Bits {
     }
 }
 
-/// Nested lists of Python numbers; a number for a 0-d tensor. A new reference.
+/// Return nested lists of Python numbers, or a number for a 0-d tensor. A new reference.
 ///
 /// # Errors
 /// What reading from the device reports.
@@ -374,7 +374,7 @@ pub fn to_list(t: &Tensor) -> Outcome {
             *from += 1;
             return made(objects::number_object(bits.get(*from - 1)));
         };
-        // SAFETY: the GIL is held; the list is filled before it is seen.
+        // SAFETY: the GIL is held, and the list is filled before other code sees it.
         unsafe {
             let list = made(PyList_New(*n as Py_ssize_t))?;
             for i in 0..*n {
@@ -394,7 +394,7 @@ pub fn to_list(t: &Tensor) -> Outcome {
     level(&bits, t.dims(), &mut 0)
 }
 
-/// NumPy's name for a dtype; `bfloat16` has none.
+/// Return NumPy's name for a dtype. `bfloat16` has none.
 pub fn typestr(d: DType) -> Option<&'static str> {
     Some(match d {
         DType::Bool => "|b1",
@@ -412,7 +412,7 @@ pub fn typestr(d: DType) -> Option<&'static str> {
     })
 }
 
-/// An object that memory belongs to; it is let go of at once, not when Rust next happens to be called.
+/// An object that owns memory. Dropping this releases it at once, while PyO3 alone may defer that.
 struct Kept(Option<Py<PyAny>>);
 
 impl Drop for Kept {
@@ -497,7 +497,7 @@ fn from_interface(array: &Bound<'_, PyAny>, interface: &Bound<'_, PyAny>) -> PyR
     // The last element that sizes and strides reach.
     let reach = dims.iter().zip(&strides).try_fold(1usize, |sum, (n, s)| sum.checked_add((n - 1).checked_mul(*s)?));
     let end = reach.and_then(|n| n.checked_mul(size)).and_then(|n| n.checked_add(address));
-    // No process has more than 57 bits of addresses.
+    // Addresses of a process have at most 57 bits.
     if address == 0 || end.is_none_or(|n| n >> 57 != 0) {
         return Err(too_large());
     }
@@ -577,7 +577,7 @@ fn new_tensor<'py>(
     }
     let _ = pin_memory;
     let (dtype, device) = (dtype_argument(dtype, "tensor")?, device_argument(device, "tensor")?);
-    // SAFETY: a living object; the GIL is held.
+    // SAFETY: `o` is alive, and the GIL is held.
     let t = unsafe {
         if is_tensor(data.as_ptr()) {
             warning::warn(
@@ -624,7 +624,7 @@ fn as_tensor<'py>(
         let to = |x: &Tensor| x.to_device(device.unwrap_or(x.device()))?.to_dtype(dtype.unwrap_or(x.dtype()));
         return tensor_type::to_python(py, to(x).or_raise()?);
     }
-    // SAFETY: a living object; the GIL is held.
+    // SAFETY: `o` is alive, and the GIL is held.
     let t = unsafe {
         if is_array(data.as_ptr()) {
             let t = on_array(data)?;
@@ -648,8 +648,8 @@ fn from_numpy<'py>(ndarray: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     tensor_type::to_python(ndarray.py(), mark_inference(on_array(ndarray)?))
 }
 
-/// What NumPy's `__array_interface__` says of a host tensor, and a tensor of its own on the same memory. Whoever shows
-/// the former has to hold the latter: the object `x` may be given other memory at any time. The storage keeps its size
+/// Return NumPy's `__array_interface__` of a host tensor, and a new tensor on the same memory. The user of the
+/// interface must hold this tensor, since the object `x` may get other memory at any time. The storage keeps its size
 /// from now on.
 #[pyfunction]
 fn _array_interface<'py>(x: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyDict>, Bound<'py, PyAny>)> {
@@ -676,7 +676,7 @@ fn _array_interface<'py>(x: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyDict>,
     Ok((d, tensor_type::to_python(py, t.detach())?))
 }
 
-/// The elements' bytes, row major; for `torch.save`.
+/// Return the elements' bytes in row-major order, for `torch.save`.
 #[pyfunction]
 fn _to_bytes<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, pyo3::types::PyBytes>> {
     let t = tensor_type::extract(x).ok_or_else(|| PyTypeError::new_err("expected a Tensor"))?.clone();
@@ -687,7 +687,7 @@ fn _to_bytes<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, pyo3::types::PyB
     })
 }
 
-/// A one-dimensional tensor from bytes; for `torch.load` and `torch.frombuffer`.
+/// Make a one-dimensional tensor from bytes, for `torch.load` and `torch.frombuffer`.
 #[pyfunction]
 fn _from_bytes<'py>(py: Python<'py>, bytes: &[u8], dtype: &dtype::PyDType) -> PyResult<Bound<'py, PyAny>> {
     let dtype = dtype.served()?;

@@ -72,7 +72,7 @@ impl CustomKernel {
     }
 }
 
-/// What decides which kernel serves a call.
+/// The key of the kernel that serves a call.
 enum Item {
     /// Shape, dtype and kind of device of a tensor.
     Tensor(Meta),
@@ -80,7 +80,7 @@ enum Item {
     Static(Py<PyAny>),
     /// The name of a keyword argument.
     Name(Py<PyAny>),
-    /// A list, a tuple or a dictionary of so many items.
+    /// A list, a tuple or a dictionary with this number of items.
     Open(u8, usize),
 }
 
@@ -95,7 +95,8 @@ impl Item {
     }
 }
 
-/// Whether two static arguments have the same type and value. Zeros of different signs differ, and a NaN is itself.
+/// Return whether two static arguments have the same type and value. Zeros of different signs differ, and a NaN is
+/// itself.
 fn is_same(a: &Bound<'_, PyAny>, b: &Bound<'_, PyAny>) -> bool {
     if a.is(b) {
         return true;
@@ -109,7 +110,7 @@ fn is_same(a: &Bound<'_, PyAny>, b: &Bound<'_, PyAny>) -> bool {
     }
 }
 
-/// How results are given to the caller.
+/// The container of the results.
 enum Form {
     One,
     Tuple,
@@ -118,11 +119,11 @@ enum Form {
     Made(Py<PyAny>),
 }
 
-/// What serves a call.
+/// The kernel that serves a call.
 enum Served {
     Kernel {
         kernel: Arc<Kernel>,
-        /// Which of the call's tensors is each argument.
+        /// The position of each argument among the call's tensors.
         order: SmallVec<[usize; 4]>,
         form: Form,
         /// Tensors of the call that are given away.
@@ -240,13 +241,13 @@ impl CustomCall {
         self.clear();
     }
 
-    /// How many sets of shapes and static arguments it has served.
+    /// Return the number of sets of shapes and static arguments that it has served.
     #[getter]
     fn known(&self) -> usize {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner).values().map(Vec::len).sum()
     }
 
-    /// Forgets the kernels.
+    /// Forget the kernels.
     fn clear(&self) {
         // Destructors run without the lock: they may call this operator.
         drop(std::mem::take(&mut *self.entries.lock().unwrap_or_else(PoisonError::into_inner)));
@@ -292,7 +293,7 @@ impl CustomCall {
                 let y = if is_only_recorded {
                     kernel.call(&x)
                 } else {
-                    // Another thread may give the objects other tensors meanwhile.
+                    // Another thread may put other tensors into the objects.
                     let own: SmallVec<[Tensor; 4]> = x.iter().map(|&t| t.clone()).collect();
                     enter::without_gil(|| kernel.call(&own.iter().collect::<SmallVec<[&Tensor; 4]>>()))
                 }
@@ -316,7 +317,7 @@ impl CustomCall {
     }
 }
 
-/// Drops the value of a tensor that the caller donated. Nothing but the call reads it then, so that the device may take
+/// Drop the value of a tensor that the caller donated. Nothing but the call reads it then, so that the device may take
 /// its memory.
 fn give_away(x: &Tensor, kernel: &Kernel) -> torchtpu_tensor::Result<()> {
     let owns_value = x.device().kind == DeviceKind::Tpu && x.view_info().is_none();
@@ -423,7 +424,7 @@ fn marked<'py>(o: &Bound<'py, PyAny>, next: &mut usize) -> PyResult<Bound<'py, P
     Ok(o.clone())
 }
 
-/// The StableHLO module that calls a Mosaic program; `cost` is flops, transcendentals and bytes.
+/// Return the StableHLO module that calls a Mosaic program. `cost` is flops, transcendentals and bytes.
 #[pyfunction]
 fn _mosaic_module(
     name: &str,
@@ -441,7 +442,7 @@ fn _mosaic_module(
     Ok(lazy::mosaic::module(name, body, &typed(args)?, &typed(results)?, cost))
 }
 
-/// The platform that kernels are made for: `tpu`, `cpu` or what the plugin calls itself.
+/// Return the platform that kernels are made for: `tpu`, `cpu`, or the plugin's name of its platform.
 #[pyfunction]
 fn _custom_platform(py: Python<'_>) -> PyResult<String> {
     py.detach(lazy::platform).map_err(enter::exception)
@@ -453,7 +454,7 @@ fn _without_locations(py: Python<'_>, text: &str) -> PyResult<String> {
     py.detach(|| lazy::without_locations(text)).or_raise()
 }
 
-/// What [`_custom_store`] kept for this key.
+/// Return the kernel that [`_custom_store`] kept for this key.
 #[pyfunction]
 fn _custom_load(py: Python<'_>, made: &str) -> Option<Vec<u8>> {
     py.detach(|| lazy::load_kernel(made))

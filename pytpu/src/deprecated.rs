@@ -35,9 +35,9 @@ impl Drop for Rearranged {
     }
 }
 
-/// Whether an object stands for a number here: also a tensor without dimensions that needs no gradient.
+/// Return whether an object stands for a number here: also a tensor without dimensions that needs no gradient.
 unsafe fn is_number(o: *mut PyObject) -> bool {
-    // SAFETY: by the contract of the callers, an object.
+    // SAFETY: all callers pass an object of the call.
     unsafe {
         match is_tensor(o) {
             true => tensor_of(o).dims().is_empty() && !tensor_of(o).requires_grad(),
@@ -51,7 +51,7 @@ unsafe fn is_number(o: *mut PyObject) -> bool {
 /// # Safety
 /// The objects of the call are alive.
 pub unsafe fn rearranged(form: Deprecated, call: &Call) -> Option<Rearranged> {
-    // SAFETY: the objects of the call; values of keywords follow the positional arguments.
+    // SAFETY: the caller holds the objects of the call. Values of keywords follow the positional arguments.
     unsafe {
         let given: Vec<*mut PyObject> = (0..call.positional).map(|i| *call.args.add(i)).collect();
         let own = usize::from(!call.receiver.is_null());

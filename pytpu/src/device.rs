@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use std::cell::{Cell, RefCell};
 use torchtpu_tensor::{Device, DeviceKind, Error, Result};
 
-/// Where a tensor lives. As a context manager: where new tensors are made.
+/// The place of a tensor. As a context manager: the place of new tensors.
 #[pyclass(frozen, eq, hash, name = "device", module = "torch")]
 #[derive(PartialEq, Eq, Hash)]
 pub struct PyDevice {
@@ -17,8 +17,8 @@ pub struct PyDevice {
     /// The index, if one was given: `torch.device("tpu")` has none. That of `cpu:1` is kept here, though its tensors
     /// are on `cpu`.
     index: Option<u8>,
-    /// The kind, where it is none of ours: such an object can be made, compared and printed, and no tensor can be
-    /// there.
+    /// The name of a kind that this package does not have. Such a device can be made, compared and printed, but no
+    /// tensor can be on it.
     absent: Option<&'static str>,
 }
 
@@ -38,7 +38,7 @@ thread_local! {
     static ENTERED: RefCell<Vec<Option<Named>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Where functions that make tensors from nothing put them, when that was set.
+/// The device of functions that make tensors from nothing, if it was set.
 #[inline]
 pub fn current_default() -> Option<Device> {
     DEFAULT.get().map(|d| d.device)
@@ -122,7 +122,7 @@ impl PyDevice {
 }
 
 impl PyDevice {
-    /// The device, if tensors can be there.
+    /// Return the device, if tensors can be on it.
     fn present(&self) -> Result<Device> {
         match self.absent {
             None => Ok(self.device),
@@ -159,7 +159,7 @@ pub fn object(py: Python<'_>, device: Device) -> PyResult<Bound<'_, PyDevice>> {
 /// # Safety
 /// `o` is an object.
 pub unsafe fn extract(o: *mut PyObject) -> Result<Option<Device>> {
-    // SAFETY: by the contract.
+    // SAFETY: `o` is an object.
     unsafe {
         if let Some(s) = objects::string(o) {
             return Device::parse(s).map(Some);
@@ -173,7 +173,7 @@ pub unsafe fn extract(o: *mut PyObject) -> Result<Option<Device>> {
     }
 }
 
-/// The device of a name; what pickles call.
+/// Return the device with this name. Pickles call this.
 #[pyfunction]
 fn _device_of(name: &Bound<'_, PyAny>) -> PyResult<PyDevice> {
     PyDevice::new(name, None)

@@ -13,7 +13,7 @@ use torchtpu_tensor::dlpack::{
     DLDevice, DLManagedTensor, DLManagedTensorVersioned, Form, ManagedTensor, Request, from_dlpack_with,
 };
 
-/// What a capsule with a struct of this form is called.
+/// The name of a capsule with a struct of this form.
 trait Capsule: Form {
     const NAME: &CStr;
     const USED: &CStr;
@@ -41,7 +41,7 @@ unsafe fn content<M: Capsule>(o: *mut ffi::PyObject) -> Option<ManuallyDrop<Mana
     }
 }
 
-/// Gives the memory back, unless a consumer has taken it.
+/// Return the memory back, unless a consumer has taken it.
 unsafe extern "C" fn drop_capsule<M: Capsule>(o: *mut ffi::PyObject) {
     // SAFETY: called by the interpreter with the capsule.
     let managed = unsafe { content::<M>(o) };
@@ -59,7 +59,7 @@ fn capsule<'py, M: Capsule>(py: Python<'py>, x: &Tensor, request: &Request) -> P
     Ok(capsule)
 }
 
-/// A capsule with the tensor's memory, or with that of a copy.
+/// Make a capsule with the tensor's memory, or with that of a copy.
 #[pyfunction]
 fn _to_dlpack<'py>(
     x: &Bound<'py, PyAny>,
@@ -89,17 +89,17 @@ fn consume<M: Capsule>(capsule: &Bound<'_, PyAny>) -> PyResult<Option<Tensor>> {
     let o = capsule.as_ptr();
     // SAFETY: a living object.
     let Some(managed) = (unsafe { content::<M>(o) }) else { return Ok(None) };
-    // The capsule stays the owner of what cannot be taken.
+    // If the memory cannot be used, the capsule stays its owner.
     managed.meta().or_raise()?;
-    // SAFETY: the capsule is one; its new name says that it was consumed, so its destructor leaves the struct alone.
+    // SAFETY: the object is a capsule. Its new name marks it as consumed, so its destructor leaves the struct alone.
     if unsafe { ffi::PyCapsule_SetName(o, M::USED.as_ptr()) } != 0 {
         return Err(PyErr::fetch(capsule.py()));
     }
     from_dlpack_with(ManuallyDrop::into_inner(managed), give_back).or_raise().map(Some)
 }
 
-/// Calls the deleter with the interpreter attached, since those of Python libraries touch Python objects. Where there
-/// is no interpreter any more, the memory stays.
+/// Call the deleter with the interpreter attached, since the deleters of Python libraries touch Python objects. Without
+/// an interpreter, the memory stays allocated.
 fn give_back<M: Form>(managed: ManagedTensor<M>) {
     let mut managed = ManuallyDrop::new(managed);
     // SAFETY: dropped here and nowhere else.

@@ -15,7 +15,7 @@ pub struct PyDType(Kind);
 enum Kind {
     /// Tensors have it.
     Served(DType),
-    /// It has a name, which scripts compare with and libraries keep in tables; no tensor here has it.
+    /// A dtype with a name only: scripts compare with it and libraries keep it in tables, but no tensor has it.
     Named(&'static Named),
 }
 
@@ -172,7 +172,7 @@ impl PyDType {
     }
 }
 
-/// Those of `DType::ALL` in order, then those of `NAMED`.
+/// The objects of `DType::ALL` in order, then those of `NAMED`.
 static OBJECTS: OnceLock<Vec<Py<PyDType>>> = OnceLock::new();
 
 /// The object of a dtype.
@@ -180,7 +180,8 @@ pub fn object(py: Python<'_>, d: DType) -> Bound<'_, PyDType> {
     OBJECTS.get().expect("set at import")[d as usize].bind(py).clone()
 }
 
-/// A dtype argument: a dtype, or one of Python's own types, which have 64 bits, whatever the default dtype is.
+/// Return the dtype of an argument: a dtype, or one of Python's own types. These have 64 bits, whatever the default
+/// dtype is.
 ///
 /// # Safety
 /// `o` is an object.
@@ -198,25 +199,25 @@ pub unsafe fn extract(o: *mut PyObject) -> Option<DType> {
         return Some(DType::C128);
     }
     Python::attach(|py| {
-        // SAFETY: by the contract.
+        // SAFETY: `o` is an object.
         let o = unsafe { Bound::from_borrowed_ptr(py, o) };
         o.cast::<PyDType>().ok().and_then(|d| d.get().served().ok())
     })
 }
 
-/// The error for an argument that names a dtype which no tensor has; `None` for anything else.
+/// Return the error for an argument that is a dtype without tensors, or `None` for any other object.
 ///
 /// # Safety
 /// `o` is an object.
 pub unsafe fn refusal(o: *mut PyObject) -> Option<PyErr> {
     Python::attach(|py| {
-        // SAFETY: by the contract.
+        // SAFETY: `o` is an object.
         let o = unsafe { Bound::from_borrowed_ptr(py, o) };
         o.cast::<PyDType>().ok().and_then(|d| d.get().served().err())
     })
 }
 
-/// How elements are stored; one of `torch.strided`, `torch.channels_last`, ...
+/// The order of elements in memory: `torch.contiguous_format`, `torch.channels_last`, ...
 #[pyclass(frozen, name = "layout", module = "torch")]
 struct PyLayout(&'static str);
 #[pymethods]
@@ -242,13 +243,13 @@ impl PyMemoryFormat {
     }
 }
 
-/// Whether `o` is the layout that is supported.
+/// Return whether `o` is the layout that is supported.
 ///
 /// # Safety
 /// `o` is an object.
 pub unsafe fn is_default_layout(o: *mut PyObject) -> bool {
     Python::attach(|py| {
-        // SAFETY: by the contract.
+        // SAFETY: `o` is an object.
         let o = unsafe { Bound::from_borrowed_ptr(py, o) };
         o.cast::<PyLayout>().is_ok_and(|l| l.get().0 == "strided")
     })
@@ -260,13 +261,13 @@ pub unsafe fn is_default_layout(o: *mut PyObject) -> bool {
 /// `o` is an object.
 pub unsafe fn memory_format(o: *mut PyObject) -> Option<MemoryFormat> {
     Python::attach(|py| {
-        // SAFETY: by the contract.
+        // SAFETY: `o` is an object.
         let o = unsafe { Bound::from_borrowed_ptr(py, o) };
         MemoryFormat::from_name(o.cast::<PyMemoryFormat>().ok()?.get().0)
     })
 }
 
-/// The dtype of a name; what pickles call.
+/// Return the dtype with this name. Pickles call this.
 #[pyfunction]
 #[pyo3(name = "_dtype_of")]
 fn by_name<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyDType>> {
@@ -312,7 +313,7 @@ fn result_type_of<'py>(
     let operand = |o: &Bound<'py, PyAny>| {
         // SAFETY: the caller holds both objects until the function returns.
         unsafe { crate::objects::operand(o.as_ptr()) }.ok_or_else(|| {
-            // SAFETY: as above.
+            // SAFETY: the caller holds both objects until the function returns.
             let got = unsafe { crate::objects::type_name(o.as_ptr()) };
             PyTypeError::new_err(format!("result_type() takes tensors and numbers, not {got}"))
         })

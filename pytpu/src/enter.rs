@@ -16,8 +16,18 @@ pyo3::create_exception!(
     PyRuntimeError,
     "A matrix is singular, or not positive, or iterations did not converge."
 );
+pyo3::create_exception!(torch.distributed, DistError, PyRuntimeError, "Several processes failed to work together.");
+pyo3::create_exception!(torch.distributed, DistBackendError, DistError, "A collective failed.");
+pyo3::create_exception!(torch.distributed, DistNetworkError, DistError, "A connection to another process failed.");
+pyo3::create_exception!(
+    torch.distributed,
+    DistStoreError,
+    DistError,
+    "A key-value store failed, or a wait for a key took too long."
+);
+pyo3::create_exception!(torch.distributed, DistQueueEmptyError, DistStoreError, "A queue of a store is empty.");
 
-/// Why a call gives no result. One word.
+/// The reason why a call has no result. One word in size.
 pub enum Failure {
     /// An error of the library.
     Error(Error),
@@ -25,7 +35,7 @@ pub enum Failure {
     Raised,
 }
 
-/// Result of whatever Python calls.
+/// Result of a function that Python calls.
 pub type Outcome<T = *mut PyObject> = Result<T, Failure>;
 
 impl From<Error> for Failure {
@@ -60,6 +70,11 @@ pub fn exception(mut e: Error) -> PyErr {
         ErrorKind::Buffer => PyBufferError::new_err(text),
         ErrorKind::OutOfMemory => OutOfMemoryError::new_err(text),
         ErrorKind::LinAlg => LinAlgError::new_err(text),
+        ErrorKind::Dist => DistError::new_err(text),
+        ErrorKind::DistBackend => DistBackendError::new_err(text),
+        ErrorKind::DistNetwork => DistNetworkError::new_err(text),
+        ErrorKind::DistStore => DistStoreError::new_err(text),
+        ErrorKind::DistQueueEmpty => DistQueueEmptyError::new_err(text),
         ErrorKind::Key => PyKeyError::new_err(text),
         ErrorKind::Attribute => PyAttributeError::new_err(text),
         ErrorKind::Interrupted => PyKeyboardInterrupt::new_err(text),
@@ -93,7 +108,7 @@ impl<T> OrRaise<T> for Outcome<T> {
     }
 }
 
-/// Shows a library's warning as a `UserWarning`.
+/// Show a library's warning as a `UserWarning`.
 fn warn(text: &str) -> torchtpu_tensor::Result<()> {
     Python::attach(|py| {
         let text = CString::new(text).unwrap_or_default();
@@ -139,13 +154,13 @@ fn error_of_panic(text: &str) -> PyErr {
     PyRuntimeError::new_err(format!("internal error, please report it: {text}"))
 }
 
-/// What PyO3's `PanicException` makes when it is called: an exception of the kinds above. So a panic in a function or a
-/// class that PyO3 serves reaches Python as one in any other entry does, and `except Exception` catches it.
+/// The replacement of PyO3's `PanicException`: calling it makes an exception of the kinds above. So a panic in a
+/// function or a class of PyO3 reaches Python as in any other entry, and `except Exception` catches it.
 #[pyfunction]
 #[pyo3(signature = (_class, *args))]
 fn _exception_for_panic<'py>(_class: &Bound<'py, PyAny>, args: &Bound<'py, PyTuple>) -> Bound<'py, PyAny> {
     let given = args.get_item(0);
-    // CPython calls the class again, with what it made, where that is of another class.
+    // CPython calls the class again, with the exception that it made, if that is of another class.
     if let Ok(made) = &given
         && made.is_instance_of::<PyBaseException>()
     {
@@ -155,7 +170,7 @@ fn _exception_for_panic<'py>(_class: &Bound<'py, PyAny>, args: &Bound<'py, PyTup
     error_of_panic(&text).into_value(args.py()).into_bound(args.py()).into_any()
 }
 
-/// Runs what has no caller to raise an exception to, such as a destructor. A panic goes to `sys.unraisablehook`.
+/// Run what has no caller to raise an exception to, such as a destructor. A panic goes to `sys.unraisablehook`.
 #[inline(never)]
 pub fn unraisable(f: impl FnOnce()) {
     if let Err(p) = catch_unwind(AssertUnwindSafe(f)) {
@@ -170,13 +185,13 @@ pub fn unraisable(f: impl FnOnce()) {
     }
 }
 
-/// Runs what may not even report a panic, for a garbage collection is going on; then it gives `otherwise`.
+/// Run code that must not report a panic, because a garbage collection is running. Return `otherwise` after a panic.
 #[inline(never)]
 pub fn quietly<R>(otherwise: R, f: impl FnOnce() -> R) -> R {
     catch_unwind(AssertUnwindSafe(f)).unwrap_or(otherwise)
 }
 
-/// Runs the body of a function that Python calls and expects an object from.
+/// Run the body of a function that Python calls and expects an object from.
 #[inline(always)]
 pub fn object(f: impl FnOnce() -> Outcome) -> *mut PyObject {
     match catch_unwind(AssertUnwindSafe(f)) {
@@ -192,7 +207,7 @@ pub fn object(f: impl FnOnce() -> Outcome) -> *mut PyObject {
     }
 }
 
-/// Runs the body of a function that Python expects a status or a number from; -1 means an exception.
+/// Run the body of a function that returns a status or a number to Python. -1 means an exception.
 #[inline(always)]
 pub fn status<N: From<i8>>(f: impl FnOnce() -> Outcome<N>) -> N {
     match catch_unwind(AssertUnwindSafe(f)) {
@@ -212,10 +227,11 @@ pub fn status<N: From<i8>>(f: impl FnOnce() -> Outcome<N>) -> N {
 pub const BIG: usize = 1 << 18;
 
 struct Ungil<T>(T);
-// SAFETY: the closure runs on the thread that made it, and by the contract of `without_gil` touches no Python object.
+// SAFETY: the closure runs on the thread that made it, and the callers of `without_gil` promise that it touches no
+// Python object.
 unsafe impl<T> Send for Ungil<T> {}
 
-/// Runs `f` without the GIL. `f` must touch no Python object except through `Python::attach`.
+/// Run `f` without the GIL. `f` must touch no Python object except through `Python::attach`.
 #[inline(never)]
 pub fn without_gil<R>(f: impl FnOnce() -> R) -> R {
     let f = Ungil(f);
@@ -228,7 +244,7 @@ pub fn without_gil<R>(f: impl FnOnce() -> R) -> R {
     .0
 }
 
-/// Runs `f`, without the GIL when the work is big. `f` works on handles of its own, not on those in Python objects.
+/// Run `f`, without the GIL when the work is big. `f` works on handles of its own, not on those in Python objects.
 #[inline(always)]
 pub fn work<R>(elements: usize, f: impl FnOnce() -> R) -> R {
     if elements < BIG { f() } else { without_gil(f) }

@@ -44,7 +44,7 @@ pub fn text(name: &str, doc: &str, overloads: &[&Overload], method: bool) -> CSt
 fn merged(overloads: &[&Overload], method: bool) -> Option<String> {
     let mut all: Vec<Merged> = Vec::new();
     for overload in overloads {
-        // A parameter that only a later overload has comes before those that follow it there.
+        // A parameter that only a later overload has comes before the parameters that follow it there.
         let mut at = 0;
         for p in overload.shown_parameters(method) {
             let found = all.iter().position(|m| m.name == p.name);

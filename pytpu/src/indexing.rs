@@ -34,7 +34,7 @@ fn bad_index(o: Object) -> Failure {
     if unsafe { objects::is_too_large(o) } {
         return PyValueError::new_err("Overflow when unpacking long long").into();
     }
-    // SAFETY: as above.
+    // SAFETY: `o` is an object that the caller holds.
     let name = unsafe { objects::type_name(o) };
     PyIndexError::new_err(format!(
         "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got {name})"
@@ -45,7 +45,7 @@ fn bad_index(o: Object) -> Failure {
 /// # Safety
 /// `o` is an object.
 unsafe fn bound(o: Object) -> Outcome<Option<i64>> {
-    // SAFETY: by the contract.
+    // SAFETY: `o` is an object.
     unsafe {
         if o == Py_None() {
             return Ok(None);
@@ -70,7 +70,7 @@ unsafe fn bound(o: Object) -> Outcome<Option<i64>> {
 /// # Safety
 /// `o` is an object.
 unsafe fn slice_part(o: Object, name: &std::ffi::CStr) -> Outcome<Option<i64>> {
-    // SAFETY: by the contract; a slice has these attributes.
+    // SAFETY: `o` is an object. A slice has these attributes.
     unsafe {
         let v = PyObject_GetAttrString(o, name.as_ptr());
         if v.is_null() {
@@ -85,7 +85,7 @@ unsafe fn slice_part(o: Object, name: &std::ffi::CStr) -> Outcome<Option<i64>> {
 /// # Safety
 /// `o` is an object.
 unsafe fn item(o: Object, x: &Tensor) -> Outcome<Item> {
-    // SAFETY: by the contract.
+    // SAFETY: `o` is an object.
     unsafe {
         if PyLong_CheckExact(o) != 0 {
             return objects::int(o).map(Item::Int).ok_or_else(|| bad_index(o));
@@ -122,7 +122,7 @@ unsafe fn item(o: Object, x: &Tensor) -> Outcome<Item> {
             } else if PySequence_Check(o) == 0 {
                 return Err(bad_index(o));
             } else {
-                // Numbers of a list are positions, also fractional ones; truth values are a mask.
+                // Numbers of a list are positions, also fractional ones. Truth values are a mask.
                 let t = convert::tensor(o, None, None)?;
                 (if t.dtype() == DType::Bool { t } else { t.to_dtype(DType::I64)? }).to_device(x.device())?
             }
@@ -145,13 +145,13 @@ unsafe fn item(o: Object, x: &Tensor) -> Outcome<Item> {
     }
 }
 
-/// Whether a list stands for the tuple of its entries: one of them is a list, a slice, a tensor, `None` or `...`. Long
-/// lists never do.
+/// Return whether a list stands for the tuple of its entries: one of them is a list, a slice, a tensor, `None` or
+/// `...`. Long lists never do.
 ///
 /// # Safety
 /// `key` is an object.
 unsafe fn stands_for_tuple(key: Object) -> bool {
-    // SAFETY: by the contract; entries are released after a look at them.
+    // SAFETY: `key` is an object. Entries are released after a look at them.
     unsafe {
         if is_tensor(key) || convert::is_array(key) || PySequence_Check(key) == 0 {
             return false;
@@ -181,7 +181,7 @@ unsafe fn stands_for_tuple(key: Object) -> bool {
 /// # Safety
 /// `key` is an object.
 unsafe fn items(key: Object, x: &Tensor) -> Outcome<Vec<Item>> {
-    // SAFETY: by the contract.
+    // SAFETY: `key` is an object.
     unsafe {
         if PyTuple_Check(key) != 0 {
             return (0..PyTuple_Size(key)).map(|i| item(PyTuple_GetItem(key, i), x)).collect();
@@ -226,7 +226,7 @@ fn call_positions(mask: &Tensor) -> torchtpu_tensor::Result<Tensor> {
     run("nonzero", "", &[Arg::Tensor(mask)])
 }
 
-/// Runs an op with one result; for code that holds no GIL.
+/// Run an op with one result, for code that does not hold the GIL.
 fn run(name: &str, overload: &str, args: &[Arg<'_>]) -> torchtpu_tensor::Result<Tensor> {
     match row(name, overload).map(|r| (r.call)(&Args(args))) {
         Some(Ok(Ret::Tensor(t))) => Ok(t),
@@ -255,7 +255,7 @@ fn select(x: &Tensor, items: Vec<Item>) -> Outcome<Selected> {
         );
     }
     let mut s = Selected { x: x.clone(), indices: Vec::new(), untouched: true };
-    // `from` counts dimensions of `x`, `dim` those of the view.
+    // `from` counts dimensions of `x`. `dim` counts those of the view.
     let (mut dim, mut from) = (0usize, 0usize);
     let mut expanded = false;
     let only_tensors = items.iter().all(|i| matches!(i, Item::Tensor(_)));
@@ -374,7 +374,7 @@ unsafe extern "C" fn get_item(o: Object, key: Object) -> Object {
 /// # Safety
 /// `o` is an object.
 unsafe fn value_for(x: &Tensor, o: Object) -> Outcome<Tensor> {
-    // SAFETY: by the contract.
+    // SAFETY: `o` is an object.
     unsafe {
         if is_tensor(o) {
             return Ok(tensor_of(o).clone());
@@ -391,7 +391,7 @@ unsafe fn value_for(x: &Tensor, o: Object) -> Outcome<Tensor> {
     }
 }
 
-/// Without leading dimensions of size one: whatever is written broadcasts without them, and errors name the rest.
+/// Remove leading dimensions of size one: every value broadcasts without them, and errors name the other dimensions.
 fn without_leading_ones(v: Tensor) -> Outcome<Tensor> {
     let rest: Vec<i64> = v.dims().iter().skip_while(|n| **n == 1).map(|n| *n as i64).collect();
     Ok(if rest.len() == v.dims().len() { v } else { v.reshape(&rest)? })
@@ -422,12 +422,12 @@ fn assign(x: &Tensor, key: Vec<Item>, value: Tensor, number: Option<Scalar>) -> 
         && key.iter().any(|i| matches!(i, Item::Bool(_)) || matches!(i, Item::Tensor(t) if is_mask(t)));
     let s = select(x, key)?;
     if s.indices.is_empty() {
-        // One number for all elements does no harm to those that share memory.
+        // Writing one number to all elements is safe also if elements share memory.
         if let Some(n) = number.filter(|_| inplace::repeats_elements(&s.x)) {
             ops::call("fill_.Scalar", &[Arg::Tensor(&s.x), Arg::Scalar(n)])?;
             return Ok(());
         }
-        // As in PyTorch, a value that is broadcast may lie in what is written.
+        // As in PyTorch, a value that is broadcast may overlap the elements that are written.
         let value = if value.shares_storage(&s.x) && value.dims() != s.x.dims() {
             let sizes: Vec<i64> = s.x.dims().iter().map(|&n| n as i64).collect();
             value.expand(&sizes)?

@@ -1,6 +1,6 @@
 //! The native half of the Python package: `pytpu._C`.
 //!
-//! From Python the package looks like `torch`. What has to be fast, or has to touch memory, is here; what users read
+//! From Python the package looks like `torch`. Code that must be fast or touches memory is here. Code that users read
 //! and subclass is Python ([`python/pytpu`](https://github.com/torchtpu/torchtpu)).
 //!
 //! # The hot path
@@ -13,10 +13,10 @@
 //!
 //! # The one door
 //!
-//! Whatever Python calls goes through [`enter`]: a panic becomes a `RuntimeError` and never crosses into the
-//! interpreter; an [`Error`](torchtpu_tensor::Error) becomes the Python exception of its kind; the GIL is given up for
-//! big work and while waiting, and only then, because giving it up for small work costs thousands of times the work
-//! when threads compete for it.
+//! Every call from Python goes through [`enter`]. A panic becomes a `RuntimeError` and never crosses into the
+//! interpreter. An [`Error`](torchtpu_tensor::Error) becomes the Python exception of its kind. The GIL is released only
+//! for big work and for waits: for small work, releasing it costs thousands of times the work when threads compete for
+//! it.
 //!
 //! # Identity
 //!
@@ -30,6 +30,8 @@
 mod arguments;
 mod autocast;
 mod autograd;
+mod collector;
+mod constructor;
 mod convert;
 mod custom;
 mod deprecated;
@@ -45,11 +47,13 @@ mod objects;
 mod out;
 mod panics;
 mod plan;
+mod properties;
 mod random;
 mod safetensors;
 mod sites;
 mod size;
 mod table;
+mod tensor_functions;
 mod tensor_type;
 mod torch_function;
 mod tpu;
@@ -70,13 +74,13 @@ fn _set_num_threads(n: usize) {
     torchtpu_kernels::threads::set_num_threads(n);
 }
 
-/// Whether functions that PyTorch has in no deterministic form are refused, or warn.
+/// Return whether functions that PyTorch has in no deterministic form are refused, or warn.
 #[pyfunction]
 fn _set_deterministic(on: bool, warn_only: bool) {
     torchtpu_tensor::state::set_deterministic(on, warn_only);
 }
 
-/// How tensors are printed from now on; no threshold prints all.
+/// Set how tensors are printed. Without a threshold, all elements are printed.
 #[pyfunction]
 fn _set_print_options(
     precision: usize,
@@ -85,7 +89,7 @@ fn _set_print_options(
     line_width: usize,
     scientific: Option<bool>,
 ) -> PyResult<()> {
-    // A million digits are more than any number has; more would only take memory.
+    // No number has a million digits, and more would only take memory.
     if precision > 1 << 20 {
         return Err(pyo3::exceptions::PyValueError::new_err("precision too big"));
     }
@@ -125,11 +129,17 @@ fn init(m: &Bound<'_, PyModule>) -> PyResult<()> {
     device::register(m)?;
     size::register(m)?;
     random::register(m)?;
-    tensor_type::register(m)?;
+    let mut slots = number::slots();
+    slots.extend(indexing::slots());
+    slots.extend(collector::slots());
+    slots.push(tensor_type::slot(pyo3::ffi::Py_tp_new, constructor::new as *const std::ffi::c_void));
+    let parts = tensor_type::Parts { properties: properties::properties(), methods: methods::methods(), slots };
+    // SAFETY: each file makes its slots from functions of the types that the C API states for their numbers.
+    unsafe { tensor_type::register(m, parts)? };
     torch_function::register(m)?;
     table::register(m)?;
     convert::register(m)?;
-    methods::register(m)?;
+    tensor_functions::register(m)?;
     autocast::register(m)?;
     autograd::register(m)?;
     dlpack::register(m)?;

@@ -1,7 +1,7 @@
 //! Operators: `x + y`, `x += 1`, `x < y`, `-x`, `float(x)`.
 //!
-//! Two plain tensors take two pointer compares and one call. Numbers stay numbers; they are operands of the op, never
-//! tensors. What is neither gives `NotImplemented`, and Python its own message.
+//! Two plain tensors take two pointer compares and one call. Numbers stay numbers: they are operands of the op, never
+//! tensors. For any other operand the slot returns `NotImplemented`, and Python raises its own error.
 
 use crate::enter::{self, Failure, Outcome};
 use crate::objects::{self, made, number_object, operand, part_of};
@@ -18,7 +18,7 @@ use torchtpu_tensor::{DType, Scalar, Tensor, autocast};
 type Object = *mut PyObject;
 
 fn not_implemented() -> Outcome {
-    // SAFETY: a constant of the interpreter; a new reference.
+    // SAFETY: the object is a constant of the interpreter. The result is a new reference.
     unsafe {
         let o = Py_NotImplemented();
         Py_INCREF(o);
@@ -26,8 +26,8 @@ fn not_implemented() -> Outcome {
     }
 }
 
-/// Runs a function of two operands, without the GIL when it is big; then on handles of its own, since another thread
-/// may put other tensors into the objects meanwhile.
+/// Run a function of two operands. Big work runs without the GIL, on handles of its own, since another thread may put
+/// other tensors into the objects.
 #[inline(always)]
 fn compute<R>(a: Operand<'_>, b: Operand<'_>, weight: usize, f: impl FnOnce(Operand<'_>, Operand<'_>) -> R) -> R {
     if weight * elements(a, b) < enter::BIG { f(a, b) } else { compute_big(a, b, f) }
@@ -56,7 +56,7 @@ unsafe fn with_operands(
     reflected: &'static str,
     f: impl Fn(Operand<'_>, Operand<'_>) -> torchtpu_tensor::Result<Tensor>,
 ) -> Outcome {
-    // SAFETY: by the contract.
+    // SAFETY: Objects, and the GIL is held.
     unsafe {
         if !(is_exact(a) && is_exact(b)) && ((!is_exact(a) && takes_over(a)) || (!is_exact(b) && takes_over(b))) {
             return if is_tensor(a) {
@@ -86,7 +86,7 @@ unsafe fn with_other(
     name: &'static str,
     f: impl Fn(Operand<'_>, Operand<'_>) -> torchtpu_tensor::Result<Tensor>,
 ) -> Outcome {
-    // SAFETY: by the contract; the product is a new reference.
+    // SAFETY: Objects, and the GIL is held. The product is a new reference.
     unsafe {
         if objects::is_too_large(a) || objects::is_too_large(b) {
             return Err(PyOverflowError::new_err("int too big to convert").into());
@@ -99,7 +99,7 @@ unsafe fn with_other(
             "__eq__" => Python::attach(|py| {
                 match convert::from_array_interface(&Bound::from_borrowed_ptr(py, array)) {
                     Ok(y) => Ok(wrap(f(Operand::Tensor(tensor_of(tensor)), Operand::Tensor(&y))?)),
-                    // An array of what no tensor holds is equal to none.
+                    // An array with a dtype that no tensor has is not equal to a tensor.
                     Err(e) if e.is_instance_of::<PyTypeError>(py) => not_implemented(),
                     Err(e) => Err(e.into()),
                 }
@@ -121,7 +121,7 @@ unsafe fn with_other(
 /// `o` is an object.
 #[inline(always)]
 unsafe fn takes_over(o: Object) -> bool {
-    // SAFETY: by the contract.
+    // SAFETY: `o` is an object.
     unsafe { PyFloat_CheckExact(o) == 0 && PyLong_CheckExact(o) == 0 && torch_function::overrides(o) }
 }
 
@@ -159,7 +159,7 @@ binary_slots! {
 /// Objects; the GIL is held.
 #[inline(always)]
 unsafe fn change_in_place(a: Object, b: Object, name: &'static str, kind: BinaryKind) -> Outcome {
-    // SAFETY: by the contract; the left operand of an in-place slot is of our type.
+    // SAFETY: Objects, and the GIL is held. The left operand of an in-place slot is of our type.
     unsafe {
         if (!is_exact(a) && takes_over(a)) || (!is_exact(b) && takes_over(b)) {
             return torch_function::call_operator(name, &[a, b]);
@@ -393,7 +393,7 @@ unsafe extern "C" fn truth(a: Object) -> c_int {
 }
 
 unsafe extern "C" fn to_int(a: Object) -> Object {
-    // SAFETY: an object of our type; Python's own conversion refuses NaN and infinities.
+    // SAFETY: `o` is an object of our type. Python's own conversion refuses NaN and infinities.
     enter::object(|| unsafe {
         if torch_function::takes_over(a) {
             return torch_function::call_operator("__int__", &[a]);
@@ -485,14 +485,14 @@ unsafe extern "C" fn contains(a: Object, o: Object) -> c_int {
     })
 }
 
-/// Iterates over what an override gives for `unbind`: rows of a subclass are of the subclass.
+/// Iterate over the rows that an override returns for `unbind`: rows of a subclass are of the subclass.
 ///
 /// # Safety
 /// `a` is an object of our type; the GIL is held.
 #[cold]
 unsafe fn iterate_overridden(a: Object) -> Outcome {
     Python::attach(|py| {
-        // SAFETY: by the contract.
+        // SAFETY: `a` is an object of our type, and the GIL is held.
         let x = unsafe { Bound::<PyAny>::from_borrowed_ptr(py, a) };
         if x.call_method0("dim")?.eq(0)? {
             return Err(PyTypeError::new_err("iteration over a 0-d tensor").into());

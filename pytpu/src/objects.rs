@@ -3,6 +3,7 @@
 use crate::enter::{Failure, Outcome};
 use crate::tensor_type::{is_exact, is_tensor, tensor_of};
 use pyo3::ffi::*;
+use pyo3::prelude::*;
 use std::ptr::null_mut;
 use torchtpu_tensor::Scalar;
 use torchtpu_tensor::schema::Operand;
@@ -14,7 +15,7 @@ impl Held {
     /// # Safety
     /// `o` is an object; the GIL is held until this is dropped.
     pub unsafe fn new(o: *mut PyObject) -> Held {
-        // SAFETY: by the contract.
+        // SAFETY: `o` is an object, and the GIL is held until this is dropped.
         unsafe { Py_INCREF(o) };
         Held(o)
     }
@@ -22,7 +23,7 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // SAFETY: by the contract of `new`.
+        // SAFETY: the caller of `new` holds the GIL until now, and `new` took this reference.
         unsafe { Py_DECREF(self.0) };
     }
 }
@@ -37,16 +38,16 @@ pub fn none() -> *mut PyObject {
 /// `o` is an object.
 #[inline(always)]
 pub unsafe fn is_int(o: *mut PyObject) -> bool {
-    // SAFETY: by the contract.
+    // SAFETY: `o` is an object.
     unsafe { PyLong_Check(o) != 0 && PyBool_Check(o) == 0 }
 }
 
-/// Whether an object is an integer of more than 64 bits.
+/// Return whether an object is an integer of more than 64 bits.
 ///
 /// # Safety
 /// `o` is an object.
 pub unsafe fn is_too_large(o: *mut PyObject) -> bool {
-    // SAFETY: by the contract; no exception is set for an integer that does not fit.
+    // SAFETY: `o` is an object. No exception is set for an integer that does not fit.
     unsafe {
         let mut beyond = 0;
         is_int(o) && {
@@ -59,7 +60,7 @@ pub unsafe fn is_too_large(o: *mut PyObject) -> bool {
 /// # Safety
 /// `o` is an object.
 pub unsafe fn looks_like_int(o: *mut PyObject) -> bool {
-    // SAFETY: by the contract. A tensor of one integer, and NumPy's integers, have `__index__`.
+    // SAFETY: `o` is an object. A tensor of one integer, and NumPy's integers, have `__index__`.
     unsafe {
         is_int(o)
             || PyBool_Check(o) == 0
@@ -77,7 +78,7 @@ pub unsafe fn looks_like_int(o: *mut PyObject) -> bool {
 /// `o` is an object.
 #[inline(always)]
 pub unsafe fn int(o: *mut PyObject) -> Option<i64> {
-    // SAFETY: by the contract.
+    // SAFETY: `o` is an object.
     unsafe {
         if is_int(o) {
             let v = PyLong_AsLongLong(o);
@@ -120,7 +121,7 @@ unsafe fn int_slow(o: *mut PyObject) -> Option<i64> {
 /// `o` is an object.
 #[inline(always)]
 pub unsafe fn number(o: *mut PyObject) -> Option<Scalar> {
-    // SAFETY: by the contract.
+    // SAFETY: `o` is an object.
     unsafe {
         if PyFloat_Check(o) != 0 {
             return Some(Scalar::Float(PyFloat_AsDouble(o)));
@@ -141,7 +142,7 @@ pub unsafe fn number(o: *mut PyObject) -> Option<Scalar> {
 /// `o` is an object.
 #[inline(always)]
 pub unsafe fn plain_number(o: *mut PyObject) -> Option<Scalar> {
-    // SAFETY: by the contract.
+    // SAFETY: `o` is an object.
     unsafe { if is_tensor(o) { None } else { number(o) } }
 }
 
@@ -170,7 +171,8 @@ unsafe fn number_slow(o: *mut PyObject) -> Option<Scalar> {
             Py_DECREF(c);
             return Some(v);
         }
-        // NumPy's scalars; strings and sequences have no `__float__`, arrays of one element do but are no numbers.
+        // NumPy's scalars have `__float__`. Strings and sequences have not. Arrays of one element have it, but are not
+        // numbers.
         let py_float = PyType_GetSlot(Py_TYPE(o), Py_nb_float);
         if py_float.is_null() || PySequence_Check(o) != 0 {
             return None;
@@ -187,12 +189,12 @@ unsafe fn number_slow(o: *mut PyObject) -> Option<Scalar> {
     }
 }
 
-/// Items of a tuple or list, borrowed. Of a list that gets shorter meanwhile, what is missing is `None`.
+/// Return the items of a tuple or list, borrowed. If a list gets shorter during the use, missing items are `None`.
 ///
 /// # Safety
-/// `o` is an object. Whoever may run Python code holds the item that is in use: a list may drop it then.
+/// `o` is an object. A caller that may run Python code must hold the item in use, since a list may drop it then.
 pub unsafe fn sequence(o: *mut PyObject) -> Option<(usize, impl Fn(usize) -> *mut PyObject)> {
-    // SAFETY: by the contract; the index is below the length.
+    // SAFETY: `o` is an object. A caller that may run Python code holds the item in use. The index is below the length.
     unsafe {
         let tuple = PyTuple_Check(o) != 0;
         if !tuple && PyList_Check(o) == 0 {
@@ -218,7 +220,7 @@ pub unsafe fn sequence(o: *mut PyObject) -> Option<(usize, impl Fn(usize) -> *mu
 /// # Safety
 /// `o` is an object that outlives the text.
 pub unsafe fn string<'a>(o: *mut PyObject) -> Option<&'a str> {
-    // SAFETY: by the contract; Python gives UTF-8.
+    // SAFETY: `o` is an object that outlives the text. Python gives UTF-8.
     unsafe {
         if PyUnicode_Check(o) == 0 {
             return None;
@@ -238,9 +240,9 @@ pub unsafe fn string<'a>(o: *mut PyObject) -> Option<&'a str> {
 /// # Safety
 /// `o` is an object.
 pub unsafe fn type_name(o: *mut PyObject) -> String {
-    pyo3::Python::attach(|py| {
-        // SAFETY: by the contract.
-        let o = unsafe { pyo3::Bound::from_borrowed_ptr(py, o) };
+    Python::attach(|py| {
+        // SAFETY: `o` is an object.
+        let o = unsafe { Bound::from_borrowed_ptr(py, o) };
         use pyo3::types::{PyAnyMethods, PyTypeMethods};
         let ty = o.get_type();
         let name = ty.name().map_or_else(|_| "object".into(), |n| n.to_string());
@@ -252,16 +254,17 @@ pub unsafe fn type_name(o: *mut PyObject) -> String {
     })
 }
 
-/// Whether an object is NumPy's `bool`.
+/// Return whether an object is NumPy's `bool`.
 ///
 /// # Safety
 /// `o` is an object.
 pub unsafe fn is_numpy_bool(o: *mut PyObject) -> bool {
-    // SAFETY: by the contract.
+    // SAFETY: `o` is an object.
     unsafe { type_name(o).starts_with("numpy.bool") }
 }
 
-/// A new object of the interpreter; null means that it set an exception, for want of memory mostly.
+/// Return a new object of the interpreter. Null means that the interpreter has set an exception, mostly for lack of
+/// memory.
 pub fn made(o: *mut PyObject) -> Outcome {
     if o.is_null() { Err(Failure::Raised) } else { Ok(o) }
 }
@@ -272,14 +275,15 @@ pub fn made(o: *mut PyObject) -> Outcome {
 /// `of` is a new object that nobody else has seen.
 pub unsafe fn part_of(of: *mut PyObject, item: *mut PyObject) -> Outcome {
     if item.is_null() {
-        // SAFETY: by the contract; places that are not filled yet are null, which its type knows of.
+        // SAFETY: `of` is a new object that nobody else has seen. Places that are not filled yet are null, which its
+        // type knows of.
         unsafe { Py_DECREF(of) };
         return Err(Failure::Raised);
     }
     Ok(item)
 }
 
-/// A number as a Python object; a new reference.
+/// Return a number as a Python object. A new reference.
 pub fn number_object(s: Scalar) -> *mut PyObject {
     // SAFETY: the GIL is held.
     unsafe {
@@ -292,13 +296,13 @@ pub fn number_object(s: Scalar) -> *mut PyObject {
     }
 }
 
-/// A tensor or a number; `None` for anything else.
+/// Return a tensor or a number, or `None` for any other object.
 ///
 /// # Safety
 /// `o` is an object that outlives the operand.
 #[inline(always)]
 pub unsafe fn operand<'a>(o: *mut PyObject) -> Option<Operand<'a>> {
-    // SAFETY: by the contract.
+    // SAFETY: `o` is an object that outlives the operand.
     unsafe {
         if is_exact(o) {
             return Some(Operand::Tensor(tensor_of(o)));
@@ -311,4 +315,50 @@ pub unsafe fn operand<'a>(o: *mut PyObject) -> Option<Operand<'a>> {
         }
         if is_tensor(o) { Some(Operand::Tensor(tensor_of(o))) } else { plain_number(o).map(Operand::Scalar) }
     }
+}
+
+/// Return a new reference to an object of PyO3.
+pub fn owned<T>(o: Bound<'_, T>) -> Outcome {
+    Ok(o.into_ptr())
+}
+
+pub fn boolean(b: bool) -> Outcome {
+    Ok(number_object(Scalar::Bool(b)))
+}
+
+pub fn integer(i: usize) -> Outcome {
+    Ok(number_object(Scalar::Int(i as i64)))
+}
+
+/// Return a new reference to `None`.
+pub fn new_none() -> Outcome {
+    // SAFETY: `None` lives as long as the interpreter.
+    unsafe {
+        Py_INCREF(Py_None());
+        Ok(Py_None())
+    }
+}
+
+pub fn text(s: &str) -> Outcome {
+    // SAFETY: `s` is valid UTF-8 of this length.
+    unsafe { Ok(PyUnicode_FromStringAndSize(s.as_ptr().cast(), s.len() as Py_ssize_t)) }
+}
+
+/// Return a new reference to `o`.
+///
+/// # Safety
+/// `o` is an object; the GIL is held.
+pub unsafe fn new_reference(o: *mut PyObject) -> Outcome {
+    // SAFETY: `o` is an object, and the GIL is held.
+    unsafe { Py_INCREF(o) };
+    Ok(o)
+}
+
+/// Return the value of a `bool`, or nothing for any other object.
+///
+/// # Safety
+/// `o` is an object; the GIL is held.
+pub unsafe fn boolean_of(o: *mut PyObject) -> Option<bool> {
+    // SAFETY: `o` is an object.
+    unsafe { (PyBool_Check(o) != 0).then(|| o == Py_True()) }
 }

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use torchtpu_tensor::schema::{Aliasing, Arg, Args, DTypeMessage, DTypeWithOut, OutDType, OutShape, Ret, Row};
 use torchtpu_tensor::{DType, Device, Tensor, can_cast, inplace, state};
 
-/// Gives `dtype=` and `device=` of a call the values of `out=`, and refuses other ones.
+/// Return `dtype=` and `device=` of a call the values of `out=`, and refuses other ones.
 pub fn follow_out(name: &str, o: &Overload, args: &mut [Arg<'_>], out: *mut PyObject) -> Outcome<()> {
     // SAFETY: the caller holds `out`.
     let Some(target) = (unsafe { is_tensor(out).then(|| tensor_of(out)) }) else { return Ok(()) };
@@ -97,7 +97,7 @@ pub fn check_apart(aliasing: Aliasing, args: &Args<'_>, out: *mut PyObject) -> O
     Ok(())
 }
 
-/// Refuse an `out` whose dtype is not that of the result, where the row says so.
+/// Return an error for an `out` whose dtype is not that of the result, if the row requires it.
 #[cold]
 fn check_result(name: &str, row: &Row, got: DType, want: DType) -> Outcome<()> {
     match row.out_dtype {
@@ -124,7 +124,7 @@ fn check_outs_apart(name: &str, row: &Row, targets: &[*mut PyObject]) -> Outcome
     Ok(())
 }
 
-/// Writes results into the tensors given as `out=`.
+/// Write results into the tensors given as `out=`.
 #[cold]
 pub fn write_out(name: &str, row: &Row, fields: Option<Interned>, r: Ret, out: *mut PyObject) -> Outcome {
     let is_list = matches!(r, Ret::List(_));
@@ -156,7 +156,7 @@ pub fn write_out(name: &str, row: &Row, fields: Option<Interned>, r: Ret, out: *
             fill_out(*o, y, name, row)?;
         }
         if is_list {
-            // Functions that give lists give nothing here.
+            // A function that returns a list has no `out` here.
             Py_INCREF(Py_None());
             return Ok(Py_None());
         }
@@ -174,12 +174,12 @@ pub fn write_out(name: &str, row: &Row, fields: Option<Interned>, r: Ret, out: *
     Ok(out)
 }
 
-/// Writes the result `y` of a function into the tensor object given as `out=`.
+/// Write the result `y` of a function into the tensor object given as `out=`.
 ///
 /// # Safety
 /// `o` is a tensor object.
 unsafe fn fill_out(o: *mut PyObject, y: Tensor, function: &str, row: &Row) -> Outcome<()> {
-    // SAFETY: by the contract; the reference ends before the tensor is replaced.
+    // SAFETY: `o` is a tensor object. The reference ends before the tensor is replaced.
     unsafe {
         let x = tensor_of(o);
         if state::grad_enabled() && (x.requires_grad() || y.requires_grad()) {

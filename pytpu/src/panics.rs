@@ -1,7 +1,7 @@
-//! Panics on demand, for the test that none of them leaves the library: `pytpu._C._panics`.
+//! Panics on demand, for the test that no panic leaves the library: `pytpu._C._panics`.
 //!
-//! Nothing here is on the way of a call. Ops panic by the observer that tests count ops with, which is installed when
-//! this is first asked for; what runs no op has a stand-in that goes through the same door.
+//! No call of a user reaches this code. Ops panic through the observer with which tests count ops. It is installed at
+//! the first use. Code that runs no op has a stand-in that uses the same entry.
 
 use crate::tensor_type;
 use pyo3::prelude::*;
@@ -13,7 +13,7 @@ thread_local! {
     static ARMED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Lets the next op that this thread runs panic, or not.
+/// Let the next op that this thread runs panic, or not.
 #[pyfunction]
 fn arm(on: bool) {
     static INSTALL: Once = Once::new();
@@ -27,7 +27,7 @@ fn arm(on: bool) {
     ARMED.set(on);
 }
 
-/// Whether the panic that was asked for is still to come.
+/// Return whether the panic that was asked for is still to come.
 #[pyfunction]
 fn is_armed() -> bool {
     ARMED.get()
@@ -46,7 +46,7 @@ impl Drop for PanicsWhenDropped {
 fn tensor(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     static MEMORY: [f32; 2] = [1.0, 2.0];
     let meta = Meta::new(&[2], DType::F32, Device::CPU);
-    // SAFETY: memory that lives for ever; tests do not write to it.
+    // SAFETY: the memory lives forever, and tests do not write to it.
     let t =
         unsafe { Tensor::from_foreign(&meta, &[1], MEMORY.as_ptr().cast_mut().cast(), Box::new(PanicsWhenDropped)) };
     tensor_type::to_python(py, t)
@@ -85,7 +85,7 @@ impl Panicking {
     }
 }
 
-/// Gives up for want of memory, as a kernel does.
+/// Return up for want of memory, as a kernel does.
 #[pyfunction]
 fn give_up(bytes: usize) {
     torchtpu_kernels::memory::give_up(bytes);

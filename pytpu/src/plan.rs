@@ -10,7 +10,7 @@ use torchtpu_lazy::aot::{Compiler, Target};
 use torchtpu_lazy::plan::{self, PlanReport, Reads};
 use torchtpu_tensor::{Device, Meta, Tensor};
 
-/// A target as Python gives it: topology, compiler options, partitions, bytes of memory.
+/// A target as Python passes it: topology, compiler options, partitions, bytes of memory.
 type PyTarget = (String, Vec<(String, String)>, usize, Option<u64>);
 
 fn target((topology, options, num_partitions, memory_bytes): PyTarget) -> Target {
@@ -99,7 +99,7 @@ fn _export<'py>(
     Ok((found.text, arguments, found.results))
 }
 
-/// How many training steps the active plan has seen end.
+/// Return the number of training steps that have ended in the active plan.
 #[pyfunction]
 fn _plan_steps() -> usize {
     plan::steps()
@@ -112,20 +112,20 @@ fn _aot_compile(py: Python<'_>, text: &str, to: PyTarget) -> PyResult<String> {
     serde_json::to_string(&report).map_err(|e| PyValueError::new_err(e.to_string()))
 }
 
-/// The optimised program as text.
+/// Return the optimized program as text.
 #[pyfunction]
 fn _aot_optimized_text(py: Python<'_>, text: &str, to: PyTarget) -> PyResult<String> {
     py.detach(|| Compiler::new(target(to))?.optimized_text(text)).map_err(enter::exception)
 }
 
-/// Compiles programs and writes them to a file; returns how many.
+/// Compile programs and writes them to a file. Return how many.
 #[pyfunction]
 fn _aot_save(py: Python<'_>, path: PathBuf, programs: Vec<(String, u32)>, to: PyTarget) -> PyResult<usize> {
     let programs: Vec<(&str, u32)> = programs.iter().map(|(text, options)| (text.as_str(), *options)).collect();
     py.detach(|| Compiler::new(target(to))?.save(&path, &programs)).map_err(enter::exception)
 }
 
-/// Whether libtpu is installed.
+/// Return whether libtpu is installed.
 #[pyfunction]
 fn _aot_is_available() -> bool {
     torchtpu_lazy::aot::is_available()

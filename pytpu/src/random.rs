@@ -40,7 +40,7 @@ impl PyGenerator {
             })?,
         };
         let g = &slf.get().0;
-        // Seeding the default generator seeds those of all devices.
+        // Seeding the default generator seeds the generators of all devices.
         if g.is_same(&random::default_generator(Device::CPU)) {
             random::manual_seed(seed);
         } else {
@@ -58,7 +58,7 @@ impl PyGenerator {
         let bytes = self.0.get_state().or_raise()?;
         to_python(py, Tensor::from_slice(&bytes, &[bytes.len()]).or_raise()?)
     }
-    /// Where the stream stands, without waiting for a device; for `_restore`.
+    /// Return the position of the stream without waiting for a device, for `_restore`.
     fn _snapshot(&self) -> Snapshot {
         Snapshot(self.0.snapshot())
     }
@@ -84,7 +84,7 @@ impl PyGenerator {
 /// `o` is an object that outlives the reference.
 pub unsafe fn extract<'a>(o: *mut PyObject) -> Option<&'a Generator> {
     Python::attach(|py| {
-        // SAFETY: by the contract.
+        // SAFETY: `o` is an object that outlives the reference.
         let o = unsafe { Bound::from_borrowed_ptr(py, o) };
         let g: *const Generator = &o.cast::<PyGenerator>().ok()?.get().0;
         // SAFETY: the class is frozen, and the object outlives the reference by the contract.

@@ -1,4 +1,4 @@
-//! What `torch.safetensors` stands on.
+//! The native half of `torch.safetensors`.
 
 use crate::device;
 use crate::enter::{self, OrRaise};

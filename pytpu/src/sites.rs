@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
 use torchtpu_tensor::site::{self, Line, Site};
 
-/// The files of code objects; `None` for code of this package. An object in here lives on, so that its address stays
-/// its own.
+/// The file of each code object, or `None` for code of this package. The map owns the objects, so their addresses stay
+/// theirs.
 type Files = HashMap<usize, (Py<PyAny>, Option<Arc<str>>)>;
 
 static FILES: Mutex<Option<Files>> = Mutex::new(None);
@@ -24,7 +24,7 @@ fn file_of(code: &Bound<'_, PyAny>) -> Option<Arc<str>> {
     }
     let file: String = code.getattr("co_filename").ok()?.extract().ok()?;
     let package = PACKAGE.get()?;
-    // Frames of the import machinery and of decorators made of text are no lines that a user can open.
+    // A user cannot open the lines of the import machinery and of decorators that are made from text.
     let is_users = !file.starts_with(package.as_str()) && !file.starts_with("<frozen");
     let file = is_users.then(|| Arc::from(file));
     files.insert(address, (code.clone().unbind(), file.clone()));
@@ -33,8 +33,8 @@ fn file_of(code: &Bound<'_, PyAny>) -> Option<Arc<str>> {
 
 /// The innermost line outside of this package.
 fn line(py: Python<'_>) -> Option<Line> {
-    // SAFETY: the thread is attached; the frame is borrowed from the thread, which stays in it, so a reference of its
-    // own is taken.
+    // SAFETY: the thread is attached. The frame is borrowed from the running thread, so this takes a reference of its
+    // own.
     let mut frame = unsafe { Bound::from_borrowed_ptr_or_opt(py, ffi::PyEval_GetFrame().cast()) }?;
     let back = PyString::intern(py, "f_back");
     loop {
@@ -61,7 +61,7 @@ fn place() -> Option<String> {
     Python::try_attach(line).flatten().map(|l| format!("{}, line {}", l.file, l.line))
 }
 
-/// Names the folder whose files are not the user's.
+/// Set the folder of this package, whose files do not count as the user's.
 #[pyfunction]
 fn _set_package_folder(folder: String) {
     let _ = PACKAGE.set(folder + std::path::MAIN_SEPARATOR_STR);

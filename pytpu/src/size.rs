@@ -1,4 +1,4 @@
-//! `torch.Size`: the Python half defines it, a subclass of `tuple`; this half makes them.
+//! `torch.Size`. Python defines it as a subclass of `tuple`, and this file makes the objects.
 
 use pyo3::ffi::*;
 use pyo3::prelude::*;
@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
 static TYPE: AtomicPtr<PyTypeObject> = AtomicPtr::new(null_mut());
 
-/// A `torch.Size`; a new reference.
+/// Make a `torch.Size`. A new reference.
 pub fn new(dims: &[usize]) -> *mut PyObject {
     let ty = TYPE.load(Relaxed);
-    // SAFETY: the GIL is held; a new tuple (of a subclass that adds nothing) is filled before it is seen.
+    // SAFETY: the GIL is held. A new tuple, of a subclass that adds no fields, is filled before other code sees it.
     unsafe {
         let o = if ty.is_null() {
             PyTuple_New(dims.len() as Py_ssize_t)

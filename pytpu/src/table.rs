@@ -27,12 +27,12 @@ use torchtpu_tensor::{Result, Tensor, autocast, ops, state};
 pub struct Descriptor {
     name: String,
     overloads: Vec<Overload>,
-    /// The function object, and the method descriptor: what `__torch_function__` is told.
+    /// The function object and the method descriptor, which `__torch_function__` gets.
     function: Interned,
     method: Interned,
     /// The type of the result when it is a named tuple.
     fields: Option<Interned>,
-    /// The type of what comes back when `out=` was given.
+    /// The type of the result of a call with `out=`.
     out_fields: Option<Interned>,
 }
 
@@ -96,7 +96,7 @@ const NAMES: usize = 6 * 256;
 static TRAMPOLINES: [[[Entry; 16]; 16]; NAMES / 256] =
     [plane!(0), plane!(256), plane!(512), plane!(768), plane!(1024), plane!(1280)];
 
-/// Runs a call.
+/// Run a call.
 #[inline(never)]
 fn serve(d: &'static Descriptor, call: &Call) -> Outcome {
     let mut parsed = Parsed::new();
@@ -151,7 +151,7 @@ fn run(d: &'static Descriptor, o: &Overload, call: &Call, parsed: &Parsed) -> Ou
     }
 }
 
-/// Runs a call while some thread casts for ops or is in inference mode.
+/// Run a call while some thread casts for ops or is in inference mode.
 #[cold]
 #[inline(never)]
 fn run_unusual(o: &Overload, args: &Args<'_>) -> Result<Ret> {
@@ -166,7 +166,7 @@ fn run_unusual(o: &Overload, args: &Args<'_>) -> Result<Ret> {
     Ok(r)
 }
 
-/// Makes the tensors of a result inference tensors, unless they look at an argument.
+/// Make the tensors of a result inference tensors, unless they look at an argument.
 fn mark_new(args: &Args<'_>, r: &Ret) {
     let is_old = |y: &Tensor| {
         args.0.iter().any(|a| match a {
@@ -187,7 +187,7 @@ fn mark_new(args: &Args<'_>, r: &Ret) {
     }
 }
 
-/// Runs a call that was given `out=`.
+/// Run a call that was given `out=`.
 #[cold]
 #[inline(never)]
 fn run_into(d: &'static Descriptor, o: &Overload, parsed: &Parsed) -> Outcome {
@@ -200,7 +200,7 @@ fn run_into(d: &'static Descriptor, o: &Overload, parsed: &Parsed) -> Outcome {
     write_out(&d.name, o.row, d.out_fields, r, parsed.out)
 }
 
-/// The list that an in-place function was given, now written; where it was given none, a new one.
+/// Return the list that an in-place function got and has written, or a new list if it got another sequence.
 #[cold]
 fn written_list(d: &Descriptor, call: &Call, r: Ret) -> Outcome {
     let first = call.operands().into_iter().next();
@@ -215,8 +215,7 @@ fn written_list(d: &Descriptor, call: &Call, r: Ret) -> Outcome {
     }
 }
 
-/// Runs big work without the GIL, on handles of its own: another thread may put other tensors into the objects
-/// meanwhile.
+/// Run big work without the GIL, on handles of its own: another thread may put other tensors into the objects.
 #[inline(never)]
 fn without_gil(args: &Args<'_>, f: impl FnOnce(&Args<'_>) -> Result<Ret>) -> Result<Ret> {
     let held: Vec<Option<Tensor>> =
@@ -236,7 +235,8 @@ fn to_object(d: &Descriptor, r: Ret) -> Outcome {
         },
         Ret::Tuple(v) | Ret::List(v) => v,
     };
-    // SAFETY: new objects, filled before they are seen; items are new references that they take over.
+    // SAFETY: the objects are new, and are filled before other code sees them. The items are new references that they
+    // own.
     unsafe {
         if let Some(ty) = d.fields {
             let o = made(PyStructSequence_New(ty.0.cast()))?;
@@ -245,7 +245,7 @@ fn to_object(d: &Descriptor, r: Ret) -> Outcome {
             }
             return Ok(o);
         }
-        // What was written comes back as a list.
+        // Written tensors are returned as a list.
         if d.name.ends_with('_') {
             let o = made(PyList_New(items.len() as Py_ssize_t))?;
             for (i, t) in items.into_iter().enumerate() {
@@ -266,7 +266,7 @@ type BoundCall<'py> = (Vec<Bound<'py, PyAny>>, Bound<'py, PyTuple>, Bound<'py, P
 
 #[cold]
 fn bound_call<'py>(py: Python<'py>, call: &Call) -> PyResult<BoundCall<'py>> {
-    // SAFETY: the objects of the call; keyword values follow the positional arguments.
+    // SAFETY: the caller holds the objects of the call. Values of keywords follow the positional arguments.
     let operands: Vec<Bound<'py, PyAny>> =
         call.operands().into_iter().map(|o| unsafe { Bound::from_borrowed_ptr(py, o) }).collect();
     let positional = call.positional + usize::from(!call.receiver.is_null());
@@ -326,10 +326,10 @@ fn no_match(d: &'static Descriptor, call: &Call) -> Outcome {
     complain(&d.name, &d.overloads, call)
 }
 
-/// Calls an op by name with ready arguments, for hand-written code; the overload is named as in the schema.
+/// Call an op by its name in the schema, with parsed arguments, for hand-written code.
 ///
 /// # Errors
-/// `RuntimeError` when there is no such op; whatever it reports.
+/// `RuntimeError` if there is no such op. The errors of the op.
 pub fn call_op(name: &str, overload: &str, args: &[Arg<'_>]) -> Outcome<Ret> {
     match row(name, overload) {
         Some(row) => Ok((row.call)(&Args(args))?),
@@ -432,7 +432,7 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     for (i, d) in order.iter_mut().enumerate() {
         let entry = TRAMPOLINES[i / 256][i / 16 % 16][i % 16];
         let def = method_def(d, entry, false);
-        // SAFETY: the definition lives for ever; without a `self` it is the function form.
+        // SAFETY: the definition lives forever. Without a `self`, it is the function form.
         let f = unsafe { Bound::from_owned_ptr_or_err(py, PyCFunction_NewEx(def, null_mut(), torch.as_ptr()))? };
         d.function = Interned(f.clone().into_ptr());
         all.add(&*d.name, &f)?;
@@ -453,7 +453,7 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
             let def = method_def(d, entry, true);
             // SAFETY: the type and the definition live for ever.
             let method = unsafe { Bound::from_owned_ptr_or_err(py, PyDescr_NewMethod(tensor_type(), def))? };
-            // What was written by hand stays.
+            // Keep attributes that were written by hand.
             if !own.contains(&d.name)? {
                 ty.setattr(&*d.name, &method)?;
             }
@@ -462,11 +462,11 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
             d.method = d.function;
         }
         if let Some(t) = d.fields {
-            // SAFETY: a type that lives for ever.
+            // SAFETY: the type lives forever.
             return_types.add(&*d.name, unsafe { Bound::from_borrowed_ptr(py, t.0) })?;
         }
         if let Some(t) = d.out_fields {
-            // SAFETY: as above.
+            // SAFETY: the type lives forever.
             return_types.add(format!("{}_out", d.name), unsafe { Bound::from_borrowed_ptr(py, t.0) })?;
         }
     }
@@ -505,7 +505,7 @@ pub unsafe fn tensor_argument<'a>(
     name: &str,
     position: usize,
 ) -> Outcome<&'a Tensor> {
-    // SAFETY: by the contract.
+    // SAFETY: `o` is an object that outlives the reference.
     unsafe {
         if is_tensor(o) {
             return Ok(tensor_of(o));

@@ -5,7 +5,6 @@
 //! much as an add. Dead objects of exactly this type wait in a free list.
 
 use crate::enter::{self, Outcome};
-use crate::{autograd, indexing, methods, number, torch_function};
 use pyo3::ffi::*;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
@@ -20,7 +19,7 @@ use torchtpu_tensor::Tensor;
 #[repr(C)]
 pub struct TensorObject {
     ob: PyObject,
-    /// From [`Tensor::into_raw`]; never null once the object can be seen.
+    /// From [`Tensor::into_raw`]. Never null after the object is made.
     tensor: *mut (),
     dict: *mut PyObject,
     weak: *mut PyObject,
@@ -31,7 +30,7 @@ static TYPE: AtomicPtr<PyTypeObject> = AtomicPtr::new(null_mut());
 /// The type whose objects shortcuts are for: `TYPE`, or null while a mode is to see every call.
 static PLAIN: AtomicPtr<PyTypeObject> = AtomicPtr::new(null_mut());
 
-/// Allows shortcuts for plain tensors, or sends them the long way, where modes are asked.
+/// Allow shortcuts for plain tensors, or sends them the long way, where modes are asked.
 pub fn allow_shortcuts(allowed: bool) {
     PLAIN.store(if allowed { tensor_type() } else { null_mut() }, Relaxed);
 }
@@ -48,23 +47,23 @@ struct FreeList(UnsafeCell<(usize, [*mut PyObject; FREE_OBJECTS])>);
 unsafe impl Sync for FreeList {}
 static FREE: FreeList = FreeList(UnsafeCell::new((0, [null_mut(); FREE_OBJECTS])));
 
-/// Whether `o` is exactly a `torch.Tensor`, and no mode is to see the call: one compare.
+/// Return whether `o` is exactly a `torch.Tensor`, and no mode is to see the call: one compare.
 ///
 /// # Safety
 /// `o` is an object.
 #[inline(always)]
 pub unsafe fn is_exact(o: *mut PyObject) -> bool {
-    // SAFETY: by the contract.
+    // SAFETY: `o` is an object.
     unsafe { Py_TYPE(o) == PLAIN.load(Relaxed) }
 }
 
-/// Whether `o` is a tensor, of the type or of a subclass.
+/// Return whether `o` is a tensor, of the type or of a subclass.
 ///
 /// # Safety
 /// `o` is an object.
 #[inline(always)]
 pub unsafe fn is_tensor(o: *mut PyObject) -> bool {
-    // SAFETY: by the contract.
+    // SAFETY: `o` is an object.
     unsafe { is_exact(o) || PyType_IsSubtype(Py_TYPE(o), tensor_type()) != 0 }
 }
 
@@ -80,7 +79,7 @@ pub unsafe fn tensor_of<'a>(o: *mut PyObject) -> &'a Tensor {
 
 /// The tensor in an object that may be anything.
 pub fn extract<'a>(o: &'a Bound<'_, PyAny>) -> Option<&'a Tensor> {
-    // SAFETY: checked; the object outlives the borrow of `o`.
+    // SAFETY: the type was checked, and the object outlives the borrow of `o`.
     unsafe { is_tensor(o.as_ptr()).then(|| tensor_of(o.as_ptr())) }
 }
 
@@ -89,7 +88,7 @@ pub fn extract<'a>(o: &'a Bound<'_, PyAny>) -> Option<&'a Tensor> {
 pub fn wrap(t: Tensor) -> *mut PyObject {
     let known = t.pyobject().cast::<PyObject>();
     if !known.is_null() {
-        // SAFETY: a tensor's object clears this pointer before it dies; the GIL is held.
+        // SAFETY: a tensor's object clears this pointer before it dies, and the GIL is held.
         unsafe { Py_INCREF(known) };
         return known;
     }
@@ -118,7 +117,7 @@ pub fn wrap(t: Tensor) -> *mut PyObject {
 
 /// The object of a tensor, for PyO3.
 pub fn to_python(py: Python<'_>, t: Tensor) -> PyResult<Bound<'_, PyAny>> {
-    // SAFETY: `wrap` gives a new reference or null with an exception set.
+    // SAFETY: `wrap` returns a new reference, or null with an exception set.
     unsafe { Bound::from_owned_ptr_or_err(py, wrap(t)) }
 }
 
@@ -130,7 +129,7 @@ pub unsafe fn wrap_as(ty: *mut PyTypeObject, t: Tensor) -> Outcome {
     if ty == tensor_type() {
         return Ok(wrap(t));
     }
-    // SAFETY: by the contract; the memory comes zeroed.
+    // SAFETY: `ty` is `torch.Tensor` or a subclass. The memory comes zeroed.
     unsafe {
         let o = PyType_GenericAlloc(ty, 0);
         if o.is_null() {
@@ -142,12 +141,12 @@ pub unsafe fn wrap_as(ty: *mut PyTypeObject, t: Tensor) -> Outcome {
     }
 }
 
-/// Puts another tensor into an object, as assigning `x.data` does.
+/// Put another tensor into an object, as assigning `x.data` does.
 ///
 /// # Safety
 /// `o` is a tensor object, and no reference from [`tensor_of`] to its present tensor is in use.
 pub unsafe fn replace(o: *mut PyObject, t: Tensor) {
-    // SAFETY: by the contract.
+    // SAFETY: `o` is a tensor object, and no reference from [`tensor_of`] to its present tensor is in use.
     unsafe {
         let p = o.cast::<TensorObject>();
         let old = Tensor::from_raw((*p).tensor);
@@ -175,7 +174,7 @@ unsafe extern "C" fn dealloc(o: *mut PyObject) {
             Py_DECREF((*p).dict);
         }
         match tensor {
-            // History and memory of others may run anybody's code.
+            // The history, and memory of other owners, may run any code.
             Some(t) if !t.drops_quietly() => enter::unraisable(|| drop(t)),
             t => drop(t),
         }
@@ -190,48 +189,39 @@ unsafe extern "C" fn dealloc(o: *mut PyObject) {
     }
 }
 
-unsafe extern "C" fn traverse(o: *mut PyObject, visit: visitproc, arg: *mut c_void) -> c_int {
-    // SAFETY: called by the collector with a living object.
-    unsafe {
-        let dict = (*o.cast::<TensorObject>()).dict;
-        if !dict.is_null() {
-            let r = visit(dict, arg);
-            if r != 0 {
-                return r;
-            }
-        }
-        let tensor = (*o.cast::<TensorObject>()).tensor;
-        if !tensor.is_null() {
-            let r = enter::quietly(0, || autograd::traverse(tensor_of(o), &mut |object| visit(object, arg)));
-            if r != 0 {
-                return r;
-            }
-        }
-        visit(Py_TYPE(o).cast(), arg)
-    }
+/// Return the attribute dictionary of an object, or null. A borrowed reference.
+///
+/// # Safety
+/// `o` is a tensor object.
+pub unsafe fn dict_of(o: *mut PyObject) -> *mut PyObject {
+    // SAFETY: `o` is a tensor object, so it has this layout.
+    unsafe { (*o.cast::<TensorObject>()).dict }
 }
 
-unsafe extern "C" fn clear(o: *mut PyObject) -> c_int {
-    // SAFETY: as `traverse`.
-    unsafe {
-        let p = o.cast::<TensorObject>();
-        let dict = std::mem::replace(&mut (*p).dict, null_mut());
-        if !(*p).tensor.is_null() {
-            enter::unraisable(|| autograd::clear(tensor_of(o)));
-        }
-        if !dict.is_null() {
-            Py_DECREF(dict);
-        }
-    }
-    0
+/// Take the attribute dictionary out of an object. Return it, or null. The caller owns the reference.
+///
+/// # Safety
+/// `o` is a tensor object; the GIL is held.
+pub unsafe fn take_dict(o: *mut PyObject) -> *mut PyObject {
+    // SAFETY: `o` is a tensor object, so it has this layout. The GIL excludes other users.
+    unsafe { std::mem::replace(&mut (*o.cast::<TensorObject>()).dict, null_mut()) }
 }
 
-/// Lets the garbage collector look through an object from now on.
+/// Return the tensor in an object, or nothing while the object is being made.
+///
+/// # Safety
+/// `o` is a tensor object that outlives the reference.
+pub unsafe fn tensor_if_set<'a>(o: *mut PyObject) -> Option<&'a Tensor> {
+    // SAFETY: `o` is a tensor object, so it has this layout, and `tensor_of` asks for a pointer that is not null.
+    unsafe { (!(*o.cast::<TensorObject>()).tensor.is_null()).then(|| tensor_of(o)) }
+}
+
+/// Let the garbage collector look through an object from now on.
 ///
 /// # Safety
 /// `o` is a tensor object.
 pub unsafe fn track(o: *mut PyObject) {
-    // SAFETY: by the contract.
+    // SAFETY: `o` is a tensor object.
     unsafe {
         if PyObject_GC_IsTracked(o) == 0 {
             PyObject_GC_Track(o.cast());
@@ -240,7 +230,7 @@ pub unsafe fn track(o: *mut PyObject) {
 }
 
 unsafe extern "C" fn setattro(o: *mut PyObject, name: *mut PyObject, value: *mut PyObject) -> c_int {
-    // SAFETY: called by the interpreter; from here on the object may be part of a cycle.
+    // SAFETY: the interpreter passes an object of our type. It may be part of a cycle from now on.
     unsafe {
         track(o);
         PyObject_GenericSetAttr(o, name, value)
@@ -263,16 +253,28 @@ unsafe extern "C" fn set_dict(o: *mut PyObject, value: *mut PyObject, closure: *
     }
 }
 
-/// `id(x)`, which is what PyTorch's `hash(x)` gives and what some scripts take it for.
+/// Return `id(x)`. PyTorch's `hash(x)` is the same, and some scripts rely on it.
 unsafe extern "C" fn hash(o: *mut PyObject) -> Py_hash_t {
     o as Py_hash_t
 }
 
-fn slot(id: c_int, f: *const c_void) -> PyType_Slot {
+/// Make a slot of a type from its number and a function of the type that the number asks for.
+pub fn slot(id: c_int, f: *const c_void) -> PyType_Slot {
     PyType_Slot { slot: id, pfunc: f.cast_mut() }
 }
 
-pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+/// The parts of the type that other files define. [`register`] joins them, so that this file imports none of those.
+pub struct Parts {
+    pub properties: Vec<PyGetSetDef>,
+    pub methods: Vec<PyMethodDef>,
+    pub slots: Vec<PyType_Slot>,
+}
+
+/// Make the type, and add it to the module.
+///
+/// # Safety
+/// Each slot of `parts` holds a function, or a table, of the type that its number asks for.
+pub unsafe fn register(m: &Bound<'_, PyModule>, parts: Parts) -> PyResult<()> {
     let member = |name: &'static std::ffi::CStr, offset: usize| PyMemberDef {
         name: name.as_ptr(),
         type_code: Py_T_PYSSIZET,
@@ -296,24 +298,20 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
         doc: null(),
         closure: null_mut(),
     }];
-    getset.extend(methods::properties());
+    getset.extend(parts.properties);
     getset.push(end_getset);
-    let mut own = methods::methods();
+    let mut own = parts.methods;
     own.push(end_method);
     let (getset, own) = (getset.leak(), own.leak());
     let mut slots = vec![
         slot(Py_tp_dealloc, dealloc as *const c_void),
-        slot(Py_tp_traverse, traverse as *const c_void),
-        slot(Py_tp_clear, clear as *const c_void),
         slot(Py_tp_setattro, setattro as *const c_void),
         slot(Py_tp_hash, hash as *const c_void),
-        slot(Py_tp_new, methods::new as *const c_void),
         slot(Py_tp_members, members.as_ptr().cast()),
         slot(Py_tp_getset, getset.as_ptr().cast()),
         slot(Py_tp_methods, own.as_ptr().cast()),
     ];
-    slots.extend(number::slots());
-    slots.extend(indexing::slots());
+    slots.extend(parts.slots);
     slots.push(slot(0, null()));
     let mut spec = PyType_Spec {
         name: c"torch.Tensor".as_ptr(),
@@ -322,15 +320,16 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
         flags: (Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC) as _,
         slots: slots.leak().as_mut_ptr(),
     };
-    // SAFETY: the tables live for ever; the slots have the types that their names ask for.
+    // SAFETY: the tables are leaked, so they live forever. The slots of this file have the types that their numbers ask
+    // for, and the caller answers for those of `parts`.
     let ty = unsafe { Bound::from_owned_ptr_or_err(m.py(), PyType_FromSpec(&mut spec))? };
-    // A type of its own, as in PyTorch: pickles can then be told how to name the class.
+    // A metaclass of its own, as in PyTorch, so that pickles can be taught the name of the class.
     let meta = m.py().get_type::<PyType>();
     let members = PyDict::new(m.py());
     members.set_item("__module__", "torch._C")?;
     let meta = meta.call1(("_TensorMeta", (&meta,), members))?;
     m.add("_TensorMeta", &meta)?;
-    // SAFETY: a subclass of `type` that adds nothing to it; the class has no subclasses and no objects yet.
+    // SAFETY: the metaclass is a subclass of `type` without fields, and the class has no subclasses and no objects yet.
     unsafe { (*ty.as_ptr()).ob_type = meta.into_ptr().cast() };
     TYPE.store(ty.as_ptr().cast(), Relaxed);
     allow_shortcuts(true);
@@ -338,6 +337,5 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     let ty = ty.unbind();
     m.add("Tensor", ty.clone_ref(m.py()))?;
     std::mem::forget(ty);
-    torch_function::init(m.py());
     Ok(())
 }

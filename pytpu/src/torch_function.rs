@@ -21,14 +21,14 @@ static DISABLED: AtomicPtr<PyObject> = AtomicPtr::new(null_mut());
 /// Modes that wait for calls, in all threads.
 static MODES_IN_ALL: AtomicUsize = AtomicUsize::new(0);
 
-/// Who is asked.
+/// The overrides that calls are offered to.
 #[derive(Clone, Copy, PartialEq)]
 enum Asking {
     /// Types and modes.
     All,
     /// Modes.
     Modes,
-    /// Nobody.
+    /// None.
     Nobody,
 }
 
@@ -50,23 +50,23 @@ fn leave_mode() -> Option<Py<PyAny>> {
     Some(mode)
 }
 
-/// Whether a mode of this thread sees calls.
+/// Return whether a mode of this thread sees calls.
 #[inline(always)]
 pub fn has_mode() -> bool {
     MODES_IN_ALL.load(Relaxed) != 0 && ASKING.get() != Asking::Nobody && MODES.with_borrow(|m| !m.is_empty())
 }
 
-/// Whether calls on `o` are taken over: by its type, or, where it is a tensor, by a mode.
+/// Return whether calls on `o` are taken over: by its type, or, where it is a tensor, by a mode.
 ///
 /// # Safety
 /// `o` is an object; the GIL is held.
 #[inline(never)]
 pub unsafe fn overrides(o: *mut PyObject) -> bool {
-    // SAFETY: by the contract.
+    // SAFETY: `o` is an object, and the GIL is held.
     unsafe { type_overrides(o) || has_mode() && tensor_type::is_tensor(o) }
 }
 
-/// Whether the type of `o` takes calls over.
+/// Return whether the type of `o` takes calls over.
 ///
 /// # Safety
 /// `o` is an object; the GIL is held.
@@ -75,7 +75,7 @@ unsafe fn type_overrides(o: *mut PyObject) -> bool {
     if ASKING.get() != Asking::All {
         return false;
     }
-    // SAFETY: by the contract.
+    // SAFETY: `o` is an object, and the GIL is held.
     unsafe {
         let ty = Py_TYPE(o);
         if ty == tensor_type::tensor_type() {
@@ -92,7 +92,7 @@ unsafe fn type_overrides(o: *mut PyObject) -> bool {
     }
 }
 
-/// Calls the override of the first of `operands` whose override wants the call.
+/// Call the override of the first of `operands` whose override wants the call.
 ///
 /// `args` and `kwargs` are the call's own. Subclasses go before their bases, else left before right.
 pub fn call<'py>(
@@ -105,7 +105,7 @@ pub fn call<'py>(
     call_of(py, function, operands, args, kwargs, false)
 }
 
-/// [`call`]; of properties, and of methods and functions that are no ops, the overrides are told of plain tensors, too.
+/// [`call`] for properties, and for methods and functions that are not ops. Overrides get plain tensors, too.
 fn call_of<'py>(
     py: Python<'py>,
     function: &Bound<'py, PyAny>,
@@ -117,7 +117,7 @@ fn call_of<'py>(
     ask(py, function, operands, args, kwargs, with_tensors)?.map_err(|asked| refusal(function, &asked))
 }
 
-/// Who was asked about a call and returned `NotImplemented`: the mode, and types.
+/// The overrides that were called and returned `NotImplemented`: the mode, and types.
 struct Asked<'py> {
     mode: Option<Bound<'py, PyAny>>,
     types: Vec<Bound<'py, PyAny>>,
@@ -147,7 +147,7 @@ fn refusal(function: &Bound<'_, PyAny>, asked: &Asked<'_>) -> PyErr {
     PyTypeError::new_err(text)
 }
 
-/// Asks the mode and then the overrides, until one of them does not return `NotImplemented`.
+/// Ask the mode and then the overrides, until one of them does not return `NotImplemented`.
 fn ask<'py>(
     py: Python<'py>,
     function: &Bound<'py, PyAny>,
@@ -194,8 +194,8 @@ fn ask<'py>(
     Ok(Err(asked))
 }
 
-/// The method that overrides are told of for a special method: where PyTorch's type has one function for both, its
-/// name.
+/// Return the method that overrides get for a special method. If PyTorch's type has one function under two names, this
+/// is its name.
 fn told_of(name: &str) -> &str {
     match name {
         "__add__" | "__radd__" => "add",
@@ -229,15 +229,15 @@ fn told_of(name: &str) -> &str {
     }
 }
 
-/// Calls an override for an operator slot; `name` is the special method. An operator of two operands gives
-/// `NotImplemented` where all that were asked did so: Python then tries the other operand.
+/// Call an override for an operator slot. `name` is the special method. A binary operator returns `NotImplemented` if
+/// all overrides did so. Python then tries the other operand.
 ///
 /// # Safety
 /// `operands` are objects; the GIL is held.
 #[cold]
 pub unsafe fn call_operator(name: &str, operands: &[*mut PyObject]) -> Outcome {
     Python::attach(|py| {
-        // SAFETY: by the contract.
+        // SAFETY: `operands` are objects, and the GIL is held.
         let o: Vec<Bound<'_, PyAny>> = operands.iter().map(|o| unsafe { Bound::from_borrowed_ptr(py, *o) }).collect();
         // SAFETY: the type object lives for ever.
         let ty = unsafe { Bound::from_borrowed_ptr(py, tensor_type::tensor_type().cast()) };
@@ -251,23 +251,23 @@ pub unsafe fn call_operator(name: &str, operands: &[*mut PyObject]) -> Outcome {
     })
 }
 
-/// Whether calls on the tensor object `o` are taken over. One compare for a plain tensor without modes.
+/// Return whether calls on the tensor object `o` are taken over. One compare for a plain tensor without modes.
 ///
 /// # Safety
 /// `o` is an object; the GIL is held.
 #[inline(always)]
 pub unsafe fn takes_over(o: *mut PyObject) -> bool {
-    // SAFETY: by the contract.
+    // SAFETY: `o` is an object, and the GIL is held.
     unsafe { !tensor_type::is_exact(o) && overrides(o) }
 }
 
-/// [`takes_over`] for an object that may be anything. Numbers and slices, which most keys are made of, are not asked.
+/// [`takes_over`] for any object. Most keys are made of numbers and slices, which are not examined.
 ///
 /// # Safety
 /// `o` is an object; the GIL is held.
 #[inline]
 pub unsafe fn any_takes_over(o: *mut PyObject) -> bool {
-    // SAFETY: by the contract.
+    // SAFETY: `o` is an object, and the GIL is held.
     unsafe {
         PyLong_CheckExact(o) == 0
             && PyFloat_CheckExact(o) == 0
@@ -285,7 +285,7 @@ pub unsafe fn any_takes_over(o: *mut PyObject) -> bool {
 /// `key` is an object; the GIL is held.
 #[inline]
 pub unsafe fn key_takes_over(key: *mut PyObject) -> bool {
-    // SAFETY: by the contract; items are asked while the sequence holds them.
+    // SAFETY: `key` is an object, and the GIL is held. Items are asked while the sequence holds them.
     unsafe {
         if PyTuple_CheckExact(key) != 0 {
             (0..PyTuple_Size(key)).any(|i| any_takes_over(PyTuple_GetItem(key, i)))
@@ -297,7 +297,7 @@ pub unsafe fn key_takes_over(key: *mut PyObject) -> bool {
     }
 }
 
-/// Calls an override for `x[key]`, or for `x[key] = value` where there is a value. The items of a tuple or a list are
+/// Call an override for `x[key]`, or for `x[key] = value` where there is a value. The items of a tuple or a list are
 /// asked too.
 ///
 /// # Safety
@@ -305,7 +305,7 @@ pub unsafe fn key_takes_over(key: *mut PyObject) -> bool {
 #[cold]
 pub unsafe fn call_indexing(o: *mut PyObject, key: *mut PyObject, value: Option<*mut PyObject>) -> Outcome {
     Python::attach(|py| {
-        // SAFETY: by the contract; the type object lives for ever.
+        // SAFETY: `o`, `key` and `value` are objects, and the GIL is held. The type object lives for ever.
         let object = |p: *mut PyObject| unsafe { Bound::<PyAny>::from_borrowed_ptr(py, p) };
         let (owner, key, value) = (object(o), object(key), value.map(object));
         let mut operands = vec![owner.clone()];
@@ -322,7 +322,7 @@ pub unsafe fn call_indexing(o: *mut PyObject, key: *mut PyObject, value: Option<
     })
 }
 
-/// Calls the mode for a function that makes a tensor of `data`.
+/// Call the mode for a function that makes a tensor of `data`.
 ///
 /// # Errors
 /// Whatever the mode raises.
@@ -337,7 +337,7 @@ pub fn call_factory<'py>(
     call(py, &function, &[], &PyTuple::new(py, [data])?, Some(kwargs))
 }
 
-/// What is done to a property.
+/// The kind of access to a property.
 pub enum Access {
     /// It is read.
     Get,
@@ -347,14 +347,15 @@ pub enum Access {
     Delete,
 }
 
-/// Calls an override for an access to a property of the tensor object `o`.
+/// Call an override for an access to a property of the tensor object `o`.
 ///
 /// # Safety
 /// `name` is that of a property of the type; `o` and the assigned value are objects; the GIL is held.
 #[cold]
 pub unsafe fn call_property(name: &CStr, access: Access, o: *mut PyObject) -> Outcome {
     Python::attach(|py| {
-        // SAFETY: by the contract; the type object lives for ever.
+        // SAFETY: `name` is that of a property of the type; `o` and the assigned value are objects, and the GIL is
+        // held. The type object lives for ever.
         let object = |p: *mut PyObject| unsafe { Bound::<PyAny>::from_borrowed_ptr(py, p) };
         let owner = object(o);
         let mut args = vec![owner.clone()];
@@ -372,7 +373,7 @@ pub unsafe fn call_property(name: &CStr, access: Access, o: *mut PyObject) -> Ou
     })
 }
 
-/// Calls an override for a method that is written by hand; the arguments are as the interpreter passes them.
+/// Call an override for a method that is written by hand. The arguments are those from the interpreter.
 ///
 /// # Safety
 /// `o` is an object; the rest is what the interpreter passed; the GIL is held.
@@ -385,7 +386,8 @@ pub unsafe fn call_method(
     names: *mut PyObject,
 ) -> Outcome {
     Python::attach(|py| {
-        // SAFETY: by the contract; values of keywords follow the positional ones, the tuple holds their names.
+        // SAFETY: `o` is an object; the rest is what the interpreter passed, and the GIL is held. Values of keywords
+        // follow the positional ones, the tuple holds their names.
         let (ty, given, keywords) = unsafe {
             let object = |p: *mut PyObject| Bound::<PyAny>::from_borrowed_ptr(py, p);
             let ty = object(tensor_type::tensor_type().cast());
@@ -409,7 +411,7 @@ pub unsafe fn call_method(
     })
 }
 
-/// Stands for "calls are not taken over"; also the function to set as `__torch_function__` of such a subclass.
+/// The value "calls are not taken over". A subclass sets this function as its `__torch_function__`.
 #[pyfunction]
 #[pyo3(signature = (func, types, args = None, kwargs = None))]
 fn _disabled_torch_function_impl<'py>(
@@ -429,33 +431,33 @@ fn _disabled_torch_function_impl<'py>(
     r
 }
 
-/// Sets who is asked in this thread: 0 for types and modes, 1 for modes only, 2 for nobody. Returns what was set
-/// before.
+/// Set the overrides that this thread calls: 0 for types and modes, 1 for modes only, 2 for none. Return the previous
+/// setting.
 #[pyfunction]
 fn _set_torch_function_disabled(off: u8) -> u8 {
     let asking = [Asking::All, Asking::Modes, Asking::Nobody][usize::from(off.min(2))];
     ASKING.replace(asking) as u8
 }
 
-/// Whether types of arguments are asked.
+/// Return whether types of arguments are asked.
 #[pyfunction]
 fn _is_torch_function_enabled() -> bool {
     ASKING.get() == Asking::All
 }
 
-/// Whether neither types nor modes are asked.
+/// Return whether neither types nor modes are asked.
 #[pyfunction]
 fn _is_torch_function_all_disabled() -> bool {
     ASKING.get() == Asking::Nobody
 }
 
-/// Makes a mode the innermost of the thread.
+/// Make a mode the innermost of the thread.
 #[pyfunction]
 fn _push_torch_function_mode(mode: Py<PyAny>) {
     enter_mode(mode);
 }
 
-/// Leaves the innermost mode of the thread, and gives it.
+/// Leave the innermost mode of the thread, and return it.
 #[pyfunction]
 fn _pop_torch_function_mode() -> Option<Py<PyAny>> {
     leave_mode()
@@ -485,7 +487,7 @@ fn _call_torch_function<'py>(
     call_of(func.py(), func, &o, args, kwargs, true)
 }
 
-/// The operands of a call, lists and tuples by their items, if one of them takes the call over; else nothing.
+/// Return the operands of a call, with the items of lists and tuples, if one of them takes the call over.
 #[pyfunction]
 fn _overriding<'py>(args: &Bound<'py, PyTuple>, kwargs: &Bound<'py, PyDict>) -> PyResult<Option<Bound<'py, PyTuple>>> {
     let asked = || args.iter_borrowed().any(|o| takes_part(&o)) || kwargs.iter().any(|(_, o)| takes_part(&o));
@@ -503,7 +505,7 @@ fn _overriding<'py>(args: &Bound<'py, PyTuple>, kwargs: &Bound<'py, PyDict>) -> 
     PyTuple::new(args.py(), operands).map(Some)
 }
 
-/// What an argument says about overrides.
+/// The overrides of an argument.
 enum Part {
     /// It takes calls over.
     Takes,
@@ -516,7 +518,7 @@ enum Part {
 /// # Safety
 /// `o` is an object that the caller holds; the GIL is held.
 unsafe fn part(o: *mut PyObject) -> Part {
-    // SAFETY: by the contract.
+    // SAFETY: `o` is an object that the caller holds, and the GIL is held.
     unsafe {
         if Py_TYPE(o) == tensor_type::tensor_type()
             || PyLong_CheckExact(o) != 0
@@ -534,7 +536,7 @@ unsafe fn part(o: *mut PyObject) -> Part {
     }
 }
 
-/// Whether an argument, or an item of a list or a tuple at any depth, takes calls over.
+/// Return whether an argument, or an item of a list or a tuple at any depth, takes calls over.
 fn takes_part(o: &Bound<'_, PyAny>) -> bool {
     // SAFETY: a living object.
     match unsafe { part(o.as_ptr()) } {
@@ -568,7 +570,7 @@ fn has_item_that_takes_part(o: &Bound<'_, PyAny>) -> bool {
     false
 }
 
-/// Item `i` of a list or a tuple, if there are so many.
+/// Return item `i` of a list or a tuple, if there is one.
 fn item_of<'py>(list: &Bound<'py, PyAny>, i: usize) -> Option<Bound<'py, PyAny>> {
     match list.cast::<PyTuple>() {
         Ok(t) => t.get_item(i).ok(),
@@ -576,12 +578,8 @@ fn item_of<'py>(list: &Bound<'py, PyAny>, i: usize) -> Option<Bound<'py, PyAny>>
     }
 }
 
-pub(crate) fn init(py: Python<'_>) {
-    let name = pyo3::types::PyString::intern(py, "__torch_function__");
-    NAME.store(name.into_ptr(), Relaxed);
-}
-
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    NAME.store(pyo3::types::PyString::intern(m.py(), "__torch_function__").into_ptr(), Relaxed);
     let disabled = wrap_pyfunction!(_disabled_torch_function_impl, m)?;
     m.add("_disabled_torch_function_impl", &disabled)?;
     DISABLED.store(disabled.into_ptr(), Relaxed);

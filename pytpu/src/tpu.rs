@@ -1,4 +1,4 @@
-//! `torch.tpu`: what the lazy engine tells and lets be set.
+//! `torch.tpu`: reports and settings of the lazy engine.
 
 use crate::enter;
 use pyo3::exceptions::PyValueError;
@@ -11,7 +11,7 @@ fn _tpu_is_available(py: Python<'_>) -> bool {
     py.detach(lazy::is_available)
 }
 
-/// Whether a plugin file is found; it is not loaded.
+/// Return whether a plugin file is found. This does not load it.
 #[pyfunction]
 fn _tpu_plugin_is_installed(py: Python<'_>) -> bool {
     py.detach(lazy::plugin_is_installed)
@@ -37,7 +37,7 @@ fn _tpu_synchronize(py: Python<'_>) -> PyResult<()> {
     py.detach(lazy::synchronize).map_err(enter::exception)
 }
 
-/// Leaves no thread at work, for a fork.
+/// Leave no thread at work, for a fork.
 #[pyfunction]
 fn _tpu_quiesce(py: Python<'_>) {
     py.detach(lazy::quiesce);
@@ -61,7 +61,7 @@ fn _tpu_set_eager_mode(py: Python<'_>, mode: u8) -> PyResult<()> {
     Ok(())
 }
 
-/// How precisely accelerators multiply `float32`: 0 highest, 1 high, 2 medium.
+/// Return the precision of `float32` products on accelerators: 0 highest, 1 high, 2 medium.
 #[pyfunction]
 fn _tpu_set_matmul_precision(py: Python<'_>, precision: u8) -> PyResult<()> {
     let precision = match precision {

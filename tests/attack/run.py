@@ -1,7 +1,7 @@
 """Run every attack for a while and add up the findings: ``python tests/attack/run.py --minutes 20``.
 
 The attacks are programs of their own in this folder. Short forms of them run in ``make test``
-(``tests/python/test_attack.py``).
+(``tests/python/robustness/test_attack.py``).
 """
 
 import argparse

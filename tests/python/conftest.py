@@ -9,7 +9,7 @@ import pytest
 import pytpu as torch
 
 # Tests look at programs and count them. What is computed without a program has tests of its own, in
-# `test_interpret.py`. The variable is read when device "tpu" is first used.
+# `tpu/test_interpret.py`. The variable is read when device "tpu" is first used.
 os.environ.setdefault("TORCHTPU_INTERPRET", "0")
 
 

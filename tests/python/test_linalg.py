@@ -1,5 +1,6 @@
 """``torch.linalg`` against NumPy and against what defines a decomposition, on both devices."""
 
+import math
 import warnings
 
 import numpy as np
@@ -9,6 +10,8 @@ import pytpu as torch
 from pytpu.autograd import gradcheck, gradgradcheck
 
 RNG = np.random.default_rng(11)
+
+
 DTYPES = [torch.float64, torch.complex128]
 
 
@@ -31,9 +34,6 @@ def eye(n):
 @pytest.fixture(params=DTYPES, ids=["real", "complex"])
 def dtype(request):
     return request.param
-
-
-# ---- decompositions
 
 
 def test_cholesky(device, dtype, close):
@@ -177,9 +177,6 @@ def test_ldl(device, dtype, close):
         close(a @ torch.linalg.ldl_solve(packed, pivots, b, hermitian=hermitian), b.cpu(), 1e-8, 1e-8)
 
 
-# ---- solving
-
-
 @pytest.mark.parametrize(
     "a, b", [((3, 3), (3,)), ((3, 3), (3, 2)), ((2, 3, 3), (2, 3)), ((2, 3, 3), (3, 2)), ((2, 3, 3), (2, 3, 4))]
 )
@@ -282,9 +279,6 @@ def test_low_rank(device, close):
         torch.pca_lowrank(a, q=8)
 
 
-# ---- errors
-
-
 @pytest.mark.parametrize("name", ["inv", "det", "eigh", "eig", "cholesky", "matrix_exp", "eigvals"])
 def test_matrices_have_to_be_square(name, device):
     with pytest.raises(RuntimeError, match="must be batches of square matrices, but they are 2 by 3 matrices"):
@@ -316,8 +310,6 @@ def test_removed_functions_say_what_to_call(name):
         with pytest.raises(RuntimeError, match=r"torch\.linalg\."):
             getattr(torch.eye(2), name)()
 
-
-# ---- gradients
 
 GRADIENTS = {
     "cholesky": lambda a: torch.linalg.cholesky(a @ a.mH + torch.eye(3, dtype=a.dtype)),
@@ -395,3 +387,76 @@ def test_an_empty_window_of_a_parameter():
 def test_a_hermitian_matrix_without_elements_has_no_eigenvalues(device, dtype):
     values, vectors = torch.linalg.eigh(torch.zeros(0, 0, dtype=dtype, device=device))
     assert values.shape == (0,) and vectors.shape == (0, 0)
+
+
+def array(*sizes):
+    return RNG.standard_normal(sizes).astype(np.float32)
+
+
+def test_matrix_powers(device, close):
+    a = array(2, 3, 3)
+    x = torch.from_numpy(a).to(device)
+    for p in (0, 1, 2, 5):
+        close(torch.linalg.matrix_power(x, p), np.linalg.matrix_power(a, p), rtol=1e-3, atol=1e-3)
+    close(torch.linalg.matrix_power(x, -2), np.linalg.matrix_power(a.astype(np.float64), -2), rtol=1e-2, atol=1e-2)
+
+
+def test_negative_power_of_a_singular_matrix_is_an_error():
+    with pytest.raises(RuntimeError, match="singular"):
+        torch.linalg.matrix_power(torch.ones(2, 2), -1)
+
+
+def test_multi_dot_takes_vectors_at_its_ends(close):
+    a, b, c = array(3), array(3, 4), array(4)
+    got = torch.linalg.multi_dot([torch.from_numpy(x) for x in (a, b, c)])
+    close(got, a @ b @ c, rtol=1e-4, atol=1e-5)
+
+
+def test_norms_of_matrices(device, close):
+    a = array(2, 3, 4)
+    x = torch.from_numpy(a).to(device)
+    for order in (1, -1, math.inf, -math.inf, "fro"):
+        want = [np.linalg.norm(m, order) for m in a]
+        close(torch.linalg.matrix_norm(x, order), want, rtol=1e-5)
+    close(torch.linalg.norm(x, dim=(0, 2), ord="fro"), np.sqrt((a**2).sum((0, 2))), rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("beta, alpha", [(1, 1), (1.3, 0.7), (0, 2), (2, 0)])
+def test_blended_products_of_16_bit_floats_are_rounded_once(device, dtype, beta, alpha):
+    """As PyTorch's: neither the product nor a summand is rounded before the sum."""
+    dtype = getattr(torch, dtype)
+    torch.manual_seed(3)
+
+    def numbers(*shape):
+        return torch.randn(shape).to(dtype)
+
+    x, row, a, b, v = numbers(40, 30), numbers(30), numbers(40, 50), numbers(50, 30), numbers(50)
+    xs, many, others = numbers(2, 40, 30), numbers(2, 40, 50), numbers(2, 50, 30)
+    cases = [
+        (torch.addmm, x, a, b, lambda a, b: a @ b),
+        (torch.addmm, row, a, b, lambda a, b: a @ b),
+        (torch.baddbmm, xs, many, others, lambda a, b: a @ b),
+        (torch.addbmm, x, many, others, lambda a, b: (a @ b).sum(0)),
+        (torch.addmv, numbers(40), a, v, lambda a, b: a @ b),
+    ]
+    for op, x, a, b, product in cases:
+        exact = beta * x.double() + alpha * product(a.double(), b.double())
+        got = op(x.to(device), a.to(device), b.to(device), beta=beta, alpha=alpha).cpu()
+        assert got.dtype == dtype
+        # Sums in another order may fall on the other side of a middle, seldom.
+        assert (got != exact.float().to(dtype)).float().mean() < 0.02, op.__name__
+        leaves = [t.detach().to(device).requires_grad_() for t in (x, a, b)]
+        op(*leaves, beta=beta, alpha=alpha).sum().backward()
+        wide = [t.double().requires_grad_() for t in (x, a, b)]
+        op(*wide, beta=beta, alpha=alpha).sum().backward()
+        for leaf, want in zip(leaves, wide):
+            assert leaf.grad.dtype == dtype
+            error = (leaf.grad.cpu().double() - want.grad).abs().max()
+            assert error <= 0.02 * (1 + want.grad.abs().max()), op.__name__
+
+
+def test_condition_of_a_singular_matrix_is_infinite(device):
+    a = torch.tensor([[1.0, 0], [0, 0]], device=device)
+    assert [torch.linalg.cond(a, p).item() for p in ("nuc", "fro", 1, 2)] == [float("inf")] * 4
+    assert abs(torch.linalg.cond(torch.diag(torch.tensor([1.0, 4])), "nuc").item() - 6.25) < 1e-5

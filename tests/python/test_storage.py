@@ -20,9 +20,6 @@ def quiet():
         yield
 
 
-# ---- identity and size
-
-
 def test_a_storage_is_one_object_while_it_is_referenced(device):
     x = torch.ones(4, device=device)
     assert x.untyped_storage() is x.untyped_storage() is x.view(2, 2).untyped_storage() is x[1:].untyped_storage()
@@ -73,9 +70,6 @@ def test_classes_of_storages():
         and storage.get_device() == -1
         and storage.to(device="cpu") is storage
     )
-
-
-# ---- slices and elements
 
 
 def test_a_slice_shares_memory():
@@ -130,9 +124,6 @@ def test_elements_are_read_and_set():
         storage[99] = 1
 
 
-# ---- tensors on storages
-
-
 def test_asarray_of_a_storage_shares_its_memory():
     x = torch.tensor([1.0, 2.0])
     storage = x.untyped_storage()
@@ -155,9 +146,6 @@ def test_numbers_of_a_storage_are_not_read_one_by_one(monkeypatch):
         assert torch.equal(make(x.untyped_storage(), dtype=torch.uint8), x.view(torch.uint8))
     assert torch.as_tensor(x.storage()).data_ptr() == x.data_ptr() != torch.tensor(x.storage()).data_ptr()
     assert np.asarray(x.storage()).tolist() == x.tolist()
-
-
-# ---- resize_
 
 
 def test_a_storage_grows_with_its_tensor():
@@ -189,8 +177,6 @@ def test_memory_of_others_is_not_resized(tmp_path):
         with pytest.raises(RuntimeError, match="Trying to resize storage that is not resizable"):
             storage.resize_(100)
 
-
-# ---- from_buffer and from_file
 
 BYTES = bytes(range(16))
 
@@ -292,3 +278,9 @@ def test_many_tensors_may_ask_for_one_storage():
     assert len(storage._tensors) == 20_001
     del views, view
     assert len(storage._tensors) == 1
+
+
+def test_storages_on_tpu_have_numbers_of_their_own():
+    x, y = torch.ones(3, device="tpu"), torch.ones(3, device="tpu")
+    assert x.data_ptr() != y.data_ptr() and x[1:].data_ptr() == x.data_ptr() + 4
+    assert x[1:].untyped_storage().data_ptr() == x.untyped_storage().data_ptr() == x.data_ptr()

@@ -13,12 +13,12 @@ use crate::slot::Slot;
 use std::sync::Arc;
 use torchtpu_tensor::DType;
 
-/// After so many groups that failed by themselves, the device is taken to be gone, and the rest fails with the last of
-/// them.
+/// Number of groups that fail alone until the device counts as lost. The remaining groups then fail with the last
+/// error.
 const MAX_FAILURES: usize = 32;
 
 impl Engine {
-    /// Gives each output of a segment that failed as a whole an outcome of its own.
+    /// Compute the outputs of a failed segment in groups, so that each output gets an outcome of its own.
     #[cold]
     pub(super) fn launch_apart(
         &self,
@@ -83,7 +83,7 @@ impl Engine {
     }
 }
 
-/// Why each value of a segment cannot be computed, where an argument that it depends on failed.
+/// Return for each value the failure of an argument that it depends on, or nothing.
 fn lost_values(body: &Body) -> Vec<Option<Arc<Failure>>> {
     let failed: Vec<Option<Arc<Failure>>> = body.slots.iter().map(|s| s.failure().cloned()).collect();
     let mut lost: Vec<Option<Arc<Failure>>> = vec![None; body.form.values.len()];
@@ -101,12 +101,12 @@ fn lost_values(body: &Body) -> Vec<Option<Arc<Failure>>> {
 }
 
 impl Body {
-    /// What computes just these of the outputs.
+    /// Return the body that computes only these outputs.
     fn part(&self, outputs: &[usize]) -> Body {
         self.of_part(self.form.part(outputs), |_| None)
     }
 
-    /// The body of a part; `slot` has the values that other nodes compute.
+    /// Return the body of a part. `slot` has the values that other nodes compute.
     pub(super) fn of_part(&self, part: Part, slot: impl Fn(usize) -> Option<Arc<Slot>>) -> Body {
         let Part { form, args, numbers } = part;
         let mut packed: [Vec<u8>; DTYPES] = Default::default();

@@ -1,4 +1,4 @@
-//! Checks of values that are made later: those that the program reads or waits for answer them.
+//! Checks of values that are computed later. A check is settled when the program reads the value or waits for it.
 
 use super::{Check, Engine, Finding, Recording, State, tpu::Tpu};
 use crate::cut::CutReason;
@@ -7,8 +7,7 @@ use torchtpu_tensor::backend::{ALL_WELL, Backend as _, DeferredError};
 use torchtpu_tensor::{Error, Result};
 
 impl Engine {
-    /// Reads this thread's deferred checks whose segments were cut and raises the first that failed; the rest is
-    /// forgotten with it.
+    /// Read this thread's deferred checks whose segments were cut, and raise the first that failed. Forget the others.
     pub(super) fn answer_checks(&self) -> Result<()> {
         let thread = std::thread::current().id();
         let due: Vec<Check> = {
@@ -37,7 +36,7 @@ impl Engine {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Forgets the checks whose values will never be computed.
+    /// Forget the checks whose values will never be computed.
     pub(super) fn forget_pending_checks(&self) {
         let mut checks = self.checks.lock();
         let mut r = self.recording.lock();
@@ -52,7 +51,7 @@ impl Engine {
         }
     }
 
-    /// Reads the value of a check and gives its handle back.
+    /// Read the value of a check and release its handle.
     pub(super) fn settle(&self, handle: u64, error: DeferredError) -> Option<Error> {
         if plan::is_active() || self.is_planned(handle) {
             Tpu.release(handle);
@@ -68,7 +67,7 @@ impl Engine {
         }
     }
 
-    /// Settles the checks of this thread whose values are computed.
+    /// Settle the checks of this thread whose values are computed.
     pub(super) fn settle_known_checks(&self) {
         let thread = std::thread::current().id();
         let known: Vec<Check> = {
@@ -85,7 +84,7 @@ impl Engine {
             *checks = later;
             known
         };
-        // One error is told; those that follow it are mostly its consequences.
+        // Report one error. The following ones are mostly its consequences.
         let mut wrong = None;
         for check in known {
             match check.finding {
@@ -104,7 +103,7 @@ impl Engine {
     }
 }
 
-/// Whether the value of a check is still to be computed.
+/// Return whether the value of a check is not computed yet.
 fn is_pending(check: &Check, r: &mut Recording) -> bool {
     match &check.finding {
         Finding::Open(h, _) => matches!(r.entry(*h).map(|e| &e.state), Ok(State::Pending { .. })),

@@ -13,16 +13,16 @@ use crate::slot::Slot;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// What a program is for.
+/// The place that a program is compiled for.
 pub(super) enum Target<'a> {
     Device(&'static Device),
     Plan(&'a Plan),
 }
 
-/// Which piece reads what last: pieces may destroy what comes after them nobody reads.
+/// The last piece that reads each argument and value. A piece may destroy a value that no later piece reads.
 struct LastReaders {
     of_args: Vec<Option<usize>>,
-    /// Only of values that a later piece reads.
+    /// Empty for a value that no later piece reads.
     of_values: Vec<Option<usize>>,
 }
 
@@ -47,8 +47,8 @@ impl LastReaders {
 }
 
 impl Engine {
-    /// Computes a segment piece by piece, those of `is_on_host` on the host. A piece that fails, fails what depends on
-    /// it.
+    /// Compute a segment piece by piece. Pieces for which `is_on_host` is true run on the host. If a piece fails, only
+    /// the results that depend on it fail.
     #[cold]
     pub(super) fn launch_pieces(
         &self,
@@ -58,15 +58,14 @@ impl Engine {
         is_on_host: impl Fn(usize) -> bool,
     ) -> Result<(), Arc<Failure>> {
         if let Some(before) = self.background_of(segment.stream) {
-            before.wait(); // A piece may destroy what that one reads.
+            before.wait(); // A piece may destroy a value that this segment reads.
         }
         let Segment { body, outputs, reason: _, stream, debug, first: _ } = segment;
         let form = &body.form;
         let last = LastReaders::new(form, pieces);
         let mut slots: Vec<Option<Arc<Slot>>> = vec![None; form.values.len()];
         let mut leaves = vec![false; form.values.len()];
-        // What others can see, they may destroy once it is there: a result that a later piece reads is given to them
-        // after that.
+        // A reader of a result may destroy it. So a result that later pieces read is handed out after the last of them.
         let mut owed: Vec<Option<Arc<Slot>>> = vec![None; form.values.len()];
         for (&v, slot) in form.outputs.iter().zip(&outputs.0) {
             let v = v as usize;
@@ -109,7 +108,7 @@ impl Engine {
                 Target::Plan(plan) => self.plan(plan, piece),
             };
             result = result.and(launched);
-            // What no piece reads any more is freed, or given to who waits for it.
+            // Free a value that no later piece reads, or give it to the slot that waits for it.
             for v in (0..slots.len()).filter(|&v| last.of_values[v] == Some(p)) {
                 if let (Some(slot), Some(owed)) = (slots[v].take(), owed[v].take()) {
                     slot.give(&owed);
@@ -123,12 +122,12 @@ impl Engine {
         result
     }
 
-    /// How to divide a segment that has no executable, if [its sizes change](crate::growing).
+    /// Return how to divide a segment that has no executable, if [its sizes change](crate::growing).
     pub(super) fn divide_growing(&self, body: &Body) -> Option<growing::Division> {
         self.growing.divide(&body.form, |a| body.slots[a].has_grown.load(Relaxed))
     }
 
-    /// Computes a piece; adds the ops that were compiled for it.
+    /// Compute a piece. Add the number of ops that were compiled for it to `compiled_ops`.
     fn launch_piece(
         &self,
         device: &Device,
@@ -150,7 +149,7 @@ impl Engine {
         self.launch_after(None, device, compiled, piece)
     }
 
-    /// Compiles a program that comes often on a thread of its own.
+    /// Compile a program that comes often, on a thread of its own.
     pub(super) fn compile_meanwhile(
         &self,
         device: &'static Device,
@@ -163,7 +162,7 @@ impl Engine {
         let launched = Arc::new(Launched::new());
         self.compiling.lock().push(Compiling { wanted: None, launched: launched.clone() });
         let form = form.clone();
-        // Without a thread to be had, what is owed is dropped.
+        // If no thread can be started, `owed` is dropped.
         self.in_thread(launched, move |engine| {
             if let Ok(compiled) = engine.build(device, hash, &form, reason) {
                 let _ = owed.0.set(Some(Arc::new(compiled)));

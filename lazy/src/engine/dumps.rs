@@ -1,4 +1,4 @@
-//! What would be computed, as text.
+//! Programs of pending values, as text.
 
 use super::{Engine, Recording, State};
 use crate::form::Form;
@@ -8,14 +8,14 @@ use torchtpu_stablehlo::Platform;
 use torchtpu_tensor::{DType, Device, Error, Meta, Result};
 
 impl Engine {
-    /// The module that would compute a value that is still to be computed.
+    /// Return the module that would compute a pending value.
     pub(crate) fn dump(&self, handle: u64, platform: Platform) -> Result<String> {
         let (mut form, value) = self.pending(handle)?;
         form.precision = precision::get();
         lower::module(&form, &[value], platform).map(|m| m.text).map_err(|f| f.error())
     }
 
-    /// The module that would compute several values of one segment.
+    /// Return the module that would compute several pending values of one segment.
     pub(crate) fn dump_all(&self, handles: &[u64], platform: Platform) -> Result<String> {
         let mut r = self.recording.lock();
         let (stream, values) = r.pending_together(handles)?;
@@ -64,13 +64,13 @@ impl Engine {
         Ok(Exported { text, arguments, results })
     }
 
-    /// The ops that would compute a value that is still to be computed, a line each.
+    /// Return the ops that would compute a pending value, one per line.
     pub(crate) fn dump_graph(&self, handle: u64) -> Result<String> {
         let (form, value) = self.pending(handle)?;
         Ok(form.graph(value))
     }
 
-    /// The segment that computes a value, and which of its values that is.
+    /// Return the segment that computes a value, and the number of the value in it.
     pub(super) fn pending(&self, handle: u64) -> Result<(Form, u32)> {
         let mut r = self.recording.lock();
         let (stream, value) = match &r.entry(handle)?.state {
@@ -84,7 +84,7 @@ impl Engine {
 }
 
 impl Recording {
-    /// Values that are all to be computed by the segment of one stream: the stream, and their places in the segment.
+    /// Return the stream whose segment will compute all of these values, and the numbers of the values in that segment.
     fn pending_together(&mut self, handles: &[u64]) -> Result<(u32, Vec<u32>)> {
         let mut from = None;
         let mut values = Vec::with_capacity(handles.len());

@@ -1,4 +1,4 @@
-//! Computing a segment op by op: see [`crate::interpret`].
+//! Execution of a segment op by op: see [`crate::interpret`].
 
 use super::{Body, Engine, Outputs};
 use crate::cut::CutReason;
@@ -14,10 +14,10 @@ use torchtpu_tensor::host::{self, HostValue};
 use torchtpu_tensor::op::Prim;
 use torchtpu_tensor::{DType, Error, Meta};
 
-/// A value of the run, or why it cannot be computed.
+/// A value of the run, or the reason why it cannot be computed.
 type Outcome = Result<HostValue, Arc<Failure>>;
 
-/// Why kernels cannot compute a segment.
+/// The error of kernels that cannot compute a segment.
 struct Refused;
 
 impl From<Error> for Refused {
@@ -27,9 +27,8 @@ impl From<Error> for Refused {
 }
 
 impl Engine {
-    /// Computes a segment with the kernels of device `cpu` and fills its outputs. Explains a first run, which was cut
-    /// for this reason. `None` where some kernel refuses: nothing has happened then, and what the compiled program does
-    /// with such values counts.
+    /// Compute a segment with the kernels of device `cpu`, fill its outputs, and explain a first run with the cut.
+    /// Return `None` if a kernel refuses. Nothing has changed then, and the result of the compiled program counts.
     pub(super) fn interpret(
         &self,
         body: &Body,
@@ -58,7 +57,7 @@ impl Engine {
                 nanos: start.elapsed().as_nanos() as u64,
                 from_disk: false,
                 is_interpreted: true,
-                why: "a program that comes again is compiled".to_string(),
+                why: "a program is compiled when it comes again".to_string(),
             });
         }
         Some(result)
@@ -73,7 +72,7 @@ struct Run<'a> {
     last: LastReaders,
 }
 
-/// The last node that reads each value and each argument; outputs are read after all nodes.
+/// The last node that reads each value and each argument. Outputs are read after all nodes.
 struct LastReaders {
     of_values: Vec<usize>,
     of_args: Vec<usize>,
@@ -107,7 +106,7 @@ impl Run<'_> {
         }
     }
 
-    /// The outcomes of the outputs, in their order.
+    /// Compute all outputs, and return their outcomes in order.
     fn all(mut self) -> Result<Vec<Outcome>, Refused> {
         let form = &self.body.form;
         if form.calls_custom_kernels() {
@@ -122,7 +121,7 @@ impl Run<'_> {
         for &v in &form.outputs {
             outputs.push(match self.values[v as usize].clone() {
                 Some(Ok(value)) => {
-                    // Its memory may be the arguments', or that of a larger value.
+                    // The memory of a result may belong to an argument, or to a larger value.
                     let kept = value.into_kept()?;
                     self.values[v as usize] = Some(Ok(kept.clone()));
                     Ok(kept)
@@ -194,7 +193,7 @@ impl Run<'_> {
         &self.body.numbers[dtype as usize][i * size..][..size]
     }
 
-    /// Where an op [with offsets](Prim::offsets) takes or puts its elements.
+    /// Return the offset of an op [with offsets](Prim::offsets): the position where it reads or writes.
     fn place(&self, input: Input) -> Option<i64> {
         let Source::Number(dtype @ DType::I64, i) = input.source() else { return None };
         self.number(dtype, i).try_into().ok().map(i64::from_ne_bytes)

@@ -1,4 +1,4 @@
-//! From a segment to values: find or compile its executable, launch it, here or in the background.
+//! From a segment to values: find or compile its executable, and launch it here or in the background.
 
 use super::divided::Target;
 use super::{
@@ -27,11 +27,11 @@ use torchtpu_pjrt::Buffer;
 use torchtpu_tensor::{DType, ErrorKind};
 
 impl Engine {
-    /// Finds or compiles the executable and launches it, or has it launched. Whatever happens, every output gets an
-    /// outcome.
+    /// Find or compile the executable, and launch it here or in the background. Every output gets an outcome in any
+    /// case.
     pub(super) fn run(&self, mut segment: Segment) -> Result<(), Arc<Failure>> {
         if let Some(first) = segment.first.take() {
-            // A failure is in the values that it makes.
+            // The values carry the failure.
             let _ = self.run(*first);
         }
         if segment.outputs.0.is_empty() {
@@ -64,7 +64,7 @@ impl Engine {
         let (compiled, segment) = match self.look_up(&mut segment.body) {
             (_, Some(c)) => {
                 self.note(segment.body.form.nodes.len(), false);
-                self.pieces.heard_again(&segment.body.form, !segment.reason.is_inside_step());
+                self.pieces.record_known(&segment.body.form, !segment.reason.is_inside_step());
                 if is_interpreted {
                     self.interpreter.passes();
                 }
@@ -92,10 +92,10 @@ impl Engine {
                     }
                     Some(Plan::Whole(whole)) => match whole.wait() {
                         Some(whole) if whole.form == segment.body.form => {
-                            self.pieces.is_whole(hash);
+                            self.pieces.record_whole(hash);
                             (Ok(self.cache.insert(hash, whole.clone())), segment)
                         }
-                        // Another program has the same hash, or it could not be compiled.
+                        // Another program has the same hash, or compilation failed.
                         _ => (self.compile(device, hash, &segment.body.form, segment.reason), segment),
                     },
                     None => match self.to_background(device, hash, segment) {
@@ -109,8 +109,8 @@ impl Engine {
         self.launch_after(before, device, compiled, segment)
     }
 
-    /// The executable of a body, if it is in memory, and the hash it is known by; without one, the body's form may
-    /// become [more general](crate::families).
+    /// Return the executable of a body, if it is in memory, and its hash. Without an executable, the form of the body
+    /// may become [more general](crate::families).
     pub(super) fn look_up(&self, body: &mut Body) -> (u64, Option<Arc<Compiled>>) {
         let mask = self.hash_mask.load(Relaxed);
         let hash = body.hash & mask;
@@ -125,7 +125,7 @@ impl Engine {
         (hash, found)
     }
 
-    /// An executable that is in memory, or is just being compiled.
+    /// Return an executable that is in memory, or that another thread is compiling.
     pub(super) fn find(&self, hash: u64, form: &Form) -> Option<Arc<Compiled>> {
         let found = self.cache.get(hash, form).or_else(|| {
             if self.in_background.load(Relaxed) == 0 {
@@ -142,7 +142,7 @@ impl Engine {
         found
     }
 
-    /// The last segment of a stream that went to the background, if it may still be there.
+    /// Return the last segment of a stream that went to the background, if it may still be there.
     pub(super) fn background_of(&self, stream: u32) -> Option<Arc<Launched>> {
         if self.in_background.load(Relaxed) == 0 {
             return None;
@@ -150,8 +150,8 @@ impl Engine {
         self.recording.lock().streams[stream as usize].background.clone()
     }
 
-    /// Compiles and launches a segment on a thread of its own, where the caller goes on recording: a cut inside of a
-    /// step, whose other segments can be compiled meanwhile. Otherwise gives the segment back.
+    /// Compile and launch a segment on a thread of its own, if the cut is inside of a step. The caller goes on
+    /// recording, and the other segments of the step are compiled meanwhile. Otherwise return the segment.
     pub(super) fn to_background(&self, device: &'static Device, hash: u64, segment: Segment) -> Option<Segment> {
         if !segment.reason.is_inside_step() || segment.debug {
             return Some(segment);
@@ -170,16 +170,16 @@ impl Engine {
         let started = self.in_thread(launched, move |engine| {
             if let Some(segment) = taken.lock().take() {
                 let compiled = engine.compile(device, hash, &segment.body.form, segment.reason);
-                // Failures are in the outputs; whoever reads them is told.
+                // The outputs carry the failure. A reader raises it.
                 let _ = engine.launch_after(before, device, compiled, segment);
             }
         });
-        // No thread to be had: then here.
+        // No thread could be started: launch here.
         if started { None } else { shared.lock().take() }
     }
 
-    /// Runs `work` on a thread of its own, which is one of those in the background until it is done. Says whether there
-    /// was a thread to be had.
+    /// Run `work` on a new thread, which counts as one in the background until it ends. Return whether the thread
+    /// started.
     pub(super) fn in_thread(&self, launched: Arc<Launched>, work: impl FnOnce(&Engine) + Send + 'static) -> bool {
         self.in_background.fetch_add(1, Relaxed);
         let done = Background(launched);
@@ -195,7 +195,8 @@ impl Engine {
         true
     }
 
-    /// Launches a segment after one that went to the background before: it may destroy what that one reads.
+    /// Launch a segment after an earlier one that went to the background. This segment may destroy values that the
+    /// earlier one reads.
     pub(super) fn launch_after(
         &self,
         before: Option<Arc<Launched>>,
@@ -226,7 +227,7 @@ impl Engine {
         result
     }
 
-    /// Tells the outputs of a failure, and keeps the body's memory.
+    /// Pass a failure to the outputs, and keep the memory of the body.
     pub(super) fn finish(&self, segment: Segment, result: Result<(), Arc<Failure>>) -> Result<(), Arc<Failure>> {
         if let Err(f) = &result {
             segment.outputs.fail(f);
@@ -235,13 +236,13 @@ impl Engine {
         result
     }
 
-    /// Whether nothing is running that was launched; `false` when that cannot be told at once.
+    /// Return whether all launched programs are known to have ended.
     pub(super) fn is_idle(&self) -> bool {
         self.in_background.load(Relaxed) == 0
             && self.in_flight.try_lock().is_some_and(|l| l.iter().all(|l| l.event.is_ready().unwrap_or(true)))
     }
 
-    /// Launches, and fills the outputs.
+    /// Launch, and fill the outputs.
     pub(super) fn launch(
         &self,
         device: &Device,
@@ -258,7 +259,7 @@ impl Engine {
         let pooled = pool::shared().take(device, &compiled.pooled).map_err(failed)?;
         let mut args: SmallVec<[&Buffer; 32]> = SmallVec::new();
         for slot in &body.slots {
-            // What an argument failed of, its consumers fail of.
+            // If an argument has failed, its consumers fail with the same error.
             args.push(slot.buffer()?);
         }
         args.extend(numbers.iter().map(|b| &**b));
@@ -291,7 +292,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Compiles a form, or loads its executable from disk, and keeps it.
+    /// Compile a form, or load its executable from disk, and keep it in memory.
     #[cold]
     #[inline(never)]
     pub(super) fn compile(
@@ -305,7 +306,7 @@ impl Engine {
         Ok(self.cache.insert(hash, Arc::new(compiled)))
     }
 
-    /// The same, for the caller to keep.
+    /// Compile a form, or load its executable from disk, for the caller to keep.
     pub(super) fn build(
         &self,
         device: &Device,
@@ -331,7 +332,7 @@ impl Engine {
             }
         }
         let options = options::list(form.options);
-        // A bundle was made for this device. What cannot be loaded all the same is compiled.
+        // A bundle was made for this device. An executable that does not load is compiled.
         let bundled = bundle::find(|| bundle::key(&device.options(&options), &text));
         let mut loaded = bundled.and_then(|bytes| device.client.deserialize(&bytes).ok());
         let key = device.disk.as_ref().map(|disk| (disk, device.disk_key(&text, &options)));
@@ -359,7 +360,7 @@ impl Engine {
                     .map_err(|e| place(Failure::device("compiling for device tpu", &e)))?;
                 count(&COUNTERS.compilations, 1);
                 if let Some((disk, _)) = &key {
-                    // Options may have changed on the way: the key is that of what was compiled.
+                    // Options may have changed meanwhile. The key is that of the compiled program.
                     match e.serialize() {
                         Ok(bytes) => disk.store(&device.disk_key(&text, &options), &bytes),
                         Err(e) => log_unserialisable(&e),
@@ -387,9 +388,9 @@ impl Engine {
         Ok(Compiled::new(form.clone(), executable, pooled))
     }
 
-    /// Takes note of whether a large segment had to be compiled; says whether many of the last 64 had to be.
+    /// Record whether a large segment had to be compiled. Return whether many of the last 64 had to be.
     pub(super) fn note(&self, ops: usize, compiled: bool) -> bool {
-        if ops < pieces::LARGE {
+        if ops < pieces::MIN_DIVIDED_OPS {
             return false;
         }
         let push = |r: u64| Some(r << 1 | u64::from(compiled));
@@ -397,7 +398,7 @@ impl Engine {
         compiled && before.count_ones() + 1 >= MANY_COMPILED
     }
 
-    /// Waits until few enough segments are in flight.
+    /// Wait until few enough segments are in flight.
     pub(super) fn throttle(&self, launched: InFlight) {
         let limit = if mode::get() == EagerMode::Fused { MAX_IN_FLIGHT_FUSED } else { MAX_IN_FLIGHT_STRICT };
         let mut list = self.in_flight.lock();
@@ -420,7 +421,7 @@ impl Engine {
     }
 
     pub(super) fn recycle(&self, mut body: Body) {
-        // Dropping ops and buffers may take time: not under the lock.
+        // Dropping ops and buffers may take long, so do it after the lock is released.
         body.clear();
         let mut r = self.recording.lock();
         if r.spare.len() < 4 {
@@ -428,7 +429,7 @@ impl Engine {
         }
     }
 
-    /// Waits until no segment is left in the background, or no program either that nobody waits for.
+    /// Wait until no segment is in the background. With `spare_too`, wait also for programs that no segment needs yet.
     pub(super) fn await_background(&self, spare_too: bool) {
         if self.in_background.load(Relaxed) > 0 {
             let compiling = self.compiling.lock();
@@ -442,28 +443,28 @@ impl Engine {
     }
 }
 
-/// So many new programs among the last 64 large ones are no longer those of a first step.
+/// Number of new programs among the last 64 large ones that is too high for a first step.
 const MANY_COMPILED: u32 = 40;
 
-/// Says once in a process that its programs never repeat.
+/// Warn once in a process that its programs never repeat.
 #[cold]
 pub(super) fn warn_of_compilations(why: &str) {
     static SAID: AtomicBool = AtomicBool::new(false);
     if !SAID.swap(true, Relaxed) {
         crate::disk::warn(&format!(
-            "{MANY_COMPILED} of the last 64 large programs of device tpu had to be compiled; the last one differs in \
-            this: {why}. Each new shape, and each other way through the code, is a new program; torch.tpu.explain() \
+            "{MANY_COMPILED} of the last 64 large programs of device tpu had to be compiled. The difference of the \
+            last one: {why}. Each new shape, and each new path through the code, is a new program. torch.tpu.explain() \
             lists them"
         ));
     }
 }
 
-/// Says once in a process that a program takes long to compile, while it does.
+/// Print once in a process that a program takes long to compile, while the compiler runs.
 struct Notice(Option<mpsc::Sender<()>>);
 
 impl Notice {
     const AFTER: Duration = Duration::from_secs(10);
-    /// Smaller programs never take as long.
+    /// The compiler never takes that long for smaller programs.
     const FEWEST_OPS: usize = 50;
 
     fn new(ops: usize) -> Notice {
@@ -480,7 +481,7 @@ impl Notice {
                 );
             }
         };
-        // Without a thread nothing is said.
+        // Without a thread, print nothing.
         let _ = std::thread::Builder::new().name("torchtpu-notice".into()).spawn(watch);
         Notice(Some(done))
     }
@@ -493,7 +494,7 @@ impl Drop for Notice {
     }
 }
 
-/// A segment that is in the background, until dropped.
+/// A segment in the background. It ends when this is dropped.
 struct Background(Arc<Launched>);
 
 impl Drop for Background {
@@ -505,7 +506,7 @@ impl Drop for Background {
     }
 }
 
-/// Marks the arguments that nobody can see any more and whose memory a result of the same type can take.
+/// Mark the arguments that no handle names any more, if a result of the same type can take their memory.
 pub(super) fn donate(body: &mut Body, stream: u32) {
     let mut wanted: Option<Vec<(u64, u32)>> = None;
     for (i, slot) in body.slots.iter().enumerate() {
@@ -536,7 +537,8 @@ pub(super) fn donate(body: &mut Body, stream: u32) {
     }
 }
 
-/// The vectors of numbers on the device, each uploaded only if it changed since the executable last ran.
+/// Return the numbers of a launch as vectors on the device. A vector is uploaded only if it changed since the last
+/// launch.
 fn upload_numbers(
     device: &Device,
     compiled: &Compiled,
@@ -573,7 +575,7 @@ fn upload_numbers(
     Ok(out)
 }
 
-/// Refuses results with NaN or infinities that came from finite inputs.
+/// Return an error if finite inputs gave a result with NaN or infinity.
 fn numerics(body: &Body, outputs: &[Arc<Slot>]) -> Result<(), Failure> {
     let finite = |slot: &Slot| -> Result<bool, Failure> {
         if slot.failure().is_some() || !slot.meta.dtype.is_inexact() {
@@ -616,7 +618,7 @@ fn all_finite(dtype: DType, bytes: &[u8]) -> bool {
     }
 }
 
-/// A plugin that cannot serialise leaves the disk cache unused; said once.
+/// Print once that the plugin cannot serialize executables. The disk cache is then unused.
 pub(super) fn log_unserialisable(e: &torchtpu_pjrt::Error) {
     static SAID: AtomicBool = AtomicBool::new(false);
     if !SAID.swap(true, Relaxed) {

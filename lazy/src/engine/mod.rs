@@ -1,11 +1,11 @@
 //! The engine: values by handle, streams of recorded ops, cuts, launches.
 //!
-//! Recording takes one lock for some tens of nanoseconds. Compiling, launching and waiting happen outside of it. Values
-//! of a segment that is on its way are [`Slot`]s, so all threads go on recording with them. The thread that made the
-//! cut launches: PJRT computes on threads of its own, and a second one in between would cost a wake-up a segment.
+//! Recording takes one lock for some tens of nanoseconds. Compiling, launching and waiting happen without it. The
+//! values of a launched segment are [`Slot`]s, so all threads go on recording with them. The thread that makes a cut
+//! also launches: PJRT computes on its own threads, and one more thread in between would cost a wake-up per segment.
 //!
-//! Each thread records a stream of its own. Threads that work independently thereby have segments that repeat; a value
-//! that crosses over cuts the stream that computes it.
+//! Each thread records its own stream, so that the segments of independent threads repeat. If a thread uses a value of
+//! another one, the stream that computes the value is cut.
 
 mod apart;
 mod checks;
@@ -52,18 +52,18 @@ use torchtpu_tensor::{Error, ErrorKind, Result, site};
 pub(crate) const DEFAULT_MAX_NODES: usize = 1500;
 /// On accelerators, where a training step should be one program.
 const ACCELERATOR_MAX_NODES: usize = 1 << 15;
-/// Where the device does not say how much memory it has.
+/// For a device that does not report how much memory it has.
 const DEFAULT_MAX_PENDING_BYTES: usize = 2 << 30;
 /// On XLA:CPU a segment ends when its values in use take more than this many of [`MANY_BYTES`], and more than this many
 /// of its largest value.
 ///
-/// An execution takes its temporaries from `malloc` in one piece, and glibc gives a piece of more than 32 MB back to
-/// the system as soon as it is free: every page is a fault again at every step, a tenth to a fifth of a GPT step. So
-/// values in use may take those 32 MB. What leaves a segment is a piece of its own and stays. A chain of ops on few
-/// large values is fused, however large they are.
+/// An execution takes its temporaries from `malloc` in one piece. glibc returns a piece of more than 32 MB to the
+/// system as soon as it is free, so every page faults again at every step: 10 to 20 % of a GPT step. Therefore values
+/// in use may take those 32 MB. A value that leaves a segment has a piece of its own, which stays. A chain of ops on
+/// few large values is fused, however large they are.
 const MANY: usize = 8;
 const MANY_BYTES: usize = 4 << 20;
-/// Launched and not yet finished: enough to keep a device busy, few enough to bound its memory.
+/// Number of launched segments that have not finished: enough to keep a device busy, few enough to bound its memory.
 const MAX_IN_FLIGHT_FUSED: usize = 2;
 /// Segments of one op are short.
 const MAX_IN_FLIGHT_STRICT: usize = 64;
@@ -72,10 +72,10 @@ const NO_OWNER: u32 = u32::MAX;
 /// A handle's target.
 struct Entry {
     refs: u32,
-    /// Raised each time the entry is used anew, so that a stale handle is noticed.
+    /// Increases when the entry is reused, so that a stale handle is noticed.
     generation: u32,
     state: State,
-    /// Segment in which the value last became an argument, and which one.
+    /// The segment in which the value last became an argument, and the number of that argument.
     mark: u64,
     arg: u32,
 }
@@ -95,7 +95,7 @@ enum State {
 struct Body {
     form: Form,
     hash: u64,
-    /// The entry of each value, while a handle to it is alive.
+    /// The entry of each value that has a handle.
     owners: Vec<u32>,
     /// Values behind the arguments.
     slots: Vec<Arc<Slot>>,
@@ -103,7 +103,7 @@ struct Body {
     numbers: [Vec<u8>; DTYPES],
     /// Numbers that several ops share, by name.
     shared: Vec<(u64, Input)>,
-    /// Fills that an optimiser recorded in its step: see [`Engine::part_made_in_step`].
+    /// Fills that an optimizer recorded in its step: see [`Engine::part_made_in_step`].
     made_in_step: Vec<u32>,
     /// Other fills of few elements: see [`Body::add_totals`].
     small_fills: Vec<u32>,
@@ -122,19 +122,19 @@ impl Body {
     }
 }
 
-/// What one thread records.
+/// The state of one recording thread.
 struct Stream {
     body: Body,
     /// Number of the segment, unique among all streams.
     serial: u64,
-    /// Bytes of pending values that a handle keeps alive.
+    /// Bytes of pending values that have a handle.
     live_bytes: usize,
-    /// Bytes of the largest value that the segment has computed, in use or not.
+    /// Bytes of the largest value that the segment has computed, with or without a handle.
     largest: usize,
     repeat: Repeat,
     early: Early,
     step: Step,
-    /// The last segment that went to the background: later ones are launched after it.
+    /// The last segment that went to the background. Later ones are launched after it.
     background: Option<Arc<Launched>>,
 }
 
@@ -143,31 +143,31 @@ struct Segment {
     body: Body,
     outputs: Outputs,
     reason: CutReason,
-    /// Whether the host waits for it and looks at its results.
+    /// Whether Debug mode waits for the segment and checks its results.
     debug: bool,
-    /// The stream that it was cut from.
+    /// The stream of the segment.
     stream: u32,
-    /// Makes arguments of this one, and is launched first.
+    /// A segment that makes arguments of this one. It is launched first.
     first: Option<Box<Segment>>,
 }
 
-/// Set when a segment that is compiled in the background has been launched, or has failed.
+/// Set when a segment that is compiled in the background has been launched or has failed.
 type Launched = OnceLock<()>;
 
 /// A program that is being compiled in the background.
 struct Compiling {
-    /// Its hash and its form, if a segment that comes meanwhile should wait for it.
+    /// Its hash and its form, if a later equal segment should wait for it.
     wanted: Option<(u64, Form)>,
     launched: Arc<Launched>,
 }
 
-/// Compiles in the background at most so many segments at once: more would only share the processor.
+/// Number of segments that are compiled in the background at the same time. More would only share the processor.
 const MAX_BACKGROUND: usize = 4;
 
 /// A segment that was launched.
 struct InFlight {
     event: Arc<Event>,
-    /// Freeing a buffer that was given away waits for the program that took it, so that is done when it has ended.
+    /// Freeing a donated buffer waits for the program that took it. So it is freed after the program has ended.
     _donated: SmallVec<[Arc<Slot>; 8]>,
     _pooled: Vec<Buffer>,
 }
@@ -202,22 +202,23 @@ struct Recording {
     nodes_recorded: u64,
 }
 
-/// Something that may turn out wrong, and is told to the thread that asked for it.
+/// A deferred check. Its error is raised in the thread that asked for it.
 struct Check {
     thread: std::thread::ThreadId,
     finding: Finding,
 }
 
 enum Finding {
-    /// The value of this handle will tell.
+    /// The handle of the value that the check reads.
     Open(u64, DeferredError),
     Wrong(Error),
 }
 
-/// Beyond so many open checks, those that are known are settled: a program that never reads must not pile them up.
+/// Above this number of open checks, those with known values are settled, so that the list of a program that never
+/// reads stays short.
 const MAX_OPEN_CHECKS: usize = 64;
 
-/// What the program or the environment asked for; the rest depends on the device.
+/// Settings that the program or the environment made. The device decides the others.
 #[derive(Default)]
 struct Asked {
     max_nodes: Option<usize>,
@@ -238,25 +239,25 @@ pub(crate) struct Engine {
     in_flight: Mutex<VecDeque<InFlight>>,
     /// Whether segments of Fused mode take memory of the pool.
     pools: AtomicBool,
-    /// Whether the device is told how precisely to multiply: all but XLA:CPU.
+    /// Whether programs state the precision of products: on all devices but XLA:CPU.
     multiplies_in_passes: AtomicBool,
     /// Whether the cut at the end of a training step waits for the next op: on accelerators.
     cuts_steps_lazily: AtomicBool,
-    /// Bits of a segment's hash that the cache looks at; fewer only in tests of collisions.
+    /// Bits of a segment's hash that the cache uses. Tests of collisions use fewer.
     hash_mask: AtomicU64,
     max_nodes: AtomicUsize,
     max_pending_bytes: AtomicUsize,
     /// [`MANY_BYTES`] on XLA:CPU; see [`MANY`].
     many_bytes: AtomicUsize,
-    /// A segment of so many ops is launched early if the device would idle; see [`Early`].
+    /// A segment of this many ops is launched early if the device would idle: see [`Early`].
     early_ops: AtomicUsize,
     compiling: Mutex<Vec<Compiling>>,
-    /// Segments in the background, so that launching need not look for them when there are none.
+    /// Number of segments in the background. At 0, a launch need not search for them.
     in_background: AtomicUsize,
-    /// The threads of those, and some that have ended.
+    /// The threads of segments in the background. Some may have ended.
     threads: Mutex<Vec<JoinHandle<()>>>,
     check_numerics: AtomicBool,
-    /// Of the last 64 large segments, which had to be compiled: a bit each.
+    /// One bit for each of the last 64 large segments: whether it had to be compiled.
     compiled_lately: AtomicU64,
     dumped: AtomicU64,
 }
@@ -299,10 +300,10 @@ impl Default for Engine {
     }
 }
 
-/// The current thread's stream, given back when the thread ends.
+/// The current thread's stream, which the thread releases when it ends.
 ///
-/// The thread that ends the process drops it too, before the plugin's own destructors run under programs still under
-/// way: those are waited for. What was never launched is not.
+/// The thread that ends the process drops it too, and then waits for the launched programs, before the destructors of
+/// the plugin run. It does not wait for programs that were never launched.
 struct StreamGuard;
 impl Drop for StreamGuard {
     fn drop(&mut self) {
@@ -326,7 +327,7 @@ thread_local! {
 }
 
 impl Engine {
-    /// The slot of a value, after cutting the segment that computes it; one reader more.
+    /// Return the slot of a value, after a cut of the segment that computes it. The slot has one more reader.
     fn slot(&self, handle: u64, reason: CutReason) -> Result<Arc<Slot>> {
         let mut guard = self.recording.lock();
         let stream = match &guard.entry(handle)?.state {
@@ -345,7 +346,7 @@ impl Engine {
         slot.readers.fetch_add(1, Relaxed);
         drop(guard);
         if let Some(segment) = segment {
-            // A failure is in the slot too.
+            // The slot carries the failure too.
             let _ = self.run(segment);
         }
         Ok(slot)
@@ -378,7 +379,7 @@ impl Engine {
         slot.copy_to(out).map_err(|f| f.error())
     }
 
-    /// Cuts the current thread's segment.
+    /// Cut the current thread's segment.
     pub(crate) fn cut(&self, reason: CutReason) {
         if torchtpu_pjrt::is_forked() {
             return;
@@ -392,7 +393,7 @@ impl Engine {
         }
     }
 
-    /// Cuts all segments.
+    /// Cut all segments.
     pub(crate) fn cut_all(&self, reason: CutReason) {
         if torchtpu_pjrt::is_forked() {
             return;
@@ -406,7 +407,7 @@ impl Engine {
         }
     }
 
-    /// Cuts all segments and waits for everything that was launched.
+    /// Cut all segments, and wait for all launched programs.
     pub(crate) fn synchronize(&self) -> Result<()> {
         self.cut_all(CutReason::Synchronize);
         if let Some(d) = device::loaded() {
@@ -414,7 +415,7 @@ impl Engine {
         }
         self.await_background(false);
         self.answer_checks()?;
-        // They stay in the list meanwhile, for events that other threads record.
+        // The launches stay in the list during the wait, since other threads may record events.
         let events: Vec<_> = self.in_flight.lock().iter().map(|l| l.event.clone()).collect();
         let mut result = Ok(());
         for event in &events {
@@ -430,7 +431,7 @@ impl Engine {
         result
     }
 
-    /// Cuts the current thread's segment, and records the point behind all that was launched.
+    /// Cut the current thread's segment, and record an event after all launched programs.
     pub(crate) fn record_event(&self, timed: bool) -> Result<crate::Event> {
         if let Some(d) = device::loaded() {
             d.check_process().map_err(|f| f.error())?;
@@ -443,14 +444,14 @@ impl Engine {
         crate::Event::new(launches, timed)
     }
 
-    /// Waits until neither the device nor a thread of this engine does anything: a child forked then finds no lock
-    /// held. Errors stay with the values.
+    /// Wait until the device and the threads of this engine are idle, so that a forked child finds no lock held. Errors
+    /// stay with the values.
     pub(crate) fn quiesce(&self) {
         if !device::loaded().is_some_and(Device::is_ours) {
             return;
         }
         let threads = std::mem::take(&mut *self.threads.lock());
-        // What a thread that panicked owed has failed.
+        // A panicking thread drops its outputs, which marks them as failed.
         threads.into_iter().for_each(|t| drop(t.join()));
         let launched = std::mem::take(&mut *self.in_flight.lock());
         launched.iter().for_each(|l| drop(l.event.await_ready()));
@@ -490,14 +491,14 @@ impl Engine {
         self.configure();
     }
 
-    /// Decides what depends on the device and was not asked for: before anything is recorded, so that all segments are
-    /// cut alike.
+    /// Set the limits and switches that depend on the device, except those that the program or the environment set.
+    /// This happens before anything is recorded, so that all segments are cut alike.
     pub(crate) fn configure(&self) {
         let asked = self.asked.lock();
         let (is_cpu, memory, makes_buffers) = match (plan::active(), device::loaded()) {
             (Some(plan), _) => (false, Some(plan.memory_bytes()), false),
             (None, Some(d)) => (d.platform.is_cpu(), d.memory_bytes(), d.client.makes_uninitialized_buffers()),
-            // What is recorded before a device is known is none of the device's.
+            // Before a device is loaded, record as for XLA:CPU.
             (None, None) => (true, None, false),
         };
         let max_nodes = if is_cpu { DEFAULT_MAX_NODES } else { ACCELERATOR_MAX_NODES };
@@ -536,8 +537,8 @@ impl Engine {
             let text = lower::module(&c.form, &c.form.outputs, device.platform).map_err(|f| f.error())?.text;
             let options = options::list(c.form.options);
             let key = bundle::key(&device.options(&options), &text);
-            // An executable made of bytes is not written again: the bytes are taken from where they came from. What was
-            // deleted there is compiled.
+            // An executable that was loaded from bytes is not serialized again: its bytes come from the file or bundle.
+            // If the file is gone, the executable is compiled.
             let known = c.executable.is_deserialized().then(|| {
                 bundle::find(|| key).or_else(|| device.disk.as_ref()?.load(&device.disk_key(&text, &options)))
             });
@@ -564,7 +565,7 @@ impl Engine {
     }
 }
 
-/// One reader less, when dropped.
+/// One reader of a slot, until dropped.
 struct Reading<'a>(&'a Slot);
 impl Drop for Reading<'_> {
     fn drop(&mut self) {

@@ -11,12 +11,12 @@ use std::sync::Arc;
 use torchtpu_stablehlo::Platform;
 
 impl Engine {
-    /// Compiles a segment for the plan's machines, if it is new, and gives its results their shapes.
+    /// Compile a segment for the machines of the plan, if it is new, and give its results their shapes.
     #[cold]
     pub(super) fn plan(&self, plan: &Plan, mut segment: Segment) -> Result<(), Arc<Failure>> {
         let body = &mut segment.body;
-        // As on a device: programs that differ only in where they read and write become one, and one that differs from
-        // an earlier one by small sizes is divided.
+        // As on a device: programs that differ only in offsets become one, and a program that differs from an earlier
+        // one by small sizes is divided.
         if !plan.knows(body.hash, &body.form) {
             if let Some((general, _)) = self.families.generalize(&mut body.form) {
                 body.hash = general;
@@ -42,7 +42,7 @@ impl Engine {
         self.finish(segment, result)
     }
 
-    /// Whether a value was computed in a plan, so that there is nothing to look at.
+    /// Return whether a value was computed in a plan and so holds no data.
     pub(super) fn is_planned(&self, handle: u64) -> bool {
         match self.recording.lock().entry(handle).map(|e| &e.state) {
             Ok(State::Held(slot)) => slot.is_planned(),
@@ -50,8 +50,8 @@ impl Engine {
         }
     }
 
-    /// Cuts a step that is over before what its optimiser made is dropped, as at the end of the function that trains:
-    /// the step is planned as it is within a loop.
+    /// Cut a finished step before the values that its optimizer made are dropped, for example at the end of the
+    /// function that trains. The step is then planned as it would be within a loop.
     #[cold]
     pub(super) fn cut_before_release(&self, handle: u64) {
         let mut guard = self.recording.lock();
@@ -66,12 +66,12 @@ impl Engine {
         let segment = self.take(&mut guard, stream, CutReason::StepBoundary);
         drop(guard);
         if let Some(segment) = segment {
-            // A failure is in the values.
+            // The values carry the failure.
             let _ = self.run(segment);
         }
     }
 
-    /// Forgets what is recorded and not launched: its values fail.
+    /// Fail the values that are recorded and not launched.
     pub(crate) fn drop_pending(&self) {
         self.forget_pending_checks();
         let mut guard = self.recording.lock();

@@ -19,13 +19,13 @@ use torchtpu_tensor::backend::Operand;
 use torchtpu_tensor::op::Prim;
 use torchtpu_tensor::{Error, Meta, Result, site};
 
-/// Tensors that are joined in such numbers were drawn from more: each is an argument of its own, even where it is one
-/// already. Otherwise which of them are the same would be part of the program, and every batch of a replay buffer a new
-/// one.
+/// Number of operands from which a join counts as a random choice among more tensors. Each operand is then an argument
+/// of its own, also if it is one already. Otherwise the repetitions would be part of the program, and each batch of a
+/// replay buffer a new program.
 const LONG_LIST: usize = 16;
 
 impl Engine {
-    /// Appends an op to the current thread's segment; writes the handles, and returns the cut that has become due.
+    /// Append an op to the current thread's segment, and write its handles. Return the cut that is now due.
     #[inline]
     pub(super) fn push(
         &self,
@@ -35,7 +35,7 @@ impl Engine {
         handles: &mut [u64],
     ) -> Result<Option<Box<Segment>>> {
         let mode = mode::get();
-        // Asks Python, so before the lock.
+        // This calls Python, so it comes before the lock.
         let site = site::current();
         let mut guard = self.recording.lock();
         let id = guard.stream();
@@ -69,7 +69,7 @@ impl Engine {
                             b.form.args.push(Arg { meta: slot.meta, donated: false });
                             b.slots.push(slot.clone());
                             if is_list {
-                                // It may stand among the arguments twice, so that only its last handle tells its end.
+                                // A value may be an argument twice, so only its last handle counts as its end.
                                 slot.share();
                             } else {
                                 slot.used_by(id as u32);
@@ -104,7 +104,7 @@ impl Engine {
         }
         b.form.sites.set(b.form.nodes.len(), site);
         b.form.nodes.push(node);
-        // Turns of a loop that differ in a place alone are alike.
+        // Iterations of a loop that differ only in an offset count as equal.
         let mut signature = if op.has_offsets() { form::hash_op(&op.without_offsets()) } else { op_hash };
         for (meta, out) in y.iter().zip(handles) {
             let value = b.form.values.len() as u32;
@@ -143,7 +143,7 @@ impl Engine {
         Ok(self.take(r, id, reason).map(Box::new))
     }
 
-    /// Cuts a stream whose training step is over, before the first op of the next.
+    /// Cut a stream whose training step is over, before the first op of the next step.
     #[cold]
     fn cut_at_boundary<'a>(&'a self, mut guard: MutexGuard<'a, Recording>, id: usize) -> MutexGuard<'a, Recording> {
         if let Some(segment) = self.take(&mut guard, id, CutReason::StepBoundary) {
@@ -153,7 +153,7 @@ impl Engine {
         guard
     }
 
-    /// Cuts the segments of other threads that compute what the current thread is about to use.
+    /// Cut the segments of other threads whose values the current thread is about to use.
     #[cold]
     pub(super) fn join<'a>(
         &'a self,
@@ -175,7 +175,7 @@ impl Engine {
         guard
     }
 
-    /// Ends a stream's segment: decides what leaves it and what it may destroy, and turns its values into slots.
+    /// End the segment of a stream: choose its outputs and donated arguments, and turn its values into slots.
     pub(super) fn take(&self, r: &mut Recording, stream: usize, reason: CutReason) -> Option<Segment> {
         let spare = r.spare.pop().unwrap_or_default();
         let s = &mut r.streams[stream];
@@ -214,7 +214,7 @@ impl Engine {
             self.part_made_in_step(&mut body, &mut outputs, stream as u32)
         };
         if STREAM.get() != stream as u32 {
-            // Two threads launch segments of this stream now, so their order is not that of the cuts.
+            // Two threads launch segments of this stream now, so the launches may not follow the order of the cuts.
             body.slots.iter().for_each(|s| s.share());
         }
         if !(debug && self.check_numerics.load(Relaxed)) {
@@ -230,7 +230,7 @@ impl Engine {
         Some(Segment { body, outputs: Outputs(outputs), reason, debug, stream: stream as u32, first })
     }
 
-    /// Decides what the settings say about how a segment is compiled.
+    /// Apply the settings that decide how a segment is compiled.
     fn choose_options(&self, body: &mut Body, outputs: &[Arc<Slot>]) {
         let is_large = |slot: &Arc<Slot>| form::is_large(&slot.meta);
         if mode::get() == EagerMode::Fused && self.pools.load(Relaxed) && outputs.iter().any(is_large) {
@@ -248,7 +248,7 @@ impl Engine {
         }
     }
 
-    /// Hears that an optimiser begins its step: see [`crate::step_begins`].
+    /// Note that an optimizer begins its step: see [`crate::step_begins`].
     pub(crate) fn step_begins(&self, optimizer: u64, makes_state: bool) {
         if torchtpu_pjrt::is_forked() {
             return;
@@ -262,7 +262,7 @@ impl Engine {
         }
     }
 
-    /// Hears that a training step ends: see [`crate::step_boundary`].
+    /// Note that a training step ends: see [`crate::step_boundary`].
     pub(crate) fn step_boundary(&self) {
         if torchtpu_pjrt::is_forked() {
             return;
@@ -274,7 +274,7 @@ impl Engine {
         step.ends(is_lazy, body.form.values.len());
         let is_empty = body.form.nodes.is_empty();
         if is_empty {
-            // There is nothing to cut later.
+            // No cut is left for the next op.
             step.cut();
         }
         drop(guard);
@@ -290,7 +290,7 @@ impl Engine {
 }
 
 impl Recording {
-    /// The current thread's stream.
+    /// Return the current thread's stream.
     #[inline]
     pub(super) fn stream(&mut self) -> usize {
         match STREAM.get() {
@@ -317,14 +317,14 @@ impl Recording {
             self.streams.len() as u32 - 1
         });
         STREAM.set(id);
-        // In a thread that is ending there is no guard any more; its stream then stays taken.
+        // A thread that is ending has no guard, so its stream stays in use.
         let _ = STREAM_GUARD.try_with(|_| ());
         id as usize
     }
 
-    /// Whether an op that is recorded after the end of a training step belongs to that step all the same, as a running
-    /// loss does: it reads what the step computed before its optimiser began, and nothing that the optimiser made. Not
-    /// a draw of random numbers, which reads the state that the step left: it is for the next step.
+    /// Return whether an op that is recorded after the end of a training step still belongs to that step, as a running
+    /// loss does: it reads a value that the step computed before its optimizer began, and no value that the optimizer
+    /// made. A draw of random numbers reads the state that the step left, so it belongs to the next step.
     #[cold]
     fn continues_step(&mut self, stream: usize, op: &Prim, x: &[Operand<'_>]) -> bool {
         let mut reads_step = false;
@@ -366,7 +366,7 @@ pub(super) fn stale() -> Error {
 }
 
 impl Body {
-    /// The number that an earlier op of the segment shares by this name.
+    /// Return the number that an earlier op of the segment shares by this name.
     #[inline]
     fn shared_number(&self, name: u64) -> Option<Input> {
         if name == 0 {
@@ -376,8 +376,8 @@ impl Body {
     }
 }
 
-/// Takes back what was recorded of a node whose next operand is stale: the given operands. Says so. Numbers that are
-/// shared stay.
+/// Undo the recording of a node whose next operand is stale, after the given operands. Return the error. Shared numbers
+/// stay.
 #[cold]
 fn forget(b: &mut Body, node: &Node, x: &[Operand<'_>]) -> Error {
     b.form.inputs.truncate(node.first_input as usize);

@@ -1,4 +1,4 @@
-//! Training steps: where they end, and what only the first of them makes.
+//! Training steps: where they end, and the values that only the first step makes.
 
 use super::{Body, Engine, NO_OWNER};
 use crate::form::{Arg, DTYPES, Input, Node, Source, hash_meta, hash_op, mix};
@@ -7,28 +7,28 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 use torchtpu_tensor::DType;
 
-/// Where a stream is in a training step.
+/// The position of a stream in a training step.
 #[derive(Default)]
 pub(super) struct Step {
-    /// Whether an optimiser is in its step, so that what it fills with a number may be its state.
+    /// Whether an optimizer is in its step, so that its fills may be its state.
     pub(super) makes_state: bool,
     is_over: bool,
-    /// The values that the optimisers computed, as a range of those of the segment.
+    /// The values that the optimizers computed, as a range of the segment's values.
     from: usize,
     to: usize,
-    /// Optimisers whose steps the segment holds.
+    /// Optimizers whose steps are in the segment.
     optimizers: SmallVec<[u64; 2]>,
 }
 
 impl Step {
-    /// Whether the segment is to be cut before the next op.
+    /// Return whether the segment is cut before the next op.
     #[inline]
     pub(super) fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// An optimiser begins. Returns `false` if the segment has to be cut first: the step that is over was this
-    /// optimiser's too, so that a loop of steps does not become one program.
+    /// Note that an optimizer begins. Return `false` if the segment must be cut first, because the finished step used
+    /// the same optimizer. Otherwise a loop of steps would become one program.
     pub(super) fn begins(&mut self, optimizer: u64, makes_state: bool, values: usize) -> bool {
         let is_known = self.optimizers.contains(&optimizer);
         if self.is_over && is_known {
@@ -45,19 +45,19 @@ impl Step {
         true
     }
 
-    /// An optimiser has ended.
+    /// Note that an optimizer has ended.
     pub(super) fn ends(&mut self, is_cut_later: bool, values: usize) {
         self.makes_state = false;
         self.to = values;
         self.is_over = is_cut_later;
     }
 
-    /// Whether an optimiser computed a value of the segment.
+    /// Return whether an optimizer computed a value of the segment.
     pub(super) fn made_by_optimizer(&self, value: usize) -> bool {
         (self.from..self.to).contains(&value)
     }
 
-    /// The segment was cut.
+    /// Note that the segment was cut.
     pub(super) fn cut(&mut self) {
         self.is_over = false;
         (self.from, self.to) = (0, 0);
@@ -66,9 +66,9 @@ impl Step {
 }
 
 impl Engine {
-    /// Takes the state that an optimiser filled with numbers out of a segment that is being cut. Returns what fills it.
-    /// `body` becomes what the next step will record, hash and all, so that a training loop has one program instead of
-    /// two.
+    /// Move the fills of an optimizer's state out of a segment that is being cut, and return the segment that computes
+    /// them. `body` becomes equal to the segment of the next step, with its hash, so that a training loop has one
+    /// program instead of two.
     pub(super) fn part_made_in_step(
         &self,
         body: &mut Body,
@@ -98,7 +98,7 @@ impl Engine {
         let (old_slots, old_numbers) = (std::mem::take(&mut body.slots), std::mem::take(&mut body.numbers));
         body.owners.clear();
         body.hash = 0;
-        // What each value and argument of the old form is in the new one.
+        // The number of each value and argument of the old form in the new one.
         let mut value: Vec<Option<Input>> = vec![None; old.values.len()];
         let mut arg: Vec<Option<Input>> = vec![None; old.args.len()];
         let mut number: [Vec<Option<Input>>; DTYPES] = old.numbers.map(|n| vec![None; n as usize]);
@@ -114,7 +114,7 @@ impl Engine {
                 let new = match input.source() {
                     Source::Value(v) => match value[v] {
                         Some(known) => known,
-                        // Of what was made: an argument from here on.
+                        // A moved value is an argument from here on.
                         None => {
                             let slot = slot_of[v].get_or_insert_with(|| {
                                 let slot = Slot::empty(old.values[v]);
@@ -153,7 +153,7 @@ impl Engine {
                 to.owners.push(NO_OWNER);
             }
         }
-        // What leaves, in the order of its values.
+        // Outputs in the order of their values.
         let (mut of_first, mut of_body) = (0, 0);
         for n in 0..old.nodes.len() {
             if is_dropped(n) {
@@ -177,7 +177,7 @@ impl Engine {
     }
 }
 
-/// Elements of the largest running total that is told from other fills.
+/// Number of elements above which a running total is treated as any other fill.
 pub(super) const LARGEST_TOTAL: usize = 16;
 
 impl Body {
@@ -212,7 +212,7 @@ impl Body {
         self.made_in_step.extend(fills.into_iter().filter(begins_total));
     }
 
-    /// Adds an argument as recording does.
+    /// Append an argument, as recording does.
     fn argument(&mut self, slot: Arc<Slot>, stream: u32) -> Input {
         let i = self.slots.len() as u32;
         self.hash = mix(self.hash, hash_meta(&slot.meta));
@@ -222,7 +222,7 @@ impl Body {
         Input::arg(i)
     }
 
-    /// Adds number `i` of those of its dtype.
+    /// Append number `i` of those of its dtype.
     fn number(&mut self, dtype: DType, from: &[u8], i: usize) -> Input {
         let (d, size) = (dtype as usize, dtype.size_bytes());
         let new = self.form.numbers[d];

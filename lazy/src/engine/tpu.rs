@@ -15,14 +15,14 @@ use torchtpu_tensor::op::Prim;
 use torchtpu_tensor::ops::inline::Kernel;
 use torchtpu_tensor::{Error, ErrorKind, Meta, Result};
 
-/// The engine as the tensor crate sees it.
+/// The engine as a backend of the tensor crate.
 pub(crate) struct Tpu;
 
-/// Bytes that no process can hold. Compilers count them in 64 bits, intermediate ones and all, and abort where they do
-/// not fit.
+/// Bytes that no process can hold. Compilers count the bytes of all values, also of intermediate ones, in 64 bits, and
+/// abort on overflow.
 const ADDRESS_SPACE: usize = 1 << 47;
 
-/// Refuses values that no memory holds, or of a device that is not there, before anything is recorded.
+/// Return an error for values that fit into no memory or name an absent device, before anything is recorded.
 #[inline]
 fn fit(values: &[Meta]) -> Result<()> {
     for meta in values {
@@ -124,7 +124,7 @@ impl Backend for Tpu {
             State::Free => {}
         }
         drop(guard);
-        // A buffer is freed outside of the lock, here.
+        // A buffer is freed here, after the lock is released.
     }
 
     fn read(&self, handle: u64, out: &mut [u8]) -> Result<()> {

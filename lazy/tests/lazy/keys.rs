@@ -185,7 +185,7 @@ fn a_new_offset_compiles_nothing() {
     // The first offset is compiled as a constant, then one program serves all offsets.
     assert_eq!(compilations(), 2, "{:#?}", lazy::explain());
     let why = lazy::explain().pop().unwrap().why;
-    assert!(why.contains("(slice): told its place when it runs, not in the program"), "{why}");
+    assert!(why.contains("(slice): offset passed at run time instead of being compiled in"), "{why}");
 }
 
 #[test]

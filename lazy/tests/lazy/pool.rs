@@ -152,7 +152,7 @@ fn only_large_results_of_fused_mode_are_pooled() {
         assert_eq!((lazy::metrics().pool_hits, lazy::metrics().pool_bytes), (0, 0), "{mode:?}");
     }
     let why = lazy::explain().last().unwrap().why.clone();
-    assert_eq!(why, "results take no memory of the pool (not Fused mode)");
+    assert_eq!(why, "results take no memory from the pool (not Fused mode)");
 }
 
 #[test]

@@ -15,7 +15,7 @@ def set_overwrite_module_params_on_conversion(value):
 
 
 def get_overwrite_module_params_on_conversion():
-    """Return what was set, ``False`` at first."""
+    """Return the setting, which is ``False`` at first."""
     return _overwrite
 
 
@@ -26,5 +26,5 @@ def set_swap_module_params_on_conversion(value):
 
 
 def get_swap_module_params_on_conversion():
-    """Return what was set, ``False`` at first."""
+    """Return the setting, which is ``False`` at first."""
     return _swap

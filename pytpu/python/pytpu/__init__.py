@@ -1,8 +1,8 @@
 """PyTorch's interface on a Rust tensor library: ``import pytpu as torch``.
 
-What has to be fast lives in the extension ``pytpu._C``. Its functions are made from the op table at run time; this
-module gives them their places. Everything that costs time to import (``nn``, ``optim``, NumPy) is imported when first
-used.
+Code that must be fast is in the extension ``pytpu._C``. Its functions are made from the op table at run time, and this
+module puts them in their places. Modules that take long to import (``nn``, ``optim``, NumPy) are imported at the first
+use.
 """
 
 import importlib as _importlib
@@ -61,8 +61,7 @@ _sys.modules[f"{__package__}.return_types"] = return_types
 
 newaxis = None
 
-from . import _pickling
-from . import _tensor as _tensor_methods
+from . import _pickling, _tensor as _tensor_methods
 from ._info import finfo, iinfo
 from .autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 from .functions import *  # noqa: F403 (the functions are the public surface; `__all__` of the module lists them)
@@ -202,7 +201,7 @@ def __dir__():
 
 
 def _look_for_plugins():
-    """Names the folders in which a PJRT plugin may have been installed; nothing is loaded."""
+    """Name the folders in which a PJRT plugin may have been installed. This loads nothing."""
     for folder in _sys.path:
         if folder.endswith(("site-packages", "dist-packages")):
             _C._tpu_add_plugin_search_path(folder)

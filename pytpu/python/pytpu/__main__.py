@@ -15,7 +15,7 @@ _WITH_ARGUMENT = ("-W", "-X", "--check-hash-based-pycs")
 
 
 def _options(arguments):
-    """Return how many of the arguments are options of Python itself."""
+    """Return the number of leading arguments that are options of Python itself."""
     count = 0
     while count < len(arguments):
         option = arguments[count]
@@ -34,7 +34,7 @@ def _fresh_main(**attributes):
 
 
 def _set_path(first):
-    # Python put the current folder there for `-m`, unless it was told not to.
+    # Python put the current folder there for `-m`, except with `-P` or `PYTHONSAFEPATH`.
     if not getattr(sys.flags, "safe_path", False):
         sys.path[0] = first
 
@@ -47,7 +47,7 @@ def _run_module(name):
     import runpy
 
     _fresh_main()
-    # What `python -m` calls, so that messages and exit codes are the same.
+    # `python -m` calls this function, so messages and exit codes are the same.
     runpy._run_module_as_main(name)
 
 
@@ -99,7 +99,7 @@ def _run_input():
 
 
 def run_script(path):
-    """Run a script as ``python -m pytpu script`` does, in this process; ``-`` is the standard input."""
+    """Run a script as ``python -m pytpu script`` does, in this process. ``-`` is the standard input."""
     pytpu.install()
     if path == "-":
         _run_input()
@@ -108,7 +108,7 @@ def run_script(path):
 
 
 def main():
-    """Run what the command line says."""
+    """Run the program of the command line."""
     arguments = sys.argv[1:]
     count = _options(arguments)
     if count:

@@ -1,4 +1,4 @@
-"""What the modules of accelerators that are not here share: answers to scripts that ask."""
+"""Functions that the modules of absent accelerators share. They answer scripts that ask."""
 
 
 def is_available():
@@ -14,14 +14,14 @@ def is_initialized():
 
 
 def manual_seed(seed):
-    """Nothing to seed."""
+    """Do nothing: there are no generators to seed."""
 
 
 manual_seed_all = manual_seed
 
 
 def empty_cache():
-    """Nothing to free."""
+    """Do nothing: there is no memory to free."""
 
 
 def no_memory(device=None):

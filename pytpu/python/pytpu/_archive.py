@@ -19,7 +19,7 @@ def pieces(data, size=16 << 20):
 
 
 class ZipWriter:
-    """Writes a zip archive of uncompressed files whose bytes begin at multiples of 64, so that they can be mapped.
+    """A writer of zip archives of uncompressed files whose bytes begin at multiples of 64, so that they can be mapped.
 
     It needs `write` alone, and holds no file in memory twice. Positions count from where the archive starts.
     """
@@ -37,7 +37,7 @@ class ZipWriter:
         self._at += len(data)
 
     def add(self, name, data, size=None):
-        """Adds a file: its bytes, or for `None` as many bytes as `size` says, which hold nothing."""
+        """Add a file: its bytes, or for `None` as many bytes as `size` says, which hold nothing."""
         size = len(data) if data is not None else size
         crc = 0
         if data is not None and self._has_crc:
@@ -70,7 +70,7 @@ class ZipWriter:
             self._file.write(bytes(min(1 << 20, size - done)))
 
     def close(self):
-        """Writes the directory; the file stays open."""
+        """Write the directory. The file stays open."""
         start = self._at
         for name, crc, size, at in self._directory:
             large = [size, size] if size >= self._LARGE else []
@@ -94,8 +94,8 @@ def _failed(text):
 class Archive:
     """The files in an archive that `save` has written, by their names without the folder.
 
-    Stored files are read once, so that they cannot have more bytes than the archive; compressed ones, which `save` does
-    not write, may grow by a factor.
+    Stored files are read once, so they cannot have more bytes than the archive. Compressed files, which `save` does not
+    write, may grow by a factor.
     """
 
     _EXPANDED = 256 << 20
@@ -139,11 +139,11 @@ class Archive:
             raise _failed(f"locating file {name}: file not found") from None
 
     def size(self, name):
-        """How many bytes a file has."""
+        """Return the number of bytes of a file."""
         return self._info(name).file_size
 
     def start(self, name):
-        """Where the bytes of a stored file begin; `None` if it is compressed."""
+        """Return the position of the bytes of a stored file, or `None` if it is compressed."""
         info = self._info(name)
         if info.flag_bits & 1:
             raise _failed(f"reading file {name}: it is encrypted")
@@ -179,11 +179,11 @@ class Archive:
         return data
 
     def can_read_into(self, name):
-        """Whether `read_into` works for a file."""
+        """Return whether `read_into` works for a file."""
         return self._info(name).compress_type == zipfile.ZIP_STORED and hasattr(self._file, "readinto")
 
     def read_into(self, name, memory):
-        """Reads a stored file into memory of its size. Raises as `read`."""
+        """Read a stored file into memory of its size. Raises as `read`."""
         self._file.seek(self.start(name))
         count = 0
         while count < len(memory):
@@ -202,7 +202,7 @@ class Archive:
             raise _failed(f"reading file {name}: its checksum is wrong. The file might be corrupted.")
 
     def _decompressed(self, info, name):
-        # Of a pickle, every byte can become an object.
+        # Every byte of a pickle can become an object.
         limit = (4 << 20) + self._FACTOR * info.compress_size if name == "data.pkl" else self._expanded
         if info.file_size > limit:
             raise _failed(
@@ -221,7 +221,7 @@ class Archive:
 
 
 class _Seekable:
-    """A file object that has no more than `read`, `seek` and `tell`, for `zipfile`."""
+    """A file object with only `read`, `seek` and `tell`, for `zipfile`."""
 
     def __init__(self, file):
         self.read, self.seek, self.tell = file.read, file.seek, file.tell
@@ -232,7 +232,7 @@ class _Seekable:
 
 
 def opened_archive(f):
-    """The archive, checked for what every file of `save` has."""
+    """Return the archive, after a check that it has the files that `save` always writes."""
     archive = Archive(f)
     if "version" not in archive:
         raise RuntimeError(
@@ -253,7 +253,7 @@ def opened_archive(f):
 
 
 def is_archive(f):
-    """Whether an archive starts here."""
+    """Return whether an archive starts here."""
     at = f.tell()
     head = f.read(4)
     f.seek(at)

@@ -1,11 +1,11 @@
-"""How this package answers to the name ``torch``.
+"""Imports of this package under the name ``torch``.
 
-Modules are imported and kept as ``pytpu.x``. Where no other torch can be imported, they also take PyTorch's name:
-``__name__`` is ``torch.x`` while the module's text runs, so that every class and function says what PyTorch's says, and
-``sys.modules`` has the module under both names. Then ``import torch``, unpickling, ``inspect`` and error texts need
-nothing more. ``__spec__`` and ``__package__`` keep the name ``pytpu.x``, which relative imports follow.
+Modules are imported and kept as ``pytpu.x``. If no other torch can be imported, they also take PyTorch's name:
+``__name__`` is ``torch.x`` while the module's text runs, so that the modules of all classes and functions are
+PyTorch's, and ``sys.modules`` has the module under both names. Then ``import torch``, unpickling, ``inspect`` and error
+texts need no other code. ``__spec__`` and ``__package__`` keep the name ``pytpu.x``, which relative imports follow.
 
-Where another torch can be imported, it keeps its name and this package its own, until ``install()`` is called.
+If another torch can be imported, it keeps its name, and this package keeps ``pytpu`` until ``install()`` is called.
 """
 
 import os
@@ -41,7 +41,7 @@ def said_name(name):
 
 
 class _Loader(SourceFileLoader):
-    """Runs a module's text under PyTorch's name."""
+    """A loader that runs a module's text under PyTorch's name."""
 
     def get_filename(self, name=None):
         """Return the file, whichever of its names the module is called by."""
@@ -65,7 +65,7 @@ class _Loader(SourceFileLoader):
         if hook is not None and module.__getattr__ is not hook:
             module.__getattr__ = _submodules_of(module, self.name, module.__getattr__)
         if own in FILES:
-            # What is private is not in the other module: it is found here.
+            # The other module does not have private names. They are found here.
             for name, value in vars(module).items():
                 if name[0] == "_" and isinstance(value, (type, FunctionType)) and value.__module__ == module.__name__:
                     value.__module__ = ("torch." if is_torch else f"{_ROOT}.") + own
@@ -124,7 +124,7 @@ def _has_no_file(home):
 
 
 class _MadeLoader:
-    """Imports the module whose names a made one has; that makes it."""
+    """A finder of made modules: it imports the module that has their names, which makes them."""
 
     def __init__(self, source):
         self.source = source
@@ -168,8 +168,8 @@ def _submodules_of(module, package, own=None):
 
 
 class _AliasLoader(SourceFileLoader):
-    """Gives ``torch.x`` the module that ``pytpu.x`` is. As a `SourceFileLoader` it has the code, which ``-m torch.x``
-    needs.
+    """A loader that returns the module ``pytpu.x`` for ``torch.x``. As a `SourceFileLoader` it has the code, which ``-m
+    torch.x`` needs.
     """
 
     def __init__(self, name, path, own):
@@ -185,7 +185,7 @@ class _AliasLoader(SourceFileLoader):
         return module
 
     def exec_module(self, module):
-        """Keep what the module says of itself: the import system has just replaced it."""
+        """Restore the module's own attributes, which the import system has just replaced."""
         module.__spec__ = self.spec
 
 
@@ -199,10 +199,10 @@ def _of_torch_tpu(rest):
 
 
 class _FollowedLoader(SourceFileLoader):
-    """Runs a module of another library, then makes device ``tpu`` known to it."""
+    """A loader that runs a module of another library, and then registers device ``tpu`` with it."""
 
     def exec_module(self, module):
-        """Run the module and what follows it."""
+        """Run the module, and then the function of `_libraries`."""
         super().exec_module(module)
         from . import _libraries
 
@@ -220,7 +220,7 @@ class _Finder:
 
     @staticmethod
     def find_spec(name, path=None, target=None):
-        """Return the spec of a module of ours; ``None`` for all others."""
+        """Return the spec of a module of this package, or ``None`` for any other."""
         head = name[:6]
         if head == _ROOT + ".":
             if name[6:] in MADE and _has_no_file(name[6:]):
@@ -258,7 +258,7 @@ def _is_shim(origin):
 
 
 def _other_torch():
-    """Return where a torch that is not ours is, or would be imported from; ``None`` if there is none."""
+    """Return the file from which another torch is, or would be, imported, or ``None`` if there is none."""
     global _has_shim
     there = sys.modules.get("torch")
     if there is not None:

@@ -139,7 +139,7 @@ _dispatch_isTensorSubclassLike = _is_functional_tensor = _is_torch_function_mode
 
 
 def _get_privateuse1_backend_name():
-    """Return the name of the backend that is none of PyTorch's own: the accelerator."""
+    """Return the name of the backend that PyTorch does not have: the accelerator."""
     return "tpu"
 
 

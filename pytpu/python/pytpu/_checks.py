@@ -16,7 +16,7 @@ def _text(message, default):
 
 
 def _check_with(error_type, cond, message):
-    """Raise an error of a type unless the condition is true; `message` is a text or a function that makes it."""
+    """Raise an error of a type unless the condition is true. `message` is a text, or a function that makes it."""
     if isinstance(cond, _C.Tensor):
         raise TypeError(
             "cond must be a bool, but got a Tensor. For tensor conditions, use torch._check_tensor_all() to assert "

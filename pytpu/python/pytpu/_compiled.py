@@ -1,4 +1,4 @@
-"""What ``torch.compile`` makes of a module."""
+"""The result of ``torch.compile`` for a module."""
 
 import functools
 
@@ -21,14 +21,14 @@ def around(f):
 
 
 class OptimizedModule(Module):
-    """A module whose calls are each one program. It stands for the module, ``_orig_mod``, and has its parameters."""
+    """A module each call of which is one program. It wraps the module ``_orig_mod``, and has its parameters."""
 
     def __init__(self, module):
         super().__init__()
         self._orig_mod = module
 
     def _module(self):
-        """The module; none while this object is being made or copied."""
+        """The module, or ``None`` while this object is being made or copied."""
         return self.__dict__.get("_modules", {}).get("_orig_mod")
 
     def forward(self, *args, **kwargs):

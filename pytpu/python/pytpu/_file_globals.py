@@ -1,6 +1,7 @@
-"""What a file of ``torch.save`` may name: PyTorch's functions that rebuild tensors, and classes of plain containers.
+"""Names that a file of ``torch.save`` may use: PyTorch's functions that rebuild tensors, and classes of plain
+containers.
 
-Functions that take sizes, and classes that hash, are called in a form that charges the budget of the file; see
+Functions that take sizes, and classes that hash, are called in a form that charges the budget of the file. See
 ``_weights_only.py``.
 """
 
@@ -8,8 +9,7 @@ import collections
 import importlib
 import pickle
 
-from . import _C, _legacy, _weights_only
-from . import storage as _storages
+from . import _C, _legacy, _weights_only, storage as _storages
 from ._size import Size
 
 STORAGES = {
@@ -30,7 +30,7 @@ STORAGE_OF = {v: k for k, v in STORAGES.items()}
 
 
 class StorageType:
-    """What a file names for the dtype of a storage, such as ``torch.FloatStorage``."""
+    """A file's name for the dtype of a storage, such as ``torch.FloatStorage``."""
 
     __slots__ = ("dtype",)
 
@@ -134,7 +134,7 @@ def _retyped(t, new_type, state):
 
 
 def _set_state(instance, state):
-    """Sets attributes: of a dict, or of a pair of such a dict and one for slots."""
+    """Set attributes: of a dict, or of a pair of such a dict and one for slots."""
     attributes, slots = state if isinstance(state, tuple) and len(state) == 2 else (state, None)
     if attributes:
         instance.__dict__.update(attributes)
@@ -166,7 +166,7 @@ def _device(*args):
     try:
         return _C.device(*args)
     except RuntimeError:
-        # A device that is not here; its tensors are moved when they are loaded.
+        # The device is not here. Its tensors are moved when they are loaded.
         return _C.device("cpu")
 
 
@@ -232,14 +232,14 @@ _TEXT_ENCODINGS = ("latin1", "latin-1", "ascii", "utf-8", "utf8")
 def _bounded_encode(machine, text, encoding="utf-8", errors="strict"):
     import codecs
 
-    # Other codecs take quadratic time, or double what they get.
+    # Other codecs take quadratic time, or double the size of the text.
     if encoding not in _TEXT_ENCODINGS and len(text) > 10_000:
         raise pickle.UnpicklingError(f"encode: {len(text)} characters are too many for the encoding {encoding!r}")
     return codecs.encode(text, encoding, errors)
 
 
 def _hashing(kind):
-    """A class that hashes what it is given; keys are charged to the file's budget."""
+    """A class that hashes its items. Keys are charged to the file's budget."""
 
     def call(machine, *args):
         if args:
@@ -303,7 +303,7 @@ user_safe = {}
 
 
 def find_allowed(name):
-    """What a full name of a file stands for; ``None`` if it is not allowed."""
+    """Return the object for a full name in a file, or ``None`` if the name is not allowed."""
     if not _allowed:
         _fill_allowed()
     found = user_safe.get(name)
@@ -313,7 +313,7 @@ def find_allowed(name):
 
 
 def build(machine, instance, state):
-    """What BUILD may do with weights only."""
+    """Set the state of an object as BUILD may do with weights only."""
     from .nn.parameter import Parameter
 
     kind = type(instance)
@@ -337,7 +337,8 @@ def build(machine, instance, state):
 
 
 def _is_allowed_by_user(kind):
-    """Whether a class was added, also if the file does not name it: NumPy makes dtypes of classes of their own."""
+    """Return whether a class was added, also if the file does not name it: NumPy makes dtypes of classes of their
+    own."""
     return any((value[0] if isinstance(value, tuple) else value) is kind for value in user_safe.values())
 
 

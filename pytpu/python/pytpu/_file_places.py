@@ -1,4 +1,4 @@
-"""Where the storages of a file go when it is read: ``map_location``, and packages for other devices."""
+"""Devices of the storages of a file that is read: ``map_location``, and registered packages for other devices."""
 
 from . import _C
 
@@ -6,7 +6,7 @@ _packages = []
 
 
 def register_package(priority, tagger, deserializer):
-    """Registers functions for storages of another device.
+    """Register functions for storages of another device.
 
     Args:
         priority (int): functions of lower numbers are asked first.
@@ -46,7 +46,7 @@ def default_restore_location(storage, location):
 
 
 def _target(location):
-    """The device of a location; `None` for the host.
+    """Return the device of a location, or `None` for the host.
 
     Raises:
         RuntimeError: there is no such device.
@@ -114,12 +114,12 @@ def _restore(storage, location):
 
 
 def _put(storage, found):
-    """Gives a storage the memory of another one, or of a tensor."""
+    """Give a storage the memory of another one, or of a tensor."""
     flat = found.reshape(-1) if isinstance(found, _C.Tensor) else found._flat()
     if flat.is_cpu:
         storage._tensor = flat.view(storage.dtype)
     else:
-        # The same elements; tensors are moved one by one, see `window` in ``_file_globals.py``.
+        # The new memory has the same elements. Tensors are moved one by one: see `window` in ``_file_globals.py``.
         storage._target = str(flat.device)
 
 
@@ -137,7 +137,7 @@ class Storages:
         self.by_key = {}
 
     def load(self, saved):
-        """What a persistent id of the file stands for."""
+        """Return the storage for a persistent id of the file."""
         if not isinstance(saved, tuple):
             raise AssertionError(f"saved_id must be a tuple, got {type(saved).__name__}")
         typename = as_text(saved[0]) if saved else None
@@ -147,7 +147,7 @@ class Storages:
         return self.get(kind, as_text(key), as_text(location), count)
 
     def get(self, kind, key, location, count):
-        """The storage of a key; it is read at the first time."""
+        """Return the storage of a key. The first call reads it."""
         storage = self.by_key.get(key)
         if storage is not None:
             return storage
@@ -166,7 +166,7 @@ class Storages:
         return storage
 
     def finish(self):
-        """Moves storages that no tensor has moved."""
+        """Move storages that no tensor has moved."""
         for storage in self.by_key.values():
             target = vars(storage).pop("_target", None)
             if target is not None:

@@ -1,13 +1,15 @@
-"""``torch._jit_internal``: what libraries import of it."""
+"""``torch._jit_internal``: the names that libraries import from it."""
 
 from typing import Any, Dict, Final, List, Optional, Tuple, Union  # noqa: F401
 
-from .jit import _overload as _overload
-from .jit import _overload_method as _overload_method
-from .jit import export as export
-from .jit import ignore as ignore
-from .jit import is_scripting as is_scripting
-from .jit import unused as unused
+from .jit import (
+    _overload as _overload,
+    _overload_method as _overload_method,
+    export as export,
+    ignore as ignore,
+    is_scripting as is_scripting,
+    unused as unused,
+)
 from .jit.annotations import BroadcastingList1, BroadcastingList2, BroadcastingList3  # noqa: F401
 
 

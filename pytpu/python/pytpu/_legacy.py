@@ -1,7 +1,7 @@
 """``torch.FloatTensor`` and its kin: types from before dtypes, that make and recognise tensors of one dtype in host
 memory.
 
-Those of ``torch.cuda`` are there to be named, and recognise nothing.
+The types of ``torch.cuda`` have names only: nothing is an instance of them.
 """
 
 import pytpu as torch

@@ -1,7 +1,7 @@
-"""What makes device ``tpu`` known to libraries that look for accelerators of a fixed list.
+"""Registration of device ``tpu`` with libraries that have a fixed list of accelerators.
 
-`_as_torch.FOLLOWERS` names the modules of these libraries. When one of them has been imported under ``import torch``,
-the function that stands beside it is called with it.
+`_as_torch.FOLLOWERS` names the modules of these libraries, and a function for each. After a module has been imported
+under ``import torch``, its function is called with it.
 """
 
 import functools
@@ -40,8 +40,8 @@ def register_in_fabric(connector):
 
 def _register(chooser, registry, base, connector):
     accelerator = _accelerator(base)
-    # The accelerator of this name that Lightning brings needs torch_xla, and so do the strategy and the precision that
-    # the name stands for there.
+    # Lightning's own accelerator of this name needs torch_xla, and so do the strategy and the precision that it
+    # selects.
     registry.register("tpu", accelerator, description="Device tpu of torch", override=True)
     choose, precision = chooser._choose_strategy, chooser._check_and_init_precision
 
@@ -85,7 +85,7 @@ def _accelerator(base):
             return torch.tpu.memory_stats(device)
 
         def teardown(self):
-            """Give back memory that no tensor uses."""
+            """Return unused memory to the system."""
             torch.tpu.empty_cache()
 
         @staticmethod

@@ -1,4 +1,4 @@
-"""Decompositions of which only a few vectors are asked: ``torch.svd_lowrank`` and ``torch.pca_lowrank``."""
+"""Decompositions with only a few vectors: ``torch.svd_lowrank`` and ``torch.pca_lowrank``."""
 
 from . import _C, linalg
 from .overrides import handle_torch_function, has_torch_function
@@ -12,7 +12,7 @@ def svd_lowrank(A, q=6, niter=2, M=None):
     """``U``, ``S``, ``V`` of a matrix of about rank ``q``, or of ``A - M``, by random projections and ``niter`` power
     iterations.
 
-    ``A`` is ``(*, m, n)``; the results are ``(*, m, q)``, ``(*, q)``, ``(*, n, q)``. Algorithm 5.1 of Halko et al.,
+    ``A`` is ``(*, m, n)``. The results are ``(*, m, q)``, ``(*, q)``, ``(*, n, q)``. Algorithm 5.1 of Halko et al.,
     2009.
     """
     if has_torch_function((A, M)):
@@ -31,8 +31,8 @@ def svd_lowrank(A, q=6, niter=2, M=None):
 
 
 def pca_lowrank(A, q=None, center=True, niter=2):
-    """Principal components of a matrix whose rows are samples: ``svd_lowrank`` of it, its columns centred unless told
-    otherwise.
+    """Return principal components of a matrix whose rows are samples: its ``svd_lowrank``, with centered columns unless
+    ``center`` is false.
     """
     if has_torch_function((A,)):
         return handle_torch_function(pca_lowrank, (A,), A, q=q, center=center, niter=niter)

@@ -45,14 +45,14 @@ class _Bytes:
 
 
 class _Part:
-    """Bytes as NumPy's interface describes them; it keeps them alive."""
+    """Bytes in the form of NumPy's interface. The object keeps them alive."""
 
     def __init__(self, owner, offset, size):
         self._owner, self._offset, self._size = owner, offset, size
 
     @property
     def __array_interface__(self):
-        # Who may not write was warned before.
+        # A read-only object has been warned about before.
         data = (self._owner._buffer.buf + self._offset, False)
         return {"data": data, "shape": (self._size,), "typestr": "|u1", "version": 3}
 
@@ -61,7 +61,7 @@ class _Part:
 
 
 class _PartOfTensor:
-    """Bytes of a tensor as NumPy's interface describes them; it keeps the memory alive."""
+    """Bytes of a tensor in the form of NumPy's interface. The object keeps the memory alive."""
 
     def __init__(self, flat, start, size):
         self._flat, self._start, self._size = flat, start, size
@@ -188,7 +188,7 @@ def map_file(filename, shared, nbytes):
 def from_file(
     filename, shared=None, size=0, *, dtype=None, layout=None, device=None, pin_memory=None, requires_grad=False
 ):
-    """A tensor on the first ``size`` elements of a file; what is written to it reaches the file with ``shared`` alone.
+    """Return a tensor on the first ``size`` elements of a file. Writes to it reach the file only with ``shared``.
 
     Raises:
         RuntimeError: the file cannot be opened, or is too short.

@@ -1,4 +1,4 @@
-"""How things that are called ``torch.something`` are pickled: by PyTorch's name, where this package has taken it.
+"""Pickles of names in ``torch``: by PyTorch's names, if this package has taken that name.
 
 Files of ``torch.save`` are not concerned: they name things as PyTorch does.
 """
@@ -29,7 +29,7 @@ class _Functions(type):
 
 
 class _VariableFunctionsClass(metaclass=_Functions):
-    """Where pickles say that a function of ``torch`` is: PyTorch has them as methods of this class."""
+    """The class that pickles name for functions of ``torch``: in PyTorch these are its methods."""
 
     def __getattr__(self, name):
         return getattr(_VariableFunctionsClass, name)
@@ -60,7 +60,7 @@ del _name, _f, _prefix, _place, _members, _module
 
 
 def _reduce_builtin(f):
-    """A function of the op table by its name and the module that has it; others as ever."""
+    """Reduce a function of the op table to its name and module, and any other function as usual."""
     module = f.__module__
     if f.__self__ is None and isinstance(module, str) and module.startswith("torch"):
         if not _as_torch.is_torch:
@@ -132,7 +132,7 @@ del _kind, _reduce
 
 
 def _rare_name(name):
-    """Look up what the extension does not have: names that libraries ask for."""
+    """Return a name that the extension does not have and that libraries ask for."""
     if name.startswith("__"):
         raise AttributeError(f"module 'torch._C' has no attribute '{name}'")
     from . import _c_names

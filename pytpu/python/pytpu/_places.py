@@ -1,7 +1,7 @@
-"""Where PyTorch has what is written in other modules here.
+"""PyTorch's modules for names that are in other modules here.
 
-Pickles, ``inspect`` and libraries name a class by its module. `_as_torch` reads these tables when it has run a module.
-A module that has no file here is made: it answers with the names of the module that stands beside it in the table.
+Pickles, ``inspect`` and libraries name a class by its module. `_as_torch` reads these tables after it has run a module.
+A module without a file here is made: it has the names of the module beside it in the table.
 """
 
 # Files whose names are all reported as names of one other module.
@@ -13,6 +13,13 @@ FILES = {
     "_removed": "_linalg_utils",
     "_streams": "",
     "_transforms": "func",
+    "_functions.creation": "",
+    "_functions.predicates": "",
+    "_functions.products": "",
+    "_functions.search": "",
+    "_functions.settings": "",
+    "_functions.shapes": "",
+    "_functions.symbolic": "",
     "functions": "",
     "nn._functional.activation": "nn.functional",
     "nn._functional.attention": "nn.functional",
@@ -27,10 +34,19 @@ FILES = {
     "utils.data.worker": "utils.data._utils.worker",
 }
 
-# Names of a file, by the module that they are said to be in. A function under several names becomes several.
+# Names of a file, by the module that they are reported in. A function under several names becomes several.
 NAMES = {
     "_file_globals": {"serialization": "StorageType"},
     "_file_places": {"serialization": "default_restore_location location_tag register_package"},
+    "_functions.products": {"functional": "cdist chain_matmul einsum lu norm tensordot"},
+    "_functions.search": {"functional": "unique unique_consecutive"},
+    "_functions.settings": {"_tensor_str": "set_printoptions"},
+    "_functions.shapes": {
+        "functional": (
+            "atleast_1d atleast_2d atleast_3d block_diag broadcast_shapes broadcast_tensors cartesian_prod meshgrid "
+            "split unravel_index"
+        ),
+    },
     "accelerator": {
         "accelerator": (
             "current_device_idx current_device_index device_count is_available set_device_idx set_device_index "
@@ -114,13 +130,6 @@ NAMES = {
         ),
     },
     "distributed.tensor": {"distributed.tensor.placement_types": "Partial Placement Replicate Shard"},
-    "functions": {
-        "_tensor_str": "set_printoptions",
-        "functional": (
-            "atleast_1d atleast_2d atleast_3d block_diag broadcast_shapes broadcast_tensors cartesian_prod cdist "
-            "chain_matmul einsum lu meshgrid norm split tensordot unique unique_consecutive unravel_index"
-        ),
-    },
     "futures": {"jit": "Future"},
     "fx": {
         "fx._symbolic_trace": "Tracer symbolic_trace wrap",

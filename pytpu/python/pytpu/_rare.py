@@ -10,7 +10,7 @@ class AcceleratorError(RuntimeError):
 
 
 class Tag(enum.IntEnum):
-    """What is said of an operator when it is registered. Tags are accepted, and nothing depends on them."""
+    """Properties of an operator, given at registration. Tags are accepted and have no effect."""
 
     core, cudagraph_unsafe, data_dependent_output, dynamic_output_shape, flexible_layout, generated, inplace_view, \
         maybe_aliasing_or_mutating, needs_contiguous_strides, needs_exact_strides, needs_fixed_stride_order, \
@@ -19,7 +19,7 @@ class Tag(enum.IntEnum):
 
 
 def batch_norm_update_stats(input, running_mean, running_var, momentum):
-    """Return the mean and the biased variance of each channel; the running ones move towards them.
+    """Return the mean and the biased variance of each channel, and move the running statistics towards them.
 
     Args:
         input: ``(n, c, ...)``.

@@ -1,8 +1,7 @@
 """Writing files so that the old file stays whole until the new one is complete.
 
-``replacing`` writes a temporary file beside the target, flushes it to the disk and renames it. A process that is killed
-and a disk that is full leave the old file as it was; a killed process leaves its temporary file, which later calls
-remove.
+``replacing`` writes a temporary file beside the target, flushes it to the disk and renames it. After a crash, or on a
+full disk, the old file is unchanged. A killed process leaves its temporary file, which later calls remove.
 """
 
 import contextlib
@@ -23,8 +22,8 @@ _swept = {}
 
 
 def _this_boot():
-    """A word for this host, boot and process namespace, in which process numbers mean something; ``None`` if they
-    cannot be told.
+    """Return an identifier of this host, boot and process namespace, within which process numbers are unique, or
+    ``None`` if it is unknown.
     """
     try:
         with open("/proc/sys/kernel/random/boot_id") as f:
@@ -54,7 +53,7 @@ def _is_running(pid):
 
 
 def remove_leftovers(folder, now=None):
-    """Removes temporary files in a folder that killed processes have left.
+    """Remove temporary files in a folder that killed processes have left.
 
     A file is removed if it carries the word of this host and boot, its process is gone, it belongs to this user, and it
     is more than an hour old. Every folder is looked through once an hour at most.
@@ -99,7 +98,7 @@ def _sync_folder(folder):
 
 @contextlib.contextmanager
 def replacing(path):
-    """An open binary file whose content becomes that of ``path`` when the ``with`` block ends without an error.
+    """Open a binary file whose content replaces that of ``path`` if the ``with`` block ends without an error.
 
     Links are followed. A file that was there keeps its permissions and, where this user may set them, its owner and
     group. A pipe or a device is written to as it is, and so is a file in a folder where no other file can be made.

@@ -1,7 +1,7 @@
-"""Lets the package `safetensors` load to ``tpu``.
+"""Support of ``tpu`` in the package `safetensors`.
 
-Its compiled reader knows a list of device names, and refuses others before it asks `torch`. It takes a number for the
-accelerator, whatever that is. So ``"tpu"`` and ``"tpu:N"`` become numbers, in programs where `torch` is this package.
+Its compiled reader has a fixed list of device names, and refuses others before it asks `torch`. For any accelerator it
+also takes a number. So ``"tpu"`` and ``"tpu:N"`` become numbers, in programs where `torch` is this package.
 """
 
 import sys
@@ -31,7 +31,7 @@ def _teach(package):
 
 
 class _Loader:
-    """Runs the package as its own loader does, and then teaches it."""
+    """A loader that runs the package as its own loader does, and then changes it."""
 
     def __init__(self, loader):
         self._loader = loader

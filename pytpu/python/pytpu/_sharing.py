@@ -20,7 +20,7 @@ _by_file = weakref.WeakValueDictionary()
 
 
 class _Memory(mmap.mmap):
-    """A mapping that knows its file; the descriptor is closed with it."""
+    """A mapping that has the descriptor of its file, and closes it at the end."""
 
     def __new__(cls, fd, length):
         new = super().__new__(cls, fd, length)
@@ -40,7 +40,7 @@ def _file(length):
 
 
 def _of_file(fd, length):
-    """The memory of a file, mapped once in a process; takes the descriptor."""
+    """Return the memory of a file, mapped once in a process. The function owns the descriptor."""
     status = os.fstat(fd)
     key = status.st_dev, status.st_ino
     memory = _by_file.get(key)
@@ -68,13 +68,13 @@ def _memory_of(tensor):
 
 
 def is_shared(tensor):
-    """Whether a tensor of the host is in such memory."""
+    """Return whether a tensor of the host is in such memory."""
     return _memory_of(tensor) is not None
 
 
 def share(tensor):
-    """Moves a tensor of the host there, with all of the memory that it is a view of; others on that memory stay where
-    they are.
+    """Move a tensor of the host into shared memory, with all of the memory that it is a view of. Other tensors stay on
+    the old memory.
     """
     n = tensor._storage_bytes() // tensor.element_size()
     source = tensor.detach()
@@ -86,7 +86,7 @@ def share(tensor):
 
 
 def register(kind):
-    """Has `ForkingPickler` ask `reduce` about tensors of this class."""
+    """Register `reduce` with `ForkingPickler` for tensors of this class."""
     ForkingPickler.register(kind, reduce)
 
 
@@ -100,9 +100,9 @@ def _descriptor(fd):
 
 
 def reduce(tensor):
-    """How a tensor goes to another process: in shared memory by its descriptor, else by its value.
+    """Reduce a tensor for another process: by the descriptor of its shared memory, or else by its value.
 
-    Raises `RuntimeError` for what has a history, which stays in this process.
+    Raise `RuntimeError` for a tensor with a history, which stays in this process.
     """
     if tensor.requires_grad and not tensor.is_leaf:
         raise RuntimeError(

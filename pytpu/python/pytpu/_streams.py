@@ -1,4 +1,4 @@
-"""``torch.Stream`` and ``torch.Event``. Each device has one queue, and computes what it is given in this order.
+"""``torch.Stream`` and ``torch.Event``. Each device has one queue, and computes in its order.
 
 A stream is a name for that queue: programs may make several and choose among them, but nothing of one overlaps with
 anything of another. What must be ordered therefore is. On ``cpu`` ops have ended when their call returns.
@@ -65,13 +65,15 @@ class Stream:
         return event
 
     def wait_event(self, event):
-        """Have what follows wait for an event. The order of the queue sees to that; for one of another device the host
+        """Make later work wait for an event. The queue already has this order. For an event of another device the host
         waits.
         """
         event.wait(self)
 
     def wait_stream(self, stream):
-        """Have what follows wait for what another stream was given. For one of another device the host waits."""
+        """Make later work wait for the present work of another stream. For a stream of another device the host
+        waits.
+        """
         if stream.device.type != self.device.type:
             stream.synchronize()
 
@@ -104,9 +106,8 @@ class Stream:
 class Event:
     """A point in the queue of a device.
 
-    On ``tpu``, ``record`` launches what this thread has recorded. The event is completed when all programs that were
-    launched until then have ended. Its time is the moment when the last of them ended; where none was under way, the
-    moment of ``record``.
+    On ``tpu``, ``record`` launches the recorded ops of this thread. The event is completed when all programs that were
+    launched before have ended. Its time is the end of the last one, or the time of ``record`` if none was running.
 
     Args:
         device: a device, its name or its index; the accelerator if it is not given.
@@ -132,7 +133,7 @@ class Event:
         self.event_id = 0
 
     def record(self, stream=None):
-        """Mark this point of the queue. An event can be recorded again; the last time counts.
+        """Mark this point of the queue. An event can be recorded again, and the last time counts.
 
         Raises:
             RuntimeError: `stream` belongs to another kind of device.
@@ -155,7 +156,7 @@ class Event:
             self._point.wait()
 
     def query(self):
-        """Return whether the event is completed, without waiting; ``True`` if it was never recorded."""
+        """Return whether the event is completed, without waiting. An event that was never recorded is completed."""
         return self._point is None or self.device.type != "tpu" or self._point.is_ready()
 
     def wait(self, stream=None):

@@ -1,27 +1,28 @@
-"""How tensors are printed, as ``torch._tensor_str``."""
+"""Printing of tensors, as ``torch._tensor_str``."""
 
 import re
 
-from . import _C, functions
+from . import _C
+from ._functions import settings
 
 
 class _PrintOptions:
-    """The options of ``torch.set_printoptions``; to set one changes it."""
+    """The options of ``torch.set_printoptions``. Setting an attribute changes the option."""
 
     def __getattr__(self, name):
         if name == "sci_mode":
-            return functions._print_options.get("sci_mode")
+            return settings._print_options.get("sci_mode")
         try:
-            return functions._print_options[name]
+            return settings._print_options[name]
         except KeyError:
             raise AttributeError(f"'__PrinterOptions' object has no attribute '{name}'") from None
 
     def __setattr__(self, name, value):
-        functions.set_printoptions(**{name: value})
+        settings.set_printoptions(**{name: value})
 
 
 PRINT_OPTS = _PrintOptions()
-set_printoptions = functions.set_printoptions
+set_printoptions = settings.set_printoptions
 
 
 def get_printoptions():
@@ -34,17 +35,17 @@ def get_printoptions():
 def _tensor_str(self, indent):
     """Return the numbers of a tensor with their brackets. Later lines start with `indent` spaces.
 
-    ``repr`` writes ``tensor(``, these numbers, and what a reader must know beside them.
+    ``repr`` writes ``tensor(``, these numbers, and then dtype, device and gradient function as needed.
     """
     if not self.numel():
         return "[]"
     before = PRINT_OPTS.linewidth
     start = len("tensor(")
-    functions.set_printoptions(linewidth=before + start - indent)
+    settings.set_printoptions(linewidth=before + start - indent)
     try:
         text = repr(self.detach().as_subclass(_C.Tensor).cpu())[start:]
     finally:
-        functions.set_printoptions(linewidth=before)
+        settings.set_printoptions(linewidth=before)
     end = text.rindex("]") + 1 if self.dim() else re.search(r"[,)]", text).start()
     return text[:end].replace("\n" + " " * start, "\n" + " " * indent)
 

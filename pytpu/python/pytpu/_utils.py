@@ -1,5 +1,4 @@
-"""How tensors are pickled: by the functions that PyTorch's pickles name, so that each library reads what the other
-wrote.
+"""Pickling of tensors with the functions that PyTorch's pickles name, so that each library reads the other's files.
 
 ``pickle`` writes a storage as the bytes of a file in PyTorch's format before 1.6, for
 ``torch.storage._load_from_bytes``.
@@ -51,7 +50,7 @@ def _dtypes():
 
 
 def read_storage(data):
-    """Return the elements and the location of a storage that `storage_bytes` wrote; ``None`` for a file of another
+    """Return the elements and the location of a storage that `storage_bytes` wrote, or ``None`` for a file of another
     form.
 
     PyTorch writes the same with references between its parts, which `torch.load` reads.

@@ -35,7 +35,9 @@ _STOP = 0x2E
 
 
 class Refused(pickle.UnpicklingError):
-    """An opcode, a name or a call that is not on a list; its text goes into the error that the user sees."""
+    """An error for an opcode, a name or a call that is not on a list. Its text is part of the error that the user
+    sees.
+    """
 
 
 class Blocked(Refused):
@@ -47,7 +49,7 @@ class NotAllowed(Refused):
 
 
 def _file_name(module, name):
-    """The full name of a global, with Python 2's names replaced by those of Python 3."""
+    """Return the full name of a global, with Python 2's names replaced by those of Python 3."""
     if (module, name) in _compat_pickle.NAME_MAPPING:
         module, name = _compat_pickle.NAME_MAPPING[(module, name)]
     elif module in _compat_pickle.IMPORT_MAPPING:
@@ -99,7 +101,7 @@ _CONTAINERS = (tuple, list, dict, set)
 
 
 def _items(container):
-    """What a container holds, the keys of a dict too."""
+    """Return the contents of a container, with the keys of a dict."""
     return itertools.chain(container, container.values()) if isinstance(container, dict) else container
 
 
@@ -111,7 +113,7 @@ def _shown(x):
 
 
 class _Budget:
-    """What a file may spend on hashing, on calls and on memory that it only claims, in proportion to its size.
+    """A budget of a file for hashing, for calls and for memory that the file only claims, in proportion to its size.
 
     A tuple that holds another tuple twice doubles the work of hashing with every level, and a deep one overflows the
     stack. Keys with equal hashes make each insertion as slow as there are keys. A class may be asked for any number of
@@ -137,7 +139,7 @@ class _Budget:
             )
 
     def allocate(self, count):
-        """Charges bytes that a call asks for; returns whether there are enough."""
+        """Charge the bytes that a call asks for. Return whether there are enough."""
         self.memory -= max(count, 0)
         return self.memory >= 0
 
@@ -158,7 +160,7 @@ class _Budget:
         self.charge(n * weight)
 
     def call(self, args):
-        """Charges a call for the items of its arguments: those of a container as often as they are met."""
+        """Charge a call for the items of its arguments. A container counts each time that it is met."""
         if not isinstance(args, _CONTAINERS) or not any(isinstance(a, _CONTAINERS) and a for a in args):
             return
         # The items of each container, once all of them are counted.
@@ -207,7 +209,7 @@ class _Budget:
 
 
 class Machine:
-    """Runs one pickle.
+    """A machine that runs one pickle.
 
     Args:
         data (bytes): the pickle; what follows its end is ignored.
@@ -229,11 +231,11 @@ class Machine:
         self.budget = _Budget(len(data))
 
     def is_pushed(self, kind):
-        """Whether a class or function was named by this pickle and is allowed."""
+        """Return whether a class or function was named by this pickle and is allowed."""
         return self._pushed.get(id(kind)) is kind
 
     def call(self, function, args):
-        """What REDUCE does.
+        """Do what the opcode REDUCE does.
 
         Raises:
             Refused: the function was not pushed by GLOBAL.
@@ -284,7 +286,7 @@ class Machine:
             target[key] = value
 
     def run(self):
-        """Returns the object that the pickle describes.
+        """Return the object that the pickle describes.
 
         Raises:
             Refused: something that is on no list.
@@ -324,7 +326,7 @@ class Machine:
                 raise EOFError("Ran out of input")
             op = data[at]
             at += 1
-            # In the order of how often they are in files.
+            # Ordered by frequency in files.
             if op == 0x68 or op == 0x6A:  # BINGET, LONG_BINGET
                 if op == 0x68:
                     key = data[at] if at < end else 0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from . import _C
-from .tpu import current_device as current_device_index
 from .tpu import (
+    current_device as current_device_index,
     device_count,
     empty_cache,
     is_available,
@@ -15,9 +15,9 @@ from .tpu import (
     memory_reserved,
     memory_stats,
     reset_peak_memory_stats,
+    set_device as set_device_index,
     synchronize,
 )
-from .tpu import set_device as set_device_index
 
 if TYPE_CHECKING:
     from typing import Any

@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ._absent import absent_function
-from ._transforms import grad as grad
-from ._transforms import grad_and_value as grad_and_value
-from ._transforms import hessian as hessian
-from ._transforms import jacfwd as jacfwd
-from ._transforms import jacrev as jacrev
-from ._transforms import jvp as jvp
-from ._transforms import linearize as linearize
-from ._transforms import vjp as vjp
+from ._transforms import (
+    grad as grad,
+    grad_and_value as grad_and_value,
+    hessian as hessian,
+    jacfwd as jacfwd,
+    jacrev as jacrev,
+    jvp as jvp,
+    linearize as linearize,
+    vjp as vjp,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,9 +28,9 @@ vmap = absent_function("torch.func.vmap", "functions are not mapped over a dimen
 
 
 def _slots(module):
-    """Where each parameter and buffer is: a table of a submodule, and the name in it.
+    """Return the place of each parameter and buffer: a table of a submodule, and the name in it.
 
-    A module that contains itself is visited once on each path, under its shortest name there.
+    A module that contains itself is visited once on each path, under its shortest name.
     """
     slots = {}
 
@@ -84,9 +86,9 @@ def _owner(module, path):
 
 
 def _exchange(module, name, value, restore=False):
-    """Puts `value` where a dotted name says, and gives what was there: a parameter, a buffer, an attribute, or nothing.
+    """Put `value` at a dotted name, and return the old value: a parameter, a buffer, an attribute, or `_ABSENT`.
 
-    Raises `TypeError` for what is not a tensor, there or given, unless it is restored.
+    Raise `TypeError` if the old or the new value is not a tensor, except while a value is restored.
     """
     import pytpu as torch
 

@@ -69,7 +69,7 @@ class Future:
         self._complete(None, result)
 
     def add_done_callback(self, callback):
-        """Call ``callback(future)`` when the value is set; at once if it was."""
+        """Call ``callback(future)`` when the value is set, or at once if it is set already."""
         with self._lock:
             if not self.done():
                 self._callbacks.append(callback)

@@ -884,7 +884,7 @@ def opcheck(
 
     `test_schema`: arguments change only where the schema says so, and no result shares memory with an argument.
     `test_autograd_registration`: there is a gradient if results require one. `test_faketensor`: the kernel for `meta`
-        gives the shapes and dtypes of the real one. `test_aot_dispatch_dynamic`: a second call gives the same results.
+    gives the shapes and dtypes of the real one. `test_aot_dispatch_dynamic`: a second call gives the same results.
 
     Args:
         op: The operator, or its name.

@@ -1,6 +1,4 @@
-"""``torch.mps``: there are none of Apple's devices, and scripts that ask are told so. The accelerator is
-``torch.tpu``.
-"""
+"""``torch.mps`` without Apple's devices: scripts that ask learn that it has none. The accelerator is ``torch.tpu``."""
 
 from ._absent import device_count, empty_cache, is_available, manual_seed
 

@@ -1,14 +1,14 @@
 """``torch.ops``: operators by namespace, name and overload, as in ``torch.ops.aten.add.Tensor(x, y)``.
 
-``aten`` is the op table, and what the table leaves to methods; other namespaces hold what ``torch.library`` was given.
-An overload is chosen by the arguments all the same, so those of one operator are one function.
+``aten`` has the op table, and methods for the ops that the table does not have. Other namespaces have the operators of
+``torch.library``. The arguments choose the overload, so all overloads of one operator are one function.
 """
 
 from . import _C
 
 
 class _Unique:
-    """What exists once for its name: copies are the object itself, and pickles hold the name, which is its text."""
+    """An object that exists once for its name. Copies are the object itself, and pickles have only the name."""
 
     def __copy__(self):
         return self
@@ -64,7 +64,7 @@ class OpOverloadPacket(_Unique):
         return [head.partition(".")[2] or "default" for head in heads] or ["default"]
 
     def __getattr__(self, name):
-        # A method's overloads are not listed; any well-formed name stands for it.
+        # A method's overloads are not listed, so any well-formed name is accepted for it.
         if name.startswith("_") or (self._schemas and name not in self.overloads()):
             raise AttributeError(
                 f"The underlying op of '{self._qualified_op_name.replace('::', '.')}' has no overload name '{name}'"
@@ -160,7 +160,7 @@ def _named(name):
 
 
 def _add(namespace, name, op):
-    """Makes a function an operator of a namespace."""
+    """Make a function an operator of a namespace."""
     space = globals().setdefault(namespace, _Namespace(namespace))
     setattr(space, name, OpOverloadPacket(namespace, name, op))
 

@@ -7,7 +7,7 @@ from . import _C
 
 
 def has_torch_function(relevant_args):
-    """Whether the type of one of the arguments takes calls over."""
+    """Return whether the type of one of the arguments takes calls over."""
     return _C._has_torch_function(tuple(relevant_args))
 
 
@@ -22,12 +22,12 @@ def has_torch_function_variadic(*args):
 
 
 def handle_torch_function(public_api, relevant_args, *args, **kwargs):
-    """Calls the override that wants the call."""
+    """Call the override that wants the call."""
     return _C._call_torch_function(public_api, tuple(relevant_args), args, kwargs)
 
 
 def is_tensor_like(inp):
-    """Whether this is a tensor, or of a type that takes calls over."""
+    """Return whether this is a tensor, or of a type that takes calls over."""
     return isinstance(inp, _C.Tensor) or hasattr(type(inp), "__torch_function__")
 
 
@@ -80,7 +80,7 @@ class BaseTorchFunctionMode(TorchFunctionMode):
 
 
 def _get_current_function_mode():
-    """The innermost mode of the thread; ``None`` where there is none."""
+    """Return the innermost mode of the thread, or ``None``."""
     modes = _C._torch_function_modes()
     return modes[-1] if modes else None
 
@@ -105,7 +105,7 @@ def _overridable(function):
 
 @contextlib.contextmanager
 def enable_reentrant_dispatch():
-    """Return a block; overrides may call themselves here in any case."""
+    """Context manager in which overrides may call themselves. They may always do so here."""
     yield
 
 
@@ -209,7 +209,7 @@ def get_testing_overrides():
 
 
 def resolve_name(f):
-    """Return the full name of a function that can be overridden, ``torch.add``; ``None`` for others."""
+    """Return the full name of a function that can be overridden, such as ``torch.add``, or ``None`` for any other."""
     import pytpu as torch
 
     if isinstance(f, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ProfilerActivity(enum.Enum):
-    """Kinds of activity that a profiler can watch. This one watches the host, whatever is asked for."""
+    """Kinds of activity that a profiler can watch. This profiler always watches the host."""
 
     CPU = enum.auto()
     XPU = enum.auto()
@@ -32,7 +32,7 @@ class ProfilerActivity(enum.Enum):
 
 
 class ProfilerAction(enum.Enum):
-    """What a profiler does in a step."""
+    """Actions of a profiler in a step."""
 
     NONE = 0
     WARMUP = 1

@@ -9,8 +9,7 @@ from . import _C
 
 TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
 if TYPE_CHECKING:
-    from collections.abc import Generator as _Iterator
-    from collections.abc import Iterable
+    from collections.abc import Generator as _Iterator, Iterable
     from typing import Any
 
     from pytpu import Generator, Tensor
@@ -28,7 +27,7 @@ def _clone_state(self):
     return _rebuilt(self.device, self.initial_seed(), self.get_state())
 
 
-# Copies and pickles hold the seed and the state.
+# Copies and pickles have the seed and the state.
 copyreg.pickle(_C.Generator, lambda g: (_rebuilt, (str(g.device), g.initial_seed(), g.get_state())))
 _C.Generator.clone_state = _clone_state
 

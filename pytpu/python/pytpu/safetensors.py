@@ -1,7 +1,7 @@
 """The safetensors format, with the functions of ``safetensors.torch``.
 
-A file holds named tensors and nothing that is run. One that is damaged is refused with :class:`SafetensorError` before
-any tensor is made; one that is written takes its place at once, when it is whole and on the disk.
+A file has named tensors and no code. A damaged file raises :class:`SafetensorError` before any tensor is made. A new
+file replaces the old one after it is complete and on the disk.
 """
 
 import json
@@ -26,7 +26,7 @@ _native = _C._safetensors
 
 
 class SafetensorError(Exception):
-    """A file or bytes that are not what they should be, or cannot be written."""
+    """An error for a damaged file or bytes, or a file that cannot be written."""
 
 
 def _calling(f, *args):
@@ -50,7 +50,7 @@ def _existing(filename):
 
 
 def _end(x):
-    """Where the last element of a contiguous tensor ends."""
+    """Return the end of the last element of a contiguous tensor."""
     return x.data_ptr() + x.numel() * x.element_size()
 
 
@@ -129,7 +129,7 @@ _DTYPES = {
 
 
 def _header(tensors, metadata):
-    """What stands before the tensors, and their names in the order of their places."""
+    """Return the part of the file before the tensors, and their names in the order of the file."""
     places = {dtype: i for i, dtype in enumerate(_DTYPES)}
     for name, x in tensors.items():
         if x.dtype not in places:
@@ -153,7 +153,7 @@ def _header(tensors, metadata):
 
 
 def save_file(tensors, filename, metadata=None):
-    """Writes tensors to a file; one that was there is replaced when all is written and on the disk.
+    """Write tensors to a file. An existing file is replaced after all is written and on the disk.
 
     Raises:
         SafetensorError: the file cannot be written; the old one is as it was.
@@ -193,9 +193,7 @@ def _no_duplicates(pairs):
 
 
 def _check_header(text):
-    """Refuses a header with a key that stands twice or a size that no tensor has; other faults are left to
-    the reader.
-    """
+    """Raise an error for a header with a repeated key or a size that no tensor has. The reader reports other faults."""
     try:
         json.loads(text, object_pairs_hook=_no_duplicates)
     except (ValueError, RecursionError):
@@ -210,7 +208,7 @@ def _check_file(path):
             if size <= min(100_000_000, os.fstat(file.fileno()).st_size):
                 _check_header(file.read(size))
     except OSError:
-        # The reader says what is wrong.
+        # The reader reports the fault.
         pass
 
 
@@ -280,12 +278,12 @@ class safe_open:
         return _calling(self._file.metadata)
 
     def get_tensor(self, name):
-        """Reads a tensor."""
+        """Read a tensor."""
         x = _calling(self._file.tensor, name, self._device)
         return x.numpy() if self._numpy else x
 
     def get_tensors(self, names):
-        """Reads tensors."""
+        """Read tensors."""
         return {name: self.get_tensor(name) for name in names}
 
     def get_slice(self, name):
@@ -316,7 +314,7 @@ def _duplicates(state, preferred=()):
 
 
 def save_model(model, filename, metadata=None, force_contiguous=True):
-    """Writes the state of a module; tensors that are shared are written once, and the file says so."""
+    """Write the state of a module. Shared tensors are written once, and the file's metadata names them."""
     state = dict(model.state_dict())
     metadata = dict(metadata or {})
     for kept, others in _duplicates(state).items():
@@ -334,7 +332,7 @@ def save_model(model, filename, metadata=None, force_contiguous=True):
 
 
 def load_model(model, filename, strict=True, device="cpu"):
-    """Loads what ``save_model`` wrote: ``(missing, unexpected)`` keys, which are errors when ``strict``."""
+    """Load a file of ``save_model``. Return ``(missing, unexpected)`` keys, which are errors if ``strict``."""
     state = load_file(filename, device=device)
     duplicates = _duplicates(dict(model.state_dict()), preferred=state.keys())
     missing, unexpected = model.load_state_dict(state, strict=False)

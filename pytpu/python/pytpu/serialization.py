@@ -1,6 +1,6 @@
 """`torch.save` and `torch.load`: PyTorch's file format, both ways.
 
-A file is an uncompressed zip archive. `data.pkl` holds the objects. Tensors are calls of
+A file is an uncompressed zip archive. `data.pkl` has the objects. Tensors are calls of
 `torch._utils._rebuild_tensor_v2` on storages, and the bytes of storage `N` are the record `data/N`. Names of this
 package are written as names of `torch`, and read back as names of this package, so PyTorch reads these files. Tensors
 go back to the device that they came from, unless `map_location` names another one.
@@ -29,9 +29,11 @@ from typing import TYPE_CHECKING
 
 from . import _C, _archive, _file_globals, _file_places, _pickling, _weights_only
 from ._file_globals import StorageType as StorageType
-from ._file_places import default_restore_location as default_restore_location
-from ._file_places import location_tag as location_tag
-from ._file_places import register_package as register_package
+from ._file_places import (
+    default_restore_location as default_restore_location,
+    location_tag as location_tag,
+    register_package as register_package,
+)
 from ._pickling import _get_layout as _get_layout
 from ._size import Size
 

@@ -34,11 +34,11 @@ def assert_close(
     check_stride=False,
     msg=None,
 ):
-    """Raises ``AssertionError`` unless ``|actual - expected| <= atol + rtol * |expected|`` in every element.
+    """Raise ``AssertionError`` unless ``|actual - expected| <= atol + rtol * |expected|`` in every element.
 
-    Takes tensors, numbers, arrays, and sequences and mappings of those. Without tolerances those of the dtypes hold:
-    none for integers, 1.3e-6 and 1e-5 for ``float32``. ``msg`` is the error's text, or makes it from the text it would
-    have had. ``check_layout`` is there for programs that name it: all tensors are strided.
+    The arguments are tensors, numbers, arrays, or sequences and mappings of them. Without tolerances, those of the
+    dtypes apply: none for integers, 1.3e-6 and 1e-5 for ``float32``. ``msg`` is the error's text, or a function that
+    makes it from the original text. ``check_layout`` has no effect: all tensors are strided.
 
     Raises:
         ValueError: if one tolerance is given without the other.
@@ -63,7 +63,7 @@ class _Check:
         self.device, self.dtype, self.stride, self.subclasses = device, dtype, stride, subclasses
 
     def any(self, actual, expected, place):
-        """Compares two things; ``place`` has the keys and indices that lead to them."""
+        """Compare two things. ``place`` has the keys and indices that lead to them."""
         if isinstance(actual, _abc.Mapping) and isinstance(expected, _abc.Mapping):
             if actual.keys() != expected.keys():
                 missing = sorted(expected.keys() - actual.keys(), key=str)
@@ -146,7 +146,7 @@ class _Check:
 
 
 def _report(actual, expected, close, rtol, atol):
-    """What tells two tensors apart, with the greatest differences among the elements that are not close."""
+    """Describe the difference of two tensors, with the greatest differences among the elements that are not close."""
     exact = rtol == 0 == atol
     subject = "Scalars" if actual.ndim == 0 else "Tensor-likes"
     lines = [f"{subject} are not {'equal' if exact else 'close'}!", ""]
@@ -176,7 +176,7 @@ def _report(actual, expected, close, rtol, atol):
 
 
 def _fail(text, place):
-    """Raises for what is found at ``place``."""
+    """Raise an error about the things at ``place``."""
     raise AssertionError(_with_place(text, place))
 
 
@@ -186,7 +186,7 @@ def _with_place(text, place):
 
 
 def _kind(x):
-    """The type of Python's that a number is of; NumPy's are theirs."""
+    """Return Python's type of a number. NumPy's numbers keep their own types."""
     kinds = ((bool, bool), (_numbers.Integral, int), (_numbers.Real, float), (_numbers.Number, complex))
     return next(kind for of, kind in kinds if isinstance(x, of))
 
@@ -240,9 +240,9 @@ def make_tensor(
     """A tensor of random numbers, from `low` to below `high`: where not given, from -9 to 9 (0 to 9 for bytes, 0 to 1
     for booleans).
 
-    Limits beyond what `dtype` holds are drawn in. With `exclude_zero` zeros become the smallest positive number (one,
-    for integers); with `noncontiguous` every other element of a larger tensor is taken. Raises `ValueError` for limits
-    between which `dtype` has no number.
+    Limits that `dtype` does not have are narrowed. With `exclude_zero`, zeros become the smallest positive number,
+    which is one for integers. With `noncontiguous`, the result is every other element of a larger tensor. Raise
+    `ValueError` if `dtype` has no number between the limits.
     """
     if len(shape) == 1 and isinstance(shape[0], _abc.Sequence):
         shape = tuple(shape[0])

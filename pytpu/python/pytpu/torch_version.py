@@ -20,7 +20,7 @@ _STAGES = {
 
 
 def _key(version):
-    """What versions are ordered by; None for what is none."""
+    """Return the key that orders versions, or ``None`` for a text that is not a version."""
     if isinstance(version, (tuple, list)):
         version = ".".join(map(str, version))
     found = re.match(_VERSION, str(version).strip())
@@ -34,8 +34,8 @@ def _key(version):
 
 
 class TorchVersion(str):
-    """A version that can be compared with strings, tuples and other versions; with what is no version, as
-    strings are.
+    """A version that can be compared with strings, tuples and other versions. Texts that are not versions are compared
+    as strings.
     """
 
     __slots__ = ()

@@ -2,8 +2,7 @@
 
 import builtins as _builtins
 from collections.abc import Sequence as _Sequence
-from typing import Optional as _Optional
-from typing import Union as _Union
+from typing import Optional as _Optional, Union as _Union
 
 import pytpu as _torch
 

@@ -1,6 +1,4 @@
-"""``torch.xpu``: there are none of Intel's devices, and scripts that ask are told so. The accelerator is
-``torch.tpu``.
-"""
+"""``torch.xpu`` without Intel's devices: scripts that ask learn that it has none. The accelerator is ``torch.tpu``."""
 
 from ._absent import device_count, empty_cache, is_available, manual_seed
 

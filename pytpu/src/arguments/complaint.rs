@@ -1,4 +1,5 @@
-//! What was wrong with a call, in PyTorch's words: slow, and asked only when no overload fits.
+//! Errors of calls that fit no overload, in PyTorch's words. This is slow, and only runs after all overloads were
+//! tried.
 
 use super::values::convert;
 use super::{Call, Overload, Parameter, Parsed, names};
@@ -60,11 +61,11 @@ impl Overload {
         if i == 0 && !method && self.params[0].text == "self" { "input" } else { &self.params[i].text }
     }
 
-    /// Why a call does not fit; `None` when it does.
+    /// Return the reason why a call does not fit, or `None` if it fits.
     fn problem(&self, call: &Call) -> Option<Problem> {
         let own = usize::from(!call.receiver.is_null());
         let mut out = Parsed::new();
-        // SAFETY: objects that the caller holds; indices below their counts.
+        // SAFETY: the caller holds the objects, and the indices are below their counts.
         unsafe {
             let varargs = self.varargs == Some(own) && call.positional > 0 && looks_like_int(call.arg(0));
             let given = if varargs { own + 1 } else { call.positional + own };
@@ -124,7 +125,7 @@ impl Overload {
         None
     }
 
-    /// Whether the number of arguments alone does not rule it out.
+    /// Return whether the number of arguments alone does not rule it out.
     fn plausible(&self, call: &Call) -> bool {
         let own = usize::from(!call.receiver.is_null());
         let n = call.positional + call.keywords();

@@ -17,7 +17,7 @@ pub(super) unsafe fn int_list(
     n: usize,
     out: &mut Parsed,
 ) -> Option<Arg<'static>> {
-    // SAFETY: by the contract; the slice is written before it is read and lives in `out`.
+    // SAFETY: `items` gives `n` objects. The slice is written before it is read and lives in `out`.
     unsafe {
         if out.ints_used + n <= STACK_INTS {
             let start = out.ints_used;
@@ -39,7 +39,7 @@ pub(super) unsafe fn int_list(
 /// `o` is an object that outlives the use of the arguments.
 #[inline(always)]
 pub(super) unsafe fn convert(p: &Parameter, o: *mut PyObject, out: &mut Parsed) -> Option<Arg<'static>> {
-    // SAFETY: by the contract, throughout.
+    // SAFETY: `o` is an object that outlives the use of the arguments.
     unsafe {
         match p.ty {
             Ty::Tensor => {
@@ -120,7 +120,7 @@ unsafe fn convert_rare(p: &Parameter, o: *mut PyObject, out: &mut Parsed) -> Opt
                     } else if e == none() {
                         list.push(None);
                     } else if torch_function::overrides(e) {
-                        // The call goes elsewhere, so that nobody looks at what is missing here.
+                        // Another overload takes the call, so a missing value here is never read.
                         out.overridden = true;
                         list.push(None);
                     } else {

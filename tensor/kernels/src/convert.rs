@@ -3,7 +3,8 @@
 //! The scalar conversions of the `half` crate check the processor's features at every element, which prevents vector
 //! code. The bit operations here are branch-free. They are exact, including subnormals, infinities and NaN.
 
-use crate::loops::{Map1, Params, multiversion};
+use crate::loops::{Params, multiversion};
+use crate::map::Map1;
 use crate::{DType, Element, bf16, f16};
 
 /// Convert `f16` bits to `f32`.

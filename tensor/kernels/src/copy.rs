@@ -1,7 +1,8 @@
 //! Copies between any two layouts and element types, and constant fills.
 
 use crate::convert::{Cast, Number, cast};
-use crate::loops::{Loop, Operand, Params, RawMut, loop1, run};
+use crate::loops::{Loop, Operand, Params, RawMut, run};
+use crate::map::loop1;
 use crate::threads::{CHEAP_GRAIN, parallel_for};
 use crate::{DType, View, ViewMut, for_dtype};
 

@@ -24,6 +24,7 @@ pub mod grid;
 pub mod index;
 mod loops;
 pub mod loss;
+mod map;
 pub mod matmul;
 pub mod memory;
 pub mod norm;

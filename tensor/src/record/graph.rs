@@ -68,7 +68,7 @@ impl Edge {
 /// The autograd side of a leaf tensor.
 pub struct Leaf {
     meta: Meta,
-    requires_grad: AtomicBool,
+    pub(super) requires_grad: AtomicBool,
     /// The accumulated gradient.
     pub grad: Mutex<Option<Tensor>>,
     /// Hooks by id: on the gradient before it is accumulated, and after.
@@ -314,7 +314,7 @@ impl Node {
     }
 
     /// Stores the gradient that a user has assigned to `.grad` of output `nr`, or removes it.
-    fn assign_grad(&self, nr: u32, g: Option<Tensor>) {
+    pub(super) fn assign_grad(&self, nr: u32, g: Option<Tensor>) {
         let mut extras = self.extras().lock().unwrap_or_else(|e| e.into_inner());
         let old = if let Some(i) = extras.retained.iter().position(|(k, _)| *k == nr) {
             std::mem::replace(&mut *extras.retained[i].1.lock().unwrap_or_else(|e| e.into_inner()), g)
@@ -647,189 +647,4 @@ pub(crate) fn replace_history(x: &Tensor, r: Option<GradRef>, nr: u32) {
         extras.assigned.extend(assigned.map(|g| (nr, g)));
     }
     x.set_grad_ref(r, nr);
-}
-
-impl Tensor {
-    /// Whether gradients flow to this tensor.
-    #[inline]
-    pub fn requires_grad(&self) -> bool {
-        if self.has_autograd() {
-            return self.wants_grad();
-        }
-        self.view_info().is_some_and(|v| v.is_stale(self) && v.base.requires_grad())
-    }
-
-    /// Whether the tensor was not computed from others that require a gradient.
-    pub fn is_leaf(&self) -> bool {
-        !matches!(self.history(), Ok(Some(GradRef::Node(_))))
-    }
-
-    /// [`Tensor::grad_ref`], brought up to date first when the base of this view was written in place.
-    pub fn history(&self) -> Result<Option<GradRef>> {
-        if let Some(v) = self.view_info() {
-            v.refresh(self)?;
-        }
-        Ok(self.grad_ref())
-    }
-
-    /// [`Tensor::edge`], brought up to date like [`Tensor::history`].
-    #[inline(always)]
-    pub fn history_edge(&self) -> Result<Edge> {
-        if self.view_info().is_some() {
-            return self.view_edge();
-        }
-        Ok(if self.has_autograd() { self.edge() } else { Edge::None })
-    }
-
-    #[inline(never)]
-    fn view_edge(&self) -> Result<Edge> {
-        if let Some(v) = self.view_info() {
-            v.refresh(self)?;
-        }
-        Ok(self.edge())
-    }
-
-    /// Switches gradients on or off for a leaf.
-    ///
-    /// # Errors
-    /// `Runtime` for tensors of integers and for tensors with a history.
-    pub fn requires_grad_(&self, on: bool) -> Result<&Tensor> {
-        if on && self.is_inference() && !state::is_inference() {
-            return Err(Error::runtime(
-                "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.",
-            ));
-        }
-        if on && !self.dtype().is_inexact() {
-            return Err(Error::runtime("only Tensors of floating point dtype can require gradients"));
-        }
-        match self.history()? {
-            Some(GradRef::Node(_)) if !on => Err(Error::runtime(
-                "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in \
-                a subgraph that doesn't require differentiation use var_no_grad = var.detach().",
-            )),
-            Some(GradRef::Node(_)) => Ok(self),
-            Some(GradRef::Leaf(l)) => {
-                l.requires_grad.store(on, Relaxed);
-                self.set_leaf_wants(on);
-                Ok(self)
-            }
-            None if on => {
-                // Another thread may have been faster.
-                if let GradRef::Leaf(l) = self.grad_ref_or(GradRef::Leaf(Arc::new(Leaf::new(*self.meta(), true)))) {
-                    l.requires_grad.store(true, Relaxed);
-                    self.set_leaf_wants(true);
-                }
-                Ok(self)
-            }
-            None => Ok(self),
-        }
-    }
-
-    /// The leaf state, made when missing.
-    ///
-    /// # Errors
-    /// `Runtime` for tensors with a history.
-    pub fn leaf(&self) -> Result<Arc<Leaf>> {
-        match self.history()? {
-            Some(GradRef::Leaf(l)) => Ok(l),
-            Some(GradRef::Node(_)) => Err(Error::runtime("not a leaf tensor")),
-            None => {
-                // Another thread may have been faster.
-                match self.grad_ref_or(GradRef::Leaf(Arc::new(Leaf::new(*self.meta(), false)))) {
-                    GradRef::Leaf(l) => Ok(l),
-                    GradRef::Node(_) => Err(Error::runtime("not a leaf tensor")),
-                }
-            }
-        }
-    }
-
-    /// The accumulated gradient of a leaf, or the retained one of a computed tensor.
-    pub fn grad(&self) -> Option<Tensor> {
-        match self.grad_ref()? {
-            GradRef::Leaf(l) => l.grad.lock().unwrap_or_else(|e| e.into_inner()).clone(),
-            GradRef::Node(n) => {
-                let extras = n.extras_if_any()?.lock().unwrap_or_else(|e| e.into_inner());
-                let at = self.output_nr();
-                if let Some((_, slot)) = extras.retained.iter().find(|(nr, _)| *nr == at) {
-                    return slot.lock().unwrap_or_else(|e| e.into_inner()).clone();
-                }
-                extras.assigned.iter().find(|(nr, _)| *nr == at).map(|(_, g)| g.clone())
-            }
-        }
-    }
-
-    /// Sets or clears `.grad`.
-    ///
-    /// # Errors
-    /// `Runtime` when sizes, dtype or device differ.
-    pub fn set_grad(&self, g: Option<Tensor>) -> Result<()> {
-        if let Some(g) = &g {
-            if g.dims() != self.dims() {
-                return Err(Error::runtime(format!(
-                    "attempting to assign a gradient of size '{}' to a tensor of size '{}'. Please ensure that the \
-                    gradient and the tensor are the same size",
-                    g.dims(),
-                    self.dims()
-                )));
-            }
-            if g.dtype() != self.dtype() {
-                return Err(Error::runtime(format!(
-                    "attempting to assign a gradient with dtype '{}' to a tensor with grad_dtype '{}'. The gradient \
-                    must match the tensor's dtype",
-                    g.dtype().c_name(),
-                    self.dtype().scalar_type()
-                )));
-            }
-            if g.device() != self.device() {
-                return Err(Error::runtime(format!(
-                    "attempting to assign a gradient on device '{}' to a tensor on device '{}'. Please ensure that the \
-                    gradient and the tensor are on the same device",
-                    g.device(),
-                    self.device()
-                )));
-            }
-        }
-        if g.is_none() && !self.has_autograd() {
-            return Ok(());
-        }
-        if let Some(GradRef::Node(n)) = self.history()? {
-            n.assign_grad(self.output_nr(), g);
-            return Ok(());
-        }
-        put(&self.leaf()?.grad, g);
-        Ok(())
-    }
-
-    /// Keeps the gradient of a computed tensor in `.grad` during backward; a no-op for leaves.
-    ///
-    /// # Errors
-    /// `Runtime` when no gradient is required.
-    pub fn retain_grad(&self) -> Result<()> {
-        match self.history()? {
-            Some(GradRef::Leaf(l)) if l.requires_grad() => Ok(()),
-            Some(GradRef::Node(n)) => {
-                let mut extras = n.extras().lock().unwrap_or_else(|e| e.into_inner());
-                let nr = self.output_nr();
-                if !extras.retained.iter().any(|(k, _)| *k == nr) {
-                    let at = extras.assigned.iter().position(|(k, _)| *k == nr);
-                    let known = at.map(|i| extras.assigned.remove(i).1);
-                    extras.retained.push((nr, Arc::new(Mutex::new(known))));
-                }
-                Ok(())
-            }
-            _ => Err(Error::runtime("can't retain_grad on Tensor that has requires_grad=False")),
-        }
-    }
-
-    /// `x.data`: [`Tensor::detach`] whose writes in place no saved tensor of this one notices.
-    pub fn data(&self) -> Tensor {
-        let t = self.detach();
-        t.mark_unversioned();
-        t
-    }
-
-    /// The same elements without history; shares the storage.
-    pub fn detach(&self) -> Tensor {
-        self.shallow_alias().expect("a tensor's own layout fits its storage")
-    }
 }

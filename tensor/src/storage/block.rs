@@ -1,7 +1,7 @@
 //! The block: one allocation that holds a tensor's header, its storage's header and, when they fit, its elements.
 //!
-//! `unsafe` is here and, for the memory of other libraries, in [`dlpack`](crate::dlpack), nowhere else in the crate.
-//! Everything a tensor costs is decided here:
+//! `unsafe` is in this module and, for the memory of other libraries, in [`dlpack`](crate::dlpack), nowhere else in the
+//! crate. Everything a tensor costs is decided here:
 //!
 //! ```text
 //! block  = [ Header | Storage | elements, when at most 4 KiB ]        a tensor that owns its memory
@@ -18,21 +18,26 @@
 //! Memory behind `cpu` storages is shared and mutable, as in PyTorch: views alias, in-place ops write through
 //! `&Tensor`. Two threads that write the same elements at once get unspecified elements, never a dangling pointer.
 
+mod autograd;
+mod pool;
+#[deny(unsafe_code)]
+mod properties;
 mod sync;
 mod word;
 
-use crate::graph::{Edge, Leaf, Node};
+pub use autograd::{GradRef, LeafEdge};
+
 use crate::view::ViewInfo;
-use crate::{DType, Device, DeviceKind, Dims, Error, ErrorKind, Meta, Result};
+use crate::{DeviceKind, Dims, Error, ErrorKind, Meta, Result};
+use pool::{ROOM, class_of, put_block, take_block};
 use std::any::Any;
-use std::cell::Cell;
 use std::mem::{MaybeUninit, offset_of};
 use std::ptr::{NonNull, null_mut};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex};
 use torchtpu_kernels::memory;
 use torchtpu_kernels::{Element, View, ViewMut};
-use word::{LEAF, WANTS, Word, untagged};
+use word::Word;
 
 /// Who owns the elements of a storage.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -87,7 +92,7 @@ struct Header {
     plain: bool,
     class: u8,
     storage: NonNull<Storage>,
-    /// `null`, an `Arc<Node>`, or an `Arc<Leaf>`, tagged with [`LEAF`] and [`WANTS`]; and which output of the node this
+    /// `null`, an `Arc<Node>`, or an `Arc<Leaf>`, tagged with [`word::LEAF`] and [`word::WANTS`]; and which output of the node this
     /// is.
     autograd: Word,
     /// `null` or a `Box<ViewInfo>`; written once, before the tensor is shared.
@@ -108,125 +113,9 @@ struct Block {
 
 /// Bytes before the elements of an inline storage.
 const PREFIX: usize = size_of::<Block>();
-/// Bytes of elements that the blocks of each class have room for.
-const ROOM: [usize; 5] = [0, 64, 256, 1024, 4096];
-/// Block sizes: the headers and the room behind them.
-const CLASSES: [usize; 5] = {
-    let mut sizes = ROOM;
-    let mut class = 0;
-    while class < sizes.len() {
-        sizes[class] += PREFIX;
-        class += 1;
-    }
-    sizes
-};
-/// The largest class that [`Tensor::empty_twin`] takes.
+
+/// The largest class of blocks that [`Tensor::empty_twin`] takes.
 const TWIN_CLASS: usize = 3;
-
-/// The class of the smallest block with room for some elements, which are at most as many as the largest has room for.
-#[inline(always)]
-const fn class_of(bytes: usize) -> usize {
-    1 + (bytes > ROOM[1]) as usize + (bytes > ROOM[2]) as usize + (bytes > ROOM[3]) as usize
-}
-const SLAB_BYTES: usize = 64 << 10;
-/// A thread keeps at most this many free blocks of a class.
-const KEEP: u32 = 4096;
-
-struct FreeLists {
-    first: [Cell<*mut u8>; CLASSES.len()],
-    count: [Cell<u32>; CLASSES.len()],
-}
-
-thread_local! {
-    static FREE: FreeLists = const {
-        FreeLists { first: [const { Cell::new(null_mut()) }; CLASSES.len()],
-            count: [const { Cell::new(0) }; CLASSES.len()] }
-    };
-    /// Touched when a thread first needs a slab, so that its free blocks return to the pool when it ends.
-    static RETURN_AT_EXIT: ReturnAtExit = const { ReturnAtExit };
-}
-
-struct ReturnAtExit;
-impl Drop for ReturnAtExit {
-    fn drop(&mut self) {
-        let _ = FREE.try_with(|f| (0..CLASSES.len()).for_each(|c| hand_over(f, c)));
-    }
-}
-
-/// Chains of free blocks that threads gave back.
-struct Chain(*mut u8, u32);
-// SAFETY: a chain is memory that nobody else refers to.
-unsafe impl Send for Chain {}
-static POOL: [Mutex<Vec<Chain>>; CLASSES.len()] = [const { Mutex::new(Vec::new()) }; CLASSES.len()];
-
-#[cold]
-fn hand_over(f: &FreeLists, class: usize) {
-    let chain = Chain(f.first[class].replace(null_mut()), f.count[class].replace(0));
-    if chain.1 > 0 {
-        POOL[class].lock().unwrap_or_else(|e| e.into_inner()).push(chain);
-    }
-}
-
-#[inline(always)]
-fn take_block(class: usize) -> NonNull<u8> {
-    FREE.with(|f| match NonNull::new(f.first[class].get()) {
-        Some(p) => {
-            // SAFETY: a free block's first word is the address of the next one.
-            f.first[class].set(unsafe { p.cast::<*mut u8>().read() });
-            f.count[class].set(f.count[class].get() - 1);
-            p
-        }
-        None => refill(f, class),
-    })
-}
-
-#[cold]
-#[inline(never)]
-fn refill(f: &FreeLists, class: usize) -> NonNull<u8> {
-    let _ = RETURN_AT_EXIT.try_with(|_| ());
-    if let Some(Chain(first, n)) = POOL[class].lock().unwrap_or_else(|e| e.into_inner()).pop() {
-        // SAFETY: a chain has at least one block, whose first word is the next.
-        f.first[class].set(unsafe { *first.cast::<*mut u8>() });
-        f.count[class].set(n - 1);
-        return NonNull::new(first).expect("a chain is not empty");
-    }
-    let size = CLASSES[class].next_multiple_of(64);
-    let n = SLAB_BYTES / size;
-    let layout = std::alloc::Layout::from_size_align(n * size, 64).expect("a constant layout");
-    // SAFETY: the layout is not empty. Slabs are never freed: their blocks circulate between the lists.
-    let base = unsafe { std::alloc::alloc(layout) };
-    if base.is_null() {
-        memory::give_up(layout.size());
-    }
-    for i in 1..n {
-        // SAFETY: block `i` lies within the slab.
-        let p = unsafe { base.add(i * size) };
-        // SAFETY: a free block holds the address of the next one.
-        unsafe { p.cast::<*mut u8>().write(f.first[class].get()) };
-        f.first[class].set(p);
-    }
-    f.count[class].set(n as u32 - 1);
-    NonNull::new(base).expect("checked above")
-}
-
-#[inline(always)]
-fn put_block(class: usize, p: *mut u8) {
-    let done = FREE.try_with(|f| {
-        // SAFETY: the block is free, so its first word is ours.
-        unsafe { p.cast::<*mut u8>().write(f.first[class].get()) };
-        f.first[class].set(p);
-        f.count[class].set(f.count[class].get() + 1);
-        if f.count[class].get() > KEEP {
-            hand_over(f, class);
-        }
-    });
-    if done.is_err() {
-        // SAFETY: as above; the thread is ending and its list is gone.
-        unsafe { p.cast::<*mut u8>().write(null_mut()) };
-        POOL[class].lock().unwrap_or_else(|e| e.into_inner()).push(Chain(p, 1));
-    }
-}
-
 /// A multi-dimensional array: one pointer to a reference-counted block.
 ///
 /// `clone()` gives another handle to the same memory, as assignment does in Python: what is written through one is seen
@@ -320,76 +209,6 @@ unsafe fn release_storage(storage: NonNull<Storage>) {
 fn own_storage(header: NonNull<Header>) -> NonNull<Storage> {
     // SAFETY: every header is the first part of a block of at least PREFIX bytes.
     unsafe { header.cast::<u8>().add(offset_of!(Block, storage)).cast() }
-}
-
-/// What autograd hangs on a tensor.
-pub enum GradRef {
-    /// The tensor was computed: the node that computes its gradient.
-    Node(Arc<Node>),
-    /// The tensor is a leaf.
-    Leaf(Arc<Leaf>),
-}
-
-impl GradRef {
-    fn into_tagged(self) -> *mut () {
-        match self {
-            GradRef::Node(n) => Arc::into_raw(n).cast_mut().cast(),
-            GradRef::Leaf(l) => {
-                let tag = LEAF | if l.requires_grad() { WANTS } else { 0 };
-                Arc::into_raw(l).cast_mut().cast::<u8>().wrapping_add(tag).cast()
-            }
-        }
-    }
-    /// Takes back what [`GradRef::into_tagged`] gave.
-    fn from_tagged(p: *mut ()) -> GradRef {
-        let base = untagged(p);
-        // SAFETY: the pointer came from `Arc::into_raw` of the type that the tag names.
-        unsafe {
-            if p.addr() & LEAF != 0 {
-                GradRef::Leaf(Arc::from_raw(base.cast::<Leaf>()))
-            } else {
-                GradRef::Node(Arc::from_raw(base.cast::<Node>()))
-            }
-        }
-    }
-    /// Another handle to what [`GradRef::into_tagged`] gave, which stays; `None` for null.
-    fn of_tagged(p: *mut ()) -> Option<GradRef> {
-        (!p.is_null()).then(|| match &*std::mem::ManuallyDrop::new(GradRef::from_tagged(p)) {
-            GradRef::Node(n) => GradRef::Node(n.clone()),
-            GradRef::Leaf(l) => GradRef::Leaf(l.clone()),
-        })
-    }
-}
-
-/// A leaf as the target of an edge: held by its tensor, which costs one reference count instead of a lock and a count.
-#[derive(Clone)]
-pub struct LeafEdge(Tensor);
-
-impl LeafEdge {
-    /// The leaf.
-    ///
-    /// # Errors
-    /// `Runtime` when the tensor has become a computed one since.
-    pub fn leaf(&self) -> Result<Arc<Leaf>> {
-        match self.0.grad_ref() {
-            Some(GradRef::Leaf(l)) => Ok(l),
-            _ => Err(Error::runtime("a leaf Variable that requires grad has been moved into the graph interior")),
-        }
-    }
-    /// The tensor whose leaf it is.
-    pub fn tensor(&self) -> &Tensor {
-        &self.0
-    }
-    /// Address of the leaf, which tells leaves apart while they live.
-    #[inline]
-    pub fn address(&self) -> usize {
-        let p = self.0.header().autograd.peek();
-        if p & LEAF != 0 { p & !(LEAF | WANTS) } else { 0 }
-    }
-    /// Sizes, dtype and device of the tensor.
-    pub fn meta(&self) -> &Meta {
-        self.0.meta()
-    }
 }
 
 /// An `Arc` whose content is still to be written. With the room there first, a large content is put together in place,
@@ -661,179 +480,6 @@ impl Tensor {
         Ok(Tensor(header))
     }
 
-    /// Sizes, dtype and device.
-    #[inline(always)]
-    pub fn meta(&self) -> &Meta {
-        &self.header().meta
-    }
-    /// Sizes.
-    #[inline(always)]
-    pub fn dims(&self) -> &Dims {
-        &self.header().meta.dims
-    }
-    /// Element type.
-    #[inline(always)]
-    pub fn dtype(&self) -> DType {
-        self.header().meta.dtype
-    }
-    /// Where it lives.
-    #[inline(always)]
-    pub fn device(&self) -> Device {
-        self.header().meta.device
-    }
-    /// Strides in elements.
-    #[inline(always)]
-    pub fn strides(&self) -> &Dims {
-        &self.header().strides
-    }
-    /// Index of the first element in the storage.
-    #[inline(always)]
-    pub fn storage_offset(&self) -> usize {
-        self.header().offset
-    }
-    /// Number of elements.
-    #[inline(always)]
-    pub fn numel(&self) -> usize {
-        self.header().numel
-    }
-    /// Whether memory holds the elements in row-major order without gaps.
-    #[inline(always)]
-    pub fn is_contiguous(&self) -> bool {
-        self.header().contiguous
-    }
-    /// Whether the strides are those of a new row-major tensor and memory holds the elements. Other contiguous tensors
-    /// have sizes of one with other strides.
-    #[inline(always)]
-    pub(crate) fn is_plain(&self) -> bool {
-        self.header().plain
-    }
-    /// Whether the strides are row major without gaps; memory may still hold conjugates or negatives.
-    #[inline]
-    pub fn has_contiguous_strides(&self) -> bool {
-        torchtpu_kernels::is_contiguous(self.dims(), self.strides())
-    }
-    #[inline(always)]
-    fn lazy_flags(&self) -> u8 {
-        self.header().flags.load(Ordering::Relaxed) & (CONJUGATED | NEGATED)
-    }
-    /// Whether memory holds something else than the elements: their conjugates or negatives. Kernels are given a copy.
-    #[inline(always)]
-    pub fn is_lazy(&self) -> bool {
-        self.lazy_flags() != 0
-    }
-    /// Whether this is a view whose elements are the conjugates of those in memory.
-    #[inline]
-    pub fn is_conj(&self) -> bool {
-        self.lazy_flags() & CONJUGATED != 0
-    }
-    /// Whether this is a view whose elements are the negatives of those in memory.
-    #[inline]
-    pub fn is_neg(&self) -> bool {
-        self.lazy_flags() & NEGATED != 0
-    }
-    /// Turns a view that was just made into one of conjugates, or of negatives; twice is neither.
-    pub(crate) fn toggle_lazy(&mut self, conjugate: bool) {
-        let h = self.unshared();
-        *h.flags.get_mut() ^= if conjugate { CONJUGATED } else { NEGATED };
-        h.contiguous = *h.flags.get_mut() & (CONJUGATED | NEGATED) == 0
-            && torchtpu_kernels::is_contiguous(&h.meta.dims, &h.strides);
-        h.plain = h.contiguous && has_plain_strides(&h.meta.dims, &h.strides);
-    }
-    /// Whether this tensor stands for a number.
-    #[inline(always)]
-    pub fn is_wrapped_number(&self) -> bool {
-        self.header().flags.load(Ordering::Relaxed) & WRAPPED_NUMBER != 0
-    }
-    /// Marks a 0-d tensor as standing for a number.
-    pub(crate) fn mark_wrapped_number(&self) {
-        self.header().flags.fetch_or(WRAPPED_NUMBER, Ordering::Relaxed);
-    }
-    /// Whether this tensor was made in [inference mode](crate::state::set_inference), or is a view of one that was.
-    #[inline(always)]
-    pub fn is_inference(&self) -> bool {
-        self.header().flags.load(Ordering::Relaxed) & INFERENCE != 0
-    }
-    /// Makes this new tensor an inference tensor.
-    pub fn mark_inference(&self) {
-        self.header().flags.fetch_or(INFERENCE, Ordering::Relaxed);
-    }
-    /// Whether elements are conjugated or negated in memory, or belong to an inference tensor: no shortcut writes them.
-    #[inline(always)]
-    pub(crate) fn is_written_with_care(&self) -> bool {
-        let flags = self.header().flags.load(Ordering::Relaxed);
-        flags & (CONJUGATED | NEGATED | INFERENCE) != 0
-            && (flags & (CONJUGATED | NEGATED) != 0 || !crate::state::is_inference())
-    }
-    /// Whether both handles mean the same tensor.
-    #[inline]
-    pub fn is_same(&self, other: &Tensor) -> bool {
-        self.0 == other.0
-    }
-    /// What tells this tensor from others that are alive.
-    pub(crate) fn address(&self) -> usize {
-        self.0.as_ptr() as usize
-    }
-    /// Whether both tensors share their storage.
-    #[inline]
-    pub fn shares_storage(&self, other: &Tensor) -> bool {
-        self.header().storage == other.header().storage
-    }
-    /// A number that tells storages apart while they live.
-    #[inline]
-    pub fn storage_id(&self) -> usize {
-        self.header().storage.as_ptr() as usize
-    }
-    /// Bytes of the whole storage.
-    #[inline]
-    pub fn storage_bytes(&self) -> usize {
-        self.storage().bytes
-    }
-    /// Whether the storage may be given another size: its memory is its own, and nothing outside looks at it.
-    pub fn is_resizable(&self) -> bool {
-        let st = self.storage();
-        st.owner != Owner::Foreign && !st.is_exported.load(Ordering::Relaxed)
-    }
-    /// Notes that something outside of the library, such as a NumPy array, looks at the memory from now on.
-    pub fn mark_exported(&self) {
-        self.storage().is_exported.store(true, Ordering::Relaxed);
-    }
-    /// Whether dropping the last handle runs nothing but this library's allocator: no history, no base, no memory of
-    /// others.
-    #[inline(always)]
-    pub fn drops_quietly(&self) -> bool {
-        let h = self.header();
-        h.autograd.peek() == 0 && h.view.is_null() && matches!(self.storage().owner, Owner::Inline | Owner::Heap)
-    }
-    /// Handles that exist of this tensor.
-    #[inline]
-    pub fn handle_count(&self) -> u32 {
-        self.header().refs.load(Ordering::Relaxed)
-    }
-    #[inline(always)]
-    fn counter(&self) -> &AtomicU32 {
-        let st = self.storage();
-        if self.header().flags.load(Ordering::Relaxed) & UNVERSIONED == 0 { &st.version } else { &st.unseen }
-    }
-    /// How often the storage was written in place; writes through [`Tensor::data`] are counted apart.
-    #[inline(always)]
-    pub fn version(&self) -> u32 {
-        self.counter().load(Ordering::Relaxed)
-    }
-    /// Counts a write in place.
-    #[inline(always)]
-    pub fn bump_version(&self) {
-        self.counter().fetch_add(1, Ordering::Relaxed);
-    }
-    /// How often the storage was written at all.
-    #[inline]
-    pub(crate) fn writes(&self) -> u32 {
-        let st = self.storage();
-        st.version.load(Ordering::Relaxed).wrapping_add(st.unseen.load(Ordering::Relaxed))
-    }
-    /// Counts this tensor's writes, and those of views of it, apart.
-    pub(crate) fn mark_unversioned(&self) {
-        self.header().flags.fetch_or(UNVERSIONED, Ordering::Relaxed);
-    }
     /// How this view was made, when it is one.
     #[inline(always)]
     pub fn view_info(&self) -> Option<&ViewInfo> {
@@ -968,79 +614,6 @@ impl Tensor {
                 8 => *(p as *mut u64) = bits as u64,
                 _ => *(p as *mut [u64; 2]) = [bits as u64, (bits >> 64) as u64],
             }
-        }
-    }
-
-    // ---- autograd's word
-
-    /// Whether anything of autograd hangs here. False means: no gradient is required.
-    #[inline(always)]
-    pub fn has_autograd(&self) -> bool {
-        self.header().autograd.peek() != 0
-    }
-    /// Whether autograd's word names a node, or a leaf that wants a gradient.
-    #[inline(always)]
-    pub(crate) fn wants_grad(&self) -> bool {
-        self.header().autograd.wants_grad()
-    }
-    /// Writes [`Leaf::requires_grad`] into the word that leads to the leaf.
-    pub(crate) fn set_leaf_wants(&self, on: bool) {
-        self.header().autograd.set_wants(on);
-    }
-    /// What autograd hung here.
-    #[inline]
-    pub fn grad_ref(&self) -> Option<GradRef> {
-        if !self.has_autograd() {
-            return None;
-        }
-        self.header().autograd.look(|p, _| GradRef::of_tagged(p))
-    }
-    /// Hangs something else here, dropping what was there.
-    pub fn set_grad_ref(&self, r: Option<GradRef>, output_nr: u32) {
-        let old = self.header().autograd.replace(r.map_or(null_mut(), GradRef::into_tagged), output_nr);
-        if !old.is_null() {
-            drop(GradRef::from_tagged(old));
-        }
-    }
-    /// [`Tensor::set_grad_ref`] for a result that the caller has just made, which no other thread sees yet.
-    #[inline]
-    pub(crate) fn set_new_grad_ref(&self, r: GradRef, output_nr: u32) {
-        let old = self.header().autograd.start(r.into_tagged(), output_nr);
-        if !old.is_null() {
-            drop(GradRef::from_tagged(old));
-        }
-    }
-    /// What autograd hung here; `r` from now on, if there was nothing.
-    pub(crate) fn grad_ref_or(&self, r: GradRef) -> GradRef {
-        let new = r.into_tagged();
-        let (is_new, r) = self.header().autograd.fill(new, GradRef::of_tagged);
-        if !is_new {
-            drop(GradRef::from_tagged(new));
-        }
-        r.expect("the word is not empty now")
-    }
-    /// Which output of its node this tensor is.
-    #[inline]
-    pub fn output_nr(&self) -> u32 {
-        self.header().autograd.output_nr()
-    }
-    /// Where this tensor's gradient goes.
-    #[inline]
-    pub fn edge(&self) -> Edge {
-        let p = self.header().autograd.peek();
-        if p & LEAF != 0 {
-            return if p & WANTS != 0 { Edge::Leaf(LeafEdge(self.clone())) } else { Edge::None };
-        }
-        self.node_edge()
-    }
-    #[inline(never)]
-    fn node_edge(&self) -> Edge {
-        if !self.has_autograd() {
-            return Edge::None;
-        }
-        match self.header().autograd.look(|p, nr| (GradRef::of_tagged(p), nr)) {
-            (Some(GradRef::Node(n)), nr) => Edge::Node(n, nr),
-            _ => Edge::None,
         }
     }
 

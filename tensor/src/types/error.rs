@@ -28,6 +28,16 @@ pub enum ErrorKind {
     /// `torch.linalg.LinAlgError`, a `RuntimeError`: a matrix that is singular, or not positive, or iterations that did
     /// not converge.
     LinAlg,
+    /// `torch.distributed.DistError`, a `RuntimeError`: several processes failed to work together.
+    Dist,
+    /// `torch.distributed.DistBackendError`: a collective failed.
+    DistBackend,
+    /// `torch.distributed.DistNetworkError`: a connection to another process failed.
+    DistNetwork,
+    /// `torch.distributed.DistStoreError`: a key-value store failed, or a wait for a key took too long.
+    DistStore,
+    /// `torch.distributed.DistQueueEmptyError`, a `DistStoreError`: a queue of a store is empty.
+    DistQueueEmpty,
     /// An exception that user code raised inside a callback; the binding keeps the object and restores it.
     Callback,
 }

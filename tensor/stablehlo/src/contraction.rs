@@ -3,15 +3,14 @@
 use crate::func::{List, put};
 use crate::{ElementType, Func, Type, Value};
 
-/// Geometry of a convolution. [`ConvDims::new`] gives the plain one with batch, feature, spatial order (NCHW, kernel
-/// OIHW).
+/// Geometry of a convolution. [`ConvDims::new`] makes one in the order batch, feature, spatial (NCHW, kernel OIHW).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ConvDims {
     /// Step of the window, per spatial dimension.
     pub window_strides: Vec<usize>,
-    /// Zeros before and after, per spatial dimension; negative crops.
+    /// Zeros before and after, per spatial dimension. Negative values crop.
     pub padding: Vec<(i64, i64)>,
-    /// Distance between neighbouring elements of the input; above one for transposed convolution.
+    /// Distance between neighboring elements of the input. Above one for transposed convolution.
     pub lhs_dilation: Vec<usize>,
     /// Distance between neighbouring elements of the kernel.
     pub rhs_dilation: Vec<usize>,
@@ -21,25 +20,25 @@ pub struct ConvDims {
     pub feature_group_count: usize,
     /// Number of groups that the batch is divided into.
     pub batch_group_count: usize,
-    /// Which dimension of the input is the batch.
+    /// Batch dimension of the input.
     pub input_batch_dimension: usize,
-    /// Which dimension of the input is the feature.
+    /// Feature dimension of the input.
     pub input_feature_dimension: usize,
-    /// Which dimensions of the input the window moves over.
+    /// Dimensions of the input that the window moves over.
     pub input_spatial_dimensions: Vec<usize>,
-    /// Which dimension of the kernel meets the input's features.
+    /// Dimension of the kernel that is paired with the input's features.
     pub kernel_input_feature_dimension: usize,
-    /// Which dimension of the kernel makes the output's features.
+    /// Dimension of the kernel that gives the output's features.
     pub kernel_output_feature_dimension: usize,
-    /// Which dimensions of the kernel are the window.
+    /// Dimensions of the kernel that form the window.
     pub kernel_spatial_dimensions: Vec<usize>,
-    /// Which dimension of the output is the batch.
+    /// Batch dimension of the output.
     pub output_batch_dimension: usize,
-    /// Which dimension of the output is the feature.
+    /// Feature dimension of the output.
     pub output_feature_dimension: usize,
-    /// Which dimensions of the output are spatial.
+    /// Spatial dimensions of the output.
     pub output_spatial_dimensions: Vec<usize>,
-    /// `DEFAULT`, `HIGH` or `HIGHEST` for both operands; what [`Func::set_precision`] says when absent.
+    /// `DEFAULT`, `HIGH` or `HIGHEST` for both operands. `None` is the precision of [`Func::set_precision`].
     pub precision: Option<&'static str>,
 }
 
@@ -69,7 +68,7 @@ impl ConvDims {
     }
 }
 
-/// How many positions a window takes (`convolution (C25)`, `reduce_window (C15)`).
+/// Number of positions of a window (`convolution (C25)`, `reduce_window (C15)`).
 pub(crate) fn window_count(
     size: usize,
     base_dilation: usize,
@@ -85,10 +84,10 @@ pub(crate) fn window_count(
 }
 
 impl Func {
-    /// Multiplies and sums over the dimension pairs `contract`, once for each element of the pairs `batch`. The
-    /// result's dimensions are the batch, then what remains of `a`, then of `b`. Its elements are `out`, which may be
-    /// wider than the operands' type, and then is also the accumulator. `precision` is `DEFAULT`, `HIGH` or `HIGHEST`;
-    /// when absent, what [`Func::set_precision`] says.
+    /// Multiply and sum over the dimension pairs `contract`, once for each element of the pairs `batch`. The result has
+    /// the batch dimensions, then the other dimensions of `a`, then those of `b`. Its elements are `out`, which may be
+    /// wider than the operands' type and is then also the accumulator. `precision` is `DEFAULT`, `HIGH` or `HIGHEST`.
+    /// `None` is the precision of [`Func::set_precision`].
     pub fn dot_general(
         &mut self,
         a: &Value,

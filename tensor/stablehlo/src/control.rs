@@ -4,7 +4,7 @@ use crate::func::{List, Types, put};
 use crate::{ElementType, Func, Type, Value};
 
 impl Func {
-    /// Repeats `body` on the carried values while `cond` holds of them; gives the last carried values.
+    /// Repeat `body` on the carried values while `cond` is true for them. Return the last carried values.
     ///
     /// Both closures get the carried values and append to the same function, whose other values they may use. `cond`
     /// returns a boolean scalar, `body` the next carried values, of the same types.
@@ -38,8 +38,8 @@ impl Func {
         )
     }
 
-    /// Computes `on_true` if the scalar `pred` holds, else `on_false`. Both give values of the same types, and may use
-    /// the function's other values. Unlike [`Func::select`] only one side is run.
+    /// Compute `on_true` if the scalar `pred` is true, else `on_false`. Both return values of the same types, and may
+    /// use the function's other values. Unlike [`Func::select`], only one side runs.
     pub fn if_else(
         &mut self,
         pred: &Value,
@@ -63,13 +63,13 @@ impl Func {
         )
     }
 
-    /// Keeps the compiler from moving or merging operations across this point: gives the operands back.
+    /// Keep the compiler from moving or merging operations across this point. Return the operands.
     pub fn optimization_barrier(&mut self, operands: &[Value]) -> Vec<Value> {
         let types: Vec<Type> = operands.iter().map(|value| value.ty().clone()).collect();
         self.op_many(&types, format_args!("stablehlo.optimization_barrier {} : {}", List(operands), Types(operands)))
     }
 
-    /// Builds a region of one block with arguments of `types`; gives its text and the types it returns.
+    /// Build a region of one block with arguments of `types`. Return its text and the types it returns.
     fn region(
         &mut self,
         types: &[Type],

@@ -2,7 +2,7 @@
 
 use crate::{ElementType, Func, Type, Value};
 
-/// How [`Func::compare`] compares.
+/// The relation that [`Func::compare`] tests.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Direction {
     /// Equal.
@@ -44,10 +44,10 @@ pub(crate) fn compare_type(e: ElementType) -> &'static str {
 }
 
 impl Func {
-    /// Applies an operation of one operand, named in full: `"stablehlo.tanh"`, `"chlo.erf"`.
+    /// Apply an operation of one operand, named in full: `"stablehlo.tanh"`, `"chlo.erf"`.
     ///
-    /// The result has the operand's type, but for `real`, `imag` and `abs` of complex numbers, which are real, and for
-    /// `is_finite` and its kin, which are boolean.
+    /// The result has the operand's type, with two exceptions: `real`, `imag` and `abs` of complex numbers are real,
+    /// and `is_finite` and similar operations are boolean.
     pub fn unary(&mut self, op: &'static str, x: &Value) -> Value {
         let e = match op {
             "stablehlo.real" | "stablehlo.imag" | "stablehlo.abs" => x.element().real_part(),
@@ -64,9 +64,9 @@ impl Func {
         }
     }
 
-    /// Applies an operation of two operands of one type, named in full: `"stablehlo.add"`, `"chlo.next_after"`.
+    /// Apply an operation of two operands of one type, named in full: `"stablehlo.add"`, `"chlo.next_after"`.
     ///
-    /// The result has that type too, but for `stablehlo.complex`, which joins a real and an imaginary part.
+    /// The result has that type too, except for `stablehlo.complex`, which joins a real and an imaginary part.
     pub fn binary(&mut self, op: &'static str, a: &Value, b: &Value) -> Value {
         assert!(a.ty() == b.ty(), "{op} (C1): operands {} and {} differ in type", a.ty(), b.ty());
         if op == "stablehlo.complex" {
@@ -85,7 +85,7 @@ impl Func {
         }
     }
 
-    /// Compares two values of one type; the result is boolean. Complex numbers know only equality.
+    /// Compare two values of one type. The result is boolean. Complex numbers can only be compared for equality.
     pub fn compare(&mut self, dir: Direction, a: &Value, b: &Value) -> Value {
         assert!(a.element() == b.element(), "compare (C1): {} and {} differ in element type", a.ty(), b.ty());
         assert!(a.shape() == b.shape(), "compare (C2): {} and {} differ in shape", a.ty(), b.ty());
@@ -97,7 +97,7 @@ impl Func {
         self.op(&ty, format_args!("stablehlo.compare {dir}, {a}, {b}, {kind} : ({}, {}) -> {ty}", a.ty(), b.ty()))
     }
 
-    /// Takes `on_true` where `pred` holds, else `on_false`. `pred` may be a scalar.
+    /// Take `on_true` where `pred` holds, else `on_false`. `pred` may be a scalar.
     pub fn select(&mut self, pred: &Value, on_true: &Value, on_false: &Value) -> Value {
         assert!(pred.element() == ElementType::Pred, "select (I1): the predicate is {}, but must be i1", pred.ty());
         assert!(
@@ -111,8 +111,8 @@ impl Func {
         self.op(ty, format_args!("stablehlo.select {pred}, {on_true}, {on_false} : {}, {ty}", pred.ty()))
     }
 
-    /// Bounds `x` from below by `lo` and from above by `hi`; the bounds may be scalars. NaN stays NaN, given the
-    /// compile option that the crate documentation names.
+    /// Bound `x` from below by `lo` and from above by `hi`. The bounds may be scalars. NaN stays NaN with the compile
+    /// option that the crate documentation names.
     pub fn clamp(&mut self, lo: &Value, x: &Value, hi: &Value) -> Value {
         for (constraint, bound) in [("C1", lo), ("C2", hi)] {
             assert!(
@@ -127,7 +127,7 @@ impl Func {
         self.op(ty, format_args!("stablehlo.clamp {lo}, {x}, {hi} : ({}, {ty}, {}) -> {ty}", lo.ty(), hi.ty()))
     }
 
-    /// Converts the elements, as PyTorch does: to a boolean is `x != 0`, from a complex number takes the real part.
+    /// Convert the elements, as PyTorch does: to a boolean is `x != 0`, from a complex number takes the real part.
     /// Already of that type, `x` is returned.
     pub fn convert(&mut self, x: &Value, e: ElementType) -> Value {
         if x.element() == e {
@@ -145,7 +145,7 @@ impl Func {
         self.op(&ty, format_args!("stablehlo.convert {x} : ({}) -> {ty}", x.ty()))
     }
 
-    /// Reads the bits of `x` as elements of `e`. A narrower type adds a last dimension, a wider one takes it away.
+    /// Read the bits of `x` as elements of `e`. A narrower type adds a last dimension, a wider one takes it away.
     pub fn bitcast_convert(&mut self, x: &Value, e: ElementType) -> Value {
         let from = x.element();
         if from == e {
@@ -175,7 +175,7 @@ impl Func {
         self.op(&ty, format_args!("stablehlo.bitcast_convert {x} : ({}) -> {ty}", x.ty()))
     }
 
-    /// Whether each element of a float tensor is neither infinite nor NaN.
+    /// Return whether each element of a float tensor is neither infinite nor NaN.
     pub fn is_finite(&mut self, x: &Value) -> Value {
         assert!(x.element().is_float(), "is_finite (I1): {} is not a floating-point tensor", x.ty());
         self.unary("stablehlo.is_finite", x)

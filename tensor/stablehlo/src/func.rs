@@ -41,7 +41,7 @@ impl Value {
         self.ty.rank()
     }
 
-    /// Whether this is an argument of the program, rather than computed in it.
+    /// Return whether this is an argument of the program, rather than computed in it.
     pub fn is_argument(&self) -> bool {
         self.id & ARGUMENT != 0
     }
@@ -73,13 +73,13 @@ pub enum Platform {
 }
 
 impl Platform {
-    /// Whether it is XLA:CPU.
+    /// Return whether it is XLA:CPU.
     pub fn is_cpu(self) -> bool {
         matches!(self, Platform::Cpu { .. })
     }
 }
 
-/// How precisely an accelerator multiplies matrices of `float32`, where its units multiply `bfloat16`.
+/// Precision of `float32` matrix products on an accelerator whose units multiply `bfloat16`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 #[repr(u8)]
 pub enum Precision {
@@ -115,23 +115,23 @@ pub struct Func {
     /// Constants by their text, so that each is printed once.
     constants: HashMap<String, Value>,
     platform: Platform,
-    /// Of products of `float32`, where that was said.
+    /// Precision of `float32` products, if it was set.
     precision: Option<Precision>,
     /// Number of products that ask for it.
     precise: usize,
     /// Number of custom calls.
     pub(crate) calls: usize,
-    /// What the next one waits for.
+    /// The values that the next custom call waits for.
     pub(crate) call_after: Vec<Value>,
     /// By the names of values.
     windows: HashMap<u32, Window>,
     /// The operands of reshapes, by the names of results.
     reshaped: HashMap<u32, Value>,
-    /// Whose functions the program calls.
+    /// The libraries whose functions the program calls.
     pub(crate) libraries: Vec<Library>,
 }
 
-/// Where the elements of a value lie in another, row-major one.
+/// The position of a value's elements in another value, which is row-major.
 #[derive(Clone, Debug)]
 pub struct Window {
     /// The other value.
@@ -142,7 +142,7 @@ pub struct Window {
     pub strides: Vec<usize>,
 }
 
-/// What [`Func::enter_region`] puts aside.
+/// The state that [`Func::enter_region`] puts aside.
 pub(crate) struct Outside {
     body: String,
     constants: HashMap<String, Value>,
@@ -164,18 +164,18 @@ impl Func {
         self.platform
     }
 
-    /// Sets how precisely an accelerator multiplies `float32` from now on. XLA:CPU is not told: it always multiplies
-    /// `float32`.
+    /// Set the precision of later `float32` products on an accelerator. XLA:CPU always multiplies in `float32`, so its
+    /// programs do not set it.
     pub fn set_precision(&mut self, precision: Precision) {
         self.precision = Some(precision);
     }
 
-    /// How many products so far ask for the precision that was set.
+    /// Return the number of products so far that ask for the precision that was set.
     pub fn precise_products(&self) -> usize {
         self.precise
     }
 
-    /// What a product of `e` asks for unless its caller knows better. 16-bit floats never ask for more passes.
+    /// Return the default precision of a product of `e`. Products of 16-bit floats never need more passes.
     pub(crate) fn product_precision(&mut self, e: ElementType) -> Option<&'static str> {
         let asks = matches!(e, ElementType::F32 | ElementType::C64) && !self.platform.is_cpu();
         let precision = self.precision.filter(|_| asks)?;
@@ -183,35 +183,37 @@ impl Func {
         Some(precision.mlir())
     }
 
-    /// Adds an argument; arguments are numbered in the order of these calls.
+    /// Add an argument. Arguments are numbered in the order of these calls.
     pub fn arg(&mut self, ty: Type) -> Value {
         let id = ARGUMENT | self.args.len() as u32;
         self.args.push(Argument { ty: ty.clone(), attributes: Vec::new() });
         Value { id, ty }
     }
 
-    /// How many arguments there are so far.
+    /// Return the number of arguments so far.
     pub fn arg_count(&self) -> usize {
         self.args.len()
     }
 
-    /// How many results of operations there are so far: a measure of the module's size.
+    /// Return the number of results of operations so far: a measure of the module's size.
     pub fn value_count(&self) -> usize {
         self.next as usize
     }
 
-    /// Makes result `out` take the memory of argument `arg`; the caller gives the buffer away.
+    /// Make result `out` take the memory of argument `arg`. The caller donates the buffer.
     pub fn alias_output(&mut self, arg: usize, out: usize) {
         self.set_arg_attribute(arg, "tf.aliasing_output", &format!("{out} : i32"));
     }
 
-    /// Whether an op may take the memory of `v` for a result: it is none of the arguments that the caller keeps.
+    /// Return whether an op may take the memory of `v` for a result: whether it is not an argument that the caller
+    /// keeps.
     pub fn is_ours(&self, v: &Value) -> bool {
         let is_given = |a: &Argument| a.attributes.iter().any(|(name, _)| name == "tf.aliasing_output");
         v.id & ARGUMENT == 0 || is_given(&self.args[(v.id & !ARGUMENT) as usize])
     }
 
-    /// Says where the elements of `v` can be found: who reads strided memory need not have them moved.
+    /// Record the position of the elements of `v` in another value, so that an op that reads strided memory can use
+    /// that value without a copy.
     pub fn set_window(&mut self, v: &Value, window: Window) {
         self.windows.insert(v.id, window);
     }
@@ -221,17 +223,17 @@ impl Func {
         self.reshaped.insert(y.id, x.clone());
     }
 
-    /// What `v` is a reshape of, if it is one.
+    /// Return the value that `v` is a reshape of, if it is one.
     pub(crate) fn reshaped(&self, v: &Value) -> Option<&Value> {
         self.reshaped.get(&v.id)
     }
 
-    /// Where the elements of `v` lie, if that was said.
+    /// Return the recorded position of the elements of `v`.
     pub fn window(&self, v: &Value) -> Option<&Window> {
         self.windows.get(&v.id)
     }
 
-    /// Attaches an attribute to argument `arg`, for example `mhlo.sharding`; `value` is MLIR text.
+    /// Attach an attribute to argument `arg`, for example `mhlo.sharding`. `value` is MLIR text.
     pub fn set_arg_attribute(&mut self, arg: usize, name: &str, value: &str) {
         let count = self.args.len();
         let Some(argument) = self.args.get_mut(arg) else {
@@ -241,7 +243,7 @@ impl Func {
         argument.attributes.push((name.to_string(), value.to_string()));
     }
 
-    /// Prints the module `name`, whose `@main` returns `outputs`. The same calls give the same text.
+    /// Print the module `name`, whose `@main` returns `outputs`. The same calls give the same text.
     pub fn finish(self, name: &str, outputs: &[Value]) -> String {
         let mut text = String::with_capacity(self.body.len() + 128 * (self.args.len() + outputs.len()) + 128);
         text.push_str("module @");
@@ -271,14 +273,14 @@ impl Func {
 
     // Appending operations.
 
-    /// Appends `%n = text` and returns `%n`.
+    /// Append `%n = text` and return `%n`.
     pub(crate) fn op(&mut self, ty: &Type, text: fmt::Arguments<'_>) -> Value {
         let value = self.fresh(ty);
         put(&mut self.body, format_args!("    {value} = {text}\n"));
         value
     }
 
-    /// Appends `%n, %m = text` and returns the results.
+    /// Append `%n, %m = text` and return the results.
     pub(crate) fn op_many(&mut self, types: &[Type], text: fmt::Arguments<'_>) -> Vec<Value> {
         let values: Vec<Value> = types.iter().map(|ty| self.fresh(ty)).collect();
         if values.is_empty() {
@@ -295,12 +297,12 @@ impl Func {
         Value { id, ty: ty.clone() }
     }
 
-    /// Appends to a region from now on. Constants of the outside may be used there, but not the reverse.
+    /// Append to a region from now on. Constants of the outside may be used there, but not the reverse.
     pub(crate) fn enter_region(&mut self) -> Outside {
         Outside { body: std::mem::take(&mut self.body), constants: self.constants.clone() }
     }
 
-    /// Gives the text of the region and appends to the outside again.
+    /// Return the text of the region and appends to the outside again.
     pub(crate) fn leave_region(&mut self, outside: Outside) -> String {
         self.constants = outside.constants;
         std::mem::replace(&mut self.body, outside.body)
@@ -327,7 +329,8 @@ impl Func {
 
     /// The number `v` as a tensor without dimensions.
     ///
-    /// Integer types take its integral part; a number they cannot hold panics (`constant (C1)`). Booleans are `v != 0`.
+    /// Integer types take the integral part. A number outside of their range panics (`constant (C1)`). Booleans are `v
+    /// != 0`.
     pub fn scalar(&mut self, v: f64, e: ElementType) -> Value {
         self.splat(v, &Type::new(&[], e))
     }
@@ -370,7 +373,7 @@ impl Func {
         self.constant_with(&ty, |text| push_dense(text, shape, |text, i| push_f64(text, data[i], e)))
     }
 
-    /// Counts 0, 1, 2, ... along `dim`.
+    /// Count 0, 1, 2, ... along `dim`.
     pub fn iota(&mut self, ty: &Type, dim: usize) -> Value {
         assert!(dim < ty.rank(), "iota (C1): dimension {dim} is out of range for {ty}");
         self.constant(ty, format!("stablehlo.iota dim = {dim} : {ty}"))
@@ -404,7 +407,7 @@ fn check_count(count: usize, ty: &Type) {
     assert!(count == ty.numel(), "constant (C1): {count} elements given for {ty}");
 }
 
-/// MLIR takes bare identifiers after `@`; any other name is quoted.
+/// MLIR takes bare identifiers after `@`, so any other name is quoted.
 fn push_symbol(text: &mut String, name: &str) {
     let bare = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.$".contains(&b));
@@ -415,7 +418,7 @@ fn push_symbol(text: &mut String, name: &str) {
     }
 }
 
-/// Appends an MLIR string literal: escapes are two hex digits.
+/// Append an MLIR string literal: escapes are two hex digits.
 pub(crate) fn push_quoted(text: &mut String, string: &str) {
     text.push('"');
     for b in string.bytes() {
@@ -428,7 +431,7 @@ pub(crate) fn push_quoted(text: &mut String, string: &str) {
     text.push('"');
 }
 
-/// Appends formatted text.
+/// Append formatted text.
 pub(crate) fn put(text: &mut String, args: fmt::Arguments<'_>) {
     text.write_fmt(args).expect("writing to a string cannot fail");
 }
@@ -448,7 +451,7 @@ impl<T: fmt::Display> fmt::Display for List<'_, T> {
     }
 }
 
-/// Prints `array<i64: 1, 2>`; without elements there is no colon.
+/// Print `array<i64: 1, 2>`. Without elements there is no colon.
 pub(crate) struct Array<'a, T>(pub(crate) &'a [T]);
 
 impl<T: fmt::Display> fmt::Display for Array<'_, T> {

@@ -4,61 +4,61 @@ use crate::func::{Array, List, put};
 use crate::reduction::{ReduceKind, join};
 use crate::{ElementType, Func, Type, Value};
 
-/// How [`Func::gather`] reads its indices; the fields are the specification's.
+/// The numbers of [`Func::gather`]. The fields are those of the specification.
 #[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
 pub struct GatherDims {
     /// Dimensions of the result that run within a slice.
     pub offset_dims: Vec<usize>,
     /// Dimensions of the operand, of slice size one, that the result lacks.
     pub collapsed_slice_dims: Vec<usize>,
-    /// Dimensions of the operand walked in step with those of the indices.
+    /// Dimensions of the operand that advance together with dimensions of the indices.
     pub operand_batching_dims: Vec<usize>,
-    /// Dimensions of the indices walked in step with those of the operand.
+    /// Dimensions of the indices that advance together with dimensions of the operand.
     pub start_indices_batching_dims: Vec<usize>,
-    /// Which dimension of the operand each component of an index is for.
+    /// The dimension of the operand that each component of an index is for.
     pub start_index_map: Vec<usize>,
-    /// Dimension of the indices that holds the components; the rank, if an index is one number.
+    /// The dimension of the indices that holds the components, or the rank if an index is one number.
     pub index_vector_dim: usize,
 }
 
-/// How [`Func::scatter`] reads its indices; the first six fields are the specification's.
+/// The numbers of [`Func::scatter`]. The first six fields are those of the specification.
 #[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
 pub struct ScatterDims {
     /// Dimensions of the updates that run within a window.
     pub update_window_dims: Vec<usize>,
     /// Dimensions of the operand that the updates lack.
     pub inserted_window_dims: Vec<usize>,
-    /// Dimensions of the operand walked in step with those of the indices.
+    /// Dimensions of the operand that advance together with dimensions of the indices.
     pub input_batching_dims: Vec<usize>,
-    /// Dimensions of the indices walked in step with those of the operand.
+    /// Dimensions of the indices that advance together with dimensions of the operand.
     pub scatter_indices_batching_dims: Vec<usize>,
-    /// Which dimension of the operand each component of an index is for.
+    /// The dimension of the operand that each component of an index is for.
     pub scatter_dims_to_operand_dims: Vec<usize>,
-    /// Dimension of the indices that holds the components; the rank, if an index is one number.
+    /// The dimension of the indices that holds the components, or the rank if an index is one number.
     pub index_vector_dim: usize,
     /// Promises that the indices ascend.
     pub indices_are_sorted: bool,
-    /// Promises that no two windows overlap; results are undefined if they do.
+    /// Whether no two windows overlap. If this is wrong, results are undefined.
     pub unique_indices: bool,
 }
 
-/// How [`Func::scatter`] joins an element and its update.
+/// The function that joins an element and its update.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ScatterKind {
     /// Sum.
     Add,
-    /// The update replaces the element; of several updates to one element, any.
+    /// The update replaces the element. With several updates of one element, any of them does.
     Set,
     /// Product.
     Mul,
-    /// The greater; NaN wins.
+    /// The greater number, or NaN.
     Max,
-    /// The lesser; NaN wins.
+    /// The lesser number, or NaN.
     Min,
 }
 
 impl Func {
-    /// Takes slices of `slice_sizes` from `x` at places that `indices` lists. Places outside are moved inwards: indices
+    /// Take slices of `slice_sizes` from `x` at places that `indices` lists. Places outside are moved inwards: indices
     /// count from 0, and negative ones are the caller's to wrap.
     pub fn gather(
         &mut self,
@@ -124,7 +124,7 @@ impl Func {
         )
     }
 
-    /// Joins windows of `updates` into `x` at places that `indices` lists. Windows that reach outside are left out.
+    /// Join windows of `updates` into `x` at places that `indices` lists. Windows that reach outside are left out.
     pub fn scatter(
         &mut self,
         x: &Value,
@@ -208,7 +208,7 @@ impl Func {
         )
     }
 
-    /// Replaces dimension `dim` of `x` by the dimensions of `idx`, whose elements choose along it.
+    /// Replace dimension `dim` of `x` by the dimensions of `idx`, whose elements choose along it.
     pub fn take(&mut self, x: &Value, idx: &Value, dim: usize) -> Value {
         assert!(dim < x.rank(), "gather (C19): dimension {dim} is out of range for {}", x.ty());
         if idx.ty().numel() == 0 {
@@ -228,19 +228,18 @@ impl Func {
         self.gather(x, idx, &dims, &slice_sizes, false)
     }
 
-    /// Chooses rows of `x` by `idx`: the lookup of an embedding. The result's shape is that of `idx`, then that of a
+    /// Choose rows of `x` by `idx`: the lookup of an embedding. The result has the dimensions of `idx`, then those of a
     /// row.
     pub fn take_rows(&mut self, x: &Value, idx: &Value) -> Value {
         self.take(x, idx, 0)
     }
 
-    /// Joins `updates` into `x` where [`Func::take`] with the same `idx` and `dim` reads: its gradient, and
-    /// `index_add`.
+    /// Join `updates` into `x` where [`Func::take`] with the same `idx` and `dim` reads: its gradient, and `index_add`.
     pub fn put(&mut self, x: &Value, idx: &Value, updates: &Value, dim: usize, kind: ScatterKind) -> Value {
         assert!(dim < x.rank(), "scatter (C21): dimension {dim} is out of range for {}", x.ty());
         if kind == ScatterKind::Set && idx.ty().numel() == 1 && x.shape()[dim] > 0 && !self.platform().is_cpu() {
-            // XLA would read, compare and select what is there, for an index that is out of range. Who is asked to
-            // write there is told of it by a check, and here writes to the edge.
+            // Without this, XLA would read the element, compare, and select it for an index that is out of range. The
+            // caller reports such an index by a check. Here it writes to the edge.
             let mut window = x.shape().to_vec();
             window[dim] = 1;
             let updates = self.reshape(updates, &window);
@@ -323,8 +322,8 @@ fn along(x: &Value, idx: &Value, dim: usize) -> (Vec<usize>, Vec<usize>) {
     (vec![0; x.rank()], limit)
 }
 
-/// The shape made of the sizes of `indices` and of `windows`, the latter at `window_dims` (`gather (C22)`, `scatter
-/// (C4)`). Gives back the window dimension that is out of range.
+/// Return the shape from the sizes of `indices` and of `windows`, with `windows` at `window_dims` (`gather (C22)`,
+/// `scatter (C4)`). The error is a window dimension that is out of range.
 fn combine(
     indices: &Value,
     index_vector_dim: usize,

@@ -7,8 +7,8 @@ use std::ops::Range;
 
 /// The functions of a StableHLO module, under names that no other library has, and the signature of the one to call.
 ///
-/// The names begin with a hash of the functions. So a program has the functions once, however often it calls them, and
-/// those of two libraries never meet.
+/// The names begin with a hash of the functions. So a program has each function once, for any number of calls, and the
+/// functions of two libraries never have the same name.
 ///
 /// ```
 /// use torchtpu_stablehlo::{ElementType::F32, Func, Library, Type};
@@ -39,7 +39,7 @@ pub struct Library {
 }
 
 impl Library {
-    /// Reads the text of a module. Its function to call is `@main`, or else its one public function.
+    /// Read the text of a module. Its function to call is `@main`, or else its one public function.
     ///
     /// # Errors
     /// Why the module cannot be part of a program: it is damaged, has sizes or element types that programs cannot have,
@@ -99,7 +99,7 @@ impl Library {
         &self.results
     }
 
-    /// Pairs of an argument that the module gives away, and the result that takes its memory.
+    /// Pairs of an argument that the module donates, and the result that takes its memory.
     pub fn aliases(&self) -> &[(usize, usize)] {
         &self.aliases
     }
@@ -123,7 +123,7 @@ impl Library {
         Ok(out)
     }
 
-    /// A program that consists of this library alone: its arguments and results are those of the function to call.
+    /// Return a program that has only this library: its arguments and results are those of the function to call.
     pub fn program(&self) -> String {
         let mut f = Func::new();
         let args: Vec<Value> = self.args.iter().map(|ty| f.arg(ty.clone())).collect();
@@ -133,7 +133,7 @@ impl Library {
 }
 
 impl Func {
-    /// Calls a library's function. The program gets the library's functions at the first call.
+    /// Call a library's function. The program gets the library's functions at the first call.
     pub fn call(&mut self, library: &Library, args: &[Value]) -> Vec<Value> {
         let given = args.iter().map(Value::ty);
         assert!(given.eq(&library.args), "call: ({}) given for ({})", Types(args), List(&library.args));
@@ -154,7 +154,7 @@ impl Func {
     }
 }
 
-/// Appends the functions of all libraries.
+/// Append the functions of all libraries.
 pub(crate) fn push_libraries(text: &mut String, libraries: &[Library]) {
     libraries.iter().for_each(|l| text.push_str(&l.text));
 }
@@ -179,13 +179,13 @@ fn fnv(bytes: &[u8]) -> u128 {
 enum Token<'a> {
     /// Letters, digits, dots, with a sigil (`%`, `^`, `#`, `!`) before them if there is one.
     Word(&'a str),
-    /// What follows `@`, without quotes.
+    /// Return the name after `@`, without quotes.
     Symbol(&'a str),
     /// A literal with its quotes.
     Text(&'a str),
     Arrow,
     Mark(char),
-    /// Space, and what is left out: comments and locations.
+    /// Skip space, comments and locations.
     Gap(&'a str),
 }
 
@@ -262,7 +262,7 @@ impl<'a> Reader<'a> {
         Ok(reader)
     }
 
-    /// Turns `loc(...)` into gaps.
+    /// Turn `loc(...)` into gaps.
     fn leave_out_locations(&mut self) -> Result<(), String> {
         for i in 0..self.tokens.len() {
             if self.tokens[i] == Token::Word("loc") && self.tokens.get(i + 1) == Some(&Token::Mark('(')) {
@@ -315,7 +315,7 @@ impl<'a> Reader<'a> {
         Err(format!("expected {} but found {}", shown(Some(token)), shown(self.peek())))
     }
 
-    /// What stands in brackets of this kind from here on, with them.
+    /// Return the text from here to the closing bracket, with both brackets.
     fn bracketed(&mut self, open: char) -> Result<Range<usize>, String> {
         self.expect(Token::Mark(open))?;
         let start = self.at - 1;
@@ -323,7 +323,7 @@ impl<'a> Reader<'a> {
         Ok(start..self.at)
     }
 
-    /// Skips the definitions of locations that stand before or behind a module.
+    /// Skip the definitions of locations that stand before or behind a module.
     fn skip_prologue(&mut self) -> Result<(), String> {
         while let Some(Token::Word(word)) =
             self.peek().filter(|t| matches!(t, Token::Word(w) if w.starts_with(['#', '!'])))
@@ -367,7 +367,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Refuses a module that is divided over devices.
+    /// Refuse a module that is divided over devices.
     fn check_devices(&self, attributes: Range<usize>) -> Result<(), String> {
         let words: Vec<Token<'_>> =
             self.tokens[attributes].iter().filter(|t| !matches!(t, Token::Gap(_))).copied().collect();
@@ -476,7 +476,7 @@ impl<'a> Reader<'a> {
         Ok((tensor_type(&parts)?, attributes))
     }
 
-    /// Appends tokens, with the functions' new names; `without_attributes`: without what stands in curly brackets.
+    /// Append tokens, with the functions' new names. With `without_attributes`, leave out the text in curly brackets.
     fn print(
         &self,
         range: Range<usize>,
@@ -533,7 +533,7 @@ fn shown(token: Option<Token<'_>>) -> String {
     }
 }
 
-/// Reads `tensor<2x3xf32>`.
+/// Read `tensor<2x3xf32>`.
 fn tensor_type(text: &str) -> Result<Type, String> {
     let refuse = |why: &str| Err(format!("the type {text} {why}"));
     let Some(mut rest) = text.strip_prefix("tensor<").and_then(|t| t.strip_suffix('>')) else {

@@ -5,7 +5,7 @@
 
 use crate::ElementType;
 
-/// Appends `v` as an element of type `e`.
+/// Append `v` as an element of type `e`.
 ///
 /// Integers take the integral part, as a cast does. A value that the type cannot hold is the caller's bug.
 pub(crate) fn push_f64(out: &mut String, v: f64, e: ElementType) {
@@ -25,7 +25,7 @@ pub(crate) fn push_f64(out: &mut String, v: f64, e: ElementType) {
     }
 }
 
-/// Appends `v` as an element of type `e`.
+/// Append `v` as an element of type `e`.
 pub(crate) fn push_i64(out: &mut String, v: i64, e: ElementType) {
     if e.is_integer() {
         push_integer(out, i128::from(v), e);
@@ -36,7 +36,7 @@ pub(crate) fn push_i64(out: &mut String, v: i64, e: ElementType) {
     }
 }
 
-/// Appends a complex number.
+/// Append a complex number.
 pub(crate) fn push_complex(out: &mut String, re: f64, im: f64, e: ElementType) {
     out.push('(');
     push_float(out, re, e.real_part());
@@ -53,7 +53,7 @@ pub(crate) fn push_integer(out: &mut String, v: i128, e: ElementType) {
 
 fn push_float(out: &mut String, v: f64, e: ElementType) {
     use ElementType::*;
-    // From here upwards rounding to nearest gives infinity. The parser would refuse the decimal number.
+    // From this number on, rounding to nearest gives infinity. The parser would refuse the decimal number.
     let overflow = match e {
         F16 => 65520.0,
         BF16 => f64::from_bits(0x47EF_F000_0000_0000),
@@ -86,7 +86,7 @@ fn push_float(out: &mut String, v: f64, e: ElementType) {
     }
 }
 
-/// Appends `dense<...>` of `numel` elements in `shape`, each written by `element`.
+/// Append `dense<...>` of `numel` elements in `shape`, each written by `element`.
 pub(crate) fn push_dense(out: &mut String, shape: &[usize], mut element: impl FnMut(&mut String, usize)) {
     fn nest(out: &mut String, shape: &[usize], at: &mut usize, element: &mut dyn FnMut(&mut String, usize)) {
         let Some((&size, rest)) = shape.split_first() else {

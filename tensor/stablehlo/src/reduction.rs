@@ -5,22 +5,22 @@ use crate::elementwise::compare_type;
 use crate::func::{Array, List, Types, put};
 use crate::{ElementType, Func, Type, Value};
 
-/// How many elements along a dimension XLA:CPU's tree reductions take as one window.
+/// Number of elements that a window of XLA:CPU's tree reductions has along a dimension.
 const WINDOW: usize = 32;
 
-/// How many elements one has been made of when a sum goes on in `f64`.
+/// Number of summed elements from which a sum goes on in `f64`.
 const FEW: usize = 16;
 
-/// How a reduction joins two elements.
+/// The function that joins two elements in a reduction.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ReduceKind {
-    /// Sum; of booleans, "or".
+    /// Sum. For booleans, "or".
     Add,
-    /// Product; of booleans, "and".
+    /// Product. For booleans, "and".
     Mul,
-    /// Greatest; NaN wins.
+    /// Greatest number, or NaN.
     Max,
-    /// Least; NaN wins.
+    /// Least number, or NaN.
     Min,
     /// Bitwise or logical "and".
     And,
@@ -41,7 +41,7 @@ impl ReduceKind {
         }
     }
 
-    /// Whether joining many elements in a 16-bit float would lose what a 32-bit accumulator keeps.
+    /// Return whether joining many elements in a 16-bit float would lose what a 32-bit accumulator keeps.
     fn needs_wide_accumulator(self, e: ElementType) -> bool {
         matches!(self, ReduceKind::Add | ReduceKind::Mul) && e.is_half()
     }
@@ -68,7 +68,7 @@ impl Func {
         }
     }
 
-    /// Joins all elements along `dims`, which the result lacks. Sums and products of 16-bit floats are accumulated in
+    /// Join all elements along `dims`, which the result lacks. Sums and products of 16-bit floats are accumulated in
     /// `f32`.
     pub fn reduce(&mut self, x: &Value, kind: ReduceKind, dims: &[usize]) -> Value {
         check_dims("reduce", x, dims);
@@ -96,8 +96,8 @@ impl Func {
     /// again. Once few elements are left, they are added up in `f64`, which costs nothing then. All that is also two to
     /// three times as fast as one `reduce`.
     fn sum_in_stages(&mut self, x: &Value, dims: &[usize]) -> Value {
-        // The compiler would reduce the operand of a reshape that only joins dimensions: stages must be those of the
-        // operand.
+        // The compiler would reduce the operand of a reshape that only joins dimensions. So the stages must be those of
+        // that operand.
         if let Some((source, inner)) = self.reshaped(x).and_then(|s| Some((s.clone(), dims_before(s, x, dims)?))) {
             let y = self.sum_in_stages(&source, &inner);
             return self.reshape(&y, &without(x.shape(), dims));
@@ -207,7 +207,7 @@ impl Func {
         (results[0].clone(), indices)
     }
 
-    /// Joins the elements under a window that slides over all dimensions. `padding` adds elements that change nothing.
+    /// Join the elements under a window that slides over all dimensions. `padding` adds elements that change nothing.
     /// Sums and products of 16-bit floats are accumulated in `f32`.
     pub fn reduce_window(
         &mut self,
@@ -263,8 +263,8 @@ impl Func {
         )
     }
 
-    /// Adds each element of `source` where the greatest element of its window of `x` is: the gradient of max pooling.
-    /// Of equals the first is taken, and NaN counts as greatest.
+    /// Add each element of `source` where the greatest element of its window of `x` is: the gradient of max pooling. Of
+    /// equals the first is taken, and NaN counts as greatest.
     pub fn select_and_scatter(
         &mut self,
         x: &Value,
@@ -320,14 +320,14 @@ impl Func {
         )
     }
 
-    /// Joins each element with all before it along `dim`: `cumsum`, `cumprod`, `cummax`, `cummin`.
+    /// Join each element with all before it along `dim`: `cumsum`, `cumprod`, `cummax`, `cummin`.
     pub fn cumulative(&mut self, x: &Value, kind: ReduceKind, dim: usize) -> Value {
         check_dims("reduce_window", x, &[dim]);
         let size = x.shape()[dim];
         if size <= 1 || x.ty().numel() == 0 {
             return x.clone();
         }
-        // XLA recognises a window of this form as a scan: it does not cost size² operations.
+        // XLA recognizes a window of this form as a scan, which does not cost size² operations.
         let ones = vec![1; x.rank()];
         let (mut window, mut padding) = (ones.clone(), vec![(0, 0); x.rank()]);
         window[dim] = size;
@@ -335,7 +335,7 @@ impl Func {
         self.reduce_window(x, kind, &window, &ones, &padding, &ones, &ones)
     }
 
-    /// Sorts all operands along `dim` by the first. As in PyTorch NaN counts as the greatest.
+    /// Sort all operands along `dim` by the first. As in PyTorch NaN counts as the greatest.
     pub fn sort(&mut self, operands: &[Value], dim: usize, descending: bool, stable: bool) -> Vec<Value> {
         let Some(key) = operands.first() else { panic!("sort (C1): there is nothing to sort") };
         for operand in operands {
@@ -385,8 +385,8 @@ impl Func {
         )
     }
 
-    /// The `k` greatest elements of the last dimension, greatest first, and their indices as `S64`. Of equals the first
-    /// comes first; NaN counts as greatest, and zero as greater than negative zero.
+    /// Return the `k` greatest elements of the last dimension, greatest first, and their indices as `S64`. Of equal
+    /// elements the first comes first. NaN counts as greatest, and zero as greater than negative zero.
     pub fn top_k(&mut self, x: &Value, k: usize) -> (Value, Value) {
         let Some((&size, rest)) = x.shape().split_last() else { panic!("top_k: {} has no dimension", x.ty()) };
         assert!(k <= size, "top_k: {k} exceeds the last dimension of {}", x.ty());
@@ -403,7 +403,7 @@ fn without(shape: &[usize], dims: &[usize]) -> Vec<usize> {
     (0..shape.len()).filter(|d| !dims.contains(d)).map(|d| shape[d]).collect()
 }
 
-/// The dimensions of `source` that the reduced dimensions of `x`, a reshape of it, are made of; `None` where some
+/// Return the dimensions of `source` that form the reduced dimensions of `x`, a reshape of it. Return `None` if a
 /// reduced dimension shares one with a dimension that is kept.
 fn dims_before(source: &Value, x: &Value, dims: &[usize]) -> Option<Vec<usize>> {
     if x.ty().numel() == 0 {

@@ -54,14 +54,14 @@ impl Func {
         self.op(&ty, format_args!("stablehlo.broadcast_in_dim {x}, dims = [{}] : ({}) -> {ty}", List(dims), x.ty()))
     }
 
-    /// Broadcasts by NumPy's and PyTorch's rule: shapes are aligned at their last dimension.
+    /// Broadcast by NumPy's and PyTorch's rule: shapes are aligned at their last dimension.
     pub fn broadcast_to(&mut self, x: &Value, shape: &[usize]) -> Value {
         assert!(x.rank() <= shape.len(), "broadcast_in_dim (C3): {} has more dimensions than {shape:?}", x.ty());
         let dims: Vec<usize> = (shape.len() - x.rank()..shape.len()).collect();
         self.broadcast_in_dim(x, shape, &dims)
     }
 
-    /// Takes elements `start, start + stride, ...` below `limit` along every dimension.
+    /// Take elements `start, start + stride, ...` below `limit` along every dimension.
     pub fn slice(&mut self, x: &Value, start: &[usize], limit: &[usize], stride: &[usize]) -> Value {
         let rank = x.rank();
         assert!(
@@ -93,7 +93,7 @@ impl Func {
         self.op(&ty, format_args!("stablehlo.slice {x} [{ranges}] : ({}) -> {ty}", x.ty()))
     }
 
-    /// Takes elements `start..limit` of dimension `dim`, and everything of the others.
+    /// Take elements `start..limit` of dimension `dim`, and everything of the others.
     pub fn slice_dim(&mut self, x: &Value, dim: usize, start: usize, limit: usize) -> Value {
         assert!(dim < x.rank(), "slice (C2): dimension {dim} is out of range for {}", x.ty());
         let mut starts = vec![0; x.rank()];
@@ -102,7 +102,7 @@ impl Func {
         self.slice(x, &starts, &limits, &vec![1; x.rank()])
     }
 
-    /// Puts `value` before (`low`), after (`high`) and between (`interior`) the elements. A negative edge crops.
+    /// Put `value` before (`low`), after (`high`) and between (`interior`) the elements. A negative edge crops.
     pub fn pad(&mut self, x: &Value, value: &Value, low: &[i64], high: &[i64], interior: &[i64]) -> Value {
         let rank = x.rank();
         assert!(
@@ -142,7 +142,7 @@ impl Func {
         )
     }
 
-    /// Joins tensors along `dim`; the other dimensions agree.
+    /// Join tensors along `dim`. The other dimensions agree.
     pub fn concatenate(&mut self, xs: &[Value], dim: usize) -> Value {
         let Some(first) = xs.first() else { panic!("concatenate (C3): there is nothing to join") };
         assert!(dim < first.rank(), "concatenate (C4): dimension {dim} is out of range for {}", first.ty());
@@ -161,7 +161,7 @@ impl Func {
         self.op(&ty, format_args!("stablehlo.concatenate {}, dim = {dim} : ({}) -> {ty}", List(xs), Types(xs)))
     }
 
-    /// Reverses the order of the elements along `dims`.
+    /// Reverse the order of the elements along `dims`.
     pub fn reverse(&mut self, x: &Value, dims: &[usize]) -> Value {
         for (i, &d) in dims.iter().enumerate() {
             assert!(!dims[..i].contains(&d), "reverse (C2): {dims:?} names dimension {d} twice");
@@ -173,7 +173,7 @@ impl Func {
         self.op(x.ty(), format_args!("stablehlo.reverse {x}, dims = [{}] : {}", List(dims), x.ty()))
     }
 
-    /// Takes a window of `sizes` at a place known when run. Places that reach over the edge are moved inwards.
+    /// Take a window of `sizes` at a place known when run. Places that reach over the edge are moved inwards.
     pub fn dynamic_slice(&mut self, x: &Value, starts: &[Value], sizes: &[usize]) -> Value {
         assert!(
             starts.len() == x.rank() && sizes.len() == x.rank(),
@@ -203,7 +203,7 @@ impl Func {
         )
     }
 
-    /// Replaces a window of `x` by `update`, at a place known when run. Places that reach over the edge are moved
+    /// Replace a window of `x` by `update`, at a place known when run. Places that reach over the edge are moved
     /// inwards.
     pub fn dynamic_update_slice(&mut self, x: &Value, update: &Value, starts: &[Value]) -> Value {
         let name = "dynamic_update_slice";

@@ -4,7 +4,7 @@ use crate::func::{Array, List, Types, push_quoted};
 use crate::{ElementType, Func, Type, Value};
 use std::mem::take;
 
-/// Which Fourier transform [`Func::fft`] computes.
+/// The Fourier transform that [`Func::fft`] computes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FftKind {
     /// Complex to complex.
@@ -36,7 +36,7 @@ fn row_major(rank: usize) -> String {
 }
 
 impl Func {
-    /// Draws random bits of type `ty` (`U32` or `U64`) by Threefry from a state of two `U64`; gives the next state and
+    /// Draw random bits of type `ty` (`U32` or `U64`) by Threefry from a state of two `U64`. Return the next state and
     /// the bits. The algorithm is named, so every back end draws the same.
     pub fn rng_bit_generator(&mut self, state: &Value, ty: &Type) -> (Value, Value) {
         let name = "rng_bit_generator";
@@ -54,9 +54,9 @@ impl Func {
         (state.clone(), bits.clone())
     }
 
-    /// Calls `target`, a function that the runtime knows, through XLA's typed FFI. It gets `kernel` and `numbers` as
-    /// attributes and row-major arrays, and gives arrays of types `outs`. Result `r` takes the memory of argument `a`
-    /// for each `(r, a)` of `in_place`. The values of [`Func::call_after`] are further arguments.
+    /// Call `target`, a function that the runtime knows, through XLA's typed FFI. The function gets `kernel` and
+    /// `numbers` as attributes and row-major arrays, and returns arrays of types `outs`. Result `r` takes the memory of
+    /// argument `a` for each `(r, a)` of `in_place`. The values of [`Func::call_after`] are further arguments.
     pub fn custom_call(
         &mut self,
         target: &str,
@@ -99,13 +99,13 @@ impl Func {
         )
     }
 
-    /// How many custom calls there are so far.
+    /// Return the number of custom calls so far.
     pub fn custom_calls(&self) -> usize {
         self.calls
     }
 
-    /// Has the next [`Func::custom_call`] run after `values` are computed: they become further arguments of it, of
-    /// which it makes nothing. So a call that writes in place leaves what it overwrites to those that still read it.
+    /// Run the next [`Func::custom_call`] after `values` are computed. They become further arguments, which the call
+    /// ignores. So a call that writes in place waits for the readers of the memory.
     pub fn call_after(&mut self, values: Vec<Value>) {
         self.call_after = values;
     }

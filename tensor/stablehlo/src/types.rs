@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What one element of a tensor is.
+/// The type of one element of a tensor.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ElementType {
     /// Boolean, `i1`.
@@ -44,7 +44,7 @@ impl ElementType {
     pub(crate) const ALL: [ElementType; 15] =
         [Pred, S8, S16, S32, S64, U8, U16, U32, U64, F16, BF16, F32, F64, C64, C128];
 
-    /// The name MLIR gives this type. Signed integers print without a sign mark: to StableHLO `i8` is signed.
+    /// Return MLIR's name of this type. Signed integers have no sign mark: to StableHLO `i8` is signed.
     pub fn mlir(self) -> &'static str {
         match self {
             Pred => "i1",
@@ -65,7 +65,7 @@ impl ElementType {
         }
     }
 
-    /// Bits of storage of one element; a boolean counts as 1.
+    /// Return the bits of storage of one element. A boolean counts as 1.
     pub fn bits(self) -> usize {
         match self {
             Pred => 1,
@@ -77,42 +77,42 @@ impl ElementType {
         }
     }
 
-    /// Whether this is a real floating-point type.
+    /// Return whether this is a real floating-point type.
     pub fn is_float(self) -> bool {
         matches!(self, F16 | BF16 | F32 | F64)
     }
 
-    /// Whether this is a floating-point type of 16 bits.
+    /// Return whether this is a floating-point type of 16 bits.
     pub fn is_half(self) -> bool {
         matches!(self, F16 | BF16)
     }
 
-    /// The type to compute in: `F32` for floating-point types of 16 bits, and the type itself otherwise.
+    /// Return the type to compute in: `F32` for floating-point types of 16 bits, and the type itself otherwise.
     pub fn widened(self) -> ElementType {
         if self.is_half() { F32 } else { self }
     }
 
-    /// Whether this is a complex type.
+    /// Return whether this is a complex type.
     pub fn is_complex(self) -> bool {
         matches!(self, C64 | C128)
     }
 
-    /// Whether this is a signed integer type.
+    /// Return whether this is a signed integer type.
     pub fn is_signed(self) -> bool {
         matches!(self, S8 | S16 | S32 | S64)
     }
 
-    /// Whether this is an unsigned integer type; booleans are not.
+    /// Return whether this is an unsigned integer type, which a boolean is not.
     pub fn is_unsigned(self) -> bool {
         matches!(self, U8 | U16 | U32 | U64)
     }
 
-    /// Whether this is an integer type; booleans are not.
+    /// Return whether this is an integer type, which a boolean is not.
     pub fn is_integer(self) -> bool {
         self.is_signed() || self.is_unsigned()
     }
 
-    /// The type of the real and imaginary part of a complex type; any other type is its own.
+    /// Return the type of the real and imaginary part of a complex type, and any other type itself.
     pub fn real_part(self) -> ElementType {
         match self {
             C64 => F32,
@@ -144,7 +144,7 @@ pub struct Type {
 }
 
 impl Type {
-    /// A tensor of this shape; `&[]` is a scalar.
+    /// Return the type of a tensor of this shape. `&[]` is a scalar.
     pub fn new(shape: &[usize], element: ElementType) -> Type {
         Type { shape: shape.to_vec(), element }
     }

@@ -1,4 +1,4 @@
-"""Writes `distributions.json`, which `test_distributions.py` compares with: to be run where `torch` is PyTorch."""
+"""Write `distributions.json`, which `distributions/test_distributions.py` compares with. Run it with PyTorch."""
 
 import json
 import pathlib

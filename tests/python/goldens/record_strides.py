@@ -1,7 +1,8 @@
 """Writes `strides.json`: strides of element-wise results and copies of random permuted, sliced and expanded operands,
 as PyTorch chooses them.
 
-Run it with PyTorch: `python record_strides.py`. `test_strides.py` makes the same operands with `operand` and compares.
+Run it with PyTorch: `python record_strides.py`. `tensor/test_strides.py` makes the same operands with `operand`, and
+compares.
 """
 
 import json

@@ -1,24 +1,24 @@
 """``torch._dynamo``: the names that scripts and libraries use. This package does not trace Python code."""
 
-from ..compiler import allow_in_graph as allow_in_graph
-from ..compiler import assume_constant_result as assume_constant_result
-from ..compiler import disable as disable
-from ..compiler import is_compiling as is_compiling
-from ..compiler import list_backends as list_backends
-from ..compiler import nonstrict_trace as nonstrict_trace
-from ..compiler import reset as reset
-from ..compiler import set_stance as set_stance
+from ..compiler import (
+    allow_in_graph as allow_in_graph,
+    assume_constant_result as assume_constant_result,
+    disable as disable,
+    is_compiling as is_compiling,
+    list_backends as list_backends,
+    nonstrict_trace as nonstrict_trace,
+    reset as reset,
+    set_stance as set_stance,
+)
 from ..functions import compile as _compile
-from . import config as config
-from . import eval_frame as eval_frame
-from . import exc as exc
+from . import config as config, eval_frame as eval_frame, exc as exc
 from .eval_frame import OptimizedModule as OptimizedModule
 
 disallow_in_graph = allow_in_graph
 
 
 def graph_break(msg=""):
-    """A hint that is not needed: what Python does is never traced."""
+    """Do nothing: the hint is for tracing, and Python code is never traced here."""
 
 
 def mark_static_address(t, guard=False):
@@ -26,11 +26,11 @@ def mark_static_address(t, guard=False):
 
 
 def mark_static(t, index=None):
-    """A hint that is not needed: sizes are part of what is compiled."""
+    """Do nothing: sizes are part of each compiled program."""
 
 
 def mark_dynamic(t, index, *, hint_override=None, min=None, max=None, specialize_on=None):
-    """A hint without an effect: sizes are part of what is compiled, and ``torch.tpu.explain()`` tells which changed."""
+    """Do nothing: sizes are part of each compiled program, and ``torch.tpu.explain()`` lists changes of sizes."""
 
 
 maybe_mark_dynamic = mark_dynamic

@@ -2,7 +2,7 @@
 
 
 class TransformGetItemToIndex:
-    """Lets indices be batched tensors in a block: there is no ``vmap`` here, and entering the block says so."""
+    """A context manager of indices that are batched tensors. Entering it raises an error: there is no ``vmap`` here."""
 
     def __enter__(self):
         raise NotImplementedError("torch.vmap is not supported, nor modes for functions that it runs")

@@ -1,4 +1,4 @@
-"""What ``torch.compile`` makes of a module, where libraries look for it."""
+"""The result of ``torch.compile`` for a module, in the module where libraries look for it."""
 
 from .._compiled import OptimizedModule as OptimizedModule
 

@@ -14,7 +14,7 @@ class InternalTorchDynamoError(TorchDynamoException):
 
 
 class Unsupported(TorchDynamoException):
-    """Python did what the tracer cannot follow."""
+    """An error of tracers for Python code that they cannot follow."""
 
 
 class TorchRuntimeError(TorchDynamoException):

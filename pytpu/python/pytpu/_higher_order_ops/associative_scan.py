@@ -1,4 +1,4 @@
-"""Running combinations of what lies along a dimension, in a number of steps that grows as the logarithm of its size."""
+"""Running combinations along a dimension, in a number of steps that grows as the logarithm of its size."""
 
 import pytpu as torch
 
@@ -6,7 +6,7 @@ from ..utils import _pytree as pytree
 
 
 def associative_scan(combine_fn, xs, dim, reverse=False, combine_mode="pointwise"):
-    """``combine_fn`` of all places up to each one along ``dim``; ``torch.cumsum``, where it adds.
+    """Return ``combine_fn`` over all positions up to each one along ``dim``. For an addition this is ``torch.cumsum``.
 
     Args:
         combine_fn: an associative function of two trees of tensors like ``xs``, of places of any number at once.
@@ -47,7 +47,7 @@ def associative_scan(combine_fn, xs, dim, reverse=False, combine_mode="pointwise
 
 
 def _scan(combine, leaves):
-    """Combines neighbours, scans what is half as many, and fills in every other place."""
+    """Combine neighbors, scan the half as many results, and fill in every other position."""
     length = leaves[0].shape[0]
     if length < 2:
         return leaves

@@ -8,7 +8,7 @@ FakeTensorMode = absent_class("torch._subclasses.fake_tensor.FakeTensorMode", _W
 
 
 class UnsupportedFakeTensorException(RuntimeError):
-    """An op that a tracer does not know; never raised here."""
+    """An error of tracers for an unknown op. Never raised here."""
 
 
 def is_fake(x):

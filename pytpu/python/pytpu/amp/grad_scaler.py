@@ -21,7 +21,7 @@ __all__ = ["GradScaler", "OptState"]
 
 
 class OptState(enum.Enum):
-    """What a scaler has done with an optimizer since the last `update`."""
+    """Stages of an optimizer since the last `update`."""
 
     READY = 0
     UNSCALED = 1

@@ -169,7 +169,7 @@ def _fast(run, outputs, inputs, eps, atol, rtol, check_dtypes):
                 a = torch.zeros_like(n) if g is None else (_real_parts(g.detach()) * u).sum()
             else:
                 a = torch.zeros_like(n)
-            # One number stands for the whole matrix, so it has the error of all elements together.
+            # One number replaces the whole matrix, so it has the error of all elements together.
             if not torch.allclose(a.to(n.dtype), n, rtol, atol * max(1.0, u.numel() ** 0.5)):
                 raise GradcheckError(
                     f"Jacobian mismatch for output {i} with respect to input {j},\nnumerical:{n.item()}\n"

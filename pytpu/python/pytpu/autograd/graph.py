@@ -102,7 +102,7 @@ class saved_tensors_hooks:
 
 
 class save_on_cpu(saved_tensors_hooks):
-    """Context manager in which saved tensors are kept on the CPU, and copied back for backward.
+    """Context manager that keeps saved tensors on the CPU, and copies them back for backward.
 
     Args:
         pin_memory: Accepted for compatibility.

@@ -42,7 +42,7 @@ class Interval:
 
 
 class _Times:
-    """What an event and the sum of several events have in common. Times are in microseconds."""
+    """Fields that an event and the sum of several events share. Times are in microseconds."""
 
     count = 1
     # Times on the device are unknown, except for the waits of the host.

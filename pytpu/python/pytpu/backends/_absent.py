@@ -1,4 +1,4 @@
-"""What the modules of libraries that are not here share."""
+"""Attributes that the modules of absent libraries share."""
 
 import sys
 import types
@@ -6,9 +6,9 @@ from contextlib import contextmanager
 
 
 class Switches:
-    """Attributes that can be set, each to a value of the type that it has; there are no others.
+    """Attributes that can be set to a value of the type that they have. There are no others.
 
-    A name of `setters` says in an error what a boolean was given to; without one the switch takes pairs of booleans as
+    `setters` has the names of functions for errors about booleans. A switch without a name takes pairs of booleans as
     well.
     """
 
@@ -50,7 +50,7 @@ is_built = is_available
 
 
 def check_booleans(module, properties=(), **setters):
-    """Has a module's attributes take booleans only; a setter's name is what the error says. `properties` are linked to
+    """Make a module's attributes take only booleans. Errors use the name of the setter. `properties` are linked to
     others.
     """
 
@@ -66,7 +66,7 @@ def check_booleans(module, properties=(), **setters):
 
 
 def setter(module, names):
-    """`set_flags` of a module: sets what is not `None`, and gives what was there."""
+    """Set the values that are not `None`, as `set_flags` of a module, and return the old ones."""
 
     def set_flags(*values):
         there = sys.modules[module]

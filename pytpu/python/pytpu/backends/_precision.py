@@ -1,8 +1,8 @@
 """Settings of how precisely ``float32`` is multiplied, linked as in PyTorch.
 
-There are two ways to set it. ``torch.set_float32_matmul_precision`` and ``allow_tf32`` are the old one;
-``fp32_precision`` of ``torch.backends`` and its parts the new one, where ``none`` means what the part above says. Both
-set what a TPU does; see ``docs/differences.md``.
+There are two interfaces. The old one is ``torch.set_float32_matmul_precision`` and ``allow_tf32``. The new one is
+``fp32_precision`` of ``torch.backends`` and its parts, where ``none`` means the value of the part above. Both set the
+precision of a TPU: see ``docs/differences.md``.
 """
 
 import warnings
@@ -24,8 +24,8 @@ _said = {}
 
 
 def get(backend, op):
-    """What `op` of `backend` is done in: what was said of it, of the backend, or of all; ``none`` where nothing was
-    said.
+    """Return the precision of `op` of `backend`: the setting of the op, of the backend, or of all, or ``none`` without
+    a setting.
     """
     for key in ((backend, op), (backend, "all"), ("generic", "all")):
         said = _said.get(key, "none")
@@ -35,7 +35,7 @@ def get(backend, op):
 
 
 def set(backend, op, precision):
-    """Sets what `op` of `backend` is done in."""
+    """Set what `op` of `backend` is done in."""
     if not isinstance(precision, str):
         raise TypeError(
             "_set_fp32_precision_setter(): incompatible function arguments. The following argument types are "
@@ -86,7 +86,7 @@ def saved():
 
 
 def restore(settings):
-    """Sets all as it was when `saved` returned `settings`."""
+    """Set all as it was when `saved` returned `settings`."""
     global _legacy
     _legacy, said = settings
     _said.clear()
@@ -110,7 +110,7 @@ def get_float32_matmul_precision():
 
 
 def matmul_allows_tf32():
-    """Whether CUDA's products may be less precise than ``float32``."""
+    """Return whether CUDA's products may be less precise than ``float32``."""
     allowed = _legacy != "highest"
     if allowed != (get("cuda", "matmul") == "tf32"):
         raise RuntimeError(
@@ -122,14 +122,14 @@ def matmul_allows_tf32():
 
 
 def allow_matmul_tf32(allowed):
-    """Sets it, and with it what a TPU does."""
+    """Set it, and the precision of a TPU."""
     global _legacy
     _legacy = "high" if allowed else "highest"
     _say({("cuda", "matmul"): "tf32" if allowed else "ieee"})
 
 
 def cudnn_allows_tf32():
-    """Whether cuDNN's convolutions may be less precise than ``float32``."""
+    """Return whether cuDNN's convolutions may be less precise than ``float32``."""
     conv, rnn = (get("cuda", op) == "tf32" for op in ("conv", "rnn"))
     if conv != rnn or conv != _cudnn_allowed:
         raise RuntimeError(
@@ -142,7 +142,7 @@ def cudnn_allows_tf32():
 
 
 def allow_cudnn_tf32(allowed):
-    """Sets it; a TPU's convolutions follow the products of matrices."""
+    """Set it. A TPU's convolutions have the precision of matrix products."""
     global _cudnn_allowed
     _cudnn_allowed = allowed
     _say({("cuda", op): "tf32" if allowed else "none" for op in ("conv", "rnn")})

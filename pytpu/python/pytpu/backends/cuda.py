@@ -1,4 +1,4 @@
-"""Switches of CUDA, which is not here; it is used through the device ``tpu``."""
+"""Switches of CUDA, which is absent: the device is ``tpu``."""
 
 import enum
 import warnings
@@ -28,11 +28,11 @@ _attention = {"flash": True, "mem_efficient": True, "math": True, "cudnn": True}
 
 def _pair(kind):
     def enabled():
-        """Whether this way of computing attention may be chosen."""
+        """Return whether this way of computing attention may be chosen."""
         return _attention[kind]
 
     def enable(enabled):
-        """Allows or forbids it; attention here is computed in one way."""
+        """Allow or forbid it. There is only one implementation of attention here."""
         _attention[kind] = bool(enabled)
 
     return enabled, enable
@@ -76,7 +76,7 @@ def preferred_blas_library(backend=None):
 
 
 def sdp_kernel(enable_flash=True, enable_math=True, enable_mem_efficient=True, enable_cudnn=True):
-    """Allows or forbids ways of computing attention inside of a block."""
+    """Allow or forbid ways of computing attention inside of a block."""
     warnings.warn(
         "`torch.backends.cuda.sdp_kernel()` is deprecated. In the future, this context manager will be removed. "
         "Please see `torch.nn.attention.sdpa_kernel()` for the new context manager, with updated signature.",

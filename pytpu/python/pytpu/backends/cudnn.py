@@ -26,7 +26,7 @@ check_booleans(
 
 
 def set_flags(_enabled=None, _benchmark=None, _benchmark_limit=None, _deterministic=None, _allow_tf32=None):
-    """Sets those that are given, and gives what they were."""
+    """Set the values that are given, and return the old ones."""
     return _set(_enabled, _benchmark, _benchmark_limit, _deterministic, _allow_tf32)
 
 
@@ -41,5 +41,5 @@ def version():
 
 
 def is_acceptable(tensor):
-    """No tensor here can be given to it."""
+    """Return ``False``: cuDNN is not available."""
     return False

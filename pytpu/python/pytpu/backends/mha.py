@@ -4,7 +4,7 @@ _is_fastpath_enabled = True
 
 
 def get_fastpath_enabled():
-    """What was set, at first `True`."""
+    """Return the setting, which is `True` at first."""
     return _is_fastpath_enabled
 
 

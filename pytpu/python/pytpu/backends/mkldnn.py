@@ -15,7 +15,7 @@ _set = setter(__name__, ("enabled", "deterministic", "allow_tf32"))
 
 
 def set_flags(_enabled=None, _deterministic=None, _allow_tf32=None):
-    """Sets those that are given, and gives what they were."""
+    """Set the values that are given, and return the old ones."""
     return _set(_enabled, _deterministic, _allow_tf32)
 
 

@@ -7,7 +7,7 @@ _set = setter(__name__, ("enabled",))
 
 
 def set_flags(_enabled):
-    """Sets the switch, and gives what it was."""
+    """Set the switch, and return its old value."""
     return _set(_enabled)
 
 

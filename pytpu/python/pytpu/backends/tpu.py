@@ -1,4 +1,4 @@
-"""The accelerator. Libraries ask whether this module is there to know of what kind ``torch`` is."""
+"""The accelerator. Libraries look for this module to learn the kind of ``torch``."""
 
 from ..tpu import is_available as is_available
 

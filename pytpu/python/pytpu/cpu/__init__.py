@@ -6,7 +6,7 @@ __all__ = ["amp", "current_device", "device_count", "is_available", "synchronize
 
 
 def is_available():
-    """Whether there is a host: always."""
+    """Return whether there is a host: always."""
     return True
 
 
@@ -21,4 +21,4 @@ def current_device():
 
 
 def synchronize(device=None):
-    """Nothing to wait for: what the host computes, it has computed."""
+    """Do nothing: the host has no work that is not finished."""

@@ -1,18 +1,19 @@
-"""``torch.cuda``: there is none, and scripts that ask are told so. The accelerator is ``torch.tpu``."""
+"""``torch.cuda`` without CUDA: scripts that ask learn that it is not available. The accelerator is ``torch.tpu``."""
 
 import collections
 
 from pytpu import OutOfMemoryError as OutOfMemoryError
 
 from .. import _absent
-from .._absent import device_count as device_count
-from .._absent import empty_cache as empty_cache
-from .._absent import is_available as is_available
-from .._absent import is_initialized as is_initialized
-from .._absent import manual_seed as manual_seed
-from .._absent import manual_seed_all as manual_seed_all
-from . import amp as amp
-from . import nvtx as nvtx
+from .._absent import (
+    device_count as device_count,
+    empty_cache as empty_cache,
+    is_available as is_available,
+    is_initialized as is_initialized,
+    manual_seed as manual_seed,
+    manual_seed_all as manual_seed_all,
+)
+from . import amp as amp, nvtx as nvtx
 
 default_generators = ()
 memory_allocated = max_memory_allocated = memory_reserved = max_memory_reserved = _absent.no_memory
@@ -36,14 +37,14 @@ def get_arch_list():
 
 
 def seed():
-    """Nothing to seed."""
+    """Do nothing: there are no generators to seed."""
 
 
 seed_all = seed
 
 
 def memory_stats(device=None):
-    """Nothing was ever allocated."""
+    """Return an empty dictionary: no memory is allocated."""
     return collections.OrderedDict()
 
 
@@ -53,7 +54,7 @@ def get_rng_state_all():
 
 
 def set_rng_state_all(new_states):
-    """Restores what ``get_rng_state_all`` gave."""
+    """Restore what ``get_rng_state_all`` gave."""
     for _ in new_states:
         _none()
 
@@ -90,8 +91,8 @@ Event, Stream, ExternalStream, CUDAGraph, graph, MemPool = map(_refused, _REFUSE
 
 
 class device:
-    """Chooses a device inside of a block: none, with `None` or a negative number; any other raises when it
-    is entered.
+    """Context manager for a device. `None` or a negative number chooses none. Any other device raises an error on
+    entry.
     """
 
     def __init__(self, device):
@@ -113,7 +114,7 @@ class device_of(device):
 
 
 class StreamContext:
-    """Chooses a stream inside of a block; there is none but `None`."""
+    """Context manager for a stream. There is only `None`."""
 
     def __init__(self, stream):
         self.stream = stream
@@ -132,7 +133,7 @@ def stream(stream):
 
 
 def set_stream(stream):
-    """Chooses a stream: there is none but `None`."""
+    """Choose a stream: there is none but `None`."""
     if stream is not None:
         _none()
 

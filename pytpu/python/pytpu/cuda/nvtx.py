@@ -6,7 +6,7 @@ __all__ = ["mark", "range", "range_end", "range_pop", "range_push", "range_start
 
 
 def range_push(*args):
-    """Raises `RuntimeError`."""
+    """Raise `RuntimeError`."""
     raise RuntimeError("NVTX functions not installed. Are you sure you have a CUDA build?")
 
 
@@ -15,6 +15,6 @@ range_pop = range_start = range_end = mark = range_push
 
 @contextmanager
 def range(msg, *args, **kwargs):
-    """Raises `RuntimeError` when entered."""
+    """Raise `RuntimeError` when entered."""
     range_push(msg)
     yield

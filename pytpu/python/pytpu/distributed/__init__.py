@@ -33,27 +33,27 @@ default_pg_timeout = datetime.timedelta(minutes=30)
 
 
 def is_available():
-    """Whether processes can be joined in a group."""
+    """Return whether processes can be joined in a group."""
     return False
 
 
 def is_initialized():
-    """Whether this process is in a group: no."""
+    """Return whether this process is in a group: no."""
     return False
 
 
 def is_torchelastic_launched():
-    """Whether ``torchrun`` started this process."""
+    """Return whether ``torchrun`` started this process."""
     return os.environ.get("TORCHELASTIC_RUN_ID") is not None
 
 
 def init_process_group(*args, **kwargs):
-    """Raises `RuntimeError`."""
+    """Raise `RuntimeError`."""
     raise RuntimeError("torch.distributed is not available: training in several processes is not there yet")
 
 
 def destroy_process_group(group=None):
-    """Raises `ValueError`: there is no group."""
+    """Raise `ValueError`: there is no group."""
     raise ValueError("Default process group has not been initialized, please make sure to call init_process_group.")
 
 
@@ -83,7 +83,7 @@ def is_xccl_available():
 
 
 class ReduceOp(enum.IntEnum):
-    """How values of several processes become one."""
+    """Operations that reduce the values of several processes to one."""
 
     SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR, BXOR, PREMUL_SUM, UNUSED = range(10)
 

@@ -1,4 +1,4 @@
-"""``torch.distributed.device_mesh``: names of what spreads tensors over processes."""
+"""``torch.distributed.device_mesh``: names of functions that spread tensors over processes."""
 
 from .._absent import absent_class, absent_function
 from . import _WHY

@@ -1,4 +1,4 @@
-"""Parameters of several distributions: `probs` and `logits`, of which one is given, and masked values."""
+"""Parameters that several distributions share: `probs` and `logits`, with exactly one given, and masked values."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def one_of(probs: object, logits: object) -> None:
 class ProbsOrLogits:
     """Distribution with `probs` and `logits`.
 
-    They are those of a one if `_is_binary`, otherwise of classes along the last dimension.
+    With `_is_binary` they belong to the value 1, otherwise to classes along the last dimension.
     """
 
     _is_binary = True

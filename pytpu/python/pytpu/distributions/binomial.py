@@ -95,7 +95,7 @@ class Binomial(ProbsOrLogits, Distribution):
         if self._validate_args:
             self._validate_sample(value)
         n, logits = self.total_count, self.logits
-        # n log(1 + exp(logits)) without overflow; the sum is arranged so that logits of infinity give no NaN at n.
+        # n log(1 + exp(logits)) without overflow. This form of the sum has no NaN at n for infinite logits.
         n_softplus = n * _positive_part(logits) + n * torch.log1p(torch.exp(-torch.abs(logits)))
         return (
             value * logits - torch.lgamma(value + 1) - torch.lgamma(n - value + 1) - (n_softplus - torch.lgamma(n + 1))

@@ -122,7 +122,7 @@ class _Dependent(Constraint):
         return self._event_dim
 
     def __call__(self, *, is_discrete=NotImplemented, event_dim=NotImplemented):
-        """The same with what is known."""
+        """Return the same constraint with known parameters."""
         return _Dependent(
             is_discrete=self._is_discrete if is_discrete is NotImplemented else is_discrete,
             event_dim=self._event_dim if event_dim is NotImplemented else event_dim,
@@ -212,7 +212,7 @@ class MixtureSameFamilyConstraint(Constraint):
         result = self.base_constraint.check(value.unsqueeze(value.dim() - self.event_dim))
         if result.dim() < self.event_dim:
             raise ValueError(f"Expected value.dim() >= {self.event_dim} but got {value.dim()}")
-        # The last dimension of the rest is that of the components.
+        # The last dimension of the others is the dimension of the components.
         return result.all(-1)
 
     def __repr__(self) -> str:

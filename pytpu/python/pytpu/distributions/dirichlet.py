@@ -68,7 +68,7 @@ class Dirichlet(ExponentialFamily):
         a = self.concentration
         over = (a - 1).clamp(min=0.0)
         inner = over / over.sum(-1, True)
-        # Where all are below one, the density is infinite at each corner: the first one.
+        # If all parameters are below one, the density is infinite at each corner. Return the first corner.
         corner = one_hot(torch.zeros_like(a[..., 0], dtype=torch.long), a.shape[-1]).to(a)
         return torch.where((a < 1).all(-1, keepdim=True), corner, inner)
 

@@ -64,7 +64,7 @@ class Gamma(ExponentialFamily):
     def rsample(self, sample_shape: Sequence[int] = torch.Size()) -> Tensor:
         shape = self._extended_shape(sample_shape)
         value = torch._standard_gamma(self.concentration.expand(shape)) / self.rate.expand(shape)
-        # No draw is zero, so that logarithms are finite; the gradient is that of the draw itself.
+        # No draw is zero, so logarithms are finite. The gradient is that of the draw itself.
         value.detach().clamp_(min=torch.finfo(value.dtype).tiny)
         return value
 

@@ -88,7 +88,7 @@ class Geometric(ProbsOrLogits, Distribution):
         if self._validate_args:
             self._validate_sample(value)
         value, probs = broadcast_all(value, self.probs)
-        # No failure where there is none to fail: zero times minus infinity is zero.
+        # With no failures, zero times minus infinity must be zero.
         probs = torch.where((probs == 1) & (value == 0), 0, probs)
         return value * (-probs).log1p() + self.probs.log()
 

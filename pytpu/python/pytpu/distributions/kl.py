@@ -156,7 +156,7 @@ def _entry(p):
     raise AssertionError(f"{type(p).__name__} has none of the parameters that are looked for")
 
 
-# Where p has values that q has not, the divergence is infinite.
+# The divergence is infinite if p has values that q does not have.
 for _p, _qs in {
     Beta: (Pareto,),
     ContinuousBernoulli: (Pareto,),

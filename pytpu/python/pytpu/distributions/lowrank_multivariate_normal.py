@@ -114,7 +114,7 @@ class LowRankMultivariateNormal(Distribution):
     @lazy_property
     def scale_tril(self) -> Tensor:
         """Cholesky factor of the covariance."""
-        # That of the covariance with its diagonal part made one, scaled back.
+        # Factor of the covariance after scaling its diagonal part to one, scaled back.
         root = self._unbroadcasted_cov_diag.sqrt().unsqueeze(-1)
         scaled = self._unbroadcasted_cov_factor / root
         matrix = scaled @ scaled.mT

@@ -123,7 +123,7 @@ class MixtureSameFamily(Distribution):
 
     @property
     def variance(self) -> Tensor:
-        # That within components, and that of their means.
+        # The variance within components, and the variance of their means.
         means = self.component_distribution.mean
         return self._mix(self.component_distribution.variance) + self._mix((means - self._pad(self._mix(means))).pow(2))
 

@@ -28,7 +28,7 @@ __all__ = ["Multinomial"]
 
 
 class Multinomial(OfCategorical, Distribution):
-    """Multinomial distribution: how often each class occurs among `total_count` draws.
+    """Multinomial distribution: the number of occurrences of each class among `total_count` draws.
 
     Args:
         total_count: Number of draws, one for the whole batch.

@@ -36,7 +36,7 @@ def _batch_mahalanobis(tril, x):
 
 def _precision_to_scale_tril(P):
     """Return the Cholesky factor of the inverse of a positive definite matrix."""
-    # P is U U^T of an upper U, the factor of P with its order reversed; the inverse is U^-T U^-1.
+    # P = U U^T with an upper U, the factor of P with its order reversed. The inverse of P is U^-T U^-1.
     upper = torch.flip(torch.linalg.cholesky(torch.flip(P, (-2, -1))), (-2, -1))
     eye = torch.eye(P.shape[-1], dtype=P.dtype, device=P.device)
     return torch.linalg.solve_triangular(upper.mT, eye, upper=False)

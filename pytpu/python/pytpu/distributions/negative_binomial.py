@@ -92,5 +92,5 @@ class NegativeBinomial(ProbsOrLogits, Distribution):
         n = self.total_count
         powers = n * logsigmoid(-self.logits) + value * logsigmoid(self.logits)
         log_norm = -torch.lgamma(n + value) + torch.lgamma(1.0 + value) + torch.lgamma(n)
-        # Nothing before nothing: both gamma functions are infinite.
+        # With no counts, both gamma functions are infinite.
         return powers - log_norm.masked_fill(n + value == 0.0, 0.0)

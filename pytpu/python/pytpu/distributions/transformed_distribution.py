@@ -134,7 +134,7 @@ class TransformedDistribution(Distribution):
         return log_prob + _sum_rightmost(self.base_dist.log_prob(value), event_dim - len(self.base_dist.event_shape))
 
     def _monotonize_cdf(self, value):
-        """Convert a probability of the base, or back: a decreasing transform counts from the other end."""
+        """Convert a probability to or from the base: a decreasing transform counts from the other end."""
         sign = 1
         for transform in self.transforms:
             sign = sign * transform.sign

@@ -272,7 +272,7 @@ class ComposeTransform(Transform):
             return constraints.real
         event_dim = 0
         for part in parts:
-            # A part takes dimensions of the event, as far as they go; those that it does not take stay.
+            # Each part takes as many dimensions of the event as it needs. The others stay.
             event_dim = max(event_dim - getattr(part, entrance).event_dim, 0) + getattr(part, exit).event_dim
         end = getattr(parts[-1], exit)
         more = event_dim - end.event_dim
@@ -964,7 +964,7 @@ class CatTransform(_Joined):
             )
         dim = self.dim if self.dim < 0 else self.dim - x.dim()
         dim += self.event_dim
-        # Where the dimension belongs to the event, the determinants multiply.
+        # If the dimension belongs to the event, the determinants multiply.
         return torch.cat(pieces, dim=dim) if dim < 0 else sum(pieces)
 
     @constraints.dependent_property

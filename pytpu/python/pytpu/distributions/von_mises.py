@@ -64,7 +64,7 @@ class VonMises(Distribution):
 
     @lazy_property
     def _proposal_r(self):
-        # The parameter of the wrapped Cauchy variable that is proposed; for small concentrations by its series.
+        # The parameter of the wrapped Cauchy distribution of proposals. Small concentrations use its series.
         kappa = self.concentration.to(torch.double)
         tau = 1 + (1 + 4 * kappa**2).sqrt()
         rho = (tau - (2 * tau).sqrt()) / (2 * kappa)

@@ -1,4 +1,4 @@
-"""``torch.fx``: what libraries ask of it where they do not trace. Graphs of Python code are not made here."""
+"""``torch.fx``: names that libraries use without tracing. Graphs of Python code are not made here."""
 
 from .._absent import absent_class
 
@@ -27,7 +27,7 @@ def has_side_effect(fn):
 
 
 class Proxy:
-    """What stands for a value while a graph is made. As none is ever made, no value is one."""
+    """The stand-in for a value while a graph is made. No graph is made here, so it has no instances."""
 
 
 class Graph:
@@ -53,5 +53,5 @@ def wrap(fn_or_name):
 
 
 def symbolic_trace(root, concrete_args=None):
-    """Raises ``NotImplementedError``."""
+    """Raise ``NotImplementedError``."""
     raise NotImplementedError("torch.fx.symbolic_trace: graphs of Python code are not made here")

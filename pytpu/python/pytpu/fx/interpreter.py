@@ -1,4 +1,3 @@
-"""``torch.fx.interpreter``: names of what runs graphs."""
+"""``torch.fx.interpreter``: names of classes that run graphs."""
 
-from . import Interpreter as Interpreter
-from . import Transformer as Transformer
+from . import Interpreter as Interpreter, Transformer as Transformer

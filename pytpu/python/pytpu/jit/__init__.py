@@ -1,4 +1,4 @@
-"""Decorators of TorchScript. There is no second language here: what is decorated stays as it is, and runs as Python.
+"""Decorators of TorchScript. There is no second language here: decorated functions stay Python.
 
 On ``tpu`` the ops that it calls are compiled anyway.
 """
@@ -50,7 +50,7 @@ class _Missing:
 
 
 class ScriptModule:
-    """A compiled module, for ``isinstance``: ``script`` gives modules back as they are, so that there is none."""
+    """A compiled module, for ``isinstance``. ``script`` returns modules unchanged, so there are no instances."""
 
     def __init__(self, *args, **kwargs):
         raise NotImplementedError("modules are not compiled to TorchScript")
@@ -61,7 +61,7 @@ ScriptFunction = type("ScriptFunction", (), {"__init__": ScriptModule.__init__, 
 
 
 def ignore(drop=False, **kwargs):
-    """The function itself; a decorator with or without arguments."""
+    """Return the function itself. A decorator with or without arguments."""
     return drop if callable(drop) else lambda fn: fn
 
 
@@ -82,7 +82,7 @@ _overload_method = _overload
 
 
 class TracerWarning(Warning):
-    """What a tracer would warn of. Nothing is traced here."""
+    """A warning of tracers. Nothing is traced here."""
 
     @staticmethod
     def ignore_lib_warnings():
@@ -134,7 +134,7 @@ save, load = _unsupported("save"), _unsupported("load")
 
 
 class strict_fusion:
-    """A block that TorchScript would have to fuse; accepted."""
+    """Context manager of code that TorchScript must fuse. It has no effect."""
 
     def __enter__(self):
         return self
@@ -144,12 +144,12 @@ class strict_fusion:
 
 
 def fuser(name):
-    """Return a block in which TorchScript would use a fuser; accepted."""
+    """Return a context manager of code that uses a fuser of TorchScript. It has no effect."""
     return strict_fusion()
 
 
 def optimized_execution(should_optimize):
-    """Return a block in which TorchScript would be optimized; accepted."""
+    """Return a context manager of code that TorchScript optimizes. It has no effect."""
     return strict_fusion()
 
 
@@ -167,11 +167,11 @@ def annotate(the_type, the_value):
 
 
 def isinstance(obj, target_type):
-    """Whether `obj` is of a type, or of one of a tuple of types: ``List[int]``, ``Dict[str, int]``, ``Tuple[int,
+    """Return whether `obj` is of a type, or of one of a tuple of types: ``List[int]``, ``Dict[str, int]``, ``Tuple[int,
     str]``, ``Optional`` and ``Union`` too, where what a container holds is looked at.
 
-    Raises `RuntimeError` for a container's type without that of what it holds. An empty container is of any, with a
-    warning.
+    Raise `RuntimeError` for a container type without the type of its items. An empty container matches any item type,
+    with a warning.
     """
     import builtins
     import typing
@@ -224,10 +224,10 @@ def _is_of(obj, target, warned):
 
 
 def is_scripting():
-    """No."""
+    """Return ``False``: nothing is scripted."""
     return False
 
 
 def is_tracing():
-    """No."""
+    """Return ``False``: nothing is traced."""
     return False

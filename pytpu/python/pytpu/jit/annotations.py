@@ -4,7 +4,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union  # noqa: 
 
 
 class _BroadcastingList:
-    """A type of lists, in which a single value stands for equal ones."""
+    """A type of lists that also accepts a single value for equal items."""
 
     def __getitem__(self, types):
         return List[types]

@@ -1,8 +1,8 @@
 """``torch.masked``: reductions and normalisations that leave out the elements where a mask is false.
 
-A mask is broadcast to its tensor. What is left out is replaced by the value that changes nothing (zero for a sum, minus
-infinity for a maximum) before the plain op runs, so gradients there are zero. A row that is left out as a whole gives
-that value; where there is none, as for a mean, it gives NaN.
+A mask is broadcast to its tensor. Masked-out elements are replaced by the neutral value (zero for a sum, minus infinity
+for a maximum) before the plain op runs, so their gradients are zero. A row without elements gives the neutral value, or
+NaN if there is none, as for a mean.
 """
 
 from .. import _C
@@ -34,7 +34,7 @@ _inf = float("inf")
 
 
 def _dims(dim, ndim):
-    """The dimensions meant, in order; none, or an empty list, means all."""
+    """Return the dimensions in ascending order. ``None`` or an empty list means all."""
     n = max(ndim, 1)
     if dim is None or (not isinstance(dim, int) and len(dim) == 0):
         return list(range(ndim))
@@ -79,13 +79,13 @@ def _summed_dtype(dtype):
 
 
 def sum(input, dim=None, *, keepdim=False, dtype=None, mask=None):
-    """The sum of what the mask keeps."""
+    """Return the sum of the unmasked elements."""
     dtype = dtype or _summed_dtype(input.dtype)
     return _C._ops.sum(_replaced(input, mask, 0), _dims(dim, input.ndim), bool(keepdim), dtype=dtype)
 
 
 def prod(input, dim=None, *, keepdim=False, dtype=None, mask=None):
-    """The product of what the mask keeps."""
+    """Return the product of the unmasked elements."""
     y = _replaced(input, mask, 1).to(dtype or _summed_dtype(input.dtype))
     for d in reversed(_dims(dim, input.ndim)):
         y = y.prod(d, bool(keepdim))
@@ -93,36 +93,36 @@ def prod(input, dim=None, *, keepdim=False, dtype=None, mask=None):
 
 
 def cumsum(input, dim, *, dtype=None, mask=None):
-    """Running sums of what the mask keeps."""
+    """Return running sums of the unmasked elements."""
     dtype = dtype or input.dtype
     return _replaced(input, mask, 0).cumsum(_dims(dim, input.ndim)[0], dtype=dtype).to(dtype)
 
 
 def cumprod(input, dim, *, dtype=None, mask=None):
-    """Running products of what the mask keeps."""
+    """Return running products of the unmasked elements."""
     dtype = dtype or input.dtype
     return _replaced(input, mask, 1).cumprod(_dims(dim, input.ndim)[0], dtype=dtype).to(dtype)
 
 
 def amax(input, dim=None, *, keepdim=False, dtype=None, mask=None):
-    """The greatest of what the mask keeps."""
+    """Return the greatest of the unmasked elements."""
     y = _replaced(input, mask, _least(input.dtype)).amax(_dims(dim, input.ndim), bool(keepdim))
     return y.to(dtype or input.dtype)
 
 
 def amin(input, dim=None, *, keepdim=False, dtype=None, mask=None):
-    """The least of what the mask keeps."""
+    """Return the least of the unmasked elements."""
     y = _replaced(input, mask, _greatest(input.dtype)).amin(_dims(dim, input.ndim), bool(keepdim))
     return y.to(dtype or input.dtype)
 
 
 def argmax(input, dim=None, *, keepdim=False, dtype=None, mask=None):
-    """The place of the greatest of what the mask keeps; in the dtype of ``input`` unless another is asked for."""
+    """Return the index of the greatest unmasked element, in the dtype of ``input`` unless ``dtype`` is given."""
     return _replaced(input, mask, _least(input.dtype)).argmax(dim, bool(keepdim)).to(dtype or input.dtype)
 
 
 def argmin(input, dim=None, *, keepdim=False, dtype=None, mask=None):
-    """The place of the least of what the mask keeps; in the dtype of ``input`` unless another is asked for."""
+    """Return the index of the least unmasked element, in the dtype of ``input`` unless ``dtype`` is given."""
     return _replaced(input, mask, _greatest(input.dtype)).argmin(dim, bool(keepdim)).to(dtype or input.dtype)
 
 
@@ -132,7 +132,7 @@ def _count(input, dim, keepdim, mask):
 
 
 def mean(input, dim=None, *, keepdim=False, dtype=None, mask=None):
-    """The mean of what the mask keeps; NaN of nothing."""
+    """Return the mean of the unmasked elements, or NaN without any."""
     source = "Input" if dtype is None else "Optional"
     dtype = dtype or input.dtype
     if not (dtype.is_floating_point or dtype.is_complex):
@@ -144,7 +144,7 @@ def mean(input, dim=None, *, keepdim=False, dtype=None, mask=None):
 
 
 def median(input, dim=-1, *, keepdim=False, dtype=None, mask=None):
-    """The lower median of what the mask keeps; NaN of nothing, which integers refuse."""
+    """Return the lower median of the unmasked elements, or NaN without any, which integers refuse."""
     x = input if input.is_floating_point() else input.to(_C.float32)
     y = _replaced(x, mask, float("nan")).nanmedian(_dims(dim, input.ndim)[0], keepdim).values
     if input.is_floating_point():
@@ -155,25 +155,25 @@ def median(input, dim=-1, *, keepdim=False, dtype=None, mask=None):
 
 
 def logsumexp(input, dim=None, *, keepdim=False, dtype=None, mask=None):
-    """The logarithm of the sum of exponentials of what the mask keeps."""
+    """Return the logarithm of the sum of exponentials of the unmasked elements."""
     y = _replaced(input, mask, _least(input.dtype)).logsumexp(_dims(dim, input.ndim), keepdim)
     return y.to(dtype or input.dtype)
 
 
 def logaddexp(input, other, *, dtype=None, input_mask=None, other_mask=None):
-    """``logaddexp`` of two tensors; an element that its mask leaves out adds nothing."""
+    """Return ``logaddexp`` of two tensors. A masked-out element adds nothing."""
     x, y = _replaced(input, input_mask, _least(input.dtype)), _replaced(other, other_mask, _least(other.dtype))
     return _C._ops.logaddexp(x, y).to(dtype or input.dtype)
 
 
 def norm(input, ord=2.0, dim=None, *, keepdim=False, dtype=None, mask=None):
-    """The ``ord``-norm of what the mask keeps."""
+    """Return the ``ord``-norm of the unmasked elements."""
     x = _replaced(input, mask, _inf if ord == -_inf else 0)
     return _C._ops.linalg_vector_norm(x, ord, _dims(dim, input.ndim), bool(keepdim), dtype=dtype or input.dtype)
 
 
 def var(input, dim=None, unbiased=None, *, correction=None, keepdim=False, dtype=None, mask=None):
-    """The variance of what the mask keeps."""
+    """Return the variance of the unmasked elements."""
     if unbiased is not None and correction is not None:
         raise AssertionError("Only one of unbiased and correction may be given")
     if correction is None:
@@ -193,29 +193,29 @@ def var(input, dim=None, unbiased=None, *, correction=None, keepdim=False, dtype
 
 
 def std(input, dim=None, unbiased=None, *, correction=None, keepdim=False, dtype=None, mask=None):
-    """The standard deviation of what the mask keeps."""
+    """Return the standard deviation of the unmasked elements."""
     return var(input, dim, unbiased, correction=correction, keepdim=keepdim, dtype=dtype, mask=mask).sqrt()
 
 
 def softmax(input, dim, *, dtype=None, mask=None):
-    """Softmax over what the mask keeps; zero elsewhere."""
+    """Return the softmax over the unmasked elements, with zeros elsewhere."""
     return _replaced(input, mask, _least(input.dtype)).softmax(_dims(dim, input.ndim)[0], dtype=dtype or input.dtype)
 
 
 def log_softmax(input, dim, *, dtype=None, mask=None):
-    """Logarithm of softmax over what the mask keeps; minus infinity elsewhere."""
+    """Return the logarithm of the softmax over the unmasked elements, with minus infinity elsewhere."""
     return _replaced(input, mask, _least(input.dtype)).log_softmax(
         _dims(dim, input.ndim)[0], dtype=dtype or input.dtype
     )
 
 
 def softmin(input, dim, *, dtype=None, mask=None):
-    """Softmax of the negated input over what the mask keeps; zero elsewhere."""
+    """Return the softmax of the negated input over the unmasked elements, with zeros elsewhere."""
     x = _replaced(input, mask, _greatest(input.dtype))
     return (-x).softmax(_dims(dim, input.ndim)[0], dtype=dtype or input.dtype)
 
 
 def normalize(input, ord, dim, *, eps=1e-12, dtype=None, mask=None):
-    """What the mask keeps divided by its norm, or by ``eps`` where that is greater; zero elsewhere."""
+    """Return the unmasked elements divided by their norm, or by ``eps`` if that is greater, with zeros elsewhere."""
     size = norm(input, ord, dim, keepdim=True, dtype=dtype, mask=mask)
     return _replaced(input, mask, 0) / size.clamp(min=eps)

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from . import functional as functional
-from . import init as init
-from . import modules as modules
-from . import parameter as parameter
+from . import functional as functional, init as init, modules as modules, parameter as parameter
 from .modules import *  # noqa: F403
 from .parameter import (
     Buffer as Buffer,
-)
-from .parameter import (
     Parameter as Parameter,
-)
-from .parameter import (
     UninitializedBuffer as UninitializedBuffer,
-)
-from .parameter import (
     UninitializedParameter as UninitializedParameter,
 )
 
@@ -25,11 +16,13 @@ TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
 if TYPE_CHECKING:
     from typing import Any
 
-    from . import attention as attention
-    from . import common_types as common_types
-    from . import grad as grad
-    from . import parallel as parallel
-    from . import utils as utils
+    from . import (
+        attention as attention,
+        common_types as common_types,
+        grad as grad,
+        parallel as parallel,
+        utils as utils,
+    )
     from .parallel import DataParallel as DataParallel
 
 

@@ -1,15 +1,15 @@
-"""``torch.onnx``: what scripts ask of it. There is no exporter: a graph of StableHLO is what this package writes."""
+"""``torch.onnx``: names that scripts use. There is no exporter: this package writes graphs of StableHLO."""
 
 __all__ = ["export", "is_in_onnx_export"]
 
 
 def is_in_onnx_export():
-    """Whether an export is running; it never is."""
+    """Always return ``False``: no export is running."""
     return False
 
 
 def export(*args, **kwargs):
-    """Raises ``NotImplementedError``: models are not exported to ONNX. Save the ``state_dict`` instead."""
+    """Raise ``NotImplementedError``: models are not exported to ONNX. Save the ``state_dict`` instead."""
     raise NotImplementedError("torch.onnx.export: models are not exported to ONNX; save their state_dict instead")
 
 

@@ -1094,7 +1094,7 @@ class SequentialLR(LRScheduler):
         self._milestones = milestones
         self.last_epoch = last_epoch + 1
         self.optimizer = optimizer
-        # Every schedule has taken its first step: undo them all, then take that of the first schedule.
+        # Every schedule has taken its first step: undo them all, then take the step of the first schedule.
         for group in optimizer.param_groups:
             _set(group, "lr", group["initial_lr"])
         for scheduler in schedulers:
@@ -1331,7 +1331,7 @@ class ReduceLROnPlateau(LRScheduler):
 
     @property
     def in_cooldown(self):
-        """Whether the cooldown after a reduction is still running."""
+        """Return whether the cooldown after a reduction is still running."""
         return self.cooldown_counter > 0
 
     def is_better(self, a: float, best: float) -> bool:

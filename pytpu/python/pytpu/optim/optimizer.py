@@ -96,7 +96,7 @@ def _wrap_step(step):
                         f"{step} must return None or a tuple of (new_args, new_kwargs), but got {result}."
                     )
                 args, kwargs = result
-        # `step` of a subclass may call that of its base. The engine is notified of the outer call.
+        # `step` of a subclass may call `step` of its base. The engine is notified of the outer call.
         is_told = self._on_accelerator() and not self.__dict__.get("_is_stepping")
         if is_told:
             self._is_stepping = True
@@ -127,7 +127,7 @@ def without_grad(step: _Step) -> _Step:
     return typing.cast("_Step", wrapper)
 
 
-# Options that older versions of PyTorch did not have, and the values that a missing option stands for.
+# Options that older versions of PyTorch did not have, and the values that replace a missing option.
 _ADDED_OPTIONS = {
     "amsgrad": False,
     "nesterov": False,

@@ -151,7 +151,7 @@ class SGD(Optimizer):
             state = self.state[p]
             buffer = state.get("momentum_buffer")
             if buffer is None and p.device.type == "tpu":
-                # The same program as that of later steps, as above.
+                # Use the same program as later steps.
                 buffer = state["momentum_buffer"] = torch.zeros_like(grad)
                 buffer.mul_(momentum).add_(grad, alpha=1)
             elif buffer is None:

@@ -1,6 +1,6 @@
 """``torch.signal.windows``: weights for the samples of a signal, by SciPy's definitions.
 
-``sym`` asks for a symmetric window, for filters; otherwise it is periodic: one of ``M + 1`` samples without its last.
+With ``sym`` a window is symmetric, for filters. Otherwise it is periodic: the first ``M`` of ``M + 1`` samples.
 """
 
 from collections.abc import Iterable as _Iterable
@@ -24,7 +24,7 @@ __all__ = [
 
 
 def _made(name, M, dtype, layout, device, requires_grad, f):
-    """Checks the arguments that all windows have, and turns ``f`` of the places 0, 1, .. into a tensor."""
+    """Check the arguments that all windows have, and turn ``f`` of the places 0, 1, .. into a tensor."""
     dtype = _C.get_default_dtype() if dtype is None else dtype
     if M < 0:
         raise ValueError(f"{name} requires non-negative window length, got M={M}")

@@ -61,7 +61,7 @@ def set_device(device: _C.device | str | int) -> None:
 
 
 def get_device_name(device: _C.device | str | int | None = None) -> str:
-    """Return what is behind device `tpu`: the platform and the kind of device.
+    """Return the name of the hardware behind device `tpu`: the platform and the kind of device.
 
     Args:
         device: Accepted for compatibility.
@@ -75,7 +75,7 @@ def get_device_name(device: _C.device | str | int | None = None) -> str:
 
 
 def synchronize(device: _C.device | str | int | None = None) -> None:
-    """Launch what is recorded, and wait for it.
+    """Launch the recorded ops, and wait for them.
 
     Args:
         device: Accepted for compatibility.
@@ -146,12 +146,14 @@ def compilation_count() -> int:
 
 
 def explain() -> str:
-    """Return what was compiled and why, and which programs ran op by op because they were new, one line each."""
+    """Return the compilations with their reasons, and the programs that ran op by op because they were new, one line
+    each.
+    """
     return _C._tpu_explain()
 
 
 def mark_step() -> None:
-    """Launch what is recorded, without waiting for it."""
+    """Launch the recorded ops, without waiting for them."""
     _C._tpu_mark_step()
 
 
@@ -262,7 +264,7 @@ def dump_graph(tensor: Tensor) -> str:
 
 
 def set_max_pending_bytes(n: int | None) -> None:
-    """Set how many bytes of pending values may exist before they are computed.
+    """Set the bytes of pending values above which they are computed.
 
     Args:
         n: Number of bytes. `None` is the memory of the device, or 2 GiB if the device does not report it. On XLA:CPU,

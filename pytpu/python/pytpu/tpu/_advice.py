@@ -1,7 +1,7 @@
 """The rules of `python -m pytpu.advise`, which make a planned step faster or smaller, by numbers of the compiler.
 
-A rule reads the recorded ops of a step. What it proposes is compiled: the op alone, as it is and changed; or the whole
-step, by running the script again with a change that needs no edit.
+A rule reads the recorded ops of a step. Its proposal is compiled: either the op alone, before and after the change, or
+the whole step, by running the script again with a change that needs no edit.
 """
 
 import collections
@@ -14,9 +14,9 @@ from ._costs import Attention, Convolution, Product
 from ._report import _amount, _bytes, _seconds
 from ._trial import Change
 
-# Advice below this share of the step is for those who ask for all.
+# Advice below this share of the step is shown only on request.
 LEAST_SHARE = 0.01
-# The matrix units of all generations hold a multiple of so many columns.
+# The matrix units of all generations hold a multiple of this number of columns.
 LANES = 128
 # Products of fewer rows than the vector registers have do not use the matrix unit.
 SUBLANES = 8
@@ -34,7 +34,7 @@ _PRODUCTS = (
 _PASSES = {"highest": 6, "high": 3, "medium": 1}
 # Programs that the search for the largest batch compiles at most.
 _MOST_BATCHES = 7
-# One size is at most so many times the largest before it.
+# A size counts as close to the one before it up to this ratio.
 _MOST_GROWTH = 16
 _MOST_INPUT_BYTES = 1 << 30
 _MOST_ROWS = 1 << 20
@@ -70,7 +70,7 @@ class Advice:
     note: str = ""
 
     def is_large(self):
-        """Whether it is shown without being asked for."""
+        """Return whether it is shown without being asked for."""
         return self.share is None or self.rule == "reads" or max(self.share, self.memory_share) >= LEAST_SHARE
 
     def to_dict(self):
@@ -134,7 +134,7 @@ class Step:
         self.memory_bytes = report.memory_bytes[topology]
 
     def fits(self):
-        """Whether it compiles, and its bytes are there."""
+        """Return whether it compiles and fits into memory."""
         return not self.errors and self.total_bytes <= self.memory_bytes
 
 
@@ -329,7 +329,7 @@ class Advisor:
         what = f"{name}, {_times(group)}: {op.rows} x {op.k} x {op.n}"
         if (k, n) != (op.k, op.n):
             yield from self._compared(group, op.with_sizes(k=k, n=n), "widths", what, _resized(op, k, n))
-        # A vocabulary is as large as it is; a width may be rounded down.
+        # A vocabulary has a fixed size, but a width may be rounded down.
         down_k, down_n = (
             size - size % LANES if size > LANES and size % LANES <= size // 50 else size for size in (op.k, op.n)
         )
@@ -341,7 +341,7 @@ class Advisor:
             )
 
     def rows(self, group):
-        """Products of so few rows that they do not use the matrix unit, or read the weight for little work."""
+        """Products with too few rows to use the matrix unit, or that read the weight for little work."""
         op = group.op
         if not isinstance(op, Product) or op.rows >= SUBLANES or min(op.k, op.n) < LANES:
             return
@@ -373,7 +373,7 @@ class Advisor:
                 continue
             changed = op.with_channels(channels, out_channels)
             growth = changed.operations() / op.operations()
-            # A network of many more channels is another one: its gain is that of fewer such layers.
+            # A network with many more channels is a different one. The gain is that of fewer such layers.
             is_same = growth <= 1.7
             found += [
                 (is_same, a)
@@ -553,7 +553,7 @@ class _Search:
     def _search(self):
         limit = self._limit()
         next_size = 2 * self.batch if self.advisor.step.fits() else self.batch // 2
-        # Whether the last prediction was too high, so that memory grows faster than the sizes before it say.
+        # Whether the last prediction was too high, so that memory grows faster than the earlier sizes suggest.
         is_misled = False
         while next_size >= 1 and len(self.known) <= _MOST_BATCHES:
             does_fit = self._try(next_size)
@@ -566,7 +566,7 @@ class _Search:
             is_misled = not does_fit and next_size > 2 * self.batch
             predicted = None if is_misled and self.known[next_size].errors else self._predicted()
             if high is None:
-                # Small sizes do not tell how memory grows at large ones.
+                # Small sizes do not show how memory grows at large ones.
                 next_size = min(predicted or 2 * low, _MOST_GROWTH * low, limit)
             elif predicted is None or not low < predicted < high:
                 next_size = math.isqrt(max(1, low) * high)

@@ -6,7 +6,7 @@ from ._plan import plan
 
 
 class Cost:
-    """What the compiler says about an op alone: `cycles`, `memory_bytes`, `temp_bytes` and `seconds`.
+    """The compiler's report about an op alone: `cycles`, `memory_bytes`, `temp_bytes` and `seconds`.
 
     `seconds` is the larger of cycles over the clock and `memory_bytes` over the bandwidth. These are operands and
     results once, and temporary values twice. The compiler's own count of bytes is not used here: it counts operands
@@ -21,7 +21,7 @@ class Cost:
 
 
 class Costs:
-    """Compiles ops alone and remembers what they cost.
+    """A compiler of single ops that remembers their costs.
 
     Args:
         topology (str): the machine, such as `"v5e:2x2"`.
@@ -37,7 +37,7 @@ class Costs:
         self.compiled = 0
 
     def of(self, op):
-        """Return the `Cost` of an op, one of the classes below; `None` if the compiler refuses it."""
+        """Return the `Cost` of an op, one of the classes below, or `None` if the compiler refuses it."""
         if op not in self._known:
             self._known[op] = self._measure(op)
         return self._known[op]
@@ -72,7 +72,7 @@ class _Op:
         return f"{type(self).__name__}{self.key}"
 
     def run(self, operands):
-        """Compute the op and its gradients; return all results."""
+        """Compute the op and its gradients, and return all results."""
         import pytpu as torch
 
         if not any(x.requires_grad for x in operands):
@@ -162,7 +162,7 @@ class Attention(_Op):
         ) = self.key
 
     def with_head_dim(self, head_dim):
-        """Return attention of equal width with other heads; `None` if the width is no multiple."""
+        """Return attention of equal width with another number of heads, or `None` if the width is not a multiple."""
         width, kv_width = self.heads * self.head_dim, self.kv_heads * self.head_dim
         if width % head_dim or kv_width % head_dim:
             return None
@@ -199,9 +199,10 @@ class Attention(_Op):
 
 
 class Convolution(_Op):
-    """A convolution of one group. `gradients` says whether those of the input and of the weight are computed.
+    """A convolution of one group. `gradients` says whether the gradients of the input and of the weight are computed.
 
-    Inputs lie as the compiler lays out activations of a network, channels last; the kernel as layers have it.
+    Inputs have channels last, as the compiler lays out the activations of a network. The kernel has the layout of
+    layers.
     """
 
     def __init__(

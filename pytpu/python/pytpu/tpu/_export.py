@@ -39,7 +39,7 @@ def _shown(described):
 
 
 def _structure(value, count):
-    """Describe nested arguments or results as JSON has it; tensors are numbered in order by the list `count`."""
+    """Describe nested arguments or results in the form of JSON. The list `count` numbers the tensors in order."""
     if _is_tensor(value):
         count.append(value)
         return {"tensor": len(count) - 1}

@@ -1,4 +1,4 @@
-"""What decides the export of a function: the key of the disk cache.
+"""The key of an exported function in the disk cache.
 
 The key of a function holds its code and all that the code refers to, other functions included. What cannot be described
 so, such as an array in a closure, keeps the export from the disk. Nothing is imported to find out.
@@ -28,7 +28,7 @@ class _Unknown(Exception):
 
 @functools.lru_cache
 def _environment():
-    """Describe the versions of what exports."""
+    """Describe the versions of the exporting packages."""
     versions = [sys.version, torch.__version__]
     for name in ("jax", "jaxlib"):
         try:
@@ -116,7 +116,7 @@ def _of(x, seen):
         return f"method {_of([x.__func__, x.__self__], seen)}"
     wrapped = getattr(x, "__wrapped__", None)
     if callable(x) and callable(wrapped) and _is_versioned(type(x).__module__):
-        # What JAX makes of a function: `jax.jit`, `jax.custom_vjp`.
+        # Wrappers that JAX makes of a function: `jax.jit`, `jax.custom_vjp`.
         parts = [getattr(x, name, None) for name in ("fwd", "bwd", "jvp", "nondiff_argnums")]
         return f"{type(x).__qualname__} {_of([wrapped, *parts], seen)}"
     if (
@@ -136,7 +136,7 @@ def _of_function(f, seen):
     parts = [_of_code(f.__code__, seen), _of(cells, seen), _of(f.__defaults__, seen), _of(f.__kwdefaults__, seen)]
     for name, value in used.items():
         if isinstance(value, types.ModuleType) and not _is_versioned(value.__name__):
-            # Of a module of the user's, the attributes that the function may mean.
+            # For a module of the user, the attributes that the function may read.
             found = {n: getattr(value, n) for n in sorted(names) if hasattr(value, n)}
             parts.append(f"{name}: {_of(found, seen)}")
         else:
@@ -184,7 +184,7 @@ def _spec(module):
 
 
 def _of_file(module, seen):
-    """Describe a module's file, and those of the modules that it imports."""
+    """Describe a module's file, and the files of the modules that it imports."""
     if module in seen:
         return ""
     seen[module] = True

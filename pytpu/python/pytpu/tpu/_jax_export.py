@@ -46,7 +46,7 @@ def _name(dtype):
 
 
 class _Chip:
-    """The generation of the TPU that kernels are told of when they ask."""
+    """The generation of the TPU that kernels see."""
 
     def __init__(self):
         self.kind, self.is_asked = None, False
@@ -64,7 +64,7 @@ class _Chip:
             self.is_asked = True
             return tpu_info._get_tpu_info_impl(tpu_info.chip_version_from_device_kind(kind), 1)
 
-        # What was traced for another generation is forgotten.
+        # Forget the traces for another generation.
         jax.clear_caches()
         tpu_info.registry["cpu"] = info
         self.kind = kind
@@ -175,7 +175,7 @@ def exported(fn, args, kwargs, tensors, platform, donated=(), grad=None, chip="T
             try:
                 made = _with_residuals(flat, avals, platform)
             except Exception:
-                # What forward keeps may be no array that leaves a program, such as the state of a generator.
+                # A residual of forward may be an array that cannot leave a program, such as the state of a generator.
                 made = None
         made = _recomputed(flat, avals, platform) if made is None else made
         return made | {"chip": chip} if _chip.is_asked else made

@@ -83,7 +83,8 @@ class plan:
             self._report = PlanReport(given, self._given)
 
     def report(self) -> PlanReport:
-        """Return the report of what was launched so far. Within the block, what is recorded is compiled first.
+        """Return the report of the programs that were launched so far. Within the block, recorded ops are compiled
+        first.
 
         Raises:
             RuntimeError: If the block has not begun.

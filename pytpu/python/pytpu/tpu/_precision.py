@@ -1,4 +1,4 @@
-"""How precisely products of `float32` are computed within a block."""
+"""Precision of `float32` products within a block."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Stream(_streams.Stream):
-    """A stream of device `tpu`. All streams of a device share one queue; see `torch.Stream`.
+    """A stream of device `tpu`. All streams of a device share one queue. See `torch.Stream`.
 
     Args:
         device: Device, or its name or index. `None` is `tpu`.
@@ -34,7 +34,7 @@ class Stream(_streams.Stream):
 
 
 class Event(_streams.Event):
-    """A point in the queue of device `tpu`; see `torch.Event`.
+    """A point in the queue of device `tpu`. See `torch.Event`.
 
     Args:
         enable_timing: If `True`, `elapsed_time` can be used.

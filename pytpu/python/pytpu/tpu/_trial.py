@@ -1,7 +1,7 @@
-"""Runs a script on a planned device with a change that needs no edit of it: a process of the advisor.
+"""A process of the advisor: it runs a script on a planned device with a change that needs no edit of the script.
 
-`python -m pytpu.tpu._trial` reads what to do as JSON from the file that is its argument, and writes what it found
-back there.
+`python -m pytpu.tpu._trial` reads its task as JSON from the file that is its argument, and writes the result to that
+file.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ import traceback
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """What is done to a run of a script.
+    """A change of a run of a script.
 
     Args:
         precision: what `torch.set_float32_matmul_precision` is set to, whatever the script sets.
@@ -45,7 +45,7 @@ class Change:
 
 
 class Trial:
-    """What a run found out.
+    """The result of a run.
 
     Attributes: `report` (a `PlanReport`), `code` (exit code), `error` (the last line of the script's error),
         `gradient_bytes` (of the gradients that were there right after a step), `step_lines`, `zero_grad_lines` and

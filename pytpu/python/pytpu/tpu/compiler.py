@@ -18,7 +18,7 @@ _now: dict[str, str | bool | int | float] = {}
 def custom_compiler_options(options: Mapping[str, str | bool | int | float]) -> Iterator[None]:
     """Return a context manager in which programs are compiled with some options.
 
-    What was recorded before the block is launched first. What was recorded in the block is launched at its end. In a
+    Ops that were recorded before the block are launched first, and ops that were recorded in the block at its end. In a
     nested block, options are added, and replace options of the same name. Options belong to the process, not to the
     thread.
 

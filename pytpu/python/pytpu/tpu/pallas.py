@@ -73,7 +73,7 @@ def _leaves(value):
 
 
 def _chip(platform):
-    """Return the generation of the TPU that is here or planned; any where there is none."""
+    """Return the generation of the TPU that is here or planned, or any generation without one."""
     try:
         name = torch.tpu.get_device_name() if platform == "tpu" else ""
     except RuntimeError:
@@ -189,7 +189,7 @@ class JaxOp(_FormOp):
                     error.add_note(f"while exporting the operator {self._name}, defined at {self._place}")
                 if grad is None:
                     raise
-                # The function may work all the same: JAX differentiates no Pallas kernel, unless told how.
+                # The function may work all the same: JAX differentiates a Pallas kernel only by an explicit rule.
                 try:
                     export = _jax_export.exported(fn, args, kwargs, metas, platform, donated, chip=chip) | {
                         "why": str(error)
@@ -487,7 +487,7 @@ def mosaic_op(
 
 
 class _LoadedOp(_FormOp):
-    """An operator of files, each of which serves one set of arguments."""
+    """An operator from files, each of which is for one set of arguments."""
 
     def __init__(self, files, contents):
         super().__init__(contents[0]["name"])

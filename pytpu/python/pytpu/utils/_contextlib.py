@@ -79,7 +79,7 @@ class _DecoratorContextManager:
 
 
 class _NoParamDecoratorContextManager(_DecoratorContextManager):
-    """One that takes no arguments: it may decorate a function without being called."""
+    """A block without arguments, which may decorate a function without being called."""
 
     def __new__(cls, orig_func=None):
         if orig_func is None:

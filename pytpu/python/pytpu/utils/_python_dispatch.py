@@ -57,7 +57,7 @@ def _disable_current_modes():
 
 
 def transform_subclass(t, callback, outer_size=None, outer_stride=None):
-    """Make a wrapper of what a callback makes of each of the tensors that it wraps."""
+    """Make a copy of a wrapper, with a callback's result in place of each of the tensors that it wraps."""
     names, context = t.__tensor_flatten__()
     parts = {name: callback(name, getattr(t, name)) for name in names}
     size = t.size() if outer_size is None else outer_size

@@ -1,6 +1,6 @@
 """``torch.utils._pytree``: trees of tuples, lists, dicts and registered classes, taken apart and put together again.
 
-Private in PyTorch, and yet what libraries register their output classes with. Specs are not serialised here.
+This module is private in PyTorch, but libraries register their output classes with it. Specs are not serialized here.
 """
 
 import dataclasses
@@ -48,7 +48,7 @@ KeyPath = tuple
 
 
 class NodeDef(NamedTuple):
-    """How nodes of one class are taken apart and put together."""
+    """The functions that take nodes of one class apart and put them together."""
 
     type: type
     flatten_fn: Callable
@@ -96,12 +96,12 @@ class GetAttrKey:
 
 
 def is_namedtuple(obj):
-    """Whether this is a named tuple or a class of them."""
+    """Return whether this is a named tuple or a class of them."""
     return is_namedtuple_class(obj if isinstance(obj, type) else type(obj))
 
 
 def is_namedtuple_class(cls):
-    """Whether this is a class of named tuples."""
+    """Return whether this is a class of named tuples."""
     fields = getattr(cls, "_fields", None)
     return (
         isinstance(cls, type)
@@ -114,17 +114,17 @@ def is_namedtuple_class(cls):
 
 
 def is_namedtuple_instance(obj):
-    """Whether this is a named tuple."""
+    """Return whether this is a named tuple."""
     return is_namedtuple_class(type(obj))
 
 
 def is_structseq(obj):
-    """Whether this is what C functions return in place of a named tuple, or a class of them."""
+    """Return whether this is a tuple with names that C functions return, or a class of them."""
     return is_structseq_class(obj if isinstance(obj, type) else type(obj))
 
 
 def is_structseq_class(cls):
-    """Whether this is a class of such tuples."""
+    """Return whether this is a class of such tuples."""
     return (
         isinstance(cls, type)
         and cls.__bases__ == (tuple,)
@@ -133,7 +133,7 @@ def is_structseq_class(cls):
 
 
 def is_structseq_instance(obj):
-    """Whether this is such a tuple."""
+    """Return whether this is such a tuple."""
     return is_structseq_class(type(obj))
 
 
@@ -241,9 +241,9 @@ def register_pytree_node(
     from_dumpable_context=None,
     flatten_with_keys_fn=None,
 ):
-    """Makes instances of a class nodes of trees.
+    """Make instances of a class nodes of trees.
 
-    ``flatten_fn(obj)`` gives a list of children and a context; ``unflatten_fn(children, context)`` is its inverse.
+    ``flatten_fn(obj)`` returns a list of children and a context. ``unflatten_fn(children, context)`` is its inverse.
 
     Raises:
         ValueError: the class is a node already.
@@ -265,12 +265,12 @@ def _register_pytree_node(
     from_dumpable_context=None,
     flatten_with_keys_fn=None,
 ):
-    """What ``register_pytree_node`` was called."""
+    """Register a class, as ``register_pytree_node`` does under its old name."""
     register_pytree_node(cls, flatten_fn, unflatten_fn, flatten_with_keys_fn=flatten_with_keys_fn)
 
 
 def _deregister_pytree_node(cls):
-    """Undoes ``register_pytree_node``."""
+    """Undo ``register_pytree_node``."""
     del SUPPORTED_NODES[cls]
 
 
@@ -287,19 +287,19 @@ def _get_node_type(tree):
 
 
 def _node_of(tree, is_leaf=None):
-    """How a node is taken apart; ``None`` for a leaf."""
+    """Return the functions for a node, or ``None`` for a leaf."""
     if is_leaf is not None and is_leaf(tree):
         return None
     return SUPPORTED_NODES.get(_get_node_type(tree))
 
 
 def tree_is_leaf(tree, is_leaf=None):
-    """Whether this is no node."""
+    """Return whether this is no node."""
     return _node_of(tree, is_leaf) is None
 
 
 class TreeSpec:
-    """What a tree looks like without its leaves."""
+    """The form of a tree without its leaves."""
 
     __slots__ = ("_children", "_context", "num_children", "num_leaves", "num_nodes", "type")
 
@@ -331,7 +331,7 @@ class TreeSpec:
         return self._children[index]
 
     def is_leaf(self):
-        """Whether the tree is one leaf."""
+        """Return whether the tree is one leaf."""
         return self.type is None
 
     def __eq__(self, other):
@@ -486,7 +486,8 @@ def arg_tree_leaves(*args, **kwargs):
 
 
 def tree_map(func, tree, *rests, is_leaf=None):
-    """The tree of what a function gives for each leaf, and for what stands in its place in further trees.
+    """Return the tree of the results of a function for each leaf, together with the values at the same positions of
+    other trees.
 
     Raises:
         ValueError: a further tree has another shape.
@@ -496,7 +497,7 @@ def tree_map(func, tree, *rests, is_leaf=None):
 
 
 def tree_map_(func, tree, *rests, is_leaf=None):
-    """Calls a function for each leaf, and gives the tree itself."""
+    """Call a function for each leaf, and return the tree itself."""
     leaves, spec = tree_flatten(tree, is_leaf)
     for args in zip(leaves, *(spec.flatten_up_to(r) for r in rests)):
         func(*args)
@@ -524,22 +525,22 @@ def tree_map_only_(type_or_types_or_pred, /, func, tree, is_leaf=None):
 
 
 def tree_all(pred, tree, is_leaf=None):
-    """Whether a condition holds for every leaf."""
+    """Return whether a condition holds for every leaf."""
     return all(map(pred, tree_iter(tree, is_leaf)))
 
 
 def tree_any(pred, tree, is_leaf=None):
-    """Whether a condition holds for some leaf."""
+    """Return whether a condition holds for some leaf."""
     return any(map(pred, tree_iter(tree, is_leaf)))
 
 
 def tree_all_only(type_or_types, /, pred, tree, is_leaf=None):
-    """Whether a condition holds for every leaf of some classes."""
+    """Return whether a condition holds for every leaf of some classes."""
     return all(pred(x) for x in tree_iter(tree, is_leaf) if isinstance(x, type_or_types))
 
 
 def tree_any_only(type_or_types, /, pred, tree, is_leaf=None):
-    """Whether a condition holds for some leaf of some classes."""
+    """Return whether a condition holds for some leaf of some classes."""
     return any(pred(x) for x in tree_iter(tree, is_leaf) if isinstance(x, type_or_types))
 
 
@@ -580,7 +581,7 @@ def keystr(kp):
 
 
 def key_get(obj, kp):
-    """What a path of keys leads to."""
+    """Return the value at a path of keys."""
     for key in kp:
         obj = key.get(obj)
     return obj

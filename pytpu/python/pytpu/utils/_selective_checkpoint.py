@@ -26,7 +26,7 @@ SAC_IGNORED_OPS = {
 
 
 class CheckpointPolicy(enum.Enum):
-    """Whether the results of an operator are kept for backward or computed again.
+    """Whether to keep the results of an operator for backward, or to compute them again.
 
     `MUST_*` and `PREFER_*` differ only for compilers, which do not override the former.
     """
@@ -44,7 +44,7 @@ _OFFLOAD = (CheckpointPolicy.MUST_CPU_OFFLOAD, CheckpointPolicy.PREFER_CPU_OFFLO
 
 
 class SelectiveCheckpointContext:
-    """First argument of a policy: `is_recompute` tells the second run from the first."""
+    """First argument of a policy: `is_recompute` is true in the second run."""
 
     def __init__(self, *, is_recompute, op_output=None):
         self.is_recompute = is_recompute
@@ -104,7 +104,7 @@ def _operator(function, args, kwargs):
     return getattr(packet, "default" if "default" in names else names[0]), args, kwargs
 
 
-# ---- what is kept of a chosen operator
+# ---- kept results of a chosen operator
 
 
 def _described(x):
@@ -133,7 +133,7 @@ def _filled(value, tensors):
 
 
 class _Results:
-    """The results of one call of an operator, and what backward needs of its arguments."""
+    """The results of one call of an operator, and the parts of its arguments that backward needs."""
 
     def __init__(self, out, offload):
         tensors = _listed(out)
@@ -202,7 +202,7 @@ class _Saved:
 
 
 class _Known(torch.autograd.Function):
-    """Makes results of the first run results of the second, which require gradients where they did."""
+    """Turn results of the first run into results of the second run. They require gradients where they did."""
 
     @staticmethod
     def forward(ctx, requires_grad, anchor, *tensors):
@@ -359,7 +359,5 @@ def create_selective_checkpoint_contexts(policy_fn_or_list, allow_cache_entry_mu
 
 
 def _family(op):
-    """Return one name for the operators that stand for attention on different devices, and any other
-    operator itself.
-    """
+    """Return one name for all attention operators of different devices, and any other operator itself."""
     return "attention" if op.overloadpacket.__name__.startswith("_scaled_dot_product_") else op

@@ -1,4 +1,4 @@
-"""How backends that are not PyTorch's own are named. Here there is one, and its name is given: ``tpu``."""
+"""Names of backends that PyTorch does not have. There is one here, and its name is fixed: ``tpu``."""
 
 __all__ = ["rename_privateuse1_backend", "generate_methods_for_privateuse1_backend"]
 

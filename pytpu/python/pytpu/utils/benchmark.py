@@ -1,7 +1,7 @@
 """Times of statements, as in `torch.utils.benchmark`.
 
-On `tpu` ops are recorded, and the same ones of several runs would be computed once. So where a statement records ops,
-each run ends with a launch of what it recorded, its value included; the clock waits for the device before it is read.
+On `tpu` ops are recorded, and equal ops of several runs would be computed once. So if a statement records ops, each run
+ends with a launch of the ops and the value. The clock is read after the device has finished.
 """
 
 import ast
@@ -21,13 +21,13 @@ _UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1}
 
 
 def timer():
-    """Seconds, when the device has done what it was given."""
+    """Return the time in seconds, after the device has finished."""
     torch.tpu.synchronize()
     return timeit.default_timer()
 
 
 class Language(enum.Enum):
-    """Of statements. Those in C++ are not compiled here."""
+    """Languages of statements. Statements in C++ are not compiled here."""
 
     PYTHON = 0
     CPP = 1
@@ -35,7 +35,7 @@ class Language(enum.Enum):
 
 @dataclass(repr=False, frozen=True)
 class TaskSpec:
-    """What was timed."""
+    """The description of a measured task."""
 
     stmt: str
     setup: str
@@ -67,7 +67,7 @@ class TaskSpec:
 
 
 def _quantile(values, q):
-    """Of sorted values; between two of them, on the line."""
+    """Return a quantile of sorted values, with linear interpolation."""
     place = q * (len(values) - 1)
     below = values[math.floor(place)]
     return below + (values[math.ceil(place)] - below) * (place % 1)
@@ -119,14 +119,14 @@ class Measurement:
 
     @property
     def significant_figures(self):
-        """How many digits of the median mean something, by the spread of the middle half."""
+        """Return the number of significant digits of the median, from the spread of the middle half."""
         n = len(self.raw_times)
         middle = sorted(self.times)[n // 4 : math.ceil(3 * n / 4)]
         interval = max(1.645 * _deviation(middle) / math.sqrt(len(middle)), _LEAST_INTERVAL)
         return min(max(math.floor(math.log10(self.median / interval)), 1), _MOST_DIGITS)
 
     def meets_confidence(self, threshold=0.1):
-        """Whether the range of the middle half is less than this part of the median."""
+        """Return whether the range of the middle half is less than this part of the median."""
         return self.iqr / self.median < threshold
 
     @property
@@ -143,7 +143,7 @@ class Measurement:
 
     @property
     def has_warnings(self):
-        """Whether the times differ by much."""
+        """Return whether the times differ by much."""
         return bool(self._warning)
 
     @property
@@ -153,7 +153,7 @@ class Measurement:
 
     @property
     def as_row_name(self):
-        """What a table calls it."""
+        """Return the name of the task in a table."""
         return self.sub_label or self.stmt or "[Unknown]"
 
     def __repr__(self):
@@ -220,7 +220,7 @@ def set_torch_threads(n):
 
 
 def _launching(stmt):
-    """The statement, its value kept, followed by a launch of what it recorded."""
+    """Return the statement with its value kept, followed by a launch of the ops that it recorded."""
     tree = ast.parse(stmt)
     if tree.body and isinstance(tree.body[-1], ast.Expr):
         tree.body[-1] = ast.Assign([ast.Name("_value", ast.Store())], tree.body[-1].value, lineno=0)
@@ -235,8 +235,8 @@ def _text(code):
 class Timer:
     """Times a statement, given as text.
 
-    `setup` runs before each measurement; `globals` are names that both may use, and `torch` is one. `label`,
-    `sub_label`, `description` and `env` are for what is printed.
+    `setup` runs before each measurement. `globals` are names that both may use, and `torch` is one of them. `label`,
+    `sub_label`, `description` and `env` are printed.
     """
 
     _timer_cls = timeit.Timer
@@ -274,7 +274,7 @@ class Timer:
 
     def _timeit(self, number):
         if not self._is_known:
-            # Whether the statement records ops, which only a run of it shows.
+            # Whether the statement records ops. Only a run shows it.
             before = torch.tpu.metrics()["nodes_recorded"]
             self._timer.timeit(1)
             if torch.tpu.metrics()["nodes_recorded"] != before:
@@ -302,7 +302,7 @@ class Timer:
         raise NotImplementedError("See `Timer.blocked_autorange.`")
 
     def _block_size(self, min_run_time):
-        """So many runs that reading the clock does not count."""
+        """Return the number of runs for which the time of reading the clock is small."""
         overhead = sorted(self._timeit(0) for _ in range(5))[2]
         number = 1
         while True:
@@ -322,7 +322,7 @@ class Timer:
         return self._measurement(number, times)
 
     def blocked_autorange(self, callback=None, min_run_time=0.2):
-        """Measures blocks of runs, as long as `min_run_time`; their size is found first."""
+        """Measure blocks of runs for at least `min_run_time`. The size of a block is found first."""
         with set_torch_threads(self._task_spec.num_threads):
             number = self._block_size(min_run_time)
             return self._measured(number, bool, min_run_time, math.inf, callback)
@@ -350,7 +350,7 @@ class Compare:
         self.extend_results(results)
 
     def extend_results(self, results):
-        """Adds measurements."""
+        """Add measurements."""
         results = list(results)
         for result in results:
             if not isinstance(result, Measurement):
@@ -358,11 +358,11 @@ class Compare:
         self._results += results
 
     def trim_significant_figures(self):
-        """Leaves out digits that mean nothing."""
+        """Leave out digits that mean nothing."""
         self._trims = True
 
     def highlight_warnings(self):
-        """Marks times that differ by much."""
+        """Mark times that differ by much."""
         self._highlights = True
 
     def colorize(self, rowwise=False):
@@ -370,7 +370,7 @@ class Compare:
         self._colours = "row" if rowwise else "column"
 
     def print(self):
-        """Prints the tables."""
+        """Print the tables."""
         print(self)
 
     def __str__(self):
@@ -408,7 +408,7 @@ class Compare:
         return "\n".join([f"[{f' {label or str()} '.center(across - 2, '-')}]", *lines, ""])
 
     def _texts(self, column, scale):
-        """The times of a column, as texts of one width; `None` is where there is none."""
+        """Return the times of a column as texts of one width. An absent time is `None`."""
         there = [r for r in column if r is not None]
         digits = {id(r): math.ceil(math.log10(r.median / scale)) for r in there}
         places = min(max(r.significant_figures - digits[id(r)], 0) for r in there) if self._trims else 1
@@ -428,7 +428,7 @@ def _row(measurement):
 
 
 def _names(rows):
-    """What rows are called; where there are several environments, the first row of each names it."""
+    """Return the names of rows. With several environments, the first row of each has its name."""
     envs = [f"({env})" for _, env, _ in rows] if len({env for _, env, _ in rows}) > 1 else [""] * len(rows)
     width = max(0, max(map(len, envs)) - 2)
     names = []

@@ -1,6 +1,6 @@
 """Checkpointing: memory for time.
 
-What backward needs of a part of a model is not kept; backward runs that part again and takes it from there.
+The values of a part of a model that backward needs are not kept. Backward runs that part again to compute them.
 """
 
 import contextlib
@@ -66,17 +66,17 @@ class DefaultDeviceType:
 
     @staticmethod
     def set_device_type(device="tpu"):
-        """Chooses it."""
+        """Choose it."""
         DefaultDeviceType._type = device
 
     @staticmethod
     def get_device_type():
-        """What was chosen."""
+        """The setting."""
         return DefaultDeviceType._type
 
 
 def detach_variable(inputs):
-    """Tensors without history that require gradients as before; other things as they are."""
+    """Return tensors without history that require gradients as before, and other things unchanged."""
     if not isinstance(inputs, tuple):
         raise RuntimeError(f"Only tuple of tensors is supported. Got Unsupported input type: {type(inputs).__name__}")
     found = []
@@ -90,7 +90,7 @@ def detach_variable(inputs):
 
 
 def check_backward_validity(inputs):
-    """Warns when no input requires a gradient."""
+    """Warn when no input requires a gradient."""
     if not any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs):
         warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=2)
 
@@ -113,13 +113,13 @@ def get_device_states(*args):
 
 
 def set_device_states(devices, states, *, device_type=None):
-    """Restores what ``get_device_states`` gave."""
+    """Restore what ``get_device_states`` gave."""
     for i, state in zip(devices, states):
         _C._default_generator(torch.device(device_type or "tpu", i)).set_state(state)
 
 
 class _Random:
-    """Where the random numbers of the host and of the tensors' devices stand."""
+    """Return the state of the random generators of the host and of the tensors' devices."""
 
     def __init__(self, values):
         devices = {t.device for t in _tensors(values) if t.device.type == "tpu"}
@@ -127,19 +127,19 @@ class _Random:
         self._states = [(g, g._snapshot()) for g in generators]
 
     def now(self):
-        """Where the same generators stand now."""
+        """Return the present state of the same generators."""
         new = object.__new__(_Random)
         new._states = [(g, g._snapshot()) for g, _ in self._states]
         return new
 
     def restore(self):
-        """Goes back there."""
+        """Set the generators to this state."""
         for g, state in self._states:
             g._restore(state)
 
     @contextlib.contextmanager
     def again(self):
-        """Goes back there for a block."""
+        """Context manager that sets the generators to this state, and back afterwards."""
         now = self.now()
         self.restore()
         try:
@@ -157,7 +157,7 @@ class CheckpointFunction(torch.autograd.Function):
         ctx.run_function = run_function
         ctx.random = _Random(args) if preserve_rng_state else None
         ctx.autocast = Settings()
-        # Only tensors are saved as tensors; the rest is kept as it is, with holes where tensors go.
+        # Only tensors are saved as tensors. Other arguments are kept as they are, with holes for the tensors.
         ctx.inputs = [None if isinstance(x, torch.Tensor) else x for x in args]
         ctx.tensor_indices = [i for i, x in enumerate(args) if isinstance(x, torch.Tensor)]
         ctx.save_for_backward(*(args[i] for i in ctx.tensor_indices))
@@ -193,7 +193,9 @@ _debug = None
 
 @contextlib.contextmanager
 def set_checkpoint_early_stop(enable):
-    """Whether the second run stops, within, as soon as nothing more of it is needed; overrides the argument."""
+    """Set within a block whether the second run stops within the function when no more of its values are needed. This
+    overrides the argument.
+    """
     before = getattr(_settings, "early_stop", None)
     _settings.early_stop = bool(enable)
     try:
@@ -204,7 +206,7 @@ def set_checkpoint_early_stop(enable):
 
 @contextlib.contextmanager
 def set_checkpoint_debug_enabled(enabled):
-    """Whether errors name the position and kind of every tensor, whatever ``debug`` says."""
+    """Set within a block whether errors name the position and kind of every tensor, whatever ``debug`` is."""
     global _debug
     before, _debug = _debug, enabled
     try:
@@ -233,7 +235,8 @@ class _Frame:
         self.early_stop = early_stop
         self.expected = []
         self.again = {}
-        # Calls of which selective checkpointing needs the arguments of the second run, and how many it still lacks.
+        # Calls whose arguments selective checkpointing needs from the second run, and the number of those that are
+        # missing.
         self.kept = 0
         self.awaited = 0
         self.found = {}
@@ -263,15 +266,15 @@ class _Frame:
         )
 
     def arguments_came(self):
-        """Notes that the second run has come to a call whose arguments are needed; stops it if that was the
-        last thing.
+        """Record that the second run has come to a call whose arguments are needed. Stop it if they were the last
+        needed values.
         """
         self.awaited -= 1
         if self.early_stop and self.awaited == 0 and len(self.found) == len(self.expected):
             raise _Enough
 
     def recompute(self):
-        """Runs the function again and collects what it saves for backward."""
+        """Run the function again, and collect the values that it saves for backward."""
         found = self.found = {}
         self.awaited = self.kept
 
@@ -323,12 +326,12 @@ def current_frame():
 
 
 def _detached(value):
-    """A tensor without history for the second run of a function; anything else as it is."""
+    """Return a tensor without history for the second run of a function, or any other object itself."""
     if not isinstance(value, torch.Tensor):
         return value
     y = value.detach()
     if y.device.type == "tpu":
-        # Otherwise the compiler would see that the second run computes what the first did, and keep that.
+        # Otherwise the compiler would see that both runs compute the same, and keep the values of the first.
         y = torch._optimization_barrier(y)
     y.requires_grad = value.requires_grad
     return y
@@ -370,7 +373,7 @@ def checkpoint(
     respect_saved_tensors_hooks=None,
     **kwargs,
 ):
-    """Runs ``function(*args, **kwargs)`` without keeping what backward needs; backward runs it again.
+    """Run ``function(*args, **kwargs)`` without keeping the values that backward needs. Backward runs it again.
 
     Without a function: a decorator.
     """
@@ -410,7 +413,7 @@ def _decorated(function, **settings):
 
 
 def checkpoint_sequential(functions, segments, input, use_reentrant=None, **kwargs):
-    """Runs functions one after the other in ``segments`` pieces, each checkpointed but for the last."""
+    """Run functions one after the other in ``segments`` pieces. Each piece except the last is checkpointed."""
     if use_reentrant is None:
         warnings.warn(_PASS_IT.format(".checkpoint_sequential"), stacklevel=2)
         use_reentrant = True

@@ -1,4 +1,4 @@
-"""``python -m torch.utils.collect_env``: prints what a report of a defect should say about the machine."""
+"""``python -m torch.utils.collect_env``: print the facts about the machine for a defect report."""
 
 import os
 import platform

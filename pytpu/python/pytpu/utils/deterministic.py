@@ -7,9 +7,8 @@ import types
 class _Deterministic(types.ModuleType):
     @property
     def fill_uninitialized_memory(self):
-        """Whether new memory is filled where deterministic algorithms are asked for. Results here never
-        depend on it.
-        """
+        """Return whether new memory is filled where deterministic algorithms are asked for. Results here never depend
+        on it."""
         return self.__dict__.get("_fill", True)
 
     @fill_uninitialized_memory.setter

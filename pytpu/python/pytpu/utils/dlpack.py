@@ -29,22 +29,22 @@ class DLDeviceType(enum.IntEnum):
 
 
 def to_dlpack(tensor):
-    """A capsule that stands for the memory of ``tensor``, to be consumed once."""
+    """Return a capsule for the memory of ``tensor``. A consumer takes it once."""
     return _C._to_dlpack(torch.Tensor.detach(tensor), False, None, None)
 
 
 def export(tensor, stream=None, max_version=None, dl_device=None, copy=None):
-    """What ``Tensor.__dlpack__`` does."""
+    """Return a capsule, as ``Tensor.__dlpack__`` does."""
     versioned = max_version is not None and max_version[0] >= 1
     capsule = _C._to_dlpack(tensor, versioned, None if dl_device is None else tuple(dl_device), copy)
     if stream is not None:
-        # What can be exported is on the host.
+        # Only memory of the host can be exported.
         raise AssertionError("stream should be None on cpu.")
     return capsule
 
 
 def tensor_device(tensor):
-    """What ``Tensor.__dlpack_device__`` says."""
+    """Return the type and index of the device, as ``Tensor.__dlpack_device__`` does."""
     kind, index = _C._dlpack_device(tensor)
     return DLDeviceType(kind), index
 
@@ -60,7 +60,7 @@ def from_dlpack(ext_tensor, *, device=None, copy=None):
             if target.type == "cpu":
                 arguments["dl_device"] = (int(DLDeviceType.kDLCPU), 0)
         elif ext_tensor.__dlpack_device__()[0] not in (DLDeviceType.kDLCPU, 1) and isinstance(ext_tensor, torch.Tensor):
-            # A tensor of this library keeps its device; there is nothing to exchange.
+            # A tensor of this library keeps its device, so no capsule is needed.
             return ext_tensor.clone() if copy else ext_tensor.detach()
         try:
             capsule = ext_tensor.__dlpack__(**arguments)

@@ -1,7 +1,7 @@
 """``torch.utils.flop_counter``: floating-point operations of the products, convolutions and attentions of a block.
 
-They are counted by formula when a call is made, and when its gradient is; a multiplication and an addition are two.
-What PyTorch counts nothing for, such as pointwise ops, vectors and recurrent layers, counts nothing here.
+A formula counts them at each call and at its gradient. A multiplication and an addition are two operations. Ops that
+PyTorch does not count, such as pointwise ops, products of vectors and recurrent layers, count as zero.
 """
 
 import math
@@ -29,11 +29,11 @@ def _needs(*tensors):
     return sum(isinstance(t, torch.Tensor) and t.requires_grad for t in tensors)
 
 
-# Each gives the name of the op and its operations, and those of its gradient.
+# Each returns the name of the op, its number of operations, and the number of its gradient.
 
 
 def _product(name, a, b, batch=1):
-    """Of matrices of sizes (batch, m, k) and (batch, k, n)."""
+    """Return the counts of a product of matrices `(batch, m, k)` and `(batch, k, n)`."""
     n = 1 if b.dim() == 1 else b.shape[-1]
     flops = 2 * batch * a.shape[-2] * a.shape[-1] * n
     return name, flops, "bmm" if name in ("bmm", "baddbmm") else "mm", flops * _needs(a, b)
@@ -171,7 +171,7 @@ class FlopCounterMode(TorchFunctionMode):
         return sum(self.flop_counts["Global"].values())
 
     def get_flop_counts(self):
-        """Operations by op, by module; "Global" are all."""
+        """Return the operations by op, by module. "Global" has the sums."""
         return {name: dict(counts) for name, counts in self.flop_counts.items()}
 
     def get_table(self, depth=None):
@@ -251,7 +251,7 @@ class FlopCounterMode(TorchFunctionMode):
         if count is None:
             if not hasattr(func, "__wrapped__"):
                 return func(*args, **kwargs)
-            # Written in Python: what it calls is counted.
+            # The function is written in Python, so the ops that it calls are counted.
             _C._push_torch_function_mode(self)
             try:
                 return func.__wrapped__(*args, **kwargs)

@@ -8,7 +8,7 @@ _ids = itertools.count()
 
 
 class RemovableHandle:
-    """Removes its hook when asked to; also usable as a context manager."""
+    """The handle of a hook, which can remove it. It is also a context manager."""
 
     def __init__(self, hooks_dict, *, extra_dict=None):
         self.id = next(_ids)
@@ -17,7 +17,7 @@ class RemovableHandle:
         self.extra_dict_ref = tuple(weakref.ref(d) for d in extras if d is not None)
 
     def remove(self):
-        """Removes the hook. Harmless when it is gone already."""
+        """Remove the hook. Harmless when it is gone already."""
         for ref in (self.hooks_dict_ref, *self.extra_dict_ref):
             hooks = ref()
             if hooks is not None:
@@ -47,14 +47,14 @@ class TensorHandle(RemovableHandle):
         self._owner = owner
 
     def remove(self):
-        """Removes the hook. Harmless when it is gone already."""
+        """Remove the hook. Harmless when it is gone already."""
         owner, self._owner = self._owner, None
         if owner is not None:
             owner.remove()
 
 
 def unserializable_hook(f):
-    """Marks a hook that must not be saved with its owner."""
+    """Mark a hook that must not be saved with its owner."""
     f.__torch_unserializable__ = True
     return f
 
@@ -69,7 +69,7 @@ def _boundary_function():
         import pytpu as torch
 
         class HookBoundary(torch.autograd.Function):
-            """The identity; it sees all gradients that cross it at once."""
+            """The identity. It receives all gradients that cross it at once."""
 
             @staticmethod
             def forward(ctx, state, *tensors):
@@ -90,7 +90,7 @@ def _boundary_function():
 
 
 class BackwardHook:
-    """Calls a module's backward hooks once the gradients of its outputs and of its inputs are known."""
+    """A caller of a module's backward hooks, after the gradients of its outputs and of its inputs are known."""
 
     def __init__(self, module, user_hooks, user_pre_hooks):
         self.module = module
@@ -110,7 +110,7 @@ class BackwardHook:
         return tuple(spread)
 
     def _cross(self, args, on_grads):
-        """Send the tensors among `args` through the boundary; return the new arguments and the tensors' positions."""
+        """Send the tensors among `args` through the boundary. Return the new arguments and the tensors' positions."""
         import pytpu as torch
 
         positions = [i for i, a in enumerate(args) if isinstance(a, torch.Tensor)]
@@ -138,7 +138,7 @@ class BackwardHook:
             grads = tuple(replaced[i] for i in self.output_positions)
         self.grad_outputs = self._scatter(grads, self.output_positions, self.n_outputs)
         if self.input_positions is None:
-            # No input needs a gradient: this is the only moment at which the hooks can run.
+            # No input needs a gradient, so the hooks must run now.
             if self.user_hooks:
                 import warnings
 
@@ -181,13 +181,13 @@ class BackwardHook:
         return tuple(spread[i] for i in self.input_positions)
 
     def setup_input_hook(self, args):
-        """Wraps the positional inputs of a call."""
+        """Wrap the positional inputs of a call."""
         self.n_inputs = len(args)
         args, self.input_positions = self._cross(args, self._on_input_grads)
         return args
 
     def setup_output_hook(self, result):
-        """Wraps what the call returned: a tensor, or a tuple that holds tensors."""
+        """Wrap the result of a call: a tensor, or a tuple that holds tensors."""
         import pytpu as torch
 
         single = isinstance(result, torch.Tensor)

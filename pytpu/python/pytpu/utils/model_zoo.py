@@ -7,7 +7,7 @@ load_url = load_state_dict_from_url
 
 def __getattr__(name):
     if name == "tqdm":
-        # The progress bar is imported when it is asked for: the package need not be there.
+        # Import the progress bar at its first use: its package may be absent.
         try:
             from tqdm import tqdm
         except ImportError:

@@ -35,7 +35,7 @@ TensorWeakRef = WeakIdRef
 
 
 class WeakIdKeyDictionary(MutableMapping):
-    """A dictionary whose entries go when their key does; keys are compared by identity."""
+    """A dictionary that drops an entry when its key is freed. Keys are compared by identity."""
 
     def __init__(self, dict=None, ref_type=WeakIdRef):
         self.data, self.ref_type = {}, ref_type

@@ -1,7 +1,8 @@
 //! Functions of two operands, and comparisons.
 
 use super::{kinds, math, unsupported};
-use crate::loops::{Loop, Map2, Mostly2, Operand, Params, for_each_row, loop2, mostly2, run};
+use crate::loops::{Loop, Operand, Params, for_each_row, run};
+use crate::map::{Map2, Mostly2, loop2, mostly2};
 use crate::special::{self, PolynomialKind};
 use crate::{DType, Element, KernelError, View, ViewMut, bf16, c64, c128, complex, compute_dtype, f16};
 

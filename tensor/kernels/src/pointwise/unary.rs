@@ -2,7 +2,8 @@
 
 use super::{kinds, math, unsupported};
 use crate::complex::Complex as _;
-use crate::loops::{Loop, Map1, Mostly1, Operand, Params, loop1, mostly1, run};
+use crate::loops::{Loop, Operand, Params, run};
+use crate::map::{Map1, Mostly1, loop1, mostly1};
 use crate::special::{self, Wide, single};
 use crate::{DType, KernelError, View, ViewMut, c64, c128, complex, compute_dtype};
 use std::f64::consts::{LN_2, LN_10};

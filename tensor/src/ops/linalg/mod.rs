@@ -4,18 +4,46 @@
 //! on the host, on `tpu` too, where the matrix is fetched for it and the factors are sent back; solving with a triangle
 //! is part of the program there. Gradients are products and solutions of their own, recorded as any op.
 
-mod factor;
-mod products;
-mod rows;
-mod solve;
+pub(super) mod cholesky;
+pub(super) mod cond;
+pub(super) mod determinant;
+pub(super) mod eig;
+pub(super) mod eigh;
+pub(super) mod inverse;
+pub(super) mod ldl;
+pub(super) mod lstsq;
+pub(super) mod lu;
+pub(super) mod matrix_exp;
+pub(super) mod norm;
+pub(super) mod pinv;
+pub(super) mod polar;
+pub(super) mod products;
+pub(super) mod qr;
+pub(super) mod rank;
+pub(super) mod solve;
+pub(super) mod sqrth;
+pub(super) mod svd;
+pub(super) mod tensor;
+pub(super) mod triangular;
 
-pub use factor::{Cholesky, Eig, Eigh, Geqrf, LdlFactor, LdlSolve, LuFactor, MatrixExp, Permutation, Pinv, Qr, Svd};
-pub use products::{ROWS as PRODUCT_ROWS, vector_norm};
-pub use rows::ROWS;
-pub use solve::{CholeskySolve, Det, Inverse, Slogdet, Solve, SolveTriangular};
+pub use cholesky::{Cholesky, CholeskySolve};
+pub use determinant::{Det, Slogdet};
+pub use eig::Eig;
+pub use eigh::Eigh;
+pub use inverse::Inverse;
+pub use ldl::{LdlFactor, LdlSolve};
+pub use lu::{LuFactor, Permutation};
+pub use matrix_exp::MatrixExp;
+pub use norm::vector_norm;
+pub use pinv::Pinv;
+pub use qr::{Geqrf, Qr};
+pub use solve::Solve;
+pub use svd::Svd;
+pub use triangular::SolveTriangular;
 
-use crate::op::{Outs, Prim};
-use crate::{DType, Device, Dims, Error, Meta, Result, Tensor, dispatch};
+use crate::op::{Outs, Prim, Saved, broadcast_dims};
+use crate::schema::{Fill, Ret, Sample, SampleArg};
+use crate::{DType, Device, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, dispatch};
 use torchtpu_kernels::memory;
 
 /// Runs `body` with `$t` as the type of the elements.
@@ -160,3 +188,137 @@ fn failure(info: &Tensor) -> Result<Option<(String, i64)>> {
         (head, codes[i].into())
     }))
 }
+
+type Pair = (Tensor, Tensor);
+
+fn two(mut y: Outs) -> Pair {
+    let second = y.swap_remove(1);
+    (y.swap_remove(0), second)
+}
+
+fn tuple(y: impl IntoIterator<Item = Tensor>) -> Result<Ret> {
+    Ok(Ret::Tuple(y.into_iter().collect()))
+}
+
+fn pair_of(y: Pair) -> Result<Ret> {
+    tuple([y.0, y.1])
+}
+
+fn expect_square_inexact(name: &str, x: &Tensor) -> Result<()> {
+    expect_square(name, x, "A")?;
+    expect_inexact(name, x)
+}
+
+fn expect_float(name: &str, x: &Tensor) -> Result<()> {
+    if x.dtype().is_inexact() {
+        return Ok(());
+    }
+    Err(Error::not_implemented(format!(
+        "{name}: Expected a floating point or complex tensor as input. Got {}",
+        x.dtype().scalar_type()
+    )))
+}
+
+/// Raises where a code says that a matrix failed. A meta tensor has no codes.
+fn check(info: &Tensor, error: impl FnOnce(String, i64) -> Error) -> Result<()> {
+    if info.device().kind == DeviceKind::Meta {
+        return Ok(());
+    }
+    match failure(info)? {
+        None => Ok(()),
+        Some((head, code)) => Err(error(head, code)),
+    }
+}
+
+/// Both with the batch that theirs broadcast to.
+fn same_batch(a: &Tensor, b: &Tensor) -> Result<Pair> {
+    let batch = |x: &Tensor| Dims::new(&x.dims()[..x.dims().len() - 2]);
+    let both = broadcast_dims(&batch(a), &batch(b))?;
+    Ok((expand_batch(a, &both)?, expand_batch(b, &both)?))
+}
+
+fn different_dtypes(name: &str, a: &str, b: &str, x: &Tensor, y: &Tensor) -> Error {
+    Error::runtime(format!(
+        "{name}: Expected {a} and {b} to have the same dtype, but found {a} of type {} and {b} of type {} instead",
+        x.dtype().scalar_type(),
+        y.dtype().scalar_type()
+    ))
+}
+
+fn expect_fit(name: &str, a: &Tensor, b: &Tensor, left: bool) -> Result<()> {
+    let ((m, n), (rows, columns)) = (matrix_size(a.meta()), matrix_size(b.meta()));
+    if if left { m == rows } else { n == columns } {
+        return Ok(());
+    }
+    let equation = if left { "AX = B" } else { "XA = B" };
+    Err(Error::runtime(format!(
+        "{name}: Incompatible shapes of A and B for the equation {equation} ({m}x{n} and {rows}x{columns})"
+    )))
+}
+
+fn batch_codes(x: &[&Tensor], first: &Meta) -> Meta {
+    first.with_dims(batch_and(x[0].dims(), &[])).with_dtype(DType::I32)
+}
+
+/// A gradient, zeros where none came.
+fn gradient(s: &Saved<'_>, i: usize) -> Result<Tensor> {
+    s.g(i).map_or_else(|| Tensor::zeros_like_meta(s.out(i)), |g| Ok(g.clone()))
+}
+
+fn no_gradient(name: &str) -> Error {
+    Error::not_implemented(format!("the derivative for '{name}' is not implemented."))
+}
+
+/// `x + x^H`.
+fn with_adjoint(x: &Tensor) -> Result<Tensor> {
+    x.add(&adjoint(x)?)
+}
+
+/// `x` divided by the differences `b[j] - a[i]` of values, zero on the diagonal.
+fn over_differences(x: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    let differences = b.unsqueeze(-2)?.sub(&a.unsqueeze(-1)?)?;
+    let ones = Tensor::full_meta(&a.meta().with_dims(*a.dims()), Scalar::Int(1))?;
+    let quotient = x.div(&with_diagonal(&differences, &ones)?)?;
+    with_diagonal(&quotient, &Tensor::zeros_like_meta(a.meta())?)
+}
+
+/// Refuses a loss that depends on the phase of vectors, which nothing determines: the diagonal of `V^H gV` must be
+/// real.
+fn expect_no_phase(name: &str, what: &str, diagonal: &Tensor) -> Result<()> {
+    if !diagonal.dtype().is_complex() || diagonal.device().kind == DeviceKind::Meta {
+        return Ok(());
+    }
+    let is_real = crate::no_grad(|| {
+        let (im, size) = (diagonal.imag()?.abs()?, diagonal.abs()?);
+        let over = im.gt(&size.mul_scalar(1e-2)?.add_scalar(1e-2)?)?;
+        Ok(over.to_dtype(DType::I64)?.sum()?.item()?.to_i64() == 0)
+    })?;
+    if is_real {
+        return Ok(());
+    }
+    Err(Error::runtime(format!(
+        "{name}: The {what} in the complex case are specified up to multiplication by e^{{i phi}}. The specified loss \
+        function depends on this quantity, so it is ill-defined."
+    )))
+}
+
+/// What a batch's iterations end in when they do not converge.
+fn not_converged(name: &str, batched: bool, i: usize, why: &str) -> Error {
+    let head = if batched { format!("(Batch element {i}): ") } else { String::new() };
+    Error::linalg(format!("{name}: {head}The algorithm failed to converge because {why}"))
+}
+
+fn wants_gradient(x: &Tensor) -> bool {
+    crate::state::grad_enabled() && x.requires_grad()
+}
+
+fn definite(dims: &[usize]) -> SampleArg {
+    SampleArg::Tensor(dims.to_vec(), Fill::Definite)
+}
+
+/// A sample for each dtype that has decompositions.
+fn any(args: Vec<SampleArg>) -> Sample {
+    Sample::new(args).dtypes(&[DType::F64, DType::C64, DType::C128])
+}
+
+const EIGEN: &[&str] = &["eigenvalues", "eigenvectors"];

@@ -14,10 +14,11 @@ pub mod lerp;
 mod promotion;
 mod select;
 pub mod special;
+mod special_binary;
 mod unary;
 
 pub use arithmetic::{ARITHMETIC_ROWS, arith, arith_, binary, check_subtraction};
-pub use binary::{BINARY_ROWS, Binary, SPECIAL_BINARY_ROWS};
+pub use binary::{BINARY_ROWS, Binary};
 pub use clip::ROWS as CLIP_ROWS;
 pub use close::{ROWS as CLOSE_ROWS, Tolerance};
 pub use compare::{COMPARE_ROWS, Compare, compare};
@@ -28,6 +29,7 @@ pub use promotion::{result_type, result_type_of};
 pub(crate) use select::safe_sqrt;
 pub use select::{SELECT_ROWS, Select, independent_of, select, select_scalar, where_};
 pub use special::ROWS as SPECIAL_ROWS;
+pub use special_binary::SPECIAL_BINARY_ROWS;
 pub use torchtpu_kernels::pointwise::{BinaryKind, CompareKind, UnaryKind};
 pub use unary::{ROUND_ROWS, SPECIAL_I0_ROWS, SPECIAL_UNARY_ROWS, UNARY_ALIAS_ROWS, UNARY_ROWS, Unary, unary, unary_};
 

@@ -1,6 +1,4 @@
-"""``torch.ao.quantization``: marks of where a model is to be quantized, which do nothing until it is. Quantizing itself
-is refused.
-"""
+"""``torch.ao.quantization``: marks for parts of a model to quantize. They do nothing. Quantizing itself is refused."""
 
 from ..._absent import absent_class, absent_function
 from ...nn import Module
@@ -9,7 +7,7 @@ _WHY = "models are not quantized here"
 
 
 class QuantStub(Module):
-    """Marks where values are to be quantized. Returns its input."""
+    """A mark where values are quantized. It returns its input."""
 
     def __init__(self, qconfig=None):
         super().__init__()
@@ -22,7 +20,7 @@ class QuantStub(Module):
 
 
 class DeQuantStub(QuantStub):
-    """Marks where values are to be dequantized. Returns its input."""
+    """A mark where values are dequantized. It returns its input."""
 
 
 class QuantWrapper(Module):

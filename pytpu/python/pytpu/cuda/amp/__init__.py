@@ -1,4 +1,4 @@
-"""``torch.cuda.amp``, where there is no CUDA: scripts that ask are told so, and go on in full precision."""
+"""``torch.cuda.amp`` without CUDA: scripts that ask learn that it is not available, and go on in full precision."""
 
 import warnings as _warnings
 

@@ -1,4 +1,4 @@
-"""What scripts ask about autocasting on CUDA."""
+"""Questions of scripts about autocast on CUDA."""
 
 __all__ = ["amp_definitely_not_available"]
 

@@ -1,4 +1,4 @@
-"""``torch.distributed._composable``: names of what changes modules in place for several processes."""
+"""``torch.distributed._composable``: names of functions that change modules in place for several processes."""
 
 from ..._absent import absent_function
 from .. import _WHY

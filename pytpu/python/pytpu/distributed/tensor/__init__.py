@@ -1,6 +1,4 @@
-"""``torch.distributed.tensor``: classes that libraries ask about; nothing is an instance of them, and none
-can be made.
-"""
+"""``torch.distributed.tensor``: classes that libraries ask about. They have no instances, and none can be made."""
 
 __all__ = [
     "DTensor",
@@ -13,8 +11,7 @@ __all__ = [
     "distribute_tensor",
 ]
 
-from ..device_mesh import DeviceMesh as DeviceMesh
-from ..device_mesh import init_device_mesh as init_device_mesh
+from ..device_mesh import DeviceMesh as DeviceMesh, init_device_mesh as init_device_mesh
 
 
 def _refuse(*args, **kwargs):
@@ -28,7 +25,7 @@ class DTensor:
 
 
 class Placement:
-    """How a tensor is spread."""
+    """A way to spread a tensor over processes."""
 
     __init__ = _refuse
 
@@ -46,10 +43,10 @@ class Shard(Placement):
 
 
 def distribute_module(module, device_mesh=None, partition_fn=None, input_fn=None, output_fn=None):
-    """Raises ``RuntimeError``."""
+    """Raise ``RuntimeError``."""
     _refuse()
 
 
 def distribute_tensor(tensor, device_mesh=None, placements=None, *, src_data_rank=0):
-    """Raises ``RuntimeError``."""
+    """Raise ``RuntimeError``."""
     _refuse()

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class CausalVariant(enum.IntEnum):
-    """Where the diagonal of a causal mask is: it begins upper left, or it ends lower right."""
+    """The diagonal of a causal mask: it begins at the upper left, or ends at the lower right."""
 
     UPPER_LEFT = enum.auto()
     LOWER_RIGHT = enum.auto()

@@ -36,7 +36,7 @@ _mask_mod_signature = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
 class AuxRequest(NamedTuple):
-    """What `flex_attention` returns besides its result.
+    """Additional results of `flex_attention`.
 
     Attributes:
         lse: Whether to return the logarithms of the sums of exponentials of the scores.

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytpu as torch
 from pytpu import _C, Tensor
-from pytpu.nn import functional as F
-from pytpu.nn import init
+from pytpu.nn import functional as F, init
 from pytpu.nn.parameter import Parameter
 
 from .linear import NonDynamicallyQuantizableLinear

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytpu as torch
 from pytpu import _C, Tensor
-from pytpu.nn import functional as F
-from pytpu.nn import init
+from pytpu.nn import functional as F, init
 from pytpu.nn.parameter import Parameter, UninitializedParameter
 
 from .lazy import LazyModuleMixin

@@ -63,8 +63,8 @@ def _register(hooks, hook, *, prepend=False, flags=()):
 class _WrappedHook:
     """Call a hook with its module as the first argument, if it has one.
 
-    The module is held by a weak reference. Copies and pickles hold the module itself. The name and the state
-    are those of PyTorch, so that files can be exchanged.
+    It has a weak reference to the module. Copies and pickles have the module itself. Name and state are PyTorch's, so
+    that files can be exchanged.
     """
 
     def __init__(self, hook: Callable[..., Any], module: Module | None = None) -> None:

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 import pytpu as torch
 from pytpu import Tensor
-from pytpu.nn import functional as F
-from pytpu.nn import init
+from pytpu.nn import functional as F, init
 from pytpu.nn.parameter import Parameter
 
 from .module import Module

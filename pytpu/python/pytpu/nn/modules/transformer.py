@@ -8,8 +8,7 @@ from collections.abc import Callable
 
 import pytpu as torch
 from pytpu import Tensor
-from pytpu.nn import functional as F
-from pytpu.nn import init
+from pytpu.nn import functional as F, init
 
 from .activation import GELU, MultiheadAttention, ReLU
 from .container import ModuleList

@@ -9,8 +9,7 @@ from .. import functional as F
 from ..modules import conv
 from ..modules.module import Module
 from . import parametrize
-from .orthogonal import _Orthogonal as _Orthogonal
-from .orthogonal import orthogonal
+from .orthogonal import _Orthogonal as _Orthogonal, orthogonal
 
 _TRANSPOSED = (conv.ConvTranspose1d, conv.ConvTranspose2d, conv.ConvTranspose3d)
 

@@ -99,7 +99,7 @@ class ParametrizationList(ModuleList):
                     "When `right_inverse` outputs one tensor, it may not change the dtype.\n"
                     f"original.dtype: {dtype}\nright_inverse(original).dtype: {new.dtype}"
                 )
-            # Keep the parameter object, so that an optimizer that has it goes on.
+            # Keep the parameter object, since an optimizer may have it.
             if new is not original:
                 original.data = new.detach()
             _register(self, "original", original)

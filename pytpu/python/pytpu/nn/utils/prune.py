@@ -1,6 +1,6 @@
 """Pruning of parameters, as in `torch.nn.utils.prune`.
 
-A pruned `weight` is no parameter any more. Before each forward, a hook computes it as the product of the parameter
+A pruned `weight` is not a parameter. Before each forward, a hook computes it as the product of the parameter
 `weight_orig` and the buffer `weight_mask` of zeros and ones.
 """
 
@@ -48,9 +48,9 @@ def _scores(importance_scores, tensor, what):
 class BasePruningMethod(ABC):
     """Define a way to prune a parameter, and be the hook that applies it.
 
-    Subclasses define `compute_mask` and `PRUNING_TYPE`. The type says which entries of a pruned tensor a
-    further pruning gets: `"unstructured"` those that are left, `"structured"` the channels along `dim` with
-    something left, and `"global"` all.
+    Subclasses define `compute_mask` and `PRUNING_TYPE`. The type selects the entries of a pruned tensor that another
+    pruning gets: `"unstructured"` the remaining entries, `"structured"` the channels along `dim` that are not empty,
+    and `"global"` all.
     """
 
     PRUNING_TYPE: str
@@ -226,7 +226,7 @@ class PruningContainer(BasePruningMethod):
 
 
 def _mask_of_rest(method, t, mask):
-    """Prune what a mask leaves of `t`, and return the new mask."""
+    """Prune the entries of `t` that a mask has kept, and return the new mask."""
     if method.PRUNING_TYPE == "unstructured":
         rest = mask == 1
     elif method.PRUNING_TYPE == "structured":
@@ -263,7 +263,7 @@ def _check_amount(amount):
 
 
 def _count(amount, size):
-    """Return how many of `size` entries to prune. `amount` is their number or their share."""
+    """Return the number of entries to prune among `size`. `amount` is the number or the share."""
     count = amount if isinstance(amount, numbers.Integral) else round(amount * size)
     if count > size:
         raise ValueError(f"amount={count} should be smaller than the number of parameters to prune={size}")
@@ -278,7 +278,7 @@ def _without(mask, indices):
 
 
 def _channels(t, dim, kept, default_mask):
-    """Return a mask that keeps some channels of what `default_mask` keeps."""
+    """Return a mask that keeps some of the channels that `default_mask` keeps."""
     mask = torch.zeros_like(t)
     mask[_at(t, dim, kept)] = 1
     return mask.mul_(default_mask.to(mask.dtype))

@@ -145,7 +145,7 @@ class PackedSequence(_Packed):
 
     @property
     def is_cuda(self) -> builtins.bool:
-        """Whether the data is on a CUDA device."""
+        """Return whether the data is on a CUDA device."""
         return self.data.is_cuda
 
 

@@ -13,8 +13,13 @@ import pytpu as torch
 from .collate import default_collate, default_convert
 from .dataset import IterableDataset, _length, _Subscriptable
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler, draw_seed
-from .worker import WorkerPool, _BaseDataLoaderIter, get_worker_info, like
-from .worker import _MultiProcessingDataLoaderIter as _MultiProcessingDataLoaderIter
+from .worker import (
+    WorkerPool,
+    _BaseDataLoaderIter,
+    _MultiProcessingDataLoaderIter as _MultiProcessingDataLoaderIter,
+    get_worker_info,
+    like,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -325,7 +330,7 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
 
 
 def warn_beyond_length(loader: DataLoader[Any], length: int | None, yielded: int) -> None:
-    """Warn when a stream gives more batches than its dataset said it has samples."""
+    """Warn if a stream gives more batches than the length of its dataset allows."""
     if length is None or yielded <= length:
         return
     text = (

@@ -1,6 +1,6 @@
 """Samplers, which choose the order of the samples of a dataset.
 
-They draw from generators as those of PyTorch do: equal seeds give equal orders.
+They draw from generators in PyTorch's order, so equal seeds give equal orders.
 """
 
 from __future__ import annotations
@@ -36,25 +36,23 @@ def draw_seed(generator: Generator | None = None) -> int:
 class Sampler(_Subscriptable[_T_co]):
     """Base class of samplers, which choose the order of samples.
 
-        A subclass defines `__iter__`, which gives indices, or lists of indices for a batch sampler.
+    A subclass defines `__iter__`, which gives indices, or lists of indices for a batch sampler.
 
-        Args:
-            data_source: Accepted for compatibility.
+    Args:
+        data_source: Accepted for compatibility.
 
-        Example:
-            >>> import pytpu as torch
-
-    from .dataset import _length, _Subscriptable
-            >>> class Backwards(torch.utils.data.Sampler):
-            ...     def __init__(self, n):
-            ...         self.n = n
-            ...     def __iter__(self):
-            ...         return iter(range(self.n - 1, -1, -1))
-            ...     def __len__(self):
-            ...         return self.n
-            >>> loader = torch.utils.data.DataLoader([10, 20, 30], sampler=Backwards(3))
-            >>> [batch.item() for batch in loader]
-            [30, 20, 10]
+    Example:
+        >>> import pytpu as torch
+        >>> class Backwards(torch.utils.data.Sampler):
+        ...     def __init__(self, n):
+        ...         self.n = n
+        ...     def __iter__(self):
+        ...         return iter(range(self.n - 1, -1, -1))
+        ...     def __len__(self):
+        ...         return self.n
+        >>> loader = torch.utils.data.DataLoader([10, 20, 30], sampler=Backwards(3))
+        >>> [batch.item() for batch in loader]
+        [30, 20, 10]
     """
 
     def __init__(self, data_source: Sized | None = None) -> None:
@@ -67,15 +65,13 @@ class Sampler(_Subscriptable[_T_co]):
 class SequentialSampler(Sampler[int]):
     """Give all indices in order.
 
-        Args:
-            data_source: Dataset with a length.
+    Args:
+        data_source: Dataset with a length.
 
-        Example:
-            >>> import pytpu as torch
-
-    from .dataset import _length, _Subscriptable
-            >>> list(torch.utils.data.SequentialSampler("abc"))
-            [0, 1, 2]
+    Example:
+        >>> import pytpu as torch
+        >>> list(torch.utils.data.SequentialSampler("abc"))
+        [0, 1, 2]
     """
 
     def __init__(self, data_source: Sized) -> None:
@@ -91,22 +87,20 @@ class SequentialSampler(Sampler[int]):
 class RandomSampler(Sampler[int]):
     """Give indices in random order.
 
-        Args:
-            data_source: Dataset with a length.
-            replacement: If `True`, draw each index on its own, so that indices can repeat.
-            num_samples: Number of indices per epoch. `None` is the length of the dataset.
-            generator: Generator of the order. `None` draws a new seed from the default generator each epoch.
+    Args:
+        data_source: Dataset with a length.
+        replacement: If `True`, draw each index on its own, so that indices can repeat.
+        num_samples: Number of indices per epoch. `None` is the length of the dataset.
+        generator: Generator of the order. `None` draws a new seed from the default generator each epoch.
 
-        Raises:
-            TypeError: If `replacement` is not a `bool`.
-            ValueError: If `num_samples` is not a positive integer.
+    Raises:
+        TypeError: If `replacement` is not a `bool`.
+        ValueError: If `num_samples` is not a positive integer.
 
-        Example:
-            >>> import pytpu as torch
-
-    from .dataset import _length, _Subscriptable
-            >>> sorted(torch.utils.data.RandomSampler("abc"))
-            [0, 1, 2]
+    Example:
+        >>> import pytpu as torch
+        >>> sorted(torch.utils.data.RandomSampler("abc"))
+        [0, 1, 2]
     """
 
     def __init__(
@@ -156,16 +150,14 @@ class RandomSampler(Sampler[int]):
 class SubsetRandomSampler(Sampler[int]):
     """Give chosen indices in random order.
 
-        Args:
-            indices: Indices to choose from.
-            generator: Generator of the order. `None` is the default generator.
+    Args:
+        indices: Indices to choose from.
+        generator: Generator of the order. `None` is the default generator.
 
-        Example:
-            >>> import pytpu as torch
-
-    from .dataset import _length, _Subscriptable
-            >>> sorted(torch.utils.data.SubsetRandomSampler([7, 3, 5]))
-            [3, 5, 7]
+    Example:
+        >>> import pytpu as torch
+        >>> sorted(torch.utils.data.SubsetRandomSampler([7, 3, 5]))
+        [3, 5, 7]
     """
 
     def __init__(self, indices: Sequence[int], generator: Generator | None = None) -> None:
@@ -183,22 +175,20 @@ class SubsetRandomSampler(Sampler[int]):
 class WeightedRandomSampler(Sampler[int]):
     """Draw indices with given probabilities.
 
-        Args:
-            weights: Weight of each index, in one dimension. The weights need not sum to 1.
-            num_samples: Number of indices per epoch.
-            replacement: If `False`, no index is drawn twice in an epoch.
-            generator: Generator of the draws. `None` is the default generator.
+    Args:
+        weights: Weight of each index, in one dimension. The weights need not sum to 1.
+        num_samples: Number of indices per epoch.
+        replacement: If `False`, no index is drawn twice in an epoch.
+        generator: Generator of the draws. `None` is the default generator.
 
-        Raises:
-            ValueError: If `num_samples` is not a positive integer, `replacement` is not a `bool`, or `weights` does not
-                have one dimension.
+    Raises:
+        ValueError: If `num_samples` is not a positive integer, `replacement` is not a `bool`, or `weights` does not
+            have one dimension.
 
-        Example:
-            >>> import pytpu as torch
-
-    from .dataset import _length, _Subscriptable
-            >>> list(torch.utils.data.WeightedRandomSampler([0.0, 1.0, 0.0], num_samples=4))
-            [1, 1, 1, 1]
+    Example:
+        >>> import pytpu as torch
+        >>> list(torch.utils.data.WeightedRandomSampler([0.0, 1.0, 0.0], num_samples=4))
+        [1, 1, 1, 1]
     """
 
     def __init__(
@@ -227,20 +217,18 @@ class WeightedRandomSampler(Sampler[int]):
 class BatchSampler(Sampler["list[int]"]):
     """Give lists of indices, one list per batch.
 
-        Args:
-            sampler: Sampler of single indices.
-            batch_size: Number of indices per batch.
-            drop_last: If `True`, leave out a last batch that is smaller.
+    Args:
+        sampler: Sampler of single indices.
+        batch_size: Number of indices per batch.
+        drop_last: If `True`, leave out a last batch that is smaller.
 
-        Raises:
-            ValueError: If `batch_size` is not a positive integer, or `drop_last` is not a `bool`.
+    Raises:
+        ValueError: If `batch_size` is not a positive integer, or `drop_last` is not a `bool`.
 
-        Example:
-            >>> import pytpu as torch
-
-    from .dataset import _length, _Subscriptable
-            >>> list(torch.utils.data.BatchSampler(range(5), batch_size=2, drop_last=False))
-            [[0, 1], [2, 3], [4]]
+    Example:
+        >>> import pytpu as torch
+        >>> list(torch.utils.data.BatchSampler(range(5), batch_size=2, drop_last=False))
+        [[0, 1], [2, 3], [4]]
     """
 
     def __init__(self, sampler: Sampler[int] | Iterable[int], batch_size: int, drop_last: bool) -> None:
@@ -267,29 +255,27 @@ class BatchSampler(Sampler["list[int]"]):
 class DistributedSampler(Sampler[_T_co]):
     """Give one process of several its part of a dataset.
 
-        Process `rank` takes every `num_replicas`-th index, from index `rank` on. Call `set_epoch` before each epoch, so
-        that epochs have different orders.
+    Process `rank` takes every `num_replicas`-th index, from index `rank` on. Call `set_epoch` before each epoch, so
+    that epochs have different orders.
 
-        Args:
-            dataset: Dataset with a length.
-            num_replicas: Number of processes. `None` asks `torch.distributed`.
-            rank: Number of this process, in `[0, num_replicas)`. `None` asks `torch.distributed`.
-            shuffle: If `True`, shuffle the indices, in the same way in all processes.
-            seed: Seed of the order. It must be the same in all processes.
-            drop_last: If `True`, leave out the last samples, so that all processes get the same number. If `False`,
-                repeat the first samples instead.
+    Args:
+        dataset: Dataset with a length.
+        num_replicas: Number of processes. `None` asks `torch.distributed`.
+        rank: Number of this process, in `[0, num_replicas)`. `None` asks `torch.distributed`.
+        shuffle: If `True`, shuffle the indices, in the same way in all processes.
+        seed: Seed of the order. It must be the same in all processes.
+        drop_last: If `True`, leave out the last samples, so that all processes get the same number. If `False`,
+            repeat the first samples instead.
 
-        Raises:
-            RuntimeError: If a number is asked from `torch.distributed`, which is not available.
-            ValueError: If `rank` is not in `[0, num_replicas)`.
+    Raises:
+        RuntimeError: If a number is asked from `torch.distributed`, which is not available.
+        ValueError: If `rank` is not in `[0, num_replicas)`.
 
-        Example:
-            >>> import pytpu as torch
-
-    from .dataset import _length, _Subscriptable
-            >>> sampler = torch.utils.data.DistributedSampler(range(5), num_replicas=2, rank=1, shuffle=False)
-            >>> list(sampler)
-            [1, 3, 0]
+    Example:
+        >>> import pytpu as torch
+        >>> sampler = torch.utils.data.DistributedSampler(range(5), num_replicas=2, rank=1, shuffle=False)
+        >>> list(sampler)
+        [1, 3, 0]
     """
 
     def __init__(

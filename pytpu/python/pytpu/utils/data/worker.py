@@ -135,7 +135,7 @@ class _Failure:
         )
 
     def reraise(self):
-        """Raises it here, as the same type where that takes a message."""
+        """Raise it here, as the same type where that takes a message."""
         text = _PlainText(self.text) if self.kind is KeyError else self.text
         try:
             error = self.kind(text)
@@ -345,7 +345,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         self._sent += 1
 
     def _retire(self, worker_id):
-        # The worker's stream has ended: no more requests to it.
+        # The worker's stream has ended, so it gets no more requests.
         if worker_id in self._workers:
             self._turn = self._workers.index(worker_id)
             self._workers.remove(worker_id)

@@ -18,6 +18,6 @@ def make_np(x):
 
 def _prepare_pytorch(x):
     if x.dtype == torch.bfloat16:
-        # NumPy has no such type; float32 holds every value of it.
+        # NumPy has no such type, and float32 has every value of it.
         x = x.float()
     return x.detach().cpu().numpy()

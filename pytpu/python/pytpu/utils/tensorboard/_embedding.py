@@ -12,7 +12,7 @@ from ._utils import make_grid
 
 
 def make_tsv(metadata, save_path, metadata_header=None):
-    """Write a label for each point; with a header, a row of several."""
+    """Write a label for each point. With a header, a row of several labels."""
     if not metadata_header:
         lines = [str(x) for x in metadata]
     else:

@@ -91,7 +91,7 @@ _TENSOR_TYPES = {
     torch.float32: ("DT_FLOAT", "float_val", _tensor_to_list),
     torch.float64: ("DT_DOUBLE", "double_val", _tensor_to_list),
     torch.bool: ("DT_BOOL", "bool_val", _tensor_to_list),
-    # Where TensorBoard looks for them. (PyTorch writes `uint32_val`, which TensorBoard does not read.)
+    # The place where TensorBoard looks for them. (PyTorch writes `uint32_val`, which TensorBoard does not read.)
     torch.uint8: ("DT_UINT8", "int_val", _tensor_to_list),
     torch.int8: ("DT_INT8", "int_val", _tensor_to_list),
     torch.int16: ("DT_INT16", "int_val", _tensor_to_list),
@@ -120,7 +120,7 @@ def tensor_proto(tag, tensor):
 
 
 def scalar(name, tensor, collections=None, new_style=False, double_precision=False):
-    """Return the summary of one number; `new_style` keeps it as a tensor, in double precision if asked."""
+    """Return the summary of one number. `new_style` keeps it as a tensor, in double precision if `double_precision`."""
     number = make_np(tensor).squeeze()
     if number.ndim != 0:
         raise AssertionError(
@@ -246,7 +246,7 @@ def video(tag, tensor, fps=4):
 
 
 def make_video(tensor, fps):
-    """Encode frames `(t, h, w, c)` as GIF with moviepy; without it, print what is missing and return `None`."""
+    """Encode frames `(t, h, w, c)` as GIF with moviepy. Without it, print a message and return `None`."""
     try:
         try:
             from moviepy import ImageSequenceClip
@@ -373,7 +373,7 @@ def compute_curve(labels, predictions, num_thresholds=None, weights=None):
 
     tp, fp = above(positive * weights), above((1.0 - positive) * weights)
     tn, fn = fp[0] - fp, tp[0] - tp
-    # No division by zero where nothing is predicted or nothing is positive.
+    # Avoid division by zero if nothing is predicted, or nothing is positive.
     least = 1e-7
     precision, recall = tp / np.maximum(least, tp + fp), tp / np.maximum(least, tp + fn)
     return np.stack((tp, fp, tn, fn, precision, recall))
@@ -422,7 +422,8 @@ def hparams(hparam_dict=None, metric_dict=None, hparam_domain_discrete=None):
     """Return three summaries: what hyper-parameters and metrics there are, the values of a run, and that the run has
     ended.
 
-    Raises `TypeError` for what is no dictionary, `ValueError` for a value that is no number, string or tensor.
+    Raise `TypeError` for an object that is not a dictionary, and `ValueError` for a value that is not a number, a
+    string or a tensor.
     """
     from google.protobuf import struct_pb2
     from tensorboard.plugins.hparams.api_pb2 import DataType, Experiment, HParamInfo, MetricInfo, MetricName, Status

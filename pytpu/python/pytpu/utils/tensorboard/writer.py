@@ -16,7 +16,7 @@ __all__ = ["FileWriter", "SummaryWriter"]
 
 
 class FileWriter:
-    """Writes events to a file of its own in a folder, from a thread of its own.
+    """A writer of events to a file in a folder, from a thread of its own.
 
     Args:
         log_dir: the folder.
@@ -33,7 +33,7 @@ class FileWriter:
         return self.event_writer.get_logdir()
 
     def add_event(self, event, step=None, walltime=None):
-        """Write an event with a step and a time, in seconds since 1970; the time is now by default."""
+        """Write an event with a step and a time, in seconds since 1970. By default the time is now."""
         event.wall_time = time.time() if walltime is None else walltime
         if step is not None:
             event.step = int(step)
@@ -83,7 +83,7 @@ def _caffe2(name):
 
 
 class SummaryWriter:
-    """Writes what TensorBoard shows to a folder: numbers, histograms, images and more.
+    """A writer of TensorBoard's data to a folder: numbers, histograms, images and more.
 
     Args:
         log_dir: the folder; by default `runs/DATE_HOST` followed by `comment`.
@@ -131,7 +131,7 @@ class SummaryWriter:
         self._get_file_writer().add_summary(what, global_step, walltime)
 
     def add_scalar(self, tag, scalar_value, global_step=None, walltime=None, new_style=False, double_precision=False):
-        """Write a number; `new_style` as a tensor, in double precision if asked."""
+        """Write a number. With `new_style`, as a tensor, in double precision if `double_precision`."""
         _caffe2(scalar_value)
         made = summary.scalar(tag, scalar_value, new_style=new_style, double_precision=double_precision)
         self._add(made, global_step, walltime)
@@ -153,7 +153,7 @@ class SummaryWriter:
         self._add(summary.tensor_proto(tag, tensor), global_step, walltime)
 
     def add_histogram(self, tag, values, global_step=None, bins="tensorflow", walltime=None, max_bins=None):
-        """Write the distribution of values; `bins` as `numpy.histogram` takes them, or TensorFlow's."""
+        """Write the distribution of values. `bins` is an argument of `numpy.histogram`, or `"tensorflow"`."""
         _caffe2(values)
         bins = self.default_bins if isinstance(bins, str) and bins == "tensorflow" else bins
         self._add(summary.histogram(tag, values, bins, max_bins=max_bins), global_step, walltime)
@@ -194,7 +194,7 @@ class SummaryWriter:
         self.add_image(tag, figure_to_image(figure, close), global_step, walltime, dataformats=layout)
 
     def add_video(self, tag, vid_tensor, global_step=None, fps=4, walltime=None):
-        """Write videos `(n, t, c, h, w)`; needs the package `moviepy`."""
+        """Write videos `(n, t, c, h, w)`. This needs the package `moviepy`."""
         self._add(summary.video(tag, vid_tensor, fps), global_step, walltime)
 
     def add_audio(self, tag, snd_tensor, global_step=None, sample_rate=44100, walltime=None):

@@ -9,7 +9,7 @@ _PREFIX = "_checkpoint_wrapped_module"
 
 
 class CheckpointImpl(enum.Enum):
-    """Which way of checkpointing."""
+    """Kinds of checkpointing."""
 
     REENTRANT = enum.auto()
     NO_REENTRANT = enum.auto()

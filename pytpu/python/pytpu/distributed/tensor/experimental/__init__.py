@@ -1,4 +1,4 @@
-"""``torch.distributed.tensor.experimental``: names of what works on tensors that are spread over processes."""
+"""``torch.distributed.tensor.experimental``: names of functions for tensors that are spread over processes."""
 
 import contextlib
 
@@ -15,7 +15,5 @@ register_sharding = absent_function(f"{_HERE}.register_sharding", _WHY)
 
 @contextlib.contextmanager
 def implicit_replication():
-    """Let plain tensors meet tensors that are spread over processes. There are none of the latter here, so it changes
-    nothing.
-    """
+    """Do nothing: no tensors are spread over processes, so plain tensors need no permission to meet them."""
     yield

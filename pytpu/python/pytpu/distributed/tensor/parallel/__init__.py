@@ -1,4 +1,4 @@
-"""``torch.distributed.tensor.parallel``: names of what spreads modules over processes."""
+"""``torch.distributed.tensor.parallel``: names of functions that spread modules over processes."""
 
 from ...._absent import absent_class, absent_function
 from ... import _WHY

@@ -1,0 +1,1 @@
+"""Functions of the `torch` module that are not in the op table. `functions` publishes them."""

@@ -1,0 +1,60 @@
+//! Hooks on saved tensors.
+
+use super::kept::Kept;
+use crate::enter::{OrRaise, callback_error};
+use crate::tensor_type::{extract, to_python};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use std::sync::Arc;
+use torchtpu_tensor::saved::{self, Packed, SavedTensorHooks};
+use torchtpu_tensor::{Result, Tensor};
+
+/// The user's two functions.
+struct PythonHooks(Kept<(Py<PyAny>, Py<PyAny>)>);
+
+impl SavedTensorHooks for PythonHooks {
+    fn pack(&self, x: &Tensor) -> Result<Packed> {
+        Python::attach(|py| {
+            let kept = self.0.get().0.bind(py).call1((to_python(py, x.clone())?,))?;
+            Ok(Box::new(Kept::new(kept.unbind())) as Packed)
+        })
+        .map_err(callback_error)
+    }
+    fn unpack(&self, kept: &Packed) -> Result<Tensor> {
+        Python::attach(|py| {
+            let kept = kept.downcast_ref::<Kept<Py<PyAny>>>().expect("made by pack").get();
+            let t = self.0.get().1.bind(py).call1((kept,))?;
+            match extract(&t) {
+                Some(t) => Ok(t.clone()),
+                None => Err(PyTypeError::new_err(format!(
+                    "Output of saved tensor unpack_hook expected to be a Tensor but got result of type {}",
+                    t.get_type().name()?
+                ))),
+            }
+        })
+        .map_err(callback_error)
+    }
+}
+
+#[pyfunction]
+fn _push_saved_tensors_hooks(pack: Py<PyAny>, unpack: Py<PyAny>) -> PyResult<()> {
+    saved::push_hooks(Arc::new(PythonHooks(Kept::new((pack, unpack))))).or_raise()
+}
+
+#[pyfunction]
+fn _pop_saved_tensors_hooks() {
+    saved::pop_hooks();
+}
+
+/// Forbid hooks, with a text that says why, or allows them. Return what held before.
+#[pyfunction]
+fn _disable_saved_tensors_hooks(why: Option<String>) -> PyResult<Option<String>> {
+    saved::disable_hooks(why).or_raise()
+}
+
+pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(_push_saved_tensors_hooks, m)?)?;
+    m.add_function(wrap_pyfunction!(_pop_saved_tensors_hooks, m)?)?;
+    m.add_function(wrap_pyfunction!(_disable_saved_tensors_hooks, m)?)?;
+    Ok(())
+}

@@ -1,0 +1,201 @@
+//! Positions of values among sorted boundaries: `searchsorted` and `bucketize`.
+
+use crate::ops::indexing;
+use crate::ops::pointwise::kernel_error;
+use crate::ops::reduce::{ReduceKind, reduce};
+use crate::schema::{Operand, Row, Scope, Tier};
+use crate::{DType, Device, DeviceKind, Error, Meta, Result, Tensor, promote_types};
+use torchtpu_kernels::sort as kernels;
+
+/// `torch.searchsorted`: for each value the position in the sorted row where it belongs, before equals or, when
+/// `right`, after them. On a device boundaries are counted, which needs no order of its own.
+///
+/// # Errors
+/// `Runtime` for shapes and dtypes that do not fit.
+pub fn searchsorted(
+    boundaries: &Tensor,
+    values: &Tensor,
+    right: bool,
+    narrow: bool,
+    sorter: Option<&Tensor>,
+) -> Result<Tensor> {
+    for t in [boundaries, values] {
+        if t.dtype().is_complex() {
+            return Err(crate::ops::complex::unsupported("searchsorted_out_cpu", t.dtype()));
+        }
+    }
+    let (b, v) = (boundaries.dims(), values.dims());
+    if b.is_empty() {
+        return Err(Error::runtime(
+            "torch.searchsorted(): boundaries tensor should have positive dimension, but got 0 dimension",
+        ));
+    }
+    let one_row = b.len() == 1;
+    if !one_row && v.is_empty() {
+        return Err(Error::runtime(format!(
+            "torch.searchsorted(): input value can be a scalar only when boundaries tensor dimension is 1, but we got \
+            boundaries tensor dim({}) and input value's dim(0) numel(1)",
+            b.len()
+        )));
+    }
+    if !one_row && (v.len() != b.len() || v[..v.len() - 1] != b[..b.len() - 1]) {
+        return Err(Error::runtime(format!(
+            "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries \
+            tensor and input value tensor must match, but we got boundaries tensor {b} and input value tensor {v}"
+        )));
+    }
+    if let Some(s) = sorter {
+        if s.dims() != b {
+            return Err(Error::runtime(format!(
+                "torch.searchsorted(): boundary and sorter must have the same size, but got boundary tensor {b}and got \
+                sorter tensor {}",
+                s.dims()
+            )));
+        }
+        if s.dtype() != DType::I64 {
+            return Err(Error::runtime(format!(
+                "torch.searchsorted(): sorter must be a tensor of long dtype but got dtype {}",
+                s.dtype().scalar_type()
+            )));
+        }
+    }
+    let out = if narrow { DType::I32 } else { DType::I64 };
+    let dtype = match values.is_wrapped_number() {
+        true => boundaries.dtype(),
+        false => promote_types(boundaries.dtype(), values.dtype()),
+    };
+    let (boundaries, values) = (boundaries.detach().to_dtype(dtype)?, values.detach().to_dtype(dtype)?);
+    if boundaries.device().kind == DeviceKind::Cpu {
+        let (boundaries, values) = (boundaries.resolved()?, values.resolved()?);
+        let y = Tensor::empty(&Meta { dims: *v, dtype: out, device: Device::CPU })?;
+        let order = sorter.map(Tensor::view);
+        kernels::searchsorted(&boundaries.view(), &values.view(), right, order.as_ref(), &mut y.view_mut())
+            .map_err(kernel_error)?;
+        return Ok(y);
+    }
+    let last = b.len() as i64 - 1;
+    let boundaries = match sorter {
+        Some(s) => indexing::gather(&boundaries, last, s)?,
+        None => boundaries,
+    };
+    let boundaries = if one_row { boundaries } else { boundaries.unsqueeze(-2)? };
+    let values = values.unsqueeze(-1)?;
+    // Negated, so that NaN belongs at the end.
+    let behind = if right { boundaries.gt(&values)? } else { boundaries.ge(&values)? };
+    reduce(ReduceKind::Sum, &behind.logical_not()?, Some(&[-1]), false)?.to_dtype(out)
+}
+
+fn value_tensor(a: Operand<'_>, like: &Tensor) -> Result<Tensor> {
+    match a {
+        Operand::Tensor(t) => Ok(t.clone()),
+        // A number that is not whole is compared as such, also among integers.
+        Operand::Scalar(s) => Tensor::number(s, if like.dtype().is_float() { like.dtype() } else { s.dtype() }),
+    }
+}
+
+/// [`searchsorted`] of a number: integers among floats and the other way round are compared as floats.
+fn search_number(
+    boundaries: &Tensor,
+    v: Operand<'_>,
+    right: bool,
+    narrow: bool,
+    sorter: Option<&Tensor>,
+) -> Result<Tensor> {
+    let value = value_tensor(v, boundaries)?;
+    let value = if value.device() == boundaries.device() { value } else { value.to_device(boundaries.device())? };
+    let common = if value.dtype().is_float() { value.dtype() } else { boundaries.dtype() };
+    searchsorted(&boundaries.to_dtype(common)?, &value.to_dtype(common)?, right, narrow, sorter)
+}
+
+fn side(right: bool, side: Option<&str>) -> Result<bool> {
+    match side {
+        None => Ok(right),
+        Some("left") if right => Err(Error::runtime(
+            "torch.searchsorted(): side and right can't be set to opposites, got side of left while right was True",
+        )),
+        Some("left") => Ok(false),
+        Some("right") => Ok(true),
+        Some(s) => Err(Error::runtime(format!("torch.searchsorted(): side can only be 'left' or 'right' but got {s}"))),
+    }
+}
+
+fn check_row(boundaries: &Tensor) -> Result<()> {
+    if boundaries.dims().len() != 1 {
+        return Err(Error::runtime(format!(
+            "boundaries tensor must be 1 dimension, but got dim({})",
+            boundaries.dims().len()
+        )));
+    }
+    Ok(())
+}
+
+fn bucketize(v: &Tensor, boundaries: &Tensor, narrow: bool, right: bool) -> Result<Tensor> {
+    check_row(boundaries)?;
+    searchsorted(boundaries, v, right, narrow, None)
+}
+
+/// Rows of searches.
+pub const ROWS: &[Row] = &[
+    Row::new(
+        "searchsorted.Tensor(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, str? \
+        side=None, Tensor? sorter=None) -> Tensor",
+        Tier::Composed,
+        |a| {
+            Ok(searchsorted(
+                a.tensor(0)?,
+                a.tensor(1)?,
+                side(a.bool(3)?, a.opt_str(4)?)?,
+                a.bool(2)?,
+                a.opt_tensor(5)?,
+            )?
+            .into())
+        },
+        Vec::new,
+    )
+    .doc(
+        "Return the position where each element of `input` belongs in the sorted last dimension of \
+         `sorted_sequence`, before equal elements, or behind them with `right=True` or `side='right'`. \
+         `sorted_sequence` is a vector, or agrees with `input` in all dimensions but the last. `sorter` has the \
+         positions that sort it if it is not sorted. The result is `int64`, or `int32` with `out_int32`.",
+    )
+    .scope(Scope::Function),
+    Row::new(
+        "searchsorted.Scalar(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, bool right=False, str? \
+        side=None, Tensor? sorter=None) -> Tensor",
+        Tier::Composed,
+        |a| {
+            Ok(search_number(
+                a.tensor(0)?,
+                a.operand(1)?,
+                side(a.bool(3)?, a.opt_str(4)?)?,
+                a.bool(2)?,
+                a.opt_tensor(5)?,
+            )?
+            .into())
+        },
+        Vec::new,
+    )
+    .scope(Scope::Function),
+    Row::new(
+        "bucketize.Tensor(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
+        Tier::Composed,
+        |a| Ok(bucketize(a.tensor(0)?, a.tensor(1)?, a.bool(2)?, a.bool(3)?)?.into()),
+        Vec::new,
+    )
+    .doc(
+        "Return the number of the bucket of each element of `input`, where the vector `boundaries` has the sorted \
+         bounds. A number equal to a bound belongs to the bucket before it, or with `right=True` to the one behind \
+         it. The result is `int64`, or `int32` with `out_int32`.",
+    )
+    .scope(Scope::Function),
+    Row::new(
+        "bucketize.Scalar(Scalar self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
+        Tier::Composed,
+        |a| {
+            check_row(a.tensor(1)?)?;
+            Ok(search_number(a.tensor(1)?, a.operand(0)?, a.bool(3)?, a.bool(2)?, None)?.into())
+        },
+        Vec::new,
+    )
+    .scope(Scope::Function),
+];

@@ -1,0 +1,136 @@
+//! Distinct values and slices.
+
+use super::{host, many, ordered};
+use crate::op::{Prim, normalize_dim};
+use crate::ops::indexing;
+use crate::schema::{Row, Sample, Scope, Tier, index, n, t};
+use crate::{Device, Result, Tensor, dispatch};
+use torchtpu_kernels::{memory, sort as kernels};
+
+fn found(x: &Tensor, u: &kernels::Unique, inverse: bool, counts: bool) -> Result<(Tensor, Tensor, Tensor)> {
+    let at = positions(&u.first, &[u.first.len()], x.device())?;
+    let values =
+        dispatch::call(Prim::IndexSelect(indexing::IndexSelect { dim: 0 }), &[&x.detach().reshape(&[-1])?, &at])?;
+    let list = |on: bool, v: &[i64], dims: &[usize]| {
+        if on { positions(v, dims, x.device()) } else { positions(&[], &[0], x.device()) }
+    };
+    Ok((values, list(inverse, &u.inverse, x.dims())?, list(counts, &u.counts, &[u.first.len()])?))
+}
+
+/// `torch.unique`: the distinct values in order, the number of each element's value, and how often each occurs; the
+/// last two are empty unless asked for.
+///
+/// # Errors
+/// Whatever reading the values reports.
+pub fn unique(x: &Tensor, inverse: bool, counts: bool) -> Result<(Tensor, Tensor, Tensor)> {
+    ordered("unique", x)?;
+    found(x, &kernels::unique(&host(x)?.view(), inverse, counts), inverse, counts)
+}
+
+/// `torch.unique_consecutive` of the flattened tensor.
+///
+/// # Errors
+/// Whatever reading the values reports.
+pub fn unique_consecutive(x: &Tensor, inverse: bool, counts: bool) -> Result<(Tensor, Tensor, Tensor)> {
+    ordered("unique", x)?;
+    found(x, &kernels::unique_consecutive(&host(x)?.view(), inverse, counts), inverse, counts)
+}
+
+/// Distinct slices along a dimension, in lexicographic order, or runs of equal ones in their own order.
+fn unique_slices(
+    x: &Tensor,
+    dim: i64,
+    consecutive: bool,
+    inverse: bool,
+    counts: bool,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    ordered("unique", x)?;
+    let d = normalize_dim(dim, x.dims().len())?;
+    if x.dims().is_empty() {
+        return unique(x, inverse, counts);
+    }
+    let rows = x.dims()[d];
+    let width: usize = x.numel().checked_div(rows).unwrap_or(0);
+    let flat = host(x)?.movedim(&[d as i64], &[0])?.reshape(&[rows as i64, width as i64])?;
+    // Numbers are compared through their rank, so that one comparison serves every dtype.
+    let rank = unique(&flat, true, false)?.1.to_vec::<i64>()?;
+    let row = |i: usize| &rank[i * width..(i + 1) * width];
+    let mut order: Vec<usize> = memory::collect(0..rows);
+    if !consecutive {
+        order.sort_by(|&a, &b| row(a).cmp(row(b)));
+    }
+    let (mut first, mut number, mut count) = (Vec::new(), memory::filled(0i64, rows), Vec::new());
+    for (n, &i) in order.iter().enumerate() {
+        if n == 0 || row(i) != row(order[n - 1]) {
+            memory::push(&mut first, i as i64);
+            memory::push(&mut count, 0i64);
+        }
+        number[i] = first.len() as i64 - 1;
+        *count.last_mut().expect("pushed at the first") += 1;
+    }
+    let at = positions(&first, &[first.len()], x.device())?;
+    let values = dispatch::call(Prim::IndexSelect(indexing::IndexSelect { dim: d }), &[&x.detach(), &at])?;
+    let list =
+        |on: bool, v: &[i64]| if on { positions(v, &[v.len()], x.device()) } else { positions(&[], &[0], x.device()) };
+    Ok((values, list(inverse, &number)?, list(counts, &count)?))
+}
+
+fn positions(v: &[i64], dims: &[usize], device: Device) -> Result<Tensor> {
+    Tensor::from_slice_on(v, dims, device)
+}
+
+/// Rows of distinct values.
+pub const ROWS: &[Row] = &[
+    Row::new(
+        "_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, \
+        Tensor, Tensor)",
+        Tier::Composed,
+        |a| Ok(unique(a.tensor(0)?, a.bool(2)?, a.bool(3)?)?.into()),
+        || {
+            vec![
+                Sample::new(vec![many(), n(true), n(true), n(true)]).no_gradient(),
+                Sample::new(vec![t(&[4])]).no_gradient(),
+            ]
+        },
+    )
+    .doc(
+        "Return the distinct elements of `input` in ascending order, the position of each element among them, and \
+         how often each occurs; the last two are empty unless asked for.",
+    )
+    .scope(Scope::Function)
+    .no_out(),
+    Row::new(
+        "unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) \
+        -> (Tensor, Tensor, Tensor)",
+        Tier::Composed,
+        |a| Ok(unique_slices(a.tensor(0)?, a.int(1)?, false, a.bool(3)?, a.bool(4)?)?.into()),
+        || vec![Sample::new(vec![index(&[5, 2], 2), n(0), n(true), n(true), n(true)]).no_gradient()],
+    )
+    .doc(
+        "Return the distinct slices of `input` along `dim` in lexicographic order, the position of each slice among \
+         them, and how often each occurs. The last two are empty unless `return_inverse` and `return_counts` ask for \
+         them. On a device the host reads the values.",
+    )
+    .scope(Scope::Function)
+    .no_out(),
+    Row::new(
+        "unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> \
+        (Tensor, Tensor, Tensor)",
+        Tier::Composed,
+        |a| {
+            let x = a.tensor(0)?;
+            Ok(match a.opt_int(3)? {
+                None => unique_consecutive(x, a.bool(1)?, a.bool(2)?)?,
+                Some(d) => unique_slices(x, d, true, a.bool(1)?, a.bool(2)?)?,
+            }
+            .into())
+        },
+        || vec![Sample::new(vec![index(&[9], 2), n(true), n(true)]).no_gradient()],
+    )
+    .doc(
+        "Return the elements of `input` without those that repeat the element before them; with `dim`, slices along \
+         it are compared. `return_inverse` asks for the position of each element of `input` among the results too, and \
+         `return_counts` for the lengths of the runs. On a device the host reads the values.",
+    )
+    .no_out(),
+];

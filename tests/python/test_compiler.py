@@ -1,0 +1,94 @@
+"""`torch.compile`: a module that stands for another."""
+
+import copy
+import io
+
+import pytest
+
+import pytpu as torch
+from pytpu import nn
+
+
+def test_the_module_itself_stays_as_it_is(device):
+    net = nn.Sequential(nn.Linear(3, 2), nn.Dropout(0.5)).to(device)
+    fast = torch.compile(net, mode="max-autotune")
+    x = torch.ones(4, 3, device=device)
+    assert fast is not net and isinstance(fast, nn.Module) and "forward" not in vars(net)
+    fast.eval()
+    assert not net.training and not fast.training and torch.equal(fast(x), net(x))
+    assert list(fast.state_dict()) == ["_orig_mod.0.weight", "_orig_mod.0.bias"]
+    assert fast.get_submodule("_orig_mod.0") is net[0]
+    fast(x).sum().backward()
+    assert all(p.grad is not None for p in net.parameters())
+    fast.extra = 5
+    assert net.extra == 5 and fast.extra == 5
+    net.train()
+    assert fast.training
+
+
+def test_a_copy_has_weights_of_its_own(device):
+    fast = torch.compile(nn.Linear(2, 2).to(device))
+    x = torch.ones(1, 2, device=device)
+    before = fast(x)
+    average = copy.deepcopy(fast)
+    with torch.no_grad():
+        for p in average.parameters():
+            p.zero_()
+    assert torch.equal(fast(x), before) and not average(x).any()
+    file = io.BytesIO()
+    torch.save(fast, file)
+    file.seek(0)
+    assert torch.equal(torch.load(file, weights_only=False)(x), before)
+
+
+def test_hooks_of_the_module_run():
+    net = nn.Linear(2, 2)
+    seen = []
+    net.register_forward_hook(lambda *_: seen.append(1))
+    torch.compile(net)(torch.ones(1, 2))
+    assert seen == [1]
+
+
+def test_functions_and_decorators(device):
+    @torch.compile(fullgraph=True)
+    def f(x):
+        """Adds one."""
+        return x + 1
+
+    x = torch.ones(2, device=device)
+    assert f(x).tolist() == [2, 2] and f.__doc__ == "Adds one."
+    assert torch.compile(f, disable=True) is f
+    with pytest.raises(ZeroDivisionError):
+        torch.compile(lambda: 1 / 0)()
+
+
+def test_options_of_compile_that_are_not_there_are_refused():
+    def f(x):
+        return x
+
+    for options, kind, text in (
+        ({"mode": "zzz"}, RuntimeError, "Unrecognized mode=zzz, should be one of: default, lite, reduce-overhead"),
+        ({"mode": "default", "options": {}}, RuntimeError, "Either mode or options can be specified, but both can't"),
+        ({"backend": "zzz"}, RuntimeError, "Invalid backend: 'zzz'"),
+        ({"dynamic": 3}, AssertionError, "Expected enable to be a bool, got <class 'int'>"),
+    ):
+        with pytest.raises(kind, match=text):
+            torch.compile(f, **options)
+    with pytest.raises(AssertionError, match="A callable function is expected, but <class 'int'> is provided."):
+        torch.compile(3)
+    assert torch.compile(f, backend="eager", mode="zzz")(3) == 3
+
+
+def test_compiler_and_onnx_say_what_is_not_there():
+    def double(x):
+        return 2 * x
+
+    for decorated in (torch.compiler.disable(double), torch.compiler.disable(recursive=False)(double)):
+        assert decorated is double
+    with torch.compiler.set_stance("force_eager"):
+        assert not torch.compiler.is_compiling()
+    with pytest.raises(RuntimeError, match="invalid torch.compile stance 'lazy'"):
+        torch.compiler.set_stance("lazy")
+    assert not torch.onnx.is_in_onnx_export()
+    with pytest.raises(NotImplementedError, match="not exported to ONNX"):
+        torch.onnx.export(nn.Linear(1, 1), torch.ones(1), "model.onnx")
