@@ -458,9 +458,9 @@ pub(crate) fn with_backward_n(y: &[Tensor], x: &[&Tensor], f: Box<dyn BackwardFn
     Ok(out)
 }
 
-/// Return an alias of `y` whose backward fails with this text.
-pub(crate) fn refuse_backward(y: &Tensor, name: &'static str, why: String) -> Result<Tensor> {
-    with_backward(y, &[y], Box::new(Refused { name, why }))
+/// Return an alias of `y` that is recorded as a result of `x`, and whose backward fails with this text.
+pub(crate) fn refuse_backward(y: &Tensor, x: &[&Tensor], name: &'static str, why: String) -> Result<Tensor> {
+    with_backward(y, x, Box::new(Refused { name, why }))
 }
 
 /// A long chain is freed in a loop, not by recursion.
