@@ -120,7 +120,7 @@ functions! { public {
         out_dtype(OutDType::OfInput(messages::found)), in_place_method();
     /// `e^x`.
     exp exp_ = Exp:
-        Rules::new(Op("stablehlo.exponential"), OfResult(mul)),
+        Rules::new(Op("stablehlo.exponential"), OfResult(|y, g| mul(g, y))),
         samples!([t(&[2, 3])], [t(&[])]),
         doc("Return `e^input` for each element. Integers and `bool` are computed in the default floating-point \
              dtype. Complex numbers are allowed."),
