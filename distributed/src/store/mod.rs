@@ -1,12 +1,17 @@
 //! Key-value stores that processes share: the meeting point of a job before its process group exists.
 //!
-//! [`HashStore`] serves the threads of one process. [`PrefixStore`] gives each user of a store names of its own.
+//! [`TcpStore`] serves processes on any machines, [`FileStore`] those that share a file system, and [`HashStore`] the
+//! threads of one process. [`PrefixStore`] gives each user of a store names of its own.
 
+mod file;
 mod hash;
 mod prefix;
+mod tcp;
 
+pub use file::FileStore;
 pub use hash::HashStore;
 pub use prefix::PrefixStore;
+pub use tcp::{DEFAULT_PORT, TcpOptions, TcpStore};
 
 use parking_lot::Mutex;
 use std::fmt;
@@ -63,21 +68,21 @@ pub trait Store: Send + Sync {
     }
 
     /// Append `value` to the value of `key`. An absent key counts as empty.
-    fn append(&self, _key: &str, _value: &[u8]) -> Result<()> {
-        Err(Error::not_implemented("Not implemented."))
+    fn append(&self, key: &str, value: &[u8]) -> Result<()> {
+        append_by_compare_set(self, key, value)
     }
 
     /// Return the values of `keys`. Wait until all are present.
-    fn multi_get(&self, _keys: &[&str]) -> Result<Vec<Vec<u8>>> {
-        Err(Error::not_implemented("Not implemented."))
+    fn multi_get(&self, keys: &[&str]) -> Result<Vec<Vec<u8>>> {
+        get_each(self, keys)
     }
 
     /// Set each of `keys` to its value. The two slices have one length.
-    fn multi_set(&self, _keys: &[&str], _values: &[&[u8]]) -> Result<()> {
-        Err(Error::not_implemented("Not implemented."))
+    fn multi_set(&self, keys: &[&str], values: &[&[u8]]) -> Result<()> {
+        set_each(self, keys, values)
     }
 
-    /// Whether `append`, `multi_get` and `multi_set` work.
+    /// Whether `append`, `multi_get` and `multi_set` cost no more than one call.
     fn has_extended_api(&self) -> bool {
         false
     }
@@ -102,6 +107,41 @@ pub trait Store: Send + Sync {
     fn list_keys(&self) -> Result<Vec<String>> {
         Err(Error::not_implemented("listKeys support is not implemented."))
     }
+
+    /// Count this process at the barrier `key`, and wait until `world_size` processes have been counted. `timeout`
+    /// replaces the store's timeout for this call. A key serves one barrier.
+    fn barrier(&self, key: &str, world_size: usize, timeout: Option<Duration>) -> Result<()> {
+        let (members, last) = (format!("{key}/num_members"), format!("{key}/last_member"));
+        if self.add(&members, 1)? >= world_size as i64 {
+            self.set(&last, b"1")?;
+        }
+        self.wait(&[&last], timeout)
+    }
+}
+
+/// Append `value` to the value of `key` with [`Store::compare_set`]: what [`Store::append`] does by default.
+pub fn append_by_compare_set<S: Store + ?Sized>(store: &S, key: &str, value: &[u8]) -> Result<()> {
+    let mut expected = Vec::new();
+    loop {
+        let desired = [&expected[..], value].concat();
+        let found = store.compare_set(key, &expected, &desired)?;
+        if found == desired {
+            return Ok(());
+        }
+        // The answer `expected` means that the key is absent now.
+        expected = if found == expected { Vec::new() } else { found };
+    }
+}
+
+/// Return the values of `keys` with [`Store::get`]: what [`Store::multi_get`] does by default.
+pub fn get_each<S: Store + ?Sized>(store: &S, keys: &[&str]) -> Result<Vec<Vec<u8>>> {
+    keys.iter().map(|key| store.get(key)).collect()
+}
+
+/// Set each of `keys` with [`Store::set`]: what [`Store::multi_set`] does by default.
+pub fn set_each<S: Store + ?Sized>(store: &S, keys: &[&str], values: &[&[u8]]) -> Result<()> {
+    expect_pairs(keys, values)?;
+    keys.iter().zip(values).try_for_each(|(key, value)| store.set(key, value))
 }
 
 /// Function that says whether the user wants a wait to end, as by Ctrl-C. It returns the error to raise.
@@ -144,6 +184,11 @@ impl Deadline {
         if left.is_zero() { None } else { Some(left.min(SLICE)) }
     }
 
+    /// The time until the end. `None` is no end.
+    pub(crate) fn left(&self) -> Option<Duration> {
+        self.end.map(|end| end.saturating_duration_since(Instant::now()))
+    }
+
     /// The whole time of the wait.
     pub(crate) fn timeout(&self) -> Duration {
         self.timeout
@@ -181,7 +226,7 @@ pub(crate) fn wait_timeout<K: fmt::Display>(timeout: Duration, keys: &[K]) -> Er
 /// The error of a pop from an empty queue.
 #[cold]
 pub(crate) fn queue_empty(key: &str) -> Error {
-    Error::new(ErrorKind::DistQueueEmpty, format!("queue {key} is empty"))
+    Error::new(ErrorKind::DistQueueEmpty, format!("queue is empty: {key}"))
 }
 
 /// Check that there is one value for each key.

@@ -3,7 +3,7 @@
 use crate::{DType, Result, Tensor};
 pub(crate) use torchtpu_kernels::compute_dtype;
 
-/// `x` in the dtype that arithmetic on it is done in: 16-bit floats widen to `f32`.
+/// `x` in the dtype in which arithmetic on it is done: 16-bit floats widen to `f32`.
 pub(crate) fn widened(x: &Tensor) -> Result<Tensor> {
     let d = compute_dtype(x.dtype());
     if d == x.dtype() { Ok(x.clone()) } else { x.to_dtype(d) }
@@ -14,7 +14,7 @@ pub(crate) fn narrowed(y: Tensor, d: DType) -> Result<Tensor> {
     if y.dtype() == d { Ok(y) } else { y.to_dtype(d) }
 }
 
-/// Requires a floating-point input.
+/// Refuse an input that is not floating point.
 pub(crate) fn expect_float(name: &str, x: &Tensor) -> Result<()> {
     if x.dtype().is_float() {
         return Ok(());

@@ -5,6 +5,7 @@ mod lower;
 mod table;
 
 use super::kernel_error;
+use crate::axes::Axes;
 use crate::lower::kernel_call::KernelCall;
 use crate::lower::math;
 use crate::op::{Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values};
@@ -54,6 +55,8 @@ struct Rules {
     is_holomorphic: bool,
     complex: Complex,
     integers: Integers,
+    /// Whether it is linear over the real numbers.
+    is_linear: bool,
 }
 
 impl Rules {
@@ -66,6 +69,7 @@ impl Rules {
             is_holomorphic: true,
             complex: Complex::Allowed,
             integers: Integers::Converted,
+            is_linear: false,
         }
     }
     /// Sets the spelling for XLA:CPU, for floats of at most 32 bits.
@@ -76,6 +80,11 @@ impl Rules {
     /// The gradient formula looks at the dtype itself.
     const fn not_holomorphic(mut self) -> Rules {
         self.is_holomorphic = false;
+        self
+    }
+    /// The function is linear over the real numbers.
+    const fn linear(mut self) -> Rules {
+        self.is_linear = true;
         self
     }
     /// Refuses complex numbers in these words.
@@ -98,7 +107,7 @@ impl Rules {
         self.integers = Integers::Refused;
         self
     }
-    /// Refuses complex numbers where PyTorch does, in its words.
+    /// Refuse complex numbers where PyTorch does, in its words.
     #[cold]
     fn check_complex(&self, d: DType) -> Result<()> {
         match self.complex {
@@ -136,6 +145,9 @@ impl Op for Unary {
             _ => Ok(*m),
         }
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::elementwise(x, y).linear(if rules(self.0).is_linear { &[0b1] } else { &[] })
+    }
     fn takes_complex(&self) -> bool {
         true
     }
@@ -168,7 +180,7 @@ pub(super) fn lower_unary(kind: UnaryKind, f: &mut Func, x: &Value) -> Value {
     }
 }
 
-/// Applies a unary op; integers become the default floating-point dtype where the result is not an integer.
+/// Apply a unary op; integers become the default floating-point dtype where the result is not an integer.
 pub fn unary(kind: UnaryKind, x: &Tensor) -> Result<Tensor> {
     if kind == UnaryKind::Square && x.dtype() == DType::Bool {
         return dispatch::call(Prim::Unary(Unary(kind)), &[&x.to_dtype(DType::I64)?]); // a power
@@ -209,7 +221,7 @@ pub fn unary_(kind: UnaryKind, x: &Tensor) -> Result<()> {
     inplace::apply(x, |x| unary(kind, x))
 }
 
-/// Rounds to a number of decimal places; negative ones are places before the point.
+/// Round to a number of decimal places; negative ones are places before the point.
 fn round_to(x: &Tensor, decimals: i64) -> Result<Tensor> {
     if !x.dtype().is_float() {
         return if decimals == 0 {

@@ -94,7 +94,7 @@ macro_rules! functions {
 functions! { public {
     /// `-x`.
     neg neg_ = Neg:
-        Rules::new(Op("stablehlo.negate"), Of(|g| g.neg())).keeps_integers(),
+        Rules::new(Op("stablehlo.negate"), Of(|g| g.neg())).keeps_integers().linear(),
         samples!([t(&[2, 3])]),
         doc("Return `-input`. Unsigned integers wrap around. `bool` tensors are refused, use `~` or \
              `torch.logical_not`."),
@@ -539,7 +539,7 @@ functions! { public {
     Angle:
         Rules::new(By(lower::angle), OfInput(gradient::angle)).not_holomorphic();
     Conj:
-        Rules::new(By(lower::conj), Of(|g| g.conj_physical()));
+        Rules::new(By(lower::conj), Of(|g| g.conj_physical())).linear();
 } }
 
 /// Define rows of further names.
