@@ -180,7 +180,7 @@ asan:
 miri:
 	@cargo +nightly miri --version >/dev/null 2>&1 || { \
 		echo "Miri is missing: rustup toolchain install nightly --component miri rust-src"; exit 1; }
-	MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test --test blocks --test views
+	MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test -p torchtpu-tensor --test histories --test sizes --test selection
 
 clean:
 	rm -rf $(VENV) dist .ecosystem

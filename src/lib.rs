@@ -11,10 +11,12 @@
 //! ```
 //!
 //! The parts are crates of their own: tensors and ops ([`torchtpu_tensor`], re-exported here), [`autograd`], the lazy
-//! engine behind `tpu` ([`lazy`]), and modules and optimizers ([`nn`]).
+//! engine behind `tpu` ([`lazy`]), modules and optimizers ([`nn`]), and stores and rendezvous of processes
+//! ([`distributed`]).
 #![forbid(unsafe_code)]
 
 pub use torchtpu_autograd as autograd;
+pub use torchtpu_distributed as distributed;
 pub use torchtpu_lazy as lazy;
 pub use torchtpu_nn as nn;
 pub use torchtpu_tensor::*;

@@ -1,16 +1,16 @@
-//! Bundles: the executables of a program in one file, to be taken to other machines.
+//! Bundles: the executables of a program in one file, which can be copied to other machines.
 //!
-//! A machine that has loaded a bundle compiles nothing that is in it. Executables are native code, so a bundle is
-//! trusted as a program is.
+//! A machine that has loaded a bundle does not compile its programs. Executables are native code, so load only a bundle
+//! that you would run as a program.
 //!
 //! ```text
 //! magic | header length | header | compressed: (key length | key | executable length | executable)* |
 //! SHA-256 of all before
 //! ```
 //!
-//! The header says what the executables were made for: this library's sources, the plugin and its version, the kind of
+//! The header names the environment of the executables: this library's sources, the plugin and its version, the kind of
 //! device. It is compared before anything is loaded. A key is the SHA-256 of options and text. Files are written under
-//! another name and renamed.
+//! another name and then renamed.
 
 use crate::disk::hex;
 use flate2::Compression;
@@ -40,8 +40,7 @@ pub(crate) fn key(options: &CompileOptions, text: &str) -> Key {
     hash.finalize().into()
 }
 
-/// Return the executable of `key`, if a bundle was loaded that has it. Does not compute `key` while no bundle is
-/// loaded.
+/// Return the executable of `key`, if a loaded bundle has it. `key` is computed only if a bundle is loaded.
 pub(crate) fn find(key: impl FnOnce() -> Key) -> Option<Vec<u8>> {
     LOADED.read().as_ref()?.get(&key()).cloned()
 }
@@ -73,10 +72,10 @@ pub(crate) fn write(path: &Path, header: &str, executables: &[(Key, Vec<u8>)]) -
     written.map_err(fail)
 }
 
-/// Read a bundle that must be made for `header`. Return how many executables it has.
+/// Read a bundle that must be made for `header`. Return the number of its executables.
 ///
 /// # Errors
-/// `Runtime` when the file cannot be read, is damaged, or was made for something else.
+/// `Runtime` if the file cannot be read, is damaged, or was made for another environment.
 pub(crate) fn load(path: &Path, header: &str) -> Result<usize> {
     let named = |why: String| Error::runtime(format!("cannot load the bundle {}: {why}", path.display()));
     let bytes = fs::read(path).map_err(|e| named(e.to_string()))?;
@@ -124,7 +123,7 @@ fn take(from: &mut impl Read) -> std::io::Result<Option<Vec<u8>>> {
     }
     let length = u64::from_le_bytes(length);
     let mut part = Vec::new();
-    // A length that is not true ends at the end of the data.
+    // A wrong length ends at the end of the data.
     from.take(length).read_to_end(&mut part)?;
     if part.len() as u64 == length { Ok(Some(part)) } else { Err(std::io::ErrorKind::UnexpectedEof.into()) }
 }

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_program_on_a_tpu_that_never_chose_is_told_of_six_passes() {
+    fn only_tpu_programs_without_a_choice_get_the_hint() {
         assert!(notice("tpu", Precision::Highest, false).unwrap().contains("six passes"));
         assert_eq!(notice("tpu", Precision::Highest, true), None);
         assert_eq!(notice("tpu", Precision::High, false), None);

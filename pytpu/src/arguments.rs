@@ -21,17 +21,17 @@ use torchtpu_tensor::schema::{Aliasing, Arg, Numbers, Row, Schema, Ty};
 use torchtpu_tensor::{Scalar, Tensor};
 use values::{convert, int_list};
 
-/// The most parameters a schema may have.
+/// Greatest number of parameters of a schema.
 pub const MAX_PARAMS: usize = 24;
 
-/// List items kept on the stack.
+/// Number of list items on the stack.
 const STACK_INTS: usize = 16;
 
-/// An interned Python string that lives for ever.
+/// An interned Python string that lives forever.
 #[derive(Clone, Copy)]
 pub struct Interned(pub *mut PyObject);
 
-// SAFETY: immortal for our purposes, and touched only with the GIL held.
+// SAFETY: the string is never freed, and is used only with the GIL held.
 unsafe impl Send for Interned {}
 
 // SAFETY: threads share the pointer only, and use the string with the GIL held.
@@ -57,7 +57,7 @@ impl Interned {
         // SAFETY: both are strings.
         unsafe { PyUnicode_Compare(self.0, o) == 0 }
     }
-    /// Return whether `o` is the same text: names that come out of a dictionary need not be interned.
+    /// Return whether `o` has the same text. Names from a dictionary may not be interned.
     #[inline]
     fn matches(self, o: *mut PyObject) -> bool {
         self.is(o) || self.equals(o)
@@ -103,7 +103,7 @@ pub struct Overload {
     pub out_aliasing: Aliasing,
     params: Box<[Parameter]>,
     positional: usize,
-    /// The list of integers that all positional arguments together may stand for: `x.view(2, 3)`.
+    /// The list of integers that all positional arguments together may form: `x.view(2, 3)`.
     varargs: Option<usize>,
     /// The `device` of a function that makes a tensor from nothing.
     new_on: Option<usize>,
@@ -114,10 +114,10 @@ pub struct Overload {
 }
 
 impl Overload {
-    /// Prepare a row. `in_place` asks for its `name_` form.
+    /// Prepare a row. `in_place` selects its `name_` form.
     ///
     /// # Errors
-    /// When the schema does not parse.
+    /// If the schema does not parse.
     pub fn new(row: &'static Row, out_aliasing: Aliasing, schema: &Schema, in_place: bool, method: bool) -> Overload {
         assert!(schema.params.len() <= MAX_PARAMS, "{}: too many parameters", schema.name);
         let params: Box<[Parameter]> = schema
@@ -172,21 +172,21 @@ impl Overload {
 
 /// Lists that did not fit the stack, kept until the call ends.
 enum Owned {
-    // Read through the pointers that arguments hold, as the next three are.
+    // Arguments point to it, and to the next three.
     Tensors(#[allow(dead_code)] Box<[Option<Tensor>]>),
     Ints(#[allow(dead_code)] Box<[i64]>),
     Floats(#[allow(dead_code)] Box<[f64]>),
     Scalars(#[allow(dead_code)] Box<[Scalar]>),
 }
 
-/// The values of a call. Stays where it was made: its arguments point into it.
+/// The values of a call. It never moves, since its arguments point into it.
 pub struct Parsed {
     values: [MaybeUninit<Arg<'static>>; MAX_PARAMS],
     filled: usize,
     ints: [MaybeUninit<i64>; STACK_INTS],
     ints_used: usize,
     owned: Vec<Owned>,
-    /// Elements of all tensors and sizes seen: how big the work is.
+    /// Elements of all tensors and sizes so far: a measure of the work.
     pub elements: usize,
     /// Whether an argument's type takes calls over.
     pub overridden: bool,
@@ -197,7 +197,7 @@ pub struct Parsed {
 }
 
 impl Parsed {
-    /// Room for a call.
+    /// Make room for a call.
     #[inline(always)]
     pub fn new() -> Parsed {
         Parsed {
@@ -300,7 +300,7 @@ impl Call {
 }
 
 impl Overload {
-    /// Return whether it makes a tensor without being given one.
+    /// Return whether it makes a tensor from no other tensor.
     pub fn makes_from_nothing(&self) -> bool {
         self.new_on.is_some()
     }

@@ -87,7 +87,7 @@ fn _grad<'py>(
 }
 
 thread_local! {
-    /// The value of `is_grad_enabled` in inference mode, where nothing is recorded in any case.
+    /// The value of `is_grad_enabled` in inference mode, which records nothing in either case.
     static GRAD_IN_INFERENCE: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 

@@ -14,15 +14,15 @@ use torchtpu_tensor::{Device, DeviceKind, Error, Result};
 pub struct PyDevice {
     /// The device.
     device: Device,
-    /// The index, if one was given: `torch.device("tpu")` has none. That of `cpu:1` is kept here, though its tensors
-    /// are on `cpu`.
+    /// The index, if it was given: `torch.device("tpu")` has none. `cpu:1` keeps its index, though its tensors are on
+    /// `cpu`.
     index: Option<u8>,
     /// The name of a kind that this package does not have. Such a device can be made, compared and printed, but no
     /// tensor can be on it.
     absent: Option<&'static str>,
 }
 
-/// Kinds that PyTorch knows of.
+/// Kinds that PyTorch has.
 const ABSENT: [&str; 11] =
     ["cuda", "hip", "hpu", "ipu", "maia", "mps", "mtia", "privateuseone", "vulkan", "xla", "xpu"];
 
@@ -147,16 +147,16 @@ fn place(i: i64) -> PyResult<u8> {
     index_of(i).or_raise()
 }
 
-/// The object of a tensor's device.
+/// Return the object of a tensor's device.
 pub fn object(py: Python<'_>, device: Device) -> PyResult<Bound<'_, PyDevice>> {
     let index = (device.kind == DeviceKind::Tpu).then_some(device.index);
     Bound::new(py, PyDevice { device, index, absent: None })
 }
 
-/// A device argument: a device, a string, an index. `Ok(None)` when it is of another type.
+/// Return the device of an argument: a device, a string, or an index. Return `Ok(None)` for any other type.
 ///
 /// # Errors
-/// For strings that name no device.
+/// For a string that is not a device.
 ///
 /// # Safety
 /// `o` is an object.
@@ -188,7 +188,7 @@ fn set_default_device(device: &Bound<'_, PyAny>) -> PyResult<()> {
         DEFAULT.set(None);
         return Ok(());
     }
-    // SAFETY: a living object.
+    // SAFETY: the `Bound` keeps the object alive.
     let Some(found) = unsafe { extract(device.as_ptr()) }.or_raise()? else {
         return Err(PyTypeError::new_err("set_default_device(): a device or a string is expected"));
     };

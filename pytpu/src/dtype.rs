@@ -13,7 +13,7 @@ pub struct PyDType(Kind);
 
 #[derive(PartialEq, Eq, Hash)]
 enum Kind {
-    /// Tensors have it.
+    /// A dtype of tensors.
     Served(DType),
     /// A dtype with a name only: scripts compare with it and libraries keep it in tables, but no tensor has it.
     Named(&'static Named),
@@ -22,7 +22,7 @@ enum Kind {
 #[derive(PartialEq, Eq, Hash)]
 struct Named {
     name: &'static str,
-    /// As PyTorch's C++ core writes it.
+    /// The name in PyTorch's C++ core.
     scalar_type: &'static str,
     bytes: usize,
     class: Class,
@@ -82,10 +82,10 @@ impl PyDType {
         }
     }
 
-    /// The dtype of tensors that this is.
+    /// Return the dtype of tensors.
     ///
     /// # Errors
-    /// `NotImplementedError` for one that no tensor has.
+    /// `NotImplementedError` for a dtype that no tensor has.
     pub fn served(&self) -> PyResult<DType> {
         match &self.0 {
             Kind::Served(d) => Ok(*d),
@@ -262,7 +262,7 @@ pub unsafe fn is_default_layout(o: *mut PyObject) -> bool {
     })
 }
 
-/// The memory format that `o` is, if it is one.
+/// Return the memory format that `o` is, or nothing.
 ///
 /// # Safety
 /// `o` is an object.
@@ -295,7 +295,7 @@ fn get_default_dtype(py: Python<'_>) -> Bound<'_, PyDType> {
 #[pyfunction]
 #[pyo3(name = "set_default_dtype")]
 fn set_default(d: &Bound<'_, PyAny>) -> PyResult<()> {
-    // SAFETY: a living object.
+    // SAFETY: the `Bound` keeps the object alive.
     match unsafe { extract(d.as_ptr()) } {
         Some(d) if d.is_float() => {
             set_default_dtype(d);
@@ -312,7 +312,7 @@ fn promote<'py>(py: Python<'py>, type1: &PyDType, type2: &PyDType) -> PyResult<B
     Ok(object(py, promote_types(type1.served()?, type2.served()?)))
 }
 
-/// The dtype in which two tensors or numbers meet.
+/// Return the common dtype of two tensors or numbers.
 #[pyfunction]
 #[pyo3(name = "result_type")]
 fn result_type_of<'py>(

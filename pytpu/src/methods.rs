@@ -174,7 +174,7 @@ methods! {
             .into());
         }
         x.set_grad_ref(None, 0);
-        // SAFETY: the receiver.
+        // SAFETY: `o` is the receiver, an object.
         unsafe { new_reference(o) }
     };
     m_retain_grad "retain_grad" ()
@@ -236,7 +236,7 @@ fn dim_of(x: &Tensor, o: Object, function: &str) -> Outcome<usize> {
     Ok(d.rem_euclid(n) as usize)
 }
 
-/// The error for arguments that fit no form of `to`. Arguments after a gap were given by name.
+/// Return the error for arguments that fit no form of `to`. Arguments after a gap were given by name.
 ///
 /// # Safety
 /// Objects or null; the GIL is held.
@@ -245,7 +245,7 @@ unsafe fn no_form_of_to(a: &[Object; 6]) -> PyErr {
     let names = ["device", "dtype", "non_blocking", "copy", "other", "memory_format"];
     let gap = a.iter().position(|o| o.is_null()).unwrap_or(a.len());
     let given = names.iter().zip(a).enumerate().filter(|(_, (_, o))| !o.is_null()).map(|(i, (name, o))| {
-        // SAFETY: Objects or null, and the GIL is held.
+        // SAFETY: the entries of `a` are objects or null, and the GIL is held.
         let got = unsafe { type_name(*o) };
         if i < gap { got } else { format!("{name}={got}") }
     });
@@ -259,16 +259,16 @@ unsafe fn no_form_of_to(a: &[Object; 6]) -> PyErr {
     ))
 }
 
-/// `to(device, dtype)`, `to(dtype)`, `to(other)`, and keywords.
+/// Return the dtype, the device and `copy` of `to(device, dtype)`, `to(dtype)`, `to(other)`, with keywords.
 ///
 /// # Safety
 /// Objects or null.
 unsafe fn to_arguments(a: [Object; 6]) -> Outcome<(Option<DType>, Option<Device>, bool)> {
     let [first, second, third, fourth, other, _format] = a;
-    // SAFETY: Objects or null.
+    // SAFETY: the entries of `a` are objects or null.
     unsafe {
         let (mut dtype, mut device) = (None, None);
-        // `to(dtype, non_blocking, copy)` and `to(other, non_blocking, copy)` put copy one place earlier.
+        // `copy` is one position earlier in `to(dtype, non_blocking, copy)` and `to(other, non_blocking, copy)`.
         let mut shifted = false;
         let source = if other.is_null() { first } else { other };
         if !source.is_null() {
@@ -315,7 +315,7 @@ fn address(x: &Tensor) -> usize {
     }
 }
 
-/// The memory format that an argument names, if it is given.
+/// Return the memory format of an argument, if it is given.
 fn format_of(o: Object, function: &str) -> Outcome<Option<MemoryFormat>> {
     // SAFETY: None, or an object that the caller holds.
     if o.is_null() || o == unsafe { Py_None() } {

@@ -30,9 +30,9 @@ fn retains_grad(x: &Tensor) -> bool {
 fn transposed(x: &Tensor) -> Outcome<Tensor> {
     let n = x.dims().len() as i64;
     if n != 2 {
-        static SAID: AtomicBool = AtomicBool::new(false);
+        static WARNED: AtomicBool = AtomicBool::new(false);
         warning::once(
-            &SAID,
+            &WARNED,
             "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it will \
             throw an error in a future release. Consider `x.mT` to transpose batches of matrices or \
             `x.permute(*torch.arange(x.ndim - 1, -1, -1))` to reverse the dimensions of a tensor.",
@@ -51,10 +51,10 @@ fn matrix_transposed(x: &Tensor) -> Outcome<Tensor> {
     Ok(x.transpose(-2, -1)?)
 }
 
-/// The conjugate transpose: `H` of one matrix, `mH` of matrices.
+/// Return the conjugate transpose: `H` of one matrix, `mH` of matrices.
 fn adjoint(x: &Tensor, one: bool) -> Outcome<Tensor> {
     let n = x.dims().len();
-    let said = match (one, n) {
+    let message = match (one, n) {
         (true, 0 | 2) | (false, 2..) => return Ok(if n == 0 { x.conj()? } else { x.adjoint()? }),
         (true, 1) => "tensor.H is only supported on matrices (2-D tensors). Got 1-D tensor.".to_string(),
         (true, n) => format!(
@@ -63,7 +63,7 @@ fn adjoint(x: &Tensor, one: bool) -> Outcome<Tensor> {
         ),
         (false, n) => format!("tensor.mH is only supported on matrices or batches of matrices. Got {n}-D tensor."),
     };
-    Err(PyRuntimeError::new_err(said).into())
+    Err(PyRuntimeError::new_err(message).into())
 }
 
 macro_rules! getters {
@@ -143,7 +143,7 @@ getters! {
     };
 }
 
-/// Let an override take over the assignment to a property, or its deletion (`value` is null). Says whether it did.
+/// Let an override take over the assignment to a property, or its deletion (`value` is null). Return whether it did.
 ///
 /// # Safety
 /// `o` is an object of our type, `value` an object or null.
@@ -174,7 +174,7 @@ unsafe extern "C" fn set_requires_grad(o: Object, value: Object, _closure: *mut 
     })
 }
 
-/// Write a value over a part of a complex tensor.
+/// Write a value to the real or imaginary part of a complex tensor.
 unsafe fn set_part(
     o: Object,
     value: Object,
@@ -269,11 +269,12 @@ unsafe extern "C" fn set_data(o: Object, value: Object, _closure: *mut c_void) -
     })
 }
 
-/// Return `to` what autograd hung on `from`.
+/// Move the autograd state of `from` to `to`.
 pub(crate) fn move_history(from: &Tensor, to: &Tensor) -> Outcome<()> {
     let nr = from.output_nr();
     let moved = match from.history()? {
-        // Graphs that exist lead to this leaf, so it stays the leaf unless the new tensor is of another kind.
+        // Existing graphs lead to this leaf, so it stays the leaf unless the new tensor has another dtype, device or
+        // shape.
         Some(GradRef::Leaf(l)) if l.meta() == to.meta() => Some(GradRef::Leaf(l)),
         Some(GradRef::Leaf(l)) => {
             let new = Leaf::new(*to.meta(), l.requires_grad());

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use torchtpu_tensor::random::{self, Generator};
 use torchtpu_tensor::{DType, Device, Tensor};
 
-/// A point of a generator's stream.
+/// A position in a generator's stream.
 #[pyclass(frozen, name = "_Snapshot", module = "torch._C")]
 struct Snapshot(random::Snapshot);
 
@@ -24,7 +24,7 @@ impl PyGenerator {
     fn new(device: Option<&Bound<'_, PyAny>>) -> PyResult<PyGenerator> {
         let on = match device {
             None => Device::CPU,
-            // SAFETY: a living object.
+            // SAFETY: the `Bound` keeps the object alive.
             Some(d) => unsafe { device::extract(d.as_ptr()) }
                 .or_raise()?
                 .ok_or_else(|| PyTypeError::new_err("Generator(): argument 'device' must be torch.device"))?,
@@ -85,7 +85,7 @@ impl PyGenerator {
     }
 }
 
-/// The generator in an object.
+/// Return the generator in an object.
 ///
 /// # Safety
 /// `o` is an object that outlives the reference.
@@ -94,15 +94,15 @@ pub unsafe fn extract<'a>(o: *mut PyObject) -> Option<&'a Generator> {
         // SAFETY: `o` is an object that outlives the reference.
         let o = unsafe { Bound::from_borrowed_ptr(py, o) };
         let g: *const Generator = &o.cast::<PyGenerator>().ok()?.get().0;
-        // SAFETY: the class is frozen, and the object outlives the reference by the contract.
+        // SAFETY: the class is frozen, and the caller keeps the object alive longer than the reference.
         Some(unsafe { &*g })
     })
 }
 
-/// The generator that draws for a device where none is given.
+/// Return the default generator of a device.
 #[pyfunction]
 fn _default_generator(device: &Bound<'_, PyAny>) -> PyResult<PyGenerator> {
-    // SAFETY: a living object.
+    // SAFETY: the `Bound` keeps the object alive.
     match unsafe { device::extract(device.as_ptr()) }.or_raise()? {
         Some(d) => Ok(PyGenerator(random::default_generator(d))),
         None => Err(PyTypeError::new_err("_default_generator(): argument 'device' must be torch.device")),

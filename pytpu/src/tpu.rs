@@ -42,13 +42,13 @@ fn _tpu_synchronize(py: Python<'_>) -> PyResult<()> {
     py.detach(lazy::synchronize).map_err(enter::exception)
 }
 
-/// Leave no thread at work, for a fork.
+/// Wait until no thread works, for a fork.
 #[pyfunction]
 fn _tpu_quiesce(py: Python<'_>) {
     py.detach(lazy::quiesce);
 }
 
-/// The mode as a number: 0 debug, 1 strict, 2 fused.
+/// Return the mode as a number: 0 debug, 1 strict, 2 fused.
 #[pyfunction]
 fn _tpu_eager_mode() -> u8 {
     lazy::eager_mode() as u8
@@ -80,14 +80,14 @@ fn _tpu_set_matmul_precision(py: Python<'_>, precision: u8) -> PyResult<()> {
     Ok(())
 }
 
-/// Options of the compiler: pairs of a name and a text, a truth value or a number.
+/// Set options of the compiler: pairs of a name and a text, a truth value or a number.
 #[pyfunction]
 fn _tpu_set_compiler_options(py: Python<'_>, options: Vec<(String, Bound<'_, PyAny>)>) -> PyResult<()> {
     let value = |value: &Bound<'_, PyAny>| -> PyResult<lazy::OptionValue> {
         Ok(if let Ok(is_on) = value.cast::<PyBool>() {
             lazy::OptionValue::Bool(is_on.is_true())
         } else if let Ok(text) = value.extract::<String>() {
-            // XLA reads numbers from texts, but no truth values in lower case.
+            // XLA parses numbers in texts, but not truth values in lower case.
             match text.as_str() {
                 "true" => lazy::OptionValue::Bool(true),
                 "false" => lazy::OptionValue::Bool(false),
@@ -230,20 +230,20 @@ fn _tpu_add_plugin_search_path(folder: &str) {
     lazy::add_plugin_search_path(folder);
 }
 
-/// The tensor of device `tpu` in an object that may be anything.
+/// Return the tensor of device `tpu` in any object, or nothing.
 pub(crate) fn device_tensor<'a>(x: &'a Bound<'_, PyAny>) -> PyResult<&'a torchtpu_tensor::Tensor> {
     crate::tensor_type::extract(x)
         .filter(|t| t.device().kind == torchtpu_tensor::DeviceKind::Tpu)
         .ok_or_else(|| PyValueError::new_err("expected a tensor on device tpu"))
 }
 
-/// The StableHLO text of the program that would compute a tensor.
+/// Return the StableHLO text of the program that would compute a tensor.
 #[pyfunction]
 fn _tpu_dump_stablehlo(x: &Bound<'_, PyAny>) -> PyResult<String> {
     device_tensor(x)?.device_value().and_then(lazy::dump_stablehlo).map_err(enter::exception)
 }
 
-/// The recorded ops that would compute a tensor.
+/// Return the recorded ops that would compute a tensor.
 #[pyfunction]
 fn _tpu_dump_graph(x: &Bound<'_, PyAny>) -> PyResult<String> {
     device_tensor(x)?.device_value().and_then(lazy::dump_graph).map_err(enter::exception)

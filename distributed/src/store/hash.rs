@@ -4,7 +4,7 @@ use super::{DEFAULT_TIMEOUT, Deadline, Store, Timeout, check_interrupt, wait_tim
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
-use torchtpu_tensor::{Error, ErrorKind, Result};
+use torchtpu_tensor::{Error, Result};
 
 /// Keys with their values, and queues. Keys are bytes, since clients in other languages send any. The content of a [`HashStore`], and of the server of a
 /// [`TcpStore`](super::TcpStore).

@@ -1,12 +1,17 @@
 //! Key-value stores that processes share: the meeting point of a job before its process group exists.
 //!
-//! [`HashStore`] serves the threads of one process. [`PrefixStore`] gives each user of a store names of its own.
+//! [`TcpStore`] serves processes on any machines, [`FileStore`] those that share a file system, and [`HashStore`] the
+//! threads of one process. [`PrefixStore`] gives each user of a store names of its own.
 
+mod file;
 mod hash;
 mod prefix;
+mod tcp;
 
+pub use file::FileStore;
 pub use hash::HashStore;
 pub use prefix::PrefixStore;
+pub use tcp::{DEFAULT_PORT, TcpOptions, TcpStore};
 
 use parking_lot::Mutex;
 use std::fmt;
@@ -68,16 +73,17 @@ pub trait Store: Send + Sync {
     }
 
     /// Return the values of `keys`. Wait until all are present.
-    fn multi_get(&self, _keys: &[&str]) -> Result<Vec<Vec<u8>>> {
-        Err(Error::not_implemented("Not implemented."))
+    fn multi_get(&self, keys: &[&str]) -> Result<Vec<Vec<u8>>> {
+        keys.iter().map(|key| self.get(key)).collect()
     }
 
     /// Set each of `keys` to its value. The two slices have one length.
-    fn multi_set(&self, _keys: &[&str], _values: &[&[u8]]) -> Result<()> {
-        Err(Error::not_implemented("Not implemented."))
+    fn multi_set(&self, keys: &[&str], values: &[&[u8]]) -> Result<()> {
+        expect_pairs(keys, values)?;
+        keys.iter().zip(values).try_for_each(|(key, value)| self.set(key, value))
     }
 
-    /// Whether `append`, `multi_get` and `multi_set` work.
+    /// Whether `append`, `multi_get` and `multi_set` cost no more than one call.
     fn has_extended_api(&self) -> bool {
         false
     }
@@ -101,6 +107,16 @@ pub trait Store: Send + Sync {
     /// Return all keys, in any order.
     fn list_keys(&self) -> Result<Vec<String>> {
         Err(Error::not_implemented("listKeys support is not implemented."))
+    }
+
+    /// Count this process at the barrier `key`, and wait until `world_size` processes have been counted. `timeout`
+    /// replaces the store's timeout for this call. A key serves one barrier.
+    fn barrier(&self, key: &str, world_size: usize, timeout: Option<Duration>) -> Result<()> {
+        let (members, last) = (format!("{key}/num_members"), format!("{key}/last_member"));
+        if self.add(&members, 1)? >= world_size as i64 {
+            self.set(&last, b"1")?;
+        }
+        self.wait(&[&last], timeout)
     }
 }
 
@@ -144,6 +160,11 @@ impl Deadline {
         if left.is_zero() { None } else { Some(left.min(SLICE)) }
     }
 
+    /// The time until the end. `None` is no end.
+    pub(crate) fn left(&self) -> Option<Duration> {
+        self.end.map(|end| end.saturating_duration_since(Instant::now()))
+    }
+
     /// The whole time of the wait.
     pub(crate) fn timeout(&self) -> Duration {
         self.timeout
@@ -181,7 +202,7 @@ pub(crate) fn wait_timeout<K: fmt::Display>(timeout: Duration, keys: &[K]) -> Er
 /// The error of a pop from an empty queue.
 #[cold]
 pub(crate) fn queue_empty(key: &str) -> Error {
-    Error::new(ErrorKind::DistQueueEmpty, format!("queue {key} is empty"))
+    Error::new(ErrorKind::DistQueueEmpty, format!("queue is empty: {key}"))
 }
 
 /// Check that there is one value for each key.

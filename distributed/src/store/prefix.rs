@@ -102,7 +102,14 @@ impl Store for PrefixStore {
         self.store.queue_len(&self.join(key))
     }
 
+    /// Return the keys behind the prefix, without it.
     fn list_keys(&self) -> Result<Vec<String>> {
-        self.store.list_keys()
+        let prefix = self.join("");
+        let keys = self.store.list_keys()?;
+        Ok(keys.iter().filter_map(|key| key.strip_prefix(&prefix)).map(str::to_string).collect())
+    }
+
+    fn barrier(&self, key: &str, world_size: usize, timeout: Option<Duration>) -> Result<()> {
+        self.store.barrier(&self.join(key), world_size, timeout)
     }
 }

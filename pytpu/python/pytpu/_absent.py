@@ -36,8 +36,8 @@ def no_memory(device: Any = None) -> int:
 
 
 def absent_class(name, why="it is not part of this package", base=object):
-    """Make a class that can be imported, named in annotations, inherited from and asked about. Making an instance is
-    refused.
+    """Make a class that can be imported, inherited from, and used in annotations and ``isinstance``. Making an instance
+    raises an error.
 
     Args:
         name: the full name, ``torch.fx.Tracer``.

@@ -1,4 +1,4 @@
-"""Names of ``torch`` that are rarely asked for."""
+"""Rarely used names of ``torch``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class AcceleratorError(RuntimeError):
-    """An error that an accelerator reported. The device ``tpu`` raises ``RuntimeError``."""
+    """An error of an accelerator. The device ``tpu`` raises ``RuntimeError``."""
 
 
 class Tag(enum.IntEnum):

@@ -1,7 +1,7 @@
 """``torch.Stream`` and ``torch.Event``. Each device has one queue, and computes in its order.
 
-A stream is a name for that queue: programs may make several and choose among them, but nothing of one overlaps with
-anything of another. What must be ordered therefore is. On ``cpu`` ops have ended when their call returns.
+A stream is a name for that queue. Programs may make several streams and choose among them, but their work does not
+overlap, so every order that a program needs is kept. On ``cpu``, an op has ended when its call returns.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def _device(device):
 
 
 _ids = itertools.count(1)
-# The streams that this thread has chosen, by type of device.
+# The streams that this thread has chosen, by device type.
 _chosen = threading.local()
 
 
@@ -58,18 +58,16 @@ class Stream:
         self.stream_id = stream_id
 
     def synchronize(self) -> None:
-        """Wait until the device has done everything that it was given."""
+        """Wait until the device has finished all of its work."""
         if self.device.type == "tpu":
             _C._tpu_synchronize()
 
     def query(self) -> bool:
-        """Return whether the device has done everything that it was given, without waiting. What is recorded is
-        launched.
-        """
+        """Return whether the device has finished all of its work, without waiting. Recorded ops are launched."""
         return self.device.type != "tpu" or _C._tpu_record_event(False).is_ready()
 
     def record_event(self, event: Event | None = None) -> Event:
-        """Record an event, or a new one, and return it."""
+        """Record an event, which is new if none is given, and return it."""
         event = Event(self.device) if event is None else event
         event.record(self)
         return event
@@ -177,9 +175,9 @@ class Event:
         return self._point is None or self.device.type != "tpu" or self._point.is_ready()
 
     def wait(self, stream: Stream | None = None) -> None:
-        """Have what follows in `stream` wait for this point, by default in the current stream.
+        """Make later work in `stream` wait for this point. The default is the current stream.
 
-        In a stream of the event's device that is so: the queue is in order. For a stream of another device the host
+        A stream of the event's device needs nothing: the queue is in order. For a stream of another device the host
         waits.
         """
         if stream is not None and stream.device.type != self.device.type:
@@ -219,7 +217,7 @@ class Event:
 
 
 def default_stream(device: _C.device | str | int | None = None) -> Stream:
-    """Return the stream of a device that is the current one unless another was chosen."""
+    """Return the default stream of a device."""
     return Stream(device, stream_id=0)
 
 

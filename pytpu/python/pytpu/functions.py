@@ -501,7 +501,7 @@ def compile(
     return OptimizedModule(model) if hasattr(model, "forward") else around(model)
 
 
-# The op table comes before functions of this module. These are methods too.
+# A function of the op table replaces the one of this module. These functions are methods too.
 for _k in ("allclose", "isclose", "count_nonzero", "diff", "inner", "is_same_size", "tensordot"):
     if hasattr(_C._functions, _k):
         globals()[_k] = getattr(_C._functions, _k)

@@ -13,7 +13,7 @@ __all__ = ["Future", "collect_all", "wait_all"]
 
 
 class Future:
-    """A value, or an error, that is set later.
+    """A value or an error that is set later.
 
     Example:
         >>> import pytpu as torch
@@ -36,11 +36,11 @@ class Future:
         return types.GenericAlias(cls, item)
 
     def done(self) -> bool:
-        """Return whether the value or the error was set."""
+        """Return whether the value or an error was set."""
         return self._set.is_set()
 
     def wait(self) -> Any:
-        """Wait for the value. Raises the error if one was set."""
+        """Wait for the value. Raise the error if one was set."""
         self._set.wait()
         return self.value()
 
@@ -100,7 +100,7 @@ class Future:
 
 
 def collect_all(futures: list[Future]) -> Future:
-    """Return a future of the list of futures, which is complete when they all are."""
+    """Return a future of the list of futures, which is complete when all of them are."""
     futures = list(futures)
     together = Future()
     left = len(futures)

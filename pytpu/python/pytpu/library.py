@@ -275,7 +275,7 @@ class _Operator:
         self.schema = _Schema(schema)
         self.kernels = {}
         self.fallback = self.fake = self.backward = self.setup_context = None
-        # Autograd differentiates through kernels of a `Library`. Those of `custom_op` have a gradient of their own.
+        # Autograd differentiates through kernels of a `Library`. Kernels of `custom_op` have a gradient of their own.
         self.opaque = False
 
     @property
@@ -884,7 +884,7 @@ def opcheck(
 
     `test_schema`: arguments change only where the schema says so, and no result shares memory with an argument.
     `test_autograd_registration`: there is a gradient if results require one. `test_faketensor`: the kernel for `meta`
-    gives the shapes and dtypes of the real one. `test_aot_dispatch_dynamic`: a second call gives the same results.
+    gives the real shapes and dtypes. `test_aot_dispatch_dynamic`: a second call gives the same results.
 
     Args:
         op: The operator, or its name.

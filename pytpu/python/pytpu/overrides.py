@@ -1,4 +1,4 @@
-"""For functions written in Python that let arguments' types take calls over."""
+"""Functions for Python code whose arguments' types may take calls over."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def has_torch_function_unary(arg: Any) -> bool:
 
 
 def has_torch_function_variadic(*args: Any) -> bool:
-    """The same for arguments given one by one."""
+    """Return whether one of the arguments, given one by one, takes calls over."""
     return _C._has_torch_function(args)
 
 
 def handle_torch_function(
     public_api: Callable[..., Any], relevant_args: Iterable[Any], *args: Any, **kwargs: Any
 ) -> Any:
-    """Call the override that wants the call."""
+    """Call the override of the first type that takes the call over."""
     return _C._call_torch_function(public_api, tuple(relevant_args), args, kwargs)
 
 
@@ -41,9 +41,7 @@ def is_tensor_like(inp: Any) -> bool:
 
 
 def wrap_torch_function(dispatcher: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A decorator: ``dispatcher(*args, **kwargs)`` gives the arguments whose types are asked whether they take the call
-    over.
-    """
+    """Decorate a function: ``dispatcher(*args, **kwargs)`` returns the arguments whose types may take the call over."""
 
     def decorate(function):
         @functools.wraps(function)
@@ -59,10 +57,10 @@ def wrap_torch_function(dispatcher: Callable[..., Any]) -> Callable[[Callable[..
 
 
 class TorchFunctionMode:
-    """Sees the calls of a block, of the thread that entered it: functions, operators and methods of ops, and their
-    like.
+    """A mode that gets the calls in a block, in the thread that entered it: functions, operators, methods of ops and
+    similar.
 
-    ``__torch_function__(func, types, args, kwargs)`` of a subclass is called in their place. Within it the mode is off.
+    ``__torch_function__(func, types, args, kwargs)`` of a subclass is called instead. Within it the mode is off.
     """
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
@@ -82,7 +80,7 @@ class TorchFunctionMode:
 
 
 class BaseTorchFunctionMode(TorchFunctionMode):
-    """A mode that does what would be done without it."""
+    """A mode that only calls the function."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         return func(*args, **(kwargs or {}))
@@ -95,12 +93,12 @@ def _get_current_function_mode():
 
 
 def _get_current_function_mode_stack():
-    """All modes of the thread, the innermost last."""
+    """Return all modes of the thread, with the innermost last."""
     return _C._torch_function_modes()
 
 
 def _overridable(function):
-    """The function, which asks the types of its arguments first, those in lists too."""
+    """Return the function with a check whether types of its arguments, also in lists, take the call over."""
 
     @functools.wraps(function)
     def overridable(*args, **kwargs):
@@ -118,7 +116,7 @@ def enable_reentrant_dispatch():
     yield
 
 
-# Functions that take no tensor as an operand, so that nothing overrides them.
+# These functions take no tensor as an operand, so nothing overrides them.
 _IGNORED = (
     "arange as_tensor asarray bartlett_window blackman_window can_cast compile cudnn_affine_grid_generator "
     "default_generator device dtype empty empty_permuted empty_quantized empty_strided eye finfo from_dlpack "
@@ -209,7 +207,7 @@ def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
 
 @functools.cache
 def get_testing_overrides() -> dict[Callable[..., Any], Callable[..., Any]]:
-    """Return a dictionary from each function that can be overridden to one that takes the same and returns -1."""
+    """Return a dictionary from each function that can be overridden to one with the same parameters that returns -1."""
 
     def override(*args, **kwargs):
         return -1

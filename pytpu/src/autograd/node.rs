@@ -36,7 +36,7 @@ impl PyNode {
     fn python_function(&self) -> Option<&PythonBackward> {
         self.node()?.user_function()?.as_any()?.downcast_ref()
     }
-    /// The hooks of the step, where they can be changed.
+    /// Call `f` with the hooks of the step.
     fn with_hooks<R>(&self, f: impl FnOnce(&mut NodeHooks) -> R) -> PyResult<R> {
         match &self.0 {
             Edge::Node(n, _) => Ok(f(&mut n.extras().lock().unwrap_or_else(|e| e.into_inner()).hooks)),
@@ -187,7 +187,7 @@ impl PyNode {
 
 static NODE_CLASSES: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
 
-/// The object of a step, of a class with its name.
+/// Return the object of a step, of a class with its name.
 fn edge_object(py: Python<'_>, e: Edge) -> PyResult<Bound<'_, PyAny>> {
     let node = PyNode(e);
     let name = node.class_name();
@@ -207,7 +207,7 @@ fn edge_object(py: Python<'_>, e: Edge) -> PyResult<Bound<'_, PyAny>> {
     class.call1((Bound::new(py, node)?,))
 }
 
-/// The object of a node.
+/// Return the object of a node.
 pub fn node_object(py: Python<'_>, n: Arc<Node>) -> PyResult<Bound<'_, PyAny>> {
     edge_object(py, Edge::Node(n, 0))
 }

@@ -48,7 +48,7 @@ fn _pop_saved_tensors_hooks() {
     saved::pop_hooks();
 }
 
-/// Forbid hooks, with a text that says why, or allows them. Return what held before.
+/// Forbid hooks, with the reason for the error, or allow them. Return the previous setting.
 #[pyfunction]
 fn _disable_saved_tensors_hooks(why: Option<String>) -> PyResult<Option<String>> {
     saved::disable_hooks(why).or_raise()

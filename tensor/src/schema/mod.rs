@@ -23,7 +23,7 @@ use crate::{Error, Result, Scalar};
 pub enum Ty {
     /// A tensor; where the binding allows it, a number.
     Tensor,
-    /// A list of tensors; entries may be missing when optional.
+    /// A list of tensors; optional lists may have missing entries.
     TensorList,
     /// An integer.
     Int,
@@ -56,7 +56,7 @@ pub enum Ty {
 /// Default of a parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ParamDefault {
-    /// There is none: required.
+    /// No default: the parameter is required.
     Required,
     /// `None`.
     None,
@@ -73,8 +73,8 @@ pub enum ParamDefault {
 }
 
 impl ParamDefault {
-    /// The argument that stands for a missing one. Lists and strings are leaked: ask once for each parameter of the
-    /// table.
+    /// The argument that replaces a missing one. Lists and strings are leaked, so call this once for each parameter of
+    /// the table.
     pub fn argument(&self, ty: Ty) -> Arg<'static> {
         match self {
             ParamDefault::Required | ParamDefault::None => Arg::None,
@@ -98,7 +98,7 @@ impl ParamDefault {
 /// One parameter.
 #[derive(Clone, Debug)]
 pub struct Param {
-    /// Name in the schema; the function form of a method calls `self` `input`.
+    /// Name in the schema. The function form of a method calls `self` `input`.
     pub name: String,
     /// Type.
     pub ty: Ty,
@@ -128,15 +128,15 @@ pub struct Schema {
     pub overload: String,
     /// Parameters in order.
     pub params: Vec<Param>,
-    /// How many may be given by position.
+    /// Number of parameters that may be given by position.
     pub positional: usize,
 }
 
 impl Schema {
-    /// Parses `name.overload(Type name=default, *, ...) -> ...`.
+    /// Parse `name.overload(Type name=default, *, ...) -> ...`.
     ///
     /// # Errors
-    /// `Value`, naming the part that is not understood. Schemas are constants; a test parses all of them.
+    /// `Value`, which names the part that is not understood. Schemas are constants; a test parses all of them.
     pub fn parse(text: &str) -> Result<Schema> {
         let bad = |what: &str| Error::value(format!("schema {text:?}: {what}"));
         let (full, rest) = text.split_once('(').ok_or_else(|| bad("no parameters"))?;

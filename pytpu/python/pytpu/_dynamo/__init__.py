@@ -37,7 +37,7 @@ maybe_mark_dynamic = mark_dynamic
 
 
 def optimize(backend="inductor", *, nopython=False, dynamic=None, **options):
-    """A decorator: ``torch.compile`` with these arguments."""
+    """Return ``torch.compile`` with these arguments as a decorator."""
     return lambda model: _compile(model, fullgraph=nopython, dynamic=dynamic, backend=backend)
 
 

@@ -34,7 +34,7 @@ _attention = {"flash": True, "mem_efficient": True, "math": True, "cudnn": True}
 
 def _pair(kind):
     def enabled():
-        """Return whether this way of computing attention may be chosen."""
+        """Return whether this implementation of attention is allowed."""
         return _attention[kind]
 
     def enable(enabled):
@@ -51,7 +51,7 @@ cudnn_sdp_enabled, enable_cudnn_sdp = _pair("cudnn")
 
 
 class _Preferred(enum.Enum):
-    """A library of CUDA that may be preferred."""
+    """A library of CUDA that programs may prefer."""
 
     Default, Cublas, Cublaslt, Ck, Cusolver, Magma = range(6)
 
@@ -84,7 +84,7 @@ def preferred_blas_library(backend: str | _Preferred | None = None) -> _Preferre
 def sdp_kernel(
     enable_flash: bool = True, enable_math: bool = True, enable_mem_efficient: bool = True, enable_cudnn: bool = True
 ) -> AbstractContextManager[dict[str, bool]]:
-    """Allow or forbid ways of computing attention inside of a block."""
+    """Context manager that allows or forbids implementations of attention."""
     warnings.warn(
         "`torch.backends.cuda.sdp_kernel()` is deprecated. In the future, this context manager will be removed. "
         "Please see `torch.nn.attention.sdpa_kernel()` for the new context manager, with updated signature.",

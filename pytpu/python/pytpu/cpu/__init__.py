@@ -12,7 +12,7 @@ __all__ = ["amp", "current_device", "device_count", "is_available", "synchronize
 
 
 def is_available() -> bool:
-    """Return whether there is a host: always."""
+    """Always return ``True``: there is a host."""
     return True
 
 

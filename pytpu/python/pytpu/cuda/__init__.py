@@ -64,7 +64,7 @@ def get_rng_state_all() -> list[Tensor]:
 
 
 def set_rng_state_all(new_states: Iterable[Tensor]) -> None:
-    """Restore what ``get_rng_state_all`` gave."""
+    """Restore the states that ``get_rng_state_all`` returned."""
     for _ in new_states:
         _none()
 
@@ -84,7 +84,7 @@ memory_usage = utilization = temperature = power_draw = clock_rate = device_memo
 
 
 def _refused(name):
-    """A class that can be named, in annotations and for `isinstance`, and not be made."""
+    """A class for annotations and `isinstance`, without instances."""
 
     def __init__(self, *args, **kwargs):
         raise RuntimeError(f"Tried to instantiate dummy base class {name}")
@@ -117,7 +117,7 @@ class device:
 
 
 class device_of(device):
-    """Chooses the device that a tensor is on, where that is one of CUDA's: none is."""
+    """Context manager that chooses the device of a tensor if it is a device of CUDA, which no tensor is on."""
 
     def __init__(self, obj: Any) -> None:
         super().__init__(None)

@@ -1,14 +1,30 @@
-"""Training in several processes is not there yet: `is_available()` says so, and scripts that ask go on without.
+"""Stores and rendezvous of several processes.
 
-`init_process_group` raises `RuntimeError`. As no process is in a group, what needs one raises the `ValueError` that it
-raises in PyTorch before a group was made.
+Training in several processes is not implemented yet: `is_available()` is false, and scripts that check it go on
+without.
+
+`init_process_group` raises `RuntimeError`. No process is in a group, so functions that need one raise the `ValueError`
+that PyTorch raises before a group is made.
 """
 
-import datetime
 import enum
 import os
 
 from .._absent import absent_class
+from .._C import (
+    FileStore,
+    HashStore,
+    PrefixStore,
+    Store,
+    TCPStore,
+    _DistBackendError as DistBackendError,
+    _DistError as DistError,
+    _DistNetworkError as DistNetworkError,
+    _DistQueueEmptyError as QueueEmptyError,
+    _DistStoreError as DistStoreError,
+)
+from .constants import default_pg_timeout
+from .rendezvous import register_rendezvous_handler, rendezvous
 
 _WHY = "training in several processes is not there yet"
 _CALLS = (
@@ -22,23 +38,22 @@ _CALLS = (
     "send",
 )  # fmt: skip
 __all__ = [
-    *_CALLS, "Backend", "DeviceMesh", "FileStore", "GroupMember", "HashStore", "P2POp", "PrefixStore", "ProcessGroup",
-    "ReduceOp", "Store", "TCPStore", "Work", "default_pg_timeout", "destroy_process_group", "group", "init_device_mesh",
+    *_CALLS, "Backend", "DeviceMesh", "DistBackendError", "DistError", "DistNetworkError", "DistStoreError",
+    "FileStore", "GroupMember", "HashStore", "P2POp", "PrefixStore", "ProcessGroup", "QueueEmptyError", "ReduceOp",
+    "Store", "TCPStore", "Work", "default_pg_timeout", "destroy_process_group", "group", "init_device_mesh",
     "init_process_group", "is_available",
     "is_gloo_available", "is_initialized", "is_mpi_available", "is_nccl_available", "is_torchelastic_launched",
-    "is_ucc_available", "is_xccl_available",
+    "is_ucc_available", "is_xccl_available", "register_rendezvous_handler", "rendezvous",
 ]  # fmt: skip
-
-default_pg_timeout = datetime.timedelta(minutes=30)
 
 
 def is_available():
-    """Return whether processes can be joined in a group."""
+    """Return whether processes can form a group, which is not implemented."""
     return False
 
 
 def is_initialized():
-    """Return whether this process is in a group: no."""
+    """Always return ``False``: this process is not in a group."""
     return False
 
 
@@ -89,7 +104,7 @@ class ReduceOp(enum.IntEnum):
 
 
 class Backend(str):
-    """The name of a set of collectives, in lower case."""
+    """Return the name of a set of collectives, in lower case."""
 
     UNDEFINED, GLOO, NCCL, MPI, UCC, XCCL, FAKE = "undefined", "gloo", "nccl", "mpi", "ucc", "xccl", "fake"
     backend_list = [UNDEFINED, GLOO, NCCL, XCCL, UCC, MPI, FAKE]
@@ -102,24 +117,19 @@ class Backend(str):
 
 
 class group:
-    """The group of all processes: there is none."""
+    """The group of all processes, which does not exist."""
 
     WORLD = None
 
 
 class GroupMember:
-    """The group that this process is in: there is none."""
+    """The group of this process, which does not exist."""
 
     WORLD = None
     NON_GROUP_MEMBER = -100
 
 
 ProcessGroup = absent_class("torch.distributed.ProcessGroup", _WHY)
-Store = absent_class("torch.distributed.Store", _WHY)
-FileStore = absent_class("torch.distributed.FileStore", _WHY, Store)
-HashStore = absent_class("torch.distributed.HashStore", _WHY, Store)
-PrefixStore = absent_class("torch.distributed.PrefixStore", _WHY, Store)
-TCPStore = absent_class("torch.distributed.TCPStore", _WHY, Store)
 Work = absent_class("torch.distributed.Work", _WHY)
 P2POp = absent_class("torch.distributed.P2POp", _WHY)
 

@@ -1,6 +1,6 @@
 """Decorators of TorchScript. There is no second language here: decorated functions stay Python.
 
-On ``tpu`` the ops that it calls are compiled anyway.
+On ``tpu``, the ops of a decorated function are compiled anyway.
 """
 
 from __future__ import annotations
@@ -27,9 +27,7 @@ _MEMBERS = ("code", "code_with_constants", "graph", "graph_for", "inlined_graph"
 
 
 def script(obj: Any, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None, example_inputs: Any = None) -> Any:
-    """Return the function, class or module itself. It lacks the members of TorchScript, and says so when
-    one is used.
-    """
+    """Return the function, class or module itself. It has no members of TorchScript, and using one raises an error."""
     import builtins
     import types
 
@@ -45,12 +43,12 @@ def script(obj: Any, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None
 
 
 def missing_member(name):
-    """Return the end of the error about an attribute that a module which ``script`` returned does not have."""
+    """Return the end of the error about a missing attribute of a module that ``script`` returned."""
     return f": {_NO_SCRIPT}" if name in _MEMBERS else ""
 
 
 class _Missing:
-    """Stands for a member that only TorchScript has. Any use of it is refused."""
+    """A member that only TorchScript has. Using it raises an error."""
 
     def __init__(self, name):
         self.__dict__["_name"] = name
@@ -86,7 +84,7 @@ unused = script_if_tracing = _script_if_tracing = interface = export
 
 
 def _overload(func):
-    """The function itself: other signatures are for TorchScript."""
+    """Return the function itself: other signatures are for TorchScript."""
     return func
 
 
@@ -179,8 +177,8 @@ def annotate(the_type, the_value):
 
 
 def isinstance(obj, target_type):
-    """Return whether `obj` is of a type, or of one of a tuple of types: ``List[int]``, ``Dict[str, int]``, ``Tuple[int,
-    str]``, ``Optional`` and ``Union`` too, where what a container holds is looked at.
+    """Return whether `obj` is of a type, or of one of a tuple of types. ``List[int]``, ``Dict[str, int]``, ``Tuple[int,
+    str]``, ``Optional`` and ``Union`` are types too, for which the items are examined.
 
     Raise `RuntimeError` for a container type without the type of its items. An empty container matches any item type,
     with a warning.

@@ -31,6 +31,21 @@ from ._functional.activation import (
     tanhshrink as tanhshrink,
     threshold as threshold,
 )
+from ._functional.adaptive_pooling import (
+    adaptive_avg_pool1d as adaptive_avg_pool1d,
+    adaptive_avg_pool2d as adaptive_avg_pool2d,
+    adaptive_avg_pool3d as adaptive_avg_pool3d,
+    adaptive_max_pool1d as adaptive_max_pool1d,
+    adaptive_max_pool1d_with_indices as adaptive_max_pool1d_with_indices,
+    adaptive_max_pool2d as adaptive_max_pool2d,
+    adaptive_max_pool2d_with_indices as adaptive_max_pool2d_with_indices,
+    adaptive_max_pool3d as adaptive_max_pool3d,
+    adaptive_max_pool3d_with_indices as adaptive_max_pool3d_with_indices,
+    fractional_max_pool2d as fractional_max_pool2d,
+    fractional_max_pool2d_with_indices as fractional_max_pool2d_with_indices,
+    fractional_max_pool3d as fractional_max_pool3d,
+    fractional_max_pool3d_with_indices as fractional_max_pool3d_with_indices,
+)
 from ._functional.attention import (
     _attention_mask,
     multi_head_attention_forward as multi_head_attention_forward,
@@ -85,22 +100,9 @@ from ._functional.normalization import (
     rms_norm as rms_norm,
 )
 from ._functional.pooling import (
-    adaptive_avg_pool1d as adaptive_avg_pool1d,
-    adaptive_avg_pool2d as adaptive_avg_pool2d,
-    adaptive_avg_pool3d as adaptive_avg_pool3d,
-    adaptive_max_pool1d as adaptive_max_pool1d,
-    adaptive_max_pool1d_with_indices as adaptive_max_pool1d_with_indices,
-    adaptive_max_pool2d as adaptive_max_pool2d,
-    adaptive_max_pool2d_with_indices as adaptive_max_pool2d_with_indices,
-    adaptive_max_pool3d as adaptive_max_pool3d,
-    adaptive_max_pool3d_with_indices as adaptive_max_pool3d_with_indices,
     avg_pool1d as avg_pool1d,
     avg_pool2d as avg_pool2d,
     avg_pool3d as avg_pool3d,
-    fractional_max_pool2d as fractional_max_pool2d,
-    fractional_max_pool2d_with_indices as fractional_max_pool2d_with_indices,
-    fractional_max_pool3d as fractional_max_pool3d,
-    fractional_max_pool3d_with_indices as fractional_max_pool3d_with_indices,
     lp_pool1d as lp_pool1d,
     lp_pool2d as lp_pool2d,
     lp_pool3d as lp_pool3d,
@@ -110,6 +112,8 @@ from ._functional.pooling import (
     max_pool2d_with_indices as max_pool2d_with_indices,
     max_pool3d as max_pool3d,
     max_pool3d_with_indices as max_pool3d_with_indices,
+)
+from ._functional.unpooling import (
     max_unpool1d as max_unpool1d,
     max_unpool2d as max_unpool2d,
     max_unpool3d as max_unpool3d,

@@ -14,7 +14,7 @@ def export(*args, **kwargs):
 
 
 def register_custom_op_symbolic(symbolic_name, symbolic_fn, opset_version):
-    """Do nothing: there is no exporter that would ask for the symbol."""
+    """Do nothing: there is no exporter that could use the symbol."""
 
 
 def unregister_custom_op_symbolic(symbolic_name, opset_version):

@@ -32,7 +32,7 @@ __all__ = [
 
 
 def _made(name, M, dtype, layout, device, requires_grad, f):
-    """Check the arguments that all windows have, and turn ``f`` of the places 0, 1, .. into a tensor."""
+    """Check the arguments that all windows have, and return the tensor of ``f`` at the positions 0, 1, ..."""
     dtype = _C.get_default_dtype() if dtype is None else dtype
     if M < 0:
         raise ValueError(f"{name} requires non-negative window length, got M={M}")
@@ -48,7 +48,7 @@ def _made(name, M, dtype, layout, device, requires_grad, f):
 
 
 def _last(M, sym):
-    """Distance of the first and the last sample of the symmetric window behind this one."""
+    """Return the distance of the first and the last sample of the symmetric window that this one is a part of."""
     return M - 1 if sym or M <= 1 else M
 
 

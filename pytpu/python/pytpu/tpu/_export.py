@@ -174,13 +174,13 @@ def export(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Exported:
     call = _structure([args, kwargs], given)
     _C._export_begin()
     try:
-        # Each is a value of its own, also where two arguments are one tensor.
+        # Each tensor is a value of its own, even if it is the argument twice.
         inputs = [_C._export_input(t) for t in given]
         call_args, call_kwargs = _built(call, inputs)
         with torch.no_grad():
             found: list[Tensor] = []
             results = _structure(fn(*call_args, **call_kwargs), found)
-            # A result that is an input, or that is given twice, is computed like any other.
+            # A result that is an input, or that occurs twice, is computed like any other.
             outputs = [t.to("tpu").clone() for t in found]
             text, arguments, places = _C._export(outputs, inputs)
     finally:

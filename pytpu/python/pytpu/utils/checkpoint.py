@@ -42,7 +42,7 @@ __all__ = [
 
 
 def __getattr__(name):
-    # Selective checkpointing needs the operators by their names: imported when asked for.
+    # Selective checkpointing needs the names of operators, so import it at its first use.
     if name in (
         "CheckpointPolicy",
         "SAC_IGNORED_OPS",
@@ -64,11 +64,11 @@ _PASS_IT = (
 
 
 class CheckpointError(RuntimeError):
-    """The second run of a checkpointed function was not like the first."""
+    """An error for a second run of a checkpointed function that was not like the first."""
 
 
 class DefaultDeviceType:
-    """The device whose random numbers are kept when arguments do not say."""
+    """The type of device whose random numbers are kept, if the arguments have no tensor on a device."""
 
     _type = "tpu"
 
@@ -115,7 +115,7 @@ def _tensors(value):
 
 
 def get_device_states(*args: Any) -> tuple[list[int], list[torch.Tensor]]:
-    """Devices of the tensors in ``args``, and where their random numbers stand."""
+    """Return the devices of the tensors in ``args``, and the states of their random generators."""
     devices = sorted({t.device.index or 0 for t in _tensors(args) if t.device.type == "tpu"})
     return devices, [_C._default_generator(torch.device("tpu", i)).get_state() for i in devices]
 
@@ -123,7 +123,7 @@ def get_device_states(*args: Any) -> tuple[list[int], list[torch.Tensor]]:
 def set_device_states(
     devices: Sequence[int], states: Sequence[torch.Tensor], *, device_type: str | None = None
 ) -> None:
-    """Restore what ``get_device_states`` gave."""
+    """Restore the states that ``get_device_states`` returned."""
     for i, state in zip(devices, states):
         _C._default_generator(torch.device(device_type or "tpu", i)).set_state(state)
 
@@ -159,7 +159,7 @@ class _Random:
 
 
 class CheckpointFunction(torch.autograd.Function):
-    """The variant that runs a backward of its own within backward."""
+    """Run a function with the older variant, which runs a backward of its own within backward."""
 
     @staticmethod
     def forward(ctx, run_function, preserve_rng_state, *args):
@@ -193,7 +193,7 @@ class CheckpointFunction(torch.autograd.Function):
 
 
 def noop_context_fn() -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
-    """Contexts that do nothing, for the first run and for the second."""
+    """Return contexts that do nothing, for the first run and for the second."""
     return contextlib.nullcontext(), contextlib.nullcontext()
 
 
@@ -226,7 +226,7 @@ def set_checkpoint_debug_enabled(enabled):
 
 
 class _Enough(Exception):
-    """The second run has made all that is needed."""
+    """Raised when the second run has made all values that are needed."""
 
 
 def _described(t):
@@ -257,12 +257,12 @@ class _Frame:
         return len(self.expected) - 1
 
     def unpack(self, i):
-        """Backward takes the tensor from the second run, which it starts when it must."""
+        """Return the tensor from the second run, which this call starts if needed."""
         if i not in self.again:
             self.recompute()
         if i not in self.again:
             self._wrong_number(len(self.again))
-        # A second backward, if there is one, runs the function once more.
+        # If there is a second backward, it runs the function once more.
         return self.again.pop(i)
 
     def _wrong_number(self, got):

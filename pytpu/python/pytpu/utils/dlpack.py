@@ -56,7 +56,7 @@ def tensor_device(tensor):
 
 
 def from_dlpack(ext_tensor: Any, *, device: torch.device | str | None = None, copy: bool | None = None) -> torch.Tensor:
-    """A tensor on the memory of another library's array or capsule."""
+    """Return a tensor on the memory of another library's array or capsule."""
     if hasattr(ext_tensor, "__dlpack__"):
         arguments = {"max_version": (1, 0)}
         if copy is not None:
@@ -71,7 +71,7 @@ def from_dlpack(ext_tensor: Any, *, device: torch.device | str | None = None, co
         try:
             capsule = ext_tensor.__dlpack__(**arguments)
         except TypeError:
-            # A producer that knows the first form of the protocol only.
+            # The producer has only the first form of the protocol.
             if arguments.pop("copy", None) is not None:
                 raise
             capsule = ext_tensor.__dlpack__()

@@ -26,7 +26,7 @@ class RemovableHandle:
         self.extra_dict_ref = tuple(weakref.ref(d) for d in extras if d is not None)
 
     def remove(self) -> None:
-        """Remove the hook. Harmless when it is gone already."""
+        """Remove the hook. It is no error if it was removed before."""
         for ref in (self.hooks_dict_ref, *self.extra_dict_ref):
             hooks = ref()
             if hooks is not None:
@@ -56,7 +56,7 @@ class TensorHandle(RemovableHandle):
         self._owner = owner
 
     def remove(self):
-        """Remove the hook. Harmless when it is gone already."""
+        """Remove the hook. It is no error if it was removed before."""
         owner, self._owner = self._owner, None
         if owner is not None:
             owner.remove()
@@ -83,7 +83,7 @@ def _boundary_function():
             @staticmethod
             def forward(ctx, state, *tensors):
                 ctx.state = state
-                # Hooks see `None` for a gradient that never came.
+                # Hooks get `None` for a gradient that did not arrive.
                 ctx.set_materialize_grads(False)
                 views = tuple(t.view_as(t) for t in tensors)
                 # A detached input stays detached inside of the module.
@@ -220,8 +220,8 @@ class BackwardHook:
 def call_node_hooks(module, hooks, args, result):
     """Register hooks of the older kind, from `Module.register_backward_hook`, on the node that made `result`.
 
-    They see the gradients of that one node: of a module that records several nodes, the gradients of its last node's
-    inputs.
+    They get the gradients of that one node. For a module that records several nodes, these are the gradients of the
+    inputs of the last node.
     """
     import functools
     import warnings
@@ -249,7 +249,7 @@ def call_node_hooks(module, hooks, args, result):
 
 
 def _missing_gradients(args, result, node, nested):
-    """Say which gradients a hook of the older kind does not see, or return `None` when it sees them all."""
+    """Describe the gradients that a hook of the older kind does not get, or return `None` if it gets all."""
     import pytpu as torch
 
     deprecated = "is deprecated and will be removed in future versions. This hook will be missing some"

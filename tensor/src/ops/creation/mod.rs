@@ -7,6 +7,7 @@ pub use layout::ROWS as LAYOUT_ROWS;
 pub use range::ROWS as RANGE_ROWS;
 pub(crate) use range::{bound_of, spaced};
 
+use crate::axes::Axes;
 use crate::op::{Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values};
 use crate::schema::{Args, OutShape, Row, Sample, Scope, Tier, ints, n, t};
 use crate::{
@@ -34,6 +35,12 @@ impl Op for Fill {
     }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         Ok(Meta { dims: self.dims, dtype: x[0].dtype(), device: self.device })
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::elementwise(x, y).linear(&[0b1])
+    }
+    fn resized(&self, _: &[Meta], y: &[Meta]) -> Fill {
+        Fill { dims: y[0].dims, ..*self }
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let strides = Dims::filled(0, self.dims.len());
@@ -66,6 +73,9 @@ impl Op for Iota {
     fn infer(&self, _: &[&Tensor]) -> Result<Meta> {
         Ok(Meta { dims: Dims::new(&[self.len]), dtype: DType::I64, device: self.device })
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::parse("-> _", x, y).because("an element is its own position")
+    }
     fn kernel(&self, _: &[&Tensor], y: &[Tensor]) -> Result<()> {
         if let Some(out) = y[0].view_mut().as_slice_mut::<i64>() {
             out.iter_mut().zip(0..).for_each(|(o, i)| *o = i);
@@ -83,7 +93,7 @@ impl Op for Iota {
     }
 }
 
-/// Refuses to drop an imaginary part.
+/// Refuse to drop an imaginary part.
 #[inline]
 fn check_fits(v: Scalar, dtype: DType) -> Result<()> {
     match v {
@@ -94,7 +104,7 @@ fn check_fits(v: Scalar, dtype: DType) -> Result<()> {
     }
 }
 
-/// Refuses numbers that elements of `dtype` cannot hold, in PyTorch's words. Negative numbers wrap in `uint8`, infinity
+/// Refuse numbers that elements of `dtype` cannot hold, in PyTorch's words. Negative numbers wrap in `uint8`, infinity
 /// is a floating-point number of any size.
 ///
 /// # Errors
@@ -214,7 +224,7 @@ pub(crate) fn sizes(v: &[i64]) -> Result<Dims> {
     Dims::try_new(&v.iter().map(|&n| n as usize).collect::<Vec<_>>())
 }
 
-/// Reads `dtype, layout, device, pin_memory`, which start at argument `i`.
+/// Read `dtype, layout, device, pin_memory`, which start at argument `i`.
 pub(crate) fn options(a: &Args<'_>, i: usize, dtype: DType, device: Device) -> Result<(DType, Device)> {
     Ok((a.opt_dtype(i)?.unwrap_or(dtype), a.opt_device(i + 2)?.unwrap_or(device)))
 }

@@ -1,6 +1,7 @@
 //! Images taken apart and put together: sliding blocks as columns, pixels as channels, channels in another order, and
 //! maxima put back where they were found.
 
+use crate::axes::Axes;
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values};
 use crate::ops::creation::sizes;
 use crate::ops::indexing::{Scatter, ScatterKind, guard};
@@ -31,6 +32,9 @@ impl Op for Im2Col {
         let (d, b) = (x[0].dims(), &self.0);
         let each = b.kernel[0] * b.kernel[1];
         Ok(x[0].meta().with_dims(Dims::new(&[d[0], d[1] * each, b.count[0] * b.count[1]])))
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::parse("n c _ _ -> n (c _) _", x, y).linear(&[0b1])
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         kernels::im2col(&x[0].view(), &self.0, &mut y[0].view_mut());
@@ -84,6 +88,9 @@ impl Op for Col2Im {
         let (d, b) = (x[0].dims(), &self.0);
         let channels = d[1] / (b.kernel[0] * b.kernel[1]);
         Ok(x[0].meta().with_dims(Dims::new(&[d[0], channels, b.image[0], b.image[1]])))
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::parse("n (c _) _ -> n c _ _", x, y).linear(&[0b1])
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         kernels::col2im(&x[0].view(), &self.0, &mut y[0].view_mut());
@@ -186,7 +193,7 @@ fn check_dtype(x: &Tensor, name: &str) -> Result<()> {
     Err(Error::not_implemented(format!("\"{name}\" not implemented for '{}'", x.dtype().scalar_type())))
 }
 
-/// Runs an op of batches on one image too, and on truth values as numbers.
+/// Run an op of batches on one image too, and on truth values as numbers.
 fn batched(x: &Tensor, rank: usize, op: Prim) -> Result<Tensor> {
     if x.dtype().is_complex() {
         return crate::ops::complex::by_parts(x, |x| batched(x, rank, op.clone()));

@@ -1,5 +1,6 @@
 //! Sampling at the points of a grid: `grid_sampler` for images and volumes, and the grids of affine maps.
 
+use crate::axes::{Axes, Combine, all_whole, list, names};
 use crate::op::{Fused, Grads, KernelFn, Outs, Prim, Saves, VjpFn};
 use crate::ops::creation::sizes;
 use crate::ops::indexing::{Gather, Scatter, ScatterKind};
@@ -217,6 +218,10 @@ impl Fused for GridSample {
         let out: Dims = d[..2].iter().chain(&x[1].dims()[1..d.len() - 1]).copied().collect();
         Ok(x[0].meta().with_dims(out))
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        let (d, points) = (all_whole(x[0].dims.len() - 2), list("o", x[0].dims.len() - 2));
+        Axes::parse(&format!("n c {d}, n {points} _ -> n c {points}"), x, y).linear(&[0b1])
+    }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let (v, grid) = (widened(x[0])?, widened(x[1])?);
         let out = self.infer(x)?;
@@ -260,6 +265,14 @@ impl Fused for GridSampleBackward {
     }
     fn infer_extra(&self, x: &[&Tensor], _: &Meta, _: usize) -> Meta {
         if self.wanted & 2 != 0 { *x[2].meta() } else { nothing(x[2].meta()) }
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        let (d, points) = (all_whole(x[1].dims.len() - 2), list("o", x[1].dims.len() - 2));
+        let mut axes = Axes::parse(&format!("n c {points}, n c {d}, n {points} _ -> n c {d}, n {points} _"), x, y);
+        for name in std::iter::once("c".to_string()).chain(names("o", x[1].dims.len() - 2)) {
+            axes = axes.reduces(&name, Combine::Sum);
+        }
+        axes.linear(&[0b1])
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let (g, v, grid) = (planes(&widened(x[0])?)?, widened(x[1])?, widened(x[2])?);

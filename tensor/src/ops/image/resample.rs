@@ -1,5 +1,6 @@
 //! Resizing of spatial dimensions: nearest, linear and cubic interpolation, with and without antialiasing.
 
+use crate::axes::{Axes, all_whole};
 use crate::op::{F64, Func, Grads, Op, Prim, Saved, Saves, Value, Values};
 use crate::ops::pool::contract;
 use crate::policy::{Policies, Policy};
@@ -220,6 +221,10 @@ impl Op for Resample {
             dims.set(lead + d, if self.adjoint { a.input } else { a.output });
         }
         Ok(x[0].meta().with_dims(dims))
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        let s = all_whole(self.spatial);
+        Axes::parse(&format!("... {s} -> ... {s}"), x, y).linear(&[0b1])
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let dtype = x[0].dtype();

@@ -3,6 +3,7 @@
 use super::{
     KINDS, at_least_1d, check_index_dtype, check_same_dtype, copy_of, guard, lower_positions, ok, str_arg, zeros_like,
 };
+use crate::axes::{Axes, Combine};
 use crate::op::{Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim, same_device};
 use crate::ops::pointwise::{self, broadcast_strides, kernel_error};
 use crate::policy::{Policies, Policy};
@@ -58,6 +59,17 @@ fn check_along(op: &str, x: &Tensor, index: &Tensor, dim: usize) -> Result<()> {
     Ok(())
 }
 
+/// The dimensions of an operand or its index, with this one in place of `dim`. Where the index is smaller than the
+/// operand, it is about the first places, and the dimension is whole.
+fn text(x: &Dims, index: &Dims, dim: usize, along: &str) -> String {
+    let name = |d: usize| match d {
+        _ if d == dim => along.to_string(),
+        _ if x[d] == index[d] => format!("d{d}"),
+        _ => "_".to_string(),
+    };
+    (0..x.len()).map(name).collect::<Vec<_>>().join(" ")
+}
+
 impl Op for Gather {
     const NAME: &'static str = "gather";
     fn takes_complex(&self) -> bool {
@@ -66,6 +78,11 @@ impl Op for Gather {
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         check_along("gather", x[0], x[1], self.dim)?;
         Ok(Meta { dims: *x[1].dims(), dtype: x[0].dtype(), device: same_device(x)? })
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        let text = |along: &str| text(&x[0].dims, &x[1].dims, self.dim, along);
+        let (operand, index) = (text("_"), text("i"));
+        Axes::parse(&format!("{operand}, {index} -> {index}"), x, y).linear(&[0b01])
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         kernels::gather(&x[0].view(), self.dim, &x[1].view(), &mut y[0].view_mut()).map_err(unplaced)
@@ -140,6 +157,26 @@ impl Op for Scatter {
             return Err(crate::ops::complex::unsupported(&name, x[0].dtype()));
         }
         Ok(Meta { device: same_device(x)?, ..*x[0].meta() })
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        let text = |along: &str| text(&x[0].dims, &x[1].dims, self.dim, along);
+        // Arrivals may come in parts, where their order and number do not matter.
+        let by = match self.kind {
+            ScatterKind::Add if self.include_self => Some(Combine::Sum),
+            ScatterKind::Max if self.include_self => Some(Combine::Max),
+            ScatterKind::Min if self.include_self => Some(Combine::Min),
+            _ => None,
+        };
+        let (operand, index) = (text("_"), text(if by.is_some() { "i" } else { "_" }));
+        let src = if x[2].dims.is_empty() { "" } else { &index };
+        let axes = Axes::parse(&format!("{operand}, {index}, {src} -> {operand}"), x, y);
+        let axes = match by {
+            Some(Combine::Sum) => axes.reduces("i", Combine::Sum).once(0b001),
+            Some(by) => axes.reduces("i", by),
+            None => axes,
+        };
+        let is_linear = matches!(self.kind, ScatterKind::Set | ScatterKind::Add | ScatterKind::Mean);
+        axes.linear(if is_linear { &[0b101] } else { &[] })
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         copy_of(x[0], &y[0]);
@@ -221,7 +258,7 @@ impl Op for Scatter {
 }
 
 impl Scatter {
-    /// Divides by how many values met at each element.
+    /// Divide by how many values met at each element.
     fn lower_mean(&self, f: &mut Func, sum: &Value, at: &Value, src: &[usize]) -> Value {
         let e = sum.element();
         let ints = Type::new(sum.shape(), ElementType::S32);

@@ -2,6 +2,7 @@
 
 use super::mask::{masked_fill, nonzero};
 use super::{KINDS, copy_of, guard, lower_positions, ok, out_of_bounds, to_device, zeros_like};
+use crate::axes::{Axes, Combine, all_whole, last, list, names};
 use crate::op::{Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values, same_device};
 use crate::ops::pointwise::{self, broadcast_strides, kernel_error};
 use crate::policy::{Policies, Policy};
@@ -57,6 +58,11 @@ impl Op for Index {
     }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         Ok(Meta { dims: reached(x[0], &x[1..])?, dtype: x[0].dtype(), device: same_device(x)? })
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        let (places, indexed) = (list("p", x[1].dims.len()), all_whole(x.len() - 1));
+        let indices = vec![&places[..]; x.len() - 1].join(", ");
+        Axes::parse(&format!("{indexed} ..., {indices} -> {places} ..."), x, y).linear(&[1])
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let indices: SmallVec<[_; 4]> = x[1..].iter().map(|i| i.view()).collect();
@@ -134,6 +140,19 @@ impl Op for IndexPut {
             )));
         }
         Ok(Meta { device: same_device(x)?, ..*x[0].meta() })
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        // What is added may come in parts. What is replaced depends on the order.
+        let rank = x[2].dims.len();
+        let places = if self.accumulate { list("p", rank) } else { all_whole(rank) };
+        let (indexed, row) = (all_whole(x.len() - 2), list("r", x[0].dims.len() + 2 - x.len()));
+        let values = last(&format!("{places} {row}"), x[1].dims.len());
+        let text = format!("{indexed} {row}, {values}, {} -> {indexed} {row}", vec![places; x.len() - 2].join(", "));
+        let mut axes = Axes::parse(&text, x, y);
+        for place in names("p", rank) {
+            axes = axes.reduces(&place, Combine::Sum);
+        }
+        axes.once(0b01).linear(&[0b11])
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         copy_of(x[0], &y[0]);
@@ -507,7 +526,7 @@ fn masked_index(x: &Tensor, mask: &Tensor, indices: &[Option<Tensor>], fill: Ope
     masked_fill(&index(x, &where_masked(mask, indices)?)?, &mask.logical_not()?, fill)
 }
 
-/// Adds values at indices where a mask holds.
+/// Add values at indices where a mask holds.
 fn masked_index_add(x: &Tensor, mask: &Tensor, indices: &[Option<Tensor>], values: &Tensor) -> Result<Tensor> {
     if x.numel() == 0 {
         return x.copy();

@@ -5,6 +5,7 @@ use super::{
     KINDS, at_least_1d, check_index_dtype, copy_of, fill_value, guard, lower_positions, ok, out_of_bounds,
     out_of_range_in_self, str_arg, zeros_like,
 };
+use crate::axes::{Axes, Combine, names};
 use crate::op::{Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim, same_device};
 use crate::ops::pointwise::{self, broadcast_strides, kernel_error};
 use crate::policy::{Policies, Policy};
@@ -45,6 +46,11 @@ impl Op for IndexSelect {
         let mut dims = *x[0].dims();
         dims.set(self.dim, x[1].dims()[0]);
         Ok(Meta { dims, dtype: x[0].dtype(), device: same_device(x)? })
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        let dims: Vec<String> = names("d", x[0].dims.len()).collect();
+        let with = |d: &str| [&dims[..self.dim], &[d.to_string()], &dims[self.dim + 1..]].concat().join(" ");
+        Axes::parse(&format!("{}, i -> {}", with("_"), with("i")), x, y).linear(&[0b01])
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         kernels::index_select(&x[0].view(), self.dim, &x[1].view(), &mut y[0].view_mut()).map_err(kernel_error)
@@ -124,6 +130,15 @@ impl Op for IndexAdd {
             )));
         }
         Ok(Meta { device: same_device(x)?, ..*x[0].meta() })
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        let dims: Vec<String> = names("d", x[0].dims.len()).collect();
+        let with = |d: &str| [&dims[..self.dim], &[d.to_string()], &dims[self.dim + 1..]].concat().join(" ");
+        // What is added may come in parts. What is replaced depends on the order.
+        let index = if self.accumulate { "i" } else { "_" };
+        let src = if x[2].dims.is_empty() { String::new() } else { with(index) };
+        let axes = Axes::parse(&format!("{0}, {index}, {src} -> {0}", with("_")), x, y);
+        axes.reduces("i", Combine::Sum).once(0b001).linear(&[0b101])
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         copy_of(x[0], &y[0]);
@@ -205,7 +220,7 @@ pub fn index_select(x: &Tensor, dim: i64, index: &Tensor) -> Result<Tensor> {
     if x.dims().is_empty() && y.numel() == 1 { y.view_dims(Dims::EMPTY) } else { Ok(y) }
 }
 
-/// Refuses what `index_add` and `index_copy` refuse, each in its words.
+/// Refuse what `index_add` and `index_copy` refuse, each in its words.
 fn check_rows(x: &Tensor, dim: usize, index: &Tensor, src: &Tensor, accumulate: bool) -> Result<()> {
     let (n, rows) = (index.numel(), src.dims().get(dim).copied().unwrap_or(1));
     let (d, sd) = (x.dims(), src.dims());

@@ -122,7 +122,7 @@ fn check_same_dtype(op: &str, x: &Tensor, src: &Tensor) -> Result<()> {
     Err(Error::runtime(format!("{op}(): Expected self.dtype to be equal to src.dtype")))
 }
 
-/// Starts a kernel that changes a part from a copy of the whole.
+/// Start a kernel that changes a part from a copy of the whole.
 fn copy_of(x: &Tensor, y: &Tensor) {
     torchtpu_kernels::copy::copy(&x.view(), &mut y.view_mut());
 }

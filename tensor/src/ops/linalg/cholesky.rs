@@ -6,6 +6,7 @@ use super::{
     expect_square_inexact, identity, matrix_size, on_host, pair_of, part_mut, same_batch, two, with_adjoint,
     with_diagonal, with_number, write,
 };
+use crate::axes::Axes;
 use crate::op::{Fused, KernelFn, Outs, Prim, Saves, VjpFn, same_device};
 use crate::ops::indexing::tril;
 use crate::schema::{Row, Scope, Tier, n, t};
@@ -59,6 +60,9 @@ impl Fused for Cholesky {
     fn infer_extra(&self, x: &[&Tensor], first: &Meta, _: usize) -> Meta {
         batch_codes(x, first)
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::parse("... _ _ -> ... _ _, ...", x, y)
+    }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         on_host(Prim::Cholesky(*self), x)
     }
@@ -103,6 +107,9 @@ impl Fused for CholeskySolve {
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         same_device(x)?;
         Ok(x[0].meta().with_dims(*x[0].dims()))
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::parse("... _ k, ... _ _ -> ... _ k", x, y).linear(&[0b01])
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let (b, l) = (x[0], x[1]);

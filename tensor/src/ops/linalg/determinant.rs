@@ -6,6 +6,7 @@ use super::{
     Pair, adjoint, any, batch_and, count, definite, elements, expect_square_inexact, identity, matrix_size, on_host,
     pair_of, part_mut, two, with_diagonal, with_number, write,
 };
+use crate::axes::Axes;
 use crate::op::{Fused, KernelFn, Outs, Prim, Saves, VjpFn};
 use crate::ops::pointwise;
 use crate::schema::{Row, Sample, Scope, Tier, t};
@@ -60,6 +61,9 @@ impl Fused for Det {
     });
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         Ok(x[0].meta().with_dims(batch_and(x[0].dims(), &[])))
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::parse("... _ _ -> ...", x, y)
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         on_host(Prim::Det(*self), x)
@@ -143,6 +147,9 @@ impl Fused for Slogdet {
     fn infer_extra(&self, _: &[&Tensor], first: &Meta, _: usize) -> Meta {
         first.with_dtype(first.dtype.to_real())
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::parse("... _ _ -> ...", x, y)
+    }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         on_host(Prim::Slogdet(*self), x)
     }
@@ -162,7 +169,7 @@ fn triangles(a: &Tensor) -> Result<(Tensor, Tensor)> {
     Ok((y.pop().expect("three outputs"), pivots))
 }
 
-/// Calls `f` with each matrix's number, its pivots' product and the sign that changing rows gives.
+/// Call `f` with each matrix's number, its pivots' product and the sign that changing rows gives.
 fn each_diagonal<T: Number>(
     a: &mut [T],
     matrices: usize,

@@ -6,6 +6,7 @@ use super::{
     not_converged, on_host, over_differences, pair_of, part, part_mut, times_columns, two, wants_gradient,
     with_diagonal, with_number, write,
 };
+use crate::axes::Axes;
 use crate::op::{Fused, KernelFn, Outs, Prim, Saves, VjpFn};
 use crate::schema::{Row, Scope, Tier, t};
 use crate::{DType, Dims, Error, Meta, Result, Tensor, dispatch};
@@ -80,6 +81,9 @@ impl Fused for Eig {
     }
     fn infer_extra(&self, x: &[&Tensor], first: &Meta, _: usize) -> Meta {
         first.with_dims(if self.vectors { *x[0].dims() } else { Dims::new(&[0]) })
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::parse("... _ _ -> ... _, ... _ _", x, y)
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         on_host(Prim::Eig(*self), x)

@@ -4,6 +4,7 @@ use super::{
     any, batch_and, batch_codes, check, count, definite, elements, expect_fit, expect_inexact, expect_square,
     matrix_size, no_gradient, on_host, part, part_mut, same_batch, tuple, with_number, write,
 };
+use crate::axes::Axes;
 use crate::op::{Fused, KernelFn, Outs, Prim, VjpFn};
 use crate::schema::{Fill, Row, SampleArg, Scope, Tier, n, t};
 use crate::{DType, Dims, Error, Meta, Result, Tensor, dispatch};
@@ -47,6 +48,9 @@ impl Fused for LdlFactor {
             _ => batch_codes(x, first),
         }
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::parse("... _ _ -> ... _ _, ... _, ...", x, y)
+    }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         on_host(Prim::LdlFactor(*self), x)
     }
@@ -87,6 +91,9 @@ impl Fused for LdlSolve {
     const VJP: Option<VjpFn<Self>> = Some(|_, _, _| Err(no_gradient("linalg_ldl_solve")));
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         Ok(x[2].meta().with_dims(*x[2].dims()))
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::parse("... _ _, ... _, ... _ k -> ... _ k", x, y).linear(&[0b100])
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         on_host(Prim::LdlSolve(*self), x)

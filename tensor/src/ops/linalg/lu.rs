@@ -6,6 +6,7 @@ use super::{
     expect_inexact, expect_matrices, expect_square, identity, matrix_size, on_host, part, part_mut, same_batch, tuple,
     with_diagonal, with_number, write,
 };
+use crate::axes::Axes;
 use crate::op::{Fused, KernelFn, Outs, Prim, Saves, VjpFn};
 use crate::ops::indexing::{tril, triu};
 use crate::schema::{Fill, Ret, Row, SampleArg, Scope, Tier, n, t};
@@ -88,6 +89,9 @@ impl Fused for LuFactor {
             _ => batch_codes(x, first),
         }
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::parse("... _ _ -> ... _ _, ... _, ...", x, y)
+    }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         on_host(Prim::LuFactor(*self), x)
     }
@@ -142,6 +146,9 @@ impl Fused for Permutation {
         let mut dims = x[0].dims().to_vec();
         dims[r - 1] = self.rows;
         Ok(x[0].meta().with_dims(Dims::new(&dims)).with_dtype(DType::I64))
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::parse("... _ -> ... _", x, y)
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         on_host(Prim::Permutation(*self), x)

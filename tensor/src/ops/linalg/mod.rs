@@ -116,7 +116,7 @@ fn on_host(op: Prim, x: &[&Tensor]) -> Result<Outs> {
     y.iter().map(|y| y.to_device(device)).collect()
 }
 
-/// Refuses what is not a batch of matrices of a dtype that has decompositions.
+/// Refuse what is not a batch of matrices of a dtype that has decompositions.
 fn expect_matrices(name: &str, x: &Tensor, argument: &str) -> Result<()> {
     if x.dims().len() < 2 {
         return Err(Error::runtime(format!("{name}: The input tensor {argument} must have at least 2 dimensions.")));
@@ -219,7 +219,7 @@ fn expect_float(name: &str, x: &Tensor) -> Result<()> {
     )))
 }
 
-/// Raises where a code says that a matrix failed. A meta tensor has no codes.
+/// Raise where a code says that a matrix failed. A meta tensor has no codes.
 fn check(info: &Tensor, error: impl FnOnce(String, i64) -> Error) -> Result<()> {
     if info.device().kind == DeviceKind::Meta {
         return Ok(());
@@ -282,7 +282,7 @@ fn over_differences(x: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     with_diagonal(&quotient, &Tensor::zeros_like_meta(a.meta())?)
 }
 
-/// Refuses a loss that depends on the phase of vectors, which nothing determines: the diagonal of `V^H gV` must be
+/// Refuse a loss that depends on the phase of vectors, which nothing determines: the diagonal of `V^H gV` must be
 /// real.
 fn expect_no_phase(name: &str, what: &str, diagonal: &Tensor) -> Result<()> {
     if !diagonal.dtype().is_complex() || diagonal.device().kind == DeviceKind::Meta {

@@ -5,6 +5,7 @@ use super::svd::Svd;
 use super::{
     Pair, adjoint, any, batch_and, definite, expect_inexact, expect_matrices, expect_square, matrix_size, times_columns,
 };
+use crate::axes::Axes;
 use crate::op::{Fused, Outs, Prim, Saves, VjpFn};
 use crate::ops::pointwise;
 use crate::schema::{Fill, Row, SampleArg, Scope, Tier, n, t};
@@ -43,6 +44,9 @@ impl Fused for Pinv {
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         let (m, n) = matrix_size(x[0].meta());
         Ok(x[0].meta().with_dims(batch_and(x[0].dims(), &[n, m])))
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::parse("... _ _, ..., ... -> ... _ _", x, y)
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let (a, atol, rtol) = (x[0], x[1], x[2]);

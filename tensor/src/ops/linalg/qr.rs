@@ -5,6 +5,7 @@ use super::{
     Pair, adjoint, any, batch_and, count, elements, expect_inexact, expect_matrices, gradient, identity, matrix_size,
     no_gradient, on_host, pair_of, part_mut, two, with_adjoint, with_diagonal, with_number, write,
 };
+use crate::axes::Axes;
 use crate::op::{Fused, KernelFn, Outs, Prim, Saves, VjpFn};
 use crate::ops::indexing::{tril, triu};
 use crate::schema::{Row, Sample, SampleArg, Scope, Tier, n, t};
@@ -43,6 +44,9 @@ impl Fused for Geqrf {
     fn infer_extra(&self, x: &[&Tensor], first: &Meta, _: usize) -> Meta {
         let (m, n) = matrix_size(x[0].meta());
         first.with_dims(batch_and(x[0].dims(), &[m.min(n)]))
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::parse("... _ _ -> ... _ _, ... _", x, y)
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         on_host(Prim::Geqrf(*self), x)
@@ -153,6 +157,9 @@ impl Fused for Qr {
         let (m, n) = matrix_size(x[0].meta());
         first.with_dims(batch_and(x[0].dims(), &[self.inner(m, n), n]))
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::parse("... _ _ -> ... _ _, ... _ _", x, y)
+    }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let (m, n) = matrix_size(x[0].meta());
         let k = self.inner(m, n);
@@ -195,7 +202,7 @@ fn geqrf(x: &Tensor) -> Result<Pair> {
     Ok(two(dispatch::call_n(Prim::Geqrf(Geqrf), &[x])?))
 }
 
-/// Refuses reflectors that do not fit their factors.
+/// Refuse reflectors that do not fit their factors.
 fn expect_reflectors(name: &str, a: &Tensor, tau: &Tensor) -> Result<()> {
     let fail = |why: &str| Err(Error::runtime(format!("{name}: {why}")));
     if a.dims().len() < 2 {

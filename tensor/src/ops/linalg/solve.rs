@@ -4,6 +4,7 @@ use super::{
     Pair, adjoint, any, batch_and, check, count, different_dtypes, elements, expect_fit, expect_inexact,
     expect_matrices, expect_square, matrix_size, on_host, pair_of, part_mut, same_batch, two, with_number, write,
 };
+use crate::axes::Axes;
 use crate::op::{Fused, KernelFn, Outs, Prim, Saves, VjpFn, same_device};
 use crate::schema::{Row, Scope, Tier, n, t};
 use crate::{DType, Error, Meta, Result, Tensor, dispatch};
@@ -47,6 +48,9 @@ impl Fused for Solve {
     }
     fn infer_extra(&self, x: &[&Tensor], first: &Meta, _: usize) -> Meta {
         first.with_dims(batch_and(x[0].dims(), &[])).with_dtype(DType::I32)
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::parse("... _ _, ... _ _ -> ... _ _, ...", x, y)
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         on_host(Prim::Solve(*self), x)

@@ -5,6 +5,7 @@ use super::{
     not_converged, on_host, over_differences, part, part_mut, times_columns, tuple, wants_gradient, with_diagonal,
     with_number, write,
 };
+use crate::axes::Axes;
 use crate::op::{Fused, Grads, KernelFn, Outs, Prim, Saved, Saves, VjpFn};
 use crate::schema::{Ret, Row, Sample, Scope, Tier, n, t};
 use crate::{Dims, Error, Meta, Result, Tensor, dispatch};
@@ -72,6 +73,9 @@ impl Fused for Svd {
             _ if !self.vectors => first.with_dims(Dims::new(&[0])),
             _ => first.with_dims(batch_and(x[0].dims(), &[if self.full { n } else { m.min(n) }, n])),
         }
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::parse("... _ _ -> ... _ _, ... _, ... _ _", x, y)
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         on_host(Prim::Svd(*self), x)

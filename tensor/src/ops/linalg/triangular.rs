@@ -4,6 +4,7 @@ use super::{
     adjoint, any, count, definite, different_dtypes, elements, expect_fit, expect_inexact, expect_matrices,
     expect_square, matrix_size, on_host, part, part_mut, same_batch, tuple, with_number, write,
 };
+use crate::axes::Axes;
 use crate::op::{Func, Fused, KernelFn, LowerFn, Outs, Prim, Saves, Value, VjpFn, same_device};
 use crate::ops::indexing::{tril, triu};
 use crate::schema::{Ret, Row, Scope, Tier, n, t};
@@ -79,6 +80,9 @@ impl Fused for SolveTriangular {
             )));
         }
         Ok(x[1].meta().with_dims(*x[1].dims()))
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::parse("... _ _, ... _ k -> ... _ k", x, y).linear(&[0b10])
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         on_host(Prim::SolveTriangular(*self), x)

@@ -1,6 +1,7 @@
 //! Cross entropy, and the likelihood that it ends in.
 
 use super::Reduction;
+use crate::axes::{Axes, Combine, names};
 use crate::lower::kernel_call::{self, KernelCall};
 use crate::op::{F64, Facts, Fused, Grads, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, same_device};
 use crate::ops::indexing::{gather, index_select};
@@ -47,6 +48,14 @@ pub struct CrossEntropyBackward {
 /// The dimension of the classes.
 fn class_dim(rank: usize) -> usize {
     (rank > 1) as usize
+}
+
+/// The dimensions of `x`, whose classes are whole, and those of its rows.
+fn class_text(rank: usize) -> (String, String) {
+    let mut dims: Vec<String> = names("d", rank).collect();
+    dims[class_dim(rank)] = "_".into();
+    let rows: Vec<&str> = dims.iter().map(String::as_str).filter(|d| *d != "_").collect();
+    (dims.join(" "), rows.join(" "))
 }
 
 fn without(dims: &Dims, d: usize) -> Dims {
@@ -156,7 +165,7 @@ fn lowered(
 }
 
 impl CrossEntropyBackward {
-    /// Writes the gradient from `g, x, target, lse[, w]`, as a program does: a target that is no class gives NaN.
+    /// Write the gradient from `g, x, target, lse[, w]`, as a program does: a target that is no class gives NaN.
     pub(crate) fn run(&self, x: &[View<'_>], gx: &mut ViewMut<'_>) -> std::result::Result<(), KernelError> {
         let spec = kernels::CrossEntropy { wrong_is_nan: true, ..self.of.spec(x.get(4).copied()) };
         kernels::cross_entropy_backward(&x[0], &x[1], &x[2], &x[3], &spec, gx)
@@ -268,6 +277,14 @@ impl Fused for CrossEntropy {
     fn infer_extra(&self, _: &[&Tensor], first: &Meta, i: usize) -> Meta {
         if i == 1 { first.with_dtype(compute_dtype(first.dtype)) } else { first.with_dims(Dims::EMPTY) }
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        let (logits, rows) = class_text(x[0].dims.len());
+        let mut axes = Axes::parse(&format!("{logits}, {rows}, _ -> {rows}, {rows}, "), x, y);
+        for row in rows.split_whitespace() {
+            axes = axes.reduces(row, Combine::Sum);
+        }
+        axes
+    }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let (dtype, d) = (x[0].dtype(), class_dim(x[0].dims().len()));
         let v = widened(x[0])?;
@@ -350,6 +367,10 @@ impl Fused for CrossEntropyBackward {
     });
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         Ok(*x[1].meta())
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        let (logits, rows) = class_text(x[1].dims.len());
+        Axes::parse(&format!("{rows}, {logits}, {rows}, {rows}, _ -> {logits}"), x, y).linear(&[0b1])
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let (v, rank) = (widened(x[1])?, x[1].dims().len());
@@ -496,7 +517,7 @@ fn soft_cross_entropy(x: &Tensor, target: &Tensor, a: &CrossEntropyArgs<'_>) -> 
     }
 }
 
-/// Refuses targets that are no class: at once where the values are at hand, on a device when the host next reads.
+/// Refuse targets that are no class: at once where the values are at hand, on a device when the host next reads.
 fn check_targets(target: &Tensor, classes: usize, ignore_index: i64) -> Result<()> {
     match target.device().kind {
         DeviceKind::Cpu => {}

@@ -5,6 +5,7 @@
 //! same program.
 
 use super::Reduction;
+use crate::axes::Axes;
 use crate::op::{Func, Fused, Grads, Op, Outs, Prim, Saved, Saves, Value, Values, VjpFn, same_device};
 use crate::ops::concat::{cat, stack};
 use crate::ops::indexing::{count_up, gather, scatter_add};
@@ -36,6 +37,9 @@ impl Op for Trellis {
             return Err(crate::ops::complex::unsupported("ctc_loss_cpu", dtype));
         }
         Ok(Meta { device: same_device(x)?, ..*x[0].meta() })
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::parse("_ n _, n _ -> _ n _", x, y)
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         kernels::trellis(&x[0].view(), &x[1].view(), &mut y[0].view_mut());
@@ -191,6 +195,9 @@ impl Fused for CtcLoss {
         let (d, s) = (x[0].dims(), x[1].dims()[1]);
         first.with_dims(Dims::new(&[d[0], d[1], 2 * s + 1]))
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::parse("_ n _, n _, n, n -> n, _ n _", x, y)
+    }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let [x, targets, steps, labels] = [x[0], x[1], x[2], x[3]];
         let t = x.dims()[0];
@@ -214,6 +221,9 @@ impl Fused for CtcLossBackward {
         Some(|_, _, _| Err(Error::runtime("derivative for aten::_ctc_loss_backward is not implemented")));
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         Ok(*x[1].meta())
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::parse("n, _ n _, n _, n, n, _ n _ -> _ n _", x, y).linear(&[0b1])
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let [g, x, targets, steps, labels, ways] = [x[0], x[1], x[2], x[3], x[4], x[5]];

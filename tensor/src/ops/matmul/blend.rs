@@ -1,6 +1,7 @@
 //! Products that are added to something: `addmm` and its kind.
 
 use super::{Dot, check_batches, dot};
+use crate::axes::{Axes, Combine, last, list};
 use crate::op::{F64, Facts, Fused, KernelFn, Op, Outs, Prim, broadcast_dims, normalize_dim, same_device};
 use crate::ops::pointwise::{independent_of, kernel_error};
 use crate::ops::reduce::sum_mask;
@@ -72,6 +73,13 @@ impl Fused for Addmm {
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         Ok(Meta { device: same_device(x)?, ..Dot::new(false, false).infer(&x[1..])? })
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        let batch = list("b", y[0].dims.len() - 2);
+        let dims = format!("{batch} m n");
+        // What is added is added once.
+        let text = format!("{}, {batch} m k, {batch} k n -> {dims}", last(&dims, x[0].dims.len()));
+        Axes::parse(&text, x, y).reduces("k", Combine::Sum).once(0b001).linear(&[0b011, 0b101])
+    }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let [beta, alpha] = [self.beta, self.alpha].map(|v| Scalar::Float(v.get()));
         Ok(smallvec![blend_of_dot(x[0], x[1], x[2], beta, alpha, Ok)?])
@@ -97,7 +105,7 @@ fn blend(x: &Tensor, product: Tensor, beta: Scalar, alpha: Scalar) -> Result<Ten
     }
 }
 
-/// Refuses operands of several dtypes, in PyTorch's words for each function.
+/// Refuse operands of several dtypes, in PyTorch's words for each function.
 fn check_dtypes(name: &str, x: &Tensor, a: &Tensor, b: &Tensor) -> Result<()> {
     let (dx, da, db) = (x.dtype(), a.dtype(), b.dtype());
     if dx == da && da == db {

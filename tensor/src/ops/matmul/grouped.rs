@@ -1,6 +1,7 @@
 //! Products of matrices in groups: the experts of a mixture, each with the rows that were sent to it.
 
 use super::Dot;
+use crate::axes::{Axes, Combine};
 use crate::lower::kernel_call;
 use crate::meta::element_type;
 use crate::op::{Func, Fused, Grads, KernelFn, LowerFn, Op, Outs, Prim, Saves, Value, VjpFn, same_device};
@@ -127,6 +128,13 @@ impl Fused for Grouped {
         let (a, b) = (x[0].dims(), x[1].dims());
         let dims = if self.sums { Dims::new(&[x[2].numel(), a[0], b[1]]) } else { Dims::new(&[a[0], b[2]]) };
         Ok(Meta { dims, dtype: x[0].dtype(), device: same_device(x)? })
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        // Groups are runs of places, so the dimension that they divide is whole.
+        if self.sums {
+            return Axes::parse("m _, _ n, _ -> _ m n", x, y).linear(&[0b01, 0b10]);
+        }
+        Axes::parse("_ k, _ k n, _ -> _ n", x, y).reduces("k", Combine::Sum).linear(&[0b01, 0b10])
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let (a, b, ends) = (x[0], x[1], x[2]);

@@ -1,6 +1,7 @@
 //! Linear and bilinear layers.
 
 use super::{Dot, dot, swap_last};
+use crate::axes::{Axes, Combine};
 use crate::lower::kernel_call::{self, KernelCall};
 use crate::meta::element_type;
 use crate::op::{Facts, Fused, Grads, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, same_device};
@@ -152,6 +153,11 @@ impl Fused for Linear {
         let r = dims.len();
         dims.set(r - 1, w.dims()[0]);
         Ok(Meta { dims, dtype: a.dtype(), device: same_device(x)? })
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        // A bias is added once.
+        let axes = Axes::parse("... k, n k, n -> ... n", x, y).reduces("k", Combine::Sum).once(0b100);
+        if x.len() > 2 { axes.linear(&[0b101, 0b110]) } else { axes.once(0).linear(&[0b01, 0b10]) }
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let y = x[0].matmul(&x[1].t()?)?;

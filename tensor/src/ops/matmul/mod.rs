@@ -4,6 +4,7 @@ mod blend;
 mod grouped;
 mod linear;
 
+use crate::axes::{Axes, Combine};
 use crate::lower::kernel_call::{self, KernelCall};
 use crate::op::{Attribute, Attributes, Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values, same_device};
 use crate::ops::pointwise::kernel_error;
@@ -48,7 +49,7 @@ thread_local! {
     static WIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `f` with a flag set.
+/// Run `f` with a flag set.
 fn with_flag<R>(flag: &'static std::thread::LocalKey<Cell<bool>>, value: bool, f: impl FnOnce() -> R) -> R {
     struct Restore(&'static std::thread::LocalKey<Cell<bool>>, bool);
     impl Drop for Restore {
@@ -60,7 +61,7 @@ fn with_flag<R>(flag: &'static std::thread::LocalKey<Cell<bool>>, value: bool, f
     f()
 }
 
-/// Runs `f`, whose products of 16-bit floats return their sums in `f32`.
+/// Run `f`, whose products of 16-bit floats return their sums in `f32`.
 pub(super) fn with_wide_sums<R>(f: impl FnOnce() -> R) -> R {
     with_flag(&WIDE, true, f)
 }
@@ -124,6 +125,10 @@ impl Op for Dot {
         dims.set(r - 1, db[r - 1]);
         let dtype = if self.wide { compute_dtype(a.dtype()) } else { a.dtype() };
         Ok(Meta { dims, dtype, device: same_device(x)? })
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        let (a, b) = (if self.ta { "... k m" } else { "... m k" }, if self.tb { "... n k" } else { "... k n" });
+        Axes::parse(&format!("{a}, {b} -> ... m n"), x, y).reduces("k", Combine::Sum).linear(&[0b01, 0b10])
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let oriented = |t: &Tensor, swap: bool| {

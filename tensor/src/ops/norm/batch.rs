@@ -1,6 +1,7 @@
 //! Over the batch: batch norm, and instance norm, which is one of each sample.
 
 use super::{mean_of, nothing, parameter, per_channel, unwanted};
+use crate::axes::{Axes, Combine, all_whole, list, names};
 use crate::op::{F64, Func, Fused, Grads, KernelFn, LowerFn, Outs, Prim, Saves, Value, VjpFn, all_dims};
 use crate::ops::reduce::sum_mask;
 use crate::schema::{Args, Ret, Sample, SampleArg, positive, t};
@@ -49,6 +50,17 @@ pub struct BatchNormBackward {
 /// All dimensions but the channels, and how many elements a channel has.
 fn around_channels(dims: &Dims) -> (u64, usize) {
     (all_dims(dims.len()) & !2, dims.numel() / dims[1].max(1))
+}
+
+/// The dimensions of `x: [n, c, ..]`, all but the channels whole unless `are_split`, and those of parameters with one
+/// number a channel. Parameters of other sizes are whole.
+fn channels_text(x: &Meta, parameters: &[Meta], are_split: bool) -> (String, String) {
+    let are_lists = parameters.iter().all(|p| p.dims.len() == 1);
+    let space = x.dims.len() - 2;
+    let (n, space) = if are_split { ("n", list("s", space)) } else { ("_", all_whole(space)) };
+    let text = |p: &Meta| if are_lists { "c".into() } else { all_whole(p.dims.len()) };
+    let parameters = parameters.iter().map(text).collect::<Vec<_>>().join(", ");
+    (format!("{n} {} {space}", if are_lists { "c" } else { "_" }), parameters)
 }
 
 impl BatchNorm {
@@ -215,6 +227,17 @@ impl Fused for BatchNorm {
         let m = first.with_dtype(compute_dtype(first.dtype));
         if self.train { m.with_dims(Dims::new(&[first.dims[1]])) } else { unwanted(&m) }
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        // The statistics of a batch need all of it.
+        let (text, parameters) = channels_text(&x[0], &x[1..], !self.train);
+        let axes = Axes::parse(&format!("{text}, {parameters} -> {text}, c, c, c"), x, y);
+        let bias = if self.bias { 1 << (x.len() - 1) } else { 0 };
+        match (self.train, self.weight) {
+            (true, _) => axes,
+            (false, true) => axes.linear(&[0b0011 | bias, 0b1000 | bias]),
+            (false, false) => axes.linear(&[0b0011 | bias]),
+        }
+    }
     fn is_lowered(&self, x: &[&Tensor]) -> bool {
         self.train && x[0].numel() > 0 && backend::is_accelerator(x[0].device())
     }
@@ -313,6 +336,15 @@ impl Fused for BatchNormBackward {
     fn infer_extra(&self, x: &[&Tensor], _: &Meta, i: usize) -> Meta {
         let m = x[1].meta();
         if self.wanted >> i & 1 != 0 { m.with_dims(Dims::new(&[m.dims[1]])) } else { unwanted(m) }
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        // With the statistics of a batch, each gradient of `x` needs sums over all of it.
+        let (text, parameters) = channels_text(&x[1], &x[2..], !self.of.train);
+        let mut axes = Axes::parse(&format!("{text}, {text}, {parameters} -> {text}, c, c"), x, y);
+        for name in std::iter::once("n".to_string()).chain(names("s", x[1].dims.len() - 2)) {
+            axes = axes.reduces(&name, Combine::Sum);
+        }
+        axes.linear(&[0b1])
     }
     fn is_lowered(&self, x: &[&Tensor]) -> bool {
         x[1].numel() > 0 && backend::is_accelerator(x[1].device())

@@ -1,6 +1,7 @@
 //! Over the last dimensions: layer norm and root mean square.
 
 use super::{last, mean_of, nothing, parameter, unwanted};
+use crate::axes::{Axes, Combine, all_whole};
 use crate::lower::kernel_call::{self, KernelCall};
 use crate::op::{F64, Facts, Fused, Grads, KernelFn, LowerFn, Outs, Prim, Saved, Saves, VjpFn, all_dims};
 use crate::ops::reduce::sum_mask;
@@ -80,7 +81,7 @@ impl LayerNorm {
         }
         narrowed(gx, s.x(0).dtype())
     }
-    /// Writes `y, mean, rstd` from `x[, w][, b]`.
+    /// Write `y, mean, rstd` from `x[, w][, b]`.
     pub(crate) fn run(&self, x: &[View<'_>], [y, mean, rstd]: [&mut ViewMut<'_>; 3]) {
         let (x, parameters) = x.split_first().expect("an input");
         let (len, eps) = (self.shape.numel(), self.eps.get());
@@ -94,7 +95,7 @@ impl LayerNorm {
 }
 
 impl LayerNormBackward {
-    /// Writes the gradients of x, w and b that are wanted, from `g, x, mean, rstd[, w]`.
+    /// Write the gradients of x, w and b that are wanted, from `g, x, mean, rstd[, w]`.
     pub(crate) fn run(&self, x: &[View<'_>], [gx, gw, gb]: [&mut ViewMut<'_>; 3]) {
         let [g, x, mean, rstd, w @ ..] = x else { unreachable!("four operands and perhaps a weight") };
         let wanted = |i: u8| self.wanted >> i & 1 != 0;
@@ -181,6 +182,10 @@ impl Fused for LayerNorm {
         dims.edit(|d| d[rank - self.shape.len()..].fill(1));
         m.with_dims(dims)
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        let row = all_whole(self.shape.len());
+        Axes::parse(&format!("... {row}, {row}, {row} -> ... {row}"), x, y)
+    }
     fn is_lowered(&self, x: &[&Tensor]) -> bool {
         kernel_call::is_called(x[0].numel())
     }
@@ -238,6 +243,12 @@ impl Fused for LayerNormBackward {
     fn infer_extra(&self, x: &[&Tensor], _: &Meta, i: usize) -> Meta {
         let m = x[1].meta();
         if self.wanted >> i & 1 != 0 { m.with_dims(self.of.shape) } else { unwanted(m) }
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        // The gradients of the parameters are sums over all rows.
+        let row = all_whole(self.of.shape.len());
+        let text = format!("... {row}, ... {row}, ... {row}, ... {row}, {row} -> ... {row}, {row}, {row}");
+        Axes::parse(&text, x, y).reduces("...", Combine::Sum).linear(&[0b1])
     }
     fn is_lowered(&self, x: &[&Tensor]) -> bool {
         kernel_call::is_called(x[1].numel())

@@ -1,5 +1,6 @@
 //! Softmax and its logarithm along one dimension.
 
+use crate::axes::Axes;
 use crate::lower::kernel_call::{self, KernelCall};
 use crate::op::{Facts, Fused, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, normalize_dim};
 use crate::policy::{Policies, Policy};
@@ -38,7 +39,7 @@ fn row(x: &Tensor) -> Result<Tensor> {
 }
 
 impl Softmax {
-    /// Writes `y` for `x`.
+    /// Write `y` for `x`.
     pub(crate) fn run(&self, x: &View<'_>, y: &mut ViewMut<'_>) {
         if self.log {
             kernels::log_softmax(x, self.dim, y);
@@ -49,7 +50,7 @@ impl Softmax {
 }
 
 impl SoftmaxBackward {
-    /// Writes the gradient of the input for `g`, the output's gradient, and `y`, the output.
+    /// Write the gradient of the input for `g`, the output's gradient, and `y`, the output.
     pub(crate) fn run(&self, g: &View<'_>, y: &View<'_>, gx: &mut ViewMut<'_>) {
         if self.log {
             kernels::log_softmax_backward(g, y, self.dim, gx);
@@ -80,6 +81,9 @@ impl Fused for Softmax {
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         expect_float(if self.log { "log_softmax_lastdim_kernel_impl" } else { "softmax_lastdim_kernel_impl" }, x[0])?;
         Ok(*x[0].meta())
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::except(1 << self.dim, x, y)
     }
     fn is_lowered(&self, x: &[&Tensor]) -> bool {
         kernel_call::is_called(x[0].numel())
@@ -120,6 +124,9 @@ impl Fused for SoftmaxBackward {
             )));
         }
         Ok(*x[0].meta())
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::except(1 << self.dim, x, y).linear(&[0b01])
     }
     fn is_lowered(&self, x: &[&Tensor]) -> bool {
         kernel_call::is_called(x[0].numel())

@@ -9,7 +9,7 @@ use crate::{DType, DeviceKind, Error, Result, Scalar, Tensor, default_dtype, dis
 use torchtpu_kernels::pointwise::BinaryKind;
 use torchtpu_kernels::{View, bf16, f16, pointwise as kernels};
 
-/// Applies a binary op to two tensors, after promotion.
+/// Apply a binary op to two tensors, after promotion.
 #[inline]
 pub fn binary(kind: BinaryKind, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let same = a.dtype() == b.dtype() && !a.is_wrapped_number() && !b.is_wrapped_number();
@@ -82,7 +82,7 @@ fn twin_of_number(kind: BinaryKind, a: &Tensor, s: Scalar) -> Option<Tensor> {
     }
 }
 
-/// Applies a binary op to tensors or numbers, after promotion.
+/// Apply a binary op to tensors or numbers, after promotion.
 pub fn arith(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>) -> Result<Tensor> {
     if let (Operand::Tensor(x), Operand::Tensor(y)) = (a, b)
         && x.dtype() == y.dtype()
@@ -210,7 +210,7 @@ fn narrow_with_number(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>, dtype: D
     }
 }
 
-/// Refuses integer division by zero on a device: at once where the divisor is a number, when the host next reads where
+/// Refuse integer division by zero on a device: at once where the divisor is a number, when the host next reads where
 /// it is not. On `cpu` the kernel looks itself.
 #[inline]
 fn check_divisor(kind: BinaryKind, a: &Tensor, b: &Tensor) -> Result<()> {
@@ -302,7 +302,7 @@ binary_methods! {
     logical_xor logical_xor_scalar logical_xor_ = LogicalXor;
 }
 
-/// Refuses differences of truth values, as PyTorch does before it promotes.
+/// Refuse differences of truth values, as PyTorch does before it promotes.
 ///
 /// # Errors
 /// `NotImplemented` where an operand is `bool`.

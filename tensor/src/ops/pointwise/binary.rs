@@ -6,6 +6,7 @@ use super::select::{select, select_scalar};
 use super::special_binary::{SpecialBinary, polynomial};
 use super::unary::lower_unary;
 use super::{broadcast_strides, kernel_error};
+use crate::axes::Axes;
 use crate::lower::{analytic, math};
 use crate::op::{Facts, Func, Grads, Op, Saved, Saves, Value, Values, broadcast_dims, same_device};
 use crate::policy::{Policies, Policy};
@@ -48,7 +49,7 @@ pub(super) fn is_float_only(k: BinaryKind) -> bool {
     matches!(k, Div | Atan2 | Hypot | LogAddExp | NextAfter | Copysign | Zeta) || polynomial(k).is_some()
 }
 
-/// Refuses complex numbers where PyTorch does, in its words.
+/// Refuse complex numbers where PyTorch does, in its words.
 #[cold]
 fn check_complex_pair(k: BinaryKind, d: DType) -> Result<()> {
     use BinaryKind::*;
@@ -109,6 +110,14 @@ impl Op for Binary {
             return Err(crate::ops::complex::unsupported(&format!("{name}_cpu"), dtype));
         }
         Ok(Meta { dims, dtype, device })
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::elementwise(x, y).linear(match self.0 {
+            BinaryKind::Add | BinaryKind::Sub | BinaryKind::Complex => &[0b11],
+            BinaryKind::Mul => &[0b01, 0b10],
+            BinaryKind::Div => &[0b01],
+            _ => &[],
+        })
     }
     fn takes_complex(&self) -> bool {
         true

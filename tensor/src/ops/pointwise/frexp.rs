@@ -1,5 +1,6 @@
 //! `frexp`: a number as a fraction and a power of two.
 
+use crate::axes::Axes;
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values};
 use crate::ops::pointwise::kernel_error;
 use crate::schema::{Row, Sample, Tier, t};
@@ -29,6 +30,9 @@ impl Op for Frexp {
     }
     fn infer_extra(&self, _: &[&Tensor], first: &Meta, _: usize) -> Meta {
         first.with_dtype(DType::I32)
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::elementwise(x, y)
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         torchtpu_kernels::pointwise::frexp(&x[0].view(), &mut y[0].view_mut(), &mut y[1].view_mut())

@@ -33,7 +33,7 @@ pub use unary::{ROUND_ROWS, SPECIAL_UNARY_ROWS, UNARY_ROWS, Unary, unary, unary_
 
 use crate::{Dims, Error, ErrorKind, Tensor};
 
-/// Turns a kernel's error into ours.
+/// Turn a kernel's error into ours.
 pub(crate) fn kernel_error(e: torchtpu_kernels::KernelError) -> Error {
     use torchtpu_kernels::KernelError as K;
     match e {

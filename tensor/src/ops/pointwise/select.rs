@@ -2,6 +2,7 @@
 
 use super::broadcast_strides;
 use super::promotion::{as_tensor, result_type};
+use crate::axes::Axes;
 use crate::op::{Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values, broadcast_dims, same_device};
 use crate::schema::{Numbers, Operand, Row, Tier, mask, n, t};
 use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, graph, samples, state};
@@ -26,6 +27,9 @@ impl Op for Select {
         }
         let dims = broadcast_dims(&broadcast_dims(x[0].dims(), x[1].dims())?, x[2].dims())?;
         Ok(Meta { dims, dtype: x[1].dtype(), device: same_device(x)? })
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::elementwise(x, y).linear(&[0b110])
     }
     fn takes_complex(&self) -> bool {
         true

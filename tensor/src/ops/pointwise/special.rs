@@ -25,7 +25,7 @@ fn float(x: &Tensor) -> Result<Tensor> {
     if x.dtype().is_inexact() { Ok(x.clone()) } else { x.to_dtype(default_dtype()) }
 }
 
-/// Refuses complex numbers, naming PyTorch's kernel.
+/// Refuse complex numbers, naming PyTorch's kernel.
 fn real_only(kernel: &str, x: &Tensor) -> Result<()> {
     if x.dtype().is_complex() { Err(crate::ops::complex::unsupported(kernel, x.dtype())) } else { Ok(()) }
 }
@@ -136,7 +136,7 @@ fn half_max() -> f32 {
     f32::from_bits(0x7f7f_0000)
 }
 
-/// Replaces NaN and infinities by numbers.
+/// Replace NaN and infinities by numbers.
 fn nan_to_num(x: &Tensor, nan: Option<f64>, high: Option<f64>, low: Option<f64>) -> Result<Tensor> {
     if x.dtype().is_complex() {
         return crate::ops::complex::by_parts(x, |x| nan_to_num(x, nan, high, low));

@@ -1,6 +1,7 @@
 //! Average pooling and its gradient.
 
 use super::{INDEX, Windows, along, bounds, int, label};
+use crate::axes::{Axes, all_whole};
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values};
 use crate::types::compute::expect_float;
 use crate::{Dims, Meta, Result, Tensor, dispatch};
@@ -142,6 +143,10 @@ impl Op for AvgPool {
         expect_float("avg_pool2d_out_frame", x[0])?;
         Ok(x[0].meta().with_dims(self.windows.output(x[0].dims())))
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        let s = all_whole(self.windows.spatial());
+        Axes::parse(&format!("... {s} -> ... {s}"), x, y).linear(&[0b1])
+    }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let (v, mut out) = (x[0].view(), y[0].view_mut());
         if self.windows.adaptive {
@@ -218,6 +223,13 @@ impl Op for AvgPoolBackward {
     }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         Ok(x[0].meta().with_dims(self.x))
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        let s = all_whole(self.of.windows.spatial());
+        Axes::parse(&format!("... {s} -> ... {s}"), x, y).linear(&[0b1])
+    }
+    fn resized(&self, _: &[Meta], y: &[Meta]) -> AvgPoolBackward {
+        AvgPoolBackward { x: y[0].dims, ..*self }
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let (g, mut gx, w) = (x[0].view(), y[0].view_mut(), &self.of.windows);

@@ -1,6 +1,7 @@
 //! Max pooling and its gradient.
 
 use super::{INDEX, Windows, along, bounds, int, label};
+use crate::axes::{Axes, all_whole};
 use crate::lower::kernel_call::{self, KernelCall};
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values};
 use crate::types::compute::expect_float;
@@ -46,6 +47,10 @@ impl Op for MaxPool {
     }
     fn infer_extra(&self, _: &[&Tensor], first: &Meta, _: usize) -> Meta {
         first.with_dtype(DType::I64)
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        let s = all_whole(self.0.spatial());
+        Axes::parse(&format!("... {s} -> ... {s}"), x, y)
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let (v, mut out, mut at) = (x[0].view(), y[0].view_mut(), y[1].view_mut());
@@ -244,6 +249,10 @@ impl Op for MaxPoolBackward {
     }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         Ok(*x[1].meta())
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        let s = all_whole(self.0.spatial());
+        Axes::parse(&format!("... {s} -> ... {s}"), x, y).linear(&[0b1])
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         kernels::max_pool_backward(&x[0].view(), &x[2].view(), self.0.spatial(), &mut y[0].view_mut());

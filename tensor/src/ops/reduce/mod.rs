@@ -2,6 +2,7 @@
 
 mod rows;
 
+use crate::axes::{Axes, Combine, names};
 use crate::graph::BackwardFn;
 use crate::lower::kernel_call::{self, KernelCall};
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim, normalize_dims};
@@ -79,6 +80,22 @@ impl Op for Reduce {
             _ => m.dtype,
         };
         Ok(Meta { dims: kept(&m.dims, self.mask), dtype, device: m.device })
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        let dims: Vec<String> = names("d", x[0].dims.len()).collect();
+        let kept: Vec<&str> = (0..dims.len()).filter(|i| self.mask >> i & 1 == 0).map(|i| dims[i].as_str()).collect();
+        let mut axes = Axes::parse(&format!("{} -> {}", dims.join(" "), kept.join(" ")), x, y);
+        // Of truth values the greatest is any, and the least is all.
+        let by = match self.kind {
+            ReduceKind::Sum => Combine::Sum,
+            ReduceKind::Prod => Combine::Product,
+            ReduceKind::Max | ReduceKind::Any => Combine::Max,
+            ReduceKind::Min | ReduceKind::All => Combine::Min,
+        };
+        for (_, name) in dims.iter().enumerate().filter(|(i, _)| self.mask >> i & 1 != 0) {
+            axes = axes.reduces(name, by);
+        }
+        axes.linear(if self.kind == ReduceKind::Sum { &[0b1] } else { &[] })
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let mask: smallvec::SmallVec<[bool; 8]> = (0..x[0].dims().len()).map(|i| self.mask >> i & 1 != 0).collect();
@@ -204,6 +221,13 @@ impl Op for ArgReduce {
             )));
         }
         Ok(Meta { dims: kept(&m.dims, 1 << self.dim), dtype: DType::I64, device: m.device })
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        let mut dims: Vec<String> = names("d", x[0].dims.len()).collect();
+        let kept: Vec<String> =
+            dims.iter().enumerate().filter(|(i, _)| *i != self.dim).map(|(_, d)| d.clone()).collect();
+        dims[self.dim] = "_".into();
+        Axes::parse(&format!("{} -> {}", dims.join(" "), kept.join(" ")), x, y)
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         torchtpu_kernels::reduce::arg_reduce(self.max, &x[0].view(), self.dim, &mut y[0].view_mut())

@@ -4,6 +4,7 @@
 //! expansion and StableHLO in a lowering. So a trace holds one node a layer, and its program one loop, however long the
 //! sequence is.
 
+use crate::axes::Axes;
 use crate::op::{Facts, Func, Fused, LowerFn, Outs, Prim, Saves, Value, VjpFn};
 use crate::ops::concat::{cat, stack};
 use crate::ops::rnn::Kind;
@@ -314,7 +315,7 @@ impl Recurrence {
     fn kept_width(&self) -> usize {
         if matches!(self.kind, Kind::Lstm | Kind::Gru) { 4 } else { 1 }
     }
-    /// Steps in the order they are taken.
+    /// Step in the order they are taken.
     fn order(&self, steps: usize) -> Vec<usize> {
         if self.reverse { (0..steps).rev().collect() } else { (0..steps).collect() }
     }
@@ -361,7 +362,7 @@ pub(crate) fn set_page(f: &mut Func, all: &Value, t: &Value, p: &Value) -> Value
     f.dynamic_update_slice(all, &p, &[t.clone(), zero.clone(), zero])
 }
 
-/// Calls `body` with the number of each step, rising or falling, and with what it carries.
+/// Call `body` with the number of each step, rising or falling, and with what it carries.
 pub(crate) fn for_steps(
     f: &mut Func,
     steps: usize,
@@ -500,6 +501,10 @@ impl Fused for Recurrence {
         let width = if i == 2 { self.kept_width() } else { 1 };
         first.with_dims(Dims::new(&[first.dims[0], first.dims[1], width * first.dims[2]]))
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        let cell = if self.has_cell() { "n _, " } else { "" };
+        Axes::parse(&format!("_ n _, n _, _ _, {cell}_ -> _ n _"), x, y)
+    }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         self.run_eagerly(x)
     }
@@ -588,6 +593,12 @@ impl Fused for RecurrenceBackward {
     }
     fn infer_extra(&self, x: &[&Tensor], first: &Meta, i: usize) -> Meta {
         if i == 1 { *first } else { *self.split(x).2.h.meta() }
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        let (gc, c) = if self.0.has_cell() { ("_ n _, ", "n _, ") } else { ("", "") };
+        let bias = if self.0.bias { "_, " } else { "" };
+        let text = format!("_ n _, {gc}_ n _, n _, _ _, {c}{bias}_ n _, _ n _, _ n _ -> _ n _, _ n _, n _, n _");
+        Axes::parse(&text, x, y).linear(if self.0.has_cell() { &[0b11] } else { &[0b1] })
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let (g, gc, o, [y, cs, kept], first) = self.split(x);

@@ -1,7 +1,8 @@
-//! Order along a dimension: `Sort`, `TopK`, `Pick` (k-th value, medians), and sets, searches and counts made with them.
+//! Order along a dimension: `Sort`, `TopK` and `Pick` (k-th value, medians), and sets, searches and counts composed of
+//! them.
 //!
-//! NaN counts as the greatest value. The number of results of `unique` and `bincount` depends on the values, so that on
-//! `tpu` the host reads them, which cuts the trace; `histc` reads them too.
+//! NaN counts as the greatest value. The number of results of `unique` and `bincount` depends on the values, so on
+//! `tpu` the host reads them, which cuts the trace. `histc` reads them too.
 
 mod count;
 mod search;
@@ -11,6 +12,7 @@ pub use count::{ROWS as COUNT_ROWS, bincount, histc};
 pub use search::{ROWS as SEARCH_ROWS, searchsorted};
 pub use unique::{ROWS as UNIQUE_ROWS, unique, unique_consecutive};
 
+use crate::axes::Axes;
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim};
 use crate::ops::complex::refuse;
 use crate::ops::indexing::{Scatter, ScatterKind};
@@ -21,7 +23,7 @@ use smallvec::smallvec;
 use torchtpu_kernels::sort as kernels;
 use torchtpu_stablehlo::{self as hlo, Direction, ElementType, Type};
 
-/// The gradient of an op that picks elements: each goes back to the position it came from.
+/// The gradient of an op that picks elements: each goes back to its element's position.
 fn scatter_back(s: &Saved<'_>, g: &Tensor, dim: usize) -> Result<Grads> {
     let op = Scatter { dim, kind: ScatterKind::Add, include_self: true };
     let zeros = Tensor::zeros_like_meta(&s.meta(0).with_dtype(g.dtype()))?;
@@ -36,15 +38,15 @@ fn lower_sort(f: &mut Func, x: &Value, dim: usize, descending: bool) -> (Value, 
     (sorted.pop().expect("two operands"), at)
 }
 
-/// Sorts along a dimension: the values, and the positions in `int64` that they came from. Equals keep their order,
-/// whether that was asked for or not.
+/// Sorts along a dimension. The results are the values and, in `int64`, their positions in the operand. Equal elements
+/// keep their order, whether that was asked for or not.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Sort {
-    /// Which dimension.
+    /// The dimension.
     pub dim: usize,
-    /// Greatest first.
+    /// Whether the greatest comes first.
     pub descending: bool,
-    /// Whether the order of equals was asked for.
+    /// Whether the order of equal elements was asked for.
     pub stable: bool,
 }
 
@@ -63,6 +65,9 @@ impl Op for Sort {
     fn infer_extra(&self, _: &[&Tensor], first: &Meta, _: usize) -> Meta {
         first.with_dtype(DType::I64)
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::except(1 << self.dim, x, y)
+    }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         kernels::sort(&x[0].view(), self.dim, self.descending, self.stable, &mut y[0].view_mut(), &mut y[1].view_mut());
         Ok(())
@@ -79,7 +84,7 @@ impl Op for Sort {
     }
 }
 
-/// The `k` greatest or least along a dimension, which then has size `k`, and their positions in `int64`.
+/// The `k` greatest or smallest elements along a dimension, which then has size `k`, and their positions in `int64`.
 ///
 /// C1: `k` is at most the dimension's size. Which of equals is taken, and the order without `sorted`, is PyTorch's on
 /// `cpu`; on a device the first is, and the result is always sorted.
@@ -116,6 +121,9 @@ impl Op for TopK {
     }
     fn infer_extra(&self, _: &[&Tensor], first: &Meta, _: usize) -> Meta {
         first.with_dtype(DType::I64)
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::except(1 << self.dim, x, y)
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let (values, at) = (&mut y[0].view_mut(), &mut y[1].view_mut());
@@ -204,6 +212,9 @@ impl Op for Pick {
     fn infer_extra(&self, _: &[&Tensor], first: &Meta, _: usize) -> Meta {
         first.with_dtype(DType::I64)
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::except(1 << self.dim, x, y)
+    }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let (x, values, at) = (x[0].view(), &mut y[0].view_mut(), &mut y[1].view_mut());
         match self.kind {
@@ -256,7 +267,7 @@ impl Op for Pick {
     }
 }
 
-/// Runs an op with values and positions along a dimension; a tensor without dimensions counts as one of one element.
+/// Run an op with values and positions along a dimension; a tensor without dimensions counts as one of one element.
 fn pair(x: &Tensor, op: Prim) -> Result<(Tensor, Tensor)> {
     let flat = if x.dims().is_empty() { x.unsqueeze(0)? } else { x.clone() };
     let mut y = dispatch::call_n(op, &[&flat])?;
@@ -331,13 +342,13 @@ fn host(x: &Tensor) -> Result<Tensor> {
     x.detach().to_device(Device::CPU)?.resolved()
 }
 
-/// Refuses complex numbers, which have no order, naming PyTorch's kernel.
+/// Refuse complex numbers, which have no order, naming PyTorch's kernel.
 fn ordered(kernel: &str, x: &Tensor) -> Result<()> {
     if x.dtype().is_complex() { Err(crate::ops::complex::unsupported(kernel, x.dtype())) } else { Ok(()) }
 }
 
 impl Tensor {
-    /// Sorts along a dimension: values and positions.
+    /// Sort along a dimension: values and positions.
     ///
     /// # Errors
     /// `Index` for a dimension out of range.

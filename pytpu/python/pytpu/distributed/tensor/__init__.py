@@ -19,7 +19,7 @@ def _refuse(*args, **kwargs):
 
 
 class DTensor:
-    """A tensor spread over processes: raises ``RuntimeError`` when it is made."""
+    """A tensor that is spread over processes. Making one raises ``RuntimeError``."""
 
     __init__ = from_local = _refuse
 

@@ -293,7 +293,7 @@ class SummaryWriter:
         self._add(summary.mesh(tag, vertices, colors, faces, config_dict), global_step, walltime)
 
     def add_hparams(self, hparam_dict, metric_dict, hparam_domain_discrete=None, run_name=None, global_step=None):
-        """Write hyper-parameters and the metrics that they gave, to a folder of their own."""
+        """Write hyperparameters and the metrics of their run, to a folder of their own."""
         if type(hparam_dict) is not dict or type(metric_dict) is not dict:
             raise TypeError("hparam_dict and metric_dict should be dictionary.")
         summaries = summary.hparams(hparam_dict, metric_dict, hparam_domain_discrete)
