@@ -603,7 +603,7 @@ fn new_tensor<'py>(
     tensor_type::to_python(data.py(), t)
 }
 
-/// The data as a tensor, without a copy where that is possible.
+/// Return the data as a tensor, without a copy where that is possible.
 #[pyfunction]
 #[pyo3(signature = (data, dtype = None, device = None))]
 fn as_tensor<'py>(

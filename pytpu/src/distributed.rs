@@ -187,8 +187,8 @@ impl PyStore {
 
     /// Append ``value`` to the value of ``key``. An absent key counts as empty.
     #[pyo3(signature = (key, value, /))]
-    fn append(&self, py: Python<'_>, key: Key, value: Value) -> PyResult<()> {
-        self.run(py, |store| store.append(&key.0, &value.0))
+    fn append(slf: &Bound<'_, PyStore>, key: Key, value: Value) -> PyResult<()> {
+        run_default(slf, |store| store.append(&key.0, &value.0))
     }
 
     /// Return the values of ``keys`` as a list of ``bytes``. Wait until all are present.
@@ -292,6 +292,9 @@ impl Store for PythonStore {
         self.call(|object| object.call_method0("num_keys")?.extract())
     }
     fn append(&self, key: &str, value: &[u8]) -> torchtpu_tensor::Result<()> {
+        if !self.overrides("append") {
+            return store::append_by_compare_set(self, key, value);
+        }
         self.call(|object| object.call_method1("append", (key, PyBytes::new(object.py(), value))).map(drop))
     }
     fn has_extended_api(&self) -> bool {
@@ -311,7 +314,7 @@ impl Store for PythonStore {
     }
     fn multi_get(&self, keys: &[&str]) -> torchtpu_tensor::Result<Vec<Vec<u8>>> {
         if !self.overrides("multi_get") {
-            return keys.iter().map(|key| self.get(key)).collect();
+            return store::get_each(self, keys);
         }
         self.call(|object| {
             let values: Vec<Value> = object.call_method1("multi_get", (keys.to_vec(),))?.extract()?;
@@ -320,7 +323,7 @@ impl Store for PythonStore {
     }
     fn multi_set(&self, keys: &[&str], values: &[&[u8]]) -> torchtpu_tensor::Result<()> {
         if !self.overrides("multi_set") {
-            return keys.iter().zip(values).try_for_each(|(key, value)| self.set(key, value));
+            return store::set_each(self, keys, values);
         }
         self.call(|object| {
             let values: Vec<_> = values.iter().map(|value| PyBytes::new(object.py(), value)).collect();
@@ -356,6 +359,7 @@ impl PythonStore {
 /// Raises:
 ///     DistNetworkError: if the server cannot be reached in time, or the port is in use.
 ///     DistStoreError: if stores are missing after ``timeout``.
+///     ValueError: if ``world_size`` is 0.
 #[pyclass(frozen, subclass, extends = PyStore, name = "TCPStore", module = "torch.distributed")]
 struct PyTcpStore {
     store: Arc<TcpStore>,
@@ -381,6 +385,9 @@ impl PyTcpStore {
         master_listen_fd: Option<i32>,
         use_libuv: bool,
     ) -> PyResult<(PyTcpStore, PyStore)> {
+        if world_size == Some(0) {
+            return Err(PyValueError::new_err("TCPStore world size cannot be 0"));
+        }
         let listener = match master_listen_fd {
             Some(fd) if fd < 0 => return Err(PyValueError::new_err(format!("master_listen_fd: {fd}, must be from 0"))),
             // SAFETY: by the contract of the argument the caller gives the descriptor away, and does not close it.
@@ -425,8 +432,7 @@ impl PyTcpStore {
     }
 
     fn __repr__(&self) -> String {
-        let server = if self.store.is_server() { "True" } else { "False" };
-        format!("TCPStore(host='{}', port={}, is_master={server})", self.store.host(), self.store.port())
+        self.store.to_string()
     }
 }
 
@@ -510,8 +516,10 @@ impl PyPrefixStore {
 #[pymethods]
 impl PyPrefixStore {
     #[new]
-    fn new(prefix: String, store: &Bound<'_, PyStore>) -> (PyPrefixStore, PyStore) {
-        PyPrefixStore::of(prefix, store)
+    #[pyo3(signature = (prefix, store))]
+    fn new(prefix: String, store: Option<&Bound<'_, PyStore>>) -> PyResult<(PyPrefixStore, PyStore)> {
+        let store = store.ok_or_else(|| PyValueError::new_err("PrefixStore: store: None, must be a Store"))?;
+        Ok(PyPrefixStore::of(prefix, store))
     }
 
     /// The other store.

@@ -199,7 +199,7 @@ pub trait Op: Clone + Debug + Sized {
     }
     /// How the dimensions of the operands `x` and the results `y` correspond.
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes;
-    /// The same op for operands and results of other sizes, where the attributes hold sizes.
+    /// The same op for operands and results of other sizes, for ops with sizes among their attributes.
     fn resized(&self, _x: &[Meta], _y: &[Meta]) -> Self {
         self.clone()
     }
@@ -265,7 +265,7 @@ pub trait ViewOp: Clone + Debug + Sized {
     }
     /// How the dimensions of the operands `x` and the results `y` correspond.
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes;
-    /// The same op for operands and results of other sizes, where the attributes hold sizes.
+    /// The same op for operands and results of other sizes, for ops with sizes among their attributes.
     fn resized(&self, _x: &[Meta], _y: &[Meta]) -> Self {
         self.clone()
     }
@@ -306,7 +306,7 @@ pub trait Fused: Clone + Debug + Sized {
     }
     /// How the dimensions of the operands `x` and the results `y` correspond.
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes;
-    /// The same op for operands and results of other sizes, where the attributes hold sizes.
+    /// The same op for operands and results of other sizes, for ops with sizes among their attributes.
     fn resized(&self, _x: &[Meta], _y: &[Meta]) -> Self {
         self.clone()
     }

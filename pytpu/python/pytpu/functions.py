@@ -494,9 +494,8 @@ def compile(
         return model
     if callable(backend):
         _once(
-            f"torch.compile: the backend {getattr(backend, '__name__', backend)} is not called. pytpu makes no graphs "
-            "of Python code that it "
-            "could be given; the function runs as with the default backend."
+            f"torch.compile: the backend {getattr(backend, '__name__', backend)} is not called, since pytpu makes no "
+            "graphs of Python code. The function runs as with the default backend."
         )
     return OptimizedModule(model) if hasattr(model, "forward") else around(model)
 

@@ -149,7 +149,7 @@ impl Op for Conv {
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
         let s = all_whole(self.0.spatial);
         let axes = Axes::parse(&format!("n (g i) {s}, (g o) i {s}, (g o) -> n (g o) {s}"), x, y);
-        // A bias is added once.
+        // The bias is added in one part only.
         let axes = axes.reduces("i", Combine::Sum);
         if x.len() > 2 { axes.once(0b100).linear(&[0b101, 0b110]) } else { axes.linear(&[0b01, 0b10]) }
     }

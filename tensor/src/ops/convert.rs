@@ -40,7 +40,7 @@ impl Op for Cast {
     fn lower(&self, f: &mut Func, x: &[Value], _: &[Meta]) -> Values {
         let loses_imaginary = x[0].element().is_complex() && !self.0.is_complex() && self.0 != DType::Bool;
         let x = if loses_imaginary { f.unary("stablehlo.real", &x[0]) } else { x[0].clone() };
-        // XLA saturates if C wraps, so floats are converted to narrow integers through a wide type.
+        // XLA saturates where C wraps, so floats are converted to narrow integers through a wide type.
         let narrow = self.0.is_int() && self.0.size_bytes() < 4;
         let x = if narrow && x.element().is_float() {
             f.convert(&x, torchtpu_stablehlo::ElementType::S32)

@@ -105,7 +105,7 @@ macro_rules! op_table {
                 match self { $(Prim::$name(o) => op::$tier::axes(o, x, y),)*
                     $(Prim::$bname(o) => op::$btier::axes(&**o, x, y)),* }
             }
-            /// The same op for operands and results of other sizes: its call on a part of an axis.
+            /// The same op for operands and results of other sizes, for its call on a part of an axis.
             pub fn resized(&self, x: &[Meta], y: &[Meta]) -> Prim {
                 match self { $(Prim::$name(o) => Prim::$name(op::$tier::resized(o, x, y)),)*
                     $(Prim::$bname(o) => Prim::$bname(Box::new(op::$btier::resized(&**o, x, y)))),* }

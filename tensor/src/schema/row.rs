@@ -58,7 +58,7 @@ pub enum Aliasing {
 /// The tensors of a row that may be Python numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Numbers {
-    /// None.
+    /// It never fails.
     Refused,
     /// The second one.
     Second,

@@ -26,7 +26,7 @@ from .._C import (
 from .constants import default_pg_timeout
 from .rendezvous import register_rendezvous_handler, rendezvous
 
-_WHY = "training in several processes is not there yet"
+_WHY = "training in several processes is not implemented yet"
 _CALLS = (
     "all_gather", "all_gather_into_tensor", "all_gather_object", "all_reduce", "all_reduce_coalesced", "all_to_all",
     "all_to_all_single",
@@ -64,7 +64,7 @@ def is_torchelastic_launched():
 
 def init_process_group(*args, **kwargs):
     """Raise `RuntimeError`."""
-    raise RuntimeError("torch.distributed is not available: training in several processes is not there yet")
+    raise RuntimeError("torch.distributed is not available: training in several processes is not implemented yet")
 
 
 def destroy_process_group(group=None):
