@@ -462,13 +462,13 @@ impl PyFileStore {
 
     /// The path of the file.
     #[getter]
-    fn path(&self) -> PathBuf {
-        self.0.path().to_path_buf()
+    fn path(&self) -> String {
+        self.0.path().to_string_lossy().into_owned()
     }
 
     /// Return another store of the same file.
     fn clone(&self, py: Python<'_>) -> PyResult<Py<PyFileStore>> {
-        Py::new(py, PyFileStore::open(py, self.path(), self.0.workers())?)
+        Py::new(py, PyFileStore::open(py, self.0.path().to_path_buf(), self.0.workers())?)
     }
 }
 
@@ -532,11 +532,14 @@ impl PyPrefixStore {
     #[getter]
     fn _underlying_non_prefix_store(&self, py: Python<'_>) -> Py<PyStore> {
         let mut store = self.store.clone_ref(py);
-        while let Ok(prefixed) = store.bind(py).cast::<PyPrefixStore>() {
-            let below = prefixed.get().store.clone_ref(py);
-            store = below;
+        loop {
+            let prefixed = store.bind(py).cast::<PyPrefixStore>();
+            let below = prefixed.ok().map(|prefixed| prefixed.get().store.clone_ref(py));
+            match below {
+                Some(below) => store = below,
+                None => return store,
+            }
         }
-        store
     }
 
     /// Return a store with the same prefix, around a clone of the other store.
