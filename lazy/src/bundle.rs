@@ -1,16 +1,16 @@
-//! Bundles: the executables of a program in one file, to be taken to other machines.
+//! Bundles: the executables of a program in one file, which can be copied to other machines.
 //!
-//! A machine that has loaded a bundle compiles nothing that is in it. Executables are native code, so a bundle is
-//! trusted as a program is.
+//! A machine that has loaded a bundle does not compile its programs. Executables are native code, so load only a bundle
+//! that you would run as a program.
 //!
 //! ```text
 //! magic | header length | header | compressed: (key length | key | executable length | executable)* |
 //! SHA-256 of all before
 //! ```
 //!
-//! The header says what the executables were made for: this library's sources, the plugin and its version, the kind of
+//! The header names the environment of the executables: this library's sources, the plugin and its version, the kind of
 //! device. It is compared before anything is loaded. A key is the SHA-256 of options and text. Files are written under
-//! another name and renamed.
+//! another name and then renamed.
 
 use crate::disk::hex;
 use flate2::Compression;
@@ -40,8 +40,7 @@ pub(crate) fn key(options: &CompileOptions, text: &str) -> Key {
     hash.finalize().into()
 }
 
-/// Return the executable of `key`, if a bundle was loaded that has it. Does not compute `key` while no bundle is
-/// loaded.
+/// Return the executable of `key`, if a loaded bundle has it. `key` is computed only if a bundle is loaded.
 pub(crate) fn find(key: impl FnOnce() -> Key) -> Option<Vec<u8>> {
     LOADED.read().as_ref()?.get(&key()).cloned()
 }
@@ -73,10 +72,10 @@ pub(crate) fn write(path: &Path, header: &str, executables: &[(Key, Vec<u8>)]) -
     written.map_err(fail)
 }
 
-/// Read a bundle that must be made for `header`. Return how many executables it has.
+/// Read a bundle that must be made for `header`. Return the number of its executables.
 ///
 /// # Errors
-/// `Runtime` when the file cannot be read, is damaged, or was made for something else.
+/// `Runtime` if the file cannot be read, is damaged, or was made for another environment.
 pub(crate) fn load(path: &Path, header: &str) -> Result<usize> {
     let named = |why: String| Error::runtime(format!("cannot load the bundle {}: {why}", path.display()));
     let bytes = fs::read(path).map_err(|e| named(e.to_string()))?;
@@ -87,7 +86,7 @@ pub(crate) fn load(path: &Path, header: &str) -> Result<usize> {
 }
 
 fn parse(bytes: &[u8], header: &str) -> std::result::Result<Vec<(Key, Vec<u8>)>, String> {
-    let body = bytes.strip_prefix(MAGIC).ok_or("it is no bundle of this version")?;
+    let body = bytes.strip_prefix(MAGIC).ok_or("it is not a bundle of this version")?;
     let end = bytes.len().checked_sub(32).filter(|&n| n >= MAGIC.len()).ok_or("the file is cut short")?;
     if Sha256::digest(&bytes[..end])[..] != bytes[end..] {
         return Err("the checksum does not match".into());
@@ -98,7 +97,7 @@ fn parse(bytes: &[u8], header: &str) -> std::result::Result<Vec<(Key, Vec<u8>)>,
         let made_for = String::from_utf8_lossy(&made_for).into_owned();
         let differing = made_for.lines().zip(header.lines()).find(|(a, b)| a != b);
         let (theirs, ours) = differing.unwrap_or((&made_for, header));
-        return Err(format!("it was made for another version or device: {theirs:?} there, {ours:?} here"));
+        return Err(format!("it was made for another version or device: {theirs:?}, but this process has {ours:?}"));
     }
     let mut decoder = DeflateDecoder::new(rest);
     let mut executables = Vec::new();
@@ -124,7 +123,7 @@ fn take(from: &mut impl Read) -> std::io::Result<Option<Vec<u8>>> {
     }
     let length = u64::from_le_bytes(length);
     let mut part = Vec::new();
-    // A length that is not true ends at the end of the data.
+    // A wrong length ends at the end of the data.
     from.take(length).read_to_end(&mut part)?;
     if part.len() as u64 == length { Ok(Some(part)) } else { Err(std::io::ErrorKind::UnexpectedEof.into()) }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use torchtpu_pjrt::{Buffer, Executable};
 use torchtpu_tensor::Meta;
 
-/// Numbers as they were last uploaded, to be used again while they stay the same.
+/// The numbers of the last upload, which are used again while they stay the same.
 pub(crate) type PackedNumbers = [Option<(Vec<u8>, Arc<Buffer>)>; DTYPES];
 
 /// An executable and the form that it was compiled from.
@@ -39,7 +39,7 @@ struct Map {
 }
 
 impl Map {
-    /// Drop those not used for longest, a quarter of the executables or of their ops, whichever is reached later.
+    /// Drop the least recently used entries, until a quarter of the executables and a quarter of their ops are dropped.
     fn shrink(&mut self) {
         let (count_after, ops_after) = (self.count / 4 * 3, self.ops / 4 * 3);
         let mut all: Vec<(u64, usize)> =
@@ -60,7 +60,7 @@ impl Map {
     }
 }
 
-/// Executables by the hash of their form. The hash only finds candidates: a hit compares the form itself.
+/// Executables by the hash of their form. The hash only finds candidates. A hit compares the form itself.
 #[derive(Default)]
 pub(crate) struct ProcessCache {
     map: RwLock<Map>,
@@ -75,7 +75,7 @@ const MANY_OPS: usize = 1 << 13;
 /// Number of executables that are kept even if maps are scarce: those of one training step.
 const MIN_EXECUTABLES: usize = 16;
 
-/// Return whether more than half of the memory maps that the system allows a process are taken.
+/// Return whether the process uses more than half of the memory maps that the system allows.
 fn maps_are_scarce() -> bool {
     let taken = || std::fs::read("/proc/self/maps").map(|text| text.iter().filter(|&&c| c == b'\n').count());
     let allowed =
@@ -116,7 +116,7 @@ impl ProcessCache {
         *self.map.write() = Map::default();
     }
 
-    /// The executables compiled or used last, up to `n`.
+    /// Return the most recently used executables, up to `n`.
     pub(crate) fn recent(&self, n: usize) -> Vec<Arc<Compiled>> {
         let mut all: Vec<_> = self.map.read().by_hash.values().flatten().cloned().collect();
         all.sort_by_key(|c| std::cmp::Reverse(c.used.load(Relaxed)));

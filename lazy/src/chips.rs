@@ -10,9 +10,9 @@ pub(crate) struct Chip {
     name: &'static str,
     /// Cycles a second.
     pub(crate) clock: f64,
-    /// Floating-point operations on `bfloat16` a second.
+    /// `bfloat16` operations per second.
     pub(crate) flops: f64,
-    /// Bytes read from device memory a second.
+    /// Bytes per second from device memory.
     pub(crate) bandwidth: f64,
     /// Bytes of device memory.
     pub(crate) memory_bytes: u64,
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn topologies_are_known_by_what_they_begin_with() {
+    fn topologies_are_found_by_their_prefix() {
         assert_eq!(of_topology("v5e:2x2").map(|c| c.memory_bytes), Some(1575 * CENTI_GIB));
         assert_eq!(of_topology("TPU7x:2x2x1").map(|c| c.name), Some("TPU7x"));
         assert_eq!(of_topology("v5:2x2"), None);

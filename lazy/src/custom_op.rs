@@ -6,14 +6,14 @@ use std::sync::Arc;
 use torchtpu_tensor::ops::inline::Kernel;
 use torchtpu_tensor::{DType, DeviceKind, Dims, Error, Meta, Result, Tensor, no_grad, op};
 
-/// Makes the kernel for arguments of these descriptions.
+/// The function that makes the kernel for arguments of these descriptions.
 type Make = dyn Fn(&[Meta]) -> Result<Kernel> + Send + Sync;
 /// Sizes and dtypes of arguments.
 type Shapes = Vec<(Dims, DType)>;
 /// The function that computes on the processor instead of a kernel.
 type OnCpu = dyn Fn(&[&Tensor]) -> Result<Vec<Tensor>> + Send + Sync;
 
-/// An operator whose kernels are made when they are first needed, one for each set of shapes and dtypes.
+/// An operator that makes a kernel for each set of shapes and dtypes at its first use.
 ///
 /// ```no_run
 /// # torchtpu_lazy::install();
@@ -37,25 +37,26 @@ pub struct CustomOp {
 }
 
 impl CustomOp {
-    /// An operator of any kernels: `make` returns the one for arguments of these descriptions.
+    /// Make an operator of any kernels. `make` returns the kernel for arguments of these descriptions.
     pub fn new(make: impl Fn(&[Meta]) -> Result<Kernel> + Send + Sync + 'static) -> CustomOp {
         CustomOp { make: Box::new(make), on_cpu: None, known: Mutex::default() }
     }
 
-    /// An operator of StableHLO modules: `body` returns the text of the one for arguments of these descriptions.
+    /// Make an operator of StableHLO modules. `body` returns the text of the module for arguments of these
+    /// descriptions.
     ///
     /// # Errors
-    /// `Value` when `name` is not `namespace::name`.
+    /// `Value` if `name` is not `namespace::name`.
     pub fn stablehlo(name: &str, body: impl Fn(&[Meta]) -> Result<String> + Send + Sync + 'static) -> Result<CustomOp> {
         let name = checked(name)?;
         Ok(CustomOp::new(move |metas| Kernel::new(&name, &body(metas)?)))
     }
 
-    /// An operator of Mosaic programs for TPUs: `body` returns the text for arguments of these descriptions, `infer`
-    /// describes the results, and `cost` estimates what it costs. Elsewhere `on_cpu` computes the same.
+    /// Make an operator of Mosaic programs for TPUs. `body` returns the text for arguments of these descriptions,
+    /// `infer` describes the results, and `cost` estimates the cost. On other devices `on_cpu` computes the same.
     ///
     /// # Errors
-    /// `Value` when `name` is not `namespace::name`.
+    /// `Value` if `name` is not `namespace::name`.
     pub fn mosaic(
         name: &str,
         body: impl Fn(&[Meta]) -> Result<String> + Send + Sync + 'static,
@@ -72,15 +73,14 @@ impl CustomOp {
         Ok(CustomOp { on_cpu: Some(Box::new(on_cpu)), ..CustomOp::new(make) })
     }
 
-    /// Has `on_cpu` compute on device `cpu`, and on `tpu` where that is XLA:CPU.
+    /// Set the function for device `cpu`, and for `tpu` if that is XLA:CPU.
     #[must_use]
     pub fn with_cpu(mut self, on_cpu: impl Fn(&[&Tensor]) -> Result<Vec<Tensor>> + Send + Sync + 'static) -> CustomOp {
         self.on_cpu = Some(Box::new(on_cpu));
         self
     }
 
-    /// Call the operator. What [`CustomOp::with_cpu`] or [`CustomOp::mosaic`] computes on the processor has no
-    /// gradient.
+    /// Call the operator. Results of the function of [`CustomOp::with_cpu`] or [`CustomOp::mosaic`] have no gradient.
     ///
     /// # Errors
     /// Errors of making the kernel. `Runtime` if there are no arguments, or if they do not fit.
@@ -117,7 +117,7 @@ impl std::fmt::Debug for CustomOp {
     }
 }
 
-/// Refuse a name that is not `namespace::name`.
+/// Return an error for a name that is not `namespace::name`.
 fn checked(name: &str) -> Result<String> {
     let is_word = |w: &str| {
         !w.is_empty()

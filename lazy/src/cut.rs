@@ -16,13 +16,13 @@ pub enum CutReason {
     StepBoundary,
     /// The segment reached its greatest number of ops.
     Size,
-    /// Values waiting to be computed would take too much memory.
+    /// Pending values would take too much memory.
     Memory,
     /// The stream of ops repeats here.
     RepeatFound,
     /// The program asked for it, or changed the mode.
     Explicit,
-    /// Another thread uses a value of this one's segment.
+    /// Another thread uses a value of this segment.
     OtherThread,
     /// The device would have idled while the rest was recorded.
     Idle,

@@ -1,4 +1,4 @@
-//! The plugin, its client, and how programs are compiled for it. Loaded when first needed.
+//! The plugin, its client, and the compilation for it. The plugin is loaded at the first use.
 
 use crate::disk::{self, DiskCache};
 use crate::failure::Failure;
@@ -36,12 +36,12 @@ struct Request {
 /// Choose the plugin: a path, or `cpu`, `cuda`, `tpu`.
 ///
 /// # Errors
-/// `Runtime` when a plugin is loaded already.
+/// `Runtime` if a plugin is loaded already.
 pub(crate) fn set_plugin(name: &str) -> Result<()> {
     request("the plugin", |r| r.plugin = Some(name.to_string()))
 }
 
-/// The plugin that the program asked for.
+/// Return the plugin that the program chose.
 pub(crate) fn requested() -> Option<String> {
     REQUEST.lock().plugin.clone()
 }
@@ -49,12 +49,12 @@ pub(crate) fn requested() -> Option<String> {
 /// Choose the folder of executables. `None` turns the cache off.
 ///
 /// # Errors
-/// `Runtime` when a plugin is loaded already.
+/// `Runtime` if a plugin is loaded already.
 pub(crate) fn set_cache_folder(folder: Option<PathBuf>) -> Result<()> {
     request("the cache folder", |r| r.cache = Some(folder))
 }
 
-/// The cache on disk that the program or the environment asked for.
+/// Return the cache on disk that the program or the environment chose.
 pub(crate) fn requested_cache() -> Option<DiskCache> {
     cache(&REQUEST.lock())
 }
@@ -84,8 +84,8 @@ pub(crate) fn get() -> Result<&'static Device> {
     }
 }
 
-/// Refuse to go on where nothing can be recorded: without a device, or in a forked child. A [plan](crate::plan) needs
-/// no device.
+/// Return an error if nothing can be recorded: without a device, or in a forked child. A [plan](crate::plan) needs no
+/// device.
 #[inline]
 pub(crate) fn check() -> Result<()> {
     if mode::is_planned() {
@@ -99,10 +99,10 @@ pub(crate) fn loaded() -> Option<&'static Device> {
     DEVICE.get()
 }
 
-/// XLA:CPU, which runs programs for device `cpu`: what is behind `tpu`, or a client of its own.
+/// Return XLA:CPU for programs of device `cpu`: the device behind `tpu`, or a client of its own.
 ///
 /// # Errors
-/// When no plugin can be loaded.
+/// If no plugin can be loaded.
 pub(crate) fn host() -> Result<&'static Device> {
     static CHOSEN: OnceLock<&'static Device> = OnceLock::new();
     static OWN: OnceLock<Device> = OnceLock::new();
@@ -129,7 +129,7 @@ fn unavailable(what: &str, e: &torchtpu_pjrt::Error) -> Error {
 /// The function to call when the device is loaded.
 static ON_LOAD: OnceLock<fn()> = OnceLock::new();
 
-/// Have `f` called when the device is loaded. The first caller wins.
+/// Set the function that is called when the device is loaded. The first caller wins.
 pub(crate) fn on_load(f: fn()) {
     let _ = ON_LOAD.set(f);
 }
@@ -150,8 +150,7 @@ fn load() -> Result<&'static Device> {
     Ok(device)
 }
 
-/// Set to `accelerator`, it makes XLA:CPU compile the lowerings for accelerators, so that a machine without one can
-/// test them.
+/// The variable for tests that makes XLA:CPU compile the lowerings for accelerators, if it is `accelerator`.
 const LOWERINGS: &str = "TORCHTPU_LOWERINGS";
 
 /// Return the platform whose lowerings the client's programs get.
@@ -207,18 +206,18 @@ impl Device {
         }
     }
 
-    /// Bytes of memory that programs may use, where the plugin says so.
+    /// Return the bytes of memory that programs may use, if the plugin reports them.
     pub(crate) fn memory_bytes(&self) -> Option<u64> {
         let limit = self.client.device_memory_stats(self.client.default_device()).ok()?.bytes_limit?;
         u64::try_from(limit).ok().filter(|&n| n > 0)
     }
 
-    /// Return whether this process made the client, rather than one it was forked from.
+    /// Return whether this process made the client. After a fork, the parent made it.
     pub(crate) fn is_ours(&self) -> bool {
         !torchtpu_pjrt::is_forked()
     }
 
-    /// Refuse to go on in a forked child, where every wait would be forever.
+    /// Return an error in a forked child, where every wait would last forever.
     pub(crate) fn check_process(&self) -> std::result::Result<(), Failure> {
         if self.is_ours() {
             return Ok(());
@@ -226,8 +225,8 @@ impl Device {
         Err(forked())
     }
 
-    /// Compiles, without the overrides that this plugin turns out not to know. The program's own options are never left
-    /// out.
+    /// Compile a program, without the overrides that this plugin does not know. The program's own options are always
+    /// used.
     pub(crate) fn compile(&self, text: &str, own: &[(String, OptionValue)]) -> torchtpu_pjrt::Result<Executable> {
         loop {
             let options = self.options(own);
@@ -257,7 +256,7 @@ impl Device {
         CompileOptions { env_overrides, ..CompileOptions::default() }
     }
 
-    /// Everything that decides what an executable is.
+    /// Return the key of an executable on disk: everything that the executable depends on.
     pub(crate) fn disk_key(&self, text: &str, own: &[(String, OptionValue)]) -> Vec<u8> {
         let mut key = self.environment.clone().into_bytes();
         key.extend_from_slice(format!("{:?}\n", self.options(own)).as_bytes());
@@ -274,7 +273,7 @@ impl Device {
         bundle_environment(self.client.platform_name(), plugin.api_version(), self.client.default_device().kind())
     }
 
-    /// The truth about what is behind the name.
+    /// Return the name of the device behind `tpu`.
     pub(crate) fn name(&self) -> String {
         let platform = self.client.platform_name();
         let kind = self.client.default_device().kind();

@@ -1,9 +1,8 @@
 //! Executables on disk, shared by all processes of a user.
 //!
-//! A file is named by the SHA-256 of its key, and holds the key itself beside the executable: a name is an index, never
-//! a proof. The key is everything the compiler is given (the module's text, the options) and everything it depends on
-//! (plugin, version, processor). Files are written under another name and renamed, so that a reader sees all of one or
-//! nothing.
+//! The name of a file is the SHA-256 of its key. The file also has the key itself beside the executable, so the name is
+//! only an index. The key has all input of the compiler (the module's text, the options) and its environment (plugin,
+//! version, processor). Files are written under another name and then renamed, so a reader never sees a part of a file.
 //!
 //! ```text
 //! magic | key length | key | executable length | executable | SHA-256 of all before
@@ -65,7 +64,7 @@ enum State {
 /// An open folder that passed the checks.
 struct Folder {
     fd: OwnedFd,
-    /// False for a folder of root's that another user reads.
+    /// False for a folder of root that another user reads.
     is_writable: bool,
 }
 
@@ -87,7 +86,7 @@ impl DiskCache {
         Some(DiskCache::new(folder, Owner::User, limit_from_environment()))
     }
 
-    /// A cache in a folder that the user named, with the limit that the environment sets.
+    /// Make a cache in a folder that the user named, with the limit of the environment.
     pub(crate) fn in_folder(folder: PathBuf) -> DiskCache {
         DiskCache::new(folder, Owner::UserOrRoot, limit_from_environment())
     }
@@ -96,8 +95,8 @@ impl DiskCache {
         DiskCache { path, owner, limit_bytes, bytes: AtomicU64::new(u64::MAX), folder: Mutex::new(State::Unopened) }
     }
 
-    /// The executable stored under `key`. A damaged file, one of another key, and one that others may have written are
-    /// removed.
+    /// Return the executable for `key`. A damaged file, a file of another key, and a file that others may have written
+    /// are removed.
     pub(crate) fn load(&self, key: &[u8]) -> Option<Vec<u8>> {
         let found = self.find(key);
         if found.is_none() {
@@ -130,7 +129,7 @@ impl DiskCache {
         }
     }
 
-    /// Remove the file of `key`, which turned out to be unusable.
+    /// Remove the file of `key`, which is unusable.
     pub(crate) fn reject(&self, key: &[u8], why: &str) {
         if let Some(folder) = self.open(false) {
             self.remove(&folder, &entry_name(key), why);
@@ -145,7 +144,7 @@ impl DiskCache {
         }
     }
 
-    /// Store an executable. A cache that cannot be written costs time, not results: failures are warnings.
+    /// Store an executable. A failure is a warning, since it only costs time.
     pub(crate) fn store(&self, key: &[u8], executable: &[u8]) {
         let size = (MAGIC.len() + 16 + key.len() + executable.len() + 32) as u64;
         if size > self.limit_bytes {
@@ -204,7 +203,7 @@ impl DiskCache {
         }
     }
 
-    /// Return whether this process may write to an open folder, or why the folder is refused.
+    /// Return whether this process may write to an open folder, or the reason why the folder is refused.
     fn check(&self, fd: &OwnedFd) -> Result<bool, String> {
         let info = sys::fstat(fd).map_err(|e| e.to_string())?;
         let user = rustix::process::geteuid().as_raw();
@@ -223,7 +222,7 @@ impl DiskCache {
         Ok(info.st_uid == user)
     }
 
-    /// Remove the files not used for longest until nine tenths of the limit remain.
+    /// Remove the least recently used files, until nine tenths of the limit remain.
     fn evict(&self) {
         let Some(folder) = self.open(false).filter(|folder| folder.is_writable) else { return };
         let Ok(list) = sys::Dir::read_from(&folder.fd) else { return };
@@ -245,7 +244,7 @@ impl DiskCache {
                 if total <= self.limit_bytes / 10 * 9 {
                     break;
                 }
-                // Another process may have been faster.
+                // Another process may have removed it.
                 if sys::unlinkat(&folder.fd, &*name, AtFlags::empty()).is_ok() {
                     total -= size;
                 }
@@ -256,8 +255,8 @@ impl DiskCache {
 }
 
 impl Folder {
-    /// The bytes of a file, or why it is not trusted. Marks the file as used. Links are not followed, and devices and
-    /// pipes are not read.
+    /// Return the bytes of a file, or the reason why it is not trusted. Mark the file as used. Links are not followed,
+    /// and devices and pipes are not read.
     fn read(&self, name: &str, limit_bytes: u64) -> Result<Result<Vec<u8>, &'static str>, Errno> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let fd = match sys::openat(&self.fd, name, flags, Mode::empty()) {
@@ -286,7 +285,7 @@ impl Folder {
             return Err(Errno::from_io_error(&e).unwrap_or(Errno::IO));
         }
         if self.is_writable {
-            // A cache on a read-only file system works without.
+            // On a read-only file system, the cache works without the mark.
             let _ = file.set_modified(SystemTime::now());
         }
         Ok(Ok(bytes))
@@ -303,7 +302,7 @@ impl Folder {
         written
     }
 
-    /// A new file that only this user may open, under a name that others cannot guess.
+    /// Create a file that only this user may open, with a name that others cannot guess.
     fn create_temporary(&self) -> Result<(OwnedFd, String), Errno> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         loop {
@@ -321,7 +320,7 @@ impl Folder {
 fn limit_from_environment() -> u64 {
     let Ok(text) = std::env::var("TORCHTPU_CACHE_BYTES") else { return DEFAULT_LIMIT_BYTES };
     text.parse().unwrap_or_else(|_| {
-        warn(&format!("TORCHTPU_CACHE_BYTES is '{text}', not a number of bytes; using the default"));
+        warn(&format!("TORCHTPU_CACHE_BYTES is '{text}', which is not a number of bytes. Using the default"));
         DEFAULT_LIMIT_BYTES
     })
 }
@@ -387,7 +386,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
-    /// Held by tests that look at, or change, the number of rejected entries.
+    /// Tests that check or change the number of rejected entries hold this lock.
     static COUNTED: Mutex<()> = Mutex::new(());
 
     fn cache_in(path: &Path, limit_bytes: u64) -> DiskCache {
@@ -473,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_deleted_meanwhile_is_made_again() {
+    fn a_deleted_folder_is_made_again() {
         let dir = tempfile::tempdir().unwrap();
         let cache = cache_in(&dir.path().join("new"), 1 << 20);
         cache.store(b"key", b"program");
@@ -496,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stored_is_loaded() {
+    fn stored_executables_are_loaded() {
         let dir = tempfile::tempdir().unwrap();
         let cache = cache_in(&dir.path().join("new"), 1 << 20);
         assert_eq!(cache.load(b"key"), None);
@@ -556,7 +555,7 @@ mod tests {
         let _counted = COUNTED.lock();
         let dir = tempfile::tempdir().unwrap();
         let rejected = COUNTERS.disk_cache_rejected.load(Relaxed);
-        // Each has its own view of the folder, as processes do.
+        // Each thread has its own cache object, as processes have.
         std::thread::scope(|s| {
             for t in 0..4u8 {
                 let cache = cache_in(dir.path(), 20_000);

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Instant;
 use torchtpu_tensor::Result;
 
-/// A point in the order of launches: reached when all programs that were launched before have ended.
+/// A point in the order of launches. It is reached when all programs that were launched before have ended.
 ///
-/// Programs of a device end in the order of their launches as far as they need each other's results. XLA:CPU may run
-/// others at the same time, so all that are under way belong to the point, not only the last.
+/// Programs of a device end in the order of their launches, if they need each other's results. XLA:CPU may run other
+/// programs at the same time, so the point waits for all running programs, not only for the last.
 pub struct Event {
     launches: Vec<Arc<torchtpu_pjrt::Event>>,
     /// Only of events with timing.
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
     use torchtpu_pjrt::{CallFrame, Client, CompileOptions, CustomCall, ElementType, OptionValue, Plugin};
 
-    /// Programs that call it end when the test lets them.
+    /// Programs that call this end when the test opens it.
     struct Gate;
     static IS_OPEN: Mutex<bool> = Mutex::new(false);
     static OPENED: Condvar = Condvar::new();
@@ -117,7 +117,7 @@ mod tests {
         let plugin = Plugin::find(Some("cpu")).expect("XLA:CPU, which the tests need");
         let client = Client::create(&plugin, &[("cpu_device_count", OptionValue::Int64(1))]).unwrap();
         client.register_custom_call::<Gate>().unwrap();
-        // XLA:CPU runs a program of few operations on the thread that launches it: both multiply matrices.
+        // XLA:CPU runs a program of few operations on the thread that launches it, so both programs multiply matrices.
         let program = |op: &str| {
             let text = format!(
                 "func.func @main(%a: tensor<64x64xf32>) -> tensor<64x64xf32> {{

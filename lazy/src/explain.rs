@@ -44,7 +44,7 @@ impl std::fmt::Display for Explanation {
     }
 }
 
-/// The newest explanations, oldest first. A process that compiles for ever must not grow the list for ever.
+/// The newest explanations, oldest first. The list has a limit, since a process may compile forever.
 static EXPLANATIONS: Mutex<VecDeque<Explanation>> = Mutex::new(VecDeque::new());
 const EXPLANATIONS_KEPT: usize = 1000;
 

@@ -57,8 +57,8 @@ impl Families {
         }
         let moves = |node: usize| family.moving.binary_search(&node).is_ok();
         form.give_offsets(moves);
-        let told = offsets.iter().filter(|(node, _)| moves(*node)).map(|o| o.1).collect();
-        Some((family.moving.iter().fold(hash, |h, &n| mix(h, n as u64)), told))
+        let values = offsets.iter().filter(|(node, _)| moves(*node)).map(|o| o.1).collect();
+        Some((family.moving.iter().fold(hash, |h, &n| mix(h, n as u64)), values))
     }
 
     pub(crate) fn clear(&self) {

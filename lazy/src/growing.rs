@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use std::array;
 
-/// Longer programs are not looked at: what grows in them is seldom all that changes.
+/// Longer programs are not divided: they seldom have only a few changing values.
 const MAX_OPS: usize = 1 << 10;
 /// Greatest number of ops that run on the host, and of bytes that their values take together.
 const HOST_OPS: usize = 32;
@@ -21,7 +21,7 @@ const HOST_BYTES: usize = 256 << 10;
 /// Number of kinds of programs above which all are forgotten.
 const MAX_KINDS: usize = 1 << 10;
 
-/// The nodes of a program: those on the host that come first, those on the device, those on the host that come last.
+/// The nodes of a program in three parts: host first, device, host last.
 pub(crate) type Division = [Vec<usize>; 3];
 /// The part of a [`Division`] that runs on the device.
 pub(crate) const ON_DEVICE: usize = 1;
@@ -125,8 +125,8 @@ fn appending(form: &Form, has_grown: impl Fn(usize) -> bool) -> Option<Vec<bool>
     on_host.contains(&true).then_some(on_host)
 }
 
-/// Divide a form into parts, with the marked nodes on the host. Returns `None` if these nodes are too many or too
-/// large, if one of them computes floats, or if the host would have to wait for the device twice.
+/// Divide a form into parts, with the marked nodes on the host. Return `None` if these nodes are too many or too large,
+/// if one of them computes floats, or if the host would have to wait for the device twice.
 fn divide(form: &Form, on_host: &[bool]) -> Option<Division> {
     let needed = form.needed(&form.outputs);
     let (mut parts, mut part_of_value): (Division, _) = (array::from_fn(|_| Vec::new()), vec![0; form.values.len()]);

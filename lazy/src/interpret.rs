@@ -19,10 +19,10 @@ use rustc_hash::FxHashMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
 const VARIABLE: &str = "TORCHTPU_INTERPRET";
-/// A program is compiled when it comes this often.
+/// Number of times that a program must come to be compiled.
 const COMPILED_AT: u32 = 2;
-/// The same, while programs keep changing. Few of the programs that come twice then come often enough to be worth
-/// compiling. Examples are a second prompt of the same length, or another epoch of batches of all lengths.
+/// The same number, while programs keep changing. Then few of the programs that come twice come often enough to be
+/// worth compiling. Examples are a second prompt of the same length, or another epoch of batches of all lengths.
 const COMPILED_AT_WHILE_CHANGING: u32 = 8;
 /// Number of the last 64 programs that were interpreted from which programs count as changing. The first steps of a
 /// training loop have fewer programs.
@@ -51,7 +51,7 @@ pub enum Interpret {
     Always,
 }
 
-/// Decides what is interpreted. See the module's documentation.
+/// Chooses the programs that are interpreted. See the documentation of this file.
 pub(crate) struct Interpreter {
     /// An [`Interpret`].
     wanted: AtomicU8,
@@ -97,7 +97,7 @@ impl Interpreter {
     }
 
     /// Return whether a program is interpreted however often it comes.
-    pub(crate) fn always_takes(&self, hash: u64, form: &Form, is_one_op: bool) -> bool {
+    pub(crate) fn always_interprets(&self, hash: u64, form: &Form, is_one_op: bool) -> bool {
         let is_wanted = match self.wanted.load(Relaxed) == Interpret::Always as u8 {
             true => true,
             false => (is_one_op || is_light(form)) && form.nodes.iter().all(|n| n.op.has_kernel() || n.op.is_view()),
@@ -106,14 +106,14 @@ impl Interpreter {
     }
 
     /// Record a program that has no executable. Return whether to interpret it.
-    pub(crate) fn takes(&self, hash: u64, form: &Form) -> bool {
+    pub(crate) fn should_interpret(&self, hash: u64, form: &Form) -> bool {
         if is_heavy(form) {
             return false;
         }
-        self.hears(hash)
+        self.count_run(hash)
     }
 
-    fn hears(&self, hash: u64) -> bool {
+    fn count_run(&self, hash: u64) -> bool {
         let mut known = self.known.lock();
         if known.seen.len() >= MAX_KNOWN && !known.seen.contains_key(&hash) {
             known.seen.clear();
@@ -127,12 +127,12 @@ impl Interpreter {
     }
 
     /// Record a program that has an executable.
-    pub(crate) fn passes(&self) {
+    pub(crate) fn record_compiled(&self) {
         self.known.lock().last <<= 1;
     }
 
     /// Record a program that kernels cannot compute.
-    pub(crate) fn refuses(&self, hash: u64) {
+    pub(crate) fn record_refused(&self, hash: u64) {
         self.known.lock().seen.insert(hash, NEVER);
     }
 
@@ -158,22 +158,22 @@ mod tests {
     #[test]
     fn a_program_is_compiled_when_it_comes_again() {
         let i = Interpreter::from_environment();
-        assert!(i.hears(1) && i.hears(2));
-        assert!(!i.hears(1) && !i.hears(1) && !i.hears(2));
+        assert!(i.count_run(1) && i.count_run(2));
+        assert!(!i.count_run(1) && !i.count_run(1) && !i.count_run(2));
         i.clear();
-        assert!(i.hears(1));
-        i.refuses(3);
-        assert!(!i.hears(3));
+        assert!(i.count_run(1));
+        i.record_refused(3);
+        assert!(!i.count_run(3));
     }
 
     #[test]
-    fn where_programs_keep_changing_one_must_come_more_often() {
+    fn changing_programs_must_come_more_often() {
         let i = Interpreter::from_environment();
-        assert!((0..100).all(|n| i.hears(n)));
+        assert!((0..100).all(|n| i.count_run(n)));
         for n in 90..93 {
-            assert_eq!((2..9).take_while(|_| i.hears(n)).count(), 6, "program {n}");
+            assert_eq!((2..9).take_while(|_| i.count_run(n)).count(), 6, "program {n}");
         }
-        (0..64).for_each(|_| i.passes());
-        assert!(!i.hears(99), "compiled programs have come meanwhile");
+        (0..64).for_each(|_| i.record_compiled());
+        assert!(!i.count_run(99), "compiled programs have run since");
     }
 }

@@ -8,18 +8,18 @@
 //!
 //! # From ops to a running program
 //!
-//! * A value is named by a *handle* with a reference count. It is pending (an op of the segment will compute it), or
+//! * A *handle* with a reference count names a value. The value is pending (an op of the segment will compute it), or
 //!   held (a buffer, or the promise of one).
 //! * At a cut, pending values with a handle are the segment's outputs. The others never exist outside of the program.
-//!   Arguments whose last handle is gone are *donated*: the program may write over them.
-//! * The *form* of a segment is everything that decides its program, and nothing else. Python's numbers are not in it:
-//!   they are arguments, packed into one vector per dtype. So the second step of a training loop has the form of the
-//!   first, and its executable is found in memory; the first step of the second run finds it on disk.
-//! * A hash finds candidates; a hit compares the form itself.
-//! * Execution is asynchronous. An error of the device shows where a value that depends on it is read, and names the
-//!   ops; nothing else fails, and nothing panics.
+//!   Arguments without a handle are *donated*: the program may overwrite them.
+//! * The *form* of a segment has everything that determines its program, and nothing else. Python's numbers are not in
+//!   it: they are arguments, packed into one vector per dtype. So the second step of a training loop has the form of
+//!   the first, and finds its executable in memory. The first step of the second run finds it on disk.
+//! * A hash finds candidates. A hit compares the form itself.
+//! * Execution is asynchronous. An error of the device is raised when a value that depends on it is read, and names the
+//!   ops. No other value fails, and nothing panics.
 //!
-//! Three types to know, all private: `form::Form`, the key; `slot::Slot`, a value that may still be to come;
+//! Three types to know, all private: `form::Form`, the key; `slot::Slot`, a value that may not be computed yet;
 //! `engine::Tpu`, which implements [`torchtpu_tensor::backend::Backend`].
 //!
 //! # Environment
@@ -91,8 +91,8 @@ pub use metrics::Metrics;
 pub use mode::EagerMode;
 pub use pieces::Divide;
 
-/// The executable in the bytes of a disk cache file, if the file is intact and of this key. For tests that damage
-/// files.
+/// Return the executable in the bytes of a disk cache file, if the file is intact and has this key. For tests that
+/// damage files.
 #[doc(hidden)]
 pub fn executable_in_cache_file<'a>(bytes: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
     disk::parse(bytes, key).ok().map(|range| &bytes[range])
@@ -186,7 +186,7 @@ pub fn step_begins(optimizer: u64, makes_state: bool) {
 /// Record that a training step ends here, the best place for a cut. Optimizers call this.
 ///
 /// On accelerators the cut is made when the next op is recorded, or a value is read. So gradients that are dropped
-/// right after the step are no results of its program.
+/// right after the step are not results of its program.
 pub fn step_boundary() {
     engine().step_boundary();
 }
@@ -212,12 +212,12 @@ pub fn set_check_numerics(on: bool) {
     engine().set_check_numerics(on);
 }
 
-/// Says which programs are computed in pieces.
+/// Set which programs are computed in pieces.
 pub fn set_divide(divide: Divide) {
     engine().set_divide(divide);
 }
 
-/// Says which programs XLA:CPU does not compile: their ops run one by one on the kernels of device `cpu`.
+/// Set which programs XLA:CPU does not compile. Their ops run one by one on the kernels of device `cpu`.
 pub fn set_interpret(wanted: Interpret) {
     engine().cut_all(CutReason::Explicit);
     engine().set_interpret(wanted);
@@ -258,7 +258,7 @@ pub fn explain() -> Vec<Explanation> {
 /// Executables that the plugin cannot serialize, such as sorts on XLA:CPU, are left out.
 ///
 /// # Errors
-/// `Runtime` when the file cannot be written.
+/// `Runtime` if the file cannot be written.
 pub fn save_cache(path: impl AsRef<std::path::Path>) -> Result<usize> {
     engine().save_cache(path.as_ref())
 }
@@ -267,14 +267,14 @@ pub fn save_cache(path: impl AsRef<std::path::Path>) -> Result<usize> {
 /// native code: load only files that you would run as programs.
 ///
 /// # Errors
-/// `Runtime` when the file cannot be read, is damaged, or was made by another version or for another device.
+/// `Runtime` if the file cannot be read, is damaged, or was made by another version or for another device.
 pub fn load_cache(path: impl AsRef<std::path::Path>) -> Result<usize> {
     bundle::load(path.as_ref(), &device::get()?.bundle_environment())
 }
 
-/// A program with all that it needs but its inputs.
+/// A program with everything that it needs except its inputs.
 pub struct Exported {
-    /// The StableHLO text, in the spelling for accelerators.
+    /// The StableHLO text, with the lowerings for accelerators.
     pub text: String,
     /// The arguments of its entry, in order.
     pub arguments: Vec<Argument>,
@@ -286,12 +286,12 @@ pub struct Exported {
 pub enum Argument {
     /// The input of this place.
     Input(usize),
-    /// A value that the program takes along: its description and its bytes, dense and row-major.
+    /// A captured value: its description and its bytes, dense and row-major.
     Constant(Meta, Vec<u8>),
 }
 
-/// The program that would compute these outputs from these inputs, which are values on the device. What else it reads
-/// becomes a part of it.
+/// Return the program that would compute these outputs from these inputs, which are values on the device. Other values
+/// that it reads become a part of it.
 ///
 /// # Errors
 /// `Value` if one segment does not compute all outputs. The error of a captured value that cannot be read.
@@ -304,7 +304,7 @@ pub fn clear_cache() {
     engine().clear_cache();
 }
 
-/// Return memory back to the system that is kept for results to come. Only Fused mode keeps any, and only on XLA:CPU.
+/// Return pooled memory to the system. Only Fused mode pools memory, and only on XLA:CPU.
 pub fn empty_cache() {
     pool::shared().clear();
 }
@@ -315,7 +315,7 @@ pub fn set_hash_mask(mask: u64) {
     engine().set_hash_mask(mask);
 }
 
-/// The truth about what is behind `tpu`, such as `XLA:CPU (PJRT plugin xla_cpu_pjrt 0.81)`.
+/// Return the name of the device behind `tpu`, such as `XLA:CPU (PJRT plugin xla_cpu_pjrt 0.81)`.
 ///
 /// # Errors
 /// When no plugin can be loaded.
@@ -356,20 +356,20 @@ pub fn platform() -> Result<String> {
     }
 }
 
-/// A value that is not there: a read fails, and says why.
+/// Make a value that does not exist. A read fails with the reason.
 pub fn lost_value(meta: &Meta, why: &str) -> u64 {
     engine().lost_value(meta, why)
 }
 
-/// A value of a [plan] that holds its shape only, such as an input of [`export`].
+/// Make a value of a [plan] that has only a shape, such as an input of [`export`].
 pub fn planned_value(meta: &Meta) -> u64 {
     engine().planned_value(meta)
 }
 
-/// The text of a StableHLO module without comments and locations.
+/// Return the text of a StableHLO module without comments and locations.
 ///
 /// # Errors
-/// `Value` when it cannot be read.
+/// `Value` if it cannot be read.
 pub fn without_locations(text: &str) -> Result<String> {
     torchtpu_stablehlo::Library::without_locations(text).map_err(torchtpu_tensor::Error::value)
 }
@@ -402,20 +402,20 @@ pub fn plugin_is_installed() -> bool {
 /// Choose the plugin, a path or `cpu`, `cuda`, `tpu`, before the device is first used.
 ///
 /// # Errors
-/// `Runtime` when one is loaded already.
+/// `Runtime` if one is loaded already.
 pub fn set_plugin(name: &str) -> Result<()> {
     device::set_plugin(name)
 }
 
-/// Choose the folder that keeps executables, or none, before the device is first used.
+/// Choose the folder of executables, or `None`, before the device is first used.
 ///
 /// # Errors
-/// `Runtime` when a plugin is loaded already.
+/// `Runtime` if a plugin is loaded already.
 pub fn set_cache_folder(folder: Option<std::path::PathBuf>) -> Result<()> {
     device::set_cache_folder(folder)
 }
 
-/// Add a folder in which plugins are looked for before all others: a Python program names its site-packages.
+/// Add a folder that is searched for plugins before all others: a Python program names its site-packages.
 pub fn add_plugin_search_path(folder: impl Into<std::path::PathBuf>) {
     torchtpu_pjrt::add_search_path(folder);
 }
@@ -426,18 +426,18 @@ pub fn set_early_ops(n: usize) {
     engine().set_early_ops(n);
 }
 
-/// The recorded ops that would compute a pending value, a line each.
+/// Return the recorded ops that would compute a pending value, one per line.
 ///
 /// # Errors
-/// `Value` when the value is computed already.
+/// `Value` if the value is computed already.
 pub fn dump_graph(handle: u64) -> Result<String> {
     engine().dump_graph(handle)
 }
 
-/// The StableHLO text of the program that would compute a pending value.
+/// Return the StableHLO text of the program that would compute a pending value.
 ///
 /// # Errors
-/// `Value` when the value is computed already.
+/// `Value` if the value is computed already.
 pub fn dump_stablehlo(handle: u64) -> Result<String> {
     let platform = if plan::is_active() { Platform::Any } else { device::get()?.platform };
     engine().dump(handle, platform)

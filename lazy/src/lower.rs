@@ -10,7 +10,7 @@ use torchtpu_tensor::{DType, Dims, ErrorKind, Meta, meta::element_type};
 /// A program for the device's compiler.
 pub(crate) struct Module {
     pub(crate) text: String,
-    /// Types of the memory that it is given for results, whose contents are of no meaning.
+    /// Types of the memory that it gets for results. The contents have no meaning.
     pub(crate) pooled: Vec<Meta>,
     /// Number of products that ask the compiler for the form's precision.
     pub(crate) precise_products: usize,
@@ -20,8 +20,8 @@ pub(crate) struct Module {
 /// dtype, and memory for results.
 ///
 /// # Errors
-/// When an op's lowering breaks a rule of StableHLO or disagrees with the op's shape rule: a bug of that op, named
-/// here.
+/// If an op's lowering breaks a rule of StableHLO or disagrees with the op's shape rule. This is a bug of that op,
+/// which the error names.
 pub(crate) fn module(form: &Form, outputs: &[u32], platform: Platform) -> Result<Module, Failure> {
     let mut f = Func::for_platform(platform);
     f.set_precision(form.precision);
@@ -98,7 +98,7 @@ pub(crate) fn module(form: &Form, outputs: &[u32], platform: Platform) -> Result
     Ok(Module { text: f.finish("segment", &outputs), pooled, precise_products })
 }
 
-/// Tells `f` where the elements of `y`, a view of `x`, lie in the value that the views begin with.
+/// Record in `f` the positions of the elements of `y`, a view of `x`, in the value at the start of the chain of views.
 fn see_through(f: &mut Func, op: &Prim, x: &[Value], y: &Value) {
     if !op.facts().is_window {
         return;
@@ -116,7 +116,7 @@ fn see_through(f: &mut Func, op: &Prim, x: &[Value], y: &Value) {
     }
 }
 
-/// Numbers of one dtype: the vector that carries them, and those already taken out.
+/// Numbers of one dtype: the vector that has them, and those already taken out.
 #[derive(Default)]
 struct Numbers {
     vector: Option<Value>,

@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub struct Metrics {
     /// Programs given to the compiler.
     pub compilations: u64,
-    /// Time spent in the compiler and in building its input.
+    /// Time in the compiler and for making its input.
     pub compile_nanos: u64,
     /// Segments whose executable was in memory.
     pub process_cache_hits: u64,
     /// Executables loaded from disk.
     pub disk_cache_hits: u64,
-    /// Executables looked for on disk and not found.
+    /// Executables that were not found on disk.
     pub disk_cache_misses: u64,
     /// Damaged or foreign files found in the disk cache.
     pub disk_cache_rejected: u64,
@@ -22,7 +22,7 @@ pub struct Metrics {
     pub cached_executables: u64,
     /// Segments launched.
     pub segments_executed: u64,
-    /// Segments whose program was new, and that were computed op by op instead.
+    /// Segments whose new program was computed op by op.
     pub segments_interpreted: u64,
     /// Segments without outputs, which were dropped.
     pub segments_dropped: u64,
@@ -32,7 +32,7 @@ pub struct Metrics {
     pub nodes_executed: u64,
     /// Ops in the segments computed op by op.
     pub nodes_interpreted: u64,
-    /// Values copied to the device, packed numbers among them.
+    /// Values copied to the device, also packed numbers.
     pub uploads: u64,
     /// Bytes copied to the device.
     pub upload_bytes: u64,
@@ -40,11 +40,11 @@ pub struct Metrics {
     pub downloads: u64,
     /// Bytes copied to the host.
     pub download_bytes: u64,
-    /// Arguments whose memory was given to the program.
+    /// Arguments whose memory was donated.
     pub donations: u64,
-    /// Results that were computed into memory of results that are gone.
+    /// Results that were computed into memory from the pool.
     pub pool_hits: u64,
-    /// Bytes of memory that is kept for such results now.
+    /// Bytes in the pool now.
     pub pool_bytes: u64,
     /// Cuts by reason. Reasons without cuts are left out.
     pub cuts: Vec<(&'static str, u64)>,
@@ -52,7 +52,7 @@ pub struct Metrics {
     pub live_values: u64,
     /// Bytes of values on the device now.
     pub live_bytes: u64,
-    /// The most bytes of values on the device at once.
+    /// Peak of bytes of values on the device.
     pub peak_bytes: u64,
 }
 
@@ -74,7 +74,7 @@ macro_rules! counters {
     };
 }
 
-// Expands to one atomic a name, and to their reset and copy.
+// Expands to one atomic per name, and to their reset and copy.
 counters! {
     compilations compile_nanos process_cache_hits disk_cache_hits disk_cache_misses disk_cache_rejected
     segments_executed segments_dropped segments_interpreted nodes_executed nodes_interpreted uploads upload_bytes

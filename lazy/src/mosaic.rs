@@ -17,7 +17,7 @@ pub struct Cost {
     pub bytes_accessed: u64,
 }
 
-/// The StableHLO module that calls a Mosaic program with row-major arrays.
+/// Return the StableHLO module that calls a Mosaic program with row-major arrays.
 pub fn module(name: &str, body: &str, args: &[Type], results: &[Type], cost: Option<Cost>) -> String {
     let estimate = cost.map_or(String::new(), |c| {
         format!(

@@ -1,7 +1,7 @@
-//! Options for the device's compiler that the program sets.
+//! Compiler options that the program sets.
 //!
-//! A list of options is kept once and named by a number, which is part of the form of a segment: programs that differ
-//! only in their options share nothing.
+//! A list of options is kept once and has a number, which is part of the form of a segment. Programs that differ only
+//! in their options share nothing.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub(crate) fn number(mut list: Vec<(String, OptionValue)>) -> u32 {
     index as u32 + 1
 }
 
-/// Has the list of this number hold from now on.
+/// Make the list with this number the current one.
 pub(crate) fn set(number: u32) {
     CURRENT.store(number, Relaxed);
 }

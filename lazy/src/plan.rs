@@ -1,4 +1,4 @@
-//! Planned devices: what a program would cost on a TPU that is not here.
+//! Planned devices: costs of a program on a TPU that is not here.
 //!
 //! While a plan is active, device `tpu` records and compiles, and runs nothing. Values have only shapes. A read gives
 //! zeros, or an error on request. libtpu compiles each new program for every target of the plan. No other plugin is
@@ -29,7 +29,7 @@ pub enum Reads {
     Zeros,
     /// An error.
     Raise,
-    /// Zeros, and the program goes on: it is not launched for the value. Shows what reads cost.
+    /// Zeros. The program is not launched for the value and goes on, which shows the cost of reads.
     Skip,
 }
 
@@ -42,7 +42,7 @@ pub struct PlanReport {
     pub memory_bytes: Vec<u64>,
     /// The programs, in the order of their first launch.
     pub programs: Vec<Program>,
-    /// The training steps. What comes after the last boundary is a step of its own if it launched anything.
+    /// The training steps. Programs after the last boundary are a step of their own.
     pub steps: Vec<Step>,
 }
 
@@ -83,7 +83,7 @@ pub enum Compiled {
 }
 
 impl Program {
-    /// The ops and the results, for tools that look for a cause.
+    /// Return the ops and the results, for tools that search for a cause.
     pub fn recorded(&self) -> Recorded {
         Recorded::of(&self.form)
     }
@@ -92,10 +92,9 @@ impl Program {
 /// A training step of a plan.
 #[derive(Clone, Default, Serialize)]
 pub struct Step {
-    /// The programs launched, by their place in the list of programs.
+    /// The launched programs, as positions in the list of programs.
     pub programs: Vec<usize>,
-    /// Bytes that lie on the device beside the program, at the launch where they and the program take most, for each
-    /// topology.
+    /// Bytes on the device beside the program, at the launch with the highest total, for each topology.
     pub resident_bytes: Vec<i64>,
     /// Bytes of the program and those beside it, for each topology.
     pub total_bytes: Vec<i64>,
@@ -126,7 +125,7 @@ struct State {
     programs: Vec<Program>,
     steps: Vec<Step>,
     now: Step,
-    /// The step that begins at a boundary whose cut is still to come.
+    /// The step that begins at a boundary whose cut is not made yet.
     next: Option<Step>,
 }
 
@@ -184,7 +183,7 @@ pub fn begin(targets: Vec<Target>, reads: Reads) -> Result<()> {
 /// an error.
 ///
 /// # Errors
-/// `Runtime` when a plan is active.
+/// `Runtime` if a plan is active.
 pub fn begin_recording() -> Result<()> {
     start(Vec::new(), Reads::Raise)
 }
@@ -211,7 +210,7 @@ fn start(compilers: Vec<Compiler>, reads: Reads) -> Result<()> {
 /// Return the report of the active plan so far. Recorded ops are compiled first.
 ///
 /// # Errors
-/// `Runtime` when no plan is active.
+/// `Runtime` if no plan is active.
 pub fn report() -> Result<PlanReport> {
     let plan = active().ok_or_else(|| Error::runtime("torch.tpu.plan: no plan is active"))?;
     crate::engine().cut_all(CutReason::Explicit);
@@ -240,7 +239,7 @@ pub fn steps() -> usize {
 }
 
 impl Plan {
-    /// Bytes of memory of a device: of the smallest, where there are several targets.
+    /// Return the bytes of memory of a device: of the smallest one, if there are several targets.
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.compilers.iter().map(Compiler::memory_bytes).min().unwrap_or(u64::MAX)
     }
@@ -296,13 +295,13 @@ impl Plan {
         Ok(())
     }
 
-    /// Hears that a training step has ended, before its program is cut.
+    /// Record that a training step has ended, before its program is cut.
     pub(crate) fn step_ends(&self) {
         self.state.lock().next.get_or_insert_default();
     }
 
     /// Return whether a program was launched before.
-    pub(crate) fn knows(&self, hash: u64, form: &Form) -> bool {
+    pub(crate) fn has_program(&self, hash: u64, form: &Form) -> bool {
         self.state.lock().program(hash, form).is_some()
     }
 
@@ -381,7 +380,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Count a step that ended with nothing to launch, as one does whose last op is a read.
+    /// Count a step that ended with nothing to launch, because its last op is a read.
     pub(crate) fn step_without_launch(&self) {
         self.state.lock().end_step();
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 use torchtpu_stablehlo::Precision;
 
 static SETTING: AtomicU8 = AtomicU8::new(Precision::Highest as u8);
-/// Whether the program chose, so that it knows.
+/// Whether the program chose a precision. Then it gets no hint.
 static IS_CHOSEN: AtomicBool = AtomicBool::new(false);
 static IS_NOTIFIED: AtomicBool = AtomicBool::new(false);
 
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_program_on_a_tpu_that_never_chose_is_told_of_six_passes() {
+    fn only_tpu_programs_without_a_choice_get_the_hint() {
         assert!(notice("tpu", Precision::Highest, false).unwrap().contains("six passes"));
         assert_eq!(notice("tpu", Precision::Highest, true), None);
         assert_eq!(notice("tpu", Precision::High, false), None);

@@ -25,7 +25,7 @@ pub struct Op {
     pub name: &'static str,
     /// The line of the user's program.
     pub place: Option<Place>,
-    /// Whether a backward pass recorded it. Its place is then that of the op it is the gradient of.
+    /// Whether a backward pass recorded it. Its place is then that of the op whose gradient it is.
     pub is_backward: bool,
     /// The operands.
     pub inputs: Vec<Shape>,
@@ -38,7 +38,7 @@ pub struct Op {
 /// A value that leaves a program.
 #[derive(Clone, Serialize)]
 pub struct Outcome {
-    /// The op that computes it, by its place in the list.
+    /// The op that computes it, as its position in the list.
     pub op: usize,
     /// Its description.
     pub shape: Shape,

@@ -87,8 +87,8 @@ impl Repeat {
     }
 }
 
-/// Decides where segments are launched before they are complete, so that the device works while the host records the
-/// rest.
+/// The choice of places where segments are launched before they are complete, so that the device works while the host
+/// records the rest.
 ///
 /// The idle time of the device varies, and cuts must not: a segment that is cut at different places in different
 /// steps would be a new program each time. So a place is examined twice. The first visit measures how long its segment

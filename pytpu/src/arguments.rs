@@ -17,21 +17,21 @@ use pyo3::ffi::*;
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 use torchtpu_tensor::policy::Policies;
-use torchtpu_tensor::schema::{Aliasing, Arg, Numbers, ParamDefault, Row, Schema, Ty};
+use torchtpu_tensor::schema::{Aliasing, Arg, Numbers, Row, Schema, Ty};
 use torchtpu_tensor::{Scalar, Tensor};
 use values::{convert, int_list};
 
-/// The most parameters a schema may have.
+/// Greatest number of parameters of a schema.
 pub const MAX_PARAMS: usize = 24;
 
-/// List items kept on the stack.
+/// Number of list items on the stack.
 const STACK_INTS: usize = 16;
 
-/// An interned Python string that lives for ever.
+/// An interned Python string that lives forever.
 #[derive(Clone, Copy)]
 pub struct Interned(pub *mut PyObject);
 
-// SAFETY: immortal for our purposes, and touched only with the GIL held.
+// SAFETY: the string is never freed, and is used only with the GIL held.
 unsafe impl Send for Interned {}
 
 // SAFETY: threads share the pointer only, and use the string with the GIL held.
@@ -57,7 +57,7 @@ impl Interned {
         // SAFETY: both are strings.
         unsafe { PyUnicode_Compare(self.0, o) == 0 }
     }
-    /// Return whether `o` is the same text: names that come out of a dictionary need not be interned.
+    /// Return whether `o` has the same text. Names from a dictionary may not be interned.
     #[inline]
     fn matches(self, o: *mut PyObject) -> bool {
         self.is(o) || self.equals(o)
@@ -103,7 +103,7 @@ pub struct Overload {
     pub out_aliasing: Aliasing,
     params: Box<[Parameter]>,
     positional: usize,
-    /// The list of integers that all positional arguments together may stand for: `x.view(2, 3)`.
+    /// The list of integers that all positional arguments together may form: `x.view(2, 3)`.
     varargs: Option<usize>,
     /// The `device` of a function that makes a tensor from nothing.
     new_on: Option<usize>,
@@ -114,10 +114,10 @@ pub struct Overload {
 }
 
 impl Overload {
-    /// Prepare a row. `in_place` asks for its `name_` form.
+    /// Prepare a row. `in_place` selects its `name_` form.
     ///
     /// # Errors
-    /// When the schema does not parse.
+    /// If the schema does not parse.
     pub fn new(row: &'static Row, out_aliasing: Aliasing, schema: &Schema, in_place: bool, method: bool) -> Overload {
         assert!(schema.params.len() <= MAX_PARAMS, "{}: too many parameters", schema.name);
         let params: Box<[Parameter]> = schema
@@ -138,24 +138,17 @@ impl Overload {
                     ty: p.ty,
                     optional: p.optional,
                     keyword_only: p.keyword_only,
-                    required: p.default == ParamDefault::Required && !(p.optional && p.keyword_only),
-                    number_ok: p.ty == Ty::Tensor
-                        && row.numbers != Numbers::Refused
-                        && !p.mutated
-                        && p.name != "condition"
-                        && !(i == 0 && (in_place || row.numbers == Numbers::Second)),
+                    required: p.is_required(),
+                    number_ok: row.takes_number(schema, i, in_place),
                     default: p.default.argument(p.ty),
                 }
             })
             .collect();
         let positional = schema.positional;
-        let own = usize::from(params.first().is_some_and(|p| p.text == "self" && p.ty == Ty::Tensor));
-        let varargs = (positional == own + 1 && matches!(params[own].ty, Ty::IntList(0))).then_some(own);
         let tensors = params.iter().any(|p| matches!(p.ty, Ty::Tensor | Ty::TensorList));
         let new_on = params.iter().position(|p| p.ty == Ty::Device && !tensors);
         let needs_tensor =
             params.len() >= 2 && params[0].number_ok && params[1].number_ok && row.numbers != Numbers::Both;
-        let makes = params.iter().any(|p| p.ty == Ty::Device) && !schema.name.starts_with('_');
         Overload {
             row,
             form: if in_place { Form::InPlace } else { Form::Plain },
@@ -165,9 +158,9 @@ impl Overload {
             out_aliasing,
             params,
             positional,
-            varargs,
+            varargs: schema.spread_list(),
             new_on,
-            makes,
+            makes: schema.makes_tensor(),
             needs_tensor,
         }
     }
@@ -179,21 +172,21 @@ impl Overload {
 
 /// Lists that did not fit the stack, kept until the call ends.
 enum Owned {
-    // Read through the pointers that arguments hold, as the next three are.
+    // Arguments point to it, and to the next three.
     Tensors(#[allow(dead_code)] Box<[Option<Tensor>]>),
     Ints(#[allow(dead_code)] Box<[i64]>),
     Floats(#[allow(dead_code)] Box<[f64]>),
     Scalars(#[allow(dead_code)] Box<[Scalar]>),
 }
 
-/// The values of a call. Stays where it was made: its arguments point into it.
+/// The values of a call. It never moves, since its arguments point into it.
 pub struct Parsed {
     values: [MaybeUninit<Arg<'static>>; MAX_PARAMS],
     filled: usize,
     ints: [MaybeUninit<i64>; STACK_INTS],
     ints_used: usize,
     owned: Vec<Owned>,
-    /// Elements of all tensors and sizes seen: how big the work is.
+    /// Elements of all tensors and sizes so far: a measure of the work.
     pub elements: usize,
     /// Whether an argument's type takes calls over.
     pub overridden: bool,
@@ -204,7 +197,7 @@ pub struct Parsed {
 }
 
 impl Parsed {
-    /// Room for a call.
+    /// Make room for a call.
     #[inline(always)]
     pub fn new() -> Parsed {
         Parsed {
@@ -307,7 +300,7 @@ impl Call {
 }
 
 impl Overload {
-    /// Return whether it makes a tensor without being given one.
+    /// Return whether it makes a tensor from no other tensor.
     pub fn makes_from_nothing(&self) -> bool {
         self.new_on.is_some()
     }

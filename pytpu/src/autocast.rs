@@ -9,30 +9,30 @@ fn kind(device: &str) -> PyResult<torchtpu_tensor::DeviceKind> {
     Ok(Device::parse(device).map_err(enter::exception)?.kind)
 }
 
-/// Return whether ops on such a device are cast for.
+/// Return whether autocast is on for a kind of device.
 #[pyfunction]
 fn _autocast_enabled(device: &str) -> PyResult<bool> {
     Ok(autocast::is_enabled(kind(device)?))
 }
 
-/// Switch that on or off and says what was set before.
+/// Set whether autocast is on for a kind of device. Return the previous setting.
 #[pyfunction]
 fn _set_autocast_enabled(device: &str, on: bool) -> PyResult<bool> {
     autocast::set_enabled(kind(device)?, on).map_err(enter::exception)
 }
 
-/// The dtype that products are computed in.
+/// Return the dtype of products under autocast.
 #[pyfunction]
 fn _autocast_dtype<'py>(py: Python<'py>, device: &str) -> PyResult<Bound<'py, PyDType>> {
     Ok(dtype::object(py, autocast::dtype(kind(device)?).map_err(enter::exception)?))
 }
 
-/// Set it.
+/// Set the dtype of products under autocast.
 #[pyfunction]
 fn _set_autocast_dtype(device: &str, dtype: &Bound<'_, PyAny>) -> PyResult<()> {
-    // SAFETY: a live object.
+    // SAFETY: `dtype` is alive.
     let Some(d) = (unsafe { dtype::extract(dtype.as_ptr()) }) else {
-        // SAFETY: a live object.
+        // SAFETY: `dtype` is alive.
         if let Some(e) = unsafe { dtype::refusal(dtype.as_ptr()) } {
             return Err(e);
         }
@@ -50,7 +50,7 @@ fn is_autocast_cache_enabled() -> bool {
     autocast::keeps_casts()
 }
 
-/// Says whether they are.
+/// Set whether casts of parameters are kept.
 #[pyfunction]
 fn set_autocast_cache_enabled(enabled: bool) {
     autocast::set_keeps_casts(enabled);
@@ -68,7 +68,7 @@ fn autocast_increment_nesting() -> i64 {
     autocast::nest(1)
 }
 
-/// Leave one.
+/// Leave a block. Return the number of blocks that this thread is still in.
 #[pyfunction]
 fn autocast_decrement_nesting() -> i64 {
     autocast::nest(-1)

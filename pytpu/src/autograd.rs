@@ -87,10 +87,11 @@ fn _grad<'py>(
 }
 
 thread_local! {
-    /// The value of `is_grad_enabled` in inference mode, where nothing is recorded in any case.
+    /// The value of `is_grad_enabled` in inference mode, which records nothing in either case.
     static GRAD_IN_INFERENCE: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
+/// Return whether this thread records operations for autograd.
 #[pyfunction]
 fn is_grad_enabled() -> bool {
     state::grad_enabled() || (state::is_inference() && GRAD_IN_INFERENCE.get())
@@ -112,6 +113,7 @@ fn _set_inference_mode(on: bool, grad: bool) -> (bool, bool) {
     (was_on, before)
 }
 
+/// Return whether this thread is in inference mode.
 #[pyfunction]
 fn is_inference_mode_enabled() -> bool {
     state::is_inference()

@@ -1,7 +1,7 @@
 //! Python's numbers, lists and arrays to tensors, and back.
 
 use crate::enter::{self, Failure, OrRaise, Outcome};
-use crate::objects::{self, made, part_of};
+use crate::objects::{self, new_object, part_of};
 use crate::tensor_type::{is_tensor, tensor_of};
 use crate::{device, dtype, tensor_type, torch_function};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
@@ -30,7 +30,7 @@ pub unsafe fn is_array(o: *mut PyObject) -> bool {
 /// `torch.tensor`: a new tensor with a copy of the data.
 ///
 /// # Errors
-/// Ragged lists, objects that are no numbers, numbers that the dtype cannot hold.
+/// Ragged lists, objects that are not numbers, numbers that the dtype cannot hold.
 ///
 /// # Safety
 /// `o` is an object; the GIL is held.
@@ -55,9 +55,9 @@ pub unsafe fn tensor(o: *mut PyObject, dtype: Option<DType>, device: Option<Devi
             return Ok(t.to_device(device)?);
         }
         if PyList_Check(o) != 0 && PyList_Size(o) > 0 && is_array(PyList_GetItem(o, 0)) {
-            static SAID: AtomicBool = AtomicBool::new(false);
+            static WARNED: AtomicBool = AtomicBool::new(false);
             warning::once(
-                &SAID,
+                &WARNED,
                 "Creating a tensor from a list of numpy.ndarrays is extremely slow. Please consider converting the \
                 list to a single numpy.ndarray with numpy.array() before converting to a tensor.",
             )?;
@@ -81,7 +81,7 @@ pub unsafe fn tensor(o: *mut PyObject, dtype: Option<DType>, device: Option<Devi
     }
 }
 
-/// A tensor on the memory of an object that exports it by DLPack, and is no number and no sequence.
+/// Return a tensor on the memory of an object that exports it by DLPack, unless the object is a number or a sequence.
 ///
 /// # Safety
 /// `o` is an object; the GIL is held.
@@ -101,7 +101,7 @@ unsafe fn from_exporter(o: *mut PyObject) -> Outcome<Option<Py<PyAny>>> {
     }
 }
 
-/// A tensor that is made now: an inference tensor in inference mode.
+/// Mark a new tensor as an inference tensor in inference mode.
 pub fn mark_inference(t: Tensor) -> Tensor {
     if state::is_inference() {
         t.mark_inference();
@@ -183,7 +183,7 @@ unsafe fn shape_of(o: *mut PyObject, dims: &mut Vec<usize>) -> Outcome<()> {
         if is_tensor(o) {
             return Ok(());
         }
-        // A string is a sequence of strings, for ever.
+        // A string is a sequence of strings, without end.
         if PyUnicode_Check(o) != 0 && !dims.is_empty() {
             return Err(PyValueError::new_err("too many dimensions 'str'").into());
         }
@@ -253,13 +253,13 @@ unsafe fn read(o: *mut PyObject, dims: &[usize], depth: usize, out: &mut Numbers
                 return Ok(());
             }
             if let Some(s) = objects::number(o) {
-                // NumPy's scalars say their own type.
+                // NumPy's scalars have a type of their own.
                 let name = objects::type_name(o);
                 let kind = name.strip_prefix("numpy.").and_then(|n| DType::ALL.into_iter().find(|d| d.name() == n));
                 out.push(s, kind.unwrap_or(s.dtype()));
                 return Ok(());
             }
-            // NumPy's unsigned integers may be too large, as Python's may.
+            // NumPy's unsigned integers may be too large, like Python's.
             if PyIndex_Check(o) != 0 {
                 let i = PyNumber_Index(o);
                 if i.is_null() {
@@ -370,16 +370,16 @@ impl Bits {
 /// Return nested lists of Python numbers, or a number for a 0-d tensor. A new reference.
 ///
 /// # Errors
-/// What reading from the device reports.
+/// Errors of reading from the device.
 pub fn to_list(t: &Tensor) -> Outcome {
     fn level(bits: &Bits, dims: &[usize], from: &mut usize) -> Outcome {
         let Some((n, rest)) = dims.split_first() else {
             *from += 1;
-            return made(objects::number_object(bits.get(*from - 1)));
+            return new_object(objects::number_object(bits.get(*from - 1)));
         };
         // SAFETY: the GIL is held, and the list is filled before other code sees it.
         unsafe {
-            let list = made(PyList_New(*n as Py_ssize_t))?;
+            let list = new_object(PyList_New(*n as Py_ssize_t))?;
             for i in 0..*n {
                 let item = level(bits, rest, from).unwrap_or(null_mut());
                 PyList_SetItem(list, i as Py_ssize_t, part_of(list, item)?);
@@ -391,7 +391,7 @@ pub fn to_list(t: &Tensor) -> Outcome {
             Ok(list)
         }
     }
-    // A handle of its own: while the bytes are read without the GIL, the object may be given another tensor.
+    // Take a handle: while the bytes are read without the GIL, the object may get another tensor.
     let t = t.clone();
     let bits = Bits::of(&t)?;
     level(&bits, t.dims(), &mut 0)
@@ -488,7 +488,7 @@ pub fn from_array_interface(array: &Bound<'_, PyAny>) -> PyResult<Tensor> {
     if meta.numel() == 0 {
         return Tensor::empty(&meta).or_raise();
     }
-    // Complex numbers are aligned as their parts are.
+    // Complex numbers have the alignment of their parts.
     if address % dtype.to_real().size_bytes() != 0 {
         return Err(PyValueError::new_err(
             "given numpy array is not aligned to its element size. Copy the numpy array to reallocate the memory.",
@@ -502,21 +502,21 @@ pub fn from_array_interface(array: &Bound<'_, PyAny>) -> PyResult<Tensor> {
         return Err(too_large());
     }
     let keep = Kept(Some(array.clone().unbind()));
-    // SAFETY: the array says that its memory reaches over these sizes and strides, and lives as long as the array,
-    // which is kept. Alignment is checked above.
+    // SAFETY: the array promises that its memory covers these sizes and strides. The memory lives as long as the array,
+    // which the tensor keeps. The alignment was checked above.
     Ok(unsafe { Tensor::from_foreign(&meta, &strides, address as *mut u8, Box::new(keep)) })
 }
 
-/// Warns, once, of an array that tensors could write to although it refuses writes.
+/// Warn once about an array that refuses writes, although its tensor could write to it.
 fn warn_of_read_only(array: &Bound<'_, PyAny>) -> PyResult<()> {
-    static SAID: AtomicBool = AtomicBool::new(false);
+    static WARNED: AtomicBool = AtomicBool::new(false);
     let interface = array.getattr("__array_interface__")?;
     let (_, is_read_only): (usize, bool) = interface.get_item("data")?.extract()?;
     if !is_read_only {
         return Ok(());
     }
     warning::once(
-        &SAID,
+        &WARNED,
         "The given NumPy array is not writable, and PyTorch does not support non-writable tensors. This means writing \
         to this tensor will result in undefined behavior. You may want to copy the array to protect its data or make \
         it writable before converting it to a tensor. This type of warning will be suppressed for the rest of this \
@@ -527,11 +527,11 @@ fn warn_of_read_only(array: &Bound<'_, PyAny>) -> PyResult<()> {
 
 fn dtype_argument(o: Option<&Bound<'_, PyAny>>, function: &str) -> PyResult<Option<DType>> {
     let Some(o) = o.filter(|o| !o.is_none()) else { return Ok(None) };
-    // SAFETY: a living object.
+    // SAFETY: the `Bound` keeps the object alive.
     match unsafe { dtype::extract(o.as_ptr()) } {
         Some(d) => Ok(Some(d)),
         None => {
-            // SAFETY: a living object.
+            // SAFETY: the `Bound` keeps the object alive.
             if let Some(e) = unsafe { dtype::refusal(o.as_ptr()) } {
                 return Err(e);
             }
@@ -543,7 +543,7 @@ fn dtype_argument(o: Option<&Bound<'_, PyAny>>, function: &str) -> PyResult<Opti
 
 fn device_argument(o: Option<&Bound<'_, PyAny>>, function: &str) -> PyResult<Option<Device>> {
     let Some(o) = o.filter(|o| !o.is_none()) else { return Ok(None) };
-    // SAFETY: a living object.
+    // SAFETY: the `Bound` keeps the object alive.
     match unsafe { device::extract(o.as_ptr()) }.or_raise()? {
         Some(d) => Ok(Some(d)),
         None => {
@@ -603,7 +603,7 @@ fn new_tensor<'py>(
     tensor_type::to_python(data.py(), t)
 }
 
-/// The data as a tensor, without a copy where that is possible.
+/// Return the data as a tensor, without a copy where that is possible.
 #[pyfunction]
 #[pyo3(signature = (data, dtype = None, device = None))]
 fn as_tensor<'py>(
@@ -643,7 +643,7 @@ fn as_tensor<'py>(
 /// A tensor that shares its memory with a NumPy array.
 #[pyfunction]
 fn from_numpy<'py>(ndarray: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    // SAFETY: a living object.
+    // SAFETY: the `Bound` keeps the object alive.
     if !unsafe { is_array(ndarray.as_ptr()) } {
         let name = ndarray.get_type().name()?;
         return Err(PyTypeError::new_err(format!("expected np.ndarray (got {name})")));

@@ -1,4 +1,4 @@
-//! Custom kernels (`torch.tpu.stablehlo_op`, `torch.tpu.pallas`): which kernel serves which call.
+//! Custom kernels (`torch.tpu.stablehlo_op`, `torch.tpu.pallas`), and the choice of a kernel for each call.
 //!
 //! A [`CustomCall`] remembers the kernel for each set of shapes, dtypes and static arguments. Only a call with a new
 //! set asks Python, so that a call costs about as much as one of an op of the table.
@@ -115,7 +115,7 @@ enum Form {
     One,
     Tuple,
     List,
-    /// By a function that is called with the tuple of them.
+    /// A function that is called with the tuple of the results.
     Made(Py<PyAny>),
 }
 
@@ -126,17 +126,17 @@ enum Served {
         /// The position of each argument among the call's tensors.
         order: SmallVec<[usize; 4]>,
         form: Form,
-        /// Tensors of the call that are given away.
+        /// Tensors of the call that are donated.
         donated: Vec<usize>,
     },
-    /// A Python function, with the call's own arguments.
+    /// A Python function, which is called with the arguments of the call.
     Function(Py<PyAny>),
 }
 
 struct Entry {
     key: Vec<Item>,
     needs_grad: bool,
-    /// The number of the plan that was active, or 0: a kernel may be made for a plan's machine.
+    /// The number of the active plan, or 0: a kernel may be made for the machine of a plan.
     plan: u64,
     served: Served,
 }
@@ -148,11 +148,11 @@ struct Entry {
 /// instances of `_Place`. It returns a function that serves such calls, or `(kernel, order, form, donated)`.
 #[pyclass(frozen, subclass, name = "_CustomCall", module = "torch._C")]
 struct CustomCall {
-    /// By hash. Nothing of Python runs while they are locked: it could wait for this lock in another thread.
+    /// Kernels by hash. No Python code runs while they are locked, since it could wait for this lock in another thread.
     entries: Mutex<HashMap<u64, Vec<Arc<Entry>>>>,
 }
 
-/// A call's arguments, taken apart.
+/// The arguments of a call, flattened.
 struct Call<'py> {
     key: SmallVec<[Item; 6]>,
     /// Its tensors.
@@ -166,7 +166,7 @@ fn mix(hash: u64, word: u64) -> u64 {
 
 impl<'py> Call<'py> {
     fn put(&mut self, o: &Bound<'py, PyAny>) -> PyResult<()> {
-        // SAFETY: a living object.
+        // SAFETY: the `Bound` keeps the object alive.
         if unsafe { tensor_type::is_tensor(o.as_ptr()) } {
             let t = tensor_type::extract(o).expect("a tensor");
             let meta = *t.meta();
@@ -203,7 +203,7 @@ impl<'py> Call<'py> {
         let hash = o.hash().map_err(|_| {
             let ty = o.get_type().name().map(|n| n.to_string()).unwrap_or_default();
             PyTypeError::new_err(format!(
-                "arguments that are no tensors are static and must be hashable, but got a {ty}"
+                "arguments that are not tensors are static and must be hashable, but got a {ty}"
             ))
         })?;
         self.hash = mix(self.hash, hash as u64);
@@ -222,7 +222,7 @@ impl CustomCall {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        // A collection may begin while this thread has the lock: then nothing here is garbage.
+        // A collection may begin while this thread holds the lock. It then finds no garbage here.
         let Ok(entries) = self.entries.try_lock() else { return Ok(()) };
         for entry in entries.values().flatten() {
             for item in &entry.key {
@@ -271,7 +271,7 @@ impl CustomCall {
             }
         }
         let held = &call.held;
-        // SAFETY: living objects, with the GIL held.
+        // SAFETY: each `Bound` keeps its object alive, and the GIL is held.
         if held.iter().any(|o| unsafe { !tensor_type::is_exact(o.as_ptr()) && torch_function::overrides(o.as_ptr()) }) {
             return torch_function::call(py, slf.as_any(), held, args, kwargs);
         }
@@ -287,7 +287,7 @@ impl CustomCall {
             Served::Function(f) => f.bind(py).call(args, kwargs),
             Served::Kernel { kernel, order, form, donated } => {
                 let x: SmallVec<[&Tensor; 4]> = order.iter().map(|&i| tensors[i]).collect();
-                // On the processor, and where each op is a program, the call runs or even compiles the kernel.
+                // On the processor, and in modes where each op is a program, the call runs or compiles the kernel.
                 let is_only_recorded = x.iter().all(|t| t.device().kind != DeviceKind::Cpu)
                     && lazy::eager_mode() == lazy::EagerMode::Fused;
                 let y = if is_only_recorded {
@@ -317,15 +317,13 @@ impl CustomCall {
     }
 }
 
-/// Drop the value of a tensor that the caller donated. Nothing but the call reads it then, so that the device may take
-/// its memory.
+/// Drop the value of a tensor that the caller donated. Only this call reads it then, so the device may take its memory.
 fn give_away(x: &Tensor, kernel: &Kernel) -> torchtpu_tensor::Result<()> {
     let owns_value = x.device().kind == DeviceKind::Tpu && x.view_info().is_none();
     if !owns_value || x.requires_grad() {
         return Ok(());
     }
-    let handle =
-        lazy::lost_value(x.meta(), &format!("this tensor was donated to {} and holds no data any more", kernel.name()));
+    let handle = lazy::lost_value(x.meta(), &format!("this tensor was donated to {} and has no data", kernel.name()));
     inplace::assign(x, &Tensor::from_device_value(x.meta(), handle))
 }
 
@@ -367,7 +365,9 @@ impl CustomCall {
             found.extract::<(Bound<'py, CustomKernel>, Vec<usize>, Bound<'py, PyAny>, Vec<usize>)>()
         {
             if order.iter().chain(&donated).any(|&i| i >= held.len()) {
-                return Err(PyValueError::new_err("the order of the arguments names a tensor that is not there"));
+                return Err(PyValueError::new_err(
+                    "the order of the arguments has the number of a tensor that does not exist",
+                ));
             }
             let form = match form.cast::<PyString>() {
                 Ok(name) if name == "one" => Form::One,
@@ -384,7 +384,7 @@ impl CustomCall {
         {
             let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
             let known = entries.entry(hash).or_default();
-            // Plans that have ended do not come back.
+            // Plans that have ended do not become active again.
             (*known, ended) = std::mem::take(known).into_iter().partition(|e| e.plan == 0 || e.plan == plan);
             known.push(entry.clone());
         }
@@ -399,7 +399,7 @@ struct Place {
     index: usize,
 }
 
-/// The same arguments with places in place of tensors.
+/// The same arguments, with places instead of tensors.
 fn marked<'py>(o: &Bound<'py, PyAny>, next: &mut usize) -> PyResult<Bound<'py, PyAny>> {
     let py = o.py();
     if tensor_type::extract(o).is_some() {
@@ -448,7 +448,7 @@ fn _custom_platform(py: Python<'_>) -> PyResult<String> {
     py.detach(lazy::platform).map_err(enter::exception)
 }
 
-/// A module's text without the places that it came from.
+/// Return a module's text without source locations.
 #[pyfunction]
 fn _without_locations(py: Python<'_>, text: &str) -> PyResult<String> {
     py.detach(|| lazy::without_locations(text)).or_raise()
@@ -460,6 +460,7 @@ fn _custom_load(py: Python<'_>, made: &str) -> Option<Vec<u8>> {
     py.detach(|| lazy::load_kernel(made))
 }
 
+/// Write a compiled kernel to the disk cache.
 #[pyfunction]
 fn _custom_store(py: Python<'_>, made: &str, kernel: &[u8]) {
     py.detach(|| lazy::store_kernel(made, kernel));

@@ -35,7 +35,7 @@ impl Drop for Rearranged {
     }
 }
 
-/// Return whether an object stands for a number here: also a tensor without dimensions that needs no gradient.
+/// Return whether an object is a number here. A tensor without dimensions that needs no gradient is one too.
 unsafe fn is_number(o: *mut PyObject) -> bool {
     // SAFETY: all callers pass an object of the call.
     unsafe {
@@ -104,7 +104,7 @@ pub unsafe fn rearranged(form: Deprecated, call: &Call) -> Option<Rearranged> {
 
 /// Warn, once in a process, that a form with numbers between the tensors is deprecated.
 pub fn warn(name: &str, form: Deprecated, call: &Rearranged, overload: &Overload) -> Outcome<()> {
-    static SAID: AtomicBool = AtomicBool::new(false);
+    static WARNED: AtomicBool = AtomicBool::new(false);
     let method = !call.receiver.is_null();
     let mut shown: Vec<String> = Vec::new();
     let own = (!method).then(|| "Tensor input".to_string());
@@ -127,5 +127,5 @@ pub fn warn(name: &str, form: Deprecated, call: &Rearranged, overload: &Overload
         shown.join(", "),
         overload.signature(method)
     );
-    Ok(warning::once(&SAID, &text)?)
+    Ok(warning::once(&WARNED, &text)?)
 }

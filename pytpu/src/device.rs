@@ -14,15 +14,15 @@ use torchtpu_tensor::{Device, DeviceKind, Error, Result};
 pub struct PyDevice {
     /// The device.
     device: Device,
-    /// The index, if one was given: `torch.device("tpu")` has none. That of `cpu:1` is kept here, though its tensors
-    /// are on `cpu`.
+    /// The index, if it was given: `torch.device("tpu")` has none. `cpu:1` keeps its index, though its tensors are on
+    /// `cpu`.
     index: Option<u8>,
     /// The name of a kind that this package does not have. Such a device can be made, compared and printed, but no
     /// tensor can be on it.
     absent: Option<&'static str>,
 }
 
-/// Kinds that PyTorch knows of.
+/// Kinds that PyTorch has.
 const ABSENT: [&str; 11] =
     ["cuda", "hip", "hpu", "ipu", "maia", "mps", "mtia", "privateuseone", "vulkan", "xla", "xpu"];
 
@@ -80,10 +80,12 @@ impl PyDevice {
         let index = index.or(Device::index_in(&text).or_raise()?);
         Ok(PyDevice { device: Device::new(device.kind, index.unwrap_or(0)), index, absent })
     }
+    /// The kind of device, such as `cpu` or `tpu`.
     #[getter]
     fn r#type(&self) -> &'static str {
         self.absent.unwrap_or(self.device.type_name())
     }
+    /// The number of the device, or `None` if it was not given.
     #[getter]
     fn index(&self) -> Option<u8> {
         self.index
@@ -145,16 +147,16 @@ fn place(i: i64) -> PyResult<u8> {
     index_of(i).or_raise()
 }
 
-/// The object of a tensor's device.
+/// Return the object of a tensor's device.
 pub fn object(py: Python<'_>, device: Device) -> PyResult<Bound<'_, PyDevice>> {
     let index = (device.kind == DeviceKind::Tpu).then_some(device.index);
     Bound::new(py, PyDevice { device, index, absent: None })
 }
 
-/// A device argument: a device, a string, an index. `Ok(None)` when it is of another type.
+/// Return the device of an argument: a device, a string, or an index. Return `Ok(None)` for any other type.
 ///
 /// # Errors
-/// For strings that name no device.
+/// For a string that is not a device.
 ///
 /// # Safety
 /// `o` is an object.
@@ -179,13 +181,14 @@ fn _device_of(name: &Bound<'_, PyAny>) -> PyResult<PyDevice> {
     PyDevice::new(name, None)
 }
 
+/// Set the device of new tensors. `None` is `cpu`.
 #[pyfunction]
 fn set_default_device(device: &Bound<'_, PyAny>) -> PyResult<()> {
     if device.is_none() {
         DEFAULT.set(None);
         return Ok(());
     }
-    // SAFETY: a living object.
+    // SAFETY: the `Bound` keeps the object alive.
     let Some(found) = unsafe { extract(device.as_ptr()) }.or_raise()? else {
         return Err(PyTypeError::new_err("set_default_device(): a device or a string is expected"));
     };
@@ -197,6 +200,7 @@ fn set_default_device(device: &Bound<'_, PyAny>) -> PyResult<()> {
     Ok(())
 }
 
+/// Return the device of new tensors.
 #[pyfunction]
 fn get_default_device(py: Python<'_>) -> PyResult<Bound<'_, PyDevice>> {
     match DEFAULT.get() {

@@ -27,7 +27,7 @@ impl Capsule for DLManagedTensorVersioned {
     const USED: &CStr = c"used_dltensor_versioned";
 }
 
-/// The struct in a capsule that is not consumed yet. The capsule still owns it.
+/// Return the struct in a capsule that is not consumed yet. The capsule still owns it.
 ///
 /// # Safety
 /// The object lives.
@@ -41,9 +41,9 @@ unsafe fn content<M: Capsule>(o: *mut ffi::PyObject) -> Option<ManuallyDrop<Mana
     }
 }
 
-/// Return the memory back, unless a consumer has taken it.
+/// Free the memory, unless a consumer has taken it.
 unsafe extern "C" fn drop_capsule<M: Capsule>(o: *mut ffi::PyObject) {
-    // SAFETY: called by the interpreter with the capsule.
+    // SAFETY: the interpreter passes the capsule.
     let managed = unsafe { content::<M>(o) };
     enter::unraisable(|| drop(managed.map(ManuallyDrop::into_inner)));
 }
@@ -51,11 +51,11 @@ unsafe extern "C" fn drop_capsule<M: Capsule>(o: *mut ffi::PyObject) {
 fn capsule<'py, M: Capsule>(py: Python<'py>, x: &Tensor, request: &Request) -> PyResult<Bound<'py, PyAny>> {
     let managed = ManagedTensor::<M>::new(x, request).or_raise()?;
     let raw = managed.as_ptr().cast_mut().cast();
-    // SAFETY: the pointer is not null, and the destructor knows what it points at.
+    // SAFETY: the pointer is not null, and it came from the exporter of this form.
     let o = unsafe { ffi::PyCapsule_New(raw, M::NAME.as_ptr(), Some(drop_capsule::<M>)) };
     // SAFETY: a new object, or null with an exception.
     let capsule = unsafe { Bound::from_owned_ptr_or_err(py, o) }?;
-    managed.into_raw(); // the capsule's from here on
+    managed.into_raw(); // The capsule owns it now.
     Ok(capsule)
 }
 
@@ -76,7 +76,7 @@ fn _to_dlpack<'py>(
     }
 }
 
-/// The tensor's device by DLPack's numbers.
+/// Return the tensor's device in DLPack's numbers.
 #[pyfunction]
 fn _dlpack_device(x: &Bound<'_, PyAny>) -> PyResult<(i32, i32)> {
     let Some(t) = extract(x) else { return Err(PyTypeError::new_err("__dlpack_device__(): argument must be Tensor")) };
@@ -84,10 +84,10 @@ fn _dlpack_device(x: &Bound<'_, PyAny>) -> PyResult<(i32, i32)> {
     Ok((device_type, device_id))
 }
 
-/// A tensor on the memory in a capsule that holds a struct of this form.
+/// Return a tensor on the memory in a capsule that holds a struct of this form.
 fn consume<M: Capsule>(capsule: &Bound<'_, PyAny>) -> PyResult<Option<Tensor>> {
     let o = capsule.as_ptr();
-    // SAFETY: a living object.
+    // SAFETY: the `Bound` keeps the object alive.
     let Some(managed) = (unsafe { content::<M>(o) }) else { return Ok(None) };
     // If the memory cannot be used, the capsule stays its owner.
     managed.meta().or_raise()?;
@@ -109,7 +109,7 @@ fn give_back<M: Form>(managed: ManagedTensor<M>) {
 const CONSUMED: &str = "from_dlpack received an invalid capsule. Note that DLTensor capsules can be consumed only \
     once, so you might have already constructed a tensor from it once.";
 
-/// A tensor on the memory that a capsule stands for, or on a copy where that may only be read.
+/// Return a tensor on the memory of a capsule, or on a copy if the memory is read-only.
 #[pyfunction]
 fn _from_dlpack<'py>(capsule: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let mut x = consume::<DLManagedTensorVersioned>(capsule)?;

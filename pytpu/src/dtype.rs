@@ -13,7 +13,7 @@ pub struct PyDType(Kind);
 
 #[derive(PartialEq, Eq, Hash)]
 enum Kind {
-    /// Tensors have it.
+    /// A dtype of tensors.
     Served(DType),
     /// A dtype with a name only: scripts compare with it and libraries keep it in tables, but no tensor has it.
     Named(&'static Named),
@@ -22,7 +22,7 @@ enum Kind {
 #[derive(PartialEq, Eq, Hash)]
 struct Named {
     name: &'static str,
-    /// As PyTorch's C++ core writes it.
+    /// The name in PyTorch's C++ core.
     scalar_type: &'static str,
     bytes: usize,
     class: Class,
@@ -82,10 +82,10 @@ impl PyDType {
         }
     }
 
-    /// The dtype of tensors that this is.
+    /// Return the dtype of tensors.
     ///
     /// # Errors
-    /// `NotImplementedError` for one that no tensor has.
+    /// `NotImplementedError` for a dtype that no tensor has.
     pub fn served(&self) -> PyResult<DType> {
         match &self.0 {
             Kind::Served(d) => Ok(*d),
@@ -110,6 +110,7 @@ impl PyDType {
     fn __deepcopy__(slf: Py<Self>, _memo: &Bound<'_, PyAny>) -> Py<Self> {
         slf
     }
+    /// Whether numbers are real floating-point ones.
     #[getter]
     fn is_floating_point(&self) -> bool {
         match &self.0 {
@@ -117,6 +118,7 @@ impl PyDType {
             Kind::Named(n) => matches!(n.class, Class::Float | Class::UnsignedFloat),
         }
     }
+    /// Whether numbers are complex.
     #[getter]
     fn is_complex(&self) -> bool {
         match &self.0 {
@@ -124,6 +126,7 @@ impl PyDType {
             Kind::Named(n) => n.class == Class::Complex,
         }
     }
+    /// Whether there are negative numbers.
     #[getter]
     fn is_signed(&self) -> PyResult<bool> {
         match &self.0 {
@@ -134,6 +137,7 @@ impl PyDType {
             Kind::Named(n) => Ok(!matches!(n.class, Class::UnsignedFloat | Class::UnsignedInt)),
         }
     }
+    /// The size of one element in bytes.
     #[getter]
     fn itemsize(&self) -> usize {
         match &self.0 {
@@ -141,6 +145,7 @@ impl PyDType {
             Kind::Named(n) => n.bytes,
         }
     }
+    /// Return the dtype of real and imaginary parts. Return any other dtype itself.
     fn to_real<'py>(slf: &Bound<'py, Self>) -> Bound<'py, PyDType> {
         match &slf.get().0 {
             Kind::Served(d) => object(slf.py(), d.to_real()),
@@ -148,6 +153,7 @@ impl PyDType {
             Kind::Named(_) => slf.clone(),
         }
     }
+    /// Return the complex dtype whose parts have this dtype.
     fn to_complex<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyDType>> {
         let py = slf.py();
         match &slf.get().0 {
@@ -163,6 +169,7 @@ impl PyDType {
             }
         }
     }
+    /// The dtype's name in PyTorch's C++ code, such as `Float`.
     #[getter]
     fn _scalar_type(&self) -> &'static str {
         match &self.0 {
@@ -255,7 +262,7 @@ pub unsafe fn is_default_layout(o: *mut PyObject) -> bool {
     })
 }
 
-/// The memory format that `o` is, if it is one.
+/// Return the memory format that `o` is, or nothing.
 ///
 /// # Safety
 /// `o` is an object.
@@ -278,15 +285,17 @@ fn by_name<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyDType>> {
     }
 }
 
+/// Return the dtype of new floating-point tensors.
 #[pyfunction]
 fn get_default_dtype(py: Python<'_>) -> Bound<'_, PyDType> {
     object(py, default_dtype())
 }
 
+/// Set the dtype of new floating-point tensors. It must be a floating-point dtype.
 #[pyfunction]
 #[pyo3(name = "set_default_dtype")]
 fn set_default(d: &Bound<'_, PyAny>) -> PyResult<()> {
-    // SAFETY: a living object.
+    // SAFETY: the `Bound` keeps the object alive.
     match unsafe { extract(d.as_ptr()) } {
         Some(d) if d.is_float() => {
             set_default_dtype(d);
@@ -296,13 +305,14 @@ fn set_default(d: &Bound<'_, PyAny>) -> PyResult<()> {
     }
 }
 
+/// Return the smallest dtype that holds the values of both dtypes.
 #[pyfunction]
 #[pyo3(name = "promote_types")]
 fn promote<'py>(py: Python<'py>, type1: &PyDType, type2: &PyDType) -> PyResult<Bound<'py, PyDType>> {
     Ok(object(py, promote_types(type1.served()?, type2.served()?)))
 }
 
-/// The dtype in which two tensors or numbers meet.
+/// Return the common dtype of two tensors or numbers.
 #[pyfunction]
 #[pyo3(name = "result_type")]
 fn result_type_of<'py>(
@@ -321,6 +331,7 @@ fn result_type_of<'py>(
     Ok(object(py, torchtpu_tensor::ops::pointwise::result_type(operand(tensor1)?, operand(tensor2)?)))
 }
 
+/// Return whether a result of dtype `from_` may be written into a tensor of dtype `to`.
 #[pyfunction]
 #[pyo3(name = "can_cast")]
 fn cast_allowed(from_: &PyDType, to: &PyDType) -> PyResult<bool> {

@@ -1,4 +1,4 @@
-//! The one door between Python and Rust: panics, errors, the GIL.
+//! The entry from Python into Rust: panics, errors, the GIL.
 
 use pyo3::exceptions::*;
 use pyo3::ffi::PyObject;
@@ -52,7 +52,7 @@ impl From<PyErr> for Failure {
     }
 }
 
-/// The exception for an error.
+/// Return the exception for an error.
 #[cold]
 pub fn exception(mut e: Error) -> PyErr {
     if let Some(payload) = e.take_payload()
@@ -81,7 +81,7 @@ pub fn exception(mut e: Error) -> PyErr {
     }
 }
 
-/// The exception for a failure, out of the interpreter's hands.
+/// Return the exception for a failure. An exception that is set is cleared.
 #[cold]
 pub fn take(py: Python<'_>, f: Failure) -> PyErr {
     match f {
@@ -90,7 +90,7 @@ pub fn take(py: Python<'_>, f: Failure) -> PyErr {
     }
 }
 
-/// For functions that PyO3 serves.
+/// Conversion of results for functions of PyO3.
 pub trait OrRaise<T> {
     /// The value, or the Python exception.
     fn or_raise(self) -> PyResult<T>;
@@ -116,7 +116,7 @@ fn warn(text: &str) -> torchtpu_tensor::Result<()> {
     })
 }
 
-/// Carries a Python exception through library code that knows nothing of Python.
+/// Carry a Python exception through library code that does not know Python.
 pub fn callback_error(e: PyErr) -> Error {
     Error::new(ErrorKind::Callback, e.to_string()).with_payload(Box::new(e))
 }
@@ -136,7 +136,7 @@ fn raise_panic(payload: Box<dyn std::any::Any + Send>) {
     Python::attach(|py| e.restore(py));
 }
 
-/// The exception for a panic: there is no memory, or a bug in this library.
+/// Return the exception for a panic: out of memory, or a bug of this library.
 #[cold]
 fn panic_error(payload: &(dyn std::any::Any + Send)) -> PyErr {
     match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
@@ -170,7 +170,7 @@ fn _exception_for_panic<'py>(_class: &Bound<'py, PyAny>, args: &Bound<'py, PyTup
     error_of_panic(&text).into_value(args.py()).into_bound(args.py()).into_any()
 }
 
-/// Run what has no caller to raise an exception to, such as a destructor. A panic goes to `sys.unraisablehook`.
+/// Run code without a caller that could get an exception, such as a destructor. A panic goes to `sys.unraisablehook`.
 #[inline(never)]
 pub fn unraisable(f: impl FnOnce()) {
     if let Err(p) = catch_unwind(AssertUnwindSafe(f)) {
@@ -191,7 +191,7 @@ pub fn quietly<R>(otherwise: R, f: impl FnOnce() -> R) -> R {
     catch_unwind(AssertUnwindSafe(f)).unwrap_or(otherwise)
 }
 
-/// Run the body of a function that Python calls and expects an object from.
+/// Run the body of a function that returns an object to Python.
 #[inline(always)]
 pub fn object(f: impl FnOnce() -> Outcome) -> *mut PyObject {
     match catch_unwind(AssertUnwindSafe(f)) {
@@ -223,7 +223,7 @@ pub fn status<N: From<i8>>(f: impl FnOnce() -> Outcome<N>) -> N {
     }
 }
 
-/// Elements of all operands from which the GIL is given up: about 50 microseconds of simple work.
+/// Number of elements of all operands from which the GIL is released: about 50 microseconds of simple work.
 pub const BIG: usize = 1 << 18;
 
 struct Ungil<T>(T);
@@ -244,7 +244,7 @@ pub fn without_gil<R>(f: impl FnOnce() -> R) -> R {
     .0
 }
 
-/// Run `f`, without the GIL when the work is big. `f` works on handles of its own, not on those in Python objects.
+/// Run `f`, without the GIL if the work is big. `f` works on handles of its own, not on those in Python objects.
 #[inline(always)]
 pub fn work<R>(elements: usize, f: impl FnOnce() -> R) -> R {
     if elements < BIG { f() } else { without_gil(f) }

@@ -12,7 +12,7 @@ struct Merged {
     seen: usize,
 }
 
-/// Words of Python that no parameter of a signature can be called. Schemas have two of them.
+/// Words of Python that cannot be the name of a parameter in a signature. Schemas use two of them.
 const KEYWORDS: [&str; 2] = ["from", "lambda"];
 
 /// Return the text that the interpreter splits into `__text_signature__` and `__doc__`.

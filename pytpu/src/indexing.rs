@@ -1,8 +1,8 @@
 //! `x[...]` and `x[...] = v`.
 //!
-//! Integers, slices, `None`, `...` and booleans become views, one after the other. Tensors (and lists and arrays) are
-//! collected by the dimension they stand at and handed to the ops `index` and `index_put_`. A mask is turned into the
-//! positions where it is true, except where a masked fill says the same without waiting for them.
+//! Integers, slices, `None`, `...` and booleans become views, one after the other. Tensors, lists and arrays are
+//! collected by dimension and go to the ops `index` and `index_put_`. A mask becomes the positions where it is true,
+//! unless a masked fill does the same without waiting for the positions.
 
 use crate::convert;
 use crate::enter::{self, Failure, Outcome};
@@ -145,8 +145,8 @@ unsafe fn item(o: Object, x: &Tensor) -> Outcome<Item> {
     }
 }
 
-/// Return whether a list stands for the tuple of its entries: one of them is a list, a slice, a tensor, `None` or
-/// `...`. Long lists never do.
+/// Return whether a list means the tuple of its entries: one of them is a list, a slice, a tensor, `None` or `...`.
+/// Long lists never do.
 ///
 /// # Safety
 /// `key` is an object.
@@ -287,7 +287,7 @@ fn select(x: &Tensor, items: Vec<Item>) -> Outcome<Selected> {
                 dim += 1;
             }
             Item::Ellipsis => {
-                // A second one stands for nothing, as in PyTorch.
+                // A second `...` has no effect, as in PyTorch.
                 let n = if std::mem::replace(&mut expanded, true) { 0 } else { x.dims().len() - taken };
                 dim += n;
                 from += n;
@@ -363,13 +363,13 @@ unsafe extern "C" fn get_item(o: Object, key: Object) -> Object {
             }
             return Ok(wrap(x.select(0, v)?));
         }
-        // A handle of its own: reading the key may run code that puts another tensor into the object.
+        // Take a handle: reading the key may run code that puts another tensor into the object.
         let x = &x.clone();
         Ok(wrap(apply_indices(select(x, items(key, x)?)?)?))
     })
 }
 
-/// Value to be written: what was given, on the device and of the dtype of `x`.
+/// Return the value to write, on the device and with the dtype of `x`.
 ///
 /// # Safety
 /// `o` is an object.
@@ -404,7 +404,7 @@ fn assign(x: &Tensor, key: Vec<Item>, value: Tensor, number: Option<Scalar>) -> 
         && mask.dtype() == DType::Bool
         && x.dims().starts_with(&mask.dims()[..])
     {
-        // A mask of the host serves every device, as an index of it does.
+        // A mask on the host works for every device, as an index does.
         let mask = &if mask.device() == Device::CPU { mask.to_device(x.device())? } else { mask.clone() };
         let (value, mask) = (
             &if value.dtype() == x.dtype() { value } else { value.to_dtype(x.dtype())? },

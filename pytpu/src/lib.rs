@@ -5,13 +5,12 @@
 //!
 //! # The hot path
 //!
-//! `x + y` on small tensors is an interpreter's matter: a slot call, two pointer compares, the op, one object. So the
-//! tensor type is a heap type made through the C API ([`tensor_type`]), with operator slots written by hand
-//! ([`number`]), and all functions and methods are served by one data-driven entry ([`table`]) that parses arguments by
-//! the op's schema ([`arguments`]). PyO3 sets up the module, and serves the classes and functions that are called
-//! rarely.
+//! For `x + y` on small tensors, the interpreter's part dominates: a slot call, two pointer compares, the op, one
+//! object. So the tensor type is a heap type made through the C API ([`tensor_type`]), with operator slots written by
+//! hand ([`number`]). All functions and methods have one data-driven entry ([`table`]) that parses arguments by the
+//! op's schema ([`arguments`]). PyO3 sets up the module, and serves the classes and functions that are called rarely.
 //!
-//! # The one door
+//! # The entry
 //!
 //! Every call from Python goes through [`enter`]. A panic becomes a `RuntimeError` and never crosses into the
 //! interpreter. An [`Error`](torchtpu_tensor::Error) becomes the Python exception of its kind. The GIL is released only
@@ -64,18 +63,19 @@ use pyo3::prelude::*;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Number of threads that kernels on `cpu` use.
+/// Return the number of threads of kernels on `cpu`.
 #[pyfunction]
 fn _num_threads() -> usize {
     torchtpu_kernels::threads::num_threads()
 }
 
+/// Set the number of threads that kernels on `cpu` use.
 #[pyfunction]
 fn _set_num_threads(n: usize) {
     torchtpu_kernels::threads::set_num_threads(n);
 }
 
-/// Return whether functions that PyTorch has in no deterministic form are refused, or warn.
+/// Set whether functions without a deterministic form in PyTorch raise an error or warn.
 #[pyfunction]
 fn _set_deterministic(on: bool, warn_only: bool) {
     torchtpu_tensor::state::set_deterministic(on, warn_only);

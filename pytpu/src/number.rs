@@ -4,7 +4,7 @@
 //! tensors. For any other operand the slot returns `NotImplemented`, and Python raises its own error.
 
 use crate::enter::{self, Failure, Outcome};
-use crate::objects::{self, made, number_object, operand, part_of};
+use crate::objects::{self, new_object, number_object, operand, part_of};
 use crate::tensor_type::{is_exact, is_tensor, tensor_of, wrap};
 use crate::{convert, table, torch_function};
 use pyo3::exceptions::{PyOverflowError, PyRuntimeError, PyTypeError, PyValueError};
@@ -57,7 +57,7 @@ unsafe fn with_operands(
     reflected: &'static str,
     f: impl Fn(Operand<'_>, Operand<'_>) -> torchtpu_tensor::Result<Tensor>,
 ) -> Outcome {
-    // SAFETY: Objects, and the GIL is held.
+    // SAFETY: `a` and `b` are objects, and the GIL is held.
     unsafe {
         if !(is_exact(a) && is_exact(b)) && ((!is_exact(a) && takes_over(a)) || (!is_exact(b) && takes_over(b))) {
             return if is_tensor(a) {
@@ -87,7 +87,7 @@ unsafe fn with_other(
     name: &'static str,
     f: impl Fn(Operand<'_>, Operand<'_>) -> torchtpu_tensor::Result<Tensor>,
 ) -> Outcome {
-    // SAFETY: Objects, and the GIL is held. The product is a new reference.
+    // SAFETY: `a` and `b` are objects, and the GIL is held. The product is a new reference.
     unsafe {
         if objects::is_too_large(a) || objects::is_too_large(b) {
             return Err(PyOverflowError::new_err("int too big to convert").into());
@@ -116,7 +116,7 @@ unsafe fn with_other(
     }
 }
 
-/// Numbers are asked nothing.
+/// Floats and integers never override `__torch_function__`.
 ///
 /// # Safety
 /// `o` is an object.
@@ -160,7 +160,7 @@ binary_slots! {
 /// Objects; the GIL is held.
 #[inline(always)]
 unsafe fn change_in_place(a: Object, b: Object, name: &'static str, kind: BinaryKind) -> Outcome {
-    // SAFETY: Objects, and the GIL is held. The left operand of an in-place slot is of our type.
+    // SAFETY: `a` and `b` are objects, and the GIL is held. The left operand of an in-place slot is of our type.
     unsafe {
         if (!is_exact(a) && takes_over(a)) || (!is_exact(b) && takes_over(b)) {
             return torch_function::call_operator(name, &[a, b]);
@@ -204,7 +204,7 @@ in_place_slots! {
     iright_shift RightShift "__irshift__";
 }
 
-/// An operator as autocast has the function of that name.
+/// An operator has the autocast policy of the function with its name.
 #[inline(always)]
 fn cast(
     name: &str,
@@ -264,7 +264,7 @@ unsafe extern "C" fn matmul(a: Object, b: Object) -> Object {
             }
         }
         let (x, y) = (Operand::Tensor(tensor_of(a)), Operand::Tensor(tensor_of(b)));
-        // Work grows faster than elements.
+        // The work of a product grows faster than its elements.
         let multiply = |x: Operand<'_>, y: Operand<'_>| match (x, y) {
             (Operand::Tensor(x), Operand::Tensor(y)) => x.matmul(y),
             _ => unreachable!("both operands are tensors"),
@@ -337,10 +337,10 @@ unsafe extern "C" fn compare(a: Object, b: Object, op: c_int) -> Object {
     })
 }
 
-/// The only element, read back from wherever it is.
+/// Read the only element from the device.
 ///
 /// # Errors
-/// When there is not exactly one.
+/// If there is not exactly one element.
 pub fn only_element(x: &Tensor) -> Outcome<Scalar> {
     if let Some(bits) = x.scalar_bits() {
         return Ok(Scalar::from_bits(bits, x.dtype()));
@@ -356,7 +356,7 @@ pub fn only_element(x: &Tensor) -> Outcome<Scalar> {
     Ok(enter::without_gil(|| x.item())?)
 }
 
-/// The only element, for `int(x)` and `float(x)`.
+/// Return the only element, for `int(x)` and `float(x)`.
 fn python_number(x: &Tensor) -> Outcome<Scalar> {
     if x.numel() != 1 {
         return Err(PyValueError::new_err("only one element tensors can be converted to Python scalars").into());
@@ -364,7 +364,7 @@ fn python_number(x: &Tensor) -> Outcome<Scalar> {
     only_element(x)
 }
 
-/// [`python_number`] where a complex number will not do, unless it has no imaginary part.
+/// Return [`python_number`]. A complex number is an error, unless its imaginary part is zero.
 fn real_number(x: &Tensor, kind: &str) -> Outcome<Scalar> {
     match python_number(x)? {
         Scalar::Complex(re, 0.0) => Ok(Scalar::Float(re)),
@@ -376,7 +376,7 @@ fn real_number(x: &Tensor, kind: &str) -> Outcome<Scalar> {
 }
 
 unsafe extern "C" fn truth(a: Object) -> c_int {
-    // SAFETY: an object of our type.
+    // SAFETY: the interpreter passes an object of our type.
     enter::status(|| unsafe {
         if torch_function::takes_over(a) {
             let r = torch_function::call_operator("__bool__", &[a])?;
@@ -410,16 +410,16 @@ unsafe extern "C" fn to_int(a: Object) -> Object {
 }
 
 unsafe extern "C" fn to_float(a: Object) -> Object {
-    // SAFETY: an object of our type.
+    // SAFETY: the interpreter passes an object of our type.
     enter::object(|| unsafe {
         if torch_function::takes_over(a) {
             return torch_function::call_operator("__float__", &[a]);
         }
         let x = tensor_of(a);
         if torchtpu_tensor::state::grad_enabled() && x.requires_grad() {
-            static SAID: AtomicBool = AtomicBool::new(false);
+            static WARNED: AtomicBool = AtomicBool::new(false);
             torchtpu_tensor::warning::once(
-                &SAID,
+                &WARNED,
                 "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior.\nConsider \
                 using tensor.detach() first.",
             )?;
@@ -429,7 +429,7 @@ unsafe extern "C" fn to_float(a: Object) -> Object {
 }
 
 unsafe extern "C" fn to_index(a: Object) -> Object {
-    // SAFETY: an object of our type.
+    // SAFETY: the interpreter passes an object of our type.
     enter::object(|| unsafe {
         if torch_function::takes_over(a) {
             return torch_function::call_operator("__index__", &[a]);
@@ -445,7 +445,7 @@ unsafe extern "C" fn to_index(a: Object) -> Object {
 }
 
 unsafe extern "C" fn length(a: Object) -> Py_ssize_t {
-    // SAFETY: an object of our type.
+    // SAFETY: the interpreter passes an object of our type.
     let r = enter::status(|| unsafe {
         if torch_function::takes_over(a) {
             let r = torch_function::call_operator("__len__", &[a])?;
@@ -515,7 +515,7 @@ unsafe extern "C" fn iterate(a: Object) -> Object {
             return Err(PyTypeError::new_err("iteration over a 0-d tensor").into());
         }
         let rows = x.unbind(0)?;
-        let list = made(PyTuple_New(rows.len() as Py_ssize_t))?;
+        let list = new_object(PyTuple_New(rows.len() as Py_ssize_t))?;
         for (i, r) in rows.into_iter().enumerate() {
             PyTuple_SetItem(list, i as Py_ssize_t, part_of(list, wrap(r))?);
         }

@@ -8,7 +8,7 @@ use std::ptr::null_mut;
 use torchtpu_tensor::Scalar;
 use torchtpu_tensor::schema::Operand;
 
-/// Holds an object while Python code runs that may drop it from where it was found.
+/// A reference to an object, held while Python code runs that may drop the object from its container.
 pub struct Held(*mut PyObject);
 
 impl Held {
@@ -72,7 +72,7 @@ pub unsafe fn looks_like_int(o: *mut PyObject) -> bool {
     }
 }
 
-/// An integer, or `None` when `o` is not one that fits 64 bits.
+/// Return an integer, or `None` if `o` is not one that fits 64 bits.
 ///
 /// # Safety
 /// `o` is an object.
@@ -94,7 +94,7 @@ pub unsafe fn int(o: *mut PyObject) -> Option<i64> {
 
 #[cold]
 unsafe fn int_slow(o: *mut PyObject) -> Option<i64> {
-    // SAFETY: as `int`.
+    // SAFETY: the caller passes the object of `int`.
     unsafe {
         let _held = Held::new(o);
         if !looks_like_int(o) {
@@ -115,7 +115,7 @@ unsafe fn int_slow(o: *mut PyObject) -> Option<i64> {
     }
 }
 
-/// A number: Python's, NumPy's, or a tensor of one element that needs no gradient.
+/// Return a number: Python's, NumPy's, or a tensor of one element that needs no gradient.
 ///
 /// # Safety
 /// `o` is an object.
@@ -136,7 +136,7 @@ pub unsafe fn number(o: *mut PyObject) -> Option<Scalar> {
     }
 }
 
-/// A number that is no tensor.
+/// Return a number that is not a tensor.
 ///
 /// # Safety
 /// `o` is an object.
@@ -148,7 +148,7 @@ pub unsafe fn plain_number(o: *mut PyObject) -> Option<Scalar> {
 
 #[cold]
 unsafe fn number_slow(o: *mut PyObject) -> Option<Scalar> {
-    // SAFETY: as `number`.
+    // SAFETY: the caller passes the object of `number`.
     unsafe {
         let _held = Held::new(o);
         if is_tensor(o) {
@@ -215,7 +215,7 @@ pub unsafe fn sequence(o: *mut PyObject) -> Option<(usize, impl Fn(usize) -> *mu
     }
 }
 
-/// The text of a string object, borrowed from it.
+/// Return the text of a string object, borrowed from it.
 ///
 /// # Safety
 /// `o` is an object that outlives the text.
@@ -235,7 +235,7 @@ pub unsafe fn string<'a>(o: *mut PyObject) -> Option<&'a str> {
     }
 }
 
-/// The name of an object's type, as messages print it.
+/// Return the name of an object's type, as messages print it.
 ///
 /// # Safety
 /// `o` is an object.
@@ -265,18 +265,18 @@ pub unsafe fn is_numpy_bool(o: *mut PyObject) -> bool {
 
 /// Return a new object of the interpreter. Null means that the interpreter has set an exception, mostly for lack of
 /// memory.
-pub fn made(o: *mut PyObject) -> Outcome {
+pub fn new_object(o: *mut PyObject) -> Outcome {
     if o.is_null() { Err(Failure::Raised) } else { Ok(o) }
 }
 
-/// [`made`] for an item of the new container `of`, which is dropped when there is no item.
+/// [`new_object`] for an item of the new container `of`, which is dropped when there is no item.
 ///
 /// # Safety
 /// `of` is a new object that nobody else has seen.
 pub unsafe fn part_of(of: *mut PyObject, item: *mut PyObject) -> Outcome {
     if item.is_null() {
-        // SAFETY: `of` is a new object that nobody else has seen. Places that are not filled yet are null, which its
-        // type knows of.
+        // SAFETY: `of` is a new object that no other code has seen. Its type accepts null for places that are not
+        // filled yet.
         unsafe { Py_DECREF(of) };
         return Err(Failure::Raised);
     }

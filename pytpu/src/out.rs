@@ -1,8 +1,8 @@
-//! The `out=` form of calls: what the row requires of the tensors that are given, and how they are filled.
+//! The `out=` form of calls: the row's requirements of the tensors that are given, and the writing of results.
 
 use crate::arguments::{Interned, Overload};
 use crate::enter::Outcome;
-use crate::objects::{made, type_name};
+use crate::objects::{new_object, type_name};
 use crate::tensor_type::{is_tensor, replace, tensor_of};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyUserWarning, PyValueError};
 use pyo3::ffi::*;
@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use torchtpu_tensor::schema::{Aliasing, Arg, Args, DTypeMessage, DTypeWithOut, OutDType, OutShape, Ret, Row};
 use torchtpu_tensor::{DType, Device, Tensor, can_cast, inplace, state};
 
-/// Return `dtype=` and `device=` of a call the values of `out=`, and refuses other ones.
+/// Take `dtype=` and `device=` of a call from `out=`, and raise an error for other values.
 pub fn follow_out(name: &str, o: &Overload, args: &mut [Arg<'_>], out: *mut PyObject) -> Outcome<()> {
     // SAFETY: the caller holds `out`.
     let Some(target) = (unsafe { is_tensor(out).then(|| tensor_of(out)) }) else { return Ok(()) };
@@ -53,7 +53,7 @@ pub fn follow_out(name: &str, o: &Overload, args: &mut [Arg<'_>], out: *mut PyOb
     Ok(())
 }
 
-/// Refuse an `out` whose dtype the row does not allow, before the call runs.
+/// Raise an error for an `out` whose dtype the row does not allow, before the call runs.
 #[cold]
 pub fn check_out(name: &str, row: &Row, args: &Args<'_>, out: *mut PyObject) -> Outcome<()> {
     // SAFETY: the caller holds `out`.
@@ -70,13 +70,13 @@ pub fn check_out(name: &str, row: &Row, args: &Args<'_>, out: *mut PyObject) -> 
     }
 }
 
-/// Refuse an `out`, alone or in a tuple, in whose memory the row does not allow an operand.
+/// Raise an error for an `out`, alone or in a tuple, that shares memory with an operand against the rule of the row.
 #[cold]
-pub fn check_apart(aliasing: Aliasing, args: &Args<'_>, out: *mut PyObject) -> Outcome<()> {
+pub fn check_no_overlap(aliasing: Aliasing, args: &Args<'_>, out: *mut PyObject) -> Outcome<()> {
     // SAFETY: the caller holds `out` and with it the items of a tuple.
     unsafe {
         if PyTuple_Check(out) != 0 {
-            return (0..PyTuple_Size(out)).try_for_each(|i| check_apart(aliasing, args, PyTuple_GetItem(out, i)));
+            return (0..PyTuple_Size(out)).try_for_each(|i| check_no_overlap(aliasing, args, PyTuple_GetItem(out, i)));
         }
     }
     // SAFETY: the caller holds `out`.
@@ -106,9 +106,9 @@ fn check_result(name: &str, row: &Row, got: DType, want: DType) -> Outcome<()> {
     }
 }
 
-/// Refuse tensors of an `out` tuple that share memory, where the row says so.
+/// Raise an error for tensors of an `out` tuple that share memory, if the row forbids it.
 #[cold]
-fn check_outs_apart(name: &str, row: &Row, targets: &[*mut PyObject]) -> Outcome<()> {
+fn check_outs_do_not_overlap(name: &str, row: &Row, targets: &[*mut PyObject]) -> Outcome<()> {
     for (i, x) in targets.iter().enumerate().filter(|_| row.outs_apart) {
         for (j, y) in targets.iter().enumerate().skip(i + 1) {
             // SAFETY: tensors that the caller holds.
@@ -148,7 +148,7 @@ pub fn write_out(name: &str, row: &Row, fields: Option<Interned>, r: Ret, out: *
             let got = type_name(out);
             return Err(PyTypeError::new_err(format!("{}(): argument 'out' must be {want}, not {got}", name)).into());
         }
-        check_outs_apart(name, row, &targets)?;
+        check_outs_do_not_overlap(name, row, &targets)?;
         for (o, y) in targets.iter().zip(&results) {
             check_result(name, row, tensor_of(*o).dtype(), y.dtype())?;
         }
@@ -161,8 +161,8 @@ pub fn write_out(name: &str, row: &Row, fields: Option<Interned>, r: Ret, out: *
             return Ok(Py_None());
         }
         if let (Some(ty), false) = (fields, is_tensor(out)) {
-            // Named, as the results are.
-            let o = made(PyStructSequence_New(ty.0.cast()))?;
+            // The tuple has names, like the results.
+            let o = new_object(PyStructSequence_New(ty.0.cast()))?;
             for (i, t) in targets.into_iter().enumerate() {
                 Py_INCREF(t);
                 PyStructSequence_SetItem(o, i as Py_ssize_t, t);

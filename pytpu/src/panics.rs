@@ -13,12 +13,12 @@ thread_local! {
     static ARMED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Let the next op that this thread runs panic, or not.
+/// Set whether the next op that this thread runs panics.
 #[pyfunction]
 fn arm(on: bool) {
     static INSTALL: Once = Once::new();
     INSTALL.call_once(|| {
-        dispatch::observe(|op| {
+        dispatch::observe(|op, _| {
             if ARMED.replace(false) {
                 panic!("{} was told to", op.name());
             }
@@ -27,7 +27,7 @@ fn arm(on: bool) {
     ARMED.set(on);
 }
 
-/// Return whether the panic that was asked for is still to come.
+/// Return whether the requested panic has not happened yet.
 #[pyfunction]
 fn is_armed() -> bool {
     ARMED.get()
@@ -41,7 +41,7 @@ impl Drop for PanicsWhenDropped {
     }
 }
 
-/// A tensor on memory whose owner panics when it is let go of.
+/// Make a tensor on memory whose owner panics when it is released.
 #[pyfunction]
 fn tensor(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     static MEMORY: [f32; 2] = [1.0, 2.0];
@@ -52,9 +52,9 @@ fn tensor(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     tensor_type::to_python(py, t)
 }
 
-/// An object of a class that PyO3 serves, all of whose entries panic.
+/// An object of a class of PyO3 whose methods all panic.
 #[pyclass(name = "Panicking")]
-struct Panicking(#[allow(dead_code)] Option<PanicsWhenDropped>); // dropped with the object
+struct Panicking(#[allow(dead_code)] Option<PanicsWhenDropped>); // Dropped with the object.
 
 #[pymethods]
 impl Panicking {
@@ -85,7 +85,7 @@ impl Panicking {
     }
 }
 
-/// Return up for want of memory, as a kernel does.
+/// Fail for lack of memory, as a kernel does.
 #[pyfunction]
 fn give_up(bytes: usize) {
     torchtpu_kernels::memory::give_up(bytes);

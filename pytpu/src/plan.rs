@@ -1,4 +1,4 @@
-//! `torch.tpu.plan` and `torch.tpu.aot`: what programs would cost on a TPU that is not here.
+//! `torch.tpu.plan` and `torch.tpu.aot`: costs of programs on a TPU that is not here.
 
 use crate::enter;
 use crate::tensor_type::to_python;
@@ -17,7 +17,7 @@ fn target((topology, options, num_partitions, memory_bytes): PyTarget) -> Target
     Target { topology, options, num_partitions, memory_bytes }
 }
 
-/// A report as JSON, and of each program the StableHLO text and the recorded ops as JSON.
+/// Return a report as JSON, and the StableHLO text and the recorded ops of each program.
 type Given = (String, Vec<String>, Vec<String>);
 
 fn given(report: &PlanReport) -> PyResult<Given> {
@@ -28,6 +28,7 @@ fn given(report: &PlanReport) -> PyResult<Given> {
     Ok((json, texts, ops.collect::<PyResult<_>>()?))
 }
 
+/// Begin a plan: record programs for these targets instead of running them.
 #[pyfunction]
 fn _plan_begin(py: Python<'_>, targets: Vec<PyTarget>, reads: &str) -> PyResult<()> {
     let targets = targets.into_iter().map(target).collect();
@@ -39,27 +40,31 @@ fn _plan_begin(py: Python<'_>, targets: Vec<PyTarget>, reads: &str) -> PyResult<
     py.detach(|| plan::begin(targets, reads)).map_err(enter::exception)
 }
 
+/// Return what the plan has found so far.
 #[pyfunction]
 fn _plan_report(py: Python<'_>) -> PyResult<Given> {
     given(&py.detach(plan::report).map_err(enter::exception)?)
 }
 
+/// End a plan, and return its report.
 #[pyfunction]
 fn _plan_end(py: Python<'_>, drop_pending: bool) -> PyResult<Option<Given>> {
     py.detach(|| plan::end(drop_pending)).as_ref().map(given).transpose()
 }
 
+/// Return whether a plan records programs.
 #[pyfunction]
 fn _plan_is_active() -> bool {
     plan::is_active()
 }
 
+/// Begin to record a program for export.
 #[pyfunction]
 fn _export_begin(py: Python<'_>) -> PyResult<()> {
     py.detach(plan::begin_recording).map_err(enter::exception)
 }
 
-/// A tensor on device `tpu` that holds the shape and dtype of `x`, and no data.
+/// Return a tensor on device `tpu` with the shape and dtype of `x`, and without data.
 #[pyfunction]
 fn _export_input<'py>(py: Python<'py>, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let t = crate::tensor_type::extract(x).ok_or_else(|| PyTypeError::new_err("expected a tensor"))?;
@@ -67,14 +72,15 @@ fn _export_input<'py>(py: Python<'py>, x: &Bound<'py, PyAny>) -> PyResult<Bound<
     to_python(py, Tensor::from_device_value(&meta, torchtpu_lazy::planned_value(&meta)))
 }
 
-/// An argument of an exported program: the place of an input, or the tensor that the program takes along.
+/// An argument of an exported program: the position of an input, or a captured tensor.
 #[derive(IntoPyObject)]
 enum PyArgument<'py> {
     Input(usize),
     Constant(Bound<'py, PyAny>),
 }
 
-/// The program that computes the outputs from the inputs: its text, its arguments, and which result each output is.
+/// Return the program that computes the outputs from the inputs: its text, its arguments, and the number of each output
+/// among its results.
 #[pyfunction]
 fn _export<'py>(
     py: Python<'py>,
@@ -105,7 +111,7 @@ fn _plan_steps() -> usize {
     plan::steps()
 }
 
-/// The report of one program as JSON.
+/// Return the report of one program as JSON.
 #[pyfunction]
 fn _aot_compile(py: Python<'_>, text: &str, to: PyTarget) -> PyResult<String> {
     let report = py.detach(|| Compiler::new(target(to))?.compile(text)).map_err(enter::exception)?;
@@ -118,7 +124,7 @@ fn _aot_optimized_text(py: Python<'_>, text: &str, to: PyTarget) -> PyResult<Str
     py.detach(|| Compiler::new(target(to))?.optimized_text(text)).map_err(enter::exception)
 }
 
-/// Compile programs and writes them to a file. Return how many.
+/// Compile programs and write them to a file. Return their number.
 #[pyfunction]
 fn _aot_save(py: Python<'_>, path: PathBuf, programs: Vec<(String, u32)>, to: PyTarget) -> PyResult<usize> {
     let programs: Vec<(&str, u32)> = programs.iter().map(|(text, options)| (text.as_str(), *options)).collect();

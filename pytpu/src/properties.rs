@@ -9,7 +9,7 @@ use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::ffi::*;
 use pyo3::prelude::*;
 use std::ffi::{CStr, c_int, c_void};
-use std::ptr::{null, null_mut};
+use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use torchtpu_tensor::graph::Leaf;
@@ -30,9 +30,9 @@ fn retains_grad(x: &Tensor) -> bool {
 fn transposed(x: &Tensor) -> Outcome<Tensor> {
     let n = x.dims().len() as i64;
     if n != 2 {
-        static SAID: AtomicBool = AtomicBool::new(false);
+        static WARNED: AtomicBool = AtomicBool::new(false);
         warning::once(
-            &SAID,
+            &WARNED,
             "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it will \
             throw an error in a future release. Consider `x.mT` to transpose batches of matrices or \
             `x.permute(*torch.arange(x.ndim - 1, -1, -1))` to reverse the dimensions of a tensor.",
@@ -51,10 +51,10 @@ fn matrix_transposed(x: &Tensor) -> Outcome<Tensor> {
     Ok(x.transpose(-2, -1)?)
 }
 
-/// The conjugate transpose: `H` of one matrix, `mH` of matrices.
+/// Return the conjugate transpose: `H` of one matrix, `mH` of matrices.
 fn adjoint(x: &Tensor, one: bool) -> Outcome<Tensor> {
     let n = x.dims().len();
-    let said = match (one, n) {
+    let message = match (one, n) {
         (true, 0 | 2) | (false, 2..) => return Ok(if n == 0 { x.conj()? } else { x.adjoint()? }),
         (true, 1) => "tensor.H is only supported on matrices (2-D tensors). Got 1-D tensor.".to_string(),
         (true, n) => format!(
@@ -63,7 +63,7 @@ fn adjoint(x: &Tensor, one: bool) -> Outcome<Tensor> {
         ),
         (false, n) => format!("tensor.mH is only supported on matrices or batches of matrices. Got {n}-D tensor."),
     };
-    Err(PyRuntimeError::new_err(said).into())
+    Err(PyRuntimeError::new_err(message).into())
 }
 
 macro_rules! getters {
@@ -143,7 +143,7 @@ getters! {
     };
 }
 
-/// Let an override take over the assignment to a property, or its deletion (`value` is null). Says whether it did.
+/// Let an override take over the assignment to a property, or its deletion (`value` is null). Return whether it did.
 ///
 /// # Safety
 /// `o` is an object of our type, `value` an object or null.
@@ -174,7 +174,7 @@ unsafe extern "C" fn set_requires_grad(o: Object, value: Object, _closure: *mut 
     })
 }
 
-/// Write a value over a part of a complex tensor.
+/// Write a value to the real or imaginary part of a complex tensor.
 unsafe fn set_part(
     o: Object,
     value: Object,
@@ -269,11 +269,12 @@ unsafe extern "C" fn set_data(o: Object, value: Object, _closure: *mut c_void) -
     })
 }
 
-/// Return `to` what autograd hung on `from`.
+/// Move the autograd state of `from` to `to`.
 pub(crate) fn move_history(from: &Tensor, to: &Tensor) -> Outcome<()> {
     let nr = from.output_nr();
     let moved = match from.history()? {
-        // Graphs that exist lead to this leaf, so it stays the leaf unless the new tensor is of another kind.
+        // Existing graphs lead to this leaf, so it stays the leaf unless the new tensor has another dtype, device or
+        // shape.
         Some(GradRef::Leaf(l)) if l.meta() == to.meta() => Some(GradRef::Leaf(l)),
         Some(GradRef::Leaf(l)) => {
             let new = Leaf::new(*to.meta(), l.requires_grad());
@@ -297,54 +298,75 @@ pub(crate) fn move_history(from: &Tensor, to: &Tensor) -> Outcome<()> {
 
 pub(crate) fn properties() -> Vec<PyGetSetDef> {
     // The closure is the name of the property that overrides get.
-    let named = |name: &'static CStr, told: &'static CStr, get: getter, set: Option<setter>| PyGetSetDef {
+    let named = |name: &'static CStr, told: &'static CStr, get: getter, set, doc: &'static CStr| PyGetSetDef {
         name: name.as_ptr(),
         get: Some(get),
         set,
-        doc: null(),
+        doc: doc.as_ptr(),
         closure: told.as_ptr().cast_mut().cast(),
     };
-    let p = |name: &'static CStr, get: getter, set: Option<setter>| named(name, name, get, set);
+    let p =
+        |name: &'static CStr, get: getter, set: Option<setter>, doc: &'static CStr| named(name, name, get, set, doc);
     vec![
-        p(c"shape", get_shape, None),
-        p(c"ndim", get_ndim, None),
-        p(c"dtype", get_dtype, None),
-        p(c"device", get_device, None),
-        p(c"requires_grad", get_requires_grad, Some(set_requires_grad)),
-        p(c"grad", get_grad, Some(set_grad)),
-        named(c"_grad", c"grad", get_grad, Some(set_grad)),
-        p(c"grad_fn", get_grad_fn, None),
-        p(c"is_leaf", get_is_leaf, None),
-        p(c"data", get_data, Some(set_data)),
-        p(c"T", get_transposed, None),
-        p(c"H", get_adjoint, None),
-        p(c"mT", get_matrix_transposed, None),
-        p(c"mH", get_matrix_adjoint, None),
-        p(c"real", get_real, Some(set_real)),
-        p(c"imag", get_imag, Some(set_imag)),
-        p(c"is_cpu", get_is_cpu, None),
-        p(c"is_tpu", get_is_tpu, None),
-        p(c"is_meta", get_is_meta, None),
-        p(c"is_cuda", get_false, None),
-        p(c"is_mps", get_false, None),
-        p(c"is_xla", get_false, None),
-        p(c"is_xpu", get_false, None),
-        p(c"is_ipu", get_false, None),
-        p(c"is_maia", get_false, None),
-        p(c"is_mtia", get_false, None),
-        p(c"is_vulkan", get_false, None),
-        p(c"is_mkldnn", get_false, None),
-        p(c"is_sparse_csr", get_false, None),
-        p(c"is_sparse", get_false, None),
-        p(c"is_quantized", get_false, None),
-        p(c"is_nested", get_false, None),
-        p(c"itemsize", get_itemsize, None),
-        p(c"nbytes", get_nbytes, None),
-        p(c"_version", get_version, None),
-        p(c"output_nr", get_output_nr, None),
-        p(c"_base", get_base, None),
-        p(c"layout", get_layout, None),
-        p(c"retains_grad", get_retains_grad, None),
-        p(c"names", get_names, None),
+        p(c"shape", get_shape, None, c"The sizes, a `torch.Size`."),
+        p(c"ndim", get_ndim, None, c"The number of dimensions."),
+        p(c"dtype", get_dtype, None, c"The type of the elements."),
+        p(c"device", get_device, None, c"The device that holds the elements."),
+        p(
+            c"requires_grad",
+            get_requires_grad,
+            Some(set_requires_grad),
+            c"Whether autograd records operations on this tensor. It can be set on leaves.",
+        ),
+        p(c"grad", get_grad, Some(set_grad), c"The gradient that `backward` has computed, or `None`."),
+        named(c"_grad", c"grad", get_grad, Some(set_grad), c"The same as `grad`."),
+        p(c"grad_fn", get_grad_fn, None, c"The node of the graph that computed this tensor, or `None` for a leaf."),
+        p(c"is_leaf", get_is_leaf, None, c"Whether no operation that autograd recorded has computed this tensor."),
+        p(
+            c"data",
+            get_data,
+            Some(set_data),
+            c"A tensor with the same elements that autograd does not follow. An assignment replaces the elements.",
+        ),
+        p(
+            c"T",
+            get_transposed,
+            None,
+            c"This matrix transposed. With other numbers of dimensions, their order is reversed, which is deprecated.",
+        ),
+        p(c"H", get_adjoint, None, c"The conjugate transpose of this matrix."),
+        p(c"mT", get_matrix_transposed, None, c"The matrices in the last two dimensions, transposed."),
+        p(c"mH", get_matrix_adjoint, None, c"The conjugate transposes of the matrices in the last two dimensions."),
+        p(c"real", get_real, Some(set_real), c"The real parts, as a view. A real tensor is returned itself."),
+        p(c"imag", get_imag, Some(set_imag), c"The imaginary parts of a complex tensor, as a view."),
+        p(c"is_cpu", get_is_cpu, None, c"Whether the tensor is on `cpu`."),
+        p(c"is_tpu", get_is_tpu, None, c"Whether the tensor is on `tpu`."),
+        p(c"is_meta", get_is_meta, None, c"Whether the tensor is on `meta`, where it has no elements."),
+        p(c"is_cuda", get_false, None, c"Always `False`: there is no such device in this build."),
+        p(c"is_mps", get_false, None, c"Always `False`: there is no such device in this build."),
+        p(c"is_xla", get_false, None, c"Always `False`: there is no such device in this build."),
+        p(c"is_xpu", get_false, None, c"Always `False`: there is no such device in this build."),
+        p(c"is_ipu", get_false, None, c"Always `False`: there is no such device in this build."),
+        p(c"is_maia", get_false, None, c"Always `False`: there is no such device in this build."),
+        p(c"is_mtia", get_false, None, c"Always `False`: there is no such device in this build."),
+        p(c"is_vulkan", get_false, None, c"Always `False`: there is no such device in this build."),
+        p(c"is_mkldnn", get_false, None, c"Always `False`: no tensor has the layout of oneDNN."),
+        p(c"is_sparse_csr", get_false, None, c"Always `False`: all tensors are dense."),
+        p(c"is_sparse", get_false, None, c"Always `False`: all tensors are dense."),
+        p(c"is_quantized", get_false, None, c"Always `False`: there are no quantized tensors."),
+        p(c"is_nested", get_false, None, c"Always `False`: there are no nested tensors."),
+        p(c"itemsize", get_itemsize, None, c"The size of one element in bytes."),
+        p(c"nbytes", get_nbytes, None, c"The number of elements times the size of one, in bytes."),
+        p(c"_version", get_version, None, c"The number of writes to the elements so far."),
+        p(c"output_nr", get_output_nr, None, c"Which result of `grad_fn` this tensor is."),
+        p(c"_base", get_base, None, c"The tensor that this one is a view of, or `None`."),
+        p(c"layout", get_layout, None, c"The layout of the elements, `torch.strided`."),
+        p(
+            c"retains_grad",
+            get_retains_grad,
+            None,
+            c"Whether `retain_grad` was called on this tensor, which is not a leaf.",
+        ),
+        p(c"names", get_names, None, c"`None` for each dimension: dimensions have no names."),
     ]
 }

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use torchtpu_tensor::random::{self, Generator};
 use torchtpu_tensor::{DType, Device, Tensor};
 
-/// A point of a generator's stream.
+/// A position in a generator's stream.
 #[pyclass(frozen, name = "_Snapshot", module = "torch._C")]
 struct Snapshot(random::Snapshot);
 
@@ -24,13 +24,14 @@ impl PyGenerator {
     fn new(device: Option<&Bound<'_, PyAny>>) -> PyResult<PyGenerator> {
         let on = match device {
             None => Device::CPU,
-            // SAFETY: a living object.
+            // SAFETY: the `Bound` keeps the object alive.
             Some(d) => unsafe { device::extract(d.as_ptr()) }
                 .or_raise()?
                 .ok_or_else(|| PyTypeError::new_err("Generator(): argument 'device' must be torch.device"))?,
         };
         Ok(PyGenerator(Generator::on(on, random::DEFAULT_SEED)))
     }
+    /// Set the seed, and return this generator.
     fn manual_seed<'py>(slf: Bound<'py, Self>, seed: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Self>> {
         let seed = match seed.extract::<i64>() {
             Ok(s) => s as u64,
@@ -48,12 +49,15 @@ impl PyGenerator {
         }
         Ok(slf)
     }
+    /// Return the seed that was set last.
     fn initial_seed(&self) -> u64 {
         self.0.initial_seed()
     }
+    /// Set a seed that the system chooses, and return it.
     fn seed(&self) -> u64 {
         self.0.seed()
     }
+    /// Return the state as a tensor of bytes.
     fn get_state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let bytes = self.0.get_state().or_raise()?;
         to_python(py, Tensor::from_slice(&bytes, &[bytes.len()]).or_raise()?)
@@ -62,9 +66,11 @@ impl PyGenerator {
     fn _snapshot(&self) -> Snapshot {
         Snapshot(self.0.snapshot())
     }
+    /// Go back to a snapshot.
     fn _restore(&self, then: &Snapshot) -> PyResult<()> {
         self.0.restore(&then.0).or_raise()
     }
+    /// Set the state that `get_state` has returned.
     fn set_state(slf: Py<Self>, state: &Bound<'_, PyAny>) -> PyResult<Py<Self>> {
         let t = tensor(state)
             .filter(|t| t.dtype() == DType::U8)
@@ -72,13 +78,14 @@ impl PyGenerator {
         slf.get().0.set_state(&t.to_vec::<u8>().or_raise()?).or_raise()?;
         Ok(slf)
     }
+    /// The device of the generator.
     #[getter]
     fn device<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, device::PyDevice>> {
         device::object(py, self.0.device())
     }
 }
 
-/// The generator in an object.
+/// Return the generator in an object.
 ///
 /// # Safety
 /// `o` is an object that outlives the reference.
@@ -87,15 +94,15 @@ pub unsafe fn extract<'a>(o: *mut PyObject) -> Option<&'a Generator> {
         // SAFETY: `o` is an object that outlives the reference.
         let o = unsafe { Bound::from_borrowed_ptr(py, o) };
         let g: *const Generator = &o.cast::<PyGenerator>().ok()?.get().0;
-        // SAFETY: the class is frozen, and the object outlives the reference by the contract.
+        // SAFETY: the class is frozen, and the caller keeps the object alive longer than the reference.
         Some(unsafe { &*g })
     })
 }
 
-/// The generator that draws for a device where none is given.
+/// Return the default generator of a device.
 #[pyfunction]
 fn _default_generator(device: &Bound<'_, PyAny>) -> PyResult<PyGenerator> {
-    // SAFETY: a living object.
+    // SAFETY: the `Bound` keeps the object alive.
     match unsafe { device::extract(device.as_ptr()) }.or_raise()? {
         Some(d) => Ok(PyGenerator(random::default_generator(d))),
         None => Err(PyTypeError::new_err("_default_generator(): argument 'device' must be torch.device")),

@@ -23,7 +23,7 @@ fn named(tensors: &Bound<'_, PyDict>) -> PyResult<Vec<(String, Tensor)>> {
 }
 
 fn device_in(o: &Bound<'_, PyAny>) -> PyResult<Device> {
-    // SAFETY: a living object.
+    // SAFETY: the `Bound` keeps the object alive.
     unsafe { device::extract(o.as_ptr()) }
         .or_raise()?
         .ok_or_else(|| PyTypeError::new_err("device must be torch.device"))

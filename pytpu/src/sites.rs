@@ -14,7 +14,7 @@ type Files = HashMap<usize, (Py<PyAny>, Option<Arc<str>>)>;
 static FILES: Mutex<Option<Files>> = Mutex::new(None);
 static PACKAGE: OnceLock<String> = OnceLock::new();
 
-/// The file of a code object, if it is not of this package.
+/// Return the file of a code object, if it is not of this package.
 fn file_of(code: &Bound<'_, PyAny>) -> Option<Arc<str>> {
     let address = code.as_ptr() as usize;
     let mut files = FILES.lock().unwrap_or_else(|e| e.into_inner());
@@ -31,7 +31,7 @@ fn file_of(code: &Bound<'_, PyAny>) -> Option<Arc<str>> {
     file
 }
 
-/// The innermost line outside of this package.
+/// Return the innermost line outside of this package.
 fn line(py: Python<'_>) -> Option<Line> {
     // SAFETY: the thread is attached. The frame is borrowed from the running thread, so this takes a reference of its
     // own.
@@ -56,7 +56,7 @@ fn find() -> Site {
     Python::try_attach(line).flatten().map_or(0, site::number)
 }
 
-/// File and line, for errors that are raised later.
+/// Return file and line, for errors that are raised later.
 fn place() -> Option<String> {
     Python::try_attach(line).flatten().map(|l| format!("{}, line {}", l.file, l.line))
 }

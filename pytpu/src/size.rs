@@ -33,6 +33,7 @@ pub fn new(dims: &[usize]) -> *mut PyObject {
     }
 }
 
+/// Set the class of sizes, `torch.Size`.
 #[pyfunction]
 fn _set_size_type(ty: Bound<'_, PyType>) {
     TYPE.store(ty.into_ptr().cast(), Relaxed);

@@ -1,13 +1,13 @@
 //! Functions and methods, from the op table.
 //!
-//! One [`Descriptor`] a name: its overloads, and the Python callables that were made of it. A callable is a C function
-//! that knows its descriptor's number; since a method's C function gets nothing but the tensor, each number has a
-//! function of its own ([`TRAMPOLINES`]). Called without a receiver it is the function form, with one the method.
+//! Each name has one [`Descriptor`]: its overloads, and their Python callables. A callable is a C function that knows
+//! the number of its descriptor. The C function of a method gets only the tensor, so each number has a function of its
+//! own ([`TRAMPOLINES`]). Without a receiver, the call is the function form, otherwise the method.
 
 use crate::arguments::{Call, Form, Interned, Overload, Parsed, complain};
 use crate::enter::{self, Failure, Outcome};
-use crate::objects::{made, number_object, part_of, type_name};
-use crate::out::{check_apart, check_out, follow_out, write_out};
+use crate::objects::{new_object, number_object, part_of, type_name};
+use crate::out::{check_no_overlap, check_out, follow_out, write_out};
 use crate::tensor_type::{is_tensor, tensor_of, tensor_type, wrap};
 use crate::{deprecated, help, torch_function};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
@@ -23,7 +23,7 @@ use torchtpu_tensor::policy::Policies;
 use torchtpu_tensor::schema::{Arg, Args, Ret, Row, Schema, Scope};
 use torchtpu_tensor::{Result, Tensor, autocast, ops, state};
 
-/// Everything of one name.
+/// The overloads and callables of one name.
 pub struct Descriptor {
     name: String,
     overloads: Vec<Overload>,
@@ -49,7 +49,7 @@ unsafe extern "C" fn trampoline<const N: usize>(
     names: *mut PyObject,
 ) -> *mut PyObject {
     let call = Call { receiver, args, positional: positional as usize, names };
-    // SAFETY: trampoline `N` is only made callable once descriptor `N` is in place.
+    // SAFETY: trampoline `N` becomes callable only after descriptor `N` is in place.
     enter::object(|| serve(unsafe { &*FIRST.load(Relaxed).add(N) }, &call))
 }
 
@@ -90,9 +90,9 @@ macro_rules! plane {
         sixteen!(row, $n, 16)
     };
 }
-/// Number of names there is room for.
+/// Greatest number of names.
 const NAMES: usize = 6 * 256;
-/// One C function a descriptor.
+/// One C function per descriptor.
 static TRAMPOLINES: [[[Entry; 16]; 16]; NAMES / 256] =
     [plane!(0), plane!(256), plane!(512), plane!(768), plane!(1024), plane!(1280)];
 
@@ -151,7 +151,7 @@ fn run(d: &'static Descriptor, o: &Overload, call: &Call, parsed: &Parsed) -> Ou
     }
 }
 
-/// Run a call while some thread casts for ops or is in inference mode.
+/// Run a call while a thread uses autocast or inference mode.
 #[cold]
 #[inline(never)]
 fn run_unusual(o: &Overload, args: &Args<'_>) -> Result<Ret> {
@@ -166,7 +166,7 @@ fn run_unusual(o: &Overload, args: &Args<'_>) -> Result<Ret> {
     Ok(r)
 }
 
-/// Make the tensors of a result inference tensors, unless they look at an argument.
+/// Make the tensors of a result inference tensors, unless they are views of an argument.
 fn mark_new(args: &Args<'_>, r: &Ret) {
     let is_old = |y: &Tensor| {
         args.0.iter().any(|a| match a {
@@ -187,7 +187,7 @@ fn mark_new(args: &Args<'_>, r: &Ret) {
     }
 }
 
-/// Run a call that was given `out=`.
+/// Run a call with `out=`.
 #[cold]
 #[inline(never)]
 fn run_into(d: &'static Descriptor, o: &Overload, parsed: &Parsed) -> Outcome {
@@ -195,7 +195,7 @@ fn run_into(d: &'static Descriptor, o: &Overload, parsed: &Parsed) -> Outcome {
     follow_out(&d.name, o, &mut args, parsed.out)?;
     let args = Args(&args);
     check_out(&d.name, o.row, &args, parsed.out)?;
-    check_apart(o.out_aliasing, &args, parsed.out)?;
+    check_no_overlap(o.out_aliasing, &args, parsed.out)?;
     let r = if parsed.elements < enter::BIG { (o.row.call)(&args)? } else { without_gil(&args, o.row.call)? };
     write_out(&d.name, o.row, d.out_fields, r, parsed.out)
 }
@@ -205,9 +205,9 @@ fn run_into(d: &'static Descriptor, o: &Overload, parsed: &Parsed) -> Outcome {
 fn written_list(d: &Descriptor, call: &Call, r: Ret) -> Outcome {
     let first = call.operands().into_iter().next();
     match (r, first) {
-        // SAFETY: an object of the call.
+        // SAFETY: the caller holds the objects of the call.
         (Ret::List(_) | Ret::None, Some(list)) if unsafe { PyList_Check(list) != 0 || PyTuple_Check(list) != 0 } => {
-            // SAFETY: an object of the call.
+            // SAFETY: the caller holds the objects of the call.
             unsafe { Py_INCREF(list) };
             Ok(list)
         }
@@ -239,7 +239,7 @@ fn to_object(d: &Descriptor, r: Ret) -> Outcome {
     // own.
     unsafe {
         if let Some(ty) = d.fields {
-            let o = made(PyStructSequence_New(ty.0.cast()))?;
+            let o = new_object(PyStructSequence_New(ty.0.cast()))?;
             for (i, t) in items.into_iter().enumerate() {
                 PyStructSequence_SetItem(o, i as Py_ssize_t, part_of(o, wrap(t))?);
             }
@@ -247,13 +247,13 @@ fn to_object(d: &Descriptor, r: Ret) -> Outcome {
         }
         // Written tensors are returned as a list.
         if d.name.ends_with('_') {
-            let o = made(PyList_New(items.len() as Py_ssize_t))?;
+            let o = new_object(PyList_New(items.len() as Py_ssize_t))?;
             for (i, t) in items.into_iter().enumerate() {
                 PyList_SetItem(o, i as Py_ssize_t, part_of(o, wrap(t))?);
             }
             return Ok(o);
         }
-        let o = made(PyTuple_New(items.len() as Py_ssize_t))?;
+        let o = new_object(PyTuple_New(items.len() as Py_ssize_t))?;
         for (i, t) in items.into_iter().enumerate() {
             PyTuple_SetItem(o, i as Py_ssize_t, part_of(o, wrap(t))?);
         }
@@ -261,7 +261,7 @@ fn to_object(d: &Descriptor, r: Ret) -> Outcome {
     }
 }
 
-/// A call's operands, receiver included, and its arguments as Python passes them on.
+/// Return a call's operands with the receiver, and its arguments in the form for Python.
 type BoundCall<'py> = (Vec<Bound<'py, PyAny>>, Bound<'py, PyTuple>, Bound<'py, PyDict>);
 
 #[cold]
@@ -294,7 +294,7 @@ fn overridden(d: &Descriptor, call: &Call) -> Outcome {
             .collect();
         operands.extend(nested);
         let f = if call.receiver.is_null() { d.function } else { d.method };
-        // SAFETY: callables live for ever.
+        // SAFETY: callables live forever.
         let f = unsafe { Bound::from_borrowed_ptr(py, f.0) };
         Ok::<_, Failure>(torch_function::call(py, &f, &operands, &args, Some(&kwargs))?.into_ptr())
     })
@@ -303,11 +303,11 @@ fn overridden(d: &Descriptor, call: &Call) -> Outcome {
 #[cold]
 fn no_match(d: &'static Descriptor, call: &Call) -> Outcome {
     // Other types may take the call over.
-    // SAFETY: the objects of the call.
+    // SAFETY: the caller holds the objects of the call.
     if call.operands().into_iter().any(|o| unsafe { !is_tensor(o) && torch_function::overrides(o) }) {
         return overridden(d, call);
     }
-    // SAFETY: an exception that a conversion left is set by the interpreter.
+    // SAFETY: a conversion may have left an exception set. It belongs to the interpreter.
     if !unsafe { PyErr_Occurred() }.is_null() {
         return Err(Failure::Raised);
     }
@@ -337,7 +337,7 @@ pub fn call_op(name: &str, overload: &str, args: &[Arg<'_>]) -> Outcome<Ret> {
     }
 }
 
-/// The same, for an op with one tensor as its result.
+/// Call an op with one tensor as its result, as [`call_op`] does.
 ///
 /// # Errors
 /// As [`call_op`].
@@ -352,7 +352,7 @@ pub fn call_tensor_op(name: &str, overload: &str, args: &[Arg<'_>]) -> Outcome<T
 fn method_def(d: &Descriptor, entry: Entry, method: bool) -> *mut PyMethodDef {
     let overloads: Vec<&Overload> = d.overloads.iter().filter(|o| o.method || !method).collect();
     let doc = overloads.iter().map(|o| o.row.doc).find(|doc| !doc.is_empty()).unwrap_or_default();
-    // They live as long as the process, like the callables that point at them.
+    // Definitions live as long as the process, like the callables that point to them.
     let name = CString::new(d.name.as_str()).expect("a name has no zero byte").into_raw();
     let help = help::text(&d.name, doc, &overloads, method).into_raw();
     Box::leak(Box::new(PyMethodDef {
@@ -374,7 +374,7 @@ fn named_tuple(name: &str, fields: &[&str]) -> Interned {
         fields: entries.leak().as_mut_ptr(),
         n_in_sequence: fields.len() as _,
     };
-    // SAFETY: the description is complete and its parts live for ever.
+    // SAFETY: the description is complete, and its parts live forever.
     Interned(unsafe { PyStructSequence_NewType(&mut desc) }.cast())
 }
 
@@ -419,7 +419,7 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     }
     assert!(order.len() <= NAMES, "room for {NAMES} names, {} given", order.len());
 
-    // SAFETY: the type object lives for ever.
+    // SAFETY: the type object lives forever.
     let ty = unsafe { Bound::from_borrowed_ptr(py, tensor_type().cast()) };
     let own = ty.getattr("__dict__")?;
     let torch = pyo3::types::PyString::new(py, "torch");
@@ -451,7 +451,7 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
         }
         if d.overloads.iter().any(|o| o.method) {
             let def = method_def(d, entry, true);
-            // SAFETY: the type and the definition live for ever.
+            // SAFETY: the type and the definition live forever.
             let method = unsafe { Bound::from_owned_ptr_or_err(py, PyDescr_NewMethod(tensor_type(), def))? };
             // Keep attributes that were written by hand.
             if !own.contains(&d.name)? {
@@ -481,13 +481,13 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     Ok(())
 }
 
-/// The autocast policies of a function.
+/// Return the autocast policies of a function.
 pub fn policies(name: &str) -> Policies {
     let at = BY_NAME.get().and_then(|by_name| by_name.get(name));
     at.map_or(Policies::NONE, |i| DESCRIPTORS.get().map_or(Policies::NONE, |table| table[*i].overloads[0].policies))
 }
 
-/// The schemas behind a name.
+/// Return the schemas of a name.
 #[pyfunction]
 fn _schemas(name: &str) -> Vec<&'static str> {
     let table = DESCRIPTORS.get().map_or(&[][..], |v| v);
@@ -495,7 +495,7 @@ fn _schemas(name: &str) -> Vec<&'static str> {
     at.map_or_else(Vec::new, |i| table[*i].overloads.iter().map(|o| o.row.schema).collect())
 }
 
-/// A tensor argument, for hand-written code.
+/// Return a tensor argument, for hand-written code.
 ///
 /// # Safety
 /// `o` is an object that outlives the reference.
@@ -518,7 +518,7 @@ pub unsafe fn tensor_argument<'a>(
     }
 }
 
-/// The row of an overload.
+/// Return the row of an overload.
 pub fn row(name: &str, overload: &str) -> Option<&'static Row> {
     ops::rows().find(|r| {
         let head = &r.schema[..r.schema.find('(').unwrap_or(0)];

@@ -15,13 +15,13 @@ fn is_tensor_object(obj: &Bound<'_, PyAny>) -> bool {
     extract(obj).is_some()
 }
 
-/// Put the tensor of `value`, with its history, into the object `target`: `target.unsqueeze_(0)` and its kin.
+/// Put the tensor of `value`, with its history, into the object `target`, for methods such as `target.unsqueeze_(0)`.
 #[pyfunction]
 fn _swap_tensor(target: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
     let (Some(x), Some(v)) = (extract(target), extract(value)) else {
         return Err(PyTypeError::new_err("expected two Tensors"));
     };
-    // A view stays one, of the same base.
+    // A view stays a view of the same base.
     let new = if x.is_view() && v.is_view() { v.same_view().or_raise()? } else { v.detach() };
     match v.history().or_raise()? {
         Some(GradRef::Node(n)) => new.set_grad_ref(Some(GradRef::Node(n)), v.output_nr()),
@@ -32,23 +32,23 @@ fn _swap_tensor(target: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult
     Ok(())
 }
 
-/// Strides of a tensor of these sizes in a memory format.
+/// Return the strides of a tensor of these sizes in a memory format.
 #[pyfunction]
 fn _format_strides(size: Vec<usize>, format: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
-    // SAFETY: an object.
+    // SAFETY: `format` is an object.
     let format = unsafe { dtype::memory_format(format.as_ptr()) }
         .ok_or_else(|| PyTypeError::new_err("memory_format must be a torch.memory_format"))?;
     let dims = torchtpu_tensor::Dims::try_new(&size).or_raise()?;
     Ok(format.strides(&dims).or_raise()?.to_vec())
 }
 
-/// Return whether the elements fill a range of memory, each place once.
+/// Return whether the elements fill a range of memory, each position once.
 #[pyfunction]
 fn _is_dense(t: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(extract(t).ok_or_else(|| PyTypeError::new_err("expected a Tensor"))?.is_dense())
 }
 
-/// Name of the memory format that a tensor's strides suggest.
+/// Return the name of the memory format that a tensor's strides suggest.
 #[pyfunction]
 fn _suggested_format(t: &Bound<'_, PyAny>) -> PyResult<&'static str> {
     let x = extract(t).ok_or_else(|| PyTypeError::new_err("expected a Tensor"))?;

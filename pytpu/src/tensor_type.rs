@@ -27,15 +27,15 @@ pub struct TensorObject {
 
 static TYPE: AtomicPtr<PyTypeObject> = AtomicPtr::new(null_mut());
 
-/// The type whose objects shortcuts are for: `TYPE`, or null while a mode is to see every call.
+/// The type that shortcuts are for: `TYPE`, or null while modes must see every call.
 static PLAIN: AtomicPtr<PyTypeObject> = AtomicPtr::new(null_mut());
 
-/// Allow shortcuts for plain tensors, or sends them the long way, where modes are asked.
+/// Allow shortcuts for plain tensors, or forbid them while modes must see every call.
 pub fn allow_shortcuts(allowed: bool) {
     PLAIN.store(if allowed { tensor_type() } else { null_mut() }, Relaxed);
 }
 
-/// `torch.Tensor`.
+/// Return `torch.Tensor`.
 #[inline(always)]
 pub fn tensor_type() -> *mut PyTypeObject {
     TYPE.load(Relaxed)
@@ -43,11 +43,11 @@ pub fn tensor_type() -> *mut PyTypeObject {
 
 const FREE_OBJECTS: usize = 2048;
 struct FreeList(UnsafeCell<(usize, [*mut PyObject; FREE_OBJECTS])>);
-// SAFETY: touched only with the GIL held.
+// SAFETY: only code that holds the GIL uses the list.
 unsafe impl Sync for FreeList {}
 static FREE: FreeList = FreeList(UnsafeCell::new((0, [null_mut(); FREE_OBJECTS])));
 
-/// Return whether `o` is exactly a `torch.Tensor`, and no mode is to see the call: one compare.
+/// Return whether `o` is exactly a `torch.Tensor` and no mode must see the call: one compare.
 ///
 /// # Safety
 /// `o` is an object.
@@ -67,23 +67,23 @@ pub unsafe fn is_tensor(o: *mut PyObject) -> bool {
     unsafe { is_exact(o) || PyType_IsSubtype(Py_TYPE(o), tensor_type()) != 0 }
 }
 
-/// The tensor in an object.
+/// Return the tensor in an object.
 ///
 /// # Safety
 /// `o` is a tensor object that outlives the reference.
 #[inline(always)]
 pub unsafe fn tensor_of<'a>(o: *mut PyObject) -> &'a Tensor {
-    // SAFETY: `Tensor` is a transparent non-null pointer, the very one that `into_raw` gave.
+    // SAFETY: `Tensor` is a transparent non-null pointer, the one that `into_raw` returned.
     unsafe { &*(&raw const (*o.cast::<TensorObject>()).tensor).cast::<Tensor>() }
 }
 
-/// The tensor in an object that may be anything.
+/// Return the tensor in any object, or nothing.
 pub fn extract<'a>(o: &'a Bound<'_, PyAny>) -> Option<&'a Tensor> {
     // SAFETY: the type was checked, and the object outlives the borrow of `o`.
     unsafe { is_tensor(o.as_ptr()).then(|| tensor_of(o.as_ptr())) }
 }
 
-/// The object of a tensor: the one it has, or a new one. A new reference.
+/// Return the object of a tensor, which is made if there is none. A new reference.
 #[inline(always)]
 pub fn wrap(t: Tensor) -> *mut PyObject {
     let known = t.pyobject().cast::<PyObject>();
@@ -93,7 +93,7 @@ pub fn wrap(t: Tensor) -> *mut PyObject {
         return known;
     }
     let ty = tensor_type();
-    // SAFETY: the GIL is held, and with it the free list is ours. A dead object in the list keeps its memory and its
+    // SAFETY: the GIL is held, so only this code uses the free list. A dead object in the list keeps its memory and its
     // garbage collector's header, and is not tracked.
     unsafe {
         let free = &mut *FREE.0.get();
@@ -115,13 +115,13 @@ pub fn wrap(t: Tensor) -> *mut PyObject {
     }
 }
 
-/// The object of a tensor, for PyO3.
+/// Return the object of a tensor, for PyO3.
 pub fn to_python(py: Python<'_>, t: Tensor) -> PyResult<Bound<'_, PyAny>> {
     // SAFETY: `wrap` returns a new reference, or null with an exception set.
     unsafe { Bound::from_owned_ptr_or_err(py, wrap(t)) }
 }
 
-/// A new object of a subclass (or of the type itself) for a tensor that has no object yet. A new reference.
+/// Make an object of a subclass, or of the type itself, for a tensor that has no object yet. A new reference.
 ///
 /// # Safety
 /// `ty` is `torch.Tensor` or a subclass.
@@ -216,7 +216,7 @@ pub unsafe fn tensor_if_set<'a>(o: *mut PyObject) -> Option<&'a Tensor> {
     unsafe { (!(*o.cast::<TensorObject>()).tensor.is_null()).then(|| tensor_of(o)) }
 }
 
-/// Let the garbage collector look through an object from now on.
+/// Let the garbage collector visit an object from now on.
 ///
 /// # Safety
 /// `o` is a tensor object.
@@ -238,7 +238,7 @@ unsafe extern "C" fn setattro(o: *mut PyObject, name: *mut PyObject, value: *mut
 }
 
 unsafe extern "C" fn get_dict(o: *mut PyObject, closure: *mut c_void) -> *mut PyObject {
-    // SAFETY: as `setattro`.
+    // SAFETY: the interpreter passes an object of our type, with the closure of the slot.
     unsafe {
         track(o);
         PyObject_GenericGetDict(o, closure)
@@ -246,7 +246,7 @@ unsafe extern "C" fn get_dict(o: *mut PyObject, closure: *mut c_void) -> *mut Py
 }
 
 unsafe extern "C" fn set_dict(o: *mut PyObject, value: *mut PyObject, closure: *mut c_void) -> c_int {
-    // SAFETY: as `setattro`.
+    // SAFETY: the interpreter passes an object of our type, with the closure of the slot.
     unsafe {
         track(o);
         PyObject_GenericSetDict(o, value, closure)
@@ -333,7 +333,7 @@ pub unsafe fn register(m: &Bound<'_, PyModule>, parts: Parts) -> PyResult<()> {
     unsafe { (*ty.as_ptr()).ob_type = meta.into_ptr().cast() };
     TYPE.store(ty.as_ptr().cast(), Relaxed);
     allow_shortcuts(true);
-    // The type lives as long as the process: the pointer above is not counted.
+    // The type lives as long as the process, so the pointer above needs no reference.
     let ty = ty.unbind();
     m.add("Tensor", ty.clone_ref(m.py()))?;
     std::mem::forget(ty);

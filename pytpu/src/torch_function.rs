@@ -1,7 +1,7 @@
 //! `__torch_function__`: subclasses of `Tensor`, and other types, that take calls over.
 //!
-//! A plain tensor costs one compare. For any other type the attribute is looked up on the type, by CPython's own cache.
-//! While some thread has a mode, no tensor is plain, and calls without tensors are looked at too.
+//! A plain tensor costs one compare. For any other type the attribute is looked up on the type, with CPython's own
+//! cache. While a thread has a mode, no tensor is plain, and calls without tensors are examined too.
 
 use crate::enter::{Failure, Outcome};
 use crate::tensor_type;
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
 static NAME: AtomicPtr<PyObject> = AtomicPtr::new(null_mut());
 static DISABLED: AtomicPtr<PyObject> = AtomicPtr::new(null_mut());
 
-/// Modes that wait for calls, in all threads.
+/// Number of modes in all threads.
 static MODES_IN_ALL: AtomicUsize = AtomicUsize::new(0);
 
 /// The overrides that calls are offered to.
@@ -34,7 +34,7 @@ enum Asking {
 
 thread_local! {
     static ASKING: Cell<Asking> = const { Cell::new(Asking::All) };
-    /// The modes that this thread has entered, the innermost last.
+    /// The modes that this thread has entered, with the innermost last.
     static MODES: RefCell<Vec<Py<PyAny>>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -56,7 +56,7 @@ pub fn has_mode() -> bool {
     MODES_IN_ALL.load(Relaxed) != 0 && ASKING.get() != Asking::Nobody && MODES.with_borrow(|m| !m.is_empty())
 }
 
-/// Return whether calls on `o` are taken over: by its type, or, where it is a tensor, by a mode.
+/// Return whether calls on `o` are taken over: by its type, or for a tensor by a mode.
 ///
 /// # Safety
 /// `o` is an object; the GIL is held.
@@ -92,9 +92,9 @@ unsafe fn type_overrides(o: *mut PyObject) -> bool {
     }
 }
 
-/// Call the override of the first of `operands` whose override wants the call.
+/// Call the override of the first of `operands` that takes the call over.
 ///
-/// `args` and `kwargs` are the call's own. Subclasses go before their bases, else left before right.
+/// `args` and `kwargs` are those of the call. Subclasses come before their bases, else left before right.
 pub fn call<'py>(
     py: Python<'py>,
     function: &Bound<'py, PyAny>,
@@ -114,18 +114,18 @@ fn call_of<'py>(
     kwargs: Option<&Bound<'py, PyDict>>,
     with_tensors: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
-    ask(py, function, operands, args, kwargs, with_tensors)?.map_err(|asked| refusal(function, &asked))
+    ask(py, function, operands, args, kwargs, with_tensors)?.map_err(|declined| refusal(function, &declined))
 }
 
 /// The overrides that were called and returned `NotImplemented`: the mode, and types.
-struct Asked<'py> {
+struct Declined<'py> {
     mode: Option<Bound<'py, PyAny>>,
     types: Vec<Bound<'py, PyAny>>,
 }
 
-/// The error where all that were asked returned `NotImplemented`.
+/// Return the error for a call whose overrides all returned `NotImplemented`.
 #[cold]
-fn refusal(function: &Bound<'_, PyAny>, asked: &Asked<'_>) -> PyErr {
+fn refusal(function: &Bound<'_, PyAny>, declined: &Declined<'_>) -> PyErr {
     let attribute = |o: &Bound<'_, PyAny>, name: &str| o.getattr(name).map_or_else(|_| "?".into(), |n| n.to_string());
     let name = attribute(function, "__name__");
     let property = function.getattr("__self__").ok().filter(|p| p.hasattr("__objclass__").unwrap_or(false));
@@ -134,20 +134,20 @@ fn refusal(function: &Bound<'_, PyAny>, asked: &Asked<'_>) -> PyErr {
         None if function.hasattr("__objclass__").unwrap_or(false) => format!("torch.Tensor.{name}"),
         None => format!("{}.{name}", attribute(function, "__module__")),
     };
-    let types = asked.types.iter().map(ToString::to_string);
+    let types = declined.types.iter().map(ToString::to_string);
     let text = if function.hasattr("__code__").unwrap_or(false) {
         let types = types.collect::<Vec<_>>().join(", ");
-        let mode = asked.mode.as_ref().map(|m| format!(" nor in mode {m}")).unwrap_or_default();
+        let mode = declined.mode.as_ref().map(|m| format!(" nor in mode {m}")).unwrap_or_default();
         format!("no implementation found for '{name}' on types that implement __torch_function__: [{types}]{mode}")
     } else {
-        let mode = asked.mode.iter().map(|m| format!("\n\n  - mode object {m}"));
+        let mode = declined.mode.iter().map(|m| format!("\n\n  - mode object {m}"));
         let list: String = mode.chain(types.map(|t| format!("\n\n  - tensor subclass {t}"))).collect();
         format!("Multiple dispatch failed for '{name}'; all __torch_function__ handlers returned NotImplemented:{list}")
     };
     PyTypeError::new_err(text)
 }
 
-/// Ask the mode and then the overrides, until one of them does not return `NotImplemented`.
+/// Call the mode and then the overrides, until one of them does not return `NotImplemented`.
 fn ask<'py>(
     py: Python<'py>,
     function: &Bound<'py, PyAny>,
@@ -155,14 +155,14 @@ fn ask<'py>(
     args: &Bound<'py, PyTuple>,
     kwargs: Option<&Bound<'py, PyDict>>,
     with_tensors: bool,
-) -> PyResult<Result<Bound<'py, PyAny>, Asked<'py>>> {
+) -> PyResult<Result<Bound<'py, PyAny>, Declined<'py>>> {
     let mut order: Vec<&Bound<'py, PyAny>> = Vec::new();
-    // SAFETY: living objects.
+    // SAFETY: the `Bound` keeps the object alive.
     let wants_call = |o: &Bound<'py, PyAny>| unsafe { type_overrides(o.as_ptr()) };
-    // SAFETY: living objects.
-    let is_told_of = |o: &Bound<'py, PyAny>| with_tensors && unsafe { tensor_type::is_tensor(o.as_ptr()) };
+    // SAFETY: the `Bound` keeps the object alive.
+    let is_reported = |o: &Bound<'py, PyAny>| with_tensors && unsafe { tensor_type::is_tensor(o.as_ptr()) };
     for o in operands {
-        if !(wants_call(o) || is_told_of(o)) || order.iter().any(|p| p.get_type().is(o.get_type())) {
+        if !(wants_call(o) || is_reported(o)) || order.iter().any(|p| p.get_type().is(o.get_type())) {
             continue;
         }
         let at = order.iter().position(|p| o.get_type().is_subclass(&p.get_type()).unwrap_or(false));
@@ -171,11 +171,11 @@ fn ask<'py>(
     let types = PyTuple::new(py, order.iter().map(|o| o.get_type()))?;
     order.retain(|o| wants_call(o));
     let empty = PyDict::new(py);
-    let mut asked = Asked { mode: None, types: Vec::new() };
+    let mut declined = Declined { mode: None, types: Vec::new() };
     if has_mode()
         && let Some(mode) = leave_mode()
     {
-        asked.mode = Some(mode.bind(py).clone());
+        declined.mode = Some(mode.bind(py).clone());
         let r = mode.bind(py).call_method1("__torch_function__", (function, &types, args, kwargs.unwrap_or(&empty)));
         enter_mode(mode);
         let r = r?;
@@ -190,13 +190,13 @@ fn ask<'py>(
             return Ok(Ok(r));
         }
     }
-    asked.types = order.iter().map(|o| o.get_type().into_any()).collect();
-    Ok(Err(asked))
+    declined.types = order.iter().map(|o| o.get_type().into_any()).collect();
+    Ok(Err(declined))
 }
 
 /// Return the method that overrides get for a special method. If PyTorch's type has one function under two names, this
 /// is its name.
-fn told_of(name: &str) -> &str {
+fn reported_method(name: &str) -> &str {
     match name {
         "__add__" | "__radd__" => "add",
         "__sub__" => "sub",
@@ -239,13 +239,13 @@ pub unsafe fn call_operator(name: &str, operands: &[*mut PyObject]) -> Outcome {
     Python::attach(|py| {
         // SAFETY: `operands` are objects, and the GIL is held.
         let o: Vec<Bound<'_, PyAny>> = operands.iter().map(|o| unsafe { Bound::from_borrowed_ptr(py, *o) }).collect();
-        // SAFETY: the type object lives for ever.
+        // SAFETY: the type object lives forever.
         let ty = unsafe { Bound::from_borrowed_ptr(py, tensor_type::tensor_type().cast()) };
-        let function = ty.getattr(told_of(name))?;
+        let function = ty.getattr(reported_method(name))?;
         let r = match ask(py, &function, &o, &PyTuple::new(py, &o)?, None, false)? {
             Ok(r) => r,
             Err(_) if o.len() == 2 && name != "__contains__" => py.NotImplemented().into_bound(py),
-            Err(asked) => return Err(refusal(&function, &asked).into()),
+            Err(declined) => return Err(refusal(&function, &declined).into()),
         };
         Ok::<_, Failure>(r.into_ptr())
     })
@@ -279,13 +279,13 @@ pub unsafe fn any_takes_over(o: *mut PyObject) -> bool {
     }
 }
 
-/// [`any_takes_over`] for a key: a tuple or a list is asked by its items.
+/// [`any_takes_over`] for a key: the items of a tuple or a list are examined.
 ///
 /// # Safety
 /// `key` is an object; the GIL is held.
 #[inline]
 pub unsafe fn key_takes_over(key: *mut PyObject) -> bool {
-    // SAFETY: `key` is an object, and the GIL is held. Items are asked while the sequence holds them.
+    // SAFETY: `key` is an object, and the GIL is held. The sequence holds its items while they are examined.
     unsafe {
         if PyTuple_CheckExact(key) != 0 {
             (0..PyTuple_Size(key)).any(|i| any_takes_over(PyTuple_GetItem(key, i)))
@@ -297,15 +297,15 @@ pub unsafe fn key_takes_over(key: *mut PyObject) -> bool {
     }
 }
 
-/// Call an override for `x[key]`, or for `x[key] = value` where there is a value. The items of a tuple or a list are
-/// asked too.
+/// Call an override for `x[key]`, or with a value for `x[key] = value`. The items of a tuple or a list are examined
+/// too.
 ///
 /// # Safety
 /// `o`, `key` and `value` are objects; the GIL is held.
 #[cold]
 pub unsafe fn call_indexing(o: *mut PyObject, key: *mut PyObject, value: Option<*mut PyObject>) -> Outcome {
     Python::attach(|py| {
-        // SAFETY: `o`, `key` and `value` are objects, and the GIL is held. The type object lives for ever.
+        // SAFETY: `o`, `key` and `value` are objects, and the GIL is held. The type object lives forever.
         let object = |p: *mut PyObject| unsafe { Bound::<PyAny>::from_borrowed_ptr(py, p) };
         let (owner, key, value) = (object(o), object(key), value.map(object));
         let mut operands = vec![owner.clone()];
@@ -325,7 +325,7 @@ pub unsafe fn call_indexing(o: *mut PyObject, key: *mut PyObject, value: Option<
 /// Call the mode for a function that makes a tensor of `data`.
 ///
 /// # Errors
-/// Whatever the mode raises.
+/// Those that the mode raises.
 #[cold]
 pub fn call_factory<'py>(
     name: &str,
@@ -354,8 +354,8 @@ pub enum Access {
 #[cold]
 pub unsafe fn call_property(name: &CStr, access: Access, o: *mut PyObject) -> Outcome {
     Python::attach(|py| {
-        // SAFETY: `name` is that of a property of the type; `o` and the assigned value are objects, and the GIL is
-        // held. The type object lives for ever.
+        // SAFETY: `name` is that of a property of the type. `o` and the assigned value are objects, and the GIL is
+        // held. The type object lives forever.
         let object = |p: *mut PyObject| unsafe { Bound::<PyAny>::from_borrowed_ptr(py, p) };
         let owner = object(o);
         let mut args = vec![owner.clone()];
@@ -405,7 +405,7 @@ pub unsafe fn call_method(
             kwargs.set_item(&name, &value)?;
             operands.push(value);
         }
-        let function = ty.getattr(told_of(name))?;
+        let function = ty.getattr(reported_method(name))?;
         let r = call_of(py, &function, &operands, &PyTuple::new(py, &given)?, Some(&kwargs), true)?;
         Ok::<_, Failure>(r.into_ptr())
     })
@@ -439,13 +439,13 @@ fn _set_torch_function_disabled(off: u8) -> u8 {
     ASKING.replace(asking) as u8
 }
 
-/// Return whether types of arguments are asked.
+/// Return whether types of arguments may take calls over.
 #[pyfunction]
 fn _is_torch_function_enabled() -> bool {
     ASKING.get() == Asking::All
 }
 
-/// Return whether neither types nor modes are asked.
+/// Return whether neither types nor modes may take calls over.
 #[pyfunction]
 fn _is_torch_function_all_disabled() -> bool {
     ASKING.get() == Asking::Nobody
@@ -463,18 +463,20 @@ fn _pop_torch_function_mode() -> Option<Py<PyAny>> {
     leave_mode()
 }
 
-/// The modes of the thread, the innermost last.
+/// Return the modes of the thread, with the innermost last.
 #[pyfunction]
 fn _torch_function_modes(py: Python<'_>) -> Vec<Py<PyAny>> {
     MODES.with_borrow(|m| m.iter().map(|m| m.clone_ref(py)).collect())
 }
 
+/// Return whether an operand, or a mode, takes calls over by `__torch_function__`.
 #[pyfunction]
 fn _has_torch_function(operands: &Bound<'_, PyTuple>) -> bool {
-    // SAFETY: living objects, held by the tuple.
+    // SAFETY: the tuple keeps its items alive.
     has_mode() || operands.iter().any(|o| unsafe { overrides(o.as_ptr()) })
 }
 
+/// Call the overrides of `func`, as `__torch_function__` defines, until one does not return `NotImplemented`.
 #[pyfunction]
 #[pyo3(signature = (func, operands, args, kwargs = None))]
 fn _call_torch_function<'py>(
@@ -490,8 +492,8 @@ fn _call_torch_function<'py>(
 /// Return the operands of a call, with the items of lists and tuples, if one of them takes the call over.
 #[pyfunction]
 fn _overriding<'py>(args: &Bound<'py, PyTuple>, kwargs: &Bound<'py, PyDict>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-    let asked = || args.iter_borrowed().any(|o| takes_part(&o)) || kwargs.iter().any(|(_, o)| takes_part(&o));
-    if !has_mode() && !asked() {
+    let any_takes_part = || args.iter_borrowed().any(|o| takes_part(&o)) || kwargs.iter().any(|(_, o)| takes_part(&o));
+    if !has_mode() && !any_takes_part() {
         return Ok(None);
     }
     let mut operands = Vec::new();
@@ -511,7 +513,7 @@ enum Part {
     Takes,
     /// It does not.
     None,
-    /// Its items have to be looked at.
+    /// Its items must be examined.
     Items,
 }
 
@@ -538,7 +540,7 @@ unsafe fn part(o: *mut PyObject) -> Part {
 
 /// Return whether an argument, or an item of a list or a tuple at any depth, takes calls over.
 fn takes_part(o: &Bound<'_, PyAny>) -> bool {
-    // SAFETY: a living object.
+    // SAFETY: the `Bound` keeps the object alive.
     match unsafe { part(o.as_ptr()) } {
         Part::Takes => true,
         Part::None => false,
@@ -546,7 +548,7 @@ fn takes_part(o: &Bound<'_, PyAny>) -> bool {
     }
 }
 
-/// Looks through a list or a tuple without recursion: it may be nested deeply, or contain itself.
+/// Examines a list or a tuple without recursion: it may be nested deeply, or contain itself.
 fn has_item_that_takes_part(o: &Bound<'_, PyAny>) -> bool {
     let mut seen: HashSet<usize> = HashSet::new();
     let mut pending = vec![o.clone()];
@@ -555,7 +557,7 @@ fn has_item_that_takes_part(o: &Bound<'_, PyAny>) -> bool {
         let mut i = 0;
         while let Some(item) = item_of(&list, i) {
             i += 1;
-            // SAFETY: a living object.
+            // SAFETY: the `Bound` keeps the object alive.
             match unsafe { part(item.as_ptr()) } {
                 Part::Takes => return true,
                 Part::None => {}

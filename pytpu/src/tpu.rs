@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict};
 use torchtpu_lazy::{self as lazy, EagerMode};
 
+/// Return whether a plugin for `tpu` is there and starts.
 #[pyfunction]
 fn _tpu_is_available(py: Python<'_>) -> bool {
     py.detach(lazy::is_available)
@@ -17,38 +18,43 @@ fn _tpu_plugin_is_installed(py: Python<'_>) -> bool {
     py.detach(lazy::plugin_is_installed)
 }
 
+/// Return the number of devices.
 #[pyfunction]
 fn _tpu_device_count(py: Python<'_>) -> usize {
     py.detach(lazy::device_count)
 }
 
+/// Return the name of the hardware.
 #[pyfunction]
 fn _tpu_device_name(py: Python<'_>) -> PyResult<String> {
     py.detach(lazy::device_name).map_err(enter::exception)
 }
 
+/// Return the free and the whole memory in bytes, or `None` if the plugin does not say.
 #[pyfunction]
 fn _tpu_memory_info(py: Python<'_>) -> PyResult<Option<(u64, u64)>> {
     py.detach(lazy::memory_info).map_err(enter::exception)
 }
 
+/// Launch what is recorded, and wait for it.
 #[pyfunction]
 fn _tpu_synchronize(py: Python<'_>) -> PyResult<()> {
     py.detach(lazy::synchronize).map_err(enter::exception)
 }
 
-/// Leave no thread at work, for a fork.
+/// Wait until no thread works, for a fork.
 #[pyfunction]
 fn _tpu_quiesce(py: Python<'_>) {
     py.detach(lazy::quiesce);
 }
 
-/// The mode as a number: 0 debug, 1 strict, 2 fused.
+/// Return the mode as a number: 0 debug, 1 strict, 2 fused.
 #[pyfunction]
 fn _tpu_eager_mode() -> u8 {
     lazy::eager_mode() as u8
 }
 
+/// Set the mode by its number: see `torch.tpu.set_eager_mode`.
 #[pyfunction]
 fn _tpu_set_eager_mode(py: Python<'_>, mode: u8) -> PyResult<()> {
     let mode = match mode {
@@ -61,7 +67,7 @@ fn _tpu_set_eager_mode(py: Python<'_>, mode: u8) -> PyResult<()> {
     Ok(())
 }
 
-/// Return the precision of `float32` products on accelerators: 0 highest, 1 high, 2 medium.
+/// Set the precision of `float32` products on accelerators: 0 highest, 1 high, 2 medium.
 #[pyfunction]
 fn _tpu_set_matmul_precision(py: Python<'_>, precision: u8) -> PyResult<()> {
     let precision = match precision {
@@ -74,14 +80,14 @@ fn _tpu_set_matmul_precision(py: Python<'_>, precision: u8) -> PyResult<()> {
     Ok(())
 }
 
-/// Options of the compiler: pairs of a name and a text, a truth value or a number.
+/// Set options of the compiler: pairs of a name and a text, a truth value or a number.
 #[pyfunction]
 fn _tpu_set_compiler_options(py: Python<'_>, options: Vec<(String, Bound<'_, PyAny>)>) -> PyResult<()> {
     let value = |value: &Bound<'_, PyAny>| -> PyResult<lazy::OptionValue> {
         Ok(if let Ok(is_on) = value.cast::<PyBool>() {
             lazy::OptionValue::Bool(is_on.is_true())
         } else if let Ok(text) = value.extract::<String>() {
-            // XLA reads numbers from texts, but no truth values in lower case.
+            // XLA parses numbers in texts, but not truth values in lower case.
             match text.as_str() {
                 "true" => lazy::OptionValue::Bool(true),
                 "false" => lazy::OptionValue::Bool(false),
@@ -119,26 +125,31 @@ impl Event {
     }
 }
 
+/// Return an event that is ready when everything recorded so far has run.
 #[pyfunction]
 fn _tpu_record_event(py: Python<'_>, timed: bool) -> PyResult<Event> {
     py.detach(|| lazy::record_event(timed)).map(Event).map_err(enter::exception)
 }
 
+/// Say that an optimizer begins a step.
 #[pyfunction]
 fn _step_begins(py: Python<'_>, optimizer: u64, makes_state: bool) {
     py.detach(|| lazy::step_begins(optimizer, makes_state));
 }
 
+/// Say that a training step has ended.
 #[pyfunction]
 fn _step_boundary(py: Python<'_>) {
     py.detach(lazy::step_boundary);
 }
 
+/// Launch what is recorded, without waiting for it.
 #[pyfunction]
 fn _tpu_mark_step(py: Python<'_>) {
     py.detach(lazy::mark_step);
 }
 
+/// Return counters by name.
 #[pyfunction]
 fn _tpu_metrics(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let m = lazy::metrics();
@@ -159,80 +170,92 @@ fn _tpu_metrics(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     Ok(d)
 }
 
+/// Set the counters to zero.
 #[pyfunction]
 fn _tpu_reset_metrics() {
     lazy::reset_metrics();
 }
 
+/// Set the peak of memory to what is used now.
 #[pyfunction]
 fn _tpu_reset_peak_bytes() {
     lazy::reset_peak_bytes();
 }
 
+/// Return the compilations with their reasons, one a line.
 #[pyfunction]
 fn _tpu_explain() -> Vec<String> {
     lazy::explain().iter().map(ToString::to_string).collect()
 }
 
+/// Write the compiled programs to a file, and return how many they are.
 #[pyfunction]
 fn _tpu_save_cache(py: Python<'_>, path: std::path::PathBuf) -> PyResult<usize> {
     py.detach(|| lazy::save_cache(path)).map_err(enter::exception)
 }
 
+/// Read compiled programs from a file, and return how many they are.
 #[pyfunction]
 fn _tpu_load_cache(py: Python<'_>, path: std::path::PathBuf) -> PyResult<usize> {
     py.detach(|| lazy::load_cache(path)).map_err(enter::exception)
 }
 
+/// Forget the compiled programs.
 #[pyfunction]
 fn _tpu_clear_cache() {
     lazy::clear_cache();
 }
 
+/// Return unused memory to the system.
 #[pyfunction]
 fn _tpu_empty_cache(py: Python<'_>) {
     py.detach(lazy::empty_cache);
 }
 
+/// Set whether mode Debug refuses results with NaN or infinity.
 #[pyfunction]
 fn _tpu_set_check_numerics(on: bool) {
     lazy::set_check_numerics(on);
 }
 
+/// Set the plugin: a path, or `cpu`, `cuda` or `tpu`.
 #[pyfunction]
 fn _tpu_set_plugin(name: &str) -> PyResult<()> {
     lazy::set_plugin(name).map_err(enter::exception)
 }
 
+/// Look for plugins in this folder too.
 #[pyfunction]
 fn _tpu_add_plugin_search_path(folder: &str) {
     lazy::add_plugin_search_path(folder);
 }
 
-/// The tensor of device `tpu` in an object that may be anything.
+/// Return the tensor of device `tpu` in any object, or nothing.
 pub(crate) fn device_tensor<'a>(x: &'a Bound<'_, PyAny>) -> PyResult<&'a torchtpu_tensor::Tensor> {
     crate::tensor_type::extract(x)
         .filter(|t| t.device().kind == torchtpu_tensor::DeviceKind::Tpu)
         .ok_or_else(|| PyValueError::new_err("expected a tensor on device tpu"))
 }
 
-/// The StableHLO text of the program that would compute a tensor.
+/// Return the StableHLO text of the program that would compute a tensor.
 #[pyfunction]
 fn _tpu_dump_stablehlo(x: &Bound<'_, PyAny>) -> PyResult<String> {
     device_tensor(x)?.device_value().and_then(lazy::dump_stablehlo).map_err(enter::exception)
 }
 
-/// The recorded ops that would compute a tensor.
+/// Return the recorded ops that would compute a tensor.
 #[pyfunction]
 fn _tpu_dump_graph(x: &Bound<'_, PyAny>) -> PyResult<String> {
     device_tensor(x)?.device_value().and_then(lazy::dump_graph).map_err(enter::exception)
 }
 
+/// Set how many bytes of results may wait for a launch.
 #[pyfunction]
 fn _tpu_set_max_pending_bytes(n: Option<usize>) {
     lazy::set_max_pending_bytes(n);
 }
 
+/// Set how many ops one program may have.
 #[pyfunction]
 fn _tpu_set_max_segment_ops(n: usize) {
     lazy::set_max_segment_ops(n);

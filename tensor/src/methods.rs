@@ -1,8 +1,7 @@
-//! PyTorch's methods of a tensor that call a row of the table: named, checked by the compiler, with a schema's
-//! defaults.
+//! PyTorch's methods of a tensor, as typed functions that call the row of their name with the schema's defaults.
 //!
-//! Arithmetic, comparisons, shapes, sums and products stand beside their ops; what is here adds nothing to the row it
-//! names.
+//! Methods for arithmetic, comparisons, shapes, sums and products stand beside their ops. The methods here add nothing
+//! to their rows.
 
 use crate::schema::{Arg, Ret};
 use crate::{DType, Device, Error, Result, Scalar, Tensor, ops};
@@ -23,7 +22,7 @@ fn optional<'a, T>(v: Option<T>, of: impl FnOnce(T) -> Arg<'a>) -> Arg<'a> {
     v.map_or(Arg::None, of)
 }
 
-/// Sizes as the table takes them; those that nothing holds become an error there.
+/// Sizes as arguments of a row. A size beyond `i64` becomes `i64::MAX`, which the row refuses.
 fn sizes(dims: &[usize]) -> Vec<i64> {
     dims.iter().map(|&n| i64::try_from(n).unwrap_or(i64::MAX)).collect()
 }
@@ -34,7 +33,7 @@ macro_rules! methods {
             $(#[$doc])*
             ///
             /// # Errors
-            /// As PyTorch's, in its words.
+            /// The errors of PyTorch, in its words.
             pub fn $name(&self, $($arg: $ty),*) -> Result<Tensor> {
                 ops::call_tensor($row, &[Arg::Tensor(self), $($value),*])
             }
@@ -48,7 +47,7 @@ macro_rules! pairs {
             $(#[$doc])*
             ///
             /// # Errors
-            /// As PyTorch's, in its words.
+            /// The errors of PyTorch, in its words.
             pub fn $name(&self, $($arg: $ty),*) -> Result<(Tensor, Tensor)> {
                 ops::call_pair($row, &[Arg::Tensor(self), $($value),*])
             }
@@ -62,7 +61,7 @@ macro_rules! in_place {
             $(#[$doc])*
             ///
             /// # Errors
-            /// As PyTorch's, in its words.
+            /// The errors of PyTorch, in its words.
             pub fn $name(&self, $($arg: $ty),*) -> Result<&Tensor> {
                 ops::call($row, &[Arg::Tensor(self), $($value),*]).map(|_| self)
             }
@@ -71,24 +70,24 @@ macro_rules! in_place {
 }
 
 impl Tensor {
-    /// Numbers from the standard normal distribution, of the device's generator.
+    /// Numbers from the standard normal distribution, drawn by the device's generator.
     ///
     /// # Errors
-    /// `NotImplemented` for a dtype without them, `OutOfMemory`.
+    /// `NotImplemented` for a dtype without normal numbers, `OutOfMemory`.
     pub fn randn(dims: &[usize], dtype: DType, device: Device) -> Result<Tensor> {
         Tensor::made("randn", &[Arg::Ints(&sizes(dims))], dtype, device)
     }
-    /// Numbers between 0 and 1, without 1.
+    /// Numbers from 0 up to 1, without 1.
     ///
     /// # Errors
-    /// As [`Tensor::randn`].
+    /// The errors of [`Tensor::randn`].
     pub fn rand(dims: &[usize], dtype: DType, device: Device) -> Result<Tensor> {
         Tensor::made("rand", &[Arg::Ints(&sizes(dims))], dtype, device)
     }
     /// Whole numbers from `low` up to `high`, without `high`.
     ///
     /// # Errors
-    /// `Runtime` where there are none, `OutOfMemory`.
+    /// `Runtime` if there are no such numbers, `OutOfMemory`.
     pub fn randint(low: i64, high: i64, dims: &[usize], dtype: DType, device: Device) -> Result<Tensor> {
         Tensor::made("randint.low", &[int(low), int(high), Arg::Ints(&sizes(dims))], dtype, device)
     }
@@ -106,15 +105,15 @@ impl Tensor {
     pub fn eye(n: i64, m: i64, dtype: DType, device: Device) -> Result<Tensor> {
         Tensor::made("eye.m", &[int(n), int(m)], dtype, device)
     }
-    /// Calls a row whose arguments end in dtype, layout and device.
+    /// Call a row whose arguments end in dtype, layout and device.
     fn made(row: &str, args: &[Arg<'_>], dtype: DType, device: Device) -> Result<Tensor> {
         ops::call_tensor(row, &[args, &[Arg::DType(dtype), Arg::None, Arg::Device(device)]].concat())
     }
 
-    /// The size along a dimension; negative ones count from the end.
+    /// The size along a dimension. Negative dimensions count from the end.
     ///
     /// # Errors
-    /// `Index` for a dimension that is not there.
+    /// `Index` for a dimension out of range.
     pub fn size(&self, dim: i64) -> Result<usize> {
         Ok(self.dims()[crate::op::normalize_dim(dim, self.dims().len())?])
     }
@@ -122,64 +121,64 @@ impl Tensor {
     pub fn dim(&self) -> usize {
         self.dims().len()
     }
-    /// Tensors side by side along a dimension that they have.
+    /// Tensors joined along a dimension that they have.
     ///
     /// # Errors
-    /// As PyTorch's, in its words.
+    /// The errors of PyTorch, in its words.
     pub fn cat(tensors: &[&Tensor], dim: i64) -> Result<Tensor> {
         ops::concat::cat(tensors, dim)
     }
-    /// Tensors of one shape along a new dimension.
+    /// Tensors of one shape joined along a new dimension.
     ///
     /// # Errors
-    /// As PyTorch's, in its words.
+    /// The errors of PyTorch, in its words.
     pub fn stack(tensors: &[&Tensor], dim: i64) -> Result<Tensor> {
         ops::concat::stack(tensors, dim)
     }
-    /// `x` where the condition holds, `y` elsewhere.
+    /// `x` if the condition holds, else `y`, for each element.
     ///
     /// # Errors
-    /// As PyTorch's, in its words.
+    /// The errors of PyTorch, in its words.
     pub fn where_(condition: &Tensor, x: &Tensor, y: &Tensor) -> Result<Tensor> {
         ops::call_tensor("where.self", &[Arg::Tensor(condition), Arg::Tensor(x), Arg::Tensor(y)])
     }
     /// A sum of products, in Einstein's notation: `Tensor::einsum("ij,jk->ik", &[&a, &b])`.
     ///
     /// # Errors
-    /// As PyTorch's, in its words.
+    /// The errors of PyTorch, in its words.
     pub fn einsum(equation: &str, tensors: &[&Tensor]) -> Result<Tensor> {
         let tensors: Vec<Option<Tensor>> = tensors.iter().map(|&t| Some(t.clone())).collect();
         ops::call_tensor("einsum", &[Arg::Str(equation), Arg::Tensors(&tensors)])
     }
-    /// How many elements are other than zero.
+    /// The number of elements that are not zero.
     ///
     /// # Errors
-    /// Out of memory.
+    /// `OutOfMemory`.
     pub fn count_nonzero(&self) -> Result<Tensor> {
         self.ne_scalar(0)?.sum()
     }
     /// Whether sizes and all elements are equal.
     ///
     /// # Errors
-    /// As PyTorch's, in its words.
+    /// The errors of PyTorch, in its words.
     pub fn equal(&self, other: &Tensor) -> Result<bool> {
         match ops::call("equal", &[Arg::Tensor(self), Arg::Tensor(other)])? {
             Ret::Scalar(v) => Ok(v == Scalar::Bool(true)),
             other => Err(Error::runtime(format!("equal gave {other:?}"))),
         }
     }
-    /// The elements that indices choose, one tensor of them a dimension; `None` takes a dimension whole. Masks count as
-    /// the positions where they hold.
+    /// The elements that `indices` select, one index tensor for each dimension. `None` selects a whole dimension. A
+    /// mask stands for the positions where it holds.
     ///
     /// # Errors
     /// `Index` for an index out of range, and for indices that do not broadcast.
     pub fn index(&self, indices: &[Option<Tensor>]) -> Result<Tensor> {
         ops::call_tensor("index.Tensor", &[Arg::Tensor(self), Arg::Tensors(indices)])
     }
-    /// Values put where [`Tensor::index`] would read, in a copy.
+    /// A copy with values written at the places that [`Tensor::index`] would read.
     ///
     /// # Errors
-    /// As [`Tensor::index`].
+    /// The errors of [`Tensor::index`].
     pub fn index_put(&self, indices: &[Option<Tensor>], values: &Tensor, accumulate: bool) -> Result<Tensor> {
         let args = [Arg::Tensor(self), Arg::Tensors(indices), Arg::Tensor(values), flag(accumulate)];
         ops::call_tensor("index_put", &args)
@@ -187,7 +186,7 @@ impl Tensor {
     /// [`Tensor::index_put`] in place.
     ///
     /// # Errors
-    /// As [`Tensor::index`].
+    /// The errors of [`Tensor::index`].
     pub fn index_put_(&self, indices: &[Option<Tensor>], values: &Tensor, accumulate: bool) -> Result<&Tensor> {
         let args = [Arg::Tensor(self), Arg::Tensors(indices), Arg::Tensor(values), flag(accumulate)];
         ops::call("index_put_", &args).map(|_| self)
@@ -199,7 +198,7 @@ methods! {
     zeros_like() = "zeros_like", [];
     /// Ones of the same shape, dtype and device.
     ones_like() = "ones_like", [];
-    /// A number everywhere, with the same shape, dtype and device.
+    /// A number for all elements, with the same shape, dtype and device.
     full_like(value: impl Into<Scalar>) = "full_like", [number(value)];
     /// Numbers between 0 and 1, with the same shape, dtype and device.
     rand_like() = "rand_like", [];
@@ -210,13 +209,13 @@ methods! {
     /// Draws indices by the weights in each row.
     multinomial(samples: i64, replacement: bool) = "multinomial", [int(samples), flag(replacement)];
 
-    /// Variance over dimensions, all where there are none; `correction` is 1 as a rule.
+    /// Variance over dimensions, or over all if the list is empty. `correction` is usually 1.
     var(dims: &[i64], correction: i64, keepdim: bool) = "var.correction",
     [Arg::Ints(dims), int(correction), flag(keepdim)];
-    /// Standard deviation over dimensions, all where there are none; `correction` is 1 as a rule.
+    /// Standard deviation over dimensions, or over all if the list is empty. `correction` is usually 1.
     std(dims: &[i64], correction: i64, keepdim: bool) = "std.correction",
     [Arg::Ints(dims), int(correction), flag(keepdim)];
-    /// The norm of all elements; `p` is 2 as a rule.
+    /// The norm of all elements; `p` is usually 2.
     norm(p: f64) = "linalg_vector_norm", [number(p)];
     /// The norm over dimensions.
     norm_dim(p: f64, dims: &[i64], keepdim: bool) = "linalg_vector_norm", [number(p), Arg::Ints(dims), flag(keepdim)];
@@ -224,28 +223,28 @@ methods! {
     prod() = "prod", [];
     /// The product along a dimension.
     prod_dim(dim: i64, keepdim: bool) = "prod.dim_int", [int(dim), flag(keepdim)];
-    /// Whether all elements are other than zero.
+    /// Whether no element is zero.
     all() = "all", [];
-    /// Whether all elements along a dimension are other than zero.
+    /// Whether no element along a dimension is zero.
     all_dim(dim: i64, keepdim: bool) = "all.dim", [int(dim), flag(keepdim)];
-    /// Whether an element is other than zero.
+    /// Whether any element is not zero.
     any() = "any", [];
-    /// Whether an element along a dimension is other than zero.
+    /// Whether any element along a dimension is not zero.
     any_dim(dim: i64, keepdim: bool) = "any.dim", [int(dim), flag(keepdim)];
     /// The largest element.
     max() = "max", [];
     /// The smallest element.
     min() = "min", [];
-    /// The median of all elements, the lower one of two.
+    /// The median of all elements; of two middle ones, the lower.
     median() = "median", [];
     /// The logarithm of the sum of exponentials over dimensions.
     logsumexp(dims: &[i64], keepdim: bool) = "logsumexp", [Arg::Ints(dims), flag(keepdim)];
     /// Sum of the diagonal.
     trace() = "trace", [];
 
-    /// Elements moved into bounds.
+    /// Elements clamped to bounds.
     clamp(min: Option<f64>, max: Option<f64>) = "clamp", [optional(min, number), optional(max, number)];
-    /// Elements moved into bounds that are tensors.
+    /// Elements clamped to bounds that are tensors.
     clamp_tensor(min: Option<&Tensor>, max: Option<&Tensor>) = "clamp.Tensor",
     [optional(min, Arg::Tensor), optional(max, Arg::Tensor)];
     /// `x + weight (end - x)`.
@@ -260,120 +259,120 @@ methods! {
     addmm(a: &Tensor, b: &Tensor) = "addmm", [Arg::Tensor(a), Arg::Tensor(b)];
     /// `x + a @ b` of batches.
     baddbmm(a: &Tensor, b: &Tensor) = "baddbmm", [Arg::Tensor(a), Arg::Tensor(b)];
-    /// NaN and infinities replaced by numbers; by PyTorch's where there is none.
+    /// NaN and infinities replaced by numbers. `None` stands for PyTorch's default.
     nan_to_num(nan: Option<f64>, posinf: Option<f64>, neginf: Option<f64>) = "nan_to_num",
     [optional(nan, number), optional(posinf, number), optional(neginf, number)];
 
     /// The elements at `index` along a dimension, one for each element of `index`.
     gather(dim: i64, index: &Tensor) = "gather", [int(dim), Arg::Tensor(index)];
-    /// Elements of `src` put at `index` along a dimension, in a copy.
+    /// A copy with elements of `src` written at `index` along a dimension.
     scatter(dim: i64, index: &Tensor, src: &Tensor) = "scatter.src", [int(dim), Arg::Tensor(index), Arg::Tensor(src)];
-    /// Elements of `src` added at `index` along a dimension, in a copy.
+    /// A copy with elements of `src` added at `index` along a dimension.
     scatter_add(dim: i64, index: &Tensor, src: &Tensor) = "scatter_add",
     [int(dim), Arg::Tensor(index), Arg::Tensor(src)];
     /// The slices at `index` along a dimension.
     index_select(dim: i64, index: &Tensor) = "index_select", [int(dim), Arg::Tensor(index)];
-    /// Slices of `source` added at `index` along a dimension, in a copy.
+    /// A copy with slices of `source` added at `index` along a dimension.
     index_add(dim: i64, index: &Tensor, source: &Tensor) = "index_add",
     [int(dim), Arg::Tensor(index), Arg::Tensor(source)];
-    /// Slices of `source` put at `index` along a dimension, in a copy.
+    /// A copy with slices of `source` written at `index` along a dimension.
     index_copy(dim: i64, index: &Tensor, source: &Tensor) = "index_copy",
     [int(dim), Arg::Tensor(index), Arg::Tensor(source)];
-    /// A number put at `index` along a dimension, in a copy.
+    /// A copy with a number written at `index` along a dimension.
     index_fill(dim: i64, index: &Tensor, value: impl Into<Scalar>) = "index_fill.int_Scalar",
     [int(dim), Arg::Tensor(index), number(value)];
-    /// A number where the mask holds, in a copy.
+    /// A copy with a number written where the mask holds.
     masked_fill(mask: &Tensor, value: impl Into<Scalar>) = "masked_fill.Scalar", [Arg::Tensor(mask), number(value)];
-    /// The elements where the mask holds, one after the other. The host reads how many there are.
+    /// The elements where the mask holds, as a vector. The host reads their number.
     masked_select(mask: &Tensor) = "masked_select", [Arg::Tensor(mask)];
     /// The elements at indices into the flattened tensor.
     take(index: &Tensor) = "take", [Arg::Tensor(index)];
-    /// Positions of elements other than zero, one a row. The host reads how many there are.
+    /// Positions of elements that are not zero, one in each row. The host reads their number.
     nonzero() = "nonzero", [];
-    /// Rows with a one at the class, zeros elsewhere; `-1` counts the classes.
+    /// Rows with a one at the class and zeros elsewhere. `-1` stands for the number of classes.
     one_hot(classes: i64) = "one_hot", [int(classes)];
     /// Indices that would sort along a dimension.
     argsort(dim: i64, descending: bool) = "argsort", [int(dim), flag(descending)];
 
-    /// Zeros above a diagonal.
+    /// The lower triangle: zeros above a diagonal.
     tril(diagonal: i64) = "tril", [int(diagonal)];
-    /// Zeros below a diagonal.
+    /// The upper triangle: zeros below a diagonal.
     triu(diagonal: i64) = "triu", [int(diagonal)];
     /// A matrix with this diagonal, or the diagonal of a matrix.
     diag(diagonal: i64) = "diag", [int(diagonal)];
-    /// In the opposite order along dimensions.
+    /// Elements in reverse order along dimensions.
     flip(dims: &[i64]) = "flip", [Arg::Ints(dims)];
-    /// Moved along dimensions, what leaves on one side entering on the other.
+    /// Elements rolled along dimensions. Those that leave at one end enter at the other.
     roll(shifts: &[i64], dims: &[i64]) = "roll", [Arg::Ints(shifts), Arg::Ints(dims)];
     /// Repeated along each dimension.
     repeat(times: &[i64]) = "repeat", [Arg::Ints(times)];
-    /// Each slice along a dimension repeated; all elements, flattened, without one.
+    /// Each slice along a dimension repeated. Without a dimension, all elements, flattened, are repeated.
     repeat_interleave(times: i64, dim: Option<i64>) = "repeat_interleave.self_int", [int(times), optional(dim, int)];
-    /// A view as large as another tensor.
+    /// A view expanded to the sizes of another tensor.
     expand_as(other: &Tensor) = "expand_as", [Arg::Tensor(other)];
-    /// The dtype and device of another tensor.
+    /// A tensor converted to the dtype and device of another one.
     type_as(other: &Tensor) = "type_as", [Arg::Tensor(other)];
 }
 
 pairs! {
-    /// The largest elements along a dimension, and where they are.
+    /// The largest elements along a dimension, and their positions.
     max_dim(dim: i64, keepdim: bool) = "max.dim", [int(dim), flag(keepdim)];
-    /// The smallest elements along a dimension, and where they are.
+    /// The smallest elements along a dimension, and their positions.
     min_dim(dim: i64, keepdim: bool) = "min.dim", [int(dim), flag(keepdim)];
-    /// The medians along a dimension, and where they are.
+    /// The medians along a dimension, and their positions.
     median_dim(dim: i64, keepdim: bool) = "median.dim", [int(dim), flag(keepdim)];
-    /// The `k`-th smallest elements along a dimension, and where they are.
+    /// The `k`-th smallest elements along a dimension, and their positions.
     kthvalue(k: i64, dim: i64, keepdim: bool) = "kthvalue", [int(k), int(dim), flag(keepdim)];
-    /// The largest elements so far along a dimension, and where they are.
+    /// The largest elements so far along a dimension, and their positions.
     cummax(dim: i64) = "cummax", [int(dim)];
-    /// The smallest elements so far along a dimension, and where they are.
+    /// The smallest elements so far along a dimension, and their positions.
     cummin(dim: i64) = "cummin", [int(dim)];
-    /// Variance and mean over dimensions, all where there are none.
+    /// Variance and mean over dimensions, or over all if the list is empty.
     var_mean(dims: &[i64], correction: i64, keepdim: bool) = "var_mean.correction",
     [Arg::Ints(dims), int(correction), flag(keepdim)];
 }
 
 in_place! {
-    /// Zeros everywhere.
+    /// Set all elements to zero.
     zero_() = "zero_", [];
-    /// A number everywhere.
+    /// Set all elements to a number.
     fill_(value: impl Into<Scalar>) = "fill_.Scalar", [number(value)];
-    /// Normal numbers.
+    /// Set the elements to normal numbers.
     normal_(mean: f64, std: f64) = "normal_", [number(mean), number(std)];
-    /// Numbers between bounds, without the upper one.
+    /// Set the elements to numbers between bounds, without the upper one.
     uniform_(from: f64, to: f64) = "uniform_", [number(from), number(to)];
-    /// Adds a number.
+    /// Add a number.
     add_scalar_(value: impl Into<Scalar>) = "add_.Tensor", [number(value)];
-    /// Subtracts a number.
+    /// Subtract a number.
     sub_scalar_(value: impl Into<Scalar>) = "sub_.Tensor", [number(value)];
-    /// Multiplies by a number.
+    /// Multiply by a number.
     mul_scalar_(value: impl Into<Scalar>) = "mul_.Tensor", [number(value)];
-    /// Divides by a number.
+    /// Divide by a number.
     div_scalar_(value: impl Into<Scalar>) = "div_.Tensor", [number(value)];
-    /// Moves elements into bounds.
+    /// Clamp elements to bounds.
     clamp_(min: Option<f64>, max: Option<f64>) = "clamp_", [optional(min, number), optional(max, number)];
-    /// Goes a part of the way towards `end`.
+    /// Move a part of the way towards `end`.
     lerp_(end: &Tensor, weight: impl Into<Scalar>) = "lerp_.Scalar", [Arg::Tensor(end), number(weight)];
-    /// Adds `value * a * b`.
+    /// Add `value * a * b`.
     addcmul_(a: &Tensor, b: &Tensor, value: impl Into<Scalar>) = "addcmul_",
     [Arg::Tensor(a), Arg::Tensor(b), number(value)];
-    /// Adds `value * a / b`.
+    /// Add `value * a / b`.
     addcdiv_(a: &Tensor, b: &Tensor, value: impl Into<Scalar>) = "addcdiv_",
     [Arg::Tensor(a), Arg::Tensor(b), number(value)];
-    /// Puts a number where the mask holds.
+    /// Write a number where the mask holds.
     masked_fill_(mask: &Tensor, value: impl Into<Scalar>) = "masked_fill_.Scalar", [Arg::Tensor(mask), number(value)];
-    /// Puts elements of `src` at `index` along a dimension.
+    /// Write elements of `src` at `index` along a dimension.
     scatter_(dim: i64, index: &Tensor, src: &Tensor) = "scatter_.src", [int(dim), Arg::Tensor(index), Arg::Tensor(src)];
-    /// Adds elements of `src` at `index` along a dimension.
+    /// Add elements of `src` at `index` along a dimension.
     scatter_add_(dim: i64, index: &Tensor, src: &Tensor) = "scatter_add_",
     [int(dim), Arg::Tensor(index), Arg::Tensor(src)];
-    /// Adds slices of `source` at `index` along a dimension.
+    /// Add slices of `source` at `index` along a dimension.
     index_add_(dim: i64, index: &Tensor, source: &Tensor) = "index_add_",
     [int(dim), Arg::Tensor(index), Arg::Tensor(source)];
-    /// Puts slices of `source` at `index` along a dimension.
+    /// Write slices of `source` at `index` along a dimension.
     index_copy_(dim: i64, index: &Tensor, source: &Tensor) = "index_copy_",
     [int(dim), Arg::Tensor(index), Arg::Tensor(source)];
-    /// Puts a number at `index` along a dimension.
+    /// Write a number at `index` along a dimension.
     index_fill_(dim: i64, index: &Tensor, value: impl Into<Scalar>) = "index_fill_.int_Scalar",
     [int(dim), Arg::Tensor(index), number(value)];
 }

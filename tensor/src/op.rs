@@ -1,16 +1,17 @@
-//! The op contract.
+//! The contract of ops.
 //!
-//! Attributes live in the op value and derive `Hash + Eq + Debug`; operands never do, they are passed beside it. So
-//! renumbering, hashing, printing and keys are written once. Three tiers:
+//! Attributes are fields of the op value, which derives `Hash + Eq + Debug`. Operands are never fields; they are passed
+//! beside the op. So renumbering, hashing, printing and keys are written once. There are three tiers:
 //!
-//! * [`Op`], a primitive: `infer`, `kernel`, `lower`, `vjp`. Leaving one out does not compile.
+//! * [`Op`], a primitive: `infer`, `axes`, `kernel`, `lower`, `vjp`. An op that lacks one of them does not compile.
 //! * [`ViewOp`], a primitive that moves no elements: `layout` instead of `kernel`, and `write_back`, its inverse.
-//! * [`Fused`]: `infer` and `expand`, its meaning in `Tensor` ops; `KERNEL`, `LOWER` and `VJP` may be overridden, and
-//!   wherever one is missing, the expansion runs in its place.
+//! * [`Fused`]: `infer`, `axes` and `expand`, its meaning in `Tensor` ops. `KERNEL`, `LOWER` and `VJP` may be
+//!   overridden. If one is missing, the expansion runs in its place.
 //!
-//! `infer` is the only rule that rejects: shapes, dtypes, devices are checked there, so every mode gives the same error
-//! at the user's line. Only what needs the values themselves (an index out of range) is left to the kernel.
+//! Only `infer` may reject. It checks shapes, dtypes and devices, so that every mode gives the same error at the user's
+//! line. The kernel only checks values, such as an index out of range.
 
+use crate::axes::Axes;
 pub use crate::ops::Prim;
 use crate::policy::Policies;
 use crate::{DType, Dims, Error, Meta, Result, Tensor};
@@ -20,7 +21,7 @@ pub use torchtpu_stablehlo::{Func, Value};
 
 /// Results of an op.
 pub type Outs = SmallVec<[Tensor; 2]>;
-/// Gradients of an op's inputs, in order; `None` where there is none.
+/// Gradients of an op's inputs, in order; `None` for an input without one.
 pub type Grads = SmallVec<[Option<Tensor>; 3]>;
 /// Values that a lowering produced.
 pub type Values = SmallVec<[Value; 2]>;
@@ -51,7 +52,7 @@ impl Saves {
     }
 }
 
-/// What a `vjp` may look at.
+/// The values that a `vjp` may read.
 pub struct Saved<'a> {
     pub(crate) x: &'a [Option<Tensor>],
     pub(crate) y: &'a [Option<Tensor>],
@@ -62,17 +63,17 @@ pub struct Saved<'a> {
 }
 
 impl<'a> Saved<'a> {
-    /// Input `i`, which the op's `saves` names.
+    /// Input `i`, which the op's `saves` must name.
     #[inline]
     pub fn x(&self, i: usize) -> &'a Tensor {
         self.x[i].as_ref().expect("the op's `saves` names this input")
     }
-    /// Output `i`, which the op's `saves` names.
+    /// Output `i`, which the op's `saves` must name.
     #[inline]
     pub fn y(&self, i: usize) -> &'a Tensor {
         self.y[i].as_ref().expect("the op's `saves` names this output")
     }
-    /// Description of input `i`, always known.
+    /// Description of input `i`, which is always known.
     #[inline]
     pub fn meta(&self, i: usize) -> &'a Meta {
         &self.metas[i]
@@ -97,35 +98,36 @@ impl<'a> Saved<'a> {
     pub fn needs(&self, i: usize) -> bool {
         self.needs >> i.min(63) & 1 != 0
     }
-    /// Gradient of output `i`, if any reached it. That of output 0 is passed to `vjp`, zeros if none.
+    /// Gradient of output `i`, if one has reached it. The gradient of output 0 is passed to `vjp`, as zeros if there is
+    /// none.
     #[inline]
     pub fn g(&self, i: usize) -> Option<&'a Tensor> {
         self.g.get(i).and_then(Option::as_ref)
     }
 }
 
-/// Facts about a kind of node. Engines ask for these instead of listing ops.
+/// Facts about a kind of node. Engines read these instead of listing ops.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
-    /// What autocast does with the operands when Python called no function of the table.
+    /// The autocast policies if Python called no function of the table.
     pub autocast: Policies,
     /// Whether a device may compute each result in the memory of the operand at the same position, if both have the
     /// same type.
     pub updates_in_place: bool,
     /// Whether the result is a strided window of the operand.
     pub is_window: bool,
-    /// Whether it joins any number of operands into one result.
+    /// Whether the op joins any number of operands into one result.
     pub joins_operands: bool,
     /// Whether the result is one value, repeated.
     pub is_fill: bool,
-    /// Whether it combines two operands element by element.
+    /// Whether the op combines two operands element by element.
     pub is_binary: bool,
-    /// Whether it draws random numbers from the state of a generator.
+    /// Whether the op draws random numbers from the state of a generator.
     pub draws_random: bool,
 }
 
 impl Facts {
-    /// None of them holds.
+    /// Facts of an ordinary node.
     pub const NONE: Facts = Facts {
         autocast: Policies::NONE,
         updates_in_place: false,
@@ -155,10 +157,10 @@ pub enum Attribute {
 /// Attributes by their names.
 pub type Attributes = Vec<(&'static str, Attribute)>;
 
-/// How the strides of an op's results follow from those of its operands, where one of these is not row major.
+/// How the strides of an op's results follow from those of its operands, if one of them is not row major.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Strides {
-    /// They do not.
+    /// They do not: results are row major.
     RowMajor,
     /// The op is element-wise: the one result keeps the order of the operands' dimensions, and the kernel writes any
     /// strides.
@@ -167,25 +169,25 @@ pub enum Strides {
     Copied,
     /// Results of the first operand's sizes keep its order of dimensions.
     Like,
-    /// Results are channels-last where one of the first two operands is.
+    /// Results are channels-last if one of the first two operands is.
     Format,
-    /// The result is channels-last where all operands are.
+    /// The result is channels-last if all operands are.
     CommonFormat,
 }
 
 /// The rules of a primitive.
-pub trait Op: Debug + Sized {
+pub trait Op: Clone + Debug + Sized {
     /// Name in the trace, in errors and in `grad_fn` names; snake case.
     const NAME: &'static str;
     /// Number of outputs.
     const OUTS: usize = 1;
     /// Which outputs carry a gradient, as a bit mask.
     const DIFFERENTIABLE: u64 = u64::MAX;
-    /// Number of outputs, where it depends on the attributes.
+    /// Number of outputs, for ops whose attributes decide it.
     fn outs(&self) -> usize {
         Self::OUTS
     }
-    /// Which outputs carry a gradient, where that depends on the attributes.
+    /// Which outputs carry a gradient, for ops whose attributes decide it.
     fn differentiable(&self) -> u64 {
         Self::DIFFERENTIABLE
     }
@@ -195,25 +197,31 @@ pub trait Op: Debug + Sized {
     fn infer_extra(&self, _x: &[&Tensor], _first: &Meta, _i: usize) -> Meta {
         unreachable!("{} has one output", Self::NAME)
     }
-    /// Native CPU kernel: fills the outputs, which are contiguous, new, and as inferred.
+    /// How the dimensions of the operands `x` and the results `y` correspond.
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes;
+    /// The same op for operands and results of other sizes, for ops with sizes among their attributes.
+    fn resized(&self, _x: &[Meta], _y: &[Meta]) -> Self {
+        self.clone()
+    }
+    /// Native CPU kernel, which fills the outputs. They are contiguous, new, and as inferred.
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()>;
     /// StableHLO spelling.
     fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values;
     /// Gradients of the inputs, in `Tensor` ops so that they differentiate again.
     fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads>;
-    /// What `vjp` reads when the gradients in `needs` (bit `i`: input `i`) are wanted.
+    /// Inputs and outputs that `vjp` reads when the gradients in `needs` (bit `i`: input `i`) are wanted.
     fn saves(&self, needs: u64) -> Saves;
-    /// Name in `grad_fn`, where it differs from the op's.
+    /// Name in `grad_fn`, if it differs from the op's.
     fn label(&self) -> &'static str {
         Self::NAME
     }
-    /// Whether complex inputs get as far as `infer`, which may still refuse them; elsewhere they are refused before.
+    /// Whether `infer` accepts complex inputs or refuses them itself. For other ops they are refused before `infer`.
     fn takes_complex(&self) -> bool {
         false
     }
     /// How the strides of the results follow from those of the operands.
     const STRIDES: Strides = Strides::RowMajor;
-    /// What engines ask about this kind of node.
+    /// Facts that engines ask for.
     const FACTS: Facts = Facts::NONE;
     /// The attributes as data, for tools that make an op of the same kind with other sizes.
     fn attributes(&self) -> Attributes {
@@ -233,45 +241,51 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Row-major from the storage's start.
+    /// The row-major layout from the storage's start.
     pub fn contiguous(dims: Dims) -> Layout {
         Layout { dims, strides: dims.contiguous_strides(), offset: 0 }
     }
-    /// Of a tensor.
+    /// The layout of a tensor.
     pub fn of(x: &Tensor) -> Layout {
         Layout { dims: *x.dims(), strides: *x.strides(), offset: x.storage_offset() }
     }
 }
 
-/// The rules of a primitive whose result looks at its input's elements.
-pub trait ViewOp: Debug + Sized {
+/// The rules of a primitive whose result is a view of its input.
+pub trait ViewOp: Clone + Debug + Sized {
     /// Name in the trace, in errors and in `grad_fn` names.
     const NAME: &'static str;
-    /// Where the result's elements are, given where the input's are. The only rule that may reject.
+    /// The layout of the result for a layout of the input. The only rule that may reject.
     fn layout(&self, x: &Layout) -> Result<Layout>;
-    /// What engines ask about this kind of node.
+    /// Facts that engines ask for.
     const FACTS: Facts = Facts::NONE;
-    /// Element type of the result; strides and offset of its layout count elements of this type.
+    /// Element type of the result. Strides and offset of its layout count elements of this type.
     fn dtype(&self, x: DType) -> DType {
         x
+    }
+    /// How the dimensions of the operands `x` and the results `y` correspond.
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes;
+    /// The same op for operands and results of other sizes, for ops with sizes among their attributes.
+    fn resized(&self, _x: &[Meta], _y: &[Meta]) -> Self {
+        self.clone()
     }
     /// StableHLO spelling.
     fn lower(&self, f: &mut Func, x: &Value, y: &Meta) -> Value;
     /// Gradient of the input.
     fn vjp(&self, x: &Meta, g: &Tensor) -> Result<Tensor>;
-    /// `x` with the elements that the view looks at replaced by `y`; in `Tensor` ops, so that it differentiates.
+    /// `x` with the elements that the view reads replaced by `y`, in `Tensor` ops, so that it differentiates.
     fn write_back(&self, x: &Tensor, y: &Tensor) -> Result<Tensor>;
 }
 
-/// A kernel in place of a fused op's expansion.
+/// A kernel that replaces a fused op's expansion.
 pub type KernelFn<T> = fn(&T, &[&Tensor], &[Tensor]) -> Result<()>;
-/// A lowering in place of a fused op's expansion.
+/// A lowering that replaces a fused op's expansion.
 pub type LowerFn<T> = fn(&T, &mut Func, &[Value], &[Meta]) -> Values;
-/// A gradient in place of that of a fused op's expansion.
+/// A gradient that replaces that of a fused op's expansion.
 pub type VjpFn<T> = fn(&T, &Saved<'_>, &Tensor) -> Result<Grads>;
 
 /// The rules of an op that has a meaning as a composition, and optional faster rules.
-pub trait Fused: Debug + Sized {
+pub trait Fused: Clone + Debug + Sized {
     /// Name in the trace, in errors and in `grad_fn` names.
     const NAME: &'static str;
     /// Number of outputs.
@@ -280,9 +294,9 @@ pub trait Fused: Debug + Sized {
     const DIFFERENTIABLE: u64 = u64::MAX;
     /// Native CPU kernel.
     const KERNEL: Option<KernelFn<Self>> = None;
-    /// StableHLO spelling, when better than the expansion's.
+    /// StableHLO spelling, if it is better than the expansion's.
     const LOWER: Option<LowerFn<Self>> = None;
-    /// Gradient, when better than the expansion's; with it goes [`Fused::saves`].
+    /// Gradient, if it is better than the expansion's. It needs [`Fused::saves`] too.
     const VJP: Option<VjpFn<Self>> = None;
     /// Sizes, dtype and device of output 0. The only rule that may reject.
     fn infer(&self, x: &[&Tensor]) -> Result<Meta>;
@@ -290,28 +304,33 @@ pub trait Fused: Debug + Sized {
     fn infer_extra(&self, _x: &[&Tensor], _first: &Meta, _i: usize) -> Meta {
         unreachable!("{} has one output", Self::NAME)
     }
+    /// How the dimensions of the operands `x` and the results `y` correspond.
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes;
+    /// The same op for operands and results of other sizes, for ops with sizes among their attributes.
+    fn resized(&self, _x: &[Meta], _y: &[Meta]) -> Self {
+        self.clone()
+    }
     /// The meaning: a composition of `Tensor` ops.
     fn expand(&self, x: &[&Tensor]) -> Result<Outs>;
-    /// Whether `LOWER`, where there is one, serves these inputs on the device behind `tpu`; otherwise the expansion is
-    /// recorded.
+    /// Whether `LOWER` supports these inputs on the device behind `tpu`. If not, the expansion is recorded.
     fn is_lowered(&self, _x: &[&Tensor]) -> bool {
         true
     }
-    /// What `VJP` reads.
+    /// Inputs and outputs that `VJP` reads.
     fn saves(&self, _needs: u64) -> Saves {
         Saves::NONE
     }
-    /// Name in `grad_fn`, where it differs from the op's.
+    /// Name in `grad_fn`, if it differs from the op's.
     fn label(&self) -> &'static str {
         Self::NAME
     }
-    /// Whether complex inputs get as far as `infer`, which may still refuse them; elsewhere they are refused before.
+    /// Whether `infer` accepts complex inputs or refuses them itself. For other ops they are refused before `infer`.
     fn takes_complex(&self) -> bool {
         false
     }
     /// How the strides of the results follow from those of the operands.
     const STRIDES: Strides = Strides::RowMajor;
-    /// What engines ask about this kind of node.
+    /// Facts that engines ask for.
     const FACTS: Facts = Facts::NONE;
     /// The attributes as data, for tools that make an op of the same kind with other sizes.
     fn attributes(&self) -> Attributes {
@@ -319,14 +338,14 @@ pub trait Fused: Debug + Sized {
     }
 }
 
-/// Refuses complex inputs on behalf of an op that does not take them.
+/// Refuse complex inputs of an op that does not accept them.
 #[cold]
 fn no_complex(name: &str, x: &[&Tensor]) -> Error {
     let dtype = x.iter().map(|t| t.dtype()).find(|d| d.is_complex()).unwrap_or(DType::C64);
     Error::not_implemented(format!("\"{name}_cpu\" not implemented for '{}'", dtype.scalar_type()))
 }
 
-/// How the table asks a primitive.
+/// Functions through which the table calls a primitive.
 pub(crate) mod prim {
     use super::*;
     pub(crate) const IS_VIEW: bool = false;
@@ -338,6 +357,12 @@ pub(crate) mod prim {
     }
     pub(crate) fn attributes<O: Op>(o: &O) -> Attributes {
         o.attributes()
+    }
+    pub(crate) fn axes<O: Op>(o: &O, x: &[Meta], y: &[Meta]) -> Axes {
+        o.axes(x, y)
+    }
+    pub(crate) fn resized<O: Op>(o: &O, x: &[Meta], y: &[Meta]) -> O {
+        o.resized(x, y)
     }
     pub(crate) fn label<O: Op>(o: &O) -> &'static str {
         o.label()
@@ -395,7 +420,7 @@ pub(crate) mod prim {
     }
 }
 
-/// How the table asks a view.
+/// Functions through which the table calls a view.
 pub(crate) mod view {
     use super::*;
     pub(crate) const IS_VIEW: bool = true;
@@ -407,6 +432,12 @@ pub(crate) mod view {
     }
     pub(crate) fn attributes<O: ViewOp>(_: &O) -> Attributes {
         Attributes::new()
+    }
+    pub(crate) fn axes<O: ViewOp>(o: &O, x: &[Meta], y: &[Meta]) -> Axes {
+        o.axes(x, y)
+    }
+    pub(crate) fn resized<O: ViewOp>(o: &O, x: &[Meta], y: &[Meta]) -> O {
+        o.resized(x, y)
     }
     pub(crate) fn label<O: ViewOp>(_: &O) -> &'static str {
         O::NAME
@@ -458,7 +489,7 @@ pub(crate) mod view {
     }
 }
 
-/// How the table asks a fused op.
+/// Functions through which the table calls a fused op.
 pub(crate) mod fused {
     use super::*;
     pub(crate) const IS_VIEW: bool = false;
@@ -470,6 +501,12 @@ pub(crate) mod fused {
     }
     pub(crate) fn attributes<O: Fused>(o: &O) -> Attributes {
         o.attributes()
+    }
+    pub(crate) fn axes<O: Fused>(o: &O, x: &[Meta], y: &[Meta]) -> Axes {
+        o.axes(x, y)
+    }
+    pub(crate) fn resized<O: Fused>(o: &O, x: &[Meta], y: &[Meta]) -> O {
+        o.resized(x, y)
     }
     pub(crate) fn label<O: Fused>(o: &O) -> &'static str {
         o.label()
@@ -524,12 +561,12 @@ pub(crate) mod fused {
     }
 }
 
-/// A float attribute, compared and hashed by its bits.
+/// A float attribute, which is compared and hashed by its bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct F64(u64);
 
 impl F64 {
-    /// Stores a value.
+    /// Store a value.
     pub fn new(v: f64) -> F64 {
         F64(v.to_bits())
     }
@@ -578,7 +615,7 @@ fn broadcast_dims_slow(a: &Dims, b: &Dims) -> Result<Dims> {
     Ok(out)
 }
 
-/// Device that inputs agree on; numbers on the host go along with any.
+/// The common device of the inputs. Numbers on the host fit with any device.
 ///
 /// # Errors
 /// `Runtime`, in PyTorch's wording.
@@ -609,7 +646,7 @@ fn same_device_slow(x: &[&Tensor]) -> Result<crate::Device> {
     Ok(found.unwrap_or(crate::Device::CPU))
 }
 
-/// Turns a dimension that a user gave into an index.
+/// Turn a dimension that a user gave into an index.
 ///
 /// # Errors
 /// `Index`, in PyTorch's wording.
@@ -632,7 +669,7 @@ pub fn all_dims(rank: usize) -> u64 {
     u64::MAX.checked_shr(64 - rank as u32).unwrap_or(0)
 }
 
-/// [`normalize_dim`] for a list, which must not repeat a dimension; empty means all.
+/// [`normalize_dim`] for a list, which must not repeat a dimension. An empty list means all dimensions.
 ///
 /// # Errors
 /// `Index` or `Runtime`, in PyTorch's wording.
@@ -651,7 +688,7 @@ pub fn normalize_dims(dims: &[i64], rank: usize) -> Result<u64> {
     Ok(mask)
 }
 
-/// Requires a dtype, for ops that take one kind only.
+/// Refuse a dtype other than `dtype`, for ops that accept only one.
 ///
 /// # Errors
 /// `Runtime`, in PyTorch's wording.

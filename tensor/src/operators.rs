@@ -1,11 +1,11 @@
-//! `&a + &b` and its kin.
+//! Operators: `&a + &b` and others.
 //!
 //! Operators cannot return a `Result`, so they panic with the same message that the method gives.
 
 use crate::{Scalar, Tensor};
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
-/// Unwraps for an operator.
+/// Unwrap the result of an operator.
 #[track_caller]
 fn must(x: crate::Result<Tensor>) -> Tensor {
     match x {
@@ -19,7 +19,7 @@ macro_rules! operators {
         impl $trait<&Tensor> for &Tensor {
             type Output = Tensor;
             /// # Panics
-            /// Where the method of the same name gives an error.
+            /// When the method of the same name returns an error.
             #[track_caller]
             fn $method(self, other: &Tensor) -> Tensor { must(Tensor::$method(self, other)) }
         }

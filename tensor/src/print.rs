@@ -1,44 +1,43 @@
-//! Printing, as PyTorch prints: four digits, a common scale, columns aligned, long dimensions summarised.
+//! Printing like PyTorch: four digits, a common scale, aligned columns, and summaries of long dimensions.
 
 use crate::{DType, Device, DeviceKind, Result, Scalar, Tensor, c128, default_complex, default_dtype, state};
 use std::fmt;
 use std::sync::RwLock;
 
-/// What `torch.set_printoptions` sets.
+/// The settings of `torch.set_printoptions`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PrintOptions {
     /// Digits after the point.
     pub precision: usize,
-    /// How many elements are printed in full.
+    /// The largest number of elements that are printed in full.
     pub threshold: usize,
-    /// How many entries are printed at each end of a summarised dimension.
+    /// Number of entries that are printed at each end of a summarised dimension.
     pub edge_items: usize,
     /// Characters on a line.
     pub line_width: usize,
-    /// Whether numbers have exponents; `None` decides by the numbers.
+    /// Whether numbers have exponents. `None` lets the numbers decide.
     pub scientific: Option<bool>,
 }
 
 impl PrintOptions {
-    /// What holds until something else is set.
+    /// The initial settings.
     pub const DEFAULT: PrintOptions =
         PrintOptions { precision: 4, threshold: 1000, edge_items: 3, line_width: 80, scientific: None };
 }
 
 static OPTIONS: RwLock<PrintOptions> = RwLock::new(PrintOptions::DEFAULT);
 
-/// How tensors are printed now.
+/// The current settings.
 pub fn print_options() -> PrintOptions {
     *OPTIONS.read().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Changes how tensors are printed, in the whole process.
+/// Change how tensors are printed, in the whole process.
 pub fn set_print_options(options: PrintOptions) {
     *OPTIONS.write().unwrap_or_else(std::sync::PoisonError::into_inner) = options;
 }
 
-/// How the elements of one tensor are written: all alike; of complex numbers, the imaginary parts in a style of their
-/// own.
+/// The format of the elements of one tensor. Imaginary parts have a style of their own.
 struct Styles {
     real: Style,
     imag: Option<Style>,
@@ -68,12 +67,12 @@ impl Styles {
     }
 }
 
-/// How real numbers are written.
+/// The format of real numbers.
 enum Style {
     Integer {
         width: usize,
     },
-    /// All values are whole: `1.`
+    /// All values are whole, as `1.`.
     Whole {
         width: usize,
     },
@@ -100,7 +99,8 @@ fn fixed(v: f64) -> String {
     text
 }
 
-/// Digits to ask the formatter for, which takes few, and the zeros behind them: no `f64` has more digits than that.
+/// The digits to request from the formatter, whose number is limited, and the zeros to append. No `f64` has more digits
+/// than that.
 fn precision() -> (usize, usize) {
     const DIGITS: usize = 1100;
     let asked = print_options().precision;
@@ -123,7 +123,7 @@ impl Style {
             let width = values.iter().map(|v| plain(*v).len()).max().unwrap_or(0);
             return Style::Integer { width };
         }
-        // Zeros and what is not finite adapt to the others' width.
+        // Zeros and non-finite numbers are padded to the width of the others.
         let finite: Vec<f64> = floats().filter(|v| v.is_finite() && *v != 0.0).collect();
         let longest = |f: &dyn Fn(f64) -> String| finite.iter().map(|v| f(*v).len()).max().unwrap_or(1);
         let (max, min) =
@@ -170,7 +170,7 @@ fn plain(v: Scalar) -> String {
     }
 }
 
-/// Only the entries that will be printed.
+/// Use only the entries that will be printed.
 fn shown(x: &Tensor, summarize: bool) -> Result<Vec<Scalar>> {
     if !summarize {
         return scalars(x);
@@ -233,7 +233,7 @@ fn body(x: &Tensor, indent: usize, style: &Styles, summarize: bool) -> Result<St
     }
 }
 
-/// The text of `print(x)`; `suffixes` are added inside the parentheses, such as `requires_grad=True`.
+/// The text of `print(x)`. `suffixes`, such as `requires_grad=True`, are added inside the parentheses.
 pub fn to_text(x: &Tensor, suffixes: &[String]) -> Result<String> {
     let prefix = "tensor(";
     let mut extra: Vec<String> = Vec::new();
@@ -263,7 +263,7 @@ pub fn to_text(x: &Tensor, suffixes: &[String]) -> Result<String> {
     }
     extra.extend_from_slice(suffixes);
     let mut out = format!("{prefix}{text}");
-    // Room for the two characters before a suffix, and two to spare on the line of the elements.
+    // The first line of elements needs room for the two characters before a suffix, and two more.
     let mut last_line = out.lines().last().map_or(0, str::len) + 2;
     for e in extra {
         if last_line + e.len() + 2 > print_options().line_width {

@@ -1,8 +1,8 @@
 //! Random generators.
 //!
-//! A `cpu` generator draws PyTorch's streams bit for bit. A `tpu` generator is counter based (Threefry): its state is
-//! two words, a key made of the seed and a counter, which live on the device as an operand of the trace; drawing gives
-//! the next state. So neither seeding nor drawing compiles anything new or waits for the device.
+//! A `cpu` generator draws PyTorch's streams bit for bit. A `tpu` generator is counter based (Threefry). Its state is
+//! two words, a key made from the seed and a counter, which are an operand of the trace on the device. Each draw
+//! returns the next state. So neither seeding nor drawing compiles anything new or waits for the device.
 
 use crate::op::Prim;
 use crate::ops::pointwise::kernel_error;
@@ -38,7 +38,7 @@ enum Stand {
     Device(u64, u64, Option<Tensor>),
 }
 
-/// A source of random numbers for one device; cloning shares it.
+/// A source of random numbers for one device. Clones share it.
 #[derive(Clone)]
 pub struct Generator(Arc<Inner>);
 
@@ -64,7 +64,7 @@ impl Generator {
     fn engine(&self) -> MutexGuard<'_, Engine> {
         self.0.engine.lock().unwrap_or_else(|e| e.into_inner())
     }
-    /// The device it draws for.
+    /// The device that it draws for.
     pub fn device(&self) -> Device {
         self.0.device
     }
@@ -72,31 +72,31 @@ impl Generator {
     pub fn is_same(&self, other: &Generator) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
-    /// Starts the stream of a seed.
+    /// Start the stream of a seed.
     pub fn manual_seed(&self, seed: u64) {
         match &mut *self.engine() {
             Engine::Host(g) => g.manual_seed(seed),
             e => *e = Engine::Device { seed, counter: 0, state: None },
         }
     }
-    /// The seed last set.
+    /// The seed that was set last.
     pub fn initial_seed(&self) -> u64 {
         match &*self.engine() {
             Engine::Host(g) => g.initial_seed(),
             Engine::Device { seed, .. } => *seed,
         }
     }
-    /// Seeds with a number that differs from run to run, and gives it.
+    /// Set and return a seed that differs from run to run.
     pub fn seed(&self) -> u64 {
         let seed = HostGenerator::new(0).seed();
         self.manual_seed(seed);
         seed
     }
-    /// The whole state: PyTorch's 5056 bytes on `cpu`; seed and counter, 16 bytes, on `tpu` (which waits for the
-    /// device).
+    /// The whole state: PyTorch's 5056 bytes on `cpu`; seed and counter, 16 bytes, on `tpu`, which waits for the
+    /// device.
     ///
     /// # Errors
-    /// Whatever the device reports.
+    /// The errors of the device.
     pub fn get_state(&self) -> Result<Vec<u8>> {
         match &*self.engine() {
             Engine::Host(g) => Ok(g.get_state().to_vec()),
@@ -109,10 +109,10 @@ impl Generator {
             }
         }
     }
-    /// Restores what [`Generator::get_state`] gave.
+    /// Restore a state of [`Generator::get_state`].
     ///
     /// # Errors
-    /// `Runtime` when the bytes are no state of such a generator.
+    /// `Runtime` if the bytes are no state of such a generator.
     pub fn set_state(&self, bytes: &[u8]) -> Result<()> {
         match &mut *self.engine() {
             Engine::Host(g) => g.set_state(bytes).map_err(kernel_error),
@@ -132,17 +132,17 @@ impl Generator {
             }
         }
     }
-    /// Where the stream stands now. Unlike [`Generator::get_state`] it waits for no device.
+    /// The current position in the stream. Unlike [`Generator::get_state`], this does not wait for the device.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot(match &*self.engine() {
             Engine::Host(g) => Stand::Host(Box::new(g.get_state())),
             Engine::Device { seed, counter, state } => Stand::Device(*seed, *counter, state.clone()),
         })
     }
-    /// Goes back to where the stream stood.
+    /// Go back to the position of a snapshot.
     ///
     /// # Errors
-    /// `Runtime` when the snapshot is of a generator for another kind of device.
+    /// `Runtime` if the snapshot is of a generator for another kind of device.
     pub fn restore(&self, then: &Snapshot) -> Result<()> {
         match (&mut *self.engine(), &then.0) {
             (Engine::Host(g), Stand::Host(bytes)) => g.set_state(&bytes[..]).map_err(kernel_error),
@@ -163,7 +163,7 @@ impl Generator {
             self.0.device.type_name()
         ))
     }
-    /// Draws on the host.
+    /// Draw on the host.
     pub(crate) fn draw<R>(&self, f: impl FnOnce(&mut HostGenerator) -> R) -> Result<R> {
         match &mut *self.engine() {
             Engine::Host(g) => Ok(f(g)),
@@ -191,7 +191,7 @@ impl Generator {
 }
 
 static CPU: OnceLock<Generator> = OnceLock::new();
-/// The default generators of devices that were drawn for or seeded, by ordinal.
+/// The default generators that have drawn or were seeded, by ordinal of the device.
 static DEVICES: Mutex<Vec<Generator>> = Mutex::new(Vec::new());
 /// The seed from `manual_seed`, for default generators that are made later.
 static SEED: Mutex<Option<u64>> = Mutex::new(None);
@@ -201,7 +201,7 @@ fn fresh_seed() -> u64 {
     HostGenerator::new(0).seed()
 }
 
-/// The generator that draws for a device where none is given. Until [`manual_seed`] it draws other numbers in each run.
+/// The default generator of a device. Its numbers differ in each run until [`manual_seed`] is called.
 pub fn default_generator(device: Device) -> Generator {
     if device.kind != DeviceKind::Tpu {
         return CPU.get_or_init(|| Generator::new(fresh_seed())).clone();
@@ -216,27 +216,27 @@ pub fn default_generator(device: Device) -> Generator {
     g
 }
 
-/// Seeds the default generators of all devices, as `torch.manual_seed`.
+/// Seed the default generators of all devices, as `torch.manual_seed` does.
 pub fn manual_seed(seed: u64) {
     default_generator(Device::CPU).manual_seed(seed);
     manual_seed_devices(seed);
 }
 
-/// Seeds the default generators of all `tpu` devices, as `torch.tpu.manual_seed_all`.
+/// Seed the default generators of all `tpu` devices, as `torch.tpu.manual_seed_all` does.
 pub fn manual_seed_devices(seed: u64) {
     let known = DEVICES.lock().unwrap_or_else(|e| e.into_inner());
     *SEED.lock().unwrap_or_else(|e| e.into_inner()) = Some(seed);
     known.iter().for_each(|g| g.manual_seed(seed));
 }
 
-/// Seeds all default generators with a number that differs from run to run, and gives it, as `torch.seed`.
+/// Seed all default generators with a number that differs from run to run, and return it, as `torch.seed` does.
 pub fn seed() -> u64 {
     let seed = fresh_seed();
     manual_seed(seed);
     seed
 }
 
-/// The seed of the default `cpu` generator, as `torch.initial_seed`.
+/// The seed of the default `cpu` generator, as `torch.initial_seed` returns it.
 pub fn initial_seed() -> u64 {
     default_generator(Device::CPU).initial_seed()
 }

@@ -2,8 +2,7 @@
 #![allow(dead_code, reason = "each file uses its part")]
 
 use std::sync::{Mutex, MutexGuard};
-use torchtpu::nn::Module;
-use torchtpu::{DType, Device, Tensor};
+use torchtpu::Device;
 
 /// Lock the generator and the default dtype, which exist once per process, so that tests that use them run one at a
 /// time.
@@ -15,14 +14,4 @@ pub fn turn() -> MutexGuard<'static, ()> {
 /// Return the devices that a test runs on.
 pub fn devices() -> [Device; 2] {
     [Device::CPU, torchtpu::device("tpu").unwrap()]
-}
-
-/// Return normal numbers of the default generator, on `cpu`.
-pub fn randn(dims: &[usize]) -> Tensor {
-    Tensor::randn(dims, DType::F32, Device::CPU).unwrap()
-}
-
-/// Return the names of a module's parameters.
-pub fn names(m: &dyn Module) -> Vec<String> {
-    m.named_parameters().into_iter().map(|(name, _)| name).collect()
 }

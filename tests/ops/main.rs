@@ -2,6 +2,8 @@
 //!
 //! There is no test code per op. Known gaps are rows of [`LIMITS`], each with its reason.
 
+mod axes;
+mod generated;
 mod gradients;
 mod samples;
 mod tpu;
@@ -128,36 +130,12 @@ fn in_place_forms_equal_functions() {
 fn samples_reach_every_node() {
     // Forward and backward of all samples must record every kind of node at least once.
     let mut reached: BTreeSet<&'static str> = BTreeSet::new();
-    torchtpu::dispatch::observe(|op| {
-        OBSERVED.with(|o| o.borrow_mut().insert(op.node()));
+    every_call(&mut |call| {
+        reached.insert(call.op.node());
     });
-    for row in ops::rows() {
-        let schema = Schema::parse(row.schema).expect("every schema parses");
-        let samples = (row.samples)();
-        let with_dtypes = samples.iter().flat_map(|sample| {
-            let dtypes = sample.dtypes.iter().copied().filter(|_| !sample.only);
-            std::iter::once(plain(sample, DType::F32)).chain(dtypes).map(move |dtype| (sample, dtype))
-        });
-        for (sample, dtype) in with_dtypes {
-            let args = arguments(&schema, sample, dtype).unwrap_or_else(|e| panic!("{}: {e}", row.schema));
-            let leaves = if sample.gradient { leaves(&args).expect("leaves") } else { args };
-            let y = call(row, &leaves).unwrap_or_else(|e| panic!("{}: {e}", row.schema));
-            let y: Vec<Tensor> = y.into_iter().filter(Tensor::requires_grad).collect();
-            if !y.is_empty() {
-                let g: Vec<_> =
-                    y.iter().map(|y| Some(Tensor::full_meta(y.meta(), Scalar::Int(1)).expect("ones"))).collect();
-                torchtpu::autograd::backward(&y, &g, None, false, None).expect("backward of a sample");
-            }
-        }
-    }
-    OBSERVED.with(|o| reached.extend(o.borrow().iter()));
     let missing: Vec<_> =
         ops::Prim::NODES.iter().map(|(n, _)| *n).filter(|n| !reached.contains(n) && !NOT_SAMPLED.contains(n)).collect();
     assert!(missing.is_empty(), "no sample reaches {missing:?}");
-}
-
-thread_local! {
-    static OBSERVED: std::cell::RefCell<BTreeSet<&'static str>> = const { std::cell::RefCell::new(BTreeSet::new()) };
 }
 
 /// Nodes that no sample reaches: users define them, their results are random, they work in place, or their gradient is

@@ -1,6 +1,7 @@
 //! Values of samples, and loops that ask a question of every row.
 
-use std::sync::{Mutex, MutexGuard};
+use std::cell::RefCell;
+use std::sync::{Mutex, MutexGuard, Once};
 use torchtpu::lazy::{self, EagerMode, Interpret};
 use torchtpu::schema::{Arg, Args, Fill, ParamDefault, Ret, Row, Sample, SampleArg, Schema, Ty};
 use torchtpu::{DType, Device, Result, Scalar, Tensor, c128, ops};
@@ -8,10 +9,10 @@ use torchtpu::{DType, Device, Result, Scalar, Tensor, c128, ops};
 /// A question that is not asked of a row, and the reason.
 pub struct Limit {
     /// The row's schema, up to the bracket.
-    op: &'static str,
-    question: &'static str,
+    pub op: &'static str,
+    pub question: &'static str,
     /// Reason, printed in the report.
-    reason: &'static str,
+    pub reason: &'static str,
 }
 
 /// Rows whose result sizes depend on values, at least for some arguments. The `meta` device refuses these.
@@ -329,4 +330,63 @@ pub fn alone(mode: EagerMode, interpret: Interpret) -> MutexGuard<'static, ()> {
     lazy::set_eager_mode(mode);
     lazy::set_interpret(interpret);
     turn
+}
+
+/// An op that ran, with copies of its operands in row-major order.
+pub struct Call {
+    pub op: ops::Prim,
+    pub x: Vec<Tensor>,
+}
+
+thread_local! {
+    /// The calls of this thread since the last look, while they are kept.
+    static CALLS: RefCell<Option<Vec<Call>>> = const { RefCell::new(None) };
+}
+
+/// Runs `f` and returns the ops that it ran, of its backward too.
+pub fn calls(f: impl FnOnce()) -> Vec<Call> {
+    static OBSERVER: Once = Once::new();
+    OBSERVER.call_once(|| {
+        torchtpu::dispatch::observe(|op, x| {
+            // Copies are ops too, so nothing is kept while they are made.
+            let Some(mut calls) = CALLS.take() else { return };
+            let copies = torchtpu::no_grad(|| x.iter().map(|x| row_major(x)).collect::<Result<_>>());
+            calls.push(Call { op: op.clone(), x: copies.expect("copies of operands") });
+            CALLS.set(Some(calls));
+        });
+    });
+    CALLS.set(Some(Vec::new()));
+    f();
+    CALLS.take().unwrap_or_default()
+}
+
+/// Returns a row-major copy without history.
+pub fn row_major(x: &Tensor) -> Result<Tensor> {
+    x.detach().resolve_conj()?.resolve_neg()?.copy()?.contiguous()
+}
+
+/// Calls `look` for every op that forward and backward of all samples run, in `float32` and the samples' own dtypes.
+pub fn every_call(look: &mut dyn FnMut(Call)) {
+    for row in ops::rows() {
+        let schema = Schema::parse(row.schema).expect("every schema parses");
+        let samples = (row.samples)();
+        let with_dtypes = samples.iter().flat_map(|sample| {
+            let dtypes = sample.dtypes.iter().copied().filter(|_| !sample.only);
+            std::iter::once(plain(sample, DType::F32)).chain(dtypes).map(move |dtype| (sample, dtype))
+        });
+        for (sample, dtype) in with_dtypes {
+            let args = arguments(&schema, sample, dtype).unwrap_or_else(|e| panic!("{}: {e}", row.schema));
+            let leaves = if sample.gradient { leaves(&args).expect("leaves") } else { args };
+            let calls = calls(|| {
+                let y = call(row, &leaves).unwrap_or_else(|e| panic!("{}: {e}", row.schema));
+                let y: Vec<Tensor> = y.into_iter().filter(Tensor::requires_grad).collect();
+                if !y.is_empty() {
+                    let gradient = |y: &Tensor| tensor(y.dims(), Fill::Normal, 91, y.dtype()).expect("a gradient");
+                    let g: Vec<_> = y.iter().map(|y| Some(gradient(y))).collect();
+                    torchtpu::autograd::backward(&y, &g, None, false, None).expect("backward of a sample");
+                }
+            });
+            calls.into_iter().for_each(&mut *look);
+        }
+    }
 }

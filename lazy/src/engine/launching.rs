@@ -1,6 +1,6 @@
 //! From a segment to values: find or compile its executable, and launch it here or in the background.
 
-use super::divided::Target;
+use super::pieces_launch::Target;
 use super::{
     Body, Compiling, Engine, InFlight, Launched, MAX_BACKGROUND, MAX_IN_FLIGHT_FUSED, MAX_IN_FLIGHT_STRICT, Outputs,
     Segment,
@@ -55,10 +55,10 @@ impl Engine {
         let segment_hash = segment.body.hash;
         let is_interpreted = self.interpreter.is_on();
         let is_one_op = segment.reason.is_one_op();
-        if is_interpreted && self.interpreter.always_takes(segment_hash, &segment.body.form, is_one_op) {
+        if is_interpreted && self.interpreter.always_interprets(segment_hash, &segment.body.form, is_one_op) {
             match self.interpret(&segment.body, &segment.outputs, None) {
                 Some(result) => return self.finish_interpreted(segment, result),
-                None => self.interpreter.refuses(segment_hash),
+                None => self.interpreter.record_refused(segment_hash),
             }
         }
         let (compiled, segment) = match self.look_up(&mut segment.body) {
@@ -66,15 +66,15 @@ impl Engine {
                 self.note(segment.body.form.nodes.len(), false);
                 self.pieces.record_known(&segment.body.form, !segment.reason.is_inside_step());
                 if is_interpreted {
-                    self.interpreter.passes();
+                    self.interpreter.record_compiled();
                 }
                 (Ok(c), segment)
             }
             (hash, None) => {
-                if is_interpreted && self.interpreter.takes(hash, &segment.body.form) {
+                if is_interpreted && self.interpreter.should_interpret(hash, &segment.body.form) {
                     match self.interpret(&segment.body, &segment.outputs, Some(segment.reason)) {
                         Some(result) => return self.finish_interpreted(segment, result),
-                        None => self.interpreter.refuses(hash),
+                        None => self.interpreter.record_refused(hash),
                     }
                 }
                 if !segment.debug
@@ -86,7 +86,7 @@ impl Engine {
                 match plan().filter(|_| !segment.debug) {
                     Some(Plan::Pieces { pieces, compile }) => {
                         if let Some(whole) = compile {
-                            self.compile_meanwhile(device, hash, &segment.body.form, segment.reason, whole);
+                            self.compile_in_background(device, hash, &segment.body.form, segment.reason, whole);
                         }
                         return self.launch_pieces(Target::Device(device), segment, &pieces, |_| false);
                     }
@@ -211,7 +211,7 @@ impl Engine {
         if let Err(failure) = &result
             && segment.body.form.nodes.len() > 1
         {
-            self.launch_apart(device, &segment.body, &segment.outputs, segment.reason, failure.clone());
+            self.launch_in_groups(device, &segment.body, &segment.outputs, segment.reason, failure.clone());
         }
         self.finish(segment, result)
     }
@@ -267,7 +267,7 @@ impl Engine {
         let buffers = compiled.executable.execute(&args, &[]).map_err(failed)?;
         drop(args);
         if buffers.len() != outputs.0.len() {
-            return Err(Arc::new(Failure::new(ErrorKind::Runtime, "the program gave another number of results")));
+            return Err(Arc::new(Failure::new(ErrorKind::Runtime, "the program returned a wrong number of results")));
         }
         count(&COUNTERS.segments_executed, 1);
         count(&COUNTERS.nodes_executed, body.form.nodes.len() as u64);
@@ -363,7 +363,7 @@ impl Engine {
                     // Options may have changed meanwhile. The key is that of the compiled program.
                     match e.serialize() {
                         Ok(bytes) => disk.store(&device.disk_key(&text, &options), &bytes),
-                        Err(e) => log_unserialisable(&e),
+                        Err(e) => log_unserializable(&e),
                     }
                 }
                 e
@@ -449,8 +449,8 @@ const MANY_COMPILED: u32 = 40;
 /// Warn once in a process that its programs never repeat.
 #[cold]
 pub(super) fn warn_of_compilations(why: &str) {
-    static SAID: AtomicBool = AtomicBool::new(false);
-    if !SAID.swap(true, Relaxed) {
+    static PRINTED: AtomicBool = AtomicBool::new(false);
+    if !PRINTED.swap(true, Relaxed) {
         crate::disk::warn(&format!(
             "{MANY_COMPILED} of the last 64 large programs of device tpu had to be compiled. The difference of the \
             last one: {why}. Each new shape, and each new path through the code, is a new program. torch.tpu.explain() \
@@ -468,15 +468,16 @@ impl Notice {
     const FEWEST_OPS: usize = 50;
 
     fn new(ops: usize) -> Notice {
-        static SAID: AtomicBool = AtomicBool::new(false);
-        if ops < Notice::FEWEST_OPS || SAID.load(Relaxed) {
+        static PRINTED: AtomicBool = AtomicBool::new(false);
+        if ops < Notice::FEWEST_OPS || PRINTED.load(Relaxed) {
             return Notice(None);
         }
         let (done, wait) = mpsc::channel::<()>();
         let watch = move || {
-            if wait.recv_timeout(Notice::AFTER) == Err(mpsc::RecvTimeoutError::Timeout) && !SAID.swap(true, Relaxed) {
+            if wait.recv_timeout(Notice::AFTER) == Err(mpsc::RecvTimeoutError::Timeout) && !PRINTED.swap(true, Relaxed)
+            {
                 eprintln!(
-                    "torchtpu: the compiler has taken more than {} s for a program of {ops} ops, and goes on",
+                    "torchtpu: the compiler has taken more than {} s for a program of {ops} ops, and is still running",
                     Notice::AFTER.as_secs()
                 );
             }
@@ -506,7 +507,7 @@ impl Drop for Background {
     }
 }
 
-/// Mark the arguments that no handle names any more, if a result of the same type can take their memory.
+/// Mark the arguments without handles whose memory a result of the same type can take.
 pub(super) fn donate(body: &mut Body, stream: u32) {
     let mut wanted: Option<Vec<(u64, u32)>> = None;
     for (i, slot) in body.slots.iter().enumerate() {
@@ -619,9 +620,10 @@ fn all_finite(dtype: DType, bytes: &[u8]) -> bool {
 }
 
 /// Print once that the plugin cannot serialize executables. The disk cache is then unused.
-pub(super) fn log_unserialisable(e: &torchtpu_pjrt::Error) {
-    static SAID: AtomicBool = AtomicBool::new(false);
-    if !SAID.swap(true, Relaxed) {
-        crate::disk::warn(&format!("executables of this plugin cannot be kept on disk: {}", e.message()));
+pub(super) fn log_unserializable(e: &torchtpu_pjrt::Error) {
+    static PRINTED: AtomicBool = AtomicBool::new(false);
+    if !PRINTED.swap(true, Relaxed) {
+        let why = e.message();
+        crate::disk::warn(&format!("this plugin cannot serialize executables, so the disk cache is not used: {why}"));
     }
 }

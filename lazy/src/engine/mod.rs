@@ -7,12 +7,12 @@
 //! Each thread records its own stream, so that the segments of independent threads repeat. If a thread uses a value of
 //! another one, the stream that computes the value is cut.
 
-mod apart;
+mod bisect;
 mod checks;
-mod divided;
 mod dumps;
 mod interpreting;
 mod launching;
+mod pieces_launch;
 mod planned;
 mod recording;
 mod steps;
@@ -172,8 +172,8 @@ struct InFlight {
     _pooled: Vec<Buffer>,
 }
 
-/// The values that a segment owes. Dropping them without an outcome, as a panic does, marks them as failed, so that no
-/// reader waits forever.
+/// The slots that a segment must fill. Dropping them without an outcome, as a panic does, marks them as failed, so that
+/// no reader waits forever.
 struct Outputs(Vec<Arc<Slot>>);
 
 impl Outputs {
@@ -220,14 +220,14 @@ const MAX_OPEN_CHECKS: usize = 64;
 
 /// Settings that the program or the environment made. The device decides the others.
 #[derive(Default)]
-struct Asked {
+struct Requested {
     max_nodes: Option<usize>,
     pending_bytes: Option<usize>,
     early_ops: Option<usize>,
 }
 
 pub(crate) struct Engine {
-    asked: Mutex<Asked>,
+    requested: Mutex<Requested>,
     recording: Mutex<Recording>,
     /// See [`defer_check`](torchtpu_tensor::backend::Backend::defer_check).
     checks: Mutex<Vec<Check>>,
@@ -237,9 +237,9 @@ pub(crate) struct Engine {
     pieces: Pieces,
     interpreter: Interpreter,
     in_flight: Mutex<VecDeque<InFlight>>,
-    /// Whether segments of Fused mode take memory of the pool.
+    /// Whether segments of Fused mode take memory from the pool.
     pools: AtomicBool,
-    /// Whether programs state the precision of products: on all devices but XLA:CPU.
+    /// Whether programs state the precision of products: on all devices except XLA:CPU.
     multiplies_in_passes: AtomicBool,
     /// Whether the cut at the end of a training step waits for the next op: on accelerators.
     cuts_steps_lazily: AtomicBool,
@@ -265,13 +265,13 @@ pub(crate) struct Engine {
 impl Default for Engine {
     fn default() -> Engine {
         let number = |name: &str| std::env::var(name).ok().and_then(|v| v.parse::<usize>().ok());
-        let asked = Asked {
+        let requested = Requested {
             max_nodes: number("TORCHTPU_SEGMENT_OPS"),
             pending_bytes: number("TORCHTPU_PENDING_BYTES"),
             early_ops: number("TORCHTPU_EARLY_OPS"),
         };
         let engine = Engine {
-            asked: Mutex::new(asked),
+            requested: Mutex::new(requested),
             recording: Mutex::default(),
             checks: Mutex::default(),
             cache: ProcessCache::default(),
@@ -477,24 +477,24 @@ impl Engine {
     }
 
     pub(crate) fn set_max_nodes(&self, n: usize) {
-        self.asked.lock().max_nodes = Some(n);
+        self.requested.lock().max_nodes = Some(n);
         self.configure();
     }
 
     pub(crate) fn set_max_pending_bytes(&self, n: Option<usize>) {
-        self.asked.lock().pending_bytes = n;
+        self.requested.lock().pending_bytes = n;
         self.configure();
     }
 
     pub(crate) fn set_early_ops(&self, n: usize) {
-        self.asked.lock().early_ops = Some(n);
+        self.requested.lock().early_ops = Some(n);
         self.configure();
     }
 
     /// Set the limits and switches that depend on the device, except those that the program or the environment set.
     /// This happens before anything is recorded, so that all segments are cut alike.
     pub(crate) fn configure(&self) {
-        let asked = self.asked.lock();
+        let requested = self.requested.lock();
         let (is_cpu, memory, makes_buffers) = match (plan::active(), device::loaded()) {
             (Some(plan), _) => (false, Some(plan.memory_bytes()), false),
             (None, Some(d)) => (d.platform.is_cpu(), d.memory_bytes(), d.client.makes_uninitialized_buffers()),
@@ -503,11 +503,11 @@ impl Engine {
         };
         let max_nodes = if is_cpu { DEFAULT_MAX_NODES } else { ACCELERATOR_MAX_NODES };
         let pending_bytes = memory.filter(|_| !is_cpu).map_or(DEFAULT_MAX_PENDING_BYTES, |n| n as usize);
-        let many_bytes = if is_cpu && asked.pending_bytes.is_none() { MANY_BYTES } else { usize::MAX };
-        self.max_nodes.store(asked.max_nodes.unwrap_or(max_nodes).clamp(1, MAX_ITEMS / 64), Relaxed);
-        self.max_pending_bytes.store(asked.pending_bytes.unwrap_or(pending_bytes), Relaxed);
+        let many_bytes = if is_cpu && requested.pending_bytes.is_none() { MANY_BYTES } else { usize::MAX };
+        self.max_nodes.store(requested.max_nodes.unwrap_or(max_nodes).clamp(1, MAX_ITEMS / 64), Relaxed);
+        self.max_pending_bytes.store(requested.pending_bytes.unwrap_or(pending_bytes), Relaxed);
         self.many_bytes.store(many_bytes, Relaxed);
-        self.early_ops.store(asked.early_ops.unwrap_or(usize::MAX), Relaxed);
+        self.early_ops.store(requested.early_ops.unwrap_or(usize::MAX), Relaxed);
         self.multiplies_in_passes.store(!is_cpu, Relaxed);
         self.cuts_steps_lazily.store(!is_cpu, Relaxed);
         site::set_on(!is_cpu);
@@ -549,7 +549,7 @@ impl Engine {
             };
             match written {
                 Ok(bytes) => executables.push((key, bytes)),
-                Err(e) => launching::log_unserialisable(&e),
+                Err(e) => launching::log_unserializable(&e),
             }
         }
         bundle::write(path, &device.bundle_environment(), &executables)?;

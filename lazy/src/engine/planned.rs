@@ -1,6 +1,6 @@
 //! Segments of a planned device: see [`crate::plan`].
 
-use super::divided::Target;
+use super::pieces_launch::Target;
 use super::{Engine, Entry, Segment, State};
 use crate::cut::CutReason;
 use crate::failure::Failure;
@@ -17,12 +17,12 @@ impl Engine {
         let body = &mut segment.body;
         // As on a device: programs that differ only in offsets become one, and a program that differs from an earlier
         // one by small sizes is divided.
-        if !plan.knows(body.hash, &body.form) {
+        if !plan.has_program(body.hash, &body.form) {
             if let Some((general, _)) = self.families.generalize(&mut body.form) {
                 body.hash = general;
             }
             if segment.reason != CutReason::Piece
-                && !plan.knows(body.hash, &body.form)
+                && !plan.has_program(body.hash, &body.form)
                 && let Some(parts) = self.divide_growing(body)
             {
                 return self.launch_pieces(Target::Plan(plan), segment, &parts, |p| p != growing::ON_DEVICE);

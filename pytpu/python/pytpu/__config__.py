@@ -5,7 +5,7 @@ from .version import __version__
 
 
 def show():
-    """Return a text about the build: the version of the interface, the device, the CPU's instructions."""
+    """Return a text about the build: the version of the interface, the device, and the instructions of the CPU."""
     lines = [
         "pytpu built with:",
         f"  - interface of PyTorch {__version__}",

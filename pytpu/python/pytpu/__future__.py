@@ -1,7 +1,7 @@
-"""``torch.__future__``: switches of how ``Module.to`` and ``load_state_dict`` change parameters.
+"""``torch.__future__``: settings for the way in which ``Module.to`` and ``load_state_dict`` change parameters.
 
-``set_overwrite_module_params_on_conversion`` is kept but without an effect. ``set_swap_module_params_on_conversion``
-too: parameters keep their identity here in any case.
+The values of ``set_overwrite_module_params_on_conversion`` and ``set_swap_module_params_on_conversion`` are kept, but
+have no effect: parameters always keep their identity here.
 """
 
 _overwrite = False

@@ -213,5 +213,5 @@ _C._set_package_folder(_os.path.dirname(__file__))
 if hasattr(_os, "register_at_fork"):
     _os.register_at_fork(before=_C._tpu_quiesce)
 
-# Last: `__name__` becomes "torch" here.
+# This comes last: `__name__` becomes "torch" here.
 _as_torch.finish()

@@ -1,7 +1,10 @@
 """``python -m pytpu``: runs a program that says ``import torch``, as ``python`` would run it.
 
-``python -m pytpu [options] [-c code | -m module | script | -] [arguments]``. Options before them are Python's own.
-Without a program, the standard input is run, or statements typed at a terminal.
+``python -m pytpu [options] [-c code
+-m module
+script
+-] [arguments]``. Options before the program are Python's own. Without a program, the standard input is run, or
+statements typed at a terminal.
 """
 
 import os

@@ -7,7 +7,7 @@ import zlib
 
 
 def memory_of(t):
-    """The bytes of a flat tensor in the host's memory, which must outlive them."""
+    """Return the bytes of a flat tensor in the host's memory. The tensor must outlive them."""
     import ctypes
 
     n = t.numel() * t.element_size()
@@ -21,7 +21,7 @@ def pieces(data, size=16 << 20):
 class ZipWriter:
     """A writer of zip archives of uncompressed files whose bytes begin at multiples of 64, so that they can be mapped.
 
-    It needs `write` alone, and holds no file in memory twice. Positions count from where the archive starts.
+    It needs only `write`, and never copies a file in memory. Positions count from the start of the archive.
     """
 
     _LARGE = 0xFFFFFFFF
@@ -37,7 +37,7 @@ class ZipWriter:
         self._at += len(data)
 
     def add(self, name, data, size=None):
-        """Add a file: its bytes, or for `None` as many bytes as `size` says, which hold nothing."""
+        """Add a file. `None` adds `size` bytes without contents."""
         size = len(data) if data is not None else size
         crc = 0
         if data is not None and self._has_crc:
@@ -62,7 +62,7 @@ class ZipWriter:
 
     def _leave_out(self, size):
         if size and hasattr(self._file, "seekable") and self._file.seekable():
-            # A hole, where the file system has them.
+            # A hole, if the file system supports it.
             self._file.seek(size - 1, os.SEEK_CUR)
             self._file.write(b"\0")
             return
@@ -183,7 +183,7 @@ class Archive:
         return self._info(name).compress_type == zipfile.ZIP_STORED and hasattr(self._file, "readinto")
 
     def read_into(self, name, memory):
-        """Read a stored file into memory of its size. Raises as `read`."""
+        """Read a stored file into memory of its size. Raise the errors of `read`."""
         self._file.seek(self.start(name))
         count = 0
         while count < len(memory):

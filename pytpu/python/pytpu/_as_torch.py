@@ -33,7 +33,7 @@ _has_shim = False
 
 
 def said_name(name):
-    """Return the name that the module ``pytpu.x`` says it has."""
+    """Return the reported name of the module ``pytpu.x``."""
     rest = name[len(_ROOT) + 1 :]
     rest = FILES.get(rest, rest)
     root = "torch" if is_torch else _ROOT
@@ -44,7 +44,7 @@ class _Loader(SourceFileLoader):
     """A loader that runs a module's text under PyTorch's name."""
 
     def get_filename(self, name=None):
-        """Return the file, whichever of its names the module is called by."""
+        """Return the file, for each of the names of the module."""
         return self.path
 
     def exec_module(self, module):
@@ -76,7 +76,7 @@ class _Loader(SourceFileLoader):
 
 
 def _place(module, places):
-    """Have names of a module say that they are in others."""
+    """Report names of a module as names of other modules."""
     root = "torch" if is_torch else _ROOT
     for home, names in places.items():
         full = f"{root}.{home}" if home else root
@@ -89,7 +89,7 @@ def _place(module, places):
                 value.__module__ = full
             elif isinstance(value, FunctionType):
                 if value.__name__ != name or value.__globals__ is not vars(module):
-                    # A function of another module, or one under several names: a copy for each.
+                    # A function of another module, or with several names, is copied for each name.
                     copy = FunctionType(value.__code__, value.__globals__, name, value.__defaults__, value.__closure__)
                     copy.__kwdefaults__, copy.__doc__, copy.__qualname__ = value.__kwdefaults__, value.__doc__, name
                     copy.__dict__.update(value.__dict__)
@@ -124,7 +124,7 @@ def _has_no_file(home):
 
 
 class _MadeLoader:
-    """A finder of made modules: it imports the module that has their names, which makes them."""
+    """A loader of made modules: it imports the module that has their names, which makes them."""
 
     def __init__(self, source):
         self.source = source
@@ -190,9 +190,7 @@ class _AliasLoader(SourceFileLoader):
 
 
 def _of_torch_tpu(rest):
-    """Return the module that ``torch_tpu.rest`` is: one of ``torch.tpu``. Its internal modules have no
-    others' names.
-    """
+    """Return the module for ``torch_tpu.rest``, a module of ``torch.tpu``. Its internal modules have no aliases."""
     if rest == "_internal":
         return "torch_tpu"
     return f"{_ROOT}.tpu.{rest.removeprefix('_internal.')}"
@@ -216,7 +214,7 @@ def _followed(spec):
 
 
 class _Finder:
-    """Finds ``torch.x`` as ``pytpu.x``, and lets ``pytpu.x`` be run under PyTorch's name."""
+    """A finder of ``torch.x`` as ``pytpu.x``, which also lets ``pytpu.x`` run under PyTorch's name."""
 
     @staticmethod
     def find_spec(name, path=None, target=None):
@@ -276,14 +274,14 @@ def _other_torch():
 
 
 def begin():
-    """Decide under which name the modules are run. Called before the first of them is imported."""
+    """Decide the name under which the modules are run. Call this before the first of them is imported."""
     global is_torch
     is_torch = _other_torch() is None
     sys.meta_path.insert(0, _Finder)
 
 
 def finish():
-    """Give the modules that are loaded both names. Called when the package is complete."""
+    """Give both names to the loaded modules. Call this when the package is complete."""
     if not is_torch:
         return
     for name, module in list(sys.modules.items()):
@@ -291,7 +289,7 @@ def finish():
             sys.modules["torch" + name[len(_ROOT) :]] = module
             module.__name__ = said_name(name)
     if not _has_shim and SHIM not in sys.path:
-        # Processes that `multiprocessing` starts have this path, and need `torch` to unpickle.
+        # New processes of `multiprocessing` have this path, and need `torch` to unpickle.
         sys.path.append(SHIM)
     from . import _safetensors_package
 
@@ -299,7 +297,7 @@ def finish():
 
 
 def take_the_name():
-    """Make this package ``torch`` in this process, also if another torch could be imported."""
+    """Make this package ``torch`` in this process, even if another torch could be imported."""
     global is_torch
     if not is_torch:
         is_torch = True
@@ -331,7 +329,7 @@ def _rename_one(value):
 
 
 def install():
-    """Let ``import torch`` give this package, in this process and in the processes that it starts.
+    """Make ``import torch`` import this package, in this process and in the processes that it starts.
 
     Call it before the first ``import torch``, in a script or in the first cell of a notebook. A second call changes
     nothing. Other processes inherit the name through the environment variable ``PYTHONPATH``.
@@ -348,13 +346,13 @@ def install():
     take_the_name()
     if SHIM in sys.path:
         sys.path.remove(SHIM)
-    # Behind the folder of the script, where PYTHONPATH puts it in other processes.
+    # After the folder of the script, where PYTHONPATH is in other processes.
     sys.path.insert(1, SHIM)
     inherited = os.environ.get("PYTHONPATH", "")
     if SHIM not in inherited.split(os.pathsep):
         os.environ["PYTHONPATH"] = SHIM + os.pathsep + inherited if inherited else SHIM
     os.environ["PYTPU_IS_TORCH_IN"] = sys.prefix
     if "ACCELERATE_TORCH_DEVICE" not in os.environ and sys.modules[_ROOT]._C._tpu_plugin_is_installed():
-        # accelerate, and the Trainer of transformers with it, look for accelerators of a fixed list, or for this
+        # accelerate, and the Trainer of transformers with it, look for accelerators of a fixed list or for this
         # variable.
         os.environ["ACCELERATE_TORCH_DEVICE"] = "tpu"

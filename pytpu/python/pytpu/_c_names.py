@@ -1,4 +1,4 @@
-"""Names of ``torch._C`` that libraries ask for. They are looked up here when the extension does not have them."""
+"""Names of ``torch._C`` that libraries use. They are looked up here if the extension does not have them."""
 
 import enum
 import types
@@ -81,9 +81,7 @@ class DispatchKeySet:
 
 
 class _ExcludeDispatchKeyGuard:
-    """A block in which kernels of some kinds are left out. It changes nothing: autocast is not a kind of
-    kernel here.
-    """
+    """A block that leaves out kernels of some kinds. It changes nothing: autocast is not a kind of kernel here."""
 
     def __init__(self, keys):
         self.keys = keys
@@ -99,7 +97,7 @@ _IncludeDispatchKeyGuard = _ForceDispatchKeyGuard = _AutoDispatchBelowAutograd =
 
 
 class DisableTorchFunctionSubclass:
-    """A block in which no type of an argument takes calls over. Modes do."""
+    """A block in which types of arguments do not take calls over. Modes do."""
 
     _off = 1
 
@@ -144,12 +142,12 @@ def _get_privateuse1_backend_name():
 
 
 def _get_accelerator(check_available=False):
-    """Return the device of the accelerator, without an index, or ``cpu`` where there is none."""
+    """Return the device of the accelerator without an index, or ``cpu`` without an accelerator."""
     return _C.device("tpu" if _C._tpu_is_available() else "cpu")
 
 
 def _accelerator_getMemoryInfo(device_index):
-    """Return the free and the whole memory of the accelerator in bytes."""
+    """Return the free and the total memory of the accelerator in bytes."""
     from .tpu import mem_get_info
 
     return mem_get_info(device_index)
@@ -166,7 +164,7 @@ def _cuda_getDeviceCount():
 
 
 def _set_nothing(*args):
-    """Accept a switch of PyTorch's compiler of TorchScript, which is not here."""
+    """Accept a setting of TorchScript's compiler. It has no effect."""
 
 
 _jit_set_profiling_executor = _jit_set_profiling_mode = _jit_override_can_fuse_on_cpu = (

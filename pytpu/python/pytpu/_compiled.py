@@ -7,7 +7,7 @@ from .nn import Module
 
 
 def around(f):
-    """Each call of a function as one program: the recorded stream is cut before and after it."""
+    """Return a function each call of which is one program: the recorded stream is cut before and after it."""
 
     @functools.wraps(f)
     def call(*args, **kwargs):

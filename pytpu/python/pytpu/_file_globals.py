@@ -42,10 +42,10 @@ class StorageType:
 
 
 def _window(storage, offset, size, stride):
-    """A tensor that looks at the memory of a loaded storage.
+    """Return a tensor on the memory of a loaded storage.
 
-    The memory goes to its device here, not when it is read: a tensor that has all of it is no view there, which
-    programs for the device prefer.
+    The memory goes to its device here, not when it is read. So a tensor that has all of the memory is not a view on the
+    device, which is better for programs there.
     """
     storage.dtype  # noqa: B018  (what is no storage raises AttributeError here)
     if type(offset) is not int:
@@ -76,7 +76,7 @@ def _ints(values, name):
 def _rebuild_tensor_v2(storage, storage_offset, size, stride, requires_grad, backward_hooks, metadata=None):
     t = _window(storage, storage_offset, size, stride)
     if metadata:
-        # Bits of views that PyTorch keeps in the file.
+        # State bits of views that PyTorch keeps in the file.
         t = t.conj() if metadata.get("conj") else t
         t = t._neg_view() if metadata.get("neg") else t
     return _with_grad(t, requires_grad)
@@ -196,7 +196,7 @@ REBUILD = {
     "torch.serialization._get_layout": _get_layout,
 }
 
-# ---- what files without trust may name
+# ---- names that files without trust may use
 
 
 def _sized(kind, itemsize):
@@ -361,7 +361,7 @@ _MORE = (
 
 
 def refusal(error):
-    """The error that the user sees for one of the machine."""
+    """An error of the machine, as the user sees it."""
     w = _weights_only
     if isinstance(error, w.NotAllowed):
         text = (

@@ -18,7 +18,7 @@ def register_package(priority, tagger, deserializer):
 
 
 def location_tag(storage):
-    """The location that a file has for a storage, such as "cpu"."""
+    """Return the location that a file names for a storage, such as "cpu"."""
     for _, tagger, _ in _packages:
         location = tagger(storage)
         if location:
@@ -36,7 +36,7 @@ def tag(t):
 
 
 def default_restore_location(storage, location):
-    """The storage at a location that a file has for it."""
+    """Return the storage at the location that a file names for it."""
     for _, _, deserializer in _packages:
         found = deserializer(storage, location)
         if found is not None:
@@ -74,7 +74,7 @@ def _target(location):
 
 
 def placement(map_location):
-    """A function of a loaded storage and its location in the file that says where its tensors go."""
+    """Return a function of a loaded storage and its location in the file, which returns the device of its tensors."""
     if isinstance(map_location, _C.device):
         map_location = "cpu" if map_location.type == "cpu" else str(map_location)
     if map_location is None or isinstance(map_location, dict):
@@ -114,7 +114,7 @@ def _restore(storage, location):
 
 
 def _put(storage, found):
-    """Give a storage the memory of another one, or of a tensor."""
+    """Give the memory of another storage, or of a tensor, to a storage."""
     flat = found.reshape(-1) if isinstance(found, _C.Tensor) else found._flat()
     if flat.is_cpu:
         storage._tensor = flat.view(storage.dtype)

@@ -14,7 +14,7 @@ class _Package(types.ModuleType):
 
 
 def keep_functions(package):
-    """Have `from package import name` give the function also after `import package.name`.
+    """Make `from package import name` import the function also after `import package.name`.
 
     The import system binds a submodule to its name in the package once the submodule has run.
     """

@@ -1,5 +1,7 @@
 """``torch.finfo`` and ``torch.iinfo``."""
 
+from __future__ import annotations
+
 from . import _C
 
 _FLOAT = {
@@ -25,7 +27,16 @@ class finfo:
 
     __module__ = "torch"
 
-    def __init__(self, type=None):
+    bits: int
+    min: float
+    max: float
+    eps: float
+    tiny: float
+    smallest_normal: float
+    resolution: float
+    dtype: str
+
+    def __init__(self, type: _C.dtype | None = None) -> None:
         self._dtype = _C.get_default_dtype() if type is None else type
         if not isinstance(self._dtype, _C.dtype) or not (self._dtype.is_floating_point or self._dtype.is_complex):
             raise TypeError(
@@ -58,7 +69,12 @@ class iinfo:
 
     __module__ = "torch"
 
-    def __init__(self, type):
+    bits: int
+    min: int
+    max: int
+    dtype: str
+
+    def __init__(self, type: _C.dtype) -> None:
         if not isinstance(type, _C.dtype) or type.is_floating_point or type.is_complex or type is _C.bool:
             raise TypeError(f"torch.iinfo() requires an integer input type. Use torch.finfo to handle '{_shown(type)}'")
         self.dtype = _name(type)

@@ -14,7 +14,7 @@ from .jit.annotations import BroadcastingList1, BroadcastingList2, BroadcastingL
 
 
 def boolean_dispatch(arg_name, arg_index, default, if_true, if_false, module_name, func_name):
-    """Return a function that calls one of two by the truth of an argument."""
+    """Return a function that calls one of two functions, by the truth of an argument."""
 
     def fn(*args, **kwargs):
         flag = default
@@ -38,7 +38,7 @@ def is_tracing():
 
 
 def _copy_to_script_wrapper(fn):
-    """Return the function: TorchScript is not here."""
+    """Return the function itself: there is no TorchScript here."""
     return fn
 
 

@@ -1,4 +1,4 @@
-"""``torch.FloatTensor`` and its kin: types from before dtypes, that make and recognise tensors of one dtype in host
+"""``torch.FloatTensor`` and similar types from before dtypes. They make and recognize tensors of one dtype in host
 memory.
 
 The types of ``torch.cuda`` have names only: nothing is an instance of them.

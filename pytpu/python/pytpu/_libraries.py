@@ -11,8 +11,8 @@ import os
 def let_cpu_be_chosen(state):
     """Let ``Accelerator(cpu=True)`` and ``Trainer(use_cpu=True)`` mean ``cpu``.
 
-    The variable ``ACCELERATE_TORCH_DEVICE`` wins over that argument in accelerate, and `install` sets it without being
-    asked.
+    In accelerate, the variable ``ACCELERATE_TORCH_DEVICE`` takes precedence over that argument, and `install` sets it
+    if a plugin is installed.
     """
     begin = state.PartialState.__init__
 
@@ -63,7 +63,7 @@ def _register(chooser, registry, base, connector):
             and given is None
             and said in ("16-mixed", "bf16-mixed")
         ):
-            # Lightning would cast on "cuda", as for all devices that it does not list.
+            # Lightning would cast on "cuda", as for all devices that it does not know.
             return connector.MixedPrecision(said, "tpu")
         return precision(self)
 
@@ -81,7 +81,7 @@ def _accelerator(base):
             torch.tpu.set_device(device)
 
         def get_device_stats(self, device):
-            """Return bytes in use, now and at most."""
+            """Return the bytes in use now, and their peak."""
             return torch.tpu.memory_stats(device)
 
         def teardown(self):
@@ -90,7 +90,7 @@ def _accelerator(base):
 
         @staticmethod
         def parse_devices(devices):
-            """Return the indices that ``devices`` means: a count, -1 for all, or indices."""
+            """Return the indices for ``devices``: a count, -1 for all, or indices."""
             if isinstance(devices, str):
                 devices = [int(index) for index in devices.split(",") if index] if "," in devices else int(devices)
             there = list(range(torch.tpu.device_count()))

@@ -1,16 +1,24 @@
 """Decompositions with only a few vectors: ``torch.svd_lowrank`` and ``torch.pca_lowrank``."""
 
+from __future__ import annotations
+
 from . import _C, linalg
 from .overrides import handle_torch_function, has_torch_function
+
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+if TYPE_CHECKING:
+    from pytpu import Tensor
 
 
 def _orthonormal(x):
     return linalg.qr(x).Q
 
 
-def svd_lowrank(A, q=6, niter=2, M=None):
-    """``U``, ``S``, ``V`` of a matrix of about rank ``q``, or of ``A - M``, by random projections and ``niter`` power
-    iterations.
+def svd_lowrank(
+    A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return ``U``, ``S``, ``V`` of a matrix of about rank ``q``, or of ``A - M``, by random projections and ``niter``
+    power iterations.
 
     ``A`` is ``(*, m, n)``. The results are ``(*, m, q)``, ``(*, q)``, ``(*, n, q)``. Algorithm 5.1 of Halko et al.,
     2009.
@@ -30,7 +38,7 @@ def svd_lowrank(A, q=6, niter=2, M=None):
     return basis @ U, S, Vh.mH
 
 
-def pca_lowrank(A, q=None, center=True, niter=2):
+def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int = 2) -> tuple[Tensor, Tensor, Tensor]:
     """Return principal components of a matrix whose rows are samples: its ``svd_lowrank``, with centered columns unless
     ``center`` is false.
     """

@@ -1,11 +1,19 @@
 """Tensors on memory that other objects own: buffers and mapped files."""
 
+from __future__ import annotations
+
 import ctypes
 import mmap
 import os
 import warnings
 
 from . import _C
+
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+if TYPE_CHECKING:
+    from typing import Any
+
+    from pytpu import Tensor
 
 
 class _Buffer(ctypes.Structure):
@@ -29,7 +37,7 @@ _release.argtypes = [ctypes.POINTER(_Buffer)]
 
 
 class _Bytes:
-    """The bytes of an object with a buffer, which stay where they are while this lives."""
+    """The bytes of an object with a buffer. They do not move while this object lives."""
 
     def __init__(self, owner):
         self._buffer = _Buffer()
@@ -37,7 +45,7 @@ class _Bytes:
         self.nbytes, self.read_only = self._buffer.len, bool(self._buffer.readonly)
 
     def part(self, offset, size):
-        """A tensor of ``uint8`` on some of them."""
+        """Return a ``uint8`` tensor on some of the bytes."""
         return _C.as_tensor(_Part(self, offset, size))
 
     def __del__(self, release=_release):
@@ -76,7 +84,7 @@ class _PartOfTensor:
 
 
 def part(flat, start, size):
-    """A tensor of ``uint8`` on some bytes of a flat one in the host's memory, with a storage of its own."""
+    """Return a ``uint8`` tensor on some bytes of a flat tensor in host memory, with a storage of its own."""
     return _C.as_tensor(_PartOfTensor(flat, start, size)) if size else _C._ops.empty([0], dtype=_C.uint8)
 
 
@@ -96,11 +104,13 @@ def _warn_if(read_only):
         )
 
 
-def frombuffer(buffer, *, dtype, count=-1, offset=0, requires_grad=False):
-    """A tensor on the memory of an object with the buffer protocol, of one dimension.
+def frombuffer(
+    buffer: Any, *, dtype: _C.dtype, count: int = -1, offset: int = 0, requires_grad: bool = False
+) -> Tensor:
+    """Return a one-dimensional tensor on the memory of an object with the buffer protocol.
 
-    Memory is shared, unless ``offset`` leaves it unaligned, or other bytes than 0 and 1 shall be ``bool``: then the
-    elements are copied. While it is shared, the object cannot change its size.
+    The tensor shares the memory. The elements are copied if ``offset`` leaves them unaligned, or if ``bool`` elements
+    have other bytes than 0 and 1. While memory is shared, the object cannot change its size.
 
     Args:
         count: number of elements; all there are, when it is negative.
@@ -159,8 +169,8 @@ def _has_buffer(x):
 
 
 def map_file(filename, shared, nbytes):
-    """A tensor of ``uint8`` on a file's first bytes: changes stay here, or with ``shared`` go to the file, which may
-    grow.
+    """Return a ``uint8`` tensor on a file's first bytes. With ``shared``, writes go to the file, which may grow.
+    Otherwise they stay in memory.
     """
     if nbytes == 0:
         return _C._ops.empty([0], dtype=_C.uint8)
@@ -186,8 +196,16 @@ def map_file(filename, shared, nbytes):
 
 
 def from_file(
-    filename, shared=None, size=0, *, dtype=None, layout=None, device=None, pin_memory=None, requires_grad=False
-):
+    filename: str,
+    shared: bool | None = None,
+    size: int | None = 0,
+    *,
+    dtype: _C.dtype | None = None,
+    layout: _C.layout | None = None,
+    device: _C.device | str | int | None = None,
+    pin_memory: bool | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """Return a tensor on the first ``size`` elements of a file. Writes to it reach the file only with ``shared``.
 
     Raises:

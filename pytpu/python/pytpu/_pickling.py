@@ -1,6 +1,6 @@
 """Pickles of names in ``torch``: by PyTorch's names, if this package has taken that name.
 
-Files of ``torch.save`` are not concerned: they name things as PyTorch does.
+This does not change files of ``torch.save``, which always use PyTorch's names.
 """
 
 import copyreg
@@ -39,7 +39,7 @@ _VariableFunctionsClass.__module__ = f"{_C.__name__}" if not _as_torch.is_torch 
 _C._VariableFunctionsClass = _VariableFunctionsClass
 _C._VariableFunctions = _VariableFunctionsClass()
 
-# The modules that PyTorch has other functions of the table in. They are there under both names.
+# PyTorch has other functions of the table in these modules. They have both names.
 _PLACES = {"fft": {}, "linalg": {}, "special": {}, "nn": {}}
 for _name, _f in vars(_C._nn).items():
     if isinstance(_f, types.BuiltinFunctionType):
@@ -74,7 +74,7 @@ def _reduce_builtin(f):
 
 
 def _op(name):
-    """The function of the op table that has a name."""
+    """Return the function of the op table with a name."""
     return getattr(_C._ops, name)
 
 
@@ -85,7 +85,7 @@ def _reduce_constant(constant):
 
 
 def _get_layout(name):
-    """The layout that a string like ``torch.strided`` names."""
+    """Return the layout for a string such as ``torch.strided``."""
     return _named(name.removeprefix("torch."))
 
 
@@ -94,7 +94,7 @@ if _as_torch.is_torch:
 
 
 def _reduce_dtype(dtype):
-    # A string is the name of something global in the module that the type's `__module__` says.
+    # A string is the name of a global in the module that the type's `__module__` names.
     return repr(dtype).removeprefix("torch.") if _as_torch.is_torch else (_named, (repr(dtype).removeprefix("torch."),))
 
 

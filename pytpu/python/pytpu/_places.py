@@ -22,6 +22,7 @@ FILES = {
     "_functions.symbolic": "",
     "functions": "",
     "nn._functional.activation": "nn.functional",
+    "nn._functional.adaptive_pooling": "nn.functional",
     "nn._functional.attention": "nn.functional",
     "nn._functional.dropout": "nn.functional",
     "nn._functional.embedding": "nn.functional",
@@ -29,7 +30,12 @@ FILES = {
     "nn._functional.loss": "nn.functional",
     "nn._functional.normalization": "nn.functional",
     "nn._functional.pooling": "nn.functional",
+    "nn._functional.unpooling": "nn.functional",
     "nn._functional.vision": "nn.functional",
+    "optim._lr_scheduler.base": "optim.lr_scheduler",
+    "optim._lr_scheduler.combined": "optim.lr_scheduler",
+    "optim._lr_scheduler.cycles": "optim.lr_scheduler",
+    "optim._lr_scheduler.forms": "optim.lr_scheduler",
     "utils.data.collate": "utils.data._utils.collate",
     "utils.data.worker": "utils.data._utils.worker",
 }
@@ -212,6 +218,6 @@ NAMES = {
     "xpu": {"xpu": "device_count is_available", "xpu.memory": "empty_cache", "xpu.random": "manual_seed"},
 }
 
-# Modules without a file, and where their names are.
+# Modules without a file, and the modules that have their names.
 MADE = {home: source for source, places in NAMES.items() for home in places if home}
 MADE |= {home: source for source, home in FILES.items() if home}

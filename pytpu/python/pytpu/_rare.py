@@ -1,12 +1,18 @@
-"""Names of ``torch`` that are rarely asked for."""
+"""Rarely used names of ``torch``."""
+
+from __future__ import annotations
 
 import enum
 
 from . import _C
 
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+if TYPE_CHECKING:
+    from pytpu import Tensor
+
 
 class AcceleratorError(RuntimeError):
-    """An error that an accelerator reported. The device ``tpu`` raises ``RuntimeError``."""
+    """An error of an accelerator. The device ``tpu`` raises ``RuntimeError``."""
 
 
 class Tag(enum.IntEnum):
@@ -18,7 +24,9 @@ class Tag(enum.IntEnum):
         view_copy = range(17)  # fmt: skip
 
 
-def batch_norm_update_stats(input, running_mean, running_var, momentum):
+def batch_norm_update_stats(
+    input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, momentum: float
+) -> tuple[Tensor, Tensor]:
     """Return the mean and the biased variance of each channel, and move the running statistics towards them.
 
     Args:

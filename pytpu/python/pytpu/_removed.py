@@ -1,4 +1,4 @@
-"""Functions that PyTorch removed: they say what to call instead."""
+"""Functions that PyTorch removed. Their errors name the replacement."""
 
 _SINCE = "This function was deprecated since version 1.9 and is now removed."
 

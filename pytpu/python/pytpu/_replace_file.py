@@ -1,4 +1,4 @@
-"""Writing files so that the old file stays whole until the new one is complete.
+"""Writing of files that keeps the old file until the new one is complete.
 
 ``replacing`` writes a temporary file beside the target, flushes it to the disk and renames it. After a crash, or on a
 full disk, the old file is unchanged. A killed process leaves its temporary file, which later calls remove.
@@ -35,7 +35,7 @@ def _this_boot():
 
 
 def _temporary_name(target):
-    # A long name is cut, so that the longer one is not refused.
+    # Cut a long name, since the temporary name is longer still.
     name = os.path.basename(target)[:40]
     return os.path.join(
         os.path.dirname(target), f".{name}.{_this_boot() or '0' * 16}.{os.getpid()}.{secrets.token_hex(4)}{_SUFFIX}"
@@ -55,8 +55,8 @@ def _is_running(pid):
 def remove_leftovers(folder, now=None):
     """Remove temporary files in a folder that killed processes have left.
 
-    A file is removed if it carries the word of this host and boot, its process is gone, it belongs to this user, and it
-    is more than an hour old. Every folder is looked through once an hour at most.
+    A file is removed if its name has the identifier of this host and boot, its process has ended, it belongs to this
+    user, and it is more than an hour old. Each folder is searched once an hour at most.
     """
     now = time.time() if now is None else now
     boot = _this_boot()
@@ -82,7 +82,7 @@ def _sync(descriptor):
     try:
         os.fsync(descriptor)
     except OSError as error:
-        # Some file systems have nothing to flush.
+        # Some file systems cannot flush.
         if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EROFS):
             raise
 
@@ -100,8 +100,8 @@ def _sync_folder(folder):
 def replacing(path):
     """Open a binary file whose content replaces that of ``path`` if the ``with`` block ends without an error.
 
-    Links are followed. A file that was there keeps its permissions and, where this user may set them, its owner and
-    group. A pipe or a device is written to as it is, and so is a file in a folder where no other file can be made.
+    Links are followed. An existing file keeps its permissions and, if this user may set them, its owner and group. A
+    pipe or a device is written directly, and so is a file in a folder where no other file can be made.
 
     Raises:
         OSError: the file cannot be written; the old one is as it was.
@@ -112,12 +112,12 @@ def replacing(path):
     except FileNotFoundError:
         before = None
     if before is not None and not stat.S_ISREG(before.st_mode):
-        # A folder raises here.
+        # A folder raises an error here.
         with open(target, "wb") as file:
             yield file
         return
     if before is not None:
-        # A file that may not be written is not replaced either.
+        # A file without write permission is not replaced either.
         os.close(os.open(target, os.O_WRONLY))
     folder = os.path.dirname(target)
     remove_leftovers(folder)
@@ -147,7 +147,7 @@ def replacing(path):
         except OSError as error:
             if before is None or error.errno not in (errno.EBUSY, errno.EXDEV):
                 raise
-            # The target is a mount point, as a file that a container is given: nothing can take its place.
+            # The target is a mount point, such as a file of a container, and cannot be replaced.
             with open(temporary, "rb") as source, open(target, "wb") as file:
                 shutil.copyfileobj(source, file, 1 << 20)
                 file.flush()

@@ -60,7 +60,7 @@ class _Finder:
 
 
 def install():
-    """Teaches the package when it is imported, or now if it has been."""
+    """Change the package when it is imported, or now if it has been imported."""
     if any(type(finder) is _Finder for finder in sys.meta_path):
         return
     sys.meta_path.insert(0, _Finder())

@@ -1,8 +1,7 @@
-"""Tensors in memory that several processes have: mapped from a file without a name, whose descriptor goes to other
-processes.
+"""Tensors in shared memory: it is mapped from a file without a name, whose descriptor goes to other processes.
 
-Forked processes inherit the mapping. Processes that start afresh, and queues and pipes of `multiprocessing`, are handed
-the descriptor (`ForkingPickler` asks `reduce`), and map the same memory.
+Forked processes inherit the mapping. New processes, and queues and pipes of `multiprocessing`, get the descriptor
+(`ForkingPickler` calls `reduce`) and map the same memory.
 """
 
 import mmap
@@ -68,7 +67,7 @@ def _memory_of(tensor):
 
 
 def is_shared(tensor):
-    """Return whether a tensor of the host is in such memory."""
+    """Return whether a tensor of the host is in shared memory."""
     return _memory_of(tensor) is not None
 
 
@@ -91,9 +90,9 @@ def register(kind):
 
 
 def _descriptor(fd):
-    """A descriptor on its way to another process."""
+    """A descriptor on the way to another process."""
     popen = get_spawning_popen()
-    # A process that is being spawned takes each once.
+    # A process that is being spawned takes each descriptor once.
     if popen is not None and popen.method == "spawn" and fd in popen._fds:
         return popen.DupFd(fd)
     return DupFd(fd)
@@ -121,7 +120,7 @@ def reduce(tensor):
 
 
 def _rebuild(kind, descriptor, length, place, requires_grad, attributes):
-    """The tensor again, in another process."""
+    """Rebuild the tensor in another process."""
     register(kind or Tensor)
     tensor = _tensor(_of_file(descriptor.detach(), length), *place)
     if kind is not None:

@@ -48,7 +48,7 @@ class Size(tuple):
     __rmul__ = __mul__
 
     def __reduce__(self):
-        # Pickles name the class where `torch` is this package, else a function of this module.
+        # Pickles name the class if this package is `torch`, otherwise a function of this module.
         return Size if _as_torch.is_torch else _size, (tuple(self),)
 
 

@@ -1,8 +1,10 @@
 """``torch.Stream`` and ``torch.Event``. Each device has one queue, and computes in its order.
 
-A stream is a name for that queue: programs may make several and choose among them, but nothing of one overlaps with
-anything of another. What must be ordered therefore is. On ``cpu`` ops have ended when their call returns.
+A stream is a name for that queue. Programs may make several streams and choose among them, but their work does not
+overlap, so every order that a program needs is kept. On ``cpu``, an op has ended when its call returns.
 """
+
+from __future__ import annotations
 
 import itertools
 import threading
@@ -20,7 +22,7 @@ def _device(device):
 
 
 _ids = itertools.count(1)
-# The streams that this thread has chosen, by type of device.
+# The streams that this thread has chosen, by device type.
 _chosen = threading.local()
 
 
@@ -36,7 +38,15 @@ class Stream:
         device_index, device_type: the device of the stream `stream_id`, as its attributes of these names say it.
     """
 
-    def __init__(self, device=None, *, priority=0, stream_id=None, device_index=None, device_type=None):
+    def __init__(
+        self,
+        device: _C.device | str | int | None = None,
+        *,
+        priority: int = 0,
+        stream_id: int | None = None,
+        device_index: int | None = None,
+        device_type: int | None = None,
+    ) -> None:
         if device is None and device_type is not None:
             device = _C.device("cpu") if device_type == 0 else _C.device("tpu", device_index or 0)
         self.device = _device(device)
@@ -47,30 +57,28 @@ class Stream:
             stream_id = 0 if self.device.type == "cpu" else next(_ids)
         self.stream_id = stream_id
 
-    def synchronize(self):
-        """Wait until the device has done everything that it was given."""
+    def synchronize(self) -> None:
+        """Wait until the device has finished all of its work."""
         if self.device.type == "tpu":
             _C._tpu_synchronize()
 
-    def query(self):
-        """Return whether the device has done everything that it was given, without waiting. What is recorded is
-        launched.
-        """
+    def query(self) -> bool:
+        """Return whether the device has finished all of its work, without waiting. Recorded ops are launched."""
         return self.device.type != "tpu" or _C._tpu_record_event(False).is_ready()
 
-    def record_event(self, event=None):
-        """Record an event, or a new one, and return it."""
+    def record_event(self, event: Event | None = None) -> Event:
+        """Record an event, which is new if none is given, and return it."""
         event = Event(self.device) if event is None else event
         event.record(self)
         return event
 
-    def wait_event(self, event):
+    def wait_event(self, event: Event) -> None:
         """Make later work wait for an event. The queue already has this order. For an event of another device the host
         waits.
         """
         event.wait(self)
 
-    def wait_stream(self, stream):
+    def wait_stream(self, stream: Stream) -> None:
         """Make later work wait for the present work of another stream. For a stream of another device the host
         waits.
         """
@@ -81,13 +89,13 @@ class Stream:
         """Return 0: a stream here has no handle."""
         return 0
 
-    def __enter__(self):
+    def __enter__(self) -> Stream:
         before = current_stream(self.device)
         self.__dict__.setdefault("_before", []).append(before)
         set_stream(self)
         return self
 
-    def __exit__(self, *error):
+    def __exit__(self, *error: object) -> None:
         set_stream(self._before.pop())
         return None
 
@@ -125,14 +133,21 @@ class Event:
         >>> milliseconds = start.elapsed_time(end)
     """
 
-    def __init__(self, device=None, *, enable_timing=False, blocking=False, interprocess=False):
+    def __init__(
+        self,
+        device: _C.device | str | int | None = None,
+        *,
+        enable_timing: bool = False,
+        blocking: bool = False,
+        interprocess: bool = False,
+    ) -> None:
         self.device = _device(device)
         self._timed = enable_timing
         # The point: one of the engine's on `tpu`, seconds on `cpu`.
         self._point = None
         self.event_id = 0
 
-    def record(self, stream=None):
+    def record(self, stream: Stream | None = None) -> None:
         """Mark this point of the queue. An event can be recorded again, and the last time counts.
 
         Raises:
@@ -159,16 +174,16 @@ class Event:
         """Return whether the event is completed, without waiting. An event that was never recorded is completed."""
         return self._point is None or self.device.type != "tpu" or self._point.is_ready()
 
-    def wait(self, stream=None):
-        """Have what follows in `stream` wait for this point, by default in the current stream.
+    def wait(self, stream: Stream | None = None) -> None:
+        """Make later work in `stream` wait for this point. The default is the current stream.
 
-        In a stream of the event's device that is so: the queue is in order. For a stream of another device the host
+        A stream of the event's device needs nothing: the queue is in order. For a stream of another device the host
         waits.
         """
         if stream is not None and stream.device.type != self.device.type:
             self.synchronize()
 
-    def elapsed_time(self, end_event):
+    def elapsed_time(self, end_event: Event) -> float:
         """Return the milliseconds between this event and a later one.
 
         Raises:
@@ -201,18 +216,18 @@ class Event:
         )
 
 
-def default_stream(device=None):
-    """Return the stream of a device that is the current one unless another was chosen."""
+def default_stream(device: _C.device | str | int | None = None) -> Stream:
+    """Return the default stream of a device."""
     return Stream(device, stream_id=0)
 
 
-def current_stream(device=None):
+def current_stream(device: _C.device | str | int | None = None) -> Stream:
     """Return the stream of a device that this thread has chosen."""
     device = _device(device)
     return getattr(_chosen, device.type, None) or default_stream(device)
 
 
-def set_stream(stream):
+def set_stream(stream: Stream) -> None:
     """Choose the current stream of its device for this thread."""
     if not isinstance(stream, Stream):
         raise TypeError(f"expected a torch.Stream, but got {type(stream).__name__}")

@@ -1,4 +1,4 @@
-"""Numbers that PyTorch's tracers compute with. Sizes are ints here, so that nothing is of these classes."""
+"""Symbolic numbers of PyTorch's tracers. Sizes are ints here, so these classes have no instances."""
 
 from ._absent import absent_class
 

@@ -51,7 +51,9 @@ def _tensor_str(self, indent):
 
 
 def _add_suffixes(tensor_str, suffixes, indent, force_newline):
-    """Return the text with suffixes behind commas, in new lines where one would be too long, and a closing bracket."""
+    """Return the text with suffixes after commas and a closing bracket. A suffix that would make the line too long goes
+    to a new line.
+    """
     parts = [tensor_str]
     length = len(tensor_str) - tensor_str.rfind("\n") + 1
     for suffix in suffixes:
@@ -66,7 +68,7 @@ def _add_suffixes(tensor_str, suffixes, indent, force_newline):
 
 
 def _str_intern(inp, *, tensor_contents=None):
-    """Return a tensor's text, with other contents if they are given."""
+    """Return a tensor's text, with other contents if `tensor_contents` is given."""
     if tensor_contents is None:
         return repr(inp)
     name = "tensor(" if type(inp) is _C.Tensor else f"{type(inp).__name__}("

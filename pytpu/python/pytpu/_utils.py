@@ -10,7 +10,7 @@ import pickle
 
 from . import _C
 
-# The parts of such a file that are always the same: a magic number, the version of the format, the sizes of C's types.
+# The constant parts of such a file: a magic number, the version of the format, the sizes of C's types.
 _HEAD = b"".join(
     pickle.dumps(part, 2)
     for part in (
@@ -26,13 +26,13 @@ _START = _HEAD + b"\x80\x02(X\x07\x00\x00\x00storagectorch\n"
 
 
 def storage_bytes(flat, is_untyped=False):
-    """Return the file of a storage: `flat` is a tensor of one dimension with all of its elements."""
+    """Return the file of a storage. `flat` is a one-dimensional tensor of all of its elements."""
     if is_untyped:
         kind, count = b"ctorch.storage\nUntypedStorage\n", flat.numel() * flat.element_size()
     else:
         kind, count = f"ctorch\n{flat.dtype._scalar_type}Storage\n".encode(), flat.numel()
     location = pickle.dumps(str(flat.device), 2)[2:-3]
-    # protocol 2, a tuple ("storage", kind, "0", location, count, None), taken for a persistent id
+    # protocol 2, a tuple ("storage", kind, "0", location, count, None), which is used as a persistent id
     object_ = (
         b"\x80\x02(X\x07\x00\x00\x00storage"
         + kind
@@ -72,7 +72,7 @@ def read_storage(data):
 
 
 class _PickledStorage:
-    """The memory of a tensor on its way into a pickle."""
+    """The memory of a tensor that is being pickled."""
 
     def __init__(self, flat):
         self.flat = flat
@@ -84,7 +84,7 @@ class _PickledStorage:
 
 
 def reduce_tensor(t):
-    """Return the function and arguments that make a tensor again, with its class and attributes."""
+    """Return the function and arguments that rebuild a tensor, with its class and attributes."""
     from .nn.parameter import Parameter
 
     hooks = collections.OrderedDict()
@@ -132,22 +132,22 @@ def _window(storage, dtype, offset, size, stride):
 
 
 def _rebuild_tensor(storage, storage_offset, size, stride):
-    """Make a tensor of a part of a storage."""
+    """Make a tensor from a part of a storage."""
     return _window(storage, None, storage_offset, size, stride)
 
 
 def _rebuild_tensor_v2(storage, storage_offset, size, stride, requires_grad, backward_hooks, metadata=None):
-    """Make a tensor of a part of a storage, a leaf that may require a gradient."""
+    """Make a tensor from a part of a storage: a leaf that may require a gradient."""
     t = _window(storage, None, storage_offset, size, stride)
     if metadata:
-        # The storage holds the values of the tensor that this one is a view of.
+        # The storage has the values of the base of this view.
         t = t.conj() if metadata.get("conj") else t
         t = t._neg_view() if metadata.get("neg") else t
     return t.requires_grad_() if requires_grad else t
 
 
 def _rebuild_tensor_v3(storage, storage_offset, size, stride, requires_grad, backward_hooks, dtype, metadata=None):
-    """The same for a dtype whose storage has no class of its own."""
+    """Make such a tensor of a dtype whose storage has no class of its own."""
     t = _window(storage, dtype, storage_offset, size, stride)
     return t.requires_grad_() if requires_grad else t
 

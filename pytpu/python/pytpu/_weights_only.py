@@ -25,8 +25,8 @@ import warnings
 
 _BLOCKED_MODULES = ("sys", "os", "posix", "nt")
 
-# Opcodes with an argument, for the reader of names: bytes that follow, or the width of the size that stands before the
-# argument.
+# Opcodes with an argument, for the reader of names: the number of bytes that follow, or the width of the size before
+# the argument.
 _FIXED = {0x47: 8, 0x4A: 4, 0x4B: 1, 0x4D: 2, 0x68: 1, 0x6A: 4, 0x71: 1, 0x72: 4, 0x80: 1}
 _SIZED = {0x55: 1, 0x58: 4, 0x8A: 1}
 _BARE = frozenset(b"().NQR]abestu}\x81\x85\x86\x87\x88\x89\x8f")
@@ -41,7 +41,7 @@ class Refused(pickle.UnpicklingError):
 
 
 class Blocked(Refused):
-    """A name of a module that is always refused."""
+    """An error for a name of a module that is always refused."""
 
 
 class NotAllowed(Refused):
@@ -65,14 +65,14 @@ def _line(data, start):
 
 
 def _global(data, start):
-    """The module and the full name that follow a GLOBAL opcode, and where the next opcode is."""
+    """Return the module and the full name after a GLOBAL opcode, and the position of the next opcode."""
     module, start = _line(data, start)
     name, start = _line(data, start)
     return *_file_name(module, name), start
 
 
 def scan(data):
-    """The full names of all globals in a pickle, which is not run, and where it ends.
+    """Return the full names of all globals in a pickle, which is not run, and the position of its end.
 
     Raises:
         Refused: an opcode that ``load`` refuses.
@@ -106,7 +106,7 @@ def _items(container):
 
 
 def _shown(x):
-    """Return `x` as errors show it. Of objects whose text the file decides, and of long text, return only the type."""
+    """Return `x` as errors show it. If the file determines the text, or the text is long, return only the type."""
     is_number = x is None or isinstance(x, float) or (isinstance(x, int) and x.bit_length() <= 64)
     is_short_text = isinstance(x, (str, bytes)) and len(x) <= 100
     return x if callable(x) or is_number or is_short_text else f"an instance of {type(x)}"
@@ -115,14 +115,14 @@ def _shown(x):
 class _Budget:
     """A budget of a file for hashing, for calls and for memory that the file only claims, in proportion to its size.
 
-    A tuple that holds another tuple twice doubles the work of hashing with every level, and a deep one overflows the
-    stack. Keys with equal hashes make each insertion as slow as there are keys. A class may be asked for any number of
-    elements. A function that is given lists which hold other lists ten times each meets ten times as many items with
-    every level.
+    Hashing a tuple that contains another tuple twice takes twice the time with every level, and a deep one overflows
+    the stack. Keys with equal hashes make each insertion take time in proportion to the number of keys. A class may be
+    asked for any number of elements. If lists contain other lists ten times each, a function meets ten times as many
+    items with every level.
     """
 
     _MAX_DEPTH = 500
-    # A step of `_walk`, in units of a comparison of two numbers.
+    # The cost of a step of `_walk`, in comparisons of two numbers.
     _STEP = 16
 
     def __init__(self, size):
@@ -144,7 +144,7 @@ class _Budget:
         return self.memory >= 0
 
     def key(self, container, key):
-        """Charges the insertion of a key that is neither a string nor a small number."""
+        """Charge the insertion of a key that is neither a string nor a small number."""
         kind = type(key)
         if kind is str or kind is bytes or kind is bool or key is None:
             return
@@ -154,7 +154,7 @@ class _Budget:
         h = hash(key)
         crowds = self._crowds.get(id(container))
         if crowds is None:
-            # The container is kept, so that no other object takes its address.
+            # Keep the container, so that no other object gets its address.
             crowds = self._crowds[id(container)] = (container, {})
         n = crowds[1][h] = crowds[1].get(h, 0) + 1
         self.charge(n * weight)
@@ -176,7 +176,9 @@ class _Budget:
                 elif item is level[0]:
                     level[2] += 1
                 elif id(item) in open_containers:
-                    raise pickle.UnpicklingError("lists in this pickle hold one another. The file might be corrupted.")
+                    raise pickle.UnpicklingError(
+                        "lists in this pickle contain each other. The file might be corrupted."
+                    )
                 else:
                     open_containers.add(id(item))
                     levels.append([item, iter(_items(item)), 1])

@@ -74,7 +74,7 @@ def main(argv: list[str] | None = None) -> int:
     if not first.report.steps:
         print("python -m pytpu.advise: the script ran nothing on device tpu", file=sys.stderr)
         return 1
-    # Ops alone multiply as the script's do.
+    # Single ops must multiply with the precision of the script.
     pytpu.set_float32_matmul_precision(first.precision)
     advisor = _advice.Advisor(first, options.topology, Costs(**machine), run, shows_all=options.all)
     print(headline(advisor.step, options.topology), flush=True)

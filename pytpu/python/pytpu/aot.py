@@ -19,7 +19,7 @@ from pytpu.tpu import _command
 
 
 class _Enough(BaseException):
-    """Raised when the script has made as many steps as were asked for."""
+    """Raised when the script has made the requested number of steps."""
 
 
 def _parser():
@@ -83,7 +83,7 @@ def main(argv: list[str] | None = None) -> int:
         traceback.print_exc()
         code = 1
     finally:
-        # A step that was cut short is no program.
+        # A step that was cut short is not a program.
         plan._finish(drop_pending=ended or code != 0)
     report = plan.report()
     print(report.to_markdown() if options.markdown and report.steps else report)

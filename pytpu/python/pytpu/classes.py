@@ -4,7 +4,7 @@ loaded_libraries = set()
 
 
 def load_library(path):
-    """Raise ``OSError``: extensions in C++ are made for PyTorch's library, which is not here."""
+    """Raise ``OSError``: C++ extensions are made for PyTorch's library, which is absent."""
     from . import ops
 
     ops.load_library(path)

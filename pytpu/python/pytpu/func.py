@@ -158,8 +158,8 @@ def functional_call(
 ) -> Any:
     """Call a module with other parameters and buffers. The module keeps its own.
 
-    A new value that `forward` assigns to a buffer is put into the dict of that buffer. A name that the module does not
-    have is an attribute of it during the call. A parametrized one is assigned to.
+    A new value that `forward` assigns to a buffer goes into the dict of that buffer. A name that the module does not
+    have is an attribute of it during the call. A tensor for a parametrized name is assigned to the attribute.
 
     Args:
         module: Module to call.

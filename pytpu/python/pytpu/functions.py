@@ -494,14 +494,13 @@ def compile(
         return model
     if callable(backend):
         _once(
-            f"torch.compile: the backend {getattr(backend, '__name__', backend)} is not called. pytpu makes no graphs "
-            "of Python code that it "
-            "could be given; the function runs as with the default backend."
+            f"torch.compile: the backend {getattr(backend, '__name__', backend)} is not called, since pytpu makes no "
+            "graphs of Python code. The function runs as with the default backend."
         )
     return OptimizedModule(model) if hasattr(model, "forward") else around(model)
 
 
-# The op table comes before functions of this module. These are methods too.
+# A function of the op table replaces the one of this module. These functions are methods too.
 for _k in ("allclose", "isclose", "count_nonzero", "diff", "inner", "is_same_size", "tensordot"):
     if hasattr(_C._functions, _k):
         globals()[_k] = getattr(_C._functions, _k)

@@ -1,12 +1,19 @@
 """``torch.futures``: results that another thread sets."""
 
+from __future__ import annotations
+
 import threading
+
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 __all__ = ["Future", "collect_all", "wait_all"]
 
 
 class Future:
-    """A value, or an error, that is set later.
+    """A value or an error that is set later.
 
     Example:
         >>> import pytpu as torch
@@ -17,7 +24,7 @@ class Future:
         6
     """
 
-    def __init__(self, *, devices=None):
+    def __init__(self, *, devices: Any = None) -> None:
         self._set = threading.Event()
         self._lock = threading.Lock()
         self._result = self._error = None
@@ -28,16 +35,16 @@ class Future:
 
         return types.GenericAlias(cls, item)
 
-    def done(self):
-        """Return whether the value or the error was set."""
+    def done(self) -> bool:
+        """Return whether the value or an error was set."""
         return self._set.is_set()
 
-    def wait(self):
-        """Wait for the value. Raises the error if one was set."""
+    def wait(self) -> Any:
+        """Wait for the value. Raise the error if one was set."""
         self._set.wait()
         return self.value()
 
-    def value(self):
+    def value(self) -> Any:
         """Return the value, which must have been set."""
         if not self.done():
             raise RuntimeError("value() can be called only after wait() or in a callback: the future is not completed")
@@ -58,17 +65,17 @@ class Future:
         for callback in callbacks:
             callback(self)
 
-    def set_result(self, result):
+    def set_result(self, result: Any) -> None:
         """Set the value and run the callbacks."""
         self._complete(result, None)
 
-    def set_exception(self, result):
+    def set_exception(self, result: BaseException) -> None:
         """Set an error, which ``wait`` raises."""
         if not isinstance(result, Exception):
             raise AssertionError(f"{result} is of type {type(result)}, not an Exception.")
         self._complete(None, result)
 
-    def add_done_callback(self, callback):
+    def add_done_callback(self, callback: Callable[[Future], Any]) -> None:
         """Call ``callback(future)`` when the value is set, or at once if it is set already."""
         with self._lock:
             if not self.done():
@@ -76,7 +83,7 @@ class Future:
                 return
         callback(self)
 
-    def then(self, callback):
+    def then(self, callback: Callable[[Future], Any]) -> Future:
         """Return a future of ``callback(future)``, which is called when the value is set."""
         following = Future()
 
@@ -92,8 +99,8 @@ class Future:
         return following
 
 
-def collect_all(futures):
-    """Return a future of the list of futures, which is complete when they all are."""
+def collect_all(futures: list[Future]) -> Future:
+    """Return a future of the list of futures, which is complete when all of them are."""
     futures = list(futures)
     together = Future()
     left = len(futures)
@@ -115,6 +122,6 @@ def collect_all(futures):
     return together
 
 
-def wait_all(futures):
+def wait_all(futures: list[Future]) -> list[Any]:
     """Wait for all futures and return their values."""
     return [future.wait() for future in collect_all(futures).wait()]

@@ -1,7 +1,7 @@
 """Download weights and keep them in a folder, as `torch.hub` does. There are no models from repositories.
 
-The folder is `$TORCH_HOME/hub`, or `$XDG_CACHE_HOME/torch/hub`, or `~/.cache/torch/hub`. It is that of PyTorch, so
-files that are there already are used.
+The folder is `$TORCH_HOME/hub`, or `$XDG_CACHE_HOME/torch/hub`, or `~/.cache/torch/hub`. PyTorch has the same folder,
+so files that are in it already are used.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def download_url_to_file(url: str, dst: str, hash_prefix: str | None = None, pro
         OSError: If the file cannot be downloaded or written.
     """
     dst = os.path.expanduser(dst)
-    # Beside the file, with the permissions that the process gives to new files.
+    # The temporary file is in the same folder, with the permissions that the process gives to new files.
     partial = f"{dst}.{uuid.uuid4().hex}.partial"
     try:
         with open(partial, "xb") as file, urlopen(Request(url, headers={"User-Agent": "torch.hub"})) as response:

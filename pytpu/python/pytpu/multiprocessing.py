@@ -1,8 +1,8 @@
 """Processes, as in Python's `multiprocessing`, and `spawn`.
 
 A tensor in shared memory (`Tensor.share_memory_`, `Module.share_memory`) is the same for all processes that get it: by
-a fork, as an argument of a new process, or through a queue or a pipe. Other tensors are copied on the way, and their
-memory stays where it is. PyTorch moves it to shared memory.
+a fork, as an argument of a new process, or through a queue or a pipe. Other tensors are copied. PyTorch moves their
+memory to shared memory instead.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class ProcessContext:
             index = self._listening.pop(receiver)
             try:
                 self._texts[index] = receiver.recv()
-            except (EOFError, OSError):  # It ended without a word.
+            except (EOFError, OSError):  # It ended without a message.
                 pass
             receiver.close()
 

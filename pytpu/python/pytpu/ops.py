@@ -175,7 +175,7 @@ loaded_libraries = set()
 
 
 def load_library(path):
-    """Raise ``OSError``: extensions in C++ are made for PyTorch's library, which is not here."""
+    """Raise ``OSError``: C++ extensions are made for PyTorch's library, which is absent."""
     raise OSError(f"Could not load this library: {path} (it needs libtorch, which pytpu does not have)")
 
 

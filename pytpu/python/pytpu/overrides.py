@@ -1,40 +1,47 @@
-"""For functions written in Python that let arguments' types take calls over."""
+"""Functions for Python code whose arguments' types may take calls over."""
+
+from __future__ import annotations
 
 import contextlib
 import functools
 
 from . import _C
 
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
 
-def has_torch_function(relevant_args):
+
+def has_torch_function(relevant_args: Iterable[Any]) -> bool:
     """Return whether the type of one of the arguments takes calls over."""
     return _C._has_torch_function(tuple(relevant_args))
 
 
-def has_torch_function_unary(arg):
+def has_torch_function_unary(arg: Any) -> bool:
     """The same for one argument."""
     return _C._has_torch_function((arg,))
 
 
-def has_torch_function_variadic(*args):
-    """The same for arguments given one by one."""
+def has_torch_function_variadic(*args: Any) -> bool:
+    """Return whether one of the arguments, given one by one, takes calls over."""
     return _C._has_torch_function(args)
 
 
-def handle_torch_function(public_api, relevant_args, *args, **kwargs):
-    """Call the override that wants the call."""
+def handle_torch_function(
+    public_api: Callable[..., Any], relevant_args: Iterable[Any], *args: Any, **kwargs: Any
+) -> Any:
+    """Call the override of the first type that takes the call over."""
     return _C._call_torch_function(public_api, tuple(relevant_args), args, kwargs)
 
 
-def is_tensor_like(inp):
+def is_tensor_like(inp: Any) -> bool:
     """Return whether this is a tensor, or of a type that takes calls over."""
     return isinstance(inp, _C.Tensor) or hasattr(type(inp), "__torch_function__")
 
 
-def wrap_torch_function(dispatcher):
-    """A decorator: ``dispatcher(*args, **kwargs)`` gives the arguments whose types are asked whether they take the call
-    over.
-    """
+def wrap_torch_function(dispatcher: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorate a function: ``dispatcher(*args, **kwargs)`` returns the arguments whose types may take the call over."""
 
     def decorate(function):
         @functools.wraps(function)
@@ -50,10 +57,10 @@ def wrap_torch_function(dispatcher):
 
 
 class TorchFunctionMode:
-    """Sees the calls of a block, of the thread that entered it: functions, operators and methods of ops, and their
-    like.
+    """A mode that gets the calls in a block, in the thread that entered it: functions, operators, methods of ops and
+    similar.
 
-    ``__torch_function__(func, types, args, kwargs)`` of a subclass is called in their place. Within it the mode is off.
+    ``__torch_function__(func, types, args, kwargs)`` of a subclass is called instead. Within it the mode is off.
     """
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
@@ -73,7 +80,7 @@ class TorchFunctionMode:
 
 
 class BaseTorchFunctionMode(TorchFunctionMode):
-    """A mode that does what would be done without it."""
+    """A mode that only calls the function."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         return func(*args, **(kwargs or {}))
@@ -86,12 +93,12 @@ def _get_current_function_mode():
 
 
 def _get_current_function_mode_stack():
-    """All modes of the thread, the innermost last."""
+    """Return all modes of the thread, with the innermost last."""
     return _C._torch_function_modes()
 
 
 def _overridable(function):
-    """The function, which asks the types of its arguments first, those in lists too."""
+    """Return the function with a check whether types of its arguments, also in lists, take the call over."""
 
     @functools.wraps(function)
     def overridable(*args, **kwargs):
@@ -109,7 +116,7 @@ def enable_reentrant_dispatch():
     yield
 
 
-# Functions that take no tensor as an operand, so that nothing overrides them.
+# These functions take no tensor as an operand, so nothing overrides them.
 _IGNORED = (
     "arange as_tensor asarray bartlett_window blackman_window can_cast compile cudnn_affine_grid_generator "
     "default_generator device dtype empty empty_permuted empty_quantized empty_strided eye finfo from_dlpack "
@@ -130,7 +137,7 @@ _IGNORED = (
 
 
 @functools.cache
-def get_ignored_functions():
+def get_ignored_functions() -> set[Callable[..., Any]]:
     """Return the set of public functions that cannot be overridden."""
     import pytpu as torch
 
@@ -193,14 +200,14 @@ def _overridable_by_space():
     return found, index
 
 
-def get_overridable_functions():
+def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
     """Return the functions that can be overridden: lists, by the module or class that has them."""
     return {space: list(functions) for space, functions in _overridable_by_space()[0].items()}
 
 
 @functools.cache
-def get_testing_overrides():
-    """Return a dictionary from each function that can be overridden to one that takes the same and returns -1."""
+def get_testing_overrides() -> dict[Callable[..., Any], Callable[..., Any]]:
+    """Return a dictionary from each function that can be overridden to one with the same parameters that returns -1."""
 
     def override(*args, **kwargs):
         return -1
@@ -208,7 +215,7 @@ def get_testing_overrides():
     return {function: override for functions in _overridable_by_space()[0].values() for function in functions}
 
 
-def resolve_name(f):
+def resolve_name(f: Callable[..., Any]) -> str | None:
     """Return the full name of a function that can be overridden, such as ``torch.add``, or ``None`` for any other."""
     import pytpu as torch
 
@@ -230,6 +237,6 @@ def _tensor_methods():
     }
 
 
-def is_tensor_method_or_property(func):
+def is_tensor_method_or_property(func: Callable[..., Any]) -> bool:
     """Return whether a function is a method of ``torch.Tensor``, or the getter of one of its attributes."""
     return func in _tensor_methods() or getattr(func, "__name__", None) == "__get__"

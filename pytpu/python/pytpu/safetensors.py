@@ -55,7 +55,7 @@ def _end(x):
 
 
 def _shared(tensors):
-    """Names of tensors that lie on the same memory, in sets."""
+    """Return the names of tensors on the same memory, in sets."""
     by_storage = defaultdict(list)
     for name, x in tensors.items():
         if x.device.type == "meta" or x.numel() == 0:
@@ -105,11 +105,12 @@ def _checked(tensors):
 
 
 def save(tensors, metadata=None):
-    """The bytes of a file with these tensors."""
+    """Return the bytes of a file with these tensors."""
     return _calling(_native.save, _checked(tensors), metadata)
 
 
-# The format's names, in the order in which tensors are written: the largest elements first, so that all are aligned.
+# The format's names, in the order in which tensors are written. The largest elements come first, so that all are
+# aligned.
 _DTYPES = {
     torch.uint64: "U64",
     torch.int64: "I64",
@@ -182,7 +183,7 @@ def _no_duplicates(pairs):
         seen = set()
         twice = next(k for k, _ in pairs if k in seen or seen.add(k))
         raise SafetensorError(
-            f"Error while deserializing header: invalid JSON in header: the key `{twice}` stands twice"
+            f"Error while deserializing header: invalid JSON in header: the key `{twice}` occurs twice"
         )
     shape = found.get("shape")
     if isinstance(shape, list) and any(type(n) is int and n >= 1 << 63 for n in shape):
@@ -201,7 +202,7 @@ def _check_header(text):
 
 
 def _check_file(path):
-    """`_check_header` of a file, whose header is read if it can be one."""
+    """Call `_check_header` for a file that can have a header."""
     try:
         with open(path, "rb") as file:
             size = int.from_bytes(file.read(8), "little")
@@ -213,7 +214,7 @@ def _check_file(path):
 
 
 def load(data):
-    """The tensors in the bytes of a file."""
+    """Return the tensors in the bytes of a file."""
     data = bytes(data)
     _check_header(data[8 : 8 + int.from_bytes(data[:8], "little")])
     return _calling(_native.load, data, torch.device("cpu"))
@@ -243,7 +244,7 @@ class _Slice:
         return self._dtype
 
     def __getitem__(self, index):
-        # Results do not look at the rest of the tensor, so that it goes.
+        # The result is a copy, so that the rest of the tensor is freed.
         return self._file.get_tensor(self._name)[index].clone()
 
 
@@ -274,7 +275,7 @@ class safe_open:
         return _calling(self._file.names)
 
     def metadata(self):
-        """Text that goes with the tensors."""
+        """Return the metadata of the file: texts by name."""
         return _calling(self._file.metadata)
 
     def get_tensor(self, name):
@@ -296,7 +297,7 @@ def _is_complete(x):
 
 
 def _duplicates(state, preferred=()):
-    """For each tensor that is kept: the other names of the same memory."""
+    """Return for each tensor that is kept the other names of the same memory."""
     dropped = defaultdict(list)
     for names in _shared(state):
         whole = sorted(n for n in names if _is_complete(state[n]))

@@ -282,7 +282,7 @@ def _write_legacy(file, pickler, text, protocol):
 
 
 def _module_in_file(module):
-    """Return the name of a module in files, where this package is `torch`."""
+    """Return the name of a module in files, which have `torch` for this package."""
     return "torch" + module.removeprefix("pytpu") if module == "pytpu" or module.startswith("pytpu.") else module
 
 
@@ -357,7 +357,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _found_in_torch(module, name):
-    """Return the object that a file means by a name of PyTorch."""
+    """Return the object for a name of PyTorch in a file."""
     found = _SAFE.get(f"{module}.{name}")
     if found is not None:
         return found
@@ -527,7 +527,7 @@ def _no_storage(saved):
 
 
 def _view_of(storage, view):
-    """Return a part of a storage, as files of PyTorch 0.1 have them."""
+    """Return a part of a storage, in the form of files of PyTorch 0.1."""
     from .storage import TypedStorage
 
     _, offset, count = view

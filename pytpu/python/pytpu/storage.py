@@ -33,7 +33,7 @@ def _load_from_bytes(b: bytes) -> Any:
     if found is not None:
         storage = TypedStorage._of(found[0])
         if found[1].startswith("tpu"):
-            # The tensor that is made of it moves to the device.
+            # The tensor that uses it moves to the device.
             storage._target = found[1]
         return storage
     loaded = load(io.BytesIO(b), weights_only=False)
@@ -183,7 +183,7 @@ class _Storage:
 
     @property
     def __array_interface__(self):
-        # `torch.tensor`, `torch.as_tensor` and NumPy read this instead of one element after the other.
+        # `torch.tensor`, `torch.as_tensor` and NumPy read this instead of single elements.
         if not self._tensor.is_cpu:
             raise AttributeError("__array_interface__")
         return _C._array_interface(self._flat())[0]

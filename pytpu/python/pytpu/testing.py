@@ -1,4 +1,4 @@
-"""Comparing results in tests, as ``torch.testing``."""
+"""Comparison of results in tests, as ``torch.testing``."""
 
 import cmath as _cmath
 import collections.abc as _abc
@@ -201,7 +201,7 @@ def _not_comparable(actual, expected, place):
 
 
 def assert_allclose(actual, expected, rtol=None, atol=None, equal_nan=True, msg=""):
-    """The older form of `assert_close`, which does not look at devices, dtypes and strides."""
+    """Assert as `assert_close` does, without a check of devices, dtypes and strides. This is the older function."""
     _warnings.warn(
         "`torch.testing.assert_allclose()` is deprecated since 1.12 and will be removed in a future release. "
         "Please use `torch.testing.assert_close()` instead. You can find detailed upgrade instructions in "
@@ -237,8 +237,8 @@ def make_tensor(
     exclude_zero=False,
     memory_format=None,
 ):
-    """A tensor of random numbers, from `low` to below `high`: where not given, from -9 to 9 (0 to 9 for bytes, 0 to 1
-    for booleans).
+    """Return a tensor of random numbers, from `low` to below `high`. The default is from -9 to 9, 0 to 9 for bytes, and
+    0 to 1 for booleans.
 
     Limits that `dtype` does not have are narrowed. With `exclude_zero`, zeros become the smallest positive number,
     which is one for integers. With `noncontiguous`, the result is every other element of a larger tensor. Raise
@@ -281,7 +281,7 @@ def make_tensor(
 
 
 def _limits(dtype, low, high):
-    """From where to where the numbers of `make_tensor` are drawn."""
+    """Return the limits of the numbers of `make_tensor`."""
     if dtype == _torch.bool:
         least, most, usual = 0, 2, (0, 2)
     elif dtype.is_floating_point or dtype.is_complex:

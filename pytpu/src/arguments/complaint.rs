@@ -47,9 +47,9 @@ pub struct Shown {
 enum Problem {
     Count,
     Missing(Vec<usize>),
-    /// Parameter, the object, its position if it has one.
+    /// Parameter, object, and position if it has one.
     Type(usize, *mut PyObject, Option<usize>),
-    /// One of the arguments that together are a list of integers, and its place.
+    /// One of the arguments that form a list of integers, and its position.
     Item(usize, *mut PyObject, usize),
     UnknownKeyword(*mut PyObject),
     Twice(usize),
@@ -125,7 +125,7 @@ impl Overload {
         None
     }
 
-    /// Return whether the number of arguments alone does not rule it out.
+    /// Return whether the number of arguments allows the overload.
     fn plausible(&self, call: &Call) -> bool {
         let own = usize::from(!call.receiver.is_null());
         let n = call.positional + call.keywords();
@@ -266,17 +266,17 @@ impl Overload {
     }
 }
 
-/// The error for a call that no overload takes.
+/// Return the error for a call that fits no overload.
 #[cold]
 pub fn complain(name: &str, overloads: &[Overload], call: &Call) -> Outcome {
     let method = !call.receiver.is_null();
-    // SAFETY: the objects of the call.
+    // SAFETY: the caller holds the objects of the call.
     if let Some(e) = (0..call.positional + call.keywords()).find_map(|i| unsafe { dtype::refusal(call.arg(i)) }) {
         return Err(e.into());
     }
     let of_form: Vec<&Overload> = overloads.iter().filter(|o| o.method || !method).collect();
     let plausible: Vec<&&Overload> = of_form.iter().filter(|o| o.plausible(call)).collect();
-    // SAFETY: the objects of the call.
+    // SAFETY: the caller holds the objects of the call.
     if (0..call.positional + call.keywords()).any(|i| unsafe { is_too_large(call.arg(i)) }) {
         let any = |f: fn(&Parameter) -> bool| of_form.iter().any(|o| o.params.iter().any(f));
         if any(|p| p.ty == Ty::Scalar || p.number_ok) {
@@ -301,7 +301,7 @@ pub fn complain(name: &str, overloads: &[Overload], call: &Call) -> Outcome {
             return Err(Failure::Error(e));
         }
     }
-    // SAFETY: the objects of the call.
+    // SAFETY: the caller holds the objects of the call.
     let got: Vec<String> = unsafe {
         (0..call.positional)
             .map(|i| type_name(call.arg(i)))
@@ -320,7 +320,7 @@ pub fn complain(name: &str, overloads: &[Overload], call: &Call) -> Outcome {
         text.push_str(&format!("\n * {}", o.signature(method)));
         match o.problem(call) {
             Some(Problem::Type(_, bad, _) | Problem::Item(_, bad, _)) => {
-                // SAFETY: the objects of the call.
+                // SAFETY: the caller holds the objects of the call.
                 let marks: Vec<String> = call
                     .operands()
                     .into_iter()

@@ -1,4 +1,4 @@
-//! Python objects as values: what each type of a schema takes, and the quick ways for the commonest objects.
+//! Python objects as values of schema types, with fast paths for the most common objects.
 
 use super::{Owned, Parameter, Parsed, STACK_INTS};
 use crate::objects::{Held, int, looks_like_int, none, number, sequence, string};
@@ -95,7 +95,7 @@ pub(super) unsafe fn convert(p: &Parameter, o: *mut PyObject, out: &mut Parsed) 
         match p.default {
             _ if o != none() => None,
             _ if p.optional => Some(Arg::None),
-            // As in PyTorch `None` is another word for an empty list where that is the default.
+            // As in PyTorch, `None` means an empty list if that is the default.
             Arg::Ints([]) if !p.required => Some(p.default),
             _ => None,
         }
@@ -104,7 +104,7 @@ pub(super) unsafe fn convert(p: &Parameter, o: *mut PyObject, out: &mut Parsed) 
 
 #[inline(never)]
 unsafe fn convert_rare(p: &Parameter, o: *mut PyObject, out: &mut Parsed) -> Option<Arg<'static>> {
-    // SAFETY: as `convert`.
+    // SAFETY: the caller passes the arguments of `convert` on.
     unsafe {
         match p.ty {
             Ty::TensorList => {

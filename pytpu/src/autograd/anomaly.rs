@@ -11,11 +11,13 @@ fn _set_anomaly_enabled(detect: bool, check_nan: bool) -> (bool, bool) {
     saved::set_anomaly(detect, check_nan)
 }
 
+/// Return whether errors of backward show the forward call.
 #[pyfunction]
 fn is_anomaly_enabled() -> bool {
     saved::anomaly().0
 }
 
+/// Return whether a NaN in a gradient is an error while anomalies are detected.
 #[pyfunction]
 fn is_anomaly_check_nan_enabled() -> bool {
     saved::anomaly().1

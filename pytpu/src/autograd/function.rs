@@ -15,9 +15,9 @@ use torchtpu_tensor::graph::{Edge, Node};
 use torchtpu_tensor::saved::SavedTensor;
 use torchtpu_tensor::{GradRef, Meta, Result, Tensor};
 
-/// Record a Python backward for `outputs`, as a function of `inputs`. Outputs whose places are not in `differentiable`
-/// are not recorded. Those in `dirty` are inputs that were written, and those in `views` share the elements of an
-/// input.
+/// Record a Python backward for `outputs`, as a function of `inputs`. Each list has one entry per output:
+/// `differentiable` selects the recorded outputs, `dirty` the inputs that were written, and `views` the outputs that
+/// share the elements of an input.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "called in one place, from Python")]
 fn _attach_function(
@@ -72,10 +72,11 @@ fn _attach_function(
     Ok(WeakNode(Arc::downgrade(&node)))
 }
 
-/// A node that is not kept alive: its own backward refers to it.
+/// A weak reference to a node, for the node's own backward.
 #[pyclass(frozen)]
 struct WeakNode(Weak<Node>);
 
+/// Return the node of a weak reference, or `None` if it is gone.
 #[pyfunction]
 fn _node_of<'py>(py: Python<'py>, weak: &WeakNode) -> PyResult<Option<Bound<'py, PyAny>>> {
     weak.0.upgrade().map(|n| node_object(py, n)).transpose()

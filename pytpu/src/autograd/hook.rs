@@ -129,7 +129,7 @@ fn _register_hook(x: &Bound<'_, PyAny>, hook: Py<PyAny>) -> PyResult<HookOwner> 
     let (id, kept) = (next_id(), Arc::new(Kept::new(hook)));
     let hook = kept.clone();
     let f: Hook = Arc::new(move |g| call_hook(hook.get(), g));
-    // SAFETY: a tensor object.
+    // SAFETY: `tensor_in` found a tensor in `x`.
     unsafe { tensor_type::track(x.as_ptr()) };
     match t.history().or_raise()? {
         Some(GradRef::Node(n)) => {
@@ -165,7 +165,7 @@ fn _register_post_accumulate_grad_hook(x: &Bound<'_, PyAny>, hook: Py<PyAny>) ->
     let weak = Kept::new(x.py().import("weakref")?.getattr("ref")?.call1((x,))?.unbind());
     let kept = Arc::new(Kept::new(hook));
     let hook = kept.clone();
-    // SAFETY: a tensor object.
+    // SAFETY: `tensor_in` found a tensor in `x`.
     unsafe { tensor_type::track(x.as_ptr()) };
     let f: LeafHook = Arc::new(move |_| {
         Python::attach(|py| {
@@ -185,7 +185,8 @@ fn _register_post_accumulate_grad_hook(x: &Bound<'_, PyAny>, hook: Py<PyAny>) ->
     Ok(HookOwner { owner: Owner::Leaf(Arc::downgrade(&leaf)), id })
 }
 
-/// Keep the object that was assigned to `.grad` of `x`, with its class and its attributes. Null lets an earlier one go.
+/// Keep the object that was assigned to `.grad` of `x`, with its class and its attributes. Null drops an earlier
+/// object.
 ///
 /// # Safety
 /// `object` is an object or null; the GIL is held.

@@ -36,7 +36,7 @@ impl PyNode {
     fn python_function(&self) -> Option<&PythonBackward> {
         self.node()?.user_function()?.as_any()?.downcast_ref()
     }
-    /// The hooks of the step, where they can be changed.
+    /// Call `f` with the hooks of the step.
     fn with_hooks<R>(&self, f: impl FnOnce(&mut NodeHooks) -> R) -> PyResult<R> {
         match &self.0 {
             Edge::Node(n, _) => Ok(f(&mut n.extras().lock().unwrap_or_else(|e| e.into_inner()).hooks)),
@@ -97,6 +97,7 @@ impl PyNode {
     fn new(of: &PyNode) -> PyNode {
         PyNode(of.0.clone())
     }
+    /// Return the name of the operation, such as `MulBackward0`.
     fn name(&self) -> String {
         self.node().map_or_else(|| "torch::autograd::AccumulateGrad".into(), |n| n.name())
     }
@@ -126,6 +127,7 @@ impl PyNode {
             ))),
         }
     }
+    /// The nodes that get the gradients of the inputs, each with the number of its output.
     #[getter]
     fn next_functions<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let edges = self.node().map_or(&[][..], |n| n.edges());
@@ -136,6 +138,7 @@ impl PyNode {
         });
         PyTuple::new(py, next.collect::<PyResult<Vec<_>>>()?)
     }
+    /// The number of the node in the order of forward.
     #[getter]
     fn _sequence_nr(&self) -> u64 {
         self.node().map_or(u64::MAX, |n| n.seq())
@@ -148,6 +151,7 @@ impl PyNode {
             _ => Err(PyAttributeError::new_err(format!("'{}' object has no attribute 'variable'", self.class_name()))),
         }
     }
+    /// Whether the node computes gradients.
     #[getter]
     fn requires_grad(&self) -> bool {
         true
@@ -183,7 +187,7 @@ impl PyNode {
 
 static NODE_CLASSES: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
 
-/// The object of a step, of a class with its name.
+/// Return the object of a step, of a class with its name.
 fn edge_object(py: Python<'_>, e: Edge) -> PyResult<Bound<'_, PyAny>> {
     let node = PyNode(e);
     let name = node.class_name();
@@ -203,7 +207,7 @@ fn edge_object(py: Python<'_>, e: Edge) -> PyResult<Bound<'_, PyAny>> {
     class.call1((Bound::new(py, node)?,))
 }
 
-/// The object of a node.
+/// Return the object of a node.
 pub fn node_object(py: Python<'_>, n: Arc<Node>) -> PyResult<Bound<'_, PyAny>> {
     edge_object(py, Edge::Node(n, 0))
 }

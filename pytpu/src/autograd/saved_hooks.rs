@@ -36,17 +36,19 @@ impl SavedTensorHooks for PythonHooks {
     }
 }
 
+/// Have `pack` and `unpack` called for tensors that this thread saves for backward from now on.
 #[pyfunction]
 fn _push_saved_tensors_hooks(pack: Py<PyAny>, unpack: Py<PyAny>) -> PyResult<()> {
     saved::push_hooks(Arc::new(PythonHooks(Kept::new((pack, unpack))))).or_raise()
 }
 
+/// Remove the hooks that were pushed last.
 #[pyfunction]
 fn _pop_saved_tensors_hooks() {
     saved::pop_hooks();
 }
 
-/// Forbid hooks, with a text that says why, or allows them. Return what held before.
+/// Forbid hooks, with the reason for the error, or allow them. Return the previous setting.
 #[pyfunction]
 fn _disable_saved_tensors_hooks(why: Option<String>) -> PyResult<Option<String>> {
     saved::disable_hooks(why).or_raise()

@@ -1,13 +1,13 @@
-//! Autocast: the first slot of [dispatch](crate::dispatch). Where it is on, products are computed in a dtype of 16 bits
-//! and what needs the range of `float32` in that.
+//! Autocast: the first slot of [dispatch](crate::dispatch). While it is on, products are computed in a 16-bit dtype,
+//! and functions that need the range of `float32` in `float32`.
 //!
 //! A function that Python calls has its policies in [its row](crate::schema::Row::autocast). They follow PyTorch's
-//! lists: those of its CPU for `cpu`, those of its accelerators for `tpu`. An op that is reached in another way, from
+//! lists: those of its CPU for `cpu`, those of its accelerators for `tpu`. An op that is called in another way, from
 //! Rust or inside of a function without a policy, has them in [its node](crate::op::Facts::autocast). Inside of a
 //! function whose operands were cast, nothing more is cast.
 //!
-//! The state is the thread's. Casts of parameters are kept until the outermost block ends, so that a parameter that is
-//! used often is cast once.
+//! Each thread has its own state. Casts of parameters are cached until the outermost block ends, so that a parameter
+//! that is used often is cast once.
 
 use crate::op::Prim;
 use crate::policy::{Policies, Policy};
@@ -18,7 +18,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// A cast that is kept: the tensor it was made of, the number of writes to that when it was made, and the cast.
+/// A cached cast: the tensor it was made from, the number of writes to that tensor at the time, and the result.
 type Kept = (Tensor, u32, Tensor);
 
 struct State {
@@ -27,7 +27,7 @@ struct State {
     keeps: Cell<bool>,
     suspended: Cell<bool>,
     depth: Cell<i64>,
-    /// What was set where backward was called that is running.
+    /// The settings of the place that called the running backward.
     called: Cell<Option<Settings>>,
     kept: RefCell<HashMap<usize, Kept>>,
 }
@@ -50,19 +50,19 @@ fn place(kind: DeviceKind) -> Option<usize> {
     KINDS.iter().position(|k| *k == kind)
 }
 
-/// Whether this thread casts for ops on such a device.
+/// Whether this thread casts for ops on `device`.
 pub fn is_enabled(kind: DeviceKind) -> bool {
     place(kind).is_some_and(|i| STATE.with(|s| s.on[i].get()))
 }
 
-/// Switches casting on or off for this thread; returns what was set before.
+/// Switch casting on or off for this thread, and return the previous setting.
 ///
 /// # Errors
 /// `Runtime` for a device that has no autocast.
 pub fn set_enabled(kind: DeviceKind, on: bool) -> Result<bool> {
     let i = place(kind).ok_or_else(|| none(kind))?;
     let before = STATE.with(|s| s.on[i].replace(on));
-    // Looked at for every op, so it is one word for all that is not ordinary.
+    // Every op reads this, so all unusual settings are in one word.
     match (before, on) {
         (false, true) => drop(state::UNUSUAL.fetch_add(1, Relaxed)),
         (true, false) => drop(state::UNUSUAL.fetch_sub(1, Relaxed)),
@@ -71,41 +71,42 @@ pub fn set_enabled(kind: DeviceKind, on: bool) -> Result<bool> {
     Ok(before)
 }
 
-/// The dtype of [`Policy::Lower`]: `bfloat16` unless another was set.
+/// The dtype of [`Policy::Lower`]: `bfloat16` unless another one was set.
 ///
 /// # Errors
-/// As [`set_enabled`].
+/// The errors of [`set_enabled`].
 pub fn dtype(kind: DeviceKind) -> Result<DType> {
     place(kind).map(|i| STATE.with(|s| s.dtype[i].get())).ok_or_else(|| none(kind))
 }
 
-/// Sets the dtype of [`Policy::Lower`] for this thread.
+/// Set the dtype of [`Policy::Lower`] for this thread.
 ///
 /// # Errors
-/// As [`set_enabled`].
+/// The errors of [`set_enabled`].
 pub fn set_dtype(kind: DeviceKind, dtype: DType) -> Result<()> {
     let i = place(kind).ok_or_else(|| none(kind))?;
     STATE.with(|s| s.dtype[i].set(dtype));
     Ok(())
 }
 
-/// Whether casts of parameters are kept.
+/// Whether casts of parameters are cached.
 pub fn keeps_casts() -> bool {
     STATE.with(|s| s.keeps.get())
 }
 
-/// Says whether casts of parameters are kept.
+/// Set whether casts of parameters are cached.
 pub fn set_keeps_casts(on: bool) {
     STATE.with(|s| s.keeps.set(on));
 }
 
-/// Forgets the casts that were kept.
+/// Clear the cached casts.
 pub fn clear_casts() {
-    // What a tensor owns may run code when it goes: not under the borrow.
+    // Dropping a tensor may run user code, so this happens outside of the borrow.
     drop(STATE.with(|s| std::mem::take(&mut *s.kept.borrow_mut())));
 }
 
-/// Enters a block, or leaves one; returns how many this thread is in. Kept casts go with the last.
+/// Enter or leave a block, and return the number of blocks that this thread is in. Leaving the last one clears the
+/// cached casts.
 pub fn nest(by: i64) -> i64 {
     let depth = STATE.with(|s| {
         s.depth.set(s.depth.get() + by);
@@ -117,8 +118,8 @@ pub fn nest(by: i64) -> i64 {
     depth
 }
 
-/// Computes in `dtype` where that is safe, on this thread and on devices of this kind, until the guard is dropped:
-/// `torch.autocast`.
+/// Compute in `dtype` where that is safe, on this thread and on devices of this kind, until the guard is dropped, as
+/// `torch.autocast` does.
 ///
 /// ```
 /// use torchtpu_tensor::{DType, Device, DeviceKind, Tensor, autocast::autocast};
@@ -132,7 +133,7 @@ pub fn nest(by: i64) -> i64 {
 /// ```
 ///
 /// # Errors
-/// `Runtime` for a device that has no autocast and a dtype of other than 16 bits.
+/// `Runtime` for a device that has no autocast, and for a dtype without 16 bits.
 pub fn autocast(kind: DeviceKind, dtype: DType) -> Result<Block> {
     if !matches!(dtype, DType::BF16 | DType::F16) {
         return Err(Error::runtime(format!(
@@ -146,7 +147,7 @@ pub fn autocast(kind: DeviceKind, dtype: DType) -> Result<Block> {
     Ok(settings.again())
 }
 
-/// What a thread has set.
+/// The autocast settings of a thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     on: [bool; 2],
@@ -155,7 +156,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// What this thread has set now.
+    /// The settings of this thread.
     pub fn now() -> Settings {
         STATE.with(|s| Settings {
             on: [s.on[0].get(), s.on[1].get()],
@@ -165,13 +166,13 @@ impl Settings {
     }
     fn set(&self) {
         for (i, kind) in KINDS.into_iter().enumerate() {
-            // Both have autocast.
+            // Both devices have autocast.
             let _ = set_enabled(kind, self.on[i]);
             let _ = set_dtype(kind, self.dtype[i]);
         }
         set_keeps_casts(self.keeps);
     }
-    /// Sets all of it on this thread, as a block of its own, until the guard is dropped.
+    /// Apply all settings to this thread, as a block of its own, until the guard is dropped.
     pub fn again(&self) -> Block {
         let before = Settings::now();
         self.set();
@@ -180,7 +181,7 @@ impl Settings {
     }
 }
 
-/// A block of a thread with settings of its own; those before come back when it is dropped, also while unwinding.
+/// A block of a thread with settings of its own. Dropping it restores the previous settings, also while unwinding.
 pub struct Block(Settings);
 
 impl Drop for Block {
@@ -190,7 +191,7 @@ impl Drop for Block {
     }
 }
 
-/// A backward; see [`off`].
+/// Guard of a running backward; see [`off`].
 pub struct Backward {
     _block: Block,
     before: Option<Settings>,
@@ -202,7 +203,7 @@ impl Drop for Backward {
     }
 }
 
-/// Casts for nothing on this thread until the guard is dropped: backward computes in the dtypes of forward.
+/// Cast nothing on this thread until the guard is dropped, because backward computes in the dtypes of forward.
 pub fn off() -> Option<Backward> {
     is_on().then(|| {
         let now = Settings::now();
@@ -211,12 +212,13 @@ pub fn off() -> Option<Backward> {
     })
 }
 
-/// Sets what was set where backward was called, for what a user wrote.
+/// Restore the settings of the place that called backward, for code that a user wrote.
 pub(crate) fn as_called() -> Option<Block> {
     STATE.with(|s| s.called.get()).map(|settings| settings.again())
 }
 
-/// Casts for nothing until dropped, also while unwinding: within a function that was cast for.
+/// Guard: nothing is cast until it is dropped, also while unwinding. It is used inside of a function whose operands
+/// were cast.
 pub(crate) struct Suspended(bool);
 
 impl Suspended {
@@ -236,18 +238,18 @@ fn none(kind: DeviceKind) -> Error {
     Error::runtime(format!("device type {kind:?} has no autocast").to_lowercase())
 }
 
-/// Whether any op is cast for on this thread now.
+/// Whether this thread casts for any op now.
 #[inline]
 pub fn is_on() -> bool {
     state::UNUSUAL.load(Relaxed) != 0 && STATE.with(|s| (s.on[0].get() || s.on[1].get()) && !s.suspended.get())
 }
 
-/// Whether autocast touches a tensor.
+/// Whether autocast may cast a tensor.
 fn is_eligible(x: &Tensor, kind: DeviceKind) -> bool {
     x.device().kind == kind && x.dtype().is_float() && x.dtype() != DType::F64
 }
 
-/// The dtype that a policy asks for among these tensors.
+/// The dtype that a policy selects for these tensors.
 fn wanted<'a>(policy: Policy, kind: DeviceKind, mut x: impl Iterator<Item = &'a Tensor>) -> Result<DType> {
     Ok(match policy {
         Policy::Full => DType::F32,
@@ -257,7 +259,7 @@ fn wanted<'a>(policy: Policy, kind: DeviceKind, mut x: impl Iterator<Item = &'a 
     })
 }
 
-/// A tensor in another dtype, if autocast touches it: that which was kept, if there is one.
+/// A tensor in another dtype, if autocast may cast it. A cached cast is used if there is one.
 fn cast(x: &Tensor, to: DType, kind: DeviceKind) -> Result<Option<Tensor>> {
     if !is_eligible(x, kind) || x.dtype() == to {
         return Ok(None);
@@ -289,7 +291,7 @@ fn cast(x: &Tensor, to: DType, kind: DeviceKind) -> Result<Option<Tensor>> {
 /// Call a function with its operands cast by its policy for their device.
 ///
 /// # Errors
-/// Whatever it reports.
+/// The errors of the function.
 #[cold]
 pub fn call(policies: Policies, args: &Args<'_>, f: impl FnOnce(&Args<'_>) -> Result<Ret>) -> Result<Ret> {
     let tensors = || {
@@ -335,7 +337,7 @@ pub fn call(policies: Policies, args: &Args<'_>, f: impl FnOnce(&Args<'_>) -> Re
     f(&Args(&now))
 }
 
-/// The operands of an op that was not called by name, cast where it has a policy.
+/// The operands of an op that was not called by name, cast if the op has a policy.
 #[cold]
 pub(crate) fn operands(op: &Prim, x: &[&Tensor]) -> Result<Option<SmallVec<[Tensor; 4]>>> {
     let Some(kind) = x.first().map(|t| t.device().kind).filter(|k| is_on() && is_enabled(*k)) else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! What a device has to offer; `torchtpu-lazy` implements it, this crate only names it.
+//! The interface of a device. `torchtpu-lazy` implements it; this crate only names it.
 
 use crate::op::Prim;
 use crate::ops::inline::Kernel;
@@ -9,49 +9,49 @@ use std::sync::{Arc, OnceLock};
 
 /// An input of a recorded op.
 pub enum Operand<'a> {
-    /// A value of the device; the reference is borrowed for the call.
+    /// A value of the device. The reference is borrowed for the call.
     Value(u64),
     /// A 0-d tensor on the host: a number that becomes an argument of the program, not a constant.
     Number {
-        /// Its bytes, zero extended.
+        /// The bytes, zero extended.
         bits: u128,
-        /// Its description (`cpu`).
+        /// The description, on `cpu`.
         meta: &'a Meta,
-        /// Not 0 for a number that several ops [share](SharedNumbers): they name the same one.
+        /// The identity of a number that several ops [share](SharedNumbers); 0 for other numbers.
         shared: u64,
     },
 }
 
 /// Values of a device, named by handles with reference counts of their own.
 pub trait Backend: Sync + Send {
-    /// Records one op and writes a handle for each output to `handles`, which is as long as `y`.
+    /// Record one op and write a handle for each output to `handles`, which is as long as `y`.
     ///
     /// # Errors
-    /// In modes that execute at once, whatever the device reports.
+    /// The errors of the device, in modes that execute at once.
     fn record(&self, op: &Prim, x: &[Operand<'_>], y: &[Meta], handles: &mut [u64]) -> Result<()>;
-    /// One more reference.
+    /// Add a reference.
     fn retain(&self, handle: u64);
-    /// One reference less.
+    /// Remove a reference.
     fn release(&self, handle: u64);
-    /// Waits for a value and copies its bytes, row major, to the host.
+    /// Wait for a value and copy its bytes, row major, to the host.
     ///
     /// # Errors
-    /// Whatever computing it reports.
+    /// The errors of computing the value.
     fn read(&self, handle: u64, out: &mut [u8]) -> Result<()>;
-    /// Copies row-major bytes to the device.
+    /// Copy row-major bytes to the device.
     ///
     /// # Errors
-    /// When there is no device, or no memory on it.
+    /// When there is no device, or not enough memory on it.
     fn upload(&self, meta: &Meta, bytes: &[u8]) -> Result<u64>;
-    /// Looks at a 0-d `int64` value later: unless it is [`ALL_WELL`], the error made of it is raised by the next call
-    /// that reads values or waits for the device (in a mode that executes at once, by this one). The reference is
+    /// Check a 0-d `int64` value later. Unless it is [`ALL_WELL`], `error` makes an error from it, which the next call
+    /// that reads values or waits for the device raises (in a mode that executes at once, this call). The reference is
     /// borrowed for the call.
     ///
-    /// An index that is out of range shows only in the values; this is how it becomes an error without a wait at every
-    /// indexing op. The default reads the value at once.
+    /// Only values show that an index is out of range. A deferred check reports it without a wait at every indexing op.
+    /// The default reads the value at once.
     ///
     /// # Errors
-    /// The error, or whatever computing the value reports.
+    /// The error of the check, or the errors of computing the value.
     fn defer_check(&self, handle: u64, error: DeferredError) -> Result<()> {
         let mut found = [0u8; 8];
         self.read(handle, &mut found)?;
@@ -64,25 +64,24 @@ pub trait Backend: Sync + Send {
     fn calls_kernels(&self) -> bool {
         false
     }
-    /// Whether its programs are compiled for an accelerator, rather than for XLA:CPU.
+    /// Whether its programs are compiled for an accelerator instead of XLA:CPU.
     fn is_accelerator(&self) -> bool {
         false
     }
-    /// Whether a view is better made anew where it is read than kept: ops are compiled together, so that it costs
-    /// nothing.
+    /// Whether a view should be computed anew wherever it is read. That costs nothing if ops are compiled together.
     fn remakes_views(&self) -> bool {
         false
     }
-    /// Hears that an optimiser, known by `optimizer`, begins its step, and whether what it fills with numbers may be
-    /// its state. A hint: the default does nothing.
+    /// Hint that the optimiser with the identity `optimizer` begins its step, and whether the tensors that it fills
+    /// with numbers may be its state. The default does nothing.
     fn step_begins(&self, _optimizer: u64, _makes_state: bool) {}
-    /// Hears that a training step ends here; called by the optimisers. A hint: the default does nothing.
+    /// Hint that a training step ends here. Optimisers call it. The default does nothing.
     fn step_boundary(&self) {}
-    /// Runs a custom kernel on XLA:CPU, for device `cpu`: takes the row-major bytes of its arguments, and returns those
-    /// of its results.
+    /// Run a custom kernel on XLA:CPU, for device `cpu`. It takes the row-major bytes of its arguments and returns
+    /// those of its results.
     ///
     /// # Errors
-    /// When there is no such compiler, or whatever it reports.
+    /// When there is no such compiler; the errors of the compiler.
     fn run_kernel(&self, kernel: &Arc<Kernel>, _x: &[&[u8]]) -> Result<Vec<Vec<u8>>> {
         Err(Error::not_implemented(format!("{} on device cpu", kernel.name())))
     }
@@ -93,15 +92,15 @@ pub trait Backend: Sync + Send {
     fn device_count(&self) -> Result<usize>;
 }
 
-/// Makes the error of a deferred check from the value that should not be.
+/// Function that makes the error of a deferred check from the value that failed it.
 pub type DeferredError = Box<dyn FnOnce(i64) -> Error + Send + Sync>;
 
-/// What a deferred check finds where there is nothing to say. No index that is shown to a check is as small.
+/// The value of a deferred check that found no error. It is smaller than every index that is checked.
 pub const ALL_WELL: i64 = i64::MIN;
 
 static BACKEND: OnceLock<&'static dyn Backend> = OnceLock::new();
 
-/// Installs the backend behind `tpu`; the first one stays.
+/// Install the backend behind `tpu`. The first one stays.
 pub fn install(backend: &'static dyn Backend) {
     let _ = BACKEND.set(backend);
 }
@@ -109,7 +108,7 @@ pub fn install(backend: &'static dyn Backend) {
 /// The backend behind `tpu`.
 ///
 /// # Errors
-/// `Runtime` when the program was built without one.
+/// `Runtime` if the program was built without one.
 #[inline]
 pub fn get() -> Result<&'static dyn Backend> {
     match BACKEND.get() {
@@ -118,13 +117,13 @@ pub fn get() -> Result<&'static dyn Backend> {
     }
 }
 
-/// Whether programs of `device` are compiled for an accelerator. Asked when an op is recorded that accelerators want in
-/// another form.
+/// Whether programs of `device` are compiled for an accelerator. Ops whose form on accelerators is another one call
+/// this when they are recorded.
 pub(crate) fn is_accelerator(device: Device) -> bool {
     device.kind == DeviceKind::Tpu && get().is_ok_and(|b| b.is_accelerator())
 }
 
-/// Refuses an ordinal that names no device of this process. The first one is always taken to exist, since looking loads
+/// Refuse an ordinal that names no device of this process. Ordinal 0 is always accepted, since counting devices loads
 /// the plugin.
 ///
 /// # Errors
@@ -143,43 +142,43 @@ pub(crate) fn check_exists(device: Device) -> Result<()> {
     )))
 }
 
-/// Gives back a reference, when there is a backend at all.
+/// Remove a reference, if there is a backend.
 pub(crate) fn release(handle: u64) {
     if let Some(b) = BACKEND.get() {
         b.release(handle);
     }
 }
 
-/// Numbers that several ops read, such as the learning rate that one call gives to all parameters: a program has each
+/// Numbers that several ops read, such as the learning rate that one call gives to all parameters. A program has each
 /// of them once.
 ///
-/// Equal numbers that do not come from one place are told apart all the same. They may differ in the next step, which
-/// would then be another program.
+/// Equal numbers from different places are not shared. They may differ in the next step, which would then be another
+/// program.
 pub struct SharedNumbers {
     made: RefCell<Vec<(Origin, Tensor)>>,
 }
 
-/// The place a number comes from, and what it is made of.
+/// The place that a number comes from, and the key that it is made from.
 type Origin = (u32, u64, DType);
 
 thread_local! {
-    /// Addresses of the numbers shared now, and their names.
+    /// Addresses of the shared numbers, and their identities.
     static SHARED: RefCell<Vec<(usize, u64)>> = const { RefCell::new(Vec::new()) };
     static IS_SHARING: Cell<bool> = const { Cell::new(false) };
 }
 static NEXT_NAME: AtomicU64 = AtomicU64::new(1);
 
 impl SharedNumbers {
-    /// Share numbers until the result is dropped. A thread has one at a time.
+    /// Share numbers until the result is dropped. A thread can have one such guard at a time.
     pub fn begin() -> SharedNumbers {
         IS_SHARING.set(true);
         SharedNumbers { made: RefCell::default() }
     }
 
-    /// The number of `place` that is made of `key`: by `make`, if this is the first time.
+    /// The number of `place` and `key`. `make` makes it the first time.
     ///
     /// # Errors
-    /// Those of `make`.
+    /// The errors of `make`.
     pub fn get(&self, place: u32, key: f64, dtype: DType, make: impl FnOnce() -> Result<Tensor>) -> Result<Tensor> {
         let name = (place, key.to_bits(), dtype);
         if let Some((_, number)) = self.made.borrow().iter().find(|(n, _)| *n == name) {
@@ -199,7 +198,7 @@ impl Drop for SharedNumbers {
     }
 }
 
-/// What a number that is shared is known by; 0 for others.
+/// The identity of a shared number; 0 for other numbers.
 #[inline]
 fn shared_name(x: &Tensor) -> u64 {
     if !IS_SHARING.get() {
@@ -208,7 +207,7 @@ fn shared_name(x: &Tensor) -> u64 {
     SHARED.with_borrow(|s| s.iter().find(|(address, _)| *address == x.address()).map_or(0, |(_, name)| *name))
 }
 
-/// Records an op with one output and returns its handle.
+/// Record an op with one output and return its handle.
 #[inline]
 pub(crate) fn record_one(op: &Prim, x: &[Operand<'_>], y: &Meta) -> Result<u64> {
     let mut handle = [0];
@@ -216,7 +215,7 @@ pub(crate) fn record_one(op: &Prim, x: &[Operand<'_>], y: &Meta) -> Result<u64> 
     Ok(handle[0])
 }
 
-/// The operand that a tensor is.
+/// The backend operand for a tensor.
 #[inline]
 pub(crate) fn operand(x: &Tensor) -> Result<Operand<'_>> {
     match x.scalar_bits() {

@@ -1,9 +1,9 @@
-//! The one way from a call to its execution.
+//! The path from a call to its execution, the same for all ops.
 //!
-//! Four slots, in order: autocast, autograd, functionalise, execute. Autocast is [`autocast`]; autograd is
-//! [`graph::record`](crate::graph); functionalise is the writing side of views ([`view`](crate::view),
-//! [`inplace`](crate::inplace)), since an op itself is already pure; execute is a kernel, a trace entry or nothing, by
-//! device.
+//! A call passes four slots, in this order: autocast, autograd, functionalise and execute. Autocast is [`autocast`],
+//! and autograd is [`graph::record`](crate::graph). Functionalise is the writing side of views ([`view`](crate::view),
+//! [`inplace`](crate::inplace)), since ops themselves are pure. Execute runs a kernel, records in a trace, or does
+//! nothing, by device.
 
 use crate::op::{Layout, Outs, Prim, Strides};
 use crate::ops::shape::AsStrided;
@@ -11,20 +11,20 @@ use crate::view::ViewInfo;
 use crate::{DeviceKind, Dims, Error, MemoryFormat, Meta, Result, Tensor, autocast, backend, graph, state, strides};
 use smallvec::{SmallVec, smallvec};
 
-/// Whether a test counts ops or a thread casts for them, so that shortcuts must not be taken.
+/// Whether a test counts ops or a thread casts for them, so that calls must not take shortcuts.
 #[inline(always)]
 pub(crate) fn is_unusual() -> bool {
     state::is_unusual()
 }
 
-/// Records an op on the device whose result is described as `a` is, and contiguous.
+/// Record an op on the device whose result is contiguous and has the sizes, dtype and device of `a`.
 #[inline]
 pub(crate) fn record_twin(op: &Prim, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let operands = [backend::Operand::Value(a.device_value()?), backend::Operand::Value(b.device_value()?)];
     Ok(a.device_twin(backend::record_one(op, &operands, a.meta())?))
 }
 
-/// Runs an op with one output.
+/// Run an op with one output.
 #[inline]
 pub fn call(op: Prim, x: &[&Tensor]) -> Result<Tensor> {
     if is_unusual() {
@@ -36,7 +36,7 @@ pub fn call(op: Prim, x: &[&Tensor]) -> Result<Tensor> {
 /// [`call`] while some thread is observed, casts, or is in inference mode.
 #[cold]
 fn call_unusual(op: Prim, x: &[&Tensor]) -> Result<Tensor> {
-    tell(&op);
+    tell(&op, x);
     if let Some(x) = autocast::operands(&op, x)? {
         let _suspended = autocast::Suspended::new();
         return call(op, &x.iter().collect::<SmallVec<[&Tensor; 4]>>());
@@ -75,7 +75,7 @@ fn call_ordinary(op: Prim, x: &[&Tensor]) -> Result<Tensor> {
     Ok(y)
 }
 
-/// Runs an op some operand of which has other strides than a new tensor, or holds conjugates or negatives.
+/// Run an op with an operand that has other strides than a new tensor, or that holds conjugates or negatives.
 #[inline(never)]
 fn call_strided(op: &Prim, x: &[&Tensor], meta: Meta) -> Result<Tensor> {
     match op.strides() {
@@ -85,7 +85,7 @@ fn call_strided(op: &Prim, x: &[&Tensor], meta: Meta) -> Result<Tensor> {
     }
 }
 
-/// Results of an op, arranged as its rule says. Kernels leave them row major.
+/// Results of an op with the strides that its rule states. Kernels leave them row major.
 fn arranged(op: &Prim, x: &[&Tensor], mut y: Outs) -> Result<Outs> {
     let rule = op.strides();
     for t in &mut y {
@@ -94,7 +94,7 @@ fn arranged(op: &Prim, x: &[&Tensor], mut y: Outs) -> Result<Outs> {
             x.iter().filter(same_rank).map(|x| x.suggested_format()).find(|f| *f != MemoryFormat::Contiguous)
         };
         let strides = match rule {
-            // Where the device has no such op, its parts may have kept an order.
+            // If the device has no such op, the parts of its expansion may have kept an order of dimensions.
             Strides::RowMajor if op.has_kernel() && t.device().kind != DeviceKind::Cpu => t.dims().contiguous_strides(),
             Strides::RowMajor | Strides::Elementwise | Strides::Copied => continue,
             Strides::Like if t.dims() == x[0].dims() => strides::preserved(x[0]),
@@ -122,15 +122,15 @@ fn arranged(op: &Prim, x: &[&Tensor], mut y: Outs) -> Result<Outs> {
     Ok(y)
 }
 
-/// Runs an op whose result has these strides, row-major ones if none. Only the kernels of element-wise ops write
-/// others.
+/// Run an op whose result has these strides; `None` is row major. Only the kernels of element-wise ops write other
+/// strides.
 fn run_with(op: &Prim, x: &[&Tensor], meta: Meta, strides: Option<Dims>) -> Result<Tensor> {
     let Some(strides) = strides else {
         return Ok(execute(op, x, meta)?.swap_remove(0));
     };
     if meta.device.kind != DeviceKind::Cpu {
         let y = execute(op, x, meta)?.swap_remove(0);
-        // What an expansion made has its strides already.
+        // Results of an expansion already have their strides.
         return Ok(if *y.strides() == strides || y.handle_count() > 1 { y } else { y.with_strides(strides) });
     }
     if !op.has_kernel() {
@@ -149,7 +149,7 @@ fn run_with(op: &Prim, x: &[&Tensor], meta: Meta, strides: Option<Dims>) -> Resu
 pub(crate) fn copy_with(x: &Tensor, strides: Dims) -> Result<Tensor> {
     let op = Prim::Copy(crate::ops::convert::Copy);
     if is_unusual() {
-        tell(&op);
+        tell(&op, &[x]);
     }
     let grad = graph::may_need_grad(&[x]);
     let y = run_with(&op, &[x], *x.meta(), Some(strides))?;
@@ -159,10 +159,10 @@ pub(crate) fn copy_with(x: &Tensor, strides: Dims) -> Result<Tensor> {
     Ok(y)
 }
 
-/// Runs an op with any number of outputs.
+/// Run an op with any number of outputs.
 pub fn call_n(op: Prim, x: &[&Tensor]) -> Result<Outs> {
     if is_unusual() {
-        tell(&op);
+        tell(&op, x);
         if let Some(x) = autocast::operands(&op, x)? {
             let _suspended = autocast::Suspended::new();
             return call_n(op, &x.iter().collect::<SmallVec<[&Tensor; 4]>>());
@@ -192,32 +192,32 @@ fn call_n_ordinary(op: Prim, x: &[&Tensor]) -> Result<Outs> {
     Ok(y)
 }
 
-type Observer = Box<dyn Fn(&Prim) + Send + Sync>;
+type Observer = Box<dyn Fn(&Prim, &[&Tensor]) + Send + Sync>;
 static OBSERVER: std::sync::OnceLock<Observer> = std::sync::OnceLock::new();
 
-/// Calls `f` with every op that is recorded for backward or run, from now on; the first observer stays. For tests that
-/// count what they reach.
-pub fn observe(f: impl Fn(&Prim) + Send + Sync + 'static) {
+/// Call `f` with every op that is recorded for backward or run, and its operands, from now on. The first observer
+/// stays. This is for tests that count ops.
+pub fn observe(f: impl Fn(&Prim, &[&Tensor]) + Send + Sync + 'static) {
     if OBSERVER.set(Box::new(f)).is_ok() {
         state::UNUSUAL.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     }
 }
 
 #[cold]
-fn tell(op: &Prim) {
+fn tell(op: &Prim, x: &[&Tensor]) {
     if let Some(f) = OBSERVER.get() {
-        f(op);
+        f(op, x);
     }
 }
 
-/// The meaning of a fused op, for whose parts nothing is cast.
+/// Expand a fused op. Autocast casts nothing for its parts.
 fn expand(op: &Prim, x: &[&Tensor]) -> Result<Outs> {
     let _suspended = is_unusual().then(autocast::Suspended::new);
     op.expand(x)
 }
 
-/// [`expand`] as one op, without history. What its parts were views of was made inside, so to callers the results are
-/// no views.
+/// [`expand`] as one op, without history. The bases of views among its parts were made inside, so the results are no
+/// views to callers.
 pub(crate) fn expand_whole(op: &Prim, x: &[&Tensor]) -> Result<Outs> {
     let mut y = state::no_grad(|| expand(op, x))?;
     for t in &mut y {
@@ -261,7 +261,7 @@ fn execute(op: &Prim, x: &[&Tensor], first: Meta) -> Result<Outs> {
                 return expand_whole(op, x);
             }
             if let ([a, b], [m]) = (x, &metas[..]) {
-                // The commonest case, without lists that grow.
+                // This is the commonest case; it needs no lists that grow.
                 let handle = backend::record_one(op, &[backend::operand(a)?, backend::operand(b)?], m)?;
                 return Ok(smallvec![Tensor::from_device_value(m, handle)]);
             }
@@ -274,7 +274,7 @@ fn execute(op: &Prim, x: &[&Tensor], first: Meta) -> Result<Outs> {
     }
 }
 
-/// Runs a kernel on copies of the inputs whose memory holds conjugates or negatives.
+/// Run a kernel on copies of the inputs whose memory holds conjugates or negatives.
 #[cold]
 fn run_resolved(op: &Prim, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
     let held: SmallVec<[Tensor; 4]> = x.iter().map(|t| t.resolved()).collect::<Result<_>>()?;
@@ -282,10 +282,10 @@ fn run_resolved(op: &Prim, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
     op.kernel(&x, y).map_err(|e| e.in_op(op.name()))
 }
 
-/// Makes a view and records it.
+/// Make a view and record it.
 pub fn call_view(op: Prim, x: &Tensor) -> Result<Tensor> {
     if is_unusual() {
-        tell(&op);
+        tell(&op, &[x]);
     }
     debug_assert!(op.is_view());
     if let Prim::AsStrided(w) = &op
@@ -296,12 +296,13 @@ pub fn call_view(op: Prim, x: &Tensor) -> Result<Tensor> {
     }
     let seen;
     let untracked = |v: &ViewInfo| {
-        // A view of what owns its storage may be given a history later, by a write.
+        // A later write may give history to a view of a tensor that owns its storage.
         (v.is_detached() || v.base.view_info().is_some())
             && !(state::grad_enabled() && (x.requires_grad() || v.base.requires_grad()))
     };
     let (x, needs) = match (&op, x.view_info()) {
-        // On a device the value of a detached view is all there is of it; places are those of the storage's owner.
+        // On a device, a detached view has only its own value, but the window's places are those of the storage's
+        // owner.
         (Prim::AsStrided(w), _) if w.own => (x, (x.has_autograd() || x.view_info().is_some()) && x.requires_grad()),
         (Prim::AsStrided(_), Some(v)) if x.device().kind == DeviceKind::Tpu && untracked(v) => {
             let mut owner = v.base.clone();
@@ -312,16 +313,16 @@ pub fn call_view(op: Prim, x: &Tensor) -> Result<Tensor> {
             seen = if x.dtype() != owner.dtype() || x.is_lazy() { detached.seen_as(x)? } else { detached };
             (&seen, false)
         }
-        // It speaks of the storage as this view sees it.
+        // The window refers to the storage in this view's dtype.
         (Prim::AsStrided(_), Some(v)) if !v.is_detached() && (x.dtype() != v.base.dtype() || x.is_lazy()) => {
             seen = v.base.seen_as(x)?;
             (&seen, seen.requires_grad())
         }
-        // It speaks of the storage, so its history starts at the base.
+        // The window refers to the storage, so its history starts at the base.
         (Prim::AsStrided(_), Some(v)) if !v.is_detached() => (&v.base, v.base.requires_grad()),
         _ => (x, (x.has_autograd() || x.view_info().is_some()) && x.requires_grad()),
     };
-    // A window speaks of memory: where that matters, it looks at the elements in their order there.
+    // The window refers to memory. If the order of the elements matters, view them in their order in memory.
     let ordered;
     let x = match &op {
         Prim::AsStrided(w) if !w.own && (needs || x.device().kind == DeviceKind::Tpu) => {
@@ -340,8 +341,8 @@ pub fn call_view(op: Prim, x: &Tensor) -> Result<Tensor> {
     Ok(y)
 }
 
-/// A window on the storage, as one on the elements of `x`: where its history begins at a view, or at a tensor which
-/// does not hold its storage from the start, row by row, such as a parameter whose `data` is a view.
+/// A window on the storage as a window on the elements of `x`. It is for history that begins at a view, or at a tensor
+/// that does not hold its storage from the start and row major, such as a parameter whose `data` is a view.
 fn own_window(w: &AsStrided, x: &Tensor) -> Result<Option<AsStrided>> {
     let base = match x.view_info() {
         Some(v) if !v.is_detached() => &v.base,
@@ -364,8 +365,8 @@ fn own_window(w: &AsStrided, x: &Tensor) -> Result<Option<AsStrided>> {
     }
 }
 
-/// Runs a pointwise op with its result written straight into `out`, which is as inferred, needs no gradient and is on
-/// `cpu`. `false` when `out` does not fit, and nothing happened.
+/// Run a pointwise op that writes its result into `out`, which has the inferred description, needs no gradient and is
+/// on `cpu`. Return `false` and do nothing if `out` does not fit.
 #[inline]
 pub(crate) fn call_into(op: &Prim, x: &[&Tensor], out: &Tensor) -> Result<bool> {
     if out.device().kind != DeviceKind::Cpu || graph::may_need_grad(x) || out.requires_grad() {
@@ -384,7 +385,7 @@ pub(crate) fn call_into(op: &Prim, x: &[&Tensor], out: &Tensor) -> Result<bool> 
     Ok(true)
 }
 
-/// Whether writing `out` element by element could change elements of `x` that are still to be read.
+/// Whether writing `out` element by element could change elements of `x` before they are read.
 fn partly_overlaps(x: &Tensor, out: &Tensor) -> bool {
     x.shares_storage(out)
         && !(x.dims() == out.dims() && x.strides() == out.strides() && x.storage_offset() == out.storage_offset())
@@ -398,7 +399,7 @@ impl Prim {
     }
 }
 
-/// Refuses to go on where sizes differ from what an in-place op can hold.
+/// Refuse a value whose sizes an in-place op cannot store.
 pub(crate) fn check_same_dims(x: &Tensor, dims: &Dims) -> Result<()> {
     if x.dims() == dims {
         return Ok(());

@@ -1,4 +1,4 @@
-//! The way of a call to its execution: autocast, recording, and the backend of the device.
+//! The path from a call to its execution: autocast, recording, and the backend of the device.
 
 pub mod autocast;
 pub mod backend;

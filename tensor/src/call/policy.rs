@@ -1,8 +1,8 @@
-//! What autocast does with the operands of an op: a column of its row, and a constant of its node.
+//! The autocast policy of an op: a column of its row, and a constant of its node.
 
 use crate::DeviceKind;
 
-/// What autocast does with the floating-point operands of a call. Operands of 64 bits are never cast.
+/// The dtype to which autocast casts the floating-point operands of a call. Operands of 64 bits are never cast.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Policy {
     /// Compute in the dtype of the autocast block: `bfloat16` or `float16`.
@@ -13,7 +13,7 @@ pub enum Policy {
     Widest,
 }
 
-/// The policies of an op on `cpu` and on accelerators. PyTorch has a list for each.
+/// The policies of an op on `cpu` and on accelerators, for each of which PyTorch has a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Policies {
     cpu: Option<Policy>,

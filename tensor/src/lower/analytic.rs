@@ -1,5 +1,5 @@
-//! Special functions as StableHLO: [`Analytic`] whose operations are appended to a program, so that kernels and
-//! lowerings are one text.
+//! Special functions as StableHLO. An [`Analytic`] type appends its operations to a program, so that kernels and
+//! lowerings share one text.
 
 use crate::op::{Func, Value};
 use std::cell::RefCell;
@@ -7,7 +7,7 @@ use std::ops::{Add, Div, Mul, Neg, Sub};
 use torchtpu_kernels::special::{Analytic, Arithmetic, EXPONENT_BIAS, MANTISSA, ROOT_HALF, WHOLE};
 use torchtpu_stablehlo::{Direction, ElementType, ReduceKind};
 
-/// A value of the program that `f` becomes.
+/// A value of the program that `f` builds.
 #[derive(Clone)]
 struct Lowered<'a> {
     f: &'a RefCell<Func>,
@@ -30,11 +30,11 @@ impl<'a> Lowered<'a> {
         debug_assert_eq!(self.v.element(), ElementType::F64);
         self.made(|f| f.bitcast_convert(&self.v, ElementType::S64))
     }
-    /// The number of `f64` that has these bits.
+    /// The number of `f64` with these bits.
     fn number(&self) -> Lowered<'a> {
         self.made(|f| f.bitcast_convert(&self.v, ElementType::F64))
     }
-    /// Bits beside `self`.
+    /// A constant of bits with the shape of `self`.
     fn integer(&self, bits: u64) -> Lowered<'a> {
         self.made(|f| f.splat_i64(bits as i64, self.v.ty()))
     }
@@ -65,8 +65,8 @@ impl<'a> Div for Lowered<'a> {
         if !self.f.borrow().platform().is_cpu() {
             return y;
         }
-        // XLA:CPU ends a fusion at a division that has several uses, and writes its result to memory. This is a single
-        // one, and changes nothing, which no compiler sees.
+        // XLA:CPU ends a fusion at a division with several uses, and writes its result to memory. Here the division has
+        // one use: this operation changes no value, which compilers do not detect.
         self.made(|f| {
             let nan = f.compare(Direction::Ne, &other.v, &other.v);
             f.select(&nan, &other.v, &y.v)
@@ -186,7 +186,8 @@ impl<'a> Analytic for Lowered<'a> {
     ) -> [Self; N] {
         let cell = state[0].f;
         let all: Vec<usize> = (0..state[0].v.rank()).collect();
-        // Inside the regions the values of this file append to the cell, so the function lies there meanwhile.
+        // In the regions, the values of this file append to the cell. So the function is moved into the cell for that
+        // time.
         let inside = |f: &mut Func, carried: &[Value], g: &dyn Fn([Self; N]) -> Vec<Self>| -> Vec<Value> {
             cell.replace(std::mem::take(f));
             let y = g(std::array::from_fn(|i| Lowered { f: cell, v: carried[i].clone() }));
@@ -214,10 +215,10 @@ impl<'a> Analytic for Lowered<'a> {
     }
 }
 
-/// Types that [`unary`] and [`binary`] run a function over: a way to name one function for all of them.
+/// A function that [`unary`] and [`binary`] run over several types: a name for all its versions.
 macro_rules! entry {
     ($(#[$doc:meta])* $name:ident $Trait:ident ($($x:ident),*)) => {
-        /// A function to be lowered.
+        /// A function to lower.
         pub(crate) trait $Trait {
             /// The function.
             fn of<T: Analytic>(self, $($x: &T),*) -> T;
@@ -235,18 +236,18 @@ macro_rules! entry {
     };
 }
 entry! {
-    /// Appends a function of one value; types narrower than `f32` are computed in `f32`.
+    /// Append a function of one value. Types narrower than `f32` are computed in `f32`.
     unary OfOne (x)
 }
 entry! {
-    /// Appends a function of two values; types narrower than `f32` are computed in `f32`.
+    /// Append a function of two values. Types narrower than `f32` are computed in `f32`.
     binary OfTwo (a, b)
 }
 entry! {
-    /// Appends a function of three values; types narrower than `f32` are computed in `f32`.
+    /// Append a function of three values. Types narrower than `f32` are computed in `f32`.
     ternary OfThree (a, b, c)
 }
 entry! {
-    /// Appends a function of four values; types narrower than `f32` are computed in `f32`.
+    /// Append a function of four values. Types narrower than `f32` are computed in `f32`.
     quaternary OfFour (a, b, c, d)
 }

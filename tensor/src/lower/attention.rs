@@ -1,10 +1,10 @@
-//! How attention and its gradients are spelled for accelerators.
+//! The spelling of attention and its gradients for accelerators.
 //!
-//! Matrix units multiply 16-bit floats and add in `f32`. So 16-bit operands stay as they are, and scores and weights
-//! are `f32`; weights are rounded again where a product reads them. Query heads that share a head of keys are rows of
-//! one product: keys and values are read once and never repeated. The gradient makes the weights from `lse` alone,
-//! which needs no second division, and takes the sum of weights and their gradients from the output, `sum_s p gp =
-//! sum_e g y`, which spares a pass over all scores.
+//! Matrix units multiply 16-bit floats and add in `f32`. So 16-bit operands stay as they are, scores and weights are
+//! `f32`, and weights are rounded again when a product reads them. Query heads that share a head of keys are rows of
+//! one product: keys and values are read once and never repeated. The gradient computes the weights from `lse` alone,
+//! without a second division. It takes the sum of weights times their gradients from the output, `sum_s p gp = sum_e g
+//! y`, which saves a pass over all scores.
 //!
 //! Scores are `[b, kv, r, s]`, where the rows `r` are the query heads of one head of keys, one after the other.
 
@@ -19,7 +19,7 @@ use torchtpu_stablehlo::{Direction, ElementType, ReduceKind, Type};
 /// One attention within a program.
 struct Heads<'a> {
     of: &'a Attention,
-    /// Batch, heads of keys, query heads for each of these, queries, keys.
+    /// Batch, heads of keys, query heads for each head of keys, queries, keys.
     b: usize,
     kv: usize,
     group: usize,
@@ -38,14 +38,14 @@ impl<'a> Heads<'a> {
         Heads { of, b, kv, group: h / kv, l, s, narrow, wide }
     }
 
-    /// Queries, or what has their sizes, as `[b, kv, r, e]`.
+    /// The queries, or a tensor of the same sizes, as `[b, kv, r, e]`.
     fn rows(&self, f: &mut Func, x: &Value) -> Value {
         let x = self.turned(f, x);
         let e = x.shape()[3];
         f.reshape(&x, &[self.b, self.kv, self.group * self.l, e])
     }
 
-    /// An operand `[b, h, l, e]` from the order of the op's operands, or the reverse.
+    /// Transpose an operand `[b, h, l, e]` from the order of the op's operands, or back to it.
     fn turned(&self, f: &mut Func, x: &Value) -> Value {
         if self.of.rows_first { f.transpose(x, &[0, 2, 1, 3]) } else { x.clone() }
     }
@@ -69,12 +69,12 @@ impl<'a> Heads<'a> {
         f.dot_general(a, b, (&[0, 1], &[0, 1]), (&[over[0]], &[over[1]]), self.wide, None)
     }
 
-    /// A number for each row, for each of its scores.
+    /// Broadcast a number for each row to each of its scores.
     fn spread(&self, f: &mut Func, x: &Value) -> Value {
         f.broadcast_in_dim(x, &[self.b, self.kv, self.group * self.l, self.s], &[0, 1, 2])
     }
 
-    /// `scale * q k^T + mask`, minus infinity where nothing is seen.
+    /// `scale * q k^T + mask`, minus infinity for keys that a query does not see.
     fn scores(&self, f: &mut Func, q: &Value, k: &Value, mask: Option<&Value>) -> Value {
         let products = self.product(f, q, k, [3, 3]);
         let ty = products.ty().clone();
@@ -118,7 +118,7 @@ impl<'a> Heads<'a> {
         f.reshape(&m, scores)
     }
 
-    /// `x`, or `other` where `x` is `value`.
+    /// `x`, replaced by `other` where it equals `value`.
     fn unless(&self, f: &mut Func, x: &Value, value: f64, other: f64) -> Value {
         let [value, other] = [value, other].map(|v| f.splat(v, x.ty()));
         let is_value = f.compare(Direction::Eq, x, &value);
@@ -132,7 +132,7 @@ pub(crate) fn attention(o: &Attention, f: &mut Func, x: &[Value], y: &[Meta]) ->
     let (q, k, v) = (h.rows(f, &x[0]), h.turned(f, &x[1]), h.turned(f, &x[2]));
     let scores = h.scores(f, &q, &k, x.get(3));
     let top = f.reduce(&scores, ReduceKind::Max, &[3]);
-    // A row that sees nothing has weights of zero, not NaN.
+    // A query that sees no key has weights of zero, not NaN.
     let top = h.unless(f, &top, f64::NEG_INFINITY, 0.0);
     let below = h.spread(f, &top);
     let below = f.binary("stablehlo.subtract", &scores, &below);

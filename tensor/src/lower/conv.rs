@@ -1,14 +1,13 @@
-//! How convolutions and their gradients are spelled for a compiler.
+//! The spelling of convolutions and their gradients for a compiler.
 //!
-//! One `stablehlo.convolution` says each of them, and compilers of accelerators want it so. XLA:CPU has a fast path
-//! through Eigen, which it takes only for 16- and 32-bit floats, a kernel that is not read backwards and is no larger
-//! than the input; everything else becomes a scalar loop, 10 to 100 times slower. And where the weight is larger than
-//! what it is applied to, bringing it into the order that the fast path wants costs more than the arithmetic. So for
-//! XLA:CPU
+//! Each of them is one `stablehlo.convolution`, which suits the compilers of accelerators. XLA:CPU has a fast path
+//! through Eigen only for 16- and 32-bit floats, and for a kernel that is not reversed and is no larger than the input.
+//! Everything else becomes a scalar loop, which is 10 to 100 times slower. If the weight is larger than its operand,
+//! reordering it for the fast path costs more than the arithmetic. So for XLA:CPU
 //!
-//! * a kernel is turned round by an op of its own;
+//! * a kernel is reversed by an op of its own;
 //! * outside of the fast path, and for large weights on few positions, the convolution is a product of matrices:
-//!   windows are unfolded beside one another, and the weight is read as it lies.
+//!   windows are unfolded into columns, and the weight keeps its layout.
 //!
 //! `docs/performance/xla-cpu.md` has the measurements.
 
@@ -18,12 +17,12 @@ use crate::ops::conv::{ConvSpec, spread};
 use crate::{Dims, Meta};
 use torchtpu_stablehlo::{ConvDims, ElementType};
 
-/// Weights with fewer elements are moved faster than a product of matrices is set up.
+/// The number of elements of a weight below which moving it is faster than setting up a product of matrices.
 const LARGE_WEIGHT: usize = 1 << 17;
-/// Windows are not unfolded into more elements than this.
+/// The largest number of elements into which windows are unfolded.
 const MAX_UNFOLDED: usize = 1 << 28;
 
-/// Multiplications of a convolution with a weight and an output of these sizes.
+/// The number of multiplications of a convolution with a weight and an output of these sizes.
 fn work(w: &[usize], y: &[usize]) -> usize {
     w.iter().product::<usize>() / w[0].max(1) * y.iter().product::<usize>()
 }
@@ -65,7 +64,7 @@ pub(crate) fn input_grad(f: &mut Func, g: &Value, w: &Value, of: &ConvSpec, x: &
             return fold(f, g, &w, of, x);
         }
     }
-    // Every group's kernel with inputs and outputs exchanged.
+    // The kernels of each group, with inputs and outputs exchanged.
     let (og, cg) = (w.shape()[0] / of.groups, w.shape()[1]);
     let split: Vec<usize> = [of.groups, og, cg].into_iter().chain(k.iter().copied()).collect();
     let joined: Vec<usize> = [of.groups * cg, og].into_iter().chain(k.iter().copied()).collect();
@@ -103,7 +102,7 @@ pub(crate) fn weight_grad(f: &mut Func, x: &Value, g: &Value, of: &ConvSpec, w: 
         let y = dot(f, &g, &windows, 0, 1);
         f.reshape(&y, w)
     } else {
-        // Batch and channels change places, so that the sum over the batch is a sum over channels.
+        // Exchange batch and channels, so that the sum over the batch becomes a sum over channels.
         let cg = xs[1] / of.groups;
         let split: Vec<usize> = [xs[0], of.groups, cg].into_iter().chain(xs[2..].iter().copied()).collect();
         let joined: Vec<usize> = [cg, of.groups * xs[0]].into_iter().chain(xs[2..].iter().copied()).collect();
@@ -138,7 +137,7 @@ fn plain(f: &mut Func, x: &Value, w: &Value, s: &ConvSpec) -> Value {
     f.convolution(x, w, &dims)
 }
 
-/// Whether XLA:CPU should see products of matrices: it has no fast path for a convolution of `x` (spatial sizes
+/// Whether XLA:CPU should get products of matrices: it has no fast path for a convolution of `x` (spatial sizes
 /// `input`) with a kernel of sizes `kernel`, or the weight is large and used at few positions.
 fn as_matrices(s: &ConvSpec, x: &Value, input: &[usize], kernel: &[usize], w: &[usize], positions: usize) -> bool {
     let weights: usize = w.iter().product();
@@ -151,7 +150,7 @@ fn as_matrices(s: &ConvSpec, x: &Value, input: &[usize], kernel: &[usize], w: &[
     !fast || (weights >= LARGE_WEIGHT && positions <= w[0])
 }
 
-/// `w` turned round if the convolution reads it backwards.
+/// `w`, reversed if the convolution reads it backwards.
 fn turned(f: &mut Func, w: &Value, s: &ConvSpec) -> Value {
     if !s.reverse {
         return w.clone();
@@ -160,12 +159,12 @@ fn turned(f: &mut Func, w: &Value, s: &ConvSpec) -> Value {
     f.reverse(w, &dims)
 }
 
-/// The first two sizes exchanged.
+/// The sizes with the first two exchanged.
 fn exchanged(d: &[usize]) -> Vec<usize> {
     [d[1], d[0]].into_iter().chain(d[2..].iter().copied()).collect()
 }
 
-/// The first two dimensions exchanged.
+/// The value with its first two dimensions exchanged.
 fn exchange(f: &mut Func, x: &Value) -> Value {
     let order: Vec<usize> = [1, 0].into_iter().chain(2..x.rank()).collect();
     f.transpose(x, &order)
@@ -175,8 +174,8 @@ fn dot(f: &mut Func, a: &Value, b: &Value, i: usize, j: usize) -> Value {
     f.dot_general(a, b, (&[], &[]), (&[i], &[j]), a.element(), None)
 }
 
-/// The windows of `x: [n, c, *s]`, one a column: `[c * taps, n * positions]`. One dimension after the other, so that a
-/// kernel of `k` by `k` takes `2 k` slices.
+/// The windows of `x: [n, c, *s]`, one in each column: `[c * taps, n * positions]`. Dimensions are unfolded one after
+/// the other, so that a kernel of `k` by `k` needs `2 k` slices.
 fn unfold(f: &mut Func, x: &Value, s: &ConvSpec, k: &[usize], out: &[usize]) -> Value {
     let mut v = exchange(f, x);
     let (c, n) = (v.shape()[0], v.shape()[1]);
@@ -190,7 +189,8 @@ fn unfold(f: &mut Func, x: &Value, s: &ConvSpec, k: &[usize], out: &[usize]) -> 
     let zero = f.scalar(0.0, v.element());
     v = f.pad(&v, &zero, &low, &high, &interior);
     for d in 0..s.spatial {
-        // So far: channels, taps of the dimensions before, batch, positions of the dimensions before, the rest.
+        // The dimensions at this point are channels, taps of the earlier dimensions, batch, positions of the earlier
+        // dimensions, and the rest.
         let at = 2 + 2 * d;
         let taps: Vec<Value> = (0..k[d])
             .map(|tap| {
@@ -209,7 +209,8 @@ fn unfold(f: &mut Func, x: &Value, s: &ConvSpec, k: &[usize], out: &[usize]) -> 
     f.reshape(&v, &[c * k.iter().product::<usize>(), n * out.iter().product::<usize>()])
 }
 
-/// What each position of `g: [n, o, *os]` gives to its window, added up: the inverse of [`unfold`] after a product.
+/// The sum over windows of the values that each position of `g: [n, o, *os]` adds to its window. It undoes [`unfold`]
+/// after a product.
 fn fold(f: &mut Func, g: &Value, w: &Value, s: &ConvSpec, x: &Dims) -> Value {
     let (n, out, k) = (g.shape()[0], g.shape()[2..].to_vec(), w.shape()[2..].to_vec());
     let last: Vec<usize> = [0].into_iter().chain(2..2 + s.spatial).chain([1]).collect();

@@ -1,11 +1,11 @@
-//! Ops that a compiled program leaves to the kernels of device `cpu`: on XLA:CPU products of matrices, convolutions,
-//! attention, max pooling, layer norm, softmax, cross entropy, gelu, sine, cosine and tangent, sums of rows and steps
-//! of Adam and SGD, where ours are faster than what its compiler makes, and far faster for 16-bit floats and `f64`
-//! convolutions.
+//! Ops that a compiled program leaves to the kernels of device `cpu`. On XLA:CPU these are products of matrices,
+//! convolutions, attention, max pooling, layer norm, softmax, cross entropy, gelu, sine, cosine and tangent, sums of
+//! rows and steps of Adam and SGD. The kernels are faster than the compiler's code, and much faster for 16-bit floats
+//! and `f64` convolutions.
 //!
-//! The lowering writes a custom call with the kernel's name and the op's attributes as numbers. The engine, which makes
-//! [`TARGET`] known to the plugin, gets both back with the arrays at every execution and passes them to [`run`].
-//! `docs/performance/xla-cpu.md` has the measurements.
+//! The lowering writes a custom call with the kernel's name and the op's attributes as numbers. The engine registers
+//! [`TARGET`] with the plugin. At every execution it gets the name, the numbers and the arrays, and passes them to
+//! [`run`]. `docs/performance/xla-cpu.md` has the measurements.
 
 use crate::op::{F64, Func, Value, Values};
 use crate::ops::activation::{Gelu, GeluBackward};
@@ -31,17 +31,17 @@ use torchtpu_stablehlo::{ElementType, Platform};
 /// The function that programs call.
 pub const TARGET: &str = "torchtpu.kernel";
 
-/// Multiplications, or elements looked at, below which a call costs more than it saves.
+/// The number of multiplications, or of elements read, below which a call costs more than it saves.
 const LEAST_WORK: usize = 1 << 14;
 
-/// Whether the program may call kernels, and should for so much `work` on such elements.
+/// Whether the program may call kernels, and a call is worth its cost for so much `work` on such elements.
 pub(crate) fn serves(f: &Func, e: ElementType, work: usize) -> bool {
     let known = matches!(e, ElementType::F16 | ElementType::BF16 | ElementType::F32 | ElementType::F64);
     f.platform() == Platform::Cpu { kernels: true } && known && is_worth_it(work)
 }
 
-/// Whether the device behind `tpu` calls kernels, and should for so much work. Asked when an op is recorded whose
-/// expansion is recorded otherwise.
+/// Whether the device behind `tpu` calls kernels, and a call is worth its cost for so much work. An op calls this when
+/// it is recorded and would otherwise be expanded.
 pub(crate) fn is_called(work: usize) -> bool {
     is_worth_it(work) && backend::get().is_ok_and(|b| b.calls_kernels())
 }
@@ -52,7 +52,7 @@ fn is_worth_it(work: usize) -> bool {
 
 /// An array in row-major order.
 pub struct Array<B> {
-    /// What one element is.
+    /// The element type.
     pub dtype: DType,
     /// Sizes, outermost first.
     pub sizes: Dims,
@@ -74,13 +74,13 @@ pub(crate) enum KernelCall {
     Attention(Attention),
     AttentionBackward(Attention),
     MaxPool(PoolSpec),
-    /// With the number of spatial dimensions.
+    /// The number is that of spatial dimensions.
     MaxPoolBackward(usize),
     /// Sine, cosine or tangent.
     Angle(UnaryKind),
     Gelu(Gelu),
     GeluBackward(GeluBackward),
-    /// With a row's elements as one dimension; that matters to no kernel.
+    /// The elements of a row count as one dimension, which makes no difference to the kernel.
     LayerNorm(LayerNorm),
     LayerNormBackward(LayerNormBackward),
     Softmax(Softmax),
@@ -89,9 +89,9 @@ pub(crate) enum KernelCall {
     CrossEntropyBackward(CrossEntropyBackward),
     AdamW(AdamW),
     Sgd(Sgd),
-    /// Over so many leading dimensions.
+    /// The sum over this number of leading dimensions.
     SumRows(usize),
-    /// Puts so many operands side by side, row after row, of so many rows.
+    /// Joins `count` operands of `rows` rows side by side, row after row.
     Join {
         rows: usize,
         count: usize,
@@ -100,11 +100,12 @@ pub(crate) enum KernelCall {
 
 type Numbers = SmallVec<[i64; 18]>;
 
-/// Ends the name of a kernel some of whose operands are windows. After its own numbers come, for each of those, the
-/// operand, the window's offset, its number of dimensions, sizes and strides; and at last how many numbers that are.
+/// Suffix of the name of a kernel with windows among its operands. After the kernel's own numbers follow, for each
+/// window, the operand, the offset, the number of dimensions, the sizes and the strides. The last number is the length
+/// of these.
 const WINDOWS: &str = ".windows";
 
-/// A part of an operand, in elements.
+/// A strided part of an operand, in elements.
 struct Window {
     operand: usize,
     offset: usize,
@@ -114,7 +115,7 @@ struct Window {
 
 type Windows = SmallVec<[Window; 4]>;
 
-/// The kernel's own name and numbers, and the windows on its operands.
+/// Split a call into the kernel's own name and numbers, and the windows on its operands.
 fn windows<'a>(kernel: &'a str, numbers: &'a [i64]) -> Option<(&'a str, &'a [i64], Windows)> {
     let mut windows = SmallVec::new();
     let Some(kernel) = kernel.strip_suffix(WINDOWS) else { return Some((kernel, numbers, windows)) };
@@ -134,15 +135,15 @@ fn windows<'a>(kernel: &'a str, numbers: &'a [i64]) -> Option<(&'a str, &'a [i64
     rest.is_empty().then_some((kernel, own, windows))
 }
 
-/// Whether a kernel reads a window as fast as a copy: elements side by side along one of the last two dimensions, none
-/// repeated.
+/// Whether a kernel reads a window as fast as a copy. The elements must be adjacent along one of the last two
+/// dimensions, and none may be repeated.
 fn reads_well(sizes: &[usize], strides: &[usize]) -> bool {
     let mut moving = sizes.iter().zip(strides).filter(|(n, _)| **n > 1);
     strides.iter().rev().take(2).any(|&s| s == 1) && moving.all(|(_, s)| *s > 0)
 }
 
 impl KernelCall {
-    /// Its results, of types `y`, for operands `x`.
+    /// Append the call for operands `x`, and return its results, of types `y`.
     pub(crate) fn lower<'a>(self, f: &mut Func, x: impl IntoIterator<Item = &'a Value>, y: &[Meta]) -> Values {
         let (kernel, mut numbers) = self.encode();
         let mut args: SmallVec<[Value; 12]> = x.into_iter().cloned().collect();
@@ -160,14 +161,14 @@ impl KernelCall {
             kernel += WINDOWS;
         }
         let outs: SmallVec<[_; 3]> = y.iter().map(Meta::ty).collect();
-        // Of an argument that the caller keeps, the compiler would make a copy first.
+        // The compiler would first copy an argument that the caller keeps.
         let in_place: SmallVec<[_; 3]> =
             self.in_place().iter().copied().filter(|pair| f.is_ours(&args[pair.1])).collect();
         f.custom_call(TARGET, &args, &outs, &in_place, &kernel, &numbers).into()
     }
 
-    /// Whether operand `i` may be a window on a larger array: kernels of few operations for each element want it
-    /// row-major.
+    /// Whether operand `i` may be a window on a larger array. Kernels with few operations for each element read
+    /// row-major arrays only.
     fn takes_windows(&self, i: usize) -> bool {
         match self {
             KernelCall::Matmul(_) | KernelCall::Linear { .. } => i < 2,
@@ -177,7 +178,7 @@ impl KernelCall {
         }
     }
 
-    /// Which results may take the memory of which operands.
+    /// Pairs of a result and the operand whose memory it may take.
     fn in_place(&self) -> &'static [(usize, usize)] {
         match self {
             KernelCall::AdamW(_) => &[(0, 0), (1, 2), (2, 3)],
@@ -224,7 +225,7 @@ impl KernelCall {
         Some(match kernel {
             "matmul" => {
                 let &[ta, tb] = numbers else { return None };
-                // The result's dtype says whether it is wide.
+                // The dtype of the result says whether it is wide.
                 KernelCall::Matmul(Dot { ta: ta != 0, tb: tb != 0, wide: false, of_narrow: false })
             }
             "linear" => {
@@ -356,7 +357,7 @@ fn pool_spec(numbers: &[i64]) -> Option<PoolSpec> {
     Some(s)
 }
 
-/// One to three spatial dimensions, for each of which there are numbers.
+/// There are numbers for one to three spatial dimensions.
 fn spatial_of<T>(spatial: i64, dims: &[T]) -> Option<usize> {
     usize::try_from(spatial).ok().filter(|s| (1..=3).contains(s) && dims.len() == *s)
 }
@@ -393,16 +394,16 @@ fn cross_entropy(numbers: &[i64]) -> Option<CrossEntropy> {
     Some(CrossEntropy { weight: weight != 0, ignore_index, smoothing })
 }
 
-/// Computes what a program left to `kernel`, here and on the runtime's threads. Operands whose memory a result takes
-/// have no bytes: the result holds what they held. Operands past those of the kernel mean nothing to it. Of an operand
-/// with a window the kernel sees that part alone.
+/// Compute the call of `kernel`, on this thread and the runtime's threads. An operand whose memory a result takes has
+/// no bytes: the result holds its elements. Operands beyond those of the kernel are ignored. The kernel sees only the
+/// window of an operand with a window.
 ///
 /// # Errors
-/// A message, for a name, attributes or numbers of operands and results that no lowering writes, and when the kernel
-/// itself fails.
+/// A message when no lowering writes such a name, attributes or numbers of operands and results, and when the kernel
+/// fails.
 ///
 /// # Panics
-/// When sizes do not fit, which no lowering writes either.
+/// When sizes do not fit. No lowering writes such calls.
 pub fn run(
     kernel: &str,
     numbers: &[i64],
@@ -434,7 +435,7 @@ pub fn run(
     let layouts: SmallVec<[(Dims, Dims); 12]> = (0..x.len()).map(|i| layout(&call, i, &x)).collect();
     let inputs: SmallVec<[View<'_>; 12]> =
         x.iter().zip(&layouts).map(|(a, (sizes, strides))| View::of_bytes(a.bytes, sizes, strides, a.dtype)).collect();
-    // Where the runtime takes memory for the program anew at each execution, small pages are a fault each.
+    // If the runtime allocates the program's memory anew at each execution, each small page costs a fault.
     y.iter_mut().for_each(|a| memory::prefer_huge_pages(a.bytes));
     let strides: SmallVec<[Dims; 3]> = y.iter().map(|a| a.sizes.contiguous_strides()).collect();
     let mut outputs: SmallVec<[ViewMut<'_>; 3]> =
@@ -442,20 +443,20 @@ pub fn run(
     with_threads_of(threads, || compute(&call, &inputs, &mut outputs))
 }
 
-/// Joins more operands than a compiler should see in one op: XLA:CPU compiles a concatenation of 1,000 for half a
-/// minute.
+/// The largest number of operands that the compiler joins. XLA:CPU compiles a concatenation of 1,000 operands for half
+/// a minute.
 const MANY: usize = 64;
 
-/// Computed operands that are joined by the compiler before the call. XLA:CPU computes up to eight operands of a
-/// concatenation in its loop, and compiles a kernel for each of more: 300 sums of four elements took 11 s, and take 2.5
+/// Number of computed operands that the compiler joins before the call. XLA:CPU computes up to eight operands of a
+/// concatenation in its loop, and compiles a kernel for each further one: 300 sums of four elements took 11 s, and 2.5
 /// s in groups.
 const JOINED: usize = 8;
 
-/// Joins the rows of a few operands.
+/// A function that joins the rows of a few operands.
 pub(crate) type JoinFew<'a> = dyn Fn(&mut Func, &[Value]) -> Value + 'a;
 
-/// `cat` or `stack` of many operands of the same leading sizes, whose product is `rows`, as a call; `None` where the
-/// compiler does it.
+/// Lower `cat` or `stack` of many operands to a call. The operands have the same leading sizes, whose product is
+/// `rows`. Return `None` if the compiler joins them.
 pub(crate) fn lower_join(f: &mut Func, x: &[Value], rows: usize, y: &[Meta], few: Option<&JoinFew>) -> Option<Values> {
     if x.len() <= MANY || f.platform() != (Platform::Cpu { kernels: true }) {
         return None;
@@ -474,7 +475,7 @@ pub(crate) fn lower_join(f: &mut Func, x: &[Value], rows: usize, y: &[Meta], few
     Some(KernelCall::Join { rows, count: parts.len() }.lower(f, &parts, y))
 }
 
-/// Writes row after row of `y`, each made of a row of each operand.
+/// Write `y` row by row, each made of a row of each operand.
 fn join(rows: usize, x: &[Array<&[u8]>], y: &mut Array<&mut [u8]>) -> Result<(), String> {
     let total: usize = x.iter().map(|a| a.bytes.len()).sum();
     if total != y.bytes.len() || x.iter().any(|a| a.bytes.len() != a.bytes.len().checked_div(rows).unwrap_or(0) * rows)
@@ -493,25 +494,25 @@ fn join(rows: usize, x: &[Array<&[u8]>], y: &mut Array<&mut [u8]>) -> Result<(),
     Ok(())
 }
 
-/// An operand of a call, or the window that the kernel sees of it.
+/// An operand of a call, or its window for the kernel.
 struct Operand<'a> {
     dtype: DType,
     sizes: Dims,
     strides: Dims,
-    /// From the first element on.
+    /// The bytes from the first element on.
     bytes: &'a [u8],
 }
 
-/// Sizes and strides of operand `i` as the kernel wants them.
+/// Sizes and strides of operand `i` that the kernel expects.
 fn layout(call: &KernelCall, i: usize, x: &[Operand<'_>]) -> (Dims, Dims) {
     let Operand { sizes, strides, .. } = &x[i];
     let (mask, q, o) = match call {
         KernelCall::Matmul(o) if [o.ta, o.tb][i] => return (swap_last(sizes), swap_last(strides)),
-        // The weight's rows are the product's columns.
+        // The rows of the weight are the columns of the product's second operand.
         KernelCall::Linear { .. } if i == 1 => return (swap_last(sizes), swap_last(strides)),
         KernelCall::Attention(o) => (3, 0, o),
         KernelCall::AttentionBackward(o) => (5, 1, o),
-        // A result has taken its memory: nothing to see here.
+        // A result has taken the memory of this operand, so there is nothing to read.
         KernelCall::AdamW(_) | KernelCall::Sgd(_) if x[i].bytes.is_empty() => {
             return (Dims::filled(0, 1), Dims::filled(1, 1));
         }
@@ -565,7 +566,7 @@ fn compute(call: &KernelCall, x: &[View<'_>], y: &mut [ViewMut<'_>]) -> Result<(
         (KernelCall::AdamW(o), [p0, g, m0, v0, numbers @ ..], [p, m, v]) => {
             let numbers: SmallVec<[f64; 8]> = numbers.iter().map(number).collect();
             let step = o.step(numbers.as_slice().try_into().expect("eight numbers"));
-            // An operand without elements was taken by the result of its place: by no other, as `in_place` declares.
+            // If an operand has no elements, the result at its position has taken its memory, as `in_place` declares.
             let from = [p0, m0, v0].map(|old| Some(old).filter(|old| old.numel() > 0));
             pointwise::adamw_step(p, g, m, v, from, &step).map_err(message)?;
         }
@@ -573,7 +574,7 @@ fn compute(call: &KernelCall, x: &[View<'_>], y: &mut [ViewMut<'_>]) -> Result<(
             let (b0, numbers) = rest.split_at(usize::from(o.momentum));
             let numbers: SmallVec<[f64; 4]> = numbers.iter().map(number).collect();
             let numbers = numbers.as_slice().try_into().expect("four numbers");
-            // As for Adam.
+            // If an operand has no elements, the result at its position has taken its memory.
             let from = [Some(p0), b0.first()].map(|old| old.filter(|old| old.numel() > 0));
             o.run(p, g, b, from, numbers).map_err(message)?;
         }
@@ -582,7 +583,7 @@ fn compute(call: &KernelCall, x: &[View<'_>], y: &mut [ViewMut<'_>]) -> Result<(
     Ok(())
 }
 
-/// Value of an array of one element, of the dtype of arithmetic.
+/// The value of an array of one element, of the dtype that the step computes in.
 fn number(x: &View<'_>) -> f64 {
     match (x.as_slice::<f32>(), x.as_slice::<f64>()) {
         (Some(&[v]), _) => v.into(),

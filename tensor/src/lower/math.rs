@@ -1,12 +1,12 @@
-//! How elementary functions are spelled for a compiler.
+//! The spelling of elementary functions for a compiler.
 //!
 //! XLA:CPU calls a scalar function for each element of `stablehlo.sine`, `cosine` and `tan`: 13 to 23 ms for four
-//! million `f32` on two cores, ten times what its other functions take. So for XLA:CPU elements of at most 32 bits are
-//! computed by arithmetic that it vectorises, where no kernel is called: the angle is reduced to an eighth of a turn in
-//! `f64`, or in integers where it is large, and polynomials do the rest. Accurate to the last bit of `f32` or the one
-//! before, for every finite angle.
+//! million `f32` on two cores, ten times the time of its other functions. So for XLA:CPU elements of at most 32 bits
+//! are computed by arithmetic that it vectorises, if no kernel is called. The angle is reduced to an eighth of a turn
+//! in `f64`, or in integers if it is large, and polynomials compute the rest. The results are accurate to the last bit
+//! of `f32` or the one before, for every finite angle.
 //!
-//! The same holds for the inverse functions, the gamma function and some more. They have the texts that kernels of
+//! The same holds for the inverse functions, the gamma function and some others. They have the texts that kernels of
 //! `f32` run in vectors of `f64` ([`single`]), and so the same results.
 
 use crate::lower::{analytic, kernel_call};
@@ -15,7 +15,7 @@ use torchtpu_kernels::pointwise::{BinaryKind, UnaryKind};
 use torchtpu_kernels::special::{Analytic, single};
 use torchtpu_stablehlo::{Direction, ElementType, Type};
 
-/// Which function.
+/// The function.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trig {
     Sin,
@@ -25,9 +25,9 @@ pub(crate) enum Trig {
 
 /// From here on the quarter turns are counted in integers.
 const LARGE: f64 = 1_048_576.0;
-/// Below this an angle is its own sine and tangent.
+/// An angle below this equals its own sine and tangent.
 const TINY: f64 = 1.0 / 4096.0;
-/// A quarter turn: 32 bits of it, whose multiples up to `2^21` are exact, and the rest.
+/// A quarter turn as two numbers: its first 32 bits, whose multiples up to `2^21` are exact, and the remainder.
 const QUARTER: (f64, f64) = (1.5707963267341256, 6.077100506506192e-11);
 /// `2 / pi` in binary, after 32 zeros.
 const TWO_OVER_PI: [u32; 8] =
@@ -35,16 +35,16 @@ const TWO_OVER_PI: [u32; 8] =
 /// `sin r = r + r^3 (S0 + r^2 (S1 + ...))`, of Taylor's series; the next term is below `2^-28` of the sum up to `pi /
 /// 4`.
 const SIN: [f64; 4] = [-1.0 / 6.0, 1.0 / 120.0, -1.0 / 5040.0, 1.0 / 362_880.0];
-/// `cos r = 1 + r^2 (C0 + r^2 (C1 + ...))`, likewise.
+/// `cos r = 1 + r^2 (C0 + r^2 (C1 + ...))`, also of Taylor's series.
 const COS: [f64; 5] = [-0.5, 1.0 / 24.0, -1.0 / 720.0, 1.0 / 40_320.0, -1.0 / 3_628_800.0];
 
 fn is_single(e: ElementType) -> bool {
     matches!(e, ElementType::F32 | ElementType::F16 | ElementType::BF16)
 }
 
-/// Whether a program leaves sine, cosine or tangent to the kernel, which is twice as fast as the spelling below. A loop
-/// that computes other functions too gains more: a processor looks ahead some 400 instructions, and a step of such a
-/// loop is a chain of about as many, each of which waits for the one before.
+/// Whether a program leaves sine, cosine or tangent to the kernel, which is twice as fast as the spelling below. The
+/// gain is larger in a loop that computes other functions too: a processor looks ahead some 400 instructions, and a
+/// step of such a loop is a chain of about as many, each of which waits for the one before.
 pub(crate) fn is_called(kind: UnaryKind, f: &Func, x: &Value) -> bool {
     use UnaryKind::{Cos, Sin, Tan};
     matches!(kind, Sin | Cos | Tan) && is_single(x.element()) && kernel_call::serves(f, x.element(), x.ty().numel())
@@ -87,7 +87,7 @@ impl analytic::OfTwo for Single<BinaryKind> {
     }
 }
 
-/// `kind(x)` for XLA:CPU, if it has a spelling that is faster than the op of that name.
+/// `kind(x)` for XLA:CPU, if a spelling is faster than the op of that name.
 pub(crate) fn unary(kind: UnaryKind, f: &mut Func, x: &Value) -> Option<Value> {
     use UnaryKind::*;
     let e = x.element();
@@ -106,7 +106,7 @@ pub(crate) fn unary(kind: UnaryKind, f: &mut Func, x: &Value) -> Option<Value> {
     }
 }
 
-/// [`unary`] of two operands.
+/// [`unary`] for two operands.
 pub(crate) fn binary(kind: BinaryKind, f: &mut Func, a: &Value, b: &Value) -> Option<Value> {
     let e = a.element();
     if !f.platform().is_cpu() || !is_single(e) || kind != BinaryKind::Atan2 {
@@ -117,26 +117,26 @@ pub(crate) fn binary(kind: BinaryKind, f: &mut Func, a: &Value, b: &Value) -> Op
     Some(narrowed(f, &y, e))
 }
 
-/// A result in `f64` as that of a kernel, which computes in `f32`.
+/// Compute in `f64` and round like a kernel, which computes in `f32`.
 fn narrowed(f: &mut Func, y: &Value, e: ElementType) -> Value {
     let y = f.convert(y, ElementType::F32);
     f.convert(&y, e)
 }
 
-/// `ln(1 + x)` by the logarithm, which is in vectors: of `u = 1 + x` as it is rounded, times what that changed.
+/// `ln(1 + x)` by the logarithm, which XLA vectorises: of the rounded `u = 1 + x`, times a factor for the rounding.
 fn log1p(f: &mut Func, x: &Value) -> Value {
     let e = x.element();
     let x = f.convert(x, ElementType::F32);
     let one = f.splat(1.0, x.ty());
     let u = f.binary("stablehlo.add", &x, &one);
     let log = f.unary("stablehlo.log", &u);
-    // The larger one with zero changes nothing that has a logarithm; without it, XLA makes `(1 + x) - 1` x again.
+    // The maximum with zero changes no number that has a logarithm. Without it, XLA simplifies `(1 + x) - 1` to `x`.
     let zero = f.splat(0.0, x.ty());
     let rounded = f.binary("stablehlo.maximum", &u, &zero);
     let taken = f.binary("stablehlo.subtract", &rounded, &one);
     let ratio = f.binary("stablehlo.divide", &x, &taken);
     let y = f.binary("stablehlo.multiply", &log, &ratio);
-    // Infinity has no ratio.
+    // For infinity the ratio is not defined.
     let infinity = f.splat(f64::INFINITY, x.ty());
     let infinite = f.compare(Direction::Eq, &u, &infinity);
     let y = f.select(&infinite, &u, &y);
@@ -165,7 +165,7 @@ pub(crate) fn trig(kind: Trig, f: &mut Func, x: &Value) -> Value {
     let one = f.splat(1.0, r.ty());
     let tail = polynomial(f, &square, &COS);
     let cosine = f.binary("stablehlo.add", &one, &tail);
-    // An odd number of quarter turns makes one the other.
+    // An odd number of quarter turns exchanges sine and cosine.
     let turn = if kind == Trig::Cos { with(f, "stablehlo.add", &turn, 1) } else { turn };
     let odd = bit(f, &turn, 1);
     let y = if kind == Trig::Tan {
@@ -187,8 +187,8 @@ pub(crate) fn trig(kind: Trig, f: &mut Func, x: &Value) -> Value {
     f.convert(&y, e)
 }
 
-/// Quarter turns of `x`, as `i64` whose two lowest bits count, and what is left of the angle, as `f64` in `[-pi/4,
-/// pi/4]`. Of infinity and NaN that is NaN.
+/// Quarter turns of `x`, as `i64` whose two lowest bits count, and the remaining angle, as `f64` in `[-pi/4, pi/4]`.
+/// The remainder of infinity and NaN is NaN.
 fn reduced(f: &mut Func, x: &Value) -> (Value, Value) {
     let wide = f.convert(x, ElementType::F64);
     let per_quarter = f.splat(std::f64::consts::FRAC_2_PI, wide.ty());
@@ -209,8 +209,8 @@ fn reduced(f: &mut Func, x: &Value) -> (Value, Value) {
     (f.select(&far, &far_turn, &turn), f.select(&far, &far_rest, &rest))
 }
 
-/// The same for finite angles of `2^20` and more. The angle is `m * 2^s`, `m` of 24 bits; of `2 / pi` the bits that
-/// make multiples of four quarter turns are skipped, and the next 96 are multiplied with `m`.
+/// The same for finite angles of `2^20` and more. The angle is `m * 2^s`, where `m` has 24 bits. The bits of `2 / pi`
+/// that give multiples of four quarter turns are skipped, and the next 96 are multiplied by `m`.
 fn reduced_far(f: &mut Func, x: &Value) -> (Value, Value) {
     let bits = f.bitcast_convert(x, ElementType::S32);
     let bits = f.convert(&bits, ElementType::S64);
@@ -219,7 +219,7 @@ fn reduced_far(f: &mut Func, x: &Value) -> (Value, Value) {
     let exponent = with(f, "stablehlo.and", &exponent, 0xff);
     let m = with(f, "stablehlo.and", &bits, 0x7f_ffff);
     let m = with(f, "stablehlo.or", &m, 0x80_0000);
-    // The first bit that counts, in `TWO_OVER_PI`: its word, and its place there.
+    // The first bit that counts in `TWO_OVER_PI`: its word, and its position in the word.
     let first = with(f, "stablehlo.add", &exponent, -120);
     let (word, place) = (with(f, "stablehlo.shift_right_arithmetic", &first, 5), with(f, "stablehlo.and", &first, 31));
     let (mut near, mut next) = (f.splat_i64(pair(0), &ty), f.splat_i64(pair(2), &ty));
@@ -237,7 +237,7 @@ fn reduced_far(f: &mut Func, x: &Value) -> (Value, Value) {
     let high = f.binary("stablehlo.or", &high, &carried);
     let low = f.binary("stablehlo.shift_left", &next, &place);
     let low = with(f, "stablehlo.shift_right_logical", &low, 32);
-    // Two bits of quarter turns, and 62 of the fraction of one.
+    // Two bits of quarter turns, and 62 bits of their fraction.
     let (high, low) = (f.binary("stablehlo.multiply", &m, &high), f.binary("stablehlo.multiply", &m, &low));
     let low = with(f, "stablehlo.shift_right_logical", &low, 32);
     let product = f.binary("stablehlo.add", &high, &low);

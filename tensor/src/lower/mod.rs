@@ -1,5 +1,4 @@
-//! StableHLO that several ops share: spellings of functions, calls of kernels, and offsets that are known when a
-//! program runs.
+//! StableHLO that several ops share: spellings of functions, calls of kernels, and offsets that are passed at run time.
 
 pub(crate) mod analytic;
 pub(crate) mod attention;

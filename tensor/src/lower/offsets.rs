@@ -1,7 +1,7 @@
-//! Numbers of an op that only say where elements are taken from or put.
+//! Numbers of an op that only select the elements to read or write.
 //!
-//! `x[3]` and `x[4]` are the same program at different places. What a device compiles may be told such a place when it
-//! runs; results have the same sizes wherever it is.
+//! `x[3]` and `x[4]` are the same program with different offsets. A device may compile a program that gets such an
+//! offset at run time, since the results have the same sizes for all offsets.
 
 use crate::Meta;
 use crate::op::{Func, Prim, Value, Values};
@@ -10,11 +10,11 @@ use crate::ops::shape::{AsStrided, Slice};
 use smallvec::{SmallVec, smallvec};
 use torchtpu_stablehlo::ElementType;
 
-/// Places of an op, in elements of a dimension or of a storage.
+/// Offsets of an op, in elements of a dimension or of a storage.
 pub type Offsets = SmallVec<[i64; 2]>;
 
 impl Prim {
-    /// The numbers that could be given when the program runs; none for most ops.
+    /// The numbers that could be passed at run time; empty for most ops.
     #[inline]
     pub fn offsets(&self) -> Offsets {
         match self {
@@ -26,13 +26,13 @@ impl Prim {
         }
     }
 
-    /// Whether [`Prim::offsets`] may have any.
+    /// Whether [`Prim::offsets`] may be non-empty.
     #[inline]
     pub fn has_offsets(&self) -> bool {
         matches!(self, Prim::Slice(_) | Prim::SliceUpdate(_) | Prim::AsStrided(_) | Prim::Pad(_))
     }
 
-    /// The op with zeros for [`Prim::offsets`]: equal for ops that differ in those alone.
+    /// The op with zeros for [`Prim::offsets`]. Ops that differ only in their offsets become equal.
     pub fn without_offsets(&self) -> Prim {
         match self {
             Prim::Slice(s) => Prim::Slice(Slice { start: 0, ..*s }),
@@ -49,10 +49,10 @@ impl Prim {
         }
     }
 
-    /// The op that [`Prim::without_offsets`] was given, which had these.
+    /// The inverse of [`Prim::without_offsets`]: the op with these offsets.
     ///
     /// # Panics
-    /// For an op that has none.
+    /// When the op has no offsets.
     pub fn with_offsets(&self, offsets: &[i64]) -> Prim {
         let place = offsets[0] as usize;
         match self {
@@ -62,7 +62,7 @@ impl Prim {
             Prim::Pad(p) => {
                 let mut q = p.clone();
                 for (d, &offset) in p.moving().zip(offsets) {
-                    // What is cut off is counted below zero.
+                    // Elements that are cut off count as negative padding.
                     let low = if p.high[d] < 0 { -offset } else { offset } as i32;
                     (q.low[d], q.high[d]) = (low, p.high[d] - low);
                 }
@@ -72,11 +72,11 @@ impl Prim {
         }
     }
 
-    /// [`Prim::lower`] of an op [without offsets](Prim::without_offsets), at offsets that are known when the program
-    /// runs: 0-d `s64` values.
+    /// [`Prim::lower`] for an op [without offsets](Prim::without_offsets), at offsets that are passed at run time as
+    /// 0-d `s64` values.
     ///
     /// # Panics
-    /// For an op that has none.
+    /// When the op has no offsets.
     pub fn lower_at(&self, f: &mut Func, x: &[Value], y: &[Meta], offsets: &[Value]) -> Values {
         smallvec![match self {
             Prim::Slice(s) => slice(f, &x[0], s, &offsets[0]),
@@ -91,13 +91,13 @@ impl Prim {
     }
 }
 
-/// Zeros but for dimension `dim`, which starts at `start`.
+/// Start indices: `start` for dimension `dim`, zero for all others.
 pub(crate) fn starts(f: &mut Func, rank: usize, dim: usize, start: &Value) -> Vec<Value> {
     let zero = f.scalar_i64(0, ElementType::S64);
     (0..rank).map(|d| if d == dim { start.clone() } else { zero.clone() }).collect()
 }
 
-/// The elements that `s` takes, from `start` on.
+/// The elements that `s` selects, from `start` on.
 pub(crate) fn slice(f: &mut Func, x: &Value, s: &Slice, start: &Value) -> Value {
     let mut sizes = x.shape().to_vec();
     sizes[s.dim] = s.span();

@@ -1,8 +1,9 @@
 //! Activations.
 //!
-//! GELU, SiLU and the gradient of ReLU are fused, for they run as one pass on `cpu`; the rest are compositions, written
-//! so that a branch that is not taken can never put a NaN into the gradient.
+//! GELU, SiLU and the gradient of ReLU are fused, because they run as one pass on `cpu`. The others are compositions,
+//! written so that a branch that is not taken never puts a NaN into the gradient.
 
+use crate::axes::Axes;
 use crate::lower::kernel_call::{self, KernelCall};
 use crate::op::{Fused, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, normalize_dim};
 use crate::ops::indexing::masked_scatter;
@@ -28,7 +29,7 @@ use torchtpu_stablehlo::Direction;
 /// | g | any | floating point |
 /// | y | as g | as g |
 ///
-/// Where `y` is NaN `g` passes, as in PyTorch. Nothing but `y` is saved.
+/// If `y` is NaN, `g` passes, as in PyTorch. Only `y` is saved.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ThresholdBackward;
 
@@ -51,6 +52,9 @@ impl Fused for ThresholdBackward {
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         expect_float("threshold_backward", x[0])?;
         same_as(x[0], x[1])
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::elementwise(x, y).linear(&[0b01])
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         Ok(smallvec![select_scalar(&x[1].le_scalar(0.0)?, 0.0, x[0])?])
@@ -87,19 +91,19 @@ pub fn threshold_backward(g: &Tensor, y: &Tensor) -> Result<Tensor> {
 
 // ------------------------------------------------------------------------------------------------ GELU
 
-/// `x * Phi(x)`, `Phi` the normal distribution's, or its approximation by `tanh`.
+/// `x * Phi(x)`, where `Phi` is the distribution function of the normal distribution, or its approximation by `tanh`.
 ///
-/// One operand of any shape and floating-point dtype; 16-bit floats are computed in `f32`. Saves `x`.
+/// The operand has any shape and a floating-point dtype; 16-bit floats are computed in `f32`. Saves `x`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Gelu {
-    /// Approximate by `tanh`.
+    /// Whether to approximate by `tanh`.
     pub tanh: bool,
 }
 
 /// Gradient of [`Gelu`] from the output's gradient and `x`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct GeluBackward {
-    /// Approximate by `tanh`.
+    /// Whether to approximate by `tanh`.
     pub tanh: bool,
 }
 
@@ -123,6 +127,9 @@ impl Fused for Gelu {
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         expect_float("GeluKernelImpl", x[0])?;
         Ok(*x[0].meta())
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::elementwise(x, y)
     }
     fn is_lowered(&self, x: &[&Tensor]) -> bool {
         kernel_call::is_called(x[0].numel())
@@ -155,6 +162,9 @@ impl Fused for GeluBackward {
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         expect_float("GeluBackwardKernelImpl", x[0])?;
         same_as(x[0], x[1])
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::elementwise(x, y).linear(&[0b01])
     }
     fn is_lowered(&self, x: &[&Tensor]) -> bool {
         kernel_call::is_called(x[0].numel())
@@ -193,7 +203,7 @@ pub fn gelu(x: &Tensor, approximate: &str) -> Result<Tensor> {
 
 /// `x * sigmoid(x)`.
 ///
-/// One operand of any shape and floating-point dtype; 16-bit floats are computed in `f32`. Saves `x`.
+/// The operand has any shape and a floating-point dtype; 16-bit floats are computed in `f32`. Saves `x`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Silu;
 
@@ -214,6 +224,9 @@ impl Fused for Silu {
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         expect_float("silu_cpu", x[0])?;
         Ok(*x[0].meta())
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::elementwise(x, y)
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let v = widened(x[0])?;
@@ -236,6 +249,9 @@ impl Fused for SiluBackward {
         expect_float("silu_backward_cpu", x[0])?;
         same_as(x[0], x[1])
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::elementwise(x, y).linear(&[0b01])
+    }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let (g, v) = (widened(x[0])?, widened(x[1])?);
         let s = v.sigmoid()?;
@@ -244,7 +260,7 @@ impl Fused for SiluBackward {
     }
 }
 
-/// [`clamp_scalars`] whose gradient is zero where a bound is met, too.
+/// [`clamp_scalars`], but the gradient is also zero for elements equal to a bound.
 fn hardtanh(x: &Tensor, low: f64, high: f64) -> Result<Tensor> {
     if !x.dtype().is_float() || !graph::may_need_grad(&[x]) {
         return clamp_scalars(x, Some(low), Some(high));
@@ -265,14 +281,14 @@ fn elu(x: &Tensor, alpha: f64, scale: f64, input_scale: f64) -> Result<Tensor> {
     if compute_dtype(x.dtype()) != x.dtype() {
         return narrowed(elu(&widened(x)?, alpha, scale, input_scale)?, x.dtype());
     }
-    // The exponential sees no positive number: an overflow there would reach the gradient as NaN.
+    // The exponential gets no positive number: an overflow would reach the gradient as NaN.
     let below = clamp_scalars(x, None, Some(0.0))?.mul_scalar(input_scale)?.expm1()?.mul_scalar(alpha * scale)?;
     let above = if scale == 1.0 { x.clone() } else { x.mul_scalar(scale)? };
     choose(&x.gt_scalar(0.0)?, &above, &below)
 }
 
-/// The in-place form of a row of `elu` or `leaky_relu`. Backward of it is refused where the slope below zero is
-/// negative: PyTorch tells the sides apart by the result, and there one result has two inputs.
+/// The in-place form of a row of `elu` or `leaky_relu`. It refuses a backward with a negative slope below zero: PyTorch
+/// finds the side of an input from the result, and with such a slope two inputs give the same result.
 fn steep_in_place(
     x: &Tensor,
     slope: f64,
@@ -306,7 +322,8 @@ fn leaky_relu(x: &Tensor, slope: f64) -> Result<Tensor> {
     choose(&x.gt_scalar(0.0)?, x, &x.mul_scalar(slope)?)
 }
 
-/// `x` above zero; below, `x` times a slope drawn for each element, or the mean slope outside training.
+/// `x` above zero. Below it, `x` times a slope that is drawn for each element, or times the mean slope outside of
+/// training.
 fn rrelu(x: &Tensor, lower: f64, upper: f64, training: bool, generator: Option<&Generator>) -> Result<Tensor> {
     if !(lower.is_finite() && upper.is_finite()) {
         return Err(Error::runtime(format!("rrelu: lower and upper must be finite, got {lower} and {upper}")));
@@ -318,12 +335,12 @@ fn rrelu(x: &Tensor, lower: f64, upper: f64, training: bool, generator: Option<&
     if !training {
         return leaky_relu(x, (lower + upper) / 2.0);
     }
-    // The bounds are rounded to what arithmetic on the data is done in.
+    // The bounds are rounded to the dtype in which arithmetic on the data is done.
     let [lower, upper] = [lower, upper].map(|v| if x.dtype() == DType::F64 { v } else { f64::from(v as f32) });
     let draws = Distribution::Uniform(lower, upper);
     let below = x.detach().le_scalar(0.0)?;
     let slopes = if x.device().kind == DeviceKind::Cpu {
-        // PyTorch's stream: a draw of double precision for each element that needs one, in order.
+        // This is PyTorch's stream: a draw in double precision for each element that needs one, in order.
         let count = below.to_dtype(DType::I64)?.sum()?.item()?.to_i64() as usize;
         let drawn = sample(draws, &Meta::new(&[count], DType::F64, x.device()), generator)?.to_dtype(x.dtype())?;
         masked_scatter(&Tensor::full_meta(x.meta(), Scalar::Float(1.0))?, &below, &drawn)?
@@ -333,7 +350,7 @@ fn rrelu(x: &Tensor, lower: f64, upper: f64, training: bool, generator: Option<&
     x.mul(&slopes)
 }
 
-/// `log(1 + exp(beta x)) / beta`, and `x` where `beta x` is above the threshold.
+/// `log(1 + exp(beta x)) / beta`, and `x` if `beta x` is above the threshold.
 pub(crate) fn softplus(x: &Tensor, beta: f64, threshold: f64) -> Result<Tensor> {
     expect_float("softplus_cpu", x)?;
     if compute_dtype(x.dtype()) != x.dtype() {
@@ -351,7 +368,7 @@ pub(crate) fn log_sigmoid(x: &Tensor) -> Result<Tensor> {
     if compute_dtype(x.dtype()) != x.dtype() {
         return narrowed(log_sigmoid(&widened(x)?)?, x.dtype());
     }
-    // At zero the minimum passes half the gradient, which is right there.
+    // At zero the minimum passes half the gradient, which is right here.
     x.minimum_scalar(0.0)?.sub(&x.abs()?.neg()?.exp()?.log1p()?)
 }
 
@@ -381,7 +398,7 @@ fn softshrink(x: &Tensor, lambda: f64) -> Result<Tensor> {
             "lambda must be in range [0, {most}] for input dtype {dtype}, but found {lambda}"
         )));
     }
-    // What is within the band is taken off, and nothing is left of it; a NaN stays.
+    // Subtract the elements within the band, which makes them zero. NaN stays NaN.
     x.sub(&clamp_scalars(x, Some(-lambda), Some(lambda))?)
 }
 
@@ -392,7 +409,7 @@ fn hardshrink(x: &Tensor, lambda: f64) -> Result<Tensor> {
 
 fn threshold(x: &Tensor, threshold: Scalar, value: Scalar) -> Result<Tensor> {
     let value = Tensor::number(value, x.dtype())?;
-    // 16-bit floats are compared with the threshold itself, not with what it rounds to.
+    // 16-bit floats are compared with the threshold itself, not with its rounded value.
     let low = match x.dtype() {
         DType::F16 | DType::BF16 => x.to_dtype(DType::F32)?.le_scalar(threshold)?,
         _ => x.le_scalar(threshold)?,
@@ -400,7 +417,7 @@ fn threshold(x: &Tensor, threshold: Scalar, value: Scalar) -> Result<Tensor> {
     select(&low, &value, x)
 }
 
-/// `x` above zero, `weight * x` below, with one weight or one a channel.
+/// `x` above zero, `weight * x` below, with one weight or one for each channel.
 fn prelu(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
     if weight.dtype() != x.dtype() {
         return Err(Error::runtime(format!(

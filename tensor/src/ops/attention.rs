@@ -1,5 +1,6 @@
 //! Scaled dot product attention.
 
+use crate::axes::{Axes, Combine, last};
 use crate::lower::attention as accelerator;
 use crate::lower::kernel_call::{self, KernelCall};
 use crate::op::{
@@ -26,35 +27,35 @@ use torchtpu_stablehlo::Platform;
 /// | y | `[b, h, l, ev]` | as q |
 /// | lse | `[b, h, l]` | that of arithmetic |
 ///
-/// With `rows_first`, q, k, v and y are `[b, l, h, e]`. `kv` divides `h`: each head of keys and values is that of a run
+/// With `rows_first`, q, k, v and y are `[b, l, h, e]`. `kv` divides `h`: each head of keys and values belongs to a run
 /// of query heads.
 ///
-/// A row that sees nothing gives zeros. The weights are never kept: the gradient makes them again from `lse`. Saves all
-/// operands and lse, and y if `keeps_output`. The mask gets no gradient here; where one is wanted, the plain
+/// A query that sees no key gives zeros. The weights are never kept: the gradient computes them again from `lse`. Saves
+/// all operands and lse, and y if `keeps_output`. The mask gets no gradient here; if one is wanted, the plain
 /// composition is used.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Attention {
     /// Factor of the scores.
     pub scale: F64,
-    /// Row `i` sees the keys `0..=i` only.
+    /// Whether row `i` sees only the keys `0..=i`.
     pub is_causal: bool,
     /// Whether there is a mask.
     pub mask: bool,
-    /// Whether rows come before heads: so lie those that a layer makes, and so the next one wants them.
+    /// Whether rows come before heads, the layout that a linear layer writes and the next one reads.
     pub rows_first: bool,
-    /// Whether the gradient is given the output. On accelerators that spares it a pass over all scores.
+    /// Whether the gradient gets the output. On accelerators this saves a pass over all scores.
     pub keeps_output: bool,
 }
 
 /// Gradients of [`Attention`] for q, k, v, from `g, q, k, v, lse[, y][, mask]`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct AttentionBackward {
-    /// What it is the gradient of.
+    /// The op whose gradient this is.
     pub of: Attention,
 }
 
 impl Attention {
-    /// Scores with everything applied; what is not seen is minus infinity.
+    /// Scores with scale and masks applied. Keys that a query does not see have minus infinity.
     fn scores(&self, q: &Tensor, k: &Tensor, mask: Option<&Tensor>) -> Result<Tensor> {
         let s = q.matmul(&k.transpose(-2, -1)?)?.mul_scalar(self.scale.get())?;
         let hidden = Tensor::number(Scalar::Float(f64::NEG_INFINITY), s.dtype())?;
@@ -72,10 +73,10 @@ impl Attention {
         let seen = count(n)?.le(&count(l)?.unsqueeze(1)?)?;
         select(&seen, &s, &hidden)
     }
-    /// `(weights, lse)` of scores; rows of minus infinity have weights of zero.
+    /// `(weights, lse)` of scores. Rows of minus infinity have weights of zero.
     fn weights(s: &Tensor) -> Result<(Tensor, Tensor)> {
         if s.numel() == 0 {
-            // No keys: nothing is seen.
+            // Without keys, no query sees any.
             let mut d = *s.dims();
             d.remove(d.len() - 1);
             let lse = Tensor::full_meta(&s.meta().with_dims(d), Scalar::Float(f64::NEG_INFINITY))?;
@@ -92,15 +93,25 @@ impl Attention {
     pub(crate) fn spec<'a>(&self, mask: Option<torchtpu_kernels::View<'a>>) -> kernels::Attention<'a> {
         kernels::Attention { scale: self.scale.get(), is_causal: self.is_causal, rows_first: self.rows_first, mask }
     }
-    /// Sizes or other things of the four dimensions as `[b, h, l, e]`, from and to the order of operands.
+    /// Reorder four items, one for each dimension, between `[b, h, l, e]` and the order of the operands.
     pub(crate) fn heads_first<T: Copy>(&self, d: &[T]) -> [T; 4] {
         if self.rows_first { [d[0], d[2], d[1], d[3]] } else { [d[0], d[1], d[2], d[3]] }
+    }
+    /// The dimensions of queries, of keys, and of `lse`. A head of keys belongs to `g` query heads.
+    fn texts(&self) -> [String; 3] {
+        // The index of a causal row decides which keys it sees.
+        let l = if self.is_causal { "_" } else { "l" };
+        let [q, k] = match self.rows_first {
+            true => [format!("b {l} (h g) _"), "b _ h _".into()],
+            false => [format!("b (h g) {l} _"), "b h _ _".into()],
+        };
+        [q, k, format!("b (h g) {l}")]
     }
     /// An operand as `[b, h, l, e]`, or the reverse.
     fn turned(&self, x: &Tensor) -> Result<Tensor> {
         if self.rows_first { x.transpose(1, 2) } else { Ok(x.clone()) }
     }
-    /// A result `[b, h, l, e]` as the op leaves it: contiguous, as every op's result is.
+    /// A result `[b, h, l, e]` in the order of the operands, contiguous like every op's result.
     fn laid(&self, y: Tensor) -> Result<Tensor> {
         self.turned(&y)?.contiguous()
     }
@@ -109,8 +120,8 @@ impl Attention {
         let ([b, h, l, _], [_, _, s, _]) = (self.heads_first(q), self.heads_first(k));
         Dims::new(&[b, h, l, s])
     }
-    /// Whether the device behind `tpu` takes such queries and keys as one op: it calls the kernels, or is an
-    /// accelerator. Elsewhere a compiler sees the composition.
+    /// Whether the device behind `tpu` runs attention of such queries and keys as one op: it calls the kernels, or is
+    /// an accelerator. Otherwise the composition is compiled.
     fn is_one_op(&self, q: &Tensor, k: &Tensor) -> bool {
         let work = q.numel() * self.heads_first(k.dims())[2];
         if backend::is_accelerator(q.device()) { work > 0 } else { kernel_call::is_called(work) }
@@ -206,6 +217,11 @@ impl Fused for Attention {
             device: first.device,
         }
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        let [q, k, heads] = self.texts();
+        let mask = x.get(3).map_or(String::new(), |m| last(&format!("{heads} _"), m.dims.len()));
+        Axes::parse(&format!("{q}, {k}, {k}, {mask} -> {q}, {heads}"), x, y)
+    }
     fn is_lowered(&self, x: &[&Tensor]) -> bool {
         self.is_one_op(x[0], x[1])
     }
@@ -260,6 +276,14 @@ impl Fused for AttentionBackward {
     fn infer_extra(&self, x: &[&Tensor], _: &Meta, i: usize) -> Meta {
         *x[1 + i].meta()
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        let [q, k, heads] = self.of.texts();
+        let mask = self.of.mask_of_backward(x).map_or(String::new(), |m| last(&format!("{heads} _"), m.dims.len()));
+        let output = if self.of.keeps_output { format!("{q}, ") } else { String::new() };
+        let axes = Axes::parse(&format!("{q}, {q}, {k}, {k}, {heads}, {output}{mask} -> {q}, {k}, {k}"), x, y);
+        // Keys and values belong to all rows, and to all query heads of a group.
+        axes.reduces("l", Combine::Sum).reduces("g", Combine::Sum).linear(&[0b1])
+    }
     fn is_lowered(&self, x: &[&Tensor]) -> bool {
         self.of.is_one_op(x[1], x[2])
     }
@@ -276,7 +300,7 @@ impl Fused for AttentionBackward {
                 let lse = x[4].unsqueeze(-1)?;
                 let nothing = lse.eq_scalar(f64::NEG_INFINITY)?;
                 let p = s.sub(&select_scalar(&nothing, 0.0, &lse)?)?.exp()?;
-                // One but for the rounding of `lse`.
+                // The sum of the weights: one, up to the rounding of `lse`.
                 let sum = p.sum_dim(&[-1], true)?;
                 p.div(&select_scalar(&nothing, 1.0, &sum)?)?
             };
@@ -293,15 +317,15 @@ impl Fused for AttentionBackward {
 /// Settings of [`scaled_dot_product_attention`].
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionArgs<'a> {
-    /// `bool` (true: takes part) or floating point (added to the scores).
+    /// A mask, `bool` (true: the key is seen) or floating point (added to the scores).
     pub mask: Option<&'a Tensor>,
     /// Probability that a weight is dropped.
     pub dropout: f64,
-    /// Row `i` sees the keys `0..=i` only.
+    /// Whether row `i` sees only the keys `0..=i`.
     pub is_causal: bool,
     /// Factor of the scores; `1 / sqrt(e)` unless given.
     pub scale: Option<f64>,
-    /// Fewer heads of keys and values than of queries, each used by a run of query heads.
+    /// Whether there may be fewer heads of keys and values than of queries, each used by a run of query heads.
     pub enable_gqa: bool,
 }
 
@@ -349,14 +373,14 @@ pub fn scaled_dot_product_attention(q: &Tensor, k: &Tensor, v: &Tensor, a: &Atte
     let on_accelerator = backend::is_accelerator(q.device());
     let mask_is_trained = a.mask.is_some_and(|m| state::grad_enabled() && m.requires_grad());
     let is_composed = a.dropout > 0.0 || mask_is_trained;
-    // Query heads that share a head of keys stay so where the op reads keys once for all of them.
+    // Keep query heads that share a head of keys together if the op reads keys once for all of them.
     let is_grouped = a.enable_gqa && on_accelerator && !is_composed && are_groups(q, k, v);
     let (k, v) = match a.enable_gqa && !is_grouped {
         true => (repeat_heads(q, k)?, repeat_heads(q, v)?),
         false => (k.clone(), v.clone()),
     };
     let lead = |t: &Tensor| -> Dims { t.dims()[..t.dims().len() - 2].iter().copied().collect() };
-    // PyTorch gives three dimensions a fourth, and counts so when it complains.
+    // PyTorch adds a fourth dimension to three, and counts it in its errors.
     let batch = if is_grouped {
         lead(q)
     } else if [q, &k, &v].iter().all(|t| t.dims().len() == 3) {
@@ -385,7 +409,7 @@ pub fn scaled_dot_product_attention(q: &Tensor, k: &Tensor, v: &Tensor, a: &Atte
         let w = crate::ops::dropout::dropout(&narrowed(w, q.dtype())?, a.dropout, true)?;
         return w.matmul(&v);
     }
-    // Any number of leading dimensions becomes two.
+    // Merge any number of leading dimensions into two.
     let (b, h) = match batch.len() {
         0 => (1, 1),
         1 => (1, batch[0]),
@@ -400,13 +424,13 @@ pub fn scaled_dot_product_attention(q: &Tensor, k: &Tensor, v: &Tensor, a: &Atte
         t.expand_dims(&full)?.reshape_dims(Dims::new(&[b, h, m, n]))
     };
     let (q4, k4, v4) = (four(q)?, four(&k)?, four(&v)?);
-    // Heads that a layer's output was cut into still lie behind one another in each row: they stay there.
+    // Heads that were cut from the rows of a layer's output are still adjacent in each row. Keep them there.
     let lies_rows_first = |t: &Tensor| t.dims()[1] > 1 && t.dims()[2] > 1 && t.strides()[1] < t.strides()[2];
     op.rows_first = [&q4, &k4, &v4].into_iter().all(lies_rows_first);
     let (q4, k4, v4) = (op.turned(&q4)?, op.turned(&k4)?, op.turned(&v4)?);
     let mut x = vec![&q4, &k4, &v4];
     let mask4 = match a.mask {
-        // Up to four dimensions it broadcasts as it is.
+        // A mask of up to four dimensions broadcasts as it is.
         Some(m) if batch.len() == 2 || m.dims().len() <= 2 => Some(m.clone()),
         Some(m) => {
             let full: Dims = batch.iter().copied().chain([last(q)[0], last(&k)[0]]).collect();
@@ -429,8 +453,7 @@ fn are_groups(q: &Tensor, k: &Tensor, v: &Tensor) -> bool {
     dk == dv && dq[..dq.len() - 1] == dk[..dk.len() - 1] && *kv > 0 && h > kv && h.is_multiple_of(*kv)
 }
 
-/// Sums over each run of heads that share one of the `heads` heads of keys: what [`repeat_heads`] did, for its
-/// gradient.
+/// Sum over each run of heads that share one of the `heads` heads of keys. It is the gradient of [`repeat_heads`].
 fn sum_heads(g: Tensor, heads: usize) -> Result<Tensor> {
     let [b, h, s, e] = [0, 1, 2, 3].map(|i| g.dims()[i]);
     if h == heads {
@@ -439,7 +462,7 @@ fn sum_heads(g: Tensor, heads: usize) -> Result<Tensor> {
     g.reshape_dims(Dims::new(&[b, heads, h / heads, s, e]))?.sum_dim(&[2], false)
 }
 
-/// Fills the outputs of a kernel with what was computed by other means.
+/// Fill the outputs of a kernel with results that were computed in another way.
 fn copy_all(from: &Outs, to: &[Tensor]) -> Result<()> {
     for (from, to) in from.iter().zip(to) {
         torchtpu_kernels::copy::copy(&from.view(), &mut to.view_mut());
@@ -447,7 +470,7 @@ fn copy_all(from: &Outs, to: &[Tensor]) -> Result<()> {
     Ok(())
 }
 
-/// Repeats heads (third dimension from the end) so that there are as many as of `q`.
+/// Repeat heads (the third dimension from the end) until there are as many as in `q`.
 fn repeat_heads(q: &Tensor, t: &Tensor) -> Result<Tensor> {
     if q.dims().len() < 3 || t.dims().len() < 3 {
         return Err(Error::runtime("enable_gqa needs a dimension of heads"));
@@ -467,8 +490,8 @@ fn repeat_heads(q: &Tensor, t: &Tensor) -> Result<Tensor> {
     t.unsqueeze(at as i64 + 1)?.expand_dims(&spread)?.reshape_dims(out)
 }
 
-/// What the product of matrices says that does not fit. PyTorch has `values` of more rows than there are keys pass, and
-/// leaves the rest unread.
+/// The error of the product of matrices, for sizes that do not fit. PyTorch accepts `values` with more rows than there
+/// are keys, and does not read the others.
 #[cold]
 fn misfit(q: [usize; 4], k: [usize; 4], v: [usize; 4]) -> Error {
     let heads = q[0] * q[1];

@@ -1,17 +1,18 @@
 //! Complex numbers: views as pairs of real numbers and back (`AsReal`, `AsComplex`), views of conjugates (`Conj`) and
-//! negatives (`Negative`), and what is made of them.
+//! negatives (`Negative`), and functions composed of them.
 //!
-//! Gradients follow PyTorch's convention: the gradient of a real loss `L` by `z = x + iy` is `dL/dx + i dL/dy`, so that
-//! of a holomorphic `f` passes `g conj(f'(z))` on. A real input of a complex op gets the real part of what arrives,
-//! which the tape sees to.
+//! Gradients follow PyTorch's convention: the gradient of a real loss `L` by `z = x + iy` is `dL/dx + i dL/dy`, so a
+//! holomorphic `f` passes on `g conj(f'(z))`. For a real input of a complex op, the tape takes the real part of the
+//! gradient.
 
+use crate::axes::Axes;
 use crate::op::{Func, Layout, Prim, Value, ViewOp};
 use crate::ops::pointwise::{BinaryKind, UnaryKind, as_tensor, binary, select, unary, unary_};
 use crate::policy::{Policies, Policy};
 use crate::schema::{Operand, OutDType, Ret, Row, Sample, SampleArg, Scope, Tier, messages, positive, t};
 use crate::{DType, Dims, Error, ErrorKind, Meta, Result, Scalar, Tensor, dispatch};
 
-/// A complex tensor seen as real numbers: a last dimension of real and imaginary part is added.
+/// A view of a complex tensor as real numbers, with a last dimension of real and imaginary part.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct AsReal;
 
@@ -26,6 +27,9 @@ impl ViewOp for AsReal {
     }
     fn dtype(&self, x: DType) -> DType {
         x.to_real()
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::parse("... -> ... _", x, y).linear(&[0b1])
     }
     fn lower(&self, f: &mut Func, x: &Value, y: &Meta) -> Value {
         let mut dims = y.dims;
@@ -45,13 +49,13 @@ impl ViewOp for AsReal {
     }
 }
 
-/// Pairs of real numbers as complex numbers, copied first where they are not pairs in memory.
+/// Pairs of real numbers as complex numbers. They are copied first if they are not pairs in memory.
 fn joined(x: &Tensor) -> Result<Tensor> {
     let x = x.contiguous()?;
     dispatch::call_view(Prim::AsComplex(AsComplex), &x)
 }
 
-/// A real tensor whose last dimension holds pairs seen as complex numbers.
+/// A view of a real tensor, whose last dimension holds pairs, as complex numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct AsComplex;
 
@@ -80,6 +84,9 @@ impl ViewOp for AsComplex {
     fn dtype(&self, x: DType) -> DType {
         x.to_complex().unwrap_or(x)
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::parse("... _ -> ...", x, y).linear(&[0b1])
+    }
     fn lower(&self, f: &mut Func, x: &Value, y: &Meta) -> Value {
         let last = x.rank() - 1;
         let parts = [0, 1].map(|i| {
@@ -98,7 +105,7 @@ impl ViewOp for AsComplex {
     }
 }
 
-/// Complex numbers as pairs, copied first where memory holds their conjugates.
+/// Complex numbers as pairs. They are copied first if memory holds their conjugates.
 fn pairs(x: &Tensor) -> Result<Tensor> {
     let x = if x.is_lazy() { x.copy()? } else { x.clone() };
     dispatch::call_view(Prim::AsReal(AsReal), &x)
@@ -112,6 +119,9 @@ impl ViewOp for Conj {
     const NAME: &'static str = "_conj";
     fn layout(&self, x: &Layout) -> Result<Layout> {
         Ok(*x)
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::elementwise(x, y).linear(&[0b1])
     }
     fn lower(&self, f: &mut Func, x: &Value, _: &Meta) -> Value {
         lower_conj(f, x)
@@ -139,6 +149,9 @@ impl ViewOp for Negative {
     const NAME: &'static str = "_neg_view";
     fn layout(&self, x: &Layout) -> Result<Layout> {
         Ok(*x)
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::elementwise(x, y).linear(&[0b1])
     }
     fn lower(&self, f: &mut Func, x: &Value, _: &Meta) -> Value {
         f.unary("stablehlo.negate", x)
@@ -186,7 +199,7 @@ impl Tensor {
     /// A view of the real parts; a real tensor itself.
     ///
     /// # Errors
-    /// As the views it is made of.
+    /// The errors of the views that it consists of.
     pub fn real(&self) -> Result<Tensor> {
         if !self.dtype().is_complex() {
             return Ok(self.clone());
@@ -210,7 +223,7 @@ impl Tensor {
     /// A view of the conjugates; a real tensor itself.
     ///
     /// # Errors
-    /// None.
+    /// It never fails.
     pub fn conj(&self) -> Result<Tensor> {
         if !self.dtype().is_complex() {
             return Ok(self.clone());
@@ -220,45 +233,45 @@ impl Tensor {
     /// A view of the negatives.
     ///
     /// # Errors
-    /// None.
+    /// It never fails.
     pub fn negative_view(&self) -> Result<Tensor> {
         dispatch::call_view(Prim::Negative(Negative), self)
     }
     /// The conjugates in new memory; a real tensor itself.
     ///
     /// # Errors
-    /// Out of memory.
+    /// `OutOfMemory`.
     pub fn conj_physical(&self) -> Result<Tensor> {
         if !self.dtype().is_complex() {
             return Ok(self.clone());
         }
         unary(UnaryKind::Conj, self)
     }
-    /// A tensor whose memory holds the elements, not their conjugates: itself where that is so.
+    /// A tensor whose memory holds the elements, not their conjugates: the tensor itself if that is true of it.
     ///
     /// # Errors
-    /// Out of memory.
+    /// `OutOfMemory`.
     pub fn resolve_conj(&self) -> Result<Tensor> {
         if self.is_conj() { self.copy() } else { Ok(self.clone()) }
     }
-    /// A tensor whose memory holds the elements, not their negatives: itself where that is so.
+    /// A tensor whose memory holds the elements, not their negatives: the tensor itself if that is true of it.
     ///
     /// # Errors
-    /// Out of memory.
+    /// `OutOfMemory`.
     pub fn resolve_neg(&self) -> Result<Tensor> {
         if self.is_neg() { self.copy() } else { Ok(self.clone()) }
     }
-    /// The angle in the complex plane; of a real number, 0 or pi.
+    /// The angle in the complex plane; for a real number, 0 or pi.
     ///
     /// # Errors
-    /// Out of memory.
+    /// `OutOfMemory`.
     pub fn angle(&self) -> Result<Tensor> {
         unary(UnaryKind::Angle, self)
     }
-    /// `z / |z|`, zero of zero; of a real number, its sign.
+    /// `z / |z|`, and zero for zero; for a real number, its sign.
     ///
     /// # Errors
-    /// Out of memory.
+    /// `OutOfMemory`.
     pub fn sgn(&self) -> Result<Tensor> {
         if self.dtype().is_complex() { unary(UnaryKind::Sgn, self) } else { self.sign() }
     }
@@ -280,13 +293,13 @@ impl Tensor {
     /// `sum(conj(a) b)` of two vectors.
     ///
     /// # Errors
-    /// As [`Tensor::dot`].
+    /// The errors of [`Tensor::dot`].
     pub fn vdot(&self, other: &Tensor) -> Result<Tensor> {
         self.conj()?.dot(other)
     }
 }
 
-/// Two real tensors of one dtype, as `complex` and `polar` take them.
+/// Two real tensors of one dtype, the operands of `complex` and `polar`.
 fn check_parts(a: &Tensor, b: &Tensor) -> Result<()> {
     let real = |t: &Tensor| matches!(t.dtype(), DType::F16 | DType::F32 | DType::F64);
     if !real(a) || !real(b) {
@@ -321,26 +334,26 @@ pub fn complex(re: &Tensor, im: &Tensor) -> Result<Tensor> {
 /// Complex numbers from moduli and angles.
 ///
 /// # Errors
-/// As [`complex`].
+/// The errors of [`complex`].
 pub fn polar(abs: &Tensor, angle: &Tensor) -> Result<Tensor> {
     check_parts(abs, angle)?;
     complex(&binary(BinaryKind::Mul, abs, &angle.cos()?)?, &binary(BinaryKind::Mul, abs, &angle.sin()?)?)
 }
 
-/// Applies a function of a real tensor to the real and to the imaginary parts.
+/// Apply a function of a real tensor to the real and to the imaginary parts.
 ///
 /// # Errors
-/// Whatever the function reports.
+/// The errors of the function.
 pub(crate) fn by_parts(x: &Tensor, f: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
     complex(&f(&x.real()?)?, &f(&x.imag()?)?)
 }
 
-/// The error of ops that know no complex numbers, in an op's own words.
+/// The error of ops that do not support complex numbers, with PyTorch's name of the kernel.
 pub(crate) fn unsupported(name: &str, dtype: DType) -> Error {
     Error::not_implemented(format!("\"{name}\" not implemented for '{}'", dtype.scalar_type()))
 }
 
-/// Refuses complex numbers with the given kind of error and words.
+/// Refuse complex numbers with the given kind of error and words.
 ///
 /// # Errors
 /// When `x` is complex.
@@ -348,7 +361,7 @@ pub(crate) fn refuse(x: &Tensor, kind: ErrorKind, message: &str) -> Result<()> {
     if x.dtype().is_complex() { Err(Error::new(kind, message)) } else { Ok(()) }
 }
 
-/// Whether each element has no imaginary part.
+/// Whether the imaginary part of each element is zero.
 fn isreal(x: &Tensor) -> Result<Tensor> {
     if !x.dtype().is_complex() {
         return Tensor::full_meta(&x.meta().with_dtype(DType::Bool), Scalar::Bool(true));
@@ -356,7 +369,7 @@ fn isreal(x: &Tensor) -> Result<Tensor> {
     x.imag()?.eq_scalar(0)
 }
 
-/// Gradient of `sgn`: what remains of `g` across the direction of `z`, over its length.
+/// Gradient of `sgn`: the part of `g` that is perpendicular to `z`, divided by the length of `z`.
 pub(crate) fn sgn_vjp(x: &Tensor, g: &Tensor) -> Result<Tensor> {
     let (abs, sgn) = (x.abs()?, x.sgn()?);
     let along = g.mul(&sgn.conj()?)?.real()?.mul(&sgn)?;
@@ -364,7 +377,7 @@ pub(crate) fn sgn_vjp(x: &Tensor, g: &Tensor) -> Result<Tensor> {
     select(&abs.eq_scalar(0)?, &as_tensor(Operand::Scalar(Scalar::Int(0)), d.dtype())?, &d)
 }
 
-/// Gradient of `angle`: a turn by a right angle, over the length.
+/// Gradient of `angle`: turned by a right angle, and divided by the length.
 pub(crate) fn angle_vjp(x: &Tensor, g: &Tensor) -> Result<Tensor> {
     if !x.dtype().is_complex() {
         return Tensor::zeros_like_meta(g.meta());

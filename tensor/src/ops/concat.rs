@@ -1,5 +1,6 @@
-//! Joining and mirroring: `Cat` and `Flip`, and what is made of them.
+//! Joining and reversing: `Cat` and `Flip`, and functions composed of them.
 
+use crate::axes::{Axes, list};
 use crate::dims::MAX_DIMS;
 use crate::lower::kernel_call::{JoinFew, lower_join};
 use crate::op::{Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim, same_device};
@@ -9,7 +10,7 @@ use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Tensor, dispatch, prom
 use smallvec::smallvec;
 
 impl Prim {
-    /// The dimension along which this op appends its operands to one another.
+    /// The dimension along which this op joins its operands.
     pub fn appends_along(&self) -> Option<usize> {
         match self {
             Prim::Cat(cat) => Some(cat.dim),
@@ -21,7 +22,7 @@ impl Prim {
 /// Joins tensors of the same dtype along a dimension.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Cat {
-    /// Which dimension.
+    /// The dimension.
     pub dim: usize,
 }
 
@@ -56,6 +57,10 @@ impl Op for Cat {
             dims.set(self.dim, size);
         }
         Ok(Meta { dims, dtype: x[0].dtype(), device: same_device(x)? })
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        let all = if x.len() < 64 { (1 << x.len()) - 1 } else { 0 };
+        Axes::except(1 << self.dim, x, y).linear(&[all])
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let mut at = 0;
@@ -93,7 +98,7 @@ impl Op for Cat {
 /// Joins tensors of the same sizes and dtype along a new dimension.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Stack {
-    /// Which dimension of the result.
+    /// The dimension of the result.
     pub dim: usize,
 }
 
@@ -115,6 +120,13 @@ impl Op for Stack {
         sizes.insert(self.dim, x.len());
         Ok(Meta { dims: Dims::try_new(&sizes)?, dtype: x[0].dtype(), device: same_device(x)? })
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        let operand = list("d", x[0].dims.len());
+        let mut dims: Vec<&str> = operand.split_whitespace().collect();
+        dims.insert(self.dim, "_");
+        let all = if x.len() < 64 { (1 << x.len()) - 1 } else { 0 };
+        Axes::parse(&format!("{operand} -> {}", dims.join(" ")), x, y).linear(&[all])
+    }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         for (i, t) in x.iter().enumerate() {
             let part = y[0].select(self.dim as i64, i as i64)?;
@@ -124,12 +136,13 @@ impl Op for Stack {
     }
     fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
         let dim = self.dim;
-        // Operands that get a dimension first are computed by kernels of their own in any case.
+        // Operands that first get a new dimension are computed by kernels of their own in any case.
         let few: Option<&JoinFew<'_>> = if dim < x[0].rank() { Some(&|f, few| f.concatenate(few, dim)) } else { None };
         if let Some(joined) = lower_join(f, x, y[0].dims[..dim].iter().product(), y, few) {
             return joined;
         }
-        // Side by side along a dimension that they have is one op; behind the last one each needs a dimension first.
+        // Joining along an existing dimension is one op. Along a new last dimension, each operand needs that dimension
+        // first.
         if self.dim < x[0].rank() {
             let joined = f.concatenate(x, self.dim);
             return smallvec![f.reshape(&joined, &y[0].dims)];
@@ -148,10 +161,10 @@ impl Op for Stack {
     }
 }
 
-/// Mirrors dimensions.
+/// Reverses dimensions.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Flip {
-    /// Bit `i`: dimension `i` is mirrored.
+    /// Bit `i`: dimension `i` is reversed.
     pub mask: u64,
 }
 
@@ -164,9 +177,12 @@ impl Op for Flip {
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         Ok(*x[0].meta())
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::except(self.mask, x, y).linear(&[0b1])
+    }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let mut done = x[0].clone();
-        // One dimension at a time: row blocks are copied in opposite order.
+        // Reverse one dimension at a time, by copying blocks of rows in reverse order.
         for d in (0..x[0].dims().len()).filter(|d| self.mask >> d & 1 != 0) {
             let n = done.dims()[d] as i64;
             let next = Tensor::empty(done.meta())?;
@@ -191,7 +207,7 @@ impl Op for Flip {
     }
 }
 
-/// Joins tensors along a dimension, after promotion. 1-d tensors without elements are left out, as in PyTorch.
+/// Join tensors along a dimension, after promotion. As in PyTorch, 1-d tensors without elements are left out.
 ///
 /// # Errors
 /// `Runtime` or `Index`, in PyTorch's wording.
@@ -212,14 +228,14 @@ pub fn cat(xs: &[&Tensor], dim: i64) -> Result<Tensor> {
     let dim = normalize_dim(dim, kept[0].dims().len())?;
     let typed: Vec<Tensor> = kept.iter().map(|x| x.to_dtype(dtype)).collect::<Result<_>>()?;
     let mut y = dispatch::call(Prim::Cat(Cat { dim }), &typed.iter().collect::<Vec<_>>())?;
-    // What was left out has a gradient too: nothing.
+    // Tensors that were left out have a gradient too, which is empty.
     for x in xs.iter().filter(|x| legacy(x) && x.requires_grad()) {
         y = y.add(&x.sum()?.to_dtype(y.dtype())?)?;
     }
     Ok(y)
 }
 
-/// Joins tensors of equal sizes along a new dimension.
+/// Join tensors of equal sizes along a new dimension.
 ///
 /// # Errors
 /// `Runtime` or `Index`, in PyTorch's wording.
@@ -233,7 +249,7 @@ pub fn stack(xs: &[&Tensor], dim: i64) -> Result<Tensor> {
     dispatch::call(Prim::Stack(Stack { dim }), &typed.iter().collect::<Vec<_>>())
 }
 
-/// Mirrors dimensions.
+/// Reverse dimensions.
 ///
 /// # Errors
 /// `Index` or `Runtime` for wrong or repeated dimensions.
@@ -245,7 +261,7 @@ pub fn flip(x: &Tensor, dims: &[i64]) -> Result<Tensor> {
     dispatch::call(Prim::Flip(Flip { mask }), &[x])
 }
 
-/// `x`, if it has that many dimensions.
+/// `x`, if it has this many dimensions.
 fn having(x: &Tensor, rank: usize) -> Result<&Tensor> {
     if x.dims().len() < rank {
         return Err(Error::runtime(format!("Input must be >= {rank}-d.")));
@@ -253,7 +269,7 @@ fn having(x: &Tensor, rank: usize) -> Result<&Tensor> {
     Ok(x)
 }
 
-/// Shifts elements along dimensions; those that leave at the end come back at the start.
+/// Shift elements along dimensions. Those that leave at the end come back at the start.
 pub(crate) fn roll(x: &Tensor, shifts: &[i64], dims: &[i64]) -> Result<Tensor> {
     if dims.is_empty() && shifts.len() == 1 {
         return roll(&x.reshape(&[-1])?, shifts, &[0])?.reshape_dims(*x.dims());
@@ -280,7 +296,7 @@ pub(crate) fn roll(x: &Tensor, shifts: &[i64], dims: &[i64]) -> Result<Tensor> {
         }
         let s = s.rem_euclid(n);
         y = match y.device().kind {
-            // Parts of the same sizes for every shift, so that it is one program.
+            // Use parts of the same sizes for every shift, so that all shifts are one program.
             DeviceKind::Tpu => cat(&[&y, &y], dim)?.narrow(dim, n - s, n)?.copy()?,
             _ => cat(&[&y.narrow(dim, n - s, s)?, &y.narrow(dim, 0, n - s)?], dim)?,
         };
@@ -292,7 +308,7 @@ fn too_many() -> Error {
     Error::runtime("numel: integer multiplication overflow")
 }
 
-/// Repeats the whole tensor along each dimension.
+/// Repeat the whole tensor along each dimension.
 fn repeat(x: &Tensor, times: &[i64]) -> Result<Tensor> {
     let r = x.dims().len();
     if times.len() < r {
@@ -301,7 +317,7 @@ fn repeat(x: &Tensor, times: &[i64]) -> Result<Tensor> {
         ));
     }
     let lead = times.len() - r;
-    // One dimension for the repeats before each of the tensor's own.
+    // Insert a dimension for the repeats before each dimension of the tensor.
     let (mut from, mut to, mut out): (Vec<i64>, Vec<i64>, Vec<i64>) = Default::default();
     for (i, &t) in times.iter().enumerate() {
         let n = if i < lead { 1 } else { x.dims()[i - lead] as i64 };
@@ -318,7 +334,7 @@ fn repeat(x: &Tensor, times: &[i64]) -> Result<Tensor> {
     if from.len() <= MAX_DIMS {
         return x.reshape(&from)?.expand(&to)?.reshape(&out)?.copy_if_view(x);
     }
-    // Too many dimensions at once: one after the other.
+    // With too many dimensions, repeat one after the other.
     let mut y = x.reshape(
         &out.iter().enumerate().map(|(i, _)| if i < lead { 1 } else { x.dims()[i - lead] as i64 }).collect::<Vec<_>>(),
     )?;
@@ -348,13 +364,13 @@ fn repeat_interleave(x: &Tensor, times: i64, dim: Option<i64>) -> Result<Tensor>
 }
 
 impl Tensor {
-    /// A copy when this tensor shares memory with `x`.
+    /// A copy if this tensor shares memory with `x`.
     pub(crate) fn copy_if_view(&self, x: &Tensor) -> Result<Tensor> {
         if self.shares_storage(x) { self.copy() } else { Ok(self.clone()) }
     }
 }
 
-/// Repeats each slice along a dimension a number of times of its own. On a device the host reads the numbers.
+/// Repeat each slice along a dimension a number of times of its own. On a device the host reads the numbers.
 fn repeat_interleave_by(x: &Tensor, times: &Tensor, dim: Option<i64>) -> Result<Tensor> {
     let (x, dim) = match dim {
         Some(d) => (x.clone(), normalize_dim(d, x.dims().len())?),
@@ -369,7 +385,7 @@ fn repeat_interleave_by(x: &Tensor, times: &Tensor, dim: Option<i64>) -> Result<
     crate::ops::indexing::index_select(&x, dim as i64, &at)
 }
 
-/// `times[i]` times the number `i`, for all `i` below `n`.
+/// The numbers `0..n`, where `i` occurs `times[i]` times.
 fn positions_of(times: &Tensor, n: usize, device: crate::Device) -> Result<Tensor> {
     if !matches!(times.dtype(), DType::I64 | DType::I32) {
         return Err(Error::runtime("repeats has to be Long or Int tensor"));
@@ -424,7 +440,7 @@ fn meshgrid(xs: &[&Tensor], indexing: &str) -> Result<Vec<Tensor>> {
     Ok(out)
 }
 
-/// Expands tensors to their common sizes.
+/// Expand tensors to their common sizes.
 fn broadcast_tensors(xs: &[&Tensor]) -> Result<Vec<Tensor>> {
     let dims = xs.iter().try_fold(Dims::EMPTY, |d, x| crate::op::broadcast_dims(&d, x.dims()))?;
     xs.iter().map(|x| x.expand_dims(&dims)).collect()

@@ -1,6 +1,7 @@
-//! Convolutions: one primitive, `Conv`, closed under differentiation; the plain and transposed functions are made of
-//! it.
+//! Convolutions. One primitive, `Conv`, is closed under differentiation; the plain and transposed functions are
+//! composed of it.
 
+use crate::axes::{Axes, Combine, all_whole};
 use crate::lower::conv;
 use crate::op::{
     Attribute, Attributes, Facts, Func, Fused, Grads, KernelFn, LowerFn, Op, Outs, Prim, Saved, Saves, Value, Values,
@@ -15,7 +16,7 @@ use std::sync::atomic::AtomicBool;
 use torchtpu_kernels::conv as kernels;
 pub use torchtpu_kernels::conv::ConvSpec;
 
-/// The general convolution over one to three dimensions (cross-correlation, as everyone calls it).
+/// The general convolution over one to three dimensions (a cross-correlation, as in all libraries).
 ///
 /// | operand | shape | dtype |
 /// |---|---|---|
@@ -24,9 +25,10 @@ pub use torchtpu_kernels::conv::ConvSpec;
 /// | b | `[o]`, optional | as x |
 /// | y | `[n, o, *os]` | as x |
 ///
-/// The spec says strides, padding on each side (negative crops), spread of input and kernel, reversal of the kernel,
-/// groups. C1: equal ranks, `2 + spatial`. C2: channels are `groups` times the kernel's. C3: groups divide the outputs.
-/// C4: a window fits. Both gradients are convolutions again. Saves the operand that the other's gradient needs.
+/// The spec holds strides, padding on each side (negative crops), spread of input and kernel, reversal of the kernel,
+/// and groups. C1: equal ranks, `2 + spatial`. C2: channels are `groups` times the kernel's. C3: groups divide the
+/// outputs. C4: a window fits. Both gradients are convolutions again. Saves the operand that the other's gradient
+/// needs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Conv(pub ConvSpec);
 
@@ -46,6 +48,11 @@ fn check_same_dtype(x: &[&Tensor]) -> Result<()> {
         return Ok(());
     }
     Err(Error::runtime(format!("expected scalar type {} but found {}", input.scalar_type(), weight.scalar_type())))
+}
+
+/// The groups of a convolution of `x` with a weight of sizes `w`.
+fn groups(x: &Meta, w: &Dims) -> usize {
+    x.dims[1].checked_div(w[1]).unwrap_or(1).max(1)
 }
 
 impl Op for Conv {
@@ -139,6 +146,16 @@ impl Op for Conv {
         }
         Ok(Meta { dims, dtype: x[0].dtype(), device: same_device(x)? })
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        let s = all_whole(self.0.spatial);
+        let axes = Axes::parse(&format!("n (g i) {s}, (g o) i {s}, (g o) -> n (g o) {s}"), x, y);
+        // The bias is added in one part only.
+        let axes = axes.reduces("i", Combine::Sum);
+        if x.len() > 2 { axes.once(0b100).linear(&[0b101, 0b110]) } else { axes.linear(&[0b01, 0b10]) }
+    }
+    fn resized(&self, x: &[Meta], _: &[Meta]) -> Conv {
+        Conv(ConvSpec { groups: groups(&x[0], &x[1].dims), ..self.0 })
+    }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let bias = x.get(2).map(|b| b.view());
         kernels::conv(&x[0].view(), &x[1].view(), bias.as_ref(), &self.0, &mut y[0].view_mut());
@@ -169,7 +186,7 @@ impl Op for Conv {
     }
 }
 
-/// Extent of `n` elements that are `dilation` apart.
+/// Extent of `n` elements at distance `dilation`.
 pub(crate) fn spread(n: usize, dilation: usize) -> usize {
     if n == 0 { 0 } else { (n - 1).saturating_mul(dilation).saturating_add(1) }
 }
@@ -186,10 +203,10 @@ fn conv(spec: ConvSpec, x: &Tensor, w: &Tensor) -> Result<Tensor> {
     dispatch::call(Prim::Conv(Box::new(Conv(spec))), &[x, w])
 }
 
-/// Gradient of [`Conv`] for its input, from `g: [n, o, *os]` and `w`; also the transposed convolution.
+/// Gradient of [`Conv`] for its input, from `g: [n, o, *os]` and `w`. It is also the transposed convolution.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ConvInputGrad {
-    /// What it is the gradient of.
+    /// The convolution whose gradient this is.
     pub of: ConvSpec,
     /// Sizes of that convolution's input.
     pub x: Dims,
@@ -198,7 +215,7 @@ pub struct ConvInputGrad {
 /// Gradient of [`Conv`] for its weight, from `x` and `g: [n, o, *os]`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ConvWeightGrad {
-    /// What it is the gradient of.
+    /// The convolution whose gradient this is.
     pub of: ConvSpec,
     /// Sizes of that convolution's weight.
     pub w: Dims,
@@ -208,7 +225,7 @@ fn with_spatial(lead: &[usize], from: &[usize]) -> Dims {
     lead.iter().chain(from).copied().collect()
 }
 
-/// Order `lead`, then the spatial dimensions, which are the last `spatial` of `lead.len() + spatial`.
+/// The dimensions in the order `lead`, then the spatial ones, which are the last `spatial` of `lead.len() + spatial`.
 fn order(lead: &[usize], spatial: usize) -> Vec<i64> {
     lead.iter().copied().chain(lead.len()..lead.len() + spatial).map(|i| i as i64).collect()
 }
@@ -222,7 +239,8 @@ impl Fused for ConvInputGrad {
     });
     const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| smallvec![conv::input_grad(f, &x[0], &x[1], &o.of, &y[0])]);
     const VJP: Option<VjpFn<Self>> = Some(|o, s, g| {
-        // Linear in both operands, and the adjoint of the convolution: `g` here is like the convolution's input.
+        // The op is linear in both operands and the adjoint of the convolution, so `g` here plays the part of the
+        // convolution's input.
         let gg = if s.needs(0) { Some(conv(o.of, g, s.x(1))?) } else { None };
         let gw = if s.needs(1) { Some(weight_grad(o.of, s.meta(1).dims, g, s.x(0))?) } else { None };
         Ok(smallvec![gg, gw])
@@ -235,10 +253,18 @@ impl Fused for ConvInputGrad {
         expect_float("slow_conv_transpose2d_cpu", x[0])?;
         Ok(Meta { dims: self.x, dtype: x[0].dtype(), device: same_device(x)? })
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        let s = all_whole(self.of.spatial);
+        let axes = Axes::parse(&format!("n (g o) {s}, (g o) i {s} -> n (g i) {s}"), x, y);
+        axes.reduces("o", Combine::Sum).linear(&[0b01, 0b10])
+    }
+    fn resized(&self, x: &[Meta], y: &[Meta]) -> ConvInputGrad {
+        ConvInputGrad { of: ConvSpec { groups: groups(&y[0], &x[1].dims), ..self.of }, x: y[0].dims }
+    }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let (s, w) = (&self.of, x[1].dims());
         let (o, c, k) = (w[0], self.x[1], spatial(w));
-        // Every group's kernel with inputs and outputs exchanged.
+        // The kernels of each group, with inputs and outputs exchanged.
         let (og, cg) = (o / s.groups, c / s.groups);
         let split = x[1].reshape_dims(with_spatial(&[s.groups, og, cg], k))?;
         let swapped = split.permute(&order(&[0, 2, 1], s.spatial))?.reshape_dims(with_spatial(&[c, og], k))?;
@@ -275,11 +301,19 @@ impl Fused for ConvWeightGrad {
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         Ok(Meta { dims: self.w, dtype: x[0].dtype(), device: same_device(x)? })
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        let s = all_whole(self.of.spatial);
+        let axes = Axes::parse(&format!("n (g i) {s}, n (g o) {s} -> (g o) i {s}"), x, y);
+        axes.reduces("n", Combine::Sum).linear(&[0b01, 0b10])
+    }
+    fn resized(&self, x: &[Meta], y: &[Meta]) -> ConvWeightGrad {
+        ConvWeightGrad { of: ConvSpec { groups: groups(&x[0], &y[0].dims), ..self.of }, w: y[0].dims }
+    }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let (s, a, g) = (&self.of, x[0].dims(), x[1].dims());
         let (n, c, o) = (a[0], a[1], g[1]);
         let cg = c / s.groups;
-        // Batch and channels change places, so that the sum over the batch is a sum over channels.
+        // Exchange batch and channels, so that the sum over the batch becomes a sum over channels.
         let split = x[0].reshape_dims(with_spatial(&[n, s.groups, cg], spatial(a)))?;
         let moved = split.permute(&order(&[2, 1, 0], s.spatial))?;
         let flat = moved.reshape_dims(with_spatial(&[cg, s.groups * n], spatial(a)))?;
@@ -309,16 +343,16 @@ impl Fused for ConvWeightGrad {
 
 // ------------------------------------------------------------------------------------------------ the public functions
 
-/// How the public functions pad.
+/// The padding of a public function.
 #[derive(Clone, Copy, Debug)]
 pub enum Padding<'a> {
-    /// So much on both sides of each dimension.
+    /// This many elements on both sides of each dimension.
     Sizes(&'a [i64]),
-    /// So that the output is as large as the input (`"same"`), or not at all (`"valid"`).
+    /// Padding that keeps the size of the input (`"same"`), or none (`"valid"`).
     Named(&'a str),
 }
 
-/// Numbers of a public convolution.
+/// Numeric arguments of a public convolution.
 #[derive(Clone, Copy, Debug)]
 pub struct ConvArgs<'a> {
     /// Steps between windows.
@@ -329,11 +363,11 @@ pub struct ConvArgs<'a> {
     pub dilation: &'a [i64],
     /// Groups of channels.
     pub groups: i64,
-    /// Transposed convolution, with so much added to one side of each output dimension.
+    /// For a transposed convolution, the number of elements added to one side of each output dimension.
     pub transposed: Option<&'a [i64]>,
 }
 
-/// A list with one entry a spatial dimension, each at least `least`.
+/// A list with one entry for each spatial dimension, each at least `least`.
 fn each(v: &[i64], spatial: usize, least: i64, name: &str, complaint: &str) -> Result<[usize; 3]> {
     let mut out = [least.max(0) as usize; 3];
     if v.len() != spatial && v.len() != 1 {
@@ -355,7 +389,7 @@ fn each(v: &[i64], spatial: usize, least: i64, name: &str, complaint: &str) -> R
     Ok(out)
 }
 
-/// Any public convolution over `spatial` dimensions; an input without a batch is a batch of one.
+/// Any public convolution over `spatial` dimensions. An input without a batch dimension is a batch of one.
 ///
 /// # Errors
 /// `Runtime`, in PyTorch's wording, when shapes, dtypes or numbers do not fit.
@@ -390,7 +424,7 @@ pub fn convolve(x: &Tensor, w: &Tensor, b: Option<&Tensor>, spatial: usize, a: &
         return Err(Error::runtime("non-positive groups is not supported"));
     }
     if x.dtype().is_int() && w.dtype() == x.dtype() && b.is_none_or(|b| b.dtype() == x.dtype()) {
-        // Whole numbers: exact as long as sums stay below 2^53.
+        // Whole numbers: the result is exact as long as sums stay below 2^53.
         let b = b.map(|b| b.to_dtype(DType::F64)).transpose()?;
         let y = convolve(&x.to_dtype(DType::F64)?, &w.to_dtype(DType::F64)?, b.as_ref(), spatial, a)?;
         return y.to_dtype(x.dtype());
@@ -438,7 +472,7 @@ pub fn convolve(x: &Tensor, w: &Tensor, b: Option<&Tensor>, spatial: usize, a: &
     transposed(x, w, b, spec, extra)
 }
 
-/// A convolution of complex numbers: three of real ones, after Gauss.
+/// A convolution of complex numbers by three real ones, after Gauss.
 fn convolve_parts(x: &Tensor, w: &Tensor, b: Option<&Tensor>, spatial: usize, a: &ConvArgs<'_>) -> Result<Tensor> {
     let part = |x: &Tensor, w: &Tensor, b: Option<&Tensor>| convolve(x, w, b, spatial, a);
     let ((xr, xi), (wr, wi)) = ((x.real()?, x.imag()?), (w.real()?, w.imag()?));
@@ -446,12 +480,12 @@ fn convolve_parts(x: &Tensor, w: &Tensor, b: Option<&Tensor>, spatial: usize, a:
     let both = br.as_ref().zip(bi.as_ref()).map(|(re, im)| re.add(im)).transpose()?;
     let re = part(&xr, &wr, br.as_ref())?;
     let im = part(&xi, &wi, None)?;
-    // (xr + xi)(wr + wi) is both of them and the imaginary part.
+    // `(xr + xi)(wr + wi)` is the sum of both products and the imaginary part.
     let cross = part(&xr.add(&xi)?, &wr.add(&wi)?, both.as_ref())?;
     crate::ops::complex::complex(&re.sub(&im)?, &cross.sub(&re)?.sub(&im)?)
 }
 
-/// The transposed convolution: the input gradient of the convolution that would make `x` from the result.
+/// The transposed convolution: the input gradient of the convolution that maps the result's sizes to those of `x`.
 fn transposed(x: &Tensor, w: &Tensor, b: Option<&Tensor>, spec: ConvSpec, extra: [usize; 3]) -> Result<Tensor> {
     let (dx, dw) = (x.dims(), w.dims());
     if dx[1] != dw[0] {
@@ -469,7 +503,7 @@ fn transposed(x: &Tensor, w: &Tensor, b: Option<&Tensor>, spec: ConvSpec, extra:
         )));
     }
     if (0..spec.spatial).any(|d| extra[d] >= spec.stride[d] && extra[d] < spec.w_dilation[d]) {
-        // More room at the end than a convolution of the result would leave: as if zeros followed the input.
+        // The output is larger than that of such a convolution, as if zeros followed the input.
         let more = |d: usize| if extra[d] < spec.w_dilation[d] { extra[d] / spec.stride[d] } else { 0 };
         let widths: Vec<(i64, i64)> =
             [(0, 0); 2].into_iter().chain((0..spec.spatial).map(|d| (0, more(d) as i64))).collect();

@@ -1,5 +1,6 @@
 //! Conversions: dtypes (`Cast`), copies (`Copy`), devices, and to and from Rust slices.
 
+use crate::axes::Axes;
 use crate::graph::Edge;
 use crate::op::{Facts, Func, Fused, Grads, LowerFn, Op, Outs, Prim, Saved, Saves, Value, Values};
 use crate::schema::{Numbers, Operand, Ret, Row, Sample, SampleArg, Scope, Tier, t};
@@ -11,8 +12,8 @@ use smallvec::smallvec;
 use std::sync::atomic::AtomicBool;
 use torchtpu_kernels::memory;
 
-/// Converts elements to another dtype: floats truncate towards zero, anything but zero is true, complex numbers lose
-/// their imaginary part to real ones.
+/// Converts elements to another dtype. Floats truncate towards zero, all numbers but zero are true, and complex numbers
+/// lose their imaginary part if the dtype is real.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Cast(pub DType);
 
@@ -29,6 +30,9 @@ impl Op for Cast {
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         Ok(x[0].meta().with_dtype(self.0))
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::elementwise(x, y).linear(&[0b1])
+    }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         torchtpu_kernels::copy::copy(&x[0].view(), &mut y[0].view_mut());
         Ok(())
@@ -36,13 +40,12 @@ impl Op for Cast {
     fn lower(&self, f: &mut Func, x: &[Value], _: &[Meta]) -> Values {
         let loses_imaginary = x[0].element().is_complex() && !self.0.is_complex() && self.0 != DType::Bool;
         let x = if loses_imaginary { f.unary("stablehlo.real", &x[0]) } else { x[0].clone() };
-        // XLA saturates where C wraps: floats reach narrow integers through a wide one.
+        // XLA saturates where C wraps, so floats are converted to narrow integers through a wide type.
         let narrow = self.0.is_int() && self.0.size_bytes() < 4;
         let x = if narrow && x.element().is_float() {
             f.convert(&x, torchtpu_stablehlo::ElementType::S32)
         } else if x.element() == torchtpu_stablehlo::ElementType::Pred && self.0.is_float() {
-            // XLA takes a product with a converted truth value for a choice of zero, also where the other factor is
-            // NaN.
+            // XLA replaces a product with a converted truth value by a choice of zero, even if the other factor is NaN.
             f.convert(&x, torchtpu_stablehlo::ElementType::U8)
         } else {
             x
@@ -71,6 +74,9 @@ impl Op for Copy {
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         Ok(*x[0].meta())
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::elementwise(x, y).linear(&[0b1])
+    }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         torchtpu_kernels::copy::copy(&x[0].view(), &mut y[0].view_mut());
         Ok(())
@@ -86,8 +92,8 @@ impl Op for Copy {
     }
 }
 
-/// The same elements, which a compiler takes for others: what is computed from them is computed, even where the same
-/// was computed from the operand before. So a checkpoint's second run is one.
+/// The same elements, which a compiler must treat as different ones. It cannot reuse results that were computed from
+/// the operand before, so a checkpoint's second run is a real one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Barrier;
 
@@ -101,15 +107,18 @@ impl Fused for Barrier {
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         Ok(*x[0].meta())
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::elementwise(x, y).linear(&[0b1])
+    }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         Ok(smallvec![x[0].copy()?])
     }
 }
 
-/// The tensor behind a [`Barrier`], on a device whose programs are compiled; on others the tensor itself.
+/// The tensor behind a [`Barrier`], on a device whose programs are compiled; on other devices the tensor itself.
 ///
 /// # Errors
-/// Those of recording an op.
+/// The errors of recording an op.
 pub fn barrier(x: &Tensor) -> Result<Tensor> {
     if x.device().kind == DeviceKind::Tpu { dispatch::call(Prim::Barrier(Barrier), &[x]) } else { Ok(x.clone()) }
 }
@@ -126,10 +135,10 @@ impl graph::BackwardFn for ToDevice {
     }
 }
 
-/// Says, once, that a conversion which the user asked for drops imaginary parts.
+/// Warn, once, that a conversion which the user asked for drops imaginary parts.
 ///
 /// # Errors
-/// What the receiver of warnings makes of it.
+/// The error that the warning function returns.
 fn warn_of_loss(from: DType, to: DType) -> Result<()> {
     static SAID: AtomicBool = AtomicBool::new(false);
     if !from.is_complex() || to.is_complex() || to == DType::Bool {
@@ -139,10 +148,10 @@ fn warn_of_loss(from: DType, to: DType) -> Result<()> {
 }
 
 impl Tensor {
-    /// Converts to a dtype; the tensor itself when it has it already.
+    /// Convert to a dtype. Return the tensor itself if it has this dtype.
     ///
     /// # Errors
-    /// Out of memory.
+    /// `OutOfMemory`.
     #[inline]
     pub fn to_dtype(&self, dtype: DType) -> Result<Tensor> {
         if self.dtype() == dtype {
@@ -154,10 +163,10 @@ impl Tensor {
         }
         Ok(y)
     }
-    /// Copies to a device; the tensor itself when it is there already.
+    /// Copy to a device. Return the tensor itself if it is on this device.
     ///
     /// # Errors
-    /// When there is no such device, or no memory on it.
+    /// When there is no such device, or not enough memory on it.
     pub fn to_device(&self, device: Device) -> Result<Tensor> {
         if self.device() == device {
             return Ok(self.clone());
@@ -201,14 +210,14 @@ impl Tensor {
     /// A copy in new memory, which keeps the order of dimensions as PyTorch's `clone()` does.
     ///
     /// # Errors
-    /// Out of memory.
+    /// `OutOfMemory`.
     pub fn copy(&self) -> Result<Tensor> {
         dispatch::call(Prim::Copy(Copy), &[self])
     }
-    /// Row-major without gaps: the tensor itself where it is, else a copy.
+    /// The elements row major without gaps: the tensor itself if it has this layout, else a copy.
     ///
     /// # Errors
-    /// Out of memory.
+    /// `OutOfMemory`.
     pub fn contiguous(&self) -> Result<Tensor> {
         if self.is_contiguous() {
             Ok(self.clone())
@@ -216,7 +225,7 @@ impl Tensor {
             dispatch::copy_with(self, self.dims().contiguous_strides())
         }
     }
-    /// Overwrites this tensor with another's elements, broadcast and converted.
+    /// Overwrite this tensor with another's elements, broadcast and converted.
     ///
     /// # Errors
     /// `Runtime` when sizes do not broadcast, or the write is not allowed.
@@ -241,9 +250,9 @@ impl Tensor {
             crate::op::broadcast_dims(self.dims(), y.dims())?;
             y.expand(&dims)?
         };
-        // A copy of an alias of itself, or of memory that overlaps, needs a detour.
+        // A copy from an alias of the tensor, or from overlapping memory, needs a temporary copy.
         let y = if y.shares_storage(self) && self.device().kind == DeviceKind::Cpu { y.copy()? } else { y };
-        // What is overwritten has a gradient: zero.
+        // Overwritten elements have a gradient: zero.
         let y = if y.requires_grad() && inplace::is_whole(self) && self.requires_grad() && state::grad_enabled() {
             crate::ops::pointwise::independent_of(&self.alias_with_history()?, y)?
         } else {
@@ -256,7 +265,7 @@ impl Tensor {
     /// A `cpu` tensor with these elements.
     ///
     /// # Errors
-    /// `Runtime` when their number does not fit the sizes.
+    /// `Runtime` when the number of elements does not fit the sizes.
     pub fn from_slice<T: Element>(data: &[T], dims: &[usize]) -> Result<Tensor> {
         let dims = Dims::try_new(dims)?;
         if data.len() != dims.numel() {
@@ -271,7 +280,7 @@ impl Tensor {
     /// [`Tensor::from_slice`] on a device.
     ///
     /// # Errors
-    /// As [`Tensor::from_slice`] and [`Tensor::to_device`].
+    /// The errors of [`Tensor::from_slice`] and [`Tensor::to_device`].
     pub fn from_slice_on<T: Element>(data: &[T], dims: &[usize], device: Device) -> Result<Tensor> {
         Tensor::from_slice(data, dims)?.to_device(device)
     }
@@ -288,14 +297,14 @@ impl Tensor {
     /// The bytes of the elements in row-major order, each as the machine stores it.
     ///
     /// # Errors
-    /// `Runtime` for `meta` tensors, which have none; what computing or reading them reports.
+    /// `Runtime` for `meta` tensors, which have no bytes; the errors of computing or reading the elements.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         state::no_grad(|| {
             let x = self.detach().to_device(Device::CPU)?.resolved()?.contiguous()?;
             Ok(memory::copied(x.as_bytes().expect("contiguous and on cpu")))
         })
     }
-    /// A tensor on `cpu` from the bytes of its elements in row-major order, as [`Tensor::to_bytes`] gives them.
+    /// A `cpu` tensor from the bytes of its elements in row-major order, as [`Tensor::to_bytes`] returns them.
     ///
     /// # Errors
     /// `Value` unless there are as many bytes as the elements take; `Memory` when there is no room.
@@ -333,19 +342,19 @@ impl Tensor {
     /// The only element as `f64`.
     ///
     /// # Errors
-    /// As [`Tensor::item`].
+    /// The errors of [`Tensor::item`].
     pub fn item_f64(&self) -> Result<f64> {
         self.item().map(Scalar::to_f64)
     }
 }
 
-/// `Tensor.to` and its kin: dtype and device, a copy only where one of them changes or is asked for.
+/// `Tensor.to` and related functions. They copy only if dtype or device change, or if a copy is asked for.
 pub fn to(x: &Tensor, dtype: Option<DType>, device: Option<Device>, copy: bool) -> Result<Tensor> {
     to_format(x, dtype, device, copy, None)
 }
 
-/// [`to`], where a copy has this memory format, else that of `x`. Of a tensor that is as it should be but for the
-/// format, a copy is made if the format is a channels-last one that it has not, as in PyTorch.
+/// [`to`], where a copy has this memory format, or that of `x` if none is given. If only the format differs, a copy is
+/// made if the format is a channels-last one, as in PyTorch.
 pub fn to_format(
     x: &Tensor,
     dtype: Option<DType>,
@@ -354,7 +363,7 @@ pub fn to_format(
     format: Option<MemoryFormat>,
 ) -> Result<Tensor> {
     let mut y = x.clone();
-    // Convert where it moves fewer bytes.
+    // Convert on the side that moves fewer bytes.
     let dtype = dtype.unwrap_or(x.dtype());
     let device = device.unwrap_or(x.device());
     warn_of_loss(x.dtype(), dtype)?;
@@ -381,7 +390,7 @@ pub fn to_format(
 
 macro_rules! dtype_rows {
     ($($name:literal $dtype:ident $doc:literal;)*) => {
-        /// Rows of `Tensor.float()` and its kin.
+        /// Rows of `Tensor.float()` and related methods.
         const DTYPE_ROWS: [Row; 12] = [$(
             Row::new(concat!($name, "(Tensor(a) self, *, MemoryFormat? memory_format=None) -> Tensor(a)"), Tier::Prim,
                 |a| Ok(to_format(a.tensor(0)?, Some(DType::$dtype), None, false, a.memory_format(1)?)?.into()), ||
@@ -575,7 +584,7 @@ const OTHER_ROWS: [Row; 10] = [
 
 /// Rows of the conversions.
 pub const ROWS: &[Row] = &{
-    // One list from two tables.
+    // One list made of two tables.
     let [a, b, c, d, e, f, g, h, i, j, cf, cd] = DTYPE_ROWS;
     let [k, l, m, n, o, p, q, r, s, t] = OTHER_ROWS;
     [a, b, c, d, e, f, g, h, i, j, cf, cd, k, l, m, n, o, p, q, r, s, t]

@@ -1,5 +1,6 @@
-//! Distances between vectors: pairs, all pairs of two sets, all pairs of one.
+//! Distances between vectors: of pairs, of all pairs of two sets, and of all pairs of one set.
 
+use crate::axes::{Axes, Combine};
 use crate::op::{F64, Fused, KernelFn, Outs, Prim, broadcast_dims, same_device};
 use crate::ops::indexing::index_select;
 use crate::ops::pointwise::clip::clamp;
@@ -20,10 +21,10 @@ use torchtpu_kernels::memory;
 /// | b | `[batch, n, k]` | as a |
 /// | y | `[batch, m, n]` | as a |
 ///
-/// Where two rows are equal the gradient is zero.
+/// If two rows are equal, the gradient is zero.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CDist {
-    /// Which norm.
+    /// The order `p` of the norm.
     pub p: F64,
 }
 
@@ -37,12 +38,21 @@ impl Fused for CDist {
         let (a, b) = (x[0].dims(), x[1].dims());
         Ok(Meta { dims: Dims::new(&[a[0], a[1], b[1]]), dtype: x[0].dtype(), device: same_device(x)? })
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        // For `p = 1`, distances of parts add up. For infinity, the greatest one is the distance.
+        let text = |k| format!("b m {k}, b n {k} -> b m n");
+        match self.p.get() {
+            1.0 => Axes::parse(&text("k"), x, y).reduces("k", Combine::Sum),
+            f64::INFINITY => Axes::parse(&text("k"), x, y).reduces("k", Combine::Max),
+            _ => Axes::parse(&text("_"), x, y),
+        }
+    }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         Ok(smallvec![norm(&x[0].unsqueeze(2)?.sub(&x[1].unsqueeze(1)?)?, self.p.get(), false)?])
     }
 }
 
-/// The `p`-norm along the last dimension; of zeros its gradient is zero.
+/// The `p`-norm along the last dimension. The gradient for a vector of zeros is zero.
 fn norm(x: &Tensor, p: f64, keep: bool) -> Result<Tensor> {
     let last = [-1];
     let rank = x.dims().len();
@@ -70,7 +80,7 @@ fn norm(x: &Tensor, p: f64, keep: bool) -> Result<Tensor> {
     }
 }
 
-/// `sqrt(|a|^2 - 2 a b + |b|^2)`: a product of matrices in place of all differences.
+/// `sqrt(|a|^2 - 2 a b + |b|^2)`: a product of matrices instead of all differences.
 fn euclidean(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let squares = |t: &Tensor| t.square()?.sum_dim(&[-1], true);
     let sum = squares(a)?.add(&squares(b)?.transpose(1, 2)?)?;
@@ -78,10 +88,10 @@ fn euclidean(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     safe_sqrt(&clamp(&s, Some(Operand::Scalar(Scalar::Float(0.0))), None)?)
 }
 
-/// More rows than this are worth a product of matrices, unless it is refused.
+/// The number of rows from which a product of matrices is worthwhile, unless the caller refuses it.
 const MANY: usize = 25;
 
-/// `torch.cdist`. A `mode` of 1 always takes the product of matrices for `p = 2`, one of 2 never.
+/// `torch.cdist`. With a `mode` of 1, `p = 2` always uses the product of matrices, with 2 never.
 ///
 /// # Errors
 /// `Runtime` for sizes, dtypes or a `p` that do not fit.
@@ -151,7 +161,7 @@ fn check_precision(op: &str, x: &Tensor) -> Result<()> {
     Err(Error::not_implemented(format!("\"{op}\" not implemented for '{}'", x.dtype().scalar_type())))
 }
 
-/// `torch.pdist`: distances of every row and every later one.
+/// `torch.pdist`: distances between each row and all later ones.
 ///
 /// # Errors
 /// `Runtime` for an input that is no matrix of floating point, or a negative `p`.

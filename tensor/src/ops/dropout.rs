@@ -1,10 +1,10 @@
-//! Dropout and its kin: what is dropped is drawn by [`crate::ops::random::keep_mask`].
+//! Dropout and related functions. [`crate::ops::random::keep_mask`] draws the elements to drop.
 
 use crate::ops::pointwise::{select, select_scalar};
 use crate::schema::{Args, Call, Ret, Row, Sample, Scope, Tier, mask, n, t};
 use crate::{DType, Dims, Error, Result, Scalar, Tensor, default_dtype};
 
-/// Which elements share a draw.
+/// The elements that share a draw.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Unit {
     Element,
@@ -18,7 +18,7 @@ fn check(p: f64) -> Result<()> {
     Err(Error::runtime(format!("dropout probability has to be between 0 and 1, but got {p}")))
 }
 
-/// Whether a dropout gives its input as it is.
+/// Whether a dropout returns its input unchanged.
 fn drops_nothing(x: &Tensor, p: f64, train: bool) -> bool {
     !train || p == 0.0 || x.numel() == 0
 }
@@ -37,12 +37,12 @@ fn keeps(x: &Tensor, p: f64, unit: Unit) -> Result<Tensor> {
     crate::ops::random::keep_mask(&meta, 1.0 - p, None)
 }
 
-/// Zeros: what is left when all is dropped.
+/// Zeros, the result if all elements are dropped.
 fn nothing(x: &Tensor) -> Result<Tensor> {
     x.mul_scalar(if x.dtype().is_inexact() { Scalar::Float(0.0) } else { Scalar::Int(0) })
 }
 
-/// Refuses integers, which no factor scales.
+/// Refuse integers, which cannot be multiplied by the factor.
 fn check_scales(x: &Tensor) -> Result<()> {
     if x.dtype().is_inexact() {
         return Ok(());
@@ -61,7 +61,7 @@ fn drop(x: &Tensor, p: f64, train: bool, unit: Unit) -> Result<Tensor> {
     }
     check_scales(x)?;
     let kept = keeps(x, p, unit)?;
-    // The factor is rounded as the quotient of two numbers of the dtype.
+    // Round the factor like the quotient of two numbers of the dtype.
     let factor = match x.dtype() {
         DType::F64 | DType::C128 => 1.0 / (1.0 - p),
         _ => (1.0f32 / (1.0 - p) as f32) as f64,
@@ -70,7 +70,7 @@ fn drop(x: &Tensor, p: f64, train: bool, unit: Unit) -> Result<Tensor> {
     select(&kept, &x.mul_scalar(factor)?, &zero)
 }
 
-/// `torch.nn.functional.dropout`: zeroes each element with probability `p` and scales the others by `1 / (1 - p)`.
+/// `torch.nn.functional.dropout`: set each element to zero with probability `p`, and scale the others by `1 / (1 - p)`.
 ///
 /// # Errors
 /// `Runtime` when `p` is no probability.
@@ -78,7 +78,7 @@ pub fn dropout(x: &Tensor, p: f64, train: bool) -> Result<Tensor> {
     drop(x, p, train, Unit::Element)
 }
 
-/// Dropout that keeps mean and variance of what SELU makes: what is dropped becomes SELU's lower limit.
+/// Dropout that keeps mean and variance of the outputs of SELU. Dropped elements become SELU's lower limit.
 fn alpha_dropout(x: &Tensor, p: f64, train: bool, unit: Unit) -> Result<Tensor> {
     check(p)?;
     if drops_nothing(x, p, train) {
@@ -97,8 +97,8 @@ fn alpha_dropout(x: &Tensor, p: f64, train: bool, unit: Unit) -> Result<Tensor> 
     select_scalar(&gone, shift - LIMIT * scale, &y)
 }
 
-/// The in-place form of a dropout. Where nothing is dropped nothing is written, so that what needs the values for its
-/// gradient still has them.
+/// The in-place form of a dropout. If nothing is dropped, nothing is written, so that gradients that need the values
+/// still have them.
 fn in_place(a: &Args<'_>, f: fn(&Tensor, f64, bool) -> Result<Tensor>) -> Result<Ret> {
     let (x, p, train) = (a.tensor(0)?, a.float(1)?, a.bool(2)?);
     check(p)?;
@@ -127,7 +127,7 @@ macro_rules! dropout_row {
     };
 }
 
-/// `torch.native_dropout`: the result and what was kept.
+/// `torch.native_dropout`: the result, and the mask of kept elements.
 fn native_dropout(x: &Tensor, p: f64, train: Option<bool>) -> Result<(Tensor, Tensor)> {
     let meta = x.meta().with_dtype(DType::Bool);
     if x.numel() == 0 || train == Some(false) {

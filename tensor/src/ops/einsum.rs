@@ -1,17 +1,17 @@
-//! `einsum`: sums of products named by letters. Every pair of operands becomes one batched matrix product.
+//! `einsum`: sums of products, named by letters. Each pair of operands becomes one batched matrix product.
 
 use crate::policy::{Policies, Policy};
 use crate::schema::{Row, Sample, SampleArg, Scope, Tier, ints};
 use crate::{Error, Result, Tensor};
 
-/// A dimension of an operand: a letter, or one of those that an ellipsis stands for, counted from its end.
+/// A dimension of an operand: a letter, or one of the dimensions of an ellipsis, counted from its end.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Label {
     Rest(usize),
     Letter(u8),
 }
 
-/// What an equation says about one operand or the result: letters, and where the ellipsis stands.
+/// The part of an equation for one operand or the result: its letters, and the place of the ellipsis.
 #[derive(Default)]
 struct Subscripts {
     letters: Vec<u8>,
@@ -22,7 +22,7 @@ fn error(text: impl std::fmt::Display) -> Error {
     Error::runtime(format!("einsum(): {text}"))
 }
 
-/// Reads `text`, which starts at byte `from` of the equation; `operand` is missing for the result.
+/// Parse `text`, which starts at byte `from` of the equation. `operand` is `None` for the result.
 fn subscripts(text: &str, from: usize, operand: Option<usize>) -> Result<Subscripts> {
     let (bytes, mut s, mut i) = (text.as_bytes(), Subscripts::default(), 0);
     while i < bytes.len() {
@@ -61,7 +61,7 @@ fn subscripts(text: &str, from: usize, operand: Option<usize>) -> Result<Subscri
     Ok(s)
 }
 
-/// An operand with one dimension a label, each label once.
+/// An operand with one dimension for each label, each label once.
 struct Operand {
     x: Tensor,
     labels: Vec<Label>,
@@ -71,7 +71,7 @@ impl Operand {
     fn size(&self, l: Label) -> Option<usize> {
         self.labels.iter().position(|k| *k == l).map(|d| self.x.dims()[d])
     }
-    /// Labels repeated within the operand become the diagonal of their dimensions.
+    /// Labels repeated within the operand select the diagonal of their dimensions.
     fn new(x: &Tensor, s: &Subscripts, number: usize) -> Result<Operand> {
         let rank = x.dims().len();
         if s.ellipsis.is_none() && s.letters.len() != rank {
@@ -107,13 +107,13 @@ impl Operand {
                     c as char
                 )));
             }
-            // The diagonal is the last dimension; it takes the place of the first of the two.
+            // The diagonal is the last dimension. Move it to the place of the first of the two.
             x = x.diagonal(0, e as i64, d as i64)?.movedim(&[-1], &[e as i64])?;
             labels.remove(d);
         }
         Ok(Operand { x, labels })
     }
-    /// Sums over labels that nothing else has.
+    /// Sum over labels that no other operand and not the result has.
     fn without(self, gone: impl Fn(Label) -> bool) -> Result<Operand> {
         let dims: Vec<i64> = (0..self.labels.len()).filter(|&d| gone(self.labels[d])).map(|d| d as i64).collect();
         if dims.is_empty() {
@@ -123,7 +123,7 @@ impl Operand {
         let labels = self.labels.iter().copied().filter(|l| !gone(*l)).collect();
         Ok(Operand { x, labels })
     }
-    /// The dimensions in the order of the labels given; those that are missing, on either side, have one element.
+    /// The dimensions in the order of the given labels. A missing dimension gets size one.
     fn arranged(&self, order: &[Label]) -> Result<Tensor> {
         let place = |l: &Label| self.labels.iter().position(|k| k == l).map(|d| d as i64);
         let mut all: Vec<i64> = order.iter().filter_map(place).collect();
@@ -135,9 +135,9 @@ impl Operand {
     }
 }
 
-/// The product of two operands, summed over labels that `kept` does not name.
+/// The product of two operands, summed over labels that are not in `kept`.
 fn pair(a: Operand, b: Operand, kept: impl Fn(Label) -> bool) -> Result<Operand> {
-    // A label of one operand alone is summed there first; one that is broadcast counts as alone.
+    // A label of only one operand is summed there first. A broadcast label counts as such.
     let wide = |x: &Operand, l: Label| x.size(l).is_some_and(|n| n != 1);
     let both = |l: Label| wide(&a, l) && wide(&b, l);
     let shared: Vec<Label> = a.labels.iter().copied().filter(|l| both(*l)).collect();
@@ -178,11 +178,11 @@ fn pair(a: Operand, b: Operand, kept: impl Fn(Label) -> bool) -> Result<Operand>
     Ok(Operand { x: z.reshape(&sizes)?, labels })
 }
 
-/// `torch.einsum`: contracts operands from left to right, or in the order of `path`, pairs of places in the list of
-/// what is left, to whose end each result goes.
+/// `torch.einsum`: contract operands from left to right, or in the order of `path`. It holds pairs of positions in the
+/// list of remaining operands, to whose end each result is appended.
 ///
 /// # Errors
-/// `Runtime` for an equation that is no equation or does not fit the operands.
+/// `Runtime` for a malformed equation, or one that does not fit the operands.
 pub fn einsum(equation: &str, operands: &[&Tensor], path: Option<&[i64]>) -> Result<Tensor> {
     if operands.is_empty() {
         return Err(error("must provide at least one operand"));
@@ -227,7 +227,7 @@ pub fn einsum(equation: &str, operands: &[&Tensor], path: Option<&[i64]>) -> Res
             w
         }
         None => {
-            // What an ellipsis stands for, and then the letters that occur once.
+            // The dimensions of the ellipsis, then the letters that occur once.
             let count = |c: u8| parsed.iter().flat_map(|p| &p.letters).filter(|l| **l == c).count();
             ellipsis().chain((b'A'..=b'z').filter(|c| count(*c) == 1).map(Label::Letter)).collect()
         }

@@ -1,5 +1,6 @@
-//! Rows of a table by index.
+//! Embeddings: rows of a table by index.
 
+use crate::axes::{Axes, list};
 use crate::op::{Fused, KernelFn, Outs, Prim, Saves, VjpFn, same_device};
 use crate::ops::indexing::{count_up, defer_index, gather, index_add, index_copy, index_select, scatter_reduce};
 use crate::ops::pointwise::{kernel_error, select, select_scalar};
@@ -16,17 +17,17 @@ use smallvec::smallvec;
 /// | idx | any | `int64` or `int32` |
 /// | y | `[*idx, *row]` | as w |
 ///
-/// An index outside `0..v` is an error. The row `padding` gets no gradient; with `by_freq` that of each row is divided
-/// by how often it is asked for. Saves the indices.
+/// An index outside `0..v` is an error. The row `padding` gets no gradient. With `by_freq` the gradient of each row is
+/// divided by the number of its uses. Saves the indices.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Embedding {
-    /// Row without gradient.
+    /// Row without a gradient.
     pub padding: Option<usize>,
-    /// Gradients are means over a row's uses, not sums.
+    /// Whether gradients are means over a row's uses, not sums.
     pub by_freq: bool,
 }
 
-/// For each index `1 / n` where it stands `n` times, spread over rows of `rank` dimensions.
+/// For each index, `1 / n` if it occurs `n` times, broadcast over rows of `rank` dimensions.
 fn rarity(w: &Meta, idx: &Tensor) -> Result<Tensor> {
     let flat = idx.reshape_dims(Dims::new(&[idx.numel()]))?;
     let one = Meta { dims: Dims::new(&[w.dims[0]]), dtype: compute_dtype(w.dtype), device: w.device };
@@ -36,7 +37,7 @@ fn rarity(w: &Meta, idx: &Tensor) -> Result<Tensor> {
     over_rows(&own.to_dtype(w.dtype)?, w.dims.len() - 1)
 }
 
-/// `cond`, of the shape of the indices, spread over rows of `rank` dimensions.
+/// `cond`, of the shape of the indices, broadcast over rows of `rank` dimensions.
 fn over_rows(cond: &Tensor, rank: usize) -> Result<Tensor> {
     let dims: Vec<usize> = cond.dims().iter().copied().chain(std::iter::repeat_n(1, rank)).collect();
     cond.reshape_dims(Dims::try_new(&dims)?)
@@ -85,6 +86,10 @@ impl Fused for Embedding {
         let dims: Vec<usize> = idx.dims().iter().chain(&w.dims()[1..]).copied().collect();
         Ok(Meta { dims: Dims::try_new(&dims)?, dtype: w.dtype(), device: same_device(x)? })
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        let (places, row) = (list("p", x[1].dims.len()), list("r", x[0].dims.len() - 1));
+        Axes::parse(&format!("_ {row}, {places} -> {places} {row}"), x, y).linear(&[0b1])
+    }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let (w, idx) = (x[0], x[1]);
         let dims: Dims = idx.dims().iter().chain(&w.dims()[1..]).copied().collect();
@@ -94,7 +99,7 @@ impl Fused for Embedding {
             return Ok(smallvec![y]);
         }
         let y = if self.by_freq {
-            // The same value, with a part of its gradient.
+            // The same value, with only a part of its gradient.
             let fixed = y.detach();
             fixed.add(&y.sub(&fixed)?.mul(&rarity(w.meta(), idx)?)?)?
         } else {
@@ -121,7 +126,7 @@ pub fn embedding(w: &Tensor, idx: &Tensor, padding_idx: i64, by_freq: bool) -> R
     dispatch::call(Prim::Embedding(Embedding { padding: usize::try_from(padding_idx).ok(), by_freq }), &[w, idx])
 }
 
-/// `torch.embedding_renorm_`: rows that are asked for and whose norm is larger are scaled down to it.
+/// `torch.embedding_renorm_`: scale down the rows that `idx` names to the norm `max`, if theirs is larger.
 fn embedding_renorm(w: &Tensor, idx: &Tensor, max_norm: f64, p: f64) -> Result<Tensor> {
     if w.dims().len() != 2 {
         return Err(Error::runtime(format!(
@@ -138,11 +143,11 @@ fn embedding_renorm(w: &Tensor, idx: &Tensor, max_norm: f64, p: f64) -> Result<T
     let rows = index_select(w, 0, &flat)?;
     let norm = crate::ops::reduce::norm(&rows, Scalar::Float(p), Some(&[1]), true)?;
     let scaled = rows.mul(&norm.add_scalar(1e-7)?.reciprocal()?.mul_scalar(max_norm)?)?;
-    // Where an index stands twice, both write the same row.
+    // If an index occurs twice, both write the same row.
     index_copy(w, 0, &flat, &select(&norm.gt_scalar(max_norm)?, &scaled, &rows)?)
 }
 
-/// Refuses `sparse=True` where a gradient would follow: there are no sparse tensors yet.
+/// Refuse `sparse=True` if a gradient would follow: sparse tensors do not exist here yet.
 fn refuse_sparse(w: &Tensor, sparse: bool) -> Result<()> {
     if sparse && state::grad_enabled() && w.requires_grad() {
         return Err(Error::not_implemented(
@@ -166,7 +171,7 @@ fn expect_index(x: &Tensor, which: &str, op: &str) -> Result<()> {
 
 // ------------------------------------------------------------------------------------------------ bags
 
-/// How the rows of a bag become one.
+/// The reduction of the rows of a bag.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Mode {
     Sum,
@@ -275,7 +280,7 @@ impl<'a> Bags<'a> {
         bags.check_offsets()?;
         Ok(bags)
     }
-    /// The first bag starts with the first index, and none behind the last.
+    /// The first bag starts with the first index, and no bag follows the last.
     fn check_offsets(&self) -> Result<()> {
         let (o, n) = (&self.offsets, self.indices.numel() as i64);
         if o.numel() == 0 {
@@ -323,8 +328,9 @@ impl<'a> Bags<'a> {
             }
         })
     }
-    /// The result, the bag of each index, the size of each bag, and where maxima came from. What PyTorch's CPU leaves
-    /// out is left out here: sums of `float32` and narrower have no bags, and all sums no sizes.
+    /// The result, the bag of each index, the size of each bag, and the positions of maxima. The results that PyTorch's
+    /// CPU leaves out are empty here too: the bags for sums of `float32` and narrower dtypes, and the sizes for all
+    /// sums.
     fn run(&self) -> Result<Vec<Tensor>> {
         let (n, device) = (self.indices.numel(), self.weight.device());
         let count = self.offsets.numel() - usize::from(self.include_last);
@@ -337,7 +343,7 @@ impl<'a> Bags<'a> {
         let unpadded = self.padding.map(|p| self.indices.ne_scalar(p)).transpose()?;
         let fast = self.mode != Mode::Max && unpadded.is_none() && self.weight.dtype() != DType::F64;
         let kept = if fast && self.include_last && n > 0 {
-            // Here alone the last offset ends the last bag.
+            // Only here the last offset ends the last bag.
             Some(place.lt(&self.offsets.select(0, -1)?)?)
         } else {
             unpadded.clone()
@@ -349,7 +355,7 @@ impl<'a> Bags<'a> {
             Ok(vec![y, bags?, sizes?, found?])
         };
         if n == 0 || count == 0 {
-            // Part of the history all the same.
+            // The result must be part of the history even so.
             let zeros = Tensor::zeros(&[count, width], self.weight.dtype(), device)?;
             let mut none = rows.narrow(0, 0, 0)?;
             if let Some(s) = self.sample_weights {
@@ -387,7 +393,7 @@ impl<'a> Bags<'a> {
         }
         finish(y.to_dtype(rows.dtype())?, found.clone(), found)
     }
-    /// Maxima of each bag and the index of the row each came from, the first one of equals.
+    /// Maxima of each bag, and the index of the row of each maximum, the first one of equals.
     fn maxima(&self, rows: &Tensor, bag: &Tensor, kept: Option<&Tensor>, count: usize) -> Result<(Tensor, Tensor)> {
         let (n, width, device) = (rows.dims()[0], rows.dims()[1], rows.device());
         let over = |x: &Tensor| x.unsqueeze(1)?.expand_dims(&Dims::new(&[n, width]));
@@ -417,7 +423,7 @@ impl<'a> Bags<'a> {
 }
 
 fn bag_samples(padding: bool) -> Vec<Sample> {
-    // An empty bag and one of everything.
+    // One bag is empty, and the other one has all indices.
     let of = |mode: i64, weights: Option<SampleArg>| {
         let mut args = vec![t(&[5, 3]), index(&[6], 5), index(&[2], 3), n(false), n(mode), n(false)];
         args.push(weights.unwrap_or(SampleArg::Default));
@@ -426,7 +432,7 @@ fn bag_samples(padding: bool) -> Vec<Sample> {
         }
         Sample::new(args)
     };
-    // The padding row has no gradient although values depend on it.
+    // The padding row has no gradient, although values depend on it.
     let of = |mode, weights| if padding { of(mode, weights).no_gradient() } else { of(mode, weights) };
     vec![of(0, None), of(1, None), of(2, None), of(0, Some(positive(&[6])))]
 }

@@ -1,7 +1,7 @@
-//! `torch._foreach_*`: an op called on every tensor of a list, as loops over parameters are written.
+//! `torch._foreach_*`: an op called on every tensor of a list, as a loop over parameters would call it.
 //!
-//! Each row names the op of the table that serves one element. Lists of tensors and of numbers give that op their
-//! elements, a tensor or a number goes to all of them.
+//! Each row names the op of the table for one element. Lists of tensors and of numbers pass their elements to that op;
+//! a single tensor or number is passed to all calls.
 
 use crate::ops::{Callable, find};
 use crate::schema::Fill::{Fraction, Normal, Positive, Unit};
@@ -9,7 +9,7 @@ use crate::schema::{Arg, Args, Fill, Ret, Row, Sample, SampleArg, Scope, Tier, n
 use crate::{Error, Result, Scalar, Tensor, samples};
 use smallvec::SmallVec;
 
-/// How many tensors there are, once all lists have been found to be of one length.
+/// The number of tensors. All lists must have the same length.
 fn length(a: &Args<'_>) -> Result<usize> {
     let mut lists = a.0.iter().filter_map(|a| if let Arg::Tensors(v) = a { Some(v.len()) } else { None });
     let len = lists.next().unwrap_or(0);
@@ -27,7 +27,7 @@ fn length(a: &Args<'_>) -> Result<usize> {
     Ok(len)
 }
 
-/// What a call for tensor `k` gets of an argument.
+/// The argument for the call on tensor `k`.
 fn element_of(a: Arg<'_>, k: usize) -> Arg<'_> {
     match a {
         Arg::Tensors(v) => v[k].as_ref().map_or(Arg::None, Arg::Tensor),
@@ -36,10 +36,10 @@ fn element_of(a: Arg<'_>, k: usize) -> Arg<'_> {
     }
 }
 
-/// Calls an op for each tensor; whatever arguments an element does not have are the op's own defaults.
+/// Call an op for each tensor. Arguments that no list provides get the op's defaults.
 fn each(a: &Args<'_>, op: &Callable) -> Result<Ret> {
     let len = length(a)?;
-    // A missing tensor is found before the first one is written.
+    // Refuse missing tensors before the first one is written.
     for i in (0..a.0.len()).filter(|&i| matches!(a.0[i], Arg::Tensors(_))) {
         a.tensors(i)?;
     }
@@ -51,7 +51,7 @@ fn each(a: &Args<'_>, op: &Callable) -> Result<Ret> {
     Ok(Ret::List((0..len).map(element).collect::<Result<_>>()?))
 }
 
-/// [`each`] where the tensor at 1 stands for a number.
+/// [`each`] for a tensor at 1 that stands for a number.
 fn each_by_tensor(a: &Args<'_>, op: &Callable) -> Result<Ret> {
     let by = a.tensor(1)?;
     if !by.dims().is_empty() {
@@ -64,7 +64,7 @@ fn each_by_tensor(a: &Args<'_>, op: &Callable) -> Result<Ret> {
     each(a, op)
 }
 
-/// [`each`] where the numbers at 3 are the elements of a tensor.
+/// [`each`] for numbers at 3 that are the elements of a tensor.
 fn each_by_elements(a: &Args<'_>, op: &Callable) -> Result<Ret> {
     let by = a.tensor(3)?;
     if by.device() != crate::Device::CPU {
@@ -92,7 +92,7 @@ fn norm(a: &Args<'_>, op: &Callable) -> Result<Ret> {
     each(&Args(&[a.0[0], a.0[1], Arg::None, Arg::Scalar(Scalar::Bool(false)), a.0[2]]), op)
 }
 
-/// The sum of the powers of each tensor's magnitudes.
+/// The sum of the powers of the magnitudes of each tensor.
 fn sum_of_powers(a: &Args<'_>, op: &Callable) -> Result<Ret> {
     length(a)?;
     let dtype = a.opt_dtype(2)?;
@@ -110,7 +110,7 @@ fn numbers() -> SampleArg {
     SampleArg::Scalars(vec![Scalar::Float(0.5), Scalar::Int(2)])
 }
 
-/// [`each`] of extremes, which complex numbers have not: what is said of them is what PyTorch's kernel says.
+/// [`each`] for maxima and minima, which complex numbers do not have. The error names PyTorch's kernel.
 fn each_extreme(a: &Args<'_>, op: &Callable) -> Result<Ret> {
     if let Some(x) = a.tensors(0)?.iter().find(|x| x.dtype().is_complex()) {
         return Err(crate::ops::complex::unsupported("maximum_cpu", x.dtype()));
@@ -118,8 +118,8 @@ fn each_extreme(a: &Args<'_>, op: &Callable) -> Result<Ret> {
     each(a, op)
 }
 
-/// A row: its name and parameters, how elements are served and by which op, samples. The op's in-place form, where
-/// there is one, serves `name_`.
+/// A row: its name and parameters, the way to compute each element, the op, and samples. If the op has an in-place
+/// form, `name_` uses it.
 macro_rules! row {
     ($name:expr, $each:ident, $op:expr, $samples:expr) => {
         Row::new(concat!("_foreach_", $name, " -> Tensor[]"), Tier::Composed, |a| $each(a, find($op)?), $samples)
@@ -137,7 +137,7 @@ macro_rules! unary_rows {
             .doc(concat!("Return the ", $values, " of each tensor in the list `input`."))),*]
     };
 }
-/// Rows of bounds: `$number` serves numbers, `$tensor` tensors.
+/// Rows of bounds: `$number` is the op for numbers, `$tensor` for tensors.
 macro_rules! bound_rows {
     ($($op:literal: $number:literal $tensor:literal, $doc:literal;)*) => {
         &[$(
@@ -150,7 +150,7 @@ macro_rules! bound_rows {
         )*]
     };
 }
-/// Rows of `self + value * tensor1 * tensor2` and the like.
+/// Rows of `self + value * tensor1 * tensor2` and similar functions.
 macro_rules! blend_rows {
     ($($op:literal, $doc:literal;)*) => {
         &[$(
@@ -411,7 +411,7 @@ fn matrices() -> SampleArg {
     SampleArg::Tensors(vec![vec![3, 3], vec![2, 2]], Normal)
 }
 
-/// Rows of the bounds of elements.
+/// Rows of maxima and minima with bounds.
 pub const BOUNDS: &[Row] = bound_rows![
     "clamp_min": "clamp_min" "clamp_min.Tensor",
         "Return each tensor in the list `input` with its elements raised to a lower bound, where they are below it.";

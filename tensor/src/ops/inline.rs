@@ -1,9 +1,10 @@
-//! Custom kernels: operators whose meaning is a StableHLO module that was made elsewhere.
+//! Custom kernels: operators whose meaning is a given StableHLO module.
 //!
-//! A [`Kernel`] is the module for one set of shapes, and perhaps its gradient, which is another kernel. The module's
-//! functions are put into the program and called, so that the compiler fuses them with the ops around them. Callers
+//! A [`Kernel`] is the module for one set of shapes, and optionally its gradient, which is another kernel. The module's
+//! functions are added to the program and called, so that the compiler fuses them with the ops around them. Callers
 //! choose the kernel for their shapes.
 
+use crate::axes::Axes;
 use crate::op::{Func, Grads, Op, Outs, Prim, Saved, Saves, Value, Values, same_device};
 use crate::{DType, Dims, Error, Meta, Result, Tensor, backend, dispatch, meta};
 use smallvec::SmallVec;
@@ -14,7 +15,7 @@ use torchtpu_kernels::View;
 use torchtpu_stablehlo::Library;
 
 impl Prim {
-    /// The kernel of the user that this op calls.
+    /// The user's kernel that this op calls.
     pub fn custom_kernel(&self) -> Option<&Arc<Kernel>> {
         match self {
             Prim::Inline(call) => Some(&call.0),
@@ -23,25 +24,25 @@ impl Prim {
     }
 }
 
-/// What a gradient's kernel is given.
+/// An operand of a gradient's kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GradientInput {
     /// An input of the kernel.
     Input(usize),
-    /// A result of the kernel, one that callers do not see included.
+    /// A result of the kernel, including those that callers do not see.
     Output(usize),
-    /// The gradient of a result: zeros where none reached it.
+    /// The gradient of a result: zeros if none has reached it.
     Cotangent(usize),
 }
 
 /// The gradient of a kernel.
 #[derive(Clone, Debug)]
 pub struct Gradient {
-    /// Computes the gradients.
+    /// The kernel that computes the gradients.
     pub kernel: Arc<Kernel>,
-    /// What it is given, in order.
+    /// The operands of that kernel, in order.
     pub inputs: Vec<GradientInput>,
-    /// Which of its results is the gradient of each input of the forward kernel, if there is one.
+    /// For each input of the forward kernel, the number of the result that is its gradient, if it has one.
     pub results: Vec<Option<usize>>,
 }
 
@@ -53,12 +54,12 @@ pub struct Kernel {
     results: Vec<(Dims, DType)>,
     visible: usize,
     gradient: Option<Gradient>,
-    /// Where the user wrote it.
+    /// The place in the user's program.
     place: Option<String>,
 }
 
 impl Kernel {
-    /// Makes a kernel of a StableHLO module, for the operator `name` (`"namespace::name"`).
+    /// Make a kernel of a StableHLO module, for the operator `name` (`"namespace::name"`).
     ///
     /// # Errors
     /// `Value` when the module cannot be part of a program.
@@ -79,7 +80,7 @@ impl Kernel {
         Ok(Kernel { name: interned(name), library, args, results, visible, gradient: None, place: None })
     }
 
-    /// Sets the gradient. Callers then see the first `visible` results: the others are for the gradient.
+    /// Set the gradient. Callers then see the first `visible` results; the others are for the gradient.
     ///
     /// # Errors
     /// `Value` when the gradient's kernel does not fit.
@@ -113,7 +114,7 @@ impl Kernel {
         Ok(self)
     }
 
-    /// Notes where the user wrote it: file and line, for errors of the compiler.
+    /// Set the file and line in the user's program, for errors of the compiler.
     pub fn with_place(mut self, place: Option<String>) -> Kernel {
         self.place = place;
         self
@@ -124,7 +125,7 @@ impl Kernel {
         self.name
     }
 
-    /// Where the user wrote it.
+    /// The place in the user's program.
     pub fn place(&self) -> Option<&str> {
         self.place.as_deref()
     }
@@ -144,10 +145,10 @@ impl Kernel {
         &self.results
     }
 
-    /// Calls the kernel. Returns the results that callers see.
+    /// Call the kernel, and return the results that callers see.
     ///
     /// # Errors
-    /// `Runtime` when the arguments are not those that it is for.
+    /// `Runtime` when the arguments do not have the kernel's sizes and dtypes.
     pub fn call(self: &Arc<Self>, x: &[&Tensor]) -> Result<Outs> {
         let mut y = dispatch::call_n(Prim::Inline(Inline(self.clone())), x)?;
         y.truncate(self.visible);
@@ -184,7 +185,7 @@ fn interned(name: &str) -> &'static str {
 ///
 /// There are as many operands as arguments (C3).
 ///
-/// On `cpu` the program runs on XLA:CPU. The gradient is the kernel's, and has none itself.
+/// On `cpu` the program runs on XLA:CPU. The gradient is that of the kernel, and has no gradient itself.
 #[derive(Clone, Debug)]
 pub struct Inline(pub Arc<Kernel>);
 
@@ -241,6 +242,9 @@ impl Op for Inline {
     fn infer_extra(&self, _: &[&Tensor], first: &Meta, i: usize) -> Meta {
         let (dims, dtype) = self.0.results[i];
         Meta { dims, dtype, ..*first }
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::opaque("the program is the user's", x, y)
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let dense: SmallVec<[Tensor; 4]> = x.iter().map(|x| x.detach().contiguous()).collect::<Result<_>>()?;

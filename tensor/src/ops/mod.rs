@@ -36,11 +36,12 @@ pub mod signal;
 pub mod sort;
 pub mod statistics;
 
+use crate::axes::Axes;
 use crate::op::{self, Attributes, Facts, Func, Grads, Layout, Outs, Saved, Saves, Value, Values};
 use crate::schema::{Aliasing, Arg, Args, Ret, Row, Schema};
 use crate::{DType, Error, Meta, Result, Tensor};
 
-/// One result of a row.
+/// The result of a row with one tensor.
 fn ok(y: Tensor) -> Result<Ret> {
     Ok(Ret::Tensor(y))
 }
@@ -48,8 +49,8 @@ use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-/// Makes the enum of nodes and the rules that ask each by its tier: `op::prim`, `op::view` or `op::fused`.
-/// Ops with many attributes are boxed, since every call moves an op by value.
+/// Define the enum of nodes, and methods that call each node's rules through its tier: `op::prim`, `op::view` or
+/// `op::fused`. Ops with many attributes are boxed, since every call moves an op by value.
 macro_rules! op_table {
     (inline { $($tier:ident $name:ident = $ty:path;)* } boxed { $($btier:ident $bname:ident = $bty:path;)* }) => {
         /// Every node of a trace or tape, attributes included. `Hash` and `Eq` are the key of the compilation cache.
@@ -63,7 +64,7 @@ macro_rules! op_table {
         ),*}
 
         impl Prim {
-            /// Names of all nodes with their tiers, for the tests that count what samples reach.
+            /// Names of all nodes with their tiers, for tests that check which nodes the samples reach.
             pub const NODES: &'static [(&'static str, &'static str)] = &[
                 $((stringify!($name), stringify!($tier)),)* $((stringify!($bname), stringify!($btier))),*
             ];
@@ -71,12 +72,12 @@ macro_rules! op_table {
             pub fn node(&self) -> &'static str {
                 match self { $(Prim::$name(_) => stringify!($name),)* $(Prim::$bname(_) => stringify!($bname)),* }
             }
-            /// Name in traces and errors: the kind where the node has one.
+            /// Name in traces and errors: the kind, if the node has one.
             pub fn name(&self) -> &'static str {
                 match self { $(Prim::$name(o) => op::$tier::label(o),)*
                     $(Prim::$bname(o) => op::$btier::label(&**o)),* }
             }
-            /// The name in CamelCase, as `grad_fn` names have it.
+            /// The name in CamelCase, for `grad_fn` names.
             pub fn backward_name(&self) -> String {
                 if let Some((space, op)) = self.name().split_once("::") {
                     return format!("GeneratedBackwardFor_{space}_{op}_default");
@@ -99,6 +100,16 @@ macro_rules! op_table {
                 match self { $(Prim::$name(o) => op::$tier::attributes(o),)*
                     $(Prim::$bname(o) => op::$btier::attributes(&**o)),* }
             }
+            /// How the dimensions of the operands `x` and the results `y` correspond. See [`crate::axes`].
+            pub fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+                match self { $(Prim::$name(o) => op::$tier::axes(o, x, y),)*
+                    $(Prim::$bname(o) => op::$btier::axes(&**o, x, y)),* }
+            }
+            /// The same op for operands and results of other sizes, for its call on a part of an axis.
+            pub fn resized(&self, x: &[Meta], y: &[Meta]) -> Prim {
+                match self { $(Prim::$name(o) => Prim::$name(op::$tier::resized(o, x, y)),)*
+                    $(Prim::$bname(o) => Prim::$bname(Box::new(op::$btier::resized(&**o, x, y)))),* }
+            }
             /// Number of outputs.
             pub fn outs(&self) -> usize {
                 match self { $(Prim::$name(o) => op::$tier::outs(o),)* $(Prim::$bname(o) => op::$btier::outs(&**o)),* }
@@ -108,7 +119,7 @@ macro_rules! op_table {
                 match self { $(Prim::$name(o) => op::$tier::differentiable(o),)*
                     $(Prim::$bname(o) => op::$btier::differentiable(&**o)),* }
             }
-            /// Whether the result looks at the input's elements.
+            /// Whether the result is a view of the input.
             pub fn is_view(&self) -> bool {
                 match self { $(Prim::$name(_) => op::$tier::IS_VIEW,)* $(Prim::$bname(_) => op::$btier::IS_VIEW),* }
             }
@@ -125,10 +136,10 @@ macro_rules! op_table {
                 match self { $(Prim::$name(o) => op::$tier::infer_extra(o, x, first, i),)*
                     $(Prim::$bname(o) => op::$btier::infer_extra(&**o, x, first, i)),* }
             }
-            /// Fills the outputs on `cpu`.
+            /// Fill the outputs on `cpu`.
             ///
             /// # Errors
-            /// What only values can show: an index out of range.
+            /// When values are wrong, such as an index out of range.
             #[inline]
             pub fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
                 match self { $(Prim::$name(o) => op::$tier::kernel(o, x, y),)*
@@ -160,12 +171,12 @@ macro_rules! op_table {
             /// Gradients of the inputs.
             ///
             /// # Errors
-            /// Whatever the ops it is written in report.
+            /// The errors of the ops that it consists of.
             pub fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
                 match self { $(Prim::$name(o) => op::$tier::vjp(o, s, g),)*
                     $(Prim::$bname(o) => op::$btier::vjp(&**o, s, g)),* }
             }
-            /// What `vjp` reads.
+            /// Inputs and outputs that `vjp` reads.
             #[inline]
             pub fn saves(&self, needs: u64) -> Saves {
                 match self { $(Prim::$name(o) => op::$tier::saves(o, needs),)*
@@ -174,7 +185,7 @@ macro_rules! op_table {
             /// The meaning of a fused op.
             ///
             /// # Errors
-            /// Whatever the ops it is written in report.
+            /// The errors of the ops that it consists of.
             pub fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
                 match self { $(Prim::$name(o) => op::$tier::expand(o, x),)*
                     $(Prim::$bname(o) => op::$btier::expand(&**o, x)),* }
@@ -183,10 +194,10 @@ macro_rules! op_table {
                 match self { $(Prim::$name(o) => op::$tier::view_dtype(o, x),)*
                     $(Prim::$bname(o) => op::$btier::view_dtype(&**o, x)),* }
             }
-            /// Where the elements of a view are, given where the input's are.
+            /// The layout of a view, for a layout of its input.
             ///
             /// # Errors
-            /// When no strides say so.
+            /// When no strides can describe the layout.
             ///
             /// # Panics
             /// For an op that is no view.
@@ -311,9 +322,9 @@ op_table! {
     }
 }
 
-/// Rows that belong together, with the rule that they share.
+/// Rows that belong together, with a rule that they share.
 pub struct Family {
-    /// The name, as the tests and the documentation group ops.
+    /// The name under which tests and documentation group ops.
     pub name: &'static str,
     /// The rows.
     pub rows: &'static [Row],
@@ -324,11 +335,11 @@ impl Family {
     const fn new(name: &'static str, rows: &'static [Row]) -> Family {
         Family { name, rows, is_elementwise: false }
     }
-    /// A family whose results have each element from the elements at the same place.
+    /// A family whose results have each element from the operands' elements at the same place.
     const fn elementwise(name: &'static str, rows: &'static [Row]) -> Family {
         Family { name, rows, is_elementwise: true }
     }
-    /// What the operands of one of its rows may share with `out`.
+    /// The memory that the operands of one of its rows may share with `out`.
     pub fn out_aliasing(&self, row: &Row) -> Aliasing {
         let default = if self.is_elementwise { Aliasing::InStep } else { Aliasing::Allowed };
         row.out_aliasing.unwrap_or(default)
@@ -440,14 +451,14 @@ pub fn rows() -> impl Iterator<Item = &'static Row> {
 /// An op that was found by its name.
 pub(crate) struct Callable {
     row: &'static Row,
-    /// What stands for missing arguments.
+    /// The values of missing arguments.
     defaults: Vec<Arg<'static>>,
-    /// Whether the in-place form is meant.
+    /// Whether this is the in-place form.
     in_place: bool,
 }
 
 impl Callable {
-    /// Calls it. Arguments stand in the schema's order; those that are left out at the end get their defaults.
+    /// Call it. Arguments are in the schema's order. Missing ones at the end get their defaults.
     pub(crate) fn call(&self, args: &[Arg<'_>]) -> Result<Ret> {
         if args.len() > self.defaults.len() {
             return Err(Error::type_error(format!(
@@ -461,7 +472,7 @@ impl Callable {
             args.iter().copied().chain(self.defaults[args.len()..].iter().copied()).collect();
         if self.in_place { self.row.call_in_place(&Args(&all)) } else { (self.row.call)(&Args(&all)) }
     }
-    /// [`Callable::call`] of an op that gives one tensor.
+    /// [`Callable::call`] for an op that returns one tensor.
     pub(crate) fn call_tensor(&self, args: &[Arg<'_>]) -> Result<Tensor> {
         match self.call(args)? {
             Ret::Tensor(y) => Ok(y),
@@ -473,7 +484,7 @@ impl Callable {
     }
 }
 
-/// The op of a name, as [`call`] takes them.
+/// Find the op of a name in the form of [`call`].
 pub(crate) fn find(name: &str) -> Result<&'static Callable> {
     static TABLE: OnceLock<HashMap<String, Callable>> = OnceLock::new();
     let table = TABLE.get_or_init(|| {
@@ -494,9 +505,9 @@ pub(crate) fn find(name: &str) -> Result<&'static Callable> {
     table.get(name).ok_or_else(|| Error::not_implemented(format!("there is no op named {name}")))
 }
 
-/// Calls any op of the table by its schema's name, with its overload where it has one (`"add.Tensor"`); an underscore
-/// behind the name means the in-place form (`"add_.Tensor"`). Arguments stand in the schema's order; those that are
-/// left out at the end get their defaults.
+/// Call any op of the table by its schema's name, with its overload if it has one (`"add.Tensor"`). An underscore after
+/// the name selects the in-place form (`"add_.Tensor"`). Arguments are in the schema's order. Missing ones at the end
+/// get their defaults.
 ///
 /// ```
 /// use torchtpu_tensor::{DType, Device, Scalar, Tensor, ops, schema::Arg};
@@ -508,23 +519,23 @@ pub(crate) fn find(name: &str) -> Result<&'static Callable> {
 /// ```
 ///
 /// # Errors
-/// `NotImplemented` when there is no such op, `Type` when there are too many arguments; whatever the op reports.
+/// `NotImplemented` when there is no such op, `Type` when there are too many arguments; the errors of the op.
 pub fn call(name: &str, args: &[Arg<'_>]) -> Result<Ret> {
     find(name)?.call(args)
 }
 
-/// [`call`] for an op that gives one tensor.
+/// [`call`] for an op that returns one tensor.
 ///
 /// # Errors
-/// As [`call`].
+/// The errors of [`call`].
 pub fn call_tensor(name: &str, args: &[Arg<'_>]) -> Result<Tensor> {
     find(name)?.call_tensor(args)
 }
 
-/// [`call`] for an op that gives two tensors.
+/// [`call`] for an op that returns two tensors.
 ///
 /// # Errors
-/// As [`call`].
+/// The errors of [`call`].
 pub fn call_pair(name: &str, args: &[Arg<'_>]) -> Result<(Tensor, Tensor)> {
     match call(name, args)? {
         Ret::Tuple(y) | Ret::List(y) if y.len() == 2 => Ok((y[0].clone(), y[1].clone())),

@@ -1,8 +1,9 @@
 //! Optimiser steps.
 //!
-//! On `cpu` a step is one kernel that writes parameter and state in place. On `tpu` it is a fused op whose numbers are
-//! operands, so that another learning rate or step count compiles nothing, and its results are assigned.
+//! On `cpu` a step is one kernel that writes parameter and state in place. On `tpu` it is a fused op, whose results are
+//! assigned. Its numbers are operands, so that another learning rate or step count compiles nothing.
 
+use crate::axes::Axes;
 use crate::backend::SharedNumbers;
 use crate::lower::kernel_call::{self, KernelCall};
 use crate::op::{Facts, Func, Fused, KernelFn, LowerFn, Outs, Prim, Value, Values};
@@ -28,9 +29,9 @@ use torchtpu_kernels::{KernelError, View, ViewMut};
 /// once.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct AdamW {
-    /// AdamW: decay shrinks the parameter.
+    /// AdamW: decay shrinks the parameter instead of being added to the gradient.
     pub decoupled: bool,
-    /// Ascends.
+    /// Whether to ascend.
     pub maximize: bool,
 }
 
@@ -45,15 +46,15 @@ pub struct AdamW {
 pub struct Sgd {
     /// Whether there is a buffer.
     pub momentum: bool,
-    /// Nesterov's momentum.
+    /// Whether to use Nesterov's momentum.
     pub nesterov: bool,
-    /// Ascends.
+    /// Whether to ascend.
     pub maximize: bool,
-    /// The buffer holds nothing yet and becomes the gradient.
+    /// Whether the buffer is still unset; it becomes the gradient.
     pub first: bool,
 }
 
-/// Requires tensors of one description.
+/// Refuse tensors of different descriptions.
 fn agree(x: &[&Tensor]) -> Result<Meta> {
     expect_float("optimizer_step", x[0])?;
     for t in &x[1..] {
@@ -93,7 +94,7 @@ impl Formula<'_> {
     fn div(&mut self, a: &Value, b: &Value) -> Value {
         self.0.binary("stablehlo.divide", a, b)
     }
-    /// An operand in the dtype of arithmetic and the shape of the parameter.
+    /// An operand in the dtype that the step computes in, and in the shape of the parameter.
     fn wide(&mut self, x: &Value, meta: &Meta) -> Value {
         let v = self.0.convert(x, crate::meta::element_type(compute_dtype(meta.dtype)));
         self.0.broadcast_to(&v, &meta.dims)
@@ -104,7 +105,7 @@ impl Formula<'_> {
 }
 
 impl AdamW {
-    /// As its kernel sees it, from the 0-d operands in their order.
+    /// The step for its kernel, from the 0-d operands in their order.
     pub(crate) fn step(&self, numbers: [f64; 8]) -> kernels::AdamW {
         let [decay, _, c1, _, c2, eps, step, root] = numbers;
         let weight_decay = match (self.decoupled, step == 0.0) {
@@ -127,8 +128,8 @@ impl AdamW {
 }
 
 impl Sgd {
-    /// Writes `p` and, with momentum, `b`, from what they were, or in place. `numbers` are the 0-d operands in their
-    /// order.
+    /// Write `p` and, with momentum, `b`, from their old values in `from`, or in place. `numbers` are the 0-d operands
+    /// in their order.
     pub(crate) fn run(
         &self,
         p: &mut ViewMut<'_>,
@@ -202,6 +203,9 @@ impl Fused for AdamW {
     fn infer_extra(&self, _: &[&Tensor], first: &Meta, _: usize) -> Meta {
         *first
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::elementwise(x, y)
+    }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let dtype = x[0].dtype();
         let w: Vec<Tensor> = x[..4].iter().map(|t| widened(t)).collect::<Result<_>>()?;
@@ -272,6 +276,9 @@ impl Fused for Sgd {
     fn infer_extra(&self, _: &[&Tensor], first: &Meta, _: usize) -> Meta {
         if self.momentum { *first } else { first.with_dims(Dims::filled(0, 1)) }
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::elementwise(x, y)
+    }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let dtype = x[0].dtype();
         let at = 2 + self.momentum as usize;
@@ -290,7 +297,7 @@ impl Fused for Sgd {
     }
 }
 
-/// Whether a kernel may write all of these directly: on `cpu`, without gaps, the same way.
+/// Whether a kernel may write all of these tensors directly: they are on `cpu` and have the same layout without gaps.
 fn in_place(x: &[&Tensor]) -> bool {
     x.iter().all(|t| t.device().kind == DeviceKind::Cpu && t.is_contiguous() && t.meta() == x[0].meta())
 }
@@ -308,11 +315,11 @@ pub struct AdamArgs {
     pub weight_decay: f64,
     /// Added to the root.
     pub eps: f64,
-    /// Keep the largest mean of squares.
+    /// Whether to divide by the largest mean of squares so far.
     pub amsgrad: bool,
-    /// Ascend.
+    /// Whether to ascend.
     pub maximize: bool,
-    /// AdamW instead of Adam.
+    /// Whether this is AdamW instead of Adam.
     pub decoupled: bool,
 }
 
@@ -324,30 +331,30 @@ pub struct AdamState<'a> {
     pub exp_avg_sq: &'a Tensor,
     /// Largest mean of squares; for `amsgrad`.
     pub max_exp_avg_sq: Option<&'a Tensor>,
-    /// Number of this step, from one.
+    /// Number of this step, counted from one.
     pub step: &'a Tensor,
 }
 
-/// Corrections of the first steps: `1 - beta1^t` and the root of `1 - beta2^t`.
+/// Corrections for the first steps: `1 - beta1^t`, and the root of `1 - beta2^t`.
 enum Bias {
-    /// Known on the host.
+    /// They are known on the host.
     Numbers(f64, f64),
-    /// Known on the device only: the step count lives there.
+    /// They are known only on the device, where the step count is.
     Tensors(Tensor, Tensor),
 }
 
-/// The corrections at a step count, which the caller has counted up, as PyTorch's optimisers do.
+/// The corrections at a step count. The caller has counted the step, as PyTorch's optimisers do.
 fn corrections(step: &Tensor, a: &AdamArgs) -> Result<Bias> {
     if let Some(bits) = step.scalar_bits() {
         let t = Scalar::from_bits(bits, step.dtype()).to_f64();
         return Ok(Bias::Numbers(1.0 - a.beta1.powf(t), (1.0 - a.beta2.powf(t)).sqrt()));
     }
-    // 1 - beta^t without cancellation.
+    // `1 - beta^t` without cancellation.
     let one_less = |beta: f64| step.mul_scalar(beta.ln())?.expm1()?.neg();
     Ok(Bias::Tensors(one_less(a.beta1)?, one_less(a.beta2)?.sqrt()?))
 }
 
-/// One step of Adam or AdamW on one parameter; writes the parameter and its state.
+/// Run one step of Adam or AdamW on one parameter, and write the parameter and its state.
 ///
 /// # Errors
 /// `Runtime` when sizes, dtypes or devices differ, or a tensor may not be written.
@@ -355,7 +362,7 @@ pub fn adam(p: &Tensor, g: &Tensor, s: &AdamState<'_>, a: &AdamArgs) -> Result<(
     adam_with(p, g, s, a, None)
 }
 
-/// [`adam`] with numbers that other parameters have too.
+/// [`adam`] with numbers that are shared with other parameters.
 fn adam_with(p: &Tensor, g: &Tensor, s: &AdamState<'_>, a: &AdamArgs, shared: Option<&SharedNumbers>) -> Result<()> {
     state::no_grad(|| {
         let (m, v) = (s.exp_avg, s.exp_avg_sq);
@@ -380,8 +387,7 @@ fn adam_with(p: &Tensor, g: &Tensor, s: &AdamState<'_>, a: &AdamArgs, shared: Op
             return Ok(());
         }
         let dtype = compute_dtype(p.dtype());
-        // Numbers are shared by their place. Corrections are also told apart by the step that they are for, even where
-        // they are equal.
+        // Numbers are shared by their place. Corrections for different steps are not shared, even if they are equal.
         let number_for = |place: u32, key: f64, v: f64| -> Result<Tensor> {
             let make = || Tensor::number(Scalar::Float(v), dtype);
             shared.map_or_else(make, |s| s.get(place, key, dtype, make))
@@ -456,25 +462,25 @@ pub struct SgdArgs {
     pub momentum: f64,
     /// Learning rate.
     pub lr: f64,
-    /// How much of a new gradient the buffer leaves out.
+    /// The part of a new gradient that the buffer leaves out.
     pub dampening: f64,
-    /// Nesterov's momentum.
+    /// Whether to use Nesterov's momentum.
     pub nesterov: bool,
-    /// Ascend.
+    /// Whether to ascend.
     pub maximize: bool,
-    /// The buffer holds nothing yet.
+    /// Whether the buffer is still unset.
     pub first: bool,
 }
 
-/// One step of SGD on one parameter; writes the parameter and the buffer.
+/// Run one step of SGD on one parameter, and write the parameter and the buffer.
 ///
 /// # Errors
-/// As [`adam`].
+/// The errors of [`adam`].
 pub fn sgd(p: &Tensor, g: &Tensor, buffer: Option<&Tensor>, a: &SgdArgs) -> Result<()> {
     sgd_with(p, g, buffer, a, None)
 }
 
-/// [`sgd`] with numbers that other parameters have too.
+/// [`sgd`] with numbers that are shared with other parameters.
 fn sgd_with(
     p: &Tensor,
     g: &Tensor,
@@ -521,7 +527,7 @@ fn sgd_with(
     })
 }
 
-/// Refuses what mixed-precision training passes along.
+/// Refuse arguments of mixed-precision training.
 fn no_scaling(a: &Args<'_>, from: usize) -> Result<()> {
     if a.opt_tensor(from)?.is_some() || a.opt_tensor(from + 1)?.is_some() {
         return Err(Error::not_implemented("grad_scale and found_inf are not supported; unscale the gradients first"));
@@ -529,7 +535,7 @@ fn no_scaling(a: &Args<'_>, from: usize) -> Result<()> {
     Ok(())
 }
 
-/// Refuses lists of different lengths.
+/// Refuse lists of different lengths.
 fn same_length(lists: &[(&str, usize)]) -> Result<()> {
     for (name, len) in &lists[1..] {
         if *len != lists[0].1 {

@@ -1,5 +1,6 @@
 //! Padding: `Pad`, and the inverses of slicing.
 
+use crate::axes::Axes;
 use crate::op::{Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values, same_device};
 use crate::ops::shape::Slice;
 use crate::schema::{Row, SampleArg, Scope, Tier, ints, n, t};
@@ -7,7 +8,7 @@ use crate::{Dims, Error, Meta, Result, Scalar, Tensor, dispatch, samples};
 use smallvec::{SmallVec, smallvec};
 use torchtpu_stablehlo::ElementType::{Pred, S64};
 
-/// Surrounds a tensor with a number and spreads its elements; negative `low` and `high` cut off.
+/// Surrounds a tensor with a number, and spreads its elements. Negative `low` and `high` crop.
 ///
 /// | operand | shape |
 /// |---|---|
@@ -22,7 +23,7 @@ pub struct Pad {
 }
 
 impl Pad {
-    /// Per dimension: elements before, after, and between neighbours.
+    /// For each dimension: elements before, after, and between neighbours.
     fn new(spec: &[(i64, i64, usize)], rank: usize) -> Result<Pad> {
         let n = spec.len().max(rank);
         let mut p = Pad { low: smallvec![0; n], high: smallvec![0; n], interior: smallvec![0; n] };
@@ -36,8 +37,8 @@ impl Pad {
         let body = if n == 0 { 0 } else { (n as i64 - 1) * (self.interior[i] as i64 + 1) + 1 };
         body + self.low[i] as i64 + self.high[i] as i64
     }
-    /// Dimensions in which the elements could stand elsewhere between as many others, or as many could be cut off
-    /// elsewhere.
+    /// The dimensions in which another offset of the elements, with as many elements added or cropped in all, gives the
+    /// same sizes.
     pub(crate) fn moving(&self) -> impl Iterator<Item = usize> {
         (0..self.low.len()).filter(|&d| {
             let (low, high) = (self.low[d], self.high[d]);
@@ -75,11 +76,16 @@ impl Op for Pad {
         }
         Ok(x[0].meta().with_dims(dims))
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        let is_padded = |i: &usize| self.low[*i] != 0 || self.high[*i] != 0 || self.interior[*i] != 0;
+        let mask = (0..self.low.len()).filter(is_padded).fold(0, |m, i| m | 1 << i);
+        Axes::except(mask, x, y).linear(&[0b11])
+    }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let (x, value, out) = (x[0], x[1], &y[0]);
         let zero_strides = Dims::filled(0, out.dims().len());
         torchtpu_kernels::copy::copy(&value.view_as(out.dims(), &zero_strides), &mut out.view_mut());
-        // The elements that stay, and where the first of them goes.
+        // The elements that stay, and the place of the first of them.
         let (mut from, mut to) = (x.detach(), out.detach());
         for i in 0..x.dims().len() {
             let step = self.interior[i] as i64 + 1;
@@ -102,7 +108,7 @@ impl Op for Pad {
     fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
         let dims = s.meta(0).dims;
         let gx = if s.needs(0) {
-            // Cut (or, where it had cut, pad) back, then take every step-th.
+            // Crop back (or pad, if it had cropped), then take every step-th element.
             let mut y = pad(
                 g,
                 &(0..dims.len()).map(|i| (-(self.low[i] as i64), -(self.high[i] as i64), 0)).collect::<Vec<_>>(),
@@ -134,7 +140,7 @@ impl Op for Pad {
     }
 }
 
-/// Surrounds with a number: elements before, after and between neighbours, per dimension.
+/// Surround with a number: elements before, after and between neighbours, for each dimension.
 pub(crate) fn pad(x: &Tensor, spec: &[(i64, i64, usize)], value: Scalar) -> Result<Tensor> {
     if spec.iter().all(|s| *s == (0, 0, 0)) {
         return Ok(x.clone());
@@ -142,7 +148,7 @@ pub(crate) fn pad(x: &Tensor, spec: &[(i64, i64, usize)], value: Scalar) -> Resu
     dispatch::call(Prim::Pad(Box::new(Pad::new(spec, x.dims().len())?)), &[x, &Tensor::number(value, x.dtype())?])
 }
 
-/// Surrounds with a number: elements before and after, per dimension.
+/// Surround with a number: elements before and after, for each dimension.
 ///
 /// # Errors
 /// `Runtime` when a size becomes negative.
@@ -150,16 +156,16 @@ pub fn pad_constant(x: &Tensor, low_high: &[(i64, i64)], value: Scalar) -> Resul
     pad(x, &low_high.iter().map(|&(l, h)| (l, h, 0)).collect::<Vec<_>>(), value)
 }
 
-/// Zeros of size `n` along the sliced dimension, with `g` where the slice was.
+/// Zeros of size `n` along the sliced dimension, with `g` at the place of the slice.
 pub(crate) fn unslice(g: &Tensor, s: &Slice, n: usize) -> Result<Tensor> {
     let mut spec = vec![(0, 0, 0); g.dims().len()];
-    // Nothing is put nowhere in particular.
+    // An empty slice may be put at any place.
     let start = if s.len == 0 { n } else { s.start };
     spec[s.dim] = (start as i64, (n - start - s.span()) as i64, s.between());
     pad(g, &spec, Scalar::Int(0))
 }
 
-/// Replaces the elements that a slice takes.
+/// Replaces the elements that a slice selects.
 ///
 /// | operand | shape |
 /// |---|---|
@@ -178,7 +184,7 @@ impl SliceUpdate {
         }
         let mut new = update.clone();
         if s.between() > 0 {
-            // What lies between stays: as many elements as the slice spans are replaced, some by themselves.
+            // Elements between those of the slice stay: all elements that it spans are replaced, some by themselves.
             let every = Slice { start: 0, len: s.span(), step: 1, ..*s };
             let old = crate::lower::offsets::slice(f, x, &every, start);
             let (none, mut interior) = (vec![0; update.rank()], vec![0; update.rank()]);
@@ -202,6 +208,9 @@ impl Op for SliceUpdate {
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         same_device(x)?;
         Ok(*x[0].meta())
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::except(1 << self.0.dim, x, y).linear(&[0b11])
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let s = &self.0;
@@ -229,14 +238,14 @@ pub(crate) fn slice_scatter(x: &Tensor, y: &Tensor, s: Slice) -> Result<Tensor> 
     if s.len == x.dims()[s.dim] {
         return Ok(y.clone());
     }
-    // Even nothing has a history.
+    // An empty slice has a history too.
     if s.len == 0 && !y.requires_grad() {
         return Ok(x.clone());
     }
     dispatch::call(Prim::SliceUpdate(SliceUpdate(s)), &[x, y])
 }
 
-/// Widths that a user gave, last dimension first, as one triple a dimension.
+/// Widths from the user, last dimension first, as one triple for each dimension.
 fn widths(x: &Tensor, pads: &[i64]) -> Result<Vec<(i64, i64)>> {
     let rank = x.dims().len();
     if !pads.len().is_multiple_of(2) {
@@ -256,7 +265,7 @@ fn widths(x: &Tensor, pads: &[i64]) -> Result<Vec<(i64, i64)>> {
     Ok(v)
 }
 
-/// Padding by the tensor's own elements, one dimension after the other.
+/// Padding with the tensor's own elements, one dimension after the other.
 fn pad_by_own(x: &Tensor, pads: &[i64], mode: &str) -> Result<Tensor> {
     let (spatial, d) = (pads.len() / 2, x.dims());
     if mode != "circular" && (d.len() == spatial + 1 || d.len() == spatial + 2) {
@@ -300,7 +309,7 @@ fn pad_by_own(x: &Tensor, pads: &[i64], mode: &str) -> Result<Tensor> {
                     edge.expand(&dims).map(Some)
                 }
                 _ => {
-                    // What a negative width cuts off does not come back at the other end.
+                    // Elements that a negative width crops do not come back at the other end.
                     let n = middle.dims()[d as usize] as i64;
                     if count > n {
                         return Err(Error::runtime("Padding value causes wrapping around more than once."));
@@ -404,7 +413,7 @@ pub const ROWS: &[Row] = &[
             };
             let whole = s.len == x.dims()[s.dim];
             let z = slice_scatter(x, &y.to_dtype(x.dtype())?, s)?;
-            // Where nothing is left of `x` its gradient is zero.
+            // If nothing is left of `x`, its gradient is zero.
             let z = if whole { crate::ops::pointwise::independent_of(x, z)? } else { z };
             Ok(z.copy_if_view(x)?.copy_if_view(y)?.into())
         },

@@ -1,4 +1,4 @@
-//! Fake quantisation: values are rounded to what a quantised tensor can hold, and gradients pass as if they were not.
+//! Fake quantisation: values are rounded to those of a quantised tensor, and gradients ignore the rounding.
 
 use crate::graph::{BackwardFn, with_backward};
 use crate::op::{Grads, normalize_dim};
@@ -8,7 +8,7 @@ use crate::types::compute::{expect_float, narrowed};
 use crate::{DType, Dims, Error, Result, Scalar, Tensor, state};
 use smallvec::smallvec;
 
-/// The gradient of a fake quantisation: that of the result, where the input was within the range.
+/// The gradient of a fake quantisation: that of the result, if the input was within the range, else zero.
 struct StraightThrough {
     name: &'static str,
     within: Tensor,
@@ -31,9 +31,9 @@ fn check_range(low: i64, high: i64) -> Result<()> {
     Ok(())
 }
 
-/// `(clamp(round(x / scale) + zero, low, high) - zero) * scale`, computed in `f32` unless `x` is `f64`; `scale` and
-/// `zero` broadcast. With `late` the zero point, which need not be whole then, is added before rounding. NaN becomes
-/// the lower end.
+/// `(clamp(round(x / scale) + zero, low, high) - zero) * scale`, computed in `f32` unless `x` is `f64`. `scale` and
+/// `zero` broadcast. With `late` the zero point is added before rounding and need not be whole. NaN becomes the lower
+/// end.
 fn quantized(
     name: &'static str,
     x: &Tensor,
@@ -45,7 +45,7 @@ fn quantized(
     expect_float("fake_quantize_tensor_cachemask_kernel_type_handling", x)?;
     let (y, within) = state::no_grad(|| -> Result<(Tensor, Tensor)> {
         let wide = if x.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
-        // Scales are rounded to `f32`, and multiplied by their inverses.
+        // Scales are rounded to `f32`, and inputs are multiplied by their inverses.
         let scale = scale.to_dtype(DType::F32)?;
         let inverse = scale.reciprocal()?.to_dtype(wide)?;
         let (scale, zero) = (scale.to_dtype(wide)?, zero.to_dtype(wide)?);
@@ -73,7 +73,7 @@ fn per_tensor(name: &'static str, x: &Tensor, scale: &Tensor, zero: &Tensor, ran
     quantized(name, x, &one(scale)?, &one(zero)?, range, false)
 }
 
-/// `torch.fake_quantize_per_channel_affine`: a scale and a zero point for each place along a dimension.
+/// `torch.fake_quantize_per_channel_affine`: a scale and a zero point for each index of a dimension.
 fn per_channel(x: &Tensor, scale: &Tensor, zero: &Tensor, axis: i64, range: [i64; 2]) -> Result<Tensor> {
     if !matches!(scale.dtype(), DType::F32 | DType::BF16) {
         return Err(Error::runtime(format!("Scale must be Float or BFloat16, found {}", scale.dtype().scalar_type())));
@@ -106,7 +106,7 @@ fn per_channel(x: &Tensor, scale: &Tensor, zero: &Tensor, axis: i64, range: [i64
     quantized("FakeQuantizePerChannelAffineCachemaskBackward0", x, &along(scale)?, &along(zero)?, range, late)
 }
 
-/// Rows of the family. Gradients are no slopes of the values, so they are not compared with differences.
+/// Rows of the family. Their gradients are not slopes of the values, so they are not compared with differences.
 pub const ROWS: &[Row] = &[
     Row::new(
         "fake_quantize_per_tensor_affine.tensor_qparams(Tensor self, Tensor scale, Tensor zero_point, int quant_min, \

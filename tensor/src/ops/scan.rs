@@ -1,5 +1,6 @@
 //! Running folds along a dimension: `Scan{kind}` and `CumExtreme`.
 
+use crate::axes::Axes;
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim};
 use crate::ops::indexing::{Scatter, ScatterKind};
 use crate::ops::pointwise::{self, kernel_error};
@@ -10,7 +11,7 @@ use smallvec::smallvec;
 use torchtpu_kernels::scan as kernels;
 use torchtpu_stablehlo::{Direction, ElementType, ReduceKind, Type};
 
-/// What a [`Scan`] folds with.
+/// The function that a [`Scan`] folds with.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ScanKind {
     /// Sum.
@@ -21,18 +22,19 @@ pub enum ScanKind {
     LogSumExp,
 }
 
-/// Joins each element with all before it along a dimension.
+/// Folds each element with all before it along a dimension.
 ///
-/// Sums and products of integers and `bool` are computed and given in `int64`; those below `f32` accumulate in `f32`.
+/// Sums and products of integers and `bool` are computed and returned in `int64`. Dtypes narrower than `f32` accumulate
+/// in `f32`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Scan {
-    /// What folds.
+    /// The function.
     pub kind: ScanKind,
-    /// Which dimension.
+    /// The dimension.
     pub dim: usize,
 }
 
-/// `x` moved by `by` along `dim`, away from the start, with `fill` (a scalar) in the places left.
+/// `x` moved by `by` along `dim`, away from the start, with `fill` (a scalar) in the free places.
 fn shifted(f: &mut Func, x: &Value, fill: &Value, dim: usize, by: usize) -> Value {
     let (mut low, mut high) = (vec![0i64; x.rank()], vec![0i64; x.rank()]);
     (low[dim], high[dim]) = (by as i64, -(by as i64));
@@ -59,6 +61,9 @@ impl Op for Scan {
             ScanKind::LogSumExp => Err(crate::ops::complex::unsupported("logcumsumexp_out_cpu", m.dtype)),
         }
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::except(1 << self.dim, x, y).linear(if self.kind == ScanKind::Sum { &[0b1] } else { &[] })
+    }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let (x, out) = (x[0].view(), &mut y[0].view_mut());
         match self.kind {
@@ -83,17 +88,17 @@ impl Op for Scan {
             ScanKind::Sum => from_the_end(g, self.dim)?,
             ScanKind::Prod => cumprod_vjp(&s.x(0).conj()?, &s.y(0).conj()?, g, self.dim)?,
             ScanKind::LogSumExp => {
-                // Sum of g_k e^(x - y_k) over k from here on, with the two signs of g apart so that it stays
-                // logarithmic.
+                // The sum of `g_k e^(x - y_k)` over `k` from each element on. Positive and negative `g` are summed
+                // separately, so that the sums stay logarithmic.
                 let (x, y) = (s.x(0), s.y(0));
                 if g.dtype().is_complex() {
-                    // Logarithms of complex numbers have room for every sign.
+                    // Logarithms of complex numbers can represent both signs.
                     let logs = g.conj()?.log()?.sub(y)?;
                     let d = [self.dim as i64];
                     let run = scan(ScanKind::LogSumExp, &crate::ops::concat::flip(&logs, &d)?, self.dim)?;
                     return Ok(smallvec![Some(crate::ops::concat::flip(&run, &d)?.add(x)?.exp()?.conj()?)]);
                 }
-                // Nothing is infinite here, for differences of infinities have no gradient.
+                // Replace infinities, because their differences have no gradient.
                 let one = Tensor::number(Scalar::Float(1.0), g.dtype())?;
                 let log_g = pointwise::select(&g.eq_scalar(0.0)?, &one, &g.abs()?)?.log()?;
                 let lowest = match g.dtype() {
@@ -119,7 +124,7 @@ impl Op for Scan {
 }
 
 impl Scan {
-    /// Doubling steps: after step `i` each element holds the fold of the last `2^i`.
+    /// Double the step each time: after step `i` each element holds the fold of the last `2^i`.
     fn lower_log_sum_exp(&self, f: &mut Func, x: &Value) -> Value {
         let e = x.element();
         // Narrow floats round once, at the end.
@@ -138,7 +143,7 @@ impl Scan {
             let d = f.unary("stablehlo.exponential", &d);
             let d = f.unary("stablehlo.log_plus_one", &d);
             let sum = f.binary("stablehlo.add", &high, &d);
-            // Infinities of one sign would subtract to NaN.
+            // Infinities of one sign would give NaN when subtracted.
             let size = f.unary("stablehlo.abs", &high);
             let infinite = f.highest(wide);
             let infinite = f.broadcast_to(&infinite, size.shape());
@@ -151,7 +156,7 @@ impl Scan {
 }
 
 impl Scan {
-    /// The same of complex numbers, ordered by their real parts.
+    /// The same for complex numbers, ordered by their real parts.
     fn lower_complex_log_sum_exp(&self, f: &mut Func, x: &Value) -> Value {
         let mut y = x.clone();
         let lowest = f.lowest(x.element().real_part());
@@ -184,8 +189,9 @@ fn from_the_end(g: &Tensor, dim: usize) -> Result<Tensor> {
     crate::ops::concat::flip(&scan(ScanKind::Sum, &crate::ops::concat::flip(g, &d)?, dim)?, &d)
 }
 
-/// Gradient of running products, right also where factors are zero. Before the first zero it is the sum of `g y` from
-/// here on, over `x`; at the first zero the products are taken without it; behind it every product holds a zero.
+/// Gradient of running products, which is also right if factors are zero. Before the first zero it is the sum of `g y`
+/// from each element on, divided by `x`. At the first zero the products are computed without it. After it every product
+/// contains a zero.
 fn cumprod_vjp(x: &Tensor, y: &Tensor, g: &Tensor, dim: usize) -> Result<Tensor> {
     let one = Tensor::number(Scalar::Float(1.0), x.dtype())?;
     let zero = Tensor::number(Scalar::Float(0.0), x.dtype())?;
@@ -201,15 +207,15 @@ fn cumprod_vjp(x: &Tensor, y: &Tensor, g: &Tensor, dim: usize) -> Result<Tensor>
     pointwise::select(&zeros.eq_scalar(0)?, &before, &pointwise::select(&first, &at_first, &zero)?)
 }
 
-/// [`cumprod_vjp`] that can be differentiated at zeros: for each factor, the running products of the others. Takes as
-/// many times the memory of `x` as there are factors.
+/// [`cumprod_vjp`] that can be differentiated at zeros: for each factor, the running products of the others. It needs
+/// as many times the memory of `x` as there are factors.
 fn cumprod_vjp_of_zeros(x: &Tensor, g: &Tensor, dim: usize) -> Result<Tensor> {
     let n = x.dims()[dim] as i64;
     let (x, g) = (x.movedim(&[dim as i64], &[-1])?, g.movedim(&[dim as i64], &[-1])?);
     let count = crate::ops::indexing::count_up(n as usize, x.device())?;
     let (factor, place) = (count.unsqueeze(1)?, count.unsqueeze(0)?);
     let one = Tensor::number(Scalar::Float(1.0), x.dtype())?;
-    // Row `i` of the last two dimensions has a one in place of factor `i`.
+    // Row `i` of the last two dimensions has a one instead of factor `i`.
     let others = pointwise::select(&factor.eq(&place)?, &one, &x.unsqueeze(-2)?)?;
     let products = scan(ScanKind::Prod, &others, others.dims().len() - 1)?;
     let zero = Tensor::number(Scalar::Float(0.0), x.dtype())?;
@@ -219,12 +225,12 @@ fn cumprod_vjp_of_zeros(x: &Tensor, g: &Tensor, dim: usize) -> Result<Tensor> {
 
 /// The greatest (or least) of each element and all before it along a dimension, and its position in `int64`.
 ///
-/// Of equals the last is taken, and from a NaN on the last NaN, as in PyTorch.
+/// As in PyTorch, the last of equal elements is chosen, and after a NaN the last NaN.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CumExtreme {
-    /// Greatest, else least.
+    /// Whether to choose the greatest; else the least.
     pub max: bool,
-    /// Which dimension.
+    /// The dimension.
     pub dim: usize,
 }
 
@@ -246,6 +252,9 @@ impl Op for CumExtreme {
     }
     fn infer_extra(&self, _: &[&Tensor], first: &Meta, _: usize) -> Meta {
         first.with_dtype(DType::I64)
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::except(1 << self.dim, x, y)
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let f = if self.max { kernels::cummax } else { kernels::cummin };
@@ -289,7 +298,7 @@ fn scan(kind: ScanKind, x: &Tensor, dim: usize) -> Result<Tensor> {
     dispatch::call(Prim::Scan(Scan { kind, dim }), &[x])
 }
 
-/// [`Scan`] along a dimension that a user gave, in a dtype that a user gave.
+/// [`Scan`] along a dimension and in a dtype from the user.
 fn along(kind: ScanKind, x: &Tensor, dim: i64, dtype: Option<DType>) -> Result<Tensor> {
     let dim = normalize_dim(dim, x.dims().len())?;
     let x = match dtype {
@@ -297,7 +306,7 @@ fn along(kind: ScanKind, x: &Tensor, dim: i64, dtype: Option<DType>) -> Result<T
         None => x.clone(),
     };
     let y = if x.dims().is_empty() { scan(kind, &x.unsqueeze(0)?, 0)?.squeeze(0)? } else { scan(kind, &x, dim)? };
-    // Running sums wrap, so those of a narrow integer are the wide ones cut off.
+    // Running sums wrap, so those of a narrow integer are the truncated wide ones.
     match dtype {
         Some(d) => y.to_dtype(d),
         None => Ok(y),

@@ -1,4 +1,4 @@
-//! What a tensor knows of its own gradient: `requires_grad`, `grad`, `retain_grad` and `detach`.
+//! The gradient of a tensor: `requires_grad`, `grad`, `retain_grad` and `detach`.
 
 use crate::graph::{Edge, Leaf, put};
 use crate::{Error, GradRef, Result, Tensor, state};
@@ -20,7 +20,7 @@ impl Tensor {
         !matches!(self.history(), Ok(Some(GradRef::Node(_))))
     }
 
-    /// [`Tensor::grad_ref`], brought up to date first when the base of this view was written in place.
+    /// [`Tensor::grad_ref`], brought up to date first if the base of this view was written in place.
     pub fn history(&self) -> Result<Option<GradRef>> {
         if let Some(v) = self.view_info() {
             v.refresh(self)?;
@@ -45,7 +45,7 @@ impl Tensor {
         Ok(self.edge())
     }
 
-    /// Switches gradients on or off for a leaf.
+    /// Switch gradients on or off for a leaf.
     ///
     /// # Errors
     /// `Runtime` for tensors of integers and for tensors with a history.
@@ -70,7 +70,7 @@ impl Tensor {
                 Ok(self)
             }
             None if on => {
-                // Another thread may have been faster.
+                // Another thread may have made the leaf first.
                 if let GradRef::Leaf(l) = self.grad_ref_or(GradRef::Leaf(Arc::new(Leaf::new(*self.meta(), true)))) {
                     l.requires_grad.store(true, Relaxed);
                     self.set_leaf_wants(true);
@@ -81,7 +81,7 @@ impl Tensor {
         }
     }
 
-    /// The leaf state, made when missing.
+    /// The leaf state, which is made if it is missing.
     ///
     /// # Errors
     /// `Runtime` for tensors with a history.
@@ -90,7 +90,7 @@ impl Tensor {
             Some(GradRef::Leaf(l)) => Ok(l),
             Some(GradRef::Node(_)) => Err(Error::runtime("not a leaf tensor")),
             None => {
-                // Another thread may have been faster.
+                // Another thread may have made the leaf first.
                 match self.grad_ref_or(GradRef::Leaf(Arc::new(Leaf::new(*self.meta(), false)))) {
                     GradRef::Leaf(l) => Ok(l),
                     GradRef::Node(_) => Err(Error::runtime("not a leaf tensor")),
@@ -114,7 +114,7 @@ impl Tensor {
         }
     }
 
-    /// Sets or clears `.grad`.
+    /// Set or clear `.grad`.
     ///
     /// # Errors
     /// `Runtime` when sizes, dtype or device differ.
@@ -156,7 +156,7 @@ impl Tensor {
         Ok(())
     }
 
-    /// Keeps the gradient of a computed tensor in `.grad` during backward; a no-op for leaves.
+    /// Keep the gradient of a computed tensor in `.grad` during backward. Do nothing for leaves.
     ///
     /// # Errors
     /// `Runtime` when no gradient is required.
@@ -177,7 +177,7 @@ impl Tensor {
         }
     }
 
-    /// `x.data`: [`Tensor::detach`] whose writes in place no saved tensor of this one notices.
+    /// `x.data`: [`Tensor::detach`], but saved tensors of `self` do not notice in-place writes through it.
     pub fn data(&self) -> Tensor {
         let t = self.detach();
         t.mark_unversioned();

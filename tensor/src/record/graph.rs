@@ -1,9 +1,9 @@
 //! The backward graph: nodes, edges and leaves.
 //!
-//! Recording is here, beside the tensor, because every op with a gradient pays for it; the loop that walks the graph is
-//! in `torchtpu-autograd`. A [`Node`] keeps the op by value, one edge an input, and the inputs and outputs that the
-//! op's [`Saves`](crate::op::Saves) name. Sequence numbers are Lamport clocks: a node's is larger than those of all
-//! nodes its inputs came from, whatever thread made them, so walking by falling number is a topological order.
+//! Recording is here, beside the tensor, because it adds to the cost of every op with a gradient. The loop that walks
+//! the graph is in `torchtpu-autograd`. A [`Node`] keeps the op by value, one edge for each input, and the inputs and
+//! outputs that the op's [`Saves`](crate::op::Saves) name. Sequence numbers are Lamport clocks: a node's number is
+//! larger than those of all nodes that its inputs came from, on any thread. So falling numbers are a topological order.
 
 pub use crate::block::LeafEdge;
 use crate::block::NewArc;
@@ -25,11 +25,11 @@ pub type LeafHook = Arc<dyn Fn(&Tensor) -> Result<()> + Send + Sync>;
 pub type GradList = Vec<Option<Tensor>>;
 /// A function that sees the gradients of all outputs of a node before it runs and may replace them.
 pub type PreHook = Arc<dyn Fn(&[Option<Tensor>]) -> Result<Option<GradList>> + Send + Sync>;
-/// A function that sees the gradients of the inputs and of the outputs of a node that has run and may replace the
-/// former.
+/// A function that sees the gradients of the inputs and outputs of a node that has run. It may replace those of the
+/// inputs.
 pub type PostHook = Arc<dyn Fn(&[Option<Tensor>], &[Option<Tensor>]) -> Result<Option<GradList>> + Send + Sync>;
 
-/// Stores a gradient, and drops the old one after the lock is released. Dropping it may run the user's code, which may
+/// Store a gradient, and drop the old one after the lock is released. Dropping it may run the user's code, which may
 /// take the same lock.
 pub fn put(slot: &Mutex<Option<Tensor>>, g: Option<Tensor>) {
     let old = std::mem::replace(&mut *slot.lock().unwrap_or_else(|e| e.into_inner()), g);
@@ -55,7 +55,7 @@ impl Edge {
     pub fn is_some(&self) -> bool {
         !matches!(self, Edge::None)
     }
-    /// The least number that a node with this edge may have.
+    /// The smallest sequence number that a node with this edge may have.
     #[inline]
     fn next_seq(&self) -> u64 {
         match self {
@@ -71,7 +71,7 @@ pub struct Leaf {
     pub(super) requires_grad: AtomicBool,
     /// The accumulated gradient.
     pub grad: Mutex<Option<Tensor>>,
-    /// Hooks by id: on the gradient before it is accumulated, and after.
+    /// Hooks by id, before and after the gradient is accumulated.
     pub hooks: Mutex<LeafHooks>,
 }
 
@@ -93,9 +93,9 @@ pub struct LeafHooks {
 /// Hooks on a step of the graph, by the id that removes them.
 #[derive(Clone, Default)]
 pub struct NodeHooks {
-    /// Before the step runs.
+    /// Called before the step runs.
     pub pre: Vec<(u64, PreHook)>,
-    /// After it has run.
+    /// Called after it has run.
     pub post: Vec<(u64, PostHook)>,
     /// For the binding: an object that the user attaches to the step.
     pub metadata: Option<Arc<dyn Any + Send + Sync>>,
@@ -104,14 +104,14 @@ pub struct NodeHooks {
 /// A removed hook. The caller drops it when it holds no lock, because dropping it may run the user's code.
 pub type Removed = Option<Box<dyn Any>>;
 
-/// Takes the entry with this id out of a list.
+/// Remove the entry with this id from a list.
 fn take<T: 'static>(list: &mut Vec<T>, found: impl Fn(&T) -> bool) -> Removed {
     let at = list.iter().position(found)?;
     Some(Box::new(list.remove(at)))
 }
 
 impl NodeHooks {
-    /// Takes a hook out.
+    /// Remove a hook.
     #[must_use = "a hook is dropped after the lock is released"]
     pub fn remove(&mut self, id: u64) -> Removed {
         take(&mut self.pre, |h| h.0 == id).or_else(|| take(&mut self.post, |h| h.0 == id))
@@ -119,7 +119,7 @@ impl NodeHooks {
 }
 
 impl LeafHooks {
-    /// Takes a hook out.
+    /// Remove a hook.
     #[must_use = "a hook is dropped after the lock is released"]
     pub fn remove(&mut self, id: u64) -> Removed {
         let object = take(&mut self.objects, |h| h.0 == id);
@@ -131,7 +131,7 @@ impl LeafHooks {
 }
 
 impl NodeExtras {
-    /// Takes a hook out.
+    /// Remove a hook.
     #[must_use = "a hook is dropped after the lock is released"]
     pub fn remove(&mut self, id: u64) -> Removed {
         let object = take(&mut self.objects, |h| h.0 == id);
@@ -141,7 +141,7 @@ impl NodeExtras {
 }
 
 impl Leaf {
-    /// A leaf of the given description.
+    /// A leaf with these sizes, dtype and device.
     pub fn new(meta: Meta, requires_grad: bool) -> Leaf {
         Leaf { meta, requires_grad: AtomicBool::new(requires_grad), grad: Mutex::new(None), hooks: Mutex::default() }
     }
@@ -156,9 +156,9 @@ impl Leaf {
     }
 }
 
-/// One input of a node: its description, and itself if the rule wants it.
+/// One input of a node: its description, and the tensor if the rule needs it.
 pub struct Input {
-    /// Where it differs from output 0's.
+    /// The description, if it differs from that of output 0.
     meta: Option<Box<Meta>>,
     saved: Option<SavedTensor>,
 }
@@ -177,22 +177,22 @@ impl Kept {
     }
 }
 
-/// A backward function that is not an op's rule: `torch.autograd.Function`, checkpointing.
+/// A backward function that is not an op's rule, such as `torch.autograd.Function` or checkpointing.
 pub trait BackwardFn: Send + Sync {
     /// Name shown to the user, `MyFunctionBackward`.
     fn name(&self) -> String;
-    /// Gradients of the inputs, one an edge.
+    /// Gradients of the inputs, one for each edge.
     ///
     /// # Errors
-    /// Whatever the user's code raises.
+    /// The errors of the user's code.
     fn backward(&self, g: &[Option<Tensor>]) -> Result<Grads>;
-    /// Drops what was kept; a second backward is an error.
+    /// Drop the saved tensors, after which a second backward is an error.
     fn release(&self) {}
     /// Whether output `nr` shares the elements of an input. A write to such an output would bypass this function.
     fn is_view_output(&self, _nr: u32) -> bool {
         false
     }
-    /// The function itself, for a binding that wants to know its own.
+    /// The function itself, so that a binding can recognise its own.
     fn as_any(&self) -> Option<&dyn Any> {
         None
     }
@@ -211,19 +211,19 @@ pub enum Rule {
 /// Hooks and rarely used state of a node.
 #[derive(Default)]
 pub struct NodeExtras {
-    /// On the gradient of output `.1`, before the node runs; by id.
+    /// Hooks on the gradient of output `.1`, called before the node runs, by id.
     pub before: Vec<(u64, u32, Hook)>,
-    /// `retain_grad`: where the gradient of output `.0` is kept.
+    /// The gradients that `retain_grad` keeps, of output `.0`.
     pub retained: Vec<(u32, Arc<Mutex<Option<Tensor>>>)>,
-    /// Gradients that a user assigned to `.grad` of output `.0`.
+    /// Gradients that a user assigned to `.grad`, of output `.0`.
     pub assigned: Vec<(u32, Tensor)>,
     /// Hooks on the node itself.
     pub hooks: NodeHooks,
-    /// As [`LeafHooks::objects`].
+    /// Like [`LeafHooks::objects`].
     pub objects: Vec<(u64, Arc<dyn Any + Send + Sync>)>,
-    /// As [`LeafHooks::grad_object`], for output `.0`.
+    /// Like [`LeafHooks::grad_object`], of output `.0`.
     pub grad_objects: Vec<(u32, Arc<dyn Any + Send + Sync>)>,
-    /// Where the node was made, in anomaly mode.
+    /// The traceback of the node's making, in anomaly mode.
     pub traceback: Option<String>,
     /// The node whose gradient made this one, in anomaly mode.
     pub parent: Option<Arc<Node>>,
@@ -241,7 +241,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// A node for a function; `outputs` describes what it differentiates.
+    /// A node for a function. `outputs` describes the tensors that it differentiates.
     pub fn function(f: Box<dyn BackwardFn>, edges: SmallVec<[Edge; 2]>, outputs: SmallVec<[Meta; 1]>) -> Arc<Node> {
         let seq = take_seq(edges.iter().map(Edge::next_seq).max().unwrap_or(0));
         let node = Arc::new(Node {
@@ -256,17 +256,17 @@ impl Node {
         saved::remember(&node);
         node
     }
-    /// Position in time: larger than that of every node it leads to.
+    /// The sequence number, which is larger than that of every node it leads to.
     #[inline]
     pub fn seq(&self) -> u64 {
         self.seq
     }
-    /// The line of the user's program that it comes from; 0 if that is not known.
+    /// The line of the user's program that made the node; 0 if it is not known.
     #[inline]
     pub fn site(&self) -> Site {
         self.site
     }
-    /// Where the gradients of the inputs go.
+    /// The edges to which the gradients of the inputs go.
     #[inline]
     pub fn edges(&self) -> &[Edge] {
         &self.edges
@@ -276,7 +276,7 @@ impl Node {
     pub fn outputs(&self) -> &[Meta] {
         &self.outputs
     }
-    /// `AddBackward0`, as PyTorch prints it.
+    /// The name as PyTorch prints it, `AddBackward0`.
     pub fn name(&self) -> String {
         match &self.rule {
             Rule::Op(op) => format!("{}Backward0", op.backward_name()),
@@ -288,17 +288,17 @@ impl Node {
     pub fn extras(&self) -> &Mutex<NodeExtras> {
         self.extras.get_or_init(Box::default)
     }
-    /// The same, if any.
+    /// [`Node::extras`], if they were made.
     #[inline]
     pub fn extras_if_any(&self) -> Option<&Mutex<NodeExtras>> {
         self.extras.get().map(|b| &**b)
     }
 
-    /// The function of a node that no op has made, for the code that made it.
+    /// The function of a node that no op made, for the code that made it.
     pub fn user_function(&self) -> Option<&dyn BackwardFn> {
         if let Rule::Function(f) = &self.rule { Some(&**f) } else { None }
     }
-    /// Stores a gradient for `.grad` of output `nr`.
+    /// Store a gradient for `.grad` of output `nr`.
     pub fn keep_grad(&self, nr: u32, g: Tensor) {
         let slot = {
             let mut extras = self.extras().lock().unwrap_or_else(|e| e.into_inner());
@@ -313,7 +313,7 @@ impl Node {
         put(&slot, Some(g));
     }
 
-    /// Stores the gradient that a user has assigned to `.grad` of output `nr`, or removes it.
+    /// Store the gradient that a user has assigned to `.grad` of output `nr`, or remove it.
     pub(super) fn assign_grad(&self, nr: u32, g: Option<Tensor>) {
         let mut extras = self.extras().lock().unwrap_or_else(|e| e.into_inner());
         let old = if let Some(i) = extras.retained.iter().position(|(k, _)| *k == nr) {
@@ -328,11 +328,11 @@ impl Node {
         drop(old);
     }
 
-    /// Gradients of the inputs for the given gradients of the outputs. `wanted` says for each edge whether anything is
-    /// done with its gradient; a rule leaves out the others where that saves work.
+    /// Gradients of the inputs for the given gradients of the outputs. `wanted` says for each edge whether its gradient
+    /// is used. A rule leaves out the others if that saves work.
     ///
     /// # Errors
-    /// `Runtime` if a saved tensor has been freed or changed in place; any error of the rule.
+    /// `Runtime` if a saved tensor has been freed or changed in place; the errors of the rule.
     pub fn apply(self: &Arc<Node>, g: &[Option<Tensor>], wanted: impl Fn(&Edge) -> bool) -> Result<Grads> {
         let op = match &self.rule {
             Rule::Function(f) => {
@@ -355,7 +355,7 @@ impl Node {
             metas.push(input.and_then(|k| k.meta.as_deref()).copied().unwrap_or(self.outputs[0]));
             x.push(input.and_then(|k| k.saved.as_ref()).map(SavedTensor::get).transpose()?);
         }
-        // What is kept of an output has no history, so that a node does not own itself; double backward needs it back.
+        // A saved output has no history, so that a node does not own itself. Double backward needs the history back.
         let mut y: SmallVec<[Option<Tensor>; 1]> = SmallVec::with_capacity(kept.outputs.len());
         for (nr, out) in kept.outputs.iter().enumerate() {
             y.push(out.as_ref().map(|s| s.get_output(self, nr as u32)).transpose()?);
@@ -369,7 +369,7 @@ impl Node {
             }
         };
         let mut grads = op.vjp(&Saved { x: &x, y: &y, metas: &metas, outputs: &self.outputs, g, needs }, first)?;
-        // A real number moves along the real line only.
+        // The gradient of a real number is real.
         for (g, m) in grads.iter_mut().zip(&metas) {
             if let Some(d) = g.as_ref().filter(|g| g.dtype().is_complex() && !m.dtype.is_complex()) {
                 *g = Some(d.real()?);
@@ -381,7 +381,7 @@ impl Node {
     /// Return operand `i` as it was saved for backward, or `None` if it was not saved.
     ///
     /// # Errors
-    /// `Runtime` if the saved tensor has been freed or changed in place; any error of a hook.
+    /// `Runtime` if the saved tensor has been freed or changed in place; the errors of a hook.
     pub fn saved_operand(&self, i: usize) -> Result<Option<Tensor>> {
         let kept = self.kept.lock().unwrap_or_else(|e| e.into_inner());
         let Some(kept) = &*kept else { return Err(second_backward()) };
@@ -391,7 +391,7 @@ impl Node {
     /// Return result `nr` as it was saved for backward, or `None` if it was not saved.
     ///
     /// # Errors
-    /// As [`Node::saved_operand`].
+    /// The errors of [`Node::saved_operand`].
     pub fn saved_result(self: &Arc<Node>, nr: u32) -> Result<Option<Tensor>> {
         let kept = self.kept.lock().unwrap_or_else(|e| e.into_inner());
         let Some(kept) = &*kept else { return Err(second_backward()) };
@@ -399,8 +399,7 @@ impl Node {
         saved.map(|s| s.get_output(self, nr)).transpose()
     }
 
-    /// Frees the tensors that were kept. A node that needs none can run again, as views and sums are often shared by
-    /// losses.
+    /// Free the saved tensors. A node that needs none can run again, because losses often share views and sums.
     pub fn release(&self) {
         if let Rule::Function(f) = &self.rule {
             f.release();
@@ -466,15 +465,15 @@ pub(crate) fn refuse_backward(y: &Tensor, name: &'static str, why: String) -> Re
 /// A long chain is freed in a loop, not by recursion.
 impl Drop for Node {
     fn drop(&mut self) {
-        // Saved tensors may own the nodes before this one. Drop them while the edges still own these nodes, too.
+        // Saved tensors may own the nodes before this one. Drop them while the edges still own these nodes.
         *self.kept.get_mut().unwrap_or_else(|e| e.into_inner()) = None;
         if matches!(self.rule, Rule::Function(_)) {
-            // The same is true of tensors that a function has saved.
+            // The same holds for tensors that a function has saved.
             self.rule = Rule::Gone;
         }
         let ours = self.edges.len();
         if !self.edges.iter().any(|e| matches!(e, Edge::Node(n, _) if Arc::strong_count(n) <= ours)) {
-            return; // nothing below goes with this node
+            return; // no other node is freed with this one
         }
         let mut pending: SmallVec<[Edge; 4]> = SmallVec::new();
         let mut edges = std::mem::take(&mut self.edges);
@@ -486,14 +485,15 @@ impl Drop for Node {
             }
             let Some(Edge::Node(n, _)) = pending.pop() else { return };
             if let Some(mut n) = Arc::into_inner(n) {
-                // Its saved tensors may hold the next node too; that is still referenced by `edges`, so no recursion.
+                // Its saved tensors may own the next node too. `edges` still refers to that node, so there is no
+                // recursion.
                 edges = std::mem::take(&mut n.edges);
             }
         }
     }
 }
 
-/// The number of a node whose edges ask for at least `least`.
+/// The sequence number of a node whose edges require at least `least`.
 #[inline]
 fn take_seq(least: u64) -> u64 {
     state::with(|s| {
@@ -503,7 +503,7 @@ fn take_seq(least: u64) -> u64 {
     })
 }
 
-/// Whether an op on these inputs may have to be recorded; [`record`] sees for itself.
+/// Whether an op on these inputs may have to be recorded. [`record`] decides.
 #[inline(always)]
 pub(crate) fn may_need_grad(x: &[&Tensor]) -> bool {
     let mut any = false;
@@ -513,7 +513,7 @@ pub(crate) fn may_need_grad(x: &[&Tensor]) -> bool {
     any && state::grad_enabled() && x.iter().any(|t| t.requires_grad())
 }
 
-/// What a node keeps of an input.
+/// Describe an input for a node, and save it if `save` is set.
 #[inline]
 fn input(t: &Tensor, first: &Meta, save: bool) -> Result<Input> {
     let saved = if !save {
@@ -536,8 +536,8 @@ pub(crate) fn record(op: Prim, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
     }
 }
 
-/// [`record`] for one or two inputs and one output. Everything is put together in registers and written once: a list
-/// that grows would be read back wider than it was written, which stalls.
+/// [`record`] for one or two inputs and one output. Everything is built in registers and written once. A growing list
+/// would be read back with wider loads than it was written with, which stalls.
 #[inline]
 fn record_small(op: Prim, a: &Tensor, b: Option<&Tensor>, y: &Tensor) -> Result<()> {
     let ea = a.history_edge()?;

@@ -8,12 +8,12 @@ use std::sync::{Arc, Weak};
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
-/// A number for a hook, by which it is removed; all hooks of a process differ in it.
+/// A number for a hook, unique in the process, by which it is removed.
 pub fn next_id() -> u64 {
     NEXT_ID.fetch_add(1, Relaxed)
 }
 
-/// `torch.FloatTensor`, as PyTorch calls a tensor's kind in messages.
+/// The name of a tensor's kind in PyTorch's messages, such as `torch.FloatTensor`.
 fn type_name(x: &Meta) -> String {
     let kind = x.dtype.scalar_type();
     match x.device.kind {
@@ -24,7 +24,7 @@ fn type_name(x: &Meta) -> String {
     }
 }
 
-/// Refuses a gradient from the hook `name` that does not fit in the place of the one it was given.
+/// Refuse a gradient from the hook `name` that differs from the given one in size, dtype or device.
 ///
 /// # Errors
 /// `Runtime`, in PyTorch's wording, when size, dtype or device differ.
@@ -48,14 +48,14 @@ enum At {
     Leaf(Weak<Leaf>),
 }
 
-/// A registered hook. Dropping this leaves the hook where it is.
+/// A registered hook. Dropping this does not remove the hook.
 pub struct HookHandle {
     at: At,
     id: u64,
 }
 
 impl HookHandle {
-    /// Takes the hook away; doing so again changes nothing.
+    /// Remove the hook. Another call does nothing.
     pub fn remove(&self) {
         match &self.at {
             At::Node(n) => {
@@ -83,12 +83,12 @@ impl fmt::Debug for HookHandle {
 const NO_GRADIENT: &str = "cannot register a hook on a tensor that doesn't require gradient";
 
 impl Tensor {
-    /// Calls `hook` with the gradient of this tensor when it is known; what it gives takes the gradient's place. Hooks
-    /// run in the order in which they were registered.
+    /// Call `hook` with the gradient of this tensor when it is known. If `hook` returns a gradient, it replaces this
+    /// one. Hooks run in the order of their registration.
     ///
     /// # Errors
-    /// `Runtime` when no gradient is required. A hook that gives a gradient of another size, dtype or device makes the
-    /// backward pass fail.
+    /// `Runtime` when no gradient is required. If a hook returns a gradient of another size, dtype or device, the
+    /// backward pass fails.
     pub fn register_hook(
         &self,
         hook: impl Fn(&Tensor) -> Result<Option<Tensor>> + Send + Sync + 'static,
@@ -108,8 +108,7 @@ impl Tensor {
         Ok(HookHandle { at, id })
     }
 
-    /// Calls `hook` with this leaf after a gradient has been added to its `.grad`: an optimiser may step there and
-    /// then.
+    /// Call `hook` with this leaf after a gradient has been added to its `.grad`, for example to run an optimiser step.
     ///
     /// # Errors
     /// `Runtime` for a tensor that is no leaf or requires no gradient.

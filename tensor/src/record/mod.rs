@@ -1,4 +1,4 @@
-//! What a call leaves behind for backward: nodes, saved tensors, hooks, and the line of the user's program.
+//! The records that a call leaves for backward: nodes, saved tensors, hooks, and lines of the user's program.
 
 mod grad;
 pub mod graph;

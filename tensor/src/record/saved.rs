@@ -1,5 +1,5 @@
-//! What nodes keep for backward: tensors with the version they must still have, or what a user's hook made of them; and
-//! anomaly mode, which remembers where each node was made.
+//! Tensors that nodes save for backward, with the version that they must still have, or the objects that a user's hook
+//! made of them. Anomaly mode is here too, which remembers where each node was made.
 
 use crate::graph::{Edge, Node};
 use crate::{DeviceKind, Error, GradRef, Result, Tensor, backend, state};
@@ -8,10 +8,10 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
-/// What a hook keeps in place of a tensor.
+/// The object that a hook saves in place of a tensor.
 pub type Packed = Box<dyn Any + Send + Sync>;
 
-/// Decides how tensors are kept for backward: on another device, on disk, or not at all.
+/// Hooks that decide how tensors are saved for backward: on another device, on disk, or not at all.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -38,22 +38,22 @@ pub type Packed = Box<dyn Any + Send + Sync>;
 /// # Ok::<(), torchtpu_tensor::Error>(())
 /// ```
 pub trait SavedTensorHooks: Send + Sync {
-    /// Sees a tensor that a node is about to keep and gives what is kept.
+    /// Return the object to save for a tensor that a node is about to save.
     ///
     /// # Errors
-    /// Whatever the user's code raises; the op being recorded reports it.
+    /// The errors of the user's code; the op being recorded reports them.
     fn pack(&self, x: &Tensor) -> Result<Packed>;
-    /// Gives the tensor back.
+    /// Return the tensor.
     ///
     /// # Errors
-    /// Whatever the user's code raises; backward reports it.
+    /// The errors of the user's code; backward reports them.
     fn unpack(&self, kept: &Packed) -> Result<Tensor>;
 }
 
 #[derive(Default)]
 struct Hooks {
     stack: Vec<Arc<dyn SavedTensorHooks>>,
-    /// Why hooks are not allowed, while they are disabled.
+    /// The reason why hooks are disabled, while they are.
     disabled: Option<String>,
 }
 
@@ -61,11 +61,11 @@ thread_local! {
     static HOOKS: RefCell<Hooks> = RefCell::default();
 }
 
-/// Hooks on tensors that are saved by this thread, in force until dropped. The innermost ones are asked.
+/// Hooks on tensors that this thread saves, in force until this is dropped. Only the innermost hooks are called.
 pub struct SavedHooks(());
 
 impl SavedHooks {
-    /// Puts hooks in force.
+    /// Put hooks in force.
     ///
     /// # Errors
     /// `Runtime`, with the text given to [`disable_hooks`], where hooks are disabled.
@@ -84,7 +84,7 @@ impl Drop for SavedHooks {
 /// [`SavedHooks::push`] without the guard; [`pop_hooks`] ends it.
 ///
 /// # Errors
-/// As [`SavedHooks::push`].
+/// The errors of [`SavedHooks::push`].
 pub fn push_hooks(hooks: Arc<dyn SavedTensorHooks>) -> Result<()> {
     HOOKS.with_borrow_mut(|h| {
         if let Some(why) = &h.disabled {
@@ -96,7 +96,7 @@ pub fn push_hooks(hooks: Arc<dyn SavedTensorHooks>) -> Result<()> {
     })
 }
 
-/// Takes the innermost hooks out of force.
+/// Remove the innermost hooks.
 pub fn pop_hooks() {
     let gone = HOOKS.with_borrow_mut(|h| {
         let gone = h.stack.pop();
@@ -106,20 +106,21 @@ pub fn pop_hooks() {
     drop(gone); // may run user code, so not under the borrow
 }
 
-/// The hooks in force on this thread, outermost first, for a thread that works for it.
+/// The hooks in force on this thread, outermost first, for a thread that works on its behalf.
 pub fn current_hooks() -> Vec<Arc<dyn SavedTensorHooks>> {
     HOOKS.with_borrow(|h| h.stack.clone())
 }
 
-/// Puts the hooks of another thread in force on this one, which has none, until the guards are dropped.
+/// Put the hooks of another thread in force on this one, which has none, until the guards are dropped.
 pub fn adopt_hooks(hooks: Vec<Arc<dyn SavedTensorHooks>>) -> Vec<SavedHooks> {
     hooks.into_iter().filter_map(|h| SavedHooks::push(h).ok()).collect()
 }
 
-/// Makes [`SavedHooks::push`] an error with this text on this thread, or allows it (`None`); gives what held before.
+/// Make [`SavedHooks::push`] an error with this text on this thread, or allow it with `None`. Return the previous
+/// value.
 ///
 /// # Errors
-/// `Runtime` with the text when hooks are in force now.
+/// `Runtime` with the text if hooks are in force now.
 pub fn disable_hooks(why: Option<String>) -> Result<Option<String>> {
     HOOKS.with_borrow_mut(|h| match &why {
         Some(text) if !h.stack.is_empty() => Err(Error::runtime(text.clone())),
@@ -135,18 +136,18 @@ enum Held {
 struct HeldPacked {
     hooks: Arc<dyn SavedTensorHooks>,
     kept: Packed,
-    /// The history that the tensor gets back.
+    /// The history to give back to the tensor.
     edge: Edge,
 }
 
-/// A tensor kept for backward, with the version it must still have.
+/// A tensor saved for backward, with the version that it must still have.
 pub struct SavedTensor(Held);
 
 impl SavedTensor {
-    /// Keeps a tensor with its history.
+    /// Save a tensor with its history.
     ///
     /// # Errors
-    /// Whatever a hook raises.
+    /// The errors of a hook.
     #[inline]
     pub fn new(tensor: Tensor) -> Result<SavedTensor> {
         if tensor.is_inference() {
@@ -165,15 +166,15 @@ impl SavedTensor {
                 && t.view_info().is_some_and(|v| v.has_ops())
                 && backend::get().is_ok_and(|b| b.remakes_views())
         };
-        // The tensor knows its elements' value; an alias has to look for them, and needs no memory until then.
+        // The tensor has its value at hand. An alias would have to look it up; it needs no memory until then.
         let tensor = if remade(&tensor) { tensor.alias_with_history()? } else { tensor };
         Ok(SavedTensor(Held::Plain(tensor, version)))
     }
 
-    /// Keeps an output of the node that keeps it: without its history, so that the node does not own itself.
+    /// Save an output of the node that saves it, without its history, so that the node does not own itself.
     ///
     /// # Errors
-    /// Whatever a hook raises.
+    /// The errors of a hook.
     pub fn output(tensor: &Tensor) -> Result<SavedTensor> {
         if state::with(|s| s.saved_hooks.get()) {
             return SavedTensor::pack(tensor, Edge::None);
@@ -199,7 +200,7 @@ impl SavedTensor {
     /// The tensor.
     ///
     /// # Errors
-    /// `Runtime` when it was written in place since; whatever a hook raises.
+    /// `Runtime` if it was written in place since then; the errors of a hook.
     pub fn get(&self) -> Result<Tensor> {
         self.unpack(None)
     }
@@ -224,10 +225,10 @@ impl SavedTensor {
         }
     }
 
-    /// [`SavedTensor::get`] for output `nr` of `node`, whose history it gets back while history is recorded.
+    /// [`SavedTensor::get`] for output `nr` of `node`. If history is being recorded, the tensor gets its history back.
     ///
     /// # Errors
-    /// As [`SavedTensor::get`].
+    /// The errors of [`SavedTensor::get`].
     pub fn get_output(&self, node: &Arc<Node>, nr: u32) -> Result<Tensor> {
         let t = self.unpack(Some((node, nr)))?;
         if !state::grad_enabled() {
@@ -268,27 +269,28 @@ const CHECK_NAN: u8 = 2;
 static ANOMALY: AtomicU8 = AtomicU8::new(0);
 static TRACEBACK: OnceLock<fn() -> String> = OnceLock::new();
 
-/// Switches anomaly mode on or off, for all threads: nodes remember where they were made, and backward names that place
-/// when it fails; with `check_nan`, also when a gradient becomes NaN. Gives what held before.
+/// Switch anomaly mode on or off for all threads, and return the previous setting. In anomaly mode, nodes remember
+/// where they were made, and a failing backward names that place. With `check_nan`, a gradient that becomes NaN is a
+/// failure too.
 pub fn set_anomaly(detect: bool, check_nan: bool) -> (bool, bool) {
     let before = ANOMALY.swap((detect as u8 * DETECT) | (check_nan as u8 * CHECK_NAN), Relaxed);
     (before & DETECT != 0, before & CHECK_NAN != 0)
 }
 
-/// Whether anomaly mode is on, and whether it looks for NaN.
+/// Whether anomaly mode is on, and whether it checks for NaN.
 #[inline]
 pub fn anomaly() -> (bool, bool) {
     let now = ANOMALY.load(Relaxed);
     (now & DETECT != 0, now & CHECK_NAN != 0)
 }
 
-/// Says how the place of the running call is described: the binding gives the interpreter's stack. The first one stays;
-/// without one it is the native stack.
+/// Install the function that describes the place of the running call: the binding returns the interpreter's stack. The
+/// first function stays. Without one, the native stack is used.
 pub fn set_traceback(f: fn() -> String) {
     let _ = TRACEBACK.set(f);
 }
 
-/// In anomaly mode, a new node remembers where it was made.
+/// In anomaly mode, record where a new node is made.
 #[inline]
 pub(crate) fn remember(node: &Node) {
     if anomaly().0 {
@@ -311,8 +313,7 @@ thread_local! {
     static RUNNING: RefCell<Option<Arc<Node>>> = const { RefCell::new(None) };
 }
 
-/// Says which node this thread computes the gradient of, so that nodes made by it know what induced them; in anomaly
-/// mode.
+/// In anomaly mode, set the node whose gradient this thread computes, so that new nodes know which node caused them.
 pub fn set_running(node: Option<Arc<Node>>) -> Option<Arc<Node>> {
     RUNNING.with_borrow_mut(|r| std::mem::replace(r, node))
 }

@@ -1,8 +1,8 @@
 //! Sites: the lines of the user's program that ops come from.
 //!
-//! A site is a number, 0 for none. A function of the language binding finds it when an op is recorded, and only while
-//! sites [are wanted](set_on): device `cpu` and XLA:CPU do without. An op of a backward pass has the site of the op
-//! that it is the gradient of.
+//! A site is a number, 0 for none. A function of the language binding finds it when an op is recorded, but only while
+//! sites [are wanted](set_on): device `cpu` and XLA:CPU do not need them. An op of a backward pass has the site of the
+//! op whose gradient it computes.
 
 use crate::state;
 use rustc_hash::FxHashMap;
@@ -18,7 +18,7 @@ const BACKWARD: Site = 1 << 31;
 /// A line of the user's program.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Line {
-    /// The file as the program names it.
+    /// The file, as the program names it.
     pub file: Arc<str>,
     /// The line, from 1.
     pub line: u32,
@@ -38,12 +38,12 @@ fn table() -> std::sync::MutexGuard<'static, Table> {
     TABLE.get_or_init(Mutex::default).lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// Installs the function that finds the site of the current call. The first one stays.
+/// Install the function that finds the site of the current call. The first function stays.
 pub fn install(find: fn() -> Site) {
     let _ = FIND.set(find);
 }
 
-/// Says whether sites of ops are wanted from now on.
+/// Set whether sites of ops are wanted from now on.
 pub fn set_on(on: bool) {
     IS_ON.store(on, Relaxed);
 }
@@ -54,7 +54,7 @@ pub fn number(line: Line) -> Site {
     if let Some(&known) = table.numbers.get(&line) {
         return known;
     }
-    // Beyond what any program has, lines are not told apart.
+    // No program has so many lines. Further lines get no number.
     if table.lines.len() >= 1 << 24 {
         return 0;
     }
@@ -75,7 +75,7 @@ pub fn is_backward(site: Site) -> bool {
     site & BACKWARD != 0
 }
 
-/// The site of the current call; 0 where it is not known, or sites are not wanted.
+/// The site of the current call; 0 if it is not known or sites are not wanted.
 #[inline]
 pub fn current() -> Site {
     if IS_ON.load(Relaxed) { find() } else { 0 }
@@ -89,17 +89,17 @@ fn find() -> Site {
     site
 }
 
-/// The site of the last op that this thread recorded: of the op whose node is being made.
+/// The site of the last op that this thread recorded, which is the op whose node is being made.
 #[inline]
 pub(crate) fn last() -> Site {
     if IS_ON.load(Relaxed) { state::with(|s| s.site.get() & !BACKWARD) } else { 0 }
 }
 
-/// While it lives, ops of this thread are gradients of an op.
+/// Guard: while it lives, ops of this thread are gradients of an op.
 pub struct GradientOf(Site);
 
 impl GradientOf {
-    /// Begins the gradient of the op with this site.
+    /// Begin the gradient of the op with this site.
     #[inline]
     pub fn begin(site: Site) -> GradientOf {
         state::with(|s| GradientOf(s.forward_site.replace(site)))

@@ -1,4 +1,4 @@
-//! Arguments and results of a call, as the functions of rows take and give them.
+//! Arguments and results of a call, in the form that the functions of rows use.
 
 use crate::{DType, Device, Error, MemoryFormat, Result, Scalar, Tensor};
 
@@ -9,7 +9,7 @@ pub enum Arg<'a> {
     None,
     /// A tensor.
     Tensor(&'a Tensor),
-    /// A number; also where the schema wants a tensor.
+    /// A number; also allowed where the schema wants a tensor.
     Scalar(Scalar),
     /// Tensors.
     Tensors(&'a [Option<Tensor>]),
@@ -35,7 +35,7 @@ pub enum Arg<'a> {
 #[derive(Clone, Copy)]
 pub struct Args<'a>(pub &'a [Arg<'a>]);
 
-/// A tensor or a number, as arithmetic takes them.
+/// A tensor or a number, an operand of arithmetic.
 #[derive(Clone, Copy)]
 pub enum Operand<'a> {
     /// A tensor.
@@ -217,12 +217,12 @@ impl<'a> Args<'a> {
     }
 }
 
-/// What a call gives back.
+/// The result of a call.
 #[derive(Debug)]
 pub enum Ret {
     /// A tensor.
     Tensor(Tensor),
-    /// A tuple of tensors; a named one where the table of return types knows the op.
+    /// A tuple of tensors; a named one if the table of return types has the op.
     Tuple(Vec<Tensor>),
     /// A list of tensors.
     List(Vec<Tensor>),

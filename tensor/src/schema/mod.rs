@@ -23,7 +23,7 @@ use crate::{Error, Result, Scalar};
 pub enum Ty {
     /// A tensor; where the binding allows it, a number.
     Tensor,
-    /// A list of tensors; entries may be missing when optional.
+    /// A list of tensors; optional lists may have missing entries.
     TensorList,
     /// An integer.
     Int,
@@ -56,7 +56,7 @@ pub enum Ty {
 /// Default of a parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ParamDefault {
-    /// There is none: required.
+    /// No default: the parameter is required.
     Required,
     /// `None`.
     None,
@@ -73,8 +73,8 @@ pub enum ParamDefault {
 }
 
 impl ParamDefault {
-    /// The argument that stands for a missing one. Lists and strings are leaked: ask once for each parameter of the
-    /// table.
+    /// The argument that replaces a missing one. Lists and strings are leaked, so call this once for each parameter of
+    /// the table.
     pub fn argument(&self, ty: Ty) -> Arg<'static> {
         match self {
             ParamDefault::Required | ParamDefault::None => Arg::None,
@@ -98,7 +98,7 @@ impl ParamDefault {
 /// One parameter.
 #[derive(Clone, Debug)]
 pub struct Param {
-    /// Name in the schema; the function form of a method calls `self` `input`.
+    /// Name in the schema. The function form of a method calls `self` `input`.
     pub name: String,
     /// Type.
     pub ty: Ty,
@@ -112,6 +112,13 @@ pub struct Param {
     pub default: ParamDefault,
 }
 
+impl Param {
+    /// Whether a call must give it. An optional keyword has the default `None` in any case.
+    pub fn is_required(&self) -> bool {
+        self.default == ParamDefault::Required && !(self.optional && self.keyword_only)
+    }
+}
+
 /// A parsed schema.
 #[derive(Clone, Debug)]
 pub struct Schema {
@@ -121,15 +128,15 @@ pub struct Schema {
     pub overload: String,
     /// Parameters in order.
     pub params: Vec<Param>,
-    /// How many may be given by position.
+    /// Number of parameters that may be given by position.
     pub positional: usize,
 }
 
 impl Schema {
-    /// Parses `name.overload(Type name=default, *, ...) -> ...`.
+    /// Parse `name.overload(Type name=default, *, ...) -> ...`.
     ///
     /// # Errors
-    /// `Value`, naming the part that is not understood. Schemas are constants; a test parses all of them.
+    /// `Value`, which names the part that is not understood. Schemas are constants; a test parses all of them.
     pub fn parse(text: &str) -> Result<Schema> {
         let bad = |what: &str| Error::value(format!("schema {text:?}: {what}"));
         let (full, rest) = text.split_once('(').ok_or_else(|| bad("no parameters"))?;
@@ -197,6 +204,20 @@ impl Schema {
             params.push(Param { name: pname.to_string(), ty, optional, mutated, keyword_only, default });
         }
         Ok(Schema { name: name.to_string(), overload: overload.to_string(), params, positional })
+    }
+}
+
+impl Schema {
+    /// Return the place of the list of integers that all positional arguments together may stand for, as in
+    /// `x.view(2, 3)`.
+    pub fn spread_list(&self) -> Option<usize> {
+        let own = usize::from(self.params.first().is_some_and(|p| p.name == "self" && p.ty == Ty::Tensor));
+        (self.positional == own + 1 && matches!(self.params[own].ty, Ty::IntList(0))).then_some(own)
+    }
+
+    /// Whether the function makes a new tensor, and so takes `requires_grad=` in Python.
+    pub fn makes_tensor(&self) -> bool {
+        self.params.iter().any(|p| p.ty == Ty::Device) && !self.name.starts_with('_')
     }
 }
 

@@ -1,10 +1,10 @@
 //! A row of the table: one overload of one public op, with everything that is public about it.
 
-use super::{Arg, Args, Ret, Sample};
+use super::{Arg, Args, Ret, Sample, Schema, Ty};
 use crate::policy::Policies;
 use crate::{DType, Result, Tensor, inplace};
 
-/// Where Python finds an op.
+/// The place where Python finds an op.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scope {
     /// `torch.f(x)` and `x.f()`.
@@ -19,7 +19,7 @@ pub enum Scope {
     Aten,
 }
 
-/// How an op is made.
+/// The form of an op in a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tier {
     /// One node of the trace.
@@ -36,7 +36,7 @@ pub type Call = fn(&Args<'_>) -> Result<Ret>;
 /// The in-place form `name_` of a row.
 #[derive(Clone, Copy)]
 pub enum InPlace {
-    /// There is none.
+    /// The row has none.
     None,
     /// Compute the result with [`Row::call`], then write it into argument 0.
     Derived,
@@ -55,10 +55,10 @@ pub enum Aliasing {
     Refused,
 }
 
-/// Which tensors of a row may be Python numbers.
+/// The tensors of a row that may be Python numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Numbers {
-    /// None.
+    /// It never fails.
     Refused,
     /// The second one.
     Second,
@@ -68,8 +68,8 @@ pub enum Numbers {
     Both,
 }
 
-/// The text of an error about the dtype of `out=`: for the name of the function, the dtype that it wants, and that of
-/// `out`.
+/// The text of an error about the dtype of `out=`. Arguments: the name of the function, the dtype that it wants, and
+/// that of `out`.
 pub type DTypeMessage = fn(name: &str, want: DType, got: DType) -> String;
 
 /// The dtype that a tensor given as `out=` must have.
@@ -83,13 +83,13 @@ pub enum OutDType {
     OfRealInput(DTypeMessage),
     /// The dtype of the result.
     OfResult(DTypeMessage),
-    /// Any real dtype: the result has no other values than such a dtype can hold.
+    /// Any real dtype: the values of the result fit in every such dtype.
     CastToReal,
     /// One of these dtypes.
     OneOf(&'static [DType], DTypeMessage),
 }
 
-/// What happens to an `out` of another shape than the result.
+/// The treatment of an `out` of another shape than the result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OutShape {
     /// It is resized, with a warning unless it is empty.
@@ -114,7 +114,7 @@ pub enum DTypeWithOut {
     FollowsOut(DTypeMessage),
 }
 
-/// A form with numbers between the tensors, which PyTorch still accepts and warns about.
+/// A form with numbers between the tensors. PyTorch still accepts it and warns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Deprecated {
     /// `self, number, others...`, where the number stands for the named argument.
@@ -123,57 +123,58 @@ pub enum Deprecated {
     Products,
 }
 
-/// Writes a tensor that repeats its elements, as the form `name_` of a row does.
+/// Write a tensor that repeats its elements, as the form `name_` of a row does.
 pub type WriteRepeated = fn(&Row, &Tensor, &Args<'_>) -> Result<()>;
 
 /// One overload of one public op. The methods that return `Row` set its columns.
 pub struct Row {
     /// Aten schema.
     pub schema: &'static str,
-    /// Computes a call.
+    /// The function that computes a call.
     pub call: Call,
     /// One paragraph of help. The first row of a name carries it.
     pub doc: &'static str,
     /// The form `name_`.
     pub in_place: InPlace,
-    /// Whether `name_` is a function of `torch` too, beside the method.
+    /// Whether `name_` is also a function of `torch`, beside the method.
     pub in_place_function: bool,
-    /// What operands may share with the tensor that `name_` writes.
+    /// The memory that operands may share with the tensor that `name_` writes.
     pub in_place_aliasing: Aliasing,
-    /// Writes a tensor that repeats its elements, where PyTorch lets `name_` do so.
+    /// The function that writes a tensor that repeats its elements, if PyTorch lets `name_` do so.
     pub writes_repeated: Option<WriteRepeated>,
     /// Whether the `out=` form exists. It is derived from `call`.
     pub has_out: bool,
     /// The dtype that `out` must have.
     pub out_dtype: OutDType,
-    /// What happens to an `out` of another shape.
+    /// The treatment of an `out` of another shape.
     pub out_shape: OutShape,
-    /// What operands may share with `out`. `None` stands for the rule of the row's [family](crate::ops::Family).
+    /// The memory that operands may share with `out`. `None` stands for the rule of the row's
+    /// [family](crate::ops::Family).
     pub out_aliasing: Option<Aliasing>,
-    /// Whether the tensors of an `out` tuple must lie apart.
+    /// Whether the tensors of an `out` tuple must not share memory.
     pub outs_apart: bool,
     /// The meaning of `dtype=` beside `out=`.
     pub dtype_with_out: DTypeWithOut,
-    /// Which tensors may be Python numbers.
+    /// The tensors that may be Python numbers.
     pub numbers: Numbers,
-    /// What autocast does with the operands.
+    /// The autocast policies.
     pub autocast: Policies,
     /// Further names, of `torch.special` and `torch.linalg`.
     pub aliases: &'static [&'static str],
     /// A deprecated form with numbers between the tensors.
     pub deprecated: Option<Deprecated>,
-    /// Where Python finds it.
+    /// The place where Python finds it.
     pub scope: Scope,
-    /// How it is made.
+    /// The form of the op in a trace.
     pub tier: Tier,
-    /// Arguments to try it with.
+    /// Arguments for tests.
     pub samples: fn() -> Vec<Sample>,
-    /// Names of the results, when they come as a named tuple.
+    /// Names of the results, if they are returned as a named tuple.
     pub fields: &'static [&'static str],
 }
 
 impl Row {
-    /// A row with function and method, `out=`, no in-place form.
+    /// A row with function, method and `out=`, but no in-place form.
     pub const fn new(schema: &'static str, tier: Tier, call: Call, samples: fn() -> Vec<Sample>) -> Row {
         Row {
             schema,
@@ -199,102 +200,102 @@ impl Row {
             fields: &[],
         }
     }
-    /// Sets the paragraph of help.
+    /// Set the paragraph of help.
     pub const fn doc(mut self, doc: &'static str) -> Row {
         self.doc = doc;
         self
     }
-    /// Sets where Python finds it.
+    /// Set the place where Python finds it.
     pub const fn scope(mut self, scope: Scope) -> Row {
         self.scope = scope;
         self
     }
-    /// Adds `name_`, derived from the call.
+    /// Add `name_`, derived from the call.
     pub const fn inplace(mut self) -> Row {
         self.in_place = InPlace::Derived;
         self
     }
-    /// Adds `name_`, computed by a function of its own.
+    /// Add `name_`, computed by a function of its own.
     pub const fn inplace_by(mut self, f: Call) -> Row {
         self.in_place = InPlace::By(f);
         self
     }
-    /// Makes `name_` a function of `torch` too.
+    /// Make `name_` also a function of `torch`.
     pub const fn in_place_function(mut self) -> Row {
         self.in_place_function = true;
         self
     }
-    /// Makes `name_` a method only.
+    /// Make `name_` a method only.
     pub const fn in_place_method(mut self) -> Row {
         self.in_place_function = false;
         self
     }
-    /// Lets the operands of `name_` share any memory with the tensor that it writes.
+    /// Let the operands of `name_` share any memory with the tensor that it writes.
     pub const fn reads_before_writing(mut self) -> Row {
         self.in_place_aliasing = Aliasing::Allowed;
         self
     }
-    /// Lets no operand of `name_` share memory with the tensor that it writes.
+    /// Let no operand of `name_` share memory with the tensor that it writes.
     pub const fn scatters_in_place(mut self) -> Row {
         self.in_place_aliasing = Aliasing::Refused;
         self
     }
-    /// Lets `name_` write a tensor that repeats its elements, by this function.
+    /// Let `name_` write a tensor that repeats its elements, by this function.
     pub const fn writes_repeated(mut self, f: WriteRepeated) -> Row {
         self.writes_repeated = Some(f);
         self
     }
-    /// Removes `out=`: views, tuples of views, functions that return no tensor.
+    /// Remove `out=`: views, tuples of views, functions that return no tensor.
     pub const fn no_out(mut self) -> Row {
         self.has_out = false;
         self
     }
-    /// Sets the dtype that `out` must have.
+    /// Set the dtype that `out` must have.
     pub const fn out_dtype(mut self, rule: OutDType) -> Row {
         self.out_dtype = rule;
         self
     }
-    /// Sets what happens to an `out` of another shape.
+    /// Set the treatment of an `out` of another shape.
     pub const fn out_shape(mut self, rule: OutShape) -> Row {
         self.out_shape = rule;
         self
     }
-    /// Sets what operands may share with `out`.
+    /// Set the memory that operands may share with `out`.
     pub const fn out_aliasing(mut self, aliasing: Aliasing) -> Row {
         self.out_aliasing = Some(aliasing);
         self
     }
-    /// Refuses tensors of an `out` tuple that share memory.
+    /// Refuse tensors of an `out` tuple that share memory.
     pub const fn outs_apart(mut self) -> Row {
         self.outs_apart = true;
         self
     }
-    /// Sets the meaning of `dtype=` beside `out=`.
+    /// Set the meaning of `dtype=` beside `out=`.
     pub const fn dtype_with_out(mut self, rule: DTypeWithOut) -> Row {
         self.dtype_with_out = rule;
         self
     }
-    /// Sets which tensors may be Python numbers.
+    /// Set the tensors that may be Python numbers.
     pub const fn numbers(mut self, numbers: Numbers) -> Row {
         self.numbers = numbers;
         self
     }
-    /// Sets what autocast does with the operands.
+    /// Set the autocast policies.
     pub const fn autocast(mut self, policies: Policies) -> Row {
         self.autocast = policies;
         self
     }
-    /// Adds further names.
+    /// Add further names.
     pub const fn aliases(mut self, aliases: &'static [&'static str]) -> Row {
         self.aliases = aliases;
         self
     }
-    /// Adds a deprecated form.
+    /// Add a deprecated form.
     pub const fn deprecated(mut self, form: Deprecated) -> Row {
         self.deprecated = Some(form);
         self
     }
-    /// Names the fields of the result.
+    /// Name the fields of the result.
     pub const fn fields(mut self, fields: &'static [&'static str]) -> Row {
         self.fields = fields;
         self
@@ -304,6 +305,16 @@ impl Row {
     pub fn name(&self) -> &'static str {
         self.schema.split(['.', '(']).next().unwrap_or("")
     }
+    /// Whether parameter `i` of the row may be a Python number although the schema wants a tensor. `in_place` asks for
+    /// the form `name_`.
+    pub fn takes_number(&self, schema: &Schema, i: usize, in_place: bool) -> bool {
+        let p = &schema.params[i];
+        p.ty == Ty::Tensor
+            && self.numbers != Numbers::Refused
+            && !p.mutated
+            && p.name != "condition"
+            && !(i == 0 && (in_place || self.numbers == Numbers::Second))
+    }
     /// Whether the form `name_` exists.
     pub fn has_in_place(&self) -> bool {
         !matches!(self.in_place, InPlace::None)
@@ -311,8 +322,7 @@ impl Row {
     /// Call the `name_` form, which writes argument 0 and returns it.
     ///
     /// # Errors
-    /// The errors of the op. `Runtime` when an operand or argument 0 itself has elements in memory that the call may
-    /// not write.
+    /// The errors of the op. `Runtime` if an operand or argument 0 has elements in memory that the call must not write.
     pub fn call_in_place(&self, args: &Args<'_>) -> Result<Ret> {
         if let InPlace::By(f) = self.in_place {
             return f(args);

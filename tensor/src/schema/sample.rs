@@ -2,7 +2,7 @@
 
 use crate::{DType, Scalar};
 
-/// How the values of a sample tensor are drawn; all are deterministic.
+/// The distribution of the values of a sample tensor. All are deterministic.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Fill {
     /// Spread over about (-2, 2), no two alike, none near zero.
@@ -21,7 +21,7 @@ pub enum Fill {
     Mask,
     /// Symmetric matrices whose eigenvalues are positive.
     Definite,
-    /// Rows to change places with, from one: each of a line its own or the next but the last.
+    /// LAPACK pivots, 1-based. Pivot `i` is `i` or `i + 1`.
     Pivots,
 }
 
@@ -30,14 +30,14 @@ pub enum Fill {
 pub enum SampleArg {
     /// `None`, or the schema's default.
     Default,
-    /// A tensor of these sizes. A floating-point one takes the dtype under test; `requires_grad` where gradients are
+    /// A tensor of these sizes. A floating-point tensor gets the dtype under test, and `requires_grad` if gradients are
     /// tested.
     Tensor(Vec<usize>, Fill),
-    /// The same, transposed in its last two dimensions, so that it is not contiguous.
+    /// A tensor of these sizes, transposed in its last two dimensions, so that it is not contiguous.
     Transposed(Vec<usize>, Fill),
     /// Tensors of these sizes.
     Tensors(Vec<Vec<usize>>, Fill),
-    /// A list with missing tensors, as advanced indexing takes it.
+    /// A list with missing tensors, as advanced indexing accepts it.
     OptTensors(Vec<Option<(Vec<usize>, Fill)>>),
     /// A number.
     Scalar(Scalar),
@@ -53,18 +53,18 @@ pub enum SampleArg {
     DType(DType),
 }
 
-/// Arguments to try a row with.
+/// Arguments to test a row with.
 #[derive(Clone, Debug)]
 pub struct Sample {
-    /// One an entry of the schema, in order; missing ones at the end take their defaults.
+    /// One argument for each parameter of the schema, in order. Missing ones at the end get their defaults.
     pub args: Vec<SampleArg>,
-    /// Dtypes to try beside `float32`; empty: the default set of the test.
+    /// Dtypes to test beside `float32`; empty for the default set of the test.
     pub dtypes: &'static [DType],
-    /// Whether gradients with respect to the floating-point tensors can be compared with differences.
+    /// Whether gradients with respect to the floating-point tensors can be compared with finite differences.
     pub gradient: bool,
-    /// Whether `dtypes` are all there is: the op takes complex numbers only.
+    /// Whether no dtypes but `dtypes` are tested, because the op takes only complex numbers.
     pub only: bool,
-    /// Whether the result is random: only its description, and that a seed repeats it, can be checked.
+    /// Whether the result is random. Then only its description can be checked, and that a seed repeats it.
     pub random: bool,
 }
 
@@ -73,22 +73,22 @@ impl Sample {
     pub fn new(args: Vec<SampleArg>) -> Sample {
         Sample { args, dtypes: &[], gradient: true, only: false, random: false }
     }
-    /// Without a comparison of gradients: integers, kinks, random numbers.
+    /// Compare no gradients: the arguments are integers or random, or lie near kinks.
     pub fn no_gradient(mut self) -> Sample {
         self.gradient = false;
         self
     }
-    /// For complex numbers, and nothing else.
+    /// Test with complex numbers only.
     pub fn complex(mut self) -> Sample {
         (self.dtypes, self.only) = (&[DType::C64, DType::C128], true);
         self
     }
-    /// With a random result.
+    /// Mark the result as random.
     pub fn random(mut self) -> Sample {
         (self.gradient, self.random) = (false, true);
         self
     }
-    /// With further dtypes.
+    /// Test further dtypes.
     pub fn dtypes(mut self, dtypes: &'static [DType]) -> Sample {
         self.dtypes = dtypes;
         self
@@ -127,7 +127,7 @@ pub fn n(v: impl Into<Scalar>) -> SampleArg {
 pub fn ints(v: &[i64]) -> SampleArg {
     SampleArg::Ints(v.to_vec())
 }
-/// Builds a [`Sample`] list: one bracketed argument list a sample.
+/// Build a [`Sample`] list from bracketed argument lists.
 #[macro_export]
 macro_rules! samples {
     ($([$($arg:expr),* $(,)?]),* $(,)?) => { || vec![$($crate::schema::Sample::new(vec![$($arg),*])),*] };

@@ -8,15 +8,15 @@
 //! block  = [ Header | (unused) ]                                      a view: its Header points at the base's Storage
 //! ```
 //!
-//! * Two own reference counts. `Header::refs` counts [`Tensor`] handles; `Storage::refs` counts headers. A block is
-//!   recycled when its storage count reaches zero, so a base's header may die before its views do.
-//! * A last handle is recognised by a plain load (`refs == 1`), which saves an atomic read-modify-write on every
-//!   temporary. Sound because there are no weak handles: who sees 1 holds the only handle.
-//! * Blocks come from per-thread free lists, refilled by carving slabs; a list that grows too long or whose thread ends
-//!   is handed to a global pool.
+//! * A block has two reference counts of its own. `Header::refs` counts [`Tensor`] handles; `Storage::refs` counts
+//!   headers. A block is recycled when its storage count reaches zero, so a base's header may die before its views do.
+//! * A plain load (`refs == 1`) recognises the last handle, which saves an atomic read-modify-write on every temporary.
+//!   This is sound because there are no weak handles: a thread that sees 1 holds the only handle.
+//! * Blocks come from per-thread free lists, which are refilled from slabs. A list that grows too long, or whose thread
+//!   ends, goes to a global pool.
 //!
-//! Memory behind `cpu` storages is shared and mutable, as in PyTorch: views alias, in-place ops write through
-//! `&Tensor`. Two threads that write the same elements at once get unspecified elements, never a dangling pointer.
+//! Memory behind `cpu` storages is shared and mutable, as in PyTorch: views alias it, and in-place ops write through
+//! `&Tensor`. If two threads write the same elements at once, the elements are unspecified, but no pointer dangles.
 
 mod autograd;
 mod pool;
@@ -39,19 +39,19 @@ use torchtpu_kernels::memory;
 use torchtpu_kernels::{Element, View, ViewMut};
 use word::Word;
 
-/// Who owns the elements of a storage.
+/// The owner of a storage's elements.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 enum Owner {
-    /// They follow the storage header in its block.
+    /// The block of the storage: the elements follow the storage header.
     Inline,
     /// The caching allocator.
     Heap,
-    /// Memory of another owner, kept alive by `Storage::keep`.
+    /// Another owner, which `Storage::keep` keeps alive.
     Foreign,
-    /// A value of the device backend; `Storage::data` is its handle.
+    /// The device backend; `Storage::data` is the handle of its value.
     Device,
-    /// No elements: a meta tensor.
+    /// No owner: a meta tensor has no elements.
     None,
 }
 
@@ -64,16 +64,16 @@ struct Storage {
     bytes: usize,
     owner: Owner,
     class: u8,
-    /// Whether something outside looks at the memory, so that [`Tensor::is_resizable`] is false.
+    /// Whether something outside of the library may read the memory, so that [`Tensor::is_resizable`] is false.
     is_exported: AtomicBool,
-    /// Writes through [`Tensor::data`], which `version` leaves out.
+    /// Number of writes through [`Tensor::data`], which `version` leaves out.
     unseen: AtomicU32,
     keep: Option<Box<dyn Any + Send + Sync>>,
 }
 
-/// Set on tensors that stand for a number, which promote by category only.
+/// Set on tensors that stand for a number. They take part in type promotion by their category only.
 const WRAPPED_NUMBER: u8 = 1;
-/// Set on `x.data` and on views of it: their writes count apart.
+/// Set on `x.data` and on views of it, whose writes have a counter of their own.
 const UNVERSIONED: u8 = 2;
 /// Set on views whose elements are the conjugates of those in memory.
 const CONJUGATED: u8 = 4;
@@ -86,18 +86,18 @@ const INFERENCE: u8 = 16;
 struct Header {
     refs: AtomicU32,
     flags: AtomicU8,
-    /// Whether memory holds the elements, row major and without gaps.
+    /// Whether memory holds the elements themselves, row major and without gaps.
     contiguous: bool,
-    /// [`Header::contiguous`], and the strides of sizes of one are those that a new tensor has.
+    /// Whether [`Header::contiguous`] holds, and dimensions of size one have the strides of a new tensor.
     plain: bool,
     class: u8,
     storage: NonNull<Storage>,
-    /// `null`, an `Arc<Node>`, or an `Arc<Leaf>`, tagged with [`word::LEAF`] and [`word::WANTS`]; and which output of the node this
-    /// is.
+    /// `null`, an `Arc<Node>`, or an `Arc<Leaf>`, tagged with [`word::LEAF`] and [`word::WANTS`], and the number of
+    /// this output of the node.
     autograd: Word,
     /// `null` or a `Box<ViewInfo>`; written once, before the tensor is shared.
     view: *mut ViewInfo,
-    /// The Python object of this tensor, when it has one; owned by the binding.
+    /// The Python object of this tensor, or null. The binding owns it.
     pyobject: AtomicPtr<()>,
     offset: usize,
     numel: usize,
@@ -113,17 +113,18 @@ struct Block {
 
 /// Bytes before the elements of an inline storage.
 const PREFIX: usize = size_of::<Block>();
+
 /// A multi-dimensional array: one pointer to a reference-counted block.
 ///
-/// `clone()` gives another handle to the same memory, as assignment does in Python: what is written through one is seen
-/// through both. PyTorch's `clone()` is [`Tensor::copy`]. Views alias; there are no type parameters. See the crate's
-/// documentation.
+/// `clone()` returns another handle to the same memory, as assignment does in Python: both handles see each write.
+/// PyTorch's `clone()` is [`Tensor::copy`]. Views alias; there are no type parameters. See the crate's documentation.
 #[repr(transparent)]
 pub struct Tensor(NonNull<Header>);
 
-// SAFETY: counts and pointers that change are atomic; see the module's documentation on element memory.
+// SAFETY: all counts and pointers that change are atomic. The module's documentation says what happens to elements that
+// two threads write.
 unsafe impl Send for Tensor {}
-// SAFETY: as above.
+// SAFETY: `&Tensor` changes only atomics and elements, for which the module's documentation allows races.
 unsafe impl Sync for Tensor {}
 
 impl Clone for Tensor {
@@ -138,7 +139,7 @@ impl Drop for Tensor {
     #[inline(always)]
     fn drop(&mut self) {
         let h = self.header();
-        // A plain load suffices for the last handle: nobody else could raise the count.
+        // A plain load is enough for the last handle: no other thread has a handle from which it could raise the count.
         if h.refs.load(Ordering::Acquire) == 1
             || (h.refs.fetch_sub(1, Ordering::Release) == 1 && {
                 fence(Ordering::Acquire);
@@ -155,7 +156,7 @@ impl Drop for Tensor {
 /// No handle to the header may exist any more.
 #[inline(never)]
 unsafe fn destroy(header: NonNull<Header>) {
-    // SAFETY: exclusive by the contract.
+    // SAFETY: by the contract there is no other handle, so nothing else refers to the header.
     let h = unsafe { &mut *header.as_ptr() };
     let grad = h.autograd.last();
     if !grad.is_null() {
@@ -186,12 +187,12 @@ unsafe fn destroy(header: NonNull<Header>) {
 /// # Safety
 /// The storage's count must have reached zero.
 unsafe fn release_storage(storage: NonNull<Storage>) {
-    // SAFETY: exclusive by the contract.
+    // SAFETY: by the contract the count is zero, so nothing else refers to the storage.
     let st = unsafe { &mut *storage.as_ptr() };
     let data = *st.data.get_mut();
     match st.owner {
         Owner::Inline | Owner::None => {}
-        // SAFETY: allocated with these bytes by `Tensor::empty`.
+        // SAFETY: `Tensor::empty` allocated the memory with this number of bytes.
         Owner::Heap => unsafe {
             memory::free(NonNull::new(data as *mut u8).expect("heap storage has memory"), st.bytes)
         },
@@ -208,7 +209,7 @@ fn own_storage(header: NonNull<Header>) -> NonNull<Storage> {
     unsafe { header.cast::<u8>().add(offset_of!(Block, storage)).cast() }
 }
 
-/// An `Arc` whose content is still to be written. With the room there first, a large content is put together in place,
+/// An `Arc` whose content is still to be written. Because the memory exists first, a large content is built in place,
 /// not on the stack.
 pub(crate) struct NewArc<T>(Arc<MaybeUninit<T>>);
 
@@ -219,9 +220,9 @@ impl<T> NewArc<T> {
     }
     #[inline(always)]
     pub(crate) fn write(self, content: T) -> Arc<T> {
-        // SAFETY: this is the only handle, so nobody reads or writes meanwhile.
+        // SAFETY: this is the only handle, so no other thread reads or writes the content.
         unsafe { Arc::as_ptr(&self.0).cast_mut().cast::<T>().write(content) };
-        // SAFETY: written above.
+        // SAFETY: the line above has written the content.
         unsafe { self.0.assume_init() }
     }
 }
@@ -243,7 +244,7 @@ impl Tensor {
         Tensor::assemble(class, storage, *meta, meta.numel(), meta.dims.contiguous_strides())
     }
 
-    /// A contiguous tensor with all that its block's header says.
+    /// Make a contiguous tensor, with all fields of its block's header.
     #[inline(always)]
     fn assemble(class: usize, storage: Storage, meta: Meta, numel: usize, strides: Dims) -> Tensor {
         let header = take_block(class).cast::<Header>();
@@ -273,7 +274,7 @@ impl Tensor {
     /// A contiguous `cpu` or `meta` tensor whose elements are not set.
     ///
     /// # Errors
-    /// `OutOfMemory` when the elements do not fit; never aborts.
+    /// `OutOfMemory` when the elements do not fit; the process is never aborted.
     #[inline(always)]
     pub fn empty(meta: &Meta) -> Result<Tensor> {
         let bytes = match meta.bytes() {
@@ -296,8 +297,8 @@ impl Tensor {
         Tensor::empty_large(meta, bytes)
     }
 
-    /// An unset tensor with the sizes, dtype and strides of a small contiguous `cpu` tensor, without working them out
-    /// anew. `None` when `self` is not one.
+    /// Make an unset tensor with the sizes, dtype and strides of `self`, a small contiguous `cpu` tensor. They are
+    /// copied, not computed. Return `None` when `self` is no such tensor.
     #[inline(always)]
     pub(crate) fn empty_twin(&self) -> Option<Tensor> {
         let h = self.header();
@@ -313,7 +314,8 @@ impl Tensor {
         Some(y)
     }
 
-    /// A tensor that stands for a value of the device, described as this contiguous one; takes over the reference.
+    /// Make a tensor that stands for a value of the device, with the sizes, dtype and strides of `self`, which is
+    /// contiguous. It takes over the reference.
     #[inline(always)]
     pub(crate) fn device_twin(&self, handle: u64) -> Tensor {
         debug_assert!(self.is_plain());
@@ -340,7 +342,7 @@ impl Tensor {
         }
     }
 
-    /// A tensor that stands for a value of the device backend; takes over the reference to the value.
+    /// A tensor that stands for a value of the device backend. It takes over the reference to the value.
     pub fn from_device_value(meta: &Meta, handle: u64) -> Tensor {
         Tensor::build(meta, 0, Storage::new(handle, meta.bytes().unwrap_or(0), Owner::Device, 0))
     }
@@ -367,9 +369,8 @@ impl Tensor {
         t
     }
 
-    /// A `cpu` tensor whose elements are the bytes of `owner`, dense and row-major, or a copy where those are not
-    /// aligned. For [`HostValue`](crate::host::HostValue) alone, which gives it to kernels to read and to nothing that
-    /// writes.
+    /// A `cpu` tensor whose elements are the bytes of `owner`, dense and row major, or a copy of them if they are not
+    /// aligned. Only [`HostValue`](crate::host::HostValue) may use it, which passes the tensor to kernels that read.
     ///
     /// # Errors
     /// `Runtime` when there are more or fewer bytes than the tensor has; `OutOfMemory` for a copy.
@@ -377,15 +378,16 @@ impl Tensor {
     where
         T: AsRef<[u8]> + Send + Sync + 'static,
     {
-        // Asked once: the slice borrows from the owner, which is kept shared, so it stays where it is and as it is.
+        // Call `as_ref` only once: the slice borrows from the owner, which is kept shared, so the bytes neither move
+        // nor change.
         let bytes: &[u8] = (*owner).as_ref();
         if meta.bytes() != Some(bytes.len()) {
             return Err(Error::runtime(format!("{} bytes for {meta:?}", bytes.len())));
         }
         if bytes.is_empty() || bytes.as_ptr().addr().is_multiple_of(meta.dtype.size_bytes()) {
             let (strides, data) = (meta.dims.contiguous_strides(), bytes.as_ptr().cast_mut());
-            // SAFETY: aligned, as long as a dense tensor, and kept by the owner. Nothing writes, as the caller
-            // promises.
+            // SAFETY: the bytes are aligned, as many as a dense tensor has, and `owner` is kept. The caller promises
+            // that nothing writes to them.
             return Ok(unsafe { Tensor::from_foreign(meta, &strides, data, Box::new(owner)) });
         }
         let mut y = Tensor::empty(meta)?;
@@ -395,9 +397,9 @@ impl Tensor {
         Ok(y)
     }
 
-    /// This tensor with other strides for the same sizes, for the code that has just made it and alone knows of it.
-    /// They must reach the same elements of memory: an order of dimensions without gaps. Where memory holds values
-    /// already, they must not depend on their places.
+    /// This tensor with other strides for the same sizes. Only the code that has just made the tensor may call this,
+    /// before it passes the tensor on. The strides must reach the same elements of memory without gaps, in another
+    /// order of dimensions. Values that the memory already holds must all be equal.
     #[cold]
     pub(crate) fn with_strides(mut self, strides: Dims) -> Tensor {
         assert!(reach(self.dims(), &strides) <= reach(self.dims(), self.strides()), "strides leave the memory");
@@ -412,14 +414,14 @@ impl Tensor {
     /// A `cpu` or `meta` tensor whose elements are not set, with strides that leave no gaps.
     ///
     /// # Errors
-    /// As [`Tensor::empty`].
+    /// The errors of [`Tensor::empty`].
     pub(crate) fn empty_with(meta: &Meta, strides: Dims) -> Result<Tensor> {
         Ok(Tensor::empty(meta)?.with_strides(strides))
     }
 
     fn unshared(&mut self) -> &mut Header {
         debug_assert_eq!(self.header().refs.load(Ordering::Relaxed), 1);
-        // SAFETY: called only right after a header was made, by its only handle.
+        // SAFETY: this is called right after a header was made, by its only handle.
         unsafe { self.0.as_mut() }
     }
 
@@ -482,19 +484,19 @@ impl Tensor {
         Ok(Tensor(header))
     }
 
-    /// How this view was made, when it is one.
+    /// How this view was made; `None` for a tensor that is no view.
     #[inline(always)]
     pub fn view_info(&self) -> Option<&ViewInfo> {
-        // SAFETY: set once before the tensor was shared, freed with the header.
+        // SAFETY: the pointer is set once before the tensor is shared, and freed with the header.
         unsafe { self.header().view.as_ref() }
     }
-    /// The device value that the storage holds now (of the base, not of this view).
+    /// The device value that the storage holds now. For a view it is the value of the base.
     #[inline(always)]
     pub(crate) fn storage_value(&self) -> u64 {
         debug_assert!(self.storage().owner == Owner::Device);
         self.storage().data.load(Ordering::Acquire)
     }
-    /// Puts another device value in the storage and returns the one it held; both references change hands.
+    /// Put another device value in the storage and return the one it held. Both references change owners.
     pub(crate) fn replace_storage_value(&self, handle: u64) -> u64 {
         debug_assert!(self.storage().owner == Owner::Device);
         self.storage().data.swap(handle, Ordering::AcqRel)
@@ -506,21 +508,21 @@ impl Tensor {
         match self.storage().owner {
             Owner::Device | Owner::None => 0,
             _ => {
-                // Where there are no elements, the offset may be any number.
+                // A tensor without elements may have any offset.
                 let from = self.storage_offset().wrapping_mul(self.dtype().size_bytes());
                 (self.storage().data.load(Ordering::Relaxed) as usize).wrapping_add(from)
             }
         }
     }
 
-    /// The elements, for a kernel to read. `cpu` only.
+    /// The elements of a `cpu` tensor, for a kernel to read.
     #[inline(always)]
     pub(crate) fn view(&self) -> View<'_> {
         debug_assert!(self.device().kind == DeviceKind::Cpu);
         // SAFETY: `alias` and `empty` keep every layout within its storage, which the handle keeps alive.
         unsafe { View::new(self.data_ptr() as *const u8, self.dims(), self.strides(), self.dtype()) }
     }
-    /// The elements, seen with other sizes and strides (a broadcast), for a kernel to read.
+    /// The elements with other sizes and strides (a broadcast), for a kernel to read.
     #[inline(always)]
     pub(crate) fn view_as<'a>(&'a self, dims: &'a [usize], strides: &'a [usize]) -> View<'a> {
         assert!(dims.contains(&0) || reach(dims, strides) <= reach(self.dims(), self.strides()));
@@ -538,19 +540,20 @@ impl Tensor {
     #[inline(always)]
     pub(crate) fn view_flat_mut<'a>(&'a self, n: &'a [usize; 1]) -> ViewMut<'a> {
         debug_assert!(self.is_contiguous() && n[0] == self.numel() && self.device().kind == DeviceKind::Cpu);
-        // SAFETY: as `view_flat`.
+        // SAFETY: the elements are contiguous and lie within the storage.
         unsafe { ViewMut::new(self.data_ptr() as *mut u8, n, &[1], self.dtype()) }
     }
-    /// The elements, for a kernel to write. `cpu` only.
+    /// The elements of a `cpu` tensor, for a kernel to write.
     #[inline(always)]
     pub(crate) fn view_mut(&self) -> ViewMut<'_> {
         debug_assert!(self.device().kind == DeviceKind::Cpu);
-        // SAFETY: as `view`; tensors are shared mutable memory, see the module's documentation.
+        // SAFETY: `alias` and `empty` keep every layout within its storage. Tensors are shared mutable memory, as the
+        // module's documentation says.
         unsafe { ViewMut::new(self.data_ptr() as *mut u8, self.dims(), self.strides(), self.dtype()) }
     }
-    /// The elements as a slice, when contiguous, on `cpu` and of type `T`.
+    /// The elements as a slice, if the tensor is contiguous, on `cpu` and of type `T`.
     ///
-    /// The slice must not be held across an in-place write to this storage.
+    /// The caller must not hold the slice across an in-place write to this storage.
     #[inline]
     pub(crate) fn as_slice<T: Element>(&self) -> Option<&[T]> {
         if self.device().kind != DeviceKind::Cpu || self.dtype() != T::DTYPE || !self.is_contiguous() {
@@ -562,7 +565,8 @@ impl Tensor {
         // SAFETY: contiguous elements of the right type within the storage.
         Some(unsafe { std::slice::from_raw_parts(self.data_ptr() as *const T, self.numel()) })
     }
-    /// The elements' bytes, when contiguous and on `cpu`. As with `as_slice`, not across a write.
+    /// The bytes of the elements, if the tensor is contiguous and on `cpu`. The caller must not hold the slice across
+    /// an in-place write.
     pub(crate) fn as_bytes(&self) -> Option<&[u8]> {
         if self.device().kind != DeviceKind::Cpu || !self.is_contiguous() {
             return None;
@@ -571,16 +575,18 @@ impl Tensor {
         // SAFETY: contiguous elements within the storage are plain bytes.
         Some(if n == 0 { &[] } else { unsafe { std::slice::from_raw_parts(self.data_ptr() as *const u8, n) } })
     }
-    /// The elements' bytes for writing; for the code that has just made this tensor and alone knows of it.
+    /// The bytes of the elements for writing. Only the code that has just made this tensor may call this, before it
+    /// passes the tensor on.
     pub(crate) fn as_bytes_mut(&mut self) -> Option<&mut [u8]> {
         if self.device().kind != DeviceKind::Cpu || !self.is_contiguous() {
             return None;
         }
         let n = self.numel() * self.dtype().size_bytes();
-        // SAFETY: as `as_bytes`; exclusive by the documented use.
+        // SAFETY: contiguous elements within the storage are plain bytes, and by the documented use no other code has
+        // the tensor yet.
         Some(if n == 0 { &mut [] } else { unsafe { std::slice::from_raw_parts_mut(self.data_ptr() as *mut u8, n) } })
     }
-    /// The only element's bits, zero extended; `None` unless on `cpu` with one element.
+    /// The bits of the only element, zero extended; `None` unless the tensor is on `cpu` and has one element.
     #[inline]
     pub fn scalar_bits(&self) -> Option<u128> {
         if self.device().kind != DeviceKind::Cpu || self.numel() != 1 {
@@ -597,17 +603,17 @@ impl Tensor {
                 2 => *(p as *const u16) as u128,
                 4 => *(p as *const u32) as u128,
                 8 => *(p as *const u64) as u128,
-                // Aligned as its parts are.
+                // A complex number is aligned as its parts are.
                 _ => *(p as *const u64) as u128 | (*(p as *const u64).add(1) as u128) << 64,
             }
         })
     }
-    /// Writes the only element's bits.
+    /// Write the bits of the only element.
     #[inline]
     pub(crate) fn set_scalar_bits(&self, bits: u128) {
         debug_assert!(self.device().kind == DeviceKind::Cpu && self.numel() == 1);
         let p = self.data_ptr();
-        // SAFETY: as `scalar_bits`.
+        // SAFETY: the tensor is on `cpu` and has one element of this size, at its address.
         unsafe {
             match self.dtype().size_bytes() {
                 1 => *(p as *mut u8) = bits as u8,
@@ -626,23 +632,23 @@ impl Tensor {
     pub fn pyobject(&self) -> *mut () {
         self.header().pyobject.load(Ordering::Acquire)
     }
-    /// Registers the Python object of this tensor; null removes it. The binding owns what the pointer means.
+    /// Register the Python object of this tensor; null removes it. The pointer's meaning is the binding's own.
     #[inline(always)]
     pub fn set_pyobject(&self, p: *mut ()) {
         self.header().pyobject.store(p, Ordering::Release);
     }
-    /// Gives the handle as a raw pointer, for an object that stores one word; [`Tensor::from_raw`] takes it back.
+    /// Return the handle as a raw pointer, for an object that stores one word. [`Tensor::from_raw`] takes it back.
     #[inline(always)]
     pub fn into_raw(self) -> *mut () {
         std::mem::ManuallyDrop::new(self).0.as_ptr().cast()
     }
-    /// Takes back a handle from [`Tensor::into_raw`].
+    /// Take back a handle from [`Tensor::into_raw`].
     ///
     /// # Safety
-    /// The pointer must come from `into_raw` and be taken back once.
+    /// The pointer must come from `into_raw`, and may be taken back once.
     #[inline(always)]
     pub unsafe fn from_raw(p: *mut ()) -> Tensor {
-        // SAFETY: not null by the contract.
+        // SAFETY: by the contract the pointer comes from a handle, so it is not null.
         Tensor(unsafe { NonNull::new_unchecked(p.cast()) })
     }
 }
@@ -664,15 +670,15 @@ impl Storage {
     }
 }
 
-/// Whether the strides of a contiguous layout are those of a new tensor.
+/// Whether the strides of a contiguous layout equal those of a new tensor.
 #[inline(always)]
 fn has_plain_strides(dims: &Dims, strides: &Dims) -> bool {
-    // Where all sizes are two or more, there is one choice.
+    // If all sizes are two or more, only one layout is contiguous.
     dims.iter().all(|n| *n > 1) || *strides == dims.contiguous_strides()
 }
 
-/// Elements from the first to the last that sizes and strides reach, inclusive; zero without elements, and the largest
-/// number where there are more.
+/// The number of elements from the first to the last that sizes and strides reach, inclusive. It is zero without
+/// elements, and `usize::MAX` if there are more.
 pub(crate) fn reach(dims: &[usize], strides: &[usize]) -> usize {
     if dims.contains(&0) {
         return 0;
@@ -680,7 +686,7 @@ pub(crate) fn reach(dims: &[usize], strides: &[usize]) -> usize {
     dims.iter().zip(strides).fold(1, |sum: usize, (n, s)| sum.saturating_add((n - 1).saturating_mul(*s)))
 }
 
-/// The error for sizes whose bytes no 64-bit number counts.
+/// The error for sizes whose number of bytes does not fit in 64 bits.
 #[cold]
 pub fn too_many_bytes(meta: &Meta) -> Error {
     Error::runtime(format!("Storage size calculation overflowed with sizes={}", meta.dims))

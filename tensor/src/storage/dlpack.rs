@@ -1,13 +1,13 @@
 //! DLPack: tensors exchanged with other libraries without a copy.
 //!
-//! A library that gives memory away fills a struct with its address, sizes and strides and with a *deleter*; whoever
-//! takes the memory calls that once it needs the memory no longer. The structs are those of the
-//! [specification](https://dmlc.github.io/dlpack/latest/c_api.html), in both forms: [`DLManagedTensor`], and
-//! [`DLManagedTensorVersioned`], which also says whether the memory may be written.
+//! A library that gives memory away fills a struct with its address, sizes and strides and with a *deleter*, which the
+//! consumer calls when it no longer needs the memory. The
+//! [specification](https://dmlc.github.io/dlpack/latest/c_api.html) defines the structs, in two forms:
+//! [`DLManagedTensor`], and [`DLManagedTensorVersioned`], which also says whether the memory may be written.
 //!
-//! [`ManagedTensor`] owns such a struct. [`to_dlpack`] makes one of a tensor, [`from_dlpack`] a tensor of one; a
-//! foreign function is given [`ManagedTensor::into_raw`], and what it gives goes through [`ManagedTensor::from_raw`],
-//! which is the one step that is `unsafe`. Python's capsules are made of the same parts.
+//! [`ManagedTensor`] owns such a struct. [`to_dlpack`] makes one from a tensor, and [`from_dlpack`] makes a tensor from
+//! one. Pass a foreign function the pointer of [`ManagedTensor::into_raw`], and take its pointer with
+//! [`ManagedTensor::from_raw`], the only `unsafe` step. Python's capsules use the same parts.
 //!
 //! ```
 //! use torchtpu_tensor::{Tensor, dlpack};
@@ -29,30 +29,30 @@ use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{NonNull, null_mut};
 
-/// Set in [`DLManagedTensorVersioned::flags`] where the memory must not be written.
+/// Set in [`DLManagedTensorVersioned::flags`] if the memory must not be written.
 pub const DLPACK_FLAG_BITMASK_READ_ONLY: u64 = 1;
-/// Set in [`DLManagedTensorVersioned::flags`] where the memory is a copy that was made for the consumer.
+/// Set in [`DLManagedTensorVersioned::flags`] if the memory is a copy that was made for the consumer.
 pub const DLPACK_FLAG_BITMASK_IS_COPIED: u64 = 2;
-/// The version of the structs here: what is exported, and the newest major version that is taken.
+/// The version of the structs here. Exported structs have it, and structs of a newer major version are refused.
 pub const DLPACK_VERSION: DLPackVersion = DLPackVersion { major: 1, minor: 0 };
 
-/// The version of the structs that a producer was written for. Structs of another major version have another layout.
+/// The version of the structs that a producer writes. Structs of another major version have another layout.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DLPackVersion {
-    /// Counts changes of layout.
+    /// Number of changes of layout.
     pub major: u32,
-    /// Counts additions that keep the layout.
+    /// Number of additions that keep the layout.
     pub minor: u32,
 }
 
-/// Where memory is: a kind of device by DLPack's number, and which one of its kind.
+/// The place of memory: DLPack's number of a kind of device, and the index of the device in its kind.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DLDevice {
-    /// The kind, `DLDeviceType` in C: 1 is host memory, 2 CUDA, 12 an accelerator that DLPack knows no more of.
+    /// The kind, `DLDeviceType` in C: 1 is host memory, 2 is CUDA, 12 is an accelerator without a number of its own.
     pub device_type: i32,
-    /// Which one; 0 for the host.
+    /// The index in the kind; 0 for the host.
     pub device_id: i32,
 }
 
@@ -60,8 +60,8 @@ impl DLDevice {
     /// Host memory, `kDLCPU`.
     pub const CPU: DLDevice = DLDevice { device_type: 1, device_id: 0 };
 
-    /// The device as others are told of it. An accelerator behind PJRT is `kDLExtDev`: others learn of it, and can ask
-    /// for a copy on the host.
+    /// The DLPack device of a device. An accelerator behind PJRT is `kDLExtDev`; a consumer can ask for a copy on the
+    /// host.
     ///
     /// # Errors
     /// `Value` for `meta`, which has no memory.
@@ -74,7 +74,7 @@ impl DLDevice {
     }
 }
 
-/// An element type: a kind of number, its bits, and how many make an element.
+/// An element type: a kind of number, its bits, and how many numbers make an element.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DLDataType {
@@ -82,7 +82,7 @@ pub struct DLDataType {
     pub code: u8,
     /// Bits of one number.
     pub bits: u8,
-    /// Numbers of an element; 1, except in vector types.
+    /// Numbers in an element; 1, except in vector types.
     pub lanes: u16,
 }
 
@@ -100,19 +100,19 @@ impl DLDataType {
         DLDataType { code, bits: 8 * dtype.size_bytes() as u8, lanes: 1 }
     }
 
-    /// The dtype with this element type, where there is one.
+    /// The dtype with this element type, if there is one.
     pub fn dtype(self) -> Option<DType> {
         DType::ALL.into_iter().find(|&dtype| DLDataType::of(dtype) == self)
     }
 }
 
-/// Memory, and how elements lie in it.
+/// Memory, and the layout of elements in it.
 #[repr(C)]
 #[derive(Debug)]
 pub struct DLTensor {
-    /// Where the memory begins; may be null when there are no elements.
+    /// Start of the memory; may be null if there are no elements.
     pub data: *mut c_void,
-    /// Where the memory is.
+    /// Device of the memory.
     pub device: DLDevice,
     /// Number of dimensions.
     pub ndim: i32,
@@ -132,9 +132,9 @@ pub struct DLTensor {
 pub struct DLManagedTensor {
     /// The memory.
     pub dl_tensor: DLTensor,
-    /// The producer's own.
+    /// The producer's own pointer.
     pub manager_ctx: *mut c_void,
-    /// Gives the memory back, and frees this struct.
+    /// Gives the memory back and frees this struct.
     pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensor)>,
 }
 
@@ -142,13 +142,13 @@ pub struct DLManagedTensor {
 #[repr(C)]
 #[derive(Debug)]
 pub struct DLManagedTensorVersioned {
-    /// Of the structs. Where the major version is another, only `manager_ctx` and `deleter` mean what they mean here.
+    /// The version of the struct. If the major version is another, only `manager_ctx` and `deleter` may be used.
     pub version: DLPackVersion,
-    /// The producer's own.
+    /// The producer's own pointer.
     pub manager_ctx: *mut c_void,
-    /// Gives the memory back, and frees this struct.
+    /// Gives the memory back and frees this struct.
     pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensorVersioned)>,
-    /// [`DLPACK_FLAG_BITMASK_READ_ONLY`] and [`DLPACK_FLAG_BITMASK_IS_COPIED`].
+    /// [`DLPACK_FLAG_BITMASK_READ_ONLY`] and [`DLPACK_FLAG_BITMASK_IS_COPIED`], or 0.
     pub flags: u64,
     /// The memory.
     pub dl_tensor: DLTensor,
@@ -159,17 +159,17 @@ pub trait Form: form::Struct {}
 impl Form for DLManagedTensor {}
 impl Form for DLManagedTensorVersioned {}
 
-/// What is asked of the two structs; in a private module, so that there are only these.
+/// The methods of the two structs. The module is private, so that no other type can be a [`Form`].
 mod form {
     use super::*;
 
     pub trait Struct: Sized + 'static {
-        /// A struct of ours, which `deleter` frees.
+        /// Make a struct of this library, which `deleter` frees.
         fn new(dl_tensor: DLTensor, flags: u64, deleter: unsafe extern "C" fn(*mut Self)) -> Self;
-        /// The tensor and the producer's own pointer, to be filled in.
+        /// The tensor and the producer's own pointer, for writing.
         fn parts(&mut self) -> (&mut DLTensor, &mut *mut c_void);
         fn deleter(&self) -> Option<unsafe extern "C" fn(*mut Self)>;
-        /// The tensor and the flags, where the version is one that is known here.
+        /// The tensor and the flags, if the version is supported.
         fn content(&self) -> Result<(&DLTensor, u64)>;
     }
 
@@ -209,69 +209,68 @@ mod form {
     }
 }
 
-/// What a consumer may ask for. The default is the tensor's own memory, where it is.
+/// The consumer's request. The default is the tensor's own memory, on its own device.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Request {
-    /// Where the consumer wants the memory to be; `None` for where it is.
+    /// The device that the consumer wants; `None` for the tensor's own.
     pub device: Option<DLDevice>,
-    /// `Some(true)`: always a copy. `Some(false)`: never one. `None`: where it cannot be otherwise.
+    /// `Some(true)` always copies, `Some(false)` never does, and `None` copies only if it is necessary.
     pub copy: Option<bool>,
 }
 
-/// A struct of either form, and with it the memory it describes: the deleter is called when this is dropped.
+/// A struct of either form, and with it the memory that it describes. Dropping this calls the deleter.
 #[derive(Debug)]
 pub struct ManagedTensor<M: Form>(NonNull<M>);
 
-// SAFETY: nothing is written through it, and `from_raw` asks for a deleter that any thread may call.
+// SAFETY: nothing writes through the struct, and `from_raw` requires that any thread may call the deleter.
 unsafe impl<M: Form> Send for ManagedTensor<M> {}
-// SAFETY: as above.
+// SAFETY: nothing writes through the struct, so threads may read it at once.
 unsafe impl<M: Form> Sync for ManagedTensor<M> {}
 
 impl<M: Form> Drop for ManagedTensor<M> {
     fn drop(&mut self) {
         if let Some(deleter) = self.get().deleter() {
-            // SAFETY: by the contract of `from_raw` the struct is this one's to give up, and it is given up once.
+            // SAFETY: by the contract of `from_raw` this value owns the struct, and it is dropped once.
             unsafe { deleter(self.0.as_ptr()) }
         }
     }
 }
 
 impl<M: Form> ManagedTensor<M> {
-    /// Takes over a struct that another library made.
+    /// Take over a struct of another library.
     ///
     /// # Safety
-    /// `raw` is not null and points at a struct that belongs to the caller and that nobody changes any more. What it
-    /// says is true: the lists have `ndim` entries, and until the deleter is called the memory may be read, and without
-    /// the flag for read-only memory written, at every element that sizes and strides reach. The deleter may be called
-    /// from any thread.
+    /// `raw` is not null, the caller owns the struct, and no code changes it any more. The struct's statements are
+    /// true: the lists have `ndim` entries, and until the deleter is called every element that sizes and strides reach
+    /// may be read, and also written without the flag for read-only memory. Any thread may call the deleter.
     pub unsafe fn from_raw(raw: *mut M) -> ManagedTensor<M> {
         debug_assert!(!raw.is_null());
-        // SAFETY: not null by the contract.
+        // SAFETY: by the contract the pointer is not null.
         ManagedTensor(unsafe { NonNull::new_unchecked(raw) })
     }
 
-    /// The struct, for another library, which is to call its deleter, from whichever thread.
+    /// Return the struct for another library, which must call its deleter, on any thread.
     pub fn into_raw(self) -> *mut M {
         ManuallyDrop::new(self).0.as_ptr()
     }
 
-    /// The struct, which stays this one's.
+    /// The struct, which this value still owns.
     pub fn as_ptr(&self) -> *const M {
         self.0.as_ptr()
     }
 
     fn get(&self) -> &M {
-        // SAFETY: it lives, unchanged, until the deleter is called.
+        // SAFETY: the struct lives, unchanged, until the deleter is called.
         unsafe { self.0.as_ref() }
     }
 
     /// Sizes and dtype of the tensor that [`from_dlpack`] would make.
     ///
     /// # Errors
-    /// Those of [`from_dlpack`], except for want of memory.
+    /// The errors of [`from_dlpack`], except `OutOfMemory`.
     pub fn meta(&self) -> Result<Meta> {
         let (x, _) = self.get().content()?;
-        // SAFETY: the lists are as long as `from_raw` asks.
+        // SAFETY: by the contract of `from_raw` the lists have `ndim` entries.
         Ok(unsafe { layout(x) }?.meta)
     }
 
@@ -289,13 +288,13 @@ impl<M: Form> ManagedTensor<M> {
         self.get().content().is_ok_and(|(_, flags)| flags & flag != 0)
     }
 
-    /// A struct for a tensor, which lives until the deleter is called. The memory is the tensor's own, at its first
-    /// element and with its strides, unless `request` makes that a copy.
+    /// Make a struct for a tensor, which lives until the deleter is called. The memory is the tensor's own, at its
+    /// first element and with its strides, unless `request` makes it a copy.
     ///
     /// # Errors
     /// `Buffer`, in PyTorch's words, for a tensor that requires a gradient, for one whose memory holds the conjugates
-    /// or negatives of its elements, and for one that is not on `cpu` when no copy there is asked for; `Buffer` for any
-    /// other device that is asked for; `Value` when a copy is needed and `request` refuses it; otherwise those of the
+    /// or negatives of its elements, and for one that is not on `cpu` unless a copy there is asked for. `Buffer` for a
+    /// request of any other device. `Value` when a copy is needed and `request` refuses it. Otherwise the errors of the
     /// copy.
     pub fn new(x: &Tensor, request: &Request) -> Result<ManagedTensor<M>> {
         if x.requires_grad() {
@@ -312,7 +311,7 @@ impl<M: Form> ManagedTensor<M> {
             return Err(refused(format!("Cannot pack tensors on {}", x.device())));
         }
         let list = |from: &Dims| {
-            // At least one, so that the address is one of an element.
+            // The list has at least one element, so that its address is valid.
             from.iter().map(|&n| n as i64).chain([0]).collect::<Box<[i64]>>()
         };
         let dl_tensor = DLTensor {
@@ -328,7 +327,7 @@ impl<M: Form> ManagedTensor<M> {
         let managed = M::new(dl_tensor, flags, delete::<M>);
         let (shape, strides) = (list(x.dims()), list(x.strides()));
         let given = Box::into_raw(Box::new(Given { managed, shape, strides, _tensor: x }));
-        // SAFETY: the box was leaked just now, so its parts stay where they are until `delete` frees it.
+        // SAFETY: the box has just been leaked, so its parts do not move until `delete` frees it.
         unsafe {
             let (dl_tensor, manager_ctx) = (*given).managed.parts();
             *manager_ctx = given.cast();
@@ -339,7 +338,7 @@ impl<M: Form> ManagedTensor<M> {
     }
 }
 
-/// What is given away: the struct, the lists it points at, and the tensor, in one box.
+/// An exported tensor: the struct, the lists that it points to, and the tensor, in one box.
 struct Given<M> {
     managed: M,
     shape: Box<[i64]>,
@@ -347,18 +346,18 @@ struct Given<M> {
     _tensor: Tensor,
 }
 
-/// The deleter of what is given away. Nothing may unwind into the C code that calls it.
+/// The deleter of an exported tensor. No panic may unwind into the C code that calls it.
 unsafe extern "C" fn delete<M: Form>(raw: *mut M) {
     let outcome = catch_unwind(AssertUnwindSafe(|| {
-        // SAFETY: the consumer has a struct that `ManagedTensor::new` made, whose pointer is the box's, and calls this
-        // once.
+        // SAFETY: the consumer has a struct from `ManagedTensor::new`, whose pointer is the box's, and calls the
+        // deleter once.
         unsafe { drop(Box::from_raw((*raw).parts().1.cast::<Given<M>>())) }
     }));
-    // A panic has been reported by its hook; dropping what it carries could panic again.
+    // The panic hook has reported a panic; dropping its payload could panic again.
     std::mem::forget(outcome);
 }
 
-/// The tensor that a request is about, and whether it is a copy.
+/// The tensor that answers a request, and whether it is a copy.
 fn arranged(x: &Tensor, request: &Request) -> Result<(Tensor, bool)> {
     let Request { device, copy } = *request;
     match device {
@@ -387,32 +386,32 @@ fn refused(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Buffer, message)
 }
 
-/// The tensor's memory in a struct of the first form, as `torch.utils.dlpack.to_dlpack` gives it.
+/// The tensor's memory in a struct of the first form, as `torch.utils.dlpack.to_dlpack` returns it.
 ///
 /// # Errors
-/// Those of [`ManagedTensor::new`]: the tensor must be on `cpu` and not require a gradient.
+/// The errors of [`ManagedTensor::new`]: the tensor must be on `cpu` and not require a gradient.
 pub fn to_dlpack(x: &Tensor) -> Result<ManagedTensor<DLManagedTensor>> {
     ManagedTensor::new(x, &Request::default())
 }
 
-/// The tensor's memory in a struct with a version, which newer libraries want.
+/// The tensor's memory in a struct with a version, which newer libraries expect.
 ///
 /// # Errors
-/// As [`to_dlpack`].
+/// The errors of [`to_dlpack`].
 pub fn to_dlpack_versioned(x: &Tensor) -> Result<ManagedTensor<DLManagedTensorVersioned>> {
     ManagedTensor::new(x, &Request::default())
 }
 
-/// A `cpu` tensor on the memory of another library, with the sizes, strides and dtype that it states. The deleter is
+/// A `cpu` tensor on the memory of another library, with the sizes, strides and dtype of the struct. The deleter is
 /// called when the last tensor on that memory is dropped.
 ///
-/// Memory that must not be written is copied, since no tensor refuses writes; where there are no elements, there is
-/// nothing to share. Then the deleter is called at once, as it is after an error.
+/// Memory that must not be written is copied, since no tensor refuses writes. A tensor without elements shares no
+/// memory. In both cases, and after an error, the deleter is called at once.
 ///
 /// # Errors
-/// `Buffer` for memory that is not the host's, an element type that is no dtype here, a negative size or stride, and an
-/// address that is not aligned to its elements; `Runtime` for a newer major version, more dimensions than a tensor can
-/// have, and sizes that overflow; `OutOfMemory` for the copy.
+/// `Buffer` for memory that is not the host's, an element type without a dtype here, a negative size or stride, and an
+/// address that is not aligned to its elements. `Runtime` for a newer major version, more dimensions than a tensor can
+/// have, and sizes that overflow. `OutOfMemory` for the copy.
 ///
 /// # Source
 /// `torch.from_dlpack`
@@ -420,12 +419,12 @@ pub fn from_dlpack<M: Form>(managed: ManagedTensor<M>) -> Result<Tensor> {
     from_dlpack_with(managed, drop)
 }
 
-/// As [`from_dlpack`], with the last word on how the memory is given back: once it is not needed any more, `release` is
-/// called with the struct, on whichever thread that is, and also after an error. The Python binding calls deleters with
-/// the interpreter attached.
+/// [`from_dlpack`] with a function that gives the memory back. When the memory is no longer needed, or after an error,
+/// `release` is called with the struct, on any thread. The Python binding uses it to call deleters with the interpreter
+/// attached.
 ///
 /// # Errors
-/// As [`from_dlpack`].
+/// The errors of [`from_dlpack`].
 pub fn from_dlpack_with<M: Form>(
     managed: ManagedTensor<M>,
     release: impl FnOnce(ManagedTensor<M>) + Send + Sync + 'static,
@@ -433,18 +432,18 @@ pub fn from_dlpack_with<M: Form>(
     let taken = Taken(Some((managed, release)));
     let (managed, _) = taken.0.as_ref().expect("only dropping takes it");
     let (x, flags) = managed.get().content()?;
-    // SAFETY: the lists are as long as `from_raw` asks.
+    // SAFETY: by the contract of `from_raw` the lists have `ndim` entries.
     let Layout { meta, strides, data } = unsafe { layout(x) }?;
     if meta.numel() == 0 {
         return Tensor::empty(&meta);
     }
-    // SAFETY: by the contract of `from_raw` the memory reaches over these sizes and strides until the deleter is
-    // called; `layout` has checked that they are not negative, and the alignment.
+    // SAFETY: by the contract of `from_raw` the memory covers these sizes and strides until the deleter is called.
+    // `layout` has checked the alignment and that they are not negative.
     let y = unsafe { Tensor::from_foreign(&meta, &strides, data, Box::new(taken)) };
     if flags & DLPACK_FLAG_BITMASK_READ_ONLY != 0 { y.copy() } else { Ok(y) }
 }
 
-/// Memory of another library, with what is to be done once it is not used any more.
+/// Memory of another library, with the function to call when it is no longer used.
 struct Taken<M: Form, F: FnOnce(ManagedTensor<M>)>(Option<(ManagedTensor<M>, F)>);
 
 impl<M: Form, F: FnOnce(ManagedTensor<M>)> Drop for Taken<M, F> {
@@ -455,17 +454,17 @@ impl<M: Form, F: FnOnce(ManagedTensor<M>)> Drop for Taken<M, F> {
     }
 }
 
-/// Where a tensor's elements are.
+/// The layout of a tensor's elements.
 struct Layout {
     meta: Meta,
     strides: Dims,
     data: *mut u8,
 }
 
-/// What another library's struct describes, as far as a tensor here can be it.
+/// The layout that another library's struct describes, if a tensor here can have it.
 ///
 /// # Safety
-/// The lists have `ndim` entries; strides may be missing.
+/// The lists must have `ndim` entries; `strides` may be null.
 unsafe fn layout(x: &DLTensor) -> Result<Layout> {
     if x.device.device_type != DLDevice::CPU.device_type {
         return Err(refused(format!(
@@ -488,7 +487,7 @@ unsafe fn layout(x: &DLTensor) -> Result<Layout> {
     }
     let list = |p: *mut i64| match rank {
         0 => &[][..],
-        // SAFETY: by the contract, and not null where this is called.
+        // SAFETY: by the contract the list has `rank` entries, and this is not called with a null pointer.
         _ => unsafe { std::slice::from_raw_parts(p.cast_const(), rank) },
     };
     let sizes = list(x.shape)

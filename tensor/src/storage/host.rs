@@ -1,8 +1,7 @@
 //! Recorded ops, run on the host.
 //!
-//! An engine whose device computes in the host's memory need not compile a program to run it: the kernels of device
-//! `cpu` take the same ops. This module is the way there: [`HostValue`] is a value of such a run, and [`run`] computes
-//! one op.
+//! If the device computes in the host's memory, an engine need not compile a program: the kernels of device `cpu` take
+//! the same ops. A [`HostValue`] is a value of such a run, and [`run`] computes one op.
 
 use crate::op::{Layout, Prim};
 use crate::{DType, Device, Error, Meta, Result, Tensor, dispatch};
@@ -17,7 +16,7 @@ pub struct HostValue(Tensor);
 pub type HostValues = SmallVec<[HostValue; 2]>;
 
 impl HostValue {
-    /// The value whose elements, dense and row-major, are the bytes of `owner`. They are not copied if they are
+    /// The value whose elements are the bytes of `owner`, dense and row major. They are copied only if they are not
     /// aligned.
     ///
     /// # Errors
@@ -39,7 +38,8 @@ impl HostValue {
         Ok(HostValue(y))
     }
 
-    /// The same value, dense and row-major in memory that it shares with no larger one: one that may be kept.
+    /// The same value, dense and row major, in memory that belongs to it alone, so that keeping it keeps no larger
+    /// memory alive.
     ///
     /// # Errors
     /// `OutOfMemory` for a copy.
@@ -49,7 +49,7 @@ impl HostValue {
         if is_whole && x.is_contiguous() { Ok(self) } else { copied(x).map(HostValue) }
     }
 
-    /// The bytes of a value that is [dense](HostValue::into_kept); of another one none.
+    /// The bytes of a [dense](HostValue::into_kept) value; empty for any other value.
     pub fn bytes(&self) -> &[u8] {
         self.0.as_bytes().unwrap_or(&[])
     }
@@ -61,10 +61,10 @@ impl AsRef<[u8]> for HostValue {
     }
 }
 
-/// Computes a recorded op with the kernels of device `cpu`; `y` describes its results.
+/// Compute a recorded op with the kernels of device `cpu`; `y` describes its results.
 ///
 /// # Errors
-/// What the kernel reports; `NotImplemented` where the kernels have another meaning than the op's lowering.
+/// The errors of the kernel; `NotImplemented` for an op whose kernels have another meaning than its lowering.
 pub fn run(op: &Prim, x: &[&HostValue], y: &[Meta]) -> Result<HostValues> {
     let x: SmallVec<[&Tensor; 4]> = x.iter().map(|x| &x.0).collect();
     if op.is_view() {
@@ -95,14 +95,14 @@ fn copied(x: &Tensor) -> Result<Tensor> {
     Ok(y)
 }
 
-/// The result of a view op. What a device records of one speaks of dense values, whatever lies behind `x`.
+/// The result of a view op. A device records views of dense values, so `x` counts as dense even if it is not.
 fn view(op: &Prim, x: &Tensor, y: &Meta) -> Result<Tensor> {
     let layout = |x: &Tensor| match op {
         Prim::AsStrided(w) => Ok(Layout { dims: w.dims, strides: w.strides, offset: w.offset + x.storage_offset() }),
         _ => op.layout(&Layout::of(x)),
     };
     if matches!(op, Prim::Bits(b) if b.to == DType::Bool && b.from != DType::Bool) {
-        // A kernel relies on a truth value being 0 or 1 in memory.
+        // Kernels rely on a truth value being 0 or 1 in memory.
         return Err(Error::not_implemented("view(torch.bool) on the host"));
     }
     let needs_dense = matches!(op, Prim::AsStrided(_)) && !x.is_contiguous();

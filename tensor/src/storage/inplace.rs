@@ -1,13 +1,14 @@
 //! In-place and `out=` forms.
 //!
-//! An op is pure; its in-place form is: compute, write the value into the tensor (through its chain of views), give the
-//! tensor the result's history. Where nothing needs a gradient and the op is one pointwise kernel, it writes directly.
+//! Ops are pure. The in-place form of an op computes, writes the value into the tensor through its chain of views, and
+//! gives the tensor the result's history. If no gradient is needed and the op is one pointwise kernel, the kernel
+//! writes directly.
 
 use crate::schema::{Args, Row};
 use crate::{DType, Dims, Error, GradRef, Result, Scalar, Tensor, dispatch, scalar, state, view};
 use smallvec::SmallVec;
 
-/// Refuses to write an inference tensor outside of inference mode.
+/// Refuse to write an inference tensor outside of inference mode.
 fn check_inference(x: &Tensor) -> Result<()> {
     if x.is_inference() && !state::is_inference() {
         return Err(Error::runtime(
@@ -18,7 +19,8 @@ fn check_inference(x: &Tensor) -> Result<()> {
     Ok(())
 }
 
-/// Refuses in-place changes of what repeats its elements, of leaves that require a gradient, and of views of them.
+/// Refuse in-place changes of tensors that repeat elements, of leaves that require a gradient, and of views of such
+/// leaves.
 pub fn check_writable(x: &Tensor) -> Result<()> {
     check_inference(x)?;
     if repeats_elements(x) {
@@ -33,10 +35,10 @@ pub fn check_writable(x: &Tensor) -> Result<()> {
 /// How the memory of two tensors overlaps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Overlap {
-    /// It does not. As in PyTorch, also where a tensor has gaps between its elements or repeats them, which is not
-    /// looked into.
+    /// They do not overlap. As in PyTorch, this is also the answer for a tensor that has gaps between its elements or
+    /// repeats them.
     None,
-    /// Some places are shared, or all of them in another order.
+    /// They share some places, or all places in another order.
     Partial,
     /// Both have the same elements in the same places.
     Full,
@@ -66,7 +68,7 @@ impl Overlap {
     }
 }
 
-/// The error about an operand that lies where a result is written.
+/// The error for an operand that lies where a result is written.
 pub fn overlaps() -> Error {
     Error::runtime(
         "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory \
@@ -74,12 +76,12 @@ pub fn overlaps() -> Error {
     )
 }
 
-/// Refuses an operand of which elements lie where others of `x` are written.
+/// Refuse an operand whose memory overlaps that of `x`, unless both have the same elements at the same places.
 pub fn check_apart(x: &Tensor, operand: &Tensor) -> Result<()> {
     if !x.shares_storage(operand) || Overlap::of(x, operand) != Overlap::Partial { Ok(()) } else { Err(overlaps()) }
 }
 
-/// Refuses an operand that has any element where `x` is written.
+/// Refuse an operand that shares any memory with `x`.
 pub fn check_disjoint(x: &Tensor, operand: &Tensor) -> Result<()> {
     if !x.shares_storage(operand) || Overlap::of(x, operand) == Overlap::None { Ok(()) } else { Err(overlaps()) }
 }
@@ -103,7 +105,7 @@ fn check_history(x: &Tensor) -> Result<()> {
             v.check_rebase(x)?;
             check_user_function(v.base.grad_ref(), v.base.output_nr())?;
         }
-        // A leaf may be a view itself, of what needs no gradient.
+        // A leaf may itself be a view of a tensor that needs no gradient.
         if v.base.is_leaf() && (v.base.requires_grad() || x.requires_grad()) {
             return Err(Error::runtime(
                 "a view of a leaf Variable that requires grad is being used in an in-place operation.",
@@ -118,7 +120,7 @@ fn check_history(x: &Tensor) -> Result<()> {
     }
 }
 
-/// Refuses a write to what a function of the user's returned and what shares the elements of its input.
+/// Refuse a write to an output of a user's function that shares the elements of an input.
 fn check_user_function(r: Option<GradRef>, nr: u32) -> Result<()> {
     match r {
         Some(GradRef::Node(n)) if n.user_function().is_some_and(|f| f.is_view_output(nr)) => {
@@ -134,7 +136,7 @@ fn check_user_function(r: Option<GradRef>, nr: u32) -> Result<()> {
     }
 }
 
-/// The in-place form of any function: `f` computes the new value from an alias of `x`.
+/// The in-place form of any function. `f` computes the new value from an alias of `x`.
 pub fn apply(x: &Tensor, f: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<()> {
     check_writable(x)?;
     let alias = x.alias_with_history()?;
@@ -145,7 +147,7 @@ pub fn apply(x: &Tensor, f: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<()
     assign(x, &y)
 }
 
-/// The in-place form of what gives every element the same value, so that repeated elements do no harm.
+/// The in-place form of a function that gives every element the same value, so that repeated elements do no harm.
 pub fn apply_same(x: &Tensor, f: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<()> {
     let tracked = || x.requires_grad() || x.view_info().is_some_and(|v| v.base.requires_grad());
     if !repeats_elements(x) || (state::grad_enabled() && tracked()) {
@@ -159,11 +161,12 @@ pub(crate) fn write_same(row: &Row, x: &Tensor, args: &Args<'_>) -> Result<()> {
     apply_same(x, |x| row.call_on(x, args))
 }
 
-/// Writes the elements of `y` that are `hit` over `x`, which repeats elements: the last one written to a place stays.
+/// Write those elements of `y` that are `hit` over `x`, which repeats elements. If several are written to one place,
+/// the last one stays.
 pub(crate) fn assign_repeated(x: &Tensor, y: &Tensor, hit: &Tensor) -> Result<()> {
     let rank = x.dims().len();
     let repeats = |d: usize| x.dims()[d] > 1 && x.strides()[d] == 0;
-    // One of the copies of each element, and the copies of each element as a last dimension.
+    // Take one copy of each element, and put all copies of an element into a last dimension.
     let once = (0..rank).filter(|&d| repeats(d)).try_fold(x.clone(), |t, d| t.narrow(d as i64, 0, 1))?;
     let order: Vec<i64> =
         (0..rank).filter(|&d| !repeats(d)).chain((0..rank).filter(|&d| repeats(d))).map(|d| d as i64).collect();
@@ -181,16 +184,17 @@ pub(crate) fn assign_repeated(x: &Tensor, y: &Tensor, hit: &Tensor) -> Result<()
     let new = crate::ops::indexing::gather(&copies(y)?, 1, &at)?;
     let old = once.permute(&order)?.reshape_dims(Dims::new(&[once.numel(), 1]))?;
     let new = crate::ops::pointwise::select(&last.gt_scalar(0)?, &new, &old)?;
-    // `once` has sizes of one where `x` repeats, so its own order of elements is that of the lines.
+    // `once` has size one where `x` repeats, so its elements have the order of the rows of `copies`.
     assign(&once, &new.reshape_dims(*once.dims())?)
 }
 
-/// Whether a write to `x` leaves nothing of what its history was made for: a view of a part leaves the base the rest.
+/// Whether a write to `x` replaces all elements that its history is about. A write to a view of a part leaves the rest
+/// of the base.
 pub(crate) fn is_whole(x: &Tensor) -> bool {
     x.view_info().is_none_or(|v| !v.is_detached() && v.base.numel() == x.numel())
 }
 
-/// Writes `y` over `x` and gives `x` the history of `y`.
+/// Write `y` over `x` and give `x` the history of `y`.
 pub fn assign(x: &Tensor, y: &Tensor) -> Result<()> {
     check_inference(x)?;
     dispatch::check_same_dims(x, y.dims())?;
@@ -215,7 +219,7 @@ pub fn assign(x: &Tensor, y: &Tensor) -> Result<()> {
         }
         _ => None,
     };
-    // What is overwritten by something constant has a gradient too: zero.
+    // Elements that a constant overwrites have a gradient too: zero.
     let y = if tracked && is_whole(x) && !y.requires_grad() && x.requires_grad() && x.dtype().is_inexact() {
         crate::ops::pointwise::independent_of(&x.alias_with_history()?, y.expand_dims(x.dims())?)?
     } else {

@@ -1,6 +1,6 @@
 //! Strides of new tensors, by PyTorch's rules.
 //!
-//! A result is row major unless an operand is not: then element-wise results, copies and tensors made "like" another
+//! A result is row major if all operands are. Otherwise element-wise results, copies and tensors made "like" another
 //! keep the operand's order of dimensions. On `cpu` memory has that order too. On `tpu` strides are only reported: a
 //! value has the compiler's layout.
 
@@ -12,11 +12,11 @@ use smallvec::{SmallVec, smallvec};
 pub enum MemoryFormat {
     /// Row major.
     Contiguous,
-    /// As in the tensor that is copied.
+    /// The format of the tensor that is copied.
     Preserve,
-    /// Of `(n, c, h, w)`: channels lie closest.
+    /// Channels of `(n, c, h, w)` are densest.
     ChannelsLast,
-    /// Of `(n, c, d, h, w)`: channels lie closest.
+    /// Channels of `(n, c, d, h, w)` are densest.
     ChannelsLast3d,
 }
 
@@ -45,7 +45,7 @@ impl MemoryFormat {
     /// Strides of a new tensor of these sizes.
     ///
     /// # Errors
-    /// `Runtime` for sizes of another rank than the format has, and for `Preserve`, which needs a tensor.
+    /// `Runtime` for sizes of another rank than the format's, and for `Preserve`, which needs a tensor.
     pub fn strides(self, dims: &Dims) -> Result<Dims> {
         let order: &[usize] = match self {
             MemoryFormat::Contiguous => return Ok(dims.contiguous_strides()),
@@ -75,7 +75,7 @@ impl MemoryFormat {
     /// Strides of a copy of `x` in this format.
     ///
     /// # Errors
-    /// As [`MemoryFormat::strides`].
+    /// The errors of [`MemoryFormat::strides`].
     pub fn strides_like(self, x: &Tensor) -> Result<Dims> {
         match self {
             MemoryFormat::Preserve => Ok(preserved(x)),
@@ -95,8 +95,8 @@ impl Tensor {
         lies_in(self.dims(), self.strides(), order)
     }
 
-    /// The channels-last format whose order of dimensions the strides have; `Contiguous` for all others, and where
-    /// sizes of one leave it open.
+    /// The channels-last format whose order of dimensions the strides have; `Contiguous` for other strides, and if
+    /// sizes of one leave the order open.
     pub fn suggested_format(&self) -> MemoryFormat {
         let (dims, strides) = (self.dims(), self.strides());
         let (order, format): (&[usize], _) = match dims.len() {
@@ -122,11 +122,11 @@ impl Tensor {
         self.has_contiguous_strides() || is_dense(self.dims(), self.strides())
     }
 
-    /// This result with the strides of an element-wise function of these operands, where it was computed in steps that
-    /// took them in another order.
+    /// This result with the strides that an element-wise function of these operands gives it. It was computed in steps
+    /// that took them in another order.
     ///
     /// # Errors
-    /// Out of memory.
+    /// `OutOfMemory`.
     pub(crate) fn in_order_of(self, x: &[&Tensor]) -> Result<Tensor> {
         if self.is_plain() && x.iter().all(|t| t.is_plain()) {
             return Ok(self);
@@ -138,7 +138,7 @@ impl Tensor {
     /// A copy with these strides, which leave no gaps.
     ///
     /// # Errors
-    /// Out of memory.
+    /// `OutOfMemory`.
     pub fn copy_strided(&self, strides: Dims) -> Result<Tensor> {
         crate::dispatch::copy_with(self, strides)
     }
@@ -146,7 +146,7 @@ impl Tensor {
     /// This result of `x` in the channels-last format of `x`, if it has one.
     ///
     /// # Errors
-    /// Out of memory.
+    /// `OutOfMemory`.
     pub(crate) fn in_format_of(self, x: &Tensor) -> Result<Tensor> {
         if x.is_contiguous() || self.dims().len() != x.dims().len() {
             return Ok(self);
@@ -166,7 +166,7 @@ impl Tensor {
     }
 }
 
-/// Whether dimensions lie in memory without gaps, the first of `order` closest.
+/// Whether dimensions lie in memory without gaps; the first one of `order` is densest.
 fn lies_in(dims: &[usize], strides: &[usize], order: &[usize]) -> bool {
     let mut expected = 1;
     dims.len() == order.len()
@@ -177,7 +177,7 @@ fn lies_in(dims: &[usize], strides: &[usize], order: &[usize]) -> bool {
         })
 }
 
-/// [`Tensor::is_dense`] of a layout that is not row major.
+/// [`Tensor::is_dense`] for a layout that is not row major.
 fn is_dense(dims: &[usize], strides: &[usize]) -> bool {
     let mut by_stride: SmallVec<[(usize, usize); 8]> =
         strides.iter().copied().zip(dims.iter().copied()).filter(|d| d.1 != 1).collect();
@@ -190,7 +190,7 @@ fn is_dense(dims: &[usize], strides: &[usize]) -> bool {
     })
 }
 
-/// Strides of a copy of `x`, as `torch.empty_like` chooses them: its own where they have neither gaps nor overlaps,
+/// Strides of a copy of `x`, as `torch.empty_like` chooses them: those of `x` if they have neither gaps nor overlaps,
 /// else dense ones in the same order of dimensions.
 pub fn preserved(x: &Tensor) -> Dims {
     let (dims, strides) = (x.dims(), x.strides());
@@ -210,8 +210,8 @@ pub fn preserved(x: &Tensor) -> Dims {
     out
 }
 
-/// How dimension `a`, which lies further inside so far, compares with `b` in one operand: positive when they should
-/// change places, zero when this operand does not say.
+/// Compare dimension `a`, which is the inner one so far, with `b` in one operand. The result is positive if they should
+/// change places, and zero if this operand does not decide.
 fn compare(strides: &[usize], dims: &[usize], a: usize, b: usize) -> i8 {
     match (strides[a], strides[b]) {
         (0, _) | (_, 0) => 0,
@@ -221,7 +221,7 @@ fn compare(strides: &[usize], dims: &[usize], a: usize, b: usize) -> i8 {
     }
 }
 
-/// Sorts by a comparison that may leave pairs open, and is not transitive then: the same steps as PyTorch's give the
+/// Sort by a comparison that may leave pairs open, so that it is not transitive. The same steps as PyTorch's give the
 /// same order.
 fn sort(order: &mut [usize], compare: impl Fn(usize, usize) -> i8) {
     for i in 1..order.len() {
@@ -239,13 +239,13 @@ fn sort(order: &mut [usize], compare: impl Fn(usize, usize) -> i8) {
     }
 }
 
-/// Strides of the result of an element-wise op with sizes `out`, by the rule of PyTorch's `TensorIterator`; `None` when
-/// row major.
+/// Strides of the result of an element-wise op with sizes `out`, by the rule of PyTorch's `TensorIterator`; `None` if
+/// they are row major.
 pub fn elementwise(x: &[&Tensor], out: &Dims) -> Option<Dims> {
     if out.is_empty() {
         return None;
     }
-    // As in PyTorch, numbers count as of the same sizes where they come first.
+    // As in PyTorch, a number that comes first counts as having the same sizes.
     if x.iter().skip_while(|t| t.dims().is_empty()).all(|t| t.dims() == out) {
         if x.iter().all(|t| t.has_contiguous_strides()) {
             return None;

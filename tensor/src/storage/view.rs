@@ -1,4 +1,4 @@
-//! Views: how they were made, how a device reads them, how history reaches them.
+//! Views: their making, their values on a device, and their history.
 
 use crate::op::{Layout, Prim, ViewOp};
 use crate::{DeviceKind, Error, GradRef, Meta, Result, Tensor, backend, dispatch, graph};
@@ -6,49 +6,50 @@ use smallvec::{SmallVec, smallvec};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-/// Whether in-place changes of a view can become part of its base's history.
+/// Whether an in-place change of a view can become part of its base's history.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum Made {
-    /// They can.
+    /// It can.
     Ordinarily,
-    /// Made where nothing was recorded: whether a later change should be is unclear.
+    /// It cannot: the view was made while nothing was recorded, and whether a later change should be recorded is
+    /// unclear.
     WithoutGrad,
-    /// One of the views that share a node.
+    /// It cannot: the view is one of several results of a node.
     OneOfMany,
 }
 
 /// How a view was made from the tensor that owns the storage.
 pub struct ViewInfo {
-    /// The tensor the view looks at: the one that owns the storage, or a detached alias, where history starts anew.
+    /// The base of the view: the tensor that owns the storage, or a detached alias at which history starts anew.
     pub base: Tensor,
-    /// The view ops from the base to this tensor that come before `ops`; views of one another share them.
+    /// The view ops from the base to this tensor that come before `ops`. Views of one another share them.
     earlier: Option<Arc<Chain>>,
-    /// The last view ops, at least one where there is any.
+    /// The last view ops. They are empty only if there is no view op at all.
     ops: SmallVec<[Prim; 1]>,
-    /// On a device: the value read last, and the number of writes to the storage it was read at.
+    /// On a device: the value that was read last, and the number of writes to the storage at that time.
     memo: Mutex<Option<(u32, u64)>>,
     /// Storage version at which this view's history was made.
     history_version: AtomicU32,
-    /// A detached alias: history of the base does not reach it.
+    /// Whether this is a detached alias, which the history of the base does not reach.
     detached: bool,
     made: AtomicU8,
-    /// To callers this is no view: its base was made for it alone.
+    /// Whether callers see no view, because the base was made for this view alone.
     hidden: AtomicBool,
 }
 
-/// A run of view ops and those before it. Copying all ops to each view would make a chain of views quadratic.
+/// A run of view ops, and the runs before it. Copying all ops to each view would make a chain of views quadratic.
 struct Chain {
     earlier: Option<Arc<Chain>>,
     ops: SmallVec<[Prim; 1]>,
 }
 
-/// As many ops are copied from view to view before they become a [`Chain`].
+/// Number of ops that are copied from view to view before they become a [`Chain`].
 const COPIED: usize = 16;
 
 impl Drop for Chain {
     fn drop(&mut self) {
-        // Not by recursion: the chain may be as long as the user's loop.
+        // This is a loop, not a recursion: the chain may be as long as the user's loop.
         let mut next = self.earlier.take();
         while let Some(mut chain) = next.and_then(Arc::into_inner) {
             next = chain.earlier.take();
@@ -65,7 +66,7 @@ impl Drop for ViewInfo {
 }
 
 impl Made {
-    /// What a view of `x` is that is made now.
+    /// How a view of `x` that is made now may be changed in place.
     fn now(x: &Tensor) -> Made {
         match x.view_info() {
             _ if !crate::state::grad_enabled() => Made::WithoutGrad,
@@ -76,10 +77,10 @@ impl Made {
 }
 
 impl ViewInfo {
-    /// Of a view of `x` through `op`.
+    /// Description of a view of `x` through `op`.
     fn of(x: &Tensor, op: Prim) -> Box<ViewInfo> {
         let (base, earlier, mut ops) = match x.view_info() {
-            // History starts anew at a detached alias, so views of it have it as their base.
+            // History starts anew at a detached alias, so it is the base of its views.
             Some(v) if !v.detached && v.ops.len() < COPIED => (v.base.clone(), v.earlier.clone(), v.ops.clone()),
             Some(v) if !v.detached => {
                 let chain = Chain { earlier: v.earlier.clone(), ops: v.ops.clone() };
@@ -91,7 +92,7 @@ impl ViewInfo {
         ViewInfo::new(x, base, earlier, ops, false, Made::now(x))
     }
 
-    /// Of an alias without history of `x`, which is a view made as `self` says. Its base has no history either: an
+    /// Description of an alias without history of `x`, a view that `self` describes. Its base has no history either: an
     /// alias must not keep alive what it was detached from.
     fn detached(&self, x: &Tensor) -> Result<Box<ViewInfo>> {
         let base = self.base.shallow_alias()?;
@@ -152,7 +153,7 @@ impl ViewInfo {
         self.made.store(made as u8, Relaxed);
     }
 
-    /// Refuses an in-place change of `x`, this view, that its base's history would have to follow and cannot.
+    /// Refuse an in-place change of `x`, this view, if its base's history cannot follow the change.
     pub(crate) fn check_rebase(&self, x: &Tensor) -> Result<()> {
         if self.made() == Made::Ordinarily || self.detached {
             return Ok(());
@@ -186,7 +187,7 @@ impl ViewInfo {
         !self.detached && self.history_version.load(Relaxed) != x.version()
     }
 
-    /// Makes the history of a view anew from its base when the base was written in place.
+    /// Make the history of a view anew from its base, if the base was written in place.
     pub(crate) fn refresh(&self, x: &Tensor) -> Result<()> {
         if !self.is_stale(x) {
             return Ok(());
@@ -216,7 +217,7 @@ impl ViewInfo {
         self.hidden.store(true, Relaxed);
     }
 
-    /// Whether callers see a view: one that begins at a base that they know.
+    /// Whether callers see a view: its base is a tensor that they know.
     pub fn is_visible(&self) -> bool {
         !self.detached && !self.hidden.load(Relaxed)
     }
@@ -228,7 +229,7 @@ impl ViewInfo {
 }
 
 impl Tensor {
-    /// Whether this tensor looks at another's storage, as `Tensor._is_view`.
+    /// Whether this tensor is a view of another one, as `Tensor._is_view` reports.
     pub fn is_view(&self) -> bool {
         self.view_info().is_some_and(ViewInfo::is_visible)
     }
@@ -248,8 +249,8 @@ impl Tensor {
         Ok(y)
     }
 
-    /// A view of the elements in the order in which they lie in memory, where they lie without gaps in another order
-    /// than row by row; else the tensor itself.
+    /// A view of the elements in their order in memory, if they lie there without gaps in another order than row major;
+    /// else the tensor itself.
     pub(crate) fn in_memory_order(&self) -> Result<Tensor> {
         if self.has_contiguous_strides() || !self.is_dense() {
             return Ok(self.clone());
@@ -257,7 +258,8 @@ impl Tensor {
         dispatch::call_view(Prim::Permute(crate::ops::shape::Permute(self.memory_order())), self)
     }
 
-    /// This tensor, which owns a storage, seen in the dtype of a view of it, conjugated and negated as that is.
+    /// This tensor, which owns a storage, viewed in the dtype of `view`, a view of it, and conjugated and negated like
+    /// `view`.
     pub(crate) fn seen_as(&self, view: &Tensor) -> Result<Tensor> {
         use crate::ops::complex::{AsComplex, AsReal};
         let mut y = self.in_memory_order()?;
@@ -279,7 +281,8 @@ impl Tensor {
         if view.is_neg() { y.negative_view() } else { Ok(y) }
     }
 
-    /// The elements themselves in memory: a copy where it holds their conjugates or negatives. `cpu`, without history.
+    /// A tensor whose memory holds the elements themselves: a copy if memory holds their conjugates or negatives. It is
+    /// for `cpu` and has no history.
     pub(crate) fn resolved(&self) -> Result<Tensor> {
         use torchtpu_kernels::pointwise::{UnaryKind, unary};
         if !self.is_lazy() {
@@ -301,8 +304,8 @@ impl Tensor {
 
     /// Another tensor with the same elements and layout and no history.
     pub fn shallow_alias(&self) -> Result<Tensor> {
-        // A device needs the chain of views to read it; on cpu, and for what owns its storage, the layout says
-        // everything.
+        // A device needs the chain of views to read the tensor. On `cpu`, and for the owner of a storage, the layout is
+        // enough.
         let info = match self.device().kind {
             DeviceKind::Tpu => self.view_info().map(|v| v.detached(self)).transpose()?,
             _ => None,
@@ -310,8 +313,8 @@ impl Tensor {
         self.alias(self.meta(), *self.strides(), self.storage_offset(), info)
     }
 
-    /// Another tensor that is a view of the same base in the same way, with its history; what `v.t_()` puts in the
-    /// place of `v`.
+    /// Another tensor that is a view of the same base in the same way, with its history. `v.t_()` puts one in the place
+    /// of `v`.
     ///
     /// # Errors
     /// When the history of a view cannot be made anew.
@@ -326,8 +329,8 @@ impl Tensor {
         Ok(t)
     }
 
-    /// An alias that keeps the history: what in-place ops hand to their functional form, so that a node never owns the
-    /// tensor it is hung on.
+    /// An alias that keeps the history. In-place ops pass it to their functional form, so that a node never owns the
+    /// tensor whose history it is.
     pub(crate) fn alias_with_history(&self) -> Result<Tensor> {
         let t = self.shallow_alias()?;
         if let Some(r) = self.history()? {
@@ -336,7 +339,7 @@ impl Tensor {
         Ok(t)
     }
 
-    /// The device value of this tensor: the storage's own, or the chain of views replayed on it.
+    /// The device value of this tensor: that of the storage, or the result of the chain of views on it.
     ///
     /// The reference is borrowed: it lives as long as the tensor is neither dropped nor written.
     pub fn device_value(&self) -> Result<u64> {
@@ -369,13 +372,13 @@ impl Tensor {
         Ok(handle)
     }
 
-    /// Writes `y` (same sizes and dtype, same device) over this tensor's elements and counts the write. History is the
-    /// caller's affair.
+    /// Write `y` (same sizes, dtype and device) over this tensor's elements and count the write. The caller must update
+    /// the history.
     pub(crate) fn write_value(&self, y: &Tensor) -> Result<()> {
         match self.device().kind {
             DeviceKind::Meta => {}
             DeviceKind::Cpu => {
-                // What a view of conjugates is given, memory holds conjugated.
+                // Memory of a conjugated view holds the conjugates of the values that are written.
                 let y =
                     if self.is_lazy() { crate::state::no_grad(|| lazily_as(&y.detach(), self))? } else { y.clone() };
                 let mut out = self.view_mut();
@@ -383,7 +386,7 @@ impl Tensor {
             }
             DeviceKind::Tpu => {
                 let be = backend::get()?;
-                // The value of the storage's owner after this write, found from view to base until there is none.
+                // The value of the storage's owner after this write. Go from each view to its base until there is none.
                 let (mut at, mut new) = (self.clone(), y.clone());
                 while let Some(info) = at.view_info() {
                     if info.has_ops() {
@@ -402,14 +405,14 @@ impl Tensor {
     }
 }
 
-/// `y` conjugated and negated as `x` is.
+/// `y`, conjugated and negated like `x`.
 fn lazily_as(y: &Tensor, x: &Tensor) -> Result<Tensor> {
     let y = if x.is_conj() { y.conj()? } else { y.clone() };
     if x.is_neg() { y.negative_view() } else { Ok(y) }
 }
 
-/// The places in `base`, which owns its storage, that a chain of views looks at, where the chain repeats elements on
-/// the way: which copy of an element a later view was written through cannot be told from the copies.
+/// The places in `base`, which owns its storage, that a chain of views reads, if the chain repeats elements on the way.
+/// From the copies of an element alone, it is unknown through which one a later view was written.
 fn repeating_window(base: &Tensor, ops: &[&Prim]) -> Option<crate::ops::shape::AsStrided> {
     let is_owner = base.view_info().is_none_or(|v| !v.has_ops()) && base.storage_offset() == 0;
     if !ops.iter().any(|op| matches!(op, Prim::Expand(_))) || !is_owner || !base.is_dense() || base.is_lazy() {
@@ -426,7 +429,7 @@ fn repeating_window(base: &Tensor, ops: &[&Prim]) -> Option<crate::ops::shape::A
     repeats.then_some(crate::ops::shape::AsStrided { dims: l.dims, strides: l.strides, offset: l.offset, own: false })
 }
 
-/// The base as it is after the elements that the chain of views looks at were replaced by `y`; a new tensor.
+/// A new tensor like the base, with the elements that the chain of views reads replaced by `y`.
 pub(crate) fn write_through(base: &Tensor, ops: &[&Prim], y: &Tensor) -> Result<Tensor> {
     if let Some(w) = repeating_window(base, ops) {
         let order = base.memory_order();
@@ -439,7 +442,7 @@ pub(crate) fn write_through(base: &Tensor, ops: &[&Prim], y: &Tensor) -> Result<
             &new,
         );
     }
-    // Values on the way down, then the inverse of each view on the way up.
+    // Compute values on the way down, then the inverse of each view on the way up.
     let mut down: SmallVec<[Tensor; 4]> = smallvec![base.clone()];
     for op in &ops[..ops.len() - 1] {
         let next = dispatch::call_view((*op).clone(), &down[down.len() - 1])?;
@@ -453,8 +456,8 @@ pub(crate) fn write_through(base: &Tensor, ops: &[&Prim], y: &Tensor) -> Result<
 }
 
 impl Tensor {
-    /// Makes output `nr` of a node the history of this tensor, which was just written in place without recording. A
-    /// view makes it that of a part of its base.
+    /// Make output `nr` of a node the history of this tensor, which was just written in place without recording. For a
+    /// view, it becomes the history of a part of its base.
     ///
     /// # Errors
     /// `Runtime` where the history of the base cannot follow.
@@ -472,8 +475,8 @@ impl Tensor {
     }
 }
 
-/// Gives `x` the history of `y`, whose values were just written into it. For a view, the base's history becomes: the
-/// old base with this part replaced.
+/// Give `x` the history of `y`, whose values were just written into it. The base of a view gets the history of the old
+/// base with this part replaced.
 pub(crate) fn rebase_history(x: &Tensor, y: &Tensor, old_base: Option<Tensor>) -> Result<()> {
     match x.view_info().filter(|v| !v.is_detached()) {
         None => {
@@ -486,7 +489,7 @@ pub(crate) fn rebase_history(x: &Tensor, y: &Tensor, old_base: Option<Tensor>) -
             let old = old_base.expect("a view's base is kept by the caller");
             let new = write_through(&old, &info.ops(), y)?;
             graph::replace_history(&info.base, new.grad_ref(), new.output_nr());
-            // The view itself now is a view of the new base.
+            // The view is now a view of the new base.
             info.history_version.store(x.version().wrapping_sub(1), Relaxed);
             info.refresh(x)?;
         }

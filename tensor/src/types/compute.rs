@@ -2,13 +2,13 @@
 
 use crate::{DType, Result, Tensor};
 
-/// `x` in the dtype that arithmetic on it is done in: 16-bit floats widen to `f32`.
+/// `x` in the dtype in which arithmetic on it is done: 16-bit floats widen to `f32`.
 pub(crate) fn widened(x: &Tensor) -> Result<Tensor> {
     let d = compute_dtype(x.dtype());
     if d == x.dtype() { Ok(x.clone()) } else { x.to_dtype(d) }
 }
 
-/// `f32` for 16-bit floats, else the same.
+/// `f32` for 16-bit floats, else `d` itself.
 pub(crate) fn compute_dtype(d: DType) -> DType {
     if matches!(d, DType::F16 | DType::BF16) { DType::F32 } else { d }
 }
@@ -18,7 +18,7 @@ pub(crate) fn narrowed(y: Tensor, d: DType) -> Result<Tensor> {
     if y.dtype() == d { Ok(y) } else { y.to_dtype(d) }
 }
 
-/// Requires a floating-point input.
+/// Refuse an input that is not floating point.
 pub(crate) fn expect_float(name: &str, x: &Tensor) -> Result<()> {
     if x.dtype().is_float() {
         return Ok(());

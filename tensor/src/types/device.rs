@@ -1,4 +1,4 @@
-//! Where a tensor lives.
+//! Devices: the places of tensors.
 
 use crate::{Error, Result};
 use std::fmt;
@@ -9,7 +9,7 @@ use std::fmt;
 pub enum DeviceKind {
     /// Host memory, native kernels.
     Cpu,
-    /// Whatever PJRT plugin was found: values of a lazy trace.
+    /// The PJRT plugin that was found; its tensors are values of a lazy trace.
     Tpu,
     /// Shapes and dtypes only.
     Meta,
@@ -17,12 +17,12 @@ pub enum DeviceKind {
 
 /// A device: a kind and an ordinal, written `cpu`, `tpu:0`, `meta`.
 ///
-/// Only `tpu` has more than one place: the ordinal of the other kinds is 0, as PyTorch's `cpu:1` means `cpu`.
+/// Only `tpu` has several ordinals. For other kinds it is always 0, as PyTorch's `cpu:1` means `cpu`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Device {
-    /// Which kind.
+    /// The kind.
     pub kind: DeviceKind,
-    /// Which one of its kind.
+    /// The ordinal.
     pub index: u8,
 }
 
@@ -34,15 +34,15 @@ impl Device {
     /// Shapes only.
     pub const META: Device = Device { kind: DeviceKind::Meta, index: 0 };
 
-    /// The device of a kind and an ordinal. Kinds that have one device only take any ordinal for 0.
+    /// The device of a kind and an ordinal. For kinds with only one device the ordinal is set to 0.
     pub fn new(kind: DeviceKind, index: u8) -> Device {
         Device { kind, index: if kind == DeviceKind::Tpu { index } else { 0 } }
     }
 
-    /// Parses `cpu`, `tpu`, `tpu:1`, `meta`. `cpu:1` is `cpu`.
+    /// Parse `cpu`, `tpu`, `tpu:1`, `meta`. `cpu:1` is `cpu`.
     ///
     /// # Errors
-    /// `Runtime` with PyTorch's wording for an unknown type or a malformed index.
+    /// `Runtime`, in PyTorch's wording, for an unknown type or a malformed index.
     pub fn parse(s: &str) -> Result<Device> {
         let (name, index) = s.split_once(':').map_or((s, None), |(a, b)| (a, Some(b)));
         let kind = match name {
@@ -58,10 +58,10 @@ impl Device {
         Ok(Device::new(kind, Device::parse_index(s, index)?.unwrap_or(0)))
     }
 
-    /// The ordinal in a device string, if one is written there.
+    /// The ordinal in a device string, if it has one.
     ///
     /// # Errors
-    /// `Runtime` with PyTorch's wording when it is malformed.
+    /// `Runtime`, in PyTorch's wording, if it is malformed.
     pub fn index_in(s: &str) -> Result<Option<u8>> {
         Device::parse_index(s, s.split_once(':').map(|(_, index)| index))
     }

@@ -1,4 +1,4 @@
-//! A short list of sizes or strides, kept inline; longer ones are in a table.
+//! A short list of sizes or strides, stored inline. Longer lists are in a table.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,13 +8,13 @@ use std::sync::{Mutex, OnceLock};
 
 /// The most dimensions a tensor may have.
 pub const MAX_DIMS: usize = 64;
-/// The most items that are kept inline.
+/// The most items that are stored inline.
 const INLINE: usize = 8;
 
-/// Up to [`MAX_DIMS`] sizes or strides. `Copy`, so that making a tensor allocates nothing for its shape.
+/// Up to [`MAX_DIMS`] sizes or strides. It is `Copy`, so that the shape of a new tensor needs no allocation.
 ///
-/// Up to eight items are kept inline. A longer list is in a table that holds each list once for the life of the
-/// process; `items[0]` is its number there. So two equal lists always have equal fields.
+/// Up to eight items are stored inline. A longer list is in a table, once for the life of the process, and `items[0]`
+/// is its number there. So two equal lists always have equal fields.
 #[derive(Clone, Copy)]
 pub struct Dims {
     items: [usize; INLINE],
@@ -25,10 +25,10 @@ impl Dims {
     /// No dimensions: the shape of a scalar.
     pub const EMPTY: Dims = Dims { items: [0; INLINE], len: 0 };
 
-    /// Copies a slice.
+    /// Copy a slice.
     ///
     /// # Panics
-    /// When there are more than [`MAX_DIMS`] items; user-given shapes go through [`Dims::try_new`].
+    /// When there are more than [`MAX_DIMS`] items. Use [`Dims::try_new`] for shapes from users.
     #[inline]
     pub fn new(items: &[usize]) -> Dims {
         let mut d = Dims::EMPTY;
@@ -41,7 +41,7 @@ impl Dims {
         d
     }
 
-    /// Copies a slice that a user gave.
+    /// Copy a slice that a user gave.
     ///
     /// # Errors
     /// `Runtime` when there are too many dimensions.
@@ -50,7 +50,7 @@ impl Dims {
         Ok(Dims::new(items))
     }
 
-    /// Refuses more dimensions than a tensor may have.
+    /// Refuse more dimensions than a tensor may have.
     ///
     /// # Errors
     /// `Runtime`, in PyTorch's wording.
@@ -74,7 +74,7 @@ impl Dims {
         d
     }
 
-    /// Calls `f` with the items, which it may change.
+    /// Call `f` with the items, which it may change.
     #[inline]
     pub fn edit<R>(&mut self, f: impl FnOnce(&mut [usize]) -> R) -> R {
         let n = self.len as usize;
@@ -87,7 +87,7 @@ impl Dims {
         r
     }
 
-    /// Replaces the item at `at`.
+    /// Replace the item at `at`.
     #[inline]
     pub fn set(&mut self, at: usize, v: usize) {
         self.edit(|items| items[at] = v);
@@ -100,13 +100,13 @@ impl Dims {
         self
     }
 
-    /// Appends one item.
+    /// Append one item.
     #[inline]
     pub fn push(&mut self, v: usize) {
         self.insert(self.len as usize, v);
     }
 
-    /// Inserts an item before position `at`.
+    /// Insert an item before position `at`.
     pub fn insert(&mut self, at: usize, v: usize) {
         let n = self.len as usize;
         if n >= INLINE {
@@ -120,7 +120,7 @@ impl Dims {
         self.len += 1;
     }
 
-    /// Removes and returns the item at `at`.
+    /// Remove and return the item at `at`.
     pub fn remove(&mut self, at: usize) -> usize {
         let n = self.len as usize;
         if n > INLINE {
@@ -136,14 +136,13 @@ impl Dims {
         v
     }
 
-    /// Product of the items. Of sizes that nobody has checked yet it may have wrapped around; see
-    /// [`Dims::checked_numel`].
+    /// Product of the items. It may have wrapped around for sizes that were not checked; see [`Dims::checked_numel`].
     #[inline]
     pub fn numel(&self) -> usize {
         self.iter().fold(1, |n, &d| n.wrapping_mul(d))
     }
 
-    /// Product of the items, where it fits the numbers that count elements.
+    /// Product of the items; `None` if it overflows.
     #[inline]
     pub fn checked_numel(&self) -> Option<usize> {
         let n = self.iter().try_fold(1usize, |n, &d| n.checked_mul(d))?;
@@ -166,8 +165,8 @@ impl Dims {
         s
     }
 
-    /// Strides of a tensor with these sizes whose elements have no gaps between them, when dimensions lie in memory in
-    /// this `order`, outermost first.
+    /// Strides without gaps of a tensor with these sizes, for dimensions that lie in memory in this `order`, outermost
+    /// first.
     pub fn ordered_strides(&self, order: impl DoubleEndedIterator<Item = usize>) -> Dims {
         let mut strides = *self;
         strides.edit(|s| {
@@ -193,7 +192,7 @@ type Chunk = Box<[OnceLock<&'static [usize]>]>;
 
 static TABLE: Table = Table { chunks: [const { OnceLock::new() }; 40], numbers: Mutex::new(None) };
 
-/// The chunk of a list's number, and its place there.
+/// The chunk of a list's number, and its index in the chunk.
 fn place(number: usize) -> (usize, usize) {
     let chunk = (number + 64).ilog2() as usize - 6;
     (chunk, number + 64 - (64 << chunk))
@@ -240,8 +239,8 @@ impl Deref for Dims {
 impl PartialEq for Dims {
     #[inline]
     fn eq(&self, other: &Dims) -> bool {
-        // Items beyond `len` are zero, and equal lists in the table have one number. Folded rather than compared in
-        // order: two vector instructions instead of a call.
+        // Items beyond `len` are zero, and equal lists in the table have one number. The differences are folded instead
+        // of compared in order: two vector instructions instead of a call.
         let mut differ = (self.len ^ other.len) as usize;
         for i in 0..INLINE {
             differ |= self.items[i] ^ other.items[i];
@@ -278,7 +277,7 @@ impl<'a> IntoIterator for &'a Dims {
         self.iter()
     }
 }
-/// `[2, 3]`, as PyTorch's messages print sizes.
+/// Write the items as `[2, 3]`, as in PyTorch's messages.
 impl fmt::Display for Dims {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&**self, f)
@@ -329,7 +328,7 @@ mod tests {
         for _ in 0..1000 {
             let _ = Dims::new(&[3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5]);
         }
-        // Other tests may add a few lists meanwhile.
+        // Other tests may add a few lists at the same time.
         assert!(n() < before + 500);
     }
 

@@ -1,8 +1,8 @@
-//! The one error type.
+//! The error type of the library.
 
 use std::fmt;
 
-/// What went wrong, by the Python exception it becomes.
+/// The kind of an error, by the Python exception that it becomes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ErrorKind {
     /// `RuntimeError`: shapes, devices, states.
@@ -13,7 +13,7 @@ pub enum ErrorKind {
     Value,
     /// `IndexError`: a dimension or an index out of range.
     Index,
-    /// `NotImplementedError`: known to PyTorch, not supported here. The only kind that may be caught to fall back.
+    /// `NotImplementedError`: known to PyTorch, not supported here. Only this kind may be caught to fall back.
     NotImplemented,
     /// `BufferError`: memory that cannot be exchanged with another library.
     Buffer,
@@ -25,8 +25,8 @@ pub enum ErrorKind {
     Attribute,
     /// `KeyboardInterrupt`: Ctrl-C while waiting.
     Interrupted,
-    /// `torch.linalg.LinAlgError`, a `RuntimeError`: a matrix that is singular, or not positive, or iterations that did
-    /// not converge.
+    /// `torch.linalg.LinAlgError`, a `RuntimeError`: a matrix that is singular or not positive definite, or iterations
+    /// that did not converge.
     LinAlg,
     /// `torch.distributed.DistError`, a `RuntimeError`: several processes failed to work together.
     Dist,
@@ -38,7 +38,7 @@ pub enum ErrorKind {
     DistStore,
     /// `torch.distributed.QueueEmptyError`, a `DistStoreError`: a queue of a store is empty.
     DistQueueEmpty,
-    /// An exception that user code raised inside a callback; the binding keeps the object and restores it.
+    /// An exception that user code raised inside a callback. The binding keeps the object and restores it.
     Callback,
 }
 
@@ -50,7 +50,7 @@ struct Inner {
     payload: Option<Box<dyn std::any::Any + Send + Sync>>,
 }
 
-/// An error with its kind, message and notes. One word, so that `Result<Tensor>` stays small.
+/// An error with its kind, message and notes. It is one word, so that `Result<Tensor>` stays small.
 pub struct Error(Box<Inner>);
 
 /// `std::result::Result` with [`Error`].
@@ -92,7 +92,7 @@ impl Error {
     pub fn linalg(message: impl Into<String>) -> Error {
         Error::new(ErrorKind::LinAlg, message)
     }
-    /// Names the op that failed; the first name given stays.
+    /// Set the name of the op that failed. The first name stays.
     #[cold]
     pub fn in_op(mut self, op: &'static str) -> Error {
         if self.0.op.is_empty() {
@@ -100,27 +100,27 @@ impl Error {
         }
         self
     }
-    /// Adds a remedy or a place, printed on a line of its own.
+    /// Add a note, such as a remedy or a place, which is printed on a line of its own.
     #[cold]
     pub fn note(mut self, note: impl Into<String>) -> Error {
         self.0.notes.push(note.into());
         self
     }
-    /// Carries an object of the caller's, such as a Python exception, through library code.
+    /// Carry an object of the caller, such as a Python exception, through library code.
     #[cold]
     pub fn with_payload(mut self, payload: Box<dyn std::any::Any + Send + Sync>) -> Error {
         self.0.payload = Some(payload);
         self
     }
-    /// Takes the object that [`Error::with_payload`] stored.
+    /// Take the object that [`Error::with_payload`] stored.
     pub fn take_payload(&mut self) -> Option<Box<dyn std::any::Any + Send + Sync>> {
         self.0.payload.take()
     }
-    /// What kind it is.
+    /// The kind.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
-    /// The op it happened in, or empty.
+    /// The name of the op that failed, or an empty string.
     pub fn op(&self) -> &'static str {
         self.0.op
     }

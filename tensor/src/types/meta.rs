@@ -1,4 +1,4 @@
-//! What is known of a tensor without its values.
+//! The description of a tensor without its values.
 
 use crate::{DType, Device, Dims};
 use torchtpu_stablehlo::{ElementType, Type};
@@ -10,7 +10,7 @@ pub struct Meta {
     pub dims: Dims,
     /// Element type.
     pub dtype: DType,
-    /// Where the values are.
+    /// The device of the values.
     pub device: Device,
 }
 
@@ -37,7 +37,7 @@ impl Meta {
     pub fn numel(&self) -> usize {
         self.dims.numel()
     }
-    /// Bytes of all elements; `None` when that does not fit the address space.
+    /// Bytes of all elements; `None` if that number does not fit the address space.
     #[inline]
     pub fn bytes(&self) -> Option<usize> {
         let mut n = self.dtype.size_bytes();

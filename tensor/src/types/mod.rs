@@ -1,4 +1,4 @@
-//! What a tensor is described by: sizes, dtype, device, and the state of the process that calls depend on.
+//! Descriptions of tensors: sizes, dtype and device, and the state of the process that calls depend on.
 
 pub mod compute;
 pub mod device;

@@ -1,4 +1,4 @@
-//! A number given by the user, and dtype promotion.
+//! Numbers from the user, and dtype promotion.
 
 use crate::DType;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
@@ -30,7 +30,7 @@ pub(crate) fn general(v: f64) -> String {
 }
 
 impl Scalar {
-    /// The name of its type in Python.
+    /// The name of the number's type in Python.
     pub(crate) fn python_type(self) -> &'static str {
         match self {
             Scalar::Bool(_) => "bool",
@@ -39,7 +39,7 @@ impl Scalar {
             Scalar::Complex(..) => "complex",
         }
     }
-    /// As `f64`; of a complex number, the real part.
+    /// The number as `f64`; the real part of a complex number.
     #[inline]
     pub fn to_f64(self) -> f64 {
         match self {
@@ -56,17 +56,17 @@ impl Scalar {
             s => (s.to_f64(), 0.0),
         }
     }
-    /// Whether it is anything but zero.
+    /// Whether the number is not zero.
     #[inline]
     pub fn is_true(self) -> bool {
         self.to_complex() != (0.0, 0.0)
     }
-    /// Whether it is complex.
+    /// Whether the number is complex.
     #[inline]
     pub fn is_complex(self) -> bool {
         matches!(self, Scalar::Complex(..))
     }
-    /// As `i64`, truncating; of a complex number, the real part.
+    /// The number as `i64`, truncated; the real part of a complex number.
     #[inline]
     pub fn to_i64(self) -> i64 {
         match self {
@@ -75,7 +75,7 @@ impl Scalar {
             Scalar::Float(f) | Scalar::Complex(f, _) => f as i64,
         }
     }
-    /// The dtype a tensor of this number has on its own.
+    /// The dtype of a tensor made from this number alone.
     #[inline]
     pub fn dtype(self) -> DType {
         match self {
@@ -85,7 +85,7 @@ impl Scalar {
             Scalar::Complex(..) => default_complex(),
         }
     }
-    /// The value's bytes as an element of `dtype`, little endian, zero extended.
+    /// The bytes of the value as an element of `dtype`, little endian, zero extended.
     #[inline]
     pub fn bits(self, dtype: DType) -> u128 {
         let parts = |re: u128, im: u128, width: u32| re | im << width;
@@ -117,7 +117,7 @@ impl Scalar {
             DType::C64 | DType::C128 => unreachable!("the caller takes complex numbers apart"),
         }
     }
-    /// The number whose bytes as an element of `dtype` are `bits`; inverse of [`Scalar::bits`].
+    /// The number whose bytes as an element of `dtype` are `bits`. This is the inverse of [`Scalar::bits`].
     pub fn from_bits(bits: u128, dtype: DType) -> Scalar {
         use crate::{bf16, f16};
         let wide = bits;
@@ -174,25 +174,25 @@ impl From<bool> for Scalar {
 
 static DEFAULT_DTYPE: AtomicU8 = AtomicU8::new(DType::F32 as u8);
 
-/// The dtype of new floating-point tensors, `float32` unless set.
+/// The dtype of new floating-point tensors: `float32` unless another one is set.
 #[inline]
 pub fn default_dtype() -> DType {
     let d = DEFAULT_DTYPE.load(Relaxed);
     DType::ALL[d as usize]
 }
 
-/// The dtype of new complex tensors: that whose parts are of [`default_dtype`].
+/// The dtype of new complex tensors. Its parts have the dtype [`default_dtype`].
 #[inline]
 pub fn default_complex() -> DType {
     default_dtype().to_complex().unwrap_or(DType::C64)
 }
 
-/// Sets [`default_dtype`]; the caller has checked that it is floating point.
+/// Set [`default_dtype`]. The caller has checked that `dtype` is floating point.
 pub fn set_default_dtype(dtype: DType) {
     DEFAULT_DTYPE.store(dtype as u8, Relaxed);
 }
 
-/// Promotion within and across categories for two tensors that take part in full, as `torch.promote_types`.
+/// The dtype that two tensors promote to, as `torch.promote_types` returns it. Neither of them stands for a number.
 pub fn promote_types(a: DType, b: DType) -> DType {
     use DType::*;
     if a == b {
@@ -208,7 +208,7 @@ pub fn promote_types(a: DType, b: DType) -> DType {
     }
 }
 
-/// 0 bool, 1 integer, 2 floating point, 3 complex.
+/// The category: 0 for bool, 1 integer, 2 floating point, 3 complex.
 #[inline]
 pub fn category(d: DType) -> u8 {
     if d.is_complex() {

@@ -1,19 +1,19 @@
-//! What the current thread has switched on.
+//! The switches of the current thread.
 
 use std::cell::Cell;
 
-/// Per-thread switches; one word each, no destructor, so that reading them costs a load.
+/// Per-thread switches: one word each and no destructor, so that reading them costs one load.
 pub struct State {
-    /// Whether new history is recorded (`torch.no_grad` clears it).
+    /// Whether new history is recorded. `torch.no_grad` clears it.
     pub grad: Cell<bool>,
     /// Sequence number of the next autograd node.
     pub seq: Cell<u64>,
-    /// Storage that the running in-place op is about to overwrite; 0 for none. What backward keeps of it must be
+    /// Storage that the running in-place op will overwrite; 0 for none. Tensors that backward saves of it must be
     /// copied.
     pub overwritten: Cell<usize>,
-    /// Whether hooks decide how tensors are kept for backward; see [`saved`](crate::saved).
+    /// Whether hooks decide how tensors are saved for backward; see [`saved`](crate::saved).
     pub saved_hooks: Cell<bool>,
-    /// Whether tensors that are made now are inference tensors; see [`set_inference`].
+    /// Whether new tensors are inference tensors; see [`set_inference`].
     pub inference: Cell<bool>,
     /// [Site](crate::site) of the last op that was recorded.
     pub(crate) site: Cell<crate::site::Site>,
@@ -21,9 +21,8 @@ pub struct State {
     pub(crate) forward_site: Cell<crate::site::Site>,
 }
 
-/// How many things make calls other than ordinary: an [observer](crate::dispatch::observe), threads with
-/// [autocast](crate::autocast) or in [inference mode](set_inference). While there are none, no shortcut needs to look
-/// further.
+/// Number of reasons for which calls are not ordinary: an [observer](crate::dispatch::observe), and threads with
+/// [autocast](crate::autocast) or in [inference mode](set_inference). While it is 0, shortcuts need no further checks.
 pub(crate) static UNUSUAL: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
 
 thread_local! {
@@ -43,7 +42,7 @@ pub fn grad_enabled() -> bool {
     with(|s| s.grad.get())
 }
 
-/// Whether some thread makes calls other than ordinary: it has autocast on, is in inference mode, or is observed.
+/// Whether calls are not ordinary, because some thread has autocast on, is in inference mode, or is observed.
 #[inline(always)]
 pub fn is_unusual() -> bool {
     UNUSUAL.load(std::sync::atomic::Ordering::Relaxed) != 0
@@ -55,9 +54,9 @@ pub fn is_inference() -> bool {
     is_unusual() && with(|s| s.inference.get())
 }
 
-/// Switches inference mode for this thread and gives what was set before. Results of ops are then inference tensors,
-/// which backward refuses to keep, and which may be written in inference mode only. It does not switch recording off:
-/// callers set the gradient mode.
+/// Switch inference mode for this thread and return the previous setting. In inference mode, results of ops are
+/// inference tensors: backward refuses to save them, and only code in inference mode may write them. It does not switch
+/// recording off; callers set the gradient mode.
 pub fn set_inference(on: bool) -> bool {
     use std::sync::atomic::Ordering::Relaxed;
     let before = with(|s| s.inference.replace(on));
@@ -71,19 +70,19 @@ pub fn set_inference(on: bool) -> bool {
 
 static DETERMINISTIC: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(0);
 
-/// Makes functions that PyTorch has in no deterministic form fail, or warn, as `torch.use_deterministic_algorithms`
-/// says. Here they are all deterministic: what is refused is what would not be there.
+/// Make functions without a deterministic form in PyTorch fail or warn, as `torch.use_deterministic_algorithms` does.
+/// Here all functions are deterministic; they are refused so that programs behave as in PyTorch.
 pub fn set_deterministic(on: bool, warn_only: bool) {
     let mode = if !on { 0 } else { 1 + u8::from(warn_only) };
     DETERMINISTIC.store(mode, std::sync::atomic::Ordering::Relaxed);
 }
 
-/// Whether [`set_deterministic`] has asked for deterministic algorithms, be it for warnings only.
+/// Whether [`set_deterministic`] has asked for deterministic algorithms, even if only for warnings.
 pub fn is_deterministic() -> bool {
     DETERMINISTIC.load(std::sync::atomic::Ordering::Relaxed) != 0
 }
 
-/// Refuses a function that PyTorch has in no deterministic form, where such functions are to be refused.
+/// Refuse a function without a deterministic form in PyTorch, if [`set_deterministic`] has asked for that.
 pub(crate) fn alert_not_deterministic(name: &str) -> crate::Result<()> {
     const SUPPORT: &str = "file an issue at https://github.com/pytorch/pytorch/issues to help us prioritize adding \
         deterministic support for this operation.";
@@ -101,11 +100,11 @@ pub(crate) fn alert_not_deterministic(name: &str) -> crate::Result<()> {
     }
 }
 
-/// Sets the gradient mode and restores it when dropped, also while unwinding.
+/// Guard that sets the gradient mode and restores it when dropped, also while unwinding.
 pub struct GradMode(bool);
 
 impl GradMode {
-    /// Switches recording on or off until the guard is dropped.
+    /// Switch recording on or off until the guard is dropped.
     pub fn set(on: bool) -> GradMode {
         with(|s| GradMode(s.grad.replace(on)))
     }
@@ -117,11 +116,11 @@ impl Drop for GradMode {
     }
 }
 
-/// Names the storage that an in-place op is about to overwrite, until dropped, also while unwinding.
+/// Guard that names the storage that an in-place op will overwrite, until it is dropped, also while unwinding.
 pub struct Overwriting(usize);
 
 impl Overwriting {
-    /// Names a storage by its [`Tensor::storage_id`](crate::Tensor::storage_id).
+    /// Set the storage by its [`Tensor::storage_id`](crate::Tensor::storage_id).
     pub fn set(storage: usize) -> Overwriting {
         with(|s| Overwriting(s.overwritten.replace(storage)))
     }
@@ -133,7 +132,7 @@ impl Drop for Overwriting {
     }
 }
 
-/// Runs `f` without recording history.
+/// Run `f` without recording history.
 pub fn no_grad<R>(f: impl FnOnce() -> R) -> R {
     let _guard = GradMode::set(false);
     f()
@@ -141,7 +140,8 @@ pub fn no_grad<R>(f: impl FnOnce() -> R) -> R {
 
 static PLACE: std::sync::OnceLock<fn() -> Option<String>> = std::sync::OnceLock::new();
 
-/// Installs what says where in the user's program the current call is: a language binding knows. The first one stays.
+/// Install the function that finds the place of the current call in the user's program. A language binding has one. The
+/// first one stays.
 pub fn install_place(f: fn() -> Option<String>) {
     let _ = PLACE.set(f);
 }

@@ -4,20 +4,20 @@ use crate::Result;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Where warnings go. An error that it gives is raised by the call that warned.
+/// The function that receives warnings. If it returns an error, the call that warned raises it.
 pub type Sink = fn(&str) -> Result<()>;
 
 static SINK: OnceLock<Sink> = OnceLock::new();
 
-/// Installs where warnings go; the first one stays. Without one, nothing is shown.
+/// Install the function that receives warnings. The first one stays. Without one, no warning is shown.
 pub fn install(sink: Sink) {
     let _ = SINK.set(sink);
 }
 
-/// Warns, unless `said` remembers that it has been done.
+/// Warn, unless `said` is set. Then set it.
 ///
 /// # Errors
-/// What the sink makes of it.
+/// The error that the warning function returns.
 pub fn once(said: &AtomicBool, text: &str) -> Result<()> {
     match SINK.get() {
         Some(sink) if !said.swap(true, Relaxed) => sink(text),
@@ -25,10 +25,10 @@ pub fn once(said: &AtomicBool, text: &str) -> Result<()> {
     }
 }
 
-/// Warns, each time.
+/// Warn each time.
 ///
 /// # Errors
-/// What the sink makes of it.
+/// The error that the warning function returns.
 pub fn warn(text: &str) -> Result<()> {
     SINK.get().map_or(Ok(()), |sink| sink(text))
 }

@@ -12,7 +12,7 @@ pub struct ConvDims {
     pub padding: Vec<(i64, i64)>,
     /// Distance between neighboring elements of the input. Above one for transposed convolution.
     pub lhs_dilation: Vec<usize>,
-    /// Distance between neighbouring elements of the kernel.
+    /// Distance between neighboring elements of the kernel.
     pub rhs_dilation: Vec<usize>,
     /// Whether the kernel is flipped, per spatial dimension.
     pub window_reversal: Vec<bool>,
@@ -137,7 +137,7 @@ impl Func {
         self.op(&ty, format_args!("stablehlo.dot_general {a}, {b}{attributes} : ({}, {}) -> {ty}", a.ty(), b.ty()))
     }
 
-    /// Slides the kernel `w` over `x`.
+    /// Slide the kernel `w` over `x`.
     ///
     /// Negative padding is printed as a `stablehlo.pad` of its own: XLA:CPU computes wrong edge columns for a window
     /// that is cropped on one side and padded on the other.
@@ -223,7 +223,7 @@ impl Func {
     }
 }
 
-/// Spells the order of dimensions, `b, f, 0, 1`.
+/// Print the order of dimensions, `b, f, 0, 1`.
 fn layout(first: char, first_at: usize, second: char, second_at: usize, spatial: &[usize]) -> String {
     let mut names = vec![String::new(); spatial.len() + 2];
     names[first_at].push(first);

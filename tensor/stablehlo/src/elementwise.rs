@@ -44,7 +44,7 @@ pub(crate) fn compare_type(e: ElementType) -> &'static str {
 }
 
 impl Func {
-    /// Apply an operation of one operand, named in full: `"stablehlo.tanh"`, `"chlo.erf"`.
+    /// Apply an operation of one operand with its full name: `"stablehlo.tanh"`, `"chlo.erf"`.
     ///
     /// The result has the operand's type, with two exceptions: `real`, `imag` and `abs` of complex numbers are real,
     /// and `is_finite` and similar operations are boolean.
@@ -64,7 +64,7 @@ impl Func {
         }
     }
 
-    /// Apply an operation of two operands of one type, named in full: `"stablehlo.add"`, `"chlo.next_after"`.
+    /// Apply an operation of two operands of one type with its full name: `"stablehlo.add"`, `"chlo.next_after"`.
     ///
     /// The result has that type too, except for `stablehlo.complex`, which joins a real and an imaginary part.
     pub fn binary(&mut self, op: &'static str, a: &Value, b: &Value) -> Value {
@@ -127,8 +127,8 @@ impl Func {
         self.op(ty, format_args!("stablehlo.clamp {lo}, {x}, {hi} : ({}, {ty}, {}) -> {ty}", lo.ty(), hi.ty()))
     }
 
-    /// Convert the elements, as PyTorch does: to a boolean is `x != 0`, from a complex number takes the real part.
-    /// Already of that type, `x` is returned.
+    /// Convert the elements, as PyTorch does. A boolean is `x != 0`, and a complex number gives its real part. If `x`
+    /// has the type already, it is returned.
     pub fn convert(&mut self, x: &Value, e: ElementType) -> Value {
         if x.element() == e {
             return x.clone();
@@ -145,7 +145,7 @@ impl Func {
         self.op(&ty, format_args!("stablehlo.convert {x} : ({}) -> {ty}", x.ty()))
     }
 
-    /// Read the bits of `x` as elements of `e`. A narrower type adds a last dimension, a wider one takes it away.
+    /// Read the bits of `x` as elements of `e`. A narrower type adds a last dimension, and a wider type removes it.
     pub fn bitcast_convert(&mut self, x: &Value, e: ElementType) -> Value {
         let from = x.element();
         if from == e {

@@ -59,10 +59,10 @@ struct Argument {
     attributes: Vec<(String, String)>,
 }
 
-/// The compiler that a program is for, where spellings of one meaning differ in speed.
+/// The compiler of a program, for operations whose spellings have one meaning and different speeds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum Platform {
-    /// Any: the spelling that says most.
+    /// Any compiler. The program gets the most general spelling.
     #[default]
     Any,
     /// XLA:CPU.
@@ -83,7 +83,7 @@ impl Platform {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 #[repr(u8)]
 pub enum Precision {
-    /// As precisely as `float32` allows: six passes on a TPU.
+    /// The precision of `float32`: six passes on a TPU.
     #[default]
     Highest,
     /// Sums of two `bfloat16` for each operand: three passes.
@@ -105,14 +105,14 @@ impl Precision {
 
 /// The body of `@main`, built one operation at a time.
 ///
-/// Every method appends operations and returns the value they compute. Operands of the wrong shape or type are a bug of
-/// the caller: the method panics and cites the constraint of the StableHLO specification that is broken.
+/// Every method appends operations and returns the value that they compute. An operand of the wrong shape or type is a
+/// bug of the caller: the method panics and cites the violated constraint of the StableHLO specification.
 #[derive(Default, Debug)]
 pub struct Func {
     args: Vec<Argument>,
     body: String,
     next: u32,
-    /// Constants by their text, so that each is printed once.
+    /// Constants by their text, so that each is printed only once.
     constants: HashMap<String, Value>,
     platform: Platform,
     /// Precision of `float32` products, if it was set.
@@ -123,7 +123,7 @@ pub struct Func {
     pub(crate) calls: usize,
     /// The values that the next custom call waits for.
     pub(crate) call_after: Vec<Value>,
-    /// By the names of values.
+    /// Positions of elements, by the names of values.
     windows: HashMap<u32, Window>,
     /// The operands of reshapes, by the names of results.
     reshaped: HashMap<u32, Value>,
@@ -138,7 +138,7 @@ pub struct Window {
     pub of: Value,
     /// Index of the first element.
     pub offset: usize,
-    /// Distances of neighbours along each dimension, in elements.
+    /// Distances of neighbors along each dimension, in elements.
     pub strides: Vec<usize>,
 }
 
@@ -149,17 +149,17 @@ pub(crate) struct Outside {
 }
 
 impl Func {
-    /// A function without arguments and operations.
+    /// Make a function without arguments and operations.
     pub fn new() -> Func {
         Func::default()
     }
 
-    /// A function for one platform's compiler.
+    /// Make a function for one platform's compiler.
     pub fn for_platform(platform: Platform) -> Func {
         Func { platform, ..Func::default() }
     }
 
-    /// The compiler that it is for.
+    /// Return the platform that it is for.
     pub fn platform(&self) -> Platform {
         self.platform
     }
@@ -218,7 +218,7 @@ impl Func {
         self.windows.insert(v.id, window);
     }
 
-    /// Notes that `y` is `x` under another shape.
+    /// Record that `y` is `x` with another shape.
     pub(crate) fn note_reshape(&mut self, y: &Value, x: &Value) {
         self.reshaped.insert(y.id, x.clone());
     }
@@ -297,18 +297,18 @@ impl Func {
         Value { id, ty: ty.clone() }
     }
 
-    /// Append to a region from now on. Constants of the outside may be used there, but not the reverse.
+    /// Append to a region from now on. The region may use constants of the outside, but not the reverse.
     pub(crate) fn enter_region(&mut self) -> Outside {
         Outside { body: std::mem::take(&mut self.body), constants: self.constants.clone() }
     }
 
-    /// Return the text of the region and appends to the outside again.
+    /// Return the text of the region, and append to the outside again.
     pub(crate) fn leave_region(&mut self, outside: Outside) -> String {
         self.constants = outside.constants;
         std::mem::replace(&mut self.body, outside.body)
     }
 
-    /// An operation without operands: printed when first asked for, shared afterwards.
+    /// Return an operation without operands. It is printed at the first request and shared afterwards.
     fn constant(&mut self, ty: &Type, text: String) -> Value {
         if let Some(value) = self.constants.get(&text) {
             return value.clone();
@@ -436,7 +436,7 @@ pub(crate) fn put(text: &mut String, args: fmt::Arguments<'_>) {
     text.write_fmt(args).expect("writing to a string cannot fail");
 }
 
-/// Prints items with commas between.
+/// A list that prints its items with commas between.
 pub(crate) struct List<'a, T>(pub(crate) &'a [T]);
 
 impl<T: fmt::Display> fmt::Display for List<'_, T> {
@@ -460,7 +460,7 @@ impl<T: fmt::Display> fmt::Display for Array<'_, T> {
     }
 }
 
-/// Prints the types of values with commas between.
+/// A list that prints the types of values with commas between.
 pub(crate) struct Types<'a>(pub(crate) &'a [Value]);
 
 impl fmt::Display for Types<'_> {

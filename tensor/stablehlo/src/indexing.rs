@@ -36,7 +36,7 @@ pub struct ScatterDims {
     pub scatter_dims_to_operand_dims: Vec<usize>,
     /// The dimension of the indices that holds the components, or the rank if an index is one number.
     pub index_vector_dim: usize,
-    /// Promises that the indices ascend.
+    /// Whether the indices ascend. If this is wrong, results are undefined.
     pub indices_are_sorted: bool,
     /// Whether no two windows overlap. If this is wrong, results are undefined.
     pub unique_indices: bool,
@@ -58,8 +58,8 @@ pub enum ScatterKind {
 }
 
 impl Func {
-    /// Take slices of `slice_sizes` from `x` at places that `indices` lists. Places outside are moved inwards: indices
-    /// count from 0, and negative ones are the caller's to wrap.
+    /// Take slices of `slice_sizes` from `x` at the places in `indices`. Places outside are moved inwards. Indices
+    /// count from 0, and the caller wraps negative ones.
     pub fn gather(
         &mut self,
         x: &Value,
@@ -124,7 +124,7 @@ impl Func {
         )
     }
 
-    /// Join windows of `updates` into `x` at places that `indices` lists. Windows that reach outside are left out.
+    /// Join windows of `updates` into `x` at the places in `indices`. Windows that reach outside are left out.
     pub fn scatter(
         &mut self,
         x: &Value,
@@ -212,7 +212,7 @@ impl Func {
     pub fn take(&mut self, x: &Value, idx: &Value, dim: usize) -> Value {
         assert!(dim < x.rank(), "gather (C19): dimension {dim} is out of range for {}", x.ty());
         if idx.ty().numel() == 0 {
-            // Slices of size one do not exist where `dim` is empty too, and then nothing is asked for.
+            // If `dim` is empty too, there is no slice of size one to take.
             let shape = [&x.shape()[..dim], idx.shape(), &x.shape()[dim + 1..]].concat();
             return self.splat(0.0, &Type::new(&shape, x.element()));
         }
@@ -284,7 +284,8 @@ impl Func {
         self.gather(&x, idx, &dims, &vec![1; x.rank()], false)
     }
 
-    /// `torch.scatter` and its kin: joins `updates`, of the shape of `idx`, into `x` where [`Func::take_along`] reads.
+    /// `torch.scatter` and its reductions: join `updates`, of the shape of `idx`, into `x` where [`Func::take_along`]
+    /// reads.
     pub fn put_along(&mut self, x: &Value, idx: &Value, updates: &Value, dim: usize, kind: ScatterKind) -> Value {
         if x.rank() == 0 {
             let (x, idx) = (self.reshape(x, &[1]), self.reshape(idx, &[1]));

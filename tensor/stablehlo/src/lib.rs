@@ -1,4 +1,4 @@
-//! Builds [StableHLO](https://openxla.org/stablehlo) modules and prints them as text.
+//! Builder of [StableHLO](https://openxla.org/stablehlo) modules as text.
 //!
 //! This crate knows the spelling of StableHLO, its types, and how shapes follow from operands. It knows nothing about
 //! tensors, devices or gradients, and it never runs anything: its product is a string that a PJRT plugin compiles.
@@ -27,18 +27,18 @@
 //! ");
 //! ```
 //!
-//! # What is promised
+//! # Guarantees
 //!
-//! * **The same calls give the same text**, so the text may be hashed, compared and cached. Constants are printed once
-//!   each, where they are first asked for.
-//! * **What does nothing is not printed**: a reshape to the same shape, the identity permutation, padding by nothing
-//!   and the like return their operand.
+//! * **The same calls give the same text**, so the text may be hashed, compared and cached. Each constant is printed
+//!   once, at its first use.
+//! * **Operations without effect are not printed**: a reshape to the same shape, the identity permutation or an empty
+//!   padding returns its operand.
 //! * **Wrong operands panic.** Shapes were inferred and checked before lowering, so a mismatch here is a bug of a
 //!   lowering, not of a user. The message cites the constraint of the specification, as `dot_general (C13)`.
-//! * **PyTorch's meaning where names agree.** NaN is the greatest when sorted and wins in `reduce_arg`; conversion to a
-//!   boolean is `x != 0`; sums of 16-bit floats are accumulated in `f32`.
+//! * **PyTorch's meaning where names agree.** NaN is the greatest when sorted and wins in `reduce_arg`. Conversion to a
+//!   boolean is `x != 0`. Sums of 16-bit floats are accumulated in `f32`.
 //!
-//! # What the caller must know
+//! # Duties of the caller
 //!
 //! `maximum`, `minimum`, `clamp` and reductions by them are printed plainly. XLA:CPU drops NaN in them unless compiled
 //! with `xla_cpu_enable_fast_min_max = false`. Gathers move indices that are out of range inwards and scatters leave

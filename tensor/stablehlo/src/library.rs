@@ -1,4 +1,4 @@
-//! Modules that were made elsewhere: their functions become functions of a program.
+//! Modules that other tools made: their functions become functions of a program.
 
 use crate::func::{List, Types, push_quoted, put};
 use crate::{ElementType, Func, Type, Value};
@@ -33,17 +33,17 @@ pub struct Library {
     entry: String,
     args: Vec<Type>,
     results: Vec<Type>,
-    /// For each argument whose memory a result may take, that result.
+    /// For each argument whose memory a result may take, the number of that result.
     aliases: Vec<(usize, usize)>,
     hash: u128,
 }
 
 impl Library {
-    /// Read the text of a module. Its function to call is `@main`, or else its one public function.
+    /// Read the text of a module. The function to call is `@main`, or else the one public function.
     ///
     /// # Errors
-    /// Why the module cannot be part of a program: it is damaged, has sizes or element types that programs cannot have,
-    /// is written for several devices, or contains anything but functions.
+    /// The reason why the module cannot be part of a program: it is damaged, has sizes or element types that programs
+    /// cannot have, is written for several devices, or contains more than functions.
     pub fn parse(text: &str) -> Result<Library, String> {
         let mut reader = Reader::new(text)?;
         reader.skip_prologue()?;
@@ -112,7 +112,7 @@ impl Library {
     /// The text of a module without comments and locations.
     ///
     /// # Errors
-    /// Why the text cannot be read.
+    /// The reason why the text cannot be read.
     pub fn without_locations(text: &str) -> Result<String, String> {
         let mut reader = Reader::new(text)?;
         reader.skip_prologue()?;
@@ -169,7 +169,7 @@ fn symbol(name: &str) -> String {
     quoted
 }
 
-/// FNV-1a with 128 bits: the same everywhere and always.
+/// Hash with 128-bit FNV-1a, which is the same on all machines.
 fn fnv(bytes: &[u8]) -> u128 {
     let step = |h: u128, b: &u8| (h ^ u128::from(*b)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
     bytes.iter().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d, step)
@@ -273,7 +273,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The place behind the bracket that closes the one at `open`.
+    /// Return the position after the bracket that closes the one at `open`.
     fn closing(&self, open: usize) -> Result<usize, String> {
         let mut waiting = Vec::new();
         for (i, token) in self.tokens.iter().enumerate().skip(open) {
@@ -323,7 +323,7 @@ impl<'a> Reader<'a> {
         Ok(start..self.at)
     }
 
-    /// Skip the definitions of locations that stand before or behind a module.
+    /// Skip the definitions of locations before or after a module.
     fn skip_prologue(&mut self) -> Result<(), String> {
         while let Some(Token::Word(word)) =
             self.peek().filter(|t| matches!(t, Token::Word(w) if w.starts_with(['#', '!'])))
@@ -367,7 +367,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Refuse a module that is divided over devices.
+    /// Return an error for a module that is divided over devices.
     fn check_devices(&self, attributes: Range<usize>) -> Result<(), String> {
         let words: Vec<Token<'_>> =
             self.tokens[attributes].iter().filter(|t| !matches!(t, Token::Gap(_))).copied().collect();
@@ -497,7 +497,7 @@ impl<'a> Reader<'a> {
                 }
             }
             match token {
-                // The target of a custom call is no function of the module.
+                // The target of a custom call is not a function of the module.
                 Token::Symbol(name)
                     if names.contains(name) && !matches!(last, Token::Word(w) if w.ends_with("custom_call")) =>
                 {

@@ -1,7 +1,7 @@
-//! Spelling of constants.
+//! Text of constants.
 //!
-//! MLIR wants a dot in every float, has no word for infinity or NaN (their bits are written in hex, as wide as the
-//! type), and reads `dense<>` only for tensors without elements.
+//! MLIR needs a dot in every float. Infinity and NaN have no name, so their bits are written in hex, as wide as the
+//! type. `dense<>` is only for tensors without elements.
 
 use crate::ElementType;
 
@@ -74,7 +74,7 @@ fn push_float(out: &mut String, v: f64, e: ElementType) {
         });
         return;
     }
-    // One spelling for every f64 that rounds to the same f32, so that equal constants are found equal.
+    // Use one text for all f64 that round to the same f32, so that equal constants are found.
     let digits = if e == F32 { format!("{:?}", f64::from(v as f32)) } else { format!("{v:?}") };
     match digits.find(['.', 'e']) {
         Some(at) if digits.as_bytes()[at] == b'e' => {

@@ -41,13 +41,13 @@ impl ReduceKind {
         }
     }
 
-    /// Return whether joining many elements in a 16-bit float would lose what a 32-bit accumulator keeps.
+    /// Return whether joining many elements in a 16-bit float loses precision that a 32-bit accumulator keeps.
     fn needs_wide_accumulator(self, e: ElementType) -> bool {
         matches!(self, ReduceKind::Add | ReduceKind::Mul) && matches!(e, ElementType::F16 | ElementType::BF16)
     }
 }
 
-/// The region that joins two scalars.
+/// Append the region that joins two scalars.
 pub(crate) fn join(op: &str, e: ElementType) -> String {
     let ty = Type::new(&[], e);
     format!(
@@ -56,7 +56,7 @@ pub(crate) fn join(op: &str, e: ElementType) -> String {
 }
 
 impl Func {
-    /// The element that joining with leaves any other as it is.
+    /// Return the neutral element of the operation.
     fn identity(&mut self, kind: ReduceKind, e: ElementType) -> Value {
         match kind {
             ReduceKind::Add | ReduceKind::Or => self.scalar(0.0, e),
@@ -68,8 +68,8 @@ impl Func {
         }
     }
 
-    /// Join all elements along `dims`, which the result lacks. Sums and products of 16-bit floats are accumulated in
-    /// `f32`.
+    /// Join all elements along `dims`, which the result does not have. Sums and products of 16-bit floats are
+    /// accumulated in `f32`.
     pub fn reduce(&mut self, x: &Value, kind: ReduceKind, dims: &[usize]) -> Value {
         check_dims("reduce", x, dims);
         check_kind("reduce (C6)", kind, x);
@@ -88,13 +88,13 @@ impl Func {
         self.reduce_at_once(x, kind, dims)
     }
 
-    /// A sum in the spelling that XLA:CPU computes precisely.
+    /// Compute a sum in the form that XLA:CPU computes precisely.
     ///
     /// XLA:CPU cuts a large sum into windows of 32 elements along each reduced dimension, and adds up the elements of a
-    /// window one after the other: up to 32^k of them for k dimensions, where errors reach 7e-4 in `float32`. So at
-    /// most 32 elements, or one dimension, are reduced at a time. Barriers keep the compiler from joining the stages
-    /// again. Once few elements are left, they are added up in `f64`, which costs nothing then. All that is also two to
-    /// three times as fast as one `reduce`.
+    /// window one after the other. For k dimensions these are up to 32^k elements, with errors up to 7e-4 in `float32`.
+    /// So at most 32 elements, or one dimension, are reduced at a time. Barriers keep the compiler from joining the
+    /// stages again. When few elements are left, they are added up in `f64`, which is then free. The result is also two
+    /// to three times as fast as one `reduce`.
     fn sum_in_stages(&mut self, x: &Value, dims: &[usize]) -> Value {
         // The compiler would reduce the operand of a reshape that only joins dimensions. So the stages must be those of
         // that operand.
@@ -143,8 +143,8 @@ impl Func {
         )
     }
 
-    /// The greatest (or least) element along `dim` and its index as `S64`. As in PyTorch NaN wins, and of equals the
-    /// first.
+    /// Return the greatest (or least) element along `dim` and its index as `S64`. As in PyTorch, NaN wins, and the
+    /// first of equal elements.
     pub fn reduce_arg(&mut self, x: &Value, is_max: bool, dim: usize) -> (Value, Value) {
         check_dims("reduce", x, &[dim]);
         let e = x.element();
@@ -152,7 +152,7 @@ impl Func {
         let index = if i32::try_from(x.shape()[dim]).is_ok() { ElementType::S32 } else { ElementType::S64 };
         let positions = self.iota(&x.ty().with_element(index), dim);
         let init = if is_max { self.lowest(e) } else { self.highest(e) };
-        // The first index of all: a row of infinities then answers 0, not the initial value's index.
+        // The first index of all. So a row of infinities gives index 0 instead of that of the initial value.
         let first = self.scalar_i64(0, index);
         let shape = without(x.shape(), &[dim]);
         let (v, i, b) = (Type::new(&[], e), Type::new(&[], index), Type::new(&[], ElementType::Pred));
@@ -207,8 +207,8 @@ impl Func {
         (results[0].clone(), indices)
     }
 
-    /// Join the elements under a window that slides over all dimensions. `padding` adds elements that change nothing.
-    /// Sums and products of 16-bit floats are accumulated in `f32`.
+    /// Join the elements under a window that slides over all dimensions. `padding` adds neutral elements. Sums and
+    /// products of 16-bit floats are accumulated in `f32`.
     pub fn reduce_window(
         &mut self,
         x: &Value,
@@ -263,8 +263,8 @@ impl Func {
         )
     }
 
-    /// Add each element of `source` where the greatest element of its window of `x` is: the gradient of max pooling. Of
-    /// equals the first is taken, and NaN counts as greatest.
+    /// Add each element of `source` where the greatest element of its window of `x` is: the gradient of max pooling.
+    /// The first of equal elements counts, and NaN counts as greatest.
     pub fn select_and_scatter(
         &mut self,
         x: &Value,
@@ -286,7 +286,7 @@ impl Func {
             (0..x.rank()).map(|d| window_count(x.shape()[d], 1, padding[d], window[d], 1, strides[d])).collect();
         assert!(source.shape() == shape, "{name} (C2): the source {} must have the shape {shape:?}", source.ty());
         let e = x.element();
-        // The first of a window is kept while this holds, so `GE` keeps the first of equals.
+        // The first element of a window stays while this is true, so `GE` keeps the first of equal elements.
         let (v, b) = (Type::new(&[], e), Type::new(&[], ElementType::Pred));
         let mut select = format!(
             "({{\n    ^bb0(%x: {v}, %y: {v}):\n      %p = stablehlo.compare GE, %x, %y, {} : ({v}, {v}) -> {b}\n      ",
@@ -335,7 +335,7 @@ impl Func {
         self.reduce_window(x, kind, &window, &ones, &padding, &ones, &ones)
     }
 
-    /// Sort all operands along `dim` by the first. As in PyTorch NaN counts as the greatest.
+    /// Sort all operands along `dim` by the first operand. As in PyTorch, NaN counts as the greatest.
     pub fn sort(&mut self, operands: &[Value], dim: usize, descending: bool, stable: bool) -> Vec<Value> {
         let Some(key) = operands.first() else { panic!("sort (C1): there is nothing to sort") };
         for operand in operands {
@@ -412,7 +412,7 @@ fn dims_before(source: &Value, x: &Value, dims: &[usize]) -> Option<Vec<usize>> 
     let (from, to) = (source.shape(), x.shape());
     let (mut i, mut j, mut found) = (0, 0, Vec::new());
     while i < from.len() || j < to.len() {
-        // The shortest runs of both that have as many elements.
+        // Return the shortest runs of both shapes that have equal numbers of elements.
         let (first_i, first_j) = (i, j);
         let (mut n, mut m) = (1, 1);
         while i == first_i && j == first_j || n != m {

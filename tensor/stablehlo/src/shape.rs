@@ -16,7 +16,7 @@ impl Func {
         y
     }
 
-    /// Reorders the dimensions: dimension `i` of the result is dimension `perm[i]` of `x`.
+    /// Reorder the dimensions: dimension `i` of the result is dimension `perm[i]` of `x`.
     pub fn transpose(&mut self, x: &Value, perm: &[usize]) -> Value {
         let mut sorted = perm.to_vec();
         sorted.sort_unstable();
@@ -33,7 +33,7 @@ impl Func {
         self.op(&ty, format_args!("stablehlo.transpose {x}, dims = [{}] : ({}) -> {ty}", List(perm), x.ty()))
     }
 
-    /// Places dimension `i` of `x` at dimension `dims[i]` of `shape`, and repeats it along the others and along
+    /// Place dimension `i` of `x` at dimension `dims[i]` of `shape`, and repeat it along the other dimensions and along
     /// dimensions of size one.
     pub fn broadcast_in_dim(&mut self, x: &Value, shape: &[usize], dims: &[usize]) -> Value {
         assert!(dims.len() == x.rank(), "broadcast_in_dim (C2): {dims:?} does not fit the rank of {}", x.ty());
@@ -54,7 +54,7 @@ impl Func {
         self.op(&ty, format_args!("stablehlo.broadcast_in_dim {x}, dims = [{}] : ({}) -> {ty}", List(dims), x.ty()))
     }
 
-    /// Broadcast by NumPy's and PyTorch's rule: shapes are aligned at their last dimension.
+    /// Broadcast by the rule of NumPy and PyTorch: shapes are aligned at their last dimension.
     pub fn broadcast_to(&mut self, x: &Value, shape: &[usize]) -> Value {
         assert!(x.rank() <= shape.len(), "broadcast_in_dim (C3): {} has more dimensions than {shape:?}", x.ty());
         let dims: Vec<usize> = (shape.len() - x.rank()..shape.len()).collect();
@@ -93,7 +93,7 @@ impl Func {
         self.op(&ty, format_args!("stablehlo.slice {x} [{ranges}] : ({}) -> {ty}", x.ty()))
     }
 
-    /// Take elements `start..limit` of dimension `dim`, and everything of the others.
+    /// Take elements `start..limit` of dimension `dim`, and all of the other dimensions.
     pub fn slice_dim(&mut self, x: &Value, dim: usize, start: usize, limit: usize) -> Value {
         assert!(dim < x.rank(), "slice (C2): dimension {dim} is out of range for {}", x.ty());
         let mut starts = vec![0; x.rank()];
@@ -173,7 +173,8 @@ impl Func {
         self.op(x.ty(), format_args!("stablehlo.reverse {x}, dims = [{}] : {}", List(dims), x.ty()))
     }
 
-    /// Take a window of `sizes` at a place known when run. Places that reach over the edge are moved inwards.
+    /// Take a window of `sizes` at a place that is known at run time. Places that reach over the edge are moved
+    /// inwards.
     pub fn dynamic_slice(&mut self, x: &Value, starts: &[Value], sizes: &[usize]) -> Value {
         assert!(
             starts.len() == x.rank() && sizes.len() == x.rank(),
@@ -203,8 +204,8 @@ impl Func {
         )
     }
 
-    /// Replace a window of `x` by `update`, at a place known when run. Places that reach over the edge are moved
-    /// inwards.
+    /// Replace a window of `x` by `update`, at a place that is known at run time. Places that reach over the edge are
+    /// moved inwards.
     pub fn dynamic_update_slice(&mut self, x: &Value, update: &Value, starts: &[Value]) -> Value {
         let name = "dynamic_update_slice";
         assert!(update.element() == x.element(), "{name} (C2): {} does not fit {}", update.ty(), x.ty());

@@ -28,7 +28,7 @@ impl FftKind {
     }
 }
 
-/// The layout of an array of `rank` dimensions whose last one lies closest.
+/// Return the layout of an array of `rank` dimensions in row-major order.
 fn row_major(rank: usize) -> String {
     let order: Vec<usize> = (0..rank).rev().collect();
     let dense = if rank == 0 { String::new() } else { format!("{order:?}") };
@@ -110,8 +110,8 @@ impl Func {
         self.call_after = values;
     }
 
-    /// Fourier transform over the last `length.len()` dimensions (one to three), whose sizes in the time domain are
-    /// `length`.
+    /// Compute the Fourier transform over the last `length.len()` dimensions (one to three), whose sizes in the time
+    /// domain are `length`.
     pub fn fft(&mut self, x: &Value, kind: FftKind, length: &[usize]) -> Value {
         assert!(length.len() <= x.rank(), "fft (C1): {length:?} has more dimensions than {}", x.ty());
         assert!((1..=3).contains(&length.len()), "fft (C3): {length:?} must have one to three dimensions");
@@ -143,13 +143,13 @@ impl Func {
         )
     }
 
-    /// Cholesky factor of each matrix. The other triangle of the result is undefined.
+    /// Compute the Cholesky factor of each matrix. The other triangle of the result is undefined.
     pub fn cholesky(&mut self, a: &Value, lower: bool) -> Value {
         check_square("cholesky (C2)", "cholesky (C3)", a);
         self.op(a.ty(), format_args!("stablehlo.cholesky {a}, lower = {lower} : {}", a.ty()))
     }
 
-    /// Solves `op(a) x = b` (`left_side`) or `x op(a) = b` for triangular `a`, where `op` transposes if `transpose`.
+    /// Solve `op(a) x = b` (`left_side`) or `x op(a) = b` for triangular `a`, where `op` transposes if `transpose`.
     pub fn triangular_solve(
         &mut self,
         a: &Value,

@@ -40,7 +40,7 @@ pub enum ElementType {
 use ElementType::*;
 
 impl ElementType {
-    /// All of them.
+    /// All element types.
     pub(crate) const ALL: [ElementType; 15] =
         [Pred, S8, S16, S32, S64, U8, U16, U32, U64, F16, BF16, F32, F64, C64, C128];
 

@@ -17,7 +17,7 @@ ROOT = HERE.parents[1]
 
 
 def example(name):
-    """An example as a module."""
+    """Import an example."""
     spec = importlib.util.spec_from_file_location(name, ROOT / "examples" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -68,7 +68,7 @@ def resnet_losses(device, steps=50):
 
 
 def worst(losses, name):
-    """The largest difference from PyTorch's losses."""
+    """Return the largest difference from PyTorch's losses."""
     golden = json.loads((HERE / "goldens" / f"{name}.json").read_text())
     assert len(losses) == len(golden) and golden[-1] < 0.8 * golden[0]
     return max(abs(a - b) for a, b in zip(losses, golden))

@@ -1,6 +1,7 @@
 """Signatures and help texts of the functions and methods of the op table."""
 
 import inspect
+import types
 
 import pytest
 
@@ -40,3 +41,25 @@ def test_help_lists_overloads():
 
 def test_help_of_an_in_place_form_names_the_function():
     assert torch.Tensor.addmm_.__doc__.startswith("In-place form of ``addmm``")
+
+
+@pytest.mark.parametrize("cls", [torch.Tensor, torch.dtype, torch.device, torch.Generator])
+def test_methods_and_properties_written_by_hand_have_help(cls):
+    kinds = {"method_descriptor", "getset_descriptor"}
+    own = {name: value for name, value in vars(cls).items() if type(value).__name__ in kinds and not name[:2] == "__"}
+    assert {name for name, value in own.items() if not value.__doc__} == set()
+    methods = {name: value for name, value in own.items() if type(value).__name__ == "method_descriptor"}
+    assert {name for name, value in methods.items() if value.__text_signature__ is None} <= UNNAMEABLE
+    assert methods
+
+
+def test_functions_written_by_hand_have_help():
+    own = {name: value for name, value in vars(torch._C).items() if isinstance(value, types.BuiltinFunctionType)}
+    assert {name for name, value in own.items() if not value.__doc__ or value.__text_signature__ is None} == set()
+    assert "get_default_dtype" in own
+
+
+def test_help_of_a_method_written_by_hand():
+    assert str(inspect.signature(torch.Tensor.size)) == "(self, /, dim=None)"
+    assert torch.Tensor.size.__doc__.startswith("Return the sizes")
+    assert torch.Tensor.shape.__doc__ == "The sizes, a `torch.Size`."

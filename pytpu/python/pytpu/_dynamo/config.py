@@ -1,4 +1,4 @@
-"""``torch._dynamo.config``: settings that scripts make and that have no effect here, with PyTorch's defaults."""
+"""``torch._dynamo.config``: settings of scripts, which have no effect here, with PyTorch's defaults."""
 
 accumulated_cache_size_limit = accumulated_recompile_limit = 256
 allow_unspec_int_on_nn_module = False

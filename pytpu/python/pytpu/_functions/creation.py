@@ -1,4 +1,4 @@
-"""Functions that make a tensor of another object."""
+"""Functions that make a tensor from another object."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def _aliased(obj, dtype, copy):
 def _on_storage(storage, dtype):
     """Return a tensor on the memory of a storage.
 
-    Bytes without a dtype are `int64`, as in PyTorch, which takes them for a list of numbers.
+    Bytes without a dtype are `int64`, as in PyTorch, which reads them as a list of numbers.
     """
     flat = storage._flat()
     if flat.dtype is _C.uint8 and storage.untyped() is storage:

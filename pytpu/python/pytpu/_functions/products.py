@@ -48,7 +48,7 @@ def lu(
         "LU, pivots, info = torch.lu(A, compute_pivots, get_infos=True)\nshould be replaced with\n"
         "LU, pivots, info = torch.linalg.lu_factor_ex(A, compute_pivots)"
     )
-    found = _C._ops._lu_with_info(A, pivot, check_errors=not get_infos)
+    found: tuple[Tensor, ...] = _C._ops._lu_with_info(A, pivot, check_errors=not get_infos)
     if not get_infos:
         found = found[:2]
     if out is None:

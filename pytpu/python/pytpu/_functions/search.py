@@ -42,12 +42,13 @@ def histogramdd(
     """
     if isinstance(bins, int):
         bins = [bins] * input.shape[-1] if input.dim() > 1 else [bins]
-    if bins and isinstance(bins[0], _C.Tensor):
-        edges = tuple(bins)
-        counts = _C._ops._histogramdd_from_bin_tensors(input, list(bins), weight=weight, density=density)
+    given: list[Any] = list(bins)  # Tensors, or numbers.
+    if given and isinstance(given[0], _C.Tensor):
+        edges = tuple(given)
+        counts = _C._ops._histogramdd_from_bin_tensors(input, given, weight=weight, density=density)
     else:
-        edges = tuple(_C._ops._histogramdd_bin_edges(input, list(bins), range=range, weight=weight, density=density))
-        counts = _C._ops._histogramdd_from_bin_cts(input, list(bins), range=range, weight=weight, density=density)
+        edges = tuple(_C._ops._histogramdd_bin_edges(input, given, range=range, weight=weight, density=density))
+        counts = _C._ops._histogramdd_from_bin_cts(input, given, range=range, weight=weight, density=density)
     return _HistogramDD((counts, edges))
 
 

@@ -202,9 +202,9 @@ def set_printoptions(
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Refuse ops that PyTorch does not have in a deterministic form, or warn of them.
+    """Raise errors for ops that PyTorch does not have in a deterministic form, or warn about them.
 
-    Every op is deterministic here. The functions that PyTorch names are refused all the same, so that a program that
+    Every op is deterministic here. The functions on PyTorch's list raise errors all the same, so that a program that
     runs here also runs there. On device `tpu` every program is then compiled, instead of running op by op when it is
     new: see `torch.tpu.metrics`.
 

@@ -116,11 +116,11 @@ def meshgrid(*tensors: Tensor | Sequence[Tensor], indexing: str | None = None) -
     if indexing is None:
         _once("torch.meshgrid: in an upcoming release, it will be required to pass the indexing argument.")
         indexing = "ij"
-    tensors = _several(tensors)
-    for t in tensors:
+    axes = _several(tensors)
+    for t in axes:
         if isinstance(t, _C.Tensor) and t.dim() > 1:
             raise RuntimeError(f"torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: {t}")
-    return _C._ops.meshgrid(tensors, indexing=indexing)
+    return _C._ops.meshgrid(axes, indexing=indexing)
 
 
 def _atleast(name):
@@ -218,7 +218,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     count = math.comb(max(n + r - 1, 0) if with_replacement else n, r)
     if count * r * 8 >= 2**63:
         raise RuntimeError("numel: integer multiplication overflow")
-    input.new_empty((count, r), device="cpu")  # An error where it does not fit, before the choices are listed.
+    input.new_empty((count, r), device="cpu")  # Raises an error if it does not fit, before the choices are listed.
     places = array.array("q", itertools.chain.from_iterable(choose(range(n), r)))
     int64 = _C.tensor(0).dtype
     at = _C._from_bytes(bytes(places), int64) if places else input.new_empty(0, dtype=int64, device="cpu")

@@ -27,7 +27,7 @@ def associative_scan(combine_fn, xs, dim, reverse=False, combine_mode="pointwise
         raise ValueError("Expected at least 1 xs leaf")
     if not all(isinstance(x, torch.Tensor) for x in leaves):
         raise ValueError("Expected all xs leaves to be of torch.Tensor type")
-    # An error for a dimension that is out of range.
+    # The error for a dimension that is out of range.
     lengths = {x.size(dim) for x in leaves}
     if len(lengths) != 1:
         raise ValueError(

@@ -56,10 +56,11 @@ def set_autocast_enabled(device_type: str | bool, enabled: bool | None = None) -
     Raises:
         RuntimeError: If autocast is turned on for a device type that this build does not have.
     """
-    kind, value = ("tpu", device_type) if enabled is None else (device_type, enabled)
+    kind = "tpu" if enabled is None else str(device_type)
+    value = bool(device_type) if enabled is None else enabled
     if kind in _ABSENT:
         if value:
-            raise RuntimeError(f"autocast of device type {kind} is not here")
+            raise RuntimeError(f"autocast of device type {kind} is not available")
         return
     _C._set_autocast_enabled(kind, value)
 

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
     from pytpu import Tensor
 
+    from . import functional as functional, profiler as profiler
+    from .gradcheck import gradcheck, gradgradcheck
+
 
 # `gradcheck` is a module and a function.
 keep_functions(__name__)
@@ -104,24 +107,24 @@ def backward(
                 "`grad_tensors`."
             )
         grad_tensors = grad_variables
-    tensors = _tuple(tensors)
-    if not tensors:
+    outputs = _tuple(tensors)
+    if not outputs:
         raise RuntimeError("'tensors' argument to `backward()` cannot be empty.")
-    if _C._has_torch_function(tensors):
+    if _C._has_torch_function(outputs):
         options = {
             "grad_tensors": grad_tensors,
             "retain_graph": retain_graph,
             "create_graph": create_graph,
             "inputs": inputs,
         }
-        return _C._call_torch_function(backward, tensors, (tensors,), options)
-    grads = (None,) * len(tensors) if grad_tensors is None else _tuple(grad_tensors)
-    if len(grads) != len(tensors):
-        raise RuntimeError(f"got {len(tensors)} tensors and {len(grads)} gradients")
+        return _C._call_torch_function(backward, outputs, (outputs,), options)
+    grads = (None,) * len(outputs) if grad_tensors is None else _tuple(grad_tensors)
+    if len(grads) != len(outputs):
+        raise RuntimeError(f"got {len(outputs)} tensors and {len(grads)} gradients")
     inputs = None if inputs is None else _tuple(inputs)
     if inputs == ():
         raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
-    return _C._backward(tensors, grads, retain_graph, create_graph, inputs)
+    return _C._backward(outputs, grads, retain_graph, create_graph, inputs)
 
 
 def grad(

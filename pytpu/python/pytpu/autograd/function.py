@@ -112,7 +112,7 @@ def _with_defaults(forward, args, kwargs):
     """Return the arguments as `setup_context` sees them: by position, with the defaults of `forward`."""
     if not kwargs and not getattr(forward, "__defaults__", None):
         return args, kwargs
-    import inspect  # slow to import, and rarely wanted
+    import inspect  # It is slow to import, and rarely needed.
 
     bound = inspect.signature(forward).bind(*args, **kwargs)
     bound.apply_defaults()
@@ -374,7 +374,7 @@ def once_differentiable(f: Callable[..., Any]) -> Callable[..., Any]:
             return found
         found = found if isinstance(found, tuple) else (found,)
         tensors = [g for g in found if isinstance(g, Tensor)]
-        # Their derivative by the arguments is unknown. It is an error only if it is asked for.
+        # Their derivative by the arguments is unknown. Raise the error only when it is needed.
         marked = iter(_NoSecondBackward.apply(*(g.detach().requires_grad_() for g in tensors)) if tensors else ())
         return tuple(next(marked) if isinstance(g, Tensor) else g for g in found)
 

@@ -1,4 +1,4 @@
-"""Context managers that say whether autograd records."""
+"""Context managers that set whether autograd records."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Mode:
     """Base class of context managers that are decorators too."""
 
     def __call__(self, f: _F) -> _F:
-        import inspect  # slow to import, and rarely wanted
+        import inspect  # It is slow to import, and rarely needed.
 
         if isinstance(f, type):
             import warnings
@@ -41,7 +41,7 @@ class _Mode:
 
             @functools.wraps(f)
             def generator(*args, **kwargs):
-                # The mode holds while the generator runs, not while it waits.
+                # The mode is on while the generator runs, not while it waits.
                 g = f(*args, **kwargs)
                 step = functools.partial(next, g)
                 while True:

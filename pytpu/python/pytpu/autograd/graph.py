@@ -64,7 +64,7 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
 def increment_version(tensor: Tensor | Sequence[Tensor]) -> None:
     """Count a write to a tensor, or to several tensors.
 
-    Autograd then notices if a saved tensor was changed in a way that it does not see itself.
+    Autograd then notices a change of a saved tensor that it does not see itself.
 
     Args:
         tensor: The tensors that were written to.

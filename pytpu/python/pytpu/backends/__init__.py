@@ -1,4 +1,4 @@
-"""Switches of backends. Those of libraries that are not here can be set, and change nothing."""
+"""Switches of backends. Switches of absent libraries can be set, and change nothing."""
 
 import contextlib
 
@@ -7,13 +7,13 @@ from ._absent import check_booleans
 
 
 def flags_frozen():
-    """Return whether flags can be set by context managers only: never."""
+    """Return whether only context managers can set flags, which is never so."""
     return False
 
 
 @contextlib.contextmanager
 def __allow_nonbracketed_mutation():
-    """Let flags be set inside, as they can be everywhere."""
+    """Context manager in which flags can be set, as they can be everywhere."""
     yield
 
 

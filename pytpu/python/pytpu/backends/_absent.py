@@ -81,7 +81,7 @@ def setter(module, names):
 
 @contextmanager
 def during(set_flags, *values):
-    """Flags that are set inside of a block, and as before outside."""
+    """Context manager of flags."""
     before = set_flags(*values)
     try:
         yield

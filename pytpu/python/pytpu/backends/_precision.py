@@ -1,4 +1,4 @@
-"""Settings of how precisely ``float32`` is multiplied, linked as in PyTorch.
+"""Settings of the precision of ``float32`` products, linked as in PyTorch.
 
 There are two interfaces. The old one is ``torch.set_float32_matmul_precision`` and ``allow_tf32``. The new one is
 ``fp32_precision`` of ``torch.backends`` and its parts, where ``none`` means the value of the part above. Both set the
@@ -35,7 +35,7 @@ def get(backend, op):
 
 
 def set(backend, op, precision):
-    """Set what `op` of `backend` is done in."""
+    """Set the precision of `op` of `backend`."""
     if not isinstance(precision, str):
         raise TypeError(
             "_set_fp32_precision_setter(): incompatible function arguments. The following argument types are "
@@ -81,12 +81,12 @@ def set_float32_matmul_precision(precision):
 
 
 def saved():
-    """Everything that was set, for `restore`."""
+    """Return all settings, for `restore`."""
     return _legacy, dict(_said)
 
 
 def restore(settings):
-    """Set all as it was when `saved` returned `settings`."""
+    """Restore the settings that `saved` returned."""
     global _legacy
     _legacy, said = settings
     _said.clear()

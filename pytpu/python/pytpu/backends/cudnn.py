@@ -1,4 +1,4 @@
-"""Switches of cuDNN, which is not here."""
+"""Switches of cuDNN, which is absent."""
 
 from . import _precision
 from ._absent import check_booleans, during, is_available, linked, setter  # noqa: F401
@@ -31,7 +31,7 @@ def set_flags(_enabled=None, _benchmark=None, _benchmark_limit=None, _determinis
 
 
 def flags(enabled=False, benchmark=False, benchmark_limit=10, deterministic=False, allow_tf32=True):
-    """A context manager: inside, all of them are as given, so off unless named."""
+    """Context manager that sets all flags. A flag that is not given is off."""
     return during(set_flags, enabled, benchmark, benchmark_limit, deterministic, allow_tf32)
 
 

@@ -1,4 +1,4 @@
-"""The fast path of ``nn.TransformerEncoder``: layers here are computed in one way, which the switch leaves alone."""
+"""The fast path of ``nn.TransformerEncoder``. The switch has no effect: layers have only one implementation here."""
 
 _is_fastpath_enabled = True
 

@@ -1,3 +1,3 @@
-"""MKL, which is not here."""
+"""MKL, which is absent."""
 
 from ._absent import is_available  # noqa: F401

@@ -12,5 +12,5 @@ def set_flags(_enabled):
 
 
 def flags(enabled=False):
-    """A context manager: inside, the switch is as given."""
+    """Context manager that sets the switch."""
     return during(set_flags, enabled)

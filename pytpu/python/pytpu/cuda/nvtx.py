@@ -1,4 +1,4 @@
-"""NVTX, which is not here: marks are refused, as in PyTorch without CUDA."""
+"""NVTX, which is absent: marks raise errors, as in PyTorch without CUDA."""
 
 from contextlib import contextmanager
 

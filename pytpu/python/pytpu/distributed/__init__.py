@@ -1,8 +1,10 @@
-"""Stores and rendezvous of several processes. Training in several processes is not there yet: `is_available()` says
-so, and scripts that ask go on without.
+"""Stores and rendezvous of several processes.
 
-`init_process_group` raises `RuntimeError`. As no process is in a group, what needs one raises the `ValueError` that it
-raises in PyTorch before a group was made.
+Training in several processes is not implemented yet: `is_available()` is false, and scripts that check it go on
+without.
+
+`init_process_group` raises `RuntimeError`. No process is in a group, so functions that need one raise the `ValueError`
+that PyTorch raises before a group is made.
 """
 
 import enum
@@ -24,7 +26,7 @@ from .._C import (
 from .constants import default_pg_timeout
 from .rendezvous import register_rendezvous_handler, rendezvous
 
-_WHY = "training in several processes is not there yet"
+_WHY = "training in several processes is not implemented yet"
 _CALLS = (
     "all_gather", "all_gather_into_tensor", "all_gather_object", "all_reduce", "all_reduce_coalesced", "all_to_all",
     "all_to_all_single",
@@ -46,12 +48,12 @@ __all__ = [
 
 
 def is_available():
-    """Return whether processes can be joined in a group."""
+    """Return whether processes can form a group, which is not implemented."""
     return False
 
 
 def is_initialized():
-    """Return whether this process is in a group: no."""
+    """Always return ``False``: this process is not in a group."""
     return False
 
 
@@ -62,7 +64,7 @@ def is_torchelastic_launched():
 
 def init_process_group(*args, **kwargs):
     """Raise `RuntimeError`."""
-    raise RuntimeError("torch.distributed is not available: training in several processes is not there yet")
+    raise RuntimeError("torch.distributed is not available: training in several processes is not implemented yet")
 
 
 def destroy_process_group(group=None):
@@ -102,7 +104,7 @@ class ReduceOp(enum.IntEnum):
 
 
 class Backend(str):
-    """The name of a set of collectives, in lower case."""
+    """Return the name of a set of collectives, in lower case."""
 
     UNDEFINED, GLOO, NCCL, MPI, UCC, XCCL, FAKE = "undefined", "gloo", "nccl", "mpi", "ucc", "xccl", "fake"
     backend_list = [UNDEFINED, GLOO, NCCL, XCCL, UCC, MPI, FAKE]
@@ -115,13 +117,13 @@ class Backend(str):
 
 
 class group:
-    """The group of all processes: there is none."""
+    """The group of all processes, which does not exist."""
 
     WORLD = None
 
 
 class GroupMember:
-    """The group that this process is in: there is none."""
+    """The group of this process, which does not exist."""
 
     WORLD = None
     NON_GROUP_MEMBER = -100

@@ -63,7 +63,7 @@ class LKJCholesky(Distribution):
         (self.concentration,) = broadcast_all(concentration)
         # In row i, the squared length of the part left of the diagonal has the distribution
         # Beta(i / 2, concentration + (dim - 1 - i) / 2). The first row has no such part, and its draw is not used.
-        like = {"dtype": self.concentration.dtype, "device": self.concentration.device}
+        like: dict[str, Any] = {"dtype": self.concentration.dtype, "device": self.concentration.device}
         before = torch.cat([torch.zeros(1, **like), torch.arange(dim - 1, **like)])
         last = self.concentration + 0.5 * (dim - 2)
         self._beta = Beta(before + 0.5, last.unsqueeze(-1) - 0.5 * before)

@@ -509,7 +509,7 @@ class PowerTransform(Transform):
         return self.exponent.sign()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, PowerTransform) and self.exponent.eq(other.exponent).all().item()
+        return isinstance(other, PowerTransform) and bool(self.exponent.eq(other.exponent).all())
 
     __hash__ = None  # type: ignore[assignment]  # Equality is by value.
 
@@ -692,10 +692,10 @@ class AffineTransform(Transform):
         return (y - self.loc) / self.scale
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        if isinstance(self.scale, numbers.Real):
-            result = torch.full_like(x, math.log(abs(self.scale)))
+        if isinstance(self.scale, torch.Tensor):
+            result = self.scale.abs().log()
         else:
-            result = torch.abs(self.scale).log()
+            result = torch.full_like(x, math.log(abs(self.scale)))
         return _sum_rightmost(result.expand(torch.broadcast_shapes(x.shape, result.shape)), self.event_dim)
 
     def forward_shape(self, shape: torch.Size) -> torch.Size:

@@ -22,7 +22,7 @@ Transformer = absent_class("torch.fx.interpreter.Transformer", _WHY, Interpreter
 
 
 def has_side_effect(fn):
-    """The function itself: a mark that only graphs would read."""
+    """Return the function itself: only graphs use the mark."""
     return fn
 
 
@@ -31,14 +31,14 @@ class Proxy:
 
 
 class Graph:
-    """A graph of Python code: none is ever made."""
+    """A graph of Python code. None is made here."""
 
     def __init__(self, *args, **kwargs):
         symbolic_trace(None)
 
 
 class GraphModule(Graph):
-    """A module that runs one: none is ever made."""
+    """A module that runs a graph. None is made here."""
 
 
 class Node(Graph):
@@ -46,7 +46,7 @@ class Node(Graph):
 
 
 def wrap(fn_or_name):
-    """The function or name itself: a mark that only tracing would read."""
+    """Return the function or name itself: only tracing uses the mark."""
     if not callable(fn_or_name) and not isinstance(fn_or_name, str):
         raise RuntimeError("Unsupported type for global function! Must be either a callable or string name")
     return fn_or_name

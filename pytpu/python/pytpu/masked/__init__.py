@@ -1,4 +1,4 @@
-"""``torch.masked``: reductions and normalisations that leave out the elements where a mask is false.
+"""``torch.masked``: reductions and normalizations that leave out the elements where a mask is false.
 
 A mask is broadcast to its tensor. Masked-out elements are replaced by the neutral value (zero for a sum, minus infinity
 for a maximum) before the plain op runs, so their gradients are zero. A row without elements gives the neutral value, or
@@ -56,7 +56,7 @@ def _full_mask(input, mask):
 
 
 def _replaced(input, mask, value):
-    """``input`` with ``value`` where the mask is false."""
+    """Return ``input`` with ``value`` where the mask is false."""
     if mask is None:
         return input
     return _C._ops.where(_full_mask(input, mask), input, _C.tensor(value, dtype=input.dtype, device=input.device))

@@ -31,6 +31,21 @@ from ._functional.activation import (
     tanhshrink as tanhshrink,
     threshold as threshold,
 )
+from ._functional.adaptive_pooling import (
+    adaptive_avg_pool1d as adaptive_avg_pool1d,
+    adaptive_avg_pool2d as adaptive_avg_pool2d,
+    adaptive_avg_pool3d as adaptive_avg_pool3d,
+    adaptive_max_pool1d as adaptive_max_pool1d,
+    adaptive_max_pool1d_with_indices as adaptive_max_pool1d_with_indices,
+    adaptive_max_pool2d as adaptive_max_pool2d,
+    adaptive_max_pool2d_with_indices as adaptive_max_pool2d_with_indices,
+    adaptive_max_pool3d as adaptive_max_pool3d,
+    adaptive_max_pool3d_with_indices as adaptive_max_pool3d_with_indices,
+    fractional_max_pool2d as fractional_max_pool2d,
+    fractional_max_pool2d_with_indices as fractional_max_pool2d_with_indices,
+    fractional_max_pool3d as fractional_max_pool3d,
+    fractional_max_pool3d_with_indices as fractional_max_pool3d_with_indices,
+)
 from ._functional.attention import (
     _attention_mask,
     multi_head_attention_forward as multi_head_attention_forward,
@@ -85,22 +100,9 @@ from ._functional.normalization import (
     rms_norm as rms_norm,
 )
 from ._functional.pooling import (
-    adaptive_avg_pool1d as adaptive_avg_pool1d,
-    adaptive_avg_pool2d as adaptive_avg_pool2d,
-    adaptive_avg_pool3d as adaptive_avg_pool3d,
-    adaptive_max_pool1d as adaptive_max_pool1d,
-    adaptive_max_pool1d_with_indices as adaptive_max_pool1d_with_indices,
-    adaptive_max_pool2d as adaptive_max_pool2d,
-    adaptive_max_pool2d_with_indices as adaptive_max_pool2d_with_indices,
-    adaptive_max_pool3d as adaptive_max_pool3d,
-    adaptive_max_pool3d_with_indices as adaptive_max_pool3d_with_indices,
     avg_pool1d as avg_pool1d,
     avg_pool2d as avg_pool2d,
     avg_pool3d as avg_pool3d,
-    fractional_max_pool2d as fractional_max_pool2d,
-    fractional_max_pool2d_with_indices as fractional_max_pool2d_with_indices,
-    fractional_max_pool3d as fractional_max_pool3d,
-    fractional_max_pool3d_with_indices as fractional_max_pool3d_with_indices,
     lp_pool1d as lp_pool1d,
     lp_pool2d as lp_pool2d,
     lp_pool3d as lp_pool3d,
@@ -110,6 +112,8 @@ from ._functional.pooling import (
     max_pool2d_with_indices as max_pool2d_with_indices,
     max_pool3d as max_pool3d,
     max_pool3d_with_indices as max_pool3d_with_indices,
+)
+from ._functional.unpooling import (
     max_unpool1d as max_unpool1d,
     max_unpool2d as max_unpool2d,
     max_unpool3d as max_unpool3d,
@@ -148,17 +152,59 @@ _ALIASES = {
 }
 _ALIASES["logsigmoid"] = "log_sigmoid"
 
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+if TYPE_CHECKING:
+    # With `__getattr__`, a type checker would take any name for one of this module.
+    from pytpu._op_table import (
+        bilinear as bilinear,
+        celu_ as celu_,
+        channel_shuffle as channel_shuffle,
+        conv1d as conv1d,
+        conv2d as conv2d,
+        conv3d as conv3d,
+        conv_tbc as conv_tbc,
+        conv_transpose1d as conv_transpose1d,
+        conv_transpose2d as conv_transpose2d,
+        conv_transpose3d as conv_transpose3d,
+        cosine_similarity as cosine_similarity,
+        elu_ as elu_,
+        gelu as gelu,
+        hardshrink as hardshrink,
+        hardtanh_ as hardtanh_,
+        leaky_relu_ as leaky_relu_,
+        linear as linear,
+        log_sigmoid as _log_sigmoid,
+        native_channel_shuffle as native_channel_shuffle,
+        one_hot as one_hot,
+        pairwise_distance as pairwise_distance,
+        pdist as pdist,
+        pixel_shuffle as pixel_shuffle,
+        pixel_unshuffle as pixel_unshuffle,
+        prelu as prelu,
+        relu_ as relu_,
+        rrelu_ as rrelu_,
+        scaled_dot_product_attention as scaled_dot_product_attention,
+        selu_ as selu_,
+        softplus as softplus,
+        softshrink as softshrink,
+        threshold_ as threshold_,
+    )
 
-def __getattr__(name):
-    if name == "grad":
-        from . import grad
+    from . import grad as grad
 
-        return grad
-    op = _ALIASES.get(name)
-    if op is None or not hasattr(_ops, op):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    function = globals()[name] = getattr(_ops, op)
-    return function
+    logsigmoid = _log_sigmoid
+else:
+
+    def __getattr__(name):
+        if name == "grad":
+            from . import grad
+
+            return grad
+        op = _ALIASES.get(name)
+        if op is None or not hasattr(_ops, op):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        function = globals()[name] = getattr(_ops, op)
+        return function
 
 
 def __dir__():

@@ -79,7 +79,7 @@ class Parameter(torch.Tensor, metaclass=_ParameterMeta):
                 f"an instance of the same type, but return type {type(param).__name__} was found instead."
             )
         param._is_param = True
-        return param
+        return param  # type: ignore[return-value]  # It has the type of `data`.
 
     def __deepcopy__(self, memo):
         if id(self) in memo:
@@ -118,6 +118,8 @@ class Buffer(torch.Tensor, metaclass=_BufferMeta):
         >>> [name for name, _ in module.named_buffers()]
         ['mean']
     """
+
+    persistent: bool
 
     def __new__(cls, data: Any = None, *, persistent: bool = True) -> Self:
         if data is None:
@@ -289,6 +291,8 @@ class UninitializedBuffer(UninitializedTensorMixin, torch.Tensor):
 
     def __reduce_ex__(self, proto):
         return (type(self), (self.requires_grad, self.data.device, self.data.dtype, self.persistent))
+
+    persistent: bool
 
     def __new__(
         cls,

@@ -10,11 +10,11 @@ def is_in_onnx_export():
 
 def export(*args, **kwargs):
     """Raise ``NotImplementedError``: models are not exported to ONNX. Save the ``state_dict`` instead."""
-    raise NotImplementedError("torch.onnx.export: models are not exported to ONNX; save their state_dict instead")
+    raise NotImplementedError("torch.onnx.export: models cannot be exported to ONNX. Save their state_dict instead")
 
 
 def register_custom_op_symbolic(symbolic_name, symbolic_fn, opset_version):
-    """Do nothing: there is no exporter that would ask for the symbol."""
+    """Do nothing: there is no exporter that could use the symbol."""
 
 
 def unregister_custom_op_symbolic(symbolic_name, opset_version):

@@ -1,10 +1,10 @@
-"""``torch.onnx.symbolic_helper``: what extensions use to declare symbols, which no exporter asks for here."""
+"""``torch.onnx.symbolic_helper``: names that extensions use to declare symbols. No exporter uses these here."""
 
 from .._absent import absent_function
 
 
 def parse_args(*arg_types):
-    """A decorator that gives the function itself."""
+    """Return the function itself, as a decorator."""
     return lambda fn: fn
 
 

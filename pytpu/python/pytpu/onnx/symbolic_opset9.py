@@ -1,4 +1,4 @@
-"""``torch.onnx.symbolic_opset9``: its functions can be named, and refuse to be called."""
+"""``torch.onnx.symbolic_opset9``: its functions can be named. Calling one raises an error."""
 
 from .._absent import absent_function
 

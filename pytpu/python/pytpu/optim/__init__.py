@@ -1,5 +1,7 @@
 """Optimisers and learning-rate schedules, as in `torch.optim`."""
 
+from __future__ import annotations
+
 from . import lr_scheduler
 from .adafactor import Adafactor
 from .adam import Adam, AdamW
@@ -11,10 +13,37 @@ from .sgd import SGD
 from .sparse_adam import SparseAdam
 from .variants import ASGD, Adadelta, Adamax, NAdam, RAdam, Rprop
 
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from . import swa_utils as swa_utils
+
+__all__ = [
+    "ASGD",
+    "Adadelta",
+    "Adafactor",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "Adamax",
+    "LBFGS",
+    "Muon",
+    "NAdam",
+    "Optimizer",
+    "RAdam",
+    "RMSprop",
+    "Rprop",
+    "SGD",
+    "SparseAdam",
+    "lr_scheduler",
+    "swa_utils",
+]
+
 Adafactor.__module__ = Muon.__module__ = __name__
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> ModuleType:
     # Imported on first use: it imports `nn`, which an optimizer alone does not need.
     if name == "swa_utils":
         from importlib import import_module

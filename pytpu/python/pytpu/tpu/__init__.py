@@ -145,7 +145,7 @@ def compilation_count() -> int:
     return _C._tpu_metrics()["compilations"]
 
 
-def explain() -> str:
+def explain() -> list[str]:
     """Return the compilations with their reasons, and the programs that ran op by op because they were new, one line
     each.
     """

@@ -1,4 +1,4 @@
-"""The rules of `python -m pytpu.advise`, which make a planned step faster or smaller, by numbers of the compiler.
+"""The rules of `python -m pytpu.advise`, which make a planned step faster or smaller, with numbers of the compiler.
 
 A rule reads the recorded ops of a step. Its proposal is compiled: either the op alone, before and after the change, or
 the whole step, by running the script again with a change that needs no edit.
@@ -94,7 +94,7 @@ def _number(value, unit):
 
 
 def shown_place(place):
-    """Return `file:line`, with the file as seen from the current folder."""
+    """Return `file:line`, with the file relative to the current folder."""
     file, line = place
     relative = os.path.relpath(file)
     return f"{file if relative.startswith('..') else relative}:{line}"
@@ -106,7 +106,7 @@ def _places(places, most=3):
 
 
 def usual_step(report):
-    """Return the `PlannedStep` that a long run would repeat: of those with the most frequent programs, the last."""
+    """Return the `PlannedStep` that a long run would repeat: the last step with the most frequent programs."""
     counts = collections.Counter(tuple(s.programs) for s in report.steps)
     most = max(counts.values())
     return [s for s in report.steps if counts[tuple(s.programs)] == most][-1]
@@ -128,7 +128,7 @@ class Step:
         self.peak_share = sum(r.peak_share * r.seconds for r in found) / self.seconds if self.seconds else 0.0
         self.compile_seconds = sum(p.reports[topology].compile_seconds for p in self.different if topology in p.reports)
         self.ops = sum(p.ops for p in programs)
-        # The last one may run beside less than the others: no inputs of a next step.
+        # Less memory may be in use beside the last step, since no inputs of a next step are there.
         alike = [s for s in report.steps if s.programs == self.planned.programs]
         self.total_bytes = max(s.total_bytes[topology] for s in alike)
         self.memory_bytes = report.memory_bytes[topology]
@@ -183,7 +183,7 @@ def _groups(step):
 
 
 def _op(op, gradients):
-    """Return the op alone, for `_costs`, or `None` if no rule is about it."""
+    """Return the op alone, for `_costs`, or `None` if it belongs to no rule."""
     kind, dims = op["kind"], [tuple(i["dims"]) for i in op["inputs"]]
     dtype, attributes = op["inputs"][0]["dtype"] if op["inputs"] else "", op["attributes"]
     made = [shape for _, shapes in gradients for shape in shapes]
@@ -246,7 +246,7 @@ def _times(group):
 
 
 class Advisor:
-    """Finds advice for a run of a script.
+    """A finder of advice for a run of a script.
 
     Args:
         first: the `Trial` of the script as it is.
@@ -320,7 +320,7 @@ class Advisor:
                 )
 
     def widths(self, group):
-        """Sizes of products that are no multiple of the matrix unit's columns."""
+        """Products with sizes that are no multiple of the matrix unit's columns."""
         op = group.op
         if not isinstance(op, Product):
             return
@@ -356,14 +356,14 @@ class Advisor:
         )
 
     def channels(self, group):
-        """Channels that fill the matrix unit badly."""
+        """Channel counts that fill the matrix unit badly."""
         op = group.op
         if not isinstance(op, Convolution):
             return
         what = f"convolution, {_times(group)}: {op.channels} to {op.out_channels} channels"
         changes = set()
         for to in (LANES // 2, LANES):
-            # Colors of images, and the few channels that follow, are not rounded.
+            # Do not round the channels of colors, and the few channels that follow.
             up = [_up(c, to) if SUBLANES < c else c for c in (op.channels, op.out_channels)]
             down = [c - c % to if c > to and c % to <= c // 10 else c for c in (op.channels, op.out_channels)]
             changes |= {tuple(down), tuple(up)}
@@ -394,7 +394,7 @@ class Advisor:
         yield from (advice for _, advice in (found if self.shows_all else found[:1]))
 
     def float32(self):
-        """Products of `float32` in several passes."""
+        """Products of `float32` that take several passes."""
         passes = _PASSES[self.first.precision]
         if passes == 1:
             return
@@ -433,7 +433,7 @@ class Advisor:
             return
         programs = (len(self.step.planned.programs), len(step.planned.programs))
         reads = _count(self.step.planned.reads, "read", "reads")
-        # A read after the step divides nothing.
+        # A read after the step does not divide it.
         numbers = ()
         if programs[0] != programs[1]:
             numbers = (self.step.seconds, step.seconds, "s", 1 - step.seconds / self.step.seconds)
@@ -530,7 +530,7 @@ class _Search:
         return step.fits()
 
     def _predicted(self):
-        """Return the batch at which memory ends, by two known sizes."""
+        """Estimate the batch at which memory ends, from two known sizes."""
         sized = sorted(n for n, step in self.known.items() if not step.errors)
         if len(sized) < 2:
             return None
@@ -539,7 +539,7 @@ class _Search:
         return int(b + (memory - self.known[b].total_bytes) / slope) if slope > 0 else None
 
     def _limit(self):
-        """Return the largest batch to try, as inputs are in the memory of this machine."""
+        """Return the largest batch to try, limited by the memory of this machine for inputs."""
         import pytpu as torch
 
         row = sum(math.prod(dims[1:]) * getattr(torch, dtype).itemsize for dtype, dims in self.inputs)

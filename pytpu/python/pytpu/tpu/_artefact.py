@@ -16,7 +16,7 @@ def written(export):
 
 
 def parsed(data):
-    """Return the export that these bytes are, or `None`."""
+    """Return the export in these bytes, or `None`."""
     try:
         found = json.loads(data)
     except ValueError:
@@ -40,7 +40,7 @@ def call(args, kwargs):
 
 
 def save(file, content):
-    """Write a file, which is there as a whole or not at all."""
+    """Write a file completely, or not at all."""
     data = zlib.compress(json.dumps(content).encode())
     path = os.fspath(file)
     temporary = f"{path}.{os.getpid()}.tmp"

@@ -47,7 +47,7 @@ class Costs:
 
         with plan(self._topology, hbm=self._hbm, options=self._options) as planned, torch.enable_grad():
             operands = op.operands()
-            # The operands are in memory before the op begins: another program makes them.
+            # The operands are in memory before the op begins, since another program makes them.
             torch.tpu.mark_step()
             before = len(planned.programs)
             results = op.run(operands)
@@ -60,7 +60,7 @@ class Costs:
 
 
 class _Op:
-    """An op with sizes. Equal ones have equal `key`."""
+    """An op with sizes. Equal ops have equal keys."""
 
     def __eq__(self, other):
         return type(self) is type(other) and self.key == other.key
@@ -90,9 +90,9 @@ def _empty(shape, dtype, requires_grad=False):
 
 
 class Product(_Op):
-    """`(rows, k) @ (k, n)`, the second operand stored as `(n, k)` if `is_linear`.
+    """A product `(rows, k) @ (k, n)`. If `is_linear`, the second operand is stored as `(n, k)`.
 
-    `gradients` says whether the gradients of the operands are computed.
+    `gradients` selects the operands whose gradients are computed.
     """
 
     def __init__(self, rows, k, n, dtype, *, is_linear=True, gradients=(False, False)):
@@ -128,7 +128,7 @@ class Product(_Op):
 
 
 class Attention(_Op):
-    """Scaled dot product attention of `heads` heads that share `kv_heads` pairs of keys and values.
+    """Scaled dot product attention with `heads` heads that share `kv_heads` pairs of keys and values.
 
     Operands are stored as layers make them: `(batch, rows, heads, head_dim)`.
     """
@@ -234,7 +234,7 @@ class Convolution(_Op):
         ) = self.key
 
     def with_channels(self, channels, out_channels):
-        """Return the same convolution of other channels."""
+        """Return the same convolution with other channels."""
         return Convolution(
             self.batch,
             channels,

@@ -67,7 +67,7 @@ def _tensors(value):
 
 
 def _registered(name):
-    """Return the operator of a name, for pickles."""
+    """Return the operator with this name, for pickles."""
     space, _, op = name.partition("::")
     return getattr(getattr(_ops, space), op)._op
 
@@ -118,7 +118,7 @@ class CustomOp(_C._CustomCall):
         self.clear()
 
     def _resolve(self, args, kwargs, tensors, needs_grad):
-        """Return a function for calls with such arguments, or a kernel and how to call it."""
+        """Return a function for calls with such arguments, or a kernel and the way to call it."""
         if not tensors:
             raise RuntimeError(f"{self._name}: expected at least one tensor among the arguments")
         devices = {t.device.type for t in tensors if t.dim() or t.device.type != "cpu"} or {"cpu"}
@@ -137,7 +137,9 @@ class CustomOp(_C._CustomCall):
         return served
 
     def _serve(self, args, kwargs, tensors, platform, needs_grad):
-        """Return what runs such calls on a platform: `"cpu"`, `"tpu"`, another one, or `None` for device `meta`."""
+        """Return the function or kernel for such calls on a platform: `"cpu"`, `"tpu"`, another one, or `None` for
+        device `meta`.
+        """
         raise NotImplementedError
 
     def _run_on_cpu(self, *args, **kwargs):

@@ -93,7 +93,8 @@ class Exported:
             )
         if structure != self._manifest["call"]:
             raise RuntimeError(
-                "the exported program was made for a call with other arguments that are no tensors, or in another order"
+                "the exported program was made for a call with other arguments that are not tensors, or in another "
+                "order"
             )
         device = tensors[0].device if tensors else torch.device("tpu")
         if device not in self._on_device:
@@ -174,24 +175,25 @@ def export(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Exported:
     call = _structure([args, kwargs], given)
     _C._export_begin()
     try:
-        # Each is a value of its own, also where two arguments are one tensor.
+        # Each tensor is a value of its own, even if it is the argument twice.
         inputs = [_C._export_input(t) for t in given]
         call_args, call_kwargs = _built(call, inputs)
         with torch.no_grad():
             found: list[Tensor] = []
             results = _structure(fn(*call_args, **call_kwargs), found)
-            # A result that is an input, or that is given twice, is computed like any other.
+            # A result that is an input, or that occurs twice, is computed like any other.
             outputs = [t.to("tpu").clone() for t in found]
             text, arguments, places = _C._export(outputs, inputs)
     finally:
         _C._plan_end(True)
     constants: dict[str, Tensor] = {}
-    names = []
+    names: list[int | str] = []
     for argument in arguments:
-        if not isinstance(argument, int):
+        if isinstance(argument, int):
+            names.append(argument)
+        else:
+            names.append(f"constant{len(constants)}")
             constants[f"constant{len(constants)}"] = argument
-            argument = f"constant{len(constants) - 1}"
-        names.append(argument)
     manifest = {
         "format": _FORMAT,
         "call": call,

@@ -1,7 +1,7 @@
 """The key of an exported function in the disk cache.
 
-The key of a function holds its code and all that the code refers to, other functions included. What cannot be described
-so, such as an array in a closure, keeps the export from the disk. Nothing is imported to find out.
+The key of a function has its code and everything that the code refers to, with other functions. If a part cannot be
+described, such as an array in a closure, the export is not kept on disk. This module imports nothing to find out.
 """
 
 import ast
@@ -17,13 +17,13 @@ import pytpu as torch
 
 from . import _artefact
 
-# Packages that are known by their version.
+# Packages that their version identifies.
 _VERSIONED = ("jax", "jaxlib", "numpy", "ml_dtypes", "pytpu", "torch")
 _SIMPLE = (int, float, complex, bool, str, bytes, type(None), type(Ellipsis))
 
 
 class _Unknown(Exception):
-    """Something that cannot be described."""
+    """An error for a part that cannot be described."""
 
 
 @functools.lru_cache
@@ -46,7 +46,7 @@ def _is_versioned(module):
 
 
 def of_call(name, fn, mapped, args, kwargs, tensors, platform, donated, grad):
-    """Return a text that decides the export of a call, or `None` if there is none."""
+    """Return a text that identifies the export of a call, or `None` if there is none."""
     try:
         described = [(tuple(t.shape), str(t.dtype)) for t in tensors]
         call = _artefact.call(args, kwargs)
@@ -69,7 +69,7 @@ def of_call(name, fn, mapped, args, kwargs, tensors, platform, donated, grad):
 
 
 def _check_statics(value):
-    """Refuse static arguments that their text does not decide, such as an object with its address."""
+    """Raise an error for static arguments that their text does not identify, such as an object with its address."""
     if isinstance(value, list):
         if (
             len(value) == 3
@@ -87,7 +87,7 @@ def _of(x, seen):
         return repr(x)
     if id(x) in seen:
         return f"seen {seen[id(x)][0]}"
-    # The object is kept, so that no other one gets its address.
+    # Keep the object, so that no other one gets its address.
     seen[id(x)] = len(seen), x
     if isinstance(x, (tuple, list, set, frozenset)):
         ordered = sorted(x, key=repr) if isinstance(x, (set, frozenset)) else x

@@ -34,7 +34,7 @@ _DTYPES = {
 
 
 def _stay_on_cpu():
-    """Keep JAX from starting a TPU, which is in use by this library: tracing needs none."""
+    """Keep JAX from starting a TPU that this library uses: tracing needs none."""
     from jax._src import xla_bridge
 
     if not xla_bridge.backends_are_initialized() and not jax.config.jax_platforms:
@@ -52,7 +52,7 @@ class _Chip:
         self.kind, self.is_asked = None, False
 
     def use(self, kind):
-        """Answer with a generation from now on."""
+        """Use a generation from now on."""
         from jax._src.pallas.mosaic import tpu_info
 
         self.is_asked = False
@@ -75,7 +75,7 @@ _chip = _Chip()
 
 @contextlib.contextmanager
 def _settings(tensors, platform, chip="TPU v5 lite"):
-    """Keep 64-bit types where there are any, and interpret Pallas kernels where the platform is no TPU."""
+    """Keep 64-bit types if there are any, and interpret Pallas kernels if the platform is not a TPU."""
     _stay_on_cpu()
     _chip.use(chip)
     wide = any(_name(t.dtype) in ("int64", "float64", "complex128") for t in tensors)
@@ -111,7 +111,7 @@ def _spec(value, leaves):
 
 
 def _for_jax(value):
-    """Return static arguments as JAX has them: dtypes."""
+    """Return static arguments in JAX's form, which differs for dtypes."""
     if isinstance(value, torch.dtype):
         return jnp.dtype(_name(value))
     if type(value) in (list, tuple):
@@ -136,7 +136,7 @@ class _Flat:
 
 def _text(fn, avals, platform, donated=()):
     jitted = jax.jit(fn, keep_unused=True, donate_argnums=tuple(donated))
-    # Exports use only features that older compilers have too.
+    # Exports use only features that older compilers also have.
     every_call = [jax.export.DisabledSafetyCheck.custom_call("ALL")]
     text = jax.export.export(jitted, platforms=(platform,), disabled_checks=every_call)(*avals).mlir_module()
     return _C._without_locations(text)
@@ -198,18 +198,20 @@ def _merged(arrays, at, parts):
 
 
 def _cotangents(outs, given):
-    """Return a cotangent for each result: of numbers, those given."""
+    """Return a cotangent for each result. Results that are floating-point numbers get the given ones."""
     rest = iter(given)
     return tuple(_conjugated(next(rest)) if _is_inexact(y) else np.zeros(y.shape, jax.dtypes.float0) for y in outs)
 
 
 def _results(count, at):
-    """Return which result of the gradient belongs to each input."""
+    """Return the number of the gradient's result for each input."""
     return [at.index(i) if i in at else None for i in range(count)]
 
 
 def _with_residuals(flat, avals, platform):
-    """Split the function and its gradient: forward returns what backward needs besides inputs and outputs."""
+    """Split the function and its gradient. Forward returns the values that backward needs in addition to inputs and
+    outputs.
+    """
     at = [i for i, x in enumerate(avals) if _is_inexact(x)]
     traced = {}
 
@@ -292,7 +294,7 @@ def mapped(fn, in_dims, out_dims):
 
 
 class OnCpu:
-    """A function that JAX runs on the processor, by DLPack, for calls with arguments like these."""
+    """Return a function that runs a JAX function on the processor, by DLPack, for calls with arguments like these."""
 
     def __init__(self, fn, args, kwargs, tensors):
         self._flat, self._tensors = _Flat(fn, args, kwargs), on_meta(tensors)

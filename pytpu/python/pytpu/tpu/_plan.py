@@ -126,7 +126,7 @@ class plan:
 
     @property
     def topologies(self) -> list[str]:
-        """The machines, in the order in which they were given."""
+        """The machines, in the order of the arguments."""
         return [target[0] for target in self._given]
 
     @property

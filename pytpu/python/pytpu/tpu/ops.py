@@ -1,4 +1,4 @@
-"""`torch.tpu.ops`: functions that torch_tpu has beside PyTorch's."""
+"""`torch.tpu.ops`: functions that torch_tpu has in addition to PyTorch's."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class _FormOp(CustomOp):
     """An operator whose kernels are exports: dicts with the texts of a function and its gradient."""
 
     def _made(self, export, count, donated):
-        """Return the kernel of an export, and how it is called."""
+        """Return the kernel of an export, and the way to call it."""
         kernel = _C._CustomKernel(self._name, export["text"], self._place)
         if "backward" in export:
             gradient = _C._CustomKernel(self._name, export["backward"], self._place)
@@ -42,7 +42,7 @@ class _FormOp(CustomOp):
 
 
 def _form(spec):
-    """Return how results are given: "one", "tuple", "list", or a function of the tuple of them."""
+    """Return the form of the results: "one", "tuple", "list", or a function of their tuple."""
     if spec == 0:
         return "one"
     for kind in ("tuple", "list"):
@@ -64,7 +64,7 @@ def _built(spec, tensors):
 
 
 def _leaves(value):
-    """Return the places of tensors in an argument."""
+    """Return the positions of tensors in an argument."""
     if isinstance(value, _C._Place):
         return [value.index]
     if type(value) in (list, tuple):
@@ -83,7 +83,7 @@ def _chip(platform):
 
 
 class _Taken(_C._CustomCall):
-    """Take the arguments of a call apart."""
+    """Flatten the arguments of a call."""
 
     def _resolve(self, args, kwargs, tensors, needs_grad):
         self.call = args, kwargs, tensors
@@ -176,7 +176,7 @@ class JaxOp(_FormOp):
             found = made and _C._custom_load(made)
             export = _artefact.parsed(bytes(found)) if found else None
         if export is not None and export.get("chip", chip) != chip:
-            # It was made for another generation of TPUs, and depends on that.
+            # It was made for another generation of TPUs, and depends on the generation.
             export = None
         if export is None:
             from . import _jax_export
@@ -271,7 +271,7 @@ def _given(form, tensors):
 
 
 def _check_annotations(fn):
-    """Refuse parameters without annotations, as `torch.library.infer_schema` does.
+    """Raise an error for parameters without annotations, as `torch.library.infer_schema` does.
 
     Raises:
         ValueError: a parameter has none, or is one that operators cannot have.
@@ -350,7 +350,7 @@ def jax_op(
             unknown = set(names) - set(inspect.signature(fn).parameters)
             if unknown:
                 raise ValueError(
-                    f"{name}: static_argnames names {sorted(unknown)}, which are no parameters of the function"
+                    f"{name}: static_argnames names {sorted(unknown)}, which are not parameters of the function"
                 )
         return JaxOp(name, fn, donate_argnums, grad, vmap, cpu)
 

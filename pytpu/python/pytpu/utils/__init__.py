@@ -1,7 +1,22 @@
 """Data loading, hooks and other things around training."""
 
+from __future__ import annotations
 
-def __getattr__(name):
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from . import (
+        benchmark as benchmark,
+        checkpoint as checkpoint,
+        data as data,
+        dlpack as dlpack,
+        hooks as hooks,
+        model_zoo as model_zoo,
+    )
+
+
+def __getattr__(name: str) -> ModuleType:
     # Submodules are imported on first use, so that `import pytpu` stays quick.
     if name in ("benchmark", "data", "hooks", "checkpoint", "dlpack", "model_zoo"):
         from importlib import import_module

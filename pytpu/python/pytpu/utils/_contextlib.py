@@ -74,7 +74,7 @@ class _DecoratorContextManager:
         raise NotImplementedError
 
     def clone(self):
-        """Return a new one, for the next call."""
+        """Return a new context manager, for the next call."""
         return self.__class__()
 
 

@@ -1,4 +1,4 @@
-"""``torch.utils._foreach_utils``: how optimisers group tensors."""
+"""``torch.utils._foreach_utils``: grouping of tensors for optimizers."""
 
 from .. import _C
 
@@ -9,7 +9,7 @@ def _get_foreach_kernels_supported_devices():
 
 
 def _get_fused_kernels_supported_devices():
-    """Return the devices that have fused optimisers in PyTorch."""
+    """Return the devices that have fused optimizers in PyTorch."""
     return ["mps", "cuda", "xpu", "hpu", "cpu", "mtia", "tpu"]
 
 
@@ -30,7 +30,7 @@ def _types():
 
 
 def _group_tensors_by_device_and_dtype(tensorlistlist, with_indices=False):
-    """Group the places of parallel lists by the device and the dtype of the first list's tensors.
+    """Group the positions in parallel lists by the device and the dtype of the first list's tensors.
 
     Returns:
         A dictionary from ``(device, dtype)`` to ``(lists, indices)``.

@@ -1,4 +1,6 @@
-"""``torch.utils._python_dispatch``: modes below autograd. There are none here: `torch.overrides` has those above it."""
+"""``torch.utils._python_dispatch``: modes below autograd. There are none here. `torch.overrides` has the modes above
+it.
+"""
 
 import contextlib
 
@@ -13,7 +15,7 @@ BaseTorchDispatchMode = absent_class(
 
 
 def is_traceable_wrapper_subclass(t):
-    """Return whether a tensor is a wrapper that says how to flatten it."""
+    """Return whether a tensor is a wrapper with methods that flatten it."""
     from .. import _C
 
     return (
@@ -66,5 +68,5 @@ def transform_subclass(t, callback, outer_size=None, outer_stride=None):
 
 
 def return_and_correct_aliasing(func, args, kwargs, out):
-    """Return the result: aliases are right already."""
+    """Return the result, whose aliases are right already."""
     return out

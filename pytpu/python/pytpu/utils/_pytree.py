@@ -1,4 +1,4 @@
-"""``torch.utils._pytree``: trees of tuples, lists, dicts and registered classes, taken apart and put together again.
+"""``torch.utils._pytree``: trees of tuples, lists, dicts and registered classes, which can be flattened and rebuilt.
 
 This module is private in PyTorch, but libraries register their output classes with it. Specs are not serialized here.
 """
@@ -241,7 +241,7 @@ def register_pytree_node(
     from_dumpable_context=None,
     flatten_with_keys_fn=None,
 ):
-    """Make instances of a class nodes of trees.
+    """Register a class whose instances are nodes of trees.
 
     ``flatten_fn(obj)`` returns a list of children and a context. ``unflatten_fn(children, context)`` is its inverse.
 
@@ -360,7 +360,7 @@ class TreeSpec:
         return f"TreeSpec({self.type.__name__}, {self._context}, [{children}])"
 
     def unflatten(self, leaves):
-        """The tree of this shape with these leaves.
+        """Return the tree of this form with these leaves.
 
         Raises:
             ValueError: their number is another.
@@ -379,7 +379,7 @@ class TreeSpec:
         return SUPPORTED_NODES[self.type].unflatten_fn([c._build(leaves) for c in self._children], self._context)
 
     def flatten_up_to(self, tree):
-        """The subtrees of a tree that stand where this spec has leaves.
+        """Return the subtrees of a tree at the leaves of this spec.
 
         Raises:
             ValueError: the tree has another shape above them.
@@ -443,7 +443,7 @@ def _flatten(tree, leaves, is_leaf):
 
 
 def tree_flatten(tree, is_leaf=None):
-    """The leaves of a tree, and its spec."""
+    """Return the leaves of a tree, and its spec."""
     leaves = []
     return leaves, _flatten(tree, leaves, is_leaf)
 
@@ -509,18 +509,18 @@ def _predicate(types):
 
 
 def map_only(type_or_types_or_pred, /):
-    """A decorator: the function is for leaves of some classes alone, others stay as they are."""
+    """Decorate a function for leaves of some classes. Other leaves stay as they are."""
     wanted = _predicate(type_or_types_or_pred)
     return lambda func: lambda x: func(x) if wanted(x) else x
 
 
 def tree_map_only(type_or_types_or_pred, /, func, tree, is_leaf=None):
-    """``tree_map`` over the leaves of some classes, or those for which a function says so."""
+    """Call ``tree_map`` for the leaves of some classes, or those for which a function returns true."""
     return tree_map(map_only(type_or_types_or_pred)(func), tree, is_leaf=is_leaf)
 
 
 def tree_map_only_(type_or_types_or_pred, /, func, tree, is_leaf=None):
-    """``tree_map_`` over the leaves of some classes, or those for which a function says so."""
+    """Call ``tree_map_`` for the leaves of some classes, or those for which a function returns true."""
     return tree_map_(map_only(type_or_types_or_pred)(func), tree, is_leaf=is_leaf)
 
 
@@ -559,24 +559,24 @@ def _paths(tree, path, is_leaf):
 
 
 def tree_leaves_with_path(tree, is_leaf=None):
-    """Pairs of a path of keys and the leaf it leads to."""
+    """Return pairs of a path of keys and its leaf."""
     return list(_paths(tree, (), is_leaf))
 
 
 def tree_flatten_with_path(tree, is_leaf=None):
-    """``tree_leaves_with_path``, and the spec."""
+    """Return the pairs of ``tree_leaves_with_path``, and the spec."""
     return tree_leaves_with_path(tree, is_leaf), tree_structure(tree, is_leaf)
 
 
 def tree_map_with_path(func, tree, *rests, is_leaf=None):
-    """``tree_map`` of a function that is given the path of the leaf first."""
+    """Call ``tree_map`` with a function whose first argument is the path of the leaf."""
     found, spec = tree_flatten_with_path(tree, is_leaf)
     paths, leaves = [p for p, _ in found], [x for _, x in found]
     return spec.unflatten(map(func, paths, leaves, *(spec.flatten_up_to(r) for r in rests)))
 
 
 def keystr(kp):
-    """A path of keys as one would write it in Python."""
+    """Return a path of keys as Python code."""
     return "".join(map(str, kp))
 
 

@@ -1,12 +1,13 @@
-"""Selective checkpointing: a policy decides for each operator whether backward keeps or recomputes its results.
+"""Selective checkpointing: a policy decides for each operator whether its results are kept or recomputed for backward.
 
-PyTorch asks the policy below autograd, for the operators that a function is made of. Here a `TorchFunctionMode` sees
-the functions, and `_operator` names the operator that PyTorch would run for each: `linear` with a bias is `aten.addmm`,
-`conv2d` is `aten.convolution`.
+PyTorch calls the policy below autograd, for the operators of a function. Here a `TorchFunctionMode` sees the functions,
+and `_operator` names the operator that PyTorch would run for each: `linear` with a bias is `aten.addmm`, `conv2d` is
+`aten.convolution`.
 
-The first run keeps the results of the chosen operators, in order. The second run takes them from there instead of
-computing them. What a chosen operator saves for backward does not go through the frame of the checkpoint: it is an
-argument of the operator, which the second run makes again, or a result, which is kept, or else it is kept beside.
+The first run keeps the results of the chosen operators, in order. The second run uses them instead of computing them.
+The tensors that a chosen operator saves for backward do not go through the frame of the checkpoint. A saved tensor may
+be an argument of the operator, which the second run makes again, or a result, which is kept. Any other saved tensor is
+kept separately.
 """
 
 import contextlib
@@ -51,7 +52,7 @@ class SelectiveCheckpointContext:
         self.op_output = op_output
 
 
-# ---- which operator PyTorch would run for a function
+# ---- the operator that PyTorch would run for a function
 
 _OPERATORS = {
     "scaled_dot_product_attention": "_scaled_dot_product_flash_attention",
@@ -78,7 +79,7 @@ def _product(x, y):
 
 
 def _operator(function, args, kwargs):
-    """Return the operator that PyTorch would run and its arguments, or `None` if the policy is not asked about the
+    """Return the operator that PyTorch would run and its arguments, or `None` if the policy is not called for the
     function.
     """
     name = getattr(function, "__name__", "")
@@ -153,7 +154,7 @@ class _Results:
         return self.tensors[i].to(self.devices[i]) if self.offload else self.tensors[i]
 
     def check(self):
-        """Raise where a result has been changed in place."""
+        """Raise an error if a result has been changed in place."""
         if any(t._version != v for t, v in zip(self.tensors, self.versions)):
             raise RuntimeError(
                 "Tensor cached during selective activation checkpoint has been mutated. If you are sure that this is "
@@ -177,14 +178,14 @@ class _Saved:
                 return
         for i, argument in enumerate(arguments):
             if what == _described(argument):
-                # A parameter is there anyway.
+                # A parameter lives on anyway.
                 if not argument.is_leaf:
                     self.argument, self.tensor = (results, i), None
                     results.needs_arguments = True
                 return
 
     def value(self, frame):
-        """Return the tensor, from the second run where it must be."""
+        """Return the tensor, which may come from the second run."""
         if self.result is not None:
             results, i = self.result
             return results.tensor(i)
@@ -219,7 +220,7 @@ _RECOMPUTED = object()
 
 
 class _Mode(TorchFunctionMode):
-    """Asks the policy about each operator. `frame` is the checkpoint that the run belongs to."""
+    """A mode that calls the policy for each operator. `frame` is the checkpoint that the run belongs to."""
 
     def __init__(self, policy, storage, is_recompute, allow_mutation=False):
         self.policy, self.storage, self.allow_mutation = policy, storage, allow_mutation
@@ -235,7 +236,7 @@ class _Mode(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         if hasattr(func, "__wrapped__"):
-            # The function is written in Python. The policy is asked about the operators that it calls.
+            # The function is written in Python. The policy is called for the operators that it calls.
             super().__enter__()
             try:
                 return func.__wrapped__(*args, **kwargs)
@@ -261,14 +262,14 @@ class _Mode(TorchFunctionMode):
             saved.append(_Saved(x.detach()))
             return saved[-1]
 
-        # Without a checkpoint around it, the mode has nothing to recompute from.
+        # Without a checkpoint around it, nothing is recomputed.
         hooks = contextlib.nullcontext() if frame is None else saved_tensors_hooks(pack, lambda s: s.value(frame))
         with hooks:
             out = func(*args, **kwargs)
         outputs, arguments = _listed(out), _listed((args, kwargs))
         memory = {t._storage_id() for t in arguments}
         if any(t._storage_id() in memory for t in outputs):
-            # Views cost nothing: the second run makes them again.
+            # Views cost nothing, so the second run makes them again.
             self.storage.setdefault(operator, []).append(_RECOMPUTED)
             return out
         results = _Results(out, offload)
@@ -282,7 +283,7 @@ class _Mode(TorchFunctionMode):
         return out
 
     def _again(self, operator, offload, func, args, kwargs):
-        """Give the results of the first run."""
+        """Return the results of the first run."""
         kept = self.storage.get(operator)
         if kept is None:
             raise RuntimeError(f"{operator} encountered during backward, but not found in storage")
@@ -319,8 +320,7 @@ def _refilled(shape, tensors):
 
 
 def create_selective_checkpoint_contexts(policy_fn_or_list, allow_cache_entry_mutation=False):
-    """Return the contexts for the first and for the second run of a function whose results a policy keeps or
-    recomputes.
+    """Return the contexts for the first and for the second run of a function, with a policy for its results.
 
     Args:
         policy_fn_or_list: `policy(ctx, op, *args, **kwargs)`, which returns a `CheckpointPolicy` (or `True` to keep),

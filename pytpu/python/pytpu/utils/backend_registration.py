@@ -4,7 +4,7 @@ __all__ = ["rename_privateuse1_backend", "generate_methods_for_privateuse1_backe
 
 
 def rename_privateuse1_backend(backend_name):
-    """Do nothing if the name is ``tpu``, which the backend has.
+    """Do nothing if the name is ``tpu``, the fixed name of the backend.
 
     Raises:
         RuntimeError: the name is another.
@@ -16,4 +16,4 @@ def rename_privateuse1_backend(backend_name):
 def generate_methods_for_privateuse1_backend(
     for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=False, unsupported_dtype=None
 ):
-    """Do nothing: ``Tensor.tpu``, ``Tensor.is_tpu`` and ``Module.tpu`` are there from the start."""
+    """Do nothing: ``Tensor.tpu``, ``Tensor.is_tpu`` and ``Module.tpu`` always exist."""

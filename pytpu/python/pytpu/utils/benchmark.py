@@ -80,8 +80,8 @@ def _deviation(values):
 
 @dataclass(repr=False)
 class Measurement:
-    """Times of a statement: of each of `raw_times`, `number_per_run` runs. It also has the attributes of its
-    `task_spec`.
+    """Times of a statement. Each of `raw_times` is for `number_per_run` runs. The attributes of `task_spec` are
+    attributes of this object too.
     """
 
     number_per_run: int
@@ -143,7 +143,7 @@ class Measurement:
 
     @property
     def has_warnings(self):
-        """Return whether the times differ by much."""
+        """Return whether the times differ much."""
         return bool(self._warning)
 
     @property
@@ -176,7 +176,7 @@ class Measurement:
 
     @staticmethod
     def merge(measurements):
-        """One measurement for each task, of all times a run."""
+        """Return one measurement for each task, with the times of all its runs."""
         times = {}
         for m in measurements:
             times.setdefault(m.task_spec, []).extend(m.times)
@@ -187,7 +187,7 @@ _OF_TASKS = {field.name for field in fields(TaskSpec)}
 
 
 def select_unit(t):
-    """The name and the size of the unit in which `t` seconds are from 1 to 1000."""
+    """Return the name and the size of the unit in which `t` seconds are from 1 to 1000."""
     unit = {-3: "ns", -2: "us", -1: "ms"}.get(int(math.log10(t) // 3), "s")
     return unit, _UNITS[unit]
 
@@ -204,13 +204,13 @@ def trim_sigfig(x, n):
 
 
 def ordered_unique(elements):
-    """The elements, each once, by first occurrence."""
+    """Return the elements, each once, in the order of their first occurrence."""
     return list(dict.fromkeys(elements))
 
 
 @contextmanager
 def set_torch_threads(n):
-    """Ops on `cpu` use `n` threads until the end of the block."""
+    """Context manager in which ops on `cpu` use `n` threads."""
     before = torch.get_num_threads()
     torch.set_num_threads(n)
     try:
@@ -228,7 +228,7 @@ def _launching(stmt):
 
 
 def _text(code):
-    """Code that may have been written indented, between triple quotes."""
+    """Return the code without the common indentation of its lines."""
     return textwrap.dedent(code).removeprefix("\n").rstrip()
 
 
@@ -281,7 +281,7 @@ class Timer:
                 spec, names = self._task_spec, {**self._globals, "_launch": torch.tpu.mark_step}
                 self._timer = self._timer_cls(_launching(spec.stmt), spec.setup, self._clock, names)
             self._is_known = True
-        # A clock too coarse for the statement says nothing, but is no reason to divide by zero.
+        # If the clock is too coarse for the statement, avoid a division by zero.
         return max(self._timer.timeit(number), 1e-9)
 
     def _measurement(self, number, times):
@@ -328,7 +328,7 @@ class Timer:
             return self._measured(number, bool, min_run_time, math.inf, callback)
 
     def adaptive_autorange(self, threshold=0.1, *, min_run_time=0.01, max_run_time=10.0, callback=None):
-        """Measures blocks of runs until they differ by less than `threshold`, or for `max_run_time`."""
+        """Measure blocks of runs until they differ by less than `threshold`, or for `max_run_time`."""
 
         def is_enough(times):
             return len(times) > 3 and self._measurement(number, times).meets_confidence(threshold)
@@ -358,7 +358,7 @@ class Compare:
         self._results += results
 
     def trim_significant_figures(self):
-        """Leave out digits that mean nothing."""
+        """Leave out digits that are not significant."""
         self._trims = True
 
     def highlight_warnings(self):
@@ -366,7 +366,7 @@ class Compare:
         self._highlights = True
 
     def colorize(self, rowwise=False):
-        """Colours times by how they compare with the best of their column, or row."""
+        """Color times by comparison with the best time of their column, or row."""
         self._colours = "row" if rowwise else "column"
 
     def print(self):

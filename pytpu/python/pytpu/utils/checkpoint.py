@@ -3,6 +3,8 @@
 The values of a part of a model that backward needs are not kept. Backward runs that part again to compute them.
 """
 
+from __future__ import annotations
+
 import contextlib
 import functools
 import threading
@@ -12,6 +14,12 @@ import pytpu as torch
 from pytpu import _C
 from pytpu.amp.autocast_mode import Settings
 from pytpu.autograd.graph import saved_tensors_hooks
+
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from contextlib import AbstractContextManager
+    from typing import Any
 
 __all__ = [
     "CheckpointError",
@@ -34,7 +42,7 @@ __all__ = [
 
 
 def __getattr__(name):
-    # Selective checkpointing needs the operators by their names: imported when asked for.
+    # Selective checkpointing needs the names of operators, so import it at its first use.
     if name in (
         "CheckpointPolicy",
         "SAC_IGNORED_OPS",
@@ -56,11 +64,11 @@ _PASS_IT = (
 
 
 class CheckpointError(RuntimeError):
-    """The second run of a checkpointed function was not like the first."""
+    """An error for a second run of a checkpointed function that was not like the first."""
 
 
 class DefaultDeviceType:
-    """The device whose random numbers are kept when arguments do not say."""
+    """The type of device whose random numbers are kept, if the arguments have no tensor on a device."""
 
     _type = "tpu"
 
@@ -75,7 +83,7 @@ class DefaultDeviceType:
         return DefaultDeviceType._type
 
 
-def detach_variable(inputs):
+def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return tensors without history that require gradients as before, and other things unchanged."""
     if not isinstance(inputs, tuple):
         raise RuntimeError(f"Only tuple of tensors is supported. Got Unsupported input type: {type(inputs).__name__}")
@@ -89,7 +97,7 @@ def detach_variable(inputs):
     return tuple(found)
 
 
-def check_backward_validity(inputs):
+def check_backward_validity(inputs: Iterable[Any]) -> None:
     """Warn when no input requires a gradient."""
     if not any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs):
         warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=2)
@@ -106,14 +114,16 @@ def _tensors(value):
             yield from _tensors(v)
 
 
-def get_device_states(*args):
-    """Devices of the tensors in ``args``, and where their random numbers stand."""
+def get_device_states(*args: Any) -> tuple[list[int], list[torch.Tensor]]:
+    """Return the devices of the tensors in ``args``, and the states of their random generators."""
     devices = sorted({t.device.index or 0 for t in _tensors(args) if t.device.type == "tpu"})
     return devices, [_C._default_generator(torch.device("tpu", i)).get_state() for i in devices]
 
 
-def set_device_states(devices, states, *, device_type=None):
-    """Restore what ``get_device_states`` gave."""
+def set_device_states(
+    devices: Sequence[int], states: Sequence[torch.Tensor], *, device_type: str | None = None
+) -> None:
+    """Restore the states that ``get_device_states`` returned."""
     for i, state in zip(devices, states):
         _C._default_generator(torch.device(device_type or "tpu", i)).set_state(state)
 
@@ -149,7 +159,7 @@ class _Random:
 
 
 class CheckpointFunction(torch.autograd.Function):
-    """The variant that runs a backward of its own within backward."""
+    """Run a function with the older variant, which runs a backward of its own within backward."""
 
     @staticmethod
     def forward(ctx, run_function, preserve_rng_state, *args):
@@ -182,8 +192,8 @@ class CheckpointFunction(torch.autograd.Function):
         return (None, None) + tuple(x.grad if isinstance(x, torch.Tensor) else None for x in detached)
 
 
-def noop_context_fn():
-    """Contexts that do nothing, for the first run and for the second."""
+def noop_context_fn() -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
+    """Return contexts that do nothing, for the first run and for the second."""
     return contextlib.nullcontext(), contextlib.nullcontext()
 
 
@@ -216,7 +226,7 @@ def set_checkpoint_debug_enabled(enabled):
 
 
 class _Enough(Exception):
-    """The second run has made all that is needed."""
+    """Raised when the second run has made all values that are needed."""
 
 
 def _described(t):
@@ -247,12 +257,12 @@ class _Frame:
         return len(self.expected) - 1
 
     def unpack(self, i):
-        """Backward takes the tensor from the second run, which it starts when it must."""
+        """Return the tensor from the second run, which this call starts if needed."""
         if i not in self.again:
             self.recompute()
         if i not in self.again:
             self._wrong_number(len(self.again))
-        # A second backward, if there is one, runs the function once more.
+        # If there is a second backward, it runs the function once more.
         return self.again.pop(i)
 
     def _wrong_number(self, got):
@@ -362,17 +372,17 @@ def _without_reentry(function, preserve, context_fn, determinism_check, debug, e
 
 
 def checkpoint(
-    function=None,
-    *args,
-    use_reentrant=None,
-    preserve_rng_state=True,
-    context_fn=noop_context_fn,
-    determinism_check="default",
-    debug=False,
-    early_stop=True,
-    respect_saved_tensors_hooks=None,
-    **kwargs,
-):
+    function: Callable[..., Any] | None = None,
+    *args: Any,
+    use_reentrant: bool | None = None,
+    preserve_rng_state: bool = True,
+    context_fn: Callable[[], tuple[AbstractContextManager[Any], AbstractContextManager[Any]]] = noop_context_fn,
+    determinism_check: str = "default",
+    debug: bool = False,
+    early_stop: bool = True,
+    respect_saved_tensors_hooks: bool | None = None,
+    **kwargs: Any,
+) -> Any:
     """Run ``function(*args, **kwargs)`` without keeping the values that backward needs. Backward runs it again.
 
     Without a function: a decorator.
@@ -412,7 +422,13 @@ def _decorated(function, **settings):
     return wrapper
 
 
-def checkpoint_sequential(functions, segments, input, use_reentrant=None, **kwargs):
+def checkpoint_sequential(
+    functions: torch.nn.Sequential | Sequence[Callable[..., Any]],
+    segments: int,
+    input: Any,
+    use_reentrant: bool | None = None,
+    **kwargs: Any,
+) -> Any:
     """Run functions one after the other in ``segments`` pieces. Each piece except the last is checkpointed."""
     if use_reentrant is None:
         warnings.warn(_PASS_IT.format(".checkpoint_sequential"), stacklevel=2)

@@ -1,9 +1,15 @@
 """Tensors exchanged with other libraries without a copy, by DLPack."""
 
+from __future__ import annotations
+
 import enum
 
 import pytpu as torch
 from pytpu import _C
+
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+if TYPE_CHECKING:
+    from typing import Any
 
 __all__ = ["DLDeviceType", "from_dlpack", "to_dlpack"]
 
@@ -28,7 +34,7 @@ class DLDeviceType(enum.IntEnum):
     kDLMAIA = 17
 
 
-def to_dlpack(tensor):
+def to_dlpack(tensor: torch.Tensor) -> Any:
     """Return a capsule for the memory of ``tensor``. A consumer takes it once."""
     return _C._to_dlpack(torch.Tensor.detach(tensor), False, None, None)
 
@@ -49,8 +55,8 @@ def tensor_device(tensor):
     return DLDeviceType(kind), index
 
 
-def from_dlpack(ext_tensor, *, device=None, copy=None):
-    """A tensor on the memory of another library's array or capsule."""
+def from_dlpack(ext_tensor: Any, *, device: torch.device | str | None = None, copy: bool | None = None) -> torch.Tensor:
+    """Return a tensor on the memory of another library's array or capsule."""
     if hasattr(ext_tensor, "__dlpack__"):
         arguments = {"max_version": (1, 0)}
         if copy is not None:
@@ -65,7 +71,7 @@ def from_dlpack(ext_tensor, *, device=None, copy=None):
         try:
             capsule = ext_tensor.__dlpack__(**arguments)
         except TypeError:
-            # A producer that knows the first form of the protocol only.
+            # The producer has only the first form of the protocol.
             if arguments.pop("copy", None) is not None:
                 raise
             capsule = ext_tensor.__dlpack__()

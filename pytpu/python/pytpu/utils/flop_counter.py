@@ -75,7 +75,7 @@ def _convolution(transposed):
         places = batched if transposed else out
         space = math.prod(places.shape[-(weight.dim() - 2) :])
         flops = 2 * space * math.prod(weight.shape[2:]) * batched.shape[0] * weight.shape[0] * weight.shape[1]
-        # As in PyTorch, which leaves groups out of account where it counts the gradient of the weight.
+        # As in PyTorch, which ignores groups in the gradient of the weight.
         groups = 1 if transposed else batched.shape[1] // weight.shape[1]
         return "convolution", flops, "convolution_backward", flops * (_needs(input) + groups * _needs(weight))
 
@@ -126,7 +126,7 @@ flop_registry = {}
 
 
 def register_flop_formula(targets, get_raw=False):
-    """A decorator: the function counts the operations of an operator, or of several.
+    """Register a function that counts the operations of an operator, or of several. A decorator.
 
     Args:
         targets: an operator of ``torch.ops``, or a list of them.
@@ -149,7 +149,7 @@ def register_flop_formula(targets, get_raw=False):
 
 
 class FlopCounterMode(TorchFunctionMode):
-    """Counts the operations of a block, in all and by module.
+    """A counter of the operations of a block, in all and by module.
 
     Args:
         depth: how deep the table that ``display`` prints at the end goes into modules.
@@ -175,7 +175,7 @@ class FlopCounterMode(TorchFunctionMode):
         return {name: dict(counts) for name, counts in self.flop_counts.items()}
 
     def get_table(self, depth=None):
-        """A table of modules, their operations and share."""
+        """Return a table of modules, their operations and share."""
         depth = self.depth if depth is None else depth
         total = self.get_total_flops()
         rows = []

@@ -1,8 +1,17 @@
 """Handles for registered hooks, and the autograd wrapper behind full backward hooks."""
 
+from __future__ import annotations
+
 import itertools
 import weakref
 from collections import OrderedDict
+
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from pytpu.nn import Module
 
 _ids = itertools.count()
 
@@ -10,14 +19,14 @@ _ids = itertools.count()
 class RemovableHandle:
     """The handle of a hook, which can remove it. It is also a context manager."""
 
-    def __init__(self, hooks_dict, *, extra_dict=None):
+    def __init__(self, hooks_dict: Any, *, extra_dict: Any = None) -> None:
         self.id = next(_ids)
         self.hooks_dict_ref = weakref.ref(hooks_dict)
         extras = extra_dict if isinstance(extra_dict, (list, tuple)) else (extra_dict,)
         self.extra_dict_ref = tuple(weakref.ref(d) for d in extras if d is not None)
 
-    def remove(self):
-        """Remove the hook. Harmless when it is gone already."""
+    def remove(self) -> None:
+        """Remove the hook. It is no error if it was removed before."""
         for ref in (self.hooks_dict_ref, *self.extra_dict_ref):
             hooks = ref()
             if hooks is not None:
@@ -32,7 +41,7 @@ class RemovableHandle:
         self.hooks_dict_ref = weakref.ref(hooks if hooks is not None else OrderedDict())
         self.extra_dict_ref = tuple(weakref.ref(d if d is not None else OrderedDict()) for d in extras)
 
-    def __enter__(self):
+    def __enter__(self) -> RemovableHandle:
         return self
 
     def __exit__(self, *exc):
@@ -47,7 +56,7 @@ class TensorHandle(RemovableHandle):
         self._owner = owner
 
     def remove(self):
-        """Remove the hook. Harmless when it is gone already."""
+        """Remove the hook. It is no error if it was removed before."""
         owner, self._owner = self._owner, None
         if owner is not None:
             owner.remove()
@@ -74,7 +83,7 @@ def _boundary_function():
             @staticmethod
             def forward(ctx, state, *tensors):
                 ctx.state = state
-                # Hooks see `None` for a gradient that never came.
+                # Hooks get `None` for a gradient that did not arrive.
                 ctx.set_materialize_grads(False)
                 views = tuple(t.view_as(t) for t in tensors)
                 # A detached input stays detached inside of the module.
@@ -92,7 +101,9 @@ def _boundary_function():
 class BackwardHook:
     """A caller of a module's backward hooks, after the gradients of its outputs and of its inputs are known."""
 
-    def __init__(self, module, user_hooks, user_pre_hooks):
+    def __init__(
+        self, module: Module, user_hooks: Sequence[Callable[..., Any]], user_pre_hooks: Sequence[Callable[..., Any]]
+    ) -> None:
         self.module = module
         self.user_hooks = user_hooks
         self.user_pre_hooks = user_pre_hooks
@@ -209,8 +220,8 @@ class BackwardHook:
 def call_node_hooks(module, hooks, args, result):
     """Register hooks of the older kind, from `Module.register_backward_hook`, on the node that made `result`.
 
-    They see the gradients of that one node: of a module that records several nodes, the gradients of its last node's
-    inputs.
+    They get the gradients of that one node. For a module that records several nodes, these are the gradients of the
+    inputs of the last node.
     """
     import functools
     import warnings
@@ -238,7 +249,7 @@ def call_node_hooks(module, hooks, args, result):
 
 
 def _missing_gradients(args, result, node, nested):
-    """Say which gradients a hook of the older kind does not see, or return `None` when it sees them all."""
+    """Describe the gradients that a hook of the older kind does not get, or return `None` if it gets all."""
     import pytpu as torch
 
     deprecated = "is deprecated and will be removed in future versions. This hook will be missing some"

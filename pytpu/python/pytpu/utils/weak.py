@@ -9,7 +9,7 @@ WeakRef = weakref.ref
 
 
 class WeakIdRef(weakref.ref):
-    """A weak reference that is equal to another one if both are of the same object."""
+    """A weak reference that is equal to another one of the same object."""
 
     __slots__ = ["_id"]
 

@@ -1,8 +1,9 @@
-//! `Gather`, `Scatter`: elements along one dimension, at a position for each.
+//! `Gather` and `Scatter`: elements along one dimension, with a position for each.
 
 use super::{
     KINDS, at_least_1d, check_index_dtype, check_same_dtype, copy_of, guard, lower_positions, ok, str_arg, zeros_like,
 };
+use crate::axes::{Axes, Combine};
 use crate::op::{Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim, same_device};
 use crate::ops::pointwise::{self, broadcast_strides, kernel_error};
 use crate::policy::{Policies, Policy};
@@ -21,7 +22,7 @@ use torchtpu_stablehlo::{Direction, ElementType, ScatterKind as Join, Type};
 /// | y | that of `index` | that of `x` |
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Gather {
-    /// Which dimension is chosen along.
+    /// The dimension of the positions.
     pub dim: usize,
 }
 
@@ -33,7 +34,7 @@ fn check_along(op: &str, x: &Tensor, index: &Tensor, dim: usize) -> Result<()> {
             if op == "gather" { "input" } else { "self" }
         )));
     }
-    // Elsewhere the kernel names the index.
+    // On `cpu` the error of the kernel names the index.
     if x.device().kind == DeviceKind::Tpu && index.numel() > 0 && x.dims().get(dim) == Some(&0) {
         return Err(Error::runtime(format!("index is out of bounds for dimension {dim} with size 0")));
     }
@@ -58,6 +59,17 @@ fn check_along(op: &str, x: &Tensor, index: &Tensor, dim: usize) -> Result<()> {
     Ok(())
 }
 
+/// The dimensions of an operand or its index, with `along` in place of `dim`. If the index is smaller than the operand,
+/// it covers only the first places, and the dimension is whole.
+fn text(x: &Dims, index: &Dims, dim: usize, along: &str) -> String {
+    let name = |d: usize| match d {
+        _ if d == dim => along.to_string(),
+        _ if x[d] == index[d] => format!("d{d}"),
+        _ => "_".to_string(),
+    };
+    (0..x.len()).map(name).collect::<Vec<_>>().join(" ")
+}
+
 impl Op for Gather {
     const NAME: &'static str = "gather";
     fn takes_complex(&self) -> bool {
@@ -66,6 +78,11 @@ impl Op for Gather {
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         check_along("gather", x[0], x[1], self.dim)?;
         Ok(Meta { dims: *x[1].dims(), dtype: x[0].dtype(), device: same_device(x)? })
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        let text = |along: &str| text(&x[0].dims, &x[1].dims, self.dim, along);
+        let (operand, index) = (text("_"), text("i"));
+        Axes::parse(&format!("{operand}, {index} -> {index}"), x, y).linear(&[0b01])
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         kernels::gather(&x[0].view(), self.dim, &x[1].view(), &mut y[0].view_mut()).map_err(unplaced)
@@ -83,24 +100,24 @@ impl Op for Gather {
     }
 }
 
-/// How [`Scatter`] joins an element and what arrives there.
+/// The way in which [`Scatter`] combines an element with the values for its position.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ScatterKind {
-    /// Replaces; of several arrivals the last on `cpu`, any on a device.
+    /// Replace. Of several values the last one stays on `cpu`, any one on a device.
     Set,
     /// Sum.
     Add,
     /// Product.
     Mul,
-    /// The greater; NaN wins.
+    /// The greater one; NaN wins.
     Max,
-    /// The lesser; NaN wins.
+    /// The lesser one; NaN wins.
     Min,
-    /// Mean; integers round down.
+    /// Mean; means of integers are rounded down.
     Mean,
 }
 
-/// `y = x`, but `y[index[i][j][k]][j][k]` joined with `src[i][j][k]` for `dim` 0, and so on.
+/// `y = x`, but `y[index[i][j][k]][j][k]` is combined with `src[i][j][k]` for `dim` 0, and so on.
 ///
 /// | operand | shape | dtype |
 /// |---|---|---|
@@ -110,11 +127,11 @@ pub enum ScatterKind {
 /// | y | that of `x` | that of `x` |
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Scatter {
-    /// Which dimension is chosen along.
+    /// The dimension of the positions.
     pub dim: usize,
-    /// How arrivals are joined.
+    /// The way in which values are combined.
     pub kind: ScatterKind,
-    /// Whether the old values of the positions that are hit count; not looked at for `Set`.
+    /// Whether the old values at the given positions count; not used for `Set`.
     pub include_self: bool,
 }
 
@@ -140,6 +157,26 @@ impl Op for Scatter {
             return Err(crate::ops::complex::unsupported(&name, x[0].dtype()));
         }
         Ok(Meta { device: same_device(x)?, ..*x[0].meta() })
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        let text = |along: &str| text(&x[0].dims, &x[1].dims, self.dim, along);
+        // Values may come in parts, if their order and number do not matter.
+        let by = match self.kind {
+            ScatterKind::Add if self.include_self => Some(Combine::Sum),
+            ScatterKind::Max if self.include_self => Some(Combine::Max),
+            ScatterKind::Min if self.include_self => Some(Combine::Min),
+            _ => None,
+        };
+        let (operand, index) = (text("_"), text(if by.is_some() { "i" } else { "_" }));
+        let src = if x[2].dims.is_empty() { "" } else { &index };
+        let axes = Axes::parse(&format!("{operand}, {index}, {src} -> {operand}"), x, y);
+        let axes = match by {
+            Some(Combine::Sum) => axes.reduces("i", Combine::Sum).once(0b001),
+            Some(by) => axes.reduces("i", by),
+            None => axes,
+        };
+        let is_linear = matches!(self.kind, ScatterKind::Set | ScatterKind::Add | ScatterKind::Mean);
+        axes.linear(if is_linear { &[0b101] } else { &[] })
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         copy_of(x[0], &y[0]);
@@ -221,7 +258,7 @@ impl Op for Scatter {
 }
 
 impl Scatter {
-    /// Divides by how many values met at each element.
+    /// Divide by the number of values that were combined at each element.
     fn lower_mean(&self, f: &mut Func, sum: &Value, at: &Value, src: &[usize]) -> Value {
         let e = sum.element();
         let ints = Type::new(sum.shape(), ElementType::S32);
@@ -234,7 +271,7 @@ impl Scatter {
             let count = f.convert(&count, e);
             return f.binary("stablehlo.divide", sum, &count);
         }
-        // Integers round down, and a narrow type may not hold the count.
+        // Means of integers are rounded down, and a narrow type may not hold the count.
         let wide = f.convert(sum, ElementType::S64);
         let count = f.convert(&count, ElementType::S64);
         let (q, r) = (f.binary("stablehlo.divide", &wide, &count), f.binary("stablehlo.remainder", &wide, &count));
@@ -245,7 +282,7 @@ impl Scatter {
         f.convert(&q, e)
     }
 
-    /// Gradients of the reducing kinds, before the old values that do not count are cleared.
+    /// Gradients of the reducing kinds, before they are cleared for old values that do not count.
     fn reduce_vjp(
         &self,
         s: &Saved<'_>,
@@ -269,11 +306,11 @@ impl Scatter {
             }
             ScatterKind::Mul => {
                 let (x, y, src) = (&s.x(0).conj()?, &s.y(0).conj()?, src.conj()?);
-                // Of x: the product of everything else, with a zero of its own taken out.
+                // For x: the product of all other values, without a zero of its own.
                 let x1 = pointwise::select(&x.eq_scalar(0.0)?, &one, x)?;
                 let others = scatter(&x1, ScatterKind::Mul, &src, self.include_self)?;
                 let gx = g.mul(&others)?.div(&x1)?;
-                // Of src: an element that is the only zero meeting there gets the product of the rest.
+                // For src: an element that is the only zero at its position gets the product of the others.
                 let is_zero = src.eq_scalar(0.0)?;
                 let zeros = scatter(&zeros_like(s.meta(0))?, ScatterKind::Add, &is_zero.to_dtype(g.dtype())?, true)?;
                 let only = is_zero.logical_and(&at(&zeros)?.eq_scalar(1.0)?)?;
@@ -290,14 +327,14 @@ impl Scatter {
                     if self.include_self { is_x.clone() } else { scatter(&is_x, ScatterKind::Set, &zero, true)? };
                 let count = scatter(&start, ScatterKind::Add, &is_src, true)?.maximum_scalar(1.0)?;
                 let share = g.div(&count)?;
-                // Where nothing arrived the element itself is the result.
+                // At positions without values, the element itself is the result.
                 Ok((is_x.mul(&share)?, is_src.mul(&at(&share)?)?))
             }
         }
     }
 }
 
-/// `gather` and `scatter` report an index as an error of the call, not of the index, as in PyTorch.
+/// `gather` and `scatter` report a wrong index as an error of kind `Runtime`, not `Index`, as in PyTorch.
 fn unplaced(e: torchtpu_kernels::KernelError) -> Error {
     match e {
         torchtpu_kernels::KernelError::IndexOutOfRange(text) => Error::runtime(text),
@@ -316,7 +353,7 @@ fn unplaced_on_device(index: i64, dim: usize, size: usize) -> Error {
 pub fn gather(x: &Tensor, dim: i64, index: &Tensor) -> Result<Tensor> {
     let dim = normalize_dim(dim, x.dims().len())?;
     if index.numel() == 0 {
-        // Of any dtype, as in PyTorch; a slice without elements keeps the history.
+        // The index may have any dtype here, as in PyTorch. A slice without elements keeps the history.
         return x.reshape(&[-1])?.narrow(0, 0, 0)?.reshape_dims(*index.dims());
     }
     let (x1, i1) = (at_least_1d(x)?, at_least_1d(index)?);
@@ -351,7 +388,7 @@ fn scatter_kind(
             .in_op(op.label()));
         }
     }
-    // Only the part of the source that the index has is looked at.
+    // Only the part of the source with the index's sizes is read.
     let mut s1 =
         if src.dims().is_empty() && !index.dims().is_empty() && src.device() == x.device() && src.requires_grad() {
             at_least_1d(src)?
@@ -382,7 +419,7 @@ fn scatter_kind(
     y.reshape_dims(*x.dims())
 }
 
-/// `torch.scatter`: writes `src` at the positions of `index` along `dim`.
+/// `torch.scatter`: write `src` at the positions of `index` along `dim`.
 ///
 /// # Errors
 /// `Index` for a dimension or index out of range, `Runtime` for shapes and dtypes that do not fit.

@@ -6,6 +6,7 @@ use super::{
     expect_square_inexact, identity, matrix_size, on_host, pair_of, part_mut, same_batch, two, with_adjoint,
     with_diagonal, with_number, write,
 };
+use crate::axes::Axes;
 use crate::op::{Fused, KernelFn, Outs, Prim, Saves, VjpFn, same_device};
 use crate::ops::indexing::tril;
 use crate::schema::{Row, Scope, Tier, n, t};
@@ -13,8 +14,8 @@ use crate::{Error, Meta, Result, Tensor, dispatch};
 use smallvec::smallvec;
 use torchtpu_linalg as kernels;
 
-/// `L` with `a = L L^H`, from the lower triangle of `a`, and per matrix zero, or the order of the first leading minor
-/// that is not positive.
+/// `L` with `a = L L^H`, from the lower triangle of `a`. `info` is zero for each matrix, or the order of the first
+/// leading minor that is not positive.
 ///
 /// | operand | shape | dtype |
 /// |---|---|---|
@@ -44,7 +45,7 @@ impl Fused for Cholesky {
         let inner = tril(&adjoint(l)?.matmul(g)?, 0)?;
         let half = inner.diagonal(0, -2, -1)?.mul_scalar(0.5)?;
         let inner = with_adjoint(&with_diagonal(&inner, &half)?)?.mul_scalar(0.5)?;
-        // Triangles on both sides.
+        // Solve with the triangle on both sides.
         let solve = SolveTriangular { upper: true, unit: false };
         let lh = adjoint(l)?;
         let left = solve.call(&lh, &inner)?;
@@ -59,6 +60,9 @@ impl Fused for Cholesky {
     fn infer_extra(&self, x: &[&Tensor], first: &Meta, _: usize) -> Meta {
         batch_codes(x, first)
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::parse("... _ _ -> ... _ _, ...", x, y)
+    }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         on_host(Prim::Cholesky(*self), x)
     }
@@ -70,9 +74,9 @@ impl Fused for Cholesky {
     }
 }
 
-/// `x` of `l l^H x = b`, or of `l^H l x = b` with an upper factor.
+/// `x` with `l l^H x = b`, or with `l^H l x = b` for an upper factor.
 ///
-/// The triangle alone is read. The gradient is that of a factor with all its elements, as PyTorch defines it.
+/// Only the triangle is read. The gradient is that of a factor with all its elements, as PyTorch defines it.
 ///
 /// | operand | shape | dtype |
 /// |---|---|---|
@@ -81,7 +85,7 @@ impl Fused for Cholesky {
 /// | x | that of b | that of b |
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CholeskySolve {
-    /// With an upper factor.
+    /// Whether the factor is upper.
     pub upper: bool,
 }
 
@@ -103,6 +107,9 @@ impl Fused for CholeskySolve {
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         same_device(x)?;
         Ok(x[0].meta().with_dims(*x[0].dims()))
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::parse("... _ k, ... _ _ -> ... _ k", x, y).linear(&[0b01])
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let (b, l) = (x[0], x[1]);
@@ -134,7 +141,7 @@ fn cholesky_ex(name: &str, x: &Tensor, upper: bool, checked: bool) -> Result<Pai
     Ok((if upper { adjoint(&l)? } else { l }, info))
 }
 
-/// `x` of `a x = b`, from the Cholesky factor of `a`.
+/// `x` with `a x = b`, from the Cholesky factor of `a`.
 fn cholesky_solve(b: &Tensor, l: &Tensor, upper: bool) -> Result<Tensor> {
     for (name, x) in [("b", b), ("u", l)] {
         if x.dims().len() < 2 {

@@ -6,6 +6,7 @@ use super::{
     not_converged, on_host, over_differences, pair_of, part, part_mut, times_columns, two, wants_gradient,
     with_diagonal, with_number, write,
 };
+use crate::axes::Axes;
 use crate::op::{Fused, KernelFn, Outs, Prim, Saves, VjpFn};
 use crate::schema::{Row, Scope, Tier, t};
 use crate::{DType, Dims, Error, Meta, Result, Tensor, dispatch};
@@ -14,7 +15,7 @@ use torchtpu_kernels::memory;
 use torchtpu_linalg as kernels;
 use torchtpu_linalg::Number;
 
-/// `a V = V diag(w)`: eigenvalues and eigenvectors of length one, as columns; complex for any `a`.
+/// `a V = V diag(w)`: eigenvalues, and eigenvectors of length one as columns. They are complex for any `a`.
 ///
 /// | operand | shape | dtype |
 /// |---|---|---|
@@ -23,7 +24,7 @@ use torchtpu_linalg::Number;
 /// | V | `[.., n, n]`; `[0]` where not wanted | that of w |
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Eig {
-    /// Vectors too.
+    /// Whether to compute eigenvectors.
     pub vectors: bool,
 }
 
@@ -64,7 +65,7 @@ impl Fused for Eig {
                 let inner = vh.matmul(gv)?;
                 let diagonal = inner.diagonal(0, -2, -1)?;
                 expect_no_phase("linalg_eig_backward", "eigenvectors", &diagonal)?;
-                // Vectors keep the length of one.
+                // The eigenvectors keep length one.
                 let inner = inner.sub(&times_columns(&vh.matmul(v)?, &diagonal.real()?.to_dtype(v.dtype())?)?)?;
                 let w = w.conj()?;
                 with_diagonal(&over_differences(&inner, &w, &w)?, g)?
@@ -80,6 +81,9 @@ impl Fused for Eig {
     }
     fn infer_extra(&self, x: &[&Tensor], first: &Meta, _: usize) -> Meta {
         first.with_dims(if self.vectors { *x[0].dims() } else { Dims::new(&[0]) })
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::parse("... _ _ -> ... _, ... _ _", x, y)
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         on_host(Prim::Eig(*self), x)

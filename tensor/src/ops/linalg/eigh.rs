@@ -5,6 +5,7 @@ use super::{
     matrix_size, not_converged, on_host, over_differences, pair_of, part, part_mut, times_columns, two, wants_gradient,
     with_diagonal, with_number, write,
 };
+use crate::axes::Axes;
 use crate::op::{Fused, KernelFn, Outs, Prim, Saves, VjpFn};
 use crate::schema::{Row, SampleArg, Scope, Tier};
 use crate::{Dims, Error, Meta, Result, Tensor, dispatch};
@@ -13,7 +14,7 @@ use torchtpu_kernels::memory;
 use torchtpu_linalg as kernels;
 use torchtpu_linalg::Number;
 
-/// `a = V diag(w) V^H` from one triangle of `a`: real eigenvalues from the least, and eigenvectors as columns.
+/// `a = V diag(w) V^H` from one triangle of `a`: real eigenvalues in ascending order, and eigenvectors as columns.
 ///
 /// | operand | shape | dtype |
 /// |---|---|---|
@@ -22,9 +23,9 @@ use torchtpu_linalg::Number;
 /// | V | `[.., n, n]`; `[0]` where not wanted | that of a |
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Eigh {
-    /// From the upper triangle.
+    /// Whether to read the upper triangle.
     pub upper: bool,
-    /// Vectors too.
+    /// Whether to compute eigenvectors.
     pub vectors: bool,
 }
 
@@ -75,6 +76,9 @@ impl Fused for Eigh {
     }
     fn infer_extra(&self, x: &[&Tensor], _: &Meta, _: usize) -> Meta {
         x[0].meta().with_dims(if self.vectors { *x[0].dims() } else { Dims::new(&[0]) })
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::parse("... _ _ -> ... _, ... _ _", x, y)
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         on_host(Prim::Eigh(*self), x)

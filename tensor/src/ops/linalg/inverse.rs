@@ -5,6 +5,7 @@ use super::{
     Pair, adjoint, any, batch_and, check, count, elements, expect_square_inexact, matrix_size, on_host, pair_of, two,
     with_number, write,
 };
+use crate::axes::Axes;
 use crate::op::{Fused, KernelFn, Outs, Prim, Saves, VjpFn};
 use crate::schema::{Row, Scope, Tier, t};
 use crate::{DType, Error, Meta, Result, Tensor, dispatch};
@@ -12,7 +13,7 @@ use smallvec::smallvec;
 use torchtpu_kernels::memory;
 use torchtpu_linalg::Number;
 
-/// The inverse of each matrix, and zero, or the number of a pivot that is zero.
+/// The inverse of each matrix. `info` is zero, or the number of a pivot that is zero.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Inverse;
 
@@ -45,6 +46,9 @@ impl Fused for Inverse {
     }
     fn infer_extra(&self, x: &[&Tensor], first: &Meta, _: usize) -> Meta {
         first.with_dims(batch_and(x[0].dims(), &[])).with_dtype(DType::I32)
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::parse("... _ _ -> ... _ _, ...", x, y)
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         on_host(Prim::Inverse(*self), x)

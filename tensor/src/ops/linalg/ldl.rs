@@ -4,17 +4,18 @@ use super::{
     any, batch_and, batch_codes, check, count, definite, elements, expect_fit, expect_inexact, expect_square,
     matrix_size, no_gradient, on_host, part, part_mut, same_batch, tuple, with_number, write,
 };
+use crate::axes::Axes;
 use crate::op::{Fused, KernelFn, Outs, Prim, VjpFn};
 use crate::schema::{Fill, Row, SampleArg, Scope, Tier, n, t};
 use crate::{DType, Dims, Error, Meta, Result, Tensor, dispatch};
 use torchtpu_kernels::memory;
 use torchtpu_linalg as kernels;
 
-/// `a = L D L^T`, or `L D L^H`, from the lower triangle of `a`; pivots as LAPACK has them, and per matrix zero, or the
-/// number of the first block of `D` that is zero.
+/// `a = L D L^T`, or `L D L^H`, from the lower triangle of `a`, with LAPACK's pivots. `info` is zero for each matrix,
+/// or the number of the first block of `D` that is zero.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct LdlFactor {
-    /// With conjugates.
+    /// Whether to use conjugates.
     pub hermitian: bool,
 }
 
@@ -47,6 +48,9 @@ impl Fused for LdlFactor {
             _ => batch_codes(x, first),
         }
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::parse("... _ _ -> ... _ _, ... _, ...", x, y)
+    }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         on_host(Prim::LdlFactor(*self), x)
     }
@@ -55,10 +59,10 @@ impl Fused for LdlFactor {
     }
 }
 
-/// `x` of `a x = b` from what [`LdlFactor`] made of `a`, and `b`.
+/// `x` with `a x = b`, from the factors of [`LdlFactor`] of `a`, and `b`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct LdlSolve {
-    /// With conjugates.
+    /// Whether to use conjugates.
     pub hermitian: bool,
 }
 
@@ -87,6 +91,9 @@ impl Fused for LdlSolve {
     const VJP: Option<VjpFn<Self>> = Some(|_, _, _| Err(no_gradient("linalg_ldl_solve")));
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         Ok(x[2].meta().with_dims(*x[2].dims()))
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::parse("... _ _, ... _, ... _ k -> ... _ k", x, y).linear(&[0b100])
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         on_host(Prim::LdlSolve(*self), x)

@@ -3,6 +3,7 @@
 use super::{
     adjoint, any, count, elements, expect_inexact, expect_square, matrix_size, on_host, part_mut, with_number, write,
 };
+use crate::axes::Axes;
 use crate::op::{Fused, KernelFn, Outs, Prim, Saves, VjpFn};
 use crate::schema::{Row, Scope, Tier, t};
 use crate::{DType, Meta, Result, Tensor, dispatch};
@@ -39,6 +40,9 @@ impl Fused for MatrixExp {
     });
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         Ok(x[0].meta().with_dims(*x[0].dims()))
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::parse("... _ _ -> ... _ _", x, y)
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         on_host(Prim::MatrixExp(*self), x)

@@ -5,14 +5,15 @@ use super::svd::Svd;
 use super::{
     Pair, adjoint, any, batch_and, definite, expect_inexact, expect_matrices, expect_square, matrix_size, times_columns,
 };
+use crate::axes::Axes;
 use crate::op::{Fused, Outs, Prim, Saves, VjpFn};
 use crate::ops::pointwise;
 use crate::schema::{Fill, Row, SampleArg, Scope, Tier, n, t};
 use crate::{DType, Dims, Meta, Result, Scalar, Tensor, dispatch};
 use smallvec::smallvec;
 
-/// The pseudoinverse of each matrix, singular values up to the greater of `atol` and `rtol` times the greatest being
-/// taken for zero.
+/// The pseudoinverse of each matrix. Singular values up to the larger of `atol` and `rtol` times the largest one count
+/// as zero.
 ///
 /// | operand | shape | dtype |
 /// |---|---|---|
@@ -21,7 +22,7 @@ use smallvec::smallvec;
 /// | y | `[.., n, m]` | that of a |
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Pinv {
-    /// By eigenvalues of a Hermitian matrix.
+    /// Whether to use eigenvalues of a Hermitian matrix.
     pub hermitian: bool,
 }
 
@@ -43,6 +44,9 @@ impl Fused for Pinv {
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         let (m, n) = matrix_size(x[0].meta());
         Ok(x[0].meta().with_dims(batch_and(x[0].dims(), &[n, m])))
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::parse("... _ _, ..., ... -> ... _ _", x, y)
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let (a, atol, rtol) = (x[0], x[1], x[2]);
@@ -69,7 +73,7 @@ impl Fused for Pinv {
     }
 }
 
-/// What counts as zero: absolute, and relative to the greatest singular value.
+/// The tolerances below which singular values count as zero: absolute, and relative to the largest one.
 pub(super) fn tolerances(x: &Tensor, atol: Option<Tensor>, rtol: Option<Tensor>) -> Result<Pair> {
     let real = x.dtype().to_real();
     let meta = |dims: Dims| Meta { dims, dtype: real, device: x.device() };

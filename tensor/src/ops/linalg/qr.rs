@@ -5,6 +5,7 @@ use super::{
     Pair, adjoint, any, batch_and, count, elements, expect_inexact, expect_matrices, gradient, identity, matrix_size,
     no_gradient, on_host, pair_of, part_mut, two, with_adjoint, with_diagonal, with_number, write,
 };
+use crate::axes::Axes;
 use crate::op::{Fused, KernelFn, Outs, Prim, Saves, VjpFn};
 use crate::ops::indexing::{tril, triu};
 use crate::schema::{Row, Sample, SampleArg, Scope, Tier, n, t};
@@ -14,8 +15,8 @@ use torchtpu_kernels::memory;
 use torchtpu_linalg as kernels;
 use torchtpu_linalg::Number;
 
-/// `a = Q R` as LAPACK keeps it: `R`, below it the vectors of reflectors `1 - tau v v^H` without their leading ones,
-/// and `tau`.
+/// `a = Q R` in LAPACK's form: `R`, below it the vectors of reflectors `1 - tau v v^H` without their leading ones, and
+/// `tau`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Geqrf;
 
@@ -44,6 +45,9 @@ impl Fused for Geqrf {
         let (m, n) = matrix_size(x[0].meta());
         first.with_dims(batch_and(x[0].dims(), &[m.min(n)]))
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::parse("... _ _ -> ... _ _, ... _", x, y)
+    }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         on_host(Prim::Geqrf(*self), x)
     }
@@ -52,7 +56,7 @@ impl Fused for Geqrf {
     }
 }
 
-/// Vectors of reflectors as columns, and the triangle `t` with which their product is `1 - v t v^H`.
+/// Vectors of reflectors as columns `v`, and the triangle `t` such that their product is `1 - v t v^H`.
 pub(super) fn reflectors(a: &Tensor, tau: &Tensor) -> Result<(Tensor, Tensor)> {
     let (m, _) = matrix_size(a.meta());
     let k = tau.dims()[tau.dims().len() - 1];
@@ -74,14 +78,14 @@ pub(super) fn product_of_reflectors(a: &Tensor, tau: &Tensor, columns: usize) ->
     identity(m, columns, a)?.sub(&v.matmul(&t.matmul(&first)?)?)
 }
 
-/// Which factors of `a = Q R` are wanted.
+/// The factors of `a = Q R` to compute.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Parts {
-    /// As many columns of `Q`, and rows of `R`, as the shorter side.
+    /// Both, with as many columns of `Q`, and rows of `R`, as the shorter side.
     Reduced,
-    /// A square `Q`.
+    /// Both, with a square `Q`.
     Complete,
-    /// `R` of the first, and no `Q`.
+    /// Only `R`, as in the first variant.
     R,
 }
 
@@ -94,7 +98,7 @@ pub enum Parts {
 /// | R | `[.., k, n]` | that of a |
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Qr {
-    /// What is wanted.
+    /// The factors to compute.
     pub parts: Parts,
 }
 
@@ -153,6 +157,9 @@ impl Fused for Qr {
         let (m, n) = matrix_size(x[0].meta());
         first.with_dims(batch_and(x[0].dims(), &[self.inner(m, n), n]))
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::parse("... _ _ -> ... _ _, ... _ _", x, y)
+    }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let (m, n) = matrix_size(x[0].meta());
         let k = self.inner(m, n);
@@ -195,7 +202,7 @@ fn geqrf(x: &Tensor) -> Result<Pair> {
     Ok(two(dispatch::call_n(Prim::Geqrf(Geqrf), &[x])?))
 }
 
-/// Refuses reflectors that do not fit their factors.
+/// Refuse reflectors that do not fit `tau`.
 fn expect_reflectors(name: &str, a: &Tensor, tau: &Tensor) -> Result<()> {
     let fail = |why: &str| Err(Error::runtime(format!("{name}: {why}")));
     if a.dims().len() < 2 {

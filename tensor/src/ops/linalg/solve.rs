@@ -4,6 +4,7 @@ use super::{
     Pair, adjoint, any, batch_and, check, count, different_dtypes, elements, expect_fit, expect_inexact,
     expect_matrices, expect_square, matrix_size, on_host, pair_of, part_mut, same_batch, two, with_number, write,
 };
+use crate::axes::Axes;
 use crate::op::{Fused, KernelFn, Outs, Prim, Saves, VjpFn, same_device};
 use crate::schema::{Row, Scope, Tier, n, t};
 use crate::{DType, Error, Meta, Result, Tensor, dispatch};
@@ -12,7 +13,7 @@ use torchtpu_kernels::memory;
 use torchtpu_linalg as kernels;
 use torchtpu_linalg::Number;
 
-/// `x` of `a x = b`, and per matrix zero, or the number of a pivot that is zero.
+/// `x` with `a x = b`. `info` is zero for each matrix, or the number of a pivot that is zero.
 ///
 /// | operand | shape | dtype |
 /// |---|---|---|
@@ -48,6 +49,9 @@ impl Fused for Solve {
     fn infer_extra(&self, x: &[&Tensor], first: &Meta, _: usize) -> Meta {
         first.with_dims(batch_and(x[0].dims(), &[])).with_dtype(DType::I32)
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::parse("... _ _, ... _ _ -> ... _ _, ...", x, y)
+    }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         on_host(Prim::Solve(*self), x)
     }
@@ -59,7 +63,7 @@ impl Fused for Solve {
     }
 }
 
-/// Solutions in place of `b`; `a` becomes triangles. Pivots that are zero are told to `info`.
+/// Write the solutions over `b`, and the triangles over `a`. `info` gets the numbers of pivots that are zero.
 pub(super) fn solve_in_place<T: Number>(a: &mut [T], b: &mut [T], matrices: usize, n: usize, k: usize, info: &Tensor) {
     let mut pivots = memory::filled(0, n);
     let codes: Vec<i32> = memory::collect((0..matrices).map(|i| {
@@ -71,7 +75,7 @@ pub(super) fn solve_in_place<T: Number>(a: &mut [T], b: &mut [T], matrices: usiz
     write(info, &codes);
 }
 
-/// `x` of `a x = b` for equal batches; infinite or NaN where `a` is singular.
+/// `x` with `a x = b` for equal batches. It is infinite or NaN if `a` is singular.
 pub(super) fn solution(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     Ok(dispatch::call_n(Prim::Solve(Solve), &[a, b])?.swap_remove(0))
 }

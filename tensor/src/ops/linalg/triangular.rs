@@ -4,6 +4,7 @@ use super::{
     adjoint, any, count, definite, different_dtypes, elements, expect_fit, expect_inexact, expect_matrices,
     expect_square, matrix_size, on_host, part, part_mut, same_batch, tuple, with_number, write,
 };
+use crate::axes::Axes;
 use crate::op::{Func, Fused, KernelFn, LowerFn, Outs, Prim, Saves, Value, VjpFn, same_device};
 use crate::ops::indexing::{tril, triu};
 use crate::schema::{Ret, Row, Scope, Tier, n, t};
@@ -11,7 +12,7 @@ use crate::{Error, Meta, Result, Tensor, dispatch};
 use smallvec::smallvec;
 use torchtpu_linalg as kernels;
 
-/// `x` of `a x = b` for triangles `a`.
+/// `x` with `a x = b` for a triangle `a`.
 ///
 /// | operand | shape | dtype |
 /// |---|---|---|
@@ -20,15 +21,15 @@ use torchtpu_linalg as kernels;
 /// | x | that of b | that of a |
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SolveTriangular {
-    /// The upper triangle.
+    /// Whether to read the upper triangle.
     pub upper: bool,
-    /// With ones on the diagonal, whatever is there.
+    /// Whether the diagonal counts as ones, whatever its elements are.
     pub unit: bool,
 }
 
 impl SolveTriangular {
     /// # Errors
-    /// Sizes or dtypes that do not fit.
+    /// When sizes or dtypes do not fit.
     pub(super) fn call(self, a: &Tensor, b: &Tensor) -> Result<Tensor> {
         dispatch::call(Prim::SolveTriangular(self), &[a, b])
     }
@@ -79,6 +80,9 @@ impl Fused for SolveTriangular {
             )));
         }
         Ok(x[1].meta().with_dims(*x[1].dims()))
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::parse("... _ _, ... _ k -> ... _ k", x, y).linear(&[0b10])
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         on_host(Prim::SolveTriangular(*self), x)

@@ -1,6 +1,7 @@
-//! Products that are added to something: `addmm` and its kind.
+//! Products that are added to a tensor: `addmm` and others.
 
 use super::{Dot, check_batches, dot};
+use crate::axes::{Axes, Combine, last, list};
 use crate::op::{F64, Facts, Fused, KernelFn, Op, Outs, Prim, broadcast_dims, normalize_dim, same_device};
 use crate::ops::pointwise::{independent_of, kernel_error};
 use crate::ops::reduce::sum_mask;
@@ -9,7 +10,7 @@ use crate::types::compute::{compute_dtype, narrowed, widened};
 use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch};
 use smallvec::smallvec;
 
-/// [`blend`] of a product of `a` and `b`, or of what `of` makes of that; 16-bit floats are rounded once, at the end.
+/// [`blend`] for the product of `a` and `b`, after `of` was applied to it. 16-bit floats are rounded once, at the end.
 fn blend_of_dot(
     x: &Tensor,
     a: &Tensor,
@@ -25,7 +26,7 @@ fn blend_of_dot(
     narrowed(blend(&widened(x)?, of(wide)?, beta, alpha)?, a.dtype())
 }
 
-/// [`blend`] of the product of `a` and `b`, as [`blend_of_dot`].
+/// [`blend`] for the product of `a` and `b`, as in [`blend_of_dot`].
 fn blend_dot(x: &Tensor, a: &Tensor, b: &Tensor, beta: Scalar, alpha: Scalar) -> Result<Tensor> {
     let is_real = [beta, alpha].iter().all(|s| s.to_complex().1 == 0.0);
     if !is_rounded(x, a) || !is_real {
@@ -35,12 +36,12 @@ fn blend_dot(x: &Tensor, a: &Tensor, b: &Tensor, beta: Scalar, alpha: Scalar) ->
     dispatch::call(Prim::Addmm(op), &[x, a, b])
 }
 
-/// Whether numbers of these dtypes are 16-bit floats, which are computed with as `f32`.
+/// Whether operands of these dtypes are 16-bit floats, which are computed in `f32`.
 fn is_rounded(x: &Tensor, a: &Tensor) -> bool {
     compute_dtype(a.dtype()) != a.dtype() && x.dtype() == a.dtype()
 }
 
-/// `y = beta * x + alpha * (a @ b)` of 16-bit floats, rounded once.
+/// `y = beta * x + alpha * (a @ b)` for 16-bit floats, rounded once.
 ///
 /// | operand | shape |
 /// |---|---|
@@ -49,7 +50,7 @@ fn is_rounded(x: &Tensor, a: &Tensor) -> bool {
 /// | b | `[b.., k, n]` |
 /// | y | `[b.., m, n]` |
 ///
-/// `beta = 0` ignores x, NaN included.
+/// `beta = 0` ignores `x`, even if it is NaN.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Addmm {
     /// Factor of x.
@@ -72,13 +73,20 @@ impl Fused for Addmm {
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         Ok(Meta { device: same_device(x)?, ..Dot::new(false, false).infer(&x[1..])? })
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        let batch = list("b", y[0].dims.len() - 2);
+        let dims = format!("{batch} m n");
+        // The tensor is added in one part only.
+        let text = format!("{}, {batch} m k, {batch} k n -> {dims}", last(&dims, x[0].dims.len()));
+        Axes::parse(&text, x, y).reduces("k", Combine::Sum).once(0b001).linear(&[0b011, 0b101])
+    }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let [beta, alpha] = [self.beta, self.alpha].map(|v| Scalar::Float(v.get()));
         Ok(smallvec![blend_of_dot(x[0], x[1], x[2], beta, alpha, Ok)?])
     }
 }
 
-/// `beta * x + alpha * product`; `beta = 0` ignores `x`, NaN included.
+/// `beta * x + alpha * product`. `beta = 0` ignores `x`, even if it is NaN.
 fn blend(x: &Tensor, product: Tensor, beta: Scalar, alpha: Scalar) -> Result<Tensor> {
     let whole = |s: Scalar| match product.dtype() {
         DType::Bool => Scalar::Bool(s.to_i64() != 0),
@@ -97,7 +105,7 @@ fn blend(x: &Tensor, product: Tensor, beta: Scalar, alpha: Scalar) -> Result<Ten
     }
 }
 
-/// Refuses operands of several dtypes, in PyTorch's words for each function.
+/// Refuse operands of several dtypes, in PyTorch's words for each function.
 fn check_dtypes(name: &str, x: &Tensor, a: &Tensor, b: &Tensor) -> Result<()> {
     let (dx, da, db) = (x.dtype(), a.dtype(), b.dtype());
     if dx == da && da == db {
@@ -117,7 +125,7 @@ fn check_dtypes(name: &str, x: &Tensor, a: &Tensor, b: &Tensor) -> Result<()> {
 
 pub(super) fn baddbmm(x: &Tensor, a: &Tensor, b: &Tensor, beta: Scalar, alpha: Scalar) -> Result<Tensor> {
     check_dtypes("baddbmm", x, a, b)?;
-    // Spread to the product's sizes before these are known to be sizes of matrices, as in PyTorch.
+    // Expand `x` before the sizes of the matrices are checked, as PyTorch does.
     let size = |t: &Tensor, d: i64| -> Result<i64> { Ok(t.dims()[normalize_dim(d, t.dims().len())?] as i64) };
     let x = match a.dims().len() {
         0 => x.clone(),

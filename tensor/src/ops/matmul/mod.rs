@@ -1,9 +1,10 @@
-//! The matmul family: one primitive, `Dot`, a batched contraction; everything else is made of it.
+//! The matmul family. One primitive, `Dot`, is a batched contraction; all others are composed of it.
 
 mod blend;
 mod grouped;
 mod linear;
 
+use crate::axes::{Axes, Combine};
 use crate::lower::kernel_call::{self, KernelCall};
 use crate::op::{Attribute, Attributes, Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values, same_device};
 use crate::ops::pointwise::kernel_error;
@@ -27,19 +28,20 @@ use std::cell::Cell;
 /// | b | `[b.., k, n]`, or `[b.., n, k]` with `tb` | |
 /// | y | `[b.., m, n]` | |
 ///
-/// C1: equal leading sizes. C2: equal `k`. C3: equal dtypes. Floats below `f32` accumulate in `f32`, and are rounded
-/// when the sum is whole, or not at all if `wide`: then the result is `f32`. `k = 0` gives zeros. Transposition is an
-/// attribute so that a weight stored `[out, in]` is contracted in place: an explicit transpose before a one-row product
-/// copies the weight on XLA.
+/// C1: equal leading sizes. C2: equal `k`. C3: equal dtypes. Floats narrower than `f32` accumulate in `f32`, and are
+/// rounded after the sum, or not at all if `wide`: then the result is `f32`. `k = 0` gives zeros. Transposition is an
+/// attribute, so that a weight stored as `[out, in]` is contracted in place. An explicit transpose before a one-row
+/// product copies the weight on XLA.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Dot {
-    /// `a` is stored with its last two dimensions swapped.
+    /// Whether `a` is stored with its last two dimensions swapped.
     pub ta: bool,
-    /// `b` is stored with its last two dimensions swapped.
+    /// Whether `b` is stored with its last two dimensions swapped.
     pub tb: bool,
-    /// The sums of 16-bit floats are returned as they are.
+    /// Whether the sums of 16-bit floats are returned in `f32`.
     pub wide: bool,
-    /// The `f32` operands are made of 16-bit floats, so that an accelerator need not multiply more of their digits.
+    /// Whether the `f32` operands were widened from 16-bit floats, so that an accelerator need not multiply more
+    /// digits.
     pub of_narrow: bool,
 }
 
@@ -48,7 +50,7 @@ thread_local! {
     static WIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `f` with a flag set.
+/// Run `f` with a flag set.
 fn with_flag<R>(flag: &'static std::thread::LocalKey<Cell<bool>>, value: bool, f: impl FnOnce() -> R) -> R {
     struct Restore(&'static std::thread::LocalKey<Cell<bool>>, bool);
     impl Drop for Restore {
@@ -60,13 +62,13 @@ fn with_flag<R>(flag: &'static std::thread::LocalKey<Cell<bool>>, value: bool, f
     f()
 }
 
-/// Runs `f`, whose products of 16-bit floats return their sums in `f32`.
+/// Run `f`, whose products of 16-bit floats return their sums in `f32`.
 pub(super) fn with_wide_sums<R>(f: impl FnOnce() -> R) -> R {
     with_flag(&WIDE, true, f)
 }
 
-/// Runs `f`, which computes with operands of `dtype` that it widens; its products ask accelerators for no more than
-/// those of 16-bit floats do, if `dtype` is one.
+/// Run `f`, which widens operands of `dtype`. If `dtype` is a 16-bit float, its products ask accelerators for no more
+/// precision than those of 16-bit floats.
 pub(super) fn with_products_of<R>(dtype: DType, f: impl FnOnce() -> R) -> R {
     with_flag(&OF_NARROW, matches!(dtype, DType::F16 | DType::BF16), f)
 }
@@ -124,6 +126,10 @@ impl Op for Dot {
         dims.set(r - 1, db[r - 1]);
         let dtype = if self.wide { compute_dtype(a.dtype()) } else { a.dtype() };
         Ok(Meta { dims, dtype, device: same_device(x)? })
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        let (a, b) = (if self.ta { "... k m" } else { "... m k" }, if self.tb { "... n k" } else { "... k n" });
+        Axes::parse(&format!("{a}, {b} -> ... m n"), x, y).reduces("k", Combine::Sum).linear(&[0b01, 0b10])
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let oriented = |t: &Tensor, swap: bool| {
@@ -210,7 +216,7 @@ impl Tensor {
                     db[0]
                 )));
             }
-            // One matrix for all: fold the leading dimensions into rows.
+            // With one matrix for all, fold the leading dimensions into rows.
             let rows = da[..na - 1].iter().product();
             let flat = a2.reshape_dims(Dims::new(&[rows, da[na - 1]]))?;
             let y = flat.mm(&b2)?;
@@ -354,7 +360,7 @@ fn check_batches(a: &Tensor, b: &Tensor) -> Result<()> {
     Ok(())
 }
 
-/// 16-bit floats, which an op of their own adds, and something exact.
+/// An op of its own adds 16-bit floats. The last dtype is exact.
 const ROUNDED: &[DType] = &[DType::F64, DType::BF16, DType::F16];
 
 macro_rules! product_row {
@@ -507,7 +513,7 @@ pub const ROWS: &[Row] = &[
         Tier::Fused,
         |a| Ok(grouped_mm(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?, a.opt_tensor(3)?, a.opt_dtype(4)?)?.into()),
         || {
-            // Groups of two places, one place and none.
+            // Groups of two places, of one, and of none.
             let ends = || SampleArg::Tensor(vec![3], Fill::Pivots);
             vec![
                 Sample::new(vec![t(&[4, 2]), t(&[3, 2, 5]), ends()]).dtypes(ROUNDED),

@@ -2,6 +2,7 @@
 
 use super::promotion::{as_tensor, result_type};
 use super::{broadcast_strides, kernel_error};
+use crate::axes::Axes;
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, broadcast_dims, same_device};
 use crate::schema::{Numbers, Operand, Row, Tier, index, n, t};
 use crate::{DType, Meta, Result, Scalar, Tensor, dispatch};
@@ -10,7 +11,7 @@ use torchtpu_kernels::pointwise as kernels;
 use torchtpu_kernels::pointwise::CompareKind;
 use torchtpu_stablehlo::Direction;
 
-/// `y = a < b` and its kin, broadcast; gives `bool`.
+/// `y = a < b` and other comparisons, broadcast, as `bool`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Compare(pub CompareKind);
 
@@ -26,6 +27,9 @@ impl Op for Compare {
             return Err(crate::ops::complex::unsupported(&format!("{}_cpu", self.0.name()), x[0].dtype()));
         }
         Ok(Meta { dims: broadcast_dims(x[0].dims(), x[1].dims())?, dtype: DType::Bool, device: same_device(x)? })
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::elementwise(x, y)
     }
     fn takes_complex(&self) -> bool {
         true
@@ -56,7 +60,7 @@ impl Op for Compare {
     }
 }
 
-/// Compares tensors or numbers, after promotion.
+/// Compare tensors or numbers, after promotion.
 pub fn compare(kind: CompareKind, a: Operand<'_>, b: Operand<'_>) -> Result<Tensor> {
     let dtype = result_type(a, b);
     dispatch::call(Prim::Compare(Compare(kind)), &[&as_tensor(a, dtype)?, &as_tensor(b, dtype)?])
@@ -69,7 +73,7 @@ macro_rules! compare_methods {
             pub fn $name(&self, other: &Tensor) -> Result<Tensor> {
                 compare(CompareKind::$kind, Operand::Tensor(self), Operand::Tensor(other))
             }
-            /// With a number.
+            /// The comparison with a number.
             pub fn $scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
                 compare(CompareKind::$kind, Operand::Tensor(self), Operand::Scalar(other.into()))
             }

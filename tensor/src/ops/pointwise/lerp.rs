@@ -7,7 +7,7 @@ use crate::schema::{Deprecated, Operand, Row, Tier, n, positive, t, unit};
 use crate::types::compute::expect_float;
 use crate::{DType, Error, Result, Scalar, Tensor, samples};
 
-/// `x + weight * (end - x)`, from whichever end is nearer.
+/// `x + weight * (end - x)`, computed from the nearer end.
 fn lerp(x: &Tensor, end: &Tensor, weight: Operand<'_>) -> Result<Tensor> {
     let y = lerp_in_steps(x, end, weight)?;
     match weight {
@@ -29,7 +29,7 @@ fn lerp_in_steps(x: &Tensor, end: &Tensor, weight: Operand<'_>) -> Result<Tensor
     }
     if matches!(x.dtype(), DType::F16 | DType::BF16) && !matches!(weight, Operand::Tensor(w) if w.dtype() != x.dtype())
     {
-        // Rounded once, at the end.
+        // Round once, at the end.
         let wide = |t: &Tensor| t.to_dtype(DType::F32);
         let held;
         let weight = match weight {
@@ -82,7 +82,7 @@ fn add_product(x: &Tensor, a: &Tensor, b: &Tensor, value: Scalar, divide: bool) 
     }
     let half = |t: &Tensor| matches!(t.dtype(), DType::F16 | DType::BF16);
     if half(x) && half(a) && half(b) {
-        // Rounded once, at the end.
+        // Round once, at the end.
         let wide = |t: &Tensor| t.to_dtype(DType::F32);
         return add_product(&wide(x)?, &wide(a)?, &wide(b)?, value, divide)?.to_dtype(x.dtype());
     }

@@ -1,8 +1,8 @@
 //! Element-wise ops: `Unary{kind}`, `Binary{kind}`, `Compare{kind}`, `Select`.
 //!
-//! One op with a kind, since shape rule, kernel loop and lowering are shared. Operands broadcast inside the op; both
-//! have the same dtype there, because the functions of `arithmetic` promote first (and promotion is a recorded `Cast`);
-//! only a number that 16-bit floats are multiplied with or divided by stays wider than they are.
+//! Each is one op with a kind, since shape rule, kernel loop and lowering are shared. Operands broadcast inside the op.
+//! They have the same dtype, because the functions of `arithmetic` promote first (and promotion is a recorded `Cast`).
+//! Only a number in a product or quotient with 16-bit floats stays wider.
 
 mod arithmetic;
 mod binary;
@@ -33,7 +33,7 @@ pub use unary::{ROUND_ROWS, SPECIAL_UNARY_ROWS, UNARY_ROWS, Unary, unary, unary_
 
 use crate::{Dims, Error, ErrorKind, Tensor};
 
-/// Turns a kernel's error into ours.
+/// Convert a kernel's error to an [`Error`].
 pub(crate) fn kernel_error(e: torchtpu_kernels::KernelError) -> Error {
     use torchtpu_kernels::KernelError as K;
     match e {

@@ -2,6 +2,7 @@
 
 use super::broadcast_strides;
 use super::promotion::{as_tensor, result_type};
+use crate::axes::Axes;
 use crate::op::{Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values, broadcast_dims, same_device};
 use crate::schema::{Numbers, Operand, Row, Tier, mask, n, t};
 use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, graph, samples, state};
@@ -26,6 +27,9 @@ impl Op for Select {
         }
         let dims = broadcast_dims(&broadcast_dims(x[0].dims(), x[1].dims())?, x[2].dims())?;
         Ok(Meta { dims, dtype: x[1].dtype(), device: same_device(x)? })
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::elementwise(x, y).linear(&[0b110])
     }
     fn takes_complex(&self) -> bool {
         true
@@ -58,17 +62,17 @@ impl Op for Select {
     }
 }
 
-/// Chooses between two tensors of the same dtype.
+/// Choose between two tensors of the same dtype.
 pub fn select(cond: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     dispatch::call(Prim::Select(Select), &[cond, a, b])
 }
 
-/// Chooses a number where `cond` holds.
+/// Choose a number where `cond` holds.
 pub fn select_scalar(cond: &Tensor, value: f64, x: &Tensor) -> Result<Tensor> {
     select(cond, &Tensor::number(Scalar::Float(value), x.dtype())?, x)
 }
 
-/// Square root whose gradient at zero is zero, as that of a norm or a standard deviation.
+/// Square root whose gradient at zero is zero, like that of a norm or a standard deviation.
 pub(crate) fn safe_sqrt(x: &Tensor) -> Result<Tensor> {
     if !(state::grad_enabled() && x.requires_grad()) {
         return x.sqrt();
@@ -77,7 +81,7 @@ pub(crate) fn safe_sqrt(x: &Tensor) -> Result<Tensor> {
     select_scalar(&at_zero, 0.0, &select_scalar(&at_zero, 1.0, x)?.sqrt()?)
 }
 
-/// `y` with the gradient zero, rather than none, to what it was made from.
+/// `y` with a zero gradient, instead of none, for the tensor that it was computed from.
 pub fn independent_of(x: &Tensor, y: Tensor) -> Result<Tensor> {
     if !y.dtype().is_inexact() || !graph::may_need_grad(&[x]) {
         return Ok(y);
@@ -86,7 +90,7 @@ pub fn independent_of(x: &Tensor, y: Tensor) -> Result<Tensor> {
     select(&Tensor::full_meta(&never, Scalar::Bool(false))?, &x.to_dtype(y.dtype())?, &y)
 }
 
-/// `torch.where`: chooses between tensors or numbers, after promotion.
+/// `torch.where`: choose between tensors or numbers, after promotion.
 pub fn where_(cond: &Tensor, a: Operand<'_>, b: Operand<'_>) -> Result<Tensor> {
     let dtype = result_type(a, b);
     if cond.dtype() == DType::U8 {

@@ -3,6 +3,7 @@
 use super::arithmetic::{arith, binary};
 use super::kernel_error;
 use super::select::select_scalar;
+use crate::axes::Axes;
 use crate::lower::analytic;
 use crate::lower::kernel_call::KernelCall;
 use crate::lower::math::{self, Trig};
@@ -23,7 +24,7 @@ fn is_predicate(k: UnaryKind) -> bool {
     k.is_predicate()
 }
 
-/// Refuses complex numbers where PyTorch does, in its words.
+/// Refuse complex numbers where PyTorch does, in its words.
 #[cold]
 fn check_complex(k: UnaryKind, d: DType) -> Result<()> {
     use UnaryKind::*;
@@ -82,6 +83,11 @@ impl Op for Unary {
             }
             _ => Ok(*m),
         }
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        // Conjugates are linear over the real numbers.
+        let is_linear = matches!(self.0, UnaryKind::Neg | UnaryKind::Conj);
+        Axes::elementwise(x, y).linear(if is_linear { &[0b1] } else { &[] })
     }
     fn takes_complex(&self) -> bool {
         true
@@ -426,7 +432,7 @@ fn over_argument(s: &Saved<'_>) -> Result<Tensor> {
     select_scalar(&zero, 0.5, &binary(BinaryKind::Div, y, &safe)?)
 }
 
-/// Applies a unary op; integers become the default floating-point dtype where the result is not an integer.
+/// Apply a unary op; integers become the default floating-point dtype where the result is not an integer.
 pub fn unary(kind: UnaryKind, x: &Tensor) -> Result<Tensor> {
     if kind == UnaryKind::Square && x.dtype() == DType::Bool {
         return dispatch::call(Prim::Unary(Unary(kind)), &[&x.to_dtype(DType::I64)?]); // a power
@@ -462,7 +468,7 @@ pub fn unary_(kind: UnaryKind, x: &Tensor) -> Result<()> {
     inplace::apply(x, |x| unary(kind, x))
 }
 
-/// Rounds to a number of decimal places; negative ones are places before the point.
+/// Round to a number of decimal places; negative ones are places before the point.
 fn round_to(x: &Tensor, decimals: i64) -> Result<Tensor> {
     if !x.dtype().is_float() {
         return if decimals == 0 {

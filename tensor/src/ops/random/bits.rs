@@ -1,5 +1,6 @@
 //! `RandomBits`: a counter-based generator as an op.
 
+use crate::axes::Axes;
 use crate::op::{Facts, Func, Grads, Op, Saved, Saves, Value, Values};
 use crate::{DType, Dims, Error, Meta, Result, Tensor};
 use smallvec::smallvec;
@@ -13,12 +14,12 @@ use torchtpu_stablehlo::{ElementType, Type};
 /// | next state | `[2]` | `int64` |
 /// | bits | `dims` | `int64` if `wide`, else `int32` |
 ///
-/// Each step of the counter gives 64 bits; narrow elements take the low half first. The counter wraps.
+/// Each step of the counter gives 64 bits. Narrow elements use the low half first. The counter wraps.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RandomBits {
     /// Sizes of the bits.
     pub dims: Dims,
-    /// 64 bits an element, else 32.
+    /// Whether there are 64 bits for each element; else 32.
     pub wide: bool,
 }
 
@@ -29,7 +30,7 @@ impl RandomBits {
     }
 }
 
-/// One block of Threefry 2x32: encrypts the counter with the key.
+/// One block of Threefry 2x32, which encrypts the counter with the key.
 fn threefry(key: u64, counter: u64) -> u64 {
     const ROTATIONS: [[u32; 4]; 2] = [[13, 15, 26, 6], [17, 29, 16, 24]];
     let (k0, k1) = (key as u32, (key >> 32) as u32);
@@ -61,6 +62,9 @@ impl Op for RandomBits {
     fn infer_extra(&self, _: &[&Tensor], first: &Meta, _: usize) -> Meta {
         Meta { dims: self.dims, dtype: if self.wide { DType::I64 } else { DType::I32 }, device: first.device }
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::except(u64::MAX, x, y).because("the counter of an element follows from its position")
+    }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let state = x[0].to_vec::<i64>()?;
         let (key, counter) = (state[0] as u64, state[1] as u64);
@@ -86,7 +90,7 @@ impl Op for RandomBits {
             return smallvec![x[0].clone(), f.splat(0.0, &y[1].ty())];
         }
         let state = f.bitcast_convert(&x[0], ElementType::U64);
-        // Always 64 bits a step: how 32-bit words are laid out depends on the shape.
+        // Always request 64 bits in each step, because the layout of 32-bit words depends on the shape.
         let (next, words) = f.rng_bit_generator(&state, &Type::new(&[steps], ElementType::U64));
         let next = f.bitcast_convert(&next, ElementType::S64);
         let bits = if self.wide {

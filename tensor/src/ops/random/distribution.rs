@@ -1,4 +1,4 @@
-//! What numbers are drawn from, on the host and as recorded ops.
+//! Distributions of random numbers, on the host and as recorded ops.
 
 use crate::ops::pointwise::{BinaryKind, arith, kernel_error};
 use crate::random::Generator;
@@ -8,7 +8,7 @@ use crate::{DType, Device, Dims, Error, Meta, Result, Scalar, Tensor};
 use torchtpu_kernels::random::{self as kernels, Generator as HostGenerator};
 use torchtpu_kernels::{KernelError, ViewMut};
 
-/// What numbers are drawn from.
+/// A distribution of random numbers.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Distribution {
     /// Uniform in `[from, to)`.
@@ -59,7 +59,7 @@ pub(crate) fn largest(d: DType) -> i64 {
     }
 }
 
-/// Where numbers are drawn on a device.
+/// The draws of random numbers on a device.
 pub(super) struct Source<'a> {
     pub(super) generator: &'a Generator,
     pub(super) dims: Dims,
@@ -75,12 +75,12 @@ impl Source<'_> {
         let mask = Operand::Scalar(Scalar::Int((1i64 << n) - 1));
         arith(BinaryKind::BitwiseAnd, Operand::Tensor(&self.bits(n > 31)?), mask)?.to_dtype(dtype)
     }
-    /// Uniform in `[0, 1)`, of as many bits as `precision` has, in the dtype that is computed in.
+    /// Uniform in `[0, 1)`, with as many bits as `precision` has, in the dtype of the computation.
     pub(super) fn unit(&self, precision: DType) -> Result<Tensor> {
         let n = digits(precision);
         self.low_bits(n, working(precision))?.mul_scalar((-f64::from(n)).exp2())
     }
-    /// Standard normal: the inverse distribution function at the middle of one of 2^23 (2^52) equal parts.
+    /// Standard normal: the inverse distribution function at the middle of one of 2^23 (or 2^52) equal parts.
     fn normal(&self, working: DType) -> Result<Tensor> {
         let n = digits(working) - 1;
         let parts = f64::from(n).exp2();
@@ -92,7 +92,7 @@ impl Source<'_> {
     fn integers(&self, from: i64, range: u64) -> Result<Tensor> {
         let number = |v: i64| Operand::Scalar(Scalar::Int(v));
         if range <= 1 << 31 {
-            // The high half of a 32-bit number times the range: no division, which TPUs lack for 64 bits.
+            // The high half of a 32-bit number times the range. This needs no division, which TPUs lack for 64 bits.
             let word = arith(
                 BinaryKind::BitwiseAnd,
                 Operand::Tensor(&self.bits(false)?.to_dtype(DType::I64)?),
@@ -110,8 +110,8 @@ impl Source<'_> {
     }
 }
 
-/// Refuses a bound of drawn integers that the dtype does not hold, and warns of one that it holds among numbers which
-/// it does not.
+/// Refuse a bound of drawn integers that the dtype cannot hold. Warn of a bound beyond which it cannot hold all
+/// integers.
 fn check_integer(v: i64, name: &str, dtype: DType) -> Result<()> {
     let least = match dtype {
         DType::Bool | DType::U8 => 0,
@@ -141,13 +141,13 @@ fn check_integer(v: i64, name: &str, dtype: DType) -> Result<()> {
     Ok(())
 }
 
-/// The dtype that is computed in.
+/// The dtype of the computation.
 pub(super) fn working(d: DType) -> DType {
     if d == DType::F64 { d } else { DType::F32 }
 }
 
 impl Distribution {
-    /// Draws on the host, and refuses wrong arguments.
+    /// Draw on the host, and refuse wrong arguments.
     pub(super) fn fill(self, g: &mut HostGenerator, out: &mut ViewMut<'_>) -> std::result::Result<(), KernelError> {
         match self {
             Distribution::Uniform(a, b) => kernels::uniform_(g, out, a, b),
@@ -167,7 +167,7 @@ impl Distribution {
         }
     }
 
-    /// Refuses bounds that the dtype does not hold.
+    /// Refuse bounds that the dtype does not hold.
     pub(super) fn check_bounds(self, dtype: DType) -> Result<()> {
         let most = match dtype {
             DType::F16 => 65_504.0,
@@ -203,14 +203,14 @@ impl Distribution {
         }
     }
 
-    /// Refuses arguments that the host would refuse: an empty tensor draws nothing.
+    /// Refuse arguments that the host would refuse: an empty tensor draws nothing.
     pub(super) fn check(self, dtype: DType) -> Result<()> {
         self.check_bounds(dtype)?;
         let none = Tensor::empty(&Meta::new(&[0], dtype, Device::CPU))?;
         self.fill(&mut HostGenerator::new(0), &mut none.view_mut()).map_err(kernel_error)
     }
 
-    /// What the parts of complex numbers are drawn from, and what is added to the numbers; a variance is shared evenly.
+    /// The distribution of the parts of complex numbers, and the number to add. Both parts have half of the variance.
     pub(super) fn of_parts(self, dtype: DType) -> Result<(Distribution, f64)> {
         let name = dtype.scalar_type();
         let kernel = match self {
@@ -245,7 +245,7 @@ impl Distribution {
         Err(crate::ops::complex::unsupported(kernel, dtype))
     }
 
-    /// Draws on a device, in ordinary ops.
+    /// Draw on a device, in ordinary ops.
     pub(super) fn record(self, meta: &Meta, generator: &Generator) -> Result<Tensor> {
         let s = Source { generator, dims: meta.dims, device: meta.device };
         let (dtype, wide) = (meta.dtype, working(meta.dtype));
@@ -270,7 +270,7 @@ impl Distribution {
             Distribution::IntegersFrom(a) => s.integers(a, (largest(dtype).wrapping_sub(a) as u64).wrapping_add(1))?,
             Distribution::AllIntegers => s.integers(0, largest(dtype) as u64 + 1)?,
             Distribution::TruncatedNormal(m, d, a, b) => {
-                // The inverse distribution function over the part of the unit interval that the bounds leave.
+                // The inverse distribution function over the part of the unit interval between the bounds.
                 let level = |x: f64| erf((x - m) / d / std::f64::consts::SQRT_2);
                 let (low, high) = (level(a), level(b));
                 let u = s.unit(wide)?.mul_scalar(high - low)?.add_scalar(low)?;
@@ -282,7 +282,7 @@ impl Distribution {
     }
 }
 
-/// The error function, to about 1e-15: a series near zero, a continued fraction beyond.
+/// The error function, accurate to about 1e-15: a series near zero, a continued fraction beyond.
 fn erf(x: f64) -> f64 {
     let a = x.abs();
     if a > 6.0 {

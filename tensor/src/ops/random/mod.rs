@@ -1,8 +1,8 @@
-//! Random numbers: `RandomBits`, and the distributions made of it.
+//! Random numbers: `RandomBits`, and the distributions composed of it.
 //!
-//! On `cpu` every function draws PyTorch's stream bit for bit, from kernels that need no node of a trace. On `tpu` bits
-//! come from a counter-based generator and ordinary recorded ops turn them into a distribution, so that one trace
-//! serves every seed.
+//! On `cpu` every function draws PyTorch's stream bit for bit, in kernels that need no node of a trace. On `tpu` bits
+//! come from a counter-based generator, and recorded ops turn them into a distribution, so that one trace serves every
+//! seed.
 //!
 //! Rows of this family have no samples: two devices draw different numbers, so there is nothing to compare. Their tests
 //! are `tests/random.rs`.
@@ -42,7 +42,7 @@ fn with<R>(generator: Option<&Generator>, device: Device, f: impl FnOnce(&Genera
 /// `Runtime` for wrong arguments, or a generator of another device.
 pub fn sample(d: Distribution, meta: &Meta, generator: Option<&Generator>) -> Result<Tensor> {
     if meta.dtype.is_complex() {
-        // Pairs of real numbers.
+        // A complex number is a pair of real numbers.
         let (parts, shift) = d.of_parts(meta.dtype)?;
         let numbers = meta.with_dims(Dims::new(&[meta.numel(), 2])).with_dtype(meta.dtype.to_real());
         let y = sample(parts, &numbers, generator)?.view_as_complex()?.view_dims(meta.dims)?.detach();
@@ -65,13 +65,13 @@ pub fn sample(d: Distribution, meta: &Meta, generator: Option<&Generator>) -> Re
     }
 }
 
-/// Writes random numbers over a `cpu` tensor.
+/// Write random numbers over a `cpu` tensor.
 fn draw_into(d: Distribution, x: &Tensor, generator: Option<&Generator>) -> Result<()> {
     d.check_bounds(x.dtype())?;
     with(generator, Device::CPU, |g| g.draw(|g| d.fill(g, &mut x.view_mut()))?.map_err(kernel_error))
 }
 
-/// Overwrites a tensor with random numbers, as `uniform_` and its kin do; its history ends.
+/// Overwrite a tensor with random numbers, as `uniform_` and similar functions do. Its history ends.
 ///
 /// # Errors
 /// `Runtime` for wrong arguments, a generator of another device, or a leaf that requires a gradient.
@@ -89,7 +89,7 @@ pub fn fill(d: Distribution, x: &Tensor, generator: Option<&Generator>) -> Resul
     inplace::assign(x, &sample(d, x.meta(), generator)?)
 }
 
-/// A new `cpu` tensor whose elements lie in memory as those of `x` do, since fills follow memory.
+/// A new `cpu` tensor with the memory layout of `x`, because fills follow memory.
 fn empty_like(x: &Tensor, dtype: DType) -> Result<Tensor> {
     Tensor::empty_with(&Meta { dims: *x.dims(), dtype, device: Device::CPU }, crate::strides::preserved(x))
 }
@@ -113,8 +113,8 @@ fn sample_like(
     if *y.strides() == strides { Ok(y) } else { y.copy_strided(strides) }
 }
 
-/// Which elements dropout keeps: `true` with a probability. On `cpu` PyTorch's stream; a probability of 0 or 1 draws
-/// nothing.
+/// The elements that dropout keeps: each is `true` with a probability. On `cpu` this is PyTorch's stream; a probability
+/// of 0 or 1 draws nothing.
 ///
 /// # Errors
 /// `Runtime` for a probability outside `[0, 1]`, or a generator of another device.
@@ -132,10 +132,11 @@ pub fn keep_mask(meta: &Meta, keep_probability: f64, generator: Option<&Generato
     sample(Distribution::Bernoulli(keep_probability), &meta, generator)
 }
 
-/// [`keep_mask`] of the default generator for the elements of a tensor: on `cpu` drawn as they lie in memory.
+/// [`keep_mask`] by the default generator for the elements of a tensor. On `cpu` they are drawn in their order in
+/// memory.
 ///
 /// # Errors
-/// As [`keep_mask`].
+/// The errors of [`keep_mask`].
 pub fn keep_mask_like(x: &Tensor, keep_probability: f64) -> Result<Tensor> {
     if x.is_plain() || !(0.0 < keep_probability && keep_probability < 1.0) {
         return keep_mask(x.meta(), keep_probability, None);
@@ -166,7 +167,7 @@ pub fn randperm(n: i64, dtype: DType, device: Device, generator: Option<&Generat
             with(generator, device, |g| g.draw(|g| kernels::randperm(g, &mut y.view_mut())))?;
             Ok(y)
         }
-        // The order of 64-bit numbers, which do not meet.
+        // The order of 64-bit random numbers, which do not collide in practice.
         DeviceKind::Tpu => with(generator, device, |g| {
             let keys = g.bits(meta.dims, true, device)?;
             super::sort::sort(&keys, 0, false, false)?.1.to_dtype(dtype)
@@ -174,7 +175,7 @@ pub fn randperm(n: i64, dtype: DType, device: Device, generator: Option<&Generat
     }
 }
 
-/// Ones with the probabilities that a tensor holds.
+/// Ones, drawn with the probabilities that a tensor holds.
 fn bernoulli_into(y: &Tensor, p: &Tensor, generator: Option<&Generator>) -> Result<()> {
     let strides = pointwise::broadcast_strides(p, y.dims());
     with(generator, Device::CPU, |g| {
@@ -215,7 +216,7 @@ fn bernoulli_of(p: &Tensor, meta: &Meta, generator: Option<&Generator>) -> Resul
     })
 }
 
-/// `torch.bernoulli`: ones with the probabilities that `p` holds.
+/// `torch.bernoulli`: ones, drawn with the probabilities in `p`.
 ///
 /// # Errors
 /// `Runtime` for a probability outside `[0, 1]` or an integer tensor.
@@ -285,7 +286,7 @@ pub fn multinomial(x: &Tensor, draws: i64, replacement: bool, generator: Option<
                     let at = super::sort::searchsorted(&total, &s.unit(w.dtype())?.mul(&all)?, true, false, None)?;
                     return at.minimum_scalar(categories as i64 - 1);
                 }
-                // A race: the k first of exponential arrival times are k draws without replacement.
+                // A race: the first k of exponential arrival times are k draws without replacement.
                 let s = Source { generator: g, dims: *w.dims(), device: meta.device };
                 let times = s.unit(w.dtype())?.neg()?.log1p()?.neg()?;
                 Ok(super::sort::topk(&w.div(&times)?, draws, -1, true, true)?.1)
@@ -294,8 +295,7 @@ pub fn multinomial(x: &Tensor, draws: i64, replacement: bool, generator: Option<
     })
 }
 
-/// `torch.normal` with tensors of means, of standard deviations, or both.
-/// Draws, with gradients of zero to mean and deviation.
+/// `torch.normal` with tensors of means, of standard deviations, or both. The gradients of mean and deviation are zero.
 fn drawn_normal(a: &Args<'_>) -> Result<Ret> {
     let mut y = normal_of(a.operand(0)?, a.operand(1)?, a.opt_generator(2)?)?;
     for x in [a.operand(0)?, a.operand(1)?] {
@@ -347,7 +347,7 @@ fn normal_of(mean: Operand<'_>, std: Operand<'_>, generator: Option<&Generator>)
 
 // ------------------------------------------------------------------------------------------------ the public functions
 
-/// New numbers of sizes at argument `at`, with `dtype, layout, device, pin_memory` at `options`.
+/// New random numbers. The sizes are argument `at`, and `dtype, layout, device, pin_memory` start at `options`.
 fn new(d: Distribution, a: &Args<'_>, at: usize, options: usize, generator: Option<usize>) -> Result<Ret> {
     let integers = matches!(d, Distribution::Integers(..));
     let dtype = if integers {
@@ -360,7 +360,7 @@ fn new(d: Distribution, a: &Args<'_>, at: usize, options: usize, generator: Opti
     Ok(sample(d, &Meta { dims: sizes(a.ints(at)?)?, dtype, device }, g)?.into())
 }
 
-/// Numbers like the tensor at argument 0, with `dtype, layout, device` at `options`.
+/// Random numbers like the tensor at argument 0. `dtype, layout, device` start at `options`.
 fn like(d: Distribution, a: &Args<'_>, options: usize) -> Result<Ret> {
     let x = a.tensor(0)?;
     let dtype = a.opt_dtype(options)?.unwrap_or(x.dtype());
@@ -368,7 +368,7 @@ fn like(d: Distribution, a: &Args<'_>, options: usize) -> Result<Ret> {
     Ok(sample_like(d, x, dtype, device, a.memory_format(options + 4)?)?.into())
 }
 
-/// The in-place methods: fills argument 0 and gives it back.
+/// The in-place methods: fill argument 0 and return it.
 fn over(d: Distribution, a: &Args<'_>, generator: usize) -> Result<Ret> {
     let x = a.tensor(0)?;
     fill(d, x, a.opt_generator(generator)?)?;

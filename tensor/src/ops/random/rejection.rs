@@ -1,10 +1,11 @@
-//! Distributions that are drawn from by trying until something fits: gamma, Dirichlet, Poisson, binomial; and how their
-//! numbers move with the parameters.
+//! Distributions that are drawn by rejection: gamma, Dirichlet, Poisson and binomial, and the derivatives of draws by
+//! their parameters.
 //!
 //! On `cpu` the kernels of PyTorch's streams draw. On `tpu` each element gets 64 random bits, which start a stream of
 //! its own, and [`Rejection`] is a loop that ends when the last element has its number.
 
 use super::{Source, with, working};
+use crate::axes::Axes;
 use crate::lower::analytic;
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, broadcast_dims, same_device};
 use crate::ops::pointwise::{arith, broadcast_strides, independent_of, kernel_error, select, select_scalar};
@@ -17,14 +18,14 @@ use torchtpu_kernels::special::{self, Analytic};
 use torchtpu_kernels::{Element, random as kernels};
 use torchtpu_stablehlo::{Direction, ElementType, ReduceKind};
 
-/// What [`Rejection`] draws from.
+/// The distribution of a [`Rejection`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Proposal {
-    /// Gamma numbers of shapes from one on.
+    /// Gamma numbers with shapes of at least one.
     Gamma,
-    /// Poisson counts of rates.
+    /// Poisson counts with given rates.
     Poisson,
-    /// Successes of trials, of probabilities of at most a half.
+    /// Numbers of successes in trials with probabilities of at most a half.
     Binomial,
 }
 
@@ -38,7 +39,7 @@ impl analytic::OfFour for Proposal {
     }
 }
 
-/// Numbers that are tried until they fit, for each element from the random bits that it is given.
+/// Numbers drawn by rejection, for each element from its own random bits.
 ///
 /// | operand | shape | dtype |
 /// |---|---|---|
@@ -46,20 +47,20 @@ impl analytic::OfFour for Proposal {
 /// | a, b | that of `bits` (C2) | `float32` or `float64` |
 /// | y | that of `bits` | that of `a` |
 ///
-/// `a` and `b` are the shape, the rate, or the number of trials and their probability; a distribution of one parameter
-/// gets it twice. They have to be in its domain; NaN gives zero.
+/// `a` and `b` are the shape, the rate, or the number of trials and their probability. For a distribution with one
+/// parameter, both are that parameter. They must be in its domain; NaN gives zero.
 ///
-/// Bits start the sequence of SplitMix64, whose numbers are uniforms of 23 bits (`float64`: 52). Computed in the dtype
-/// of `a`.
+/// Bits start the sequence of SplitMix64, whose numbers are uniforms of 23 bits (`float64`: 52). It computes in the
+/// dtype of `a`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Rejection(pub Proposal);
 
-/// What SplitMix64 adds for each number, and what it multiplies with.
+/// The increment and the multipliers of SplitMix64.
 const STEP: i64 = 0x9E37_79B9_7F4A_7C15_u64 as i64;
 const MIX: [(i64, i64); 2] = [(30, 0xBF58_476D_1CE4_E5B9_u64 as i64), (27, 0x94D0_49BB_1331_11EB_u64 as i64)];
 const LAST: i64 = 31;
 
-/// Bits of a uniform, of `f64` or not.
+/// Number of bits of a uniform, for `f64` or not.
 const fn uniform_bits(wide: bool) -> i64 {
     if wide { 52 } else { 23 }
 }
@@ -131,6 +132,9 @@ impl Op for Rejection {
         same_device(x)?;
         Ok(*a)
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::elementwise(x, y)
+    }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let bits = x[0].to_vec::<i64>()?;
         let mut out = y[0].view_mut();
@@ -168,26 +172,26 @@ impl Op for Rejection {
         smallvec![result[1].clone()]
     }
     fn vjp(&self, _: &Saved<'_>, _: &Tensor) -> Result<Grads> {
-        Ok(smallvec![None, None, None]) // what differentiates is `Pathwise`
+        Ok(smallvec![None, None, None]) // `Pathwise` differentiates
     }
     fn saves(&self, _: u64) -> Saves {
         Saves::NONE
     }
 }
 
-/// `-(dF/da) / (dF/dx) / (1 - x)` of the distribution function `F` of an entry `x` of a Dirichlet draw, of the
-/// concentration `a`, where all concentrations sum to `total`: a gradient's factor.
+/// `-(dF/da) / (dF/dx) / (1 - x)`, a factor of a gradient. `F` is the distribution function of an entry `x` of a
+/// Dirichlet draw, `a` is its concentration, and `total` is the sum of all concentrations.
 ///
 /// | operand | shape | dtype |
 /// |---|---|---|
 /// | x, a, total | broadcast | `float32` or `float64` (C1), one for all (C2) |
 /// | y | broadcast | that of `x` |
 ///
-/// Computed in `float64`, to some ten digits; to six where `a` and `total - a` exceed a million.
+/// It is computed in `float64`, to about ten digits, and to six if `a` and `total - a` exceed a million.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct DirichletGrad;
 
-/// As [`Proposal`], of three operands.
+/// Like [`Proposal`], with three operands.
 struct DirichletSlope;
 impl analytic::OfThree for DirichletSlope {
     fn of<T: Analytic>(self, x: &T, a: &T, total: &T) -> T {
@@ -207,6 +211,9 @@ impl Op for DirichletGrad {
         }
         let dims = broadcast_dims(&broadcast_dims(x[0].dims(), x[1].dims())?, x[2].dims())?;
         Ok(Meta { dims, dtype, device: same_device(x)? })
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::elementwise(x, y)
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let dims = y[0].dims();
@@ -230,15 +237,15 @@ impl Op for DirichletGrad {
     }
 }
 
-/// Draws, which move with their parameter: `y`, whose gradient reaches `a`.
+/// Draws that depend on their parameter: the value is `y`, whose gradient reaches `a`.
 ///
 /// | operand | shape | dtype |
 /// |---|---|---|
 /// | a | any | floating point |
 /// | y | that of `a` | that of `a` |
 ///
-/// Of gamma numbers `ga = g _standard_gamma_grad(a, y)`, of Dirichlet draws `ga = slope (g - sum(y g))` along the last
-/// dimension, for the `slope` of [`DirichletGrad`]. Saved for backward: `a` and `y`.
+/// For gamma numbers, `ga = g _standard_gamma_grad(a, y)`. For Dirichlet draws, `ga = slope (g - sum(y g))` along the
+/// last dimension, with the `slope` of [`DirichletGrad`]. Saved for backward: `a` and `y`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Pathwise {
     /// Gamma numbers.
@@ -257,6 +264,9 @@ impl Op for Pathwise {
     }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         Ok(*x[1].meta())
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::elementwise(x, y).linear(&[0b10])
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         torchtpu_kernels::copy::copy(&x[1].view(), &mut y[0].view_mut());
@@ -281,7 +291,7 @@ impl Op for Pathwise {
     }
 }
 
-/// Draws with the gradient to the parameter, where that is wanted.
+/// Draw with the gradient for the parameter, if that is wanted.
 fn with_gradient(kind: Pathwise, a: &Tensor, y: Tensor) -> Result<Tensor> {
     if graph::may_need_grad(&[a]) { dispatch::call(Prim::Pathwise(kind), &[a, &y]) } else { Ok(y) }
 }
@@ -297,7 +307,7 @@ fn mismatch(found: DType, expected: DType) -> Error {
     Error::runtime(format!("Found dtype {} but expected {}", found.scalar_type(), expected.scalar_type()))
 }
 
-/// A new tensor of draws: by a kernel on `cpu`, else recorded.
+/// A new tensor of draws, by a kernel on `cpu`, else recorded.
 fn drawn(
     meta: &Meta,
     generator: Option<&Generator>,
@@ -318,13 +328,13 @@ fn drawn(
     })
 }
 
-/// Draws on a device, from parameters of `float32` or `float64`.
+/// Draw on a device, from parameters of `float32` or `float64`.
 fn tried(kind: Proposal, a: &Tensor, b: &Tensor, g: &Generator) -> Result<Tensor> {
     let bits = g.bits(*a.dims(), true, a.device())?;
     dispatch::call(Prim::Rejection(Rejection(kind)), &[&bits, a, b])
 }
 
-/// `torch.poisson`: counts of the rates in a tensor, in its dtype.
+/// `torch.poisson`: counts with the rates in a tensor, in its dtype.
 ///
 /// # Errors
 /// `NotImplemented` for a tensor that is not floating point; `Runtime` for a rate that is negative or NaN, or a
@@ -350,8 +360,8 @@ pub fn poisson(rate: &Tensor, generator: Option<&Generator>) -> Result<Tensor> {
     independent_of(rate, y)
 }
 
-/// `torch.binomial`: successes of `count` trials that succeed with the probability `prob`, broadcast. No gradient
-/// reaches either.
+/// `torch.binomial`: successes in `count` trials that succeed with probability `prob`. Operands broadcast and get no
+/// gradient.
 ///
 /// # Errors
 /// `Value` for counts that are not floating point, `NotImplemented` for 16-bit ones; `Runtime` for two dtypes, or a
@@ -377,7 +387,7 @@ pub fn binomial(count: &Tensor, prob: &Tensor, generator: Option<&Generator>) ->
         let none = n.le_scalar(0.0)?.logical_or(&p.le_scalar(0.0)?)?;
         let all = p.ge_scalar(1.0)?;
         let certain = none.logical_or(&all)?;
-        // Failures are counted where they are the rarer.
+        // Count failures if they are rarer than successes.
         let flip = p.gt_scalar(0.5)?;
         let rarer = select(&flip, &p.neg()?.add_scalar(1.0)?, &p)?;
         let (n1, p1) = (select_scalar(&certain, 1.0, &n)?, select_scalar(&certain, 0.25, &rarer)?);
@@ -401,7 +411,7 @@ pub fn binomial(count: &Tensor, prob: &Tensor, generator: Option<&Generator>) ->
 /// Gamma numbers of shapes of any size, on a device.
 fn recorded_gamma(shape: &Tensor, g: &Generator) -> Result<Tensor> {
     let dtype = shape.dtype();
-    // A shape below one is that plus one, times a power of a uniform.
+    // A number of a shape below one is one of the shape plus one, times a power of a uniform.
     let small = shape.lt_scalar(1.0)?;
     let a = select(&small, &shape.add_scalar(1.0)?, shape)?.maximum_scalar(1.0)?;
     let y = tried(Proposal::Gamma, &a, &a, g)?;
@@ -410,12 +420,12 @@ fn recorded_gamma(shape: &Tensor, g: &Generator) -> Result<Tensor> {
     let boosted = y.mul(&log.div(shape)?.exp()?)?;
     let least = if dtype == DType::F64 { f64::MIN_POSITIVE } else { f64::from(f32::MIN_POSITIVE) };
     let y = select(&small, &boosted, &y)?;
-    // No shape, or a negative one, gives the least number, as one that is too small does.
+    // A zero or negative shape gives the smallest number, as a very small shape does.
     let above = y.gt_scalar(least)?.logical_and(&shape.gt_scalar(0.0)?)?;
     select_scalar(&above.logical_not()?, least, &y)
 }
 
-/// `torch._standard_gamma`: gamma numbers of the shapes in a tensor, and of scale one. They have a gradient.
+/// `torch._standard_gamma`: gamma numbers with the shapes in a tensor, and scale one. They have a gradient.
 ///
 /// # Errors
 /// `NotImplemented` for another dtype than `float32` and `float64`; `Runtime` for a generator of another device.
@@ -426,8 +436,8 @@ pub fn standard_gamma(shape: &Tensor, generator: Option<&Generator>) -> Result<T
     with_gradient(Pathwise::Gamma, shape, y)
 }
 
-/// `torch._sample_dirichlet`: rows, along the last dimension, of positive numbers that sum to one, of the
-/// concentrations in a tensor. They have a gradient, which PyTorch gives `torch.distributions.Dirichlet` only.
+/// `torch._sample_dirichlet`: rows of positive numbers that sum to one, along the last dimension, with the
+/// concentrations in a tensor. They have a gradient, which PyTorch gives only to `torch.distributions.Dirichlet`.
 ///
 /// # Errors
 /// `NotImplemented` for another dtype than `float32` and `float64`; `Runtime` for a generator of another device.
@@ -436,7 +446,7 @@ pub fn sample_dirichlet(concentration: &Tensor, generator: Option<&Generator>) -
     refuse_other(dtype, "dirichlet")?;
     let x = concentration.detach();
     let record = |g: &Generator| {
-        // Small concentrations give numbers that `float32` does not hold.
+        // Small concentrations give numbers too small for `float32`.
         let gammas = recorded_gamma(&x.to_dtype(DType::F64)?, g)?;
         let total = if x.dims().is_empty() { gammas.clone() } else { gammas.sum_dim(&[-1], true)? };
         let (least, most) = match dtype {
@@ -475,7 +485,7 @@ fn slopes() -> Vec<Sample> {
     ]
 }
 
-/// Rows of the functions that draw until something fits.
+/// Rows of the functions that draw by rejection.
 pub const ROWS: &[Row] = &[
     Row::new(
         "poisson(Tensor self, Generator? generator=None) -> Tensor",

@@ -11,7 +11,7 @@ use crate::schema::{
 };
 use crate::{DType, Error, Result, Scalar, Tensor, samples};
 
-/// `argmax` and `argmin` refuse truth values, where `max` and `min` do not.
+/// `argmax` and `argmin` refuse truth values, which `max` and `min` accept.
 fn no_bool<'a>(name: &str, x: &'a Tensor) -> Result<&'a Tensor> {
     if x.dtype() == DType::Bool {
         return Err(Error::not_implemented(format!("{name}(): does not support bool input")));

@@ -1,11 +1,12 @@
-//! `Bits`: the same bytes seen as elements of another dtype (`Tensor.view(dtype)`).
+//! `Bits`: a view of the same bytes as elements of another dtype (`Tensor.view(dtype)`).
 
+use crate::axes::Axes;
 use crate::op::{Func, Layout, Prim, Value, ViewOp};
 use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Tensor, dispatch};
 use torchtpu_stablehlo::{Direction, ElementType};
 
-/// The bytes of real numbers seen as another dtype of real numbers. Where the sizes of elements differ, the last
-/// dimension grows or shrinks.
+/// The bytes of real numbers viewed as another dtype of real numbers. If elements have another size, the last dimension
+/// grows or shrinks.
 ///
 /// | | sizes | strides |
 /// |---|---|---|
@@ -13,22 +14,22 @@ use torchtpu_stablehlo::{Direction, ElementType};
 /// | `r` times smaller | `[.., n * r]` | times `r`; the last is 1 |
 /// | `r` times larger | `[.., n / r]` | by `r`; the last is 1 |
 ///
-/// Constraints, where the sizes of elements differ: there is a dimension (C1), the last one lies densely (C2), and for
-/// larger elements its size, the offset and the other strides are multiples of `r` (C3).
+/// Constraints if elements have another size: there is a dimension (C1), the last one is dense (C2), and for larger
+/// elements its size, the offset and the other strides are multiples of `r` (C3).
 ///
-/// Nothing is differentiable: bits have no slope.
+/// No gradient exists, because bits have no slope.
 ///
 /// # Errors
-/// `Runtime` where a constraint does not hold.
+/// `Runtime` when a constraint does not hold.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Bits {
-    /// The dtype that the bytes have.
+    /// The dtype of the bytes.
     pub from: DType,
-    /// The dtype that they are seen as.
+    /// The dtype of the view.
     pub to: DType,
 }
 
-/// Refuses what the bytes of `from` cannot be seen as; the layout in elements of `to`.
+/// Refuse bytes of `from` that cannot be viewed as `to`, and return the layout in elements of `to`.
 fn relaid(x: &Layout, from: DType, to: DType) -> Result<Layout> {
     let (old, new) = (from.size_bytes(), to.size_bytes());
     if old == new {
@@ -73,8 +74,22 @@ impl ViewOp for Bits {
     fn dtype(&self, _: DType) -> DType {
         self.to
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        let (from, to) = (self.from.size_bytes(), self.to.size_bytes());
+        Axes::parse(
+            if from == to {
+                "... -> ..."
+            } else if from > to {
+                "... n -> ... (n _)"
+            } else {
+                "... (n _) -> ... n"
+            },
+            x,
+            y,
+        )
+    }
     fn lower(&self, f: &mut Func, x: &Value, y: &Meta) -> Value {
-        // A truth value is a byte to the host and a bit to the compiler.
+        // A truth value is a byte for the host and a bit for the compiler.
         let x = if self.from == DType::Bool { f.convert(x, ElementType::U8) } else { x.clone() };
         let e = if self.to == DType::Bool { ElementType::U8 } else { crate::meta::element_type(self.to) };
         let (old, new) = (self.from.size_bytes(), self.to.size_bytes());
@@ -83,7 +98,7 @@ impl ViewOp for Bits {
             dims.push(new / old);
             f.reshape(&x, &dims)
         } else if new < old {
-            // XLA mistakes the sizes where it joins this with a view the other way.
+            // XLA computes wrong sizes when it merges this with the reverse view.
             f.optimization_barrier(&[x]).swap_remove(0)
         } else {
             x
@@ -104,8 +119,8 @@ impl ViewOp for Bits {
     }
 }
 
-/// Truth values of bytes in host memory other than 0 and 1, as a copy. Kernels rely on a truth value being 0 or 1 in
-/// memory, so such bytes cannot be looked at as they are.
+/// Copy truth values whose bytes in host memory are neither 0 nor 1. Kernels rely on 0 or 1 in memory, so such bytes
+/// cannot be viewed directly.
 fn normalized_truth(x: &Tensor) -> Result<Option<Tensor>> {
     if x.device().kind != DeviceKind::Cpu {
         return Ok(None);
@@ -121,7 +136,7 @@ fn normalized_truth(x: &Tensor) -> Result<Option<Tensor>> {
     Ok(Some(bytes.ne_scalar(0)?))
 }
 
-/// Whether host memory may be read as elements of a dtype. Memory that another library made may start anywhere.
+/// Whether host memory may be read as elements of a dtype. Memory of another library may have any address.
 fn is_aligned(x: &Tensor, dtype: DType) -> bool {
     // Complex numbers are aligned as their parts are.
     let align = if dtype.is_complex() { dtype.size_bytes() / 2 } else { dtype.size_bytes() };
@@ -144,13 +159,13 @@ fn seen(x: &Tensor, from: DType, to: DType) -> Result<Tensor> {
 }
 
 impl Tensor {
-    /// The same bytes seen as another dtype; where elements have another size, the last dimension grows or shrinks.
-    /// Without a gradient.
+    /// The same bytes viewed as another dtype. If elements have another size, the last dimension grows or shrinks.
+    /// There is no gradient.
     ///
     /// # Errors
-    /// `Runtime` where the bytes do not divide into elements of that dtype, and for a view of conjugates or negatives.
-    /// Bytes in host memory that are to be truth values and are neither 0 nor 1 are copied, with a warning; so is
-    /// memory that is not aligned for `dtype`.
+    /// `Runtime` if the bytes do not divide into elements of that dtype, and for a view of conjugates or negatives. Two
+    /// kinds of bytes in host memory are copied: truth values that are neither 0 nor 1, with a warning, and memory that
+    /// is not aligned for `dtype`.
     pub fn view_dtype(&self, dtype: DType) -> Result<Tensor> {
         for (marked, what) in
             [(self.is_conj(), "conjugate view tensors"), (self.is_neg(), "tensors with negative bit set")]
@@ -173,7 +188,7 @@ impl Tensor {
         {
             return Ok(copy);
         }
-        // Complex numbers go through the real ones that they are made of.
+        // Complex numbers are viewed through the real numbers that they consist of.
         let pairs = if from.is_complex() { x.view_as_real()? } else { x };
         let to = dtype.to_real();
         let mut flat = pairs.dims().to_vec();

@@ -1,11 +1,11 @@
-//! The views as methods of a tensor.
+//! Views, as methods of a tensor.
 
 use super::{AsStrided, Expand, Permute, Reshape, Slice, infer_size, reshaped_strides};
 use crate::op::{Prim, all_dims, normalize_dim};
 use crate::{Dims, Error, Result, Tensor, dispatch};
 use smallvec::{SmallVec, smallvec};
 
-/// A view that lost dimension `d`. Where sizes of one are left, which may have any stride, they keep theirs.
+/// A view without dimension `d`. Remaining dimensions of size one, which may have any stride, keep theirs.
 fn without(y: Tensor, strides: &Dims, d: usize) -> Result<Tensor> {
     if !y.dims().contains(&1) {
         return Ok(y);
@@ -30,7 +30,7 @@ impl Tensor {
         }
         self.moved_to(dims)
     }
-    /// A copy with other sizes. To callers it is no view, though it is one of the copy.
+    /// A copy with other sizes. Callers see no view, though it is a view of the copy.
     fn moved_to(&self, dims: Dims) -> Result<Tensor> {
         let y = self.contiguous()?.view_dims(dims)?;
         if let Some(v) = y.view_info() {
@@ -45,7 +45,7 @@ impl Tensor {
     pub fn view_as_sizes(&self, sizes: &[i64]) -> Result<Tensor> {
         self.view_dims(infer_size(sizes, self.numel())?)
     }
-    /// The same elements with other sizes; a view where strides allow, else a copy.
+    /// The same elements with other sizes: a view if strides allow it, else a copy.
     ///
     /// # Errors
     /// `Runtime` when the number of elements differs.
@@ -56,7 +56,7 @@ impl Tensor {
         }
         self.moved_to(dims)
     }
-    /// Reorders dimensions.
+    /// Reorder dimensions.
     ///
     /// # Errors
     /// `Runtime` or `Index` when `order` is not a permutation.
@@ -79,7 +79,7 @@ impl Tensor {
         }
         dispatch::call_view(Prim::Permute(Permute(d)), self)
     }
-    /// Swaps two dimensions.
+    /// Swap two dimensions.
     ///
     /// # Errors
     /// `Index` when one is out of range.
@@ -92,7 +92,7 @@ impl Tensor {
         }
         dispatch::call_view(Prim::Permute(Permute(d)), self)
     }
-    /// Transposes a matrix; vectors and numbers stay.
+    /// Transpose a matrix. Vectors and 0-d tensors stay as they are.
     ///
     /// # Errors
     /// `Runtime` with more than two dimensions.
@@ -103,7 +103,7 @@ impl Tensor {
             n => Err(Error::runtime(format!("t() expects a tensor with <= 2 dimensions, but self is {n}D"))),
         }
     }
-    /// Repeats dimensions of size one; -1 keeps a size.
+    /// Repeat dimensions of size one; -1 keeps a size.
     ///
     /// # Errors
     /// `Runtime` when a size cannot be expanded.
@@ -144,7 +144,7 @@ impl Tensor {
         }
         dispatch::call_view(Prim::Expand(Expand(Dims::new(&out))), self)
     }
-    /// Expands to sizes that are known to be a broadcast of this tensor's.
+    /// Expand to sizes that are known to be a broadcast of this tensor's.
     pub(crate) fn expand_dims(&self, dims: &Dims) -> Result<Tensor> {
         if self.dims() == dims {
             return Ok(self.clone());
@@ -167,7 +167,7 @@ impl Tensor {
         let clip = |v: i64| if v < 0 { (v + size).max(0) } else { v.min(size) };
         let start = clip(start.unwrap_or(0));
         let end = clip(end.unwrap_or(i64::MAX)).max(start);
-        // Without `end - start + step`, which may not fit.
+        // Computed without `end - start + step`, which may overflow.
         let len = (end - start) / step + i64::from((end - start) % step != 0);
         let op = Slice { dim, start: start as usize, len: len as usize, step: step as usize };
         dispatch::call_view(Prim::Slice(op), self)
@@ -198,7 +198,7 @@ impl Tensor {
         let op = Slice { dim: d, start: from as usize, len: length as usize, step: 1 };
         dispatch::call_view(Prim::Slice(op), self)
     }
-    /// One index of a dimension, which goes away.
+    /// One index of a dimension, which is removed.
     ///
     /// # Errors
     /// `Index` when out of range.
@@ -220,7 +220,7 @@ impl Tensor {
         dims.remove(d);
         without(one.view_dims(dims)?, one.strides(), d)
     }
-    /// Removes a dimension when its size is one.
+    /// Remove a dimension if its size is one.
     ///
     /// # Errors
     /// `Index` when out of range.
@@ -233,14 +233,14 @@ impl Tensor {
         dims.remove(d);
         without(self.view_dims(dims)?, self.strides(), d)
     }
-    /// Removes all dimensions of size one.
+    /// Remove all dimensions of size one.
     ///
     /// # Errors
-    /// None in practice.
+    /// It never fails in practice.
     pub fn squeeze_all(&self) -> Result<Tensor> {
         self.view_dims(self.dims().iter().copied().filter(|&n| n != 1).collect())
     }
-    /// Inserts a dimension of size one.
+    /// Insert a dimension of size one.
     ///
     /// # Errors
     /// `Index` when out of range.
@@ -257,7 +257,7 @@ impl Tensor {
         strides.insert(d, self.dims().get(d).map_or(1, |n| n * self.strides()[d]));
         Ok(if *y.strides() == strides { y } else { y.with_strides(strides) })
     }
-    /// Merges dimensions `start` to `end`, inclusive.
+    /// Merge dimensions `start` to `end`, inclusive.
     ///
     /// # Errors
     /// `Index` or `Runtime` when the range is wrong.
@@ -275,7 +275,7 @@ impl Tensor {
         self.dims()[b + 1..].iter().for_each(|&n| dims.push(n));
         self.reshape_dims(dims)
     }
-    /// Splits one dimension.
+    /// Split one dimension.
     ///
     /// # Errors
     /// `Runtime` when the sizes do not multiply to the dimension's.
@@ -298,7 +298,7 @@ impl Tensor {
         let all: Vec<usize> = self.dims()[..d].iter().chain(&inner).chain(&self.dims()[d + 1..]).copied().collect();
         self.view_dims(Dims::try_new(&all)?)
     }
-    /// Moves dimensions to new positions.
+    /// Move dimensions to new positions.
     ///
     /// # Errors
     /// `Runtime` or `Index` when the lists do not match.
@@ -311,7 +311,7 @@ impl Tensor {
             )));
         }
         if rank == 0 {
-            // A number has one dimension to name.
+            // A 0-d tensor has one dimension for this purpose.
             source.iter().chain(destination).try_for_each(|&d| normalize_dim(d, 0).map(|_| ()))?;
             return self.view_dims(Dims::EMPTY);
         }
@@ -380,7 +380,7 @@ impl Tensor {
         }
         let (rows, cols) = (self.dims()[a] as i64, self.dims()[b] as i64);
         let len = if offset >= 0 { rows.min(cols - offset) } else { (rows + offset).min(cols) }.max(0);
-        // Cut the rows and columns that the diagonal meets, then step through both at once.
+        // Crop to the rows and columns that the diagonal meets, then step through both at once.
         let (r0, c0) = if len == 0 { (0, 0) } else { ((-offset).max(0), offset.max(0)) };
         let x = self.narrow(a as i64, r0, len)?.narrow(b as i64, c0, len)?;
         let mut order: Vec<i64> = (0..rank as i64).filter(|&d| d != a as i64 && d != b as i64).collect();
@@ -398,7 +398,7 @@ impl Tensor {
             s[..rank - 2].iter().map(|&n| n as i64).chain([(s[rank - 2] + s[rank - 1]) as i64]).collect();
         x.as_strided(&sizes, &strides, Some(x.storage_offset() as i64))
     }
-    /// Windows of `size` along a dimension, `step` apart, as a new last dimension of a view.
+    /// Windows of `size` along a dimension, at distance `step`, as a new last dimension of a view.
     ///
     /// # Errors
     /// `Runtime` or `Index` when they do not fit.
@@ -423,7 +423,7 @@ impl Tensor {
         strides.push(s);
         self.as_strided(&sizes, &strides, None)
     }
-    /// Sums a broadcast gradient back to the sizes it was broadcast from.
+    /// Sum a broadcast gradient back to the sizes it was broadcast from.
     pub(crate) fn sum_to(&self, dims: &Dims) -> Result<Tensor> {
         if self.dims() == dims {
             return Ok(self.clone());

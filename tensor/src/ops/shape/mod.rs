@@ -1,4 +1,4 @@
-//! Views: `Permute`, `Expand`, `Slice`, `Reshape`, `AsStrided`; and what is made of them.
+//! Views: `Permute`, `Expand`, `Slice`, `Reshape`, `AsStrided`, and functions composed of them.
 
 mod bits;
 mod methods;
@@ -11,6 +11,7 @@ pub use bits::Bits;
 pub use rearrange::ROWS as REARRANGE_ROWS;
 pub use rows::{COPY_ROWS, ROWS};
 
+use crate::axes::{Axes, all_whole, names};
 use crate::op::{Facts, Func, Layout, Prim, Value, ViewOp};
 use crate::{Dims, Error, Meta, Result, Tensor, dispatch};
 use smallvec::{SmallVec, smallvec};
@@ -33,6 +34,11 @@ impl ViewOp for Permute {
     fn layout(&self, x: &Layout) -> Result<Layout> {
         let pick = |d: &Dims| self.0.iter().map(|&i| d[i]).collect();
         Ok(Layout { dims: pick(&x.dims), strides: pick(&x.strides), offset: x.offset })
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        let operand: Vec<String> = names("d", x[0].dims.len()).collect();
+        let result: Vec<&str> = self.0.iter().map(|&d| operand[d].as_str()).collect();
+        Axes::parse(&format!("{} -> {}", operand.join(" "), result.join(" ")), x, y).linear(&[0b1])
     }
     fn lower(&self, f: &mut Func, x: &Value, _: &Meta) -> Value {
         f.transpose(x, &self.0)
@@ -67,6 +73,12 @@ impl ViewOp for Expand {
         });
         Ok(Layout { dims: self.0, strides, offset: x.offset })
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::elementwise(x, y).linear(&[0b1])
+    }
+    fn resized(&self, _: &[Meta], y: &[Meta]) -> Expand {
+        Expand(y[0].dims)
+    }
     fn lower(&self, f: &mut Func, x: &Value, _: &Meta) -> Value {
         f.broadcast_to(x, &self.0)
     }
@@ -74,7 +86,7 @@ impl ViewOp for Expand {
         g.sum_to(&x.dims)
     }
     fn write_back(&self, x: &Tensor, y: &Tensor) -> Result<Tensor> {
-        // In-place writes to repeated elements are refused before; here every element has one place.
+        // In-place writes to repeated elements are refused earlier, so here every element has one place.
         y.reshape_dims(*x.dims())
     }
 }
@@ -82,7 +94,7 @@ impl ViewOp for Expand {
 /// Takes `start..end` by `step` of one dimension.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Slice {
-    /// Which dimension.
+    /// The dimension.
     pub dim: usize,
     /// First index.
     pub start: usize,
@@ -117,11 +129,19 @@ impl ViewOp for Slice {
     fn layout(&self, x: &Layout) -> Result<Layout> {
         let mut l = *x;
         l.dims.set(self.dim, self.len);
-        // Of one element at most, where it wraps around.
+        // The slice has at most one element if the stride wraps around.
         l.strides.set(self.dim, x.strides[self.dim].wrapping_mul(self.step));
         // An empty slice at the end stays within the storage.
         l.offset += if self.len == 0 { 0 } else { self.start * x.strides[self.dim] };
         Ok(l)
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        // The positions of other slices are counted from the start of the dimension.
+        let is_whole = self.start == 0 && self.step == 1 && self.len == x[0].dims[self.dim];
+        Axes::except(if is_whole { 0 } else { 1 << self.dim }, x, y).linear(&[0b1])
+    }
+    fn resized(&self, _: &[Meta], y: &[Meta]) -> Slice {
+        Slice { len: y[0].dims[self.dim], ..*self }
     }
     fn lower(&self, f: &mut Func, x: &Value, _: &Meta) -> Value {
         self.take(f, x)
@@ -138,12 +158,12 @@ impl ViewOp for Slice {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Reshape(pub Dims);
 
-/// Strides of a view with other sizes, when elements need not move.
+/// Strides of a view with other sizes, if elements need not move.
 pub(crate) fn reshaped_strides(dims: &Dims, strides: &Dims, out: &Dims) -> Option<Dims> {
     if dims.numel() == 0 {
         return Some(if dims == out { *strides } else { out.contiguous_strides() });
     }
-    // Runs of input dimensions that are contiguous among themselves are split into output dimensions, from the right.
+    // Runs of input dimensions that are contiguous with one another are split into output dimensions, from the right.
     let mut r: SmallVec<[usize; 8]> = smallvec![0; out.len()];
     let mut o = out.len();
     let mut run_elements = 1;
@@ -193,6 +213,12 @@ impl ViewOp for Reshape {
             )),
         }
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::reshape(x, y).linear(&[0b1])
+    }
+    fn resized(&self, _: &[Meta], y: &[Meta]) -> Reshape {
+        Reshape(y[0].dims)
+    }
     fn lower(&self, f: &mut Func, x: &Value, _: &Meta) -> Value {
         f.reshape(x, &self.0)
     }
@@ -213,11 +239,11 @@ pub struct AsStrided {
     pub strides: Dims,
     /// Index of the first element.
     pub offset: usize,
-    /// Strides and offset count the input's own elements, row major, and not those of the storage.
+    /// Whether strides and offset count the input's own elements, row major, instead of those of the storage.
     pub own: bool,
 }
 
-/// How many steps along each dimension make `distance`, where one step is as far as `strides` says; the farthest first.
+/// The numbers of steps along each dimension that make up `distance`, for steps of `strides`, the largest stride first.
 fn steps(mut distance: usize, dims: &Dims, strides: &Dims) -> Option<Dims> {
     let mut steps: SmallVec<[usize; 8]> = smallvec![0; dims.len()];
     let mut order: Vec<usize> = (0..dims.len()).filter(|&d| dims[d] > 1).collect();
@@ -231,7 +257,7 @@ fn steps(mut distance: usize, dims: &Dims, strides: &Dims) -> Option<Dims> {
     (distance == 0).then(|| Dims::new(&steps))
 }
 
-/// Distance of so many steps along each dimension.
+/// The distance of these numbers of steps along the dimensions.
 fn distance(steps: &Dims, strides: &Dims) -> usize {
     steps.iter().zip(strides).map(|(n, s)| n * s).sum()
 }
@@ -243,8 +269,8 @@ impl AsStrided {
             self.dims.iter().zip(&self.strides).map(|(n, s)| n.saturating_sub(1).saturating_mul(*s)).sum();
         self.offset.saturating_add(last).saturating_add(1)
     }
-    /// The same window on elements that lie as `to` says, where they lie as `from` says so far; `None` where it leaves
-    /// them, or does not walk along their dimensions.
+    /// The same window on elements with the layout `to` instead of `from`. `None` if the window leaves them, or does
+    /// not follow their dimensions.
     fn moved(&self, from: &Layout, to: &Layout, own: bool) -> Option<AsStrided> {
         if from.dims.iter().zip(&from.strides).any(|(n, s)| *n > 1 && *s == 0) {
             return None;
@@ -252,7 +278,7 @@ impl AsStrided {
         let mut last = steps(self.offset.checked_sub(from.offset)?, &from.dims, &from.strides)?;
         let mut w = AsStrided { offset: to.offset + distance(&last, &to.strides), own, ..*self };
         for (k, (&n, &stride)) in self.dims.iter().zip(&self.strides).enumerate() {
-            // Where nothing is walked, the stride says nothing.
+            // The stride of a dimension of size one has no meaning.
             let step = steps(if n > 1 { stride } else { 0 }, &from.dims, &from.strides)?;
             w.strides.set(k, distance(&step, &to.strides));
             last.edit(|last| last.iter_mut().zip(&step).for_each(|(l, s)| *l += n.saturating_sub(1) * s));
@@ -263,14 +289,14 @@ impl AsStrided {
     pub(crate) fn within(&self, x: &Tensor) -> Option<AsStrided> {
         self.moved(&Layout::of(x), &Layout::contiguous(*x.dims()), true)
     }
-    /// Type of the elements' positions in a program.
+    /// Element type of positions in a program.
     fn ty(&self) -> torchtpu_stablehlo::Type {
         torchtpu_stablehlo::Type::new(&self.dims, torchtpu_stablehlo::ElementType::S64)
     }
-    /// The elements of `x`, where `first` has the position of the first for each of them.
+    /// The elements of `x` at the window's positions, whose first is `first`.
     pub(crate) fn take(&self, f: &mut Func, x: &Value, first: &Value, y: &Meta) -> Value {
         let flat = f.reshape(x, &[x.ty().numel()]);
-        // Positions from iotas, so that the program does not grow with the window.
+        // Compute positions from iotas, so that the program does not grow with the window.
         let mut at = first.clone();
         for (d, &s) in self.strides.iter().enumerate() {
             let i = f.iota(&self.ty(), d);
@@ -283,7 +309,7 @@ impl AsStrided {
     }
     /// Flat positions of the window's elements, row major.
     fn positions(&self) -> Vec<i64> {
-        // Without elements sizes and strides may be any numbers.
+        // Without elements, sizes and strides may be any numbers.
         if self.dims.contains(&0) {
             return Vec::new();
         }
@@ -310,6 +336,25 @@ impl ViewOp for AsStrided {
         };
         Ok(Layout { dims: w.dims, strides: w.strides, offset: w.offset })
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        // For all axes but the operand's outermost one, a part would need other strides.
+        let own = Layout::contiguous(x[0].dims);
+        let of_rows = |&k: &usize| {
+            let Some((w, rows)) = self.moved(&own, &own, true).zip(x[0].dims.first()) else { return false };
+            let others = (0..w.dims.len()).filter(|&j| j != k && w.dims[j] > 1);
+            let inner: usize = others.map(|j| (w.dims[j] - 1) * w.strides[j]).sum();
+            w.dims[k] == *rows && w.strides[k] == own.strides[0] && w.offset + inner < own.strides[0]
+        };
+        let rows = (0..self.dims.len()).find(of_rows);
+        let operand =
+            format!("{} {}", if rows.is_some() { "n" } else { "_" }, all_whole(x[0].dims.len().saturating_sub(1)));
+        let result: Vec<&str> = (0..self.dims.len()).map(|k| if Some(k) == rows { "n" } else { "_" }).collect();
+        let operand = if x[0].dims.is_empty() { String::new() } else { operand };
+        Axes::parse(&format!("{operand} -> {}", result.join(" ")), x, y).linear(&[0b1])
+    }
+    fn resized(&self, _: &[Meta], y: &[Meta]) -> AsStrided {
+        AsStrided { dims: y[0].dims, ..*self }
+    }
     fn lower(&self, f: &mut Func, x: &Value, y: &Meta) -> Value {
         let first = f.splat_i64(self.offset as i64, &self.ty());
         self.take(f, x, &first, y)
@@ -328,7 +373,7 @@ impl ViewOp for AsStrided {
     }
 }
 
-/// Sizes with at most one -1, made concrete.
+/// Sizes with at most one -1, which is replaced by the size that fits.
 ///
 /// # Errors
 /// `Runtime`, in PyTorch's wording.

@@ -1,4 +1,4 @@
-//! Functions that take tensors apart and put them together by composing views and `cat`.
+//! Functions that split and join tensors, composed of views and `cat`.
 
 use crate::op::normalize_dim;
 use crate::ops::concat::{cat, flip};
@@ -6,7 +6,7 @@ use crate::ops::pointwise::{BinaryKind, arith};
 use crate::schema::{Args, Fill, Operand, OutShape, Ret, Row, Sample, SampleArg, Scope, Tier, ints, n, t};
 use crate::{DType, Device, Error, Result, Scalar, Tensor, default_dtype, samples};
 
-/// Splits into a number of parts whose sizes differ by one at most.
+/// Split into a number of parts whose sizes differ by one at most.
 fn split_evenly(x: &Tensor, parts: i64, dim: i64) -> Result<Vec<Tensor>> {
     if x.dims().is_empty() {
         return Err(Error::runtime(
@@ -25,7 +25,7 @@ fn split_evenly(x: &Tensor, parts: i64, dim: i64) -> Result<Vec<Tensor>> {
     }))
 }
 
-/// Splits before each of the given positions, which count as those of a Python slice.
+/// Split before each of the given positions, which follow the rules of Python slices.
 fn split_before(x: &Tensor, at: &[i64], dim: i64) -> Result<Vec<Tensor>> {
     if x.dims().is_empty() {
         return Err(Error::runtime(
@@ -43,7 +43,7 @@ fn split_before(x: &Tensor, at: &[i64], dim: i64) -> Result<Vec<Tensor>> {
     }))
 }
 
-/// `hsplit` and its kin: an even split, or one before given positions, along a dimension.
+/// `hsplit` and related functions: an even split, or one before given positions, along a dimension.
 fn split_along(a: &Args<'_>, dim: i64, least: usize, name: &str) -> Result<Ret> {
     let x = a.tensor(0)?;
     if x.dims().len() < least {
@@ -64,7 +64,7 @@ fn split_along(a: &Args<'_>, dim: i64, least: usize, name: &str) -> Result<Ret> 
     Ok(Ret::Tuple(split_evenly(x, parts, dim)?))
 }
 
-/// Turns the plane of two dimensions by quarters of a circle.
+/// Rotate the plane of two dimensions by quarter turns.
 fn rot90(x: &Tensor, k: i64, dims: &[i64]) -> Result<Tensor> {
     let rank = x.dims().len();
     if dims.len() != 2 {
@@ -125,7 +125,7 @@ fn block_diag(xs: &[&Tensor]) -> Result<Tensor> {
     cat(&rows.iter().collect::<Vec<_>>(), 0)
 }
 
-/// Joins columns: vectors become columns of a matrix.
+/// Join columns: vectors become columns of a matrix.
 fn column_stack(xs: &[&Tensor]) -> Result<Tensor> {
     let wide: Vec<Tensor> = xs
         .iter()
@@ -137,7 +137,7 @@ fn column_stack(xs: &[&Tensor]) -> Result<Tensor> {
     cat(&wide.iter().collect::<Vec<_>>(), 1)
 }
 
-/// A copy of `x` with the elements that a view looks at replaced by `src`.
+/// A copy of `x` with the elements that a view reads replaced by `src`.
 fn scattered(x: &Tensor, src: &Tensor, name: &str, view: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
     let y = x.copy()?;
     let part = view(&y)?;
@@ -187,7 +187,7 @@ fn two(a: &[usize], b: &[usize]) -> SampleArg {
     SampleArg::Tensors(vec![a.to_vec(), b.to_vec()], Fill::Normal)
 }
 
-/// `x` with the elements that a window on its storage looks at replaced by `src`.
+/// `x` with the elements that a window on its storage reads replaced by `src`.
 fn as_strided_scatter(x: &Tensor, src: &Tensor, sizes: &[i64], strides: &[i64], offset: Option<i64>) -> Result<Tensor> {
     let window = x.detach().as_strided(sizes, strides, offset)?;
     if window.dims() != src.dims() {
@@ -197,7 +197,7 @@ fn as_strided_scatter(x: &Tensor, src: &Tensor, sizes: &[i64], strides: &[i64], 
             window.dims()
         )));
     }
-    // Which element of `src` comes to which place of the storage, and which place each element of `x` has.
+    // The element of `src` for each place of the storage, and the place of each element of `x`.
     let mut from = std::collections::HashMap::new();
     let mut k = 0i64;
     let offset = offset.map_or(x.storage_offset(), |o| o as usize);
@@ -219,7 +219,7 @@ fn as_strided_scatter(x: &Tensor, src: &Tensor, sizes: &[i64], strides: &[i64], 
     y.reshape(&x.dims().iter().map(|&n| n as i64).collect::<Vec<_>>())
 }
 
-/// Places in the storage of all elements, row by row.
+/// Places of all elements in the storage, in row-major order.
 fn each_place(dims: &[usize], strides: &[usize], offset: usize, f: &mut dyn FnMut(usize)) {
     match (dims, strides) {
         ([n, dims @ ..], [s, strides @ ..]) => (0..*n).for_each(|i| each_place(dims, strides, offset + i * s, f)),
@@ -254,8 +254,8 @@ fn logspace(a: &Args<'_>) -> Result<Ret> {
     Ok(powers.to_dtype(dtype)?.to_device(device)?.into())
 }
 
-/// Tensors cut into equally many chunks along a dimension, zeros behind, and the chunks of the same number side by
-/// side.
+/// Tensors cut into equally many chunks along a dimension, padded with zeros, with the chunks of the same number
+/// joined.
 fn chunk_cat(xs: &[&Tensor], dim: i64, chunks: i64) -> Result<Tensor> {
     let [first, ..] = xs else {
         return Err(Error::runtime("_chunk_cat expects a non-empty input tensor list"));

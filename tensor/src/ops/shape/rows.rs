@@ -1,4 +1,4 @@
-//! Rows of the views, and of their values in memory of their own: `permute_copy` and its kin.
+//! Rows of the views, and of copies of their values: `permute_copy` and others.
 
 use super::split::changeable;
 use crate::schema::{Args, Row, Sample, SampleArg, Scope, Tier, ints, n, t};
@@ -409,7 +409,7 @@ pub const ROWS: &[Row] = &[
     .no_out(),
 ];
 
-/// The value of a view, in memory of its own.
+/// The value of a view, in new memory.
 fn copied(y: Result<Tensor>) -> Result<crate::schema::Ret> {
     Ok(y?.copy()?.into())
 }

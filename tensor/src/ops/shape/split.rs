@@ -1,4 +1,4 @@
-//! Taking a tensor apart into views that together are all of it.
+//! Splits of a tensor into views that together cover it.
 
 use crate::graph::{BackwardFn, Edge, Node};
 use crate::op::{Grads, normalize_dim};
@@ -8,12 +8,12 @@ use crate::{Error, GradRef, Meta, Result, Tensor, state};
 use smallvec::{SmallVec, smallvec};
 use torchtpu_kernels::memory;
 
-/// Puts the gradients of parts together.
+/// Joins the gradients of parts.
 struct Parts {
     name: &'static str,
-    /// Along which the parts lie.
+    /// The dimension along which the parts lie.
     dim: usize,
-    /// Size of each part along it; `None` where each is one index and has lost the dimension.
+    /// Size of each part along it. `None` if each part is one index and has lost the dimension.
     sizes: Option<Vec<usize>>,
 }
 
@@ -31,7 +31,7 @@ impl BackwardFn for Parts {
                 at += 1;
                 continue;
             }
-            // One block of zeros for all the parts up to the next one that was used.
+            // Use one block of zeros for all unused parts up to the next used one.
             let missing = g[at..].iter().take_while(|g| g.is_none()).count();
             let mut dims = *like.dims();
             match &self.sizes {
@@ -49,15 +49,15 @@ fn set_made(views: &[Tensor], made: Made) {
     views.iter().filter_map(Tensor::view_info).for_each(|v| v.set_made(made));
 }
 
-/// Views that may be changed in place although they share a node: `unsafe_split` and its kin.
+/// Views that may be changed in place although they share a node: `unsafe_split` and others.
 pub(super) fn changeable(views: Vec<Tensor>) -> Vec<Tensor> {
     set_made(&views, Made::Ordinarily);
     views
 }
 
-/// A list of views, whose number may be whatever a user asks for.
+/// A list of views. The user chooses its length.
 pub(crate) fn collected(views: impl Iterator<Item = Result<Tensor>>) -> Result<Vec<Tensor>> {
-    /// Bytes of a view: its block and how it was made, and the object of a binding.
+    /// Bytes of a view: its block, the description of the view, and the object of a binding.
     const VIEW: usize = 1024;
     let n = views.size_hint().0;
     if n > 1 << 12 {
@@ -141,7 +141,7 @@ impl Tensor {
         }
         self.split(size, dim)
     }
-    /// One tensor an index of a dimension.
+    /// One tensor for each index of a dimension.
     ///
     /// # Errors
     /// `Index` for a wrong dimension.
@@ -153,7 +153,7 @@ impl Tensor {
         let y = (0..self.dims()[d]).map(|i| self.select(d as i64, i as i64));
         self.with_one_history("Unbind", d, true, y)
     }
-    /// Views of parts of a dimension, as `(start, length)`, which together are all of it.
+    /// Views of parts of a dimension, as `(start, length)`, which together cover it.
     fn taken_apart(
         &self,
         name: &'static str,
@@ -162,8 +162,8 @@ impl Tensor {
     ) -> Result<Vec<Tensor>> {
         self.with_one_history(name, dim, false, parts.map(|(start, len)| self.narrow(dim as i64, start, len)))
     }
-    /// Collects views that together are all of this tensor, in order. They share a node: with one of its own,
-    /// each would pad its gradient to full size, and all those would be added.
+    /// Collect views that together cover this tensor, in order. They share a node. With a node each, every gradient
+    /// would be padded to full size and all would be added.
     fn with_one_history(
         &self,
         name: &'static str,

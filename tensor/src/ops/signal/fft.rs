@@ -1,8 +1,10 @@
-//! Fourier transforms: one primitive, `Fft`, from complex to complex numbers along any dimensions; the rest is made of
-//! it.
+//! Fourier transforms. One primitive, `Fft`, maps complex to complex numbers along any dimensions; the other functions
+//! are composed of it.
 //!
-//! A transform of real numbers keeps half of the result, the rest being conjugates of it; the way back restores them.
+//! A transform of real numbers keeps half of the result, because the rest are conjugates. The inverse transform
+//! restores them.
 
+use crate::axes::Axes;
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim};
 use crate::ops::concat::{cat, flip};
 use crate::policy::{Policies, Policy};
@@ -12,19 +14,19 @@ use smallvec::smallvec;
 use torchtpu_kernels::memory;
 use torchtpu_stablehlo::FftKind;
 
-/// `y[k] = sum_j x[j] e^(-2 pi i j k / n)` along each dimension of a mask, with the other sign where `inverse`.
+/// `y[k] = sum_j x[j] e^(-2 pi i j k / n)` along each dimension of a mask, with the other sign if `inverse`.
 ///
 /// | operand | shape | dtype |
 /// |---|---|---|
 /// | x | any, no size of zero among the dimensions of the mask | complex |
 /// | y | that of x | that of x |
 ///
-/// Nothing is divided in either direction, so that each is the gradient of the other.
+/// Neither direction divides, so each is the gradient of the other.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Fft {
-    /// Bit `i`: along dimension `i`.
+    /// Bit `i`: transform along dimension `i`.
     pub mask: u64,
-    /// Back from frequencies.
+    /// Whether this is the inverse transform.
     pub inverse: bool,
 }
 
@@ -45,6 +47,9 @@ impl Op for Fft {
             return Err(crate::ops::complex::unsupported("fft_c2c", x[0].dtype()));
         }
         Ok(*x[0].meta())
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::except(self.mask, x, y).linear(&[0b1])
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let dims: smallvec::SmallVec<[usize; 8]> = self.dims(x[0].dims().len()).collect();
@@ -80,14 +85,14 @@ impl Op for Fft {
     }
 }
 
-/// What a transform divides by.
+/// The divisor of a transform.
 #[derive(Clone, Copy)]
 pub(super) enum Norm {
-    /// The number of points, on the way back.
+    /// The number of points, in the inverse transform.
     Backward,
-    /// Its root, both ways.
+    /// Its root, in both transforms.
     Ortho,
-    /// The number of points, on the way to frequencies.
+    /// The number of points, in the forward transform.
     Forward,
 }
 
@@ -110,7 +115,7 @@ impl Norm {
     }
 }
 
-/// In a dtype that has transforms: integers become the default floating-point one.
+/// `x` in a dtype that has transforms: integers become the default floating-point dtype.
 fn floating(x: &Tensor) -> Result<Tensor> {
     match x.dtype() {
         d @ (DType::F16 | DType::BF16) => Err(Error::runtime(format!("Unsupported dtype {}", d.scalar_type()))),
@@ -119,14 +124,14 @@ fn floating(x: &Tensor) -> Result<Tensor> {
     }
 }
 
-/// As complex numbers.
+/// `x` as complex numbers.
 fn as_complex(x: &Tensor) -> Result<Tensor> {
     let x = floating(x)?;
     let d = x.dtype().to_complex().unwrap_or(DType::C64);
     x.to_dtype(d)
 }
 
-/// Cut, or padded with zeros, to `len` along a dimension.
+/// `x` cropped, or padded with zeros, to `len` along a dimension.
 fn resized(x: &Tensor, dim: usize, len: usize) -> Result<Tensor> {
     let have = x.dims()[dim];
     if len == have {
@@ -155,10 +160,10 @@ fn points(n: i64) -> Result<usize> {
     Ok(n as usize)
 }
 
-/// A dimension to transform, and the size to cut or pad it to.
+/// A dimension to transform, and the size to crop or pad it to.
 type Resized = (usize, Option<i64>);
 
-/// Dimensions to transform with the sizes to transform there: `s`, `dim`, both or neither given; -1 keeps a size.
+/// Dimensions to transform, with their sizes, from `s`, `dim`, both or neither. -1 keeps a size.
 fn shape_and_dims(x: &Tensor, s: Option<&[i64]>, dim: Option<&[i64]>) -> Result<Vec<Resized>> {
     let rank = x.dims().len();
     let dims: Vec<usize> = match (dim, s) {
@@ -188,7 +193,7 @@ fn shape_and_dims(x: &Tensor, s: Option<&[i64]>, dim: Option<&[i64]>) -> Result<
     Ok(dims.iter().enumerate().map(|(i, &d)| (d, size(i))).collect())
 }
 
-/// From complex (or real) numbers to complex ones.
+/// Transform complex (or real) numbers to complex ones.
 pub(super) fn c2c(x: &Tensor, at: &[Resized], norm: Norm, inverse: bool) -> Result<Tensor> {
     let mut y = as_complex(x)?;
     let mut total = 1;
@@ -205,7 +210,8 @@ fn some_axis<T>(name: &str, at: &[T]) -> Result<()> {
     if at.is_empty() { Err(Error::runtime(format!("{name} must transform at least one axis"))) } else { Ok(()) }
 }
 
-/// From real numbers to the half of the frequencies that the last dimension needs; `inverse` gives conjugates.
+/// Transform real numbers to the half of the frequencies that is needed along the last dimension. `inverse` gives
+/// conjugates.
 pub(super) fn r2c(name: &str, x: &Tensor, at: &[Resized], norm: Norm, inverse: bool) -> Result<Tensor> {
     if x.dtype().is_complex() {
         return Err(Error::runtime(format!("{name} expects a real input tensor, but got {}", x.dtype().scalar_type())));
@@ -216,7 +222,7 @@ pub(super) fn r2c(name: &str, x: &Tensor, at: &[Resized], norm: Norm, inverse: b
     y.narrow(last as i64, 0, (y.dims()[last] / 2 + 1) as i64)
 }
 
-/// From half of the frequencies to real numbers; `inverse` is the usual direction.
+/// Transform half of the frequencies to real numbers. `inverse` is the usual direction.
 pub(super) fn c2r(name: &str, x: &Tensor, at: &[Resized], norm: Norm, inverse: bool) -> Result<Tensor> {
     some_axis(name, at)?;
     let mut y = as_complex(x)?;
@@ -232,7 +238,7 @@ pub(super) fn c2r(name: &str, x: &Tensor, at: &[Resized], norm: Norm, inverse: b
     y = resized(&y, last, half)?;
     let dims: Vec<usize> = rest.iter().map(|(d, _)| *d).collect();
     y = transform(&y, &dims, inverse)?;
-    // The other half: conjugates from the end.
+    // The other half has the conjugates in reverse order.
     if len > half {
         let d = last as i64;
         let others = flip(&y.narrow(d, 1, (len - half) as i64)?, &[d])?.conj()?;
@@ -261,7 +267,7 @@ fn many(a: &Args<'_>) -> Result<(Tensor, Vec<Resized>, Norm)> {
     Ok((x, at, Norm::parse(a.opt_str(3)?)?))
 }
 
-/// Moves frequency zero from the start to the middle of dimensions, or back.
+/// Move frequency zero from the start to the middle of dimensions, or back.
 fn shifted(a: &Args<'_>, back: bool) -> Result<Ret> {
     let x = a.tensor(0)?;
     let dims: Vec<i64> = match a.opt_ints(1)? {

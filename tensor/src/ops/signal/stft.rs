@@ -1,4 +1,4 @@
-//! Short-time Fourier transforms: transforms of overlapping frames of a signal, and the way back.
+//! Short-time Fourier transforms: transforms of overlapping frames of a signal, and their inverse.
 
 use super::fft::{Norm, c2c, c2r, r2c};
 use crate::policy::{Policies, Policy};
@@ -12,7 +12,7 @@ fn centred(window: &Tensor, length: usize) -> Result<Tensor> {
     crate::ops::pad::pad_constant(window, &[((gap / 2) as i64, (gap - gap / 2) as i64)], Scalar::Int(0))
 }
 
-/// Checks that a window is a vector of the given length.
+/// Check that a window is a vector of the given length.
 fn check_window(name: &str, window: &Tensor, length: i64) -> Result<()> {
     if window.dims().len() == 1 && window.numel() as i64 == length {
         return Ok(());
@@ -23,7 +23,7 @@ fn check_window(name: &str, window: &Tensor, length: i64) -> Result<()> {
     )))
 }
 
-/// `torch.stft`: transforms of overlapping pieces of a signal, frequencies by frames.
+/// `torch.stft`: transforms of overlapping frames of a signal, as frequencies by frames.
 fn stft(a: &Args<'_>) -> Result<Ret> {
     let x = a.tensor(0)?;
     let length = a.int(1)?;
@@ -103,7 +103,7 @@ fn stft(a: &Args<'_>) -> Result<Ret> {
     Ok(if return_complex { y } else { y.view_as_real()? }.into())
 }
 
-/// `torch.istft`: the signal whose short-time transform this is, by least squares.
+/// `torch.istft`: the signal with this short-time transform, by least squares.
 fn istft(a: &Args<'_>) -> Result<Ret> {
     let x = a.tensor(0)?;
     let length = a.int(1)?;
@@ -170,7 +170,7 @@ fn istft(a: &Args<'_>) -> Result<Ret> {
         c2r("istft", &y, &at, norm, true)?
     };
     let pieces = pieces.mul(&window)?;
-    // Pieces add up where they overlap, and so do the squares of the window that they are divided by.
+    // Overlapping frames are added up, and so are the squares of the window, by which the sums are divided.
     let total = (length + hop * (count as i64 - 1)) as usize;
     let places: Vec<i64> = memory::collect((0..count as i64).flat_map(|f| (0..length).map(move |i| f * hop + i)));
     let places = Tensor::from_slice_on(&places, &[places.len()], x.device())?;
@@ -198,7 +198,7 @@ fn istft(a: &Args<'_>) -> Result<Ret> {
     }
     let mut y = y.div(&envelope)?;
     if end > stop {
-        // Beyond the last frame there is silence.
+        // After the last frame the signal is zero.
         y = crate::ops::pad::pad_constant(&y, &[(0, 0), (0, end - stop)], Scalar::Int(0))?;
     }
     Ok(if rank == 2 { y.squeeze(0)? } else { y }.into())

@@ -1,5 +1,4 @@
-//! Windows for signals: `torch.hann_window` and its kin. Their values follow from a number, so they are computed on the
-//! host.
+//! Windows for signals: `torch.hann_window` and others. Their values follow from a number, so the host computes them.
 
 use crate::ops::creation::options;
 use crate::schema::{Args, Ret, Row, Sample, Scope, Tier, n};
@@ -8,7 +7,8 @@ use std::f64::consts::PI;
 use torchtpu_kernels::memory;
 use torchtpu_kernels::special::i0;
 
-/// `f` of the place within the window, from -1 to 1; a periodic window is one of one element more without its last.
+/// Compute `f` of each position within the window, from -1 to 1. A periodic window is one with one more element,
+/// without its last.
 fn window(a: &Args<'_>, name: &str, at: usize, periodic: bool, f: impl Fn(f64) -> f64) -> Result<Ret> {
     let length = a.int(0)?;
     let (dtype, device) = options(a, at, default_dtype(), Device::CPU)?;
@@ -28,7 +28,7 @@ fn window(a: &Args<'_>, name: &str, at: usize, periodic: bool, f: impl Fn(f64) -
     Ok(Tensor::from_slice(&v, &[v.len()])?.to_dtype(dtype)?.to_device(device)?.into())
 }
 
-/// A sum of cosines, each weight with the sign that makes the middle the greatest.
+/// A sum of cosines. Each weight has the sign that makes the middle the greatest.
 fn cosines(weights: &'static [f64]) -> impl Fn(f64) -> f64 {
     move |x| weights.iter().enumerate().map(|(k, w)| w * (k as f64 * PI * x).cos()).sum()
 }

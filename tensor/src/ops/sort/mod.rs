@@ -1,7 +1,8 @@
-//! Order along a dimension: `Sort`, `TopK`, `Pick` (k-th value, medians), and sets, searches and counts made with them.
+//! Order along a dimension: `Sort`, `TopK` and `Pick` (k-th value, medians), and sets, searches and counts composed of
+//! them.
 //!
-//! NaN counts as the greatest value. The number of results of `unique` and `bincount` depends on the values, so that on
-//! `tpu` the host reads them, which cuts the trace; `histc` reads them too.
+//! NaN counts as the greatest value. The number of results of `unique` and `bincount` depends on the values, so on
+//! `tpu` the host reads them, which cuts the trace. `histc` reads them too.
 
 mod count;
 mod search;
@@ -11,6 +12,7 @@ pub use count::{ROWS as COUNT_ROWS, bincount, histc};
 pub use search::{ROWS as SEARCH_ROWS, searchsorted};
 pub use unique::{ROWS as UNIQUE_ROWS, unique, unique_consecutive};
 
+use crate::axes::Axes;
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim};
 use crate::ops::complex::refuse;
 use crate::ops::indexing::{Scatter, ScatterKind};
@@ -21,7 +23,7 @@ use smallvec::smallvec;
 use torchtpu_kernels::sort as kernels;
 use torchtpu_stablehlo::{self as hlo, Direction, ElementType, Type};
 
-/// The gradient of an op that picks elements: each goes back to the position it came from.
+/// The gradient of an op that picks elements: each goes back to its element's position.
 fn scatter_back(s: &Saved<'_>, g: &Tensor, dim: usize) -> Result<Grads> {
     let op = Scatter { dim, kind: ScatterKind::Add, include_self: true };
     let zeros = Tensor::zeros_like_meta(&s.meta(0).with_dtype(g.dtype()))?;
@@ -36,15 +38,15 @@ fn lower_sort(f: &mut Func, x: &Value, dim: usize, descending: bool) -> (Value, 
     (sorted.pop().expect("two operands"), at)
 }
 
-/// Sorts along a dimension: the values, and the positions in `int64` that they came from. Equals keep their order,
-/// whether that was asked for or not.
+/// Sorts along a dimension. The results are the values and, in `int64`, their positions in the operand. Equal elements
+/// keep their order, whether that was asked for or not.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Sort {
-    /// Which dimension.
+    /// The dimension.
     pub dim: usize,
-    /// Greatest first.
+    /// Whether the greatest comes first.
     pub descending: bool,
-    /// Whether the order of equals was asked for.
+    /// Whether the order of equal elements was asked for.
     pub stable: bool,
 }
 
@@ -63,6 +65,9 @@ impl Op for Sort {
     fn infer_extra(&self, _: &[&Tensor], first: &Meta, _: usize) -> Meta {
         first.with_dtype(DType::I64)
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::except(1 << self.dim, x, y)
+    }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         kernels::sort(&x[0].view(), self.dim, self.descending, self.stable, &mut y[0].view_mut(), &mut y[1].view_mut());
         Ok(())
@@ -79,19 +84,19 @@ impl Op for Sort {
     }
 }
 
-/// The `k` greatest or least along a dimension, which then has size `k`, and their positions in `int64`.
+/// The `k` greatest or smallest elements along a dimension, which then has size `k`, and their positions in `int64`.
 ///
-/// C1: `k` is at most the dimension's size. Which of equals is taken, and the order without `sorted`, is PyTorch's on
-/// `cpu`; on a device the first is, and the result is always sorted.
+/// C1: `k` is at most the dimension's size. On `cpu`, the choice among equal elements and the order without `sorted`
+/// are PyTorch's. On a device the first of equal elements is chosen, and the result is always sorted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct TopK {
-    /// How many.
+    /// The number of elements.
     pub k: usize,
-    /// Which dimension.
+    /// The dimension.
     pub dim: usize,
-    /// Greatest, else least.
+    /// Whether to take the greatest; else the smallest.
     pub largest: bool,
-    /// Whether the order was asked for.
+    /// Whether the results must be in order.
     pub sorted: bool,
 }
 
@@ -116,6 +121,9 @@ impl Op for TopK {
     }
     fn infer_extra(&self, _: &[&Tensor], first: &Meta, _: usize) -> Meta {
         first.with_dtype(DType::I64)
+    }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::except(1 << self.dim, x, y)
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let (values, at) = (&mut y[0].view_mut(), &mut y[1].view_mut());
@@ -142,23 +150,23 @@ impl Op for TopK {
     }
 }
 
-/// Which element of the sorted row a [`Pick`] takes.
+/// The element of the sorted row that a [`Pick`] takes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum PickKind {
     /// The k-th, counted from 1.
     Kth(usize),
     /// The lower median; a row with NaN gives its first NaN.
     Median,
-    /// The lower median of what is not NaN.
+    /// The lower median of the elements that are not NaN.
     NanMedian,
 }
 
-/// One element of each row by its rank, and its position in `int64`; the dimension keeps size one.
+/// One element of each row by its rank, and its position in `int64`. The dimension keeps size one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Pick {
-    /// Which rank.
+    /// The rank.
     pub kind: PickKind,
-    /// Which dimension.
+    /// The dimension.
     pub dim: usize,
 }
 
@@ -204,6 +212,9 @@ impl Op for Pick {
     fn infer_extra(&self, _: &[&Tensor], first: &Meta, _: usize) -> Meta {
         first.with_dtype(DType::I64)
     }
+    fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
+        Axes::except(1 << self.dim, x, y)
+    }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let (x, values, at) = (x[0].view(), &mut y[0].view_mut(), &mut y[1].view_mut());
         match self.kind {
@@ -225,7 +236,7 @@ impl Op for Pick {
         if let Some(i) = fixed {
             return smallvec![f.slice_dim(&values, d, i, i + 1), f.slice_dim(&at, d, i, i + 1)];
         }
-        // NaN stand at the end: how many there are says where to look.
+        // NaN are at the end, so their number gives the position.
         let is_nan = f.compare(Direction::Ne, &values, &values);
         let ones = f.convert(&is_nan, ElementType::S32);
         let count = f.reduce(&ones, hlo::ReduceKind::Add, &[d]);
@@ -256,7 +267,8 @@ impl Op for Pick {
     }
 }
 
-/// Runs an op with values and positions along a dimension; a tensor without dimensions counts as one of one element.
+/// Run an op with values and positions along a dimension. A tensor without dimensions counts as a vector of one
+/// element.
 fn pair(x: &Tensor, op: Prim) -> Result<(Tensor, Tensor)> {
     let flat = if x.dims().is_empty() { x.unsqueeze(0)? } else { x.clone() };
     let mut y = dispatch::call_n(op, &[&flat])?;
@@ -304,7 +316,7 @@ fn kthvalue(x: &Tensor, k: i64, dim: i64, keep: bool) -> Result<(Tensor, Tensor)
     pick(x, PickKind::Kth(k.max(0) as usize), dim, keep)
 }
 
-/// The median of all elements; NaN of none.
+/// The median of all elements; NaN if there are none.
 fn median_of_all(x: &Tensor, kind: PickKind) -> Result<Tensor> {
     refuse_bool(x, "median_cpu")?;
     if x.numel() == 0 {
@@ -315,13 +327,13 @@ fn median_of_all(x: &Tensor, kind: PickKind) -> Result<Tensor> {
     if !(crate::state::grad_enabled() && x.requires_grad()) {
         return Ok(pick(&flat, kind, 0, false)?.0);
     }
-    // Elements that are equal share the gradient, as those of a maximum do.
+    // Equal elements share the gradient, as those of a maximum do.
     let hit = crate::no_grad(|| crate::ops::reduce::equal_or_nan(&flat, &pick(&flat, kind, 0, false)?.0))?;
     let lowest = Tensor::number(Scalar::Float(f64::NEG_INFINITY), x.dtype())?;
     crate::ops::pointwise::select(&hit, &flat, &lowest)?.amax(&[0], false)
 }
 
-/// A plain copy of the values where kernels can read them.
+/// A plain copy of the values in host memory, for kernels.
 fn host(x: &Tensor) -> Result<Tensor> {
     if x.device().kind == DeviceKind::Meta {
         return Err(Error::not_implemented(
@@ -331,13 +343,13 @@ fn host(x: &Tensor) -> Result<Tensor> {
     x.detach().to_device(Device::CPU)?.resolved()
 }
 
-/// Refuses complex numbers, which have no order, naming PyTorch's kernel.
+/// Refuse complex numbers, which have no order. `kernel` is PyTorch's name of the kernel.
 fn ordered(kernel: &str, x: &Tensor) -> Result<()> {
     if x.dtype().is_complex() { Err(crate::ops::complex::unsupported(kernel, x.dtype())) } else { Ok(()) }
 }
 
 impl Tensor {
-    /// Sorts along a dimension: values and positions.
+    /// Sort along a dimension: values and positions.
     ///
     /// # Errors
     /// `Index` for a dimension out of range.

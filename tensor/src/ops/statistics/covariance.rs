@@ -97,7 +97,7 @@ pub(super) fn corrcoef(x: &Tensor) -> Result<Tensor> {
     }
     let deviation = c.diagonal(0, 0, 1)?.sqrt()?;
     let c = c.div(&deviation.unsqueeze(1)?)?.div(&deviation.unsqueeze(0)?)?;
-    // Rounding may lead beyond one.
+    // Rounding may give magnitudes above one.
     if c.dtype().is_complex() {
         return crate::ops::complex::by_parts(&c, clamped);
     }

@@ -11,7 +11,7 @@ pub(super) enum Spacing {
     Points(Tensor),
 }
 
-/// Derivatives along dimensions, by differences of neighbours.
+/// Derivatives along dimensions, from differences of neighbours.
 fn gradient(x: &Tensor, dims: Option<Vec<i64>>, spacing: Vec<Spacing>, edge: i64) -> Result<Vec<Tensor>> {
     let rank = x.dims().len();
     if edge != 1 && edge != 2 {
@@ -79,7 +79,7 @@ fn uneven_gradient(x: &Tensor, d: usize, points: &Tensor, edge: i64) -> Result<T
     let (first, last) = if edge == 1 {
         (at(1)?.sub(&at(0)?)?.div(&h(0)?)?, at(-1)?.sub(&at(-2)?)?.div(&h(-1)?)?)
     } else {
-        // The parabola through three points, at its end.
+        // The derivative, at its end, of the parabola through three points.
         let end = |f0: Tensor, f1: Tensor, f2: Tensor, h1: Tensor, h2: Tensor| -> Result<Tensor> {
             let sum = h1.add(&h2)?;
             let a = h1.mul_scalar(2.0)?.add(&h2)?.neg()?.div(&h1.mul(&sum)?)?;
@@ -92,7 +92,7 @@ fn uneven_gradient(x: &Tensor, d: usize, points: &Tensor, edge: i64) -> Result<T
     cat(&[&first, &middle, &last], d)
 }
 
-/// Requires as many distances as dimensions.
+/// Refuse a number of distances other than that of dimensions.
 fn check_spacing(x: &Tensor, count: usize, dims: Option<usize>) -> Result<()> {
     let rank = x.dims().len();
     match dims {

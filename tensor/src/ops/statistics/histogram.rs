@@ -10,7 +10,7 @@ use crate::ops::sort::searchsorted;
 use crate::schema::{Args, Ret};
 use crate::{DType, Dims, Error, Result, Scalar, Tensor, dispatch};
 
-/// Points in `[.., n]`, one row each, weights one a row.
+/// The points as `[.., n]`, one in each row, and one weight for each row.
 pub(super) struct Points {
     x: Tensor,
     weights: Option<Tensor>,
@@ -52,7 +52,7 @@ pub(super) fn points(x: &Tensor, weights: Option<&Tensor>) -> Result<Points> {
     })
 }
 
-/// The least and greatest of a column, or a given range; a little apart where they are equal.
+/// The smallest and the greatest element of a column, or a given range, widened if both are equal.
 fn outer_edges(p: &Points, d: usize, range: Option<&[f64]>) -> Result<(Tensor, Tensor)> {
     let meta = p.x.meta().with_dims(Dims::EMPTY);
     let (low, high) = match range {
@@ -108,7 +108,7 @@ pub(super) fn even_edges(p: &Points, bins: &[i64], range: Option<&[f64]>) -> Res
         .map(|d| {
             let (low, high) = outer_edges(p, d, range)?;
             let count = bins[d] as usize;
-            // Each half is counted from its own end, so that both ends are exact.
+            // Count each half from its own end, so that both ends are exact.
             let i = dispatch::call(Prim::Iota(Iota { len: count + 1, device: p.x.device() }), &[])?;
             let step = high.sub(&low)?.div_scalar(count as f64)?;
             let up = low.add(&step.mul(&i.to_dtype(p.x.dtype())?)?)?;
@@ -157,7 +157,7 @@ pub(super) fn given_edges(p: &Points, edges: &[&Tensor]) -> Result<Vec<Tensor>> 
     Ok(edges.iter().map(|e| e.detach()).collect())
 }
 
-/// Counts, or sums of weights, of the points in each bin; the last bin of a dimension holds its upper edge.
+/// Counts, or sums of weights, of the points in each bin. The last bin of a dimension includes its upper edge.
 pub(super) fn histogram(p: &Points, edges: &[Tensor], density: bool) -> Result<Tensor> {
     let counts: Vec<usize> = edges.iter().map(|e| e.numel() - 1).collect();
     let total: usize = counts.iter().product();
@@ -184,7 +184,7 @@ pub(super) fn histogram(p: &Points, edges: &[Tensor], density: bool) -> Result<T
     let (Some(place), Some(outside)) = (place, outside) else {
         return zeros.narrow(0, 0, total as i64)?.reshape(&[]);
     };
-    // What is outside goes to one place more, which is cut off.
+    // Points outside go to one additional place, which is cut off.
     let place = select(&outside, &Tensor::number(Scalar::Int(total as i64), DType::I64)?, &place)?;
     let one = Tensor::full_meta(&p.x.meta().with_dims(*place.dims()), Scalar::Int(1))?;
     let y = indexing::index_add(&zeros, 0, &place, p.weights.as_ref().unwrap_or(&one))?;
@@ -203,7 +203,7 @@ pub(super) fn histogram(p: &Points, edges: &[Tensor], density: bool) -> Result<T
     Ok(y)
 }
 
-/// A histogram of all elements: that of points with one coordinate.
+/// A histogram of all elements, as points with one coordinate.
 pub(super) fn histogram_of_all(
     a: &Args<'_>,
     weight: usize,

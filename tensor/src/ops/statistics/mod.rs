@@ -1,7 +1,8 @@
-//! Quantiles, modes, covariances, histograms, numerical gradients and reductions of segments: all composed.
+//! Quantiles, modes, covariances, histograms, numerical gradients and reductions of segments, all composed of other
+//! ops.
 //!
-//! Checks of values (weights that are negative, lengths that do not add up) read them, as in PyTorch; the fractions of
-//! a quantile are checked on `cpu` at once and on a device when the host next reads.
+//! Checks of values (negative weights, lengths that do not add up) read them, as in PyTorch. The fractions of a
+//! quantile are checked on `cpu` at once, and on a device when the host next reads.
 
 mod covariance;
 mod gradient;
@@ -22,7 +23,7 @@ use histogram::{even_edges, given_edges, histogram, histogram_of_all, points};
 use quantile::{mode, quantile_row};
 use segment::{renorm, segment_row};
 
-/// Raises `error` when any element of `bad` is true.
+/// Raise `error` when any element of `bad` is true.
 fn refuse(bad: &Tensor, error: Error) -> Result<()> {
     if bad.device().kind == DeviceKind::Meta {
         return Ok(());
@@ -31,7 +32,7 @@ fn refuse(bad: &Tensor, error: Error) -> Result<()> {
     if any.item()?.to_i64() != 0 { Err(error) } else { Ok(()) }
 }
 
-/// [`refuse`] at the next read where reading now would cut the trace.
+/// [`refuse`] at the next read, if reading now would cut the trace.
 fn refuse_later(bad: &Tensor, error: Error) -> Result<()> {
     if bad.device().kind == DeviceKind::Tpu { indexing::defer(bad, error) } else { refuse(bad, error) }
 }
@@ -323,7 +324,7 @@ pub const ROWS: &[Row] = &[
 ];
 
 fn segments() -> Vec<Sample> {
-    // Lengths of counted integers do not add up, so these say that they need not.
+    // The samples' lengths are counted integers that do not add up, so they turn the check off.
     let one = |how: &'static str, initial: SampleArg| {
         Sample::new(vec![
             t(&[7, 2]),

@@ -9,7 +9,7 @@ use crate::ops::sort::sort;
 use crate::schema::{Args, Ret};
 use crate::{DType, Dims, Error, Result, Scalar, Tensor};
 
-/// `torch.quantile` and, leaving NaN out, `torch.nanquantile`.
+/// `torch.quantile` and, without NaN, `torch.nanquantile`.
 fn quantile(name: &str, x: &Tensor, q: &Tensor, dim: Option<i64>, keep: bool, how: &str, skip: bool) -> Result<Tensor> {
     let fail = |text: &str| Err(Error::runtime(format!("{name}() {text}")));
     if x.numel() == 0 {
@@ -53,7 +53,7 @@ fn quantile(name: &str, x: &Tensor, q: &Tensor, dim: Option<i64>, keep: bool, ho
         let r = count.sub_scalar(1.0)?.mul(&flat_q)?;
         select_scalar(&r.lt_scalar(0.0)?, 0.0, &r)?
     } else {
-        // A row with NaN, which is sorted to its end, gives NaN.
+        // A row with NaN, which sorts to its end, gives NaN.
         let r = flat_q.mul_scalar((size - 1) as f64)?;
         select_scalar(&missing.narrow(-1, size as i64 - 1, 1)?, (size - 1) as f64, &r)?
     };
@@ -76,14 +76,14 @@ fn quantile(name: &str, x: &Tensor, q: &Tensor, dim: Option<i64>, keep: bool, ho
             ranks.sub(&low.to_dtype(x.dtype())?)?
         };
         let gap = above.sub(&below)?;
-        // From the nearer end, so that both ends are exact.
+        // Interpolate from the nearer end, so that both ends are exact.
         let near_low = below.add(&gap.mul(&weight)?)?;
         let near_high = above.sub(&gap.mul(&weight.neg()?.add_scalar(1.0)?)?)?;
         select(&weight.detach().lt_scalar(0.5)?, &near_low, &near_high)?
     } else {
         below
     };
-    // The quantiles come first, the dimension goes away or keeps one element.
+    // The quantiles come first. The dimension is removed or keeps one element.
     let y = y.movedim(&[-1], &[0])?;
     let mut shape: Vec<i64> = if q.dims().is_empty() { vec![] } else { vec![q.numel() as i64] };
     match d {
@@ -111,7 +111,7 @@ pub(super) fn quantile_row(a: &Args<'_>, name: &str, skip: bool) -> Result<Ret> 
     Ok(quantile(name, x, &q, a.opt_int(2)?, a.bool(3)?, a.str(4)?, skip)?.into())
 }
 
-/// The commonest element along a dimension, the least of several, and the place of its last occurrence.
+/// The most frequent element along a dimension, the smallest of several, and the position of its last occurrence.
 pub(super) fn mode(x: &Tensor, dim: i64, keep: bool) -> Result<(Tensor, Tensor)> {
     let rank = x.dims().len();
     let d = normalize_dim(dim, rank)?;
@@ -124,7 +124,7 @@ pub(super) fn mode(x: &Tensor, dim: i64, keep: bool) -> Result<(Tensor, Tensor)>
     }
     let dim = d as i64;
     let (sorted, from) = sort(x, dim, false, true)?;
-    // How long the run of equals is that each place ends: counted from where the run began.
+    // The length of the run of equal elements that ends at each position, counted from the start of the run.
     let mut along = Dims::filled(1, rank);
     along.set(d, size);
     let place = count_up(size, x.device())?.reshape_dims(along)?.expand_dims(sorted.dims())?;

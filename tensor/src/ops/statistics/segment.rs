@@ -1,4 +1,4 @@
-//! Rows brought to a norm, and reductions of segments.
+//! Rows scaled to a norm, and reductions of segments.
 
 use super::{refuse, sizes};
 use crate::op::{Prim, normalize_dim};
@@ -8,7 +8,7 @@ use crate::ops::sort::searchsorted;
 use crate::schema::{Args, Ret};
 use crate::{DType, Error, Result, Scalar, Tensor, dispatch};
 
-/// Shrinks the slices along a dimension whose norm is greater than a bound to that norm.
+/// Scale the slices along a dimension down to a bound, if their norm is greater.
 pub(super) fn renorm(x: &Tensor, p: Scalar, dim: i64, bound: f64) -> Result<Tensor> {
     let rank = x.dims().len();
     if p.to_f64() <= 0.0 {
@@ -31,7 +31,7 @@ pub(super) fn renorm(x: &Tensor, p: Scalar, dim: i64, bound: f64) -> Result<Tens
     x.mul(&factor.to_dtype(x.dtype())?)
 }
 
-/// Folds runs of a dimension, given by their lengths or by where they begin.
+/// Reduce runs of a dimension, given by their lengths or by their starts.
 fn segment_reduce(
     x: &Tensor,
     how: &str,
@@ -107,7 +107,7 @@ fn segment_reduce(
         }
     };
     let segments = lengths.dims()[d];
-    // The number of each element's segment; what lies in none goes to one more, which is cut off.
+    // The number of each element's segment. Elements in no segment get one additional number, which is cut off.
     let mut shape = sizes(&lengths);
     shape[d] = size as i64;
     let place = count_up(size, x.device())?.expand(&shape)?.contiguous()?;

@@ -7,11 +7,11 @@ use crate::{Error, Meta, Result};
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-/// What autograd hangs on a tensor.
+/// The autograd state of a tensor.
 pub enum GradRef {
-    /// The tensor was computed: the node that computes its gradient.
+    /// The node that computes the gradient of a computed tensor.
     Node(Arc<Node>),
-    /// The tensor is a leaf.
+    /// The state of a leaf.
     Leaf(Arc<Leaf>),
 }
 
@@ -25,7 +25,7 @@ impl GradRef {
             }
         }
     }
-    /// Takes back what [`GradRef::into_tagged`] gave.
+    /// Take back the pointer of [`GradRef::into_tagged`].
     pub(super) fn from_tagged(p: *mut ()) -> GradRef {
         let base = untagged(p);
         // SAFETY: the pointer came from `Arc::into_raw` of the type that the tag names.
@@ -37,7 +37,7 @@ impl GradRef {
             }
         }
     }
-    /// Another handle to what [`GradRef::into_tagged`] gave, which stays; `None` for null.
+    /// Another handle to the target of a pointer of [`GradRef::into_tagged`], which stays valid; `None` for null.
     fn of_tagged(p: *mut ()) -> Option<GradRef> {
         (!p.is_null()).then(|| match &*std::mem::ManuallyDrop::new(GradRef::from_tagged(p)) {
             GradRef::Node(n) => GradRef::Node(n.clone()),
@@ -46,7 +46,8 @@ impl GradRef {
     }
 }
 
-/// A leaf as the target of an edge: held by its tensor, which costs one reference count instead of a lock and a count.
+/// A leaf as the target of an edge. It holds the leaf's tensor, which costs one reference count instead of a lock and a
+/// count.
 #[derive(Clone)]
 pub struct LeafEdge(Tensor);
 
@@ -54,7 +55,7 @@ impl LeafEdge {
     /// The leaf.
     ///
     /// # Errors
-    /// `Runtime` when the tensor has become a computed one since.
+    /// `Runtime` if the tensor has become a computed one.
     pub fn leaf(&self) -> Result<Arc<Leaf>> {
         match self.0.grad_ref() {
             Some(GradRef::Leaf(l)) => Ok(l),
@@ -65,7 +66,7 @@ impl LeafEdge {
     pub fn tensor(&self) -> &Tensor {
         &self.0
     }
-    /// Address of the leaf, which tells leaves apart while they live.
+    /// Address of the leaf, which identifies it while it lives.
     #[inline]
     pub fn address(&self) -> usize {
         let p = self.0.header().autograd.peek();
@@ -78,21 +79,21 @@ impl LeafEdge {
 }
 
 impl Tensor {
-    /// Whether anything of autograd hangs here. False means: no gradient is required.
+    /// Whether the tensor has a node or a leaf. If not, it requires no gradient.
     #[inline(always)]
     pub fn has_autograd(&self) -> bool {
         self.header().autograd.peek() != 0
     }
-    /// Whether autograd's word names a node, or a leaf that wants a gradient.
+    /// Whether the tensor has a node, or a leaf that wants a gradient.
     #[inline(always)]
     pub(crate) fn wants_grad(&self) -> bool {
         self.header().autograd.wants_grad()
     }
-    /// Writes [`Leaf::requires_grad`] into the word that leads to the leaf.
+    /// Write [`Leaf::requires_grad`] into the word that leads to the leaf.
     pub(crate) fn set_leaf_wants(&self, on: bool) {
         self.header().autograd.set_wants(on);
     }
-    /// What autograd hung here.
+    /// The node or leaf of this tensor.
     #[inline]
     pub fn grad_ref(&self) -> Option<GradRef> {
         if !self.has_autograd() {
@@ -100,7 +101,7 @@ impl Tensor {
         }
         self.header().autograd.look(|p, _| GradRef::of_tagged(p))
     }
-    /// Hangs something else here, dropping what was there.
+    /// Replace the node or leaf, and drop the old one.
     pub fn set_grad_ref(&self, r: Option<GradRef>, output_nr: u32) {
         let old = self.header().autograd.replace(r.map_or(null_mut(), GradRef::into_tagged), output_nr);
         if !old.is_null() {
@@ -115,7 +116,7 @@ impl Tensor {
             drop(GradRef::from_tagged(old));
         }
     }
-    /// What autograd hung here; `r` from now on, if there was nothing.
+    /// The node or leaf of this tensor. If there is none, `r` becomes it.
     pub(crate) fn grad_ref_or(&self, r: GradRef) -> GradRef {
         let new = r.into_tagged();
         let (is_new, r) = self.header().autograd.fill(new, GradRef::of_tagged);
@@ -129,7 +130,7 @@ impl Tensor {
     pub fn output_nr(&self) -> u32 {
         self.header().autograd.output_nr()
     }
-    /// Where this tensor's gradient goes.
+    /// The edge to which this tensor's gradient goes.
     #[inline]
     pub fn edge(&self) -> Edge {
         let p = self.header().autograd.peek();

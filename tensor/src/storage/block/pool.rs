@@ -22,7 +22,7 @@ thread_local! {
         FreeLists { first: [const { Cell::new(null_mut()) }; CLASSES.len()],
             count: [const { Cell::new(0) }; CLASSES.len()] }
     };
-    /// Touched when a thread first needs a slab, so that its free blocks return to the pool when it ends.
+    /// Initialised when a thread first needs a slab, so that its free blocks return to the pool when the thread ends.
     static RETURN_AT_EXIT: ReturnAtExit = const { ReturnAtExit };
 }
 
@@ -35,7 +35,7 @@ impl Drop for ReturnAtExit {
 
 /// Chains of free blocks that threads gave back.
 struct Chain(*mut u8, u32);
-// SAFETY: a chain is memory that nobody else refers to.
+// SAFETY: nothing else refers to the memory of a chain.
 unsafe impl Send for Chain {}
 static POOL: [Mutex<Vec<Chain>>; CLASSES.len()] = [const { Mutex::new(Vec::new()) }; CLASSES.len()];
 
@@ -65,7 +65,7 @@ pub(super) fn take_block(class: usize) -> NonNull<u8> {
 fn refill(f: &FreeLists, class: usize) -> NonNull<u8> {
     let _ = RETURN_AT_EXIT.try_with(|_| ());
     if let Some(Chain(first, n)) = POOL[class].lock().unwrap_or_else(|e| e.into_inner()).pop() {
-        // SAFETY: a chain has at least one block, whose first word is the next.
+        // SAFETY: a chain has at least one block, whose first word is the address of the next one.
         f.first[class].set(unsafe { *first.cast::<*mut u8>() });
         f.count[class].set(n - 1);
         return NonNull::new(first).expect("a chain is not empty");
@@ -92,7 +92,7 @@ fn refill(f: &FreeLists, class: usize) -> NonNull<u8> {
 #[inline(always)]
 pub(super) fn put_block(class: usize, p: *mut u8) {
     let done = FREE.try_with(|f| {
-        // SAFETY: the block is free, so its first word is ours.
+        // SAFETY: the block is free, so its first word is unused.
         unsafe { p.cast::<*mut u8>().write(f.first[class].get()) };
         f.first[class].set(p);
         f.count[class].set(f.count[class].get() + 1);
@@ -101,7 +101,7 @@ pub(super) fn put_block(class: usize, p: *mut u8) {
         }
     });
     if done.is_err() {
-        // SAFETY: as above; the thread is ending and its list is gone.
+        // SAFETY: the block is free, so its first word is unused. The thread is ending and its list is gone.
         unsafe { p.cast::<*mut u8>().write(null_mut()) };
         POOL[class].lock().unwrap_or_else(|e| e.into_inner()).push(Chain(p, 1));
     }

@@ -1,4 +1,4 @@
-//! What a tensor says about itself: sizes, strides, flags, and the version of its storage.
+//! Properties of a tensor: sizes, strides, flags, and the version of its storage.
 
 use super::{CONJUGATED, INFERENCE, NEGATED, Owner, Tensor, UNVERSIONED, WRAPPED_NUMBER, has_plain_strides};
 use crate::{DType, Device, Dims, Meta};
@@ -20,7 +20,7 @@ impl Tensor {
     pub fn dtype(&self) -> DType {
         self.header().meta.dtype
     }
-    /// Where it lives.
+    /// The device.
     #[inline(always)]
     pub fn device(&self) -> Device {
         self.header().meta.device
@@ -51,7 +51,7 @@ impl Tensor {
     pub(crate) fn is_plain(&self) -> bool {
         self.header().plain
     }
-    /// Whether the strides are row major without gaps; memory may still hold conjugates or negatives.
+    /// Whether the strides are row major without gaps. Memory may still hold conjugates or negatives.
     #[inline]
     pub fn has_contiguous_strides(&self) -> bool {
         torchtpu_kernels::is_contiguous(self.dims(), self.strides())
@@ -60,7 +60,7 @@ impl Tensor {
     pub(super) fn lazy_flags(&self) -> u8 {
         self.header().flags.load(Ordering::Relaxed) & (CONJUGATED | NEGATED)
     }
-    /// Whether memory holds something else than the elements: their conjugates or negatives. Kernels are given a copy.
+    /// Whether memory holds the conjugates or negatives of the elements. Kernels get a resolved copy.
     #[inline(always)]
     pub fn is_lazy(&self) -> bool {
         self.lazy_flags() != 0
@@ -75,7 +75,7 @@ impl Tensor {
     pub fn is_neg(&self) -> bool {
         self.lazy_flags() & NEGATED != 0
     }
-    /// Turns a view that was just made into one of conjugates, or of negatives; twice is neither.
+    /// Turn a view that was just made into one of conjugates, or of negatives. Doing so twice undoes it.
     pub(crate) fn toggle_lazy(&mut self, conjugate: bool) {
         let h = self.unshared();
         *h.flags.get_mut() ^= if conjugate { CONJUGATED } else { NEGATED };
@@ -88,7 +88,7 @@ impl Tensor {
     pub fn is_wrapped_number(&self) -> bool {
         self.header().flags.load(Ordering::Relaxed) & WRAPPED_NUMBER != 0
     }
-    /// Marks a 0-d tensor as standing for a number.
+    /// Mark a 0-d tensor as standing for a number.
     pub(crate) fn mark_wrapped_number(&self) {
         self.header().flags.fetch_or(WRAPPED_NUMBER, Ordering::Relaxed);
     }
@@ -97,11 +97,12 @@ impl Tensor {
     pub fn is_inference(&self) -> bool {
         self.header().flags.load(Ordering::Relaxed) & INFERENCE != 0
     }
-    /// Makes this new tensor an inference tensor.
+    /// Make this new tensor an inference tensor.
     pub fn mark_inference(&self) {
         self.header().flags.fetch_or(INFERENCE, Ordering::Relaxed);
     }
-    /// Whether elements are conjugated or negated in memory, or belong to an inference tensor: no shortcut writes them.
+    /// Whether memory holds conjugates or negatives, or the tensor is an inference tensor outside of inference mode.
+    /// Shortcuts must not write such a tensor.
     #[inline(always)]
     pub(crate) fn is_written_with_care(&self) -> bool {
         let flags = self.header().flags.load(Ordering::Relaxed);
@@ -113,7 +114,7 @@ impl Tensor {
     pub fn is_same(&self, other: &Tensor) -> bool {
         self.0 == other.0
     }
-    /// What tells this tensor from others that are alive.
+    /// A number that identifies this tensor while it lives.
     pub(crate) fn address(&self) -> usize {
         self.0.as_ptr() as usize
     }
@@ -122,7 +123,7 @@ impl Tensor {
     pub fn shares_storage(&self, other: &Tensor) -> bool {
         self.header().storage == other.header().storage
     }
-    /// A number that tells storages apart while they live.
+    /// A number that identifies the storage while it lives.
     #[inline]
     pub fn storage_id(&self) -> usize {
         self.header().storage.as_ptr() as usize
@@ -132,23 +133,23 @@ impl Tensor {
     pub fn storage_bytes(&self) -> usize {
         self.storage().bytes
     }
-    /// Whether the storage may be given another size: its memory is its own, and nothing outside looks at it.
+    /// Whether the storage may be resized: its memory is its own, and nothing outside of the library reads it.
     pub fn is_resizable(&self) -> bool {
         let st = self.storage();
         st.owner != Owner::Foreign && !st.is_exported.load(Ordering::Relaxed)
     }
-    /// Notes that something outside of the library, such as a NumPy array, looks at the memory from now on.
+    /// Record that something outside of the library, such as a NumPy array, may read the memory from now on.
     pub fn mark_exported(&self) {
         self.storage().is_exported.store(true, Ordering::Relaxed);
     }
-    /// Whether dropping the last handle runs nothing but this library's allocator: no history, no base, no memory of
-    /// others.
+    /// Whether dropping the last handle runs only this library's allocator: the tensor has no history, no base, and no
+    /// memory of others.
     #[inline(always)]
     pub fn drops_quietly(&self) -> bool {
         let h = self.header();
         h.autograd.peek() == 0 && h.view.is_null() && matches!(self.storage().owner, Owner::Inline | Owner::Heap)
     }
-    /// Handles that exist of this tensor.
+    /// Number of handles of this tensor.
     #[inline]
     pub fn handle_count(&self) -> u32 {
         self.header().refs.load(Ordering::Relaxed)
@@ -158,23 +159,23 @@ impl Tensor {
         let st = self.storage();
         if self.header().flags.load(Ordering::Relaxed) & UNVERSIONED == 0 { &st.version } else { &st.unseen }
     }
-    /// How often the storage was written in place; writes through [`Tensor::data`] are counted apart.
+    /// Number of in-place writes to the storage. Writes through [`Tensor::data`] have a counter of their own.
     #[inline(always)]
     pub fn version(&self) -> u32 {
         self.counter().load(Ordering::Relaxed)
     }
-    /// Counts a write in place.
+    /// Count a write in place.
     #[inline(always)]
     pub fn bump_version(&self) {
         self.counter().fetch_add(1, Ordering::Relaxed);
     }
-    /// How often the storage was written at all.
+    /// Number of all writes to the storage.
     #[inline]
     pub(crate) fn writes(&self) -> u32 {
         let st = self.storage();
         st.version.load(Ordering::Relaxed).wrapping_add(st.unseen.load(Ordering::Relaxed))
     }
-    /// Counts this tensor's writes, and those of views of it, apart.
+    /// Count the writes of this tensor, and of views of it, separately.
     pub(crate) fn mark_unversioned(&self) {
         self.header().flags.fetch_or(UNVERSIONED, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! What [`word`](super::word) is made of. The model of its protocol puts loom's types in place of these.
+//! The atomics of [`word`](super::word). The model of its protocol replaces them by loom's types.
 
 pub(super) use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 

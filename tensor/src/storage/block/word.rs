@@ -1,11 +1,11 @@
 //! The word that leads from a tensor to its history, and how threads share it.
 //!
-//! The word owns what it points to. A thread that clones the pointer, or puts another in its place, holds the word's
-//! lock for these few instructions: else one thread could drop the history between another one's look at the pointer
-//! and its clone.
+//! The word owns its target. A thread that clones or replaces the pointer holds the word's lock for these few
+//! instructions. Otherwise one thread could drop the history after another one has read the pointer and before it has
+//! cloned it.
 //!
-//! `tests/word_model.rs` includes this file and lets loom try all interleavings, so it names no type of
-//! `std::sync::atomic` itself: these come from `sync`.
+//! `tests/word_model.rs` includes this file and lets loom try all interleavings. So this file names no type of
+//! `std::sync::atomic` itself: they come from `sync`.
 
 use super::sync::{AtomicPtr, AtomicU32, Ordering, pause};
 use std::ptr::null_mut;
@@ -17,7 +17,7 @@ const LOCK: usize = 2;
 /// Tag: the leaf wants a gradient. This is read without following the pointer.
 pub(super) const WANTS: usize = 4;
 
-/// A tagged pointer to a history, or null, and which output of its node the tensor is.
+/// A tagged pointer to a history, or null, and the number of this output of the node.
 #[repr(C)]
 pub(super) struct Word {
     pointer: AtomicPtr<()>,
@@ -31,14 +31,14 @@ pub(super) fn untagged(p: *mut ()) -> *mut u8 {
 }
 
 impl Word {
-    /// An empty word. The caller makes the parts, since loom's cannot be made in a constant.
+    /// An empty word. The caller makes the parts, since loom's atomics cannot be made in a constant.
     #[inline(always)]
     pub(super) const fn new(pointer: AtomicPtr<()>, output_nr: AtomicU32) -> Word {
         Word { pointer, output_nr }
     }
 
-    /// The pointer with its tags but [`LOCK`], as some thread left it. It may dangle: its tags and its address may be
-    /// used, nothing more.
+    /// The pointer with all tags but [`LOCK`], as some thread left it. It may dangle: use only its tags and its
+    /// address.
     #[inline(always)]
     pub(super) fn peek(&self) -> usize {
         self.pointer.load(Ordering::Relaxed).addr() & !LOCK
@@ -59,7 +59,7 @@ impl Word {
 
     #[inline]
     fn lock(&self) -> *mut () {
-        // Only the bit of the old word is looked at, so that this is one instruction and no loop.
+        // Only one bit of the old word is read, so that this compiles to one instruction instead of a loop.
         while self.pointer.fetch_or(LOCK, Ordering::Acquire).addr() & LOCK != 0 {
             pause();
         }
@@ -71,7 +71,7 @@ impl Word {
         self.pointer.store(p, Ordering::Release);
     }
 
-    /// Calls `f` with the pointer and the output number that belongs to it. No thread replaces them meanwhile.
+    /// Call `f` with the pointer and the output number that belongs to it. No thread replaces them meanwhile.
     #[inline]
     pub(super) fn look<R>(&self, f: impl FnOnce(*mut (), u32) -> R) -> R {
         let p = self.lock();
@@ -80,7 +80,7 @@ impl Word {
         r
     }
 
-    /// Replaces the pointer and returns the old one, which belongs to the caller from now on.
+    /// Replace the pointer and return the old one, which belongs to the caller from now on.
     #[inline]
     pub(super) fn replace(&self, new: *mut (), output_nr: u32) -> *mut () {
         let old = self.lock();
@@ -100,8 +100,8 @@ impl Word {
         null_mut()
     }
 
-    /// Puts `new` into an empty word and calls `f` with what is there then. Says whether it was empty; if not, `new`
-    /// stays the caller's.
+    /// Put `new` into an empty word, then call `f` with the content. Return whether the word was empty; if it was not,
+    /// `new` stays the caller's.
     pub(super) fn fill<R>(&self, new: *mut (), f: impl FnOnce(*mut ()) -> R) -> (bool, R) {
         let old = self.lock();
         let is_empty = old.is_null();
@@ -114,14 +114,14 @@ impl Word {
         (is_empty, r)
     }
 
-    /// Sets or clears [`WANTS`] where the word names a leaf.
+    /// Set or clear [`WANTS`] if the word names a leaf.
     pub(super) fn set_wants(&self, on: bool) {
         let p = self.lock();
         let tagged = p.map_addr(|a| if on { a | WANTS } else { a & !WANTS });
         self.unlock(if p.addr() & LEAF == 0 { p } else { tagged });
     }
 
-    /// The pointer, of a word that is about to go away.
+    /// The pointer of a word that is about to be dropped.
     #[inline(always)]
     pub(super) fn last(&mut self) -> *mut () {
         self.pointer.load(Ordering::Relaxed)

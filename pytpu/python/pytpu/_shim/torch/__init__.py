@@ -1,7 +1,7 @@
-"""``torch`` by ``pytpu``: importing this module puts ``pytpu`` into its place. See ``docs/being-torch.md``.
+"""``torch`` from ``pytpu``: importing this module puts ``pytpu`` in its place. See ``docs/being-torch.md``.
 
-This file is in two places: in the folder ``_shim`` of ``pytpu``, which processes started by ``python -m pytpu`` have on
-their path, and in the wheel ``torch 2.15.0+pytpu``.
+This file is in two places: in the folder ``_shim`` of ``pytpu``, which is on the path of processes that ``python -m
+pytpu`` starts, and in the wheel ``torch 2.15.0+pytpu``.
 """
 
 import os
@@ -13,7 +13,7 @@ def _hand_over():
     meant_for = os.environ.get("PYTPU_IS_TORCH_IN")
     is_inherited = os.path.basename(here) == "_shim"
     if is_inherited and meant_for not in (None, sys.prefix):
-        # Another Python inherited our PYTHONPATH. Its own torch goes first.
+        # Another Python inherited our PYTHONPATH. Its own torch takes precedence.
         path, sys.path[:] = list(sys.path), [p for p in sys.path if os.path.abspath(p) != here]
         shim = sys.modules.pop("torch")
         try:
@@ -28,7 +28,7 @@ def _hand_over():
     try:
         import pytpu
 
-        is_there = hasattr(pytpu, "install")  # else it is a folder of that name on the path
+        is_there = hasattr(pytpu, "install")  # Otherwise it is a folder of that name on the path.
     except ModuleNotFoundError as error:
         if error.name != "pytpu":
             raise

@@ -25,7 +25,7 @@ if "pytpu" in torch.__version__:
         return sorted({"__version__", *dir(torch.tpu)})
 
 else:
-    # A Python with a torch of its own inherited this folder on its path. Its torch_tpu is the one to import.
+    # A Python with a torch of its own inherited this folder on its path. Import its own torch_tpu.
     def _hand_over():
         here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
         path, sys.path[:] = list(sys.path), [p for p in sys.path if os.path.abspath(p) != here]

@@ -1,4 +1,4 @@
-"""Autocasting, under PyTorch's name for the module."""
+"""Autocast, under PyTorch's name for the module."""
 
 from . import autocast
 

@@ -1,1 +1,1 @@
-"""``torch.distributed.elastic``: nothing is started by it yet."""
+"""``torch.distributed.elastic``: it cannot start processes yet."""

@@ -1,11 +1,11 @@
-"""``torch.distributed.rpc``: names of calls in other processes. `is_available` says that there are none."""
+"""``torch.distributed.rpc``: names of calls in other processes. `is_available` returns ``False``."""
 
 from ..._absent import absent_class, absent_function
 from .. import _WHY
 
 
 class RRef:
-    """A value in another process. Raises ``NotImplementedError`` when it is made."""
+    """A value in another process. Making one raises ``NotImplementedError``."""
 
     def __init__(self, *args, **kwargs):
         raise NotImplementedError(f"torch.distributed.rpc.RRef: {_WHY}")

@@ -15,11 +15,11 @@ from ..device_mesh import DeviceMesh as DeviceMesh, init_device_mesh as init_dev
 
 
 def _refuse(*args, **kwargs):
-    raise RuntimeError("torch.distributed is not available: training in several processes is not there yet")
+    raise RuntimeError("torch.distributed is not available: training in several processes is not implemented yet")
 
 
 class DTensor:
-    """A tensor spread over processes: raises ``RuntimeError`` when it is made."""
+    """A tensor that is spread over processes. Making one raises ``RuntimeError``."""
 
     __init__ = from_local = _refuse
 

@@ -1,4 +1,4 @@
-"""``torch.fx.experimental.symbolic_shapes``: sizes are plain numbers here, so that each question has an answer."""
+"""``torch.fx.experimental.symbolic_shapes``: sizes are plain numbers here, so every question has an answer."""
 
 from ..._absent import absent_class
 

@@ -12,6 +12,8 @@ from pytpu import _C, Tensor
 TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from pytpu.nn.modules.loss import LinearCrossEntropyOptions
 
 
@@ -977,7 +979,8 @@ def ctc_loss(
         tensor(0.2877)
     """
     number = _REDUCTIONS[_reduction(reduction)]
-    return _ops.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, number, zero_infinity)
+    lengths: tuple[Any, Any] = (input_lengths, target_lengths)  # Two tensors, or two sequences.
+    return _ops.ctc_loss(log_probs, targets, lengths[0], lengths[1], blank, number, zero_infinity)
 
 
 def linear_cross_entropy(

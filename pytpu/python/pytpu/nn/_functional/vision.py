@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from pytpu import _C, Tensor
 
-from .pooling import _tuple, adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
+from .adaptive_pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
+from .pooling import _tuple
 
 TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
 

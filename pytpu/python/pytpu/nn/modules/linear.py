@@ -227,6 +227,8 @@ class LazyLinear(LazyModuleMixin, Linear):
     """
 
     cls_to_become = Linear
+    weight: UninitializedParameter
+    bias: UninitializedParameter | None
 
     def __init__(
         self, out_features: int, bias: bool = True, device: Device = None, dtype: torch.dtype | None = None

@@ -998,7 +998,8 @@ class LinearCrossEntropyLoss(_WeightedLoss):
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """Return the loss of `input` and `target`. See the class for shapes."""
         shape = (self.num_classes, *self.out_features)
-        weight, bias = self.linear.weight, self.linear.bias
+        weight: Tensor = self.linear.weight
+        bias: Tensor | None = self.linear.bias
         if self.out_features:
             weight = weight.unflatten(0, shape)
             bias = None if bias is None else bias.unflatten(0, shape)

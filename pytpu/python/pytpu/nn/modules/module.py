@@ -1598,7 +1598,7 @@ class Module:
                     continue
             elif not is_lazy(value):
                 with torch.no_grad():
-                    param.materialize(value.shape)
+                    param.materialize(value.shape)  # type: ignore[attr-defined]  # It is lazy.
             if (not lazy or not is_lazy(value)) and param.is_meta and not value.is_meta and not assign:
                 import warnings
 
@@ -1793,4 +1793,4 @@ def _parse_to(args, kwargs):
 
 
 # Libraries call `_parse_to` at this place.
-torch._C._nn._parse_to = lambda *args, **kwargs: _parse_to(args, kwargs)
+vars(torch._C._nn)["_parse_to"] = lambda *args, **kwargs: _parse_to(args, kwargs)

@@ -43,7 +43,7 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
 
 
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
-    """Give parameters the values of one vector.
+    """Set parameters to the values of one vector.
 
     The data of each parameter becomes a view of a part of the vector.
 

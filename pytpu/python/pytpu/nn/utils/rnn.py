@@ -330,7 +330,8 @@ def unpad_sequence(
     """
     if not batch_first:
         padded_sequences = padded_sequences.transpose(0, 1)
-    return [seq[: int(n)] for seq, n in zip(padded_sequences, lengths)]
+    counts: Sequence[int] = lengths.tolist() if isinstance(lengths, torch.Tensor) else lengths
+    return [seq[: int(n)] for seq, n in zip(padded_sequences, counts)]
 
 
 def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> PackedSequence:

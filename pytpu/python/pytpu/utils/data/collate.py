@@ -129,7 +129,7 @@ def collate(batch: Any, *, collate_fn_map: dict[Any, Callable[..., Any]] | None 
 def collate_tensor_fn(batch: Any, *, collate_fn_map: dict[Any, Callable[..., Any]] | None = None) -> Tensor:
     """Stack tensors of the same shape along a new dimension 0."""
     # `stack` raises an error for a tensor in place of a list.
-    return torch.stack(batch if isinstance(batch, torch.Tensor) else list(batch), 0)
+    return torch.stack(batch if isinstance(batch, torch.Tensor) else list(batch), 0)  # type: ignore[arg-type]
 
 
 def collate_numpy_array_fn(batch: Any, *, collate_fn_map: dict[Any, Callable[..., Any]] | None = None) -> Tensor:

@@ -71,7 +71,7 @@ def fetch_stream(
 
 
 def _context(given):
-    """Return the context of `multiprocessing` that was asked for."""
+    """Return the requested context of `multiprocessing`."""
     import multiprocessing
 
     if isinstance(given, str):
@@ -294,7 +294,7 @@ class DataLoader(_Subscriptable[_T_co]):
     def __iter__(self) -> Iterator[Any]:
         """Return an iterator over the batches of one epoch."""
         if self.num_workers == 0:
-            # Not needed here, but PyTorch draws it too, which changes the state of the generator.
+            # The number is not needed here, but PyTorch draws it too, which changes the state of the generator.
             draw_seed(self.generator)
             return _SingleProcessDataLoaderIter(self)
         if self.persistent_workers:

@@ -330,10 +330,10 @@ def random_split(
         >>> [len(part) for part in parts]
         [7, 3]
     """
-    lengths = list(lengths)
-    if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:
-        counts = []
-        for i, fraction in enumerate(lengths):
+    counts: list[Any] = list(lengths)
+    if math.isclose(sum(counts), 1) and sum(counts) <= 1:
+        fractions, counts = counts, []
+        for i, fraction in enumerate(fractions):
             if fraction < 0 or fraction > 1:
                 raise ValueError(f"Fraction at index {i} is not between 0 and 1")
             counts.append(math.floor(_length(dataset) * fraction))
@@ -345,8 +345,7 @@ def random_split(
                 warnings.warn(
                     f"Length of split at index {i} is 0. This might result in an empty dataset.", stacklevel=2
                 )
-        lengths = counts
-    if sum(lengths) != _length(dataset):
+    if sum(counts) != _length(dataset):
         raise ValueError("Sum of input lengths does not equal the length of the input dataset!")
-    indices = torch.randperm(sum(lengths), generator=generator).tolist()
-    return [Subset(dataset, indices[end - length : end]) for end, length in zip(itertools.accumulate(lengths), lengths)]
+    indices = torch.randperm(sum(counts), generator=generator).tolist()
+    return [Subset(dataset, indices[end - count : end]) for end, count in zip(itertools.accumulate(counts), counts)]

@@ -67,10 +67,10 @@ def get_worker_info() -> WorkerInfo | None:
 
 
 class _Packed:
-    """A tensor on its way between processes: bytes, dtype, shape and, if it is not contiguous, strides.
+    """A tensor on the way between processes: bytes, dtype, shape and, if it is not contiguous, strides.
 
-    Bytes and not a NumPy array: unpickling an array imports NumPy. An interrupt during that import leaves a process
-    that cannot import NumPy again.
+    It has bytes instead of a NumPy array: unpickling an array imports NumPy. An interrupt during that import leaves a
+    process that cannot import NumPy again.
     """
 
     def __init__(self, tensor):
@@ -94,7 +94,7 @@ class _Packed:
 
 
 def like(batch: Any, values: Any) -> Any:
-    """A dictionary of `values` that is of the kind of `batch`, where that can be had."""
+    """Return a dictionary of `values`, of the type of `batch` if possible."""
     try:
         made = copy.copy(batch)
         made.update(values)
@@ -135,7 +135,7 @@ class _Failure:
         )
 
     def reraise(self):
-        """Raise it here, as the same type where that takes a message."""
+        """Raise it here, as the same type if that takes a message."""
         text = _PlainText(self.text) if self.kind is KeyError else self.text
         try:
             error = self.kind(text)
@@ -184,7 +184,7 @@ def _worker_main(worker_id, num_workers, base_seed, job, requests, results):
             request = requests.get(timeout=5)
         except queue.Empty:
             if os.getppid() != parent:
-                return  # The parent is gone without a word.
+                return  # The parent has ended without a message.
             continue
         if request is None:
             return
@@ -204,7 +204,7 @@ def _worker_main(worker_id, num_workers, base_seed, job, requests, results):
             if not isinstance(answer, _Failure):
                 answer = _mapped(answer, torch.Tensor, _Packed)
         except StopIteration:
-            # `StopIteration` from a dataset with indices is an error like others.
+            # `StopIteration` from a dataset with indices is an error like any other.
             answer = StopIteration if streams else _Failure(worker_id)
         except Exception:
             answer = _Failure(worker_id)
@@ -233,7 +233,7 @@ class WorkerPool:
         )
         for worker_id in range(loader.num_workers):
             requests = context.Queue()
-            # A daemon ends with its parent, however that ends.
+            # When the parent exits, it ends its daemons.
             process = context.Process(
                 target=_worker_main,
                 args=(worker_id, loader.num_workers, base_seed, job, requests, self._results),
@@ -377,7 +377,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
                 raise StopIteration
             epoch, number, worker_id, answer = self._pool.receive(self._loader.timeout)
             if epoch != self._epoch:
-                continue  # Left over from an epoch that was not finished.
+                continue  # It is left over from an epoch that was not finished.
             self._pending.discard(number)
             if answer is StopIteration:
                 self._retire(worker_id)

@@ -1,4 +1,4 @@
-"""Logs for TensorBoard: `SummaryWriter` writes event files with the package `tensorboard`, which is installed apart."""
+"""Logs for TensorBoard: `SummaryWriter` writes event files with the package `tensorboard`, which must be installed."""
 
 try:
     import tensorboard

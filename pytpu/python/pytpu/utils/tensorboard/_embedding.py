@@ -31,7 +31,7 @@ def make_sprite(label_img, save_path):
 
     columns = math.ceil(label_img.size(0) ** 0.5)
     grid = make_grid(make_np(label_img), ncols=columns)
-    # The projector wants a square, also where the last rows are empty.
+    # The projector needs a square, even if the last rows are empty.
     square = np.ndarray((3, columns * label_img.size(2), columns * label_img.size(3)), dtype=grid.dtype)
     square.fill(0)
     square[:, : grid.shape[1], : grid.shape[2]] = grid

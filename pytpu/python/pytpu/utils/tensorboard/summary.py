@@ -158,7 +158,7 @@ def make_histogram(values, bins, max_bins=None):
     values = values.reshape(-1)
     counts, limits = np.histogram(values, bins=bins)
     if max_bins is not None and len(counts) > max_bins:
-        # Neighbours are joined until few enough are left.
+        # Join neighbors until few enough are left.
         step = len(counts) // max_bins
         last = limits[-1:]
         missing = -len(counts) % step
@@ -168,7 +168,7 @@ def make_histogram(values, bins, max_bins=None):
     if filled.size == 0:
         raise ValueError("The histogram is empty, please file a bug report.")
     start, end = int(filled[0]), int(filled[-1]) + 1
-    # The format has right ends only: an empty bin before the first one holds its left end.
+    # The format has right ends only, so an empty bin before the first one holds the left end of that one.
     counts = counts[start - 1 : end] if start > 0 else np.concatenate([[0], counts[:end]])
     limits = limits[start : end + 1]
     return HistogramProto(
@@ -302,7 +302,7 @@ def audio(tag, tensor, sample_rate=44100):
     return Summary(value=[Summary.Value(tag=tag, audio=sound)])
 
 
-# ---- what plugins of TensorBoard show
+# ---- data of plugins of TensorBoard
 
 
 def text(tag, text):
@@ -367,7 +367,7 @@ def compute_curve(labels, predictions, num_thresholds=None, weights=None):
     buckets = np.int32(np.floor(predictions * (num_thresholds - 1)))
 
     def above(w):
-        """The weight of the predictions at or above each threshold."""
+        """Return the weight of the predictions at or above each threshold."""
         counts, _ = np.histogram(buckets, bins=num_thresholds, range=(0, num_thresholds - 1), weights=w)
         return np.cumsum(counts[::-1])[::-1]
 
@@ -419,8 +419,7 @@ def mesh(tag, vertices, colors, faces, config_dict, display_name=None, descripti
 
 
 def hparams(hparam_dict=None, metric_dict=None, hparam_domain_discrete=None):
-    """Return three summaries: what hyper-parameters and metrics there are, the values of a run, and that the run has
-    ended.
+    """Return three summaries: the hyperparameters and metrics, the values of a run, and the end of the run.
 
     Raise `TypeError` for an object that is not a dictionary, and `ValueError` for a value that is not a number, a
     string or a tensor.

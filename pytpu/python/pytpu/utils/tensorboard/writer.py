@@ -212,9 +212,7 @@ class SummaryWriter:
 
     def add_graph(self, model, input_to_model=None, verbose=False, use_strict_trace=True):
         """Raise: a graph is made by `torch.jit.trace`, which is not available."""
-        raise NotImplementedError(
-            "add_graph draws what torch.jit.trace records, and this library has no tracing: graphs cannot be logged yet"
-        )
+        raise NotImplementedError("add_graph needs torch.jit.trace, which is not available, so graphs cannot be logged")
 
     @staticmethod
     def _encode(rawstr):
@@ -293,7 +291,7 @@ class SummaryWriter:
         self._add(summary.mesh(tag, vertices, colors, faces, config_dict), global_step, walltime)
 
     def add_hparams(self, hparam_dict, metric_dict, hparam_domain_discrete=None, run_name=None, global_step=None):
-        """Write hyper-parameters and the metrics that they gave, to a folder of their own."""
+        """Write hyperparameters and the metrics of their run, to a folder of their own."""
         if type(hparam_dict) is not dict or type(metric_dict) is not dict:
             raise TypeError("hparam_dict and metric_dict should be dictionary.")
         summaries = summary.hparams(hparam_dict, metric_dict, hparam_domain_discrete)

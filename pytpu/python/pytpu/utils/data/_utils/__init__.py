@@ -1,4 +1,4 @@
-"""Inner parts of PyTorch's loader that scripts import all the same."""
+"""Private parts of PyTorch's loader that scripts import."""
 
 from . import collate, pin_memory, worker  # type: ignore[attr-defined]  # Made at run time.
 

@@ -66,11 +66,11 @@ impl Engine {
         let mut slots: Vec<Option<Arc<Slot>>> = vec![None; form.values.len()];
         let mut leaves = vec![false; form.values.len()];
         // A reader of a result may destroy it. So a result that later pieces read is handed out after the last of them.
-        let mut owed: Vec<Option<Arc<Slot>>> = vec![None; form.values.len()];
+        let mut held_back: Vec<Option<Arc<Slot>>> = vec![None; form.values.len()];
         for (&v, slot) in form.outputs.iter().zip(&outputs.0) {
             let v = v as usize;
             leaves[v] = true;
-            let place = if last.of_values[v].is_some() { &mut owed } else { &mut slots };
+            let place = if last.of_values[v].is_some() { &mut held_back } else { &mut slots };
             place[v] = Some(slot.clone());
         }
         let (mut result, mut compiled_ops) = (Ok(()), 0);
@@ -110,8 +110,8 @@ impl Engine {
             result = result.and(launched);
             // Free a value that no later piece reads, or give it to the slot that waits for it.
             for v in (0..slots.len()).filter(|&v| last.of_values[v] == Some(p)) {
-                if let (Some(slot), Some(owed)) = (slots[v].take(), owed[v].take()) {
-                    slot.give(&owed);
+                if let (Some(slot), Some(held_back)) = (slots[v].take(), held_back[v].take()) {
+                    slot.give(&held_back);
                 }
             }
         }
@@ -150,7 +150,7 @@ impl Engine {
     }
 
     /// Compile a program that comes often, on a thread of its own.
-    pub(super) fn compile_meanwhile(
+    pub(super) fn compile_in_background(
         &self,
         device: &'static Device,
         hash: u64,
@@ -158,23 +158,23 @@ impl Engine {
         reason: CutReason,
         whole: Whole,
     ) {
-        let owed = Owed(whole);
+        let promise = Promise(whole);
         let launched = Arc::new(Launched::new());
         self.compiling.lock().push(Compiling { wanted: None, launched: launched.clone() });
         let form = form.clone();
-        // If no thread can be started, `owed` is dropped.
+        // If no thread can be started, `promise` is dropped.
         self.in_thread(launched, move |engine| {
             if let Ok(compiled) = engine.build(device, hash, &form, reason) {
-                let _ = owed.0.set(Some(Arc::new(compiled)));
+                let _ = promise.0.set(Some(Arc::new(compiled)));
             }
         });
     }
 }
 
 /// A whole that other threads may wait for. Dropping it sets `None`, so that they do not wait forever.
-struct Owed(Whole);
+struct Promise(Whole);
 
-impl Drop for Owed {
+impl Drop for Promise {
     fn drop(&mut self) {
         let _ = self.0.set(None);
     }

@@ -1,4 +1,4 @@
-//! Limit a failure to the values that depend on it.
+//! Limits a failure to the values that depend on it.
 //!
 //! A segment may hold unrelated results, such as a tensor that is too large beside the step of an optimizer. If it
 //! cannot be compiled or launched, the engine computes its results in smaller and smaller groups. In the end, only the
@@ -20,7 +20,7 @@ const MAX_FAILURES: usize = 32;
 impl Engine {
     /// Compute the outputs of a failed segment in groups, so that each output gets an outcome of its own.
     #[cold]
-    pub(super) fn launch_apart(
+    pub(super) fn launch_in_groups(
         &self,
         device: &Device,
         body: &Body,

@@ -1,9 +1,7 @@
 //! Tests of convolutions, normalisation, pooling, padding and resizing as modules, against numbers of PyTorch from the
 //! same seeds.
 
-mod common;
-
-use common::{devices, randn, turn};
+use crate::common::{devices, randn, turn};
 use torchtpu::nn::*;
 use torchtpu::random::manual_seed;
 use torchtpu::{Backward, Device, ErrorKind, Result, Tensor};

@@ -1,10 +1,6 @@
 //! Tests of optimisers, schedules and clipping against numbers of PyTorch, and of resuming from saved state.
-//!
-//! The tests on `tpu` need a PJRT plugin, which `tests/summary.py` provides.
 
-mod common;
-
-use common::devices;
+use crate::common::devices;
 use torchtpu::nn::optim::{
     Adagrad, AdagradOptions, Adam, AdamOptions, AdamW, ChainedScheduler, ConstantLR, CosineAnnealingWarmRestarts,
     CyclicLR, CyclicMode, ExponentialLR, MultiplicativeLR, OneCycleLR, Optimizer, OptimizerState, PolynomialLR,

@@ -1,8 +1,6 @@
-//! Tests of datasets, samplers and loaders against numbers of PyTorch, of workers, and of files of tensors.
+//! Tests of datasets, samplers and loaders against numbers of PyTorch, and of workers.
 
-mod common;
-
-use common::turn;
+use crate::common::turn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
@@ -10,9 +8,8 @@ use torchtpu::nn::data::{
     BatchSampler, ConcatDataset, DataLoader, Dataset, RandomSampler, Sampler, SequentialSampler, SubsetRandomSampler,
     TensorDataset, WeightedRandomSampler,
 };
-use torchtpu::nn::safetensors;
 use torchtpu::random::{Generator, manual_seed};
-use torchtpu::{DType, Device, Error, Result, Tensor};
+use torchtpu::{Error, Result, Tensor};
 
 fn numbers(from: i64, to: i64) -> TensorDataset {
     let v: Vec<i64> = (from..to).collect();
@@ -163,67 +160,6 @@ fn workers_read_only_the_prefetched_batches_and_stop_when_dropped() {
     assert_eq!(Arc::strong_count(&reads), 1);
 }
 
-#[cfg(unix)]
-#[test]
-fn saving_keeps_permissions_and_links_and_writes_to_devices() {
-    use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
-    let _turn = turn();
-    let folder = std::env::temp_dir().join(format!("torchtpu-files-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let mode = |path: &std::path::Path| std::fs::symlink_metadata(path).unwrap().permissions().mode() & 0o777;
-    let tensors = |n: f32| vec![("x".to_string(), Tensor::from_slice(&[n], &[1]).unwrap())];
-    let read = |path: &std::path::Path| safetensors::load_file(path, Device::CPU).unwrap()[0].1.item_f64().unwrap();
-
-    // A new file has the permissions of any new file, and a replaced file keeps its own.
-    let (plain, path) = (folder.join("plain"), folder.join("a.safetensors"));
-    std::fs::write(&plain, b"").unwrap();
-    safetensors::save_file(&path, &tensors(1.0), None).unwrap();
-    assert_eq!(mode(&path), mode(&plain));
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o604)).unwrap();
-    safetensors::save_file(&path, &tensors(2.0), None).unwrap();
-    assert_eq!((mode(&path), read(&path)), (0o604, 2.0));
-
-    let link = folder.join("link");
-    symlink("a.safetensors", &link).unwrap();
-    safetensors::save_file(&link, &tensors(3.0), None).unwrap();
-    assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
-    assert_eq!((mode(&path), read(&path)), (0o604, 3.0));
-    let dangling = folder.join("dangling");
-    symlink("new.safetensors", &dangling).unwrap();
-    safetensors::save_file(&dangling, &tensors(4.0), None).unwrap();
-    assert_eq!(read(&folder.join("new.safetensors")), 4.0);
-    let circle = folder.join("circle");
-    symlink("circle", &circle).unwrap();
-    assert!(safetensors::save_file(&circle, &tensors(4.0), None).is_err());
-
-    let full = std::path::Path::new("/dev/full");
-    if full.exists() {
-        assert!(safetensors::save_file(full, &tensors(1.0), None).is_err());
-        safetensors::save_file("/dev/null", &tensors(1.0), None).unwrap();
-        for device in ["/dev/full", "/dev/null"] {
-            assert!(std::fs::metadata(device).unwrap().file_type().is_char_device());
-        }
-    }
-
-    // The error names the path once, with its cause.
-    let shown = folder.display().to_string();
-    for e in [
-        safetensors::save_file(&folder, &tensors(1.0), None).unwrap_err(),
-        safetensors::load_file(&folder, Device::CPU).unwrap_err(),
-        safetensors::save_file(folder.join("none/a"), &tensors(1.0), None).unwrap_err(),
-        safetensors::load_file(folder.join("none/a"), Device::CPU).unwrap_err(),
-    ] {
-        assert_eq!(e.message().matches(&shown).count(), 1, "{e:?}");
-        assert!(e.message().contains("directory"), "{e:?}");
-    }
-    // No temporary file is left.
-    let mut names: Vec<String> =
-        std::fs::read_dir(&folder).unwrap().map(|f| f.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort();
-    assert_eq!(names, ["a.safetensors", "circle", "dangling", "link", "new.safetensors", "plain"]);
-    std::fs::remove_dir_all(&folder).unwrap();
-}
-
 #[test]
 fn workers_read_tensors_on_an_accelerator() {
     let _turn = turn();
@@ -245,51 +181,4 @@ fn workers_read_tensors_on_an_accelerator() {
             });
         assert_eq!(batches(&loader), [[12, 16], [44, 48], [34, 36]], "{workers} workers");
     }
-}
-
-#[test]
-fn bytes_of_elements_survive_a_round_trip() {
-    let x = Tensor::from_slice(&[1i16, -2, 3, 4, 5, 6], &[2, 3]).unwrap();
-    let t = x.t().unwrap();
-    let bytes = t.to_bytes().unwrap();
-    assert_eq!(bytes, [1i16, 4, -2, 5, 3, 6].iter().flat_map(|v| v.to_ne_bytes()).collect::<Vec<_>>());
-    let back = Tensor::from_bytes(&bytes, &[3, 2], DType::I16).unwrap();
-    assert_eq!(back.to_vec::<i16>().unwrap(), [1, 4, -2, 5, 3, 6]);
-    let e = Tensor::from_bytes(&bytes, &[3, 3], DType::I16).unwrap_err();
-    assert_eq!(e.message(), "12 bytes are not the elements of a tensor of shape [3, 3] and type int16");
-    assert_eq!(Tensor::from_bytes(&[], &[0, 3], DType::F64).unwrap().dims()[..], [0, 3]);
-    let on_meta = Tensor::ones(&[2], DType::F32, torchtpu::device("meta").unwrap()).unwrap();
-    assert!(on_meta.to_bytes().is_err());
-}
-
-#[cfg(unix)]
-#[test]
-fn a_failed_save_leaves_the_old_file_and_no_temporary_file() {
-    const FOLDER: &str = "TORCHTPU_TEST_FULL";
-    const NAME: &str = "a_failed_save_leaves_the_old_file_and_no_temporary_file";
-    let _turn = turn();
-    let tensors = |n: usize| vec![("x".to_string(), Tensor::ones(&[n], DType::F32, Device::CPU).unwrap())];
-    // This is the child process, whose files are limited to 64 blocks of 512 bytes.
-    if let Some(folder) = std::env::var_os(FOLDER) {
-        let path = std::path::Path::new(&folder).join("a.safetensors");
-        let e = safetensors::save_file(&path, &tensors(1 << 20), None).unwrap_err();
-        assert!(e.message().starts_with("Error while serializing"), "{e}");
-        return;
-    }
-    let folder = std::env::temp_dir().join(format!("torchtpu-full-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let path = folder.join("a.safetensors");
-    safetensors::save_file(&path, &tensors(3), None).unwrap();
-    let done = std::process::Command::new("sh")
-        .args(["-c", "trap '' XFSZ; ulimit -f 64; exec \"$0\" --exact \"$1\""])
-        .arg(std::env::current_exe().unwrap())
-        .arg(NAME)
-        .env(FOLDER, &folder)
-        .output()
-        .unwrap();
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stdout));
-    assert!(String::from_utf8_lossy(&done.stdout).contains("1 passed"));
-    assert_eq!(safetensors::load_file(&path, Device::CPU).unwrap()[0].1.to_vec::<f32>().unwrap(), [1.0; 3]);
-    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
-    std::fs::remove_dir_all(&folder).unwrap();
 }

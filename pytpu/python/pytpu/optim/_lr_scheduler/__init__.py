@@ -1,0 +1,1 @@
+"""The schedules of `lr_scheduler`, which publishes them."""
