@@ -366,6 +366,12 @@ struct PyTcpStore {
     use_libuv: bool,
 }
 
+impl PyTcpStore {
+    fn of(store: Arc<TcpStore>, use_libuv: bool) -> PyClassInitializer<PyTcpStore> {
+        PyClassInitializer::from(PyStore::of(store.clone())).add_subclass(PyTcpStore { store, use_libuv })
+    }
+}
+
 #[pymethods]
 impl PyTcpStore {
     #[new]
@@ -384,7 +390,7 @@ impl PyTcpStore {
         multi_tenant: bool,
         master_listen_fd: Option<i32>,
         use_libuv: bool,
-    ) -> PyResult<(PyTcpStore, PyStore)> {
+    ) -> PyResult<PyClassInitializer<PyTcpStore>> {
         if world_size == Some(0) {
             return Err(PyValueError::new_err("TCPStore world size cannot be 0"));
         }
@@ -404,7 +410,7 @@ impl PyTcpStore {
             listener,
         };
         let store = Arc::new(py.detach(|| TcpStore::new(&host_name, options)).or_raise()?);
-        Ok((PyTcpStore { store: store.clone(), use_libuv }, PyStore::of(store)))
+        Ok(PyTcpStore::of(store, use_libuv))
     }
 
     /// The host's name, as it was given.
@@ -428,7 +434,7 @@ impl PyTcpStore {
     /// Return another client of the same server.
     fn clone(&self, py: Python<'_>) -> PyResult<Py<PyTcpStore>> {
         let store = Arc::new(py.detach(|| self.store.another()).or_raise()?);
-        Py::new(py, (PyTcpStore { store: store.clone(), use_libuv: self.use_libuv }, PyStore::of(store)))
+        Py::new(py, PyTcpStore::of(store, self.use_libuv))
     }
 
     fn __repr__(&self) -> String {
@@ -446,9 +452,9 @@ impl PyTcpStore {
 struct PyFileStore(Arc<FileStore>);
 
 impl PyFileStore {
-    fn open(py: Python<'_>, path: PathBuf, workers: Option<usize>) -> PyResult<(PyFileStore, PyStore)> {
+    fn open(py: Python<'_>, path: PathBuf, workers: Option<usize>) -> PyResult<PyClassInitializer<PyFileStore>> {
         let store = Arc::new(py.detach(|| FileStore::new(path, workers)).or_raise()?);
-        Ok((PyFileStore(store.clone()), PyStore::of(store)))
+        Ok(PyClassInitializer::from(PyStore::of(store.clone())).add_subclass(PyFileStore(store)))
     }
 }
 
@@ -456,19 +462,19 @@ impl PyFileStore {
 impl PyFileStore {
     #[new]
     #[pyo3(signature = (file_name, world_size=-1))]
-    fn new(py: Python<'_>, file_name: PathBuf, world_size: i64) -> PyResult<(PyFileStore, PyStore)> {
+    fn new(py: Python<'_>, file_name: PathBuf, world_size: i64) -> PyResult<PyClassInitializer<PyFileStore>> {
         PyFileStore::open(py, file_name, usize::try_from(world_size).ok())
     }
 
     /// The path of the file.
     #[getter]
-    fn path(&self) -> PathBuf {
-        self.0.path().to_path_buf()
+    fn path(&self) -> String {
+        self.0.path().to_string_lossy().into_owned()
     }
 
     /// Return another store of the same file.
     fn clone(&self, py: Python<'_>) -> PyResult<Py<PyFileStore>> {
-        Py::new(py, PyFileStore::open(py, self.path(), self.0.workers())?)
+        Py::new(py, PyFileStore::open(py, self.0.path().to_path_buf(), self.0.workers())?)
     }
 }
 
@@ -477,15 +483,15 @@ impl PyFileStore {
 struct PyHashStore(Arc<HashStore>);
 
 impl PyHashStore {
-    fn of(store: Arc<HashStore>) -> (PyHashStore, PyStore) {
-        (PyHashStore(store.clone()), PyStore::of(store))
+    fn of(store: Arc<HashStore>) -> PyClassInitializer<PyHashStore> {
+        PyClassInitializer::from(PyStore::of(store.clone())).add_subclass(PyHashStore(store))
     }
 }
 
 #[pymethods]
 impl PyHashStore {
     #[new]
-    fn new() -> (PyHashStore, PyStore) {
+    fn new() -> PyClassInitializer<PyHashStore> {
         PyHashStore::of(Arc::default())
     }
 
@@ -507,9 +513,10 @@ struct PyPrefixStore {
 }
 
 impl PyPrefixStore {
-    fn of(prefix: String, store: &Bound<'_, PyStore>) -> (PyPrefixStore, PyStore) {
+    fn of(prefix: String, store: &Bound<'_, PyStore>) -> PyClassInitializer<PyPrefixStore> {
         let inner: Arc<dyn Store> = Arc::new(PrefixStore::new(prefix.clone(), rust_store(store)));
-        (PyPrefixStore { prefix, store: store.clone().unbind() }, PyStore::of(inner))
+        let prefixed = PyPrefixStore { prefix, store: store.clone().unbind() };
+        PyClassInitializer::from(PyStore::of(inner)).add_subclass(prefixed)
     }
 }
 
@@ -517,7 +524,7 @@ impl PyPrefixStore {
 impl PyPrefixStore {
     #[new]
     #[pyo3(signature = (prefix, store))]
-    fn new(prefix: String, store: Option<&Bound<'_, PyStore>>) -> PyResult<(PyPrefixStore, PyStore)> {
+    fn new(prefix: String, store: Option<&Bound<'_, PyStore>>) -> PyResult<PyClassInitializer<PyPrefixStore>> {
         let store = store.ok_or_else(|| PyValueError::new_err("PrefixStore: store: None, must be a Store"))?;
         Ok(PyPrefixStore::of(prefix, store))
     }
@@ -532,11 +539,14 @@ impl PyPrefixStore {
     #[getter]
     fn _underlying_non_prefix_store(&self, py: Python<'_>) -> Py<PyStore> {
         let mut store = self.store.clone_ref(py);
-        while let Ok(prefixed) = store.bind(py).cast::<PyPrefixStore>() {
-            let below = prefixed.get().store.clone_ref(py);
-            store = below;
+        loop {
+            let prefixed = store.bind(py).cast::<PyPrefixStore>();
+            let below = prefixed.ok().map(|prefixed| prefixed.get().store.clone_ref(py));
+            match below {
+                Some(below) => store = below,
+                None => return store,
+            }
         }
-        store
     }
 
     /// Return a store with the same prefix, around a clone of the other store.

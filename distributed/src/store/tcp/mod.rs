@@ -259,10 +259,11 @@ impl TcpStore {
 /// The form of PyTorch's `repr`.
 impl fmt::Display for TcpStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &*self.connection.lock() {
-            Slot::Here(client) => write!(f, "TCPStore(client=TCPClient({client}), ")?,
-            Slot::Taken => f.write_str("TCPStore(client=<waiting>, ")?,
-            Slot::Broken(_) => f.write_str("TCPStore(client=<nullptr>, ")?,
+        // Do not wait: the thread that uses the connection may need the interpreter's lock, which this one may hold.
+        match self.connection.try_lock().as_deref() {
+            Some(Slot::Here(client)) => write!(f, "TCPStore(client=TCPClient({client}), ")?,
+            Some(Slot::Broken(_)) => f.write_str("TCPStore(client=<nullptr>, ")?,
+            Some(Slot::Taken) | None => f.write_str("TCPStore(client=<busy>, ")?,
         }
         match &self.server {
             Some(server) => write!(f, "server=TCPServer(port={}))", server.port()),
