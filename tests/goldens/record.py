@@ -1,7 +1,7 @@
 """Record results of PyTorch, which the tests of both neural network libraries compare with.
 
 Usage: `python tests/goldens/record.py`, with PyTorch installed. It writes one file for each part beside itself. Read by
-`tests/goldens.rs` and `tests/python/test_goldens.py`.
+`nn/tests/nn/goldens.rs` and `tests/python/nn/test_goldens.py`.
 
 A case has the name of a class or function in PyTorch, its settings by PyTorch's names, inputs, and the results.
 """

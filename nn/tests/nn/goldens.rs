@@ -1,11 +1,9 @@
 //! Optimisers, schedules, samplers, initialisation, losses and modules against results of PyTorch.
 //!
 //! The files in `tests/goldens` are recorded by `record.py` beside them. The Python library reads them too, in
-//! `tests/python/test_goldens.py`.
+//! `tests/python/nn/test_goldens.py`.
 
-mod common;
-
-use common::{devices, randn, turn};
+use crate::common::{devices, randn, turn};
 use serde_json::Value;
 use torchtpu::nn::data::{RandomSampler, Sampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler};
 use torchtpu::nn::optim::*;
@@ -59,7 +57,7 @@ impl Case {
 }
 
 fn cases(part: &str) -> Vec<Case> {
-    let path = format!("{}/tests/goldens/{part}.json", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/../tests/goldens/{part}.json", env!("CARGO_MANIFEST_DIR"));
     let file: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let found: Vec<Case> = file["cases"].as_array().unwrap().iter().cloned().map(Case).collect();
     assert!(!found.is_empty());

@@ -1,7 +1,7 @@
 """Optimizers, schedules, samplers, init, losses and modules against results of PyTorch.
 
 The files in `tests/goldens` are recorded by `record.py` beside them. The Rust library reads them too, in
-`tests/goldens.rs`.
+`nn/tests/nn/goldens.rs`.
 """
 
 import json
@@ -11,10 +11,7 @@ import pytest
 
 import pytpu as torch
 
-GOLDENS = pathlib.Path(__file__).resolve()
-while not (GOLDENS / "goldens" / "record.py").exists():
-    GOLDENS = GOLDENS.parent
-GOLDENS = GOLDENS / "goldens"
+GOLDENS = pathlib.Path(__file__).resolve().parents[2] / "goldens"
 
 
 def cases(part):
