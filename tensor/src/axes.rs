@@ -1,12 +1,12 @@
-//! How the dimensions of an op's operands and results correspond.
+//! The correspondence of the dimensions of an op's operands and results.
 //!
 //! An *axis* is an index that an op runs over independently of the others: the rows of a product, the batch of a
-//! convolution, each dimension of an element-wise op. [`Axes`] names the axes of one call and says where each stands in
-//! the operands and in the results. To compute a part of an axis, take that part of the operands which have it, give
-//! the others whole, and call [`Prim::resized`](crate::op::Prim::resized). The results of the parts are concatenated
-//! where they have the axis, and combined where they reduce it.
+//! convolution, each dimension of an element-wise op. [`Axes`] names the axes of one call, and their places in the
+//! operands and results. To compute a part of an axis, take that part of the operands that have it, pass the others
+//! whole, and call [`Prim::resized`](crate::op::Prim::resized). The results of the parts are concatenated if they have
+//! the axis, and combined if they reduce it.
 //!
-//! The short form is an einsum text, see [`Axes::parse`].
+//! The short form is an einsum text; see [`Axes::parse`].
 //!
 //! ```
 //! use torchtpu_tensor::axes::{Axes, Combine};
@@ -23,7 +23,7 @@
 use crate::{Dims, Meta};
 use std::fmt;
 
-/// How the results of parts become that of the whole.
+/// How the results of parts are combined to the result of the whole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Combine {
     /// Their sum.
@@ -36,10 +36,10 @@ pub enum Combine {
     Min,
 }
 
-/// A part of a dimension's index.
+/// A factor of a dimension's index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Factor {
-    /// The axis, by its position in [`Axes::sizes`]. `None`: the op needs the factor whole.
+    /// The axis, by its position in [`Axes::sizes`]; `None` if the op needs the factor whole.
     pub axis: Option<usize>,
     /// The number of places.
     pub size: usize,
@@ -54,12 +54,12 @@ pub type Dim = Vec<Factor>;
 pub struct Reduced {
     /// The axis.
     pub axis: usize,
-    /// The result.
+    /// The number of the result.
     pub result: usize,
     /// How the results of parts are combined.
     pub by: Combine,
-    /// Operands that only the first part is given, as a bit mask. The other parts get zeros in their place, as for the
-    /// bias of a linear layer whose inputs are split.
+    /// Operands that only the first part gets, as a bit mask. The other parts get zeros instead. An example is the bias
+    /// of a linear layer whose inputs are split.
     pub once: u64,
 }
 
@@ -77,7 +77,7 @@ pub struct Axes {
     /// Sets of operands in which all results are jointly linear over the real numbers, as bit masks. They are listed
     /// for floating-point and complex numbers only, and hold up to rounding.
     pub linear: Vec<u64>,
-    /// Why there is no axis, for ops that cannot have one.
+    /// The reason why there is no axis, for ops that cannot have one.
     pub reason: Option<&'static str>,
     names: Vec<String>,
     /// Operands of floating-point or complex numbers.
@@ -86,12 +86,12 @@ pub struct Axes {
     is_exact: bool,
 }
 
-/// The factors of a dimension by their names. `None`: whole.
+/// The factors of a dimension by their names; `None` if the factor is whole.
 type Named = Vec<Option<String>>;
 
 impl Axes {
-    /// Reads an einsum text: the dimensions of each operand, `->`, those of each result. Tensors are separated by `,`
-    /// and dimensions by spaces.
+    /// Parse an einsum text: the dimensions of each operand, `->`, and those of each result. Tensors are separated by
+    /// `,` and dimensions by spaces.
     ///
     /// | dimension | meaning |
     /// |---|---|
@@ -101,8 +101,8 @@ impl Axes {
     /// | `...` | any number of axes, which are broadcast from the right |
     ///
     /// A dimension of size one has no axis if the axis is larger elsewhere, so operands are broadcast. A tensor of
-    /// sizes `[0]` stands for a result that was not wanted, and has no axis. One text for a side is that of all its
-    /// tensors, and texts of optional operands that are not there are ignored.
+    /// sizes `[0]` stands for an unwanted result, and has no axis. A single text for a side is that of all its tensors.
+    /// Texts of missing optional operands are ignored.
     ///
     /// # Panics
     /// If a text does not have as many dimensions as its tensor.
@@ -120,8 +120,8 @@ impl Axes {
         Axes::named(&named(operands, x), &named(results, y), x, y)
     }
 
-    /// All dimensions are axes of the same position in every tensor, except those of a mask, which are whole. Tensors
-    /// without dimensions are numbers.
+    /// All dimensions are axes with the same position in every tensor, except the dimensions of a mask, which are
+    /// whole. Tensors without dimensions are numbers.
     pub(crate) fn except(mask: u64, x: &[Meta], y: &[Meta]) -> Axes {
         let named = |metas: &[Meta]| -> Vec<Vec<Named>> {
             metas
@@ -139,15 +139,15 @@ impl Axes {
         Axes::parse("... -> ...", x, y)
     }
 
-    /// The elements of an operand in row-major order with other sizes. Dimensions are taken apart from the outermost
-    /// on, where one size divides the other.
+    /// The elements of an operand in row-major order with other sizes. Dimensions are split from the outermost on, as
+    /// long as one size divides the other.
     pub(crate) fn reshape(x: &[Meta], y: &[Meta]) -> Axes {
         let from = &x[0].dims;
         let to = &y[0].dims;
         let (mut sizes, mut names) = (Vec::new(), Vec::new());
         let mut sides: [Vec<Dim>; 2] = [vec![Dim::new(); from.len()], vec![Dim::new(); to.len()]];
         let dims = [&from[..], &to[..]];
-        // The dimension of each side, and how much of it is left.
+        // The dimension of each side, and the part of it that is left.
         let (mut at, mut left) = ([0, 0], [1, 1]);
         let is_empty = from.contains(&0);
         while !is_empty {
@@ -162,7 +162,7 @@ impl Axes {
                 break;
             }
             if !left[0].is_multiple_of(common) || !left[1].is_multiple_of(common) {
-                // Whole, up to where both sides have taken the same number of elements.
+                // The factors are whole, up to the point where both sides have taken the same number of elements.
                 while left[0] != left[1] {
                     let s = usize::from(left[1] < left[0]);
                     left[s] *= dims[s][at[s]];
@@ -191,7 +191,7 @@ impl Axes {
         Axes::of_factors(sizes, names, vec![operand], vec![result], x, y)
     }
 
-    /// Nothing is known of the op.
+    /// The axes of an op about which nothing is known.
     pub fn opaque(reason: &'static str, x: &[Meta], y: &[Meta]) -> Axes {
         let mut axes = Axes::except(u64::MAX, x, y).because(reason);
         axes.is_opaque = true;
@@ -220,7 +220,8 @@ impl Axes {
                 known[axis] = Some(size);
             }
         }
-        // Sizes that stand in products only. A dimension of size one may be broadcast, and tells nothing.
+        // Find sizes of axes that occur only in products with others. A dimension of size one may be broadcast, so it
+        // gives no information.
         for _ in 0..known.len() {
             for (dim, (_, size)) in places.iter().zip(all()) {
                 let unknown: Vec<_> = dim.iter().filter(|a| a.is_none_or(|a| known[a].is_none())).collect();
@@ -254,7 +255,7 @@ impl Axes {
         Axes::of_factors(known, names, operands, results, x, y)
     }
 
-    /// Puts axes together from factors.
+    /// Combine the axes from factors.
     pub(crate) fn of_factors(
         sizes: Vec<usize>,
         names: Vec<String>,
@@ -282,21 +283,21 @@ impl Axes {
         self
     }
 
-    /// Where an axis is reduced, only the first part is given these operands.
+    /// If an axis is reduced, only the first part gets these operands.
     pub fn once(mut self, operands: u64) -> Axes {
         self.reduced.iter_mut().for_each(|r| r.once = operands);
         self
     }
 
-    /// The results are jointly linear in each of these sets of operands. Sets with an integer or `bool` operand are left
-    /// out, and all sets if there is such a result.
+    /// The results are jointly linear in each of these sets of operands. Sets with an integer or `bool` operand are
+    /// left out, and all sets if there is such a result.
     pub fn linear(mut self, sets: &[u64]) -> Axes {
         let inexact = self.inexact;
         self.linear = sets.iter().copied().filter(|s| *s != 0 && !self.is_exact && s & !inexact == 0).collect();
         self
     }
 
-    /// Says why the op has no axis.
+    /// Set the reason why the op has no axis.
     pub fn because(mut self, reason: &'static str) -> Axes {
         self.reason = Some(reason);
         self
@@ -312,10 +313,10 @@ impl Axes {
         &self.names[axis]
     }
 
-    /// Checks that the axes fit the operands and results.
+    /// Check that the axes fit the operands and results.
     ///
     /// # Errors
-    /// A text that says where they do not.
+    /// A text that names the place where they do not fit.
     pub fn check(&self, x: &[Meta], y: &[Meta]) -> Result<(), String> {
         if self.operands.len() != x.len() || self.results.len() != y.len() {
             return Err(format!("`{self}` is not about {} operands and {} results", x.len(), y.len()));
@@ -359,12 +360,12 @@ impl Axes {
     }
 }
 
-/// Where an axis stands in a tensor: the dimension, and the factor in it.
+/// The place of an axis in a tensor: the dimension, and the factor in it.
 pub fn find(dims: &[Dim], axis: usize) -> Option<(usize, usize)> {
     dims.iter().enumerate().find_map(|(d, dim)| Some((d, dim.iter().position(|f| f.axis == Some(axis))?)))
 }
 
-/// The sizes of a tensor, of which only `len` places of an axis are left.
+/// The sizes of a tensor with only `len` places left of an axis.
 pub fn part(dims: &[Dim], axis: usize, len: usize) -> Dims {
     dims.iter().map(|d| d.iter().map(|f| if f.axis == Some(axis) { len } else { f.size }).product()).collect()
 }

@@ -97,9 +97,9 @@ impl Attention {
     pub(crate) fn heads_first<T: Copy>(&self, d: &[T]) -> [T; 4] {
         if self.rows_first { [d[0], d[2], d[1], d[3]] } else { [d[0], d[1], d[2], d[3]] }
     }
-    /// The dimensions of queries and of keys, and of `lse`. A head of keys is that of `g` query heads.
+    /// The dimensions of queries, of keys, and of `lse`. A head of keys belongs to `g` query heads.
     fn texts(&self) -> [String; 3] {
-        // A causal row knows its place.
+        // The index of a causal row decides which keys it sees.
         let l = if self.is_causal { "_" } else { "l" };
         let [q, k] = match self.rows_first {
             true => [format!("b {l} (h g) _"), "b _ h _".into()],
@@ -281,7 +281,7 @@ impl Fused for AttentionBackward {
         let mask = self.of.mask_of_backward(x).map_or(String::new(), |m| last(&format!("{heads} _"), m.dims.len()));
         let output = if self.of.keeps_output { format!("{q}, ") } else { String::new() };
         let axes = Axes::parse(&format!("{q}, {q}, {k}, {k}, {heads}, {output}{mask} -> {q}, {k}, {k}"), x, y);
-        // Keys and values are those of all rows, and of all query heads of a group.
+        // Keys and values belong to all rows, and to all query heads of a group.
         axes.reduces("l", Combine::Sum).reduces("g", Combine::Sum).linear(&[0b1])
     }
     fn is_lowered(&self, x: &[&Tensor]) -> bool {

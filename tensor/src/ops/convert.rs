@@ -9,7 +9,6 @@ use crate::{
     graph, inplace, samples, state, strides,
 };
 use smallvec::smallvec;
-use std::sync::atomic::AtomicBool;
 use torchtpu_kernels::memory;
 
 /// Converts elements to another dtype. Floats truncate towards zero, all numbers but zero are true, and complex numbers
@@ -40,7 +39,7 @@ impl Op for Cast {
     fn lower(&self, f: &mut Func, x: &[Value], _: &[Meta]) -> Values {
         let loses_imaginary = x[0].element().is_complex() && !self.0.is_complex() && self.0 != DType::Bool;
         let x = if loses_imaginary { f.unary("stablehlo.real", &x[0]) } else { x[0].clone() };
-        // XLA saturates if C wraps, so floats are converted to narrow integers through a wide type.
+        // XLA saturates where C wraps, so floats are converted to narrow integers through a wide type.
         let narrow = self.0.is_int() && self.0.size_bytes() < 4;
         let x = if narrow && x.element().is_float() {
             f.convert(&x, torchtpu_stablehlo::ElementType::S32)
@@ -140,11 +139,10 @@ impl graph::BackwardFn for ToDevice {
 /// # Errors
 /// The error that the warning function returns.
 fn warn_of_loss(from: DType, to: DType) -> Result<()> {
-    static SAID: AtomicBool = AtomicBool::new(false);
     if !from.is_complex() || to.is_complex() || to == DType::Bool {
         return Ok(());
     }
-    crate::warning::once(&SAID, "Casting complex values to real discards the imaginary part")
+    crate::warn_once!("Casting complex values to real discards the imaginary part")
 }
 
 impl Tensor {

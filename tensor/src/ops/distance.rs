@@ -39,7 +39,7 @@ impl Fused for CDist {
         Ok(Meta { dims: Dims::new(&[a[0], a[1], b[1]]), dtype: x[0].dtype(), device: same_device(x)? })
     }
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
-        // Sums of distances are distances for `p = 1`, and the greatest is one for infinity.
+        // For `p = 1`, distances of parts add up. For infinity, the greatest one is the distance.
         let text = |k| format!("b m {k}, b n {k} -> b m n");
         match self.p.get() {
             1.0 => Axes::parse(&text("k"), x, y).reduces("k", Combine::Sum),

@@ -423,7 +423,7 @@ impl<'a> Bags<'a> {
 }
 
 fn bag_samples(padding: bool) -> Vec<Sample> {
-    // Append an empty bag, and take the maximum of everything.
+    // One bag is empty, and the other one has all indices.
     let of = |mode: i64, weights: Option<SampleArg>| {
         let mut args = vec![t(&[5, 3]), index(&[6], 5), index(&[2], 3), n(false), n(mode), n(false)];
         args.push(weights.unwrap_or(SampleArg::Default));

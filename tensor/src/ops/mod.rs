@@ -105,7 +105,7 @@ macro_rules! op_table {
                 match self { $(Prim::$name(o) => op::$tier::axes(o, x, y),)*
                     $(Prim::$bname(o) => op::$btier::axes(&**o, x, y)),* }
             }
-            /// The same op for operands and results of other sizes: its call on a part of an axis.
+            /// The same op for operands and results of other sizes, for its call on a part of an axis.
             pub fn resized(&self, x: &[Meta], y: &[Meta]) -> Prim {
                 match self { $(Prim::$name(o) => Prim::$name(op::$tier::resized(o, x, y)),)*
                     $(Prim::$bname(o) => Prim::$bname(Box::new(op::$btier::resized(&**o, x, y)))),* }
@@ -349,18 +349,21 @@ impl Family {
 /// The rows of all public functions, by family.
 pub const FAMILIES: &[Family] = &[
     Family::elementwise("pointwise", pointwise::UNARY_ROWS),
+    Family::elementwise("pointwise", pointwise::UNARY_ALIAS_ROWS),
     Family::elementwise("pointwise", pointwise::BINARY_ROWS),
     Family::elementwise("pointwise", pointwise::COMPARE_ROWS),
     Family::elementwise("pointwise", pointwise::ARITHMETIC_ROWS),
     Family::elementwise("pointwise", pointwise::ROUND_ROWS),
     Family::elementwise("pointwise", pointwise::SELECT_ROWS),
     Family::elementwise("special", pointwise::SPECIAL_UNARY_ROWS),
+    Family::elementwise("special", pointwise::SPECIAL_I0_ROWS),
     Family::elementwise("special", pointwise::SPECIAL_BINARY_ROWS),
     Family::elementwise("special", pointwise::SPECIAL_ROWS),
     Family::new("rearrange", shape::REARRANGE_ROWS),
     Family::elementwise("activation", activation::ROWS),
     Family::elementwise("clip", pointwise::CLIP_ROWS),
     Family::elementwise("blend", pointwise::LERP_ROWS),
+    Family::elementwise("close", pointwise::CLOSE_ROWS),
     Family::new("convert", convert::ROWS),
     Family::new("complex", complex::ROWS),
     Family::new("creation", creation::ROWS),

@@ -541,7 +541,7 @@ def test_duplicate_keys_are_refused(tmp_path):
             lambda: safetensors.load_file(path),
             lambda: safetensors.safe_open(path, "pt"),
         ):
-            with pytest.raises(SafetensorError, match="the key `(a|dtype)` stands twice"):
+            with pytest.raises(SafetensorError, match="the key `(a|dtype)` occurs twice"):
                 call()
 
 

@@ -285,7 +285,7 @@ def test_the_command_reports_wrong_arguments(tmp_path):
     out = advise(tmp_path, "x = 1\n")
     assert out.returncode == 1 and "ran nothing on device tpu" in out.stderr
     out = advise(tmp_path, "x = 1\n", "--topology", "v99:1")
-    assert out.returncode == 1 and "names no TPU generation" in out.stderr
+    assert out.returncode == 1 and "is not a TPU generation" in out.stderr
     assert "expected one machine" in advise(tmp_path, "x = 1\n", "--topology", f"{V5E},v6e:2x2").stderr
     assert "expected NAME=VALUE" in advise(tmp_path, "x = 1\n", "--option", "x").stderr
 

@@ -37,7 +37,7 @@ def test_arguments_and_results_keep_their_structure():
     got = exported(torch.ones(3), more={"y": torch.full((3,), 2.0)}, scale=3)
     assert got["sum"].tolist() == [7, 7, 7] and got["rest"][0].tolist() == [2, 20, 200]
     assert isinstance(got["rest"][1], tuple) and got["rest"][1][0].tolist() == [1, 1, 1] and got["rest"][1][1] is None
-    with pytest.raises(RuntimeError, match="other arguments that are no tensors"):
+    with pytest.raises(RuntimeError, match="other arguments that are not tensors"):
         exported(torch.ones(3), more={"y": torch.ones(3)}, scale=4)
     with pytest.raises(
         RuntimeError, match=r"takes \(float32\[3\], float32\[3\]\), but got \(float32\[4\], float32\[3\]\)"

@@ -4,7 +4,7 @@ use super::{empty, options, sizes};
 use crate::schema::{Row, Scope, Tier};
 use crate::{DType, Device, Error, Result, Tensor, default_dtype};
 
-/// Memory of its own, seen with given strides.
+/// New memory, viewed with the given strides.
 fn empty_strided(dims: &[i64], strides: &[i64], o: (DType, Device)) -> Result<Tensor> {
     if dims.len() != strides.len() {
         return Err(Error::runtime(format!(
@@ -29,7 +29,7 @@ fn empty_strided(dims: &[i64], strides: &[i64], o: (DType, Device)) -> Result<Te
     Ok(flat.as_strided(dims, strides, Some(0))?.detach())
 }
 
-/// Memory whose dimensions lie in the given order, the last one densest.
+/// New memory with dimensions in the given order, the last one densest.
 fn empty_permuted(dims: &[i64], layout: &[i64], o: (DType, Device)) -> Result<Tensor> {
     if dims.len() != layout.len() {
         return Err(Error::runtime(format!(

@@ -1,4 +1,4 @@
-//! Creation: `Fill` (a number everywhere) and `Iota` (counting), and what is made of them.
+//! Creation: `Fill` (one number everywhere) and `Iota` (counting), and functions composed of them.
 
 mod layout;
 mod range;
@@ -17,12 +17,12 @@ use crate::{
 use range::counted;
 use smallvec::smallvec;
 
-/// A tensor of one number. The number is the operand, so that other numbers compile nothing.
+/// A tensor of one number. The number is an operand, so that other numbers compile nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Fill {
     /// Sizes of the result.
     pub dims: Dims,
-    /// Where it is made.
+    /// The device.
     pub device: Device,
 }
 
@@ -61,9 +61,9 @@ impl Op for Fill {
 /// 0, 1, 2, ... in `int64`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Iota {
-    /// How many.
+    /// The number of elements.
     pub len: usize,
-    /// Where they are made.
+    /// The device.
     pub device: Device,
 }
 
@@ -93,7 +93,7 @@ impl Op for Iota {
     }
 }
 
-/// Refuse to drop an imaginary part.
+/// Refuse a number whose imaginary part would be dropped.
 #[inline]
 fn check_fits(v: Scalar, dtype: DType) -> Result<()> {
     match v {
@@ -104,8 +104,8 @@ fn check_fits(v: Scalar, dtype: DType) -> Result<()> {
     }
 }
 
-/// Refuse numbers that elements of `dtype` cannot hold, in PyTorch's words. Negative numbers wrap in `uint8`, infinity
-/// is a floating-point number of any size.
+/// Refuse numbers that elements of `dtype` cannot hold, in PyTorch's words. Negative numbers wrap in `uint8`, and
+/// infinity fits every floating-point dtype.
 ///
 /// # Errors
 /// `Runtime` for a number out of range.
@@ -148,7 +148,7 @@ pub(crate) fn check_range(v: Scalar, dtype: DType) -> Result<()> {
 }
 
 impl Tensor {
-    /// A 0-d `cpu` tensor that stands for a number: an operand that promotes by category only.
+    /// A 0-d `cpu` tensor that stands for a number. It takes part in type promotion by its category only.
     #[inline]
     ///
     /// # Errors
@@ -163,7 +163,7 @@ impl Tensor {
     /// A tensor of one number.
     ///
     /// # Errors
-    /// Out of memory, no such device.
+    /// `OutOfMemory`, or `Runtime` when there is no such device.
     pub fn full_meta(meta: &Meta, v: Scalar) -> Result<Tensor> {
         if meta.bytes().is_none() {
             return Tensor::empty(&Meta { device: Device::CPU, ..*meta });
@@ -181,28 +181,28 @@ impl Tensor {
     /// Zeros of this description.
     ///
     /// # Errors
-    /// Out of memory, no such device.
+    /// `OutOfMemory`, or `Runtime` when there is no such device.
     pub fn zeros_like_meta(meta: &Meta) -> Result<Tensor> {
         Tensor::full_meta(meta, Scalar::Int(0))
     }
     /// Zeros.
     ///
     /// # Errors
-    /// Out of memory, no such device.
+    /// `OutOfMemory`, or `Runtime` when there is no such device.
     pub fn zeros(dims: &[usize], dtype: DType, device: Device) -> Result<Tensor> {
         Tensor::zeros_like_meta(&Meta { dims: Dims::try_new(dims)?, dtype, device })
     }
     /// Ones.
     ///
     /// # Errors
-    /// Out of memory, no such device.
+    /// `OutOfMemory`, or `Runtime` when there is no such device.
     pub fn ones(dims: &[usize], dtype: DType, device: Device) -> Result<Tensor> {
         Tensor::full(dims, 1, dtype, device)
     }
-    /// A number everywhere.
+    /// A tensor with the same number everywhere.
     ///
     /// # Errors
-    /// Out of memory, no such device.
+    /// `OutOfMemory`, or `Runtime` when there is no such device.
     pub fn full(dims: &[usize], v: impl Into<Scalar>, dtype: DType, device: Device) -> Result<Tensor> {
         Tensor::full_meta(&Meta { dims: Dims::try_new(dims)?, dtype, device }, v.into())
     }
@@ -215,7 +215,7 @@ fn zeros(a: &Args<'_>) -> Result<crate::schema::Ret> {
     Ok(new_full(a.ints(0)?, Scalar::Int(0), options(a, 1, default_dtype(), Device::CPU)?)?.into())
 }
 
-/// Sizes that a user gave for a new tensor.
+/// The sizes from a user for a new tensor.
 pub(crate) fn sizes(v: &[i64]) -> Result<Dims> {
     if let Some((i, n)) = v.iter().enumerate().find(|(_, n)| **n < 0) {
         let _ = i;
@@ -252,7 +252,7 @@ fn eye(rows: i64, cols: i64, o: (DType, Device)) -> Result<Tensor> {
     r.unsqueeze(1)?.eq(&c)?.to_dtype(o.0)
 }
 
-/// Strides of a new tensor like `x`, where it is not row major.
+/// Strides of a new tensor like `x`; `None` if they are row major.
 fn strides_like(x: &Tensor, format: Option<MemoryFormat>) -> Result<Option<Dims>> {
     match format {
         None | Some(MemoryFormat::Preserve) if x.is_plain() => Ok(None),
@@ -276,7 +276,7 @@ fn plain(args: Vec<crate::schema::SampleArg>) -> Vec<Sample> {
     vec![Sample::new(args).no_gradient()]
 }
 
-/// `x` with a number everywhere; a 0-d tensor is a number whose gradient counts.
+/// `x` with the same number everywhere. A 0-d tensor is a number with a gradient.
 fn filled(x: &Tensor, v: crate::schema::Operand<'_>) -> Result<Tensor> {
     match v {
         crate::schema::Operand::Scalar(s) => crate::ops::pointwise::independent_of(x, Tensor::full_meta(x.meta(), s)?),
@@ -291,7 +291,7 @@ fn filled(x: &Tensor, v: crate::schema::Operand<'_>) -> Result<Tensor> {
     }
 }
 
-/// Rows of new tensors: zeros, ones, a number, and memory that is not set.
+/// Rows of new tensors: zeros, ones, another number, or unset memory.
 pub const ROWS: &[Row] = &[
     Row::new(
         "zeros(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? \
@@ -479,7 +479,7 @@ pub const ROWS: &[Row] = &[
     .no_out(),
 ];
 
-/// Rows that fill tensors, and the identity.
+/// Rows that fill tensors, and the row of the identity matrix.
 pub const FILL_ROWS: &[Row] = &[
     Row::new(
         "fill.Scalar(Tensor self, Scalar value) -> Tensor",

@@ -35,7 +35,7 @@ impl Tensor {
             return Err(crate::ops::complex::unsupported("arange_cpu", dtype));
         }
         if dtype.is_int() {
-            // As many as for the numbers given, but counted in the result's dtype, as in PyTorch.
+            // The length follows from the given numbers, but counting is done in the result's dtype, as in PyTorch.
             return counted(len, Scalar::Int(start.to_i64()), Scalar::Int(step.to_i64()), dtype, device);
         }
         counted(len, start, step, dtype, device)
@@ -49,7 +49,7 @@ impl Tensor {
             return Err(Error::runtime("number of steps must be non-negative"));
         }
         let n = steps as usize;
-        // Bounds of whole numbers are whole numbers.
+        // Bounds of integer dtypes are truncated.
         let (start, end) = if dtype.is_float() { (start, end) } else { (start.trunc(), end.trunc()) };
         // PyTorch computes in the result's precision. Each half is counted from its own end, so that both ends are
         // exact.
@@ -70,7 +70,7 @@ impl Tensor {
     }
 }
 
-/// [`Tensor::linspace`] of numbers that may be complex, in a dtype that they can be cast to.
+/// [`Tensor::linspace`] for numbers that may be complex, in a dtype that they can be cast to.
 pub(crate) fn spaced(
     name: &str,
     start: Scalar,
@@ -103,7 +103,7 @@ pub(crate) fn spaced(
     crate::ops::complex::complex(&part(a, c)?, &part(b, d)?)
 }
 
-/// `start + step * i`, computed wide enough for the dtype.
+/// `start + step * i`, computed in a dtype that is wide enough.
 pub(super) fn counted(len: usize, start: Scalar, step: Scalar, dtype: DType, device: Device) -> Result<Tensor> {
     if len > i64::MAX as usize {
         return Err(Error::runtime("invalid size, possible overflow?"));
@@ -177,7 +177,7 @@ fn bound(name: &str, what: &str, x: &Tensor) -> Result<Scalar> {
     x.item()
 }
 
-/// [`bound`] of an argument that may be a number.
+/// [`bound`] for an argument that may be a number.
 pub(crate) fn bound_of(name: &str, what: &str, a: &Args<'_>, i: usize) -> Result<Scalar> {
     match a.operand(i)? {
         crate::schema::Operand::Tensor(x) => bound(name, what, x),

@@ -1,5 +1,5 @@
-//! Images taken apart and put together: sliding blocks as columns, pixels as channels, channels in another order, and
-//! maxima put back where they were found.
+//! Images split and joined: sliding blocks as columns, pixels as channels, channels in another order, and maxima
+//! written back to their positions.
 
 use crate::axes::Axes;
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values};
@@ -11,18 +11,16 @@ use crate::{DType, Dims, Error, Meta, Result, Tensor, dispatch, samples};
 use smallvec::smallvec;
 use torchtpu_kernels::columns as kernels;
 use torchtpu_kernels::columns::Blocks;
-use torchtpu_stablehlo::ElementType;
 
 // ------------------------------------------------------------------------------------------------ blocks as columns
 
 /// The sliding blocks of an image as columns: `[n, c, h, w]` to `[n, c * kh * kw, blocks]`.
 ///
-/// Floating point; zeros where a block reaches beyond the image. Linear: nothing is saved.
+/// The dtype is floating point. Blocks have zeros beyond the image. The op is linear, so nothing is saved.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Im2Col(pub Blocks);
 
-/// The adjoint of [`Im2Col`]: every pixel is the sum of the places where blocks hold it. 16-bit floats are summed in
-/// `f32`.
+/// The adjoint of [`Im2Col`]: every pixel is the sum of its copies in the blocks. 16-bit floats are summed in `f32`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Col2Im(pub Blocks);
 
@@ -40,7 +38,7 @@ impl Op for Im2Col {
         kernels::im2col(&x[0].view(), &self.0, &mut y[0].view_mut());
         Ok(())
     }
-    /// One strided slice a row of the block, then one a column.
+    /// Take one strided slice for each row of the block, then one for each column.
     fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
         let (b, d) = (&self.0, x[0].shape().to_vec());
         if y[0].numel() == 0 {
@@ -96,13 +94,13 @@ impl Op for Col2Im {
         kernels::col2im(&x[0].view(), &self.0, &mut y[0].view_mut());
         Ok(())
     }
-    /// One spread slice a column of the block is added up, then one a row.
+    /// Add up one spread slice for each column of the block, then one for each row.
     fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
         let (b, e) = (&self.0, x[0].element());
         if y[0].numel() == 0 || x[0].ty().numel() == 0 {
             return smallvec![f.splat(0.0, &y[0].ty())];
         }
-        let wide = if matches!(e, ElementType::F16 | ElementType::BF16) { ElementType::F32 } else { e };
+        let wide = e.widened();
         let v = f.convert(&x[0], wide);
         let d = &y[0].dims;
         let mut v = f.reshape(&v, &[d[0], d[1], b.kernel[0], b.kernel[1], b.count[0], b.count[1]]);
@@ -128,7 +126,7 @@ impl Op for Col2Im {
             }
             v = total.expect("a block has a size");
         }
-        // The blocks' extent, less the padding, plus what no block reached.
+        // The extent of the blocks, without padding, plus the pixels that no block covers.
         let (mut low, mut high) = (vec![0i64; 4], vec![0i64; 4]);
         for k in 0..2 {
             low[2 + k] = -(b.pad[k] as i64);
@@ -145,7 +143,7 @@ impl Op for Col2Im {
     }
 }
 
-/// Blocks that fit no image yet: the numbers a user gave, checked.
+/// The numbers of blocks that the user gave, checked, but not yet against an image.
 struct Given([[i64; 2]; 4]);
 
 impl Given {
@@ -158,7 +156,7 @@ impl Given {
         };
         let given = [pair(0, "kernel_size")?, pair(1, "dilation")?, pair(2, "padding")?, pair(3, "stride")?];
         let names = [("kernel size", "kernel"), ("dilation", "dilation"), ("padding", "pad"), ("stride", "stride")];
-        // In PyTorch's order.
+        // The order is PyTorch's.
         for i in [0, 3, 1, 2] {
             let ([h, w], (what, short)) = (given[i], names[i]);
             let (least, words) = if i == 2 { (0, "be non-negative") } else { (1, "be greater than zero") };
@@ -170,7 +168,7 @@ impl Given {
         }
         Ok(Given(given))
     }
-    /// Number of blocks, which may be none or negative.
+    /// Number of blocks, which may be zero or negative.
     fn count(&self, image: [i64; 2]) -> [i64; 2] {
         let [kernel, dilation, pad, stride] = self.0;
         std::array::from_fn(|d| (image[d] + 2 * pad[d] - (dilation[d] * (kernel[d] - 1) + 1)).div_euclid(stride[d]) + 1)
@@ -193,7 +191,7 @@ fn check_dtype(x: &Tensor, name: &str) -> Result<()> {
     Err(Error::not_implemented(format!("\"{name}\" not implemented for '{}'", x.dtype().scalar_type())))
 }
 
-/// Run an op of batches on one image too, and on truth values as numbers.
+/// Run an op of batches on a single image too, and on truth values as numbers.
 fn batched(x: &Tensor, rank: usize, op: Prim) -> Result<Tensor> {
     if x.dtype().is_complex() {
         return crate::ops::complex::by_parts(x, |x| batched(x, rank, op.clone()));
@@ -284,7 +282,7 @@ fn col2im(a: &Args<'_>) -> Result<Tensor> {
 
 // ------------------------------------------------------------------------------------------------ channels
 
-/// `[.., c, h, w]` as its leading sizes and the last three.
+/// Split `[.., c, h, w]` into its leading sizes and the last three.
 fn image_sizes(x: &Tensor, op: &str) -> Result<(Vec<usize>, [usize; 3])> {
     let d = x.dims();
     if d.len() < 3 {
@@ -297,9 +295,9 @@ fn image_sizes(x: &Tensor, op: &str) -> Result<(Vec<usize>, [usize; 3])> {
     Ok((d[..lead].to_vec(), [d[lead], d[lead + 1], d[lead + 2]]))
 }
 
-/// Reshapes the last dimensions, reorders them, and reshapes them again; `lead` sizes stay in front.
+/// Reshape the last dimensions, reorder them, and reshape them again. The `lead` sizes stay in front.
 fn rearranged(x: &Tensor, lead: &[usize], apart: &[usize], order: &[usize], joined: &[usize]) -> Result<Tensor> {
-    // All that leads is one dimension meanwhile, so that there are never too many.
+    // The leading dimensions are merged in between, so that there are never too many.
     let count: usize = lead.iter().product();
     let first = Dims::try_new(&[&[count], apart].concat())?;
     let order: Vec<i64> = std::iter::once(0).chain(order.iter().map(|&i| i as i64 + 1)).collect();
@@ -310,7 +308,7 @@ fn rearranged(x: &Tensor, lead: &[usize], apart: &[usize], order: &[usize], join
         .in_format_of(x)
 }
 
-/// `torch.pixel_shuffle`: `r * r` channels become a square of pixels.
+/// `torch.pixel_shuffle`: turn `r * r` channels into a square of pixels.
 ///
 /// # Errors
 /// `Runtime` when the channels do not divide, or for a factor below one.
@@ -355,7 +353,7 @@ pub fn pixel_unshuffle(x: &Tensor, factor: i64) -> Result<Tensor> {
     rearranged(x, &lead, &[c, h, r, w, r], &[0, 2, 4, 1, 3], &[c * r * r, h, w])
 }
 
-/// `torch.channel_shuffle`: the channels of groups, one of each in turn.
+/// `torch.channel_shuffle`: take one channel of each group in turn.
 ///
 /// # Errors
 /// `Runtime` when groups do not divide the channels.
@@ -387,7 +385,7 @@ fn list(v: &[i64]) -> String {
     format!("[{}]", v.iter().map(i64::to_string).collect::<Vec<_>>().join(", "))
 }
 
-/// `x` where a max pooling of an output of the given size found it, else zero.
+/// `x` at the positions where a max pooling of an output of the given size found it, else zero.
 fn max_unpool(x: &Tensor, at: &Tensor, out: &[i64]) -> Result<Tensor> {
     let (spatial, d) = (out.len(), x.dims());
     crate::state::alert_not_deterministic(&format!("max_unpooling{spatial}d_forward_out"))?;

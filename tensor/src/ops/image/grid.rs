@@ -1,4 +1,4 @@
-//! Sampling at the points of a grid: `grid_sampler` for images and volumes, and the grids of affine maps.
+//! Sampling at the points of a grid: `grid_sampler` for images and volumes, and grids of affine maps.
 
 use crate::axes::{Axes, Combine, all_whole, list, names};
 use crate::op::{Fused, Grads, KernelFn, Outs, Prim, Saves, VjpFn};
@@ -21,26 +21,26 @@ use torchtpu_kernels::grid::{GridSpec, Interpolation, Outside};
 /// | grid | `[n, *o, d]`: for each point its place along each dimension, the last one first | as x |
 /// | y | `[n, c, *o]` | as x |
 ///
-/// Places run from -1 to 1. 16-bit floats are computed in `f32`. Saves both operands.
+/// Coordinates run from -1 to 1. 16-bit floats are computed in `f32`. Saves both operands.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct GridSample(pub GridSpec);
 
-/// Gradients of [`GridSample`] for x and grid, from `g, x, grid`; those that are not wanted have no elements.
+/// Gradients of [`GridSample`] for x and grid, from `g, x, grid`. Unwanted gradients have no elements.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct GridSampleBackward {
-    /// What it is the gradient of.
+    /// The op whose gradient this is.
     pub of: GridSpec,
-    /// Bits 0 and 1: whether the gradient of x, of grid is wanted.
+    /// Bits 0 and 1: whether the gradients of x and grid are wanted.
     pub wanted: u8,
 }
 
-/// An input along one dimension, for every point `[n, p]`.
+/// A read of the input along one dimension, for every point `[n, p]`.
 struct Tap {
-    /// Its position, zero where outside.
+    /// Its position, zero if it is outside.
     at: Tensor,
     inside: Tensor,
     weight: Tensor,
-    /// Derivative of the weight by the grid's number; none where it does not depend on it.
+    /// Derivative of the weight by the grid's coordinate; `None` if the weight does not depend on it.
     slope: Option<Tensor>,
 }
 
@@ -55,7 +55,7 @@ fn polynomial(x: &Tensor, [a, b, c, d]: [f64; 4]) -> Result<Tensor> {
     x.mul_scalar(a)?.add_scalar(b)?.mul(x)?.add_scalar(c)?.mul(x)?.add_scalar(d)
 }
 
-/// A coordinate brought inside, and its derivative by the one that was given; none where that is one.
+/// A coordinate moved inside, and its derivative by the original one; `None` if that is one.
 fn folded(spec: &GridSpec, c: &Tensor, size: usize) -> Result<(Tensor, Option<Tensor>)> {
     if spec.outside == Outside::Zeros {
         return Ok((c.clone(), None));
@@ -92,7 +92,7 @@ fn tap(c: &Tensor, size: usize, weight: Tensor, slope: Option<Tensor>) -> Result
     Ok(Tap { at, inside, weight, slope })
 }
 
-/// What each point reads along one dimension, given the grid's numbers `[n, p]` for it.
+/// The reads of each point along one dimension, for the grid's coordinates `[n, p]`.
 fn taps(spec: &GridSpec, grid: &Tensor, size: usize) -> Result<Vec<Tap>> {
     let s = size as f64;
     let (c, scale) = if spec.align_corners {
@@ -126,7 +126,7 @@ fn taps(spec: &GridSpec, grid: &Tensor, size: usize) -> Result<Vec<Tap>> {
             let slope_of = |[a, b, c, _]: [f64; 4]| [0.0, 3.0 * a, 2.0 * b, c];
             (0..4)
                 .map(|i| {
-                    // Distances of the four from the point: 1 + t, t, 1 - t, 2 - t.
+                    // Distances of the four elements from the point: 1 + t, t, 1 - t, 2 - t.
                     let forward = i < 2;
                     let x =
                         if forward { t.add_scalar(1.0 - i as f64)? } else { t.neg()?.add_scalar(i as f64 - 1.0)? };
@@ -140,7 +140,7 @@ fn taps(spec: &GridSpec, grid: &Tensor, size: usize) -> Result<Vec<Tap>> {
     }
 }
 
-/// Every combination of taps: flat positions `[n, p]`, and the weight, and the weight's derivatives.
+/// Every combination of taps: flat positions `[n, p]`, the weight, and the weight's derivatives.
 fn each(
     spec: &GridSpec,
     x: &Tensor,
@@ -185,7 +185,7 @@ fn each(
     Ok(())
 }
 
-/// `x` and positions as gather and scatter take them: `[n, c, plane]` and `[n, c, p]`.
+/// `x` and positions in the form for gather and scatter: `[n, c, plane]` and `[n, c, p]`.
 fn planes(x: &Tensor) -> Result<Tensor> {
     let d = x.dims();
     x.reshape_dims(Dims::new(&[d[0], d[1], d[2..].iter().product()]))
@@ -195,7 +195,7 @@ fn over_channels(at: &Tensor, channels: usize) -> Result<Tensor> {
     at.unsqueeze(1)?.expand_dims(&Dims::new(&[at.dims()[0], channels, at.dims()[1]]))
 }
 
-/// A result that nobody asked for.
+/// An unwanted result.
 fn nothing(like: &Meta) -> Meta {
     like.with_dims(Dims::new(&[0]))
 }
@@ -314,7 +314,7 @@ impl Fused for GridSampleBackward {
         };
         let second = if self.wanted & 2 != 0 {
             let zeros = || Tensor::zeros_like_meta(&g.meta().with_dims(Dims::new(&[g.dims()[0], g.dims()[2]])));
-            // The grid's first number is about the last dimension.
+            // The first coordinate of the grid belongs to the last dimension.
             let parts: Vec<Tensor> =
                 parts.into_iter().rev().map(|p| p.map_or_else(zeros, Ok)).collect::<Result<_>>()?;
             let stacked = crate::ops::concat::stack(&parts.iter().collect::<Vec<_>>(), 2)?;
@@ -371,7 +371,7 @@ fn check(x: &Tensor, grid: &Tensor) -> Result<()> {
     Ok(())
 }
 
-/// `torch.grid_sampler`; `spatial` is what the function asks for, either if none.
+/// `torch.grid_sampler`. `spatial` is the number of dimensions that the function requires, or `None` for either.
 fn grid_sampler(a: &crate::schema::Args<'_>, spatial: Option<usize>) -> Result<Tensor> {
     let (x, grid) = (a.tensor(0)?, a.tensor(1)?);
     check_spatial(x, grid, spatial)?;
@@ -402,7 +402,7 @@ fn check_spatial(x: &Tensor, grid: &Tensor, spatial: Option<usize>) -> Result<()
     )))
 }
 
-/// `torch.affine_grid_generator`: the points of an output of the given size, mapped.
+/// `torch.affine_grid_generator`: the points of an output of the given size, mapped by matrices.
 ///
 /// # Errors
 /// `Runtime` for sizes that are no image or volume, or maps that do not fit.
@@ -419,7 +419,7 @@ pub fn affine_grid_generator(theta: &Tensor, size: &[i64], align_corners: bool) 
     grid.reshape(&dims)
 }
 
-/// Gradient of [`affine_grid_generator`]: it needs the points, which are made anew, and keeps nothing.
+/// Gradient of [`affine_grid_generator`]. It computes the points again, so nothing is saved.
 struct AffineGridBackward {
     theta: Meta,
     size: Vec<i64>,
@@ -460,7 +460,7 @@ fn affine_points(theta: &Meta, size: &Dims, align_corners: bool) -> Result<Tenso
         let x = Tensor::linspace(-1.0, 1.0, count as i64, theta.dtype, theta.device)?;
         if align_corners { Ok(x) } else { x.mul_scalar((count - 1) as f64)?.div_scalar(count as f64) }
     };
-    // Homogeneous coordinates, the last dimension's first.
+    // The coordinate of the last dimension comes first.
     let mut columns = Vec::with_capacity(d + 1);
     for k in (0..d).rev() {
         let mut shape = vec![1usize; d];
@@ -473,7 +473,7 @@ fn affine_points(theta: &Meta, size: &Dims, align_corners: bool) -> Result<Tenso
     base.unsqueeze(0)?.expand_dims(&Dims::new(&[batch, points, d + 1]))
 }
 
-/// Every interpolation and padding, away from the places where a derivative jumps.
+/// Every interpolation and padding, at points where derivatives do not jump.
 fn grid_samples(spatial: usize) -> Vec<Sample> {
     let x = t(&[&[2, 2][..], &[4, 5, 3][..spatial]].concat());
     let grid = unit(&[&[2][..], &[2, 3, 2][..spatial], &[spatial]].concat());

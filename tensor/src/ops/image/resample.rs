@@ -1,4 +1,4 @@
-//! Resizing of spatial dimensions: nearest, linear and cubic interpolation, with and without antialiasing.
+//! Resizing of spatial dimensions by nearest, linear and cubic interpolation, with and without antialiasing.
 
 use crate::axes::{Axes, all_whole};
 use crate::op::{F64, Func, Grads, Op, Prim, Saved, Saves, Value, Values};
@@ -12,33 +12,33 @@ use torchtpu_kernels::resample as kernels;
 use torchtpu_kernels::resample::Taps;
 use torchtpu_stablehlo::{ElementType, ScatterKind, Type};
 
-/// How inputs are weighted.
+/// The weights of inputs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Filter {
-    /// The input whose area holds the output's edge.
+    /// The input whose area contains the output's edge.
     Nearest,
-    /// The input whose area holds the output's centre.
+    /// The input whose area contains the output's centre.
     NearestExact,
-    /// The two nearest, by distance.
+    /// The two nearest inputs, weighted by distance.
     Linear,
-    /// The four nearest, by Keys' cubic.
+    /// The four nearest inputs, weighted by Keys' cubic.
     Cubic,
-    /// The six nearest, by a windowed sinc; with antialiasing only.
+    /// The six nearest inputs, weighted by a windowed sinc; only with antialiasing.
     Lanczos,
 }
 
-/// How one dimension is resized.
+/// The resizing of one dimension.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Axis {
     /// Size before.
     pub input: usize,
     /// Size after.
     pub output: usize,
-    /// Inputs an output, where it is not the ratio of the sizes.
+    /// Inputs for each output, if it is not the ratio of the sizes.
     pub step: Option<F64>,
 }
 
-/// Resizes the last dimensions, each by a matrix of few entries a row.
+/// Resizes the last dimensions, each by a matrix with few entries in a row.
 ///
 /// | operand | shape | dtype |
 /// |---|---|---|
@@ -46,21 +46,21 @@ pub struct Axis {
 /// | y | `[.., *os]` | as x |
 ///
 /// 16-bit floats are computed in `f32`. `uint8` is computed in whole numbers with weights of 16 bits, and rounded after
-/// each dimension. The adjoint applies the transposed matrices: it takes `[.., *os]` to `[.., *s]`. Linear: nothing is
-/// saved.
+/// each dimension. The adjoint applies the transposed matrices: it maps `[.., *os]` to `[.., *s]`. The op is linear, so
+/// nothing is saved.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Resample {
     /// The dimensions; entries from `spatial` on are ignored.
     pub axes: [Axis; 3],
-    /// How many there are.
+    /// Their number.
     pub spatial: usize,
-    /// Weights.
+    /// The weights.
     pub filter: Filter,
-    /// The centres of the first and last elements coincide, rather than their edges.
+    /// Whether the centres of the first and last elements coincide, instead of their edges.
     pub align_corners: bool,
-    /// Where it shrinks, the filter is widened so that every input counts.
+    /// Whether the filter is widened when shrinking, so that every input counts.
     pub antialias: bool,
-    /// The gradient's direction.
+    /// Whether this is the gradient.
     pub adjoint: bool,
 }
 
@@ -106,15 +106,15 @@ impl Resample {
     fn axes(&self) -> &[Axis] {
         &self.axes[..self.spatial]
     }
-    /// Inputs an output.
+    /// Inputs for each output.
     fn step(&self, a: &Axis) -> f64 {
         if self.align_corners && !matches!(self.filter, Filter::Nearest | Filter::NearestExact) {
             return if a.output > 1 { (a.input - 1) as f64 / (a.output - 1) as f64 } else { 0.0 };
         }
         a.step.map_or_else(|| a.input as f64 / a.output as f64, F64::get)
     }
-    /// The matrix of a dimension, `None` for the identity. Positions are rounded as PyTorch's arithmetic rounds them,
-    /// for that decides which input is the nearest.
+    /// The matrix of a dimension; `None` for the identity. Positions are rounded as in PyTorch's arithmetic, because
+    /// that decides which input is the nearest.
     fn taps(&self, a: &Axis, dtype: DType) -> Option<Taps> {
         let exact = dtype == DType::F64 || (dtype == DType::U8 && self.filter.width() > 1.0);
         let round = |v: f64| if exact { v } else { v as f32 as f64 };
@@ -124,7 +124,7 @@ impl Resample {
         for o in 0..a.output {
             let at = o as f64;
             if self.antialias {
-                // The window and its weights are those of the widened filter, cut off at the edges.
+                // The window and its weights are those of the widened filter, cropped at the edges.
                 let (step, wide) = (self.step(a), self.step(a).max(1.0));
                 let (support, centre) = (self.filter.width() / 2.0 * wide, step * (at + 0.5));
                 let first = ((centre - support + 0.5) as i64).max(0) as usize;
@@ -157,8 +157,8 @@ impl Resample {
                     let c = centre(true);
                     let low = (c.floor() as i64).min(end as i64);
                     let part = (c - low as f64).clamp(0.0, 1.0);
-                    // What the edge stands in for is one entry: a weight may be above one, which whole numbers make
-                    // room for.
+                    // Inputs beyond the edge are merged into one entry. Its weight may be above one, for which
+                    // whole-number weights have room.
                     let mut entries: Vec<(usize, f64)> = Vec::with_capacity(4);
                     for i in -1..3 {
                         let (p, w) =
@@ -184,7 +184,7 @@ impl Resample {
     }
 }
 
-/// Whole-number weights of a matrix, and how many bits of them are behind the point.
+/// Whole-number weights of a matrix, and the number of their fraction bits.
 fn whole(taps: &Taps) -> (Vec<i64>, u32) {
     let largest = taps.weights.iter().copied().fold(0.0, f64::max);
     let bits = (0..22).find(|p| (0.5 + largest * f64::from(1u32 << (p + 1))) as i64 >= 1 << 15).unwrap_or(22);
@@ -245,8 +245,7 @@ impl Op for Resample {
         kernels::resample_bytes(&x[0].view(), &axes, &mut y[0].view_mut());
         Ok(())
     }
-    /// A gather where every output is one input, else a product with the matrix. The matrix is written out from its
-    /// entries.
+    /// Gather if every output is one input, else multiply by the matrix, which is built from its entries.
     fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
         let (dtype, lead) = (y[0].dtype, x[0].rank() - self.spatial);
         if y[0].numel() == 0 {
@@ -254,9 +253,8 @@ impl Op for Resample {
         }
         let e = x[0].element();
         let wide = match e {
-            ElementType::F16 | ElementType::BF16 => ElementType::F32,
             ElementType::U8 => ElementType::S32,
-            e => e,
+            e => e.widened(),
         };
         let mut v = x[0].clone();
         for (d, a) in self.axes().iter().enumerate().rev() {
@@ -319,12 +317,13 @@ impl Op for Resample {
     }
 }
 
-/// The most elements of a matrix that a program holds as it is; larger ones are made of their entries.
+/// The largest number of elements of a matrix that a program holds as a constant. Larger ones are built from their
+/// entries.
 const DENSE: usize = 1024;
 
 // ------------------------------------------------------------------------------------------------ the public functions
 
-/// What a function of the family resizes with.
+/// The interpolation of a function of the family.
 #[derive(Clone, Copy)]
 struct Kind {
     spatial: usize,
@@ -333,7 +332,7 @@ struct Kind {
 }
 
 impl Kind {
-    /// What the kernel that PyTorch would choose is called where it refuses a dtype.
+    /// PyTorch's name of the kernel, for errors about a dtype.
     fn kernel_name(self) -> &'static str {
         match (self.filter, self.spatial, self.antialias) {
             (.., true) => "compute_index_ranges_weights",
@@ -410,7 +409,7 @@ impl Kind {
     fn has_corners(self) -> bool {
         !matches!(self.filter, Filter::Nearest | Filter::NearestExact)
     }
-    /// Sizes, then a factor a dimension.
+    /// Sizes, then a factor for each dimension.
     fn by_size(self, a: &Args<'_>) -> Result<Ret> {
         let first = 2 + usize::from(self.has_corners());
         let mut scales = [None; 3];
@@ -445,7 +444,7 @@ impl Kind {
     }
 }
 
-/// A small input with so many spatial dimensions.
+/// A small input with `spatial` spatial dimensions.
 fn image(spatial: usize) -> SampleArg {
     t(&[&[2, 2][..], &[4, 3, 5][..spatial]].concat())
 }
@@ -477,7 +476,7 @@ fn factor_samples(k: Kind) -> Vec<Sample> {
     vec![Sample::new(args)]
 }
 
-/// Two rows a function: by sizes, and by sizes or factors.
+/// Two rows for each function: by sizes, and by sizes or factors.
 macro_rules! resample_rows {
     ($($spatial:literal $filter:ident $aa:literal $by_size:literal $doc:literal $by_either:literal;)*) => {
         /// Rows of the family.

@@ -5,7 +5,7 @@ use crate::ops::pointwise;
 use crate::schema::{Numbers, Operand, Row, Sample, Scope, Tier, index as index_arg, n};
 use crate::{DType, Device, DeviceKind, Error, Result, Tensor};
 
-/// `torch.nn.functional.one_hot`; -1 classes means one more than the largest value, which the host then reads.
+/// `torch.nn.functional.one_hot`. With -1 classes, the number is the largest value plus one, which the host then reads.
 ///
 /// # Errors
 /// `Runtime` for a dtype other than `int64`, or a value outside the classes.
@@ -95,7 +95,7 @@ pub const ROWS: &[Row] = &[
         invert=False) -> Tensor",
         Tier::Composed,
         |a| {
-            // A number is taken for a tensor by whoever looks for the overload.
+            // The choice of the overload treats a number as a tensor.
             let (x, test) = (own(a.operand(0)?)?, own(a.operand(1)?)?);
             let test = if test.is_wrapped_number() { test.to_device(x.device())? } else { test };
             ok(isin(&x, &test, a.bool(3)?))

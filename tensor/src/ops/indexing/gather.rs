@@ -1,4 +1,4 @@
-//! `Gather`, `Scatter`: elements along one dimension, at a position for each.
+//! `Gather` and `Scatter`: elements along one dimension, with a position for each.
 
 use super::{
     KINDS, at_least_1d, check_index_dtype, check_same_dtype, copy_of, guard, lower_positions, ok, str_arg, zeros_like,
@@ -22,7 +22,7 @@ use torchtpu_stablehlo::{Direction, ElementType, ScatterKind as Join, Type};
 /// | y | that of `index` | that of `x` |
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Gather {
-    /// Which dimension is chosen along.
+    /// The dimension of the positions.
     pub dim: usize,
 }
 
@@ -34,7 +34,7 @@ fn check_along(op: &str, x: &Tensor, index: &Tensor, dim: usize) -> Result<()> {
             if op == "gather" { "input" } else { "self" }
         )));
     }
-    // Elsewhere the kernel names the index.
+    // On `cpu` the error of the kernel names the index.
     if x.device().kind == DeviceKind::Tpu && index.numel() > 0 && x.dims().get(dim) == Some(&0) {
         return Err(Error::runtime(format!("index is out of bounds for dimension {dim} with size 0")));
     }
@@ -59,8 +59,8 @@ fn check_along(op: &str, x: &Tensor, index: &Tensor, dim: usize) -> Result<()> {
     Ok(())
 }
 
-/// The dimensions of an operand or its index, with this one in place of `dim`. Where the index is smaller than the
-/// operand, it is about the first places, and the dimension is whole.
+/// The dimensions of an operand or its index, with `along` in place of `dim`. If the index is smaller than the operand,
+/// it covers only the first places, and the dimension is whole.
 fn text(x: &Dims, index: &Dims, dim: usize, along: &str) -> String {
     let name = |d: usize| match d {
         _ if d == dim => along.to_string(),
@@ -100,24 +100,24 @@ impl Op for Gather {
     }
 }
 
-/// How [`Scatter`] joins an element and what arrives there.
+/// The way in which [`Scatter`] combines an element with the values for its position.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ScatterKind {
-    /// Replaces; of several arrivals the last on `cpu`, any on a device.
+    /// Replace. Of several values the last one stays on `cpu`, any one on a device.
     Set,
     /// Sum.
     Add,
     /// Product.
     Mul,
-    /// The greater; NaN wins.
+    /// The greater one; NaN wins.
     Max,
-    /// The lesser; NaN wins.
+    /// The lesser one; NaN wins.
     Min,
-    /// Mean; integers round down.
+    /// Mean; means of integers are rounded down.
     Mean,
 }
 
-/// `y = x`, but `y[index[i][j][k]][j][k]` joined with `src[i][j][k]` for `dim` 0, and so on.
+/// `y = x`, but `y[index[i][j][k]][j][k]` is combined with `src[i][j][k]` for `dim` 0, and so on.
 ///
 /// | operand | shape | dtype |
 /// |---|---|---|
@@ -127,11 +127,11 @@ pub enum ScatterKind {
 /// | y | that of `x` | that of `x` |
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Scatter {
-    /// Which dimension is chosen along.
+    /// The dimension of the positions.
     pub dim: usize,
-    /// How arrivals are joined.
+    /// The way in which values are combined.
     pub kind: ScatterKind,
-    /// Whether the old values of the positions that are hit count; not looked at for `Set`.
+    /// Whether the old values at the given positions count; not used for `Set`.
     pub include_self: bool,
 }
 
@@ -160,7 +160,7 @@ impl Op for Scatter {
     }
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
         let text = |along: &str| text(&x[0].dims, &x[1].dims, self.dim, along);
-        // Arrivals may come in parts, where their order and number do not matter.
+        // Values may come in parts, if their order and number do not matter.
         let by = match self.kind {
             ScatterKind::Add if self.include_self => Some(Combine::Sum),
             ScatterKind::Max if self.include_self => Some(Combine::Max),
@@ -258,7 +258,7 @@ impl Op for Scatter {
 }
 
 impl Scatter {
-    /// Divide by how many values met at each element.
+    /// Divide by the number of values that were combined at each element.
     fn lower_mean(&self, f: &mut Func, sum: &Value, at: &Value, src: &[usize]) -> Value {
         let e = sum.element();
         let ints = Type::new(sum.shape(), ElementType::S32);
@@ -271,7 +271,7 @@ impl Scatter {
             let count = f.convert(&count, e);
             return f.binary("stablehlo.divide", sum, &count);
         }
-        // Integers round down, and a narrow type may not hold the count.
+        // Means of integers are rounded down, and a narrow type may not hold the count.
         let wide = f.convert(sum, ElementType::S64);
         let count = f.convert(&count, ElementType::S64);
         let (q, r) = (f.binary("stablehlo.divide", &wide, &count), f.binary("stablehlo.remainder", &wide, &count));
@@ -282,7 +282,7 @@ impl Scatter {
         f.convert(&q, e)
     }
 
-    /// Gradients of the reducing kinds, before the old values that do not count are cleared.
+    /// Gradients of the reducing kinds, before they are cleared for old values that do not count.
     fn reduce_vjp(
         &self,
         s: &Saved<'_>,
@@ -306,11 +306,11 @@ impl Scatter {
             }
             ScatterKind::Mul => {
                 let (x, y, src) = (&s.x(0).conj()?, &s.y(0).conj()?, src.conj()?);
-                // Of x: the product of everything else, with a zero of its own taken out.
+                // For x: the product of all other values, without a zero of its own.
                 let x1 = pointwise::select(&x.eq_scalar(0.0)?, &one, x)?;
                 let others = scatter(&x1, ScatterKind::Mul, &src, self.include_self)?;
                 let gx = g.mul(&others)?.div(&x1)?;
-                // Of src: an element that is the only zero meeting there gets the product of the rest.
+                // For src: an element that is the only zero at its position gets the product of the others.
                 let is_zero = src.eq_scalar(0.0)?;
                 let zeros = scatter(&zeros_like(s.meta(0))?, ScatterKind::Add, &is_zero.to_dtype(g.dtype())?, true)?;
                 let only = is_zero.logical_and(&at(&zeros)?.eq_scalar(1.0)?)?;
@@ -327,14 +327,14 @@ impl Scatter {
                     if self.include_self { is_x.clone() } else { scatter(&is_x, ScatterKind::Set, &zero, true)? };
                 let count = scatter(&start, ScatterKind::Add, &is_src, true)?.maximum_scalar(1.0)?;
                 let share = g.div(&count)?;
-                // Where nothing arrived the element itself is the result.
+                // At positions without values, the element itself is the result.
                 Ok((is_x.mul(&share)?, is_src.mul(&at(&share)?)?))
             }
         }
     }
 }
 
-/// `gather` and `scatter` report an index as an error of the call, not of the index, as in PyTorch.
+/// `gather` and `scatter` report a wrong index as an error of kind `Runtime`, not `Index`, as in PyTorch.
 fn unplaced(e: torchtpu_kernels::KernelError) -> Error {
     match e {
         torchtpu_kernels::KernelError::IndexOutOfRange(text) => Error::runtime(text),
@@ -353,7 +353,7 @@ fn unplaced_on_device(index: i64, dim: usize, size: usize) -> Error {
 pub fn gather(x: &Tensor, dim: i64, index: &Tensor) -> Result<Tensor> {
     let dim = normalize_dim(dim, x.dims().len())?;
     if index.numel() == 0 {
-        // Of any dtype, as in PyTorch; a slice without elements keeps the history.
+        // The index may have any dtype here, as in PyTorch. A slice without elements keeps the history.
         return x.reshape(&[-1])?.narrow(0, 0, 0)?.reshape_dims(*index.dims());
     }
     let (x1, i1) = (at_least_1d(x)?, at_least_1d(index)?);
@@ -388,7 +388,7 @@ fn scatter_kind(
             .in_op(op.label()));
         }
     }
-    // Only the part of the source that the index has is looked at.
+    // Only the part of the source with the index's sizes is read.
     let mut s1 =
         if src.dims().is_empty() && !index.dims().is_empty() && src.device() == x.device() && src.requires_grad() {
             at_least_1d(src)?
@@ -419,7 +419,7 @@ fn scatter_kind(
     y.reshape_dims(*x.dims())
 }
 
-/// `torch.scatter`: writes `src` at the positions of `index` along `dim`.
+/// `torch.scatter`: write `src` at the positions of `index` along `dim`.
 ///
 /// # Errors
 /// `Index` for a dimension or index out of range, `Runtime` for shapes and dtypes that do not fit.

@@ -1,4 +1,4 @@
-//! `Index`, `IndexPut`, and the indexing expressions `x[i, mask, ..]` that are made ready for them.
+//! `Index` and `IndexPut`, and the indexing expressions `x[i, mask, ..]` that are prepared for them.
 
 use super::mask::{masked_fill, nonzero};
 use super::{KINDS, copy_of, guard, lower_positions, ok, out_of_bounds, to_device, zeros_like};
@@ -23,17 +23,17 @@ use torchtpu_stablehlo::{ElementType, GatherDims, ScatterDims, ScatterKind as Jo
 /// | y | `[p.., r..]` | that of `x` |
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Index {
-    /// The dimensions of the user's tensor that are indexed, for messages.
+    /// The indexed dimensions of the user's tensor, for messages.
     pub dims: Dims,
 }
 
-/// Sizes of what `indices` reach in `x`.
+/// Sizes of the parts of `x` that `indices` select.
 fn reached(x: &Tensor, indices: &[&Tensor]) -> Result<Dims> {
     let dims: SmallVec<[usize; 16]> = indices[0].dims().iter().chain(&x.dims()[indices.len()..]).copied().collect();
     Dims::try_new(&dims)
 }
 
-/// One index vector for each point: the indices side by side in a last dimension.
+/// One index vector for each point: the indices joined in a last dimension.
 fn lower_points(f: &mut Func, indices: &[Value], sizes: &[usize]) -> Value {
     let wide = sizes[..indices.len()].iter().any(|&n| i32::try_from(n).is_err());
     let e = if wide { ElementType::S64 } else { ElementType::S32 };
@@ -99,7 +99,7 @@ impl Op for Index {
     }
 }
 
-/// `y = x`, but `y[i0[p..], i1[p..], .., r..]` replaced by, or added to, `values[p.., r..]`.
+/// `y = x`, but `y[i0[p..], i1[p..], .., r..]` is replaced by, or added to, `values[p.., r..]`.
 ///
 /// | operand | shape | dtype |
 /// |---|---|---|
@@ -109,9 +109,10 @@ impl Op for Index {
 /// | y | that of `x` | that of `x` |
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct IndexPut {
-    /// The dimensions of the user's tensor that are indexed, for messages.
+    /// The indexed dimensions of the user's tensor, for messages.
     pub dims: Dims,
-    /// Adds; else replaces, and of several arrivals at an element the last wins on `cpu`, any on a device.
+    /// Whether to add; else to replace. Of several values for an element the last one stays on `cpu`, any one on a
+    /// device.
     pub accumulate: bool,
 }
 
@@ -142,7 +143,7 @@ impl Op for IndexPut {
         Ok(Meta { device: same_device(x)?, ..*x[0].meta() })
     }
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
-        // What is added may come in parts. What is replaced depends on the order.
+        // Values that are added may come in parts. Values that replace depend on the order.
         let rank = x[2].dims.len();
         let places = if self.accumulate { list("p", rank) } else { all_whole(rank) };
         let (indexed, row) = (all_whole(x.len() - 2), list("r", x[0].dims.len() + 2 - x.len()));
@@ -206,7 +207,7 @@ impl Op for IndexPut {
     }
 }
 
-/// Replaces masks by the positions of their ones, and brings integers to the device of `x`.
+/// Replace masks by the positions of their ones, and move integers to the device of `x`.
 fn positions_of(x: &Tensor, indices: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
     let mut all: Vec<Option<Tensor>> = Vec::with_capacity(indices.len());
     for (i, index) in indices.iter().enumerate() {
@@ -271,7 +272,7 @@ fn mask_mismatch(x: &Tensor, mask: &Tensor, i: usize, start: usize, d: usize) ->
     ))
 }
 
-/// An indexing expression made ready: indexed dimensions in front, indices of one shape.
+/// A prepared indexing expression: indexed dimensions in front, and indices of one shape.
 struct Plan {
     /// The indexed dimensions, ascending.
     dims: Dims,
@@ -279,7 +280,7 @@ struct Plan {
     order: Vec<i64>,
     /// Indices, broadcast.
     indices: Vec<Tensor>,
-    /// Dimensions of the result that come before the indices'.
+    /// Number of dimensions of the result before those of the indices.
     before: usize,
 }
 
@@ -330,7 +331,7 @@ impl Plan {
     fn points(&self) -> usize {
         self.indices.first().map_or(0, |i| i.dims().len())
     }
-    /// Arranges for errors on a device.
+    /// Arrange for errors on a device.
     fn guard(&self, x: &Tensor, op: &'static str) -> Result<()> {
         for (i, &d) in self.indices.iter().zip(&self.dims) {
             let size = x.dims()[d];
@@ -340,10 +341,10 @@ impl Plan {
     }
 }
 
-/// `x[i0, i1, ..]` with tensors: integers (negative ones count from the end) and masks; `None` takes all of a
+/// `x[i0, i1, ..]` with tensors: integers (negative ones count from the end) and masks. `None` takes all of a
 /// dimension.
 ///
-/// Dimensions of the indices come where the indexed ones were if those are adjacent, else in front, as in NumPy.
+/// As in NumPy, the dimensions of the indices replace the indexed ones if those are adjacent, else they come first.
 ///
 /// # Errors
 /// `Index` for indices that do not fit or are out of range.
@@ -377,7 +378,7 @@ pub fn index_put(x: &Tensor, indices: &[Option<Tensor>], values: &Tensor, accumu
         to_device(values, x.device())?
     };
     if x.dtype() != values.dtype() {
-        Plan::new(x, indices)?; // what is wrong with the indices comes first
+        Plan::new(x, indices)?; // errors of the indices come first
         return Err(Error::runtime(format!(
             "Index put requires the source and destination dtypes match, got {} for the destination and {} for the \
             source.",
@@ -395,7 +396,7 @@ pub fn index_put(x: &Tensor, indices: &[Option<Tensor>], values: &Tensor, accumu
         return if accumulate { x.add(&v) } else { v.copy() };
     }
     let front = plan.front(x)?;
-    // The values come in the order of the result of indexing.
+    // The values have the order of dimensions of the result of indexing.
     let (p, b) = (plan.points(), plan.before);
     let values = if b == 0 {
         values
@@ -424,8 +425,8 @@ fn check_expands(values: &Tensor, to: &Dims) -> Result<()> {
     )))
 }
 
-/// `x[mask] = v` where `v` is the same for every one of the mask: a choice, with no positions and so nothing read by
-/// the host. `None` when the expression is not of this kind.
+/// `x[mask] = v` for the same `v` at all positions of the mask: a choice without positions, for which the host reads
+/// nothing. `None` for other expressions.
 fn put_by_mask(x: &Tensor, indices: &[Option<Tensor>], values: &Tensor, accumulate: bool) -> Result<Option<Tensor>> {
     let mut given = indices.iter().enumerate().filter_map(|(d, i)| i.as_ref().map(|i| (d, i)));
     let (Some((at, mask)), None) = (given.next(), given.next()) else { return Ok(None) };
@@ -479,7 +480,7 @@ fn index_samples() -> Vec<Sample> {
     ]
 }
 
-/// `index_put_` of a tensor that repeats its elements. PyTorch allows it with a warning.
+/// `index_put_` for a tensor that repeats its elements, which PyTorch allows with a warning.
 #[cold]
 fn put_into_repeated(row: &Row, x: &Tensor, args: &Args<'_>) -> Result<()> {
     warn_of_repeated("index_put_", "tensor[indices] = tensor")?;
@@ -503,7 +504,7 @@ fn index_put_samples() -> Vec<Sample> {
     ]
 }
 
-/// Indices with those that the mask leaves out made zero, which is always within.
+/// The indices, with zero where the mask does not hold. Zero is always within range.
 fn where_masked(mask: &Tensor, indices: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
     let clear = |i: &Tensor| {
         let zero = Tensor::number(Scalar::Int(0), i.dtype())?;

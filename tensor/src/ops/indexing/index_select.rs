@@ -1,4 +1,4 @@
-//! `IndexSelect`, `IndexAdd`: whole rows along a dimension, by a list of positions.
+//! `IndexSelect` and `IndexAdd`: whole rows along a dimension, by a list of positions.
 
 use super::gather::{Scatter, ScatterKind};
 use super::{
@@ -17,7 +17,7 @@ use smallvec::smallvec;
 use torchtpu_kernels::index as kernels;
 use torchtpu_stablehlo::ScatterKind as Join;
 
-/// Rows of `x` along `dim` in the order of a list.
+/// Rows of `x` along `dim`, in the order of a list.
 ///
 /// | operand | shape | dtype |
 /// |---|---|---|
@@ -26,7 +26,7 @@ use torchtpu_stablehlo::ScatterKind as Join;
 /// | y | `[a.., m, b..]` | that of `x` |
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct IndexSelect {
-    /// Which dimension.
+    /// The dimension.
     pub dim: usize,
 }
 
@@ -68,7 +68,7 @@ impl Op for IndexSelect {
     }
 }
 
-/// `y = x`, but rows along `dim` added to, or replaced by, those of `src`.
+/// `y = x`, but rows along `dim` are added to, or replaced by, those of `src`.
 ///
 /// | operand | shape | dtype |
 /// |---|---|---|
@@ -78,9 +78,9 @@ impl Op for IndexSelect {
 /// | y | that of `x` | that of `x` |
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct IndexAdd {
-    /// Which dimension.
+    /// The dimension.
     pub dim: usize,
-    /// Adds; else replaces.
+    /// Whether to add; else to replace.
     pub accumulate: bool,
 }
 
@@ -134,7 +134,7 @@ impl Op for IndexAdd {
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
         let dims: Vec<String> = names("d", x[0].dims.len()).collect();
         let with = |d: &str| [&dims[..self.dim], &[d.to_string()], &dims[self.dim + 1..]].concat().join(" ");
-        // What is added may come in parts. What is replaced depends on the order.
+        // Values that are added may come in parts. Values that replace depend on the order.
         let index = if self.accumulate { "i" } else { "_" };
         let src = if x[2].dims.is_empty() { String::new() } else { with(index) };
         let axes = Axes::parse(&format!("{0}, {index}, {src} -> {0}", with("_")), x, y);
@@ -173,7 +173,7 @@ impl Op for IndexAdd {
         };
         let gs = if s.needs(2) {
             Some(if s.meta(2).dims.is_empty() && !self.accumulate && !s.meta(0).dims.is_empty() {
-                // One value for all rows: a row that is named twice counts once.
+                // With one value for all rows, a row that is named twice counts once.
                 let (zero, one) =
                     (Tensor::number(Scalar::Float(0.0), g.dtype())?, Tensor::number(Scalar::Float(1.0), g.dtype())?);
                 let rows = Tensor::zeros_like_meta(&g.meta().with_dims(Dims::new(&[s.meta(0).dims[self.dim]])))?;
@@ -197,7 +197,7 @@ impl Op for IndexAdd {
     }
 }
 
-/// A list of positions, which may come as a number.
+/// A list of positions, which may be a number.
 fn index_list(op: &str, index: &Tensor) -> Result<Tensor> {
     match index.dims().len() {
         0 => index.view_dims(Dims::new(&[1])),
@@ -220,7 +220,7 @@ pub fn index_select(x: &Tensor, dim: i64, index: &Tensor) -> Result<Tensor> {
     if x.dims().is_empty() && y.numel() == 1 { y.view_dims(Dims::EMPTY) } else { Ok(y) }
 }
 
-/// Refuse what `index_add` and `index_copy` refuse, each in its words.
+/// Refuse the arguments that `index_add` and `index_copy` refuse, in the words of each.
 fn check_rows(x: &Tensor, dim: usize, index: &Tensor, src: &Tensor, accumulate: bool) -> Result<()> {
     let (n, rows) = (index.numel(), src.dims().get(dim).copied().unwrap_or(1));
     let (d, sd) = (x.dims(), src.dims());
@@ -288,7 +288,7 @@ fn index_rows(x: &Tensor, dim: i64, index: &Tensor, src: &Tensor, accumulate: bo
     let op = IndexAdd { dim, accumulate };
     check_rows(x, dim, index, src, accumulate)?;
     let (x1, i1) = (at_least_1d(x)?, index_list(op.label(), index)?);
-    // A source without dimensions is one row of a tensor that has one dimension.
+    // A source without dimensions is one row of a tensor with one dimension.
     let s1 =
         if src.dims().is_empty() && i1.numel() == 1 && x1.dims().len() == 1 { at_least_1d(src)? } else { src.clone() };
     if s1.dims().is_empty() {
@@ -310,7 +310,7 @@ fn index_rows(x: &Tensor, dim: i64, index: &Tensor, src: &Tensor, accumulate: bo
     y.reshape_dims(*x.dims())
 }
 
-/// `torch.index_add`: adds the rows of `src` to rows of `x`.
+/// `torch.index_add`: add the rows of `src` to rows of `x`.
 ///
 /// # Errors
 /// `Index` for a dimension or index out of range, `Runtime` for shapes and dtypes that do not fit.
@@ -318,7 +318,7 @@ pub fn index_add(x: &Tensor, dim: i64, index: &Tensor, src: &Tensor) -> Result<T
     index_rows(x, dim, index, src, true)
 }
 
-/// `torch.index_copy`: replaces rows of `x` by those of `src`.
+/// `torch.index_copy`: replace rows of `x` by those of `src`.
 ///
 /// # Errors
 /// `Index` for a dimension or index out of range, `Runtime` for shapes and dtypes that do not fit.
@@ -326,7 +326,7 @@ pub fn index_copy(x: &Tensor, dim: i64, index: &Tensor, src: &Tensor) -> Result<
     index_rows(x, dim, index, src, false)
 }
 
-/// `torch.index_fill`: writes one value into rows of `x`. Negative indices count from the end.
+/// `torch.index_fill`: write one value into rows of `x`. Negative indices count from the end.
 ///
 /// # Errors
 /// `Index` for a dimension or index out of range, `Runtime` for dtypes that do not fit.
@@ -351,7 +351,7 @@ fn scaled(src: &Tensor, alpha: Scalar) -> Result<Tensor> {
     if alpha.to_f64() == 1.0 { Ok(src.clone()) } else { src.mul_scalar(alpha)?.to_dtype(src.dtype()) }
 }
 
-/// `torch.index_reduce`: rows of `src` joined with rows of `x` along a dimension.
+/// `torch.index_reduce`: combine rows of `src` with rows of `x` along a dimension.
 fn index_reduce(x: &Tensor, dim: i64, index: &Tensor, src: &Tensor, how: &str, include_self: bool) -> Result<Tensor> {
     let kind = match how {
         "prod" => ScatterKind::Mul,
@@ -409,7 +409,7 @@ fn index_reduce(x: &Tensor, dim: i64, index: &Tensor, src: &Tensor, how: &str, i
     let op = Scatter { dim: d, kind, include_self };
     let size = x1.dims()[d];
     let y = dispatch::call(Prim::Scatter(op), &[&x1, &at, &s1]).map_err(|e| {
-        // A bad index is named differently here than by scatter.
+        // The error about a wrong index differs from that of scatter.
         if e.message().contains("is out of bounds") { Error::index("index out of range in self") } else { e }
     })?;
     guard(index, 0, size, move |i| out_of_range_in_self(i, size).in_op("index_reduce"))?;
@@ -432,7 +432,7 @@ fn index_reduced() -> Vec<Sample> {
     ]
 }
 
-/// `index_fill_` of a tensor that repeats its elements. PyTorch allows it with a warning.
+/// `index_fill_` for a tensor that repeats its elements, which PyTorch allows with a warning.
 #[cold]
 fn fill_repeated(row: &Row, x: &Tensor, args: &Args<'_>) -> Result<()> {
     warn_of_repeated("index_fill_", "tensor[mask] = scalar")?;
@@ -441,7 +441,7 @@ fn fill_repeated(row: &Row, x: &Tensor, args: &Args<'_>) -> Result<()> {
     inplace::assign_repeated(x, &row.call_on(x, args)?, &is_hit)
 }
 
-/// Rows of what takes and writes whole rows.
+/// Rows of functions that read and write whole rows.
 pub const ROWS: &[Row] = &[
     Row::new(
         "index_select(Tensor self, int dim, Tensor index) -> Tensor",

@@ -1,4 +1,4 @@
-//! Choosing, filling and finding elements by a mask.
+//! Selecting, filling and finding elements by a mask.
 
 use super::index_select::{IndexSelect, index_copy};
 use super::{KINDS, at_least_1d, count_up, defer, fill_value, ok, to_device};
@@ -36,7 +36,7 @@ pub fn masked_fill(x: &Tensor, mask: &Tensor, value: Operand<'_>) -> Result<Tens
     pointwise::select(mask, &value, x)
 }
 
-/// The in-place form, whose complaint about sizes begins with those of the tensor.
+/// The in-place form, whose error about sizes begins with those of the tensor.
 fn masked_fill_(a: &Args<'_>) -> Result<Ret> {
     let (x, mask) = (a.tensor(0)?, a.tensor(1)?);
     check_mask("masked_fill_", mask)?;
@@ -51,10 +51,11 @@ fn masked_fill_(a: &Args<'_>) -> Result<Ret> {
     Ok(x.clone().into())
 }
 
-/// `torch.nonzero`: positions of the elements that are not zero, one a row. On a device the host reads the values.
+/// `torch.nonzero`: positions of the elements that are not zero, one in each row. On a device the host reads the
+/// values.
 ///
 /// # Errors
-/// Whatever reading reports.
+/// The errors of reading the values.
 pub fn nonzero(x: &Tensor) -> Result<Tensor> {
     if x.device().kind == DeviceKind::Meta {
         return Err(Error::not_implemented("nonzero of a meta tensor: its number of rows depends on the values"));
@@ -68,7 +69,7 @@ pub fn nonzero(x: &Tensor) -> Result<Tensor> {
     to_device(&y, x.device())
 }
 
-/// `torch.masked_select`: the elements where the mask is true, in a line. On a device the host reads the mask.
+/// `torch.masked_select`: the elements where the mask is true, as a vector. On a device the host reads the mask.
 ///
 /// # Errors
 /// `Runtime` for a mask that is not `bool` or shapes that do not broadcast.
@@ -129,13 +130,13 @@ pub fn masked_scatter(x: &Tensor, mask: &Tensor, source: &Tensor) -> Result<Tens
     if n == 0 {
         return Ok(x);
     }
-    // The number of ones up to an element, less one, is where its value stands in the source.
+    // The position of an element's value in the source is the number of ones up to it, minus one.
     let at = crate::ops::scan::cumsum(&flat, 0)?.sub_scalar(1)?.maximum_scalar(0)?.minimum_scalar(n as i64 - 1)?;
     let values = dispatch::call(Prim::IndexSelect(IndexSelect { dim: 0 }), &[&source.reshape(&[-1])?, &at])?;
     pointwise::select(&mask, &values.reshape_dims(dims)?, &x)
 }
 
-/// Positions of the elements that are not zero, as many as were asked for; missing ones are `fill`. Reads nothing back.
+/// Positions of the elements that are not zero, in a given number; missing ones are `fill`. The host reads nothing.
 fn nonzero_static(x: &Tensor, size: i64, fill: i64) -> Result<Tensor> {
     if size < 0 {
         return Err(Error::runtime("nonzero_static: 'size' must be an non-negative integer"));
@@ -147,7 +148,7 @@ fn nonzero_static(x: &Tensor, size: i64, fill: i64) -> Result<Tensor> {
         return full(&[size, rank]);
     }
     let found = x.reshape(&[-1])?.ne_scalar(0)?;
-    // The number of each among those found; what is not found, or too many, goes to one place more.
+    // The number of each element among those found. Elements that are zero, or too many, go to one additional place.
     let number = found.to_dtype(DType::I64)?.cumsum(0)?.sub_scalar(1)?;
     let beyond = Tensor::number(Scalar::Int(size as i64), DType::I64)?;
     let fits = found.logical_and(&number.lt_scalar(size as i64)?)?;

@@ -1,17 +1,18 @@
 //! Reading and writing at positions that are data: `Gather`, `Scatter`, `IndexSelect`, `IndexAdd`, `Index`, `IndexPut`,
-//! and what is made of them. Here stand the rules that they share.
+//! and functions composed of them. This file has the rules that they share.
 //!
 //! On `cpu` a kernel checks every index before it writes anything. On `tpu` an index is known only when the program
-//! runs, and XLA moves a bad one inwards (gather) or drops it (scatter); so each public function here also records one
-//! fused reduction that says whether any index is bad, and the device raises the error when the host next reads or
-//! waits ([`crate::backend::Backend::defer_check`]). Gradients use indices that were checked on the way forward, and
-//! check nothing.
+//! runs, and XLA moves a wrong one inwards (gather) or drops it (scatter). So each public function here also records
+//! one fused reduction that finds wrong indices, and the device raises the error when the host next reads or waits
+//! ([`crate::backend::Backend::defer_check`]). Gradients use indices that the forward pass has checked, and check
+//! nothing.
 //!
-//! Negative indices count from the end in advanced indexing, `take`, `put` and `index_fill`; elsewhere they are errors.
+//! Negative indices count from the end in advanced indexing, `take`, `put` and `index_fill`. In other functions they
+//! are errors.
 //!
-//! The number of results of `nonzero`, `masked_select` and of indexing with a mask depends on the values: on `tpu`
-//! these read the mask on the host, which cuts the trace. Filling or overwriting by a mask (`masked_fill`,
-//! `masked_scatter`, `x[mask] = number`) does not.
+//! The number of results of `nonzero`, `masked_select` and of indexing with a mask depends on the values. On `tpu` the
+//! host reads the mask, which cuts the trace. Filling or overwriting by a mask (`masked_fill`, `masked_scatter`,
+//! `x[mask] = number`) does not cut it.
 
 pub(super) mod classes;
 pub(super) mod gather;
@@ -39,7 +40,7 @@ fn position_type(size: usize) -> ElementType {
     if i32::try_from(size).is_ok() { ElementType::S32 } else { ElementType::S64 }
 }
 
-/// Positions as the compiler wants them; negative ones count from the end if `wrap`.
+/// Positions in the compiler's form. Negative ones count from the end if `wrap`.
 fn lower_positions(f: &mut Func, index: &Value, size: usize, wrap: bool) -> Value {
     let index = f.convert(index, position_type(size));
     if !wrap {
@@ -52,7 +53,7 @@ fn lower_positions(f: &mut Func, index: &Value, size: usize, wrap: bool) -> Valu
     f.select(&negative, &wrapped, &index)
 }
 
-/// On a device, arranges for an error when an index is outside `low..size`. On `cpu` the kernel looks itself.
+/// On a device, arrange for an error when an index is outside `low..size`. On `cpu` the kernel checks it.
 pub(crate) fn guard(
     index: &Tensor,
     low: i64,
@@ -68,7 +69,7 @@ pub(crate) fn guard(
     })
 }
 
-/// On a device, arranges for the error of one of the elements of `index` where `bad` turns out true.
+/// On a device, arrange for the error of one of the elements of `index` at which `bad` is true.
 pub(crate) fn defer_index(
     bad: &Tensor,
     index: &Tensor,
@@ -77,8 +78,8 @@ pub(crate) fn defer_index(
     if bad.numel() == 0 {
         return Ok(());
     }
-    // The smallest number says that all is well, so an index that is it is shown as its neighbour, and named after it
-    // again.
+    // The smallest number means that no error was found. So an index of that value is stored as its neighbour, and
+    // restored for the error.
     let smallest = Tensor::number(Scalar::Int(backend::ALL_WELL + 1), DType::I64)?;
     let shown = index.to_dtype(DType::I64)?.maximum(&smallest)?;
     let shown = super::loss::select_int(bad, &shown, backend::ALL_WELL)?;
@@ -94,7 +95,7 @@ pub(crate) fn defer_index(
     backend::get()?.defer_check(worst.device_value()?, Box::new(error))
 }
 
-/// On a device, arranges for `error` when any element of `bad` turns out true.
+/// On a device, arrange for `error` when any element of `bad` is true.
 pub(crate) fn defer(bad: &Tensor, error: Error) -> Result<()> {
     defer_index(bad, &bad.to_dtype(DType::I64)?, move |_| error)
 }
@@ -107,7 +108,7 @@ fn out_of_range_in_self(index: i64, size: usize) -> Error {
     Error::index("index out of range in self").note(format!("an index is {index}, in a dimension of size {size}"))
 }
 
-/// Requires integer indices, as `gather` and its kin do.
+/// Refuse indices that are not integers, for `gather` and similar functions.
 fn check_index_dtype(op: &str, index: &Tensor) -> Result<()> {
     if matches!(index.dtype(), DType::I64 | DType::I32) {
         return Ok(());
@@ -122,7 +123,7 @@ fn check_same_dtype(op: &str, x: &Tensor, src: &Tensor) -> Result<()> {
     Err(Error::runtime(format!("{op}(): Expected self.dtype to be equal to src.dtype")))
 }
 
-/// Start a kernel that changes a part from a copy of the whole.
+/// Copy the whole, for a kernel that then changes a part of it.
 fn copy_of(x: &Tensor, y: &Tensor) {
     torchtpu_kernels::copy::copy(&x.view(), &mut y.view_mut());
 }
@@ -136,12 +137,12 @@ fn zeros_like(m: &Meta) -> Result<Tensor> {
     Tensor::zeros_like_meta(m)
 }
 
-/// A tensor without dimensions is indexed like one of one element.
+/// A tensor without dimensions is indexed like a vector of one element.
 fn at_least_1d(x: &Tensor) -> Result<Tensor> {
     if x.dims().is_empty() { x.view_dims(Dims::new(&[1])) } else { Ok(x.clone()) }
 }
 
-/// The number that a fill writes, in the dtype of what it is written into.
+/// The number that a fill writes, in the dtype of the tensor.
 fn fill_value(op: &str, x: &Tensor, value: Operand<'_>) -> Result<Tensor> {
     match value {
         Operand::Scalar(s) => {
@@ -164,7 +165,7 @@ fn ok(t: Result<Tensor>) -> Result<Ret> {
     t.map(Ret::Tensor)
 }
 
-/// A dtype whose default the schema writes as `long`.
+/// The dtype of argument `i`: `int64` for the schema's default, which is written as `long`.
 pub(crate) fn long_or(a: &crate::schema::Args<'_>, i: usize) -> Result<DType> {
     if matches!(a.0[i], crate::schema::Arg::Str("long")) {
         Ok(DType::I64)

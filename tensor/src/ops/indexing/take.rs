@@ -8,7 +8,7 @@ use crate::ops::pointwise::{BinaryKind, arith};
 use crate::schema::{Aliasing, Operand, Row, Sample, Tier, index as index_arg, n, t};
 use crate::{DType, Dims, Error, ErrorKind, Result, Scalar, Tensor, dispatch, samples};
 
-/// `torch.take_along_dim`: [`gather`] with broadcasting; without a dimension, of the flattened tensor.
+/// `torch.take_along_dim`: [`gather`] with broadcasting. Without a dimension, the tensor is flattened.
 ///
 /// # Errors
 /// `Index` for a dimension or index out of range, `Runtime` for shapes and dtypes that do not fit.
@@ -41,7 +41,7 @@ pub fn take_along_dim(x: &Tensor, index: &Tensor, dim: Option<i64>) -> Result<Te
     let x = x.expand_dims(&both)?;
     both.set(d, index.dims()[d]);
     let index = index.expand_dims(&both)?;
-    // Here, unlike in `gather`, an index is taken modulo the size.
+    // Unlike in `gather`, an index is taken modulo the size here.
     let size = x.dims()[d] as i64;
     let size = Operand::Scalar(Scalar::Int(size.max(1)));
     gather(&x, dim, &arith(BinaryKind::Remainder, Operand::Tensor(&index), size)?)
@@ -64,7 +64,7 @@ pub fn take(x: &Tensor, index: &Tensor) -> Result<Tensor> {
     index_flat(&x.reshape(&[-1])?, index).map_err(|e| flat_error(e, x.numel()))
 }
 
-/// Advanced indexing of a one-dimensional tensor.
+/// Advanced indexing of a vector.
 fn index_flat(x: &Tensor, index: &Tensor) -> Result<Tensor> {
     let size = x.numel();
     let y = dispatch::call(Prim::Index(Index { dims: Dims::new(&[0]) }), &[x, index])?;
@@ -72,7 +72,7 @@ fn index_flat(x: &Tensor, index: &Tensor) -> Result<Tensor> {
     Ok(y)
 }
 
-/// The message of `take` and `put`, which speak of elements.
+/// The error of `take` and `put`, which is about elements.
 fn flat_error(e: Error, size: usize) -> Error {
     if e.kind() != ErrorKind::Index {
         return e;
@@ -84,7 +84,7 @@ fn flat_error(e: Error, size: usize) -> Error {
     })
 }
 
-/// `torch.put`: writes elements of the flattened tensor. Negative indices count from the end.
+/// `torch.put`: write elements of the flattened tensor. Negative indices count from the end.
 ///
 /// # Errors
 /// `Index` for an index out of range, `Runtime` for shapes and dtypes that do not fit.
@@ -124,7 +124,7 @@ pub fn put(x: &Tensor, index: &Tensor, source: &Tensor, accumulate: bool) -> Res
     y.reshape_dims(*x.dims())
 }
 
-/// Rows of `take` and its kin.
+/// Rows of `take` and similar functions.
 pub const ROWS: &[Row] = &[
     Row::new(
         "take(Tensor self, Tensor index) -> Tensor",

@@ -7,7 +7,7 @@ use crate::policy::{Policies, Policy};
 use crate::schema::{OutDType, Row, Sample, Scope, Tier, messages, n, t};
 use crate::{DType, Device, Dims, Error, Meta, Result, Scalar, Tensor, samples};
 
-/// Rows and columns of a matrix as `[rows, 1]` and `[1, columns]`, to compare.
+/// Row and column numbers of a matrix as `[rows, 1]` and `[1, columns]`, for comparisons.
 fn rows_and_columns(rows: usize, columns: usize, device: Device) -> Result<(Tensor, Tensor)> {
     Ok((
         count_up(rows, device)?.view_dims(Dims::new(&[rows, 1]))?,
@@ -45,7 +45,7 @@ pub fn triu(x: &Tensor, diagonal: i64) -> Result<Tensor> {
     triangle(x, diagonal, false)
 }
 
-/// Positions of a triangle's elements, row by row: known from the sizes alone.
+/// Positions of a triangle's elements, row by row. They follow from the sizes alone.
 fn triangle_indices(rows: i64, columns: i64, offset: i64, lower: bool, dtype: DType, device: Device) -> Result<Tensor> {
     if rows < 0 || columns < 0 {
         return Err(Error::runtime(format!(
@@ -54,7 +54,8 @@ fn triangle_indices(rows: i64, columns: i64, offset: i64, lower: bool, dtype: DT
             if rows < 0 { rows } else { columns }
         )));
     }
-    // Row `r` is cut at column `r + shift`: from row `first` on behind the first column, from row `last` on behind all.
+    // Row `r` is cut at column `r + shift`. From row `first` on this is after the first column, from row `last` on
+    // after all columns.
     let shift = i128::from(offset) + i128::from(lower);
     let (m, n) = (i128::from(rows), i128::from(columns));
     let cut = |r: i64| (i128::from(r) + shift).clamp(0, n) as i64;
@@ -88,7 +89,7 @@ pub fn diag_embed(x: &Tensor, offset: i64, dim1: i64, dim2: i64) -> Result<Tenso
     if d1 == d2 {
         return Err(Error::runtime(format!("diagonal dimensions cannot be identical {dim1}, {dim2}")));
     }
-    // Above the main diagonal an element's row is its number, below it its column is.
+    // Above the main diagonal the number of an element is its row, below it its column.
     let mut around = vec![(0, 0); r];
     around[r - 1].1 = i64::try_from(offset.unsigned_abs()).unwrap_or(i64::MAX);
     let line = crate::ops::pad::pad_constant(x, &around, Scalar::Int(0))?;

@@ -14,8 +14,8 @@ use crate::{Error, Meta, Result, Tensor, dispatch};
 use smallvec::smallvec;
 use torchtpu_linalg as kernels;
 
-/// `L` with `a = L L^H`, from the lower triangle of `a`, and per matrix zero, or the order of the first leading minor
-/// that is not positive.
+/// `L` with `a = L L^H`, from the lower triangle of `a`. `info` is zero for each matrix, or the order of the first
+/// leading minor that is not positive.
 ///
 /// | operand | shape | dtype |
 /// |---|---|---|
@@ -45,7 +45,7 @@ impl Fused for Cholesky {
         let inner = tril(&adjoint(l)?.matmul(g)?, 0)?;
         let half = inner.diagonal(0, -2, -1)?.mul_scalar(0.5)?;
         let inner = with_adjoint(&with_diagonal(&inner, &half)?)?.mul_scalar(0.5)?;
-        // Triangles on both sides.
+        // Solve with the triangle on both sides.
         let solve = SolveTriangular { upper: true, unit: false };
         let lh = adjoint(l)?;
         let left = solve.call(&lh, &inner)?;
@@ -74,9 +74,9 @@ impl Fused for Cholesky {
     }
 }
 
-/// `x` of `l l^H x = b`, or of `l^H l x = b` with an upper factor.
+/// `x` with `l l^H x = b`, or with `l^H l x = b` for an upper factor.
 ///
-/// The triangle alone is read. The gradient is that of a factor with all its elements, as PyTorch defines it.
+/// Only the triangle is read. The gradient is that of a factor with all its elements, as PyTorch defines it.
 ///
 /// | operand | shape | dtype |
 /// |---|---|---|
@@ -85,7 +85,7 @@ impl Fused for Cholesky {
 /// | x | that of b | that of b |
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CholeskySolve {
-    /// With an upper factor.
+    /// Whether the factor is upper.
     pub upper: bool,
 }
 
@@ -141,7 +141,7 @@ fn cholesky_ex(name: &str, x: &Tensor, upper: bool, checked: bool) -> Result<Pai
     Ok((if upper { adjoint(&l)? } else { l }, info))
 }
 
-/// `x` of `a x = b`, from the Cholesky factor of `a`.
+/// `x` with `a x = b`, from the Cholesky factor of `a`.
 fn cholesky_solve(b: &Tensor, l: &Tensor, upper: bool) -> Result<Tensor> {
     for (name, x) in [("b", b), ("u", l)] {
         if x.dims().len() < 2 {

@@ -8,7 +8,7 @@ use crate::ops::pointwise;
 use crate::schema::{Row, SampleArg, Scope, Tier, n, t};
 use crate::{Error, Result, Scalar, Tensor};
 
-/// The number by which errors grow in solutions: a norm of each matrix times that of its inverse.
+/// The factor by which errors may grow in solutions: a norm of each matrix times that of its inverse.
 fn cond(x: &Tensor, order: Option<Order<'_>>) -> Result<Tensor> {
     if x.dims().len() < 2 {
         return Err(Error::runtime("linalg.cond: The input tensor must have at least 2 dimensions."));
@@ -42,7 +42,7 @@ fn cond(x: &Tensor, order: Option<Order<'_>>) -> Result<Tensor> {
     }
     expect_square(&format!("linalg.cond(ord={shown})"), x, "A")?;
     let (inverse, info) = inv_ex("linalg.cond", x, false)?;
-    // No norm of what is not finite can be asked for by singular values; its place is taken below.
+    // The singular values of non-finite matrices do not exist. Use zeros, and replace the results below.
     let singular = info.ne_scalar(0)?;
     let inverse = pointwise::select_scalar(&singular.unsqueeze(-1)?.unsqueeze(-1)?, 0.0, &inverse)?;
     let order = order.expect("given");

@@ -35,7 +35,7 @@ impl Fused for Det {
         });
         Ok(())
     });
-    /// The determinant times the inverse; a pivot of zero is taken for a tiny one, which gives the cofactors.
+    /// The determinant times the inverse. A zero pivot is replaced by a tiny one, which gives the cofactors.
     const VJP: Option<VjpFn<Self>> = Some(|_, s, g| {
         let a = s.x(0);
         let (lu, pivots) = triangles(a)?;
@@ -80,7 +80,7 @@ impl Fused for Det {
 const MINORS: usize = 48;
 
 /// The cofactors of each matrix, as determinants: the gradient of a determinant that can be differentiated at singular
-/// matrices. They take the memory of `n^4` numbers a matrix.
+/// matrices. They take the memory of `n^4` numbers for each matrix.
 fn cofactors(a: &Tensor) -> Result<Tensor> {
     let (n, _) = matrix_size(a.meta());
     let rest: Vec<i64> = memory::collect((0..n).flat_map(|i| (0..n).filter(move |j| *j != i)).map(|j| j as i64));
@@ -169,7 +169,7 @@ fn triangles(a: &Tensor) -> Result<(Tensor, Tensor)> {
     Ok((y.pop().expect("three outputs"), pivots))
 }
 
-/// Call `f` with each matrix's number, its pivots' product and the sign that changing rows gives.
+/// Call `f` with the number of each matrix, the diagonal of its upper factor, and whether its row exchanges are odd.
 fn each_diagonal<T: Number>(
     a: &mut [T],
     matrices: usize,

@@ -15,7 +15,7 @@ use torchtpu_kernels::memory;
 use torchtpu_linalg as kernels;
 use torchtpu_linalg::Number;
 
-/// `a V = V diag(w)`: eigenvalues and eigenvectors of length one, as columns; complex for any `a`.
+/// `a V = V diag(w)`: eigenvalues, and eigenvectors of length one as columns. They are complex for any `a`.
 ///
 /// | operand | shape | dtype |
 /// |---|---|---|
@@ -24,7 +24,7 @@ use torchtpu_linalg::Number;
 /// | V | `[.., n, n]`; `[0]` where not wanted | that of w |
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Eig {
-    /// Vectors too.
+    /// Whether to compute eigenvectors.
     pub vectors: bool,
 }
 
@@ -65,7 +65,7 @@ impl Fused for Eig {
                 let inner = vh.matmul(gv)?;
                 let diagonal = inner.diagonal(0, -2, -1)?;
                 expect_no_phase("linalg_eig_backward", "eigenvectors", &diagonal)?;
-                // Vectors keep the length of one.
+                // The eigenvectors keep length one.
                 let inner = inner.sub(&times_columns(&vh.matmul(v)?, &diagonal.real()?.to_dtype(v.dtype())?)?)?;
                 let w = w.conj()?;
                 with_diagonal(&over_differences(&inner, &w, &w)?, g)?

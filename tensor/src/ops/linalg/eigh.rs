@@ -14,7 +14,7 @@ use torchtpu_kernels::memory;
 use torchtpu_linalg as kernels;
 use torchtpu_linalg::Number;
 
-/// `a = V diag(w) V^H` from one triangle of `a`: real eigenvalues from the least, and eigenvectors as columns.
+/// `a = V diag(w) V^H` from one triangle of `a`: real eigenvalues in ascending order, and eigenvectors as columns.
 ///
 /// | operand | shape | dtype |
 /// |---|---|---|
@@ -23,9 +23,9 @@ use torchtpu_linalg::Number;
 /// | V | `[.., n, n]`; `[0]` where not wanted | that of a |
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Eigh {
-    /// From the upper triangle.
+    /// Whether to read the upper triangle.
     pub upper: bool,
-    /// Vectors too.
+    /// Whether to compute eigenvectors.
     pub vectors: bool,
 }
 

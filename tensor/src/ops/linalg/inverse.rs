@@ -13,7 +13,7 @@ use smallvec::smallvec;
 use torchtpu_kernels::memory;
 use torchtpu_linalg::Number;
 
-/// The inverse of each matrix, and zero, or the number of a pivot that is zero.
+/// The inverse of each matrix. `info` is zero, or the number of a pivot that is zero.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Inverse;
 

@@ -11,11 +11,11 @@ use crate::{DType, Dims, Error, Meta, Result, Tensor, dispatch};
 use torchtpu_kernels::memory;
 use torchtpu_linalg as kernels;
 
-/// `a = L D L^T`, or `L D L^H`, from the lower triangle of `a`; pivots as LAPACK has them, and per matrix zero, or the
-/// number of the first block of `D` that is zero.
+/// `a = L D L^T`, or `L D L^H`, from the lower triangle of `a`, with LAPACK's pivots. `info` is zero for each matrix,
+/// or the number of the first block of `D` that is zero.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct LdlFactor {
-    /// With conjugates.
+    /// Whether to use conjugates.
     pub hermitian: bool,
 }
 
@@ -59,10 +59,10 @@ impl Fused for LdlFactor {
     }
 }
 
-/// `x` of `a x = b` from what [`LdlFactor`] made of `a`, and `b`.
+/// `x` with `a x = b`, from the factors of [`LdlFactor`] of `a`, and `b`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct LdlSolve {
-    /// With conjugates.
+    /// Whether to use conjugates.
     pub hermitian: bool,
 }
 

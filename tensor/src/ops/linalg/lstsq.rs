@@ -7,7 +7,7 @@ use super::{any, batch_and, matrix_size, same_batch, tuple};
 use crate::schema::{Ret, Row, Sample, SampleArg, Scope, Tier, t};
 use crate::{DType, DeviceKind, Error, Result, Scalar, Tensor};
 
-/// Least squares: `x` with the least `|a x - b|`, of those with the least `|x|`.
+/// Least squares: among all `x` with the smallest `|a x - b|`, the one with the smallest `|x|`.
 fn lstsq(a: &Tensor, b: &Tensor, rcond: Option<f64>, driver: Option<&str>) -> Result<Ret> {
     const NAME: &str = "torch.linalg.lstsq";
     if a.dims().len() < 2 {
@@ -34,7 +34,7 @@ fn lstsq(a: &Tensor, b: &Tensor, rcond: Option<f64>, driver: Option<&str>) -> Re
     if !["gels", "gelsy", "gelsd", "gelss"].contains(&driver) {
         return Err(Error::runtime(format!("{NAME}: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)")));
     }
-    if !a.dtype().is_inexact() || matches!(a.dtype(), DType::F16 | DType::BF16) {
+    if !a.dtype().is_inexact() || a.dtype().is_half() {
         return Err(Error::runtime("This function doesn't handle types other than float and double"));
     }
     let (a, columns) = same_batch(a, &columns)?;
@@ -43,7 +43,7 @@ fn lstsq(a: &Tensor, b: &Tensor, rcond: Option<f64>, driver: Option<&str>) -> Re
     let rcond = rcond.unwrap_or(epsilon * m.max(n) as f64);
     let batch = batch_and(a.dims(), &[]);
     let empty = |dtype: DType| Tensor::zeros(&[0], dtype, a.device());
-    // Full rank is taken for granted by `gels`.
+    // `gels` assumes full rank.
     let cut = if driver == "gels" { 0.0 } else { rcond };
     let x = pinv("linalg.pinv", &a, number(&a, Some(0.0))?, number(&a, Some(cut))?, false)?.matmul(&columns)?;
     let (rank, values) = crate::no_grad(|| {
@@ -69,7 +69,7 @@ fn lstsq(a: &Tensor, b: &Tensor, rcond: Option<f64>, driver: Option<&str>) -> Re
             let over = a.matmul(&x)?.sub(&columns)?.abs()?;
             over.mul(&over)?.sum_dim(&[-2], false)?
         }
-        // Made of the solution, as the others.
+        // An empty result computed from the solution, like the others.
         false => x.reshape(&[-1])?.narrow(0, 0, 0)?.abs()?,
     };
     let x = if vector { x.squeeze(-1)? } else { x };

@@ -15,8 +15,8 @@ use smallvec::smallvec;
 use torchtpu_kernels::memory;
 use torchtpu_linalg as kernels;
 
-/// `a = P L U`: both triangles in one matrix, without the ones of `L`; pivots, which count rows from one; and per
-/// matrix zero, or the number of the first pivot that is zero.
+/// `a = P L U`: both triangles in one matrix, without the ones of `L`, and pivots, which count rows from one. `info` is
+/// zero for each matrix, or the number of the first pivot that is zero.
 ///
 /// | operand | shape | dtype |
 /// |---|---|---|
@@ -46,7 +46,7 @@ impl Fused for LuFactor {
         });
         Ok(())
     });
-    /// With `a1` the square part of `a`, `P^T da1 = dL U + L dU` splits into triangles between `L^-1` and `U^-1`; the
+    /// Let `a1` be the square part of `a`. `P^T da1 = dL U + L dU` splits into triangles between `L^-1` and `U^-1`. The
     /// rest of a wide or tall matrix follows from that part.
     const VJP: Option<VjpFn<Self>> = Some(|_, s, g| {
         let lu = s.y(0);
@@ -103,12 +103,12 @@ impl Fused for LuFactor {
     }
 }
 
-/// Where each row of `P^T a` stands in `a`, from the pivots of a matrix with so many rows.
+/// For each row of `P^T a` its row in `a`, from the pivots of a matrix with `rows` rows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Permutation {
-    /// Rows.
+    /// The number of rows.
     pub rows: usize,
-    /// For `lu_solve`, not `lu_unpack`, which names them in errors.
+    /// Whether errors name `lu_solve` instead of `lu_unpack`.
     pub solving: bool,
 }
 
@@ -159,7 +159,7 @@ pub(super) fn permutation(pivots: &Tensor, rows: usize, solving: bool) -> Result
     dispatch::call(Prim::Permutation(Permutation { rows, solving }), &[pivots])
 }
 
-/// `P x`, for `P` that takes row `i` to row `order[i]`.
+/// `P x`, for the `P` that takes row `i` to row `order[i]`.
 pub(super) fn rows_back(x: &Tensor, order: &Tensor) -> Result<Tensor> {
     rows_to(x, &crate::no_grad(|| Ok(crate::ops::sort::sort(order, -1, false, false)?.1))?)
 }
@@ -169,7 +169,7 @@ pub(super) fn rows_to(x: &Tensor, order: &Tensor) -> Result<Tensor> {
     crate::ops::indexing::gather(x, -2, &order.unsqueeze(-1)?.expand_dims(x.dims())?)
 }
 
-/// With ones on the diagonals.
+/// `x` with ones on the diagonals.
 pub(super) fn with_ones(x: &Tensor) -> Result<Tensor> {
     let (n, _) = matrix_size(x.meta());
     let ones = Tensor::full_meta(&x.meta().with_dims(Dims::new(&[n])), Scalar::Int(1))?;
@@ -239,7 +239,7 @@ fn lu_unpack(lu: &Tensor, pivots: &Tensor, data: bool, places: bool) -> Result<R
     tuple([p, l, u])
 }
 
-/// `x` of `a x = b`, or `x a = b`, or with `a^H`, from the triangles and pivots of `a`.
+/// `x` with `a x = b`, or `x a = b`, or with `a^H` in place of `a`, from the triangles and pivots of `a`.
 pub(super) fn lu_solve(lu: &Tensor, pivots: &Tensor, b: &Tensor, left: bool, adjoined: bool) -> Result<Tensor> {
     const NAME: &str = "linalg.lu_solve";
     expect_square(NAME, lu, "LU")?;

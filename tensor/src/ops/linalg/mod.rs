@@ -1,8 +1,8 @@
-//! `torch.linalg`: products and norms, decompositions of matrices, and what is solved with them.
+//! `torch.linalg`: products and norms, decompositions of matrices, and functions that solve with them.
 //!
-//! Every function takes one matrix or a batch of them: the last two dimensions are rows and columns. Decompositions run
-//! on the host, on `tpu` too, where the matrix is fetched for it and the factors are sent back; solving with a triangle
-//! is part of the program there. Gradients are products and solutions of their own, recorded as any op.
+//! Every function accepts one matrix or a batch: the last two dimensions are rows and columns. Decompositions run on
+//! the host. On `tpu`, the matrix is fetched and the factors are sent back, but solving with a triangle is part of the
+//! program. Gradients are products and solutions, recorded like other ops.
 
 pub(super) mod cholesky;
 pub(super) mod cond;
@@ -46,7 +46,7 @@ use crate::schema::{Fill, Ret, Sample, SampleArg};
 use crate::{DType, Device, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, dispatch};
 use torchtpu_kernels::memory;
 
-/// Runs `body` with `$t` as the type of the elements.
+/// Run `body` with `$t` as the type of the elements.
 macro_rules! with_number {
     ($dtype:expr, $t:ident => $body:expr) => {
         match $dtype {
@@ -77,7 +77,7 @@ fn matrix_size(x: &Meta) -> (usize, usize) {
     (x.dims[r - 2], x.dims[r - 1])
 }
 
-/// Sizes of the batch, then those given.
+/// Sizes of the batch, then the given ones.
 fn batch_and(x: &Dims, rest: &[usize]) -> Dims {
     let mut dims = x[..x.len() - 2].to_vec();
     dims.extend(rest);
@@ -89,12 +89,12 @@ fn count(x: &Dims) -> usize {
     x[..x.len() - 2].iter().product()
 }
 
-/// Matrix `i` of those in a slice, each with so many elements.
+/// Matrix `i` in a slice of matrices with `size` elements.
 fn part<T>(of: &[T], i: usize, size: usize) -> &[T] {
     &of[i * size..][..size]
 }
 
-/// As [`part`], to be written.
+/// [`part`] for writing.
 fn part_mut<T>(of: &mut [T], i: usize, size: usize) -> &mut [T] {
     &mut of[i * size..][..size]
 }
@@ -108,7 +108,7 @@ fn write<T: torchtpu_kernels::Element>(y: &Tensor, from: &[T]) {
     y.view_mut().as_slice_mut::<T>().expect("contiguous").copy_from_slice(from);
 }
 
-/// Runs an op where its kernel is, and brings the results back.
+/// Run an op on the host, and bring the results back.
 fn on_host(op: Prim, x: &[&Tensor]) -> Result<Outs> {
     let device = x[0].device();
     let host: Vec<Tensor> = x.iter().map(|t| t.detach().to_device(Device::CPU)).collect::<Result<_>>()?;
@@ -116,7 +116,7 @@ fn on_host(op: Prim, x: &[&Tensor]) -> Result<Outs> {
     y.iter().map(|y| y.to_device(device)).collect()
 }
 
-/// Refuse what is not a batch of matrices of a dtype that has decompositions.
+/// Refuse tensors that are not batches of matrices.
 fn expect_matrices(name: &str, x: &Tensor, argument: &str) -> Result<()> {
     if x.dims().len() < 2 {
         return Err(Error::runtime(format!("{name}: The input tensor {argument} must have at least 2 dimensions.")));
@@ -154,12 +154,12 @@ fn adjoint(x: &Tensor) -> Result<Tensor> {
     x.transpose(-2, -1)?.conj()
 }
 
-/// Ones on the diagonals of `n` by `m` elements.
+/// An `n` by `m` matrix with ones on its diagonal.
 fn identity(n: usize, m: usize, like: &Tensor) -> Result<Tensor> {
     Tensor::eye(n as i64, m as i64, like.dtype(), like.device())
 }
 
-/// `x` with its columns multiplied.
+/// `x` with its columns multiplied by `by`.
 fn times_columns(x: &Tensor, by: &Tensor) -> Result<Tensor> {
     x.mul(&by.unsqueeze(-2)?)
 }
@@ -179,7 +179,7 @@ fn expand_batch(x: &Tensor, batch: &[usize]) -> Result<Tensor> {
     x.expand_dims(&Dims::new(&dims))
 }
 
-/// The batch number of the first failure and its code, as the head of a message.
+/// The head of an error message for the first failure, with its batch number, and its code.
 fn failure(info: &Tensor) -> Result<Option<(String, i64)>> {
     let info_on_host = info.detach().to_device(Device::CPU)?;
     let codes = elements::<i32>(&info_on_host);
@@ -219,7 +219,7 @@ fn expect_float(name: &str, x: &Tensor) -> Result<()> {
     )))
 }
 
-/// Raise where a code says that a matrix failed. A meta tensor has no codes.
+/// Raise an error if a code reports a failure. A meta tensor has no codes.
 fn check(info: &Tensor, error: impl FnOnce(String, i64) -> Error) -> Result<()> {
     if info.device().kind == DeviceKind::Meta {
         return Ok(());
@@ -230,7 +230,7 @@ fn check(info: &Tensor, error: impl FnOnce(String, i64) -> Error) -> Result<()> 
     }
 }
 
-/// Both with the batch that theirs broadcast to.
+/// Both tensors, expanded to their broadcast batch.
 fn same_batch(a: &Tensor, b: &Tensor) -> Result<Pair> {
     let batch = |x: &Tensor| Dims::new(&x.dims()[..x.dims().len() - 2]);
     let both = broadcast_dims(&batch(a), &batch(b))?;
@@ -260,7 +260,7 @@ fn batch_codes(x: &[&Tensor], first: &Meta) -> Meta {
     first.with_dims(batch_and(x[0].dims(), &[])).with_dtype(DType::I32)
 }
 
-/// A gradient, zeros where none came.
+/// The gradient of output `i`; zeros if none has reached it.
 fn gradient(s: &Saved<'_>, i: usize) -> Result<Tensor> {
     s.g(i).map_or_else(|| Tensor::zeros_like_meta(s.out(i)), |g| Ok(g.clone()))
 }
@@ -282,8 +282,7 @@ fn over_differences(x: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     with_diagonal(&quotient, &Tensor::zeros_like_meta(a.meta())?)
 }
 
-/// Refuse a loss that depends on the phase of vectors, which nothing determines: the diagonal of `V^H gV` must be
-/// real.
+/// Refuse a loss that depends on the phase of vectors, which is arbitrary. The diagonal of `V^H gV` must be real.
 fn expect_no_phase(name: &str, what: &str, diagonal: &Tensor) -> Result<()> {
     if !diagonal.dtype().is_complex() || diagonal.device().kind == DeviceKind::Meta {
         return Ok(());
@@ -302,7 +301,7 @@ fn expect_no_phase(name: &str, what: &str, diagonal: &Tensor) -> Result<()> {
     )))
 }
 
-/// What a batch's iterations end in when they do not converge.
+/// The error for iterations that do not converge.
 fn not_converged(name: &str, batched: bool, i: usize, why: &str) -> Error {
     let head = if batched { format!("(Batch element {i}): ") } else { String::new() };
     Error::linalg(format!("{name}: {head}The algorithm failed to converge because {why}"))
@@ -316,7 +315,7 @@ fn definite(dims: &[usize]) -> SampleArg {
     SampleArg::Tensor(dims.to_vec(), Fill::Definite)
 }
 
-/// A sample for each dtype that has decompositions.
+/// A sample for each dtype with decompositions.
 fn any(args: Vec<SampleArg>) -> Sample {
     Sample::new(args).dtypes(&[DType::F64, DType::C64, DType::C128])
 }

@@ -8,7 +8,7 @@ use crate::policy::{Policies, Policy};
 use crate::schema::{Args, DTypeWithOut, OutDType, Ret, Row, SampleArg, Scope, Tier, ints, messages, n, positive, t};
 use crate::{DType, Error, Result, Scalar, Tensor, samples};
 
-/// The dtype a norm is computed in.
+/// `x` in the dtype in which its norm is computed.
 fn norm_operand(name: &str, x: &Tensor, dtype: Option<DType>) -> Result<Tensor> {
     expect_float(name, x)?;
     match dtype {
@@ -26,7 +26,7 @@ fn norm_operand(name: &str, x: &Tensor, dtype: Option<DType>) -> Result<Tensor> 
     }
 }
 
-/// The order of a norm, which is not complex.
+/// The order of a norm, which must not be complex.
 fn real_order(p: Scalar) -> Result<Scalar> {
     if p.is_complex() {
         return Err(Error::runtime("linalg.vector_norm: Expected a non-complex scalar as the order of norm."));
@@ -106,7 +106,7 @@ pub(super) fn matrix_norm(
         Order::Number(p) if p.is_infinite() => (b, a),
         Order::Number(p) if p > 0.0 => {
             return singular_norm(&x, a, b, keep, |s| match s.dims().last() {
-                // Of no values the greatest is zero.
+                // Without values, the largest counts as zero.
                 Some(0) => s.sum_dim(&[-1], true),
                 _ => s.amax(&[-1], true),
             });
@@ -118,7 +118,7 @@ pub(super) fn matrix_norm(
     let least = matches!(order, Order::Number(p) if p < 0.0);
     let fold = match least {
         true => ReduceKind::Min,
-        // Of no sums the greatest is zero.
+        // Without sums, the largest counts as zero.
         false if x.dims()[fold_over] == 0 => ReduceKind::Sum,
         false => ReduceKind::Max,
     };
@@ -130,7 +130,7 @@ pub(super) fn matrix_norm(
     y.squeeze(high)?.squeeze(low)
 }
 
-/// What `fold` makes of the singular values of the matrices that dimensions `a` and `b` hold.
+/// The singular values, reduced by `fold`, of the matrices in dimensions `a` and `b`.
 fn singular_norm(
     x: &Tensor,
     a: usize,
@@ -145,7 +145,7 @@ fn singular_norm(
     y.unsqueeze(a.min(b) as i64)?.unsqueeze(a.max(b) as i64)
 }
 
-/// `torch.linalg.norm`: of vectors or matrices, by what is given.
+/// `torch.linalg.norm`: of vectors or matrices, depending on the arguments.
 fn linalg_norm(
     x: &Tensor,
     order: Option<Order<'_>>,
@@ -259,7 +259,7 @@ pub const ROWS: &[Row] = &[
     .autocast(Policies::accelerator(Policy::Full)),
 ];
 
-/// Rows of the nuclear norm, which stand behind the others in the table.
+/// Rows of the nuclear norm, which come after the others in the table.
 pub const NUCLEAR_ROWS: &[Row] = &[
     Row::new(
         "nuclear_norm(Tensor self, bool keepdim=False) -> Tensor",

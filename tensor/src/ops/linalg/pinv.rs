@@ -12,8 +12,8 @@ use crate::schema::{Fill, Row, SampleArg, Scope, Tier, n, t};
 use crate::{DType, Dims, Meta, Result, Scalar, Tensor, dispatch};
 use smallvec::smallvec;
 
-/// The pseudoinverse of each matrix, singular values up to the greater of `atol` and `rtol` times the greatest being
-/// taken for zero.
+/// The pseudoinverse of each matrix. Singular values up to the larger of `atol` and `rtol` times the largest one count
+/// as zero.
 ///
 /// | operand | shape | dtype |
 /// |---|---|---|
@@ -22,7 +22,7 @@ use smallvec::smallvec;
 /// | y | `[.., n, m]` | that of a |
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Pinv {
-    /// By eigenvalues of a Hermitian matrix.
+    /// Whether to use eigenvalues of a Hermitian matrix.
     pub hermitian: bool,
 }
 
@@ -73,7 +73,7 @@ impl Fused for Pinv {
     }
 }
 
-/// What counts as zero: absolute, and relative to the greatest singular value.
+/// The tolerances below which singular values count as zero: absolute, and relative to the largest one.
 pub(super) fn tolerances(x: &Tensor, atol: Option<Tensor>, rtol: Option<Tensor>) -> Result<Pair> {
     let real = x.dtype().to_real();
     let meta = |dims: Dims| Meta { dims, dtype: real, device: x.device() };

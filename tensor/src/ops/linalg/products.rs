@@ -27,7 +27,7 @@ fn kron(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     x.mul(&y)?.reshape(&(0..rank).map(|d| sa[d] * sb[d]).collect::<Vec<_>>())
 }
 
-/// The cross product of the vectors of three along `dim`.
+/// The cross product of the vectors of three elements along `dim`.
 fn cross(a: &Tensor, b: &Tensor, dim: i64) -> Result<Tensor> {
     if a.dims().len() != b.dims().len() {
         return Err(Error::runtime("linalg.cross: inputs must have the same number of dimensions."));
@@ -49,7 +49,7 @@ fn cross(a: &Tensor, b: &Tensor, dim: i64) -> Result<Tensor> {
     stack(&[&part(0)?, &part(1)?, &part(2)?], d)
 }
 
-/// [`cross`] along a given dimension, or the first of three elements.
+/// [`cross`] along a given dimension, or the first one of size three.
 fn cross_somewhere(a: &Tensor, b: &Tensor, dim: Option<i64>) -> Result<Tensor> {
     match dim {
         Some(d) => cross(a, b, d),
@@ -87,7 +87,7 @@ fn powers(x: &Tensor, columns: i64) -> Result<Tensor> {
     if columns == 1 {
         return Ok(one);
     }
-    // Integers multiply into int64, as products do.
+    // Integers multiply in int64, as products do.
     let p = x.cumprod(last)?;
     cat(&[&one.to_dtype(p.dtype())?, &p], last)
 }
@@ -115,8 +115,8 @@ fn vander(x: &Tensor, columns: Option<i64>, increasing: bool) -> Result<Tensor> 
     if increasing { Ok(y) } else { flip(&y, &[1]) }
 }
 
-/// The product of a chain of matrices in the order that takes the fewest multiplications; a vector may stand at either
-/// end.
+/// The product of a chain of matrices, in the order with the fewest multiplications. The first and last operand may be
+/// vectors.
 fn multi_dot(xs: &[&Tensor]) -> Result<Tensor> {
     let n = xs.len();
     if n < 2 {
@@ -197,7 +197,7 @@ fn chain_matmul(xs: &[&Tensor]) -> Result<Tensor> {
     }
 }
 
-/// `x` multiplied with itself, by repeated squaring.
+/// `x` multiplied by itself, by repeated squaring.
 fn matrix_power(x: &Tensor, p: i64) -> Result<Tensor> {
     let rank = x.dims().len();
     if rank < 2 {

@@ -15,8 +15,8 @@ use torchtpu_kernels::memory;
 use torchtpu_linalg as kernels;
 use torchtpu_linalg::Number;
 
-/// `a = Q R` as LAPACK keeps it: `R`, below it the vectors of reflectors `1 - tau v v^H` without their leading ones,
-/// and `tau`.
+/// `a = Q R` in LAPACK's form: `R`, below it the vectors of reflectors `1 - tau v v^H` without their leading ones, and
+/// `tau`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Geqrf;
 
@@ -56,7 +56,7 @@ impl Fused for Geqrf {
     }
 }
 
-/// Vectors of reflectors as columns, and the triangle `t` with which their product is `1 - v t v^H`.
+/// Vectors of reflectors as columns `v`, and the triangle `t` such that their product is `1 - v t v^H`.
 pub(super) fn reflectors(a: &Tensor, tau: &Tensor) -> Result<(Tensor, Tensor)> {
     let (m, _) = matrix_size(a.meta());
     let k = tau.dims()[tau.dims().len() - 1];
@@ -78,14 +78,14 @@ pub(super) fn product_of_reflectors(a: &Tensor, tau: &Tensor, columns: usize) ->
     identity(m, columns, a)?.sub(&v.matmul(&t.matmul(&first)?)?)
 }
 
-/// Which factors of `a = Q R` are wanted.
+/// The factors of `a = Q R` to compute.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Parts {
-    /// As many columns of `Q`, and rows of `R`, as the shorter side.
+    /// Both, with as many columns of `Q`, and rows of `R`, as the shorter side.
     Reduced,
-    /// A square `Q`.
+    /// Both, with a square `Q`.
     Complete,
-    /// `R` of the first, and no `Q`.
+    /// Only `R`, as in the first variant.
     R,
 }
 
@@ -98,7 +98,7 @@ pub enum Parts {
 /// | R | `[.., k, n]` | that of a |
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Qr {
-    /// What is wanted.
+    /// The factors to compute.
     pub parts: Parts,
 }
 
@@ -202,7 +202,7 @@ fn geqrf(x: &Tensor) -> Result<Pair> {
     Ok(two(dispatch::call_n(Prim::Geqrf(Geqrf), &[x])?))
 }
 
-/// Refuse reflectors that do not fit their factors.
+/// Refuse reflectors that do not fit `tau`.
 fn expect_reflectors(name: &str, a: &Tensor, tau: &Tensor) -> Result<()> {
     let fail = |why: &str| Err(Error::runtime(format!("{name}: {why}")));
     if a.dims().len() < 2 {

@@ -13,7 +13,7 @@ use torchtpu_kernels::memory;
 use torchtpu_linalg as kernels;
 use torchtpu_linalg::Number;
 
-/// `x` of `a x = b`, and per matrix zero, or the number of a pivot that is zero.
+/// `x` with `a x = b`. `info` is zero for each matrix, or the number of a pivot that is zero.
 ///
 /// | operand | shape | dtype |
 /// |---|---|---|
@@ -63,7 +63,7 @@ impl Fused for Solve {
     }
 }
 
-/// Solutions in place of `b`; `a` becomes triangles. Pivots that are zero are told to `info`.
+/// Write the solutions over `b`, and the triangles over `a`. `info` gets the numbers of pivots that are zero.
 pub(super) fn solve_in_place<T: Number>(a: &mut [T], b: &mut [T], matrices: usize, n: usize, k: usize, info: &Tensor) {
     let mut pivots = memory::filled(0, n);
     let codes: Vec<i32> = memory::collect((0..matrices).map(|i| {
@@ -75,7 +75,7 @@ pub(super) fn solve_in_place<T: Number>(a: &mut [T], b: &mut [T], matrices: usiz
     write(info, &codes);
 }
 
-/// `x` of `a x = b` for equal batches; infinite or NaN where `a` is singular.
+/// `x` with `a x = b` for equal batches. It is infinite or NaN if `a` is singular.
 pub(super) fn solution(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     Ok(dispatch::call_n(Prim::Solve(Solve), &[a, b])?.swap_remove(0))
 }

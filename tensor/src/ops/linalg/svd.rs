@@ -14,7 +14,7 @@ use torchtpu_kernels::memory;
 use torchtpu_linalg as kernels;
 use torchtpu_linalg::Number;
 
-/// `a = U diag(S) Vh`: singular values from the greatest, with orthogonal `U` and `Vh`.
+/// `a = U diag(S) Vh`: singular values in descending order, with orthogonal `U` and `Vh`.
 ///
 /// | operand | shape | dtype |
 /// |---|---|---|
@@ -24,9 +24,9 @@ use torchtpu_linalg::Number;
 /// | Vh | `[.., k, n]`, with `full` `[.., n, n]`; `[0]` where not wanted | that of a |
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Svd {
-    /// All vectors.
+    /// Whether to compute all vectors.
     pub full: bool,
-    /// Vectors too.
+    /// Whether to compute vectors.
     pub vectors: bool,
 }
 
@@ -57,7 +57,7 @@ impl Fused for Svd {
         });
         Ok(())
     });
-    /// Townsend, "Differentiating the singular value decomposition" (2016), and a phase for complex numbers.
+    /// Townsend, "Differentiating the singular value decomposition" (2016), with a phase for complex numbers.
     const VJP: Option<VjpFn<Self>> = Some(svd_vjp);
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         let (m, n) = matrix_size(x[0].meta());
@@ -110,7 +110,7 @@ fn svd_vjp(_: &Svd, s: &Saved<'_>, gu: &Tensor) -> Result<Grads> {
     let mut diagonal = gs;
     if u.dtype().is_complex() {
         let (du, dv) = (along_u.diagonal(0, -2, -1)?, along_v.diagonal(0, -2, -1)?);
-        // U and V turn together.
+        // U and V turn by the same phase.
         let sum = du.add(&dv)?.imag()?;
         let none = Tensor::zeros_like_meta(sum.meta())?;
         let turn = crate::ops::complex::complex(&none, &sum)?;
@@ -121,7 +121,7 @@ fn svd_vjp(_: &Svd, s: &Saved<'_>, gu: &Tensor) -> Result<Grads> {
     let inner = with_diagonal(&inner, &diagonal)?;
     let mut left = u.matmul(&inner)?;
     if m > n {
-        // What U moves out of its own columns.
+        // The part of the gradient of U outside of the span of its columns.
         let beside = times_columns(&gu.sub(&u.matmul(&along_u)?)?, &real.reciprocal()?)?;
         left = left.add(&beside)?;
     }
@@ -150,12 +150,12 @@ pub(super) fn svd(x: &Tensor, full: bool, vectors: bool, driver: Option<&str>) -
     dispatch::call_n(Prim::Svd(Svd { full, vectors }), &[x])
 }
 
-/// Singular values, from the greatest.
+/// Singular values in descending order.
 pub(super) fn svdvals(x: &Tensor) -> Result<Tensor> {
     Ok(svd(x, false, wants_gradient(x), None)?.swap_remove(1))
 }
 
-/// `torch.svd`: with `V` instead of its conjugate transpose.
+/// `torch.svd`, which returns `V` instead of its conjugate transpose.
 fn old_svd(x: &Tensor, some: bool, vectors: bool) -> Result<Ret> {
     if !vectors {
         let (m, n) = if x.dims().len() < 2 { (0, 0) } else { matrix_size(x.meta()) };

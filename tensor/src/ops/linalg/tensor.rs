@@ -1,4 +1,4 @@
-//! Inverses and systems of equations of tensors taken as linear maps.
+//! Inverses and systems of equations of tensors as linear maps.
 
 use super::inverse::inv;
 use super::solve::solve;

@@ -12,7 +12,7 @@ use crate::{Error, Meta, Result, Tensor, dispatch};
 use smallvec::smallvec;
 use torchtpu_linalg as kernels;
 
-/// `x` of `a x = b` for triangles `a`.
+/// `x` with `a x = b` for a triangle `a`.
 ///
 /// | operand | shape | dtype |
 /// |---|---|---|
@@ -21,15 +21,15 @@ use torchtpu_linalg as kernels;
 /// | x | that of b | that of a |
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SolveTriangular {
-    /// The upper triangle.
+    /// Whether to read the upper triangle.
     pub upper: bool,
-    /// With ones on the diagonal, whatever is there.
+    /// Whether the diagonal counts as ones, whatever its elements are.
     pub unit: bool,
 }
 
 impl SolveTriangular {
     /// # Errors
-    /// Sizes or dtypes that do not fit.
+    /// When sizes or dtypes do not fit.
     pub(super) fn call(self, a: &Tensor, b: &Tensor) -> Result<Tensor> {
         dispatch::call(Prim::SolveTriangular(self), &[a, b])
     }

@@ -1,4 +1,4 @@
-//! Cross entropy, and the likelihood that it ends in.
+//! Cross entropy, and the likelihood that it is composed of.
 
 use super::Reduction;
 use crate::axes::{Axes, Combine, names};
@@ -14,8 +14,8 @@ use torchtpu_kernels::loss as kernels;
 use torchtpu_kernels::{KernelError, View, ViewMut};
 use torchtpu_stablehlo::{Direction, ElementType, ReduceKind, Type};
 
-/// Cross entropy of logits with class indices, a loss a row: `(1 - e) w[t] (lse - x[t]) + e / c * sum_j w[j] (lse -
-/// x[j])`.
+/// Cross entropy of logits with class indices, one loss for each row: `(1 - e) w[t] (lse - x[t]) + e / c * sum_j w[j]
+/// (lse - x[j])`.
 ///
 /// | operand | shape | dtype |
 /// |---|---|---|
@@ -26,22 +26,22 @@ use torchtpu_stablehlo::{Direction, ElementType, ReduceKind, Type};
 /// | lse | as target | that of arithmetic |
 /// | total | 0-d: sum of `w[t]` of rows that count | as x |
 ///
-/// Rows whose target is `ignore_index` lose nothing. A target that is no class raises on `cpu`; a compiled program
-/// cannot raise, there the row's loss is NaN. Saves x, target, w and lse.
+/// Rows whose target is `ignore_index` have a loss of zero. A target that is no class raises an error on `cpu`. A
+/// compiled program cannot raise, so there the row's loss is NaN. Saves x, target, w and lse.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CrossEntropy {
     /// Whether classes have weights.
     pub weight: bool,
-    /// Target of rows that do not count.
+    /// Target of rows to ignore.
     pub ignore_index: i64,
-    /// How much of the target's probability is spread over all classes.
+    /// The part of the target's probability that is spread over all classes.
     pub smoothing: F64,
 }
 
-/// Gradient of [`CrossEntropy`] for x, from `g, x, target, lse[, w]` with `g` as loss.
+/// Gradient of [`CrossEntropy`] for x, from `g, x, target, lse[, w]`, where `g` has the shape of the loss.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CrossEntropyBackward {
-    /// What it is the gradient of.
+    /// The op whose gradient this is.
     pub of: CrossEntropy,
 }
 
@@ -64,7 +64,7 @@ fn without(dims: &Dims, d: usize) -> Dims {
     r
 }
 
-/// Weights of classes shaped to broadcast over x.
+/// Weights of classes, reshaped to broadcast over x.
 fn spread_weight(w: &Tensor, rank: usize) -> Result<Tensor> {
     w.reshape_dims(Dims::filled(1, rank).with(class_dim(rank), w.numel()))
 }
@@ -78,7 +78,8 @@ impl CrossEntropy {
             wrong_is_nan: false,
         }
     }
-    /// Writes `loss` and `lse` and returns the total weight, as a program does: a target that is no class gives NaN.
+    /// Write `loss` and `lse` and return the total weight. As in a compiled program, a target that is no class gives
+    /// NaN.
     pub(crate) fn run(
         &self,
         x: &[View<'_>],
@@ -87,7 +88,7 @@ impl CrossEntropy {
         let spec = kernels::CrossEntropy { wrong_is_nan: true, ..self.spec(x.get(2).copied()) };
         kernels::cross_entropy(&x[0], &x[1], &spec, loss, lse)
     }
-    /// Which rows count, their targets (zero where not), and the weight of each row.
+    /// The rows that count, their targets (zero for the others), and the weight of each row.
     fn rows(&self, target: &Tensor, w: Option<&Tensor>, like: DType) -> Result<(Tensor, Tensor, Tensor)> {
         let counts = target.ne_scalar(self.ignore_index)?;
         let safe = select_int(&counts, target, 0)?;
@@ -108,19 +109,19 @@ pub(crate) fn select_int(cond: &Tensor, x: &Tensor, other: i64) -> Result<Tensor
     select(cond, x, &Tensor::number(Scalar::Int(other), x.dtype())?)
 }
 
-/// StableHLO pieces that both directions share.
+/// StableHLO pieces that forward and gradient share.
 struct Lowered {
-    /// Arithmetic's element type.
+    /// Element type of the arithmetic.
     e: ElementType,
-    /// Full shape, element type of arithmetic.
+    /// Full shape, in the element type of the arithmetic.
     full: Type,
-    /// Where the class is the row's target.
+    /// Whether the class is the row's target.
     hit: torchtpu_stablehlo::Value,
-    /// Rows that count, over the full shape.
+    /// The rows that count, broadcast to the full shape.
     counts: torchtpu_stablehlo::Value,
-    /// Rows whose target is neither a class nor ignored, without the class dimension.
+    /// The rows whose target is neither a class nor ignored, without the class dimension.
     wrong: torchtpu_stablehlo::Value,
-    /// On accelerators, rows that count and whose target is a class, without the class dimension.
+    /// On accelerators, the rows that count and whose target is a class, without the class dimension.
     inside: Option<torchtpu_stablehlo::Value>,
     /// Dimensions of a row's number within the full shape.
     rows: Vec<usize>,
@@ -133,13 +134,13 @@ fn lowered(
     target: &torchtpu_stablehlo::Value,
 ) -> Lowered {
     let (rank, d) = (x.rank(), class_dim(x.rank()));
-    let e = if matches!(x.element(), ElementType::F16 | ElementType::BF16) { ElementType::F32 } else { x.element() };
+    let e = x.element().widened();
     let full = Type::new(x.shape(), e);
     let rows: Vec<usize> = (0..rank).filter(|&i| i != d).collect();
     let classes = x.shape()[d];
     let is_narrow = !f.platform().is_cpu() && i32::try_from(classes).is_ok();
     let (class, narrow) = if is_narrow {
-        // Accelerators have no 64-bit integers. What is no class stays none.
+        // Accelerators have no 64-bit integers. Targets that are no classes stay out of range.
         let (below, above) = (f.scalar_i64(-1, target.element()), f.scalar_i64(classes as i64, target.element()));
         let bounded = f.clamp(&below, target, &above);
         (ElementType::S32, f.convert(&bounded, ElementType::S32))
@@ -165,7 +166,7 @@ fn lowered(
 }
 
 impl CrossEntropyBackward {
-    /// Write the gradient from `g, x, target, lse[, w]`, as a program does: a target that is no class gives NaN.
+    /// Write the gradient from `g, x, target, lse[, w]`. As in a compiled program, a target that is no class gives NaN.
     pub(crate) fn run(&self, x: &[View<'_>], gx: &mut ViewMut<'_>) -> std::result::Result<(), KernelError> {
         let spec = kernels::CrossEntropy { wrong_is_nan: true, ..self.of.spec(x.get(4).copied()) };
         kernels::cross_entropy_backward(&x[0], &x[1], &x[2], &x[3], &spec, gx)
@@ -185,7 +186,8 @@ impl Fused for CrossEntropy {
         y[2].set_scalar_bits(Scalar::Float(total).bits(y[2].dtype()));
         Ok(())
     });
-    // The target's logit is picked by comparison, which fuses with the sums; a gather would read the logits once more.
+    // A comparison selects the target's logit, because it fuses with the sums. A gather would read the logits once
+    // more.
     const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| {
         if kernel_call::serves(f, x[0].element(), x[0].ty().numel()) {
             return KernelCall::CrossEntropy(*o).lower(f, x, y);
@@ -201,7 +203,7 @@ impl Fused for CrossEntropy {
         let sum = f.reduce(&exps, ReduceKind::Add, &[d]);
         let log = f.unary("stablehlo.log", &sum);
         let lse = f.binary("stablehlo.add", &log, &top);
-        // log p, weighted by what the loss takes of each class.
+        // `log p`, weighted by the loss's coefficient of each class.
         let lse_full = f.broadcast_in_dim(&lse, &l.full.shape, &l.rows);
         let surprise = f.binary("stablehlo.subtract", &lse_full, &v);
         let one = f.splat(1.0, &l.full);
@@ -213,7 +215,7 @@ impl Fused for CrossEntropy {
             None => one,
         };
         let row_weight = match (&l.inside, x.get(2)) {
-            // Known without a pass over all classes.
+            // This is known without a pass over all classes.
             (Some(inside), None) => f.convert(inside, l.e),
             _ => {
                 let picked = f.select(&l.hit, &w, &zero);
@@ -341,7 +343,7 @@ impl Fused for CrossEntropyBackward {
             }
             None => f.splat(1.0, &l.full),
         };
-        // The loss takes `a[j]` of each class: its gradient is `p * sum(a) - a`.
+        // The loss is `-sum(a[j] log p[j])`, so its gradient is `p * sum(a) - a`.
         let smoothing = o.of.smoothing.get();
         let mut a = f.select(&l.hit, &w, &zero);
         if smoothing != 0.0 {
@@ -352,7 +354,7 @@ impl Fused for CrossEntropyBackward {
             a = f.binary("stablehlo.add", &a, &all);
         }
         let sum = match (&l.inside, x.get(4)) {
-            // Without weights that is one for each row that counts; others get no gradient.
+            // Without weights the sum is one for each row that counts. Other rows get no gradient.
             (Some(_), None) => f.splat(1.0, &x[3].ty().with_element(l.e)),
             _ => f.reduce(&a, ReduceKind::Add, &[d]),
         };
@@ -405,13 +407,13 @@ impl Fused for CrossEntropyBackward {
     }
 }
 
-/// Targets as the rules want them: bytes become `int64`, and one class for one row of scores loses its dimension.
+/// Targets in the form for the rules: bytes become `int64`, and one class for one row of scores loses its dimension.
 fn classes_of(x: &Tensor, target: &Tensor) -> Result<Tensor> {
     let target = if target.dtype() == DType::U8 { target.to_dtype(DType::I64)? } else { target.clone() };
     if x.dims().len() == 1 && target.dims()[..] == [1] { target.reshape_dims(Dims::EMPTY) } else { Ok(target) }
 }
 
-/// Requires targets of a shape that fits the scores.
+/// Refuse targets whose shape does not fit the scores.
 fn check_target(x: &Tensor, target: &Tensor) -> Result<()> {
     let (d, td) = (x.dims(), target.dims());
     if d.is_empty() {
@@ -455,21 +457,21 @@ fn check_weight(w: &Tensor, classes: usize) -> Result<()> {
 pub struct CrossEntropyArgs<'a> {
     /// Weight of each class.
     pub weight: Option<&'a Tensor>,
-    /// What becomes of the rows' losses.
+    /// The reduction of the rows' losses.
     pub reduction: Reduction,
-    /// Target of rows that do not count.
+    /// Target of rows to ignore.
     pub ignore_index: i64,
-    /// How much of the target's probability is spread over all classes.
+    /// The part of the target's probability that is spread over all classes.
     pub label_smoothing: f64,
 }
 
-/// `torch.nn.functional.cross_entropy`, with class indices or class probabilities as target.
+/// `torch.nn.functional.cross_entropy`, for targets that are class indices or class probabilities.
 ///
 /// # Errors
 /// `Value` or `Runtime`, in PyTorch's wording, when shapes, dtypes or settings do not fit; `Index` for a target that is
 /// no class.
 pub fn cross_entropy(x: &Tensor, target: &Tensor, a: &CrossEntropyArgs<'_>) -> Result<Tensor> {
-    // What is not positive smooths nothing, as in PyTorch.
+    // As in PyTorch, a smoothing that is not positive has no effect.
     let smoothing = a.label_smoothing.max(0.0);
     if smoothing > 1.0 {
         return Err(Error::runtime(format!("label_smoothing must be between 0.0 and 1.0. Got: {}", a.label_smoothing)));
@@ -483,7 +485,7 @@ pub fn cross_entropy(x: &Tensor, target: &Tensor, a: &CrossEntropyArgs<'_>) -> R
     inputs.extend(a.weight);
     let y = dispatch::call_n(Prim::CrossEntropy(op), &inputs)?;
     if target.device().kind == DeviceKind::Tpu {
-        // On `cpu` the kernel looks itself.
+        // On `cpu` the kernel checks the targets.
         check_targets(target, x.dims()[class_dim(x.dims().len())], a.ignore_index)?;
     }
     match a.reduction {
@@ -517,7 +519,7 @@ fn soft_cross_entropy(x: &Tensor, target: &Tensor, a: &CrossEntropyArgs<'_>) -> 
     }
 }
 
-/// Refuse targets that are no class: at once where the values are at hand, on a device when the host next reads.
+/// Refuse targets that are no class: at once if the values are at hand, on a device when the host next reads.
 fn check_targets(target: &Tensor, classes: usize, ignore_index: i64) -> Result<()> {
     match target.device().kind {
         DeviceKind::Cpu => {}
@@ -543,7 +545,7 @@ fn defer_targets(target: &Tensor, classes: usize, ignore_index: i64) -> Result<(
 /// `torch.nn.functional.nll_loss`: minus the weighted log-probability of each row's class.
 ///
 /// # Errors
-/// As [`cross_entropy`].
+/// The errors of [`cross_entropy`].
 pub fn nll_loss(
     x: &Tensor,
     target: &Tensor,
@@ -571,7 +573,7 @@ pub fn nll_loss(
     let weight = weight.map(Tensor::detach);
     let (counts, safe, row_weight) = op.rows(target, weight.as_ref(), x.dtype())?;
     let at = gather(x, d as i64, &safe.unsqueeze(d as i64)?)?.squeeze(d as i64)?;
-    // Zero, not `0 * -inf`, where the row does not count.
+    // Zero, not `0 * -inf`, for rows that do not count.
     let zero = Tensor::number(Scalar::Float(0.0), x.dtype())?;
     let loss = select(&counts, &at.mul(&row_weight)?.neg()?, &zero)?;
     match r {

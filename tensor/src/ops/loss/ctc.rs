@@ -1,8 +1,8 @@
 //! Connectionist temporal classification: a label sequence against the class probabilities of a longer sequence.
 //!
-//! Labels with blanks between them are the states of a trellis; every way through it that spells the labels adds to
-//! their probability. Where a sequence ends, and how many labels it has, are values: a batch of other lengths is the
-//! same program.
+//! Labels, with blanks between them, are the states of a trellis. Every path through it that spells the labels adds to
+//! their probability. The lengths of sequences and labels are values, so that a batch with other lengths is the same
+//! program.
 
 use super::Reduction;
 use crate::axes::Axes;
@@ -17,7 +17,7 @@ use torchtpu_kernels::loss as kernels;
 use torchtpu_kernels::memory;
 use torchtpu_stablehlo::{Direction, Type};
 
-/// Logarithms of the probability of all ways from the first two states to a state at a step.
+/// Logarithms of the probability of all paths from the first two states to a state at a step.
 ///
 /// | operand | shape | dtype |
 /// |---|---|---|
@@ -50,7 +50,7 @@ impl Op for Trellis {
         let (steps, e, ty) = (emit.shape()[0], emit.element(), skip.ty().clone());
         let nothing = f.splat(f64::NEG_INFINITY, &ty);
         let floor = f.scalar(f64::NEG_INFINITY, e);
-        // The state before the first step: from it the first two states are reached at no cost.
+        // The state before the first step, from which the first two states are reached at no cost.
         let at = f.iota(&Type::new(&ty.shape, torchtpu_stablehlo::ElementType::S32), 1);
         let first = f.splat_i64(0, at.ty());
         let is_first = f.compare(Direction::Eq, &at, &first);
@@ -64,7 +64,7 @@ impl Op for Trellis {
             let over = f.binary("stablehlo.add", &over, skip);
             let top = f.binary("stablehlo.maximum", stay, &next);
             let top = f.binary("stablehlo.maximum", &top, &over);
-            // Differences of infinities are no numbers.
+            // Differences of infinities are NaN.
             let is_none = f.compare(Direction::Eq, &top, &nothing);
             let base = f.select(&is_none, &zero, &top);
             let part = |f: &mut Func, v: &Value| {
@@ -102,25 +102,25 @@ impl Op for Trellis {
 /// | loss | `[batch]` | as x |
 /// | the trellis | `[steps, batch, 2 labels + 1]` | as x |
 ///
-/// Infinite where the labels do not fit the steps. The gradient is PyTorch's, `exp(x)` less the probability that the
-/// class is spelled at the step: what reaches the scores that a log-softmax made x of is right, and x alone has another
-/// one.
+/// The loss is infinite if the labels do not fit the steps. The gradient is PyTorch's: `exp(x)` minus the probability
+/// that the class is spelled at the step. It is right for scores whose log-softmax is x; the gradient for x alone is
+/// another one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CtcLoss {
-    /// The class that spells nothing.
+    /// The class of blanks.
     pub blank: i64,
-    /// Whether an infinite loss, and its gradient, is zero.
+    /// Whether an infinite loss, and its gradient, become zero.
     pub zero_infinity: bool,
 }
 
 /// Gradient of [`CtcLoss`] for x, from `g`, its operands and the trellis.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CtcLossBackward {
-    /// What it is the gradient of.
+    /// The op whose gradient this is.
     pub of: CtcLoss,
 }
 
-/// Which of `0..n` are below a number of each row: `[batch, n]`.
+/// Whether each of `0..n` is below the number of each row: `[batch, n]`.
 fn is_below(n: usize, limit: &Tensor) -> Result<Tensor> {
     count_up(n, limit.device())?.lt(&limit.unsqueeze(1)?)
 }
@@ -130,8 +130,8 @@ fn mirrored(n: usize, from: &Tensor) -> Result<Tensor> {
     from.unsqueeze(1)?.sub(&count_up(n, from.device())?)?.maximum_scalar(0)
 }
 
-/// The states of labels `[batch, labels]`: blanks before, between and behind them, and which may follow the one two
-/// before: those that differ from it, which blanks do not.
+/// The states of labels `[batch, labels]`: blanks before, between and after them. The second result says which states
+/// may follow the one two before: those that differ from it, which blanks do not.
 fn states(labels: &Tensor, blank: i64, like: &Tensor) -> Result<(Tensor, Tensor)> {
     let (n, s) = (labels.dims()[0], labels.dims()[1]);
     let blanks = |n: &[usize]| Tensor::full(n, blank, DType::I64, labels.device());
@@ -152,8 +152,8 @@ fn trellis(emit: &Tensor, skip: &Tensor) -> Result<Tensor> {
     dispatch::call(Prim::Trellis(Trellis), &[&emit.contiguous()?, &skip.contiguous()?])
 }
 
-/// The loss, of the ways that end at the last step that counts, in one of the last two states: a blank and, if there
-/// are labels, the last of them.
+/// The loss, from the paths that end at the last step that counts, in one of the last two states: a blank and, if there
+/// are labels, the last label.
 fn ended(ways: &Tensor, steps: &Tensor, labels: &Tensor) -> Result<Tensor> {
     let last = steps.sub_scalar(1)?.maximum_scalar(0)?.unsqueeze(1)?;
     let at = at_each(1, &last.expand_dims(&Dims::new(&ways.dims()[1..]))?)?;
@@ -163,14 +163,14 @@ fn ended(ways: &Tensor, steps: &Tensor, labels: &Tensor) -> Result<Tensor> {
     let is_empty = end.eq_scalar(0)?;
     let both = cat(&[&blank, &select_scalar(&is_empty, f64::NEG_INFINITY, &label)?], 1)?;
     let loss = both.logsumexp(&[1], false)?.neg()?;
-    // Of no steps there is one way, which spells nothing.
+    // Without steps there is one path, which spells nothing.
     let zeros = Tensor::zeros(loss.dims(), loss.dtype(), loss.device())?;
     let none = select_scalar(&labels.gt_scalar(0)?, f64::INFINITY, &zeros)?;
     select(&steps.eq_scalar(0)?, &none, &loss)
 }
 
 impl CtcLoss {
-    /// Labels with blanks for those that do not count.
+    /// Labels, with blanks in place of those that do not count.
     fn labels(&self, targets: &Tensor, lengths: &Tensor) -> Result<Tensor> {
         super::select_int(&is_below(targets.dims()[1], lengths)?, targets, self.blank)
     }
@@ -232,7 +232,7 @@ impl Fused for CtcLossBackward {
         let (states_of, _) = states(&own, self.of.blank, x)?;
         let d = *states_of.dims();
         let emit = gather(x, 2, &at_each(t, &states_of)?)?;
-        // The ways from a state to the end are those of the sequence and its labels read backwards.
+        // The paths from a state to the end are those of the reversed sequence and labels.
         let turned = self.of.labels(&gather(&own, 1, &mirrored(s, &labels.sub_scalar(1)?)?)?, labels)?;
         let (_, skip) = states(&turned, self.of.blank, x)?;
         let full = Dims::new(&[t, d[0], d[1]]);
@@ -240,7 +240,7 @@ impl Fused for CtcLossBackward {
         let which = at_each(t, &mirrored(d[1], &labels.mul_scalar(2)?)?)?;
         let turn = |v: &Tensor| gather(&gather(v, 0, &when)?, 2, &which);
         let to_end = turn(&trellis(&turn(&emit)?, &skip)?)?;
-        // A step's own logarithm is in both.
+        // Both directions contain the step's own logarithm.
         let counts = is_below(t, steps)?.transpose(0, 1)?.unsqueeze(2)?;
         let on_way = is_below(d[1], &labels.mul_scalar(2)?.add_scalar(1)?)?;
         let loss = ended(ways, steps, labels)?;
@@ -250,7 +250,7 @@ impl Fused for CtcLossBackward {
         let spelled = select(&possible, &sum.exp()?, &Tensor::number(Scalar::Float(0.0), x.dtype())?)?;
         let zeros = Tensor::zeros_like_meta(x.meta())?;
         let spelled = scatter_add(&zeros, 2, &at_each(t, &states_of)?, &spelled)?;
-        // Of an infinite loss there is no gradient.
+        // An infinite loss has no gradient.
         let instead = if self.of.zero_infinity { 0.0 } else { f64::NAN };
         let g = select_scalar(&loss.eq_scalar(f64::INFINITY)?, instead, g)?;
         let gx = x.exp()?.sub(&spelled)?.mul(&g.unsqueeze(1)?)?;
@@ -261,16 +261,16 @@ impl Fused for CtcLossBackward {
 /// Settings of [`ctc_loss`].
 #[derive(Clone, Copy, Debug)]
 pub struct CtcArgs {
-    /// The class that spells nothing.
+    /// The class of blanks.
     pub blank: i64,
-    /// What becomes of the losses; the mean is one of losses by label.
+    /// The reduction of the losses. The mean divides each loss by the number of its labels first.
     pub reduction: Reduction,
-    /// Whether an infinite loss is zero.
+    /// Whether an infinite loss becomes zero.
     pub zero_infinity: bool,
 }
 
-/// `torch.nn.functional.ctc_loss`: `log_probs` are `[steps, batch, classes]`, or `[steps, classes]` of one sequence;
-/// targets `[batch, labels]`, or all labels in a line.
+/// `torch.nn.functional.ctc_loss`: `log_probs` are `[steps, batch, classes]`, or `[steps, classes]` for one sequence.
+/// Targets are `[batch, labels]`, or all labels in one vector.
 ///
 /// # Errors
 /// `Runtime` in PyTorch's words, when sizes and lengths do not fit.
@@ -282,7 +282,7 @@ pub fn ctc_loss(log_probs: &Tensor, targets: &Tensor, steps: &[i64], labels: &[i
     batch(log_probs, targets, steps, labels, a)
 }
 
-/// What a check of `ctc_loss_allocate_outputs` says.
+/// The error of a check of `ctc_loss_allocate_outputs`.
 fn refused(text: String) -> Error {
     Error::runtime(format!("{text} (while checking arguments for ctc_loss_allocate_outputs)"))
 }
@@ -345,7 +345,7 @@ fn batch(x: &Tensor, targets: &Tensor, steps: &[i64], labels: &[i64], a: &CtcArg
     let padded = if targets.dims().len() == 2 {
         targets
     } else {
-        // Each sequence's part of the line; what pads a row is any label.
+        // Each sequence's part of the vector. Any label may serve as padding of a row.
         let mut places = memory::with_capacity(n.saturating_mul(longest.max(0) as usize));
         let mut from = 0;
         for l in labels {
@@ -365,7 +365,7 @@ fn batch(x: &Tensor, targets: &Tensor, steps: &[i64], labels: &[i64], a: &CtcArg
     }
 }
 
-/// Lengths that a tensor holds; those of one sequence may be a number.
+/// Lengths in a tensor. The length of a single sequence may be a number.
 pub(super) fn lengths(x: &Tensor, name: &str) -> Result<Vec<i64>> {
     if !x.dtype().is_int() {
         return Err(Error::runtime(format!("{name} must be integral")));

@@ -1,4 +1,4 @@
-//! Losses that stop at a margin, and two more of `torch.nn.functional` that are compositions.
+//! Losses with a margin, and two more of `torch.nn.functional` that are compositions.
 
 use crate::ops::distance::pairwise_distance;
 use crate::ops::indexing::{gather, guard, index_select, scatter_add};
@@ -18,7 +18,7 @@ fn at_least_zero(x: &Tensor) -> Result<Tensor> {
     clamp(x, Some(Operand::Scalar(Scalar::Float(0.0))), None)
 }
 
-/// `x` as a batch of rows; a vector or a number is one.
+/// `x` as a batch of rows. A vector or a 0-d tensor is one row.
 fn rows(x: &Tensor) -> Result<Tensor> {
     let d = x.dims();
     if d.len() > 2 || d.last() == Some(&0) {
@@ -36,7 +36,7 @@ fn expect_long(x: &Tensor) -> Result<()> {
     Err(Error::runtime(format!("expected scalar type Long but found {}", x.dtype().scalar_type())))
 }
 
-/// An index that was out of range in a loss's words.
+/// An out-of-range index, reported in the words of a loss.
 fn or_out_of_range<T>(r: Result<T>, text: &'static str) -> Result<T> {
     r.map_err(|e| if e.message().contains("is out of bounds") { Error::runtime(text) } else { e })
 }
@@ -100,8 +100,8 @@ pub fn multi_margin_loss(
 
 // ------------------------------------------------------------------------------------------------ several classes
 
-/// `sum_{k, j} max(0, 1 - x[t[k]] + x[j]) / c` over the targets before the first negative one and the classes `j` that
-/// are no target; and which classes are targets.
+/// `sum_{k, j} max(0, 1 - x[t[k]] + x[j]) / c`, over the targets before the first negative one and the classes `j` that
+/// are no target. The second result says which classes are targets.
 ///
 /// # Errors
 /// `Runtime` for shapes, dtypes or targets that do not fit.
@@ -122,11 +122,11 @@ pub fn multilabel_margin_loss(x: &Tensor, target: &Tensor, r: Reduction) -> Resu
     const OUTSIDE: &str = "argument #2 'target' is out of range";
     let t = target.reshape_dims(*v.dims())?;
     guard(&t, -1, classes, |_| Error::runtime(OUTSIDE))?;
-    // Behind the first negative target nothing counts.
+    // Targets after the first negative one do not count.
     let listed = t.lt_scalar(0i64)?.to_dtype(DType::I64)?.cumsum(1)?.eq_scalar(0i64)?;
     let lowest = Tensor::number(Scalar::Int(0), DType::I64)?;
     let below = t.lt_scalar(-1i64)?;
-    // What may not be there is left as it is, for gather to refuse.
+    // An invalid index is left as it is, so that gather refuses it.
     let at = select(
         &listed.logical_not()?.logical_and(&below.logical_not()?)?,
         &binary(BinaryKind::Maximum, &t, &lowest)?,
@@ -158,7 +158,7 @@ fn poisson_nll(x: &Tensor, target: &Tensor, log_input: bool, full: bool, eps: f6
     let mut loss =
         if log_input { x.exp()?.sub(&target.mul(x)?)? } else { x.sub(&target.mul(&x.add_scalar(eps)?.log()?)?)? };
     if full {
-        // Stirling's approximation of the logarithm of the factorial; none up to one.
+        // Stirling's approximation of the logarithm of the factorial; zero up to one.
         let small = target.le_scalar(1i64)?;
         let count = select_scalar(&small, 1.0, &target.to_dtype(loss.dtype())?)?;
         let log = count.mul(&count.log()?)?.sub(&count)?;

@@ -1,7 +1,7 @@
 //! Losses.
 //!
-//! Cross entropy of class indices is fused: it keeps the log-sum-exp of each row and not the probabilities. The others
-//! are compositions; each ends in the same [`reduced`].
+//! Cross entropy of class indices is fused: it saves the log-sum-exp of each row instead of the probabilities. The
+//! others are compositions, which all end in [`reduced`].
 
 mod cross_entropy;
 mod ctc;
@@ -20,10 +20,10 @@ pub use cross_entropy::{CrossEntropy, CrossEntropyArgs, CrossEntropyBackward, cr
 pub use ctc::{CtcArgs, CtcLoss, CtcLossBackward, Trellis, ctc_loss};
 pub use margin::ROWS as MARGIN_ROWS;
 
-/// What becomes of the losses of all elements.
+/// The reduction of the losses of all elements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reduction {
-    /// They are given as they are.
+    /// No reduction.
     None,
     /// Their mean.
     Mean,
@@ -32,7 +32,7 @@ pub enum Reduction {
 }
 
 impl Reduction {
-    /// From aten's numbers.
+    /// The reduction with aten's number.
     ///
     /// # Errors
     /// `Value` for any but 0, 1, 2.
@@ -499,7 +499,7 @@ fn ctc_args(a: &Args<'_>) -> Result<CtcArgs> {
     Ok(CtcArgs { blank: a.int(4)?, reduction: Reduction::from_int(a.int(5)?)?, zero_infinity: a.bool(6)? })
 }
 
-/// Without gradients: that of this loss is not the slope of its formula, as in PyTorch.
+/// Gradients are not compared: as in PyTorch, that of this loss is not the slope of its formula.
 fn ctc_samples() -> Vec<Sample> {
     let lengths = |v: &[i64]| SampleArg::Ints(v.to_vec());
     vec![

@@ -1,4 +1,4 @@
-//! Products that are added to something: `addmm` and its kind.
+//! Products that are added to a tensor: `addmm` and others.
 
 use super::{Dot, check_batches, dot};
 use crate::axes::{Axes, Combine, last, list};
@@ -10,7 +10,7 @@ use crate::types::compute::{compute_dtype, narrowed, widened};
 use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch};
 use smallvec::smallvec;
 
-/// [`blend`] of a product of `a` and `b`, or of what `of` makes of that; 16-bit floats are rounded once, at the end.
+/// [`blend`] for the product of `a` and `b`, after `of` was applied to it. 16-bit floats are rounded once, at the end.
 fn blend_of_dot(
     x: &Tensor,
     a: &Tensor,
@@ -26,7 +26,7 @@ fn blend_of_dot(
     narrowed(blend(&widened(x)?, of(wide)?, beta, alpha)?, a.dtype())
 }
 
-/// [`blend`] of the product of `a` and `b`, as [`blend_of_dot`].
+/// [`blend`] for the product of `a` and `b`, as in [`blend_of_dot`].
 fn blend_dot(x: &Tensor, a: &Tensor, b: &Tensor, beta: Scalar, alpha: Scalar) -> Result<Tensor> {
     let is_real = [beta, alpha].iter().all(|s| s.to_complex().1 == 0.0);
     if !is_rounded(x, a) || !is_real {
@@ -36,12 +36,12 @@ fn blend_dot(x: &Tensor, a: &Tensor, b: &Tensor, beta: Scalar, alpha: Scalar) ->
     dispatch::call(Prim::Addmm(op), &[x, a, b])
 }
 
-/// Whether numbers of these dtypes are 16-bit floats, which are computed with as `f32`.
+/// Whether operands of these dtypes are 16-bit floats, which are computed in `f32`.
 fn is_rounded(x: &Tensor, a: &Tensor) -> bool {
     compute_dtype(a.dtype()) != a.dtype() && x.dtype() == a.dtype()
 }
 
-/// `y = beta * x + alpha * (a @ b)` of 16-bit floats, rounded once.
+/// `y = beta * x + alpha * (a @ b)` for 16-bit floats, rounded once.
 ///
 /// | operand | shape |
 /// |---|---|
@@ -50,7 +50,7 @@ fn is_rounded(x: &Tensor, a: &Tensor) -> bool {
 /// | b | `[b.., k, n]` |
 /// | y | `[b.., m, n]` |
 ///
-/// `beta = 0` ignores x, NaN included.
+/// `beta = 0` ignores `x`, even if it is NaN.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Addmm {
     /// Factor of x.
@@ -76,7 +76,7 @@ impl Fused for Addmm {
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
         let batch = list("b", y[0].dims.len() - 2);
         let dims = format!("{batch} m n");
-        // What is added is added once.
+        // The tensor is added in one part only.
         let text = format!("{}, {batch} m k, {batch} k n -> {dims}", last(&dims, x[0].dims.len()));
         Axes::parse(&text, x, y).reduces("k", Combine::Sum).once(0b001).linear(&[0b011, 0b101])
     }
@@ -86,7 +86,7 @@ impl Fused for Addmm {
     }
 }
 
-/// `beta * x + alpha * product`; `beta = 0` ignores `x`, NaN included.
+/// `beta * x + alpha * product`. `beta = 0` ignores `x`, even if it is NaN.
 fn blend(x: &Tensor, product: Tensor, beta: Scalar, alpha: Scalar) -> Result<Tensor> {
     let whole = |s: Scalar| match product.dtype() {
         DType::Bool => Scalar::Bool(s.to_i64() != 0),
@@ -125,7 +125,7 @@ fn check_dtypes(name: &str, x: &Tensor, a: &Tensor, b: &Tensor) -> Result<()> {
 
 pub(super) fn baddbmm(x: &Tensor, a: &Tensor, b: &Tensor, beta: Scalar, alpha: Scalar) -> Result<Tensor> {
     check_dtypes("baddbmm", x, a, b)?;
-    // Spread to the product's sizes before these are known to be sizes of matrices, as in PyTorch.
+    // Expand `x` before the sizes of the matrices are checked, as PyTorch does.
     let size = |t: &Tensor, d: i64| -> Result<i64> { Ok(t.dims()[normalize_dim(d, t.dims().len())?] as i64) };
     let x = match a.dims().len() {
         0 => x.clone(),
@@ -201,6 +201,7 @@ pub(super) fn addr(x: &Tensor, a: &Tensor, b: &Tensor, beta: Scalar, alpha: Scal
             return Err(Error::runtime(format!("addr: Expected 1-D argument {name}, but got {}-D", t.dims().len())));
         }
     }
+    let x = &x.expand(&[a.numel() as i64, b.numel() as i64])?;
     let product = a.outer(b)?;
     if [beta, alpha].iter().any(|s| s.to_complex().1 != 0.0) && !product.dtype().is_complex() && !x.dtype().is_complex()
     {

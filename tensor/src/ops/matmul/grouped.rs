@@ -1,4 +1,4 @@
-//! Products of matrices in groups: the experts of a mixture, each with the rows that were sent to it.
+//! Products of matrices in groups, for example the experts of a mixture, each with the rows that were sent to it.
 
 use super::Dot;
 use crate::axes::{Axes, Combine};
@@ -13,7 +13,8 @@ use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, dispat
 use smallvec::smallvec;
 use torchtpu_stablehlo::{Direction, ElementType, Type};
 
-/// One product for each group, where group `i` has the places `ends[i - 1]..ends[i]` of a dimension, the first from 0.
+/// One product for each group. Group `i` has the places `ends[i - 1]..ends[i]` of a dimension; the first group starts
+/// at 0.
 ///
 /// | operand | shape: rows | shape: `sums` | dtype |
 /// |---|---|---|---|
@@ -22,12 +23,12 @@ use torchtpu_stablehlo::{Direction, ElementType, Type};
 /// | ends | `[groups]` | `[groups]` | `int32` |
 /// | y | `[m, n]` | `[groups, m, n]` | as a |
 ///
-/// Rows: the groups divide `m`, and `y[i] = a[i] b[group of i]`. Rows behind the last end are zeros. With `sums` they
-/// divide `k`, and `y[g]` is the sum over the places of group `g`; what lies behind the last end is in no sum.
+/// Without `sums` the groups divide `m`, and `y[i] = a[i] b[group of i]`. Rows after the last end are zeros. With
+/// `sums` they divide `k`, and `y[g]` is the sum over the places of group `g`. Places after the last end are in no sum.
 ///
-/// C1: `ends` ascends from 0, and its last is not beyond the dimension. Empty groups are fine. Floats below `f32`
-/// accumulate in `f32`. The gradients are products of the same kind: those of rows are rows and sums, and those of sums
-/// are rows.
+/// C1: `ends` ascends from 0, and its last is not beyond the dimension. Empty groups are allowed. Floats narrower than
+/// `f32` accumulate in `f32`. The gradients are products of the same kind: those without `sums` need both kinds, those
+/// with `sums` only products without.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Grouped {
     /// Whether the groups divide the summed dimension.
@@ -44,7 +45,7 @@ fn wrong_end(end: i64, size: usize) -> Error {
     ))
 }
 
-/// On a device, arranges for an error where `ends` are wrong. On `cpu` the kernel looks itself.
+/// On a device, arrange for an error if `ends` are wrong. On `cpu` the kernel checks them.
 fn guard(ends: &Tensor, size: usize) -> Result<()> {
     if ends.device().kind != DeviceKind::Tpu || ends.numel() == 0 {
         return Ok(());
@@ -62,7 +63,7 @@ fn starts(ends: &Tensor) -> Result<Tensor> {
     cat(&[&zero, &ends.narrow(0, 0, ends.numel() as i64 - 1)?], 0)
 }
 
-/// Which of `size` places each group has: `[groups, size]`.
+/// Whether each of `size` places belongs to each group: `[groups, size]`.
 fn members(ends: &Tensor, size: usize) -> Result<Tensor> {
     let places = count_up(size, ends.device())?.to_dtype(ends.dtype())?;
     places.ge(&starts(ends)?.unsqueeze(1)?)?.logical_and(&places.lt(&ends.unsqueeze(1)?)?)
@@ -113,7 +114,7 @@ impl Fused for Grouped {
         let ga = match (s.needs(0), o.sums) {
             (false, _) => None,
             (true, false) => Some(call(false, g, &s.x(1).transpose(1, 2)?, ends)?),
-            // The columns of a group are multiplied by its own matrix: rows of the transposed product.
+            // The columns of a group are multiplied by its own matrix, as rows of the transposed product.
             (true, true) => Some(call(false, s.x(1), &g.transpose(1, 2)?, ends)?.transpose(0, 1)?),
         };
         let gb = match (s.needs(1), o.sums) {
@@ -140,7 +141,7 @@ impl Fused for Grouped {
         let (a, b, ends) = (x[0], x[1], x[2]);
         let size = a.dims()[if self.sums { 1 } else { 0 }];
         let others = members(ends, size)?.logical_not()?;
-        // What other groups have is left out by choice, not by a factor of zero, which infinities would survive.
+        // Places of other groups are left out by a choice, because infinities would survive a factor of zero.
         let y = if self.sums {
             let a = select_scalar(&others.unsqueeze(1)?, 0.0, &a.unsqueeze(0)?)?;
             let b = select_scalar(&others.unsqueeze(2)?, 0.0, &b.unsqueeze(0)?)?;
@@ -157,17 +158,17 @@ impl Fused for Grouped {
     }
 }
 
-/// So many places are multiplied at a time.
+/// The number of places that are multiplied at a time.
 const TILE: usize = 128;
 
-/// One loop whose rounds each take a tile of one group, at most `groups + size / TILE` of them. A product with every
-/// group's matrix would cost `groups` times as much.
+/// One loop, each of whose rounds computes a tile of one group; there are at most `groups + size / TILE` rounds. A
+/// product with every group's matrix would cost `groups` times as much.
 fn lower(f: &mut Func, x: &[Value], y: &Meta, sums: bool) -> Value {
     const INDEX: ElementType = ElementType::S32;
     let (a, b, ends) = (&x[0], &x[1], &x[2]);
     let (groups, dim) = (ends.shape()[0], if sums { 1 } else { 0 });
     let size = a.shape()[dim];
-    // A group's sum grows from round to round.
+    // The sum of a group grows from round to round.
     let kept = if sums { element_type(compute_dtype(y.dtype)) } else { element_type(y.dtype) };
     let start = f.splat(0.0, &Type::new(&y.dims, kept));
     let result = element_type(y.dtype);
@@ -186,7 +187,7 @@ fn lower(f: &mut Func, x: &[Value], y: &Meta, sums: bool) -> Value {
             let (group, place) = (&carried[0], &carried[1]);
             let end = f.dynamic_slice(ends, std::slice::from_ref(group), &[1]);
             let end = f.reshape(&end, &[]);
-            // The last tile of the dimension is moved inwards, so that it is whole.
+            // The last tile of the dimension is moved inwards, so that it is full.
             let last = f.scalar_i64((size - tile) as i64, INDEX);
             let from = f.binary("stablehlo.minimum", place, &last);
             let places = f.iota(&Type::new(&[tile], INDEX), 0);
@@ -248,8 +249,8 @@ fn product(f: &mut Func, a: &Value, b: &Value, out: ElementType) -> Value {
     f.dot_general(a, b, (&[], &[]), (&[1], &[0]), out, None)
 }
 
-/// `torch._grouped_mm`. Without `offs`, the groups are the first dimension of both. `float64` is taken too, and strides
-/// may be any.
+/// `torch._grouped_mm`. Without `offs`, the groups are the first dimension of both. Unlike PyTorch's, it accepts
+/// `float64` and any strides.
 ///
 /// # Errors
 /// `Runtime` in PyTorch's wording when sizes or dtypes do not fit, and for ends that do not ascend or reach too far (on
@@ -321,7 +322,7 @@ pub(super) fn grouped_mm(
     guard(ends, size)?;
     match (ra, rb) {
         (2, 3) => call(false, a, b, ends),
-        // The groups divide the columns of `b`: the rows of the transposed product.
+        // The groups divide the columns of `b`, which are the rows of the transposed product.
         (3, 2) => call(false, &b.transpose(0, 1)?, &a.transpose(1, 2)?, ends)?.transpose(0, 1),
         _ => call(true, a, b, ends),
     }

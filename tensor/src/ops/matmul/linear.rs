@@ -12,7 +12,7 @@ use crate::types::compute::compute_dtype;
 use crate::{DType, Dims, Error, Meta, Result, Tensor, dispatch};
 use smallvec::smallvec;
 
-/// How many vectors a tensor holds along its last dimension, be they without elements.
+/// The number of vectors in a tensor along its last dimension, even if they have no elements.
 fn rows(dims: &Dims) -> usize {
     dims[..dims.len() - 1].iter().product()
 }
@@ -51,7 +51,7 @@ impl Fused for Linear {
             return smallvec![f.reshape(&z, &y[0].dims)];
         }
         let e = element_type(y[0].dtype);
-        // With a bias, 16-bit floats are rounded when it has been added.
+        // With a bias, 16-bit floats are rounded after it was added.
         let sums = element_type(if x.len() > 2 { compute_dtype(y[0].dtype) } else { y[0].dtype });
         let z = f.dot_general(&x[0], &x[1], (&[], &[]), (&[x[0].rank() - 1], &[1]), sums, None);
         smallvec![match x.get(2) {
@@ -155,7 +155,7 @@ impl Fused for Linear {
         Ok(Meta { dims, dtype: a.dtype(), device: same_device(x)? })
     }
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
-        // A bias is added once.
+        // The bias is added in one part only.
         let axes = Axes::parse("... k, n k, n -> ... n", x, y).reduces("k", Combine::Sum).once(0b100);
         if x.len() > 2 { axes.linear(&[0b101, 0b110]) } else { axes.once(0).linear(&[0b01, 0b10]) }
     }
@@ -177,7 +177,7 @@ pub fn linear(x: &Tensor, w: &Tensor, b: Option<&Tensor>) -> Result<Tensor> {
         if b.is_some() && x.dims().len() == 2 {
             return Err(Error::runtime("addmm: mat2 must be a matrix, got 1-D tensor"));
         }
-        // A vector of weights is one output without its dimension.
+        // A vector of weights gives one output, without a dimension for it.
         let y = x.matmul(w)?;
         return match b {
             Some(b) => y.add(b),

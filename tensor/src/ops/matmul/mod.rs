@@ -1,15 +1,16 @@
-//! The matmul family: one primitive, `Dot`, a batched contraction; everything else is made of it.
+//! The matmul family. One primitive, `Dot`, is a batched contraction; all others are composed of it.
 
 mod blend;
 mod grouped;
 mod linear;
+mod tensordot;
 
 use crate::axes::{Axes, Combine};
 use crate::lower::kernel_call::{self, KernelCall};
 use crate::op::{Attribute, Attributes, Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values, same_device};
 use crate::ops::pointwise::kernel_error;
 use crate::policy::{Policies, Policy};
-use crate::schema::{Aliasing, Deprecated, Fill, OutDType, Row, Sample, SampleArg, Scope, Tier, messages, n, t};
+use crate::schema::{Aliasing, Deprecated, Fill, OutDType, Row, Sample, SampleArg, Scope, Tier, ints, messages, n, t};
 use crate::types::compute::{compute_dtype, narrowed};
 use crate::{DType, Dims, Error, Meta, Result, Tensor, dispatch, samples};
 pub use blend::Addmm;
@@ -19,6 +20,7 @@ use grouped::grouped_mm;
 pub use linear::{Linear, bilinear, linear};
 use smallvec::smallvec;
 use std::cell::Cell;
+use tensordot::{inner, tensordot};
 
 /// `y[b.., i, j] = sum_k a[b.., i, k] * b[b.., k, j]`, where either operand may be stored transposed.
 ///
@@ -28,19 +30,20 @@ use std::cell::Cell;
 /// | b | `[b.., k, n]`, or `[b.., n, k]` with `tb` | |
 /// | y | `[b.., m, n]` | |
 ///
-/// C1: equal leading sizes. C2: equal `k`. C3: equal dtypes. Floats below `f32` accumulate in `f32`, and are rounded
-/// when the sum is whole, or not at all if `wide`: then the result is `f32`. `k = 0` gives zeros. Transposition is an
-/// attribute so that a weight stored `[out, in]` is contracted in place: an explicit transpose before a one-row product
-/// copies the weight on XLA.
+/// C1: equal leading sizes. C2: equal `k`. C3: equal dtypes. Floats narrower than `f32` accumulate in `f32`, and are
+/// rounded after the sum, or not at all if `wide`: then the result is `f32`. `k = 0` gives zeros. Transposition is an
+/// attribute, so that a weight stored as `[out, in]` is contracted in place. An explicit transpose before a one-row
+/// product copies the weight on XLA.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Dot {
-    /// `a` is stored with its last two dimensions swapped.
+    /// Whether `a` is stored with its last two dimensions swapped.
     pub ta: bool,
-    /// `b` is stored with its last two dimensions swapped.
+    /// Whether `b` is stored with its last two dimensions swapped.
     pub tb: bool,
-    /// The sums of 16-bit floats are returned as they are.
+    /// Whether the sums of 16-bit floats are returned in `f32`.
     pub wide: bool,
-    /// The `f32` operands are made of 16-bit floats, so that an accelerator need not multiply more of their digits.
+    /// Whether the `f32` operands were widened from 16-bit floats, so that an accelerator need not multiply more
+    /// digits.
     pub of_narrow: bool,
 }
 
@@ -66,10 +69,10 @@ pub(super) fn with_wide_sums<R>(f: impl FnOnce() -> R) -> R {
     with_flag(&WIDE, true, f)
 }
 
-/// Runs `f`, which computes with operands of `dtype` that it widens; its products ask accelerators for no more than
-/// those of 16-bit floats do, if `dtype` is one.
+/// Run `f`, which widens operands of `dtype`. If `dtype` is a 16-bit float, its products ask accelerators for no more
+/// precision than those of 16-bit floats.
 pub(super) fn with_products_of<R>(dtype: DType, f: impl FnOnce() -> R) -> R {
-    with_flag(&OF_NARROW, matches!(dtype, DType::F16 | DType::BF16), f)
+    with_flag(&OF_NARROW, dtype.is_half(), f)
 }
 
 impl Dot {
@@ -215,7 +218,7 @@ impl Tensor {
                     db[0]
                 )));
             }
-            // One matrix for all: fold the leading dimensions into rows.
+            // With one matrix for all, fold the leading dimensions into rows.
             let rows = da[..na - 1].iter().product();
             let flat = a2.reshape_dims(Dims::new(&[rows, da[na - 1]]))?;
             let y = flat.mm(&b2)?;
@@ -324,6 +327,9 @@ impl Tensor {
                 other.numel()
             )));
         }
+        if self.dtype() == DType::Bool {
+            return Err(crate::ops::complex::unsupported("dot", self.dtype()));
+        }
         dot(&self.unsqueeze(0)?, &other.unsqueeze(1)?)?.view_dims(Dims::EMPTY)
     }
     /// Outer product of two vectors.
@@ -359,7 +365,7 @@ fn check_batches(a: &Tensor, b: &Tensor) -> Result<()> {
     Ok(())
 }
 
-/// 16-bit floats, which an op of their own adds, and something exact.
+/// An op of its own adds 16-bit floats. The last dtype is exact.
 const ROUNDED: &[DType] = &[DType::F64, DType::BF16, DType::F16];
 
 macro_rules! product_row {
@@ -412,6 +418,25 @@ pub const ROWS: &[Row] = &[
          dimensions. Complex numbers are not conjugated. Tensors of other ranks raise `RuntimeError`.",
     )
     .autocast(Policies::both(Policy::Widest)),
+    product_row!("inner(Tensor self, Tensor other) -> Tensor", a => inner(a.tensor(0)?, a.tensor(1)?)?,
+        samples!([t(&[2, 3]), t(&[4, 3])], [t(&[3]), t(&[3])], [t(&[2, 3]), t(&[])], [t(&[2, 0]), t(&[3, 0])]))
+    .doc(
+        "Return the sums of products over the last dimensions: `(*a, n)` and `(*b, n)` give `(*a, *b)`. Both operands \
+         have one dtype. If an operand has no dimensions, the result is the product of the two, as of `torch.mul`.",
+    ),
+    product_row!("tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor", a =>
+        tensordot(a.tensor(0)?, a.tensor(1)?, a.ints(2)?, a.ints(3)?)?,
+        samples!([t(&[2, 3]), t(&[3, 4]), ints(&[1]), ints(&[0])],
+            [t(&[2, 3]), t(&[2, 3]), ints(&[0, -1]), ints(&[0, 1])],
+            [t(&[2, 3, 4]), t(&[4, 2, 5]), ints(&[2, 0]), ints(&[0, 1])], [t(&[2]), t(&[3]), ints(&[]), ints(&[])],
+            [t(&[2, 3]), t(&[1, 4]), ints(&[1]), ints(&[0])]))
+    .doc(
+        "Return the sums of products over the dimensions `dims_self` of `input` and `dims_other` of `other`, which \
+         correspond in order. The result has the other dimensions of `input`, then those of `other`. Both operands \
+         have one dtype. A dimension of size 1 broadcasts.",
+    )
+    .scope(Scope::Aten)
+    .out_dtype(OutDType::OfResult(messages::output_tensor)),
     product_row!("outer(Tensor self, Tensor vec2) -> Tensor", a => a.tensor(0)?.outer(a.tensor(1)?)?,
         samples!([t(&[3]), t(&[2])]))
     .doc(
@@ -512,7 +537,7 @@ pub const ROWS: &[Row] = &[
         Tier::Fused,
         |a| Ok(grouped_mm(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?, a.opt_tensor(3)?, a.opt_dtype(4)?)?.into()),
         || {
-            // Groups of two places, one place and none.
+            // Groups of two places, of one, and of none.
             let ends = || SampleArg::Tensor(vec![3], Fill::Pivots);
             vec![
                 Sample::new(vec![t(&[4, 2]), t(&[3, 2, 5]), ends()]).dtypes(ROUNDED),

@@ -1,4 +1,4 @@
-//! Over the batch: batch norm, and instance norm, which is one of each sample.
+//! Normalisation over the batch: batch norm, and instance norm, a batch norm of each sample.
 
 use super::{mean_of, nothing, parameter, per_channel, unwanted};
 use crate::axes::{Axes, Combine, all_whole, list, names};
@@ -12,7 +12,7 @@ use torchtpu_kernels::norm as kernels;
 use torchtpu_kernels::{View, ViewMut};
 use torchtpu_stablehlo::{ElementType, ReduceKind};
 
-/// `y = (x - mean[c]) / sqrt(var[c] + eps) * w[c] + b[c]`, with the batch's own statistics or with given ones.
+/// `y = (x - mean[c]) / sqrt(var[c] + eps) * w[c] + b[c]`, with statistics of the batch or given ones.
 ///
 /// | operand | shape | dtype |
 /// |---|---|---|
@@ -22,14 +22,14 @@ use torchtpu_stablehlo::{ElementType, ReduceKind};
 /// | y | as x | as x |
 /// | mean, invstd, var | `[c]`, outputs when `train`, else without elements | that of arithmetic |
 ///
-/// The variance is the biased one. Accelerators take that of `bfloat16` in one pass, `mean(x^2) - mean(x)^2` in
-/// `float32`, where squares are exact: what it loses is less than what rounding x to 8 bits has. Saves x, w and the
+/// The variance is the biased one. Accelerators compute that of `bfloat16` in one pass as `mean(x^2) - mean(x)^2` in
+/// `float32`, where squares are exact. This loses less than the rounding of x to 8 bits did. Saves x, w and the
 /// statistics.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct BatchNorm {
-    /// The batch's own statistics.
+    /// Whether the statistics are those of the batch.
     pub train: bool,
-    /// Added to the variance.
+    /// The number that is added to the variance.
     pub eps: F64,
     /// Whether there is a weight.
     pub weight: bool,
@@ -37,23 +37,22 @@ pub struct BatchNorm {
     pub bias: bool,
 }
 
-/// Gradients of [`BatchNorm`] for x, w and b, from `g, x, mean, invstd[, w]`; those that are not wanted have no
-/// elements.
+/// Gradients of [`BatchNorm`] for x, w and b, from `g, x, mean, invstd[, w]`. Unwanted gradients have no elements.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct BatchNormBackward {
-    /// What it is the gradient of.
+    /// The op whose gradient this is.
     pub of: BatchNorm,
-    /// Bits 0, 1, 2: whether the gradient of x, w, b is wanted.
+    /// Bits 0, 1, 2: whether the gradients of x, w and b are wanted.
     pub wanted: u8,
 }
 
-/// All dimensions but the channels, and how many elements a channel has.
+/// All dimensions but the channels, and the number of elements of a channel.
 fn around_channels(dims: &Dims) -> (u64, usize) {
     (all_dims(dims.len()) & !2, dims.numel() / dims[1].max(1))
 }
 
 /// The dimensions of `x: [n, c, ..]`, all but the channels whole unless `are_split`, and those of parameters with one
-/// number a channel. Parameters of other sizes are whole.
+/// number for each channel. Parameters of other sizes are whole.
 fn channels_text(x: &Meta, parameters: &[Meta], are_split: bool) -> (String, String) {
     let are_lists = parameters.iter().all(|p| p.dims.len() == 1);
     let space = x.dims.len() - 2;
@@ -85,35 +84,34 @@ impl BatchNorm {
 /// A batch norm or its gradient within a program for an accelerator.
 struct Channels<'a> {
     x: &'a Value,
-    /// Element type of arithmetic.
+    /// Element type of the arithmetic.
     e: ElementType,
     /// All dimensions but the channels.
     around: Vec<usize>,
-    /// Elements of a channel.
+    /// Number of elements of a channel.
     count: f64,
 }
 
 impl<'a> Channels<'a> {
     fn new(x: &'a Value) -> Channels<'a> {
-        let e =
-            if matches!(x.element(), ElementType::F16 | ElementType::BF16) { ElementType::F32 } else { x.element() };
+        let e = x.element().widened();
         let count = x.ty().numel() / x.shape()[1];
         Channels { x, e, around: (0..x.rank()).filter(|&d| d != 1).collect(), count: count as f64 }
     }
     fn sum(&self, f: &mut Func, x: &Value) -> Value {
         f.reduce(x, ReduceKind::Add, &self.around)
     }
-    /// A sum over each channel as a mean.
+    /// The mean of each channel, from its sum.
     fn mean(&self, f: &mut Func, sum: &Value) -> Value {
         let count = f.splat(self.count, sum.ty());
         f.binary("stablehlo.divide", sum, &count)
     }
-    /// A number for each channel, for each of its elements.
+    /// Broadcast a number for each channel to its elements.
     fn spread(&self, f: &mut Func, x: &Value) -> Value {
         let x = f.convert(x, self.e);
         f.broadcast_in_dim(&x, self.x.shape(), &[1])
     }
-    /// A parameter with one number a channel, of any shape.
+    /// Reshape a parameter with one number for each channel to broadcast over x.
     fn parameter(&self, f: &mut Func, x: &Value) -> Value {
         let x = f.convert(x, self.e);
         f.reshape(&x, &[self.x.shape()[1]])
@@ -228,7 +226,7 @@ impl Fused for BatchNorm {
         if self.train { m.with_dims(Dims::new(&[first.dims[1]])) } else { unwanted(&m) }
     }
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
-        // The statistics of a batch need all of it.
+        // The statistics of a batch depend on all of it.
         let (text, parameters) = channels_text(&x[0], &x[1..], !self.train);
         let axes = Axes::parse(&format!("{text}, {parameters} -> {text}, c, c, c"), x, y);
         let bias = if self.bias { 1 << (x.len() - 1) } else { 0 };
@@ -279,7 +277,7 @@ impl Fused for BatchNormBackward {
         let views: Vec<View<'_>> = x.iter().map(|t| t.view()).collect();
         let wanted = |i: usize| -> Option<ViewMut<'_>> { (o.wanted >> i & 1 != 0).then(|| y[i].view_mut()) };
         if x[1].numel() == 0 {
-            // Statistics of an empty batch are NaN, but nothing depends on them.
+            // Statistics of an empty batch are NaN, but no result depends on them.
             y.iter()
                 .for_each(|y| torchtpu_kernels::copy::fill(&mut y.view_mut(), torchtpu_kernels::copy::Scalar::Int(0)));
             return Ok(());
@@ -298,7 +296,7 @@ impl Fused for BatchNormBackward {
         );
         Ok(())
     });
-    // Two sums serve all three gradients: that of `g w` is `w` times that of `g`.
+    // Two sums are enough for all three gradients: that of `g w` is `w` times that of `g`.
     const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| {
         let c = Channels::new(&x[1]);
         let (g, v) = (f.convert(&x[0], c.e), f.convert(&x[1], c.e));
@@ -338,7 +336,7 @@ impl Fused for BatchNormBackward {
         if self.wanted >> i & 1 != 0 { m.with_dims(Dims::new(&[m.dims[1]])) } else { unwanted(m) }
     }
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
-        // With the statistics of a batch, each gradient of `x` needs sums over all of it.
+        // With the statistics of a batch, each gradient of `x` depends on sums over the whole batch.
         let (text, parameters) = channels_text(&x[1], &x[2..], !self.of.train);
         let mut axes = Axes::parse(&format!("{text}, {text}, {parameters} -> {text}, c, c"), x, y);
         for name in std::iter::once("n".to_string()).chain(names("s", x[1].dims.len() - 2)) {
@@ -383,7 +381,7 @@ impl Fused for BatchNormBackward {
     }
 }
 
-/// Running mean and variance, moved a step towards the batch's.
+/// Running mean and variance, moved a step towards those of the batch.
 fn update_running(running: Option<&Tensor>, batch: &Tensor, momentum: f64, factor: f64) -> Result<()> {
     let Some(r) = running else { return Ok(()) };
     state::no_grad(|| {
@@ -393,28 +391,28 @@ fn update_running(running: Option<&Tensor>, batch: &Tensor, momentum: f64, facto
     })
 }
 
-/// Parameters of [`batch_norm`] beside the input.
+/// Arguments of [`batch_norm`] beside the input.
 pub struct BatchNormArgs<'a> {
-    /// Weight, one number a channel.
+    /// Weight, one number for each channel.
     pub weight: Option<&'a Tensor>,
-    /// Bias, one number a channel.
+    /// Bias, one number for each channel.
     pub bias: Option<&'a Tensor>,
     /// Running mean; written when training.
     pub running_mean: Option<&'a Tensor>,
     /// Running unbiased variance; written when training.
     pub running_var: Option<&'a Tensor>,
-    /// Use the batch's statistics.
+    /// Whether to use the batch's statistics.
     pub training: bool,
-    /// How far running statistics move.
+    /// The step of running statistics.
     pub momentum: f64,
-    /// Added to the variance.
+    /// The number that is added to the variance.
     pub eps: f64,
 }
 
-/// `torch.nn.functional.batch_norm`: the result, and mean and inverse deviation of the batch when training.
+/// `torch.nn.functional.batch_norm`: the result, and mean and inverse deviation of the batch in training.
 ///
 /// # Errors
-/// `Value` for a channel of one element when training; `Runtime` when sizes do not fit or running statistics are
+/// `Value` for a channel with one element in training; `Runtime` when sizes do not fit or running statistics are
 /// missing.
 pub fn batch_norm(x: &Tensor, p: &BatchNormArgs<'_>) -> Result<(Tensor, Tensor, Tensor)> {
     let d = *x.dims();
@@ -492,7 +490,7 @@ pub(super) fn instance_norm(x: &Tensor, p: &BatchNormArgs<'_>) -> Result<Tensor>
     let flat = x.reshape_dims(folded)?;
     let y = batch_norm(&flat, &inner)?.0.reshape_dims(d)?;
     if p.training {
-        // Each sample moved its own copy; the average of the copies is what the channel keeps.
+        // Each sample has updated its own copy. The channel keeps their average.
         for (running, copies) in [(p.running_mean, rm), (p.running_var, rv)] {
             if let (Some(r), Some(c)) = (running, copies) {
                 state::no_grad(|| {
@@ -516,7 +514,7 @@ pub(super) fn batch_args<'a>(a: &Args<'a>) -> Result<BatchNormArgs<'a>> {
     })
 }
 
-/// Settings of one of aten's batch normalisations, given where their parameters stand.
+/// The settings of one of aten's batch normalisations, at given positions of the arguments.
 pub(super) fn legit_args<'a>(
     a: &Args<'a>,
     running: bool,
@@ -534,14 +532,14 @@ pub(super) fn legit_args<'a>(
     })
 }
 
-/// The result and the batch's statistics in the parameters' dtype; without training those have no elements.
+/// The result and the batch's statistics in the parameters' dtype. Outside of training the statistics have no elements.
 pub(super) fn with_statistics(x: &Tensor, p: &BatchNormArgs<'_>) -> Result<Vec<Tensor>> {
     let (y, mean, invstd) = batch_norm(x, p)?;
     let stats = p.weight.unwrap_or(x).dtype();
     Ok(vec![y, mean.to_dtype(stats)?, invstd.to_dtype(stats)?])
 }
 
-/// The same with new running statistics as further results; those that were given stay.
+/// The same with new running statistics as further results. The given ones are not changed.
 pub(super) fn functional(x: &Tensor, p: &BatchNormArgs<'_>, reserve: bool) -> Result<Ret> {
     let copy = |r: Option<&Tensor>| r.map(|r| r.detach().copy()).transpose();
     let (mean, var) = (copy(p.running_mean)?, copy(p.running_var)?);
@@ -554,7 +552,7 @@ pub(super) fn functional(x: &Tensor, p: &BatchNormArgs<'_>, reserve: bool) -> Re
     Ok(Ret::Tuple(y))
 }
 
-/// What a backend keeps for its gradient; here nothing.
+/// The data that a backend saves for its gradient: none here.
 fn reserved(x: &Tensor) -> Result<Tensor> {
     Tensor::zeros(&[0], DType::U8, x.device())
 }
@@ -573,7 +571,7 @@ pub(super) fn with_reserve(a: &Args<'_>, training: bool) -> Result<Ret> {
     Ok(Ret::Tuple(y))
 }
 
-/// Samples with running statistics; what follows them is given.
+/// Samples with running statistics. The arguments after them are given.
 pub(super) fn batch_samples(rest: &[SampleArg], running: bool) -> Vec<Sample> {
     let mut args = vec![t(&[3, 2, 2]), positive(&[2]), t(&[2])];
     if running {

@@ -1,4 +1,4 @@
-//! Over groups of channels.
+//! Normalisation over groups of channels.
 
 use super::layer::row_norm;
 use super::{parameter, per_channel};
@@ -11,7 +11,7 @@ use crate::{Dims, Error, Result, Tensor, state};
 /// `torch.nn.functional.group_norm`.
 ///
 /// # Errors
-/// `Runtime` when groups do not divide the channels or parameters are no vectors of one number a channel.
+/// `Runtime` when groups do not divide the channels, or parameters are no vectors with one number for each channel.
 pub fn group_norm(x: &Tensor, groups: i64, w: Option<&Tensor>, b: Option<&Tensor>, eps: f64) -> Result<Tensor> {
     group_norm_with_statistics(x, groups, w, b, eps)?.0.in_format_of(x)
 }
@@ -57,13 +57,13 @@ fn group_norm_with_statistics(
     }
     let rows = d[0] * groups as usize;
     if x.numel() == 0 {
-        // Nothing to normalise; the parameters still get gradients.
+        // There is nothing to normalise, but the parameters still get gradients.
         let y = w.map_or_else(|| Ok(x.clone()), |w| x.mul(&per_channel(w, d.len())?))?;
         let y = b.map_or_else(|| Ok(y.clone()), |b| y.add(&per_channel(b, d.len())?))?.to_dtype(x.dtype())?;
         let none = Tensor::zeros(&[d[0], groups as usize], compute_dtype(x.dtype()), x.device())?;
         return Ok((y, none.clone(), none));
     }
-    // The parameters apply to what is not yet rounded.
+    // The parameters are applied before rounding.
     let row = x.numel() / rows;
     let (w, b) = (parameter(x, w)?, parameter(x, b)?);
     let v = if w.is_some() || b.is_some() { widened(x)? } else { x.clone() };
@@ -81,7 +81,7 @@ fn group_norm_with_statistics(
     Ok((y, normed[1].reshape_dims(each)?, normed[2].reshape_dims(each)?))
 }
 
-/// `torch.native_group_norm`, whose sizes are given apart.
+/// `torch.native_group_norm`, which has the sizes as arguments.
 pub(super) fn native_group_norm(a: &Args<'_>) -> Result<Ret> {
     let (x, w) = (a.tensor(0)?, a.opt_tensor(1)?);
     let [n, c, rest] = [a.int(3)?, a.int(4)?, a.int(5)?];
@@ -95,17 +95,17 @@ pub(super) fn native_group_norm(a: &Args<'_>) -> Result<Ret> {
     let (groups, eps) = (a.int(6)?, a.float(7)?);
     let (y, mut mean, mut rstd) = group_norm_with_statistics(&flat, groups, w, a.opt_tensor(2)?, eps)?;
     if state::grad_enabled() && x.requires_grad() && x.numel() > 0 {
-        // Those of the fused op carry no gradient.
+        // The statistics of the fused op have no gradient.
         let each = widened(x)?.reshape(&[n, groups, c / groups * rest])?;
         let (var, average) = var_mean(&each, Some(&[2]), 0.0, false)?;
         (mean, rstd) = (average, var.add_scalar(eps)?.rsqrt()?);
     }
-    // The parameters have no part in them, yet a gradient, which is zero.
+    // Results do not depend on the parameters, which still get a gradient of zero.
     for p in [w, a.opt_tensor(2)?, (x.numel() == 0).then_some(x)].into_iter().flatten().filter(|p| p.requires_grad()) {
         let number = p.sum()?;
         (mean, rstd) = (independent_of(&number, mean)?, independent_of(&number, rstd)?);
     }
-    // Statistics come in the parameters' dtype.
+    // Statistics have the parameters' dtype.
     let stats = w.unwrap_or(x).dtype();
     Ok((y.reshape_dims(*x.dims())?, mean.to_dtype(stats)?, rstd.to_dtype(stats)?).into())
 }

@@ -1,4 +1,4 @@
-//! Over the last dimensions: layer norm and root mean square.
+//! Normalisation over the last dimensions: layer norm and root mean square.
 
 use super::{last, mean_of, nothing, parameter, unwanted};
 use crate::axes::{Axes, Combine, all_whole};
@@ -12,7 +12,7 @@ use smallvec::{SmallVec, smallvec};
 use torchtpu_kernels::norm as kernels;
 use torchtpu_kernels::{View, ViewMut};
 
-/// `y = (x - mean) / sqrt(var + eps) * w + b` over the last dimensions; without the mean with `rms`.
+/// `y = (x - mean) / sqrt(var + eps) * w + b` over the last dimensions; with `rms`, without the mean.
 ///
 /// | operand | shape | dtype |
 /// |---|---|---|
@@ -21,28 +21,28 @@ use torchtpu_kernels::{View, ViewMut};
 /// | y | as x | as x |
 /// | mean, rstd | `[.., 1, 1]` | that of arithmetic: `f32` for 16-bit floats |
 ///
-/// C1: x ends in `shape`, which is not empty. C2: w and b have it. The variance is the biased one. With `rms`, `mean`
-/// has no elements. Saves x, w and the statistics.
+/// C1: x ends in `shape`, which is not empty. C2: w and b have this shape. The variance is the biased one. With `rms`,
+/// `mean` has no elements. Saves x, w and the statistics.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct LayerNorm {
-    /// Sizes that a row has.
+    /// Sizes of a row.
     pub shape: Dims,
-    /// Added to the variance.
+    /// The number that is added to the variance.
     pub eps: F64,
-    /// Root mean square: no mean is taken off.
+    /// Whether to use the root mean square, without subtracting the mean.
     pub rms: bool,
     /// Whether there is a weight.
     pub weight: bool,
-    /// Whether there is a bias; not with `rms`.
+    /// Whether there is a bias; never with `rms`.
     pub bias: bool,
 }
 
-/// Gradients of [`LayerNorm`] for x, w and b, from `g, x, mean, rstd[, w]`; those that are not wanted have no elements.
+/// Gradients of [`LayerNorm`] for x, w and b, from `g, x, mean, rstd[, w]`. Unwanted gradients have no elements.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct LayerNormBackward {
-    /// What it is the gradient of.
+    /// The op whose gradient this is.
     pub of: LayerNorm,
-    /// Bits 0, 1, 2: whether the gradient of x, w, b is wanted.
+    /// Bits 0, 1, 2: whether the gradients of x, w and b are wanted.
     pub wanted: u8,
 }
 
@@ -65,11 +65,11 @@ impl LayerNorm {
         let rstd = mean_of(&d.square()?, mask, count)?.add_scalar(self.eps.get())?.rsqrt()?;
         Ok((d, rstd, mean))
     }
-    /// What the gradients of the mean and of the inverse deviation add to that of x.
+    /// The part of the gradient of x that comes from the gradients of the mean and of the inverse deviation.
     fn statistics_vjp(&self, s: &Saved<'_>) -> Result<Tensor> {
         let v = widened(s.x(0))?;
         let (_, count) = last(v.dims(), self.shape.len());
-        // The square root is taken anew, so that this can be differentiated too.
+        // Compute the square root again, so that this can be differentiated too.
         let (d, rstd, _) = self.statistics(&v)?;
         let mut gx = Tensor::zeros_like_meta(v.meta())?;
         if let Some(g) = s.g(1).filter(|_| !self.rms) {
@@ -95,7 +95,7 @@ impl LayerNorm {
 }
 
 impl LayerNormBackward {
-    /// Write the gradients of x, w and b that are wanted, from `g, x, mean, rstd[, w]`.
+    /// Write the wanted gradients of x, w and b, from `g, x, mean, rstd[, w]`.
     pub(crate) fn run(&self, x: &[View<'_>], [gx, gw, gb]: [&mut ViewMut<'_>; 3]) {
         let [g, x, mean, rstd, w @ ..] = x else { unreachable!("four operands and perhaps a weight") };
         let wanted = |i: u8| self.wanted >> i & 1 != 0;
@@ -210,7 +210,7 @@ impl Fused for LayerNorm {
     }
 }
 
-/// Requires that the sizes of `x` end in `shape`.
+/// Refuse an `x` whose sizes do not end in `shape`.
 fn check_ends_in(x: &Tensor, shape: &Dims) -> Result<()> {
     if shape.is_empty() {
         return Err(Error::runtime(format!(
@@ -325,18 +325,13 @@ pub fn layer_norm(
     Ok(row_norm(x, shape_of(normalized_shape)?, w, b, eps, false)?.swap_remove(0))
 }
 
-/// `torch.nn.functional.rms_norm`; without `eps`, the smallest step of the dtype at one.
+/// `torch.nn.functional.rms_norm`. The default of `eps` is the machine epsilon of the dtype to compute in.
 ///
 /// # Errors
-/// As [`layer_norm`].
+/// The errors of [`layer_norm`].
 pub fn rms_norm(x: &Tensor, normalized_shape: &[i64], w: Option<&Tensor>, eps: Option<f64>) -> Result<Tensor> {
-    let step = match x.dtype() {
-        DType::F16 => 9.765_625e-4,
-        DType::BF16 => 7.812_5e-3,
-        DType::F64 => f64::EPSILON,
-        _ => f32::EPSILON as f64,
-    };
-    let eps = eps.unwrap_or(step);
+    // PyTorch computes 16-bit floats in `float32`, whose epsilon it takes.
+    let eps = eps.unwrap_or(if x.dtype() == DType::F64 { f64::EPSILON } else { f64::from(f32::EPSILON) });
     if x.dtype().is_complex() {
         let dims: Vec<i64> = (1..=normalized_shape.len() as i64).map(|d| -d).collect();
         let y = x.mul(&x.square()?.mean_dim(&dims, true)?.add_scalar(eps)?.rsqrt()?)?;

@@ -1,8 +1,7 @@
 //! Normalisations: over the last dimensions (layer, root mean square, group) and over the batch (batch, instance).
 //!
-//! The forward ops give their statistics as further outputs, and the fused gradients read them. Under a recording tape,
-//! that is in double backward, the gradients' expansions compute the statistics from `x` again, so that nothing is
-//! lost.
+//! The forward ops return their statistics as further outputs, which the fused gradients read. In double backward, the
+//! gradients' expansions compute the statistics from `x` again, so that these are differentiated too.
 
 mod batch;
 mod group;
@@ -26,7 +25,7 @@ use batch::{
 use group::native_group_norm;
 use layer::{row_norm, shape_of};
 
-/// A result that nobody asked for: no elements.
+/// An unwanted result, without elements.
 fn unwanted(like: &Meta) -> Meta {
     like.with_dims(Dims::filled(0, 1))
 }
@@ -35,20 +34,20 @@ fn nothing(like: &Tensor) -> Result<Tensor> {
     Tensor::zeros_like_meta(&unwanted(like.meta()))
 }
 
-/// `x` with its last dimensions as a bit mask, and how many elements they hold.
+/// The last dimensions of `x` as a bit mask, and the number of elements in them.
 fn last(dims: &Dims, count: usize) -> (u64, usize) {
     let rank = dims.len();
     let mask = all_dims(count) << (rank - count);
     (mask, dims[rank - count..].iter().product())
 }
 
-/// Mean over a bit mask of dimensions, which stay as ones.
+/// Mean over a bit mask of dimensions, which keep size one.
 fn mean_of(x: &Tensor, mask: u64, count: usize) -> Result<Tensor> {
     let kept = x.dims().iter().enumerate().map(|(i, &n)| if mask >> i & 1 == 0 { n } else { 1 }).collect();
     sum_mask(x, mask)?.reshape_dims(kept)?.div_scalar(count as f64)
 }
 
-/// A weight or bias in the dtype of the data; 16-bit data may come with `f32` parameters.
+/// A weight or bias in the dtype of the data. 16-bit data may have `f32` parameters.
 fn parameter(x: &Tensor, p: Option<&Tensor>) -> Result<Option<Tensor>> {
     match p {
         Some(p) if p.dtype() == DType::F32 && compute_dtype(x.dtype()) == DType::F32 => {
@@ -58,7 +57,7 @@ fn parameter(x: &Tensor, p: Option<&Tensor>) -> Result<Option<Tensor>> {
     }
 }
 
-/// A vector of one number a channel, shaped to broadcast over `[n, c, ..]`.
+/// A vector with one number for each channel, reshaped to broadcast over `[n, c, ..]`.
 fn per_channel(p: &Tensor, rank: usize) -> Result<Tensor> {
     p.reshape_dims(Dims::filled(1, rank).with(1, p.numel()))
 }
@@ -97,7 +96,7 @@ pub const ROWS: &[Row] = &[
         |a| {
             let y =
                 row_norm(a.tensor(0)?, shape_of(a.ints(1)?)?, a.opt_tensor(2)?, a.opt_tensor(3)?, a.float(4)?, false)?;
-            // Statistics come in the parameters' dtype.
+            // Statistics have the parameters' dtype.
             let stats = a.opt_tensor(2)?.unwrap_or(a.tensor(0)?).dtype();
             let y = y.into_iter().enumerate().map(|(i, y)| if i == 0 { Ok(y) } else { y.to_dtype(stats) });
             Ok(Ret::Tuple(y.collect::<Result<_>>()?))
@@ -119,7 +118,8 @@ pub const ROWS: &[Row] = &[
     )
     .doc(
         "Return `input / sqrt(mean(input ** 2) + eps) * weight`, with the mean over the last dimensions, whose sizes \
-         are `normalized_shape`. `eps` is the epsilon of the dtype unless given. Nothing is subtracted, unlike in \
+         are `normalized_shape`. `eps` is the epsilon of the dtype unless given, and that of `float32` for 16-bit \
+         floats. Nothing is subtracted, unlike in \
          `torch.layer_norm`. `weight` has `normalized_shape`. `input` is floating point or complex.",
     )
     .scope(Scope::Function)

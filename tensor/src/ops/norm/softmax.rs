@@ -11,25 +11,25 @@ use smallvec::smallvec;
 use torchtpu_kernels::softmax as kernels;
 use torchtpu_kernels::{View, ViewMut};
 
-/// `exp(x) / sum(exp(x))` along a dimension, or the logarithm of that.
+/// `exp(x) / sum(exp(x))` along a dimension, or its logarithm.
 ///
-/// Any shape, floating point; 16-bit floats are computed in `f32`. The largest element is taken off first, so nothing
-/// overflows. A row of only `-inf` gives NaN, as the formula says. A number without dimensions is a row of one. Saves
-/// the result alone.
+/// The operand has any shape and a floating-point dtype; 16-bit floats are computed in `f32`. The largest element is
+/// subtracted first, so that nothing overflows. A row of only `-inf` gives NaN, as the formula does. A 0-d tensor is a
+/// row of one element. Saves only the result.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Softmax {
-    /// The logarithm.
+    /// Whether to return the logarithm.
     pub log: bool,
-    /// Along which dimension.
+    /// The dimension.
     pub dim: usize,
 }
 
 /// Gradient of [`Softmax`] from the output's gradient and the output.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SoftmaxBackward {
-    /// Of the logarithm.
+    /// Whether the output is the logarithm.
     pub log: bool,
-    /// Along which dimension.
+    /// The dimension.
     pub dim: usize,
 }
 
@@ -39,7 +39,7 @@ fn row(x: &Tensor) -> Result<Tensor> {
 }
 
 impl Softmax {
-    /// Write `y` for `x`.
+    /// Write the result `y` for `x`.
     pub(crate) fn run(&self, x: &View<'_>, y: &mut ViewMut<'_>) {
         if self.log {
             kernels::log_softmax(x, self.dim, y);
@@ -50,7 +50,7 @@ impl Softmax {
 }
 
 impl SoftmaxBackward {
-    /// Write the gradient of the input for `g`, the output's gradient, and `y`, the output.
+    /// Write the input's gradient for `g`, the output's gradient, and `y`, the output.
     pub(crate) fn run(&self, g: &View<'_>, y: &View<'_>, gx: &mut ViewMut<'_>) {
         if self.log {
             kernels::log_softmax_backward(g, y, self.dim, gx);
@@ -166,7 +166,7 @@ impl Tensor {
     /// Logarithm of [`Tensor::softmax`].
     ///
     /// # Errors
-    /// As [`Tensor::softmax`].
+    /// The errors of [`Tensor::softmax`].
     pub fn log_softmax(&self, dim: i64) -> Result<Tensor> {
         softmax(self, dim, None, true)
     }
@@ -233,7 +233,7 @@ pub const ROWS: &[Row] = &[
             if x.numel() == 0 {
                 return Ok(softmax(x, dim, a.opt_dtype(2)?, false)?.into());
             }
-            // A row in which nothing is seen has weights of zero, and no gradient.
+            // A row without a seen element has weights of zero, and no gradient.
             let hidden = x.eq_scalar(f64::NEG_INFINITY)?;
             let hidden = crate::ops::reduce::reduce(crate::ops::reduce::ReduceKind::All, &hidden, Some(&[dim]), true)?;
             let seen = crate::ops::pointwise::select_scalar(&hidden, 0.0, x)?;

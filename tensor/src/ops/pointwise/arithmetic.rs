@@ -1,4 +1,4 @@
-//! Calling `Binary`: promotion first, and the short ways of small tensors; `alpha`, rounding modes.
+//! Calls of `Binary`: promotion, shortcuts for small tensors, `alpha`, and rounding modes.
 
 use super::binary::{Binary, is_float_only};
 use super::promotion::{as_tensor, result_type};
@@ -26,8 +26,8 @@ pub fn binary(kind: BinaryKind, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     arith(kind, Operand::Tensor(a), Operand::Tensor(b))
 }
 
-/// The shortest way for the commonest call: arithmetic on two contiguous floating-point tensors of equal sizes on one
-/// device, small ones on `cpu`. There, what `infer` would find is what `a` is. `None` for anything else.
+/// A shortcut for the commonest call: arithmetic on two contiguous floating-point tensors of equal sizes on one device,
+/// small ones on `cpu`. The result of `infer` would then be the description of `a`. `None` for anything else.
 #[inline(always)]
 fn twins(kind: BinaryKind, a: &Tensor, b: &Tensor) -> Option<Result<Tensor>> {
     use BinaryKind::*;
@@ -57,7 +57,7 @@ fn twins(kind: BinaryKind, a: &Tensor, b: &Tensor) -> Option<Result<Tensor>> {
     Some(Ok(y))
 }
 
-/// [`twins`] with a number: it is spread over a small buffer, which costs less than a loop with a stride of zero.
+/// [`twins`] with a number. It is copied into a small buffer, which costs less than a loop with a stride of zero.
 #[inline(always)]
 fn twin_of_number(kind: BinaryKind, a: &Tensor, s: Scalar) -> Option<Tensor> {
     use BinaryKind::*;
@@ -110,7 +110,7 @@ pub fn arith(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>) -> Result<Tensor>
         return Err(Error::runtime("Integers to negative integer powers are not allowed."));
     }
     match (a, b) {
-        // No power of truth values is taken; these two need none.
+        // Powers of truth values do not exist. These two exponents need none.
         (Operand::Tensor(a), Operand::Scalar(Scalar::Bool(p))) if kind == BinaryKind::Pow && dtype == DType::Bool => {
             if p {
                 a.copy()
@@ -134,7 +134,7 @@ pub fn arith(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>) -> Result<Tensor>
 }
 
 fn is_narrow(dtype: DType) -> bool {
-    matches!(dtype, DType::F16 | DType::BF16)
+    dtype.is_half()
 }
 
 /// Whether an operand is one number at hand, without a gradient.
@@ -148,7 +148,7 @@ fn is_number(x: Operand<'_>) -> bool {
     }
 }
 
-/// Products and quotients of 16-bit floats and a number: the number stays as precise as what they are computed in.
+/// Whether a number stays in the dtype of the computation. This is so for products and quotients of 16-bit floats.
 /// Sums, powers and comparisons round it first, as PyTorch's do.
 fn keeps_number(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>) -> bool {
     match kind {
@@ -161,8 +161,8 @@ fn keeps_number(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>) -> bool {
     }
 }
 
-/// The number that stands beside `a`: of its dtype, or wider where [`keeps_number`]. Where the number is at hand when
-/// the kernel is chosen (on `cpu`) and loses nothing, the narrow one does the same.
+/// The number for an operation with `a`: of its dtype, or wider if [`keeps_number`]. If the number is at hand when the
+/// kernel is chosen (on `cpu`) and rounding does not change it, the narrow one gives the same result.
 #[inline]
 fn number_beside(kind: BinaryKind, a: &Tensor, s: Scalar) -> Result<Tensor> {
     let dtype = a.dtype();
@@ -175,7 +175,7 @@ fn number_beside(kind: BinaryKind, a: &Tensor, s: Scalar) -> Result<Tensor> {
     Ok(b)
 }
 
-/// A number of one `f32` in a 16-bit dtype, if that is the same number.
+/// A number of `f32` in a 16-bit dtype, if rounding does not change it.
 pub(super) fn narrowed(x: &Tensor, dtype: DType) -> Result<Option<Tensor>> {
     let v = x.as_slice::<f32>().map_or(f32::NAN, |v| v[0]);
     let rounded = match dtype {
@@ -188,7 +188,7 @@ pub(super) fn narrowed(x: &Tensor, dtype: DType) -> Result<Option<Tensor>> {
     Tensor::number(Scalar::Float(v as f64), dtype).map(Some)
 }
 
-/// [`arith`] for what [`keeps_number`] names.
+/// [`arith`] for the operations of [`keeps_number`].
 fn narrow_with_number(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>, dtype: DType) -> Result<Tensor> {
     let wide = |x: Operand<'_>| -> Result<Tensor> {
         match x {
@@ -210,8 +210,8 @@ fn narrow_with_number(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>, dtype: D
     }
 }
 
-/// Refuse integer division by zero on a device: at once where the divisor is a number, when the host next reads where
-/// it is not. On `cpu` the kernel looks itself.
+/// Refuse integer division by zero on a device: at once if the divisor is a number, else when the host next reads. On
+/// `cpu` the kernel checks it.
 #[inline]
 fn check_divisor(kind: BinaryKind, a: &Tensor, b: &Tensor) -> Result<()> {
     if !matches!(kind, BinaryKind::FloorDivide | BinaryKind::Remainder | BinaryKind::Fmod)
@@ -263,7 +263,7 @@ macro_rules! binary_methods {
         impl Tensor {$(
             $(#[$doc])*
             pub fn $name(&self, other: &Tensor) -> Result<Tensor> { binary(BinaryKind::$kind, self, other) }
-            /// With a number.
+            /// The same for a number.
             pub fn $scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
                 arith(BinaryKind::$kind, Operand::Tensor(self), Operand::Scalar(other.into()))
             }
@@ -286,9 +286,9 @@ binary_methods! {
     div div_scalar div_ = Div;
     /// `a ^ b`.
     pow pow_scalar pow_ = Pow;
-    /// The larger one; NaN wins.
+    /// The larger one; NaN if one of them is.
     maximum maximum_scalar maximum_ = Maximum;
-    /// The smaller one; NaN wins.
+    /// The smaller one; NaN if one of them is.
     minimum minimum_scalar minimum_ = Minimum;
     /// `a - b * floor(a / b)`.
     remainder remainder_scalar remainder_ = Remainder;
@@ -296,16 +296,16 @@ binary_methods! {
     floor_divide floor_divide_scalar floor_divide_ = FloorDivide;
     /// Whether both are true.
     logical_and logical_and_scalar logical_and_ = LogicalAnd;
-    /// Whether one is true.
+    /// Whether at least one is true.
     logical_or logical_or_scalar logical_or_ = LogicalOr;
-    /// Whether they differ in truth.
+    /// Whether exactly one is true.
     logical_xor logical_xor_scalar logical_xor_ = LogicalXor;
 }
 
-/// Refuse differences of truth values, as PyTorch does before it promotes.
+/// Refuse differences of truth values, as PyTorch does before promotion.
 ///
 /// # Errors
-/// `NotImplemented` where an operand is `bool`.
+/// `NotImplemented` if an operand is `bool`.
 pub fn check_subtraction(a: Operand<'_>, b: Operand<'_>) -> Result<()> {
     let is_bool = |x: Operand<'_>| match x {
         Operand::Tensor(t) => t.dtype() == DType::Bool,
@@ -350,7 +350,7 @@ fn add_alpha(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>, alpha: Scalar) ->
             let scaled = wide(Operand::Tensor(b))?.mul(&wide(Operand::Scalar(alpha))?)?;
             return arith(kind, Operand::Tensor(&wide(a)?), Operand::Tensor(&scaled))?.to_dtype(dtype);
         }
-        // The product has the dtype of the result: an integer times a fraction is not cut off.
+        // The product has the dtype of the result: the product of an integer and a fraction is not truncated.
         Operand::Tensor(b) => {
             arith(BinaryKind::Mul, Operand::Tensor(&b.to_dtype(dtype)?), Operand::Scalar(alpha))?.to_dtype(dtype)?
         }
@@ -399,7 +399,7 @@ fn div_mode(a: Operand<'_>, b: Operand<'_>, mode: Option<&str>) -> Result<Tensor
                 && is_number(b)
                 && let Operand::Tensor(x) = a
             {
-                // Rounded once, at the end.
+                // Round once, at the end.
                 let y = arith(BinaryKind::Div, Operand::Tensor(&x.to_dtype(DType::F32)?), b)?;
                 return y.trunc()?.to_dtype(dtype);
             }
@@ -409,7 +409,7 @@ fn div_mode(a: Operand<'_>, b: Operand<'_>, mode: Option<&str>) -> Result<Tensor
             if dtype == DType::Bool {
                 return Err(crate::ops::complex::unsupported("div_trunc_cpu", dtype));
             }
-            // Exact for integers: take the remainder off first.
+            // Exact for integers: subtract the remainder first.
             let a = &as_tensor(a, dtype)?;
             let a = Operand::Tensor(a);
             let r = arith(BinaryKind::Fmod, a, b)?;

@@ -1,4 +1,4 @@
-//! `Binary{kind}`: functions of two operands, as a node; `arithmetic` calls it.
+//! `Binary{kind}`: functions of two operands, as a node. `arithmetic` calls it.
 
 use super::arithmetic::{arith, arith_, binary, narrowed};
 use super::compare::compare;
@@ -17,14 +17,14 @@ use torchtpu_kernels::pointwise::{BinaryKind, CompareKind, UnaryKind};
 use torchtpu_kernels::{pointwise as kernels, widened};
 use torchtpu_stablehlo::{Direction, ElementType};
 
-/// `y = f(a, b)` for each element, broadcast. Both operands have the same dtype, but for a number of `float32` that a
-/// tensor of 16-bit floats is multiplied with or divided by: it is computed in `float32` and rounded once. Logical
+/// `y = f(a, b)` for each element, broadcast. Both operands have the same dtype, with one exception: the product or
+/// quotient of a tensor of 16-bit floats and a number of `float32` is computed in `float32` and rounded once. Logical
 /// kinds give `bool`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Binary(pub BinaryKind);
 
-/// The function that PyTorch takes instead of a power with the exponent `b`: other than powers, roots of negative
-/// infinity are NaN.
+/// The function that replaces a power with the exponent `b` in PyTorch. Unlike powers, roots of negative infinity are
+/// NaN.
 fn as_root(b: &Tensor) -> Option<UnaryKind> {
     let exponent = match b.dtype() {
         DType::F32 => b.as_slice::<f32>()?[0] as f64,
@@ -43,13 +43,13 @@ fn is_bitwise(k: BinaryKind) -> bool {
     matches!(k, BitwiseAnd | BitwiseOr | BitwiseXor | LeftShift | RightShift)
 }
 
-/// Kinds whose result is floating point whatever the operands are.
+/// Whether the result is floating point for all dtypes of the operands.
 pub(super) fn is_float_only(k: BinaryKind) -> bool {
     use BinaryKind::*;
     matches!(k, Div | Atan2 | Hypot | LogAddExp | NextAfter | Copysign | Zeta) || polynomial(k).is_some()
 }
 
-/// Refuse complex numbers where PyTorch does, in its words.
+/// Refuse complex numbers if PyTorch does, in its words.
 #[cold]
 fn check_complex_pair(k: BinaryKind, d: DType) -> Result<()> {
     use BinaryKind::*;
@@ -96,7 +96,7 @@ impl Op for Binary {
             }
             BinaryKind::LeftShift | BinaryKind::RightShift => dtype.is_float() || dtype == DType::Bool,
             BinaryKind::GammaSlope => !matches!(dtype, DType::F32 | DType::F64),
-            BinaryKind::Zeta => matches!(dtype, DType::F16 | DType::BF16),
+            BinaryKind::Zeta => dtype.is_half(),
             kind => is_bitwise(kind) && dtype.is_float(),
         };
         if refused {
@@ -104,6 +104,7 @@ impl Op for Binary {
                 BinaryKind::LeftShift => "lshift",
                 BinaryKind::RightShift => "rshift",
                 BinaryKind::FloorDivide => "div_floor",
+                BinaryKind::Zeta => "zeta",
                 BinaryKind::Pow => return Err(crate::ops::complex::unsupported("pow", dtype)),
                 kind => kind.name(),
             };
@@ -178,8 +179,8 @@ impl Op for Binary {
     }
 }
 
-/// A quotient of complex numbers. Compilers square the divisor's parts, so very large and very small divisors are
-/// brought near one first, by powers of two.
+/// A quotient of complex numbers. Compilers square the divisor's parts, so very large and very small divisors are first
+/// scaled near one, by powers of two.
 fn complex_quotient(f: &mut Func, a: &Value, b: &Value) -> Value {
     let (re, im) = (f.unary("stablehlo.real", b), f.unary("stablehlo.imag", b));
     let (re, im) = (f.unary("stablehlo.abs", &re), f.unary("stablehlo.abs", &im));
@@ -231,7 +232,7 @@ fn lower_binary(kind: BinaryKind, f: &mut Func, a: &Value, b: &Value) -> Value {
         Pow if e.is_float() => "stablehlo.power",
         Pow if e.is_integer() => return integer_power(f, a, b),
         Pow => {
-            // A power with a positive real part of zero is zero, where the logarithm's infinity would make it NaN.
+            // Zero to a power with a positive real part is zero; the infinite logarithm would make it NaN.
             let y = f.binary("stablehlo.power", a, b);
             let (zero, re) = (f.splat(0.0, a.ty()), f.unary("stablehlo.real", b));
             let re_zero = f.splat(0.0, re.ty());
@@ -266,14 +267,14 @@ fn lower_binary(kind: BinaryKind, f: &mut Func, a: &Value, b: &Value) -> Value {
             let safe = f.select(&none, &one, &g);
             let y = f.binary("stablehlo.divide", a, &safe);
             let y = f.binary("stablehlo.multiply", &y, b);
-            return lower_unary(UnaryKind::Abs, f, &y, DType::I64);
+            return lower_unary(UnaryKind::Abs, f, &y);
         }
         Igamma | Igammac | Zeta | ChebyshevT | ChebyshevU | ChebyshevV | ChebyshevW | ShiftedChebyshevT
         | ShiftedChebyshevU | ShiftedChebyshevV | ShiftedChebyshevW | HermiteH | HermiteHe | Laguerre | Legendre => {
             return analytic::binary(f, SpecialBinary(kind), a, b);
         }
         GammaSlope => {
-            // Sums that cancel.
+            // These sums cancel.
             let (a, b) = (f.convert(a, ElementType::F64), f.convert(b, ElementType::F64));
             let y = analytic::binary(f, SpecialBinary(kind), &a, &b);
             return f.convert(&y, e);
@@ -289,7 +290,7 @@ fn lower_binary(kind: BinaryKind, f: &mut Func, a: &Value, b: &Value) -> Value {
             return f.select(&fix, &shifted, &r);
         }
         FloorDivide if e.is_float() => {
-            // As the kernel: from the remainder, so that the quotient is exact.
+            // As in the kernel, compute from the remainder, so that the quotient is exact.
             let r = f.binary("stablehlo.remainder", a, b);
             let zero = f.splat(0.0, a.ty());
             let d = f.binary("stablehlo.subtract", a, &r);
@@ -341,9 +342,9 @@ fn lower_binary(kind: BinaryKind, f: &mut Func, a: &Value, b: &Value) -> Value {
             let gap = f.unary("stablehlo.abs", &gap);
             let gap = f.unary("stablehlo.negate", &gap);
             let small = f.unary("stablehlo.exponential", &gap);
-            let rest = lower_unary(UnaryKind::Log1p, f, &small, DType::F32);
+            let rest = lower_unary(UnaryKind::Log1p, f, &small);
             let y = f.binary("stablehlo.add", &top, &rest);
-            // The difference of equal infinities is none.
+            // Equal infinities have no difference.
             let size = f.unary("stablehlo.abs", a);
             let infinity = f.splat(f64::INFINITY, a.ty());
             let (equal, infinite) = (f.compare(Direction::Eq, a, b), f.compare(Direction::Eq, &size, &infinity));
@@ -352,7 +353,7 @@ fn lower_binary(kind: BinaryKind, f: &mut Func, a: &Value, b: &Value) -> Value {
         }
         Copysign => {
             let magnitude = f.unary("stablehlo.abs", a);
-            // The sign bit, not a comparison, tells -0.0 from 0.0.
+            // The sign bit, unlike a comparison, distinguishes -0.0 from 0.0.
             let int = match e {
                 ElementType::F64 => ElementType::S64,
                 ElementType::F32 => ElementType::S32,
@@ -372,9 +373,9 @@ fn no_derivative(function: &str, argument: &str) -> Error {
     Error::not_implemented(format!("the derivative for '{function}: {argument}' is not implemented."))
 }
 
-/// Powers of integers, which wrap around, by squaring until no exponent has a bit left: `stablehlo.power` looks at the
-/// lowest `log2(bits)` bits of an exponent only. Negative exponents give what C gives: 1 and -1 stay themselves but for
-/// the sign, the rest becomes zero.
+/// Powers of integers, which wrap around, by squaring until no exponent has a bit left. `stablehlo.power` reads only
+/// the lowest `log2(bits)` bits of an exponent. Negative exponents give C's results: 1 and -1 stay the same except for
+/// the sign, all others become zero.
 fn integer_power(f: &mut Func, a: &Value, b: &Value) -> Value {
     let all: Vec<usize> = (0..a.rank()).collect();
     let splat = |f: &mut Func, n: i64| f.splat_i64(n, a.ty());
@@ -413,10 +414,10 @@ fn integer_power(f: &mut Func, a: &Value, b: &Value) -> Value {
     f.select(&negative, &inverse, &y[0])
 }
 
-/// Euclid's algorithm for all elements at once, until the last has ended.
+/// Euclid's algorithm for all elements at once, until the last one has ended.
 fn lower_gcd(f: &mut Func, a: &Value, b: &Value) -> Value {
-    let a = lower_unary(UnaryKind::Abs, f, a, DType::I64);
-    let b = lower_unary(UnaryKind::Abs, f, b, DType::I64);
+    let a = lower_unary(UnaryKind::Abs, f, a);
+    let b = lower_unary(UnaryKind::Abs, f, b);
     let all: Vec<usize> = (0..a.rank()).collect();
     let y = f.while_loop(
         &[a, b],
@@ -445,7 +446,7 @@ fn binary_vjp(kind: BinaryKind, s: &Saved<'_>, g: &Tensor) -> Result<(Option<Ten
     let zero = || Operand::Scalar(Scalar::Float(0.0));
     let conjugated;
     let saved;
-    // As for functions of one operand: formulas are given conjugates.
+    // As for functions of one operand, the formulas get conjugates.
     let s = if s.meta(0).dtype.is_complex() {
         let conj = |t: &Option<Tensor>| t.as_ref().map(Tensor::conj).transpose();
         type Values = SmallVec<[Option<Tensor>; 2]>;
@@ -467,7 +468,7 @@ fn binary_vjp(kind: BinaryKind, s: &Saved<'_>, g: &Tensor) -> Result<(Option<Ten
                 let (x, p) = (s.x(0), s.x(1));
                 let less = arith(Sub, Operand::Tensor(p), Operand::Scalar(Scalar::Int(1)))?;
                 let d = mul(&mul(g, p)?, &binary(Pow, x, &less)?)?;
-                // x^0 is constant, also at x = 0 where the formula divides by zero.
+                // x^0 is constant, also at x = 0, where the formula divides by zero.
                 let flat = compare(CompareKind::Eq, Operand::Tensor(p), zero())?;
                 select_scalar(&flat, 0.0, &d)
             })?,
@@ -489,8 +490,8 @@ fn binary_vjp(kind: BinaryKind, s: &Saved<'_>, g: &Tensor) -> Result<(Option<Ten
                 Maximum | Fmax => (CompareKind::Gt, CompareKind::Lt),
                 _ => (CompareKind::Lt, CompareKind::Gt),
             };
-            // Ties share the gradient. Beside NaN both get all of it, or with `fmax` and `fmin` the number alone, of
-            // two NaN the first.
+            // Ties share the gradient. If one operand is NaN, both get all of it; with `fmax` and `fmin` only the
+            // number does, or the first of two NaN.
             let half = arith(Mul, Operand::Tensor(g), Operand::Scalar(Scalar::Float(0.5)))?;
             let tie = compare(CompareKind::Eq, Operand::Tensor(a), Operand::Tensor(b))?;
             let part = |x: &Tensor, y: &Tensor, is_first: bool| -> Result<Tensor> {
@@ -595,7 +596,7 @@ fn two_integer_tensors() -> Vec<crate::schema::Sample> {
 }
 
 fn incomplete_gammas() -> Vec<crate::schema::Sample> {
-    // The gradient to the first operand is not implemented, as in PyTorch.
+    // The gradient for the first operand is not implemented, as in PyTorch.
     vec![crate::schema::Sample::new(vec![positive(&[2, 3]), positive(&[3])]).no_gradient().dtypes(&[DType::F64])]
 }
 

@@ -8,8 +8,9 @@ use crate::types::compute::narrowed;
 use crate::{DType, Error, ErrorKind, Result, Scalar, Tensor, graph, samples};
 use torchtpu_kernels::pointwise::{BinaryKind, CompareKind};
 
-/// Bounds `x` by tensors or numbers; where the bounds cross, the upper one wins; NaN stays. Strictly within numbers the
-/// gradient goes to `x`, elsewhere nowhere. Tensors get it where they bound, and half of it where they are met.
+/// Clamp `x` to bounds that are tensors or numbers. If the bounds cross, the upper one wins. NaN stays. Strictly
+/// between numbers the gradient goes to `x`, elsewhere it is zero. Tensors get the gradient where they bound, and half
+/// of it where an element equals them.
 ///
 /// # Errors
 /// `Runtime` when there is no bound, or shapes do not broadcast.
@@ -54,7 +55,7 @@ pub fn clamp(x: &Tensor, low: Option<Operand<'_>>, high: Option<Operand<'_>>) ->
     }
 }
 
-/// A bound as the dtype can hold it: none where no element passes it, an error where all would.
+/// A bound in a form that the dtype can hold: `None` if no element can be beyond it, an error if all elements would be.
 fn representable(bound: Scalar, dtype: DType, kind: BinaryKind) -> Result<Option<Scalar>> {
     let least = match dtype {
         DType::U8 => 0.0,
@@ -79,7 +80,7 @@ fn representable(bound: Scalar, dtype: DType, kind: BinaryKind) -> Result<Option
     Ok(within.then_some(bound))
 }
 
-/// [`clamp`] by numbers whose gradient goes to `x` where a bound is met, too.
+/// [`clamp`] by numbers. The gradient goes to `x` also where an element equals a bound.
 pub(crate) fn clamp_scalars(x: &Tensor, low: Option<f64>, high: Option<f64>) -> Result<Tensor> {
     crate::ops::complex::refuse(x, ErrorKind::NotImplemented, "clamp is not supported for complex types")?;
     if !x.dtype().is_float() || !graph::may_need_grad(&[x]) {

@@ -11,7 +11,7 @@ use torchtpu_kernels::pointwise as kernels;
 use torchtpu_kernels::pointwise::CompareKind;
 use torchtpu_stablehlo::Direction;
 
-/// `y = a < b` and its kin, broadcast; gives `bool`.
+/// `y = a < b` and other comparisons, broadcast, as `bool`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Compare(pub CompareKind);
 
@@ -73,7 +73,7 @@ macro_rules! compare_methods {
             pub fn $name(&self, other: &Tensor) -> Result<Tensor> {
                 compare(CompareKind::$kind, Operand::Tensor(self), Operand::Tensor(other))
             }
-            /// With a number.
+            /// The comparison with a number.
             pub fn $scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
                 compare(CompareKind::$kind, Operand::Tensor(self), Operand::Scalar(other.into()))
             }

@@ -1,4 +1,4 @@
-//! `frexp`: a number as a fraction and a power of two.
+//! `frexp`: split a number into a fraction and a power of two.
 
 use crate::axes::Axes;
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values};
@@ -8,7 +8,8 @@ use crate::{DType, Error, Meta, Result, Tensor, dispatch};
 use smallvec::smallvec;
 use torchtpu_stablehlo::{Direction, ElementType};
 
-/// `x = mantissa * 2^exponent` with a mantissa of size 1/2 up to 1; zero, infinities and NaN have exponent 0.
+/// `x = mantissa * 2^exponent`, where the mantissa's magnitude is from 1/2 up to 1. Zero, infinities and NaN have
+/// exponent 0.
 ///
 /// | operand | shape | dtype |
 /// |---|---|---|
@@ -47,8 +48,8 @@ impl Op for Frexp {
         } else {
             (ElementType::S32, 23, 126, 0xff << 23, i32::MIN.into(), 149)
         };
-        // On the bits, since arithmetic may take numbers below the normal ones for zero. Such a number is a whole one
-        // times the least of all, and as a whole one it is normal.
+        // Work on the bits, since arithmetic may flush subnormal numbers to zero. A subnormal number is a multiple of
+        // the smallest one; as a whole number it is normal.
         let bits = f.bitcast_convert(&x, int);
         let ty = bits.ty().clone();
         let and = |f: &mut Func, v: &Value, mask: i64| {

@@ -7,7 +7,7 @@ use crate::schema::{Deprecated, Operand, Row, Tier, n, positive, t, unit};
 use crate::types::compute::expect_float;
 use crate::{DType, Error, Result, Scalar, Tensor, samples};
 
-/// `x + weight * (end - x)`, from whichever end is nearer.
+/// `x + weight * (end - x)`, computed from the nearer end.
 fn lerp(x: &Tensor, end: &Tensor, weight: Operand<'_>) -> Result<Tensor> {
     let y = lerp_in_steps(x, end, weight)?;
     match weight {
@@ -27,9 +27,8 @@ fn lerp_in_steps(x: &Tensor, end: &Tensor, weight: Operand<'_>) -> Result<Tensor
     if !x.dtype().is_complex() {
         expect_float("lerp_cpu", x)?;
     }
-    if matches!(x.dtype(), DType::F16 | DType::BF16) && !matches!(weight, Operand::Tensor(w) if w.dtype() != x.dtype())
-    {
-        // Rounded once, at the end.
+    if x.dtype().is_half() && !matches!(weight, Operand::Tensor(w) if w.dtype() != x.dtype()) {
+        // Round once, at the end.
         let wide = |t: &Tensor| t.to_dtype(DType::F32);
         let held;
         let weight = match weight {
@@ -80,9 +79,9 @@ fn add_product(x: &Tensor, a: &Tensor, b: &Tensor, value: Scalar, divide: bool) 
             tensor1 / tensor2), for all dtypes.",
         ));
     }
-    let half = |t: &Tensor| matches!(t.dtype(), DType::F16 | DType::BF16);
+    let half = |t: &Tensor| t.dtype().is_half();
     if half(x) && half(a) && half(b) {
-        // Rounded once, at the end.
+        // Round once, at the end.
         let wide = |t: &Tensor| t.to_dtype(DType::F32);
         return add_product(&wide(x)?, &wide(a)?, &wide(b)?, value, divide)?.to_dtype(x.dtype());
     }

@@ -1,10 +1,10 @@
-//! The dtype in which operands meet.
+//! Type promotion of operands.
 
 use crate::schema::Operand;
 use crate::{DType, Result, Tensor, default_complex, default_dtype, scalar};
 
-/// The dtype in which two operands meet: tensors with dimensions decide, then 0-d tensors, then numbers, each only when
-/// its category is higher (`torch.result_type`).
+/// The common dtype of two operands (`torch.result_type`). Tensors with dimensions decide. 0-d tensors, and then
+/// numbers, change it only if their category is higher.
 #[inline]
 pub fn result_type(a: Operand<'_>, b: Operand<'_>) -> DType {
     if let (Operand::Tensor(x), Operand::Tensor(y)) = (a, b)
@@ -17,9 +17,9 @@ pub fn result_type(a: Operand<'_>, b: Operand<'_>) -> DType {
     result_type_of(&[a, b])
 }
 
-/// [`result_type`] of any number of operands.
+/// [`result_type`] for any number of operands.
 pub fn result_type_of(xs: &[Operand<'_>]) -> DType {
-    // By rank: 0 numbers, 1 tensors without dimensions, 2 tensors with dimensions.
+    // The dtypes by rank: 0 for numbers, 1 for tensors without dimensions, 2 for tensors with dimensions.
     let mut best: [Option<DType>; 3] = [None; 3];
     for x in xs {
         let (rank, d) = match x {
@@ -48,8 +48,8 @@ pub fn result_type_of(xs: &[Operand<'_>]) -> DType {
     result.unwrap_or(DType::F32)
 }
 
-/// The dtype `high` of tensors that rank above operands of dtype `low`: it changes only where its category is lower. A
-/// floating-point type meeting a complex one keeps its precision.
+/// The dtype of tensors of dtype `high`, combined with operands of a lower rank and dtype `low`. It changes only if its
+/// category is lower. If a floating-point type becomes complex, it keeps its precision.
 fn outranked(high: DType, low: DType) -> DType {
     match (scalar::category(high), scalar::category(low)) {
         (2, 3) => high.to_complex().unwrap_or(high),
@@ -58,7 +58,7 @@ fn outranked(high: DType, low: DType) -> DType {
     }
 }
 
-/// An operand as a tensor of the given dtype; a number becomes a 0-d tensor that stands for it.
+/// An operand as a tensor of the given dtype. A number becomes a 0-d tensor that stands for it.
 #[inline]
 pub(crate) fn as_tensor(x: Operand<'_>, dtype: DType) -> Result<Tensor> {
     match x {

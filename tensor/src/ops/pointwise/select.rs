@@ -7,7 +7,6 @@ use crate::op::{Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values, broad
 use crate::schema::{Numbers, Operand, Row, Tier, mask, n, t};
 use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, graph, samples, state};
 use smallvec::smallvec;
-use std::sync::atomic::AtomicBool;
 use torchtpu_kernels::pointwise as kernels;
 
 /// `y = cond ? a : b`, broadcast; `cond` is `bool`, `a` and `b` have the same dtype.
@@ -62,17 +61,17 @@ impl Op for Select {
     }
 }
 
-/// Chooses between two tensors of the same dtype.
+/// Choose between two tensors of the same dtype.
 pub fn select(cond: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     dispatch::call(Prim::Select(Select), &[cond, a, b])
 }
 
-/// Chooses a number where `cond` holds.
+/// Choose a number where `cond` holds.
 pub fn select_scalar(cond: &Tensor, value: f64, x: &Tensor) -> Result<Tensor> {
     select(cond, &Tensor::number(Scalar::Float(value), x.dtype())?, x)
 }
 
-/// Square root whose gradient at zero is zero, as that of a norm or a standard deviation.
+/// Square root whose gradient at zero is zero, like that of a norm or a standard deviation.
 pub(crate) fn safe_sqrt(x: &Tensor) -> Result<Tensor> {
     if !(state::grad_enabled() && x.requires_grad()) {
         return x.sqrt();
@@ -81,7 +80,7 @@ pub(crate) fn safe_sqrt(x: &Tensor) -> Result<Tensor> {
     select_scalar(&at_zero, 0.0, &select_scalar(&at_zero, 1.0, x)?.sqrt()?)
 }
 
-/// `y` with the gradient zero, rather than none, to what it was made from.
+/// `y` with a zero gradient, instead of none, for the tensor that it was computed from.
 pub fn independent_of(x: &Tensor, y: Tensor) -> Result<Tensor> {
     if !y.dtype().is_inexact() || !graph::may_need_grad(&[x]) {
         return Ok(y);
@@ -90,13 +89,11 @@ pub fn independent_of(x: &Tensor, y: Tensor) -> Result<Tensor> {
     select(&Tensor::full_meta(&never, Scalar::Bool(false))?, &x.to_dtype(y.dtype())?, &y)
 }
 
-/// `torch.where`: chooses between tensors or numbers, after promotion.
+/// `torch.where`: choose between tensors or numbers, after promotion.
 pub fn where_(cond: &Tensor, a: Operand<'_>, b: Operand<'_>) -> Result<Tensor> {
     let dtype = result_type(a, b);
     if cond.dtype() == DType::U8 {
-        static SAID: AtomicBool = AtomicBool::new(false);
-        crate::warning::once(
-            &SAID,
+        crate::warn_once!(
             "where received a uint8 condition tensor. This behavior is deprecated and will be removed in a future \
             version of PyTorch. Use a boolean condition instead.",
         )?;

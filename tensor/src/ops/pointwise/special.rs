@@ -1,7 +1,7 @@
-//! Special functions composed of element-wise ops, and small tests of elements.
+//! Special functions composed of element-wise ops, and tests of elements.
 //!
-//! Each is written so that values and gradients are right at the points where the plain formula is not: an argument
-//! that would leave the domain there is replaced before the function sees it.
+//! Values and gradients are also right at points where the plain formula is not. An argument that would leave the
+//! domain is replaced before the function gets it.
 
 use crate::op::normalize_dims;
 use crate::ops::complex::refuse;
@@ -10,7 +10,7 @@ use crate::schema::{
     Aliasing, Args, DTypeWithOut, Numbers, Operand, OutDType, Row, Sample, Tier, ints, messages, n, positive, t, unit,
 };
 use crate::types::compute::{narrowed, widened};
-use crate::{DType, Error, ErrorKind, Result, Scalar, Tensor, default_dtype, samples};
+use crate::{DType, Error, ErrorKind, Result, Scalar, Tensor, default_dtype, graph, samples};
 use torchtpu_kernels::pointwise::BinaryKind;
 
 /// Two operands as floating-point tensors of their common dtype.
@@ -25,7 +25,7 @@ fn float(x: &Tensor) -> Result<Tensor> {
     if x.dtype().is_inexact() { Ok(x.clone()) } else { x.to_dtype(default_dtype()) }
 }
 
-/// Refuse complex numbers, naming PyTorch's kernel.
+/// Refuse complex numbers. `kernel` is PyTorch's name of the kernel.
 fn real_only(kernel: &str, x: &Tensor) -> Result<()> {
     if x.dtype().is_complex() { Err(crate::ops::complex::unsupported(kernel, x.dtype())) } else { Ok(()) }
 }
@@ -47,7 +47,8 @@ fn xlog1py(x: &Tensor, y: &Tensor) -> Result<Tensor> {
 /// `-x * log(x)`; zero at zero, minus infinity below.
 fn entropy(x: &Tensor) -> Result<Tensor> {
     let x = float(x)?;
-    select_scalar(&x.lt_scalar(0.0)?, f64::NEG_INFINITY, &xlogy(&x, &x)?.neg()?)
+    let y = select_scalar(&x.eq_scalar(0.0)?, 0.0, &xlogy(&x, &x)?.neg()?)?;
+    select_scalar(&x.lt_scalar(0.0)?, f64::NEG_INFINITY, &y)
 }
 
 /// `log(x / (1 - x))`, of `x` clamped to `[eps, 1 - eps]` if given.
@@ -81,11 +82,11 @@ fn logaddexp(x: &Tensor, y: &Tensor, two: bool) -> Result<Tensor> {
         if two {
             real_only("logaddexp2_cpu", x)?;
         }
-        // The term of the larger real part is taken out of the sum.
+        // The term with the larger real part is factored out of the sum.
         let swap = x.real()?.lt(&y.real()?)?;
         let (high, low) = (select(&swap, y, x)?, select(&swap, x, y)?);
         let sum = high.add(&low.sub(&high)?.exp()?.log1p()?)?;
-        // An infinite part swallows the other term; the difference of two infinities is no number.
+        // An infinite part absorbs the other term. The difference of two infinities is NaN.
         let infinite = high.real()?.abs()?.eq_scalar(f64::INFINITY)?;
         return select(&infinite, &high, &sum);
     }
@@ -108,7 +109,7 @@ fn logaddexp_row(a: &Args<'_>, two: bool) -> Result<crate::schema::Ret> {
     Ok(logaddexp(&x, &y, two)?.into())
 }
 
-/// Step function with given values at zero.
+/// Step function with the given values at zero.
 fn heaviside(x: Operand<'_>, values: Operand<'_>) -> Result<Tensor> {
     let (Operand::Tensor(x), Operand::Tensor(values)) = (x, values) else {
         return Err(Error::type_error("heaviside(): arguments 'input' and 'values' must be Tensors"));
@@ -117,8 +118,15 @@ fn heaviside(x: Operand<'_>, values: Operand<'_>) -> Result<Tensor> {
         return Err(Error::runtime("heaviside is not yet implemented for tensors with different dtypes."));
     }
     refuse(x, ErrorKind::NotImplemented, "heaviside is not yet implemented for complex tensors.")?;
-    let (x, values) = (x.detach(), values.detach());
-    select(&x.eq_scalar(0)?, &values, &x.gt_scalar(0)?.to_dtype(x.dtype())?)
+    let y = {
+        let (x, values) = (x.detach(), values.detach());
+        select(&x.eq_scalar(0)?, &values, &x.gt_scalar(0)?.to_dtype(x.dtype())?)?
+    };
+    if !graph::may_need_grad(&[x, values]) {
+        return Ok(y);
+    }
+    let why = "derivative for aten::heaviside is not implemented".to_string();
+    graph::refuse_backward(&y, &[x, values], "NotImplemented", why)
 }
 
 /// Largest finite number of a dtype.
@@ -150,7 +158,7 @@ fn nan_to_num(x: &Tensor, nan: Option<f64>, high: Option<f64>, low: Option<f64>)
     select_scalar(&x.eq_scalar(f64::NEG_INFINITY)?, low.unwrap_or(-top), &y)
 }
 
-/// Whether the sign bit is set, that of `-0.0` too.
+/// Whether the sign bit is set, also for `-0.0`.
 fn signbit(x: &Tensor) -> Result<Tensor> {
     refuse(x, ErrorKind::NotImplemented, "signbit is not implemented for complex tensors.")?;
     if !x.dtype().is_float() {
@@ -174,7 +182,7 @@ fn mvlgamma(x: &Tensor, p: i64) -> Result<Tensor> {
     }
     let x = float(x)?;
     let mut y = x.lgamma()?;
-    // Beyond a few terms they are one tensor, so that a large `p` ends at once for want of memory.
+    // More than a few terms are computed as one tensor, so that a large `p` fails at once with `OutOfMemory`.
     const FEW: i64 = 64;
     for j in 1..p.min(FEW) {
         y = y.add(&x.sub_scalar(j as f64 / 2.0)?.lgamma()?)?;
@@ -200,7 +208,8 @@ const BERNOULLI: [f64; 8] = [
     -3617.0 / 10670622842880000.0,
 ];
 
-/// `sum over k >= 0 of (x + k)^-s` for `x >= 1/2` and whole `s >= 2`: some terms, and the rest by Euler and Maclaurin.
+/// `sum over k >= 0 of (x + k)^-s` for `x >= 1/2` and whole `s >= 2`: a few terms, and the rest by the Euler-Maclaurin
+/// formula.
 fn zeta_of_positive(s: i64, x: &Tensor) -> Result<Tensor> {
     let terms = s.clamp(10, 40);
     let p = s as f64;
@@ -219,20 +228,20 @@ fn zeta_of_positive(s: i64, x: &Tensor) -> Result<Tensor> {
     Ok(y)
 }
 
-/// From this order on few terms near zero are all there is of the sum, and the reflection would cost digits.
+/// From this order on, a few terms near zero make up the whole sum, and the reflection would lose digits.
 const MANY: i64 = 20;
 
-/// `sum over k >= 0 of (x + k)^-s` for `s > MANY`, left of zero too: the terms right of it, and at most `MANY` left of
-/// it, since the next one is below `MANY^-MANY` of the largest.
+/// `sum over k >= 0 of (x + k)^-s` for `s > MANY`, also for negative `x`: the terms right of zero, and at most `MANY`
+/// left of it, since the next one is below `MANY^-MANY` of the largest.
 fn zeta_of_all(s: i64, x: &Tensor) -> Result<Tensor> {
     let p = s as f64;
     let whole = x.floor()?;
     let part = x.sub(&whole)?;
-    // What is left of zero starts at its part, what is right of it where it is.
+    // Terms left of zero start at the fraction of `x`, terms right of it at `x`.
     let near = select(&whole.lt_scalar(0.0)?, &part, x)?;
     let mut y = zeta_of_positive(s, &near.add_scalar(MANY as f64)?)?;
     let sign = if s % 2 == 0 { 1.0 } else { -1.0 };
-    // From the smallest on, and as pairs of either side, which may cancel.
+    // Add from the smallest term on, as pairs from both sides, which may cancel.
     for m in (1..=MANY).rev() {
         let m = m as f64;
         let right = near.add_scalar(m - 1.0)?.pow_scalar(-p)?;
@@ -257,8 +266,8 @@ fn cotangent_derivative(n: i64) -> Vec<f64> {
     c
 }
 
-/// The `n`-th derivative of the digamma function; left of 1/2 by reflection, infinite at the poles. Computed in `f64`,
-/// since the reflection cancels.
+/// The `n`-th derivative of the digamma function: left of 1/2 by reflection, and infinite at the poles. It is computed
+/// in `f64`, since the reflection cancels.
 pub fn polygamma(order: i64, x: &Tensor) -> Result<Tensor> {
     if order < 0 {
         return Err(Error::runtime("polygamma(n, x) does not support negative n."));
@@ -268,7 +277,7 @@ pub fn polygamma(order: i64, x: &Tensor) -> Result<Tensor> {
         return x.digamma();
     }
     let wide = x.to_dtype(DType::F64)?;
-    // 171! is beyond the largest number.
+    // 171! is larger than the largest number.
     let factorial: f64 = (1..=order.min(171)).map(|k| k as f64).product();
     let sign = if order % 2 == 0 { -1.0 } else { 1.0 };
     let left = wide.lt_scalar(0.5)?;
@@ -279,7 +288,7 @@ pub fn polygamma(order: i64, x: &Tensor) -> Result<Tensor> {
         return select_scalar(&pole, sign * f64::INFINITY, &y)?.to_dtype(x.dtype());
     }
     let y = zeta_of_positive(order + 1, &right)?.mul_scalar(sign * factorial)?;
-    // cot(pi x) has period 1: the whole part, which would only cost digits, goes first.
+    // cot(pi x) has period 1. Remove the whole part first, which would only cost digits.
     let near = wide.sub(&wide.round()?.detach())?;
     let angle = select_scalar(&left.logical_and(&pole.logical_not()?)?.logical_not()?, 0.25, &near)?;
     let cot = angle.mul_scalar(std::f64::consts::PI)?.tan()?.reciprocal()?;
@@ -441,7 +450,8 @@ pub const ROWS: &[Row] = &[
     )
     .doc(
         "Return 0 where `input` is negative, `values` where it is zero, and 1 where it is positive. NaN gives 0. \
-         The two broadcast and must be tensors of the same real dtype. The result has no gradient.",
+         The two broadcast and must be tensors of the same real dtype. There is no derivative, so \
+         backward raises `RuntimeError`.",
     )
     .inplace()
     .numbers(Numbers::Second),
@@ -579,7 +589,7 @@ pub const ROWS: &[Row] = &[
                 )));
             }
             let two = arith(BinaryKind::Pow, Operand::Scalar(Scalar::Float(2.0)), a.operand(1)?)?;
-            // Whole exponents scale without changing the dtype.
+            // Whole exponents scale without a change of dtype.
             let two = match (a.operand(0)?, a.operand(1)?) {
                 (Operand::Tensor(x), Operand::Tensor(e)) if x.dtype().is_inexact() && !e.dtype().is_inexact() => {
                     two.to_dtype(x.dtype())?

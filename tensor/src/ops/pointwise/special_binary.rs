@@ -7,7 +7,7 @@ use crate::{DType, Result, Tensor};
 use torchtpu_kernels::pointwise::BinaryKind;
 use torchtpu_kernels::special;
 
-/// The family of orthogonal polynomials that a kind is.
+/// The family of orthogonal polynomials of a kind.
 #[inline]
 pub(super) fn polynomial(k: BinaryKind) -> Option<special::PolynomialKind> {
     use special::PolynomialKind as P;
@@ -105,7 +105,7 @@ special_binary_rows! {
          negative degree gives 0. The result has no gradient.";
 }
 
-/// Gradients reach only the zeta function's second operand.
+/// Call the function of `kind`. Gradients reach only the zeta function's second operand.
 fn special_binary(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>) -> Result<Tensor> {
     if polynomial(kind).is_some() {
         let detached = |x: Operand<'_>| if let Operand::Tensor(t) = x { Some(t.detach()) } else { None };

@@ -11,29 +11,29 @@ use torchtpu_stablehlo::{Direction, ElementType, ReduceKind, Type};
 
 /// Mean of each window.
 ///
-/// `x: [.., *s]` of floating point to `[.., *os]`. The divisor is `divisor` if given, else the window's size, with the
-/// padding it covers if `count_include_pad`. 16-bit floats accumulate in `f32`. Linear: nothing is saved.
+/// `x: [.., *s]` of floating point to `[.., *os]`. The divisor is `divisor` if given, else the window's size, which
+/// includes padding if `count_include_pad`. 16-bit floats accumulate in `f32`. The op is linear, so nothing is saved.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct AvgPool {
-    /// Where the windows lie.
+    /// The windows.
     pub windows: Windows,
-    /// Padding counts in the divisor.
+    /// Whether padding counts in the divisor.
     pub count_include_pad: bool,
-    /// Divisor of every window.
+    /// The divisor of every window.
     pub divisor: Option<i64>,
 }
 
 /// Gradient of [`AvgPool`], from `g`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct AvgPoolBackward {
-    /// What it is the gradient of.
+    /// The op whose gradient this is.
     pub of: AvgPool,
     /// Sizes of that pooling's input.
     pub x: Dims,
 }
 
 impl AvgPool {
-    /// For each dimension the reciprocal sizes of the windows, as `[out]` of floats.
+    /// For each dimension, the reciprocal sizes of the windows, as `[out]` of floats.
     fn divisors(&self, f: &mut Func, w: &Windows, input: &[usize], e: ElementType) -> Vec<Value> {
         (0..w.spatial())
             .map(|d| {
@@ -69,7 +69,7 @@ impl AvgPool {
     }
 }
 
-/// Which windows of dimension `d` cover which elements, `[out, input]`, one or zero.
+/// Whether each window of dimension `d` covers each element, `[out, input]`, as one or zero.
 fn cover(f: &mut Func, w: &Windows, d: usize, input: usize, e: ElementType) -> Value {
     let dims = [w.out[d], input];
     let (start, end) = bounds(f, w, d, input);
@@ -80,8 +80,8 @@ fn cover(f: &mut Func, w: &Windows, d: usize, input: usize, e: ElementType) -> V
     f.convert(&inside, e)
 }
 
-/// Sums of the windows of dimension `d`, which is dimension `at` of `v`: each window's elements beside each other,
-/// those past its end as zeros. A product with [`cover`] would spread what is not finite to all windows.
+/// Sums of the windows of dimension `d`, which is dimension `at` of `v`. The elements of each window are gathered, with
+/// zeros past its end. A product with [`cover`] would spread non-finite elements to all windows.
 fn sum_windows(f: &mut Func, v: &Value, w: &Windows, d: usize, input: usize, at: usize) -> Value {
     let out = w.out[d];
     let longest = (0..out).map(|i| ((i + 1) * input).div_ceil(out) - i * input / out).max().unwrap_or(0);
@@ -99,11 +99,11 @@ fn sum_windows(f: &mut Func, v: &Value, w: &Windows, d: usize, input: usize, at:
     f.reduce(&beside, ReduceKind::Add, &[at + 1])
 }
 
-/// Contracts dimension `at` of `v` with dimension `side` of a matrix.
+/// Contract dimension `at` of `v` with dimension `side` of a matrix.
 pub(crate) fn contract(f: &mut Func, v: &Value, m: &Value, at: usize, side: usize) -> Value {
     let e = v.element();
     let y = f.dot_general(v, m, (&[], &[]), (&[at], &[side]), e, Some("HIGHEST"));
-    // The new dimension came last; it belongs where the old one was.
+    // The new dimension is the last one. Move it to the place of the old one.
     let rank = v.rank();
     let perm: Vec<usize> = (0..rank)
         .map(|i| {
@@ -119,11 +119,11 @@ pub(crate) fn contract(f: &mut Func, v: &Value, m: &Value, at: usize, side: usiz
     f.transpose(&y, &perm)
 }
 
-/// Elements of a window that XLA:CPU sums one dimension at a time.
+/// The number of elements of a window from which XLA:CPU sums one dimension at a time.
 const LARGE_WINDOW: usize = 64;
 
 fn wide_type(e: ElementType) -> ElementType {
-    if matches!(e, ElementType::F16 | ElementType::BF16) { ElementType::F32 } else { e }
+    e.widened()
 }
 
 impl Op for AvgPool {
@@ -184,12 +184,12 @@ impl Op for AvgPool {
             let none = vec![(0, 0); rank];
             let is_cpu = f.platform().is_cpu();
             if is_cpu && window[lead..] == v.shape()[lead..] {
-                // One window: a sum over its dimensions, which is precise.
+                // A single window is a sum over its dimensions, which is precise.
                 let dims: Vec<usize> = (lead..rank).collect();
                 let sum = f.reduce(&v, ReduceKind::Add, &dims);
                 v = f.reshape(&sum, &y[0].dims);
             } else if is_cpu && window.iter().product::<usize>() > LARGE_WINDOW {
-                // XLA:CPU adds up a window's elements in a row: fewer at a time are faster, and more precise.
+                // XLA:CPU adds up a window's elements one after the other: fewer at a time are faster and more precise.
                 for d in lead..rank {
                     let (mut one, mut step) = (ones.clone(), ones.clone());
                     (one[d], step[d]) = (window[d], stride[d]);
@@ -257,7 +257,8 @@ impl Op for AvgPoolBackward {
                 v = contract(f, &v, &m, lead + d, 0);
             }
         } else {
-            // Every element sums the windows that cover it: a window sum over the spread gradient.
+            // The gradient of an element is the sum over the windows that cover it: a window sum over the spread
+            // gradient.
             let (mut window, ones, mut interior) = (vec![1; rank], vec![1; rank], vec![0; rank]);
             let (mut low, mut high) = (vec![0; rank], vec![0; rank]);
             for d in 0..s {

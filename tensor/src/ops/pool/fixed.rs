@@ -1,14 +1,14 @@
-//! Windows of fixed sizes, and what PyTorch says of those that do not fit.
+//! Windows of fixed sizes, and PyTorch's errors about them.
 
 use super::Windows;
 use crate::schema::Args;
 use crate::{Dims, Error, Result, Tensor};
 use torchtpu_kernels::pool::PoolSpec;
 
-/// Numbers of a pooling with fixed windows.
+/// Numeric arguments of a pooling with fixed windows.
 pub(super) struct Fixed<'a> {
     pub(super) name: &'static str,
-    /// Whether maxima are taken, and not means.
+    /// Whether maxima are taken instead of means.
     pub(super) of_max: bool,
     pub(super) kernel: &'a [i64],
     pub(super) stride: &'a [i64],
@@ -37,12 +37,12 @@ impl Along {
             ))
         })
     }
-    /// How many windows there are over `n` elements.
+    /// The number of windows over `n` elements.
     fn count(&self, n: i64, ceil: bool) -> Result<i64> {
         let room = (n + 2 * self.pad).saturating_sub(self.extent()?);
         let room = if ceil { room.saturating_add(self.stride - 1) } else { room };
         let count = room.div_euclid(self.stride) + 1;
-        // The last window has to start within the input or the padding before it.
+        // The last window must start within the input or the padding before it.
         let outside = ceil && (count - 1).saturating_mul(self.stride) >= n + self.pad;
         Ok(count - i64::from(outside))
     }
@@ -64,7 +64,7 @@ impl Along {
     }
 }
 
-/// `max_pool1d`'s own look at its arguments `self, kernel_size, stride, padding, dilation, ceil_mode`.
+/// Check the arguments `self, kernel_size, stride, padding, dilation, ceil_mode` of `max_pool1d`.
 pub(super) fn check_max_pool1d(a: &Args<'_>) -> Result<()> {
     let fail = |what: String| Err(Error::runtime(format!("max_pool1d() {what}")));
     let d = a.tensor(0)?.dims();
@@ -108,7 +108,7 @@ pub(super) fn check_max_pool1d(a: &Args<'_>) -> Result<()> {
     }
 }
 
-/// Whether sizes are `[n, c, *s]` or `[c, *s]`, none but that of the batch zero.
+/// Whether sizes are `[n, c, *s]` or `[c, *s]`, and only the batch size may be zero.
 pub(super) fn is_filled(d: &Dims, spatial: usize) -> bool {
     (d.len() == spatial + 1 || d.len() == spatial + 2) && d[d.len() - spatial - 1..].iter().all(|&n| n > 0)
 }
@@ -136,7 +136,7 @@ impl Fixed<'_> {
         Ok(std::array::from_fn(|d| v.get(d).or(v.first()).copied().filter(|_| d < spatial).unwrap_or(1)))
     }
 
-    /// The windows over `x`, of so many spatial dimensions.
+    /// The windows over `x` with `spatial` spatial dimensions.
     pub(super) fn windows(&self, x: &Tensor, spatial: usize) -> Result<Windows> {
         let (d, name) = (x.dims(), self.name);
         if d.len() != spatial + 1 && d.len() != spatial + 2 {
@@ -157,7 +157,7 @@ impl Fixed<'_> {
             std::array::from_fn(|i| Along { kernel: kernel[i], stride: stride[i], pad: pad[i], dilation: dilation[i] });
         let along = &along[..spatial];
         along.iter().try_for_each(Along::check)?;
-        // One dimension is the second of two, the first of which has windows of one element.
+        // One dimension is treated as the second of two; windows of the first have one element.
         let flat = (spatial == 1).then_some(1);
         for (v, what, prefix) in [
             (kernel, "kernel size should be greater than zero, but got", "k"),

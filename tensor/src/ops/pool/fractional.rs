@@ -1,4 +1,4 @@
-//! Maxima of windows whose places are drawn at random, by numbers that come as an operand.
+//! Maxima of windows at random places, which are drawn from numbers in an operand.
 
 use crate::ops::creation::sizes;
 use crate::ops::indexing::gather;
@@ -60,12 +60,13 @@ fn check(x: &Tensor, kernel: &[i64], out: &[i64], samples: &Tensor, spatial: usi
     expect_float("fractional_max_pool2d_out_frame", x)
 }
 
-/// Entry of a list in which one number stands for all.
+/// An entry of a list in which one number stands for all entries.
 fn at(v: &[i64], k: usize) -> i64 {
     v[if v.len() == 1 { 0 } else { k }]
 }
 
-/// Where the windows along one dimension start, `[n, c, out]`; the arithmetic is rounded as that of the data's dtype.
+/// The starts of the windows along one dimension, `[n, c, out]`. The arithmetic is rounded like that of the data's
+/// dtype.
 fn starts(sample: &Tensor, n: i64, pool: i64, out: usize) -> Result<Tensor> {
     let device = sample.device();
     let last = Tensor::full_meta(&sample.meta().with_dtype(DType::I64), (n - pool).into())?.unsqueeze(-1)?;
@@ -82,8 +83,8 @@ fn starts(sample: &Tensor, n: i64, pool: i64, out: usize) -> Result<Tensor> {
     crate::ops::concat::cat(&[&first, &last], -1)
 }
 
-/// `torch.nn.functional.fractional_max_pool2d` and `3d`: maxima and their flat positions within each plane. Of
-/// `samples`, `[n, c, spatial]` in `[0, 1)`, each number shifts the windows of one dimension.
+/// `torch.nn.functional.fractional_max_pool2d` and `3d`: maxima, and their flat positions within each plane. `samples`
+/// is `[n, c, spatial]` in `[0, 1)`; each number shifts the windows of one dimension.
 ///
 /// # Errors
 /// `Runtime` for sizes or dtypes that do not fit.
@@ -102,12 +103,12 @@ pub fn fractional_max_pool(
     let out = sizes(&(0..spatial).map(|k| at(out, k)).collect::<Vec<_>>())?;
     let kernel = sizes(&(0..spatial).map(|k| at(kernel, k)).collect::<Vec<_>>())?;
     let samples = samples.detach().narrow(0, 0, batch as i64)?;
-    // Flat positions of every window's elements, [n, c, windows, elements], built up a dimension at a time.
+    // Flat positions of the elements of every window, [n, c, windows, elements], built one dimension at a time.
     let lead = Dims::new(&[batch, channels]);
     let mut places =
         Tensor::zeros_like_meta(&v.meta().with_dtype(DType::I64).with_dims(Dims::new(&[batch, channels, 1, 1])))?;
     for k in 0..spatial {
-        // In two dimensions the first number is about the width.
+        // In two dimensions the first number belongs to the width.
         let sample = samples.select(2, if spatial == 2 { 1 - k as i64 } else { k as i64 })?;
         let start = starts(&sample, image[k] as i64, kernel[k] as i64, out[k])?;
         let within = crate::ops::indexing::count_up(kernel[k], v.device())?;

@@ -18,11 +18,12 @@ use torchtpu_stablehlo::{Direction, ElementType, ScatterKind, Type};
 /// | y | `[.., *os]` | as x |
 /// | position | as y | `int64` |
 ///
-/// Padding never wins. NaN wins over every number; of equals the first one. Saves x and the positions.
+/// Padding is never the largest. NaN is larger than every number, and the first of equal elements is chosen. Saves x
+/// and the positions.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct MaxPool(pub Windows);
 
-/// Gradient of [`MaxPool`], from `g, x, position`: each element of g is added where the maximum was found.
+/// Gradient of [`MaxPool`], from `g, x, position`: each element of g is added at the position of the maximum.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct MaxPoolBackward(pub Windows);
 
@@ -91,15 +92,15 @@ fn offsets(reach: &[usize]) -> impl Iterator<Item = Vec<usize>> + use<'_> {
     })
 }
 
-/// Where `v` takes the place of the maximum so far: it is larger, or NaN.
+/// Whether `v` replaces the maximum so far: it is larger, or NaN.
 fn is_larger(f: &mut Func, v: &Value, best: &Value) -> Value {
     let larger = f.compare(Direction::Gt, v, best);
     let nan = f.compare(Direction::Ne, v, v);
     f.binary("stablehlo.or", &larger, &nan)
 }
 
-/// The maximum by comparing the windows' elements one window position after another, so that positions come with it. A
-/// program that uses only the values loses the positions to dead code elimination.
+/// The maximum, found by comparing the elements of windows one window position after another, which also gives the
+/// positions. If a program uses only the values, dead code elimination removes the positions.
 fn lower_max(w: &Windows, f: &mut Func, x: &Value, out: &[usize]) -> Values {
     let (s, rank) = (w.spatial(), x.rank());
     let lead = rank - s;
@@ -144,7 +145,7 @@ fn lower_max(w: &Windows, f: &mut Func, x: &Value, out: &[usize]) -> Values {
         }
         at
     };
-    // A window of nothing but minus infinity is found at its first element.
+    // If all elements of a window are minus infinity, the maximum is at its first element.
     let firsts: Vec<Value> = starts.iter().map(|start| int(f, "stablehlo.maximum", start, 0)).collect();
     let mut best = f.broadcast_to(&lowest, out);
     if w.adaptive {
@@ -153,7 +154,7 @@ fn lower_max(w: &Windows, f: &mut Func, x: &Value, out: &[usize]) -> Values {
             let mut places = Vec::with_capacity(s);
             let mut v = x.clone();
             for d in 0..s {
-                // Short windows see their last element twice.
+                // Short windows read their last element twice.
                 let last = int(f, "stablehlo.subtract", &ends[d], 1);
                 let p = int(f, "stablehlo.add", &starts[d], offset[d] as i64);
                 let p = f.binary("stablehlo.minimum", &p, &last);
@@ -167,7 +168,7 @@ fn lower_max(w: &Windows, f: &mut Func, x: &Value, out: &[usize]) -> Values {
         }
         return smallvec![best, at];
     }
-    // Counted from the window's start a place is a constant, and small.
+    // Counted from the window's start, a position is a small constant.
     let start = flat(f, &starts);
     let near_type =
         Type::new(out, if i32::try_from(input.iter().product::<usize>()).is_ok() { ElementType::S32 } else { INDEX });
@@ -199,12 +200,12 @@ fn lower_max(w: &Windows, f: &mut Func, x: &Value, out: &[usize]) -> Values {
     smallvec![best, at]
 }
 
-/// Gradient of a maximum over windows that do not touch: each element is its window's gradient if it is the one, else
-/// zero.
+/// Gradient of a maximum over windows that do not overlap: an element gets its window's gradient if it is the maximum,
+/// else zero.
 fn spread_over_windows(f: &mut Func, w: &Windows, g: &Value, at: &Value, dims: &Dims) -> Value {
     let (s, rank) = (w.spatial(), dims.len());
     let lead = rank - s;
-    // Each spatial dimension as windows by elements of a window.
+    // Split each spatial dimension into windows and elements of a window.
     let (mut split, mut outer, mut covered) = (dims[..lead].to_vec(), (0..lead).collect::<Vec<_>>(), dims.to_vec());
     for d in 0..s {
         outer.push(split.len());
@@ -221,7 +222,7 @@ fn spread_over_windows(f: &mut Func, w: &Windows, g: &Value, at: &Value, dims: &
     let place = f.reshape(&place, &split[lead..]);
     let inner: Vec<usize> = (lead..split.len()).collect();
     let place = f.broadcast_in_dim(&place, &split, &inner);
-    // Without the barrier every element finds its window's maximum anew.
+    // Without the barrier every element computes its window's maximum again.
     let at = f.optimization_barrier(std::slice::from_ref(at)).remove(0);
     let at = f.broadcast_in_dim(&at, &split, &outer);
     let g = f.broadcast_in_dim(g, &split, &outer);
@@ -275,7 +276,8 @@ impl Op for MaxPoolBackward {
         if on_cpu && is_plain && (0..s).all(|d| w.spec.pad[d] == 0 && w.spec.stride[d] == w.spec.kernel[d]) {
             return smallvec![spread_over_windows(f, &w, &x[0], &x[2], dims)];
         }
-        // XLA:CPU makes a select-and-scatter of several loops, 5 to 10 times slower than adding at the known positions.
+        // XLA:CPU turns a select-and-scatter into several loops, 5 to 10 times slower than adding at the known
+        // positions.
         if is_plain && !on_cpu {
             let (mut window, mut stride, mut padding) = (vec![1; rank], vec![1; rank], vec![(0, 0); rank]);
             for d in 0..s {
@@ -283,7 +285,7 @@ impl Op for MaxPoolBackward {
                 let needed = (w.out[d] - 1) * w.spec.stride[d] + w.spec.kernel[d];
                 padding[lead + d] = (w.spec.pad[d] as i64, needed as i64 - (dims[lead + d] + w.spec.pad[d]) as i64);
             }
-            // Elements that no window reaches would be negative padding; they are cut off and come back as zeros.
+            // Elements that no window covers would be negative padding. They are cropped and come back as zeros.
             let mut limit: Vec<usize> = dims.to_vec();
             let mut tail = vec![0i64; rank];
             for (i, p) in padding.iter_mut().enumerate() {
@@ -306,7 +308,7 @@ impl Op for MaxPoolBackward {
         smallvec![f.reshape(&gx, dims)]
     }
     fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
-        // Linear in the gradient: what is added somewhere is read from there.
+        // The op is linear in the gradient: an element that is added at a position is read from there.
         let spatial = self.0.spatial();
         let (dims, out) = (s.meta(1).dims, s.meta(0).dims);
         let lead = dims.len() - spatial;

@@ -20,14 +20,14 @@ use crate::{DType, DeviceKind, Dims, Error, Result, Tensor, dispatch, samples};
 use torchtpu_kernels::pool::PoolSpec;
 use torchtpu_stablehlo::{ElementType, Type};
 
-/// Where the windows of a pooling lie.
+/// The windows of a pooling.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Windows {
-    /// Sizes, steps, padding; of adaptive windows only the number of dimensions counts.
+    /// Sizes, steps and padding. For adaptive windows only the number of dimensions counts.
     pub spec: PoolSpec,
     /// Sizes of the output; entries from `spatial` on are ignored.
     pub out: [usize; 3],
-    /// Windows divide each dimension as evenly as they can.
+    /// Whether windows divide each dimension as evenly as possible.
     pub adaptive: bool,
 }
 
@@ -40,7 +40,7 @@ impl Windows {
         let lead = x.len() - self.spatial();
         x[..lead].iter().chain(&self.out[..self.spatial()]).copied().collect()
     }
-    /// An adaptive pooling whose windows are all alike is an ordinary one; the lowerings ask for that first.
+    /// An adaptive pooling whose windows are all alike is an ordinary one. The lowerings check for that first.
     fn regular(&self, x: &[usize]) -> Windows {
         let s = self.spatial();
         let input = &x[x.len() - s..];
@@ -66,7 +66,7 @@ fn int(f: &mut Func, name: &'static str, a: &Value, b: i64) -> Value {
     f.binary(name, a, &b)
 }
 
-/// Starts and ends of the windows along one dimension, each `[out]`; of fixed windows the end includes padding.
+/// Starts and ends of the windows along one dimension, each `[out]`. For fixed windows the end includes padding.
 fn bounds(f: &mut Func, w: &Windows, d: usize, input: usize) -> (Value, Value) {
     let ty = Type::new(&[w.out[d]], INDEX);
     let o = f.iota(&ty, 0);
@@ -79,7 +79,7 @@ fn bounds(f: &mut Func, w: &Windows, d: usize, input: usize) -> (Value, Value) {
     let start = int(f, "stablehlo.multiply", &o, w.spec.stride[d] as i64);
     let start = int(f, "stablehlo.subtract", &start, w.spec.pad[d] as i64);
     let end = int(f, "stablehlo.add", &start, ((w.spec.kernel[d] - 1) * w.spec.dilation[d] + 1) as i64);
-    // Rounding the output's size up may leave a window that reaches beyond the padding.
+    // If the output's size is rounded up, a window may reach beyond the padding.
     let end = int(f, "stablehlo.minimum", &end, (input + w.spec.pad[d]) as i64);
     (start, end)
 }
@@ -88,12 +88,12 @@ fn label(w: &Windows, fixed: [&'static str; 3], adaptive: [&'static str; 3]) -> 
     (if w.adaptive { adaptive } else { fixed })[w.spatial() - 1]
 }
 
-/// A vector along dimension `d` of the spatial ones, over the whole output.
+/// A vector along spatial dimension `d`, broadcast over the whole output.
 fn along(f: &mut Func, v: &Value, out: &[usize], spatial: usize, d: usize) -> Value {
     f.broadcast_in_dim(v, out, &[out.len() - spatial + d])
 }
 
-/// Requires `[n, c, *s]` or `[c, *s]`, none of whose sizes but the first is zero.
+/// Refuse a tensor that is not `[n, c, *s]` or `[c, *s]`, or that has a size of zero other than the first.
 fn check_input(x: &Tensor, spatial: usize, name: &str) -> Result<()> {
     let d = x.dims();
     if d.len() == spatial + 1 || d.len() == spatial + 2 {
@@ -112,7 +112,7 @@ fn check_input(x: &Tensor, spatial: usize, name: &str) -> Result<()> {
     )))
 }
 
-/// Windows of an adaptive pooling; a missing size keeps the input's.
+/// Windows of an adaptive pooling. A missing size keeps the input's.
 fn adaptive(x: &Tensor, sizes: &[i64], spatial: usize, name: &str) -> Result<Windows> {
     check_input(x, spatial, name)?;
     if sizes.len() != 1 && sizes.len() != spatial {
@@ -150,7 +150,7 @@ fn adaptive(x: &Tensor, sizes: &[i64], spatial: usize, name: &str) -> Result<Win
 
 fn max_pool(w: Windows, x: &Tensor) -> Result<(Tensor, Tensor)> {
     if x.dtype().is_int() {
-        // Exact below 2^53.
+        // The result is exact below 2^53.
         let y = dispatch::call_n(Prim::MaxPool(Box::new(MaxPool(w))), &[&x.to_dtype(DType::F64)?])?;
         return Ok((y[0].to_dtype(x.dtype())?, y[1].clone()));
     }
@@ -158,7 +158,7 @@ fn max_pool(w: Windows, x: &Tensor) -> Result<(Tensor, Tensor)> {
     Ok((y[0].clone(), y[1].clone()))
 }
 
-/// The pooling of `torch.max_pool1d` alone looks at its arguments before all others do.
+/// Only `torch.max_pool1d` checks its arguments before all other functions do.
 fn checked_max(a: &Args<'_>, spatial: usize, name: &'static str) -> Result<Tensor> {
     if spatial == 1 {
         fixed::check_max_pool1d(a)?;
@@ -197,7 +197,7 @@ fn fixed_avg(a: &Args<'_>, spatial: usize, name: &'static str) -> Result<Tensor>
     }
     let op = AvgPool { windows: p.windows(x, spatial)?, count_include_pad: a.bool(5)?, divisor };
     if x.dtype() == DType::I64 {
-        // Whole numbers are divided towards zero; exact as long as sums stay below 2^53.
+        // Whole numbers are divided towards zero. The result is exact as long as sums stay below 2^53.
         let y = dispatch::call(Prim::AvgPool(Box::new(op)), &[&x.to_dtype(DType::F64)?])?;
         return y.to_dtype(DType::I64);
     }
@@ -215,7 +215,7 @@ fn adaptive_max(a: &Args<'_>, spatial: usize, name: &'static str) -> Result<(Ten
     max_pool(adaptive(x, a.ints(1)?, spatial, name)?, x)
 }
 
-/// Gradient of a max pooling from where the maxima were found.
+/// Gradient of a max pooling from the positions of the maxima.
 fn max_backward(a: &Args<'_>, spatial: usize, name: &'static str) -> Result<Tensor> {
     let (g, x, at) = (a.tensor(0)?, a.tensor(1)?, a.tensor(7)?);
     let p = Fixed {
@@ -247,7 +247,7 @@ fn max_backward(a: &Args<'_>, spatial: usize, name: &'static str) -> Result<Tens
     }
     expect_float(name, x)?;
     let gx = if x.device().kind == DeviceKind::Tpu {
-        // The op's lowering looks for the maxima in x again; here the positions are what counts.
+        // The op's lowering finds the maxima in x again, but here the given positions count.
         let lead = x.dims().len() - spatial;
         let flat = |d: &Dims| -> Dims { d[..lead].iter().copied().chain([d[lead..].iter().product()]).collect() };
         let zeros = Tensor::zeros_like_meta(&x.meta().with_dims(flat(x.dims())))?;
@@ -259,7 +259,7 @@ fn max_backward(a: &Args<'_>, spatial: usize, name: &'static str) -> Result<Tens
     crate::ops::pointwise::independent_of(x, gx)
 }
 
-/// Rows of gradients that may be called by themselves.
+/// Rows of gradients that may be called directly.
 pub const BACKWARD_ROWS: &[Row] = &[
     Row::new(
         "max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, \

@@ -1,4 +1,4 @@
-//! Reductions: `Reduce{kind}` and `ArgReduce`, and what is made of them.
+//! Reductions: `Reduce{kind}` and `ArgReduce`, and functions composed of them.
 
 mod rows;
 
@@ -15,15 +15,16 @@ use std::sync::Mutex;
 pub use torchtpu_kernels::reduce::ReduceKind;
 use torchtpu_stablehlo as hlo;
 
-/// Folds the dimensions of a bit mask, which go away.
+/// Folds the dimensions of a bit mask, which are removed.
 ///
-/// Sums and products of integers and `bool` are computed and given in `int64`, those below `f32` accumulate in `f32`.
-/// An empty sum is 0, an empty product 1; an empty maximum or minimum is refused. NaN wins in maximum and minimum.
+/// Sums and products of integers and `bool` are computed and returned in `int64`. Floats narrower than `f32` accumulate
+/// in `f32`. An empty sum is 0, an empty product 1, and an empty maximum or minimum is refused. NaN wins in maximum and
+/// minimum.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Reduce {
-    /// What folds.
+    /// The function.
     pub kind: ReduceKind,
-    /// Bit `i`: dimension `i` goes away.
+    /// Bit `i`: dimension `i` is removed.
     pub mask: u64,
 }
 
@@ -85,7 +86,7 @@ impl Op for Reduce {
         let dims: Vec<String> = names("d", x[0].dims.len()).collect();
         let kept: Vec<&str> = (0..dims.len()).filter(|i| self.mask >> i & 1 == 0).map(|i| dims[i].as_str()).collect();
         let mut axes = Axes::parse(&format!("{} -> {}", dims.join(" "), kept.join(" ")), x, y);
-        // Of truth values the greatest is any, and the least is all.
+        // For truth values the greatest is `any`, and the least is `all`.
         let by = match self.kind {
             ReduceKind::Sum => Combine::Sum,
             ReduceKind::Prod => Combine::Product,
@@ -128,7 +129,7 @@ impl Op for Reduce {
         let spread = |t: &Tensor| t.reshape_dims(kept_as_one(&dims, self.mask))?.expand_dims(&dims);
         Ok(smallvec![match self.kind {
             ReduceKind::Sum => Some(spread(g)?),
-            // Ties share the gradient evenly, also where they are NaN.
+            // Ties share the gradient evenly, even if they are NaN.
             ReduceKind::Max | ReduceKind::Min => {
                 let hit = equal_or_nan(s.x(0), &spread(s.y(0))?)?;
                 let share = sum_mask(&hit, self.mask)?.to_dtype(g.dtype())?;
@@ -148,7 +149,7 @@ impl Op for Reduce {
     }
 }
 
-/// Whether elements are equal, or both NaN.
+/// Whether elements are equal or both are NaN, for each element.
 pub(crate) fn equal_or_nan(x: &Tensor, y: &Tensor) -> Result<Tensor> {
     let equal = x.eq(y)?;
     if !x.dtype().is_float() {
@@ -157,10 +158,10 @@ pub(crate) fn equal_or_nan(x: &Tensor, y: &Tensor) -> Result<Tensor> {
     equal.logical_or(&x.ne(x)?.logical_and(&y.ne(y)?)?)
 }
 
-/// Gradient of a product, right also where factors are zero: the product of all others, from both sides.
+/// Gradient of a product, which is right even if factors are zero: the product of all others, from both sides.
 fn prod_vjp(x: &Tensor, mask: u64, g: &Tensor) -> Result<Tensor> {
     let rank = x.dims().len();
-    // Bring the folded dimensions to the end and make them one.
+    // Move the folded dimensions to the end and merge them.
     let order: Vec<i64> =
         (0..rank).filter(|i| mask >> i & 1 == 0).chain(masked(mask, rank)).map(|i| i as i64).collect();
     let moved = x.permute(&order)?;
@@ -190,12 +191,13 @@ fn prod_vjp(x: &Tensor, mask: u64, g: &Tensor) -> Result<Tensor> {
     others.permute(&back)?.mul(g)
 }
 
-/// Index of the largest or smallest element along a dimension, which goes away; the first of equals, NaN wins.
+/// Index of the largest or smallest element along a dimension, which is removed. The first of equal elements is chosen,
+/// and NaN wins.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ArgReduce {
-    /// Largest, else smallest.
+    /// Whether to find the largest; else the smallest.
     pub max: bool,
-    /// Which dimension.
+    /// The dimension.
     pub dim: usize,
 }
 
@@ -244,7 +246,7 @@ impl Op for ArgReduce {
     }
 }
 
-/// Sum over the dimensions of a mask, which go away.
+/// Sum over the dimensions of a mask, which are removed.
 pub fn sum_mask(x: &Tensor, mask: u64) -> Result<Tensor> {
     reduce_mask(ReduceKind::Sum, x, mask, false)
 }
@@ -261,7 +263,7 @@ fn reduce_mask(kind: ReduceKind, x: &Tensor, mask: u64, keep: bool) -> Result<Te
     if keep { y.reshape_dims(kept_as_one(x.dims(), mask)) } else { Ok(y) }
 }
 
-/// Reduction over user-given dimensions; none means all.
+/// Reduction over dimensions from a user. `None` means all.
 pub fn reduce(kind: ReduceKind, x: &Tensor, dims: Option<&[i64]>, keep: bool) -> Result<Tensor> {
     let mask = normalize_dims(dims.unwrap_or(&[]), x.dims().len())?;
     let y = reduce_mask(kind, x, mask, keep)?;
@@ -272,7 +274,7 @@ impl Tensor {
     /// Sum of all elements.
     ///
     /// # Errors
-    /// Out of memory.
+    /// `OutOfMemory`.
     pub fn sum(&self) -> Result<Tensor> {
         reduce(ReduceKind::Sum, self, None, false)
     }
@@ -297,14 +299,14 @@ impl Tensor {
     pub fn mean_dim(&self, dims: &[i64], keep: bool) -> Result<Tensor> {
         mean(self, Some(dims), keep, None)
     }
-    /// Largest over dimensions; ties share the gradient.
+    /// The largest over dimensions. Ties share the gradient.
     ///
     /// # Errors
     /// `Index` for a wrong or empty dimension.
     pub fn amax(&self, dims: &[i64], keep: bool) -> Result<Tensor> {
         reduce(ReduceKind::Max, self, Some(dims), keep)
     }
-    /// Smallest over dimensions; ties share the gradient.
+    /// The smallest over dimensions. Ties share the gradient.
     ///
     /// # Errors
     /// `Index` for a wrong or empty dimension.
@@ -346,7 +348,7 @@ fn arg_reduce(x: &Tensor, max: bool, dim: Option<i64>, keep: bool) -> Result<Ten
     if keep { y.unsqueeze(d as i64) } else { Ok(y) }
 }
 
-/// Largest or smallest along a dimension with its index; the gradient goes to that index alone.
+/// Largest or smallest along a dimension, with its index. The gradient goes to that index alone.
 fn extreme_dim(x: &Tensor, max: bool, dim: i64, keep: bool) -> Result<(Tensor, Tensor)> {
     let d = normalize_dim(dim, x.dims().len())?;
     if x.dims().is_empty() {
@@ -377,15 +379,21 @@ pub fn mean(x: &Tensor, dims: Option<&[i64]>, keep: bool, dtype: Option<DType>) 
     }
     let mask = normalize_dims(dims.unwrap_or(&[]), x.dims().len())?;
     let count: usize = masked(mask, x.dims().len()).iter().map(|&i| x.dims()[i]).product();
-    if matches!(x.dtype(), DType::F16 | DType::BF16) {
-        // The sum need not fit a half though the mean does.
+    if x.dtype().is_half() {
+        // The sum may overflow 16-bit floats even if the mean does not.
         let wide = x.to_dtype(DType::F32)?;
         return reduce_mask(ReduceKind::Sum, &wide, mask, keep)?.div_scalar(count as f64)?.to_dtype(x.dtype());
     }
     reduce_mask(ReduceKind::Sum, &x, mask, keep)?.div_scalar(count as f64)
 }
 
-fn sum_typed(x: &Tensor, dims: Option<&[i64]>, keep: bool, dtype: Option<DType>, kind: ReduceKind) -> Result<Tensor> {
+pub(crate) fn sum_typed(
+    x: &Tensor,
+    dims: Option<&[i64]>,
+    keep: bool,
+    dtype: Option<DType>,
+    kind: ReduceKind,
+) -> Result<Tensor> {
     match dtype {
         Some(d) if d != x.dtype() => reduce(kind, &x.to_dtype(d)?, dims, keep)?.to_dtype(d),
         Some(d) => reduce(kind, x, dims, keep)?.to_dtype(d),
@@ -393,13 +401,13 @@ fn sum_typed(x: &Tensor, dims: Option<&[i64]>, keep: bool, dtype: Option<DType>,
     }
 }
 
-/// Variance and mean over dimensions; `correction` is taken from the count.
+/// Variance and mean over dimensions. The divisor is the count minus `correction`.
 pub fn var_mean(x: &Tensor, dims: Option<&[i64]>, correction: f64, keep: bool) -> Result<(Tensor, Tensor)> {
     if !x.dtype().is_inexact() {
         return Err(Error::not_implemented("std and var only support floating point and complex dtypes"));
     }
     if x.dtype().is_complex() {
-        // The spread around the mean in both directions; it is real.
+        // The spread around the mean in both parts of complex numbers. It is real.
         let (re, re_mean) = var_mean(&x.real()?, dims, correction, keep)?;
         let (im, im_mean) = var_mean(&x.imag()?, dims, correction, keep)?;
         return Ok((re.add(&im)?, super::complex::complex(&re_mean, &im_mean)?));
@@ -410,8 +418,7 @@ pub fn var_mean(x: &Tensor, dims: Option<&[i64]>, correction: f64, keep: bool) -
     let d = x.sub(&m)?;
     let mut squares = reduce_mask(ReduceKind::Sum, &d.square()?, mask, keep)?;
     if x.device().kind == DeviceKind::Tpu && count > 0 {
-        // The mean is rounded: what it is off by is in all distances, and counts where values are large beside their
-        // spread.
+        // The mean is rounded. Its error is in all distances, and matters if values are large compared to their spread.
         let rest = reduce_mask(ReduceKind::Sum, &d, mask, keep)?;
         squares = squares.sub(&rest.square()?.div_scalar(count as f64)?)?;
     }
@@ -420,8 +427,8 @@ pub fn var_mean(x: &Tensor, dims: Option<&[i64]>, correction: f64, keep: bool) -
     Ok((var, m))
 }
 
-/// [`var_mean`] for the function `name`, or the standard deviation and the mean; warns where nothing is left of the
-/// count.
+/// [`var_mean`] for the function `name`, or the standard deviation and the mean. It warns if the divisor is not
+/// positive.
 fn spread(name: &str, x: &Tensor, dims: Option<&[i64]>, correction: f64, keep: bool) -> Result<(Tensor, Tensor)> {
     let (var, m) = var_mean(x, dims, correction, keep)?;
     let count = x.numel() as f64 / var.numel() as f64;
@@ -486,7 +493,7 @@ fn var_mean_at_once(x: &Tensor, dims: Option<&[i64]>, correction: f64, keep: boo
     Ok((var, mean))
 }
 
-/// `any` and `all` over several dimensions; an empty list reduces nothing, none given means all.
+/// `any` and `all` over several dimensions. An empty list reduces nothing, and `None` means all.
 fn truth_over(kind: ReduceKind, x: &Tensor, dims: Option<&[i64]>, keep: bool) -> Result<Tensor> {
     match dims {
         Some([]) if x.dtype() == DType::U8 => Ok(x.ne_scalar(0)?.to_dtype(DType::U8)?),
@@ -524,8 +531,8 @@ pub(crate) fn norm(x: &Tensor, p: Scalar, dims: Option<&[i64]>, keep: bool) -> R
     } else {
         x
     };
-    if matches!(x.dtype(), DType::F16 | DType::BF16) {
-        // Powers of what a half holds need not fit one.
+    if x.dtype().is_half() {
+        // Powers may overflow 16-bit floats.
         return norm(&x.to_dtype(DType::F32)?, p, dims, keep)?.to_dtype(x.dtype());
     }
     let p = p.to_f64();
@@ -537,7 +544,7 @@ pub(crate) fn norm(x: &Tensor, p: Scalar, dims: Option<&[i64]>, keep: bool) -> R
     } else if p == 0.0 {
         let counted = sum(&x.ne_scalar(0.0)?.to_dtype(x.dtype())?)?;
         if x.requires_grad() {
-            // Piecewise constant: the gradient is zero, not missing.
+            // The function is piecewise constant: its gradient is zero, not missing.
             let zeros = Tensor::zeros_like_meta(x.meta())?;
             return counted.add(&sum(&super::pointwise::independent_of(x, zeros)?)?);
         }
@@ -548,7 +555,7 @@ pub(crate) fn norm(x: &Tensor, p: Scalar, dims: Option<&[i64]>, keep: bool) -> R
         let s = sum(&x.square()?)?;
         safe_sqrt(&s)
     } else {
-        // At zeros, and where all of a slice is zero, the gradient is taken for zero: the powers would give NaN.
+        // The gradient at zeros, and of slices of zeros, is defined as zero. The powers would give NaN.
         let flat = |y: Tensor, wrong: &Tensor, at: f64, q: f64| -> Result<Tensor> {
             let safe = select_scalar(wrong, 1.0, &y)?;
             select_scalar(wrong, at, &safe.pow_scalar(q)?)
@@ -562,7 +569,7 @@ pub(crate) fn norm(x: &Tensor, p: Scalar, dims: Option<&[i64]>, keep: bool) -> R
     }
 }
 
-/// Whether any or all are true; bytes are answered in bytes, as in PyTorch.
+/// Whether any or all are true. As in PyTorch, the answer for bytes is in bytes.
 fn truth(kind: ReduceKind, x: &Tensor, dims: Option<&[i64]>, keep: bool) -> Result<Tensor> {
     let y = reduce(kind, x, dims, keep)?;
     if x.dtype() == DType::U8 { y.to_dtype(DType::U8) } else { Ok(y) }

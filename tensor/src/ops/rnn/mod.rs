@@ -1,8 +1,8 @@
-//! Recurrent layers: LSTM, GRU and the simple one, over whole sequences, packed sequences, and by the step.
+//! Recurrent layers: LSTM, GRU and the simple layer, over whole sequences, packed sequences, and single steps.
 //!
-//! The products with the input do not depend on the state, so those of all steps are one; a step then costs one product
-//! of its own and the arithmetic of the gates. A layer without projection over sequences of one length is one node of
-//! the trace ([`Recurrence`]); with projections, or packed, it is its steps.
+//! The products with the input do not depend on the state, so those of all steps are one product. A step then costs one
+//! product of its own and the arithmetic of the gates. A layer without projection over sequences of one length is one
+//! node of the trace ([`Recurrence`]). With projections, or packed, it consists of the nodes of its steps.
 
 pub(crate) mod recurrence;
 
@@ -17,7 +17,7 @@ use crate::schema::{Args, Fill, Ret, Row, Sample, SampleArg, Scope, Tier, n, t};
 use crate::{DeviceKind, Error, Result, Tensor, samples};
 use torchtpu_kernels::memory;
 
-/// Which layer.
+/// The kind of a layer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {
     /// Long short-term memory: a hidden state and a cell state.
@@ -31,7 +31,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Rows of the weights a hidden unit.
+    /// Number of rows of the weights for each hidden unit.
     pub fn gates(self) -> usize {
         match self {
             Kind::Lstm => 4,
@@ -47,15 +47,15 @@ impl Kind {
 /// Settings of a layer.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Settings {
-    /// Layers on top of each other.
+    /// Number of layers on top of each other.
     pub num_layers: usize,
     /// Whether there are biases.
     pub bias: bool,
-    /// Probability with which what goes from one layer to the next is dropped, in training.
+    /// Probability with which outputs between layers are dropped in training.
     pub dropout: f64,
     /// Whether dropout is on.
     pub train: bool,
-    /// Whether every layer also runs from the end to the start.
+    /// Whether every layer also runs from the last step to the first.
     pub bidirectional: bool,
 }
 
@@ -74,7 +74,7 @@ pub struct Weights<'a> {
     pub hr: Option<&'a Tensor>,
 }
 
-/// What a layer carries from step to step.
+/// The state that a layer carries from step to step.
 #[derive(Clone)]
 pub struct State {
     /// Hidden state, `[batch, hidden]`.
@@ -88,7 +88,7 @@ impl State {
         let part = |x: &Tensor| x.narrow(0, start as i64, length as i64);
         Ok(State { h: part(&self.h)?, c: self.c.as_ref().map(part).transpose()? })
     }
-    /// States below each other.
+    /// The states, concatenated in the batch dimension.
     fn joined(parts: &[State]) -> Result<State> {
         if let [one] = parts {
             return Ok(one.clone());
@@ -99,7 +99,7 @@ impl State {
     }
 }
 
-/// One step, given the products with the input.
+/// One step, from the products with the input.
 fn step(kind: Kind, gx: &Tensor, s: &State, w: &Weights<'_>) -> Result<State> {
     let gh = linear(&s.h, w.hh, w.b_hh)?;
     let hidden = gx.dims()[gx.dims().len() - 1] / kind.gates();
@@ -141,7 +141,7 @@ fn run(kind: Kind, x: &Tensor, mut s: State, w: &Weights<'_>, reverse: bool) -> 
     Ok((stack(&out.iter().collect::<Vec<_>>(), 0)?, s))
 }
 
-/// [`run`] over rows sorted by step, `sizes[t]` of them at step `t`, never more than before.
+/// [`run`] over rows sorted by step. Step `t` has `sizes[t]` rows, never more than the step before.
 fn run_packed(
     kind: Kind,
     x: &Tensor,
@@ -161,7 +161,7 @@ fn run_packed(
     let gx = gx.split_sizes(sizes, 0)?;
     let mut out: Vec<Tensor> = Vec::with_capacity(gx.len());
     let last = if reverse {
-        // Sequences join as their ends come up.
+        // Sequences join when their ends are reached.
         let mut s = start.rows(0, *sizes.last().unwrap_or(&0) as usize)?;
         for (gx, &size) in gx.iter().zip(sizes).rev() {
             let have = s.h.dims()[0];
@@ -174,7 +174,7 @@ fn run_packed(
         out.reverse();
         s
     } else {
-        // Sequences leave when they end; what ended first stands last.
+        // Sequences leave when they end. Those that end first are last in the batch.
         let mut s = start.clone();
         let mut ended = Vec::new();
         for (gx, &size) in gx.iter().zip(sizes) {
@@ -193,8 +193,9 @@ fn run_packed(
     Ok((cat(&out.iter().collect::<Vec<_>>(), 0)?, last))
 }
 
-/// [`run_packed`] as one loop over all steps and sequences, of which those that have ended compute what nobody reads: a
-/// program of steps would be as long as the longest sequence, and another one for every set of lengths.
+/// [`run_packed`] as one loop over all steps and sequences, where steps after the end of a sequence compute unused
+/// values. A program of single steps would be as long as the longest sequence, and another one for every set of
+/// lengths.
 fn run_padded(
     kind: Kind,
     gx: &Tensor,
@@ -205,7 +206,7 @@ fn run_padded(
 ) -> Result<(Tensor, State)> {
     let (steps, batch, gates) = (sizes.len() as i64, sizes[0], gx.dims()[1] as i64);
     let rows = || sizes.iter().enumerate().flat_map(|(t, &size)| (0..size).map(move |b| (t as i64, b)));
-    // Step t of sequence b is row `first[t] + b`; backwards, sequences are turned round, each in itself.
+    // Step t of sequence b is row `first[t] + b`. In reverse, each sequence is reversed on its own.
     let first: Vec<i64> = sizes.iter().scan(0, |at, &size| Some(std::mem::replace(at, *at + size))).collect();
     let length = |b: i64| sizes.partition_point(|&size| size > b) as i64;
     let turned = |t: i64, b: i64| if reverse { length(b) - 1 - t } else { t };
@@ -227,7 +228,7 @@ fn run_padded(
 fn grouped<'a>(kind: Kind, params: &[&'a Tensor], o: &Settings) -> Result<Vec<Weights<'a>>> {
     let parts = o.num_layers.saturating_mul(if o.bidirectional { 2 } else { 1 });
     let plain = if o.bias { 4 } else { 2 };
-    // Only an LSTM knows projections; their weight comes last.
+    // Only an LSTM has projections. Their weight comes last.
     let each = if kind.has_cell_state() && params.len() == parts.saturating_mul(plain + 1) { plain + 1 } else { plain };
     if params.len() != parts.saturating_mul(each) || parts == 0 {
         return Err(Error::runtime("got an incorrect number of RNN parameters"));
@@ -242,8 +243,8 @@ fn grouped<'a>(kind: Kind, params: &[&'a Tensor], o: &Settings) -> Result<Vec<We
     Ok(params.chunks(each).map(one).collect())
 }
 
-/// A stack of layers over `[steps, batch, features]`, or over packed rows with `sizes`. Gives the outputs of the last
-/// layer, and the last states of all, `[layers * directions, batch, hidden]`.
+/// A stack of layers over `[steps, batch, features]`, or over packed rows with `sizes`. Returns the outputs of the last
+/// layer, and the last states of all layers, `[layers * directions, batch, hidden]`.
 ///
 /// # Errors
 /// `Runtime`, in PyTorch's wording, when weights, states and input do not fit.
@@ -392,7 +393,7 @@ fn over_input(kind: Kind, a: &Args<'_>) -> Result<Ret> {
     Ok(answer(turned(&y)?, s))
 }
 
-/// The sum of the sizes; the largest number where they are more.
+/// The sum of the sizes, saturated at the largest number.
 fn total(sizes: &[i64]) -> i64 {
     sizes.iter().fold(0, |sum: i64, &n| sum.saturating_add(n))
 }
@@ -425,7 +426,7 @@ fn list(dims: &[&[usize]]) -> SampleArg {
     SampleArg::Tensors(dims.iter().map(|d| d.to_vec()).collect(), Fill::Unit)
 }
 
-/// Input 3, hidden 2; with `lstm` two states.
+/// Input size 3 and hidden size 2; with `lstm` there are two states.
 fn state_sample(lstm: bool, dims: &[usize]) -> SampleArg {
     if lstm { list(&[dims, dims]) } else { t(dims) }
 }

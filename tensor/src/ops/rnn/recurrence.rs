@@ -1,8 +1,8 @@
 //! A recurrent layer over a whole sequence as one node.
 //!
-//! A step is written once ([`forward_step`], [`backward_step`]) in terms of [`Lang`], which means tensor ops in an
-//! expansion and StableHLO in a lowering. So a trace holds one node a layer, and its program one loop, however long the
-//! sequence is.
+//! A step is written once ([`forward_step`], [`backward_step`]) in terms of [`Lang`], which stands for tensor ops in an
+//! expansion and StableHLO in a lowering. So a trace holds one node for each layer, and its program one loop, however
+//! long the sequence is.
 
 use crate::axes::Axes;
 use crate::op::{Facts, Func, Fused, LowerFn, Outs, Prim, Saves, Value, VjpFn};
@@ -13,7 +13,7 @@ use crate::{Dims, Error, Meta, Result, Scalar, Tensor, dispatch, state};
 use smallvec::smallvec;
 use torchtpu_stablehlo::{Direction, ElementType, Type};
 
-/// What a step is written in. Matrices are `[batch, features]`.
+/// The language of a step. Matrices are `[batch, features]`.
 pub(crate) trait Lang {
     /// A value.
     type V: Clone;
@@ -29,7 +29,7 @@ pub(crate) trait Lang {
     fn where_positive(&mut self, y: &Self::V, g: &Self::V) -> Result<Self::V>;
     /// Columns `from..from + count`.
     fn columns(&mut self, a: &Self::V, from: usize, count: usize) -> Result<Self::V>;
-    /// Side by side.
+    /// Matrices joined by columns.
     fn join(&mut self, parts: &[Self::V]) -> Result<Self::V>;
 }
 
@@ -111,14 +111,14 @@ impl Lang for Text<'_> {
     }
 }
 
-/// What a step gives: the hidden state, the cell state of an LSTM, and what its gradient needs besides.
+/// The results of a step: the hidden state, the cell state of an LSTM, and values that its gradient needs.
 pub(crate) struct Step<V> {
     pub(crate) h: V,
     pub(crate) c: Option<V>,
     kept: Option<V>,
 }
 
-/// One step, given the products with the input (`gx`) and with the hidden state (`gh`).
+/// One step, from the products with the input (`gx`) and with the hidden state (`gh`).
 pub(crate) fn forward_step<L: Lang>(
     l: &mut L,
     kind: Kind,
@@ -168,7 +168,7 @@ pub(crate) fn forward_step<L: Lang>(
     }
 }
 
-/// What the gradient of a step looks at: the state before, what the step made.
+/// The operands of a step's gradient: the state before, and the results of the step.
 struct Seen<'a, V> {
     h_before: &'a V,
     c_before: Option<&'a V>,
@@ -177,8 +177,8 @@ struct Seen<'a, V> {
     kept: Option<&'a V>,
 }
 
-/// Gradients of the products with the input and with the state, of the state before apart from its product, and of the
-/// cell state before.
+/// Gradients of the products with the input and with the state, of the state before (without the part through its
+/// product), and of the cell state before.
 struct StepGrads<V> {
     gx: V,
     gh: V,
@@ -247,7 +247,7 @@ fn backward_step<L: Lang>(
     }
 }
 
-/// `g * s * (1 - s)`: through a sigmoid.
+/// The gradient `g * s * (1 - s)` of a sigmoid.
 fn door<L: Lang>(l: &mut L, g: &L::V, s: &L::V) -> Result<L::V> {
     let rest = l.complement(s)?;
     let slope = l.mul(s, &rest)?;
@@ -267,20 +267,20 @@ fn door<L: Lang>(l: &mut L, g: &L::V, s: &L::V) -> Result<L::V> {
 /// | all cell states; of others but an LSTM the hidden ones again | `[steps, batch, hidden]` |
 /// | for the gradient: gates, or the simple layer's hidden states | `[steps, batch, 4 * hidden]` |
 ///
-/// `h' = step(gx, h w^T + b, h, c)` from the first step to the last, or the other way with `reverse`.
+/// `h' = step(gx, h w^T + b, h, c)` from the first step to the last, or in the other direction with `reverse`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Recurrence {
-    /// Which layer.
+    /// The kind of the layer.
     pub kind: Kind,
-    /// From the last step to the first.
+    /// Whether to go from the last step to the first.
     pub reverse: bool,
     /// Whether there is a bias.
     pub bias: bool,
 }
 
-/// The gradient of [`Recurrence`]: operands are the gradients of the hidden states, those of the cell states (LSTM
-/// only), all operands of the recurrence and all its results. Gives the gradients of both products, `[steps, batch,
-/// gates * hidden]`, and of the states before.
+/// The gradient of [`Recurrence`]. Operands are the gradients of the hidden states, those of the cell states (LSTM
+/// only), all operands of the recurrence and all its results. The results are the gradients of both products, `[steps,
+/// batch, gates * hidden]`, and of the states before.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RecurrenceBackward(pub Recurrence);
 
@@ -315,11 +315,11 @@ impl Recurrence {
     fn kept_width(&self) -> usize {
         if matches!(self.kind, Kind::Lstm | Kind::Gru) { 4 } else { 1 }
     }
-    /// Step in the order they are taken.
+    /// The steps in the order of computation.
     fn order(&self, steps: usize) -> Vec<usize> {
         if self.reverse { (0..steps).rev().collect() } else { (0..steps).collect() }
     }
-    /// All states before their steps: `first` and then `all` but the last, in the order of steps.
+    /// The states before all steps: `first`, then `all` without the last, in the order of steps.
     fn before(&self, first: &Tensor, all: &Tensor) -> Result<Tensor> {
         let (first, steps) = (first.unsqueeze(0)?, all.dims()[0] as i64);
         if self.reverse {
@@ -348,7 +348,7 @@ impl Recurrence {
 
 const COUNTER: ElementType = ElementType::S32;
 
-/// Page `t` of a list of matrices.
+/// Matrix `t` of a list of matrices.
 pub(crate) fn page(f: &mut Func, all: &Value, t: &Value) -> Value {
     let zero = f.scalar_i64(0, COUNTER);
     let (rows, columns) = (all.shape()[1], all.shape()[2]);
@@ -362,7 +362,7 @@ pub(crate) fn set_page(f: &mut Func, all: &Value, t: &Value, p: &Value) -> Value
     f.dynamic_update_slice(all, &p, &[t.clone(), zero.clone(), zero])
 }
 
-/// Call `body` with the number of each step, rising or falling, and with what it carries.
+/// Call `body` with the number of each step, ascending or descending, and with the values that it carries.
 pub(crate) fn for_steps(
     f: &mut Func,
     steps: usize,
@@ -603,7 +603,7 @@ impl Fused for RecurrenceBackward {
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let (g, gc, o, [y, cs, kept], first) = self.split(x);
         let of = &self.0;
-        // To be differentiated again, what was kept must have its history.
+        // For a second differentiation, saved values must have their history.
         let again = match state::grad_enabled() {
             true => Some(of.run_eagerly(&x[first..first + of.count()])?),
             false => None,
@@ -648,7 +648,7 @@ impl Fused for RecurrenceBackward {
     }
 }
 
-/// All hidden states and, of an LSTM, all cell states; see [`Recurrence`].
+/// All hidden states and, for an LSTM, all cell states; see [`Recurrence`].
 pub(crate) fn recurrence(
     kind: Kind,
     gx: &Tensor,

@@ -136,7 +136,7 @@ impl ViewOp for Slice {
         Ok(l)
     }
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
-        // The places of other slices are counted from the dimension's start.
+        // The positions of other slices are counted from the start of the dimension.
         let is_whole = self.start == 0 && self.step == 1 && self.len == x[0].dims[self.dim];
         Axes::except(if is_whole { 0 } else { 1 << self.dim }, x, y).linear(&[0b1])
     }
@@ -337,7 +337,7 @@ impl ViewOp for AsStrided {
         Ok(Layout { dims: w.dims, strides: w.strides, offset: w.offset })
     }
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
-        // Other axes than the outermost of the operand would need other strides in a part.
+        // For all axes but the operand's outermost one, a part would need other strides.
         let own = Layout::contiguous(x[0].dims);
         let of_rows = |&k: &usize| {
             let Some((w, rows)) = self.moved(&own, &own, true).zip(x[0].dims.first()) else { return false };

@@ -86,17 +86,17 @@ impl Op for Sort {
 
 /// The `k` greatest or smallest elements along a dimension, which then has size `k`, and their positions in `int64`.
 ///
-/// C1: `k` is at most the dimension's size. Which of equals is taken, and the order without `sorted`, is PyTorch's on
-/// `cpu`; on a device the first is, and the result is always sorted.
+/// C1: `k` is at most the dimension's size. On `cpu`, the choice among equal elements and the order without `sorted`
+/// are PyTorch's. On a device the first of equal elements is chosen, and the result is always sorted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct TopK {
-    /// How many.
+    /// The number of elements.
     pub k: usize,
-    /// Which dimension.
+    /// The dimension.
     pub dim: usize,
-    /// Greatest, else least.
+    /// Whether to take the greatest; else the smallest.
     pub largest: bool,
-    /// Whether the order was asked for.
+    /// Whether the results must be in order.
     pub sorted: bool,
 }
 
@@ -150,23 +150,23 @@ impl Op for TopK {
     }
 }
 
-/// Which element of the sorted row a [`Pick`] takes.
+/// The element of the sorted row that a [`Pick`] takes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum PickKind {
     /// The k-th, counted from 1.
     Kth(usize),
     /// The lower median; a row with NaN gives its first NaN.
     Median,
-    /// The lower median of what is not NaN.
+    /// The lower median of the elements that are not NaN.
     NanMedian,
 }
 
-/// One element of each row by its rank, and its position in `int64`; the dimension keeps size one.
+/// One element of each row by its rank, and its position in `int64`. The dimension keeps size one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Pick {
-    /// Which rank.
+    /// The rank.
     pub kind: PickKind,
-    /// Which dimension.
+    /// The dimension.
     pub dim: usize,
 }
 
@@ -236,7 +236,7 @@ impl Op for Pick {
         if let Some(i) = fixed {
             return smallvec![f.slice_dim(&values, d, i, i + 1), f.slice_dim(&at, d, i, i + 1)];
         }
-        // NaN stand at the end: how many there are says where to look.
+        // NaN are at the end, so their number gives the position.
         let is_nan = f.compare(Direction::Ne, &values, &values);
         let ones = f.convert(&is_nan, ElementType::S32);
         let count = f.reduce(&ones, hlo::ReduceKind::Add, &[d]);
@@ -267,7 +267,8 @@ impl Op for Pick {
     }
 }
 
-/// Run an op with values and positions along a dimension; a tensor without dimensions counts as one of one element.
+/// Run an op with values and positions along a dimension. A tensor without dimensions counts as a vector of one
+/// element.
 fn pair(x: &Tensor, op: Prim) -> Result<(Tensor, Tensor)> {
     let flat = if x.dims().is_empty() { x.unsqueeze(0)? } else { x.clone() };
     let mut y = dispatch::call_n(op, &[&flat])?;
@@ -315,7 +316,7 @@ fn kthvalue(x: &Tensor, k: i64, dim: i64, keep: bool) -> Result<(Tensor, Tensor)
     pick(x, PickKind::Kth(k.max(0) as usize), dim, keep)
 }
 
-/// The median of all elements; NaN of none.
+/// The median of all elements; NaN if there are none.
 fn median_of_all(x: &Tensor, kind: PickKind) -> Result<Tensor> {
     refuse_bool(x, "median_cpu")?;
     if x.numel() == 0 {
@@ -326,13 +327,13 @@ fn median_of_all(x: &Tensor, kind: PickKind) -> Result<Tensor> {
     if !(crate::state::grad_enabled() && x.requires_grad()) {
         return Ok(pick(&flat, kind, 0, false)?.0);
     }
-    // Elements that are equal share the gradient, as those of a maximum do.
+    // Equal elements share the gradient, as those of a maximum do.
     let hit = crate::no_grad(|| crate::ops::reduce::equal_or_nan(&flat, &pick(&flat, kind, 0, false)?.0))?;
     let lowest = Tensor::number(Scalar::Float(f64::NEG_INFINITY), x.dtype())?;
     crate::ops::pointwise::select(&hit, &flat, &lowest)?.amax(&[0], false)
 }
 
-/// A plain copy of the values where kernels can read them.
+/// A plain copy of the values in host memory, for kernels.
 fn host(x: &Tensor) -> Result<Tensor> {
     if x.device().kind == DeviceKind::Meta {
         return Err(Error::not_implemented(
@@ -342,7 +343,7 @@ fn host(x: &Tensor) -> Result<Tensor> {
     x.detach().to_device(Device::CPU)?.resolved()
 }
 
-/// Refuse complex numbers, which have no order, naming PyTorch's kernel.
+/// Refuse complex numbers, which have no order. `kernel` is PyTorch's name of the kernel.
 fn ordered(kernel: &str, x: &Tensor) -> Result<()> {
     if x.dtype().is_complex() { Err(crate::ops::complex::unsupported(kernel, x.dtype())) } else { Ok(()) }
 }

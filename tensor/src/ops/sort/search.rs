@@ -7,8 +7,8 @@ use crate::schema::{Operand, Row, Scope, Tier};
 use crate::{DType, Device, DeviceKind, Error, Meta, Result, Tensor, promote_types};
 use torchtpu_kernels::sort as kernels;
 
-/// `torch.searchsorted`: for each value the position in the sorted row where it belongs, before equals or, when
-/// `right`, after them. On a device boundaries are counted, which needs no order of its own.
+/// `torch.searchsorted`: for each value, its position in the sorted row, before equal elements or, with `right`, after
+/// them. On a device the smaller boundaries are counted.
 ///
 /// # Errors
 /// `Runtime` for shapes and dtypes that do not fit.
@@ -80,7 +80,7 @@ pub fn searchsorted(
     };
     let boundaries = if one_row { boundaries } else { boundaries.unsqueeze(-2)? };
     let values = values.unsqueeze(-1)?;
-    // Negated, so that NaN belongs at the end.
+    // The comparison is negated, so that NaN belongs at the end.
     let behind = if right { boundaries.gt(&values)? } else { boundaries.ge(&values)? };
     reduce(ReduceKind::Sum, &behind.logical_not()?, Some(&[-1]), false)?.to_dtype(out)
 }
@@ -88,12 +88,12 @@ pub fn searchsorted(
 fn value_tensor(a: Operand<'_>, like: &Tensor) -> Result<Tensor> {
     match a {
         Operand::Tensor(t) => Ok(t.clone()),
-        // A number that is not whole is compared as such, also among integers.
+        // A fraction is compared as such, also with integers.
         Operand::Scalar(s) => Tensor::number(s, if like.dtype().is_float() { like.dtype() } else { s.dtype() }),
     }
 }
 
-/// [`searchsorted`] of a number: integers among floats and the other way round are compared as floats.
+/// [`searchsorted`] for a number. Integers and floats are compared as floats.
 fn search_number(
     boundaries: &Tensor,
     v: Operand<'_>,

@@ -17,11 +17,11 @@ fn found(x: &Tensor, u: &kernels::Unique, inverse: bool, counts: bool) -> Result
     Ok((values, list(inverse, &u.inverse, x.dims())?, list(counts, &u.counts, &[u.first.len()])?))
 }
 
-/// `torch.unique`: the distinct values in order, the number of each element's value, and how often each occurs; the
-/// last two are empty unless asked for.
+/// `torch.unique`: the distinct values in order, for each element the number of its value, and the counts of the
+/// values. The last two are empty unless asked for.
 ///
 /// # Errors
-/// Whatever reading the values reports.
+/// The errors of reading the values.
 pub fn unique(x: &Tensor, inverse: bool, counts: bool) -> Result<(Tensor, Tensor, Tensor)> {
     ordered("unique", x)?;
     found(x, &kernels::unique(&host(x)?.view(), inverse, counts), inverse, counts)
@@ -30,13 +30,14 @@ pub fn unique(x: &Tensor, inverse: bool, counts: bool) -> Result<(Tensor, Tensor
 /// `torch.unique_consecutive` of the flattened tensor.
 ///
 /// # Errors
-/// Whatever reading the values reports.
+/// The errors of reading the values.
 pub fn unique_consecutive(x: &Tensor, inverse: bool, counts: bool) -> Result<(Tensor, Tensor, Tensor)> {
     ordered("unique", x)?;
     found(x, &kernels::unique_consecutive(&host(x)?.view(), inverse, counts), inverse, counts)
 }
 
-/// Distinct slices along a dimension, in lexicographic order, or runs of equal ones in their own order.
+/// Distinct slices along a dimension, in lexicographic order, or with `consecutive` the runs of equal ones in their
+/// order.
 fn unique_slices(
     x: &Tensor,
     dim: i64,
@@ -52,7 +53,7 @@ fn unique_slices(
     let rows = x.dims()[d];
     let width: usize = x.numel().checked_div(rows).unwrap_or(0);
     let flat = host(x)?.movedim(&[d as i64], &[0])?.reshape(&[rows as i64, width as i64])?;
-    // Numbers are compared through their rank, so that one comparison serves every dtype.
+    // Numbers are compared by their rank, so that one comparison works for every dtype.
     let rank = unique(&flat, true, false)?.1.to_vec::<i64>()?;
     let row = |i: usize| &rank[i * width..(i + 1) * width];
     let mut order: Vec<usize> = memory::collect(0..rows);
