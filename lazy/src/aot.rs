@@ -123,7 +123,7 @@ impl Compiler {
         let fail = |e: torchtpu_pjrt::Error| failure(&target.topology, &e);
         let chip = chips::of_topology(&target.topology).ok_or_else(|| {
             Error::value(format!(
-                "topology: '{}' names no TPU generation; expected one of {} with its shape, such as 'v5e:2x2'",
+                "topology: '{}' is not a TPU generation. Expected one of {} with its shape, such as 'v5e:2x2'",
                 target.topology,
                 chips::names()
             ))

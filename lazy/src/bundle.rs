@@ -86,7 +86,7 @@ pub(crate) fn load(path: &Path, header: &str) -> Result<usize> {
 }
 
 fn parse(bytes: &[u8], header: &str) -> std::result::Result<Vec<(Key, Vec<u8>)>, String> {
-    let body = bytes.strip_prefix(MAGIC).ok_or("it is no bundle of this version")?;
+    let body = bytes.strip_prefix(MAGIC).ok_or("it is not a bundle of this version")?;
     let end = bytes.len().checked_sub(32).filter(|&n| n >= MAGIC.len()).ok_or("the file is cut short")?;
     if Sha256::digest(&bytes[..end])[..] != bytes[end..] {
         return Err("the checksum does not match".into());
@@ -97,7 +97,7 @@ fn parse(bytes: &[u8], header: &str) -> std::result::Result<Vec<(Key, Vec<u8>)>,
         let made_for = String::from_utf8_lossy(&made_for).into_owned();
         let differing = made_for.lines().zip(header.lines()).find(|(a, b)| a != b);
         let (theirs, ours) = differing.unwrap_or((&made_for, header));
-        return Err(format!("it was made for another version or device: {theirs:?} there, {ours:?} here"));
+        return Err(format!("it was made for another version or device: {theirs:?}, but this process has {ours:?}"));
     }
     let mut decoder = DeflateDecoder::new(rest);
     let mut executables = Vec::new();

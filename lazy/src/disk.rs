@@ -320,7 +320,7 @@ impl Folder {
 fn limit_from_environment() -> u64 {
     let Ok(text) = std::env::var("TORCHTPU_CACHE_BYTES") else { return DEFAULT_LIMIT_BYTES };
     text.parse().unwrap_or_else(|_| {
-        warn(&format!("TORCHTPU_CACHE_BYTES is '{text}', not a number of bytes; using the default"));
+        warn(&format!("TORCHTPU_CACHE_BYTES is '{text}', which is not a number of bytes. Using the default"));
         DEFAULT_LIMIT_BYTES
     })
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 use torchtpu_stablehlo::Precision;
 
 static SETTING: AtomicU8 = AtomicU8::new(Precision::Highest as u8);
-/// Whether the program chose, so that it knows.
+/// Whether the program chose a precision. Then it gets no hint.
 static IS_CHOSEN: AtomicBool = AtomicBool::new(false);
 static IS_NOTIFIED: AtomicBool = AtomicBool::new(false);
 

@@ -203,7 +203,7 @@ impl<'py> Call<'py> {
         let hash = o.hash().map_err(|_| {
             let ty = o.get_type().name().map(|n| n.to_string()).unwrap_or_default();
             PyTypeError::new_err(format!(
-                "arguments that are no tensors are static and must be hashable, but got a {ty}"
+                "arguments that are not tensors are static and must be hashable, but got a {ty}"
             ))
         })?;
         self.hash = mix(self.hash, hash as u64);
@@ -323,8 +323,7 @@ fn give_away(x: &Tensor, kernel: &Kernel) -> torchtpu_tensor::Result<()> {
     if !owns_value || x.requires_grad() {
         return Ok(());
     }
-    let handle =
-        lazy::lost_value(x.meta(), &format!("this tensor was donated to {} and holds no data any more", kernel.name()));
+    let handle = lazy::lost_value(x.meta(), &format!("this tensor was donated to {} and has no data", kernel.name()));
     inplace::assign(x, &Tensor::from_device_value(x.meta(), handle))
 }
 
@@ -366,7 +365,9 @@ impl CustomCall {
             found.extract::<(Bound<'py, CustomKernel>, Vec<usize>, Bound<'py, PyAny>, Vec<usize>)>()
         {
             if order.iter().chain(&donated).any(|&i| i >= held.len()) {
-                return Err(PyValueError::new_err("the order of the arguments names a tensor that is not there"));
+                return Err(PyValueError::new_err(
+                    "the order of the arguments has the number of a tensor that does not exist",
+                ));
             }
             let form = match form.cast::<PyString>() {
                 Ok(name) if name == "one" => Form::One,

@@ -187,8 +187,8 @@ impl PyStore {
 
     /// Append ``value`` to the value of ``key``. An absent key counts as empty.
     #[pyo3(signature = (key, value, /))]
-    fn append(&self, py: Python<'_>, key: Key, value: Value) -> PyResult<()> {
-        self.run(py, |store| store.append(&key.0, &value.0))
+    fn append(slf: &Bound<'_, PyStore>, key: Key, value: Value) -> PyResult<()> {
+        run_default(slf, |store| store.append(&key.0, &value.0))
     }
 
     /// Return the values of ``keys`` as a list of ``bytes``. Wait until all are present.
@@ -292,6 +292,9 @@ impl Store for PythonStore {
         self.call(|object| object.call_method0("num_keys")?.extract())
     }
     fn append(&self, key: &str, value: &[u8]) -> torchtpu_tensor::Result<()> {
+        if !self.overrides("append") {
+            return store::append_by_compare_set(self, key, value);
+        }
         self.call(|object| object.call_method1("append", (key, PyBytes::new(object.py(), value))).map(drop))
     }
     fn has_extended_api(&self) -> bool {
@@ -311,7 +314,7 @@ impl Store for PythonStore {
     }
     fn multi_get(&self, keys: &[&str]) -> torchtpu_tensor::Result<Vec<Vec<u8>>> {
         if !self.overrides("multi_get") {
-            return keys.iter().map(|key| self.get(key)).collect();
+            return store::get_each(self, keys);
         }
         self.call(|object| {
             let values: Vec<Value> = object.call_method1("multi_get", (keys.to_vec(),))?.extract()?;
@@ -320,7 +323,7 @@ impl Store for PythonStore {
     }
     fn multi_set(&self, keys: &[&str], values: &[&[u8]]) -> torchtpu_tensor::Result<()> {
         if !self.overrides("multi_set") {
-            return keys.iter().zip(values).try_for_each(|(key, value)| self.set(key, value));
+            return store::set_each(self, keys, values);
         }
         self.call(|object| {
             let values: Vec<_> = values.iter().map(|value| PyBytes::new(object.py(), value)).collect();
@@ -356,10 +359,17 @@ impl PythonStore {
 /// Raises:
 ///     DistNetworkError: if the server cannot be reached in time, or the port is in use.
 ///     DistStoreError: if stores are missing after ``timeout``.
+///     ValueError: if ``world_size`` is 0.
 #[pyclass(frozen, subclass, extends = PyStore, name = "TCPStore", module = "torch.distributed")]
 struct PyTcpStore {
     store: Arc<TcpStore>,
     use_libuv: bool,
+}
+
+impl PyTcpStore {
+    fn of(store: Arc<TcpStore>, use_libuv: bool) -> PyClassInitializer<PyTcpStore> {
+        PyClassInitializer::from(PyStore::of(store.clone())).add_subclass(PyTcpStore { store, use_libuv })
+    }
 }
 
 #[pymethods]
@@ -380,7 +390,10 @@ impl PyTcpStore {
         multi_tenant: bool,
         master_listen_fd: Option<i32>,
         use_libuv: bool,
-    ) -> PyResult<(PyTcpStore, PyStore)> {
+    ) -> PyResult<PyClassInitializer<PyTcpStore>> {
+        if world_size == Some(0) {
+            return Err(PyValueError::new_err("TCPStore world size cannot be 0"));
+        }
         let listener = match master_listen_fd {
             Some(fd) if fd < 0 => return Err(PyValueError::new_err(format!("master_listen_fd: {fd}, must be from 0"))),
             // SAFETY: by the contract of the argument the caller gives the descriptor away, and does not close it.
@@ -397,7 +410,7 @@ impl PyTcpStore {
             listener,
         };
         let store = Arc::new(py.detach(|| TcpStore::new(&host_name, options)).or_raise()?);
-        Ok((PyTcpStore { store: store.clone(), use_libuv }, PyStore::of(store)))
+        Ok(PyTcpStore::of(store, use_libuv))
     }
 
     /// The host's name, as it was given.
@@ -421,12 +434,11 @@ impl PyTcpStore {
     /// Return another client of the same server.
     fn clone(&self, py: Python<'_>) -> PyResult<Py<PyTcpStore>> {
         let store = Arc::new(py.detach(|| self.store.another()).or_raise()?);
-        Py::new(py, (PyTcpStore { store: store.clone(), use_libuv: self.use_libuv }, PyStore::of(store)))
+        Py::new(py, PyTcpStore::of(store, self.use_libuv))
     }
 
     fn __repr__(&self) -> String {
-        let server = if self.store.is_server() { "True" } else { "False" };
-        format!("TCPStore(host='{}', port={}, is_master={server})", self.store.host(), self.store.port())
+        self.store.to_string()
     }
 }
 
@@ -440,9 +452,9 @@ impl PyTcpStore {
 struct PyFileStore(Arc<FileStore>);
 
 impl PyFileStore {
-    fn open(py: Python<'_>, path: PathBuf, workers: Option<usize>) -> PyResult<(PyFileStore, PyStore)> {
+    fn open(py: Python<'_>, path: PathBuf, workers: Option<usize>) -> PyResult<PyClassInitializer<PyFileStore>> {
         let store = Arc::new(py.detach(|| FileStore::new(path, workers)).or_raise()?);
-        Ok((PyFileStore(store.clone()), PyStore::of(store)))
+        Ok(PyClassInitializer::from(PyStore::of(store.clone())).add_subclass(PyFileStore(store)))
     }
 }
 
@@ -450,19 +462,19 @@ impl PyFileStore {
 impl PyFileStore {
     #[new]
     #[pyo3(signature = (file_name, world_size=-1))]
-    fn new(py: Python<'_>, file_name: PathBuf, world_size: i64) -> PyResult<(PyFileStore, PyStore)> {
+    fn new(py: Python<'_>, file_name: PathBuf, world_size: i64) -> PyResult<PyClassInitializer<PyFileStore>> {
         PyFileStore::open(py, file_name, usize::try_from(world_size).ok())
     }
 
     /// The path of the file.
     #[getter]
-    fn path(&self) -> PathBuf {
-        self.0.path().to_path_buf()
+    fn path(&self) -> String {
+        self.0.path().to_string_lossy().into_owned()
     }
 
     /// Return another store of the same file.
     fn clone(&self, py: Python<'_>) -> PyResult<Py<PyFileStore>> {
-        Py::new(py, PyFileStore::open(py, self.path(), self.0.workers())?)
+        Py::new(py, PyFileStore::open(py, self.0.path().to_path_buf(), self.0.workers())?)
     }
 }
 
@@ -471,15 +483,15 @@ impl PyFileStore {
 struct PyHashStore(Arc<HashStore>);
 
 impl PyHashStore {
-    fn of(store: Arc<HashStore>) -> (PyHashStore, PyStore) {
-        (PyHashStore(store.clone()), PyStore::of(store))
+    fn of(store: Arc<HashStore>) -> PyClassInitializer<PyHashStore> {
+        PyClassInitializer::from(PyStore::of(store.clone())).add_subclass(PyHashStore(store))
     }
 }
 
 #[pymethods]
 impl PyHashStore {
     #[new]
-    fn new() -> (PyHashStore, PyStore) {
+    fn new() -> PyClassInitializer<PyHashStore> {
         PyHashStore::of(Arc::default())
     }
 
@@ -501,17 +513,20 @@ struct PyPrefixStore {
 }
 
 impl PyPrefixStore {
-    fn of(prefix: String, store: &Bound<'_, PyStore>) -> (PyPrefixStore, PyStore) {
+    fn of(prefix: String, store: &Bound<'_, PyStore>) -> PyClassInitializer<PyPrefixStore> {
         let inner: Arc<dyn Store> = Arc::new(PrefixStore::new(prefix.clone(), rust_store(store)));
-        (PyPrefixStore { prefix, store: store.clone().unbind() }, PyStore::of(inner))
+        let prefixed = PyPrefixStore { prefix, store: store.clone().unbind() };
+        PyClassInitializer::from(PyStore::of(inner)).add_subclass(prefixed)
     }
 }
 
 #[pymethods]
 impl PyPrefixStore {
     #[new]
-    fn new(prefix: String, store: &Bound<'_, PyStore>) -> (PyPrefixStore, PyStore) {
-        PyPrefixStore::of(prefix, store)
+    #[pyo3(signature = (prefix, store))]
+    fn new(prefix: String, store: Option<&Bound<'_, PyStore>>) -> PyResult<PyClassInitializer<PyPrefixStore>> {
+        let store = store.ok_or_else(|| PyValueError::new_err("PrefixStore: store: None, must be a Store"))?;
+        Ok(PyPrefixStore::of(prefix, store))
     }
 
     /// The other store.
@@ -524,11 +539,14 @@ impl PyPrefixStore {
     #[getter]
     fn _underlying_non_prefix_store(&self, py: Python<'_>) -> Py<PyStore> {
         let mut store = self.store.clone_ref(py);
-        while let Ok(prefixed) = store.bind(py).cast::<PyPrefixStore>() {
-            let below = prefixed.get().store.clone_ref(py);
-            store = below;
+        loop {
+            let prefixed = store.bind(py).cast::<PyPrefixStore>();
+            let below = prefixed.ok().map(|prefixed| prefixed.get().store.clone_ref(py));
+            match below {
+                Some(below) => store = below,
+                None => return store,
+            }
         }
-        store
     }
 
     /// Return a store with the same prefix, around a clone of the other store.

@@ -325,7 +325,7 @@ pub unsafe fn call_indexing(o: *mut PyObject, key: *mut PyObject, value: Option<
 /// Call the mode for a function that makes a tensor of `data`.
 ///
 /// # Errors
-/// Errors of the mode.
+/// Those that the mode raises.
 #[cold]
 pub fn call_factory<'py>(
     name: &str,

@@ -206,7 +206,7 @@ fn _tpu_clear_cache() {
     lazy::clear_cache();
 }
 
-/// Give memory that no tensor uses back to the system.
+/// Return unused memory to the system.
 #[pyfunction]
 fn _tpu_empty_cache(py: Python<'_>) {
     py.detach(lazy::empty_cache);

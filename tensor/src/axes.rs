@@ -289,8 +289,8 @@ impl Axes {
         self
     }
 
-    /// The results are jointly linear in each of these sets of operands. Sets with an integer or `bool` operand are left
-    /// out, and all sets if there is such a result.
+    /// The results are jointly linear in each of these sets of operands. Sets with an integer or `bool` operand are
+    /// left out, and all sets if there is such a result.
     pub fn linear(mut self, sets: &[u64]) -> Axes {
         let inexact = self.inexact;
         self.linear = sets.iter().copied().filter(|s| *s != 0 && !self.is_exact && s & !inexact == 0).collect();

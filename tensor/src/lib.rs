@@ -5,10 +5,10 @@
 //! are the same type. On `cpu` views alias memory; on `tpu` a storage holds a value of a lazy trace and a view is a
 //! chain of view ops on it ([`view`]).
 //!
-//! An op is written once, in one file under [`ops`]. Its attributes, shape rule, CPU kernel call, StableHLO lowering
-//! and gradient stand together, and with them the rows of the public table: schema, function and samples ([`op`],
-//! [`schema`]). The engines elsewhere (`torchtpu-autograd`, `torchtpu-lazy`, the Python binding) ask an op for its
-//! rule; they never list ops.
+//! An op is written once, in one file under [`ops`]. Its attributes, shape rule, [`axes`], CPU kernel call, StableHLO
+//! lowering and gradient stand together, and with them the rows of the public table: schema, function and samples
+//! ([`op`], [`schema`]). The engines elsewhere (`torchtpu-autograd`, `torchtpu-lazy`, the Python binding) ask an op for
+//! its rule; they never list ops.
 //!
 //! Three types to know: [`Tensor`], [`op::Prim`] (a node of a trace or tape), [`schema::Row`] (a public function).
 //!

@@ -1,4 +1,4 @@
-"""What all Python tests share: the module under test, and the devices to run on."""
+"""Fixtures of all Python tests."""
 
 import os
 import pathlib
@@ -8,26 +8,26 @@ import pytest
 
 import pytpu as torch
 
-# Tests look at programs and count them. What is computed without a program has tests of its own, in
+# Tests count compiled programs, so nothing may be interpreted. The interpreter is tested in
 # `tpu/test_interpret.py`. The variable is read when device "tpu" is first used.
 os.environ.setdefault("TORCHTPU_INTERPRET", "0")
 
 
 @pytest.fixture(params=["cpu", "tpu"])
 def device(request):
-    """Every test that asks for it runs on both devices."""
+    """Run the test on both devices."""
     return request.param
 
 
 @pytest.fixture(autouse=True)
 def seed():
-    """The same random numbers whatever ran before."""
+    """Seed the default generator, so that the order of tests does not matter."""
     torch.manual_seed(0)
 
 
 @pytest.fixture
 def close():
-    """Compares a tensor with what NumPy says."""
+    """Return a function that compares a tensor with a NumPy array."""
     import numpy as np
 
     def compare(got, want, rtol=1e-5, atol=1e-6):
@@ -39,7 +39,7 @@ def close():
 
 @pytest.fixture
 def run_tutorial():
-    """Runs the Python blocks of a document in `docs`, one after the other, and returns the names that they make."""
+    """Return a function that runs the Python blocks of a document in `docs` and returns their names."""
 
     def run(document, at_least):
         text = (pathlib.Path(__file__).resolve().parents[2] / "docs" / document).read_text()

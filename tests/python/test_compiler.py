@@ -1,4 +1,4 @@
-"""`torch.compile`: a module that stands for another."""
+"""`torch.compile` and `torch.compiler`."""
 
 import copy
 import io
@@ -52,7 +52,7 @@ def test_hooks_of_the_module_run():
 def test_functions_and_decorators(device):
     @torch.compile(fullgraph=True)
     def f(x):
-        """Adds one."""
+        """Add one."""
         return x + 1
 
     x = torch.ones(2, device=device)
@@ -62,7 +62,7 @@ def test_functions_and_decorators(device):
         torch.compile(lambda: 1 / 0)()
 
 
-def test_options_of_compile_that_are_not_there_are_refused():
+def test_unknown_options_of_compile_are_refused():
     def f(x):
         return x
 
@@ -79,7 +79,7 @@ def test_options_of_compile_that_are_not_there_are_refused():
     assert torch.compile(f, backend="eager", mode="zzz")(3) == 3
 
 
-def test_compiler_and_onnx_say_what_is_not_there():
+def test_missing_features_of_compiler_and_onnx_raise():
     def double(x):
         return 2 * x
 

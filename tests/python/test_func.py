@@ -44,7 +44,7 @@ def test_gradients(x):
     same(grad(lambda x: torch.ones((), device=x.device))(x), [0.0, 0.0, 0.0])
 
 
-def test_history_is_of_what_is_outside(x):
+def test_outer_gradients_reach_captured_tensors(x):
     w = torch.tensor(2.0, device=x.device, requires_grad=True)
     found = grad(lambda x: (w * x**2).sum())(x)
     assert found.requires_grad
@@ -92,7 +92,7 @@ def test_modules_and_inner_steps(x):
     def stepped(p):
         return p - 0.1 * grad(lambda p: ((p * x) ** 2).sum())(p)
 
-    # The step's own derivative is 1 - 0.2 x^2.
+    # The derivative of one step is 1 - 0.2 x^2.
     same(grad(lambda p: stepped(p).sum())(x), [0.8, 0.2, -0.8])
 
 

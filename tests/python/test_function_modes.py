@@ -1,4 +1,4 @@
-"""Modes that see the calls of a block."""
+"""`TorchFunctionMode` sees the calls of a block."""
 
 import threading
 
@@ -51,7 +51,7 @@ def test_modes_change_results():
         assert (torch.ones(1) + 1).item() == 2
 
 
-def test_the_innermost_mode_goes_first_and_the_outer_one_sees_what_it_does():
+def test_the_innermost_mode_runs_first():
     outer, inner = Log(), Log()
     with outer, inner:
         torch.add(torch.ones(1), 1)
@@ -74,7 +74,7 @@ def test_modes_end_with_their_block_whatever_happens():
     assert (torch.ones(1) + 1).item() == 2
 
 
-def test_modes_are_of_one_thread():
+def test_a_mode_affects_one_thread():
     found = []
     with Log() as log:
         thread = threading.Thread(target=lambda: found.append((torch.ones(2) + 1).sum().item()))
@@ -83,7 +83,7 @@ def test_modes_are_of_one_thread():
     assert found == [4.0] and log.names == []
 
 
-def test_subclasses_are_told_of_operators_by_their_functions():
+def test_operators_reach_overrides_as_functions():
     seen = []
 
     class Told(torch.Tensor):

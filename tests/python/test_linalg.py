@@ -1,4 +1,4 @@
-"""``torch.linalg`` against NumPy and against what defines a decomposition, on both devices."""
+"""``torch.linalg`` against NumPy and against the defining equations of decompositions, on both devices."""
 
 import math
 import warnings
@@ -49,7 +49,7 @@ def test_cholesky(device, dtype, close):
         close(a @ torch.cholesky_inverse(factor, upper), np.broadcast_to(eye(4), (2, 4, 4)), 1e-9, 1e-9)
 
 
-def test_cholesky_tells_the_minor_that_is_not_positive(device):
+def test_cholesky_reports_the_minor_that_is_not_positive(device):
     a = torch.stack([torch.eye(3), torch.diag(torch.tensor([1.0, -1.0, 1.0]))]).to(device)
     with pytest.raises(torch.linalg.LinAlgError, match=r"\(Batch element 1\): .*leading minor of order 2"):
         torch.linalg.cholesky(a)
@@ -90,7 +90,7 @@ def test_pivots_out_of_range_are_refused(device):
         torch.linalg.ldl_solve(packed, pivots + 1, torch.ones(3, 1, device=device))
 
 
-def test_lu_of_old(close):
+def test_deprecated_lu(close):
     a = matrix(3, 3)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -294,7 +294,7 @@ def test_dtypes_without_decompositions_are_refused(device):
         torch.linalg.svd(torch.eye(2, dtype=torch.int64, device=device))
 
 
-def test_what_is_not_finite(device):
+def test_decompositions_of_nan_and_infinity(device):
     a = torch.full((2, 2), float("nan"), device=device)
     with pytest.raises(torch.linalg.LinAlgError, match="non-finite values"):
         torch.linalg.svd(a)
@@ -303,7 +303,7 @@ def test_what_is_not_finite(device):
 
 
 @pytest.mark.parametrize("name", ["cholesky", "qr", "symeig", "eig", "lstsq", "solve", "matrix_rank"])
-def test_removed_functions_say_what_to_call(name):
+def test_removed_functions_name_their_replacements(name):
     with pytest.raises(RuntimeError, match=r"(?s)deprecated since version 1.9 and is now removed.*torch\.linalg\."):
         getattr(torch, name)(torch.eye(2))
     if name != "matrix_rank":
@@ -368,7 +368,7 @@ def test_results_have_names(device):
     assert torch.linalg.slogdet(a).logabsdet.item() == 0
 
 
-def test_results_go_where_out_says(close):
+def test_results_are_written_to_out(close):
     a = matrix(3, 3)
     q, r = torch.empty(0, dtype=a.dtype), torch.empty(0, dtype=a.dtype)
     torch.linalg.qr(a, out=(q, r))
@@ -424,7 +424,7 @@ def test_norms_of_matrices(device, close):
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("beta, alpha", [(1, 1), (1.3, 0.7), (0, 2), (2, 0)])
 def test_blended_products_of_16_bit_floats_are_rounded_once(device, dtype, beta, alpha):
-    """As PyTorch's: neither the product nor a summand is rounded before the sum."""
+    """As in PyTorch, the product and the summands are not rounded before the sum."""
     dtype = getattr(torch, dtype)
     torch.manual_seed(3)
 
@@ -444,7 +444,7 @@ def test_blended_products_of_16_bit_floats_are_rounded_once(device, dtype, beta,
         exact = beta * x.double() + alpha * product(a.double(), b.double())
         got = op(x.to(device), a.to(device), b.to(device), beta=beta, alpha=alpha).cpu()
         assert got.dtype == dtype
-        # Sums in another order may fall on the other side of a middle, seldom.
+        # A sum in another order is rarely rounded the other way.
         assert (got != exact.float().to(dtype)).float().mean() < 0.02, op.__name__
         leaves = [t.detach().to(device).requires_grad_() for t in (x, a, b)]
         op(*leaves, beta=beta, alpha=alpha).sum().backward()

@@ -45,7 +45,7 @@ def _fail_at_length(i):
     raise ValueError("x" * 200_000)
 
 
-def test_spawned_processes_tell_how_they_failed():
+def test_errors_of_spawned_processes_reach_the_parent():
     import pytpu.multiprocessing as mp
 
     assert mp.spawn(_add, args=(0,), nprocs=2) is None
@@ -54,7 +54,7 @@ def test_spawned_processes_tell_how_they_failed():
     assert e.value.error_index == 1
     with pytest.raises(mp.ProcessExitedException, match="process 0 terminated with exit code 7"):
         mp.spawn(_add, args=(9,), nprocs=1)
-    # What a process says may be more than a pipe holds.
+    # An error message may be longer than a pipe's buffer.
     with pytest.raises(mp.ProcessRaisedException) as e:
         mp.spawn(_fail_at_length, nprocs=1)
     assert len(str(e.value)) > 200_000

@@ -1,4 +1,4 @@
-"""`__torch_function__`: which calls subclasses, other types and modes take over, and what subclasses become."""
+"""`__torch_function__`: calls that overrides and modes see, and classes of results."""
 
 import copy
 
@@ -10,9 +10,7 @@ from pytpu.overrides import TorchFunctionMode
 
 
 def name_of(function):
-    """Return the name of a function that an override is given, of a property's function with the property's name before
-    it.
-    """
+    """Return the name of a function that an override gets, such as `add`, or `grad.__get__` for a property."""
     name = function.__name__
     return name if name not in ("__get__", "__set__", "__delete__") else f"{function.__self__.__name__}.{name}"
 
@@ -22,7 +20,7 @@ class Plain(torch.Tensor):
 
 
 class Logged(torch.Tensor):
-    """A subclass that notes the names of the functions it takes over."""
+    """A subclass that records the names of the functions it overrides."""
 
     names = []
 
@@ -33,7 +31,7 @@ class Logged(torch.Tensor):
 
 
 class Minus:
-    """Another type, whose calls all give -1."""
+    """Another type. Each call with it returns -1."""
 
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
@@ -42,7 +40,7 @@ class Minus:
 
 @pytest.fixture
 def names():
-    """The names that `Logged` notes."""
+    """Return the names that `Logged` records."""
     Logged.names.clear()
     return Logged.names
 
@@ -146,7 +144,7 @@ def test_overrides_see_deletions_of_properties(names):
     assert names == ["grad.__delete__", "requires_grad.__delete__", "data.__delete__"] and x.grad is None
 
 
-def test_properties_are_told_of_as_objects_of_the_class():
+def test_overrides_get_properties_as_objects_of_the_class():
     seen = []
 
     class Asked(torch.Tensor):
@@ -281,7 +279,7 @@ def test_subclasses_in_keys_are_asked(names):
     assert names == ["__getitem__", "__getitem__", "__setitem__"] and x.sum() == 2
 
 
-def test_grad_of_other_types_is_theirs():
+def test_other_types_compute_their_grad():
     assert torch.autograd.grad(Minus(), Minus()) == -1
     assert torch.autograd.grad([torch.ones(1), Minus()], torch.ones(1), retain_graph=True) == -1
 

@@ -16,7 +16,7 @@ def counts(prof):
     return {event.key: event.count for event in prof.key_averages()}
 
 
-def test_times_of_blocks_are_theirs_and_of_those_inside():
+def test_times_of_blocks_include_inner_blocks():
     @record_function("twice")
     def twice(n):
         return n * 2 if n else twice(n + 1)
@@ -62,7 +62,7 @@ def test_the_table_has_the_columns_of_pytorchs():
         prof.key_averages().table(sort_by="nothing")
 
 
-def test_programs_are_counted_where_they_were_launched():
+def test_programs_are_counted_in_the_block_that_launched_them():
     x = torch.ones(3, device="tpu")
     with profiler.profile() as prof:
         with record_function("record"):

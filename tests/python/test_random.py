@@ -1,4 +1,4 @@
-"""The state of random generators: saved, restored, and kept apart from that of other devices."""
+"""State of random generators: saved, restored, separate for each device."""
 
 import pytest
 
@@ -78,7 +78,7 @@ def test_unknown_devices_are_refused():
 
 
 class _Trial:
-    """A training run with dropout, which can be saved and continued."""
+    """Train with dropout. The run can be saved and continued."""
 
     def __init__(self, device):
         self.device = device

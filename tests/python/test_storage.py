@@ -14,7 +14,7 @@ import pytpu as torch
 
 @pytest.fixture(autouse=True)
 def quiet():
-    """`TypedStorage` is deprecated, which is not the subject here."""
+    """Ignore the warning that `TypedStorage` is deprecated."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="TypedStorage is deprecated")
         yield

@@ -43,13 +43,13 @@ UNEQUAL = [
 
 
 @pytest.mark.parametrize("actual, expected, message", UNEQUAL)
-def test_what_differs_is_told(actual, expected, message):
+def test_differences_are_reported(actual, expected, message):
     with pytest.raises(AssertionError) as error:
         assert_close(actual, expected)
     assert str(error.value) == message
 
 
-def test_what_is_close_passes(device):
+def test_close_values_pass(device):
     x = torch.linspace(1, 2, 7, device=device)
     assert_close(x, x + 1e-6)
     assert_close(x, x.double() * 1.01, rtol=0.02, atol=0, check_dtype=False)
@@ -64,7 +64,7 @@ def test_what_is_close_passes(device):
         assert_close(x, x + 1, msg=lambda text: "seen: " + text)
 
 
-def test_what_cannot_be_compared_is_refused():
+def test_incomparable_values_are_refused():
     with pytest.raises(ValueError, match="must be either specified or omitted, but got no atol"):
         assert_close(1.0, 1.0, rtol=0.1)
     with pytest.raises(TypeError, match="No comparison pair"):
@@ -82,7 +82,7 @@ def test_what_cannot_be_compared_is_refused():
     assert_close(x.to("meta"), x.to("meta"))
 
 
-def test_every_listed_module_is_there():
+def test_every_listed_module_exists():
     assert [name for name in dir(torch) if not hasattr(torch, name)] == []
 
 

@@ -68,19 +68,18 @@ pub trait Store: Send + Sync {
     }
 
     /// Append `value` to the value of `key`. An absent key counts as empty.
-    fn append(&self, _key: &str, _value: &[u8]) -> Result<()> {
-        Err(Error::not_implemented("Not implemented."))
+    fn append(&self, key: &str, value: &[u8]) -> Result<()> {
+        append_by_compare_set(self, key, value)
     }
 
     /// Return the values of `keys`. Wait until all are present.
     fn multi_get(&self, keys: &[&str]) -> Result<Vec<Vec<u8>>> {
-        keys.iter().map(|key| self.get(key)).collect()
+        get_each(self, keys)
     }
 
     /// Set each of `keys` to its value. The two slices have one length.
     fn multi_set(&self, keys: &[&str], values: &[&[u8]]) -> Result<()> {
-        expect_pairs(keys, values)?;
-        keys.iter().zip(values).try_for_each(|(key, value)| self.set(key, value))
+        set_each(self, keys, values)
     }
 
     /// Whether `append`, `multi_get` and `multi_set` cost no more than one call.
@@ -118,6 +117,31 @@ pub trait Store: Send + Sync {
         }
         self.wait(&[&last], timeout)
     }
+}
+
+/// Append `value` to the value of `key` with [`Store::compare_set`]: what [`Store::append`] does by default.
+pub fn append_by_compare_set<S: Store + ?Sized>(store: &S, key: &str, value: &[u8]) -> Result<()> {
+    let mut expected = Vec::new();
+    loop {
+        let desired = [&expected[..], value].concat();
+        let found = store.compare_set(key, &expected, &desired)?;
+        if found == desired {
+            return Ok(());
+        }
+        // The answer `expected` means that the key is absent now.
+        expected = if found == expected { Vec::new() } else { found };
+    }
+}
+
+/// Return the values of `keys` with [`Store::get`]: what [`Store::multi_get`] does by default.
+pub fn get_each<S: Store + ?Sized>(store: &S, keys: &[&str]) -> Result<Vec<Vec<u8>>> {
+    keys.iter().map(|key| store.get(key)).collect()
+}
+
+/// Set each of `keys` with [`Store::set`]: what [`Store::multi_set`] does by default.
+pub fn set_each<S: Store + ?Sized>(store: &S, keys: &[&str], values: &[&[u8]]) -> Result<()> {
+    expect_pairs(keys, values)?;
+    keys.iter().zip(values).try_for_each(|(key, value)| store.set(key, value))
 }
 
 /// Function that says whether the user wants a wait to end, as by Ctrl-C. It returns the error to raise.

@@ -33,7 +33,7 @@ impl Engine {
         for &h in inputs {
             match &r.entry(h)?.state {
                 State::Held(slot) => slots.push(slot.clone()),
-                _ => return Err(Error::value("an input is to be computed itself")),
+                _ => return Err(Error::value("an input must be computed already, but is still pending")),
             }
         }
         let body = &r.streams[stream as usize].body;
@@ -76,7 +76,7 @@ impl Engine {
         let (stream, value) = match &r.entry(handle)?.state {
             State::Pending { stream, value } => (*stream as usize, *value),
             _ => {
-                return Err(Error::value("the value is computed already; only one still to be computed has a program"));
+                return Err(Error::value("the value is computed already: only a pending value has a program"));
             }
         };
         Ok((r.streams[stream].body.form.clone(), value))
@@ -94,7 +94,7 @@ impl Recording {
                     from = Some(*stream);
                     values.push(*value);
                 }
-                _ => return Err(Error::value("the values are not all to be computed by one segment")),
+                _ => return Err(Error::value("the values are not pending in one segment")),
             }
         }
         Ok((from.ok_or_else(|| Error::value("no value was named"))?, values))

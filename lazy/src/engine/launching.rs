@@ -267,7 +267,7 @@ impl Engine {
         let buffers = compiled.executable.execute(&args, &[]).map_err(failed)?;
         drop(args);
         if buffers.len() != outputs.0.len() {
-            return Err(Arc::new(Failure::new(ErrorKind::Runtime, "the program gave another number of results")));
+            return Err(Arc::new(Failure::new(ErrorKind::Runtime, "the program returned a wrong number of results")));
         }
         count(&COUNTERS.segments_executed, 1);
         count(&COUNTERS.nodes_executed, body.form.nodes.len() as u64);
@@ -363,7 +363,7 @@ impl Engine {
                     // Options may have changed meanwhile. The key is that of the compiled program.
                     match e.serialize() {
                         Ok(bytes) => disk.store(&device.disk_key(&text, &options), &bytes),
-                        Err(e) => log_unserialisable(&e),
+                        Err(e) => log_unserializable(&e),
                     }
                 }
                 e
@@ -477,7 +477,7 @@ impl Notice {
             if wait.recv_timeout(Notice::AFTER) == Err(mpsc::RecvTimeoutError::Timeout) && !PRINTED.swap(true, Relaxed)
             {
                 eprintln!(
-                    "torchtpu: the compiler has taken more than {} s for a program of {ops} ops, and goes on",
+                    "torchtpu: the compiler has taken more than {} s for a program of {ops} ops, and is still running",
                     Notice::AFTER.as_secs()
                 );
             }
@@ -620,9 +620,10 @@ fn all_finite(dtype: DType, bytes: &[u8]) -> bool {
 }
 
 /// Print once that the plugin cannot serialize executables. The disk cache is then unused.
-pub(super) fn log_unserialisable(e: &torchtpu_pjrt::Error) {
+pub(super) fn log_unserializable(e: &torchtpu_pjrt::Error) {
     static PRINTED: AtomicBool = AtomicBool::new(false);
     if !PRINTED.swap(true, Relaxed) {
-        crate::disk::warn(&format!("executables of this plugin cannot be kept on disk: {}", e.message()));
+        let why = e.message();
+        crate::disk::warn(&format!("this plugin cannot serialize executables, so the disk cache is not used: {why}"));
     }
 }

@@ -549,7 +549,7 @@ impl Engine {
             };
             match written {
                 Ok(bytes) => executables.push((key, bytes)),
-                Err(e) => launching::log_unserialisable(&e),
+                Err(e) => launching::log_unserializable(&e),
             }
         }
         bundle::write(path, &device.bundle_environment(), &executables)?;

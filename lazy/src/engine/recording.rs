@@ -362,7 +362,7 @@ impl Recording {
 
 #[cold]
 pub(super) fn stale() -> Error {
-    Error::runtime("a device value was used after its last reference was given back")
+    Error::runtime("a device value was used after its last reference was released")
 }
 
 impl Body {

@@ -1,30 +1,36 @@
 """Functions that the modules of absent accelerators share. They answer scripts that ask."""
 
+from __future__ import annotations
 
-def is_available():
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def is_available() -> bool:
     return False
 
 
-def device_count():
+def device_count() -> int:
     return 0
 
 
-def is_initialized():
+def is_initialized() -> bool:
     return False
 
 
-def manual_seed(seed):
+def manual_seed(seed: int) -> None:
     """Do nothing: there are no generators to seed."""
 
 
 manual_seed_all = manual_seed
 
 
-def empty_cache():
+def empty_cache() -> None:
     """Do nothing: there is no memory to free."""
 
 
-def no_memory(device=None):
+def no_memory(device: Any = None) -> int:
     """Bytes that were allocated: none."""
     return 0
 

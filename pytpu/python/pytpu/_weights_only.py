@@ -176,7 +176,9 @@ class _Budget:
                 elif item is level[0]:
                     level[2] += 1
                 elif id(item) in open_containers:
-                    raise pickle.UnpicklingError("lists in this pickle hold one another. The file might be corrupted.")
+                    raise pickle.UnpicklingError(
+                        "lists in this pickle contain each other. The file might be corrupted."
+                    )
                 else:
                     open_containers.add(id(item))
                     levels.append([item, iter(_items(item)), 1])

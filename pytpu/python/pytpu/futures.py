@@ -99,7 +99,7 @@ class Future:
         return following
 
 
-def collect_all(futures):
+def collect_all(futures: list[Future]) -> Future:
     """Return a future of the list of futures, which is complete when all of them are."""
     futures = list(futures)
     together = Future()
@@ -122,6 +122,6 @@ def collect_all(futures):
     return together
 
 
-def wait_all(futures):
+def wait_all(futures: list[Future]) -> list[Any]:
     """Wait for all futures and return their values."""
     return [future.wait() for future in collect_all(futures).wait()]

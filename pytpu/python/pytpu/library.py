@@ -462,7 +462,7 @@ def _register(name, schema):
     if not colons or not space or not op:
         raise ValueError(f"Expected `name` to be of the form `namespace::name`, got {name!r}")
     if space in ("aten", "prim", "prims"):
-        raise ValueError(f"namespace {space!r} belongs to the op table; operators of yours need another")
+        raise ValueError(f"namespace {space!r} belongs to the op table. Choose another one for your operators")
     made = _REGISTRY[name] = _Operator(name, schema)
     _ops._add(space, op, made)
     return made
@@ -956,7 +956,7 @@ def _test_schema(op, args, kwargs, atol, rtol):
             raise RuntimeError(f"Argument {a.name} is not defined as mutable but was mutated")
     storages = {t._storage_id() for a in op.schema.arguments if not a.mutated for t in _tensors([given[a.name]])}
     if op.opaque and any(t._storage_id() in storages for t in _tensors([result])):
-        raise RuntimeError("A result shares memory with an argument, which the schema does not say")
+        raise RuntimeError("A result shares memory with an argument, but the schema does not declare it")
 
 
 def _equal(x, y):

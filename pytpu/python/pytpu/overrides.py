@@ -1,37 +1,46 @@
 """Functions for Python code whose arguments' types may take calls over."""
 
+from __future__ import annotations
+
 import contextlib
 import functools
 
 from . import _C
 
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
 
-def has_torch_function(relevant_args):
+
+def has_torch_function(relevant_args: Iterable[Any]) -> bool:
     """Return whether the type of one of the arguments takes calls over."""
     return _C._has_torch_function(tuple(relevant_args))
 
 
-def has_torch_function_unary(arg):
+def has_torch_function_unary(arg: Any) -> bool:
     """The same for one argument."""
     return _C._has_torch_function((arg,))
 
 
-def has_torch_function_variadic(*args):
+def has_torch_function_variadic(*args: Any) -> bool:
     """Return whether one of the arguments, given one by one, takes calls over."""
     return _C._has_torch_function(args)
 
 
-def handle_torch_function(public_api, relevant_args, *args, **kwargs):
+def handle_torch_function(
+    public_api: Callable[..., Any], relevant_args: Iterable[Any], *args: Any, **kwargs: Any
+) -> Any:
     """Call the override of the first type that takes the call over."""
     return _C._call_torch_function(public_api, tuple(relevant_args), args, kwargs)
 
 
-def is_tensor_like(inp):
+def is_tensor_like(inp: Any) -> bool:
     """Return whether this is a tensor, or of a type that takes calls over."""
     return isinstance(inp, _C.Tensor) or hasattr(type(inp), "__torch_function__")
 
 
-def wrap_torch_function(dispatcher):
+def wrap_torch_function(dispatcher: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorate a function: ``dispatcher(*args, **kwargs)`` returns the arguments whose types may take the call over."""
 
     def decorate(function):
@@ -128,7 +137,7 @@ _IGNORED = (
 
 
 @functools.cache
-def get_ignored_functions():
+def get_ignored_functions() -> set[Callable[..., Any]]:
     """Return the set of public functions that cannot be overridden."""
     import pytpu as torch
 
@@ -191,13 +200,13 @@ def _overridable_by_space():
     return found, index
 
 
-def get_overridable_functions():
+def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
     """Return the functions that can be overridden: lists, by the module or class that has them."""
     return {space: list(functions) for space, functions in _overridable_by_space()[0].items()}
 
 
 @functools.cache
-def get_testing_overrides():
+def get_testing_overrides() -> dict[Callable[..., Any], Callable[..., Any]]:
     """Return a dictionary from each function that can be overridden to one with the same parameters that returns -1."""
 
     def override(*args, **kwargs):
@@ -206,7 +215,7 @@ def get_testing_overrides():
     return {function: override for functions in _overridable_by_space()[0].values() for function in functions}
 
 
-def resolve_name(f):
+def resolve_name(f: Callable[..., Any]) -> str | None:
     """Return the full name of a function that can be overridden, such as ``torch.add``, or ``None`` for any other."""
     import pytpu as torch
 
@@ -228,6 +237,6 @@ def _tensor_methods():
     }
 
 
-def is_tensor_method_or_property(func):
+def is_tensor_method_or_property(func: Callable[..., Any]) -> bool:
     """Return whether a function is a method of ``torch.Tensor``, or the getter of one of its attributes."""
     return func in _tensor_methods() or getattr(func, "__name__", None) == "__get__"

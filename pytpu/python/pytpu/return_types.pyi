@@ -1,6 +1,6 @@
 """Types of `torch.return_types`: the named tuples that functions return."""
 
-from typing import final
+from typing import Final, final
 
 from _typeshed import structseq
 
@@ -9,6 +9,7 @@ from pytpu import Tensor
 # From the op table, by `make generated`.
 @final
 class _lu_with_info(structseq[Tensor], tuple[Tensor, Tensor, Tensor]):
+    __match_args__: Final = ("LU", "pivots", "info")
     @property
     def LU(self) -> Tensor: ...
     @property
@@ -18,6 +19,7 @@ class _lu_with_info(structseq[Tensor], tuple[Tensor, Tensor, Tensor]):
 
 @final
 class aminmax(structseq[Tensor], tuple[Tensor, Tensor]):
+    __match_args__: Final = ("min", "max")
     @property
     def min(self) -> Tensor: ...
     @property
@@ -25,6 +27,7 @@ class aminmax(structseq[Tensor], tuple[Tensor, Tensor]):
 
 @final
 class aminmax_out(structseq[Tensor], tuple[Tensor, Tensor]):
+    __match_args__: Final = ("min", "max")
     @property
     def min(self) -> Tensor: ...
     @property
@@ -32,6 +35,7 @@ class aminmax_out(structseq[Tensor], tuple[Tensor, Tensor]):
 
 @final
 class cummax(structseq[Tensor], tuple[Tensor, Tensor]):
+    __match_args__: Final = ("values", "indices")
     @property
     def values(self) -> Tensor: ...
     @property
@@ -39,6 +43,7 @@ class cummax(structseq[Tensor], tuple[Tensor, Tensor]):
 
 @final
 class cummax_out(structseq[Tensor], tuple[Tensor, Tensor]):
+    __match_args__: Final = ("values", "indices")
     @property
     def values(self) -> Tensor: ...
     @property
@@ -46,6 +51,7 @@ class cummax_out(structseq[Tensor], tuple[Tensor, Tensor]):
 
 @final
 class cummin(structseq[Tensor], tuple[Tensor, Tensor]):
+    __match_args__: Final = ("values", "indices")
     @property
     def values(self) -> Tensor: ...
     @property
@@ -53,6 +59,7 @@ class cummin(structseq[Tensor], tuple[Tensor, Tensor]):
 
 @final
 class cummin_out(structseq[Tensor], tuple[Tensor, Tensor]):
+    __match_args__: Final = ("values", "indices")
     @property
     def values(self) -> Tensor: ...
     @property
@@ -60,6 +67,7 @@ class cummin_out(structseq[Tensor], tuple[Tensor, Tensor]):
 
 @final
 class frexp(structseq[Tensor], tuple[Tensor, Tensor]):
+    __match_args__: Final = ("mantissa", "exponent")
     @property
     def mantissa(self) -> Tensor: ...
     @property
@@ -67,6 +75,7 @@ class frexp(structseq[Tensor], tuple[Tensor, Tensor]):
 
 @final
 class frexp_out(structseq[Tensor], tuple[Tensor, Tensor]):
+    __match_args__: Final = ("mantissa", "exponent")
     @property
     def mantissa(self) -> Tensor: ...
     @property
@@ -74,6 +83,7 @@ class frexp_out(structseq[Tensor], tuple[Tensor, Tensor]):
 
 @final
 class geqrf(structseq[Tensor], tuple[Tensor, Tensor]):
+    __match_args__: Final = ("a", "tau")
     @property
     def a(self) -> Tensor: ...
     @property
@@ -81,6 +91,7 @@ class geqrf(structseq[Tensor], tuple[Tensor, Tensor]):
 
 @final
 class geqrf_out(structseq[Tensor], tuple[Tensor, Tensor]):
+    __match_args__: Final = ("a", "tau")
     @property
     def a(self) -> Tensor: ...
     @property
@@ -88,6 +99,7 @@ class geqrf_out(structseq[Tensor], tuple[Tensor, Tensor]):
 
 @final
 class histogram(structseq[Tensor], tuple[Tensor, Tensor]):
+    __match_args__: Final = ("hist", "bin_edges")
     @property
     def hist(self) -> Tensor: ...
     @property
@@ -95,6 +107,7 @@ class histogram(structseq[Tensor], tuple[Tensor, Tensor]):
 
 @final
 class histogram_out(structseq[Tensor], tuple[Tensor, Tensor]):
+    __match_args__: Final = ("hist", "bin_edges")
     @property
     def hist(self) -> Tensor: ...
     @property
@@ -102,6 +115,7 @@ class histogram_out(structseq[Tensor], tuple[Tensor, Tensor]):
 
 @final
 class kthvalue(structseq[Tensor], tuple[Tensor, Tensor]):
+    __match_args__: Final = ("values", "indices")
     @property
     def values(self) -> Tensor: ...
     @property
@@ -109,6 +123,7 @@ class kthvalue(structseq[Tensor], tuple[Tensor, Tensor]):
 
 @final
 class kthvalue_out(structseq[Tensor], tuple[Tensor, Tensor]):
+    __match_args__: Final = ("values", "indices")
     @property
     def values(self) -> Tensor: ...
     @property
@@ -116,6 +131,7 @@ class kthvalue_out(structseq[Tensor], tuple[Tensor, Tensor]):
 
 @final
 class linalg_cholesky_ex(structseq[Tensor], tuple[Tensor, Tensor]):
+    __match_args__: Final = ("L", "info")
     @property
     def L(self) -> Tensor: ...
     @property
@@ -123,6 +139,7 @@ class linalg_cholesky_ex(structseq[Tensor], tuple[Tensor, Tensor]):
 
 @final
 class linalg_cholesky_ex_out(structseq[Tensor], tuple[Tensor, Tensor]):
+    __match_args__: Final = ("L", "info")
     @property
     def L(self) -> Tensor: ...
     @property
@@ -130,6 +147,7 @@ class linalg_cholesky_ex_out(structseq[Tensor], tuple[Tensor, Tensor]):
 
 @final
 class linalg_eig(structseq[Tensor], tuple[Tensor, Tensor]):
+    __match_args__: Final = ("eigenvalues", "eigenvectors")
     @property
     def eigenvalues(self) -> Tensor: ...
     @property
@@ -137,6 +155,7 @@ class linalg_eig(structseq[Tensor], tuple[Tensor, Tensor]):
 
 @final
 class linalg_eig_out(structseq[Tensor], tuple[Tensor, Tensor]):
+    __match_args__: Final = ("eigenvalues", "eigenvectors")
     @property
     def eigenvalues(self) -> Tensor: ...
     @property
@@ -144,6 +163,7 @@ class linalg_eig_out(structseq[Tensor], tuple[Tensor, Tensor]):
 
 @final
 class linalg_eigh(structseq[Tensor], tuple[Tensor, Tensor]):
+    __match_args__: Final = ("eigenvalues", "eigenvectors")
     @property
     def eigenvalues(self) -> Tensor: ...
     @property
@@ -151,6 +171,7 @@ class linalg_eigh(structseq[Tensor], tuple[Tensor, Tensor]):
 
 @final
 class linalg_eigh_out(structseq[Tensor], tuple[Tensor, Tensor]):
+    __match_args__: Final = ("eigenvalues", "eigenvectors")
     @property
     def eigenvalues(self) -> Tensor: ...
     @property
@@ -158,6 +179,7 @@ class linalg_eigh_out(structseq[Tensor], tuple[Tensor, Tensor]):
 
 @final
 class linalg_inv_ex(structseq[Tensor], tuple[Tensor, Tensor]):
+    __match_args__: Final = ("inverse", "info")
     @property
     def inverse(self) -> Tensor: ...
     @property
@@ -165,6 +187,7 @@ class linalg_inv_ex(structseq[Tensor], tuple[Tensor, Tensor]):
 
 @final
 class linalg_inv_ex_out(structseq[Tensor], tuple[Tensor, Tensor]):
+    __match_args__: Final = ("inverse", "info")
     @property
     def inverse(self) -> Tensor: ...
     @property
@@ -172,6 +195,7 @@ class linalg_inv_ex_out(structseq[Tensor], tuple[Tensor, Tensor]):
 
 @final
 class linalg_ldl_factor(structseq[Tensor], tuple[Tensor, Tensor]):
+    __match_args__: Final = ("LD", "pivots")
     @property
     def LD(self) -> Tensor: ...
     @property
@@ -179,6 +203,7 @@ class linalg_ldl_factor(structseq[Tensor], tuple[Tensor, Tensor]):
 
 @final
 class linalg_ldl_factor_out(structseq[Tensor], tuple[Tensor, Tensor]):
+    __match_args__: Final = ("LD", "pivots")
     @property
     def LD(self) -> Tensor: ...
     @property
@@ -186,6 +211,7 @@ class linalg_ldl_factor_out(structseq[Tensor], tuple[Tensor, Tensor]):
 
 @final
 class linalg_ldl_factor_ex(structseq[Tensor], tuple[Tensor, Tensor, Tensor]):
+    __match_args__: Final = ("LD", "pivots", "info")
     @property
     def LD(self) -> Tensor: ...
     @property
@@ -195,6 +221,7 @@ class linalg_ldl_factor_ex(structseq[Tensor], tuple[Tensor, Tensor, Tensor]):
 
 @final
 class linalg_ldl_factor_ex_out(structseq[Tensor], tuple[Tensor, Tensor, Tensor]):
+    __match_args__: Final = ("LD", "pivots", "info")
     @property
     def LD(self) -> Tensor: ...
     @property
@@ -204,6 +231,7 @@ class linalg_ldl_factor_ex_out(structseq[Tensor], tuple[Tensor, Tensor, Tensor])
 
 @final
 class linalg_lstsq(structseq[Tensor], tuple[Tensor, Tensor, Tensor, Tensor]):
+    __match_args__: Final = ("solution", "residuals", "rank", "singular_values")
     @property
     def solution(self) -> Tensor: ...
     @property
@@ -215,6 +243,7 @@ class linalg_lstsq(structseq[Tensor], tuple[Tensor, Tensor, Tensor, Tensor]):
 
 @final
 class linalg_lstsq_out(structseq[Tensor], tuple[Tensor, Tensor, Tensor, Tensor]):
+    __match_args__: Final = ("solution", "residuals", "rank", "singular_values")
     @property
     def solution(self) -> Tensor: ...
     @property
@@ -226,6 +255,7 @@ class linalg_lstsq_out(structseq[Tensor], tuple[Tensor, Tensor, Tensor, Tensor])
 
 @final
 class linalg_lu(structseq[Tensor], tuple[Tensor, Tensor, Tensor]):
+    __match_args__: Final = ("P", "L", "U")
     @property
     def P(self) -> Tensor: ...
     @property
@@ -235,6 +265,7 @@ class linalg_lu(structseq[Tensor], tuple[Tensor, Tensor, Tensor]):
 
 @final
 class linalg_lu_out(structseq[Tensor], tuple[Tensor, Tensor, Tensor]):
+    __match_args__: Final = ("P", "L", "U")
     @property
     def P(self) -> Tensor: ...
     @property
@@ -244,6 +275,7 @@ class linalg_lu_out(structseq[Tensor], tuple[Tensor, Tensor, Tensor]):
 
 @final
 class linalg_lu_factor(structseq[Tensor], tuple[Tensor, Tensor]):
+    __match_args__: Final = ("LU", "pivots")
     @property
     def LU(self) -> Tensor: ...
     @property
@@ -251,6 +283,7 @@ class linalg_lu_factor(structseq[Tensor], tuple[Tensor, Tensor]):
 
 @final
 class linalg_lu_factor_out(structseq[Tensor], tuple[Tensor, Tensor]):
+    __match_args__: Final = ("LU", "pivots")
     @property
     def LU(self) -> Tensor: ...
     @property
@@ -258,6 +291,7 @@ class linalg_lu_factor_out(structseq[Tensor], tuple[Tensor, Tensor]):
 
 @final
 class linalg_lu_factor_ex(structseq[Tensor], tuple[Tensor, Tensor, Tensor]):
+    __match_args__: Final = ("LU", "pivots", "info")
     @property
     def LU(self) -> Tensor: ...
     @property
@@ -267,6 +301,7 @@ class linalg_lu_factor_ex(structseq[Tensor], tuple[Tensor, Tensor, Tensor]):
 
 @final
 class linalg_lu_factor_ex_out(structseq[Tensor], tuple[Tensor, Tensor, Tensor]):
+    __match_args__: Final = ("LU", "pivots", "info")
     @property
     def LU(self) -> Tensor: ...
     @property
@@ -276,6 +311,7 @@ class linalg_lu_factor_ex_out(structseq[Tensor], tuple[Tensor, Tensor, Tensor]):
 
 @final
 class linalg_polar(structseq[Tensor], tuple[Tensor, Tensor]):
+    __match_args__: Final = ("U", "H")
     @property
     def U(self) -> Tensor: ...
     @property
@@ -283,6 +319,7 @@ class linalg_polar(structseq[Tensor], tuple[Tensor, Tensor]):
 
 @final
 class linalg_polar_out(structseq[Tensor], tuple[Tensor, Tensor]):
+    __match_args__: Final = ("U", "H")
     @property
     def U(self) -> Tensor: ...
     @property
@@ -290,6 +327,7 @@ class linalg_polar_out(structseq[Tensor], tuple[Tensor, Tensor]):
 
 @final
 class linalg_qr(structseq[Tensor], tuple[Tensor, Tensor]):
+    __match_args__: Final = ("Q", "R")
     @property
     def Q(self) -> Tensor: ...
     @property
@@ -297,6 +335,7 @@ class linalg_qr(structseq[Tensor], tuple[Tensor, Tensor]):
 
 @final
 class linalg_qr_out(structseq[Tensor], tuple[Tensor, Tensor]):
+    __match_args__: Final = ("Q", "R")
     @property
     def Q(self) -> Tensor: ...
     @property
@@ -304,6 +343,7 @@ class linalg_qr_out(structseq[Tensor], tuple[Tensor, Tensor]):
 
 @final
 class linalg_slogdet(structseq[Tensor], tuple[Tensor, Tensor]):
+    __match_args__: Final = ("sign", "logabsdet")
     @property
     def sign(self) -> Tensor: ...
     @property
@@ -311,6 +351,7 @@ class linalg_slogdet(structseq[Tensor], tuple[Tensor, Tensor]):
 
 @final
 class linalg_slogdet_out(structseq[Tensor], tuple[Tensor, Tensor]):
+    __match_args__: Final = ("sign", "logabsdet")
     @property
     def sign(self) -> Tensor: ...
     @property
@@ -318,6 +359,7 @@ class linalg_slogdet_out(structseq[Tensor], tuple[Tensor, Tensor]):
 
 @final
 class linalg_solve_ex(structseq[Tensor], tuple[Tensor, Tensor]):
+    __match_args__: Final = ("result", "info")
     @property
     def result(self) -> Tensor: ...
     @property
@@ -325,6 +367,7 @@ class linalg_solve_ex(structseq[Tensor], tuple[Tensor, Tensor]):
 
 @final
 class linalg_solve_ex_out(structseq[Tensor], tuple[Tensor, Tensor]):
+    __match_args__: Final = ("result", "info")
     @property
     def result(self) -> Tensor: ...
     @property
@@ -332,6 +375,7 @@ class linalg_solve_ex_out(structseq[Tensor], tuple[Tensor, Tensor]):
 
 @final
 class linalg_svd(structseq[Tensor], tuple[Tensor, Tensor, Tensor]):
+    __match_args__: Final = ("U", "S", "Vh")
     @property
     def U(self) -> Tensor: ...
     @property
@@ -341,6 +385,7 @@ class linalg_svd(structseq[Tensor], tuple[Tensor, Tensor, Tensor]):
 
 @final
 class linalg_svd_out(structseq[Tensor], tuple[Tensor, Tensor, Tensor]):
+    __match_args__: Final = ("U", "S", "Vh")
     @property
     def U(self) -> Tensor: ...
     @property
@@ -350,6 +395,7 @@ class linalg_svd_out(structseq[Tensor], tuple[Tensor, Tensor, Tensor]):
 
 @final
 class lu_unpack(structseq[Tensor], tuple[Tensor, Tensor, Tensor]):
+    __match_args__: Final = ("P", "L", "U")
     @property
     def P(self) -> Tensor: ...
     @property
@@ -359,6 +405,7 @@ class lu_unpack(structseq[Tensor], tuple[Tensor, Tensor, Tensor]):
 
 @final
 class lu_unpack_out(structseq[Tensor], tuple[Tensor, Tensor, Tensor]):
+    __match_args__: Final = ("P", "L", "U")
     @property
     def P(self) -> Tensor: ...
     @property
@@ -368,6 +415,7 @@ class lu_unpack_out(structseq[Tensor], tuple[Tensor, Tensor, Tensor]):
 
 @final
 class max(structseq[Tensor], tuple[Tensor, Tensor]):
+    __match_args__: Final = ("values", "indices")
     @property
     def values(self) -> Tensor: ...
     @property
@@ -375,6 +423,7 @@ class max(structseq[Tensor], tuple[Tensor, Tensor]):
 
 @final
 class max_out(structseq[Tensor], tuple[Tensor, Tensor]):
+    __match_args__: Final = ("values", "indices")
     @property
     def values(self) -> Tensor: ...
     @property
@@ -382,6 +431,7 @@ class max_out(structseq[Tensor], tuple[Tensor, Tensor]):
 
 @final
 class median(structseq[Tensor], tuple[Tensor, Tensor]):
+    __match_args__: Final = ("values", "indices")
     @property
     def values(self) -> Tensor: ...
     @property
@@ -389,6 +439,7 @@ class median(structseq[Tensor], tuple[Tensor, Tensor]):
 
 @final
 class median_out(structseq[Tensor], tuple[Tensor, Tensor]):
+    __match_args__: Final = ("values", "indices")
     @property
     def values(self) -> Tensor: ...
     @property
@@ -396,6 +447,7 @@ class median_out(structseq[Tensor], tuple[Tensor, Tensor]):
 
 @final
 class min(structseq[Tensor], tuple[Tensor, Tensor]):
+    __match_args__: Final = ("values", "indices")
     @property
     def values(self) -> Tensor: ...
     @property
@@ -403,6 +455,7 @@ class min(structseq[Tensor], tuple[Tensor, Tensor]):
 
 @final
 class min_out(structseq[Tensor], tuple[Tensor, Tensor]):
+    __match_args__: Final = ("values", "indices")
     @property
     def values(self) -> Tensor: ...
     @property
@@ -410,6 +463,7 @@ class min_out(structseq[Tensor], tuple[Tensor, Tensor]):
 
 @final
 class mode(structseq[Tensor], tuple[Tensor, Tensor]):
+    __match_args__: Final = ("values", "indices")
     @property
     def values(self) -> Tensor: ...
     @property
@@ -417,6 +471,7 @@ class mode(structseq[Tensor], tuple[Tensor, Tensor]):
 
 @final
 class mode_out(structseq[Tensor], tuple[Tensor, Tensor]):
+    __match_args__: Final = ("values", "indices")
     @property
     def values(self) -> Tensor: ...
     @property
@@ -424,6 +479,7 @@ class mode_out(structseq[Tensor], tuple[Tensor, Tensor]):
 
 @final
 class nanmedian(structseq[Tensor], tuple[Tensor, Tensor]):
+    __match_args__: Final = ("values", "indices")
     @property
     def values(self) -> Tensor: ...
     @property
@@ -431,6 +487,7 @@ class nanmedian(structseq[Tensor], tuple[Tensor, Tensor]):
 
 @final
 class nanmedian_out(structseq[Tensor], tuple[Tensor, Tensor]):
+    __match_args__: Final = ("values", "indices")
     @property
     def values(self) -> Tensor: ...
     @property
@@ -438,6 +495,7 @@ class nanmedian_out(structseq[Tensor], tuple[Tensor, Tensor]):
 
 @final
 class slogdet(structseq[Tensor], tuple[Tensor, Tensor]):
+    __match_args__: Final = ("sign", "logabsdet")
     @property
     def sign(self) -> Tensor: ...
     @property
@@ -445,6 +503,7 @@ class slogdet(structseq[Tensor], tuple[Tensor, Tensor]):
 
 @final
 class slogdet_out(structseq[Tensor], tuple[Tensor, Tensor]):
+    __match_args__: Final = ("sign", "logabsdet")
     @property
     def sign(self) -> Tensor: ...
     @property
@@ -452,6 +511,7 @@ class slogdet_out(structseq[Tensor], tuple[Tensor, Tensor]):
 
 @final
 class sort(structseq[Tensor], tuple[Tensor, Tensor]):
+    __match_args__: Final = ("values", "indices")
     @property
     def values(self) -> Tensor: ...
     @property
@@ -459,6 +519,7 @@ class sort(structseq[Tensor], tuple[Tensor, Tensor]):
 
 @final
 class sort_out(structseq[Tensor], tuple[Tensor, Tensor]):
+    __match_args__: Final = ("values", "indices")
     @property
     def values(self) -> Tensor: ...
     @property
@@ -466,6 +527,7 @@ class sort_out(structseq[Tensor], tuple[Tensor, Tensor]):
 
 @final
 class svd(structseq[Tensor], tuple[Tensor, Tensor, Tensor]):
+    __match_args__: Final = ("U", "S", "V")
     @property
     def U(self) -> Tensor: ...
     @property
@@ -475,6 +537,7 @@ class svd(structseq[Tensor], tuple[Tensor, Tensor, Tensor]):
 
 @final
 class svd_out(structseq[Tensor], tuple[Tensor, Tensor, Tensor]):
+    __match_args__: Final = ("U", "S", "V")
     @property
     def U(self) -> Tensor: ...
     @property
@@ -484,6 +547,7 @@ class svd_out(structseq[Tensor], tuple[Tensor, Tensor, Tensor]):
 
 @final
 class topk(structseq[Tensor], tuple[Tensor, Tensor]):
+    __match_args__: Final = ("values", "indices")
     @property
     def values(self) -> Tensor: ...
     @property
@@ -491,6 +555,7 @@ class topk(structseq[Tensor], tuple[Tensor, Tensor]):
 
 @final
 class topk_out(structseq[Tensor], tuple[Tensor, Tensor]):
+    __match_args__: Final = ("values", "indices")
     @property
     def values(self) -> Tensor: ...
     @property
@@ -498,6 +563,7 @@ class topk_out(structseq[Tensor], tuple[Tensor, Tensor]):
 
 @final
 class triangular_solve(structseq[Tensor], tuple[Tensor, Tensor]):
+    __match_args__: Final = ("solution", "cloned_coefficient")
     @property
     def solution(self) -> Tensor: ...
     @property
@@ -505,6 +571,7 @@ class triangular_solve(structseq[Tensor], tuple[Tensor, Tensor]):
 
 @final
 class triangular_solve_out(structseq[Tensor], tuple[Tensor, Tensor]):
+    __match_args__: Final = ("solution", "cloned_coefficient")
     @property
     def solution(self) -> Tensor: ...
     @property

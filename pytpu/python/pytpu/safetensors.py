@@ -183,7 +183,7 @@ def _no_duplicates(pairs):
         seen = set()
         twice = next(k for k, _ in pairs if k in seen or seen.add(k))
         raise SafetensorError(
-            f"Error while deserializing header: invalid JSON in header: the key `{twice}` stands twice"
+            f"Error while deserializing header: invalid JSON in header: the key `{twice}` occurs twice"
         )
     shape = found.get("shape")
     if isinstance(shape, list) and any(type(n) is int and n >= 1 << 63 for n in shape):

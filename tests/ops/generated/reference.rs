@@ -133,18 +133,16 @@ fn is_differentiable(row: &Row, schema: &Schema) -> bool {
 
 /// Return the schema with the names of Python, and without marks of views and of written tensors, such as `(a!)`.
 fn signature(row: &Row) -> String {
-    let mut text = row.schema.replace("SymInt", "int");
-    while let Some(mark) = text.find("Tensor(").map(|at| at + "Tensor".len()) {
-        let end = text[mark..].find(')').expect("a mark ends") + mark;
-        text.replace_range(mark..=end, "");
+    let (_, rest) = row.schema.split_once('(').expect("a schema has parameters");
+    let mut rest = rest.replace("SymInt", "int");
+    while let Some(mark) = rest.find("Tensor(").map(|at| at + "Tensor".len()) {
+        let end = rest[mark..].find(')').expect("a mark ends") + mark;
+        rest.replace_range(mark..=end, "");
     }
-    let (head, rest) = text.split_once('(').expect("a schema has parameters");
-    let name = head.split('.').next().unwrap_or(head);
-    let rest = match row.scope {
-        Scope::Method => rest.to_string(),
-        _ => rest.replacen("Tensor self", "Tensor input", 1),
-    };
-    format!("{name}({rest}")
+    if row.scope != Scope::Method {
+        rest = rest.replacen("Tensor self", "Tensor input", 1);
+    }
+    format!("{}({rest}", row.name())
 }
 
 /// Return text in lines of at most 120 columns.

@@ -4,7 +4,7 @@
 //! fails when the second part is not what the rows give. `make generated` writes it.
 
 use super::compare;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use torchtpu::schema::{Arg, Row, Schema, Scope, Ty};
 use torchtpu::{Scalar, ops};
 
@@ -282,6 +282,19 @@ fn definition(name: &str, signatures: &[Signature], method: bool) -> String {
     text
 }
 
+/// Return a key that sorts `log2` before `log10`, as ruff sorts imports.
+fn natural(name: &str) -> Vec<(char, u64)> {
+    let mut key: Vec<(char, u64)> = Vec::new();
+    for c in name.chars() {
+        match (c.to_digit(10), key.last_mut()) {
+            (Some(digit), Some(('0', number))) => *number = *number * 10 + u64::from(digit),
+            (Some(digit), _) => key.push(('0', digit.into())),
+            (None, _) => key.push((c, 0)),
+        }
+    }
+    key
+}
+
 /// Return the class of a named tuple.
 fn named_tuple(name: &str, fields: &[&str]) -> String {
     let tensors = vec!["Tensor"; fields.len()].join(", ");
@@ -339,15 +352,17 @@ fn python_stubs_follow_the_rows() {
     let functions =
         |_: &str| names.iter().map(|(name, entry)| definition(name, &entry.function, false)).collect::<String>() + "\n";
     let methods = |by_hand: &str| {
+        let by_hand = by_hand.split("\nclass Tensor(").nth(1).expect("the class of tensors");
         let with_method = names.iter().filter(|(name, entry)| !entry.method.is_empty() && !has_by_hand(by_hand, name));
         with_method.map(|(name, entry)| definition(name, &entry.method, true)).collect::<String>()
     };
     let imports = |by_hand: &str| {
-        let of_torch: BTreeSet<&str> = names
+        let mut of_torch: Vec<&str> = names
             .iter()
             .filter(|(name, entry)| entry.is_function_of_torch && !has_by_hand(by_hand, name))
             .map(|(name, _)| name.as_str())
             .collect();
+        of_torch.sort_by_key(|name| natural(name));
         let lines: String = of_torch.iter().map(|name| format!("    {name} as {name},\n")).collect();
         format!("from ._op_table import (\n{lines})\n")
     };

@@ -17,7 +17,7 @@ def numbers(*shape, seed=0, device="cpu"):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(device)
 
 
-# What PyTorch gives on cpu, and on its accelerators.
+# Each call, and PyTorch's dtypes of its result on cpu and on accelerators.
 RESULTS = {
     "matmul of both": (lambda x, b: b @ x, BF16, BF16),
     "linear": (lambda x, b: F.linear(x, x, x[0]), BF16, BF16),
@@ -61,12 +61,12 @@ def test_dtypes_of_results(name, device):
     with torch.no_grad(), torch.autocast(device):
         y = f(x, x.bfloat16())
     assert y.dtype == (on_cpu if device == "cpu" else on_tpu)
-    # The other device has nothing of it.
+    # Autocast of another device changes nothing.
     with torch.autocast("tpu" if device == "cpu" else "cpu"):
         assert torch.mm(x, x).dtype == F32
 
 
-def test_results_are_those_of_casts_by_hand(device):
+def test_results_equal_manual_casts(device):
     x, w, b = numbers(5, 8, device=device), numbers(3, 8, seed=1, device=device), numbers(3, seed=2, device=device)
     w.requires_grad_()
     with torch.autocast(device, dtype=BF16):
@@ -114,7 +114,7 @@ def test_a_parameter_is_cast_once(device):
     with torch.autocast(device):
         y = x @ w
         assert node(x @ w) == node(y)
-        # A change in place is seen.
+        # The cast is repeated after a write in place.
         with torch.no_grad():
             w.mul_(2)
         assert_close(x @ w, 2 * y)
@@ -127,7 +127,7 @@ def test_a_parameter_is_cast_once(device):
         assert node(x @ w) != kept
 
 
-def test_backward_is_as_forward_was(device):
+def test_backward_runs_in_the_mode_of_forward(device):
     x, w = numbers(4, 4, device=device), numbers(4, 4, seed=1, device=device).requires_grad_()
     (x @ w).sum().backward()
     want, w.grad = w.grad, None
@@ -185,7 +185,7 @@ def test_custom_functions(device):
     assert seen[0] == (F32, False) and (F32, False) in seen[1:] and True in seen
 
 
-def test_a_function_of_ones_own_is_called_as_backward_was(device):
+def test_custom_functions_run_under_autocast(device):
     class Product(torch.autograd.Function):
         @staticmethod
         def forward(ctx, a, b):
@@ -206,7 +206,7 @@ def test_a_function_of_ones_own_is_called_as_backward_was(device):
 
 
 @pytest.mark.parametrize("layer", [nn.LSTM, nn.GRU, nn.RNN])
-def test_recurrent_layers_take_what_products_give(layer, device):
+def test_recurrent_layers_accept_the_dtype_of_products(layer, device):
     net = nn.Sequential(nn.Linear(4, 3), layer(3, 2)).to(device)
     with torch.autocast(device):
         y, _ = net(numbers(5, 2, 4, device=device))
@@ -231,12 +231,12 @@ LOSSES = {
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_losses_are_in_full(name, device):
+def test_losses_are_computed_in_float32(name, device):
     with torch.autocast(device):
         assert getattr(F, name)(*LOSSES[name](numbers(4, 4, device=device).bfloat16())).dtype == F32
 
 
-def test_what_is_not_here_is_said():
+def test_unavailable_devices_and_deprecated_names_warn():
     for name, text in (
         ("cuda", "^CUDA is not available .* Disabling autocast.$"),
         ("mps", "device_type of 'mps'.*Disabling"),

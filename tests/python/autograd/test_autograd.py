@@ -31,7 +31,7 @@ class Product(Function):
 
 
 class Twice(Function):
-    """Wrong: half of the gradient."""
+    """Return half of the right gradient."""
 
     @staticmethod
     def forward(ctx, a):
@@ -545,7 +545,7 @@ def test_a_long_chain_of_functions():
     assert x.grad.item() == 1.0
 
 
-def test_what_nobody_asked_for_is_not_computed(device):
+def test_gradients_that_are_not_requested_are_not_computed(device):
     x, w = (torch.randn(3, 3, device=device, requires_grad=True) for _ in range(2))
     y = x @ w
     missing = []
@@ -568,7 +568,7 @@ def test_parts_share_a_node(device):
         parts = take_apart(x)
         assert parts[0].grad_fn == parts[-1].grad_fn and parts[0].grad_fn.name() == f"{name}Backward0"
         assert all(p._is_view() for p in parts)
-        # All of them, some, and one.
+        # Use all parts, some of them, and one.
         for used in (range(len(parts)), (0, 2), (1,)):
             parts = take_apart(x)
             sum(parts[i].square().sum() for i in used).backward()
@@ -578,7 +578,7 @@ def test_parts_share_a_node(device):
             assert torch.equal(x.grad, want), (name, used)
             x.grad = None
         assert torch.autograd.gradgradcheck(lambda x: take_apart(x)[0] * take_apart(x)[2].square(), x)
-    # What nobody used costs nothing a part.
+    # Unused parts record no nodes in backward.
     many = torch.ones(300, 8).to(device).requires_grad_()
     parts = many.unbind(0)
     (parts[0] * parts[7] * parts[-1]).sum().backward()
@@ -590,7 +590,7 @@ def test_parts_share_a_node(device):
         before = torch.tpu.metrics()["nodes_recorded"]
         loss.backward()
         assert torch.tpu.metrics()["nodes_recorded"] - before < 40
-    # A part that is written in place, which those that share a node refuse, goes its own way.
+    # Parts of `tensor_split` do not share a node, so that one may be written in place.
     y = x * 1
     first, second, _ = y.tensor_split(3, 1)
     second.mul_(3)
@@ -620,7 +620,7 @@ def test_generators_hold_their_mode_only_while_they_run():
     with pytest.raises(StopIteration, match="done"):
         next(g)
     assert seen == [False, False]
-    # Closed half-way: its own end runs, at once and in its mode.
+    # `close` runs the generator's `finally` block at once, in the generator's mode.
     g = numbers()
     next(g)
     g.close()

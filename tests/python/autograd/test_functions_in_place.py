@@ -6,7 +6,7 @@ import pytpu as torch
 
 
 class Add(torch.autograd.Function):
-    """Adds in place."""
+    """Add in place."""
 
     @staticmethod
     def forward(ctx, a, b):
@@ -20,7 +20,7 @@ class Add(torch.autograd.Function):
 
 
 class Double(torch.autograd.Function):
-    """Doubles in place."""
+    """Double in place."""
 
     @staticmethod
     def forward(ctx, a):

@@ -1,4 +1,4 @@
-"""`.grad`: the object that was assigned stays, with its class and its attributes."""
+"""`Tensor.grad` keeps the assigned object, with its class and its attributes."""
 
 import gc
 import weakref
@@ -21,7 +21,7 @@ def _computed(device):
 
 
 @pytest.mark.parametrize("make", [_leaf, _computed])
-def test_grad_keeps_the_class_of_what_was_assigned(make, device):
+def test_grad_keeps_the_class_of_the_assigned_tensor(make, device):
     x = make(device)
     x.grad = torch.ones(2, device=device).as_subclass(Special)
     assert type(x.grad) is Special
@@ -53,7 +53,7 @@ def test_accumulation_goes_into_the_assigned_object(device):
 
 
 @pytest.mark.filterwarnings("ignore:Using backward.. with create_graph=True")
-def test_another_gradient_lets_the_assigned_object_go():
+def test_another_gradient_releases_the_assigned_object():
     x = torch.ones(2, requires_grad=True)
     for change in (
         lambda: (x**2).sum().backward(create_graph=True),
@@ -124,7 +124,7 @@ def test_given_gradient_of_another_float_dtype_is_cast():
     assert g.dtype == torch.float64 and torch.equal(g, torch.eye(3, dtype=torch.float64))
 
 
-def test_data_of_integers_is_refused_for_what_requires_grad():
+def test_integer_data_is_refused_for_tensors_that_require_grad():
     x = torch.tensor(1.0, requires_grad=True)
     with pytest.raises(RuntimeError, match="must be floating point or complex dtype"):
         x.data = torch.tensor(3)

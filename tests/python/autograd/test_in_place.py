@@ -5,7 +5,7 @@ import pytest
 import pytpu as torch
 
 
-def test_what_is_overwritten_has_the_gradient_zero(device):
+def test_overwritten_elements_have_gradient_zero(device):
     x, y = (torch.ones(2, 3, device=device).requires_grad_() for _ in range(2))
     torch.slice_scatter(x, y, 0, 0, 20, 1).sum().backward()
     assert x.grad.tolist() == [[0.0] * 3] * 2 and y.grad.tolist() == [[1.0] * 3] * 2
@@ -25,7 +25,7 @@ def test_leaves_that_are_views_are_not_written(device):
     assert x.sum().item() == 15 and not base.requires_grad
 
 
-def test_a_write_of_nothing_has_a_history(device):
+def test_a_write_of_an_empty_tensor_is_recorded(device):
     nothing = torch.zeros(0, device=device).requires_grad_()
     for write in (
         lambda y: y[1:1].copy_(nothing),
@@ -72,7 +72,7 @@ def test_views_that_share_a_node_refuse_in_place_changes(device, separate):
     with torch.no_grad():
         parts[0].add_(1)
     assert x[0, 0].item() == 2
-    # Nothing is lost where nothing is recorded, or where nodes are not shared.
+    # The write is allowed without gradients, and for parts that do not share a node.
     plain = torch.zeros(4, 2, device=device)
     separate(plain)[0].add_(1)
     assert plain.sum().item() > 0
@@ -104,7 +104,7 @@ def test_a_view_made_without_grad_refuses_recorded_changes(device):
 @pytest.mark.parametrize(
     "write", [lambda y, b: y.__setitem__(slice(None), b), lambda y, b: y.__setitem__(..., b), lambda y, b: y.copy_(b)]
 )
-def test_what_is_overwritten_has_a_gradient_of_zero(device, write):
+def test_overwritten_tensors_have_gradient_zero(device, write):
     a, b = (torch.ones(3, device=device, requires_grad=True) for _ in range(2))
     y = a * 2
     write(y, b)

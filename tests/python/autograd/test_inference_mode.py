@@ -1,11 +1,11 @@
-"""Inference mode: what is made within is marked, is not kept for backward, and is written within only."""
+"""Inference tensors are marked, are not saved for backward, and are written only in inference mode."""
 
 import pytest
 
 import pytpu as torch
 
 
-def test_inference_mode_says_that_it_is_on():
+def test_is_inference_mode_enabled_follows_the_mode():
     assert not torch.is_inference_mode_enabled()
     with torch.inference_mode():
         assert torch.is_inference_mode_enabled() and not torch.is_grad_enabled()
@@ -16,7 +16,7 @@ def test_inference_mode_says_that_it_is_on():
     assert not torch.is_inference_mode_enabled() and torch.is_grad_enabled()
 
 
-def test_tensors_made_within_are_inference_tensors(device):
+def test_tensors_made_in_inference_mode_are_inference_tensors(device):
     with torch.inference_mode():
         made = [
             torch.ones(2, device=device),
@@ -34,7 +34,7 @@ def test_tensors_made_within_are_inference_tensors(device):
     assert not (made[0] + 1).is_inference() and not made[0].clone().is_inference()
 
 
-def test_normal_tensors_stay_normal_within(device):
+def test_normal_tensors_stay_normal_in_inference_mode(device):
     x = torch.zeros(3, device=device)
     with torch.inference_mode():
         view = x.view(3)
@@ -51,7 +51,7 @@ def test_inference_tensors_are_not_saved_for_backward(device):
     x = torch.ones(2, device=device, requires_grad=True)
     with pytest.raises(RuntimeError, match="Inference tensors cannot be saved for backward"):
         x * c
-    # Nothing is kept of the operands of a sum.
+    # A sum saves no operand for backward.
     (x + c).sum().backward()
     assert x.grad.tolist() == [1, 1]
     assert (x * c.clone()).requires_grad
@@ -72,7 +72,7 @@ def test_inference_tensors_are_not_saved_for_backward(device):
         lambda t: torch.add(torch.ones(2), 1, out=t),
     ],
 )
-def test_inference_tensors_are_written_within_only(write):
+def test_inference_tensors_are_written_only_in_inference_mode(write):
     with torch.inference_mode():
         t = torch.ones(2)
         write(t)
@@ -91,7 +91,7 @@ def test_inference_tensors_have_no_version_and_no_gradient():
         t.requires_grad_()
 
 
-def test_nothing_is_recorded_within_even_with_gradients_on():
+def test_inference_mode_records_nothing_even_with_enable_grad():
     x = torch.ones(1, requires_grad=True)
     with torch.inference_mode(), torch.enable_grad():
         assert torch.is_grad_enabled()
@@ -113,13 +113,13 @@ def test_functions_and_generators_are_decorated():
     assert not torch.is_inference_mode_enabled()
 
 
-def test_an_error_within_ends_the_mode():
+def test_an_error_in_the_block_ends_inference_mode():
     with pytest.raises(ZeroDivisionError), torch.inference_mode():
         1 / 0
     assert not torch.is_inference_mode_enabled() and torch.is_grad_enabled()
 
 
-def test_a_model_gives_the_same_within(device):
+def test_a_model_gives_the_same_results_in_inference_mode(device):
     m = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(inplace=True), torch.nn.LayerNorm(4)).to(device)
     x = torch.randn(2, 3, device=device)
     with torch.inference_mode():

@@ -5,7 +5,7 @@ import pytest
 import pytpu as torch
 
 
-def test_what_a_step_keeps_can_be_read():
+def test_saved_tensors_of_a_node_can_be_read():
     x, y = torch.ones(2, requires_grad=True), torch.full((2,), 3.0, requires_grad=True)
     f = (x * y).grad_fn
     assert f._saved_self is x and f._saved_other is y
@@ -20,7 +20,7 @@ def test_what_a_step_keeps_can_be_read():
         z.grad_fn._saved_self
 
 
-def test_hooks_before_a_step_of_two_results_get_two_gradients():
+def test_prehooks_of_a_node_with_two_results_get_two_gradients():
     x = torch.rand(4, 3, dtype=torch.float64, requires_grad=True)
     got = []
     var, mean = torch.var_mean(x, dim=0)

@@ -11,7 +11,7 @@ def test_window_on_a_leaf_that_is_a_view_has_a_gradient():
     assert leaf.grad.tolist() == [1, 1, 1, 1, 0, 0]
 
 
-def test_diagonals_of_nothing_have_a_history(device):
+def test_diagonals_of_empty_tensors_are_recorded(device):
     for k in (0, 1, -2):
         x = torch.zeros(2, 0, device=device).requires_grad_()
         y = torch.diagflat(x, k)
@@ -31,7 +31,7 @@ def test_diagonals_of_nothing_have_a_history(device):
         lambda y: y.unsqueeze(0).diagonal(0, 1, 2)[0, :3],
     ],
 )
-def test_a_write_to_a_diagonal_has_a_history(window, device):
+def test_a_write_to_a_diagonal_is_recorded(window, device):
     x = torch.tensor([2.0, 3.0, 5.0, 7.0], device=device).requires_grad_()
     for write, result in (
         (torch.Tensor.copy_, lambda old, new: new + 0),
@@ -50,7 +50,7 @@ def test_a_write_to_a_diagonal_has_a_history(window, device):
         assert torch.equal(g, expected)
 
 
-def test_diagonals_are_put_back_with_their_history(device):
+def test_diagonal_scatter_is_differentiable(device):
     x = torch.tensor([2.0, 3.0], device=device).requires_grad_()
     for y in (torch.diagflat(x, 1), torch.diagonal_scatter(torch.zeros(2, 2, device=device), x)):
         assert y.requires_grad
@@ -79,7 +79,7 @@ def test_windows_on_a_parameter_whose_data_is_a_view(data, window, device):
     p.data = data(x)
     q.data = data(x).contiguous().clone()
     got = window(p)
-    # Where the elements of the window are in `p`, told by a tensor with the same strides on the host.
+    # Find the window's elements in `p` by a host tensor of indices with the same strides.
     places = data(torch.arange(12).view(4, 3))
     order = torch.full((12,), -1)
     order[places] = torch.arange(p.numel()).view(p.shape)
@@ -93,7 +93,7 @@ def test_windows_on_a_parameter_whose_data_is_a_view(data, window, device):
     assert not torch.equal(data(x), q) and torch.equal(p, data(x))
 
 
-def test_windows_beyond_a_parameter_have_no_history(device):
+def test_windows_beyond_a_parameter_are_not_differentiable(device):
     x = torch.arange(6.0, device=device).view(3, 2)
     p = torch.nn.Parameter(torch.zeros(2, 2, device=device))
     p.data = x[1:]

@@ -1,4 +1,4 @@
-"""How precisely ``float32`` is multiplied: the settings, and how they agree, as in PyTorch 2.15."""
+"""Settings of the precision of ``float32`` products, and how they depend on one another, as in PyTorch 2.15."""
 
 import subprocess
 import sys
@@ -55,7 +55,7 @@ def test_allow_tf32_is_the_old_setting():
         B.cuda.matmul.allow_tf32 = "x"
 
 
-def test_allow_tf32_of_cudnn_is_that_of_its_parts():
+def test_allow_tf32_of_cudnn_follows_its_parts():
     B.cudnn.allow_tf32 = False
     assert (B.cudnn.conv.fp32_precision, B.cudnn.rnn.fp32_precision) == ("none", "none")
     assert not B.cudnn.allow_tf32
@@ -114,7 +114,7 @@ def test_settings_change_no_program_of_xla_cpu():
     assert len(texts) == 1 and "precision" not in texts.pop()
 
 
-def test_the_notice_for_tpus_is_not_given_on_xla_cpu():
+def test_the_notice_for_tpus_is_not_shown_on_xla_cpu():
     program = "import pytpu as torch; x = torch.randn(64, 64).to('tpu'); (x @ x).cpu()"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert "passes" not in done.stderr

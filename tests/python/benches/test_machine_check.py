@@ -1,4 +1,4 @@
-"""`benches/machine_check`: what it runs on machines with an accelerator, tried with XLA:CPU and stand-ins
+"""`benches/machine_check`, which is for machines with an accelerator, run with XLA:CPU and stand-ins
 for its data.
 """
 
@@ -13,7 +13,7 @@ import pytest
 import pytpu as torch
 
 BENCH = pathlib.Path(__file__).resolve().parents[3] / "benches" / "machine_check"
-# Replays files named `op.NAME.ctz`, of which each holds the numbers of cases and of failures.
+# Replay files `op.NAME.ctz`. Each holds the number of cases and the number of failures.
 REPLAY = """
 import argparse, json, pathlib, re
 parser = argparse.ArgumentParser()
@@ -44,7 +44,7 @@ json.dump({"rows": [{"id": options.workloads, "unit": "ms", "value": value}]}, o
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    """A wheel of the package under test."""
+    """Return the path of a wheel of the package under test."""
     package = pathlib.Path(torch.__file__).resolve().parent
     path = tmp_path_factory.mktemp("wheel") / "pytpu.whl"
     with zipfile.ZipFile(path, "w") as archive:
@@ -84,7 +84,7 @@ def test_cases_and_workloads_are_counted_in_one_table(wheel, tmp_path):
     assert "median 2.50, 2.50 to 2.50, 11 rows" in table
 
 
-def test_what_is_missing_is_left_out_and_said(wheel, tmp_path):
+def test_missing_data_is_skipped_and_reported(wheel, tmp_path):
     status, output = check("gpu", wheel, tmp_path, "--any-device")
     assert status == 0 and "left out: no recorded cases" in output and "workloads    left out: no" in output, output
 

@@ -1,6 +1,4 @@
-"""Programs for TPUs stay as good as those of JAX, by the compiler's estimates: the rows that compile in
-under a minute.
-"""
+"""Programs for TPUs are estimated to be as fast as JAX's, in the rows that compile in under a minute."""
 
 import ast
 import json
@@ -36,7 +34,7 @@ def test_ratios_are_within_their_bounds(row):
     assert out.stdout.count(row) == 2
 
 
-def test_the_texts_are_those_that_their_script_makes():
+def test_the_recorded_programs_equal_those_of_their_script():
     pytest.importorskip("jax")
     program = "import sys; sys.path.insert(0, sys.argv[1]); import gzip, twins; "
     program += "print(twins.text('digits') == gzip.decompress((twins.TEXTS / 'digits.mlir.gz').read_bytes()).decode())"

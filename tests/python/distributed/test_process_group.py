@@ -5,7 +5,7 @@ import pytest
 import pytpu as torch
 
 
-def test_what_needs_a_group_of_processes():
+def test_calls_without_a_process_group_raise():
     from pytpu.distributed import destroy_process_group, get_rank, init_process_group
 
     with pytest.raises(RuntimeError, match="torch.distributed is not available"):

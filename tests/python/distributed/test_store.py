@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import datetime
+import re
 import signal
 import socket
 import subprocess
@@ -41,6 +42,11 @@ class DictStore(dist.Store):
     def add(self, key, amount):
         self.values[key] = str(int(self.values.get(key, b"0")) + amount).encode()
         return int(self.values[key])
+
+    def compare_set(self, key, expected, desired):
+        if self.values.get(key, b"") == expected:
+            self.values[key] = desired
+        return self.values.get(key, expected)
 
     def check(self, keys):
         return all(key in self.values for key in keys)
@@ -140,7 +146,13 @@ def test_classes():
     assert issubclass(dist.QueueEmptyError, dist.DistStoreError)
     server = dist.TCPStore(host_name="localhost", port=0, world_size=1, is_master=True, timeout=LONG, use_libuv=False)
     assert server.host == "localhost" and server.port > 0 and not server.libuvBackend
-    assert repr(server) == f"TCPStore(host='localhost', port={server.port}, is_master=True)"
+    socket_of = r"client=TCPClient\(SocketImpl\(fd=\d+, addr=\[localhost\]:\d+, remote=\[localhost\]:\d+\)\)"
+    assert re.fullmatch(rf"TCPStore\({socket_of}, server=TCPServer\(port={server.port}\)\)", repr(server))
+    assert repr(server.clone()).endswith(", server=<nullptr>)")
+    with pytest.raises(ValueError, match="TCPStore world size cannot be 0"):
+        dist.TCPStore("localhost", 0, world_size=0)
+    with pytest.raises(ValueError, match="store: None, must be a Store"):
+        dist.PrefixStore("a", None)
     assert server.num_keys() == 1, "the workers' counter"
     prefix = dist.PrefixStore("b", dist.PrefixStore("a", server))
     assert prefix._underlying_non_prefix_store is server and prefix.underlying_store.underlying_store is server
@@ -156,10 +168,14 @@ def test_a_store_of_python():
     assert prefix.multi_get(["a", "n"]) == [b"1", b"2"] == store.multi_get(["p/a", "p/n"])
     prefix.multi_set(["x"], ["y"])
     assert store.values["p/x"] == b"y" and prefix.check(["x"])
+    prefix.append("x", "z")
+    store.append("p/x", "")
+    prefix.append("new", "1")
+    assert prefix.multi_get(["x", "new"]) == [b"yz", b"1"]
     with pytest.raises(KeyError, match="p/absent"):
         prefix.get("absent")
     assert not prefix.has_extended_api()
-    for call in (prefix.num_keys, store.num_keys, lambda: prefix.append("a", "b"), lambda: prefix.wait(["a"])):
+    for call in (prefix.num_keys, store.num_keys, lambda: prefix.wait(["a"])):
         with pytest.raises(RuntimeError, match="Not implemented."):
             call()
     store.set_timeout(SHORT)
@@ -317,7 +333,7 @@ def test_rendezvous_by_the_environment(monkeypatch):
     monkeypatch.setenv("MASTER_PORT", str(store.port))
     client, _, _ = next(dist.rendezvous("env://"))
     store.set("key", "value")
-    assert client.get("key") == b"value" and "is_master=False" in repr(client)
+    assert client.get("key") == b"value" and "server=<nullptr>" in repr(client)
 
 
 def test_rendezvous_at_a_file(tmp_path):

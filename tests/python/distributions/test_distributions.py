@@ -1,4 +1,4 @@
-"""Distributions. What is drawn on `cpu`, densities, moments and divergences are PyTorch's numbers.
+"""Distributions. Draws on `cpu`, densities, moments and divergences equal PyTorch's.
 
 `goldens/distributions.json` holds them, and `goldens/record_distributions.py` writes it.
 """
@@ -45,10 +45,10 @@ def case(request):
     return request.param
 
 
-# ------------------------------------------------------------------------------------------------ against PyTorch
+# ---- against PyTorch
 
 
-def test_draws_are_those_of_pytorch(case, close):
+def test_draws_equal_pytorchs(case, close):
     d = made(case["name"], case["args"], "cpu")
     torch.manual_seed(3)
     x = d.sample((3,))
@@ -68,7 +68,7 @@ def test_draws_are_those_of_pytorch(case, close):
     close(x, want, rtol=0 if exact else 2e-5, atol=0 if exact else 1e-6)
 
 
-def test_draws_that_differentiate(case, close):
+def test_reparameterized_draws_and_their_gradients_equal_pytorchs(case, close):
     if "rsample" not in case:
         assert not made(case["name"], case["args"], "cpu").has_rsample or case["name"] == "Wishart"
         return
@@ -80,12 +80,12 @@ def test_draws_that_differentiate(case, close):
     close(y, case["rsample"], rtol=2e-5)
     weights = torch.arange(1.0, y.numel() + 1).reshape(y.shape)
     slopes = torch.autograd.grad((y * weights).sum(), list(leaves.values()), allow_unused=True)
-    # PyTorch's slopes of gamma numbers have four digits.
+    # PyTorch's derivatives of gamma draws have four correct digits.
     for name, slope in zip(leaves, slopes, strict=True):
         close(slope, case["slopes"][name], rtol=2e-3, atol=2e-4)
 
 
-def test_what_is_known_of_a_distribution(case, device, close):
+def test_densities_and_moments_equal_pytorchs(case, device, close):
     d = made(case["name"], case["args"], device)
     assert repr(d) == case["repr"]
     assert repr(d.support).replace(", device='tpu:0'", "") == case["support"]
@@ -133,7 +133,7 @@ def test_divergences(p, q, want, device, close):
     close(got, want, rtol=2e-4, atol=2e-5)
 
 
-# ------------------------------------------------------------------------------------------------ draws on a device
+# ---- draws on a device
 
 MANY = 20000
 
@@ -189,9 +189,9 @@ def test_gradients_through_draws_of_gamma_variables(device):
     a = torch.tensor([0.5, 3.0], dtype=torch.float64, device=device, requires_grad=True)
     x = D.Gamma(a, torch.ones_like(a)).rsample((MANY,))
     (slope,) = torch.autograd.grad(x.mean(0).sum(), a)
-    assert (slope - 1).abs().max() < 0.1  # the mean is a
+    assert (slope - 1).abs().max() < 0.1  # the mean of x is a
     (slope,) = torch.autograd.grad(D.Gamma(a, torch.ones_like(a)).rsample((MANY,)).log().mean(0).sum(), a)
-    assert (slope / torch.polygamma(1, a) - 1).abs().max() < 0.1  # that of the logarithm digamma(a)
+    assert (slope / torch.polygamma(1, a) - 1).abs().max() < 0.1  # the mean of log(x) is digamma(a)
     c = torch.tensor([0.5, 3.0, 1.5], dtype=torch.float64, device=device, requires_grad=True)
     (slope,) = torch.autograd.grad(D.Dirichlet(c).rsample((MANY,)).mean(0)[0], c)
     (want,) = torch.autograd.grad((c / c.sum())[0], c)
@@ -199,7 +199,7 @@ def test_gradients_through_draws_of_gamma_variables(device):
 
 
 def test_slopes_of_gamma_and_dirichlet_draws(device):
-    """The derivatives of the distribution functions by differences."""
+    """Compare with differences of the distribution functions."""
     a = torch.tensor([0.1, 0.5, 2.0, 10.0, 100.0], dtype=torch.float64)
     x = torch.tensor([0.01, 4.0, 3.0, 12.0, 90.0], dtype=torch.float64)
     h = a * 1e-5
@@ -207,18 +207,18 @@ def test_slopes_of_gamma_and_dirichlet_draws(device):
     want = -change / ((a - 1) * x.log() - x - torch.lgamma(a)).exp()
     got = torch._standard_gamma_grad(a.to(device), x.to(device)).cpu()
     assert torch.allclose(got, want, rtol=1e-6)
-    # Of two uniform entries: x^a has the distribution of the beta variable of a and one.
+    # For uniform u, u^(1/a) is a beta variable of a and 1, so its derivative has a formula.
     x, a = torch.tensor([0.2, 0.6, 0.99], dtype=torch.float64), torch.tensor([0.3, 2.0, 40.0], dtype=torch.float64)
     got = torch._dirichlet_grad(x.to(device), a.to(device), (a + 1).to(device)).cpu()
     assert torch.allclose(got, -x * x.log() / a / (1 - x), rtol=1e-9)
-    # The numbers of large concentrations, where another formula begins.
+    # Another formula is used for concentrations from 10,000. Both sides must agree.
     a, x = torch.tensor([9999.0, 10001.0], device=device), torch.tensor([10099.0, 10101.0], device=device)
     got = torch._standard_gamma_grad(a, x)
     assert abs(got[0] - got[1]) < 1e-5 and abs(got[0] - 1.005) < 1e-4
 
 
-def test_one_choice_with_replacement_is_the_draw_without():
-    """As in PyTorch, whose stream of one choice is that of a race."""
+def test_one_choice_is_drawn_alike_with_and_without_replacement():
+    """One choice uses the algorithm for draws without replacement, as in PyTorch."""
     p = torch.tensor([[0.1, 0.2, 0.3, 0.4], [0.5, 0.3, 0.1, 0.1], [0.2, 0.2, 0.3, 0.3]])
     torch.manual_seed(3)
     one = torch.multinomial(p, 1, True)
@@ -245,7 +245,7 @@ def test_refused_draws(device):
     assert torch.poisson(torch.zeros(3, device=device)).tolist() == [0, 0, 0]
 
 
-# ------------------------------------------------------------------------------------------------ what is checked
+# ---- checks of parameters and values
 
 
 def test_parameters_and_values_are_checked(device):
@@ -338,7 +338,7 @@ def test_what_is_refused(make, text):
     assert text in str(error.value)
 
 
-def test_what_is_not_there():
+def test_missing_methods_raise_not_implemented_error():
     for call in (
         lambda: D.Poisson(1.0).rsample(),
         lambda: D.Beta(1.0, 1.0).cdf(torch.tensor(0.5)),
@@ -354,7 +354,7 @@ def test_what_is_not_there():
         D.Binomial(torch.tensor([1, 2]), torch.tensor(0.5)).enumerate_support()
 
 
-# ------------------------------------------------------------------------------------------------ classes of one's own
+# ---- user-defined classes
 
 
 def test_subclasses():
@@ -437,7 +437,7 @@ def test_entropies_of_exponential_families_follow_from_their_normalizers():
     )
 
 
-# ------------------------------------------------------------------------------------------------ made of others
+# ---- distributions made of other distributions
 
 
 def test_independent_dimensions(device):
@@ -474,7 +474,7 @@ def test_mixtures(device, close):
     d = D.MixtureSameFamily(weights, vectors)
     assert d.batch_shape == (3,) and d.event_shape == (4,) and d.mean.shape == (3, 4)
     assert d.log_prob(torch.zeros(5, 3, 4, device=device)).shape == (5, 3)
-    # One set of weights for all components: PyTorch gives densities of these, but no draws.
+    # One set of weights for a batch of components. PyTorch cannot draw from this mixture.
     assert d.sample().shape == (3, 4) and d.sample((5,)).shape == (5, 3, 4)
 
 
@@ -494,7 +494,7 @@ def test_transformed_distributions(device, close):
     assert D.kl_divergence(same, same).tolist() == [0, 0, 0]
 
 
-# ------------------------------------------------------------------------------------------------ transforms
+# ---- transforms
 
 ONES = [
     transforms.ExpTransform(),
@@ -544,7 +544,7 @@ def test_bijections_of_vectors(t, inside, outside):
         *inside,
     )
     assert t.codomain.check(y).all() and torch.allclose(t.inv(y), x)
-    # The determinant of the derivative of as many entries of y as x has.
+    # Compute the determinant of the Jacobian of as many entries of y as x has.
     flat = y.reshape(2, -1)
     if isinstance(t, transforms.StickBreakingTransform):
         flat = flat[:, :-1]
@@ -555,7 +555,7 @@ def test_bijections_of_vectors(t, inside, outside):
     rows = [torch.autograd.grad(flat[:, i].sum(), x, retain_graph=True)[0].reshape(2, n) for i in range(n)]
     jacobian = torch.stack(rows, 1)
     want = []
-    for matrix in jacobian.tolist():  # by elimination
+    for matrix in jacobian.tolist():  # Gaussian elimination
         log_det = 0.0
         for i in range(n):
             pivot = max(range(i, n), key=lambda r: abs(matrix[r][i]))
@@ -589,7 +589,7 @@ def test_positive_definite_matrices():
     assert constraints.positive_definite.check(-t(x)).tolist() == [False, False]
 
 
-def test_pieces_have_their_own_transforms():
+def test_cat_and_stack_transforms_apply_to_pieces():
     x = torch.tensor([[0.5, 1.0, 2.0], [1.5, 3.0, 0.25]])
     cat = transforms.CatTransform(
         [transforms.ExpTransform(), transforms.AffineTransform(0.0, 2.0)], dim=-1, lengths=[1, 2]
@@ -606,7 +606,7 @@ def test_pieces_have_their_own_transforms():
         cat(x[:, :2])
 
 
-def test_cached_transforms_give_back_the_very_argument():
+def test_cached_transforms_return_the_same_object():
     t = transforms.TanhTransform(cache_size=1)
     x = torch.tensor([30.0])
     assert t.inv(t(x)) is x and transforms.TanhTransform().inv(transforms.TanhTransform()(x)).isinf()
@@ -655,7 +655,7 @@ def test_the_registry_refuses():
         D.transform_to.register(int)(lambda c: None)
 
 
-def test_constraints_say_what_lies_in_them():
+def test_constraints_check_membership():
     t = torch.tensor
     for constraint, value, want in [
         (constraints.boolean, t([0.0, 1.0, 0.5]), [True, True, False]),
@@ -693,11 +693,11 @@ def test_triangles_as_vectors():
         D.utils.tril_matrix_to_vec(m, 5)
 
 
-# ------------------------------------------------------------------------------------------------ programs
+# ---- programs
 
 
-def test_a_policy_learns_which_action_pays(device):
-    """REINFORCE, as PyTorch's example has it: the gradient of the expected reward from draws alone."""
+def test_a_policy_learns_the_rewarded_action(device):
+    """Train by REINFORCE, as PyTorch's example does."""
     policy = torch.nn.Linear(2, 3, device=device)
     optimizer = torch.optim.Adam(policy.parameters(), 0.05)
     states = torch.eye(2, device=device).repeat(32, 1)
@@ -714,8 +714,8 @@ def test_a_policy_learns_which_action_pays(device):
     assert probs[0, 2] > 0.8 and probs[1, 0] > 0.8
 
 
-def test_the_draws_of_a_policy_are_those_of_pytorch():
-    """An actor and a critic for a pole: `select_action` of PyTorch's example, of fixed scores."""
+def test_the_draws_of_a_policy_equal_pytorchs():
+    """Draw as `select_action` of PyTorch's actor-critic example does, from fixed scores."""
     torch.manual_seed(543)
     drawn = []
     for scores in ([0.2, 0.8], [0.55, 0.45], [0.5, 0.5]) * 3:

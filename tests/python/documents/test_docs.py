@@ -1,4 +1,4 @@
-"""The documents: programs run, links lead somewhere, pictures and tables are those of their sources."""
+"""Programs in the documents run, links have targets, and pictures and tables match their sources."""
 
 import importlib.util
 import os
@@ -15,7 +15,7 @@ DOCUMENTS = sorted(
     [*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *ROOT.glob("examples/*.md"), *ROOT.glob(".github/**/*.md")]
 )
 
-# Tests beside what these pages describe run their programs and look at the results.
+# Other tests run the programs of these pages and check their results.
 RUN_ELSEWHERE = {"advisor.md", "custom-kernels.md", "plan.md"}
 PYTHON_BLOCK = re.compile(r"^```python\n(.*?)^```", re.M | re.S)
 WITH_PROGRAMS = [
@@ -24,7 +24,7 @@ WITH_PROGRAMS = [
     if page.name not in RUN_ELSEWHERE and PYTHON_BLOCK.search(page.read_text())
 ]
 
-# Each page runs as its readers run it: in a process of its own, whose new programs are computed op by op.
+# Each page runs in a new process with the default settings, as its readers run it.
 RUN = """
 import re, sys
 names = {"__name__": "__main__"}
@@ -41,12 +41,12 @@ def test_the_programs_of_a_page_run(page):
 
 
 def without_code(text):
-    """The text without its blocks of code and code in backticks."""
+    """Return the text without blocks of code and code in backticks."""
     return re.sub(r"`[^`\n]*`", "", re.sub(r"^ *```.*?^ *```", "", text, flags=re.M | re.S))
 
 
 def anchors(path):
-    """The anchors of a document's headings, as GitHub makes them."""
+    """Return the anchors that GitHub gives to a document's headings."""
     text = re.sub(r"^```.*?^```", "", path.read_text(), flags=re.M | re.S)
     headings = re.findall(r"^#+ (.*)$", text, re.M)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
@@ -90,7 +90,7 @@ def test_rust_names_in_the_documents_exist():
 
 
 @pytest.mark.parametrize("picture", ["crates", "call"])
-def test_a_picture_shows_what_its_source_says(picture):
+def test_a_picture_has_the_labels_and_arrows_of_its_source(picture):
     source = (DOCS / "pictures" / f"{picture}.dot").read_text()
     drawn = (DOCS / "pictures" / f"{picture}.svg").read_text()
     texts = " ".join(re.findall(r"<text[^>]*>(.*?)</text>", drawn)).replace("&#39;", "'").replace("&#45;", "-")
@@ -130,12 +130,11 @@ def test_decisions_have_their_form_and_are_listed():
 
 def test_environment_variables_are_documented():
     text = (DOCS / "environment.md").read_text()
-    internal = {"TORCHTPU_SOURCES"}  # made by the build script
     found = set()
     for folder in ("lazy/src", "lazy/pjrt/src", "tensor/src", "tensor/kernels/src", "pytpu/src"):
         for file in (ROOT / folder).rglob("*.rs"):
             found |= set(re.findall(r'"(TORCH(?:TPU|_TPU)_[A-Z_]+)"', file.read_text()))
-    missing = sorted(name for name in found - internal if f"`{name}" not in text)
+    missing = sorted(name for name in found if f"`{name}" not in text)
     assert found and not missing
 
 

@@ -1,6 +1,6 @@
-"""The examples in the docstrings of the package run and print what they say.
+"""The examples in the docstrings of the package run and print the stated output.
 
-Docstrings are read from the source. The example of an object that is wrapped, or that names another module, counts too.
+Docstrings are read from the source, so that examples of wrapped objects are found too.
 """
 
 import ast

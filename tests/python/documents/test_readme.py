@@ -8,7 +8,7 @@ README = pathlib.Path(__file__).resolve().parents[3] / "README.md"
 
 
 def example():
-    """The README's first Python block."""
+    """Return the README's first Python block."""
     block = re.search(r"^ *```python\n(.*?)^ *```", README.read_text(), re.M | re.S)
     return textwrap.dedent(block.group(1))
 

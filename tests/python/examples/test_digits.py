@@ -17,7 +17,7 @@ SPEC.loader.exec_module(digits)
 
 
 def losses(device, steps=50):
-    """Loss of each of the first steps."""
+    """Return the losses of the first steps."""
     torch.manual_seed(0)
     train, _ = digits.datasets()
     model = digits.Net().to(device)

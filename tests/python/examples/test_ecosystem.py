@@ -1,4 +1,4 @@
-"""The six quick libraries of `make ecosystem`: each trains something of its own and computes real PyTorch's numbers."""
+"""The six quick libraries of `make ecosystem`: each trains a model and computes PyTorch's numbers."""
 
 import pathlib
 import sys
@@ -15,17 +15,17 @@ sys.path.remove(str(FOLDER))
 
 @pytest.fixture(scope="module")
 def python():
-    """The Python of an environment with the quick libraries, and without a real torch."""
+    """Return the Python of an environment that has the quick libraries and lacks PyTorch."""
     return run.prepare(run.ROOT / ".ecosystem", libraries.requirements(libraries.QUICK))
 
 
 @pytest.mark.parametrize("name", libraries.QUICK)
-def test_a_library_computes_what_it_computes_on_torch(python, name):
+def test_a_library_computes_the_same_numbers_as_on_pytorch(python, name):
     error, _ = run.run(python, name, "cpu")
     assert error is None, error
 
 
-def test_every_program_has_numbers_of_real_torch_and_catches_nothing():
+def test_every_program_has_recorded_numbers_and_catches_no_errors():
     programs = {path.stem.removeprefix("use_") for path in (FOLDER / "programs").glob("use_*.py")}
     records = {path.stem for path in (FOLDER / "expected").glob("*.json")}
     assert programs == records == set(libraries.LIBRARIES)

@@ -17,7 +17,7 @@ ROOT = HERE.parents[1]
 
 
 def example(name):
-    """An example as a module."""
+    """Import an example."""
     spec = importlib.util.spec_from_file_location(name, ROOT / "examples" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -48,8 +48,9 @@ def char_gpt_losses(device, steps=50):
 
 
 def resnet_losses(device, steps=50):
-    """ResNet-18 on small digits, in double precision: in single precision one unit more or less in the last place of
-    the first weights, whatever computes them, changes the losses by a third within 25 steps, PyTorch's own too.
+    """ResNet-18 on small digits, in double precision.
+
+    In single precision, a rounding error in one weight changes the losses by a third within 25 steps, also in PyTorch.
     """
     resnet = example("resnet")
     torch.manual_seed(0)
@@ -68,7 +69,7 @@ def resnet_losses(device, steps=50):
 
 
 def worst(losses, name):
-    """The largest difference from PyTorch's losses."""
+    """Return the largest difference from PyTorch's losses."""
     golden = json.loads((HERE / "goldens" / f"{name}.json").read_text())
     assert len(losses) == len(golden) and golden[-1] < 0.8 * golden[0]
     return max(abs(a - b) for a, b in zip(losses, golden))

@@ -64,7 +64,7 @@ CASES = [
     ("Wishart", {"df": [3.0, 4.5], "precision_matrix": COVARIANCE}),
     ("Wishart", {"df": [3.0, 4.5], "scale_tril": TRIANGLE}),
 ]
-# The second ones of divergences.
+# The second arguments of divergences.
 OTHERS = {
     "Normal": {"loc": [0.0, 1.0], "scale": [1.0, 1.5]},
     "Beta": {"concentration1": [1.5, 1.0], "concentration0": [1.0, 3.0]},

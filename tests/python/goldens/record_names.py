@@ -1,5 +1,5 @@
-"""Write ``names.json``: where PyTorch says that its public classes and functions are. Run it with PyTorch, from another
-folder.
+"""Write ``names.json``: the qualified names of PyTorch's public classes and functions. Run it with PyTorch, from
+another folder.
 
 ``{module: {name: home}}``: the full name that ``__module__`` and ``__qualname__`` give. An empty home is the name
 itself.

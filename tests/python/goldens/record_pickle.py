@@ -1,4 +1,4 @@
-"""Write ``model.pickle`` and ``conjugated.pickle``: what ``pickle`` makes of PyTorch's objects. Run it with PyTorch."""
+"""Write ``model.pickle`` and ``conjugated.pickle``: pickled objects of PyTorch. Run it with PyTorch."""
 
 import pathlib
 import pickle

@@ -11,9 +11,7 @@ import random
 
 
 def layout(rng, sizes):
-    """How an operand of these sizes lies in memory: the order of its dimensions, steps between its elements, and
-    repeated dimensions.
-    """
+    """Return a random layout for these sizes: the order of dimensions, steps between elements, expanded dimensions."""
     order = list(range(len(sizes)))
     kind = rng.choice(["plain", "permuted", "permuted", "sliced", "expanded", "channels_last"])
     if kind == "channels_last" and len(sizes) == 4:
@@ -26,7 +24,7 @@ def layout(rng, sizes):
 
 
 def operand(torch, how, device="cpu"):
-    """A tensor of ones that lies as `layout` says."""
+    """Return a tensor of ones with this layout."""
     sizes, order, steps, once = how["sizes"], how["order"], how["steps"], how["once"]
     x = torch.ones([1 if once[d] else sizes[d] * steps[d] for d in order], device=device)
     x = x.permute([order.index(d) for d in range(len(order))])
@@ -34,7 +32,7 @@ def operand(torch, how, device="cpu"):
 
 
 def calls(torch, x, y, z):
-    """Results whose strides are compared."""
+    """Return the results whose strides are compared."""
     return {
         "exp": x.exp(),
         "clone": x.clone(),

@@ -13,7 +13,7 @@ def test_random_slopes_follow_the_stream():
     assert F.rrelu(-torch.ones(4), 0.1, 0.5, True).tolist() == pytest.approx(SLOPES, abs=1e-7)
 
 
-def test_in_place_forms_are_functions_too():
+def test_in_place_activations_exist_as_functions():
     x = torch.tensor([-2.0, 0.5, 2.0])
     assert torch.clamp_(x, -1, 1) is x and x.tolist() == [-1, 0.5, 1]
     assert torch.threshold_(x, 0.6, 0).tolist() == [0, 0, 1]

@@ -11,7 +11,7 @@ from pytpu import nn
 
 
 def uniform(device, *args, **kwargs):
-    """A layer of zeros: all that it chooses from is equally probable."""
+    """Return a layer of zeros, which gives all choices the same probability."""
     layer = nn.AdaptiveLogSoftmaxWithLoss(*args, **kwargs, device=device)
     with torch.no_grad():
         for p in layer.parameters():
@@ -50,7 +50,7 @@ def test_the_layer_has_the_parts_that_pytorchs_has():
 
 
 @pytest.mark.parametrize("cutoffs", [[4], [2, 4, 7], [1, 2, 9]])
-def test_outputs_gradients_and_predictions_are_those_of_all_log_probabilities(cutoffs, device):
+def test_outputs_gradients_and_predictions_agree_with_log_prob(cutoffs, device):
     torch.manual_seed(0)
     layer = nn.AdaptiveLogSoftmaxWithLoss(8, 10, cutoffs, div_value=2.0, head_bias=True)
     x, target = torch.randn(20, 8) * 3, torch.arange(20) % 10
@@ -96,7 +96,7 @@ def test_training_gives_pytorchs_losses(device):
     assert losses == pytest.approx([2.9645, 3.4558, 2.6310, 2.0965, 2.5051], abs=2e-4)
 
 
-def test_other_targets_need_no_other_programs():
+def test_other_targets_compile_no_new_program():
     layer = nn.AdaptiveLogSoftmaxWithLoss(16, 10, [3, 6], device="tpu")
     compilations = []
     for step in range(8):

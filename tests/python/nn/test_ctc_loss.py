@@ -16,12 +16,12 @@ def rand(*shape):
 
 
 def spelled(path, blank):
-    """The labels that classes at each step spell: runs are one, blanks are none."""
+    """Return the labels of a path: equal neighbours are merged, blanks are removed."""
     return [c for c, before in zip(path, [None, *path]) if c != before and c != blank]
 
 
 @pytest.mark.parametrize("blank", [0, 2])
-def test_ctc_is_the_probability_of_all_spellings(device, close, blank):
+def test_ctc_loss_sums_over_all_paths(device, close, blank):
     scores = torch.tensor(rand(4, 3, 3), device=device).log_softmax(2)
     one, two = (c for c in range(3) if c != blank)
     labels, steps = [[one, one], [two], []], [4, 3, 2]
@@ -36,12 +36,12 @@ def test_ctc_is_the_probability_of_all_spellings(device, close, blank):
         for lengths in ((steps, [2, 1, 0]), (torch.tensor(steps), torch.tensor([2, 1, 0]))):
             close(F.ctc_loss(scores, targets, *lengths, blank, "none"), want, rtol=1e-4)
     close(nn.CTCLoss(blank, "sum")(scores, line, steps, [2, 1, 0]), sum(want), rtol=1e-4)
-    # The mean is one of losses by label.
+    # Each loss is divided by its number of labels before the mean.
     close(nn.CTCLoss(blank)(scores, line, steps, [2, 1, 0]), (want[0] / 2 + want[1] + want[2]) / 3, rtol=1e-4)
     close(F.ctc_loss(scores[:, 0], padded[0], (4,), (2,), blank, "none"), want[0], rtol=1e-4)
 
 
-def test_ctc_gradients_are_those_of_scores(device, close):
+def test_ctc_gradients_equal_differences(device, close):
     scores, targets = rand(6, 2, 4).astype(np.float64), torch.tensor([[1, 1, 3], [2, 3, 0]], device=device)
 
     def loss(scores):
@@ -56,7 +56,7 @@ def test_ctc_gradients_are_those_of_scores(device, close):
         up, down = (loss(torch.tensor(s, device=device)).item() for s in (scores + d, scores - d))
         want[at] = (up - down) / 2e-5
     close(x.grad, want, rtol=1e-4, atol=1e-6)
-    # PyTorch's gradient of the probabilities: they, less how probable each class is at each step. Both sum to one.
+    # PyTorch's gradient of log-probabilities is a difference of two distributions, so it sums to zero.
     logs = torch.tensor(scores, device=device).log_softmax(2).requires_grad_()
     F.ctc_loss(logs, targets, (6, 4), (3, 2), reduction="sum").backward()
     close(logs.grad.sum(2), np.zeros((6, 2)), atol=1e-6)

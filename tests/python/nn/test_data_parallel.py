@@ -6,7 +6,7 @@ import pytpu as torch
 from pytpu import nn
 
 
-def test_wrappers_that_need_more_say_so():
+def test_wrappers_of_several_devices_are_refused():
     with pytest.raises(ValueError, match="Default process group has not been initialized"):
         nn.parallel.DistributedDataParallel(nn.Linear(2, 2))
     with pytest.raises(RuntimeError, match="2 devices were named"):

@@ -18,7 +18,7 @@ def test_dropout_keeps_the_mean_and_is_off_in_eval(device):
 
 
 @pytest.mark.parametrize("name", ["dropout", "alpha_dropout", "dropout2d", "feature_alpha_dropout"])
-def test_dropout_in_place_of_nothing_writes_nothing(name, device):
+def test_dropout_in_place_without_effect_writes_nothing(name, device):
     f = getattr(torch.nn.functional, name)
     x = torch.randn(2, 3, 4, 5, device=device, requires_grad=True)
     for p, training in ((0.5, False), (0.0, True)):
@@ -34,7 +34,7 @@ def test_dropout_in_place_of_nothing_writes_nothing(name, device):
     assert f(y, 0.5, True, inplace=True) is y and y._version > 0 and len(y.unique()) == 2
 
 
-def test_dropout_is_drawn_as_elements_lie_in_memory():
+def test_dropout_draws_in_the_order_of_memory():
     torch.manual_seed(0)
     assert F.dropout(torch.ones(2, 3).t(), 0.5).tolist() == [[0, 0], [0, 0], [2, 0]]
     torch.manual_seed(0)

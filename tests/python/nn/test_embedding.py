@@ -36,7 +36,7 @@ def test_embedding_padding_row_is_zero_and_gets_no_gradient(device):
     assert layer.weight.grad.cpu().tolist() == [[1, 1], [0, 0], [0, 0], [0, 0]]
 
 
-def test_sparse_gradients_are_refused_in_words():
+def test_sparse_gradients_are_refused():
     weight, index = torch.ones(3, 2, requires_grad=True), torch.tensor([1])
     with pytest.raises(NotImplementedError, match="no sparse tensors yet"):
         F.embedding(index, weight, sparse=True)

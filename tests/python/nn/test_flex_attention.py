@@ -1,4 +1,4 @@
-"""Attention with functions of scores and places, against attention with the masks and biases that they amount to."""
+"""`flex_attention` with `score_mod` and `mask_mod`, against attention with equivalent masks and biases."""
 
 import pytest
 
@@ -29,14 +29,14 @@ def same(found, expected):
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_without_functions_it_is_attention(inputs):
+def test_flex_attention_without_functions_is_attention(inputs):
     same(flex_attention(*inputs), F.scaled_dot_product_attention(*inputs))
     q, k, v = inputs
     found = flex_attention(q, k[:, :2], v[:, :2], scale=0.1, enable_gqa=True)
     same(found, F.scaled_dot_product_attention(q, k[:, :2], v[:, :2], scale=0.1, enable_gqa=True))
 
 
-def test_scores_are_changed_by_place(inputs):
+def test_score_mod_changes_scores_by_position(inputs):
     device = inputs[0].device
     bias = torch.randn(4, 20, 20, generator=torch.Generator().manual_seed(1)).to(device).requires_grad_()
     found = flex_attention(*inputs, score_mod=lambda score, b, h, i, j: score + bias[h, i, j])
@@ -59,7 +59,7 @@ def test_masks(inputs):
     assert either.all().item() and either.shape == (1, 1, 3, 3)
 
 
-def test_queries_that_see_nothing_get_zeros(inputs):
+def test_fully_masked_queries_get_zeros(inputs):
     blocks = create_block_mask(lambda b, h, i, j: i > j, None, None, 20, 20, device=inputs[0].device)
     out, lse = flex_attention(*inputs, block_mask=blocks, return_lse=True)
     assert out[:, :, 0].abs().max().item() == 0 and lse[0, 0, 0].item() == float("-inf")

@@ -62,7 +62,7 @@ def test_functional_call_ties_and_checks_names():
         assert functional_call(model, {"a.weight": two}, x).tolist() == [[4.0, 4.0]]
 
 
-def test_functional_call_puts_what_is_given_where_the_name_says():
+def test_functional_call_replaces_any_named_attribute():
     call, x, ones = torch.func.functional_call, torch.ones(1, 2), torch.ones(2, 2)
     bare = nn.Linear(2, 2, bias=False)
     assert call(bare, {"weight": ones, "bias": torch.ones(2)}, x).tolist() == [[3.0, 3.0]]
@@ -108,7 +108,7 @@ def test_functional_call_puts_what_is_given_where_the_name_says():
         ("", torch.ones(1), KeyError, "tensor name can't be empty string"),
     ],
 )
-def test_functional_call_refuses_what_it_cannot_put_there(name, value, kind, words):
+def test_functional_call_refuses_values_that_are_no_tensors_and_unknown_names(name, value, kind, words):
     model = nn.Linear(2, 2)
     own = model.bias
     with pytest.raises(kind, match=re.escape(words).replace("'", ".{1,2}")):
@@ -116,7 +116,7 @@ def test_functional_call_refuses_what_it_cannot_put_there(name, value, kind, wor
     assert model.bias is own
 
 
-def test_states_of_modules_that_learn_in_part_are_not_stacked():
+def test_modules_with_different_requires_grad_are_not_stacked():
     models = [nn.Linear(2, 2), nn.Linear(2, 2).requires_grad_(False)]
     with pytest.raises(RuntimeError, match="Expected weight from each model to have the same .requires_grad"):
         torch.func.stack_module_state(models)

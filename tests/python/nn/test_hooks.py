@@ -1,4 +1,4 @@
-"""Hooks of modules and tensors, contexts of autograd, and what modules refuse or warn about."""
+"""Hooks of modules and tensors, contexts of autograd, and errors and warnings of modules."""
 
 import collections
 import copy
@@ -18,7 +18,7 @@ Pair = collections.namedtuple("Pair", "a b")
 
 
 class Doubled(nn.Module):
-    """Returns its input times two and times three, in a container of some kind."""
+    """Return the input times two and times three, in a container."""
 
     def __init__(self, kind):
         super().__init__()
@@ -54,7 +54,7 @@ def test_detached_inputs_stay_detached_with_backward_hooks(device):
     assert seen[1][0].tolist() == [1, 1] and seen[1][1] is None
 
 
-def test_gradients_that_never_came_are_none_for_hooks():
+def test_hooks_get_none_for_missing_gradients():
     seen = []
     m = Doubled(lambda a, b: (a, b))
     m.register_full_backward_hook(lambda m, grad_input, grad_output: seen.append(grad_output))
@@ -90,7 +90,7 @@ def test_full_backward_hooks_allow_second_derivatives():
     torch.testing.assert_close(gg, (2 * m.weight.T @ m.weight).sum(0, keepdim=True))
 
 
-# ---- backward hooks of the older kind
+# ---- older backward hooks
 
 
 def test_older_hooks_see_dictionaries_of_outputs():
@@ -189,7 +189,7 @@ def test_setup_context_sees_default_and_named_arguments():
     assert seen == [(3,), (4,)] and x.grad.item() == 7
 
 
-def test_variables_of_old_programs_are_tensors():
+def test_torch_autograd_variable_makes_tensors():
     from pytpu.autograd import Variable
 
     x = torch.ones(2)
@@ -339,7 +339,7 @@ def test_meta_modules_are_emptied_onto_a_device(device):
     assert nn.Linear(2, 2, device="meta").to_empty(device=device).weight.device.type == device
 
 
-def test_replicas_take_tensors_for_parameters():
+def test_replicas_accept_tensors_as_parameters():
     replica = nn.ParameterList([nn.Parameter(torch.ones(1))])._replicate_for_data_parallel()
     setattr(replica, "0", torch.zeros(1))
     assert replica[0].item() == 0
@@ -378,7 +378,7 @@ def test_operators_are_copied_as_themselves():
         assert copy.deepcopy(op) is op and copy.copy(op) is op and pickle.loads(pickle.dumps(op)) is op
 
 
-def test_no_warnings_where_all_is_well():
+def test_valid_calls_give_no_warnings():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         m = nn.ReLU()

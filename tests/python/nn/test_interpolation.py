@@ -7,7 +7,7 @@ import pytpu as torch
 from pytpu import nn
 from pytpu.nn import functional as F
 
-# What PyTorch 2.15 gives.
+# Results of PyTorch 2.15.
 BILINEAR_BYTES = [[24, 35, 47, 58], [99, 110, 122, 133], [174, 185, 197, 208]]
 
 

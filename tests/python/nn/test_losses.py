@@ -65,7 +65,7 @@ def test_losses_with_simple_formulas(loss, formula, device, close):
     close(loss(torch.tensor(x, device=device), torch.tensor(y, device=device)), formula(x, y), rtol=1e-4)
 
 
-def test_words_of_warnings():
+def test_warnings_of_attention_and_init_equal_pytorchs():
     encoder = nn.TransformerEncoder(
         nn.TransformerEncoderLayer(4, 2, 8, batch_first=True), 1, enable_nested_tensor=False
     )

@@ -160,7 +160,7 @@ def test_repr_is_torchs():
     )
 
 
-def test_assigning_the_wrong_thing_says_so():
+def test_assigning_the_wrong_type_raises():
     net = nn.Linear(2, 2)
     with pytest.raises(TypeError, match=r"as parameter 'weight' \(torch.nn.Parameter or None expected\)"):
         net.weight = 3
@@ -303,7 +303,7 @@ def test_backward_hooks_without_inputs_that_need_gradients_are_warned_of():
     assert seen == [(None,)]
 
 
-def test_a_module_without_data_says_how_to_get_some():
+def test_moving_a_meta_module_suggests_to_empty():
     with pytest.raises(
         NotImplementedError, match=r"no data! Please use torch.nn.Module.to_empty\(\) instead of torch.nn.Module.to\(\)"
     ):
@@ -318,7 +318,7 @@ def test_prefixes_are_taken_off_the_names_of_a_state():
     nn.Sequential(nn.Linear(1, 1)).load_state_dict(state)
 
 
-def test_elements_of_what_has_no_shape_yet_are_not_counted():
+def test_numel_of_an_uninitialized_parameter_raises():
     layer = nn.LazyLinear(3)
     with pytest.raises(
         ValueError, match="Attempted to use an uninitialized parameter in .*numel.*parameter.UninitializedParameter"

@@ -39,7 +39,7 @@ def test_layer_and_rms_norm(device, close):
     close(nn.RMSNorm(5, eps=1e-6).to(device)(t), x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-6), rtol=1e-4)
 
 
-def test_norms_of_nothing(device):
+def test_norms_of_empty_tensors(device):
     F = torch.nn.functional
     mean, var = torch.zeros(2, device=device), torch.ones(2, device=device)
     assert F.batch_norm(torch.zeros(0, 2, 3, device=device), mean, var, training=True).shape == (0, 2, 3)

@@ -25,7 +25,7 @@ def test_unfolding_and_folding_count_overlaps(device, close):
         F.unfold(x, (7, 1))
 
 
-def test_maxima_go_back_where_they_were(device):
+def test_max_unpool_restores_positions(device):
     x = torch.arange(16.0, device=device).reshape(1, 1, 4, 4)
     pooled, at = F.max_pool2d(x, 2, return_indices=True)
     back = F.max_unpool2d(pooled, at, 2)
@@ -59,23 +59,23 @@ def test_pools(device, close):
     assert torch.equal(restored[restored != 0].sort()[0], values.flatten().sort()[0])
 
 
-INF, NAN, PI = math.inf, math.nan, math.pi
+INF, NAN = math.inf, math.nan
 
 
-def test_what_is_not_finite_stays_in_its_windows(device):
+def test_nan_and_infinity_stay_in_their_windows(device):
     x = torch.tensor([[[NAN, 1, 2, 3], [4, 5, 6, 7], [1, 2, 3, 4], [1, 1, 1, INF]]], device=device)
     y = torch.nn.functional.adaptive_avg_pool2d(x, (2, 3)).flatten().tolist()
     assert math.isnan(y[0]) and y[1:5] == [3.5, 4.5, 1.25, 1.75] and y[5] == INF
 
 
-def test_powers_without_bound_pool_maxima(device):
+def test_lp_pool_of_infinite_order_is_max_pool(device):
     x = torch.randn(1, 2, 8, 8, device=device)
     assert torch.equal(F.lp_pool2d(x, math.inf, 2), F.max_pool2d(x.abs(), 2))
     with pytest.raises(ValueError, match="norm_type must be a non-zero value, but got 0"):
         F.lp_pool1d(x[0], 0, 2)
 
 
-def test_pools_of_no_channels_or_to_no_results():
+def test_pools_of_empty_tensors():
     assert torch.nn.AdaptiveAvgPool1d(5)(torch.ones(0, 10)).shape == (0, 5)
     assert torch.nn.AdaptiveMaxPool2d(5)(torch.ones(0, 10, 10)).shape == (0, 5, 5)
     assert torch.nn.FractionalMaxPool2d([2, 2], output_size=[0, 1])(torch.rand(1, 1, 8, 8)).shape == (1, 1, 0, 1)
@@ -84,7 +84,7 @@ def test_pools_of_no_channels_or_to_no_results():
         torch.nn.AdaptiveAvgPool1d(5)(torch.ones(3, 0))
 
 
-def test_padding_of_no_channels_is_refused():
+def test_padding_of_empty_channels_is_refused():
     with pytest.raises(RuntimeError, match="Expected 2D or 3D \\(batch mode\\) tensor with possibly 0 batch size"):
         torch.nn.ReflectionPad1d(2)(torch.randn(3, 0, 10))
     with pytest.raises(RuntimeError, match="Expected 3D or 4D"):

@@ -65,7 +65,7 @@ def test_recurrent_layers(name, device, close):
     "make", [lambda: nn.LSTM(3, 4, 2, bidirectional=True), lambda: nn.GRU(3, 4), lambda: nn.RNN(3, 4)]
 )
 @pytest.mark.parametrize("lengths", [[5, 3, 1], [2, 5, 4]])
-def test_packed_sequences_are_those_of_each_alone(make, lengths, device):
+def test_packed_sequences_give_the_results_of_each_sequence_alone(make, lengths, device):
     from pytpu.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
     layer = make().to(device)
@@ -87,7 +87,7 @@ def test_packed_sequences_are_those_of_each_alone(make, lengths, device):
 @pytest.mark.parametrize(
     "make", [lambda: nn.LSTM(3, 4, 2, bidirectional=True), lambda: nn.GRU(3, 4), lambda: nn.LSTM(3, 4, proj_size=2)]
 )
-def test_packed_sequences_on_a_device_equal_those_of_the_host(make):
+def test_packed_sequences_agree_on_host_and_device(make):
     from pytpu.nn.utils.rnn import pack_padded_sequence
 
     layer, results = make(), []
@@ -142,7 +142,7 @@ def test_mistakes_with_recurrent_layers():
         torch.gru_cell(torch.ones(2, 3), h, *w)
 
 
-def test_what_recurrent_layers_and_packing_refuse():
+def test_recurrent_layers_and_packing_refuse_wrong_arguments():
     rnn = nn.utils.rnn
     with pytest.raises(ValueError, match="input_size must be greater than zero"):
         nn.LSTM(0, 4)

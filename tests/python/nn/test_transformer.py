@@ -19,8 +19,8 @@ def test_attention_weights_sum_to_one_and_mask_is_obeyed(device):
     assert none is None and torch.allclose(fast, out, atol=1e-5)
 
 
-def test_attention_leaves_heads_where_the_layer_has_them(device):
-    """As in PyTorch, so that the heads of the result are joined without a copy."""
+def test_attention_keeps_the_layout_of_heads(device):
+    """The result keeps the input's layout, as in PyTorch, so that heads are joined without a copy."""
     b, length, h, e = 2, 5, 3, 4
     qkv = torch.randn(b, length, 3 * h * e, device=device).requires_grad_()
     q, k, v = (z.view(b, length, h, e).transpose(1, 2) for z in qkv.split(h * e, dim=2))
@@ -42,7 +42,7 @@ def test_encoder_is_causal_under_a_causal_mask(device):
     assert torch.allclose(a[:, :3], b[:, :3], atol=1e-5) and not torch.allclose(a[:, 3], b[:, 3])
 
 
-def test_an_encoder_gives_zeros_for_padding_where_nothing_is_recorded(device):
+def test_an_encoder_gives_zeros_for_padding_without_gradients(device):
     layer = torch.nn.TransformerEncoderLayer(8, 2, 8, batch_first=True)
     encoder = torch.nn.TransformerEncoder(layer, 2).to(device).eval()
     x = torch.randn(2, 4, 8, device=device)
@@ -58,7 +58,7 @@ def test_an_encoder_gives_zeros_for_padding_where_nothing_is_recorded(device):
         assert zeros(src_key_padding_mask=padding) == padding.tolist()
         kept = encoder(x, src_key_padding_mask=padding)[~padding]
         assert torch.allclose(kept, recorded[~padding], atol=1e-6)
-        assert zeros(src_key_padding_mask=padding.flip(1)) == nowhere  # not behind the sequences
+        assert zeros(src_key_padding_mask=padding.flip(1)) == nowhere  # padding before the sequences
         causal = torch.ones(4, 4, dtype=torch.bool, device=device).triu(1)
         assert zeros(src_key_padding_mask=padding, mask=causal) == nowhere
         encoder.train()
@@ -74,7 +74,7 @@ def test_an_encoder_gives_zeros_for_padding_where_nothing_is_recorded(device):
         ({"activation": torch.tanh, "batch_first": True}, "activation_relu_or_gelu was not True"),
     ],
 )
-def test_an_encoder_says_why_it_keeps_padding(settings, reason):
+def test_an_encoder_warns_why_it_keeps_padding(settings, reason):
     layer = torch.nn.TransformerEncoderLayer(8, 2, 8, **settings)
     with pytest.warns(
         UserWarning, match="enable_nested_tensor is True, but self.use_nested_tensor is False because.*" + reason

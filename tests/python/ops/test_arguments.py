@@ -1,4 +1,4 @@
-"""Arguments of functions and methods, and what is said of wrong ones: PyTorch 2.15's own words."""
+"""Arguments of functions and methods, and PyTorch 2.15's messages for wrong ones."""
 
 import pytest
 

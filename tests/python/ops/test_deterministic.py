@@ -6,7 +6,7 @@ import pytpu as torch
 import pytpu.nn.functional as F
 
 
-def test_functions_that_pytorch_has_in_no_deterministic_form_are_refused():
+def test_functions_without_a_deterministic_form_are_refused():
     put = lambda **k: torch.ones(10).put_(torch.tensor([0, 0]), torch.tensor([0.0, 1.0]), **k)
     unpool = lambda: F.max_unpool2d(torch.ones(1, 1, 1, 2), torch.tensor([[[[0, 1]]]]), 2)
     try:

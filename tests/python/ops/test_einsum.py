@@ -29,7 +29,7 @@ EQUATIONS = [
 
 
 @pytest.mark.parametrize("equation, sizes", EQUATIONS, ids=[e for e, _ in EQUATIONS])
-def test_einsum_is_numpys(equation, sizes, device, close):
+def test_einsum_equals_numpys(equation, sizes, device, close):
     a = [array(*s) for s in sizes]
     got = torch.einsum(equation, *[torch.from_numpy(x).to(device) for x in a])
     close(got, np.einsum(equation.replace(" ", ""), *a), rtol=1e-4, atol=1e-5)
@@ -64,7 +64,7 @@ def test_einsum_takes_lists_of_subscripts(close):
         ("ij,jk->ik", [(2, 3), (4, 5)], "has size 4 for operand 1 which does not broadcast"),
     ],
 )
-def test_einsum_refuses_what_does_not_fit(equation, sizes, text):
+def test_einsum_refuses_wrong_equations_and_sizes(equation, sizes, text):
     with pytest.raises(RuntimeError, match=text):
         torch.einsum(equation, *[torch.ones(s) for s in sizes])
 

@@ -11,7 +11,7 @@ from pytpu.nn import functional as F
 TOO_LARGE = 2**62
 
 
-# A call, of the device's tensors of ones; the exception; its first words.
+# A call with a function that makes tensors of ones, its exception, and the beginning of the message.
 CALLS = [
     (
         lambda o: F.max_pool1d(o(1, 1, 3), 0),
@@ -356,7 +356,7 @@ CALLS = [
 
 
 @pytest.mark.parametrize(("call", "kind", "words"), CALLS, ids=[words[:60] for _, _, words in CALLS])
-def test_errors_are_those_of_pytorch(call, kind, words, device):
+def test_errors_equal_pytorchs(call, kind, words, device):
     with pytest.raises(kind, match="^" + re.escape(words)) as raised:
         call(lambda *sizes: torch.ones(sizes, device=device))
     assert raised.type is kind
@@ -472,7 +472,7 @@ AS_PYTORCH_SAYS = [
 
 
 @pytest.mark.parametrize("call, kind, words", AS_PYTORCH_SAYS, ids=[words[:60] for _, _, words in AS_PYTORCH_SAYS])
-def test_words_are_pytorchs(call, kind, words):
+def test_messages_equal_pytorchs_exactly(call, kind, words):
     with pytest.raises(kind) as error:
         call(torch.ones(3, 4), torch.ones(3, requires_grad=True))
     assert str(error.value) == words
@@ -490,7 +490,7 @@ def test_shapes_that_do_not_broadcast_are_named():
     assert torch.broadcast_shapes(3, (2, 1)) == (2, 3)
 
 
-def test_names_of_types_that_are_not_there():
+def test_unknown_type_names_are_refused():
     with pytest.raises(ValueError, match="invalid type: 'torch.ZzzTensor'"):
         torch.ones(1).type("torch.ZzzTensor")
 
@@ -600,7 +600,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("call, kind, words", REFUSED, ids=[words[:60] for _, _, words in REFUSED])
-def test_refused_in_pytorchs_words(device, call, kind, words):
+def test_wrong_operands_are_refused_with_pytorchs_messages(device, call, kind, words):
     x = torch.tensor([[1.0, -2.0], [3.0, 4.0]], device=device)
     with pytest.raises(kind) as error:
         call(x, torch.tensor([0, 1], device=device))

@@ -1,4 +1,4 @@
-"""`torch._foreach_*`: every op over lists equals the op called on each tensor, and writes what it says."""
+"""`torch._foreach_*`: each op over lists equals the op on each tensor, also in place."""
 
 import pytest
 
@@ -26,13 +26,13 @@ TWO_LISTS = {"add", "sub", "mul", "div", "pow", "clamp_min", "clamp_max", "maxim
 THREE_LISTS = {"addcdiv", "addcmul", "lerp"}
 
 
-def test_all_of_them_are_there():
+def test_every_foreach_op_exists():
     ops = {name.removeprefix("_foreach_") for name in UNARY}
     assert len(ops) == 42 and ops > TWO_LISTS | THREE_LISTS
 
 
 def plain(name):
-    """The op for one tensor that stands behind a name."""
+    """Return the op on one tensor for the name of an op on lists."""
     bound = {"maximum": "clamp_min", "minimum": "clamp_max"}.get(name, name)
     return lambda x, *rest, **kw: getattr(torch, bound)(x, *rest, **kw)
 
@@ -71,7 +71,7 @@ def test_plain_and_in_place_forms_equal_the_op_on_each_tensor(name, device):
         same(written, want)
 
 
-def test_a_tensor_of_no_dimensions_goes_to_all(device):
+def test_a_zero_dimensional_tensor_applies_to_all(device):
     xs = tensors(device)
     by = torch.tensor(2.0)
     same(torch._foreach_mul(xs, by), [x * 2 for x in xs])

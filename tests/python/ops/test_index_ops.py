@@ -45,13 +45,13 @@ def test_indices_along_a_dimension_wrap(device):
         torch.take_along_dim(x, torch.tensor([-1], device=device)).tolist()
 
 
-def test_a_part_starts_where_a_tensor_says(device):
+def test_narrow_takes_its_start_from_a_tensor(device):
     x = torch.arange(5.0, device=device)
     assert x.narrow(0, torch.tensor(1), 2).tolist() == [1.0, 2.0]
     assert x.narrow(0, torch.tensor(-2, device=device), 2).tolist() == [3.0, 4.0]
 
 
-def test_triangles_indices_in_every_place():
+def test_tril_and_triu_indices_of_every_offset():
     for rows, columns in [(3, 4), (4, 3), (0, 3), (3, 0), (1, 1)]:
         for offset in [-5, -2, -1, 0, 1, 2, 5, -(2**63), 2**63 - 1]:
             full = [(r, c) for r in range(rows) for c in range(columns)]
@@ -68,7 +68,7 @@ def test_combinations():
     assert torch.combinations(x, 4).shape == (0, 4) and torch.combinations(x[:0], 2).shape == (0, 2)
 
 
-def test_indices_into_nothing_are_errors_and_harm_nothing(device):
+def test_indices_into_empty_dimensions_raise(device):
     zeros, at = torch.zeros(0, 3, device=device), torch.tensor([0], device=device)
     before = torch.ones(3, device=device) + 1
     with pytest.raises(RuntimeError, match="self indexing axis dim should be positive"):

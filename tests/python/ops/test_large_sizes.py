@@ -101,7 +101,7 @@ def test_lcm_of_the_smallest_number_ends_with_a_number(device):
         a.lcm_(b)
 
 
-def test_values_of_more_dimensions_than_the_tensor_are_refused_where_nothing_is_indexed():
+def test_values_with_too_many_dimensions_are_refused_for_empty_indices():
     for accumulate in (False, True):
         with pytest.raises(RuntimeError, match="shape mismatch: value tensor of shape"):
             torch.zeros(2, 3).index_put_([], torch.ones(3, 3, 3, 3), accumulate=accumulate)
@@ -150,7 +150,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_sizes_that_nothing_holds_are_refused(device, case):
+def test_impossible_sizes_are_refused(device, case):
     def zeros(*size):
         return torch.zeros(*size, device=device)
 
@@ -159,7 +159,7 @@ def test_sizes_that_nothing_holds_are_refused(device, case):
     assert (zeros(2) + 1).tolist() == [1, 1]
 
 
-def test_large_steps_and_views_are_none_of_them(device):
+def test_large_steps_and_views_are_accepted(device):
     x = torch.arange(5.0, device=device)
     assert x[:: 2**63 - 1].tolist() == [0]
     assert x.unfold(0, 2, 2**62).tolist() == [[0, 1]]

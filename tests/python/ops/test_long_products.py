@@ -8,7 +8,7 @@ _K = 262_144
 
 
 def _error(y, number):
-    """The largest relative error of a product of ``_K`` equal numbers."""
+    """Return the largest relative error of a product of ``_K`` equal numbers."""
     want = _K * number.double() ** 2
     return ((y.double().cpu() - want).abs() / want.abs()).max().item()
 

@@ -5,8 +5,8 @@ import pytest
 import pytpu as torch
 
 
-def test_sixteen_bits_meet_a_number_in_full_precision(device):
-    # The number itself is beyond float16, or falls between two of its neighbours; the results do not.
+def test_numbers_keep_full_precision_beside_16_bit_tensors(device):
+    # The number overflows float16, or lies between two of its values. The results are representable.
     half = torch.tensor([6.0e4, 2.0, -3.0], dtype=torch.float16, device=device)
     assert (half / 1e6).tolist() == [0.05999755859375, 2.0265579223632812e-06, 2.9802322387695312e-06 * -1]
     assert (1e6 / half).tolist()[0] == pytest.approx(16.67, rel=2e-3)
@@ -40,7 +40,7 @@ def test_gradients_of_sixteen_bits_and_a_number(device):
     assert x.grad.tolist() == [torch.tensor(1 / 3.3).bfloat16().item()] * 3
 
 
-def test_another_number_beside_sixteen_bits_compiles_nothing():
+def test_another_number_beside_16_bits_compiles_nothing():
     x = torch.ones(4, dtype=torch.bfloat16, device="tpu")
     x.tolist()
     (x * 0.3).tolist()

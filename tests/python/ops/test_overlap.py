@@ -1,4 +1,4 @@
-"""Writes to memory that operands share: what is refused, and what is computed from the old values."""
+"""Writes to memory that operands share: some are refused, the others compute from the old values."""
 
 import pytest
 
@@ -134,7 +134,7 @@ OVERLAPPING = [
 
 
 @pytest.mark.parametrize("write", OVERLAPPING)
-def test_writing_over_what_is_read_is_refused(device, write):
+def test_writes_that_overlap_an_operand_are_refused(device, write):
     x = torch.arange(6.0, device=device)
     with pytest.raises(
         RuntimeError, match="unsupported operation: some elements of the input tensor and the written-to tensor"
@@ -143,7 +143,7 @@ def test_writing_over_what_is_read_is_refused(device, write):
     assert x.tolist() == [0, 1, 2, 3, 4, 5]
 
 
-def test_writing_over_the_very_same_or_other_elements_is_not(device):
+def test_writes_to_equal_or_disjoint_elements_are_allowed(device):
     x = torch.arange(6.0, device=device)
     x.add_(x)
     x[:3].add_(x[3:])

@@ -54,5 +54,5 @@ def test_a_power_of_one_half_is_a_root():
     x = torch.tensor([-math.inf, -0.0, 4.0])
     assert str((x**0.5).tolist()) == str(x.pow(0.5).tolist()) == str(x.clone().pow_(0.5).tolist()) == "[nan, -0.0, 2.0]"
     assert str((x**-0.5).tolist()) == "[nan, -inf, 0.5]"
-    # An exponent that is a tensor takes the power.
+    # A tensor as exponent computes a power instead of a root.
     assert str((x ** torch.full((3,), 0.5)).tolist()) == "[inf, 0.0, 2.0]"

@@ -57,7 +57,7 @@ def test_one_hot_of_the_greatest_integer_is_refused():
         F.one_hot(torch.tensor([2**63 - 1]))
 
 
-def test_a_tpu_that_is_not_there_is_refused():
+def test_a_missing_tpu_is_refused():
     for make in (
         lambda: torch.empty((0,), device="tpu:1"),
         lambda: torch.zeros(2, device="tpu:200") + 1,
@@ -71,7 +71,7 @@ def test_a_tpu_that_is_not_there_is_refused():
     assert torch.tpu.device_count() == 1
 
 
-# Complex functions at infinities and NaN: the tables of annex G of C99. Signs that it leaves open are `None`.
+# Complex functions at infinities and NaN: the tables of annex G of C99. `None` is a sign that C99 does not specify.
 
 C99 = {
     "acos": [
@@ -311,7 +311,7 @@ def test_sinc_of_bfloat16_keeps_the_angle(device):
     assert torch.sinc(x).dtype == torch.bfloat16
 
 
-# `None` for a list of dimensions whose default is empty.
+# `dim=None` means all dimensions, also where the default is an empty list.
 
 
 def test_none_means_all_dimensions(device):

@@ -33,12 +33,12 @@ def test_nanquantile_leaves_nan_out(device, close):
 @pytest.mark.parametrize(
     "q, text", [(2.0, "must be in the range"), (torch.tensor([0.5, -1.0]), "must be in the range")]
 )
-def test_quantile_refuses_what_is_no_fraction(q, text):
+def test_quantile_refuses_numbers_outside_0_and_1(q, text):
     with pytest.raises(RuntimeError, match=text):
         torch.quantile(torch.ones(3), q)
 
 
-def test_mode_is_the_least_of_the_commonest(device):
+def test_mode_is_the_smallest_of_the_most_frequent(device):
     x = torch.tensor([[3, 1, 3, 1, 2], [5, 5, 5, 0, 0]], device=device)
     values, indices = torch.mode(x)
     assert values.tolist() == [1, 5] and indices.tolist() == [3, 2]

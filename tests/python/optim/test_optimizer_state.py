@@ -1,4 +1,4 @@
-"""State of optimisers and schedules: what older versions saved, and what a schedule must not change."""
+"""State of optimisers and schedules, also state that older versions saved."""
 
 import copy
 import types

@@ -130,7 +130,7 @@ def test_step_hooks_run_around_the_step():
 
 
 class Descent(torch.optim.Optimizer):
-    """As one wrote it before ``no_grad``."""
+    """Update `data`, as programs did before ``no_grad``."""
 
     def __init__(self, params, lr=0.1):
         super().__init__(params, {"lr": lr})
@@ -144,7 +144,7 @@ class Descent(torch.optim.Optimizer):
 
 
 class Wrapper(torch.optim.Optimizer):
-    """An optimiser by its class alone, like those of libraries that never call ``__init__``."""
+    """Do not call ``__init__`` of the base class, like wrappers in some libraries."""
 
     def __init__(self, optimizer):
         self.optimizer = optimizer
@@ -267,7 +267,7 @@ def test_reduce_on_plateau_waits_for_patience():
 @pytest.mark.parametrize(
     "make, refused",
     [
-        # Steps that scale the rates of now change those of new groups too; others know of as many as there were.
+        # Schedules that scale the current rates accept new groups. Others know only the groups from their creation.
         (lambda o: S.ExponentialLR(o, 0.5), None),
         (lambda o: S.LinearLR(o, 0.5, 1.0, 2), None),
         (lambda o: S.LambdaLR(o, lambda e: 0.5**e), 2),
@@ -279,7 +279,7 @@ def test_reduce_on_plateau_waits_for_patience():
         (lambda o: S.SequentialLR(o, [S.ConstantLR(o, 0.1, 9), S.ExponentialLR(o, 0.5)], [1]), None),
     ],
 )
-def test_schedules_with_a_group_that_came_later(make, refused):
+def test_schedules_with_groups_added_later(make, refused):
     optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0, momentum=0.9)
     schedule = make(optimizer)
     optimizer.step()
@@ -302,7 +302,7 @@ def test_stepping_a_schedule_first_warns():
         schedule.step()
 
 
-# ---- optimisers whose steps are long; the numbers are PyTorch's
+# ---- optimisers with long formulas, against numbers of PyTorch
 
 
 def minimise(make, device, steps=5):
@@ -480,12 +480,12 @@ def test_complex_parameters(name, device):
 
 
 @pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "Adagrad"])
-def test_a_fused_step_refuses_what_it_is_not_for(name):
+def test_a_fused_step_refuses_unsupported_tensors(name):
     make = getattr(torch.optim, name)
     real, whole = torch.nn.Parameter(torch.ones(2)), torch.nn.Parameter(torch.ones(2, dtype=torch.complex64))
     nowhere = torch.nn.Parameter(torch.ones(2, device="meta"))
     for p, text in ((whole, "torch.complex64 and cpu"), (nowhere, "torch.float32 and meta")):
-        # Not before the step: a group may come later, and say that it is fused.
+        # The error comes in `step`, because a later group may ask for a fused update.
         optimizer = make([{"params": [real]}, {"params": [p], "fused": True}], lr=0.1)
         optimizer.step()
         p.grad = torch.ones_like(p)
@@ -497,7 +497,7 @@ def test_a_fused_step_refuses_what_it_is_not_for(name):
         make([real], lr=0.1, fused=True, differentiable=True)
 
 
-def test_parameters_in_a_set_are_warned_of():
+def test_parameters_in_a_set_warn():
     with pytest.warns(FutureWarning, match="but the ordering of tensors in sets will change between runs"):
         torch.optim.SGD({torch.nn.Parameter(torch.ones(1))}, lr=0.1)
 

@@ -17,7 +17,7 @@ def test_a_repeated_parameter_is_updated_twice_a_step_each_with_its_own_count(de
         both.zero_grad()
         repeated.square().sum().backward()
         both.step()
-        # The second update of a step takes the gradient of its start.
+        # Both updates of a step use the same gradient.
         grad = 2 * single.detach()
         for _ in range(2):
             single.grad = grad.clone()

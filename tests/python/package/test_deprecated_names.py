@@ -5,7 +5,7 @@ import pytest
 import pytpu as torch
 
 
-def test_settings_of_old():
+def test_deprecated_settings_work():
     torch.set_default_tensor_type("torch.DoubleTensor")
     try:
         assert torch.ones(1).dtype == torch.float64
@@ -22,7 +22,7 @@ def test_settings_of_old():
     assert torch.GradScaler is torch.amp.GradScaler
 
 
-def test_names_from_other_times(device):
+def test_deprecated_methods_work(device):
     x = torch.arange(6.0, device=device).view(2, 3)
     assert torch.functional.einsum is torch.einsum and set(torch.functional.__all__) <= set(dir(torch))
     assert (
@@ -46,7 +46,7 @@ def test_names_from_other_times(device):
     assert z.tolist() == [1 + 2j] and torch.view_as_complex_copy(pair).tolist() == [0j]
 
 
-def test_types_from_before_dtypes():
+def test_legacy_tensor_types():
     assert torch.FloatTensor([1, 2]).tolist() == [1.0, 2.0] and torch.LongTensor((3,)).dtype is torch.int64
     assert torch.FloatTensor(2, 3).shape == (2, 3) and torch.HalfTensor().shape == (0,)
     assert isinstance(torch.zeros(2), torch.FloatTensor) and not isinstance(torch.zeros(2), torch.LongTensor)

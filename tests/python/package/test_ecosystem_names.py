@@ -153,7 +153,7 @@ HOLDS = {
     "torch.version.cuda": (lambda: torch.version.cuda, lambda v: v is None),
 }
 
-# Calls that fail, with the error. A name that comes moves to the table above.
+# Calls that fail, with the error. When a name is added, move it to the table above.
 ABSENT = {
     "torch.export.export": (lambda: torch.export.export, AttributeError),
     "torch.randn(2, device='xla').device": (lambda: torch.randn(2, device="xla").device, RuntimeError),
@@ -200,7 +200,7 @@ def test_an_expression_holds(found, name):
 
 
 @pytest.mark.parametrize("name", ABSENT)
-def test_what_is_absent_says_so(found, name):
+def test_absent_names_raise(found, name):
     assert found[name] == ABSENT[name][1].__name__
 
 
@@ -223,7 +223,7 @@ def test_torch_tpu_is_an_alias_of_torch_dot_tpu():
 
 
 def test_another_torch_tpu_stays_with_another_torch(tmp_path):
-    # A Python that inherits the path of `python -m pytpu`, but is of another environment.
+    # A Python of another environment that inherits PYTHONPATH from `python -m pytpu`.
     for name in ("torch", "torch_tpu"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text(f"__version__ = 'other {name}'\n")
@@ -237,7 +237,7 @@ def test_another_torch_tpu_stays_with_another_torch(tmp_path):
     assert out == f"other torch other torch_tpu {tmp_path / 'torch_tpu' / '__init__.py'}\n"
 
 
-def test_accelerate_is_told_the_device_unless_it_was():
+def test_accelerate_gets_the_device_unless_it_is_set():
     code = "import os; print(os.environ.get('ACCELERATE_TORCH_DEVICE'))"
     assert run("-c", code) == "tpu\n"
     assert run("-c", code, ACCELERATE_TORCH_DEVICE="cpu") == "cpu\n"
@@ -427,7 +427,7 @@ def package(folder, name, text):
     (folder / f"{last}.py").write_text(text)
 
 
-def test_cpu_can_be_chosen_though_accelerate_is_told_the_device(tmp_path):
+def test_cpu_can_be_chosen_in_accelerate(tmp_path):
     package(tmp_path, "accelerate.state", ACCELERATE)
     code = (
         f"import os, sys; sys.path.insert(1, {str(tmp_path)!r})\n"
@@ -472,7 +472,7 @@ def test_grouped_products_are_those_of_each_group(device, close):
     def grouped(*args, **kwargs):
         return torch.nn.functional.grouped_mm(*args, **kwargs)
 
-    # More places than a tile, an empty group, places behind the last end.
+    # More rows than a tile, an empty group, and rows after the last group.
     ends, m, k, n = [70, 70, 250, 290], 300, 5, 6
     offs = torch.tensor(ends, dtype=torch.int32, device=device)
     parts = list(zip([0, *ends[:-1]], ends))
@@ -495,7 +495,7 @@ def test_grouped_products_are_those_of_each_group(device, close):
     close(grouped(w.detach(), w.detach().transpose(1, 2)), (b @ b.transpose(1, 2)).numpy(), atol=1e-5)
 
 
-def test_grouped_products_refuse_in_pytorchs_words(device):
+def test_grouped_products_refuse_with_pytorchs_messages(device):
     a, b = torch.ones(8, 8, device=device), torch.ones(3, 8, 16, device=device)
     offs = torch.tensor([2, 5, 8], dtype=torch.int32, device=device)
     for message, args, options in (

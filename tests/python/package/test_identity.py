@@ -1,4 +1,4 @@
-"""Names: modules, classes and functions say what PyTorch's say, and pickles go from one library to the other."""
+"""Modules, classes and functions have PyTorch's names, so that each library reads the other's pickles."""
 
 import copy
 import importlib
@@ -18,13 +18,12 @@ from pytpu import nn
 
 HOMES = json.loads((pathlib.Path(__file__).parents[1] / "goldens" / "names.json").read_text())
 
-# What the extension defines by other names: one object here where PyTorch has two, or a name that only Rust can change.
+# Names of the extension that differ: one object for two of PyTorch, or a name that only Rust can set.
 BY_THE_EXTENSION = {
     "torch": {"Future", "PyTorchFileReader", "to_dlpack", "TensorType"},
     "torch.linalg": {"LinAlgError", "multi_dot"},
 }
-# Wrappers in PyTorch whose qualified name says how they were made, deprecated spellings, and classes that stand for
-# others.
+# Names whose qualified name in PyTorch is that of a wrapper, deprecated names, and classes that replace others.
 OTHERWISE = {
     "torch": {
         "ScriptFunction",
@@ -74,7 +73,7 @@ def differing(root):
                 continue
             got = f"{value.__module__}.{value.__qualname__}"
             want = home or f"{full}.{name}"
-            # Functions of PyTorch's C++ are members of classes there.
+            # PyTorch's functions in C++ are members of classes.
             want = want.replace("_VariableFunctionsClass.", "").replace("boolean_dispatch.<locals>.fn", name)
             if got != want and "<locals>" not in want and "pybind11" not in want:
                 wrong.append((full, name, got, want))
@@ -90,7 +89,7 @@ def test_public_names_say_the_module_that_they_have_in_pytorch():
     assert wrong == []
 
 
-def test_every_class_is_found_where_it_says_that_it_is():
+def test_every_class_is_found_under_its_qualified_name():
     # In a fresh process: all modules are imported.
     code = """
 import importlib, pkgutil, warnings
@@ -212,7 +211,7 @@ def test_a_pickled_model_names_only_what_pytorch_has(device):
         assert torch.equal(x, y) and x.device == y.device, name
 
 
-def test_pickled_tensors_keep_what_they_are(device):
+def test_pickled_tensors_keep_their_class_and_flags(device):
     x = torch.arange(12.0, device=device).reshape(3, 4)
     for y in (x, x.t(), x[1:], x[:, 1], x.bool(), x.half(), x.bfloat16(), torch.empty(0, 3, device=device), x.sum()):
         z = pickle.loads(pickle.dumps(y))

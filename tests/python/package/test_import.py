@@ -1,4 +1,4 @@
-"""What `import pytpu` costs, and what the module keeps."""
+"""The time and the side effects of `import pytpu`."""
 
 import subprocess
 import sys
@@ -7,7 +7,7 @@ import pytest
 
 
 def test_import_takes_less_than_150_ms():
-    # NumPy's own import is not ours; the best of several runs is the cost, the rest is the machine.
+    # Subtract NumPy's import. Take the fastest of several runs, because the machine is shared.
     code = "import numpy, time; t = time.perf_counter(); import pytpu; print(time.perf_counter() - t)"
     times = [float(subprocess.check_output([sys.executable, "-c", code], text=True)) for _ in range(5)]
     assert min(times) < 0.150, f"import took {min(times) * 1e3:.0f} ms"
@@ -35,7 +35,7 @@ def test_settings_are_kept():
     assert torch.is_signed(torch.ones(1)) and not torch.is_signed(torch.ones(1, dtype=torch.uint8))
 
 
-def test_what_scripts_ask_of_other_accelerators():
+def test_queries_about_other_accelerators():
     import pytpu as torch
 
     for other in (torch.cuda, torch.xpu, torch.mps):
@@ -51,7 +51,7 @@ def test_what_scripts_ask_of_other_accelerators():
 
 
 def test_the_version_is_that_of_the_interface():
-    """Scripts that ask for a version of PyTorch find one; this package's own is behind the plus."""
+    """The version is PyTorch's, followed by `+` and this package's version."""
     import pytpu as torch
 
     version = torch.__version__

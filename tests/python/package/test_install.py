@@ -30,7 +30,7 @@ print(json.dumps({
 
 
 def run(*command, cwd=None, stdin="", path=None, check=True, **env):
-    """Run Python; the package is on its path."""
+    """Run Python with the package on its path."""
     environment = {**os.environ, **env}
     environment.pop("PYTHONPATH", None)
     environment["PYTHONPATH"] = os.pathsep.join(map(str, [*(path or []), PACKAGE.parent]))
@@ -55,7 +55,7 @@ def both(*command, **options):
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder with programs: a script, a package with ``__main__``, a module, an archive."""
+    """Return a folder with a script, a package with ``__main__``, a module and an archive."""
     (tmp_path / "script.py").write_text(SHOWN)
     (tmp_path / "fails.py").write_text("def f():\n    raise ValueError('no')\n\nf()\n")
     (tmp_path / "wrong.py").write_text("x = (\n")
@@ -88,7 +88,7 @@ def folder(tmp_path):
     ],
     ids=lambda command: " ".join(command)[:20] or "nothing",
 )
-def test_a_program_sees_what_it_sees_under_python(folder, command):
+def test_a_program_sees_the_same_state_as_under_python(folder, command):
     plain, ours = both(*command, cwd=folder, stdin=SHOWN)
     assert json.loads(ours.stdout) == json.loads(plain.stdout)
 
@@ -115,7 +115,7 @@ def test_a_program_sees_what_it_sees_under_python(folder, command):
 def test_failures_end_as_under_python(folder, command):
     plain, ours = both(*command, cwd=folder, check=False)
     assert (ours.returncode, ours.stdout) == (plain.returncode, plain.stdout)
-    # Python's own usage text follows a missing argument.
+    # Python appends its usage text if the argument is missing.
     assert plain.stderr.startswith(ours.stderr) if command == ("-c",) else ours.stderr == plain.stderr
 
 
@@ -175,7 +175,7 @@ def test_install_in_a_script(tmp_path):
 
 @pytest.fixture
 def other_torch(tmp_path):
-    """A folder with another package named torch."""
+    """Return a folder with another package named torch."""
     package = tmp_path / "other" / "torch"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("__version__ = 'other'\n")
@@ -228,7 +228,7 @@ def test_install_goes_before_another_torch_that_could_be_imported(other_torch):
     assert run("-c", code, path=[other_torch]).stdout.startswith("2.15.0+pytpu")
 
 
-def test_a_python_of_another_place_keeps_its_torch(other_torch):
+def test_a_python_of_another_environment_keeps_its_torch(other_torch):
     shim = PACKAGE / "_shim"
     out = run("-c", "import torch; print(torch.__version__)", path=[shim, other_torch], PYTPU_IS_TORCH_IN="/elsewhere")
     assert out.stdout == "other\n"
@@ -255,7 +255,7 @@ def test_the_shim_wheel_makes_torch(tmp_path):
         "print(m.version('torch'), m.packages_distributions()['torch'])"
     )
     assert run("-c", code, path=[site]).stdout == "2.15.0+pytpu ['torch']\n"
-    # `pytpu` first, or only `pytpu`: the same names.
+    # The names are the same if `pytpu` is imported first, or alone.
     assert run("-c", "import pytpu, torch; print(torch is pytpu, pytpu.__name__)", path=[site]).stdout == "True torch\n"
 
 
@@ -263,7 +263,7 @@ def test_the_shim_says_when_pytpu_is_missing(tmp_path):
     subprocess.run([sys.executable, ROOT / "pytpu" / "torch_shim.py", tmp_path], check=True, capture_output=True)
     with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as archive:
         archive.extractall(tmp_path)
-    # -S: no installed package is found.
+    # With -S, Python finds no installed package.
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     out = subprocess.run([sys.executable, "-S", "-c", "import torch"], capture_output=True, text=True, env=environment)
     assert "only hands over to pytpu, which is not installed here" in out.stderr
@@ -284,7 +284,7 @@ def test_a_forked_process_leaves_the_workers_of_its_parent_alone():
 
 
 def test_workers_of_joblib_unpickle_by_torchs_names():
-    # loky's processes are new ones; functions and modules go to them by cloudpickle.
+    # loky starts new processes, and sends functions and modules to them by cloudpickle.
     code = (
         "import pytpu as torch\n"
         "from joblib import Parallel, delayed\n"

@@ -1,4 +1,4 @@
-"""Names that libraries ask for at import: what is there works, and what is not there refuses by its name."""
+"""Names that libraries ask for at import. Names without an implementation raise errors that name them."""
 
 import importlib
 import pickle
@@ -12,7 +12,7 @@ import pytest
 import pytpu as torch
 from pytpu import nn
 
-# Each was asked for by a library that then needed little of it.
+# Libraries import these names, and use little of them.
 NAMES = """
 AcceleratorError Event Future Stream SymBool SymFloat SymInt Tag TensorType __config__.parallel_info __config__.show
 __future__.get_swap_module_params_on_conversion _assert _assert_async _check _check_is_size _check_value
@@ -61,11 +61,11 @@ def _named(path):
 
 
 @pytest.mark.parametrize("path", NAMES + [f"_C.{name}" for name in OF_C])
-def test_a_name_is_there(path):
+def test_a_name_exists(path):
     assert _named(path) is not None
 
 
-def test_names_that_are_only_names_refuse_with_their_name():
+def test_unimplemented_names_raise_errors_that_name_them():
     for make in (
         torch.fx.Tracer,
         torch.distributed.ProcessGroup,
@@ -198,7 +198,7 @@ def test_settings_are_kept():
         torch.utils.deterministic.fill_uninitialized_memory = 1
 
 
-def test_calls_are_not_taken_over_in_a_block():
+def test_disabled_overrides_see_no_calls():
     class Loud(torch.Tensor):
         @classmethod
         def __torch_function__(cls, func, types, args=(), kwargs=None):
@@ -272,7 +272,7 @@ def test_opcheck_finds_what_is_wrong_with_an_operator():
         torch.library.opcheck(writes, (x,), test_utils="test_schema")
 
 
-def test_flops_of_operators_of_ones_own():
+def test_flops_of_custom_operators():
     from pytpu.utils.flop_counter import FlopCounterMode, flop_registry, register_flop_formula
 
     @torch.library.custom_op("names_flops::twice", mutates_args=())
@@ -316,7 +316,7 @@ def test_torchscript_is_named_where_a_member_is_missing():
     assert pickle.loads(pickle.dumps(scripted)).weight.shape == (2, 2)
 
 
-def test_a_backend_that_is_not_called_is_said_once():
+def test_an_unused_backend_warns_once():
     code = (
         "import pytpu as torch\n"
         "def mine(graph, inputs): raise AssertionError\n"

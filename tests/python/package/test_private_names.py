@@ -1,4 +1,4 @@
-"""Private names of PyTorch that libraries call, not only import."""
+"""Private names of PyTorch that libraries call."""
 
 from collections import OrderedDict
 

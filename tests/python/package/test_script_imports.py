@@ -34,7 +34,7 @@ print("ran")
 """
 
 
-def test_what_a_script_for_several_devices_imports_is_there(tmp_path):
+def test_imports_of_a_script_for_several_devices_exist(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(IMAGENET)
     out = subprocess.run([sys.executable, "-m", "pytpu", script], capture_output=True, text=True, timeout=120)

@@ -12,7 +12,7 @@ def test_slice_scatter_gives_memory_of_its_own(device):
     assert torch.slice_scatter(x, part.double()[:2], 0, 1, 3).tolist() == [0, 1, 1, 3]
 
 
-def test_results_never_share_memory_with_what_they_were_made_of(device):
+def test_results_never_share_memory_with_inputs(device):
     number, pair = torch.tensor(3.0, device=device), torch.tensor([[1.0, 2.0]], device=device)
     makes = {
         "sum": lambda: (number, number.sum()),

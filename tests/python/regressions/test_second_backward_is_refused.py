@@ -5,7 +5,7 @@ import pytest
 import pytpu as torch
 
 
-def test_backward_runs_again_through_what_saved_nothing(device):
+def test_backward_runs_twice_through_nodes_that_save_nothing(device):
     p = torch.ones(3, device=device, requires_grad=True)
     shared = torch.cat([p.view(1, 3), p.expand(2, 3)]).sum(0)
     for _ in range(2):

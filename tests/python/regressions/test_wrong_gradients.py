@@ -7,7 +7,7 @@ from pytpu.nn import functional as F
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_no_gradient_where_a_bound_is_met(device, dtype):
+def test_the_gradient_at_a_bound_is_zero(device, dtype):
     for f, xs, slopes in [
         (F.relu6, [-1.0, 0.0, 1.0, 6.0, 7.0], [0.0, 0.0, 1.0, 0.0, 0.0]),
         (F.hardtanh, [-2.0, -1.0, 0.5, 1.0, 2.0], [0.0, 0.0, 1.0, 0.0, 0.0]),

@@ -8,7 +8,7 @@ import pytpu as torch
 from pytpu.nn import functional as F
 
 
-def test_values_that_differed(device):
+def test_values_equal_pytorchs(device):
     nan = torch.tensor([math.nan, -2.0], device=device)
     assert nan.sign().tolist() == [0.0, -1.0]
     assert torch.add(torch.tensor([True]), torch.tensor([True]), alpha=2).dtype is torch.bool
@@ -24,7 +24,7 @@ def test_values_that_differed(device):
     assert F.smooth_l1_loss(ys, ys * 0, beta=2.0, reduction="none").tolist() == [0.0, 2.0]
 
 
-def test_truth_times_what_is_no_number(device):
+def test_bools_times_nan_are_nan(device):
     b = torch.tensor([True, False], device=device)
     for y in (b * math.nan, b.float() * torch.tensor([math.nan] * 2, device=device)):
         assert y.isnan().tolist() == [True, True]
@@ -32,7 +32,7 @@ def test_truth_times_what_is_no_number(device):
     assert (b / 0).tolist()[0] == math.inf and (b / 0)[1].isnan().item()
 
 
-def test_truth_is_divided_by_numbers(device):
+def test_bools_are_divided_by_numbers(device):
     truth, two = torch.tensor([True, False], device=device), torch.tensor([2, 1], device=device)
     for mode in ("trunc", "floor"):
         y = torch.div(truth, two, rounding_mode=mode)
@@ -48,7 +48,7 @@ def test_searches_among_numbers_of_another_dtype(device):
     assert torch.bucketize(ints, floats).tolist() == [0, 1, 2]
 
 
-def test_search_sees_negated_values(device):
+def test_searchsorted_resolves_negated_views(device):
     n = torch.tensor([1 + 2.5j, 1 - 3j], device=device).conj().imag
     rows = torch.tensor([-3.0, -2, 0, 2, 3], device=device)
     for f in (lambda v: torch.searchsorted(rows, v), lambda v: torch.bucketize(v, rows)):

@@ -1,4 +1,4 @@
-"""Short forms of the attacks in ``tests/attack``; ``make attack`` runs the long ones."""
+"""Short runs of the attacks in ``tests/attack``. ``make attack`` runs them for longer."""
 
 import importlib.util
 import pathlib

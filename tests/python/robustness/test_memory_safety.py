@@ -15,7 +15,7 @@ import pytpu as torch
 
 
 def _python(code, limit=None, timeout=120):
-    """Runs a program in a process of its own, with at most `limit` bytes of address space."""
+    """Run a program in a new process with at most `limit` bytes of address space."""
 
     def limited():
         import resource
@@ -85,7 +85,7 @@ def test_a_default_ordinal_without_a_device_is_refused():
         torch.set_default_device(None)
 
 
-# ---- memory that NumPy looks at
+# ---- memory shared with NumPy
 
 _N = 200_000
 
@@ -110,7 +110,7 @@ def test_a_numpy_array_keeps_its_memory_when_the_tensor_gets_another(change, siz
     n = t.numpy()
     want = n.copy()
     change(t)
-    # What the array held would now be given to others.
+    # If the array's memory were freed, these tensors would get it.
     others = [torch.full((size,), 7.0) for _ in range(8 if size == _N else 500)]
     # `out=` of fewer elements may write over the first ones.
     assert (n[2:] == want[2:]).all()
@@ -168,7 +168,7 @@ def test_an_array_and_its_tensor_share_elements():
     assert t.tolist() == [0.0, 5.0, 6.0] and n.tolist() == [0.0, 5.0, 6.0]
 
 
-# ---- sizes that nothing holds
+# ---- impossible sizes
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ def test_polygamma_of_any_order_ends():
 
 
 def test_polygamma_of_high_order_is_right_of_and_left_of_zero(close):
-    # Recorded from PyTorch 2.15, but for the last: the terms of either side of zero cancel, so that it is the third.
+    # Recorded from PyTorch 2.15, except for the last, which equals the third by symmetry.
     x = torch.tensor([0.3, 1.0, 2.5, 30.0, -1.5], dtype=torch.float64)
     close(torch.polygamma(20, x), [-2.3258e29, -2.4329e18, -1.0709e10, -4.7861e-13, -1.0709e10], rtol=1e-4, atol=0)
     close(torch.polygamma(100, x)[:2], [-6.0361e210, -9.3326e157], rtol=1e-4, atol=0)
@@ -276,7 +276,7 @@ def test_zeta_far_left_of_zero_ends(close):
     assert zeta(torch.tensor(5.0), torch.tensor(-1e9)).item() == float("inf")
     far = zeta(torch.tensor(2.0, dtype=torch.float64), torch.tensor([-1e9 + 0.5, -2e6 + 0.25], dtype=torch.float64))
     assert time.perf_counter() - start < 5
-    # The whole sum over all integers is (pi / sin(pi x))^2; what is missing is the tail beyond.
+    # The sum over all integers is (pi / sin(pi x))^2. Subtract the tail.
     close(far, [np.pi**2 - 1e-9, 2 * np.pi**2 - 1 / 2e6], rtol=1e-10, atol=0)
     close(zeta(torch.tensor(4.0).double(), torch.tensor([-3.5, -100.5]).double()), [32.4646, 32.4697], rtol=1e-5)
     close(zeta(torch.tensor(3.0).double(), torch.tensor([-3.25, -100.75]).double()), [-61.9776, 62.0126], rtol=1e-5)
@@ -420,7 +420,7 @@ def test_an_output_that_its_own_function_keeps_is_freed():
     assert x.grad.tolist() == [2.0] * 3
 
 
-def test_what_is_attached_to_a_step_is_freed_with_it():
+def test_objects_attached_to_a_node_are_freed_with_it():
     class Attached:
         pass
 
@@ -494,11 +494,11 @@ print((x * 2).sum().item())
     )
 
 
-# ---- arguments that change, or contain themselves
+# ---- arguments that change or contain themselves
 
 
 class _Index:
-    """A number whose reading runs code."""
+    """An integer whose `__index__` runs code."""
 
     def __init__(self, run, value=1):
         self.run, self.value = run, value
@@ -599,7 +599,7 @@ def test_a_subclass_in_a_list_still_takes_the_call():
 
 
 class _Array:
-    """Says what memory it has, truly or not."""
+    """An object with an `__array_interface__` that may be wrong."""
 
     def __init__(self, **interface):
         self.__array_interface__ = interface

@@ -1,7 +1,7 @@
-"""No panic leaves the library: whatever Python calls, it gets a RuntimeError, and the process computes on.
+"""A panic in Rust becomes a RuntimeError in Python, and the process can go on.
 
-``pytpu._C._panics`` makes the next op panic, wherever it is run from; what runs no op has a stand-in behind the same
-door.
+``pytpu._C._panics`` makes the next op panic. Entries that run no op are tested through stand-ins, which panic behind
+the same conversion of errors.
 """
 
 import gc
@@ -12,7 +12,7 @@ import pytest
 
 import pytpu as torch
 
-# Armed panics stay with the process that asked for them.
+# An armed panic stays with its process, so this runs in a new one.
 _RUN = """
 import sys
 import pytpu as torch

@@ -1,4 +1,4 @@
-"""Several threads at once, and processes that were forked: results or clear errors, never a hang."""
+"""Threads and forked processes give results or clear errors, and never hang."""
 
 import os
 import subprocess
@@ -190,7 +190,7 @@ def test_shared_memory_keeps_views_and_is_given_back():
 
 
 def test_a_child_waits_for_no_lock_of_another_thread():
-    """Threads are recording on the device while others fork: the child is told so or does nothing, and ends."""
+    """Fork while other threads record on the device. The child gets an error or does nothing, and ends."""
     run(
         textwrap.dedent("""
         import os, signal, threading, time

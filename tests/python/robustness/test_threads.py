@@ -10,7 +10,7 @@ import pytpu as torch
 
 
 def work(seed):
-    """A product and a sum that are large enough for all threads."""
+    """Compute a product and a sum that use all threads."""
     x = torch.arange(300 * 400, dtype=torch.float32).reshape(300, 400).remainder(7.0) + seed
     return (x @ x.t()).sum().item()
 

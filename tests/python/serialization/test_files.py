@@ -1,4 +1,4 @@
-"""`torch.save`, `torch.load` and safetensors: what happens to files, and what comes back from them."""
+"""`torch.save`, `torch.load` and safetensors: files after failed writes, and loaded values."""
 
 import copy
 import gzip
@@ -27,7 +27,7 @@ HERE = pathlib.Path(__file__).parents[1]
 
 
 def attack(name):
-    """A program of the folder of attacks, as a module."""
+    """Import a program of `tests/attack`."""
     spec = importlib.util.spec_from_file_location(name, HERE.parent / "attack" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -54,7 +54,7 @@ def load(path):
 
 @pytest.fixture(params=[save_zip, save_legacy, save_tensors])
 def save(request):
-    """Each writer of files, as a function of a tensor and a path."""
+    """Return functions of a tensor and a path, one for each writer of files."""
     return request.param
 
 
@@ -62,7 +62,7 @@ def save(request):
 
 
 @pytest.mark.parametrize("name", ["kill_save", "files"])
-def test_attacks_find_nothing(name):
+def test_attacks_on_files_find_nothing(name):
     arguments = {"kill_save": ["2", "1"], "files": ["zip,legacy,pickle,safetensors", "250", "3"]}[name]
     done = subprocess.run(
         [sys.executable, HERE.parent / "attack" / f"{name}.py", *arguments], capture_output=True, text=True
@@ -84,7 +84,7 @@ def test_an_error_in_the_middle_keeps_the_old_file(tmp_path, save, monkeypatch):
     assert load(path) == [0, 0, 0] and os.listdir(tmp_path) == ["a"]
 
 
-def test_a_file_is_flushed_before_it_takes_the_place(tmp_path, save, monkeypatch):
+def test_a_file_is_flushed_before_it_replaces_the_old_one(tmp_path, save, monkeypatch):
     calls = []
     fsync, replace = os.fsync, os.replace
     monkeypatch.setattr(
@@ -114,7 +114,7 @@ def test_permissions_stay_and_links_are_followed(tmp_path, save):
     assert link.is_symlink() and load(tmp_path / "new") == [1]
 
 
-def test_what_is_no_regular_file_is_written_to(tmp_path, save):
+def test_special_files_are_written_in_place(tmp_path, save):
     pipe, got = tmp_path / "pipe", []
     os.mkfifo(pipe)
 
@@ -150,7 +150,7 @@ def test_objects_with_write_alone_are_enough(is_new):
 
 
 def leftover(folder, pid, boot=None, age=7200):
-    """A temporary file as a killed process leaves it."""
+    """Make a temporary file like one that a killed process left."""
     path = folder / f".model.pt.{boot or _replace_file._this_boot()}.{pid}.{os.urandom(4).hex()}.torchtmp"
     path.write_bytes(b"half")
     then = path.stat().st_mtime - age
@@ -158,7 +158,7 @@ def leftover(folder, pid, boot=None, age=7200):
     return path
 
 
-def test_only_old_files_of_gone_processes_of_this_boot_are_removed(tmp_path):
+def test_only_old_temporary_files_of_ended_processes_of_this_boot_are_removed(tmp_path):
     child = subprocess.Popen([sys.executable, "-c", ""])
     child.wait()
     gone = leftover(tmp_path, child.pid)
@@ -287,7 +287,7 @@ def test_archives_of_others_are_refused(names, text):
         torch.load(file)
 
 
-def test_files_without_more_than_read_seek_and_tell():
+def test_file_objects_need_only_read_seek_and_tell():
     data = io.BytesIO()
     torch.save(torch.ones(2), data)
     packed = io.BytesIO()
@@ -338,7 +338,7 @@ def test_old_files_keep_shared_memory_and_devices(device):
 
 
 def big_endian(file):
-    """The same file as a big-endian machine writes it."""
+    """Return the file as a big-endian machine writes it."""
     out = io.BytesIO()
     with zipfile.ZipFile(file) as z, zipfile.ZipFile(out, "w") as other:
         for name in z.namelist():
@@ -360,7 +360,7 @@ def test_files_of_big_endian_machines_are_read():
     assert all(torch.equal(back[k], v) for k, v in made.items())
 
 
-def test_the_byte_order_of_files_that_do_not_say_theirs():
+def test_files_without_a_byte_order_use_the_chosen_one():
     file, bare = io.BytesIO(), io.BytesIO()
     torch.save(torch.tensor([1.5]), file)
     with zipfile.ZipFile(big_endian(file)) as z, zipfile.ZipFile(bare, "w") as other:
@@ -394,7 +394,7 @@ def test_checksums_can_be_left_out(tmp_path):
         assert all(i.CRC == zlib.crc32(z.read(i)) for i in z.infolist())
 
 
-def test_writes_to_a_mapped_file_stay_here_or_reach_it(tmp_path):
+def test_writes_to_a_mapped_file_are_private_or_shared(tmp_path):
     path = tmp_path / "a.pt"
     torch.save({"x": torch.ones(3), "e": torch.zeros(0)}, path)
     assert serialization.get_default_mmap_options() == serialization.MAP_PRIVATE
@@ -442,7 +442,7 @@ def test_meta_tensors_are_saved(is_new):
     assert torch.load(file, map_location="meta").device.type == "meta"
 
 
-def test_devices_that_are_not_here_are_refused():
+def test_missing_devices_are_refused():
     file = io.BytesIO()
     torch.save(torch.ones(2), file)
 
@@ -530,7 +530,7 @@ def test_complex_storages_are_copied():
 # ---- safetensors
 
 
-def test_a_key_that_stands_twice_is_refused(tmp_path):
+def test_duplicate_keys_are_refused(tmp_path):
     one = '"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}'
     for header in (f"{{{one},{one}}}", '{"a":{"dtype":"F32","dtype":"F32","shape":[1],"data_offsets":[0,4]}}'):
         data = struct.pack("<Q", len(header)) + header.encode() + bytes(4)
@@ -541,7 +541,7 @@ def test_a_key_that_stands_twice_is_refused(tmp_path):
             lambda: safetensors.load_file(path),
             lambda: safetensors.safe_open(path, "pt"),
         ):
-            with pytest.raises(SafetensorError, match="the key `(a|dtype)` stands twice"):
+            with pytest.raises(SafetensorError, match="the key `(a|dtype)` occurs twice"):
                 call()
 
 
@@ -581,7 +581,7 @@ def test_the_writer_of_files_and_that_of_bytes_agree(tmp_path):
 
 
 def test_storages_are_read_without_a_copy_by_the_steps_of_the_package_safetensors(tmp_path):
-    # What the package does with a file: map it, take slices of its bytes, and look at them as tensors.
+    # Do as the package does: map the file, slice its bytes, and view them as tensors.
     path = tmp_path / "a.safetensors"
     x = torch.arange(6.0)
     safetensors.save_file({"x": x}, path)
@@ -597,7 +597,7 @@ def test_storages_are_read_without_a_copy_by_the_steps_of_the_package_safetensor
 
 
 def test_the_package_safetensors_learns_the_name_of_the_device(tmp_path):
-    # A package of that name, with the part of its interface that matters: names of devices that it knows.
+    # A stand-in for the package with the names of devices that it knows.
     package = tmp_path / "safetensors"
     package.mkdir()
     (package / "__init__.py").write_text(

@@ -91,7 +91,7 @@ def test_damaged_files_are_refused(tmp_path, content, text):
         safe_open(path, "pt")
 
 
-def test_what_cannot_be_saved_leaves_nothing_behind(tmp_path):
+def test_a_failed_save_leaves_no_file(tmp_path):
     path = tmp_path / "a.safetensors"
     x = torch.ones(4)
     safetensors.save_file({"a": x}, path)

@@ -67,7 +67,7 @@ def test_a_file_names_modules_as_pytorch_does():
     assert repr(torch.load(file, weights_only=False)) == repr(model)
 
 
-def test_files_hold_what_pytorch_looks_for():
+def test_files_hold_the_entries_that_pytorch_reads():
     def state(module):
         file = io.BytesIO()
         torch.save(module, file)

@@ -20,7 +20,7 @@ def _saved_and_loaded(obj, **kwargs):
 
 
 @pytest.mark.parametrize("again", [copy.deepcopy, _saved_and_loaded])
-def test_what_shares_memory_shares_it_afterwards(again, device):
+def test_shared_memory_is_shared_after_loading(again, device):
     x = torch.arange(6.0, device=device)
     made = again([x, x[1:], x.view(2, 3), x[::2], x.view(2, 3).t(), x.detach(), x[2]])
     assert {y.device.type for y in made} == {device}
@@ -80,7 +80,7 @@ def test_files_keep_attributes_and_classes_of_tensors(tmp_path, is_new):
         assert [n.rpartition(".")[2] for n in torch.serialization.get_unsafe_globals_in_checkpoint(path)] == ["Marked"]
 
 
-def test_what_cannot_be_saved_or_loaded_is_refused_in_pytorchs_words(tmp_path):
+def test_errors_of_saving_and_loading_equal_pytorchs(tmp_path):
     with pytest.raises(RuntimeError, match="Parent directory .*nowhere does not exist."):
         torch.save(1, tmp_path / "nowhere" / "file.pt")
     with pytest.raises(

@@ -55,7 +55,7 @@ def test_factories_resize_out_without_a_warning():
     assert out.shape == (2, 2)
 
 
-def test_dtype_that_is_not_that_of_out_is_refused():
+def test_another_dtype_than_that_of_out_is_refused():
     for make in (torch.zeros, torch.ones, torch.empty, torch.rand):
         with pytest.raises(RuntimeError, match="does not match dtype of out parameter"):
             make(2, dtype=torch.float64, out=torch.zeros(2))
@@ -63,7 +63,7 @@ def test_dtype_that_is_not_that_of_out_is_refused():
         torch.zeros(2, dtype=torch.int64, out=torch.zeros(2))
 
 
-def test_device_that_is_not_that_of_out_is_refused():
+def test_another_device_than_that_of_out_is_refused():
     with pytest.raises(RuntimeError, match=r"device type meta does not match device type of out parameter \(cpu\)"):
         torch.zeros(2, device="meta", out=torch.zeros(2))
 
@@ -112,7 +112,7 @@ def test_functions_of_lists_write_into_a_list():
     assert [o.tolist() for o in out] == [[0], [1, 2]]
 
 
-def test_results_given_as_out_come_back_in_a_type_of_their_own():
+def test_out_returns_a_named_tuple_of_its_own_type():
     out = torch.empty(2), torch.empty(2, dtype=torch.int64)
     r = torch.max(torch.tensor([[1.0, 2], [4, 3]]), 1, out=out)
     assert type(r) is torch.return_types.max_out and r.values is out[0] and r.indices.tolist() == [1, 0]

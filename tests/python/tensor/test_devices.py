@@ -8,7 +8,7 @@ import pytpu as torch
 from pytpu import nn
 
 
-def test_names_of_devices_that_are_not_here():
+def test_missing_devices_have_names_but_no_tensors():
     cuda = torch.device("cuda")
     assert (cuda.type, cuda.index, repr(torch.device("mps", 1))) == ("cuda", None, "device(type='mps', index=1)")
     assert cuda == torch.device("cuda") != torch.device("cpu") and torch.device("cuda:0") != torch.device("cpu:0")

@@ -28,7 +28,7 @@ def test_dtypes_of_sums_and_ranges_are_those_of_pytorch(device):
     assert torch.addr(flags, flags[:, 0], flags[0], beta=2, alpha=3).dtype == torch.bool
     places = torch.unravel_index(torch.tensor([3, 8], dtype=torch.uint8, device=device), (4, 5))
     assert [p.tolist() for p in places] == [[0, 1], [3, 3]] and places[0].dtype == torch.int64
-    # Bounds and steps are whole numbers first; how many there are is not.
+    # Bounds and steps are truncated to integers, but the number of elements is computed before that.
     for dtype in (torch.uint8, torch.int8, torch.int32, torch.int64):
         assert torch.arange(0.5, 9, 1.7, dtype=dtype, device=device).tolist() == [0, 1, 2, 3, 4]
 

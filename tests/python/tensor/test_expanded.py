@@ -6,7 +6,7 @@ import pytpu as torch
 from pytpu.testing import assert_close
 
 
-def test_writes_to_what_was_expanded(device):
+def test_writes_to_parts_of_expanded_tensors(device):
     x = torch.zeros(3, device=device)
     x.expand(2, 3)[0].add_(1)
     assert x.tolist() == [1, 1, 1]
@@ -31,13 +31,13 @@ def test_writes_to_what_was_expanded(device):
         lambda e: e[2, ::2].exp_(),
     ],
 )
-def test_history_of_writes_to_part_of_what_was_expanded(write, device):
+def test_gradients_of_writes_to_parts_of_expanded_tensors(write, device):
     factors = torch.arange(16.0, device=device).view(4, 4)
 
     def run(expand):
         x = torch.arange(16.0, device=device).view(4, 4).div(8).requires_grad_()
         y = x * 1
-        # All copies are the same memory.
+        # All copies share their memory.
         write(y.unsqueeze(0).expand(3, 4, 4) if expand else _Copies(y))
         (y * factors).sum().backward()
         return y.detach(), x.grad
@@ -46,7 +46,7 @@ def test_history_of_writes_to_part_of_what_was_expanded(write, device):
 
 
 class _Copies:
-    """Three of one matrix, as indexing sees them."""
+    """Index three copies of one matrix."""
 
     def __init__(self, y):
         self.y = y

@@ -16,7 +16,7 @@ def test_buffers_are_shared():
         b.append(1)
     del x
     b.append(1)
-    # What is not aligned is copied.
+    # Unaligned memory is copied.
     assert torch.frombuffer(b, dtype=torch.int16, offset=1, count=1).item() == 0x0201
     assert torch.frombuffer(bytearray([0, 2, 1]), dtype=torch.bool).tolist() == [False, True, True]
 

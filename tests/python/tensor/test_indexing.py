@@ -151,7 +151,7 @@ def test_a_mask_over_leading_dimensions_takes_a_number_of_any_dtype(device):
     assert x.tolist() == [[5.0] * 3, [0.0] * 3]
 
 
-def test_indexed_dimensions_lie_as_pytorchs(device):
+def test_results_of_indexing_are_contiguous(device):
     x = torch.arange(24.0, device=device).reshape(2, 3, 4)
     for y in (x[:, [0, 2]], x[:, :, [1, 3]], x[:, torch.tensor([True, False, True])], x[:, [0, 1], [2, 3]]):
         assert y.is_contiguous() and not y._is_view()

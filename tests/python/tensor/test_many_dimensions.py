@@ -11,7 +11,7 @@ import pytpu as torch
 
 
 def sizes(rng, rank, most=6):
-    """Mostly ones, and at most `most` twos."""
+    """Return sizes of one, with at most `most` twos."""
     n = [1] * rank
     for d in rng.sample(range(rank), min(rank, most)):
         n[d] = 2
@@ -24,7 +24,7 @@ def both(rng, rank, device):
     return torch.from_numpy(x.copy()).to(device), x
 
 
-RANKS = [9, 10, 12, 17, 25, 31]  # NumPy 1 holds 32
+RANKS = [9, 10, 12, 17, 25, 31]  # NumPy 1 allows 32
 
 
 @pytest.mark.parametrize("rank", RANKS)

@@ -16,7 +16,7 @@ def test_arrays_of_numpy_beside_tensors():
         x == array[:2]
 
 
-def test_numpy_of_what_requires_grad_works_without_recording():
+def test_numpy_of_leaves_works_in_no_grad():
     x = torch.ones(2, requires_grad=True)
     with torch.no_grad():
         assert x.numpy().tolist() == [1, 1]

@@ -57,7 +57,7 @@ def test_dead_objects_are_reused_clean():
     assert not hasattr(torch.ones(1), "a")
 
 
-def test_memory_is_given_back():
+def test_memory_is_freed():
     import resource
 
     x = torch.ones(1000)
@@ -198,7 +198,7 @@ def test_save_and_load():
     assert set(back) == set(state) and back["n"] == 3 and type(back["p"]) is torch.nn.Parameter
     assert torch.equal(back["w"], state["w"]) and back["b"].dtype == torch.bfloat16
     back["v"][2] = 99
-    assert back["w"][0, 0].item() == 99  # one storage, as it was saved
+    assert back["w"][0, 0].item() == 99  # both share one storage, as before
 
 
 def test_load_runs_no_code():
@@ -422,7 +422,7 @@ def test_grad():
     assert g.item() == 27.0 and h.item() == 18.0 and x.grad is None
 
 
-def test_small_things():
+def test_dtypes_devices_and_sizes_print_and_compare():
     assert repr(torch.float32) == "torch.float32" and torch.float is torch.float32
     assert repr(torch.device("tpu", 1)) == "device(type='tpu', index=1)" and str(torch.device("cpu")) == "cpu"
     assert torch.device("cpu") == torch.ones(1).device
@@ -434,7 +434,7 @@ def test_small_things():
     assert torch.empty(3, 4).T.stride() == (1, 4)
 
 
-def test_dtypes_without_tensors_have_names_alone():
+def test_dtypes_without_tensors_exist_as_names():
     d = torch.float8_e4m3fn
     assert (repr(d), d.itemsize, d.is_floating_point, d.is_signed) == ("torch.float8_e4m3fn", 1, True, True)
     assert isinstance(d, torch.dtype) and d != torch.float8_e5m2 and copy.deepcopy(d) is d
@@ -474,7 +474,7 @@ def test_types_name_dtypes_and_devices():
         torch.cuda.FloatTensor(2)
 
 
-def test_what_a_file_may_call_can_be_widened():
+def test_classes_can_be_allowed_in_files():
     from pytpu import nn, serialization
 
     class Keeper(nn.Module):
@@ -486,7 +486,7 @@ def test_what_a_file_may_call_can_be_widened():
     globals()["Keeper"] = Keeper
     file = io.BytesIO()
     torch.save(Keeper(), file)
-    # Names of the package are torch's in a file, those of functions too.
+    # Files have PyTorch's names of modules and functions.
     assert b"torch.nn.functional\nrelu" in file.getvalue() and b"pytpu" not in file.getvalue()
 
     def load():
@@ -522,12 +522,12 @@ def test_random_streams():
     assert torch.equal(torch.rand(3, generator=g), a)
 
 
-def test_what_nobody_seeded_differs_from_run_to_run():
+def test_unseeded_numbers_differ_from_run_to_run():
     script = "import pytpu as t; print(t.initial_seed(), *t.rand(3).tolist(), *t.rand(3, device='tpu').tolist())"
     runs = [subprocess.run([sys.executable, "-c", script], capture_output=True, text=True) for _ in range(2)]
     (seed, *a), (other, *b) = (run.stdout.split() for run in runs)
     assert len(a) == 6 and seed != other and all(x != y for x, y in zip(a, b))
-    # A generator of one's own always starts from the same number.
+    # A new generator always has the same seed.
     for device in ("cpu", "tpu"):
         assert torch.Generator(device).initial_seed() == 67280421310721
 
@@ -586,7 +586,7 @@ def test_closeness():
 def test_threads_share_tensors():
     import threading
 
-    x = torch.ones(512, 1024)  # big enough for the GIL to be given up
+    x = torch.ones(512, 1024)  # large enough that the call releases the GIL
     results = []
     threads = [threading.Thread(target=lambda: results.append((x + x).sum().item())) for _ in range(8)]
     [t.start() for t in threads]
@@ -687,7 +687,7 @@ def test_generators_are_copied_with_their_state(device):
         assert torch.rand(4, generator=twin, device=device).tolist() == want
 
 
-def test_what_is_named_torch_is_pickled_without_such_a_module():
+def test_objects_named_torch_are_pickled_without_a_module_torch():
     import pickle
 
     for thing in (

@@ -1,4 +1,4 @@
-"""Strides and memory formats: which order of dimensions results, copies and new tensors have."""
+"""Strides and memory formats of results, copies and new tensors."""
 
 import importlib.util
 import json
@@ -68,7 +68,7 @@ def test_is_contiguous_tells_formats_apart(device):
     )
 
 
-def test_contiguous_of_what_is_contiguous_is_the_same_tensor(device):
+def test_contiguous_returns_a_contiguous_tensor_itself(device):
     x = channels_last(device, 4, 3, 8, 8)
     x.contiguous(memory_format=torch.channels_last).fill_(7)
     assert bool((x == 7).all())
@@ -233,7 +233,7 @@ def test_gradients_go_through_views_changed_in_place(device):
     assert x.grad.tolist() == [[10, 10, 10], [2, 2, 2]]
 
 
-def test_what_flatten_copies_is_no_view(device):
+def test_copies_made_by_flatten_are_no_views(device):
     t = torch.ones(2, 3, 4, device=device).transpose(2, 1)
     f = t.flatten(1)
     assert not f._is_view() and f._base is None
@@ -270,7 +270,7 @@ def test_sizes_of_one_keep_their_strides():
     assert x.unsqueeze(-1).stride() == (1, 3, 1) and x.unsqueeze(0).stride() == (3, 1, 3)
 
 
-def test_dim_order_can_refuse_what_is_ambiguous(device):
+def test_dim_order_can_refuse_ambiguous_strides(device):
     assert torch.empty(2, 3, device=device).dim_order(ambiguity_check=True) == (0, 1)
     assert channels_last(device, 2, 3, 4, 5).dim_order() == (0, 2, 3, 1)
     one = torch.empty(2, 1, 4, 5, device=device)

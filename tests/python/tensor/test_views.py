@@ -5,7 +5,7 @@ import pytest
 import pytpu as torch
 
 
-def test_as_strided_speaks_of_the_storage(device):
+def test_as_strided_counts_from_the_storage(device):
     b = torch.arange(24.0, device=device).reshape(4, 6)
     assert b.t().detach().as_strided((2, 2), (3, 1), 1).tolist() == [[1, 2], [4, 5]]
     assert b[1:].detach().t().as_strided((2, 2), (3, 1)).tolist() == [[6, 7], [9, 10]]

@@ -1,4 +1,4 @@
-"""What accelerators are given in place of XLA:CPU's spelling, compiled by XLA:CPU and held against device cpu.
+"""Lowerings for accelerators, compiled by XLA:CPU and compared with device cpu.
 
 The platform is chosen when the plugin is loaded, so each test computes in a process of its own.
 """
@@ -14,7 +14,7 @@ from pytpu.nn import functional as F
 
 # Bounds relative to the largest element of the float32 result.
 TOLERANCE = {torch.float32: 2e-6, torch.float16: 4e-3, torch.bfloat16: 4e-2}
-# Batch, heads of queries, heads of keys, queries, keys, sizes of keys and values.
+# Batch, query heads, key heads, queries, keys, size of a key, size of a value.
 SHAPES = [(2, 4, 4, 8, 8, 16, 16), (2, 4, 2, 5, 7, 8, 12), (1, 6, 2, 1, 9, 8, 8), (2, 4, 1, 7, 7, 8, 8)]
 
 
@@ -26,7 +26,7 @@ def check(got, want, dtype, case):
 
 
 def leaves(tensors, dtype, wide, device):
-    """The same rounded numbers on each device; `cpu` computes with them in float32."""
+    """Return the same rounded numbers as leaves on each device. `cpu` computes with them in float32."""
     of = [t.to(dtype).to(torch.float32 if wide else dtype) for t in tensors]
     return [t.to(device).detach().clone().requires_grad_() for t in of]
 
@@ -44,7 +44,7 @@ def attention():
                 "seen": torch.rand(b, h, length, s) > 0.3,
                 "keys": torch.rand(1, 1, 1, s) > 0.3,
             }
-            masks["seen"][0, 0, 0] = False  # a row that sees nothing
+            masks["seen"][0, 0, 0] = False  # a row with all keys masked
             for rows_first in (False, True):
                 lay = lambda n, m, d: torch.randn(*((b, m, n, d) if rows_first else (b, n, m, d)))
                 inputs = [lay(h, length, e), lay(kv, s, e), lay(kv, s, ev)]
@@ -69,7 +69,7 @@ def attention():
 
 
 def dropout():
-    """With the identity for values the output is the weights: each is dropped or doubled."""
+    """With the identity as values, the output is the weights. Each is zero or doubled."""
     torch.manual_seed(1)
     for dtype in TOLERANCE:
         q, k = (torch.randn(2, 3, 16, 8).to(dtype) for _ in range(2))
@@ -100,7 +100,7 @@ def batch_norm():
                     return [y.detach(), mean, var, *(t.grad for t in inputs)]
 
                 check(run("tpu", False), run("cpu", True), dtype, (dtype, training, affine))
-    # Two passes keep the variance of float32 beside a large mean.
+    # Two passes compute the variance exactly enough when the mean is large.
     x = torch.randn(8, 2, 9) + 1000
     check(
         [F.batch_norm(x.to("tpu"), None, None, training=True)],
@@ -125,7 +125,7 @@ def cross_entropy():
                     return [y.detach(), x.grad]
 
                 check(run("tpu"), run("cpu"), torch.float32, (weight is None, smoothing, reduction))
-    # Narrowed to 32 bits, the last two would be classes.
+    # Truncated to 32 bits, the last two would be valid classes.
     for wrong in (5, -1, 2**32 + 1, -(2**32)):
         with pytest.raises(IndexError, match=f"Target {wrong} is out of bounds"):
             F.cross_entropy(scores.to("tpu"), torch.tensor([0, 1, 2, 3, 4, 0, wrong]).to("tpu")).item()

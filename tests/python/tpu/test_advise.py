@@ -39,7 +39,7 @@ def advise(folder, script, *arguments, **env):
 
 
 def found(folder):
-    """What the last run found: the step, and advice by rule."""
+    """Return the step that the last run found, and its advice by rule."""
     fields = json.loads((folder / "out.json").read_text())
     by_rule = {}
     for advice in fields["advice"]:
@@ -48,7 +48,7 @@ def found(folder):
 
 
 def place(folder, script, text):
-    """The line of the script with `text`, as advice has it."""
+    """Return the line of the script with `text` in the form that advice uses."""
     return [str(folder / "train.py"), next(n for n, line in enumerate(script.splitlines(), 1) if text in line)]
 
 
@@ -68,7 +68,7 @@ def test_the_first_line_says_what_a_step_costs(transformer):
         r"HBM [\d.]+ MB of 16.9 GB; 2 programs, \d+ ops, [\d.e-]+ s to compile"
     )
     assert re.search(pattern, text), text
-    # The read of the loss divides the step.
+    # Reading the loss splits the step into two programs.
     assert step["programs"] == 2 and step["ops"] > 100
     assert step["seconds"] >= max(step["compute_seconds"], step["memory_seconds"]) * 0.999
     assert 0 < step["total_bytes"] < step["memory_bytes"]
@@ -150,7 +150,7 @@ for step in range(100):
 def test_channels_of_a_small_network(tmp_path):
     assert advise(tmp_path, CONVOLUTIONS, "--no-batch").returncode == 0
     step, rules = found(tmp_path)
-    # Gradients are dropped at the right place, and nothing is read.
+    # The script frees gradients right after the step and reads nothing, so there is no other advice.
     assert set(rules) == {"channels"}
     advice = next(a for a in rules["channels"] if "16 to 130" in a["what"])
     assert advice["places"] == [place(tmp_path, CONVOLUTIONS, "net(x)")]
@@ -278,14 +278,14 @@ def test_one_row_does_not_use_the_matrix_unit(tmp_path):
     assert advice["share"] > 0.3
 
 
-def test_the_command_says_what_is_wrong(tmp_path):
+def test_the_command_reports_wrong_arguments(tmp_path):
     out = advise(tmp_path, "raise KeyError('mine')\n")
     assert out.returncode == 1 and "KeyError: 'mine'" in out.stderr
     assert advise(tmp_path, "import sys\nsys.exit(3)\n").returncode == 3
     out = advise(tmp_path, "x = 1\n")
     assert out.returncode == 1 and "ran nothing on device tpu" in out.stderr
     out = advise(tmp_path, "x = 1\n", "--topology", "v99:1")
-    assert out.returncode == 1 and "names no TPU generation" in out.stderr
+    assert out.returncode == 1 and "is not a TPU generation" in out.stderr
     assert "expected one machine" in advise(tmp_path, "x = 1\n", "--topology", f"{V5E},v6e:2x2").stderr
     assert "expected NAME=VALUE" in advise(tmp_path, "x = 1\n", "--option", "x").stderr
 
@@ -303,7 +303,7 @@ def test_a_script_from_the_standard_input_runs_in_each_trial(tmp_path):
     assert out.returncode == 0 and "float32 products run in 6 passes" in out.stdout, out.stdout + out.stderr
 
 
-def test_the_tutorial_shows_what_the_command_prints(transformer):
+def test_the_tutorial_shows_the_output_of_the_command(transformer):
     _, text, _, _ = transformer
     shown = re.search(r"```\n(v5e:2x2, 1 chip: .*?)```", TUTORIAL, re.S)[1].splitlines()
     printed = [line for line in text.splitlines() if line.startswith("v5e") or re.match(r" ?\d+  ", line)]

@@ -1,4 +1,4 @@
-"""`torch.tpu.save_cache` and `torch.tpu.load_cache`: programs that are compiled once, elsewhere."""
+"""`torch.tpu.save_cache` and `torch.tpu.load_cache`: programs compiled by another process."""
 
 import json
 import os
@@ -45,7 +45,7 @@ def run(command, path, **environment):
     return json.loads(out.stdout)
 
 
-def test_what_is_loaded_is_not_compiled(tmp_path):
+def test_loaded_programs_are_not_compiled(tmp_path):
     path = str(tmp_path / "step.bundle")
     saved, compilations, losses = run("save", path)
     assert saved == compilations >= 2
@@ -54,13 +54,13 @@ def test_what_is_loaded_is_not_compiled(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["step.bundle"]
 
 
-def test_what_was_loaded_can_be_saved_again(tmp_path):
+def test_loaded_programs_can_be_saved_again(tmp_path):
     first, second, third = (str(tmp_path / name) for name in ("first", "second", "third"))
     folder = tmp_path / "cache"
     on_disk = {"TORCHTPU_CACHE": "1", "TORCHTPU_CACHE_DIR": str(folder)}
     saved, compilations, losses = run("save", first, **on_disk)
     assert compilations == saved
-    # From the disk cache, from another bundle, and from a disk cache whose files are gone when the bundle is written.
+    # Load from the disk cache, from a bundle, and save again although the files of the disk cache are gone.
     assert run("save", second, **on_disk) == [saved, 0, losses]
     assert run("load", second) == [saved, 0, losses]
     assert run("both", second, COPY=third) == [saved, 0, losses]
@@ -89,8 +89,8 @@ def test_other_files_are_refused(tmp_path):
 
 
 def test_programs_that_cannot_be_written_are_left_out(tmp_path):
-    # XLA:CPU cannot serialise the comparison of a sort. The process is new, because the host computes a sort of
-    # integers that comes with another size than an earlier one.
+    # XLA:CPU cannot serialise the comparison of a sort. Use a new process: after an earlier sort of another size, the
+    # host would compute the sort.
     program = """
 import sys
 import pytpu as torch

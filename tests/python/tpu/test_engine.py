@@ -1,4 +1,4 @@
-"""The engine as Python sees it: interruption, errors that come later, what it tells about itself, memory."""
+"""The lazy engine: interrupts, delayed errors, reports, memory."""
 
 import gc
 import os
@@ -49,7 +49,7 @@ def line_here():
     return sys._getframe(1).f_lineno
 
 
-def test_an_index_out_of_range_is_told_later_with_value_and_line():
+def test_an_index_out_of_range_raises_later_with_value_and_line():
     x = torch.ones(3, 2, device="tpu")
     at = torch.tensor([0, 7], device="tpu")
     line = line_here() + 1
@@ -89,7 +89,7 @@ def test_pending_programs_can_be_seen():
         torch.tpu.dump_graph(torch.ones(2))
 
 
-def test_memory_of_results_that_are_gone_can_be_given_back():
+def test_memory_of_freed_results_can_be_released():
     torch.tpu.synchronize()
     torch.tpu.empty_cache()
     x = torch.ones(512, 512, device="tpu")
@@ -162,7 +162,7 @@ for n in range(2, 50):
 
 
 @pytest.mark.parametrize("changes", [True, False])
-def test_programs_that_never_repeat_are_told_of_once(changes):
+def test_programs_that_never_repeat_warn_once(changes):
     run = subprocess.run(
         [sys.executable, "-c", NEVER_THE_SAME.format(changes=changes)],
         capture_output=True,
@@ -176,7 +176,7 @@ def test_programs_that_never_repeat_are_told_of_once(changes):
 
 
 def _forgotten_graphs():
-    """Programs that record history and never walk it."""
+    """Return programs that record a graph and never call backward."""
     w = torch.nn.Parameter(torch.ones(6, 6, device="tpu"))
     x = torch.ones(4, 6, device="tpu")
     lstm = torch.nn.LSTM(6, 3, device="tpu")
@@ -224,12 +224,12 @@ def _forgotten_graphs():
 
 
 @pytest.mark.parametrize("name", _forgotten_graphs())
-def test_a_graph_that_nobody_walks_is_freed(name):
+def test_a_graph_without_backward_is_freed(name):
     step = _forgotten_graphs()[name]
 
     def live():
         gc.collect()
-        # Answers what is still to be looked at, such as classes out of range.
+        # Finish delayed checks, such as those of class numbers.
         torch.tpu.synchronize()
         return torch.tpu.metrics()["live_values"]
 

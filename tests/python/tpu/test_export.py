@@ -37,7 +37,7 @@ def test_arguments_and_results_keep_their_structure():
     got = exported(torch.ones(3), more={"y": torch.full((3,), 2.0)}, scale=3)
     assert got["sum"].tolist() == [7, 7, 7] and got["rest"][0].tolist() == [2, 20, 200]
     assert isinstance(got["rest"][1], tuple) and got["rest"][1][0].tolist() == [1, 1, 1] and got["rest"][1][1] is None
-    with pytest.raises(RuntimeError, match="other arguments that are no tensors"):
+    with pytest.raises(RuntimeError, match="other arguments that are not tensors"):
         exported(torch.ones(3), more={"y": torch.ones(3)}, scale=4)
     with pytest.raises(
         RuntimeError, match=r"takes \(float32\[3\], float32\[3\]\), but got \(float32\[4\], float32\[3\]\)"
@@ -51,7 +51,7 @@ def test_one_tensor_given_twice_is_two_inputs():
     assert exported(torch.ones(2), torch.full((2,), 3.0)).tolist() == [-5, -5]
 
 
-def test_what_cannot_be_one_program_is_refused():
+def test_functions_that_need_several_programs_are_refused():
     with pytest.raises(RuntimeError, match="this value cannot be read"):
         torch.tpu.export(lambda x: x * x.sum().item(), torch.zeros(2))
     with pytest.raises(RuntimeError, match="holds no data"):

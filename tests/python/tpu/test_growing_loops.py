@@ -1,4 +1,4 @@
-"""Values that grow at every turn of a loop: the loop compiles a fixed number of programs."""
+"""A loop whose values grow in each turn compiles a fixed number of programs."""
 
 import os
 
@@ -33,7 +33,7 @@ def generate(model, ids, turns, device):
     return ids.tolist(), compilations
 
 
-def test_a_loop_that_appends_compiles_as_many_programs_however_long_it_is():
+def test_the_number_of_programs_of_an_appending_loop_does_not_depend_on_its_length():
     model = np.random.default_rng(0).standard_normal((50, 50)).astype(np.float32)
     want, _ = generate(torch.tensor(model), [[3, 1, 4], [1, 5, 9]], 24, "cpu")
     on_tpu = torch.tensor(model, device="tpu")
@@ -44,7 +44,7 @@ def test_a_loop_that_appends_compiles_as_many_programs_however_long_it_is():
     before = torch.tpu.metrics()["compilations"]
     again, _ = generate(on_tpu, [[2, 7, 1], [8, 2, 8]], 24, "tpu")
     assert again == generate(torch.tensor(model), [[2, 7, 1], [8, 2, 8]], 24, "cpu")[0]
-    # The closing sums are of one size, which was compiled for the first prompt.
+    # The last sums have the same size as the sums of the first prompt, which are compiled.
     assert torch.tpu.metrics()["compilations"] == before
 
 
@@ -64,13 +64,13 @@ def test_beams_are_reordered_while_they_grow(device):
     assert torch.tpu.metrics()["compilations"] == before
 
 
-def test_sums_over_what_grows_are_computed_where_they_are_exact(device):
+def test_sums_over_growing_tensors_are_right(device):
     ids = torch.tensor([3], device=device)
     weights = torch.linspace(0, 1, 16, device=device)
     total = 0.0
     for _ in range(8):
         ids = torch.cat([ids, ids[-1:] * 3 % 16])
-        # The sizes of floats change here too: such a program is compiled, and right.
+        # Float tensors grow here too, so the program is compiled, and it must be right.
         total += weights[ids].sum().item() + (ids > 3).sum().item()
     want, sums = [3], 0.0
     for _ in range(8):

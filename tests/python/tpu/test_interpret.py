@@ -33,7 +33,7 @@ PRELUDE = """
 
 
 def run(program, **environment):
-    """What a program prints as JSON in a process of its own, which interprets as `environment` says."""
+    """Run a program in a new process with this environment, and return its JSON output."""
     env = {k: v for k, v in os.environ.items() if k != "TORCHTPU_INTERPRET"} | {"TORCHTPU_CACHE": "0"} | environment
     text = textwrap.dedent(PRELUDE) + textwrap.dedent(program)
     out = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=300, env=env)
@@ -44,10 +44,10 @@ def run(program, **environment):
 def test_a_loop_is_compiled_when_its_program_comes_again():
     program = "print(json.dumps([train(6), counts(), torch.tpu.explain()]))"
     losses, (interpreted, launched, compiled), report = run(program)
-    # The first step makes the optimiser's state by a program of its own. Both come for the first time; the step comes
-    # again.
+    # The first step also runs a program that makes the optimiser's state. Both programs are new, and only that of the
+    # step comes again.
     assert (interpreted, launched, compiled) == (2, 5, 1)
-    # So few fills are never worth a compilation, so nothing is said of them.
+    # A program of a few fills is never compiled, so the report omits it.
     assert [line.split(" of ")[0] for line in report] == ["first run, op by op,", "compilation"]
     again, *_ = run(program)
     assert again == losses
@@ -63,7 +63,7 @@ def test_steps_of_other_sizes_compile_nothing():
     assert losses == want
 
 
-def test_what_was_compiled_by_another_process_changes_no_number(tmp_path):
+def test_programs_of_another_process_change_no_result(tmp_path):
     program = "print(json.dumps([train(5), counts()]))"
     environment = {"TORCHTPU_CACHE": "1", "TORCHTPU_CACHE_DIR": str(tmp_path)}
     cold, warm = run(program, **environment), run(program, **environment)
@@ -78,7 +78,7 @@ def test_deterministic_algorithms_round_alike_within_a_process():
     """) == [True, 0]
 
 
-def test_an_index_out_of_range_is_told_with_the_line_of_the_call():
+def test_an_index_out_of_range_raises_with_the_line_of_the_call():
     [error] = run("""
         x = torch.arange(6.0, device="tpu").reshape(3, 2)
         try:

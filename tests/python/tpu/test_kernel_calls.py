@@ -1,4 +1,4 @@
-"""What programs on XLA:CPU leave to our kernels, against the compiler's own code and against device cpu."""
+"""Kernels that programs on XLA:CPU call, against the compiler's code and against device cpu."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from pytpu.nn import functional as F
 
 
 def with_gradients(name, results, function, *inputs):
-    """Puts the result of a function and the gradients of its inputs among the results."""
+    """Add the result of a function and the gradients of its inputs to `results`."""
     leaves = [x.requires_grad_() if x.is_floating_point() else x for x in inputs]
     y = function(*leaves)
     (y * torch.linspace(-1, 1, y.numel(), dtype=y.dtype).reshape(y.shape).to(y.device)).sum().backward()
@@ -26,7 +26,7 @@ def with_gradients(name, results, function, *inputs):
 
 
 def compute(device):
-    """Name to array: results large enough for a call, on sizes drawn from one seed."""
+    """Return arrays by name: results large enough for a kernel call, of random sizes from one seed."""
     rng = random.Random(3)
     results = {}
 
@@ -171,7 +171,7 @@ def compute(device):
                     lambda x, target=target, kwargs=kwargs: F.cross_entropy(x, target, reduction="none", **kwargs),
                     scores.detach(),
                 )
-        # Only some of the gradients are wanted.
+        # Only one of the gradients is computed.
         y = F.layer_norm(x.detach(), (129,), w, b.detach())
         results[f"layer_norm {dtype}, weight alone"] = torch.autograd.grad(y.square().sum(), w)[0].float().cpu().numpy()
         with_gradients(f"sum {dtype} over rows", results, lambda x: x.sum((0, 1)), x.detach())
@@ -205,7 +205,7 @@ def compute(device):
 
 
 def in_a_process(path, **environment):
-    """The results of a fresh process, and what its programs say."""
+    """Return the results of a new process, and the text of its programs."""
     script = f"""
 import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})
 import numpy as np, pytpu as torch
@@ -219,7 +219,7 @@ np.savez({str(path)!r}, **compute("tpu"))
         return dict(arrays)
 
 
-def test_calls_give_what_the_compiler_and_device_cpu_give(tmp_path):
+def test_kernel_calls_agree_with_the_compiler_and_with_cpu(tmp_path):
     with_calls = in_a_process(tmp_path / "with.npz", TORCHTPU_DUMP_DIR=str(tmp_path / "with"))
     without = in_a_process(
         tmp_path / "without.npz", TORCHTPU_XLA_KERNELS="0", TORCHTPU_DUMP_DIR=str(tmp_path / "without")
@@ -261,14 +261,14 @@ def test_calls_give_what_the_compiler_and_device_cpu_give(tmp_path):
             assert f'kernel = "{kernel}"' in programs["with"], kernel
     assert "custom_call" not in programs["without"]
     for name, want in on_cpu.items():
-        # Sums of up to a few hundred products of numbers of size one; 16-bit floats round each result.
+        # The results are sums of a few hundred products near one. 16-bit floats round each result.
         tolerance = {"torch.bfloat16": 3e-2, "torch.float16": 5e-3}.get(name.split()[1].strip(","), 2e-4)
         scale = max(1.0, float(np.abs(want).max()))
         np.testing.assert_allclose(with_calls[name], want, rtol=tolerance, atol=tolerance * scale, err_msg=name)
         np.testing.assert_allclose(without[name], want, rtol=tolerance, atol=tolerance * scale, err_msg=name)
 
 
-def test_a_row_that_sees_nothing_gives_zeros():
+def test_a_fully_masked_row_gives_zeros():
     q, k, v = (torch.randn(1, 2, 64, 16).to("tpu").requires_grad_() for _ in range(3))
     mask = torch.ones(64, 64, dtype=torch.bool)
     mask[5] = False
@@ -324,7 +324,7 @@ torch.tpu.mark_step()
     results = next(line for line in forward.splitlines() if line.strip().startswith("return")).split(" : ")[1]
     assert results.count("tensor<2x40x144xf32>") == 1, results
     if "XLA:CPU" in torch.tpu.get_device_name():
-        # What was doubled, and of the attention the result and what its gradient needs besides; no query, key or value.
+        # The results are the doubled tensor, the attention's output and its statistics, but no query, key or value.
         assert results.count("tensor<") == 3, results
     assert "2x40x144xf32" in next(line for line in backward.splitlines() if "@main" in line)
 
@@ -380,7 +380,7 @@ def test_calls_work_in_every_mode_and_with_second_gradients(mode):
         ("SGD", {"lr": 1e-2, "momentum": 0.9}, "sgd", {7, 8}, (1, 2)),
     ],
 )
-def test_a_step_in_place_waits_for_who_reads_the_weight(tmp_path, optimizer, settings, kernel, operands, alias):
+def test_an_update_in_place_waits_for_reads_of_the_weight(tmp_path, optimizer, settings, kernel, operands, alias):
     """The gradient of the second layer's input reads the weight that the optimiser overwrites in the same program."""
     script = """
 import json, sys, numpy as np, pytpu as torch
@@ -413,9 +413,9 @@ np.savez(sys.argv[2], loss=loss.item(), **weights)
     if "XLA:CPU" in torch.tpu.get_device_name():
         programs = "".join(p.read_text() for p in (tmp_path / "dump").iterdir())
         steps = [line for line in programs.splitlines() if f'kernel = "{kernel}"' in line]
-        # Those of the kernel, and one more for what is waited for.
+        # The kernel's operands, and sometimes one more, for a read that must come first.
         assert {line.split("(")[1].split(")")[0].count(",") + 1 for line in steps} == operands, steps[0]
         result, operand = alias
         text = f"output_operand_alias<output_tuple_indices = [{result}], operand_index = {operand}"
-        # The first step of momentum makes the buffer.
+        # The first step of momentum makes the buffer, so it has no alias.
         assert sum(text in line for line in steps) * 2 >= len(steps) > 0

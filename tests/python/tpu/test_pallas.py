@@ -1,4 +1,4 @@
-"""``torch.tpu.stablehlo_op`` and ``torch.tpu.pallas``: operators of the user's."""
+"""User-defined operators: ``torch.tpu.stablehlo_op`` and ``torch.tpu.pallas``."""
 
 import functools
 import json
@@ -157,7 +157,7 @@ def test_static_arguments_differ_by_type_and_sign():
         ("func.func @a(%x: tensor<2xf32>) { return } func.func @b(%x: tensor<2xf32>) { return }", "no function @main"),
     ],
 )
-def test_a_module_that_cannot_be_used_says_why(text, why):
+def test_unusable_modules_are_refused_with_the_reason(text, why):
     op = torch.tpu.stablehlo_op("test::wrong", text)
     with pytest.raises(ValueError, match=r"test::wrong: the StableHLO module cannot be used: .*" + re.escape(why)):
         op(torch.ones(2))
@@ -202,12 +202,12 @@ def test_a_shape_rule_is_compared_with_the_module():
         torch.tpu.stablehlo_op("test::rule", 3)
 
 
-def test_without_a_rule_the_module_says_the_shapes_on_meta():
+def test_shapes_on_meta_come_from_the_module_without_a_shape_rule():
     a, b = both()(torch.empty(4, device="meta"), torch.empty(4, device="meta"))
     assert a.device.type == "meta" and a.shape == b.shape == (4,)
 
 
-def test_an_operator_without_a_gradient_says_so(device):
+def test_an_operator_without_a_gradient_raises_in_backward(device):
     x = torch.ones(4, device=device, requires_grad=True)
     y = both()(x, x)[0]
     assert y.requires_grad and "GeneratedBackwardFor_test_both_default" in str(y.grad_fn)
@@ -235,7 +235,7 @@ def test_a_registered_gradient_is_used(device):
     assert torch.equal(op(x.detach(), 5).cpu(), y.detach().cpu())
 
 
-def test_a_cpu_form_stands_for_the_module(device):
+def test_a_cpu_function_replaces_the_module(device):
     calls = []
     op = torch.tpu.stablehlo_op(
         "test::stand_in",
@@ -348,7 +348,7 @@ def test_flash_attention_and_its_gradient_compile_for_a_planned_device():
 
 @needs_jax
 @needs_libtpu
-def test_kernels_that_ask_for_the_generation_are_told_that_of_the_plan():
+def test_kernels_get_the_tpu_generation_of_the_plan():
     from jax.experimental.pallas import tpu as pltpu
 
     @jax.jit
@@ -504,7 +504,7 @@ def test_gradients_are_those_of_the_function(device, grad):
 
 
 @needs_jax
-def test_what_forward_has_anyway_is_not_kept_twice():
+def test_backward_reuses_tensors_that_forward_keeps():
     from pytpu.tpu import _jax_export
 
     op = pallas.custom_jax_kernel(lambda x, w: jnp.exp(x) * jnp.sin(w), "test::residuals")
@@ -548,7 +548,7 @@ def test_a_function_with_its_own_gradient_is_differentiated_by_it(device):
 
 
 @needs_jax
-def test_a_pallas_kernel_without_a_gradient_runs_and_says_so_in_backward(device):
+def test_a_pallas_kernel_without_a_gradient_runs_and_raises_in_backward(device):
     op = pallas.custom_jax_kernel(jax_softmax, "test::no_gradient")
     x = torch.randn(8, 128, device=device, requires_grad=True)
     y = op(x)
@@ -568,10 +568,10 @@ def test_donated_tensors_give_their_memory_away():
     new = op(cache, row)
     torch.tpu.synchronize()
     assert torch.tpu.metrics()["donations"] == before + 1
-    with pytest.raises(RuntimeError, match="this tensor was donated to test::donate and holds no data any more"):
+    with pytest.raises(RuntimeError, match="this tensor was donated to test::donate and has no data"):
         cache.sum().item()
     assert new.sum().item() == 300 and row.sum().item() == 300
-    # With a gradient, backward may read it; on cpu nothing is given away.
+    # Nothing is donated if backward may read the tensor, or on cpu.
     leaf = torch.zeros(300, 300, device="tpu", requires_grad=True)
     op(leaf, row).sum().backward()
     assert leaf.sum().item() == 0 and leaf.grad[0].sum().item() == 0 and leaf.grad[1].sum().item() == 300
@@ -603,7 +603,7 @@ def test_a_planned_device_updates_donated_memory_in_place():
 
 
 @needs_jax
-def test_what_no_program_returns_is_computed_again(device):
+def test_values_that_no_program_returns_are_computed_again(device):
     def noisy(x):
         key = jax.random.key(3)
         return jnp.sum(jax.checkpoint(lambda x, key: x * jax.random.normal(key, x.shape))(x, key))
@@ -747,7 +747,7 @@ def test_the_second_process_imports_no_jax(tmp_path):
         and second[-1] == "False"
         and first[:-1] == second[:-1] == [str([2.876553, 5.048826, 5.265495, 3.241814])] * 2
     )
-    # What the function calls is part of the key.
+    # The key includes the functions that the function calls.
     (tmp_path / "helpers.py").write_text("factor = 5.0")
     third = run(CACHED, str(tmp_path), TORCHTPU_CACHE_DIR=cache).splitlines()
     assert third[-1] == "True" and third[0] == str([4.794255, 8.41471, 8.775826, 5.403023])
@@ -893,7 +893,7 @@ def test_static_arguments_compared_in_python_block_no_thread():
             return 1
 
         def __eq__(self, other):
-            time.sleep(0.001)  # gives the interpreter lock up
+            time.sleep(0.001)  # releases the GIL
             return True
 
     op, x = (
@@ -1010,14 +1010,14 @@ def test_the_tutorial_runs_and_its_mosaic_text_is_that_of_its_pallas_kernel(caps
     report = names["mosaic_report"].programs[0].reports["v5e:2x2"]
     assert report.cycles > 0
     text, softmax, fast = names["softmax_text"], names["softmax"], names["fast_softmax"]
-    # The text is compiled for all generations, and the compiler takes over what it is said to cost.
+    # The text compiles for all generations, and the compiler reports the stated cost.
     with torch.tpu.plan(GENERATIONS) as plan:
         y = fast(torch.ones(64, 256, device="tpu"), 16)
         program = plan.report().programs[-1]
     assert y.shape == (64, 256) and list(program.reports) == GENERATIONS and not program.errors
     assert all(r.flops >= 5 * 64 * 256 for r in program.reports.values())
-    # It is, operation by operation, what Pallas makes of the tutorial's kernel, and that kernel, interpreted, gives the
-    # same numbers as the form for the processor.
+    # The text has the same operations as the text that Pallas makes of the tutorial's kernel. In Pallas's
+    # interpreter, that kernel gives the same numbers as the form for the processor.
     for shape, rows in (((16, 128), 8), ((64, 256), 16)):
         assert operations(text(torch.empty(*shape), rows)) == operations(
             text_of_pallas(names["softmax_kernel"], shape, rows)
@@ -1055,7 +1055,7 @@ def text_of_pallas(kernel, shape, rows):
 def operations(text):
     """Return the operations of a text in order, with their wiring, attributes and types, and the set of windows.
 
-    Values are numbered anew. Constants zero are left out, and what nothing uses: Pallas makes more of both.
+    Values are numbered anew. Zero constants and unused values are left out, because Pallas makes more of both.
     """
     found, windows, names = [], set(), {}
     for line in map(str.strip, text.splitlines()):
@@ -1075,7 +1075,7 @@ def operations(text):
             windows.add(line)
             continue
         found.append(re.sub(r"@\w+", "@", line))
-    # The numbers of values count those that were left out.
+    # The numbers of values also count values that were left out.
     order = {}
     return [re.sub(r"%\d+", lambda m: order.setdefault(m[0], f"v{len(order)}"), line) for line in found], windows
 

@@ -1,4 +1,4 @@
-"""``torch.tpu.plan``, ``torch.tpu.aot`` and ``python -m pytpu.aot``: programs for TPUs that are not here."""
+"""``torch.tpu.plan``, ``torch.tpu.aot`` and ``python -m pytpu.aot``: programs for absent TPUs."""
 
 import json
 import os
@@ -24,7 +24,7 @@ def mlp(device="tpu"):
 
 
 def line_of(text):
-    """The first line of this file with `text`."""
+    """Return the first line of this file with `text`."""
     return next(n for n, line in enumerate(pathlib.Path(__file__).read_text().splitlines(), 1) if text in line)
 
 
@@ -134,7 +134,7 @@ def test_a_running_loss_belongs_to_its_step():
     assert [s.programs for s in plan.steps] == [[0, 1], [1], [1]]
 
 
-def test_reads_give_zeros_and_what_was_uploaded(capfd):
+def test_reads_in_a_plan_give_zeros_or_uploaded_values(capfd):
     with torch.tpu.plan(V5E):
         x = torch.tensor([3, 4], device="tpu")
         assert x.tolist() == [3, 4]
@@ -177,7 +177,7 @@ def test_an_error_in_the_block_ends_the_plan():
     assert (torch.ones(2, device="tpu") + 1).tolist() == [2, 2]
 
 
-def test_a_plan_tells_its_memory_and_takes_options_of_the_compiler():
+def test_a_plan_reports_memory_and_takes_compiler_options():
     with torch.tpu.plan(V5E) as plan:
         x = torch.ones(1000, device="tpu") + 1
         torch.tpu.mark_step()
@@ -258,7 +258,7 @@ def test_lines_are_no_part_of_a_program():
     assert [p.launches for p in plan.programs] == [2]
 
 
-def test_what_does_not_fit_is_said():
+def test_a_program_that_does_not_fit_is_reported():
     with torch.tpu.plan(V5E, hbm=100_000) as plan:
         y = torch.ones(200, 200, device="tpu") @ torch.ones(200, 200, device="tpu")
         del y
@@ -270,7 +270,7 @@ def test_what_does_not_fit_is_said():
     )
 
 
-def test_what_the_compiler_refuses_is_told_with_the_largest_values():
+def test_errors_of_the_compiler_list_the_largest_values():
     with torch.tpu.plan(V5E) as plan:
         x = torch.empty(50_000, 50_000, device="tpu").requires_grad_()
         y = (x @ x).sin() @ x
@@ -377,7 +377,7 @@ def test_the_command_needs_no_plugin_and_stops_after_its_steps(tmp_path):
     assert "<svg" in (tmp_path / "out.html").read_text()
 
 
-def test_the_command_says_what_is_wrong(tmp_path):
+def test_the_command_reports_wrong_arguments(tmp_path):
     (tmp_path / "bad.py").write_text("import torch\nx = torch.ones(2, device='tpu') + 1\nraise KeyError('mine')\n")
     out = run("bad.py", cwd=tmp_path)
     assert out.returncode == 1 and "KeyError: 'mine'" in out.stderr
@@ -386,7 +386,7 @@ def test_the_command_says_what_is_wrong(tmp_path):
     assert run("nowhere.py", cwd=tmp_path).returncode == 2
     assert "expected NAME=VALUE" in run("bad.py", "--option", "x", cwd=tmp_path).stderr
     out = run("bad.py", "--topology", "v99:1", cwd=tmp_path)
-    assert out.returncode != 0 and "names no TPU generation" in out.stderr
+    assert out.returncode != 0 and "is not a TPU generation" in out.stderr
 
 
 def test_the_tutorial_runs(run_tutorial):
@@ -411,7 +411,7 @@ def test_random_numbers_drawn_on_the_device_belong_to_the_step_that_draws_them()
             torch.nn.functional.dropout(model(x)).square().mean().backward()
             optimizer.step()
             optimizer.zero_grad()
-    # The first step has no state of random numbers yet, and there may be a program that makes it.
+    # The first step may also run a program that makes the state of random numbers.
     assert len({tuple(s.programs) for s in plan.steps[1:]}) == 1, [s.programs for s in plan.steps]
 
 
@@ -425,11 +425,11 @@ def test_a_plan_is_saved_for_the_machines_that_it_was_made_for(tmp_path):
     assert saved == len(plan.programs)
     # An executable of a model of this size takes hundreds of kilobytes before it is compressed.
     assert 20_000 < (tmp_path / "step.bundle").stat().st_size < 5_000_000
-    with pytest.raises(RuntimeError, match='it was made for another version or device: "tpu" there'):
+    with pytest.raises(RuntimeError, match='it was made for another version or device: "tpu", but'):
         torch.tpu.load_cache(tmp_path / "step.bundle")
-    with pytest.raises(RuntimeError, match='"tpu" there'):
+    with pytest.raises(RuntimeError, match='"tpu", but'):
         torch.tpu.load_cache(tmp_path)
-    # What fits is loaded from a folder, beside what does not.
+    # A folder may hold files for other machines too.
     (torch.ones(3, device="tpu") + 1).tolist()
     here = torch.tpu.save_cache(tmp_path / "here.bundle")
     assert torch.tpu.load_cache(tmp_path) == here >= 1

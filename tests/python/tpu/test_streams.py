@@ -1,4 +1,4 @@
-"""Streams and events: one queue on each device, points in it that are true to the launches."""
+"""Streams and events of one queue for each device."""
 
 import subprocess
 import sys
@@ -19,7 +19,7 @@ def work(x, times):
 
 
 def test_an_event_is_not_completed_before_the_programs_are():
-    # Larger matrices until the device takes longer than the host takes to ask.
+    # Use larger matrices until the device is slower than the host's query.
     for n in (256, 512, 1024, 2048, 4096):
         x = torch.ones(n, n, device="tpu")
         y = work(x, 2)
@@ -50,7 +50,7 @@ def test_synchronizing_the_device_completes_events():
     assert all(event.query() for event in events) and y[0, 0].item() == 1.0
 
 
-def test_recording_launches_what_was_recorded():
+def test_recording_an_event_launches_pending_ops():
     x = torch.ones(8, 8, device="tpu")
     torch.tpu.synchronize()
     before = torch.tpu.metrics()["segments_executed"]
@@ -62,7 +62,7 @@ def test_recording_launches_what_was_recorded():
     assert torch.tpu.Stream().query() in (True, False) and y.sum().item() == 128
 
 
-def test_times_are_those_of_the_device():
+def test_events_measure_the_time_of_the_device():
     x = torch.ones(1200, 1200, device="tpu")
     work(x, 2)[0, 0].item()
     torch.tpu.synchronize()
@@ -142,7 +142,7 @@ def test_streams_are_chosen_for_a_block_and_a_thread():
         torch.accelerator.current_stream("cpu")
 
 
-def test_the_arguments_are_those_of_cuda():
+def test_arguments_equal_those_of_cuda():
     assert (
         torch.tpu.Event(True)._timed
         and not torch.tpu.Event()._timed
@@ -156,7 +156,7 @@ def test_the_arguments_are_those_of_cuda():
     )
 
 
-def test_a_program_with_two_streams_gives_what_it_gives_with_one():
+def test_two_streams_give_the_results_of_one():
     # Copies in one stream, products in the other, each step waiting for the other's event.
     generator = torch.Generator().manual_seed(1)
     batches = [torch.randn(16, 16, generator=generator) for _ in range(6)]

@@ -1,4 +1,4 @@
-"""Times of statements. Texts of measurements and tables are those that PyTorch prints."""
+"""Times of statements. Measurements and tables print as in PyTorch."""
 
 import pickle
 import re
@@ -19,7 +19,7 @@ def text(measurement):
     return re.sub("<.*Measurement object at 0x[0-9a-f]+>", "<M>", repr(measurement))
 
 
-def test_what_is_known_of_times():
+def test_statistics_of_a_measurement():
     m = measured([3e-6, 1e-6, 2e-6, 10e-6, 4e-6], label="Add", sub_label="small", num_threads=2)
     assert m.median == pytest.approx(3e-6) and m.mean == pytest.approx(4e-6) and m.iqr == pytest.approx(2e-6)
     assert m.label == "Add" and m.title == "Add: small" and m.as_row_name == "small" and m.has_warnings
@@ -35,7 +35,7 @@ def test_what_is_known_of_times():
     assert merged.number_per_run == 1 and len(merged.raw_times) == 10 and merged.median == pytest.approx(3e-6)
     steady = measured([1e-6 + i * 1e-12 for i in range(9)])
     assert steady.meets_confidence(1e-3) and not steady.meets_confidence(1e-6) and not steady.has_warnings
-    # An interval of 25 ns is the least.
+    # The smallest interval is 25 ns.
     assert steady.significant_figures == 1 and measured([1e-2] * 9).significant_figures == 4
 
 
@@ -109,7 +109,7 @@ def test_the_ops_of_all_runs_are_computed_on_a_device():
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "False"
 
 
-def test_what_cannot_be_timed():
+def test_statements_that_cannot_be_timed():
     for error, words, make in [
         (ValueError, "Currently only a `str` stmt is supported", lambda: benchmark.Timer(lambda: 1)),
         (ValueError, "Invalid language `rust`", lambda: benchmark.Timer("x", language="rust")),

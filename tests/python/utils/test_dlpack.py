@@ -43,14 +43,14 @@ def test_memory_lives_as_long_as_it_is_used():
     a = np.from_dlpack(torch.full((100_000,), 3.0))
     assert y.sum().item() == 700_000 and a.sum() == 300_000
     x = torch.ones(3)
-    x.__dlpack__()  # a capsule that nobody takes
+    x.__dlpack__()  # a capsule that is never imported
     capsule = dlpack.to_dlpack(x)
     torch.from_dlpack(capsule)
     with pytest.raises(RuntimeError, match="DLTensor capsules can be consumed only once"):
         torch.from_dlpack(capsule)
 
 
-def test_what_cannot_be_exchanged():
+def test_tensors_that_cannot_be_exchanged():
     x = torch.ones(2, requires_grad=True)
     with pytest.raises(BufferError, match="Can't export tensors that require gradient, use tensor.detach()"):
         x.__dlpack__()
@@ -88,7 +88,7 @@ def test_a_capsule_that_is_refused_keeps_its_memory():
     assert sys.getrefcount(a) == count - 1
 
 
-def test_memory_is_given_back_once():
+def test_memory_is_freed_once():
     a = np.arange(6.0)
     count = sys.getrefcount(a)
     x = torch.from_dlpack(a)

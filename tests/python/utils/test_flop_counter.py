@@ -1,4 +1,4 @@
-"""Operations of a block, counted."""
+"""`FlopCounterMode`: floating-point operations of a block."""
 
 import pytest
 
@@ -18,11 +18,11 @@ def total(call):
     return counted(call).get_total_flops()
 
 
-def test_modules_are_told_apart():
+def test_flops_are_counted_by_module():
     net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
     counter = counted(lambda: net(torch.ones(3, 4)).sum().backward())
     counts = {name: {str(op): n for op, n in ops.items()} for name, ops in counter.get_flop_counts().items()}
-    # The input needs no gradient: the first layer has one product less to compute.
+    # The input needs no gradient, which saves one product in the first layer.
     assert counts == {
         "Global": {"aten.addmm": 288, "aten.mm": 384},
         "Sequential": {"aten.addmm": 288, "aten.mm": 384},
@@ -55,7 +55,7 @@ def test_convolutions_and_attention():
     assert total(lambda: attention(z, z, z)) == 2 * 10 * 8 * 32 + 2 * 2 * 2 * 2 * 5 * 5 * 4
 
 
-def test_what_cannot_be_counted_says_so():
+def test_unsupported_equations_are_not_counted():
     a = torch.ones(2, 2)
     with pytest.raises(NotImplementedError, match="this einsum"):
         counted(lambda: torch.einsum("ij,jk,kl->il", a, a, a))

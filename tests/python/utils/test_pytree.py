@@ -1,4 +1,4 @@
-"""Trees of containers, taken apart and put together."""
+"""Flatten and unflatten trees of containers."""
 
 from collections import OrderedDict, defaultdict, deque, namedtuple
 
@@ -21,7 +21,7 @@ TREES = [
 
 
 @pytest.mark.parametrize(("tree", "leaves", "paths"), TREES)
-def test_trees_come_back(tree, leaves, paths):
+def test_trees_survive_a_round_trip(tree, leaves, paths):
     found, spec = pytree.tree_flatten(tree)
     assert found == leaves
     assert spec.num_leaves == len(leaves)

@@ -1,4 +1,4 @@
-"""Selective checkpointing: the policy decides what is computed again, and gradients stay what they are."""
+"""Selective checkpointing: a policy chooses the ops that run again. Gradients do not change."""
 
 import contextlib
 import functools
@@ -28,7 +28,7 @@ class Block(nn.Module):
 
 
 def _run(block, x, policy=None):
-    """The output, the gradients, and a random number drawn afterwards."""
+    """Return the output, the gradients, and a random number drawn afterwards."""
     torch.manual_seed(3)
     block.zero_grad()
     x = x.clone().requires_grad_()
@@ -79,7 +79,7 @@ def test_gradients_do_not_depend_on_the_policy(name, device):
 
 
 class _Log(torch.overrides.TorchFunctionMode):
-    """Names of the functions that are computed, in order."""
+    """Record the names of the functions that run, in order."""
 
     def __init__(self):
         self.names = []

@@ -1,4 +1,4 @@
-"""`torch.utils.tensorboard`: what TensorBoard itself reads from the event files."""
+"""`torch.utils.tensorboard`: event files, as TensorBoard reads them."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ from pytpu.utils.tensorboard import FileWriter, SummaryWriter, summary
 
 @pytest.fixture
 def written(tmp_path):
-    """Writes with `f(writer)` and gives what TensorBoard reads."""
+    """Write with `f(writer)`, and return what TensorBoard reads."""
 
     def run(f, folder=""):
         with SummaryWriter(tmp_path) as writer:
@@ -25,7 +25,7 @@ def written(tmp_path):
     return run
 
 
-def test_scalars_come_back_with_step_and_time(written, device):
+def test_scalars_survive_a_round_trip_with_step_and_time(written, device):
     events = written(
         lambda w: [w.add_scalar("loss", torch.tensor(i / 2, device=device), i, walltime=100.0 + i) for i in range(3)]
     )
@@ -62,7 +62,7 @@ def test_histograms_join_bins_beyond_max_bins():
     np.testing.assert_allclose(h.bucket_limit, [0, 1.8, 3.6, 5.4, 7.2, 9])
 
 
-def test_histograms_of_nothing_are_refused():
+def test_histograms_of_empty_tensors_are_refused():
     with pytest.raises(ValueError, match="The input has no element"):
         summary.make_histogram(np.zeros(0), bins=10)
 
@@ -112,7 +112,7 @@ def test_sounds_are_wav_files(written, capsys):
     assert "clipped" in capsys.readouterr().out
 
 
-def test_texts_come_back(written):
+def test_texts_survive_a_round_trip(written):
     events = written(lambda w: w.add_text("note", "*ça va*"))
     assert tensor_util.make_ndarray(events.Tensors("note/text_summary")[0].tensor_proto)[0].decode() == "*ça va*"
 
@@ -120,7 +120,7 @@ def test_texts_come_back(written):
 @pytest.mark.parametrize(
     "dtype", ["float16", "float32", "float64", "uint8", "int8", "int32", "int64", "complex64", "bool"]
 )
-def test_tensors_come_back_in_their_dtype(written, dtype):
+def test_tensors_survive_a_round_trip_in_their_dtype(written, dtype):
     x = (torch.rand(2, 3) * 5).to(getattr(torch, dtype))
     read = tensor_util.make_ndarray(written(lambda w: w.add_tensor("x", x)).Tensors("x")[0].tensor_proto)
     np.testing.assert_array_equal(read, x.numpy())
@@ -205,7 +205,7 @@ def test_file_writers_take_summaries(tmp_path):
     assert EventAccumulator(str(tmp_path)).Reload().Scalars("x")[0].step == 4
 
 
-def test_graphs_are_refused_in_words(tmp_path):
+def test_graphs_are_refused(tmp_path):
     with SummaryWriter(tmp_path) as writer, pytest.raises(NotImplementedError, match="tracing"):
         writer.add_graph(torch.nn.Linear(1, 1), torch.ones(1, 1))
 

@@ -15,8 +15,10 @@ use super::{
 };
 use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::fmt;
 use std::io::{self, BufRead, BufReader, Write};
-use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::os::fd::AsRawFd;
 use std::sync::{Arc, LazyLock, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -141,11 +143,6 @@ impl TcpStore {
         self.port
     }
 
-    /// Whether the server runs in this process, for this store.
-    pub fn is_server(&self) -> bool {
-        self.server.is_some()
-    }
-
     /// Count this store as connected. The server's store then waits until all workers are. Without a number of workers,
     /// do nothing.
     pub fn wait_for_workers(&self) -> Result<()> {
@@ -256,6 +253,22 @@ impl TcpStore {
             return wait_timeout(timeout, &keys.iter().map(shown).collect::<Vec<_>>());
         }
         wait_timeout(timeout, &absent)
+    }
+}
+
+/// The form of PyTorch's `repr`.
+impl fmt::Display for TcpStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Do not wait: the thread that uses the connection may need the interpreter's lock, which this one may hold.
+        match self.connection.try_lock().as_deref() {
+            Some(Slot::Here(client)) => write!(f, "TCPStore(client=TCPClient({client}), ")?,
+            Some(Slot::Broken(_)) => f.write_str("TCPStore(client=<nullptr>, ")?,
+            Some(Slot::Taken) | None => f.write_str("TCPStore(client=<busy>, ")?,
+        }
+        match &self.server {
+            Some(server) => write!(f, "server=TCPServer(port={}))", server.port()),
+            None => f.write_str("server=<nullptr>)"),
+        }
     }
 }
 
@@ -495,6 +508,19 @@ struct Client {
     reply_time: Duration,
     /// Whether the connection failed, or an answer is still under way that no call expects.
     is_broken: bool,
+}
+
+impl fmt::Display for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let stream = self.stream.get_ref();
+        let shown = |address: io::Result<SocketAddr>| match address {
+            Ok(address) if address.ip().to_canonical().is_loopback() => format!("[localhost]:{}", address.port()),
+            Ok(address) => format!("[{}]:{}", address.ip(), address.port()),
+            Err(_) => "<none>".to_string(),
+        };
+        let (local, remote) = (shown(stream.local_addr()), shown(stream.peer_addr()));
+        write!(f, "SocketImpl(fd={}, addr={local}, remote={remote})", stream.as_raw_fd())
+    }
 }
 
 impl Client {

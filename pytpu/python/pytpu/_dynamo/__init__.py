@@ -52,5 +52,5 @@ is_inductor_supported = is_dynamo_supported
 def explain(f, *extra_args, **extra_kwargs):
     """Raise ``NotImplementedError``: no graphs are made of Python code."""
     raise NotImplementedError(
-        "torch._dynamo.explain: no graphs are made of Python code; torch.tpu.explain() lists what was compiled"
+        "torch._dynamo.explain: this package makes no graphs of Python code. torch.tpu.explain() lists the compilations"
     )

@@ -60,7 +60,7 @@ def set_autocast_enabled(device_type: str | bool, enabled: bool | None = None) -
     value = bool(device_type) if enabled is None else enabled
     if kind in _ABSENT:
         if value:
-            raise RuntimeError(f"autocast of device type {kind} is not here")
+            raise RuntimeError(f"autocast of device type {kind} is not available")
         return
     _C._set_autocast_enabled(kind, value)
 

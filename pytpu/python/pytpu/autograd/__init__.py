@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
     from pytpu import Tensor
 
+    from . import functional as functional, profiler as profiler
+    from .gradcheck import gradcheck, gradgradcheck
+
 
 # `gradcheck` is a module and a function.
 keep_functions(__name__)

@@ -1,11 +1,17 @@
 """Switches of CUDA, which is absent: the device is ``tpu``."""
 
+from __future__ import annotations
+
 import enum
 import warnings
 from contextlib import contextmanager
 
 from . import _precision
 from ._absent import is_built, linked  # noqa: F401
+
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
 
 
 def _allow_tf32(_, allowed):
@@ -65,17 +71,19 @@ def _prefer(kind, backend, known):
     return _preferred[kind]
 
 
-def preferred_linalg_library(backend=None):
+def preferred_linalg_library(backend: str | _Preferred | None = None) -> _Preferred:
     """Set, or only return, which library of CUDA decomposes matrices. It has no effect: this build has no CUDA."""
     return _prefer("linalg", backend, ("default", "cusolver", "magma"))
 
 
-def preferred_blas_library(backend=None):
+def preferred_blas_library(backend: str | _Preferred | None = None) -> _Preferred:
     """Set, or only return, which library of CUDA multiplies matrices. It has no effect: this build has no CUDA."""
     return _prefer("blas", backend, ("default", "cublas", "cublaslt", "ck"))
 
 
-def sdp_kernel(enable_flash=True, enable_math=True, enable_mem_efficient=True, enable_cudnn=True):
+def sdp_kernel(
+    enable_flash: bool = True, enable_math: bool = True, enable_mem_efficient: bool = True, enable_cudnn: bool = True
+) -> AbstractContextManager[dict[str, bool]]:
     """Context manager that allows or forbids implementations of attention."""
     warnings.warn(
         "`torch.backends.cuda.sdp_kernel()` is deprecated. In the future, this context manager will be removed. "

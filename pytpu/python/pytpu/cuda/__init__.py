@@ -1,5 +1,7 @@
 """``torch.cuda`` without CUDA: scripts that ask learn that it is not available. The accelerator is ``torch.tpu``."""
 
+from __future__ import annotations
+
 import collections
 
 from pytpu import OutOfMemoryError as OutOfMemoryError
@@ -15,51 +17,59 @@ from .._absent import (
 )
 from . import amp as amp, nvtx as nvtx
 
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any, Literal
+
+    from pytpu import Tensor
+    from pytpu._streams import Stream
+
 default_generators = ()
 memory_allocated = max_memory_allocated = memory_reserved = max_memory_reserved = _absent.no_memory
 
 
-def is_bf16_supported(including_emulation=True):
+def is_bf16_supported(including_emulation: bool = True) -> bool:
     return False
 
 
-def is_tf32_supported():
+def is_tf32_supported() -> bool:
     return False
 
 
-def is_current_stream_capturing():
+def is_current_stream_capturing() -> bool:
     return False
 
 
-def get_arch_list():
+def get_arch_list() -> list[str]:
     """None."""
     return []
 
 
-def seed():
+def seed() -> None:
     """Do nothing: there are no generators to seed."""
 
 
 seed_all = seed
 
 
-def memory_stats(device=None):
+def memory_stats(device: Any = None) -> dict[str, Any]:
     """Return an empty dictionary: no memory is allocated."""
     return collections.OrderedDict()
 
 
-def get_rng_state_all():
+def get_rng_state_all() -> list[Tensor]:
     """One state a device: none."""
     return []
 
 
-def set_rng_state_all(new_states):
+def set_rng_state_all(new_states: Iterable[Tensor]) -> None:
     """Restore the states that ``get_rng_state_all`` returned."""
     for _ in new_states:
         _none()
 
 
-def _none(*_args, **_kwargs):
+def _none(*_args: Any, **_kwargs: Any) -> Any:
     raise AssertionError("Torch not compiled with CUDA enabled")
 
 
@@ -95,44 +105,44 @@ class device:
     entry.
     """
 
-    def __init__(self, device):
+    def __init__(self, device: Any) -> None:
         self.idx = -1 if device is None else device
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         if not isinstance(self.idx, int) or self.idx >= 0:
             _none()
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: Any) -> Literal[False]:
         return False
 
 
 class device_of(device):
     """Context manager that chooses the device of a tensor if it is a device of CUDA, which no tensor is on."""
 
-    def __init__(self, obj):
+    def __init__(self, obj: Any) -> None:
         super().__init__(None)
 
 
 class StreamContext:
     """Context manager for a stream. There is only `None`."""
 
-    def __init__(self, stream):
+    def __init__(self, stream: Stream | None) -> None:
         self.stream = stream
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         if self.stream is not None:
             _none()
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: Any) -> Literal[False]:
         return False
 
 
-def stream(stream):
+def stream(stream: Stream | None) -> StreamContext:
     """A `StreamContext`."""
     return StreamContext(stream)
 
 
-def set_stream(stream):
+def set_stream(stream: Stream | None) -> None:
     """Choose a stream: there is none but `None`."""
     if stream is not None:
         _none()

@@ -11,16 +11,22 @@ import enum
 import os
 
 from .._absent import absent_class
-from .._C import FileStore, HashStore, PrefixStore, Store, TCPStore
-from .._C import _DistBackendError as DistBackendError
-from .._C import _DistError as DistError
-from .._C import _DistNetworkError as DistNetworkError
-from .._C import _DistQueueEmptyError as QueueEmptyError
-from .._C import _DistStoreError as DistStoreError
+from .._C import (
+    FileStore,
+    HashStore,
+    PrefixStore,
+    Store,
+    TCPStore,
+    _DistBackendError as DistBackendError,
+    _DistError as DistError,
+    _DistNetworkError as DistNetworkError,
+    _DistQueueEmptyError as QueueEmptyError,
+    _DistStoreError as DistStoreError,
+)
 from .constants import default_pg_timeout
 from .rendezvous import register_rendezvous_handler, rendezvous
 
-_WHY = "training in several processes is not there yet"
+_WHY = "training in several processes is not implemented yet"
 _CALLS = (
     "all_gather", "all_gather_into_tensor", "all_gather_object", "all_reduce", "all_reduce_coalesced", "all_to_all",
     "all_to_all_single",
@@ -58,7 +64,7 @@ def is_torchelastic_launched():
 
 def init_process_group(*args, **kwargs):
     """Raise `RuntimeError`."""
-    raise RuntimeError("torch.distributed is not available: training in several processes is not there yet")
+    raise RuntimeError("torch.distributed is not available: training in several processes is not implemented yet")
 
 
 def destroy_process_group(group=None):

@@ -117,12 +117,23 @@ def _agent_serves(host: str, port: int) -> bool:
     return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" and named == (host, str(port))
 
 
-def _meet_over_tcp(host: str, port: int, rank: int, world_size: int, timeout: datetime.timedelta) -> _C.Store:
+def _meet_over_tcp(
+    host: str, port: int, rank: int, world_size: int, timeout: datetime.timedelta, query: dict[str, str]
+) -> _C.Store:
     if not 0 <= port < 2**16:
         raise ValueError(f"port must have value from 0 to 65535 but was {port}.")
     begin = time.monotonic()
     is_server = rank == 0 and not _agent_serves(host, port)
-    store = _C.TCPStore(host, port, is_master=is_server, timeout=timeout, wait_for_workers=False, multi_tenant=True)
+    use_libuv = query.get("use_libuv", os.environ.get("USE_LIBUV", "1")) == "1"
+    store = _C.TCPStore(
+        host,
+        port,
+        is_master=is_server,
+        timeout=timeout,
+        wait_for_workers=False,
+        multi_tenant=True,
+        use_libuv=use_libuv,
+    )
     _C._rendezvous_announce(store, rank)
     if is_server and world_size > 0:
         if timeout:
@@ -137,10 +148,11 @@ def _tcp_handler(url: str, timeout: datetime.timedelta = default_pg_timeout, **k
     parts = urlparse(url)
     if parts.port is None:
         raise _error("tcp", "port number missing")
-    rank, world_size = _place(_query_to_dict(parts.query), "tcp")
+    query = _query_to_dict(parts.query)
+    rank, world_size = _place(query, "tcp")
     if parts.hostname is None:
         raise AssertionError("hostname cannot be None")
-    yield _meet_over_tcp(parts.hostname, parts.port, rank, world_size, timeout), rank, world_size
+    yield _meet_over_tcp(parts.hostname, parts.port, rank, world_size, timeout, query), rank, world_size
     raise RuntimeError("Unable to perform re-rendezvous using tcp:// method")
 
 
@@ -155,7 +167,7 @@ def _env_handler(url: str, timeout: datetime.timedelta = default_pg_timeout, **k
     rank = int(query["rank"] if "rank" in query else variable("RANK"))
     world_size = int(query["world_size"] if "world_size" in query else variable("WORLD_SIZE"))
     host, port = variable("MASTER_ADDR"), int(variable("MASTER_PORT"))
-    yield _meet_over_tcp(host, port, rank, world_size, timeout), rank, world_size
+    yield _meet_over_tcp(host, port, rank, world_size, timeout, query), rank, world_size
     raise RuntimeError("Unable to perform re-rendezvous using env:// method")
 
 

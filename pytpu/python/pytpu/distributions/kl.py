@@ -153,7 +153,7 @@ def _entry(p):
     for name in ("rate", "probs", "loc", "low", "concentration", "concentration1", "scale"):
         if hasattr(p, name):
             return getattr(p, name)
-    raise AssertionError(f"{type(p).__name__} has none of the parameters that are looked for")
+    raise AssertionError(f"{type(p).__name__} has none of the expected parameters")
 
 
 # The divergence is infinite if p has values that q does not have.

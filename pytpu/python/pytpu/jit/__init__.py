@@ -3,9 +3,21 @@
 On ``tpu``, the ops of a decorated function are compiled anyway.
 """
 
+from __future__ import annotations
+
 from typing import Final
 
 from ..futures import Future
+
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, TypeVar
+
+    from ..nn import Module as _Module
+
+    _F = TypeVar("_F", bound=Callable[..., Any])
+    _M = TypeVar("_M", bound=_Module)
 
 _NO_SCRIPT = (
     "TorchScript is not supported: torch.jit.script gives functions and modules back as they are, and they run as "
@@ -14,7 +26,7 @@ _NO_SCRIPT = (
 _MEMBERS = ("code", "code_with_constants", "graph", "graph_for", "inlined_graph", "save", "save_to_buffer", "schema")
 
 
-def script(obj, optimize=None, _frames_up=0, _rcb=None, example_inputs=None):
+def script(obj: Any, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None, example_inputs: Any = None) -> Any:
     """Return the function, class or module itself. It has no members of TorchScript, and using one raises an error."""
     import builtins
     import types
@@ -50,7 +62,7 @@ class _Missing:
 class ScriptModule:
     """A compiled module, for ``isinstance``. ``script`` returns modules unchanged, so there are no instances."""
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise NotImplementedError("modules are not compiled to TorchScript")
 
 
@@ -58,12 +70,12 @@ RecursiveScriptModule = TracedModule = TopLevelTracedModule = ScriptModule
 ScriptFunction = type("ScriptFunction", (), {"__init__": ScriptModule.__init__, "__doc__": "The same of functions."})
 
 
-def ignore(drop=False, **kwargs):
+def ignore(drop: Any = False, **kwargs: Any) -> Any:
     """Return the function itself. A decorator with or without arguments."""
     return drop if callable(drop) else lambda fn: fn
 
 
-def export(fn):
+def export(fn: _F) -> _F:
     """The function itself."""
     return fn
 
@@ -99,12 +111,12 @@ def Attribute(value, type):
     return value
 
 
-def freeze(mod, preserved_attrs=None, optimize_numerics=True):
+def freeze(mod: _M, preserved_attrs: list[str] | None = None, optimize_numerics: bool = True) -> _M:
     """Return the module itself."""
     return mod
 
 
-def optimize_for_inference(mod, other_methods=None):
+def optimize_for_inference(mod: _M, other_methods: list[str] | None = None) -> _M:
     """Return the module itself."""
     return mod
 
@@ -221,7 +233,7 @@ def _is_of(obj, target, warned):
     return len(obj) == len(held) and all(_is_of(item, t, warned) for item, t in zip(obj, held))
 
 
-def is_scripting():
+def is_scripting() -> bool:
     """Return ``False``: nothing is scripted."""
     return False
 

@@ -10,7 +10,7 @@ def is_in_onnx_export():
 
 def export(*args, **kwargs):
     """Raise ``NotImplementedError``: models are not exported to ONNX. Save the ``state_dict`` instead."""
-    raise NotImplementedError("torch.onnx.export: models are not exported to ONNX; save their state_dict instead")
+    raise NotImplementedError("torch.onnx.export: models cannot be exported to ONNX. Save their state_dict instead")
 
 
 def register_custom_op_symbolic(symbolic_name, symbolic_fn, opset_version):

@@ -3,10 +3,18 @@
 With ``sym`` a window is symmetric, for filters. Otherwise it is periodic: the first ``M`` of ``M + 1`` samples.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable as _Iterable
 from math import pi as _pi
 
 from .. import _C
+
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pytpu import Tensor
 
 __all__ = [
     "bartlett",
@@ -44,7 +52,17 @@ def _last(M, sym):
     return M - 1 if sym or M <= 1 else M
 
 
-def exponential(M, *, center=None, tau=1.0, sym=True, dtype=None, layout=None, device=None, requires_grad=False):
+def exponential(
+    M: int,
+    *,
+    center: float | None = None,
+    tau: float = 1.0,
+    sym: bool = True,
+    dtype: _C.dtype | None = None,
+    layout: _C.layout | None = None,
+    device: _C.device | str | int | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """``exp(-|k - center| / tau)``."""
     if tau <= 0:
         raise ValueError(f"Tau must be positive, got: {tau} instead.")
@@ -54,13 +72,30 @@ def exponential(M, *, center=None, tau=1.0, sym=True, dtype=None, layout=None, d
     return _made("exponential", M, dtype, layout, device, requires_grad, lambda k: (-(k - middle).abs() / tau).exp())
 
 
-def cosine(M, *, sym=True, dtype=None, layout=None, device=None, requires_grad=False):
+def cosine(
+    M: int,
+    *,
+    sym: bool = True,
+    dtype: _C.dtype | None = None,
+    layout: _C.layout | None = None,
+    device: _C.device | str | int | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """Half a period of a sine."""
     step = _pi / (M if sym or M <= 1 else M + 1) if M else 0
     return _made("cosine", M, dtype, layout, device, requires_grad, lambda k: ((k + 0.5) * step).sin())
 
 
-def gaussian(M, *, std=1.0, sym=True, dtype=None, layout=None, device=None, requires_grad=False):
+def gaussian(
+    M: int,
+    *,
+    std: float = 1.0,
+    sym: bool = True,
+    dtype: _C.dtype | None = None,
+    layout: _C.layout | None = None,
+    device: _C.device | str | int | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """The bell curve with a standard deviation."""
     if std <= 0:
         raise ValueError(f"Standard deviation must be positive, got: {std} instead.")
@@ -68,7 +103,16 @@ def gaussian(M, *, std=1.0, sym=True, dtype=None, layout=None, device=None, requ
     return _made("gaussian", M, dtype, layout, device, requires_grad, lambda k: (((k - middle) / std) ** 2 / -2).exp())
 
 
-def kaiser(M, *, beta=12.0, sym=True, dtype=None, layout=None, device=None, requires_grad=False):
+def kaiser(
+    M: int,
+    *,
+    beta: float = 12.0,
+    sym: bool = True,
+    dtype: _C.dtype | None = None,
+    layout: _C.layout | None = None,
+    device: _C.device | str | int | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """``i0(beta sqrt(1 - x^2)) / i0(beta)`` for ``x`` from -1 to 1."""
     if beta < 0:
         raise ValueError(f"beta must be non-negative, got: {beta} instead.")
@@ -81,7 +125,16 @@ def kaiser(M, *, beta=12.0, sym=True, dtype=None, layout=None, device=None, requ
     return _made("kaiser", M, dtype, layout, device, requires_grad, weights)
 
 
-def general_cosine(M, *, a, sym=True, dtype=None, layout=None, device=None, requires_grad=False):
+def general_cosine(
+    M: int,
+    *,
+    a: Iterable[float],
+    sym: bool = True,
+    dtype: _C.dtype | None = None,
+    layout: _C.layout | None = None,
+    device: _C.device | str | int | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """A sum of cosines of whole multiples of one frequency, with weights ``a`` and alternating signs."""
     return _cosines("general_cosine", M, a, sym, dtype, layout, device, requires_grad)
 
@@ -102,34 +155,83 @@ def _cosines(name, M, a, sym, dtype, layout, device, requires_grad):
     return _made(name, M, dtype, layout, device, requires_grad, weights)
 
 
-def general_hamming(M, *, alpha=0.54, sym=True, dtype=None, layout=None, device=None, requires_grad=False):
+def general_hamming(
+    M: int,
+    *,
+    alpha: float = 0.54,
+    sym: bool = True,
+    dtype: _C.dtype | None = None,
+    layout: _C.layout | None = None,
+    device: _C.device | str | int | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """``alpha - (1 - alpha) cos``."""
     return _cosines("general_hamming", M, [alpha, 1 - alpha], sym, dtype, layout, device, requires_grad)
 
 
-def hamming(M, *, sym=True, dtype=None, layout=None, device=None, requires_grad=False):
+def hamming(
+    M: int,
+    *,
+    sym: bool = True,
+    dtype: _C.dtype | None = None,
+    layout: _C.layout | None = None,
+    device: _C.device | str | int | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """Hamming's window."""
     return _cosines("hamming", M, [0.54, 0.46], sym, dtype, layout, device, requires_grad)
 
 
-def hann(M, *, sym=True, dtype=None, layout=None, device=None, requires_grad=False):
+def hann(
+    M: int,
+    *,
+    sym: bool = True,
+    dtype: _C.dtype | None = None,
+    layout: _C.layout | None = None,
+    device: _C.device | str | int | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """The Hann window."""
     return _cosines("hann", M, [0.5, 0.5], sym, dtype, layout, device, requires_grad)
 
 
-def blackman(M, *, sym=True, dtype=None, layout=None, device=None, requires_grad=False):
+def blackman(
+    M: int,
+    *,
+    sym: bool = True,
+    dtype: _C.dtype | None = None,
+    layout: _C.layout | None = None,
+    device: _C.device | str | int | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """Blackman's window."""
     return _cosines("blackman", M, [0.42, 0.5, 0.08], sym, dtype, layout, device, requires_grad)
 
 
-def nuttall(M, *, sym=True, dtype=None, layout=None, device=None, requires_grad=False):
+def nuttall(
+    M: int,
+    *,
+    sym: bool = True,
+    dtype: _C.dtype | None = None,
+    layout: _C.layout | None = None,
+    device: _C.device | str | int | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """The minimal four-term Blackman-Harris window by Nuttall."""
     return _cosines(
         "nuttall", M, [0.3635819, 0.4891775, 0.1365995, 0.0106411], sym, dtype, layout, device, requires_grad
     )
 
 
-def bartlett(M, *, sym=True, dtype=None, layout=None, device=None, requires_grad=False):
+def bartlett(
+    M: int,
+    *,
+    sym: bool = True,
+    dtype: _C.dtype | None = None,
+    layout: _C.layout | None = None,
+    device: _C.device | str | int | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """A triangle."""
 
     def weights(k):

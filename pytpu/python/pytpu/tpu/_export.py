@@ -93,7 +93,8 @@ class Exported:
             )
         if structure != self._manifest["call"]:
             raise RuntimeError(
-                "the exported program was made for a call with other arguments that are no tensors, or in another order"
+                "the exported program was made for a call with other arguments that are not tensors, or in another "
+                "order"
             )
         device = tensors[0].device if tensors else torch.device("tpu")
         if device not in self._on_device:

@@ -350,7 +350,7 @@ def jax_op(
             unknown = set(names) - set(inspect.signature(fn).parameters)
             if unknown:
                 raise ValueError(
-                    f"{name}: static_argnames names {sorted(unknown)}, which are no parameters of the function"
+                    f"{name}: static_argnames names {sorted(unknown)}, which are not parameters of the function"
                 )
         return JaxOp(name, fn, donate_argnums, grad, vmap, cpu)
 

@@ -1,4 +1,4 @@
-"""Parametrized tensors, and weights that are normalised or orthogonal. Numbers are PyTorch's."""
+"""Parametrized tensors, and normalised or orthogonal weights, against numbers of PyTorch."""
 
 import copy
 import gc
@@ -43,7 +43,7 @@ class Returns(nn.Module):
         return self.value(x)
 
 
-def test_a_parametrized_weight_is_what_it_is_computed_to_be(device):
+def test_a_parametrized_weight_is_computed_from_its_original(device):
     layer = nn.Linear(3, 3, device=device)
     optimizer = torch.optim.SGD(layer.parameters(), 0.1)
     weight = layer.weight
@@ -51,7 +51,7 @@ def test_a_parametrized_weight_is_what_it_is_computed_to_be(device):
     assert type(layer).__name__ == "ParametrizedLinear" and isinstance(layer, nn.Linear)
     assert parametrize.type_before_parametrizations(layer) is nn.Linear
     assert list(layer.state_dict()) == ["bias", "parametrizations.weight.original"]
-    # The optimiser has what the weight is computed from.
+    # The optimiser updates the original, from which the weight is computed.
     assert layer.parametrizations.weight.original is weight
     before = weight.detach().clone()
     layer(torch.ones(2, 3, device=device)).sum().backward()
@@ -97,12 +97,12 @@ def test_several_originals_copies_and_pickles(device):
     assert twin.weight is not twin.weight
     other = parametrize.transfer_parametrizations_and_params(twin, nn.Linear(2, 2, device=device))
     assert torch.equal(other.weight, twin.weight)
-    # Both have the same modules and tensors, which learn as one.
+    # Both layers share the parametrization and its original tensor.
     mine, theirs = other.parametrizations.weight, twin.parametrizations.weight
     assert mine is not theirs and mine[0] is theirs[0] and mine.original0 is theirs.original0
 
 
-def test_what_does_not_fit_is_refused_and_changes_nothing():
+def test_unsuitable_parametrizations_are_refused_and_change_nothing():
     layer = nn.Linear(3, 3)
     for value, text in [
         (lambda x: x[:1], r"unparametrized shape: torch.Size\(\[3, 3\]\)\nparametrized shape: torch.Size\(\[1, 3\]\)"),
@@ -188,7 +188,7 @@ def test_hooks_are_removed_and_not_doubled():
         layer(torch.ones(1, 2))
     nn.utils.remove_spectral_norm(layer)
     assert list(layer.state_dict()) == ["bias", "weight"]
-    # The largest singular value is one: so it is the root of the greatest eigenvalue of a 2 x 2 matrix.
+    # The largest eigenvalue of W^T W is the square of the largest singular value, which is one.
     (a, b), (_, d) = (layer.weight.detach().T @ layer.weight.detach()).tolist()
     assert ((a + d) / 2 + (((a - d) / 2) ** 2 + b * b) ** 0.5) == pytest.approx(1, abs=1e-4)
 
@@ -200,7 +200,7 @@ def test_spectral_norm_reads_checkpoints_of_older_versions(device):
     want = layer(torch.ones(1, 3, device=device))
     saved = layer.state_dict()
     assert saved._metadata[""] == {"version": 1, "spectral_norm": {"weight.version": 1}}
-    # Version 1 before there was a note of it, and version 0: with the weight, without `v`.
+    # Version 1 without metadata, and version 0, which has `weight` and no `v`.
     first = dict(saved)
     zeroth = {"weight": layer.weight.detach().clone(), **saved}
     del zeroth["weight_v"]
@@ -224,7 +224,7 @@ def test_a_removed_spectral_norm_leaves_nothing_behind():
     assert layer.weight.tolist() == torch.ones(2, 3).tolist()
 
 
-def test_weight_norm_of_nothing():
+def test_weight_norm_of_empty_tensors():
     with (
         pytest.warns(FutureWarning),
         pytest.raises(
@@ -247,7 +247,7 @@ def test_spectral_norm_of_other_layers():
 
 
 def unit(m):
-    """How far columns, or rows where there are fewer, are from orthonormal."""
+    """Return how far the columns (or the rows, if they are fewer) are from orthonormal."""
     m = m.detach() if m.size(-2) >= m.size(-1) else m.detach().mT
     return (m.mH @ m - torch.eye(m.size(-1), device=m.device)).abs().max().item()
 
@@ -260,13 +260,13 @@ def test_maps_of_small_matrices(device):
     layer = nn.Linear(2, 2, bias=False, device=device)
     for name, angle in (("matrix_exp", 0.6), ("cayley", 2 * math.atan(0.3))):
         turned = parametrizations.orthogonal(copy.deepcopy(layer), orthogonal_map=name, use_trivialization=False)
-        # What is above the diagonal has no influence, and what is on it has none on real matrices.
+        # Only elements below the diagonal are used for real matrices.
         original(turned, [[3.0, 5], [0.6, -2]])
         cos, sin = math.cos(angle), math.sin(angle)
         assert turned.weight.flatten().tolist() == pytest.approx([cos, -sin, sin, cos], abs=1e-6)
     layer = nn.Linear(1, 3, bias=False, device=device)
     parametrizations.orthogonal(layer, use_trivialization=False)
-    # At (1, 2, -2) the first axis is reflected to (7, -4, 4) / 9.
+    # The Householder reflection at (1, 2, -2) maps the first axis to (7, -4, 4) / 9.
     original(layer, [[-1.0], [2], [-2]])
     assert layer.weight.flatten().tolist() == pytest.approx([-7 / 9, 4 / 9, -4 / 9], abs=1e-6)
 
@@ -281,10 +281,10 @@ def test_weights_stay_orthogonal(name, shape, device):
     assert list(module.state_dict()) == ["parametrizations.weight.original", "parametrizations.weight.0.base"]
     start, n = module.weight.detach(), max(shape[-2:])
     assert module.parametrizations.weight[0].base.shape == (*shape[:-2], n, n) and unit(start) < 1e-5
-    # It is the nearest in this sense: what it was is it times a triangular matrix with a positive diagonal.
+    # The start is Q of the old weight's QR decomposition: R is triangular with a positive diagonal.
     r = start.mT @ before if shape[-2] >= shape[-1] else start @ before.mT
     assert (r.diagonal(dim1=-2, dim2=-1) > 0).all() and r.tril(-1).abs().max().item() < 1e-5
-    # Reflections need what is on the diagonal as it is.
+    # Householder reflections need the diagonal unchanged.
     apart = 1 - torch.eye(*shape[-2:], device=device)
     module.parametrizations.weight.original.data.add_(torch.randn(*shape, device=device) * apart)
     assert unit(module.weight) < 1e-5
@@ -331,7 +331,7 @@ def test_gradients_of_orthogonal_weights(name, device):
 def test_training_with_orthogonal_weights(name, shape, expected, device):
     layers = {}
     torch.manual_seed(3)
-    # In the order in which PyTorch was asked for the numbers.
+    # Draw in the order of the script that recorded PyTorch's numbers.
     for other in ("matrix_exp", "cayley", "householder"):
         for sizes in ((3, 3), (4, 2)):
             layer = layers[other, sizes] = nn.Linear(sizes[1], sizes[0], bias=False)
@@ -359,13 +359,13 @@ def test_unitary_and_far_weights(name, device):
     assert module.weight.is_complex() and unit(module.weight) < 1e-5
     real = parametrizations.orthogonal(nn.Linear(6, 6, device=device), orthogonal_map=name)
     original(real, (torch.randn(6, 6) * 1000).tolist())
-    # Of angles in the thousands the last digits are lost.
+    # Angles in the thousands lose their last digits.
     assert unit(real.weight) < 2e-2
     original(real, [[math.nan] * 6] * 6)
     assert real.weight.isnan().all()
 
 
-def test_what_has_no_orthogonal_map():
+def test_weights_without_an_orthogonal_map_are_refused():
     for layer, options, text in [
         (nn.Linear(2, 3), {"name": "w"}, "has no parameter or buffer with name 'w'"),
         (nn.Linear(2, 3), {"name": "bias"}, "Expected a matrix or batch of matrices. Got a tensor of 1 dimensions."),
@@ -400,7 +400,7 @@ def test_the_dimension_of_a_weight_norm_may_be_counted_from_the_end(device):
             make(nn.Conv2d(2, 3, 2), dim=4)
 
 
-def test_what_is_cached_is_not_taken_for_another_module():
+def test_cached_weights_are_not_used_for_another_module():
     class Double(nn.Module):
         def forward(self, x):
             return x * 2

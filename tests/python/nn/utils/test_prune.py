@@ -1,4 +1,4 @@
-"""Pruned parameters. What is drawn at random, and losses of training, are PyTorch's numbers."""
+"""Pruned parameters. Random masks and losses of training equal PyTorch's."""
 
 import copy
 import pickle
@@ -12,7 +12,7 @@ from pytpu.nn.utils import prune
 
 @pytest.fixture
 def layer(device):
-    """Rows of sizes 1 to 4, 8 to 5 and 9 to 12."""
+    """Return a layer with weights 1 to 4, 8 to 5 and 9 to 12 in absolute value."""
     layer = nn.Linear(4, 3, device=device)
     with torch.no_grad():
         layer.weight.copy_(torch.tensor([[1.0, -2, 3, -4], [8, -7, 6, -5], [9, -10, 11, -12]]))
@@ -39,7 +39,7 @@ def test_a_pruned_parameter_is_masked_trained_and_made_one_again(layer, device):
     layer(x).sum().backward()
     assert weight.grad.tolist() == [[0, 0, 0, 4], [1, 2, 3, 4], [1, 2, 3, 4]]
     torch.optim.SGD(layer.parameters(), 1.0).step()
-    # The hook computes the weight before the next forward.
+    # The next forward computes the weight anew.
     assert layer.weight[0].tolist() == [0, 0, 0, -4]
     layer(x)
     assert layer.weight[0].tolist() == [0, 0, 0, -8] and weight[0].tolist() == [1, -2, 3, -8]
@@ -52,7 +52,7 @@ def test_a_pruned_parameter_is_masked_trained_and_made_one_again(layer, device):
         prune.remove(layer, "weight")
 
 
-def test_what_is_pruned(layer, device):
+def test_pruning_methods_choose_their_elements(layer, device):
     def mask(method, *args, **kwargs):
         got = method(copy.deepcopy(layer), "weight", *args, **kwargs).weight_mask.tolist()
         return ["".join(str(int(v)) for v in row) for row in got]
@@ -65,11 +65,11 @@ def test_what_is_pruned(layer, device):
     assert mask(prune.l1_unstructured, 5, importance_scores=scores) == ["0111", "0000", "1111"]
     assert mask(prune.ln_structured, 1, 2, 0) == ["0000", "1111", "1111"]
     assert mask(prune.ln_structured, 0.34, 1, -2, importance_scores=scores) == ["1111", "0000", "1111"]
-    # Columns are of sums 18, 19, 20, 21 and of greatest entries 9, 10, 11, 12; halves are rounded to even.
+    # The columns' sums are 18, 19, 20, 21 and their maxima 9, 10, 11, 12. Halves are rounded to even.
     assert mask(prune.ln_structured, 0.5, 1, -1) == ["0011"] * 3
     assert mask(prune.ln_structured, 0.125, 1, 1) == ["1111"] * 3
     assert mask(prune.ln_structured, 0.375, float("inf"), 1) == ["0011"] * 3
-    # Least entries of columns are 1, 2, 3, 4.
+    # The columns' minima are 1, 2, 3, 4.
     assert mask(prune.ln_structured, 3, float("-inf"), 1) == ["0001"] * 3
     assert mask(prune.custom_from_mask, (scores > 6).to(torch.int32)) == ["0011", "0000", "1111"]
     torch.manual_seed(1)
@@ -82,11 +82,11 @@ def test_what_is_pruned(layer, device):
         assert "".join(mask(prune.random_unstructured, 3)).count("0") == 3
 
 
-def test_what_is_pruned_again_is_pruned_more(layer, device):
+def test_pruning_again_prunes_more(layer, device):
     prune.l1_unstructured(layer, "weight", 5)
     assert layer.weight_mask.tolist() == [[0] * 4, [1, 1, 1, 0], [1] * 4]
     hook = only(layer._forward_pre_hooks)
-    # Of the two rows that are not yet pruned, a half.
+    # One of the two unpruned rows.
     prune.ln_structured(layer, "weight", 0.5, 1, 0)
     assert layer.weight_mask.tolist() == [[0] * 4, [0] * 4, [1] * 4]
     container = only(layer._forward_pre_hooks)
@@ -122,10 +122,10 @@ def test_several_parameters_are_pruned_as_one(layer, device):
     def masks():
         return [getattr(module, f"{name}_mask").tolist() for module, name in parameters]
 
-    # 0.25, 0.5, 1, 2, 2.5, 3.
+    # This prunes 0.25, 0.5, 1, 2, 2.5 and 3.
     prune.global_unstructured(parameters, prune.L1Unstructured, amount=6)
     assert masks() == [[[0, 0, 0, 1], [1] * 4, [1] * 4], [0, 0, 1], [[0, 1], [1, 1]]]
-    # 13 are left: of these 3.5, 4, 5, by other scores 20 instead of 3.5.
+    # 13 are left. This prunes 4, 5, and 20 instead of 3.5 because of its score.
     prune.global_unstructured(
         iter(parameters),
         prune.L1Unstructured,
@@ -162,7 +162,7 @@ def test_several_parameters_are_pruned_as_one(layer, device):
         (TypeError, "is not a BasePruningMethod subclass", lambda m: prune.PruningContainer().add_pruning_method(3)),
     ],
 )  # fmt: skip
-def test_what_cannot_be_pruned_changes_nothing(error, text, call):
+def test_invalid_pruning_changes_nothing(error, text, call):
     layer = nn.Linear(4, 3)
     for _ in range(2):
         state, hooks = list(layer.state_dict()), dict(layer._forward_pre_hooks)
@@ -185,10 +185,10 @@ class Below(prune.BasePruningMethod):
         return mask
 
 
-def test_a_method_of_ones_own(layer, device):
+def test_a_user_defined_pruning_method(layer, device):
     Below.apply(layer, "weight", 6.5)
     prune.ln_structured(layer, "weight", 1, 1, 1)
-    # The first column has 17 left, the others 17, 11 and 12.
+    # The column sums are 17, 17, 11 and 12.
     assert layer.weight.tolist() == [[0, 0, 0, 0], [8, -7, 0, 0], [9, -10, 0, -12]]
     t = torch.tensor([1.0, 2, 3], device=device)
     assert Below(2).prune(t).tolist() == [0, 2, 3]
@@ -219,7 +219,7 @@ def test_states_copies_and_pickles(layer, device):
     prune.identity(twin, "weight").load_state_dict(layer.state_dict())
     twin(torch.ones(1, 4, device=device))
     assert torch.equal(twin.weight, layer.weight)
-    # The weight has a history: as in PyTorch, it is pickled without, but not copied.
+    # The weight is no leaf. As in PyTorch, it can be pickled without its history, but not copied.
     again = pickle.loads(pickle.dumps(layer))
     again.weight_orig.data[0].fill_(3)
     again(torch.ones(1, 4, device=device)).sum().backward()
@@ -262,7 +262,7 @@ def test_training_with_pruned_layers(device):
 def test_weights_of_a_recurrent_layer(device):
     layer = prune.l1_unstructured(nn.LSTM(2, 2), "weight_ih_l0", 4).to(device)
     x = torch.ones(2, 1, 2, device=device)
-    # A pruned weight is used, and its gradient is that of the mask.
+    # Forward uses the pruned weight, and masked elements get no gradient.
     out = layer(x)[0]
     out.sum().backward()
     assert ((layer.weight_ih_l0_orig.grad != 0) == (layer.weight_ih_l0_mask != 0)).all()

@@ -45,7 +45,7 @@ class Failing(Squares):
 
 
 class Stream(IterableDataset):
-    """Each worker gives its share of 0..6."""
+    """Yield this worker's share of 0 to 6."""
 
     def __iter__(self):
         info = get_worker_info()
@@ -64,7 +64,7 @@ def test_batches_in_order():
 
 
 def test_shuffle_draws_as_pytorch_does():
-    # First the loader's own seed, then, at the first batch, one that seeds the permutation.
+    # The loader draws its own seed, and at the first batch a seed of the permutation.
     torch.manual_seed(7)
     torch.empty((), dtype=torch.int64).random_()
     seed = int(torch.empty((), dtype=torch.int64).random_())
@@ -276,19 +276,19 @@ def test_options_of_workers():
             DataLoader(Squares(), **options)
 
 
-def test_more_workers_than_processors_are_warned_of():
+def test_more_workers_than_processors_warn():
     with pytest.warns(UserWarning, match="Our suggested max number of worker in current system is"):
         DataLoader(Squares(), num_workers=os.cpu_count() + 1)
     with pytest.raises(TypeError, match="should be a valid context object or a string"):
         DataLoader(Squares(), num_workers=1, multiprocessing_context=3)
 
 
-def test_what_workers_cannot_be_given_is_an_error_at_once():
+def test_functions_that_cannot_be_pickled_raise_at_once():
     with pytest.raises(Exception, match="(?i)pickle"):
         list(DataLoader(Squares(), num_workers=1, multiprocessing_context="spawn", collate_fn=lambda batch: batch))
 
 
-def test_spawned_workers_give_what_forked_ones_do():
+def test_spawned_and_forked_workers_give_the_same_batches():
     loaders = [DataLoader(Squares(), num_workers=2, multiprocessing_context=c) for c in (None, "spawn")]
     batches = [[b["x"].tolist() for b in loader] for loader in loaders]
     assert batches[0] == batches[1] and len(batches[0]) == 10
@@ -343,7 +343,7 @@ print("done")
 
 
 class Wide(torch.utils.data.Dataset):
-    """Batches of it are more than a pipe holds."""
+    """Samples whose batches are larger than a pipe's buffer."""
 
     def __len__(self):
         return 64
@@ -362,7 +362,7 @@ class Bad(torch.utils.data.Dataset):
         return i
 
 
-def test_workers_end_when_nobody_takes_what_they_have():
+def test_workers_end_when_their_batches_are_not_read():
     start = time.monotonic()
     assert next(iter(DataLoader(Wide(), batch_size=16, num_workers=2))).shape == (16, 3, 64, 64)
     loader = DataLoader(Wide(), batch_size=16, num_workers=2, persistent_workers=True)
@@ -372,12 +372,12 @@ def test_workers_end_when_nobody_takes_what_they_have():
     gc.collect()
     for process in processes:
         process.join(timeout=20)
-        # It ended by itself: it was not terminated.
+        # The worker ended without being terminated.
         assert process.exitcode == 0
     assert time.monotonic() - start < 60
 
 
-def test_what_comes_after_a_bad_sample():
+def test_iteration_continues_after_a_bad_sample():
     batches = iter(DataLoader(Bad(), batch_size=None, num_workers=1))
     seen = []
     for _ in range(10):
@@ -403,7 +403,7 @@ def test_batches_keep_their_kind():
 @pytest.mark.parametrize(
     "name", ["batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers"]
 )
-def test_what_a_loader_is_made_of_cannot_be_changed(name):
+def test_attributes_of_a_loader_cannot_be_changed(name):
     class Mine(DataLoader):
         pass
 
@@ -510,11 +510,11 @@ class Understated(IterableDataset):
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_stream_that_gives_more_than_was_said_is_warned_of(workers):
+def test_a_stream_longer_than_its_length_warns(workers):
     loader = DataLoader(Understated(), num_workers=workers)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert sum(1 for _ in loader) == 4  # Nobody asked.
+        assert sum(1 for _ in loader) == 4  # The length was not read.
     assert len(loader) == 3
     text = "was reported to be 3.when accessing len.dataloader.., but 4 samples have been fetched."
     with pytest.warns(UserWarning, match=text + (" For multiprocessing" if workers else "")) as seen:

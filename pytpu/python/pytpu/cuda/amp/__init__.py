@@ -1,9 +1,18 @@
 """``torch.cuda.amp`` without CUDA: scripts that ask learn that it is not available, and go on in full precision."""
 
+from __future__ import annotations
+
 import warnings as _warnings
 
 import pytpu.amp as _amp
 from pytpu import float16 as _float16
+
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from pytpu import dtype as _dtype
 
 __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
 
@@ -19,7 +28,7 @@ def _warn(name):
 class autocast(_amp.autocast):
     """``torch.autocast("cuda", ...)``."""
 
-    def __init__(self, enabled=True, dtype=_float16, cache_enabled=True):
+    def __init__(self, enabled: bool = True, dtype: _dtype = _float16, cache_enabled: bool = True) -> None:
         _warn("autocast")
         super().__init__("cuda", dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)
 
@@ -27,12 +36,19 @@ class autocast(_amp.autocast):
 class GradScaler(_amp.GradScaler):
     """``torch.amp.GradScaler("cuda", ...)``."""
 
-    def __init__(self, init_scale=2.0**16, growth_factor=2.0, backoff_factor=0.5, growth_interval=2000, enabled=True):
+    def __init__(
+        self,
+        init_scale: float = 2.0**16,
+        growth_factor: float = 2.0,
+        backoff_factor: float = 0.5,
+        growth_interval: int = 2000,
+        enabled: bool = True,
+    ) -> None:
         _warn("GradScaler")
         super().__init__("cuda", init_scale, growth_factor, backoff_factor, growth_interval, enabled)
 
 
-def custom_fwd(fwd=None, *, cast_inputs=None):
+def custom_fwd(fwd: Callable[..., Any] | None = None, *, cast_inputs: _dtype | None = None) -> Callable[..., Any]:
     """``torch.amp.custom_fwd`` for CUDA."""
     _warnings.warn(
         (
@@ -45,7 +61,7 @@ def custom_fwd(fwd=None, *, cast_inputs=None):
     return _amp.custom_fwd(fwd, device_type="cuda", cast_inputs=cast_inputs)
 
 
-def custom_bwd(bwd):
+def custom_bwd(bwd: Callable[..., Any]) -> Callable[..., Any]:
     """``torch.amp.custom_bwd`` for CUDA."""
     _warnings.warn(
         (

@@ -15,7 +15,7 @@ from ..device_mesh import DeviceMesh as DeviceMesh, init_device_mesh as init_dev
 
 
 def _refuse(*args, **kwargs):
-    raise RuntimeError("torch.distributed is not available: training in several processes is not there yet")
+    raise RuntimeError("torch.distributed is not available: training in several processes is not implemented yet")
 
 
 class DTensor:

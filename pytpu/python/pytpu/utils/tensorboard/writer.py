@@ -212,9 +212,7 @@ class SummaryWriter:
 
     def add_graph(self, model, input_to_model=None, verbose=False, use_strict_trace=True):
         """Raise: a graph is made by `torch.jit.trace`, which is not available."""
-        raise NotImplementedError(
-            "add_graph draws what torch.jit.trace records, and this library has no tracing: graphs cannot be logged yet"
-        )
+        raise NotImplementedError("add_graph needs torch.jit.trace, which is not available, so graphs cannot be logged")
 
     @staticmethod
     def _encode(rawstr):
