@@ -353,7 +353,7 @@ impl PythonStore {
 ///     timeout: the time for connecting, and the store's timeout.
 ///     wait_for_workers: whether the server waits until ``world_size`` stores have connected.
 ///     multi_tenant: whether stores of this process may share the server of a port.
-///     master_listen_fd: the descriptor of a socket that listens already. The store takes it over.
+///     master_listen_fd: the descriptor of a socket that is bound to ``port``. The store takes it over.
 ///     use_libuv: accepted, and shown as `libuvBackend`. There is one server.
 ///
 /// Raises:
