@@ -51,7 +51,7 @@ pub struct TcpOptions {
     pub timeout: Duration,
     /// Whether several stores of this process may share the server of a port.
     pub multi_tenant: bool,
-    /// A socket for the server, bound to `port`.
+    /// A socket for the server that listens already.
     pub listener: Option<TcpListener>,
 }
 
@@ -481,12 +481,7 @@ fn serve(port: u16, listener: Option<TcpListener>, multi_tenant: bool) -> Result
 
 fn start(port: u16, listener: Option<TcpListener>) -> Result<Server> {
     let listener = match listener {
-        Some(listener) => {
-            // The caller has bound the socket, and may not have called `listen`. A second call only sets the backlog.
-            rustix::net::listen(&listener, i32::MAX)
-                .map_err(|e| Error::new(ErrorKind::DistNetwork, format!("TCPStore: listener: {e}")))?;
-            listener
-        }
+        Some(listener) => listener,
         // A socket of IPv6 takes connections of IPv4 too, where the system has IPv6.
         None => TcpListener::bind((Ipv6Addr::UNSPECIFIED, port))
             .or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)))
