@@ -4,6 +4,7 @@ mod common;
 
 use common::{devices, turn};
 use torchtpu::nn::init;
+use torchtpu::ops::pointwise::Tolerance;
 use torchtpu::random::manual_seed;
 use torchtpu::schema::Arg;
 use torchtpu::{Backward, DType, Device, ErrorKind, Result, Tensor, ops};
@@ -43,6 +44,7 @@ fn reductions_equal_pytorchs() {
         assert_values(x.any(), &[1.0]);
         assert_values(x.any_dim(1, true), &[1.0, 1.0]);
         assert_values(x.count_nonzero(), &[5.0]);
+        assert_values(x.count_nonzero_dim(&[0]), &[1.0, 2.0, 2.0]);
         assert_values(x.narrow(1, 0, 2).unwrap().trace(), &[8.0]);
         let (values, at) = x.max_dim(1, false).unwrap();
         assert_values(Ok(values), &[3.0, 5.0]);
@@ -225,5 +227,24 @@ fn sizes_larger_than_memory_are_refused() {
             assert!(matches!(y.unwrap_err().kind(), ErrorKind::Runtime | ErrorKind::OutOfMemory));
         }
         assert_values(one.add_scalar(1.0), &[2.0]);
+    }
+}
+
+#[test]
+fn comparisons_and_contractions_equal_pytorchs() {
+    for d in devices() {
+        let x = x(d);
+        let y = x.mul_scalar(1.000_001).unwrap();
+        assert!(x.allclose(&y, Tolerance::default()).unwrap());
+        let exact = Tolerance { rtol: 0.0, atol: 0.0, equal_nan: false };
+        assert!(!x.allclose(&y, exact).unwrap());
+        let near = Tolerance { rtol: 0.0, atol: 1.5, equal_nan: false };
+        let three = Tensor::full(&[3], 3.0, DType::F32, d).unwrap();
+        assert_values(x.isclose(&three, near), &[1.0, 0.0, 1.0, 0.0, 0.0, 1.0]);
+        assert_values(x.diff(1, 1), &[-2.0, 1.0, 5.0, -1.0]);
+        assert_values(x.inner(&three), &[18.0, 27.0]);
+        assert_values(x.tensordot(&x, &[0, 1], &[0, 1]), &[55.0]);
+        let e = x.tensordot(&three, &[0], &[0]).unwrap_err();
+        assert!(e.message().starts_with("contracted dimensions need to match, but first has size 2"), "{e}");
     }
 }

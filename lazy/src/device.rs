@@ -172,8 +172,8 @@ pub(crate) fn forked() -> Failure {
 /// Return the environment in the header of the bundles of a device with memory of its own. It is the same for a planned
 /// device. The version of the runtime is stored with each executable.
 pub(crate) fn bundle_environment(platform: &str, (major, minor): (i32, i32), kind: &str) -> String {
-    let (version, sources) = (env!("CARGO_PKG_VERSION"), env!("TORCHTPU_SOURCES"));
-    format!("torchtpu {version} {sources}\n{platform}\nC API {major}.{minor}\n{kind}\n")
+    let version = env!("CARGO_PKG_VERSION");
+    format!("torchtpu {version}\n{platform}\nC API {major}.{minor}\n{kind}\n")
 }
 
 impl Device {
@@ -187,9 +187,8 @@ impl Device {
         }
         let (major, minor) = client.plugin().api_version();
         let environment = format!(
-            "torchtpu {} {}\n{} {}\nC API {major}.{minor}\n{:?}\n{}\n{}\n",
+            "torchtpu {}\n{} {}\nC API {major}.{minor}\n{:?}\n{}\n{}\n",
             env!("CARGO_PKG_VERSION"),
-            env!("TORCHTPU_SOURCES"),
             client.platform_name(),
             client.platform_version(),
             client.plugin().attributes(),

@@ -117,7 +117,7 @@ pub(crate) fn engine() -> &'static Engine {
     })
 }
 
-/// Make this engine the one behind device `tpu`. Loads nothing: a plugin is looked for when the device is first used.
+/// Make this engine the one behind device `tpu`. The plugin is loaded at the first use of the device.
 pub fn install() {
     torchtpu_tensor::backend::install(&engine::Tpu);
 }

@@ -9,7 +9,6 @@ use pyo3::ffi::*;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 use std::ptr::null_mut;
-use std::sync::atomic::AtomicBool;
 use torchtpu_kernels::memory;
 use torchtpu_tensor::{DType, Device, Meta, Scalar, Tensor, default_dtype, state, warning};
 
@@ -55,9 +54,7 @@ pub unsafe fn tensor(o: *mut PyObject, dtype: Option<DType>, device: Option<Devi
             return Ok(t.to_device(device)?);
         }
         if PyList_Check(o) != 0 && PyList_Size(o) > 0 && is_array(PyList_GetItem(o, 0)) {
-            static WARNED: AtomicBool = AtomicBool::new(false);
-            warning::once(
-                &WARNED,
+            torchtpu_tensor::warn_once!(
                 "Creating a tensor from a list of numpy.ndarrays is extremely slow. Please consider converting the \
                 list to a single numpy.ndarray with numpy.array() before converting to a tensor.",
             )?;
@@ -429,7 +426,10 @@ impl Drop for Kept {
 /// # Errors
 /// Dtypes and strides that tensors cannot have.
 pub fn from_array_interface(array: &Bound<'_, PyAny>) -> PyResult<Tensor> {
-    let interface = array.getattr("__array_interface__")?;
+    from_interface(array, &array.getattr("__array_interface__")?)
+}
+
+fn from_interface(array: &Bound<'_, PyAny>, interface: &Bound<'_, PyAny>) -> PyResult<Tensor> {
     let d = interface.cast::<PyDict>()?;
     let get = |k: &str| d.get_item(k)?.ok_or_else(|| PyValueError::new_err(format!("__array_interface__ without {k}")));
     let name: String = get("typestr")?.extract()?;
@@ -507,22 +507,20 @@ pub fn from_array_interface(array: &Bound<'_, PyAny>) -> PyResult<Tensor> {
     Ok(unsafe { Tensor::from_foreign(&meta, &strides, address as *mut u8, Box::new(keep)) })
 }
 
-/// Warn once about an array that refuses writes, although its tensor could write to it.
-fn warn_of_read_only(array: &Bound<'_, PyAny>) -> PyResult<()> {
-    static WARNED: AtomicBool = AtomicBool::new(false);
+/// [`from_array_interface`], with a warning, once in a process, if the array refuses writes: tensors can write to it.
+fn on_array(array: &Bound<'_, PyAny>) -> PyResult<Tensor> {
     let interface = array.getattr("__array_interface__")?;
     let (_, is_read_only): (usize, bool) = interface.get_item("data")?.extract()?;
-    if !is_read_only {
-        return Ok(());
+    if is_read_only {
+        torchtpu_tensor::warn_once!(
+            "The given NumPy array is not writable, and PyTorch does not support non-writable tensors. This means \
+            writing to this tensor will result in undefined behavior. You may want to copy the array to protect its \
+            data or make it writable before converting it to a tensor. This type of warning will be suppressed for \
+            the rest of this program.",
+        )
+        .or_raise()?;
     }
-    warning::once(
-        &WARNED,
-        "The given NumPy array is not writable, and PyTorch does not support non-writable tensors. This means writing \
-        to this tensor will result in undefined behavior. You may want to copy the array to protect its data or make \
-        it writable before converting it to a tensor. This type of warning will be suppressed for the rest of this \
-        program.",
-    )
-    .or_raise()
+    from_interface(array, &interface)
 }
 
 fn dtype_argument(o: Option<&Bound<'_, PyAny>>, function: &str) -> PyResult<Option<DType>> {
@@ -629,8 +627,7 @@ fn as_tensor<'py>(
     // SAFETY: `o` is alive, and the GIL is held.
     let t = unsafe {
         if is_array(data.as_ptr()) {
-            warn_of_read_only(data)?;
-            let t = from_array_interface(data)?;
+            let t = on_array(data)?;
             let t = t.to_dtype(dtype.unwrap_or(t.dtype())).or_raise()?;
             t.to_device(device.or_else(device::current_default).unwrap_or(Device::CPU)).or_raise()?
         } else {
@@ -648,8 +645,7 @@ fn from_numpy<'py>(ndarray: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let name = ndarray.get_type().name()?;
         return Err(PyTypeError::new_err(format!("expected np.ndarray (got {name})")));
     }
-    warn_of_read_only(ndarray)?;
-    tensor_type::to_python(ndarray.py(), mark_inference(from_array_interface(ndarray)?))
+    tensor_type::to_python(ndarray.py(), mark_inference(on_array(ndarray)?))
 }
 
 /// Return NumPy's `__array_interface__` of a host tensor, and a new tensor on the same memory. The user of the

@@ -18,7 +18,11 @@ use torchtpu_tensor::{DType, Device, DeviceKind, MemoryFormat, Scalar, Tensor};
 type Object = *mut PyObject;
 
 macro_rules! methods {
-    ($($f:ident $name:literal ($($param:literal = $default:literal),*) $doc:literal |$o:ident, $x:ident, $args:ident| $body:expr;)*) => {
+    ($(
+        $f:ident $name:literal ($($param:literal = $default:literal),*)
+        $doc:literal
+        |$o:ident, $x:ident, $args:ident| $body:expr;
+    )*) => {
         $(unsafe extern "C" fn $f(o: Object, args: *const Object, positional: Py_ssize_t, names: Object) -> Object {
             enter::object(|| {
                 // Methods that begin with one underscore are for this package only.
@@ -183,7 +187,10 @@ methods! {
         x.retain_grad()?;
         new_none()
     };
-    m_to "to" ("device" = "None", "dtype" = "None", "non_blocking" = "False", "copy" = "False", "other" = "None", "memory_format" = "None")
+    m_to "to" (
+        "device" = "None", "dtype" = "None", "non_blocking" = "False", "copy" = "False", "other" = "None",
+        "memory_format" = "None"
+    )
         "Return the tensor with another dtype, or on another device. It is this tensor if nothing changes, unless \
         `copy` is true. The forms are `to(dtype)`, `to(device, dtype)` and `to(other)`, for the dtype and device of \
         another tensor."

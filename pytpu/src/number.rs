@@ -11,7 +11,6 @@ use pyo3::exceptions::{PyOverflowError, PyRuntimeError, PyTypeError, PyValueErro
 use pyo3::ffi::*;
 use pyo3::prelude::*;
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::AtomicBool;
 use torchtpu_tensor::ops::pointwise::{self, BinaryKind, CompareKind, UnaryKind};
 use torchtpu_tensor::schema::{Arg, Args, Operand, Ret};
 use torchtpu_tensor::{DType, Scalar, Tensor, autocast};
@@ -417,9 +416,7 @@ unsafe extern "C" fn to_float(a: Object) -> Object {
         }
         let x = tensor_of(a);
         if torchtpu_tensor::state::grad_enabled() && x.requires_grad() {
-            static WARNED: AtomicBool = AtomicBool::new(false);
-            torchtpu_tensor::warning::once(
-                &WARNED,
+            torchtpu_tensor::warn_once!(
                 "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior.\nConsider \
                 using tensor.detach() first.",
             )?;

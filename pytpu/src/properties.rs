@@ -11,7 +11,6 @@ use pyo3::prelude::*;
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use torchtpu_tensor::graph::Leaf;
 use torchtpu_tensor::{DeviceKind, GradRef, Tensor, warning};
 
@@ -30,9 +29,7 @@ fn retains_grad(x: &Tensor) -> bool {
 fn transposed(x: &Tensor) -> Outcome<Tensor> {
     let n = x.dims().len() as i64;
     if n != 2 {
-        static WARNED: AtomicBool = AtomicBool::new(false);
-        warning::once(
-            &WARNED,
+        torchtpu_tensor::warn_once!(
             "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it will \
             throw an error in a future release. Consider `x.mT` to transpose batches of matrices or \
             `x.permute(*torch.arange(x.ndim - 1, -1, -1))` to reverse the dimensions of a tensor.",

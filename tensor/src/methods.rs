@@ -150,13 +150,6 @@ impl Tensor {
         let tensors: Vec<Option<Tensor>> = tensors.iter().map(|&t| Some(t.clone())).collect();
         ops::call_tensor("einsum", &[Arg::Str(equation), Arg::Tensors(&tensors)])
     }
-    /// The number of elements that are not zero.
-    ///
-    /// # Errors
-    /// `OutOfMemory`.
-    pub fn count_nonzero(&self) -> Result<Tensor> {
-        self.ne_scalar(0)?.sum()
-    }
     /// Whether sizes and all elements are equal.
     ///
     /// # Errors
@@ -208,6 +201,18 @@ methods! {
     bernoulli() = "bernoulli", [];
     /// Draws indices by the weights in each row.
     multinomial(samples: i64, replacement: bool) = "multinomial", [int(samples), flag(replacement)];
+
+    /// The number of elements that are not zero.
+    count_nonzero() = "count_nonzero", [];
+    /// The number of elements that are not zero along dimensions.
+    count_nonzero_dim(dims: &[i64]) = "count_nonzero.dim_IntList", [Arg::Ints(dims)];
+    /// Differences of neighbours along a dimension, taken `n` times.
+    diff(n: i64, dim: i64) = "diff", [int(n), int(dim)];
+    /// Sums of products over the last dimensions.
+    inner(other: &Tensor) = "inner", [Arg::Tensor(other)];
+    /// Sums of products over pairs of dimensions.
+    tensordot(other: &Tensor, dims: &[i64], other_dims: &[i64]) = "tensordot", [
+        Arg::Tensor(other), Arg::Ints(dims), Arg::Ints(other_dims)];
 
     /// Variance over dimensions, or over all if the list is empty. `correction` is usually 1.
     var(dims: &[i64], correction: i64, keepdim: bool) = "var.correction",

@@ -52,6 +52,13 @@ impl Saves {
     }
 }
 
+/// The bit of an operand or a result in a mask such as [`Saves::x`]. Those from number 63 on share the last bit. More
+/// of them may then be saved, or have gradients computed, than needed.
+#[inline]
+pub(crate) const fn bit(i: usize) -> u64 {
+    1 << if i < 63 { i } else { 63 }
+}
+
 /// The values that a `vjp` may read.
 pub struct Saved<'a> {
     pub(crate) x: &'a [Option<Tensor>],
@@ -96,7 +103,7 @@ impl<'a> Saved<'a> {
     /// Whether a gradient of input `i` is wanted.
     #[inline]
     pub fn needs(&self, i: usize) -> bool {
-        self.needs >> i.min(63) & 1 != 0
+        self.needs & bit(i) != 0
     }
     /// Gradient of output `i`, if one has reached it. The gradient of output 0 is passed to `vjp`, as zeros if there is
     /// none.

@@ -2,8 +2,10 @@
 
 use crate::samples::*;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use torchtpu::axes::{Axes, Combine, Dim, find, part};
 use torchtpu::op::Prim;
+use torchtpu::ops::inline::{Inline, Kernel};
 use torchtpu::ops::loss::{CtcLoss, CtcLossBackward};
 use torchtpu::ops::matmul::Dot;
 use torchtpu::ops::optim::{AdamW, Sgd};
@@ -15,6 +17,9 @@ use torchtpu::{DType, Device, Dims, Meta, Result, Scalar, Tensor, dispatch, no_g
 
 /// Ops whose axes are not known. A new one needs a reason to be here.
 const MOST_OPAQUE: usize = 1;
+
+/// The next number differs from `x` by less than the tolerance of the test.
+const NEARLY_LINEAR: &[&str] = &["nextafter"];
 
 fn run(op: &Prim, x: &[Tensor]) -> Result<Vec<Tensor>> {
     let x: Vec<&Tensor> = x.iter().collect();
@@ -86,19 +91,19 @@ fn split(op: &Prim, x: &[Tensor], y: &[Tensor], axes: &Axes, axis: usize) -> std
 }
 
 /// Other operands of the same kind.
-fn others(x: &[Tensor]) -> Result<Vec<Tensor>> {
+fn others(x: &[Tensor], salt: usize) -> Result<Vec<Tensor>> {
     let other = |(i, x): (usize, &Tensor)| match x.dtype().is_inexact() {
-        true => tensor(x.dims(), Fill::Normal, 57 + i, x.dtype()),
+        true => tensor(x.dims(), Fill::Normal, salt + i, x.dtype()),
         false => Ok(x.clone()),
     };
     x.iter().enumerate().map(other).collect()
 }
 
 /// Compare the results for a sum of operands with the sum of the results.
-fn additive(op: &Prim, x: &[Tensor], y: &[Tensor], set: u64) -> std::result::Result<(), String> {
+fn additive(op: &Prim, x: &[Tensor], y: &[Tensor], set: u64, salt: usize) -> std::result::Result<(), String> {
     let text = |e: torchtpu::Error| e.to_string();
     let (mut other, mut sum) = (x.to_vec(), x.to_vec());
-    for (i, o) in others(x).map_err(text)?.into_iter().enumerate().filter(|(i, _)| set >> i & 1 != 0) {
+    for (i, o) in others(x, salt).map_err(text)?.into_iter().enumerate().filter(|(i, _)| set >> i & 1 != 0) {
         sum[i] = x[i].add(&o).map_err(text)?;
         other[i] = o;
     }
@@ -126,7 +131,7 @@ fn problems(op: &Prim, x: &[Tensor], axes: &Axes) -> Vec<String> {
         }
     }
     for &set in &axes.linear {
-        if let Err(e) = additive(op, x, &y, set) {
+        if let Err(e) = additive(op, x, &y, set, 57) {
             found.push(format!("{op:?} of {}: not linear in {set:#b}: {e}", sizes.join(" ")));
         }
     }
@@ -218,21 +223,33 @@ fn parts_of_every_axis_give_the_whole() {
         if y.iter().all(|y| y.dtype().is_inexact() && y.numel() > 1) {
             for i in (0..call.x.len().min(64)).filter(|i| call.x[*i].dtype().is_inexact()) {
                 let entry = undeclared.entry((call.op.name(), i)).or_insert(true);
-                *entry = *entry && !axes.linear.contains(&(1 << i)) && additive(&call.op, &call.x, &y, 1 << i).is_ok();
+                let is_declared = axes.linear.contains(&(1 << i));
+                // Small samples of one set of values may be linear by chance.
+                let mut salts = 57..60;
+                *entry &= !is_declared && salts.all(|s| additive(&call.op, &call.x, &y, 1 << i, s).is_ok());
             }
         }
     };
     every_call(&mut look);
     other_calls().into_iter().for_each(&mut look);
     println!("{} calls, {axes_seen} axes, {linear} linear sets", seen.len());
+    // A user's program is not run here.
+    let ty = "tensor<4xf32>";
+    let program = format!("func.func @main(%x: {ty}) -> {ty} {{\n%0 = stablehlo.negate %x : {ty}\nreturn %0 : {ty} }}");
+    let inline = Prim::Inline(Inline(Arc::new(Kernel::new("rust::negate", &program).unwrap())));
+    let meta = [Meta::new(&[4], DType::F32, Device::CPU)];
+    let axes = inline.axes(&meta, &meta);
+    assert!(axes.is_opaque());
+    split.insert(inline.node(), axes.reason.is_some());
+    opaque.insert(inline.node(), axes.reason);
     println!("opaque: {opaque:?}");
     assert!(opaque.len() <= MOST_OPAQUE, "{opaque:?}");
-    let never: Vec<_> = Prim::NODES.iter().map(|(n, _)| *n).filter(|n| split.get(n) != Some(&true)).collect();
-    undeclared.retain(|_, is_linear| *is_linear);
-    assert!(undeclared.is_empty(), "linear, and not declared: {:?}", undeclared.keys());
     assert!(found.is_empty(), "{} problems:\n{}", found.len(), found.join("\n"));
-    // Its call needs a program of a user.
-    assert_eq!(never, ["Inline"], "no call has an axis");
+    // Every node is split in some call, or says why not.
+    let never: Vec<_> = Prim::NODES.iter().map(|(n, _)| *n).filter(|n| split.get(n) != Some(&true)).collect();
+    assert!(never.is_empty(), "no call has an axis: {never:?}");
+    undeclared.retain(|(name, _), is_linear| *is_linear && !NEARLY_LINEAR.contains(name));
+    assert!(undeclared.is_empty(), "linear, and not declared: {:?}", undeclared.keys());
 }
 
 #[test]
@@ -284,7 +301,7 @@ fn texts_are_read_as_they_are_written() {
     let meta = |dims: &[usize]| Meta::new(dims, DType::F32, Device::META);
     let of = |text: &str, x: &[&[usize]], y: &[&[usize]]| -> Axes {
         let metas = |d: &[&[usize]]| d.iter().map(|d| meta(d)).collect::<Vec<_>>();
-        let axes = Axes::parse(text, &metas(x), &metas(y));
+        let axes = Axes::parse(text, &metas(x), &metas(y)).reduces("i", Combine::Sum);
         axes.check(&metas(x), &metas(y)).unwrap();
         axes
     };

@@ -12,7 +12,7 @@ use samples::*;
 use std::collections::BTreeSet;
 use torchtpu::lazy::{EagerMode, Interpret};
 use torchtpu::schema::{Arg, Args, InPlace, Ret, Schema, Ty};
-use torchtpu::{DType, Device, Dims, Result, Scalar, Tensor, ops};
+use torchtpu::{DType, Device, Dims, Result, Tensor, ops};
 
 #[test]
 fn every_schema_parses_and_overloads_are_unique() {

@@ -2,9 +2,8 @@
 
 use crate::common::{close, devices, names, ones, randn, refused, turn};
 use torchtpu::nn::{
-    Activation, AttentionMask, Dropout, GELU, Linear, Module, MultiheadAttention, MultiheadAttentionOptions,
-    Transformer, TransformerDecoder, TransformerDecoderLayer, TransformerEncoderLayer, TransformerOptions, Visitor,
-    generate_square_subsequent_mask,
+    Activation, AttentionMask, Module, MultiheadAttention, MultiheadAttentionOptions, Transformer, TransformerDecoder,
+    TransformerDecoderLayer, TransformerEncoderLayer, TransformerOptions, Visitor, generate_square_subsequent_mask,
 };
 use torchtpu::random::manual_seed;
 use torchtpu::{Backward, DType, Device, ErrorKind, Result, Tensor};

@@ -9,6 +9,7 @@ mod common;
 mod data;
 mod dropout;
 mod embedding;
+mod goldens;
 mod linear;
 mod losses;
 mod module;

@@ -233,7 +233,6 @@ from .autograd.grad_mode import (
     set_grad_enabled as set_grad_enabled,
 )
 from .functions import (
-    allclose as allclose,
     are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled,
     as_strided_ as as_strided_,
     asarray as asarray,
@@ -249,9 +248,7 @@ from .functions import (
     combinations as combinations,
     compile as compile,
     cond as cond,
-    count_nonzero as count_nonzero,
     detach_ as detach_,
-    diff as diff,
     dist as dist,
     einsum as einsum,
     get_deterministic_debug_mode as get_deterministic_debug_mode,
@@ -261,7 +258,6 @@ from .functions import (
     get_num_interop_threads as get_num_interop_threads,
     get_num_threads as get_num_threads,
     histogramdd as histogramdd,
-    inner as inner,
     is_complex as is_complex,
     is_conj as is_conj,
     is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled,
@@ -275,7 +271,6 @@ from .functions import (
     is_signed as is_signed,
     is_storage as is_storage,
     is_warn_always_enabled as is_warn_always_enabled,
-    isclose as isclose,
     lu as lu,
     meshgrid as meshgrid,
     norm as norm,

@@ -44,7 +44,7 @@ FILES = {
 NAMES = {
     "_file_globals": {"serialization": "StorageType"},
     "_file_places": {"serialization": "default_restore_location location_tag register_package"},
-    "_functions.products": {"functional": "cdist chain_matmul einsum lu norm"},
+    "_functions.products": {"functional": "cdist chain_matmul einsum lu norm tensordot"},
     "_functions.search": {"functional": "unique unique_consecutive"},
     "_functions.settings": {"_tensor_str": "set_printoptions"},
     "_functions.shapes": {
@@ -136,7 +136,6 @@ NAMES = {
         ),
     },
     "distributed.tensor": {"distributed.tensor.placement_types": "Partial Placement Replicate Shard"},
-    "functions": {"functional": "tensordot"},
     "futures": {"jit": "Future"},
     "fx": {
         "fx._symbolic_trace": "Tracer symbolic_trace wrap",

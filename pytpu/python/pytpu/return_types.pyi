@@ -1,6 +1,6 @@
 """Types of `torch.return_types`: the named tuples that functions return."""
 
-from typing import final
+from typing import Final, final
 
 from _typeshed import structseq
 

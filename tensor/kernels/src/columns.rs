@@ -2,7 +2,7 @@
 
 use crate::par::Shared;
 use crate::real::{Real, for_acc, input, output};
-use crate::threads::parallel_for;
+use crate::threads::{GRAIN, parallel_for};
 use crate::{View, ViewMut};
 
 /// Positions of the blocks of an image. Entry 0 of each array is the height, entry 1 the width.
@@ -28,9 +28,6 @@ impl Blocks {
         (self.count[d] - 1) * self.stride[d] + (self.kernel[d] - 1) * self.dilation[d] + 1
     }
 }
-
-/// Smallest number of elements per thread: waking a thread costs more than computing fewer.
-const GRAIN: usize = 1 << 14;
 
 /// Call `f(column, pixel, length)` for runs of block positions whose pixels are inside the image and `stride` apart.
 #[inline(always)]

@@ -1,9 +1,9 @@
 //! Copies between any two layouts and element types, and constant fills.
 
 use crate::convert::{Cast, Number, cast};
-use crate::loops::{GRAIN, Loop, Operand, Params, RawMut, run};
+use crate::loops::{Loop, Operand, Params, RawMut, run};
 use crate::map::loop1;
-use crate::threads::parallel_for;
+use crate::threads::{CHEAP_GRAIN, parallel_for};
 use crate::{DType, View, ViewMut, for_dtype};
 
 /// A Python number.
@@ -143,7 +143,7 @@ fn copy_transposed(x: &View, out: &mut ViewMut) -> bool {
     let outer: usize = rest.iter().map(|d| d.size).product();
     let strips = rows.size.div_ceil(BLOCK);
     let (from, to) = (RawMut(x.ptr().cast_mut()), RawMut(out.ptr()));
-    let grain = (GRAIN / (BLOCK * cols.size)).max(1);
+    let grain = (CHEAP_GRAIN / (BLOCK * cols.size)).max(1);
     parallel_for(outer * strips, grain, |range| {
         for item in range {
             let (mut flat, strip) = (item / strips, item % strips);

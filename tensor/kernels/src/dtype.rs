@@ -65,6 +65,12 @@ impl DType {
         matches!(self, DType::F16 | DType::BF16 | DType::F32 | DType::F64)
     }
 
+    /// Whether values are floating-point numbers of 16 bits.
+    #[inline]
+    pub const fn is_half(self) -> bool {
+        matches!(self, DType::F16 | DType::BF16)
+    }
+
     /// Whether values are complex numbers.
     #[inline]
     pub const fn is_complex(self) -> bool {
@@ -157,4 +163,10 @@ impl DType {
             DType::C128 => "ComplexDouble",
         }
     }
+}
+
+/// Return the type in which kernels compute a dtype: `F32` for 16-bit floats, and the dtype itself otherwise.
+#[inline(always)]
+pub const fn compute_dtype(dtype: DType) -> DType {
+    if dtype.is_half() { DType::F32 } else { dtype }
 }

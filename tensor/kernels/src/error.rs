@@ -14,6 +14,8 @@ pub enum KernelError {
         /// Number of bytes requested.
         bytes: usize,
     },
+    /// The dtype has no such kernel. The text is PyTorch's.
+    NotImplemented(String),
     /// Any other error, as text.
     Other(String),
 }
@@ -21,7 +23,9 @@ pub enum KernelError {
 impl fmt::Display for KernelError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            KernelError::IndexOutOfRange(text) | KernelError::Other(text) => f.write_str(text),
+            KernelError::IndexOutOfRange(text) | KernelError::NotImplemented(text) | KernelError::Other(text) => {
+                f.write_str(text)
+            }
             KernelError::ZeroDivision => f.write_str("ZeroDivisionError"),
             KernelError::OutOfMemory { bytes } => write!(f, "cannot allocate {bytes} bytes of memory"),
         }

@@ -9,8 +9,8 @@
 
 use crate::complex::by_parts;
 use crate::memory;
-use crate::strided::{Address, GRAIN, Nest, for_width, offset_of, row_major};
-use crate::threads::parallel_for;
+use crate::strided::{Address, Nest, for_width, offset_of, row_major};
+use crate::threads::{CHEAP_GRAIN, parallel_for};
 use crate::{DType, Element, KernelError, View, ViewMut, c64, c128, for_any_dtype, for_dtype};
 
 /// Return all indices in row-major order, for any integer dtype.
@@ -645,7 +645,7 @@ pub fn take(x: &View, index: &View, out: &mut ViewMut) -> Result<(), KernelError
         let (from, to) = (Address::<T>::of(x.ptr()), Address::<T>::of(out.ptr()));
         let (sizes, strides) = (out.sizes(), out.strides());
         let out_dense = out.is_contiguous();
-        parallel_for(positions.len(), GRAIN, |range| {
+        parallel_for(positions.len(), CHEAP_GRAIN, |range| {
             for i in range {
                 let p = positions[i] as usize;
                 let p = if dense { p } else { offset_of(p, x.sizes(), x.strides()) };

@@ -45,7 +45,7 @@ pub mod threads;
 mod view;
 pub mod widened;
 
-pub use dtype::DType;
+pub use dtype::{DType, compute_dtype};
 pub use element::{Element, refuse_complex};
 pub use error::KernelError;
 pub use half::{bf16, f16};

@@ -13,14 +13,12 @@
 //! allows it. The flat index space is cut into one piece per thread.
 
 use crate::convert;
-use crate::threads::parallel_for;
+use crate::threads::{CHEAP_GRAIN, parallel_for};
 use crate::{DType, View, ViewMut};
 use std::mem::MaybeUninit;
 
 /// Number of elements staged at a time.
 pub(crate) const TILE: usize = 512;
-/// Smallest number of elements of cheap work per thread: waking a second thread costs more than computing fewer.
-pub(crate) const GRAIN: usize = 32 * 1024;
 /// Inner dimensions shorter than this are gathered several rows at a time.
 const SHORT_ROW: usize = 48;
 
@@ -93,15 +91,6 @@ impl Stage {
     }
 }
 
-/// Return the type in which kernels compute a dtype.
-#[inline(always)]
-pub(crate) fn compute_dtype(dtype: DType) -> DType {
-    match dtype {
-        DType::F16 | DType::BF16 => DType::F32,
-        d => d,
-    }
-}
-
 /// An operand of a strided kernel. Strides count elements.
 #[derive(Clone, Copy)]
 pub(crate) struct Operand<'a> {
@@ -112,7 +101,7 @@ pub(crate) struct Operand<'a> {
 }
 
 impl<'a> Operand<'a> {
-    /// An input that is converted to its [`compute_dtype`].
+    /// An input that is converted to its [`compute_dtype`](crate::compute_dtype).
     #[inline(always)]
     pub(crate) fn input(v: &View<'a>) -> Operand<'a> {
         Operand {
@@ -127,7 +116,7 @@ impl<'a> Operand<'a> {
     pub(crate) fn raw_input(v: &View<'a>) -> Operand<'a> {
         Operand { stage: Stage::Same, ..Operand::input(v) }
     }
-    /// An output that is converted from its [`compute_dtype`].
+    /// An output that is converted from its [`compute_dtype`](crate::compute_dtype).
     #[inline(always)]
     pub(crate) fn output(v: &ViewMut<'a>) -> Operand<'a> {
         Operand { ptr: v.ptr(), strides: v.strides(), size: v.dtype().size_bytes(), stage: Stage::of(v.dtype()) }
@@ -156,7 +145,7 @@ pub(crate) unsafe fn run<const N: usize>(
         [n] => *n,
         _ => sizes.iter().product(),
     };
-    let mut plain = n <= GRAIN && out.stage == Stage::Same && dense(sizes, out.strides);
+    let mut plain = n <= CHEAP_GRAIN && out.stage == Stage::Same && dense(sizes, out.strides);
     for x in &ins {
         plain &= x.stage == Stage::Same && x.ptr != out.ptr && dense(sizes, x.strides);
     }
@@ -178,7 +167,7 @@ unsafe fn run_layouts<const N: usize>(
     out: Operand<'_>,
     ins: [Operand<'_>; N],
 ) {
-    if n <= GRAIN && n > 0 && dense(sizes, out.strides) {
+    if n <= CHEAP_GRAIN && n > 0 && dense(sizes, out.strides) {
         // Contiguous operands and scalars form one row for any number of dimensions.
         let mut row_like = true;
         let lanes = ins.map(|x| {
@@ -309,7 +298,7 @@ unsafe fn run_dims<const N: usize, const M: usize>(
     let lane = |x: &Operand<'_>| (x.size, x.stage);
     let (out_kind, in_kinds) = (lane(&out), ins.each_ref().map(lane));
     let params = *params;
-    parallel_for(n, GRAIN, move |range| {
+    parallel_for(n, CHEAP_GRAIN, move |range| {
         let Shared((out_ptr, in_ptrs, dims)) = { job };
         let inner = dims[0];
         let lanes = |index: &Cursor<M>| {

@@ -7,7 +7,7 @@
 use crate::embedding::indices;
 use crate::par::Shared;
 use crate::real::{Real, for_acc, input, max_of, output, simd, sum_of};
-use crate::threads::parallel_for;
+use crate::threads::{GRAIN, parallel_for};
 use crate::{KernelError, View, ViewMut};
 
 /// Class weights and target rules of a cross entropy.
@@ -28,9 +28,6 @@ impl Default for CrossEntropy<'_> {
         CrossEntropy { weight: None, ignore_index: -100, label_smoothing: 0.0, wrong_is_nan: false }
     }
 }
-
-/// Smallest number of elements per thread: waking a thread costs more than computing fewer.
-const GRAIN: usize = 1 << 14;
 
 /// Number of columns that are processed together if scores have dimensions after the classes.
 const COLUMNS: usize = 128;

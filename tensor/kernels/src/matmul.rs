@@ -372,7 +372,7 @@ fn product(
         return Ok(());
     }
     match out.dtype() {
-        DType::Bool => Err(KernelError::Other("\"addmm_impl_cpu_\" not implemented for 'Bool'".into())),
+        DType::Bool => Err(KernelError::NotImplemented("\"addmm_impl_cpu_\" not implemented for 'Bool'".into())),
         d if d.is_float() => {
             for_float!(a.dtype(), T => float_product::<T>(m, n, k, a, b, out, alpha, beta, bias));
             Ok(())

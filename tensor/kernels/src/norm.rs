@@ -6,11 +6,8 @@
 
 use crate::par::{Scratch, Shared, prefetch};
 use crate::real::{Input, Real, for_acc, input, output, simd, sum_of, sum_of2};
-use crate::threads::{num_threads, parallel_for};
+use crate::threads::{GRAIN, num_threads, parallel_for};
 use crate::{View, ViewMut};
-
-/// Smallest number of elements per thread: waking a thread costs more than computing fewer.
-const GRAIN: usize = 1 << 14;
 
 fn optional<'a, A: Real>(x: Option<&View<'a>>) -> Option<Input<'a, A>> {
     x.map(input::<A>)

@@ -7,7 +7,7 @@ use crate::embedding::indices;
 use crate::memory;
 use crate::par::Shared;
 use crate::real::{Real, for_acc, input, output, simd};
-use crate::threads::parallel_for;
+use crate::threads::{GRAIN, parallel_for};
 use crate::{Element as _, View, ViewMut};
 use std::ops::Range;
 
@@ -84,9 +84,6 @@ pub fn adaptive_max_pool(x: &View, spatial: usize, out: &mut ViewMut, positions:
     let (i, o) = (three(x.sizes(), spatial), three(out.sizes(), spatial));
     maxima(x, i, o, &adaptive_windows(i, o), out, positions);
 }
-
-/// Smallest number of elements per thread: waking a thread costs more than computing fewer.
-const GRAIN: usize = 1 << 14;
 
 fn planes(grain: usize, count: usize, f: impl Fn(usize) + Sync) {
     parallel_for(count, GRAIN.div_ceil(grain.max(1)), |range| range.for_each(&f));

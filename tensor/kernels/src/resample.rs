@@ -3,7 +3,7 @@
 use crate::memory;
 use crate::par::{Scratch, Shared};
 use crate::real::{Real, for_acc, input, output, simd};
-use crate::threads::parallel_for;
+use crate::threads::{GRAIN, parallel_for};
 use crate::{View, ViewMut};
 
 /// Inputs of each output and their weights: a sparse matrix by rows.
@@ -56,9 +56,6 @@ impl Taps {
         Taps { starts, positions, weights }
     }
 }
-
-/// Smallest number of elements per thread: waking a thread costs more than computing fewer.
-const GRAIN: usize = 1 << 14;
 
 /// Resample the last `axes.len()` dimensions, the `d`-th of them by `axes[d]`. `None` leaves a dimension unchanged.
 /// Dimensions are resampled one after the other, from the last to the first, or from the first to the last if

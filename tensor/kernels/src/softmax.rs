@@ -6,11 +6,8 @@
 
 use crate::par::{Shared, prefetch};
 use crate::real::{LANES, Real, for_acc, input, lanes_sum, max_of, output, simd, sum_of, sum_of2};
-use crate::threads::parallel_for;
+use crate::threads::{GRAIN, parallel_for};
 use crate::{View, ViewMut};
-
-/// Smallest number of elements per thread: waking a thread costs more than computing fewer.
-const GRAIN: usize = 1 << 14;
 
 /// Number of columns that are processed together if the dimension is not the last.
 const COLUMNS: usize = 1024;

@@ -8,8 +8,8 @@
 
 use crate::memory;
 use crate::select::{introsort, nth_element, partial_sort, quick_select};
-use crate::strided::{Address, GRAIN, Nest, for_width, offset_of, parallel_sort};
-use crate::threads::parallel_for;
+use crate::strided::{Address, Nest, for_width, offset_of, parallel_sort};
+use crate::threads::{CHEAP_GRAIN, parallel_for};
 use crate::{DType, Element, KernelError, View, ViewMut, for_dtype};
 use std::cmp::Ordering;
 
@@ -76,7 +76,7 @@ impl Rows {
 /// Call `f(row, keys, offset of the row in x)` for every row, on all threads.
 fn for_each_keyed_row(x: &View, rows: &Rows, f: impl Fn(usize, &mut Vec<u64>) + Sync) {
     let len = rows.len.max(1);
-    parallel_for(rows.count(), GRAIN.div_ceil(len), |range| {
+    parallel_for(rows.count(), CHEAP_GRAIN.div_ceil(len), |range| {
         let mut keys = memory::with_capacity(len);
         for row in range {
             keys.clear();
@@ -354,7 +354,7 @@ pub fn searchsorted(
     let (out_sizes, out_strides, out) = (out.sizes(), out.strides(), Address::<u8>::of(out.ptr()));
     for_dtype!(values.dtype(), T => {
         let (b, v) = (Address::<T>::of(boundaries.ptr()), Address::<T>::of(values.ptr()));
-        parallel_for(values.numel(), GRAIN / 8, |range| {
+        parallel_for(values.numel(), CHEAP_GRAIN / 8, |range| {
             for i in range {
                 let row = i / per_row;
                 let base = table.offset(row);

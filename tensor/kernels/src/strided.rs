@@ -1,15 +1,12 @@
 //! Iteration over several strided operands together, row by row, on all threads.
 
 use crate::par::Shared;
-use crate::threads::num_threads;
 pub(crate) use crate::threads::parallel_for;
-
-/// Smallest number of elements per thread.
-pub(crate) const GRAIN: usize = 1 << 15;
+use crate::threads::{CHEAP_GRAIN, num_threads};
 
 /// Sort on all threads if there are enough elements: threads sort pieces, and a standard sort merges the runs.
 pub(crate) fn parallel_sort<T: Ord + Copy + Send>(x: &mut [T]) {
-    let pieces = num_threads().min(x.len() / GRAIN);
+    let pieces = num_threads().min(x.len() / CHEAP_GRAIN);
     if pieces < 2 {
         return x.sort_unstable();
     }
@@ -101,7 +98,7 @@ impl<const K: usize> Nest<K> {
 
     /// Like [`Nest::for_each_row`], on all threads if there are enough elements.
     pub(crate) fn par_for_each_row(&self, f: impl Fn([usize; K], usize, [usize; K]) + Sync) {
-        let split = if self.numel < 2 * GRAIN {
+        let split = if self.numel < 2 * CHEAP_GRAIN {
             None
         } else {
             // Split the outermost dimension that is long enough for all threads, so that rows stay whole.
@@ -113,7 +110,7 @@ impl<const K: usize> Nest<K> {
             return self.for_each_row(f);
         };
         let dim = &self.dims[d];
-        parallel_for(dim.size, GRAIN.div_ceil(self.numel / dim.size), |range| {
+        parallel_for(dim.size, CHEAP_GRAIN.div_ceil(self.numel / dim.size), |range| {
             let mut part = self.clone();
             part.dims[d].size = range.len();
             part.numel = self.numel / dim.size * range.len();

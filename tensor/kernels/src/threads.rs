@@ -21,6 +21,13 @@ use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
+/// Smallest number of elements per thread where an element takes many operations or a library call: a row of a norm, a
+/// window of a pool. Waking a thread costs more than computing fewer.
+pub(crate) const GRAIN: usize = 1 << 14;
+
+/// Smallest number of elements per thread where an element takes one operation: a copy, a sum.
+pub(crate) const CHEAP_GRAIN: usize = 1 << 15;
+
 /// Number of threads that kernels use. Zero until first requested.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 

@@ -4,14 +4,11 @@ use crate::copy::copy;
 use crate::memory;
 use crate::par::Shared;
 use crate::pointwise::{BinaryKind, binary};
-use crate::threads::parallel_for;
+use crate::threads::{CHEAP_GRAIN, parallel_for};
 use crate::{KernelError, View, ViewMut};
 
 /// Number of elements widened at a time. They stay in the first-level cache.
 const BLOCK: usize = 2048;
-/// Smallest number of elements per thread.
-const GRAIN: usize = 1 << 15;
-
 /// Write `kind(x, number)` to `out`, computed in `f32` and rounded once. `x` and `out` have the same sizes and dtype.
 /// `out` may be `x` itself.
 ///
@@ -51,6 +48,6 @@ pub fn with_number(kind: BinaryKind, x: &View, number: f32, out: &mut ViewMut) -
     };
     // Report a kind without a kernel before any thread starts.
     work(0..0)?;
-    parallel_for(x.numel(), GRAIN, |range| work(range).expect("floats of any kind divide"));
+    parallel_for(x.numel(), CHEAP_GRAIN, |range| work(range).expect("floats of any kind divide"));
     Ok(())
 }

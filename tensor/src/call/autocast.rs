@@ -135,7 +135,7 @@ pub fn nest(by: i64) -> i64 {
 /// # Errors
 /// `Runtime` for a device that has no autocast, and for a dtype without 16 bits.
 pub fn autocast(kind: DeviceKind, dtype: DType) -> Result<Block> {
-    if !matches!(dtype, DType::BF16 | DType::F16) {
+    if !dtype.is_half() {
         return Err(Error::runtime(format!(
             "autocast only supports dtypes of bfloat16, float16, not {}",
             dtype.name()

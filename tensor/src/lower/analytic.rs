@@ -226,7 +226,7 @@ macro_rules! entry {
         $(#[$doc])*
         pub(crate) fn $name(f: &mut Func, g: impl $Trait, $($x: &Value),*) -> Value {
             let e = [$($x.element()),*][0];
-            let wide = if matches!(e, ElementType::F16 | ElementType::BF16) { ElementType::F32 } else { e };
+            let wide = e.widened();
             $(let $x = f.convert($x, wide);)*
             let cell = RefCell::new(std::mem::take(f));
             let y = g.of($(&Lowered { f: &cell, v: $x }),*).v;

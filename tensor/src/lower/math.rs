@@ -38,7 +38,7 @@ const SIN: [f64; 4] = [-1.0 / 6.0, 1.0 / 120.0, -1.0 / 5040.0, 1.0 / 362_880.0];
 /// `cos r = 1 + r^2 (C0 + r^2 (C1 + ...))`, also of Taylor's series.
 const COS: [f64; 5] = [-0.5, 1.0 / 24.0, -1.0 / 720.0, 1.0 / 40_320.0, -1.0 / 3_628_800.0];
 
-fn is_single(e: ElementType) -> bool {
+pub(crate) fn is_single(e: ElementType) -> bool {
     matches!(e, ElementType::F32 | ElementType::F16 | ElementType::BF16)
 }
 
@@ -53,31 +53,6 @@ pub(crate) fn is_called(kind: UnaryKind, f: &Func, x: &Value) -> bool {
 /// A function that is written once for kernels and for XLA:CPU.
 struct Single<K>(K);
 
-impl analytic::OfOne for Single<UnaryKind> {
-    fn of<T: Analytic>(self, x: &T) -> T {
-        use UnaryKind as K;
-        match self.0 {
-            K::Asin => single::asin(x),
-            K::Acos => single::acos(x),
-            K::Atan => single::atan(x),
-            K::Sinh => single::sinh(x),
-            K::Cosh => single::cosh(x),
-            K::Asinh => single::asinh(x),
-            K::Acosh => single::acosh(x),
-            K::Atanh => single::atanh(x),
-            K::Erfc => single::erfc(x),
-            K::Erfinv => single::erfinv(x),
-            K::Lgamma => single::lgamma(x),
-            K::Digamma => single::digamma(x),
-            K::I0 => single::i0(x),
-            K::I0e => single::i0e(x),
-            K::I1 => single::i1(x),
-            K::I1e => single::i1e(x),
-            kind => unreachable!("{} has no text for single precision", kind.name()),
-        }
-    }
-}
-
 impl analytic::OfTwo for Single<BinaryKind> {
     fn of<T: Analytic>(self, a: &T, b: &T) -> T {
         match self.0 {
@@ -87,26 +62,15 @@ impl analytic::OfTwo for Single<BinaryKind> {
     }
 }
 
-/// `kind(x)` for XLA:CPU, if a spelling is faster than the op of that name.
-pub(crate) fn unary(kind: UnaryKind, f: &mut Func, x: &Value) -> Option<Value> {
-    use UnaryKind::*;
+/// A function of `x` that is computed in `f64` and rounded as the result of a kernel is.
+pub(crate) fn in_double(f: &mut Func, x: &Value, function: fn(&mut Func, &Value) -> Value) -> Value {
     let e = x.element();
-    if !f.platform().is_cpu() || !is_single(e) {
-        return None;
-    }
-    match kind {
-        Log1p => Some(log1p(f, x)),
-        Asin | Acos | Atan | Sinh | Cosh | Asinh | Acosh | Atanh | Erfc | Erfinv | Lgamma | Digamma | I0 | I0e | I1
-        | I1e => {
-            let x = f.convert(x, ElementType::F64);
-            let y = analytic::unary(f, Single(kind), &x);
-            Some(narrowed(f, &y, e))
-        }
-        _ => None,
-    }
+    let x = f.convert(x, ElementType::F64);
+    let y = function(f, &x);
+    narrowed(f, &y, e)
 }
 
-/// [`unary`] for two operands.
+/// `kind(a, b)` for XLA:CPU, if a spelling is faster than the op of that name.
 pub(crate) fn binary(kind: BinaryKind, f: &mut Func, a: &Value, b: &Value) -> Option<Value> {
     let e = a.element();
     if !f.platform().is_cpu() || !is_single(e) || kind != BinaryKind::Atan2 {
@@ -124,7 +88,7 @@ fn narrowed(f: &mut Func, y: &Value, e: ElementType) -> Value {
 }
 
 /// `ln(1 + x)` by the logarithm, which XLA vectorises: of the rounded `u = 1 + x`, times a factor for the rounding.
-fn log1p(f: &mut Func, x: &Value) -> Value {
+pub(crate) fn log1p(f: &mut Func, x: &Value) -> Value {
     let e = x.element();
     let x = f.convert(x, ElementType::F32);
     let one = f.splat(1.0, x.ty());

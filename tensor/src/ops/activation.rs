@@ -312,7 +312,7 @@ fn steep_in_place(
                 leakRelu backward calculation with negative slope",
             );
         }
-        graph::refuse_backward(&y, node, why)
+        graph::refuse_backward(&y, &[&y], node, why)
     })?;
     ok(x.clone())
 }
@@ -614,7 +614,7 @@ pub const ROWS: &[Row] = &[
         |a| {
             let alpha = a.float(1)?;
             if alpha == 0.0 {
-                return Err(Error::runtime("ZeroDivisionError"));
+                return Err(Error::runtime("ZeroDivisionError: alpha cannot be 0 for CELU"));
             }
             ok(elu(a.tensor(0)?, alpha, 1.0, 1.0 / alpha)?)
         },
@@ -627,7 +627,7 @@ pub const ROWS: &[Row] = &[
     .inplace_by(|a| {
         let alpha = a.float(1)?;
         if alpha == 0.0 {
-            return Err(Error::runtime("ZeroDivisionError"));
+            return Err(Error::runtime("ZeroDivisionError: alpha cannot be 0 for CELU"));
         }
         steep_in_place(a.tensor(0)?, alpha, ["EluBackward0", "elu"], |x| elu(x, alpha, 1.0, 1.0 / alpha))
     })

@@ -5,7 +5,7 @@ use crate::dims::MAX_DIMS;
 use crate::lower::kernel_call::{JoinFew, lower_join};
 use crate::op::{Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim, same_device};
 use crate::policy::{Policies, Policy};
-use crate::schema::{Aliasing, Fill, Row, Sample, SampleArg, Scope, Tier, ints, n, t};
+use crate::schema::{Aliasing, Fill, Row, Sample, SampleArg, Scope, Tier, ints, n, t, two};
 use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Tensor, dispatch, promote_types, samples};
 use smallvec::smallvec;
 
@@ -371,7 +371,7 @@ impl Tensor {
 }
 
 /// Repeat each slice along a dimension a number of times of its own. On a device the host reads the numbers.
-fn repeat_interleave_by(x: &Tensor, times: &Tensor, dim: Option<i64>) -> Result<Tensor> {
+fn repeat_interleave_by(x: &Tensor, times: &Tensor, dim: Option<i64>, size: Option<i64>) -> Result<Tensor> {
     let (x, dim) = match dim {
         Some(d) => (x.clone(), normalize_dim(d, x.dims().len())?),
         None => (x.reshape(&[-1])?, 0),
@@ -381,12 +381,12 @@ fn repeat_interleave_by(x: &Tensor, times: &Tensor, dim: Option<i64>) -> Result<
     if times.dims().len() > 1 || (times.numel() != 1 && times.numel() != n) {
         return Err(Error::runtime("repeats must be 0-dim or 1-dim tensor with the same size as input along dim"));
     }
-    let at = positions_of(times, n, x.device())?;
+    let at = positions_of(times, n, x.device(), size)?;
     crate::ops::indexing::index_select(&x, dim as i64, &at)
 }
 
-/// The numbers `0..n`, where `i` occurs `times[i]` times.
-fn positions_of(times: &Tensor, n: usize, device: crate::Device) -> Result<Tensor> {
+/// The numbers `0..n`, where `i` occurs `times[i]` times. The sum of `times` must be `size`, if that is given.
+fn positions_of(times: &Tensor, n: usize, device: crate::Device, size: Option<i64>) -> Result<Tensor> {
     if !matches!(times.dtype(), DType::I64 | DType::I32) {
         return Err(Error::runtime("repeats has to be Long or Int tensor"));
     }
@@ -396,6 +396,9 @@ fn positions_of(times: &Tensor, n: usize, device: crate::Device) -> Result<Tenso
     }
     let of = |i: usize| if times.len() == 1 { times[0] } else { times[i] } as usize;
     let len = (0..n).try_fold(0, |sum: usize, i| sum.checked_add(of(i))).ok_or_else(too_many)?;
+    if size.is_some_and(|size| size != len as i64) {
+        return Err(Error::runtime("allocated size does not match required size"));
+    }
     let at = Tensor::empty(&Meta::new(&[len], DType::I64, crate::Device::CPU))?;
     if let Some(out) = at.view_mut().as_slice_mut::<i64>() {
         let numbers = (0..n).flat_map(|i| std::iter::repeat_n(i as i64, of(i)));
@@ -465,10 +468,6 @@ fn stacked(name: &str, xs: &[&Tensor], rank: usize, dim: i64) -> Result<Tensor> 
     let v: Vec<Tensor> = xs.iter().map(|x| at_least(x, rank)).collect::<Result<_>>()?;
     let dim = if dim == 1 && v.first().is_some_and(|x| x.dims().len() == 1) { 0 } else { dim };
     cat(&v.iter().collect::<Vec<_>>(), dim)
-}
-
-fn two(a: &[usize], b: &[usize]) -> SampleArg {
-    SampleArg::Tensors(vec![a.to_vec(), b.to_vec()], Fill::Normal)
 }
 
 /// Rows of the joining functions.
@@ -620,20 +619,30 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "repeat_interleave.self_int(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor",
         Tier::Composed,
-        |a| Ok(repeat_interleave(a.tensor(0)?, a.int(1)?, a.opt_int(2)?)?.copy_if_view(a.tensor(0)?)?.into()),
+        |a| {
+            let (x, times, dim) = (a.tensor(0)?, a.int(1)?, a.opt_int(2)?);
+            let y = repeat_interleave(x, times, dim)?;
+            let size = y.dims()[normalize_dim(dim.unwrap_or(0), y.dims().len())?] as i64;
+            if let Some(given) = a.opt_int(3)?.filter(|&given| given != size) {
+                return Err(Error::runtime(format!(
+                    "repeat_interleave: Invalid output_size, expected {size} but got {given}"
+                )));
+            }
+            Ok(y.copy_if_view(x)?.into())
+        },
         samples!([t(&[2, 3]), n(2)], [t(&[2, 3]), n(2), n(1)]),
     )
     .doc(
         "Repeat each element of `input` along `dim`, the copies next to each other. `repeats` is a number for all, \
          or an integer tensor with one number for each index of `dim`. Without `dim` the flattened tensor is \
          repeated. With `repeats` alone, return each position `i` `repeats[i]` times, as `int64`. `output_size` \
-         changes nothing.",
+         must be the size of the result along `dim`, if it is given.",
     ),
     Row::new(
         "repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, SymInt? output_size=None) -> \
         Tensor",
         Tier::Composed,
-        |a| Ok(repeat_interleave_by(a.tensor(0)?, a.tensor(1)?, a.opt_int(2)?)?.into()),
+        |a| Ok(repeat_interleave_by(a.tensor(0)?, a.tensor(1)?, a.opt_int(2)?, a.opt_int(3)?)?.into()),
         || vec![Sample::new(vec![t(&[3, 2]), SampleArg::Tensor(vec![3], Fill::Index(3)), n(0)]).no_gradient()],
     ),
     Row::new(
@@ -644,7 +653,7 @@ pub const ROWS: &[Row] = &[
             if times.dims().len() != 1 {
                 return Err(Error::runtime("repeat_interleave only accept 1D vector as repeat"));
             }
-            Ok(positions_of(times, times.numel(), times.device())?.into())
+            Ok(positions_of(times, times.numel(), times.device(), a.opt_int(1)?)?.into())
         },
         || vec![Sample::new(vec![SampleArg::Tensor(vec![3], Fill::Index(3))]).no_gradient()],
     )

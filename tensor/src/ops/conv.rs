@@ -10,9 +10,8 @@ use crate::op::{
 use crate::policy::{Policies, Policy};
 use crate::schema::{Row, Sample, SampleArg, Scope, Tier, ints, n, t};
 use crate::types::compute::expect_float;
-use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, samples, warning};
+use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, samples};
 use smallvec::smallvec;
-use std::sync::atomic::AtomicBool;
 use torchtpu_kernels::conv as kernels;
 pub use torchtpu_kernels::conv::ConvSpec;
 
@@ -48,6 +47,16 @@ fn check_same_dtype(x: &[&Tensor]) -> Result<()> {
         return Ok(());
     }
     Err(Error::runtime(format!("expected scalar type {} but found {}", input.scalar_type(), weight.scalar_type())))
+}
+
+fn check_divisible(w: &Dims, groups: usize) -> Result<()> {
+    if w[0].is_multiple_of(groups) {
+        return Ok(());
+    }
+    Err(Error::runtime(format!(
+        "Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, but got weight of size {w} \
+        instead"
+    )))
 }
 
 /// The groups of a convolution of `x` with a weight of sizes `w`.
@@ -103,13 +112,7 @@ impl Op for Conv {
                 s.groups, s.groups
             )));
         }
-        if w[0] % s.groups != 0 {
-            return Err(Error::runtime(format!(
-                "Given groups={}, expected weight to be divisible by {} at dimension 0, but got weight of size {w} \
-                instead",
-                s.groups, s.groups
-            ))); // C3
-        }
+        check_divisible(w, s.groups)?; // C3
         if a[1] != w[1] * s.groups {
             return Err(Error::runtime(format!(
                 "Given groups={}, weight of size {w}, expected input{a} to have {} channels, but got {} channels \
@@ -449,9 +452,7 @@ pub fn convolve(x: &Tensor, w: &Tensor, b: Option<&Tensor>, spatial: usize, a: &
                 let total = (dilation[d] * w.dims()[2 + d].saturating_sub(1)) as i64;
                 spec.pad[d] = (total / 2, total - total / 2);
                 if total % 2 != 0 {
-                    static SAID: AtomicBool = AtomicBool::new(false);
-                    warning::once(
-                        &SAID,
+                    crate::warn_once!(
                         "Using padding='same' with even kernel lengths and odd dilation may require a zero-padded copy \
                         of the input be created",
                     )?;
@@ -495,13 +496,7 @@ fn transposed(x: &Tensor, w: &Tensor, b: Option<&Tensor>, spec: ConvSpec, extra:
             dw[0], dx[1]
         )));
     }
-    if dw[0] % spec.groups != 0 {
-        return Err(Error::runtime(format!(
-            "Given groups={}, expected weight to be divisible by {} at dimension 0, but got weight of size {dw} \
-             instead",
-            spec.groups, spec.groups
-        )));
-    }
+    check_divisible(dw, spec.groups)?;
     if (0..spec.spatial).any(|d| extra[d] >= spec.stride[d] && extra[d] < spec.w_dilation[d]) {
         // The output is larger than that of such a convolution, as if zeros followed the input.
         let more = |d: usize| if extra[d] < spec.w_dilation[d] { extra[d] / spec.stride[d] } else { 0 };

@@ -9,7 +9,6 @@ use crate::{
     graph, inplace, samples, state, strides,
 };
 use smallvec::smallvec;
-use std::sync::atomic::AtomicBool;
 use torchtpu_kernels::memory;
 
 /// Converts elements to another dtype. Floats truncate towards zero, all numbers but zero are true, and complex numbers
@@ -140,11 +139,10 @@ impl graph::BackwardFn for ToDevice {
 /// # Errors
 /// The error that the warning function returns.
 fn warn_of_loss(from: DType, to: DType) -> Result<()> {
-    static SAID: AtomicBool = AtomicBool::new(false);
     if !from.is_complex() || to.is_complex() || to == DType::Bool {
         return Ok(());
     }
-    crate::warning::once(&SAID, "Casting complex values to real discards the imaginary part")
+    crate::warn_once!("Casting complex values to real discards the imaginary part")
 }
 
 impl Tensor {

@@ -7,7 +7,7 @@
 
 pub use crate::block::LeafEdge;
 use crate::block::NewArc;
-use crate::op::{Grads, Prim, Saved};
+use crate::op::{Grads, Prim, Saved, bit};
 use crate::saved::{self, SavedTensor};
 use crate::site::{self, Site};
 use crate::{Error, GradRef, Meta, Result, Tensor, state};
@@ -349,7 +349,7 @@ impl Node {
         let mut needs = 0u64;
         for (i, edge) in self.edges.iter().enumerate() {
             if wanted(edge) {
-                needs |= 1 << i.min(63);
+                needs |= bit(i);
             }
             let input = kept.inputs.get(i);
             metas.push(input.and_then(|k| k.meta.as_deref()).copied().unwrap_or(self.outputs[0]));
@@ -457,9 +457,9 @@ pub(crate) fn with_backward_n(y: &[Tensor], x: &[&Tensor], f: Box<dyn BackwardFn
     Ok(out)
 }
 
-/// Return an alias of `y` whose backward fails with this text.
-pub(crate) fn refuse_backward(y: &Tensor, name: &'static str, why: String) -> Result<Tensor> {
-    with_backward(y, &[y], Box::new(Refused { name, why }))
+/// Return an alias of `y` that is recorded as a result of `x`, and whose backward fails with this text.
+pub(crate) fn refuse_backward(y: &Tensor, x: &[&Tensor], name: &'static str, why: String) -> Result<Tensor> {
+    with_backward(y, x, Box::new(Refused { name, why }))
 }
 
 /// A long chain is freed in a loop, not by recursion.
@@ -591,7 +591,9 @@ fn record_any(op: Prim, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
     let mut edges: SmallVec<[Edge; 2]> = SmallVec::with_capacity(x.len());
     for (i, t) in x.iter().enumerate() {
         let e = t.history_edge()?;
-        needs |= (e.is_some() as u64) << i.min(63);
+        if e.is_some() {
+            needs |= bit(i);
+        }
         seq = seq.max(e.next_seq());
         edges.push(e);
     }
@@ -602,10 +604,10 @@ fn record_any(op: Prim, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
     let first = y[0].meta();
     let mut kept = Kept::default();
     for (i, t) in x.iter().enumerate() {
-        kept.inputs.push(input(t, first, saves.x >> i.min(63) & 1 != 0)?);
+        kept.inputs.push(input(t, first, saves.x & bit(i) != 0)?);
     }
     for (i, t) in y.iter().enumerate() {
-        let save = saves.y >> i.min(63) & 1 != 0;
+        let save = saves.y & bit(i) != 0;
         kept.outputs.push(if save { Some(SavedTensor::output(t)?) } else { None });
     }
     let differentiable = op.differentiable_outputs();
@@ -620,7 +622,7 @@ fn record_any(op: Prim, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
     });
     saved::remember(&node);
     for (i, t) in y.iter().enumerate() {
-        if t.dtype().is_inexact() && differentiable >> i.min(63) & 1 != 0 {
+        if t.dtype().is_inexact() && differentiable & bit(i) != 0 {
             t.set_new_grad_ref(GradRef::Node(node.clone()), i as u32);
         }
     }

@@ -14,7 +14,7 @@ pub use row::{
     Aliasing, Call, DTypeMessage, DTypeWithOut, Deprecated, InPlace, Numbers, OutDType, OutShape, Row, Scope, Tier,
     WriteRepeated, messages,
 };
-pub use sample::{Fill, Sample, SampleArg, index, ints, mask, n, positive, probability, t, unit};
+pub use sample::{Fill, Sample, SampleArg, index, ints, mask, n, positive, probability, t, two, unit};
 
 use crate::{Error, Result, Scalar};
 

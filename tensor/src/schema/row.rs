@@ -409,6 +409,14 @@ pub mod messages {
     pub fn bool_result(name: &str, _: DType, got: DType) -> String {
         format!("{name} only supports bool tensor for result, got: {}", got.scalar_type())
     }
+    /// The text of `tensordot`.
+    pub fn output_tensor(name: &str, want: DType, got: DType) -> String {
+        format!(
+            "{name}: Expected the output tensor to have dtype {}, but got an output tensor with dtype {}",
+            want.scalar_type(),
+            got.scalar_type()
+        )
+    }
     /// The text of predicates.
     pub fn non_boolean(name: &str, _: DType, _: DType) -> String {
         format!("{name} does not support non-boolean outputs.")

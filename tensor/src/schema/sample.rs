@@ -119,6 +119,10 @@ pub fn index(dims: &[usize], bound: i64) -> SampleArg {
 pub fn mask(dims: &[usize]) -> SampleArg {
     SampleArg::Tensor(dims.to_vec(), Fill::Mask)
 }
+/// Two tensors in a list.
+pub fn two(a: &[usize], b: &[usize]) -> SampleArg {
+    SampleArg::Tensors(vec![a.to_vec(), b.to_vec()], Fill::Normal)
+}
 /// A number.
 pub fn n(v: impl Into<Scalar>) -> SampleArg {
     SampleArg::Scalar(v.into())

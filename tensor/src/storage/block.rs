@@ -29,7 +29,7 @@ pub use autograd::{GradRef, LeafEdge};
 
 use crate::view::ViewInfo;
 use crate::{DeviceKind, Dims, Error, ErrorKind, Meta, Result};
-use pool::{put_block, take_block};
+use pool::{ROOM, class_of, put_block, take_block};
 use std::any::Any;
 use std::mem::{MaybeUninit, offset_of};
 use std::ptr::{NonNull, null_mut};
@@ -114,6 +114,8 @@ struct Block {
 /// Bytes before the elements of an inline storage.
 const PREFIX: usize = size_of::<Block>();
 
+/// The largest class of blocks that [`Tensor::empty_twin`] takes.
+const TWIN_CLASS: usize = 3;
 /// A multi-dimensional array: one pointer to a reference-counted block.
 ///
 /// `clone()` returns another handle to the same memory, as assignment does in Python: both handles see each write.
@@ -281,13 +283,8 @@ impl Tensor {
             Some(b) => b,
             None => return Err(out_of_memory(meta)),
         };
-        if meta.device.kind == DeviceKind::Cpu && bytes <= 4096 {
-            let class = match bytes {
-                0..=64 => 1,
-                65..=256 => 2,
-                257..=1024 => 3,
-                _ => 4,
-            };
+        if meta.device.kind == DeviceKind::Cpu && bytes <= ROOM[4] {
+            let class = class_of(bytes);
             let t = Tensor::build(meta, class, Storage::new(0, bytes, Owner::Inline, class));
             // SAFETY: elements follow the two headers within the block.
             let data = unsafe { t.0.cast::<u8>().add(PREFIX) };
@@ -303,10 +300,10 @@ impl Tensor {
     pub(crate) fn empty_twin(&self) -> Option<Tensor> {
         let h = self.header();
         let bytes = h.numel * h.meta.dtype.size_bytes();
-        if !h.plain || h.meta.device.kind != DeviceKind::Cpu || bytes > 1024 {
+        if !h.plain || h.meta.device.kind != DeviceKind::Cpu || bytes > ROOM[TWIN_CLASS] {
             return None;
         }
-        let class = 1 + (bytes > 64) as usize + (bytes > 256) as usize;
+        let class = class_of(bytes);
         let y = self.twin(class, Storage::new(0, bytes, Owner::Inline, class));
         // SAFETY: elements follow the two headers within the block.
         let data = unsafe { y.0.cast::<u8>().add(PREFIX) };

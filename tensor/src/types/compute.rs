@@ -1,16 +1,12 @@
 //! The dtypes that ops accept and compute in, and their names in messages.
 
 use crate::{DType, Result, Tensor};
+pub(crate) use torchtpu_kernels::compute_dtype;
 
 /// `x` in the dtype in which arithmetic on it is done: 16-bit floats widen to `f32`.
 pub(crate) fn widened(x: &Tensor) -> Result<Tensor> {
     let d = compute_dtype(x.dtype());
     if d == x.dtype() { Ok(x.clone()) } else { x.to_dtype(d) }
-}
-
-/// `f32` for 16-bit floats, else `d` itself.
-pub(crate) fn compute_dtype(d: DType) -> DType {
-    if matches!(d, DType::F16 | DType::BF16) { DType::F32 } else { d }
 }
 
 /// `y` in a given dtype.

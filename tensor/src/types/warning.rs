@@ -25,6 +25,15 @@ pub fn once(said: &AtomicBool, text: &str) -> Result<()> {
     }
 }
 
+/// Warn once in a process, at each place that uses the macro.
+#[macro_export]
+macro_rules! warn_once {
+    ($text:expr $(,)?) => {{
+        static WARNED: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+        $crate::warning::once(&WARNED, $text)
+    }};
+}
+
 /// Warn each time.
 ///
 /// # Errors

@@ -43,7 +43,7 @@ impl ReduceKind {
 
     /// Return whether joining many elements in a 16-bit float loses precision that a 32-bit accumulator keeps.
     fn needs_wide_accumulator(self, e: ElementType) -> bool {
-        matches!(self, ReduceKind::Add | ReduceKind::Mul) && matches!(e, ElementType::F16 | ElementType::BF16)
+        matches!(self, ReduceKind::Add | ReduceKind::Mul) && e.is_half()
     }
 }
 

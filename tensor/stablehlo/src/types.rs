@@ -82,6 +82,16 @@ impl ElementType {
         matches!(self, F16 | BF16 | F32 | F64)
     }
 
+    /// Return whether this is a floating-point type of 16 bits.
+    pub fn is_half(self) -> bool {
+        matches!(self, F16 | BF16)
+    }
+
+    /// Return the type to compute in: `F32` for floating-point types of 16 bits, and the type itself otherwise.
+    pub fn widened(self) -> ElementType {
+        if self.is_half() { F32 } else { self }
+    }
+
     /// Return whether this is a complex type.
     pub fn is_complex(self) -> bool {
         matches!(self, C64 | C128)

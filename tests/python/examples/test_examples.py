@@ -48,8 +48,9 @@ def char_gpt_losses(device, steps=50):
 
 
 def resnet_losses(device, steps=50):
-    """ResNet-18 on small digits, in double precision: in single precision one unit more or less in the last place of
-    the first weights, whatever computes them, changes the losses by a third within 25 steps, PyTorch's own too.
+    """ResNet-18 on small digits, in double precision.
+
+    In single precision, a rounding error in one weight changes the losses by a third within 25 steps, also in PyTorch.
     """
     resnet = example("resnet")
     torch.manual_seed(0)

@@ -255,7 +255,7 @@ def test_the_shim_wheel_makes_torch(tmp_path):
         "print(m.version('torch'), m.packages_distributions()['torch'])"
     )
     assert run("-c", code, path=[site]).stdout == "2.15.0+pytpu ['torch']\n"
-    # `pytpu` first, or only `pytpu`: the same names.
+    # The names are the same if `pytpu` is imported first, or alone.
     assert run("-c", "import pytpu, torch; print(torch is pytpu, pytpu.__name__)", path=[site]).stdout == "True torch\n"
 
 

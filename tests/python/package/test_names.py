@@ -65,7 +65,7 @@ def test_a_name_exists(path):
     assert _named(path) is not None
 
 
-def test_names_that_are_only_names_refuse_with_their_name():
+def test_unimplemented_names_raise_errors_that_name_them():
     for make in (
         torch.fx.Tracer,
         torch.distributed.ProcessGroup,

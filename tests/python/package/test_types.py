@@ -212,6 +212,8 @@ LOOSE = {
     "_C.Node.__eq__(other)",
     "_C.Node.__getattr__()",
     "_C.Node.__ne__(other)",
+    "_C.Store.__new__(**_kwargs)",
+    "_C.Store.__new__(*_args)",
     "_C.Tensor.__array__(dtype)",
     "_C.Tensor.__array_wrap__(array)",
     "_C.Tensor.__array_wrap__(context)",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from .. import _C
+from .._tensor import overridable_method
 from ..overrides import _overridable
 
 TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
@@ -81,6 +82,17 @@ def is_nonzero(input: Tensor) -> bool:
     return bool(input)
 
 
+def is_same_size(input: Tensor, other: Tensor) -> bool:
+    """Return whether two tensors have the same size.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.is_same_size(torch.zeros(2, 3), torch.ones(2, 3))
+        True
+    """
+    return input.shape == other.shape
+
+
 def is_signed(input: Tensor) -> bool:
     """Return whether the dtype of `input` has negative numbers.
 
@@ -150,7 +162,11 @@ def typename(obj: object) -> str:
     return f"{t.__module__}.{t.__qualname__}" if t.__module__ != "builtins" else t.__qualname__
 
 
+for _name, _method in (("is_same_size", is_same_size),):
+    setattr(_C.Tensor, _name, overridable_method(_method, _name))
+del _name, _method
+
 # Subclasses of tensors can intercept functions that take tensors, as they can intercept ops.
-for _name in "is_complex is_conj is_floating_point is_neg is_nonzero is_signed numel".split():
+for _name in "is_complex is_conj is_floating_point is_neg is_nonzero is_same_size is_signed numel".split():
     globals()[_name] = _overridable(globals()[_name])
 del _name

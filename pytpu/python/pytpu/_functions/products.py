@@ -245,11 +245,56 @@ def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
     return _C._ops.norm(v, pow, [d for d in range(rank) if d != dim % rank], True)
 
 
+def tensordot(
+    a: Tensor,
+    b: Tensor,
+    dims: int | list[list[int]] | tuple[Sequence[int], Sequence[int]] | Tensor = 2,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Return the sums of products over some dimensions of two tensors.
+
+    Args:
+        a: First tensor.
+        b: Second tensor.
+        dims: Number of last dimensions of `a` and first dimensions of `b`, or two lists of dimensions. It may be a
+            tensor.
+        out: Tensor to write the result to.
+
+    Returns:
+        A tensor with the other dimensions of `a`, then those of `b`.
+
+    Raises:
+        RuntimeError: If the sizes of the dimensions differ.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.tensordot(torch.ones(2, 3), torch.ones(3, 4), dims=1).shape
+        torch.Size([2, 4])
+    """
+    if isinstance(dims, (tuple, list)):
+        dims_a, dims_b = dims
+    elif isinstance(dims, _C.Tensor) and dims.numel() > 1:
+        dims_a, dims_b = dims.tolist()
+    elif isinstance(dims, (int, _C.Tensor)):
+        n = int(dims)
+        if n < 0:
+            raise RuntimeError(f"tensordot expects dims >= 0, but got dims={dims}")
+        if n > min(a.dim(), b.dim()):
+            raise RuntimeError(f"tensordot expects dims < ndim_a or ndim_b, but got dims={dims}")
+        dims_a, dims_b = list(range(-n, 0)), list(range(n))
+    else:
+        raise RuntimeError(
+            "tensordot expects dims to be int or tuple[list[int], list[int]] or list[list[int]] containing two lists, "
+            f"but got dims={dims}"
+        )
+    return _C._ops.tensordot(a, b, dims_a, dims_b, out=out)
+
+
 for _name, _method in (("dist", dist), ("norm", _method_norm)):
     setattr(_C.Tensor, _name, overridable_method(_method, _name))
 del _name, _method
 
 # Subclasses of tensors can intercept functions that take tensors, as they can intercept ops.
-for _name in "cdist chain_matmul dist einsum norm".split():
+for _name in "cdist chain_matmul dist einsum norm tensordot".split():
     globals()[_name] = _overridable(globals()[_name])
 del _name

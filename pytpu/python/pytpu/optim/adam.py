@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytpu as torch
+from pytpu import _C
 
 from .optimizer import (
     Optimizer,
@@ -13,7 +14,6 @@ from .optimizer import (
     _check_lr,
     _check_not_negative,
     _descent,
-    _fused,
     _real,
     _step_tensor,
     _update_moments,
@@ -145,12 +145,10 @@ class Adam(Optimizer):
         return loss
 
     def _fused_update(self, group, params, grads):
-        name = "_fused_adamw_" if group["decoupled_weight_decay"] else "_fused_adam_"
-        fused = _fused(name)
+        fused = _C._ops._fused_adamw_ if group["decoupled_weight_decay"] else _C._ops._fused_adam_
         beta1, beta2 = group["betas"]
         if (
-            fused is None
-            or group["fused"] is False
+            group["fused"] is False
             or group["differentiable"]
             or group["capturable"]
             or len({id(p) for p in params}) != len(params)  # A repeated parameter takes its steps one after the other.

@@ -710,11 +710,6 @@ def _step_tensor(group=None, param=None):
     return torch.tensor(0.0, dtype=torch.float32)
 
 
-def _fused(name):
-    """Return the op that updates a list of parameters at once, or `None`."""
-    return getattr(_C._ops, name, None)
-
-
 # Names that optimizers of other libraries import.
 
 ParamsT: typing.TypeAlias = (

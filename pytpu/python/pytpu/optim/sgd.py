@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytpu as torch
+from pytpu import _C
 
-from .optimizer import Optimizer, _check_forms, _check_lr, _check_not_negative, _descent, _fused, _real, without_grad
+from .optimizer import Optimizer, _check_forms, _check_lr, _check_not_negative, _descent, _real, without_grad
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,7 +99,6 @@ class SGD(Optimizer):
             The result of `closure`, or `None` without a closure.
         """
         loss = self._loss(closure)
-        fused = _fused("_fused_sgd_")
         for group in self.param_groups:
             params, grads = self._collect(group)
             if not params:
@@ -106,8 +106,7 @@ class SGD(Optimizer):
             momentum = group["momentum"]
             states = [self.state[p] for p in params] if momentum != 0 else []
             use_fused = (
-                fused is not None
-                and not group["differentiable"]
+                not group["differentiable"]
                 and not isinstance(group["lr"], torch.Tensor)
                 and group["fused"] is not False
                 # A buffer starts as the gradient. The fused op needs all buffers to be new, or none.
@@ -128,7 +127,7 @@ class SGD(Optimizer):
                         state["momentum_buffer"] = make(p)
                     if on_accelerator:
                         first, dampening = False, 0
-                fused(
+                _C._ops._fused_sgd_(
                     _real(*params),
                     _real(*grads),
                     _real(*(s["momentum_buffer"] for s in states)),

@@ -74,7 +74,7 @@ class DefaultDeviceType:
 
     @staticmethod
     def set_device_type(device="tpu"):
-        """Choose it."""
+        """Set the type of device."""
         DefaultDeviceType._type = device
 
     @staticmethod

@@ -1,10 +1,10 @@
 //! Functions of two operands, and comparisons.
 
 use super::{kinds, math, unsupported};
-use crate::loops::{Loop, Operand, Params, compute_dtype, for_each_row, run};
+use crate::loops::{Loop, Operand, Params, for_each_row, run};
 use crate::map::{Map2, Mostly2, loop2, mostly2};
 use crate::special::{self, PolynomialKind};
-use crate::{DType, Element, KernelError, View, ViewMut, bf16, c64, c128, complex, f16};
+use crate::{DType, Element, KernelError, View, ViewMut, bf16, c64, c128, complex, compute_dtype, f16};
 
 kinds! {
     /// A function of two operands, by PyTorch's name.

@@ -1,9 +1,9 @@
 //! Element-wise kernels with parameters, and kernels that compute a composed PyTorch function in one pass.
 
 use super::{math, unsupported};
-use crate::loops::{Loop, Operand, Params, compute_dtype, run};
+use crate::loops::{Loop, Operand, Params, run};
 use crate::map::{Map1, Map2, Map3, loop1, loop2, loop3};
-use crate::{DType, KernelError, View, ViewMut};
+use crate::{DType, KernelError, View, ViewMut, compute_dtype};
 
 /// Declare an op once for `f32` and `f64`.
 macro_rules! float_op {

@@ -46,5 +46,5 @@ pub(crate) use kinds;
 
 #[cold]
 pub(crate) fn unsupported(name: &str, dtype: DType) -> KernelError {
-    KernelError::Other(format!("\"{name}_cpu\" not implemented for '{}'", dtype.scalar_type()))
+    KernelError::NotImplemented(format!("\"{name}_cpu\" not implemented for '{}'", dtype.scalar_type()))
 }

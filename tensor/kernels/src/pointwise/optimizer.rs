@@ -3,7 +3,7 @@
 use super::unsupported;
 use crate::convert::{Number, cast};
 use crate::loops::RawMut;
-use crate::threads::parallel_for;
+use crate::threads::{GRAIN, parallel_for};
 use crate::{DType, KernelError, View, ViewMut, bf16, f16};
 
 /// Settings of one Adam or AdamW step. `bias1` is `1 - beta1^step`, and `bias2_sqrt` the square root of
@@ -49,8 +49,6 @@ pub struct Sgd {
     pub first: bool,
 }
 
-/// Smallest number of elements per thread.
-const GRAIN: usize = 16 * 1024;
 /// Number of elements that are copied and then updated while they are in the first-level cache.
 const COPIED: usize = 1024;
 

@@ -1,29 +1,362 @@
 //! Functions of one operand.
 
 use super::{kinds, math, unsupported};
-use crate::loops::{Loop, Operand, Params, compute_dtype, run};
+use crate::complex::Complex as _;
+use crate::loops::{Loop, Operand, Params, run};
 use crate::map::{Map1, Mostly1, loop1, mostly1};
 use crate::special::{self, Wide, single};
-use crate::{DType, KernelError, View, ViewMut, c64, c128, complex};
+use crate::{DType, KernelError, View, ViewMut, c64, c128, complex, compute_dtype};
+use std::f64::consts::{LN_2, LN_10};
 
-kinds! {
-    /// A function of one operand, by PyTorch's name.
-    UnaryKind {
-        Neg "neg", Abs "abs", Sign "sign", Exp "exp", Exp2 "exp2", Expm1 "expm1", Log "log", Log2 "log2",
-        Log10 "log10", Log1p "log1p", Sqrt "sqrt", Rsqrt "rsqrt", Reciprocal "reciprocal", Square "square",
-        Sin "sin", Cos "cos", Tan "tan", Asin "asin", Acos "acos", Atan "atan", Sinh "sinh", Cosh "cosh",
-        Tanh "tanh", Asinh "asinh", Acosh "acosh", Atanh "atanh", Sigmoid "sigmoid", Erf "erf", Erfc "erfc",
-        Erfinv "erfinv", Lgamma "lgamma", Digamma "digamma", Floor "floor", Ceil "ceil", Round "round",
-        Trunc "trunc", Frac "frac", Relu "relu", LogicalNot "logical_not", BitwiseNot "bitwise_not",
-        IsNan "isnan", IsInf "isinf", IsFinite "isfinite", I0 "i0", I0e "special_i0e", I1 "special_i1",
-        I1e "special_i1e", ModifiedBesselI0 "special_modified_bessel_i0",
-        ModifiedBesselI1 "special_modified_bessel_i1", ModifiedBesselK0 "special_modified_bessel_k0",
-        ModifiedBesselK1 "special_modified_bessel_k1", ScaledModifiedBesselK0 "special_scaled_modified_bessel_k0",
-        ScaledModifiedBesselK1 "special_scaled_modified_bessel_k1", BesselJ0 "special_bessel_j0",
-        BesselJ1 "special_bessel_j1", BesselY0 "special_bessel_y0", BesselY1 "special_bessel_y1",
-        SphericalBesselJ0 "special_spherical_bessel_j0", AiryAi "special_airy_ai", Erfcx "special_erfcx",
-        LogNdtr "special_log_ndtr", Ndtri "special_ndtri",
-        Sgn "sgn", Angle "angle", Conj "conj_physical",
+/// Define [`UnaryKind`] and the loops of its functions for numbers with a point, from one row a function: the variant,
+/// the name, and a loop for each element type that has the function. `vector` loops are compiled for every instruction
+/// set, `scalar` loops (with library calls) once. `->` names the type of the result where it is another than that of
+/// the operand. Each loop declares the function as a local type.
+macro_rules! functions {
+    ($($Kind:ident $name:literal {
+        $(f32 $m32:ident $(-> $r32:ty)? |$x32:ident| $e32:expr,)?
+        $(f64 $m64:ident $(-> $r64:ty)? |$x64:ident| $e64:expr,)?
+        $(complex $mc:ident $(-> $rc:ty)? |$xc:ident| $ec:expr,)?
+    })*) => {
+        kinds! {
+            /// A function of one operand, by PyTorch's name.
+            UnaryKind { $($Kind $name,)* }
+        }
+        fn of_f32(kind: UnaryKind) -> Option<Loop<1>> {
+            match kind {
+                $($(UnaryKind::$Kind => function!(f32, $m32 $(-> $r32)?, |$x32| $e32),)?)*
+                _ => None,
+            }
+        }
+        fn of_f64(kind: UnaryKind) -> Option<Loop<1>> {
+            match kind {
+                $($(UnaryKind::$Kind => function!(f64, $m64 $(-> $r64)?, |$x64| $e64),)?)*
+                _ => None,
+            }
+        }
+        /// Loops of complex numbers: arithmetic in their own precision, functions in `f64`.
+        fn of_c64(kind: UnaryKind) -> Option<Loop<1>> {
+            type C = c64;
+            type Real = f32;
+            match kind {
+                $($(UnaryKind::$Kind => function!(C, $mc $(-> $rc)?, |$xc| $ec),)?)*
+                _ => None,
+            }
+        }
+        fn of_c128(kind: UnaryKind) -> Option<Loop<1>> {
+            type C = c128;
+            type Real = f64;
+            match kind {
+                $($(UnaryKind::$Kind => function!(C, $mc $(-> $rc)?, |$xc| $ec),)?)*
+                _ => None,
+            }
+        }
+    };
+}
+
+/// The loop of one function of one element type.
+macro_rules! function {
+    ($t:ty, $mode:ident, |$x:ident| $e:expr) => { function!($t, $mode -> $t, |$x| $e) };
+    ($t:ty, $mode:ident -> $r:ty, |$x:ident| $e:expr) => {{
+        struct Op;
+        impl Map1<$t, $r> for Op {
+            const VECTOR: bool = function!(@$mode);
+            #[inline(always)]
+            fn at<const FMA: bool>(_: &Params, $x: $t) -> $r { $e }
+        }
+        Some(const { loop1::<$t, $r, Op>() })
+    }};
+    (@vector) => { true };
+    (@scalar) => { false };
+}
+
+/// `1` as a complex number.
+const ONE: c128 = c128::new(1.0, 0.0);
+
+functions! {
+    Neg "neg" {
+        f32 vector |x| -x,
+        f64 vector |x| -x,
+        complex vector |z| -z,
+    }
+    Abs "abs" {
+        f32 vector |x| x.abs(),
+        f64 vector |x| x.abs(),
+        complex scalar -> Real |z| z.re.hypot(z.im),
+    }
+    Sign "sign" {
+        f32 vector |x| (x > 0.0) as u8 as f32 - (x < 0.0) as u8 as f32,
+        f64 vector |x| (x > 0.0) as u8 as f64 - (x < 0.0) as u8 as f64,
+    }
+    Exp "exp" {
+        f32 vector |x| math::exp::<FMA>(x),
+        f64 scalar |x| x.exp(),
+        complex scalar |z| z.map(complex::exp),
+    }
+    Exp2 "exp2" {
+        f32 vector |x| math::exp2::<FMA>(x),
+        f64 scalar |x| x.exp2(),
+        complex scalar |z| z.map(|z| complex::exp(z * LN_2)),
+    }
+    Expm1 "expm1" {
+        f32 vector |x| math::expm1::<FMA>(x),
+        f64 scalar |x| x.exp_m1(),
+        complex scalar |z| z.map(complex::exp_m1),
+    }
+    Log "log" {
+        f32 vector |x| math::log::<FMA>(x),
+        f64 scalar |x| x.ln(),
+        complex scalar |z| z.map(complex::ln),
+    }
+    Log2 "log2" {
+        f32 vector |x| math::log2::<FMA>(x),
+        f64 scalar |x| x.log2(),
+        complex scalar |z| z.map(|z| complex::ln(z) / LN_2),
+    }
+    Log10 "log10" {
+        f32 vector |x| math::log10::<FMA>(x),
+        f64 scalar |x| x.log10(),
+        complex scalar |z| z.map(|z| complex::ln(z) / LN_10),
+    }
+    Log1p "log1p" {
+        f32 vector |x| math::log1p::<FMA>(x),
+        f64 scalar |x| x.ln_1p(),
+        complex scalar |z| z.map(complex::ln_1p),
+    }
+    Sqrt "sqrt" {
+        f32 vector |x| x.sqrt(),
+        f64 vector |x| x.sqrt(),
+        complex scalar |z| z.map(complex::sqrt),
+    }
+    Rsqrt "rsqrt" {
+        f32 vector |x| 1.0 / x.sqrt(),
+        f64 vector |x| 1.0 / x.sqrt(),
+        complex scalar |z| z.map(|z| complex::div(ONE, complex::sqrt(z))),
+    }
+    Reciprocal "reciprocal" {
+        f32 vector |x| 1.0 / x,
+        f64 vector |x| 1.0 / x,
+        complex scalar |z| complex::div(C::new(1.0, 0.0), z),
+    }
+    Square "square" {
+        f32 vector |x| x * x,
+        f64 vector |x| x * x,
+        complex vector |z| z * z,
+    }
+    Sin "sin" {
+        f64 scalar |x| x.sin(),
+        complex scalar |z| z.map(complex::sin),
+    }
+    Cos "cos" {
+        f64 scalar |x| x.cos(),
+        complex scalar |z| z.map(complex::cos),
+    }
+    Tan "tan" {
+        f64 scalar |x| x.tan(),
+        complex scalar |z| z.map(complex::tan),
+    }
+    Asin "asin" {
+        f32 vector |x| single::asin(&Wide::<FMA>(x as f64)).0 as f32,
+        f64 scalar |x| x.asin(),
+        complex scalar |z| z.map(complex::asin),
+    }
+    Acos "acos" {
+        f32 vector |x| single::acos(&Wide::<FMA>(x as f64)).0 as f32,
+        f64 scalar |x| x.acos(),
+        complex scalar |z| z.map(complex::acos),
+    }
+    Atan "atan" {
+        f32 vector |x| single::atan(&Wide::<FMA>(x as f64)).0 as f32,
+        f64 scalar |x| x.atan(),
+        complex scalar |z| z.map(complex::atan),
+    }
+    Sinh "sinh" {
+        f32 vector |x| single::sinh(&Wide::<FMA>(x as f64)).0 as f32,
+        f64 scalar |x| x.sinh(),
+        complex scalar |z| z.map(complex::sinh),
+    }
+    Cosh "cosh" {
+        f32 vector |x| single::cosh(&Wide::<FMA>(x as f64)).0 as f32,
+        f64 scalar |x| x.cosh(),
+        complex scalar |z| z.map(complex::cosh),
+    }
+    Tanh "tanh" {
+        f32 vector |x| math::tanh::<FMA>(x),
+        f64 scalar |x| x.tanh(),
+        complex scalar |z| z.map(complex::tanh),
+    }
+    Asinh "asinh" {
+        f32 vector |x| single::asinh(&Wide::<FMA>(x as f64)).0 as f32,
+        f64 scalar |x| libm::asinh(x),
+        complex scalar |z| z.map(complex::asinh),
+    }
+    Acosh "acosh" {
+        f32 vector |x| single::acosh(&Wide::<FMA>(x as f64)).0 as f32,
+        f64 scalar |x| if x < 1.0 { f64::NAN } else { libm::acosh(x) },
+        complex scalar |z| z.map(complex::acosh),
+    }
+    Atanh "atanh" {
+        f32 vector |x| single::atanh(&Wide::<FMA>(x as f64)).0 as f32,
+        f64 scalar |x| libm::atanh(x),
+        complex scalar |z| z.map(complex::atanh),
+    }
+    Sigmoid "sigmoid" {
+        f32 vector |x| math::sigmoid::<FMA>(x),
+        f64 scalar |x| 1.0 / (1.0 + (-x).exp()),
+        complex scalar |z| z.map(complex::sigmoid),
+    }
+    Erf "erf" {
+        f32 vector |x| math::erf::<FMA>(x),
+        f64 scalar |x| libm::erf(x),
+    }
+    Erfc "erfc" {
+        f32 vector |x| single::erfc(&Wide::<FMA>(x as f64)).0 as f32,
+        f64 scalar |x| libm::erfc(x),
+    }
+    Erfinv "erfinv" {
+        f32 vector |x| single::erfinv(&Wide::<FMA>(x as f64)).0 as f32,
+        f64 scalar |x| math::erfinv(x),
+    }
+    Lgamma "lgamma" {
+        f32 vector |x| single::lgamma(&Wide::<FMA>(x as f64)).0 as f32,
+        f64 scalar |x| libm::lgamma(x),
+    }
+    Digamma "digamma" {
+        f32 vector |x| single::digamma(&Wide::<FMA>(x as f64)).0 as f32,
+        f64 scalar |x| math::digamma(x),
+    }
+    Floor "floor" {
+        f32 vector |x| x.floor(),
+        f64 vector |x| x.floor(),
+    }
+    Ceil "ceil" {
+        f32 vector |x| x.ceil(),
+        f64 vector |x| x.ceil(),
+    }
+    Round "round" {
+        f32 vector |x| x.round_ties_even(),
+        f64 vector |x| x.round_ties_even(),
+    }
+    Trunc "trunc" {
+        f32 vector |x| x.trunc(),
+        f64 vector |x| x.trunc(),
+    }
+    Frac "frac" {
+        f32 vector |x| x - x.trunc(),
+        f64 vector |x| x - x.trunc(),
+    }
+    Relu "relu" {
+        f32 vector |x| if x < 0.0 { 0.0 } else { x },
+        f64 vector |x| if x < 0.0 { 0.0 } else { x },
+    }
+    LogicalNot "logical_not" {
+        f32 vector -> bool |x| x == 0.0,
+        f64 vector -> bool |x| x == 0.0,
+        complex scalar -> bool |z| z.re == 0.0 && z.im == 0.0,
+    }
+    BitwiseNot "bitwise_not" {
+    }
+    IsNan "isnan" {
+        f32 vector -> bool |x| x.is_nan(),
+        f64 vector -> bool |x| x.is_nan(),
+        complex scalar -> bool |z| z.re.is_nan() || z.im.is_nan(),
+    }
+    IsInf "isinf" {
+        f32 vector -> bool |x| x.is_infinite(),
+        f64 vector -> bool |x| x.is_infinite(),
+        complex scalar -> bool |z| z.re.is_infinite() || z.im.is_infinite(),
+    }
+    IsFinite "isfinite" {
+        f32 vector -> bool |x| x.is_finite(),
+        f64 vector -> bool |x| x.is_finite(),
+        complex scalar -> bool |z| z.re.is_finite() && z.im.is_finite(),
+    }
+    I0 "i0" {
+        f32 vector |x| single::i0(&Wide::<FMA>(x as f64)).0 as f32,
+        f64 scalar |x| special::i0(&x),
+    }
+    I0e "special_i0e" {
+        f32 vector |x| single::i0e(&Wide::<FMA>(x as f64)).0 as f32,
+        f64 scalar |x| special::i0e(&x),
+    }
+    I1 "special_i1" {
+        f32 vector |x| single::i1(&Wide::<FMA>(x as f64)).0 as f32,
+        f64 scalar |x| special::i1(&x),
+    }
+    I1e "special_i1e" {
+        f32 vector |x| single::i1e(&Wide::<FMA>(x as f64)).0 as f32,
+        f64 scalar |x| special::i1e(&x),
+    }
+    ModifiedBesselI0 "special_modified_bessel_i0" {
+        f32 vector |x| single::i0(&Wide::<FMA>(x as f64)).0 as f32,
+        f64 scalar |x| special::i0(&x),
+    }
+    ModifiedBesselI1 "special_modified_bessel_i1" {
+        f32 vector |x| single::i1(&Wide::<FMA>(x as f64)).0 as f32,
+        f64 scalar |x| special::i1(&x),
+    }
+    ModifiedBesselK0 "special_modified_bessel_k0" {
+        f32 scalar |x| special::k0(&(x as f64)) as f32,
+        f64 scalar |x| special::k0(&x),
+    }
+    ModifiedBesselK1 "special_modified_bessel_k1" {
+        f32 scalar |x| special::k1(&(x as f64)) as f32,
+        f64 scalar |x| special::k1(&x),
+    }
+    ScaledModifiedBesselK0 "special_scaled_modified_bessel_k0" {
+        f32 scalar |x| special::k0e(&(x as f64)) as f32,
+        f64 scalar |x| special::k0e(&x),
+    }
+    ScaledModifiedBesselK1 "special_scaled_modified_bessel_k1" {
+        f32 scalar |x| special::k1e(&(x as f64)) as f32,
+        f64 scalar |x| special::k1e(&x),
+    }
+    BesselJ0 "special_bessel_j0" {
+        f32 scalar |x| special::j0(&(x as f64)) as f32,
+        f64 scalar |x| special::j0(&x),
+    }
+    BesselJ1 "special_bessel_j1" {
+        f32 scalar |x| special::j1(&(x as f64)) as f32,
+        f64 scalar |x| special::j1(&x),
+    }
+    BesselY0 "special_bessel_y0" {
+        f32 scalar |x| special::y0(&(x as f64)) as f32,
+        f64 scalar |x| special::y0(&x),
+    }
+    BesselY1 "special_bessel_y1" {
+        f32 scalar |x| special::y1(&(x as f64)) as f32,
+        f64 scalar |x| special::y1(&x),
+    }
+    SphericalBesselJ0 "special_spherical_bessel_j0" {
+        f32 scalar |x| special::spherical_j0(&(x as f64)) as f32,
+        f64 scalar |x| special::spherical_j0(&x),
+    }
+    AiryAi "special_airy_ai" {
+        f32 scalar |x| special::airy_ai(&(x as f64)) as f32,
+        f64 scalar |x| special::airy_ai(&x),
+    }
+    Erfcx "special_erfcx" {
+        f32 scalar |x| special::erfcx(&(x as f64)) as f32,
+        f64 scalar |x| special::erfcx(&x),
+    }
+    LogNdtr "special_log_ndtr" {
+        f32 scalar |x| special::log_ndtr(&(x as f64)) as f32,
+        f64 scalar |x| special::log_ndtr(&x),
+    }
+    Ndtri "special_ndtri" {
+        f32 scalar |x| special::ndtri(&(x as f64)) as f32,
+        f64 scalar |x| special::ndtri(&x),
+    }
+    Sgn "sgn" {
+        complex scalar |z| z.map(complex::sgn),
+    }
+    Angle "angle" {
+        f32 vector |x| if x.is_nan() { x } else if x < 0.0 { std::f32::consts::PI } else { 0.0 },
+        f64 vector |x| if x.is_nan() { x } else if x < 0.0 { std::f64::consts::PI } else { 0.0 },
+        complex scalar -> Real |z| z.im.atan2(z.re),
+    }
+    Conj "conj_physical" {
+        complex vector |z| z.conj(),
     }
 }
 
@@ -57,160 +390,6 @@ impl<A: Copy, const V: bool> Map1<A, bool> for Always<V> {
     }
 }
 
-/// Return the loop of a kind, for the listed kinds of an element type. Each row declares the op as a local type.
-/// `vector` rows are compiled for every instruction set. `scalar` rows (with library calls) are compiled once.
-macro_rules! table {
-    ($kind:expr, $t:ty; $($mode:ident $Kind:ident => $r:ty: |$x:ident| $e:expr;)*) => {
-        match $kind {
-            $(UnaryKind::$Kind => {
-                struct Op;
-                impl Map1<$t, $r> for Op {
-                    const VECTOR: bool = table!(@$mode);
-                    #[inline(always)]
-                    #[allow(non_upper_case_globals)]
-                    fn at<const FMA: bool>(_: &Params, $x: $t) -> $r { $e }
-                }
-                Some(const { loop1::<$t, $r, Op>() })
-            })*
-            #[allow(unreachable_patterns)]
-            _ => None,
-        }
-    };
-    (@vector) => { true };
-    (@scalar) => { false };
-}
-
-fn of_f32(kind: UnaryKind) -> Option<Loop<1>> {
-    table! { kind, f32;
-        vector Neg => f32: |x| -x;
-        vector Abs => f32: |x| x.abs();
-        vector Sign => f32: |x| (x > 0.0) as u8 as f32 - (x < 0.0) as u8 as f32;
-        vector Exp => f32: |x| math::exp::<FMA>(x);
-        vector Exp2 => f32: |x| math::exp2::<FMA>(x);
-        vector Expm1 => f32: |x| math::expm1::<FMA>(x);
-        vector Log => f32: |x| math::log::<FMA>(x);
-        vector Log2 => f32: |x| math::log2::<FMA>(x);
-        vector Log10 => f32: |x| math::log10::<FMA>(x);
-        vector Log1p => f32: |x| math::log1p::<FMA>(x);
-        vector Sqrt => f32: |x| x.sqrt();
-        vector Rsqrt => f32: |x| 1.0 / x.sqrt();
-        vector Reciprocal => f32: |x| 1.0 / x;
-        vector Square => f32: |x| x * x;
-        vector Asin => f32: |x| single::asin(&Wide::<FMA>(x as f64)).0 as f32;
-        vector Acos => f32: |x| single::acos(&Wide::<FMA>(x as f64)).0 as f32;
-        vector Atan => f32: |x| single::atan(&Wide::<FMA>(x as f64)).0 as f32;
-        vector Sinh => f32: |x| single::sinh(&Wide::<FMA>(x as f64)).0 as f32;
-        vector Cosh => f32: |x| single::cosh(&Wide::<FMA>(x as f64)).0 as f32;
-        vector Tanh => f32: |x| math::tanh::<FMA>(x);
-        vector Asinh => f32: |x| single::asinh(&Wide::<FMA>(x as f64)).0 as f32;
-        vector Acosh => f32: |x| single::acosh(&Wide::<FMA>(x as f64)).0 as f32;
-        vector Atanh => f32: |x| single::atanh(&Wide::<FMA>(x as f64)).0 as f32;
-        vector Sigmoid => f32: |x| math::sigmoid::<FMA>(x);
-        vector Erf => f32: |x| math::erf::<FMA>(x);
-        vector Erfc => f32: |x| single::erfc(&Wide::<FMA>(x as f64)).0 as f32;
-        vector Erfinv => f32: |x| single::erfinv(&Wide::<FMA>(x as f64)).0 as f32;
-        vector Lgamma => f32: |x| single::lgamma(&Wide::<FMA>(x as f64)).0 as f32;
-        vector Digamma => f32: |x| single::digamma(&Wide::<FMA>(x as f64)).0 as f32;
-        vector I0 => f32: |x| single::i0(&Wide::<FMA>(x as f64)).0 as f32;
-        vector I0e => f32: |x| single::i0e(&Wide::<FMA>(x as f64)).0 as f32;
-        vector I1 => f32: |x| single::i1(&Wide::<FMA>(x as f64)).0 as f32;
-        vector I1e => f32: |x| single::i1e(&Wide::<FMA>(x as f64)).0 as f32;
-        vector ModifiedBesselI0 => f32: |x| single::i0(&Wide::<FMA>(x as f64)).0 as f32;
-        vector ModifiedBesselI1 => f32: |x| single::i1(&Wide::<FMA>(x as f64)).0 as f32;
-        scalar ModifiedBesselK0 => f32: |x| special::k0(&(x as f64)) as f32;
-        scalar ModifiedBesselK1 => f32: |x| special::k1(&(x as f64)) as f32;
-        scalar ScaledModifiedBesselK0 => f32: |x| special::k0e(&(x as f64)) as f32;
-        scalar ScaledModifiedBesselK1 => f32: |x| special::k1e(&(x as f64)) as f32;
-        scalar BesselJ0 => f32: |x| special::j0(&(x as f64)) as f32;
-        scalar BesselJ1 => f32: |x| special::j1(&(x as f64)) as f32;
-        scalar BesselY0 => f32: |x| special::y0(&(x as f64)) as f32;
-        scalar BesselY1 => f32: |x| special::y1(&(x as f64)) as f32;
-        scalar SphericalBesselJ0 => f32: |x| special::spherical_j0(&(x as f64)) as f32;
-        scalar AiryAi => f32: |x| special::airy_ai(&(x as f64)) as f32;
-        scalar Erfcx => f32: |x| special::erfcx(&(x as f64)) as f32;
-        scalar LogNdtr => f32: |x| special::log_ndtr(&(x as f64)) as f32;
-        scalar Ndtri => f32: |x| special::ndtri(&(x as f64)) as f32;
-        vector Floor => f32: |x| x.floor();
-        vector Ceil => f32: |x| x.ceil();
-        vector Round => f32: |x| x.round_ties_even();
-        vector Trunc => f32: |x| x.trunc();
-        vector Frac => f32: |x| x - x.trunc();
-        vector Relu => f32: |x| if x < 0.0 { 0.0 } else { x };
-        vector LogicalNot => bool: |x| x == 0.0;
-        vector IsNan => bool: |x| x.is_nan();
-        vector IsInf => bool: |x| x.is_infinite();
-        vector IsFinite => bool: |x| x.is_finite();
-        vector Angle => f32: |x| if x.is_nan() { x } else if x < 0.0 { std::f32::consts::PI } else { 0.0 };
-    }
-}
-
-fn of_f64(kind: UnaryKind) -> Option<Loop<1>> {
-    table! { kind, f64;
-        vector Neg => f64: |x| -x;
-        vector Abs => f64: |x| x.abs();
-        vector Sign => f64: |x| (x > 0.0) as u8 as f64 - (x < 0.0) as u8 as f64;
-        scalar Exp => f64: |x| x.exp();
-        scalar Exp2 => f64: |x| x.exp2();
-        scalar Expm1 => f64: |x| x.exp_m1();
-        scalar Log => f64: |x| x.ln();
-        scalar Log2 => f64: |x| x.log2();
-        scalar Log10 => f64: |x| x.log10();
-        scalar Log1p => f64: |x| x.ln_1p();
-        vector Sqrt => f64: |x| x.sqrt();
-        vector Rsqrt => f64: |x| 1.0 / x.sqrt();
-        vector Reciprocal => f64: |x| 1.0 / x;
-        vector Square => f64: |x| x * x;
-        scalar Sin => f64: |x| x.sin();
-        scalar Cos => f64: |x| x.cos();
-        scalar Tan => f64: |x| x.tan();
-        scalar Asin => f64: |x| x.asin();
-        scalar Acos => f64: |x| x.acos();
-        scalar Atan => f64: |x| x.atan();
-        scalar Sinh => f64: |x| x.sinh();
-        scalar Cosh => f64: |x| x.cosh();
-        scalar Tanh => f64: |x| x.tanh();
-        scalar Asinh => f64: |x| libm::asinh(x);
-        scalar Acosh => f64: |x| if x < 1.0 { f64::NAN } else { libm::acosh(x) };
-        scalar Atanh => f64: |x| libm::atanh(x);
-        scalar Sigmoid => f64: |x| 1.0 / (1.0 + (-x).exp());
-        scalar Erf => f64: |x| libm::erf(x);
-        scalar Erfc => f64: |x| libm::erfc(x);
-        scalar Erfinv => f64: |x| math::erfinv(x);
-        scalar Lgamma => f64: |x| libm::lgamma(x);
-        scalar Digamma => f64: |x| math::digamma(x);
-        scalar I0 => f64: |x| special::i0(&x);
-        scalar I0e => f64: |x| special::i0e(&x);
-        scalar I1 => f64: |x| special::i1(&x);
-        scalar I1e => f64: |x| special::i1e(&x);
-        scalar ModifiedBesselI0 => f64: |x| special::i0(&x);
-        scalar ModifiedBesselI1 => f64: |x| special::i1(&x);
-        scalar ModifiedBesselK0 => f64: |x| special::k0(&x);
-        scalar ModifiedBesselK1 => f64: |x| special::k1(&x);
-        scalar ScaledModifiedBesselK0 => f64: |x| special::k0e(&x);
-        scalar ScaledModifiedBesselK1 => f64: |x| special::k1e(&x);
-        scalar BesselJ0 => f64: |x| special::j0(&x);
-        scalar BesselJ1 => f64: |x| special::j1(&x);
-        scalar BesselY0 => f64: |x| special::y0(&x);
-        scalar BesselY1 => f64: |x| special::y1(&x);
-        scalar SphericalBesselJ0 => f64: |x| special::spherical_j0(&x);
-        scalar AiryAi => f64: |x| special::airy_ai(&x);
-        scalar Erfcx => f64: |x| special::erfcx(&x);
-        scalar LogNdtr => f64: |x| special::log_ndtr(&x);
-        scalar Ndtri => f64: |x| special::ndtri(&x);
-        vector Floor => f64: |x| x.floor();
-        vector Ceil => f64: |x| x.ceil();
-        vector Round => f64: |x| x.round_ties_even();
-        vector Trunc => f64: |x| x.trunc();
-        vector Frac => f64: |x| x - x.trunc();
-        vector Relu => f64: |x| if x < 0.0 { 0.0 } else { x };
-        vector LogicalNot => bool: |x| x == 0.0;
-        vector IsNan => bool: |x| x.is_nan();
-        vector IsInf => bool: |x| x.is_infinite();
-        vector IsFinite => bool: |x| x.is_finite();
-        vector Angle => f64: |x| if x.is_nan() { x } else if x < 0.0 { std::f64::consts::PI } else { 0.0 };
-    }
-}
-
 /// Define functions of an angle: vectors first, then scalar code for angles that are too large for vectors.
 macro_rules! angles {
     ($($Op:ident $f:ident;)*) => {$(
@@ -239,14 +418,15 @@ macro_rules! integers {
                 K::IsFinite => return Some(const { loop1::<$t, bool, Always<true>>() }),
                 _ => {}
             }
-            table! { kind, $t;
-                vector Neg => $t: |x| x.wrapping_neg();
-                vector Abs => $t: |$a| $abs;
-                vector Sign => $t: |$s| $sign;
-                vector Square => $t: |x| x.wrapping_mul(x);
-                vector Relu => $t: |$r| $relu;
-                vector LogicalNot => bool: |x| x == 0;
-                vector BitwiseNot => $t: |x| !x;
+            match kind {
+                K::Neg => function!($t, vector, |x| x.wrapping_neg()),
+                K::Abs => function!($t, vector, |$a| $abs),
+                K::Sign => function!($t, vector, |$s| $sign),
+                K::Square => function!($t, vector, |x| x.wrapping_mul(x)),
+                K::Relu => function!($t, vector, |$r| $relu),
+                K::LogicalNot => function!($t, vector -> bool, |x| x == 0),
+                K::BitwiseNot => function!($t, vector, |x| !x),
+                _ => None,
             }
         }
     )*};
@@ -278,53 +458,6 @@ fn of_bool(kind: UnaryKind) -> Option<Loop<1>> {
         _ => None,
     }
 }
-
-/// Return the loops of complex numbers: arithmetic in their own precision, functions in `f64`.
-macro_rules! complexes {
-    ($($name:ident $c:ident $t:ident;)*) => {$(
-        fn $name(kind: UnaryKind) -> Option<Loop<1>> {
-            use crate::complex::Complex as _;
-            use std::f64::consts::{LN_2, LN_10};
-            const ONE: c128 = c128::new(1.0, 0.0);
-            table! { kind, $c;
-                vector Neg => $c: |z| -z;
-                vector Conj => $c: |z| z.conj();
-                scalar Abs => $t: |z| z.re.hypot(z.im);
-                scalar Angle => $t: |z| z.im.atan2(z.re);
-                scalar Sgn => $c: |z| z.map(complex::sgn);
-                scalar Exp => $c: |z| z.map(complex::exp);
-                scalar Exp2 => $c: |z| z.map(|z| complex::exp(z * LN_2));
-                scalar Expm1 => $c: |z| z.map(complex::exp_m1);
-                scalar Log => $c: |z| z.map(complex::ln);
-                scalar Log2 => $c: |z| z.map(|z| complex::ln(z) / LN_2);
-                scalar Log10 => $c: |z| z.map(|z| complex::ln(z) / LN_10);
-                scalar Log1p => $c: |z| z.map(complex::ln_1p);
-                scalar Sqrt => $c: |z| z.map(complex::sqrt);
-                scalar Rsqrt => $c: |z| z.map(|z| complex::div(ONE, complex::sqrt(z)));
-                scalar Reciprocal => $c: |z| complex::div($c::new(1.0, 0.0), z);
-                vector Square => $c: |z| z * z;
-                scalar Sin => $c: |z| z.map(complex::sin);
-                scalar Cos => $c: |z| z.map(complex::cos);
-                scalar Tan => $c: |z| z.map(complex::tan);
-                scalar Asin => $c: |z| z.map(complex::asin);
-                scalar Acos => $c: |z| z.map(complex::acos);
-                scalar Atan => $c: |z| z.map(complex::atan);
-                scalar Sinh => $c: |z| z.map(complex::sinh);
-                scalar Cosh => $c: |z| z.map(complex::cosh);
-                scalar Tanh => $c: |z| z.map(complex::tanh);
-                scalar Asinh => $c: |z| z.map(complex::asinh);
-                scalar Acosh => $c: |z| z.map(complex::acosh);
-                scalar Atanh => $c: |z| z.map(complex::atanh);
-                scalar Sigmoid => $c: |z| z.map(complex::sigmoid);
-                scalar LogicalNot => bool: |z| z.re == 0.0 && z.im == 0.0;
-                scalar IsNan => bool: |z| z.re.is_nan() || z.im.is_nan();
-                scalar IsInf => bool: |z| z.re.is_infinite() || z.im.is_infinite();
-                scalar IsFinite => bool: |z| z.re.is_finite() && z.im.is_finite();
-            }
-        }
-    )*};
-}
-complexes! { of_c64 c64 f32; of_c128 c128 f64; }
 
 /// Write whether each element of a complex array is nonzero.
 pub(crate) fn truth(x: &View, out: &mut ViewMut) {
@@ -379,7 +512,7 @@ pub fn unary_supports(kind: UnaryKind, dtype: DType) -> bool {
 /// Integers wrap. `f16` and `bf16` are computed in `f32`. `round` goes to even.
 ///
 /// # Errors
-/// Fails with [`KernelError::Other`] if the dtype has no such function (integers have no `exp`: convert first).
+/// Fails with [`KernelError::NotImplemented`] if the dtype has no such function. Integers have no `exp`: convert first.
 #[inline]
 pub fn unary(kind: UnaryKind, x: &View, out: &mut ViewMut) -> Result<(), KernelError> {
     let Some(f) = find(kind, x.dtype()) else { return Err(unsupported(kind.name(), x.dtype())) };

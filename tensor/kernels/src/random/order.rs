@@ -86,7 +86,7 @@ macro_rules! for_float {
     ($dtype:expr, $op:literal, $T:ident => $body:expr) => {
         $crate::for_types!($dtype, $T => $body, [F16 $crate::f16, BF16 $crate::bf16, F32 f32, F64 f64],
             other => {
-                return Err($crate::KernelError::Other(format!(
+                return Err($crate::KernelError::NotImplemented(format!(
                     "\"{}\" not implemented for '{}'",
                     $op,
                     other.scalar_type()

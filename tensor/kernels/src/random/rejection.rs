@@ -117,7 +117,7 @@ pub fn binomial(g: &mut Generator, count: &View, prob: &View, out: &mut ViewMut)
         DType::F32 => binomial_of::<f32>(g, count, prob, out),
         other => {
             let name = other.scalar_type();
-            return Err(KernelError::Other(format!("\"binomial_cpu\" not implemented for '{name}'")));
+            return Err(KernelError::NotImplemented(format!("\"binomial_cpu\" not implemented for '{name}'")));
         }
     }
     Ok(())
@@ -239,7 +239,7 @@ pub fn standard_gamma(g: &mut Generator, alpha: &View, out: &mut ViewMut) -> Res
         }),
         other => {
             let name = other.scalar_type();
-            return Err(KernelError::Other(format!("\"gamma_cpu\" not implemented for '{name}'")));
+            return Err(KernelError::NotImplemented(format!("\"gamma_cpu\" not implemented for '{name}'")));
         }
     }
     Ok(())
@@ -290,7 +290,7 @@ pub fn sample_dirichlet(g: &mut Generator, alpha: &View, out: &mut ViewMut) -> R
         }
         other => {
             let name = other.scalar_type();
-            return Err(KernelError::Other(format!("\"dirichlet\" not implemented for '{name}'")));
+            return Err(KernelError::NotImplemented(format!("\"dirichlet\" not implemented for '{name}'")));
         }
     }
     Ok(())
@@ -349,7 +349,7 @@ pub fn dirichlet_grad(x: &View, alpha: &View, total: &View, out: &mut ViewMut) -
         DType::F32 => slopes::<f32>(x, alpha, total, out),
         other => {
             let name = other.scalar_type();
-            return Err(KernelError::Other(format!("\"_dirichlet_grad_cpu\" not implemented for '{name}'")));
+            return Err(KernelError::NotImplemented(format!("\"_dirichlet_grad_cpu\" not implemented for '{name}'")));
         }
     }
     Ok(())

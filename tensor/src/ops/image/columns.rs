@@ -11,7 +11,6 @@ use crate::{DType, Dims, Error, Meta, Result, Tensor, dispatch, samples};
 use smallvec::smallvec;
 use torchtpu_kernels::columns as kernels;
 use torchtpu_kernels::columns::Blocks;
-use torchtpu_stablehlo::ElementType;
 
 // ------------------------------------------------------------------------------------------------ blocks as columns
 
@@ -101,7 +100,7 @@ impl Op for Col2Im {
         if y[0].numel() == 0 || x[0].ty().numel() == 0 {
             return smallvec![f.splat(0.0, &y[0].ty())];
         }
-        let wide = if matches!(e, ElementType::F16 | ElementType::BF16) { ElementType::F32 } else { e };
+        let wide = e.widened();
         let v = f.convert(&x[0], wide);
         let d = &y[0].dims;
         let mut v = f.reshape(&v, &[d[0], d[1], b.kernel[0], b.kernel[1], b.count[0], b.count[1]]);

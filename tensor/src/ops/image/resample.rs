@@ -253,9 +253,8 @@ impl Op for Resample {
         }
         let e = x[0].element();
         let wide = match e {
-            ElementType::F16 | ElementType::BF16 => ElementType::F32,
             ElementType::U8 => ElementType::S32,
-            e => e,
+            e => e.widened(),
         };
         let mut v = x[0].clone();
         for (d, a) in self.axes().iter().enumerate().rev() {

@@ -34,7 +34,7 @@ fn lstsq(a: &Tensor, b: &Tensor, rcond: Option<f64>, driver: Option<&str>) -> Re
     if !["gels", "gelsy", "gelsd", "gelss"].contains(&driver) {
         return Err(Error::runtime(format!("{NAME}: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)")));
     }
-    if !a.dtype().is_inexact() || matches!(a.dtype(), DType::F16 | DType::BF16) {
+    if !a.dtype().is_inexact() || a.dtype().is_half() {
         return Err(Error::runtime("This function doesn't handle types other than float and double"));
     }
     let (a, columns) = same_batch(a, &columns)?;

@@ -57,7 +57,7 @@ impl Fused for MatrixExp {
 
 fn matrix_exp(x: &Tensor) -> Result<Tensor> {
     expect_square("linalg.matrix_exp", x, "A")?;
-    if matches!(x.dtype(), DType::F16 | DType::BF16) {
+    if x.dtype().is_half() {
         return matrix_exp(&x.to_dtype(DType::F32)?)?.to_dtype(x.dtype());
     }
     expect_inexact("linalg.matrix_exp", x)?;

@@ -134,7 +134,7 @@ fn lowered(
     target: &torchtpu_stablehlo::Value,
 ) -> Lowered {
     let (rank, d) = (x.rank(), class_dim(x.rank()));
-    let e = if matches!(x.element(), ElementType::F16 | ElementType::BF16) { ElementType::F32 } else { x.element() };
+    let e = x.element().widened();
     let full = Type::new(x.shape(), e);
     let rows: Vec<usize> = (0..rank).filter(|&i| i != d).collect();
     let classes = x.shape()[d];

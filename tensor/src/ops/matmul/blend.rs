@@ -201,6 +201,7 @@ pub(super) fn addr(x: &Tensor, a: &Tensor, b: &Tensor, beta: Scalar, alpha: Scal
             return Err(Error::runtime(format!("addr: Expected 1-D argument {name}, but got {}-D", t.dims().len())));
         }
     }
+    let x = &x.expand(&[a.numel() as i64, b.numel() as i64])?;
     let product = a.outer(b)?;
     if [beta, alpha].iter().any(|s| s.to_complex().1 != 0.0) && !product.dtype().is_complex() && !x.dtype().is_complex()
     {

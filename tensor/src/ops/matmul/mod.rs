@@ -3,13 +3,14 @@
 mod blend;
 mod grouped;
 mod linear;
+mod tensordot;
 
 use crate::axes::{Axes, Combine};
 use crate::lower::kernel_call::{self, KernelCall};
 use crate::op::{Attribute, Attributes, Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values, same_device};
 use crate::ops::pointwise::kernel_error;
 use crate::policy::{Policies, Policy};
-use crate::schema::{Aliasing, Deprecated, Fill, OutDType, Row, Sample, SampleArg, Scope, Tier, messages, n, t};
+use crate::schema::{Aliasing, Deprecated, Fill, OutDType, Row, Sample, SampleArg, Scope, Tier, ints, messages, n, t};
 use crate::types::compute::{compute_dtype, narrowed};
 use crate::{DType, Dims, Error, Meta, Result, Tensor, dispatch, samples};
 pub use blend::Addmm;
@@ -19,6 +20,7 @@ use grouped::grouped_mm;
 pub use linear::{Linear, bilinear, linear};
 use smallvec::smallvec;
 use std::cell::Cell;
+use tensordot::{inner, tensordot};
 
 /// `y[b.., i, j] = sum_k a[b.., i, k] * b[b.., k, j]`, where either operand may be stored transposed.
 ///
@@ -70,7 +72,7 @@ pub(super) fn with_wide_sums<R>(f: impl FnOnce() -> R) -> R {
 /// Run `f`, which widens operands of `dtype`. If `dtype` is a 16-bit float, its products ask accelerators for no more
 /// precision than those of 16-bit floats.
 pub(super) fn with_products_of<R>(dtype: DType, f: impl FnOnce() -> R) -> R {
-    with_flag(&OF_NARROW, matches!(dtype, DType::F16 | DType::BF16), f)
+    with_flag(&OF_NARROW, dtype.is_half(), f)
 }
 
 impl Dot {
@@ -325,6 +327,9 @@ impl Tensor {
                 other.numel()
             )));
         }
+        if self.dtype() == DType::Bool {
+            return Err(crate::ops::complex::unsupported("dot", self.dtype()));
+        }
         dot(&self.unsqueeze(0)?, &other.unsqueeze(1)?)?.view_dims(Dims::EMPTY)
     }
     /// Outer product of two vectors.
@@ -413,6 +418,25 @@ pub const ROWS: &[Row] = &[
          dimensions. Complex numbers are not conjugated. Tensors of other ranks raise `RuntimeError`.",
     )
     .autocast(Policies::both(Policy::Widest)),
+    product_row!("inner(Tensor self, Tensor other) -> Tensor", a => inner(a.tensor(0)?, a.tensor(1)?)?,
+        samples!([t(&[2, 3]), t(&[4, 3])], [t(&[3]), t(&[3])], [t(&[2, 3]), t(&[])], [t(&[2, 0]), t(&[3, 0])]))
+    .doc(
+        "Return the sums of products over the last dimensions: `(*a, n)` and `(*b, n)` give `(*a, *b)`. Both operands \
+         have one dtype. If an operand has no dimensions, the result is the product of the two, as of `torch.mul`.",
+    ),
+    product_row!("tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor", a =>
+        tensordot(a.tensor(0)?, a.tensor(1)?, a.ints(2)?, a.ints(3)?)?,
+        samples!([t(&[2, 3]), t(&[3, 4]), ints(&[1]), ints(&[0])],
+            [t(&[2, 3]), t(&[2, 3]), ints(&[0, -1]), ints(&[0, 1])],
+            [t(&[2, 3, 4]), t(&[4, 2, 5]), ints(&[2, 0]), ints(&[0, 1])], [t(&[2]), t(&[3]), ints(&[]), ints(&[])],
+            [t(&[2, 3]), t(&[1, 4]), ints(&[1]), ints(&[0])]))
+    .doc(
+        "Return the sums of products over the dimensions `dims_self` of `input` and `dims_other` of `other`, which \
+         correspond in order. The result has the other dimensions of `input`, then those of `other`. Both operands \
+         have one dtype. A dimension of size 1 broadcasts.",
+    )
+    .scope(Scope::Aten)
+    .out_dtype(OutDType::OfResult(messages::output_tensor)),
     product_row!("outer(Tensor self, Tensor vec2) -> Tensor", a => a.tensor(0)?.outer(a.tensor(1)?)?,
         samples!([t(&[3]), t(&[2])]))
     .doc(

@@ -94,8 +94,7 @@ struct Channels<'a> {
 
 impl<'a> Channels<'a> {
     fn new(x: &'a Value) -> Channels<'a> {
-        let e =
-            if matches!(x.element(), ElementType::F16 | ElementType::BF16) { ElementType::F32 } else { x.element() };
+        let e = x.element().widened();
         let count = x.ty().numel() / x.shape()[1];
         Channels { x, e, around: (0..x.rank()).filter(|&d| d != 1).collect(), count: count as f64 }
     }

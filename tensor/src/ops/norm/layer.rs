@@ -325,18 +325,13 @@ pub fn layer_norm(
     Ok(row_norm(x, shape_of(normalized_shape)?, w, b, eps, false)?.swap_remove(0))
 }
 
-/// `torch.nn.functional.rms_norm`. The default of `eps` is the machine epsilon of the dtype.
+/// `torch.nn.functional.rms_norm`. The default of `eps` is the machine epsilon of the dtype to compute in.
 ///
 /// # Errors
 /// The errors of [`layer_norm`].
 pub fn rms_norm(x: &Tensor, normalized_shape: &[i64], w: Option<&Tensor>, eps: Option<f64>) -> Result<Tensor> {
-    let step = match x.dtype() {
-        DType::F16 => 9.765_625e-4,
-        DType::BF16 => 7.812_5e-3,
-        DType::F64 => f64::EPSILON,
-        _ => f32::EPSILON as f64,
-    };
-    let eps = eps.unwrap_or(step);
+    // PyTorch computes 16-bit floats in `float32`, whose epsilon it takes.
+    let eps = eps.unwrap_or(if x.dtype() == DType::F64 { f64::EPSILON } else { f64::from(f32::EPSILON) });
     if x.dtype().is_complex() {
         let dims: Vec<i64> = (1..=normalized_shape.len() as i64).map(|d| -d).collect();
         let y = x.mul(&x.square()?.mean_dim(&dims, true)?.add_scalar(eps)?.rsqrt()?)?;

@@ -118,7 +118,8 @@ pub const ROWS: &[Row] = &[
     )
     .doc(
         "Return `input / sqrt(mean(input ** 2) + eps) * weight`, with the mean over the last dimensions, whose sizes \
-         are `normalized_shape`. `eps` is the epsilon of the dtype unless given. Nothing is subtracted, unlike in \
+         are `normalized_shape`. `eps` is the epsilon of the dtype unless given, and that of `float32` for 16-bit \
+         floats. Nothing is subtracted, unlike in \
          `torch.layer_norm`. `weight` has `normalized_shape`. `input` is floating point or complex.",
     )
     .scope(Scope::Function)

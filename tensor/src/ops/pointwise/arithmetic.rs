@@ -134,7 +134,7 @@ pub fn arith(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>) -> Result<Tensor>
 }
 
 fn is_narrow(dtype: DType) -> bool {
-    matches!(dtype, DType::F16 | DType::BF16)
+    dtype.is_half()
 }
 
 /// Whether an operand is one number at hand, without a gradient.

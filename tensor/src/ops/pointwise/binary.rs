@@ -96,7 +96,7 @@ impl Op for Binary {
             }
             BinaryKind::LeftShift | BinaryKind::RightShift => dtype.is_float() || dtype == DType::Bool,
             BinaryKind::GammaSlope => !matches!(dtype, DType::F32 | DType::F64),
-            BinaryKind::Zeta => matches!(dtype, DType::F16 | DType::BF16),
+            BinaryKind::Zeta => dtype.is_half(),
             kind => is_bitwise(kind) && dtype.is_float(),
         };
         if refused {
@@ -104,6 +104,7 @@ impl Op for Binary {
                 BinaryKind::LeftShift => "lshift",
                 BinaryKind::RightShift => "rshift",
                 BinaryKind::FloorDivide => "div_floor",
+                BinaryKind::Zeta => "zeta",
                 BinaryKind::Pow => return Err(crate::ops::complex::unsupported("pow", dtype)),
                 kind => kind.name(),
             };
@@ -266,7 +267,7 @@ fn lower_binary(kind: BinaryKind, f: &mut Func, a: &Value, b: &Value) -> Value {
             let safe = f.select(&none, &one, &g);
             let y = f.binary("stablehlo.divide", a, &safe);
             let y = f.binary("stablehlo.multiply", &y, b);
-            return lower_unary(UnaryKind::Abs, f, &y, DType::I64);
+            return lower_unary(UnaryKind::Abs, f, &y);
         }
         Igamma | Igammac | Zeta | ChebyshevT | ChebyshevU | ChebyshevV | ChebyshevW | ShiftedChebyshevT
         | ShiftedChebyshevU | ShiftedChebyshevV | ShiftedChebyshevW | HermiteH | HermiteHe | Laguerre | Legendre => {
@@ -341,7 +342,7 @@ fn lower_binary(kind: BinaryKind, f: &mut Func, a: &Value, b: &Value) -> Value {
             let gap = f.unary("stablehlo.abs", &gap);
             let gap = f.unary("stablehlo.negate", &gap);
             let small = f.unary("stablehlo.exponential", &gap);
-            let rest = lower_unary(UnaryKind::Log1p, f, &small, DType::F32);
+            let rest = lower_unary(UnaryKind::Log1p, f, &small);
             let y = f.binary("stablehlo.add", &top, &rest);
             // Equal infinities have no difference.
             let size = f.unary("stablehlo.abs", a);
@@ -415,8 +416,8 @@ fn integer_power(f: &mut Func, a: &Value, b: &Value) -> Value {
 
 /// Euclid's algorithm for all elements at once, until the last one has ended.
 fn lower_gcd(f: &mut Func, a: &Value, b: &Value) -> Value {
-    let a = lower_unary(UnaryKind::Abs, f, a, DType::I64);
-    let b = lower_unary(UnaryKind::Abs, f, b, DType::I64);
+    let a = lower_unary(UnaryKind::Abs, f, a);
+    let b = lower_unary(UnaryKind::Abs, f, b);
     let all: Vec<usize> = (0..a.rank()).collect();
     let y = f.while_loop(
         &[a, b],

@@ -27,8 +27,7 @@ fn lerp_in_steps(x: &Tensor, end: &Tensor, weight: Operand<'_>) -> Result<Tensor
     if !x.dtype().is_complex() {
         expect_float("lerp_cpu", x)?;
     }
-    if matches!(x.dtype(), DType::F16 | DType::BF16) && !matches!(weight, Operand::Tensor(w) if w.dtype() != x.dtype())
-    {
+    if x.dtype().is_half() && !matches!(weight, Operand::Tensor(w) if w.dtype() != x.dtype()) {
         // Round once, at the end.
         let wide = |t: &Tensor| t.to_dtype(DType::F32);
         let held;
@@ -80,7 +79,7 @@ fn add_product(x: &Tensor, a: &Tensor, b: &Tensor, value: Scalar, divide: bool) 
             tensor1 / tensor2), for all dtypes.",
         ));
     }
-    let half = |t: &Tensor| matches!(t.dtype(), DType::F16 | DType::BF16);
+    let half = |t: &Tensor| t.dtype().is_half();
     if half(x) && half(a) && half(b) {
         // Round once, at the end.
         let wide = |t: &Tensor| t.to_dtype(DType::F32);

@@ -7,6 +7,7 @@
 mod arithmetic;
 mod binary;
 pub mod clip;
+mod close;
 mod compare;
 mod frexp;
 pub mod lerp;
@@ -19,6 +20,7 @@ mod unary;
 pub use arithmetic::{ARITHMETIC_ROWS, arith, arith_, binary, check_subtraction};
 pub use binary::{BINARY_ROWS, Binary};
 pub use clip::ROWS as CLIP_ROWS;
+pub use close::{ROWS as CLOSE_ROWS, Tolerance};
 pub use compare::{COMPARE_ROWS, Compare, compare};
 pub use frexp::{Frexp, ROWS as FREXP_ROWS};
 pub use lerp::ROWS as LERP_ROWS;
@@ -29,7 +31,7 @@ pub use select::{SELECT_ROWS, Select, independent_of, select, select_scalar, whe
 pub use special::ROWS as SPECIAL_ROWS;
 pub use special_binary::SPECIAL_BINARY_ROWS;
 pub use torchtpu_kernels::pointwise::{BinaryKind, CompareKind, UnaryKind};
-pub use unary::{ROUND_ROWS, SPECIAL_UNARY_ROWS, UNARY_ROWS, Unary, unary, unary_};
+pub use unary::{ROUND_ROWS, SPECIAL_I0_ROWS, SPECIAL_UNARY_ROWS, UNARY_ALIAS_ROWS, UNARY_ROWS, Unary, unary, unary_};
 
 use crate::{Dims, Error, ErrorKind, Tensor};
 
@@ -43,7 +45,7 @@ pub(crate) fn kernel_error(e: torchtpu_kernels::KernelError) -> Error {
             ErrorKind::OutOfMemory,
             format!("DefaultCPUAllocator: can't allocate memory: you tried to allocate {bytes} bytes"),
         ),
-        K::Other(m) if m.contains("not implemented for") => Error::not_implemented(m),
+        K::NotImplemented(m) => Error::not_implemented(m),
         K::Other(m) => Error::runtime(m),
     }
 }

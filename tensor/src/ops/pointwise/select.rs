@@ -7,7 +7,6 @@ use crate::op::{Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values, broad
 use crate::schema::{Numbers, Operand, Row, Tier, mask, n, t};
 use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, graph, samples, state};
 use smallvec::smallvec;
-use std::sync::atomic::AtomicBool;
 use torchtpu_kernels::pointwise as kernels;
 
 /// `y = cond ? a : b`, broadcast; `cond` is `bool`, `a` and `b` have the same dtype.
@@ -94,9 +93,7 @@ pub fn independent_of(x: &Tensor, y: Tensor) -> Result<Tensor> {
 pub fn where_(cond: &Tensor, a: Operand<'_>, b: Operand<'_>) -> Result<Tensor> {
     let dtype = result_type(a, b);
     if cond.dtype() == DType::U8 {
-        static SAID: AtomicBool = AtomicBool::new(false);
-        crate::warning::once(
-            &SAID,
+        crate::warn_once!(
             "where received a uint8 condition tensor. This behavior is deprecated and will be removed in a future \
             version of PyTorch. Use a boolean condition instead.",
         )?;

@@ -10,7 +10,7 @@ use crate::schema::{
     Aliasing, Args, DTypeWithOut, Numbers, Operand, OutDType, Row, Sample, Tier, ints, messages, n, positive, t, unit,
 };
 use crate::types::compute::{narrowed, widened};
-use crate::{DType, Error, ErrorKind, Result, Scalar, Tensor, default_dtype, samples};
+use crate::{DType, Error, ErrorKind, Result, Scalar, Tensor, default_dtype, graph, samples};
 use torchtpu_kernels::pointwise::BinaryKind;
 
 /// Two operands as floating-point tensors of their common dtype.
@@ -47,7 +47,8 @@ fn xlog1py(x: &Tensor, y: &Tensor) -> Result<Tensor> {
 /// `-x * log(x)`; zero at zero, minus infinity below.
 fn entropy(x: &Tensor) -> Result<Tensor> {
     let x = float(x)?;
-    select_scalar(&x.lt_scalar(0.0)?, f64::NEG_INFINITY, &xlogy(&x, &x)?.neg()?)
+    let y = select_scalar(&x.eq_scalar(0.0)?, 0.0, &xlogy(&x, &x)?.neg()?)?;
+    select_scalar(&x.lt_scalar(0.0)?, f64::NEG_INFINITY, &y)
 }
 
 /// `log(x / (1 - x))`, of `x` clamped to `[eps, 1 - eps]` if given.
@@ -117,8 +118,15 @@ fn heaviside(x: Operand<'_>, values: Operand<'_>) -> Result<Tensor> {
         return Err(Error::runtime("heaviside is not yet implemented for tensors with different dtypes."));
     }
     refuse(x, ErrorKind::NotImplemented, "heaviside is not yet implemented for complex tensors.")?;
-    let (x, values) = (x.detach(), values.detach());
-    select(&x.eq_scalar(0)?, &values, &x.gt_scalar(0)?.to_dtype(x.dtype())?)
+    let y = {
+        let (x, values) = (x.detach(), values.detach());
+        select(&x.eq_scalar(0)?, &values, &x.gt_scalar(0)?.to_dtype(x.dtype())?)?
+    };
+    if !graph::may_need_grad(&[x, values]) {
+        return Ok(y);
+    }
+    let why = "derivative for aten::heaviside is not implemented".to_string();
+    graph::refuse_backward(&y, &[x, values], "NotImplemented", why)
 }
 
 /// Largest finite number of a dtype.
@@ -442,7 +450,8 @@ pub const ROWS: &[Row] = &[
     )
     .doc(
         "Return 0 where `input` is negative, `values` where it is zero, and 1 where it is positive. NaN gives 0. \
-         The two broadcast and must be tensors of the same real dtype. The result has no gradient.",
+         The two broadcast and must be tensors of the same real dtype. There is no derivative, so \
+         backward raises `RuntimeError`.",
     )
     .inplace()
     .numbers(Numbers::Second),

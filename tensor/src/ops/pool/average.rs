@@ -123,7 +123,7 @@ pub(crate) fn contract(f: &mut Func, v: &Value, m: &Value, at: usize, side: usiz
 const LARGE_WINDOW: usize = 64;
 
 fn wide_type(e: ElementType) -> ElementType {
-    if matches!(e, ElementType::F16 | ElementType::BF16) { ElementType::F32 } else { e }
+    e.widened()
 }
 
 impl Op for AvgPool {

@@ -379,7 +379,7 @@ pub fn mean(x: &Tensor, dims: Option<&[i64]>, keep: bool, dtype: Option<DType>) 
     }
     let mask = normalize_dims(dims.unwrap_or(&[]), x.dims().len())?;
     let count: usize = masked(mask, x.dims().len()).iter().map(|&i| x.dims()[i]).product();
-    if matches!(x.dtype(), DType::F16 | DType::BF16) {
+    if x.dtype().is_half() {
         // The sum may overflow 16-bit floats even if the mean does not.
         let wide = x.to_dtype(DType::F32)?;
         return reduce_mask(ReduceKind::Sum, &wide, mask, keep)?.div_scalar(count as f64)?.to_dtype(x.dtype());
@@ -387,7 +387,13 @@ pub fn mean(x: &Tensor, dims: Option<&[i64]>, keep: bool, dtype: Option<DType>) 
     reduce_mask(ReduceKind::Sum, &x, mask, keep)?.div_scalar(count as f64)
 }
 
-fn sum_typed(x: &Tensor, dims: Option<&[i64]>, keep: bool, dtype: Option<DType>, kind: ReduceKind) -> Result<Tensor> {
+pub(crate) fn sum_typed(
+    x: &Tensor,
+    dims: Option<&[i64]>,
+    keep: bool,
+    dtype: Option<DType>,
+    kind: ReduceKind,
+) -> Result<Tensor> {
     match dtype {
         Some(d) if d != x.dtype() => reduce(kind, &x.to_dtype(d)?, dims, keep)?.to_dtype(d),
         Some(d) => reduce(kind, x, dims, keep)?.to_dtype(d),
@@ -525,7 +531,7 @@ pub(crate) fn norm(x: &Tensor, p: Scalar, dims: Option<&[i64]>, keep: bool) -> R
     } else {
         x
     };
-    if matches!(x.dtype(), DType::F16 | DType::BF16) {
+    if x.dtype().is_half() {
         // Powers may overflow 16-bit floats.
         return norm(&x.to_dtype(DType::F32)?, p, dims, keep)?.to_dtype(x.dtype());
     }

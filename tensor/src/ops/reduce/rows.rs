@@ -6,7 +6,7 @@ use super::{
 use crate::op::normalize_dim;
 use crate::policy::{Policies, Policy};
 use crate::schema::{
-    Aliasing, Args, DTypeWithOut, OutDType, Row, Sample, SampleArg, Tier, ints, mask as mask_arg, messages, n,
+    Aliasing, Args, DTypeWithOut, OutDType, Row, Sample, SampleArg, Tier, index, ints, mask as mask_arg, messages, n,
     positive, t,
 };
 use crate::{DType, Error, Result, Scalar, Tensor, samples};
@@ -412,7 +412,40 @@ pub const ROWS: &[Row] = &[
     .out_aliasing(Aliasing::InStep)
     .dtype_with_out(DTypeWithOut::MustMatch(messages::expected_out))
     .autocast(Policies::accelerator(Policy::Full)),
+    Row::new(
+        "count_nonzero(Tensor self, int? dim=None) -> Tensor",
+        Tier::Composed,
+        |a| match a.opt_int(1)? {
+            Some(d) => Ok(count_nonzero(a.tensor(0)?, &[d])?.into()),
+            None => Ok(count_nonzero(a.tensor(0)?, &[])?.into()),
+        },
+        || {
+            vec![
+                Sample::new(vec![index(&[2, 3], 3)]).no_gradient().dtypes(MIXED),
+                Sample::new(vec![index(&[2, 3], 3), n(-1)]).no_gradient(),
+                Sample::new(vec![mask_arg(&[2, 3]), n(0)]).no_gradient(),
+                Sample::new(vec![t(&[2, 3])]).complex().no_gradient(),
+            ]
+        },
+    )
+    .doc(
+        "Return the number of elements that are not zero, along `dim`, a number or a tuple, or of all elements \
+         without it. NaN is not zero. The result is `int64`.",
+    )
+    .no_out(),
+    Row::new(
+        "count_nonzero.dim_IntList(Tensor self, int[] dim) -> Tensor",
+        Tier::Composed,
+        |a| Ok(count_nonzero(a.tensor(0)?, a.ints(1)?)?.into()),
+        || vec![Sample::new(vec![index(&[2, 3, 4], 3), ints(&[0, -1])]).no_gradient()],
+    )
+    .no_out(),
 ];
+
+/// How many elements are not zero along dimensions; none means all.
+fn count_nonzero(x: &Tensor, dims: &[i64]) -> Result<Tensor> {
+    reduce(ReduceKind::Sum, &x.ne_scalar(0)?, Some(dims), false)
+}
 
 fn whole_error(e: Error, name: &str, a: &Args<'_>) -> Error {
     if a.tensor(0).is_ok_and(|x| x.numel() == 0) {

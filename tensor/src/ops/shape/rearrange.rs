@@ -3,7 +3,7 @@
 use crate::op::normalize_dim;
 use crate::ops::concat::{cat, flip};
 use crate::ops::pointwise::{BinaryKind, arith};
-use crate::schema::{Args, Fill, Operand, OutShape, Ret, Row, Sample, SampleArg, Scope, Tier, ints, n, t};
+use crate::schema::{Args, Operand, OutShape, Ret, Row, Sample, Scope, Tier, ints, n, t, two};
 use crate::{DType, Device, Error, Result, Scalar, Tensor, default_dtype, samples};
 
 /// Split into a number of parts whose sizes differ by one at most.
@@ -181,10 +181,6 @@ fn trapezoids(y: &Tensor, x: Option<&Tensor>, step: Scalar, dim: i64) -> Result<
 fn trapezoid(y: &Tensor, x: Option<&Tensor>, step: Scalar, dim: i64) -> Result<Tensor> {
     let parts = trapezoids(y, x, step, dim)?;
     parts.sum_dim(&[dim], false)
-}
-
-fn two(a: &[usize], b: &[usize]) -> SampleArg {
-    SampleArg::Tensors(vec![a.to_vec(), b.to_vec()], Fill::Normal)
 }
 
 /// `x` with the elements that a window on its storage reads replaced by `src`.

@@ -65,9 +65,7 @@ fn stft(a: &Args<'_>) -> Result<Ret> {
         return Err(Error::runtime(format!("stft: expected 0 < win_length <= n_fft, but got win_length={width}")));
     }
     if window.is_none() {
-        static SAID: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
-        crate::warning::once(
-            &SAID,
+        crate::warn_once!(
             "A window was not provided. A rectangular window will be applied,which is known to cause spectral leakage. \
             Other windows such as torch.hann_window or torch.hamming_window are recommended to reduce spectral \
             leakage.To suppress this warning and use a rectangular window, explicitly set `window=torch.ones(n_fft, \

@@ -5,6 +5,7 @@
 //! quantile are checked on `cpu` at once, and on a device when the host next reads.
 
 mod covariance;
+mod diff;
 mod gradient;
 mod histogram;
 mod quantile;
@@ -14,10 +15,11 @@ use crate::ops::indexing;
 use crate::ops::reduce::{ReduceKind, reduce};
 use crate::policy::{Policies, Policy};
 use crate::schema::{
-    Aliasing, Fill, OutDType, Ret, Row, Sample, SampleArg, Scope, Tier, index, ints, messages, n, positive, t,
+    Aliasing, Fill, OutDType, Ret, Row, Sample, SampleArg, Scope, Tier, index, ints, mask, messages, n, positive, t,
 };
 use crate::{DeviceKind, Error, Result, Tensor, samples};
 use covariance::{corrcoef, cov};
+use diff::diff;
 use gradient::{Spacing, at_points, evenly, gradient_row};
 use histogram::{even_edges, given_edges, histogram, histogram_of_all, points};
 use quantile::{mode, quantile_row};
@@ -117,6 +119,27 @@ pub const ROWS: &[Row] = &[
          occurs last. Of several the smallest is taken. `keepdim` keeps the dimension with size 1.",
     )
     .fields(&["values", "indices"]),
+    Row::new(
+        "diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor",
+        Tier::Composed,
+        |a| Ok(diff(a.tensor(0)?, a.int(1)?, a.int(2)?, a.opt_tensor(3)?, a.opt_tensor(4)?)?.into()),
+        || {
+            let mut all = samples!(
+                [t(&[3, 5])],
+                [t(&[3, 5]), n(2), n(0)],
+                [t(&[3, 5]), n(6)],
+                [t(&[2, 3]), n(1), n(1), t(&[2, 1]), t(&[2, 2])],
+                [t(&[2, 3]), n(0)],
+            )();
+            all.push(Sample::new(vec![mask(&[5])]).no_gradient());
+            all
+        },
+    )
+    .doc(
+        "Return the differences of neighbors along `dim`: `input[i + 1] - input[i]`, taken `n` times. `prepend` and \
+         `append` are put before and after `input` first. Each step makes the dimension shorter by one. For `bool` it \
+         is the exclusive or.",
+    ),
     Row::new(
         "cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor",
         Tier::Composed,

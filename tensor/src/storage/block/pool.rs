@@ -6,8 +6,24 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::Mutex;
 use torchtpu_kernels::memory;
 
-/// Block sizes: header only, then room for 64, 256, 1024 and 4096 bytes of elements.
-const CLASSES: [usize; 5] = [PREFIX, PREFIX + 64, PREFIX + 256, PREFIX + 1024, PREFIX + 4096];
+/// Bytes of elements that the blocks of each class have room for.
+pub(super) const ROOM: [usize; 5] = [0, 64, 256, 1024, 4096];
+/// Block sizes: the headers and the room behind them.
+const CLASSES: [usize; 5] = {
+    let mut sizes = ROOM;
+    let mut class = 0;
+    while class < sizes.len() {
+        sizes[class] += PREFIX;
+        class += 1;
+    }
+    sizes
+};
+
+/// The class of the smallest block with room for some elements, which are at most as many as the largest has room for.
+#[inline(always)]
+pub(super) const fn class_of(bytes: usize) -> usize {
+    1 + (bytes > ROOM[1]) as usize + (bytes > ROOM[2]) as usize + (bytes > ROOM[3]) as usize
+}
 const SLAB_BYTES: usize = 64 << 10;
 /// A thread keeps at most this many free blocks of a class.
 const KEEP: u32 = 4096;

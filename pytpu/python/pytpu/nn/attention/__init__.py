@@ -67,8 +67,11 @@ def sdpa_kernel(backends: list[SDPBackend] | SDPBackend, set_priority: bool = Fa
     global _allowed
     if isinstance(backends, SDPBackend):
         backends = [backends]
-    if not isinstance(backends, (list, tuple)) or not all(isinstance(b, SDPBackend) for b in backends):
-        raise AssertionError("Backend must be an instance of SDPBackend or a list of SDPBackend instances")
+    if not isinstance(backends, list) or not all(isinstance(b, SDPBackend) for b in backends):
+        raise AssertionError(
+            "Backend must be an instance of SDPBackend or a list of SDPBackend instances, got "
+            f"{type(backends).__name__}"
+        )
     before, _allowed = _allowed, list(dict.fromkeys(backends))
     try:
         yield {}

@@ -351,7 +351,7 @@ def warn_beyond_length(loader: DataLoader[Any], length: int | None, yielded: int
 def pinned(batch: Any) -> Any:
     """Return a batch with its tensors in pinned memory."""
     if isinstance(batch, torch.Tensor):
-        return batch.pin_memory() if hasattr(batch, "pin_memory") else batch
+        return batch.pin_memory()
     if isinstance(batch, dict):
         return like(batch, {k: pinned(v) for k, v in batch.items()})
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):

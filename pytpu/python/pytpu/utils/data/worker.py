@@ -165,8 +165,7 @@ def _worker_main(worker_id, num_workers, base_seed, job, requests, results):
     seed = base_seed + worker_id
     random.seed(seed)
     torch.manual_seed(seed)
-    if hasattr(torch, "set_num_threads"):
-        torch.set_num_threads(1)
+    torch.set_num_threads(1)
     _seed_numpy(base_seed, worker_id)
     _worker_info = WorkerInfo(id=worker_id, num_workers=num_workers, seed=seed, dataset=dataset)
     failure = None

@@ -1,0 +1,121 @@
+//! Gradients of functions of one operand. The table has the short formulas, this file the long ones.
+
+use super::{UnaryKind as K, unary};
+use crate::op::{Saved, Saves};
+use crate::ops::pointwise::{BinaryKind, arith, binary, select_scalar};
+use crate::schema::Operand;
+use crate::{Result, Scalar, Tensor};
+use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, PI};
+
+/// The gradient of an operand, from the gradient `g` of the result and the tensors that it names: the operand `x`, the
+/// result `y`.
+#[derive(Clone, Copy)]
+pub(super) enum Gradient {
+    /// There is none: the function is piecewise constant, and its result is no number with a point.
+    None,
+    /// PyTorch has no derivative of the function, so its results need no gradient.
+    Missing,
+    /// Of `g`.
+    Of(fn(&Tensor) -> Result<Tensor>),
+    /// Of `x, g`.
+    OfInput(fn(&Tensor, &Tensor) -> Result<Tensor>),
+    /// Of `y, g`.
+    OfResult(fn(&Tensor, &Tensor) -> Result<Tensor>),
+    /// Of `x, y, g`.
+    OfBoth(fn(&Tensor, &Tensor, &Tensor) -> Result<Tensor>),
+}
+
+/// The gradient of a step function.
+pub(super) const ZERO: Gradient = Gradient::Of(|g| Tensor::zeros_like_meta(g.meta()));
+
+impl Gradient {
+    pub(super) fn saves(self) -> Saves {
+        match self {
+            Gradient::None | Gradient::Missing | Gradient::Of(_) => Saves::NONE,
+            Gradient::OfInput(_) => Saves::inputs(1),
+            Gradient::OfResult(_) => Saves::outputs(1),
+            Gradient::OfBoth(_) => Saves::both(1, 1),
+        }
+    }
+    pub(super) fn compute(self, s: &Saved<'_>, g: &Tensor) -> Result<Option<Tensor>> {
+        Ok(Some(match self {
+            Gradient::None | Gradient::Missing => return Ok(None),
+            Gradient::Of(f) => f(g)?,
+            Gradient::OfInput(f) => f(s.x(0), g)?,
+            Gradient::OfResult(f) => f(s.y(0), g)?,
+            Gradient::OfBoth(f) => f(s.x(0), s.y(0), g)?,
+        }))
+    }
+    /// [`Gradient::compute`] of a complex function that is holomorphic: `g conj(f'(z))`, where `conj(f'(z))` is `f'` of
+    /// the conjugate.
+    pub(super) fn compute_conjugated(self, s: &Saved<'_>, g: &Tensor) -> Result<Option<Tensor>> {
+        let conj = |t: Option<&Option<Tensor>>| t.and_then(Option::as_ref).map(Tensor::conj).transpose();
+        let (x, y) = ([conj(s.x.first())?], [conj(s.y.first())?]);
+        self.compute(&Saved { x: &x, y: &y, ..*s }, g)
+    }
+}
+
+pub(super) fn mul(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    binary(BinaryKind::Mul, a, b)
+}
+
+pub(super) fn div(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    binary(BinaryKind::Div, a, b)
+}
+
+/// `a x`.
+pub(super) fn scaled(x: &Tensor, a: f64) -> Result<Tensor> {
+    arith(BinaryKind::Mul, Operand::Tensor(x), Operand::Scalar(Scalar::Float(a)))
+}
+
+/// `a x + b`, which many formulas end in.
+pub(super) fn affine(x: &Tensor, a: f64, b: f64) -> Result<Tensor> {
+    let y = if a == 1.0 { x.clone() } else { scaled(x, a)? };
+    arith(BinaryKind::Add, Operand::Tensor(&y), Operand::Scalar(Scalar::Float(b)))
+}
+
+pub(super) fn abs(x: &Tensor, g: &Tensor) -> Result<Tensor> {
+    if x.dtype().is_complex() { x.sgn()?.mul(g) } else { mul(g, &x.sign()?) }
+}
+
+pub(super) fn sgn(x: &Tensor, g: &Tensor) -> Result<Tensor> {
+    if x.dtype().is_complex() { crate::ops::complex::sgn_vjp(x, g) } else { Tensor::zeros_like_meta(g.meta()) }
+}
+
+pub(super) fn angle(x: &Tensor, g: &Tensor) -> Result<Tensor> {
+    if x.dtype().is_complex() { crate::ops::complex::angle_vjp(x, g) } else { Tensor::zeros_like_meta(g.meta()) }
+}
+
+pub(super) fn i1(x: &Tensor, y: &Tensor, g: &Tensor) -> Result<Tensor> {
+    mul(g, &unary(K::I0, x)?.sub(&over_argument(x, y)?)?)
+}
+
+pub(super) fn i1e(x: &Tensor, y: &Tensor, g: &Tensor) -> Result<Tensor> {
+    let slope = unary(K::I0e, x)?.sub(&mul(y, &x.sign()?)?)?;
+    mul(g, &slope.sub(&over_argument(x, y)?)?)
+}
+
+pub(super) fn j1(x: &Tensor, y: &Tensor, g: &Tensor) -> Result<Tensor> {
+    mul(g, &unary(K::BesselJ0, x)?.sub(&over_argument(x, y)?)?)
+}
+
+pub(super) fn k1(x: &Tensor, y: &Tensor, g: &Tensor) -> Result<Tensor> {
+    mul(g, &unary(K::ModifiedBesselK0, x)?.add(&div(y, x)?)?)?.neg()
+}
+
+pub(super) fn log_ndtr(x: &Tensor, g: &Tensor) -> Result<Tensor> {
+    let tail = unary(K::Erfcx, &scaled(x, -FRAC_1_SQRT_2)?)?;
+    div(&scaled(g, FRAC_2_SQRT_PI * FRAC_1_SQRT_2)?, &tail)
+}
+
+pub(super) fn ndtri(y: &Tensor, g: &Tensor) -> Result<Tensor> {
+    let bell = scaled(&y.square()?, 0.5)?.exp()?;
+    scaled(&mul(g, &bell)?, (2.0 * PI).sqrt())
+}
+
+/// `y / x` of functions that are odd with slope one half at zero.
+fn over_argument(x: &Tensor, y: &Tensor) -> Result<Tensor> {
+    let zero = x.eq_scalar(0.0)?;
+    let safe = select_scalar(&zero, 1.0, x)?;
+    select_scalar(&zero, 0.5, &div(y, &safe)?)
+}
