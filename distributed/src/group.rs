@@ -217,7 +217,8 @@ impl ProcessGroup {
         group.perform(request, ticket, entry, input, output)
     }
 
-    /// Begin a collective on the worker thread. [`Work::result`] returns `output`. `input` is `None` if the op has none.
+    /// Begin a collective on the worker thread. [`Work::result`] returns `output`. `input` is `None` if the op has no
+    /// input.
     ///
     /// # Errors
     /// Fails if lengths or root do not fit, and if the group is broken. [`Work::wait`] returns the other errors.

@@ -166,7 +166,9 @@ impl Request {
             }
             Op::Barrier | Op::Agree { .. } => (0, 0),
         };
-        if matches!(&self.op, Op::AllToAll { sent, .. } if sent.iter().sum::<usize>() != self.shape.first().copied().unwrap_or(0))
+        let rows = self.shape.first().copied().unwrap_or(0);
+        if let Op::AllToAll { sent, .. } = &self.op
+            && sent.iter().sum::<usize>() != rows
         {
             return Err(Error::value("Split sizes doesn't match total dim 0 size"));
         }
