@@ -147,10 +147,10 @@ impl Axes {
         let (mut sizes, mut names) = (Vec::new(), Vec::new());
         let mut sides: [Vec<Dim>; 2] = [vec![Dim::new(); from.len()], vec![Dim::new(); to.len()]];
         let dims = [&from[..], &to[..]];
-        // The dimension of each side, and the part of it that is left.
-        let (mut at, mut left) = ([0, 0], [1, 1]);
-        let is_empty = from.contains(&0);
-        while !is_empty {
+        // The dimension of each side, and the part of it that is left. Without elements, no dimensions correspond.
+        let mut at = if from.contains(&0) { dims.map(<[usize]>::len) } else { [0, 0] };
+        let mut left = [1, 1];
+        loop {
             for s in 0..2 {
                 while left[s] == 1 && at[s] < dims[s].len() {
                     left[s] = dims[s][at[s]];
