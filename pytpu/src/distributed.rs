@@ -6,7 +6,7 @@
 use crate::enter::{self, OrRaise};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyString};
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyString, PyTuple};
 use std::net::TcpListener;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::PathBuf;
@@ -103,7 +103,7 @@ fn rust_store(store: &Bound<'_, PyStore>) -> Arc<dyn Store> {
 impl PyStore {
     #[new]
     #[pyo3(signature = (*_args, **_kwargs))]
-    fn new(_args: &Bound<'_, pyo3::types::PyTuple>, _kwargs: Option<&Bound<'_, pyo3::types::PyDict>>) -> PyStore {
+    fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> PyStore {
         PyStore { store: None, timeout: Mutex::new(DEFAULT_TIMEOUT) }
     }
 
@@ -353,7 +353,7 @@ impl PythonStore {
 ///     timeout: the time for connecting, and the store's timeout.
 ///     wait_for_workers: whether the server waits until ``world_size`` stores have connected.
 ///     multi_tenant: whether stores of this process may share the server of a port.
-///     master_listen_fd: the descriptor of a socket that listens already. The store takes it over.
+///     master_listen_fd: the descriptor of a socket that is bound to ``port``. The store takes it over.
 ///     use_libuv: accepted, and shown as `libuvBackend`. There is one server.
 ///
 /// Raises:
@@ -365,6 +365,24 @@ struct PyTcpStore {
     store: Arc<TcpStore>,
     use_libuv: bool,
 }
+
+/// Let a bound socket listen, and take it over. Python's `socket` checks that `fd` is a socket, and listens.
+fn listener(py: Python<'_>, fd: i32) -> PyResult<TcpListener> {
+    let arguments = PyDict::new(py);
+    arguments.set_item("fileno", fd)?;
+    let socket = py.import("socket")?.getattr("socket")?.call((), Some(&arguments))?;
+    if let Err(e) = socket.call_method1("listen", (BACKLOG,)) {
+        // The caller keeps a descriptor that is of no use here.
+        socket.call_method0("detach")?;
+        return Err(e);
+    }
+    let fd: i32 = socket.call_method0("detach")?.extract()?;
+    // SAFETY: `fd` is open, and `detach` has given it away. By the contract of the argument no other code closes it.
+    Ok(TcpListener::from(unsafe { OwnedFd::from_raw_fd(fd) }))
+}
+
+/// Connections that may wait to be accepted; the kernel's own limit may be lower.
+const BACKLOG: i32 = 4096;
 
 impl PyTcpStore {
     fn of(store: Arc<TcpStore>, use_libuv: bool) -> PyClassInitializer<PyTcpStore> {
@@ -394,12 +412,7 @@ impl PyTcpStore {
         if world_size == Some(0) {
             return Err(PyValueError::new_err("TCPStore world size cannot be 0"));
         }
-        let listener = match master_listen_fd {
-            Some(fd) if fd < 0 => return Err(PyValueError::new_err(format!("master_listen_fd: {fd}, must be from 0"))),
-            // SAFETY: by the contract of the argument the caller gives the descriptor away, and does not close it.
-            Some(fd) => Some(TcpListener::from(unsafe { OwnedFd::from_raw_fd(fd) })),
-            None => None,
-        };
+        let listener = master_listen_fd.map(|fd| listener(py, fd)).transpose()?;
         let options = TcpOptions {
             port,
             is_server: is_master,

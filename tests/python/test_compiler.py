@@ -56,7 +56,7 @@ def test_functions_and_decorators(device):
         return x + 1
 
     x = torch.ones(2, device=device)
-    assert f(x).tolist() == [2, 2] and f.__doc__ == "Adds one."
+    assert f(x).tolist() == [2, 2] and f.__doc__ == "Add one."
     assert torch.compile(f, disable=True) is f
     with pytest.raises(ZeroDivisionError):
         torch.compile(lambda: 1 / 0)()

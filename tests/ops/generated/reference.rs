@@ -13,12 +13,14 @@ const HEAD: &str = "\
 Every op of the op table, by family. `make generated` writes this page from the rows of the table, in
 `tensor/src/ops`; a test fails when the page is stale.
 
-* *Signatures* are those of the overloads, as in errors and in `help()`. `name_`, where it is listed, writes the result
-  into its first argument. `out=` is a tensor, or a tuple of tensors, to write the result to.
+* *Signatures* are the schemas of the overloads, with the names of Python.
+* *Forms*: `name_` writes the result into its first argument. `out=` is a tensor, or a tuple of tensors, to write the
+  result to.
 * *Dtypes* are those of tensor arguments with which a sample of the op runs on `cpu`: *floating-point* is `float16`,
   `bfloat16`, `float32` and `float64`, *complex* is `complex64` and `complex128`, *integers* are `uint8`, `int8`,
   `int16`, `int32` and `int64`.
-* *Devices*: tests compare every op on `tpu` with the same op on `cpu`. On `meta` an op gives sizes and dtype only.
+* *Devices*: tests compare every op on `tpu` with the same op on `cpu`, unless its results are random. On `meta` an op
+  gives sizes and dtype only.
 * *Differentiable*: whether a result has a gradient, for floating-point arguments. Tests compare the gradients with
   differences.
 ";

@@ -216,12 +216,11 @@ def test_a_file_is_deleted_by_its_last_store(tmp_path):
     assert not path.exists()
 
 
-def test_a_server_takes_over_a_listening_socket():
-    listening = socket.socket()
-    listening.bind(("localhost", 0))
-    listening.listen()
-    port = listening.getsockname()[1]
-    server = dist.TCPStore("localhost", port, 1, True, LONG, master_listen_fd=listening.detach())
+def test_a_server_takes_over_a_bound_socket():
+    bound = socket.socket()
+    bound.bind(("localhost", 0))
+    port = bound.getsockname()[1]
+    server = dist.TCPStore("localhost", port, 1, True, LONG, master_listen_fd=bound.detach())
     assert server.port == port
     server.set("key", "value")
     assert dist.TCPStore("localhost", port, timeout=LONG).get("key") == b"value"

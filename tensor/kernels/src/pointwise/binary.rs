@@ -489,6 +489,16 @@ pub fn binary(kind: BinaryKind, a: &View, b: &View, out: &mut ViewMut) -> Result
     Ok(())
 }
 
+/// Write `kind(out, x)` to `out`, or `kind(x, out)` if `x_first`. Views and dtypes are as for [`binary`].
+///
+/// # Errors
+/// Fails like [`binary`].
+pub fn binary_in_place(kind: BinaryKind, out: &mut ViewMut, x: &View, x_first: bool) -> Result<(), KernelError> {
+    // SAFETY: `out` covers these elements, and `binary` allows an operand that is also the output.
+    let old = unsafe { View::new(out.ptr(), out.sizes(), out.strides(), out.dtype()) };
+    if x_first { binary(kind, x, &old, out) } else { binary(kind, &old, x, out) }
+}
+
 /// Write `kind(a, b)` to `out`, which is `bool`. The rest is as for [`binary`].
 ///
 /// # Errors

@@ -11,7 +11,7 @@ mod math;
 mod optimizer;
 mod unary;
 
-pub use binary::{BinaryKind, CompareKind, binary, binary_supports, compare};
+pub use binary::{BinaryKind, CompareKind, binary, binary_in_place, binary_supports, compare};
 pub use frexp::frexp;
 pub use fused::{
     add_scaled, addcdiv, addcmul, clamp, gelu, gelu_backward, lerp, select, sigmoid_backward, silu, silu_backward,

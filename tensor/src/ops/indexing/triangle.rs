@@ -32,7 +32,7 @@ fn triangle(x: &Tensor, diagonal: i64, lower: bool) -> Result<Tensor> {
 /// `torch.tril`: zeros above a diagonal of each matrix.
 ///
 /// # Errors
-/// `Runtime` below two dimensions.
+/// `Runtime` for fewer than two dimensions.
 pub fn tril(x: &Tensor, diagonal: i64) -> Result<Tensor> {
     triangle(x, diagonal, true)
 }
@@ -40,7 +40,7 @@ pub fn tril(x: &Tensor, diagonal: i64) -> Result<Tensor> {
 /// `torch.triu`: zeros below a diagonal of each matrix.
 ///
 /// # Errors
-/// `Runtime` below two dimensions.
+/// `Runtime` for fewer than two dimensions.
 pub fn triu(x: &Tensor, diagonal: i64) -> Result<Tensor> {
     triangle(x, diagonal, false)
 }

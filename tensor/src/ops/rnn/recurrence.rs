@@ -319,7 +319,7 @@ impl Recurrence {
     fn order(&self, steps: usize) -> Vec<usize> {
         if self.reverse { (0..steps).rev().collect() } else { (0..steps).collect() }
     }
-    /// The states before all steps: `first`, then `all` without the last, in the order of steps.
+    /// The state before each step: `first`, then `all` without the last, in the order of steps.
     fn before(&self, first: &Tensor, all: &Tensor) -> Result<Tensor> {
         let (first, steps) = (first.unsqueeze(0)?, all.dims()[0] as i64);
         if self.reverse {

@@ -92,7 +92,7 @@ fn uneven_gradient(x: &Tensor, d: usize, points: &Tensor, edge: i64) -> Result<T
     cat(&[&first, &middle, &last], d)
 }
 
-/// Refuse a number of distances other than that of dimensions.
+/// Refuse distances whose number differs from that of the dimensions.
 fn check_spacing(x: &Tensor, count: usize, dims: Option<usize>) -> Result<()> {
     let rank = x.dims().len();
     match dims {

@@ -1,0 +1,61 @@
+//! The watchdog: one thread that tells the store where this process is, and notices groups that other ranks broke.
+
+use crate::group::Group;
+use crate::recorder::{Recorder, State};
+use parking_lot::Mutex;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Once, Weak};
+use std::time::{Duration, SystemTime};
+
+const PERIOD: Duration = Duration::from_millis(500);
+/// A collective that runs longer than this asks the store whether another rank failed.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A group, and the entry and state of the recorder that the store has.
+type Watched = (Weak<Group>, Option<(u64, State)>);
+
+static GROUPS: Mutex<Vec<Watched>> = Mutex::new(Vec::new());
+static START: Once = Once::new();
+
+/// Watch a group until it is dropped.
+pub(crate) fn add(group: &Arc<Group>) {
+    GROUPS.lock().push((Arc::downgrade(group), None));
+    START.call_once(|| {
+        let run = || {
+            loop {
+                std::thread::sleep(PERIOD);
+                look();
+            }
+        };
+        // Without the thread, reports of timeouts say less.
+        let _ = std::thread::Builder::new().name("group-watchdog".into()).spawn(run);
+    });
+}
+
+fn look() {
+    let watched = {
+        let mut groups = GROUPS.lock();
+        groups.retain(|(group, _)| group.strong_count() > 0);
+        groups.clone()
+    };
+    for (weak, told) in watched {
+        let Some(group) = weak.upgrade() else { continue };
+        let last = group.last_entry.load(Ordering::Relaxed).checked_sub(1);
+        let Some(last) = last.and_then(|id| Recorder::global().get(id)) else { continue };
+        let now = Some((last.id, last.state));
+        if now != told {
+            // The store may be gone at the end of a program. Then no rank reads this.
+            let _ = group.meeting.post(&format!("state/{}", group.rank), &last.summary());
+            if let Some(entry) = GROUPS.lock().iter_mut().find(|(g, _)| g.ptr_eq(&weak)) {
+                entry.1 = now;
+            }
+        }
+        let age = last.started.and_then(|t| SystemTime::now().duration_since(t).ok());
+        if last.state == State::Started
+            && age.is_some_and(|age| age > PATIENCE)
+            && matches!(group.meeting.find("abort"), Ok(Some(_)))
+        {
+            group.broken.store(true, Ordering::Release);
+        }
+    }
+}

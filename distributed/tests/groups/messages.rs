@@ -1,0 +1,111 @@
+//! Messages with tags.
+
+use crate::ranks::{PATIENT, networks, run};
+use std::time::Duration;
+use torchtpu_distributed::{Op, ReduceOp, Request};
+use torchtpu_tensor::DType;
+
+#[test]
+fn messages_are_matched_by_tag_and_not_by_order() {
+    for (name, network) in networks() {
+        run(&network, 2, PATIENT, |group| {
+            if group.rank() == 0 {
+                for tag in 0..4u8 {
+                    group.send(1, tag.into(), DType::U8, &[tag; 3]).expect(name);
+                }
+            } else {
+                for tag in [2u8, 0, 3, 1] {
+                    let mut x = [9; 3];
+                    assert_eq!(group.recv(Some(0), tag.into(), DType::U8, &mut x).expect(name), 0);
+                    assert_eq!(x, [tag; 3], "{name}");
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn a_receive_from_any_rank_says_the_rank() {
+    for (name, network) in networks() {
+        run(&network, 4, PATIENT, |group| {
+            if group.rank() != 0 {
+                group.send(0, 5, DType::U8, &[group.rank() as u8]).expect(name);
+                return;
+            }
+            let mut seen = Vec::new();
+            for _ in 1..4 {
+                let mut x = [0];
+                let from = group.recv(None, 5, DType::U8, &mut x).expect(name);
+                assert_eq!(usize::from(x[0]), from, "{name}");
+                seen.push(from);
+            }
+            seen.sort_unstable();
+            assert_eq!(seen, [1, 2, 3], "{name}");
+        });
+    }
+}
+
+#[test]
+fn a_pending_receive_does_not_stop_collectives() {
+    for (name, network) in networks() {
+        run(&network, 2, PATIENT, |group| {
+            let sum = || {
+                let mut x = [1];
+                let request = Request::new(Op::AllReduce(ReduceOp::Sum), DType::U8, &[1]);
+                group.run(&request, &[], &mut x).expect(name);
+            };
+            if group.rank() == 0 {
+                let work = group.irecv(Some(1), 0, DType::U8, Box::new(vec![0u8; 3_000_000])).expect(name);
+                sum();
+                work.wait(None).expect(name);
+                assert!(work.result().expect(name).bytes().iter().all(|&b| b == 7), "{name}");
+            } else {
+                sum();
+                group.send(0, 0, DType::U8, &vec![7; 3_000_000]).expect(name);
+            }
+        });
+    }
+}
+
+#[test]
+fn both_ranks_may_send_large_messages_first() {
+    for (name, network) in networks() {
+        run(&network, 2, PATIENT, |group| {
+            let peer = 1 - group.rank();
+            let work = group.isend(peer, 0, DType::U8, vec![group.rank() as u8; 5_000_000]).expect(name);
+            let mut x = vec![9; 5_000_000];
+            group.recv(Some(peer), 0, DType::U8, &mut x).expect(name);
+            work.wait(None).expect(name);
+            assert!(x.iter().all(|&b| usize::from(b) == peer), "{name}");
+        });
+    }
+}
+
+#[test]
+fn a_message_of_another_dtype_or_length_is_an_error() {
+    let errors = run(&networks()[0].1, 2, PATIENT, |group| {
+        if group.rank() == 0 {
+            group.send(1, 0, DType::F32, &[0; 16]).expect("the message leaves");
+            return String::new();
+        }
+        let mut x = [0; 16];
+        group.recv(Some(0), 0, DType::I32, &mut x).expect_err("the dtypes differ").to_string()
+    });
+    let expected = "recv: message from rank 0 with tag 0 has 16 bytes of float32, must be 16 bytes of int32";
+    assert_eq!(errors[1], expected);
+}
+
+#[test]
+fn a_receive_without_a_message_ends_at_its_timeout() {
+    for (name, network) in networks() {
+        run(&network, 2, Duration::from_millis(300), |group| {
+            if group.rank() == 0 {
+                let error = group.recv(Some(1), 3, DType::U8, &mut [0]).expect_err("nothing was sent").to_string();
+                let expected = "Timed out waiting for a message from rank 1 with tag 3 (rank 0 of group 0)";
+                assert_eq!(error, expected, "{name}");
+            }
+            group.set_timeout(PATIENT);
+            group.barrier().expect("the group is still whole");
+        });
+    }
+}

@@ -1,0 +1,236 @@
+//! Ranks that do not do what the others do: every rank gets an error that names it.
+
+use crate::ranks::{networks, run};
+use std::time::{Duration, Instant};
+use torchtpu_distributed::transport::Network;
+use torchtpu_distributed::{Op, ProcessGroup, ReduceOp, Request};
+use torchtpu_tensor::DType;
+
+const SHORT: Duration = Duration::from_secs(2);
+/// A mistake that ranks notice by a message must not take the timeout. The test machine may be busy.
+const AT_ONCE: Duration = Duration::from_secs(20);
+
+fn sum(dtype: DType, count: usize) -> (Request, Vec<u8>) {
+    (Request::new(Op::AllReduce(ReduceOp::Sum), dtype, &[count]), vec![0; count * dtype.size_bytes()])
+}
+
+/// Run one request a rank after a barrier. Return the errors of the ranks.
+fn errors(
+    network: &std::sync::Arc<dyn Network>,
+    size: usize,
+    timeout: Duration,
+    request: impl Fn(usize) -> (Request, Vec<u8>) + Sync,
+) -> Vec<String> {
+    run(network, size, Duration::from_secs(60), |group| {
+        group.barrier().expect("all ranks come");
+        group.set_timeout(timeout);
+        let (request, mut output) = request(group.rank());
+        let request = request.at(format!("train.py:{}", 10 + group.rank()));
+        let error = group.run(&request, &[], &mut output).expect_err("the ranks differ");
+        // The group is broken from now on.
+        let later = group.barrier().expect_err("the group is broken").to_string();
+        assert!(later.contains("The process group 0 is broken, because an earlier call failed"), "{later}");
+        error.to_string()
+    })
+}
+
+#[test]
+fn other_shapes_dtypes_and_ops_are_named_on_both_ranks_at_once() {
+    type Case = (&'static str, fn(usize) -> (Request, Vec<u8>), [&'static str; 2]);
+    let cases: [Case; 5] = [
+        (
+            "shape",
+            |rank| sum(DType::F32, 4 + 2 * rank),
+            ["OpType=ALLREDUCE, TensorShape=[4], TensorDtypes=Float", "TensorShape=[6], TensorDtypes=Float"],
+        ),
+        (
+            "dtype",
+            |rank| sum(if rank == 0 { DType::F32 } else { DType::I32 }, 4),
+            ["TensorShape=[4], TensorDtypes=Float", "TensorShape=[4], TensorDtypes=Int"],
+        ),
+        (
+            "op",
+            |rank| match rank {
+                0 => sum(DType::F32, 4),
+                _ => (Request::new(Op::Broadcast { root: 0 }, DType::F32, &[4]), vec![0; 16]),
+            },
+            ["OpType=ALLREDUCE", "OpType=BROADCAST"],
+        ),
+        (
+            "a root that only sends",
+            |rank| (Request::new(Op::Broadcast { root: 0 }, DType::F32, &[4 + rank]), vec![0; 16 + 4 * rank]),
+            ["OpType=BROADCAST, TensorShape=[4]", "OpType=BROADCAST, TensorShape=[5]"],
+        ),
+        (
+            "function",
+            |rank| {
+                let op = if rank == 0 { ReduceOp::Sum } else { ReduceOp::Max };
+                (Request::new(Op::AllReduce(op), DType::F32, &[1]), vec![0; 4])
+            },
+            ["ReduceOp=SUM", "ReduceOp=MAX"],
+        ),
+    ];
+    for (name, network) in networks() {
+        for (case, request, words) in &cases {
+            let start = Instant::now();
+            let errors = errors(&network, 2, Duration::from_secs(60), request);
+            assert!(start.elapsed() < AT_ONCE, "{name}, {case}: {:?}", start.elapsed());
+            for (rank, error) in errors.iter().enumerate() {
+                for word in words.iter().chain(&[
+                    "Detected mismatch between collectives on ranks.",
+                    "SequenceNumber=1",
+                    "rank 0 called it at train.py:10",
+                    "rank 1 called it at train.py:11",
+                    &*format!("Rank {rank} of group 0"),
+                ]) {
+                    assert!(error.contains(word), "{name}, {case}, rank {rank}: {word} is not in:\n{error}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_rank_of_five_gets_the_error_of_two() {
+    for count in [4, 200_000] {
+        for (name, network) in networks() {
+            let start = Instant::now();
+            let errors = errors(&network, 5, Duration::from_secs(60), |rank| {
+                sum(DType::F32, if rank == 3 { count + 1 } else { count })
+            });
+            assert!(start.elapsed() < AT_ONCE, "{name}: {:?}", start.elapsed());
+            for error in &errors {
+                assert!(error.contains("Detected mismatch between collectives on ranks"), "{name}: {error}");
+                assert!(error.contains(&format!("TensorShape=[{}]", count + 1)), "{name}: {error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn one_collective_more_names_both_calls() {
+    let network = &networks()[1].1;
+    let errors = run(network, 2, Duration::from_secs(60), |group| {
+        if group.rank() == 0 {
+            group.run(&sum(DType::F32, 4).0.at("log.py:3"), &[], &mut [0; 16]).expect_err("rank 1 is in a barrier")
+        } else {
+            group.run(&Request::new(Op::Barrier, DType::U8, &[]).at("train.py:9"), &[], &mut []).expect_err("as above")
+        }
+        .to_string()
+    });
+    for error in errors {
+        assert!(error.contains("log.py:3") && error.contains("train.py:9"), "{error}");
+    }
+}
+
+fn assert_in_time(start: Instant) {
+    // One second more than the timeout, and one for a busy machine.
+    assert!(start.elapsed() < SHORT + Duration::from_secs(2), "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_missing_rank_is_named_on_all_others_within_the_timeout() {
+    for (name, network) in networks() {
+        let errors = run(&network, 3, SHORT, |group| {
+            group.barrier().expect("all ranks come");
+            if group.rank() == 2 {
+                // The rank is busy with something else.
+                std::thread::sleep(SHORT + Duration::from_secs(1));
+                return String::new();
+            }
+            let start = Instant::now();
+            let (request, mut output) = sum(DType::F32, 4);
+            let error = group.run(&request.at("train.py:5"), &[], &mut output).expect_err("rank 2 is missing");
+            assert_in_time(start);
+            error.to_string()
+        });
+        for (rank, error) in errors[..2].iter().enumerate() {
+            for word in ["timed out after 2000 ms waiting for rank 2", "SequenceNumber=1, OpType=ALLREDUCE"] {
+                assert!(error.contains(word), "{name}, rank {rank}: {word} is not in:\n{error}");
+            }
+            assert!(error.contains("train.py:5") && error.contains(&format!("Rank {rank} of group 0")), "{error}");
+        }
+        assert!(errors.iter().any(|e| e.contains("rank 2: barrier of")), "{name}: {errors:?}");
+    }
+}
+
+#[test]
+fn a_rank_that_left_is_named() {
+    for (name, network) in networks() {
+        let left = std::sync::Barrier::new(2);
+        let errors = run(&network, 2, Duration::from_secs(60), |group: &ProcessGroup| {
+            group.barrier().expect("all ranks come");
+            if group.rank() == 1 {
+                left.wait();
+                return String::new();
+            }
+            left.wait();
+            let (request, mut output) = sum(DType::F32, 4);
+            group.run(&request, &[], &mut output).expect_err("rank 1 has left").to_string()
+        });
+        assert!(errors[0].starts_with("Rank 1 has left the group"), "{name}: {}", errors[0]);
+    }
+}
+
+#[test]
+fn a_monitored_barrier_names_the_ranks_that_are_late() {
+    let network = &networks()[1].1;
+    let errors = run(network, 4, Duration::from_secs(60), |group| {
+        group.monitored_barrier(Duration::from_secs(20), true).expect("all ranks come");
+        if group.rank() >= 2 {
+            return String::new();
+        }
+        group.monitored_barrier(Duration::from_millis(400), true).expect_err("two ranks are missing").to_string()
+    });
+    for (rank, error) in errors[..2].iter().enumerate() {
+        let expected = format!("[Rank {rank}]: Ranks 2, 3 failed to pass monitoredBarrier in 400 ms");
+        assert!(error.starts_with(&expected), "{error}");
+    }
+}
+
+#[test]
+fn different_lists_of_ranks_are_an_error_on_every_rank() {
+    let network = &networks()[0].1;
+    let errors = run(network, 3, Duration::from_secs(60), |group| {
+        let ranks = if group.rank() == 1 { [0, 1] } else { [0, 2] };
+        group.new_group(&ranks, None).err().expect("the lists differ").to_string()
+    });
+    for error in errors {
+        assert!(error.contains("Ranks=[[0, 1]]") && error.contains("Ranks=[[0, 2]]"), "{error}");
+    }
+}
+
+#[test]
+fn an_abort_ends_what_waits_on_all_ranks() {
+    for (name, network) in networks() {
+        let errors = run(&network, 2, Duration::from_secs(60), |group| {
+            group.barrier().expect("all ranks come");
+            let (request, mut output) = sum(DType::F32, 4);
+            if group.rank() == 1 {
+                std::thread::sleep(Duration::from_millis(100));
+                group.abort("the data is bad");
+            }
+            group.run(&request, &[], &mut output).expect_err("the group is aborted").to_string()
+        });
+        for error in errors {
+            assert!(error.contains("Rank 1 of group 0 was aborted: the data is bad"), "{name}: {error}");
+        }
+    }
+}
+
+#[test]
+fn wrong_lengths_and_roots_are_refused_before_anything_is_sent() {
+    run(&networks()[0].1, 2, Duration::from_secs(60), |group| {
+        let refuse = |op: Op, input: &[u8], output: &mut [u8]| {
+            group.run(&Request::new(op, DType::F32, &[1]), input, output).expect_err("it does not fit").to_string()
+        };
+        let gathered = refuse(Op::AllGather, &[0; 4], &mut [0; 4]);
+        assert_eq!(gathered, "output tensor size must be equal to world_size times input tensor size");
+        let part = refuse(Op::ReduceScatter(ReduceOp::Sum), &[0; 4], &mut [0; 4]);
+        assert_eq!(part, "input tensor must be the same size as output size times world size");
+        let root = refuse(Op::Broadcast { root: 2 }, &[], &mut [0; 4]);
+        assert_eq!(root, "broadcast: root: rank 2, must be less than 2");
+        group.barrier().expect("nothing was sent");
+        assert_eq!(group.sequence(), 1);
+    });
+}
