@@ -6,8 +6,8 @@
 //! | `tcp://host:port?rank=0&world_size=2` | TCP | in the URL |
 //! | `file:///path?rank=0&world_size=2` | a file | in the URL |
 //!
-//! Arguments `rank` and `world_size` in the URL of `env://` replace the environment's. With TCP, rank 0 runs the server,
-//! unless the agent of `torchrun` does (`TORCHELASTIC_USE_AGENT_STORE`).
+//! Arguments `rank` and `world_size` in the URL of `env://` replace the environment's. With TCP, rank 0 runs the
+//! server, unless the agent of `torchrun` does (`TORCHELASTIC_USE_AGENT_STORE`).
 
 use crate::store::{FileStore, Store, TcpOptions, TcpStore, check_interrupt};
 use std::sync::Arc;

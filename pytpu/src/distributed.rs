@@ -118,8 +118,8 @@ impl PyStore {
         self.run(py, |store| store.set(&key.0, &value.0))
     }
 
-    /// Set ``key`` to ``desired_value`` if its value is ``expected_value``, or if it is absent and ``expected_value`` is
-    /// empty. Return the value afterwards, or ``expected_value`` if the key is absent.
+    /// Set ``key`` to ``desired_value`` if its value is ``expected_value``, or if it is absent and ``expected_value``
+    /// is empty. Return the value afterwards, or ``expected_value`` if the key is absent.
     #[pyo3(signature = (key, expected_value, desired_value, /))]
     fn compare_set<'py>(
         &self,

@@ -6,8 +6,8 @@ use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 use torchtpu_tensor::{Error, Result};
 
-/// Keys with their values, and queues. Keys are bytes, since clients in other languages send any. The content of a [`HashStore`], and of the server of a
-/// [`TcpStore`](super::TcpStore).
+/// Keys with their values, and queues: the content of a [`HashStore`], and of the server of a
+/// [`TcpStore`](super::TcpStore). Keys are bytes, since clients in other languages may send any.
 #[derive(Default)]
 pub(super) struct Table {
     values: HashMap<Vec<u8>, Vec<u8>>,

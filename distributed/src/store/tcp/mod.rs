@@ -1,7 +1,7 @@
 //! A store in one process that others reach by TCP. Client and server speak PyTorch's protocol.
 //!
-//! A server is one thread for all its clients. A [`TcpStore`] uses one connection as long as one thread waits at a time:
-//! while a thread waits on the connection, calls of other threads open a second one.
+//! A server is one thread for all its clients. A [`TcpStore`] uses one connection as long as one thread waits at a
+//! time. While a thread waits on the connection, calls of other threads open a second one.
 
 mod server;
 mod wire;
