@@ -7,7 +7,7 @@ use std::ops::{Add, Div, Mul, Neg, Sub};
 
 /// Unwrap the result of an operator.
 #[track_caller]
-fn must(x: crate::Result<Tensor>) -> Tensor {
+fn expect_ok(x: crate::Result<Tensor>) -> Tensor {
     match x {
         Ok(t) => t,
         Err(e) => panic!("{e}"),
@@ -21,32 +21,32 @@ macro_rules! operators {
             /// # Panics
             /// When the method of the same name returns an error.
             #[track_caller]
-            fn $method(self, other: &Tensor) -> Tensor { must(Tensor::$method(self, other)) }
+            fn $method(self, other: &Tensor) -> Tensor { expect_ok(Tensor::$method(self, other)) }
         }
         impl $trait<Tensor> for Tensor {
             type Output = Tensor;
             #[track_caller]
-            fn $method(self, other: Tensor) -> Tensor { must(Tensor::$method(&self, &other)) }
+            fn $method(self, other: Tensor) -> Tensor { expect_ok(Tensor::$method(&self, &other)) }
         }
         impl $trait<&Tensor> for Tensor {
             type Output = Tensor;
             #[track_caller]
-            fn $method(self, other: &Tensor) -> Tensor { must(Tensor::$method(&self, other)) }
+            fn $method(self, other: &Tensor) -> Tensor { expect_ok(Tensor::$method(&self, other)) }
         }
         impl $trait<Tensor> for &Tensor {
             type Output = Tensor;
             #[track_caller]
-            fn $method(self, other: Tensor) -> Tensor { must(Tensor::$method(self, &other)) }
+            fn $method(self, other: Tensor) -> Tensor { expect_ok(Tensor::$method(self, &other)) }
         }
         impl $trait<f64> for &Tensor {
             type Output = Tensor;
             #[track_caller]
-            fn $method(self, other: f64) -> Tensor { must(self.$scalar(Scalar::Float(other))) }
+            fn $method(self, other: f64) -> Tensor { expect_ok(self.$scalar(Scalar::Float(other))) }
         }
         impl $trait<f64> for Tensor {
             type Output = Tensor;
             #[track_caller]
-            fn $method(self, other: f64) -> Tensor { must(self.$scalar(Scalar::Float(other))) }
+            fn $method(self, other: f64) -> Tensor { expect_ok(self.$scalar(Scalar::Float(other))) }
         }
     )*};
 }
@@ -62,13 +62,13 @@ impl Neg for &Tensor {
     type Output = Tensor;
     #[track_caller]
     fn neg(self) -> Tensor {
-        must(Tensor::neg(self))
+        expect_ok(Tensor::neg(self))
     }
 }
 impl Neg for Tensor {
     type Output = Tensor;
     #[track_caller]
     fn neg(self) -> Tensor {
-        must(Tensor::neg(&self))
+        expect_ok(Tensor::neg(&self))
     }
 }

@@ -36,7 +36,7 @@ pub fn call(op: Prim, x: &[&Tensor]) -> Result<Tensor> {
 /// [`call`] while some thread is observed, casts, or is in inference mode.
 #[cold]
 fn call_unusual(op: Prim, x: &[&Tensor]) -> Result<Tensor> {
-    tell(&op, x);
+    notify_observer(&op, x);
     if let Some(x) = autocast::operands(&op, x)? {
         let _suspended = autocast::Suspended::new();
         return call(op, &x.iter().collect::<SmallVec<[&Tensor; 4]>>());
@@ -149,7 +149,7 @@ fn run_with(op: &Prim, x: &[&Tensor], meta: Meta, strides: Option<Dims>) -> Resu
 pub(crate) fn copy_with(x: &Tensor, strides: Dims) -> Result<Tensor> {
     let op = Prim::Copy(crate::ops::convert::Copy);
     if is_unusual() {
-        tell(&op, &[x]);
+        notify_observer(&op, &[x]);
     }
     let grad = graph::may_need_grad(&[x]);
     let y = run_with(&op, &[x], *x.meta(), Some(strides))?;
@@ -162,7 +162,7 @@ pub(crate) fn copy_with(x: &Tensor, strides: Dims) -> Result<Tensor> {
 /// Run an op with any number of outputs.
 pub fn call_n(op: Prim, x: &[&Tensor]) -> Result<Outs> {
     if is_unusual() {
-        tell(&op, x);
+        notify_observer(&op, x);
         if let Some(x) = autocast::operands(&op, x)? {
             let _suspended = autocast::Suspended::new();
             return call_n(op, &x.iter().collect::<SmallVec<[&Tensor; 4]>>());
@@ -204,7 +204,7 @@ pub fn observe(f: impl Fn(&Prim, &[&Tensor]) + Send + Sync + 'static) {
 }
 
 #[cold]
-fn tell(op: &Prim, x: &[&Tensor]) {
+fn notify_observer(op: &Prim, x: &[&Tensor]) {
     if let Some(f) = OBSERVER.get() {
         f(op, x);
     }
@@ -285,7 +285,7 @@ fn run_resolved(op: &Prim, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
 /// Make a view and record it.
 pub fn call_view(op: Prim, x: &Tensor) -> Result<Tensor> {
     if is_unusual() {
-        tell(&op, &[x]);
+        notify_observer(&op, &[x]);
     }
     debug_assert!(op.is_view());
     if let Prim::AsStrided(w) = &op

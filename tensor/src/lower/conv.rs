@@ -11,10 +11,12 @@
 //!
 //! `docs/performance/xla-cpu.md` has the measurements.
 
-use crate::lower::kernel_call::{self, KernelCall};
+use crate::lower::kernel_call::{self, KernelCall, Numbers, misfit, spatial_of};
 use crate::op::{Func, Value};
 use crate::ops::conv::{ConvSpec, spread};
 use crate::{Dims, Meta};
+use smallvec::smallvec;
+use torchtpu_kernels::{View, ViewMut, conv as kernels};
 use torchtpu_stablehlo::{ConvDims, ElementType};
 
 /// The number of elements of a weight below which moving it is faster than setting up a product of matrices.
@@ -27,10 +29,96 @@ fn work(w: &[usize], y: &[usize]) -> usize {
     w.iter().product::<usize>() / w[0].max(1) * y.iter().product::<usize>()
 }
 
+/// The kernel of a convolution.
+#[derive(Debug)]
+pub(crate) struct ConvCall(ConvSpec);
+
+impl KernelCall for ConvCall {
+    fn names() -> &'static [&'static str] {
+        &["conv"]
+    }
+    fn numbers(&self) -> Numbers {
+        conv_numbers(&self.0)
+    }
+    fn decode(_: &str, numbers: &[i64]) -> Option<Self> {
+        Some(ConvCall(conv_spec(numbers)?))
+    }
+    fn compute(&self, x: &[View<'_>], y: &mut [ViewMut<'_>]) -> Result<(), String> {
+        let ([x, w], [y]) = (x, y) else { return Err(misfit(self)) };
+        kernels::conv(x, w, None, &self.0, y);
+        Ok(())
+    }
+}
+
+/// The kernel of the gradient of a convolution for its input.
+#[derive(Debug)]
+pub(crate) struct InputGradCall(ConvSpec);
+
+impl KernelCall for InputGradCall {
+    fn names() -> &'static [&'static str] {
+        &["conv_input_grad"]
+    }
+    fn numbers(&self) -> Numbers {
+        conv_numbers(&self.0)
+    }
+    fn decode(_: &str, numbers: &[i64]) -> Option<Self> {
+        Some(InputGradCall(conv_spec(numbers)?))
+    }
+    fn compute(&self, x: &[View<'_>], y: &mut [ViewMut<'_>]) -> Result<(), String> {
+        let ([g, w], [gx]) = (x, y) else { return Err(misfit(self)) };
+        kernels::conv_input_grad(g, w, &self.0, gx);
+        Ok(())
+    }
+}
+
+/// The kernel of the gradient of a convolution for its weight.
+#[derive(Debug)]
+pub(crate) struct WeightGradCall(ConvSpec);
+
+impl KernelCall for WeightGradCall {
+    fn names() -> &'static [&'static str] {
+        &["conv_weight_grad"]
+    }
+    fn numbers(&self) -> Numbers {
+        conv_numbers(&self.0)
+    }
+    fn decode(_: &str, numbers: &[i64]) -> Option<Self> {
+        Some(WeightGradCall(conv_spec(numbers)?))
+    }
+    fn compute(&self, x: &[View<'_>], y: &mut [ViewMut<'_>]) -> Result<(), String> {
+        let ([x, g], [gw]) = (x, y) else { return Err(misfit(self)) };
+        kernels::conv_weight_grad(x, g, &self.0, gw);
+        Ok(())
+    }
+}
+
+fn conv_numbers(s: &ConvSpec) -> Numbers {
+    let mut numbers = smallvec![s.spatial as i64, s.groups as i64, s.reverse.into()];
+    for d in 0..s.spatial {
+        let (low, high) = s.pad[d];
+        numbers.extend([s.stride[d] as i64, low, high, s.x_dilation[d] as i64, s.w_dilation[d] as i64]);
+    }
+    numbers
+}
+
+fn conv_spec(numbers: &[i64]) -> Option<ConvSpec> {
+    let [spatial, groups, reverse, rest @ ..] = numbers else { return None };
+    let (dims, []) = rest.as_chunks::<5>() else { return None };
+    let (spatial, groups) = (spatial_of(*spatial, dims)?, usize::try_from(*groups).ok()?);
+    let mut s = ConvSpec { spatial, groups, reverse: *reverse != 0, ..ConvSpec::default() };
+    for (d, &[stride, low, high, x_dilation, w_dilation]) in dims.iter().enumerate() {
+        s.stride[d] = usize::try_from(stride).ok()?;
+        s.pad[d] = (low, high);
+        s.x_dilation[d] = usize::try_from(x_dilation).ok()?;
+        s.w_dilation[d] = usize::try_from(w_dilation).ok()?;
+    }
+    Some(s)
+}
+
 /// `x` convolved with `w`, without a bias.
 pub(crate) fn convolution(f: &mut Func, x: &Value, w: &Value, spec: &ConvSpec, y: &Meta) -> Value {
-    if kernel_call::serves(f, x.element(), work(w.shape(), &y.dims)) {
-        return KernelCall::Conv(*spec).lower(f, [x, w], &[*y]).remove(0);
+    if kernel_call::is_profitable(f, x.element(), work(w.shape(), &y.dims)) {
+        return ConvCall(*spec).call_kernel(f, [x, w], &[*y]).remove(0);
     }
     let y = &y.dims;
     if !f.platform().is_cpu() {
@@ -52,8 +140,8 @@ pub(crate) fn convolution(f: &mut Func, x: &Value, w: &Value, spec: &ConvSpec, y
 
 /// Gradient of a convolution for its input, which has sizes `x`.
 pub(crate) fn input_grad(f: &mut Func, g: &Value, w: &Value, of: &ConvSpec, x: &Meta) -> Value {
-    if kernel_call::serves(f, g.element(), work(w.shape(), g.shape())) {
-        return KernelCall::ConvInputGrad(*of).lower(f, [g, w], &[*x]).remove(0);
+    if kernel_call::is_profitable(f, g.element(), work(w.shape(), g.shape())) {
+        return InputGradCall(*of).call_kernel(f, [g, w], &[*x]).remove(0);
     }
     let x = &x.dims;
     let (s, k) = (of.spatial, w.shape()[2..].to_vec());
@@ -88,8 +176,8 @@ pub(crate) fn input_grad(f: &mut Func, g: &Value, w: &Value, of: &ConvSpec, x: &
 
 /// Gradient of a convolution for its weight, which has sizes `w`.
 pub(crate) fn weight_grad(f: &mut Func, x: &Value, g: &Value, of: &ConvSpec, w: &Meta) -> Value {
-    if kernel_call::serves(f, x.element(), work(&w.dims, g.shape())) {
-        return KernelCall::ConvWeightGrad(*of).lower(f, [x, g], &[*w]).remove(0);
+    if kernel_call::is_profitable(f, x.element(), work(&w.dims, g.shape())) {
+        return WeightGradCall(*of).call_kernel(f, [x, g], &[*w]).remove(0);
     }
     let w = &w.dims;
     let (s, xs, gs) = (of.spatial, x.shape().to_vec(), g.shape().to_vec());

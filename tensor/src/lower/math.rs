@@ -9,10 +9,13 @@
 //! The same holds for the inverse functions, the gamma function and some others. They have the texts that kernels of
 //! `f32` run in vectors of `f64` ([`single`]), and so the same results.
 
+use crate::lower::kernel_call::{KernelCall, Numbers, message, misfit};
 use crate::lower::{analytic, kernel_call};
 use crate::op::{Func, Value};
+use smallvec::smallvec;
 use torchtpu_kernels::pointwise::{BinaryKind, UnaryKind};
 use torchtpu_kernels::special::{Analytic, single};
+use torchtpu_kernels::{View, ViewMut};
 use torchtpu_stablehlo::{Direction, ElementType, Type};
 
 /// The function.
@@ -47,7 +50,9 @@ pub(crate) fn is_single(e: ElementType) -> bool {
 /// step of such a loop is a chain of about as many, each of which waits for the one before.
 pub(crate) fn is_called(kind: UnaryKind, f: &Func, x: &Value) -> bool {
     use UnaryKind::{Cos, Sin, Tan};
-    matches!(kind, Sin | Cos | Tan) && is_single(x.element()) && kernel_call::serves(f, x.element(), x.ty().numel())
+    matches!(kind, Sin | Cos | Tan)
+        && is_single(x.element())
+        && kernel_call::is_profitable(f, x.element(), x.ty().numel())
 }
 
 /// A function that is written once for kernels and for XLA:CPU.
@@ -59,6 +64,33 @@ impl analytic::OfTwo for Single<BinaryKind> {
             BinaryKind::Atan2 => single::atan2(a, b),
             kind => unreachable!("{} has no text for single precision", kind.name()),
         }
+    }
+}
+
+/// The kernel of sine, cosine or tangent.
+#[derive(Debug)]
+pub(crate) struct Angle(pub(crate) UnaryKind);
+
+impl KernelCall for Angle {
+    fn names() -> &'static [&'static str] {
+        &["sin", "cos", "tan"]
+    }
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+    fn numbers(&self) -> Numbers {
+        smallvec![]
+    }
+    fn decode(name: &str, numbers: &[i64]) -> Option<Self> {
+        let kinds = [UnaryKind::Sin, UnaryKind::Cos, UnaryKind::Tan];
+        kinds.into_iter().find(|kind| kind.name() == name).filter(|_| numbers.is_empty()).map(Angle)
+    }
+    fn arity(&self) -> (usize, usize) {
+        (1, 1)
+    }
+    fn compute(&self, x: &[View<'_>], y: &mut [ViewMut<'_>]) -> Result<(), String> {
+        let ([x], [y]) = (x, y) else { return Err(misfit(self)) };
+        torchtpu_kernels::pointwise::unary(self.0, x, y).map_err(message)
     }
 }
 

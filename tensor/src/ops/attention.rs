@@ -2,7 +2,7 @@
 
 use crate::axes::{Axes, Combine, last};
 use crate::lower::attention as accelerator;
-use crate::lower::kernel_call::{self, KernelCall};
+use crate::lower::kernel_call::{self, KernelCall, Numbers, Operand};
 use crate::op::{
     Attribute, Attributes, F64, Facts, Fused, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, broadcast_dims, same_device,
 };
@@ -14,6 +14,7 @@ use crate::types::compute::{compute_dtype, expect_float, narrowed, widened};
 use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, backend, dispatch, no_grad, state};
 use smallvec::smallvec;
 use torchtpu_kernels::attention as kernels;
+use torchtpu_kernels::{View, ViewMut};
 use torchtpu_stablehlo::Platform;
 
 /// `softmax(scale * q k^T + mask) v`, one head at a time.
@@ -90,7 +91,7 @@ impl Attention {
         let lse = sum.detach().log()?.add(&top)?.squeeze(-1)?;
         Ok((e.div(&divisor)?, lse))
     }
-    pub(crate) fn spec<'a>(&self, mask: Option<torchtpu_kernels::View<'a>>) -> kernels::Attention<'a> {
+    pub(crate) fn spec<'a>(&self, mask: Option<View<'a>>) -> kernels::Attention<'a> {
         kernels::Attention { scale: self.scale.get(), is_causal: self.is_causal, rows_first: self.rows_first, mask }
     }
     /// Reorder four items, one for each dimension, between `[b, h, l, e]` and the order of the operands.
@@ -136,6 +137,83 @@ impl Attention {
     }
 }
 
+fn attention_numbers(o: &Attention) -> Numbers {
+    smallvec![o.scale.get().to_bits() as i64, o.is_causal.into(), o.mask.into(), o.rows_first.into()]
+}
+
+fn attention_spec(numbers: &[i64]) -> Option<Attention> {
+    let &[scale, is_causal, mask, rows_first] = numbers else { return None };
+    let scale = F64::new(f64::from_bits(scale as u64));
+    let [is_causal, mask, rows_first] = [is_causal, mask, rows_first].map(|n| n != 0);
+    Some(Attention { scale, is_causal, mask, rows_first, keeps_output: false })
+}
+
+/// The layout of operand `i` of a call. Operand `mask` is broadcast to the scores of operands `q` and `q + 1`.
+fn mask_layout(o: &Attention, q: usize, mask: usize, i: usize, x: &[Operand<'_>]) -> (Dims, Dims) {
+    let Operand { sizes, strides, .. } = &x[i];
+    if i != mask {
+        return (*sizes, *strides);
+    }
+    let scores = o.score_dims(&x[q].sizes, &x[q + 1].sizes);
+    let mut spread = Dims::filled(0, 4);
+    for (d, (&n, &stride)) in sizes.iter().zip(strides.iter()).enumerate() {
+        spread.set(4 - sizes.len() + d, if n == 1 { 0 } else { stride });
+    }
+    (scores, spread)
+}
+
+impl KernelCall for Attention {
+    fn names() -> &'static [&'static str] {
+        &["attention"]
+    }
+    fn numbers(&self) -> Numbers {
+        attention_numbers(self)
+    }
+    fn decode(_: &str, numbers: &[i64]) -> Option<Self> {
+        attention_spec(numbers)
+    }
+    fn arity(&self) -> (usize, usize) {
+        (3 + usize::from(self.mask), 2)
+    }
+    fn takes_windows(&self, i: usize) -> bool {
+        i < 3
+    }
+    fn layout(&self, i: usize, x: &[Operand<'_>]) -> (Dims, Dims) {
+        mask_layout(self, 0, 3, i, x)
+    }
+    fn compute(&self, x: &[View<'_>], y: &mut [ViewMut<'_>]) -> std::result::Result<(), String> {
+        let ([q, k, v, mask @ ..], [y, lse]) = (x, y) else { return Err(kernel_call::misfit(self)) };
+        kernels::attention(q, k, v, &self.spec(mask.first().copied()), y, lse);
+        Ok(())
+    }
+}
+
+impl KernelCall for AttentionBackward {
+    fn names() -> &'static [&'static str] {
+        &["attention_backward"]
+    }
+    fn numbers(&self) -> Numbers {
+        attention_numbers(&self.of)
+    }
+    fn decode(_: &str, numbers: &[i64]) -> Option<Self> {
+        Some(AttentionBackward { of: attention_spec(numbers)? })
+    }
+    fn arity(&self) -> (usize, usize) {
+        (5 + usize::from(self.of.mask), 3)
+    }
+    fn takes_windows(&self, i: usize) -> bool {
+        i < 4
+    }
+    fn layout(&self, i: usize, x: &[Operand<'_>]) -> (Dims, Dims) {
+        mask_layout(&self.of, 1, 5, i, x)
+    }
+    fn compute(&self, x: &[View<'_>], y: &mut [ViewMut<'_>]) -> std::result::Result<(), String> {
+        let ([g, q, k, v, lse, mask @ ..], [gq, gk, gv]) = (x, y) else { return Err(kernel_call::misfit(self)) };
+        kernels::attention_backward(g, q, k, v, lse, &self.of.spec(mask.first().copied()), gq, gk, gv);
+        Ok(())
+    }
+}
+
 impl Fused for Attention {
     fn attributes(&self) -> Attributes {
         vec![
@@ -161,9 +239,7 @@ impl Fused for Attention {
         Ok(())
     });
     const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| match f.platform() {
-        Platform::Cpu { kernels: true } if !o.is_grouped(x[0].shape(), x[1].shape()) => {
-            KernelCall::Attention(*o).lower(f, x, y)
-        }
+        Platform::Cpu { kernels: true } if !o.is_grouped(x[0].shape(), x[1].shape()) => o.call_kernel(f, x, y),
         _ => accelerator::attention(o, f, x, y),
     });
     const VJP: Option<VjpFn<Self>> = Some(|o, s, g| {
@@ -266,7 +342,7 @@ impl Fused for AttentionBackward {
     });
     const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| match f.platform() {
         Platform::Cpu { kernels: true } if !o.of.keeps_output && !o.of.is_grouped(x[1].shape(), x[2].shape()) => {
-            KernelCall::AttentionBackward(o.of).lower(f, x, y)
+            o.call_kernel(f, x, y)
         }
         _ => accelerator::attention_backward(&o.of, f, x, y),
     });

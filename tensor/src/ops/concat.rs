@@ -2,7 +2,7 @@
 
 use crate::axes::{Axes, list};
 use crate::dims::MAX_DIMS;
-use crate::lower::kernel_call::{JoinFew, lower_join};
+use crate::lower::join::{JoinFew, lower_join};
 use crate::op::{Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim, same_device};
 use crate::policy::{Policies, Policy};
 use crate::schema::{Aliasing, Fill, Row, Sample, SampleArg, Scope, Tier, ints, n, t, two};

@@ -37,9 +37,10 @@ pub mod sort;
 pub mod statistics;
 
 use crate::axes::Axes;
+use crate::lower::kernel_call::Entry;
 use crate::op::{self, Attributes, Facts, Func, Grads, Layout, Outs, Saved, Saves, Value, Values};
 use crate::schema::{Aliasing, Arg, Args, Ret, Row, Schema};
-use crate::{DType, Error, Meta, Result, Tensor};
+use crate::{DType, Error, Meta, Result, Tensor, lower};
 
 /// The result of a row with one tensor.
 fn ok(y: Tensor) -> Result<Ret> {
@@ -444,6 +445,32 @@ pub const FAMILIES: &[Family] = &[
     Family::new("foreach", foreach::BOUNDS),
     Family::new("foreach", foreach::BLENDS),
     Family::new("foreach", foreach::OTHERS),
+];
+
+/// The kernels that programs may call.
+pub(crate) const KERNEL_CALLS: &[Entry] = &[
+    Entry::of::<matmul::Dot>(),
+    Entry::of::<matmul::LinearCall>(),
+    Entry::of::<lower::conv::ConvCall>(),
+    Entry::of::<lower::conv::InputGradCall>(),
+    Entry::of::<lower::conv::WeightGradCall>(),
+    Entry::of::<attention::Attention>(),
+    Entry::of::<attention::AttentionBackward>(),
+    Entry::of::<pool::MaxPoolCall>(),
+    Entry::of::<pool::MaxPoolBackwardCall>(),
+    Entry::of::<lower::math::Angle>(),
+    Entry::of::<activation::Gelu>(),
+    Entry::of::<activation::GeluBackward>(),
+    Entry::of::<norm::LayerNorm>(),
+    Entry::of::<norm::LayerNormBackward>(),
+    Entry::of::<norm::Softmax>(),
+    Entry::of::<norm::SoftmaxBackward>(),
+    Entry::of::<loss::CrossEntropy>(),
+    Entry::of::<loss::CrossEntropyBackward>(),
+    Entry::of::<reduce::SumRows>(),
+    Entry::of::<lower::join::Join>(),
+    Entry::of::<optim::AdamW>(),
+    Entry::of::<optim::Sgd>(),
 ];
 
 /// Every row of the table.

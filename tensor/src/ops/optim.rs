@@ -5,13 +5,13 @@
 
 use crate::axes::Axes;
 use crate::backend::SharedNumbers;
-use crate::lower::kernel_call::{self, KernelCall};
+use crate::lower::kernel_call::{self, KernelCall, Numbers, Operand, message, misfit};
 use crate::op::{Facts, Func, Fused, KernelFn, LowerFn, Outs, Prim, Value, Values};
 use crate::ops::pointwise::kernel_error;
 use crate::schema::{Args, Ret, Row, Sample, SampleArg, Scope, Tier, n};
 use crate::types::compute::{compute_dtype, expect_float, narrowed, widened};
 use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, inplace, state};
-use smallvec::smallvec;
+use smallvec::{SmallVec, smallvec};
 use torchtpu_kernels::pointwise as kernels;
 use torchtpu_kernels::{KernelError, View, ViewMut};
 
@@ -151,6 +151,83 @@ impl Sgd {
     }
 }
 
+/// The layout of operand `i` of a call.
+fn step_layout(i: usize, x: &[Operand<'_>]) -> (Dims, Dims) {
+    // A result has taken the memory of this operand, so there is nothing to read.
+    if x[i].bytes.is_empty() { (Dims::filled(0, 1), Dims::filled(1, 1)) } else { (x[i].sizes, x[i].strides) }
+}
+
+/// The value of an array of one element, of the dtype that the step computes in.
+fn value_of(x: &View<'_>) -> f64 {
+    match (x.as_slice::<f32>(), x.as_slice::<f64>()) {
+        (Some(&[v]), _) => v.into(),
+        (_, Some(&[v])) => v,
+        _ => unreachable!("numbers of a step are f32 or f64"),
+    }
+}
+
+impl KernelCall for AdamW {
+    fn names() -> &'static [&'static str] {
+        &["adamw"]
+    }
+    fn numbers(&self) -> Numbers {
+        smallvec![self.decoupled.into(), self.maximize.into()]
+    }
+    fn decode(_: &str, numbers: &[i64]) -> Option<Self> {
+        let &[decoupled, maximize] = numbers else { return None };
+        Some(AdamW { decoupled: decoupled != 0, maximize: maximize != 0 })
+    }
+    fn arity(&self) -> (usize, usize) {
+        (12, 3)
+    }
+    fn in_place(&self) -> &'static [(usize, usize)] {
+        &[(0, 0), (1, 2), (2, 3)]
+    }
+    fn layout(&self, i: usize, x: &[Operand<'_>]) -> (Dims, Dims) {
+        step_layout(i, x)
+    }
+    fn compute(&self, x: &[View<'_>], y: &mut [ViewMut<'_>]) -> std::result::Result<(), String> {
+        let ([p0, g, m0, v0, numbers @ ..], [p, m, v]) = (x, y) else { return Err(misfit(self)) };
+        let numbers: SmallVec<[f64; 8]> = numbers.iter().map(value_of).collect();
+        let step = self.step(numbers.as_slice().try_into().expect("eight numbers"));
+        // If an operand has no elements, the result at its position has taken its memory, as `in_place` declares.
+        let from = [p0, m0, v0].map(|old| Some(old).filter(|old| old.numel() > 0));
+        kernels::adamw_step(p, g, m, v, from, &step).map_err(message)
+    }
+}
+
+impl KernelCall for Sgd {
+    fn names() -> &'static [&'static str] {
+        &["sgd"]
+    }
+    fn numbers(&self) -> Numbers {
+        smallvec![self.momentum.into(), self.nesterov.into(), self.maximize.into(), self.first.into()]
+    }
+    fn decode(_: &str, numbers: &[i64]) -> Option<Self> {
+        let &[momentum, nesterov, maximize, first] = numbers else { return None };
+        let [momentum, nesterov, maximize, first] = [momentum, nesterov, maximize, first].map(|n| n != 0);
+        Some(Sgd { momentum, nesterov, maximize, first })
+    }
+    fn arity(&self) -> (usize, usize) {
+        (6 + usize::from(self.momentum), 2)
+    }
+    fn in_place(&self) -> &'static [(usize, usize)] {
+        if self.momentum { &[(0, 0), (1, 2)] } else { &[(0, 0)] }
+    }
+    fn layout(&self, i: usize, x: &[Operand<'_>]) -> (Dims, Dims) {
+        step_layout(i, x)
+    }
+    fn compute(&self, x: &[View<'_>], y: &mut [ViewMut<'_>]) -> std::result::Result<(), String> {
+        let ([p0, g, rest @ ..], [p, b]) = (x, y) else { return Err(misfit(self)) };
+        let (b0, numbers) = rest.split_at(usize::from(self.momentum));
+        let numbers: SmallVec<[f64; 4]> = numbers.iter().map(value_of).collect();
+        let numbers = numbers.as_slice().try_into().expect("four numbers");
+        // If an operand has no elements, the result at its position has taken its memory, as `in_place` declares.
+        let from = [Some(p0), b0.first()].map(|old| old.filter(|old| old.numel() > 0));
+        self.run(p, g, b, from, numbers).map_err(message)
+    }
+}
+
 impl Fused for AdamW {
     const NAME: &'static str = "adamw_step";
     const FACTS: Facts = Facts { updates_in_place: true, ..Facts::NONE };
@@ -170,8 +247,8 @@ impl Fused for AdamW {
     });
     const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| {
         let meta = &y[0];
-        if kernel_call::serves(f, meta.ty().element, meta.dims.numel()) {
-            return KernelCall::AdamW(*o).lower(f, x, y);
+        if kernel_call::is_profitable(f, meta.ty().element, meta.dims.numel()) {
+            return o.call_kernel(f, x, y);
         }
         let mut f = Formula(f);
         let w: Vec<Value> = x.iter().map(|v| f.wide(v, meta)).collect();
@@ -237,8 +314,8 @@ impl Fused for Sgd {
     });
     const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| {
         let meta = &y[0];
-        if kernel_call::serves(f, meta.ty().element, meta.dims.numel()) {
-            return KernelCall::Sgd(*o).lower(f, x, y);
+        if kernel_call::is_profitable(f, meta.ty().element, meta.dims.numel()) {
+            return o.call_kernel(f, x, y);
         }
         let mut f = Formula(f);
         let w: Vec<Value> = x.iter().map(|v| f.wide(v, meta)).collect();

@@ -62,6 +62,20 @@ impl Error {
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
         Error(Box::new(Inner { kind, op: "", message: message.into(), notes: Vec::new(), payload: None }))
     }
+    /// The error for a kernel's error.
+    pub(crate) fn of_kernel(e: torchtpu_kernels::KernelError) -> Error {
+        use torchtpu_kernels::KernelError as K;
+        match e {
+            K::IndexOutOfRange(m) => Error::index(m),
+            K::ZeroDivision => Error::runtime("ZeroDivisionError"),
+            K::OutOfMemory { bytes } => Error::new(
+                ErrorKind::OutOfMemory,
+                format!("DefaultCPUAllocator: can't allocate memory: you tried to allocate {bytes} bytes"),
+            ),
+            K::NotImplemented(m) => Error::not_implemented(m),
+            K::Other(m) => Error::runtime(m),
+        }
+    }
     /// A [`ErrorKind::Runtime`] error.
     #[cold]
     pub fn runtime(message: impl Into<String>) -> Error {

@@ -332,6 +332,9 @@ fn has_by_hand(text: &str, name: &str) -> bool {
     })
 }
 
+/// What a marked part of a stub becomes, from the text that stands there.
+type Part<'a> = &'a dyn Fn(&str) -> String;
+
 #[test]
 fn python_stubs_follow_the_rows() {
     let names = names();
@@ -376,7 +379,7 @@ fn python_stubs_follow_the_rows() {
         }
         text
     };
-    let parts: [(&str, &dyn Fn(&str) -> String); 7] = [
+    let parts: [(&str, Part<'_>); 7] = [
         ("_op_table.pyi", &functions),
         ("_C.pyi", &methods),
         ("__init__.pyi", &imports),

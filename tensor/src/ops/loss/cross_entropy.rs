@@ -2,7 +2,7 @@
 
 use super::Reduction;
 use crate::axes::{Axes, Combine, names};
-use crate::lower::kernel_call::{self, KernelCall};
+use crate::lower::kernel_call::{self, KernelCall, Numbers, message, misfit};
 use crate::op::{F64, Facts, Fused, Grads, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, same_device};
 use crate::ops::indexing::{gather, index_select};
 use crate::ops::pointwise::{kernel_error, select};
@@ -11,7 +11,7 @@ use crate::types::compute::{compute_dtype, expect_float, narrowed, widened};
 use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, state};
 use smallvec::smallvec;
 use torchtpu_kernels::loss as kernels;
-use torchtpu_kernels::{KernelError, View, ViewMut};
+use torchtpu_kernels::{KernelError, View, ViewMut, copy};
 use torchtpu_stablehlo::{Direction, ElementType, ReduceKind, Type};
 
 /// Cross entropy of logits with class indices, one loss for each row: `(1 - e) w[t] (lse - x[t]) + e / c * sum_j w[j]
@@ -173,6 +173,56 @@ impl CrossEntropyBackward {
     }
 }
 
+fn cross_entropy_numbers(o: &CrossEntropy) -> Numbers {
+    smallvec![o.weight.into(), o.ignore_index, o.smoothing.get().to_bits() as i64]
+}
+
+fn cross_entropy_spec(numbers: &[i64]) -> Option<CrossEntropy> {
+    let &[weight, ignore_index, smoothing] = numbers else { return None };
+    let smoothing = F64::new(f64::from_bits(smoothing as u64));
+    Some(CrossEntropy { weight: weight != 0, ignore_index, smoothing })
+}
+
+impl KernelCall for CrossEntropy {
+    fn names() -> &'static [&'static str] {
+        &["cross_entropy"]
+    }
+    fn numbers(&self) -> Numbers {
+        cross_entropy_numbers(self)
+    }
+    fn decode(_: &str, numbers: &[i64]) -> Option<Self> {
+        cross_entropy_spec(numbers)
+    }
+    fn arity(&self) -> (usize, usize) {
+        (2 + usize::from(self.weight), 3)
+    }
+    fn compute(&self, x: &[View<'_>], y: &mut [ViewMut<'_>]) -> std::result::Result<(), String> {
+        let [loss, lse, total] = y else { return Err(misfit(self)) };
+        let weight = self.run(x, [loss, lse]).map_err(message)?;
+        copy::fill(total, copy::Scalar::Float(weight));
+        Ok(())
+    }
+}
+
+impl KernelCall for CrossEntropyBackward {
+    fn names() -> &'static [&'static str] {
+        &["cross_entropy_backward"]
+    }
+    fn numbers(&self) -> Numbers {
+        cross_entropy_numbers(&self.of)
+    }
+    fn decode(_: &str, numbers: &[i64]) -> Option<Self> {
+        Some(CrossEntropyBackward { of: cross_entropy_spec(numbers)? })
+    }
+    fn arity(&self) -> (usize, usize) {
+        (4 + usize::from(self.of.weight), 1)
+    }
+    fn compute(&self, x: &[View<'_>], y: &mut [ViewMut<'_>]) -> std::result::Result<(), String> {
+        let [gx] = y else { return Err(misfit(self)) };
+        self.run(x, gx).map_err(message)
+    }
+}
+
 impl Fused for CrossEntropy {
     const NAME: &'static str = "cross_entropy_loss";
     const FACTS: Facts = Facts { autocast: Policies::both(Policy::Full), ..Facts::NONE };
@@ -189,8 +239,8 @@ impl Fused for CrossEntropy {
     // A comparison selects the target's logit, because it fuses with the sums. A gather would read the logits once
     // more.
     const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| {
-        if kernel_call::serves(f, x[0].element(), x[0].ty().numel()) {
-            return KernelCall::CrossEntropy(*o).lower(f, x, y);
+        if kernel_call::is_profitable(f, x[0].element(), x[0].ty().numel()) {
+            return o.call_kernel(f, x, y);
         }
         let d = class_dim(x[0].rank());
         let l = lowered(o, f, &x[0], &x[1]);
@@ -322,8 +372,8 @@ impl Fused for CrossEntropyBackward {
         kernels::cross_entropy_backward(&v[0], &v[1], &v[2], &v[3], &spec, &mut y[0].view_mut()).map_err(kernel_error)
     });
     const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| {
-        if kernel_call::serves(f, x[1].element(), x[1].ty().numel()) {
-            return KernelCall::CrossEntropyBackward(*o).lower(f, x, y);
+        if kernel_call::is_profitable(f, x[1].element(), x[1].ty().numel()) {
+            return o.call_kernel(f, x, y);
         }
         let d = class_dim(x[1].rank());
         let l = lowered(&o.of, f, &x[1], &x[2]);

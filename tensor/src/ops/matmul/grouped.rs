@@ -2,7 +2,7 @@
 
 use super::Dot;
 use crate::axes::{Axes, Combine};
-use crate::lower::kernel_call;
+use crate::lower::kernel_call::{self, KernelCall};
 use crate::meta::element_type;
 use crate::op::{Func, Fused, Grads, KernelFn, LowerFn, Op, Outs, Prim, Saves, Value, VjpFn, same_device};
 use crate::ops::concat::cat;
@@ -241,10 +241,10 @@ fn keep(f: &mut Func, own: &Value, dim: usize, x: &Value) -> Value {
 
 fn product(f: &mut Func, a: &Value, b: &Value, out: ElementType) -> Value {
     let (m, k, n) = (a.shape()[0], a.shape()[1], b.shape()[1]);
-    if out == a.element() && kernel_call::serves(f, a.element(), m * k * n) {
+    if out == a.element() && kernel_call::is_profitable(f, a.element(), m * k * n) {
         let dtype = DType::ALL.into_iter().find(|&d| element_type(d) == out).expect("an element type of a tensor");
         let meta = Meta { dims: Dims::new(&[m, n]), dtype, device: crate::Device::CPU };
-        return kernel_call::KernelCall::Matmul(Dot::new(false, false)).lower(f, [a, b], &[meta]).remove(0);
+        return Dot::new(false, false).call_kernel(f, [a, b], &[meta]).remove(0);
     }
     f.dot_general(a, b, (&[], &[]), (&[1], &[0]), out, None)
 }

@@ -2,7 +2,7 @@
 
 use super::{Dot, dot, swap_last};
 use crate::axes::{Axes, Combine};
-use crate::lower::kernel_call::{self, KernelCall};
+use crate::lower::kernel_call::{self, KernelCall, Numbers, Operand, misfit};
 use crate::meta::element_type;
 use crate::op::{Facts, Fused, Grads, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, same_device};
 use crate::ops::complex;
@@ -11,6 +11,7 @@ use crate::policy::{Policies, Policy};
 use crate::types::compute::compute_dtype;
 use crate::{DType, Dims, Error, Meta, Result, Tensor, dispatch};
 use smallvec::smallvec;
+use torchtpu_kernels::{View, ViewMut};
 
 /// The number of vectors in a tensor along its last dimension, even if they have no elements.
 fn rows(dims: &Dims) -> usize {
@@ -28,6 +29,39 @@ fn rows(dims: &Dims) -> usize {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Linear;
 
+/// The kernel of [`Linear`] for a matrix `x`.
+#[derive(Debug)]
+pub(crate) struct LinearCall {
+    bias: bool,
+}
+
+impl KernelCall for LinearCall {
+    fn names() -> &'static [&'static str] {
+        &["linear"]
+    }
+    fn numbers(&self) -> Numbers {
+        smallvec![self.bias.into()]
+    }
+    fn decode(_: &str, numbers: &[i64]) -> Option<Self> {
+        let &[bias] = numbers else { return None };
+        Some(LinearCall { bias: bias != 0 })
+    }
+    fn arity(&self) -> (usize, usize) {
+        (2 + usize::from(self.bias), 1)
+    }
+    fn takes_windows(&self, i: usize) -> bool {
+        i < 2
+    }
+    fn layout(&self, i: usize, x: &[Operand<'_>]) -> (Dims, Dims) {
+        // The rows of the weight are the columns of the product's second operand.
+        if i == 1 { (swap_last(&x[i].sizes), swap_last(&x[i].strides)) } else { (x[i].sizes, x[i].strides) }
+    }
+    fn compute(&self, x: &[View<'_>], y: &mut [ViewMut<'_>]) -> std::result::Result<(), String> {
+        let ([x, w, b @ ..], [y]) = (x, y) else { return Err(misfit(self)) };
+        torchtpu_kernels::matmul::addmm(x, w, b.first(), y).map_err(|e| e.to_string())
+    }
+}
+
 impl Fused for Linear {
     const NAME: &'static str = "linear";
     const FACTS: Facts = Facts { autocast: Policies::both(Policy::Lower), ..Facts::NONE };
@@ -43,11 +77,11 @@ impl Fused for Linear {
     });
     const LOWER: Option<LowerFn<Self>> = Some(|_, f, x, y| {
         let (n, k) = (x[1].shape()[0], x[1].shape()[1]);
-        if kernel_call::serves(f, x[0].element(), y[0].dims.numel() * k) {
+        if kernel_call::is_profitable(f, x[0].element(), y[0].dims.numel() * k) {
             let flat = Meta { dims: Dims::new(&[y[0].dims.numel() / n, n]), ..y[0] };
             let mut operands = x.to_vec();
             operands[0] = f.reshape(&x[0], &[flat.dims[0], k]);
-            let z = KernelCall::Linear { bias: x.len() > 2 }.lower(f, &operands, &[flat]).remove(0);
+            let z = LinearCall { bias: x.len() > 2 }.call_kernel(f, &operands, &[flat]).remove(0);
             return smallvec![f.reshape(&z, &y[0].dims)];
         }
         let e = element_type(y[0].dtype);

@@ -6,7 +6,7 @@ mod linear;
 mod tensordot;
 
 use crate::axes::{Axes, Combine};
-use crate::lower::kernel_call::{self, KernelCall};
+use crate::lower::kernel_call::{self, KernelCall, Numbers, Operand, misfit};
 use crate::op::{Attribute, Attributes, Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values, same_device};
 use crate::ops::pointwise::kernel_error;
 use crate::policy::{Policies, Policy};
@@ -17,10 +17,12 @@ pub use blend::Addmm;
 use blend::{addbmm, addmm, addmv, addr, baddbmm};
 pub use grouped::Grouped;
 use grouped::grouped_mm;
+pub(crate) use linear::LinearCall;
 pub use linear::{Linear, bilinear, linear};
 use smallvec::smallvec;
 use std::cell::Cell;
 use tensordot::{inner, tensordot};
+use torchtpu_kernels::{View, ViewMut};
 
 /// `y[b.., i, j] = sum_k a[b.., i, k] * b[b.., k, j]`, where either operand may be stored transposed.
 ///
@@ -88,6 +90,33 @@ pub(crate) fn swap_last(d: &Dims) -> Dims {
     d
 }
 
+impl KernelCall for Dot {
+    fn names() -> &'static [&'static str] {
+        &["matmul"]
+    }
+    fn numbers(&self) -> Numbers {
+        smallvec![self.ta.into(), self.tb.into()]
+    }
+    fn decode(_: &str, numbers: &[i64]) -> Option<Self> {
+        let &[ta, tb] = numbers else { return None };
+        // The dtype of the result says whether it is wide.
+        Some(Dot::new(ta != 0, tb != 0))
+    }
+    fn takes_windows(&self, i: usize) -> bool {
+        i < 2
+    }
+    fn layout(&self, i: usize, x: &[Operand<'_>]) -> (Dims, Dims) {
+        match [self.ta, self.tb].get(i) {
+            Some(true) => (swap_last(&x[i].sizes), swap_last(&x[i].strides)),
+            _ => (x[i].sizes, x[i].strides),
+        }
+    }
+    fn compute(&self, x: &[View<'_>], y: &mut [ViewMut<'_>]) -> std::result::Result<(), String> {
+        let ([a, b], [y]) = (x, y) else { return Err(misfit(self)) };
+        torchtpu_kernels::matmul::matmul(a, b, y).map_err(|e| e.to_string())
+    }
+}
+
 impl Op for Dot {
     fn attributes(&self) -> Attributes {
         vec![("ta", Attribute::Bool(self.ta)), ("tb", Attribute::Bool(self.tb))]
@@ -146,8 +175,8 @@ impl Op for Dot {
         let r = x[0].rank();
         let batch: Vec<usize> = (0..r - 2).collect();
         let (ca, cb) = (if self.ta { r - 2 } else { r - 1 }, if self.tb { r - 1 } else { r - 2 });
-        if kernel_call::serves(f, x[0].element(), y[0].dims.numel() * x[0].shape()[ca]) {
-            return KernelCall::Matmul(*self).lower(f, [&x[0], &x[1]], y);
+        if kernel_call::is_profitable(f, x[0].element(), y[0].dims.numel() * x[0].shape()[ca]) {
+            return self.call_kernel(f, [&x[0], &x[1]], y);
         }
         let e = crate::meta::element_type(y[0].dtype);
         let precision = (self.of_narrow && !f.platform().is_cpu()).then_some("DEFAULT");

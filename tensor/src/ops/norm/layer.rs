@@ -2,7 +2,7 @@
 
 use super::{last, mean_of, nothing, parameter, unwanted};
 use crate::axes::{Axes, Combine, all_whole};
-use crate::lower::kernel_call::{self, KernelCall};
+use crate::lower::kernel_call::{self, KernelCall, Numbers, misfit};
 use crate::op::{F64, Facts, Fused, Grads, KernelFn, LowerFn, Outs, Prim, Saved, Saves, VjpFn, all_dims};
 use crate::ops::reduce::sum_mask;
 use crate::policy::{Policies, Policy};
@@ -109,6 +109,61 @@ impl LayerNormBackward {
     }
 }
 
+/// The attributes of a call. The elements of a row count as one dimension, which makes no difference to the kernel.
+fn layer_norm_numbers(o: &LayerNorm) -> Numbers {
+    let eps = o.eps.get().to_bits() as i64;
+    smallvec![o.shape.numel() as i64, eps, o.rms.into(), o.weight.into(), o.bias.into()]
+}
+
+fn layer_norm_spec(numbers: &[i64]) -> Option<LayerNorm> {
+    let &[len, eps, rms, weight, bias] = numbers else { return None };
+    let (shape, eps) = (Dims::new(&[usize::try_from(len).ok()?]), F64::new(f64::from_bits(eps as u64)));
+    Some(LayerNorm { shape, eps, rms: rms != 0, weight: weight != 0, bias: bias != 0 })
+}
+
+impl KernelCall for LayerNorm {
+    fn names() -> &'static [&'static str] {
+        &["layer_norm"]
+    }
+    fn numbers(&self) -> Numbers {
+        layer_norm_numbers(self)
+    }
+    fn decode(_: &str, numbers: &[i64]) -> Option<Self> {
+        layer_norm_spec(numbers)
+    }
+    fn arity(&self) -> (usize, usize) {
+        (1 + usize::from(self.weight) + usize::from(self.bias), 3)
+    }
+    fn compute(&self, x: &[View<'_>], y: &mut [ViewMut<'_>]) -> std::result::Result<(), String> {
+        let [y, mean, rstd] = y else { return Err(misfit(self)) };
+        self.run(x, [y, mean, rstd]);
+        Ok(())
+    }
+}
+
+impl KernelCall for LayerNormBackward {
+    fn names() -> &'static [&'static str] {
+        &["layer_norm_backward"]
+    }
+    fn numbers(&self) -> Numbers {
+        let mut numbers = layer_norm_numbers(&self.of);
+        numbers.push(self.wanted.into());
+        numbers
+    }
+    fn decode(_: &str, numbers: &[i64]) -> Option<Self> {
+        let (&wanted, numbers) = numbers.split_last()?;
+        Some(LayerNormBackward { of: layer_norm_spec(numbers)?, wanted: u8::try_from(wanted).ok()? })
+    }
+    fn arity(&self) -> (usize, usize) {
+        (4 + usize::from(self.of.weight), 3)
+    }
+    fn compute(&self, x: &[View<'_>], y: &mut [ViewMut<'_>]) -> std::result::Result<(), String> {
+        let [gx, gw, gb] = y else { return Err(misfit(self)) };
+        self.run(x, [gx, gw, gb]);
+        Ok(())
+    }
+}
+
 impl Fused for LayerNorm {
     const NAME: &'static str = "layer_norm";
     const FACTS: Facts = Facts { autocast: Policies::accelerator(Policy::Full), ..Facts::NONE };
@@ -118,7 +173,7 @@ impl Fused for LayerNorm {
         o.run(&views, [&mut y[0].view_mut(), &mut y[1].view_mut(), &mut y[2].view_mut()]);
         Ok(())
     });
-    const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| KernelCall::LayerNorm(*o).lower(f, x, y));
+    const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| o.call_kernel(f, x, y));
     const VJP: Option<VjpFn<Self>> = Some(|o, s, g| {
         let bias_at = 1 + o.weight as usize;
         let wanted =
@@ -236,7 +291,7 @@ impl Fused for LayerNormBackward {
         o.run(&views, [&mut y[0].view_mut(), &mut y[1].view_mut(), &mut y[2].view_mut()]);
         Ok(())
     });
-    const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| KernelCall::LayerNormBackward(*o).lower(f, x, y));
+    const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| o.call_kernel(f, x, y));
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         Ok(if self.wanted & 1 != 0 { *x[1].meta() } else { unwanted(x[1].meta()) })
     }

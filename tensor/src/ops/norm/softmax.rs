@@ -1,7 +1,7 @@
 //! Softmax and its logarithm along one dimension.
 
 use crate::axes::Axes;
-use crate::lower::kernel_call::{self, KernelCall};
+use crate::lower::kernel_call::{self, KernelCall, Numbers, misfit};
 use crate::op::{Facts, Fused, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, normalize_dim};
 use crate::policy::{Policies, Policy};
 use crate::schema::{Args, DTypeWithOut, Ret, Row, Sample, SampleArg, Scope, Tier, messages, n, t};
@@ -60,6 +60,49 @@ impl SoftmaxBackward {
     }
 }
 
+impl KernelCall for Softmax {
+    fn names() -> &'static [&'static str] {
+        &["softmax"]
+    }
+    fn numbers(&self) -> Numbers {
+        smallvec![self.log.into(), self.dim as i64]
+    }
+    fn decode(_: &str, numbers: &[i64]) -> Option<Self> {
+        let &[log, dim] = numbers else { return None };
+        Some(Softmax { log: log != 0, dim: usize::try_from(dim).ok()? })
+    }
+    fn arity(&self) -> (usize, usize) {
+        (1, 1)
+    }
+    fn compute(&self, x: &[View<'_>], y: &mut [ViewMut<'_>]) -> std::result::Result<(), String> {
+        match (x, y) {
+            ([x], [y]) if self.dim < x.sizes().len() => self.run(x, y),
+            _ => return Err(misfit(self)),
+        }
+        Ok(())
+    }
+}
+
+impl KernelCall for SoftmaxBackward {
+    fn names() -> &'static [&'static str] {
+        &["softmax_backward"]
+    }
+    fn numbers(&self) -> Numbers {
+        smallvec![self.log.into(), self.dim as i64]
+    }
+    fn decode(_: &str, numbers: &[i64]) -> Option<Self> {
+        let &[log, dim] = numbers else { return None };
+        Some(SoftmaxBackward { log: log != 0, dim: usize::try_from(dim).ok()? })
+    }
+    fn compute(&self, x: &[View<'_>], y: &mut [ViewMut<'_>]) -> std::result::Result<(), String> {
+        match (x, y) {
+            ([g, v], [gx]) if self.dim < v.sizes().len() => self.run(g, v, gx),
+            _ => return Err(misfit(self)),
+        }
+        Ok(())
+    }
+}
+
 impl Fused for Softmax {
     const NAME: &'static str = "softmax";
     const FACTS: Facts = Facts { autocast: Policies::accelerator(Policy::Full), ..Facts::NONE };
@@ -67,7 +110,7 @@ impl Fused for Softmax {
         o.run(&x[0].view(), &mut y[0].view_mut());
         Ok(())
     });
-    const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| KernelCall::Softmax(*o).lower(f, x, y));
+    const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| o.call_kernel(f, x, y));
     const VJP: Option<VjpFn<Self>> = Some(|o, s, g| {
         let op = SoftmaxBackward { log: o.log, dim: o.dim };
         Ok(smallvec![Some(dispatch::call(Prim::SoftmaxBackward(op), &[g, s.y(0)])?)])
@@ -111,7 +154,7 @@ impl Fused for SoftmaxBackward {
         o.run(&x[0].view(), &x[1].view(), &mut y[0].view_mut());
         Ok(())
     });
-    const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| KernelCall::SoftmaxBackward(*o).lower(f, x, y));
+    const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| o.call_kernel(f, x, y));
     fn label(&self) -> &'static str {
         if self.log { "log_softmax_backward" } else { "softmax_backward" }
     }

@@ -14,7 +14,7 @@ use torchtpu_kernels::{View, bf16, f16, pointwise as kernels};
 pub fn binary(kind: BinaryKind, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let same = a.dtype() == b.dtype() && !a.is_wrapped_number() && !b.is_wrapped_number();
     if same && a.dtype().is_float() {
-        return match twins(kind, a, b) {
+        return match fast_path(kind, a, b) {
             Some(y) => y,
             None => dispatch::call(Prim::Binary(Binary(kind)), &[a, b]),
         };
@@ -29,7 +29,7 @@ pub fn binary(kind: BinaryKind, a: &Tensor, b: &Tensor) -> Result<Tensor> {
 /// A shortcut for the commonest call: arithmetic on two contiguous floating-point tensors of equal sizes on one device,
 /// small ones on `cpu`. The result of `infer` would then be the description of `a`. `None` for anything else.
 #[inline(always)]
-fn twins(kind: BinaryKind, a: &Tensor, b: &Tensor) -> Option<Result<Tensor>> {
+fn fast_path(kind: BinaryKind, a: &Tensor, b: &Tensor) -> Option<Result<Tensor>> {
     use BinaryKind::*;
     if !matches!(kind, Add | Sub | Mul | Div | Maximum | Minimum)
         || a.dims() != b.dims()
@@ -57,7 +57,7 @@ fn twins(kind: BinaryKind, a: &Tensor, b: &Tensor) -> Option<Result<Tensor>> {
     Some(Ok(y))
 }
 
-/// [`twins`] with a number. It is copied into a small buffer, which costs less than a loop with a stride of zero.
+/// [`fast_path`] with a number. It is copied into a small buffer, which costs less than a loop with a stride of zero.
 #[inline(always)]
 fn twin_of_number(kind: BinaryKind, a: &Tensor, s: Scalar) -> Option<Tensor> {
     use BinaryKind::*;

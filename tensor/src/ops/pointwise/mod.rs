@@ -33,21 +33,11 @@ pub use special_binary::SPECIAL_BINARY_ROWS;
 pub use torchtpu_kernels::pointwise::{BinaryKind, CompareKind, UnaryKind};
 pub use unary::{ROUND_ROWS, SPECIAL_I0_ROWS, SPECIAL_UNARY_ROWS, UNARY_ALIAS_ROWS, UNARY_ROWS, Unary, unary, unary_};
 
-use crate::{Dims, Error, ErrorKind, Tensor};
+use crate::{Dims, Error, Tensor};
 
 /// Convert a kernel's error to an [`Error`].
 pub(crate) fn kernel_error(e: torchtpu_kernels::KernelError) -> Error {
-    use torchtpu_kernels::KernelError as K;
-    match e {
-        K::IndexOutOfRange(m) => Error::index(m),
-        K::ZeroDivision => Error::runtime("ZeroDivisionError"),
-        K::OutOfMemory { bytes } => Error::new(
-            ErrorKind::OutOfMemory,
-            format!("DefaultCPUAllocator: can't allocate memory: you tried to allocate {bytes} bytes"),
-        ),
-        K::NotImplemented(m) => Error::not_implemented(m),
-        K::Other(m) => Error::runtime(m),
-    }
+    Error::of_kernel(e)
 }
 
 /// Strides that make `x` look as if it had the sizes `out`.

@@ -2,12 +2,13 @@
 
 use super::{INDEX, Windows, along, bounds, int, label};
 use crate::axes::{Axes, all_whole};
-use crate::lower::kernel_call::{self, KernelCall};
+use crate::lower::kernel_call::{self, KernelCall, Numbers, misfit, spatial_of};
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values};
 use crate::types::compute::expect_float;
 use crate::{DType, Dims, Meta, Result, Tensor, dispatch};
 use smallvec::smallvec;
-use torchtpu_kernels::pool as kernels;
+use torchtpu_kernels::pool::{self as kernels, PoolSpec};
+use torchtpu_kernels::{View, ViewMut};
 use torchtpu_stablehlo::{Direction, ElementType, ScatterKind, Type};
 
 /// Largest element of each window, and its flat position within its plane.
@@ -26,6 +27,76 @@ pub struct MaxPool(pub Windows);
 /// Gradient of [`MaxPool`], from `g, x, position`: each element of g is added at the position of the maximum.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct MaxPoolBackward(pub Windows);
+
+/// The kernel of [`MaxPool`].
+#[derive(Debug)]
+pub(crate) struct MaxPoolCall(PoolSpec);
+
+impl KernelCall for MaxPoolCall {
+    fn names() -> &'static [&'static str] {
+        &["max_pool"]
+    }
+    fn numbers(&self) -> Numbers {
+        pool_numbers(&self.0)
+    }
+    fn decode(_: &str, numbers: &[i64]) -> Option<Self> {
+        Some(MaxPoolCall(pool_spec(numbers)?))
+    }
+    fn arity(&self) -> (usize, usize) {
+        (1, 2)
+    }
+    fn compute(&self, x: &[View<'_>], y: &mut [ViewMut<'_>]) -> std::result::Result<(), String> {
+        let ([x], [y, at]) = (x, y) else { return Err(misfit(self)) };
+        kernels::max_pool(x, &self.0, y, at);
+        Ok(())
+    }
+}
+
+/// The kernel of [`MaxPoolBackward`].
+#[derive(Debug)]
+pub(crate) struct MaxPoolBackwardCall {
+    spatial: usize,
+}
+
+impl KernelCall for MaxPoolBackwardCall {
+    fn names() -> &'static [&'static str] {
+        &["max_pool_backward"]
+    }
+    fn numbers(&self) -> Numbers {
+        smallvec![self.spatial as i64]
+    }
+    fn decode(_: &str, numbers: &[i64]) -> Option<Self> {
+        let &[spatial] = numbers else { return None };
+        Some(MaxPoolBackwardCall { spatial: usize::try_from(spatial).ok()? })
+    }
+    fn compute(&self, x: &[View<'_>], y: &mut [ViewMut<'_>]) -> std::result::Result<(), String> {
+        let ([g, at], [gx]) = (x, y) else { return Err(misfit(self)) };
+        kernels::max_pool_backward(g, at, self.spatial, gx);
+        Ok(())
+    }
+}
+
+fn pool_numbers(s: &PoolSpec) -> Numbers {
+    let mut numbers = smallvec![s.spatial as i64];
+    for d in 0..s.spatial {
+        numbers.extend([s.kernel[d], s.stride[d], s.pad[d], s.dilation[d]].map(|n| n as i64));
+    }
+    numbers
+}
+
+fn pool_spec(numbers: &[i64]) -> Option<PoolSpec> {
+    let [spatial, rest @ ..] = numbers else { return None };
+    let (dims, []) = rest.as_chunks::<4>() else { return None };
+    let spatial = spatial_of(*spatial, dims)?;
+    let mut s = PoolSpec { spatial, kernel: [1; 3], stride: [1; 3], pad: [0; 3], dilation: [1; 3] };
+    for (d, &[kernel, stride, pad, dilation]) in dims.iter().enumerate() {
+        s.kernel[d] = usize::try_from(kernel).ok()?;
+        s.stride[d] = usize::try_from(stride).ok()?;
+        s.pad[d] = usize::try_from(pad).ok()?;
+        s.dilation[d] = usize::try_from(dilation).ok()?;
+    }
+    Some(s)
+}
 
 impl Op for MaxPool {
     const NAME: &'static str = "max_pool";
@@ -64,8 +135,8 @@ impl Op for MaxPool {
     }
     fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
         let w = self.0.regular(x[0].shape());
-        if !w.adaptive && kernel_call::serves(f, x[0].element(), x[0].ty().numel()) {
-            return KernelCall::MaxPool(w.spec).lower(f, [&x[0]], y);
+        if !w.adaptive && kernel_call::is_profitable(f, x[0].element(), x[0].ty().numel()) {
+            return MaxPoolCall(w.spec).call_kernel(f, [&x[0]], y);
         }
         lower_max(&w, f, &x[0], &y[0].dims)
     }
@@ -262,8 +333,8 @@ impl Op for MaxPoolBackward {
     fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
         let w = self.0.regular(x[1].shape());
         let (s, rank) = (w.spatial(), x[1].rank());
-        if kernel_call::serves(f, x[1].element(), x[1].ty().numel()) {
-            return KernelCall::MaxPoolBackward(s).lower(f, [&x[0], &x[2]], y);
+        if kernel_call::is_profitable(f, x[1].element(), x[1].ty().numel()) {
+            return MaxPoolBackwardCall { spatial: s }.call_kernel(f, [&x[0], &x[2]], y);
         }
         let lead = rank - s;
         let dims = &y[0].dims;

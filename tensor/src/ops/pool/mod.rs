@@ -9,6 +9,7 @@ pub(crate) use average::contract;
 pub use average::{AvgPool, AvgPoolBackward};
 pub use fractional::ROWS as FRACTIONAL_ROWS;
 pub use max::{MaxPool, MaxPoolBackward};
+pub(crate) use max::{MaxPoolBackwardCall, MaxPoolCall};
 
 use fixed::Fixed;
 

@@ -4,15 +4,16 @@ mod rows;
 
 use crate::axes::{Axes, Combine, names};
 use crate::graph::BackwardFn;
-use crate::lower::kernel_call::{self, KernelCall};
+use crate::lower::kernel_call::{self, KernelCall, Numbers, message, misfit};
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim, normalize_dims};
 use crate::ops::pointwise::{safe_sqrt, select_scalar};
 use crate::saved::SavedTensor;
 use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, dispatch};
 pub use rows::ROWS;
-use smallvec::smallvec;
+use smallvec::{SmallVec, smallvec};
 use std::sync::Mutex;
 pub use torchtpu_kernels::reduce::ReduceKind;
+use torchtpu_kernels::{View, ViewMut};
 use torchtpu_stablehlo as hlo;
 
 /// Folds the dimensions of a bit mask, which are removed.
@@ -36,6 +37,31 @@ fn kept_as_one(dims: &Dims, mask: u64) -> Dims {
 }
 fn masked(mask: u64, rank: usize) -> Vec<usize> {
     (0..rank).filter(|i| mask >> i & 1 != 0).collect()
+}
+
+/// The kernel of sums over a number of leading dimensions.
+#[derive(Debug)]
+pub(crate) struct SumRows(usize);
+
+impl KernelCall for SumRows {
+    fn names() -> &'static [&'static str] {
+        &["sum_rows"]
+    }
+    fn numbers(&self) -> Numbers {
+        smallvec![self.0 as i64]
+    }
+    fn decode(_: &str, numbers: &[i64]) -> Option<Self> {
+        let &[lead] = numbers else { return None };
+        Some(SumRows(usize::try_from(lead).ok()?))
+    }
+    fn arity(&self) -> (usize, usize) {
+        (1, 1)
+    }
+    fn compute(&self, x: &[View<'_>], y: &mut [ViewMut<'_>]) -> std::result::Result<(), String> {
+        let ([x], [y]) = (x, y) else { return Err(misfit(self)) };
+        let mask: SmallVec<[bool; 8]> = (0..x.sizes().len()).map(|i| i < self.0).collect();
+        torchtpu_kernels::reduce::reduce(ReduceKind::Sum, x, &mask, y).map_err(message)
+    }
 }
 
 impl Op for Reduce {
@@ -99,7 +125,7 @@ impl Op for Reduce {
         axes.linear(if self.kind == ReduceKind::Sum { &[0b1] } else { &[] })
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
-        let mask: smallvec::SmallVec<[bool; 8]> = (0..x[0].dims().len()).map(|i| self.mask >> i & 1 != 0).collect();
+        let mask: SmallVec<[bool; 8]> = (0..x[0].dims().len()).map(|i| self.mask >> i & 1 != 0).collect();
         torchtpu_kernels::reduce::reduce(self.kind, &x[0].view(), &mask, &mut y[0].view_mut())
             .map_err(super::pointwise::kernel_error)
     }
@@ -109,9 +135,9 @@ impl Op for Reduce {
         let is_of_rows = !dims.is_empty() && dims.len() < x[0].rank() && dims.iter().enumerate().all(|(i, &d)| i == d);
         if self.kind == ReduceKind::Sum
             && is_of_rows
-            && kernel_call::serves(f, x[0].element(), x[0].shape().iter().product())
+            && kernel_call::is_profitable(f, x[0].element(), x[0].shape().iter().product())
         {
-            return KernelCall::SumRows(dims.len()).lower(f, [&x[0]], y);
+            return SumRows(dims.len()).call_kernel(f, [&x[0]], y);
         }
         let v = f.convert(&x[0], e);
         let kind = match self.kind {

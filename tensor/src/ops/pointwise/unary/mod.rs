@@ -157,7 +157,7 @@ impl Op for Unary {
     }
     fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
         if math::is_called(self.0, f, &x[0]) {
-            return KernelCall::Angle(self.0).lower(f, x, y);
+            return math::Angle(self.0).call_kernel(f, x, y);
         }
         smallvec![lower_unary(self.0, f, &x[0])]
     }
