@@ -61,7 +61,7 @@ quick: $(VENV)/.tools
 	$(PY) tests/quick.py
 
 generated:
-	TORCHTPU_UPDATE=1 cargo test --test ops generated
+	TORCHTPU_UPDATE=1 cargo test --workspace --features pytpu/extension-module --test ops generated
 
 bench: $(VENV)/.installed
 	$(PY) tests/summary.py --bench
