@@ -76,7 +76,7 @@ def test_other_files_are_refused(tmp_path):
     with pytest.raises(RuntimeError, match="No such file"):
         torch.tpu.load_cache(path)
     path.write_bytes(b"nonsense")
-    with pytest.raises(RuntimeError, match="it is no bundle"):
+    with pytest.raises(RuntimeError, match="it is not a bundle of this version"):
         torch.tpu.load_cache(path)
     torch.tpu.save_cache(path)
     data = bytearray(path.read_bytes())

@@ -678,7 +678,7 @@ def test_wrong_declarations_are_refused():
         pallas.jax_op("test::wrong", lambda x: x)
     with pytest.raises(ValueError, match="positional-only args, varargs, or varkwargs"):
         pallas.jax_op("test::wrong")(lambda *x: x)
-    with pytest.raises(ValueError, match="static_argnames names .'k'., which are no parameters"):
+    with pytest.raises(ValueError, match="static_argnames names .'k'., which are not parameters of the function"):
         pallas.jax_op("test::wrong", annotated(abs), static_argnames="k")
     with pytest.raises(ValueError, match="expected `grad` to be 'vjp', 'recompute' or None, but got 'jvp'"):
         pallas.jax_op("test::wrong", annotated(abs), grad="jvp")
