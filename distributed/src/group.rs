@@ -70,6 +70,8 @@ pub(crate) struct Group {
     message_count: AtomicU64,
     /// The recorder's number of the last collective, plus 1.
     pub(crate) last_entry: AtomicU64,
+    /// When the collective that runs began.
+    running_since: Mutex<Option<Instant>>,
     pub(crate) broken: AtomicBool,
     failure: Mutex<Option<Told>>,
     worker: Mutex<Option<mpsc::Sender<Job>>>,
@@ -156,6 +158,7 @@ impl ProcessGroup {
             has_driver: AtomicBool::new(false),
             message_count: AtomicU64::new(0),
             last_entry: AtomicU64::new(0),
+            running_since: Mutex::new(None),
             broken: AtomicBool::new(false),
             failure: Mutex::new(None),
             worker: Mutex::new(None),
@@ -498,6 +501,11 @@ impl Group {
         self.expect_whole()
     }
 
+    /// Whether a collective has run for longer than `time`, or a message waits.
+    pub(crate) fn has_waited(&self, time: Duration) -> bool {
+        self.running_since.lock().is_some_and(|start| start.elapsed() > time) || !self.messages.lock().is_idle()
+    }
+
     /// Fail if the group is broken.
     fn expect_whole(&self) -> Result<()> {
         if !self.broken.load(Ordering::Acquire) {
@@ -600,6 +608,7 @@ impl Group {
         let recorder = Recorder::global();
         let timeout = *self.timeout.lock();
         recorder.set(entry, State::Started);
+        *self.running_since.lock() = Some(Instant::now());
         let result = self.expect_whole().and_then(|()| {
             let header = Header { group: self.id, sequence, fingerprint: request.fingerprint(), bytes: 0 };
             let now = Instant::now();
@@ -609,6 +618,7 @@ impl Group {
             let ran = run(&mut self.links.lock(), call, request, combine, input, output);
             ran.map_err(|fault| self.fail(fault, request, sequence, timeout))
         });
+        *self.running_since.lock() = None;
         recorder.set(entry, if result.is_ok() { State::Completed } else { State::Failed });
         result
     }

@@ -49,7 +49,12 @@ impl Group {
                     format!("{op} timed out after {} ms waiting for rank {peer}", timeout.as_millis())
                 })
             }
-            Fault::Died { peer, place } => format!("Rank {} ({place}) has died", self.name_of(peer)),
+            Fault::Died { peer, place } => {
+                // A peer that ended after an error has said why.
+                let told = self.await_text("abort", Duration::ZERO);
+                is_origin = told.is_none();
+                told.unwrap_or_else(|| format!("Rank {} ({place}) has died", self.name_of(peer)))
+            }
             Fault::Closed { peer } => {
                 let (text, told) = self.reason(Some(peer));
                 is_origin = !told;

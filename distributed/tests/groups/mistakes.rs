@@ -1,6 +1,7 @@
 //! Ranks that do not do what the others do: every rank gets an error that names it.
 
-use crate::ranks::{networks, run};
+use crate::ranks::{PATIENT, networks, run};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use torchtpu_distributed::transport::Network;
 use torchtpu_distributed::{Op, ProcessGroup, ReduceOp, Request};
@@ -124,23 +125,28 @@ fn one_collective_more_names_both_calls() {
 }
 
 fn assert_in_time(start: Instant) {
-    // One second more than the timeout, and one for a busy machine.
-    assert!(start.elapsed() < SHORT + Duration::from_secs(2), "{:?}", start.elapsed());
+    assert!(start.elapsed() < SHORT + AT_ONCE, "{:?}", start.elapsed());
 }
 
 #[test]
 fn a_missing_rank_is_named_on_all_others_within_the_timeout() {
     for (name, network) in networks() {
-        let errors = run(&network, 3, SHORT, |group| {
+        let failed = AtomicUsize::new(0);
+        let errors = run(&network, 3, PATIENT, |group| {
             group.barrier().expect("all ranks come");
+            group.set_timeout(SHORT);
             if group.rank() == 2 {
                 // The rank is busy with something else.
-                std::thread::sleep(SHORT + Duration::from_secs(1));
+                let start = Instant::now();
+                while failed.load(Ordering::Relaxed) < 2 && start.elapsed() < PATIENT {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
                 return String::new();
             }
             let start = Instant::now();
             let (request, mut output) = sum(DType::F32, 4);
             let error = group.run(&request.at("train.py:5"), &[], &mut output).expect_err("rank 2 is missing");
+            failed.fetch_add(1, Ordering::Relaxed);
             assert_in_time(start);
             error.to_string()
         });
@@ -180,10 +186,10 @@ fn a_monitored_barrier_names_the_ranks_that_are_late() {
         if group.rank() >= 2 {
             return String::new();
         }
-        group.monitored_barrier(Duration::from_millis(400), true).expect_err("two ranks are missing").to_string()
+        group.monitored_barrier(Duration::from_secs(3), true).expect_err("two ranks are missing").to_string()
     });
     for (rank, error) in errors[..2].iter().enumerate() {
-        let expected = format!("[Rank {rank}]: Ranks 2, 3 failed to pass monitoredBarrier in 400 ms");
+        let expected = format!("[Rank {rank}]: Ranks 2, 3 failed to pass monitoredBarrier in 3000 ms");
         assert!(error.starts_with(&expected), "{error}");
     }
 }
