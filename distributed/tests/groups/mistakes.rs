@@ -1,10 +1,12 @@
 //! Ranks that do not do what the others do: every rank gets an error that names it.
 
 use crate::ranks::{PATIENT, networks, run};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+use torchtpu_distributed::store::HashStore;
 use torchtpu_distributed::transport::Network;
-use torchtpu_distributed::{Op, ProcessGroup, ReduceOp, Request};
+use torchtpu_distributed::{Op, Options, ProcessGroup, ReduceOp, Request};
 use torchtpu_tensor::DType;
 
 const SHORT: Duration = Duration::from_secs(2);
@@ -17,7 +19,7 @@ fn sum(dtype: DType, count: usize) -> (Request, Vec<u8>) {
 
 /// Run one request a rank after a barrier. Return the errors of the ranks.
 fn errors(
-    network: &std::sync::Arc<dyn Network>,
+    network: &Arc<dyn Network>,
     size: usize,
     timeout: Duration,
     request: impl Fn(usize) -> (Request, Vec<u8>) + Sync,
@@ -239,4 +241,37 @@ fn wrong_lengths_and_roots_are_refused_before_anything_is_sent() {
         group.barrier().expect("nothing was sent");
         assert_eq!(group.sequence(), 1);
     });
+}
+
+#[test]
+fn an_abort_is_noticed_without_links_and_without_the_entry_of_the_recorder() {
+    let network = &networks()[0].1;
+    let start = Instant::now();
+    let errors = run(network, 2, PATIENT, |group| {
+        let (request, mut output) = sum(DType::F32, 4);
+        if group.rank() == 1 {
+            return group.run(&request, &[], &mut output).expect_err("rank 0 does not come").to_string();
+        }
+        std::thread::sleep(Duration::from_millis(100));
+        // Another group of this process fills the recorder.
+        let other = Options { name: "other".into(), ..Options::default() };
+        let other = ProcessGroup::new(Arc::new(HashStore::new()), network.clone(), 0, 1, other);
+        let other = other.expect("the group is made");
+        for _ in 0..2000 {
+            other.barrier().expect("a group of one does not wait");
+        }
+        group.abort("the data is bad");
+        String::new()
+    });
+    assert!(start.elapsed() < AT_ONCE, "{:?}", start.elapsed());
+    assert!(errors[1].contains("Rank 0 of group 0 was aborted: the data is bad"), "{}", errors[1]);
+}
+
+#[test]
+fn a_name_may_be_used_again_in_another_store() {
+    for (name, network) in networks() {
+        for _ in 0..2 {
+            run(&network, 2, PATIENT, |group| group.barrier().expect(name));
+        }
+    }
 }
