@@ -81,7 +81,7 @@ impl Group {
     }
 
     /// Refuse later calls with this error, and end what waits.
-    pub(super) fn break_with(&self, error: &Error) {
+    pub(crate) fn break_with(&self, error: &Error) {
         let told = Told::of(error);
         self.failure.lock().get_or_insert_with(|| told.clone());
         self.broken.store(true, Ordering::Release);

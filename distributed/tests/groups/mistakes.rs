@@ -275,3 +275,15 @@ fn a_name_may_be_used_again_in_another_store() {
         }
     }
 }
+
+#[test]
+fn an_abort_ends_a_receive_that_no_link_serves() {
+    let errors = run(&networks()[0].1, 2, PATIENT, |group| {
+        if group.rank() == 1 {
+            return group.recv(Some(0), 0, DType::U8, &mut [0]).expect_err("nothing is sent").to_string();
+        }
+        group.abort("the data is bad");
+        String::new()
+    });
+    assert!(errors[1].contains("Rank 0 of group 0 was aborted: the data is bad"), "{}", errors[1]);
+}
