@@ -8,8 +8,8 @@
 //! file = [ Control, 4 KiB | slot 0 | slot 1 ]      slot = [ header, bytes of the chunk | chunk, at most 1 MiB ]
 //! ```
 //!
-//! The sender writes its process and file number to the store, and the receiver opens the file under `/proc`. The
-//! sender fills the slots in turn and counts them in `head`. The receiver reads a slot in place, and counts it in
+//! The sender writes its process, file number and inode to the store, and the receiver opens the file under `/proc`.
+//! The sender fills the slots in turn and counts them in `head`. The receiver reads a slot in place, and counts it in
 //! `tail`. A thread that waits spins for some microseconds, then sleeps on the other side's count (a futex). While it
 //! sleeps, it looks at the peer's process every 50 ms.
 #![allow(unsafe_code)]
