@@ -6,6 +6,8 @@
 //! The first error breaks the group: its links close, so that ranks that wait for this one notice, and its text goes to
 //! the store, so that they can report it. Later calls fail at once.
 
+mod failure;
+
 use crate::algo::{self, Call, Links};
 use crate::message::{Messages, Outgoing, Wanted};
 use crate::recorder::{Entry, Recorder, State};
@@ -14,8 +16,8 @@ use crate::store::Store;
 use crate::transport::{Fault, Header, Meeting, Network, Transport, Watch, hash_text};
 use crate::watch;
 use crate::work::{Memory, Promise, Told, Work};
+use failure::REASON_TIME;
 use parking_lot::{Condvar, Mutex};
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -24,14 +26,8 @@ use torchtpu_tensor::{DType, Error, ErrorKind, Result};
 
 /// PyTorch's timeout of groups on `gloo`.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30 * 60);
-/// How long a rank whose peer left asks the store for the reason.
-const REASON_TIME: Duration = Duration::from_secs(2);
-/// How long a rank whose time is over waits to hear that its peer waits as well.
-const ANSWER_TIME: Duration = Duration::from_millis(300);
 /// How long a rank that leaves waits for peers to take its last messages.
 const LINGER: Duration = Duration::from_secs(5);
-/// Ranks that a report of a timeout names.
-const REPORTED_RANKS: usize = 16;
 /// Set in the tags of messages of this file.
 const INTERNAL_TAG: u64 = 1 << 63;
 
@@ -74,6 +70,8 @@ pub(crate) struct Group {
     message_count: AtomicU64,
     /// The recorder's number of the last collective, plus 1.
     pub(crate) last_entry: AtomicU64,
+    /// When the collective that runs began.
+    running_since: Mutex<Option<Instant>>,
     pub(crate) broken: AtomicBool,
     failure: Mutex<Option<Told>>,
     worker: Mutex<Option<mpsc::Sender<Job>>>,
@@ -160,6 +158,7 @@ impl ProcessGroup {
             has_driver: AtomicBool::new(false),
             message_count: AtomicU64::new(0),
             last_entry: AtomicU64::new(0),
+            running_since: Mutex::new(None),
             broken: AtomicBool::new(false),
             failure: Mutex::new(None),
             worker: Mutex::new(None),
@@ -502,6 +501,11 @@ impl Group {
         self.expect_whole()
     }
 
+    /// Whether a collective has run for longer than `time`, or a message waits.
+    pub(crate) fn has_waited(&self, time: Duration) -> bool {
+        self.running_since.lock().is_some_and(|start| start.elapsed() > time) || !self.messages.lock().is_idle()
+    }
+
     /// Fail if the group is broken.
     fn expect_whole(&self) -> Result<()> {
         if !self.broken.load(Ordering::Acquire) {
@@ -604,6 +608,7 @@ impl Group {
         let recorder = Recorder::global();
         let timeout = *self.timeout.lock();
         recorder.set(entry, State::Started);
+        *self.running_since.lock() = Some(Instant::now());
         let result = self.expect_whole().and_then(|()| {
             let header = Header { group: self.id, sequence, fingerprint: request.fingerprint(), bytes: 0 };
             let now = Instant::now();
@@ -613,164 +618,9 @@ impl Group {
             let ran = run(&mut self.links.lock(), call, request, combine, input, output);
             ran.map_err(|fault| self.fail(fault, request, sequence, timeout))
         });
+        *self.running_since.lock() = None;
         recorder.set(entry, if result.is_ok() { State::Completed } else { State::Failed });
         result
-    }
-
-    /// Break the group after a fault, and return the error that names it.
-    #[cold]
-    fn fail(&self, fault: Fault, request: &Request, sequence: u64, timeout: Duration) -> Error {
-        let own = request.describe(sequence);
-        let line = request.line.as_deref().unwrap_or("");
-        // If the store fails now, the error has less to say, but it stays the error of the fault.
-        let _ = self.meeting.post(&format!("failed/{}", self.rank), &format!("{own}\n{line}"));
-        self.broken.store(true, Ordering::Release);
-        self.links.lock().close();
-        let mut notes = vec![format!("{}, {}: {own}", self.identity(), request.op.name())];
-        if let Some(line) = &request.line {
-            notes.push(format!("rank {} called it at {line}", self.rank));
-        }
-        let mut is_origin = true;
-        let mut kind = ErrorKind::DistBackend;
-        let text = match fault {
-            Fault::Mismatch { peer, header } => self.mismatch(peer, header, request, sequence, &mut notes),
-            Fault::Timeout { peer } => {
-                // A peer that has failed as well waited for another rank, which tells what is missing.
-                let is_late_too = self.await_text(&format!("failed/{peer}"), ANSWER_TIME).is_some();
-                let told = if is_late_too { self.await_text("abort", REASON_TIME) } else { None };
-                is_origin = told.is_none();
-                notes.push(self.positions());
-                if let Ok(path) = Recorder::global().dump(self.ranks[self.rank]) {
-                    notes.push(format!("the last collectives of this process are in {}", path.display()));
-                }
-                told.unwrap_or_else(|| {
-                    let (op, peer) = (request.op.name(), self.name_of(peer));
-                    format!("{op} timed out after {} ms waiting for rank {peer}", timeout.as_millis())
-                })
-            }
-            Fault::Died { peer, place } => format!("Rank {} ({place}) has died", self.name_of(peer)),
-            Fault::Closed { peer } => {
-                let (text, told) = self.reason(Some(peer));
-                is_origin = !told;
-                text
-            }
-            Fault::Broken => {
-                let (text, told) = self.reason(None);
-                is_origin = !told;
-                text
-            }
-            Fault::Corrupt { peer } => format!("A message of rank {} has a wrong checksum", self.name_of(peer)),
-            Fault::System { text, .. } => text,
-            Fault::Other(error) => {
-                kind = error.kind();
-                error.to_string()
-            }
-        };
-        if is_origin {
-            let _ = self.meeting.post("abort", &format!("{text} ({})", notes.join(", ")));
-        }
-        let error = notes.into_iter().fold(Error::new(kind, text), Error::note);
-        self.break_with(&error);
-        error
-    }
-
-    /// Refuse later calls with this error, and end what waits.
-    fn break_with(&self, error: &Error) {
-        let told = Told::of(error);
-        self.failure.lock().get_or_insert_with(|| told.clone());
-        self.broken.store(true, Ordering::Release);
-        self.messages.lock().close(|| told.error());
-    }
-
-    /// Return the value of a key as soon as it is set, or `None` after `time`.
-    fn await_text(&self, name: &str, time: Duration) -> Option<String> {
-        let end = Instant::now() + time;
-        loop {
-            if let Some(value) = self.meeting.find(name).ok()? {
-                return Some(String::from_utf8_lossy(&value).into_owned());
-            }
-            if Instant::now() >= end {
-                return None;
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-
-    fn mismatch(
-        &self,
-        peer: usize,
-        header: Header,
-        request: &Request,
-        sequence: u64,
-        notes: &mut Vec<String>,
-    ) -> String {
-        if header.group != self.id {
-            return format!("Rank {} sent a message of another group", self.name_of(peer));
-        }
-        let own = request.describe(sequence);
-        let theirs = self.await_text(&format!("failed/{peer}"), REASON_TIME);
-        let (theirs, line) = theirs.as_deref().and_then(|t| t.split_once('\n')).unwrap_or_default();
-        if !line.is_empty() {
-            notes.push(format!("rank {peer} called it at {line}"));
-        }
-        let theirs = if theirs.is_empty() {
-            format!("another one (SequenceNumber={}, {} bytes)", header.sequence, header.bytes)
-        } else {
-            theirs.to_string()
-        };
-        if header.sequence == sequence && header.fingerprint == request.fingerprint() {
-            return format!(
-                "Detected mismatch between the sizes of ranks. Rank {} sends {} bytes, but rank {} expects another \
-                 number. Both are running collective: {own}",
-                self.name_of(peer),
-                header.bytes,
-                self.name_of(self.rank)
-            );
-        }
-        format!(
-            "Detected mismatch between collectives on ranks. Rank {} is running collective: {own}, but Rank {} is \
-             running collective: {theirs}.",
-            self.name_of(self.rank),
-            self.name_of(peer)
-        )
-    }
-
-    /// Return why a peer closed its links, and whether another rank said so.
-    fn reason(&self, peer: Option<usize>) -> (String, bool) {
-        let end = Instant::now() + REASON_TIME;
-        loop {
-            if let Ok(Some(text)) = self.meeting.find("abort") {
-                return (String::from_utf8_lossy(&text).into_owned(), true);
-            }
-            if let Some(peer) = peer {
-                let name = self.name_of(peer);
-                if self.transport.is_dead(peer) {
-                    let place = self.transport.place(peer).map(|p| format!(" ({p})")).unwrap_or_default();
-                    return (format!("Rank {name}{place} has died"), false);
-                }
-                if Instant::now() >= end || matches!(self.meeting.find(&format!("left/{peer}")), Ok(Some(_))) {
-                    return (format!("Rank {name} has left the group"), false);
-                }
-            } else if Instant::now() >= end {
-                return ("Another thread of this rank stopped the group".into(), false);
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-
-    /// Return where each rank was when it last told.
-    fn positions(&self) -> String {
-        let mut text = "last known collective of the ranks".to_string();
-        for rank in (0..self.size).filter(|&r| r != self.rank).take(REPORTED_RANKS) {
-            let state = self.meeting.find(&format!("state/{rank}")).ok().flatten();
-            let state = state.map_or("none".into(), |s| String::from_utf8_lossy(&s).into_owned());
-            // Writing to a string cannot fail.
-            let _ = write!(text, "; rank {}: {state}", self.name_of(rank));
-        }
-        if self.size > REPORTED_RANKS + 1 {
-            text.push_str("; ...");
-        }
-        text
     }
 }
 

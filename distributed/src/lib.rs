@@ -20,13 +20,12 @@
 //! std::thread::scope(|threads| {
 //!     for rank in 0..2 {
 //!         let (store, network) = (store.clone(), network.clone());
-//!         threads.spawn(move || -> torchtpu_tensor::Result<()> {
-//!             let group = ProcessGroup::new(store, network, rank, 2, Options::default())?;
+//!         threads.spawn(move || {
+//!             let group = ProcessGroup::new(store, network, rank, 2, Options::default()).unwrap();
 //!             let mut data = [rank as u8 + 1, 10];
 //!             let sum = Request::new(Op::AllReduce(ReduceOp::Sum), DType::U8, &[2]);
-//!             group.run(&sum, &[], &mut data)?;
+//!             group.run(&sum, &[], &mut data).unwrap();
 //!             assert_eq!(data, [3, 20]);
-//!             Ok(())
 //!         });
 //!     }
 //! });

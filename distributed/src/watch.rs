@@ -2,13 +2,15 @@
 
 use crate::group::Group;
 use crate::recorder::{Recorder, State};
+use crate::transport::shm;
 use parking_lot::Mutex;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Once, Weak};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
+use torchtpu_tensor::{Error, ErrorKind};
 
 const PERIOD: Duration = Duration::from_millis(500);
-/// A collective that runs longer than this asks the store whether another rank failed.
+/// A collective that runs longer than this, or a message that waits, asks the store whether another rank failed.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A group, and the entry and state of the recorder that the store has.
@@ -40,6 +42,12 @@ fn look() {
     };
     for (weak, told) in watched {
         let Some(group) = weak.upgrade() else { continue };
+        // The recorder may have dropped the entry: all groups of the process share it.
+        if group.has_waited(PATIENCE)
+            && let Ok(Some(text)) = group.meeting.find("abort")
+        {
+            group.break_with(&Error::new(ErrorKind::DistBackend, String::from_utf8_lossy(&text)));
+        }
         let last = group.last_entry.load(Ordering::Relaxed).checked_sub(1);
         let Some(last) = last.and_then(|id| Recorder::global().get(id)) else { continue };
         let now = Some((last.id, last.state));
@@ -50,12 +58,6 @@ fn look() {
                 entry.1 = now;
             }
         }
-        let age = last.started.and_then(|t| SystemTime::now().duration_since(t).ok());
-        if last.state == State::Started
-            && age.is_some_and(|age| age > PATIENCE)
-            && matches!(group.meeting.find("abort"), Ok(Some(_)))
-        {
-            group.broken.store(true, Ordering::Release);
-        }
     }
+    shm::forget_old_links();
 }

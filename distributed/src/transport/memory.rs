@@ -4,8 +4,9 @@ use super::{ALIGNMENT, Fault, HEADER_BYTES, Header, Lane, Meeting, Network, Rece
 use parking_lot::{Condvar, Mutex};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use torchtpu_tensor::Result;
+use torchtpu_tensor::{Error, Result};
 
 type Message = ([u8; HEADER_BYTES], Vec<u8>);
 
@@ -29,30 +30,58 @@ impl Channel {
     }
 }
 
-/// Names a channel: the group's prefix, sender, receiver, and lane.
-type Name = (String, usize, usize, Lane);
+/// Names a channel: sender, receiver, and lane.
+type Name = (usize, usize, Lane);
 
-/// The network of threads that hold clones of it.
+/// The channels of one group.
+#[derive(Default)]
+struct Room {
+    channels: HashMap<Name, Arc<Channel>>,
+    /// Ranks that have left. The last one removes the room.
+    left: usize,
+}
+
+/// The network of threads that hold clones of it. Groups whose stores differ may have equal names.
 #[derive(Clone, Default)]
 pub struct Memory {
-    channels: Arc<Mutex<HashMap<Name, Arc<Channel>>>>,
+    rooms: Arc<Mutex<HashMap<u64, Room>>>,
+    next_room: Arc<AtomicU64>,
 }
 
 struct MemoryTransport {
     network: Memory,
     meeting: Meeting,
+    /// Number of the group's room, which the first rank writes to the store.
+    room: u64,
 }
 
 impl Network for Memory {
     fn open(&self, meeting: Meeting) -> Result<Arc<dyn Transport>> {
-        Ok(Arc::new(MemoryTransport { network: self.clone(), meeting }))
+        if meeting.store.add(&meeting.key("room_users"), 1)? == 1 {
+            meeting.post("room", &self.next_room.fetch_add(1, Ordering::Relaxed).to_string())?;
+        }
+        let room = meeting.store.get(&meeting.key("room"))?;
+        let room = str::from_utf8(&room).ok().and_then(|room| room.parse().ok());
+        let room = room.ok_or_else(|| Error::runtime("the store holds no valid room of the group"))?;
+        Ok(Arc::new(MemoryTransport { network: self.clone(), meeting, room }))
     }
 }
 
 impl MemoryTransport {
     fn channel(&self, from: usize, to: usize, lane: Lane) -> Arc<Channel> {
-        let name = (self.meeting.prefix.clone(), from, to, lane);
-        self.network.channels.lock().entry(name).or_default().clone()
+        let mut rooms = self.network.rooms.lock();
+        rooms.entry(self.room).or_default().channels.entry((from, to, lane)).or_default().clone()
+    }
+}
+
+impl Drop for MemoryTransport {
+    fn drop(&mut self) {
+        let mut rooms = self.network.rooms.lock();
+        let room = rooms.entry(self.room).or_default();
+        room.left += 1;
+        if room.left == self.meeting.size {
+            rooms.remove(&self.room);
+        }
     }
 }
 

@@ -44,14 +44,14 @@ pub struct Header {
 }
 
 impl Header {
-    /// Return the 32 bytes of the header. The first four are a checksum of the others.
+    /// Return the 32 bytes of the header. The first four are the CRC-32 of the others.
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut out = [0; HEADER_BYTES];
         out[4..8].copy_from_slice(&self.group.to_le_bytes());
         out[8..16].copy_from_slice(&self.sequence.to_le_bytes());
         out[16..24].copy_from_slice(&self.fingerprint.to_le_bytes());
         out[24..32].copy_from_slice(&self.bytes.to_le_bytes());
-        let checksum = checksum(self);
+        let checksum = crc32fast::hash(&out[4..]);
         out[..4].copy_from_slice(&checksum.to_le_bytes());
         out
     }
@@ -59,16 +59,10 @@ impl Header {
     /// Return the header, or `None` if the checksum differs.
     pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Option<Header> {
         let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
-        let (first, sequence, fingerprint, bytes) = (word(0), word(8), word(16), word(24));
-        let header = Header { group: (first >> 32) as u32, sequence, fingerprint, bytes };
-        (checksum(&header) == first as u32).then_some(header)
+        let (first, sequence, fingerprint) = (word(0), word(8), word(16));
+        let header = Header { group: (first >> 32) as u32, sequence, fingerprint, bytes: word(24) };
+        (crc32fast::hash(&bytes[4..]) == first as u32).then_some(header)
     }
-}
-
-fn checksum(header: &Header) -> u32 {
-    let words = [u64::from(header.group), header.sequence, header.fingerprint, header.bytes];
-    let hash = words.into_iter().fold(SEED, mix);
-    (hash ^ (hash >> 32)) as u32
 }
 
 const SEED: u64 = 0x243f_6a88_85a3_08d3;

@@ -8,8 +8,8 @@
 //! file = [ Control, 4 KiB | slot 0 | slot 1 ]      slot = [ header, bytes of the chunk | chunk, at most 1 MiB ]
 //! ```
 //!
-//! The sender writes its process and file number to the store, and the receiver opens the file under `/proc`. The
-//! sender fills the slots in turn and counts them in `head`. The receiver reads a slot in place, and counts it in
+//! The sender writes its process, file number and inode to the store, and the receiver opens the file under `/proc`.
+//! The sender fills the slots in turn and counts them in `head`. The receiver reads a slot in place, and counts it in
 //! `tail`. A thread that waits spins for some microseconds, then sleeps on the other side's count (a futex). While it
 //! sleeps, it looks at the peer's process every 50 ms.
 #![allow(unsafe_code)]
@@ -17,8 +17,9 @@
 use super::{
     ALIGNMENT, Fault, HEADER_BYTES, Header, Lane, Meeting, Network, Place, Places, Receiver, Sender, Transport,
 };
+use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{MemfdFlags, Mode, OFlags, ftruncate, memfd_create, open};
+use rustix::fs::{MemfdFlags, Mode, OFlags, fstat, ftruncate, memfd_create, open};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::thread::futex;
@@ -27,7 +28,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use torchtpu_tensor::Result;
 
 const SLOTS: u32 = 2;
@@ -213,10 +214,11 @@ impl Transport for ShmTransport {
         ftruncate(&file, FILE_BYTES as u64).map_err(refused)?;
         let region = Region::map(&file).map_err(refused)?;
         let meeting = &self.places.meeting;
-        let value = format!("{} {}", self.places.here.pid, file.as_raw_fd());
+        let inode = fstat(&file).map_err(refused)?.st_ino;
+        let value = format!("{} {} {inode}", self.places.here.pid, file.as_raw_fd());
         meeting.post(&name(lane, meeting.rank, to), &value).map_err(Fault::Other)?;
         let end = End { peer: to, place, process, region, count: 0 };
-        Ok(Some(Box::new(ShmSender { end, _file: file })))
+        Ok(Some(Box::new(ShmSender { end, file: Some(file) })))
     }
 
     fn receiver(&self, from: usize, lane: Lane) -> std::result::Result<Option<Box<dyn Receiver>>, Fault> {
@@ -230,9 +232,12 @@ impl Transport for ShmTransport {
             };
         };
         let text = String::from_utf8_lossy(&value);
-        let (pid, fd) = text.split_once(' ').unwrap_or_default();
-        let path = format!("/proc/{pid}/fd/{fd}");
-        let Ok(file) = open(&*path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) else {
+        let (path, inode) = text.rsplit_once(' ').unwrap_or_default();
+        let path = format!("/proc/{}", path.replace(' ', "/fd/"));
+        let file = open(&*path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
+        // After a close, the number may lead to another file.
+        let is_link = |file: &OwnedFd| fstat(file).is_ok_and(|s| s.st_ino.to_string() == inode);
+        let Some(file) = file.ok().filter(is_link) else {
             // The sender has closed the link already, or it has ended.
             return Err(if process.has_ended() {
                 Fault::Died { peer: from, place: place.to_string() }
@@ -282,13 +287,28 @@ fn close(side: &Side) {
 
 struct ShmSender {
     end: End,
-    /// The receiver may open it at any time.
-    _file: OwnedFd,
+    /// The receiver may open it at any time. `None` only while dropped.
+    file: Option<OwnedFd>,
+}
+
+/// Files of closed links whose receivers have not read everything, and when each link closed.
+static UNREAD: Mutex<Vec<(Instant, OwnedFd)>> = Mutex::new(Vec::new());
+/// How long a receiver may open a link that is closed.
+const UNREAD_TIME: Duration = Duration::from_secs(10);
+
+/// Drop the files that no receiver has opened in time. The watchdog calls it.
+pub(crate) fn forget_old_links() {
+    UNREAD.lock().retain(|(closed, _)| closed.elapsed() < UNREAD_TIME);
 }
 
 impl Drop for ShmSender {
     fn drop(&mut self) {
+        let is_unread = self.is_unread();
         close(&self.end.region.control().sender);
+        // A rank that fails after a collective must not fail a slower rank that is still in it.
+        if is_unread && let Some(file) = self.file.take() {
+            UNREAD.lock().push((Instant::now(), file));
+        }
     }
 }
 

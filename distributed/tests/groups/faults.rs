@@ -145,7 +145,7 @@ fn a_lost_message_is_an_error_on_every_rank_within_the_timeout() {
     for (name, network) in &networks()[..3] {
         let start = Instant::now();
         let ranks = sums(network, Rates { drop: 20, ..Rates::default() }, 5, timeout);
-        assert!(start.elapsed() < timeout * 2 + Duration::from_secs(4), "{name}: {:?}", start.elapsed());
+        assert!(start.elapsed() < timeout + Duration::from_secs(20), "{name}: {:?}", start.elapsed());
         assert!(ranks.iter().all(|(_, error)| error.is_some()), "{name}: {ranks:?}");
     }
 }

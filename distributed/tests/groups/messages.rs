@@ -1,7 +1,10 @@
 //! Messages with tags.
 
 use crate::ranks::{PATIENT, networks, run};
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use torchtpu_distributed::store::{HashStore, Store};
+use torchtpu_distributed::transport::{HEADER_BYTES, Header, Lane, Meeting};
 use torchtpu_distributed::{Op, ReduceOp, Request};
 use torchtpu_tensor::DType;
 
@@ -107,5 +110,41 @@ fn a_receive_without_a_message_ends_at_its_timeout() {
             group.set_timeout(PATIENT);
             group.barrier().expect("the group is still whole");
         });
+    }
+}
+
+#[test]
+fn a_message_can_be_read_after_its_sender_has_closed_the_link() {
+    for (name, network) in networks() {
+        let store: Arc<dyn Store> = Arc::new(HashStore::new());
+        let open = |rank| {
+            let meeting = Meeting { store: store.clone(), prefix: "group/0".into(), rank, size: 2 };
+            network.open(meeting).expect("the transport is made")
+        };
+        let (from, to) = (open(0), open(1));
+        let header = Header { group: 1, sequence: 2, fingerprint: 3, bytes: 4 };
+        let mut sender = from.sender(1, Lane::Message).expect(name).expect("rank 1 is there");
+        let mut sent = 0;
+        sender.push(&header.encode(), &[7; 4], &mut sent).expect(name);
+        assert_eq!(sent, HEADER_BYTES + 4, "{name}");
+        drop(sender);
+
+        let limit = Instant::now() + PATIENT;
+        let mut receiver = None;
+        let mut read = || {
+            if receiver.is_none() {
+                receiver = to.receiver(0, Lane::Message).expect(name);
+            }
+            receiver.as_mut().and_then(|r| r.begin().expect(name))
+        };
+        let mut found = None;
+        while found.is_none() {
+            assert!(Instant::now() < limit, "{name}");
+            found = read();
+        }
+        assert_eq!(found, Some(header), "{name}");
+        let mut payload = [0; 4];
+        let n = receiver.expect("it was made").pull_into(&mut payload).expect(name);
+        assert_eq!((n, payload), (4, [7; 4]), "{name}");
     }
 }

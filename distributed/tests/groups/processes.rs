@@ -92,7 +92,7 @@ fn a_killed_rank_is_named(network: &str) {
             assert!(error.contains(word), "{network}, rank {rank}: {word} is not in:\n{error}");
         }
     }
-    assert!(killed.elapsed() < Duration::from_secs(15), "{network}: {:?}", killed.elapsed());
+    assert!(killed.elapsed() < Duration::from_secs(30), "{network}: {:?}", killed.elapsed());
 }
 
 #[test]
