@@ -68,8 +68,8 @@ pub(crate) struct Group {
     /// Whether a thread moves messages that nobody waits for.
     has_driver: AtomicBool,
     message_count: AtomicU64,
-    /// The recorder's number of the last collective, plus 1.
-    pub(crate) last_entry: AtomicU64,
+    /// The last collective. The recorder may drop its entry, because all groups of the process share it.
+    pub(crate) last: Mutex<Option<Entry>>,
     /// When the collective that runs began.
     running_since: Mutex<Option<Instant>>,
     pub(crate) broken: AtomicBool,
@@ -157,7 +157,7 @@ impl ProcessGroup {
             transport,
             has_driver: AtomicBool::new(false),
             message_count: AtomicU64::new(0),
-            last_entry: AtomicU64::new(0),
+            last: Mutex::new(None),
             running_since: Mutex::new(None),
             broken: AtomicBool::new(false),
             failure: Mutex::new(None),
@@ -531,7 +531,7 @@ impl Group {
     }
 
     fn record(&self, request: &Request, sequence: u64, bytes: [usize; 2]) -> u64 {
-        let id = Recorder::global().add(Entry {
+        let entry = Entry {
             id: 0,
             group: self.name.clone(),
             rank: self.rank,
@@ -548,9 +548,18 @@ impl Group {
             created: SystemTime::now(),
             started: None,
             ended: None,
-        });
-        self.last_entry.store(id + 1, Ordering::Relaxed);
-        id
+        };
+        *self.last.lock() = Some(entry.clone());
+        Recorder::global().add(entry)
+    }
+
+    /// Note how far a collective is.
+    fn set_state(&self, entry: u64, sequence: u64, state: State) {
+        Recorder::global().set(entry, state);
+        if let Some(last) = self.last.lock().as_mut().filter(|last| last.sequence == sequence) {
+            last.state = state;
+        }
+        *self.running_since.lock() = (state == State::Started).then(Instant::now);
     }
 
     fn record_message(&self, op: &'static str, tag: u64, dtype: DType, bytes: [usize; 2]) {
@@ -605,10 +614,8 @@ impl Group {
 
     /// Run a collective whose turn it is.
     fn perform(&self, request: &Request, sequence: u64, entry: u64, input: &[u8], output: &mut [u8]) -> Result<()> {
-        let recorder = Recorder::global();
         let timeout = *self.timeout.lock();
-        recorder.set(entry, State::Started);
-        *self.running_since.lock() = Some(Instant::now());
+        self.set_state(entry, sequence, State::Started);
         let result = self.expect_whole().and_then(|()| {
             let header = Header { group: self.id, sequence, fingerprint: request.fingerprint(), bytes: 0 };
             let now = Instant::now();
@@ -618,8 +625,7 @@ impl Group {
             let ran = run(&mut self.links.lock(), call, request, combine, input, output);
             ran.map_err(|fault| self.fail(fault, request, sequence, timeout))
         });
-        *self.running_since.lock() = None;
-        recorder.set(entry, if result.is_ok() { State::Completed } else { State::Failed });
+        self.set_state(entry, sequence, if result.is_ok() { State::Completed } else { State::Failed });
         result
     }
 }

@@ -1,10 +1,9 @@
 //! The watchdog: one thread that tells the store where this process is, and notices groups that other ranks broke.
 
 use crate::group::Group;
-use crate::recorder::{Recorder, State};
+use crate::recorder::State;
 use crate::transport::shm;
 use parking_lot::Mutex;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Once, Weak};
 use std::time::Duration;
 use torchtpu_tensor::{Error, ErrorKind};
@@ -13,7 +12,7 @@ const PERIOD: Duration = Duration::from_millis(500);
 /// A collective that runs longer than this, or a message that waits, asks the store whether another rank failed.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A group, and the entry and state of the recorder that the store has.
+/// A group, and the sequence number and state that the store has.
 type Watched = (Weak<Group>, Option<(u64, State)>);
 
 static GROUPS: Mutex<Vec<Watched>> = Mutex::new(Vec::new());
@@ -42,15 +41,13 @@ fn look() {
     };
     for (weak, told) in watched {
         let Some(group) = weak.upgrade() else { continue };
-        // The recorder may have dropped the entry: all groups of the process share it.
         if group.has_waited(PATIENCE)
             && let Ok(Some(text)) = group.meeting.find("abort")
         {
             group.break_with(&Error::new(ErrorKind::DistBackend, String::from_utf8_lossy(&text)));
         }
-        let last = group.last_entry.load(Ordering::Relaxed).checked_sub(1);
-        let Some(last) = last.and_then(|id| Recorder::global().get(id)) else { continue };
-        let now = Some((last.id, last.state));
+        let Some(last) = group.last.lock().clone() else { continue };
+        let now = Some((last.sequence, last.state));
         if now != told {
             // The store may be gone at the end of a program. Then no rank reads this.
             let _ = group.meeting.post(&format!("state/{}", group.rank), &last.summary());
