@@ -142,7 +142,7 @@ mod tests {
         assert!(bytes.len() < 500, "it is compressed");
         assert_eq!(parse(&bytes, "sources 1\ncpu").unwrap(), executables);
         let error = parse(&bytes, "sources 2\ncpu").unwrap_err();
-        assert!(error.contains("\"sources 1\" there, \"sources 2\" here"), "{error}");
+        assert!(error.contains("\"sources 1\", but this process has \"sources 2\""), "{error}");
         for i in 0..bytes.len() {
             let mut damaged = bytes.clone();
             damaged[i] ^= 1;
