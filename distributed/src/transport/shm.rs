@@ -12,7 +12,7 @@
 //! The sender fills the slots in turn and counts them in `head`. The receiver reads a slot in place, and counts it in
 //! `tail`. A thread that waits spins for some microseconds, then sleeps on the other side's count (a futex). While it
 //! sleeps, it looks at the peer's process every 50 ms.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "memory that another process reads and writes")]
 
 use super::{
     ALIGNMENT, Fault, HEADER_BYTES, Header, Lane, Meeting, Network, Place, Places, Receiver, Sender, Transport,
