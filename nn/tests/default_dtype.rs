@@ -1,16 +1,15 @@
 //! Test of the default dtype of layers, in a separate process because it affects all threads.
 
-#[path = "nn/common.rs"]
-mod common;
+#[path = "nn/close.rs"]
+mod close;
 
-use common::{close, turn};
+use close::close;
 use torchtpu::nn::{Embedding, GRU, LSTMCell, Linear, Module, MultiheadAttention, PReLU, RnnOptions};
 use torchtpu::random::manual_seed;
 use torchtpu::{DType, set_default_dtype};
 
 #[test]
 fn layers_have_the_default_dtype() {
-    let _turn = turn();
     set_default_dtype(DType::F64);
     manual_seed(1);
     let all: Vec<(Box<dyn Module>, &[f64])> = vec![

@@ -1,6 +1,6 @@
 //! Helpers of several test files.
-#![allow(dead_code, reason = "each file uses its part")]
 
+pub use crate::close::close;
 use std::sync::{Mutex, MutexGuard};
 use torchtpu::nn::Module;
 use torchtpu::{DType, Device, ErrorKind, Result, Tensor};
@@ -30,14 +30,6 @@ pub fn names(m: &dyn Module) -> Vec<String> {
 /// Return a tensor of ones on `cpu`.
 pub fn ones(dims: &[usize]) -> Tensor {
     Tensor::ones(dims, DType::F32, Device::CPU).unwrap()
-}
-
-/// Assert that the first elements are close to `want`.
-#[track_caller]
-pub fn close(x: &Tensor, want: &[f64]) {
-    let got = x.to_vec::<f64>().unwrap();
-    let near = |(g, w): (&f64, &f64)| (g - w).abs() <= 2e-5 * (1.0 + w.abs());
-    assert!(got.len() >= want.len() && got.iter().zip(want).all(near), "{got:?} against {want:?}");
 }
 
 /// Assert that the call failed with this kind and message.

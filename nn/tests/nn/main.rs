@@ -5,6 +5,7 @@
 mod activations;
 mod attention;
 mod clipping;
+mod close;
 mod common;
 mod data;
 mod dropout;
