@@ -65,7 +65,7 @@ pub(crate) struct Group {
     turn: Turn,
     links: Mutex<Links>,
     messages: Mutex<Messages>,
-    /// Whether a thread moves messages that nobody waits for.
+    /// Whether a thread of its own moves the messages of calls that returned before they were done.
     has_driver: AtomicBool,
     message_count: AtomicU64,
     /// The last collective. The recorder may drop its entry, because all groups of the process share it.

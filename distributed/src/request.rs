@@ -1,4 +1,4 @@
-//! What a collective is asked to do: [`Op`] and [`Request`].
+//! Descriptions of collectives: [`Op`] is the kind, and [`Request`] adds dtype, shape and the line of the call.
 
 use crate::reduce::{Combine, ReduceOp};
 use crate::transport::{hash_text, mix};

@@ -1,7 +1,7 @@
 //! Key-value stores that processes share: the meeting point of a job before its process group exists.
 //!
-//! [`TcpStore`] serves processes on any machines, [`FileStore`] those that share a file system, and [`HashStore`] the
-//! threads of one process. [`PrefixStore`] gives each user of a store names of its own.
+//! A [`TcpStore`] works between machines. A [`FileStore`] needs a file system that all processes share. A [`HashStore`]
+//! works between threads of one process. A [`PrefixStore`] keeps the keys of one user of a store apart from others.
 
 mod file;
 mod hash;

@@ -72,7 +72,7 @@ impl Side {
     #[cold]
     fn wake(&self) {
         self.is_watched.store(0, Ordering::Relaxed);
-        // A failure would only mean that nobody sleeps there.
+        // The call fails only for wrong arguments. Without a sleeping thread it does nothing.
         let _ = futex::wake(&self.count, futex::Flags::empty(), u32::MAX);
     }
 

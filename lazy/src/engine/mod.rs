@@ -491,8 +491,8 @@ impl Engine {
         self.configure();
     }
 
-    /// Set the limits and switches that depend on the device, except those that the program or the environment set.
-    /// This happens before anything is recorded, so that all segments are cut alike.
+    /// Set the limits and switches that depend on the device. A limit that the program or the environment set stays.
+    /// Call this before the first op is recorded, so that all segments are cut by the same rules.
     pub(crate) fn configure(&self) {
         let requested = self.requested.lock();
         let (is_cpu, memory, makes_buffers) = match (plan::active(), device::loaded()) {

@@ -7,7 +7,7 @@ from .nn import Module
 
 
 def around(f):
-    """Return a function each call of which is one program: the recorded stream is cut before and after it."""
+    """Return a function that makes each call of `f` one program: the recorded ops are cut before and after the call."""
 
     @functools.wraps(f)
     def call(*args, **kwargs):

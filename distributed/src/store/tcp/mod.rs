@@ -27,7 +27,8 @@ use torchtpu_tensor::{Error, ErrorKind, Result};
 /// The port of PyTorch's stores.
 pub const DEFAULT_PORT: u16 = 29500;
 
-/// Shortest time that a server gets for an answer that needs no waiting, whatever the store's timeout.
+/// A client waits at least this long for a reply that the server can give at once, even if the store's timeout is
+/// shorter.
 const MIN_REPLY_TIME: Duration = Duration::from_secs(30);
 
 /// Longest wait for one attempt to connect, and between two attempts.

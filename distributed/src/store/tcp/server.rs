@@ -101,7 +101,7 @@ struct Connection {
     stream: TcpStream,
     /// Bytes of commands that have not been carried out.
     input: Vec<u8>,
-    /// Replies, of which the first `sent` bytes are gone.
+    /// Replies to send. The first `sent` bytes were sent already.
     output: Vec<u8>,
     sent: usize,
     is_valid: bool,
