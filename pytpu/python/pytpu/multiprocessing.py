@@ -9,14 +9,19 @@ from __future__ import annotations
 
 import multiprocessing as _multiprocessing
 import multiprocessing.connection as _connection
+import os as _os
 import signal as _signal
 import sys as _sys
+import threading as _threading
+import time as _time
 import traceback as _traceback
+import warnings as _warnings
 from multiprocessing import *  # noqa: F403
 from typing import TYPE_CHECKING
 
 from . import _sharing
 from ._C import Tensor as _Tensor
+from ._parent_death import signal_at_parent_death as _signal_at_parent_death
 from .nn.parameter import Parameter as _Parameter
 
 if TYPE_CHECKING:
@@ -30,6 +35,7 @@ __all__ = [
     "ProcessException",
     "ProcessExitedException",
     "ProcessRaisedException",
+    "SpawnContext",
     "spawn",
     "start_processes",
     "get_all_sharing_strategies",
@@ -43,20 +49,27 @@ for _kind in (_Tensor, _Parameter):
 del _kind
 
 
+# Seconds from SIGTERM to SIGKILL.
+_GRACE_SECONDS = 30
+
+
 class ProcessException(Exception):
     """A process of `spawn` failed.
 
     Attributes:
         msg: Description of the failure.
         error_index: Number of the process.
-        pid: Identifier of the process.
+        error_pid: Identifier of the process.
     """
 
-    def __init__(self, msg: str, error_index: int, pid: int) -> None:
+    def __init__(self, msg: str, error_index: int, error_pid: int) -> None:
         super().__init__(msg)
         self.msg = msg
         self.error_index = error_index
-        self.pid = pid
+        self.error_pid = error_pid
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.msg, self.error_index, self.error_pid)
 
 
 class ProcessRaisedException(ProcessException):
@@ -78,15 +91,38 @@ class ProcessExitedException(ProcessException):
         self.exit_code = exit_code
         self.signal_name = signal_name
 
+    def __reduce__(self) -> Any:
+        return type(self), (self.msg, self.error_index, self.error_pid, self.exit_code, self.signal_name)
 
-def _run(fn, i, args, errors):
+
+def _interrupt_at_parent_death():
+    _connection.wait([_multiprocessing.parent_process().sentinel])
+    _os.kill(_os.getpid(), _signal.SIGINT)
+
+
+def _run(fn, i, args, errors, parent):
+    if parent is None:
+        # The system knows the fork server as the parent of this process. It ends later than the process that uses it.
+        _threading.Thread(target=_interrupt_at_parent_death, daemon=True).start()
+    else:
+        _signal_at_parent_death(parent)
     try:
         fn(i, *args)
     except KeyboardInterrupt:
-        pass
+        # The end of the parent gives this too. Then nobody reads the message.
+        if _multiprocessing.parent_process().is_alive():
+            _send(errors)
+            _sys.exit(128 + _signal.SIGINT)
     except Exception:
-        errors.send(_traceback.format_exc())
+        _send(errors)
         _sys.exit(1)
+
+
+def _send(errors):
+    try:
+        errors.send(_traceback.format_exc())
+    except BrokenPipeError:  # The parent does not read any more.
+        pass
 
 
 class ProcessContext:
@@ -111,12 +147,25 @@ class ProcessContext:
                 pass
             receiver.close()
 
+    def _join_all(self, seconds):
+        """Wait until all processes end, at most some seconds. Their messages are read, so that they can end."""
+        end = _time.monotonic() + seconds
+        left = [process for process in self.processes if process.is_alive()]
+        while left:
+            sentinels = [process.sentinel for process in left]
+            ready = _connection.wait([*sentinels, *self._listening], timeout=max(end - _time.monotonic(), 0))
+            if not ready:
+                return
+            self._hear(receiver for receiver in ready if receiver in self._listening)
+            left = [process for process in left if process.is_alive()]
+
     def join(self, timeout: float | None = None, grace_period: float | None = None) -> bool:
         """Wait until one of the processes ends.
 
         Args:
             timeout: Seconds to wait. `None` waits without a limit.
-            grace_period: Seconds to wait for a process that is terminated, before it is killed.
+            grace_period: Seconds that the others have to end by themselves after a failure, and again to end after
+                they have been terminated. `None` terminates them at once, and kills them after 30 seconds.
 
         Returns:
             Whether all processes have ended.
@@ -127,9 +176,15 @@ class ProcessContext:
         if not self._left:
             return True
         failed = None
-        ready = _connection.wait([*self._left, *self._listening], timeout=timeout)
-        # A process ends when its message has been received.
-        self._hear(receiver for receiver in ready if receiver in self._listening)
+        end = None if timeout is None else _time.monotonic() + timeout
+        ready: list[Any] = []
+        while not any(sentinel in self._left for sentinel in ready):
+            seconds = None if end is None else max(end - _time.monotonic(), 0)
+            ready = _connection.wait([*self._left, *self._listening], timeout=seconds)
+            if not ready:
+                return False
+            # A process ends when its message has been received.
+            self._hear(receiver for receiver in ready if receiver in self._listening)
         for sentinel in ready:
             if sentinel not in self._left:
                 continue
@@ -139,13 +194,16 @@ class ProcessContext:
                 failed = index
         if failed is None:
             return not self._left
+        if grace_period is not None:
+            self._join_all(grace_period)
         for process in self.processes:
             if process.is_alive():
                 process.terminate()
-            process.join(grace_period)
+        self._join_all(_GRACE_SECONDS if grace_period is None else grace_period)
+        for process in self.processes:
             if process.is_alive():
                 process.kill()
-                process.join()
+            process.join()
         self._hear([receiver for receiver, index in self._listening.items() if index == failed])
         process = self.processes[failed]
         if failed in self._texts:
@@ -153,11 +211,22 @@ class ProcessContext:
             raise ProcessRaisedException(text, failed, process.pid)
         code = process.exitcode
         if code < 0:
-            name = _signal.Signals(-code).name
+            try:
+                name = _signal.Signals(-code).name
+            except ValueError:  # A real-time signal.
+                name = f"<Unknown signal {-code}>"
             raise ProcessExitedException(
                 f"process {failed} terminated with signal {name}", failed, process.pid, code, name
             )
         raise ProcessExitedException(f"process {failed} terminated with exit code {code}", failed, process.pid, code)
+
+
+class SpawnContext(ProcessContext):
+    """The older name of `ProcessContext`."""
+
+    def __init__(self, processes: Sequence[Any], errors: Sequence[Any]) -> None:
+        _warnings.warn("SpawnContext is renamed to ProcessContext since 1.4 release.", stacklevel=2)
+        super().__init__(processes, errors)
 
 
 def start_processes(
@@ -187,9 +256,10 @@ def start_processes(
     """
     context: Any = _multiprocessing.get_context(start_method)
     processes, errors = [], []
+    parent = None if start_method == "forkserver" else _os.getpid()
     for i in range(nprocs):
         receiver, sender = context.Pipe(duplex=False)
-        process = context.Process(target=_run, args=(fn, i, args, sender), daemon=daemon)
+        process = context.Process(target=_run, args=(fn, i, args, sender, parent), daemon=daemon)
         process.start()
         sender.close()
         processes.append(process)
@@ -218,7 +288,7 @@ def spawn(
         nprocs: Number of processes.
         join: If `True`, wait for all of them.
         daemon: Whether the processes end with this one.
-        start_method: `"spawn"`, `"fork"` or `"forkserver"`.
+        start_method: Only `"spawn"` is used. `start_processes` has the others.
 
     Returns:
         `None` after waiting, otherwise the `ProcessContext`.
@@ -227,7 +297,14 @@ def spawn(
         ProcessRaisedException: If a process raised an exception. It has the traceback.
         ProcessExitedException: If a process ended in another way.
     """
-    return start_processes(fn, args, nprocs, join, daemon, start_method)
+    if start_method != "spawn":
+        _warnings.warn(
+            f"This method only supports start_method=spawn (got: {start_method}).\nTo use a different start_method use:"
+            "\n\t\t torch.multiprocessing.start_processes(...)",
+            FutureWarning,
+            stacklevel=2,
+        )
+    return start_processes(fn, args, nprocs, join, daemon, "spawn")
 
 
 def get_all_sharing_strategies() -> set[str]:
