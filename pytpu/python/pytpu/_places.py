@@ -13,6 +13,7 @@ FILES = {
     "_removed": "_linalg_utils",
     "_streams": "",
     "_transforms": "func",
+    "distributed.elastic.multiprocessing._logs": "distributed.elastic.multiprocessing.api",
     "_functions.creation": "",
     "_functions.predicates": "",
     "_functions.products": "",
@@ -135,6 +136,14 @@ NAMES = {
             "reduce_scatter reduce_scatter_tensor scatter scatter_object_list send"
         ),
     },
+    "distributed.elastic.multiprocessing.errors": {
+        "distributed.elastic.multiprocessing.errors.error_handler": "ErrorHandler",
+        "distributed.elastic.multiprocessing.errors.handlers": "get_error_handler",
+    },
+    "distributed.elastic.multiprocessing.subprocess_handler": {
+        "distributed.elastic.multiprocessing.subprocess_handler.handlers": "get_subprocess_handler",
+        "distributed.elastic.multiprocessing.subprocess_handler.subprocess_handler": "SubprocessHandler",
+    },
     "distributed.tensor": {"distributed.tensor.placement_types": "Partial Placement Replicate Shard"},
     "futures": {"jit": "Future"},
     "fx": {
@@ -163,7 +172,10 @@ NAMES = {
     },
     "mps": {"mps": "device_count empty_cache is_available manual_seed"},
     "multiprocessing": {
-        "multiprocessing.spawn": "ProcessContext ProcessExitedException ProcessRaisedException spawn start_processes",
+        "multiprocessing.spawn": (
+            "ProcessContext ProcessException ProcessExitedException ProcessRaisedException SpawnContext spawn "
+            "start_processes"
+        ),
     },
     "nn.modules.batchnorm": {
         "nn.modules.instancenorm": "InstanceNorm1d InstanceNorm2d InstanceNorm3d LazyInstanceNorm1d LazyInstanceNorm2d "

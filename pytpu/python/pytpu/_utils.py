@@ -2,10 +2,13 @@
 
 ``pickle`` writes a storage as the bytes of a file in PyTorch's format before 1.6, for
 ``torch.storage._load_from_bytes``.
+
+`cpu_count`, which has nothing to do with pickles, is in the same private module of PyTorch.
 """
 
 import collections
 import functools
+import os
 import pickle
 
 from . import _C
@@ -177,3 +180,8 @@ def _set_state(obj, state):
             setattr(obj, name, value)
     obj.__dict__.update(state or {})
     return obj
+
+
+def cpu_count():
+    """Return the number of processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
