@@ -7,8 +7,11 @@
 use crate::group::ProcessGroup;
 use crate::reduce::ReduceOp;
 use crate::request::{Op, Request};
-use parking_lot::RwLock;
-use std::cell::Cell;
+use crate::store::check_interrupt;
+use parking_lot::{Mutex, RwLock};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use torchtpu_tensor::comm::{self, Call, Communicator, Group, Ticket};
 use torchtpu_tensor::ops::collective::{Kind, Reduction};
@@ -24,7 +27,12 @@ static USED: AtomicU64 = AtomicU64::new(0);
 thread_local! {
     /// Whether this thread runs a collective of a program.
     static IS_RUNNING: Cell<bool> = const { Cell::new(false) };
+    /// The line of the user's program that calls collectives now.
+    static LINE: RefCell<Option<Arc<str>>> = const { RefCell::new(None) };
 }
+
+/// The lines of the collectives that have not run.
+static LINES: Mutex<BTreeMap<Ticket, Arc<str>>> = Mutex::new(BTreeMap::new());
 
 /// Make a group usable for tensors. `partition` has the global ranks of all groups that were made together with this
 /// one. Groups of different lengths cannot be partitions of one program: pass those of this group alone.
@@ -72,6 +80,14 @@ pub fn finish() {
     }
 }
 
+/// Return the result of `call`, whose collectives are reported with `line`, such as `train.py:12`.
+pub fn at_line<R>(line: Option<Arc<str>>, call: impl FnOnce() -> R) -> R {
+    let outer = LINE.replace(line);
+    let result = call();
+    LINE.set(outer);
+    result
+}
+
 /// The groups as a communicator.
 struct Groups;
 
@@ -86,19 +102,25 @@ impl Communicator for Groups {
     fn reserve(&self, group: &Group) -> Result<Ticket> {
         let sequence = Groups::find(group.number())?.reserve()?;
         RESERVED.fetch_add(1, Ordering::Relaxed);
-        Ok(Ticket::new(group.number(), sequence))
+        let ticket = Ticket::new(group.number(), sequence);
+        if let Some(line) = LINE.with_borrow(Clone::clone) {
+            LINES.lock().insert(ticket, line);
+        }
+        Ok(ticket)
     }
 
     fn run(&self, ticket: Ticket, call: Call<'_>) -> Result<()> {
         USED.fetch_add(1, Ordering::Relaxed);
         let group = Groups::find(ticket.group())?;
         let was_running = IS_RUNNING.replace(true);
-        let result = run(&group, ticket.sequence(), call);
+        let line = LINES.lock().remove(&ticket);
+        let result = run(&group, ticket.sequence(), line, call);
         IS_RUNNING.set(was_running);
         result
     }
 
     fn give_up(&self, ticket: Ticket, why: &Error) {
+        LINES.lock().remove(&ticket);
         if let Ok(group) = Groups::find(ticket.group()) {
             group.give_up(ticket.sequence(), why);
         }
@@ -107,11 +129,20 @@ impl Communicator for Groups {
     fn launch_recorded(&self) {
         launch_recorded();
     }
+
+    fn check_interrupt(&self) -> Result<()> {
+        let result = check_interrupt();
+        if result.is_err() {
+            let groups: Vec<ProcessGroup> = GROUPS.read().iter().flatten().cloned().collect();
+            groups.iter().for_each(|group| group.abort("the program was interrupted"));
+        }
+        result
+    }
 }
 
-fn run(group: &ProcessGroup, ticket: u64, call: Call<'_>) -> Result<()> {
+fn run(group: &ProcessGroup, ticket: u64, line: Option<Arc<str>>, call: Call<'_>) -> Result<()> {
     let Call { kind, dtype, sizes, x, y } = call;
-    let request = |op, shape: &[usize]| Request::new(op, dtype, shape);
+    let request = |op, shape: &[usize]| Request { line: line.clone(), ..Request::new(op, dtype, shape) };
     // The output of these ops is also their input.
     if matches!(kind, Kind::AllReduce(_) | Kind::Reduce { .. } | Kind::Broadcast { .. }) && !x.is_empty() {
         y.copy_from_slice(x);

@@ -7,9 +7,11 @@
 use crate::device::Device;
 use crate::failure::Failure;
 use crate::kernels;
+use crate::slot::Slot;
 use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 use torchtpu_pjrt::{Buffer, CallFrame, Client, CustomCall, ElementType};
 use torchtpu_tensor::comm::{self, Ticket};
 use torchtpu_tensor::ops::collective;
@@ -136,6 +138,11 @@ impl Chain {
         *self.last.lock() = Some(Arc::new(token));
     }
 
+    /// Return whether a launched program with collectives has not ended.
+    pub(crate) fn is_running(&self) -> bool {
+        self.last.lock().as_ref().is_some_and(|last| !last.is_ready().unwrap_or(true))
+    }
+
     /// Wait until the collectives of all launched programs have run.
     pub(crate) fn wait(&self) {
         let last = self.last.lock().clone();
@@ -145,6 +152,25 @@ impl Chain {
         }
     }
 }
+
+/// Wait for a value that may depend on a collective, and so on other processes.
+///
+/// # Errors
+/// If the user interrupts the wait.
+pub(crate) fn await_value(slot: &Slot) -> torchtpu_tensor::Result<()> {
+    // A failure is raised by the read that follows.
+    let (Ok(comm), Ok(buffer)) = (comm::get(), slot.buffer()) else { return Ok(()) };
+    let Ok(event) = buffer.ready_event() else { return Ok(()) };
+    let (tell, told) = mpsc::channel();
+    let asked = Arc::new(event).on_ready(move || drop(tell.send(())));
+    while asked.is_ok() && told.recv_timeout(SLICE) == Err(mpsc::RecvTimeoutError::Timeout) {
+        comm.check_interrupt()?;
+    }
+    Ok(())
+}
+
+/// Time between two checks for an interrupt.
+const SLICE: Duration = Duration::from_millis(100);
 
 /// Give up collectives that cannot run any more.
 pub(crate) fn give_up(tickets: &[Ticket], failure: &Failure) {

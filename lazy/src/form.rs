@@ -253,6 +253,12 @@ impl Form {
     pub(crate) fn has_effects(&self) -> bool {
         self.nodes.iter().any(|n| n.op.facts().has_effects)
     }
+    /// Return the number of ranks that run the program together: those of the groups of its collectives, counted from
+    /// rank 0.
+    pub(crate) fn replicas(&self) -> usize {
+        let groups = self.nodes.iter().filter_map(|n| n.op.group());
+        groups.flat_map(|g| g.partition().iter().flatten()).max().map_or(1, |last| last + 1)
+    }
     /// Return the node that computes each value.
     pub(crate) fn producers(&self) -> Vec<usize> {
         let mut producer = vec![0; self.values.len()];

@@ -22,7 +22,7 @@ mod tpu;
 pub(crate) use tpu::Tpu;
 
 use crate::cache::ProcessCache;
-use crate::collectives::{Chain, Order, Turn};
+use crate::collectives::{Chain, Order, Turn, await_value};
 use crate::cut::CutReason;
 use crate::device::{self, Device};
 use crate::failure::Failure;
@@ -386,6 +386,9 @@ impl Engine {
         }
         if let Some(f) = slot.failure() {
             return Err(f.error());
+        }
+        if !slot.is_computed() && self.chain.is_running() {
+            await_value(&slot)?;
         }
         count(&COUNTERS.downloads, 1);
         count(&COUNTERS.download_bytes, out.len() as u64);

@@ -138,6 +138,11 @@ pub trait Communicator: Sync + Send {
     fn give_up(&self, ticket: Ticket, why: &Error);
     /// Launch the collectives that are recorded, before this thread waits for other ranks. They may need them.
     fn launch_recorded(&self);
+    /// Fail if the user interrupted the program, and break the groups, so that nothing waits any more.
+    ///
+    /// # Errors
+    /// `Interrupted`, or the exception of the user's handler.
+    fn check_interrupt(&self) -> Result<()>;
 }
 
 static COMMUNICATOR: OnceLock<&'static dyn Communicator> = OnceLock::new();

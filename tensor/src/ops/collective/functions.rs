@@ -36,15 +36,31 @@ pub fn all_reduce(x: &Tensor, by: Reduction, group: &Group) -> Result<Tensor> {
 /// # Errors
 /// As [`all_reduce`]. `Value` for `bool`.
 pub fn mean(x: &Tensor, group: &Group) -> Result<Tensor> {
+    check_mean(x)?;
+    mean_of_sum(&all_reduce(x, Reduction::Sum, group)?, group)
+}
+
+/// Refuse dtypes without a mean, before the sum is computed.
+///
+/// # Errors
+/// `Value` for `bool`.
+pub fn check_mean(x: &Tensor) -> Result<()> {
     if x.dtype() == DType::Bool {
         return Err(Error::value("Cannot use ReduceOp.AVG with Boolean tensors"));
     }
-    let sum = all_reduce(x, Reduction::Sum, group)?;
+    Ok(())
+}
+
+/// Divide a sum over all ranks by their number. Integers are rounded toward zero.
+///
+/// # Errors
+/// `OutOfMemory`.
+pub fn mean_of_sum(sum: &Tensor, group: &Group) -> Result<Tensor> {
     let size = Scalar::Int(group.size() as i64);
-    if x.dtype().is_inexact() {
+    if sum.dtype().is_inexact() {
         return sum.div_scalar(size);
     }
-    ops::call_tensor("div.Tensor_mode", &[Arg::Tensor(&sum), Arg::Scalar(size), Arg::Str("trunc")])
+    ops::call_tensor("div.Tensor_mode", &[Arg::Tensor(sum), Arg::Scalar(size), Arg::Str("trunc")])
 }
 
 /// Combine `x` of all ranks, on the rank `to` of the group. The other ranks get zeros.

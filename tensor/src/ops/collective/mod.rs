@@ -3,12 +3,14 @@
 mod functions;
 mod programs;
 
-pub use functions::{all_gather, all_reduce, all_to_all, broadcast, mean, permute, reduce, reduce_scatter};
+pub use functions::{
+    all_gather, all_reduce, all_to_all, broadcast, check_mean, mean, mean_of_sum, permute, reduce, reduce_scatter,
+};
 pub use programs::{TARGET, run};
 
 use crate::axes::Axes;
 use crate::comm::{self, Call, Group, Ticket};
-use crate::op::{Facts, Func, Grads, Op, Saved, Saves, Value, Values};
+use crate::op::{Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values};
 use crate::{DType, Error, Meta, Result, Tensor, backend};
 use smallvec::{SmallVec, smallvec};
 
@@ -138,6 +140,16 @@ impl Kind {
     }
 }
 
+impl Prim {
+    /// The ranks that run the op together.
+    pub fn group(&self) -> Option<&Group> {
+        match self {
+            Prim::Collective(op) => Some(&op.group),
+            _ => None,
+        }
+    }
+}
+
 /// A collective of a group.
 ///
 /// | operand | shape | dtype |
@@ -235,12 +247,14 @@ impl Op for Collective {
         Ok(x.meta().with_dims(dims))
     }
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
-        match self.kind {
+        let axes = match self.kind {
             Kind::AllReduce(_) | Kind::Reduce { .. } | Kind::Broadcast { .. } | Kind::Permute { .. } => {
                 Axes::elementwise(x, y)
             }
             Kind::AllGather | Kind::ReduceScatter(_) | Kind::AllToAll { .. } => Axes::except(1, x, y),
-        }
+        };
+        // Linear in the operands of all ranks together.
+        if self.kind.transposed().is_some() { axes.linear(&[0b01]) } else { axes }
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let dense = x[0].detach().contiguous()?;
