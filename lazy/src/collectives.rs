@@ -162,7 +162,10 @@ pub(crate) fn await_value(slot: &Slot) -> torchtpu_tensor::Result<()> {
     let (Ok(comm), Ok(buffer)) = (comm::get(), slot.buffer()) else { return Ok(()) };
     let Ok(event) = buffer.ready_event() else { return Ok(()) };
     let (tell, told) = mpsc::channel();
-    let asked = Arc::new(event).on_ready(move || drop(tell.send(())));
+    let asked = Arc::new(event).on_ready(move || {
+        // The reader may have been interrupted.
+        let _ = tell.send(());
+    });
     while asked.is_ok() && told.recv_timeout(SLICE) == Err(mpsc::RecvTimeoutError::Timeout) {
         comm.check_interrupt()?;
     }

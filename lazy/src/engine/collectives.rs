@@ -25,7 +25,7 @@ pub(super) struct Peers {
 static START: Once = Once::new();
 
 /// Time between two looks. A segment that has not grown between two looks is launched.
-const PERIOD: Duration = Duration::from_millis(100);
+const PERIOD: Duration = Duration::from_millis(500);
 
 impl Peers {
     /// Note that a collective was recorded. The caller holds the lock of the recording.

@@ -334,6 +334,11 @@ impl Engine {
         form: &Form,
         reason: CutReason,
     ) -> Result<Compiled, Arc<Failure>> {
+        if form.replicas() > 1 && !device.platform.is_cpu() {
+            let name = device.client.platform_name();
+            let text = format!("collectives between processes on platform {name} are not implemented yet");
+            return Err(Arc::new(Failure::new(ErrorKind::NotImplemented, text)));
+        }
         let start = Instant::now();
         let place = |f: Failure| {
             let f = f.about_memory(form).about_kernels(form);

@@ -232,11 +232,15 @@ fn a_read_that_waits_for_a_collective_can_be_interrupted() {
     let _turn = turn();
     let group = group();
     LOG.lock().unwrap().waits_at = Some(0);
-    // A program of a large value does not run on the launching thread.
-    let y = sum(&Tensor::ones(&[1 << 20], DType::F32, Device::TPU).unwrap().tanh().unwrap(), &group);
+    // A program whose argument is not computed yet does not run on the launching thread. The product takes long.
+    let n = 2500;
+    let a = tpu(&vec![1.0; n * n], &[n, n]);
+    let product = a.matmul(&a).unwrap();
+    lazy::mark_step();
+    let y = sum(&product, &group);
     assert_eq!(y.to_vec::<f32>().unwrap_err().kind(), ErrorKind::Interrupted);
     LOG.lock().unwrap().waits_at = None;
-    assert_eq!(y.to_vec::<f32>().unwrap()[0], 2.0 * 1f32.tanh());
+    assert_eq!(values(&y)[0], 2.0 * n as f32);
 }
 
 #[test]

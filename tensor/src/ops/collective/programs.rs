@@ -21,7 +21,9 @@ pub(super) fn lower(op: &Collective, f: &mut Func, x: &Value, ticket: &Value, y:
         };
     }
     if f.platform().is_cpu() {
-        let in_place = *x.ty() == y.ty() && f.is_ours(x);
+        // The others read the elements of `x` after they have written to the result.
+        let is_combined = matches!(op.kind, Kind::AllReduce(_) | Kind::Reduce { .. } | Kind::Broadcast { .. });
+        let in_place = is_combined && f.is_ours(x);
         let numbers = numbers(&op.kind);
         return f.ordered_call(TARGET, &[x.clone(), ticket.clone()], &y.ty(), in_place, op.kind.name(), &numbers);
     }
