@@ -12,12 +12,12 @@ use crate::algo::{self, Call, Links};
 use crate::message::{Messages, Outgoing, Wanted};
 use crate::recorder::{Entry, Recorder, State};
 use crate::request::{Op, Request};
-use crate::store::Store;
+use crate::store::{SLICE, Store, check_interrupt};
 use crate::transport::{Fault, Header, Meeting, Network, Transport, Watch, hash_text};
 use crate::watch;
 use crate::work::{Memory, Promise, Told, Work};
 use failure::REASON_TIME;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -101,10 +101,13 @@ struct Turn {
 struct Held<'a>(&'a Turn);
 
 impl Turn {
-    fn wait(&self, ticket: u64) -> Held<'_> {
+    /// Wait for the turn of a ticket, which cannot be given back. `look` is called several times a second.
+    fn wait(&self, ticket: u64, mut look: impl FnMut()) -> Held<'_> {
         let mut tickets = self.tickets.lock();
         while tickets.1 != ticket {
-            self.passed.wait(&mut tickets);
+            if self.passed.wait_for(&mut tickets, SLICE).timed_out() {
+                MutexGuard::unlocked(&mut tickets, &mut look);
+            }
         }
         Held(self)
     }
@@ -212,8 +215,20 @@ impl ProcessGroup {
             tickets.0 - 1
         };
         let entry = group.record(request, ticket, [input.len(), output.len()]);
-        let _turn = group.turn.wait(ticket);
-        group.perform(request, ticket, entry, input, output)
+        let mut interrupt = None;
+        let _turn = group.turn.wait(ticket, || {
+            if interrupt.is_none()
+                && let Err(error) = check_interrupt()
+            {
+                // The collectives before this one end at once, so that the turn comes.
+                group.break_with(&error);
+                interrupt = Some(error);
+            }
+        });
+        match interrupt {
+            Some(error) => Err(error),
+            None => group.perform(request, ticket, entry, input, output),
+        }
     }
 
     /// Begin a collective on the worker thread. [`Work::result`] returns `output`. `input` is `None` if the op has no
@@ -463,7 +478,7 @@ fn spawn_worker(name: &str) -> Result<mpsc::Sender<Job>> {
         for job in queue {
             let Job { group, ticket, entry, request, input, mut output, promise } = job;
             // The turn passes after the promise is kept: a later call that ends has seen this one end.
-            let _turn = group.turn.wait(ticket);
+            let _turn = group.turn.wait(ticket, || {});
             let input = input.as_ref().map_or(&[][..], |i| i.bytes());
             let result = group.perform(&request, ticket, entry, input, output.bytes_mut());
             promise.finish(result.map(|()| output));
@@ -544,7 +559,7 @@ impl Group {
             bytes,
             line: request.line.clone(),
             state: State::Scheduled,
-            timeout: *self.timeout.lock(),
+            timeout: request.timeout.unwrap_or_else(|| *self.timeout.lock()),
             created: SystemTime::now(),
             started: None,
             ended: None,
@@ -603,7 +618,7 @@ impl Group {
                 std::hint::spin_loop();
                 continue;
             }
-            crate::store::check_interrupt()?;
+            check_interrupt()?;
             if self.broken.load(Ordering::Acquire) {
                 self.messages.lock().close(|| self.expect_whole().err().unwrap_or_else(|| Error::runtime("broken")));
             }
@@ -614,7 +629,7 @@ impl Group {
 
     /// Run a collective whose turn it is.
     fn perform(&self, request: &Request, sequence: u64, entry: u64, input: &[u8], output: &mut [u8]) -> Result<()> {
-        let timeout = *self.timeout.lock();
+        let timeout = request.timeout.unwrap_or_else(|| *self.timeout.lock());
         self.set_state(entry, sequence, State::Started);
         let result = self.expect_whole().and_then(|()| {
             let header = Header { group: self.id, sequence, fingerprint: request.fingerprint(), bytes: 0 };
