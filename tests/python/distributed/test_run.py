@@ -22,13 +22,16 @@ open(f"{folder}/{name}.new", "w").write(json.dumps({"env": dict(os.environ), "ar
 os.rename(f"{folder}/{name}.new", f"{folder}/{name}")
 """
 
+# Workers that share a console write each line at once: `python -u` writes the arguments of `print` one by one.
+
 # A worker that puts its rank into the store of the job, and waits for all others.
 MEET = """
 import os
 import pytpu as torch
 store, rank, size = next(torch.distributed.rendezvous("env://"))
 store.set(f"rank{rank}", str(rank))
-print("met", sorted(int(x) for x in store.multi_get([f"rank{i}" for i in range(size)])), flush=True)
+met = sorted(int(x) for x in store.multi_get([f"rank{i}" for i in range(size)]))
+os.write(1, f"met {met}\\n".encode())
 """
 
 
@@ -162,7 +165,7 @@ attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
 # The store of an attempt is empty.
 assert store.add(f"seen{rank}", 1) == 1
 store.wait([f"seen{i}" for i in range(size)])
-print("attempt", attempt, flush=True)
+os.write(1, f"attempt {attempt}\\n".encode())
 if rank == 0 and attempt < 2:
     sys.exit(3)
 if attempt < 2:
@@ -188,6 +191,38 @@ def test_the_job_fails_when_no_restart_is_left(launcher):
     (job,) = logs.iterdir()
     assert sorted(path.name for path in job.iterdir()) == ["attempt_0", "attempt_1"]
     assert (job / "attempt_1" / "1" / "stdout.log").read_text() == "attempt 1\n"
+
+
+# A worker that adds its rank to those of all others. In the first attempts the last rank fails instead.
+SUM = """
+import os, sys
+import pytpu as torch
+torch.distributed.init_process_group("gloo")
+rank, size = torch.distributed.get_rank(), torch.distributed.get_world_size()
+if rank == size - 1 and int(os.environ["TORCHELASTIC_RESTART_COUNT"]) < int(sys.argv[1]):
+    raise KeyError("broken")
+x = torch.tensor([float(rank)])
+torch.distributed.all_reduce(x)
+os.write(1, f"sum {int(x.item())} of {size}\\n".encode())
+torch.distributed.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize("place", [[], ["--master-port"], ["--run-path"]], ids=["alone", "static", "functions"])
+def test_process_groups_are_made_again_after_a_restart(launcher, place):
+    place = ["--master-port", free_port()] if place == ["--master-port"] else place
+    code, out, err = launcher.run(*place, "--nproc-per-node=3", "--max-restarts=1", launcher.script(SUM), "1")
+    assert code == 0, err
+    assert out.splitlines() == ["sum 3 of 3"] * 3 and "KeyError: 'broken'" in err
+
+
+def test_a_process_group_spans_two_nodes(launcher):
+    common = ("--rdzv-backend=c10d", f"--rdzv-endpoint=localhost:{free_port()}", "--rdzv-id=job", "--max-restarts=1")
+    script = launcher.script(SUM)
+    agents = [launcher.start("--nnodes=2", "--nproc-per-node=2", *common, script, "1") for _ in range(2)]
+    for agent in agents:
+        code, out, err = launcher.end(agent)
+        assert code == 0 and out.splitlines() == ["sum 6 of 4"] * 2, err
 
 
 PRINTS = """
