@@ -26,6 +26,7 @@ from pytpu.distributed.elastic.multiprocessing.errors import (
     get_error_handler,
     record,
 )
+from pytpu.distributed.elastic.multiprocessing.subprocess_handler import get_subprocess_handler
 from pytpu.distributed.launcher.api import LaunchConfig, elastic_launch
 
 LIMIT = 60
@@ -288,6 +289,21 @@ def test_signals_raise_in_the_agent(tmp_path, signals):
         assert error.value.sigval == signal.SIGTERM
     finally:
         context.close()
+
+
+def test_signals_wait_until_all_workers_are_known(tmp_path, signals, monkeypatch):
+    started = []
+
+    def interrupted(*arguments):
+        started.append(get_subprocess_handler(*arguments))
+        os.kill(os.getpid(), signal.SIGTERM)
+        return started[-1]
+
+    monkeypatch.setattr(torch.distributed.elastic.multiprocessing.api, "get_subprocess_handler", interrupted)
+    specs = DefaultLogsSpecs(str(tmp_path))
+    with pytest.raises(SignalException, match="got signal: 15"):
+        start_processes("work", "sleep", {0: (600,), 1: (600,)}, {0: {}, 1: {}}, specs)
+    assert [handler.proc.wait(LIMIT) for handler in started] == [-signal.SIGTERM] * 2
 
 
 def config(tmp_path, **settings):

@@ -322,6 +322,20 @@ def test_a_worker_that_ignores_signals_is_killed(launcher):
     assert "forcefully exiting via SIGKILL" in err
 
 
+def test_a_worker_that_ignores_the_end_of_a_failed_job_is_killed(launcher):
+    text = WAITING.replace(
+        "while True:", "while True:\n    if rank == '1' and os.path.exists(f'{folder}/pid_0'): os._exit(3)"
+    )
+    code, _, err = launcher.run("--nproc-per-node=2", "--shutdown-timeout=1", launcher.script(text), "stubborn")
+    assert code == 1 and launcher.file("signal_0") == "SIGTERM"
+    assert "exitcode  : 3" in err[err.index("Root Cause") :] and "exitcode  : -9" in err
+    for rank in (0, 1):
+        # The child of the worker that failed.
+        pid = int(launcher.file(f"pid_{rank}").split()[1])
+        if pid in launcher.left():
+            os.kill(pid, signal.SIGKILL)
+
+
 @pytest.mark.parametrize("options", [[], ["--run-path"]], ids=["commands", "functions"])
 def test_no_worker_outlives_a_killed_agent(launcher, options):
     agent = launcher.start("--nproc-per-node=2", *options, launcher.script(WAITING), "stubborn")

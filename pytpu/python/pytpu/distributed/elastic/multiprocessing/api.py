@@ -10,8 +10,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, TextIO
@@ -58,9 +58,33 @@ class SignalException(Exception):
         self.sigval = sigval
 
 
+class _Deferral:
+    """Signals that wait until all workers are known. An exception between two starts would forget a worker."""
+
+    is_active = False
+    pending: int | None = None
+
+
 def _terminate_process_handler(signum: int, frame: FrameType | None) -> None:
+    if _Deferral.is_active:
+        _Deferral.pending = signum
+        return
     sigval = signal.Signals(signum)
     raise SignalException(f"Process {os.getpid()} got signal: {sigval}", sigval=sigval)
+
+
+@contextmanager
+def _deferred_signals() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    _Deferral.is_active, _Deferral.pending = True, None
+    try:
+        yield
+    finally:
+        _Deferral.is_active = False
+    if _Deferral.pending is not None:
+        _terminate_process_handler(_Deferral.pending, None)
 
 
 def _handle_signals() -> None:
@@ -167,7 +191,12 @@ class PContext(abc.ABC):
         log_line_prefixes: beginnings of lines on the console by local rank.
         duplicate_stdout_filters: texts. Lines of the output with one of them go to a file of all workers too.
         duplicate_stderr_filters: the same for the errors.
+
+    Attributes:
+        shutdown_timeout: seconds from ``SIGTERM`` to ``SIGKILL`` for the other workers after a failure.
     """
+
+    shutdown_timeout = 30
 
     def __init__(
         self,
@@ -219,8 +248,9 @@ class PContext(abc.ABC):
     def start(self) -> None:
         """Start the workers. In the main thread, signals raise `SignalException` from now on."""
         _handle_signals()
-        self._guard = _Guard()
-        self._start(self._guard)
+        with _deferred_signals():
+            self._guard = _Guard()
+            self._start(self._guard)
         for tail_log in self._tail_logs:
             tail_log.start()
 
@@ -431,7 +461,7 @@ class MultiprocessContext(PContext):
                 self.start_method,
                 exc_info=True,
             )
-            self.close()
+            self.close(timeout=self.shutdown_timeout)
             failure = ProcessFailure(rank, process.pid, process.exitcode, self.error_files[rank])
             return RunProcsResult(failures={rank: failure}, stdouts=self.stdouts, stderrs=self.stderrs)
         self._take_values()
@@ -543,7 +573,7 @@ class SubprocessContext(PContext):
         self._collect()
         if self._running_local_ranks and not self._failures:
             return None
-        self.close()
+        self.close(timeout=self.shutdown_timeout)
         # The workers that the agent has ended are failures too: the summary shows them.
         self._collect()
         result = RunProcsResult(failures=self._failures, stdouts=self.stdouts, stderrs=self.stderrs)

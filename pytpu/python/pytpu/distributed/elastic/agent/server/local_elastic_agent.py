@@ -182,6 +182,7 @@ class LocalElasticAgent(SimpleElasticAgent):
             duplicate_stdout_filters=spec.duplicate_stdout_filters,
             duplicate_stderr_filters=spec.duplicate_stderr_filters,
         )
+        self._pcontext.shutdown_timeout = self._shutdown_timeout
         return dict(self._pcontext.pids())
 
     @prof
