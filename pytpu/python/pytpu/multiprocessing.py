@@ -147,6 +147,12 @@ class ProcessContext:
                 pass
             receiver.close()
 
+    def _read_messages(self):
+        """Read the messages that are there, and return them by the number of the process."""
+        if self._listening:
+            self._hear(_connection.wait(list(self._listening), timeout=0))
+        return self._texts
+
     def _join_all(self, seconds):
         """Wait until all processes end, at most some seconds. Their messages are read, so that they can end."""
         end = _time.monotonic() + seconds

@@ -352,6 +352,14 @@ class PContext(abc.ABC):
                 logger.error("process %s is still there %s s after SIGKILL", self.pids()[rank], _AFTER_KILL)
 
 
+def _end_children(pid: int) -> None:
+    """Kill what is left of the session of a worker that failed: it may hold devices and ports that others need."""
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except ProcessLookupError:  # Nothing is left.
+        pass
+
+
 def _wrap(local_rank, fn, args, envs, stdouts, stderrs, results):
     """Call the function of a worker in its process."""
     # A session of its own, as commands have: see `SubprocessHandler`.
@@ -440,34 +448,42 @@ class MultiprocessContext(PContext):
                 self._return_values[rank] = queue.get()
 
     def _poll(self):
-        from .... import multiprocessing
-
         if self._pc is None:
             raise AssertionError("the workers have not been started")
         self._take_values()
+        # A worker with a long message ends when the message has been read.
+        self._pc._read_messages()
         self._forget_ended()
-        try:
-            if not self._pc.join(0):
-                return None
-        except multiprocessing.ProcessException as error:
-            process = self._pc.processes[error.error_index]
-            rank = error.error_index
-            logger.error(
-                "failed (exitcode: %s) local_rank: %s (pid: %s) of fn: %s (start_method: %s)",
-                process.exitcode,
-                rank,
-                process.pid,
-                getattr(self.entrypoint, "__qualname__", self.entrypoint),
-                self.start_method,
-                exc_info=True,
-            )
-            self.close(timeout=self.shutdown_timeout)
-            failure = ProcessFailure(rank, process.pid, process.exitcode, self.error_files[rank])
-            return RunProcsResult(failures={rank: failure}, stdouts=self.stdouts, stderrs=self.stderrs)
+        codes = [process.exitcode for process in self._pc.processes]
+        failed = next((rank for rank, code in enumerate(codes) if code), None)
+        if failed is not None:
+            return self._failure(failed)
+        if None in codes:
+            return None
         self._take_values()
         _validate_full_rank(self._return_values, self.nprocs, "return_value queue")
         self.close()
         return RunProcsResult(return_values=self._return_values, stdouts=self.stdouts, stderrs=self.stderrs)
+
+    def _failure(self, rank):
+        """End the other workers, and return the result."""
+        process = self._pc.processes[rank]
+        self._end_workers(signal.SIGTERM, self.shutdown_timeout)
+        for each in self._pc.processes:
+            if each.exitcode:
+                _end_children(each.pid)
+        logger.error(
+            "failed (exitcode: %s) local_rank: %s (pid: %s) of fn: %s (start_method: %s)\n%s",
+            process.exitcode,
+            rank,
+            process.pid,
+            getattr(self.entrypoint, "__qualname__", self.entrypoint),
+            self.start_method,
+            self._pc._read_messages().get(rank, ""),
+        )
+        self.close()
+        failure = ProcessFailure(rank, process.pid, process.exitcode, self.error_files[rank])
+        return RunProcsResult(failures={rank: failure}, stdouts=self.stdouts, stderrs=self.stderrs)
 
     def _events(self):
         if self._pc is None:
@@ -567,6 +583,7 @@ class SubprocessContext(PContext):
             if rank in self._pidfds:
                 os.close(self._pidfds.pop(rank))
             if code != 0:
+                _end_children(process.pid)
                 self._failures[rank] = ProcessFailure(rank, process.pid, code, self.error_files[rank])
 
     def _poll(self):
