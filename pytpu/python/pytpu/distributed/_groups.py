@@ -267,6 +267,7 @@ def init_process_group(
     store = PrefixStore(str(attempt), store)
     _rendezvous_announce(store, rank)
     _rendezvous_wait(store, world_size, timeout)
+    _world.group_count, _world.agreed_count = 0, 0
     name = _process_group_name(_ranks or [], bool(_ranks))
     pg = ProcessGroup._make(
         store, rank, list(range(world_size)), name, "default_pg", timeout, config.get_device_backend_map(), bound
@@ -299,7 +300,9 @@ def destroy_process_group(group: ProcessGroup | None = None) -> None:
         raise ValueError("Invalid process group specified")
     if pg is not _world.default_pg:
         if pg in _world.pg_coalesce_state:
-            text = "Some coalesced collectives haven't been launched when ProcessGroup is destroyed. They will be cleaned."
+            text = (
+                "Some coalesced collectives haven't been launched when ProcessGroup is destroyed. They will be cleaned."
+            )
             warnings.warn(text, stacklevel=2)
         pg.shutdown()
         _world.remove(pg)

@@ -338,10 +338,15 @@ class _Collectives:
             _fail("allgather_coalesced", "output lists should be equal to world size")
         for outputs in output_lists:
             if len(outputs) != len(input_list):
-                _fail("allgather_coalesced", f"invalid output size: (expected length {len(input_list)}, got {len(outputs)})")
+                _fail(
+                    "allgather_coalesced",
+                    f"invalid output size: (expected length {len(input_list)}, got {len(outputs)})",
+                )
             for i, (output, tensor) in enumerate(zip(outputs, input_list, strict=True)):
                 if output.shape != tensor.shape or output.dtype is not tensor.dtype:
-                    text = f"invalid size of output tensor at index {i} (expected {_sizes(tensor)}, got {_sizes(output)})"
+                    text = (
+                        f"invalid size of output tensor at index {i} (expected {_sizes(tensor)}, got {_sizes(output)})"
+                    )
                     _fail("allgather_coalesced", text)
         engine = _on_device(self, input_list[0])
         flat = [tensor for outputs in output_lists for tensor in outputs]
@@ -570,9 +575,7 @@ class _Collectives:
         """Wait until all ranks are here."""
         return self._engine.barrier(_call(_options(opts, BarrierOptions, timeout), []))
 
-    def monitored_barrier(
-        self, timeout: datetime.timedelta | None = None, wait_all_ranks: bool = False
-    ) -> None:
+    def monitored_barrier(self, timeout: datetime.timedelta | None = None, wait_all_ranks: bool = False) -> None:
         """Wait until all ranks are here, and name those that are not."""
         self._engine.monitored_barrier(self._engine.timeout if timeout is None else timeout, wait_all_ranks)
 
