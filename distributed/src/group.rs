@@ -7,17 +7,20 @@
 //! the store, so that they can report it. Later calls fail at once.
 
 mod failure;
+mod reserved;
 
 use crate::algo::{self, Call, Links};
 use crate::message::{Messages, Outgoing, Wanted};
 use crate::recorder::{Entry, Recorder, State};
 use crate::request::{Op, Request};
-use crate::store::{SLICE, Store, check_interrupt};
+use crate::store::{Store, check_interrupt};
+use crate::tensors::launch_recorded;
 use crate::transport::{Fault, Header, Meeting, Network, Transport, Watch, hash_text};
 use crate::watch;
 use crate::work::{Memory, Promise, Told, Work};
 use failure::REASON_TIME;
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::Mutex;
+use reserved::Turn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -87,37 +90,6 @@ struct Job {
     input: Option<Box<dyn Memory>>,
     output: Box<dyn Memory>,
     promise: Promise,
-}
-
-/// Passes the turn in the order of the tickets. A ticket is a sequence number.
-#[derive(Default)]
-struct Turn {
-    /// The next ticket, and the ticket whose turn it is.
-    tickets: Mutex<(u64, u64)>,
-    passed: Condvar,
-}
-
-/// Passes the turn on when dropped, also after a panic.
-struct Held<'a>(&'a Turn);
-
-impl Turn {
-    /// Wait for the turn of a ticket, which cannot be given back. `look` is called several times a second.
-    fn wait(&self, ticket: u64, mut look: impl FnMut()) -> Held<'_> {
-        let mut tickets = self.tickets.lock();
-        while tickets.1 != ticket {
-            if self.passed.wait_for(&mut tickets, SLICE).timed_out() {
-                MutexGuard::unlocked(&mut tickets, &mut look);
-            }
-        }
-        Held(self)
-    }
-}
-
-impl Drop for Held<'_> {
-    fn drop(&mut self) {
-        self.0.tickets.lock().1 += 1;
-        self.0.passed.notify_all();
-    }
 }
 
 impl ProcessGroup {
@@ -198,7 +170,7 @@ impl ProcessGroup {
     }
     /// Return the number of collectives called so far.
     pub fn sequence(&self) -> u64 {
-        self.0.turn.tickets.lock().0
+        self.0.turn.next()
     }
 
     /// Run a collective, and wait for it. [`Op`] says what `input` and `output` are.
@@ -209,26 +181,11 @@ impl ProcessGroup {
     pub fn run(&self, request: &Request, input: &[u8], output: &mut [u8]) -> Result<()> {
         let group = &*self.0;
         group.check(request, input.len(), output.len())?;
-        let ticket = {
-            let mut tickets = group.turn.tickets.lock();
-            tickets.0 += 1;
-            tickets.0 - 1
-        };
+        launch_recorded();
+        let ticket = group.turn.reserve();
         let entry = group.record(request, ticket, [input.len(), output.len()]);
-        let mut interrupt = None;
-        let _turn = group.turn.wait(ticket, || {
-            if interrupt.is_none()
-                && let Err(error) = check_interrupt()
-            {
-                // The collectives before this one end at once, so that the turn comes.
-                group.break_with(&error);
-                interrupt = Some(error);
-            }
-        });
-        match interrupt {
-            Some(error) => Err(error),
-            None => group.perform(request, ticket, entry, input, output),
-        }
+        group
+            .in_turn(request, ticket, |ready| ready.and_then(|()| group.perform(request, ticket, entry, input, output)))
     }
 
     /// Begin a collective on the worker thread. [`Work::result`] returns `output`. `input` is `None` if the op has no
@@ -240,6 +197,7 @@ impl ProcessGroup {
         let group = &self.0;
         let input_bytes = input.as_ref().map_or(0, |i| i.bytes().len());
         group.check(&request, input_bytes, output.bytes().len())?;
+        launch_recorded();
         let promise = Promise::new(request.op.name());
         let work = promise.work();
         // The worker gets its jobs in the order of tickets.
@@ -248,11 +206,7 @@ impl ProcessGroup {
             Some(jobs) => jobs.clone(),
             None => worker.insert(spawn_worker(&group.name)?).clone(),
         };
-        let ticket = {
-            let mut tickets = group.turn.tickets.lock();
-            tickets.0 += 1;
-            tickets.0 - 1
-        };
+        let ticket = group.turn.reserve();
         let entry = group.record(&request, ticket, [input_bytes, output.bytes().len()]);
         let job = Job { group: group.clone(), ticket, entry, request, input, output, promise };
         jobs.send(job).map_err(|_| Error::runtime("the worker thread of the group has ended"))?;
@@ -309,6 +263,7 @@ impl ProcessGroup {
     fn post_send(&self, to: usize, tag: u64, dtype: DType, payload: Vec<u8>, timeout: Duration) -> Result<Work> {
         let group = &*self.0;
         group.check_peer("send", Some(to))?;
+        launch_recorded();
         group.record_message("send", tag, dtype, [payload.len(), 0]);
         let promise = Promise::new("send");
         let work = promise.work();
@@ -327,6 +282,7 @@ impl ProcessGroup {
     ) -> Result<Work> {
         let group = &*self.0;
         group.check_peer("recv", from)?;
+        launch_recorded();
         group.record_message("recv", tag, dtype, [0, output.bytes().len()]);
         let promise = Promise::new("recv");
         let work = promise.work();
@@ -477,11 +433,12 @@ fn spawn_worker(name: &str) -> Result<mpsc::Sender<Job>> {
     let run = move || {
         for job in queue {
             let Job { group, ticket, entry, request, input, mut output, promise } = job;
-            // The turn passes after the promise is kept: a later call that ends has seen this one end.
-            let _turn = group.turn.wait(ticket, || {});
             let input = input.as_ref().map_or(&[][..], |i| i.bytes());
-            let result = group.perform(&request, ticket, entry, input, output.bytes_mut());
-            promise.finish(result.map(|()| output));
+            // The turn passes after the promise is kept: a later call that ends has seen this one end.
+            group.in_turn(&request, ticket, |ready| {
+                let result = ready.and_then(|()| group.perform(&request, ticket, entry, input, output.bytes_mut()));
+                promise.finish(result.map(|()| output));
+            });
         }
     };
     let thread = std::thread::Builder::new().name(format!("group-{name}"));
