@@ -137,7 +137,10 @@ def _meet_over_tcp(
     )
     if has_agent:
         # The agent's store keeps the keys of workers that failed before these.
-        store = _C.PrefixStore(f"/worker/attempt_{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+        # The agents of pytpu make a new store for each round. Their counts of restarts differ: a restart because of
+        # another node does not count.
+        if os.environ.get("PYTPU_STORE_IS_NEW") != "1":
+            store = _C.PrefixStore(f"/worker/attempt_{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
     _C._rendezvous_announce(store, rank)
     if is_server and world_size > 0:
         if timeout:

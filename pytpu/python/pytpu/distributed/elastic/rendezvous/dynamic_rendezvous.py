@@ -376,6 +376,11 @@ class DynamicRendezvousHandler(RendezvousHandler):
         """Whether an agent runs the store of the workers. ``TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1`` turns this off."""
         return os.environ.get("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "0") != "1"
 
+    @property
+    def has_new_store(self) -> bool:
+        """Whether the store of the workers has no keys of earlier rounds."""
+        return True
+
     def _leave(self, state: _State) -> None:
         state.remove(self._this_node, self._settings.min_nodes)
 

@@ -48,6 +48,11 @@ class StaticTCPRendezvous(RendezvousHandler):
         """Always true: node 0 runs the store of the workers."""
         return True
 
+    @property
+    def has_new_store(self) -> bool:
+        """Whether the store of the workers has no keys of earlier rounds."""
+        return self.world_size == 1
+
     def next_rendezvous(self) -> RendezvousInfo:
         """Wait for the other nodes, and return the result."""
         if self._store is None:

@@ -130,6 +130,8 @@ class LocalElasticAgent(SimpleElasticAgent):
             "TORCHELASTIC_USE_AGENT_STORE": str(spec.rdzv_handler.use_agent_store),
             "TORCH_NCCL_ASYNC_ERROR_HANDLING": os.environ.get("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"),
         }
+        # The workers then need no prefix for the keys of an attempt.
+        env["PYTPU_STORE_IS_NEW"] = "1" if getattr(spec.rdzv_handler, "has_new_store", False) else "0"
         self._set_local_rank_env(env, worker.local_rank, spec)
         return env
 
