@@ -46,7 +46,7 @@ impl Group {
                 }
                 told.unwrap_or_else(|| {
                     let (op, peer) = (request.op.name(), self.name_of(peer));
-                    format!("{op} timed out after {} ms waiting for rank {peer}", timeout.as_millis())
+                    format!("{op}: Timed out waiting {} ms for rank {peer}", timeout.as_millis())
                 })
             }
             Fault::Died { peer, place } => {
