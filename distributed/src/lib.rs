@@ -35,11 +35,14 @@
 
 mod algo;
 mod group;
+pub mod mesh;
 mod message;
+pub mod placement;
 mod recorder;
 mod reduce;
 pub mod rendezvous;
 mod request;
+pub mod spec;
 pub mod store;
 pub mod transport;
 mod watch;
