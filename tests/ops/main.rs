@@ -6,6 +6,7 @@ mod axes;
 mod generated;
 mod gradients;
 mod samples;
+mod shard;
 mod tpu;
 
 use samples::*;
