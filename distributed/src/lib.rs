@@ -44,6 +44,7 @@ mod reduce;
 pub mod rendezvous;
 mod request;
 pub mod shard;
+pub mod sharded;
 pub mod spec;
 pub mod store;
 pub mod transport;

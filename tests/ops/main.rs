@@ -7,6 +7,7 @@ mod generated;
 mod gradients;
 mod samples;
 mod shard;
+mod sharded;
 mod tpu;
 
 use samples::*;
