@@ -47,6 +47,7 @@ pub mod shard;
 pub mod sharded;
 pub mod spec;
 pub mod store;
+pub mod tensors;
 pub mod transport;
 mod watch;
 mod work;
