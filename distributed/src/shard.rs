@@ -169,23 +169,31 @@ fn divisions(axes: &Axes, now: &[Placement], ranks: usize, local: &[Sizes]) -> V
     for (dims, p) in axes.operands.iter().zip(now) {
         candidates.extend(divided(dims, *p, ranks, local).filter(|c| !candidates.contains(c)));
     }
-    let mut found: Vec<Strategy> = candidates.iter().filter_map(|&c| division(axes, c, ranks, local)).collect();
+    let mut found: Vec<Strategy> = candidates.iter().filter_map(|&c| division(axes, c, now, ranks, local)).collect();
     found.sort_by_key(|s| s.results.iter().any(|p| p.partial().is_some()));
     found
 }
 
-fn division(axes: &Axes, divided: (usize, usize), ranks: usize, local: &[Sizes]) -> Option<Strategy> {
+fn division(
+    axes: &Axes,
+    divided: (usize, usize),
+    now: &[Placement],
+    ranks: usize,
+    local: &[Sizes],
+) -> Option<Strategy> {
     let (axis, split) = divided;
     let reduced = || axes.reduced.iter().filter(|r| r.axis == axis);
-    // No rank may be without an element of a maximum.
-    let needs_elements = reduced().any(|r| matches!(r.by, Combine::Max | Combine::Min));
+    let once = reduced().fold(0, |mask, r| mask | r.once);
+    let is_once = |i: usize| i < 64 && once >> i & 1 != 0;
+    // A rank without elements has no maximum. It gives zeros to a sum, and so no summand of what is added once.
+    let needs_elements = reduced().any(|r| matches!(r.by, Combine::Max | Combine::Min))
+        || now.iter().enumerate().any(|(i, p)| is_once(i) && p.partial().is_some());
     if needs_elements && divide(&local[axis], split, ranks).contains(&0) {
         return None;
     }
-    let once = reduced().fold(0, |mask, r| mask | r.once);
     let operand = |(i, dims): (usize, &Vec<Dim>)| match along(dims, axis, split, ranks, local).ok()? {
         Some(p) => Some(p),
-        None if i < 64 && once >> i & 1 != 0 => Some(Placement::Partial(ReduceOp::Sum)),
+        None if is_once(i) => Some(Placement::Partial(ReduceOp::Sum)),
         None => Some(Placement::Replicate),
     };
     let result = |(i, dims): (usize, &Vec<Dim>)| match along(dims, axis, split, ranks, local).ok()? {

@@ -100,6 +100,8 @@ fn select(all: &[(usize, usize)], taken: &[(usize, usize)]) -> Vec<(usize, usize
 /// PyTorch's text, `Spec(S(0)R on (2, 3))`.
 impl fmt::Display for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Spec({} on {})", text(&self.placements), self.meta.dims)
+        let sizes: Vec<String> = self.meta.dims.iter().map(ToString::to_string).collect();
+        let comma = if sizes.len() == 1 { "," } else { "" };
+        write!(f, "Spec({} on ({}{comma}))", text(&self.placements), sizes.join(", "))
     }
 }

@@ -11,7 +11,7 @@ use torchtpu::distributed::spec::local_dims;
 use torchtpu::op::Prim;
 use torchtpu::ops::pointwise::{BinaryKind, binary};
 use torchtpu::schema::Fill;
-use torchtpu::{DType, Dims, Error, Meta, Result, Scalar, Tensor, no_grad};
+use torchtpu::{DType, Dims, Error, Result, Scalar, Tensor, no_grad};
 
 /// Sizes of meshes. Three ranks divide few sizes evenly.
 const MESHES: &[&[usize]] = &[&[2], &[3], &[2, 2], &[3, 2]];
@@ -199,7 +199,7 @@ fn sharded(
     mesh: &[usize],
     now: &[Vec<Placement>],
 ) -> std::result::Result<Plan, String> {
-    let text = |e: torchtpu::Error| e.to_string();
+    let text = |e: Error| e.to_string();
     let (xm, ym) = (metas(x), metas(y));
     let plan = propagate(&op.axes(&xm, &ym), &xm, &ym, mesh, now);
     let mut operands = Vec::new();
