@@ -38,7 +38,7 @@ type Call<'py> = (bool, Option<Duration>, Bound<'py, PyAny>);
 ///     address: the address of this host that other hosts connect to. ``None`` takes the one on the way to ``towards``.
 ///     towards: host and port of the store.
 #[pyclass(frozen, name = "_ProcessGroup", module = "torch._C")]
-struct PyProcessGroup {
+pub(super) struct PyProcessGroup {
     group: Mutex<Option<ProcessGroup>>,
 }
 
@@ -130,7 +130,7 @@ fn reduction(op: usize) -> PyResult<ReduceOp> {
 
 impl PyProcessGroup {
     /// Return the group, unless it was closed.
-    fn group(&self) -> PyResult<ProcessGroup> {
+    pub(super) fn group(&self) -> PyResult<ProcessGroup> {
         let group = self.group.lock().unwrap_or_else(PoisonError::into_inner).clone();
         group.ok_or_else(|| PyValueError::new_err("Invalid process group specified or has been destroyed."))
     }

@@ -1,10 +1,12 @@
-//! `torch.distributed`: stores, process groups and works.
+//! `torch.distributed`: stores, process groups, works, meshes and sharded tensors.
 //!
 //! Validation and words are Python ([`distributed_c10d.py`](https://github.com/torchtpu/torchtpu)), work is done here.
 //! All calls that may wait release the GIL, and notice Ctrl-C.
 
 mod group;
 mod memory;
+mod mesh;
+mod sharded;
 mod store;
 mod work;
 
@@ -29,6 +31,8 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     store::register(m)?;
     group::register(m)?;
     work::register(m)?;
+    mesh::register(m)?;
+    sharded::register(m)?;
     m.add_function(wrap_pyfunction!(_flight_recorder_json, m)?)?;
     for (name, class) in [
         ("_DistError", m.py().get_type::<enter::DistError>()),
