@@ -13,7 +13,7 @@ use crate::algo::{self, Call, Links};
 use crate::message::{Messages, Outgoing, Wanted};
 use crate::recorder::{Entry, Recorder, State};
 use crate::request::{Op, Request};
-use crate::store::Store;
+use crate::store::{Store, check_interrupt};
 use crate::tensors::launch_recorded;
 use crate::transport::{Fault, Header, Meeting, Network, Transport, Watch, hash_text};
 use crate::watch;
@@ -516,7 +516,7 @@ impl Group {
             bytes,
             line: request.line.clone(),
             state: State::Scheduled,
-            timeout: *self.timeout.lock(),
+            timeout: request.timeout.unwrap_or_else(|| *self.timeout.lock()),
             created: SystemTime::now(),
             started: None,
             ended: None,
@@ -575,7 +575,7 @@ impl Group {
                 std::hint::spin_loop();
                 continue;
             }
-            crate::store::check_interrupt()?;
+            check_interrupt()?;
             if self.broken.load(Ordering::Acquire) {
                 self.messages.lock().close(|| self.expect_whole().err().unwrap_or_else(|| Error::runtime("broken")));
             }
@@ -586,7 +586,7 @@ impl Group {
 
     /// Run a collective whose turn it is.
     fn perform(&self, request: &Request, sequence: u64, entry: u64, input: &[u8], output: &mut [u8]) -> Result<()> {
-        let timeout = *self.timeout.lock();
+        let timeout = request.timeout.unwrap_or_else(|| *self.timeout.lock());
         self.set_state(entry, sequence, State::Started);
         let result = self.expect_whole().and_then(|()| {
             let header = Header { group: self.id, sequence, fingerprint: request.fingerprint(), bytes: 0 };
