@@ -132,7 +132,7 @@ def _rows(tensors: list[Tensor]) -> Tensor:
 
 def _parts(row: Tensor, targets: list[Tensor]) -> list[Tensor]:
     """Split a row of elements into the parts of tensors."""
-    return list(row.split([target.numel() for target in targets]))
+    return list(row.split([target.numel() for target in targets])) if targets else []
 
 
 class _TraceEngine:
