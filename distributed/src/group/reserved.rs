@@ -45,6 +45,11 @@ impl Turn {
         self.tickets.lock().0
     }
 
+    /// Return the ticket whose turn it is.
+    pub(super) fn now(&self) -> u64 {
+        self.tickets.lock().1
+    }
+
     /// Whether the turn of a ticket has passed.
     fn has_passed(&self, ticket: u64) -> bool {
         self.tickets.lock().1 > ticket
