@@ -233,7 +233,7 @@ fn dim_of(x: &Tensor, o: Object, function: &str) -> Outcome<usize> {
     let n = x.dims().len() as i64;
     let range = n.max(1);
     if d < -range || d >= range || n == 0 {
-        return Err(torchtpu_tensor::Error::index(format!(
+        return Err(Error::index(format!(
             "Dimension out of range (expected to be in range of [{}, {}], but got {d})",
             -range,
             range - 1

@@ -5,6 +5,7 @@
 
 use super::memory::{Memory, check};
 use super::store::{PyStore, rust_store};
+use super::tensors::PyTensorGroup;
 use super::work::PyWork;
 use crate::enter::{self, OrRaise};
 use crate::{sites, tensor_type};
@@ -209,6 +210,15 @@ impl PyProcessGroup {
     fn set_timeout(&self, timeout: Duration) -> PyResult<()> {
         self.group()?.set_timeout(timeout);
         Ok(())
+    }
+
+    /// Return the group for collectives that return new tensors. ``partition`` has the global ranks of all groups that
+    /// were made together with this one. The default is this group alone.
+    #[pyo3(signature = (partition=None))]
+    fn tensors(&self, py: Python<'_>, partition: Option<Vec<Vec<usize>>>) -> PyResult<PyTensorGroup> {
+        let group = self.group()?;
+        let partition = partition.unwrap_or_else(|| vec![group.ranks().to_vec()]);
+        PyTensorGroup::make(py, &group, partition)
     }
 
     /// Return the number of collectives called so far.

@@ -8,6 +8,7 @@ mod memory;
 mod mesh;
 mod sharded;
 mod store;
+mod tensors;
 mod work;
 
 use crate::enter;
@@ -16,6 +17,11 @@ use torchtpu_distributed::Recorder;
 
 /// Raise the exception of a signal that has arrived, such as `KeyboardInterrupt`. Signals reach the main thread only.
 fn check_signals() -> torchtpu_tensor::Result<()> {
+    // Collectives of programs wait on threads of the device's runtime. The main thread may hold the GIL while it waits
+    // for the program.
+    if rustix::thread::gettid() != rustix::process::getpid() {
+        return Ok(());
+    }
     // While the interpreter ends there is no user to interrupt.
     Python::try_attach(|py| py.check_signals()).unwrap_or(Ok(())).map_err(enter::callback_error)
 }
@@ -30,6 +36,7 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     torchtpu_distributed::store::install_interrupt_check(check_signals);
     store::register(m)?;
     group::register(m)?;
+    tensors::register(m)?;
     work::register(m)?;
     mesh::register(m)?;
     sharded::register(m)?;
