@@ -131,8 +131,11 @@ impl PyFlatLayout {
         Ok(format!("_FlatLayout(shape={}, stride={})", self.shape(py)?.repr()?, self.stride(py)?.repr()?))
     }
 
-    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyType>, [Bound<'py, PyTuple>; 2])> {
-        Ok((py.get_type::<PyFlatLayout>(), [self.shape(py)?, self.stride(py)?]))
+    fn __reduce__<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> PyResult<(Bound<'py, PyType>, (Bound<'py, PyTuple>, Bound<'py, PyTuple>))> {
+        Ok((py.get_type::<PyFlatLayout>(), (self.shape(py)?, self.stride(py)?)))
     }
 }
 
@@ -140,7 +143,7 @@ impl PyFlatLayout {
 ///
 /// Args:
 ///     axes: the dimensions.
-#[pyclass(frozen, from_py_object, sequence, name = "_MeshLayout", module = "pytpu.distributed._mesh_layout")]
+#[pyclass(frozen, from_py_object, name = "_MeshLayout", module = "pytpu.distributed._mesh_layout")]
 #[derive(Clone)]
 pub struct PyMeshLayout(MeshLayout);
 

@@ -4,7 +4,7 @@
 //! in `torch.distributed.ReduceOp`.
 
 use super::group::PyProcessGroup;
-use crate::device::{self, PyDevice};
+use crate::device::PyDevice;
 use crate::enter::{self, OrRaise};
 use crate::tensor_type;
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -123,23 +123,17 @@ fn _sharded_to_local<'py>(x: &Bound<'py, PyAny>, gradient: Option<Vec<Placed>>) 
 /// Return a sharded tensor with other placements.
 #[pyfunction]
 fn _sharded_redistribute<'py>(x: &Bound<'py, PyAny>, placements: Vec<Placed>) -> PyResult<Bound<'py, PyAny>> {
-    let (x, py, placements) = (tensor(x)?, x.py(), unpacked(placements));
-    let y = enter::without_gil(|| sharded::redistribute(x, &placements));
+    let (py, x, placements) = (x.py(), tensor(x)?.clone(), unpacked(placements));
+    let y = enter::without_gil(|| sharded::redistribute(&x, &placements));
     tensor_type::to_python(py, y.or_raise()?)
 }
 
 /// Return the sharded tensor of a whole one on the first process of the mesh.
 #[pyfunction]
 fn _sharded_distribute<'py>(x: &Bound<'py, PyAny>, mesh: u8, placements: Vec<Placed>) -> PyResult<Bound<'py, PyAny>> {
-    let (x, py, placements, member) = (tensor(x)?, x.py(), unpacked(placements), member(mesh)?);
-    let y = enter::without_gil(|| sharded::distribute(&member, x, &placements));
+    let (py, x, placements, member) = (x.py(), tensor(x)?.clone(), unpacked(placements), member(mesh)?);
+    let y = enter::without_gil(|| sharded::distribute(&member, &x, &placements));
     tensor_type::to_python(py, y.or_raise()?)
-}
-
-/// Return the device of the parts of a mesh.
-#[pyfunction]
-fn _sharded_device(py: Python<'_>, mesh: u8) -> PyResult<Bound<'_, PyDevice>> {
-    device::object(py, member(mesh)?.local)
 }
 
 /// Return counts of this process: ops that ran on parts, those without a rule, and bytes sent to redistribute.
@@ -151,8 +145,8 @@ fn _sharded_counts() -> BTreeMap<&'static str, u64> {
 
 /// Set the class of sharded tensors.
 #[pyfunction]
-fn _set_sharded_type(class: &Bound<'_, PyType>) -> PyResult<()> {
-    tensor_type::set_sharded_type(class)
+fn _set_sharded_type(kind: &Bound<'_, PyType>) -> PyResult<()> {
+    tensor_type::set_sharded_type(kind)
 }
 
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -162,7 +156,6 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_sharded_to_local, m)?)?;
     m.add_function(wrap_pyfunction!(_sharded_redistribute, m)?)?;
     m.add_function(wrap_pyfunction!(_sharded_distribute, m)?)?;
-    m.add_function(wrap_pyfunction!(_sharded_device, m)?)?;
     m.add_function(wrap_pyfunction!(_sharded_counts, m)?)?;
     m.add_function(wrap_pyfunction!(_set_sharded_type, m)?)
 }

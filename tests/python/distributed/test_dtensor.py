@@ -11,6 +11,7 @@ from pytpu.distributed import tensor as dtensor
 from pytpu.distributed.device_mesh import init_device_mesh
 from pytpu.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_module, distribute_tensor
 from pytpu.distributed.tensor._utils import compute_local_shape_and_global_offset
+from pytpu.distributed.tensor.experimental import local_map
 from pytpu.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, SequenceParallel, parallelize_module
 from pytpu.distributed.tensor.placement_types import _StridedShard
 
@@ -156,6 +157,29 @@ def differentiate():
 
 def test_parts_are_differentiable(pools):
     pools(2).run(differentiate)
+
+
+def map_parts():
+    mesh, whole = line(), numbers(8, 4)
+    x = distribute_tensor(whole, mesh, [Shard(1)]).requires_grad_()
+
+    @local_map(out_placements=[Partial()], in_placements=([Shard(0)],), redistribute_inputs=True)
+    def total(part):
+        return (part * part).sum()
+
+    y = total(x)
+    torch.testing.assert_close(y.full_tensor(), (whole * whole).sum())
+    y.full_tensor().backward()
+    torch.testing.assert_close(x.grad.full_tensor(), 2 * whole)
+    torch.testing.assert_close(total(whole), (whole * whole).sum())
+    strict = local_map(lambda part: part, out_placements=[Shard(0)], in_placements=([Shard(0)],))
+    with pytest.raises(ValueError, match="mismatched placements"):
+        strict(x)
+    return str(y.placements[0])
+
+
+def test_functions_of_parts(pools):
+    assert pools(2).run(map_parts) == ["P(sum)"] * 2
 
 
 def write_in_place():
