@@ -72,7 +72,7 @@ class ThreadTransport(_Transport):
     def recv_object(self, peer):
         return pickle.loads(_take(self._queues[peer, self.rank]))
 
-    def all(self, flag, device):
+    def all(self, flag):
         self._votes[self.rank] = flag
         self._barrier.wait(LIMIT)
         result = all(self._votes)

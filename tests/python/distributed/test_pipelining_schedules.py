@@ -371,7 +371,7 @@ def run_only_first(body):
 
     def both(transport):
         if transport.rank == 1:
-            transport.all(False, None)
+            transport.all(False)
         else:
             body(transport)
 

@@ -69,7 +69,7 @@ class _Executor:
         self._stages = {stage.stage_index: stage for stage in stages}
         self._args, self._kwargs, self._targets = arg_mbs, kwarg_mbs, target_mbs
         self._return_outputs, self._loss_kwargs = return_outputs, loss_kwargs
-        self._sends: dict[tuple[_ComputationType, int, int], list[Any]] = {}
+        self._sends: dict[tuple[_ComputationType, int, int], tuple[list[Any], list[Any]]] = {}
 
     def run(self, rows: dict[int, list[_Action]], rank: int, custom: dict[_ComputationType, Callable], context: Any):
         """Run the row of `rank`. Functions in `custom` replace kinds of actions."""
@@ -111,12 +111,15 @@ class _Executor:
         full_key = (action.computation_type, *key)
         if full_key in self._sends:
             raise AssertionError(f"Duplicate pipeline send {action}")
-        self._sends[full_key] = stage._transport.post(make(microbatch))
+        ops = make(microbatch)
+        # The tensors of the operations have to live until they have been sent.
+        self._sends[full_key] = ops, stage._transport.post(ops)
 
     def _wait_send(self, action: _Action) -> None:
         stage, microbatch, key = self._stage(action)
         forward = action.computation_type == WAIT_SEND_F
-        _wait_batch_p2p(self._sends.pop((SEND_F if forward else SEND_B, *key)))
+        _, works = self._sends.pop((SEND_F if forward else SEND_B, *key))
+        _wait_batch_p2p(works)
         if forward:
             stage.release_fwd_send_outputs(microbatch)
 

@@ -109,8 +109,8 @@ class _PipelineSchedule:
     ) -> Any:
         """Run one step: the forward and, with a loss function, the backward of all microbatches.
 
-        All ranks have to call it. Gradients are added to those of the parameters, and `scale_grads` divides the sums. So
-        set gradients to ``None`` before each step.
+        All ranks have to call it. Gradients are added to those of the parameters, and `scale_grads` divides the sums.
+        So set gradients to ``None`` before each step.
 
         Args:
             *args: Positional arguments for the first stage, for the whole batch.
@@ -223,7 +223,7 @@ class _PipelineSchedule:
         static = all(stage._supports_static() for stage in stages)
         if len(set(stages[0].stage_index_to_group_rank.values())) > 1:
             # One stage without examples makes all others tell their shapes.
-            static = stages[0]._transport.all(static, device)
+            static = stages[0]._transport.all(static)
         others = [] if device.type == "cpu" else [device]
         with torch.random.fork_rng(devices=others, device_type=device.type):
             metas: Any = None

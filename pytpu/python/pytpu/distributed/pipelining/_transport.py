@@ -47,13 +47,35 @@ class _Transport:
         """Return the object that rank `peer` sends."""
         raise NotImplementedError
 
-    def all(self, flag: bool, device: torch.device) -> bool:
+    def all(self, flag: bool) -> bool:
         """Return whether `flag` is true on all ranks. All ranks have to call it."""
         raise NotImplementedError
 
 
+class _ThroughHost:
+    """A receive on an accelerator: the message arrives in `host`, and is copied when it is waited for."""
+
+    def __init__(self, op: dist.P2POp, buffer: torch.Tensor):
+        self.op, self._buffer = op, buffer
+        self._work: _Pending | None = None
+
+    def begin(self, work: _Pending) -> _ThroughHost:
+        """Take the work of the message."""
+        self._work = work
+        return self
+
+    def wait(self) -> None:
+        """Wait for the message and copy it."""
+        self._work.wait()
+        with torch.no_grad():
+            self._buffer.copy_(self.op.tensor)
+
+
 class _GroupTransport(_Transport):
     """Messages by `torch.distributed`.
+
+    Stages are different programs, while a message between accelerators would have to be part of one program that both
+    ranks run. So tensors of an accelerator go through host memory.
 
     Args:
         group: Process group, or ``None`` for the default group.
@@ -68,13 +90,17 @@ class _GroupTransport(_Transport):
         return peer if self._group is None else dist.get_global_rank(self._group, peer)
 
     def send_op(self, tensor: torch.Tensor, peer: int) -> dist.P2POp:
-        return dist.P2POp(dist.isend, tensor, self._global(peer), self._group)
+        return dist.P2POp(dist.isend, tensor.cpu(), self._global(peer), self._group)
 
-    def recv_op(self, buffer: torch.Tensor, peer: int) -> dist.P2POp:
-        return dist.P2POp(dist.irecv, buffer, self._global(peer), self._group)
+    def recv_op(self, buffer: torch.Tensor, peer: int) -> dist.P2POp | _ThroughHost:
+        if buffer.device.type == "cpu":
+            return dist.P2POp(dist.irecv, buffer, self._global(peer), self._group)
+        host = torch.empty(buffer.shape, dtype=buffer.dtype)
+        return _ThroughHost(dist.P2POp(dist.irecv, host, self._global(peer), self._group), buffer)
 
-    def post(self, ops: Sequence[dist.P2POp]) -> list[_Pending]:
-        return _batch_p2p(ops)
+    def post(self, ops: Sequence[dist.P2POp | _ThroughHost]) -> list[_Pending]:
+        works = _batch_p2p([op.op if isinstance(op, _ThroughHost) else op for op in ops])
+        return [op.begin(work) if isinstance(op, _ThroughHost) else work for op, work in zip(ops, works)]
 
     def send_object(self, value: Any, peer: int) -> None:
         dist.send_object_list([value], dst=self._global(peer), group=self._group)
@@ -84,8 +110,8 @@ class _GroupTransport(_Transport):
         dist.recv_object_list(received, src=self._global(peer), group=self._group)
         return received[0]
 
-    def all(self, flag: bool, device: torch.device) -> bool:
-        vote = torch.tensor([int(flag)], dtype=torch.int32, device=device)
+    def all(self, flag: bool) -> bool:
+        vote = torch.tensor([int(flag)], dtype=torch.int32)
         dist.all_reduce(vote, op=dist.ReduceOp.MIN, group=self._group)
         return bool(vote.item())
 
