@@ -451,6 +451,25 @@ def test_a_schedule_of_ones_own_runs_by_its_table():
     check_close(gradients(parts), want)
 
 
+def test_a_table_of_ones_own_may_be_forward_only():
+    class Forwards(PipelineScheduleMulti):
+        """Rank 0 has the second stage."""
+
+        def __init__(self, stages, count):
+            super().__init__(stages, count)
+            for rank, stage in ((0, 1), (1, 0)):
+                self.pipeline_order[rank] = [_Action.from_str(f"{stage}F{index}") for index in range(count)]
+
+    parts = blocks(2)
+    x = torch.randn(4, 6)
+
+    def body(transport):
+        stage = PipelineStage(parts[1 - transport.rank], 1 - transport.rank, 2, "cpu", group=transport)
+        return Forwards([stage], 2).step(*((x,) if stage.is_first else ()))
+
+    check_close([run_ranks(2, body)[0].detach()], [nn.Sequential(*parts)(x).detach()])
+
+
 def test_functions_of_ones_own_run_overlapped_actions():
     parts = blocks(4)
     x, y = torch.randn(8, 6), torch.randn(8, 6)

@@ -271,7 +271,15 @@ class PipelineScheduleMulti(_PipelineSchedule):
 
     def _rows(self) -> dict[int, list[_Action]]:
         if not self.pipeline_order_with_comms:
-            self._validate_and_set_stage_mapping(self.pipeline_order)
+            # A table of one's own may be forward only, so it is not validated here.
+            places = (
+                (part.stage_index, rank)
+                for rank, row in self.pipeline_order.items()
+                for action in row
+                if action is not None
+                for part in action.parts
+            )
+            self._place_stages({**self.stage_index_to_group_rank, **dict(places)})
             rows = {rank: _add_reduce_grad(row, self._n_microbatches) for rank, row in self.pipeline_order.items()}
             self.pipeline_order_with_comms = _add_wait_send(_add_send_recv(rows, self._rank_of, self._num_stages))
         return self.pipeline_order_with_comms
