@@ -6,6 +6,7 @@ import csv
 import enum
 import itertools
 import re
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 
@@ -114,9 +115,10 @@ class _Action(NamedTuple):
 
 # Places of each rank's row. `None` is an idle place.
 _Table = dict[int, list[_Action | None]]
+_AnyTable = Mapping[int, Sequence[_Action | None]]  # As an argument that is only read.
 
 
-def _format_pipeline_order(pipeline_order: _Table, error_step_number: int | None = None) -> str:
+def _format_pipeline_order(pipeline_order: _AnyTable, error_step_number: int | None = None) -> str:
     """Return a table as text, with one line for each step and one column for each rank.
 
     Args:
@@ -146,7 +148,7 @@ def _read_csv(filename: str) -> _Table:
         return {rank: [_Action.from_str(cell) for cell in row] for rank, row in enumerate(csv.reader(file))}
 
 
-def _write_csv(filename: str, table: _Table) -> None:
+def _write_csv(filename: str, table: _AnyTable) -> None:
     """Write a table to a file, one line for each rank in the order of `table`."""
     with open(filename, "w", newline="") as file:
         csv.writer(file).writerows(table.values())

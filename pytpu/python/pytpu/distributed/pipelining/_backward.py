@@ -8,24 +8,18 @@ can work with the gradients of the inputs.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytpu as torch
 
-from ...autograd.graph import GradientEdge, Node
+from ...autograd.graph import GradientEdge, Node, get_gradient_edge
 from ...nn import Parameter
 
 
-def _node_of(value: torch.Tensor | GradientEdge) -> Node | None:
-    """Return the node that computes the gradient of a tensor. That of a leaf adds to its ``grad``."""
-    if isinstance(value, GradientEdge):
-        return value.node
-    if value.requires_grad and value.grad_fn is None:
-        # The node of a leaf is reached from a tensor that is made of it.
-        with torch.enable_grad():
-            return value.view_as(value).grad_fn.next_functions[0][0]
-    return value.grad_fn
+def _edge_of(value: torch.Tensor | GradientEdge) -> GradientEdge:
+    """Return the edge of the graph that the gradient of a tensor takes."""
+    return value if isinstance(value, GradientEdge) else get_gradient_edge(value)
 
 
 def _reverse_edges(roots: Iterable[Node]) -> dict[Node, list[Node]]:
@@ -122,7 +116,7 @@ def stage_backward_input(
     stage_outputs_or_loss: Sequence[torch.Tensor | GradientEdge | None],
     output_grads: Sequence[torch.Tensor | None] | None,
     input_values: Sequence[Any],
-    weights: Iterator[Parameter],
+    weights: Iterable[Parameter],
 ) -> tuple[tuple[torch.Tensor | None, ...], list[dict[str, Any]]]:
     """Compute the gradients of a stage's inputs, and keep what the gradients of its weights need.
 
@@ -140,14 +134,11 @@ def stage_backward_input(
     wanted = [
         index for index, value in enumerate(input_values) if isinstance(value, torch.Tensor) and value.requires_grad
     ]
-    edges = [
-        output if isinstance(output, GradientEdge) else torch.autograd.graph.get_gradient_edge(output)
-        for output in outputs
-    ]
+    edges = [_edge_of(output) for output in outputs]
     roots = {edge.node for edge in edges}
     users = _reverse_edges(roots)
-    inputs = [_node_of(input_values[index]) for index in wanted]
-    params = [_node_of(weight) for weight in weights if weight.requires_grad]
+    inputs = [_edge_of(input_values[index]).node for index in wanted]
+    params = [_edge_of(weight).node for weight in weights if weight.requires_grad]
     groups = _param_groups(inputs, params, roots, users)
 
     dinputs: list[torch.Tensor | None] = [None] * len(input_values)
@@ -185,7 +176,7 @@ def stage_backward_input(
 
 
 def stage_backward_weight(
-    weights: Iterator[Parameter], param_groups: list[dict[str, Any]], retain_graph: bool = False
+    weights: Iterable[Parameter], param_groups: list[dict[str, Any]], retain_graph: bool = False
 ) -> tuple[torch.Tensor | None, ...]:
     """Compute the gradients of a stage's weights, and add them to their ``grad``.
 
@@ -198,7 +189,7 @@ def stage_backward_weight(
         The gradients that the weights have now.
     """
     weights = list(weights)
-    weight_of = {_node_of(weight): weight for weight in weights if weight.requires_grad}
+    weight_of = {_edge_of(weight).node: weight for weight in weights if weight.requires_grad}
     for group in param_groups:
         edges: list[GradientEdge] = [edge for edge, _ in group["roots"]]
         grads: list[torch.Tensor] = [grad for _, grad in group.pop("roots")]

@@ -34,7 +34,6 @@ class PipelineActivationLiveness:
     slot_by_stage_and_microbatch: Mapping[tuple[int, int], int]
     num_slots: int
     _activation_lifetime_by_stage_and_microbatch: Mapping[tuple[int, int], tuple[int, int]] = field(repr=False)
-    __hash__ = None  # Its mappings cannot be hashed.
 
     def slot_for(self, stage_index: int, microbatch_index: int) -> int:
         """Return the slot of an activation.

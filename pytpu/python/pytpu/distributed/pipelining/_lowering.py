@@ -20,14 +20,15 @@ from ._actions import (
     I,
     W,
     _Action,
+    _AnyTable,
     _ComputationType,
     _format_pipeline_order,
-    _Table,
 )
 from ._simulation import _SENDS, _peer, _run
 
 _UnshardLookahead = Literal["full", "auto"] | tuple[int, ...]
 _StageToRank = Callable[[int], int]
+_SendKey = tuple[_ComputationType, int, int | None]  # Kind, stage and microbatch of a send.
 _WAITS = {send: wait for wait, send in _SENDS.items()}
 
 
@@ -181,7 +182,9 @@ def _add_reduce_grad(
     return result
 
 
-def _add_send_recv(compute_actions: _Table, stage_to_rank: _StageToRank, num_stages: int) -> dict[int, list[_Action]]:
+def _add_send_recv(
+    compute_actions: _AnyTable, stage_to_rank: _StageToRank, num_stages: int
+) -> dict[int, list[_Action]]:
     """Add a send after each action whose result another rank needs, and a receive in the row of that rank.
 
     The receive takes the place that the row of the other rank has reached at that moment. So both ranks have the
@@ -240,7 +243,7 @@ def _add_send_recv(compute_actions: _Table, stage_to_rank: _StageToRank, num_sta
     return result
 
 
-def _send_key(action: _Action, what: str) -> tuple[_ComputationType, int, int]:
+def _send_key(action: _Action, what: str) -> _SendKey:
     if action.microbatch_index is None:
         raise ValueError(f"{what} action {action} has no microbatch index")
     return _SENDS.get(action.computation_type, action.computation_type), action.stage_index, action.microbatch_index
@@ -258,7 +261,7 @@ def _add_wait_send(comm_actions: dict[int, list[_Action]]) -> dict[int, list[_Ac
     """
     result: dict[int, list[_Action]] = {}
     for rank, row in comm_actions.items():
-        pending: dict[tuple[_ComputationType, int, int], _Action] = {}
+        pending: dict[_SendKey, _Action] = {}
         waits: list[_Action] = []
         for action in row:
             waits.append(action)
@@ -280,8 +283,8 @@ def _add_wait_send(comm_actions: dict[int, list[_Action]]) -> dict[int, list[_Ac
 def _validate_send_waits(comm_actions: dict[int, list[_Action]]) -> None:
     """Raise ``ValueError`` unless each send is followed by one wait for it."""
     for rank, row in comm_actions.items():
-        pending: dict[tuple[_ComputationType, int, int], _Action] = {}
-        seen: set[tuple[_ComputationType, int, int]] = set()
+        pending: dict[_SendKey, _Action] = {}
+        seen: set[_SendKey] = set()
         for part in (part for action in row for part in action.parts):
             if part.computation_type in _WAITS:
                 key = _send_key(part, "Send")
@@ -451,7 +454,9 @@ _BEFORE = {B: (F, "Full Backward", "Forward"), I: (F, "Backward Input", "Forward
            W: (I, "Backward Weight", "Backward Input")}  # fmt: skip
 
 
-def _validate_schedule(actions: _Table, pp_group_size: int, num_stages: int, num_microbatches: int) -> dict[int, int]:
+def _validate_schedule(
+    actions: _AnyTable, pp_group_size: int, num_stages: int, num_microbatches: int
+) -> dict[int, int]:
     """Check that each stage is on one rank and computes each microbatch forward and backward, in this order.
 
     Args:

@@ -18,6 +18,7 @@ from ._actions import (
     I,
     W,
     _Action,
+    _AnyTable,
     _ComputationType,
     _Table,
 )
@@ -103,7 +104,7 @@ class _Progress:
         return None
 
 
-def _check_order_of_messages(table: _Table, stage_to_rank: _StageToRank) -> None:
+def _check_order_of_messages(table: _AnyTable, stage_to_rank: _StageToRank) -> None:
     """Raise ``ValueError`` if a rank does not receive from another rank what that rank sends, in the same order.
 
     Messages between two ranks have no other mark than their order.
@@ -134,7 +135,9 @@ def _check_order_of_messages(table: _Table, stage_to_rank: _StageToRank) -> None
             )
 
 
-def _run(table: _Table, stage_to_rank: _StageToRank, num_stages: int, may_start=None) -> Iterator[tuple[int, _Action]]:
+def _run(
+    table: _AnyTable, stage_to_rank: _StageToRank, num_stages: int, may_start=None
+) -> Iterator[tuple[int, _Action]]:
     """Yield `(rank, action)` in an order in which all ranks can do their rows. Raise ``ValueError`` at a deadlock.
 
     Args:
@@ -170,7 +173,7 @@ def _run(table: _Table, stage_to_rank: _StageToRank, num_stages: int, may_start=
         raise ValueError(f"Schedule is not progressing: {_stand(table, rows, progress, stage_to_rank)}")
 
 
-def _stand(table: _Table, rows, progress: _Progress, stage_to_rank: _StageToRank) -> str:
+def _stand(table: _AnyTable, rows, progress: _Progress, stage_to_rank: _StageToRank) -> str:
     """Say at which action each stuck rank stands, and what the action waits for."""
     said = []
     for rank, row in rows.items():
@@ -186,14 +189,14 @@ def _stand(table: _Table, rows, progress: _Progress, stage_to_rank: _StageToRank
     return "; ".join(said)
 
 
-def _check_progress(table: _Table, stage_to_rank: _StageToRank, num_stages: int) -> None:
+def _check_progress(table: _AnyTable, stage_to_rank: _StageToRank, num_stages: int) -> None:
     """Raise ``ValueError`` if a table with communication would stop or mix up messages."""
     _check_order_of_messages(table, stage_to_rank)
     for _ in _run(table, stage_to_rank, num_stages):
         pass
 
 
-def _simulate_comms_compute(pipeline_order: _Table, stage_to_rank: _StageToRank, num_stages: int) -> _Table:
+def _simulate_comms_compute(pipeline_order: _AnyTable, stage_to_rank: _StageToRank, num_stages: int) -> _Table:
     """Run a table in steps of one action for each rank, and return it with idle places.
 
     Args:
@@ -215,8 +218,9 @@ def _simulate_comms_compute(pipeline_order: _Table, stage_to_rank: _StageToRank,
     def start(rank: int) -> bool:
         if progress.waits_for(rows[rank][0]) is not None:
             return False
-        steps[rank][-1] = rows[rank].popleft()
-        progress.record(steps[rank][-1])
+        action = rows[rank].popleft()
+        steps[rank][-1] = action
+        progress.record(action)
         return True
 
     while any(rows.values()):
@@ -234,7 +238,7 @@ def _simulate_comms_compute(pipeline_order: _Table, stage_to_rank: _StageToRank,
     return steps
 
 
-def _dump_chrometrace(schedule: _Table, filename: str) -> None:
+def _dump_chrometrace(schedule: _AnyTable, filename: str) -> None:
     """Write a table to `filename` as a trace for Chrome's viewer. Each action takes one unit of time."""
     events = [
         {

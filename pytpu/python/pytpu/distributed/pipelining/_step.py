@@ -252,6 +252,8 @@ class _PipelineSchedule:
     # Losses.
 
     def _compute_loss(self, output: Any, target: Any, loss_kwargs: dict[str, Any] | None = None) -> torch.Tensor:
+        if self._loss_fn is None:
+            raise RuntimeError("the schedule has no loss function")
         return self._loss_fn(output, target, **(loss_kwargs or {}))
 
     def _maybe_compute_loss(
@@ -300,8 +302,9 @@ class _PipelineSchedule:
                 raise ValueError(f"Expecting {self._n_microbatches} {name} but got {len(values)}")
         if losses is not None and not isinstance(losses, list):
             raise TypeError(f"losses must be a list but got a {type(losses)}")
-        empty_args, empty_kwargs = [()] * self._n_microbatches, [{}] * self._n_microbatches
-        return empty_args if arg_mbs is None else arg_mbs, empty_kwargs if kwarg_mbs is None else kwarg_mbs
+        arg_mbs = [()] * self._n_microbatches if arg_mbs is None else arg_mbs
+        kwarg_mbs = [{}] * self._n_microbatches if kwarg_mbs is None else kwarg_mbs
+        return arg_mbs, kwarg_mbs
 
     def _split_inputs(self, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> tuple[list, list]:
         """Split the arguments of a batch."""

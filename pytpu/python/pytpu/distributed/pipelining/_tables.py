@@ -189,7 +189,10 @@ def _zbv_row(rank: int, ranks: int, microbatches: int) -> list[_Action | None]:
         row.add((down, I), (down, W))
     for stage in (up, down):
         row.add(*[(stage, W)] * (full - row.count(stage, W)))
-    return [action if action is not None and action.microbatch_index < microbatches else None for action in row.actions]
+    return [
+        action if action is not None and (action.microbatch_index or 0) < microbatches else None
+        for action in row.actions
+    ]
 
 
 def _dual_pipe_v_row(rank: int, ranks: int, microbatches: int) -> list[_Action | None]:
@@ -202,9 +205,10 @@ def _dual_pipe_v_row(rank: int, ranks: int, microbatches: int) -> list[_Action |
     late: deque[_Action] = deque()  # Weight gradients that have not run.
 
     def backward(stage: int, split: bool) -> None:
-        row.add((stage, I if split else B))
+        action = row.take(stage, I if split else B)
+        row.actions.append(action)
         if split:
-            late.append(row.actions[-1]._replace(computation_type=W))
+            late.append(action._replace(computation_type=W))
 
     def weight() -> None:
         if late:

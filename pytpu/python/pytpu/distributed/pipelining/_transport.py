@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pytpu as torch
@@ -52,23 +53,26 @@ class _Transport:
         raise NotImplementedError
 
 
+@dataclass
 class _ThroughHost:
-    """A receive on an accelerator: the message arrives in `host`, and is copied when it is waited for."""
+    """A receive on an accelerator: the message of `op` arrives in host memory, and is then copied to `buffer`."""
 
-    def __init__(self, op: dist.P2POp, buffer: torch.Tensor):
-        self.op, self._buffer = op, buffer
-        self._work: _Pending | None = None
+    op: dist.P2POp
+    buffer: torch.Tensor
 
-    def begin(self, work: _Pending) -> _ThroughHost:
-        """Take the work of the message."""
-        self._work = work
-        return self
+
+@dataclass
+class _Copying:
+    """A receive on an accelerator that is under way."""
+
+    work: _Pending
+    through: _ThroughHost
 
     def wait(self) -> None:
         """Wait for the message and copy it."""
-        self._work.wait()
+        self.work.wait()
         with torch.no_grad():
-            self._buffer.copy_(self.op.tensor)
+            self.through.buffer.copy_(self.through.op.tensor)
 
 
 class _GroupTransport(_Transport):
@@ -100,7 +104,7 @@ class _GroupTransport(_Transport):
 
     def post(self, ops: Sequence[dist.P2POp | _ThroughHost]) -> list[_Pending]:
         works = _batch_p2p([op.op if isinstance(op, _ThroughHost) else op for op in ops])
-        return [op.begin(work) if isinstance(op, _ThroughHost) else work for op, work in zip(ops, works)]
+        return [_Copying(work, op) if isinstance(op, _ThroughHost) else work for op, work in zip(ops, works)]
 
     def send_object(self, value: Any, peer: int) -> None:
         dist.send_object_list([value], dst=self._global(peer), group=self._group)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,28 +53,12 @@ def _grad_meta(meta: _TensorMeta) -> _TensorMeta | None:
     return _TensorMeta(meta.shape, meta.stride, meta.dtype, False) if meta.requires_grad else None
 
 
-def extract_tensor_metas(
-    tensors: Sequence[torch.Tensor | None] | None, *, allow_none: bool = False
-) -> tuple[_TensorMeta | None, ...] | None:
-    """Describe tensors.
-
-    Args:
-        tensors: Tensors, or ``None``.
-        allow_none: Whether entries may be ``None``, as gradients may.
-
-    Raises:
-        PipeliningMetadataError: If an entry is ``None`` and may not be.
-    """
-    if tensors is None:
-        return None
-    if not allow_none and any(tensor is None for tensor in tensors):
-        raise PipeliningMetadataError(
-            "None values are not allowed in tensor metadata tuples. Use allow_none=True for optional values."
-        )
-    return tuple(None if tensor is None else _TensorMeta.from_tensor(tensor) for tensor in tensors)
+def _describe(tensors: Iterable[torch.Tensor]) -> tuple[_TensorMeta, ...]:
+    """Describe tensors."""
+    return tuple(map(_TensorMeta.from_tensor, tensors))
 
 
-def validate_and_normalize_to_tuple(args: Any, allow_none: bool = False) -> tuple[torch.Tensor | None, ...] | None:
+def validate_and_normalize_to_tuple(args: Any, allow_none: bool = False) -> tuple[Any, ...] | None:
     """Return the tensors of a stage as a tuple.
 
     Args:

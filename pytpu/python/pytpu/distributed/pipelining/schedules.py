@@ -413,9 +413,9 @@ class _PipelineScheduleRuntime(PipelineScheduleMulti):
                     "compute-only schedule and apply the policy while lowering it"
                 )
             for rank, row in actions.items():
-                if None in row:
+                rows[rank] = [action for action in row if action is not None]
+                if len(rows[rank]) != len(row):
                     raise AssertionError(f"Expected action to be not None, got {type(None)}")
-                rows[rank] = list(row)
             _validate_reduce_grads(rows)
         else:
             raise NotImplementedError(f"format={format!r} is not implemented")

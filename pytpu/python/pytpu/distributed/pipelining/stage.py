@@ -20,9 +20,9 @@ from ._transport import _transport_of
 from ._utils import (
     PipeInfo,
     PipeliningMetadataError,
+    _describe,
     _grad_meta,
     _TensorMeta,
-    extract_tensor_metas,
     flatten_args,
     generate_stage_to_rank_mapping,
     validate_and_normalize_to_tuple,
@@ -488,11 +488,13 @@ class _PipelineStageBase:
                 "calling `backward_one_chunk(full_backward=False)`"
             )
         state = self.backward_state.pop(bwd_chunk_id)
-        if state.groups is None:
+
+        def run():
+            if state.groups is not None:
+                return stage_backward_weight(self.submod.parameters(), state.groups)
             outputs = state.outputs[0] if self.is_last else state.outputs
-            run = lambda: stage_backward(outputs, state.output_grads, state.inputs)
-        else:
-            run = lambda: stage_backward_weight(self.submod.parameters(), state.groups)
+            return stage_backward(outputs, state.output_grads, state.inputs)
+
         self._backward(run, bwd_chunk_id, last_backward)
 
     def _output_grads(self, microbatch: int) -> tuple[torch.Tensor | None, ...]:
@@ -579,8 +581,10 @@ class PipelineStage(_PipelineStageBase):
         get_mesh: Any = None,
     ):
         super().__init__(submodule, stage_index, num_stages, device, group, dw_builder)
-        self._user_inputs = extract_tensor_metas(validate_and_normalize_to_tuple(input_args))
-        self._user_outputs = extract_tensor_metas(validate_and_normalize_to_tuple(output_args))
+        inputs = validate_and_normalize_to_tuple(input_args)
+        outputs = validate_and_normalize_to_tuple(output_args)
+        self._user_inputs = None if inputs is None else _describe(inputs)
+        self._user_outputs = None if outputs is None else _describe(outputs)
         for grads in (output_grads, input_grads):
             validate_and_normalize_to_tuple(grads, allow_none=True)
 
@@ -597,26 +601,26 @@ class PipelineStage(_PipelineStageBase):
     ) -> tuple[_TensorMeta, ...] | None:
         self.chunks = num_microbatches
         if static:
-            self._input_metas = tuple(map(_with_gradient, self._user_inputs))
-            self._output_metas = tuple(map(_with_gradient, self._user_outputs))
+            self._input_metas = tuple(map(_with_gradient, self._user_inputs or ()))
+            self._output_metas = tuple(map(_with_gradient, self._user_outputs or ()))
             return self._output_metas
         same_rank_before = not self.is_first and self._rank_of(self.stage_index - 1) == self.group_rank
         if self.is_first:
             values = validate_and_normalize_to_tuple(args)
             if values is None:
                 raise PipeliningMetadataError(f"Stage {self.stage_index}: First stage requires real tensors, got None.")
-            self._input_metas = extract_tensor_metas(values)
+            self._input_metas = _describe(values)
         else:
             metas = args if same_rank_before else self._transport.recv_object(self._rank_of(self.stage_index - 1))
             self._input_metas = metas
             values = tuple(meta.to_tensor(self.device) for meta in metas)
         outputs = self._infer(values, kwargs or {}, has_backward)
-        self._output_metas = extract_tensor_metas(outputs)
+        self._output_metas = _describe(outputs)
         for expected, found, what in (
             (self._user_inputs, self._input_metas, "input"),
             (self._user_outputs, self._output_metas, "output"),
         ):
-            if expected is not None:
+            if expected is not None and found is not None:
                 validate_tensors_metadata(
                     f"Stage {self.stage_index} {what}", expected, found, raise_on_mismatch=False, warn_on_mismatch=True
                 )
