@@ -60,7 +60,7 @@ class Pipe(Module):
         stages: Modules of the stages.
     """
 
-    def __init__(self, stages: list[Module]):
+    def __init__(self, stages: list[Module]) -> None:
         super().__init__()
         self.num_stages = len(stages)
         self.has_loss_and_backward = False

@@ -64,7 +64,7 @@ class _Executor:
         target_mbs: list | None,
         return_outputs: bool,
         loss_kwargs: dict[str, Any] | None,
-    ):
+    ) -> None:
         self._schedule = schedule
         self._stages = {stage.stage_index: stage for stage in stages}
         self._args, self._kwargs, self._targets = arg_mbs, kwarg_mbs, target_mbs

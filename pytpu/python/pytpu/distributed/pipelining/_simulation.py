@@ -48,7 +48,7 @@ class _Progress:
         num_stages: Number of stages of the pipeline.
     """
 
-    def __init__(self, stage_to_rank: _StageToRank, num_stages: int):
+    def __init__(self, stage_to_rank: _StageToRank, num_stages: int) -> None:
         self._stage_to_rank = stage_to_rank
         self._last = num_stages - 1
         self.done: set[_Action] = set()

@@ -57,7 +57,7 @@ class _PipelineSchedule:
         kwargs_chunk_spec: dict[str, TensorChunkSpec] | None = None,
         output_merge_spec: dict[str, Any] | tuple[Any] | None = None,
         scale_grads: bool = True,
-    ):
+    ) -> None:
         self._n_microbatches = n_microbatches
         self._loss_fn = loss_fn
         self._args_chunk_spec = args_chunk_spec

@@ -19,7 +19,7 @@ class _Row:
         idle: Number of idle places at the start.
     """
 
-    def __init__(self, idle: int = 0):
+    def __init__(self, idle: int = 0) -> None:
         self.actions: list[_Action | None] = [None] * idle
         self._next: Counter[tuple[int, _ComputationType]] = Counter()
 

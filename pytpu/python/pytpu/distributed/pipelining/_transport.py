@@ -85,7 +85,7 @@ class _GroupTransport(_Transport):
         group: Process group, or ``None`` for the default group.
     """
 
-    def __init__(self, group: Any):
+    def __init__(self, group: Any) -> None:
         self._group = group
         self.rank = dist.get_rank(group)
         self.size = dist.get_world_size(group)

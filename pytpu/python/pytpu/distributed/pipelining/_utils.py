@@ -187,7 +187,13 @@ def generate_stage_to_rank_mapping(pp_size: int, num_stages: int, style: str = "
 
 
 def generate_rank_to_stage_mapping(pp_size: int, num_stages: int, style: str = "loop") -> dict[int, list[int]]:
-    """Return the stages of each rank, in their order. The arguments are those of `generate_stage_to_rank_mapping`."""
+    """Return the stages of each rank, in their order.
+
+    Args:
+        pp_size: Number of ranks.
+        num_stages: Number of stages.
+        style: ``"loop"`` or ``"v"``, as for `generate_stage_to_rank_mapping`.
+    """
     stages: dict[int, list[int]] = {}
     for stage, rank in generate_stage_to_rank_mapping(pp_size, num_stages, style).items():
         stages.setdefault(rank, []).append(stage)

@@ -23,7 +23,7 @@ class TensorChunkSpec:
         split_dim: Dimension.
     """
 
-    def __init__(self, split_dim: int):
+    def __init__(self, split_dim: int) -> None:
         self.split_dim = split_dim
 
     def __repr__(self) -> str:
@@ -63,7 +63,7 @@ class _Replicate:
 class _CustomReducer:
     """A way to merge values of microbatches: from `init_value` on, ``reduce_fn(merged, value)``."""
 
-    def __init__(self, init_value: Any, reduce_fn: Callable[[Any, Any], Any]):
+    def __init__(self, init_value: Any, reduce_fn: Callable[[Any, Any], Any]) -> None:
         self.init_value = init_value
         self.reduce_fn = reduce_fn
 

@@ -117,7 +117,7 @@ class PipelineScheduleSingle(_PipelineSchedule):
         kwargs_chunk_spec: dict[str, TensorChunkSpec] | None = None,
         output_merge_spec: dict[str, Any] | tuple[Any] | None = None,
         scale_grads: bool = True,
-    ):
+    ) -> None:
         super().__init__(n_microbatches, loss_fn, args_chunk_spec, kwargs_chunk_spec, output_merge_spec, scale_grads)
         self._stage = stage
         self._num_stages = stage.num_stages
@@ -187,27 +187,13 @@ class Schedule1F1B(PipelineScheduleSingle):
         ValueError: If there are fewer microbatches than stages.
     """
 
-    def __init__(
-        self,
-        stage: _PipelineStageBase,
-        n_microbatches: int,
-        loss_fn: Callable | None = None,
-        args_chunk_spec: tuple[TensorChunkSpec, ...] | None = None,
-        kwargs_chunk_spec: dict[str, TensorChunkSpec] | None = None,
-        output_merge_spec: dict[str, Any] | tuple[Any] | None = None,
-        scale_grads: bool = True,
-    ):
-        if n_microbatches < stage.num_stages:
-            raise ValueError(
-                f"Number of microbatches ({n_microbatches}) must be greater than or equal to the number of stages "
-                f"({stage.num_stages})."
-            )
-        super().__init__(
-            stage, n_microbatches, loss_fn, args_chunk_spec, kwargs_chunk_spec, output_merge_spec, scale_grads
-        )
-
     def _get_pipeline_order(self):
         ranks, microbatches = self._num_stages, self._n_microbatches
+        if microbatches < ranks:
+            raise ValueError(
+                f"Number of microbatches ({microbatches}) must be greater than or equal to the number of stages "
+                f"({ranks})."
+            )
         return {
             rank: _add_reduce_grad(_one_forward_one_backward_row(rank, ranks, microbatches), microbatches)
             for rank in range(ranks)
@@ -241,7 +227,7 @@ class PipelineScheduleMulti(_PipelineSchedule):
         use_full_backward: bool | None = None,
         scale_grads: bool = True,
         backward_requires_autograd: bool = True,
-    ):
+    ) -> None:
         super().__init__(n_microbatches, loss_fn, args_chunk_spec, kwargs_chunk_spec, output_merge_spec, scale_grads)
         if use_full_backward is not None:
             logger.warning("'use_full_backward' has no effect: a table says where a backward is split")
@@ -351,7 +337,7 @@ class _PipelineScheduleRuntime(PipelineScheduleMulti):
         defer_reduce_grad_wait: bool = False,
         max_outstanding_sends: int | None = None,
         **kwargs: Any,
-    ):
+    ) -> None:
         if max_outstanding_sends is not None and (
             not isinstance(max_outstanding_sends, int)
             or isinstance(max_outstanding_sends, bool)
@@ -494,7 +480,7 @@ class _TableSchedule(_PipelineScheduleRuntime):
         *,
         defer_reduce_grad_wait: bool = False,
         max_outstanding_sends: int | None = None,
-    ):
+    ) -> None:
         super().__init__(
             stages,
             n_microbatches,
@@ -561,7 +547,7 @@ class ScheduleLoopedBFS(_TableSchedule):
         *,
         defer_reduce_grad_wait: bool = False,
         max_outstanding_sends: int | None = None,
-    ):
+    ) -> None:
         super().__init__(
             stages,
             n_microbatches,

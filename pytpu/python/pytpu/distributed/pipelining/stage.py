@@ -113,7 +113,7 @@ class _PipelineStageBase:
         device: torch.device,
         group: Any = None,
         dw_builder: Callable[[], Callable[..., None]] | None = None,
-    ):
+    ) -> None:
         if stage_index >= num_stages:
             raise ValueError(f"Stage index {stage_index} is out of range of {num_stages}")
         self.submod = submodule
@@ -579,7 +579,7 @@ class PipelineStage(_PipelineStageBase):
         group: Any = None,
         dw_builder: Callable[[], Callable[..., None]] | None = None,
         get_mesh: Any = None,
-    ):
+    ) -> None:
         super().__init__(submodule, stage_index, num_stages, device, group, dw_builder)
         inputs = validate_and_normalize_to_tuple(input_args)
         outputs = validate_and_normalize_to_tuple(output_args)
