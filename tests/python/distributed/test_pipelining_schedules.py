@@ -434,6 +434,17 @@ def test_tables_from_files_run(tmp_path):
 
 
 def test_a_schedule_of_ones_own_runs_by_its_table():
+    class One(PipelineScheduleSingle):
+        """One microbatch at a time."""
+
+        def _get_pipeline_order(self):
+            return {
+                rank: [
+                    _Action.from_str(f"{rank}{kind}{index}") for index in range(self._n_microbatches) for kind in "FB"
+                ]
+                for rank in range(self._num_stages)
+            }
+
     class Backwards(PipelineScheduleMulti):
         """GPipe whose backwards run in the opposite order."""
 
@@ -447,8 +458,9 @@ def test_a_schedule_of_ones_own_runs_by_its_table():
     parts = blocks(3)
     x, y = torch.randn(8, 6), torch.randn(8, 6)
     _, _, want = whole_step(parts, x, y)
-    run_pipeline(Backwards, parts, 3, 4, x, y)
-    check_close(gradients(parts), want)
+    for make in (Backwards, lambda stages, count, loss_fn: One(stages[0], count, loss_fn=loss_fn)):
+        run_pipeline(make, parts, 3, 4, x, y)
+        check_close(gradients(parts), want)
 
 
 def test_a_table_of_ones_own_may_be_forward_only():
@@ -651,3 +663,5 @@ def test_parameters_are_gathered_and_gradients_reduced_once():
     assert log == ["reshard", "unshard", "whole", "last=False", "last=True", "reshard"]
     with pytest.raises(NotImplementedError, match="gradients of FSDP are reduced in each step"):
         schedule.step(x, target=x, finalize_gradients=False)
+    with pytest.raises(NotImplementedError, match="Use a schedule that does not split backwards"):
+        ScheduleInterleavedZeroBubble([stage], 2, loss_fn=mse).step(x, target=x)

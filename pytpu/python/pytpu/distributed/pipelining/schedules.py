@@ -95,6 +95,12 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 
+def _with_reduce_grad(row: list[_Action | None], microbatches: int) -> list[_Action | None]:
+    """Return a row that ends the gradients of its stages. A row of a subclass may do so itself."""
+    done = any(action is not None and action.computation_type == REDUCE_GRAD for action in row)
+    return row if done else [*_add_reduce_grad(row, microbatches)]
+
+
 class PipelineScheduleSingle(_PipelineSchedule):
     """Base of schedules with one stage on each rank.
 
@@ -138,7 +144,8 @@ class PipelineScheduleSingle(_PipelineSchedule):
         if self._lowered is None:
             if self.pipeline_order is None:
                 raise NotImplementedError(f"{type(self).__name__} has neither a table nor its own _step_microbatches")
-            self._lowered = _add_wait_send(_add_send_recv(self.pipeline_order, lambda stage: stage, self._num_stages))
+            rows = {rank: _with_reduce_grad(row, self._n_microbatches) for rank, row in self.pipeline_order.items()}
+            self._lowered = _add_wait_send(_add_send_recv(rows, lambda stage: stage, self._num_stages))
         return self._lowered
 
     def _initialize_stage(
@@ -266,7 +273,7 @@ class PipelineScheduleMulti(_PipelineSchedule):
                 for part in action.parts
             )
             self._place_stages({**self.stage_index_to_group_rank, **dict(places)})
-            rows = {rank: _add_reduce_grad(row, self._n_microbatches) for rank, row in self.pipeline_order.items()}
+            rows = {rank: _with_reduce_grad(row, self._n_microbatches) for rank, row in self.pipeline_order.items()}
             self.pipeline_order_with_comms = _add_wait_send(_add_send_recv(rows, self._rank_of, self._num_stages))
         return self.pipeline_order_with_comms
 

@@ -436,6 +436,11 @@ class _PipelineStageBase:
         if not self.has_backward:
             return
         self._check_chunk_id(bwd_chunk_id)
+        if isinstance(self.submod, FSDPModule) and not full_backward:
+            raise NotImplementedError(
+                f"{self.log_prefix} FSDP reduces gradients in a full backward only. Use a schedule that does not split "
+                "backwards."
+            )
         entry = self._forwarded.pop(bwd_chunk_id)
         outputs: Any = tuple(entry.edges.get(index, output) for index, output in enumerate(entry.outputs))
         grads = None if self.is_last else self._output_grads(bwd_chunk_id)
