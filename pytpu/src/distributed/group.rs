@@ -389,14 +389,14 @@ impl PyProcessGroup {
     }
 
     /// Receive the tensor of a list of one from a rank, or from any rank, and wait for it. Return the rank.
-    fn recv(&self, py: Python<'_>, tensors: Tensors, from: Option<usize>, tag: u32) -> PyResult<usize> {
+    fn recv(&self, py: Python<'_>, tensors: Tensors, source: Option<usize>, tag: u32) -> PyResult<usize> {
         let group = self.group()?;
         let dtype = self.message("recv", &tensors, true)?.dtype();
         tensors.0[0].bump_version();
         let receive = || {
             let mut memory = Memory::output(tensors.0);
-            let source = group.recv(from, tag, dtype, memory.bytes_mut())?;
-            memory.complete().map(|()| source)
+            let found = group.recv(source, tag, dtype, memory.bytes_mut())?;
+            memory.complete().map(|()| found)
         };
         py.detach(receive).or_raise()
     }
@@ -407,14 +407,14 @@ impl PyProcessGroup {
         &self,
         py: Python<'py>,
         tensors: Tensors,
-        from: Option<usize>,
+        source: Option<usize>,
         tag: u32,
         result: Py<PyAny>,
     ) -> PyResult<Bound<'py, PyWork>> {
         let group = self.group()?;
         let dtype = self.message("recv", &tensors, true)?.dtype();
         tensors.0[0].bump_version();
-        let work = py.detach(|| group.irecv(from, tag, dtype, Box::new(Memory::output(tensors.0)))).or_raise()?;
+        let work = py.detach(|| group.irecv(source, tag, dtype, Box::new(Memory::output(tensors.0)))).or_raise()?;
         PyWork::make(py, work, result)
     }
 }
