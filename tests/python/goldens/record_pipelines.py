@@ -75,7 +75,8 @@ def main():
         ]
     found = {" ".join(map(str, case)): record(*case) for case in cases}
     path = pathlib.Path(__file__).with_name("pipelines.json")
-    path.write_text(json.dumps(found, indent=0) + "\n")
+    lines = (f"{json.dumps(case)}: {json.dumps(recorded)}" for case, recorded in found.items())
+    path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 if __name__ == "__main__":
