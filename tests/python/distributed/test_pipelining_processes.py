@@ -8,7 +8,7 @@ import pytest
 import pytpu as torch
 from pytpu import nn
 from pytpu.distributed.pipelining import PipelineStage
-from pytpu.distributed.pipelining._utils import generate_rank_to_stage_mapping
+from pytpu.distributed.pipelining._shapes import _stages_of_ranks
 from pytpu.distributed.pipelining.schedules import get_schedule_class
 
 mse = nn.functional.mse_loss
@@ -38,7 +38,7 @@ def step(name, local, microbatches, device, examples):
     loss.backward()
 
     v = name in ("ZBVZeroBubble", "DualPipeV")
-    mine = generate_rank_to_stage_mapping(ranks, stages, "v" if v else "loop")[rank]
+    mine = _stages_of_ranks(ranks, stages, "v" if v else "loop")[rank]
     shapes = {"input_args": x[:2], "output_args": x[:2]} if examples else {}
     stages_here = [PipelineStage(parts[index], index, stages, device, **shapes) for index in mine]
     make = get_schedule_class(name)

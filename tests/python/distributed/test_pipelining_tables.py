@@ -6,8 +6,8 @@ import pathlib
 
 import pytest
 
+from pytpu.distributed.pipelining._shapes import _ranks_of_stages, _stages_of_ranks
 from pytpu.distributed.pipelining._simulation import _check_progress
-from pytpu.distributed.pipelining._utils import generate_rank_to_stage_mapping, generate_stage_to_rank_mapping
 from pytpu.distributed.pipelining.schedules import (
     OVERLAP_F_B,
     RECV_B,
@@ -24,20 +24,19 @@ from pytpu.distributed.pipelining.schedules import (
     PipelineScheduleMulti,
     W,
     _Action,
-    _add_reduce_grad,
-    _add_send_recv,
-    _add_unshard_reshard,
-    _add_wait_send,
-    _defer_recv_ops,
-    _dump_chrometrace,
-    _format_pipeline_order,
-    _merge_bw,
+    _as_text,
+    _check_reductions,
+    _check_rows,
+    _check_waits,
+    _in_steps,
     _PipelineScheduleRuntime,
-    _resolve_unshard_lookahead,
-    _simulate_comms_compute,
-    _validate_reduce_grads,
-    _validate_schedule,
-    _validate_send_waits,
+    _stages_ahead,
+    _with_late_receives,
+    _with_messages,
+    _with_parameters,
+    _with_reductions,
+    _with_waits,
+    _write_trace,
     analyze_pipeline_activation_liveness,
     get_schedule_class,
 )
@@ -124,7 +123,7 @@ def test_no_schedule_waits_for_ever(name):
     for ranks, local, microbatches in possible(name):
         schedule = make(name, ranks, local, microbatches)
         style = "v" if name in ("ZBVZeroBubble", "DualPipeV") else "loop"
-        ranks_of = generate_stage_to_rank_mapping(ranks, ranks * local, style)
+        ranks_of = _ranks_of_stages(ranks, ranks * local, style)
         _check_progress(schedule._rows(), ranks_of.__getitem__, ranks * local)
 
 
@@ -142,7 +141,7 @@ def test_lowered_schedules_with_options_do_not_wait_for_ever(name, options):
             continue
         checked += 1
         table = schedule.pipeline_order_with_comms
-        _validate_send_waits(table)
+        _check_waits(table)
         _check_progress(table, schedule.stage_index_to_group_rank.__getitem__, ranks * local)
         if "max_outstanding_sends" in options:
             for row in table.values():
@@ -165,15 +164,15 @@ def test_budget_of_no_sends_is_refused():
 def test_late_receives_keep_the_order_of_messages():
     """Rank 1 uses the gradient before the activation that was sent earlier."""
     table = rows("0F0,0SEND_F0,2F0,2B0,2SEND_B0", "1RECV_F0,1RECV_B0,1B0,1F0")
-    late = _defer_recv_ops(table, lambda stage: stage % 2)
+    late = _with_late_receives(table, lambda stage: stage % 2)
     assert text(late) == "0F0,0SEND_F0,2F0,2B0,2SEND_B0\n1RECV_F0,1RECV_B0,1B0,1F0"
     with pytest.raises(AssertionError, match="leftover RECV ops with no consumer found: .1RECV_F0."):
-        _defer_recv_ops(rows("0F0", "1RECV_F0"), lambda stage: stage)
+        _with_late_receives(rows("0F0", "1RECV_F0"), lambda stage: stage)
 
 
 def test_late_receives_stand_before_their_use():
     table = rows("", "1RECV_F0,1RECV_F1,1F0,1F1")
-    assert text(_defer_recv_ops({1: table[1]}, lambda stage: stage)) == "1RECV_F0,1F0,1RECV_F1,1F1"
+    assert text(_with_late_receives({1: table[1]}, lambda stage: stage)) == "1RECV_F0,1F0,1RECV_F1,1F1"
 
 
 def test_one_forward_one_backward_keeps_few_activations():
@@ -198,8 +197,8 @@ def test_zero_bubble_takes_fewer_steps_than_one_forward_one_backward():
                     continue
                 kinds = (I, W) if action.computation_type == B else (action.computation_type,)
                 table[rank].extend(action._replace(computation_type=kind) for kind in kinds)
-        lowered = _add_send_recv(table, lambda stage: stage, 4)
-        return max(map(len, _simulate_comms_compute(lowered, lambda stage: stage, 4).values()))
+        lowered = _with_messages(table, lambda stage: stage, 4)
+        return max(map(len, _in_steps(lowered, lambda stage: stage, 4).values()))
 
     assert steps("InterleavedZeroBubble") < steps("1F1B")
 
@@ -213,7 +212,7 @@ def test_deadlock_names_rank_action_and_what_it_waits_for():
         "rank 1 stands at action 1, 1B0, which waits for 1F0 of rank 1"
     )
     with pytest.raises(ValueError, match="rank 1 stands at action 1, 1B0, which waits for 1F0 of rank 1"):
-        _simulate_comms_compute(table, lambda stage: stage, 2)
+        _in_steps(table, lambda stage: stage, 2)
 
 
 def test_mixed_up_messages_are_found():
@@ -230,7 +229,7 @@ def test_rows_that_cannot_be_lowered_are_named():
     with pytest.raises(
         AssertionError, match="can't schedule sends/recvs: rank 0 cannot start 0B0; rank 1 cannot start 1F0"
     ):
-        _add_send_recv(rows("0B0,0F0", "1F0,1B0"), lambda stage: stage, 3)
+        _with_messages(rows("0B0,0F0", "1F0,1B0"), lambda stage: stage, 3)
 
 
 def test_actions_are_read_as_they_are_written():
@@ -255,36 +254,30 @@ def test_actions_are_read_as_they_are_written():
 
 
 def test_table_as_text_marks_the_step_of_an_error():
-    assert _format_pipeline_order(rows("0F0,0B0", ",1F0,1B10"), error_step_number=1) == (
+    assert _as_text(rows("0F0,0B0", ",1F0,1B10"), error_step_number=1) == (
         "        Rank 0 Rank 1\nStep 0: 0F0          \nStep 1: 0B0    1F0    <-- ERROR HERE\nStep 2:        1B10  \n"
     )
 
 
-def test_backward_halves_are_merged():
-    row = rows("0F0,0I0,,0W0,0I1,0I2,0W2,0W1")[0]
-    assert _merge_bw(row) == rows("0F0,0B0,0I1,0B2,0W1")[0]
-    assert len(row) == 8
-
-
 def test_parameters_are_gathered_ahead():
     row = rows("0F0,0F1,,0B0,0B1")[0]
-    assert text({0: _add_unshard_reshard(row)}) == "0UNSHARD,0F0,0F1,0B0,0B1,0RESHARD"
+    assert text({0: _with_parameters(row)}) == "0UNSHARD,0F0,0F1,0B0,0B1,0RESHARD"
     row = rows("0F0,1F0,2F0,2B0,1B0,0B0")[0]
-    assert text({0: _add_unshard_reshard(row, 1)}) == (
+    assert text({0: _with_parameters(row, 1)}) == (
         "0UNSHARD,0F0,0RESHARD,1UNSHARD,1F0,1RESHARD,2UNSHARD,2F0,2B0,2RESHARD,1UNSHARD,1B0,1RESHARD,0UNSHARD,0B0,0RESHARD"
     )
-    assert text({0: _add_unshard_reshard(row, 3, unshard_lookahead=1)}) == (
+    assert text({0: _with_parameters(row, 3, unshard_lookahead=1)}) == (
         "0UNSHARD,0F0,1UNSHARD,1F0,2UNSHARD,2F0,2B0,2RESHARD,1B0,1RESHARD,0B0,0RESHARD"
     )
     overlap = [_Action.from_str("(0F0;1B0)OVERLAP_F_B")]
     with pytest.raises(ValueError, match="requires 2 stages, exceeding max_active_stages=1"):
-        _add_unshard_reshard(overlap, 1)
+        _with_parameters(overlap, 1)
 
 
 def test_lookahead_is_one_number_for_each_rank():
-    assert _resolve_unshard_lookahead("full", 3, 2) == (2, 2, 2)
-    assert _resolve_unshard_lookahead("auto", 3, 3) == (2, 3, 3)
-    assert _resolve_unshard_lookahead((1, 2), 2, 2) == (1, 2)
+    assert _stages_ahead("full", 3, 2) == (2, 2, 2)
+    assert _stages_ahead("auto", 3, 3) == (2, 3, 3)
+    assert _stages_ahead((1, 2), 2, 2) == (1, 2)
     for value, message in (
         ("half", "must be 'full', 'auto', or a tuple of 2 integers"),
         ((1,), "tuple length must equal the pipeline degree .2., got 1"),
@@ -292,19 +285,19 @@ def test_lookahead_is_one_number_for_each_rank():
         ((True, 1), r"unshard_lookahead\[0\] must be"),
     ):
         with pytest.raises(ValueError, match=message):
-            _resolve_unshard_lookahead(value, 2, 2)
+            _stages_ahead(value, 2, 2)
     with pytest.raises(ValueError, match="max_active_stages must be a positive integer, got 0"):
-        _resolve_unshard_lookahead("full", 2, 0)
+        _stages_ahead("full", 2, 0)
 
 
 def test_gradients_are_reduced_after_the_last_backward_of_a_stage():
     row = rows("0F0,1F0,1B0,0I0,0W0")[0]
-    assert text({0: _add_reduce_grad(row, 1)}) == (
+    assert text({0: _with_reductions(row, 1)}) == (
         "0F0,1F0,1B0,1REDUCE_GRAD,1WAIT_REDUCE_GRAD,0I0,0W0,0REDUCE_GRAD,0WAIT_REDUCE_GRAD"
     )
-    late = {0: _add_reduce_grad(row, 1, defer_reduce_grad_wait=True)}
+    late = {0: _with_reductions(row, 1, defer_reduce_grad_wait=True)}
     assert text(late) == "0F0,1F0,1B0,1REDUCE_GRAD,0I0,0W0,1WAIT_REDUCE_GRAD,0REDUCE_GRAD,0WAIT_REDUCE_GRAD"
-    _validate_reduce_grads(late)
+    _check_reductions(late)
     for wrong, message in (
         ("0REDUCE_GRAD,1REDUCE_GRAD", "cannot start REDUCE_GRAD for stage 1 while stage 0 has a pending reduction"),
         ("0WAIT_REDUCE_GRAD", "has WAIT_REDUCE_GRAD for stage 0 without a pending reduction"),
@@ -312,13 +305,13 @@ def test_gradients_are_reduced_after_the_last_backward_of_a_stage():
         ("0REDUCE_GRAD", "Stage 0 at rank 0 has REDUCE_GRAD without WAIT_REDUCE_GRAD"),
     ):
         with pytest.raises(ValueError, match=message):
-            _validate_reduce_grads(rows(wrong))
+            _check_reductions(rows(wrong))
 
 
 def test_every_send_has_one_wait():
-    waits = _add_wait_send(rows("0F0,0SEND_F0,0RECV_B0,0B0", "1RECV_F0,1F0,1B0,1SEND_B0"))
+    waits = _with_waits(rows("0F0,0SEND_F0,0RECV_B0,0B0", "1RECV_F0,1F0,1B0,1SEND_B0"))
     assert text(waits) == "0F0,0SEND_F0,0RECV_B0,0B0,0WAIT_SEND_F0\n1RECV_F0,1F0,1B0,1SEND_B0,1WAIT_SEND_B0"
-    _validate_send_waits(waits)
+    _check_waits(waits)
     for wrong, message in (
         ("0SEND_F0", "Pipeline sends at rank 0 have no matching wait: 0SEND_F0"),
         ("0WAIT_SEND_F0,0SEND_F0", "Pipeline wait 0WAIT_SEND_F0 at rank 0 has no pending send"),
@@ -326,7 +319,7 @@ def test_every_send_has_one_wait():
         ("0SEND_F", "has no microbatch index"),
     ):
         with pytest.raises(ValueError, match=message):
-            _validate_send_waits(rows(wrong))
+            _check_waits(rows(wrong))
 
 
 def test_wrong_tables_are_refused():
@@ -341,11 +334,11 @@ def test_wrong_tables_are_refused():
         (("",), 1, "Got 0 .* microbatches for stage 0, expected 1"),
     ):
         with pytest.raises(AssertionError, match=message):
-            _validate_schedule(rows(*wrong), ranks, 1, 1)
+            _check_rows(rows(*wrong), ranks, 1, 1)
     with pytest.raises(AssertionError, match="missing actions for rank 0"):
-        _validate_schedule({1: []}, 1, 1, 1)
+        _check_rows({1: []}, 1, 1, 1)
     with pytest.raises(AssertionError, match="Got an invalid action: 0F0"):
-        _validate_schedule({0: ["0F0"]}, 1, 1, 1)
+        _check_rows({0: ["0F0"]}, 1, 1, 1)
 
 
 def test_tables_are_written_and_read(tmp_path):
@@ -366,16 +359,16 @@ def test_tables_are_written_and_read(tmp_path):
     with pytest.raises(NotImplementedError, match="is not implemented"):
         schedule._load_csv(tmp_path / "again.csv", format="words")
     with pytest.raises(ValueError, match="found communication action '0UNSHARD' at rank 0, position 0"):
-        schedule._prepare_schedule_with_comms(schedule.pipeline_order_with_comms)
+        schedule._set_table(schedule.pipeline_order_with_comms)
 
 
 def test_trace_for_the_viewer(tmp_path):
     schedule = make("Interleaved1F1B", 2, 2, 4)
-    simulated = schedule._simulate()
+    simulated = schedule._steps()
     assert {rank: [action for action in row if action is not None] for rank, row in simulated.items()} == (
         schedule.pipeline_order_with_comms
     )
-    _dump_chrometrace(simulated, tmp_path / "trace.json")
+    _write_trace(simulated, tmp_path / "trace.json")
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     assert len(events) == sum(map(len, schedule.pipeline_order_with_comms.values()))
     assert {event["cat"] for event in events} == {"computation", "communication"}
@@ -388,13 +381,9 @@ def test_names_of_schedules_have_any_case():
 
 
 def test_stages_are_placed_in_a_loop_or_a_v():
-    assert generate_rank_to_stage_mapping(2, 4) == {0: [0, 2], 1: [1, 3]}
-    assert generate_rank_to_stage_mapping(2, 4, style="v") == {0: [0, 3], 1: [1, 2]}
-    assert generate_stage_to_rank_mapping(2, 6, style="v") == {0: 0, 1: 1, 2: 1, 3: 0, 4: 0, 5: 1}
-    with pytest.raises(ValueError, match="num_stages 3 must be evenly divisible by pp_size 2 for V schedules"):
-        generate_stage_to_rank_mapping(2, 3, style="v")
-    with pytest.raises(ValueError, match="Style w is not supported"):
-        generate_stage_to_rank_mapping(2, 4, style="w")
+    assert _stages_of_ranks(2, 4) == {0: [0, 2], 1: [1, 3]}
+    assert _stages_of_ranks(2, 4, style="v") == {0: [0, 3], 1: [1, 2]}
+    assert _ranks_of_stages(2, 6, style="v") == {0: 0, 1: 1, 2: 1, 3: 0, 4: 0, 5: 1}
 
 
 @pytest.mark.parametrize("name", MULTI)

@@ -7,13 +7,26 @@ from __future__ import annotations
 import enum
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytpu as torch
 
 from ...nn import Module, Sequential
-from ._utils import PipeInfo
 from .stage import PipelineStage, build_stage
+
+
+@dataclass
+class PipeInfo:
+    """What a stage has to know of a `Pipe`.
+
+    Args:
+        num_stages: Number of stages.
+        has_loss_and_backward: Whether the module computes a loss and its backward itself.
+    """
+
+    num_stages: int
+    has_loss_and_backward: bool
 
 
 class SplitPoint(enum.Enum):
@@ -88,7 +101,7 @@ class Pipe(Module):
 
     def info(self) -> PipeInfo:
         """Return what `build_stage` has to know."""
-        return PipeInfo(graph=None, num_stages=self.num_stages, has_loss_and_backward=self.has_loss_and_backward)
+        return PipeInfo(num_stages=self.num_stages, has_loss_and_backward=self.has_loss_and_backward)
 
     def build_stage(self, stage_index: int, device: torch.device, group: Any = None) -> PipelineStage:
         """Make a stage.

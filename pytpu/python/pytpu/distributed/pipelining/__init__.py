@@ -10,7 +10,6 @@ from .schedules import (
     ScheduleInterleavedZeroBubble,
     ScheduleLoopedBFS,
     ScheduleZBVZeroBubble,
-    _ScheduleForwardOnly,
     analyze_pipeline_activation_liveness,
 )
 from .stage import PipelineStage, PipelineStageInfo, build_stage

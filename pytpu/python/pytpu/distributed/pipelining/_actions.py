@@ -118,7 +118,7 @@ _Table = dict[int, list[_Action | None]]
 _AnyTable = Mapping[int, Sequence[_Action | None]]  # As an argument that is only read.
 
 
-def _format_pipeline_order(pipeline_order: _AnyTable, error_step_number: int | None = None) -> str:
+def _as_text(pipeline_order: _AnyTable, error_step_number: int | None = None) -> str:
     """Return a table as text, with one line for each step and one column for each rank.
 
     Args:

@@ -97,7 +97,7 @@ def _with_gradient(
     for index, output in enumerate(outputs):
         if isinstance(output, GradientEdge):
             if output_grads is None:
-                raise AssertionError("A GradientEdge root requires output gradients from the next stage")
+                raise ValueError("An edge needs the gradient of its output")
         elif not isinstance(output, torch.Tensor) or not output.requires_grad:
             continue
         roots.append(output)
@@ -222,65 +222,24 @@ def stage_backward_weight(
     return tuple(weight.grad for weight in weights)
 
 
-def _pair_up(output: Any, grad: Any, outputs: list, grads: list) -> None:
-    """Collect the tensors of nested outputs that have a backward, with their gradients."""
-    if isinstance(output, GradientEdge):
-        if not isinstance(grad, torch.Tensor):
-            raise AssertionError(f"A GradientEdge root requires a gradient but got {type(grad)}")
-        outputs.append(output)
-        grads.append(grad)
-    elif isinstance(output, torch.Tensor):
-        if not output.requires_grad:
-            return
-        if not isinstance(grad, (torch.Tensor, type(None))):
-            raise AssertionError(f"Expected Tensor or None gradient but got {type(grad)}")
-        outputs.append(output)
-        grads.append(grad)
-    elif isinstance(output, (tuple, list)) and grad is not None:
-        if not isinstance(grad, (tuple, list)):
-            raise AssertionError(f"grad_value expected to have type {type(output)} but got {type(grad)}")
-        if len(output) != len(grad):
-            raise AssertionError(f"Expected len(output_val) == len(grad_val), got {len(output)} != {len(grad)}")
-        for part, part_grad in zip(output, grad):
-            _pair_up(part, part_grad, outputs, grads)
-    elif isinstance(output, dict) and grad is not None:
-        if not isinstance(grad, dict):
-            raise AssertionError(f"Expected dict, got {type(grad)}")
-        if set(output) != set(grad):
-            raise AssertionError(f"Expected keys {set(output)}, got {set(grad)}")
-        for key in output:
-            _pair_up(output[key], grad[key], outputs, grads)
-
-
 def stage_backward(
-    stage_output: Any,
-    output_grads: Any,
-    input_values: Sequence[Any],
-    outputs_with_grads_idxs: list[int] | None = None,
+    stage_output: Any, output_grads: Sequence[torch.Tensor | None] | None, input_values: Sequence[Any]
 ) -> tuple[torch.Tensor | None, ...]:
     """Compute the gradients of a stage's inputs, and add those of its weights to their ``grad``.
 
     Args:
-        stage_output: Outputs of the stage, nested, or the loss. Edges of the graph may stand for tensors.
-        output_grads: Gradients in the form of `stage_output`. ``None`` for the loss.
+        stage_output: Outputs of the stage, or edges of the graph for them, or the loss.
+        output_grads: Gradient of each output. ``None`` for the loss.
         input_values: Inputs of the stage.
-        outputs_with_grads_idxs: Indices of the outputs to use. The default is all.
 
     Returns:
         The gradients of `input_values`, ``None`` for values that have none. Their ``grad`` is ``None`` afterwards.
     """
-    if outputs_with_grads_idxs is not None:
-        stage_output = [stage_output[index] for index in outputs_with_grads_idxs]
-        output_grads = [output_grads[index] for index in outputs_with_grads_idxs]
-    outputs: list[torch.Tensor | GradientEdge] = []
-    grads: list[torch.Tensor | None] = []
-    _pair_up(stage_output, output_grads, outputs, grads)
-    torch.autograd.backward(outputs, grad_tensors=grads)
-    found: list[torch.Tensor | None] = []
-    for value in input_values:
-        if isinstance(value, torch.Tensor):
-            found.append(value.grad)
-            value.grad = None
-        else:
-            found.append(None)
-    return tuple(found)
+    outputs = (stage_output,) if isinstance(stage_output, torch.Tensor) else stage_output
+    torch.autograd.backward(*_with_gradient(outputs, output_grads))
+    tensors = [value if isinstance(value, torch.Tensor) else None for value in input_values]
+    found = tuple(None if tensor is None else tensor.grad for tensor in tensors)
+    for tensor in tensors:
+        if tensor is not None:
+            tensor.grad = None
+    return found

@@ -24,11 +24,11 @@ from ._actions import (
     WAIT_SEND_B,
     WAIT_SEND_F,
     _Action,
+    _as_text,
     _ComputationType,
-    _format_pipeline_order,
 )
 from ._transport import _wait_batch_p2p
-from .stage import _PipelineStageBase
+from .stage import PipelineStage
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class _Executor:
     def __init__(
         self,
         schedule: Any,
-        stages: list[_PipelineStageBase],
+        stages: list[PipelineStage],
         arg_mbs: list[tuple],
         kwarg_mbs: list[dict],
         target_mbs: list | None,
@@ -88,32 +88,23 @@ class _Executor:
                     rank,
                     place,
                     action,
-                    _format_pipeline_order({**rows, rank: row}, error_step_number=place),
+                    _as_text({**rows, rank: row}, error_step_number=place),
                 )
                 raise
-        if self._sends:
-            raise AssertionError(f"Pipeline sends have no matching wait: {list(self._sends)}")
-        if self._schedule.unshard_ops:
-            raise AssertionError("Unused unshard operations")
 
-    def _stage(self, action: _Action) -> tuple[_PipelineStageBase, int, tuple[int, int]]:
+    def _stage(self, action: _Action) -> tuple[PipelineStage, Any, tuple[int, Any]]:
         """Return the stage of an action, its microbatch and the key of both."""
-        if action.microbatch_index is None:
-            raise AssertionError(f"action={action} missing mb_index")
-        key = (action.stage_index, action.microbatch_index)
-        return self._stages[action.stage_index], action.microbatch_index, key
+        stage, _, microbatch, _ = action
+        return self._stages[stage], microbatch, (stage, microbatch)
 
     # Messages.
 
     def _send(self, action: _Action) -> None:
-        stage, microbatch, key = self._stage(action)
+        stage, microbatch, _ = self._stage(action)
         make = stage.get_fwd_send_ops if action.computation_type == SEND_F else stage.get_bwd_send_ops
-        full_key = (action.computation_type, *key)
-        if full_key in self._sends:
-            raise AssertionError(f"Duplicate pipeline send {action}")
         ops = make(microbatch)
         # The tensors of the operations have to live until they have been sent.
-        self._sends[full_key] = ops, stage._transport.post(ops)
+        self._sends[action.computation_type, stage.stage_index, microbatch] = ops, stage._transport.post(ops)
 
     def _wait_send(self, action: _Action) -> None:
         stage, microbatch, key = self._stage(action)
@@ -128,14 +119,7 @@ class _Executor:
         forward = action.computation_type == RECV_F
         make = stage.get_fwd_recv_ops if forward else stage.get_bwd_recv_ops
         pending = self._schedule.fwd_recv_ops if forward else self._schedule.bwd_recv_ops
-        if key in pending:
-            raise AssertionError(f"Recv twice for stage {key[0]}, microbatch {key[1]} without using the first")
         pending[key] = stage._transport.post(make(microbatch))
-
-    def _await(self, pending: dict[tuple[int, int], list[Any]], action: _Action, key: tuple[int, int]) -> None:
-        if key not in pending:
-            raise AssertionError(f"Computing action={action} before receiving input")
-        _wait_batch_p2p(pending.pop(key))
 
     # Parameters.
 
@@ -160,7 +144,7 @@ class _Executor:
     def _reduce(self, action: _Action) -> None:
         schedule = self._schedule
         factor = schedule._n_microbatches if schedule.scale_grads else 1
-        self._stages[action.stage_index].perform_reduce_grad(factor)
+        self._stages[action.stage_index].scale_grads(factor)
 
     def _nothing(self, action: _Action) -> None:
         """Reductions of data parallelism end within the last backward, so there is nothing to wait for."""
@@ -171,7 +155,7 @@ class _Executor:
         stage, microbatch, key = self._stage(action)
         self._schedule._assert_unsharded(stage)
         if not stage.is_first and stage.stage_index - 1 not in self._stages:
-            self._await(self._schedule.fwd_recv_ops, action, key)
+            _wait_batch_p2p(self._schedule.fwd_recv_ops.pop(key))
         output = stage.forward_one_chunk(
             microbatch, self._args[microbatch], self._kwargs[microbatch], save_forward_output=self._return_outputs
         )
@@ -185,7 +169,7 @@ class _Executor:
         schedule = self._schedule
         schedule._assert_unsharded(stage)
         if not stage.is_last and stage.stage_index + 1 not in self._stages:
-            self._await(schedule.bwd_recv_ops, action, key)
+            _wait_batch_p2p(schedule.bwd_recv_ops.pop(key))
         full = action.computation_type == FULL_BACKWARD
         stage.backward_one_chunk(
             microbatch,
@@ -202,7 +186,7 @@ class _Executor:
         self._schedule._assert_unsharded(stage)
         stage.backward_weight_one_chunk(microbatch, last_backward=self._count(stage))
 
-    def _count(self, stage: _PipelineStageBase) -> bool:
+    def _count(self, stage: PipelineStage) -> bool:
         """Count a backward. Return whether it is the last one of the stage."""
         self._schedule.backward_counter[stage.stage_index] += 1
         return self._schedule.backward_counter[stage.stage_index] == self._schedule._n_microbatches

@@ -33,7 +33,7 @@ class PipelineActivationLiveness:
     num_microbatches: int
     slot_by_stage_and_microbatch: Mapping[tuple[int, int], int]
     num_slots: int
-    _activation_lifetime_by_stage_and_microbatch: Mapping[tuple[int, int], tuple[int, int]] = field(repr=False)
+    _lives: Mapping[tuple[int, int], tuple[int, int]] = field(repr=False)
 
     def slot_for(self, stage_index: int, microbatch_index: int) -> int:
         """Return the slot of an activation.
@@ -61,12 +61,12 @@ class PipelineActivationLiveness:
             ValueError: If the activation is not known.
         """
         key = (stage_index, microbatch_index)
-        if key not in self._activation_lifetime_by_stage_and_microbatch:
+        if key not in self._lives:
             raise ValueError(f"No activation lifetime exists for stage {stage_index}, microbatch {microbatch_index}")
-        return self._activation_lifetime_by_stage_and_microbatch[key]
+        return self._lives[key]
 
 
-def _assign_pipeline_activation_slots(intervals: Sequence[tuple[int, int]]) -> tuple[list[int], int]:
+def _slots(intervals: Sequence[tuple[int, int]]) -> tuple[list[int], int]:
     """Give each interval the lowest slot that is free at its start. Both ends belong to an interval.
 
     Returns:
@@ -165,10 +165,10 @@ def analyze_pipeline_activation_liveness(
             keys = [(stage, microbatch) for stage in stages]
             whole = min(lives[key][0] for key in keys), max(lives[key][1] for key in keys)
             lives.update(dict.fromkeys(keys, whole))
-        slots, count = _assign_pipeline_activation_slots([lives[stages[0], index] for index in range(microbatches)])
+        slots, count = _slots([lives[stages[0], index] for index in range(microbatches)])
         slot_of = {key: slots[key[1]] for key in lives}
     else:
-        slots, count = _assign_pipeline_activation_slots(list(lives.values()))
+        slots, count = _slots(list(lives.values()))
         slot_of = dict(zip(lives, slots))
     return PipelineActivationLiveness(
         pp_rank, granularity, stages, microbatches, MappingProxyType(slot_of), count, MappingProxyType(lives)

@@ -21,71 +21,48 @@ from ._actions import (
     W,
     _Action,
     _AnyTable,
+    _as_text,
     _ComputationType,
-    _format_pipeline_order,
 )
 from ._simulation import _SENDS, _peer, _run
 
-_UnshardLookahead = Literal["full", "auto"] | tuple[int, ...]
+_Ahead = Literal["full", "auto"] | tuple[int, ...]
 _StageToRank = Callable[[int], int]
-_SendKey = tuple[_ComputationType, int, int | None]  # Kind, stage and microbatch of a send.
+_Sent = tuple[_ComputationType, int, int | None]  # Kind, stage and microbatch of a send.
 _WAITS = {send: wait for wait, send in _SENDS.items()}
 
 
-def _merge_bw(compute_actions: Sequence[_Action | None]) -> list[_Action]:
-    """Return a row with ``B`` in place of each ``I`` that is followed at once by its ``W``, and without idle places."""
-    merged: list[_Action] = []
-    for action in compute_actions:
-        if action is None:
-            continue
-        if action.computation_type == W and merged and merged[-1] == action._replace(computation_type=I):
-            merged[-1] = action._replace(computation_type=B)
-        else:
-            merged.append(action)
-    return merged
-
-
-def _resolve_unshard_lookahead(
-    unshard_lookahead: _UnshardLookahead, num_pp_ranks: int, max_active_stages: int
-) -> tuple[int, ...]:
+def _stages_ahead(policy: _Ahead, ranks: int, most: int) -> tuple[int, ...]:
     """Return how many stages ahead each rank gathers parameters.
 
     Args:
-        unshard_lookahead: ``"full"`` for `max_active_stages` on all ranks, ``"auto"`` for two stages on rank 0 and one
-            more on each further rank, or the numbers themselves.
-        num_pp_ranks: Number of ranks.
-        max_active_stages: Number of stages whose parameters may be whole at a time.
+        policy: ``"full"`` for `most` on all ranks, ``"auto"`` for two stages on rank 0 and one more on each further
+            rank, or the numbers themselves.
+        ranks: Number of ranks.
+        most: Number of stages whose parameters may be whole at a time.
 
     Raises:
-        ValueError: If a number is not an integer in ``[1, max_active_stages]``, or their count is not that of ranks.
+        ValueError: If a number is not an integer in ``[1, most]``, or their count is not that of ranks.
     """
 
-    def is_number(value) -> bool:
+    def is_number(value: object) -> bool:
         return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
-    if not is_number(max_active_stages):
-        raise ValueError(f"max_active_stages must be a positive integer, got {max_active_stages!r}")
-    if unshard_lookahead == "full":
-        return (max_active_stages,) * num_pp_ranks
-    if unshard_lookahead == "auto":
-        return tuple(min(rank + 2, max_active_stages) for rank in range(num_pp_ranks))
-    if not isinstance(unshard_lookahead, tuple):
-        raise ValueError(
-            f"unshard_lookahead must be 'full', 'auto', or a tuple of {num_pp_ranks} integers, got "
-            f"{unshard_lookahead!r}"
-        )
-    if len(unshard_lookahead) != num_pp_ranks:
-        raise ValueError(
-            f"unshard_lookahead tuple length must equal the pipeline degree ({num_pp_ranks}), got "
-            f"{len(unshard_lookahead)}"
-        )
-    for rank, stages in enumerate(unshard_lookahead):
-        if not is_number(stages) or stages > max_active_stages:
+    if not is_number(most):
+        raise ValueError(f"max_active_stages must be a positive integer, got {most!r}")
+    if policy in ("full", "auto"):
+        first = most if policy == "full" else 2
+        return tuple(min(first + rank, most) for rank in range(ranks))
+    if not isinstance(policy, tuple):
+        raise ValueError(f"unshard_lookahead must be 'full', 'auto', or a tuple of {ranks} integers, got {policy!r}")
+    if len(policy) != ranks:
+        raise ValueError(f"unshard_lookahead tuple length must equal the pipeline degree ({ranks}), got {len(policy)}")
+    for rank, stages in enumerate(policy):
+        if not is_number(stages) or stages > most:
             raise ValueError(
-                f"unshard_lookahead[{rank}] must be an integer within [1, max_active_stages={max_active_stages}], got "
-                f"{stages!r}"
+                f"unshard_lookahead[{rank}] must be an integer within [1, max_active_stages={most}], got {stages!r}"
             )
-    return unshard_lookahead
+    return policy
 
 
 def _upcoming(row: Sequence[_Action]) -> list[list[list[int]]]:
@@ -110,7 +87,7 @@ def _first(groups: list[list[int]], count: int) -> list[int]:
     return stages
 
 
-def _add_unshard_reshard(
+def _with_parameters(
     compute_actions: Sequence[_Action | None], max_active_stages: int = 3, *, unshard_lookahead: int | None = None
 ) -> list[_Action]:
     """Add ``UNSHARD`` before a stage is used, and ``RESHARD`` when other stages are next. Only FSDP stages act on them.
@@ -147,7 +124,7 @@ def _add_unshard_reshard(
     return result
 
 
-def _add_reduce_grad(
+def _with_reductions(
     actions: Sequence[_Action | None], n_microbatches: int, defer_reduce_grad_wait: bool = False
 ) -> list[_Action]:
     """Add ``REDUCE_GRAD`` after the last backward of each stage, and ``WAIT_REDUCE_GRAD`` for it.
@@ -182,7 +159,7 @@ def _add_reduce_grad(
     return result
 
 
-def _add_send_recv(
+def _with_messages(
     compute_actions: _AnyTable, stage_to_rank: _StageToRank, num_stages: int
 ) -> dict[int, list[_Action]]:
     """Add a send after each action whose result another rank needs, and a receive in the row of that rank.
@@ -243,7 +220,7 @@ def _add_send_recv(
     return result
 
 
-def _send_key(action: _Action, what: str) -> _SendKey:
+def _send_key(action: _Action, what: str) -> _Sent:
     if action.microbatch_index is None:
         raise ValueError(f"{what} action {action} has no microbatch index")
     return _SENDS.get(action.computation_type, action.computation_type), action.stage_index, action.microbatch_index
@@ -254,22 +231,19 @@ def _wait_for(send: _Action) -> _Action:
     return send._replace(computation_type=_WAITS[send.computation_type])
 
 
-def _add_wait_send(comm_actions: dict[int, list[_Action]]) -> dict[int, list[_Action]]:
+def _with_waits(comm_actions: dict[int, list[_Action]]) -> dict[int, list[_Action]]:
     """Add a wait for each send: that of a forward after the backward of the same microbatch, others at the end.
 
     The backward shows that the other rank has used the activation, so that its wait takes no time.
     """
     result: dict[int, list[_Action]] = {}
     for rank, row in comm_actions.items():
-        pending: dict[_SendKey, _Action] = {}
+        pending: dict[_Sent, _Action] = {}
         waits: list[_Action] = []
         for action in row:
             waits.append(action)
             if action.computation_type in _WAITS:
-                key = _send_key(action, "Send")
-                if key in pending:
-                    raise AssertionError(f"Duplicate pipeline send {action}")
-                pending[key] = action
+                pending[_send_key(action, "Send")] = action
             for part in action.parts:
                 if part.computation_type in (I, B):
                     send = pending.pop((SEND_F, part.stage_index, part.microbatch_index), None)
@@ -280,11 +254,11 @@ def _add_wait_send(comm_actions: dict[int, list[_Action]]) -> dict[int, list[_Ac
     return result
 
 
-def _validate_send_waits(comm_actions: dict[int, list[_Action]]) -> None:
+def _check_waits(comm_actions: dict[int, list[_Action]]) -> None:
     """Raise ``ValueError`` unless each send is followed by one wait for it."""
     for rank, row in comm_actions.items():
-        pending: dict[_SendKey, _Action] = {}
-        seen: set[_SendKey] = set()
+        pending: dict[_Sent, _Action] = {}
+        seen: set[_Sent] = set()
         for part in (part for action in row for part in action.parts):
             if part.computation_type in _WAITS:
                 key = _send_key(part, "Send")
@@ -302,7 +276,7 @@ def _validate_send_waits(comm_actions: dict[int, list[_Action]]) -> None:
             raise ValueError(f"Pipeline sends at rank {rank} have no matching wait: {sends}")
 
 
-def _add_wait_send_budget(
+def _with_few_sends(
     comm_actions: dict[int, list[_Action]], stage_to_rank: _StageToRank, max_outstanding_sends: int
 ) -> dict[int, list[_Action]]:
     """Move waits forward so that no rank has more than `max_outstanding_sends` sends that it has not waited for.
@@ -313,7 +287,7 @@ def _add_wait_send_budget(
     Raises:
         ValueError: If the ranks cannot go on within the limit.
     """
-    _validate_send_waits(comm_actions)
+    _check_waits(comm_actions)
     num_stages = 1 + max(part.stage_index for row in comm_actions.values() for action in row for part in action.parts)
     received: set[_Action] = set()
     pending: dict[int, list[_Action]] = {rank: [] for rank in comm_actions}
@@ -375,7 +349,7 @@ def _waits_by_place(row: list[_Action]) -> dict[int, list[_Action]]:
     return waits
 
 
-def _defer_recv_ops(actions: dict[int, list[_Action]], stage_to_rank: _StageToRank) -> dict[int, list[_Action]]:
+def _with_late_receives(actions: dict[int, list[_Action]], stage_to_rank: _StageToRank) -> dict[int, list[_Action]]:
     """Move each receive to the action that uses it, so that a pending receive does not hold up other communication.
 
     Receives from one rank keep their order. A rank still receives from a higher rank before it sends to that rank, so
@@ -424,7 +398,7 @@ def _defer_recv_ops(actions: dict[int, list[_Action]], stage_to_rank: _StageToRa
     return result
 
 
-def _validate_reduce_grads(comm_actions: dict[int, list[_Action]]) -> None:
+def _check_reductions(comm_actions: dict[int, list[_Action]]) -> None:
     """Raise ``ValueError`` unless each reduction is followed by its wait, with one pending at a time."""
     for rank, row in comm_actions.items():
         pending: int | None = None
@@ -454,9 +428,7 @@ _BEFORE = {B: (F, "Full Backward", "Forward"), I: (F, "Backward Input", "Forward
            W: (I, "Backward Weight", "Backward Input")}  # fmt: skip
 
 
-def _validate_schedule(
-    actions: _AnyTable, pp_group_size: int, num_stages: int, num_microbatches: int
-) -> dict[int, int]:
+def _check_rows(actions: _AnyTable, pp_group_size: int, num_stages: int, num_microbatches: int) -> dict[int, int]:
     """Check that each stage is on one rank and computes each microbatch forward and backward, in this order.
 
     Args:
@@ -495,7 +467,7 @@ def _validate_schedule(
                         raise AssertionError(
                             f"Rank {rank}, step {step}: Running {name} for stage {stage}, microbatch {microbatch} "
                             f"without first running {before}\n\nFull pipeline schedule:\n"
-                            + _format_pipeline_order(actions, error_step_number=step)
+                            + _as_text(actions, error_step_number=step)
                         )
                 done[stage, kind].add(microbatch)
                 if stage_to_rank.setdefault(stage, rank) != rank:

@@ -9,8 +9,12 @@ from collections.abc import Callable, Iterator
 from ._actions import (
     RECV_B,
     RECV_F,
+    REDUCE_GRAD,
+    RESHARD,
     SEND_B,
     SEND_F,
+    UNSHARD,
+    WAIT_REDUCE_GRAD,
     WAIT_SEND_B,
     WAIT_SEND_F,
     B,
@@ -29,6 +33,7 @@ _StageToRank = Callable[[int], int]
 _PEERS = {SEND_F: (1, RECV_F), RECV_F: (-1, SEND_F), SEND_B: (-1, RECV_B), RECV_B: (1, SEND_B)}
 _SENDS = {WAIT_SEND_F: SEND_F, WAIT_SEND_B: SEND_B}
 _COMMUNICATION = frozenset((*_PEERS, *_SENDS))
+_OF_STAGES = frozenset((UNSHARD, RESHARD, REDUCE_GRAD, WAIT_REDUCE_GRAD))  # Not of a microbatch.
 
 
 def _peer(action: _Action) -> _Action:
@@ -190,13 +195,21 @@ def _stand(table: _AnyTable, rows, progress: _Progress, stage_to_rank: _StageToR
 
 
 def _check_progress(table: _AnyTable, stage_to_rank: _StageToRank, num_stages: int) -> None:
-    """Raise ``ValueError`` if a table with communication would stop or mix up messages."""
+    """Raise ``ValueError`` if a table with communication would stop, repeat an action or mix up messages."""
+    for rank, row in table.items():
+        seen: set[_Action] = set()
+        for part in (part for action in row if action is not None for part in action.parts):
+            if part.microbatch_index is None and part.computation_type not in _OF_STAGES:
+                raise ValueError(f"Action {part} of rank {rank} has no microbatch")
+            if part in seen and part.computation_type not in _OF_STAGES:
+                raise ValueError(f"Rank {rank} has action {part} twice")
+            seen.add(part)
     _check_order_of_messages(table, stage_to_rank)
     for _ in _run(table, stage_to_rank, num_stages):
         pass
 
 
-def _simulate_comms_compute(pipeline_order: _AnyTable, stage_to_rank: _StageToRank, num_stages: int) -> _Table:
+def _in_steps(pipeline_order: _AnyTable, stage_to_rank: _StageToRank, num_stages: int) -> _Table:
     """Run a table in steps of one action for each rank, and return it with idle places.
 
     Args:
@@ -238,7 +251,7 @@ def _simulate_comms_compute(pipeline_order: _AnyTable, stage_to_rank: _StageToRa
     return steps
 
 
-def _dump_chrometrace(schedule: _AnyTable, filename: str) -> None:
+def _write_trace(schedule: _AnyTable, filename: str) -> None:
     """Write a table to `filename` as a trace for Chrome's viewer. Each action takes one unit of time."""
     events = [
         {

@@ -13,9 +13,8 @@ from ..fsdp import FSDPModule
 from ._actions import _Action, _ComputationType
 from ._execution import _Executor
 from ._simulation import _check_progress
-from ._utils import PipeliningMetadataError
-from .microbatch import TensorChunkSpec, _split_tensor, merge_chunks, split_args_kwargs_into_chunks
-from .stage import _PipelineStageBase
+from .microbatch import TensorChunkSpec, _split_along, merge_chunks, split_args_kwargs_into_chunks
+from .stage import PipelineStage
 
 
 @dataclass
@@ -66,7 +65,7 @@ class _PipelineSchedule:
         self.scale_grads = scale_grads
         self._has_backward = loss_fn is not None
         self._backward_requires_autograd = True
-        self._internal_losses: list[torch.Tensor] = []
+        self._losses: dict[int, torch.Tensor] = {}  # By microbatch.
         # Whether the shapes of messages are known, and for which mode: with or without a backward.
         self._prepared_for: bool | None = None
         self._is_checked = False
@@ -76,11 +75,11 @@ class _PipelineSchedule:
         self.bwd_recv_ops: dict[tuple[int, int], list[Any]] = {}
         self.unshard_ops: dict[int, list[Any]] = {}
         self.unsharded_stages: set[int] = set()
-        self._comp_type_to_function_map: dict[_ComputationType, Callable] = {}
+        self._custom: dict[_ComputationType, Callable] = {}
 
     # What kinds of schedules define.
 
-    def _local_stages(self) -> list[_PipelineStageBase]:
+    def _local_stages(self) -> list[PipelineStage]:
         """Return the stages of this rank."""
         raise NotImplementedError
 
@@ -144,13 +143,17 @@ class _PipelineSchedule:
         for stage in stages:
             stage.has_backward = self._has_backward
             stage.clear_runtime_states()
-        arg_mbs, kwarg_mbs, target_mbs = self._get_microbatch_inputs(
-            args, kwargs, target, arg_mbs, kwarg_mbs, target_mbs
-        )
+        if losses is not None and not isinstance(losses, list):
+            raise TypeError(f"losses must be a list but got a {type(losses)}")
+        if arg_mbs is None and kwarg_mbs is None and target_mbs is None:
+            arg_mbs, kwarg_mbs, target_mbs = self._split(args, kwargs, target)
+        else:
+            given = {"args": args, "kwargs": kwargs, "target": target}
+            arg_mbs, kwarg_mbs, target_mbs = self._check_split(given, arg_mbs, kwarg_mbs, target_mbs)
         self._step_microbatches(arg_mbs, kwarg_mbs, target_mbs, losses, return_outputs, loss_kwargs=loss_kwargs)
         for stage in stages:
             if stage.is_last and return_outputs:
-                return self._merge_outputs(stage.output_chunks)
+                return merge_chunks(stage.output_chunks, self._output_merge_spec)
         return None
 
     def eval(
@@ -184,35 +187,36 @@ class _PipelineSchedule:
 
     def _step_microbatches(
         self,
-        arg_mbs: list | None = None,
-        kwarg_mbs: list | None = None,
+        arg_mbs: list,
+        kwarg_mbs: list,
         target_mbs: list | None = None,
         losses: list | None = None,
         return_outputs: bool = True,
         loss_kwargs: dict[str, Any] | None = None,
     ) -> None:
-        """Run the row of this rank. The arguments are those of `step`, split."""
-        arg_mbs, kwarg_mbs = self._check_inputs(arg_mbs, kwarg_mbs, target_mbs, losses)
+        """Run the row of this rank. The arguments are those of `step`, split. A subclass can override it."""
         stages = self._local_stages()
         if self._has_backward and target_mbs is None and any(stage.is_last for stage in stages):
-            raise PipeliningMetadataError("loss_fn and target required for last stage")
+            raise ValueError("the last stage needs a target: the schedule has a loss function")
         rows = self._rows()
         if not self._is_checked:
             _check_progress(rows, lambda stage: stages[0].stage_index_to_group_rank[stage], stages[0].num_stages)
             self._is_checked = True
-        self._initialize_pp_stages(stages, arg_mbs[0], kwarg_mbs[0])
+        self._agree_on_shapes(stages, arg_mbs[0], kwarg_mbs[0])
         self.backward_counter.clear()
         self.fwd_recv_ops.clear()
         self.bwd_recv_ops.clear()
-        self._internal_losses.clear()
+        self._losses.clear()
         executor = _Executor(self, stages, arg_mbs, kwarg_mbs, target_mbs, return_outputs, loss_kwargs)
         context = _PipelineContext(self, arg_mbs, kwarg_mbs, target_mbs, losses)
-        executor.run(rows, self._rank_of_rows(), self._comp_type_to_function_map, context)
-        self._update_losses(stages, losses)
+        executor.run(rows, self._rank_of_rows(), self._custom, context)
+        if losses is not None and any(stage.is_last for stage in stages):
+            if len(self._losses) != self._n_microbatches:
+                raise RuntimeError(f"Expecting {self._n_microbatches} losses but got {len(self._losses)}")
+            losses[:] = [self._losses[index] for index in range(self._n_microbatches)]
+        self._losses.clear()
 
-    def _initialize_pp_stages(
-        self, stages: list[_PipelineStageBase], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> None:
+    def _agree_on_shapes(self, stages: list[PipelineStage], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Find out the shapes of messages, at the first step and at the first one after a change of mode."""
         if self._prepared_for == self._has_backward:
             return
@@ -220,24 +224,18 @@ class _PipelineSchedule:
         if len(devices) != 1:
             raise ValueError(f"All local pipeline stages must use one device, but found {sorted(map(str, devices))}")
         device = devices.pop()
-        static = all(stage._supports_static() for stage in stages)
+        # One stage without examples makes all others tell their shapes.
+        static = all(None not in stage._examples for stage in stages)
         if len(set(stages[0].stage_index_to_group_rank.values())) > 1:
-            # One stage without examples makes all others tell their shapes.
             static = stages[0]._transport.all(static)
         others = [] if device.type == "cpu" else [device]
         with torch.random.fork_rng(devices=others, device_type=device.type):
-            metas: Any = None
+            before: Any = args
             for stage in sorted(stages, key=lambda stage: stage.stage_index):
-                metas = stage._prepare_forward_infra(
-                    self._n_microbatches,
-                    args if stage.is_first else metas,
-                    kwargs,
-                    has_backward=self._has_backward,
-                    static=static,
-                )
+                before = stage._agree(static, before, kwargs)
         self._prepared_for = self._has_backward
 
-    def _assert_unsharded(self, stage: _PipelineStageBase) -> None:
+    def _assert_unsharded(self, stage: PipelineStage) -> None:
         """Wait until the parameters of a stage with FSDP are whole."""
         if not isinstance(stage.submod, FSDPModule):
             return
@@ -247,112 +245,63 @@ class _PipelineSchedule:
                 handle.wait()
             self.unsharded_stages.add(index)
         if index not in self.unsharded_stages:
-            raise AssertionError(f"Attempted to compute on sharded stage_idx={index}")
+            raise RuntimeError(f"the parameters of stage {index} have not been gathered")
 
     # Losses.
 
-    def _compute_loss(self, output: Any, target: Any, loss_kwargs: dict[str, Any] | None = None) -> torch.Tensor:
-        if self._loss_fn is None:
-            raise RuntimeError("the schedule has no loss function")
-        return self._loss_fn(output, target, **(loss_kwargs or {}))
-
     def _maybe_compute_loss(
-        self, stage: _PipelineStageBase, output: Any, target_mbs: list | None, mb_index: int, loss_kwargs=None
+        self, stage: PipelineStage, output: Any, target_mbs: list | None, mb_index: int, loss_kwargs: Any = None
     ) -> None:
         """Compute the loss of a microbatch, if this is the last stage and there are a loss function and a target."""
         if stage.is_last and self._loss_fn is not None and target_mbs is not None:
-            self._internal_losses.append(self._compute_loss(output, target_mbs[mb_index], loss_kwargs))
+            self._losses[mb_index] = self._loss_fn(output, target_mbs[mb_index], **(loss_kwargs or {}))
 
-    def _maybe_get_loss(self, stage: _PipelineStageBase, mb_index: int) -> torch.Tensor | None:
+    def _maybe_get_loss(self, stage: PipelineStage, mb_index: int) -> torch.Tensor | None:
         """Return the loss of a microbatch, ``None`` for other stages than the last one."""
-        if not stage.is_last or self._loss_fn is None:
-            return None
-        if not 0 <= mb_index < len(self._internal_losses):
-            raise RuntimeError(
-                f"Loss for microbatch {mb_index} is not available. "
-                f"Available losses for microbatches: {self._internal_losses}"
-            )
-        return self._internal_losses[mb_index]
-
-    def _update_losses(self, stages: Any, losses: list | None) -> None:
-        """Fill the caller's list of losses."""
-        stages = stages if isinstance(stages, list) else [stages]
-        if losses is not None and any(stage.is_last for stage in stages):
-            if len(self._internal_losses) != self._n_microbatches:
-                raise RuntimeError(f"Expecting {self._n_microbatches} losses but got {len(self._internal_losses)}")
-            losses[:] = self._internal_losses
-        self._internal_losses.clear()
+        return self._losses[mb_index] if stage.is_last and self._has_backward else None
 
     # Microbatches.
 
-    def _check_inputs(
-        self,
-        arg_mbs: list | None = None,
-        kwarg_mbs: list | None = None,
-        target_mbs: list | None = None,
-        losses: list | None = None,
-    ) -> tuple[list, list]:
-        """Return the arguments of microbatches, empty ones if there are none. Raise an error if they are malformed."""
-        for name, values in (("arg_mbs", arg_mbs), ("kwarg_mbs", kwarg_mbs), ("target_mbs", target_mbs)):
+    def _split(self, args: tuple[Any, ...], kwargs: dict[str, Any], target: Any) -> tuple[list, list, list | None]:
+        """Split arguments and targets of a batch."""
+        count = self._n_microbatches
+        pieces: tuple[list, list] = [()] * count, [{}] * count
+        if args or kwargs:
+            pieces = split_args_kwargs_into_chunks(args, kwargs, count, self._args_chunk_spec, self._kwargs_chunk_spec)
+            if len(pieces[0]) != count:
+                raise ValueError(f"Expecting {count} arg_mbs but got {len(pieces[0])}")
+        return *pieces, None if target is None else list(_split_along(target, TensorChunkSpec(0), count))
+
+    def _check_split(
+        self, given: dict[str, Any], arg_mbs: list | None, kwarg_mbs: list | None, target_mbs: list | None
+    ) -> tuple[list, list, list | None]:
+        """Check microbatches that the caller has split. `given` is what was passed for the whole batch."""
+        for value, message in (
+            (given["args"], "pass pre-split positional inputs through arg_mbs=... instead of positional args."),
+            (given["target"], "pass pre-split targets through target_mbs=... instead of target=..."),
+        ):
+            if value is not None and value != ():
+                raise ValueError(f"When using pre-split inputs, {message}")
+        if given["kwargs"]:
+            raise ValueError(
+                f"Unexpected keyword arguments with pre-split inputs: {', '.join(sorted(given['kwargs']))}. "
+                "Pass pre-split keyword inputs through kwarg_mbs=..."
+            )
+        count = self._n_microbatches
+        for name, values, kind in (("arg", arg_mbs, tuple), ("kwarg", kwarg_mbs, dict), ("target", target_mbs, object)):
             if values is None:
                 continue
             if not isinstance(values, list):
-                raise TypeError(f"{name} must be a list but got a {type(values)}")
-            if len(values) != self._n_microbatches:
-                raise ValueError(f"Expecting {self._n_microbatches} {name} but got {len(values)}")
-        if losses is not None and not isinstance(losses, list):
-            raise TypeError(f"losses must be a list but got a {type(losses)}")
-        arg_mbs = [()] * self._n_microbatches if arg_mbs is None else arg_mbs
-        kwarg_mbs = [{}] * self._n_microbatches if kwarg_mbs is None else kwarg_mbs
-        return arg_mbs, kwarg_mbs
-
-    def _split_inputs(self, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> tuple[list, list]:
-        """Split the arguments of a batch."""
-        if not args and not kwargs:
-            return self._check_inputs()
-        return split_args_kwargs_into_chunks(
-            args, kwargs, self._n_microbatches, self._args_chunk_spec, self._kwargs_chunk_spec
-        )
-
-    def _get_microbatch_inputs(
-        self,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        target: Any,
-        arg_mbs: list | None,
-        kwarg_mbs: list | None,
-        target_mbs: list | None,
-    ) -> tuple[list, list, list | None]:
-        """Return arguments and targets of each microbatch, from those of the batch unless they are split already."""
-        if arg_mbs is None and kwarg_mbs is None and target_mbs is None:
-            arg_mbs, kwarg_mbs = self._split_inputs(args, kwargs)
-            if target is not None:
-                target_mbs = list(_split_tensor(target, TensorChunkSpec(0), self._n_microbatches))
-            return arg_mbs, kwarg_mbs, target_mbs
-        if args:
-            raise ValueError(
-                "When using pre-split inputs, pass pre-split positional inputs through arg_mbs=... instead of "
-                "positional args."
-            )
-        if kwargs:
-            raise ValueError(
-                f"Unexpected keyword arguments with pre-split inputs: {', '.join(sorted(kwargs))}. "
-                "Pass pre-split keyword inputs through kwarg_mbs=..."
-            )
-        if target is not None:
-            raise ValueError(
-                "When using pre-split inputs, pass pre-split targets through target_mbs=... instead of target=..."
-            )
-        arg_mbs, kwarg_mbs = self._check_inputs(arg_mbs, kwarg_mbs, target_mbs)
-        for name, values, kind, plural in (
-            ("arg_mbs", arg_mbs, tuple, "tuples"),
-            ("kwarg_mbs", kwarg_mbs, dict, "dicts"),
-        ):
+                raise TypeError(f"{name}_mbs must be a list but got a {type(values)}")
+            if len(values) != count:
+                raise ValueError(f"Expecting {count} {name}_mbs but got {len(values)}")
             for index, value in enumerate(values):
                 if not isinstance(value, kind):
-                    raise TypeError(f"{name} must be a list of {plural}, but {name}[{index}] is a {type(value)}")
-        return arg_mbs, kwarg_mbs, target_mbs
-
-    def _merge_outputs(self, output_chunks: list[Any]) -> Any:
-        """Merge the outputs of microbatches."""
-        return merge_chunks(output_chunks, self._output_merge_spec)
+                    raise TypeError(
+                        f"{name}_mbs must be a list of {kind.__name__}s, but {name}_mbs[{index}] is a {type(value)}"
+                    )
+        return (
+            [()] * count if arg_mbs is None else arg_mbs,
+            [{}] * count if kwarg_mbs is None else kwarg_mbs,
+            target_mbs,
+        )

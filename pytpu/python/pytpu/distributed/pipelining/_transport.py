@@ -103,7 +103,8 @@ class _GroupTransport(_Transport):
         return _ThroughHost(dist.P2POp(dist.irecv, host, self._global(peer), self._group), buffer)
 
     def post(self, ops: Sequence[dist.P2POp | _ThroughHost]) -> list[_Pending]:
-        works = _batch_p2p([op.op if isinstance(op, _ThroughHost) else op for op in ops])
+        plain = [op.op if isinstance(op, _ThroughHost) else op for op in ops]
+        works = dist.batch_isend_irecv(plain) if plain else []
         return [_Copying(work, op) if isinstance(op, _ThroughHost) else work for op, work in zip(ops, works)]
 
     def send_object(self, value: Any, peer: int) -> None:
@@ -125,30 +126,7 @@ def _transport_of(group: Any) -> _Transport:
     return group if isinstance(group, _Transport) else _GroupTransport(group)
 
 
-def _batch_p2p(p2p_ops: Sequence[dist.P2POp], desc: str | None = None) -> list[_Pending]:
-    """Start point-to-point operations and return their work.
-
-    Args:
-        p2p_ops: Operations.
-        desc: Not used.
-    """
-    return list(dist.batch_isend_irecv(list(p2p_ops))) if p2p_ops else []
-
-
-def _sorted_batch_p2p(p2p_ops: Sequence[dist.P2POp], desc: str | None = None) -> dict[int, list[_Pending]]:
-    """Start point-to-point operations, those of lower ranks first. Return their work by rank.
-
-    Args:
-        p2p_ops: Operations.
-        desc: Not used.
-    """
-    by_peer: dict[int, list[dist.P2POp]] = {}
-    for op in p2p_ops:
-        by_peer.setdefault(op.peer, []).append(op)
-    return {peer: _batch_p2p(by_peer[peer]) for peer in sorted(by_peer)}
-
-
 def _wait_batch_p2p(work: Sequence[_Pending]) -> None:
-    """Wait for work that `_batch_p2p` returned."""
+    """Wait for messages that are under way."""
     for pending in work:
         pending.wait()

@@ -68,11 +68,7 @@ class _CustomReducer:
         self.reduce_fn = reduce_fn
 
 
-class _LossReducer(_CustomReducer):
-    """A reducer of losses."""
-
-
-sum_reducer = _LossReducer(torch.tensor(0.0), operator.add)
+sum_reducer = _CustomReducer(torch.tensor(0.0), operator.add)
 
 
 def _is_block_mask(value: Any) -> bool:
@@ -99,7 +95,7 @@ def _size_to_split(value: Any, spec: Any) -> int | None:
     return None if batch == 1 else batch  # A batch of 1 is broadcast.
 
 
-def _split_tensor(tensor: torch.Tensor, spec: TensorChunkSpec, num_chunks: int) -> Sequence[torch.Tensor]:
+def _split_along(tensor: torch.Tensor, spec: TensorChunkSpec, num_chunks: int) -> Sequence[torch.Tensor]:
     """Split a tensor into `num_chunks` pieces. The first pieces are larger by one if the size is no multiple."""
     size = tensor.size(spec.split_dim)
     if size < num_chunks:
@@ -112,12 +108,10 @@ def _split_tensor(tensor: torch.Tensor, spec: TensorChunkSpec, num_chunks: int) 
     return pieces
 
 
-def _split_block_mask(mask: BlockMask, num_chunks: int) -> list[BlockMask]:
+def _split_mask(mask: BlockMask, num_chunks: int) -> list[BlockMask]:
     """Split a block mask along the batch."""
     if mask.kv_num_blocks.size(0) == 1:
         return [mask] * num_chunks
-    if mask.kv_num_blocks.size(0) < num_chunks:
-        raise AssertionError("Block mask has fewer batch size than the number of chunks. ")
 
     def split(blocks):
         return [None] * num_chunks if blocks is None else torch.tensor_split(blocks, num_chunks, 0)
@@ -204,9 +198,9 @@ def split_args_kwargs_into_chunks(
         if size is None:
             columns.append([value] * count)
         elif isinstance(value, BlockMask):
-            columns.append(_split_block_mask(value, count))
+            columns.append(_split_mask(value, count))
         else:
-            columns.append(_split_tensor(value, spec, count))
+            columns.append(_split_along(value, spec, count))
     pieces = [tree_unflatten([column[index] for column in columns], form) for index in range(count)]
     return [piece["args"] for piece in pieces], [piece["kwargs"] for piece in pieces]
 

@@ -32,30 +32,30 @@ from ._actions import (
     I as I,
     W as W,
     _Action,
+    _as_text as _as_text,
     _ComputationType,
-    _format_pipeline_order as _format_pipeline_order,
     _read_csv,
     _write_csv,
 )
 from ._liveness import (
     PipelineActivationLiveness,
-    _assign_pipeline_activation_slots as _assign_pipeline_activation_slots,
+    _slots as _slots,
     analyze_pipeline_activation_liveness,
 )
 from ._lowering import (
-    _add_reduce_grad,
-    _add_send_recv,
-    _add_unshard_reshard,
-    _add_wait_send,
-    _add_wait_send_budget,
-    _defer_recv_ops,
-    _merge_bw as _merge_bw,
-    _resolve_unshard_lookahead,
-    _validate_reduce_grads,
-    _validate_schedule,
-    _validate_send_waits,
+    _check_reductions,
+    _check_rows,
+    _check_waits,
+    _stages_ahead,
+    _with_few_sends,
+    _with_late_receives,
+    _with_messages,
+    _with_parameters,
+    _with_reductions,
+    _with_waits,
 )
-from ._simulation import _dump_chrometrace as _dump_chrometrace, _simulate_comms_compute
+from ._shapes import _ranks_of_stages
+from ._simulation import _in_steps, _write_trace as _write_trace
 from ._step import _PipelineContext, _PipelineSchedule
 from ._tables import (
     _dual_pipe_v_row,
@@ -69,13 +69,10 @@ from ._tables import (
     _zbv_row,
 )
 from ._transport import (
-    _batch_p2p as _batch_p2p,
-    _sorted_batch_p2p as _sorted_batch_p2p,
     _wait_batch_p2p as _wait_batch_p2p,
 )
-from ._utils import generate_stage_to_rank_mapping
 from .microbatch import TensorChunkSpec
-from .stage import _PipelineStageBase
+from .stage import PipelineStage
 
 __all__ = [
     "PipelineActivationLiveness",
@@ -95,10 +92,10 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 
-def _with_reduce_grad(row: list[_Action | None], microbatches: int) -> list[_Action | None]:
+def _reduced(row: list[_Action | None], microbatches: int) -> list[_Action | None]:
     """Return a row that ends the gradients of its stages. A row of a subclass may do so itself."""
     done = any(action is not None and action.computation_type == REDUCE_GRAD for action in row)
-    return row if done else [*_add_reduce_grad(row, microbatches)]
+    return row if done else [*_with_reductions(row, microbatches)]
 
 
 class PipelineScheduleSingle(_PipelineSchedule):
@@ -116,7 +113,7 @@ class PipelineScheduleSingle(_PipelineSchedule):
 
     def __init__(
         self,
-        stage: _PipelineStageBase,
+        stage: PipelineStage,
         n_microbatches: int,
         loss_fn: Callable | None = None,
         args_chunk_spec: tuple[TensorChunkSpec, ...] | None = None,
@@ -128,13 +125,13 @@ class PipelineScheduleSingle(_PipelineSchedule):
         self._stage = stage
         self._num_stages = stage.num_stages
         self._lowered: dict[int, list[_Action]] | None = None
-        self.pipeline_order: dict[int, list[_Action | None]] | None = self._get_pipeline_order()
+        self.pipeline_order: dict[int, list[_Action | None]] | None = self._table()
 
-    def _get_pipeline_order(self) -> dict[int, list[_Action | None]] | None:
+    def _table(self) -> dict[int, list[_Action | None]] | None:
         """Return the table, without messages. ``None`` if the schedule has none."""
         return None
 
-    def _local_stages(self) -> list[_PipelineStageBase]:
+    def _local_stages(self) -> list[PipelineStage]:
         return [self._stage]
 
     def _rank_of_rows(self) -> int:
@@ -144,32 +141,9 @@ class PipelineScheduleSingle(_PipelineSchedule):
         if self._lowered is None:
             if self.pipeline_order is None:
                 raise NotImplementedError(f"{type(self).__name__} has neither a table nor its own _step_microbatches")
-            rows = {rank: _with_reduce_grad(row, self._n_microbatches) for rank, row in self.pipeline_order.items()}
-            self._lowered = _add_wait_send(_add_send_recv(rows, lambda stage: stage, self._num_stages))
+            rows = {rank: _reduced(row, self._n_microbatches) for rank, row in self.pipeline_order.items()}
+            self._lowered = _with_waits(_with_messages(rows, lambda stage: stage, self._num_stages))
         return self._lowered
-
-    def _initialize_stage(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], target: Any = None, loss_kwargs: Any = None
-    ) -> None:
-        """Find out the shapes of messages, for subclasses with their own `_step_microbatches`."""
-        self._initialize_pp_stages([self._stage], args, kwargs)
-
-
-class _ScheduleForwardOnly(PipelineScheduleSingle):
-    """The forward of all microbatches, without a loss."""
-
-    def _get_pipeline_order(self):
-        return {
-            rank: [_Action(rank, FORWARD, microbatch) for microbatch in range(self._n_microbatches)]
-            for rank in range(self._num_stages)
-        }
-
-    def _step_microbatches(
-        self, arg_mbs=None, kwarg_mbs=None, target_mbs=None, losses=None, return_outputs=True, loss_kwargs=None
-    ):
-        if target_mbs is not None or losses is not None:
-            raise RuntimeError("Forward-only schedule does not support loss computation")
-        super()._step_microbatches(arg_mbs, kwarg_mbs, None, None, return_outputs, loss_kwargs)
 
 
 class ScheduleGPipe(PipelineScheduleSingle):
@@ -178,9 +152,9 @@ class ScheduleGPipe(PipelineScheduleSingle):
     A stage keeps the activations of all microbatches.
     """
 
-    def _get_pipeline_order(self):
+    def _table(self):
         return {
-            rank: _add_reduce_grad(_gpipe_row(rank, self._num_stages, self._n_microbatches), self._n_microbatches)
+            rank: _with_reductions(_gpipe_row(rank, self._num_stages, self._n_microbatches), self._n_microbatches)
             for rank in range(self._num_stages)
         }
 
@@ -194,7 +168,7 @@ class Schedule1F1B(PipelineScheduleSingle):
         ValueError: If there are fewer microbatches than stages.
     """
 
-    def _get_pipeline_order(self):
+    def _table(self):
         ranks, microbatches = self._num_stages, self._n_microbatches
         if microbatches < ranks:
             raise ValueError(
@@ -202,7 +176,7 @@ class Schedule1F1B(PipelineScheduleSingle):
                 f"({ranks})."
             )
         return {
-            rank: _add_reduce_grad(_one_forward_one_backward_row(rank, ranks, microbatches), microbatches)
+            rank: _with_reductions(_one_forward_one_backward_row(rank, ranks, microbatches), microbatches)
             for rank in range(ranks)
         }
 
@@ -225,7 +199,7 @@ class PipelineScheduleMulti(_PipelineSchedule):
 
     def __init__(
         self,
-        stages: list[_PipelineStageBase],
+        stages: list[PipelineStage],
         n_microbatches: int,
         loss_fn: Callable | None = None,
         args_chunk_spec: tuple[TensorChunkSpec, ...] | None = None,
@@ -243,7 +217,7 @@ class PipelineScheduleMulti(_PipelineSchedule):
         self.pp_group_size = stages[0].group_size
         self.rank = stages[0].group_rank
         self._backward_requires_autograd = backward_requires_autograd
-        self._place_stages(generate_stage_to_rank_mapping(self.pp_group_size, self._num_stages))
+        self._place_stages(_ranks_of_stages(self.pp_group_size, self._num_stages))
         self.pipeline_order: dict[int, list[_Action | None]] = {}
         self.pipeline_order_with_comms: dict[int, list[_Action]] = {}
 
@@ -256,7 +230,7 @@ class PipelineScheduleMulti(_PipelineSchedule):
     def _rank_of(self, stage: int) -> int:
         return self.stage_index_to_group_rank[stage]
 
-    def _local_stages(self) -> list[_PipelineStageBase]:
+    def _local_stages(self) -> list[PipelineStage]:
         return self._stages
 
     def _rank_of_rows(self) -> int:
@@ -273,13 +247,13 @@ class PipelineScheduleMulti(_PipelineSchedule):
                 for part in action.parts
             )
             self._place_stages({**self.stage_index_to_group_rank, **dict(places)})
-            rows = {rank: _with_reduce_grad(row, self._n_microbatches) for rank, row in self.pipeline_order.items()}
-            self.pipeline_order_with_comms = _add_wait_send(_add_send_recv(rows, self._rank_of, self._num_stages))
+            rows = {rank: _reduced(row, self._n_microbatches) for rank, row in self.pipeline_order.items()}
+            self.pipeline_order_with_comms = _with_waits(_with_messages(rows, self._rank_of, self._num_stages))
         return self.pipeline_order_with_comms
 
-    def _validate_and_set_stage_mapping(self, actions: dict[int, list[_Action | None]]) -> None:
+    def _take_places(self, actions: dict[int, list[_Action | None]]) -> None:
         """Check a table and take the ranks of stages from it."""
-        self._place_stages(_validate_schedule(actions, self.pp_group_size, self._num_stages, self._n_microbatches))
+        self._place_stages(_check_rows(actions, self.pp_group_size, self._num_stages, self._n_microbatches))
 
     def _dump_csv(self, filename: str) -> None:
         """Write the table to a file with one line for each rank."""
@@ -297,7 +271,7 @@ class PipelineScheduleMulti(_PipelineSchedule):
         self.pipeline_order = _read_csv(filename)
         self.pipeline_order_with_comms = {}
         self._is_checked = False
-        self._validate_and_set_stage_mapping(self.pipeline_order)
+        self._take_places(self.pipeline_order)
 
 
 class _CustomFunctionProtocol(Protocol):
@@ -375,11 +349,11 @@ class _PipelineScheduleRuntime(PipelineScheduleMulti):
                 f"Invalid computation type {computation_type}. Only FORWARD, FULL_BACKWARD, BACKWARD_INPUT, "
                 "BACKWARD_WEIGHT, OVERLAP_F_B, UNSHARD, RESHARD, REDUCE_GRAD, and WAIT_REDUCE_GRAD are supported."
             )
-        if computation_type in self._comp_type_to_function_map:
+        if computation_type in self._custom:
             logger.warning("the custom function of %s is replaced", computation_type)
-        self._comp_type_to_function_map[computation_type] = custom_function
+        self._custom[computation_type] = custom_function
 
-    def _prepare_schedule_with_comms(
+    def _set_table(
         self,
         actions: dict[int, list[_Action | None]],
         format: Literal["compute_only", "compute_comms"] = "compute_only",
@@ -394,8 +368,8 @@ class _PipelineScheduleRuntime(PipelineScheduleMulti):
             AssertionError: If a stage does not compute each microbatch forward and backward.
             ValueError: If the table and its format do not fit, or an option cannot be met.
         """
-        self._validate_and_set_stage_mapping(actions)
-        ahead = _resolve_unshard_lookahead(self._unshard_lookahead, len(actions), self._max_active_stages)
+        self._take_places(actions)
+        ahead = _stages_ahead(self._unshard_lookahead, len(actions), self._max_active_stages)
         if format == "compute_only":
             rows = self._lower(actions, ahead)
         elif format == "compute_comms":
@@ -409,12 +383,12 @@ class _PipelineScheduleRuntime(PipelineScheduleMulti):
                 rows[rank] = [action for action in row if action is not None]
                 if len(rows[rank]) != len(row):
                     raise AssertionError(f"Expected action to be not None, got {type(None)}")
-            _validate_reduce_grads(rows)
+            _check_reductions(rows)
         else:
             raise NotImplementedError(f"format={format!r} is not implemented")
-        _validate_send_waits(rows)
+        _check_waits(rows)
         if self._max_outstanding_sends is not None:
-            rows = _add_wait_send_budget(rows, self._rank_of, self._max_outstanding_sends)
+            rows = _with_few_sends(rows, self._rank_of, self._max_outstanding_sends)
         self.pipeline_order_with_comms = rows
         self._is_checked = False
 
@@ -428,13 +402,13 @@ class _PipelineScheduleRuntime(PipelineScheduleMulti):
                         f"position {place}. Communication actions (e.g. SEND_F, RECV_F, etc.) should not be present "
                         "when format='compute_only'."
                     )
-            rows[rank] = _add_reduce_grad(
-                _add_unshard_reshard(row, self._max_active_stages, unshard_lookahead=ahead[rank]),
+            rows[rank] = _with_reductions(
+                _with_parameters(row, self._max_active_stages, unshard_lookahead=ahead[rank]),
                 self._n_microbatches,
                 self._defer_reduce_grad_wait,
             )
-        rows = _add_wait_send(_add_send_recv(rows, self._rank_of, self._num_stages))
-        return _defer_recv_ops(rows, self._rank_of) if self._defer_pp_recv else rows
+        rows = _with_waits(_with_messages(rows, self._rank_of, self._num_stages))
+        return _with_late_receives(rows, self._rank_of) if self._defer_pp_recv else rows
 
     def _load_csv(self, filename: str, format: Literal["compute_only", "compute_comms"] = "compute_only") -> None:
         """Read the table from a file with one line for each rank.
@@ -445,9 +419,9 @@ class _PipelineScheduleRuntime(PipelineScheduleMulti):
         """
         if format == "compute_only":
             super()._load_csv(filename)
-            self._prepare_schedule_with_comms(self.pipeline_order)
+            self._set_table(self.pipeline_order)
         else:
-            self._prepare_schedule_with_comms(_read_csv(filename), format=format)
+            self._set_table(_read_csv(filename), format=format)
 
     def _dump_csv(self, filename: str, format: Literal["compute_only", "compute_comms"] = "compute_comms") -> None:
         """Write the table to a file with one line for each rank.
@@ -461,9 +435,9 @@ class _PipelineScheduleRuntime(PipelineScheduleMulti):
             raise AssertionError(f"There is no table of format {format}")
         _write_csv(filename, table)
 
-    def _simulate(self) -> dict[int, list[_Action | None]]:
+    def _steps(self) -> dict[int, list[_Action | None]]:
         """Return the lowered table in steps of one action, with idle places."""
-        return _simulate_comms_compute(self.pipeline_order_with_comms, self._rank_of, self._num_stages)
+        return _in_steps(self.pipeline_order_with_comms, self._rank_of, self._num_stages)
 
 
 class _TableSchedule(_PipelineScheduleRuntime):
@@ -473,7 +447,7 @@ class _TableSchedule(_PipelineScheduleRuntime):
 
     def __init__(
         self,
-        stages: list[_PipelineStageBase],
+        stages: list[PipelineStage],
         n_microbatches: int,
         loss_fn: Callable | None = None,
         args_chunk_spec: tuple[TensorChunkSpec, ...] | None = None,
@@ -506,17 +480,17 @@ class _TableSchedule(_PipelineScheduleRuntime):
         self.n_local_stages = len(stages)
         self.num_stages = self._num_stages
         self._check_numbers()
-        self._place_stages(generate_stage_to_rank_mapping(self.pp_group_size, self._num_stages, self._style))
+        self._place_stages(_ranks_of_stages(self.pp_group_size, self._num_stages, self._style))
         self.pipeline_order = self._table()
-        self._prepare_schedule_with_comms(self.pipeline_order)
+        self._set_table(self.pipeline_order)
 
     def _check_numbers(self) -> None:
         """Raise ``ValueError`` if the schedule does not exist for these numbers."""
 
     def _table(self) -> dict[int, list[_Action | None]]:
-        return {rank: self._calculate_single_rank_operations(rank) for rank in range(self.pp_group_size)}
+        return {rank: self._row(rank) for rank in range(self.pp_group_size)}
 
-    def _calculate_single_rank_operations(self, rank: int) -> list[_Action | None]:
+    def _row(self, rank: int) -> list[_Action | None]:
         """Return the row of a rank, without messages."""
         raise NotImplementedError
 
@@ -542,7 +516,7 @@ class ScheduleLoopedBFS(_TableSchedule):
 
     def __init__(
         self,
-        stages: list[_PipelineStageBase],
+        stages: list[PipelineStage],
         n_microbatches: int,
         loss_fn: Callable | None = None,
         output_merge_spec: dict[str, Any] | tuple[Any] | None = None,
@@ -569,7 +543,7 @@ class ScheduleLoopedBFS(_TableSchedule):
             max_outstanding_sends=max_outstanding_sends,
         )
 
-    def _calculate_single_rank_operations(self, rank: int) -> list[_Action | None]:
+    def _row(self, rank: int) -> list[_Action | None]:
         return _looped_bfs_row(rank, self.pp_group_size, self.n_local_stages, self._n_microbatches)
 
 
@@ -592,7 +566,7 @@ class ScheduleInterleaved1F1B(_TableSchedule):
             self.pp_group_size, self._n_microbatches, "Interleaved 1F1B"
         )
 
-    def _calculate_single_rank_operations(self, rank: int) -> list[_Action | None]:
+    def _row(self, rank: int) -> list[_Action | None]:
         return _interleaved_row(
             rank, self.pp_group_size, self.n_local_stages, self._n_microbatches, self.microbatches_per_round
         )
@@ -615,7 +589,7 @@ class ScheduleInterleavedZeroBubble(_TableSchedule):
     def _table(self) -> dict[int, list[_Action | None]]:
         return _with_bubbles(super()._table())
 
-    def _calculate_single_rank_operations(self, rank: int) -> list[_Action | None]:
+    def _row(self, rank: int) -> list[_Action | None]:
         return _interleaved_zero_bubble_row(
             rank, self.pp_group_size, self.n_local_stages, self._n_microbatches, self.microbatches_per_round
         )
@@ -639,7 +613,7 @@ class ScheduleZBVZeroBubble(_TableSchedule):
         if self.n_local_stages != 2:
             raise ValueError(f"ZBV requires exactly 2 stages per rank, but got {self.n_local_stages}.")
 
-    def _calculate_single_rank_operations(self, rank: int) -> list[_Action | None]:
+    def _row(self, rank: int) -> list[_Action | None]:
         return _zbv_row(rank, self.pp_group_size, self._n_microbatches)
 
 
@@ -666,7 +640,7 @@ class ScheduleDualPipeV(_TableSchedule):
                 f"microbatches and {self._num_stages} stages."
             )
 
-    def _calculate_single_rank_operations(self, rank: int) -> list[_Action | None]:
+    def _row(self, rank: int) -> list[_Action | None]:
         return _dual_pipe_v_row(rank, self.pp_group_size, self._n_microbatches)
 
 
