@@ -480,7 +480,7 @@ impl Group {
 
     /// Return a text that names a rank that has left before the collective that runs, if there is one.
     pub(crate) fn absence(&self) -> Option<String> {
-        let running = self.running_since.lock().map(|_| self.turn.tickets.lock().1)?;
+        let running = self.running_since.lock().map(|_| self.turn.current())?;
         self.meeting.find("left").ok()??;
         (0..self.size).filter(|&rank| rank != self.rank).find_map(|rank| {
             let called = self.meeting.find(&format!("left/{rank}")).ok()??;
@@ -617,7 +617,7 @@ impl Drop for Group {
     fn drop(&mut self) {
         if !*self.broken.get_mut() {
             // Without the key, waiting ranks find the same by the closed links, only later.
-            let _ = self.meeting.post(&format!("left/{}", self.rank), &self.turn.tickets.get_mut().0.to_string());
+            let _ = self.meeting.post(&format!("left/{}", self.rank), &self.turn.next().to_string());
             let _ = self.meeting.post("left", "");
             let end = Instant::now() + LINGER;
             while Instant::now() < end && (self.links.get_mut().is_unread() || self.messages.get_mut().is_unread()) {
