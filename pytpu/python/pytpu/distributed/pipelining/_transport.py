@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pytpu as torch
@@ -53,33 +52,8 @@ class _Transport:
         raise NotImplementedError
 
 
-@dataclass
-class _ThroughHost:
-    """A receive on an accelerator: the message of `op` arrives in host memory, and is then copied to `buffer`."""
-
-    op: dist.P2POp
-    buffer: torch.Tensor
-
-
-@dataclass
-class _Copying:
-    """A receive on an accelerator that is under way."""
-
-    work: _Pending
-    through: _ThroughHost
-
-    def wait(self) -> None:
-        """Wait for the message and copy it."""
-        self.work.wait()
-        with torch.no_grad():
-            self.through.buffer.copy_(self.through.op.tensor)
-
-
 class _GroupTransport(_Transport):
-    """Messages by `torch.distributed`.
-
-    Stages are different programs, while a message between accelerators would have to be part of one program that both
-    ranks run. So tensors of an accelerator go through host memory.
+    """Messages by `torch.distributed`, which sends tensors of an accelerator through the host.
 
     Args:
         group: Process group, or ``None`` for the default group.
@@ -94,18 +68,13 @@ class _GroupTransport(_Transport):
         return peer if self._group is None else dist.get_global_rank(self._group, peer)
 
     def send_op(self, tensor: torch.Tensor, peer: int) -> dist.P2POp:
-        return dist.P2POp(dist.isend, tensor.cpu(), self._global(peer), self._group)
+        return dist.P2POp(dist.isend, tensor, self._global(peer), self._group)
 
-    def recv_op(self, buffer: torch.Tensor, peer: int) -> dist.P2POp | _ThroughHost:
-        if buffer.device.type == "cpu":
-            return dist.P2POp(dist.irecv, buffer, self._global(peer), self._group)
-        host = torch.empty(buffer.shape, dtype=buffer.dtype)
-        return _ThroughHost(dist.P2POp(dist.irecv, host, self._global(peer), self._group), buffer)
+    def recv_op(self, buffer: torch.Tensor, peer: int) -> dist.P2POp:
+        return dist.P2POp(dist.irecv, buffer, self._global(peer), self._group)
 
-    def post(self, ops: Sequence[dist.P2POp | _ThroughHost]) -> list[_Pending]:
-        plain = [op.op if isinstance(op, _ThroughHost) else op for op in ops]
-        works = dist.batch_isend_irecv(plain) if plain else []
-        return [_Copying(work, op) if isinstance(op, _ThroughHost) else work for op, work in zip(ops, works)]
+    def post(self, ops: Sequence[dist.P2POp]) -> list[_Pending]:
+        return dist.batch_isend_irecv([*ops]) if ops else []
 
     def send_object(self, value: Any, peer: int) -> None:
         dist.send_object_list([value], dst=self._global(peer), group=self._group)
