@@ -8,7 +8,8 @@ can work with the gradients of the inputs.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytpu as torch
@@ -54,38 +55,47 @@ def _upwards(start: Iterable[Node], users: dict[Node, list[Node]], border: set[N
     return inside, reached
 
 
-def _param_groups(
-    inputs: Iterable[Node], params: Iterable[Node], roots: set[Node], users: dict[Node, list[Node]]
-) -> list[dict[str, Any]]:
-    """Group weights that leave the paths to the inputs at a common node.
+@dataclass
+class _Late:
+    """Weights whose gradients are computed in the second half, all from the same nodes.
 
-    Returns:
-        Dicts with ``params``, nodes of weights, and ``intermediates``, the nodes at which their paths leave. A root on
-        such a path is an intermediate too.
+    Args:
+        weights: Nodes of the weights.
+        borders: Nodes at which their paths leave the paths to the inputs, and outputs that lead to no input.
+        arrived: Gradients that arrived at borders in the first half.
+        direct: Outputs that were not visited in the first half, with their gradients.
     """
+
+    weights: list[Node]
+    borders: set[Node]
+    arrived: dict[Node, tuple[torch.Tensor | None, ...]] = field(default_factory=dict)
+    direct: list[tuple[GradientEdge, torch.Tensor]] = field(default_factory=list)
+
+    def keep(self, node: Node) -> Callable[[tuple[torch.Tensor | None, ...]], None]:
+        """Return a hook that keeps what arrives at `node`."""
+        return lambda grads: self.arrived.update({node: grads})
+
+
+def _late_weights(
+    inputs: Iterable[Node], weights: Iterable[Node], roots: set[Node], users: dict[Node, list[Node]]
+) -> list[_Late]:
+    """Find the borders of each weight. Weights with a common border belong together."""
     to_inputs, _ = _upwards(inputs, users, set())
-    groups: list[dict[str, Any]] = []
-    group_of: dict[Node, dict[str, Any]] = {}
-    for param in params:
-        if param in to_inputs:
-            continue  # An input of the stage: the first half computes its gradient.
-        inside, intermediates = _upwards([param], users, to_inputs)
-        intermediates |= inside & roots
-        if not intermediates:
-            continue  # The outputs do not depend on it.
-        group: dict[str, Any] = {"params": {param: None}, "intermediates": dict.fromkeys(intermediates)}
-        for node in intermediates:
-            other = group_of.get(node)
-            if other is not None and other is not group:
-                groups.remove(other)
-                group["params"] = {**other["params"], **group["params"]}
-                group["intermediates"] = {**other["intermediates"], **group["intermediates"]}
-            for member in group["intermediates"]:
-                group_of[member] = group
-        groups.append(group)
-    for group in groups:
-        group["params"], group["intermediates"] = list(group["params"]), list(group["intermediates"])
-    return groups
+    late: dict[int, _Late] = {}
+    group_of: dict[Node, _Late] = {}
+    for weight in weights:
+        if weight in to_inputs:
+            continue  # It is an input of the stage too: the first half computes its gradient.
+        inside, borders = _upwards([weight], users, to_inputs)
+        group = _Late([weight], borders | (inside & roots))
+        for known in {id(group_of[node]) for node in group.borders if node in group_of}:
+            other = late.pop(known)
+            group.weights += other.weights
+            group.borders |= other.borders
+        if group.borders:  # Else the outputs do not depend on it.
+            late[id(group)] = group
+            group_of.update(dict.fromkeys(group.borders, group))
+    return list(late.values())
 
 
 def _with_gradient(
@@ -117,7 +127,7 @@ def stage_backward_input(
     output_grads: Sequence[torch.Tensor | None] | None,
     input_values: Sequence[Any],
     weights: Iterable[Parameter],
-) -> tuple[tuple[torch.Tensor | None, ...], list[dict[str, Any]]]:
+) -> tuple[tuple[torch.Tensor | None, ...], list[_Late]]:
     """Compute the gradients of a stage's inputs, and keep what the gradients of its weights need.
 
     Args:
@@ -138,20 +148,11 @@ def stage_backward_input(
     roots = {edge.node for edge in edges}
     users = _reverse_edges(roots)
     inputs = [_edge_of(input_values[index]).node for index in wanted]
-    params = [_edge_of(weight).node for weight in weights if weight.requires_grad]
-    groups = _param_groups(inputs, params, roots, users)
+    late = _late_weights(inputs, [_edge_of(weight).node for weight in weights if weight.requires_grad], roots, users)
 
     dinputs: list[torch.Tensor | None] = [None] * len(input_values)
-    handles = []
+    hooks = [node.register_prehook(group.keep(node)) for group in late for node in group.borders]
     try:
-        for group in groups:
-            group["grads"] = [None] * len(group["intermediates"])
-            for place, node in enumerate(group["intermediates"]):
-
-                def keep(arrived, kept=group["grads"], place=place):
-                    kept[place] = arrived
-
-                handles.append(node.register_prehook(keep))
         if outputs and wanted:
             found = torch.autograd.grad(
                 outputs, [input_values[index] for index in wanted], grads, retain_graph=True, allow_unused=True
@@ -161,28 +162,27 @@ def stage_backward_input(
                 if grad is not None:
                     _accumulate(input_values[index], grad)
     finally:
-        for handle in handles:
-            handle.remove()
+        for hook in hooks:
+            hook.remove()
 
-    # Outputs that lead to no input have not been visited. Their weights start from the gradients of the outputs.
-    for group in groups:
-        visited = {node for node, arrived in zip(group["intermediates"], group["grads"]) if arrived is not None}
-        here = set(group["intermediates"]) - visited
-        group["roots"] = [(edge, grad) for edge, grad in zip(edges, grads) if edge.node in here and grad is not None]
+    for group in late:
+        for edge, start in zip(edges, grads):
+            if edge.node in group.borders and edge.node not in group.arrived and start is not None:
+                group.direct.append((edge, start))
     for output in stage_outputs_or_loss:
         if isinstance(output, torch.Tensor) and not output._is_view():
-            output.detach_()  # The nodes above the intermediates are not needed any more.
-    return tuple(dinputs), groups
+            output.detach_()  # The nodes above the borders are not needed any more.
+    return tuple(dinputs), late
 
 
 def stage_backward_weight(
-    weights: Iterable[Parameter], param_groups: list[dict[str, Any]], retain_graph: bool = False
+    weights: Iterable[Parameter], param_groups: list[_Late], retain_graph: bool = False
 ) -> tuple[torch.Tensor | None, ...]:
     """Compute the gradients of a stage's weights, and add them to their ``grad``.
 
     Args:
         weights: Parameters of the stage.
-        param_groups: Groups that `stage_backward_input` returned. They are used up.
+        param_groups: Groups that `stage_backward_input` returned. They can be used once.
         retain_graph: Whether to keep the graph for another backward.
 
     Returns:
@@ -191,34 +191,32 @@ def stage_backward_weight(
     weights = list(weights)
     weight_of = {_edge_of(weight).node: weight for weight in weights if weight.requires_grad}
     for group in param_groups:
-        edges: list[GradientEdge] = [edge for edge, _ in group["roots"]]
-        grads: list[torch.Tensor] = [grad for _, grad in group.pop("roots")]
-        handles = []
-        for node, arrived in zip(group.pop("intermediates"), group.pop("grads")):
-            if arrived is None:
-                continue
-            for number, grad in enumerate(arrived):
-                if grad is not None:
-                    edges.append(GradientEdge(node, number))
-                    grads.append(grad)
-            # What has arrived is complete. A path from another intermediate must not add to it again.
-            handles.append(node.register_prehook(lambda _, complete=arrived: complete))
+        starts = group.direct + [
+            (GradientEdge(node, number), grad)
+            for node, arrived in group.arrived.items()
+            for number, grad in enumerate(arrived)
+            if grad is not None
+        ]
+        if not starts:
+            continue
+        # What has arrived is complete. A path from another border must not add to it again.
+        hooks = [node.register_prehook(lambda _, whole=whole: whole) for node, whole in group.arrived.items()]
         try:
-            if edges:
-                params = group["params"]
-                found = torch.autograd.grad(
-                    edges,
-                    [GradientEdge(param, 0) for param in params],
-                    grads,
-                    retain_graph=retain_graph,
-                    allow_unused=True,
-                )
-                for param, grad in zip(params, found):
-                    if grad is not None:
-                        _accumulate(weight_of[param], grad)
+            found = torch.autograd.grad(
+                [edge for edge, _ in starts],
+                [GradientEdge(weight, 0) for weight in group.weights],
+                [grad for _, grad in starts],
+                retain_graph=retain_graph,
+                allow_unused=True,
+            )
         finally:
-            for handle in handles:
-                handle.remove()
+            for hook in hooks:
+                hook.remove()
+        for weight, grad in zip(group.weights, found):
+            if grad is not None:
+                _accumulate(weight_of[weight], grad)
+        group.arrived.clear()
+        group.direct.clear()
     return tuple(weight.grad for weight in weights)
 
 
