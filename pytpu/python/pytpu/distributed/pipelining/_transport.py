@@ -35,7 +35,7 @@ class _Transport:
         """Describe the receipt of a tensor from rank `peer` in `buffer`."""
         raise NotImplementedError
 
-    def post(self, ops: Sequence[Any]) -> list[_Pending]:
+    def post(self, ops: Sequence[Any]) -> Sequence[_Pending]:
         """Start what was described, without waiting."""
         raise NotImplementedError
 
@@ -73,7 +73,7 @@ class _GroupTransport(_Transport):
     def recv_op(self, buffer: torch.Tensor, peer: int) -> dist.P2POp:
         return dist.P2POp(dist.irecv, buffer, self._global(peer), self._group)
 
-    def post(self, ops: Sequence[dist.P2POp]) -> list[_Pending]:
+    def post(self, ops: Sequence[dist.P2POp]) -> Sequence[_Pending]:
         return dist.batch_isend_irecv([*ops]) if ops else []
 
     def send_object(self, value: Any, peer: int) -> None:
