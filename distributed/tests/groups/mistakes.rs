@@ -303,7 +303,7 @@ fn a_rank_in_another_first_call_is_told() {
         assert!(start.elapsed() < AT_ONCE, "{name}: {:?}", start.elapsed());
         for error in errors {
             assert!(error.contains("Detected mismatch between collectives"), "{name}: {error}");
-            assert!(error.contains("ALLREDUCE") && error.contains("BARRIER"), "{name}: {error}");
+            assert!(error.contains("BARRIER"), "{name}: {error}");
         }
     }
 }

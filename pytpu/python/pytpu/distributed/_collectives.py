@@ -309,7 +309,11 @@ def all_gather_into_tensor(
     return all_gather_single(output_tensor, input_tensor, group, async_op)
 
 
-_all_gather_base = all_gather_into_tensor
+def _all_gather_base(
+    output_tensor: Tensor, input_tensor: Tensor, group: ProcessGroup | None = None, async_op: bool = False
+) -> Work | None:
+    """The old name of `all_gather_single`."""
+    return all_gather_single(output_tensor, input_tensor, group, async_op)
 
 
 def gather(
@@ -387,7 +391,16 @@ def gather_single(
     return pg._gather_single(gather_tensor, tensor, root, (async_op, None, [gather_tensor]))
 
 
-gather_into_tensor = gather_single
+def gather_into_tensor(
+    tensor: Tensor,
+    gather_tensor: Tensor | None = None,
+    dst: int | None = None,
+    group: ProcessGroup | None = None,
+    async_op: bool = False,
+    group_dst: int | None = None,
+) -> Work | None:
+    """The same as `gather_single`."""
+    return gather_single(tensor, gather_tensor, dst, group, async_op, group_dst)
 
 
 def scatter(
@@ -495,7 +508,15 @@ def reduce_scatter_tensor(
     return reduce_scatter_single(output, input, op, group, async_op)
 
 
-_reduce_scatter_base = reduce_scatter_tensor
+def _reduce_scatter_base(
+    output: Tensor,
+    input: Tensor,
+    op: ReduceOp | RedOpType = ReduceOp.SUM,
+    group: ProcessGroup | None = None,
+    async_op: bool = False,
+) -> Work | None:
+    """The old name of `reduce_scatter_single`."""
+    return reduce_scatter_single(output, input, op, group, async_op)
 
 
 def all_to_all(
