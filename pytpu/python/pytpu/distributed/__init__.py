@@ -1,7 +1,7 @@
 """Training in several processes: stores, rendezvous, process groups and collectives.
 
 Collectives run on tensors of device ``cpu``. Ranks of a host exchange them through shared memory, others through TCP.
-Gradients of collectives, `DistributedDataParallel`, sharded tensors and pipelines are not implemented yet.
+Gradients of collectives, `DistributedDataParallel` and sharded tensors are not implemented yet.
 
 Example:
     >>> import pytpu as torch
