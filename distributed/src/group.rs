@@ -464,7 +464,15 @@ impl Group {
         let names: Vec<String> = ranks.iter().map(|&r| self.name_of(r)).collect();
         let noun = if ranks.len() == 1 { "Rank" } else { "Ranks" };
         let text = format!("{noun} {} failed to pass monitoredBarrier in {millis} ms", names.join(", "));
-        Error::new(ErrorKind::DistBackend, format!("[Rank {}]: {text}", self.rank)).note(self.identity())
+        let error = Error::new(ErrorKind::DistBackend, format!("[Rank {}]: {text}", self.rank));
+        if self.rank == 0 {
+            return error.note(self.identity());
+        }
+        // PyTorch's words for the ranks that rank 0 has told.
+        error.note(format!(
+            "Rank {} successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 0",
+            self.rank
+        ))
     }
 
     fn check(&self, request: &Request, input: usize, output: usize) -> Result<()> {
@@ -480,7 +488,7 @@ impl Group {
 
     /// Return a text that names a rank that has left before the collective that runs, if there is one.
     pub(crate) fn absence(&self) -> Option<String> {
-        let running = self.running_since.lock().map(|_| self.turn.tickets.lock().1)?;
+        let running = self.running_since.lock().map(|_| self.turn.current())?;
         self.meeting.find("left").ok()??;
         (0..self.size).filter(|&rank| rank != self.rank).find_map(|rank| {
             let called = self.meeting.find(&format!("left/{rank}")).ok()??;
@@ -617,7 +625,7 @@ impl Drop for Group {
     fn drop(&mut self) {
         if !*self.broken.get_mut() {
             // Without the key, waiting ranks find the same by the closed links, only later.
-            let _ = self.meeting.post(&format!("left/{}", self.rank), &self.turn.tickets.get_mut().0.to_string());
+            let _ = self.meeting.post(&format!("left/{}", self.rank), &self.turn.next().to_string());
             let _ = self.meeting.post("left", "");
             let end = Instant::now() + LINGER;
             while Instant::now() < end && (self.links.get_mut().is_unread() || self.messages.get_mut().is_unread()) {

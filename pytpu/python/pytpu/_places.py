@@ -29,6 +29,12 @@ FILES = {
     "distributed._objects": "distributed.distributed_c10d",
     "distributed._process_group": "distributed.distributed_c10d",
     "distributed._reduce_op": "distributed.distributed_c10d",
+    "distributed.pipelining._actions": "distributed.pipelining.schedules",
+    "distributed.pipelining._execution": "distributed.pipelining.schedules",
+    "distributed.pipelining._liveness": "distributed.pipelining.schedules",
+    "distributed.pipelining._lowering": "distributed.pipelining.schedules",
+    "distributed.pipelining._simulation": "distributed.pipelining.schedules",
+    "distributed.pipelining._step": "distributed.pipelining.schedules",
     "functions": "",
     "nn._functional.activation": "nn.functional",
     "nn._functional.adaptive_pooling": "nn.functional",
@@ -134,6 +140,7 @@ NAMES = {
     },
     "distributed": {
         "_C._distributed_c10d": "FileStore HashStore TCPStore",
+        "distributed.distributed_c10d": "PrefixStore Store Work",
     },
     "distributed.elastic.multiprocessing.errors": {
         "distributed.elastic.multiprocessing.errors.error_handler": "ErrorHandler",

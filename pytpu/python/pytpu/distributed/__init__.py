@@ -1,7 +1,7 @@
 """Training in several processes: stores, rendezvous, process groups and collectives.
 
 Collectives run on tensors of device ``cpu``. Ranks of a host exchange them through shared memory, others through TCP.
-Gradients of collectives, `DistributedDataParallel`, sharded tensors and pipelines are not implemented yet.
+Gradients of collectives, `DistributedDataParallel` and sharded tensors are not implemented yet.
 
 Example:
     >>> import pytpu as torch
@@ -130,13 +130,13 @@ if TYPE_CHECKING:
 _WHY = "it is not implemented yet"
 _NO_NCCL = "NCCL is not part of this package"
 
-ProcessGroupNCCL = absent_class("torch.distributed.ProcessGroupNCCL", _NO_NCCL)
-ProcessGroupNCCL2 = absent_class("torch.distributed.ProcessGroupNCCL2", _NO_NCCL)
-ProcessGroupNCCLLazy = absent_class("torch.distributed.ProcessGroupNCCLLazy", _NO_NCCL)
-BuiltinCommHookType = absent_class("torch.distributed.BuiltinCommHookType", _WHY)
-GradBucket = absent_class("torch.distributed.GradBucket", _WHY)
-Logger = absent_class("torch.distributed.Logger", _WHY)
-Reducer = absent_class("torch.distributed.Reducer", _WHY)
+ProcessGroupNCCL = absent_class("torch.distributed.distributed_c10d.ProcessGroupNCCL", _NO_NCCL)
+ProcessGroupNCCL2 = absent_class("torch.distributed.distributed_c10d.ProcessGroupNCCL2", _NO_NCCL)
+ProcessGroupNCCLLazy = absent_class("torch.distributed.distributed_c10d.ProcessGroupNCCLLazy", _NO_NCCL)
+BuiltinCommHookType = absent_class("torch._C._distributed_c10d.BuiltinCommHookType", _WHY)
+GradBucket = absent_class("torch._C._distributed_c10d.GradBucket", _WHY)
+Logger = absent_class("torch._C._distributed_c10d.Logger", _WHY)
+Reducer = absent_class("torch._C._distributed_c10d.Reducer", _WHY)
 
 __all__ = [
     "AllToAllOptions", "AllreduceCoalescedOptions", "AllreduceOptions", "Backend", "BackendConfig", "BarrierOptions",

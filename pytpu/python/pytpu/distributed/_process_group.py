@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
     from .. import Tensor
-    from .._C import Store
+    from .._C import Store, _TensorGroup
+    from ._trace import _TraceEngine
 
 #: The timeout of options that state none: that of the group.
 _UNSET = datetime.timedelta(milliseconds=-1)
@@ -97,7 +98,7 @@ class BarrierOptions(_Options):
     device: _device | None = None
 
 
-def _on_device(group: _Collectives, tensor: Tensor) -> _ProcessGroup:
+def _on_device(group: _Collectives, tensor: Tensor) -> _ProcessGroup | _TraceEngine:
     """Return the engine that runs collectives of a group on the device of ``tensor``.
 
     All functions and methods that take tensors ask here. An engine for another device has the methods of
@@ -106,6 +107,8 @@ def _on_device(group: _Collectives, tensor: Tensor) -> _ProcessGroup:
     kind = tensor.device.type
     if kind not in group._device_backends:
         raise RuntimeError(f"No backend type associated with device type {kind}")
+    if kind == "tpu":
+        return group._trace_engine()
     if kind != "cpu":
         raise NotImplementedError(
             f"torch.distributed: collectives on device {kind} are not implemented yet. Move the tensor to cpu."
@@ -182,6 +185,20 @@ class _Collectives:
     _size: int
     #: Name of the backend of each kind of device.
     _device_backends: dict[str, str]
+    #: The engine of device ``tpu``, once it was asked for.
+    _trace: _TraceEngine | None = None
+
+    def _trace_engine(self) -> _TraceEngine:
+        """Return the engine of device ``tpu``."""
+        if self._trace is None:
+            from ._trace import _TraceEngine
+
+            self._trace = _TraceEngine(self._engine, self._rank, self._size)
+        return self._trace
+
+    def _tensor_group(self) -> _TensorGroup:
+        """Return the group for collectives that return new tensors."""
+        return self._trace_engine().group
 
     def rank(self) -> int:
         """Return this rank within the group."""
@@ -609,7 +626,9 @@ class _Collectives:
         self._engine.abort("abort() was called")
 
     def shutdown(self) -> None:
-        """Leave the group. Later calls raise ``ValueError``."""
+        """Leave the group. Later calls raise ``ValueError``. Collectives that were recorded run first."""
+        if self._trace is not None:
+            self._trace.close()
         self._engine.close()
 
     def _get_sequence_number_for_group(self) -> int:
