@@ -367,30 +367,35 @@ class Handler(logging.Handler):
         self.texts.append(record.getMessage())
 
 
-def test_events_go_to_a_registered_handler(monkeypatch):
+def test_events_go_to_a_registered_handler():
     handler = Handler()
-    monkeypatch.setitem(events.handlers._log_handlers, "own", handler)
-    monkeypatch.setitem(events.handlers._log_handlers, "dynamic_rendezvous", handler)
-    monkeypatch.setattr(events, "_loggers", {})
+    logger = logging.getLogger("torchelastic-events-own")
+    logger.addHandler(handler)
     event = events.Event("name", events.EventSource.AGENT, 3, {"a": 1})
-    events.record(event, "own")
-    assert events.Event.deserialize(handler.texts[0]) == event and str(event) == handler.texts[0]
-    events.construct_and_record_rdzv_event("job", "text", events.NodeState.RUNNING, rank=2)
-    found = events.RdzvEvent.deserialize(handler.texts[1])
-    assert (found.run_id, found.message, found.rank, found.error_trace) == ("job", "text", 2, "")
-    assert found.name == "test_elastic.py:test_events_go_to_a_registered_handler"
-    with pytest.raises(KeyError):
-        events.record(event, "absent")
+    try:
+        events.record(event, "own")
+    finally:
+        logger.removeHandler(handler)
+    (text,) = handler.texts
+    assert events.Event.deserialize(text) == event and str(event) == text
+    for name in ("own", "absent"):
+        with pytest.raises(KeyError):
+            events.record(event, name)
 
 
-def test_metrics_go_to_the_handler_of_their_group(monkeypatch, capsys):
+def test_events_of_a_rendezvous_and_other_servers_of_timers_are_refused_by_name():
+    for make in (events.RdzvEvent, events.record_rdzv_event, metrics.publish_metric, timer.TimerServer):
+        with pytest.raises(NotImplementedError, match=r"torch\.distributed\.elastic\.\w+\.\w+: "):
+            make()
+
+
+def test_metrics_go_to_the_handler_of_their_group(capsys):
     found = []
 
     class Keep(metrics.MetricHandler):
         def emit(self, metric_data):
             found.append((metric_data.group_name, metric_data.name, metric_data.value))
 
-    monkeypatch.setattr(metrics.api, "_handlers", {})
     metrics.configure(Keep(), "own")
 
     @metrics.prof(group="own")
@@ -409,9 +414,9 @@ def test_metrics_go_to_the_handler_of_their_group(monkeypatch, capsys):
     metrics.configure(metrics.ConsoleMetricHandler(), "shown")
     metrics.put_metric("number", 3, "shown")
     assert "[shown]: number=3" in capsys.readouterr().out
-    with pytest.warns(FutureWarning):
-        metrics.publish_metric("own", "old", 5)
-    assert found[-1] == ("own", "old", 5)
+    metrics.configure(metrics.NullMetricHandler(), "own")
+    metrics.put_metric("number", 4, "own")
+    assert len(found) == 4
 
 
 def _stuck(queue, ready):
@@ -439,14 +444,14 @@ def test_a_worker_whose_timer_expires_is_killed():
         server.stop()
 
 
-def test_timers_of_a_pipe(tmp_path):
+def test_timers_of_a_pipe(tmp_path, monkeypatch):
     path = str(tmp_path / "pipe")
     seen = []
+    monkeypatch.setattr(timer.os, "kill", lambda pid, number: seen.append((pid, number)) if number else None)
     client = timer.FileTimerClient(path)
     with pytest.raises(BrokenPipeError, match="FileTimerServer is not available"):
         client.acquire("a", 1.0)
     server = timer.FileTimerServer(path, "job", 0.05, log_event=lambda name, request: seen.append(name))
-    server._reap_worker = lambda pid, number: seen.append((pid, number)) or True
     server.start()
     try:
         with timer.expires(LIMIT, "in time", client):

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..elastic import events, metrics
+from ..elastic import events
 from ..elastic.agent.server.api import WorkerSpec
 from ..elastic.agent.server.health_check_server import HealthCheckServer
 from ..elastic.agent.server.local_elastic_agent import LocalElasticAgent
@@ -236,7 +236,6 @@ def launch_agent(
         health_check_server=health_check_server,
     )
     try:
-        metrics.initialize_metrics(metrics.MetricsConfig(config.metrics_cfg))
         result = agent.run()
     except SignalException:
         events.record(agent.get_event_failed(), config.event_log_handler)

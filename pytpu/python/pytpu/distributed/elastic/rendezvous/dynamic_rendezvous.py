@@ -16,7 +16,6 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from .... import _C
-from ..events import NodeState, construct_and_record_rdzv_event
 from ..utils.logging import get_logger
 from .api import (
     RendezvousClosedError,
@@ -356,12 +355,6 @@ class DynamicRendezvousHandler(RendezvousHandler):
         )
         return cls(f"{address}_{os.getpid()}_{next(_numbers)}", settings, backend, store, address)
 
-    def _record(self, message, node_state=NodeState.RUNNING, rank=None):
-        logger.info("%s", message)
-        construct_and_record_rdzv_event(
-            self._settings.run_id, message, node_state, hostname=self._local_addr, pid=os.getpid(), rank=rank
-        )
-
     @property
     def settings(self) -> RendezvousSettings:
         """The settings."""
@@ -450,7 +443,7 @@ class DynamicRendezvousHandler(RendezvousHandler):
             RendezvousConnectionError: if the store does not answer.
             RendezvousTimeoutError: if too few nodes came in time.
         """
-        self._record(f"The node '{self._this_node}' joins the rendezvous '{self._settings.run_id}'.")
+        logger.info("node %s joins the rendezvous '%s'", self._this_node, self._settings.run_id)
         self._stop_heartbeats()
         self._worker_store = None
         try:
@@ -463,16 +456,11 @@ class DynamicRendezvousHandler(RendezvousHandler):
                 port = self._worker_store.port
             self._start_heartbeats()
             address = RendezvousStoreInfo.build(rank, store, self._local_addr, port)
-        except Exception as error:
+        except Exception:
             self._stop_heartbeats()
-            self._record(f"{type(error).__name__}: {error}", NodeState.FAILED)
             raise
         size = len(state.participants)
-        self._record(
-            f"The node '{self._this_node}' has rank {rank} of {size} in round {state.round} of the rendezvous "
-            f"'{self._settings.run_id}'.",
-            rank=rank,
-        )
+        logger.info("node %s has rank %s of %s in round %s", self._this_node, rank, size, state.round)
         return RendezvousInfo(store, rank, size, address)
 
     def is_closed(self) -> bool:
@@ -502,8 +490,7 @@ class DynamicRendezvousHandler(RendezvousHandler):
             self.set_closed()
         except RendezvousError as error:
             # The agent with the store may have ended before.
-            message = f"The node '{self._this_node}' could not close the rendezvous '{self._settings.run_id}'"
-            self._record(f"{message}: {error}", NodeState.FAILED)
+            logger.info("could not close the rendezvous '%s': %s", self._settings.run_id, error)
             return False
         return True
 
