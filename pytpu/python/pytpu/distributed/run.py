@@ -18,7 +18,7 @@ from typing import Any
 from .argparse_util import check_env, env
 from .elastic.multiprocessing import DefaultLogsSpecs, LogsSpecs, Std
 from .elastic.multiprocessing.errors import record
-from .elastic.rendezvous.utils import _parse_rendezvous_config
+from .elastic.rendezvous.utils import settings_from_text
 from .elastic.utils import macros
 from .elastic.utils.logging import get_logger, show_messages
 from .launcher.api import LaunchConfig, elastic_launch
@@ -295,7 +295,7 @@ def config_from_args(args: Namespace) -> tuple[LaunchConfig, Callable[..., Any] 
             logger.warning("--node-rank is not used with --rdzv-backend=%s", args.rdzv_backend)
     nproc_per_node = determine_local_world_size(args.nproc_per_node)
     _limit_threads(nproc_per_node)
-    rdzv_configs: dict[str, Any] = dict(_parse_rendezvous_config(args.rdzv_conf))
+    rdzv_configs: dict[str, Any] = dict(settings_from_text(args.rdzv_conf))
     if args.rdzv_backend == "static":
         rdzv_configs["rank"] = args.node_rank
     ranks = None

@@ -23,9 +23,7 @@ from .api import (
     RendezvousTimeoutError,
     rendezvous_handler_registry,
 )
-from .registry import _register_default_handlers
-
-_register_default_handlers()
+from .registry import get_rendezvous_handler
 
 __all__ = [
     "RendezvousClosedError",
@@ -40,5 +38,6 @@ __all__ = [
     "RendezvousStateError",
     "RendezvousStoreInfo",
     "RendezvousTimeoutError",
+    "get_rendezvous_handler",
     "rendezvous_handler_registry",
 ]

@@ -78,13 +78,14 @@ class RendezvousStoreInfo:
             local_addr: address of this node. `None` takes the full name of the host.
             server_port: port of the store for workers. `None` or 0 takes a free port, where a worker may run it.
         """
+        keys = [RendezvousStoreInfo.MASTER_ADDR_KEY, RendezvousStoreInfo.MASTER_PORT_KEY]
         if rank == 0:
-            store.set(RendezvousStoreInfo.MASTER_ADDR_KEY, local_addr or socket.getfqdn())
-            store.set(RendezvousStoreInfo.MASTER_PORT_KEY, str(server_port or get_free_port()))
-        addr = store.get(RendezvousStoreInfo.MASTER_ADDR_KEY).decode()
-        return RendezvousStoreInfo(addr, int(store.get(RendezvousStoreInfo.MASTER_PORT_KEY)))
+            store.multi_set(keys, [local_addr or socket.getfqdn(), str(server_port or get_free_port())])
+        addr, port = store.multi_get(keys)
+        return RendezvousStoreInfo(addr.decode(), int(port))
 
 
+@dataclass(frozen=True, eq=False)
 class RendezvousInfo:
     """The result of a rendezvous.
 
@@ -95,31 +96,10 @@ class RendezvousInfo:
         bootstrap_store_info: address of the store of the workers.
     """
 
-    def __init__(self, store: _C.Store, rank: int, world_size: int, bootstrap_store_info: RendezvousStoreInfo) -> None:
-        self._store = store
-        self._rank = rank
-        self._world_size = world_size
-        self._bootstrap_store_info = bootstrap_store_info
-
-    @property
-    def store(self) -> _C.Store:
-        """Store of the agents."""
-        return self._store
-
-    @property
-    def rank(self) -> int:
-        """Rank of this node."""
-        return self._rank
-
-    @property
-    def world_size(self) -> int:
-        """Number of nodes."""
-        return self._world_size
-
-    @property
-    def bootstrap_store_info(self) -> RendezvousStoreInfo:
-        """Address of the store of the workers."""
-        return self._bootstrap_store_info
+    store: _C.Store
+    rank: int
+    world_size: int
+    bootstrap_store_info: RendezvousStoreInfo
 
 
 class RendezvousHandler(ABC):
@@ -164,6 +144,12 @@ class RendezvousHandler(ABC):
     @abstractmethod
     def shutdown(self) -> bool:
         """End the job and release resources. Return whether that succeeded."""
+
+
+_BOOLEANS = {
+    **dict.fromkeys(("1", "t", "true", "y", "yes"), True),
+    **dict.fromkeys(("0", "f", "false", "n", "no"), False),
+}
 
 
 class RendezvousParameters:
@@ -220,14 +206,13 @@ class RendezvousParameters:
             ValueError: if it is not one.
         """
         value = self.get(key, default)
-        if value is None or isinstance(value, bool):
-            return value
-        text = str(value).lower() if isinstance(value, (int, str)) else ""
-        if text in ("1", "true", "t", "yes", "y"):
-            return True
-        if text in ("0", "false", "f", "no", "n"):
-            return False
-        raise ValueError(f"The rendezvous configuration option '{key}' does not represent a valid boolean value.")
+        if value is None:
+            return None
+        # `str` makes "true" of `True`, and "1" of 1.
+        text = str(value).lower()
+        if text not in _BOOLEANS:
+            raise ValueError(f"The rendezvous configuration option '{key}' does not represent a valid boolean value.")
+        return _BOOLEANS[text]
 
     def get_as_int(self, key: str, default: int | None = None) -> int | None:
         """Return a setting as an `int`.
@@ -253,7 +238,10 @@ class RendezvousHandlerRegistry:
     """The kinds of rendezvous by name."""
 
     def __init__(self) -> None:
-        self._registry: dict[str, RendezvousHandlerCreator] = {}
+        self._creators: dict[str, RendezvousHandlerCreator] = {}
+
+    def __contains__(self, backend: object) -> bool:
+        return backend in self._creators
 
     def register(self, backend: str, creator: RendezvousHandlerCreator) -> None:
         """Add a kind of rendezvous.
@@ -267,13 +255,12 @@ class RendezvousHandlerRegistry:
         """
         if not backend:
             raise ValueError("The rendezvous backend name must be a non-empty string.")
-        current = self._registry.get(backend, creator)
+        current = self._creators.setdefault(backend, creator)
         if current != creator:
             raise ValueError(
                 f"The rendezvous backend '{backend}' cannot be registered with '{creator}' as it is already registered "
                 f"with '{current}'."
             )
-        self._registry[backend] = creator
 
     def create_handler(self, params: RendezvousParameters) -> RendezvousHandler:
         """Return a handler.
@@ -285,16 +272,15 @@ class RendezvousHandlerRegistry:
             ValueError: if there is no such kind.
             RuntimeError: if the handler is of another kind.
         """
-        if params.backend not in self._registry:
+        backend = params.backend
+        if backend not in self:
             raise ValueError(
-                f"The rendezvous backend '{params.backend}' is not registered. Did you forget to call `register`?"
+                f"The rendezvous backend '{backend}' is not registered. Did you forget to call `register`?"
             )
-        handler = self._registry[params.backend](params)
-        if handler.get_backend() != params.backend:
-            raise RuntimeError(
-                f"The rendezvous backend '{handler.get_backend()}' does not match the requested backend "
-                f"'{params.backend}'."
-            )
+        handler = self._creators[backend](params)
+        found = handler.get_backend()
+        if found != backend:
+            raise RuntimeError(f"The rendezvous backend '{found}' does not match the requested backend '{backend}'.")
         return handler
 
 

@@ -28,7 +28,7 @@ from .api import (
     RendezvousStoreInfo,
     RendezvousTimeoutError,
 )
-from .utils import _local_address
+from .utils import address_for_others
 
 __all__ = [
     "DynamicRendezvousHandler",
@@ -547,7 +547,7 @@ def create_handler(
     names = ("join", "last_call", "close", "heartbeat")
     address = params.local_addr
     if address is None and backend.name == "c10d" and params.get("store_type", "tcp") == "tcp":
-        address = _local_address(params.endpoint)
+        address = address_for_others(params.endpoint)
     backoff = params.get("cas_backoff_max_seconds", 0.0)
     try:
         backoff = float(backoff)

@@ -3,50 +3,45 @@
 from __future__ import annotations
 
 from ..utils.logging import get_logger
-from .api import (
-    RendezvousHandler,
-    RendezvousParameters,
-    rendezvous_handler_registry as handler_registry,
-)
+from .api import RendezvousHandler, RendezvousParameters, rendezvous_handler_registry
 
 __all__ = ["get_rendezvous_handler"]
 
 logger = get_logger(__name__)
 
 
-def _create_static_handler(params: RendezvousParameters) -> RendezvousHandler:
-    from .static_tcp_rendezvous import create_rdzv_handler
+# The modules are imported when they are needed: a job uses one of them.
+def _static(params: RendezvousParameters) -> RendezvousHandler:
+    from .static import StaticRendezvous
 
-    return create_rdzv_handler(params)
+    return StaticRendezvous(params)
 
 
-def _create_c10d_handler(params: RendezvousParameters) -> RendezvousHandler:
+def _c10d(params: RendezvousParameters) -> RendezvousHandler:
     from .c10d_rendezvous_backend import create_backend
     from .dynamic_rendezvous import create_handler
 
-    backend, store = create_backend(params)
-    return create_handler(store, backend, params)
+    state, store = create_backend(params)
+    return create_handler(store, state, params)
 
 
-def _create_etcd_handler(params: RendezvousParameters) -> RendezvousHandler:
+def _refused(params: RendezvousParameters) -> RendezvousHandler:
     raise NotImplementedError(
         f"The rendezvous backend '{params.backend}' is not part of this package. note: use --rdzv-backend=c10d"
     )
 
 
-def _register_default_handlers() -> None:
-    handler_registry.register("etcd", _create_etcd_handler)
-    handler_registry.register("etcd-v2", _create_etcd_handler)
-    handler_registry.register("c10d", _create_c10d_handler)
-    handler_registry.register("static", _create_static_handler)
+for _name, _create in {"static": _static, "c10d": _c10d, "etcd": _refused, "etcd-v2": _refused}.items():
+    rendezvous_handler_registry.register(_name, _create)
 
 
-def _register_out_of_tree_handlers() -> None:
+def _add_installed_kinds() -> None:
+    """Register the entry points ``torchrun.handlers`` of installed packages."""
     from importlib.metadata import entry_points
 
     for point in entry_points(group="torchrun.handlers"):
         try:
-            handler_registry.register(point.name, point.load()())
+            rendezvous_handler_registry.register(point.name, point.load()())
         except Exception:  # Of another package: a job that does not use it must start.
             logger.warning("cannot load the rendezvous backend '%s'", point.name, exc_info=True)
 
@@ -60,7 +55,7 @@ def get_rendezvous_handler(params: RendezvousParameters) -> RendezvousHandler:
     Raises:
         ValueError: if there is no such kind.
     """
-    if params.backend not in handler_registry._registry:
+    if params.backend not in rendezvous_handler_registry:
         # Installed packages are searched only if they are needed: this takes some 30 ms.
-        _register_out_of_tree_handlers()
-    return handler_registry.create_handler(params)
+        _add_installed_kinds()
+    return rendezvous_handler_registry.create_handler(params)

@@ -6,13 +6,20 @@ import ipaddress
 import re
 import socket
 
-__all__ = ["parse_rendezvous_endpoint"]
+__all__ = ["address_for_others", "is_this_machine", "parse_rendezvous_endpoint", "settings_from_text"]
 
 
-def _parse_rendezvous_config(config_str: str) -> dict[str, str]:
-    """Return the settings of a text ``key=value,key=value``."""
-    config = {}
-    for pair in config_str.strip().split(",") if config_str.strip() else ():
+def settings_from_text(text: str) -> dict[str, str]:
+    """Return the settings of a text ``key=value,key=value``.
+
+    Args:
+        text: the text, which may be empty.
+
+    Raises:
+        ValueError: if a key or a value is missing.
+    """
+    settings = {}
+    for pair in text.split(",") if text.strip() else ():
         key, _, value = (part.strip() for part in pair.partition("="))
         if not key:
             raise ValueError(
@@ -20,12 +27,8 @@ def _parse_rendezvous_config(config_str: str) -> dict[str, str]:
             )
         if not value:
             raise ValueError(f"The rendezvous configuration option '{key}' must have a value specified.")
-        config[key] = value
-    return config
-
-
-def _try_parse_port(port_str: str) -> int | None:
-    return int(port_str) if re.match(r"^[0-9]{1,5}$", port_str) else None
+        settings[key] = value
+    return settings
 
 
 def parse_rendezvous_endpoint(endpoint: str | None, default_port: int) -> tuple[str, int]:
@@ -38,26 +41,21 @@ def parse_rendezvous_endpoint(endpoint: str | None, default_port: int) -> tuple[
     Raises:
         ValueError: if the text is no address.
     """
-    endpoint = (endpoint or "").strip()
-    if not endpoint:
+    text = (endpoint or "").strip()
+    if not text:
         return "localhost", default_port
-    host, colon, port_str = endpoint, "", ""
-    if not (endpoint.startswith("[") and endpoint.endswith("]")):
-        before, colon, port_str = endpoint.rpartition(":")
-        host = before if colon else endpoint
-    if len(host) > 1 and host[0] == "[" and host[-1] == "]":
-        host = host[1:-1]
-    port = _try_parse_port(port_str) if colon else default_port
-    if port is None or port >= 2**16:
+    host, colon, port = text.rpartition(":")
+    if not colon or text.endswith("]"):
+        host, port = text, str(default_port)
+    elif not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65535:
+        raise ValueError(f"The port number of the rendezvous endpoint '{text}' must be an integer between 0 and 65536.")
+    host = re.sub(r"^\[(.+)\]$", r"\1", host)
+    if not re.fullmatch(r"[\w.:-]+", host):
         raise ValueError(
-            f"The port number of the rendezvous endpoint '{endpoint}' must be an integer between 0 and 65536."
-        )
-    if not re.match(r"^[\w\.:-]+$", host):
-        raise ValueError(
-            f"The hostname of the rendezvous endpoint '{endpoint}' must be a dot-separated list of labels, an IPv4 "
+            f"The hostname of the rendezvous endpoint '{text}' must be a dot-separated list of labels, an IPv4 "
             "address, or an IPv6 address."
         )
-    return host, port
+    return host, int(port)
 
 
 def _is_loopback(host: str) -> bool:
@@ -76,8 +74,12 @@ def _addresses(host: str) -> set[str]:
         return set()
 
 
-def _matches_machine_hostname(host: str) -> bool:
-    """Return whether a name or an address is this machine's. Some names of a machine are not known to it."""
+def is_this_machine(host: str) -> bool:
+    """Return whether a name or an address is this machine's. Some names of a machine are not known to it.
+
+    Args:
+        host: the name or the address.
+    """
     if _is_loopback(host) or host in (socket.gethostname(), socket.getfqdn()):
         return True
     addresses = _addresses(host)
@@ -99,7 +101,7 @@ def _is_local(address: str) -> bool:
     return True
 
 
-def _local_address(endpoint: str) -> str:
+def address_for_others(endpoint: str) -> str:
     """Return an address of this machine that the other nodes can reach.
 
     It is the address that packets to the store have. The name of a machine often has another address, or none.
