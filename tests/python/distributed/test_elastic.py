@@ -16,7 +16,7 @@ from launching import LIMIT, until
 
 import pytpu as torch
 from pytpu.distributed.elastic import events, metrics, timer
-from pytpu.distributed.elastic.agent.server import SimpleElasticAgent, WorkerSpec, WorkerState
+from pytpu.distributed.elastic.agent.server import SimpleElasticAgent, WorkerSpec, WorkerState, ranks
 from pytpu.distributed.elastic.agent.server.api import RunResult
 from pytpu.distributed.elastic.multiprocessing.tail_log import TailLog
 from pytpu.distributed.elastic.rendezvous import (
@@ -32,10 +32,10 @@ from pytpu.distributed.elastic.rendezvous.c10d_rendezvous_backend import C10dRen
 from pytpu.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRendezvousHandler, RendezvousTimeout
 from pytpu.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 from pytpu.distributed.elastic.rendezvous.utils import (
-    _local_address,
-    _matches_machine_hostname,
-    _parse_rendezvous_config,
+    address_for_others,
+    is_this_machine,
     parse_rendezvous_endpoint,
+    settings_from_text,
 )
 from pytpu.distributed.elastic.utils import get_env_variable_or_raise, macros, store as stores
 from pytpu.distributed.elastic.utils.data import CyclingIterator, ElasticDistributedSampler
@@ -270,9 +270,9 @@ def test_kinds_of_rendezvous_are_registered():
 
 
 def test_addresses():
-    assert _parse_rendezvous_config(" a=1, b = c=d ") == {"a": "1", "b": "c=d"} and _parse_rendezvous_config(" ") == {}
+    assert settings_from_text(" a=1, b = c=d ") == {"a": "1", "b": "c=d"} and settings_from_text(" ") == {}
     with pytest.raises(ValueError, match="must be in format"):
-        _parse_rendezvous_config("=1")
+        settings_from_text("=1")
     for text, want in (
         (None, ("localhost", 5)),
         ("host", ("host", 5)),
@@ -289,10 +289,10 @@ def test_addresses():
     ):
         with pytest.raises(ValueError, match=words):
             parse_rendezvous_endpoint(text, 5)
-    assert _matches_machine_hostname("localhost") and _matches_machine_hostname("127.0.0.2")
-    assert not _matches_machine_hostname("192.0.2.1") and not _matches_machine_hostname("0.0.0.0")
-    assert not _matches_machine_hostname("name.invalid")
-    assert _local_address("localhost:1") == "localhost" and _local_address("127.0.0.1:1") == "127.0.0.1"
+    assert is_this_machine("localhost") and is_this_machine("127.0.0.2")
+    assert not is_this_machine("192.0.2.1") and not is_this_machine("0.0.0.0")
+    assert not is_this_machine("name.invalid")
+    assert address_for_others("localhost:1") == "localhost" and address_for_others("127.0.0.1:1") == "127.0.0.1"
 
 
 def test_exchanges_through_a_store():
@@ -560,8 +560,7 @@ def test_ranks_of_nodes_with_different_roles(monkeypatch):
     found = {}
 
     def run(rank, role, n):
-        spec = worker_spec(role=role, local_world_size=n)
-        found[rank] = Agent(spec, [])._assign_worker_ranks(store, rank, 3, spec)
+        found[rank] = ranks.agree(store, rank, 3, role, n)
 
     nodes = [(0, "a", 2), (1, "b", 1), (2, "a", 1)]
     threads = [threading.Thread(target=run, args=node, daemon=True) for node in nodes]
@@ -569,15 +568,9 @@ def test_ranks_of_nodes_with_different_roles(monkeypatch):
         thread.start()
     for thread in threads:
         thread.join(LIMIT)
-    ranks = {
-        rank: [(x.global_rank, x.world_size, x.role_rank, x.role_world_size) for x in workers]
-        for rank, workers in found.items()
-    }
-    assert ranks == {0: [(0, 4, 0, 3), (1, 4, 1, 3)], 1: [(2, 4, 0, 1)], 2: [(3, 4, 2, 3)]}
+    assert found == {0: (0, 4, 0, 3), 1: (2, 4, 0, 1), 2: (3, 4, 2, 3)}
     monkeypatch.setenv("TORCH_ELASTIC_WORKER_IDENTICAL", "1")
-    spec = worker_spec(local_world_size=2)
-    (first, second) = Agent(spec, [])._assign_worker_ranks(store, 2, 3, spec)
-    assert (first.global_rank, second.role_rank, second.world_size) == (4, 5, 6)
+    assert ranks.agree(store, 2, 3, "c", 2) == (4, 6, 4, 6)
 
 
 def test_wrong_workers_are_refused():

@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 import sys
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
-from ..elastic import events
 from ..elastic.agent.server.api import WorkerSpec
 from ..elastic.agent.server.health_check_server import HealthCheckServer
 from ..elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from ..elastic.multiprocessing import DefaultLogsSpecs, LogsSpecs, SignalException
 from ..elastic.multiprocessing.errors import ChildFailedError
-from ..elastic.rendezvous import RendezvousHandler, RendezvousParameters, registry as rdzv_registry
+from ..elastic.rendezvous import RendezvousHandler, RendezvousParameters
+from ..elastic.rendezvous.registry import get_rendezvous_handler
 from ..elastic.rendezvous.utils import parse_rendezvous_endpoint
 from ..elastic.utils.logging import get_logger
 
@@ -24,6 +25,16 @@ __all__ = ["LaunchConfig", "elastic_launch", "launch_agent"]
 logger = get_logger(__name__)
 
 _RENDEZVOUS_SECONDS = 900
+# Settings that `WorkerSpec` has too.
+_OF_WORKERS = (
+    "max_restarts",
+    "monitor_interval",
+    "local_addr",
+    "event_log_handler",
+    "duplicate_stdout_filters",
+    "duplicate_stderr_filters",
+    "virtual_local_rank",
+)
 
 
 @dataclass
@@ -89,14 +100,12 @@ class LaunchConfig:
     def __post_init__(self) -> None:
         if self.numa_options is not None:
             raise NotImplementedError("LaunchConfig: numa_options: workers are not bound to processors")
-        if self.rdzv_timeout != -1:
-            self.rdzv_configs["timeout"] = self.rdzv_timeout
-        else:
-            self.rdzv_configs.setdefault("timeout", _RENDEZVOUS_SECONDS)
+        timeout = self.rdzv_configs.get("timeout", _RENDEZVOUS_SECONDS)
+        self.rdzv_configs = {**self.rdzv_configs, "timeout": timeout if self.rdzv_timeout == -1 else self.rdzv_timeout}
         if self.logs_specs is None:
             self.logs_specs = DefaultLogsSpecs()
         if self.shutdown_timeout is None:
-            self.shutdown_timeout = int(os.environ.get("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "30"))
+            self.shutdown_timeout = int(os.environ.get("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", 30))
         elif self.shutdown_timeout < 0:
             raise ValueError(f"shutdown_timeout must be non-negative, got {self.shutdown_timeout}")
 
@@ -129,48 +138,47 @@ class elastic_launch:
         entrypoint: Callable[..., Any] | str | None,
         health_check_server: HealthCheckServer | None = None,
     ) -> None:
-        self._config = config
-        self._entrypoint = entrypoint
-        self._health_check_server = health_check_server
+        self._job = (config, entrypoint)
+        self._health = health_check_server
 
     def __call__(self, *args: Any) -> dict[int, Any]:
-        return launch_agent(self._config, self._entrypoint, list(args), self._health_check_server)
+        return launch_agent(*self._job, list(args), self._health)
 
 
-def _get_entrypoint_name(entrypoint: Callable[..., Any] | str | None, args: list[Any]) -> str:
+def _title(entrypoint: Callable[..., Any] | str | None, args: list[Any]) -> str:
     """Return the name of the function, or of the program. The program of ``python -u script.py`` is ``script.py``."""
-    if isinstance(entrypoint, str):
-        if entrypoint == sys.executable:
-            return next((arg for arg in args if not str(arg).startswith("-")), "")
-        return entrypoint
-    return getattr(entrypoint, "__name__", "")
+    if entrypoint == sys.executable:
+        programs = [arg for arg in args if not str(arg).startswith("-")]
+        return programs[0] if programs else ""
+    return entrypoint if isinstance(entrypoint, str) else getattr(entrypoint, "__name__", "")
 
 
-def _get_addr_and_port(parameters: RendezvousParameters) -> tuple[str | None, int | None]:
+def _fixed_address(config: LaunchConfig) -> tuple[str | None, int | None]:
     """Return the address of the store of the workers, if the command line fixes it."""
-    if parameters.backend != "static":
+    if config.rdzv_backend != "static":
         return None, None
-    endpoint = parameters.endpoint.strip()
-    if not endpoint:
+    if not config.rdzv_endpoint.strip():
         raise ValueError("Endpoint is missing in endpoint. Try to add --master-addr and --master-port")
-    addr, port = parse_rendezvous_endpoint(endpoint, default_port=-1)
-    if port == -1:
-        raise ValueError(f"port is missing in endpoint: {endpoint}. Try to specify --master-port")
-    return addr, port
+    host, port = parse_rendezvous_endpoint(config.rdzv_endpoint, default_port=-1)
+    if port < 0:
+        raise ValueError(f"port is missing in endpoint: {config.rdzv_endpoint}. Try to specify --master-port")
+    return host, port
 
 
-def _leave(handler: RendezvousHandler) -> None:
-    """Leave the rendezvous. The job goes on, so it is not closed."""
-    leave = getattr(handler, "leave", None)
-    if leave is not None:
-        leave()
-
-
-def _shutdown(handler: RendezvousHandler) -> None:
+@contextmanager
+def _take_part(handler: RendezvousHandler) -> Iterator[None]:
+    """End the part of this node in a rendezvous. A signal ends this node alone, everything else ends the job."""
+    end: Callable[[], object] = handler.shutdown
     try:
-        handler.shutdown()
-    except Exception:  # The result of the workers is known, and must be returned.
-        logger.exception("error in the end of the rendezvous")
+        yield
+    except SignalException:
+        end = getattr(handler, "leave", lambda: None)
+        raise
+    finally:
+        try:
+            end()
+        except Exception:  # The result of the workers is known, and must be returned.
+            logger.exception("error in the end of the rendezvous")
 
 
 def launch_agent(
@@ -195,59 +203,43 @@ def launch_agent(
         SignalException: if the agent gets a signal.
     """
     if not config.run_id:
-        config.run_id = str(uuid.uuid4().int)
+        config.run_id = uuid.uuid4().hex
         logger.warning("config has no run_id, generated a random run_id: %s", config.run_id)
-    name = _get_entrypoint_name(entrypoint, args)
-    logger.info("starting %s with %s", name, config)
-    parameters = RendezvousParameters(
-        backend=config.rdzv_backend,
-        endpoint=config.rdzv_endpoint,
-        run_id=config.run_id,
-        min_nodes=config.min_nodes,
-        max_nodes=config.max_nodes,
-        local_addr=config.local_addr,
-        **config.rdzv_configs,
+    master_addr, master_port = _fixed_address(config)
+    handler = get_rendezvous_handler(
+        RendezvousParameters(
+            config.rdzv_backend,
+            config.rdzv_endpoint,
+            config.run_id,
+            config.min_nodes,
+            config.max_nodes,
+            config.local_addr,
+            **config.rdzv_configs,
+        )
     )
-    master_addr, master_port = _get_addr_and_port(parameters)
+    # Workers that start workers handle the same signals.
     os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = config.signals_to_handle
     spec = WorkerSpec(
-        role=config.role,
-        local_world_size=config.nproc_per_node,
+        config.role,
+        config.nproc_per_node,
+        handler,
         entrypoint=entrypoint,
         args=tuple(args),
-        rdzv_handler=rdzv_registry.get_rendezvous_handler(parameters),
-        max_restarts=config.max_restarts,
-        monitor_interval=config.monitor_interval,
         master_addr=master_addr,
         master_port=master_port,
-        local_addr=config.local_addr,
-        event_log_handler=config.event_log_handler,
-        duplicate_stdout_filters=config.duplicate_stdout_filters,
-        duplicate_stderr_filters=config.duplicate_stderr_filters,
-        virtual_local_rank=config.virtual_local_rank,
+        **{name: getattr(config, name) for name in _OF_WORKERS},
     )
-    assert config.logs_specs is not None and config.shutdown_timeout is not None
     agent = LocalElasticAgent(
-        spec=spec,
-        logs_specs=config.logs_specs,
-        start_method=config.start_method,
+        spec,
+        # `LaunchConfig` has replaced `None`.
+        cast(LogsSpecs, config.logs_specs),
+        config.start_method,
         log_line_prefix_template=config.log_line_prefix_template,
-        shutdown_timeout=config.shutdown_timeout,
+        shutdown_timeout=cast(int, config.shutdown_timeout),
         health_check_server=health_check_server,
     )
-    try:
+    with _take_part(handler):
         result = agent.run()
-    except SignalException:
-        events.record(agent.get_event_failed(), config.event_log_handler)
-        _leave(spec.rdzv_handler)
-        raise
-    except Exception:
-        events.record(agent.get_event_failed(), config.event_log_handler)
-        _shutdown(spec.rdzv_handler)
-        raise
-    # The agent has done its work, even if the workers failed.
-    events.record(agent.get_event_succeeded(), config.event_log_handler)
-    _shutdown(spec.rdzv_handler)
     if result.is_failed():
-        raise ChildFailedError(name, result.failures)
+        raise ChildFailedError(_title(entrypoint, args), result.failures)
     return result.return_values

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
 import tempfile
 import time
 import uuid
+from collections.abc import Callable
 from string import Template
-from typing import Any
+from typing import Any, cast
 
-from ... import events, timer
-from ...metrics import prof
 from ...multiprocessing import LogsSpecs, PContext, start_processes
+from ...timer import FileTimerRequest, FileTimerServer
 from ...utils import macros
 from ...utils.logging import get_logger
-from .api import RunResult, SimpleElasticAgent, WorkerGroup, WorkerSpec, WorkerState
+from .api import RunResult, SimpleElasticAgent, Worker, WorkerGroup, WorkerSpec, WorkerState
 from .health_check_server import HealthCheckServer, create_healthcheck_server
 
 __all__ = [
@@ -34,6 +33,8 @@ TORCHELASTIC_HEALTH_CHECK_PORT = "TORCHELASTIC_HEALTH_CHECK_PORT"
 TORCHELASTIC_TIMER_FILE = "TORCHELASTIC_TIMER_FILE"
 
 _HEALTH_CHECK_SECONDS = 60
+# AMD's variable comes first: its libraries read the other one too.
+_VISIBLE = ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
 
 
 class LocalElasticAgent(SimpleElasticAgent):
@@ -61,162 +62,149 @@ class LocalElasticAgent(SimpleElasticAgent):
         health_check_server: HealthCheckServer | None = None,
     ) -> None:
         super().__init__(spec, exit_barrier_timeout, shutdown_timeout)
-        self._start_method = start_method
-        self._pcontext: PContext | None = None
-        self._log_line_prefix_template = log_line_prefix_template
-        self._worker_watchdog: timer.FileTimerServer | None = None
         self._logs_specs = logs_specs
-        self._health_check_server = health_check_server
+        self._start_method = start_method
+        self._line_prefix = Template(log_line_prefix_template) if log_line_prefix_template else None
+        self._health = health_check_server
+        self._timers: FileTimerServer | None = None
+        self._processes: PContext | None = None
 
-    def _setup_local_watchdog(self, envs: dict[int, dict[str, str]]) -> None:
-        """Start the server of timers, if the environment asks for it, and tell the workers the path of its pipe."""
+    def _watch_timers(self) -> str:
+        """Start the server of timers. Return the path of its pipe, or an empty text if nobody asks for timers."""
         if os.environ.get(TORCHELASTIC_ENABLE_FILE_TIMER) != "1":
-            return
+            return ""
         path = os.environ.get(TORCHELASTIC_TIMER_FILE)
         if path is None:
             path = os.path.join(tempfile.gettempdir(), f"watchdog_timer_{uuid.uuid4()}")
-        self._worker_watchdog = timer.FileTimerServer(
-            path, envs[0]["TORCHELASTIC_RUN_ID"], max_interval=0.1, log_event=self._log_watchdog_event
-        )
-        self._worker_watchdog.start()
-        for env in envs.values():
-            env[TORCHELASTIC_TIMER_FILE] = path
+        run_id = self._worker_group.spec.rdzv_handler.get_run_id()
+        self._timers = FileTimerServer(path, run_id, max_interval=0.1, log_event=self._report_timer)
+        self._timers.start()
+        return path
 
-    def _log_watchdog_event(self, name: str, request: timer.FileTimerRequest | None) -> None:
-        details = {"watchdog_event": name}
-        if request is not None:
-            details["worker_pid"] = str(request.worker_pid)
-            details["scope_id"] = request.scope_id
-            details["expiration_time"] = str(request.expiration_time)
-            details["signal"] = str(request.signal)
-        event = self._construct_event("RUNNING", events.EventSource.AGENT)
-        event.name = name
-        event.metadata["metadata"] = json.dumps(details)
-        events.record(event, self._worker_group.spec.event_log_handler)
+    def _report_timer(self, name: str, request: FileTimerRequest | None) -> None:
+        fields = ("worker_pid", "scope_id", "expiration_time", "signal") if request is not None else ()
+        details = {field: str(getattr(request, field)) for field in fields}
+        self._reports.send("RUNNING", name=name, details={"watchdog_event": name, **details})
 
-    def _get_alive_time(self) -> int:
-        if self._worker_watchdog is None or self._in_exit_barrier:
+    def _last_sign_of_life(self) -> int:
+        if self._timers is None or self._is_in_barrier:
             return int(time.time())
-        return self._worker_watchdog.get_last_progress_time()
+        return self._timers.get_last_progress_time()
 
-    def _setup_healthcheck(self) -> None:
+    def _serve_health(self) -> None:
         port = os.environ.get(TORCHELASTIC_HEALTH_CHECK_PORT)
-        if port is None or self._health_check_server is not None:
+        if port is None or self._health is not None:
             return
         if not port.isdigit():
             logger.warning("%s=%s is no number: no health check server", TORCHELASTIC_HEALTH_CHECK_PORT, port)
             return
-        self._health_check_server = create_healthcheck_server(
-            self._get_alive_time, port=int(port), timeout=_HEALTH_CHECK_SECONDS
-        )
-        self._health_check_server.start()
+        self._health = create_healthcheck_server(self._last_sign_of_life, int(port), _HEALTH_CHECK_SECONDS)
+        self._health.start()
 
-    def _environment(self, worker, group):
+    def _environment(self, worker: Worker) -> dict[str, str]:
+        """Return the variables of a worker."""
+        group = self._worker_group
         spec = group.spec
-        env = {
-            "RANK": str(worker.global_rank),
-            "GROUP_RANK": str(group.group_rank),
-            "ROLE_RANK": str(worker.role_rank),
+        handler = spec.rdzv_handler
+        values: dict[str, Any] = {
+            "RANK": worker.global_rank,
+            "WORLD_SIZE": worker.world_size,
+            "LOCAL_RANK": worker.local_rank,
+            "LOCAL_WORLD_SIZE": spec.local_world_size,
+            "GROUP_RANK": group.group_rank,
+            "GROUP_WORLD_SIZE": group.group_world_size,
             "ROLE_NAME": spec.role,
-            "LOCAL_WORLD_SIZE": str(spec.local_world_size),
-            "WORLD_SIZE": str(worker.world_size),
-            "GROUP_WORLD_SIZE": str(group.group_world_size),
-            "ROLE_WORLD_SIZE": str(worker.role_world_size),
-            "MASTER_ADDR": str(group.master_addr),
-            "MASTER_PORT": str(group.master_port),
-            "TORCHELASTIC_RESTART_COUNT": str(self._restart_count()),
-            "TORCHELASTIC_MAX_RESTARTS": str(spec.max_restarts),
-            "TORCHELASTIC_RUN_ID": spec.rdzv_handler.get_run_id(),
-            "TORCHELASTIC_USE_AGENT_STORE": str(spec.rdzv_handler.use_agent_store),
+            "ROLE_RANK": worker.role_rank,
+            "ROLE_WORLD_SIZE": worker.role_world_size,
+            "MASTER_ADDR": group.master_addr,
+            "MASTER_PORT": group.master_port,
+            "TORCHELASTIC_RUN_ID": handler.get_run_id(),
+            "TORCHELASTIC_RESTART_COUNT": group.restarts,
+            "TORCHELASTIC_MAX_RESTARTS": spec.max_restarts,
+            "TORCHELASTIC_USE_AGENT_STORE": handler.use_agent_store,
+            # The workers of a new store need no prefix for the keys of an attempt.
+            "PYTPU_STORE_IS_NEW": int(getattr(handler, "has_new_store", False)),
             "TORCH_NCCL_ASYNC_ERROR_HANDLING": os.environ.get("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"),
         }
-        # The workers then need no prefix for the keys of an attempt.
-        env["PYTPU_STORE_IS_NEW"] = "1" if getattr(spec.rdzv_handler, "has_new_store", False) else "0"
-        self._set_local_rank_env(env, worker.local_rank, spec)
-        return env
+        if spec.virtual_local_rank:
+            values.update(_only_gpu(worker.local_rank), LOCAL_RANK=0)
+        return {name: str(value) for name, value in values.items()}
 
-    def _set_local_rank_env(self, env: dict[str, str], local_rank: int, spec: WorkerSpec) -> None:
-        if not spec.virtual_local_rank:
-            env["LOCAL_RANK"] = str(local_rank)
-            return
-        env["LOCAL_RANK"] = "0"
-        names = [name for name in ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES") if os.environ.get(name)]
-        gpu = str(local_rank)
-        if names:
-            gpus = os.environ[names[0]].split(",")
-            if local_rank >= len(gpus):
-                raise ValueError(f"local_rank {local_rank} exceeds available GPUs in {names[0]}={os.environ[names[0]]}")
-            gpu = gpus[local_rank].strip()
-        env["CUDA_VISIBLE_DEVICES"] = gpu
-        if "HIP_VISIBLE_DEVICES" in names:
-            env["HIP_VISIBLE_DEVICES"] = gpu
-
-    def _prefixes(self, group):
-        if not self._log_line_prefix_template:
+    def _line_prefixes(self) -> dict[int, str] | None:
+        if self._line_prefix is None:
             return None
-        template = Template(self._log_line_prefix_template)
-        host = socket.gethostname()
+        names = {"role_name": self._worker_group.spec.role, "hostname": socket.gethostname()}
         return {
-            worker.local_rank: template.safe_substitute(
-                role_name=group.spec.role, rank=worker.global_rank, local_rank=worker.local_rank, hostname=host
+            worker.local_rank: self._line_prefix.safe_substitute(
+                names, rank=worker.global_rank, local_rank=worker.local_rank
             )
-            for worker in group.workers
+            for worker in self._worker_group.workers
         }
 
-    @prof
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
         spec = worker_group.spec
-        if spec.entrypoint is None:
-            raise AssertionError("entrypoint is missing")
-        envs = {worker.local_rank: self._environment(worker, worker_group) for worker in worker_group.workers}
-        args = {rank: tuple(macros.substitute(list(spec.args), str(rank))) for rank in envs}
-        self._setup_local_watchdog(envs)
-        self._setup_healthcheck()
-        self._pcontext = start_processes(
-            name=spec.role,
-            entrypoint=spec.entrypoint,
-            args=args,
-            envs=envs,
-            logs_specs=self._logs_specs,
-            log_line_prefixes=self._prefixes(worker_group),
-            start_method=self._start_method,
-            numa_options=spec.numa_options,
-            duplicate_stdout_filters=spec.duplicate_stdout_filters,
-            duplicate_stderr_filters=spec.duplicate_stderr_filters,
+        envs = {worker.local_rank: self._environment(worker) for worker in worker_group.workers}
+        pipe = self._watch_timers()
+        if pipe:
+            for env in envs.values():
+                env[TORCHELASTIC_TIMER_FILE] = pipe
+        self._serve_health()
+        self._processes = start_processes(
+            spec.role,
+            # `WorkerSpec` refuses `None`.
+            cast(Callable[..., Any] | str, spec.entrypoint),
+            {rank: tuple(macros.substitute(list(spec.args), str(rank))) for rank in envs},
+            envs,
+            self._logs_specs,
+            self._line_prefixes(),
+            self._start_method,
+            spec.numa_options,
+            spec.duplicate_stdout_filters,
+            spec.duplicate_stderr_filters,
         )
-        self._pcontext.shutdown_timeout = self._shutdown_timeout
-        return dict(self._pcontext.pids())
+        self._processes.shutdown_timeout = self._shutdown_seconds
+        return self._processes.pids()
 
-    @prof
     def _stop_workers(self, worker_group: WorkerGroup) -> None:
-        self._shutdown(timeout=self._shutdown_timeout)
+        self._shutdown(timeout=self._shutdown_seconds)
 
     def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, timeout: int = 30) -> None:
-        if self._worker_watchdog is not None:
-            self._worker_watchdog.stop()
-            self._worker_watchdog = None
-        if self._health_check_server is not None:
-            self._health_check_server.stop()
-            self._health_check_server = None
-        if self._pcontext is not None:
-            self._pcontext.close(death_sig, timeout)
+        if self._timers is not None:
+            self._timers.stop()
+        if self._health is not None:
+            self._health.stop()
+        self._timers = self._health = None
+        if self._processes is not None:
+            self._processes.close(death_sig, timeout)
 
     def _pause(self, seconds: float) -> None:
-        if self._pcontext is None:
-            super()._pause(seconds)
-        else:
-            self._pcontext.pause(seconds)
+        if self._processes is not None:
+            self._processes.pause(seconds)
 
-    @prof
     def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
-        if self._pcontext is None:
-            raise AssertionError("the workers have not been started")
-        result = self._pcontext.wait(0)
+        result = self._processes.wait(0) if self._processes is not None else None
         if result is None:
             return RunResult(WorkerState.HEALTHY)
-        ranks = {worker.local_rank: worker.global_rank for worker in worker_group.workers}
-        if result.is_failed():
-            failures = {ranks[local_rank]: failure for local_rank, failure in result.failures.items()}
-            return RunResult(WorkerState.FAILED, failures=failures)
-        values = {ranks[local_rank]: value for local_rank, value in result.return_values.items()}
-        return RunResult(WorkerState.SUCCEEDED, return_values=values)
+        state = WorkerState.FAILED if result.is_failed() else WorkerState.SUCCEEDED
+
+        def by_global_rank(found: dict[int, Any]) -> dict[int, Any]:
+            return {
+                worker.global_rank: found[worker.local_rank]
+                for worker in worker_group.workers
+                if worker.local_rank in found
+            }
+
+        return RunResult(state, by_global_rank(result.return_values), by_global_rank(result.failures))
+
+
+def _only_gpu(local_rank: int) -> dict[str, str]:
+    """Return the variables that show one GPU to a worker."""
+    visible = {name: os.environ[name] for name in _VISIBLE if os.environ.get(name)}
+    if not visible:
+        return {"CUDA_VISIBLE_DEVICES": str(local_rank)}
+    name, gpus = next(iter(visible.items()))
+    numbers = gpus.split(",")
+    if local_rank >= len(numbers):
+        raise ValueError(f"local_rank {local_rank} exceeds available GPUs in {name}={gpus}")
+    gpu = numbers[local_rank].strip()
+    return {"CUDA_VISIBLE_DEVICES": gpu, **dict.fromkeys(visible, gpu)}
