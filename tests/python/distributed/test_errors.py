@@ -77,8 +77,11 @@ def test_record_takes_a_handler_of_the_program():
     seen = []
 
     class Handler(ErrorHandler):
+        def set_entrypoint_fn_name(self, fn_name):
+            seen.append(fn_name)
+
         def initialize(self):
-            seen.append(self._fn_name)
+            seen.append("begin")
 
         def record_exception(self, e):
             seen.append(repr(e))
@@ -95,7 +98,7 @@ def test_record_takes_a_handler_of_the_program():
     with pytest.raises(KeyError):
         call(True)
     name = work.__qualname__
-    assert seen == [name, "success", name, "KeyError('x')"]
+    assert seen == [name, "begin", "success", name, "begin", "KeyError('x')"]
 
 
 def test_record_copies_the_error_of_a_worker_with_its_exit_code(tmp_path, error_file):
@@ -215,7 +218,9 @@ def test_a_function_that_fails_ends_the_others(tmp_path, signals):
     result = context.wait(LIMIT)
     assert result.is_failed() and list(result.failures) == [1]
     assert result.failures[1].message["message"] == "KeyError: 'broken'" and result.failures[1].exitcode == 1
-    assert not any(process.is_alive() for process in context._pc.processes)
+    for pid in context.pids().values():
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
 
 
 def test_commands_run_until_they_are_closed(tmp_path, signals):

@@ -53,9 +53,9 @@ def to_map(val_or_map: Std | dict[int, Std], local_world_size: int) -> dict[int,
         val_or_map: the streams of all ranks, or of some. The other ranks get `Std.NONE`.
         local_world_size: number of local ranks.
     """
-    if isinstance(val_or_map, Std):
-        return dict.fromkeys(range(local_world_size), val_or_map)
-    return {rank: val_or_map.get(rank, Std.NONE) for rank in range(local_world_size)}
+    streams = {} if isinstance(val_or_map, Std) else val_or_map
+    rest = val_or_map if isinstance(val_or_map, Std) else Std.NONE
+    return {rank: streams.get(rank, rest) for rank in range(local_world_size)}
 
 
 @dataclass
@@ -98,10 +98,13 @@ class LogsSpecs(ABC):
         tee: Std | dict[int, Std] = Std.NONE,
         local_ranks_filter: set[int] | None = None,
     ) -> None:
-        self._root_log_dir = log_dir
+        self._folder = log_dir
         self._redirects = redirects
         self._tee = tee
-        self._local_ranks_filter = local_ranks_filter
+        self._shown_ranks = local_ranks_filter
+
+    def _is_shown(self, rank: int) -> bool:
+        return not self._shown_ranks or rank in self._shown_ranks
 
     @abstractmethod
     def reify(self, envs: dict[int, dict[str, str]]) -> LogsDest:
@@ -145,21 +148,21 @@ class DefaultLogsSpecs(LogsSpecs):
                 raise NotADirectoryError(f"log_dir: {log_dir} is a file")
             os.makedirs(log_dir, exist_ok=True)
         super().__init__(log_dir, redirects, tee, local_ranks_filter)
-        self._run_log_dir: str | None = None
+        self._job_folder: str | None = None
 
     @property
     def root_log_dir(self) -> str:
         """The folder for all jobs."""
-        return str(self._root_log_dir)
+        return str(self._folder)
 
     def _attempt(self, env):
         """Make the folder of one attempt."""
-        if self._run_log_dir is None:
+        if self._job_folder is None:
             os.makedirs(self.root_log_dir, exist_ok=True)
             prefix = f"{env.get('TORCHELASTIC_RUN_ID', 'test_run_id')}_"
-            self._run_log_dir = tempfile.mkdtemp(prefix=prefix, dir=self._root_log_dir)
-            logger.info("log directory set to: %s", self._run_log_dir)
-        folder = os.path.join(self._run_log_dir, f"attempt_{env.get('TORCHELASTIC_RESTART_COUNT', '0')}")
+            self._job_folder = tempfile.mkdtemp(prefix=prefix, dir=self._folder)
+            logger.info("log directory set to: %s", self._job_folder)
+        folder = os.path.join(self._job_folder, f"attempt_{env.get('TORCHELASTIC_RESTART_COUNT', '0')}")
         # A restart because of a new node has the same number.
         shutil.rmtree(folder, ignore_errors=True)
         os.makedirs(folder)
@@ -172,7 +175,7 @@ class DefaultLogsSpecs(LogsSpecs):
             envs: variables of the workers by local rank. ``TORCHELASTIC_ERROR_FILE`` is set in each.
         """
         n = len(envs)
-        if self._root_log_dir == os.devnull:
+        if self._folder == os.devnull:
             return self._nowhere(envs)
         attempt = self._attempt(envs.get(0, {}))
         dest = LogsDest(
@@ -183,7 +186,7 @@ class DefaultLogsSpecs(LogsSpecs):
         for rank in range(n):
             folder = os.path.join(attempt, str(rank))
             os.mkdir(folder)
-            is_shown = not self._local_ranks_filter or rank in self._local_ranks_filter
+            is_shown = self._is_shown(rank)
             for stream, name, files, shown in (
                 (Std.OUT, "stdout.log", dest.stdouts, dest.tee_stdouts),
                 (Std.ERR, "stderr.log", dest.stderrs, dest.tee_stderrs),
@@ -202,7 +205,7 @@ class DefaultLogsSpecs(LogsSpecs):
     def _nowhere(self, envs):
         dest = LogsDest(filtered_stdout=os.devnull, filtered_stderr=os.devnull)
         for rank, env in envs.items():
-            is_shown = not self._local_ranks_filter or rank in self._local_ranks_filter
+            is_shown = self._is_shown(rank)
             dest.stdouts[rank] = dest.stderrs[rank] = "" if is_shown else os.devnull
             dest.error_files[rank] = os.devnull
             env["TORCHELASTIC_ERROR_FILE"] = ""
@@ -210,16 +213,10 @@ class DefaultLogsSpecs(LogsSpecs):
 
     def __repr__(self) -> str:
         return (
-            f"DefaultLogsSpecs(root_log_dir={self._root_log_dir}, redirects={self._redirects}, tee={self._tee}, "
-            f"local_ranks_filter={self._local_ranks_filter})"
+            f"DefaultLogsSpecs(root_log_dir={self._folder}, redirects={self._redirects}, tee={self._tee}, "
+            f"local_ranks_filter={self._shown_ranks})"
         )
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, DefaultLogsSpecs):
-            return NotImplemented
-        return (self._root_log_dir, self._redirects, self._tee, self._local_ranks_filter) == (
-            other._root_log_dir,
-            other._redirects,
-            other._tee,
-            other._local_ranks_filter,
-        )
+        # Two jobs with equal settings have different folders below `root_log_dir`.
+        return isinstance(other, DefaultLogsSpecs) and repr(self) == repr(other)

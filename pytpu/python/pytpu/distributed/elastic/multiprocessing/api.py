@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from types import FrameType
 from typing import Any, TextIO
 
@@ -65,12 +66,12 @@ class _Deferral:
     pending: int | None = None
 
 
-def _terminate_process_handler(signum: int, frame: FrameType | None) -> None:
+def _raise_signal(signum: int, frame: FrameType | None) -> None:
     if _Deferral.is_active:
         _Deferral.pending = signum
         return
-    sigval = signal.Signals(signum)
-    raise SignalException(f"Process {os.getpid()} got signal: {sigval}", sigval=sigval)
+    received = signal.Signals(signum)
+    raise SignalException(f"Process {os.getpid()} got signal: {received}", received)
 
 
 @contextmanager
@@ -84,7 +85,7 @@ def _deferred_signals() -> Iterator[None]:
     finally:
         _Deferral.is_active = False
     if _Deferral.pending is not None:
-        _terminate_process_handler(_Deferral.pending, None)
+        _raise_signal(_Deferral.pending, None)
 
 
 def _handle_signals() -> None:
@@ -97,14 +98,14 @@ def _handle_signals() -> None:
         return
     for name in os.environ.get("TORCHELASTIC_SIGNALS_TO_HANDLE", _SIGNALS).split(","):
         try:
-            signal.signal(getattr(signal, name.strip()), _terminate_process_handler)
+            signal.signal(getattr(signal, name.strip()), _raise_signal)
         except (AttributeError, TypeError, ValueError, OSError):  # No signal, or one that cannot be handled.
             logger.warning("Failed to register signal handler for %s", name, exc_info=True)
         else:
             logger.info("Registered signal handler for %s", name)
 
 
-def _validate_full_rank(d: dict[int, Any], nprocs: int, what: str) -> None:
+def _check_ranks(d: dict[int, Any], nprocs: int, what: str) -> None:
     if set(d) != set(range(nprocs)):
         raise RuntimeError(f"{what}, local rank mapping mismatch, expected: {set(range(nprocs))}, actual: {set(d)}")
 
@@ -179,6 +180,10 @@ class RunProcsResult:
         return len(self.failures) > 0
 
 
+def _contains(needles: list[str], line: str) -> bool:
+    return any(needle in line for needle in needles)
+
+
 class PContext(abc.ABC):
     """A group of workers. It is not PyTorch's `torch.multiprocessing.ProcessContext`.
 
@@ -211,39 +216,33 @@ class PContext(abc.ABC):
     ) -> None:
         self.name = name
         self.nprocs = len(args)
-        _validate_full_rank(args, self.nprocs, "args")
-        _validate_full_rank(envs, self.nprocs, "envs")
+        _check_ranks(args, self.nprocs, "args")
+        _check_ranks(envs, self.nprocs, "envs")
         dest = logs_specs.reify(envs)
-        _validate_full_rank(dest.stdouts, self.nprocs, "stdouts")
-        _validate_full_rank(dest.stderrs, self.nprocs, "stderrs")
+        _check_ranks(dest.stdouts, self.nprocs, "stdouts")
+        _check_ranks(dest.stderrs, self.nprocs, "stderrs")
         self.entrypoint = entrypoint
         self.args = args
         self.envs = envs
         self.stdouts = dest.stdouts
         self.stderrs = dest.stderrs
         self.error_files = dest.error_files
-        self.filtered_stdout: TextIO | None = None
-        self.filtered_stderr: TextIO | None = None
-        prefixes = log_line_prefixes
-        self._tail_logs = [
-            TailLog(name, dest.tee_stdouts, sys.stdout, prefixes),
-            TailLog(name, dest.tee_stderrs, sys.stderr, prefixes),
-        ]
-        if duplicate_stdout_filters:
-            self.filtered_stdout = self._filtered(
-                dest.filtered_stdout, dest.tee_stdouts, prefixes, duplicate_stdout_filters
-            )
-        if duplicate_stderr_filters:
-            self.filtered_stderr = self._filtered(
-                dest.filtered_stderr, dest.tee_stderrs, prefixes, duplicate_stderr_filters
-            )
+        self._tail_logs = []
+        self._filtered: list[TextIO] = []
+        for logs, console, path, needles in (
+            (dest.tee_stdouts, sys.stdout, dest.filtered_stdout, duplicate_stdout_filters),
+            (dest.tee_stderrs, sys.stderr, dest.filtered_stderr, duplicate_stderr_filters),
+        ):
+            self._tail_logs.append(TailLog(name, logs, console, log_line_prefixes))
+            if needles:
+                file = open(path, "w", errors="replace", buffering=1)
+                self._filtered.append(file)
+                has_needle = partial(_contains, needles)
+                self._tail_logs.append(TailLog(name, logs, file, log_line_prefixes, log_line_filter=has_needle))
         self._guard: _Guard | None = None
 
-    def _filtered(self, path, logs, prefixes, needles):
-        file = open(path, "w", errors="replace", buffering=1)
-        matches = lambda line: any(needle in line for needle in needles)
-        self._tail_logs.append(TailLog(self.name, logs, file, prefixes, log_line_filter=matches))
-        return file
+    def _result(self, values: dict[int, Any], failures: dict[int, ProcessFailure]) -> RunProcsResult:
+        return RunProcsResult(values, failures, self.stdouts, self.stderrs)
 
     def start(self) -> None:
         """Start the workers. In the main thread, signals raise `SignalException` from now on."""
@@ -325,9 +324,8 @@ class PContext(abc.ABC):
         self._end_workers(death_sig or signal.SIGTERM, timeout)
         for tail_log in self._tail_logs:
             tail_log.stop()
-        for file in (self.filtered_stdout, self.filtered_stderr):
-            if file is not None:
-                file.close()
+        for file in self._filtered:
+            file.close()
         if self._guard is not None:
             self._guard.stop()
             self._guard = None
@@ -360,7 +358,7 @@ def _end_children(pid: int) -> None:
         pass
 
 
-def _wrap(local_rank, fn, args, envs, stdouts, stderrs, results):
+def _call_in_worker(local_rank, fn, args, envs, stdouts, stderrs, results):
     """Call the function of a worker in its process."""
     # A session of its own, as commands have: see `SubprocessHandler`.
     os.setsid()
@@ -413,29 +411,29 @@ class MultiprocessContext(PContext):
         )
         self.start_method = start_method
         context = multiprocessing.get_context(start_method)
-        self._ret_vals: dict[int, Any] = {rank: context.SimpleQueue() for rank in range(self.nprocs)}
-        self._return_values: dict[int, Any] = {}
-        self._pc: multiprocessing.ProcessContext | None = None
+        self._queues: dict[int, Any] = {rank: context.SimpleQueue() for rank in range(self.nprocs)}
+        self._values: dict[int, Any] = {}
+        self._group: multiprocessing.ProcessContext | None = None
         self._watched: set[int] = set()
 
     def _start(self, guard):
         from .... import multiprocessing
 
-        if self._pc is not None:
+        if self._group is not None:
             raise ValueError("The process context already initialized. Most likely the start method got called twice.")
-        self._pc = multiprocessing.start_processes(
-            _wrap,
-            (self.entrypoint, self.args, self.envs, self.stdouts, self.stderrs, self._ret_vals),
+        self._group = multiprocessing.start_processes(
+            _call_in_worker,
+            (self.entrypoint, self.args, self.envs, self.stdouts, self.stderrs, self._queues),
             self.nprocs,
             join=False,
             start_method=self.start_method,
         )
-        for pid in self._pc.pids():
+        for pid in self._group.pids():
             guard.watch(pid)
             self._watched.add(pid)
 
     def _forget_ended(self):
-        for process in self._pc.processes:
+        for process in self._group.processes:
             if process.pid in self._watched and not process.is_alive():
                 self._watched.discard(process.pid)
                 if self._guard is not None:
@@ -443,33 +441,33 @@ class MultiprocessContext(PContext):
 
     def _take_values(self):
         # A worker with a long value ends when the value has been read.
-        for rank, queue in self._ret_vals.items():
-            if rank not in self._return_values and not queue.empty():
-                self._return_values[rank] = queue.get()
+        for rank, queue in self._queues.items():
+            if rank not in self._values and not queue.empty():
+                self._values[rank] = queue.get()
 
     def _poll(self):
-        if self._pc is None:
-            raise AssertionError("the workers have not been started")
+        if self._group is None:
+            raise RuntimeError("MultiprocessContext.wait: the workers have not been started. note: call start first")
         self._take_values()
         # A worker with a long message ends when the message has been read.
-        self._pc._read_messages()
+        self._group._read_messages()
         self._forget_ended()
-        codes = [process.exitcode for process in self._pc.processes]
+        codes = [process.exitcode for process in self._group.processes]
         failed = next((rank for rank, code in enumerate(codes) if code), None)
         if failed is not None:
             return self._failure(failed)
         if None in codes:
             return None
         self._take_values()
-        _validate_full_rank(self._return_values, self.nprocs, "return_value queue")
+        _check_ranks(self._values, self.nprocs, "return_value queue")
         self.close()
-        return RunProcsResult(return_values=self._return_values, stdouts=self.stdouts, stderrs=self.stderrs)
+        return self._result(self._values, {})
 
     def _failure(self, rank):
         """End the other workers, and return the result."""
-        process = self._pc.processes[rank]
+        process = self._group.processes[rank]
         self._end_workers(signal.SIGTERM, self.shutdown_timeout)
-        for each in self._pc.processes:
+        for each in self._group.processes:
             if each.exitcode:
                 _end_children(each.pid)
         logger.error(
@@ -479,30 +477,30 @@ class MultiprocessContext(PContext):
             process.pid,
             getattr(self.entrypoint, "__qualname__", self.entrypoint),
             self.start_method,
-            self._pc._read_messages().get(rank, ""),
+            self._group._read_messages().get(rank, ""),
         )
         self.close()
         failure = ProcessFailure(rank, process.pid, process.exitcode, self.error_files[rank])
-        return RunProcsResult(failures={rank: failure}, stdouts=self.stdouts, stderrs=self.stderrs)
+        return self._result({}, {rank: failure})
 
     def _events(self):
-        if self._pc is None:
+        if self._group is None:
             return
-        for rank, process in enumerate(self._pc.processes):
+        for rank, process in enumerate(self._group.processes):
             if process.is_alive():
                 yield process.sentinel
-            if rank not in self._return_values:
-                yield self._ret_vals[rank]._reader.fileno()
+            if rank not in self._values:
+                yield self._queues[rank]._reader.fileno()
 
     def pids(self) -> dict[int, int]:
         """Return the processes of the workers by local rank."""
-        return dict(enumerate(self._pc.pids())) if self._pc is not None else {}
+        return dict(enumerate(self._group.pids())) if self._group is not None else {}
 
     def _is_alive(self, rank):
-        return self._pc.processes[rank].is_alive()
+        return self._group.processes[rank].is_alive()
 
     def _send(self, rank, sig):
-        pid = self._pc.processes[rank].pid
+        pid = self._group.processes[rank].pid
         for kill in (os.killpg, os.kill):
             try:
                 return kill(pid, sig)
@@ -510,7 +508,7 @@ class MultiprocessContext(PContext):
                 continue
 
     def _join(self, rank, timeout):
-        self._pc.processes[rank].join(timeout)
+        self._group.processes[rank].join(timeout)
 
 
 class SubprocessContext(PContext):
@@ -551,7 +549,7 @@ class SubprocessContext(PContext):
             duplicate_stderr_filters,
         )
         self.subprocess_handlers: dict[int, SubprocessHandler] = {}
-        self._running_local_ranks = set(range(self.nprocs))
+        self._running = set(range(self.nprocs))
         self._failures: dict[int, ProcessFailure] = {}
         # Files that can be read when the process has ended.
         self._pidfds: dict[int, int] = {}
@@ -572,12 +570,12 @@ class SubprocessContext(PContext):
 
     def _collect(self):
         """Take the exit codes of workers that have ended."""
-        for rank in sorted(self._running_local_ranks):
+        for rank in sorted(self._running):
             process = self.subprocess_handlers[rank].proc
             code = process.poll()
             if code is None:
                 continue
-            self._running_local_ranks.discard(rank)
+            self._running.discard(rank)
             if self._guard is not None:
                 self._guard.forget(process.pid)
             if rank in self._pidfds:
@@ -588,16 +586,15 @@ class SubprocessContext(PContext):
 
     def _poll(self):
         self._collect()
-        if self._running_local_ranks and not self._failures:
+        if self._running and not self._failures:
             return None
         self.close(timeout=self.shutdown_timeout)
         # The workers that the agent has ended are failures too: the summary shows them.
         self._collect()
-        result = RunProcsResult(failures=self._failures, stdouts=self.stdouts, stderrs=self.stderrs)
-        if not result.is_failed():
-            result.return_values = dict.fromkeys(range(self.nprocs))
-            return result
-        first = min(result.failures.values(), key=lambda failure: failure.timestamp)
+        if not self._failures:
+            # Commands return nothing.
+            return self._result(dict.fromkeys(self.args), {})
+        first = min(self._failures.values(), key=lambda failure: failure.timestamp)
         logger.error(
             "failed (exitcode: %s) local_rank: %s (pid: %s) of binary: %s",
             first.exitcode,
@@ -605,7 +602,7 @@ class SubprocessContext(PContext):
             first.pid,
             self.entrypoint,
         )
-        return result
+        return self._result({}, self._failures)
 
     def _events(self):
         return self._pidfds.values()

@@ -25,6 +25,7 @@ __all__ = ["ChildFailedError", "ErrorHandler", "ProcessFailure", "get_error_hand
 
 logger = get_logger(__name__)
 
+_ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
 _NOT_AVAILABLE = "<N/A>"
 _HELP = "To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html"
 _WIDTH = 60
@@ -39,10 +40,7 @@ class ErrorHandler:
     """
 
     # The name of the function that `record` decorates.
-    _fn_name: str | None = None
-
-    def _get_error_file_path(self) -> str | None:
-        return os.environ.get("TORCHELASTIC_ERROR_FILE")
+    _function_name: str | None = None
 
     def set_entrypoint_fn_name(self, fn_name: str | None) -> None:
         """Keep the name of the recorded function.
@@ -50,7 +48,7 @@ class ErrorHandler:
         Args:
             fn_name: the qualified name, or `None` if the function has none.
         """
-        self._fn_name = fn_name
+        self._function_name = fn_name
 
     def initialize(self) -> None:
         """Prepare the process before its function runs: print the stacks of all threads on a fatal signal."""
@@ -59,22 +57,13 @@ class ErrorHandler:
         except Exception as error:  # Standard error may be closed, or an object without a file.
             warnings.warn(f"Unable to enable fault handler. {type(error).__name__}: {error}", stacklevel=2)
 
-    def _write_error_file(self, file_path: str, error_msg: str) -> None:
-        try:
-            with open(file_path, "w") as file:
-                file.write(error_msg)
-        except OSError as error:
-            warnings.warn(f"Unable to write error to file. {type(error).__name__}: {error}", stacklevel=2)
-
     def record_exception(self, e: BaseException) -> None:
         """Write an exception to the error file.
 
         Args:
             e: the exception that is being handled.
         """
-        if self._fn_name:
-            logger.debug("recording exception from entrypoint fn: %s", self._fn_name)
-        path = self._get_error_file_path()
+        path = os.environ.get(_ERROR_FILE)
         if not path:
             return
         details = {"py_callstack": traceback.format_exc(), "timestamp": str(int(time.time()))}
@@ -84,8 +73,7 @@ class ErrorHandler:
 
     def record_success(self) -> None:
         """Log that the recorded function has returned. Other classes may override this method."""
-        if self._fn_name:
-            logger.debug("entrypoint fn completed successfully: %s", self._fn_name)
+        logger.debug("%s has returned", self._function_name)
 
     def maybe_enrich_signal_failure_message(self, message: str, error_file: str) -> str:
         """Return the message of a worker that a signal ended. Other classes may add to it.
@@ -123,19 +111,19 @@ class ErrorHandler:
             error = json.load(file)
         if error_code:
             self.override_error_code_in_rootcause_data(rootcause_error_file, error, error_code)
-        path = self._get_error_file_path()
+        path = os.environ.get(_ERROR_FILE)
         if not path:
-            logger.info("no error file defined for parent, to copy child error file (%s)", rootcause_error_file)
+            logger.info("this process has no error file, so %s is not copied", rootcause_error_file)
             return
-        self._rm(path)
-        self._write_error_file(path, json.dumps(error))
-
-    def _rm(self, my_error_file: str) -> None:
-        """Remove a file that a worker wrote to, because it had inherited the variable."""
-        if os.path.isfile(my_error_file):
-            with open(my_error_file, errors="replace") as file:
-                logger.warning("%s already exists and will be overwritten: %s", my_error_file, file.read())
-            os.remove(my_error_file)
+        if os.path.isfile(path):
+            # A worker that inherited the variable has written to it.
+            with open(path, errors="replace") as file:
+                logger.warning("the error file %s is overwritten. It contains %s", path, file.read())
+        try:
+            with open(path, "w") as file:
+                json.dump(error, file)
+        except OSError as problem:
+            warnings.warn(f"Unable to write error to file. {type(problem).__name__}: {problem}", stacklevel=2)
 
 
 def get_error_handler() -> ErrorHandler:
