@@ -47,6 +47,9 @@ from .distributed_c10d import (
     P2POp,
     ProcessGroup,
     ProcessGroupGloo,
+    ProcessGroupNCCL,
+    ProcessGroupNCCL2,
+    ProcessGroupNCCLLazy,
     ReduceOp,
     ReduceOptions,
     ReduceScatterOptions,
@@ -128,11 +131,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _WHY = "it is not implemented yet"
-_NO_NCCL = "NCCL is not part of this package"
 
-ProcessGroupNCCL = absent_class("torch.distributed.distributed_c10d.ProcessGroupNCCL", _NO_NCCL)
-ProcessGroupNCCL2 = absent_class("torch.distributed.distributed_c10d.ProcessGroupNCCL2", _NO_NCCL)
-ProcessGroupNCCLLazy = absent_class("torch.distributed.distributed_c10d.ProcessGroupNCCLLazy", _NO_NCCL)
 BuiltinCommHookType = absent_class("torch._C._distributed_c10d.BuiltinCommHookType", _WHY)
 GradBucket = absent_class("torch._C._distributed_c10d.GradBucket", _WHY)
 Logger = absent_class("torch._C._distributed_c10d.Logger", _WHY)
