@@ -384,7 +384,6 @@ class _ProcessGroup:
     def irecv(self, tensors: list[Tensor], source: _int | None, tag: _int, result: Any) -> Work: ...
 
 @final
-@disjoint_base
 class _FlatLayout:
     def __new__(cls, shape: Any, stride: Any = None) -> Self: ...
     @property
@@ -405,7 +404,6 @@ class _FlatLayout:
     def __hash__(self) -> _int: ...
 
 @final
-@disjoint_base
 class _MeshLayout:
     def __new__(cls, axes: Sequence[_FlatLayout]) -> Self: ...
     @classmethod
