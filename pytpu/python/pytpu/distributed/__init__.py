@@ -1,7 +1,7 @@
 """Training in several processes: stores, rendezvous, process groups and collectives.
 
-Collectives run on tensors of device ``cpu``. Ranks of a host exchange them through shared memory, others through TCP.
-Gradients of collectives, `DistributedDataParallel` and sharded tensors are not implemented yet.
+Collectives run on tensors of device ``cpu``, and of device ``tpu`` where it is XLA's CPU backend. Ranks of a host
+exchange them through shared memory, others through TCP.
 
 Example:
     >>> import pytpu as torch
