@@ -1,0 +1,720 @@
+"""``torch.distributed.checkpoint.filesystem``: checkpoints in folders.
+
+A rank writes its items to files ``__RANK_NUMBER.distcp``, each item as ``torch.save`` writes it. The coordinator then
+writes ``.metadata``, which names the file, the offset and the length of each item.
+
+A save never changes a file that the present ``.metadata`` names. It takes unused numbers, replaces ``.metadata`` when
+all ranks have written their files to the disk, and only then removes the old files. So the folder always holds a
+complete checkpoint, the old one or the new one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import enum
+import io
+import json
+import operator
+import os
+import pickle
+import re
+import uuid
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pytpu as torch
+
+from ... import _replace_file, safetensors
+from ...futures import Future
+from . import _metadata_file
+from ._extension import ExtensionRegistry, StreamTransformExtension
+from ._hf_utils import CUSTOM_METADATA_KEY, DCP_VERSION_KEY, FORMAT_KEY, FORMAT_VALUE, HF_DCP_VERSION
+from .default_planner import _narrow
+from .metadata import STATE_DICT_TYPE, Metadata, MetadataIndex, StorageMeta
+from .planner import LoadItemType, LoadPlan, LoadPlanner, ReadItem, SavePlan, SavePlanner, WriteItem, WriteItemType
+from .staging import BlockingAsyncStager
+from .storage import StorageReader, StorageWriter, WriteResult
+from .utils import _create_file_view
+
+if TYPE_CHECKING:
+    from pytpu import Tensor
+
+__all__ = ["FileSystem", "FileSystemBase", "FileSystemReader", "FileSystemWriter", "SerializationFormat"]
+
+_metadata_fn = ".metadata"
+CURRENT_DCP_VERSION = "1.0.0"
+DEFAULT_SUFFIX = ".distcp"
+_DATA_FILE = re.compile(r"__\d+_\d+\.distcp(\.tmp)?")
+_METADATA_OF_RANK = re.compile(r"__\d+\.metadata")
+
+
+@dataclass
+class _StorageInfo:
+    """The place of an item.
+
+    Args:
+        relative_path: Name of the file.
+        offset: Position of its first byte.
+        length: Number of bytes.
+        transform_descriptors: Extensions that changed the bytes, the last one first.
+    """
+
+    relative_path: str
+    offset: int
+    length: int
+    transform_descriptors: Sequence[str] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if v is not None}
+
+
+@dataclass
+class _StoragePrefix:
+    """The beginning of the names of a rank's files."""
+
+    prefix: str
+
+
+class SerializationFormat(enum.Enum):
+    """Formats of files: that of ``torch.save`` for each item, or a file of safetensors."""
+
+    TORCH_SAVE = "torch_save"
+    SAFETENSORS = "safetensors"
+
+
+def _generate_uuid() -> str:
+    return str(uuid.uuid4())
+
+
+# ---- file systems
+
+
+class FileSystemBase(ABC):
+    """The operations on files that writers and readers need."""
+
+    # Whether `rename` replaces an existing file in one step.
+    _rename_replaces: ClassVar[bool] = False
+
+    @contextmanager
+    @abstractmethod
+    def create_stream(self, path: str | os.PathLike[str], mode: str) -> Generator[Any, None, None]:
+        """Return a context manager that opens a file."""
+        yield
+
+    @abstractmethod
+    def concat_path(self, path: str | os.PathLike[str], suffix: str) -> str | os.PathLike[str]:
+        """Return the path of a file in a folder."""
+
+    @abstractmethod
+    def rename(self, path: str | os.PathLike[str], new_path: str | os.PathLike[str]) -> None:
+        """Rename a file."""
+
+    @abstractmethod
+    def init_path(self, path: str | os.PathLike[str]) -> str | os.PathLike[str]:
+        """Return a path in the form that the other methods take."""
+
+    @abstractmethod
+    def mkdir(self, path: str | os.PathLike[str]) -> None:
+        """Make a folder and its parents, unless it exists."""
+
+    @classmethod
+    @abstractmethod
+    def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
+        """Return whether `checkpoint_id` can be a path here."""
+
+    @abstractmethod
+    def exists(self, path: str | os.PathLike[str]) -> bool:
+        """Return whether there is a file."""
+
+    @abstractmethod
+    def rm_file(self, path: str | os.PathLike[str]) -> None:
+        """Remove a file."""
+
+
+class FileSystem(FileSystemBase):
+    """The file system of the operating system."""
+
+    _rename_replaces = True
+
+    @contextmanager
+    def create_stream(self, path: str | os.PathLike[str], mode: str) -> Generator[Any, None, None]:
+        """Return a context manager that opens a file."""
+        with Path(path).open(mode) as stream:
+            yield stream
+
+    def concat_path(self, path: str | os.PathLike[str], suffix: str) -> Path:
+        """Return the path of a file in a folder."""
+        return Path(path) / suffix
+
+    def init_path(self, path: str | os.PathLike[str]) -> Path:
+        """Return a `pathlib.Path`."""
+        return Path(path)
+
+    def rename(self, path: str | os.PathLike[str], new_path: str | os.PathLike[str]) -> None:
+        """Rename a file. A file with the new name is replaced in one step."""
+        os.replace(path, new_path)
+
+    def mkdir(self, path: str | os.PathLike[str]) -> None:
+        """Make a folder and its parents, unless it exists."""
+        Path(path).mkdir(parents=True, exist_ok=True)
+
+    @classmethod
+    def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
+        """Return whether `checkpoint_id` is a path below a folder that this process may write to."""
+        if isinstance(checkpoint_id, Path):
+            return True
+        if "://" in str(checkpoint_id):
+            return False
+        return any(parent.exists() and os.access(parent, os.W_OK) for parent in Path(checkpoint_id).parents)
+
+    def exists(self, path: str | os.PathLike[str]) -> bool:
+        """Return whether there is a file."""
+        return Path(path).exists()
+
+    def rm_file(self, path: str | os.PathLike[str]) -> None:
+        """Remove a file."""
+        Path(path).unlink()
+
+    def ls(self, path: str | os.PathLike[str]) -> list[str]:
+        """Return the paths of the files in a folder."""
+        return [str(p) for p in Path(path).iterdir()]
+
+
+def _flush_to_disk(stream: Any) -> None:
+    stream.flush()
+    try:
+        os.fsync(stream.fileno())
+    except (AttributeError, io.UnsupportedOperation) as error:
+        warnings.warn(f"fsync not supported for this stream, relying on flush(): {error}", stacklevel=2)
+
+
+# ---- writing
+
+
+class _NotClosing(io.IOBase):
+    """A stream that writes to another one, which stays open."""
+
+    def __init__(self, raw: Any) -> None:
+        self.raw = raw
+
+    def writable(self) -> bool:
+        """Return `True`."""
+        return True
+
+    def write(self, b: Any) -> int:
+        """Write bytes."""
+        return self.raw.write(b)
+
+    def close(self) -> None:
+        """Flush the other stream."""
+        self.raw.flush()
+
+
+class _StorageWriterTransforms:
+    """The extensions of a writer."""
+
+    def __init__(self, extensions: Sequence[StreamTransformExtension] | None = None) -> None:
+        self.extensions = extensions or ()
+
+    def transform_save_stream(self, write_item: WriteItem, raw_stream: Any) -> tuple[Any, list[str]]:
+        """Return a stream for the bytes of an item, and the extensions for its metadata. Closing the stream leaves
+        `raw_stream` open.
+        """
+        stream: Any = _NotClosing(raw_stream)
+        for extension in self.extensions:
+            stream = extension.transform_to(stream)
+        return stream, [extension.get_descriptor() for extension in reversed(self.extensions)]
+
+
+def _item_size(item: WriteItem) -> int:
+    """Return the size of a chunk in bytes."""
+    if item.tensor_data is None:
+        raise AssertionError("WriteItem tensor_data must not be None")
+    size = item.tensor_data.properties.dtype.itemsize
+    for n in item.tensor_data.chunk.sizes:
+        size *= n
+    return size
+
+
+def _split_by_size_and_type(bins: int, items: list[WriteItem]) -> list[list[WriteItem]]:
+    """Return the items in `bins` lists of about the same number of bytes."""
+    if bins == 1:
+        return [items]
+    bytes_items = [item for item in items if item.type == WriteItemType.BYTE_IO]
+    tensors = [item for item in items if item.type != WriteItemType.BYTE_IO]
+    buckets: list[list[WriteItem]] = [bytes_items[i::bins] for i in range(bins)]
+    sizes = [0] * bins
+    for item in sorted(tensors, key=_item_size, reverse=True):
+        smallest = min(enumerate(sizes), key=operator.itemgetter(1))[0]
+        buckets[smallest].append(item)
+        sizes[smallest] += _item_size(item)
+    return buckets
+
+
+def _on_cpu(tensor: Tensor) -> Tensor:
+    """Return a tensor on `cpu` whose storage holds nothing else."""
+    tensor = tensor.detach().cpu()
+    return tensor.clone() if tensor.untyped_storage().nbytes() != tensor.nbytes else tensor
+
+
+class _FileSystemWriter(StorageWriter):
+    """A writer of items to files. See `FileSystemWriter`."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        single_file_per_rank: bool = True,
+        sync_files: bool = True,
+        thread_count: int = 1,
+        per_thread_copy_ahead: int = 10_000_000,
+        overwrite: bool = True,
+        _extensions: Sequence[StreamTransformExtension] | None = None,
+        serialization_format: SerializationFormat = SerializationFormat.TORCH_SAVE,
+        *args: Any,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__()
+        self.fs: Any = FileSystem()
+        self.path: Any = self.fs.init_path(path)
+        self.single_file_per_rank = single_file_per_rank
+        self.sync_files = sync_files
+        self.thread_count = thread_count
+        self.per_thread_copy_ahead = per_thread_copy_ahead
+        self.save_id = _generate_uuid()
+        self.overwrite = overwrite
+        self.transforms = _StorageWriterTransforms(_extensions)
+        self.serialization_format = serialization_format
+        self.rank: int | None = None
+        self.use_collectives: bool = True
+
+    def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
+        """Begin a new checkpoint, in the folder `checkpoint_id` if that is given."""
+        if checkpoint_id:
+            self.path = self.fs.init_path(checkpoint_id)
+        self.save_id = _generate_uuid()
+
+    def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
+        """Take the role of this rank."""
+        self.rank = kwargs.get("rank")
+        self.use_collectives = kwargs.get("use_collectives", True)
+
+    def _own_metadata_path(self) -> Any:
+        """Return the path of the metadata that this save writes. Without collectives each rank has its own."""
+        return self._get_metadata_path(None if self.use_collectives else self.rank)
+
+    def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
+        """Make the folder.
+
+        Raises:
+            RuntimeError: If there is a checkpoint, and `overwrite` is false.
+        """
+        self.fs.mkdir(self.path)
+        if self.fs.exists(self._own_metadata_path()):
+            if not self.overwrite:
+                raise RuntimeError(f"Checkpoint already exists and self.overwrite={self.overwrite!r}.")
+            warnings.warn(
+                f"Detected an existing checkpoint in {self.path}, overwriting since "
+                f"self.overwrite={self.overwrite!r}. Past version 2.5 of PyTorch, `overwrite` will default to False. "
+                "Set this variable to True to maintain this functionality or False to raise when an existing "
+                "checkpoint is found.",
+                stacklevel=2,
+            )
+        if self.rank is not None and not self.use_collectives:
+            plan = dataclasses.replace(plan, storage_data=_StoragePrefix(f"__{self.rank}_"))
+        return plan
+
+    def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
+        """Give each rank the beginning of the names of its files."""
+        return [
+            plan if plan.storage_data is not None else dataclasses.replace(plan, storage_data=_StoragePrefix(f"__{i}_"))
+            for i, plan in enumerate(plans)
+        ]
+
+    def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future:
+        """Write the items of a plan to new files. Return a future of a list of `WriteResult`."""
+        if self.single_file_per_rank:
+            buckets = _split_by_size_and_type(self.thread_count, plan.items)
+        else:
+            buckets = [[item] for item in plan.items]
+        names = self._unused_names(plan.storage_data.prefix)
+        files = [
+            (self.fs.concat_path(self.path, name), name, bucket)
+            for bucket, name in zip(filter(None, buckets), names, strict=False)
+        ]
+        return self._write_data(planner, files)
+
+    def _unused_names(self, prefix: str) -> Generator[str, None, None]:
+        """Return the names of files with this beginning that do not exist."""
+        number = 0
+        while True:
+            name = f"{prefix}{number}{DEFAULT_SUFFIX}"
+            if not self.fs.exists(self.fs.concat_path(self.path, name)):
+                yield name
+            number += 1
+
+    def _write_data(self, planner: SavePlanner, files: Iterable[tuple[Any, str, list[WriteItem]]]) -> Future:
+        """Write files, each a path, a name and items. Return a future of a list of `WriteResult`."""
+
+        def write(file: tuple[Any, str, list[WriteItem]]) -> list[WriteResult]:
+            path, name, items = file
+            with self._new_file(path) as stream:
+                return self._write_items(stream, name, items, planner)
+
+        if self.thread_count > 1:
+            from concurrent.futures import ThreadPoolExecutor
+
+            with ThreadPoolExecutor(self.thread_count) as threads:
+                written = list(threads.map(write, files))
+        else:
+            written = [write(file) for file in files]
+        self._sync_folder()
+        future = Future()
+        future.set_result([result for results in written for result in results])
+        return future
+
+    @contextmanager
+    def _new_file(self, path: Any, mode: str = "wb") -> Generator[Any, None, None]:
+        """Open a file for writing. It gets its name when it is complete and on the disk.
+
+        On other file systems, where renaming may be a copy, data files are written under their names.
+        """
+        is_replaced = getattr(self.fs, "_rename_replaces", False)
+        is_data = os.fspath(path) != os.fspath(self._own_metadata_path())
+        temporary = path if is_data and not is_replaced else f"{os.fspath(path)}.tmp"
+        try:
+            with self.fs.create_stream(temporary, mode) as stream:
+                yield stream
+                if self.sync_files:
+                    _flush_to_disk(stream)
+            if temporary is not path:
+                if not is_replaced and self.fs.exists(path):
+                    self.fs.rm_file(path)
+                self.fs.rename(temporary, path)
+        except BaseException:
+            with contextlib.suppress(Exception):
+                self.fs.rm_file(temporary)
+            raise
+
+    def _sync_folder(self) -> None:
+        if self.sync_files and isinstance(self.fs, FileSystem):
+            _replace_file._sync_folder(self.path)
+
+    def _write_items(self, stream: Any, name: str, items: list[WriteItem], planner: SavePlanner) -> list[WriteResult]:
+        """Write items to one file, objects that are not tensors first."""
+        ordered = sorted(items, key=lambda item: item.type != WriteItemType.BYTE_IO)
+        if self.serialization_format == SerializationFormat.SAFETENSORS:
+            return self._write_safetensors(stream, name, ordered, planner)
+        results = []
+        for item in ordered:
+            data = planner.resolve_data(item)
+            offset = stream.tell()
+            transformed, descriptors = self.transforms.transform_save_stream(item, stream)
+            if isinstance(data, torch.Tensor):
+                torch.save(_on_cpu(data), transformed)
+            else:
+                transformed.write(data.getbuffer())
+            transformed.close()
+            length = stream.tell() - offset
+            place = _StorageInfo(name, offset, length, descriptors or None)
+            results.append(WriteResult(item.index, length, place))
+        return results
+
+    def _write_safetensors(
+        self, stream: Any, name: str, items: list[WriteItem], planner: SavePlanner
+    ) -> list[WriteResult]:
+        """Write the tensors of one file, with the offsets of chunks in the metadata of the file."""
+        tensors, places, results = {}, {}, []
+        for item in items:
+            data = planner.resolve_data(item)
+            if not isinstance(data, torch.Tensor) or item.tensor_data is None:
+                raise ValueError(f"{name}: a file of safetensors holds tensors only, and {item.index.fqn} is none")
+            if item.index.fqn in tensors:
+                raise ValueError(f"{name}: a file of safetensors holds one chunk of {item.index.fqn}, not several")
+            tensors[item.index.fqn] = _on_cpu(data).contiguous()
+            places[item.index.fqn] = {"saved_offsets": list(item.tensor_data.chunk.offsets)}
+            results.append(WriteResult(item.index, data.nbytes, _StorageInfo(name, 0, data.nbytes)))
+        described = {
+            CUSTOM_METADATA_KEY: json.dumps(places),
+            DCP_VERSION_KEY: str(HF_DCP_VERSION),
+            FORMAT_KEY: FORMAT_VALUE,
+        }
+        stream.write(safetensors.save(tensors, metadata=described))
+        return results
+
+    def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
+        """Write ``.metadata``, which makes the new checkpoint valid. Then remove files that it does not name."""
+        metadata.version = CURRENT_DCP_VERSION
+        metadata.storage_data = {result.index: result.storage_data for part in results for result in part}
+        metadata.storage_meta = self.storage_meta()
+        with self._new_file(self._own_metadata_path()) as stream:
+            _metadata_file.write(metadata, stream)
+        self._sync_folder()
+        self._remove_old_files({place.relative_path for place in metadata.storage_data.values()})
+
+    def _remove_old_files(self, used: set[str]) -> None:
+        """Remove data files of earlier saves to this folder, also of saves that did not end."""
+        if not hasattr(self.fs, "ls"):
+            return
+        paths = {os.path.basename(path): path for path in self.fs.ls(self.path)}
+        if self.use_collectives:
+            if any(_METADATA_OF_RANK.fullmatch(name) for name in paths):
+                # The files of a checkpoint without collectives are in use, too.
+                return
+            own = ""
+        else:
+            own = f"__{self.rank}_"
+        for name, path in paths.items():
+            if name not in used and name.startswith(own) and _DATA_FILE.fullmatch(name):
+                with contextlib.suppress(OSError):
+                    self.fs.rm_file(path)
+
+    def storage_meta(self) -> StorageMeta | None:
+        """Return the folder and the name of this save."""
+        return StorageMeta(checkpoint_id=self.checkpoint_id, save_id=self.save_id)
+
+    def _get_metadata_path(self, rank: int | None = None) -> Any:
+        return self.fs.concat_path(self.path, _metadata_fn if rank is None else f"__{rank}{_metadata_fn}")
+
+    @property
+    def checkpoint_id(self) -> str | os.PathLike[str]:
+        """The folder."""
+        return self.path
+
+    @classmethod
+    def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
+        """Return whether `checkpoint_id` is a path below a folder that this process may write to."""
+        return FileSystem.validate_checkpoint_id(checkpoint_id)
+
+
+class FileSystemWriter(_FileSystemWriter, BlockingAsyncStager):
+    """A writer of checkpoints to a folder.
+
+    Args:
+        path: The folder. It is made if it does not exist. All ranks must see the same folder.
+        single_file_per_rank: If `False`, each item gets a file of its own.
+        sync_files: Whether files are flushed to the disk (`fsync`) before they get their names.
+        thread_count: Number of threads that write, each to a file of its own.
+        per_thread_copy_ahead: Accepted for compatibility. Tensors are copied to the host one after the other.
+        cache_staged_state_dict: Whether `async_save` keeps the copy of the state dict for the next call.
+        overwrite: If `False`, an existing checkpoint is an error.
+        _extensions: Extensions that change the bytes of items.
+        serialization_format: Format of the files.
+
+    Example:
+        >>> import pytpu as torch
+        >>> import tempfile
+        >>> import pytpu.distributed.checkpoint as dcp
+        >>> folder = tempfile.mkdtemp()
+        >>> written = dcp.save({"w": torch.ones(2)}, storage_writer=dcp.FileSystemWriter(folder), no_dist=True)
+        >>> sorted(written.state_dict_metadata)
+        ['w']
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        single_file_per_rank: bool = True,
+        sync_files: bool = True,
+        thread_count: int = 1,
+        per_thread_copy_ahead: int = 10_000_000,
+        cache_staged_state_dict: bool = False,
+        overwrite: bool = True,
+        _extensions: Sequence[StreamTransformExtension] | None = None,
+        serialization_format: SerializationFormat = SerializationFormat.TORCH_SAVE,
+    ) -> None:
+        _FileSystemWriter.__init__(
+            self,
+            path=path,
+            single_file_per_rank=single_file_per_rank,
+            sync_files=sync_files,
+            thread_count=thread_count,
+            per_thread_copy_ahead=per_thread_copy_ahead,
+            overwrite=overwrite,
+            _extensions=_extensions,
+            serialization_format=serialization_format,
+        )
+        BlockingAsyncStager.__init__(self, cache_staged_state_dict=cache_staged_state_dict)
+
+    def stage(self, state_dict: STATE_DICT_TYPE) -> STATE_DICT_TYPE:
+        """Return a copy of the state dict in host memory."""
+        self.per_thread_copy_ahead = 0
+        return super().stage(state_dict)
+
+
+# ---- reading
+
+
+class _StorageReaderTransforms:
+    """The extensions of a reader."""
+
+    def __init__(self, extension_registry: ExtensionRegistry | None = None) -> None:
+        self.extension_registry = extension_registry or ExtensionRegistry()
+
+    def transform_load_stream(self, read_item: ReadItem, transform_descriptors: Sequence[str], raw_stream: Any) -> Any:
+        """Return a stream of the bytes of an item before the extensions changed them."""
+        stream = raw_stream
+        for extension in self.extension_registry.from_descriptor_list(transform_descriptors):
+            if isinstance(extension, StreamTransformExtension):
+                stream = extension.transform_from(stream)
+        return stream
+
+
+class FileSystemReader(StorageReader):
+    """A reader of checkpoints in a folder, of this package or of PyTorch.
+
+    Neither ``.metadata`` nor the items can run code. Classes that are not part of the format are refused, unless
+    `torch.serialization.add_safe_globals` allows them.
+
+    Args:
+        path: The folder.
+        _extension_registry: Extensions that files may name.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], _extension_registry: ExtensionRegistry | None = None) -> None:
+        super().__init__()
+        self.fs: Any = FileSystem()
+        self.path: Any = self.fs.init_path(path)
+        self.storage_data: dict[Any, Any] = {}
+        self.load_id = _generate_uuid()
+        self.transforms = _StorageReaderTransforms(_extension_registry)
+        self.rank: int | None = None
+        self.use_collectives = True
+
+    def _slice_file(self, file: Any, sinfo: _StorageInfo) -> Any:
+        return _create_file_view(file, sinfo.offset, sinfo.length)
+
+    def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
+        """Begin to read a checkpoint, in the folder `checkpoint_id` if that is given."""
+        self.storage_data = {}
+        if checkpoint_id:
+            self.path = self.fs.init_path(checkpoint_id)
+        self.load_id = _generate_uuid()
+
+    def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future:
+        """Read the items of a plan, and give them to the planner.
+
+        Raises:
+            RuntimeError: If a file is damaged. The text names the file and the item.
+            OSError: If a file cannot be read.
+        """
+        files: dict[str, dict[MetadataIndex, list[ReadItem]]] = {}
+        for item in plan.items:
+            place = self._place_of(item.storage_index)
+            files.setdefault(place.relative_path, {}).setdefault(item.storage_index, []).append(item)
+        for name, items in files.items():
+            path = self.fs.concat_path(self.path, name)
+            with self.fs.create_stream(path, "rb") as stream:
+                size = stream.seek(0, os.SEEK_END)
+                # Read a chunk once, also if several items need it.
+                for index, requests in sorted(items.items(), key=lambda pair: self.storage_data[pair[0]].offset):
+                    self._read_chunk(path, stream, size, index, requests, planner)
+        future = Future()
+        future.set_result(None)
+        return future
+
+    def _place_of(self, index: MetadataIndex) -> _StorageInfo:
+        place = self.storage_data.get(index)
+        if place is None:
+            raise RuntimeError(f"{self._get_metadata_path(self._rank_of_metadata())}: no file is named for {index}")
+        return place
+
+    def _rank_of_metadata(self) -> int | None:
+        return None if self.use_collectives else self.rank
+
+    def _read_chunk(
+        self, path: Any, stream: Any, size: int, index: MetadataIndex, requests: list[ReadItem], planner: LoadPlanner
+    ) -> None:
+        place = self.storage_data[index]
+        what = f"{path}: {index.fqn}"
+        if place.offset + place.length > size:
+            raise RuntimeError(
+                f"{what}: the file is truncated: it has {size} bytes, and the item needs the bytes from "
+                f"{place.offset} to {place.offset + place.length}"
+            )
+        source = self.transforms.transform_load_stream(
+            requests[0], place.transform_descriptors or (), self._slice_file(stream, place)
+        )
+        if requests[0].type == LoadItemType.BYTE_IO:
+            data = source.read(-1)
+            for request in requests:
+                try:
+                    planner.load_bytes(request, io.BytesIO(data))
+                except (pickle.UnpicklingError, EOFError) as error:
+                    raise pickle.UnpicklingError(f"{what}: {error}") from error
+            return
+        seekable = source if source.seekable() else io.BytesIO(source.read(-1))
+        try:
+            tensor = torch.load(seekable, map_location="cpu", weights_only=True)
+            if not isinstance(tensor, torch.Tensor):
+                raise TypeError(f"expected a tensor, got {type(tensor).__name__}")
+        except Exception as error:
+            raise RuntimeError(f"{what}: the item is damaged: {type(error).__name__}: {error}") from error
+        for request in requests:
+            _fill(planner, request, tensor, what)
+
+    def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
+        """Return the content of the checkpoint.
+
+        Args:
+            args: Accepted for compatibility.
+            kwargs: `rank` is the rank whose metadata is read, of a checkpoint that was saved without collectives.
+
+        Raises:
+            OSError: If there is no file ``.metadata``.
+            pickle.UnpicklingError: If it is damaged.
+        """
+        path = self._get_metadata_path(kwargs.get("rank"))
+        with self.fs.create_stream(path, "rb") as stream:
+            metadata = _metadata_file.read(stream.read(), path)
+        if getattr(metadata, "storage_meta", None) is None:
+            metadata.storage_meta = StorageMeta()
+        metadata.storage_meta.load_id = self.load_id  # type: ignore[union-attr]
+        return metadata
+
+    def _get_metadata_path(self, rank: int | None = None) -> Any:
+        return self.fs.concat_path(self.path, _metadata_fn if rank is None else f"__{rank}{_metadata_fn}")
+
+    def set_up_storage_reader(self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
+        """Take the content of the checkpoint."""
+        self.storage_data = metadata.storage_data
+        self.rank = kwargs.get("rank")
+        self.use_collectives = kwargs.get("use_collectives", True)
+        if self.storage_data is None:
+            raise AssertionError("storage_data must not be None in metadata")
+
+    def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
+        """Return the plan as it is."""
+        return plan
+
+    def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
+        """Return the plans as they are."""
+        return plans
+
+    @property
+    def checkpoint_id(self) -> str | os.PathLike[str]:
+        """The folder."""
+        return self.path
+
+    @classmethod
+    def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
+        """Return whether `checkpoint_id` is a path below a folder that this process may write to."""
+        return FileSystem.validate_checkpoint_id(checkpoint_id)
+
+
+def _fill(planner: LoadPlanner, request: ReadItem, tensor: Tensor, what: str) -> None:
+    """Copy the part of a saved chunk that an item needs to its place."""
+    try:
+        part = _narrow(tensor, request.storage_offsets, request.lengths)
+    except (RuntimeError, IndexError, ValueError) as error:
+        raise RuntimeError(f"{what}: the item has size {tensor.size()}, which .metadata does not say") from error
+    target = planner.resolve_tensor(request).detach()
+    if target.size() != part.size():
+        raise AssertionError(f"req {request.storage_index} mismatch sizes {target.size()} vs {part.size()}")
+    target.copy_(part)
+    planner.commit_tensor(request, target)

@@ -1,0 +1,173 @@
+"""``torch.distributed.checkpoint.state_dict_loader``: ``load``."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import os
+import warnings
+from typing import Any
+
+from ._storage_utils import _storage_setup
+from .default_planner import DefaultLoadPlanner, _EmptyStateDictLoadPlanner
+from .metadata import Metadata
+from .planner import LoadPlan, LoadPlanner
+from .state_dict_saver import _is_alone
+from .stateful import Stateful
+from .storage import StorageReader
+from .utils import _api_bc_check, _DistWrapper, _profile
+
+__all__ = ["load", "load_state_dict"]
+
+logger = logging.getLogger(__name__)
+
+
+def load_state_dict(
+    state_dict: dict[str, Any],
+    storage_reader: StorageReader,
+    process_group: Any = None,
+    coordinator_rank: int = 0,
+    no_dist: bool = False,
+    planner: LoadPlanner | None = None,
+) -> None:
+    """Read a checkpoint. Deprecated: use `load`."""
+    warnings.warn(
+        "`load_state_dict` is deprecated and will be removed in future versions.Please use `load` instead.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    storage_reader.reset()
+    with _profile():
+        _load_state_dict(state_dict, storage_reader, process_group, coordinator_rank, no_dist, planner)
+
+
+@_api_bc_check
+def load(
+    state_dict: dict[str, Any],
+    *,
+    checkpoint_id: str | os.PathLike[str] | None = None,
+    storage_reader: StorageReader | None = None,
+    planner: LoadPlanner | None = None,
+    process_group: Any = None,
+    no_dist: bool = False,
+) -> None:
+    """Fill a state dict from a checkpoint, in place. All ranks of the group call this function.
+
+    Each rank reads the chunks that it needs, however many ranks have written the checkpoint. Tensors are filled in
+    their memory. Other values are replaced.
+
+    Args:
+        state_dict: The values to fill. Objects with ``state_dict`` and ``load_state_dict`` get their state.
+        checkpoint_id: Folder or URL of the checkpoint.
+        storage_reader: The reader. By default a `FileSystemReader` for `checkpoint_id`.
+        planner: The planner. By default a `DefaultLoadPlanner`.
+        process_group: The group. `None` is the default group.
+        no_dist: Whether this process loads alone.
+
+    Raises:
+        CheckpointException: On all ranks, if one rank fails.
+
+    Example:
+        >>> import pytpu as torch
+        >>> import tempfile
+        >>> import pytpu.distributed.checkpoint as dcp
+        >>> folder = tempfile.mkdtemp()
+        >>> _ = dcp.save({"w": torch.arange(3), "step": 7}, checkpoint_id=folder, no_dist=True)
+        >>> state = {"w": torch.zeros(3, dtype=torch.int64), "step": 0}
+        >>> dcp.load(state, checkpoint_id=folder, no_dist=True)
+        >>> state
+        {'w': tensor([0, 1, 2]), 'step': 7}
+    """
+    no_dist = _is_alone(no_dist, "load")
+    with _profile():
+        reader = _storage_setup(storage_reader, checkpoint_id, reader=True)
+        # All ranks call `state_dict` in one order: it may communicate.
+        values = {}
+        for key in sorted(state_dict):
+            if key in state_dict:
+                value = state_dict[key]
+                values[key] = value.state_dict() if isinstance(value, Stateful) else value
+        _load_state_dict(
+            state_dict=values, storage_reader=reader, process_group=process_group, no_dist=no_dist, planner=planner
+        )
+        for key, loaded in values.items():
+            value = state_dict.get(key)
+            if isinstance(value, Stateful):
+                value.load_state_dict(loaded)
+            elif key in state_dict:
+                state_dict[key] = loaded
+
+
+def _read_metadata(reader: StorageReader, rank: int) -> tuple[Metadata, bool]:
+    """Return the content of a checkpoint, and whether it is that of all ranks."""
+    errors = []
+    try:
+        return reader.read_metadata(), True
+    except Exception as error:
+        errors.append(f"global metadata read failed: {error}")
+        logger.info("Global metadata is not found. Falling back to rank local metadata.")
+    if "kwargs" in inspect.signature(reader.read_metadata).parameters:
+        try:
+            return reader.read_metadata(rank=rank), False
+        except Exception as error:
+            errors.append(f"rank local metadata read failed: {error}")
+    raise AssertionError("; ".join(["metadata is None", *errors]))
+
+
+def _load_state_dict(
+    state_dict: dict[str, Any],
+    storage_reader: StorageReader,
+    process_group: Any = None,
+    coordinator_rank: int = 0,
+    no_dist: bool = False,
+    planner: LoadPlanner | None = None,
+) -> None:
+    group = _DistWrapper(process_group, not no_dist, coordinator_rank)
+    chosen = planner or DefaultLoadPlanner()
+
+    def plan_of_rank() -> LoadPlan:
+        metadata, is_global = _read_metadata(storage_reader, group.rank)
+        chosen.set_up_planner(state_dict, metadata, group.is_coordinator)
+        if "kwargs" in inspect.signature(storage_reader.set_up_storage_reader).parameters:
+            storage_reader.set_up_storage_reader(
+                metadata, group.is_coordinator, rank=group.rank, use_collectives=is_global
+            )
+        else:
+            storage_reader.set_up_storage_reader(metadata, group.is_coordinator)
+        return storage_reader.prepare_local_plan(chosen.create_local_plan())
+
+    def plans_of_all(plans: list[LoadPlan]) -> list[LoadPlan]:
+        return storage_reader.prepare_global_plan(chosen.create_global_plan(plans))
+
+    def read(plan: LoadPlan) -> None:
+        storage_reader.read_data(chosen.finish_plan(plan), chosen).wait()
+
+    plan = group.reduce_scatter("plan", plan_of_rank, plans_of_all)
+    group.all_gather("read", lambda: read(plan))
+
+
+def _load_state_dict_from_keys(
+    keys: set[str] | str | None = None,
+    *,
+    checkpoint_id: str | os.PathLike[str] | None = None,
+    storage_reader: StorageReader | None = None,
+    process_group: Any = None,
+) -> dict[str, Any]:
+    """Return values of a checkpoint, on ``cpu``.
+
+    Args:
+        keys: Names of values, flat or of the dicts that hold them. `None` is all.
+        checkpoint_id: Folder or URL of the checkpoint.
+        storage_reader: The reader. By default a `FileSystemReader` for `checkpoint_id`.
+        process_group: The group. `None` is the default group.
+    """
+    no_dist = _is_alone(False, "load")
+    state_dict: dict[str, Any] = {}
+    _load_state_dict(
+        state_dict=state_dict,
+        storage_reader=_storage_setup(storage_reader, checkpoint_id, reader=True),
+        process_group=process_group,
+        no_dist=no_dist,
+        planner=_EmptyStateDictLoadPlanner(keys={keys} if isinstance(keys, str) else keys),
+    )
+    return state_dict
