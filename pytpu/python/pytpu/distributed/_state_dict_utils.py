@@ -64,7 +64,7 @@ def _gather_state_dict(
 
     def whole(tensor: Any) -> Any:
         if isinstance(tensor, DTensor):
-            tensor = tensor.full_tensor()  # type: ignore[attr-defined]
+            tensor = tensor.full_tensor()
         # Other ranks free the tensor at once.
         return None if not keep else tensor.cpu() if cpu_offload else tensor
 
@@ -91,7 +91,7 @@ def _create_cpu_state_dict(
 
     def memory(tensor: Any) -> Any:
         if isinstance(tensor, DTensor):
-            return tensor.cpu()  # type: ignore[attr-defined]
+            return tensor.cpu()
         made = torch.empty_like(tensor.detach(), device="cpu")
         return made.share_memory_() if share_memory else made
 
@@ -134,7 +134,7 @@ def _distributed_as(local: Any, full: torch.Tensor, device: torch.device) -> Any
     full = full.detach().to(device)
     if not isinstance(local, DTensor):
         return full
-    return distribute_tensor(full, local.device_mesh, local.placements)  # type: ignore[attr-defined]
+    return distribute_tensor(full, local.device_mesh, local.placements)
 
 
 def _distribute_state_dict(

@@ -15,7 +15,7 @@ WRAPPED_EXCEPTION = tuple[BaseException, traceback.StackSummary]
 def _wrap_exception(error: BaseException) -> WRAPPED_EXCEPTION:
     """Return an exception with its traceback, in a form that can be sent to other ranks."""
     # The frames of `extract_tb` may hold code objects, which pickle refuses.
-    frames = [(f.filename, f.lineno, f.name, f.line) for f in traceback.extract_tb(error.__traceback__)]
+    frames = [(f.filename, f.lineno or 0, f.name, f.line) for f in traceback.extract_tb(error.__traceback__)]
     summary = traceback.StackSummary.from_list(frames)
     try:
         pickle.loads(pickle.dumps(error))

@@ -42,7 +42,7 @@ class BroadcastingTorchSaveReader(StorageReader):
         self.checkpoint_id = checkpoint_id
         self.coordinator_rank = coordinator_rank
 
-    def read_metadata(self) -> Metadata:  # type: ignore[override]
+    def read_metadata(self) -> Metadata:
         """Return an empty content."""
         return Metadata(state_dict_metadata={})
 
@@ -84,7 +84,7 @@ class BroadcastingTorchSaveReader(StorageReader):
         future.set_result(None)
         return future
 
-    def set_up_storage_reader(self, metadata: Metadata, is_coordinator: bool) -> None:  # type: ignore[override]
+    def set_up_storage_reader(self, metadata: Metadata, is_coordinator: bool) -> None:
         """Take the role of this rank."""
         self.is_coordinator = is_coordinator
         if is_coordinator and dist.get_rank() != self.coordinator_rank:

@@ -39,7 +39,7 @@ class _FileSystem(FileSystemBase):
 
     def init_path(self, path: str | os.PathLike[str], **kwargs: Any) -> str | os.PathLike[str]:
         """Find the file system of a URL. `kwargs` are its options."""
-        from fsspec.core import url_to_fs  # type: ignore[import-not-found]
+        from fsspec.core import url_to_fs
 
         self.fs, _ = url_to_fs(path, **kwargs)
         return path

@@ -176,7 +176,7 @@ class HuggingFaceStorageReader(FileSystemReader):
         future.set_result(None)
         return future
 
-    def read_metadata(self) -> Metadata:  # type: ignore[override]
+    def read_metadata(self) -> Metadata:
         """Return the content of the checkpoint, which the headers of the files say.
 
         Raises:

@@ -261,7 +261,7 @@ def _with_memory(value: Any) -> Any:
 def _dtensor_with_memory(value: Any) -> Any:
     if value.device.type != "meta":
         return value
-    return DTensor.from_local(  # type: ignore[call-arg]
+    return DTensor.from_local(
         torch.empty_like(value.to_local(), device=_device_of_group()),
         device_mesh=value.device_mesh,
         placements=value.placements,

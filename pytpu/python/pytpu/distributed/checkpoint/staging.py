@@ -103,7 +103,7 @@ class _Copier:
         return made
 
     def _copy_dtensor(self, tensor: Any) -> Any:
-        return DTensor.from_local(  # type: ignore[call-arg]
+        return DTensor.from_local(
             self._copy_tensor(tensor.to_local(), None),
             device_mesh=tensor.device_mesh,
             placements=tensor.placements,

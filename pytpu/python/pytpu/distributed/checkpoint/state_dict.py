@@ -701,5 +701,5 @@ def _patch_optimizer_state_dict(
 
     _patched_state_dict.update((state_dict, load_state_dict))
     for optim in found:
-        optim.state_dict = state_dict  # type: ignore[method-assign,assignment]
+        optim.state_dict = state_dict  # type: ignore[method-assign]
         optim.load_state_dict = load_state_dict  # type: ignore[method-assign]
