@@ -217,13 +217,9 @@ def _create_read_items(fqn: str, md: STORAGE_TYPES, obj: Any) -> list[ReadItem]:
     if isinstance(md, BytesStorageMetadata):
         index = MetadataIndex(fqn)
         return [_create_read_item_for_byteio(index, 0, index, 0, 0)]
-    try:
-        local_chunks = _create_chunk_list(obj)
-    except ValueError as error:
-        raise ValueError(
-            f"Invalid checkpoint metadata for {fqn}, expected BytesStorageMetadata but found {type(md)}"
-        ) from error
-    return create_read_items_for_chunk_list(fqn, md, local_chunks)
+    if not (isinstance(obj, torch.Tensor) or hasattr(obj, "__create_chunk_list__")):
+        raise ValueError(f"Invalid checkpoint metadata for {fqn}, expected BytesStorageMetadata but found {type(md)}")
+    return create_read_items_for_chunk_list(fqn, md, _create_chunk_list(obj))
 
 
 # ---- memory for values that have none
