@@ -450,8 +450,9 @@ class Machine:
             elif op == 0x80:  # PROTO
                 protocol = data[at] if at < end else 0
                 at += 1
-                if protocol > 2 and protocol <= self._protocol:
-                    pass
+                if self._protocol > 2:
+                    if protocol > self._protocol:
+                        raise pickle.UnpicklingError(f"unsupported pickle protocol: {protocol}")
                 elif protocol != 2:
                     warnings.warn(
                         f"Detected pickle protocol {protocol} in the checkpoint, which was not the default pickle "
