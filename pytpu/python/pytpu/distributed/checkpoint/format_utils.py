@@ -96,9 +96,9 @@ class BroadcastingTorchSaveReader(StorageReader):
         """Return the plan as it is."""
         return plan
 
-    def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
+    def prepare_global_plan(self, global_plan: list[LoadPlan]) -> list[LoadPlan]:
         """Return the plans as they are."""
-        return plans
+        return global_plan
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
         """Begin to read the file `checkpoint_id`."""
