@@ -33,10 +33,21 @@ _PROTOCOL = 4
 _MAX_INDEX = 1 << 20
 
 
-class _Pickler(serialization._Pickler):
-    def persistent_id(self, obj: Any) -> None:
-        if type(obj).__name__ in ("_Storage", "TypedStorage", "UntypedStorage"):
-            raise TypeError("the metadata of a checkpoint cannot hold tensors")
+def _refuse_tensors(self: Any, obj: Any) -> None:
+    if isinstance(obj, (torch.Tensor, torch.UntypedStorage, torch.TypedStorage)):
+        raise TypeError("the metadata of a checkpoint cannot hold tensors")
+
+
+class _Pickler(pickle.Pickler):
+    """The pickler of the standard library. It is right if this package has taken the name ``torch``."""
+
+    persistent_id = _refuse_tensors
+
+
+class _RenamingPickler(serialization._Pickler):
+    """A pickler that writes names of this package as names of ``torch``. It takes ten times as long."""
+
+    persistent_id = _refuse_tensors
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, torch.layout):
@@ -44,9 +55,14 @@ class _Pickler(serialization._Pickler):
         return super().reducer_override(obj)
 
 
+def _has_name_of_torch() -> bool:
+    return Metadata.__module__ == "torch.distributed.checkpoint.metadata"
+
+
 def write(metadata: Metadata, file: Any) -> None:
     """Write the content of a checkpoint to an open file."""
-    _Pickler(file, _PROTOCOL).dump(metadata)
+    kind = _Pickler if _has_name_of_torch() else _RenamingPickler
+    kind(file, _PROTOCOL).dump(metadata)
 
 
 def _path(*parts: str) -> pathlib.PurePath:
