@@ -195,6 +195,24 @@ def test_partial_loads_keep_other_values(tmp_path):
     assert state["v"].tolist() == [4, 4] and state["w"].tolist() == [0, 1, 2]
 
 
+def test_values_go_to_keys_that_are_no_texts(tmp_path):
+    dcp.save({"a": {1: {"n": 2}, "x": [{3: 4}]}}, checkpoint_id=tmp_path, no_dist=True)
+    state = {"a": {1: {"n": 0}, "x": [{3: 0}]}}
+    dcp.load(state, checkpoint_id=tmp_path, no_dist=True)
+    assert state == {"a": {1: {"n": 2}, "x": [{3: 4}]}}
+
+
+def test_tensors_of_other_classes_are_saved_as_plain_ones(tmp_path):
+    class Own(torch.Tensor):
+        pass
+
+    dcp.save(
+        {"x": torch.ones(2).as_subclass(Own), "p": nn.Parameter(torch.ones(2))}, checkpoint_id=tmp_path, no_dist=True
+    )
+    got = _load_state_dict_from_keys(checkpoint_id=tmp_path)
+    assert type(got["x"]) is type(got["p"]) is torch.Tensor and got["x"].tolist() == [1, 1]
+
+
 def test_values_are_loaded_by_their_names_alone(tmp_path):
     dcp.save(nested(), checkpoint_id=tmp_path, no_dist=True)
     assert_same(_load_state_dict_from_keys(checkpoint_id=tmp_path), nested())

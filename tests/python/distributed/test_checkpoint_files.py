@@ -381,7 +381,8 @@ def test_a_save_that_fails_leaves_the_old_checkpoint(tmp_path, threads):
 def test_files_that_are_not_of_the_checkpoint_stay(tmp_path):
     for name in ("notes.txt", "__0_0.pt", "model.distcp"):
         (tmp_path / name).write_text("x")
-    (tmp_path / "__7_0.distcp").write_text("of an earlier save")
+    for name in ("__7_0.distcp", "__1_0.distcp.01234567.tmp", ".metadata.01234567.tmp"):
+        (tmp_path / name).write_text("of an earlier save")
     dcp.save({"a": torch.ones(2)}, checkpoint_id=tmp_path, no_dist=True)
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == [".metadata", "__0_0.distcp", "__0_0.pt", "model.distcp", "notes.txt"]

@@ -6,6 +6,7 @@ import dataclasses
 import io
 import logging
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import pytpu as torch
@@ -13,7 +14,7 @@ import pytpu as torch
 from . import _version
 from ._dedup_save_plans import dedup_save_plans
 from ._nested_dict import FLATTEN_MAPPING, flatten_state_dict
-from ._traverse import set_element
+from ._traverse import OBJ_PATH, set_element
 from .metadata import (
     STATE_DICT_TYPE,
     STORAGE_TYPES,
@@ -279,7 +280,7 @@ class DefaultLoadPlanner(LoadPlanner):
         name = read_item.dest_index.fqn
         loaded = torch.load(value)
         if self.flatten_state_dict:
-            set_element(self.original_state_dict, self.mappings[name], loaded)
+            set_element(self.original_state_dict, _own_keys(self.original_state_dict, self.mappings[name]), loaded)
         else:
             self.state_dict[name] = loaded
 
@@ -297,6 +298,21 @@ class DefaultLoadPlanner(LoadPlanner):
     def transform_tensor(self, read_item: ReadItem, tensor: Tensor) -> Tensor:
         """Return the part of a tensor that an item fills. Subclasses may override this method."""
         return _narrow(tensor, read_item.dest_offsets, read_item.lengths)
+
+
+def _own_keys(state_dict: STATE_DICT_TYPE, path: OBJ_PATH) -> OBJ_PATH:
+    """Return a path with the keys that the dicts have. Flat names have numbers as texts."""
+    keys: list[Any] = []
+    container: Any = state_dict
+    for key in path:
+        if isinstance(container, Mapping) and key not in container:
+            key = next((k for k in container if str(k) == key), key)
+        keys.append(key)
+        try:
+            container = container[key]
+        except (KeyError, IndexError, TypeError):
+            container = None
+    return tuple(keys)
 
 
 def _narrow(tensor: Tensor, offsets: torch.Size, sizes: torch.Size) -> Tensor:

@@ -19,6 +19,7 @@ import operator
 import os
 import pickle
 import re
+import secrets
 import uuid
 import warnings
 from abc import ABC, abstractmethod
@@ -50,7 +51,8 @@ __all__ = ["FileSystem", "FileSystemBase", "FileSystemReader", "FileSystemWriter
 _metadata_fn = ".metadata"
 CURRENT_DCP_VERSION = "1.0.0"
 DEFAULT_SUFFIX = ".distcp"
-_DATA_FILE = re.compile(r"__\d+_\d+\.distcp(\.tmp)?")
+_DATA_FILE = re.compile(r"__\d+_\d+\.distcp")
+_TEMPORARY = re.compile(r"(__\d+_\d+\.distcp|(__\d+)?\.metadata)\.[0-9a-f]{8}\.tmp")
 _METADATA_OF_RANK = re.compile(r"__\d+\.metadata")
 
 
@@ -259,7 +261,7 @@ def _split_by_size_and_type(bins: int, items: list[WriteItem]) -> list[list[Writ
 
 def _on_cpu(tensor: Tensor) -> Tensor:
     """Return a tensor on `cpu` whose storage holds nothing else."""
-    tensor = tensor.detach().cpu()
+    tensor = tensor.detach().as_subclass(torch.Tensor).cpu()
     return tensor.clone() if tensor.untyped_storage().nbytes() != tensor.nbytes else tensor
 
 
@@ -386,7 +388,7 @@ class _FileSystemWriter(StorageWriter):
         """
         is_replaced = getattr(self.fs, "_rename_replaces", False)
         is_data = os.fspath(path) != os.fspath(self._own_metadata_path())
-        temporary = path if is_data and not is_replaced else f"{os.fspath(path)}.tmp"
+        temporary = path if is_data and not is_replaced else f"{os.fspath(path)}.{secrets.token_hex(4)}.tmp"
         try:
             with self.fs.create_stream(temporary, mode) as stream:
                 yield stream
@@ -403,7 +405,9 @@ class _FileSystemWriter(StorageWriter):
 
     def _sync_folder(self) -> None:
         if self.sync_files and isinstance(self.fs, FileSystem):
-            _replace_file._sync_folder(self.path)
+            # The folder itself may be new.
+            for folder in (self.path, self.path.parent):
+                _replace_file._sync_folder(folder)
 
     def _write_items(self, stream: Any, name: str, items: list[WriteItem], planner: SavePlanner) -> list[WriteResult]:
         """Write items to one file, objects that are not tensors first."""
@@ -466,11 +470,12 @@ class _FileSystemWriter(StorageWriter):
             if any(_METADATA_OF_RANK.fullmatch(name) for name in paths):
                 # The files of a checkpoint without collectives are in use, too.
                 return
-            own = ""
+            own: tuple[str, ...] = ("",)
         else:
-            own = f"__{self.rank}_"
+            own = (f"__{self.rank}_", f"__{self.rank}.")
         for name, path in paths.items():
-            if name not in used and name.startswith(own) and _DATA_FILE.fullmatch(name):
+            is_old = name not in used and (_DATA_FILE.fullmatch(name) or _TEMPORARY.fullmatch(name))
+            if is_old and name.startswith(own):
                 with contextlib.suppress(OSError):
                     self.fs.rm_file(path)
 
