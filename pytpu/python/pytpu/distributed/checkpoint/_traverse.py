@@ -7,6 +7,7 @@ from typing import Any
 
 import pytpu as torch
 
+from ._chunks import has_chunks
 from .metadata import STATE_DICT_TYPE
 
 PATH_ITEM = str | int
@@ -17,7 +18,7 @@ __all__ = ["get_element", "print_tensor", "set_element", "traverse_state_dict"]
 
 
 def _keep_visiting_tensors(value: object) -> bool:
-    return isinstance(value, torch.Tensor) or hasattr(value, "__create_chunk_list__")
+    return isinstance(value, torch.Tensor) or has_chunks(value)
 
 
 def traverse_state_dict(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytpu as torch
 
 from ..tensor import DTensor
+from ._chunks import chunk_list, has_chunks, shard
 from .metadata import (
     STATE_DICT_TYPE,
     STORAGE_TYPES,
@@ -80,9 +81,9 @@ def _create_write_item_for_bytesio(fqn: str, bytes: Any) -> WriteItem:
 def _write_items_of_chunks(fqn: str, tensor: Any) -> list[WriteItem]:
     """Return the items of the chunks that this rank has of a tensor."""
     items = []
-    for i, chunk in enumerate(tensor.__create_chunk_list__()):
+    for i, chunk in enumerate(chunk_list(tensor)):
         index = MetadataIndex(fqn, chunk.offsets, i)
-        properties = TensorProperties.create_from_tensor(tensor.__get_tensor_shard__(index))
+        properties = TensorProperties.create_from_tensor(shard(tensor, index))
         properties.requires_grad = tensor.requires_grad
         data = TensorWriteData(chunk, properties, tensor.size())
         items.append(WriteItem(index, WriteItemType.SHARD, tensor_data=data))
@@ -105,7 +106,7 @@ def _create_write_items(fqn: str, object: Any) -> list[WriteItem]:
     """Return the items of one value that this rank could write."""
     if hasattr(object, "__create_write_items__"):
         return object.__create_write_items__(fqn, object)
-    if hasattr(object, "__create_chunk_list__"):
+    if has_chunks(object):
         return _write_items_of_chunks(fqn, object)
     if _is_checkpointable_tensor(object):
         return _get_checkpointable_tensor_write_items(fqn, object)
@@ -203,8 +204,8 @@ def _create_chunk_list(tensor: Any) -> list[ChunkStorageMetadata]:
     Raises:
         ValueError: If `tensor` is not a tensor.
     """
-    if hasattr(tensor, "__create_chunk_list__"):
-        return tensor.__create_chunk_list__()
+    if has_chunks(tensor):
+        return chunk_list(tensor)
     if _is_checkpointable_tensor(tensor):
         return _get_checkpointable_tensor_chunks(tensor)
     if isinstance(tensor, torch.Tensor):
@@ -217,7 +218,7 @@ def _create_read_items(fqn: str, md: STORAGE_TYPES, obj: Any) -> list[ReadItem]:
     if isinstance(md, BytesStorageMetadata):
         index = MetadataIndex(fqn)
         return [_create_read_item_for_byteio(index, 0, index, 0, 0)]
-    if not (isinstance(obj, torch.Tensor) or hasattr(obj, "__create_chunk_list__")):
+    if not (isinstance(obj, torch.Tensor) or has_chunks(obj)):
         raise ValueError(f"Invalid checkpoint metadata for {fqn}, expected BytesStorageMetadata but found {type(md)}")
     return create_read_items_for_chunk_list(fqn, md, _create_chunk_list(obj))
 

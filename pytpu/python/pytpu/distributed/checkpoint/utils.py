@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytpu as torch
 import pytpu.distributed as dist
 
+from ._chunks import has_chunks, shard
 from .api import WRAPPED_EXCEPTION, CheckpointException, _is_wrapped_exception, _wrap_exception
 from .metadata import STATE_DICT_TYPE, MetadataIndex
 from .protocol import _get_checkpointable_tensor_shard, _is_checkpointable_tensor
@@ -197,14 +198,14 @@ def find_tensor_shard(tensor: Any, index: MetadataIndex) -> Tensor:
     """Return the memory of a chunk of a tensor.
 
     Args:
-        tensor: A tensor, or an object with `__get_tensor_shard__`.
+        tensor: A tensor, or an object with the methods of `_Checkpointable`.
         index: Name of the chunk.
 
     Raises:
         ValueError: If this rank does not have the chunk.
     """
-    if hasattr(tensor, "__get_tensor_shard__"):
-        return tensor.__get_tensor_shard__(index)
+    if has_chunks(tensor):
+        return shard(tensor, index)
     if _is_checkpointable_tensor(tensor):
         return _get_checkpointable_tensor_shard(tensor, index)
     if index.offset is not None and any(index.offset):
@@ -221,7 +222,7 @@ def find_state_dict_object(state_dict: STATE_DICT_TYPE, index: MetadataIndex) ->
     if index.fqn not in state_dict:
         raise ValueError(f"Could not find FQN: '{index.fqn}'")
     obj = state_dict[index.fqn]
-    if isinstance(obj, torch.Tensor) or hasattr(obj, "__get_tensor_shard__"):
+    if isinstance(obj, torch.Tensor) or has_chunks(obj):
         return find_tensor_shard(obj, index)
     if index.offset is not None:
         raise ValueError(f"FQN: '{index.fqn}' is not a ShardedTensor, can't find by offset: '{index.offset}'")
