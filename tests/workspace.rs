@@ -126,7 +126,7 @@ const NAMES_OPS: &[(&str, &[&str], &str)] = &[
     ("pytpu/src/arguments/complaint.rs", &["bool", "int", "float"], "names of Python's types in errors"),
     ("pytpu/src/autograd/node.rs", &["index", "mean"], "names of parameters and results in `_saved_*` attributes"),
     ("pytpu/src/convert.rs", &["conj", "neg", "negative"], "bits of a tensor's state in files"),
-    ("pytpu/src/distributed.rs", &["add", "clone", "detach"], "methods of stores and sockets"),
+    ("pytpu/src/distributed/store.rs", &["add", "clone", "detach"], "methods of stores and sockets"),
     ("pytpu/src/dtype.rs", &[], "second names of dtypes"),
     ("pytpu/src/indexing.rs", &[], "what `x[...]` and its assignment call"),
     ("pytpu/src/methods.rs", &[], "methods that are written by hand"),

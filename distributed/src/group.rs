@@ -7,17 +7,20 @@
 //! the store, so that they can report it. Later calls fail at once.
 
 mod failure;
+mod reserved;
 
 use crate::algo::{self, Call, Links};
 use crate::message::{Messages, Outgoing, Wanted};
 use crate::recorder::{Entry, Recorder, State};
 use crate::request::{Op, Request};
-use crate::store::Store;
+use crate::store::{Store, check_interrupt};
+use crate::tensors::launch_recorded;
 use crate::transport::{Fault, Header, Meeting, Network, Transport, Watch, hash_text};
 use crate::watch;
 use crate::work::{Memory, Promise, Told, Work};
 use failure::REASON_TIME;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
+use reserved::Turn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -87,34 +90,6 @@ struct Job {
     input: Option<Box<dyn Memory>>,
     output: Box<dyn Memory>,
     promise: Promise,
-}
-
-/// Passes the turn in the order of the tickets. A ticket is a sequence number.
-#[derive(Default)]
-struct Turn {
-    /// The next ticket, and the ticket whose turn it is.
-    tickets: Mutex<(u64, u64)>,
-    passed: Condvar,
-}
-
-/// Passes the turn on when dropped, also after a panic.
-struct Held<'a>(&'a Turn);
-
-impl Turn {
-    fn wait(&self, ticket: u64) -> Held<'_> {
-        let mut tickets = self.tickets.lock();
-        while tickets.1 != ticket {
-            self.passed.wait(&mut tickets);
-        }
-        Held(self)
-    }
-}
-
-impl Drop for Held<'_> {
-    fn drop(&mut self) {
-        self.0.tickets.lock().1 += 1;
-        self.0.passed.notify_all();
-    }
 }
 
 impl ProcessGroup {
@@ -195,7 +170,7 @@ impl ProcessGroup {
     }
     /// Return the number of collectives called so far.
     pub fn sequence(&self) -> u64 {
-        self.0.turn.tickets.lock().0
+        self.0.turn.next()
     }
 
     /// Run a collective, and wait for it. [`Op`] says what `input` and `output` are.
@@ -206,14 +181,11 @@ impl ProcessGroup {
     pub fn run(&self, request: &Request, input: &[u8], output: &mut [u8]) -> Result<()> {
         let group = &*self.0;
         group.check(request, input.len(), output.len())?;
-        let ticket = {
-            let mut tickets = group.turn.tickets.lock();
-            tickets.0 += 1;
-            tickets.0 - 1
-        };
+        launch_recorded();
+        let ticket = group.turn.reserve();
         let entry = group.record(request, ticket, [input.len(), output.len()]);
-        let _turn = group.turn.wait(ticket);
-        group.perform(request, ticket, entry, input, output)
+        group
+            .in_turn(request, ticket, |ready| ready.and_then(|()| group.perform(request, ticket, entry, input, output)))
     }
 
     /// Begin a collective on the worker thread. [`Work::result`] returns `output`. `input` is `None` if the op has no
@@ -225,6 +197,7 @@ impl ProcessGroup {
         let group = &self.0;
         let input_bytes = input.as_ref().map_or(0, |i| i.bytes().len());
         group.check(&request, input_bytes, output.bytes().len())?;
+        launch_recorded();
         let promise = Promise::new(request.op.name());
         let work = promise.work();
         // The worker gets its jobs in the order of tickets.
@@ -233,11 +206,7 @@ impl ProcessGroup {
             Some(jobs) => jobs.clone(),
             None => worker.insert(spawn_worker(&group.name)?).clone(),
         };
-        let ticket = {
-            let mut tickets = group.turn.tickets.lock();
-            tickets.0 += 1;
-            tickets.0 - 1
-        };
+        let ticket = group.turn.reserve();
         let entry = group.record(&request, ticket, [input_bytes, output.bytes().len()]);
         let job = Job { group: group.clone(), ticket, entry, request, input, output, promise };
         jobs.send(job).map_err(|_| Error::runtime("the worker thread of the group has ended"))?;
@@ -294,6 +263,7 @@ impl ProcessGroup {
     fn post_send(&self, to: usize, tag: u64, dtype: DType, payload: Vec<u8>, timeout: Duration) -> Result<Work> {
         let group = &*self.0;
         group.check_peer("send", Some(to))?;
+        launch_recorded();
         group.record_message("send", tag, dtype, [payload.len(), 0]);
         let promise = Promise::new("send");
         let work = promise.work();
@@ -312,6 +282,7 @@ impl ProcessGroup {
     ) -> Result<Work> {
         let group = &*self.0;
         group.check_peer("recv", from)?;
+        launch_recorded();
         group.record_message("recv", tag, dtype, [0, output.bytes().len()]);
         let promise = Promise::new("recv");
         let work = promise.work();
@@ -462,11 +433,12 @@ fn spawn_worker(name: &str) -> Result<mpsc::Sender<Job>> {
     let run = move || {
         for job in queue {
             let Job { group, ticket, entry, request, input, mut output, promise } = job;
-            // The turn passes after the promise is kept: a later call that ends has seen this one end.
-            let _turn = group.turn.wait(ticket);
             let input = input.as_ref().map_or(&[][..], |i| i.bytes());
-            let result = group.perform(&request, ticket, entry, input, output.bytes_mut());
-            promise.finish(result.map(|()| output));
+            // The turn passes after the promise is kept: a later call that ends has seen this one end.
+            group.in_turn(&request, ticket, |ready| {
+                let result = ready.and_then(|()| group.perform(&request, ticket, entry, input, output.bytes_mut()));
+                promise.finish(result.map(|()| output));
+            });
         }
     };
     let thread = std::thread::Builder::new().name(format!("group-{name}"));
@@ -544,7 +516,7 @@ impl Group {
             bytes,
             line: request.line.clone(),
             state: State::Scheduled,
-            timeout: *self.timeout.lock(),
+            timeout: request.timeout.unwrap_or_else(|| *self.timeout.lock()),
             created: SystemTime::now(),
             started: None,
             ended: None,
@@ -603,7 +575,7 @@ impl Group {
                 std::hint::spin_loop();
                 continue;
             }
-            crate::store::check_interrupt()?;
+            check_interrupt()?;
             if self.broken.load(Ordering::Acquire) {
                 self.messages.lock().close(|| self.expect_whole().err().unwrap_or_else(|| Error::runtime("broken")));
             }
@@ -614,7 +586,7 @@ impl Group {
 
     /// Run a collective whose turn it is.
     fn perform(&self, request: &Request, sequence: u64, entry: u64, input: &[u8], output: &mut [u8]) -> Result<()> {
-        let timeout = *self.timeout.lock();
+        let timeout = request.timeout.unwrap_or_else(|| *self.timeout.lock());
         self.set_state(entry, sequence, State::Started);
         let result = self.expect_whole().and_then(|()| {
             let header = Header { group: self.id, sequence, fingerprint: request.fingerprint(), bytes: 0 };

@@ -41,6 +41,7 @@ mod reduce;
 pub mod rendezvous;
 mod request;
 pub mod store;
+pub mod tensors;
 pub mod transport;
 mod watch;
 mod work;

@@ -4,6 +4,7 @@ use crate::reduce::{Combine, ReduceOp};
 use crate::transport::{hash_text, mix};
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::time::Duration;
 use torchtpu_tensor::{DType, Error, Result};
 
 /// A collective. Roots are ranks of the group.
@@ -108,12 +109,14 @@ pub struct Request {
     pub shape: Vec<usize>,
     /// File and line of the caller, for messages.
     pub line: Option<Arc<str>>,
+    /// Limit of this collective. `None` is that of the group.
+    pub timeout: Option<Duration>,
 }
 
 impl Request {
-    /// A request without the caller's line.
+    /// A request without the caller's line, with the group's timeout.
     pub fn new(op: Op, dtype: DType, shape: &[usize]) -> Request {
-        Request { op, dtype, shape: shape.to_vec(), line: None }
+        Request { op, dtype, shape: shape.to_vec(), line: None, timeout: None }
     }
 
     /// Add the caller's file and line, such as `train.py:12`.

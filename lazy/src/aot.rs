@@ -162,12 +162,19 @@ impl Compiler {
     /// # Errors
     /// `Runtime` if the compiler refuses the program. `OutOfMemory` if it does not fit in the memory of a device.
     pub fn compile(&self, stablehlo: &str) -> Result<Report> {
-        self.compile_with(stablehlo, &[])
+        self.compile_with(stablehlo, &[], 1)
     }
 
-    /// As [`Compiler::compile`], with options of the program in addition to those of the target.
-    pub(crate) fn compile_with(&self, stablehlo: &str, own: &[(String, OptionValue)]) -> Result<Report> {
+    /// As [`Compiler::compile`], with options of the program in addition to those of the target, for a program that so
+    /// many ranks run together.
+    pub(crate) fn compile_with(
+        &self,
+        stablehlo: &str,
+        own: &[(String, OptionValue)],
+        replicas: usize,
+    ) -> Result<Report> {
         let mut options = self.options.clone();
+        options.num_replicas = replicas as i64;
         options.env_overrides.extend_from_slice(own);
         let key = self.key(stablehlo, &options);
         if let Some(disk) = &self.disk

@@ -17,6 +17,8 @@ pub(crate) struct Compiled {
     pub(crate) executable: Executable,
     /// See [`lower::Module`](crate::lower::Module).
     pub(crate) pooled: Vec<Meta>,
+    /// See [`lower::Module`](crate::lower::Module).
+    pub(crate) is_chained: bool,
     /// The ops, for errors of execution.
     pub(crate) summary: Arc<str>,
     pub(crate) numbers: Mutex<PackedNumbers>,
@@ -25,9 +27,9 @@ pub(crate) struct Compiled {
 }
 
 impl Compiled {
-    pub(crate) fn new(form: Form, executable: Executable, pooled: Vec<Meta>) -> Compiled {
+    pub(crate) fn new(form: Form, executable: Executable, pooled: Vec<Meta>, is_chained: bool) -> Compiled {
         let summary = form.summary().into();
-        Compiled { form, executable, pooled, summary, numbers: Mutex::default(), used: AtomicU64::new(0) }
+        Compiled { form, executable, pooled, is_chained, summary, numbers: Mutex::default(), used: AtomicU64::new(0) }
     }
 }
 

@@ -30,11 +30,13 @@ pub enum CutReason {
     Piece,
     /// An optimizer made its state in its first step, which is a program of its own.
     MadeInStep,
+    /// Other processes may wait for a collective of this segment.
+    Collective,
 }
 
 impl CutReason {
     /// All of them.
-    pub const ALL: [CutReason; 13] = [
+    pub const ALL: [CutReason; 14] = [
         CutReason::Debug,
         CutReason::Strict,
         CutReason::Read,
@@ -48,6 +50,7 @@ impl CutReason {
         CutReason::Idle,
         CutReason::Piece,
         CutReason::MadeInStep,
+        CutReason::Collective,
     ];
     /// Return whether the caller goes on recording the same step. It does not wait for values then.
     pub(crate) fn is_inside_step(self) -> bool {
@@ -73,6 +76,7 @@ impl CutReason {
             CutReason::Idle => "device idle",
             CutReason::Piece => "piece of a new program",
             CutReason::MadeInStep => "state made in a step",
+            CutReason::Collective => "collective",
         }
     }
 }

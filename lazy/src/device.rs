@@ -195,6 +195,9 @@ impl Device {
             client.default_device().kind(),
             if is_cpu { disk::processor() } else { String::new() },
         );
+        if is_cpu {
+            crate::collectives::register(&client);
+        }
         Device {
             disk,
             environment,

@@ -1,5 +1,6 @@
 //! The reason that a value cannot be computed.
 
+use crate::collectives;
 use crate::form::Form;
 use torchtpu_pjrt::Code;
 use torchtpu_tensor::{Error, ErrorKind};
@@ -18,6 +19,9 @@ impl Failure {
     }
     /// Make the failure of `what` from an error of the plugin.
     pub(crate) fn device(what: &str, e: &torchtpu_pjrt::Error) -> Failure {
+        if let Some(failure) = collectives::find_failure(e.message()) {
+            return failure;
+        }
         // For temporaries, XLA:CPU reports missing memory only in its text, and our kernels do the same.
         let says = |words: &str| e.message().to_ascii_lowercase().contains(words);
         let kind = match e.code() {

@@ -249,19 +249,29 @@ impl Form {
     pub(crate) fn custom_kernels(&self) -> impl Iterator<Item = &Arc<Kernel>> {
         self.nodes.iter().filter_map(|n| n.op.custom_kernel())
     }
+    /// Return whether a node [has effects](torchtpu_tensor::op::Facts::has_effects).
+    pub(crate) fn has_effects(&self) -> bool {
+        self.nodes.iter().any(|n| n.op.facts().has_effects)
+    }
+    /// Return the number of ranks that run the program together: those of the groups of its collectives, counted from
+    /// rank 0.
+    pub(crate) fn replicas(&self) -> usize {
+        let groups = self.nodes.iter().filter_map(|n| n.op.group());
+        groups.flat_map(|g| g.partition().iter().flatten()).max().map_or(1, |last| last + 1)
+    }
     /// Return the node that computes each value.
     pub(crate) fn producers(&self) -> Vec<usize> {
         let mut producer = vec![0; self.values.len()];
         (0..self.nodes.len()).for_each(|n| producer[self.values_of(n)].fill(n));
         producer
     }
-    /// Return for each node whether a value in `outputs` depends on it.
+    /// Return for each node whether it has effects, or a value in `outputs` depends on it.
     pub(crate) fn needed(&self, outputs: &[u32]) -> Vec<bool> {
         let mut value = vec![false; self.values.len()];
         outputs.iter().for_each(|&v| value[v as usize] = true);
         let mut node = vec![false; self.nodes.len()];
         for i in (0..self.nodes.len()).rev() {
-            if value[self.values_of(i)].contains(&true) {
+            if self.nodes[i].op.facts().has_effects || value[self.values_of(i)].contains(&true) {
                 node[i] = true;
                 for input in self.inputs_of(i) {
                     if let Source::Value(v) = input.source() {

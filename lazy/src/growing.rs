@@ -156,7 +156,7 @@ fn exact_bytes(form: &Form, n: usize) -> Option<usize> {
     let op = &form.nodes[n].op;
     let metas =
         form.inputs_of(n).iter().filter_map(|&input| form.meta_of(input)).chain(&form.values[form.values_of(n)]);
-    let can_run = op.has_kernel() || op.is_view();
+    let can_run = (op.has_kernel() || op.is_view()) && !op.facts().has_effects;
     let mut bytes = 0usize;
     for meta in metas {
         if meta.dtype.is_inexact() {

@@ -37,14 +37,14 @@ impl Lender for Threads<'_> {
     }
 }
 
-fn dtype(e: torchtpu_pjrt::ElementType) -> Result<DType, String> {
+pub(crate) fn dtype(e: torchtpu_pjrt::ElementType) -> Result<DType, String> {
     DType::ALL
         .into_iter()
         .find(|&d| crate::types::element_type(d) == e)
         .ok_or_else(|| format!("no dtype for {}", e.stablehlo_name()))
 }
 
-fn sizes(dims: &[i64]) -> Result<Dims, String> {
+pub(crate) fn sizes(dims: &[i64]) -> Result<Dims, String> {
     let sizes: SmallVec<[usize; 8]> = dims.iter().map(|&n| n as usize).collect();
     Dims::try_new(&sizes).map_err(|e| e.to_string())
 }

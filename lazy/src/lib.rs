@@ -54,6 +54,7 @@ pub mod aot;
 mod bundle;
 mod cache;
 mod chips;
+mod collectives;
 mod custom;
 mod custom_op;
 mod cut;

@@ -14,6 +14,8 @@ pub(crate) struct Module {
     pub(crate) pooled: Vec<Meta>,
     /// Number of products that ask the compiler for the form's precision.
     pub(crate) precise_products: usize,
+    /// Whether its last argument and its last result are tokens: see [`crate::collectives`].
+    pub(crate) is_chained: bool,
 }
 
 /// Make the module that computes `outputs` of `form`. Its arguments are those of the form, one vector of numbers per
@@ -47,6 +49,11 @@ pub(crate) fn module(form: &Form, outputs: &[u32], platform: Platform) -> Result
         f.arg(meta.ty());
         f.alias_output(argument, position);
         pooled.push(meta);
+    }
+    let is_chained = platform.is_cpu() && form.has_effects();
+    if is_chained {
+        let token = f.arg(Type::new(&[], element_type(DType::I32)));
+        f.set_token(token);
     }
     let needed = form.needed(outputs);
     let mut values: Vec<Option<Value>> = vec![None; form.values.len()];
@@ -92,10 +99,13 @@ pub(crate) fn module(form: &Form, outputs: &[u32], platform: Platform) -> Result
             see_through(&mut f, &node.op, x, y);
         }
     }
-    let outputs: Vec<Value> =
+    let mut outputs: Vec<Value> =
         outputs.iter().map(|&v| values[v as usize].clone().expect("nodes of outputs are needed")).collect();
+    if is_chained {
+        outputs.push(f.token());
+    }
     let precise_products = f.precise_products();
-    Ok(Module { text: f.finish("segment", &outputs), pooled, precise_products })
+    Ok(Module { text: f.finish("segment", &outputs), pooled, precise_products, is_chained })
 }
 
 /// Record in `f` the positions of the elements of `y`, a view of `x`, in the value at the start of the chain of views.

@@ -324,7 +324,7 @@ impl Plan {
                 let reports = self
                     .compilers
                     .iter()
-                    .map(|c| match c.compile_with(&text, &own) {
+                    .map(|c| match c.compile_with(&text, &own, form.replicas()) {
                         Ok(report) => {
                             count(if report.from_disk { &COUNTERS.disk_cache_hits } else { &COUNTERS.compilations }, 1);
                             Compiled::Report(Box::new(report))

@@ -52,6 +52,11 @@ fn line(py: Python<'_>) -> Option<Line> {
     }
 }
 
+/// Return file and line of the user's call, such as `train.py:12`.
+pub(crate) fn user_line(py: Python<'_>) -> Option<String> {
+    line(py).map(|l| format!("{}:{}", l.file, l.line))
+}
+
 fn find() -> Site {
     Python::try_attach(line).flatten().map_or(0, site::number)
 }

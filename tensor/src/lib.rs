@@ -36,7 +36,7 @@ pub mod schema;
 mod storage;
 mod types;
 
-pub use call::{autocast, backend, dispatch, policy};
+pub use call::{autocast, backend, comm, dispatch, policy};
 pub use record::{graph, hooks, saved, site};
 pub use storage::{block, dlpack, host, inplace, strides, view};
 use types::{device, error, scalar};

@@ -131,6 +131,9 @@ pub struct Facts {
     pub is_binary: bool,
     /// Whether the op draws random numbers from the state of a generator.
     pub draws_random: bool,
+    /// Whether running the op has an effect beside its results. Such an op runs exactly once, in the order in which it
+    /// was recorded, even if no other op reads its results.
+    pub has_effects: bool,
 }
 
 impl Facts {
@@ -143,6 +146,7 @@ impl Facts {
         is_fill: false,
         is_binary: false,
         draws_random: false,
+        has_effects: false,
     };
 }
 

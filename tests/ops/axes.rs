@@ -4,7 +4,9 @@ use crate::samples::{Call, close, every_call, row_major, tensor};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use torchtpu::axes::{Axes, Combine, Dim, find, part};
+use torchtpu::comm::Group;
 use torchtpu::op::Prim;
+use torchtpu::ops::collective::{Collective, Kind, Reduction};
 use torchtpu::ops::inline::{Inline, Kernel};
 use torchtpu::ops::linalg::Eig;
 use torchtpu::ops::loss::{CtcLoss, CtcLossBackward};
@@ -201,6 +203,21 @@ fn other_calls() -> Vec<Call> {
     let y = run(&Prim::CtcLoss(of), &x).unwrap();
     let x = [vec![normal(&[3], 5, DType::F64)], x, vec![y[1].clone()]].concat();
     calls.push(Call { op: Prim::CtcLossBackward(CtcLossBackward { of }), x });
+    let group = Group::new(1, vec![vec![0]]);
+    let kinds = [
+        Kind::AllReduce(Reduction::Sum),
+        Kind::AllReduce(Reduction::Max),
+        Kind::Reduce { by: Reduction::Sum, to: 0 },
+        Kind::Broadcast { from: 0 },
+        Kind::AllGather,
+        Kind::ReduceScatter(Reduction::Sum),
+        Kind::AllToAll { sent: vec![3], received: vec![3] },
+        Kind::Permute { pairs: vec![(0, 0)] },
+    ];
+    for kind in kinds {
+        let op = Prim::Collective(Box::new(Collective { kind, group: group.clone() }));
+        calls.push(Call { op, x: vec![normal(&[3, 4], 1, DType::F64), ints(&[0], &[])] });
+    }
     calls
 }
 

@@ -6,3 +6,4 @@ mod messages;
 mod mistakes;
 mod processes;
 mod ranks;
+mod tensors;

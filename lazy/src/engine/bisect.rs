@@ -119,6 +119,7 @@ impl Body {
             Source::Arg(a) => Some(self.slots[a].clone()),
             Source::Number(..) => None, // never an argument
         });
-        Body { hash: form.hash(), slots: slots.collect(), form, numbers: packed, ..Body::default() }
+        let has_effects = self.has_effects && form.has_effects();
+        Body { hash: form.hash(), slots: slots.collect(), form, numbers: packed, has_effects, ..Body::default() }
     }
 }

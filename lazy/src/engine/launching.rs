@@ -16,7 +16,7 @@ use crate::metrics::{COUNTERS, count};
 use crate::mode::EagerMode;
 use crate::pieces::Plan;
 use crate::slot::Slot;
-use crate::{bundle, device, explain, form, growing, mode, options, pieces, plan, pool, precision, types};
+use crate::{bundle, collectives, device, explain, form, growing, mode, options, pieces, plan, pool, precision, types};
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 use std::sync::atomic::AtomicBool;
@@ -34,7 +34,7 @@ impl Engine {
             // The values carry the failure.
             let _ = self.run(*first);
         }
-        if segment.outputs.0.is_empty() {
+        if segment.outputs.0.is_empty() && !segment.body.has_effects {
             if segment.reason == CutReason::StepBoundary
                 && let Some(plan) = plan::active()
             {
@@ -53,7 +53,8 @@ impl Engine {
             Err(f) => return self.finish(segment, Err(f)),
         };
         let segment_hash = segment.body.hash;
-        let is_interpreted = self.interpreter.is_on();
+        // A kernel may refuse in the middle of a segment. Its effects would then come twice.
+        let is_interpreted = self.interpreter.is_on() && !segment.body.has_effects;
         let is_one_op = segment.reason.is_one_op();
         if is_interpreted && self.interpreter.always_interprets(segment_hash, &segment.body.form, is_one_op) {
             match self.interpret(&segment.body, &segment.outputs, None) {
@@ -207,9 +208,13 @@ impl Engine {
         if let Some(before) = before {
             before.wait();
         }
+        if let Some(turn) = &segment.turn {
+            turn.wait();
+        }
         let result = compiled.and_then(|c| self.launch(device, &c, &segment.body, &segment.outputs, segment.debug));
         if let Err(failure) = &result
             && segment.body.form.nodes.len() > 1
+            && !segment.body.has_effects
         {
             self.launch_in_groups(device, &segment.body, &segment.outputs, segment.reason, failure.clone());
         }
@@ -231,6 +236,9 @@ impl Engine {
     pub(super) fn finish(&self, segment: Segment, result: Result<(), Arc<Failure>>) -> Result<(), Arc<Failure>> {
         if let Err(f) = &result {
             segment.outputs.fail(f);
+            if segment.body.has_effects {
+                collectives::give_up(&segment.body.tickets(), f);
+            }
         }
         self.recycle(segment.body);
         result
@@ -257,6 +265,7 @@ impl Engine {
         };
         let numbers = upload_numbers(device, compiled, &body.numbers)?;
         let pooled = pool::shared().take(device, &compiled.pooled).map_err(failed)?;
+        let token = if compiled.is_chained { Some(self.chain.token(device).map_err(failed)?) } else { None };
         let mut args: SmallVec<[&Buffer; 32]> = SmallVec::new();
         for slot in &body.slots {
             // If an argument has failed, its consumers fail with the same error.
@@ -264,20 +273,31 @@ impl Engine {
         }
         args.extend(numbers.iter().map(|b| &**b));
         args.extend(&pooled);
-        let buffers = compiled.executable.execute(&args, &[]).map_err(failed)?;
+        args.extend(token.as_deref());
+        let mut buffers = compiled.executable.execute(&args, &[]).map_err(failed)?;
         drop(args);
+        let mut event = None;
+        if compiled.is_chained
+            && let Some(token) = buffers.pop()
+        {
+            collectives::watch(&token, body.tickets());
+            if debug {
+                token.await_ready().map_err(failed)?;
+            }
+            event = token.ready_event().ok().map(Arc::new);
+            self.chain.set(token);
+        }
         if buffers.len() != outputs.0.len() {
             return Err(Arc::new(Failure::new(ErrorKind::Runtime, "the program returned a wrong number of results")));
         }
         count(&COUNTERS.segments_executed, 1);
         count(&COUNTERS.nodes_executed, body.form.nodes.len() as u64);
-        let mut event = None;
         if debug {
             for b in &buffers {
                 b.await_ready().map_err(failed)?;
             }
         } else {
-            event = buffers.first().and_then(|b| b.ready_event().ok()).map(Arc::new);
+            event = event.or_else(|| buffers.first().and_then(|b| b.ready_event().ok()).map(Arc::new));
         }
         for (slot, buffer) in outputs.0.iter().zip(buffers) {
             slot.fill(buffer, Some(&compiled.summary), compiled.form.is_pooled);
@@ -314,12 +334,17 @@ impl Engine {
         form: &Form,
         reason: CutReason,
     ) -> Result<Compiled, Arc<Failure>> {
+        if form.replicas() > 1 && !device.platform.is_cpu() {
+            let name = device.client.platform_name();
+            let text = format!("collectives between processes on platform {name} are not implemented yet");
+            return Err(Arc::new(Failure::new(ErrorKind::NotImplemented, text)));
+        }
         let start = Instant::now();
         let place = |f: Failure| {
             let f = f.about_memory(form).about_kernels(form);
             Arc::new(f.note(format!("while compiling a segment of {} ops: {}", form.nodes.len(), form.summary())))
         };
-        let Module { text, pooled, precise_products } =
+        let Module { text, pooled, precise_products, is_chained } =
             lower::module(form, &form.outputs, device.platform).map_err(place)?;
         if precise_products > 0 {
             precision::notify(device.client.platform_name(), form.precision);
@@ -385,7 +410,7 @@ impl Engine {
             is_interpreted: false,
             why,
         });
-        Ok(Compiled::new(form.clone(), executable, pooled))
+        Ok(Compiled::new(form.clone(), executable, pooled, is_chained))
     }
 
     /// Record whether a large segment had to be compiled. Return whether many of the last 64 had to be.

@@ -9,6 +9,7 @@
 
 mod bisect;
 mod checks;
+mod collectives;
 mod dumps;
 mod interpreting;
 mod launching;
@@ -21,6 +22,7 @@ mod tpu;
 pub(crate) use tpu::Tpu;
 
 use crate::cache::ProcessCache;
+use crate::collectives::{Chain, Order, Turn, await_value};
 use crate::cut::CutReason;
 use crate::device::{self, Device};
 use crate::failure::Failure;
@@ -107,6 +109,8 @@ struct Body {
     made_in_step: Vec<u32>,
     /// Other fills of few elements: see [`Body::add_totals`].
     small_fills: Vec<u32>,
+    /// Whether an op [has effects](torchtpu_tensor::op::Facts::has_effects).
+    has_effects: bool,
 }
 
 impl Body {
@@ -119,6 +123,7 @@ impl Body {
         self.shared.clear();
         self.made_in_step.clear();
         self.small_fills.clear();
+        self.has_effects = false;
     }
 }
 
@@ -149,6 +154,8 @@ struct Segment {
     stream: u32,
     /// A segment that makes arguments of this one. It is launched first.
     first: Option<Box<Segment>>,
+    /// The place of a segment with effects in the order of such launches.
+    turn: Option<Turn>,
 }
 
 /// Set when a segment that is compiled in the background has been launched or has failed.
@@ -237,6 +244,9 @@ pub(crate) struct Engine {
     pieces: Pieces,
     interpreter: Interpreter,
     in_flight: Mutex<VecDeque<InFlight>>,
+    pub(crate) order: Order,
+    chain: Chain,
+    peers: collectives::Peers,
     /// Whether segments of Fused mode take memory from the pool.
     pools: AtomicBool,
     /// Whether programs state the precision of products: on all devices except XLA:CPU.
@@ -280,6 +290,9 @@ impl Default for Engine {
             pieces: Pieces::from_environment(),
             interpreter: Interpreter::from_environment(),
             in_flight: Mutex::default(),
+            order: Order::default(),
+            chain: Chain::default(),
+            peers: collectives::Peers::default(),
             pools: AtomicBool::new(false),
             multiplies_in_passes: AtomicBool::new(false),
             cuts_steps_lazily: AtomicBool::new(false),
@@ -373,6 +386,9 @@ impl Engine {
         }
         if let Some(f) = slot.failure() {
             return Err(f.error());
+        }
+        if !slot.is_computed() && self.chain.is_running() {
+            await_value(&slot)?;
         }
         count(&COUNTERS.downloads, 1);
         count(&COUNTERS.download_bytes, out.len() as u64);

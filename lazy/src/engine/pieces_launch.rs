@@ -60,7 +60,10 @@ impl Engine {
         if let Some(before) = self.background_of(segment.stream) {
             before.wait(); // A piece may destroy a value that this segment reads.
         }
-        let Segment { body, outputs, reason: _, stream, debug, first: _ } = segment;
+        let Segment { body, outputs, reason: _, stream, debug, first: _, turn } = segment;
+        if let Some(turn) = &turn {
+            turn.wait();
+        }
         let form = &body.form;
         let last = LastReaders::new(form, pieces);
         let mut slots: Vec<Option<Arc<Slot>>> = vec![None; form.values.len()];
@@ -95,7 +98,15 @@ impl Engine {
                 slots[v as usize].get_or_insert_with(|| Arc::new(Slot::empty(form.values[v as usize]))).clone()
             });
             let results = Outputs(results.collect());
-            let piece = Segment { body: part, outputs: results, reason: CutReason::Piece, debug, stream, first: None };
+            let piece = Segment {
+                body: part,
+                outputs: results,
+                reason: CutReason::Piece,
+                debug,
+                stream,
+                first: None,
+                turn: None,
+            };
             if is_on_host(p) {
                 piece.outputs.0.iter().for_each(|s| s.has_grown.store(true, Relaxed));
             }

@@ -5,6 +5,7 @@ use super::{
     launching::donate,
     steps::{LARGEST_TOTAL, Step},
 };
+use crate::collectives::Turn;
 use crate::cut::CutReason;
 use crate::form::{Arg, Input, Node, mix};
 use crate::metrics::{COUNTERS, count};
@@ -44,6 +45,9 @@ impl Engine {
         }
         if guard.streams.len() > 1 {
             guard = self.join(guard, id, x);
+            if op.facts().has_effects {
+                guard = self.cut_others(guard, id);
+            }
         }
         let r = &mut *guard;
         let s = &mut r.streams[id];
@@ -97,6 +101,10 @@ impl Engine {
             };
             hash = mix(hash, u64::from(input.0));
             b.form.inputs.push(input);
+        }
+        if op.facts().has_effects {
+            b.has_effects = true;
+            self.peers.watch();
         }
         if op.facts().is_fill && (s.step.makes_state || y[0].numel() <= LARGEST_TOTAL) {
             let fills = if s.step.makes_state { &mut b.made_in_step } else { &mut b.small_fills };
@@ -225,9 +233,18 @@ impl Engine {
             self.choose_options(&mut body, &outputs);
             let reason = CutReason::MadeInStep;
             count(&COUNTERS.cuts[reason as usize], 1);
-            Box::new(Segment { body, outputs: Outputs(outputs), reason, debug, stream: stream as u32, first: None })
+            Box::new(Segment {
+                body,
+                outputs: Outputs(outputs),
+                reason,
+                debug,
+                stream: stream as u32,
+                first: None,
+                turn: None,
+            })
         });
-        Some(Segment { body, outputs: Outputs(outputs), reason, debug, stream: stream as u32, first })
+        let turn = body.has_effects.then(Turn::take);
+        Some(Segment { body, outputs: Outputs(outputs), reason, debug, stream: stream as u32, first, turn })
     }
 
     /// Apply the settings that decide how a segment is compiled.

@@ -180,6 +180,10 @@ impl Backend for Tpu {
         plan::is_active() || device::get().is_ok_and(|d| d.platform == Platform::Any)
     }
 
+    fn is_planned(&self) -> bool {
+        plan::is_active()
+    }
+
     fn remakes_views(&self) -> bool {
         mode::get() == EagerMode::Fused
     }
@@ -190,6 +194,14 @@ impl Backend for Tpu {
 
     fn step_boundary(&self) {
         crate::step_boundary();
+    }
+
+    fn launch_collectives(&self) {
+        crate::engine().launch_collectives();
+    }
+
+    fn finish_collectives(&self) {
+        crate::engine().finish_collectives();
     }
 
     fn run_kernel(&self, kernel: &Arc<Kernel>, x: &[&[u8]]) -> Result<Vec<Vec<u8>>> {

@@ -68,6 +68,10 @@ pub trait Backend: Sync + Send {
     fn is_accelerator(&self) -> bool {
         false
     }
+    /// Whether ops are recorded and compiled, and never run.
+    fn is_planned(&self) -> bool {
+        false
+    }
     /// Whether a view should be computed anew wherever it is read. That costs nothing if ops are compiled together.
     fn remakes_views(&self) -> bool {
         false
@@ -77,6 +81,12 @@ pub trait Backend: Sync + Send {
     fn step_begins(&self, _optimizer: u64, _makes_state: bool) {}
     /// Hint that a training step ends here. Optimisers call it. The default does nothing.
     fn step_boundary(&self) {}
+    /// Launch the recorded ops of all threads that recorded a collective, without waiting. The process is about to wait
+    /// for another one, which may need these collectives. The default does nothing.
+    fn launch_collectives(&self) {}
+    /// Launch the recorded collectives, and wait until all have run. Errors stay with the values. The default does
+    /// nothing.
+    fn finish_collectives(&self) {}
     /// Run a custom kernel on XLA:CPU, for device `cpu`. It takes the row-major bytes of its arguments and returns
     /// those of its results.
     ///

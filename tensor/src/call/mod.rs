@@ -2,5 +2,6 @@
 
 pub mod autocast;
 pub mod backend;
+pub mod comm;
 pub mod dispatch;
 pub mod policy;

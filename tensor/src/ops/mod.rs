@@ -5,6 +5,7 @@
 
 pub mod activation;
 pub mod attention;
+pub mod collective;
 pub mod complex;
 pub mod concat;
 pub mod conv;
@@ -317,6 +318,7 @@ op_table! {
         prim  Col2Im = image::Col2Im;
         prim  AvgPool = pool::AvgPool;
         prim  AvgPoolBackward = pool::AvgPoolBackward;
+        prim  Collective = collective::Collective;
         view  AsStrided = shape::AsStrided;
         fused ConvInputGrad = conv::ConvInputGrad;
         fused ConvWeightGrad = conv::ConvWeightGrad;

@@ -123,6 +123,8 @@ pub struct Func {
     pub(crate) calls: usize,
     /// The values that the next custom call waits for.
     pub(crate) call_after: Vec<Value>,
+    /// The value that depends on all ordered calls so far.
+    pub(crate) token: Option<Value>,
     /// Positions of elements, by the names of values.
     windows: HashMap<u32, Window>,
     /// The operands of reshapes, by the names of results.

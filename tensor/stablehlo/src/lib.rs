@@ -45,6 +45,7 @@
 //! them out: neither reports them, and negative indices are not wrapped. Only static shapes are supported.
 #![forbid(unsafe_code)]
 
+mod collective;
 mod contraction;
 mod control;
 mod elementwise;
@@ -57,6 +58,7 @@ mod shape;
 mod special;
 mod types;
 
+pub use collective::{Combine, Groups};
 pub use contraction::ConvDims;
 pub use elementwise::Direction;
 pub use func::{Func, Platform, Precision, Value, Window};

@@ -29,7 +29,7 @@ impl FftKind {
 }
 
 /// Return the layout of an array of `rank` dimensions in row-major order.
-fn row_major(rank: usize) -> String {
+pub(crate) fn row_major(rank: usize) -> String {
     let order: Vec<usize> = (0..rank).rev().collect();
     let dense = if rank == 0 { String::new() } else { format!("{order:?}") };
     format!("dense<{dense}> : tensor<{rank}xindex>")

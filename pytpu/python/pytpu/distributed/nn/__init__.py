@@ -1,6 +1,7 @@
-"""``torch.distributed.nn``: collectives with gradients. As no process is in a group, each raises ``ValueError``."""
+"""``torch.distributed.nn``: collectives with gradients, which are not implemented yet."""
 
-from .. import _of_a_group
+from ..._absent import absent_function
+from .. import _WHY
 
 for _name in (
     "all_gather",
@@ -13,6 +14,5 @@ for _name in (
     "reduce_scatter",
     "scatter",
 ):
-    globals()[_name] = _of_a_group(_name)
-    globals()[_name].__module__ = __name__
+    globals()[_name] = absent_function(f"torch.distributed.nn.{_name}", _WHY)
 del _name

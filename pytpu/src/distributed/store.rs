@@ -1,7 +1,6 @@
 //! Key-value stores of `torch.distributed`, and the rendezvous of ranks at a store.
 //!
-//! A class of Python may inherit from `Store`: [`PythonStore`] lets Rust call its methods. All calls that may wait
-//! release the GIL, and notice Ctrl-C.
+//! A class of Python may inherit from `Store`: [`PythonStore`] lets Rust call its methods.
 
 use crate::enter::{self, OrRaise};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -62,7 +61,7 @@ fn missing() -> PyErr {
 /// A key-value store that processes share. Classes that inherit from it override ``set``, ``get``, ``add`` and whatever
 /// else their users call.
 #[pyclass(frozen, subclass, name = "Store", module = "torch.distributed")]
-struct PyStore {
+pub(super) struct PyStore {
     /// `None` in a class of Python's.
     store: Option<Arc<dyn Store>>,
     /// The timeout of a store of Python's.
@@ -95,7 +94,7 @@ fn run_default<R: Send>(
 }
 
 /// The store behind a Python object.
-fn rust_store(store: &Bound<'_, PyStore>) -> Arc<dyn Store> {
+pub(super) fn rust_store(store: &Bound<'_, PyStore>) -> Arc<dyn Store> {
     store.get().store.clone().unwrap_or_else(|| Arc::new(PythonStore(store.clone().unbind())))
 }
 
@@ -581,14 +580,7 @@ fn _rendezvous_wait(store: &Bound<'_, PyStore>, world_size: usize, timeout: Dura
     run_default(store, |store| rendezvous::wait_for_ranks(store, world_size, timeout))
 }
 
-/// Raise the exception of a signal that has arrived, such as `KeyboardInterrupt`. Signals reach the main thread only.
-fn check_signals() -> torchtpu_tensor::Result<()> {
-    // While the interpreter ends there is no user to interrupt.
-    Python::try_attach(|py| py.check_signals()).unwrap_or(Ok(())).map_err(enter::callback_error)
-}
-
-pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    store::install_interrupt_check(check_signals);
+pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyStore>()?;
     m.add_class::<PyTcpStore>()?;
     m.add_class::<PyFileStore>()?;
@@ -596,14 +588,5 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyPrefixStore>()?;
     m.add_function(wrap_pyfunction!(_rendezvous_announce, m)?)?;
     m.add_function(wrap_pyfunction!(_rendezvous_wait, m)?)?;
-    for (name, class) in [
-        ("_DistError", m.py().get_type::<enter::DistError>()),
-        ("_DistBackendError", m.py().get_type::<enter::DistBackendError>()),
-        ("_DistNetworkError", m.py().get_type::<enter::DistNetworkError>()),
-        ("_DistStoreError", m.py().get_type::<enter::DistStoreError>()),
-        ("_DistQueueEmptyError", m.py().get_type::<enter::QueueEmptyError>()),
-    ] {
-        m.add(name, class)?;
-    }
     Ok(())
 }

@@ -1,0 +1,161 @@
+//! Turns: collectives of a group run in the order of their calls, also those that run later, in a compiled program.
+
+use super::failure::REASON_TIME;
+use super::{Group, ProcessGroup};
+use crate::request::Request;
+use crate::store::{SLICE, check_interrupt};
+use parking_lot::{Condvar, Mutex};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use torchtpu_tensor::{Error, ErrorKind, Result};
+
+/// Passes the turn in the order of the tickets. A ticket is a sequence number.
+#[derive(Default)]
+pub(super) struct Turn {
+    /// The next ticket, and the ticket whose turn it is.
+    tickets: Mutex<(u64, u64)>,
+    passed: Condvar,
+}
+
+/// Passes the turn on when dropped, also after a panic.
+struct Held<'a>(&'a Turn);
+
+/// The end of a wait for a turn.
+enum Waited<'a> {
+    /// It is this caller's turn.
+    Turn(Held<'a>),
+    /// The group broke meanwhile.
+    Broken,
+    /// The turn of this ticket has not passed for too long.
+    Late(u64),
+    /// The user interrupted the program.
+    Interrupted(Error),
+}
+
+impl Turn {
+    /// Take the next ticket.
+    pub(super) fn reserve(&self) -> u64 {
+        let mut tickets = self.tickets.lock();
+        tickets.0 += 1;
+        tickets.0 - 1
+    }
+
+    /// Return the next ticket.
+    pub(super) fn next(&self) -> u64 {
+        self.tickets.lock().0
+    }
+
+    /// Whether the turn of a ticket has passed.
+    fn has_passed(&self, ticket: u64) -> bool {
+        self.tickets.lock().1 > ticket
+    }
+
+    /// Wait for the turn of a ticket, for at most `patience` since the turn last passed.
+    fn wait(&self, ticket: u64, patience: Duration, broken: &AtomicBool) -> Waited<'_> {
+        let mut tickets = self.tickets.lock();
+        let mut seen = (tickets.1, Instant::now());
+        loop {
+            if tickets.1 == ticket {
+                return Waited::Turn(Held(self));
+            }
+            if broken.load(Ordering::Acquire) {
+                return Waited::Broken;
+            }
+            if tickets.1 != seen.0 {
+                seen = (tickets.1, Instant::now());
+            } else if seen.1.elapsed() > patience {
+                return Waited::Late(tickets.1);
+            }
+            if self.passed.wait_for(&mut tickets, SLICE).timed_out() {
+                drop(tickets);
+                if let Err(e) = check_interrupt() {
+                    return Waited::Interrupted(e);
+                }
+                tickets = self.tickets.lock();
+            }
+        }
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.tickets.lock().1 += 1;
+        self.0.passed.notify_all();
+    }
+}
+
+impl Group {
+    /// Call `work` when it is the turn of a ticket, or with the error of the wait. The turn passes after `work`.
+    pub(super) fn in_turn<R>(&self, request: &Request, ticket: u64, work: impl FnOnce(Result<()>) -> R) -> R {
+        // The call before this one may use its whole timeout, and then needs time to find the reason.
+        let patience = self.timeout.lock().saturating_add(REASON_TIME).saturating_add(REASON_TIME);
+        let (mut turn, mut ready) = (None, Ok(()));
+        match self.turn.wait(ticket, patience, &self.broken) {
+            Waited::Turn(held) => turn = Some(held),
+            // `perform` says why.
+            Waited::Broken => {}
+            Waited::Interrupted(error) => {
+                self.stop(&error);
+                ready = Err(error);
+            }
+            Waited::Late(earlier) => {
+                let text = format!(
+                    "{} timed out after {} ms waiting for an earlier collective of this rank (sequence number \
+                     {earlier}), which was recorded and did not run",
+                    request.op.name(),
+                    patience.as_millis()
+                );
+                let error = Error::new(ErrorKind::DistBackend, text).note(self.identity());
+                self.stop(&error);
+                ready = Err(error);
+            }
+        }
+        let result = work(ready);
+        drop(turn);
+        result
+    }
+
+    /// Break the group, and tell the other ranks why.
+    pub(super) fn stop(&self, error: &Error) {
+        self.break_with(error);
+        // If the store fails, the other ranks say that this one has left.
+        let _ = self.meeting.post("abort", &format!("{}: {}", self.identity(), error.message()));
+    }
+}
+
+impl ProcessGroup {
+    /// Reserve the turn of a collective that runs later. Return its sequence number. Each reserved turn must be
+    /// [used](ProcessGroup::run_reserved) or [given up](ProcessGroup::give_up), since later collectives wait for it.
+    ///
+    /// # Errors
+    /// Fails if the group is broken.
+    pub fn reserve(&self) -> Result<u64> {
+        self.0.expect_whole()?;
+        Ok(self.0.turn.reserve())
+    }
+
+    /// Run a collective whose turn was reserved.
+    ///
+    /// # Errors
+    /// Fails as [`ProcessGroup::run`].
+    pub fn run_reserved(&self, ticket: u64, request: &Request, input: &[u8], output: &mut [u8]) -> Result<()> {
+        let group = &*self.0;
+        if let Err(error) = group.check(request, input.len(), output.len()) {
+            self.give_up(ticket, &error);
+            return Err(error);
+        }
+        let entry = group.record(request, ticket, [input.len(), output.len()]);
+        group
+            .in_turn(request, ticket, |ready| ready.and_then(|()| group.perform(request, ticket, entry, input, output)))
+    }
+
+    /// Break the group, because a collective whose turn was reserved will not run. Do nothing if it has run.
+    pub fn give_up(&self, ticket: u64, why: &Error) {
+        let group = &*self.0;
+        if group.turn.has_passed(ticket) || group.broken.load(Ordering::Acquire) {
+            return;
+        }
+        let text = format!("a collective (sequence number {ticket}) did not run: {}", why.message());
+        group.stop(&Error::new(ErrorKind::DistBackend, text));
+    }
+}

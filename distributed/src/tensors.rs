@@ -1,0 +1,200 @@
+//! Process groups for collectives of tensors.
+//!
+//! [`register`] gives the [`Group`] that the functions of [`torchtpu_tensor::ops::collective`] take. Such a collective
+//! runs on device `cpu` at once, and on device `tpu` in a compiled program, whenever that is launched. Its turn in the
+//! group is that of its call.
+
+use crate::group::ProcessGroup;
+use crate::reduce::ReduceOp;
+use crate::request::{Op, Request};
+use crate::store::check_interrupt;
+use parking_lot::{Mutex, RwLock};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use torchtpu_tensor::comm::{self, Call, Communicator, Group, Ticket};
+use torchtpu_tensor::ops::collective::{Kind, Reduction};
+use torchtpu_tensor::{Error, ErrorKind, Result, backend};
+
+/// The groups by their numbers, from 1. The place of a group that was unregistered stays empty.
+static GROUPS: RwLock<Vec<Option<ProcessGroup>>> = RwLock::new(Vec::new());
+
+/// Number of reserved turns, and of those that were used.
+static RESERVED: AtomicU64 = AtomicU64::new(0);
+static USED: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// Whether this thread runs a collective of a program.
+    static IS_RUNNING: Cell<bool> = const { Cell::new(false) };
+    /// The line of the user's program that calls collectives now.
+    static LINE: RefCell<Option<Arc<str>>> = const { RefCell::new(None) };
+}
+
+/// The lines of the collectives that have not run.
+static LINES: Mutex<BTreeMap<Ticket, Arc<str>>> = Mutex::new(BTreeMap::new());
+
+/// Make a group usable for tensors. `partition` has the global ranks of all groups that were made together with this
+/// one. Groups of different lengths cannot be partitions of one program: pass those of this group alone.
+///
+/// # Errors
+/// `Value` if the partition does not have the ranks of the group, or if its lists are not equally long.
+pub fn register(group: &ProcessGroup, partition: Vec<Vec<usize>>) -> Result<Group> {
+    let fits = partition.iter().all(|p| p.len() == group.size());
+    if !fits || !partition.iter().any(|p| p == group.ranks()) {
+        let ranks = group.ranks();
+        return Err(Error::value(format!("register: partition: {partition:?}, must have lists like {ranks:?}")));
+    }
+    comm::install(&Groups);
+    let mut groups = GROUPS.write();
+    groups.push(Some(group.clone()));
+    Ok(Group::new(groups.len() as u32, partition))
+}
+
+/// Wait until the collectives that were recorded have run, then forget the group. Later collectives of it fail.
+pub fn unregister(group: &Group) {
+    finish();
+    if let Some(place) = GROUPS.write().get_mut(group.number() as usize - 1) {
+        *place = None;
+    }
+}
+
+/// Launch the collectives that are recorded, so that other ranks that wait for them go on. Waits of this crate call
+/// this first.
+pub fn launch_recorded() {
+    let is_open = USED.load(Ordering::Relaxed) < RESERVED.load(Ordering::Relaxed);
+    if is_open
+        && !IS_RUNNING.get()
+        && let Ok(backend) = backend::get()
+    {
+        backend.launch_collectives();
+    }
+}
+
+/// Launch the collectives that are recorded, and wait until they have run. Errors stay with their results.
+pub fn finish() {
+    if RESERVED.load(Ordering::Relaxed) > 0
+        && let Ok(backend) = backend::get()
+    {
+        backend.finish_collectives();
+    }
+}
+
+/// Return the result of `call`, whose collectives are reported with `line`, such as `train.py:12`.
+pub fn at_line<R>(line: Option<Arc<str>>, call: impl FnOnce() -> R) -> R {
+    let outer = LINE.replace(line);
+    let result = call();
+    LINE.set(outer);
+    result
+}
+
+/// The groups as a communicator.
+struct Groups;
+
+impl Groups {
+    fn find(number: u32) -> Result<ProcessGroup> {
+        let group = (number as usize).checked_sub(1).and_then(|i| GROUPS.read().get(i)?.clone());
+        group.ok_or_else(|| Error::new(ErrorKind::DistBackend, "the process group of this collective was destroyed"))
+    }
+}
+
+impl Communicator for Groups {
+    fn reserve(&self, group: &Group) -> Result<Ticket> {
+        let sequence = Groups::find(group.number())?.reserve()?;
+        RESERVED.fetch_add(1, Ordering::Relaxed);
+        let ticket = Ticket::new(group.number(), sequence);
+        if let Some(line) = LINE.with_borrow(Clone::clone) {
+            LINES.lock().insert(ticket, line);
+        }
+        Ok(ticket)
+    }
+
+    fn run(&self, ticket: Ticket, call: Call<'_>) -> Result<()> {
+        USED.fetch_add(1, Ordering::Relaxed);
+        let group = Groups::find(ticket.group())?;
+        let was_running = IS_RUNNING.replace(true);
+        let line = LINES.lock().remove(&ticket);
+        let result = run(&group, ticket.sequence(), line, call);
+        IS_RUNNING.set(was_running);
+        result
+    }
+
+    fn give_up(&self, ticket: Ticket, why: &Error) {
+        LINES.lock().remove(&ticket);
+        if let Ok(group) = Groups::find(ticket.group()) {
+            group.give_up(ticket.sequence(), why);
+        }
+    }
+
+    fn launch_recorded(&self) {
+        launch_recorded();
+    }
+
+    fn check_interrupt(&self) -> Result<()> {
+        let result = check_interrupt();
+        if result.is_err() {
+            let groups: Vec<ProcessGroup> = GROUPS.read().iter().flatten().cloned().collect();
+            groups.iter().for_each(|group| group.abort("the program was interrupted"));
+        }
+        result
+    }
+}
+
+fn run(group: &ProcessGroup, ticket: u64, line: Option<Arc<str>>, call: Call<'_>) -> Result<()> {
+    let Call { kind, dtype, sizes, x, y } = call;
+    let request = |op, shape: &[usize]| Request { line: line.clone(), ..Request::new(op, dtype, shape) };
+    // The output of these ops is also their input.
+    if matches!(kind, Kind::AllReduce(_) | Kind::Reduce { .. } | Kind::Broadcast { .. }) && !x.is_empty() {
+        y.copy_from_slice(x);
+    }
+    match kind {
+        Kind::AllReduce(by) => group.run_reserved(ticket, &request(Op::AllReduce(op(*by)), &sizes), &[], y),
+        Kind::Broadcast { from } => group.run_reserved(ticket, &request(Op::Broadcast { root: *from }, &sizes), &[], y),
+        Kind::Reduce { by, to } => {
+            group.run_reserved(ticket, &request(Op::Reduce(op(*by), *to), &sizes), &[], y)?;
+            if group.rank() != *to {
+                y.fill(0);
+            }
+            Ok(())
+        }
+        Kind::AllGather => group.run_reserved(ticket, &request(Op::AllGather, &sizes), x, y),
+        Kind::ReduceScatter(by) => {
+            let mut part = sizes;
+            part.set(0, sizes[0] / group.size());
+            group.run_reserved(ticket, &request(Op::ReduceScatter(op(*by)), &part), x, y)
+        }
+        Kind::AllToAll { sent, received } => {
+            let op = Op::AllToAll { sent: sent.clone(), received: received.clone() };
+            group.run_reserved(ticket, &request(op, &sizes), x, y)
+        }
+        Kind::Permute { pairs } => {
+            // The elements of a rank are one row.
+            let rank = group.rank();
+            let target = pairs.iter().find(|p| p.0 == rank).map(|p| p.1);
+            let source = pairs.iter().find(|p| p.1 == rank).map(|p| p.0);
+            let rows = |one: Option<usize>| (0..group.size()).map(|r| usize::from(one == Some(r))).collect();
+            let op = Op::AllToAll { sent: rows(target), received: rows(source) };
+            let shape = [&[usize::from(target.is_some())], &sizes[..]].concat();
+            // Without a pair, this rank sends nothing, or gets nothing.
+            let sent = if target.is_some() { x } else { &[] };
+            let received = if source.is_some() { &mut *y } else { &mut [] };
+            group.run_reserved(ticket, &request(op, &shape), sent, received)?;
+            if source.is_none() {
+                y.fill(0);
+            }
+            Ok(())
+        }
+    }
+}
+
+fn op(by: Reduction) -> ReduceOp {
+    match by {
+        Reduction::Sum => ReduceOp::Sum,
+        Reduction::Product => ReduceOp::Product,
+        Reduction::Min => ReduceOp::Min,
+        Reduction::Max => ReduceOp::Max,
+        Reduction::And => ReduceOp::BAnd,
+        Reduction::Or => ReduceOp::BOr,
+        Reduction::Xor => ReduceOp::BXor,
+    }
+}

@@ -1,0 +1,196 @@
+//! Collectives of programs on XLA:CPU.
+//!
+//! A program runs a collective by a custom call. The calls of a program are chained by a token, and so are programs:
+//! each takes the token that the one before it returns. So the collectives of a process run in the order in which they
+//! were recorded, and a program that waits for its turn holds no thread.
+
+use crate::device::Device;
+use crate::failure::Failure;
+use crate::kernels;
+use crate::slot::Slot;
+use parking_lot::{Condvar, Mutex};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+use torchtpu_pjrt::{Buffer, CallFrame, Client, CustomCall, ElementType};
+use torchtpu_tensor::comm::{self, Ticket};
+use torchtpu_tensor::ops::collective;
+
+struct Collectives;
+
+impl CustomCall for Collectives {
+    const TARGET: &'static str = collective::TARGET;
+
+    fn call(mut frame: CallFrame<'_>) -> Result<(), String> {
+        let ([x, ticket, _], [y, token]) = (&frame.operands[..], &mut frame.results[..]) else {
+            return Err("a collective has three operands and two results".to_string());
+        };
+        token.bytes.fill(0);
+        let ticket = i64::from_ne_bytes(ticket.bytes.try_into().map_err(|_| "the ticket is no int64")?);
+        let (dtype, sizes) = (kernels::dtype(x.element_type)?, kernels::sizes(x.dims)?);
+        let result = collective::run(frame.kernel, frame.numbers, ticket, dtype, sizes, x.bytes, y.bytes);
+        result.map_err(|e| {
+            let notes = e.notes().iter().map(ToString::to_string).collect();
+            keep(Failure { kind: e.kind(), message: e.message().to_string(), notes })
+        })
+    }
+}
+
+/// Register the collectives with the plugin of a cpu client. A plugin without FFI refuses the programs that call them.
+pub(crate) fn register(client: &Client) {
+    let _ = client.register_custom_call::<Collectives>();
+}
+
+/// The last failures of collectives. The plugin passes only a text to the readers of a program's results, which is not
+/// the whole error.
+static FAILURES: Mutex<BTreeMap<u64, Failure>> = Mutex::new(BTreeMap::new());
+const MAX_FAILURES: usize = 64;
+const MARK: &str = "torchtpu collective failure ";
+
+/// Keep a failure, and return the text that finds it.
+fn keep(failure: Failure) -> String {
+    let mut failures = FAILURES.lock();
+    let number = failures.keys().next_back().map_or(0, |n| n + 1);
+    let text = format!("{MARK}{number}: {}", failure.message);
+    failures.insert(number, failure);
+    if failures.len() > MAX_FAILURES {
+        failures.pop_first();
+    }
+    text
+}
+
+/// Return the failure of a collective that an error of the plugin tells of.
+pub(crate) fn find_failure(text: &str) -> Option<Failure> {
+    let number = text.split_once(MARK)?.1.split(':').next()?.parse().ok()?;
+    FAILURES.lock().get(&number).cloned()
+}
+
+/// The order of the launches of segments with collectives.
+#[derive(Default)]
+pub(crate) struct Order {
+    /// The numbers of the segments that were cut and not launched, and the number of the next one.
+    waiting: Mutex<(BTreeSet<u64>, u64)>,
+    changed: Condvar,
+}
+
+/// The place of a segment in the order, until it is launched or dropped.
+pub(crate) struct Turn(u64);
+
+impl Turn {
+    /// Take the place after all segments so far. Call this in the order of the cuts.
+    pub(crate) fn take() -> Turn {
+        let mut waiting = order().waiting.lock();
+        waiting.1 += 1;
+        let number = waiting.1;
+        waiting.0.insert(number);
+        Turn(number)
+    }
+
+    /// Wait until the earlier segments are launched.
+    pub(crate) fn wait(&self) {
+        let order = order();
+        let mut waiting = order.waiting.lock();
+        while waiting.0.first().is_some_and(|first| *first < self.0) {
+            order.changed.wait(&mut waiting);
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let order = order();
+        order.waiting.lock().0.remove(&self.0);
+        order.changed.notify_all();
+    }
+}
+
+fn order() -> &'static Order {
+    &crate::engine().order
+}
+
+/// The token of the last launched program with collectives.
+#[derive(Default)]
+pub(crate) struct Chain {
+    last: Mutex<Option<Arc<Buffer>>>,
+    /// A token that depends on nothing.
+    first: Mutex<Option<Arc<Buffer>>>,
+}
+
+impl Chain {
+    /// Return the token for the next program. A program that has ended, well or not, needs no successor.
+    pub(crate) fn token(&self, device: &Device) -> torchtpu_pjrt::Result<Arc<Buffer>> {
+        if let Some(last) = &*self.last.lock()
+            && !last.is_ready().unwrap_or(true)
+        {
+            return Ok(last.clone());
+        }
+        let mut first = self.first.lock();
+        if let Some(token) = &*first {
+            return Ok(token.clone());
+        }
+        let token = Arc::new(device.client.buffer_from_host(&0i32.to_ne_bytes(), ElementType::S32, &[])?);
+        *first = Some(token.clone());
+        Ok(token)
+    }
+
+    /// Set the token of the program that was launched last.
+    pub(crate) fn set(&self, token: Buffer) {
+        *self.last.lock() = Some(Arc::new(token));
+    }
+
+    /// Return whether a launched program with collectives has not ended.
+    pub(crate) fn is_running(&self) -> bool {
+        self.last.lock().as_ref().is_some_and(|last| !last.is_ready().unwrap_or(true))
+    }
+
+    /// Wait until the collectives of all launched programs have run.
+    pub(crate) fn wait(&self) {
+        let last = self.last.lock().clone();
+        if let Some(last) = last {
+            // A read of the program's results raises its error.
+            let _ = last.await_ready();
+        }
+    }
+}
+
+/// Wait for a value that may depend on a collective, and so on other processes.
+///
+/// # Errors
+/// If the user interrupts the wait.
+pub(crate) fn await_value(slot: &Slot) -> torchtpu_tensor::Result<()> {
+    // A failure is raised by the read that follows.
+    let (Ok(comm), Ok(buffer)) = (comm::get(), slot.buffer()) else { return Ok(()) };
+    let Ok(event) = buffer.ready_event() else { return Ok(()) };
+    let (tell, told) = mpsc::channel();
+    let asked = Arc::new(event).on_ready(move || {
+        // The reader may have been interrupted.
+        let _ = tell.send(());
+    });
+    while asked.is_ok() && told.recv_timeout(SLICE) == Err(mpsc::RecvTimeoutError::Timeout) {
+        comm.check_interrupt()?;
+    }
+    Ok(())
+}
+
+/// Time between two checks for an interrupt.
+const SLICE: Duration = Duration::from_millis(100);
+
+/// Give up collectives that cannot run any more.
+pub(crate) fn give_up(tickets: &[Ticket], failure: &Failure) {
+    let Ok(comm) = comm::get() else { return };
+    tickets.iter().for_each(|&ticket| comm.give_up(ticket, &failure.error()));
+}
+
+/// Give up the collectives of a launched program if the program fails before it reaches them.
+pub(crate) fn watch(token: &Buffer, tickets: Vec<Ticket>) {
+    let Ok(event) = token.ready_event() else { return };
+    let event = Arc::new(event);
+    let ended = event.clone();
+    let told = event.on_ready(move || {
+        if let Err(e) = ended.await_ready() {
+            give_up(&tickets, &Failure::device("executing on device tpu", &e));
+        }
+    });
+    // Without a callback, the other ranks find out by their timeout.
+    drop(told);
+}

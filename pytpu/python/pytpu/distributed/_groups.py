@@ -1,0 +1,754 @@
+"""The groups of this process: their start and end, and questions about them."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import datetime
+import hashlib
+import io
+import operator
+import os
+import sys
+import warnings
+
+from .. import accelerator, device as _device
+from .._C import PrefixStore, Store, _rendezvous_announce, _rendezvous_wait
+from ._backend import Backend, BackendConfig
+from ._process_group import ProcessGroup, ProcessGroupGloo
+from .constants import default_pg_timeout
+from .rendezvous import rendezvous
+
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from ._collectives import _Held
+
+#: The name of a group, a ``str``.
+GroupName = str
+
+
+class _World:
+    """The groups of this process."""
+
+    def __init__(self) -> None:
+        self.default_pg: ProcessGroup | None = None
+        #: Backend name and store of each group.
+        self.pg_map: dict[ProcessGroup, tuple[str, Store]] = {}
+        self.pg_names: dict[ProcessGroup, str] = {}
+        #: The rank in the group of each global rank.
+        self.pg_group_ranks: dict[ProcessGroup, dict[int, int]] = {}
+        self.pg_backend_config: dict[ProcessGroup, str] = {}
+        self.tags_to_pg: dict[str, list[ProcessGroup]] = {}
+        self.pg_to_tag: dict[ProcessGroup, str] = {}
+        #: Collectives of each group that a `_coalescing_manager` holds back.
+        self.pg_coalesce_state: dict[ProcessGroup, list[_Held]] = {}
+        #: Groups named so far.
+        self.group_count = 0
+        #: The number of groups that all ranks have made, and of those that only their own ranks have made.
+        self.agreed_count, self.own_counts = 0, dict[tuple[int, ...], int]()
+
+    @property
+    def pg_config_info(self) -> list[dict[str, Any]]:
+        """Name, description, backends and ranks of each group."""
+        world = len(self.pg_group_ranks.get(self.default_pg, ()))
+        return [
+            {
+                "pg_name": self.pg_names[pg],
+                "pg_desc": pg.group_desc,
+                "backend_config": self.pg_backend_config[pg],
+                "ranks": [] if len(ranks) == world else list(ranks),
+                "group_size": len(ranks),
+                "group_count": self.group_count,
+            }
+            for pg, ranks in self.pg_group_ranks.items()
+        ]
+
+    def add(self, pg: ProcessGroup, backend: str, ranks: dict[int, int], tag: str | None = None) -> None:
+        """Register a group."""
+        self.pg_map[pg] = (backend, pg.get_group_store())
+        self.pg_names[pg] = pg.group_name
+        self.pg_group_ranks[pg] = ranks
+        self.pg_backend_config[pg] = ",".join(f"{kind}:{name}" for kind, name in pg._device_backends.items())
+        tag = f"user:{tag}" if tag else f"ptd:{pg.group_name}"
+        if tag.startswith("ptd:"):
+            self.tags_to_pg.setdefault("", []).append(pg)
+        self.tags_to_pg.setdefault(tag, []).append(pg)
+        self.pg_to_tag[pg] = tag
+
+    def remove(self, pg: ProcessGroup) -> None:
+        """Forget a group."""
+        del self.pg_map[pg], self.pg_names[pg], self.pg_group_ranks[pg], self.pg_backend_config[pg]
+        self.pg_coalesce_state.pop(pg, None)
+        tag = self.pg_to_tag.pop(pg)
+        for name in {tag, ""}:
+            with contextlib.suppress(ValueError):
+                self.tags_to_pg.get(name, []).remove(pg)
+
+
+_world = _World()
+
+
+class _WorldMeta(type):
+    """Gives `group` and `GroupMember` the property ``WORLD``."""
+
+    @property
+    def WORLD(cls) -> ProcessGroup | None:
+        """The group of all ranks, or ``None`` before `init_process_group`."""
+        return _world.default_pg
+
+    @WORLD.setter
+    def WORLD(cls, pg: ProcessGroup | None) -> None:
+        _world.default_pg = pg
+
+
+class group(metaclass=_WorldMeta):
+    """``group.WORLD`` is the group of all ranks, or ``None`` before `init_process_group`."""
+
+
+class GroupMember(metaclass=_WorldMeta):
+    """``GroupMember.WORLD`` is the group of all ranks, or ``None`` before `init_process_group`."""
+
+    #: What `new_group` returns on ranks that are not in the new group.
+    NON_GROUP_MEMBER = -100
+
+
+def is_initialized() -> bool:
+    """Return whether `init_process_group` has made the group of all ranks."""
+    return _world.default_pg is not None
+
+
+def is_torchelastic_launched() -> bool:
+    """Return whether ``torchrun`` started this process."""
+    return os.environ.get("TORCHELASTIC_RUN_ID") is not None
+
+
+def _get_default_group() -> ProcessGroup:
+    """Return the group of all ranks."""
+    if _world.default_pg is None:
+        raise ValueError("Default process group has not been initialized, please make sure to call init_process_group.")
+    return _world.default_pg
+
+
+def _get_default_store() -> Store:
+    """Return the store of the group of all ranks."""
+    return _world.pg_map[_get_default_group()][1]
+
+
+def _group_or_default_group(group: ProcessGroup | None = None) -> ProcessGroup:
+    return _get_default_group() if group is None or group is _world.default_pg else group
+
+
+def _rank_not_in_group(group: ProcessGroup | int | None) -> bool:
+    """Return whether a group is `GroupMember.NON_GROUP_MEMBER`."""
+    return group is not None and not isinstance(group, ProcessGroup) and group == GroupMember.NON_GROUP_MEMBER
+
+
+def _member(group: ProcessGroup | None, op: str) -> ProcessGroup | None:
+    """Return the group of a call, or ``None`` after a warning if this rank is not in it."""
+    if group is None:
+        return _get_default_group()
+    if _rank_not_in_group(group):
+        rank = _world.default_pg.rank() if _world.default_pg is not None else -1
+        text = f"Running {op} on global rank {rank} which does not belong to the given group."
+        warnings.warn(text, stacklevel=3)
+        return None
+    return group
+
+
+def _check_valid_timeout(timeout: object) -> None:
+    if not isinstance(timeout, datetime.timedelta):
+        raise TypeError(f"Expected timeout argument to be of type datetime.timedelta, got {timeout}")
+
+
+def _get_default_timeout(backend: str) -> datetime.timedelta:
+    return default_pg_timeout
+
+
+def _excepthook_of(rank: int) -> Callable[..., None]:
+    """Return a hook that starts each line of a traceback with the rank."""
+    inner = sys.excepthook
+
+    def hook(kind, error, traceback):
+        stderr, sys.stderr = sys.stderr, io.StringIO()
+        try:
+            inner(kind, error, traceback)
+            text = sys.stderr.getvalue()
+        finally:
+            sys.stderr = stderr
+        lines = (f"[rank{rank}]: {line}" if line else "" for line in text.split("\n"))
+        sys.stderr.write("\n".join(lines))
+        sys.stderr.flush()
+
+    hook.inner = inner
+    return hook
+
+
+def _device_of(device_id: _device | int | None) -> _device | None:
+    """Check the argument ``device_id`` of `init_process_group`, and return the device."""
+    current = accelerator.current_accelerator()
+    if isinstance(device_id, int):
+        device_id = _device(current.type if current is not None else "cpu", device_id)
+    if device_id is None or device_id.type == "cpu":
+        return device_id
+    if current is None or device_id.type != current.type:
+        raise ValueError(
+            f"device_id {device_id} does not match the current compilation's accelerator support: {current}. "
+            "Please use a different compiled version that supports your accelerator."
+        )
+    if device_id.index is None:
+        raise ValueError("Please use a device_id with index.")
+    return device_id
+
+
+def init_process_group(
+    backend: str | None = None,
+    init_method: str | None = None,
+    timeout: datetime.timedelta | None = None,
+    world_size: int = -1,
+    rank: int = -1,
+    store: Store | None = None,
+    group_name: str = "",
+    pg_options: object | None = None,
+    device_id: _device | int | None = None,
+    _ranks: list[int] | None = None,
+) -> None:
+    """Make the group of all ranks, and wait until all of them are here.
+
+    Args:
+        backend: ``"gloo"`` for tensors on device ``cpu``, ``"xla"`` or ``"tpu_dist"`` for ``tpu``, or pairs such as
+            ``"cpu:gloo,tpu:xla"``, which is the default. ``"nccl"`` counts as ``"xla"``, and warns.
+        init_method: a URL for `rendezvous`. The default is ``env://``.
+        timeout: the limit of this call and of each collective, a ``datetime.timedelta``. The default is 30 minutes.
+        world_size: the number of ranks, if ``store`` is given or the URL does not say it.
+        rank: this rank, from 0, if ``store`` is given or the URL does not say it.
+        store: the store in which the ranks meet, instead of ``init_method``.
+        group_name: accepted, and not used, as in PyTorch.
+        pg_options: accepted, and not used.
+        device_id: the device of this rank.
+
+    Raises:
+        ValueError: if there is a group already, or a backend is not known.
+        RuntimeError: if a backend of PyTorch's is not part of this package.
+        DistStoreError: if ranks are missing after ``timeout``. It names them.
+        DistNetworkError: if the store cannot be reached.
+
+    Example:
+        >>> import pytpu as torch
+        >>> store = torch.distributed.HashStore()
+        >>> torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+        >>> torch.distributed.get_world_size()
+        1
+        >>> torch.distributed.destroy_process_group()
+    """
+    if is_initialized():
+        raise ValueError("trying to initialize the default process group twice!")
+    if store is not None and init_method is not None:
+        raise AssertionError("Cannot specify both init_method and store.")
+    if store is not None:
+        if world_size <= 0:
+            raise AssertionError("world_size must be positive if using store")
+        if rank < 0:
+            raise AssertionError("rank must be non-negative if using store")
+    bound = _device_of(device_id)
+    if backend is None and bound is not None and bound.type == "cpu":
+        backend = "gloo"
+    config = BackendConfig(Backend(Backend.UNDEFINED if backend is None else backend))
+    timeout = default_pg_timeout if timeout is None else timeout
+    _check_valid_timeout(timeout)
+    if store is None:
+        store, rank, world_size = next(rendezvous(init_method or "env://", rank, world_size, timeout=timeout))
+        store.set_timeout(timeout)
+    store = PrefixStore("default_pg", store)
+    # A store may have served an earlier group of these ranks, whose keys are still there.
+    attempt = store.add(f"attempt/{rank}", 1)
+    store = PrefixStore(str(attempt), store)
+    _rendezvous_announce(store, rank)
+    _rendezvous_wait(store, world_size, timeout)
+    name = _process_group_name(_ranks or [], bool(_ranks))
+    pg = ProcessGroup._make(
+        store, rank, list(range(world_size)), name, "default_pg", timeout, config.get_device_backend_map(), bound
+    )
+    _world.default_pg = pg
+    _world.add(pg, Backend(Backend.UNDEFINED if backend is None else backend), {i: i for i in range(world_size)})
+    sys.excepthook = _excepthook_of(rank)
+    atexit.register(_close_all)
+
+
+def _close_all() -> None:
+    """Leave all groups, so that other ranks that wait for this one are told at once."""
+    for pg in list(_world.pg_map):
+        pg.shutdown()
+
+
+def destroy_process_group(group: ProcessGroup | None = None) -> None:
+    """Leave a group. Without ``group``, or with the group of all ranks, leave all groups.
+
+    Raises:
+        AssertionError: if there is no group.
+        ValueError: if ``group`` is no group, or was left already.
+    """
+    if _rank_not_in_group(group):
+        return
+    pg = _world.default_pg if group is None else group
+    if pg is None:
+        raise AssertionError("Process group cannot be None")
+    if pg not in _world.pg_map:
+        raise ValueError("Invalid process group specified")
+    if pg is not _world.default_pg:
+        if pg in _world.pg_coalesce_state:
+            text = "Some coalesced collectives haven't been launched when ProcessGroup is destroyed. They will be cleaned."
+            warnings.warn(text, stacklevel=2)
+        pg.shutdown()
+        _world.remove(pg)
+        return
+    # Groups that were made last are left first.
+    for each in reversed(list(_world.pg_map)):
+        each.shutdown()
+        _world.remove(each)
+    _world.default_pg, _world.group_count, _world.agreed_count = None, 0, 0
+    _world.own_counts.clear()
+    atexit.unregister(_close_all)
+    sys.excepthook = getattr(sys.excepthook, "inner", sys.excepthook)
+
+
+def _abort_process_group(group: ProcessGroup | None = None) -> None:
+    """Break a group on all ranks, and leave it. Without ``group``, do so for all groups."""
+    for pg in [group] if group not in (None, _world.default_pg) else list(_world.pg_map):
+        pg.abort()
+    destroy_process_group(group)
+
+
+# Queries
+
+
+def get_rank(group: ProcessGroup | None = None) -> int:
+    """Return this rank in ``group``, or in the group of all ranks. Return -1 if it is not in ``group``."""
+    if group is None:
+        return _get_default_group().rank()
+    if _rank_not_in_group(group):
+        return -1
+    default = _get_default_group()
+    return default.rank() if group is default else get_group_rank(group, default.rank())
+
+
+def get_world_size(group: ProcessGroup | None = None) -> int:
+    """Return the number of ranks of ``group``, or of the group of all ranks. Return -1 if this rank is not in it."""
+    if _rank_not_in_group(group):
+        return -1
+    return _group_or_default_group(group).size()
+
+
+def get_node_local_rank(fallback_rank: int | None = None) -> int:
+    """Return the number of this process on its host, which ``torchrun`` sets in ``LOCAL_RANK``.
+
+    Raises:
+        RuntimeError: if ``LOCAL_RANK`` is not set, and ``fallback_rank`` is not given.
+    """
+    if "LOCAL_RANK" in os.environ:
+        return int(os.environ["LOCAL_RANK"])
+    if fallback_rank is not None:
+        return int(fallback_rank)
+    raise RuntimeError(
+        "LOCAL_RANK is not in the environment. Consider passing fallback_rank to allow `get_node_local_rank` to work, "
+        "assuming you are not running in a multi-device context and want the code to run locally instead."
+    )
+
+
+def get_backend(group: ProcessGroup | None = None) -> str:
+    """Return the backend that was given for ``group``, in lower case."""
+    pg = group or _get_default_group()
+    if _rank_not_in_group(pg):
+        raise ValueError("Invalid process group specified")
+    if pg not in _world.pg_map:
+        raise ValueError(
+            f"Process group {pg} is not initialized in the world group map. Please initialize the group first."
+        )
+    return _world.pg_map[pg][0]
+
+
+def get_backend_config(group: ProcessGroup | None = None) -> str:
+    """Return the backend of each kind of device, such as ``cpu:gloo,tpu:xla``."""
+    pg = group or _get_default_group()
+    if pg not in _world.pg_map:
+        raise ValueError("Invalid process group specified")
+    return _world.pg_backend_config[pg]
+
+
+def get_backend_impl(group: str | ProcessGroup | None = None, device: _device | None = None) -> ProcessGroupGloo:
+    """Return the engine of a group, or of the group of a name, for a device."""
+    pg = _resolve_process_group(group) if isinstance(group, str) else group or _get_default_group()
+    if _rank_not_in_group(pg):
+        raise ValueError("Invalid process group specified")
+    return pg.get_backend(device or pg.bound_device_id or "cpu")
+
+
+def get_process_group_ranks(group: ProcessGroup | None) -> list[int]:
+    """Return the global ranks of a group, in the order of its ranks."""
+    return list(_world.pg_group_ranks[group or _get_default_group()])
+
+
+def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
+    """Return the rank in ``group`` of a global rank."""
+    if group is _world.default_pg:
+        return global_rank
+    ranks = _registered(group)
+    if global_rank not in ranks:
+        raise ValueError(f"Global rank {global_rank} is not part of group {group}")
+    return ranks[global_rank]
+
+
+def get_global_rank(group: ProcessGroup, group_rank: int) -> int:
+    """Return the global rank of a rank in ``group``."""
+    if group is _world.default_pg:
+        return group_rank
+    for global_rank, rank in _registered(group).items():
+        if rank == group_rank:
+            return global_rank
+    raise ValueError(f"Group rank {group_rank} is not part of group {group}")
+
+
+_get_global_rank = get_global_rank
+
+
+def _registered(group: ProcessGroup) -> dict[int, int]:
+    if group not in _world.pg_group_ranks:
+        text = f"Group {group} is not registered, please create group with torch.distributed.new_group API"
+        raise ValueError(text)
+    return _world.pg_group_ranks[group]
+
+
+def get_pg_count() -> int:
+    """Return the number of groups that this process has named."""
+    return _world.group_count
+
+
+def set_timeout(timeout: datetime.timedelta, group: ProcessGroup | None = None) -> None:
+    """Set the limit of later collectives of ``group``, or of the group of all ranks."""
+    _check_valid_timeout(timeout)
+    pg = group or _get_default_group()
+    if _rank_not_in_group(pg):
+        raise ValueError("Invalid process group specified")
+    pg.set_timeout(timeout)
+
+
+def _set_pg_timeout(timeout: datetime.timedelta, group: ProcessGroup | None = None) -> None:
+    """The old name of `set_timeout`."""
+    set_timeout(timeout, group)
+
+
+def _get_group_size(group: ProcessGroup | None) -> int:
+    return _group_or_default_group(group).size()
+
+
+def _get_process_group_name(pg: ProcessGroup) -> str:
+    return _world.pg_names.get(pg, "None")
+
+
+def _get_process_group_store(pg: ProcessGroup) -> Store:
+    return _world.pg_map[pg][1]
+
+
+def _get_group_tag(pg: ProcessGroup) -> str:
+    """Return the tag of a group, without the prefix of tags of users."""
+    return _world.pg_to_tag[pg].removeprefix("user:")
+
+
+def _resolve_process_group(group_name: str) -> ProcessGroup:
+    """Return the group of a name."""
+    for pg, name in _world.pg_names.items():
+        if name == group_name:
+            return pg
+    raise RuntimeError(f"Could not resolve the process group registered under the name {group_name}")
+
+
+def _find_pg_by_ranks_and_tag(tag: str, ranks: list[int]) -> ProcessGroup | None:
+    """Return a group of the given tag and ranks, if there is one."""
+    if tag and not tag.startswith(("ptd:", "user:")):
+        tag = f"user:{tag}"
+    for pg in _world.tags_to_pg.get(tag, []):
+        if pg.size() == len(ranks) and set(get_process_group_ranks(pg)) == set(ranks):
+            return pg
+    return None
+
+
+def _find_or_create_pg_by_ranks_and_tag(tag: str, ranks: list[int], stride: int) -> ProcessGroup:
+    """Return the group of this rank among groups of ``stride`` ranks each."""
+    if len(ranks) % stride:
+        raise ValueError(f"group_size ({len(ranks)}) must be divisible by stride ({stride})")
+    rank = get_rank()
+    mine = next(sorted(ranks[i : i + stride]) for i in range(0, len(ranks), stride) if rank in ranks[i : i + stride])
+    found = _find_pg_by_ranks_and_tag(tag, mine)
+    return found if found is not None else _new_group_with_tag(mine, pg_tag=tag)
+
+
+def _get_object_coll_device(group: ProcessGroup | None = None) -> str:
+    """Return the kind of device of tensors that carry objects."""
+    kinds = [device.type for device in _group_or_default_group(group)._device_types]
+    return "cpu" if "cpu" in kinds else kinds[0]
+
+
+def _get_pg_default_device(group: ProcessGroup | None = None) -> _device:
+    """Return the device of tensors that carry objects."""
+    return _device(_get_object_coll_device(group))
+
+
+def _device_capability(group: ProcessGroup | None = None) -> list[str]:
+    """Return the kinds of device that a group serves."""
+    return [device.type for device in _group_or_default_group(group)._device_types]
+
+
+# New groups
+
+
+def _process_group_name(ranks: Sequence[int], use_hashed_name: bool) -> str:
+    """Return a name that no other group of this job has, the same on all ranks of the group."""
+    _world.group_count += 1
+    if not use_hashed_name:
+        _world.agreed_count += 1
+        return str(_world.agreed_count - 1)
+    # Other ranks do not know of this group, so that only its own ranks count it.
+    made = _world.own_counts.get(tuple(ranks), 0)
+    _world.own_counts[tuple(ranks)] = made + 1
+    return hashlib.sha1("_".join(map(str, [*ranks, made])).encode(), usedforsecurity=False).hexdigest()
+
+
+def new_group(
+    ranks: Sequence[int] | None = None,
+    timeout: datetime.timedelta | None = None,
+    backend: str | None = None,
+    pg_options: object | None = None,
+    use_local_synchronization: bool = False,
+    group_desc: str | None = None,
+    device_id: _device | None = None,
+    sort_ranks: bool = True,
+) -> ProcessGroup | int:
+    """Make a group of some ranks.
+
+    All ranks call it, also those that are not in the new group, in the same order and with the same ``ranks``. If they
+    do not, all of them get an error.
+
+    Args:
+        ranks: global ranks. ``None`` takes all.
+        timeout: the limit of each collective. The default is 30 minutes.
+        backend: as for `init_process_group`. The default is that of the group of all ranks.
+        pg_options: accepted, and not used.
+        use_local_synchronization: whether only the ranks of the new group call it.
+        group_desc: a description, for `ProcessGroup.group_desc`.
+        device_id: the device of this rank.
+        sort_ranks: whether the ranks of the new group are numbered by global rank, or by their place in ``ranks``.
+
+    Returns:
+        The group, or `GroupMember.NON_GROUP_MEMBER` on ranks that are not in it.
+
+    Raises:
+        ValueError: if ``ranks`` has duplicates, or ranks that do not exist.
+        DistBackendError: if the ranks call it with different ``ranks``.
+    """
+    return _new_group_with_tag(
+        ranks, timeout, backend, pg_options, None, use_local_synchronization, group_desc, device_id, sort_ranks
+    )
+
+
+def _new_group_with_tag(
+    ranks: Sequence[int] | None = None,
+    timeout: datetime.timedelta | None = None,
+    backend: str | None = None,
+    backend_options: object | None = None,
+    pg_tag: str | None = None,
+    use_local_synchronization: bool = False,
+    group_desc: str | None = None,
+    device_id: _device | None = None,
+    sort_ranks: bool = True,
+) -> ProcessGroup | int:
+    """Make a group with a tag. See `new_group`."""
+    default = _get_default_group()
+    rank, size = default.rank(), default.size()
+    given = _world.pg_map[default][0] if not backend else backend
+    config = BackendConfig(Backend(given))
+    timeout = default_pg_timeout if timeout is None else timeout
+    _check_valid_timeout(timeout)
+    if ranks is None:
+        ranks = list(range(size))
+    else:
+        try:
+            ranks = [operator.index(rank) for rank in ranks]
+        except TypeError as error:
+            raise TypeError("ranks must be a sequence of integers") from error
+        ranks = sorted(ranks) if sort_ranks else ranks
+    if use_local_synchronization and rank not in ranks:
+        return GroupMember.NON_GROUP_MEMBER
+    if len(set(ranks)) != len(ranks):
+        raise ValueError(f"ranks list must not contain duplicate entries, got {ranks}")
+    if len(ranks) > size:
+        raise ValueError(
+            "the new group's world size should be less or equal to the world size set by init_process_group"
+        )
+    for each in ranks:
+        if not 0 <= each < size:
+            limits = f"Valid ranks are 0 to {size - 1} (world_size={size})"
+            raise ValueError(f"Rank {each} is out of range. {limits}")
+    name = _process_group_name(ranks, use_local_synchronization)
+    if not use_local_synchronization:
+        default._engine.agree(str(list(ranks)))
+    if rank not in ranks:
+        return GroupMember.NON_GROUP_MEMBER
+    return _register(default, name, ranks, given, config, timeout, group_desc, device_id, pg_tag)
+
+
+def _register(
+    default: ProcessGroup,
+    name: str,
+    ranks: Sequence[int],
+    backend: str,
+    config: BackendConfig,
+    timeout: datetime.timedelta,
+    description: str | None,
+    device_id: _device | None,
+    tag: str | None = None,
+) -> ProcessGroup:
+    """Make and register the group of this rank."""
+    pg = ProcessGroup._make(
+        default.get_group_store(),
+        list(ranks).index(default.rank()),
+        list(ranks),
+        name,
+        description or "undefined",
+        timeout,
+        config.get_device_backend_map(),
+        device_id or default.bound_device_id,
+    )
+    _world.add(pg, Backend(backend), {rank: i for i, rank in enumerate(ranks)}, tag)
+    return pg
+
+
+def split_group(
+    parent_pg: ProcessGroup | None = None,
+    split_ranks: list[list[int]] | None = None,
+    timeout: datetime.timedelta | None = None,
+    pg_options: object | None = None,
+    group_desc: str | None = None,
+    backend: str | None = None,
+) -> ProcessGroup | int:
+    """Split a group. All its ranks call it with the same lists.
+
+    Args:
+        parent_pg: the group to split. The default is the group of all ranks.
+        split_ranks: lists of ranks of the parent, which do not overlap.
+        timeout: the limit of each collective. The default is 30 minutes.
+        pg_options: accepted, and not used.
+        group_desc: a description, for `ProcessGroup.group_desc`.
+        backend: as for `init_process_group`. The default is that of the parent.
+
+    Returns:
+        The group of the list that has this rank, or `GroupMember.NON_GROUP_MEMBER`.
+    """
+    if not split_ranks:
+        raise ValueError("split_ranks cannot be None or empty")
+    default = _get_default_group()
+    parent = parent_pg or default
+    if parent not in _world.pg_group_ranks:
+        raise ValueError(f"Group {parent} is not registered")
+    for ranks in split_ranks:
+        if len(ranks) == 0:
+            raise ValueError("the split group cannot be empty")
+        if len(ranks) > default.size():
+            text = "the split group's size should be less or equal to the world_size set by init_process_group"
+            raise ValueError(text)
+        if len(ranks) != len(set(ranks)):
+            raise ValueError("the split group cannot have duplicate ranks")
+        for rank in ranks:
+            if not 0 <= rank < parent.size():
+                raise ValueError(f"Rank {rank} is out of range. Valid ranks are 0 to {parent.size() - 1}")
+    timeout = default_pg_timeout if timeout is None else timeout
+    _check_valid_timeout(timeout)
+    parent._engine.agree(str(split_ranks))
+    mine = next((ranks for ranks in split_ranks if parent.rank() in ranks), None)
+    globals_of = get_process_group_ranks(parent)
+    name = _process_group_name([globals_of[rank] for rank in mine or split_ranks[0]], True)
+    if mine is None:
+        return GroupMember.NON_GROUP_MEMBER
+    given = backend or _world.pg_map[parent][0]
+    config = BackendConfig(Backend(given))
+    description = group_desc or f"{parent.group_desc}:split"
+    return _register(
+        default, name, [globals_of[rank] for rank in mine], given, config, timeout, description, parent.bound_device_id
+    )
+
+
+def new_subgroups(
+    group_size: int | None = None,
+    group: ProcessGroup | None = None,
+    timeout: datetime.timedelta | None = None,
+    backend: str | None = None,
+    pg_options: object | None = None,
+    group_desc: str | None = None,
+) -> tuple[ProcessGroup, list[ProcessGroup | int]]:
+    """Divide a group into groups of ``group_size`` ranks. All ranks call it.
+
+    Args:
+        group_size: ranks of each group. The default is the number of accelerators of a host.
+        group: the group to divide. The default is the group of all ranks.
+        timeout: the limit of each collective. The default is 30 minutes.
+        backend: as for `init_process_group`.
+        pg_options: accepted, and not used.
+        group_desc: a description, for `ProcessGroup.group_desc`.
+
+    Returns:
+        The group of this rank, and the list of all groups.
+    """
+    if group_size is None:
+        if not accelerator.is_available():
+            raise ValueError(
+                "Default group size only takes effect when CUDA/XPU is available."
+                "If your subgroup using a backend that does not depend on CUDA/XPU,"
+                "please pass in 'group_size' correctly."
+            )
+        group_size = accelerator.device_count()
+    if group_size <= 0:
+        raise ValueError(f"The arg 'group_size' ({group_size}) must be positive")
+    world_size = get_world_size(group)
+    if world_size < group_size:
+        raise ValueError(f"The arg 'group_size' ({group_size}) must not exceed the world size ({world_size})")
+    if world_size % group_size:
+        raise ValueError(f"The world size ({world_size}) must be divisible by 'group_size={group_size!r}'")
+    ranks = get_process_group_ranks(group)
+    lists = [ranks[i : i + group_size] for i in range(0, len(ranks), group_size)]
+    return new_subgroups_by_enumeration(lists, timeout, backend, pg_options, group_desc)
+
+
+def new_subgroups_by_enumeration(
+    ranks_per_subgroup_list: list[list[int]],
+    timeout: datetime.timedelta | None = None,
+    backend: str | None = None,
+    pg_options: object | None = None,
+    group_desc: str | None = None,
+) -> tuple[ProcessGroup | int | None, list[ProcessGroup | int]]:
+    """Make a group of each list of global ranks. The lists do not overlap, and all ranks call it with the same lists.
+
+    Returns:
+        The group of this rank, or ``None``, and the list of all groups.
+    """
+    if not ranks_per_subgroup_list:
+        raise ValueError("The arg 'ranks_per_subgroup_list' cannot be empty")
+    seen: dict[int, list[int]] = {}
+    for ranks in ranks_per_subgroup_list:
+        for rank in ranks:
+            if rank in seen:
+                raise ValueError(f"Rank {rank} has appeared in both subgroup {seen[rank]} and {ranks}")
+            seen[rank] = ranks
+    groups = [new_group(ranks, timeout, backend, pg_options, False, group_desc) for ranks in ranks_per_subgroup_list]
+    mine = next((i for i, ranks in enumerate(ranks_per_subgroup_list) if get_rank() in ranks), None)
+    return None if mine is None else groups[mine], groups
+
+
+def shrink_group(
+    ranks_to_exclude: list[int],
+    group: ProcessGroup | None = None,
+    shrink_flags: int = 0,
+    pg_options: object | None = None,
+) -> ProcessGroup:
+    """Raise ``NotImplementedError``: a group of the ranks that are left is made by `new_group`."""
+    raise NotImplementedError("torch.distributed.shrink_group: not implemented. Make a group with new_group.")

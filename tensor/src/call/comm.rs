@@ -1,0 +1,173 @@
+//! The interface of collectives between ranks. `torchtpu-distributed` implements it; this crate only names it.
+//!
+//! A call of a collective [reserves](Communicator::reserve) the next turn of its group, and so takes a [`Ticket`]. The
+//! ticket is an operand of the recorded op. A program that runs again has other tickets, and the collectives of a group
+//! run in the order of the calls, whichever program or kernel they are in.
+
+use crate::ops::collective::Kind;
+use crate::{DType, Device, DeviceKind, Dims, Error, Result, Scalar, Tensor, backend};
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, OnceLock};
+
+/// Ranks that do collectives together.
+///
+/// Groups are equal if their partitions are: the same program serves both, and each rank of a partition has the same
+/// program.
+#[derive(Clone)]
+pub struct Group(Arc<Members>);
+
+struct Members {
+    number: u32,
+    size: usize,
+    partition: Vec<Vec<usize>>,
+}
+
+impl Group {
+    /// Make the group with a number of its own in this process, from 1. `partition` has the global ranks of each group
+    /// that was made together with it, this one included. All lists are equally long, and no rank is in two of them.
+    ///
+    /// # Panics
+    /// If the partition is empty or its lists are not equally long.
+    pub fn new(number: u32, partition: Vec<Vec<usize>>) -> Group {
+        let size = partition.first().map_or(0, Vec::len);
+        assert!(size > 0 && partition.iter().all(|p| p.len() == size), "groups of a partition are equally long");
+        Group(Arc::new(Members { number, size, partition }))
+    }
+    /// Return the number of the group in this process.
+    pub fn number(&self) -> u32 {
+        self.0.number
+    }
+    /// Return the number of ranks.
+    pub fn size(&self) -> usize {
+        self.0.size
+    }
+    /// Return the global ranks of all groups of the partition.
+    pub fn partition(&self) -> &[Vec<usize>] {
+        &self.0.partition
+    }
+}
+
+impl PartialEq for Group {
+    fn eq(&self, other: &Group) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0.partition == other.0.partition
+    }
+}
+impl Eq for Group {}
+
+impl Hash for Group {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.partition.hash(state);
+    }
+}
+
+impl std::fmt::Debug for Group {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}", self.0.partition)
+    }
+}
+
+/// The turn of one collective: the number of its group, and its sequence number there.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Ticket(i64);
+
+/// Bits of a ticket that hold the sequence number.
+const SEQUENCE_BITS: u32 = 40;
+
+impl Ticket {
+    /// The ticket of a collective that needs no turn, because it moves nothing between ranks.
+    pub const NONE: Ticket = Ticket(0);
+
+    /// Make the ticket of a turn.
+    pub fn new(group: u32, sequence: u64) -> Ticket {
+        Ticket(i64::from(group) << SEQUENCE_BITS | sequence as i64 & ((1 << SEQUENCE_BITS) - 1))
+    }
+    /// Return the number of the group; 0 for [`Ticket::NONE`].
+    pub fn group(self) -> u32 {
+        (self.0 >> SEQUENCE_BITS) as u32
+    }
+    /// Return the sequence number.
+    pub fn sequence(self) -> u64 {
+        (self.0 & ((1 << SEQUENCE_BITS) - 1)) as u64
+    }
+    /// Return the ticket as an `int64`, which programs carry.
+    pub fn to_i64(self) -> i64 {
+        self.0
+    }
+    /// Return the ticket of such an `int64`.
+    pub fn from_i64(v: i64) -> Ticket {
+        Ticket(v)
+    }
+    /// Return the ticket as an operand of an op.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub(crate) fn operand(self) -> Result<Tensor> {
+        Tensor::number(Scalar::Int(self.0), DType::I64)
+    }
+}
+
+/// A collective on the bytes of this rank.
+pub struct Call<'a> {
+    /// The collective.
+    pub kind: &'a Kind,
+    /// Element type of `x` and `y`.
+    pub dtype: DType,
+    /// Sizes of `x`.
+    pub sizes: Dims,
+    /// The elements of this rank, row major. Empty if `y` has them already.
+    pub x: &'a [u8],
+    /// The result, row major.
+    pub y: &'a mut [u8],
+}
+
+/// Runs collectives.
+pub trait Communicator: Sync + Send {
+    /// Reserve the next turn of a group.
+    ///
+    /// # Errors
+    /// `DistBackend` if the group is broken or was destroyed.
+    fn reserve(&self, group: &Group) -> Result<Ticket>;
+    /// Wait for the turn of a ticket, and run its collective. A ticket is used once.
+    ///
+    /// # Errors
+    /// `DistBackend` if the ranks do not agree, if one is missing or gone, and if an earlier collective of the group
+    /// has failed.
+    fn run(&self, ticket: Ticket, call: Call<'_>) -> Result<()>;
+    /// Break the group of a ticket whose collective will never run, so that no rank waits for it. Do nothing if the
+    /// collective has run.
+    fn give_up(&self, ticket: Ticket, why: &Error);
+    /// Launch the collectives that are recorded, before this thread waits for other ranks. They may need them.
+    fn launch_recorded(&self);
+    /// Fail if the user interrupted the program, and break the groups, so that nothing waits any more.
+    ///
+    /// # Errors
+    /// `Interrupted`, or the exception of the user's handler.
+    fn check_interrupt(&self) -> Result<()>;
+}
+
+static COMMUNICATOR: OnceLock<&'static dyn Communicator> = OnceLock::new();
+
+/// Install the communicator. The first one stays.
+pub fn install(communicator: &'static dyn Communicator) {
+    let _ = COMMUNICATOR.set(communicator);
+}
+
+/// Return the communicator.
+///
+/// # Errors
+/// `Value` before one is installed, which the first process group does.
+pub fn get() -> Result<&'static dyn Communicator> {
+    COMMUNICATOR.get().copied().ok_or_else(|| {
+        Error::value("Default process group has not been initialized, please make sure to call init_process_group.")
+    })
+}
+
+/// Whether a collective on tensors of `device` moves data between processes.
+pub(crate) fn needs_turn(group: &Group, device: Device) -> bool {
+    let runs = match device.kind {
+        DeviceKind::Cpu => true,
+        DeviceKind::Tpu => !backend::get().is_ok_and(|b| b.is_planned()),
+        DeviceKind::Meta => false,
+    };
+    group.size() > 1 && runs
+}
