@@ -9,6 +9,7 @@ from pytpu.distributed import _state_dict_utils as tools
 from pytpu.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from pytpu.distributed.checkpoint.state_dict import (
     StateDictOptions,
+    _get_fqns,
     _patch_model_state_dict,
     _patch_optimizer_state_dict,
     get_model_state_dict,
@@ -18,6 +19,7 @@ from pytpu.distributed.checkpoint.state_dict import (
     set_optimizer_state_dict,
     set_state_dict,
 )
+from pytpu.distributed.fsdp import FullyShardedDataParallel
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:torch.distributed is disabled", "ignore:Detected an existing checkpoint"
@@ -73,7 +75,28 @@ def wrapped(model):
     return model
 
 
-@pytest.mark.parametrize("wrap", [lambda model: model, compiled, wrapped])
+class Parallel(nn.parallel.DistributedDataParallel):
+    """A wrapper with the names of `DistributedDataParallel` that needs no process group."""
+
+    def __init__(self, module):
+        nn.Module.__init__(self)
+        self.module = module
+
+
+class Sharded(FullyShardedDataParallel):
+    """A wrapper with the names of `FullyShardedDataParallel` that needs no process group."""
+
+    def __init__(self, module):
+        nn.Module.__init__(self)
+        self._fsdp_wrapped_module = module
+
+
+def sharded(model):
+    model.first = Sharded(model.first)
+    return Sharded(model)
+
+
+@pytest.mark.parametrize("wrap", [lambda model: model, compiled, wrapped, Parallel, sharded])
 @pytest.mark.parametrize(
     "options",
     [
@@ -103,6 +126,27 @@ def test_states_go_from_a_plain_model_to_a_wrapped_one_and_back(device, wrap, op
     got, of_other = get_state_dict(other, other_optimizer, options=options)
     assert sorted(got) == sorted(state) and all(torch.equal(got[name], state[name]) for name in got)
     assert of_other.keys() == of_optimizer.keys()
+
+
+def test_a_module_may_leave_attributes_out_of_names():
+    class Outer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Linear(2, 2)
+
+        def _fqn_modifiers(self):
+            return {"weight": "inner", "bias": "inner"}
+
+    model = nn.Sequential(Outer())
+    assert _get_fqns(model, "0.weight") == {"0.weight"}
+    result = set_model_state_dict(
+        model,
+        {"0.inner.weight": torch.ones(2, 2), "0.inner.bias": torch.zeros(2)},
+        options=StateDictOptions(dsd_fqn_modifiers="none"),
+    )
+    assert result.missing_keys == [] and model[0].inner.weight.eq(1).all()
+    with pytest.raises(RuntimeError, match="Expect `_extra_state` to be the last obj name"):
+        _get_fqns(model, "0._extra_state.x")
 
 
 def test_states_of_optimizers_name_parameters():

@@ -285,15 +285,15 @@ def _load_model_state(model: nn.Module, state: dict[str, Any], options: StateDic
     local: dict[str, Any] = {}
     has_state = not options.broadcast_from_rank0 or dist.get_rank() == 0
     with torch.no_grad():
-        for key, value in _iterate_valid_model_state(model, options.dsd_fqn_modifiers):
+        # The keys that the model takes may have prefixes of its wrappers.
+        for key, value in _original(model, "state_dict")().items():
             name = _fqn(model, key, options)
-            wrapped = _fqn(model, key, options, skip_ddp_prefix=False, skip_compiler_prefix=False)
-            if has_state and name != wrapped:
+            if has_state and name != key:
                 if name in state:
-                    state[wrapped] = state.pop(name)
+                    state[key] = state.pop(name)
                 elif options.strict:
                     raise RuntimeError(f"Missing key: {name}.")
-            local[wrapped] = value
+            local[key] = value
         is_meta = False
         if options.full_state_dict:
             is_meta = any(torch.is_tensor(v) and v.dim() > 0 and v.device.type == "meta" for v in local.values())
