@@ -319,7 +319,9 @@ def test_contents_that_no_save_writes_are_refused():
         (dcp.Metadata({"x": 1}), "x: unknown kind int"),
         (dcp.Metadata({"x": dcp.TensorStorageMetadata(properties, torch.Size([4]), [chunk])}), "outside of the tensor"),
         (dcp.Metadata({"x": dcp.TensorStorageMetadata(properties, [4], [])}), "x: no size, properties or chunks"),
-        (dcp.Metadata({}, planner_data={"x": ("x", 10**9)}), "x: the path ('x', 1000000000) is not possible"),
+        (dcp.Metadata({}, planner_data={"x": ("x", -1)}), "x: the path ('x', -1) is not possible"),
+        (dcp.Metadata({}, planner_data={"x": ("x", 10**9)}), "the paths need lists that are too long"),
+        (dcp.Metadata({}, planner_data={i: (f"{i}", 10**4) for i in range(200)}), "lists that are too long"),
     ):
         with pytest.raises(pickle.UnpicklingError) as caught:
             read(content)

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _PROTOCOL = 4
-# `set_element` fills lists up to an index that the file names.
-_MAX_INDEX = 1 << 20
+# The number of items in all lists that the paths of a file may ask for, besides 16 for each path.
+_MAX_ITEMS = 1 << 20
 
 
 def _refuse_tensors(self: Any, obj: Any) -> None:
@@ -168,15 +168,22 @@ def _check(metadata: Any) -> None:
             _check_tensor(name, value)
         else:
             _require(isinstance(value, BytesStorageMetadata), f"{name}: unknown kind {type(value).__name__}")
-    paths = metadata.planner_data if isinstance(metadata.planner_data, dict) else {}
+    if isinstance(metadata.planner_data, dict):
+        _check_paths(metadata.planner_data)
+
+
+def _check_paths(paths: dict[Any, Any]) -> None:
+    """Raise an error for paths to lists that are far longer than the file. `set_element` fills lists up to an index."""
+    sizes: dict[tuple[Any, ...], int] = {}
     for name, path in paths.items():
-        if isinstance(path, tuple):
-            indices = [key for key in path if type(key) is int]
-            _require(
-                all(type(key) is str or type(key) is int for key in path)
-                and all(0 <= i <= _MAX_INDEX for i in indices),
-                f"{name}: the path {path!r} is not possible",
-            )
+        if not isinstance(path, tuple):
+            continue
+        for i, key in enumerate(path):
+            is_index = type(key) is int and key >= 0
+            _require(is_index or type(key) is str, f"{name}: the path {path!r} is not possible")
+            if is_index:
+                sizes[path[:i]] = max(sizes.get(path[:i], 0), key + 1)
+    _require(sum(sizes.values()) <= _MAX_ITEMS + 16 * len(paths), "the paths need lists that are too long")
 
 
 def _check_tensor(name: str, tensor: TensorStorageMetadata) -> None:
