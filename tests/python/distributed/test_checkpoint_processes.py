@@ -6,6 +6,7 @@ import warnings
 
 import pytest
 from checkpoint_ranks import pieces
+from rank_pool import RankPool
 
 import pytpu as torch
 import pytpu.distributed as dist
@@ -155,27 +156,27 @@ def test_all_processes_write_whole_safetensors(pool, tmp_path):
 # ---- states
 
 
-def made(seed):
+def made(seed, device):
     torch.manual_seed(seed)
-    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1))
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1 * (seed + 1))
     for _ in range(seed + 1):
-        model(torch.randn(5, 3)).square().sum().backward()
+        model(torch.randn(5, 3).to(device)).square().sum().backward()
         optimizer.step()
         optimizer.zero_grad()
     return model, optimizer
 
 
-def takes_states_of_rank_0():
+def takes_states_of_rank_0(device):
     rank = dist.get_rank()
-    model, optimizer = made(rank)
+    model, optimizer = made(rank, device)
     full = StateDictOptions(full_state_dict=True, cpu_offload=True)
     of_model, of_optimizer = get_state_dict(model, optimizer, options=full)
     # Only rank 0 gets states.
     assert bool(of_model) == bool(of_optimizer) == (rank == 0)
     options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
     set_state_dict(model, optimizer, model_state_dict=of_model, optim_state_dict=of_optimizer, options=options)
-    want_model, want_optimizer = made(0)
+    want_model, want_optimizer = made(0, device)
     for got, want in zip(model.state_dict().values(), want_model.state_dict().values()):
         assert torch.equal(got, want)
     got, want = optimizer.state_dict(), want_optimizer.state_dict()
@@ -186,7 +187,15 @@ def takes_states_of_rank_0():
 
 
 def test_states_of_rank_0_are_sent_to_all(pool):
-    pool.run(takes_states_of_rank_0)
+    pool.run(takes_states_of_rank_0, "cpu")
+
+
+def test_states_on_other_devices_than_those_of_the_group_are_sent(request):
+    pool = RankPool(2, request.module.__name__)
+    try:
+        pool.start(backend="cpu:gloo").run(takes_states_of_rank_0, "tpu")
+    finally:
+        pool.close()
 
 
 def broadcasts_keys():

@@ -176,6 +176,8 @@ def _broadcast_state_dict(
         cpu_offload: Whether the new tensors are moved to `cpu`.
     """
     is_source = dist.get_rank() == 0
+    devices = (pg or dist.distributed_c10d._get_default_group())._device_types
+    through = device if device.type in {d.type for d in devices} else devices[0]
     described: list[Any] = [None]
     if is_source:
         described[0] = {key: _description(value) for key, value in full_state_dict.items()}
@@ -186,9 +188,9 @@ def _broadcast_state_dict(
                 local_state_dict[key] = value
             continue
         full = (
-            full_state_dict[key].detach().to(device).contiguous()
+            full_state_dict[key].detach().to(through).contiguous()
             if is_source
-            else torch.empty(value.size, dtype=value.dtype, device=device)
+            else torch.empty(value.size, dtype=value.dtype, device=through)
         )
         dist.broadcast(full, src=0, group=pg)
         local = local_state_dict.get(key)
