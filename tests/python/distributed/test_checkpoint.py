@@ -15,8 +15,8 @@ import pytest
 import pytpu as torch
 import pytpu.distributed.checkpoint as dcp
 from pytpu import nn
+from pytpu.distributed.checkpoint.default_planner import create_default_local_load_plan
 from pytpu.distributed.checkpoint.format_utils import dcp_to_torch_save, torch_save_to_dcp
-from pytpu.distributed.checkpoint.planner_helpers import _create_read_items
 from pytpu.distributed.checkpoint.staging import BlockingAsyncStager, DefaultStager, StagingOptions
 from pytpu.distributed.checkpoint.state_dict_loader import _load_state_dict_from_keys
 from pytpu.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType, AsyncSaveResponse
@@ -566,8 +566,8 @@ def test_saves_from_two_threads_do_not_mix(tmp_path):
 
 
 def test_objects_that_are_no_tensors_need_no_reading_of_tensors():
-    items = _create_read_items("n", dcp.BytesStorageMetadata(), 3)
-    assert [item.type.name for item in items] == ["BYTE_IO"]
+    plan = create_default_local_load_plan({"n": 3}, dcp.Metadata({"n": dcp.BytesStorageMetadata()}))
+    assert [item.type.name for item in plan.items] == ["BYTE_IO"]
 
 
 def test_paths_may_be_texts(tmp_path):

@@ -16,12 +16,10 @@ from pytpu.distributed.checkpoint._dedup_save_plans import dedup_save_plans
 from pytpu.distributed.checkpoint._nested_dict import flatten_state_dict, unflatten_state_dict
 from pytpu.distributed.checkpoint._traverse import get_element, print_tensor, set_element
 from pytpu.distributed.checkpoint.default_planner import (
-    _validate_global_plan,
     create_default_global_save_plan,
     create_default_local_load_plan,
     create_default_local_save_plan,
 )
-from pytpu.distributed.checkpoint.filesystem import _split_by_size_and_type
 from pytpu.distributed.checkpoint.metadata import (
     ChunkStorageMetadata,
     Metadata,
@@ -38,7 +36,7 @@ from pytpu.distributed.checkpoint.planner import (
 )
 from pytpu.distributed.checkpoint.planner_helpers import create_read_items_for_chunk_list
 from pytpu.distributed.checkpoint.state_dict_loader import _load_state_dict_from_keys
-from pytpu.distributed.checkpoint.utils import _DistWrapper, find_tensor_shard
+from pytpu.distributed.checkpoint.utils import Team, find_tensor_shard
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:torch.distributed is disabled", "ignore:Detected an existing checkpoint"
@@ -118,6 +116,7 @@ class Placed:
     """What checkpoints use of a `DTensor`: this one is sharded by rows over a mesh of two ranks."""
 
     requires_grad = False
+    device = torch.device("cpu")
 
     def __init__(self, whole, rank, kind="shard"):
         self.shape, self.device_mesh = whole.size(), Mesh(rank)
@@ -130,7 +129,7 @@ class Placed:
 
 @pytest.fixture
 def placed(monkeypatch):
-    from pytpu.distributed.checkpoint import _chunks
+    from pytpu.distributed.checkpoint import _pieces
 
     def place(shape, mesh, placements):
         first = min(3, shape[0])
@@ -140,7 +139,7 @@ def placed(monkeypatch):
     sizes = types.ModuleType("pytpu.distributed.tensor._utils")
     sizes.compute_local_shape_and_global_offset = place
     monkeypatch.setitem(sys.modules, sizes.__name__, sizes)
-    monkeypatch.setattr(_chunks, "DTensor", Placed)
+    monkeypatch.setattr(_pieces, "DTensor", Placed)
 
 
 def test_a_dtensor_is_the_chunk_of_its_placements(tmp_path, monkeypatch, placed):
@@ -252,17 +251,29 @@ def test_chunks_get_their_position_and_wrong_chunks_are_refused():
     plans, metadata = create_default_global_save_plan(plans)
     assert [p.items[0].index.index for p in plans] == [0, 1]
     assert metadata.state_dict_metadata["x"].chunks == [chunk([0], [4]), chunk([4], [4])]
-    assert _validate_global_plan(plans, metadata) == []
 
-    def errors(size, chunks, ranks=2):
-        return _validate_global_plan([SavePlan([])] * ranks, Metadata({"x": tensor_of(size, chunks)}))
 
-    (text,) = errors([8, 2], [([0, 0], [4, 2]), ([3, 0], [5, 1]), ([4, 1], [3, 1])])
+def errors_of(size, boxes, ranks=1):
+    """Return the errors that a planner finds in chunks of one tensor, which the first of some ranks has."""
+    plan = SavePlan([item_of("x", *box, size) for box in boxes], planner_data={})
+    try:
+        dcp.DefaultSavePlanner().create_global_plan([plan, *[SavePlan([], planner_data={})] * (ranks - 1)])
+    except ValueError as error:
+        return str(error).removeprefix("Failed to validate global plan: ").split("; ")
+    return []
+
+
+def test_wrong_chunks_are_refused():
+    (text,) = errors_of([8, 2], [([0, 0], [4, 2]), ([3, 0], [5, 1]), ([4, 1], [3, 1])], ranks=2)
     assert text.startswith("key:x has overlapping chunks: ChunkStorageMetadata(offsets=torch.Size([3, 0])")
-    out_of_bounds, unfilled = errors([8], [([6], [4])])
+    out_of_bounds, unfilled = errors_of([8], [([6], [4])], ranks=2)
     assert out_of_bounds.startswith("key:x has out of bounds chunk: tensor-size:torch.Size([8]) chunk: ")
     assert unfilled == "key:x invalid fill tensor-volume: 8 chunks-volume: 4"
-    assert errors([8], [([0], [4])], ranks=1) == []
+    assert errors_of([8], [([0], [4]), ([4], [4])], ranks=2) == []
+    # One rank may save a part.
+    assert errors_of([8], [([0], [4])]) == []
+    # 45 pairs overlap.
+    assert errors_of([20], [([i], [11]) for i in range(10)])[20:] == ["and 25 more"]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -270,23 +281,26 @@ def test_overlaps_are_those_of_a_search_by_elements(seed):
     rng = random.Random(seed)
     dims = rng.randint(1, 3)
     size = [6] * dims
-    boxes = []
-    for _ in range(6):
-        offset = [rng.randint(0, 4) for _ in size]
-        boxes.append((offset, [rng.randint(0, n - o) for n, o in zip(size, offset)]))
-    md = tensor_of(size, boxes)
-    texts = [t for t in _validate_global_plan([SavePlan([])], Metadata({"x": md})) if "overlapping" in t]
-    pairs = {p for p in overlaps_by_elements(md.chunks, md.chunks) if p[0] < p[1]}
-    assert len(texts) == len(pairs)
+    # Chunks with equal offsets are the same chunk.
+    offsets = {tuple(rng.randint(0, 4) for _ in size) for _ in range(6)}
+    boxes = [(o, [rng.randint(0, n - a) for n, a in zip(size, o)]) for o in sorted(offsets)]
+    chunks = [chunk(*box) for box in boxes]
+    pairs = {p for p in overlaps_by_elements(chunks, chunks) if p[0] < p[1]}
+    errors = errors_of(size, boxes)
+    assert len(errors) == len(pairs) and all("overlapping" in error for error in errors)
 
 
-def test_files_of_threads_have_about_the_same_size():
-    items = [item_of(f"x{n}", [0], [n], [n]) for n in (1, 2, 3, 4, 5, 6)] + [
-        WriteItem(MetadataIndex(f"b{i}"), WriteItemType.BYTE_IO) for i in range(4)
-    ]
-    buckets = _split_by_size_and_type(3, items)
-    sizes = [sum(i.tensor_data.size[0] for i in b if i.tensor_data) for b in buckets]
-    assert sizes == [7, 7, 7] and [sum(i.tensor_data is None for i in b) for b in buckets] == [2, 1, 1]
+def test_files_of_threads_have_about_the_same_size(tmp_path):
+    state = {f"x{n}": torch.zeros(n << 12) for n in (1, 2, 3, 4, 5, 6)}
+    objects = {f"b{i}": i for i in range(6)}
+    writer = dcp.FileSystemWriter(tmp_path, thread_count=3)
+    places = dcp.save({**state, **objects}, storage_writer=writer, no_dist=True).storage_data
+    files = {name: set() for name in ("__0_0.distcp", "__0_1.distcp", "__0_2.distcp")}
+    for index, place in places.items():
+        files[place.relative_path].add(index.fqn)
+    for names in files.values():
+        assert sum(state[name].numel() for name in names & state.keys()) == 7 << 12
+        assert len(names & objects.keys()) == 2
 
 
 # ---- names
@@ -424,7 +438,7 @@ def test_errors_that_cannot_be_sent_are_sent_as_texts(monkeypatch):
             if rank == 1:
                 raise Local("not", "sent")
 
-        _DistWrapper(None, True, 0).all_gather("step", fail)
+        Team(None, is_alone=False).each("step", fail)
 
     for error in run_ranks(monkeypatch, 2, program):
         assert isinstance(error, dcp.CheckpointException) and "not sent" in str(error)
@@ -432,20 +446,18 @@ def test_errors_that_cannot_be_sent_are_sent_as_texts(monkeypatch):
 
 def test_steps_of_all_ranks_return_what_they_promise(monkeypatch):
     def program(rank):
-        group = _DistWrapper(None, True, 1)
-        assert (group.get_rank(), group.get_world_size(), group.is_coordinator) == (rank, 3, rank == 1)
-        assert group.all_gather("a", lambda: rank) == [0, 1, 2]
-        assert group.all_reduce("b", lambda: rank, sum) == 3
-        assert group.reduce_scatter("c", lambda: rank, lambda values: [v * 10 for v in values]) == rank * 10
-        assert group.broadcast("d", lambda: "from 1") == "from 1"
-        group.barrier()
+        team = Team(None, is_alone=False, coordinator=1)
+        assert (team.rank, team.size, team.is_coordinator) == (rank, 3, rank == 1)
+        assert team.each("a", lambda: rank) == [0, 1, 2]
+        assert team.shared("b", lambda: rank, sum) == 3
+        assert team.assigned("c", lambda: rank, lambda values: [v * 10 for v in values]) == rank * 10
 
-        def fail():
+        def fail(values):
             raise OSError("on the coordinator")
 
-        for call in (lambda: group.broadcast("e", fail), lambda: group.all_reduce("f", lambda: rank, lambda _: fail())):
+        for call in (team.shared, team.assigned):
             with pytest.raises(dcp.CheckpointException, match="on the coordinator") as caught:
-                call()
+                call("d", lambda: rank, fail)
             assert list(caught.value.failures) == [1]
         return True
 
@@ -484,34 +496,38 @@ def test_without_collectives_each_rank_has_a_checkpoint_of_its_own(tmp_path, mon
         assert isinstance(error, dcp.CheckpointException) and list(error.failures) == [1]
 
 
-def test_plans_that_have_not_changed_are_not_sent_again(tmp_path, monkeypatch):
-    from pytpu.distributed.checkpoint.planner import SavePlanner
+def test_plans_that_have_not_changed_are_not_sent_again(tmp_path):
+    # The plans of the last save belong to the process, and ranks are threads here, so one rank.
+    sent, followed = [], []
 
-    class Cached(dcp.DefaultSavePlanner):
-        def __init__(self):
+    class Watched(dcp.DefaultSavePlanner):
+        def __init__(self, fails=False):
             super().__init__(enable_plan_caching=True)
+            self.fails = fails
 
-    # The caches belong to the process, and the ranks are threads here, so one rank.
-    sent = []
-
-    class Watched(Cached):
         def create_global_plan(self, all_plans):
-            sent.append([plan.usable for plan in all_plans])
-            return super().create_global_plan(all_plans)
+            sent.append(all_plans[0].usable)
+            plans, content = super().create_global_plan(all_plans)
+            followed.append(plans[0].usable)
+            if self.fails:
+                raise OSError("on the coordinator")
+            return plans, content
 
-    def save(state):
-        dcp.save(state, checkpoint_id=tmp_path, planner=Watched(), no_dist=True)
-        got = {name: torch.zeros_like(value) for name, value in state.items()}
-        dcp.load(got, checkpoint_id=tmp_path, no_dist=True)
-        assert all(torch.equal(got[name], state[name]) for name in state)
+    def save(state, fails=False):
+        for name in ("a", "b"):
+            dcp.save(state, checkpoint_id=tmp_path / name, planner=Watched(fails), no_dist=True)
+            got = {name: torch.zeros_like(value) for name, value in state.items()}
+            dcp.load(got, checkpoint_id=tmp_path / name, no_dist=True)
+            assert all(torch.equal(got[name], state[name]) for name in state)
 
-    caches = [name for name in vars(SavePlanner) if name.startswith("_cached")]
-    try:
-        save({"x": torch.ones(2)})
-        save({"x": torch.zeros(2)})
-        save({"x": torch.zeros(2), "y": torch.ones(3)})
-        save({"x": torch.ones(2), "y": torch.ones(3)})
-    finally:
-        for name in caches:
-            getattr(SavePlanner, name).clear()
-    assert sent == [[True], [False], [True], [False]]
+    save({"x": torch.ones(2)})
+    assert sent == followed == [True, False]
+    save({"x": torch.zeros(2)})
+    with pytest.raises(dcp.CheckpointException, match="on the coordinator"):
+        save({"x": torch.zeros(2), "y": torch.ones(3)}, fails=True)
+    # The rank has not received a plan with `y`.
+    save({"x": torch.zeros(2), "y": torch.ones(3)})
+    save({"x": torch.ones(2), "y": torch.ones(3)})
+    # Another dtype is a change.
+    save({"x": torch.ones(2), "y": torch.ones(3, dtype=torch.float64)})
+    assert sent == followed == [True, False, False, False, True, True, False, False, False, True, False]

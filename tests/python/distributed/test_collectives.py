@@ -273,7 +273,9 @@ def check_premultiplied_sum():
     assert x.tolist() == [3.0 * dist.get_world_size(), 6.0 * dist.get_world_size()]
     x = torch.tensor([1.0, 2.0])
     dist.reduce(x, 0, dist._make_nccl_premul_sum(torch.tensor(2.0)))
-    assert x.tolist() == ([2.0 * dist.get_world_size(), 4.0 * dist.get_world_size()] if dist.get_rank() == 0 else [1, 2])
+    assert x.tolist() == (
+        [2.0 * dist.get_world_size(), 4.0 * dist.get_world_size()] if dist.get_rank() == 0 else [1, 2]
+    )
 
 
 def test_premultiplied_sum(pool):

@@ -1,4 +1,4 @@
-"""Whole tensors of the safetensors files of several ranks."""
+"""Checkpoints of safetensors files: their names, the places of chunks in their headers, and whole tensors of them."""
 
 from __future__ import annotations
 
@@ -12,85 +12,98 @@ import pytpu as torch
 import pytpu.distributed as dist
 
 from ... import _replace_file, safetensors
-from ._hf_utils import CUSTOM_METADATA_KEY, SAVED_OFFSETS_KEY, SUFFIX, _gen_file_name, _metadata_fn
+from ._pieces import narrow
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
     from pytpu import Tensor
 
 logger: logging.Logger = logging.getLogger(__name__)
 
+INDEX_NAME = "model.safetensors.index.json"
+_PLACES, _OFFSETS = "DCP_SHARDING_INFO", "saved_offsets"
 
-def write_index(folder: str, weight_map: dict[str, str], total_size: int) -> None:
-    """Write the index file of a folder.
+# A chunk: the path of its file, its first index, its size and the name of its dtype.
+Chunk = tuple[str, list[int], list[int], str]
 
-    Args:
-        folder: The folder.
-        weight_map: The file of each tensor.
-        total_size: Bytes of all tensors.
+
+def file_name(number: int, count: int, rank: int | None = None) -> str:
+    """Return the name of file `number` of `count`, or of the part of it that a rank writes. All begin at 1."""
+    shard = "" if rank is None else f"shard-{rank:05}-"
+    return f"{shard}model-{number:05}-of-{count:05}.safetensors"
+
+
+def described_chunks(offsets: Mapping[str, Sequence[int]]) -> dict[str, str]:
+    """Return the text fields of a header that say where the chunks of a file begin."""
+    places = {name: {_OFFSETS: list(offset)} for name, offset in offsets.items()}
+    return {_PLACES: json.dumps(places), "DCP_VERSION": "1.0", "format": "pt"}
+
+
+def chunks_of(path: str) -> dict[str, Chunk]:
+    """Return the chunks of a file by the names of their tensors.
+
+    Raises:
+        RuntimeError: If the file is damaged. The text names it.
     """
-    content = {"metadata": {"total_size": total_size}, "weight_map": weight_map}
-    with _replace_file.replacing(os.path.join(folder, _metadata_fn)) as file:
-        file.write(json.dumps(content, indent=2).encode())
-
-
-def _files_of(folder: str) -> dict[str, list[tuple[str, list[int] | None]]]:
-    """Return for each tensor the files that have chunks of it, with the first index of the chunk."""
-    found: dict[str, list[tuple[str, list[int] | None]]] = {}
-    for path in sorted(os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(SUFFIX)):
+    try:
         with safetensors.safe_open(path) as file:
-            text = (file.metadata() or {}).get(CUSTOM_METADATA_KEY)
-            offsets = None if text is None else json.loads(text)
+            text = (file.metadata() or {}).get(_PLACES)
+            places = None if text is None else json.loads(text)
+            chunks = {}
             for name in file.keys():
-                found.setdefault(name, []).append((path, None if offsets is None else offsets[name][SAVED_OFFSETS_KEY]))
+                piece = file.get_slice(name)
+                size = list(piece.get_shape())
+                offset = [0] * len(size) if places is None else [int(n) for n in places[name][_OFFSETS]]
+                if len(offset) != len(size) or min(offset, default=0) < 0:
+                    raise ValueError(f"{name} has the size {size} and the offset {offset}")
+                chunks[name] = (path, offset, size, piece.get_dtype())
+            return chunks
+    except (safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise RuntimeError(f"{path}: the file is damaged: {type(error).__name__}: {error}") from error
+
+
+def chunks_by_tensor(paths: Iterable[str]) -> dict[str, list[Chunk]]:
+    """Return the chunks of each tensor in some safetensors files."""
+    found: dict[str, list[Chunk]] = {}
+    for path in sorted(path for path in paths if path.endswith(".safetensors")):
+        for name, chunk in chunks_of(path).items():
+            found.setdefault(name, []).append(chunk)
     return found
 
 
-def _whole(name: str, chunks: list[tuple[str, list[int] | None]]) -> Tensor:
+def whole_size(chunks: list[Chunk]) -> list[int]:
+    """Return the size of a tensor. The files do not say it: it ends where its last chunk ends."""
+    ends = [[a + n for a, n in zip(offset, size, strict=True)] for _, offset, size, _ in chunks]
+    return [max(end) for end in zip(*ends, strict=True)]
+
+
+def _whole(name: str, chunks: list[Chunk]) -> Tensor:
     """Return a tensor that is put together from its chunks."""
-    parts = []
-    for path, offset in chunks:
+    whole, filled = torch.empty(0), 0
+    for number, (path, offset, size, _) in enumerate(chunks):
         with safetensors.safe_open(path) as file:
-            tensor = file.get_tensor(name)
-        parts.append((offset or [0] * tensor.dim(), tensor))
-    size = [max(o[d] + t.size(d) for o, t in parts) for d in range(parts[0][1].dim())]
-    whole, filled = torch.empty(size, dtype=parts[0][1].dtype), 0
-    for offset, tensor in parts:
-        target = whole
-        for d, (start, n) in enumerate(zip(offset, tensor.size(), strict=True)):
-            target = target.narrow(d, start, n)
-        target.copy_(tensor)
-        filled += tensor.numel()
+            part = file.get_tensor(name)
+        if number == 0:
+            whole = torch.empty(whole_size(chunks), dtype=part.dtype)
+        narrow(whole, offset, size).copy_(part)
+        filled += part.numel()
     if filled < whole.numel():
         raise RuntimeError(f"the files have {filled} of the {whole.numel()} elements of {name}")
     return whole
 
 
-def _consolidate(input_dir: str, output_dir: str, files: dict[str, list[str]], threads: int) -> tuple[Any, int]:
-    """Write files with whole tensors. Return the file of each tensor, and the bytes of all of them."""
-    chunks = _files_of(input_dir)
+def write_index(folder: str, file_of: dict[str, str], nbytes: int) -> None:
+    """Write the index file of a folder.
 
-    def write(file: tuple[str, list[str]]) -> tuple[dict[str, str], int]:
-        name, tensors = file
-        missing = [fqn for fqn in tensors if fqn not in chunks]
-        if missing:
-            raise RuntimeError(f"{input_dir}: no file has the tensors {missing}")
-        whole = {fqn: _whole(fqn, chunks[fqn]) for fqn in tensors}
-        safetensors.save_file(whole, os.path.join(output_dir, name), metadata={"format": "pt"})
-        return dict.fromkeys(tensors, name), sum(tensor.nbytes for tensor in whole.values())
-
-    with ThreadPoolExecutor(max(1, threads)) as executor:
-        written = list(executor.map(write, files.items()))
-    weight_map: dict[str, str] = {}
-    for part, _ in written:
-        weight_map.update(part)
-    return weight_map, sum(size for _, size in written)
-
-
-def _names(mapping: dict[str, int], largest: int) -> dict[str, list[str]]:
-    files: dict[str, list[str]] = {}
-    for fqn, number in mapping.items():
-        files.setdefault(_gen_file_name(number, largest), []).append(fqn)
-    return files
+    Args:
+        folder: The folder.
+        file_of: The file of each tensor.
+        nbytes: Bytes of all tensors.
+    """
+    content = {"metadata": {"total_size": nbytes}, "weight_map": file_of}
+    with _replace_file.replacing(os.path.join(folder, INDEX_NAME)) as file:
+        file.write(json.dumps(content, indent=2).encode())
 
 
 def consolidate_safetensors_files(
@@ -104,9 +117,9 @@ def consolidate_safetensors_files(
         fqn_to_index_mapping: Number of the new file of each tensor, from 1.
         num_threads: Number of threads that write, each a file of its own.
     """
-    files = _names(fqn_to_index_mapping, max(fqn_to_index_mapping.values()))
-    weight_map, size = _consolidate(input_dir, output_dir, files, num_threads)
-    write_index(output_dir, weight_map, size)
+    numbers = set(fqn_to_index_mapping.values())
+    written = _write_whole(input_dir, output_dir, fqn_to_index_mapping, numbers, num_threads)
+    _write_joined_index(output_dir, [written])
 
 
 def consolidate_safetensors_files_on_every_rank(
@@ -127,23 +140,42 @@ def consolidate_safetensors_files_on_every_rank(
         num_threads: Number of threads of each rank.
         process_group: The group. `None` is the default group.
     """
-    is_alone = not dist.is_available() or not dist.is_initialized()
-    rank = 0 if is_alone else dist.get_rank(group=process_group)
-    world = 1 if is_alone else dist.get_world_size(group=process_group)
-    if is_alone:
-        logger.warning("Distributed environment not initialized. Running in single process mode.")
-    own = {fqn: number for fqn, number in fqn_to_index_mapping.items() if number % world == rank}
-    files = _names(own, max(fqn_to_index_mapping.values()))
-    written = _consolidate(input_dir, output_dir, files, num_threads)
-    gathered: list[Any] = [None] * world
-    if is_alone:
-        gathered = [written]
-    else:
-        dist.all_gather_object(gathered, written, group=process_group)
+    if not dist.is_available() or not dist.is_initialized():
+        logger.warning("There is no process group: this process writes all files.")
+        consolidate_safetensors_files(input_dir, output_dir, fqn_to_index_mapping, num_threads)
+        return
+    rank, world = dist.get_rank(process_group), dist.get_world_size(process_group)
+    own = {number for number in fqn_to_index_mapping.values() if number % world == rank}
+    written: list[Any] = [None] * world
+    dist.all_gather_object(
+        written, _write_whole(input_dir, output_dir, fqn_to_index_mapping, own, num_threads), group=process_group
+    )
     if rank == 0:
-        weight_map: dict[str, str] = {}
-        for part, _ in gathered:
-            weight_map.update(part)
-        write_index(output_dir, weight_map, sum(size for _, size in gathered))
-    if not is_alone:
-        dist.barrier(group=process_group)
+        _write_joined_index(output_dir, written)
+    # The index exists when this function returns, on all ranks.
+    dist.barrier(group=process_group)
+
+
+def _write_whole(
+    input_dir: str, output_dir: str, file_of: dict[str, int], numbers: set[int], threads: int
+) -> dict[str, tuple[str, int]]:
+    """Write the files of some numbers. Return the file and the bytes of each of their tensors."""
+    chunks = chunks_by_tensor(os.path.join(input_dir, name) for name in os.listdir(input_dir))
+
+    def write(number: int) -> dict[str, tuple[str, int]]:
+        names = [name for name, of_name in file_of.items() if of_name == number]
+        missing = [name for name in names if name not in chunks]
+        if missing:
+            raise RuntimeError(f"{input_dir}: no file has the tensors {missing}")
+        whole = {name: _whole(name, chunks[name]) for name in names}
+        target = file_name(number, max(file_of.values()))
+        safetensors.save_file(whole, os.path.join(output_dir, target), metadata={"format": "pt"})
+        return {name: (target, tensor.nbytes) for name, tensor in whole.items()}
+
+    with ThreadPoolExecutor(max(1, threads)) as executor:
+        return {name: place for part in executor.map(write, sorted(numbers)) for name, place in part.items()}
+
+
+def _write_joined_index(folder: str, written: list[dict[str, tuple[str, int]]]) -> None:
+    places = {name: place for part in written for name, place in part.items()}
+    write_index(folder, {name: file for name, (file, _) in places.items()}, sum(n for _, n in places.values()))

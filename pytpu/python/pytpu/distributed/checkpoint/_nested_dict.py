@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import _version
-from ._traverse import OBJ_PATH, set_element, traverse_state_dict, traverse_state_dict_v_2_3
+from ._traverse import OBJ_PATH, set_element, traverse_by_old_rules, traverse_state_dict
 from .metadata import STATE_DICT_TYPE
 
 FLATTEN_MAPPING = dict[str, OBJ_PATH]
 
 
-def flatten_state_dict(state_dict: STATE_DICT_TYPE) -> tuple[STATE_DICT_TYPE, FLATTEN_MAPPING]:
+def flatten_state_dict(
+    state_dict: STATE_DICT_TYPE, has_old_rules: bool = False
+) -> tuple[STATE_DICT_TYPE, FLATTEN_MAPPING]:
     """Return the values of a nested state dict by flat names, and the path of each flat name.
+
+    Args:
+        state_dict: The nested state dict.
+        has_old_rules: Whether dicts without tensors are single values, as in PyTorch 2.3.
 
     Raises:
         ValueError: If two values have the same flat name.
@@ -27,8 +32,7 @@ def flatten_state_dict(state_dict: STATE_DICT_TYPE) -> tuple[STATE_DICT_TYPE, FL
         flattened[name] = value
         mappings[name] = path
 
-    traverse = traverse_state_dict_v_2_3 if _version._derived_version == "2_3" else traverse_state_dict
-    traverse(state_dict, add)
+    (traverse_by_old_rules if has_old_rules else traverse_state_dict)(state_dict, add)
     return flattened, mappings
 
 

@@ -9,7 +9,7 @@ from .filesystem import FileSystemReader, FileSystemWriter
 from .fsspec_filesystem import FsspecReader, FsspecWriter
 
 
-def _storage_setup(storage: Any, checkpoint_id: str | os.PathLike[str] | None, reader: bool = False) -> Any:
+def storage_for(storage: Any, checkpoint_id: str | os.PathLike[str] | None, reader: bool = False) -> Any:
     """Return `storage`, or a writer or reader for `checkpoint_id`.
 
     Raises:

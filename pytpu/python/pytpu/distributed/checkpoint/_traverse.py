@@ -7,7 +7,7 @@ from typing import Any
 
 import pytpu as torch
 
-from ._chunks import has_chunks
+from ._pieces import pieces_of
 from .metadata import STATE_DICT_TYPE
 
 PATH_ITEM = str | int
@@ -17,14 +17,14 @@ STATE_DICT_ITEM = object
 __all__ = ["get_element", "print_tensor", "set_element", "traverse_state_dict"]
 
 
-def _keep_visiting_tensors(value: object) -> bool:
-    return isinstance(value, torch.Tensor) or has_chunks(value)
+def _is_tensor(value: object) -> bool:
+    return pieces_of(value) is not None
 
 
 def traverse_state_dict(
     state_dict: STATE_DICT_TYPE,
     visitor: Callable[[OBJ_PATH, Any], None],
-    keep_traversing: Callable[[Any], bool] = _keep_visiting_tensors,
+    keep_traversing: Callable[[Any], bool] = _is_tensor,
 ) -> None:
     """Call ``visitor(path, value)`` for each value of a nested state dict.
 
@@ -42,10 +42,10 @@ def traverse_state_dict(
     _walk(state_dict, visitor, is_value)
 
 
-def traverse_state_dict_v_2_3(
+def traverse_by_old_rules(
     state_dict: STATE_DICT_TYPE,
     visitor: Callable[[OBJ_PATH, Any], None],
-    keep_traversing: Callable[[Any], bool] = _keep_visiting_tensors,
+    keep_traversing: Callable[[Any], bool] = _is_tensor,
 ) -> None:
     """Walk as PyTorch 2.3 did: mappings, too, are entered only if they hold a tensor at some depth."""
 

@@ -12,7 +12,7 @@ __all__ = ["CheckpointException"]
 WRAPPED_EXCEPTION = tuple[BaseException, traceback.StackSummary]
 
 
-def _wrap_exception(error: BaseException) -> WRAPPED_EXCEPTION:
+def wrapped(error: BaseException) -> WRAPPED_EXCEPTION:
     """Return an exception with its traceback, in a form that can be sent to other ranks."""
     # The frames of `extract_tb` may hold code objects, which pickle refuses.
     frames = [(f.filename, f.lineno or 0, f.name, f.line) for f in traceback.extract_tb(error.__traceback__)]
@@ -24,7 +24,7 @@ def _wrap_exception(error: BaseException) -> WRAPPED_EXCEPTION:
     return error, summary
 
 
-def _is_wrapped_exception(value: Any) -> bool:
+def is_wrapped(value: Any) -> bool:
     return (
         isinstance(value, tuple)
         and len(value) == 2

@@ -11,11 +11,9 @@ complete checkpoint, the old one or the new one.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import enum
+import heapq
 import io
-import json
-import operator
 import os
 import pickle
 import re
@@ -23,9 +21,9 @@ import secrets
 import uuid
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -34,23 +32,19 @@ import pytpu as torch
 from ... import _replace_file, safetensors
 from ...futures import Future
 from . import _metadata_file
+from ._consolidate_hf_safetensors import described_chunks
 from ._extension import ExtensionRegistry, StreamTransformExtension
-from ._hf_utils import CUSTOM_METADATA_KEY, DCP_VERSION_KEY, FORMAT_KEY, FORMAT_VALUE, HF_DCP_VERSION
-from .default_planner import _narrow
+from ._pieces import narrow
 from .metadata import STATE_DICT_TYPE, Metadata, MetadataIndex, StorageMeta
 from .planner import LoadItemType, LoadPlan, LoadPlanner, ReadItem, SavePlan, SavePlanner, WriteItem, WriteItemType
 from .staging import BlockingAsyncStager
 from .storage import StorageReader, StorageWriter, WriteResult
-from .utils import _create_file_view
 
 if TYPE_CHECKING:
     from pytpu import Tensor
 
 __all__ = ["FileSystem", "FileSystemBase", "FileSystemReader", "FileSystemWriter", "SerializationFormat"]
 
-_metadata_fn = ".metadata"
-CURRENT_DCP_VERSION = "1.0.0"
-DEFAULT_SUFFIX = ".distcp"
 _DATA_FILE = re.compile(r"__\d+_\d+\.distcp")
 _TEMPORARY = re.compile(r"(__\d+_\d+\.distcp|(__\d+)?\.metadata)\.[0-9a-f]{8}\.tmp")
 _METADATA_OF_RANK = re.compile(r"__\d+\.metadata")
@@ -73,7 +67,11 @@ class _StorageInfo:
     transform_descriptors: Sequence[str] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if v is not None}
+        # Older versions of PyTorch do not know extensions.
+        state = dict(vars(self))
+        if self.transform_descriptors is None:
+            state.pop("transform_descriptors", None)
+        return state
 
 
 @dataclass
@@ -88,10 +86,6 @@ class SerializationFormat(enum.Enum):
 
     TORCH_SAVE = "torch_save"
     SAFETENSORS = "safetensors"
-
-
-def _generate_uuid() -> str:
-    return str(uuid.uuid4())
 
 
 # ---- file systems
@@ -218,45 +212,22 @@ class _NotClosing(io.IOBase):
         self.raw.flush()
 
 
-class _StorageWriterTransforms:
-    """The extensions of a writer."""
+def _shared_out(items: list[WriteItem], count: int) -> list[list[WriteItem]]:
+    """Return the items in at most `count` lists of about the same number of bytes."""
 
-    def __init__(self, extensions: Sequence[StreamTransformExtension] | None = None) -> None:
-        self.extensions = extensions or ()
+    def nbytes(item: WriteItem) -> int:
+        data = item.tensor_data
+        # A small object takes about 1 KiB.
+        return 1024 if data is None else data.chunk.sizes.numel() * data.properties.dtype.itemsize
 
-    def transform_save_stream(self, write_item: WriteItem, raw_stream: Any) -> tuple[Any, list[str]]:
-        """Return a stream for the bytes of an item, and the extensions for its metadata. Closing the stream leaves
-        `raw_stream` open.
-        """
-        stream: Any = _NotClosing(raw_stream)
-        for extension in self.extensions:
-            stream = extension.transform_to(stream)
-        return stream, [extension.get_descriptor() for extension in reversed(self.extensions)]
-
-
-def _item_size(item: WriteItem) -> int:
-    """Return the size of a chunk in bytes."""
-    if item.tensor_data is None:
-        raise AssertionError("WriteItem tensor_data must not be None")
-    size = item.tensor_data.properties.dtype.itemsize
-    for n in item.tensor_data.chunk.sizes:
-        size *= n
-    return size
-
-
-def _split_by_size_and_type(bins: int, items: list[WriteItem]) -> list[list[WriteItem]]:
-    """Return the items in `bins` lists of about the same number of bytes."""
-    if bins == 1:
-        return [items]
-    bytes_items = [item for item in items if item.type == WriteItemType.BYTE_IO]
-    tensors = [item for item in items if item.type != WriteItemType.BYTE_IO]
-    buckets: list[list[WriteItem]] = [bytes_items[i::bins] for i in range(bins)]
-    sizes = [0] * bins
-    for item in sorted(tensors, key=_item_size, reverse=True):
-        smallest = min(enumerate(sizes), key=operator.itemgetter(1))[0]
-        buckets[smallest].append(item)
-        sizes[smallest] += _item_size(item)
-    return buckets
+    lists: list[list[WriteItem]] = [[] for _ in range(count)]
+    # The next item goes to the list with the fewest bytes.
+    heap = [(0, number) for number in range(count)]
+    for item in sorted(items, key=nbytes, reverse=True):
+        total, number = heap[0]
+        lists[number].append(item)
+        heapq.heapreplace(heap, (total + nbytes(item), number))
+    return [part for part in lists if part]
 
 
 def _on_cpu(tensor: Tensor) -> Tensor:
@@ -265,8 +236,87 @@ def _on_cpu(tensor: Tensor) -> Tensor:
     return tensor.clone() if tensor.untyped_storage().nbytes() != tensor.nbytes else tensor
 
 
-class _FileSystemWriter(StorageWriter):
-    """A writer of items to files. See `FileSystemWriter`."""
+def map_with_threads(function: Callable[[Any], Any], values: Iterable[Any], thread_count: int) -> list[Any]:
+    """Return the results of a function for some values, computed by threads if there are several."""
+    if thread_count <= 1:
+        return [function(value) for value in values]
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(thread_count) as threads:
+        return list(threads.map(function, values))
+
+
+def done(result: Any = None) -> Future:
+    """Return a future that is complete."""
+    future = Future()
+    future.set_result(result)
+    return future
+
+
+class _InFolder:
+    """What writers and readers of folders share.
+
+    Args:
+        path: The folder.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.fs: Any = self._make_file_system()
+        self.path: Any = self.fs.init_path(path)
+        self.rank: int | None = None
+        self.use_collectives = True
+
+    def _make_file_system(self) -> FileSystemBase:
+        return FileSystem()
+
+    def _use_folder(self, path: str | os.PathLike[str] | None) -> None:
+        if path:
+            self.path = self.fs.init_path(path)
+
+    def _take_role(self, rank: int | None = None, use_collectives: bool = True, **_: Any) -> None:
+        self.rank, self.use_collectives = rank, use_collectives
+
+    def _metadata_path(self, rank: int | None) -> Any:
+        """Return the path of the metadata of all ranks, or of one rank that saved without collectives."""
+        return self.fs.concat_path(self.path, ".metadata" if rank is None else f"__{rank}.metadata")
+
+    def _own_metadata_path(self) -> Any:
+        return self._metadata_path(None if self.use_collectives else self.rank)
+
+    @property
+    def checkpoint_id(self) -> str | os.PathLike[str]:
+        """The folder."""
+        return self.path
+
+    @classmethod
+    def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
+        """Return whether `checkpoint_id` is a path below a folder that this process may write to."""
+        return FileSystem.validate_checkpoint_id(checkpoint_id)
+
+
+class FileSystemWriter(_InFolder, BlockingAsyncStager, StorageWriter):
+    """A writer of checkpoints to a folder.
+
+    Args:
+        path: The folder. It is made if it does not exist. All ranks must see the same folder.
+        single_file_per_rank: If `False`, each item gets a file of its own.
+        sync_files: Whether files are flushed to the disk (`fsync`) before they get their names.
+        thread_count: Number of threads that write, each to a file of its own.
+        per_thread_copy_ahead: Accepted for compatibility. Tensors are copied to the host one after the other.
+        cache_staged_state_dict: Whether `async_save` keeps the copy of the state dict for the next call.
+        overwrite: If `False`, an existing checkpoint is an error.
+        _extensions: Extensions that change the bytes of items.
+        serialization_format: Format of the files.
+
+    Example:
+        >>> import pytpu as torch
+        >>> import tempfile
+        >>> import pytpu.distributed.checkpoint as dcp
+        >>> folder = tempfile.mkdtemp()
+        >>> written = dcp.save({"w": torch.ones(2)}, storage_writer=dcp.FileSystemWriter(folder), no_dist=True)
+        >>> sorted(written.state_dict_metadata)
+        ['w']
+    """
 
     def __init__(
         self,
@@ -275,40 +325,30 @@ class _FileSystemWriter(StorageWriter):
         sync_files: bool = True,
         thread_count: int = 1,
         per_thread_copy_ahead: int = 10_000_000,
+        cache_staged_state_dict: bool = False,
         overwrite: bool = True,
         _extensions: Sequence[StreamTransformExtension] | None = None,
         serialization_format: SerializationFormat = SerializationFormat.TORCH_SAVE,
-        *args: Any,
-        **kwargs: Any,
     ) -> None:
-        super().__init__()
-        self.fs: Any = FileSystem()
-        self.path: Any = self.fs.init_path(path)
+        _InFolder.__init__(self, path)
+        BlockingAsyncStager.__init__(self, cache_staged_state_dict)
         self.single_file_per_rank = single_file_per_rank
         self.sync_files = sync_files
         self.thread_count = thread_count
         self.per_thread_copy_ahead = per_thread_copy_ahead
-        self.save_id = _generate_uuid()
         self.overwrite = overwrite
-        self.transforms = _StorageWriterTransforms(_extensions)
         self.serialization_format = serialization_format
-        self.rank: int | None = None
-        self.use_collectives: bool = True
+        self._extensions = tuple(_extensions or ())
+        self.save_id = str(uuid.uuid4())
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
         """Begin a new checkpoint, in the folder `checkpoint_id` if that is given."""
-        if checkpoint_id:
-            self.path = self.fs.init_path(checkpoint_id)
-        self.save_id = _generate_uuid()
+        self._use_folder(checkpoint_id)
+        self.save_id = str(uuid.uuid4())
 
     def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
         """Take the role of this rank."""
-        self.rank = kwargs.get("rank")
-        self.use_collectives = kwargs.get("use_collectives", True)
-
-    def _own_metadata_path(self) -> Any:
-        """Return the path of the metadata that this save writes. Without collectives each rank has its own."""
-        return self._get_metadata_path(None if self.use_collectives else self.rank)
+        self._take_role(**kwargs)
 
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
         """Make the folder.
@@ -327,58 +367,42 @@ class _FileSystemWriter(StorageWriter):
                 "checkpoint is found.",
                 stacklevel=2,
             )
-        if self.rank is not None and not self.use_collectives:
-            plan = dataclasses.replace(plan, storage_data=_StoragePrefix(f"__{self.rank}_"))
-        return plan
+        is_alone = self.rank is not None and not self.use_collectives
+        return replace(plan, storage_data=_StoragePrefix(f"__{self.rank}_")) if is_alone else plan
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
         """Give each rank the beginning of the names of its files."""
-        return [
-            plan if plan.storage_data is not None else dataclasses.replace(plan, storage_data=_StoragePrefix(f"__{i}_"))
-            for i, plan in enumerate(plans)
-        ]
+        prefixes = [plan.storage_data or _StoragePrefix(f"__{rank}_") for rank, plan in enumerate(plans)]
+        return [replace(plan, storage_data=prefix) for plan, prefix in zip(plans, prefixes, strict=True)]
 
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future:
         """Write the items of a plan to new files. Return a future of a list of `WriteResult`."""
         if self.single_file_per_rank:
-            buckets = _split_by_size_and_type(self.thread_count, plan.items)
+            parts = _shared_out(plan.items, max(1, self.thread_count))
         else:
-            buckets = [[item] for item in plan.items]
+            parts = [[item] for item in plan.items]
         names = self._unused_names(plan.storage_data.prefix)
-        files = [
-            (self.fs.concat_path(self.path, name), name, bucket)
-            for bucket, name in zip(filter(None, buckets), names, strict=False)
-        ]
-        return self._write_data(planner, files)
+        return self._write_files(planner, dict(zip(names, parts, strict=False)))
 
-    def _unused_names(self, prefix: str) -> Generator[str, None, None]:
+    def _unused_names(self, prefix: str) -> Iterator[str]:
         """Return the names of files with this beginning that do not exist."""
         number = 0
         while True:
-            name = f"{prefix}{number}{DEFAULT_SUFFIX}"
+            name = f"{prefix}{number}.distcp"
             if not self.fs.exists(self.fs.concat_path(self.path, name)):
                 yield name
             number += 1
 
-    def _write_data(self, planner: SavePlanner, files: Iterable[tuple[Any, str, list[WriteItem]]]) -> Future:
-        """Write files, each a path, a name and items. Return a future of a list of `WriteResult`."""
+    def _write_files(self, planner: SavePlanner, files: dict[str, list[WriteItem]]) -> Future:
+        """Write files with some items each. Return a future of a list of `WriteResult`."""
 
-        def write(file: tuple[Any, str, list[WriteItem]]) -> list[WriteResult]:
-            path, name, items = file
-            with self._new_file(path) as stream:
-                return self._write_items(stream, name, items, planner)
+        def write(name: str) -> list[WriteResult]:
+            with self._new_file(self.fs.concat_path(self.path, name)) as stream:
+                return self._write_items(stream, name, files[name], planner)
 
-        if self.thread_count > 1:
-            from concurrent.futures import ThreadPoolExecutor
-
-            with ThreadPoolExecutor(self.thread_count) as threads:
-                written = list(threads.map(write, files))
-        else:
-            written = [write(file) for file in files]
+        written = map_with_threads(write, files, self.thread_count)
         self._sync_folder()
-        future = Future()
-        future.set_result([result for results in written for result in results])
-        return future
+        return done([result for results in written for result in results])
 
     @contextmanager
     def _new_file(self, path: Any, mode: str = "wb") -> Generator[Any, None, None]:
@@ -418,22 +442,24 @@ class _FileSystemWriter(StorageWriter):
         for item in ordered:
             data = planner.resolve_data(item)
             offset = stream.tell()
-            transformed, descriptors = self.transforms.transform_save_stream(item, stream)
+            target: Any = _NotClosing(stream)
+            for extension in self._extensions:
+                target = extension.transform_to(target)
             if isinstance(data, torch.Tensor):
-                torch.save(_on_cpu(data), transformed)
+                torch.save(_on_cpu(data), target)
             else:
-                transformed.write(data.getbuffer())
-            transformed.close()
+                target.write(data.getbuffer())
+            target.close()
             length = stream.tell() - offset
-            place = _StorageInfo(name, offset, length, descriptors or None)
-            results.append(WriteResult(item.index, length, place))
+            changes = [extension.get_descriptor() for extension in reversed(self._extensions)]
+            results.append(WriteResult(item.index, length, _StorageInfo(name, offset, length, changes or None)))
         return results
 
     def _write_safetensors(
         self, stream: Any, name: str, items: list[WriteItem], planner: SavePlanner
     ) -> list[WriteResult]:
         """Write the tensors of one file, with the offsets of chunks in the metadata of the file."""
-        tensors, places, results = {}, {}, []
+        tensors, offsets, results = {}, {}, []
         for item in items:
             data = planner.resolve_data(item)
             if not isinstance(data, torch.Tensor) or item.tensor_data is None:
@@ -441,21 +467,16 @@ class _FileSystemWriter(StorageWriter):
             if item.index.fqn in tensors:
                 raise ValueError(f"{name}: a file of safetensors holds one chunk of {item.index.fqn}, not several")
             tensors[item.index.fqn] = _on_cpu(data).contiguous()
-            places[item.index.fqn] = {"saved_offsets": list(item.tensor_data.chunk.offsets)}
+            offsets[item.index.fqn] = item.tensor_data.chunk.offsets
             results.append(WriteResult(item.index, data.nbytes, _StorageInfo(name, 0, data.nbytes)))
-        described = {
-            CUSTOM_METADATA_KEY: json.dumps(places),
-            DCP_VERSION_KEY: str(HF_DCP_VERSION),
-            FORMAT_KEY: FORMAT_VALUE,
-        }
-        stream.write(safetensors.save(tensors, metadata=described))
+        stream.write(safetensors.save(tensors, metadata=described_chunks(offsets)))
         return results
 
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
         """Write ``.metadata``, which makes the new checkpoint valid. Then remove files that it does not name."""
-        metadata.version = CURRENT_DCP_VERSION
+        metadata.version = "1.0.0"
         metadata.storage_data = {result.index: result.storage_data for part in results for result in part}
-        metadata.storage_meta = self.storage_meta()
+        metadata.storage_meta = StorageMeta(self.checkpoint_id, self.save_id)
         with self._new_file(self._own_metadata_path()) as stream:
             _metadata_file.write(metadata, stream)
         self._sync_folder()
@@ -481,73 +502,11 @@ class _FileSystemWriter(StorageWriter):
 
     def storage_meta(self) -> StorageMeta | None:
         """Return the folder and the name of this save."""
-        return StorageMeta(checkpoint_id=self.checkpoint_id, save_id=self.save_id)
-
-    def _get_metadata_path(self, rank: int | None = None) -> Any:
-        return self.fs.concat_path(self.path, _metadata_fn if rank is None else f"__{rank}{_metadata_fn}")
-
-    @property
-    def checkpoint_id(self) -> str | os.PathLike[str]:
-        """The folder."""
-        return self.path
-
-    @classmethod
-    def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
-        """Return whether `checkpoint_id` is a path below a folder that this process may write to."""
-        return FileSystem.validate_checkpoint_id(checkpoint_id)
-
-
-class FileSystemWriter(_FileSystemWriter, BlockingAsyncStager):
-    """A writer of checkpoints to a folder.
-
-    Args:
-        path: The folder. It is made if it does not exist. All ranks must see the same folder.
-        single_file_per_rank: If `False`, each item gets a file of its own.
-        sync_files: Whether files are flushed to the disk (`fsync`) before they get their names.
-        thread_count: Number of threads that write, each to a file of its own.
-        per_thread_copy_ahead: Accepted for compatibility. Tensors are copied to the host one after the other.
-        cache_staged_state_dict: Whether `async_save` keeps the copy of the state dict for the next call.
-        overwrite: If `False`, an existing checkpoint is an error.
-        _extensions: Extensions that change the bytes of items.
-        serialization_format: Format of the files.
-
-    Example:
-        >>> import pytpu as torch
-        >>> import tempfile
-        >>> import pytpu.distributed.checkpoint as dcp
-        >>> folder = tempfile.mkdtemp()
-        >>> written = dcp.save({"w": torch.ones(2)}, storage_writer=dcp.FileSystemWriter(folder), no_dist=True)
-        >>> sorted(written.state_dict_metadata)
-        ['w']
-    """
-
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        single_file_per_rank: bool = True,
-        sync_files: bool = True,
-        thread_count: int = 1,
-        per_thread_copy_ahead: int = 10_000_000,
-        cache_staged_state_dict: bool = False,
-        overwrite: bool = True,
-        _extensions: Sequence[StreamTransformExtension] | None = None,
-        serialization_format: SerializationFormat = SerializationFormat.TORCH_SAVE,
-    ) -> None:
-        _FileSystemWriter.__init__(
-            self,
-            path=path,
-            single_file_per_rank=single_file_per_rank,
-            sync_files=sync_files,
-            thread_count=thread_count,
-            per_thread_copy_ahead=per_thread_copy_ahead,
-            overwrite=overwrite,
-            _extensions=_extensions,
-            serialization_format=serialization_format,
-        )
-        BlockingAsyncStager.__init__(self, cache_staged_state_dict=cache_staged_state_dict)
+        return StorageMeta(self.checkpoint_id, self.save_id)
 
     def stage(self, state_dict: STATE_DICT_TYPE) -> STATE_DICT_TYPE:
         """Return a copy of the state dict in host memory."""
+        # The values are on the host now.
         self.per_thread_copy_ahead = 0
         return super().stage(state_dict)
 
@@ -555,22 +514,57 @@ class FileSystemWriter(_FileSystemWriter, BlockingAsyncStager):
 # ---- reading
 
 
-class _StorageReaderTransforms:
-    """The extensions of a reader."""
+class _Part(io.RawIOBase):
+    """A part of a file, as a file that can be read.
 
-    def __init__(self, extension_registry: ExtensionRegistry | None = None) -> None:
-        self.extension_registry = extension_registry or ExtensionRegistry()
+    Args:
+        file: The file.
+        start: Position of the first byte.
+        length: Number of bytes.
+    """
 
-    def transform_load_stream(self, read_item: ReadItem, transform_descriptors: Sequence[str], raw_stream: Any) -> Any:
-        """Return a stream of the bytes of an item before the extensions changed them."""
-        stream = raw_stream
-        for extension in self.extension_registry.from_descriptor_list(transform_descriptors):
-            if isinstance(extension, StreamTransformExtension):
-                stream = extension.transform_from(stream)
-        return stream
+    def __init__(self, file: Any, start: int, length: int) -> None:
+        super().__init__()
+        self._file, self._start, self._length = file, start, length
+        self._position = 0
+
+    def readable(self) -> bool:
+        """Return `True`."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return `True`."""
+        return True
+
+    def tell(self) -> int:
+        """Return the position."""
+        return self._position
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        """Set the position, and return it."""
+        position = offset + (0, self._position, self._length)[whence]
+        if position < 0:
+            raise ValueError(f"negative seek position {position}")
+        self._position = position
+        return position
+
+    def readinto(self, b: Any) -> int:
+        """Read into a buffer, and return the number of bytes."""
+        self._file.seek(self._start + self._position)
+        count = self._file.readinto(memoryview(b).cast("B")[: max(0, self._length - self._position)])
+        self._position += count
+        return count
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Return bytes up to the end of the part, at most `size` of them."""
+        left = max(0, self._length - self._position)
+        self._file.seek(self._start + self._position)
+        data = self._file.read(left if size is None or size < 0 else min(size, left))
+        self._position += len(data)
+        return data
 
 
-class FileSystemReader(StorageReader):
+class FileSystemReader(_InFolder, StorageReader):
     """A reader of checkpoints in a folder, of this package or of PyTorch.
 
     Neither ``.metadata`` nor the items can run code. Classes that are not part of the format are refused, unless
@@ -582,24 +576,16 @@ class FileSystemReader(StorageReader):
     """
 
     def __init__(self, path: str | os.PathLike[str], _extension_registry: ExtensionRegistry | None = None) -> None:
-        super().__init__()
-        self.fs: Any = FileSystem()
-        self.path: Any = self.fs.init_path(path)
+        super().__init__(path)
+        self._extensions = _extension_registry or ExtensionRegistry()
         self.storage_data: dict[Any, Any] = {}
-        self.load_id = _generate_uuid()
-        self.transforms = _StorageReaderTransforms(_extension_registry)
-        self.rank: int | None = None
-        self.use_collectives = True
-
-    def _slice_file(self, file: Any, sinfo: _StorageInfo) -> Any:
-        return _create_file_view(file, sinfo.offset, sinfo.length)
+        self.load_id = str(uuid.uuid4())
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
         """Begin to read a checkpoint, in the folder `checkpoint_id` if that is given."""
+        self._use_folder(checkpoint_id)
         self.storage_data = {}
-        if checkpoint_id:
-            self.path = self.fs.init_path(checkpoint_id)
-        self.load_id = _generate_uuid()
+        self.load_id = str(uuid.uuid4())
 
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future:
         """Read the items of a plan, and give them to the planner.
@@ -619,18 +605,13 @@ class FileSystemReader(StorageReader):
                 # Read a chunk once, also if several items need it.
                 for index, requests in sorted(items.items(), key=lambda pair: self.storage_data[pair[0]].offset):
                     self._read_chunk(path, stream, size, index, requests, planner)
-        future = Future()
-        future.set_result(None)
-        return future
+        return done()
 
-    def _place_of(self, index: MetadataIndex) -> _StorageInfo:
+    def _place_of(self, index: MetadataIndex) -> Any:
         place = self.storage_data.get(index)
         if place is None:
-            raise RuntimeError(f"{self._get_metadata_path(self._rank_of_metadata())}: no file is named for {index}")
+            raise RuntimeError(f"{self._own_metadata_path()}: no file is named for {index}")
         return place
-
-    def _rank_of_metadata(self) -> int | None:
-        return None if self.use_collectives else self.rank
 
     def _read_chunk(
         self, path: Any, stream: Any, size: int, index: MetadataIndex, requests: list[ReadItem], planner: LoadPlanner
@@ -642,9 +623,10 @@ class FileSystemReader(StorageReader):
                 f"{what}: the file is truncated: it has {size} bytes, and the item needs the bytes from "
                 f"{place.offset} to {place.offset + place.length}"
             )
-        source = self.transforms.transform_load_stream(
-            requests[0], place.transform_descriptors or (), self._slice_file(stream, place)
-        )
+        source: Any = _Part(stream, place.offset, place.length)
+        for extension in self._extensions.from_descriptor_list(place.transform_descriptors or ()):
+            if isinstance(extension, StreamTransformExtension):
+                source = extension.transform_from(source)
         if requests[0].type == LoadItemType.BYTE_IO:
             data = source.read(-1)
             for request in requests:
@@ -661,7 +643,7 @@ class FileSystemReader(StorageReader):
         except Exception as error:
             raise RuntimeError(f"{what}: the item is damaged: {type(error).__name__}: {error}") from error
         for request in requests:
-            _fill(planner, request, tensor, what)
+            fill(planner, request, tensor, what)
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
         """Return the content of the checkpoint.
@@ -674,24 +656,19 @@ class FileSystemReader(StorageReader):
             OSError: If there is no file ``.metadata``.
             pickle.UnpicklingError: If it is damaged.
         """
-        path = self._get_metadata_path(kwargs.get("rank"))
+        path = self._metadata_path(kwargs.get("rank"))
         with self.fs.create_stream(path, "rb") as stream:
             metadata = _metadata_file.read(stream.read(), path)
-        if getattr(metadata, "storage_meta", None) is None:
-            metadata.storage_meta = StorageMeta()
-        metadata.storage_meta.load_id = self.load_id  # type: ignore[union-attr]
+        # Files of older versions have no such field.
+        saved_by = vars(metadata).get("storage_meta") or StorageMeta()
+        saved_by.load_id = self.load_id
+        metadata.storage_meta = saved_by
         return metadata
-
-    def _get_metadata_path(self, rank: int | None = None) -> Any:
-        return self.fs.concat_path(self.path, _metadata_fn if rank is None else f"__{rank}{_metadata_fn}")
 
     def set_up_storage_reader(self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
         """Take the content of the checkpoint."""
-        self.storage_data = metadata.storage_data
-        self.rank = kwargs.get("rank")
-        self.use_collectives = kwargs.get("use_collectives", True)
-        if self.storage_data is None:
-            raise AssertionError("storage_data must not be None in metadata")
+        self.storage_data = metadata.storage_data or {}
+        self._take_role(**kwargs)
 
     def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
         """Return the plan as it is."""
@@ -701,21 +678,11 @@ class FileSystemReader(StorageReader):
         """Return the plans as they are."""
         return plans
 
-    @property
-    def checkpoint_id(self) -> str | os.PathLike[str]:
-        """The folder."""
-        return self.path
 
-    @classmethod
-    def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
-        """Return whether `checkpoint_id` is a path below a folder that this process may write to."""
-        return FileSystem.validate_checkpoint_id(checkpoint_id)
-
-
-def _fill(planner: LoadPlanner, request: ReadItem, tensor: Tensor, what: str) -> None:
+def fill(planner: LoadPlanner, request: ReadItem, tensor: Tensor, what: str) -> None:
     """Copy the part of a saved chunk that an item needs to its place."""
     try:
-        part = _narrow(tensor, request.storage_offsets, request.lengths)
+        part = narrow(tensor, request.storage_offsets, request.lengths)
     except (RuntimeError, IndexError, ValueError) as error:
         raise RuntimeError(f"{what}: the item has size {tensor.size()}, which .metadata does not say") from error
     target = planner.resolve_tensor(request).detach()

@@ -15,12 +15,11 @@ import pytpu.distributed as dist
 
 from ...futures import Future
 from ._nested_dict import flatten_state_dict
-from .default_planner import DefaultLoadPlanner, _EmptyStateDictLoadPlanner, _narrow
-from .filesystem import FileSystemReader, FileSystemWriter
+from ._pieces import Pieces, device_of_group, pieces_of
+from .default_planner import DefaultLoadPlanner, _EmptyStateDictLoadPlanner
+from .filesystem import FileSystemReader, FileSystemWriter, done, fill
 from .metadata import STATE_DICT_TYPE, Metadata, TensorProperties, TensorStorageMetadata
 from .planner import LoadItemType, LoadPlan, LoadPlanner
-from .planner_helpers import _create_chunk_list, _device_of_group
-from .protocol import _size_of
 from .state_dict_loader import _load_state_dict
 from .state_dict_saver import _save_state_dict
 from .storage import StorageReader
@@ -39,8 +38,7 @@ class BroadcastingTorchSaveReader(StorageReader):
     """
 
     def __init__(self, checkpoint_id: str | os.PathLike[str] | None = None, coordinator_rank: int = 0) -> None:
-        self.checkpoint_id = checkpoint_id
-        self.coordinator_rank = coordinator_rank
+        self.checkpoint_id, self.coordinator_rank = checkpoint_id, coordinator_rank
 
     def read_metadata(self) -> Metadata:
         """Return an empty content."""
@@ -56,41 +54,28 @@ class BroadcastingTorchSaveReader(StorageReader):
             raise TypeError(f"expected a DefaultLoadPlanner, got {type(planner).__name__}")
         values: dict[str, Any] = {}
         if self.is_coordinator:
-            if self.checkpoint_id is None:
-                raise AssertionError("checkpoint_id must be set before reading data")
-            values = torch.load(self.checkpoint_id, map_location="cpu")
-            if planner.flatten_state_dict:
-                values = flatten_state_dict(values)[0]
+            read = torch.load(self._path, map_location="cpu")
+            values = flatten_state_dict(read)[0] if planner.flatten_state_dict else read
         for item in plan.items:
             name = item.storage_index.fqn
-            if item.type == LoadItemType.BYTE_IO:
-                raise RuntimeError(
-                    f"Non-tensor value identified at {name}. At this time {type(self).__name__} only supports loading "
-                    "Tensors."
-                )
+            pieces = pieces_of(planner.state_dict[name])
+            if item.type == LoadItemType.BYTE_IO or pieces is None:
+                raise _not_a_tensor(name, self)
+            tensor = torch.empty(pieces.size(), dtype=planner.state_dict[name].dtype, device=device_of_group())
             if self.is_coordinator:
-                tensor = values[name].to(_device_of_group())
-            else:
-                like = planner.state_dict[name]
-                tensor = torch.empty(_size_of(like), dtype=like.dtype, device=_device_of_group())
-            dist.broadcast(tensor, src=self.coordinator_rank, async_op=False)
-            part = _narrow(tensor, item.storage_offsets, item.lengths)
-            target = planner.resolve_tensor(item).detach()
-            if target.size() != part.size():
-                raise AssertionError(f"req {item.storage_index} mismatch sizes, {target.size()} vs {part.size()}")
-            target.copy_(part)
-            planner.commit_tensor(item, target)
-        future = Future()
-        future.set_result(None)
-        return future
+                tensor = values[name].to(tensor.device)
+            dist.broadcast(tensor, self.coordinator_rank)
+            fill(planner, item, tensor, f"{self.checkpoint_id}: {name}")
+        return done()
 
     def set_up_storage_reader(self, metadata: Metadata, is_coordinator: bool) -> None:
         """Take the role of this rank."""
-        self.is_coordinator = is_coordinator
-        if is_coordinator and dist.get_rank() != self.coordinator_rank:
-            raise AssertionError(f"Coordinator rank mismatch: expected {self.coordinator_rank}, got {dist.get_rank()}")
+        rank = dist.get_rank()
+        if is_coordinator and rank != self.coordinator_rank:
+            raise AssertionError(f"Coordinator rank mismatch: expected {self.coordinator_rank}, got {rank}")
         if self.checkpoint_id is None:
             raise AssertionError("checkpoint_id must be set before setting up storage reader")
+        self.is_coordinator, self._path = is_coordinator, self.checkpoint_id
 
     def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
         """Return the plan as it is."""
@@ -128,18 +113,22 @@ class DynamicMetaLoadPlanner(DefaultLoadPlanner):
             RuntimeError: If a value is not a tensor.
         """
         super().set_up_planner(state_dict, metadata, is_coordinator)
-        content: dict[str, Any] = {}
-        for name, value in self.state_dict.items():
-            if not torch.is_tensor(value):
-                raise RuntimeError(
-                    f"Non-tensor value identified at {name}. At this time {type(self).__name__} only supports loading "
-                    "Tensors."
-                )
-            size = _size_of(value)
-            # The reader sends whole tensors.
-            whole = _create_chunk_list(torch.empty(size, device="meta"))
-            content[name] = TensorStorageMetadata(TensorProperties(dtype=value.dtype), size, whole)
-        self.metadata = Metadata(state_dict_metadata=content)
+        self.metadata = Metadata({name: _described(name, value, self) for name, value in self.state_dict.items()})
+
+
+def _described(name: str, value: Any, planner: DynamicMetaLoadPlanner) -> TensorStorageMetadata:
+    """Return what a file says that has a value as one whole tensor."""
+    pieces = pieces_of(value)
+    if pieces is None:
+        raise _not_a_tensor(name, planner)
+    whole = Pieces(torch.empty(pieces.size(), device="meta"))
+    return TensorStorageMetadata(TensorProperties(dtype=value.dtype), pieces.size(), whole.chunks())
+
+
+def _not_a_tensor(name: str, reader: object) -> RuntimeError:
+    return RuntimeError(
+        f"Non-tensor value identified at {name}. At this time {type(reader).__name__} only supports loading Tensors."
+    )
 
 
 def dcp_to_torch_save(dcp_checkpoint_dir: str | os.PathLike[str], torch_save_path: str | os.PathLike[str]) -> None:

@@ -15,10 +15,15 @@ from .filesystem import FileSystemBase, FileSystemReader, FileSystemWriter, Seri
 __all__ = ["FsspecReader", "FsspecWriter"]
 
 
-class _FileSystem(FileSystemBase):
-    """The operations on files, by ``fsspec``."""
+class _UrlFiles(FileSystemBase):
+    """The operations on files, by ``fsspec``.
 
-    def __init__(self) -> None:
+    Args:
+        options: Options of the file system.
+    """
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self.options = options
         self.fs: Any = None
 
     @contextmanager
@@ -37,11 +42,11 @@ class _FileSystem(FileSystemBase):
         """Return the path of a file in a folder."""
         return os.path.join(path, suffix)
 
-    def init_path(self, path: str | os.PathLike[str], **kwargs: Any) -> str | os.PathLike[str]:
-        """Find the file system of a URL. `kwargs` are its options."""
+    def init_path(self, path: str | os.PathLike[str]) -> str | os.PathLike[str]:
+        """Find the file system of a URL."""
         from fsspec.core import url_to_fs
 
-        self.fs, _ = url_to_fs(path, **kwargs)
+        self.fs, _ = url_to_fs(path, **self.options)
         return path
 
     def rename(self, path: str | os.PathLike[str], new_path: str | os.PathLike[str]) -> None:
@@ -80,7 +85,21 @@ class _FileSystem(FileSystemBase):
         return self.fs.ls(path, detail=False)
 
 
-class FsspecWriter(FileSystemWriter):
+class _AtUrl:
+    """What writers and readers of URLs share."""
+
+    _options: dict[str, Any]
+
+    def _make_file_system(self) -> FileSystemBase:
+        return _UrlFiles(self._options)
+
+    @classmethod
+    def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
+        """Return whether ``fsspec`` is installed and knows the protocol of a URL."""
+        return _UrlFiles.validate_checkpoint_id(checkpoint_id)
+
+
+class FsspecWriter(_AtUrl, FileSystemWriter):
     """A writer of checkpoints to a URL.
 
     Args:
@@ -109,27 +128,21 @@ class FsspecWriter(FileSystemWriter):
         serialization_format: SerializationFormat = SerializationFormat.TORCH_SAVE,
         **kwargs: Any,
     ) -> None:
+        self._options = kwargs
         super().__init__(
-            path=path,
-            single_file_per_rank=single_file_per_rank,
-            sync_files=sync_files,
-            thread_count=thread_count,
-            per_thread_copy_ahead=per_thread_copy_ahead,
-            cache_staged_state_dict=cache_staged_state_dict,
-            overwrite=overwrite,
-            _extensions=_extensions,
-            serialization_format=serialization_format,
+            path,
+            single_file_per_rank,
+            sync_files,
+            thread_count,
+            per_thread_copy_ahead,
+            cache_staged_state_dict,
+            overwrite,
+            _extensions,
+            serialization_format,
         )
-        self.fs = _FileSystem()
-        self.path = self.fs.init_path(path, **kwargs)
-
-    @classmethod
-    def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
-        """Return whether ``fsspec`` is installed and knows the protocol of a URL."""
-        return _FileSystem.validate_checkpoint_id(checkpoint_id)
 
 
-class FsspecReader(FileSystemReader):
+class FsspecReader(_AtUrl, FileSystemReader):
     """A reader of checkpoints at a URL.
 
     Args:
@@ -138,11 +151,5 @@ class FsspecReader(FileSystemReader):
     """
 
     def __init__(self, path: str | os.PathLike[str], **kwargs: Any) -> None:
+        self._options = kwargs
         super().__init__(path)
-        self.fs = _FileSystem()
-        self.path = self.fs.init_path(path, **kwargs)
-
-    @classmethod
-    def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
-        """Return whether ``fsspec`` is installed and knows the protocol of a URL."""
-        return _FileSystem.validate_checkpoint_id(checkpoint_id)

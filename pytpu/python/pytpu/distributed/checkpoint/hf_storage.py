@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
-import logging
+import os
+from dataclasses import replace
 from typing import Any
 
 import pytpu as torch
 
 from ... import safetensors
 from ...futures import Future
-from ._consolidate_hf_safetensors import consolidate_safetensors_files, write_index
-from ._hf_utils import (
-    CUSTOM_METADATA_KEY,
-    SAVED_OFFSETS_KEY,
-    SHARDED_DIR_NAME,
-    SUFFIX,
-    _gen_file_name,
-    _HFStorageInfo,
-    _metadata_fn as _metadata_fn,
+from ._consolidate_hf_safetensors import (
+    INDEX_NAME,
+    chunks_by_tensor,
+    consolidate_safetensors_files,
+    file_name,
+    whole_size,
+    write_index,
 )
-from .filesystem import FileSystemReader, FileSystemWriter, SerializationFormat, _fill
+from .filesystem import FileSystemReader, FileSystemWriter, SerializationFormat, done, fill, map_with_threads
 from .metadata import (
     ChunkStorageMetadata,
     Metadata,
@@ -32,8 +29,6 @@ from .metadata import (
 )
 from .planner import LoadPlan, LoadPlanner, ReadItem, SavePlan, SavePlanner, WriteItem
 from .storage import WriteResult
-
-logger: logging.Logger = logging.getLogger(__name__)
 
 __all__ = ["HuggingFaceStorageReader", "HuggingFaceStorageWriter"]
 
@@ -60,75 +55,45 @@ class HuggingFaceStorageWriter(FileSystemWriter):
         enable_consolidation: bool = False,
         thread_count_consolidation: int = 1,
     ) -> None:
-        super().__init__(path=path, serialization_format=SerializationFormat.SAFETENSORS, thread_count=thread_count)
+        # Files of the ranks are not of use to other programs, so they get a folder of their own.
+        folder = os.path.join(path, "sharded") if enable_consolidation else path
+        super().__init__(folder, thread_count=thread_count, serialization_format=SerializationFormat.SAFETENSORS)
         self.fqn_to_index_mapping = fqn_to_index_mapping
         self.save_distributed = save_distributed
         self.enable_consolidation = enable_consolidation
-        self.consolidated_output_path: str | None = None
-        if enable_consolidation:
-            self.consolidated_output_path = str(self.path)
-            self.path = self.fs.concat_path(self.path, SHARDED_DIR_NAME)
         self.thread_count_consolidation = thread_count_consolidation
+        self.consolidated_output_path = str(path) if enable_consolidation else None
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
-        """Give each rank the numbers of files."""
-        prepared = []
-        for rank, plan in enumerate(plans, start=1):
-            data: dict[str, Any] = {}
-            if self.fqn_to_index_mapping is not None:
-                data["fqn_to_index_mapping"] = self.fqn_to_index_mapping
-            if self.save_distributed:
-                data["shard_index"] = rank
-            prepared.append(dataclasses.replace(plan, storage_data=data))
-        return prepared
+        """Tell each rank its number, from 1, if ranks write files of their own."""
+        numbers = [rank if self.save_distributed else None for rank in range(1, len(plans) + 1)]
+        return [replace(plan, storage_data=number) for plan, number in zip(plans, numbers, strict=True)]
 
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future:
         """Write the items of a plan. Return a future of a list of `WriteResult`."""
-        mapping = plan.storage_data.get("fqn_to_index_mapping")
-        shard = plan.storage_data.get("shard_index")
-        largest = 1 if mapping is None else max(mapping.values())
-        files = []
-        for number, items in self._split_by_storage_plan(mapping, plan.items).items():
-            name = _gen_file_name(number, largest, shard)
-            if items:
-                files.append((self.fs.concat_path(self.path, name), name, items))
-        return self._write_data(planner, files)
+        mapping = self.fqn_to_index_mapping
+        files: dict[str, list[WriteItem]] = {}
+        for item in plan.items:
+            number, count = (1, 1) if mapping is None else (mapping[item.index.fqn], max(mapping.values()))
+            files.setdefault(file_name(number, count, plan.storage_data), []).append(item)
+        return self._write_files(planner, files)
 
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
         """Write the index file, and with ``enable_consolidation`` the files with whole tensors."""
-        if self.save_distributed and not self.enable_consolidation:
-            logger.info("Not consolidating sharded checkpoint in finish step.")
-            return
-        if self.save_distributed:
+        if not self.save_distributed:
+            written = [result for part in results for result in part]
+            names = {result.index.fqn: result.storage_data.relative_path for result in written}
+            write_index(str(self.path), names, sum(result.storage_data.length for result in written))
+        elif self.consolidated_output_path is not None:
+            numbers = self.fqn_to_index_mapping or dict.fromkeys(metadata.state_dict_metadata, 1)
             consolidate_safetensors_files(
-                input_dir=str(self.path),
-                output_dir=str(self.consolidated_output_path),
-                num_threads=self.thread_count_consolidation,
-                fqn_to_index_mapping=self.fqn_to_index_mapping or dict.fromkeys(metadata.state_dict_metadata, 1),
+                str(self.path), self.consolidated_output_path, numbers, self.thread_count_consolidation
             )
-            return
-        written = [result for part in results for result in part]
-        write_index(
-            str(self.path),
-            {result.index.fqn: result.storage_data.relative_path for result in written},
-            sum(result.storage_data.length for result in written),
-        )
-
-    def _split_by_storage_plan(
-        self, storage_plan: dict[str, int] | None, items: list[WriteItem]
-    ) -> dict[int, list[WriteItem]]:
-        """Return the items of each file, by its number."""
-        if storage_plan is None:
-            return {1: items}
-        buckets: dict[int, list[WriteItem]] = {}
-        for item in items:
-            buckets.setdefault(storage_plan[item.index.fqn], []).append(item)
-        return buckets
 
     @property
     def metadata_path(self) -> str:
         """Name of the index file."""
-        return _metadata_fn
+        return INDEX_NAME
 
 
 class HuggingFaceStorageReader(FileSystemReader):
@@ -151,30 +116,21 @@ class HuggingFaceStorageReader(FileSystemReader):
         """
         files: dict[str, list[ReadItem]] = {}
         for item in plan.items:
-            files.setdefault(self._place_of(item.storage_index).relative_path, []).append(item)
+            files.setdefault(self._place_of(item.storage_index), []).append(item)
 
-        def read(file: tuple[str, list[ReadItem]]) -> None:
-            path, requests = file
+        def read(path: str) -> None:
+            names = {request.storage_index.fqn for request in files[path]}
             try:
-                with safetensors.safe_open(path) as opened:
-                    tensors = {fqn: opened.get_tensor(fqn) for fqn in {r.storage_index.fqn for r in requests}}
+                with safetensors.safe_open(path) as file:
+                    tensors = {name: file.get_tensor(name) for name in names}
             except safetensors.SafetensorError as error:
                 raise RuntimeError(f"{path}: the file is damaged: {error}") from error
-            for request in requests:
-                fqn = request.storage_index.fqn
-                _fill(planner, request, tensors[fqn], f"{path}: {fqn}")
+            for request in files[path]:
+                name = request.storage_index.fqn
+                fill(planner, request, tensors[name], f"{path}: {name}")
 
-        if self.thread_count > 1:
-            from concurrent.futures import ThreadPoolExecutor
-
-            with ThreadPoolExecutor(self.thread_count) as threads:
-                list(threads.map(read, files.items()))
-        else:
-            for file in files.items():
-                read(file)
-        future = Future()
-        future.set_result(None)
-        return future
+        map_with_threads(read, files, self.thread_count)
+        return done()
 
     def read_metadata(self) -> Metadata:
         """Return the content of the checkpoint, which the headers of the files say.
@@ -182,37 +138,17 @@ class HuggingFaceStorageReader(FileSystemReader):
         Raises:
             RuntimeError: If a file is damaged. The text names the file.
         """
-        tensors: dict[str, TensorStorageMetadata] = {}
-        places: dict[MetadataIndex, _HFStorageInfo] = {}
-        for path in sorted(file for file in self.fs.ls(self.path) if file.endswith(SUFFIX)):
-            try:
-                _add_file(path, tensors, places)
-            except (safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
-                raise RuntimeError(f"{path}: the file is damaged: {type(error).__name__}: {error}") from error
-        return Metadata(
-            state_dict_metadata=dict(tensors),
-            storage_data=places,
-            storage_meta=StorageMeta(load_id=self.load_id),
-        )
+        content: dict[str, Any] = {}
+        path_of: dict[MetadataIndex, str] = {}
+        for name, chunks in chunks_by_tensor(self.fs.ls(self.path)).items():
+            tensor = TensorStorageMetadata(
+                TensorProperties(dtype=_DTYPES[chunks[0][3]]), torch.Size(whole_size(chunks)), []
+            )
+            for path, offset, size, _ in chunks:
+                tensor.chunks.append(ChunkStorageMetadata(torch.Size(offset), torch.Size(size)))
+                path_of[MetadataIndex(name, offset)] = path
+            content[name] = tensor
+        return Metadata(content, storage_data=path_of, storage_meta=StorageMeta(load_id=self.load_id))
 
 
 _DTYPES = {name: dtype for dtype, name in safetensors._DTYPES.items()}
-
-
-def _add_file(
-    path: str, tensors: dict[str, TensorStorageMetadata], places: dict[MetadataIndex, _HFStorageInfo]
-) -> None:
-    """Add the chunks of a file to the content of a checkpoint."""
-    with safetensors.safe_open(path) as file:
-        text = (file.metadata() or {}).get(CUSTOM_METADATA_KEY)
-        offsets = None if text is None else json.loads(text)
-        for name in file.keys():
-            piece = file.get_slice(name)
-            shape, dtype = torch.Size(piece.get_shape()), _DTYPES[piece.get_dtype()]
-            offset = torch.Size([0] * len(shape) if offsets is None else offsets[name][SAVED_OFFSETS_KEY])
-            end = torch.Size([a + n for a, n in zip(offset, shape, strict=True)])
-            md = tensors.setdefault(name, TensorStorageMetadata(TensorProperties(dtype=dtype), end, []))
-            # The files do not say the size of the whole tensor.
-            md.size = torch.Size([max(a, b) for a, b in zip(md.size, end, strict=True)])
-            md.chunks.append(ChunkStorageMetadata(offset, shape))
-            places[MetadataIndex(name, offset)] = _HFStorageInfo(path, shape, dtype)

@@ -50,19 +50,11 @@ class _MEM_FORMAT_ENCODING(enum.Enum):
     TORCH_PRESERVE_FORMAT = 2
 
 
-def _encoding_of(memory_format: torch.memory_format) -> _MEM_FORMAT_ENCODING:
-    for encoding, known in _memory_formats().items():
-        if known == memory_format:
-            return encoding
-    raise RuntimeError(f"Invalid torch.memory_format: {memory_format}")
-
-
-def _memory_formats() -> dict[_MEM_FORMAT_ENCODING, torch.memory_format]:
-    return {
-        _MEM_FORMAT_ENCODING.TORCH_CONTIGUOUS_FORMAT: torch.contiguous_format,
-        _MEM_FORMAT_ENCODING.TORCH_CHANNELS_LAST: torch.channels_last,
-        _MEM_FORMAT_ENCODING.TORCH_PRESERVE_FORMAT: torch.preserve_format,
-    }
+_MEMORY_FORMATS = {
+    _MEM_FORMAT_ENCODING.TORCH_CONTIGUOUS_FORMAT: torch.contiguous_format,
+    _MEM_FORMAT_ENCODING.TORCH_CHANNELS_LAST: torch.channels_last,
+    _MEM_FORMAT_ENCODING.TORCH_PRESERVE_FORMAT: torch.preserve_format,
+}
 
 
 @dataclass
@@ -86,15 +78,17 @@ class TensorProperties:
     strides: tuple[int, ...] | None = None
 
     def __getstate__(self) -> tuple[Any, ...]:
-        encoding = _encoding_of(self.memory_format)
-        return self.dtype, self.layout, self.requires_grad, encoding, self.pin_memory, self.strides
+        for encoding, known in _MEMORY_FORMATS.items():
+            if known == self.memory_format:
+                return self.dtype, self.layout, self.requires_grad, encoding, self.pin_memory, self.strides
+        raise RuntimeError(f"Invalid torch.memory_format: {self.memory_format}")
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         # Older files have no strides.
         self.dtype, self.layout, self.requires_grad, encoding, self.pin_memory, *rest = state
         self.strides = rest[0] if rest else None
         try:
-            self.memory_format = _memory_formats()[encoding]
+            self.memory_format = _MEMORY_FORMATS[encoding]
         except (KeyError, TypeError):
             raise RuntimeError(f"Invalid torch.memory_format encoding: {encoding}") from None
 
@@ -187,7 +181,4 @@ class MetadataIndex:
 
     def __init__(self, fqn: str, offset: Sequence[int] | None = None, index: int | None = None) -> None:
         # The class is frozen.
-        object.__setattr__(self, "fqn", fqn)
-        object.__setattr__(self, "index", index)
-        if offset is not None:
-            object.__setattr__(self, "offset", torch.Size(offset))
+        vars(self).update(fqn=fqn, offset=None if offset is None else torch.Size(offset), index=index)

@@ -7,7 +7,7 @@ import enum
 import io
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import pytpu as torch
 
@@ -156,13 +156,6 @@ class SavePlanner(abc.ABC):
     4. ``finish_plan`` on all ranks.
     5. ``resolve_data`` for each item, possibly from several threads.
     """
-
-    # Plans of the last save, by planner, for planners that send only changes.
-    _cached_save_plan: ClassVar[dict[str, SavePlan]] = {}
-    _cached_final_save_plan: ClassVar[dict[str, SavePlan]] = {}
-    _cached_all_plans: ClassVar[dict[str, list[SavePlan]]] = {}
-    _cached_global_plan: ClassVar[dict[str, list[SavePlan]]] = {}
-    _cached_metadata: ClassVar[dict[str, Metadata]] = {}
 
     @abc.abstractmethod
     def set_up_planner(

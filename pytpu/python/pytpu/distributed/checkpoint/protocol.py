@@ -2,16 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
-
-import pytpu as torch
-
-from .metadata import ChunkStorageMetadata, MetadataIndex
-
-if TYPE_CHECKING:
-    from typing import TypeGuard
-
-    from pytpu import Tensor
+from typing import Any, Protocol, runtime_checkable
 
 __all__ = ["CheckpointableTensor"]
 
@@ -33,43 +24,14 @@ class CheckpointableTensor(Protocol):
     local_sizes: tuple[tuple[int, ...], ...]
 
 
-_ATTRIBUTES = ("global_shape", "global_offsets", "local_offsets", "local_sizes")
+def copy_attributes(source: Any, target: Any) -> Any:
+    """Give `target` the attributes of a `CheckpointableTensor`, and return it."""
+    for name in ("global_shape", "global_offsets", "local_offsets", "local_sizes"):
+        setattr(target, name, getattr(source, name))
+    return target
 
 
-def _is_checkpointable_tensor(obj: object) -> TypeGuard[Any]:
-    return isinstance(obj, torch.Tensor) and all(hasattr(obj, name) for name in _ATTRIBUTES)
-
-
-def _copy_checkpointable_tensor_metadata(src: Any, dst: Tensor) -> None:
-    for name in _ATTRIBUTES:
-        setattr(dst, name, getattr(src, name))
-
-
-def _get_checkpointable_tensor_chunks(tensor: Any) -> list[ChunkStorageMetadata]:
-    _check(tensor)
-    return [
-        ChunkStorageMetadata(offsets=torch.Size(offset), sizes=torch.Size(size))
-        for offset, size in zip(tensor.global_offsets, tensor.local_sizes, strict=True)
-    ]
-
-
-def _get_checkpointable_tensor_shard(tensor: Any, index: MetadataIndex) -> Tensor:
-    _check(tensor)
-    offsets = [torch.Size(offset) for offset in tensor.global_offsets]
-    if index.offset is None:
-        if len(offsets) != 1:
-            raise ValueError(f"Cannot lookup {index.fqn} with multiple checkpointable shards and no offset")
-        i = 0
-    elif index.offset in offsets:
-        i = offsets.index(index.offset)
-    else:
-        raise ValueError(f"Could not find checkpointable tensor shard at '{index.offset}' for FQN: '{index.fqn}'")
-    place = zip(tensor.local_offsets[i], tensor.local_sizes[i], strict=True)
-    slices = tuple(slice(start, start + n) for start, n in place)
-    return tensor[slices] if slices else tensor
-
-
-def _check(tensor: Any) -> None:
+def check_attributes(tensor: Any) -> None:
     """Raise `ValueError` if the attributes contradict each other."""
     count, shape, local_shape = len(tensor.global_offsets), tensor.global_shape, tuple(tensor.size())
     for name in ("local_offsets", "local_sizes"):
@@ -91,8 +53,3 @@ def _check(tensor: Any) -> None:
                 raise ValueError(f"global shard {i} dimension {dim} is outside global_shape")
             if b < 0 or b + n > held:
                 raise ValueError(f"local shard {i} dimension {dim} is outside tensor shape")
-
-
-def _size_of(obj: Any) -> torch.Size:
-    """Return the size of the whole tensor."""
-    return torch.Size(obj.global_shape) if _is_checkpointable_tensor(obj) else obj.size()

@@ -13,7 +13,7 @@ import pytpu as torch
 
 from ..tensor import DTensor
 from .metadata import STATE_DICT_TYPE
-from .protocol import _copy_checkpointable_tensor_metadata, _is_checkpointable_tensor
+from .protocol import CheckpointableTensor, copy_attributes
 
 if TYPE_CHECKING:
     from pytpu import Tensor
@@ -34,7 +34,7 @@ class AsyncStager(Protocol):
 
     def stage(self, state_dict: STATE_DICT_TYPE) -> Future[STATE_DICT_TYPE] | STATE_DICT_TYPE:
         """Return the copy, or a future of it."""
-        raise NotImplementedError(f"{self.__class__.__name__} must implement stage method")
+        raise NotImplementedError(f"{type(self).__name__} must implement stage method")
 
     def synchronize_staging(self) -> None:
         """Wait for the copy. Deprecated: use ``AsyncSaveResponse.staging_completion``."""
@@ -97,8 +97,8 @@ class _Copier:
             made = source.clone() if source.is_cpu else source.cpu()
             if self.is_shared:
                 made = made.share_memory_()
-        if _is_checkpointable_tensor(tensor):
-            _copy_checkpointable_tensor_metadata(tensor, made)
+        if isinstance(tensor, CheckpointableTensor):
+            copy_attributes(tensor, made)
         self._copies[key] = made
         return made
 
@@ -142,31 +142,30 @@ class DefaultStager(AsyncStager):
     """
 
     def __init__(self, config: StagingOptions | None = None) -> None:
-        self._config = config or StagingOptions()
-        if self._config.use_non_blocking_copy and not torch.accelerator.is_available():
+        options = config or StagingOptions()
+        if options.use_non_blocking_copy and not torch.accelerator.is_available():
             raise AssertionError("Non-blocking copy requires that the current accelerator is available.")
-        self._staging_executor = ThreadPoolExecutor(max_workers=1) if self._config.use_async_staging else None
-        self._staging_future: Future[STATE_DICT_TYPE] | None = None
+        self._is_shared = options.use_shared_memory
+        self._thread = ThreadPoolExecutor(max_workers=1) if options.use_async_staging else None
+        self._copied: Future[STATE_DICT_TYPE] | None = None
 
     def stage(self, state_dict: STATE_DICT_TYPE, **kwargs: Any) -> STATE_DICT_TYPE | Future[STATE_DICT_TYPE]:
         """Return a copy of the state dict, or a future of it with ``use_async_staging``."""
-        if self._staging_executor is None:
-            return self._stage(state_dict)
-        self._staging_future = self._staging_executor.submit(self._stage, state_dict)
-        return self._staging_future
-
-    def _stage(self, state_dict: STATE_DICT_TYPE) -> STATE_DICT_TYPE:
-        return _Copier(self._config.use_shared_memory).copy(state_dict)
-
-    def close(self) -> None:
-        """Wait for the copy, and end the thread."""
-        if self._staging_executor is not None:
-            self._staging_executor.shutdown(wait=True)
+        copier = _Copier(self._is_shared)
+        if self._thread is None:
+            return copier.copy(state_dict)
+        self._copied = self._thread.submit(copier.copy, state_dict)
+        return self._copied
 
     def synchronize_staging(self) -> None:
         """Wait for the copy."""
-        if self._staging_future is not None:
-            self._staging_future.result()
+        if self._copied is not None:
+            self._copied.result()
+
+    def close(self) -> None:
+        """Wait for the copy, and end the thread."""
+        if self._thread is not None:
+            self._thread.shutdown()
 
 
 class BlockingAsyncStager(AsyncStager):

@@ -32,7 +32,7 @@ from .._state_dict_utils import (
 from ..algorithms._checkpoint.checkpoint_wrapper import _PREFIX as _CHECKPOINT_WRAPPED
 from ..fsdp import FullyShardedDataParallel
 from ..tensor import DTensor
-from .planner_helpers import _device_of_group
+from ._pieces import device_of_group
 
 __all__ = [
     "DictValueType",
@@ -297,7 +297,7 @@ def _load_model_state(model: nn.Module, state: dict[str, Any], options: StateDic
         is_meta = False
         if options.full_state_dict:
             is_meta = any(torch.is_tensor(v) and v.dim() > 0 and v.device.type == "meta" for v in local.values())
-            device = _one_device(local.values(), "Multiple devices found") or _device_of_group()
+            device = _one_device(local.values(), "Multiple devices found") or device_of_group()
             if options.broadcast_from_rank0:
                 _broadcast_state_dict(
                     state, local, device=device, strict=options.strict, cpu_offload=options.cpu_offload
@@ -512,7 +512,7 @@ def _sharded_as(
 ) -> OptimizerStateType:
     """Return a state with whole tensors in the form of the state that an optimizer has."""
     local = _get_optimizer_state(model, (optim,), StateDictOptions(dsd_fqn_modifiers=options.dsd_fqn_modifiers))
-    device = _one_device(tree_leaves(local), "Device mismatch") or _device_of_group()
+    device = _one_device(tree_leaves(local), "Device mismatch") or device_of_group()
     # The values of groups are not flattened: `betas` is a tuple.
     flat, paths = _flatten_state_dict({_STATE: full.get(_STATE, {})})
     flat_local, paths_local = _flatten_state_dict({_STATE: local[_STATE]})

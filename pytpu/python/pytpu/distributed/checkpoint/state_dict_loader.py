@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import inspect
-import logging
 import os
 import warnings
 from typing import Any
 
-from ._storage_utils import _storage_setup
+from ._storage_utils import storage_for
 from .default_planner import DefaultLoadPlanner, _EmptyStateDictLoadPlanner
 from .metadata import Metadata
 from .planner import LoadPlan, LoadPlanner
 from .state_dict_saver import _is_alone
 from .stateful import Stateful
 from .storage import StorageReader
-from .utils import _api_bc_check, _DistWrapper, _profile
+from .utils import Team, accepted, takes_storage_second
 
 __all__ = ["load", "load_state_dict"]
-
-logger = logging.getLogger(__name__)
 
 
 def load_state_dict(
@@ -37,11 +33,10 @@ def load_state_dict(
         stacklevel=2,
     )
     storage_reader.reset()
-    with _profile():
-        _load_state_dict(state_dict, storage_reader, process_group, coordinator_rank, no_dist, planner)
+    _load_state_dict(state_dict, storage_reader, process_group, coordinator_rank, no_dist, planner)
 
 
-@_api_bc_check
+@takes_storage_second("storage_reader")
 def load(
     state_dict: dict[str, Any],
     *,
@@ -79,39 +74,32 @@ def load(
         {'w': tensor([0, 1, 2]), 'step': 7}
     """
     no_dist = _is_alone(no_dist, "load")
-    with _profile():
-        reader = _storage_setup(storage_reader, checkpoint_id, reader=True)
-        # All ranks call `state_dict` in one order: it may communicate.
-        values = {}
-        for key in sorted(state_dict):
-            if key in state_dict:
-                value = state_dict[key]
-                values[key] = value.state_dict() if isinstance(value, Stateful) else value
-        _load_state_dict(
-            state_dict=values, storage_reader=reader, process_group=process_group, no_dist=no_dist, planner=planner
-        )
-        for key, loaded in values.items():
-            value = state_dict.get(key)
-            if isinstance(value, Stateful):
-                value.load_state_dict(loaded)
-            elif key in state_dict:
-                state_dict[key] = loaded
+    reader = storage_for(storage_reader, checkpoint_id, reader=True)
+    # All ranks call `state_dict` in one order: it may communicate.
+    objects = {key: state_dict[key] for key in sorted(state_dict)}
+    values = {key: obj.state_dict() if isinstance(obj, Stateful) else obj for key, obj in objects.items()}
+    _load_state_dict(values, reader, process_group, no_dist=no_dist, planner=planner)
+    for key, loaded in values.items():
+        obj = objects.get(key)
+        if isinstance(obj, Stateful):
+            obj.load_state_dict(loaded)
+        elif key in objects:
+            state_dict[key] = loaded
 
 
 def _read_metadata(reader: StorageReader, rank: int) -> tuple[Metadata, bool]:
     """Return the content of a checkpoint, and whether it is that of all ranks."""
-    errors = []
     try:
         return reader.read_metadata(), True
     except Exception as error:
-        errors.append(f"global metadata read failed: {error}")
-        logger.info("Global metadata is not found. Falling back to rank local metadata.")
-    if "kwargs" in inspect.signature(reader.read_metadata).parameters:
+        text = f"metadata is None; global metadata read failed: {error}"
+    # Without collectives, each rank has saved metadata of its own.
+    if accepted(reader.read_metadata, rank=rank):
         try:
             return reader.read_metadata(rank=rank), False
         except Exception as error:
-            errors.append(f"rank local metadata read failed: {error}")
-    raise AssertionError("; ".join(["metadata is None", *errors]))
+            text += f"; rank local metadata read failed: {error}"
+    raise AssertionError(text)
 
 
 def _load_state_dict(
@@ -122,18 +110,14 @@ def _load_state_dict(
     no_dist: bool = False,
     planner: LoadPlanner | None = None,
 ) -> None:
-    group = _DistWrapper(process_group, not no_dist, coordinator_rank)
+    team = Team(process_group, no_dist, coordinator_rank)
     chosen = planner or DefaultLoadPlanner()
 
     def plan_of_rank() -> LoadPlan:
-        metadata, is_global = _read_metadata(storage_reader, group.rank)
-        chosen.set_up_planner(state_dict, metadata, group.is_coordinator)
-        if "kwargs" in inspect.signature(storage_reader.set_up_storage_reader).parameters:
-            storage_reader.set_up_storage_reader(
-                metadata, group.is_coordinator, rank=group.rank, use_collectives=is_global
-            )
-        else:
-            storage_reader.set_up_storage_reader(metadata, group.is_coordinator)
+        metadata, is_of_all = _read_metadata(storage_reader, team.rank)
+        chosen.set_up_planner(state_dict, metadata, team.is_coordinator)
+        options = accepted(storage_reader.set_up_storage_reader, rank=team.rank, use_collectives=is_of_all)
+        storage_reader.set_up_storage_reader(metadata, team.is_coordinator, **options)
         return storage_reader.prepare_local_plan(chosen.create_local_plan())
 
     def plans_of_all(plans: list[LoadPlan]) -> list[LoadPlan]:
@@ -142,8 +126,8 @@ def _load_state_dict(
     def read(plan: LoadPlan) -> None:
         storage_reader.read_data(chosen.finish_plan(plan), chosen).wait()
 
-    plan = group.reduce_scatter("plan", plan_of_rank, plans_of_all)
-    group.all_gather("read", lambda: read(plan))
+    plan = team.assigned("plan", plan_of_rank, plans_of_all)
+    team.each("read", lambda: read(plan))
 
 
 def _load_state_dict_from_keys(
@@ -163,11 +147,7 @@ def _load_state_dict_from_keys(
     """
     no_dist = _is_alone(False, "load")
     state_dict: dict[str, Any] = {}
-    _load_state_dict(
-        state_dict=state_dict,
-        storage_reader=_storage_setup(storage_reader, checkpoint_id, reader=True),
-        process_group=process_group,
-        no_dist=no_dist,
-        planner=_EmptyStateDictLoadPlanner(keys={keys} if isinstance(keys, str) else keys),
-    )
+    reader = storage_for(storage_reader, checkpoint_id, reader=True)
+    chosen = _EmptyStateDictLoadPlanner({keys} if isinstance(keys, str) else keys)
+    _load_state_dict(state_dict, reader, process_group, no_dist=no_dist, planner=chosen)
     return state_dict

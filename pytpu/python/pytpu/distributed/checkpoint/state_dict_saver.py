@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import inspect
 import os
 import warnings
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,14 +12,14 @@ from typing import Any
 import pytpu as torch
 import pytpu.distributed as dist
 
-from ._storage_utils import _storage_setup
+from ._storage_utils import storage_for
 from .default_planner import DefaultSavePlanner
-from .metadata import STATE_DICT_TYPE, Metadata
+from .metadata import STATE_DICT_TYPE, Metadata, StorageMeta
 from .planner import SavePlan, SavePlanner
 from .staging import AsyncStager, DefaultStager, StagingOptions
 from .stateful import Stateful
 from .storage import StorageWriter, WriteResult
-from .utils import _api_bc_check, _DistWrapper, _profile
+from .utils import Team, accepted, takes_storage_second
 
 __all__ = ["AsyncCheckpointerType", "AsyncSaveResponse", "async_save", "save", "save_state_dict"]
 
@@ -47,8 +46,9 @@ def save_state_dict(
         stacklevel=2,
     )
     storage_writer.reset()
-    with _profile():
-        return _save_state_dict(state_dict, storage_writer, process_group, coordinator_rank, no_dist, planner)
+    return _save_state_dict(
+        state_dict, storage_writer, process_group, coordinator_rank=coordinator_rank, no_dist=no_dist, planner=planner
+    )
 
 
 def _is_alone(no_dist: bool, verb: str) -> bool:
@@ -63,7 +63,7 @@ def _is_alone(no_dist: bool, verb: str) -> bool:
     return False
 
 
-@_api_bc_check
+@takes_storage_second("storage_writer")
 def save(
     state_dict: STATE_DICT_TYPE,
     *,
@@ -105,15 +105,14 @@ def save(
         ['.metadata', '__0_0.distcp']
     """
     no_dist = _is_alone(no_dist, "save")
-    with _profile():
-        return _save_state_dict(
-            state_dict=_stateful_to_state_dict(state_dict),
-            storage_writer=_storage_setup(storage_writer, checkpoint_id, reader=False),
-            process_group=process_group,
-            no_dist=no_dist,
-            planner=planner,
-            use_collectives=use_collectives,
-        )
+    return _save_state_dict(
+        _values_of(state_dict),
+        storage_for(storage_writer, checkpoint_id),
+        process_group,
+        no_dist=no_dist,
+        planner=planner,
+        use_collectives=use_collectives,
+    )
 
 
 @dataclass
@@ -180,7 +179,7 @@ def async_save(
             async_stager = storage_writer
         else:
             async_stager = owned = DefaultStager(StagingOptions(False, False, False, False))
-    staged = async_stager.stage(_stateful_to_state_dict(state_dict))
+    staged = async_stager.stage(_values_of(state_dict))
     executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="AsyncCheckpointExecutor")
 
     def write() -> Metadata:
@@ -213,7 +212,7 @@ def async_save(
     return AsyncSaveResponse(staging_completion=copied, upload_completion=written)
 
 
-def _stateful_to_state_dict(state_dict: STATE_DICT_TYPE) -> STATE_DICT_TYPE:
+def _values_of(state_dict: STATE_DICT_TYPE) -> STATE_DICT_TYPE:
     """Return the values, with the state of objects that have one."""
     return {key: value.state_dict() if isinstance(value, Stateful) else value for key, value in state_dict.items()}
 
@@ -227,18 +226,20 @@ def _save_state_dict(
     planner: SavePlanner | None = None,
     use_collectives: bool = True,
 ) -> Metadata:
-    group = _DistWrapper(process_group, not no_dist, coordinator_rank)
+    team = Team(process_group, no_dist, coordinator_rank)
     chosen = planner or DefaultSavePlanner()
-    content: Metadata | None = None
+    contents: list[Metadata] = []
 
     def plan_of_rank() -> SavePlan:
-        _set_up(chosen, state_dict, storage_writer, group, use_collectives)
+        _set_up_planner(chosen, state_dict, storage_writer.storage_meta(), team.is_coordinator)
+        options = accepted(storage_writer.set_up_storage_writer, rank=team.rank, use_collectives=use_collectives)
+        storage_writer.set_up_storage_writer(team.is_coordinator, **options)
         return storage_writer.prepare_local_plan(chosen.create_local_plan())
 
     def plans_of_all(plans: list[SavePlan]) -> list[SavePlan]:
-        nonlocal content
-        plans, content = chosen.create_global_plan(plans)
-        return storage_writer.prepare_global_plan(plans)
+        finals, content = chosen.create_global_plan(plans)
+        contents.append(content)
+        return storage_writer.prepare_global_plan(finals)
 
     def write(plan: SavePlan) -> list[WriteResult]:
         written = storage_writer.write_data(chosen.finish_plan(plan), chosen)
@@ -246,45 +247,32 @@ def _save_state_dict(
         return written.value()
 
     def finish(results: list[list[WriteResult]]) -> Metadata:
-        if content is None:
-            raise AssertionError("global_metadata is None")
-        storage_writer.finish(metadata=content, results=results)
-        return content
+        storage_writer.finish(contents[0], results)
+        return contents[0]
 
     if use_collectives:
-        plan = group.reduce_scatter("plan", plan_of_rank, plans_of_all)
-        return group.all_reduce("write", lambda: write(plan), finish)
+        plan = team.assigned("plan", plan_of_rank, plans_of_all)
+        return team.shared("write", lambda: write(plan), finish)
 
     def save_alone() -> None:
-        finish([write(plans_of_all([plan_of_rank()])[0])])
+        (plan,) = plans_of_all([plan_of_rank()])
+        finish([write(plan)])
 
     # Errors of one rank reach the others at the end, where all of them meet.
-    group.all_gather("write", save_alone)
-    if content is None:
-        raise AssertionError("global_metadata is None")
-    return content
+    team.each("write", save_alone)
+    return contents[0]
 
 
-def _set_up(
-    planner: SavePlanner,
-    state_dict: STATE_DICT_TYPE,
-    storage_writer: StorageWriter,
-    group: _DistWrapper,
-    use_collectives: bool,
+def _set_up_planner(
+    planner: SavePlanner, state_dict: STATE_DICT_TYPE, storage_meta: StorageMeta | None, is_coordinator: bool
 ) -> None:
-    """Call ``set_up_planner`` and ``set_up_storage_writer``, also of classes for older versions of PyTorch."""
-    if "storage_meta" in inspect.signature(planner.set_up_planner).parameters:
-        planner.set_up_planner(
-            state_dict=state_dict, storage_meta=storage_writer.storage_meta(), is_coordinator=group.is_coordinator
-        )
-    else:
-        warnings.warn(
-            "The function definition for SavePlanner.set_up_planner has been updated to include the storage_meta "
-            "argument. Please update your implementation to include this parameter.",
-            stacklevel=2,
-        )
-        planner.set_up_planner(state_dict, group.is_coordinator)  # type: ignore[arg-type]
-    if "kwargs" in inspect.signature(storage_writer.set_up_storage_writer).parameters:
-        storage_writer.set_up_storage_writer(group.is_coordinator, rank=group.rank, use_collectives=use_collectives)
-    else:
-        storage_writer.set_up_storage_writer(group.is_coordinator)
+    """Call ``set_up_planner``, also of a class for older versions of PyTorch."""
+    if accepted(planner.set_up_planner, storage_meta=storage_meta):
+        planner.set_up_planner(state_dict, storage_meta=storage_meta, is_coordinator=is_coordinator)
+        return
+    warnings.warn(
+        "The function definition for SavePlanner.set_up_planner has been updated to include the storage_meta "
+        "argument. Please update your implementation to include this parameter.",
+        stacklevel=2,
+    )
+    planner.set_up_planner(state_dict, is_coordinator=is_coordinator)
