@@ -152,7 +152,7 @@ pub fn checkpoint(
     }
     let mut devices = vec![Device::CPU];
     for t in x {
-        if t.device().kind == torchtpu_tensor::DeviceKind::Tpu && !devices.contains(&t.device()) {
+        if t.device().kind.has_backend() && !devices.contains(&t.device()) {
             devices.push(t.device());
         }
     }

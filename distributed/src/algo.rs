@@ -22,6 +22,7 @@ use crate::reduce::{Combine, ReduceOp, divide};
 use crate::transport::{Body, Fault, Header, Lane, Receiver, Sender, Transport, Watch, exchange, open_link};
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use torchtpu_tensor::DType;
 
 /// Two ranks exchange all elements up to this size, and add all of them. Beyond, each adds one half.
@@ -49,6 +50,9 @@ pub(crate) struct Call<'a> {
 
 type Step = Result<(), Fault>;
 
+/// The first pause between two looks for a link. The pauses grow, so that waiting ranks do not flood the store.
+const FIRST_PAUSE: Duration = Duration::from_micros(50);
+
 impl Links {
     pub(crate) fn new(rank: usize, size: usize, transport: Arc<dyn Transport>) -> Links {
         let senders = (0..size).map(|_| None).collect();
@@ -73,15 +77,15 @@ impl Links {
             let open = || self.transport.sender(to, Lane::Collective);
             self.senders[to] = Some(open_link(to, call.watch, open)?);
         }
-        if self.receivers[from].is_none() {
-            let open = || self.transport.receiver(from, Lane::Collective);
-            self.receivers[from] = Some(open_link(from, call.watch, open)?);
+        let Some(sender) = &mut self.senders[to] else { unreachable!("the link was made above") };
+        let sender: Option<(usize, &mut dyn Sender)> = Some((to, &mut **sender));
+        if let Some(receiver) = &mut self.receivers[from] {
+            return exchange(sender, Some((from, &mut **receiver)), call.header, &mut body, call.watch);
         }
-        let (Some(sender), Some(receiver)) = (&mut self.senders[to], &mut self.receivers[from]) else {
-            unreachable!("both links were made above")
-        };
-        let (sender, receiver) = (&mut **sender, &mut **receiver);
-        exchange(Some((to, sender)), Some((from, receiver)), call.header, &mut body, call.watch)
+        let mut late = LateReceiver { transport: &*self.transport, from, link: None, pause: FIRST_PAUSE, next: None };
+        let result = exchange(sender, Some((from, &mut late)), call.header, &mut body, call.watch);
+        self.receivers[from] = late.link;
+        result
     }
 
     /// Send a payload to `peer`, which sends only its header.
@@ -92,6 +96,44 @@ impl Links {
     /// Receive a payload from `peer`, to which this rank sends only its header.
     fn take(&mut self, call: Call, peer: usize, receive: &mut [u8]) -> Step {
         self.step(call, peer, peer, Body::Copy { send: &[], receive })
+    }
+}
+
+/// A link that its peer may not have made yet. The rank sends meanwhile, so that a peer in another call, which never
+/// makes the link, notices.
+struct LateReceiver<'a> {
+    transport: &'a dyn Transport,
+    from: usize,
+    link: Option<Box<dyn Receiver>>,
+    pause: Duration,
+    /// When to ask for the link again. Asking may cost a call of the store.
+    next: Option<Instant>,
+}
+
+impl Receiver for LateReceiver<'_> {
+    fn begin(&mut self) -> Result<Option<Header>, Fault> {
+        if self.link.is_none() && self.next.is_none_or(|next| Instant::now() >= next) {
+            self.link = self.transport.receiver(self.from, Lane::Collective)?;
+            self.next = Some(Instant::now() + self.pause);
+        }
+        self.link.as_mut().map_or(Ok(None), |link| link.begin())
+    }
+
+    fn pull(&mut self, most: usize, sink: &mut dyn FnMut(&[u8])) -> Result<usize, Fault> {
+        self.link.as_mut().map_or(Ok(0), |link| link.pull(most, sink))
+    }
+
+    fn wait(&mut self, at_most: Duration) -> Result<(), Fault> {
+        let Some(link) = &mut self.link else {
+            std::thread::sleep(self.pause.min(at_most));
+            self.pause = (self.pause * 2).min(at_most);
+            return Ok(());
+        };
+        link.wait(at_most)
+    }
+
+    fn spins(&self) -> u32 {
+        0
     }
 }
 

@@ -478,6 +478,17 @@ impl Group {
         self.running_since.lock().is_some_and(|start| start.elapsed() > time) || !self.messages.lock().is_idle()
     }
 
+    /// Return a text that names a rank that has left before the collective that runs, if there is one.
+    pub(crate) fn absence(&self) -> Option<String> {
+        let running = self.running_since.lock().map(|_| self.turn.current())?;
+        self.meeting.find("left").ok()??;
+        (0..self.size).filter(|&rank| rank != self.rank).find_map(|rank| {
+            let called = self.meeting.find(&format!("left/{rank}")).ok()??;
+            let called: u64 = std::str::from_utf8(&called).ok()?.parse().ok()?;
+            (called <= running).then(|| format!("Rank {} has left the group", self.name_of(rank)))
+        })
+    }
+
     /// Fail if the group is broken.
     fn expect_whole(&self) -> Result<()> {
         if !self.broken.load(Ordering::Acquire) {
@@ -606,7 +617,8 @@ impl Drop for Group {
     fn drop(&mut self) {
         if !*self.broken.get_mut() {
             // Without the key, waiting ranks find the same by the closed links, only later.
-            let _ = self.meeting.post(&format!("left/{}", self.rank), "");
+            let _ = self.meeting.post(&format!("left/{}", self.rank), &self.turn.next().to_string());
+            let _ = self.meeting.post("left", "");
             let end = Instant::now() + LINGER;
             while Instant::now() < end && (self.links.get_mut().is_unread() || self.messages.get_mut().is_unread()) {
                 std::thread::sleep(Duration::from_millis(1));

@@ -35,11 +35,17 @@
 
 mod algo;
 mod group;
+pub mod mesh;
 mod message;
+pub mod placement;
 mod recorder;
+pub mod redistribute;
 mod reduce;
 pub mod rendezvous;
 mod request;
+pub mod shard;
+pub mod sharded;
+pub mod spec;
 pub mod store;
 pub mod tensors;
 pub mod transport;

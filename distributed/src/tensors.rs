@@ -54,9 +54,9 @@ pub fn register(group: &ProcessGroup, partition: Vec<Vec<usize>>) -> Result<Grou
 /// Wait until the collectives that were recorded have run, then forget the group. Later collectives of it fail.
 pub fn unregister(group: &Group) {
     finish();
-    if let Some(place) = GROUPS.write().get_mut(group.number() as usize - 1) {
-        *place = None;
-    }
+    let forgotten = GROUPS.write().get_mut(group.number() as usize - 1).and_then(Option::take);
+    // The last owner of a group waits for its peers, so the lock is released first.
+    drop(forgotten);
 }
 
 /// Launch the collectives that are recorded, so that other ranks that wait for them go on. Waits of this crate call

@@ -9,7 +9,7 @@ use std::time::Duration;
 use torchtpu_tensor::{Error, ErrorKind};
 
 const PERIOD: Duration = Duration::from_millis(500);
-/// A collective that runs longer than this, or a message that waits, asks the store whether another rank failed.
+/// A collective that runs longer than this, or a message that waits, asks the store whether another rank failed or left.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A group, and the sequence number and state that the store has.
@@ -41,10 +41,14 @@ fn look() {
     };
     for (weak, told) in watched {
         let Some(group) = weak.upgrade() else { continue };
-        if group.has_waited(PATIENCE)
-            && let Ok(Some(text)) = group.meeting.find("abort")
-        {
-            group.break_with(&Error::new(ErrorKind::DistBackend, String::from_utf8_lossy(&text)));
+        if group.has_waited(PATIENCE) {
+            if let Ok(Some(text)) = group.meeting.find("abort") {
+                group.break_with(&Error::new(ErrorKind::DistBackend, String::from_utf8_lossy(&text)));
+            } else if let Some(text) = group.absence() {
+                // The waiting call reports the text of the store.
+                let _ = group.meeting.post("abort", &text);
+                group.break_with(&Error::new(ErrorKind::DistBackend, text));
+            }
         }
         let Some(last) = group.last.lock().clone() else { continue };
         let now = Some((last.sequence, last.state));

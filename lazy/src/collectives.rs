@@ -143,12 +143,12 @@ impl Chain {
         self.last.lock().as_ref().is_some_and(|last| !last.is_ready().unwrap_or(true))
     }
 
-    /// Wait until the collectives of all launched programs have run.
+    /// Wait until the collectives of all launched programs have run, or the user interrupts.
     pub(crate) fn wait(&self) {
         let last = self.last.lock().clone();
         if let Some(last) = last {
-            // A read of the program's results raises its error.
-            let _ = last.await_ready();
+            // A read of the program's results raises its error. After an interrupt the groups are broken.
+            let _ = await_buffer(&last);
         }
     }
 }
@@ -159,8 +159,11 @@ impl Chain {
 /// If the user interrupts the wait.
 pub(crate) fn await_value(slot: &Slot) -> torchtpu_tensor::Result<()> {
     // A failure is raised by the read that follows.
-    let (Ok(comm), Ok(buffer)) = (comm::get(), slot.buffer()) else { return Ok(()) };
-    let Ok(event) = buffer.ready_event() else { return Ok(()) };
+    slot.buffer().map_or(Ok(()), |buffer| await_buffer(buffer))
+}
+
+fn await_buffer(buffer: &Buffer) -> torchtpu_tensor::Result<()> {
+    let (Ok(comm), Ok(event)) = (comm::get(), buffer.ready_event()) else { return Ok(()) };
     let (tell, told) = mpsc::channel();
     let asked = Arc::new(event).on_ready(move || {
         // The reader may have been interrupted.

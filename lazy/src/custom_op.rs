@@ -91,7 +91,7 @@ impl CustomOp {
         let is_on_cpu = match op::same_device(x)?.kind {
             DeviceKind::Cpu => true,
             DeviceKind::Tpu => crate::platform()? == "cpu",
-            DeviceKind::Meta => false,
+            DeviceKind::Meta | DeviceKind::Mesh => false,
         };
         match &self.on_cpu {
             Some(on_cpu) if is_on_cpu => no_grad(|| on_cpu(x)),

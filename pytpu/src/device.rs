@@ -125,7 +125,7 @@ impl PyDevice {
 
 impl PyDevice {
     /// Return the device, if tensors can be on it.
-    fn present(&self) -> Result<Device> {
+    pub fn present(&self) -> Result<Device> {
         match self.absent {
             None => Ok(self.device),
             Some(name) => Err(Error::runtime(format!(

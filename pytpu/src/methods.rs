@@ -13,7 +13,7 @@ use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::ffi::*;
 use pyo3::prelude::*;
 use torchtpu_tensor::ops;
-use torchtpu_tensor::{DType, Device, DeviceKind, MemoryFormat, Scalar, Tensor};
+use torchtpu_tensor::{DType, Device, DeviceKind, Error, MemoryFormat, Scalar, Tensor, backend};
 
 type Object = *mut PyObject;
 
@@ -164,8 +164,8 @@ methods! {
     m_get_device "get_device" ()
         "Return the index of the `tpu` device, or -1 on other devices."
         |_o, x, _a| {
-        let tpu = x.device().kind == DeviceKind::Tpu;
-        Ok(number_object(Scalar::Int(if tpu { x.device().index.into() } else { -1 })))
+        let device = backend::local(x.device());
+        Ok(number_object(Scalar::Int(if device.kind == DeviceKind::Tpu { device.index.into() } else { -1 })))
     };
     m_detach_in_place "detach_" ()
         "Detach this tensor from the graph that computed it, and return it. Views are refused."
@@ -233,7 +233,7 @@ fn dim_of(x: &Tensor, o: Object, function: &str) -> Outcome<usize> {
     let n = x.dims().len() as i64;
     let range = n.max(1);
     if d < -range || d >= range || n == 0 {
-        return Err(torchtpu_tensor::Error::index(format!(
+        return Err(Error::index(format!(
             "Dimension out of range (expected to be in range of [{}, {}], but got {d})",
             -range,
             range - 1
@@ -316,7 +316,9 @@ unsafe fn to_arguments(a: [Object; 6]) -> Outcome<(Option<DType>, Option<Device>
 /// There the number of the storage replaces it, so that tensors on one storage can be recognized.
 fn address(x: &Tensor) -> usize {
     match x.device().kind {
-        DeviceKind::Tpu if x.numel() > 0 => x.storage_id() + x.storage_offset() * x.dtype().size_bytes(),
+        DeviceKind::Tpu | DeviceKind::Mesh if x.numel() > 0 => {
+            x.storage_id() + x.storage_offset() * x.dtype().size_bytes()
+        }
         _ if x.numel() == 0 => 0,
         _ => x.data_ptr(),
     }
@@ -349,7 +351,12 @@ fn moved(
     copy: bool,
     format: Option<MemoryFormat>,
 ) -> Outcome {
-    let crossing = device.is_some_and(|d| d != x.device());
+    // The device of a sharded tensor is that of its parts.
+    let device = device.filter(|d| *d != backend::local(x.device()));
+    let crossing = device.is_some();
+    if crossing && x.device().kind == DeviceKind::Mesh {
+        return Err(Error::not_implemented("a sharded tensor cannot move to another device").into());
+    }
     let x = x.clone();
     let f = || ops::convert::to_format(&x, dtype, device, copy, format);
     // Copies to a device wait for it.

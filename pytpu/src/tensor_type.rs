@@ -13,7 +13,7 @@ use std::ffi::{c_int, c_void};
 use std::mem::offset_of;
 use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
-use torchtpu_tensor::Tensor;
+use torchtpu_tensor::{DeviceKind, Tensor};
 
 /// A Python tensor.
 #[repr(C)]
@@ -26,6 +26,9 @@ pub struct TensorObject {
 }
 
 static TYPE: AtomicPtr<PyTypeObject> = AtomicPtr::new(null_mut());
+
+/// The class of sharded tensors, or null before `torch.distributed.tensor` is imported.
+static SHARDED: AtomicPtr<PyTypeObject> = AtomicPtr::new(null_mut());
 
 /// The type that shortcuts are for: `TYPE`, or null while modes must see every call.
 static PLAIN: AtomicPtr<PyTypeObject> = AtomicPtr::new(null_mut());
@@ -92,6 +95,9 @@ pub fn wrap(t: Tensor) -> *mut PyObject {
         unsafe { Py_INCREF(known) };
         return known;
     }
+    if t.device().kind == DeviceKind::Mesh {
+        return wrap_sharded(t);
+    }
     let ty = tensor_type();
     // SAFETY: the GIL is held, so only this code uses the free list. A dead object in the list keeps its memory and its
     // garbage collector's header, and is not tracked.
@@ -113,6 +119,34 @@ pub fn wrap(t: Tensor) -> *mut PyObject {
         (*p).tensor = t.into_raw();
         o
     }
+}
+
+/// Make the object of a sharded tensor that has none. A new reference, or null with an exception set.
+#[cold]
+fn wrap_sharded(t: Tensor) -> *mut PyObject {
+    let ty = SHARDED.load(Relaxed);
+    if ty.is_null() {
+        // SAFETY: the GIL is held, and the type and the text are valid.
+        unsafe { PyErr_SetString(PyExc_RuntimeError, c"sharded tensors have no class yet".as_ptr()) };
+        return null_mut();
+    }
+    // SAFETY: `set_sharded_type` has checked the type. A failure has set an exception.
+    unsafe { wrap_as(ty, t) }.unwrap_or(null_mut())
+}
+
+/// Set the class of sharded tensors.
+///
+/// # Errors
+/// If it is no subclass of `torch.Tensor`.
+pub fn set_sharded_type(class: &Bound<'_, PyType>) -> PyResult<()> {
+    let ty = class.as_type_ptr();
+    // SAFETY: both are types.
+    if unsafe { PyType_IsSubtype(ty, tensor_type()) } == 0 {
+        return Err(pyo3::exceptions::PyTypeError::new_err("the class of sharded tensors must be a Tensor"));
+    }
+    // The reference keeps the class for the life of the process.
+    SHARDED.store(class.clone().unbind().into_ptr().cast(), Relaxed);
+    Ok(())
 }
 
 /// Return the object of a tensor, for PyO3.

@@ -646,6 +646,12 @@ fn same_device_slow(x: &[&Tensor]) -> Result<crate::Device> {
         match found {
             None => found = Some(t.device()),
             Some(d) if d == t.device() => {}
+            Some(d) if d.kind == crate::DeviceKind::Mesh || t.device().kind == crate::DeviceKind::Mesh => {
+                return Err(Error::runtime(
+                    "got mixed torch.Tensor and DTensor, need to convert all torch.Tensor to DTensor before calling \
+                     distributed operators!",
+                ));
+            }
             Some(d) => {
                 return Err(Error::runtime(format!(
                     "Expected all tensors to be on the same device, but found at least two devices, {d} and {}!",

@@ -56,7 +56,7 @@ impl Generator {
     /// A generator for a device with a seed.
     pub fn on(device: Device, seed: u64) -> Generator {
         let engine = match device.kind {
-            DeviceKind::Tpu => Engine::Device { seed, counter: 0, state: None },
+            DeviceKind::Tpu | DeviceKind::Mesh => Engine::Device { seed, counter: 0, state: None },
             _ => Engine::Host(Box::new(HostGenerator::new(seed))),
         };
         Generator(Arc::new(Inner { device, engine: Mutex::new(engine) }))
@@ -203,7 +203,7 @@ fn fresh_seed() -> u64 {
 
 /// The default generator of a device. Its numbers differ in each run until [`manual_seed`] is called.
 pub fn default_generator(device: Device) -> Generator {
-    if device.kind != DeviceKind::Tpu {
+    if !device.kind.has_backend() {
         return CPU.get_or_init(|| Generator::new(fresh_seed())).clone();
     }
     let mut known = DEVICES.lock().unwrap_or_else(|e| e.into_inner());

@@ -24,7 +24,7 @@ const MOST_OPAQUE: usize = 1;
 /// The next number differs from `x` by less than the tolerance of the test.
 const NEARLY_LINEAR: &[&str] = &["nextafter"];
 
-fn run(op: &Prim, x: &[Tensor]) -> Result<Vec<Tensor>> {
+pub fn run(op: &Prim, x: &[Tensor]) -> Result<Vec<Tensor>> {
     let x: Vec<&Tensor> = x.iter().collect();
     no_grad(|| match op.is_view() {
         true => Ok(vec![row_major(&dispatch::call_view(op.clone(), x[0])?)?]),
@@ -32,7 +32,7 @@ fn run(op: &Prim, x: &[Tensor]) -> Result<Vec<Tensor>> {
     })
 }
 
-fn metas(x: &[Tensor]) -> Vec<Meta> {
+pub fn metas(x: &[Tensor]) -> Vec<Meta> {
     x.iter().map(|x| *x.meta()).collect()
 }
 
@@ -46,7 +46,7 @@ fn cut(x: &Tensor, dims: &[Dim], axis: usize, start: usize, len: usize) -> Resul
 }
 
 /// How far results may differ. Sums of 16-bit floats are rounded once in the whole, and once in each part.
-fn tolerance(dtype: DType) -> f64 {
+pub fn tolerance(dtype: DType) -> f64 {
     match dtype {
         DType::F64 | DType::C128 => 1e-9,
         DType::BF16 => 4e-2,
@@ -161,14 +161,14 @@ fn full(dims: &[usize], v: f64) -> Tensor {
 }
 
 /// Whether a window is on memory of the operand's base that a copy of the operand does not have.
-fn is_beyond(call: &Call) -> bool {
+pub fn is_beyond(call: &Call) -> bool {
     let Prim::AsStrided(w) = &call.op else { return false };
     let last: usize = w.dims.iter().zip(&w.strides).map(|(n, s)| n.saturating_sub(1) * s).sum();
     w.offset + last >= call.x[0].numel().max(1)
 }
 
 /// Calls of nodes that no sample reaches, or whose samples have no axis.
-fn other_calls() -> Vec<Call> {
+pub fn other_calls() -> Vec<Call> {
     let of = |dims: &[usize], salt| normal(dims, salt, DType::F64);
     let bits: Vec<i64> = (0..12).map(|i: i64| i.wrapping_mul(0x2545_F491_4F6C_DD1D)).collect();
     let bits = Tensor::from_slice(&bits, &[3, 4]).unwrap();

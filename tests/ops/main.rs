@@ -6,6 +6,8 @@ mod axes;
 mod generated;
 mod gradients;
 mod samples;
+mod shard;
+mod sharded;
 mod tpu;
 
 use samples::*;

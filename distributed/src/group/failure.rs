@@ -32,7 +32,7 @@ impl Group {
             notes.push(format!("rank {} called it at {line}", self.rank));
         }
         let mut is_origin = true;
-        let mut kind = ErrorKind::DistBackend;
+        let mut cause = None;
         let text = match fault {
             Fault::Mismatch { peer, header } => self.mismatch(peer, header, request, sequence, &mut notes),
             Fault::Timeout { peer } => {
@@ -68,14 +68,16 @@ impl Group {
             Fault::Corrupt { peer } => format!("A message of rank {} has a wrong checksum", self.name_of(peer)),
             Fault::System { text, .. } => text,
             Fault::Other(error) => {
-                kind = error.kind();
-                error.to_string()
+                let text = error.to_string();
+                cause = Some(error);
+                text
             }
         };
         if is_origin {
             let _ = self.meeting.post("abort", &format!("{text} ({})", notes.join(", ")));
         }
-        let error = notes.into_iter().fold(Error::new(kind, text), Error::note);
+        let error = cause.unwrap_or_else(|| Error::new(ErrorKind::DistBackend, text));
+        let error = notes.into_iter().fold(error, Error::note);
         self.break_with(&error);
         error
     }

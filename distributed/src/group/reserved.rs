@@ -45,6 +45,11 @@ impl Turn {
         self.tickets.lock().0
     }
 
+    /// Return the ticket whose turn it is.
+    pub(super) fn current(&self) -> u64 {
+        self.tickets.lock().1
+    }
+
     /// Whether the turn of a ticket has passed.
     fn has_passed(&self, ticket: u64) -> bool {
         self.tickets.lock().1 > ticket
@@ -88,7 +93,9 @@ impl Group {
     /// Call `work` when it is the turn of a ticket, or with the error of the wait. The turn passes after `work`.
     pub(super) fn in_turn<R>(&self, request: &Request, ticket: u64, work: impl FnOnce(Result<()>) -> R) -> R {
         // The call before this one may use its whole timeout, and then needs time to find the reason.
-        let patience = self.timeout.lock().saturating_add(REASON_TIME).saturating_add(REASON_TIME);
+        let usual = *self.timeout.lock();
+        let longest = request.timeout.map_or(usual, |own| own.max(usual));
+        let patience = longest.saturating_add(2 * REASON_TIME);
         let (mut turn, mut ready) = (None, Ok(()));
         match self.turn.wait(ticket, patience, &self.broken) {
             Waited::Turn(held) => turn = Some(held),

@@ -232,15 +232,17 @@ fn a_read_that_waits_for_a_collective_can_be_interrupted() {
     let _turn = turn();
     let group = group();
     LOG.lock().unwrap().waits_at = Some(0);
-    // A program whose argument is not computed yet does not run on the launching thread. The product takes long.
-    let n = 2500;
-    let a = tpu(&vec![1.0; n * n], &[n, n]);
-    let product = a.matmul(&a).unwrap();
+    // A program whose argument is not computed yet does not run on the launching thread.
+    let n = 1 << 22;
+    let mut slow = tpu(&vec![1.0; n], &[n]);
+    for _ in 0..50 {
+        slow = slow.mul_scalar(0.5).unwrap().exp().unwrap();
+    }
     lazy::mark_step();
-    let y = sum(&product, &group);
+    let y = sum(&slow, &group);
     assert_eq!(y.to_vec::<f32>().unwrap_err().kind(), ErrorKind::Interrupted);
     LOG.lock().unwrap().waits_at = None;
-    assert_eq!(values(&y)[0], 2.0 * n as f32);
+    assert_eq!(values(&y)[0], 2.0 * values(&slow)[0]);
 }
 
 #[test]

@@ -108,7 +108,8 @@ impl<O: Settings> Groups<O> {
         &mut self,
         mut update: impl FnMut(&O, &Tensor, Tensor, &mut Option<ParameterState>) -> Result<()>,
     ) -> Result<()> {
-        let on_accelerator = self.parameters.iter().any(|p| p.tensor().device().kind == DeviceKind::Tpu);
+        let on_accelerator =
+            self.parameters.iter().any(|p| backend::local(p.tensor().device()).kind == DeviceKind::Tpu);
         if on_accelerator {
             backend::get()?.step_begins(self.id, true);
         }

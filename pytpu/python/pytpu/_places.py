@@ -20,6 +20,20 @@ FILES = {
     "_functions.settings": "",
     "_functions.shapes": "",
     "_functions.symbolic": "",
+    "distributed._backend": "distributed.distributed_c10d",
+    "distributed._breakpoint": "distributed",
+    "distributed._collectives": "distributed.distributed_c10d",
+    "distributed._debug": "distributed.distributed_c10d",
+    "distributed._groups": "distributed.distributed_c10d",
+    "distributed._objects": "distributed.distributed_c10d",
+    "distributed._process_group": "distributed.distributed_c10d",
+    "distributed._reduce_op": "distributed.distributed_c10d",
+    "distributed.pipelining._actions": "distributed.pipelining.schedules",
+    "distributed.pipelining._execution": "distributed.pipelining.schedules",
+    "distributed.pipelining._liveness": "distributed.pipelining.schedules",
+    "distributed.pipelining._lowering": "distributed.pipelining.schedules",
+    "distributed.pipelining._simulation": "distributed.pipelining.schedules",
+    "distributed.pipelining._step": "distributed.pipelining.schedules",
     "functions": "",
     "nn._functional.activation": "nn.functional",
     "nn._functional.adaptive_pooling": "nn.functional",
@@ -125,15 +139,6 @@ NAMES = {
     },
     "distributed": {
         "_C._distributed_c10d": "FileStore HashStore TCPStore",
-        "distributed.distributed_c10d": (
-            "Backend GroupMember P2POp PrefixStore ProcessGroup ReduceOp Store Work all_gather all_gather_into_tensor "
-            "all_gather_object all_reduce all_reduce_coalesced all_to_all all_to_all_single barrier batch_isend_irecv "
-            "broadcast broadcast_object_list destroy_process_group gather gather_object get_backend get_global_rank "
-            "get_group_rank get_process_group_ranks get_rank get_world_size group init_process_group irecv "
-            "is_gloo_available is_initialized is_mpi_available is_nccl_available is_torchelastic_launched "
-            "is_ucc_available is_xccl_available isend monitored_barrier new_group new_subgroups recv reduce "
-            "reduce_scatter reduce_scatter_tensor scatter scatter_object_list send"
-        ),
     },
     "distributed.tensor": {"distributed.tensor.placement_types": "Partial Placement Replicate Shard"},
     "futures": {"jit": "Future"},

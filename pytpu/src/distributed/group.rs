@@ -5,6 +5,7 @@
 
 use super::memory::{Memory, check};
 use super::store::{PyStore, rust_store};
+use super::tensors::PyTensorGroup;
 use super::work::PyWork;
 use crate::enter::{self, OrRaise};
 use crate::{sites, tensor_type};
@@ -38,7 +39,7 @@ type Call<'py> = (bool, Option<Duration>, Bound<'py, PyAny>);
 ///     address: the address of this host that other hosts connect to. ``None`` takes the one on the way to ``towards``.
 ///     towards: host and port of the store.
 #[pyclass(frozen, name = "_ProcessGroup", module = "torch._C")]
-struct PyProcessGroup {
+pub(super) struct PyProcessGroup {
     group: Mutex<Option<ProcessGroup>>,
 }
 
@@ -130,7 +131,7 @@ fn reduction(op: usize) -> PyResult<ReduceOp> {
 
 impl PyProcessGroup {
     /// Return the group, unless it was closed.
-    fn group(&self) -> PyResult<ProcessGroup> {
+    pub(super) fn group(&self) -> PyResult<ProcessGroup> {
         let group = self.group.lock().unwrap_or_else(PoisonError::into_inner).clone();
         group.ok_or_else(|| PyValueError::new_err("Invalid process group specified or has been destroyed."))
     }
@@ -209,6 +210,15 @@ impl PyProcessGroup {
     fn set_timeout(&self, timeout: Duration) -> PyResult<()> {
         self.group()?.set_timeout(timeout);
         Ok(())
+    }
+
+    /// Return the group for collectives that return new tensors. ``partition`` has the global ranks of all groups that
+    /// were made together with this one. The default is this group alone.
+    #[pyo3(signature = (partition=None))]
+    fn tensors(&self, py: Python<'_>, partition: Option<Vec<Vec<usize>>>) -> PyResult<PyTensorGroup> {
+        let group = self.group()?;
+        let partition = partition.unwrap_or_else(|| vec![group.ranks().to_vec()]);
+        PyTensorGroup::make(py, &group, partition)
     }
 
     /// Return the number of collectives called so far.
@@ -389,14 +399,14 @@ impl PyProcessGroup {
     }
 
     /// Receive the tensor of a list of one from a rank, or from any rank, and wait for it. Return the rank.
-    fn recv(&self, py: Python<'_>, tensors: Tensors, from: Option<usize>, tag: u32) -> PyResult<usize> {
+    fn recv(&self, py: Python<'_>, tensors: Tensors, source: Option<usize>, tag: u32) -> PyResult<usize> {
         let group = self.group()?;
         let dtype = self.message("recv", &tensors, true)?.dtype();
         tensors.0[0].bump_version();
         let receive = || {
             let mut memory = Memory::output(tensors.0);
-            let source = group.recv(from, tag, dtype, memory.bytes_mut())?;
-            memory.complete().map(|()| source)
+            let found = group.recv(source, tag, dtype, memory.bytes_mut())?;
+            memory.complete().map(|()| found)
         };
         py.detach(receive).or_raise()
     }
@@ -407,14 +417,14 @@ impl PyProcessGroup {
         &self,
         py: Python<'py>,
         tensors: Tensors,
-        from: Option<usize>,
+        source: Option<usize>,
         tag: u32,
         result: Py<PyAny>,
     ) -> PyResult<Bound<'py, PyWork>> {
         let group = self.group()?;
         let dtype = self.message("recv", &tensors, true)?.dtype();
         tensors.0[0].bump_version();
-        let work = py.detach(|| group.irecv(from, tag, dtype, Box::new(Memory::output(tensors.0)))).or_raise()?;
+        let work = py.detach(|| group.irecv(source, tag, dtype, Box::new(Memory::output(tensors.0)))).or_raise()?;
         PyWork::make(py, work, result)
     }
 }

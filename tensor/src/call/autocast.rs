@@ -12,7 +12,7 @@
 use crate::op::Prim;
 use crate::policy::{Policies, Policy};
 use crate::schema::{Arg, Args, Ret};
-use crate::{DType, DeviceKind, Error, Result, Tensor, state};
+use crate::{DType, DeviceKind, Error, Result, Tensor, backend, state};
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -219,11 +219,18 @@ pub(crate) fn as_called() -> Option<Block> {
 
 /// Guard: nothing is cast until it is dropped, also while unwinding. It is used inside of a function whose operands
 /// were cast.
-pub(crate) struct Suspended(bool);
+pub struct Suspended(bool);
 
 impl Suspended {
-    pub(crate) fn new() -> Suspended {
+    /// Cast nothing from now on.
+    pub fn new() -> Suspended {
         STATE.with(|s| Suspended(s.suspended.replace(true)))
+    }
+}
+
+impl Default for Suspended {
+    fn default() -> Suspended {
+        Suspended::new()
     }
 }
 
@@ -246,7 +253,7 @@ pub fn is_on() -> bool {
 
 /// Whether autocast may cast a tensor.
 fn is_eligible(x: &Tensor, kind: DeviceKind) -> bool {
-    x.device().kind == kind && x.dtype().is_float() && x.dtype() != DType::F64
+    backend::local(x.device()).kind == kind && x.dtype().is_float() && x.dtype() != DType::F64
 }
 
 /// The dtype that a policy selects for these tensors.
@@ -304,7 +311,8 @@ pub fn call(policies: Policies, args: &Args<'_>, f: impl FnOnce(&Args<'_>) -> Re
             one.into_iter().chain(many.iter().flatten())
         })
     };
-    let kind = [DeviceKind::Tpu, DeviceKind::Cpu].into_iter().find(|k| tensors().any(|t| t.device().kind == *k));
+    let kind_of = |t: &Tensor| backend::local(t.device()).kind;
+    let kind = [DeviceKind::Tpu, DeviceKind::Cpu].into_iter().find(|k| tensors().any(|t| kind_of(t) == *k));
     let Some((kind, policy)) = kind.filter(|k| is_enabled(*k)).and_then(|k| Some((k, policies.on(k)?))) else {
         return f(args);
     };
@@ -340,7 +348,9 @@ pub fn call(policies: Policies, args: &Args<'_>, f: impl FnOnce(&Args<'_>) -> Re
 /// The operands of an op that was not called by name, cast if the op has a policy.
 #[cold]
 pub(crate) fn operands(op: &Prim, x: &[&Tensor]) -> Result<Option<SmallVec<[Tensor; 4]>>> {
-    let Some(kind) = x.first().map(|t| t.device().kind).filter(|k| is_on() && is_enabled(*k)) else { return Ok(None) };
+    let Some(kind) = x.first().map(|t| backend::local(t.device()).kind).filter(|k| is_on() && is_enabled(*k)) else {
+        return Ok(None);
+    };
     let Some(policy) = op.facts().autocast.on(kind) else { return Ok(None) };
     let to = wanted(policy, kind, x.iter().copied())?;
     let (mut all, mut any): (SmallVec<[Tensor; 4]>, bool) = (SmallVec::new(), false);

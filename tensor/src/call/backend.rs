@@ -1,11 +1,12 @@
-//! The interface of a device. `torchtpu-lazy` implements it; this crate only names it.
+//! The interface of a device. `torchtpu-lazy` implements it for `tpu`, and `torchtpu-distributed` for meshes of
+//! processes; this crate only names it.
 
 use crate::op::Prim;
 use crate::ops::inline::Kernel;
 use crate::{DType, Device, DeviceKind, Error, Meta, Result, Tensor};
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// An input of a recorded op.
 pub enum Operand<'a> {
@@ -33,6 +34,15 @@ pub trait Backend: Sync + Send {
     fn retain(&self, handle: u64);
     /// Remove a reference.
     fn release(&self, handle: u64);
+    /// Return the value that a tensor with the value `old` has after `new` is written over it, and add a reference to
+    /// it. The default is `new`.
+    ///
+    /// # Errors
+    /// The errors of computing it.
+    fn overwrite(&self, _old: u64, new: u64) -> Result<u64> {
+        self.retain(new);
+        Ok(new)
+    }
     /// Wait for a value and copy its bytes, row major, to the host.
     ///
     /// # Errors
@@ -115,6 +125,55 @@ pub fn install(backend: &'static dyn Backend) {
     let _ = BACKEND.set(backend);
 }
 
+static MESH_BACKEND: OnceLock<&'static dyn Backend> = OnceLock::new();
+/// The devices of the parts of each mesh, by the ordinal of the mesh.
+static MESHES: Mutex<Vec<Device>> = Mutex::new(Vec::new());
+
+/// Bit of the handles of the backend behind meshes. Other backends have no handle with this bit.
+pub const MESH_VALUE: u64 = 1 << 63;
+
+/// Install the backend behind meshes. The first one stays.
+pub fn install_mesh(backend: &'static dyn Backend) {
+    let _ = MESH_BACKEND.set(backend);
+}
+
+/// Return a new device for a mesh of processes whose parts are on `local`.
+///
+/// # Errors
+/// `Runtime` after 256 meshes.
+pub fn add_mesh(local: Device) -> Result<Device> {
+    let mut meshes = MESHES.lock().unwrap_or_else(|e| e.into_inner());
+    let Ok(index) = u8::try_from(meshes.len()) else {
+        return Err(Error::runtime("a process can have at most 256 meshes with sharded tensors"));
+    };
+    meshes.push(local);
+    Ok(Device { kind: DeviceKind::Mesh, index })
+}
+
+/// The device of the parts, if `device` is a mesh, else the device itself.
+pub fn local(device: Device) -> Device {
+    if device.kind != DeviceKind::Mesh {
+        return device;
+    }
+    let meshes = MESHES.lock().unwrap_or_else(|e| e.into_inner());
+    meshes.get(usize::from(device.index)).copied().unwrap_or(device)
+}
+
+/// The backend behind a device that has one.
+///
+/// # Errors
+/// `Runtime` if the program was built without it.
+#[inline]
+pub fn of(device: Device) -> Result<&'static dyn Backend> {
+    if device.kind == DeviceKind::Mesh { mesh() } else { get() }
+}
+
+#[cold]
+fn mesh() -> Result<&'static dyn Backend> {
+    let found = MESH_BACKEND.get().copied();
+    found.ok_or_else(|| Error::runtime("no backend for meshes of processes is linked into this program"))
+}
+
 /// The backend behind `tpu`.
 ///
 /// # Errors
@@ -154,7 +213,8 @@ pub(crate) fn check_exists(device: Device) -> Result<()> {
 
 /// Remove a reference, if there is a backend.
 pub(crate) fn release(handle: u64) {
-    if let Some(b) = BACKEND.get() {
+    let backend = if handle & MESH_VALUE == 0 { &BACKEND } else { &MESH_BACKEND };
+    if let Some(b) = backend.get() {
         b.release(handle);
     }
 }
@@ -221,7 +281,7 @@ fn shared_name(x: &Tensor) -> u64 {
 #[inline]
 pub(crate) fn record_one(op: &Prim, x: &[Operand<'_>], y: &Meta) -> Result<u64> {
     let mut handle = [0];
-    get()?.record(op, x, std::slice::from_ref(y), &mut handle)?;
+    of(y.device)?.record(op, x, std::slice::from_ref(y), &mut handle)?;
     Ok(handle[0])
 }
 

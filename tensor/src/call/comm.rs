@@ -167,7 +167,7 @@ pub(crate) fn needs_turn(group: &Group, device: Device) -> bool {
     let runs = match device.kind {
         DeviceKind::Cpu => true,
         DeviceKind::Tpu => !backend::get().is_ok_and(|b| b.is_planned()),
-        DeviceKind::Meta => false,
+        DeviceKind::Meta | DeviceKind::Mesh => false,
     };
     group.size() > 1 && runs
 }

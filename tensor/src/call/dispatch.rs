@@ -253,11 +253,11 @@ fn execute(op: &Prim, x: &[&Tensor], first: Meta) -> Result<Outs> {
             }
             Ok(y)
         }
-        DeviceKind::Tpu => {
-            if first.device.index != 0 {
+        DeviceKind::Tpu | DeviceKind::Mesh => {
+            if first.device.index != 0 && first.device.kind == DeviceKind::Tpu {
                 backend::check_exists(first.device)?;
             }
-            if !op.has_lower(x) {
+            if first.device.kind == DeviceKind::Tpu && !op.has_lower(x) {
                 return expand_whole(op, x);
             }
             if let ([a, b], [m]) = (x, &metas[..]) {
@@ -268,7 +268,7 @@ fn execute(op: &Prim, x: &[&Tensor], first: Meta) -> Result<Outs> {
             let operands: SmallVec<[backend::Operand<'_>; 4]> =
                 x.iter().map(|t| backend::operand(t)).collect::<Result<_>>()?;
             let mut handles: SmallVec<[u64; 4]> = smallvec![0; metas.len()];
-            backend::get()?.record(op, &operands, &metas, &mut handles)?;
+            backend::of(first.device)?.record(op, &operands, &metas, &mut handles)?;
             Ok(metas.iter().zip(handles).map(|(m, h)| Tensor::from_device_value(m, h)).collect())
         }
     }
@@ -304,7 +304,7 @@ pub fn call_view(op: Prim, x: &Tensor) -> Result<Tensor> {
         // On a device, a detached view has only its own value, but the window's places are those of the storage's
         // owner.
         (Prim::AsStrided(w), _) if w.own => (x, (x.has_autograd() || x.view_info().is_some()) && x.requires_grad()),
-        (Prim::AsStrided(_), Some(v)) if x.device().kind == DeviceKind::Tpu && untracked(v) => {
+        (Prim::AsStrided(_), Some(v)) if x.device().kind.has_backend() && untracked(v) => {
             let mut owner = v.base.clone();
             while let Some(b) = owner.view_info().map(|v| v.base.clone()) {
                 owner = b;
@@ -325,7 +325,7 @@ pub fn call_view(op: Prim, x: &Tensor) -> Result<Tensor> {
     // The window refers to memory. If the order of the elements matters, view them in their order in memory.
     let ordered;
     let x = match &op {
-        Prim::AsStrided(w) if !w.own && (needs || x.device().kind == DeviceKind::Tpu) => {
+        Prim::AsStrided(w) if !w.own && (needs || x.device().kind.has_backend()) => {
             ordered = x.in_memory_order()?;
             &ordered
         }

@@ -297,7 +297,7 @@ pub(crate) fn roll(x: &Tensor, shifts: &[i64], dims: &[i64]) -> Result<Tensor> {
         let s = s.rem_euclid(n);
         y = match y.device().kind {
             // Use parts of the same sizes for every shift, so that all shifts are one program.
-            DeviceKind::Tpu => cat(&[&y, &y], dim)?.narrow(dim, n - s, n)?.copy()?,
+            DeviceKind::Tpu | DeviceKind::Mesh => cat(&[&y, &y], dim)?.narrow(dim, n - s, n)?.copy()?,
             _ => cat(&[&y.narrow(dim, n - s, s)?, &y.narrow(dim, 0, n - s)?], dim)?,
         };
     }

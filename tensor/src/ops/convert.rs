@@ -119,7 +119,7 @@ impl Fused for Barrier {
 /// # Errors
 /// The errors of recording an op.
 pub fn barrier(x: &Tensor) -> Result<Tensor> {
-    if x.device().kind == DeviceKind::Tpu { dispatch::call(Prim::Barrier(Barrier), &[x]) } else { Ok(x.clone()) }
+    if x.device().kind.has_backend() { dispatch::call(Prim::Barrier(Barrier), &[x]) } else { Ok(x.clone()) }
 }
 
 /// Gradient of a copy between devices: a copy back.
@@ -183,18 +183,18 @@ impl Tensor {
             (DeviceKind::Meta, DeviceKind::Meta) => Tensor::empty_with(&meta, strides::preserved(self)),
             (DeviceKind::Meta, _) => Err(Error::not_implemented("Cannot copy out of meta tensor; no data!")),
             (_, DeviceKind::Meta) => Tensor::empty_with(&meta, strides::preserved(self)),
-            (DeviceKind::Cpu, DeviceKind::Tpu) => {
-                let be = backend::get()?;
+            (DeviceKind::Cpu, DeviceKind::Tpu | DeviceKind::Mesh) => {
+                let be = backend::of(device)?;
                 backend::check_exists(device)?;
                 let x = state::no_grad(|| self.contiguous())?;
                 let handle = be.upload(&meta, x.as_bytes().expect("contiguous and on cpu"))?;
                 let y = Tensor::from_device_value(&meta, handle);
                 Ok(if self.is_plain() { y } else { y.with_strides(strides::preserved(self)) })
             }
-            (DeviceKind::Tpu, DeviceKind::Cpu) => {
+            (DeviceKind::Tpu | DeviceKind::Mesh, DeviceKind::Cpu) => {
                 let handle = self.device_value()?;
                 let mut y = Tensor::empty(&meta)?;
-                backend::get()?.read(handle, y.as_bytes_mut().expect("contiguous and on cpu"))?;
+                backend::of(self.device())?.read(handle, y.as_bytes_mut().expect("contiguous and on cpu"))?;
                 if self.is_plain() {
                     return Ok(y);
                 }
@@ -202,7 +202,9 @@ impl Tensor {
                 if *y.strides() == strides { Ok(y) } else { state::no_grad(|| dispatch::copy_with(&y, strides)) }
             }
             (DeviceKind::Cpu, DeviceKind::Cpu) => state::no_grad(|| self.detach().copy()),
-            (DeviceKind::Tpu, DeviceKind::Tpu) => Tensor::copied_to(&self.copied_to(Device::CPU)?, device),
+            (DeviceKind::Tpu | DeviceKind::Mesh, DeviceKind::Tpu | DeviceKind::Mesh) => {
+                Tensor::copied_to(&self.copied_to(Device::CPU)?, device)
+            }
         }
     }
     /// A copy in new memory, which keeps the order of dimensions as PyTorch's `clone()` does.

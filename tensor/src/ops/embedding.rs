@@ -307,7 +307,7 @@ impl<'a> Bags<'a> {
                 }
             }
             DeviceKind::Meta => Ok(()),
-            DeviceKind::Tpu => state::no_grad(|| {
+            DeviceKind::Tpu | DeviceKind::Mesh => state::no_grad(|| {
                 let (head, tail) = (o.select(0, 0)?, o.select(0, -1)?);
                 defer_index(&head.ne_scalar(0i64)?, &head, move |v| first(v.to_string()))?;
                 defer_index(&tail.gt_scalar(n)?, &tail, move |v| last(v.to_string()))

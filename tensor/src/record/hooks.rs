@@ -20,7 +20,7 @@ fn type_name(x: &Meta) -> String {
         DeviceKind::Cpu if x.dtype.is_complex() => format!("CPU{kind}Type"),
         DeviceKind::Cpu => format!("torch.{kind}Tensor"),
         DeviceKind::Meta => format!("Meta{kind}Type"),
-        DeviceKind::Tpu => format!("torch.{}.{kind}Tensor", x.device.type_name()),
+        DeviceKind::Tpu | DeviceKind::Mesh => format!("torch.{}.{kind}Tensor", x.device.type_name()),
     }
 }
 

@@ -2,7 +2,7 @@
 //! made of them. Anomaly mode is here too, which remembers where each node was made.
 
 use crate::graph::{Edge, Node};
-use crate::{DeviceKind, Error, GradRef, Result, Tensor, backend, state};
+use crate::{Error, GradRef, Result, Tensor, backend, state};
 use std::any::Any;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
@@ -162,9 +162,9 @@ impl SavedTensor {
         }
         let version = tensor.version();
         let remade = |t: &Tensor| {
-            t.device().kind == DeviceKind::Tpu
+            t.device().kind.has_backend()
                 && t.view_info().is_some_and(|v| v.has_ops())
-                && backend::get().is_ok_and(|b| b.remakes_views())
+                && backend::of(t.device()).is_ok_and(|b| b.remakes_views())
         };
         // The tensor has its value at hand. An alias would have to look it up; it needs no memory until then.
         let tensor = if remade(&tensor) { tensor.alias_with_history()? } else { tensor };

@@ -335,7 +335,7 @@ impl Tensor {
                 let p = memory::allocate(bytes).map_err(|_| out_of_memory(meta))?;
                 Ok(Tensor::build(meta, 0, Storage::new(p.as_ptr() as u64, bytes, Owner::Heap, 0)))
             }
-            DeviceKind::Tpu => Err(Error::runtime("a tpu tensor is made from a value")),
+            DeviceKind::Tpu | DeviceKind::Mesh => Err(Error::runtime("a tpu tensor is made from a value")),
         }
     }
 

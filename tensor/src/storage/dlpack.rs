@@ -64,12 +64,14 @@ impl DLDevice {
     /// host.
     ///
     /// # Errors
-    /// `Value` for `meta`, which has no memory.
+    /// `Value` for `meta` and meshes, which have no memory of their own.
     pub fn of(device: Device) -> Result<DLDevice> {
         match device.kind {
             DeviceKind::Cpu => Ok(DLDevice::CPU),
             DeviceKind::Tpu => Ok(DLDevice { device_type: 12, device_id: device.index.into() }),
-            DeviceKind::Meta => Err(Error::value(format!("Unknown device type {} for Dlpack", device.type_name()))),
+            DeviceKind::Meta | DeviceKind::Mesh => {
+                Err(Error::value(format!("Unknown device type {} for Dlpack", device.type_name())))
+            }
         }
     }
 }

@@ -307,7 +307,7 @@ impl Tensor {
         // A device needs the chain of views to read the tensor. On `cpu`, and for the owner of a storage, the layout is
         // enough.
         let info = match self.device().kind {
-            DeviceKind::Tpu => self.view_info().map(|v| v.detached(self)).transpose()?,
+            DeviceKind::Tpu | DeviceKind::Mesh => self.view_info().map(|v| v.detached(self)).transpose()?,
             _ => None,
         };
         self.alias(self.meta(), *self.strides(), self.storage_offset(), info)
@@ -343,7 +343,7 @@ impl Tensor {
     ///
     /// The reference is borrowed: it lives as long as the tensor is neither dropped nor written.
     pub fn device_value(&self) -> Result<u64> {
-        debug_assert!(self.device().kind == DeviceKind::Tpu);
+        debug_assert!(self.device().kind.has_backend());
         let Some(info) = self.view_info() else { return Ok(self.storage_value()) };
         if !info.has_ops() {
             return info.base.device_value();
@@ -384,8 +384,8 @@ impl Tensor {
                 let mut out = self.view_mut();
                 torchtpu_kernels::copy::copy(&y.resolved()?.view(), &mut out);
             }
-            DeviceKind::Tpu => {
-                let be = backend::get()?;
+            DeviceKind::Tpu | DeviceKind::Mesh => {
+                let be = backend::of(self.device())?;
                 // The value of the storage's owner after this write. Go from each view to its base until there is none.
                 let (mut at, mut new) = (self.clone(), y.clone());
                 while let Some(info) = at.view_info() {
@@ -395,8 +395,7 @@ impl Tensor {
                     let base = info.base.clone();
                     at = base;
                 }
-                let value = new.device_value()?;
-                be.retain(value);
+                let value = be.overwrite(self.storage_value(), new.device_value()?)?;
                 be.release(self.replace_storage_value(value));
             }
         }

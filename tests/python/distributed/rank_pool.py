@@ -134,7 +134,7 @@ def _serve(pipe, module):
     while True:
         try:
             name, arguments = pickle.loads(pipe.recv_bytes())
-        except EOFError:
+        except (EOFError, ConnectionResetError):
             return
         try:
             answer = pickle.dumps((own.get(name) or getattr(module, name))(*arguments))

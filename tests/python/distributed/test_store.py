@@ -330,9 +330,13 @@ def test_rendezvous_by_the_environment(monkeypatch):
     # With the agent of torchrun all ranks are clients, at the agent's address.
     monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
     monkeypatch.setenv("MASTER_PORT", str(store.port))
-    client, _, _ = next(dist.rendezvous("env://"))
-    store.set("key", "value")
-    assert client.get("key") == b"value" and "server=<nullptr>" in repr(client)
+    for attempt in range(2):
+        monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", str(attempt))
+        client, _, _ = next(dist.rendezvous("env://"))
+        # Each attempt of the workers has keys of its own.
+        store.set(f"/worker/attempt_{attempt}/key", str(attempt))
+        assert client.get("key") == str(attempt).encode()
+        assert "server=<nullptr>" in repr(client.underlying_store)
 
 
 def test_rendezvous_at_a_file(tmp_path):

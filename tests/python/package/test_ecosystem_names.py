@@ -145,6 +145,10 @@ HOLDS = {
         lambda: torch.distributed.checkpoint,
         lambda v: v.__name__ == "torch.distributed.checkpoint",
     ),
+    "torch.distributed.pipelining": (
+        lambda: torch.distributed.pipelining,
+        lambda v: v.__name__ == "torch.distributed.pipelining",
+    ),
     "torch.nn.attention.flex_attention.flex_attention": (
         lambda: torch.nn.attention.flex_attention.flex_attention,
         lambda v: callable(v),
@@ -157,7 +161,6 @@ HOLDS = {
 ABSENT = {
     "torch.export.export": (lambda: torch.export.export, AttributeError),
     "torch.randn(2, device='xla').device": (lambda: torch.randn(2, device="xla").device, RuntimeError),
-    "torch.distributed.pipelining": (lambda: torch.distributed.pipelining, AttributeError),
     "torch.distributed.is_backend_available('tpu_dist')": (
         lambda: torch.distributed.is_backend_available("tpu_dist"),
         AttributeError,

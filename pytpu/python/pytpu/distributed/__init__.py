@@ -1,7 +1,7 @@
 """Training in several processes: stores, rendezvous, process groups and collectives.
 
 Collectives run on tensors of device ``cpu``. Ranks of a host exchange them through shared memory, others through TCP.
-Gradients of collectives, `DistributedDataParallel`, sharded tensors and pipelines are not implemented yet.
+Gradients of collectives, `DistributedDataParallel` and sharded tensors are not implemented yet.
 
 Example:
     >>> import pytpu as torch
@@ -51,13 +51,13 @@ from .distributed_c10d import (
     ReduceOptions,
     ReduceScatterOptions,
     ScatterOptions,
-    _all_gather_base,
-    _coalescing_manager,
-    _CoalescingManager,
-    _get_process_group_name,
-    _make_nccl_premul_sum,
-    _rank_not_in_group,
-    _reduce_scatter_base,
+    _all_gather_base as _all_gather_base,
+    _coalescing_manager as _coalescing_manager,
+    _CoalescingManager as _CoalescingManager,
+    _get_process_group_name as _get_process_group_name,
+    _make_nccl_premul_sum as _make_nccl_premul_sum,
+    _rank_not_in_group as _rank_not_in_group,
+    _reduce_scatter_base as _reduce_scatter_base,
     all_gather,
     all_gather_coalesced,
     all_gather_into_tensor,

@@ -21,7 +21,7 @@ from .rendezvous import rendezvous
 
 TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from typing import Any
 
     from ._collectives import _Held
@@ -53,7 +53,7 @@ class _World:
     @property
     def pg_config_info(self) -> list[dict[str, Any]]:
         """Name, description, backends and ranks of each group."""
-        world = len(self.pg_group_ranks.get(self.default_pg, ()))
+        world = self.default_pg.size() if self.default_pg is not None else 0
         return [
             {
                 "pg_name": self.pg_names[pg],
@@ -167,23 +167,22 @@ def _get_default_timeout(backend: str) -> datetime.timedelta:
     return default_pg_timeout
 
 
-def _excepthook_of(rank: int) -> Callable[..., None]:
-    """Return a hook that starts each line of a traceback with the rank."""
-    inner = sys.excepthook
+class _RankInTracebacks:
+    """A hook that starts each line of a traceback with the rank."""
 
-    def hook(kind, error, traceback):
-        stderr, sys.stderr = sys.stderr, io.StringIO()
+    def __init__(self, rank: int) -> None:
+        self.start, self.inner = f"[rank{rank}]: ", sys.excepthook
+
+    def __call__(self, kind, error, traceback):
+        """Show an exception that ends the program."""
+        stderr, text = sys.stderr, io.StringIO()
+        sys.stderr = text
         try:
-            inner(kind, error, traceback)
-            text = sys.stderr.getvalue()
+            self.inner(kind, error, traceback)
         finally:
             sys.stderr = stderr
-        lines = (f"[rank{rank}]: {line}" if line else "" for line in text.split("\n"))
-        sys.stderr.write("\n".join(lines))
-        sys.stderr.flush()
-
-    hook.inner = inner
-    return hook
+        stderr.write("\n".join(self.start + line if line else "" for line in text.getvalue().split("\n")))
+        stderr.flush()
 
 
 def _device_of(device_id: _device | int | None) -> _device | None:
@@ -267,13 +266,14 @@ def init_process_group(
     store = PrefixStore(str(attempt), store)
     _rendezvous_announce(store, rank)
     _rendezvous_wait(store, world_size, timeout)
+    _world.group_count, _world.agreed_count = 0, 0
     name = _process_group_name(_ranks or [], bool(_ranks))
     pg = ProcessGroup._make(
         store, rank, list(range(world_size)), name, "default_pg", timeout, config.get_device_backend_map(), bound
     )
     _world.default_pg = pg
     _world.add(pg, Backend(Backend.UNDEFINED if backend is None else backend), {i: i for i in range(world_size)})
-    sys.excepthook = _excepthook_of(rank)
+    sys.excepthook = _RankInTracebacks(rank)
     atexit.register(_close_all)
 
 
@@ -299,7 +299,9 @@ def destroy_process_group(group: ProcessGroup | None = None) -> None:
         raise ValueError("Invalid process group specified")
     if pg is not _world.default_pg:
         if pg in _world.pg_coalesce_state:
-            text = "Some coalesced collectives haven't been launched when ProcessGroup is destroyed. They will be cleaned."
+            text = (
+                "Some coalesced collectives haven't been launched when ProcessGroup is destroyed. They will be cleaned."
+            )
             warnings.warn(text, stacklevel=2)
         pg.shutdown()
         _world.remove(pg)
@@ -311,7 +313,8 @@ def destroy_process_group(group: ProcessGroup | None = None) -> None:
     _world.default_pg, _world.group_count, _world.agreed_count = None, 0, 0
     _world.own_counts.clear()
     atexit.unregister(_close_all)
-    sys.excepthook = getattr(sys.excepthook, "inner", sys.excepthook)
+    if isinstance(sys.excepthook, _RankInTracebacks):
+        sys.excepthook = sys.excepthook.inner
 
 
 def _abort_process_group(group: ProcessGroup | None = None) -> None:
@@ -481,7 +484,9 @@ def _find_or_create_pg_by_ranks_and_tag(tag: str, ranks: list[int], stride: int)
     rank = get_rank()
     mine = next(sorted(ranks[i : i + stride]) for i in range(0, len(ranks), stride) if rank in ranks[i : i + stride])
     found = _find_pg_by_ranks_and_tag(tag, mine)
-    return found if found is not None else _new_group_with_tag(mine, pg_tag=tag)
+    made = _new_group_with_tag(mine, pg_tag=tag, use_local_synchronization=True) if found is None else found
+    assert isinstance(made, ProcessGroup), "this rank is in the group that it asks for"
+    return made
 
 
 def _get_object_coll_device(group: ProcessGroup | None = None) -> str:
@@ -685,7 +690,7 @@ def new_subgroups(
     backend: str | None = None,
     pg_options: object | None = None,
     group_desc: str | None = None,
-) -> tuple[ProcessGroup, list[ProcessGroup | int]]:
+) -> tuple[ProcessGroup | int | None, list[ProcessGroup | int]]:
     """Divide a group into groups of ``group_size`` ranks. All ranks call it.
 
     Args:

@@ -19,10 +19,11 @@ from .constants import default_pg_timeout
 
 TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, NoReturn
 
     from .. import Tensor
-    from .._C import Store
+    from .._C import Store, _TensorGroup
+    from ._trace import _TraceEngine
 
 #: The timeout of options that state none: that of the group.
 _UNSET = datetime.timedelta(milliseconds=-1)
@@ -97,7 +98,7 @@ class BarrierOptions(_Options):
     device: _device | None = None
 
 
-def _on_device(group: _Collectives, tensor: Tensor) -> _ProcessGroup:
+def _on_device(group: _Collectives, tensor: Tensor) -> _ProcessGroup | _TraceEngine:
     """Return the engine that runs collectives of a group on the device of ``tensor``.
 
     All functions and methods that take tensors ask here. An engine for another device has the methods of
@@ -106,6 +107,8 @@ def _on_device(group: _Collectives, tensor: Tensor) -> _ProcessGroup:
     kind = tensor.device.type
     if kind not in group._device_backends:
         raise RuntimeError(f"No backend type associated with device type {kind}")
+    if kind == "tpu":
+        return group._trace_engine()
     if kind != "cpu":
         raise NotImplementedError(
             f"torch.distributed: collectives on device {kind} are not implemented yet. Move the tensor to cpu."
@@ -115,9 +118,11 @@ def _on_device(group: _Collectives, tensor: Tensor) -> _ProcessGroup:
 
 def _reduction(op: ReduceOp | RedOpType, tensors: list[Tensor]) -> tuple[int, list[Tensor]]:
     """Return the number of a reduction of the engine, and the tensors to reduce."""
-    kind = op if isinstance(op, RedOpType) else op.op
+    kind, factor = (op, None) if isinstance(op, RedOpType) else (op.op, op.factor)
     if kind is RedOpType.PREMUL_SUM:
-        return RedOpType.SUM.value, [tensor * op.factor for tensor in tensors]
+        if factor is None:
+            raise ValueError("ReduceOp.PREMUL_SUM needs a factor. Make it with _make_nccl_premul_sum.")
+        return RedOpType.SUM.value, [tensor.detach() * factor for tensor in tensors]
     if kind is RedOpType.UNUSED:
         raise ValueError("Unhandled ReduceOp")
     return kind.value, tensors
@@ -143,7 +148,7 @@ def _make_engine(
     return _ProcessGroup(store, rank, size, name, timeout, ranks, address, f"{host}:{port}")
 
 
-def _fail(op: str, text: str) -> None:
+def _fail(op: str, text: str) -> NoReturn:
     raise RuntimeError(f"ProcessGroupGloo::{op}: {text}")
 
 
@@ -180,6 +185,20 @@ class _Collectives:
     _size: int
     #: Name of the backend of each kind of device.
     _device_backends: dict[str, str]
+    #: The engine of device ``tpu``, once it was asked for.
+    _trace: _TraceEngine | None = None
+
+    def _trace_engine(self) -> _TraceEngine:
+        """Return the engine of device ``tpu``."""
+        if self._trace is None:
+            from ._trace import _TraceEngine
+
+            self._trace = _TraceEngine(self._engine, self._rank, self._size)
+        return self._trace
+
+    def _tensor_group(self) -> _TensorGroup:
+        """Return the group for collectives that return new tensors."""
+        return self._trace_engine().group
 
     def rank(self) -> int:
         """Return this rank within the group."""
@@ -214,7 +233,7 @@ class _Collectives:
             return self._all_reduce(tensors, options.reduceOp, _call(options, tensors))
         return _reduce_many(self, tensors, options)
 
-    def _all_reduce(self, tensors: list[Tensor], op: ReduceOp | RedOpType, call: Any) -> Work | None:
+    def _all_reduce(self, tensors: list[Tensor], op: ReduceOp | RedOpType, call: Any) -> Any:
         engine = _on_device(self, tensors[0])
         code, reduced = _reduction(op, tensors)
         if reduced is not tensors:
@@ -280,7 +299,7 @@ class _Collectives:
             _fail("reduce", "requires a single-element tensor list")
         return self._reduce(tensors, options.rootRank, options.reduceOp, _call(options, tensors))
 
-    def _reduce(self, tensors: list[Tensor], root: int, op: ReduceOp | RedOpType, call: Any) -> Work | None:
+    def _reduce(self, tensors: list[Tensor], root: int, op: ReduceOp | RedOpType, call: Any) -> Any:
         engine = _on_device(self, tensors[0])
         code, reduced = _reduction(op, tensors)
         if reduced is not tensors and root == self._rank:
@@ -290,7 +309,7 @@ class _Collectives:
 
     def allgather(
         self,
-        output_tensors: list[list[Tensor]] | list[Tensor],
+        output_tensors: Any,
         input_tensors: list[Tensor] | Tensor,
         opts: AllgatherOptions | None = None,
         timeout: datetime.timedelta | None = None,
@@ -307,7 +326,7 @@ class _Collectives:
             _fail("allgather", "requires a single-element input tensor list")
         return self._all_gather(output_tensors[0], input_tensors[0], _call(options, output_tensors))
 
-    def _all_gather(self, outputs: list[Tensor], tensor: Tensor, call: Any) -> Work | None:
+    def _all_gather(self, outputs: list[Tensor], tensor: Tensor, call: Any) -> Any:
         engine = _on_device(self, tensor)
         if len(outputs) != self._size:
             text = f"invalid output tensor list at index 0 (expected length {self._size}, got {len(outputs)})"
@@ -321,7 +340,7 @@ class _Collectives:
 
     _allgather_base = all_gather_single
 
-    def _all_gather_single(self, output: Tensor, tensor: Tensor, call: Any) -> Work | None:
+    def _all_gather_single(self, output: Tensor, tensor: Tensor, call: Any) -> Any:
         engine = _on_device(self, tensor)
         if output.dtype is not tensor.dtype:
             raise RuntimeError("output tensor must have the same type as input tensor")
@@ -338,10 +357,15 @@ class _Collectives:
             _fail("allgather_coalesced", "output lists should be equal to world size")
         for outputs in output_lists:
             if len(outputs) != len(input_list):
-                _fail("allgather_coalesced", f"invalid output size: (expected length {len(input_list)}, got {len(outputs)})")
+                _fail(
+                    "allgather_coalesced",
+                    f"invalid output size: (expected length {len(input_list)}, got {len(outputs)})",
+                )
             for i, (output, tensor) in enumerate(zip(outputs, input_list, strict=True)):
                 if output.shape != tensor.shape or output.dtype is not tensor.dtype:
-                    text = f"invalid size of output tensor at index {i} (expected {_sizes(tensor)}, got {_sizes(output)})"
+                    text = (
+                        f"invalid size of output tensor at index {i} (expected {_sizes(tensor)}, got {_sizes(output)})"
+                    )
                     _fail("allgather_coalesced", text)
         engine = _on_device(self, input_list[0])
         flat = [tensor for outputs in output_lists for tensor in outputs]
@@ -362,7 +386,7 @@ class _Collectives:
 
     def gather(
         self,
-        output_tensors: list[list[Tensor]] | list[Tensor],
+        output_tensors: Any,
         input_tensors: list[Tensor] | Tensor,
         opts: GatherOptions | int | None = None,
         timeout: datetime.timedelta | None = None,
@@ -387,7 +411,7 @@ class _Collectives:
             _fail("gather", f"requires a single-element output list containing a list with {self._size} tensors.")
         return self._gather(output_tensors[0], input_tensors[0], options.rootRank, _call(options, output_tensors))
 
-    def _gather(self, outputs: list[Tensor], tensor: Tensor, root: int, call: Any) -> Work | None:
+    def _gather(self, outputs: list[Tensor], tensor: Tensor, root: int, call: Any) -> Any:
         engine = _on_device(self, tensor)
         self._check_root("gather", root)
         if root == self._rank:
@@ -404,15 +428,15 @@ class _Collectives:
 
     gather_into_tensor = gather_single
 
-    def _gather_single(self, output: Tensor, tensor: Tensor, root: int, call: Any) -> Work | None:
+    def _gather_single(self, output: Tensor | None, tensor: Tensor, root: int, call: Any) -> Any:
         engine = _on_device(self, tensor)
         self._check_root("gather_single", root)
-        return engine.gather([output] if root == self._rank else [], [tensor], root, call)
+        return engine.gather([output] if output is not None and root == self._rank else [], [tensor], root, call)
 
     def scatter(
         self,
         output_tensors: list[Tensor] | Tensor,
-        input_tensors: list[list[Tensor]] | list[Tensor],
+        input_tensors: Any,
         opts: ScatterOptions | int | None = None,
         timeout: datetime.timedelta | None = None,
         *,
@@ -436,7 +460,7 @@ class _Collectives:
             _fail("scatter", "requires a single-element input list")
         return self._scatter(output_tensors[0], input_tensors[0], options.rootRank, _call(options, output_tensors))
 
-    def _scatter(self, output: Tensor, tensors: list[Tensor], root: int, call: Any) -> Work | None:
+    def _scatter(self, output: Tensor, tensors: list[Tensor], root: int, call: Any) -> Any:
         engine = _on_device(self, output)
         self._check_root("scatter", root)
         if root == self._rank:
@@ -449,7 +473,7 @@ class _Collectives:
     def reduce_scatter(
         self,
         output_tensors: list[Tensor] | Tensor,
-        input_tensors: list[list[Tensor]] | list[Tensor],
+        input_tensors: Any,
         opts: ReduceScatterOptions | ReduceOp | RedOpType | None = None,
         timeout: datetime.timedelta | None = None,
         *,
@@ -467,9 +491,7 @@ class _Collectives:
         call = _call(options, output_tensors)
         return self._reduce_scatter(output_tensors[0], input_tensors[0], options.reduceOp, call)
 
-    def _reduce_scatter(
-        self, output: Tensor, tensors: list[Tensor], op: ReduceOp | RedOpType, call: Any
-    ) -> Work | None:
+    def _reduce_scatter(self, output: Tensor, tensors: list[Tensor], op: ReduceOp | RedOpType, call: Any) -> Any:
         engine = _on_device(self, output)
         if len(tensors) != self._size:
             raise RuntimeError("invalid input tensor list size, must be world size")
@@ -486,9 +508,7 @@ class _Collectives:
 
     _reduce_scatter_base = reduce_scatter_single
 
-    def _reduce_scatter_single(
-        self, output: Tensor, tensor: Tensor, op: ReduceOp | RedOpType, call: Any
-    ) -> Work | None:
+    def _reduce_scatter_single(self, output: Tensor, tensor: Tensor, op: ReduceOp | RedOpType, call: Any) -> Any:
         engine = _on_device(self, output)
         if output.dtype is not tensor.dtype:
             raise RuntimeError("input tensor must be the same type as the output tensor.")
@@ -519,7 +539,7 @@ class _Collectives:
         options = _options(opts, AllToAllOptions, timeout)
         return self._all_to_all(output_tensor, input_tensor, _call(options, output_tensor))
 
-    def _all_to_all(self, outputs: list[Tensor], inputs: list[Tensor], call: Any) -> Work | None:
+    def _all_to_all(self, outputs: list[Tensor], inputs: list[Tensor], call: Any) -> Any:
         for name, tensors in (("input", inputs), ("output", outputs)):
             if len(tensors) != self._size:
                 text = f"{name} tensor list has length {len(tensors)}, must be the size of the process group"
@@ -549,7 +569,7 @@ class _Collectives:
         output_split_sizes: list[int] | None,
         input_split_sizes: list[int] | None,
         call: Any,
-    ) -> Work | None:
+    ) -> Any:
         engine = _on_device(self, input)
         sent, received = self._splits(input, input_split_sizes), self._splits(output, output_split_sizes)
         return engine.all_to_all_single([output], [input], sent, received, call)
@@ -570,9 +590,7 @@ class _Collectives:
         """Wait until all ranks are here."""
         return self._engine.barrier(_call(_options(opts, BarrierOptions, timeout), []))
 
-    def monitored_barrier(
-        self, timeout: datetime.timedelta | None = None, wait_all_ranks: bool = False
-    ) -> None:
+    def monitored_barrier(self, timeout: datetime.timedelta | None = None, wait_all_ranks: bool = False) -> None:
         """Wait until all ranks are here, and name those that are not."""
         self._engine.monitored_barrier(self._engine.timeout if timeout is None else timeout, wait_all_ranks)
 
@@ -608,7 +626,9 @@ class _Collectives:
         self._engine.abort("abort() was called")
 
     def shutdown(self) -> None:
-        """Leave the group. Later calls raise ``ValueError``."""
+        """Leave the group. Later calls raise ``ValueError``. Collectives that were recorded run first."""
+        if self._trace is not None:
+            self._trace.close()
         self._engine.close()
 
     def _get_sequence_number_for_group(self) -> int:
@@ -635,11 +655,12 @@ def _reduce_many(group: _Collectives, tensors: list[Tensor], options: AllreduceO
         RedOpType.PRODUCT: lambda a, b: a.mul_(b),
         RedOpType.MIN: lambda a, b: a.copy_(a.minimum(b)),
         RedOpType.MAX: lambda a, b: a.copy_(a.maximum(b)),
-    }.get(options.reduceOp)
-    if alone is None:
-        _fail("allreduce", f"{options.reduceOp} of several tensors is not implemented")
+    }
+    kind = options.reduceOp if isinstance(options.reduceOp, RedOpType) else options.reduceOp.op
+    if kind not in alone:
+        raise NotImplementedError(f"allreduce: {kind} of several tensors of a rank is not implemented")
     for tensor in tensors[1:]:
-        alone(combined, tensor.detach())
+        alone[kind](combined, tensor.detach())
     work = group._all_reduce([combined], options.reduceOp, _call(options, tensors))
     work.wait()
     _copy(tensors, [combined] * len(tensors))
@@ -662,7 +683,8 @@ class ProcessGroupGloo(_Collectives):
         """Options of the engine: the timeout. ``_devices`` and ``_threads`` are accepted, and have no effect."""
 
         def __init__(self, timeout: datetime.timedelta = default_pg_timeout) -> None:
-            self._timeout, self._devices, self._threads = timeout, [], 2
+            self._timeout, self._threads = timeout, 2
+            self._devices: list[ProcessGroupGloo.Device] = []
             self.global_ranks_in_group: list[int] = []
             self.group_name = ""
 
@@ -726,6 +748,12 @@ class ProcessGroup(_Collectives):
 
     The methods return a `Work` each. The functions of ``torch.distributed`` are easier to use.
     """
+
+    #: The device of this rank, if `init_process_group` was given one.
+    bound_device_id: _device | None
+    _name: str
+    _description: str
+    _store: Store
 
     class BackendType(enum.IntEnum):
         """Numbers of backends."""

@@ -26,6 +26,9 @@ class RedOpType(enum.Enum):
     __index__ = __int__
 
 
+_Kind = RedOpType
+
+
 class _KindsAreInstances(type):
     """Let a `RedOpType` count as a `ReduceOp`, as in PyTorch."""
 
@@ -47,12 +50,12 @@ class ReduceOp(metaclass=_KindsAreInstances):
         factor: the factor of ``PREMUL_SUM``, a number or a tensor of one element.
     """
 
-    RedOpType = RedOpType
+    RedOpType = _Kind
     SUM, AVG, PRODUCT, MIN, MAX = (RedOpType(i) for i in range(5))
     BAND, BOR, BXOR, PREMUL_SUM, UNUSED = (RedOpType(i) for i in range(5, 10))
 
-    def __init__(self, op: RedOpType | ReduceOp, factor: float | Tensor | None = None) -> None:
-        self.op: RedOpType = op.op if isinstance(op, ReduceOp) and not isinstance(op, RedOpType) else op
+    def __init__(self, op: _Kind | ReduceOp, factor: float | Tensor | None = None) -> None:
+        self.op: _Kind = op if isinstance(op, _Kind) else op.op
         self.factor = factor
 
     def __eq__(self, other: object) -> bool:

@@ -123,9 +123,10 @@ def _meet_over_tcp(
     if not 0 <= port < 2**16:
         raise ValueError(f"port must have value from 0 to 65535 but was {port}.")
     begin = time.monotonic()
-    is_server = rank == 0 and not _agent_serves(host, port)
+    has_agent = _agent_serves(host, port)
+    is_server = rank == 0 and not has_agent
     use_libuv = query.get("use_libuv", os.environ.get("USE_LIBUV", "1")) == "1"
-    store = _C.TCPStore(
+    store: _C.Store = _C.TCPStore(
         host,
         port,
         is_master=is_server,
@@ -134,6 +135,9 @@ def _meet_over_tcp(
         multi_tenant=True,
         use_libuv=use_libuv,
     )
+    if has_agent:
+        # The agent's store keeps the keys of workers that failed before these.
+        store = _C.PrefixStore(f"/worker/attempt_{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
     _C._rendezvous_announce(store, rank)
     if is_server and world_size > 0:
         if timeout:

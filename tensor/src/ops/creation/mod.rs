@@ -40,7 +40,7 @@ impl Op for Fill {
         Axes::elementwise(x, y).linear(&[0b1])
     }
     fn resized(&self, _: &[Meta], y: &[Meta]) -> Fill {
-        Fill { dims: y[0].dims, ..*self }
+        Fill { dims: y[0].dims, device: y[0].device }
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let strides = Dims::filled(0, self.dims.len());
@@ -75,6 +75,9 @@ impl Op for Iota {
     }
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
         Axes::parse("-> _", x, y).because("an element is its own position")
+    }
+    fn resized(&self, _: &[Meta], y: &[Meta]) -> Iota {
+        Iota { device: y[0].device, ..*self }
     }
     fn kernel(&self, _: &[&Tensor], y: &[Tensor]) -> Result<()> {
         if let Some(out) = y[0].view_mut().as_slice_mut::<i64>() {
@@ -236,7 +239,7 @@ fn new_full(dims: &[i64], v: Scalar, o: (DType, Device)) -> Result<Tensor> {
 fn empty(dims: &[i64], o: (DType, Device)) -> Result<Tensor> {
     let meta = Meta { dims: sizes(dims)?, dtype: o.0, device: o.1 };
     match o.1.kind {
-        DeviceKind::Tpu => Tensor::zeros_like_meta(&meta),
+        DeviceKind::Tpu | DeviceKind::Mesh => Tensor::zeros_like_meta(&meta),
         _ => Tensor::empty(&meta),
     }
 }

@@ -33,7 +33,7 @@ pub fn one_hot(x: &Tensor, classes: i64) -> Result<Tensor> {
             }
             if classes == -1 { most } else { classes }
         }
-        (n, DeviceKind::Tpu) => {
+        (n, DeviceKind::Tpu | DeviceKind::Mesh) => {
             guard(x, 0, n.max(0) as usize, move |_| Error::runtime(too_large).in_op("one_hot"))?;
             n
         }

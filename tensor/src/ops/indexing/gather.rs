@@ -8,7 +8,7 @@ use crate::op::{Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values, norma
 use crate::ops::pointwise::{self, broadcast_strides, kernel_error};
 use crate::policy::{Policies, Policy};
 use crate::schema::{Aliasing, Fill, OutDType, Row, Sample, SampleArg, Tier, index as index_arg, messages, n, t};
-use crate::{DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, samples};
+use crate::{Dims, Error, Meta, Result, Scalar, Tensor, dispatch, samples};
 use smallvec::smallvec;
 use torchtpu_kernels::index as kernels;
 use torchtpu_stablehlo::{Direction, ElementType, ScatterKind as Join, Type};
@@ -35,7 +35,7 @@ fn check_along(op: &str, x: &Tensor, index: &Tensor, dim: usize) -> Result<()> {
         )));
     }
     // On `cpu` the error of the kernel names the index.
-    if x.device().kind == DeviceKind::Tpu && index.numel() > 0 && x.dims().get(dim) == Some(&0) {
+    if x.device().kind.has_backend() && index.numel() > 0 && x.dims().get(dim) == Some(&0) {
         return Err(Error::runtime(format!("index is out of bounds for dimension {dim} with size 0")));
     }
     for d in 0..x.dims().len() {

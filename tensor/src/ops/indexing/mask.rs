@@ -121,7 +121,7 @@ pub fn masked_scatter(x: &Tensor, mask: &Tensor, source: &Tensor) -> Result<Tens
     let flat = mask.reshape(&[-1])?;
     match x.device().kind {
         DeviceKind::Cpu if kernels::count_nonzero(&mask.view()) > n => return Err(too_few()),
-        DeviceKind::Tpu => state::no_grad(|| {
+        DeviceKind::Tpu | DeviceKind::Mesh => state::no_grad(|| {
             let ones = crate::ops::reduce::reduce(crate::ops::reduce::ReduceKind::Sum, &flat, None, false)?;
             defer(&ones.gt_scalar(n as i64)?, too_few().in_op("masked_scatter"))
         })?,

@@ -32,7 +32,7 @@ pub use triangle::{diag_embed, tril, triu};
 
 use crate::op::{Func, Prim, Value};
 use crate::schema::{Operand, Ret, SampleArg};
-use crate::{DType, Device, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, backend, dispatch, state};
+use crate::{DType, Device, Dims, Error, Meta, Result, Scalar, Tensor, backend, dispatch, state};
 use torchtpu_stablehlo::{Direction, ElementType};
 
 /// The narrowest type that holds every position in `0..size`: TPUs have no 64-bit integers.
@@ -60,7 +60,7 @@ pub(crate) fn guard(
     size: usize,
     error: impl FnOnce(i64) -> Error + Send + Sync + 'static,
 ) -> Result<()> {
-    if index.device().kind != DeviceKind::Tpu || index.numel() == 0 {
+    if !index.device().kind.has_backend() || index.numel() == 0 {
         return Ok(());
     }
     state::no_grad(|| {
@@ -92,7 +92,7 @@ pub(crate) fn defer_index(
             None => error,
         }
     };
-    backend::get()?.defer_check(worst.device_value()?, Box::new(error))
+    backend::of(worst.device())?.defer_check(worst.device_value()?, Box::new(error))
 }
 
 /// On a device, arrange for `error` when any element of `bad` is true.

@@ -534,7 +534,7 @@ pub fn cross_entropy(x: &Tensor, target: &Tensor, a: &CrossEntropyArgs<'_>) -> R
     let mut inputs = vec![x, target];
     inputs.extend(a.weight);
     let y = dispatch::call_n(Prim::CrossEntropy(op), &inputs)?;
-    if target.device().kind == DeviceKind::Tpu {
+    if target.device().kind.has_backend() {
         // On `cpu` the kernel checks the targets.
         check_targets(target, x.dims()[class_dim(x.dims().len())], a.ignore_index)?;
     }
@@ -573,7 +573,9 @@ fn soft_cross_entropy(x: &Tensor, target: &Tensor, a: &CrossEntropyArgs<'_>) -> 
 fn check_targets(target: &Tensor, classes: usize, ignore_index: i64) -> Result<()> {
     match target.device().kind {
         DeviceKind::Cpu => {}
-        DeviceKind::Tpu if target.numel() > 0 => return defer_targets(target, classes, ignore_index),
+        DeviceKind::Tpu | DeviceKind::Mesh if target.numel() > 0 => {
+            return defer_targets(target, classes, ignore_index);
+        }
         _ => return Ok(()),
     }
     let target = target.contiguous()?;

@@ -14,7 +14,7 @@ use crate::ops::pointwise::{check_subtraction, result_type, select, select_scala
 use crate::policy::{Policies, Policy};
 use crate::schema::{Args, Operand, Row, Sample, SampleArg, Scope, Tier, index, n, positive, probability, t, unit};
 use crate::types::compute::expect_float;
-use crate::{DType, DeviceKind, Error, Result, Scalar, Tensor, samples, state};
+use crate::{DType, Error, Result, Scalar, Tensor, samples, state};
 pub(super) use cross_entropy::select_int;
 pub use cross_entropy::{CrossEntropy, CrossEntropyArgs, CrossEntropyBackward, cross_entropy, nll_loss};
 pub use ctc::{CtcArgs, CtcLoss, CtcLossBackward, Trellis, ctc_loss};
@@ -112,7 +112,7 @@ fn binary_cross_entropy(x: &Tensor, target: &Tensor, weight: Option<&Tensor>, r:
         let x = x.detach();
         let outside = x.ge_scalar(0.0)?.logical_and(&x.le_scalar(1.0)?)?.logical_not()?;
         let error = || Error::runtime("all elements of input should be between 0 and 1");
-        if x.device().kind == DeviceKind::Tpu {
+        if x.device().kind.has_backend() {
             return super::indexing::defer(&outside, error().in_op("binary_cross_entropy"));
         }
         match outside.to_dtype(DType::I64)?.sum()?.scalar_bits() {

@@ -46,7 +46,7 @@ fn fast_path(kind: BinaryKind, a: &Tensor, b: &Tensor) -> Option<Result<Tensor>>
             kernels::binary(kind, &a.view_flat(&n), &b.view_flat(&n), &mut y.view_flat_mut(&n)).ok()?;
             y
         }
-        DeviceKind::Tpu if !record && a.is_plain() => {
+        DeviceKind::Tpu | DeviceKind::Mesh if !record && a.is_plain() => {
             return Some(dispatch::record_twin(&Prim::Binary(Binary(kind)), a, b));
         }
         _ => return None,
@@ -216,7 +216,7 @@ fn narrow_with_number(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>, dtype: D
 fn check_divisor(kind: BinaryKind, a: &Tensor, b: &Tensor) -> Result<()> {
     if !matches!(kind, BinaryKind::FloorDivide | BinaryKind::Remainder | BinaryKind::Fmod)
         || !b.dtype().is_int()
-        || (a.device().kind != DeviceKind::Tpu && b.device().kind != DeviceKind::Tpu)
+        || (!a.device().kind.has_backend() && !b.device().kind.has_backend())
         || a.numel() == 0
         || b.numel() == 0
     {

@@ -17,7 +17,7 @@ use crate::op::{Func, Prim, Value};
 use crate::policy::{Policies, Policy};
 use crate::schema::{Args, Row, Sample, Scope, Tier, index, ints, n, t};
 use crate::types::compute::expect_float;
-use crate::{DType, DeviceKind, Dims, Error, Result, Tensor, dispatch, samples};
+use crate::{DType, Dims, Error, Result, Tensor, dispatch, samples};
 use torchtpu_kernels::pool::PoolSpec;
 use torchtpu_stablehlo::{ElementType, Type};
 
@@ -247,7 +247,7 @@ fn max_backward(a: &Args<'_>, spatial: usize, name: &'static str) -> Result<Tens
         )));
     }
     expect_float(name, x)?;
-    let gx = if x.device().kind == DeviceKind::Tpu {
+    let gx = if x.device().kind.has_backend() {
         // The op's lowering finds the maxima in x again, but here the given positions count.
         let lead = x.dims().len() - spatial;
         let flat = |d: &Dims| -> Dims { d[..lead].iter().copied().chain([d[lead..].iter().product()]).collect() };

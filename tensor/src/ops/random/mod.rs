@@ -58,7 +58,7 @@ pub fn sample(d: Distribution, meta: &Meta, generator: Option<&Generator>) -> Re
             d.check(meta.dtype)?;
             Tensor::empty(meta)
         }
-        DeviceKind::Tpu => {
+        DeviceKind::Tpu | DeviceKind::Mesh => {
             d.check(meta.dtype)?;
             with(generator, meta.device, |g| state::no_grad(|| d.record(meta, g)))
         }
@@ -168,7 +168,7 @@ pub fn randperm(n: i64, dtype: DType, device: Device, generator: Option<&Generat
             Ok(y)
         }
         // The order of 64-bit random numbers, which do not collide in practice.
-        DeviceKind::Tpu => with(generator, device, |g| {
+        DeviceKind::Tpu | DeviceKind::Mesh => with(generator, device, |g| {
             let keys = g.bits(meta.dims, true, device)?;
             super::sort::sort(&keys, 0, false, false)?.1.to_dtype(dtype)
         }),
@@ -202,7 +202,7 @@ fn bernoulli_of(p: &Tensor, meta: &Meta, generator: Option<&Generator>) -> Resul
             Ok(y)
         }
         DeviceKind::Meta => Tensor::empty(meta),
-        DeviceKind::Tpu => {
+        DeviceKind::Tpu | DeviceKind::Mesh => {
             let bad = p.ge_scalar(0.0)?.logical_and(&p.le_scalar(1.0)?)?.logical_not()?;
             super::indexing::defer(
                 &bad,
@@ -267,7 +267,7 @@ pub fn multinomial(x: &Tensor, draws: i64, replacement: bool, generator: Option<
             })?;
             Ok(y)
         }
-        DeviceKind::Tpu => {
+        DeviceKind::Tpu | DeviceKind::Mesh => {
             let w = x.to_dtype(working(x.dtype()))?;
             let bad = w.ge_scalar(0.0)?.logical_and(&w.isfinite()?)?.logical_not()?;
             super::indexing::defer(
@@ -321,7 +321,7 @@ fn normal_of(mean: Operand<'_>, std: Operand<'_>, generator: Option<&Generator>)
         let bad = s.detach().lt_scalar(0.0)?;
         let error = || Error::runtime("normal expects all elements of std >= 0.0");
         match s.device().kind {
-            DeviceKind::Tpu => super::indexing::defer(&bad, error()),
+            DeviceKind::Tpu | DeviceKind::Mesh => super::indexing::defer(&bad, error()),
             DeviceKind::Cpu if torchtpu_kernels::index::count_nonzero(&bad.view()) > 0 => Err(error()),
             _ => Ok(()),
         }

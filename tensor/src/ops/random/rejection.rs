@@ -324,7 +324,7 @@ fn drawn(
             with(generator, Device::CPU, |g| g.draw(|g| kernel(g, &mut y.view_mut()))?.map_err(kernel_error))?;
             Ok(y)
         }
-        DeviceKind::Tpu => with(generator, meta.device, record),
+        DeviceKind::Tpu | DeviceKind::Mesh => with(generator, meta.device, record),
     })
 }
 

@@ -8,7 +8,7 @@ use crate::lower::kernel_call::{self, KernelCall, Numbers, message, misfit};
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim, normalize_dims};
 use crate::ops::pointwise::{safe_sqrt, select_scalar};
 use crate::saved::SavedTensor;
-use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, dispatch};
+use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch};
 pub use rows::ROWS;
 use smallvec::{SmallVec, smallvec};
 use std::sync::Mutex;
@@ -443,7 +443,7 @@ pub fn var_mean(x: &Tensor, dims: Option<&[i64]>, correction: f64, keep: bool) -
     let m = reduce_mask(ReduceKind::Sum, x, mask, true)?.div_scalar(count as f64)?;
     let d = x.sub(&m)?;
     let mut squares = reduce_mask(ReduceKind::Sum, &d.square()?, mask, keep)?;
-    if x.device().kind == DeviceKind::Tpu && count > 0 {
+    if x.device().kind.has_backend() && count > 0 {
         // The mean is rounded. Its error is in all distances, and matters if values are large compared to their spread.
         let rest = reduce_mask(ReduceKind::Sum, &d, mask, keep)?;
         squares = squares.sub(&rest.square()?.div_scalar(count as f64)?)?;

@@ -14,7 +14,7 @@ use crate::ops::matmul::linear;
 use crate::ops::rnn::recurrence::{Eager, forward_step, recurrence};
 use crate::policy::{Policies, Policy};
 use crate::schema::{Args, Fill, Ret, Row, Sample, SampleArg, Scope, Tier, n, t};
-use crate::{DeviceKind, Error, Result, Tensor, samples};
+use crate::{Error, Result, Tensor, samples};
 use torchtpu_kernels::memory;
 
 /// The kind of a layer.
@@ -155,7 +155,7 @@ fn run_packed(
         && sizes.is_sorted_by(|a, b| a >= b)
         && total(sizes) == gx.dims()[0] as i64
         && start.h.dims()[0] as i64 == sizes[0];
-    if is_packed && gx.device().kind == DeviceKind::Tpu && w.hr.is_none() {
+    if is_packed && gx.device().kind.has_backend() && w.hr.is_none() {
         return run_padded(kind, &gx, sizes, start, w, reverse);
     }
     let gx = gx.split_sizes(sizes, 0)?;

@@ -190,7 +190,7 @@ fn istft(a: &Args<'_>) -> Result<Ret> {
     let bad = envelope.abs()?.lt_scalar(1e-11)?;
     let error = || Error::runtime("window overlap add min: 0");
     match x.device().kind {
-        DeviceKind::Tpu => crate::ops::indexing::defer(&bad, error())?,
+        DeviceKind::Tpu | DeviceKind::Mesh => crate::ops::indexing::defer(&bad, error())?,
         DeviceKind::Cpu if bad.to_vec::<bool>()?.contains(&true) => return Err(error()),
         _ => {}
     }

@@ -36,7 +36,7 @@ fn refuse(bad: &Tensor, error: Error) -> Result<()> {
 
 /// [`refuse`] at the next read, if reading now would cut the trace.
 fn refuse_later(bad: &Tensor, error: Error) -> Result<()> {
-    if bad.device().kind == DeviceKind::Tpu { indexing::defer(bad, error) } else { refuse(bad, error) }
+    if bad.device().kind.has_backend() { indexing::defer(bad, error) } else { refuse(bad, error) }
 }
 
 fn sizes(x: &Tensor) -> Vec<i64> {

@@ -1,18 +1,27 @@
-"""``torch.distributed.nn``: collectives with gradients, which are not implemented yet."""
+"""``torch.distributed.nn``: collectives with gradients."""
 
-from ..._absent import absent_function
-from .. import _WHY
+from . import functional
+from .functional import (
+    all_gather,
+    all_reduce,
+    all_to_all,
+    all_to_all_single,
+    broadcast,
+    gather,
+    reduce,
+    reduce_scatter,
+    scatter,
+)
 
-for _name in (
+__all__ = [
     "all_gather",
     "all_reduce",
     "all_to_all",
     "all_to_all_single",
     "broadcast",
+    "functional",
     "gather",
     "reduce",
     "reduce_scatter",
     "scatter",
-):
-    globals()[_name] = absent_function(f"torch.distributed.nn.{_name}", _WHY)
-del _name
+]

@@ -1,19 +1,11 @@
-"""``torch.distributed.tensor.experimental``: names of functions for tensors that are spread over processes."""
-
-import contextlib
+"""``torch.distributed.tensor.experimental``: functions of parts of sharded tensors."""
 
 from ...._absent import absent_function
-from ... import _WHY
+from ._func_map import local_map
 
 __all__ = ["context_parallel", "implicit_replication", "local_map", "register_sharding"]
 
-_HERE = "torch.distributed.tensor.experimental"
+_HERE, _WHY = "torch.distributed.tensor.experimental", "it is not implemented yet"
 context_parallel = absent_function(f"{_HERE}.context_parallel", _WHY)
-local_map = absent_function(f"{_HERE}.local_map", _WHY)
-register_sharding = absent_function(f"{_HERE}.register_sharding", _WHY)
-
-
-@contextlib.contextmanager
-def implicit_replication():
-    """Do nothing: no tensors are spread over processes, so plain tensors need no permission to meet them."""
-    yield
+implicit_replication = absent_function(f"{_HERE}.implicit_replication", _WHY)
+register_sharding = absent_function(f"{_HERE}.register_sharding", "placements are derived from the axes of ops")

@@ -1,19 +1,29 @@
-"""``torch.distributed.tensor.parallel``: names of functions that spread modules over processes."""
+"""``torch.distributed.tensor.parallel``: modules with sharded parameters."""
 
-from ...._absent import absent_class, absent_function
-from ... import _WHY
+from ...._absent import absent_function
+from .api import parallelize_module
+from .style import (
+    ColwiseParallel,
+    ParallelStyle,
+    PrepareModuleInput,
+    PrepareModuleInputOutput,
+    PrepareModuleOutput,
+    RowwiseParallel,
+    SequenceParallel,
+)
 
-_HERE = "torch.distributed.tensor.parallel"
-ParallelStyle = absent_class(f"{_HERE}.style.ParallelStyle", _WHY)
-for _name in (
+__all__ = [
     "ColwiseParallel",
+    "ParallelStyle",
     "PrepareModuleInput",
     "PrepareModuleInputOutput",
     "PrepareModuleOutput",
     "RowwiseParallel",
     "SequenceParallel",
-):
-    globals()[_name] = absent_class(f"{_HERE}.style.{_name}", _WHY, ParallelStyle)
-del _name
-parallelize_module = absent_function(f"{_HERE}.parallelize_module", _WHY)
-loss_parallel = absent_function(f"{_HERE}.loss_parallel", _WHY)
+    "loss_parallel",
+    "parallelize_module",
+]
+
+loss_parallel = absent_function(
+    "torch.distributed.tensor.parallel.loss_parallel", "losses of sharded classes gather them"
+)

@@ -1,0 +1,518 @@
+"""Sharded tensors, and the functions that make them."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+
+from ... import (
+    _C,
+    Size,
+    Tensor,
+    device as _device,
+    dtype as _dtype,
+    full as _full,
+    get_default_dtype,
+    nn,
+    no_grad,
+    strided,
+)
+from ...autograd import Function
+from ..device_mesh import DeviceMesh, _mesh_resources
+from ..distributed_c10d import broadcast, get_global_rank
+from ._dtensor_spec import DTensorSpec, TensorMeta
+from ._utils import compute_global_tensor_info, compute_local_shape_and_global_offset
+from .placement_types import Partial, Placement, Replicate, Shard, _packed, _StridedShard, _unpacked
+
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+__all__ = ["DTensor", "distribute_module", "distribute_tensor", "empty", "full", "ones", "rand", "randn", "zeros"]
+
+#: Numbers and groups of meshes by the mesh and the device of the parts, and meshes by their numbers.
+_numbers: dict[tuple[DeviceMesh, str], tuple[int, list[Any]]] = {}
+_meshes: dict[int, DeviceMesh] = {}
+_lock = threading.Lock()
+
+
+def _number(mesh: DeviceMesh, device: _device) -> int:
+    """Return the number of a mesh below this module. All ranks of the mesh call this at the same time."""
+    key, groups = (mesh, str(device)), [group._engine for group in mesh.get_all_groups()]
+    number, known = _numbers.get(key, (-1, []))
+    # The groups of a mesh that was made before `destroy_process_group` are gone.
+    if known == groups:
+        return number
+    ranks = mesh.mesh.flatten().tolist()
+    number = _C._sharded_mesh(ranks, list(mesh.shape), mesh.get_rank(), groups, device)
+    with _lock:
+        _numbers[key], _meshes[number] = (number, groups), mesh
+    return number
+
+
+def _device_of(mesh: DeviceMesh) -> _device:
+    """Return the device of this rank in a mesh."""
+    return _device(mesh.device_type)
+
+
+def _current(mesh: DeviceMesh | None) -> DeviceMesh:
+    return _mesh_resources.get_current_mesh() if mesh is None else mesh
+
+
+def _placements(placements: Sequence[Placement] | None, mesh: DeviceMesh, ndim: int) -> tuple[Placement, ...]:
+    """Return placements with dimensions from 0. The default is replicated."""
+    if placements is None:
+        return tuple(Replicate() for _ in range(mesh.ndim))
+    if len(placements) != mesh.ndim:
+        raise ValueError(
+            "`placements` must have the same length as `device_mesh.ndim`! "
+            f"Found placements length: {len(placements)}, and device_mesh.ndim: {mesh.ndim}."
+        )
+    result: list[Placement] = []
+    for placement in placements:
+        if isinstance(placement, Shard) and placement.dim < 0:
+            dim = placement.dim + ndim
+            is_strided = isinstance(placement, _StridedShard)
+            placement = _StridedShard(dim, split_factor=placement.split_factor) if is_strided else Shard(dim)
+        if isinstance(placement, Shard) and not 0 <= placement.dim < ndim:
+            raise RuntimeError(f"Sharding dim {placement.dim} greater than or equal to tensor ndim {ndim}")
+        result.append(placement)
+    return tuple(result)
+
+
+class _DTensorMeta(_C._TensorMeta):
+    """Makes ``DTensor(...)`` refuse, since its arguments in PyTorch are private."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError("make a DTensor with DTensor.from_local, distribute_tensor, or a function such as zeros")
+
+
+class DTensor(Tensor, metaclass=_DTensorMeta):
+    """A tensor with the sizes of the whole, of which each rank of a mesh has a part.
+
+    All functions of tensors take it. They redistribute their operands as needed, so all ranks of the mesh make the same
+    calls in the same order. Reading elements, as `item` does, gathers them.
+
+    Make one with `distribute_tensor`, `DTensor.from_local`, or a function such as `zeros`.
+    """
+
+    __torch_function__ = _C._disabled_torch_function_impl
+
+    @staticmethod
+    def from_local(
+        local_tensor: Tensor,
+        device_mesh: DeviceMesh | None = None,
+        placements: Sequence[Placement] | None = None,
+        *,
+        run_check: bool = False,
+        shape: Sequence[int] | None = None,
+        stride: Sequence[int] | None = None,
+    ) -> DTensor:
+        """Return the tensor of which this rank's part is ``local_tensor``. It is differentiable.
+
+        Args:
+            local_tensor: the part of this rank.
+            device_mesh: the mesh. The default is the innermost one that is active.
+            placements: a placement for each mesh dimension. The default is replicated.
+            run_check: whether replicated dimensions get the elements of the first rank.
+            shape: the sizes of the whole. The default takes parts of equal sizes.
+            stride: the strides of the whole, given together with ``shape``.
+
+        Raises:
+            RuntimeError: if ``shape`` is given without ``stride``, or ``local_tensor`` is no tensor.
+            ValueError: if the part does not have the size of this rank's chunk of ``shape``.
+        """
+        if not isinstance(local_tensor, Tensor):
+            raise RuntimeError(
+                f"the local_tensor argument only accepts torch.Tensor but got {type(local_tensor)} value."
+            )
+        mesh = _current(device_mesh)
+        placed = _placements(placements, mesh, local_tensor.ndim)
+        if (shape is None) != (stride is None):
+            raise RuntimeError(
+                f"Found shape:{shape}, stride:{stride}.", "Please pass both shape and stride at the same time."
+            )
+        if local_tensor.device.type != mesh.device_type and local_tensor.device.type != "meta":
+            local_tensor = local_tensor.to(mesh.device_type)
+        if shape is None:
+            shape, _ = compute_global_tensor_info(local_tensor.shape, local_tensor.stride(), mesh, placed)
+        if run_check:
+            with no_grad():
+                for dim, placement in enumerate(placed):
+                    if placement.is_replicate():
+                        group = mesh.get_group(dim)
+                        local_tensor = local_tensor.contiguous()
+                        broadcast(local_tensor, get_global_rank(group, 0), group)
+        number = _number(mesh, local_tensor.device)
+        made = _C._sharded_from_local(local_tensor, number, [_packed(p) for p in placed], list(shape))
+        return made  # type: ignore[no-any-return]  # The class was set below.
+
+    def to_local(self, *, grad_placements: Sequence[Placement] | None = None) -> Tensor:
+        """Return the part of this rank. It is differentiable.
+
+        Args:
+            grad_placements: the placements that its gradient has. The default is those of the tensor, with pending
+                reductions replicated.
+        """
+        gradient = None
+        if grad_placements is not None:
+            gradient = [_packed(p) for p in _placements(grad_placements, self.device_mesh, self.ndim)]
+        return _C._sharded_to_local(self, gradient)
+
+    def redistribute(
+        self,
+        device_mesh: DeviceMesh | None = None,
+        placements: Sequence[Placement] | None = None,
+        *,
+        async_op: bool = False,
+        forward_dtype: _dtype | None = None,
+        backward_dtype: _dtype | None = None,
+    ) -> DTensor:
+        """Return the tensor with other placements. The gradient gets the placements of this tensor.
+
+        Args:
+            device_mesh: the mesh of the tensor.
+            placements: a placement for each mesh dimension.
+            async_op: accepted. The call waits.
+            forward_dtype: the dtype to convert to before.
+            backward_dtype: the dtype to convert the gradient to before. The default is that of the gradient.
+
+        Raises:
+            RuntimeError: if ``placements`` is missing, or asks for a reduction that no summands are known for.
+            NotImplementedError: for another mesh.
+        """
+        if placements is None:
+            raise RuntimeError("placements is needed for redistribute!")
+        mesh = self.device_mesh
+        if device_mesh is not None and device_mesh != mesh:
+            raise NotImplementedError("Cross device mesh comm not supported yet!")
+        placed = _placements(placements, mesh, self.ndim)
+        for now, placement in zip(self.placements, placed):
+            if isinstance(placement, Partial) and now != placement and placement.reduce_op not in ("sum", "avg"):
+                raise RuntimeError(
+                    f"Can not redistribute from {now} to {placement}, "
+                    "only Shard to Partial(sum) redistribution is supported!"
+                )
+        x: Any = self
+        if backward_dtype is not None and backward_dtype != x.dtype:
+            x = _CastGradient.apply(x, backward_dtype)
+        if forward_dtype is not None:
+            x = x.to(forward_dtype)
+        return _C._sharded_redistribute(x, [_packed(p) for p in placed])  # type: ignore[no-any-return]
+
+    def full_tensor(self, *, grad_placements: Sequence[Placement] | None = None) -> Tensor:
+        """Return the whole tensor, as a plain tensor on each rank. It is differentiable.
+
+        Args:
+            grad_placements: the placements that its gradient has. The default is replicated.
+        """
+        whole = self.redistribute(placements=[Replicate()] * self.device_mesh.ndim)
+        return whole.to_local(grad_placements=grad_placements)
+
+    @property
+    def _sharding(self) -> tuple[int, tuple[Any, ...]]:
+        found = _C._sharded_spec(self)
+        if found is None:
+            raise RuntimeError("the tensor is not on a mesh")
+        return found
+
+    @property
+    def device_mesh(self) -> DeviceMesh:
+        """The mesh of the tensor."""
+        return _meshes[self._sharding[0]]
+
+    @property
+    def placements(self) -> tuple[Placement, ...]:
+        """The placement along each mesh dimension."""
+        return tuple(_unpacked(p) for p in self._sharding[1])
+
+    @property
+    def _spec(self) -> DTensorSpec:
+        return DTensorSpec(self.device_mesh, self.placements, TensorMeta(self.shape, self.stride(), self.dtype))
+
+    @property
+    def _local_tensor(self) -> Tensor:
+        with no_grad():
+            return _C._sharded_to_local(self)
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
+        return (
+            f"DTensor(local_tensor={self._local_tensor}, device_mesh={self.device_mesh}, placements={self.placements})"
+        )
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        if id(self) in memo:
+            return memo[id(self)]
+        if not self.is_leaf:
+            raise RuntimeError(
+                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the "
+                "moment."
+            )
+        copy = self.detach().clone().requires_grad_(self.requires_grad)
+        if getattr(self, "_is_param", False):
+            copy = nn.Parameter(copy, self.requires_grad)
+        memo[id(self)] = copy
+        return copy
+
+
+_C._set_sharded_type(DTensor)
+
+
+class _CastGradient(Function):
+    """Convert the gradient to a dtype."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, dtype: _dtype) -> Tensor:
+        """Return ``x``."""
+        ctx.dtype = dtype
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        """Return the gradient in the dtype."""
+        return gradients[0].to(ctx.dtype), None
+
+
+def distribute_tensor(
+    tensor: Tensor,
+    device_mesh: DeviceMesh | None = None,
+    placements: Sequence[Placement] | None = None,
+    *,
+    src_data_rank: int | None = 0,
+) -> DTensor:
+    """Return a leaf as a sharded tensor.
+
+    Args:
+        tensor: the whole tensor.
+        device_mesh: the mesh. The default is the innermost one that is active.
+        placements: a placement for each mesh dimension. The default is replicated.
+        src_data_rank: the rank, along each mesh dimension, whose elements count. ``None`` lets each rank take its part
+            of its own ``tensor``, without communication.
+
+    Raises:
+        RuntimeError: if the tensor is no leaf, or a reduction is pending.
+        ValueError: if there is not one placement for each mesh dimension, or ``tensor`` is sharded otherwise.
+    """
+    mesh = _current(device_mesh)
+    if not tensor.is_leaf:
+        raise RuntimeError("`distribute_tensor` should be used to distribute leaf tensors! but found non-leaf tensor!")
+    placed = _placements(placements, mesh, tensor.ndim)
+    if isinstance(tensor, DTensor):
+        if tensor.device_mesh != mesh:
+            raise ValueError(
+                f"Cannot distribute a DTensor with device mesh {tensor.device_mesh} to a different device mesh {mesh}."
+            )
+        if tensor.placements != placed:
+            raise ValueError(
+                f"Cannot distribute a DTensor with placements {tensor.placements} to a different placements {placed}. "
+                "do you want to call `redistribute` instead?"
+            )
+        return tensor
+    for dim, placement in enumerate(placed):
+        if placement.is_partial():
+            raise RuntimeError(
+                f"Trying to distribute tensor with unsupported placements {placement} on device mesh dimension {dim}!"
+            )
+    packed = [_packed(p) for p in placed]
+    with no_grad():
+        whole = tensor.detach()
+        if whole.device.type not in (mesh.device_type, "meta"):
+            whole = whole.to(mesh.device_type)
+        number = _number(mesh, whole.device)
+        if src_data_rank is None or whole.device.type == "meta":
+            replicated = [_packed(Replicate())] * mesh.ndim
+            made = _C._sharded_from_local(whole, number, replicated, list(whole.shape))
+            made = _C._sharded_redistribute(made, packed)
+        elif src_data_rank == 0:
+            made = _C._sharded_distribute(whole, number, packed)
+        else:
+            whole = whole.clone()
+            for dim in range(mesh.ndim):
+                group = mesh.get_group(dim)
+                broadcast(whole, get_global_rank(group, src_data_rank), group)
+            made = _C._sharded_distribute(whole, number, packed)
+    made = made.detach().requires_grad_(tensor.requires_grad)
+    return made  # type: ignore[no-any-return]
+
+
+def distribute_module(
+    module: nn.Module,
+    device_mesh: DeviceMesh | None = None,
+    partition_fn: Callable[[str, nn.Module, DeviceMesh], None] | None = None,
+    input_fn: Callable[[nn.Module, Any, DeviceMesh], Any] | None = None,
+    output_fn: Callable[[nn.Module, Any, DeviceMesh], Any] | None = None,
+) -> nn.Module:
+    """Make the parameters and buffers of a module sharded tensors, and return the module.
+
+    Those that ``partition_fn`` leaves are replicated.
+
+    Args:
+        module: the module.
+        device_mesh: the mesh. The default is the innermost one that is active.
+        partition_fn: shards parameters of a submodule. It gets its name, the submodule and the mesh.
+        input_fn: converts the inputs of the module. It gets the module, the inputs and the mesh.
+        output_fn: converts the outputs of the module. It gets the module, the outputs and the mesh.
+
+    Raises:
+        RuntimeError: if the module was distributed before.
+        ValueError: if ``input_fn`` or ``output_fn`` does not take three arguments.
+    """
+    mesh = _current(device_mesh)
+    if getattr(module, "_distribute_module_applied", False):
+        raise RuntimeError(
+            "distribute_module should only be called once on a module, but it has already been called on this module!"
+        )
+    for name, each in module.named_modules():
+        if partition_fn is not None:
+            partition_fn(name, each, mesh)
+        for key, parameter in list(each._parameters.items()):
+            if parameter is not None and not isinstance(parameter, DTensor):
+                sharded = nn.Parameter(distribute_tensor(parameter.detach(), mesh), parameter.requires_grad)
+                each.register_parameter(key, sharded)
+        for key, buffer in list(each._buffers.items()):
+            if buffer is not None and not isinstance(buffer, DTensor):
+                each._buffers[key] = distribute_tensor(buffer, mesh)
+    for name, given in (("input_fn", input_fn), ("output_fn", output_fn)):
+        if given is not None and (count := len(inspect.signature(given).parameters)) != 3:
+            raise ValueError(f"{name} should take in 3 arguments, but got {count} arguments!")
+    if input_fn is not None:
+        convert_inputs = input_fn
+        module.register_forward_pre_hook(lambda module, inputs: convert_inputs(module, inputs, mesh))
+    if output_fn is not None:
+        convert_outputs = output_fn
+        module.register_forward_hook(lambda module, inputs, outputs: convert_outputs(module, outputs, mesh))
+    module._distribute_module_applied = True  # type: ignore[assignment]  # A mark, as PyTorch's.
+    return module
+
+
+def _filled(
+    value: float,
+    size: Sequence[Any],
+    dtype: _dtype | None,
+    requires_grad: bool,
+    device_mesh: DeviceMesh | None,
+    placements: Sequence[Placement] | None,
+) -> DTensor:
+    """Return a sharded tensor with one value everywhere. Only the part of this rank takes memory."""
+    mesh = _current(device_mesh)
+    sizes = Size(size[0] if len(size) == 1 and not isinstance(size[0], int) else size)
+    placed = _placements(placements, mesh, len(sizes))
+    local, _ = compute_local_shape_and_global_offset(sizes, mesh, placed)
+    part = _full(local, value, dtype=dtype, device=_device_of(mesh))
+    made = _C._sharded_from_local(part, _number(mesh, part.device), [_packed(p) for p in placed], list(sizes))
+    made.requires_grad_(requires_grad)
+    return made  # type: ignore[no-any-return]
+
+
+def zeros(
+    *size: Any,
+    requires_grad: bool = False,
+    dtype: _dtype | None = None,
+    layout: object = strided,
+    device_mesh: DeviceMesh | None = None,
+    placements: Sequence[Placement] | None = None,
+) -> DTensor:
+    """Return a sharded tensor of zeros.
+
+    Args:
+        size: sizes of the whole, as integers or one sequence.
+        requires_grad: whether it requires a gradient.
+        dtype: element type. The default is `get_default_dtype`.
+        layout: ``torch.strided``.
+        device_mesh: the mesh. The default is the innermost one that is active.
+        placements: a placement for each mesh dimension. The default is replicated.
+    """
+    return _filled(0.0, size, _default(dtype), requires_grad, device_mesh, placements)
+
+
+def ones(
+    *size: Any,
+    dtype: _dtype | None = None,
+    layout: object = strided,
+    requires_grad: bool = False,
+    device_mesh: DeviceMesh | None = None,
+    placements: Sequence[Placement] | None = None,
+) -> DTensor:
+    """Return a sharded tensor of ones. The arguments are those of `zeros`."""
+    return _filled(1.0, size, _default(dtype), requires_grad, device_mesh, placements)
+
+
+def empty(
+    *size: Any,
+    dtype: _dtype | None = None,
+    layout: object = strided,
+    requires_grad: bool = False,
+    device_mesh: DeviceMesh | None = None,
+    placements: Sequence[Placement] | None = None,
+) -> DTensor:
+    """Return a sharded tensor whose elements are to be set. They are zeros. The arguments are those of `zeros`."""
+    return _filled(0.0, size, _default(dtype), requires_grad, device_mesh, placements)
+
+
+def full(
+    size: Sequence[int],
+    fill_value: float,
+    *,
+    dtype: _dtype | None = None,
+    layout: object = strided,
+    requires_grad: bool = False,
+    device_mesh: DeviceMesh | None = None,
+    placements: Sequence[Placement] | None = None,
+) -> DTensor:
+    """Return a sharded tensor with one value everywhere. The other arguments are those of `zeros`.
+
+    Args:
+        size: sizes of the whole.
+        fill_value: the value. Without ``dtype``, it decides the element type.
+    """
+    return _filled(fill_value, (size,), dtype, requires_grad, device_mesh, placements)
+
+
+def rand(
+    *size: Any,
+    requires_grad: bool = False,
+    dtype: _dtype | None = None,
+    layout: object = strided,
+    device_mesh: DeviceMesh | None = None,
+    placements: Sequence[Placement] | None = None,
+) -> DTensor:
+    """Return a sharded tensor of random numbers from [0, 1). They do not depend on ``placements``.
+
+    The arguments are those of `zeros`.
+    """
+    return _random("uniform_", size, dtype, requires_grad, device_mesh, placements)
+
+
+def randn(
+    *size: Any,
+    requires_grad: bool = False,
+    dtype: _dtype | None = None,
+    layout: object = strided,
+    device_mesh: DeviceMesh | None = None,
+    placements: Sequence[Placement] | None = None,
+) -> DTensor:
+    """Return a sharded tensor of normally distributed numbers. They do not depend on ``placements``.
+
+    The arguments are those of `zeros`.
+    """
+    return _random("normal_", size, dtype, requires_grad, device_mesh, placements)
+
+
+def _default(dtype: _dtype | None) -> _dtype:
+    return get_default_dtype() if dtype is None else dtype
+
+
+def _random(
+    method: str,
+    size: Sequence[Any],
+    dtype: _dtype | None,
+    requires_grad: bool,
+    device_mesh: DeviceMesh | None,
+    placements: Sequence[Placement] | None,
+) -> DTensor:
+    x = _filled(0.0, size, _default(dtype), False, device_mesh, placements)
+    getattr(x, method)()
+    made = x.redistribute(placements=_placements(placements, x.device_mesh, x.ndim))
+    made.requires_grad_(requires_grad)
+    return made

@@ -1,0 +1,267 @@
+"""Sharded tensors of several processes, compared with the same computation in one process."""
+
+import copy
+
+import pytest
+
+import pytpu as torch
+import pytpu.distributed as dist
+from pytpu import nn
+from pytpu.distributed import tensor as dtensor
+from pytpu.distributed.device_mesh import init_device_mesh
+from pytpu.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_module, distribute_tensor
+from pytpu.distributed.tensor._utils import compute_local_shape_and_global_offset
+from pytpu.distributed.tensor.experimental import local_map
+from pytpu.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, SequenceParallel, parallelize_module
+from pytpu.distributed.tensor.placement_types import _StridedShard
+
+
+def line():
+    return init_device_mesh("cpu", (dist.get_world_size(),), mesh_dim_names=("tp",))
+
+
+def numbers(*sizes, seed=0):
+    torch.manual_seed(seed)
+    return torch.randn(*sizes)
+
+
+def redistribute_all():
+    mesh, whole = line(), numbers(5, 7)
+    kinds = [Replicate(), Shard(0), Shard(1), Shard(-1), Partial(), _StridedShard(0, split_factor=2)]
+    for source in kinds:
+        for target in kinds:
+            x = distribute_tensor(whole, mesh).redistribute(placements=[source])
+            y = x.redistribute(placements=[target])
+            torch.testing.assert_close(y.full_tensor(), whole)
+            sizes, _ = compute_local_shape_and_global_offset(whole.shape, mesh, y.placements)
+            assert tuple(y.to_local().shape) == tuple(sizes)
+    x = distribute_tensor(whole, mesh, [Shard(0)])
+    expected = whole.chunk(mesh.size())
+    rank = dist.get_rank()
+    torch.testing.assert_close(x.to_local(), expected[rank] if rank < len(expected) else whole[:0])
+    return [x.placements == (Shard(0),), tuple(x.shape), x.device.type, type(x).__name__, x.device_mesh == mesh]
+
+
+def test_redistribution_keeps_the_value(pool):
+    assert pool.run(redistribute_all) == [[True, (5, 7), "cpu", "DTensor", True]] * pool.size
+
+
+def infer_placements():
+    mesh = line()
+    place = lambda x, p: distribute_tensor(x, mesh, [p])
+    a, b = numbers(8, 12), numbers(12, 4, seed=1)
+    results = {
+        "rows": place(a, Shard(0)) @ place(b, Replicate()),
+        "columns": place(a, Replicate()) @ place(b, Shard(1)),
+        "contracted": place(a, Shard(1)) @ place(b, Shard(0)),
+        "added": place(a, Shard(0)) + place(a, Replicate()),
+        "sum": place(a, Shard(0)).sum(0),
+        "max": place(a, Shard(0)).amax(0),
+        "transposed": place(a, Shard(0)).t(),
+        "viewed": place(a, Shard(1)).view(-1),
+        "scaled": (place(a, Shard(1)) @ place(b, Shard(0))) * 2,
+    }
+    expected = [a @ b, a @ b, a @ b, a + a, a.sum(0), a.amax(0), a.t(), a.view(-1), (a @ b) * 2]
+    for (name, x), want in zip(results.items(), expected):
+        torch.testing.assert_close(x.full_tensor(), want, msg=name)
+    return {name: str(x.placements[0]) for name, x in results.items()}
+
+
+def test_placements_follow_from_the_op(pool):
+    expected = {
+        "rows": "S(0)",
+        "columns": "S(1)",
+        "contracted": "P(sum)",
+        "added": "S(0)",
+        "sum": "P(sum)",
+        "max": "P(max)",
+        "transposed": "S(1)",
+        "viewed": "_S(0, 8)",
+        "scaled": "P(sum)",
+    }
+    assert pool.run(infer_placements) == [expected] * pool.size
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(6)
+        self.first = nn.Linear(6, 16)
+        self.second = nn.Linear(16, 5)
+
+    def forward(self, x):
+        return self.second(torch.tanh(self.first(self.norm(x))))
+
+
+def train(model, x, y, steps=3):
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
+    losses = []
+    for _ in range(steps):
+        loss = ((model(x) - y) ** 2).mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    return losses
+
+
+def train_sharded():
+    mesh = line()
+    torch.manual_seed(3)
+    model = Net()
+    x, y = numbers(8, 6), numbers(8, 5, seed=1)
+    reference = copy.deepcopy(model)
+    expected = train(reference, x, y)
+
+    def shard(name, module, mesh):
+        for key, parameter in list(module.named_parameters(recurse=False)):
+            module.register_parameter(key, nn.Parameter(distribute_tensor(parameter.detach(), mesh, [Shard(0)])))
+
+    plans = {
+        "data": (lambda model: distribute_module(model, mesh), [Shard(0)]),
+        "parameters": (lambda model: distribute_module(model, mesh, shard), [Shard(0)]),
+    }
+    for name, (plan, placements) in plans.items():
+        sharded = plan(copy.deepcopy(model))
+        got = train(sharded, distribute_tensor(x, mesh, placements), distribute_tensor(y, mesh, placements))
+        torch.testing.assert_close(torch.tensor(got), torch.tensor(expected), msg=name)
+        for p, q in zip(sharded.parameters(), reference.parameters()):
+            assert isinstance(p, DTensor) and isinstance(p, nn.Parameter)
+            torch.testing.assert_close(p.full_tensor(), q.detach(), msg=name, rtol=1e-4, atol=1e-5)
+            assert p.placements == ((Shard(0),) if name == "parameters" else (Replicate(),))
+    styles = {"norm": SequenceParallel(sequence_dim=0), "first": ColwiseParallel(), "second": RowwiseParallel()}
+    parallel = parallelize_module(copy.deepcopy(model), mesh, styles)
+    assert parallel.first.weight.placements == (Shard(0),) and parallel.second.weight.placements == (Shard(1),)
+    assert parallel.second.bias.placements == (Replicate(),)
+    rank, count = dist.get_rank(), mesh.size()
+    got = train(parallel, x.chunk(count)[rank], y)
+    torch.testing.assert_close(torch.tensor(got), torch.tensor(expected))
+
+
+def test_training_equals_that_of_one_process(pool):
+    pool.run(train_sharded)
+
+
+def differentiate():
+    mesh, whole = line(), numbers(6, 4)
+    local = whole.chunk(mesh.size())[dist.get_rank()].clone().requires_grad_()
+    x = DTensor.from_local(local, mesh, [Shard(0)], shape=whole.shape, stride=whole.stride())
+    (x * x).sum().full_tensor().backward()
+    torch.testing.assert_close(local.grad, 2 * local.detach())
+    x = distribute_tensor(whole, mesh, [Shard(1)]).requires_grad_()
+    y = x.redistribute(placements=[Shard(0)]).to_local()
+    (y * y).sum().backward()
+    assert x.grad.placements == (Shard(1),)
+    torch.testing.assert_close(x.grad.full_tensor(), 2 * whole)
+
+
+def test_parts_are_differentiable(pools):
+    pools(2).run(differentiate)
+
+
+def map_parts():
+    mesh, whole = line(), numbers(8, 4)
+    x = distribute_tensor(whole, mesh, [Shard(1)]).requires_grad_()
+
+    @local_map(out_placements=[Partial()], in_placements=([Shard(0)],), redistribute_inputs=True)
+    def total(part):
+        return (part * part).sum()
+
+    y = total(x)
+    torch.testing.assert_close(y.full_tensor(), (whole * whole).sum())
+    y.full_tensor().backward()
+    torch.testing.assert_close(x.grad.full_tensor(), 2 * whole)
+    torch.testing.assert_close(total(whole), (whole * whole).sum())
+    strict = local_map(lambda part: part, out_placements=[Shard(0)], in_placements=([Shard(0)],))
+    with pytest.raises(ValueError, match="mismatched placements"):
+        strict(x)
+    return str(y.placements[0])
+
+
+def test_functions_of_parts(pools):
+    assert pools(2).run(map_parts) == ["P(sum)"] * 2
+
+
+def write_in_place():
+    mesh, whole = line(), numbers(6, 5)
+    x = distribute_tensor(whole, mesh, [Shard(0)])
+    expected = whole.clone()
+    x.mul_(2), expected.mul_(2)
+    x[1:3].add_(1), expected[1:3].add_(1)
+    x[:, 0] = 7
+    expected[:, 0] = 7
+    x.copy_(x + 1), expected.copy_(expected + 1)
+    torch.testing.assert_close(x.full_tensor(), expected)
+    kept = x.placements
+    x.normal_()
+    rows = [row.tolist() for row in x.full_tensor()]
+    return kept == x.placements == (Shard(0),), rows
+
+
+def test_writes_keep_the_placements(pool):
+    results = pool.run(write_in_place)
+    assert all(is_kept for is_kept, _ in results)
+    assert all(rows == results[0][1] for _, rows in results)
+
+
+def make_factories():
+    mesh = line()
+    with mesh:
+        z = dtensor.zeros(5, 3, placements=[Shard(0)])
+        o = dtensor.ones((5, 3), dtype=torch.int64)
+        f = dtensor.full((2, 2), 3.5)
+    torch.manual_seed(dist.get_rank())
+    a = dtensor.rand(7, 3, device_mesh=mesh, placements=[Shard(0)])
+    b = dtensor.randn(7, 3, device_mesh=mesh, placements=[Shard(1)])
+    texts = [repr(f) == f"DTensor(local_tensor={f.to_local()}, device_mesh={mesh}, placements=(Replicate(),))"]
+    return (
+        [z.full_tensor().sum().item(), tuple(z.shape), o.full_tensor().tolist(), f.full_tensor().tolist()],
+        [a.placements == (Shard(0),), b.placements == (Shard(1),), bool((a.full_tensor() < 1).all())],
+        texts,
+    )
+
+
+def test_factories_make_sharded_tensors(pools):
+    expected = (
+        [0.0, (5, 3), [[1] * 3] * 5, [[3.5] * 2] * 2],
+        [True, True, True],
+        [True],
+    )
+    assert pools(2).run(make_factories) == [expected] * 2
+
+
+def make_mistakes():
+    mesh, whole = line(), numbers(4, 4)
+    x = distribute_tensor(whole, mesh, [Shard(0)])
+    cases = [
+        (RuntimeError, "got mixed torch.Tensor and DTensor", lambda: x + whole),
+        (RuntimeError, "placements is needed for redistribute", lambda: x.redistribute()),
+        (ValueError, "must have the same length as `device_mesh.ndim`", lambda: distribute_tensor(whole, mesh, [])),
+        (RuntimeError, "greater than or equal to tensor ndim", lambda: distribute_tensor(whole, mesh, [Shard(2)])),
+        (RuntimeError, "unsupported placements", lambda: distribute_tensor(whole, mesh, [Partial()])),
+        (ValueError, "to a different placements", lambda: distribute_tensor(x, mesh, [Shard(1)])),
+        (RuntimeError, "only accepts torch.Tensor", lambda: DTensor.from_local([1.0], mesh)),
+        (RuntimeError, "both shape and stride", lambda: DTensor.from_local(whole, mesh, shape=(4, 4))),
+        (RuntimeError, "found non-leaf", lambda: distribute_tensor(whole.requires_grad_() * 2, mesh)),
+        (RuntimeError, "make a DTensor with", lambda: DTensor(whole)),
+    ]
+    for kind, text, call in cases:
+        with pytest.raises(kind, match=text):
+            call()
+
+
+def test_mistakes_raise_pytorchs_errors(pools):
+    pools(2).run(make_mistakes)
+
+
+def test_placements_are_values():
+    assert Shard(0) == Shard(0) != Shard(1) and Partial() != Partial("avg")
+    assert hash(Replicate()) == hash(Replicate())
+    assert [repr(p) for p in (Shard(0), Replicate(), Partial())] == ["Shard(dim=0)", "Replicate()", "Partial(sum)"]
+    assert Shard(1).is_shard(1) and not Shard(1).is_shard(0) and Partial().is_partial("sum")
+    assert not _StridedShard(0, split_factor=2).is_shard()
+    assert [Shard.local_shard_size_and_offset(5, 4, i) for i in range(4)] == [(2, 0), (2, 2), (1, 4), (0, 5)]
+    parts, pads = Shard(0)._split_tensor(torch.arange(5), 4)
+    assert [part.tolist() for part in parts] == [[0, 1], [2, 3], [4, 0], [0, 0]] and pads == [0, 0, 1, 2]
+    parts, _ = _StridedShard(0, split_factor=2)._split_tensor(torch.arange(8), 2, with_padding=False)
+    assert [part.tolist() for part in parts] == [[0, 1, 4, 5], [2, 3, 6, 7]]
