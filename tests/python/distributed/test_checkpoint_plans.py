@@ -118,9 +118,9 @@ class Placed:
     requires_grad = False
     device = torch.device("cpu")
 
-    def __init__(self, whole, rank, kind="shard"):
+    def __init__(self, whole, rank):
         self.shape, self.device_mesh = whole.size(), Mesh(rank)
-        self.placements = [types.SimpleNamespace(is_partial=lambda: kind == "partial")]
+        self.placements = [types.SimpleNamespace(is_partial=lambda: False)]
         self._local_tensor = whole[:3].clone() if rank == 0 else whole[3:].clone()
 
     def size(self):
@@ -161,11 +161,6 @@ def test_a_dtensor_is_the_chunk_of_its_placements(tmp_path, monkeypatch, placed)
     succeed(run_ranks(monkeypatch, 2, load))
     with pytest.raises(ValueError, match=r"Could not find shard at 'torch.Size\(\[1, 0\]\)' for FQN: 'x'"):
         find_tensor_shard(Placed(whole, 0), MetadataIndex("x", [1, 0]))
-
-
-def test_sums_that_are_still_to_be_computed_are_not_saved(tmp_path, placed):
-    with pytest.raises(dcp.CheckpointException, match="cannot be saved: redistribute it first"):
-        dcp.save({"x": Placed(torch.ones(5, 2), 0, "partial")}, checkpoint_id=tmp_path, no_dist=True)
 
 
 def test_names_of_items_are_equal_by_name_and_offset():

@@ -15,7 +15,11 @@ from pytpu import nn
 from pytpu.distributed import _state_dict_utils as tools
 from pytpu.distributed.checkpoint._consolidate_hf_safetensors import consolidate_safetensors_files_on_every_rank
 from pytpu.distributed.checkpoint.format_utils import BroadcastingTorchSaveReader, DynamicMetaLoadPlanner
+from pytpu.distributed.checkpoint.metadata import MetadataIndex
 from pytpu.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
+from pytpu.distributed.checkpoint.utils import find_tensor_shard
+from pytpu.distributed.device_mesh import DeviceMesh, init_device_mesh
+from pytpu.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 
@@ -116,6 +120,70 @@ def saves_alone(path):
 
 def test_without_collectives_each_process_has_a_checkpoint_of_its_own(pool, tmp_path):
     assert pool.run(saves_alone, str(tmp_path)) == [[rank, rank] for rank in range(pool.size)]
+
+
+# ---- sharded tensors
+
+
+def on_mesh(values, placements):
+    mesh = init_device_mesh("cpu", (2, dist.get_world_size() // 2))
+    return distribute_tensor(values, mesh, placements)
+
+
+def saves_sharded(path):
+    part = on_mesh(whole(), [Shard(0), Shard(1)])
+    dcp.save({"x": part, "p": nn.Parameter(on_mesh(whole(), [Replicate(), Shard(0)]))}, checkpoint_id=path)
+
+
+def loads_sharded(path, device):
+    kept = on_mesh(torch.zeros(7, 10), [Shard(1), Shard(0)])
+    unmade = on_mesh(torch.empty(7, 10, device="meta"), [Shard(0), Replicate()]) if device == "meta" else None
+    state = {"x": kept, "p": on_mesh(torch.zeros(7, 10), [Shard(0), Shard(0)]) if unmade is None else unmade}
+    dcp.load(state, checkpoint_id=path)
+    assert state["x"] is kept and torch.equal(kept.full_tensor(), whole())
+    assert torch.equal(state["p"].full_tensor(), whole())
+    plain = {"x": torch.zeros(7, 10)}
+    dcp.load(plain, checkpoint_id=path)
+    assert torch.equal(plain["x"], whole())
+    try:
+        find_tensor_shard(kept, MetadataIndex("x", [6, 9]))
+    except ValueError as error:
+        assert str(error) == "Could not find shard at 'torch.Size([6, 9])' for FQN: 'x'"
+    else:
+        raise AssertionError("no error")
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_sharded_tensors_are_loaded_with_other_placements(pools, tmp_path, device):
+    for saving, loading in ((2, 4), (4, 2)):
+        path = str(tmp_path / f"{saving}{loading}")
+        pools(saving).run(saves_sharded, path)
+        pools(loading).run(loads_sharded, path, device)
+
+
+def saves_sums(path):
+    part = DTensor.from_local(torch.ones(2), init_device_mesh("cpu", (dist.get_world_size(),)), [Partial()])
+    return failures_of(dcp.save, {"x": part}, checkpoint_id=path)
+
+
+def test_sums_that_are_still_to_be_computed_are_not_saved(pool, tmp_path):
+    for ranks, text in pool.run(saves_sums, str(tmp_path)):
+        assert ranks == list(range(pool.size)) and "cannot be saved: redistribute it first" in text
+
+
+def saves_on_some_ranks(path):
+    mesh = DeviceMesh("cpu", [0, 1])
+    state = {"y": torch.ones(1)}
+    if mesh.get_coordinate() is not None:
+        state["x"] = distribute_tensor(whole(), mesh, [Shard(0)])
+    dcp.save(state, checkpoint_id=path)
+    got = {"x": torch.zeros(7, 10)}
+    dcp.load(got, checkpoint_id=path)
+    assert torch.equal(got["x"], whole())
+
+
+def test_tensors_of_some_ranks_are_loaded_by_all(pools, tmp_path):
+    pools(4).run(saves_on_some_ranks, str(tmp_path))
 
 
 # ---- other formats
