@@ -74,13 +74,6 @@ class _StorageInfo:
         return state
 
 
-@dataclass
-class _StoragePrefix:
-    """The beginning of the names of a rank's files."""
-
-    prefix: str
-
-
 class SerializationFormat(enum.Enum):
     """Formats of files: that of ``torch.save`` for each item, or a file of safetensors."""
 
@@ -368,11 +361,11 @@ class FileSystemWriter(_InFolder, BlockingAsyncStager, StorageWriter):
                 stacklevel=2,
             )
         is_alone = self.rank is not None and not self.use_collectives
-        return replace(plan, storage_data=_StoragePrefix(f"__{self.rank}_")) if is_alone else plan
+        return replace(plan, storage_data=f"__{self.rank}_") if is_alone else plan
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
         """Give each rank the beginning of the names of its files."""
-        prefixes = [plan.storage_data or _StoragePrefix(f"__{rank}_") for rank, plan in enumerate(plans)]
+        prefixes = [plan.storage_data or f"__{rank}_" for rank, plan in enumerate(plans)]
         return [replace(plan, storage_data=prefix) for plan, prefix in zip(plans, prefixes, strict=True)]
 
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future:
@@ -381,7 +374,7 @@ class FileSystemWriter(_InFolder, BlockingAsyncStager, StorageWriter):
             parts = _shared_out(plan.items, max(1, self.thread_count))
         else:
             parts = [[item] for item in plan.items]
-        names = self._unused_names(plan.storage_data.prefix)
+        names = self._unused_names(plan.storage_data)
         return self._write_files(planner, dict(zip(names, parts, strict=False)))
 
     def _unused_names(self, prefix: str) -> Iterator[str]:
@@ -476,7 +469,7 @@ class FileSystemWriter(_InFolder, BlockingAsyncStager, StorageWriter):
         """Write ``.metadata``, which makes the new checkpoint valid. Then remove files that it does not name."""
         metadata.version = "1.0.0"
         metadata.storage_data = {result.index: result.storage_data for part in results for result in part}
-        metadata.storage_meta = StorageMeta(self.checkpoint_id, self.save_id)
+        metadata.storage_meta = self.storage_meta()
         with self._new_file(self._own_metadata_path()) as stream:
             _metadata_file.write(metadata, stream)
         self._sync_folder()
