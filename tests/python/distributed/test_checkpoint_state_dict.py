@@ -9,7 +9,6 @@ from pytpu.distributed import _state_dict_utils as tools
 from pytpu.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from pytpu.distributed.checkpoint.state_dict import (
     StateDictOptions,
-    _get_fqns,
     _patch_model_state_dict,
     _patch_optimizer_state_dict,
     get_model_state_dict,
@@ -138,15 +137,24 @@ def test_a_module_may_leave_attributes_out_of_names():
             return {"weight": "inner", "bias": "inner"}
 
     model = nn.Sequential(Outer())
-    assert _get_fqns(model, "0.weight") == {"0.weight"}
+    optimizer = torch.optim.SGD(model.parameters(), momentum=0.9)
+    state, of_optimizer = get_state_dict(model, optimizer)
+    assert sorted(state) == sorted(of_optimizer["state"]) == ["0.bias", "0.weight"]
+    set_model_state_dict(model, {"0.weight": torch.full((2, 2), 3.0), "0.bias": torch.zeros(2)})
+    assert model[0].inner.weight.eq(3).all()
     result = set_model_state_dict(
         model,
         {"0.inner.weight": torch.ones(2, 2), "0.inner.bias": torch.zeros(2)},
         options=StateDictOptions(dsd_fqn_modifiers="none"),
     )
     assert result.missing_keys == [] and model[0].inner.weight.eq(1).all()
+
+
+def test_a_module_is_not_named_as_extra_state():
+    model = nn.Sequential()
+    model.add_module("_extra_state", nn.Linear(1, 1))
     with pytest.raises(RuntimeError, match="Expect `_extra_state` to be the last obj name"):
-        _get_fqns(model, "0._extra_state.x")
+        get_model_state_dict(model)
 
 
 def test_states_of_optimizers_name_parameters():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,8 +51,6 @@ __all__ = [
 ]
 
 _STATE, _PG, _PARAMS = "state", "param_groups", "params"
-_CHECKPOINT_PREFIX = f"{_CHECKPOINT_WRAPPED}."
-_FSDP_WRAPPED = "_fsdp_wrapped_module"
 
 FQNS_T = set[str]
 PrimitiveType = DTensor | torch.Tensor | int | float | str
@@ -94,84 +92,46 @@ class StateDictOptions:
 # ---- names
 
 
-def _get_fqns(
-    model: nn.Module,
-    name: str,
-    dsd_fqn_modifiers: str = "_fqn_modifiers",
-    skip_ddp_prefix: bool = True,
-    skip_compiler_prefix: bool = True,
-) -> FQNS_T:
-    """Return the name of a parameter or buffer in the plain model, as a set with one item.
+# Wrappers, and the attribute of each that has the wrapped model.
+_WRAPPERS = (
+    (DistributedDataParallel, "module"),
+    (OptimizedModule, "_orig_mod"),
+    (FullyShardedDataParallel, "_fsdp_wrapped_module"),
+)
+
+
+def _plain_name(model: nn.Module, name: str, options: StateDictOptions | None = None) -> str:
+    """Return the name of a parameter or buffer in the plain model.
 
     Args:
         model: The model.
         name: Name in the wrapped model.
-        dsd_fqn_modifiers: See `StateDictOptions`.
-        skip_ddp_prefix: Whether ``module.`` of ``DistributedDataParallel`` is left out.
-        skip_compiler_prefix: Whether ``_orig_mod.`` of ``torch.compile`` is left out.
+        options: Options.
     """
-    parts = name.replace(_CHECKPOINT_PREFIX, "").split(".")
+    modifiers = (options or StateDictOptions()).dsd_fqn_modifiers
+    path = name.replace(f"{_CHECKPOINT_WRAPPED}.", "").split(".")
+    if _EXTRA_STATE_KEY_SUFFIX in path[:-1]:
+        raise RuntimeError("Expect `_extra_state` to be the last obj name")
     kept: list[str] = []
     at: Any = model
-    for i, part in enumerate(parts):
-        is_kept = True
-        if isinstance(at, DistributedDataParallel) and part == "module":
-            is_kept = not skip_ddp_prefix
-        elif isinstance(at, OptimizedModule) and part == "_orig_mod":
-            is_kept = not skip_compiler_prefix
-        elif isinstance(at, FullyShardedDataParallel):
-            is_kept = part != _FSDP_WRAPPED
-            at = getattr(at, _FSDP_WRAPPED) if is_kept else at
-        elif hasattr(at, dsd_fqn_modifiers):
-            removed = getattr(at, dsd_fqn_modifiers)().get(part)
-            at = getattr(at, removed, at) if removed else at
-        if is_kept:
+    for position, part in enumerate(path, start=1):
+        inner = next((attribute for kind, attribute in _WRAPPERS if isinstance(at, kind)), None)
+        moved = getattr(at, modifiers)() if hasattr(at, modifiers) else {}
+        if part != inner and part not in moved.values():
             kept.append(part)
-        if part == _EXTRA_STATE_KEY_SUFFIX:
-            if i != len(parts) - 1:
-                raise RuntimeError("Expect `_extra_state` to be the last obj name")
-        elif i != len(parts) - 1:
+            # The names of some modules leave an attribute out.
+            between = inner or moved.get(part)
+            at = getattr(at, between, at) if between else at
+        if position < len(path):
             at = getattr(at, part)
-    return {".".join(kept)}
-
-
-def _fqn(model: nn.Module, name: str, options: StateDictOptions | None = None, **kwargs: bool) -> str:
-    modifiers = (options or StateDictOptions()).dsd_fqn_modifiers
-    return next(iter(_get_fqns(model, name, modifiers, **kwargs)))
-
-
-class _EXTRA_STATE:
-    """Stands for the value of ``get_extra_state``."""
-
-
-def _iterate_valid_model_state(
-    model: nn.Module, dsd_fqn_modifiers: str = "_fqn_modifiers"
-) -> Generator[tuple[str, Any], None, None]:
-    """Yield the names and values of a model that its state dict has. A shared tensor has each of its names."""
-    visited: set[nn.Module] = set()
-
-    def visit(module: nn.Module, prefix: str) -> Generator[tuple[str, Any], None, None]:
-        visited.add(module)
-        removed = getattr(module, dsd_fqn_modifiers)().values() if hasattr(module, dsd_fqn_modifiers) else ()
-        for name, child in module.named_children():
-            if child not in visited:
-                yield from visit(child, prefix if name in removed else f"{prefix}{name}.")
-        for values in (module._buffers, module._parameters):
-            for name, value in values.items():
-                if value is not None and name not in module._non_persistent_buffers_set:
-                    yield f"{prefix}{name}", value
-        if type(module).get_extra_state is not nn.Module.get_extra_state:
-            yield f"{prefix}{_EXTRA_STATE_KEY_SUFFIX}", _EXTRA_STATE()
-
-    yield from visit(model, "")
+    return ".".join(kept)
 
 
 def _names_of_parameters(model: nn.Module, options: StateDictOptions) -> dict[torch.Tensor, list[str]]:
     """Return the names of each parameter. A parameter that modules share has several."""
     names: dict[torch.Tensor, list[str]] = {}
-    for key, value in _iterate_valid_model_state(model, options.dsd_fqn_modifiers):
-        if isinstance(value, nn.Parameter):
-            names.setdefault(value, []).append(_fqn(model, key, options))
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        names.setdefault(parameter, []).append(_plain_name(model, name, options))
     return names
 
 
@@ -210,13 +170,13 @@ def _may_be_empty(options: StateDictOptions) -> bool:
 
 def _get_model_state(model: nn.Module, options: StateDictOptions, submodules: Any = None) -> dict[str, Any]:
     with torch.no_grad():
-        state = {_fqn(model, key, options): value for key, value in _original(model, "state_dict")().items()}
+        state = {_plain_name(model, key, options): value for key, value in _original(model, "state_dict")().items()}
         if submodules:
             state = _of_submodules(model, state, options, submodules)
         if options.ignore_frozen_params:
             for name, parameter in model.named_parameters():
                 if not parameter.requires_grad:
-                    state.pop(_fqn(model, name, options), None)
+                    state.pop(_plain_name(model, name, options), None)
         state = _finished(state, options)
     if not state and not submodules and options.strict and not options.ignore_frozen_params:
         if not _may_be_empty(options):
@@ -242,7 +202,7 @@ def _of_submodules(
         stacklevel=4,
     )
     wanted = set(submodules)
-    prefixes = [f"{_fqn(model, name, options)}." for name, module in model.named_modules() if module in wanted]
+    prefixes = [f"{_plain_name(model, name, options)}." for name, module in model.named_modules() if module in wanted]
     return {
         name if options.keep_submodule_prefixes else name[len(prefix) :]: value
         for name, value in state.items()
@@ -262,7 +222,7 @@ def _with_names_of_model(model: nn.Module, state: Any) -> dict[str, Any]:
         stacklevel=3,
     )
     return {
-        f"{_fqn(model, name)}.{key}": value
+        f"{_plain_name(model, name)}.{key}": value
         for name, module in model.named_modules()
         for key, value in state.get(module, {}).items()
     }
@@ -287,7 +247,7 @@ def _load_model_state(model: nn.Module, state: dict[str, Any], options: StateDic
     with torch.no_grad():
         # The keys that the model takes may have prefixes of its wrappers.
         for key, value in _original(model, "state_dict")().items():
-            name = _fqn(model, key, options)
+            name = _plain_name(model, key, options)
             if has_state and name != key:
                 if name in state:
                     state[key] = state.pop(name)
@@ -312,7 +272,7 @@ def _load_model_state(model: nn.Module, state: dict[str, Any], options: StateDic
 # ---- optimizers
 
 
-def _init_optim_state(optim: torch.optim.Optimizer) -> None:
+def _make_state(optim: torch.optim.Optimizer) -> None:
     """Make the state of an optimizer that has not run: by a step with gradients of zero and a learning rate of zero."""
     parameters = [p for group in optim.param_groups for p in group[_PARAMS]]
     if optim.state or any(p.grad is not None for p in parameters):
@@ -340,7 +300,7 @@ def _get_optimizer_state(
     joined: OptimizerStateType = {_STATE: {}, _PG: []}
     names = {p: found[0] for p, found in _names_of_parameters(model, options).items()}
     for optim in optimizers:
-        _init_optim_state(optim)
+        _make_state(optim)
         state = _original(optim, "state_dict")()
         numbers = [p for group in optim.param_groups for p in group[_PARAMS]]
         unknown = [i for i, p in enumerate(numbers) if p not in names]
@@ -499,7 +459,7 @@ def _load_optimizer_state(
         raise RuntimeError(_no_optimizer_state(loaded))
     names = _names_of_parameters(model, options)
     for optim in optimizers:
-        _init_optim_state(optim)
+        _make_state(optim)
         state = _state_of_optimizer(optim, loaded, names, options) if loaded else {}
         if options.full_state_dict:
             state = _sharded_as(model, optim, state, options)
