@@ -18,6 +18,12 @@ def _imported(name: str) -> Any:
         return None
 
 
+def _require_zstd(problem: str) -> None:
+    """Raise `ValueError` if no package for this compression is installed."""
+    if not ZStandard.is_available():
+        raise ValueError(f"{problem} because no module named 'zstandard' or 'pyzstd'")
+
+
 class Extension(abc.ABC):
     """A change of the format that files name, so that readers find it."""
 
@@ -52,8 +58,7 @@ class ZStandard(StreamTransformExtension):
     """Compression by the package ``zstandard`` or ``pyzstd``."""
 
     def __init__(self) -> None:
-        if not ZStandard.is_available():
-            raise ValueError("ZStandard extension is unavailable because no module named 'zstandard' or 'pyzstd'")
+        _require_zstd("ZStandard extension is unavailable")
 
     @staticmethod
     def is_available() -> bool:
@@ -63,12 +68,9 @@ class ZStandard(StreamTransformExtension):
     @staticmethod
     def from_descriptor(version: str) -> ZStandard:
         """Return the extension for version 1."""
-        if version.partition(".")[0] != "1":
+        _require_zstd("Stream with ZStandard compression cannot be processed")
+        if version.split(".")[0] != "1":
             raise ValueError(f"Unknown extension version={version!r}")
-        if not ZStandard.is_available():
-            raise ValueError(
-                "Stream with ZStandard compression cannot be processed because no module named 'zstandard' or 'pyzstd'"
-            )
         return ZStandard()
 
     @staticmethod
@@ -134,10 +136,8 @@ class ExtensionRegistry:
         Raises:
             ValueError: If a name or a version is unknown.
         """
-        found = []
-        for descriptor in descriptors:
-            name, _, version = descriptor.partition("/")
+        parts = [descriptor.partition("/") for descriptor in descriptors]
+        for name, _, _ in parts:
             if name not in self.extensions:
                 raise ValueError(f"Unknown extension name={name!r}")
-            found.append(self.extensions[name].from_descriptor(version))
-        return found
+        return [self.extensions[name].from_descriptor(version) for name, _, version in parts]

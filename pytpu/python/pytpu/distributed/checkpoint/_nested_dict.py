@@ -22,18 +22,17 @@ def flatten_state_dict(
     Raises:
         ValueError: If two values have the same flat name.
     """
-    flattened: STATE_DICT_TYPE = {}
-    mappings: FLATTEN_MAPPING = {}
-
-    def add(path: OBJ_PATH, value: Any) -> None:
-        name = ".".join(map(str, path))
-        if name in flattened:
+    found: list[tuple[OBJ_PATH, Any]] = []
+    walk = traverse_by_old_rules if has_old_rules else traverse_state_dict
+    walk(state_dict, lambda path, value: found.append((path, value)))
+    values: STATE_DICT_TYPE = {}
+    paths: FLATTEN_MAPPING = {}
+    for path, value in found:
+        name = ".".join(str(key) for key in path)
+        if name in values:
             raise ValueError(f"duplicated flatten key {name}")
-        flattened[name] = value
-        mappings[name] = path
-
-    (traverse_by_old_rules if has_old_rules else traverse_state_dict)(state_dict, add)
-    return flattened, mappings
+        values[name], paths[name] = value, path
+    return values, paths
 
 
 def unflatten_state_dict(state_dict: STATE_DICT_TYPE, mapping: FLATTEN_MAPPING) -> STATE_DICT_TYPE:

@@ -103,12 +103,13 @@ def get_element(root_dict: STATE_DICT_TYPE, path: OBJ_PATH, default_value: Any =
     """Return a value of a nested state dict, or `default_value` if there is none at this path."""
     value: Any = root_dict
     for key in path:
-        if isinstance(key, int):
-            if not isinstance(value, list) or len(value) <= key:
-                return default_value
-        elif not isinstance(value, Mapping) or key not in value:
+        kind: Any = list if isinstance(key, int) else Mapping
+        if not isinstance(value, kind):
             return default_value
-        value = value[key]
+        try:
+            value = value[key]
+        except (KeyError, IndexError):
+            return default_value
     return value
 
 

@@ -51,10 +51,9 @@ class CheckpointException(BaseException):
         return self._failures
 
     def __str__(self) -> str:
-        lines = [f"CheckpointException ranks:{self._failures.keys()}\n"]
+        texts = [f"CheckpointException ranks:{self._failures.keys()}\n"]
         for rank, (error, frames) in self._failures.items():
-            lines.append(f"Traceback (most recent call last): (RANK {rank})\n")
-            if frames is not None:
-                lines += traceback.format_list(frames)
-            lines += traceback.format_exception_only(type(error), error)
-        return "".join(lines)
+            where = [] if frames is None else frames.format()
+            what = traceback.format_exception_only(error)
+            texts.append("".join([f"Traceback (most recent call last): (RANK {rank})\n", *where, *what]))
+        return "".join(texts)

@@ -158,9 +158,8 @@ class FileSystem(FileSystemBase):
         """Return whether `checkpoint_id` is a path below a folder that this process may write to."""
         if isinstance(checkpoint_id, Path):
             return True
-        if "://" in str(checkpoint_id):
-            return False
-        return any(parent.exists() and os.access(parent, os.W_OK) for parent in Path(checkpoint_id).parents)
+        is_url = "://" in os.fspath(checkpoint_id)
+        return not is_url and any(os.access(parent, os.W_OK) for parent in Path(checkpoint_id).parents)
 
     def exists(self, path: str | os.PathLike[str]) -> bool:
         """Return whether there is a file."""
@@ -351,17 +350,19 @@ class FileSystemWriter(_InFolder, BlockingAsyncStager, StorageWriter):
         """
         self.fs.mkdir(self.path)
         if self.fs.exists(self._own_metadata_path()):
-            if not self.overwrite:
-                raise RuntimeError(f"Checkpoint already exists and self.overwrite={self.overwrite!r}.")
-            warnings.warn(
-                f"Detected an existing checkpoint in {self.path}, overwriting since "
-                f"self.overwrite={self.overwrite!r}. Past version 2.5 of PyTorch, `overwrite` will default to False. "
-                "Set this variable to True to maintain this functionality or False to raise when an existing "
-                "checkpoint is found.",
-                stacklevel=2,
-            )
+            self._warn_of_overwriting()
         is_alone = self.rank is not None and not self.use_collectives
         return replace(plan, storage_data=f"__{self.rank}_") if is_alone else plan
+
+    def _warn_of_overwriting(self) -> None:
+        if not self.overwrite:
+            raise RuntimeError("Checkpoint already exists and self.overwrite=False.")
+        warnings.warn(
+            f"Detected an existing checkpoint in {self.path}, overwriting since self.overwrite=True. Past version 2.5 "
+            "of PyTorch, `overwrite` will default to False. Set this variable to True to maintain this functionality "
+            "or False to raise when an existing checkpoint is found.",
+            stacklevel=3,
+        )
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
         """Give each rank the beginning of the names of its files."""

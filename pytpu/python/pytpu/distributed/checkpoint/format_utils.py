@@ -139,12 +139,8 @@ def dcp_to_torch_save(dcp_checkpoint_dir: str | os.PathLike[str], torch_save_pat
         torch_save_path: Path of the new file.
     """
     values: STATE_DICT_TYPE = {}
-    _load_state_dict(
-        values,
-        storage_reader=FileSystemReader(dcp_checkpoint_dir),
-        planner=_EmptyStateDictLoadPlanner(),
-        no_dist=True,
-    )
+    reader = FileSystemReader(dcp_checkpoint_dir)
+    _load_state_dict(values, reader, no_dist=True, planner=_EmptyStateDictLoadPlanner())
     torch.save(values, torch_save_path)
 
 

@@ -15,6 +15,15 @@ from .filesystem import FileSystemBase, FileSystemReader, FileSystemWriter, Seri
 __all__ = ["FsspecReader", "FsspecWriter"]
 
 
+def _function_of_fsspec() -> Any:
+    """Return the function that finds the file system of a URL, or `None` if ``fsspec`` is not installed."""
+    try:
+        from fsspec.core import url_to_fs
+    except ImportError:
+        return None
+    return url_to_fs
+
+
 class _UrlFiles(FileSystemBase):
     """The operations on files, by ``fsspec``.
 
@@ -29,13 +38,14 @@ class _UrlFiles(FileSystemBase):
     @contextmanager
     def create_stream(self, path: str | os.PathLike[str], mode: str) -> Generator[Any, None, None]:
         """Return a context manager that opens a file. If an error interrupts writing, the file is removed."""
+        is_written = "r" not in mode or "+" in mode
         try:
             with self.fs.open(os.fspath(path), mode) as stream:
                 yield stream
         except BaseException:
-            if any(letter in mode for letter in "w+a"):
-                with contextlib.suppress(Exception):
-                    self.rm_file(path)
+            with contextlib.suppress(Exception):
+                if is_written:
+                    self.fs.rm(path)
             raise
 
     def concat_path(self, path: str | os.PathLike[str], suffix: str) -> str:
@@ -60,14 +70,11 @@ class _UrlFiles(FileSystemBase):
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
         """Return whether ``fsspec`` is installed and knows the protocol of a URL."""
-        if isinstance(checkpoint_id, Path):
+        find = None if isinstance(checkpoint_id, Path) else _function_of_fsspec()
+        if find is None:
             return False
         try:
-            from fsspec.core import url_to_fs
-        except ImportError:
-            return False
-        try:
-            url_to_fs(checkpoint_id)
+            find(checkpoint_id)
         except ValueError:
             return False
         return True

@@ -95,13 +95,9 @@ class TensorProperties:
     @staticmethod
     def create_from_tensor(tensor: Tensor) -> TensorProperties:
         """Return the properties of a tensor."""
+        pinned, strides = tensor.is_pinned(), tuple(tensor.stride())
         return TensorProperties(
-            dtype=tensor.dtype,
-            layout=tensor.layout,
-            requires_grad=tensor.requires_grad,
-            memory_format=torch.contiguous_format,
-            pin_memory=tensor.is_pinned(),
-            strides=tuple(tensor.stride()),
+            tensor.dtype, tensor.layout, tensor.requires_grad, torch.contiguous_format, pinned, strides
         )
 
 

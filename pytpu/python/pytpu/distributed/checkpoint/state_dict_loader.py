@@ -6,14 +6,15 @@ import os
 import warnings
 from typing import Any
 
-from ._storage_utils import storage_for
 from .default_planner import DefaultLoadPlanner, _EmptyStateDictLoadPlanner
+from .filesystem import FileSystemReader
+from .fsspec_filesystem import FsspecReader
 from .metadata import Metadata
 from .planner import LoadPlan, LoadPlanner
 from .state_dict_saver import _is_alone
 from .stateful import Stateful
 from .storage import StorageReader
-from .utils import Team, accepted, takes_storage_second
+from .utils import Team, accepted, storage_for, takes_storage_second
 
 __all__ = ["load", "load_state_dict"]
 
@@ -74,7 +75,7 @@ def load(
         {'w': tensor([0, 1, 2]), 'step': 7}
     """
     no_dist = _is_alone(no_dist, "load")
-    reader = storage_for(storage_reader, checkpoint_id, reader=True)
+    reader = storage_for(storage_reader, checkpoint_id, (FileSystemReader, FsspecReader))
     # All ranks call `state_dict` in one order: it may communicate.
     objects = {key: state_dict[key] for key in sorted(state_dict)}
     values = {key: obj.state_dict() if isinstance(obj, Stateful) else obj for key, obj in objects.items()}
@@ -147,7 +148,7 @@ def _load_state_dict_from_keys(
     """
     no_dist = _is_alone(False, "load")
     state_dict: dict[str, Any] = {}
-    reader = storage_for(storage_reader, checkpoint_id, reader=True)
+    reader = storage_for(storage_reader, checkpoint_id, (FileSystemReader, FsspecReader))
     chosen = _EmptyStateDictLoadPlanner({keys} if isinstance(keys, str) else keys)
     _load_state_dict(state_dict, reader, process_group, no_dist=no_dist, planner=chosen)
     return state_dict

@@ -12,14 +12,15 @@ from typing import Any
 import pytpu as torch
 import pytpu.distributed as dist
 
-from ._storage_utils import storage_for
 from .default_planner import DefaultSavePlanner
+from .filesystem import FileSystemWriter
+from .fsspec_filesystem import FsspecWriter
 from .metadata import STATE_DICT_TYPE, Metadata, StorageMeta
 from .planner import SavePlan, SavePlanner
 from .staging import AsyncStager, DefaultStager, StagingOptions
 from .stateful import Stateful
 from .storage import StorageWriter, WriteResult
-from .utils import Team, accepted, takes_storage_second
+from .utils import Team, accepted, storage_for, takes_storage_second
 
 __all__ = ["AsyncCheckpointerType", "AsyncSaveResponse", "async_save", "save", "save_state_dict"]
 
@@ -107,7 +108,7 @@ def save(
     no_dist = _is_alone(no_dist, "save")
     return _save_state_dict(
         _values_of(state_dict),
-        storage_for(storage_writer, checkpoint_id),
+        storage_for(storage_writer, checkpoint_id, (FileSystemWriter, FsspecWriter)),
         process_group,
         no_dist=no_dist,
         planner=planner,

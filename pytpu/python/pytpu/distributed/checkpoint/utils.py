@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytpu.distributed as dist
@@ -127,6 +128,31 @@ def accepted(function: Callable[..., Any], **options: Any) -> dict[str, Any]:
     parameters = inspect.signature(function).parameters
     takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     return {name: value for name, value in options.items() if takes_all or name in parameters}
+
+
+def storage_for(given: Any, checkpoint_id: str | os.PathLike[str] | None, kinds: Sequence[Any]) -> Any:
+    """Return the storage of a checkpoint.
+
+    Args:
+        given: The storage that the caller has given, or `None`.
+        checkpoint_id: The name of the checkpoint, or `None` if `given` knows it.
+        kinds: Classes of which the first one that knows `checkpoint_id` is made if no storage is given.
+
+    Raises:
+        RuntimeError: If no class knows `checkpoint_id`.
+    """
+    if given and checkpoint_id is not None:
+        given.reset(checkpoint_id)
+    if given:
+        return given
+    if not checkpoint_id:
+        raise RuntimeError("`checkpoint_id` must be specified if storage_reader/storage_writer is None.")
+    for kind in kinds:
+        if kind.validate_checkpoint_id(checkpoint_id):
+            return kind(checkpoint_id)
+    raise RuntimeError(
+        "Cannot detect which StorageReader or StorageWriter to use. Please specify the storage_reader/storage_writer."
+    )
 
 
 def takes_storage_second(storage: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
