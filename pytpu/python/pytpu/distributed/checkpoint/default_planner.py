@@ -138,9 +138,11 @@ class DefaultSavePlanner(SavePlanner):
         else:
             this.finals, this.metadata = self._plan_of_all(this.of_ranks)
         self.global_plan, self.metadata = this.finals, this.metadata
-        if len(this.finals) != len(last.finals):
-            return this.finals, this.metadata
-        changes = [_UNCHANGED if new == old else new for new, old in zip(this.finals, last.finals, strict=True)]
+        # A rank without a plan of the last save has sent a new one.
+        changes = [
+            new if plan.usable or new != last.finals[rank] else _UNCHANGED
+            for rank, (plan, new) in enumerate(zip(all_plans, this.finals, strict=True))
+        ]
         return changes, this.metadata
 
     def _plan_of_all(self, plans: list[SavePlan]) -> tuple[list[SavePlan], Metadata]:
