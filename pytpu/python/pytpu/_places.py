@@ -139,6 +139,7 @@ NAMES = {
     },
     "distributed": {
         "_C._distributed_c10d": "FileStore HashStore TCPStore",
+        "distributed.distributed_c10d": "PrefixStore Store Work",
     },
     "distributed.tensor": {"distributed.tensor.placement_types": "Partial Placement Replicate Shard"},
     "futures": {"jit": "Future"},

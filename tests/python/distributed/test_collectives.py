@@ -234,6 +234,9 @@ def check_coalesced():
         same(x, torch.full((n,), float(sum(range(size)) + n * size)), n)
     future = dist.all_reduce_coalesced([torch.ones(2), torch.ones(3)], dist.ReduceOp.MAX, async_op=True)
     assert [x.tolist() for x in future.wait()] == [[1.0] * 2, [1.0] * 3]
+    mixed = [torch.ones(2), torch.full((2,), 1 + 2j)]
+    dist.all_reduce_coalesced(mixed)
+    assert mixed[0].tolist() == [size] * 2 and mixed[1].tolist() == [size * (1 + 2j)] * 2
     inputs = [torch.full((2,), rank), torch.full((3, 1), 10 * rank)]
     outputs = [[torch.zeros_like(x) for x in inputs] for _ in range(size)]
     dist.all_gather_coalesced(outputs, inputs)

@@ -155,20 +155,20 @@ HOLDS = {
     ),
     "torch.backends.cuda.is_built()": (lambda: torch.backends.cuda.is_built(), lambda v: v is False),
     "torch.version.cuda": (lambda: torch.version.cuda, lambda v: v is None),
+    "torch.distributed.is_backend_available('tpu_dist')": (
+        lambda: torch.distributed.is_backend_available("tpu_dist"),
+        lambda v: v is True,
+    ),
+    "torch.distributed.Backend.default_device_backend_map": (
+        lambda: torch.distributed.Backend.default_device_backend_map,
+        lambda v: {"cpu", "tpu"} <= set(v),
+    ),
 }
 
 # Calls that fail, with the error. When a name is added, move it to the table above.
 ABSENT = {
     "torch.export.export": (lambda: torch.export.export, AttributeError),
     "torch.randn(2, device='xla').device": (lambda: torch.randn(2, device="xla").device, RuntimeError),
-    "torch.distributed.is_backend_available('tpu_dist')": (
-        lambda: torch.distributed.is_backend_available("tpu_dist"),
-        AttributeError,
-    ),
-    "torch.distributed.Backend.default_device_backend_map": (
-        lambda: torch.distributed.Backend.default_device_backend_map,
-        AttributeError,
-    ),
     "torch.tpu.distributed.set_tpu_launch_env": (lambda: torch.tpu.distributed.set_tpu_launch_env, AttributeError),
     "torch.tpu.distributed.topology_aware_mesh": (lambda: torch.tpu.distributed.topology_aware_mesh, AttributeError),
 }

@@ -130,13 +130,13 @@ if TYPE_CHECKING:
 _WHY = "it is not implemented yet"
 _NO_NCCL = "NCCL is not part of this package"
 
-ProcessGroupNCCL = absent_class("torch.distributed.ProcessGroupNCCL", _NO_NCCL)
-ProcessGroupNCCL2 = absent_class("torch.distributed.ProcessGroupNCCL2", _NO_NCCL)
-ProcessGroupNCCLLazy = absent_class("torch.distributed.ProcessGroupNCCLLazy", _NO_NCCL)
-BuiltinCommHookType = absent_class("torch.distributed.BuiltinCommHookType", _WHY)
-GradBucket = absent_class("torch.distributed.GradBucket", _WHY)
-Logger = absent_class("torch.distributed.Logger", _WHY)
-Reducer = absent_class("torch.distributed.Reducer", _WHY)
+ProcessGroupNCCL = absent_class("torch.distributed.distributed_c10d.ProcessGroupNCCL", _NO_NCCL)
+ProcessGroupNCCL2 = absent_class("torch.distributed.distributed_c10d.ProcessGroupNCCL2", _NO_NCCL)
+ProcessGroupNCCLLazy = absent_class("torch.distributed.distributed_c10d.ProcessGroupNCCLLazy", _NO_NCCL)
+BuiltinCommHookType = absent_class("torch._C._distributed_c10d.BuiltinCommHookType", _WHY)
+GradBucket = absent_class("torch._C._distributed_c10d.GradBucket", _WHY)
+Logger = absent_class("torch._C._distributed_c10d.Logger", _WHY)
+Reducer = absent_class("torch._C._distributed_c10d.Reducer", _WHY)
 
 __all__ = [
     "AllToAllOptions", "AllreduceCoalescedOptions", "AllreduceOptions", "Backend", "BackendConfig", "BarrierOptions",
