@@ -1,7 +1,7 @@
 """Training in several processes: stores, rendezvous, process groups and collectives.
 
 Collectives run on tensors of device ``cpu``, and of device ``tpu`` where it is XLA's CPU backend. Ranks of a host
-exchange them through shared memory, others through TCP.
+exchange them through shared memory, others through TCP. `DistributedDataParallel` is in ``torch.nn.parallel``.
 
 Example:
     >>> import pytpu as torch
@@ -32,6 +32,7 @@ from .._C import (
 )
 from ._breakpoint import breakpoint
 from ._debug import DebugLevel, get_debug_level, set_debug_level, set_debug_level_from_env
+from ._grad_bucket import BuiltinCommHookType, GradBucket
 from .constants import default_pg_timeout
 from .distributed_c10d import (
     AllreduceCoalescedOptions,
@@ -132,10 +133,8 @@ if TYPE_CHECKING:
 
 _WHY = "it is not implemented yet"
 
-BuiltinCommHookType = absent_class("torch._C._distributed_c10d.BuiltinCommHookType", _WHY)
-GradBucket = absent_class("torch._C._distributed_c10d.GradBucket", _WHY)
 Logger = absent_class("torch._C._distributed_c10d.Logger", _WHY)
-Reducer = absent_class("torch._C._distributed_c10d.Reducer", _WHY)
+Reducer = absent_class("torch._C._distributed_c10d.Reducer", "use torch.nn.parallel.DistributedDataParallel")
 
 __all__ = [
     "AllToAllOptions", "AllreduceCoalescedOptions", "AllreduceOptions", "Backend", "BackendConfig", "BarrierOptions",
