@@ -60,7 +60,8 @@ def local_map(
             raise AssertionError(
                 f"in_placements length {len(in_placements)} does not match the input args length {len(args)}!"
             )
-        mesh, parts = device_mesh, list[Any]()
+        mesh = device_mesh
+        parts: list[Any] = []
         is_sharded = any(isinstance(x, DTensor) for x in args)
         for i, x in enumerate(args):
             wanted = None if in_placements is None else in_placements[i]
