@@ -273,7 +273,7 @@ proptest! {
         let dot = if overload.is_empty() { "" } else { "." };
         let text = format!("{name}{dot}{overload}({}) -> Tensor", parts.join(", "));
         let schema = Schema::parse(&text).map_err(|e| TestCaseError::fail(e.to_string()))?;
-        prop_assert_eq!((&schema.name, &schema.overload), (&name, &overload));
+        prop_assert_eq!((schema.name, schema.overload), (name.as_str(), overload.as_str()));
         prop_assert_eq!(schema.positional, positional);
         prop_assert_eq!(schema.params.len(), parameters.len());
         for (i, (parsed, (_, ty, optional, default))) in schema.params.iter().zip(&parameters).enumerate() {

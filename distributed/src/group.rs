@@ -464,7 +464,16 @@ impl Group {
         let names: Vec<String> = ranks.iter().map(|&r| self.name_of(r)).collect();
         let noun = if ranks.len() == 1 { "Rank" } else { "Ranks" };
         let text = format!("{noun} {} failed to pass monitoredBarrier in {millis} ms", names.join(", "));
-        Error::new(ErrorKind::DistBackend, format!("[Rank {}]: {text}", self.rank)).note(self.identity())
+        let error = Error::new(ErrorKind::DistBackend, format!("[Rank {}]: {text}", self.rank));
+        if self.rank == 0 {
+            return error.note(self.identity());
+        }
+        // PyTorch's words for the ranks that rank 0 has told.
+        error.note(format!(
+            "Rank {} successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank \
+             0",
+            self.rank
+        ))
     }
 
     fn check(&self, request: &Request, input: usize, output: usize) -> Result<()> {

@@ -9,8 +9,9 @@ use std::time::Duration;
 use torchtpu_tensor::{Error, ErrorKind};
 
 const PERIOD: Duration = Duration::from_millis(500);
-/// A collective that runs longer than this, or a message that waits, asks the store whether another rank failed or left.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// A collective that runs longer than this, or a message that waits, asks the store whether another rank failed or
+/// left.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// A group, and the sequence number and state that the store has.
 type Watched = (Weak<Group>, Option<(u64, State)>);
@@ -44,6 +45,9 @@ fn look() {
         if group.has_waited(PATIENCE) {
             if let Ok(Some(text)) = group.meeting.find("abort") {
                 group.break_with(&Error::new(ErrorKind::DistBackend, String::from_utf8_lossy(&text)));
+            } else if matches!(group.meeting.find("failed"), Ok(Some(_))) {
+                // The rank that failed is about to say why. It may wait for the call of this rank to fail.
+                group.break_with(&Error::new(ErrorKind::DistBackend, "a collective of another rank failed"));
             } else if let Some(text) = group.absence() {
                 // The waiting call reports the text of the store.
                 let _ = group.meeting.post("abort", &text);

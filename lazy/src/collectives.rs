@@ -12,7 +12,7 @@ use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
-use torchtpu_pjrt::{Buffer, CallFrame, Client, CustomCall, ElementType};
+use torchtpu_pjrt::{Buffer, CallFrame, Client, CustomCall, ElementType, Event};
 use torchtpu_tensor::comm::{self, Ticket};
 use torchtpu_tensor::ops::collective;
 
@@ -163,9 +163,17 @@ pub(crate) fn await_value(slot: &Slot) -> torchtpu_tensor::Result<()> {
 }
 
 fn await_buffer(buffer: &Buffer) -> torchtpu_tensor::Result<()> {
-    let (Ok(comm), Ok(event)) = (comm::get(), buffer.ready_event()) else { return Ok(()) };
+    buffer.ready_event().map_or(Ok(()), |event| await_event(&Arc::new(event)))
+}
+
+/// Wait for a program that may depend on other processes. Its error stays with its results.
+///
+/// # Errors
+/// If the user interrupts the wait. The groups are broken then, so the program ends soon.
+pub(crate) fn await_event(event: &Arc<Event>) -> torchtpu_tensor::Result<()> {
+    let Ok(comm) = comm::get() else { return Ok(()) };
     let (tell, told) = mpsc::channel();
-    let asked = Arc::new(event).on_ready(move || {
+    let asked = event.on_ready(move || {
         // The reader may have been interrupted.
         let _ = tell.send(());
     });

@@ -14,6 +14,7 @@ pub use fixed::arrange;
 use crate::device;
 use crate::objects::{looks_like_int, none};
 use pyo3::ffi::*;
+use std::collections::HashMap;
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 use torchtpu_tensor::policy::Policies;
@@ -64,12 +65,22 @@ impl Interned {
     }
 }
 
+/// Interned names of parameters, which many overloads share.
+#[derive(Default)]
+pub struct Names(HashMap<&'static str, Interned>);
+
+impl Names {
+    fn get(&mut self, name: &'static str) -> Interned {
+        *self.0.entry(name).or_insert_with(|| Interned::new(name))
+    }
+}
+
 /// One parameter.
 pub struct Parameter {
     name: Interned,
     /// `input` for the `self` of a function, and NumPy's names (`axis` for `dim`).
-    also: Vec<Interned>,
-    text: String,
+    also: Option<Interned>,
+    text: &'static str,
     ty: Ty,
     optional: bool,
     keyword_only: bool,
@@ -118,23 +129,30 @@ impl Overload {
     ///
     /// # Errors
     /// If the schema does not parse.
-    pub fn new(row: &'static Row, out_aliasing: Aliasing, schema: &Schema, in_place: bool, method: bool) -> Overload {
+    pub fn new(
+        row: &'static Row,
+        out_aliasing: Aliasing,
+        schema: &Schema<'static>,
+        in_place: bool,
+        method: bool,
+        names: &mut Names,
+    ) -> Overload {
         assert!(schema.params.len() <= MAX_PARAMS, "{}: too many parameters", schema.name);
         let params: Box<[Parameter]> = schema
             .params
             .iter()
             .enumerate()
             .map(|(i, p)| {
-                let also: &[&str] = match p.name.as_str() {
-                    "self" => &["input"],
-                    "dim" => &["axis"],
-                    "keepdim" => &["keepdims"],
-                    _ => &[],
+                let also = match p.name {
+                    "self" => Some("input"),
+                    "dim" => Some("axis"),
+                    "keepdim" => Some("keepdims"),
+                    _ => None,
                 };
                 Parameter {
-                    name: Interned::new(&p.name),
-                    also: also.iter().map(|s| Interned::new(s)).collect(),
-                    text: p.name.clone(),
+                    name: names.get(p.name),
+                    also: also.map(|name| names.get(name)),
+                    text: p.name,
                     ty: p.ty,
                     optional: p.optional,
                     keyword_only: p.keyword_only,
@@ -166,7 +184,7 @@ impl Overload {
     }
     /// The names of its positional tensors after the first one.
     pub fn tensors_after_first(&self) -> impl Iterator<Item = &str> {
-        self.params[1..self.positional].iter().filter(|p| p.ty == Ty::Tensor).map(|p| p.text.as_str())
+        self.params[1..self.positional].iter().filter(|p| p.ty == Ty::Tensor).map(|p| p.text)
     }
 }
 
@@ -277,13 +295,13 @@ impl Call {
         unsafe {
             for i in 0..n {
                 let k = self.keyword(i);
-                if p.name.is(k) || p.also.iter().any(|a| a.is(k)) {
+                if p.name.is(k) || p.also.is_some_and(|a| a.is(k)) {
                     return self.arg(self.positional + i);
                 }
             }
             for i in 0..n {
                 let k = self.keyword(i);
-                if p.name.equals(k) || p.also.iter().any(|a| a.equals(k)) {
+                if p.name.equals(k) || p.also.is_some_and(|a| a.equals(k)) {
                     return self.arg(self.positional + i);
                 }
             }

@@ -1,8 +1,9 @@
-//! The slots of `Tensor` that Python's garbage collector calls.
+//! Python's garbage collector: the slots of `Tensor` that it calls, and pauses.
 
 use crate::tensor_type::{dict_of, slot, take_dict, tensor_if_set};
 use crate::{autograd, enter};
 use pyo3::ffi::*;
+use pyo3::prelude::*;
 use std::ffi::{c_int, c_void};
 
 unsafe extern "C" fn traverse(o: *mut PyObject, visit: visitproc, arg: *mut c_void) -> c_int {
@@ -37,6 +38,28 @@ unsafe extern "C" fn clear(o: *mut PyObject) -> c_int {
         }
     }
     0
+}
+
+/// A pause of the collector, until it is dropped.
+pub struct Pause {
+    was_on: bool,
+}
+
+impl Pause {
+    /// Pause the collector.
+    pub fn new(_py: Python<'_>) -> Pause {
+        // SAFETY: the GIL is held.
+        Pause { was_on: unsafe { PyGC_Disable() } != 0 }
+    }
+}
+
+impl Drop for Pause {
+    fn drop(&mut self) {
+        if self.was_on {
+            // SAFETY: the GIL is held, since the value was made with it and stays in one function.
+            unsafe { PyGC_Enable() };
+        }
+    }
 }
 
 pub(crate) fn slots() -> [PyType_Slot; 2] {

@@ -119,6 +119,8 @@ fn init(m: &Bound<'_, PyModule>) -> PyResult<()> {
             may not share",
         ));
     }
+    // Everything that is made here stays, so the collector would look in vain.
+    let _pause = collector::Pause::new(m.py());
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     m.add_function(wrap_pyfunction!(_num_threads, m)?)?;
     m.add_function(wrap_pyfunction!(_set_num_threads, m)?)?;

@@ -4,7 +4,7 @@
 //! the number of its descriptor. The C function of a method gets only the tensor, so each number has a function of its
 //! own ([`TRAMPOLINES`]). Without a receiver, the call is the function form, otherwise the method.
 
-use crate::arguments::{Call, Form, Interned, Overload, Parsed, complain};
+use crate::arguments::{Call, Form, Interned, Names, Overload, Parsed, complain};
 use crate::enter::{self, Failure, Outcome};
 use crate::objects::{new_object, number_object, part_of, type_name};
 use crate::out::{check_no_overlap, check_out, follow_out, write_out};
@@ -13,8 +13,9 @@ use crate::{deprecated, help, torch_function};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::ffi::*;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
-use std::collections::{HashMap, HashSet};
+use pyo3::types::{PyDict, PyString, PyTuple};
+use smallvec::SmallVec;
+use std::collections::HashMap;
 use std::ffi::CString;
 use std::ptr::{null, null_mut};
 use std::sync::OnceLock;
@@ -25,7 +26,7 @@ use torchtpu_tensor::{Result, Tensor, autocast, ops, state};
 
 /// The overloads and callables of one name.
 pub struct Descriptor {
-    name: String,
+    name: &'static str,
     overloads: Vec<Overload>,
     /// The function object and the method descriptor, which `__torch_function__` gets.
     function: Interned,
@@ -34,6 +35,12 @@ pub struct Descriptor {
     fields: Option<Interned>,
     /// The type of the result of a call with `out=`.
     out_fields: Option<Interned>,
+}
+
+impl Descriptor {
+    fn is_method(&self) -> bool {
+        self.overloads.iter().any(|o| o.method)
+    }
 }
 
 static DESCRIPTORS: OnceLock<Vec<Descriptor>> = OnceLock::new();
@@ -192,12 +199,12 @@ fn mark_new(args: &Args<'_>, r: &Ret) {
 #[inline(never)]
 fn run_into(d: &'static Descriptor, o: &Overload, parsed: &Parsed) -> Outcome {
     let mut args = parsed.args().to_vec();
-    follow_out(&d.name, o, &mut args, parsed.out)?;
+    follow_out(d.name, o, &mut args, parsed.out)?;
     let args = Args(&args);
-    check_out(&d.name, o.row, &args, parsed.out)?;
+    check_out(d.name, o.row, &args, parsed.out)?;
     check_no_overlap(o.out_aliasing, &args, parsed.out)?;
     let r = if parsed.elements < enter::BIG { (o.row.call)(&args)? } else { without_gil(&args, o.row.call)? };
-    write_out(&d.name, o.row, d.out_fields, r, parsed.out)
+    write_out(d.name, o.row, d.out_fields, r, parsed.out)
 }
 
 /// Return the list that an in-place function got and has written, or a new list if it got another sequence.
@@ -318,12 +325,12 @@ fn no_match(d: &'static Descriptor, call: &Call) -> Outcome {
         let (today, mut parsed) = (new.call(), Parsed::new());
         for o in d.overloads.iter().filter(|o| o.method || today.receiver.is_null()) {
             if o.parse(&today, &mut parsed) {
-                deprecated::warn(&d.name, form, &new, o)?;
+                deprecated::warn(d.name, form, &new, o)?;
                 return run(d, o, &today, &parsed);
             }
         }
     }
-    complain(&d.name, &d.overloads, call)
+    complain(d.name, &d.overloads, call)
 }
 
 /// Call an op by its name in the schema, with parsed arguments, for hand-written code.
@@ -348,19 +355,60 @@ pub fn call_tensor_op(name: &str, overload: &str, args: &[Arg<'_>]) -> Outcome<T
     }
 }
 
-/// Make the definition of a function or of a method.
-fn method_def(d: &Descriptor, entry: Entry, method: bool) -> *mut PyMethodDef {
-    let overloads: Vec<&Overload> = d.overloads.iter().filter(|o| o.method || !method).collect();
-    let doc = overloads.iter().map(|o| o.row.doc).find(|doc| !doc.is_empty()).unwrap_or_default();
-    // Definitions live as long as the process, like the callables that point to them.
-    let name = CString::new(d.name.as_str()).expect("a name has no zero byte").into_raw();
-    let help = help::text(&d.name, doc, &overloads, method).into_raw();
-    Box::leak(Box::new(PyMethodDef {
-        ml_name: name,
-        ml_meth: PyMethodDefPointer { PyCFunctionFastWithKeywords: entry },
-        ml_flags: METH_FASTCALL | METH_KEYWORDS,
-        ml_doc: help,
-    }))
+/// Room for all names and help texts. The block grows if they need more.
+const TEXT_BYTES: usize = 512 << 10;
+
+/// C strings, one after another.
+struct Texts(String);
+
+impl Texts {
+    /// Add a string, and return its place.
+    fn add(&mut self, write: impl FnOnce(&mut String)) -> usize {
+        let place = self.0.len();
+        write(&mut self.0);
+        self.0.push('\0');
+        place
+    }
+    /// Add the help text of a function or of a method.
+    fn add_help(&mut self, d: &Descriptor, method: bool) -> usize {
+        let overloads: SmallVec<[&Overload; 8]> = d.overloads.iter().filter(|o| o.method || !method).collect();
+        let doc = overloads.iter().map(|o| o.row.doc).find(|doc| !doc.is_empty()).unwrap_or_default();
+        self.add(|text| help::write(text, d.name, doc, &overloads, method))
+    }
+}
+
+/// The definitions of a function and of its method. They live as long as the process, like the callables that point to
+/// them.
+struct Definitions {
+    function: *mut PyMethodDef,
+    method: Option<*mut PyMethodDef>,
+}
+
+/// Make the definitions for all names of the table, in order.
+fn definitions(table: &[Descriptor]) -> Vec<Definitions> {
+    let mut texts = Texts(String::with_capacity(TEXT_BYTES));
+    let mut places = Vec::with_capacity(table.len());
+    for d in table {
+        let name = texts.add(|text| text.push_str(d.name));
+        let function = texts.add_help(d, false);
+        let method = d.is_method().then(|| texts.add_help(d, true));
+        places.push((name, function, method));
+    }
+    let texts: &'static str = texts.0.leak();
+    let define = |entry: Entry, name: usize, help: usize| {
+        &raw mut *Box::leak(Box::new(PyMethodDef {
+            ml_name: texts[name..].as_ptr().cast(),
+            ml_meth: PyMethodDefPointer { PyCFunctionFastWithKeywords: entry },
+            ml_flags: METH_FASTCALL | METH_KEYWORDS,
+            ml_doc: texts[help..].as_ptr().cast(),
+        }))
+    };
+    let entries = TRAMPOLINES.iter().flatten().flatten();
+    let both = entries.zip(places).map(|(&entry, (name, function, method))| Definitions {
+        function: define(entry, name, function),
+        method: method.map(|method| define(entry, name, method)),
+    });
+    both.collect()
 }
 
 fn named_tuple(name: &str, fields: &[&str]) -> Interned {
@@ -381,14 +429,16 @@ fn named_tuple(name: &str, fields: &[&str]) -> Interned {
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = m.py();
     let mut order: Vec<Descriptor> = Vec::new();
-    let mut by_name: HashMap<String, usize> = HashMap::new();
-    let mut scopes: Vec<HashSet<u8>> = Vec::new();
+    let mut by_name: HashMap<&'static str, usize> = HashMap::new();
+    // One bit for each scope.
+    let mut scopes: Vec<u8> = Vec::new();
+    let mut names = Names::default();
     for (family, row) in ops::FAMILIES.iter().flat_map(|family| family.rows.iter().map(move |row| (family, row))) {
         let schema = Schema::parse(row.schema).map_err(enter::exception)?;
         let is_method = matches!(row.scope, Scope::Both | Scope::Method)
             && schema.params.first().is_some_and(|p| p.ty == torchtpu_tensor::schema::Ty::Tensor);
-        let mut add = |name: String, in_place: bool, is_method: bool, scope: Scope| {
-            let at = *by_name.entry(name.clone()).or_insert_with(|| {
+        let mut add = |name: &'static str, in_place: bool, is_method: bool, scope: Scope| {
+            let at = *by_name.entry(name).or_insert_with(|| {
                 order.push(Descriptor {
                     name,
                     overloads: Vec::new(),
@@ -397,24 +447,25 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
                     fields: None,
                     out_fields: None,
                 });
-                scopes.push(HashSet::new());
+                scopes.push(0);
                 order.len() - 1
             });
-            scopes[at].insert(scope as u8);
-            order[at].overloads.push(Overload::new(row, family.out_aliasing(row), &schema, in_place, is_method));
+            scopes[at] |= 1 << scope as u8;
+            let aliasing = family.out_aliasing(row);
+            order[at].overloads.push(Overload::new(row, aliasing, &schema, in_place, is_method, &mut names));
             if !in_place && !row.fields.is_empty() && order[at].fields.is_none() {
-                order[at].fields = Some(named_tuple(&order[at].name, row.fields));
+                order[at].fields = Some(named_tuple(name, row.fields));
                 if row.has_out {
-                    order[at].out_fields = Some(named_tuple(&format!("{}_out", order[at].name), row.fields));
+                    order[at].out_fields = Some(named_tuple(&format!("{name}_out"), row.fields));
                 }
             }
         };
-        add(schema.name.clone(), false, is_method, row.scope);
+        add(schema.name, false, is_method, row.scope);
         if row.has_in_place() {
-            add(format!("{}_", schema.name), true, is_method, row.scope);
+            add(format!("{}_", schema.name).leak(), true, is_method, row.scope);
         }
-        for alias in row.aliases {
-            add((*alias).to_string(), false, false, Scope::Nn);
+        for &alias in row.aliases {
+            add(alias, false, false, Scope::Nn);
         }
     }
     assert!(order.len() <= NAMES, "room for {NAMES} names, {} given", order.len());
@@ -422,21 +473,21 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     // SAFETY: the type object lives forever.
     let ty = unsafe { Bound::from_borrowed_ptr(py, tensor_type().cast()) };
     let own = ty.getattr("__dict__")?;
-    let torch = pyo3::types::PyString::new(py, "torch");
+    let torch = PyString::new(py, "torch");
     let (functions, nn, all, return_types) = (
         PyModule::new(py, "functions")?,
         PyModule::new(py, "_nn")?,
         PyModule::new(py, "ops")?,
         PyModule::new(py, "return_types")?,
     );
-    for (i, d) in order.iter_mut().enumerate() {
-        let entry = TRAMPOLINES[i / 256][i / 16 % 16][i % 16];
-        let def = method_def(d, entry, false);
+    let definitions = definitions(&order);
+    for ((d, scopes), Definitions { function, method }) in order.iter_mut().zip(scopes).zip(definitions) {
+        let name = PyString::intern(py, d.name);
         // SAFETY: the definition lives forever. Without a `self`, it is the function form.
-        let f = unsafe { Bound::from_owned_ptr_or_err(py, PyCFunction_NewEx(def, null_mut(), torch.as_ptr()))? };
+        let f = unsafe { Bound::from_owned_ptr_or_err(py, PyCFunction_NewEx(function, null_mut(), torch.as_ptr()))? };
         d.function = Interned(f.clone().into_ptr());
-        all.add(&*d.name, &f)?;
-        let has = |s: Scope| scopes[i].contains(&(s as u8));
+        all.dict().set_item(&name, &f)?;
+        let has = |s: Scope| scopes & 1 << s as u8 != 0;
         let in_place = d.overloads.iter().all(|o| o.form == Form::InPlace);
         let is_function = if in_place {
             d.overloads.iter().any(|o| o.row.in_place_function)
@@ -444,18 +495,17 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
             has(Scope::Both) || has(Scope::Function)
         };
         if is_function {
-            functions.add(&*d.name, &f)?;
+            functions.dict().set_item(&name, &f)?;
         }
         if has(Scope::Nn) {
-            nn.add(&*d.name, &f)?;
+            nn.dict().set_item(&name, &f)?;
         }
-        if d.overloads.iter().any(|o| o.method) {
-            let def = method_def(d, entry, true);
+        if let Some(method) = method {
             // SAFETY: the type and the definition live forever.
-            let method = unsafe { Bound::from_owned_ptr_or_err(py, PyDescr_NewMethod(tensor_type(), def))? };
+            let method = unsafe { Bound::from_owned_ptr_or_err(py, PyDescr_NewMethod(tensor_type(), method))? };
             // Keep attributes that were written by hand.
-            if !own.contains(&d.name)? {
-                ty.setattr(&*d.name, &method)?;
+            if !own.contains(&name)? {
+                ty.setattr(&name, &method)?;
             }
             d.method = Interned(method.into_ptr());
         } else {
@@ -463,7 +513,7 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
         }
         if let Some(t) = d.fields {
             // SAFETY: the type lives forever.
-            return_types.add(&*d.name, unsafe { Bound::from_borrowed_ptr(py, t.0) })?;
+            return_types.add(d.name, unsafe { Bound::from_borrowed_ptr(py, t.0) })?;
         }
         if let Some(t) = d.out_fields {
             // SAFETY: the type lives forever.
@@ -475,7 +525,7 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("_ops", all)?;
     m.add("_return_types", return_types)?;
     let table = DESCRIPTORS.get_or_init(|| order);
-    let _ = BY_NAME.set(table.iter().enumerate().map(|(i, d)| (d.name.as_str(), i)).collect());
+    let _ = BY_NAME.set(by_name);
     FIRST.store(table.as_ptr().cast_mut(), Relaxed);
     m.add_function(wrap_pyfunction!(_schemas, m)?)?;
     Ok(())

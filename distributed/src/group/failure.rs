@@ -25,6 +25,7 @@ impl Group {
         let line = request.line.as_deref().unwrap_or("");
         // If the store fails now, the error has less to say, but it stays the error of the fault.
         let _ = self.meeting.post(&format!("failed/{}", self.rank), &format!("{own}\n{line}"));
+        let _ = self.meeting.post("failed", "");
         self.broken.store(true, Ordering::Release);
         self.links.lock().close();
         let mut notes = vec![format!("{}, {}: {own}", self.identity(), request.op.name())];
@@ -46,7 +47,7 @@ impl Group {
                 }
                 told.unwrap_or_else(|| {
                     let (op, peer) = (request.op.name(), self.name_of(peer));
-                    format!("{op} timed out after {} ms waiting for rank {peer}", timeout.as_millis())
+                    format!("{op}: Timed out waiting {} ms for rank {peer}", timeout.as_millis())
                 })
             }
             Fault::Died { peer, place } => {
@@ -116,7 +117,8 @@ impl Group {
             return format!("Rank {} sent a message of another group", self.name_of(peer));
         }
         let own = request.describe(sequence);
-        let theirs = self.await_text(&format!("failed/{peer}"), REASON_TIME);
+        // A peer that has no link to this rank notices through its watchdog.
+        let theirs = self.await_text(&format!("failed/{peer}"), REASON_TIME * 2);
         let (theirs, line) = theirs.as_deref().and_then(|t| t.split_once('\n')).unwrap_or_default();
         if !line.is_empty() {
             notes.push(format!("rank {peer} called it at {line}"));

@@ -1,12 +1,12 @@
 //! Messages with tags.
 
 use crate::ranks::{PATIENT, networks, run};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 use torchtpu_distributed::store::{HashStore, Store};
 use torchtpu_distributed::transport::{HEADER_BYTES, Header, Lane, Meeting};
-use torchtpu_distributed::{Op, ReduceOp, Request};
-use torchtpu_tensor::DType;
+use torchtpu_distributed::{Memory, Op, ReduceOp, Request};
+use torchtpu_tensor::{DType, Error};
 
 #[test]
 fn messages_are_matched_by_tag_and_not_by_order() {
@@ -147,4 +147,54 @@ fn a_message_can_be_read_after_its_sender_has_closed_the_link() {
         let n = receiver.expect("it was made").pull_into(&mut payload).expect(name);
         assert_eq!((n, payload), (4, [7; 4]), "{name}");
     }
+}
+
+#[test]
+fn callbacks_may_start_collectives_and_wait_for_other_callbacks() {
+    for (name, network) in networks() {
+        run(&network, 2, PATIENT, |group| {
+            let sum = || Request::new(Op::AllReduce(ReduceOp::Sum), DType::U8, &[1]);
+            let (outer, ended) = mpsc::channel();
+            let own = group.clone();
+            let work = group.start(sum(), None, Box::new(vec![1])).expect(name);
+            work.on_finish(move |error| {
+                assert!(error.is_none());
+                let (inner, called) = mpsc::channel();
+                let nested = own.start(sum(), None, Box::new(vec![2])).expect("the group is whole");
+                nested.on_finish(move |error| inner.send(error.is_none()).expect("the other callback waits"));
+                let is_well = called.recv_timeout(PATIENT).expect("the callback is called");
+                outer.send(is_well).expect("the test waits");
+            });
+            assert!(ended.recv_timeout(PATIENT).expect(name));
+            // A callback that comes late is called at once.
+            let (late, called) = mpsc::channel();
+            work.on_finish(move |error| late.send(error.is_none()).expect("the test waits"));
+            assert_eq!(called.try_recv(), Ok(true), "{name}");
+        });
+    }
+}
+
+/// Memory that cannot be moved to its place.
+struct Stuck([u8; 1]);
+
+impl Memory for Stuck {
+    fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+    fn complete(&mut self) -> torchtpu_tensor::Result<()> {
+        Err(Error::runtime("no place"))
+    }
+}
+
+#[test]
+fn an_output_that_cannot_be_taken_over_is_an_error_of_the_work() {
+    run(&networks()[0].1, 2, PATIENT, |group| {
+        let request = Request::new(Op::AllReduce(ReduceOp::Sum), DType::U8, &[1]);
+        let work = group.start(request, None, Box::new(Stuck([1]))).expect("the group is whole");
+        assert_eq!(work.wait(Some(PATIENT)).expect_err("it is stuck").message(), "no place");
+        group.barrier().expect("the group is whole");
+    });
 }

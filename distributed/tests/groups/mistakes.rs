@@ -153,7 +153,7 @@ fn a_missing_rank_is_named_on_all_others_within_the_timeout() {
             error.to_string()
         });
         for (rank, error) in errors[..2].iter().enumerate() {
-            for word in ["timed out after 2000 ms waiting for rank 2", "SequenceNumber=1, OpType=ALLREDUCE"] {
+            for word in ["Timed out waiting 2000 ms for rank 2", "SequenceNumber=1, OpType=ALLREDUCE"] {
                 assert!(error.contains(word), "{name}, rank {rank}: {word} is not in:\n{error}");
             }
             assert!(error.contains("train.py:5") && error.contains(&format!("Rank {rank} of group 0")), "{error}");
@@ -286,4 +286,42 @@ fn an_abort_ends_a_receive_that_no_link_serves() {
         String::new()
     });
     assert!(errors[1].contains("Rank 0 of group 0 was aborted: the data is bad"), "{}", errors[1]);
+}
+
+#[test]
+fn a_rank_in_another_first_call_is_told() {
+    for (name, network) in networks() {
+        let start = Instant::now();
+        let errors = run(&network, 3, PATIENT, |group| {
+            // In a barrier, rank 1 makes no link to rank 0, which makes one to it.
+            if group.rank() == 1 {
+                return group.barrier().expect_err("the others add").to_string();
+            }
+            let (request, mut output) = sum(DType::F32, 4);
+            group.run(&request, &[], &mut output).expect_err("rank 1 does not add").to_string()
+        });
+        assert!(start.elapsed() < AT_ONCE, "{name}: {:?}", start.elapsed());
+        for error in errors {
+            assert!(error.contains("Detected mismatch between collectives"), "{name}: {error}");
+            assert!(error.contains("BARRIER"), "{name}: {error}");
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_left_before_it_met_the_others_is_named() {
+    for (name, network) in networks() {
+        let start = Instant::now();
+        let errors = run(&network, 3, PATIENT, |group| {
+            if group.rank() == 1 {
+                return String::new();
+            }
+            let (request, mut output) = sum(DType::F32, 4);
+            group.run(&request, &[], &mut output).expect_err("rank 1 has left").to_string()
+        });
+        assert!(start.elapsed() < AT_ONCE, "{name}: {:?}", start.elapsed());
+        for rank in [0, 2] {
+            assert!(errors[rank].contains("Rank 1 has left the group"), "{name}: {}", errors[rank]);
+        }
+    }
 }

@@ -436,7 +436,14 @@ impl Engine {
             // The launch stays in the list during the wait, since other threads may record events. A read of its values
             // raises its error.
             if !done {
-                MutexGuard::unlocked(&mut list, || drop(oldest.await_ready()));
+                let needs_peers = self.chain.is_running();
+                MutexGuard::unlocked(&mut list, || {
+                    if needs_peers {
+                        // An interrupt breaks the groups. A read of the values then tells of it.
+                        let _ = collectives::await_event(&oldest);
+                    }
+                    drop(oldest.await_ready());
+                });
             }
             if list.front().is_some_and(|l| Arc::ptr_eq(&l.event, &oldest)) {
                 let ended = list.pop_front();

@@ -170,6 +170,8 @@ for _name in ("Float", "Double", "Half", "BFloat16", "Byte", "Char", "Short", "I
 for _name in ("ComplexDouble", "ComplexFloat", "Typed", "Untyped"):
     _LAZY_NAMES[f"{_name}Storage"] = "storage"
 _LAZY_NAMES["Storage"] = "storage"
+for _name in ("sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum"):
+    _LAZY_NAMES[_name] = "_functions.symbolic"
 for _name in ("svd_lowrank", "pca_lowrank"):
     _LAZY_NAMES[_name] = "_lowrank"
 for _name in ("cholesky", "eig", "lstsq", "matrix_rank", "qr", "solve", "symeig"):

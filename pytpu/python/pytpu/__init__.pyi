@@ -172,6 +172,16 @@ from ._checks import (
     _check_value as _check_value,
     _check_with as _check_with,
 )
+from ._functions.symbolic import (
+    sym_float as sym_float,
+    sym_int as sym_int,
+    sym_ite as sym_ite,
+    sym_max as sym_max,
+    sym_min as sym_min,
+    sym_not as sym_not,
+    sym_sqrt as sym_sqrt,
+    sym_sum as sym_sum,
+)
 from ._info import (
     finfo as finfo,
     iinfo as iinfo,
@@ -289,14 +299,6 @@ from .functions import (
     set_printoptions as set_printoptions,
     set_warn_always as set_warn_always,
     split as split,
-    sym_float as sym_float,
-    sym_int as sym_int,
-    sym_ite as sym_ite,
-    sym_max as sym_max,
-    sym_min as sym_min,
-    sym_not as sym_not,
-    sym_sqrt as sym_sqrt,
-    sym_sum as sym_sum,
     tensordot as tensordot,
     typename as typename,
     unravel_index as unravel_index,

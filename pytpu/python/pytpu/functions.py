@@ -62,7 +62,6 @@ from ._functions.shapes import (
     view_as_complex_copy,
     view_as_real_copy,
 )
-from ._functions.symbolic import sym_float, sym_int, sym_ite, sym_max, sym_min, sym_not, sym_sqrt, sym_sum
 from ._tensor import overridable_method as _overridable_method
 
 TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
@@ -129,14 +128,6 @@ __all__ = [
     "cond",
     "is_distributed",
     "norm_except_dim",
-    "sym_float",
-    "sym_int",
-    "sym_ite",
-    "sym_max",
-    "sym_min",
-    "sym_not",
-    "sym_sqrt",
-    "sym_sum",
     "view_as_complex_copy",
     "view_as_real_copy",
     "atleast_1d",

@@ -1,8 +1,5 @@
 """``torch.torch_version``: the version as a string that compares as versions do."""
 
-import re
-
-# Compiled when versions are first compared, so that `import pytpu` stays quick.
 _VERSION = r"(?i)v?(\d+(?:\.\d+)*)[._-]?(?:(a|b|rc|alpha|beta|c|pre|preview|dev|post)[._-]?(\d*))?[^+]*(\+.*)?$"
 _STAGES = {
     "dev": -4,
@@ -21,6 +18,8 @@ _STAGES = {
 
 def _key(version):
     """Return the key that orders versions, or ``None`` for a text that is not a version."""
+    import re  # It is slow to import, and scripts seldom compare versions.
+
     if isinstance(version, (tuple, list)):
         version = ".".join(map(str, version))
     found = re.match(_VERSION, str(version).strip())

@@ -9,6 +9,8 @@ use crate::tensor_type::is_tensor;
 use crate::{device, dtype};
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::ffi::*;
+use smallvec::SmallVec;
+use std::borrow::Cow;
 use torchtpu_tensor::Scalar;
 use torchtpu_tensor::schema::{Arg, Ty};
 
@@ -33,13 +35,13 @@ fn type_text(p: &Parameter) -> &'static str {
 }
 
 /// A parameter as users see it.
-pub struct Shown {
+pub struct Shown<'a> {
     /// The type, in the words of error messages.
-    pub ty: &'static str,
+    ty: &'static str,
     /// The name: `input` for the first tensor of a function.
-    pub name: String,
+    pub name: &'a str,
     /// The default as Python source, or `None` if the parameter is required.
-    pub default: Option<String>,
+    pub default: Option<Cow<'static, str>>,
     /// Whether it must be given by keyword.
     pub keyword_only: bool,
 }
@@ -58,7 +60,7 @@ enum Problem {
 
 impl Overload {
     fn shown(&self, i: usize, method: bool) -> &str {
-        if i == 0 && !method && self.params[0].text == "self" { "input" } else { &self.params[i].text }
+        if i == 0 && !method && self.params[0].text == "self" { "input" } else { self.params[i].text }
     }
 
     /// Return the reason why a call does not fit, or `None` if it fits.
@@ -114,7 +116,7 @@ impl Overload {
             }
             for i in 0..keywords {
                 let k = call.keyword(i);
-                let known = self.params.iter().any(|p| p.name.equals(k) || p.also.iter().any(|a| a.equals(k)));
+                let known = self.params.iter().any(|p| p.name.equals(k) || p.also.is_some_and(|a| a.equals(k)));
                 let extra = (self.out && own == 0 && names::out().equals(k))
                     || (self.makes && names::requires_grad().equals(k));
                 if !known && !extra {
@@ -135,28 +137,25 @@ impl Overload {
     }
 
     /// Return the parameters as users see them, with `out` and `requires_grad`.
-    pub fn shown_parameters(&self, method: bool) -> Vec<Shown> {
-        let mut all: Vec<Shown> = Vec::new();
+    pub fn shown_parameters(&self, method: bool) -> SmallVec<[Shown<'_>; 8]> {
+        let mut all: SmallVec<[Shown<'_>; 8]> = SmallVec::new();
         for (i, p) in self.params.iter().enumerate().skip(usize::from(method)) {
             let default = match (p.required, &p.default) {
                 (true, _) => None,
                 (_, Arg::None) => Some("None".into()),
                 (_, Arg::Scalar(Scalar::Bool(b))) => Some(if *b { "True".into() } else { "False".into() }),
-                (_, Arg::Scalar(Scalar::Int(v))) => Some(v.to_string()),
-                (_, Arg::Scalar(Scalar::Float(v))) => Some(format!("{v:?}")),
-                (_, Arg::Str(s)) => Some(format!("\"{s}\"")),
-                (_, Arg::Ints(v)) => Some(format!("{v:?}")),
+                (_, Arg::Scalar(Scalar::Int(0))) => Some("0".into()),
+                (_, Arg::Scalar(Scalar::Int(1))) => Some("1".into()),
+                (_, Arg::Scalar(Scalar::Int(v))) => Some(v.to_string().into()),
+                (_, Arg::Scalar(Scalar::Float(v))) => Some(format!("{v:?}").into()),
+                (_, Arg::Str(s)) => Some(format!("\"{s}\"").into()),
+                (_, Arg::Ints(v)) => Some(format!("{v:?}").into()),
                 _ => None,
             };
-            let (ty, name) = (type_text(p), self.shown(i, method).to_string());
-            all.push(Shown { ty, name, default, keyword_only: p.keyword_only });
+            all.push(Shown { ty: type_text(p), name: self.shown(i, method), default, keyword_only: p.keyword_only });
         }
-        let keyword = |ty, name: &str, default: &str| Shown {
-            ty,
-            name: name.into(),
-            default: Some(default.into()),
-            keyword_only: true,
-        };
+        let keyword =
+            |ty, name, default: &'static str| Shown { ty, name, default: Some(default.into()), keyword_only: true };
         if self.out && !method {
             let many = self.row.schema.rsplit("->").next().is_some_and(|r| r.contains(','));
             all.push(keyword(if many { "tuple of Tensors" } else { "Tensor" }, "out", "None"));
@@ -169,15 +168,27 @@ impl Overload {
 
     /// Return the parameters as error messages show them.
     pub fn signature(&self, method: bool) -> String {
-        let mut parts = Vec::new();
+        let mut text = String::new();
+        self.write_signature(&mut text, method);
+        text
+    }
+
+    /// Write the parameters as error messages show them.
+    pub fn write_signature(&self, text: &mut String, method: bool) {
+        let (mut separator, mut is_keyword) = ("", false);
+        text.push('(');
         for p in self.shown_parameters(method) {
-            if p.keyword_only && !parts.iter().any(|part| part == "*") {
-                parts.push("*".to_string());
+            if p.keyword_only && !is_keyword {
+                text.extend([separator, "*"]);
+                (separator, is_keyword) = (", ", true);
             }
-            let default = p.default.map_or_else(String::new, |default| format!(" = {default}"));
-            parts.push(format!("{} {}{default}", p.ty, p.name));
+            text.extend([separator, p.ty, " ", p.name]);
+            if let Some(default) = p.default {
+                text.extend([" = ", &default]);
+            }
+            separator = ", ";
         }
-        format!("({})", parts.join(", "))
+        text.push(')');
     }
 
     fn explain(&self, name: &str, problem: Problem, call: &Call) -> pyo3::PyErr {

@@ -133,7 +133,8 @@ impl<'a> Operand<'a> {
 /// # Safety
 /// Every operand's strides stay within its memory for `sizes`. The output's elements are distinct. Each input has
 /// either exactly the elements of the output or none of them. `f` takes the compute dtypes of the operands.
-#[inline]
+// The operands are large structs. A call would write them to memory for each small tensor.
+#[inline(always)]
 pub(crate) unsafe fn run<const N: usize>(
     f: Loop<N>,
     params: &Params,

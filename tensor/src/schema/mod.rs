@@ -17,6 +17,7 @@ pub use row::{
 pub use sample::{Fill, Sample, SampleArg, index, ints, mask, n, positive, probability, t, two, unit};
 
 use crate::{Error, Result, Scalar};
+use std::borrow::Cow;
 
 /// Type of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,9 +98,9 @@ impl ParamDefault {
 
 /// One parameter.
 #[derive(Clone, Debug)]
-pub struct Param {
+pub struct Param<'a> {
     /// Name in the schema. The function form of a method calls `self` `input`.
-    pub name: String,
+    pub name: &'a str,
     /// Type.
     pub ty: Ty,
     /// Whether `None` is accepted.
@@ -112,32 +113,32 @@ pub struct Param {
     pub default: ParamDefault,
 }
 
-impl Param {
+impl Param<'_> {
     /// Whether a call must give it. An optional keyword has the default `None` in any case.
     pub fn is_required(&self) -> bool {
         self.default == ParamDefault::Required && !(self.optional && self.keyword_only)
     }
 }
 
-/// A parsed schema.
+/// A parsed schema. Its names are parts of the text.
 #[derive(Clone, Debug)]
-pub struct Schema {
+pub struct Schema<'a> {
     /// `add` of `add.Tensor`.
-    pub name: String,
+    pub name: &'a str,
     /// `Tensor` of `add.Tensor`; empty when there is none.
-    pub overload: String,
+    pub overload: &'a str,
     /// Parameters in order.
-    pub params: Vec<Param>,
+    pub params: Vec<Param<'a>>,
     /// Number of parameters that may be given by position.
     pub positional: usize,
 }
 
-impl Schema {
+impl<'a> Schema<'a> {
     /// Parse `name.overload(Type name=default, *, ...) -> ...`.
     ///
     /// # Errors
     /// `Value`, which names the part that is not understood. Schemas are constants; a test parses all of them.
-    pub fn parse(text: &str) -> Result<Schema> {
+    pub fn parse(text: &'a str) -> Result<Schema<'a>> {
         let bad = |what: &str| Error::value(format!("schema {text:?}: {what}"));
         let (full, rest) = text.split_once('(').ok_or_else(|| bad("no parameters"))?;
         let end = rest.rfind(") ->").ok_or_else(|| bad("no result"))?;
@@ -155,8 +156,8 @@ impl Schema {
             let (ty, pname) = decl.rsplit_once(' ').ok_or_else(|| bad(part))?;
             let mutated = ty.contains('!');
             let ty = match (ty.find('('), ty.find(')')) {
-                (Some(i), Some(j)) if i < j => format!("{}{}", &ty[..i], &ty[j + 1..]),
-                _ => ty.to_string(),
+                (Some(i), Some(j)) if i < j => Cow::Owned(format!("{}{}", &ty[..i], &ty[j + 1..])),
+                _ => Cow::Borrowed(ty),
             };
             let optional = ty.ends_with('?');
             let ty = match ty.trim_end_matches('?') {
@@ -201,13 +202,13 @@ impl Schema {
             if !keyword_only {
                 positional += 1;
             }
-            params.push(Param { name: pname.to_string(), ty, optional, mutated, keyword_only, default });
+            params.push(Param { name: pname, ty, optional, mutated, keyword_only, default });
         }
-        Ok(Schema { name: name.to_string(), overload: overload.to_string(), params, positional })
+        Ok(Schema { name, overload, params, positional })
     }
 }
 
-impl Schema {
+impl Schema<'_> {
     /// Return the place of the list of integers that all positional arguments together may stand for, as in
     /// `x.view(2, 3)`.
     pub fn spread_list(&self) -> Option<usize> {

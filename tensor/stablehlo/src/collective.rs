@@ -146,7 +146,8 @@ impl Func {
         self.op(
             &ty,
             format_args!(
-                "\"stablehlo.reduce_scatter\"({x}) <{{replica_groups = {}, scatter_dimension = 0 : i64}}> {region} : ({}) -> {ty}",
+                "\"stablehlo.reduce_scatter\"({x}) <{{replica_groups = {}, scatter_dimension = 0 : i64}}> {region} : \
+                 ({}) -> {ty}",
                 matrix(groups),
                 x.ty()
             ),

@@ -211,7 +211,7 @@ fn names() -> BTreeMap<String, Name> {
         let schema = Schema::parse(row.schema).expect("every schema parses");
         let is_method = matches!(row.scope, Scope::Both | Scope::Method)
             && schema.params.first().is_some_and(|p| p.ty == Ty::Tensor);
-        let mut forms = vec![(schema.name.clone(), false, is_method)];
+        let mut forms = vec![(schema.name.to_string(), false, is_method)];
         if row.has_in_place() {
             forms.push((format!("{}_", schema.name), true, is_method));
         }

@@ -234,6 +234,9 @@ def check_coalesced():
         same(x, torch.full((n,), float(sum(range(size)) + n * size)), n)
     future = dist.all_reduce_coalesced([torch.ones(2), torch.ones(3)], dist.ReduceOp.MAX, async_op=True)
     assert [x.tolist() for x in future.wait()] == [[1.0] * 2, [1.0] * 3]
+    mixed = [torch.ones(2), torch.full((2,), 1 + 2j)]
+    dist.all_reduce_coalesced(mixed)
+    assert mixed[0].tolist() == [size] * 2 and mixed[1].tolist() == [size * (1 + 2j)] * 2
     inputs = [torch.full((2,), rank), torch.full((3, 1), 10 * rank)]
     outputs = [[torch.zeros_like(x) for x in inputs] for _ in range(size)]
     dist.all_gather_coalesced(outputs, inputs)
@@ -361,6 +364,9 @@ def check_work():
     assert work.wait() and (work.result()[0] == size).all()
     with pytest.raises(RuntimeError, match="sourceRank"):
         work.source_rank()
+    outputs = [torch.zeros(1) for _ in range(size)]
+    work = dist.all_gather(outputs, torch.ones(1), async_op=True)
+    assert all(got is output for got, output in zip(work.get_future().wait(), outputs, strict=True))
     work = dist.barrier(async_op=True)
     assert work.wait() and work.result() == []
 

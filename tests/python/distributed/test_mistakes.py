@@ -69,7 +69,7 @@ def asynchronous_mistake():
         (other_collectives, ["OpType=ALLREDUCE", "OpType=BROADCAST"]),
         (other_reductions, ["ReduceOp=SUM", "ReduceOp=MAX"]),
         (other_roots, ["Root=0", "Root=1"]),
-        (one_collective_more, ["OpType=ALLREDUCE", "OpType=BARRIER"]),
+        (one_collective_more, ["OpType=BARRIER"]),
         (other_groups, ["Ranks=[0, 1]", "Ranks=[0, 2]"]),
         (asynchronous_mistake, ["TensorShape=[4]", "TensorShape=[6]"]),
     ],
@@ -102,7 +102,7 @@ def test_a_missing_rank_is_named_after_the_timeout(fresh, tmp_path):
     assert errors[1].kind is dist.DistBackendError
     for rank in (0, 2):
         assert errors[rank].kind is dist.DistBackendError
-        for word in ["all_reduce timed out after 1000 ms waiting for rank", "TensorShape=[4]", HERE, "rank 1: barrier"]:
+        for word in ["all_reduce: Timed out waiting 1000 ms for rank", "TensorShape=[4]", HERE, "rank 1: barrier"]:
             assert word in errors[rank].text, (word, errors[rank])
     dumps = [json.loads(path.read_text()) for path in tmp_path.iterdir() if path.suffix != ".tmp"]
     last = [dump["entries"][-1] for dump in dumps]
@@ -185,6 +185,8 @@ def interrupted():
         except KeyboardInterrupt:
             return "interrupted"
     dist.all_reduce(torch.ones(4))
+    # What rank 0 sent before may be enough for the sum.
+    dist.barrier()
     return None
 
 

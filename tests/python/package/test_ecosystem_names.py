@@ -145,6 +145,18 @@ HOLDS = {
         lambda: torch.distributed.checkpoint,
         lambda v: v.__name__ == "torch.distributed.checkpoint",
     ),
+    "torch.distributed.pipelining": (
+        lambda: torch.distributed.pipelining,
+        lambda v: v.__name__ == "torch.distributed.pipelining",
+    ),
+    "torch.distributed.is_backend_available('tpu_dist')": (
+        lambda: torch.distributed.is_backend_available("tpu_dist"),
+        lambda v: v is True,
+    ),
+    "torch.distributed.Backend.default_device_backend_map": (
+        lambda: torch.distributed.Backend.default_device_backend_map,
+        lambda v: v["cpu"] == "gloo" and "tpu" in v,
+    ),
     "torch.nn.attention.flex_attention.flex_attention": (
         lambda: torch.nn.attention.flex_attention.flex_attention,
         lambda v: callable(v),
@@ -157,15 +169,6 @@ HOLDS = {
 ABSENT = {
     "torch.export.export": (lambda: torch.export.export, AttributeError),
     "torch.randn(2, device='xla').device": (lambda: torch.randn(2, device="xla").device, RuntimeError),
-    "torch.distributed.pipelining": (lambda: torch.distributed.pipelining, AttributeError),
-    "torch.distributed.is_backend_available('tpu_dist')": (
-        lambda: torch.distributed.is_backend_available("tpu_dist"),
-        AttributeError,
-    ),
-    "torch.distributed.Backend.default_device_backend_map": (
-        lambda: torch.distributed.Backend.default_device_backend_map,
-        AttributeError,
-    ),
     "torch.tpu.distributed.set_tpu_launch_env": (lambda: torch.tpu.distributed.set_tpu_launch_env, AttributeError),
     "torch.tpu.distributed.topology_aware_mesh": (lambda: torch.tpu.distributed.topology_aware_mesh, AttributeError),
 }

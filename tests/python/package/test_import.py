@@ -1,5 +1,6 @@
 """The time and the side effects of `import pytpu`."""
 
+import os
 import subprocess
 import sys
 
@@ -16,6 +17,24 @@ def test_import_takes_less_than_150_ms():
 def test_import_does_not_load_the_compiler():
     code = "import pytpu; print('xla_cpu_pjrt' in open('/proc/self/maps').read())"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "False"
+
+
+def test_import_does_not_import_slow_modules():
+    import pytpu as torch
+
+    # Without `site`, whose `.pth` files may import any module. The package is then found by its folder only.
+    folder = os.path.dirname(os.path.dirname(torch.__file__))
+    code = f"import sys; before = set(sys.modules); sys.path.insert(0, {folder!r}); import pytpu; "
+    code += "print(*sorted(set(sys.modules) - before))"
+    imported = subprocess.check_output([sys.executable, "-S", "-c", code], text=True).split()
+    assert "pytpu" in imported
+    assert {"enum", "inspect", "numpy", "re", "typing"}.isdisjoint(imported)
+
+
+@pytest.mark.parametrize("state", ["enable", "disable"])
+def test_import_leaves_the_garbage_collector_on_or_off(state):
+    code = f"import gc; gc.{state}(); import pytpu; print(gc.isenabled())"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == str(state == "enable")
 
 
 def test_settings_are_kept():

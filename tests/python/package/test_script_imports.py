@@ -24,7 +24,7 @@ from torch.types import Device, Number
 cudnn.benchmark = True
 cudnn.deterministic = True
 torch.backends.cuda.matmul.allow_tf32 = True
-assert torch.backends.cudnn.benchmark and not dist.is_available()
+assert torch.backends.cudnn.benchmark and dist.is_available() and not dist.is_initialized()
 model = nn.DataParallel(nn.Linear(2, 1)).to("tpu")
 loss = model(torch.ones(4, 2, device="tpu")).sum()
 loss.backward()

@@ -246,6 +246,8 @@ LOOSE = {
     "_C.Tensor.new_tensor(data)",
     "_C.Tensor.unique()",
     "_C.Tensor.unique_consecutive()",
+    "_C.Work.__new__(**_kwargs)",
+    "_C.Work.__new__(*_args)",
     "_C.as_tensor(data)",
     "_C.device.__deepcopy__(_memo)",
     "_C.device.__eq__(other)",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .. import _C
-from .arguments import _seen_by_modes
+from . import _seen_by_modes
 from .predicates import is_storage
 from .settings import _once
 

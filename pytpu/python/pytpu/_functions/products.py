@@ -5,7 +5,7 @@ from __future__ import annotations
 from .. import _C
 from .._tensor import overridable_method
 from ..overrides import _overridable
-from .arguments import _into, _several
+from . import _into, _several
 from .settings import _once
 
 TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.

@@ -6,7 +6,7 @@ import math
 
 from .. import _C
 from ..overrides import _overridable
-from .arguments import _several
+from . import _several
 from .settings import _once
 
 TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.

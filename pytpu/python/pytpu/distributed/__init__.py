@@ -1,7 +1,7 @@
 """Training in several processes: stores, rendezvous, process groups and collectives.
 
-Collectives run on tensors of device ``cpu``. Ranks of a host exchange them through shared memory, others through TCP.
-Gradients of collectives, `DistributedDataParallel`, sharded tensors and pipelines are not implemented yet.
+Collectives run on tensors of device ``cpu``, and of device ``tpu`` where it is XLA's CPU backend. Ranks of a host
+exchange them through shared memory, others through TCP.
 
 Example:
     >>> import pytpu as torch
@@ -47,6 +47,9 @@ from .distributed_c10d import (
     P2POp,
     ProcessGroup,
     ProcessGroupGloo,
+    ProcessGroupNCCL,
+    ProcessGroupNCCL2,
+    ProcessGroupNCCLLazy,
     ReduceOp,
     ReduceOptions,
     ReduceScatterOptions,
@@ -128,15 +131,11 @@ if TYPE_CHECKING:
     from typing import Any
 
 _WHY = "it is not implemented yet"
-_NO_NCCL = "NCCL is not part of this package"
 
-ProcessGroupNCCL = absent_class("torch.distributed.ProcessGroupNCCL", _NO_NCCL)
-ProcessGroupNCCL2 = absent_class("torch.distributed.ProcessGroupNCCL2", _NO_NCCL)
-ProcessGroupNCCLLazy = absent_class("torch.distributed.ProcessGroupNCCLLazy", _NO_NCCL)
-BuiltinCommHookType = absent_class("torch.distributed.BuiltinCommHookType", _WHY)
-GradBucket = absent_class("torch.distributed.GradBucket", _WHY)
-Logger = absent_class("torch.distributed.Logger", _WHY)
-Reducer = absent_class("torch.distributed.Reducer", _WHY)
+BuiltinCommHookType = absent_class("torch._C._distributed_c10d.BuiltinCommHookType", _WHY)
+GradBucket = absent_class("torch._C._distributed_c10d.GradBucket", _WHY)
+Logger = absent_class("torch._C._distributed_c10d.Logger", _WHY)
+Reducer = absent_class("torch._C._distributed_c10d.Reducer", _WHY)
 
 __all__ = [
     "AllToAllOptions", "AllreduceCoalescedOptions", "AllreduceOptions", "Backend", "BackendConfig", "BarrierOptions",

@@ -10,7 +10,7 @@ import contextlib
 import datetime
 import warnings
 
-from .. import Tensor, device as _device
+from .. import Tensor, device as _device, view_as_real
 from .._C import Work, _flight_recorder_json
 from ._groups import (
     _check_valid_timeout,
@@ -55,9 +55,17 @@ def _ensure_all_tensors_same_dtype(*tensors: Tensor | list[Tensor]) -> None:
     last = None
     for given in tensors:
         for tensor in given if isinstance(given, list) else [given]:
-            if last is not None and tensor.dtype is not last:
+            kind = tensor.dtype.to_real() if tensor.dtype.is_complex else tensor.dtype
+            if last is not None and kind is not last:
                 raise ValueError(f"Invalid usage of tensors with different dtypesFound {last} and  {tensor.dtype}")
-            last = tensor.dtype
+            last = kind
+
+
+def _as_real_if_mixed(tensors: list[Tensor]) -> list[Tensor]:
+    """Return ``tensors``, or views of real numbers if some of them are complex and others are not."""
+    if len({tensor.dtype for tensor in tensors}) <= 1:
+        return tensors
+    return [view_as_real(tensor) if tensor.is_complex() else tensor for tensor in tensors]
 
 
 def _canonicalize_group_rank(
@@ -147,7 +155,7 @@ def all_reduce_coalesced(
         return None
     if any(tensor.is_complex() for tensor in tensors) and not supports_complex(op):
         raise ValueError(f"all_reduce does not support {op} on complex tensors")
-    work = pg._all_reduce(tensors, op, (async_op, None, tensors))
+    work = pg._all_reduce(_as_real_if_mixed(tensors), op, (async_op, None, tensors))
     return work.get_future() if work is not None else None
 
 
@@ -232,7 +240,7 @@ def all_gather(
     pg = _member(group, "all_gather")
     if pg is None:
         return None
-    return pg._all_gather(tensor_list, tensor, (async_op, None, [tensor_list]))
+    return pg._all_gather(tensor_list, tensor, (async_op, None, tensor_list))
 
 
 def all_gather_coalesced(
@@ -256,7 +264,8 @@ def all_gather_coalesced(
     for outputs in output_tensor_lists:
         _check_tensor_list(outputs, "output_tensor_lists")
         _ensure_all_tensors_same_dtype(outputs)
-    work = pg.allgather_coalesced(output_tensor_lists, input_tensor_list)
+    outputs = [_as_real_if_mixed(tensors) for tensors in output_tensor_lists]
+    work = pg.allgather_coalesced(outputs, _as_real_if_mixed(input_tensor_list))
     if async_op:
         return work.get_future()
     work.wait()
@@ -300,7 +309,11 @@ def all_gather_into_tensor(
     return all_gather_single(output_tensor, input_tensor, group, async_op)
 
 
-_all_gather_base = all_gather_into_tensor
+def _all_gather_base(
+    output_tensor: Tensor, input_tensor: Tensor, group: ProcessGroup | None = None, async_op: bool = False
+) -> Work | None:
+    """The old name of `all_gather_single`."""
+    return all_gather_single(output_tensor, input_tensor, group, async_op)
 
 
 def gather(
@@ -333,7 +346,7 @@ def gather(
         return None
     root = _canonicalize_group_rank(pg, 0 if dst is None and group_dst is None else dst, group_dst)
     _check_output_list(pg, root, gather_list)
-    return pg._gather(gather_list, tensor, root, (async_op, None, [gather_list] if gather_list else []))
+    return pg._gather(gather_list, tensor, root, (async_op, None, gather_list))
 
 
 def _check_output_list(pg: ProcessGroup, root: int, outputs: list[Any] | None) -> None:
@@ -378,7 +391,16 @@ def gather_single(
     return pg._gather_single(gather_tensor, tensor, root, (async_op, None, [gather_tensor]))
 
 
-gather_into_tensor = gather_single
+def gather_into_tensor(
+    tensor: Tensor,
+    gather_tensor: Tensor | None = None,
+    dst: int | None = None,
+    group: ProcessGroup | None = None,
+    async_op: bool = False,
+    group_dst: int | None = None,
+) -> Work | None:
+    """The same as `gather_single`."""
+    return gather_single(tensor, gather_tensor, dst, group, async_op, group_dst)
 
 
 def scatter(
@@ -486,7 +508,15 @@ def reduce_scatter_tensor(
     return reduce_scatter_single(output, input, op, group, async_op)
 
 
-_reduce_scatter_base = reduce_scatter_tensor
+def _reduce_scatter_base(
+    output: Tensor,
+    input: Tensor,
+    op: ReduceOp | RedOpType = ReduceOp.SUM,
+    group: ProcessGroup | None = None,
+    async_op: bool = False,
+) -> Work | None:
+    """The old name of `reduce_scatter_single`."""
+    return reduce_scatter_single(output, input, op, group, async_op)
 
 
 def all_to_all(

@@ -413,7 +413,9 @@ def get_global_rank(group: ProcessGroup, group_rank: int) -> int:
     raise ValueError(f"Group rank {group_rank} is not part of group {group}")
 
 
-_get_global_rank = get_global_rank
+def _get_global_rank(group: ProcessGroup, rank: int) -> int:
+    """The old name of `get_global_rank`."""
+    return get_global_rank(group, rank)
 
 
 def _registered(group: ProcessGroup) -> dict[int, int]:

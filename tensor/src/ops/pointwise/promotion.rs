@@ -1,7 +1,7 @@
 //! Type promotion of operands.
 
 use crate::schema::Operand;
-use crate::{DType, Result, Tensor, default_complex, default_dtype, scalar};
+use crate::{DType, Result, Scalar, Tensor, default_complex, default_dtype, scalar};
 
 /// The common dtype of two operands (`torch.result_type`). Tensors with dimensions decide. 0-d tensors, and then
 /// numbers, change it only if their category is higher.
@@ -11,6 +11,14 @@ pub fn result_type(a: Operand<'_>, b: Operand<'_>) -> DType {
         && x.dtype() == y.dtype()
         && !x.is_wrapped_number()
         && !y.is_wrapped_number()
+    {
+        return x.dtype();
+    }
+    // A real number never changes a floating-point tensor.
+    if let (Operand::Tensor(x), Operand::Scalar(s)) = (a, b)
+        && x.dtype().is_float()
+        && !x.is_wrapped_number()
+        && !matches!(s, Scalar::Complex(..))
     {
         return x.dtype();
     }
