@@ -4,8 +4,10 @@ use crate::engine::{Address, node_at};
 use rustc_hash::FxHashSet;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
-use torchtpu_tensor::Tensor;
 use torchtpu_tensor::graph::Edge;
+use torchtpu_tensor::{Error, Result, Tensor};
+
+type AtEnd = Box<dyn FnOnce() -> Result<()>>;
 
 struct Pass {
     id: i64,
@@ -16,6 +18,8 @@ struct Pass {
 
 thread_local! {
     static PASSES: RefCell<Vec<Pass>> = const { RefCell::new(Vec::new()) };
+    /// Functions to call at the end of this thread's outermost pass.
+    static AT_END: RefCell<Vec<AtEnd>> = const { RefCell::new(Vec::new()) };
 }
 static NEXT: AtomicI64 = AtomicI64::new(0);
 
@@ -75,4 +79,25 @@ pub fn will_reach(place: &Edge) -> Option<bool> {
         let reached = pass.reached.get_or_insert_with(|| reached_from(&pass.roots));
         Some(address(place).is_some_and(|at| reached.contains(&at)))
     })
+}
+
+/// Call `f` when this thread's outermost pass ends. If the pass fails, `f` is dropped. Hooks use this to act on all
+/// gradients of the pass.
+///
+/// # Errors
+/// `Runtime` outside of a pass. The pass fails with the error of `f`.
+pub fn at_end(f: impl FnOnce() -> Result<()> + 'static) -> Result<()> {
+    if PASSES.with_borrow(Vec::is_empty) {
+        return Err(Error::runtime("Final callbacks can only be installed during backward pass."));
+    }
+    AT_END.with_borrow_mut(|all| all.push(Box::new(f)));
+    Ok(())
+}
+
+/// Call the functions of an outermost pass that has ended, and return its result.
+pub(crate) fn ended<T>(result: Result<T>) -> Result<T> {
+    let functions = AT_END.take();
+    let value = result?;
+    functions.into_iter().try_for_each(|f| f())?;
+    Ok(value)
 }

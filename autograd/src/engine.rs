@@ -7,7 +7,7 @@ use std::collections::BinaryHeap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use torchtpu_tensor::graph::{Edge, GradList, Leaf, LeafEdge, Node, NodeHooks, put};
-use torchtpu_tensor::hooks::check_result;
+use torchtpu_tensor::hooks::{are_leaves_watched, check_result};
 use torchtpu_tensor::site::GradientOf;
 use torchtpu_tensor::{Error, GradMode, Meta, Result, Scalar, Tensor, autocast, saved, warning};
 
@@ -193,7 +193,7 @@ fn run(roots: Vec<(Edge, Tensor)>, keep_graph: bool, create_graph: bool, targets
     let (here, before) = DEPTH.get();
     if here == 0 {
         let _deeper = Deeper::enter(1, before);
-        return walk(roots, keep_graph, create_graph, targets);
+        return current::ended(walk(roots, keep_graph, create_graph, targets));
     }
     if let Some(limit) = DEEPEST.get() {
         let (most, error) = limit();
@@ -209,7 +209,7 @@ fn run(roots: Vec<(Edge, Tensor)>, keep_graph: bool, create_graph: bool, targets
     let go = move || {
         let _deeper = Deeper::enter(1, before + here);
         let _hooks = saved::adopt_hooks(hooks);
-        walk(roots, keep_graph, create_graph, targets)
+        current::ended(walk(roots, keep_graph, create_graph, targets))
     };
     let thread = std::thread::Builder::new().name("torchtpu-backward".into()).stack_size(STACK).spawn(go);
     let thread =
@@ -234,28 +234,24 @@ fn walk(roots: Vec<(Edge, Tensor)>, keep_graph: bool, create_graph: bool, mut ta
         },
     );
     let watch = anomaly::Watch::start();
-    let mut leaves: Vec<(Arc<Leaf>, LeafEdge, Option<Tensor>)> = Vec::new();
-    let mut leaf_index: FxHashMap<Address, usize> = FxHashMap::default();
+    let mut leaves = match &targets {
+        Targets::Leaves => Leaves::of(&roots),
+        Targets::Only(_) => Leaves::default(),
+    };
     let mut heap: BinaryHeap<Ready> = BinaryHeap::new();
-    let mut deliver = |e: &Edge,
-                       g: Tensor,
-                       heap: &mut BinaryHeap<Ready>,
-                       pending: &mut FxHashMap<Address, Pending>,
-                       targets: &Targets|
+    let deliver = |e: &Edge,
+                   g: Tensor,
+                   leaves: &mut Leaves,
+                   heap: &mut BinaryHeap<Ready>,
+                   pending: &mut FxHashMap<Address, Pending>,
+                   targets: &Targets|
      -> Result<()> {
         if !targets.want(e) {
             return Ok(());
         }
         match e {
             Edge::None => Ok(()),
-            Edge::Leaf(l) => {
-                let leaf = l.leaf()?;
-                let i = *leaf_index.entry(leaf_at(&leaf)).or_insert_with(|| {
-                    leaves.push((leaf, l.clone(), None));
-                    leaves.len() - 1
-                });
-                accumulate(&mut leaves[i].2, g)
-            }
+            Edge::Leaf(l) => leaves.add(l, g),
             Edge::Node(n, nr) => {
                 let p = pending.entry(node_at(n)).or_insert_with(|| {
                     heap.push(Ready(n.clone()));
@@ -266,9 +262,12 @@ fn walk(roots: Vec<(Edge, Tensor)>, keep_graph: bool, create_graph: bool, mut ta
         }
     };
     for (e, g) in roots {
-        deliver(&e, g, &mut heap, &mut pending, &targets)?;
+        deliver(&e, g, &mut leaves, &mut heap, &mut pending, &targets)?;
     }
     while let Some(Ready(node)) = heap.pop() {
+        while let Some(leaf) = leaves.take_final(node.seq()) {
+            finish(leaf, &mut targets, create_graph)?;
+        }
         let at = node_at(&node);
         let p = pending.remove(&at).expect("a node in the heap has gradients");
         let mut g = p.into_all(node.outputs().len());
@@ -329,7 +328,7 @@ fn walk(roots: Vec<(Edge, Tensor)>, keep_graph: bool, create_graph: bool, mut ta
                 drop(g);
                 for (i, (e, g)) in node.edges().iter().zip(grads).enumerate() {
                     if let Some(g) = g {
-                        deliver(e, fitted(&node, i, g)?, &mut heap, &mut pending, &targets)?;
+                        deliver(e, fitted(&node, i, g)?, &mut leaves, &mut heap, &mut pending, &targets)?;
                     }
                 }
             } else {
@@ -344,7 +343,7 @@ fn walk(roots: Vec<(Edge, Tensor)>, keep_graph: bool, create_graph: bool, mut ta
                 after_step(&hooks, &mut found, &g)?;
                 for (i, (e, g)) in node.edges().iter().zip(found).enumerate() {
                     if let Some(g) = g {
-                        deliver(e, fitted(&node, i, g)?, &mut heap, &mut pending, &targets)?;
+                        deliver(e, fitted(&node, i, g)?, &mut leaves, &mut heap, &mut pending, &targets)?;
                     }
                 }
             }
@@ -353,39 +352,125 @@ fn walk(roots: Vec<(Edge, Tensor)>, keep_graph: bool, create_graph: bool, mut ta
             }
         }
     }
-    for (leaf, edge, g) in leaves {
-        let Some(mut g) = g else { continue };
-        let hooks = {
-            let h = leaf.hooks.lock().unwrap_or_else(|e| e.into_inner());
-            (h.before.clone(), h.after.clone(), h.node.clone())
-        };
-        for (i, (_, hook)) in hooks.0.iter().enumerate() {
-            if let Some(new) = hook(&g)? {
-                check_result(&i.to_string(), &g, &new)?;
-                g = new;
-            }
-        }
-        match &mut targets {
-            Targets::Only(c) => {
-                for &i in &c.leaves[&leaf_at(&leaf)] {
-                    c.found[i] = Some(g.clone());
-                }
-            }
-            Targets::Leaves => {
-                let mut given = vec![Some(g)];
-                before_step(&hooks.2, &mut given)?;
-                let seen = if hooks.2.post.is_empty() { Vec::new() } else { given.clone() };
-                if let Some(g) = given.swap_remove(0) {
-                    accumulate_into(&leaf, edge.tensor(), g, create_graph)?;
-                }
-                for (_, hook) in &hooks.1 {
-                    hook(edge.tensor())?;
-                }
-                after_step(&hooks.2, &mut Vec::new(), &seen)?;
-            }
-        }
+    while let Some(leaf) = leaves.take_final(0) {
+        finish(leaf, &mut targets, create_graph)?;
+    }
+    for leaf in leaves.given.into_iter().flatten() {
+        finish(leaf, &mut targets, create_graph)?;
     }
     Ok(targets)
+}
+
+/// A leaf, and the sum of the gradients that have reached it.
+type Given = (Arc<Leaf>, LeafEdge, Tensor);
+
+/// The leaves that gradients have reached.
+#[derive(Default)]
+struct Leaves {
+    /// In the order of their first gradients. `None` once they are finished.
+    given: Vec<Option<Given>>,
+    index: FxHashMap<Address, usize>,
+    /// The leaves whose hooks run during the pass, with the smallest sequence number of the nodes that have an edge to
+    /// them. Rising numbers: the last leaf gets all its gradients first.
+    hooked: Vec<(u64, Address)>,
+}
+
+impl Leaves {
+    /// Search the graph for leaves with hooks that run after their gradient is accumulated. Programs without such hooks
+    /// skip the search.
+    fn of(roots: &[(Edge, Tensor)]) -> Leaves {
+        let mut lowest: FxHashMap<Address, u64> = FxHashMap::default();
+        if are_leaves_watched() {
+            let mut seen: FxHashSet<Address> = FxHashSet::default();
+            let mut stack: Vec<Arc<Node>> = Vec::new();
+            let node_of = |e: &Edge| if let Edge::Node(n, _) = e { Some(n.clone()) } else { None };
+            stack.extend(roots.iter().filter_map(|r| node_of(&r.0)));
+            while let Some(node) = stack.pop() {
+                if !seen.insert(node_at(&node)) {
+                    continue;
+                }
+                for e in node.edges() {
+                    if let Edge::Leaf(l) = e {
+                        let seq = lowest
+                            .entry(l.address())
+                            .or_insert_with(|| if l.leaf().is_ok_and(|leaf| is_watched(&leaf)) { u64::MAX } else { 0 });
+                        *seq = node.seq().min(*seq);
+                    }
+                    stack.extend(node_of(e));
+                }
+            }
+        }
+        let mut hooked: Vec<(u64, Address)> =
+            lowest.into_iter().filter(|l| l.1 > 0).map(|(at, seq)| (seq, at)).collect();
+        hooked.sort_unstable();
+        Leaves { hooked, ..Leaves::default() }
+    }
+
+    fn add(&mut self, edge: &LeafEdge, g: Tensor) -> Result<()> {
+        let leaf = edge.leaf()?;
+        let (index, given) = (&mut self.index, &mut self.given);
+        let i = *index.entry(leaf_at(&leaf)).or_insert(given.len());
+        if i == given.len() {
+            given.push(Some((leaf, edge.clone(), g)));
+            return Ok(());
+        }
+        // Nodes with an edge to a finished leaf have run.
+        let slot = given[i].as_mut().expect("a leaf without a gradient to come");
+        slot.2 = slot.2.add(&g)?;
+        Ok(())
+    }
+
+    /// Return a leaf with hooks that gets no gradient from nodes with sequence numbers up to `next`.
+    fn take_final(&mut self, next: u64) -> Option<Given> {
+        while self.hooked.last().is_some_and(|l| l.0 > next) {
+            let (_, at) = self.hooked.pop()?;
+            let given = self.index.get(&at).and_then(|&i| self.given[i].take());
+            if given.is_some() {
+                return given;
+            }
+        }
+        None
+    }
+}
+
+/// Whether hooks wait until the gradient of the leaf is accumulated.
+fn is_watched(leaf: &Leaf) -> bool {
+    let hooks = leaf.hooks.lock().unwrap_or_else(|e| e.into_inner());
+    !hooks.after.is_empty() || !hooks.node.post.is_empty()
+}
+
+/// Run the hooks of a leaf, and add its gradient to its `.grad` or to the captured ones.
+fn finish((leaf, edge, mut g): Given, targets: &mut Targets, create_graph: bool) -> Result<()> {
+    let hooks = {
+        let h = leaf.hooks.lock().unwrap_or_else(|e| e.into_inner());
+        (h.before.clone(), h.after.clone(), h.node.clone())
+    };
+    for (i, (_, hook)) in hooks.0.iter().enumerate() {
+        if let Some(new) = hook(&g)? {
+            check_result(&i.to_string(), &g, &new)?;
+            g = new;
+        }
+    }
+    match targets {
+        Targets::Only(c) => {
+            for &i in &c.leaves[&leaf_at(&leaf)] {
+                c.found[i] = Some(g.clone());
+            }
+        }
+        Targets::Leaves => {
+            let mut given = vec![Some(g)];
+            before_step(&hooks.2, &mut given)?;
+            let seen = if hooks.2.post.is_empty() { Vec::new() } else { given.clone() };
+            if let Some(g) = given.swap_remove(0) {
+                accumulate_into(&leaf, edge.tensor(), g, create_graph)?;
+            }
+            for (_, hook) in &hooks.1 {
+                hook(edge.tensor())?;
+            }
+            after_step(&hooks.2, &mut Vec::new(), &seen)?;
+        }
+    }
+    Ok(())
 }
 
 fn wrong_number(what: &str, got: usize, expected: usize) -> Error {

@@ -32,6 +32,6 @@ pub mod function;
 mod gradcheck;
 
 pub use checkpoint::{Layer, checkpoint, checkpoint_sequential};
-pub use current::{graph_task_id, will_reach};
+pub use current::{at_end, graph_task_id, will_reach};
 pub use engine::{Place, backward, backward_at, grad, grad_at, set_depth_limit};
 pub use gradcheck::{GradcheckOptions, gradcheck, gradgradcheck};

@@ -470,7 +470,8 @@ impl Group {
         }
         // PyTorch's words for the ranks that rank 0 has told.
         error.note(format!(
-            "Rank {} successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 0",
+            "Rank {} successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank \
+             0",
             self.rank
         ))
     }

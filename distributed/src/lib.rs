@@ -41,6 +41,7 @@ pub mod placement;
 mod recorder;
 pub mod redistribute;
 mod reduce;
+pub mod reducer;
 pub mod rendezvous;
 mod request;
 pub mod shard;

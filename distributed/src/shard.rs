@@ -41,8 +41,8 @@ impl Plan {
         op.resized(&local(x, &self.operands), &local(y, &self.results))
     }
 
-    /// Return the sizes of the results on a rank that has no element of an operand, if they are all zeros: each is empty
-    /// or a summand. Such a rank need not run the op, which may refuse empty operands.
+    /// Return the sizes of the results on a rank that has no element of an operand, if they are all zeros: each is
+    /// empty or a summand. Such a rank need not run the op, which may refuse empty operands.
     pub fn zeros(&self, x: &[Meta], y: &[Meta], mesh: &[usize], coordinate: &[usize]) -> Option<Vec<Dims>> {
         let local = |m: &Meta, p: &[Placement]| local_dims(&m.dims, p, mesh, coordinate);
         let is_emptied = |(m, p): (&Meta, &Vec<Placement>)| m.numel() > 0 && local(m, p).numel() == 0;

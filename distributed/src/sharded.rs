@@ -2,8 +2,8 @@
 //!
 //! A mesh of processes is a device ([`DeviceKind::Mesh`](torchtpu_tensor::DeviceKind)), and a sharded tensor is a
 //! tensor on it. This module is the backend of that device: its values are parts with a [`Spec`]. An op is recorded
-//! with the whole sizes, so shape checks, history, views and in-place forms are those of other devices. To run it, the backend
-//! asks [`propagate`] for placements, redistributes the operands, and calls the op on the parts.
+//! with the whole sizes, so shape checks, history, views and in-place forms are those of other devices. To run it, the
+//! backend asks [`propagate`] for placements, redistributes the operands, and calls the op on the parts.
 //!
 //! All processes of a mesh run the same calls in the same order.
 
@@ -42,8 +42,8 @@ static MEMBERS: RwLock<Vec<Arc<Member>>> = RwLock::new(Vec::new());
 
 impl Member {
     /// Make the device of a mesh. All processes of the mesh call this. `groups` has the group of this process along
-    /// each mesh dimension, and `local` is the device of the parts. The generator of the device starts with the seed of the
-    /// first process.
+    /// each mesh dimension, and `local` is the device of the parts. The generator of the device starts with the seed of
+    /// the first process.
     ///
     /// # Errors
     /// `Value` if this process is not in the mesh or the groups have other sizes, the errors of a broadcast.

@@ -9,7 +9,8 @@ use std::time::Duration;
 use torchtpu_tensor::{Error, ErrorKind};
 
 const PERIOD: Duration = Duration::from_millis(500);
-/// A collective that runs longer than this, or a message that waits, asks the store whether another rank failed or left.
+/// A collective that runs longer than this, or a message that waits, asks the store whether another rank failed or
+/// left.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// A group, and the sequence number and state that the store has.

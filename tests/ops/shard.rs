@@ -274,5 +274,6 @@ fn every_call_on_shards_gives_the_whole() {
     for (node, count) in counts.iter().filter(|(_, c)| c.without_rule > 0) {
         println!("{node}: {} of {} calls without a rule", count.without_rule, count.calls);
     }
+    assert!(calls > 0 && without * 4 < calls, "most calls have a rule: {without} of {calls} have none");
     assert!(found.is_empty(), "{} problems:\n{}", found.len(), found[..found.len().min(40)].join("\n"));
 }

@@ -6,4 +6,5 @@ mod messages;
 mod mistakes;
 mod processes;
 mod ranks;
+mod reducer;
 mod tensors;

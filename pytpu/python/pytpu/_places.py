@@ -25,6 +25,7 @@ FILES = {
     "distributed._breakpoint": "distributed",
     "distributed._collectives": "distributed.distributed_c10d",
     "distributed._debug": "distributed.distributed_c10d",
+    "distributed._grad_bucket": "_C._distributed_c10d",
     "distributed._groups": "distributed.distributed_c10d",
     "distributed._objects": "distributed.distributed_c10d",
     "distributed._process_group": "distributed.distributed_c10d",

@@ -220,15 +220,18 @@ class Machine:
         build: a function ``(machine, instance, state)`` that sets the state of an instance, or raises :class:`Refused`.
         calls: replacements for objects when they are called: ``{id(object): function(machine, *args)}``.
         encoding: of the byte strings of Python 2.
+        protocol: the newest protocol whose opcodes are known: 2, or 5 for the file ``.metadata`` of a distributed
+            checkpoint.
     """
 
-    def __init__(self, data, allowed, persistent_load, build, calls, encoding="ASCII"):
+    def __init__(self, data, allowed, persistent_load, build, calls, encoding="ASCII", protocol=2):
         self._data = data
         self._allowed = allowed
         self._persistent_load = persistent_load
         self._build = build
         self._calls = calls
         self._encoding = encoding
+        self._protocol = protocol
         self._pushed = {}
         self.budget = _Budget(len(data))
 
@@ -447,7 +450,10 @@ class Machine:
             elif op == 0x80:  # PROTO
                 protocol = data[at] if at < end else 0
                 at += 1
-                if protocol != 2:
+                if self._protocol > 2:
+                    if protocol > self._protocol:
+                        raise pickle.UnpicklingError(f"unsupported pickle protocol: {protocol}")
+                elif protocol != 2:
                     warnings.warn(
                         f"Detected pickle protocol {protocol} in the checkpoint, which was not the default pickle "
                         "protocol used by `torch.load` (2). The weights_only Unpickler might not support all "
@@ -459,5 +465,35 @@ class Machine:
                 if at > end:
                     raise EOFError("Ran out of input")
                 return pop()
+            elif self._protocol == 2:
+                raise Refused(f"Unsupported operand {op}")
+            elif op == 0x94:  # MEMOIZE
+                memo[len(memo)] = top()
+            elif op == 0x8C or op == 0x8D:  # SHORT_BINUNICODE, BINUNICODE8
+                width = 1 if op == 0x8C else 8
+                n = from_bytes(data[at : at + width], "little")
+                at += width
+                stack.append(str(data[at : at + n], "utf-8", "surrogatepass"))
+                at += n
+            elif op == 0x93:  # STACK_GLOBAL
+                name, module = pop(), pop()
+                if type(name) is not str or type(module) is not str:
+                    raise pickle.UnpicklingError("STACK_GLOBAL requires str")
+                stack.append(self._find(module, f"{module}.{name}"))
+            elif op == 0x95:  # FRAME
+                at += 8
+            elif op == 0x43 or op == 0x42 or op == 0x8E:  # SHORT_BINBYTES, BINBYTES, BINBYTES8
+                width = {0x43: 1, 0x42: 4, 0x8E: 8}[op]
+                n = from_bytes(data[at : at + width], "little")
+                at += width
+                stack.append(bytes(data[at : at + n]))
+                at += n
+            elif op == 0x90:  # ADDITEMS
+                items = pop_mark()
+                if type(top()) is not set:
+                    raise Refused(f"Can only add to sets, but got {type(stack[-1])}")
+                for item in items:
+                    self.budget.key(stack[-1], item)
+                    stack[-1].add(item)
             else:
                 raise Refused(f"Unsupported operand {op}")

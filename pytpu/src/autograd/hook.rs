@@ -11,7 +11,7 @@ use pyo3::types::{PyList, PyTuple};
 use std::any::Any;
 use std::sync::{Arc, Weak};
 use torchtpu_tensor::graph::{GradList, Hook, Leaf, LeafHook, Node};
-use torchtpu_tensor::hooks::{check_result, next_id};
+use torchtpu_tensor::hooks::{check_result, next_id, watch_leaves};
 use torchtpu_tensor::{GradRef, Result, Tensor};
 
 fn call_hook(hook: &Py<PyAny>, g: &Tensor) -> Result<Option<Tensor>> {
@@ -182,6 +182,7 @@ fn _register_post_accumulate_grad_hook(x: &Bound<'_, PyAny>, hook: Py<PyAny>) ->
     hooks.after.push((id, f));
     hooks.objects.push((id, kept));
     drop(hooks);
+    watch_leaves();
     Ok(HookOwner { owner: Owner::Leaf(Arc::downgrade(&leaf)), id })
 }
 

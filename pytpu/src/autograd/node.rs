@@ -12,7 +12,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType};
 use std::sync::Arc;
 use torchtpu_tensor::graph::{Edge, Node, NodeHooks, PostHook, PreHook};
-use torchtpu_tensor::hooks::next_id;
+use torchtpu_tensor::hooks::{next_id, watch_leaves};
 use torchtpu_tensor::{Error, Result, Tensor};
 
 /// A step of the backward graph, `x.grad_fn`. Its type is a subclass with the name of the step.
@@ -181,6 +181,7 @@ impl PyNode {
         let (id, hook) = (next_id(), Kept::new(hook));
         let f: PostHook = Arc::new(move |found, g| call_node_hook(hook.get(), &[found, g], found.len()));
         self.with_hooks(|h| h.post.push((id, f)))?;
+        watch_leaves();
         Ok(HookOwner { owner: self.owner()?, id })
     }
 }

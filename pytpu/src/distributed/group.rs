@@ -1,7 +1,7 @@
 //! Process groups: collectives and messages on tensors of device `cpu`.
 //!
-//! [`PyProcessGroup`] is the engine below `torch.distributed.ProcessGroup`, a class of Python. Lists of tensors count as
-//! one row of elements. A call that is not asynchronous runs on the caller's thread and returns `None`.
+//! [`PyProcessGroup`] is the engine below `torch.distributed.ProcessGroup`, a class of Python. Lists of tensors count
+//! as one row of elements. A call that is not asynchronous runs on the caller's thread and returns `None`.
 
 use super::memory::{Memory, check};
 use super::store::{PyStore, rust_store};

@@ -55,8 +55,8 @@ fn memory_of(tensor: &Tensor) -> &[u8] {
     if len == 0 {
         return &[];
     }
-    // SAFETY: the layout of a tensor lies within its storage, which the handle keeps alive. As for every op, the program
-    // must not write the tensor meanwhile.
+    // SAFETY: the layout of a tensor lies within its storage, which the handle keeps alive. As for every op, the
+    // program must not write the tensor meanwhile.
     unsafe { std::slice::from_raw_parts(address as *const u8, len) }
 }
 

@@ -13,7 +13,7 @@ use torchtpu_tensor::{Result, Tensor};
 /// The ranks of a group, for collectives that return new tensors. They have gradients. Reductions are numbers of a
 /// `ReduceOp`, and ranks are ranks of the group.
 #[pyclass(frozen, name = "_TensorGroup", module = "torch._C")]
-pub(super) struct PyTensorGroup(Group);
+pub(super) struct PyTensorGroup(pub(super) Group);
 
 /// A tensor of a call.
 struct Given(Tensor);

@@ -3,7 +3,7 @@
 use crate::graph::{Hook, Leaf, LeafHook, Node};
 use crate::{DeviceKind, Error, GradRef, Meta, Result, Tensor};
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
@@ -11,6 +11,19 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 /// A number for a hook, unique in the process, by which it is removed.
 pub fn next_id() -> u64 {
     NEXT_ID.fetch_add(1, Relaxed)
+}
+
+/// Whether a hook that waits for the gradient of a leaf was ever registered.
+static ARE_LEAVES_WATCHED: AtomicBool = AtomicBool::new(false);
+
+/// Note that a hook waits for the gradient of a leaf, so that passes search for such leaves. Register the hook first.
+pub fn watch_leaves() {
+    ARE_LEAVES_WATCHED.store(true, Relaxed);
+}
+
+/// Whether [`watch_leaves`] was called.
+pub fn are_leaves_watched() -> bool {
+    ARE_LEAVES_WATCHED.load(Relaxed)
 }
 
 /// The name of a tensor's kind in PyTorch's messages, such as `torch.FloatTensor`.
@@ -120,6 +133,7 @@ impl Tensor {
         match self.history()? {
             Some(GradRef::Leaf(l)) if l.requires_grad() => {
                 l.hooks.lock().unwrap_or_else(|e| e.into_inner()).after.push((id, hook));
+                watch_leaves();
                 Ok(HookHandle { at: At::Leaf(Arc::downgrade(&l)), id })
             }
             Some(GradRef::Node(_)) => {

@@ -364,6 +364,9 @@ def check_work():
     assert work.wait() and (work.result()[0] == size).all()
     with pytest.raises(RuntimeError, match="sourceRank"):
         work.source_rank()
+    outputs = [torch.zeros(1) for _ in range(size)]
+    work = dist.all_gather(outputs, torch.ones(1), async_op=True)
+    assert all(got is output for got, output in zip(work.get_future().wait(), outputs, strict=True))
     work = dist.barrier(async_op=True)
     assert work.wait() and work.result() == []
 

@@ -149,20 +149,20 @@ HOLDS = {
         lambda: torch.distributed.pipelining,
         lambda v: v.__name__ == "torch.distributed.pipelining",
     ),
-    "torch.nn.attention.flex_attention.flex_attention": (
-        lambda: torch.nn.attention.flex_attention.flex_attention,
-        lambda v: callable(v),
-    ),
-    "torch.backends.cuda.is_built()": (lambda: torch.backends.cuda.is_built(), lambda v: v is False),
-    "torch.version.cuda": (lambda: torch.version.cuda, lambda v: v is None),
     "torch.distributed.is_backend_available('tpu_dist')": (
         lambda: torch.distributed.is_backend_available("tpu_dist"),
         lambda v: v is True,
     ),
     "torch.distributed.Backend.default_device_backend_map": (
         lambda: torch.distributed.Backend.default_device_backend_map,
-        lambda v: {"cpu", "tpu"} <= set(v),
+        lambda v: v["cpu"] == "gloo" and "tpu" in v,
     ),
+    "torch.nn.attention.flex_attention.flex_attention": (
+        lambda: torch.nn.attention.flex_attention.flex_attention,
+        lambda v: callable(v),
+    ),
+    "torch.backends.cuda.is_built()": (lambda: torch.backends.cuda.is_built(), lambda v: v is False),
+    "torch.version.cuda": (lambda: torch.version.cuda, lambda v: v is None),
 }
 
 # Calls that fail, with the error. When a name is added, move it to the table above.

@@ -1,7 +1,7 @@
 """Training in several processes: stores, rendezvous, process groups and collectives.
 
-Collectives run on tensors of device ``cpu``. Ranks of a host exchange them through shared memory, others through TCP.
-Gradients of collectives, `DistributedDataParallel` and sharded tensors are not implemented yet.
+Collectives run on tensors of device ``cpu``, and of device ``tpu`` where it is XLA's CPU backend. Ranks of a host
+exchange them through shared memory, others through TCP. `DistributedDataParallel` is in ``torch.nn.parallel``.
 
 Example:
     >>> import pytpu as torch
@@ -32,6 +32,7 @@ from .._C import (
 )
 from ._breakpoint import breakpoint
 from ._debug import DebugLevel, get_debug_level, set_debug_level, set_debug_level_from_env
+from ._grad_bucket import BuiltinCommHookType, GradBucket
 from .constants import default_pg_timeout
 from .distributed_c10d import (
     AllreduceCoalescedOptions,
@@ -47,6 +48,9 @@ from .distributed_c10d import (
     P2POp,
     ProcessGroup,
     ProcessGroupGloo,
+    ProcessGroupNCCL,
+    ProcessGroupNCCL2,
+    ProcessGroupNCCLLazy,
     ReduceOp,
     ReduceOptions,
     ReduceScatterOptions,
@@ -128,15 +132,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 _WHY = "it is not implemented yet"
-_NO_NCCL = "NCCL is not part of this package"
 
-ProcessGroupNCCL = absent_class("torch.distributed.distributed_c10d.ProcessGroupNCCL", _NO_NCCL)
-ProcessGroupNCCL2 = absent_class("torch.distributed.distributed_c10d.ProcessGroupNCCL2", _NO_NCCL)
-ProcessGroupNCCLLazy = absent_class("torch.distributed.distributed_c10d.ProcessGroupNCCLLazy", _NO_NCCL)
-BuiltinCommHookType = absent_class("torch._C._distributed_c10d.BuiltinCommHookType", _WHY)
-GradBucket = absent_class("torch._C._distributed_c10d.GradBucket", _WHY)
 Logger = absent_class("torch._C._distributed_c10d.Logger", _WHY)
-Reducer = absent_class("torch._C._distributed_c10d.Reducer", _WHY)
+Reducer = absent_class("torch._C._distributed_c10d.Reducer", "use torch.nn.parallel.DistributedDataParallel")
 
 __all__ = [
     "AllToAllOptions", "AllreduceCoalescedOptions", "AllreduceOptions", "Backend", "BackendConfig", "BarrierOptions",

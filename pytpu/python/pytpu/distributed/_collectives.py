@@ -240,7 +240,7 @@ def all_gather(
     pg = _member(group, "all_gather")
     if pg is None:
         return None
-    return pg._all_gather(tensor_list, tensor, (async_op, None, [tensor_list]))
+    return pg._all_gather(tensor_list, tensor, (async_op, None, tensor_list))
 
 
 def all_gather_coalesced(
@@ -346,7 +346,7 @@ def gather(
         return None
     root = _canonicalize_group_rank(pg, 0 if dst is None and group_dst is None else dst, group_dst)
     _check_output_list(pg, root, gather_list)
-    return pg._gather(gather_list, tensor, root, (async_op, None, [gather_list] if gather_list else []))
+    return pg._gather(gather_list, tensor, root, (async_op, None, gather_list))
 
 
 def _check_output_list(pg: ProcessGroup, root: int, outputs: list[Any] | None) -> None:

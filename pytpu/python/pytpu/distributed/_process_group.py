@@ -324,7 +324,7 @@ class _Collectives:
             _fail("allgather", "requires input/output tensor lists to have the same length")
         if len(input_tensors) != 1:
             _fail("allgather", "requires a single-element input tensor list")
-        return self._all_gather(output_tensors[0], input_tensors[0], _call(options, output_tensors))
+        return self._all_gather(output_tensors[0], input_tensors[0], _call(options, output_tensors[0]))
 
     def _all_gather(self, outputs: list[Tensor], tensor: Tensor, call: Any) -> Any:
         engine = _on_device(self, tensor)
@@ -409,7 +409,7 @@ class _Collectives:
             return self._gather([], input_tensors[0], options.rootRank, _call(options, []))
         if len(output_tensors) != 1:
             _fail("gather", f"requires a single-element output list containing a list with {self._size} tensors.")
-        return self._gather(output_tensors[0], input_tensors[0], options.rootRank, _call(options, output_tensors))
+        return self._gather(output_tensors[0], input_tensors[0], options.rootRank, _call(options, output_tensors[0]))
 
     def _gather(self, outputs: list[Tensor], tensor: Tensor, root: int, call: Any) -> Any:
         engine = _on_device(self, tensor)

@@ -1,5 +1,6 @@
 """Process groups and the collectives that ranks run on tensors: all names of this module in PyTorch that exist here."""
 
+from .._absent import absent_class
 from .._C import PrefixStore, Store, Work
 from ._backend import (
     Backend,
@@ -127,6 +128,11 @@ from ._reduce_op import RedOpType, ReduceOp, _make_nccl_premul_sum as _make_nccl
 from .constants import default_pg_timeout
 from .rendezvous import register_rendezvous_handler, rendezvous
 
+_NO_NCCL = "NCCL is not part of this package"
+ProcessGroupNCCL = absent_class("torch.distributed.distributed_c10d.ProcessGroupNCCL", _NO_NCCL)
+ProcessGroupNCCL2 = absent_class("torch.distributed.distributed_c10d.ProcessGroupNCCL2", _NO_NCCL)
+ProcessGroupNCCLLazy = absent_class("torch.distributed.distributed_c10d.ProcessGroupNCCLLazy", _NO_NCCL)
+
 __all__ = [
     "AllToAllOptions",
     "AllgatherOptions",
@@ -144,6 +150,9 @@ __all__ = [
     "PrefixStore",
     "ProcessGroup",
     "ProcessGroupGloo",
+    "ProcessGroupNCCL",
+    "ProcessGroupNCCL2",
+    "ProcessGroupNCCLLazy",
     "RedOpType",
     "ReduceOp",
     "ReduceOptions",

@@ -1,8 +1,5 @@
 """``torch.distributed.algorithms``: names around training in several processes."""
 
-from ..._absent import absent_class
-from .. import _WHY
+from .join import Join, Joinable, JoinHook
 
-Join = absent_class("torch.distributed.algorithms.join.Join", _WHY)
-Joinable = absent_class("torch.distributed.algorithms.join.Joinable", _WHY)
-JoinHook = absent_class("torch.distributed.algorithms.join.JoinHook", _WHY)
+__all__ = ["Join", "JoinHook", "Joinable"]

@@ -1,8 +1,9 @@
-"""``torch.distributed.optim``: names of optimisers over several processes."""
+"""``torch.distributed.optim``: optimizers over several processes. ``DistributedOptimizer`` needs RPC, and is absent."""
 
 from ..._absent import absent_class
-from .. import _WHY
+from .post_localSGD_optimizer import PostLocalSGDOptimizer
+from .zero_redundancy_optimizer import ZeroRedundancyOptimizer
 
-for _name in ("DistributedOptimizer", "PostLocalSGDOptimizer", "ZeroRedundancyOptimizer"):
-    globals()[_name] = absent_class(f"torch.distributed.optim.{_name}", _WHY)
-del _name
+DistributedOptimizer = absent_class("torch.distributed.optim.DistributedOptimizer", "RPC is not implemented")
+
+__all__ = ["DistributedOptimizer", "PostLocalSGDOptimizer", "ZeroRedundancyOptimizer"]

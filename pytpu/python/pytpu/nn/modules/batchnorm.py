@@ -460,8 +460,7 @@ class SyncBatchNorm(_BatchNorm):
 
     `y = (x - mean) / sqrt(var + eps) * weight + bias`, with the biased variance.
 
-    In one process the result is that of a `BatchNorm` layer. Training over several processes is not
-    implemented.
+    In one process and in evaluation, the result is that of a `BatchNorm` layer.
 
     Args:
         num_features: Number of channels `c`.
@@ -489,7 +488,6 @@ class SyncBatchNorm(_BatchNorm):
 
     Raises:
         ValueError: The input has fewer than two dimensions.
-        NotImplementedError: The module trains in a group of several processes.
 
     Example:
         >>> import pytpu as torch
@@ -520,16 +518,30 @@ class SyncBatchNorm(_BatchNorm):
 
     def forward(self, input: Tensor) -> Tensor:
         """Return the normalised `input`. See the class for shapes."""
+        group = self._group_of_several()
+        if group is None:
+            return super().forward(input)
+        self._check_input_dim(input)
+        if self.training and self.num_batches_tracked is not None:
+            self.num_batches_tracked.add_(1)
+        from ._sync_batchnorm import NormalizedOverRanks
+
+        y, mean, var = NormalizedOverRanks.apply(input, self.weight, self.bias, self.eps, group)
+        if self.running_mean is not None and self.running_var is not None:
+            momentum = self.momentum
+            if momentum is None:
+                momentum = 0.0 if self.num_batches_tracked is None else 1 / self.num_batches_tracked.item()
+            self.running_mean.lerp_(mean.to(self.running_mean.dtype), momentum)
+            self.running_var.lerp_(var.to(self.running_var.dtype), momentum)
+        return y
+
+    def _group_of_several(self):
+        """Return the group whose batches this call normalises together, or `None` if it is one process."""
         distributed = getattr(torch, "distributed", None)
-        if (
-            self.training
-            and distributed is not None
-            and distributed.is_available()
-            and distributed.is_initialized()
-            and distributed.get_world_size(self.process_group) > 1
-        ):
-            raise NotImplementedError("SyncBatchNorm: statistics over several processes are not implemented yet")
-        return super().forward(input)
+        if not self.training or distributed is None or not distributed.is_initialized():
+            return None
+        group = self.process_group or distributed.group.WORLD
+        return group if distributed.get_world_size(group) > 1 else None
 
     @classmethod
     def convert_sync_batchnorm(cls, module: Module, process_group: Any | None = None) -> Module:

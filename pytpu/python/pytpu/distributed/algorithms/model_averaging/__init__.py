@@ -1,0 +1,1 @@
+"""Averages of parameters over ranks, for training that communicates rarely."""
