@@ -201,6 +201,8 @@ def test_a_state_that_is_no_state_is_refused(nodes):
     node = group.node()
     for text in ("Tm8=", "e30", '{"x"'):
         group.server.set("torch.rendezvous.job", text)
+        # `set` does not wait until the server has done it, `get` does.
+        assert group.server.get("torch.rendezvous.job") == text.encode()
         with pytest.raises(RendezvousStateError, match="corrupt"):
             node.is_closed()
 

@@ -186,13 +186,11 @@ class LocalElasticAgent(SimpleElasticAgent):
         if result is None:
             return RunResult(WorkerState.HEALTHY)
         state = WorkerState.FAILED if result.is_failed() else WorkerState.SUCCEEDED
+        ranks = {worker.local_rank: worker.global_rank for worker in worker_group.workers}
 
         def by_global_rank(found: dict[int, Any]) -> dict[int, Any]:
-            return {
-                worker.global_rank: found[worker.local_rank]
-                for worker in worker_group.workers
-                if worker.local_rank in found
-            }
+            # The order stays: of failures within one second, the summary takes the first one as the cause.
+            return {ranks[local_rank]: value for local_rank, value in found.items()}
 
         return RunResult(state, by_global_rank(result.return_values), by_global_rank(result.failures))
 
