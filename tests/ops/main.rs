@@ -21,7 +21,7 @@ fn every_schema_parses_and_overloads_are_unique() {
     let mut seen = BTreeSet::new();
     for row in ops::rows() {
         let s = Schema::parse(row.schema).unwrap_or_else(|e| panic!("{e}"));
-        assert!(seen.insert((s.name.clone(), s.overload.clone())), "{} stands twice", row.schema);
+        assert!(seen.insert((s.name, s.overload)), "{} stands twice", row.schema);
         for sample in (row.samples)() {
             assert!(sample.args.len() <= s.params.len(), "{}: a sample has too many arguments", row.schema);
         }

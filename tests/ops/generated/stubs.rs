@@ -146,7 +146,7 @@ fn signatures(row: &Row, schema: &Schema, name: &str, in_place: bool, method: bo
     let mut params: Vec<Parameter> = Vec::new();
     for (i, p) in schema.params.iter().enumerate().skip(own) {
         let is_unnameable = p.name == "from";
-        let shown = match p.name.as_str() {
+        let shown = match p.name {
             "self" if i == 0 => "input",
             "from" => "from_",
             name => name,
