@@ -216,7 +216,7 @@ fn late_ranks_are_reported(r: &Rank) {
     assert!(error.to_string().contains("all_reduce: Timed out waiting 1000 ms for rank 1"), "{error}");
     // Later calls fail at once, and name the first error.
     let error = collective::all_reduce(&tpu(&[1.0]), Reduction::Sum, &r.tensors).expect_err("the group is broken");
-    assert!(error.to_string().contains("is broken, because an earlier call failed: all_reduce timed out"), "{error}");
+    assert!(error.to_string().contains("is broken, because an earlier call failed: all_reduce: Timed out"), "{error}");
     drop(unrelated);
     assert_eq!(values(&tpu(&[5.0]).add_scalar(1.0).expect("it is recorded")), [6.0], "the device still works");
 }

@@ -4,10 +4,8 @@
 //! each takes the token that the one before it returns. So the collectives of a process run in the order in which they
 //! were recorded, and a program that waits for its turn holds no thread.
 
-use crate::device::Device;
 use crate::failure::Failure;
 use crate::kernels;
-use crate::slot::Slot;
 use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, mpsc};
@@ -66,12 +64,13 @@ pub(crate) fn find_failure(text: &str) -> Option<Failure> {
 }
 
 /// The order of the launches of segments with collectives.
-#[derive(Default)]
-pub(crate) struct Order {
-    /// The numbers of the segments that were cut and not launched, and the number of the next one.
+struct Order {
+    /// The numbers of the segments that were cut and not launched, and the number of the last one.
     waiting: Mutex<(BTreeSet<u64>, u64)>,
     changed: Condvar,
 }
+
+static ORDER: Order = Order { waiting: Mutex::new((BTreeSet::new(), 0)), changed: Condvar::new() };
 
 /// The place of a segment in the order, until it is launched or dropped.
 pub(crate) struct Turn(u64);
@@ -79,7 +78,7 @@ pub(crate) struct Turn(u64);
 impl Turn {
     /// Take the place after all segments so far. Call this in the order of the cuts.
     pub(crate) fn take() -> Turn {
-        let mut waiting = order().waiting.lock();
+        let mut waiting = ORDER.waiting.lock();
         waiting.1 += 1;
         let number = waiting.1;
         waiting.0.insert(number);
@@ -88,24 +87,18 @@ impl Turn {
 
     /// Wait until the earlier segments are launched.
     pub(crate) fn wait(&self) {
-        let order = order();
-        let mut waiting = order.waiting.lock();
+        let mut waiting = ORDER.waiting.lock();
         while waiting.0.first().is_some_and(|first| *first < self.0) {
-            order.changed.wait(&mut waiting);
+            ORDER.changed.wait(&mut waiting);
         }
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        let order = order();
-        order.waiting.lock().0.remove(&self.0);
-        order.changed.notify_all();
+        ORDER.waiting.lock().0.remove(&self.0);
+        ORDER.changed.notify_all();
     }
-}
-
-fn order() -> &'static Order {
-    &crate::engine().order
 }
 
 /// The token of the last launched program with collectives.
@@ -118,7 +111,7 @@ pub(crate) struct Chain {
 
 impl Chain {
     /// Return the token for the next program. A program that has ended, well or not, needs no successor.
-    pub(crate) fn token(&self, device: &Device) -> torchtpu_pjrt::Result<Arc<Buffer>> {
+    pub(crate) fn token(&self, client: &Arc<Client>) -> torchtpu_pjrt::Result<Arc<Buffer>> {
         if let Some(last) = &*self.last.lock()
             && !last.is_ready().unwrap_or(true)
         {
@@ -128,7 +121,7 @@ impl Chain {
         if let Some(token) = &*first {
             return Ok(token.clone());
         }
-        let token = Arc::new(device.client.buffer_from_host(&0i32.to_ne_bytes(), ElementType::S32, &[])?);
+        let token = Arc::new(client.buffer_from_host(&0i32.to_ne_bytes(), ElementType::S32, &[])?);
         *first = Some(token.clone());
         Ok(token)
     }
@@ -153,16 +146,12 @@ impl Chain {
     }
 }
 
-/// Wait for a value that may depend on a collective, and so on other processes.
+/// Wait for a buffer that may depend on a collective, and so on other processes. A failure is raised by the read that
+/// follows.
 ///
 /// # Errors
 /// If the user interrupts the wait.
-pub(crate) fn await_value(slot: &Slot) -> torchtpu_tensor::Result<()> {
-    // A failure is raised by the read that follows.
-    slot.buffer().map_or(Ok(()), |buffer| await_buffer(buffer))
-}
-
-fn await_buffer(buffer: &Buffer) -> torchtpu_tensor::Result<()> {
+pub(crate) fn await_buffer(buffer: &Buffer) -> torchtpu_tensor::Result<()> {
     buffer.ready_event().map_or(Ok(()), |event| await_event(&Arc::new(event)))
 }
 

@@ -265,7 +265,7 @@ impl Engine {
         };
         let numbers = upload_numbers(device, compiled, &body.numbers)?;
         let pooled = pool::shared().take(device, &compiled.pooled).map_err(failed)?;
-        let token = if compiled.is_chained { Some(self.chain.token(device).map_err(failed)?) } else { None };
+        let token = if compiled.is_chained { Some(self.chain.token(&device.client).map_err(failed)?) } else { None };
         let mut args: SmallVec<[&Buffer; 32]> = SmallVec::new();
         for slot in &body.slots {
             // If an argument has failed, its consumers fail with the same error.

@@ -22,7 +22,7 @@ mod tpu;
 pub(crate) use tpu::Tpu;
 
 use crate::cache::ProcessCache;
-use crate::collectives::{Chain, Order, Turn, await_value};
+use crate::collectives::{Chain, Turn, await_buffer};
 use crate::cut::CutReason;
 use crate::device::{self, Device};
 use crate::failure::Failure;
@@ -244,7 +244,6 @@ pub(crate) struct Engine {
     pieces: Pieces,
     interpreter: Interpreter,
     in_flight: Mutex<VecDeque<InFlight>>,
-    pub(crate) order: Order,
     chain: Chain,
     peers: collectives::Peers,
     /// Whether segments of Fused mode take memory from the pool.
@@ -290,7 +289,6 @@ impl Default for Engine {
             pieces: Pieces::from_environment(),
             interpreter: Interpreter::from_environment(),
             in_flight: Mutex::default(),
-            order: Order::default(),
             chain: Chain::default(),
             peers: collectives::Peers::default(),
             pools: AtomicBool::new(false),
@@ -387,8 +385,11 @@ impl Engine {
         if let Some(f) = slot.failure() {
             return Err(f.error());
         }
-        if !slot.is_computed() && self.chain.is_running() {
-            await_value(&slot)?;
+        if !slot.is_computed()
+            && self.chain.is_running()
+            && let Ok(buffer) = slot.buffer()
+        {
+            await_buffer(buffer)?;
         }
         count(&COUNTERS.downloads, 1);
         count(&COUNTERS.download_bytes, out.len() as u64);

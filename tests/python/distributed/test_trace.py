@@ -224,5 +224,5 @@ def test_training_is_that_of_cpu(pool):
 
 def test_a_missing_rank_is_reported_where_the_result_is_read(fresh):
     text, *_ = fresh(timeout=2).run(alone)
-    assert "all_reduce timed out after 2000 ms waiting for rank" in text
+    assert "all_reduce: Timed out waiting 2000 ms for rank" in text
     assert "test_trace.py:" in text
