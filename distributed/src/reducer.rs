@@ -18,7 +18,7 @@ use torchtpu_tensor::comm::Group;
 use torchtpu_tensor::graph::Edge;
 use torchtpu_tensor::hooks::HookHandle;
 use torchtpu_tensor::ops::collective::{self, Reduction};
-use torchtpu_tensor::{DType, Device, Error, Result, Scalar, Tensor, no_grad};
+use torchtpu_tensor::{DType, Device, DeviceKind, Error, Result, Scalar, Tensor, no_grad};
 
 /// Gradients that are reduced together.
 #[derive(Clone)]
@@ -152,6 +152,11 @@ struct State {
     steps: u64,
 }
 
+/// Whether a tensor's gradient is reduced in the memory of the host, and not by an op of the recorded program.
+fn is_on_host(x: &Tensor) -> bool {
+    x.device().kind == DeviceKind::Cpu
+}
+
 /// Divide parameters into buckets of one dtype and device each, in the given order.
 fn fill(order: &[usize], parameters: &[Parameter], options: &ReducerOptions) -> Vec<Vec<usize>> {
     let mut closed: Vec<Vec<usize>> = Vec::new();
@@ -166,7 +171,7 @@ fn fill(order: &[usize], parameters: &[Parameter], options: &ReducerOptions) -> 
         bucket.2 += x.numel() * x.dtype().size_bytes();
         bucket.3.push(i);
         let limit = if closed.is_empty() { options.first_bucket_bytes } else { options.bucket_bytes };
-        if x.is_lazy() || bucket.2 >= limit {
+        if !is_on_host(x) || bucket.2 >= limit {
             closed.push(open.remove(at).3);
         }
     }
@@ -178,7 +183,7 @@ fn slots(buckets: Vec<Vec<usize>>, parameters: &[Parameter]) -> Result<Vec<Slot>
     let slot = |members: Vec<usize>| {
         let first = &parameters[members[0]].tensor;
         let (mut buffer, mut views) = (None, Vec::new());
-        if !first.is_lazy() {
+        if is_on_host(first) {
             let total = members.iter().map(|&i| parameters[i].tensor.numel()).sum();
             let made = Tensor::zeros(&[total], first.dtype(), first.device())?;
             views = parts(&made, &members, parameters)?;
@@ -518,7 +523,7 @@ impl Shared {
         let buffer = bucket.buffer.clone();
         let is_mean = divisor == self.group.size();
         let scale = Scalar::Float(1.0 / divisor as f64);
-        if buffer.is_lazy() {
+        if !is_on_host(&buffer) {
             let group =
                 self.tensors.as_ref().ok_or_else(|| Error::runtime("the reducer has no group for device tpu"))?;
             let reduced = no_grad(|| {
@@ -577,8 +582,8 @@ impl Shared {
     }
 
     fn write(&self, bucket: &Bucket, reduced: &Tensor, used: &[u8]) -> Result<()> {
-        let in_place = reduced.shares_storage(&bucket.buffer) && !reduced.is_lazy();
-        let as_views = self.options.grads_are_views && !bucket.buffer.is_lazy();
+        let in_place = reduced.shares_storage(&bucket.buffer) && is_on_host(&reduced);
+        let as_views = self.options.grads_are_views && is_on_host(&bucket.buffer);
         let reduced = if as_views && !in_place {
             bucket.buffer.copy_(&reduced.reshape(&[-1])?)?;
             bucket.buffer.clone()

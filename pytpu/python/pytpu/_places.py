@@ -239,3 +239,5 @@ NAMES = {
 # Modules without a file, and the modules that have their names.
 MADE = {home: source for source, places in NAMES.items() for home in places if home}
 MADE |= {home: source for source, home in FILES.items() if home}
+# Names of `distributed` and of a file of it are reported there, and `distributed` has both.
+MADE["_C._distributed_c10d"] = "distributed"

@@ -1,7 +1,7 @@
 //! The engine below `torch.nn.parallel.DistributedDataParallel`.
 
 use super::group::PyProcessGroup;
-use super::memory::Memory;
+use super::memory::{Memory, check};
 use super::tensors::PyTensorGroup;
 use crate::enter::{self, OrRaise, callback_error};
 use crate::sites;
@@ -39,6 +39,7 @@ fn tensor_of(object: &Bound<'_, PyAny>) -> PyResult<Tensor> {
 }
 
 fn memory(buffer: &Tensor) -> Result<Box<dyn distributed::Memory>> {
+    check("all_reduce", buffer, true)?;
     Ok(Box::new(Memory::both(vec![buffer.shallow_alias()?])?))
 }
 
