@@ -582,7 +582,7 @@ impl Shared {
     }
 
     fn write(&self, bucket: &Bucket, reduced: &Tensor, used: &[u8]) -> Result<()> {
-        let in_place = reduced.shares_storage(&bucket.buffer) && is_on_host(&reduced);
+        let in_place = reduced.shares_storage(&bucket.buffer) && is_on_host(reduced);
         let as_views = self.options.grads_are_views && is_on_host(&bucket.buffer);
         let reduced = if as_views && !in_place {
             bucket.buffer.copy_(&reduced.reshape(&[-1])?)?;

@@ -39,8 +39,8 @@ fn reduced(op: ReduceOp, x: &[&Tensor]) -> Result<Tensor> {
     let mut y = x[0].clone();
     for x in &x[1..] {
         y = match op {
-            ReduceOp::Sum | ReduceOp::Avg => y.add(*x)?,
-            ReduceOp::Product => y.mul(*x)?,
+            ReduceOp::Sum | ReduceOp::Avg => y.add(x)?,
+            ReduceOp::Product => y.mul(x)?,
             ReduceOp::Max => binary(BinaryKind::Maximum, &y, x)?,
             ReduceOp::Min => binary(BinaryKind::Minimum, &y, x)?,
             ReduceOp::BAnd | ReduceOp::BOr | ReduceOp::BXor => unreachable!("no test uses {op:?}"),

@@ -26,6 +26,9 @@ fn hash(value: impl Hash) -> u64 {
     hasher.finish()
 }
 
+/// The class that a pickle calls, and its arguments.
+type Reduced<'py> = (Bound<'py, PyType>, (Bound<'py, PyTuple>, Bound<'py, PyTuple>));
+
 /// One dimension of a device mesh, as sizes and strides of indices into its ranks.
 ///
 /// Equal indices in equal order have equal layouts: sizes of one are left out, and neighbors that continue each other
@@ -131,10 +134,7 @@ impl PyFlatLayout {
         Ok(format!("_FlatLayout(shape={}, stride={})", self.shape(py)?.repr()?, self.stride(py)?.repr()?))
     }
 
-    fn __reduce__<'py>(
-        &self,
-        py: Python<'py>,
-    ) -> PyResult<(Bound<'py, PyType>, (Bound<'py, PyTuple>, Bound<'py, PyTuple>))> {
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Reduced<'py>> {
         Ok((py.get_type::<PyFlatLayout>(), (self.shape(py)?, self.stride(py)?)))
     }
 }

@@ -63,7 +63,7 @@ impl Func {
     ) -> Value {
         let (token, mut symbol) = (self.token(), String::new());
         push_quoted(&mut symbol, target);
-        let args = [args, &[token.clone()]].concat();
+        let args = [args, std::slice::from_ref(&token)].concat();
         let outs = [out.clone(), token.ty().clone()];
         let layouts = |ranks: &mut dyn Iterator<Item = usize>| ranks.map(row_major).collect::<Vec<_>>();
         let operand_layouts = layouts(&mut args.iter().map(Value::rank));
