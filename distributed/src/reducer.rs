@@ -456,7 +456,7 @@ impl Shared {
             order.extend(missing.iter().filter(|i| !order.contains(i)).copied().collect::<Vec<_>>());
         }
         drop(state);
-        self.advance()
+        if self.start_buckets(false)? { self.complete(false) } else { Ok(()) }
     }
 
     /// Copy the gradient of a parameter into its bucket. A parameter without one gets zeros.
@@ -477,9 +477,14 @@ impl Shared {
         })
     }
 
-    /// Start the buckets that are full. After the last one, write the means to the gradients.
-    fn advance(&self) -> Result<()> {
-        if self.start_buckets(false)? { self.complete(false) } else { Ok(()) }
+    /// Start the buckets that are full. After the last one, write the means to the gradients when the outermost pass
+    /// ends: until then, a parameter that is ready a second time is noticed.
+    fn advance(self: &Arc<Self>) -> Result<()> {
+        if !self.start_buckets(false)? {
+            return Ok(());
+        }
+        let weak = Arc::downgrade(self);
+        torchtpu_autograd::at_end(move || Weak::upgrade(&weak).map_or(Ok(()), |shared| shared.complete(false)))
     }
 
     /// Start the buckets that are full, in their order. Return whether all have started.

@@ -71,7 +71,7 @@ class _Loader(SourceFileLoader):
                     value.__module__ = ("torch." if is_torch else f"{_ROOT}.") + own
         if own in NAMES:
             _place(module, NAMES[own])
-        if own in FILES:
+        if own in FILES and MADE.get(FILES[own]) == own:
             _make(FILES[own], module)
 
 
