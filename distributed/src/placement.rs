@@ -18,7 +18,7 @@ pub enum Placement {
     StridedShard {
         /// The dimension.
         dim: usize,
-        /// The number of chunks of which each rank has a chunk.
+        /// Into how many chunks the dimension is divided first.
         split_factor: usize,
     },
     /// A tensor of the same sizes. The value is the reduction of those of all ranks.
@@ -34,7 +34,7 @@ impl Placement {
         }
     }
 
-    /// The dimension that is divided, and the number of chunks of which each rank has a chunk.
+    /// Return the dimension that is divided, and its `split_factor`: 1 for `Shard`.
     pub fn shard(self) -> Option<(usize, usize)> {
         match self {
             Placement::Shard(dim) => Some((dim, 1)),
@@ -82,8 +82,9 @@ pub fn local_shard_size_and_offset(n: usize, chunks: usize, i: usize) -> (usize,
     (end - start, start)
 }
 
-/// Return the pieces, as first places and lengths, that rank `i` of `ranks` has of `n` places, of which it has a chunk
-/// of each of `split_factor` chunks. Pieces that continue each other are joined, and empty ones are left out.
+/// Return which of `n` places rank `i` of `ranks` has, as first places and lengths of pieces. The places are divided
+/// into `split_factor` chunks, and each chunk is divided over the ranks. Pieces that continue each other are joined, and
+/// empty ones are left out.
 pub fn pieces(n: usize, split_factor: usize, ranks: usize, i: usize) -> Vec<(usize, usize)> {
     let mut pieces: Vec<(usize, usize)> = Vec::new();
     for k in 0..split_factor {

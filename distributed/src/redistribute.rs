@@ -131,7 +131,7 @@ impl Step {
         length(&pieces(self.whole[dim], split, self.ranks, 0))
     }
 
-    /// A tensor of which the reduction of all ranks is `x`.
+    /// A tensor for each rank. The tensors of all ranks, reduced, give `x`.
     fn partial(&self, x: &Tensor, op: ReduceOp) -> Result<Tensor> {
         let neutral = match op {
             ReduceOp::Sum | ReduceOp::BXor => 0,

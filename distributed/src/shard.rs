@@ -63,7 +63,7 @@ impl Plan {
 struct Strategy {
     operands: Vec<Placement>,
     results: Vec<Placement>,
-    /// The axis that is divided, and the chunks of which each rank has a chunk.
+    /// The axis that is divided, and its `split_factor`, as in [`Placement::StridedShard`].
     divided: Option<(usize, usize)>,
 }
 

@@ -1,4 +1,4 @@
-//! Sharded tensors: tensors whose sizes are those of the whole, and of which each process has a part.
+//! Sharded tensors. A sharded tensor has the sizes of the whole, and each process has a part of its elements.
 //!
 //! A mesh of processes is a device ([`DeviceKind::Mesh`](torchtpu_tensor::DeviceKind)), and a sharded tensor is a
 //! tensor on it. This module is the backend of that device: its values are parts with a [`Spec`]. An op is recorded
@@ -519,7 +519,7 @@ pub fn full_tensor(x: &Tensor) -> Result<Tensor> {
     to_local(&redistribute(x, &vec![Placement::Replicate; member.mesh.ndim()])?, None)
 }
 
-/// Return a sharded tensor from a whole one, of which the first process's elements count. It is differentiable.
+/// Shard a tensor that is whole on each process. The elements are those of the first process. It is differentiable.
 ///
 /// # Errors
 /// `Runtime` if a placement is a pending reduction or does not fit, the errors of collectives.

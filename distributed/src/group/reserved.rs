@@ -1,4 +1,5 @@
-//! Turns: collectives of a group run in the order of their calls, also those that run later, in a compiled program.
+//! The order of collectives. A group runs them in the order of their calls. This also holds for a collective that is
+//! recorded now and runs later in a compiled program: it takes its turn when it is called.
 
 use super::failure::REASON_TIME;
 use super::{Group, ProcessGroup};
