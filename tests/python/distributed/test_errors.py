@@ -274,12 +274,12 @@ def test_the_guard_kills_the_workers_that_are_left():
             process.wait()
 
 
-def test_a_debugging_server_is_refused(monkeypatch):
+def test_a_debugging_server_is_refused(monkeypatch, tmp_path):
     from pytpu.distributed.elastic.control_plane import worker_main
 
     with worker_main():
         pass
-    monkeypatch.setenv("TORCH_WORKER_SERVER_SOCKET", "/tmp/socket")
+    monkeypatch.setenv("TORCH_WORKER_SERVER_SOCKET", str(tmp_path / "socket"))
     with pytest.raises(NotImplementedError, match="there is no debugging server"):
         with worker_main():
             pass
