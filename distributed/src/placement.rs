@@ -83,8 +83,8 @@ pub fn local_shard_size_and_offset(n: usize, chunks: usize, i: usize) -> (usize,
 }
 
 /// Return which of `n` places rank `i` of `ranks` has, as first places and lengths of pieces. The places are divided
-/// into `split_factor` chunks, and each chunk is divided over the ranks. Pieces that continue each other are joined, and
-/// empty ones are left out.
+/// into `split_factor` chunks, and each chunk is divided over the ranks. Pieces that continue each other are joined,
+/// and empty ones are left out.
 pub fn pieces(n: usize, split_factor: usize, ranks: usize, i: usize) -> Vec<(usize, usize)> {
     let mut pieces: Vec<(usize, usize)> = Vec::new();
     for k in 0..split_factor {
