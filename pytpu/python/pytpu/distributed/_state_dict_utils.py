@@ -124,7 +124,8 @@ def _copy_state_dict(
         if isinstance(source, (list, tuple)):
             made = [copied(item, t) for item, t in zip(source, target, strict=True)]
             return tuple(made) if isinstance(source, tuple) else made
-        return _mapped(source, copied, type_check)  # type: ignore[arg-type]
+        # Neither a tensor nor a container is left here.
+        return _mapped(source, torch.clone, type_check)
 
     return copied(state_dict, copy_state_dict)
 

@@ -89,10 +89,10 @@ def set_element(root_dict: STATE_DICT_TYPE, path: OBJ_PATH, value: object) -> No
 
     container: Any = root_dict
     for key, following in zip(path, path[1:], strict=False):
-        if isinstance(container, Mapping):
-            is_missing = key not in container
+        if isinstance(key, int) and not isinstance(container, Mapping):
+            is_missing = len(container) <= key or container[key] is None
         else:
-            is_missing = len(container) <= key or container[key] is None  # type: ignore[operator]
+            is_missing = key not in container
         if is_missing:
             put(container, key, {} if isinstance(following, str) else [])
         container = container[key]
