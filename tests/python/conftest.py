@@ -1,5 +1,6 @@
 """Fixtures of all Python tests."""
 
+import multiprocessing
 import os
 import pathlib
 import re
@@ -23,6 +24,12 @@ def device(request):
 def seed():
     """Seed the default generator, so that the order of tests does not matter."""
     torch.manual_seed(0)
+
+
+def pytest_sessionfinish():
+    """End the processes that failed tests left: at its exit, Python waits for them without a limit."""
+    for process in multiprocessing.active_children():
+        process.kill()
 
 
 @pytest.fixture

@@ -74,11 +74,11 @@ def _fail():
     raise ValueError("first process")
 
 
-def _stubborn(i, ready):
+def _stubborn(i, ready, go):
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     ready.put(i)
     if i == 0:
-        ready.get()  # Until the other one ignores the signal too.
+        go.get()  # Until the other one ignores the signal too.
         os._exit(5)
     signal.pause()
 
@@ -145,10 +145,11 @@ def test_processes_can_run_beside_the_parent():
 def test_processes_that_ignore_the_signal_are_killed_after_the_grace_period():
     import pytpu.multiprocessing as mp
 
-    ready = mp.get_context("spawn").Queue()
-    context = mp.spawn(_stubborn, (ready,), nprocs=2, join=False)
+    # Process 0 would take the word of process 1 from a queue that they share.
+    ready, go = (mp.get_context("spawn").Queue() for _ in range(2))
+    context = mp.spawn(_stubborn, (ready, go), nprocs=2, join=False)
     assert {ready.get(timeout=60), ready.get(timeout=60)} == {0, 1}
-    ready.put("go")
+    go.put("go")
     with pytest.raises(mp.ProcessExitedException, match="process 0 terminated with exit code 5"):
         while not context.join(grace_period=0.1):
             pass
