@@ -22,6 +22,7 @@ from .rendezvous import rendezvous
 TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from types import TracebackType
     from typing import Any
 
     from ._collectives import _Held
@@ -168,7 +169,7 @@ def _get_default_timeout(backend: str) -> datetime.timedelta:
 
 
 class _RankInTracebacks:
-    """A hook that starts each line of a traceback with the rank."""
+    """A hook that starts each line of a traceback with the rank, and tells the other ranks what was raised."""
 
     def __init__(self, rank: int) -> None:
         self.start, self.inner = f"[rank{rank}]: ", sys.excepthook
@@ -183,6 +184,20 @@ class _RankInTracebacks:
             sys.stderr = stderr
         stderr.write("\n".join(self.start + line if line else "" for line in text.getvalue().split("\n")))
         stderr.flush()
+        _tell_exception(error, traceback)
+
+
+def _tell_exception(error: BaseException, trace: TracebackType | None) -> None:
+    """Break all groups with an exception as the reason, so that ranks that wait for this one raise it."""
+    import traceback  # Takes time, and is needed once.
+
+    text = traceback.format_exception_only(error)[-1].strip()
+    frames = traceback.extract_tb(trace)
+    place = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+    for pg in list(_world.pg_map):
+        # A group may be broken or left already.
+        with contextlib.suppress(Exception):
+            pg._engine.abort(f"{text}{place}")
 
 
 def _device_of(device_id: _device | int | None) -> _device | None:
