@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use torchtpu_tensor::graph::{Edge, GradList, Leaf, LeafEdge, Node, NodeHooks, put};
 use torchtpu_tensor::hooks::{are_leaves_watched, check_result};
 use torchtpu_tensor::site::GradientOf;
-use torchtpu_tensor::{Error, GradMode, Meta, Result, Scalar, Tensor, autocast, saved, warning};
+use torchtpu_tensor::{Error, GradMode, Meta, Result, Scalar, Tensor, autocast, backend, saved, warning};
 
 /// A node that is ready to run, ordered by its number.
 struct Ready(Arc<Node>);
@@ -560,6 +560,7 @@ fn like_leaf(x: &Tensor, g: Tensor, own: bool) -> Result<Tensor> {
 /// Add to a leaf's `grad`. Without `create_graph`, the sum is written to the existing tensor in place, so that other
 /// references to it see the sum.
 fn accumulate_into(leaf: &Leaf, x: &Tensor, g: Tensor, create_graph: bool) -> Result<()> {
+    let g = if create_graph { g } else { backend::kept_gradient(x, g)? };
     loop {
         let old = {
             let mut slot = leaf.grad.lock().unwrap_or_else(|e| e.into_inner());
