@@ -27,9 +27,11 @@ FILES = {
     "distributed._debug": "distributed.distributed_c10d",
     "distributed._grad_bucket": "_C._distributed_c10d",
     "distributed._groups": "distributed.distributed_c10d",
+    "distributed._made_groups": "_C._distributed_c10d",
     "distributed._objects": "distributed.distributed_c10d",
     "distributed._process_group": "distributed.distributed_c10d",
     "distributed._reduce_op": "distributed.distributed_c10d",
+    "distributed._reducer": "_C._distributed_c10d",
     "distributed.pipelining._actions": "distributed.pipelining.schedules",
     "distributed.pipelining._execution": "distributed.pipelining.schedules",
     "distributed.pipelining._liveness": "distributed.pipelining.schedules",
@@ -240,4 +242,4 @@ NAMES = {
 MADE = {home: source for source, places in NAMES.items() for home in places if home}
 MADE |= {home: source for source, home in FILES.items() if home}
 # Names of `distributed` and of a file of it are reported there, and `distributed` has both.
-MADE["_C._distributed_c10d"] = "distributed"
+MADE["_C._distributed_c10d"] = "distributed._c_names"
