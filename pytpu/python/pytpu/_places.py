@@ -145,6 +145,14 @@ NAMES = {
         "_C._distributed_c10d": "FileStore HashStore TCPStore",
         "distributed.distributed_c10d": "PrefixStore Store Work",
     },
+    "distributed._shard.sharded_tensor": {
+        "distributed._shard.sharded_tensor.api": "ShardedTensor",
+        "distributed._shard.sharded_tensor.shard": "Shard",
+    },
+    "distributed._shard.sharding_spec": {
+        "distributed._shard.sharding_spec.api": "EnumerableShardingSpec ShardingSpec",
+        "distributed._shard.sharding_spec.chunk_sharding_spec": "ChunkShardingSpec",
+    },
     "distributed.elastic.multiprocessing.errors": {
         "distributed.elastic.multiprocessing.errors.error_handler": "ErrorHandler",
         "distributed.elastic.multiprocessing.errors.handlers": "get_error_handler",
