@@ -31,8 +31,10 @@ def is_nccl_available() -> bool:
 
 
 def is_mpi_available() -> bool:
-    """Return ``False``: MPI is not part of this package."""
-    return False
+    """Return whether a library with the standard ABI of MPI is found, in which the backend ``"mpi"`` works."""
+    from ._mpi import _library
+
+    return _library() is not None
 
 
 def is_ucc_available() -> bool:
@@ -60,6 +62,7 @@ class Backend(str):
     #: The kinds of device that each backend serves.
     backend_capability: dict[str, list[str]] = {
         GLOO: ["cpu", "tpu"],
+        MPI: ["cpu", "tpu"],
         XLA: ["tpu"],
         TPU_DIST: ["tpu"],
         FAKE: ["cpu", "tpu"],
@@ -134,7 +137,7 @@ class Backend(str):
     @classmethod
     def _ensure_backend_registered(cls, name: str) -> bool:
         """Return whether a backend was added, by the program or by an entry point of a package."""
-        if name.lower() in (cls.GLOO, cls.XLA, cls.TPU_DIST, cls.NCCL):
+        if name.lower() in (cls.GLOO, cls.MPI, cls.XLA, cls.TPU_DIST, cls.NCCL):
             return False
         if name.lower() == cls.FAKE and "FAKE" not in cls._plugins:
             from ._made_groups import _make_fake
@@ -151,7 +154,7 @@ class Backend(str):
 
 
 #: Backends of PyTorch's that this package does not have.
-_ABSENT = {"mpi": "MPI", "ucc": "UCC", "xccl": "XCCL"}
+_ABSENT = {"ucc": "UCC", "xccl": "XCCL"}
 _has_warned_of_nccl = False
 
 
@@ -168,8 +171,8 @@ def _check(name: str) -> str:
             text = "NCCL is not part of this package. Backend nccl counts as xla, the backend of device tpu."
             warnings.warn(text, stacklevel=4)
         return Backend.XLA
-    if name not in (Backend.GLOO, Backend.XLA, Backend.TPU_DIST):
-        names = "gloo, xla, tpu_dist, nccl"
+    if name not in (Backend.GLOO, Backend.MPI, Backend.XLA, Backend.TPU_DIST):
+        names = "gloo, mpi, xla, tpu_dist, nccl"
         raise ValueError(f"Unknown c10d backend type {name.upper()}. Known backends are {names}.")
     return name
 
@@ -192,7 +195,7 @@ class BackendConfig:
         else:
             kind = _check(name)
             # The ranks' hosts exchange tensors of device cpu also if the program is about another device.
-            self.device_backend_map = {"cpu": Backend.GLOO, "tpu": kind}
+            self.device_backend_map = {"cpu": kind if kind == Backend.MPI else Backend.GLOO, "tpu": kind}
 
     @staticmethod
     def _of_pairs(text: str) -> dict[str, str]:
@@ -225,7 +228,10 @@ def is_backend_available(backend: str) -> bool:
     """Return whether a backend, or each of pairs such as ``cpu:gloo,tpu:xla``, can be used."""
     names = [part.rpartition(":")[2].strip() for part in backend.lower().split(",")]
     own = (Backend.GLOO, Backend.XLA, Backend.TPU_DIST)
-    return all(name in own or Backend._ensure_backend_registered(name) for name in names)
+    return all(
+        name in own or (name == Backend.MPI and is_mpi_available()) or Backend._ensure_backend_registered(name)
+        for name in names
+    )
 
 
 def get_default_backend_for_device(device: str | _device) -> str:
