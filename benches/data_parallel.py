@@ -45,14 +45,14 @@ def models(torch):
 
 
 class SlowLink:
-    """A communication hook. Buckets are averaged one after the other, and each takes some seconds more."""
+    """Averages the buckets of a communication hook. They go one after the other, and each takes some seconds more."""
 
     def __init__(self, torch, seconds):
         self.torch, self.seconds, self.sent = torch, seconds, 0
         self.waiting = queue.SimpleQueue()
         threading.Thread(target=self._run, daemon=True).start()
 
-    def __call__(self, state, bucket):
+    def send(self, state, bucket):
         future = self.torch.futures.Future()
         self.waiting.put((bucket.buffer(), future))
         self.sent += 1
@@ -82,7 +82,7 @@ def work(library, rank, size, path, steps, delay):
             model = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=2 if delay else None)
         if size > 1 and delay:
             link = SlowLink(torch, delay / 1e3)
-            model.register_comm_hook(None, link)
+            model.register_comm_hook(None, link.send)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
         least = float("inf")
         for _ in range(steps):
