@@ -44,7 +44,7 @@ def test_calls_without_a_process_group_raise():
 def test_arguments_of_the_start_are_checked():
     store = dist.HashStore()
     for arguments, kind, text in [
-        ({"backend": "mpi"}, RuntimeError, "Distributed package doesn't have MPI built in"),
+        ({"backend": "ucc"}, RuntimeError, "Distributed package doesn't have UCC built in"),
         ({"backend": "ucc"}, RuntimeError, "Distributed package doesn't have UCC built in"),
         ({"backend": "other"}, ValueError, "Unknown c10d backend type OTHER"),
         ({"backend": "cpu:gloo,cpu:gloo"}, ValueError, "Duplicate device type cpu in backend string"),
@@ -211,8 +211,8 @@ def test_default_backends_of_devices():
     with pytest.raises(ValueError, match="Default backend not registered for device : meta"):
         dist.get_default_backend_for_device("meta")
     assert dist.is_gloo_available() and dist.is_backend_available("gloo")
-    assert dist.is_backend_available("cpu:gloo,tpu:xla") and not dist.is_backend_available("cpu:gloo,tpu:mpi")
-    for name in ("nccl", "mpi", "ucc", "xccl"):
+    assert dist.is_backend_available("cpu:gloo,tpu:xla") and not dist.is_backend_available("cpu:gloo,tpu:ucc")
+    for name in ("nccl", "ucc", "xccl"):
         assert not getattr(dist, f"is_{name}_available")() and not dist.is_backend_available(name)
 
 

@@ -22,8 +22,10 @@ def is_nccl_available() -> bool:
 
 
 def is_mpi_available() -> bool:
-    """Return ``False``: MPI is not part of this package."""
-    return False
+    """Return whether a library with the standard ABI of MPI is found, in which the backend ``"mpi"`` works."""
+    from ._mpi import _library
+
+    return _library() is not None
 
 
 def is_ucc_available() -> bool:
@@ -49,7 +51,7 @@ class Backend(str):
     #: The backend of each kind of device, if none is given.
     default_device_backend_map = {"cpu": GLOO, "tpu": XLA}
     #: The kinds of device that each backend serves.
-    backend_capability = {GLOO: ["cpu", "tpu"], XLA: ["tpu"], TPU_DIST: ["tpu"]}
+    backend_capability = {GLOO: ["cpu", "tpu"], MPI: ["cpu", "tpu"], XLA: ["tpu"], TPU_DIST: ["tpu"]}
 
     def __new__(cls, name: str) -> Backend:
         """Return the name in lower case."""
@@ -69,7 +71,7 @@ class Backend(str):
 
 
 #: Backends of PyTorch's that this package does not have.
-_ABSENT = {"mpi": "MPI", "ucc": "UCC", "xccl": "XCCL"}
+_ABSENT = {"ucc": "UCC", "xccl": "XCCL"}
 _has_warned_of_nccl = False
 
 
@@ -84,8 +86,8 @@ def _check(name: str) -> str:
             text = "NCCL is not part of this package. Backend nccl counts as xla, the backend of device tpu."
             warnings.warn(text, stacklevel=4)
         return Backend.XLA
-    if name not in (Backend.GLOO, Backend.XLA, Backend.TPU_DIST):
-        names = "gloo, xla, tpu_dist, nccl"
+    if name not in (Backend.GLOO, Backend.MPI, Backend.XLA, Backend.TPU_DIST):
+        names = "gloo, mpi, xla, tpu_dist, nccl"
         raise ValueError(f"Unknown c10d backend type {name.upper()}. Known backends are {names}.")
     return name
 
@@ -106,7 +108,7 @@ class BackendConfig:
         else:
             kind = _check(name)
             # The ranks' hosts exchange tensors of device cpu also if the program is about another device.
-            self.device_backend_map = {"cpu": Backend.GLOO, "tpu": kind}
+            self.device_backend_map = {"cpu": kind if kind == Backend.MPI else Backend.GLOO, "tpu": kind}
 
     @staticmethod
     def _of_pairs(text: str) -> dict[str, str]:
@@ -137,7 +139,10 @@ class BackendConfig:
 def is_backend_available(backend: str) -> bool:
     """Return whether a backend, or each of pairs such as ``cpu:gloo,tpu:xla``, can be used."""
     names = [part.rpartition(":")[2].strip() for part in backend.lower().split(",")]
-    return all(name in (Backend.GLOO, Backend.XLA, Backend.TPU_DIST) for name in names)
+    return all(
+        name in (Backend.GLOO, Backend.XLA, Backend.TPU_DIST) or (name == Backend.MPI and is_mpi_available())
+        for name in names
+    )
 
 
 def get_default_backend_for_device(device: str | _device) -> str:

@@ -218,8 +218,9 @@ def init_process_group(
 
     Args:
         backend: ``"gloo"`` for tensors on device ``cpu``, ``"xla"`` or ``"tpu_dist"`` for ``tpu``, or pairs such as
-            ``"cpu:gloo,tpu:xla"``, which is the default. ``"nccl"`` counts as ``"xla"``, and warns.
-        init_method: a URL for `rendezvous`. The default is ``env://``.
+            ``"cpu:gloo,tpu:xla"``, which is the default. ``"nccl"`` counts as ``"xla"``, and warns. ``"mpi"`` sends by
+            an MPI library, between processes that ``mpiexec`` or ``srun`` has started.
+        init_method: a URL for `rendezvous`. The default is ``env://``. MPI needs none.
         timeout: the limit of this call and of each collective, a ``datetime.timedelta``. The default is 30 minutes.
         world_size: the number of ranks, if ``store`` is given or the URL does not say it.
         rank: this rank, from 0, if ``store`` is given or the URL does not say it.
@@ -257,7 +258,18 @@ def init_process_group(
     config = BackendConfig(Backend(Backend.UNDEFINED if backend is None else backend))
     timeout = default_pg_timeout if timeout is None else timeout
     _check_valid_timeout(timeout)
-    if store is None:
+    if config.device_backend_map.get("cpu") == Backend.MPI:
+        if world_size != -1 or rank != -1:
+            warnings.warn(
+                f"For MPI backend, world_size ({world_size}) and rank ({rank}) are ignored since they are assigned by "
+                "the MPI runtime.",
+                stacklevel=2,
+            )
+        from . import _mpi
+
+        own_store, rank, world_size = _mpi._start(timeout)
+        store = own_store if store is None else store
+    elif store is None:
         store, rank, world_size = next(rendezvous(init_method or "env://", rank, world_size, timeout=timeout))
         store.set_timeout(timeout)
     store = PrefixStore("default_pg", store)

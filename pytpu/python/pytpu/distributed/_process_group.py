@@ -139,13 +139,19 @@ def _interface_address(name: str) -> str:
 
 
 def _make_engine(
-    store: Store, rank: int, size: int, name: str, timeout: datetime.timedelta, ranks: list[int]
+    store: Store,
+    rank: int,
+    size: int,
+    name: str,
+    timeout: datetime.timedelta,
+    ranks: list[int],
+    uses_mpi: bool = False,
 ) -> _ProcessGroup:
     interface = os.environ.get("GLOO_SOCKET_IFNAME", "").split(",")[0]
     address = _interface_address(interface) if interface else None
     # The address of this host on the way to the store reaches the other ranks, too.
     host, port = os.environ.get("MASTER_ADDR", "localhost"), os.environ.get("MASTER_PORT", "1")
-    return _ProcessGroup(store, rank, size, name, timeout, ranks, address, f"{host}:{port}")
+    return _ProcessGroup(store, rank, size, name, timeout, ranks, address, f"{host}:{port}", uses_mpi)
 
 
 def _fail(op: str, text: str) -> NoReturn:
@@ -779,7 +785,8 @@ class ProcessGroup(_Collectives):
         device_id: _device | None,
     ) -> ProcessGroup:
         group = object.__new__(cls)
-        group._engine = _make_engine(store, rank, len(ranks), name, timeout, ranks)
+        uses_mpi = device_backends.get("cpu") == "mpi"
+        group._engine = _make_engine(store, rank, len(ranks), name, timeout, ranks, uses_mpi)
         group._rank, group._size = rank, len(ranks)
         group._name, group._description, group._store = name, description, store
         group._device_backends, group.bound_device_id = device_backends, device_id
