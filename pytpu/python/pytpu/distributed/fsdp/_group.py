@@ -13,6 +13,7 @@ from ... import (
     enable_grad,
     float16,
     is_grad_enabled,
+    is_inference_mode_enabled,
     no_grad,
     uint8,
     zeros,
@@ -188,6 +189,7 @@ class ParameterGroup:
         self._has_history = False
         #: The versions of the sharded parameters that were gathered.
         self._versions: list[int] = []
+        self._is_inference = False
 
     @property
     def is_sharded(self) -> bool:
@@ -202,6 +204,7 @@ class ParameterGroup:
             for parameter in self.parameters:
                 parameter.take_current()
             self._check_device()
+            self._is_inference = is_inference_mode_enabled()
             self._versions = [parameter.sharded._version for parameter in self.parameters]
             parts = [parameter.to_gather() for parameter in self.parameters]
             device = self.info.mesh.device_type
@@ -270,11 +273,12 @@ class ParameterGroup:
         self._has_history = False
 
     def drop_outdated(self) -> None:
-        """Free gathered values if the sharded parameters were written after they were gathered."""
-        is_there = self._values is not None or self._finish_gather is not None
-        if is_there and not self.is_in_backward:
-            if self._versions != [parameter.sharded._version for parameter in self.parameters]:
-                self.reshard()
+        """Free gathered values that were made in inference mode, or before a write to the sharded parameters."""
+        if self.is_in_backward or (self._values is None and self._finish_gather is None):
+            return
+        versions = [parameter.sharded._version for parameter in self.parameters]
+        if versions != self._versions or self._is_inference != is_inference_mode_enabled():
+            self.reshard()
 
     def drop_unused(self) -> None:
         """Free gathered values that no module has."""

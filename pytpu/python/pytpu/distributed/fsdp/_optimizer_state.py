@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from ... import Tensor
+from ... import Tensor, empty
 from .. import broadcast_object_list
 from ..distributed_c10d import get_rank
 from ..tensor import DTensor, distribute_tensor
+from ._parameter import on_mesh
 
 TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
 if TYPE_CHECKING:
@@ -58,8 +59,9 @@ def named(
         for key, value in state_dict["state"][number].items():
             if is_full:
                 value = _whole(value)
-            if offload and isinstance(value, Tensor) and not isinstance(value, DTensor):
-                value = value.cpu()
+            if isinstance(value, Tensor) and not isinstance(value, DTensor):
+                # A copy, since the optimizer goes on.
+                value = value.detach().to("cpu" if offload else value.device, copy=True)
             values[key] = value
         state[name] = values
     if rank0_only and is_full and get_rank() != 0:
@@ -125,11 +127,11 @@ def _as_parameter(value: Any, parameter: Any, from_first: bool) -> Any:
     if not is_whole or not isinstance(parameter, DTensor) or tuple(value.shape) != tuple(parameter.shape):
         return value
     if isinstance(value, _Absent):
-        from ... import empty
-
         value = empty(value.shape, dtype=value.dtype)
     mesh, placements = parameter.device_mesh, parameter.placements
-    return distribute_tensor(value.detach(), mesh, placements, src_data_rank=0 if from_first else None)
+    made = distribute_tensor(value.detach(), mesh, placements, src_data_rank=0 if from_first else None)
+    local, device = made._local_tensor, parameter._local_tensor.device
+    return made if local.device == device else on_mesh(local.to(device), mesh, placements, tuple(made.shape))
 
 
 def rekeyed(model: Module, optim: Any, state_dict: dict[str, Any], is_named: bool) -> dict[str, Any]:

@@ -158,8 +158,8 @@ class State:
         hooks = []
         if is_grad_enabled():
             for group in self.groups:
-                # In backward, a checkpoint runs forward again, and the values are there until it has used them.
-                if group.reshards_after_forward and not group.is_in_backward:
+                # Also when a checkpoint runs forward again: it must see the same tensors as before.
+                if group.reshards_after_forward:
                     hooks.append(_C._Remade(group.place(), group.again))
         self._calls.append(hooks)
         return args, kwargs
@@ -177,8 +177,10 @@ class State:
             hooks.pop()
         self._to_run.discard(id(module))
         if not self._to_run:
+            # The root keeps its parameters for backward only.
+            is_last_use = self.decides_by_root and not is_grad_enabled()
             for group in self.groups:
-                if group.reshards_after_forward and not group.is_in_backward:
+                if (group.reshards_after_forward or is_last_use) and not group.is_in_backward:
                     group.reshard()
         outputs = [x for x in _tensors_in(output) if x.requires_grad] if is_grad_enabled() else []
         if outputs and self.tree is not None:
