@@ -62,7 +62,7 @@ pub fn unregister(group: &Group) {
 
 /// Break a group: what waits ends with an error that says `why`, on all ranks.
 pub fn abort(group: &Group, why: &str) {
-    if let Ok(group) = Groups::find(group.number()) {
+    if let Ok(group) = find(group.number()) {
         group.abort(why);
     }
 }
