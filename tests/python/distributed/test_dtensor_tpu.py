@@ -1,8 +1,5 @@
 """Sharded tensors whose parts are on device ``tpu``: their collectives are ops of the recorded program."""
 
-import copy
-import os
-
 import pytest
 
 import pytpu as torch
