@@ -38,6 +38,7 @@ type Call<'py> = (bool, Option<Duration>, Bound<'py, PyAny>);
 ///     ranks: the global rank of each rank.
 ///     address: the address of this host that other hosts connect to. ``None`` takes the one on the way to ``towards``.
 ///     towards: host and port of the store.
+///     is_planned: whether only this rank exists, and the others count as doing what it does.
 #[pyclass(frozen, name = "_ProcessGroup", module = "torch._C")]
 pub(super) struct PyProcessGroup {
     group: Mutex<Option<ProcessGroup>>,
@@ -180,7 +181,7 @@ impl PyProcessGroup {
 #[pymethods]
 impl PyProcessGroup {
     #[new]
-    #[pyo3(signature = (store, rank, size, name, timeout, ranks, address=None, towards=None))]
+    #[pyo3(signature = (store, rank, size, name, timeout, ranks, address=None, towards=None, is_planned=false))]
     fn new(
         store: &Bound<'_, PyStore>,
         rank: usize,
@@ -190,11 +191,17 @@ impl PyProcessGroup {
         ranks: Vec<usize>,
         address: Option<IpAddr>,
         towards: Option<String>,
+        is_planned: bool,
     ) -> PyResult<PyProcessGroup> {
+        let options = Options { name, timeout, ranks };
+        if is_planned {
+            let group = ProcessGroup::planned(rank, size, options).or_raise()?;
+            return Ok(PyProcessGroup { group: Mutex::new(Some(group)) });
+        }
         let kept = rust_store(store);
         let make = || {
             let tcp = address.map_or_else(|| Tcp::towards(towards.as_deref().unwrap_or("")), |address| Tcp { address });
-            ProcessGroup::new(kept, Arc::new(Hosts { tcp }), rank, size, Options { name, timeout, ranks })
+            ProcessGroup::new(kept, Arc::new(Hosts { tcp }), rank, size, options)
         };
         let group = store.py().detach(make).or_raise()?;
         Ok(PyProcessGroup { group: Mutex::new(Some(group)) })
@@ -204,6 +211,12 @@ impl PyProcessGroup {
     #[getter]
     fn timeout(&self) -> PyResult<Duration> {
         Ok(self.group()?.timeout())
+    }
+
+    /// Whether only this rank exists.
+    #[getter]
+    fn is_planned(&self) -> PyResult<bool> {
+        Ok(self.group()?.is_planned())
     }
 
     /// Set the limit of later collectives.
