@@ -49,7 +49,7 @@ class Backend(str):
     #: The backend of each kind of device, if none is given.
     default_device_backend_map = {"cpu": GLOO, "tpu": XLA}
     #: The kinds of device that each backend serves.
-    backend_capability = {GLOO: ["cpu", "tpu"], XLA: ["tpu"], TPU_DIST: ["tpu"]}
+    backend_capability = {GLOO: ["cpu", "tpu"], XLA: ["tpu"], TPU_DIST: ["tpu"], FAKE: ["cpu", "tpu"]}
 
     def __new__(cls, name: str) -> Backend:
         """Return the name in lower case."""
@@ -84,8 +84,8 @@ def _check(name: str) -> str:
             text = "NCCL is not part of this package. Backend nccl counts as xla, the backend of device tpu."
             warnings.warn(text, stacklevel=4)
         return Backend.XLA
-    if name not in (Backend.GLOO, Backend.XLA, Backend.TPU_DIST):
-        names = "gloo, xla, tpu_dist, nccl"
+    if name not in (Backend.GLOO, Backend.XLA, Backend.TPU_DIST, Backend.FAKE):
+        names = "gloo, xla, tpu_dist, nccl, fake"
         raise ValueError(f"Unknown c10d backend type {name.upper()}. Known backends are {names}.")
     return name
 
@@ -106,7 +106,7 @@ class BackendConfig:
         else:
             kind = _check(name)
             # The ranks' hosts exchange tensors of device cpu also if the program is about another device.
-            self.device_backend_map = {"cpu": Backend.GLOO, "tpu": kind}
+            self.device_backend_map = {"cpu": Backend.FAKE if kind == Backend.FAKE else Backend.GLOO, "tpu": kind}
 
     @staticmethod
     def _of_pairs(text: str) -> dict[str, str]:
@@ -137,7 +137,7 @@ class BackendConfig:
 def is_backend_available(backend: str) -> bool:
     """Return whether a backend, or each of pairs such as ``cpu:gloo,tpu:xla``, can be used."""
     names = [part.rpartition(":")[2].strip() for part in backend.lower().split(",")]
-    return all(name in (Backend.GLOO, Backend.XLA, Backend.TPU_DIST) for name in names)
+    return all(name in (Backend.GLOO, Backend.XLA, Backend.TPU_DIST, Backend.FAKE) for name in names)
 
 
 def get_default_backend_for_device(device: str | _device) -> str:
