@@ -43,12 +43,13 @@ def _load_from_bytes(b: bytes) -> Any:
 class _Storage:
     """Base class of both kinds of storages."""
 
-    _tensor: Any
-    dtype: Any
-    element_size: Any
-    untyped: Any
-    _flat: Any
-    _like: Any
+    if TYPE_CHECKING:
+        _tensor: Any
+        dtype: Any
+        element_size: Any
+        untyped: Any
+        _flat: Any
+        _like: Any
 
     def data_ptr(self) -> int:
         """Return the address of the first byte."""

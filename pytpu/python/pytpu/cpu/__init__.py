@@ -6,9 +6,22 @@ from . import amp as amp
 
 TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
     from typing import Any
 
-__all__ = ["amp", "current_device", "device_count", "is_available", "synchronize"]
+    from .._streams import Stream
+
+__all__ = [
+    "amp",
+    "current_device",
+    "current_stream",
+    "device_count",
+    "is_available",
+    "is_initialized",
+    "set_device",
+    "stream",
+    "synchronize",
+]
 
 
 def is_available() -> bool:
@@ -24,6 +37,29 @@ def device_count() -> int:
 def current_device() -> str:
     """Its name."""
     return "cpu"
+
+
+def is_initialized() -> bool:
+    """Always return ``True``: the host needs no preparation."""
+    return True
+
+
+def set_device(device: Any) -> None:
+    """Do nothing: there is one host."""
+
+
+def current_stream(device: Any = None) -> Stream:
+    """Return the stream of the host."""
+    from .._streams import current_stream
+
+    return current_stream("cpu")
+
+
+def stream(stream: Stream | None) -> AbstractContextManager[Any]:
+    """Return a context manager that does nothing: the host has one stream."""
+    from contextlib import nullcontext
+
+    return nullcontext()
 
 
 def synchronize(device: Any = None) -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytpu as torch
 
 from .utils import lazy_property, logits_to_probs, probs_to_logits
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from pytpu import Tensor
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytpu as torch
 
@@ -14,7 +14,6 @@ from .utils import _sum_rightmost
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
 
     from typing_extensions import Self
 

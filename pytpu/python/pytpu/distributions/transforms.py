@@ -12,6 +12,7 @@ import pytpu as torch
 from pytpu.nn.functional import logsigmoid, pad, softplus
 
 from . import constraints
+from .constraints import Constraint
 from .distribution import Distribution
 from .utils import _sum_rightmost, broadcast_all, tril_matrix_to_vec, vec_to_tril_matrix
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pytpu import Tensor
-
-    from .constraints import Constraint
 
 
 __all__ = [

@@ -147,8 +147,9 @@ _LAZY_MESSAGE = (
 class UninitializedTensorMixin:
     """A tensor without a shape. It can be moved, cast and materialised, and raises for everything else."""
 
-    data: Tensor
-    cls_to_become: Any
+    if TYPE_CHECKING:
+        data: Tensor
+        cls_to_become: Any
 
     def materialize(self, shape: Sequence[int], device: Device = None, dtype: torch.dtype | None = None) -> None:
         """Give the tensor its shape and its final class, in place. The values are not set.

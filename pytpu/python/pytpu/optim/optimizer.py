@@ -167,15 +167,16 @@ class Optimizer:
         tensor([0.8000, 0.8000])
     """
 
-    defaults: dict[str, Any]
-    state: defaultdict[Tensor, Any]
-    param_groups: list[dict[str, Any]]
-    _optimizer_step_pre_hooks: OrderedDict[int, Callable[..., Any]]
-    _optimizer_step_post_hooks: OrderedDict[int, Callable[..., Any]]
-    _optimizer_state_dict_pre_hooks: OrderedDict[int, Callable[..., Any]]
-    _optimizer_state_dict_post_hooks: OrderedDict[int, Callable[..., Any]]
-    _optimizer_load_state_dict_pre_hooks: OrderedDict[int, Callable[..., Any]]
-    _optimizer_load_state_dict_post_hooks: OrderedDict[int, Callable[..., Any]]
+    if TYPE_CHECKING:
+        defaults: dict[str, Any]
+        state: defaultdict[Tensor, Any]
+        param_groups: list[dict[str, Any]]
+        _optimizer_step_pre_hooks: OrderedDict[int, Callable[..., Any]]
+        _optimizer_step_post_hooks: OrderedDict[int, Callable[..., Any]]
+        _optimizer_state_dict_pre_hooks: OrderedDict[int, Callable[..., Any]]
+        _optimizer_state_dict_post_hooks: OrderedDict[int, Callable[..., Any]]
+        _optimizer_load_state_dict_pre_hooks: OrderedDict[int, Callable[..., Any]]
+        _optimizer_load_state_dict_post_hooks: OrderedDict[int, Callable[..., Any]]
     _opt_called: bool  # Set by learning-rate schedules, which warn when `step` was not called before them.
 
     def __init__(self, params: ParamsT, defaults: dict[str, Any]) -> None:

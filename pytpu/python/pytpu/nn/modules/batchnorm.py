@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 
 
 class _NormBase(Module):
-    weight: Parameter | None
-    bias: Parameter | None
-    running_mean: Tensor | None
-    running_var: Tensor | None
-    num_batches_tracked: Tensor | None
+    if TYPE_CHECKING:
+        weight: Parameter | None
+        bias: Parameter | None
+        running_mean: Tensor | None
+        running_var: Tensor | None
+        num_batches_tracked: Tensor | None
     _version = 2
 
     def __init__(

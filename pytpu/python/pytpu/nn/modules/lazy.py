@@ -39,7 +39,9 @@ class LazyModuleMixin(_Base):
         torch.Size([3, 5])
     """
 
-    cls_to_become: type[Module] | None = None
+    if TYPE_CHECKING:
+        cls_to_become: type[Module] | None
+    cls_to_become = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

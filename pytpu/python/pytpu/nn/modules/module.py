@@ -313,23 +313,27 @@ class Module:
     _version: int = 1
     training: bool
     call_super_init: bool = False
-    _compiled_call_impl: Callable[..., Any] | None = None
-    _parameters: dict[str, Parameter | None]
-    _buffers: dict[str, Tensor | None]
-    _modules: dict[str, Any]
-    _non_persistent_buffers_set: set[str]
-    _backward_pre_hooks: OrderedDict[int, Callable[..., Any]]
-    _backward_hooks: OrderedDict[int, Callable[..., Any]]
-    _is_full_backward_hook: bool | None
-    _forward_hooks: OrderedDict[int, Callable[..., Any]]
-    _forward_hooks_with_kwargs: OrderedDict[int, bool]
-    _forward_hooks_always_called: OrderedDict[int, bool]
-    _forward_pre_hooks: OrderedDict[int, Callable[..., Any]]
-    _forward_pre_hooks_with_kwargs: OrderedDict[int, bool]
-    _state_dict_hooks: OrderedDict[int, Callable[..., Any]]
-    _state_dict_pre_hooks: OrderedDict[int, Callable[..., Any]]
-    _load_state_dict_pre_hooks: OrderedDict[int, Callable[..., Any]]
-    _load_state_dict_post_hooks: OrderedDict[int, Callable[..., Any]]
+    if TYPE_CHECKING:
+        # Libraries call `typing.get_type_hints` on modules. It needs the names of the annotations that Python keeps.
+        _compiled_call_impl: Callable[..., Any] | None
+        forward: Callable[..., Any]
+        _parameters: dict[str, Parameter | None]
+        _buffers: dict[str, Tensor | None]
+        _modules: dict[str, Any]
+        _non_persistent_buffers_set: set[str]
+        _backward_pre_hooks: OrderedDict[int, Callable[..., Any]]
+        _backward_hooks: OrderedDict[int, Callable[..., Any]]
+        _is_full_backward_hook: bool | None
+        _forward_hooks: OrderedDict[int, Callable[..., Any]]
+        _forward_hooks_with_kwargs: OrderedDict[int, bool]
+        _forward_hooks_always_called: OrderedDict[int, bool]
+        _forward_pre_hooks: OrderedDict[int, Callable[..., Any]]
+        _forward_pre_hooks_with_kwargs: OrderedDict[int, bool]
+        _state_dict_hooks: OrderedDict[int, Callable[..., Any]]
+        _state_dict_pre_hooks: OrderedDict[int, Callable[..., Any]]
+        _load_state_dict_pre_hooks: OrderedDict[int, Callable[..., Any]]
+        _load_state_dict_post_hooks: OrderedDict[int, Callable[..., Any]]
+    _compiled_call_impl = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if not self.call_super_init and kwargs:
@@ -363,7 +367,7 @@ class Module:
         if self.call_super_init:
             super().__init__(*args, **kwargs)
 
-    forward: Callable[..., Any] = _forward_unimplemented
+    forward = _forward_unimplemented
 
     # ---- registration
 
