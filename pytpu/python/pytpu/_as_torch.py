@@ -20,7 +20,7 @@ SHIM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_shim")
 
 # Modules of other libraries, and the function of `_libraries` that is called when one has run.
 FOLLOWERS = {
-    "accelerate.state": "let_cpu_be_chosen",
+    "accelerate.state": "choose_devices",
     "lightning.fabric.connector": "register_in_fabric",
     "lightning.pytorch.trainer.connectors.accelerator_connector": "register_in_trainer",
     "lightning_fabric.connector": "register_in_fabric",

@@ -8,12 +8,33 @@ import functools
 import os
 
 
-def let_cpu_be_chosen(state):
-    """Let ``Accelerator(cpu=True)`` and ``Trainer(use_cpu=True)`` mean ``cpu``.
+def choose_devices(state):
+    """Let ``Accelerator(cpu=True)`` and ``Trainer(use_cpu=True)`` mean ``cpu``, and let ranks on ``tpu`` be one job.
 
-    In accelerate, the variable ``ACCELERATE_TORCH_DEVICE`` takes precedence over that argument, and `install` sets it
-    if a plugin is installed.
+    In accelerate, the variable ``ACCELERATE_TORCH_DEVICE`` takes precedence over the argument ``cpu``, and `install`
+    sets it if a plugin is installed. accelerate makes a process group under a launcher for devices of a fixed list.
     """
+    _let_cpu_be_chosen(state)
+    _make_group_on_tpu(state)
+
+
+def _make_group_on_tpu(state):
+    import pytpu as torch
+
+    prepare = state.PartialState._prepare_backend
+
+    @functools.wraps(prepare)
+    def _prepare_backend(self, cpu=False, sagemaker_dp=False, backend=None):
+        chosen = self.device
+        if cpu or chosen is None or chosen.type != "tpu" or int(os.environ.get("LOCAL_RANK", -1)) == -1:
+            return prepare(self, cpu, sagemaker_dp, backend)
+        self.device = torch.device("tpu", torch.tpu.current_device())
+        return backend or "cpu:gloo,tpu:xla", state.DistributedType.MULTI_GPU
+
+    state.PartialState._prepare_backend = _prepare_backend
+
+
+def _let_cpu_be_chosen(state):
     begin = state.PartialState.__init__
 
     @functools.wraps(begin)
