@@ -101,8 +101,9 @@ docs: $(TEST_SITE)/.installed $(VENV)/.docs
 	cargo doc --workspace --no-deps --exclude pytpu
 	rm -rf target/site/rust && cp -r target/doc target/site/rust
 
-$(VENV)/.docs: $(VENV)/.tools
-	$(PY) -m pip install --quiet --disable-pip-version-check 'sphinx>=8,<10' 'furo>=2024' 'myst-parser>=4,<6'
+# Pinned: warnings are errors, and newer versions have other warnings.
+$(VENV)/.docs: Makefile $(VENV)/.tools
+	$(PY) -m pip install --quiet --disable-pip-version-check 'sphinx==9.0.4' 'furo==2025.12.19' 'myst-parser==5.2.0'
 	@touch $@
 
 pictures:

@@ -1,13 +1,15 @@
 //! The backward loop over the graph.
 
+use crate::hooks::{after_step, before_step};
+use crate::leaves::{Given, Leaves, accumulate_into};
 use crate::{anomaly, current};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::Cell;
 use std::collections::BinaryHeap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
-use torchtpu_tensor::graph::{Edge, GradList, Leaf, LeafEdge, Node, NodeHooks, put};
-use torchtpu_tensor::hooks::{are_leaves_watched, check_result};
+use torchtpu_tensor::graph::{Edge, GradList, Leaf, Node, NodeHooks, put};
+use torchtpu_tensor::hooks::check_result;
 use torchtpu_tensor::site::GradientOf;
 use torchtpu_tensor::{Error, GradMode, Meta, Result, Scalar, Tensor, autocast, saved, warning};
 
@@ -36,7 +38,7 @@ pub(crate) type Address = usize;
 pub(crate) fn node_at(n: &Arc<Node>) -> Address {
     Arc::as_ptr(n) as usize
 }
-fn leaf_at(l: &Arc<Leaf>) -> Address {
+pub(crate) fn leaf_at(l: &Arc<Leaf>) -> Address {
     Arc::as_ptr(l) as usize
 }
 
@@ -355,88 +357,10 @@ fn walk(roots: Vec<(Edge, Tensor)>, keep_graph: bool, create_graph: bool, mut ta
     while let Some(leaf) = leaves.take_final(0) {
         finish(leaf, &mut targets, create_graph)?;
     }
-    for leaf in leaves.given.into_iter().flatten() {
+    for leaf in leaves.into_rest() {
         finish(leaf, &mut targets, create_graph)?;
     }
     Ok(targets)
-}
-
-/// A leaf, and the sum of the gradients that have reached it.
-type Given = (Arc<Leaf>, LeafEdge, Tensor);
-
-/// The leaves that gradients have reached.
-#[derive(Default)]
-struct Leaves {
-    /// In the order of their first gradients. `None` once they are finished.
-    given: Vec<Option<Given>>,
-    index: FxHashMap<Address, usize>,
-    /// The leaves whose hooks run during the pass, with the smallest sequence number of the nodes that have an edge to
-    /// them. Rising numbers: the last leaf gets all its gradients first.
-    hooked: Vec<(u64, Address)>,
-}
-
-impl Leaves {
-    /// Search the graph for leaves with hooks that run after their gradient is accumulated. Programs without such hooks
-    /// skip the search.
-    fn of(roots: &[(Edge, Tensor)]) -> Leaves {
-        let mut lowest: FxHashMap<Address, u64> = FxHashMap::default();
-        if are_leaves_watched() {
-            let mut seen: FxHashSet<Address> = FxHashSet::default();
-            let mut stack: Vec<Arc<Node>> = Vec::new();
-            let node_of = |e: &Edge| if let Edge::Node(n, _) = e { Some(n.clone()) } else { None };
-            stack.extend(roots.iter().filter_map(|r| node_of(&r.0)));
-            while let Some(node) = stack.pop() {
-                if !seen.insert(node_at(&node)) {
-                    continue;
-                }
-                for e in node.edges() {
-                    if let Edge::Leaf(l) = e {
-                        let seq = lowest
-                            .entry(l.address())
-                            .or_insert_with(|| if l.leaf().is_ok_and(|leaf| is_watched(&leaf)) { u64::MAX } else { 0 });
-                        *seq = node.seq().min(*seq);
-                    }
-                    stack.extend(node_of(e));
-                }
-            }
-        }
-        let mut hooked: Vec<(u64, Address)> =
-            lowest.into_iter().filter(|l| l.1 > 0).map(|(at, seq)| (seq, at)).collect();
-        hooked.sort_unstable();
-        Leaves { hooked, ..Leaves::default() }
-    }
-
-    fn add(&mut self, edge: &LeafEdge, g: Tensor) -> Result<()> {
-        let leaf = edge.leaf()?;
-        let (index, given) = (&mut self.index, &mut self.given);
-        let i = *index.entry(leaf_at(&leaf)).or_insert(given.len());
-        if i == given.len() {
-            given.push(Some((leaf, edge.clone(), g)));
-            return Ok(());
-        }
-        // Nodes with an edge to a finished leaf have run.
-        let slot = given[i].as_mut().expect("a leaf without a gradient to come");
-        slot.2 = slot.2.add(&g)?;
-        Ok(())
-    }
-
-    /// Return a leaf with hooks that gets no gradient from nodes with sequence numbers up to `next`.
-    fn take_final(&mut self, next: u64) -> Option<Given> {
-        while self.hooked.last().is_some_and(|l| l.0 > next) {
-            let (_, at) = self.hooked.pop()?;
-            let given = self.index.get(&at).and_then(|&i| self.given[i].take());
-            if given.is_some() {
-                return given;
-            }
-        }
-        None
-    }
-}
-
-/// Whether hooks wait until the gradient of the leaf is accumulated.
-fn is_watched(leaf: &Leaf) -> bool {
-    let hooks = leaf.hooks.lock().unwrap_or_else(|e| e.into_inner());
-    !hooks.after.is_empty() || !hooks.node.post.is_empty()
 }
 
 /// Run the hooks of a leaf, and add its gradient to its `.grad` or to the captured ones.
@@ -473,50 +397,6 @@ fn finish((leaf, edge, mut g): Given, targets: &mut Targets, create_graph: bool)
     Ok(())
 }
 
-fn wrong_number(what: &str, got: usize, expected: usize) -> Error {
-    Error::runtime(format!("hooks return value has wrong number of {what}: got {got}, but expected {expected}"))
-}
-
-/// Check each gradient that a hook returned.
-fn check_list(hook: usize, given: &[Option<Tensor>], found: &[Option<Tensor>]) -> Result<()> {
-    for (given, found) in given.iter().zip(found) {
-        match (given, found) {
-            (Some(given), Some(found)) => check_result(&hook.to_string(), given, found)?,
-            (None, Some(_)) => return Err(Error::runtime("can't replace a None gradient with a non-None value")),
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-/// Run the hooks that come before a step.
-fn before_step(hooks: &NodeHooks, g: &mut GradList) -> Result<()> {
-    for (i, (_, hook)) in hooks.pre.iter().enumerate() {
-        if let Some(new) = hook(g)? {
-            if new.len() != g.len() {
-                return Err(wrong_number("grad_outputs", new.len(), g.len()));
-            }
-            check_list(i, g, &new)?;
-            *g = new;
-        }
-    }
-    Ok(())
-}
-
-/// Run the hooks that come after a step.
-fn after_step(hooks: &NodeHooks, found: &mut GradList, g: &[Option<Tensor>]) -> Result<()> {
-    for (i, (_, hook)) in hooks.post.iter().enumerate() {
-        if let Some(new) = hook(found, g)? {
-            if new.len() != found.len() {
-                return Err(wrong_number("grad_inputs", new.len(), found.len()));
-            }
-            check_list(i, found, &new)?;
-            *found = new;
-        }
-    }
-    Ok(())
-}
-
 /// Convert the gradient to the dtype and shape of its input `index`.
 fn fitted(node: &Node, index: usize, g: Tensor) -> Result<Tensor> {
     let e = &node.edges()[index];
@@ -547,54 +427,6 @@ fn fitted(node: &Node, index: usize, g: Tensor) -> Result<Tensor> {
     };
     let g = if g.dtype() == meta.dtype { g } else { g.to_dtype(meta.dtype)? };
     if g.device() == meta.device { Ok(g) } else { g.to_device(meta.device) }
-}
-
-/// Return the first gradient of the leaf `x`, in memory of its own. It has the strides of `x`, or is row-major if `x`
-/// has gaps.
-#[cold]
-fn like_leaf(x: &Tensor, g: Tensor, own: bool) -> Result<Tensor> {
-    let strides = if x.is_dense() { *x.strides() } else { x.dims().contiguous_strides() };
-    if own && !g.is_lazy() && *g.strides() == strides { Ok(g) } else { g.detach().copy_strided(strides) }
-}
-
-/// Add to a leaf's `grad`. Without `create_graph`, the sum is written to the existing tensor in place, so that other
-/// references to it see the sum.
-fn accumulate_into(leaf: &Leaf, x: &Tensor, g: Tensor, create_graph: bool) -> Result<()> {
-    loop {
-        let old = {
-            let mut slot = leaf.grad.lock().unwrap_or_else(|e| e.into_inner());
-            match &*slot {
-                None => {
-                    // The first gradient becomes `grad` itself. A view, or a tensor with other handles, is copied.
-                    let own = g.view_info().is_none() && g.handle_count() == 1 && !g.has_autograd();
-                    *slot = Some(if create_graph {
-                        g
-                    } else if g.is_contiguous() && x.is_contiguous() {
-                        if own { g } else { g.detach().copy()? }
-                    } else {
-                        like_leaf(x, g, own)?
-                    });
-                    return Ok(());
-                }
-                Some(old) if create_graph || old.requires_grad() => old.clone(),
-                Some(old) => {
-                    old.add_(&g)?;
-                    return Ok(());
-                }
-            }
-        };
-        // A sum with a history may run the user's code, which may read the gradient. So hold no lock here.
-        let sum = old.add(&g)?;
-        let mut slot = leaf.grad.lock().unwrap_or_else(|e| e.into_inner());
-        if slot.as_ref().is_some_and(|now| now.is_same(&old)) {
-            let before = slot.replace(sum);
-            drop(slot);
-            // The object belongs to the old gradient. Drop it without holding the lock.
-            let object = leaf.hooks.lock().unwrap_or_else(|e| e.into_inner()).grad_object.take();
-            drop((before, object));
-            return Ok(());
-        }
-    }
 }
 
 /// An input or output of differentiation: a place in the graph, and the metadata of its tensor.

@@ -30,6 +30,8 @@ mod current;
 mod engine;
 pub mod function;
 mod gradcheck;
+mod hooks;
+mod leaves;
 
 pub use checkpoint::{Layer, checkpoint, checkpoint_sequential};
 pub use current::{at_end, graph_task_id, will_reach};

@@ -125,7 +125,8 @@ def test_a_round_with_enough_nodes_waits_for_the_last_call_only(nodes):
 
 
 def test_a_late_node_waits_for_the_next_round(nodes):
-    group = nodes(1, 2, last_call=0.2)
+    # The second round waits so long for the late node, which asks again and again.
+    group = nodes(1, 2, last_call=4)
     first, second = group.node(), group.node()
     assert group.join(first)()[:2] == (0, 1) and first.num_nodes_waiting() == 0
     late = group.join(second)
