@@ -64,7 +64,8 @@ class DistributedDataParallel(Module):
 
     Args:
         module: Module to wrap. It is attribute `module` of the result.
-        device_ids: ``None``, or a list with the device of the module if that is not ``cpu``. Inputs are then moved to it.
+        device_ids: ``None``, or a list with the device of the module if that is not ``cpu``. Inputs are then
+            moved to it.
         output_device: ``None``, or the device of the module.
         dim: Not used.
         broadcast_buffers: Whether buffers are copied from rank 0 before each synchronised forward call.
