@@ -8,12 +8,25 @@ import functools
 import os
 
 
-def choose_devices(state):
-    """Let ``Accelerator(cpu=True)`` and ``Trainer(use_cpu=True)`` mean ``cpu``, and let ranks on ``tpu`` be one job.
+def prefer_tpu():
+    """Let accelerate, and the ``Trainer`` of transformers with it, use ``tpu`` if a plugin is installed.
 
-    In accelerate, the variable ``ACCELERATE_TORCH_DEVICE`` takes precedence over the argument ``cpu``, and `install`
-    sets it if a plugin is installed. accelerate makes a process group under a launcher for devices of a fixed list.
+    They look for accelerators of a fixed list, or for this variable.
     """
+    import pytpu as torch
+
+    if "ACCELERATE_TORCH_DEVICE" not in os.environ and torch._C._tpu_plugin_is_installed():
+        os.environ["ACCELERATE_TORCH_DEVICE"] = "tpu"
+
+
+def choose_devices(state):
+    """Choose devices for accelerate: see `prefer_tpu`.
+
+    ``Accelerator(cpu=True)`` and ``Trainer(use_cpu=True)`` mean ``cpu``: in accelerate, the variable takes precedence
+    over the argument. Ranks on ``tpu`` are one job: accelerate makes a process group under a launcher only for devices
+    of its list.
+    """
+    prefer_tpu()
     _let_cpu_be_chosen(state)
     _make_group_on_tpu(state)
 

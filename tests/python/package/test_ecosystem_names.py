@@ -457,6 +457,16 @@ def test_cpu_can_be_chosen_in_accelerate(tmp_path):
     assert run("-c", code).splitlines() == ["tpu cpu {} {'a': 1}", "tpu True"]
 
 
+def test_accelerate_gets_the_device_with_the_shim(tmp_path):
+    package(tmp_path, "accelerate.state", ACCELERATE)
+    path = os.pathsep.join([str(pathlib.Path(torch.__file__).parent.parent), torch._as_torch.SHIM, str(tmp_path)])
+    env = {name: value for name, value in os.environ.items() if name != "ACCELERATE_TORCH_DEVICE"}
+    code = "import torch; from accelerate.state import PartialState; print(PartialState().device)"
+    command = [sys.executable, "-c", code]
+    out = subprocess.run(command, env={**env, "PYTHONPATH": path}, capture_output=True, text=True, check=True).stdout
+    assert out == "tpu\n"
+
+
 def test_ranks_on_tpu_are_one_job_in_accelerate(tmp_path):
     package(tmp_path, "accelerate.state", ACCELERATE)
     code = (
