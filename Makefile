@@ -130,7 +130,7 @@ $(VENV)/.check: Makefile $(VENV)/.made
 
 $(VENV)/.tools: pyproject.toml $(VENV)/.made
 	$(PY) -m pip install --quiet --disable-pip-version-check \
-		'maturin>=1.9,<2' 'mypy==$(MYPY)' 'numpy>=1.26,<3' 'pillow>=10' 'pytest>=8,<10' 'scikit-learn>=1.4,<2' 'tensorboard>=2.15,<3' \
+		'maturin>=1.9,<2' 'mpich>=5,<6;sys_platform=="linux"' 'mypy==$(MYPY)' 'numpy>=1.26,<3' 'pillow>=10' 'pytest>=8,<10' 'scikit-learn>=1.4,<2' 'tensorboard>=2.15,<3' \
 		'xla-cpu-pjrt>=0.0.1,<0.1' \
 		'jax==$(JAX);python_version>="3.11"' 'jaxlib==$(JAX);python_version>="3.11"' 'libtpu==$(LIBTPU);python_version>="3.11"'
 	@touch $@

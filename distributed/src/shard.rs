@@ -14,10 +14,10 @@
 use crate::ReduceOp;
 use crate::placement::{Placement, length, pieces};
 use crate::redistribute::bytes;
-use crate::spec::local_dims;
+use crate::spec::{local_dims, local_pieces};
 use torchtpu_tensor::axes::{Axes, Combine, Dim, Factor, find};
 use torchtpu_tensor::op::Prim;
-use torchtpu_tensor::{Dims, Meta};
+use torchtpu_tensor::{Dims, Meta, Result, Tensor, dispatch};
 
 /// How a call is divided over a mesh.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -28,12 +28,44 @@ pub struct Plan {
     pub results: Vec<Vec<Placement>>,
     /// Whether a sharded operand is replicated because the op has no rule to divide it.
     pub lacks_rule: bool,
+    /// The axes, if the one that an operand has indices of is divided.
+    indexed: Option<Box<Axes>>,
 }
 
 impl Plan {
-    /// Return the op that the rank at a coordinate runs on its parts of the operands. `x` and `y` describe the whole
+    /// Run the op on the parts of the operands that the rank at a coordinate has. `xm` and `ym` describe the whole
     /// operands and results.
-    pub fn local_op(&self, op: &Prim, x: &[Meta], y: &[Meta], mesh: &[usize], coordinate: &[usize]) -> Prim {
+    ///
+    /// # Errors
+    /// The errors of the op.
+    pub fn run(
+        &self,
+        op: &Prim,
+        x: &[&Tensor],
+        xm: &[Meta],
+        ym: &[Meta],
+        mesh: &[usize],
+        coordinate: &[usize],
+    ) -> Result<Vec<Tensor>> {
+        if let Some(dims) = self.zeros(xm, ym, mesh, coordinate) {
+            return dims.iter().zip(ym).map(|(d, y)| Tensor::zeros_like_meta(&y.with_dims(*d))).collect();
+        }
+        let op = self.local_op(op, xm, ym, mesh, coordinate);
+        if op.is_view() {
+            let x = x[0].resolve_conj()?.resolve_neg()?.contiguous()?;
+            let y = dispatch::call_view(op, &x)?;
+            return Ok(vec![y.resolve_conj()?.resolve_neg()?]);
+        }
+        let Some(axes) = &self.indexed else { return Ok(dispatch::call_n(op, x)?.into_vec()) };
+        let dim = axes.indexed.and_then(|i| find(&axes.operands[0], i.axis)).map_or(0, |(d, _)| d);
+        // The axis is only divided into chunks, so a part is one piece.
+        let part = local_pieces(&xm[0].dims, &self.operands[0], mesh, coordinate)[dim].first().copied();
+        let (start, len) = part.unwrap_or_default();
+        axes.call_indexed(op, x, start, len)
+    }
+
+    /// Return the op for the parts of the operands and results.
+    fn local_op(&self, op: &Prim, x: &[Meta], y: &[Meta], mesh: &[usize], coordinate: &[usize]) -> Prim {
         let local = |metas: &[Meta], placements: &[Vec<Placement>]| -> Vec<Meta> {
             let of = |(m, p): (&Meta, &Vec<Placement>)| m.with_dims(local_dims(&m.dims, p, mesh, coordinate));
             metas.iter().zip(placements).map(of).collect()
@@ -43,7 +75,7 @@ impl Plan {
 
     /// Return the sizes of the results on a rank that has no element of an operand, if they are all zeros: each is
     /// empty or a summand. Such a rank need not run the op, which may refuse empty operands.
-    pub fn zeros(&self, x: &[Meta], y: &[Meta], mesh: &[usize], coordinate: &[usize]) -> Option<Vec<Dims>> {
+    fn zeros(&self, x: &[Meta], y: &[Meta], mesh: &[usize], coordinate: &[usize]) -> Option<Vec<Dims>> {
         let local = |m: &Meta, p: &[Placement]| local_dims(&m.dims, p, mesh, coordinate);
         let is_emptied = |(m, p): (&Meta, &Vec<Placement>)| m.numel() > 0 && local(m, p).numel() == 0;
         if !x.iter().zip(&self.operands).any(is_emptied) {
@@ -78,9 +110,12 @@ fn divide(sizes: &Sizes, split: usize, ranks: usize) -> Sizes {
     all
 }
 
+/// The placement of a tensor along a mesh dimension, if it has one, or an error.
+type Divided = std::result::Result<Option<Placement>, ()>;
+
 /// The placement of a tensor along a mesh dimension that divides an axis. `None` if the tensor lacks the axis, and an
 /// error if no placement says how its dimension would be divided.
-fn along(dims: &[Dim], axis: usize, split: usize, ranks: usize, local: &[Sizes]) -> Result<Option<Placement>, ()> {
+fn along(dims: &[Dim], axis: usize, split: usize, ranks: usize, local: &[Sizes]) -> Divided {
     let Some((d, f)) = find(dims, axis) else { return Ok(None) };
     let size = |f: &Factor| f.axis.map_or_else(|| vec![f.size], |a| local[a].clone());
     let mut outer = 1;
@@ -130,7 +165,12 @@ fn divided(dims: &[Dim], placement: Placement, ranks: usize, local: &[Sizes]) ->
 /// assert_eq!(plan.results, [[Shard(0), Partial(ReduceOp::Sum)]]);
 /// ```
 pub fn propagate(axes: &Axes, x: &[Meta], y: &[Meta], mesh: &[usize], now: &[Vec<Placement>]) -> Plan {
-    let mut plan = Plan { operands: vec![Vec::new(); x.len()], results: vec![Vec::new(); y.len()], lacks_rule: false };
+    let mut plan = Plan {
+        operands: vec![Vec::new(); x.len()],
+        results: vec![Vec::new(); y.len()],
+        lacks_rule: false,
+        indexed: None,
+    };
     let mut local: Vec<Sizes> = axes.sizes.iter().map(|n| vec![*n]).collect();
     for (m, &ranks) in mesh.iter().enumerate() {
         let now_here: Vec<Placement> = now.iter().map(|p| p[m]).collect();
@@ -156,6 +196,9 @@ pub fn propagate(axes: &Axes, x: &[Meta], y: &[Meta], mesh: &[usize], now: &[Vec
         plan.lacks_rule |= !is_divided && now_here.iter().any(|p| p.shard().is_some());
         if let Some((axis, split)) = chosen.divided {
             local[axis] = divide(&local[axis], split, ranks);
+            if axes.indexed.is_some_and(|i| i.axis == axis) {
+                plan.indexed = Some(Box::new(axes.clone()));
+            }
         }
         plan.operands.iter_mut().zip(&chosen.operands).for_each(|(all, p)| all.push(*p));
         plan.results.iter_mut().zip(&chosen.results).for_each(|(all, p)| all.push(*p));
@@ -182,6 +225,9 @@ fn division(
     local: &[Sizes],
 ) -> Option<Strategy> {
     let (axis, split) = divided;
+    if split != 1 && axes.indexed.is_some_and(|i| i.axis == axis) {
+        return None;
+    }
     let reduced = || axes.reduced.iter().filter(|r| r.axis == axis);
     let once = reduced().fold(0, |mask, r| mask | r.once);
     let is_once = |i: usize| i < 64 && once >> i & 1 != 0;

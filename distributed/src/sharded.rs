@@ -5,6 +5,9 @@
 //! with the whole sizes, so shape checks, history, views and in-place forms are those of other devices. To run it, the
 //! backend asks [`propagate`] for placements, redistributes the operands, and calls the op on the parts.
 //!
+//! Redistribution calls the collectives of [`torchtpu_tensor::ops::collective`]. On device `cpu` they run at once, and on
+//! device `tpu` they are recorded, so a step of sharded tensors is a program as any other step.
+//!
 //! All processes of a mesh run the same calls in the same order.
 
 use crate::mesh::DeviceMesh;
@@ -12,14 +15,16 @@ use crate::placement::{Placement, text};
 use crate::redistribute::{Exchange, Step, route};
 use crate::shard::propagate;
 use crate::spec::Spec;
-use crate::{Op, ProcessGroup, Request};
+use crate::{ReduceOp, tensors};
 use parking_lot::{Mutex, RwLock};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Once};
-use torchtpu_tensor::backend::{self, Backend, MESH_VALUE, Operand};
+use torchtpu_tensor::backend::{self, Backend, DeferredError, MESH_VALUE, Operand};
+use torchtpu_tensor::comm::{self, Group};
 use torchtpu_tensor::graph::{BackwardFn, Node};
 use torchtpu_tensor::op::{Grads, Prim};
-use torchtpu_tensor::ops::concat::cat;
+use torchtpu_tensor::ops::collective::{self, Reduction};
 use torchtpu_tensor::{
     Device, DeviceKind, Dims, Error, GradRef, Meta, Result, Tensor, autocast, dispatch, no_grad, random, state,
 };
@@ -31,7 +36,7 @@ pub struct Member {
     /// The position of this process.
     pub coordinate: Vec<usize>,
     /// The group of this process along each mesh dimension.
-    pub groups: Vec<ProcessGroup>,
+    pub groups: Vec<Group>,
     /// The device of the parts.
     pub local: Device,
     /// The device of the whole tensors.
@@ -43,27 +48,28 @@ static MEMBERS: RwLock<Vec<Arc<Member>>> = RwLock::new(Vec::new());
 impl Member {
     /// Make the device of a mesh. All processes of the mesh call this. `groups` has the group of this process along
     /// each mesh dimension, and `local` is the device of the parts. The generator of the device starts with the seed of
-    /// the first process.
+    /// the first process. A planned device has no other processes, so its generator has the seed of this one.
     ///
     /// # Errors
     /// `Value` if this process is not in the mesh or the groups have other sizes, the errors of a broadcast.
-    pub fn new(mesh: Arc<DeviceMesh>, rank: usize, groups: Vec<ProcessGroup>, local: Device) -> Result<Arc<Member>> {
+    pub fn new(mesh: Arc<DeviceMesh>, rank: usize, groups: Vec<Group>, local: Device) -> Result<Arc<Member>> {
         static INSTALLED: Once = Once::new();
         INSTALLED.call_once(|| backend::install_mesh(&Parts));
         let Some(coordinate) = mesh.coordinate(rank) else {
             return Err(Error::value(format!("rank {rank} is not in the mesh {mesh}")));
         };
-        let sizes: Vec<usize> = groups.iter().map(ProcessGroup::size).collect();
+        let sizes: Vec<usize> = groups.iter().map(Group::size).collect();
         if sizes != mesh.sizes() {
             return Err(Error::value(format!("groups of sizes {sizes:?} do not fit the mesh {mesh}")));
         }
-        let mut seed = random::default_generator(local).initial_seed().to_le_bytes();
-        for group in &groups {
-            group.run(&Request::new(Op::Broadcast { root: 0 }, torchtpu_tensor::DType::U8, &[8]), &[], &mut seed)?;
+        let mut seed = random::default_generator(local).initial_seed();
+        for group in groups.iter().filter(|group| comm::needs_turn(group, local)) {
+            let own = Tensor::from_slice(&[seed as i64], &[1])?;
+            seed = collective::broadcast(&own, 0, group)?.to_vec::<i64>()?[0] as u64;
         }
         let mut members = MEMBERS.write();
         let device = backend::add_mesh(local)?;
-        random::default_generator(device).manual_seed(u64::from_le_bytes(seed));
+        random::default_generator(device).manual_seed(seed);
         let member = Arc::new(Member { mesh, coordinate, groups, local, device });
         members.push(member.clone());
         Ok(member)
@@ -96,48 +102,65 @@ impl Member {
         let x = step.before(x)?;
         let Some(exchange) = step.exchange() else { return step.after(&x) };
         BYTES.fetch_add(step.bytes(x.dtype().size_bytes()) as u64, Relaxed);
-        step.after(&exchanged(&self.groups[step.mesh_dim], exchange, &x)?.to_device(self.local)?)
+        let line = state::place().map(Arc::from);
+        step.after(&tensors::at_line(line, || exchanged(&self.groups[step.mesh_dim], exchange, &x))?)
     }
 }
 
-/// Run a collective of equal tensors. The result is on `cpu`.
-fn exchanged(group: &ProcessGroup, exchange: Exchange, x: &Tensor) -> Result<Tensor> {
-    let (n, dtype) = (group.size(), x.dtype());
-    let run = |op: Op, input: &Tensor, dims: &[usize]| -> Result<Tensor> {
-        let shape = if matches!(op, Op::ReduceScatter(_)) { dims } else { &input.dims()[..] };
-        let mut y = vec![0; dims.iter().product::<usize>() * dtype.size_bytes()];
-        group.run(&Request::new(op, dtype, shape), &input.to_bytes()?, &mut y)?;
-        Tensor::from_bytes(&y, dims, dtype)
+/// Run or record a collective of equal tensors.
+fn exchanged(group: &Group, exchange: Exchange, x: &Tensor) -> Result<Tensor> {
+    let n = group.size();
+    // The blocks of a dimension, one after another along the first dimension.
+    let stacked = |x: &Tensor, dim: usize| -> Result<Tensor> {
+        if dim == 0 {
+            return x.contiguous();
+        }
+        let mut sizes = signed(x.dims());
+        sizes.splice(dim..=dim, [n as i64, sizes[dim] / n as i64]);
+        let mut dims = signed(x.dims());
+        dims[dim] /= n as i64;
+        dims[0] *= n as i64;
+        x.reshape(&sizes)?.movedim(&[dim as i64], &[0])?.reshape(&dims)
     };
-    // A block for each rank, as a new first dimension.
-    let stacked = |dim: usize| -> Result<Tensor> {
-        let size = x.dims()[dim] / n;
-        let block = |i: usize| x.narrow(dim as i64, (i * size) as i64, size as i64)?.unsqueeze(0);
-        let blocks = (0..n).map(block).collect::<Result<Vec<_>>>()?;
-        cat(&blocks.iter().collect::<Vec<_>>(), 0)
-    };
+    // The inverse.
     let joined = |y: &Tensor, dim: usize| -> Result<Tensor> {
-        let blocks = (0..n).map(|i| y.select(0, i as i64)).collect::<Result<Vec<_>>>()?;
-        cat(&blocks.iter().collect::<Vec<_>>(), dim as i64)
+        if dim == 0 {
+            return Ok(y.clone());
+        }
+        let mut sizes = signed(y.dims());
+        sizes.splice(0..1, [n as i64, sizes[0] / n as i64]);
+        let mut dims = sizes[1..].to_vec();
+        dims[dim] *= n as i64;
+        y.reshape(&sizes)?.movedim(&[0], &[dim as i64])?.reshape(&dims)
     };
     match exchange {
-        Exchange::AllReduce(op) => {
-            let mut y = x.to_bytes()?;
-            group.run(&Request::new(Op::AllReduce(op), dtype, x.dims()), &[], &mut y)?;
-            Tensor::from_bytes(&y, x.dims(), dtype)
-        }
-        Exchange::AllGather { dim } => {
-            let dims = [&[n], &x.dims()[..]].concat();
-            joined(&run(Op::AllGather, x, &dims)?, dim)
-        }
-        Exchange::ReduceScatter { op, dim } => {
-            let x = stacked(dim)?;
-            run(Op::ReduceScatter(op), &x, &x.dims()[1..])
-        }
+        Exchange::AllReduce(op) => reduced(op, x, group, collective::all_reduce),
+        Exchange::AllGather { dim } => joined(&collective::all_gather(&x.contiguous()?, group)?, dim),
+        Exchange::ReduceScatter { op, dim } => reduced(op, &stacked(x, dim)?, group, collective::reduce_scatter),
         Exchange::AllToAll { split, concat } => {
-            let x = stacked(split)?;
-            let op = Op::AllToAll { sent: vec![1; n], received: vec![1; n] };
-            joined(&run(op, &x, x.dims())?, concat)
+            let x = stacked(x, split)?;
+            let rows = vec![x.dims()[0] / n; n];
+            joined(&collective::all_to_all(&x, &rows, &rows, group)?, concat)
+        }
+    }
+}
+
+fn signed(dims: &Dims) -> Vec<i64> {
+    dims.iter().map(|&n| n as i64).collect()
+}
+
+/// Call a collective that reduces.
+fn reduced(
+    op: ReduceOp,
+    x: &Tensor,
+    group: &Group,
+    collective: impl Fn(&Tensor, Reduction, &Group) -> Result<Tensor>,
+) -> Result<Tensor> {
+    match tensors::reduction(op) {
+        Some(by) => collective(x, by, group),
+        None => {
+            collective::check_mean(x)?;
+            collective::mean_of_sum(&collective(x, Reduction::Sum, group)?, group)
         }
     }
 }
@@ -204,7 +227,7 @@ struct Values {
 
 static VALUES: Mutex<Values> = Mutex::new(Values { entries: Vec::new(), free: Vec::new() });
 static CALLS: AtomicU64 = AtomicU64::new(0);
-static WITHOUT_RULE: AtomicU64 = AtomicU64::new(0);
+static WITHOUT_RULE: Mutex<BTreeMap<&'static str, u64>> = Mutex::new(BTreeMap::new());
 static BYTES: AtomicU64 = AtomicU64::new(0);
 
 /// Counts since the start of the process.
@@ -220,7 +243,13 @@ pub struct Counts {
 
 /// Return the counts of this process.
 pub fn counts() -> Counts {
-    Counts { calls: CALLS.load(Relaxed), without_rule: WITHOUT_RULE.load(Relaxed), bytes: BYTES.load(Relaxed) }
+    let without_rule = WITHOUT_RULE.lock().values().sum();
+    Counts { calls: CALLS.load(Relaxed), without_rule, bytes: BYTES.load(Relaxed) }
+}
+
+/// Return the numbers of calls by the names of their ops that [`Counts::without_rule`] counts.
+pub fn without_rule() -> BTreeMap<&'static str, u64> {
+    WITHOUT_RULE.lock().clone()
 }
 
 fn add(value: Value) -> u64 {
@@ -269,23 +298,41 @@ fn of_fills(op: &Prim, x: &[Value], y: &[Meta]) -> Result<Option<Part>> {
 /// The backend of the devices of meshes.
 struct Parts;
 
+impl Parts {
+    /// Run the ops that express `op`, which may have rules where `op` has none.
+    fn expanded(&self, op: &Prim, given: &[Operand<'_>], x: &[Value], handles: &mut [u64]) -> Result<()> {
+        let tensor = |(given, x): (&Operand<'_>, &Value)| match given {
+            Operand::Value(handle) => {
+                self.retain(*handle);
+                Ok(Tensor::from_device_value(&x.meta, *handle))
+            }
+            Operand::Number { .. } => x.local(),
+        };
+        let x = given.iter().zip(x).map(tensor).collect::<Result<Vec<_>>>()?;
+        let y = dispatch::expand_whole(op, &x.iter().collect::<Vec<_>>())?;
+        for (handle, y) in handles.iter_mut().zip(&y) {
+            *handle = y.device_value()?;
+            self.retain(*handle);
+        }
+        Ok(())
+    }
+}
+
 impl Backend for Parts {
-    fn record(&self, op: &Prim, x: &[Operand<'_>], y: &[Meta], handles: &mut [u64]) -> Result<()> {
+    fn record(&self, op: &Prim, given: &[Operand<'_>], y: &[Meta], handles: &mut [u64]) -> Result<()> {
         let member = Member::of(y[0].device)?;
         let replicated = vec![Placement::Replicate; member.mesh.ndim()];
         let operand = |x: &Operand<'_>| -> Result<Value> {
             match x {
                 Operand::Value(handle) => Ok(get(*handle)),
-                Operand::Number { bits, meta, .. } => {
-                    let bytes = &bits.to_le_bytes()[..meta.dtype.size_bytes()];
-                    let number = Tensor::from_bytes(bytes, &meta.dims, meta.dtype)?;
+                Operand::Number { bits, meta, shared } => {
+                    let number = backend::number(*bits, meta, *shared)?;
                     let (member, placements) = (member.clone(), replicated.clone());
                     Ok(Value { member, placements, meta: **meta, part: Part::Local(number) })
                 }
             }
         };
-        let x = x.iter().map(operand).collect::<Result<Vec<_>>>()?;
-        CALLS.fetch_add(1, Relaxed);
+        let x = given.iter().map(operand).collect::<Result<Vec<_>>>()?;
         let new = |placements: &[Placement], meta: &Meta, part: Part| {
             add(Value { member: member.clone(), placements: placements.to_vec(), meta: *meta, part })
         };
@@ -305,21 +352,18 @@ impl Backend for Parts {
         let now: Vec<Vec<Placement>> = x.iter().map(|x| x.placements.clone()).collect();
         let (mesh, axes) = (member.sizes(), op.axes(&xm, &ym));
         let plan = propagate(&axes, &xm, &ym, &mesh, &now);
-        WITHOUT_RULE.fetch_add(plan.lacks_rule.into(), Relaxed);
-        let local_op = plan.local_op(op, &xm, &ym, &mesh, &member.coordinate);
         let _suspended = autocast::Suspended::new();
+        if plan.lacks_rule && op.is_fused() {
+            return self.expanded(op, given, &x, handles);
+        }
+        CALLS.fetch_add(1, Relaxed);
+        if plan.lacks_rule {
+            *WITHOUT_RULE.lock().entry(op.name()).or_default() += 1;
+        }
         let parts = no_grad(|| -> Result<Vec<Tensor>> {
             let local = |(x, to): (&Value, &Vec<Placement>)| x.redistributed(to)?.local();
             let x = x.iter().zip(&plan.operands).map(local).collect::<Result<Vec<_>>>()?;
-            if let Some(dims) = plan.zeros(&xm, &ym, &mesh, &member.coordinate) {
-                return dims.iter().zip(&ym).map(|(d, y)| Tensor::zeros_like_meta(&y.with_dims(*d))).collect();
-            }
-            if op.is_view() {
-                let x = x[0].resolve_conj()?.resolve_neg()?.contiguous()?;
-                let y = dispatch::call_view(local_op, &x)?;
-                return Ok(vec![y.resolve_conj()?.resolve_neg()?]);
-            }
-            Ok(dispatch::call_n(local_op, &x.iter().collect::<Vec<_>>())?.into_vec())
+            plan.run(op, &x.iter().collect::<Vec<_>>(), &xm, &ym, &mesh, &member.coordinate)
         })?;
         for (i, part) in parts.into_iter().enumerate() {
             debug_assert_eq!(
@@ -340,6 +384,18 @@ impl Backend for Parts {
             return Ok(new);
         }
         Ok(add(no_grad(|| value.redistributed(&before.placements))?))
+    }
+
+    /// Where the leaf is sharded, its gradient gets the placement of the leaf.
+    fn gradient(&self, leaf: u64, gradient: u64) -> Result<u64> {
+        let (leaf, value) = (get(leaf), get(gradient));
+        let place = |(of, now): (&Placement, &Placement)| if of.shard().is_some() { *of } else { *now };
+        let to: Vec<Placement> = leaf.placements.iter().zip(&value.placements).map(place).collect();
+        if to == value.placements {
+            self.retain(gradient);
+            return Ok(gradient);
+        }
+        Ok(add(no_grad(|| value.redistributed(&to))?))
     }
 
     fn retain(&self, handle: u64) {
@@ -375,6 +431,19 @@ impl Backend for Parts {
         let local = Tensor::from_bytes(bytes, &meta.dims, meta.dtype)?.to_device(member.local)?;
         let placements = vec![Placement::Replicate; member.mesh.ndim()];
         Ok(add(Value { member, placements, meta: *meta, part: Part::Local(local) }))
+    }
+
+    /// Let the device of the parts check the value, which all ranks have then.
+    fn defer_check(&self, handle: u64, error: DeferredError) -> Result<()> {
+        let value = get(handle);
+        let whole = no_grad(|| value.redistributed(&vec![Placement::Replicate; value.placements.len()])?.local())?;
+        if whole.device().kind.has_backend() {
+            return backend::of(whole.device())?.defer_check(whole.device_value()?, error);
+        }
+        match whole.to_vec::<i64>()?[0] {
+            backend::ALL_WELL => Ok(()),
+            wrong => Err(error(wrong)),
+        }
     }
 
     fn device_count(&self) -> Result<usize> {
@@ -525,12 +594,13 @@ pub fn full_tensor(x: &Tensor) -> Result<Tensor> {
 /// `Runtime` if a placement is a pending reduction or does not fit, the errors of collectives.
 pub fn distribute(member: &Arc<Member>, x: &Tensor, placements: &[Placement]) -> Result<Tensor> {
     let source = x.to_device(member.local)?;
-    let mut bytes = source.to_bytes()?;
-    for group in &member.groups {
-        let request = Request::new(Op::Broadcast { root: 0 }, x.dtype(), x.dims());
-        group.run(&request, &[], &mut bytes)?;
-    }
-    let same = Tensor::from_bytes(&bytes, x.dims(), x.dtype())?.to_device(member.local)?;
+    let same = no_grad(|| -> Result<Tensor> {
+        let mut same = source.contiguous()?;
+        for group in &member.groups {
+            same = collective::broadcast(&same, 0, group)?;
+        }
+        Ok(same)
+    })?;
     let y = from_local(member, &same, &vec![Placement::Replicate; member.groups.len()], x.dims())?;
     let y = no_grad(|| redistribute(&y, placements))?;
     with_history(y, &source, Distribute)

@@ -53,15 +53,7 @@ impl Spec {
     /// Return the places of each dimension that the rank at a coordinate has, as first places and lengths, in the order
     /// of its elements.
     pub fn local_pieces(&self, coordinate: &[usize]) -> Vec<Vec<(usize, usize)>> {
-        let sizes = self.mesh.sizes();
-        let mut all: Vec<Vec<(usize, usize)>> = self.meta.dims.iter().map(|&n| vec![(0, n)]).collect();
-        for (m, p) in self.placements.iter().enumerate() {
-            if let Some((dim, split_factor)) = p.shard() {
-                let taken = pieces(length(&all[dim]), split_factor, sizes[m], coordinate[m]);
-                all[dim] = select(&all[dim], &taken);
-            }
-        }
-        all
+        local_pieces(&self.meta.dims, &self.placements, &self.mesh.sizes(), coordinate)
     }
 
     /// Whether every rank has the whole tensor.
@@ -79,6 +71,23 @@ pub fn local_dims(dims: &Dims, placements: &[Placement], mesh: &[usize], coordin
         }
     }
     local
+}
+
+/// Return [`Spec::local_pieces`] of a tensor of sizes `dims`, over a mesh of these sizes.
+pub fn local_pieces(
+    dims: &Dims,
+    placements: &[Placement],
+    mesh: &[usize],
+    coordinate: &[usize],
+) -> Vec<Vec<(usize, usize)>> {
+    let mut all: Vec<Vec<(usize, usize)>> = dims.iter().map(|&n| vec![(0, n)]).collect();
+    for (m, p) in placements.iter().enumerate() {
+        if let Some((dim, split_factor)) = p.shard() {
+            let taken = pieces(length(&all[dim]), split_factor, mesh[m], coordinate[m]);
+            all[dim] = select(&all[dim], &taken);
+        }
+    }
+    all
 }
 
 /// The pieces `taken` of the sequence that `all` are pieces of.

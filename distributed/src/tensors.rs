@@ -59,6 +59,13 @@ pub fn unregister(group: &Group) {
     drop(forgotten);
 }
 
+/// Break a group: what waits ends with an error that says `why`, on all ranks.
+pub fn abort(group: &Group, why: &str) {
+    if let Ok(group) = Groups::find(group.number()) {
+        group.abort(why);
+    }
+}
+
 /// Launch the collectives that are recorded, so that other ranks that wait for them go on. Waits of this crate call
 /// this first.
 pub fn launch_recorded() {
@@ -185,6 +192,20 @@ fn run(group: &ProcessGroup, ticket: u64, line: Option<Arc<str>>, call: Call<'_>
             Ok(())
         }
     }
+}
+
+/// Return the function of a reduction; `None` for the mean.
+pub(crate) fn reduction(op: ReduceOp) -> Option<Reduction> {
+    Some(match op {
+        ReduceOp::Sum => Reduction::Sum,
+        ReduceOp::Product => Reduction::Product,
+        ReduceOp::Min => Reduction::Min,
+        ReduceOp::Max => Reduction::Max,
+        ReduceOp::BAnd => Reduction::And,
+        ReduceOp::BOr => Reduction::Or,
+        ReduceOp::BXor => Reduction::Xor,
+        ReduceOp::Avg => return None,
+    })
 }
 
 fn op(by: Reduction) -> ReduceOp {

@@ -20,7 +20,9 @@
 //! assert_eq!(axes.to_string(), "b i k, b k j -> b i j");
 //! ```
 
-use crate::{Dims, Meta};
+use crate::op::Prim;
+use crate::ops::pointwise::select;
+use crate::{Dims, Meta, Result, Scalar, Tensor, dispatch};
 use std::fmt;
 
 /// How the results of parts are combined to the result of the whole.
@@ -63,6 +65,17 @@ pub struct Reduced {
     pub once: u64,
 }
 
+/// An axis of operand 0 whose places are named by the elements of another operand, as the rows of an embedding are. The
+/// results lack the axis. [`Axes::call_indexed`] calls the op on a part of it: results for elements that name a place
+/// elsewhere are zeros, and the results of the parts are summed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Indexed {
+    /// The axis.
+    pub axis: usize,
+    /// The operand of indices.
+    pub operand: usize,
+}
+
 /// The axes of one call. See the [module](self).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Axes {
@@ -74,6 +87,8 @@ pub struct Axes {
     pub results: Vec<Vec<Dim>>,
     /// Results that reduce an axis. A result that lacks an axis of an operand is in this list.
     pub reduced: Vec<Reduced>,
+    /// The axis that an operand has indices of.
+    pub indexed: Option<Indexed>,
     /// Sets of operands in which all results are jointly linear over the real numbers, as bit masks. They are listed
     /// for floating-point and complex numbers only, and hold up to rounding.
     pub linear: Vec<u64>,
@@ -267,7 +282,8 @@ impl Axes {
         let inexact = x.iter().take(64).enumerate().fold(0, |m, (i, x)| m | u64::from(x.dtype.is_inexact()) << i);
         let is_exact = y.iter().any(|y| !y.dtype.is_inexact());
         let (reduced, linear) = (Vec::new(), Vec::new());
-        Axes { sizes, operands, results, reduced, linear, reason: None, names, inexact, is_opaque: false, is_exact }
+        let (reason, indexed, is_opaque) = (None, None, false);
+        Axes { sizes, operands, results, reduced, indexed, linear, reason, names, inexact, is_opaque, is_exact }
     }
 
     /// Every result that lacks the axis of this name combines its places. `...` names all axes of that text.
@@ -281,6 +297,42 @@ impl Axes {
             }
         }
         self
+    }
+
+    /// The elements of an operand name places of the axis with this name.
+    pub fn indexes(mut self, operand: usize, name: &str) -> Axes {
+        self.indexed = self.names.iter().position(|n| n == name).map(|axis| Indexed { axis, operand });
+        self.reduces(name, Combine::Sum)
+    }
+
+    /// Call an op on places `start..start + len` of its indexed axis, which operand 0 has a part of. The dimensions of
+    /// other axes may be parts too.
+    ///
+    /// # Errors
+    /// The errors of the op.
+    pub fn call_indexed(&self, op: Prim, x: &[&Tensor], start: usize, len: usize) -> Result<Vec<Tensor>> {
+        let Some(indexed) = self.indexed else { return Ok(dispatch::call_n(op, x)?.into_vec()) };
+        let at = x[indexed.operand].sub_scalar(start as i64)?;
+        let is_elsewhere = at.lt_scalar(0)?.logical_or(&at.ge_scalar(len as i64)?)?;
+        let number = |dtype| Tensor::number(Scalar::Int(0), dtype);
+        let at = select(&is_elsewhere, &number(at.dtype())?, &at)?;
+        let mut operands = x.to_vec();
+        operands[indexed.operand] = &at;
+        let masked = |(y, dims): (Tensor, &Vec<Dim>)| {
+            // The dimension of the indices with the axis of each dimension of the result.
+            let places = &self.operands[indexed.operand];
+            let size = |d: &Dim| match d[..] {
+                [Factor { axis: Some(axis), .. }] => find(places, axis).map_or(1, |(d, _)| at.dims()[d]),
+                _ => 1,
+            };
+            let spread: Vec<usize> = dims.iter().map(size).collect();
+            let mask = match at.dims().len() == y.dims().len() {
+                true => is_elsewhere.clone(),
+                false => is_elsewhere.reshape_dims(Dims::new(&spread))?,
+            };
+            select(&mask, &number(y.dtype())?, &y)
+        };
+        dispatch::call_n(op, &operands)?.into_iter().zip(&self.results).map(masked).collect()
     }
 
     /// If an axis is reduced, only the first part gets these operands.
@@ -317,7 +369,7 @@ impl Axes {
     ///
     /// # Errors
     /// A text that names the place where they do not fit.
-    pub fn check(&self, x: &[Meta], y: &[Meta]) -> Result<(), String> {
+    pub fn check(&self, x: &[Meta], y: &[Meta]) -> std::result::Result<(), String> {
         if self.operands.len() != x.len() || self.results.len() != y.len() {
             return Err(format!("`{self}` is not about {} operands and {} results", x.len(), y.len()));
         }

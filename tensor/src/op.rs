@@ -359,6 +359,7 @@ fn no_complex(name: &str, x: &[&Tensor]) -> Error {
 /// Functions through which the table calls a primitive.
 pub(crate) mod prim {
     use super::*;
+    pub(crate) const IS_FUSED: bool = false;
     pub(crate) const IS_VIEW: bool = false;
     pub(crate) fn strides<O: Op>(_: &O) -> Strides {
         O::STRIDES
@@ -434,6 +435,7 @@ pub(crate) mod prim {
 /// Functions through which the table calls a view.
 pub(crate) mod view {
     use super::*;
+    pub(crate) const IS_FUSED: bool = false;
     pub(crate) const IS_VIEW: bool = true;
     pub(crate) fn strides<O: ViewOp>(_: &O) -> Strides {
         Strides::RowMajor
@@ -503,6 +505,7 @@ pub(crate) mod view {
 /// Functions through which the table calls a fused op.
 pub(crate) mod fused {
     use super::*;
+    pub(crate) const IS_FUSED: bool = true;
     pub(crate) const IS_VIEW: bool = false;
     pub(crate) fn strides<O: Fused>(_: &O) -> Strides {
         O::STRIDES

@@ -73,7 +73,12 @@ fn split(op: &Prim, x: &[Tensor], y: &[Tensor], axes: &Axes, axis: usize) -> std
         let x = x.iter().enumerate().map(operand).collect::<Result<Vec<_>>>().map_err(text)?;
         let sized = |(y, dims): (&Tensor, &Vec<Dim>)| y.meta().with_dims(part(dims, axis, len));
         let sizes: Vec<Meta> = y.iter().zip(&axes.results).map(sized).collect();
-        let got = run(&op.resized(&metas(&x), &sizes), &x).map_err(|e| format!("a part: {e}"))?;
+        let resized = op.resized(&metas(&x), &sizes);
+        let got = match axes.indexed.is_some_and(|i| i.axis == axis) {
+            true => no_grad(|| axes.call_indexed(resized, &x.iter().collect::<Vec<_>>(), start, len)),
+            false => run(&resized, &x),
+        };
+        let got = got.map_err(|e| format!("a part: {e}"))?;
         for (i, (got, y)) in got.iter().zip(y).enumerate() {
             if find(&axes.results[i], axis).is_some() {
                 near(got, &cut(y, &axes.results[i], axis, start, len).map_err(text)?)

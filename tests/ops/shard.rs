@@ -210,10 +210,8 @@ fn sharded(
     let mut results = vec![Vec::new(); y.len()];
     for (r, c) in coordinates(mesh).iter().enumerate() {
         let local: Vec<Tensor> = operands.iter().map(|x| row_major(&x[r])).collect::<Result<_>>().map_err(text)?;
-        let got = match plan.zeros(&xm, &ym, mesh, c) {
-            Some(dims) => dims.iter().zip(&ym).map(|(d, y)| Tensor::zeros_like_meta(&y.with_dims(*d))).collect(),
-            None => run(&plan.local_op(op, &xm, &ym, mesh, c), &local),
-        };
+        let got = plan.run(op, &local.iter().collect::<Vec<_>>(), &xm, &ym, mesh, c);
+        let got = got.and_then(|y| y.iter().map(row_major).collect::<Result<Vec<_>>>());
         let got = got.map_err(|e| format!("rank {c:?}: {e} in {plan:?}"))?;
         for (i, got) in got.into_iter().enumerate() {
             let want = local_dims(&ym[i].dims, &plan.results[i], mesh, c);

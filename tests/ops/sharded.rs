@@ -10,7 +10,7 @@ use torchtpu::distributed::sharded::{Member, counts, from_local, full_tensor, sp
 use torchtpu::distributed::store::{HashStore, Store};
 use torchtpu::distributed::transport::Network;
 use torchtpu::distributed::transport::memory::Memory;
-use torchtpu::distributed::{Options, ProcessGroup};
+use torchtpu::distributed::{Options, ProcessGroup, tensors};
 use torchtpu::schema::{Fill, Row};
 use torchtpu::{Backward, DType, Device, Result, Scalar, Tensor, no_grad};
 
@@ -26,7 +26,10 @@ pub fn members(sizes: &[usize]) -> Vec<Arc<Member>> {
     on_ranks(&(0..n).collect::<Vec<_>>(), |&rank| {
         let options = Options { timeout: PATIENT, ..Options::default() };
         let world = ProcessGroup::new(store.clone(), network.clone(), rank, n, options).expect("a group");
-        let along = |d| world.split_group(&mesh.groups(d), None).expect("groups").expect("a group of this rank");
+        let along = |d| {
+            let group = world.split_group(&mesh.groups(d), None).expect("groups").expect("a group of this rank");
+            tensors::register(&group, mesh.groups(d)).expect("a group for tensors")
+        };
         Member::new(mesh.clone(), rank, (0..sizes.len()).map(along).collect(), Device::CPU).expect("a member")
     })
 }
@@ -121,7 +124,7 @@ fn every_sample_on_sharded_tensors_gives_the_whole() {
             let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
             let result = caught.map_err(|_| "panic".to_string()).and_then(|r| r.map_err(|e| e.to_string()));
             if let Err(e) = &result {
-                member.groups.iter().for_each(|g| g.abort(e));
+                member.groups.iter().for_each(|g| tensors::abort(g, e));
             }
             result.and_then(|got| compared(&got, &want))
         });

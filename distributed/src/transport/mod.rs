@@ -4,10 +4,12 @@
 //! [`Header`] of 32 bytes, then the payload. No method of a link waits except `wait`, so that [`exchange`] can send and
 //! receive at once, with one peer or with two.
 //!
-//! Three transports: [`shm`] between processes of a host, [`tcp`] between hosts, and [`memory`] between the threads of
-//! one process, for tests. [`Hosts`] uses the first two, by the place of each peer.
+//! Four transports: [`shm`] between processes of a host, [`tcp`] between hosts, [`mpi`] between processes that an MPI
+//! launcher has started, and [`memory`] between the threads of one process, for tests. [`Hosts`] uses the first two, by
+//! the place of each peer.
 
 pub mod memory;
+pub mod mpi;
 pub mod shm;
 pub mod tcp;
 

@@ -1,6 +1,6 @@
 //! Links between processes of one host, through shared memory.
 //!
-//! `unsafe` is here and nowhere else in the crate.
+//! `unsafe` is here and in [`mpi`](super::mpi), nowhere else in the crate.
 //!
 //! A link is a memory file of the sender, without a name in any folder, so that nothing is left after a crash:
 //!

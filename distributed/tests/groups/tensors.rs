@@ -162,14 +162,37 @@ fn other_functions_and_dtypes_are_combined() {
 }
 
 #[test]
+fn ranks_with_the_largest_share_its_gradient() {
+    on_ranks(PATIENT, |rank, group| {
+        // All ranks have the first element, and the last rank the second.
+        let x = tensor(&[1.0, rank as f32]);
+        x.requires_grad_(true).expect("it is a leaf");
+        let weight = tensor(&[rank as f32 + 1.0; 2]);
+        for (by, expected) in [(Reduction::Max, [2.5, 0.0, 10.0]), (Reduction::Min, [2.5, 10.0, 0.0])] {
+            x.set_grad(None).expect("it is removed");
+            let loss =
+                collective::all_reduce(&x, by, group).and_then(|y| y.mul(&weight)).and_then(|y| y.sum()).unwrap();
+            torchtpu_autograd::backward(&[loss], &[], None, false, None).expect("it has a gradient");
+            let second = match rank {
+                0 => expected[1],
+                3 => expected[2],
+                _ => 0.0,
+            };
+            let g = x.grad().expect("a gradient").to_vec::<f32>().unwrap();
+            assert_eq!(g, [expected[0], second], "{by:?} on rank {rank}");
+        }
+    });
+}
+
+#[test]
 fn functions_without_a_gradient_say_so() {
     on_ranks(PATIENT, |rank, group| {
         let x = tensor(&data(rank, 1));
         x.requires_grad_(true).expect("it is a leaf");
-        let loss = collective::all_reduce(&x, Reduction::Max, group).and_then(|y| y.sum()).unwrap();
+        let loss = collective::all_reduce(&x, Reduction::Product, group).and_then(|y| y.sum()).unwrap();
         let error = torchtpu_autograd::backward(&[loss], &[], None, false, None).expect_err("it has no gradient");
         assert_eq!(error.kind(), ErrorKind::NotImplemented);
-        assert!(error.to_string().contains("the derivative for 'all_reduce' with ReduceOp.MAX"), "{error}");
+        assert!(error.to_string().contains("all_reduce backward only supports"), "{error}");
     });
 }
 

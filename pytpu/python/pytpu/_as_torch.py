@@ -70,15 +70,15 @@ class _Loader(SourceFileLoader):
                 if name[0] == "_" and isinstance(value, (type, FunctionType)) and value.__module__ == module.__name__:
                     value.__module__ = ("torch." if is_torch else f"{_ROOT}.") + own
         if own in NAMES:
-            _place(module, NAMES[own])
+            _place(module, own)
         if own in FILES and MADE.get(FILES[own]) == own:
             _make(FILES[own], module)
 
 
-def _place(module, places):
+def _place(module, own):
     """Report names of a module as names of other modules."""
     root = "torch" if is_torch else _ROOT
-    for home, names in places.items():
+    for home, names in NAMES[own].items():
         full = f"{root}.{home}" if home else root
         for name in names.split():
             value = vars(module).get(name)
@@ -95,7 +95,8 @@ def _place(module, places):
                     copy.__dict__.update(value.__dict__)
                     value = vars(module)[name] = copy
                 value.__module__ = full
-        _make(home, module)
+        if MADE.get(home) == own:
+            _make(home, module)
 
 
 def _make(home, source):

@@ -27,9 +27,11 @@ FILES = {
     "distributed._debug": "distributed.distributed_c10d",
     "distributed._grad_bucket": "_C._distributed_c10d",
     "distributed._groups": "distributed.distributed_c10d",
+    "distributed._made_groups": "_C._distributed_c10d",
     "distributed._objects": "distributed.distributed_c10d",
     "distributed._process_group": "distributed.distributed_c10d",
     "distributed._reduce_op": "distributed.distributed_c10d",
+    "distributed._reducer": "_C._distributed_c10d",
     "distributed.pipelining._actions": "distributed.pipelining.schedules",
     "distributed.pipelining._execution": "distributed.pipelining.schedules",
     "distributed.pipelining._liveness": "distributed.pipelining.schedules",
@@ -143,6 +145,14 @@ NAMES = {
         "_C._distributed_c10d": "FileStore HashStore TCPStore",
         "distributed.distributed_c10d": "PrefixStore Store Work",
     },
+    "distributed._shard.sharded_tensor": {
+        "distributed._shard.sharded_tensor.api": "ShardedTensor",
+        "distributed._shard.sharded_tensor.shard": "Shard",
+    },
+    "distributed._shard.sharding_spec": {
+        "distributed._shard.sharding_spec.api": "EnumerableShardingSpec ShardingSpec",
+        "distributed._shard.sharding_spec.chunk_sharding_spec": "ChunkShardingSpec",
+    },
     "distributed.elastic.multiprocessing.errors": {
         "distributed.elastic.multiprocessing.errors.error_handler": "ErrorHandler",
         "distributed.elastic.multiprocessing.errors.handlers": "get_error_handler",
@@ -240,7 +250,7 @@ NAMES = {
 MADE = {home: source for source, places in NAMES.items() for home in places if home}
 MADE |= {home: source for source, home in FILES.items() if home}
 # Names of `distributed` and of a file of it are reported there, and `distributed` has both.
-MADE["_C._distributed_c10d"] = "distributed"
+MADE["_C._distributed_c10d"] = "distributed._c_names"
 # Older names.
 MADE["distributed._tensor.device_mesh"] = "distributed.device_mesh"
 MADE["distributed._tensor.placement_types"] = "distributed.tensor.placement_types"

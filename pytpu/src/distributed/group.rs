@@ -15,8 +15,9 @@ use pyo3::types::PyList;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use torchtpu_distributed::transport::Hosts;
+use torchtpu_distributed::transport::mpi::Mpi;
 use torchtpu_distributed::transport::tcp::Tcp;
+use torchtpu_distributed::transport::{Hosts, Network};
 use torchtpu_distributed::{Memory as _, Op, Options, ProcessGroup, ReduceOp, Request};
 use torchtpu_tensor::{DType, Error, Result, Tensor};
 
@@ -180,7 +181,7 @@ impl PyProcessGroup {
 #[pymethods]
 impl PyProcessGroup {
     #[new]
-    #[pyo3(signature = (store, rank, size, name, timeout, ranks, address=None, towards=None))]
+    #[pyo3(signature = (store, rank, size, name, timeout, ranks, address=None, towards=None, uses_mpi=false))]
     fn new(
         store: &Bound<'_, PyStore>,
         rank: usize,
@@ -190,11 +191,17 @@ impl PyProcessGroup {
         ranks: Vec<usize>,
         address: Option<IpAddr>,
         towards: Option<String>,
+        uses_mpi: bool,
     ) -> PyResult<PyProcessGroup> {
         let kept = rust_store(store);
         let make = || {
-            let tcp = address.map_or_else(|| Tcp::towards(towards.as_deref().unwrap_or("")), |address| Tcp { address });
-            ProcessGroup::new(kept, Arc::new(Hosts { tcp }), rank, size, Options { name, timeout, ranks })
+            let network: Arc<dyn Network> = if uses_mpi {
+                Arc::new(Mpi::started().ok_or_else(|| Error::runtime("MPI is not started"))?)
+            } else {
+                let towards = || Tcp::towards(towards.as_deref().unwrap_or(""));
+                Arc::new(Hosts { tcp: address.map_or_else(towards, |address| Tcp { address }) })
+            };
+            ProcessGroup::new(kept, network, rank, size, Options { name, timeout, ranks })
         };
         let group = store.py().detach(make).or_raise()?;
         Ok(PyProcessGroup { group: Mutex::new(Some(group)) })

@@ -6,6 +6,7 @@
 mod group;
 mod memory;
 mod mesh;
+mod mpi;
 mod reducer;
 mod sharded;
 mod store;
@@ -40,6 +41,7 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     tensors::register(m)?;
     work::register(m)?;
     mesh::register(m)?;
+    mpi::register(m)?;
     reducer::register(m)?;
     sharded::register(m)?;
     m.add_function(wrap_pyfunction!(_flight_recorder_json, m)?)?;

@@ -3,7 +3,7 @@
 //! A placement is a tuple: `("R",)`, `("S", dim, split_factor)` or `("P", reduction)`, where a reduction is its number
 //! in `torch.distributed.ReduceOp`.
 
-use super::group::PyProcessGroup;
+use super::tensors::PyTensorGroup;
 use crate::device::PyDevice;
 use crate::enter::{self, OrRaise};
 use crate::tensor_type;
@@ -79,10 +79,10 @@ fn _sharded_mesh(
     ranks: Vec<usize>,
     sizes: Vec<usize>,
     rank: usize,
-    groups: Vec<Bound<'_, PyProcessGroup>>,
+    groups: Vec<Bound<'_, PyTensorGroup>>,
     device: &PyDevice,
 ) -> PyResult<u8> {
-    let groups = groups.iter().map(|g| g.get().group()).collect::<PyResult<Vec<_>>>()?;
+    let groups = groups.iter().map(|g| g.get().0.clone()).collect();
     let local = device.present().or_raise()?;
     let make = || {
         let mesh = Arc::new(DeviceMesh::new(ranks, &sizes, &[])?);
@@ -143,6 +143,12 @@ fn _sharded_counts() -> BTreeMap<&'static str, u64> {
     BTreeMap::from([("calls", counts.calls), ("without_rule", counts.without_rule), ("bytes", counts.bytes)])
 }
 
+/// Return the numbers of calls without a rule by the names of their ops.
+#[pyfunction]
+fn _sharded_without_rule() -> BTreeMap<&'static str, u64> {
+    sharded::without_rule()
+}
+
 /// Set the class of sharded tensors.
 #[pyfunction]
 fn _set_sharded_type(kind: &Bound<'_, PyType>) -> PyResult<()> {
@@ -157,5 +163,6 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_sharded_redistribute, m)?)?;
     m.add_function(wrap_pyfunction!(_sharded_distribute, m)?)?;
     m.add_function(wrap_pyfunction!(_sharded_counts, m)?)?;
+    m.add_function(wrap_pyfunction!(_sharded_without_rule, m)?)?;
     m.add_function(wrap_pyfunction!(_set_sharded_type, m)?)
 }

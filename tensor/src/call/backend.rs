@@ -43,6 +43,15 @@ pub trait Backend: Sync + Send {
         self.retain(new);
         Ok(new)
     }
+    /// Return the value that a gradient is kept as in `grad` of a leaf with the value `leaf`, and add a reference to it.
+    /// The default is the gradient.
+    ///
+    /// # Errors
+    /// The errors of computing it.
+    fn gradient(&self, _leaf: u64, gradient: u64) -> Result<u64> {
+        self.retain(gradient);
+        Ok(gradient)
+    }
     /// Wait for a value and copy its bytes, row major, to the host.
     ///
     /// # Errors
@@ -226,6 +235,8 @@ type Origin = (u32, u64, DType);
 thread_local! {
     /// Addresses of the shared numbers, and their identities.
     static SHARED: RefCell<Vec<(usize, u64)>> = const { RefCell::new(Vec::new()) };
+    /// Shared numbers that were made again for another device. See [`number`].
+    static REMADE: RefCell<Vec<(u64, Tensor)>> = const { RefCell::new(Vec::new()) };
     static IS_SHARING: Cell<bool> = const { Cell::new(false) };
 }
 static NEXT_NAME: AtomicU64 = AtomicU64::new(1);
@@ -256,8 +267,42 @@ impl SharedNumbers {
 impl Drop for SharedNumbers {
     fn drop(&mut self) {
         SHARED.with_borrow_mut(Vec::clear);
+        REMADE.with_borrow_mut(Vec::clear);
         IS_SHARING.set(false);
     }
+}
+
+/// Return the gradient of the leaf `x` as the device keeps it. See [`Backend::gradient`].
+///
+/// # Errors
+/// The errors of computing it.
+#[inline]
+pub fn kept_gradient(x: &Tensor, g: Tensor) -> Result<Tensor> {
+    if g.device().kind != DeviceKind::Mesh {
+        return Ok(g);
+    }
+    let (leaf, gradient) = (x.device_value()?, g.device_value()?);
+    let kept = mesh()?.gradient(leaf, gradient)?;
+    let placed = Tensor::from_device_value(g.meta(), kept);
+    Ok(if kept == gradient { g } else { placed })
+}
+
+/// Return the tensor of an [`Operand::Number`], for a backend that calls ops of another one. It keeps the identity.
+///
+/// # Errors
+/// `OutOfMemory`.
+pub fn number(bits: u128, meta: &Meta, shared: u64) -> Result<Tensor> {
+    let make = || Tensor::from_bytes(&bits.to_le_bytes()[..meta.dtype.size_bytes()], &meta.dims, meta.dtype);
+    if shared == 0 {
+        return make();
+    }
+    if let Some(known) = REMADE.with_borrow(|r| r.iter().find(|(name, _)| *name == shared).map(|(_, x)| x.clone())) {
+        return Ok(known);
+    }
+    let made = make()?;
+    SHARED.with_borrow_mut(|s| s.push((made.address(), shared)));
+    REMADE.with_borrow_mut(|r| r.push((shared, made.clone())));
+    Ok(made)
 }
 
 /// The identity of a shared number; 0 for other numbers.

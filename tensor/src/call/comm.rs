@@ -163,7 +163,7 @@ pub fn get() -> Result<&'static dyn Communicator> {
 }
 
 /// Whether a collective on tensors of `device` moves data between processes.
-pub(crate) fn needs_turn(group: &Group, device: Device) -> bool {
+pub fn needs_turn(group: &Group, device: Device) -> bool {
     let runs = match device.kind {
         DeviceKind::Cpu => true,
         DeviceKind::Tpu => !backend::get().is_ok_and(|b| b.is_planned()),

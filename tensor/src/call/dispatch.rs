@@ -218,7 +218,10 @@ fn expand(op: &Prim, x: &[&Tensor]) -> Result<Outs> {
 
 /// [`expand`] as one op, without history. The bases of views among its parts were made inside, so the results are no
 /// views to callers.
-pub(crate) fn expand_whole(op: &Prim, x: &[&Tensor]) -> Result<Outs> {
+///
+/// # Errors
+/// The errors of the ops that it consists of.
+pub fn expand_whole(op: &Prim, x: &[&Tensor]) -> Result<Outs> {
     let mut y = state::no_grad(|| expand(op, x))?;
     for t in &mut y {
         let is_view = t.view_info().is_some_and(|v| !v.is_detached());

@@ -8,7 +8,7 @@ use crate::{
     DType, Device, DeviceKind, Dims, Element, Error, MemoryFormat, Meta, Result, Scalar, Tensor, backend, dispatch,
     graph, inplace, samples, state, strides,
 };
-use smallvec::smallvec;
+use smallvec::{SmallVec, smallvec};
 use torchtpu_kernels::memory;
 
 /// Converts elements to another dtype. Floats truncate towards zero, all numbers but zero are true, and complex numbers
@@ -92,14 +92,15 @@ impl Op for Copy {
 }
 
 /// The same elements, which a compiler must treat as different ones. It cannot reuse results that were computed from
-/// the operand before, so a checkpoint's second run is a real one.
+/// the operand before, so a checkpoint's second run is a real one. With a second operand, the elements are there only
+/// after it is computed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Barrier;
 
 impl Fused for Barrier {
     const NAME: &'static str = "optimization_barrier";
     const STRIDES: crate::op::Strides = crate::op::Strides::Copied;
-    const LOWER: Option<LowerFn<Self>> = Some(|_, f, x, _| f.optimization_barrier(&x[..1]).into_iter().collect());
+    const LOWER: Option<LowerFn<Self>> = Some(|_, f, x, _| smallvec![f.optimization_barrier(x).swap_remove(0)]);
     fn takes_complex(&self) -> bool {
         true
     }
@@ -107,7 +108,8 @@ impl Fused for Barrier {
         Ok(*x[0].meta())
     }
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
-        Axes::elementwise(x, y).linear(&[0b1])
+        let after = x.get(1).map_or(0, |after| after.dims.len());
+        Axes::parse(&format!("..., {} -> ...", vec!["_"; after].join(" ")), x, y).linear(&[0b1])
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         Ok(smallvec![x[0].copy()?])
@@ -119,7 +121,22 @@ impl Fused for Barrier {
 /// # Errors
 /// The errors of recording an op.
 pub fn barrier(x: &Tensor) -> Result<Tensor> {
-    if x.device().kind.has_backend() { dispatch::call(Prim::Barrier(Barrier), &[x]) } else { Ok(x.clone()) }
+    barrier_after(x, None)
+}
+
+/// The tensor behind a [`Barrier`] that programs pass after `after` is computed. A parameter that is gathered behind it
+/// for a backward pass takes no memory before.
+///
+/// # Errors
+/// The errors of recording an op. `Runtime` if `after` is on another device.
+pub fn barrier_after(x: &Tensor, after: Option<&Tensor>) -> Result<Tensor> {
+    if !backend::local(x.device()).kind.has_backend() {
+        return Ok(x.clone());
+    }
+    match after {
+        None => dispatch::call(Prim::Barrier(Barrier), &[x]),
+        Some(after) => dispatch::call(Prim::Barrier(Barrier), &[x, &after.detach()]),
+    }
 }
 
 /// Gradient of a copy between devices: a copy back.
@@ -171,7 +188,7 @@ impl Tensor {
         }
         let y = self.copied_to(device)?;
         if state::grad_enabled() && self.requires_grad() {
-            let edges: smallvec::SmallVec<[Edge; 2]> = smallvec![self.history_edge()?];
+            let edges: SmallVec<[Edge; 2]> = smallvec![self.history_edge()?];
             let node = graph::Node::function(Box::new(ToDevice(self.device())), edges, smallvec![*y.meta()]);
             y.set_new_grad_ref(crate::GradRef::Node(node), 0);
         }
@@ -459,17 +476,18 @@ const OTHER_ROWS: [Row; 10] = [
     )
     .no_out(),
     Row::new(
-        "_optimization_barrier(Tensor self) -> Tensor",
+        "_optimization_barrier(Tensor self, Tensor? after=None) -> Tensor",
         Tier::Fused,
         |a| {
-            let x = a.tensor(0)?;
-            Ok(dispatch::call(Prim::Barrier(Barrier), &[x])?.into())
+            let (x, after) = (a.tensor(0)?, a.opt_tensor(1)?.map(Tensor::detach));
+            let operands: SmallVec<[&Tensor; 2]> = [x].into_iter().chain(&after).collect();
+            Ok(dispatch::call(Prim::Barrier(Barrier), &operands)?.into())
         },
-        samples!([t(&[2, 3])]),
+        samples!([t(&[2, 3])], [t(&[2, 3]), t(&[4])]),
     )
     .doc(
         "Return the elements of `input` as a value for which the compiler computes everything anew, also what it \
-         has computed from `input` before.",
+         has computed from `input` before. Programs compute `after` first.",
     )
     .scope(Scope::Function)
     .no_out(),

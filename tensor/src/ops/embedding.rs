@@ -88,7 +88,7 @@ impl Fused for Embedding {
     }
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
         let (places, row) = (list("p", x[1].dims.len()), list("r", x[0].dims.len() - 1));
-        Axes::parse(&format!("_ {row}, {places} -> {places} {row}"), x, y).linear(&[0b1])
+        Axes::parse(&format!("v {row}, {places} -> {places} {row}"), x, y).indexes(1, "v").linear(&[0b1])
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let (w, idx) = (x[0], x[1]);

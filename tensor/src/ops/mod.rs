@@ -121,6 +121,10 @@ macro_rules! op_table {
                 match self { $(Prim::$name(o) => op::$tier::differentiable(o),)*
                     $(Prim::$bname(o) => op::$btier::differentiable(&**o)),* }
             }
+            /// Whether other ops express it.
+            pub fn is_fused(&self) -> bool {
+                match self { $(Prim::$name(_) => op::$tier::IS_FUSED,)* $(Prim::$bname(_) => op::$btier::IS_FUSED),* }
+            }
             /// Whether the result is a view of the input.
             pub fn is_view(&self) -> bool {
                 match self { $(Prim::$name(_) => op::$tier::IS_VIEW,)* $(Prim::$bname(_) => op::$btier::IS_VIEW),* }

@@ -147,6 +147,6 @@ pub fn install_place(f: fn() -> Option<String>) {
 }
 
 /// The place of the current call in the user's program, if it is known. Errors that are raised later name it.
-pub(crate) fn place() -> Option<String> {
+pub fn place() -> Option<String> {
     PLACE.get().and_then(|f| f())
 }

@@ -167,7 +167,8 @@ impl Prim {
 /// error on all ranks. The op [has effects](Facts::has_effects).
 ///
 /// The gradient is the transposed collective: a sum for a sum, `reduce_scatter` for `all_gather`. All ranks must
-/// compute it. Other functions than the sum have no gradient.
+/// compute it. The gradient of the smallest and the largest of `all_reduce` is spread evenly over the ranks that have
+/// it. Other functions have no gradient.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Collective {
     /// The kind.
@@ -183,6 +184,11 @@ impl Collective {
             Some(&rows) => Ok(rows),
             None => Err(Error::runtime(format!("{name}: expected a tensor with at least one dimension"))), // C1
         }
+    }
+
+    /// Whether the gradient goes to the ranks whose elements were chosen.
+    fn saves_operands(&self) -> bool {
+        matches!(self.kind, Kind::AllReduce(Reduction::Min | Reduction::Max))
     }
 
     fn check_rank(&self, rank: usize) -> Result<()> {
@@ -275,18 +281,26 @@ impl Op for Collective {
     fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
         smallvec![programs::lower(self, f, &x[0], &x[1], &y[0])]
     }
-    fn vjp(&self, _: &Saved<'_>, g: &Tensor) -> Result<Grads> {
+    fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
+        if self.saves_operands() {
+            let chosen = s.x(0).eq(s.y(0))?.to_dtype(g.dtype())?;
+            let sum = |x: &Tensor| functions::call(Kind::AllReduce(Reduction::Sum), x, &self.group);
+            return Ok(smallvec![Some(sum(g)?.mul(&chosen)?.div(&sum(&chosen)?)?), None]);
+        }
         let Some(kind) = self.kind.transposed() else {
-            let by = self.kind.reduction().map_or("", Reduction::name);
-            return Err(Error::not_implemented(format!(
-                "the derivative for '{}' with ReduceOp.{by} is not implemented.",
-                self.kind.name()
-            )));
+            let (name, by) = (self.kind.name(), self.kind.reduction().map_or("", Reduction::name));
+            let by = by.to_lowercase();
+            return Err(Error::not_implemented(match self.kind {
+                Kind::AllReduce(_) => format!(
+                    "all_reduce backward only supports `sum`, `premul_sum`, `avg`, `max`, `min` reductions, got '{by}'"
+                ),
+                _ => format!("the derivative for '{name}' with reduction '{by}' is not implemented."),
+            }));
         };
         let gradients: SmallVec<_> = smallvec![Some(functions::call(kind, g, &self.group)?), None];
         Ok(gradients)
     }
     fn saves(&self, _: u64) -> Saves {
-        Saves::NONE
+        if self.saves_operands() { Saves::both(0b1, 0b1) } else { Saves::NONE }
     }
 }

@@ -81,8 +81,8 @@ impl Op for Gather {
     }
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
         let text = |along: &str| text(&x[0].dims, &x[1].dims, self.dim, along);
-        let (operand, index) = (text("_"), text("i"));
-        Axes::parse(&format!("{operand}, {index} -> {index}"), x, y).linear(&[0b01])
+        let (operand, index) = (text("v"), text("i"));
+        Axes::parse(&format!("{operand}, {index} -> {index}"), x, y).indexes(1, "v").linear(&[0b01])
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         kernels::gather(&x[0].view(), self.dim, &x[1].view(), &mut y[0].view_mut()).map_err(unplaced)

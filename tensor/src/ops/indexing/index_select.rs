@@ -50,7 +50,7 @@ impl Op for IndexSelect {
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
         let dims: Vec<String> = names("d", x[0].dims.len()).collect();
         let with = |d: &str| [&dims[..self.dim], &[d.to_string()], &dims[self.dim + 1..]].concat().join(" ");
-        Axes::parse(&format!("{}, i -> {}", with("_"), with("i")), x, y).linear(&[0b01])
+        Axes::parse(&format!("{}, i -> {}", with("v"), with("i")), x, y).indexes(1, "v").linear(&[0b01])
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         kernels::index_select(&x[0].view(), self.dim, &x[1].view(), &mut y[0].view_mut()).map_err(kernel_error)

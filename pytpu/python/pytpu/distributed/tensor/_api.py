@@ -39,7 +39,7 @@ _lock = threading.Lock()
 
 def _number(mesh: DeviceMesh, device: _device) -> int:
     """Return the number of a mesh below this module. All ranks of the mesh call this at the same time."""
-    key, groups = (mesh, str(device)), [group._engine for group in mesh.get_all_groups()]
+    key, groups = (mesh, str(device)), [group._tensor_group() for group in mesh.get_all_groups()]
     number, known = _numbers.get(key, (-1, []))
     # The groups of a mesh that was made before `destroy_process_group` are gone.
     if known == groups:

@@ -127,6 +127,8 @@ class DistributedDataParallel(Module):
 
         super().__init__()
         self._join_state = _JoinState()
+        #: The text of the last error that a communication hook was refused with.
+        self._error = ""
         if process_group is not None and device_mesh is not None:
             raise RuntimeError("Cannot specify both process_group and device_mesh arguments.")
         for name, given in {
@@ -389,21 +391,49 @@ class DistributedDataParallel(Module):
 
         Raises:
             TypeError: `hook` is no function.
+            ValueError: `hook` states other types.
             RuntimeError: A hook is registered already.
         """
         from ...distributed._grad_bucket import GradBucket
+        from ...futures import Future
 
         if not callable(hook):
             raise TypeError("Communication hook must be callable.")
+        self._check_types_of(hook)
         if getattr(self, "_comm_hook", None) is not None:
             raise RuntimeError("register_comm_hook or register_builtin_comm_hook can only be called once.")
         self._comm_hook = (state, hook)
         parameters = self._parameters_by_number
 
         def start(index: int, is_last: bool, buffer: torch.Tensor, numbers: list[int]) -> Future:
-            return hook(state, GradBucket(index, is_last, buffer, [parameters[i] for i in numbers]))
+            reduced = hook(state, GradBucket(index, is_last, buffer, [parameters[i] for i in numbers]))
+            if not isinstance(reduced, Future):
+                raise RuntimeError(
+                    f"callback must return a torch.futures.Future object, but got {type(reduced).__name__}"
+                )
+            return reduced
 
         self.reducer.set_comm_hook(start)
+
+    def _check_types_of(self, hook: Callable[..., Any]) -> None:
+        """Raise ``ValueError`` if a communication hook is annotated with other types than its own."""
+        import typing
+
+        from ...distributed._grad_bucket import GradBucket
+        from ...futures import Future
+
+        try:
+            types = typing.get_type_hints(hook)
+        except (AttributeError, NameError, TypeError):
+            return  # It is no function, or its annotations are names that only a type checker knows.
+        result, wrong = types.get("return", Future), None
+        if types.get("bucket", GradBucket) is not GradBucket:
+            wrong = "Communication hook: bucket annotation should be dist.GradBucket."
+        elif result is not Future and typing.get_origin(result) is not Future:
+            wrong = "Communication hook: return annotation should be torch.futures.Future[torch.Tensor]."
+        if wrong is not None:
+            self._error = wrong
+            raise ValueError(wrong)
 
     def _register_builtin_comm_hook(self, comm_hook_type: BuiltinCommHookType) -> None:
         """Reduce gradients by one of the named hooks."""
@@ -448,6 +478,8 @@ class DistributedDataParallel(Module):
             "num_parameter_tensors": len(self._parameters_by_number),
             "total_parameter_size_bytes": sum(p.numel() * p.element_size() for p in self._parameters_by_number),
             "iteration": self.reducer.steps(),
+            "has_error": int(bool(self._error)),
+            "error": self._error,
         }
 
     @staticmethod

@@ -1,0 +1,85 @@
+"""Sharded tensors whose parts are on device ``tpu``: their collectives are ops of the recorded program."""
+
+import pytest
+
+import pytpu as torch
+import pytpu.distributed as dist
+from pytpu import nn
+from pytpu.distributed.device_mesh import init_device_mesh
+from pytpu.distributed.tensor import Replicate, Shard, distribute_module, distribute_tensor
+from pytpu.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, SequenceParallel, parallelize_module
+
+STEPS = 4
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(12, 8)
+        self.norm = nn.LayerNorm(8)
+        self.first = nn.Linear(8, 16)
+        self.second = nn.Linear(16, 12)
+
+    def forward(self, x):
+        return self.second(torch.tanh(self.first(self.norm(self.words(x)))))
+
+
+def model_and_data():
+    torch.manual_seed(3)
+    return Net(), torch.randint(0, 12, (8,)), torch.randint(0, 12, (8,))
+
+
+def line(device):
+    return init_device_mesh(device, (dist.get_world_size(),))
+
+
+def sharded(kind, device):
+    """Return a sharded model with its inputs and targets."""
+    mesh = line(device)
+    model, x, y = model_and_data()
+    if kind == "tensors":
+        styles = {"norm": SequenceParallel(sequence_dim=0), "first": ColwiseParallel(), "second": RowwiseParallel()}
+        model.words = distribute_module(model.words, mesh)
+        return parallelize_module(model, mesh, styles), *(distribute_tensor(t, mesh, [Replicate()]) for t in (x, y))
+
+    def shard(name, module, mesh):
+        for key, parameter in list(module.named_parameters(recurse=False)):
+            module.register_parameter(key, nn.Parameter(distribute_tensor(parameter.detach(), mesh, [Shard(0)])))
+
+    return distribute_module(model, mesh, shard), *(distribute_tensor(t, mesh, [Shard(0)]) for t in (x, y))
+
+
+def train(model, x, y, after_step=lambda: None):
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
+    losses = []
+    for _ in range(STEPS):
+        y_hat = model(x)
+        loss = nn.functional.cross_entropy(y_hat if type(y_hat) is type(y) else y_hat, y)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.detach())
+        after_step()
+    return [loss.item() for loss in losses]
+
+
+def programs_of_steps(kind):
+    model, x, y = sharded(kind, "tpu")
+    counts = []
+
+    def launched():
+        torch.tpu.synchronize()
+        metrics = torch.tpu.metrics()
+        counts.append((metrics["segments_executed"] + metrics["segments_interpreted"], metrics["downloads"]))
+
+    losses = train(model, x, y, launched)
+    steps = [(b[0] - a[0], b[1] - a[1]) for a, b in zip(counts, counts[1:])]
+    reference, x, y = model_and_data()
+    return losses, train(reference, x, y), steps[1:]
+
+
+@pytest.mark.parametrize("kind", ["parameters", "tensors"])
+def test_a_sharded_step_is_one_program_without_reads(pool, kind):
+    for losses, expected, steps in pool.run(programs_of_steps, kind):
+        assert losses == pytest.approx(expected, rel=1e-4)
+        assert steps == [(1, 0)] * len(steps), steps
