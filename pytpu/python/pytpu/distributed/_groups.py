@@ -463,6 +463,18 @@ def _registered(group: ProcessGroup) -> dict[int, int]:
     return _world.pg_group_ranks[group]
 
 
+def _get_pg_config(group: ProcessGroup | None = None) -> dict[str, Any]:
+    """Return name, description, backends and ranks of a group."""
+    pg = group or _get_default_group()
+    return {
+        "pg_name": _get_process_group_name(pg),
+        "pg_desc": pg.group_desc,
+        "backend_config": get_backend_config(pg),
+        "pg_size": pg.size(),
+        "ranks": get_process_group_ranks(pg),
+    }
+
+
 def get_pg_count() -> int:
     """Return the number of groups that this process has named."""
     return _world.group_count
