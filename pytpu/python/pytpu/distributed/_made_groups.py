@@ -427,22 +427,32 @@ class FakeProcessGroup(_Backend):
     those of this one. Sums are not computed. Use it to try a program for many ranks on one.
     """
 
+    options: Options | None
+
     class Options(_Backend.Options):
-        """Options of the engine."""
+        """Options of the engine: whether each collective raises ``RuntimeError``."""
 
         def __init__(self) -> None:
             super().__init__("fake")
+            self.error_on_collective = False
 
-    def __init__(self, rank: int, size: int, options: Options | None = None) -> None:
-        if rank >= size:
-            raise RuntimeError(f"Cannot init process group where rank ({rank}) >= world_size ({size})")
-        super().__init__(rank, size)
-        self.options = options
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        raise TypeError("FakeProcessGroup: No constructor defined! Call init_process_group with backend fake.")
 
     @classmethod
     def _create_internal(cls, rank: int, size: int, options: Options | None = None) -> FakeProcessGroup:
         """Return an engine."""
-        return cls(rank, size, options)
+        if rank >= size:
+            raise RuntimeError(f"Cannot init process group where rank ({rank}) >= world_size ({size})")
+        made = object.__new__(cls)
+        _Backend.__init__(made, rank, size)
+        made.options = options
+        return made
+
+    def _done(self, result: Any) -> Work:
+        if self.options is not None and self.options.error_on_collective:
+            raise RuntimeError("FakeProcessGroup collective operation error (error_on_collective=true)")
+        return _TraceWork(result)
 
     def getBackendName(self) -> str:
         """Return ``fake``."""
@@ -450,23 +460,22 @@ class FakeProcessGroup(_Backend):
 
     def allreduce(self, tensors: list[Tensor], opts: Any = None) -> Work:
         """Leave the tensors as they are."""
-        return _TraceWork(tensors)
+        return self._done(tensors)
 
     allreduce_coalesced = broadcast = reduce = allreduce
 
     def barrier(self, opts: Any = None) -> Work:
         """Do nothing."""
-        return _TraceWork([])
+        return self._done([])
 
     def monitored_barrier(self, timeout: datetime.timedelta | None = None, wait_all_ranks: bool = False) -> None:
         """Do nothing."""
 
-    @staticmethod
-    def _fill(targets: list[Tensor], sources: list[Tensor]) -> Work:
+    def _fill(self, targets: list[Tensor], sources: list[Tensor]) -> Work:
         with no_grad():
             for target, source in zip(targets, sources, strict=True):
                 target.detach().copy_(source.detach().reshape(target.shape))
-        return _TraceWork(targets)
+        return self._done(targets)
 
     def allgather(self, output_tensors: list[list[Tensor]], input_tensors: list[Tensor], opts: Any = None) -> Work:
         """Copy the input to all outputs."""
@@ -489,7 +498,7 @@ class FakeProcessGroup(_Backend):
     def scatter(self, output_tensors: list[Tensor], input_tensors: list[list[Tensor]], opts: Any = None) -> Work:
         """Copy this rank's input to the output, on the root."""
         if not input_tensors:
-            return _TraceWork(output_tensors)
+            return self._done(output_tensors)
         return self._fill(output_tensors, [input_tensors[0][self._rank]])
 
     def reduce_scatter(self, output_tensors: list[Tensor], input_tensors: list[list[Tensor]], opts: Any = None) -> Work:
@@ -507,26 +516,27 @@ class FakeProcessGroup(_Backend):
     def all_to_all_single(
         self, output: Tensor, input: Tensor, output_splits: list[int], input_splits: list[int], opts: Any = None
     ) -> Work:
-        """Copy as many rows of each part of the input as there is room for in the same part of the output."""
-        with no_grad():
-            parts = zip(output.detach().split(output_splits), input.detach().split(input_splits), strict=True)
-            for target, source in parts:
-                rows = min(len(target), len(source))
-                target[:rows].copy_(source[:rows])
-        return _TraceWork([output])
+        """Copy the input to an output of the same shape, and else to each part of the output: cut, or repeated."""
+        if output.shape == input.shape:
+            return self._fill([output], [input])
+        if len(input) == 0 and len(output) > 0:
+            raise RuntimeError("inputBuffer is empty, and cannot fill the output")
+        parts = output.detach().split(output_splits)
+        rows = [cat([input.detach()] * -(-len(part) // len(input)))[: len(part)] for part in parts if len(part)]
+        return self._fill([part for part in parts if len(part)], rows)
 
     def send(self, tensors: list[Tensor], dstRank: int, tag: int = 0) -> Work:
         """Do nothing."""
-        return _TraceWork(tensors)
+        return self._done(tensors)
 
     def recv(self, tensors: list[Tensor], srcRank: int, tag: int = 0) -> Work:
         """Leave the tensor as it is."""
-        return _TraceWork(tensors)
+        return self._done(tensors)
 
 
 def _make_fake(options: _BackendOptions, engine_options: FakeProcessGroup.Options | None) -> FakeProcessGroup:
     """Return the engine of a group of backend ``fake``."""
-    return FakeProcessGroup(options.group_rank, options.group_size, engine_options)
+    return FakeProcessGroup._create_internal(options.group_rank, options.group_size, engine_options)
 
 
 __all__ = ["FakeProcessGroup", "FakeStore"]

@@ -527,7 +527,9 @@ class _Collectives:
         options = _options(opts, ReduceScatterOptions, timeout)
         if not isinstance(output_tensors, list):
             output_tensors, input_tensors = [output_tensors], [input_tensors]
-        if len(output_tensors) != 1 or len(input_tensors) != 1:
+        if len(output_tensors) != len(input_tensors):
+            _fail("reduce_scatter", "requires input/output tensor lists to have the same length")
+        if len(output_tensors) != 1:
             _fail("reduce_scatter", "requires a single-element tensor list")
         call = _call(options, output_tensors)
         return self._reduce_scatter(output_tensors[0], input_tensors[0], options.reduceOp, call)
@@ -564,6 +566,8 @@ class _Collectives:
         engine = _on_device(self, output)
         if output.dtype is not tensor.dtype:
             raise RuntimeError("input tensor must be the same type as the output tensor.")
+        if tensor.numel() != output.numel() * self._size:
+            raise RuntimeError("input tensor must be the same size as output size times world size")
         code, reduced = _reduction(op, [tensor])
         return engine.reduce_scatter([output], reduced, code, call)
 
@@ -594,8 +598,7 @@ class _Collectives:
     def _all_to_all(self, outputs: list[Tensor], inputs: list[Tensor], call: Any) -> Any:
         for name, tensors in (("input", inputs), ("output", outputs)):
             if len(tensors) != self._size:
-                text = f"{name} tensor list has length {len(tensors)}, must be the size of the process group"
-                _fail("alltoall", f"{text}, {self._size}")
+                _fail("alltoall", f"{name} tensor list size {len(tensors)} does not match world size {self._size}")
         return _on_device(self, inputs[0]).all_to_all(outputs, inputs, call)
 
     def all_to_all_single(
