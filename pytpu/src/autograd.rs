@@ -14,8 +14,9 @@ pub use collect::{clear, traverse};
 pub use hook::keep_grad_object;
 pub use node::node_object;
 
-use crate::enter::{self, OrRaise};
+use crate::enter::{self, OrRaise, callback_error};
 use crate::tensor_type::extract;
+use kept::Kept;
 use node::PyNode;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
@@ -86,6 +87,14 @@ fn _grad<'py>(
     PyTuple::new(py, found)
 }
 
+/// Call a function when this thread's outermost backward pass ends. If the pass fails, the function is not called.
+#[pyfunction]
+fn _at_end_of_backward(function: Py<PyAny>) -> PyResult<()> {
+    let function = Kept::new(function);
+    let call = move || Python::attach(|py| function.get().call0(py).map(drop)).map_err(callback_error);
+    torchtpu_autograd::at_end(call).or_raise()
+}
+
 thread_local! {
     /// The value of `is_grad_enabled` in inference mode, which records nothing in either case.
     static GRAD_IN_INFERENCE: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
@@ -122,6 +131,7 @@ fn is_inference_mode_enabled() -> bool {
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_backward, m)?)?;
     m.add_function(wrap_pyfunction!(_grad, m)?)?;
+    m.add_function(wrap_pyfunction!(_at_end_of_backward, m)?)?;
     m.add_function(wrap_pyfunction!(is_grad_enabled, m)?)?;
     m.add_function(wrap_pyfunction!(_set_grad_enabled, m)?)?;
     m.add_function(wrap_pyfunction!(_set_inference_mode, m)?)?;

@@ -37,7 +37,7 @@ mod storage;
 mod types;
 
 pub use call::{autocast, backend, comm, dispatch, policy};
-pub use record::{graph, hooks, saved, site};
+pub use record::{graph, hooks, remade, saved, site};
 pub use storage::{block, dlpack, host, inplace, strides, view};
 use types::{device, error, scalar};
 pub use types::{dims, meta, state, warning};

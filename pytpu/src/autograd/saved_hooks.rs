@@ -1,11 +1,13 @@
 //! Hooks on saved tensors.
 
 use super::kept::Kept;
+use super::tensors::{tensor_in, tensors_in};
 use crate::enter::{OrRaise, callback_error};
 use crate::tensor_type::{extract, to_python};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use std::sync::Arc;
+use torchtpu_tensor::remade::Remade;
 use torchtpu_tensor::saved::{self, Packed, SavedTensorHooks};
 use torchtpu_tensor::{Result, Tensor};
 
@@ -54,7 +56,32 @@ fn _disable_saved_tensors_hooks(why: Option<String>) -> PyResult<Option<String>>
     saved::disable_hooks(why).or_raise()
 }
 
+/// Hooks that keep the numbers of some tensors in place of the tensors, and make them again in backward.
+#[pyclass(frozen, name = "_Remade", module = "torch._C")]
+struct PyRemade(Arc<Remade>);
+
+#[pymethods]
+impl PyRemade {
+    /// Put hooks in force on this thread. ``make(i)`` returns a tensor with the elements of tensor ``i``.
+    #[new]
+    fn new(tensors: &Bound<'_, PyAny>, make: Py<PyAny>) -> PyResult<PyRemade> {
+        let make = Kept::new(make);
+        let again =
+            move |i: usize| Python::attach(|py| tensor_in(&make.get().bind(py).call1((i,))?)).map_err(callback_error);
+        let hooks = Arc::new(Remade::new(tensors_in(tensors)?, again));
+        saved::push_hooks(hooks.clone()).or_raise()?;
+        Ok(PyRemade(hooks))
+    }
+
+    /// Remove the hooks, which were pushed last, and forget the tensors.
+    fn pop(&self) {
+        saved::pop_hooks();
+        self.0.forget();
+    }
+}
+
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<PyRemade>()?;
     m.add_function(wrap_pyfunction!(_push_saved_tensors_hooks, m)?)?;
     m.add_function(wrap_pyfunction!(_pop_saved_tensors_hooks, m)?)?;
     m.add_function(wrap_pyfunction!(_disable_saved_tensors_hooks, m)?)?;

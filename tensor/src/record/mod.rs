@@ -3,5 +3,6 @@
 mod grad;
 pub mod graph;
 pub mod hooks;
+pub mod remade;
 pub mod saved;
 pub mod site;

@@ -211,7 +211,7 @@ impl SavedTensor {
             Held::Plain(t, version) => Err(modified(t, *version, owner)),
             Held::Packed(p) => {
                 let t = p.hooks.unpack(&p.kept)?;
-                if !p.edge.is_some() || !state::grad_enabled() {
+                if !p.edge.is_some() {
                     return Ok(t);
                 }
                 let t = t.shallow_alias()?;
@@ -241,7 +241,7 @@ impl SavedTensor {
 }
 
 #[cold]
-fn modified(t: &Tensor, expected: u32, owner: Option<(&Node, u32)>) -> Error {
+pub(crate) fn modified(t: &Tensor, expected: u32, owner: Option<(&Node, u32)>) -> Error {
     let op = |n: &Node| {
         let name = n.name();
         name.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches("Backward").to_string()

@@ -1,20 +1,36 @@
-"""``torch.distributed.fsdp``: names of modules that are spread over processes. Nothing is an instance of them."""
+"""``torch.distributed.fsdp``: modules whose parameters are sharded over the ranks."""
 
-from ..._absent import absent_class, absent_function
-from ...nn import Module
-from .. import _WHY
-
-_HERE = "torch.distributed.fsdp"
-FullyShardedDataParallel = absent_class(f"{_HERE}.fully_sharded_data_parallel.FullyShardedDataParallel", _WHY, Module)
-for _name in (
-    "BackwardPrefetch", "CPUOffload", "CPUOffloadPolicy", "FSDPModule", "FullOptimStateDictConfig",
-    "FullStateDictConfig",
-    "LocalOptimStateDictConfig", "LocalStateDictConfig", "MixedPrecision", "MixedPrecisionPolicy", "OffloadPolicy",
-    "OptimStateDictConfig",
-    "OptimStateKeyType", "ShardedOptimStateDictConfig", "ShardedStateDictConfig", "ShardingStrategy", "StateDictConfig",
-    "StateDictSettings", "StateDictType", "UnshardHandle",
-):  # fmt: skip
-    globals()[_name] = absent_class(f"{_HERE}.{_name}", _WHY)
-del _name
-fully_shard = absent_function(f"{_HERE}.fully_shard", _WHY)
-register_fsdp_forward_method = absent_function(f"{_HERE}.register_fsdp_forward_method", _WHY)
+from ._module import (
+    FSDPModule as FSDPModule,
+    GradientReductionHandle as GradientReductionHandle,
+    UnshardHandle as UnshardHandle,
+    fully_shard as fully_shard,
+    register_fsdp_forward_method as register_fsdp_forward_method,
+    share_comm_ctx as share_comm_ctx,
+)
+from ._policies import (
+    CPUOffloadPolicy as CPUOffloadPolicy,
+    DataParallelMeshDims as DataParallelMeshDims,
+    MixedPrecisionPolicy as MixedPrecisionPolicy,
+    OffloadPolicy as OffloadPolicy,
+)
+from .api import (
+    BackwardPrefetch as BackwardPrefetch,
+    CPUOffload as CPUOffload,
+    FullOptimStateDictConfig as FullOptimStateDictConfig,
+    FullStateDictConfig as FullStateDictConfig,
+    LocalOptimStateDictConfig as LocalOptimStateDictConfig,
+    LocalStateDictConfig as LocalStateDictConfig,
+    MixedPrecision as MixedPrecision,
+    OptimStateDictConfig as OptimStateDictConfig,
+    ShardedOptimStateDictConfig as ShardedOptimStateDictConfig,
+    ShardedStateDictConfig as ShardedStateDictConfig,
+    ShardingStrategy as ShardingStrategy,
+    StateDictConfig as StateDictConfig,
+    StateDictSettings as StateDictSettings,
+    StateDictType as StateDictType,
+)
+from .fully_sharded_data_parallel import (
+    FullyShardedDataParallel as FullyShardedDataParallel,
+    OptimStateKeyType as OptimStateKeyType,
+)
