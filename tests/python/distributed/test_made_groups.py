@@ -11,6 +11,7 @@ import pytest
 import pytpu as torch
 import pytpu.distributed as dist
 from pytpu.distributed import _functional_collectives as functional, distributed_c10d as c10d
+from pytpu.distributed.tensor import Shard, distribute_tensor
 
 
 @pytest.fixture(autouse=True)
@@ -322,7 +323,11 @@ def test_threads_are_ranks_with_a_world_of_each():
         ranks = [None] * 2
         if rank != 1:
             dist.all_gather_object(ranks, dist.get_rank(), group=pair)
-        results[rank] = (x.item(), ranks)
+        mesh = dist.init_device_mesh("cpu", (3,))
+        halves = distribute_tensor(torch.arange(6.0), mesh, [Shard(0)]).requires_grad_()
+        total = (halves * halves).sum()
+        total.backward()
+        results[rank] = (x.item(), ranks, total.full_tensor().item(), halves.grad.to_local().tolist())
         dist.destroy_process_group()
 
     c10d._world = Worlds()
@@ -336,7 +341,22 @@ def test_threads_are_ranks_with_a_world_of_each():
             thread.join(60)
     finally:
         c10d._world = before
-    assert results == {0: (3, [0, 2]), 1: (3, [None] * 2), 2: (3, [0, 2])}
+    assert results == {
+        0: (3, [0, 2], 55, [0, 2]),
+        1: (3, [None] * 2, 55, [4, 6]),
+        2: (3, [0, 2], 55, [8, 10]),
+    }
+
+
+def test_sharded_tensors_use_an_engine_of_this_library():
+    dist.Backend.register_backend("named", lambda store, rank, size, timeout: Named(rank, size))
+    dist.init_process_group("named", store=dist.HashStore(), rank=0, world_size=1)
+    x = distribute_tensor(torch.arange(4.0), dist.init_device_mesh("cpu", (1,)), [Shard(0)])
+    assert x.sum().full_tensor().item() == 6
+    dist.destroy_process_group()
+    dist.init_process_group("fake", rank=0, world_size=2)
+    with pytest.raises(NotImplementedError, match="need a group whose ranks can meet in a store"):
+        distribute_tensor(torch.arange(4.0), dist.init_device_mesh("cpu", (2,)), [Shard(0)])
 
 
 def test_futures_as_works():

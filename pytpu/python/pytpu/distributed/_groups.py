@@ -15,7 +15,7 @@ import warnings
 from .. import accelerator, device as _device
 from .._C import PrefixStore, Store, _rendezvous_announce, _rendezvous_wait
 from ._backend import Backend, BackendConfig
-from ._process_group import ProcessGroup, ProcessGroupGloo
+from ._process_group import ProcessGroup, ProcessGroupGloo, _is_native
 from .constants import default_pg_timeout
 from .rendezvous import rendezvous
 
@@ -736,6 +736,8 @@ def _make_group(
     assert pg is not None, "a backend has a device"
     pg._store = store
     pg._engine.set_timeout(timeout)
+    if not _is_native(pg._engine):
+        pg._engine.store, pg._engine.name = store, name
     pg._set_group_name(name)
     pg._set_group_desc(description)
     if device_id is not None:

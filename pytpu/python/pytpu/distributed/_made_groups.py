@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 
 from .. import Tensor, cat, no_grad
-from .._C import Store, Work
+from .._C import PrefixStore, Store, Work
 from ..autograd import Function
 from ..futures import Future
 from ._process_group import (
@@ -25,6 +25,7 @@ from ._process_group import (
     ReduceScatterOptions,
     ScatterOptions,
     _Collectives,
+    _make_engine,
     _Options,
 )
 from ._reduce_op import RedOpType
@@ -35,6 +36,8 @@ TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
+
+    from .._C import _TensorGroup
 
 
 class _Backend:
@@ -148,6 +151,10 @@ class _MethodEngine:
     def __init__(self, target: Any, rank: int, size: int, timeout: datetime.timedelta = default_pg_timeout) -> None:
         self.target, self._rank, self._size, self.timeout = target, rank, size, timeout
         self._calls = 0
+        #: The store and the name of the group, for `native`.
+        self.store: Store | None = None
+        self.name = ""
+        self._native: _TensorGroup | None = None
 
     def _method(self, *names: str) -> Callable[..., Any]:
         """Return the first method of these names that the object's class defines itself."""
@@ -271,6 +278,8 @@ class _MethodEngine:
     def close(self) -> None:
         """Shut the object down, if it can be."""
         self._if_defined("shutdown")
+        if self._native is not None:
+            self._native.close()
 
     def _if_defined(self, name: str) -> None:
         found = getattr(type(self.target), name, None)
@@ -280,6 +289,15 @@ class _MethodEngine:
     def tensors(self) -> _MethodTensors:
         """Return the collectives that return new tensors."""
         return _MethodTensors(self, self._rank, self._size)
+
+    def native(self) -> _TensorGroup:
+        """Return a group of this library of the same ranks, which meet in the store of the group."""
+        if self._native is None:
+            if self.store is None or isinstance(self.target, FakeProcessGroup):
+                raise NotImplementedError("sharded tensors need a group whose ranks can meet in a store")
+            store, ranks = PrefixStore("native", self.store), list(range(self._size))
+            self._native = _make_engine(store, self._rank, self._size, self.name, self.timeout, ranks).tensors()
+        return self._native
 
 
 _WAIT = (False, None, None)

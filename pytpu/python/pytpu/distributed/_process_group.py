@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
     from .. import Tensor
-    from .._C import Store
+    from .._C import Store, _TensorGroup
     from ._trace import _TraceEngine
 
     #: What has the methods of `_C._ProcessGroup` that run collectives.
@@ -132,6 +132,11 @@ def _on_device(group: _Collectives, tensor: Tensor) -> _Engine:
     return group._engine
 
 
+def _is_native(engine: Any) -> bool:
+    """Return whether an engine is this library's, and not made of the methods of a Python object."""
+    return isinstance(engine, _ProcessGroup)
+
+
 def _reduction(op: ReduceOp | RedOpType, tensors: list[Tensor]) -> tuple[int, list[Tensor]]:
     """Return the number of a reduction of the engine, and the tensors to reduce."""
     kind, factor = (op, None) if isinstance(op, RedOpType) else (op.op, op.factor)
@@ -222,9 +227,13 @@ class _Collectives:
 
     def _tensor_group(self) -> Any:
         """Return the group for collectives that return new tensors, with the methods of ``_C._TensorGroup``."""
-        if hasattr(self._engine, "target"):
+        if not _is_native(self._engine):
             return self._engine.tensors()
         return self._trace_engine().group
+
+    def _sharding_group(self) -> _TensorGroup:
+        """Return the group for sharded tensors. It is this library's, also if the collectives are Python's."""
+        return self._tensor_group() if _is_native(self._engine) else self._engine.native()
 
     def rank(self) -> int:
         """Return this rank within the group."""
@@ -956,7 +965,7 @@ class ProcessGroup(_Collectives):
         own = getattr(type(self), "getBackendName", None)
         if own is not None:
             return own(self)
-        if hasattr(self._engine, "target"):
+        if not _is_native(self._engine):
             return "custom" if self._backends else "undefined"
         return next(iter(self._device_backends.values()), "undefined")
 
