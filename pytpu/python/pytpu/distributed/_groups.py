@@ -15,7 +15,7 @@ import warnings
 from .. import accelerator, device as _device
 from .._C import HashStore, PrefixStore, Store, _plan_devices, _rendezvous_announce, _rendezvous_wait
 from ._backend import Backend, BackendConfig
-from ._process_group import ProcessGroup, ProcessGroupGloo
+from ._process_group import ProcessGroup, ProcessGroupGloo, _is_native
 from .constants import default_pg_timeout
 from .rendezvous import rendezvous
 
@@ -512,6 +512,18 @@ def _registered(group: ProcessGroup) -> dict[int, int]:
     return _world.pg_group_ranks[group]
 
 
+def _get_pg_config(group: ProcessGroup | None = None) -> dict[str, Any]:
+    """Return name, description, backends and ranks of a group."""
+    pg = group or _get_default_group()
+    return {
+        "pg_name": _get_process_group_name(pg),
+        "pg_desc": pg.group_desc,
+        "backend_config": get_backend_config(pg),
+        "pg_size": pg.size(),
+        "ranks": get_process_group_ranks(pg),
+    }
+
+
 def get_pg_count() -> int:
     """Return the number of groups that this process has named."""
     return _world.group_count
@@ -808,6 +820,8 @@ def _make_group(
     assert pg is not None, "a backend has a device"
     pg._store = store
     pg._engine.set_timeout(timeout)
+    if not _is_native(pg._engine):
+        pg._engine.store, pg._engine.name = store, name
     pg._set_group_name(name)
     pg._set_group_desc(description)
     if device_id is not None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
     from .. import Tensor
-    from .._C import Store
+    from .._C import Store, _TensorGroup
     from ._trace import _TraceEngine
 
     #: What has the methods of `_C._ProcessGroup` that run collectives.
@@ -132,6 +132,11 @@ def _on_device(group: _Collectives, tensor: Tensor) -> _Engine:
     return group._engine
 
 
+def _is_native(engine: Any) -> bool:
+    """Return whether an engine is this library's, and not made of the methods of a Python object."""
+    return isinstance(engine, _ProcessGroup)
+
+
 def _reduction(op: ReduceOp | RedOpType, tensors: list[Tensor]) -> tuple[int, list[Tensor]]:
     """Return the number of a reduction of the engine, and the tensors to reduce."""
     kind, factor = (op, None) if isinstance(op, RedOpType) else (op.op, op.factor)
@@ -229,9 +234,13 @@ class _Collectives:
 
     def _tensor_group(self) -> Any:
         """Return the group for collectives that return new tensors, with the methods of ``_C._TensorGroup``."""
-        if hasattr(self._engine, "target"):
+        if not _is_native(self._engine):
             return self._engine.tensors()
         return self._trace_engine().group
+
+    def _sharding_group(self) -> _TensorGroup:
+        """Return the group for sharded tensors. It is this library's, also if the collectives are Python's."""
+        return self._tensor_group() if _is_native(self._engine) else self._engine.native()
 
     def rank(self) -> int:
         """Return this rank within the group."""
@@ -534,7 +543,9 @@ class _Collectives:
         options = _options(opts, ReduceScatterOptions, timeout)
         if not isinstance(output_tensors, list):
             output_tensors, input_tensors = [output_tensors], [input_tensors]
-        if len(output_tensors) != 1 or len(input_tensors) != 1:
+        if len(output_tensors) != len(input_tensors):
+            _fail("reduce_scatter", "requires input/output tensor lists to have the same length")
+        if len(output_tensors) != 1:
             _fail("reduce_scatter", "requires a single-element tensor list")
         call = _call(options, output_tensors)
         return self._reduce_scatter(output_tensors[0], input_tensors[0], options.reduceOp, call)
@@ -571,6 +582,8 @@ class _Collectives:
         engine = _on_device(self, output)
         if output.dtype is not tensor.dtype:
             raise RuntimeError("input tensor must be the same type as the output tensor.")
+        if tensor.numel() != output.numel() * self._size:
+            raise RuntimeError("input tensor must be the same size as output size times world size")
         code, reduced = _reduction(op, [tensor])
         return engine.reduce_scatter([output], reduced, code, call)
 
@@ -601,8 +614,7 @@ class _Collectives:
     def _all_to_all(self, outputs: list[Tensor], inputs: list[Tensor], call: Any) -> Any:
         for name, tensors in (("input", inputs), ("output", outputs)):
             if len(tensors) != self._size:
-                text = f"{name} tensor list has length {len(tensors)}, must be the size of the process group"
-                _fail("alltoall", f"{text}, {self._size}")
+                _fail("alltoall", f"{name} tensor list size {len(tensors)} does not match world size {self._size}")
         return _on_device(self, inputs[0]).all_to_all(outputs, inputs, call)
 
     def all_to_all_single(
@@ -963,7 +975,7 @@ class ProcessGroup(_Collectives):
         own = getattr(type(self), "getBackendName", None)
         if own is not None:
             return own(self)
-        if hasattr(self._engine, "target"):
+        if not _is_native(self._engine):
             return "custom" if self._backends else "undefined"
         return next(iter(self._device_backends.values()), "undefined")
 
