@@ -33,6 +33,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod accelerator;
 mod agree;
 mod algo;
 mod group;

@@ -366,7 +366,8 @@ impl Compiler {
             c.seconds = c.sent_bytes() / (links as f64 * self.chip.link);
             hidden += c.seconds.min(c.overlapped_cycles / self.chip.clock);
         }
-        r.network_seconds = r.collectives.iter().map(|c| c.seconds).sum();
+        // The sum of none would be -0.
+        r.network_seconds = r.collectives.iter().fold(0.0, |sum, c| sum + c.seconds);
         r.hidden_seconds = hidden;
         r.seconds = r.compute_seconds.max(r.memory_seconds) + r.network_seconds - r.hidden_seconds;
         r.peak_share = if r.seconds > 0.0 { r.flops / (r.seconds * self.chip.flops) } else { 0.0 };
@@ -376,7 +377,7 @@ impl Compiler {
     }
 
     fn key(&self, stablehlo: &str, options: &CompileOptions) -> Vec<u8> {
-        const FORM: u32 = 2;
+        const FORM: u32 = 3;
         format!(
             "torchtpu report {FORM}\n{}\n{}\n{options:?}\n{stablehlo}",
             self.machine.platform_version(),

@@ -6,7 +6,7 @@ use crate::mode;
 use parking_lot::Mutex;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
-use torchtpu_pjrt::{Client, CompileOptions, Executable, OptionValue, Plugin};
+use torchtpu_pjrt::{Client, CompileOptions, Executable, KeyValueStore, OptionValue, Plugin, PluginKind};
 use torchtpu_stablehlo::Platform;
 use torchtpu_tensor::{Error, Result};
 
@@ -25,10 +25,20 @@ pub(crate) struct Device {
 
 static DEVICE: OnceLock<Device> = OnceLock::new();
 /// The choices of the program. Locked while a plugin is being loaded.
-static REQUEST: Mutex<Request> = Mutex::new(Request { plugin: None, cache: None });
+static REQUEST: Mutex<Request> = Mutex::new(Request { plugin: None, cache: None, job: None });
+
+/// A client that several processes make together.
+#[derive(Clone, Default)]
+pub struct Job {
+    /// Options of the plugin.
+    pub options: Vec<(String, OptionValue)>,
+    /// The store in which the processes meet, if the plugin needs one.
+    pub store: Option<Arc<dyn KeyValueStore>>,
+}
 
 struct Request {
     plugin: Option<String>,
+    job: Option<Job>,
     /// `Some(None)` turns the cache off. `None` reads the environment.
     cache: Option<Option<PathBuf>>,
 }
@@ -44,6 +54,26 @@ pub(crate) fn set_plugin(name: &str) -> Result<()> {
 /// Return the plugin that the program chose.
 pub(crate) fn requested() -> Option<String> {
     REQUEST.lock().plugin.clone()
+}
+
+/// Set how the client is made.
+///
+/// # Errors
+/// `Runtime` if a plugin is loaded already.
+pub(crate) fn set_job(job: Job) -> Result<()> {
+    request("the processes of the client", |r| r.job = Some(job))
+}
+
+/// Return the kind of the plugin that is loaded, or that would be.
+///
+/// # Errors
+/// If none is found.
+pub(crate) fn plugin_kind() -> Result<PluginKind> {
+    if let Some(device) = loaded() {
+        return Ok(PluginKind::of_file(device.client.plugin().path()));
+    }
+    let path = Plugin::locate(requested().as_deref()).map_err(|e| unavailable("device tpu", &e))?;
+    Ok(PluginKind::of_file(&path))
 }
 
 /// Choose the folder of executables. `None` turns the cache off.
@@ -142,7 +172,14 @@ fn load() -> Result<&'static Device> {
     }
     let fail = |e: torchtpu_pjrt::Error| unavailable("device tpu", &e);
     let plugin = Plugin::find(request.plugin.as_deref()).map_err(fail)?;
-    let client = Client::create(&plugin, &[("cpu_device_count", OptionValue::Int64(1))]).map_err(fail)?;
+    let client = match &request.job {
+        Some(job) => {
+            let options: Vec<(&str, OptionValue)> = job.options.iter().map(|(k, v)| (&**k, v.clone())).collect();
+            Client::create_with(&plugin, &options, job.store.clone())
+        }
+        None => Client::create(&plugin, &[("cpu_device_count", OptionValue::Int64(1))]),
+    };
+    let client = client.map_err(fail)?;
     let device = DEVICE.get_or_init(|| Device::new(client, cache(&request)));
     if let Some(on_load) = ON_LOAD.get() {
         on_load();

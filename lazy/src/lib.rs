@@ -86,6 +86,7 @@ mod types;
 
 pub use custom_op::CustomOp;
 pub use cut::CutReason;
+pub use device::Job;
 pub use event::Event;
 pub use explain::Explanation;
 pub use interpret::Interpret;
@@ -102,7 +103,7 @@ pub fn executable_in_cache_file<'a>(bytes: &'a [u8], key: &[u8]) -> Option<&'a [
 
 use engine::Engine;
 use std::sync::OnceLock;
-pub use torchtpu_pjrt::OptionValue;
+pub use torchtpu_pjrt::{Code as PluginErrorCode, Error as PluginError, KeyValueStore, OptionValue, PluginKind};
 use torchtpu_stablehlo::Platform;
 pub use torchtpu_stablehlo::Precision;
 use torchtpu_tensor::{Meta, Result};
@@ -392,12 +393,16 @@ pub fn store_kernel(made: &str, kernel: &[u8]) {
     custom::store(made, kernel);
 }
 
-/// Return the number of devices of the processes on this host, or 0 if no plugin can be loaded.
+/// Return the number of devices of the processes on this host, or 0 if no plugin can be loaded. No client of an
+/// accelerator is made for the answer, since processes may have to make it together.
 pub fn device_count() -> usize {
-    match torchtpu_tensor::backend::Backend::device_count(&engine::Tpu) {
-        Ok(1..) => torchtpu_tensor::local::count(),
-        _ => 0,
-    }
+    let has_device = match device::plugin_kind() {
+        Ok(kind @ (PluginKind::Cuda | PluginKind::Tpu)) if device::loaded().is_none() && !plan::is_active() => {
+            kind.has_device()
+        }
+        _ => matches!(torchtpu_tensor::backend::Backend::device_count(&engine::Tpu), Ok(1..)),
+    };
+    if has_device { torchtpu_tensor::local::count() } else { 0 }
 }
 
 /// Return whether device `tpu` can be used.
@@ -408,6 +413,22 @@ pub fn is_available() -> bool {
 /// Return whether a plugin file is found. Loads nothing: the file may still turn out not to work.
 pub fn plugin_is_installed() -> bool {
     device::loaded().is_some() || torchtpu_pjrt::Plugin::locate(device::requested().as_deref()).is_ok()
+}
+
+/// Return the kind of the plugin that is loaded, or that would be loaded at the first use of the device.
+///
+/// # Errors
+/// `Runtime` if none is found.
+pub fn plugin_kind() -> Result<PluginKind> {
+    device::plugin_kind()
+}
+
+/// Set how the client is made, before the device is first used.
+///
+/// # Errors
+/// `Runtime` if a plugin is loaded already.
+pub fn set_job(job: Job) -> Result<()> {
+    device::set_job(job)
 }
 
 /// Choose the plugin, a path or `cpu`, `cuda`, `tpu`, before the device is first used.

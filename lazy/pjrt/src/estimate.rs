@@ -462,12 +462,15 @@ mod proto {
             let size = groups.iota.as_ref().map(|iota| iota.group_size as usize);
             size.or_else(|| groups.groups.first().map(|g| g.ids.len())).unwrap_or(0)
         }
-        /// Return the number of directions of links that the algorithm of a collective uses at once, or 0.
+        /// Return the number of directions of links that the algorithm of a collective uses at once, or 0. A color is a
+        /// ring. Its data go around it in both directions, unless the name of the algorithm says one.
         pub(super) fn links(&self) -> usize {
             let Ok(text) = std::str::from_utf8(&self.backend_config) else { return 0 };
             let Some(at) = text.find("{colors:") else { return 0 };
             let digits = &text[at + "{colors:".len()..];
-            digits[..digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(0)].parse().unwrap_or(0)
+            let colors: usize = digits[..digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(0)].parse().unwrap_or(0);
+            let name = text[..at].rsplit('"').next().unwrap_or_default();
+            if name.contains("UniDirection") { colors } else { 2 * colors }
         }
         /// Return whether a collective is a piece of a chain of fusions.
         pub(super) fn is_chained(&self) -> bool {

@@ -83,6 +83,6 @@ pub use fork::{is_forked, watch_forks};
 pub use key_value::KeyValueStore;
 pub use options::{Attributes, CompileOptions, OptionValue};
 pub use plugin::Plugin;
-pub use search::{add_search_path, find_cpu_plugins, find_libtpu, tpu_chips_present};
+pub use search::{PluginKind, add_search_path, find_cpu_plugins, find_libtpu, tpu_chips_present};
 pub use tensor_type::{ElementType, TensorType};
 pub use topology::{AotExecutable, Topology};

@@ -19,6 +19,46 @@ const CPU_FILES: &[&str] = &[
 const CUDA_FILES: &[&str] = &["jax_plugins/xla_cuda13/xla_cuda_plugin.so", "jax_plugins/xla_cuda12/xla_cuda_plugin.so"];
 const TPU_FILES: &[&str] = &["libtpu/libtpu.so"];
 
+/// A kind of plugin, by the name of its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PluginKind {
+    /// XLA:CPU.
+    Cpu,
+    /// NVIDIA GPUs.
+    Cuda,
+    /// libtpu.
+    Tpu,
+    /// Another one.
+    Other,
+}
+
+impl PluginKind {
+    /// Return the kind of the plugin in a file.
+    pub fn of_file(path: &Path) -> PluginKind {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+        let has = |text: &str| name.contains(text);
+        if has("cpu") {
+            PluginKind::Cpu
+        } else if has("cuda") || has("gpu") && !has("rocm") {
+            PluginKind::Cuda
+        } else if has("tpu") {
+            PluginKind::Tpu
+        } else {
+            PluginKind::Other
+        }
+    }
+
+    /// Return whether this machine has a device of the kind, as far as its files say.
+    pub fn has_device(self) -> bool {
+        match self {
+            PluginKind::Cuda => Path::new("/dev/nvidiactl").exists(),
+            PluginKind::Tpu => tpu_chips_present(),
+            PluginKind::Cpu | PluginKind::Other => true,
+        }
+    }
+}
+
 static SEARCH_PATHS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// Add a folder to search before all others. A Python program adds its own site-packages folder.

@@ -11,10 +11,10 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use torchtpu_distributed::rendezvous;
 use torchtpu_distributed::store::{
     self, DEFAULT_TIMEOUT, FileStore, HashStore, PrefixStore, Store, TcpOptions, TcpStore,
 };
+use torchtpu_distributed::{accelerator, rendezvous};
 use torchtpu_tensor::Error;
 
 /// A value from Python: bytes, or a text as UTF-8.
@@ -580,6 +580,20 @@ fn _rendezvous_wait(store: &Bound<'_, PyStore>, world_size: usize, timeout: Dura
     run_default(store, |store| rendezvous::wait_for_ranks(store, world_size, timeout))
 }
 
+/// Prepare the client of device ``tpu`` for a job of several processes. Return the environment variables to set.
+#[pyfunction]
+fn _accelerator_join(
+    store: &Bound<'_, PyStore>,
+    rank: usize,
+    world_size: usize,
+    towards: &str,
+) -> PyResult<Vec<(&'static str, String)>> {
+    let kept = rust_store(store);
+    let variable = |name: &str| std::env::var(name).ok();
+    let join = || accelerator::join(kept, rank, world_size, towards, variable);
+    store.py().detach(join).or_raise()
+}
+
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyStore>()?;
     m.add_class::<PyTcpStore>()?;
@@ -588,5 +602,6 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyPrefixStore>()?;
     m.add_function(wrap_pyfunction!(_rendezvous_announce, m)?)?;
     m.add_function(wrap_pyfunction!(_rendezvous_wait, m)?)?;
+    m.add_function(wrap_pyfunction!(_accelerator_join, m)?)?;
     Ok(())
 }

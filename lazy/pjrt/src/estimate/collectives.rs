@@ -246,7 +246,7 @@ mod tests {
         let whole = Shape { element_type: 11, dimensions: vec![1024], ..Shape::default() };
         pair.shape = Some(Shape { parts: vec![Shape::default(), whole], ..Shape::default() });
         let mut algorithm = instruction(7, "all-reduce", &[1]);
-        algorithm.backend_config = br#"{"debug":"\nStrategy{colors:4 phases:2}"}"#.to_vec();
+        algorithm.backend_config = br#"{"debug":"\nUniDirectionNDRingStrategy{colors:4 phases:2}"}"#.to_vec();
         let mut reduced = fusion(8, 5);
         reduced.name = "all-reduce-scatter.1".into();
         let main = vec![
@@ -284,6 +284,14 @@ mod tests {
             ("reduce-scatter", false, 4, 0, 2.0, 4096.0 + 1024.0, 0.0),
         ];
         assert_eq!(found, expected.map(|(kind, a, d, l, n, b, o)| (kind.to_string(), a, d, l, n, b, o)));
+    }
+
+    #[test]
+    fn rings_use_both_directions_unless_they_say_one() {
+        let links = |text: &str| Instruction { backend_config: text.into(), ..Instruction::default() }.links();
+        assert_eq!(links(r#""debug":"\nUniDirection1DRingStrategy{colors:2 phases:1"#), 2);
+        assert_eq!(links(r#""debug":"\nStrategyND{colors:2 phases:2 cores:{16 16}"#), 4);
+        assert_eq!(links(r#""debug":"\ngroup_size = 8 "#), 0);
     }
 
     #[test]

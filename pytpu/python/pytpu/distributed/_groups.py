@@ -13,7 +13,7 @@ import sys
 import warnings
 
 from .. import accelerator, device as _device
-from .._C import HashStore, PrefixStore, Store, _plan_devices, _rendezvous_announce, _rendezvous_wait
+from .._C import HashStore, PrefixStore, Store, _accelerator_join, _plan_devices, _rendezvous_announce, _rendezvous_wait
 from ._backend import Backend, BackendConfig
 from ._process_group import ProcessGroup, ProcessGroupGloo, _is_native
 from .constants import default_pg_timeout
@@ -255,6 +255,13 @@ def _planned_place(rank: int, world_size: int) -> tuple[int, int]:
     return rank, world_size
 
 
+def _join_accelerator(store: Store, rank: int, world_size: int) -> None:
+    """Prepare the client of an accelerator, which the processes make together at the first tensor on it."""
+    towards = f"{os.environ.get('MASTER_ADDR', 'localhost')}:{os.environ.get('MASTER_PORT', '1')}"
+    for name, value in _accelerator_join(store, rank, world_size, towards):
+        os.environ.setdefault(name, value)
+
+
 def init_process_group(
     backend: str | None = None,
     init_method: str | None = None,
@@ -344,6 +351,8 @@ def init_process_group(
     if _is_own(config) and not is_planned:
         _rendezvous_announce(store, rank)
         _rendezvous_wait(store, world_size, timeout)
+        if config.get_device_backend_map().get("tpu") in (Backend.XLA, Backend.TPU_DIST):
+            _join_accelerator(store, rank, world_size)
     _world.group_count = 1
     name = _hashed_name(_ranks, 0) if _ranks else "0"
     pg = _make_group(
