@@ -34,6 +34,15 @@ def _no_copy(self: object, memo: object) -> None:
     raise AssertionError("FSDP does not support deepcopy. Please use state dict for serialization.")
 
 
+def _with_methods(cls: type) -> type:
+    """Return a subclass with the methods of `FSDPModule`. A call of it makes a module of the class itself."""
+
+    def plain(sharded: type, *args: Any, **kwargs: Any) -> Any:
+        return cls(*args, **kwargs)
+
+    return type(f"FSDP{cls.__name__}", (FSDPModule, cls), {"__deepcopy__": _no_copy, "__new__": plain})
+
+
 class UnshardHandle:
     """Parameters that are being gathered."""
 
@@ -56,10 +65,6 @@ class GradientReductionHandle:
 
 class FSDPModule:
     """The methods that `fully_shard` adds to a module."""
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Return a module of the class that the module had before."""
-        return cls.__mro__[2](*args, **kwargs)
 
     def _get_fsdp_state(self) -> State:
         state = state_of(self)
@@ -393,7 +398,7 @@ def fully_shard(
         each.__dict__[_KEY] = state
         cls = type(each)
         if cls not in _classes:
-            _classes[cls] = type(f"FSDP{cls.__name__}", (FSDPModule, cls), {"__deepcopy__": _no_copy})
+            _classes[cls] = _with_methods(cls)
         each.__class__ = _classes[cls]
     return module
 

@@ -104,6 +104,8 @@ class FullyShardedDataParallel(Module):
         >>> dist.destroy_process_group()
     """
 
+    _is_summoned = False
+
     def __init__(
         self,
         module: Module,
@@ -178,7 +180,6 @@ class FullyShardedDataParallel(Module):
         self._settings = StateDictSettings(
             StateDictType.FULL_STATE_DICT, FullStateDictConfig(), FullOptimStateDictConfig(offload_to_cpu=False)
         )
-        self._is_summoned = False
         state = State((self,), [group], policy, device, None if reshards else False)
         state.casts_root_inputs = precision.cast_root_forward_inputs
         self.__dict__[_KEY] = state
