@@ -20,7 +20,7 @@ SHIM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_shim")
 
 # Modules of other libraries, and the function of `_libraries` that is called when one has run.
 FOLLOWERS = {
-    "accelerate.state": "let_cpu_be_chosen",
+    "accelerate.state": "choose_devices",
     "lightning.fabric.connector": "register_in_fabric",
     "lightning.pytorch.trainer.connectors.accelerator_connector": "register_in_trainer",
     "lightning_fabric.connector": "register_in_fabric",
@@ -70,15 +70,15 @@ class _Loader(SourceFileLoader):
                 if name[0] == "_" and isinstance(value, (type, FunctionType)) and value.__module__ == module.__name__:
                     value.__module__ = ("torch." if is_torch else f"{_ROOT}.") + own
         if own in NAMES:
-            _place(module, NAMES[own])
+            _place(module, own)
         if own in FILES and MADE.get(FILES[own]) == own:
             _make(FILES[own], module)
 
 
-def _place(module, places):
+def _place(module, own):
     """Report names of a module as names of other modules."""
     root = "torch" if is_torch else _ROOT
-    for home, names in places.items():
+    for home, names in NAMES[own].items():
         full = f"{root}.{home}" if home else root
         for name in names.split():
             value = vars(module).get(name)
@@ -95,7 +95,8 @@ def _place(module, places):
                     copy.__dict__.update(value.__dict__)
                     value = vars(module)[name] = copy
                 value.__module__ = full
-        _make(home, module)
+        if MADE.get(home) == own:
+            _make(home, module)
 
 
 def _make(home, source):
@@ -352,7 +353,6 @@ def install():
     if SHIM not in inherited.split(os.pathsep):
         os.environ["PYTHONPATH"] = SHIM + os.pathsep + inherited if inherited else SHIM
     os.environ["PYTPU_IS_TORCH_IN"] = sys.prefix
-    if "ACCELERATE_TORCH_DEVICE" not in os.environ and sys.modules[_ROOT]._C._tpu_plugin_is_installed():
-        # accelerate, and the Trainer of transformers with it, look for accelerators of a fixed list or for this
-        # variable.
-        os.environ["ACCELERATE_TORCH_DEVICE"] = "tpu"
+    from ._libraries import prefer_tpu
+
+    prefer_tpu()

@@ -136,10 +136,17 @@ def _rare_name(name):
     if name.startswith("__"):
         raise AttributeError(f"module 'torch._C' has no attribute '{name}'")
     from . import _c_names
+    from ._places import MADE
 
+    if f"_C.{name}" in MADE:
+        from importlib import import_module
+
+        return import_module(f"{__package__}._C.{name}")
     if name not in vars(_c_names) or name in ("enum", "types", "absent_class", "absent_function"):
         raise AttributeError(f"module 'torch._C' has no attribute '{name}'")
     return getattr(_c_names, name)
 
 
 _C.__getattr__ = _rare_name
+# Modules such as `torch._C._distributed_c10d` are made when they are imported.
+_C.__path__ = []

@@ -27,9 +27,11 @@ FILES = {
     "distributed._debug": "distributed.distributed_c10d",
     "distributed._grad_bucket": "_C._distributed_c10d",
     "distributed._groups": "distributed.distributed_c10d",
+    "distributed._made_groups": "_C._distributed_c10d",
     "distributed._objects": "distributed.distributed_c10d",
     "distributed._process_group": "distributed.distributed_c10d",
     "distributed._reduce_op": "distributed.distributed_c10d",
+    "distributed._reducer": "_C._distributed_c10d",
     "distributed.pipelining._actions": "distributed.pipelining.schedules",
     "distributed.pipelining._execution": "distributed.pipelining.schedules",
     "distributed.pipelining._liveness": "distributed.pipelining.schedules",
@@ -143,9 +145,34 @@ NAMES = {
         "_C._distributed_c10d": "FileStore HashStore TCPStore",
         "distributed.distributed_c10d": "PrefixStore Store Work",
     },
+    "distributed._shard.sharded_tensor": {
+        "distributed._shard.sharded_tensor.api": "ShardedTensor",
+        "distributed._shard.sharded_tensor.shard": "Shard",
+    },
+    "distributed._shard.sharding_spec": {
+        "distributed._shard.sharding_spec.api": "EnumerableShardingSpec ShardingSpec",
+        "distributed._shard.sharding_spec.chunk_sharding_spec": "ChunkShardingSpec",
+    },
     "distributed.elastic.multiprocessing.errors": {
         "distributed.elastic.multiprocessing.errors.error_handler": "ErrorHandler",
         "distributed.elastic.multiprocessing.errors.handlers": "get_error_handler",
+    },
+    "distributed.elastic.events": {
+        "distributed.elastic.events.api": "Event EventSource",
+        "distributed.elastic.events.handlers": "get_logging_handler",
+    },
+    "distributed.elastic.metrics": {
+        "distributed.elastic.metrics.api": (
+            "ConsoleMetricHandler MetricData MetricHandler NullMetricHandler configure prof put_metric"
+        ),
+    },
+    "distributed.elastic.rendezvous.static": {
+        "distributed.elastic.rendezvous.static_tcp_rendezvous": "create_rdzv_handler",
+    },
+    "distributed.elastic.timer": {
+        "distributed.elastic.timer.api": "TimerClient TimerRequest configure expires",
+        "distributed.elastic.timer.file_based_local_timer": "FileTimerClient FileTimerRequest FileTimerServer",
+        "distributed.elastic.timer.local_timer": "LocalTimerClient LocalTimerServer",
     },
     "distributed.elastic.multiprocessing.subprocess_handler": {
         "distributed.elastic.multiprocessing.subprocess_handler.handlers": "get_subprocess_handler",
@@ -216,7 +243,7 @@ NAMES = {
     },
     "profiler": {
         "_C._profiler": "ProfilerActivity",
-        "_C._autograd": "kineto_available",
+        "_C._autograd": "DeviceType kineto_available",
         "profiler.profiler": "ProfilerAction profile schedule supported_activities tensorboard_trace_handler",
     },
     "signal.windows": {
@@ -240,4 +267,7 @@ NAMES = {
 MADE = {home: source for source, places in NAMES.items() for home in places if home}
 MADE |= {home: source for source, home in FILES.items() if home}
 # Names of `distributed` and of a file of it are reported there, and `distributed` has both.
-MADE["_C._distributed_c10d"] = "distributed"
+MADE["_C._distributed_c10d"] = "distributed._c_names"
+# Older names.
+MADE["distributed._tensor.device_mesh"] = "distributed.device_mesh"
+MADE["distributed._tensor.placement_types"] = "distributed.tensor.placement_types"

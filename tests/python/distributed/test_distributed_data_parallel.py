@@ -247,6 +247,30 @@ def test_gradients_accumulate_without_synchronisation(pool):
     pool.run(accumulate)
 
 
+def synchronise_late():
+    torch.manual_seed(1)
+    model = nn.Linear(4, 2)
+    alone = copy.deepcopy(model)
+    rank, size = dist.get_rank(), dist.get_world_size()
+    data = torch.randn(2, size, 3, 4)
+    parallel = DistributedDataParallel(model)
+    for _ in range(2):
+        parallel.zero_grad()
+        with parallel.no_sync():
+            losses = [parallel(part[rank]).square().sum() for part in data]
+            losses[0].backward()
+        # accelerate does this for the last of several backward passes whose forward passes were in `no_sync`.
+        parallel.reducer.prepare_for_backward([])
+        losses[1].backward()
+        alone.zero_grad()
+        (alone(data.view(-1, 4)).square().sum() / size).backward()
+        assert close(grads_of(model), grads_of(alone))
+
+
+def test_a_backward_pass_synchronises_although_its_forward_pass_did_not(pool):
+    pool.run(synchronise_late)
+
+
 class Twice(nn.Module):
     def __init__(self):
         super().__init__()
@@ -672,3 +696,34 @@ def test_parameters_can_be_ignored(pools):
 def test_a_process_group_is_needed():
     with pytest.raises(ValueError, match="Default process group has not been initialized"):
         DistributedDataParallel(nn.Linear(1, 1))
+
+
+def test_communication_hooks_with_other_types_are_refused():
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        model = DistributedDataParallel(torch.nn.Linear(2, 2))
+
+        def of_numbers(state, bucket: int):
+            return torch.futures.Future()
+
+        def to_numbers(state, bucket: dist.GradBucket) -> int:
+            return 1
+
+        def typed(state: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+            return dist.all_reduce(bucket.buffer(), async_op=True).get_future()
+
+        with pytest.raises(ValueError, match="bucket annotation should be dist.GradBucket"):
+            model.register_comm_hook(None, of_numbers)
+        assert model._get_ddp_logging_data()["has_error"] == 1
+        with pytest.raises(ValueError, match="return annotation should be torch.futures.Future"):
+            model.register_comm_hook(None, to_numbers)
+        assert "return annotation" in model._get_ddp_logging_data()["error"]
+        model.register_comm_hook(None, typed)
+        with pytest.raises(RuntimeError, match="can only be called once"):
+            model.register_comm_hook(None, typed)
+        model = DistributedDataParallel(torch.nn.Linear(2, 2))
+        model.register_comm_hook(None, lambda state, bucket: 1)
+        with pytest.raises(RuntimeError, match="must return a torch.futures.Future object, but got int"):
+            model(torch.ones(1, 2)).sum().backward()
+    finally:
+        dist.destroy_process_group()

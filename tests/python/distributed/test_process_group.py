@@ -154,10 +154,8 @@ def test_options_of_methods(alone):
         world.broadcast(x, 1)
     with pytest.raises(TypeError, match="unexpected keyword argument 'other'"):
         dist.BroadcastOptions(other=1)
-    with pytest.raises(NotImplementedError, match="groups with collectives of Python's are not implemented"):
+    with pytest.raises(TypeError, match="takes a rank and a size"):
         dist.ProcessGroup()
-    with pytest.raises(NotImplementedError, match="register_backend: the backend mine cannot be added"):
-        dist.Backend.register_backend("mine", lambda *arguments: None)
     with pytest.raises(NotImplementedError, match="shrink_group"):
         dist.shrink_group([0])
 
@@ -190,7 +188,7 @@ def test_debug_level(monkeypatch):
         dist.set_debug_level_from_env()
         assert dist.get_debug_level() is dist.DebugLevel.DETAIL
         monkeypatch.setenv("TORCH_DISTRIBUTED_DEBUG", "LOUD")
-        with pytest.raises(RuntimeError, match="TORCH_DISTRIBUTED_DEBUG must be OFF, INFO, or DETAIL, not LOUD"):
+        with pytest.raises(ValueError, match="TORCH_DISTRIBUTED_DEBUG must be OFF, INFO, or DETAIL, not LOUD"):
             dist.set_debug_level_from_env()
     finally:
         dist.set_debug_level(before)

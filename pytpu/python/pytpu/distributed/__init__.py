@@ -33,6 +33,12 @@ from .._C import (
 from ._breakpoint import breakpoint
 from ._debug import DebugLevel, get_debug_level, set_debug_level, set_debug_level_from_env
 from ._grad_bucket import BuiltinCommHookType, GradBucket
+from ._reducer import (
+    _DEFAULT_FIRST_BUCKET_BYTES as _DEFAULT_FIRST_BUCKET_BYTES,
+    Reducer,
+    _broadcast_coalesced as _broadcast_coalesced,
+    _compute_bucket_assignment_by_size as _compute_bucket_assignment_by_size,
+)
 from .constants import default_pg_timeout
 from .distributed_c10d import (
     AllreduceCoalescedOptions,
@@ -134,7 +140,7 @@ if TYPE_CHECKING:
 _WHY = "it is not implemented yet"
 
 Logger = absent_class("torch._C._distributed_c10d.Logger", _WHY)
-Reducer = absent_class("torch._C._distributed_c10d.Reducer", "use torch.nn.parallel.DistributedDataParallel")
+_Work = Work
 
 __all__ = [
     "AllToAllOptions", "AllreduceCoalescedOptions", "AllreduceOptions", "Backend", "BackendConfig", "BarrierOptions",
@@ -169,4 +175,8 @@ def __getattr__(name: str) -> Any:
         from . import device_mesh
 
         return getattr(device_mesh, name)
+    if name in ("_Backend", "_test_python_store"):
+        from . import _c_names
+
+        return getattr(_c_names, name.replace("_Backend", "Backend"))
     raise AttributeError(f"module 'torch.distributed' has no attribute '{name}'")

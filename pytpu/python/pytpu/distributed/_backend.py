@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import warnings
+from collections import namedtuple
 
-from .. import device as _device
+from .. import accelerator, device as _device
+from ._process_group import ProcessGroup
 
 TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
+
+#: The group of entry points by which packages add backends.
+_ENTRY_POINTS = "torch.distributed.backends"
+
+#: A function that makes the engine of a backend, and whether it takes options instead of a store.
+_BackendPlugin = namedtuple("_BackendPlugin", ["creator_fn", "extended_api"])
 
 
 def is_gloo_available() -> bool:
@@ -51,7 +60,27 @@ class Backend(str):
     #: The backend of each kind of device, if none is given.
     default_device_backend_map = {"cpu": GLOO, "tpu": XLA}
     #: The kinds of device that each backend serves.
-    backend_capability = {GLOO: ["cpu", "tpu"], MPI: ["cpu", "tpu"], XLA: ["tpu"], TPU_DIST: ["tpu"]}
+    backend_capability: dict[str, list[str]] = {
+        GLOO: ["cpu", "tpu"],
+        MPI: ["cpu", "tpu"],
+        XLA: ["tpu"],
+        TPU_DIST: ["tpu"],
+        FAKE: ["cpu", "tpu"],
+    }
+    #: The number of each backend.
+    backend_type_map = {
+        UNDEFINED: ProcessGroup.BackendType.UNDEFINED,
+        GLOO: ProcessGroup.BackendType.GLOO,
+        NCCL: ProcessGroup.BackendType.NCCL,
+        XCCL: ProcessGroup.BackendType.XCCL,
+        UCC: ProcessGroup.BackendType.UCC,
+        MPI: ProcessGroup.BackendType.MPI,
+        FAKE: ProcessGroup.BackendType.CUSTOM,
+        XLA: ProcessGroup.BackendType.CUSTOM,
+        TPU_DIST: ProcessGroup.BackendType.CUSTOM,
+    }
+    #: Backends that programs have added, by their names in upper case.
+    _plugins: dict[str, _BackendPlugin] = {}
 
     def __new__(cls, name: str) -> Backend:
         """Return the name in lower case."""
@@ -61,13 +90,67 @@ class Backend(str):
 
     @classmethod
     def register_backend(
-        cls, name: str, func: Any, extended_api: bool = False, devices: str | list[str] | None = None
+        cls,
+        name: str,
+        func: Callable[..., Any],
+        extended_api: bool = False,
+        devices: str | list[str] | None = None,
     ) -> None:
-        """Raise ``NotImplementedError``: backends of others are not implemented."""
-        raise NotImplementedError(
-            f"torch.distributed.Backend.register_backend: the backend {name} cannot be added. "
-            "Backends are gloo for device cpu, and xla for device tpu."
-        )
+        """Add a backend, whose engine is a Python object.
+
+        Args:
+            name: the name for `init_process_group` and `new_group`. ``Backend.NAME`` is the same.
+            func: returns the engine of a group: a `ProcessGroup`, or an object with its methods. It is called with a
+                store, this rank, the number of ranks and the timeout.
+            extended_api: whether ``func`` is called with one object with these values, and the options of the group.
+            devices: kinds of device that it serves. The default is ``cpu`` and the accelerator.
+
+        Example:
+            >>> import pytpu as torch
+            >>> import torch.distributed as dist
+            >>> class Alone(dist.ProcessGroup):
+            ...     def allreduce(self, tensors, opts=None):
+            ...         return dist.distributed_c10d._create_work_from_future(done)
+            >>> done = torch.futures.Future()
+            >>> done.set_result(None)
+            >>> dist.Backend.register_backend("alone", lambda store, rank, size, timeout: Alone(rank, size))
+            >>> dist.init_process_group("alone", store=dist.HashStore(), rank=0, world_size=1)
+            >>> x = torch.ones(2)
+            >>> dist.all_reduce(x)
+            >>> dist.destroy_process_group()
+        """
+        lower = name.lower()
+        setattr(cls, name.upper(), lower)
+        if lower not in cls.backend_list:
+            cls.backend_list.append(lower)
+        if devices is None:
+            current = accelerator.current_accelerator()
+            devices = ["cpu"] if current is None else ["cpu", current.type]
+        elif isinstance(devices, str):
+            devices = [devices]
+        for kind in devices:
+            cls.default_device_backend_map.setdefault(kind, lower)
+        cls.backend_capability[lower] = list(devices)
+        cls.backend_type_map.setdefault(lower, ProcessGroup.BackendType.CUSTOM)
+        cls._plugins[name.upper()] = _BackendPlugin(func, extended_api)
+
+    @classmethod
+    def _ensure_backend_registered(cls, name: str) -> bool:
+        """Return whether a backend was added, by the program or by an entry point of a package."""
+        if name.lower() in (cls.GLOO, cls.MPI, cls.XLA, cls.TPU_DIST, cls.NCCL):
+            return False
+        if name.lower() == cls.FAKE and "FAKE" not in cls._plugins:
+            from ._made_groups import _make_fake
+
+            cls._plugins["FAKE"] = _BackendPlugin(_make_fake, True)
+        if name.upper() not in cls._plugins:
+            import importlib.metadata
+
+            for point in importlib.metadata.entry_points(group=_ENTRY_POINTS):
+                if point.name.lower() == name.lower():
+                    point.load()()
+                    break
+        return name.upper() in cls._plugins
 
 
 #: Backends of PyTorch's that this package does not have.
@@ -78,6 +161,8 @@ _has_warned_of_nccl = False
 def _check(name: str) -> str:
     """Return the backend behind a name."""
     global _has_warned_of_nccl
+    if Backend._ensure_backend_registered(name):
+        return name
     if name in _ABSENT:
         raise RuntimeError(f"Distributed package doesn't have {_ABSENT[name]} built in")
     if name == Backend.NCCL:
@@ -105,6 +190,8 @@ class BackendConfig:
             self.device_backend_map = dict(Backend.default_device_backend_map)
         elif ":" in name:
             self.device_backend_map = self._of_pairs(name)
+        elif Backend._ensure_backend_registered(name):
+            self.device_backend_map = dict.fromkeys(Backend.backend_capability[name], name)
         else:
             kind = _check(name)
             # The ranks' hosts exchange tensors of device cpu also if the program is about another device.
@@ -119,6 +206,7 @@ class BackendConfig:
         pairs: dict[str, str] = {}
         for part in text.split(","):
             kind, colon, name = part.strip().partition(":")
+            name = name.strip()
             if not colon or ":" in name:
                 raise ValueError(f"Invalid device:backend pairing: {part}. {expected}")
             # Programs for CUDA name their accelerator so.
@@ -139,8 +227,9 @@ class BackendConfig:
 def is_backend_available(backend: str) -> bool:
     """Return whether a backend, or each of pairs such as ``cpu:gloo,tpu:xla``, can be used."""
     names = [part.rpartition(":")[2].strip() for part in backend.lower().split(",")]
+    own = (Backend.GLOO, Backend.XLA, Backend.TPU_DIST)
     return all(
-        name in (Backend.GLOO, Backend.XLA, Backend.TPU_DIST) or (name == Backend.MPI and is_mpi_available())
+        name in own or (name == Backend.MPI and is_mpi_available()) or Backend._ensure_backend_registered(name)
         for name in names
     )
 

@@ -6,8 +6,9 @@ import datetime
 import pdb
 import sys
 
+from . import _groups
 from ._collectives import barrier
-from ._groups import _world, get_rank
+from ._groups import get_rank
 
 TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def breakpoint(rank: int = 0, skip: int = 0, timeout_s: float | None = 3600) -> 
     if _calls[place] <= skip:
         return
     if timeout_s is not None:
-        for pg in _world.pg_map:
+        for pg in _groups._world.pg_map:
             pg.set_timeout(datetime.timedelta(seconds=timeout_s))
     if get_rank() == rank:
         _Terminal().set_trace(frame)

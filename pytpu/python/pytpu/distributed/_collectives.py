@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import threading
 import warnings
 
 from .. import Tensor, device as _device, view_as_real
 from .._C import Work, _flight_recorder_json
+from . import _groups
 from ._groups import (
     _check_valid_timeout,
     _group_or_default_group,
     _member,
-    _world,
     get_global_rank,
     get_group_rank,
 )
@@ -130,7 +131,7 @@ def all_reduce(
         return None
     if tensor.is_complex() and not supports_complex(op):
         raise ValueError(f"all_reduce does not support {op} on complex tensors")
-    if _world.pg_coalesce_state and _hold(pg, all_reduce, tensor, None, op):
+    if _groups._world.pg_coalesce_state and _hold(pg, all_reduce, tensor, None, op):
         return _HeldWork() if async_op else None
     tensors = [tensor]
     return pg._all_reduce(tensors, op, (async_op, None, tensors))
@@ -294,7 +295,7 @@ def all_gather_single(
     pg = _member(group, "all_gather_single")
     if pg is None:
         return None
-    if _world.pg_coalesce_state and _hold(pg, all_gather_single, input_tensor, output_tensor, None):
+    if _groups._world.pg_coalesce_state and _hold(pg, all_gather_single, input_tensor, output_tensor, None):
         return _HeldWork() if async_op else None
     return pg._all_gather_single(output_tensor, input_tensor, (async_op, None, [output_tensor]))
 
@@ -492,7 +493,7 @@ def reduce_scatter_single(
     pg = _member(group, "reduce_scatter_single")
     if pg is None:
         return None
-    if _world.pg_coalesce_state and _hold(pg, reduce_scatter_single, input, output, op):
+    if _groups._world.pg_coalesce_state and _hold(pg, reduce_scatter_single, input, output, op):
         return _HeldWork() if async_op else None
     return pg._reduce_scatter_single(output, input, op, (async_op, None, [output]))
 
@@ -788,7 +789,7 @@ def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Work]:
 # Collectives that run together
 
 
-class _Held:
+class _CollOp:
     """A collective that a `_coalescing_manager` holds back."""
 
     def __init__(self, op, tensor, output, reduction):
@@ -807,10 +808,10 @@ class _HeldWork(Work):
 
 def _hold(pg: ProcessGroup, op: Callable[..., Any], tensor: Tensor, output: Tensor | None, reduction: Any) -> bool:
     """Hold a collective back, if the group is within a `_coalescing_manager`."""
-    held = _world.pg_coalesce_state.get(pg)
+    held = _groups._world.pg_coalesce_state.get(pg)
     if held is None:
         return False
-    held.append(_Held(op, tensor, output, reduction))
+    held.append(_CollOp(op, tensor, output, reduction))
     return True
 
 
@@ -837,15 +838,15 @@ def _coalescing_manager(
 ) -> Iterator[_CoalescingManager]:
     """Hold collectives of a group back, and run them together at the end of the block. All are of one kind."""
     pg = _group_or_default_group(group)
-    if _world.pg_coalesce_state.setdefault(pg, []):
+    if _groups._world.pg_coalesce_state.setdefault(pg, []):
         raise ValueError("ProcessGroup has non-empty op list at the start of coalescing")
     manager = _CoalescingManager()
     try:
         yield manager
     except BaseException:
-        _world.pg_coalesce_state.pop(pg, None)
+        _groups._world.pg_coalesce_state.pop(pg, None)
         raise
-    held = _world.pg_coalesce_state.pop(pg)
+    held = _groups._world.pg_coalesce_state.pop(pg)
     if not held:
         return
     names = {each.op.__name__ for each in held}
@@ -866,13 +867,27 @@ def _coalescing_manager(
         work.wait()
 
 
+#: The name that `record_comm` has set.
+_profiled = threading.local()
+
+
 @contextlib.contextmanager
 def record_comm(name: str) -> Iterator[None]:
     """Name the collectives of a block in a profile."""
     from ..profiler import record_function
 
-    with record_function(name):
-        yield
+    before = _get_comm_profiling_name()
+    _profiled.name = name
+    try:
+        with record_function(name):
+            yield
+    finally:
+        _profiled.name = before
+
+
+def _get_comm_profiling_name() -> str:
+    """Return the name of the innermost `record_comm` of this thread, or an empty text."""
+    return getattr(_profiled, "name", "")
 
 
 def _dump_fr_trace() -> str:

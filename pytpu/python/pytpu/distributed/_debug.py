@@ -15,7 +15,7 @@ class DebugLevel(enum.IntEnum):
 def _level_of_environment() -> DebugLevel:
     name = os.environ.get("TORCH_DISTRIBUTED_DEBUG", "OFF").upper()
     if name not in DebugLevel.__members__:
-        raise RuntimeError(f"The value of TORCH_DISTRIBUTED_DEBUG must be OFF, INFO, or DETAIL, not {name}.")
+        raise ValueError(f"The value of TORCH_DISTRIBUTED_DEBUG must be OFF, INFO, or DETAIL, not {name}.")
     return DebugLevel[name]
 
 

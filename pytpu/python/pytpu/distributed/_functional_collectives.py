@@ -12,7 +12,7 @@ from __future__ import annotations
 import warnings
 
 from .. import Tensor, cat
-from ._groups import _resolve_process_group, get_group_rank
+from ._groups import _get_group_tag, _resolve_process_group, get_group_rank, get_process_group_ranks
 from ._process_group import ProcessGroup, _reduction
 from ._reduce_op import RedOpType, ReduceOp
 from .distributed_c10d import _find_pg_by_ranks_and_tag
@@ -78,6 +78,23 @@ def _resolve_group(group: RANK_TYPES, tag: str = "") -> ProcessGroup:
 def _resolve_group_name(group: RANK_TYPES, tag: str = "") -> str:
     """Return the name of the process group that ``group`` means."""
     return _resolve_group(group, tag).group_name
+
+
+def _expand_group(group: Any, tag: str = "") -> tuple[str, list[int], int]:
+    """Return the tag of a group, its global ranks, and the number of ranks of each of its groups.
+
+    Args:
+        group: as for the collectives, or a list of lists of ranks, all of the same length.
+        tag: a tag that replaces the group's, unless it is empty.
+    """
+    if isinstance(group, list):
+        rows = group if group and isinstance(group[0], list) else [group]
+        if any(len(row) != len(rows[0]) for row in rows):
+            raise ValueError("group sizes must be identical")
+        return tag, [rank for row in rows for rank in row], len(rows[0])
+    resolved = _resolve_group(group)
+    ranks = get_process_group_ranks(resolved)
+    return tag or _get_group_tag(resolved), ranks, len(ranks)
 
 
 def _tensors(group: RANK_TYPES, tag: str) -> tuple[ProcessGroup, _TensorGroup]:

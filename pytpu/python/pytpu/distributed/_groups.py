@@ -13,21 +13,25 @@ import sys
 import warnings
 
 from .. import accelerator, device as _device
-from .._C import PrefixStore, Store, _rendezvous_announce, _rendezvous_wait
+from .._C import HashStore, PrefixStore, Store, _plan_devices, _rendezvous_announce, _rendezvous_wait
 from ._backend import Backend, BackendConfig
-from ._process_group import ProcessGroup, ProcessGroupGloo
+from ._process_group import ProcessGroup, ProcessGroupGloo, _is_native
 from .constants import default_pg_timeout
 from .rendezvous import rendezvous
 
 TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from types import TracebackType
     from typing import Any
 
-    from ._collectives import _Held
+    from ._collectives import _CollOp
 
 #: The name of a group, a ``str``.
 GroupName = str
+
+#: The first part of the key of a barrier in a store.
+STORE_BASED_BARRIER_PREFIX = "store_based_barrier_key"
 
 
 class _World:
@@ -44,11 +48,9 @@ class _World:
         self.tags_to_pg: dict[str, list[ProcessGroup]] = {}
         self.pg_to_tag: dict[ProcessGroup, str] = {}
         #: Collectives of each group that a `_coalescing_manager` holds back.
-        self.pg_coalesce_state: dict[ProcessGroup, list[_Held]] = {}
+        self.pg_coalesce_state: dict[ProcessGroup, list[_CollOp]] = {}
         #: Groups named so far.
         self.group_count = 0
-        #: The number of groups that all ranks have made, and of those that only their own ranks have made.
-        self.agreed_count, self.own_counts = 0, dict[tuple[int, ...], int]()
 
     @property
     def pg_config_info(self) -> list[dict[str, Any]]:
@@ -66,29 +68,49 @@ class _World:
             for pg, ranks in self.pg_group_ranks.items()
         ]
 
-    def add(self, pg: ProcessGroup, backend: str, ranks: dict[int, int], tag: str | None = None) -> None:
-        """Register a group."""
-        self.pg_map[pg] = (backend, pg.get_group_store())
-        self.pg_names[pg] = pg.group_name
-        self.pg_group_ranks[pg] = ranks
-        self.pg_backend_config[pg] = ",".join(f"{kind}:{name}" for kind, name in pg._device_backends.items())
-        tag = f"user:{tag}" if tag else f"ptd:{pg.group_name}"
-        if tag.startswith("ptd:"):
-            self.tags_to_pg.setdefault("", []).append(pg)
-        self.tags_to_pg.setdefault(tag, []).append(pg)
-        self.pg_to_tag[pg] = tag
-
-    def remove(self, pg: ProcessGroup) -> None:
-        """Forget a group."""
-        del self.pg_map[pg], self.pg_names[pg], self.pg_group_ranks[pg], self.pg_backend_config[pg]
-        self.pg_coalesce_state.pop(pg, None)
-        tag = self.pg_to_tag.pop(pg)
-        for name in {tag, ""}:
-            with contextlib.suppress(ValueError):
-                self.tags_to_pg.get(name, []).remove(pg)
-
 
 _world = _World()
+
+
+def _use_world(world: Any) -> None:
+    """Replace the groups of this process. Another object may have those of each thread, to run ranks as threads."""
+    global _world
+    _world = world
+
+
+def _add_to_world(pg: ProcessGroup, backend: str, ranks: dict[int, int], tag: str | None = None) -> None:
+    """Register a group."""
+    _world.pg_map[pg] = (backend, pg.get_group_store())
+    # A class of the program may ask the world for the name.
+    _world.pg_names[pg] = pg._name or ""
+    _world.pg_group_ranks[pg] = ranks
+    _world.pg_backend_config[pg] = ",".join(f"{kind}:{name}" for kind, name in pg._device_backends.items())
+    tag = f"user:{tag}" if tag else f"ptd:{pg._name}"
+    if tag.startswith("ptd:"):
+        _world.tags_to_pg.setdefault("", []).append(pg)
+    _world.tags_to_pg.setdefault(tag, []).append(pg)
+    _world.pg_to_tag[pg] = tag
+
+
+def _remove_from_world(pg: ProcessGroup) -> None:
+    """Forget a group."""
+    for groups in (_world.pg_map, _world.pg_names, _world.pg_group_ranks, _world.pg_backend_config):
+        del groups[pg]
+    _world.pg_coalesce_state.pop(pg, None)
+    tag = _world.pg_to_tag.pop(pg)
+    for name in {tag, ""}:
+        with contextlib.suppress(ValueError):
+            _world.tags_to_pg.get(name, []).remove(pg)
+
+
+class _Counts:
+    """The numbers of groups made from the group of all ranks, for their names."""
+
+    def __init__(self) -> None:
+        #: Groups that all ranks have made, with the group of all ranks.
+        self.agreed = 1
+        #: Groups that only their own ranks have made, by their ranks.
+        self.own: dict[tuple[int, ...], int] = {}
 
 
 class _WorldMeta(type):
@@ -168,7 +190,7 @@ def _get_default_timeout(backend: str) -> datetime.timedelta:
 
 
 class _RankInTracebacks:
-    """A hook that starts each line of a traceback with the rank."""
+    """A hook that starts each line of a traceback with the rank, and tells the other ranks what was raised."""
 
     def __init__(self, rank: int) -> None:
         self.start, self.inner = f"[rank{rank}]: ", sys.excepthook
@@ -183,6 +205,20 @@ class _RankInTracebacks:
             sys.stderr = stderr
         stderr.write("\n".join(self.start + line if line else "" for line in text.getvalue().split("\n")))
         stderr.flush()
+        _tell_exception(error, traceback)
+
+
+def _tell_exception(error: BaseException, trace: TracebackType | None) -> None:
+    """Break all groups with an exception as the reason, so that ranks that wait for this one raise it."""
+    import traceback  # Takes time, and is needed once.
+
+    text = traceback.format_exception_only(error)[-1].strip()
+    frames = traceback.extract_tb(trace)
+    place = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+    for pg in list(_world.pg_map):
+        # A group may be broken or left already.
+        with contextlib.suppress(Exception):
+            pg._engine.abort(f"{text}{place}")
 
 
 def _device_of(device_id: _device | int | None) -> _device | None:
@@ -202,6 +238,23 @@ def _device_of(device_id: _device | int | None) -> _device | None:
     return device_id
 
 
+def _planned_place(rank: int, world_size: int) -> tuple[int, int]:
+    """Return this rank and the number of ranks of a group that only this rank is in."""
+    devices = sorted(set(_plan_devices()))
+    if world_size <= 0:
+        world_size = int(os.environ.get("WORLD_SIZE", -1))
+    if world_size <= 0 and len(devices) > 1:
+        raise ValueError(
+            f"init_process_group: world_size: the machines of the plan have {devices} devices, so state one"
+        )
+    if world_size <= 0:
+        world_size = devices[0] if devices else 1
+    rank = int(os.environ.get("RANK", 0)) if rank < 0 else rank
+    if rank >= world_size:
+        raise ValueError(f"init_process_group: rank: {rank}, must be less than world_size {world_size}")
+    return rank, world_size
+
+
 def init_process_group(
     backend: str | None = None,
     init_method: str | None = None,
@@ -216,6 +269,10 @@ def init_process_group(
 ) -> None:
     """Make the group of all ranks, and wait until all of them are here.
 
+    Within `torch.tpu.plan` only this rank exists. It waits for no other rank, and the others count as doing what it
+    does. ``rank`` is then 0 if nothing says it, and ``world_size`` is the number of
+    devices of the plan.
+
     Args:
         backend: ``"gloo"`` for tensors on device ``cpu``, ``"xla"`` or ``"tpu_dist"`` for ``tpu``, or pairs such as
             ``"cpu:gloo,tpu:xla"``, which is the default. ``"nccl"`` counts as ``"xla"``, and warns. ``"mpi"`` sends by
@@ -226,7 +283,7 @@ def init_process_group(
         rank: this rank, from 0, if ``store`` is given or the URL does not say it.
         store: the store in which the ranks meet, instead of ``init_method``.
         group_name: accepted, and not used, as in PyTorch.
-        pg_options: accepted, and not used.
+        pg_options: options of a backend of `Backend.register_backend`. Others do not use them.
         device_id: the device of this rank.
 
     Raises:
@@ -258,7 +315,15 @@ def init_process_group(
     config = BackendConfig(Backend(Backend.UNDEFINED if backend is None else backend))
     timeout = default_pg_timeout if timeout is None else timeout
     _check_valid_timeout(timeout)
-    if config.device_backend_map.get("cpu") == Backend.MPI:
+    is_planned = bool(_plan_devices()) and _is_own(config)
+    if is_planned:
+        rank, world_size = _planned_place(rank, world_size)
+        store = HashStore() if store is None else store
+    elif store is None and init_method is None and set(config.get_device_backend_map().values()) == {Backend.FAKE}:
+        from ._made_groups import FakeStore
+
+        store = FakeStore()
+    if not is_planned and config.device_backend_map.get("cpu") == Backend.MPI:
         if world_size != -1 or rank != -1:
             warnings.warn(
                 f"For MPI backend, world_size ({world_size}) and rank ({rank}) are ignored since they are assigned by "
@@ -276,15 +341,26 @@ def init_process_group(
     # A store may have served an earlier group of these ranks, whose keys are still there.
     attempt = store.add(f"attempt/{rank}", 1)
     store = PrefixStore(str(attempt), store)
-    _rendezvous_announce(store, rank)
-    _rendezvous_wait(store, world_size, timeout)
-    _world.group_count, _world.agreed_count = 0, 0
-    name = _process_group_name(_ranks or [], bool(_ranks))
-    pg = ProcessGroup._make(
-        store, rank, list(range(world_size)), name, "default_pg", timeout, config.get_device_backend_map(), bound
+    if _is_own(config) and not is_planned:
+        _rendezvous_announce(store, rank)
+        _rendezvous_wait(store, world_size, timeout)
+    _world.group_count = 1
+    name = _hashed_name(_ranks, 0) if _ranks else "0"
+    pg = _make_group(
+        store,
+        rank,
+        list(range(world_size)),
+        name,
+        "default_pg",
+        timeout,
+        config,
+        bound,
+        options=pg_options,
+        is_planned=is_planned,
     )
+    pg._counts = _Counts()
     _world.default_pg = pg
-    _world.add(pg, Backend(Backend.UNDEFINED if backend is None else backend), {i: i for i in range(world_size)})
+    _add_to_world(pg, Backend(Backend.UNDEFINED if backend is None else backend), {i: i for i in range(world_size)})
     sys.excepthook = _RankInTracebacks(rank)
     atexit.register(_close_all)
 
@@ -316,14 +392,13 @@ def destroy_process_group(group: ProcessGroup | None = None) -> None:
             )
             warnings.warn(text, stacklevel=2)
         pg.shutdown()
-        _world.remove(pg)
+        _remove_from_world(pg)
         return
     # Groups that were made last are left first.
     for each in reversed(list(_world.pg_map)):
         each.shutdown()
-        _world.remove(each)
-    _world.default_pg, _world.group_count, _world.agreed_count = None, 0, 0
-    _world.own_counts.clear()
+        _remove_from_world(each)
+    _world.default_pg, _world.group_count = None, 0
     atexit.unregister(_close_all)
     if isinstance(sys.excepthook, _RankInTracebacks):
         sys.excepthook = sys.excepthook.inner
@@ -437,6 +512,18 @@ def _registered(group: ProcessGroup) -> dict[int, int]:
     return _world.pg_group_ranks[group]
 
 
+def _get_pg_config(group: ProcessGroup | None = None) -> dict[str, Any]:
+    """Return name, description, backends and ranks of a group."""
+    pg = group or _get_default_group()
+    return {
+        "pg_name": _get_process_group_name(pg),
+        "pg_desc": pg.group_desc,
+        "backend_config": get_backend_config(pg),
+        "pg_size": pg.size(),
+        "ranks": get_process_group_ranks(pg),
+    }
+
+
 def get_pg_count() -> int:
     """Return the number of groups that this process has named."""
     return _world.group_count
@@ -525,12 +612,17 @@ def _device_capability(group: ProcessGroup | None = None) -> list[str]:
 def _process_group_name(ranks: Sequence[int], use_hashed_name: bool) -> str:
     """Return a name that no other group of this job has, the same on all ranks of the group."""
     _world.group_count += 1
+    counts = _get_default_group()._counts
     if not use_hashed_name:
-        _world.agreed_count += 1
-        return str(_world.agreed_count - 1)
+        counts.agreed += 1
+        return str(counts.agreed - 1)
     # Other ranks do not know of this group, so that only its own ranks count it.
-    made = _world.own_counts.get(tuple(ranks), 0)
-    _world.own_counts[tuple(ranks)] = made + 1
+    made = counts.own.get(tuple(ranks), 0)
+    counts.own[tuple(ranks)] = made + 1
+    return _hashed_name(ranks, made)
+
+
+def _hashed_name(ranks: Sequence[int], made: int) -> str:
     return hashlib.sha1("_".join(map(str, [*ranks, made])).encode(), usedforsecurity=False).hexdigest()
 
 
@@ -581,8 +673,13 @@ def _new_group_with_tag(
     group_desc: str | None = None,
     device_id: _device | None = None,
     sort_ranks: bool = True,
+    partition: list[list[int]] | None = None,
 ) -> ProcessGroup | int:
-    """Make a group with a tag. See `new_group`."""
+    """Make a group with a tag. See `new_group`.
+
+    Args:
+        partition: the ranks of all groups that are made together with this one, if no rank is in two of them.
+    """
     default = _get_default_group()
     rank, size = default.rank(), default.size()
     given = _world.pg_map[default][0] if not backend else backend
@@ -612,9 +709,45 @@ def _new_group_with_tag(
     name = _process_group_name(ranks, use_local_synchronization)
     if not use_local_synchronization:
         default._engine.agree(str(list(ranks)))
+    make = getattr(default, "new_group", None)
+    if make is not None:
+        # A class of the program makes its groups itself.
+        description = group_desc or "undefined"
+        made = make(ranks, timeout, given, backend_options, group_name=name, group_desc=description)
+        if made is None or rank not in ranks:
+            return GroupMember.NON_GROUP_MEMBER
+        made._set_group_name(name)
+        made._set_group_desc(description)
+        _add_to_world(made, Backend(given), {rank: i for i, rank in enumerate(ranks)}, pg_tag)
+        return made
     if rank not in ranks:
         return GroupMember.NON_GROUP_MEMBER
-    return _register(default, name, ranks, given, config, timeout, group_desc, device_id, pg_tag)
+    if partition is not None and sort_ranks:
+        partition = [sorted(group) for group in partition]
+    there = _find_pg_by_ranks_and_tag(pg_tag, list(ranks)) if pg_tag else None
+    if there is not None:
+        return there
+    return _register(
+        default, name, ranks, given, config, timeout, group_desc, device_id, pg_tag, backend_options, partition
+    )
+
+
+def _partition_of(
+    ranks: list[int], given: list[list[int]] | None, size: int, is_planned: bool
+) -> list[list[int]] | None:
+    """Return the groups that run a collective of ``ranks`` together, or ``None`` for ``ranks`` alone.
+
+    The program of a plan is that of all ranks. Ranks that no group names make groups of the same size.
+    """
+    groups = [ranks] if given is None or any(len(group) != len(ranks) for group in given) else given
+    rest = sorted(set(range(size)).difference(*groups)) if is_planned else []
+    if len(rest) % len(ranks):
+        raise NotImplementedError(
+            f"planned groups: {len(rest)} of {size} ranks are left beside {groups}, must be a multiple of "
+            f"{len(ranks)}, since all ranks run one program"
+        )
+    groups = groups + [rest[i : i + len(ranks)] for i in range(0, len(rest), len(ranks))]
+    return groups if len(groups) > 1 else None
 
 
 def _register(
@@ -627,20 +760,133 @@ def _register(
     description: str | None,
     device_id: _device | None,
     tag: str | None = None,
+    options: object | None = None,
+    partition: list[list[int]] | None = None,
 ) -> ProcessGroup:
     """Make and register the group of this rank."""
-    pg = ProcessGroup._make(
+    is_planned = default._is_planned
+    pg = _make_group(
         default.get_group_store(),
         list(ranks).index(default.rank()),
         list(ranks),
         name,
         description or "undefined",
         timeout,
-        config.get_device_backend_map(),
+        config,
         device_id or default.bound_device_id,
+        options=options,
+        partition=_partition_of(list(ranks), partition, default.size(), is_planned),
+        is_planned=is_planned,
     )
-    _world.add(pg, Backend(backend), {rank: i for i, rank in enumerate(ranks)}, tag)
+    _add_to_world(pg, Backend(backend), {rank: i for i, rank in enumerate(ranks)}, tag)
     return pg
+
+
+def _is_own(config: BackendConfig) -> bool:
+    """Return whether all engines of a group are those of this package."""
+    return not any(name.upper() in Backend._plugins for name in config.get_device_backend_map().values())
+
+
+def _make_group(
+    store: Store,
+    rank: int,
+    ranks: list[int],
+    name: str,
+    description: str,
+    timeout: datetime.timedelta,
+    config: BackendConfig,
+    device_id: _device | None,
+    options: object | None = None,
+    partition: list[list[int]] | None = None,
+    is_planned: bool = False,
+) -> ProcessGroup:
+    """Make a group, by the functions of `Backend.register_backend` if its backends were added."""
+    backends = config.get_device_backend_map()
+    if _is_own(config):
+        return ProcessGroup._make(
+            store, rank, ranks, name, description, timeout, backends, device_id, partition, is_planned
+        )
+    store = PrefixStore(f"group{name}", store)
+    made: dict[str, Any] = {}
+    pg = None
+    for kind, backend in backends.items():
+        if backend not in made:
+            made[backend] = _make_backend(backend, PrefixStore(backend, store), rank, ranks, name, timeout, options)
+        if isinstance(made[backend], ProcessGroup):
+            pg = made[backend]
+            break
+        pg = pg or ProcessGroup(store, rank, len(ranks))
+        pg._register_backend(kind, Backend.backend_type_map[backend], made[backend])
+    assert pg is not None, "a backend has a device"
+    pg._store = store
+    pg._engine.set_timeout(timeout)
+    if not _is_native(pg._engine):
+        pg._engine.store, pg._engine.name = store, name
+    pg._set_group_name(name)
+    pg._set_group_desc(description)
+    if device_id is not None:
+        pg.bound_device_id = device_id
+    return pg
+
+
+def _make_backend(
+    name: str,
+    store: Store,
+    rank: int,
+    ranks: list[int],
+    group_name: str,
+    timeout: datetime.timedelta,
+    engine_options: object | None,
+) -> Any:
+    """Return the engine of a group for a backend."""
+    plugin = Backend._plugins.get(name.upper())
+    if plugin is None:
+        return ProcessGroupGloo(store, rank, len(ranks), timeout=timeout)
+    if not plugin.extended_api:
+        return plugin.creator_fn(store, rank, len(ranks), timeout)
+    from ._made_groups import _BackendOptions
+
+    options = _BackendOptions()
+    options.store, options.group_rank, options.group_size = store, rank, len(ranks)
+    options.timeout, options.group_id, options.global_ranks_in_group = timeout, group_name, ranks
+    return plugin.creator_fn(options, engine_options)
+
+
+def _store_based_barrier(
+    rank: int,
+    store: Store,
+    group_name: str,
+    rendezvous_count: int,
+    timeout: datetime.timedelta,
+    logging_interval: datetime.timedelta = datetime.timedelta(seconds=10),
+) -> None:
+    """Wait until ``rendezvous_count`` ranks of a store are here.
+
+    Args:
+        rank: this rank, for the error.
+        store: the store.
+        group_name: a name that the ranks share. A name serves once.
+        rendezvous_count: the number of ranks.
+        timeout: the limit.
+        logging_interval: accepted, and not used.
+
+    Raises:
+        DistStoreError: if ranks are missing after ``timeout``.
+    """
+    from .._C import _DistStoreError
+
+    arrived = f"{STORE_BASED_BARRIER_PREFIX}:{group_name}"
+    complete = f"{arrived}:complete"
+    if store.add(arrived, 1) == rendezvous_count:
+        store.set(complete, "1")
+    try:
+        store.wait([complete], timeout)
+    except _DistStoreError as error:
+        raise _DistStoreError(
+            f"Timed out initializing process group in store based barrier on rank {rank}, for key: {arrived} "
+            f"(world_size={rendezvous_count}, num_workers_joined={store.add(arrived, 0)}, timeout={timeout} "
+            f"error={error})"
+        ) from error
 
 
 def split_group(
@@ -692,8 +938,17 @@ def split_group(
     given = backend or _world.pg_map[parent][0]
     config = BackendConfig(Backend(given))
     description = group_desc or f"{parent.group_desc}:split"
+    lists = [[globals_of[rank] for rank in ranks] for ranks in split_ranks]
     return _register(
-        default, name, [globals_of[rank] for rank in mine], given, config, timeout, description, parent.bound_device_id
+        default,
+        name,
+        [globals_of[rank] for rank in mine],
+        given,
+        config,
+        timeout,
+        description,
+        parent.bound_device_id,
+        partition=lists,
     )
 
 
@@ -758,7 +1013,12 @@ def new_subgroups_by_enumeration(
             if rank in seen:
                 raise ValueError(f"Rank {rank} has appeared in both subgroup {seen[rank]} and {ranks}")
             seen[rank] = ranks
-    groups = [new_group(ranks, timeout, backend, pg_options, False, group_desc) for ranks in ranks_per_subgroup_list]
+    groups = [
+        _new_group_with_tag(
+            ranks, timeout, backend, pg_options, group_desc=group_desc, partition=ranks_per_subgroup_list
+        )
+        for ranks in ranks_per_subgroup_list
+    ]
     mine = next((i for i, ranks in enumerate(ranks_per_subgroup_list) if get_rank() in ranks), None)
     return None if mine is None else groups[mine], groups
 

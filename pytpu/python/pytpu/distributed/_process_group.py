@@ -5,14 +5,16 @@ The methods of `ProcessGroup` are those that PyTorch's group has below its funct
 
 from __future__ import annotations
 
+import copy
 import datetime
 import enum
 import fcntl
+import operator
 import os
 import socket
 import struct
 
-from .. import device as _device
+from .. import cat, device as _device
 from .._C import Work, _ProcessGroup
 from ._reduce_op import RedOpType, ReduceOp
 from .constants import default_pg_timeout
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
     from .. import Tensor
     from .._C import Store, _TensorGroup
     from ._trace import _TraceEngine
+
+    #: What has the methods of `_C._ProcessGroup` that run collectives.
+    _Engine = Any
 
 #: The timeout of options that state none: that of the group.
 _UNSET = datetime.timedelta(milliseconds=-1)
@@ -42,10 +47,23 @@ class _Options:
             setattr(self, name, value)
 
 
-class AllreduceOptions(_Options):
-    """Options of ``allreduce``: ``reduceOp``, ``timeout``, ``asyncOp``."""
+class _ReducingOptions(_Options):
+    """Options of a collective that combines."""
 
-    reduceOp: ReduceOp | RedOpType = RedOpType.SUM
+    _reduction = ReduceOp(RedOpType.SUM)
+
+    @property
+    def reduceOp(self) -> ReduceOp:
+        """The reduction. A `RedOpType` may be set, too."""
+        return self._reduction
+
+    @reduceOp.setter
+    def reduceOp(self, reduction: ReduceOp | RedOpType) -> None:
+        self._reduction = ReduceOp(reduction) if isinstance(reduction, RedOpType) else reduction
+
+
+class AllreduceOptions(_ReducingOptions):
+    """Options of ``allreduce``: ``reduceOp``, ``timeout``, ``asyncOp``."""
 
 
 class AllreduceCoalescedOptions(AllreduceOptions):
@@ -59,10 +77,8 @@ class BroadcastOptions(_Options):
     rootTensor: int = 0
 
 
-class ReduceOptions(BroadcastOptions):
+class ReduceOptions(_ReducingOptions, BroadcastOptions):
     """Options of ``reduce``: ``reduceOp``, ``rootRank``, ``rootTensor``, ``timeout``, ``asyncOp``."""
-
-    reduceOp: ReduceOp | RedOpType = RedOpType.SUM
 
 
 class AllgatherOptions(_Options):
@@ -81,10 +97,8 @@ class ScatterOptions(_Options):
     rootRank: int = 0
 
 
-class ReduceScatterOptions(_Options):
+class ReduceScatterOptions(_ReducingOptions):
     """Options of ``reduce_scatter``: ``reduceOp``, ``timeout``, ``asyncOp``."""
-
-    reduceOp: ReduceOp | RedOpType = RedOpType.SUM
 
 
 class AllToAllOptions(_Options):
@@ -98,7 +112,7 @@ class BarrierOptions(_Options):
     device: _device | None = None
 
 
-def _on_device(group: _Collectives, tensor: Tensor) -> _ProcessGroup | _TraceEngine:
+def _on_device(group: _Collectives, tensor: Tensor) -> _Engine:
     """Return the engine that runs collectives of a group on the device of ``tensor``.
 
     All functions and methods that take tensors ask here. An engine for another device has the methods of
@@ -107,6 +121,8 @@ def _on_device(group: _Collectives, tensor: Tensor) -> _ProcessGroup | _TraceEng
     kind = tensor.device.type
     if kind not in group._device_backends:
         raise RuntimeError(f"No backend type associated with device type {kind}")
+    if group._made_engines and kind in group._made_engines:
+        return group._made_engines[kind]
     if kind == "tpu":
         return group._trace_engine()
     if kind != "cpu":
@@ -114,6 +130,11 @@ def _on_device(group: _Collectives, tensor: Tensor) -> _ProcessGroup | _TraceEng
             f"torch.distributed: collectives on device {kind} are not implemented yet. Move the tensor to cpu."
         )
     return group._engine
+
+
+def _is_native(engine: Any) -> bool:
+    """Return whether an engine is this library's, and not made of the methods of a Python object."""
+    return isinstance(engine, _ProcessGroup)
 
 
 def _reduction(op: ReduceOp | RedOpType, tensors: list[Tensor]) -> tuple[int, list[Tensor]]:
@@ -146,7 +167,10 @@ def _make_engine(
     timeout: datetime.timedelta,
     ranks: list[int],
     uses_mpi: bool = False,
+    is_planned: bool = False,
 ) -> _ProcessGroup:
+    if is_planned:
+        return _ProcessGroup(store, rank, size, name, timeout, ranks, is_planned=True)
     interface = os.environ.get("GLOO_SOCKET_IFNAME", "").split(",")[0]
     address = _interface_address(interface) if interface else None
     # The address of this host on the way to the store reaches the other ranks, too.
@@ -186,25 +210,37 @@ def _call(options: _Options, result: Any) -> tuple[bool, datetime.timedelta | No
 class _Collectives:
     """Collectives of a group: the methods that `ProcessGroup` and `ProcessGroupGloo` share."""
 
-    _engine: _ProcessGroup
+    _engine: Any
+    #: The engine of each kind of device, if they are Python objects.
+    _made_engines: dict[str, Any] = {}
     _rank: int
     _size: int
     #: Name of the backend of each kind of device.
     _device_backends: dict[str, str]
     #: The engine of device ``tpu``, once it was asked for.
     _trace: _TraceEngine | None = None
+    #: The global ranks of each group that was made together with this one. ``None``: of this group alone.
+    _partition: list[list[int]] | None = None
+    #: Whether only this rank exists.
+    _is_planned = False
 
     def _trace_engine(self) -> _TraceEngine:
         """Return the engine of device ``tpu``."""
         if self._trace is None:
             from ._trace import _TraceEngine
 
-            self._trace = _TraceEngine(self._engine, self._rank, self._size)
+            self._trace = _TraceEngine(self._engine, self._rank, self._size, self._partition)
         return self._trace
 
-    def _tensor_group(self) -> _TensorGroup:
-        """Return the group for collectives that return new tensors."""
+    def _tensor_group(self) -> Any:
+        """Return the group for collectives that return new tensors, with the methods of ``_C._TensorGroup``."""
+        if not _is_native(self._engine):
+            return self._engine.tensors()
         return self._trace_engine().group
+
+    def _sharding_group(self) -> _TensorGroup:
+        """Return the group for sharded tensors. It is this library's, also if the collectives are Python's."""
+        return self._tensor_group() if _is_native(self._engine) else self._engine.native()
 
     def rank(self) -> int:
         """Return this rank within the group."""
@@ -328,16 +364,28 @@ class _Collectives:
             _fail("allgather", "requires non-empty input tensor list")
         if len(input_tensors) != len(output_tensors):
             _fail("allgather", "requires input/output tensor lists to have the same length")
-        if len(input_tensors) != 1:
-            _fail("allgather", "requires a single-element input tensor list")
-        return self._all_gather(output_tensors[0], input_tensors[0], _call(options, output_tensors[0]))
+        if len(input_tensors) == 1:
+            return self._all_gather(output_tensors[0], input_tensors[0], _call(options, output_tensors[0]))
+        _check_same("allgather", input_tensors[1:], input_tensors[0])
+        for outputs in output_tensors:
+            self._check_outputs(outputs, input_tensors)
+        work = _on_device(self, input_tensors[0]).all_gather(
+            output_tensors[0], input_tensors, _call(options, output_tensors)
+        )
+        work.wait()
+        for outputs in output_tensors[1:]:
+            _copy(outputs, output_tensors[0])
+        return work
+
+    def _check_outputs(self, outputs: list[Tensor], inputs: list[Tensor]) -> None:
+        size = self._size * len(inputs)
+        if len(outputs) != size:
+            _fail("allgather", f"invalid output tensor list at index 0 (expected length {size}, got {len(outputs)})")
+        _check_same("allgather", outputs, inputs[0])
 
     def _all_gather(self, outputs: list[Tensor], tensor: Tensor, call: Any) -> Any:
         engine = _on_device(self, tensor)
-        if len(outputs) != self._size:
-            text = f"invalid output tensor list at index 0 (expected length {self._size}, got {len(outputs)})"
-            _fail("allgather", text)
-        _check_same("allgather", outputs, tensor)
+        self._check_outputs(outputs, [tensor])
         return engine.all_gather(outputs, [tensor], call)
 
     def all_gather_single(self, output: Tensor, input: Tensor, opts: AllgatherOptions | None = None) -> Work:
@@ -368,7 +416,10 @@ class _Collectives:
                     f"invalid output size: (expected length {len(input_list)}, got {len(outputs)})",
                 )
             for i, (output, tensor) in enumerate(zip(outputs, input_list, strict=True)):
-                if output.shape != tensor.shape or output.dtype is not tensor.dtype:
+                if output.dtype is not tensor.dtype:
+                    kinds = f"(expected {tensor.type()}, got {output.type()})"
+                    _fail("allgather_coalesced", f"invalid tensor type at index {i} {kinds}")
+                if output.shape != tensor.shape:
                     text = (
                         f"invalid size of output tensor at index {i} (expected {_sizes(tensor)}, got {_sizes(output)})"
                     )
@@ -492,7 +543,9 @@ class _Collectives:
         options = _options(opts, ReduceScatterOptions, timeout)
         if not isinstance(output_tensors, list):
             output_tensors, input_tensors = [output_tensors], [input_tensors]
-        if len(output_tensors) != 1 or len(input_tensors) != 1:
+        if len(output_tensors) != len(input_tensors):
+            _fail("reduce_scatter", "requires input/output tensor lists to have the same length")
+        if len(output_tensors) != 1:
             _fail("reduce_scatter", "requires a single-element tensor list")
         call = _call(options, output_tensors)
         return self._reduce_scatter(output_tensors[0], input_tensors[0], options.reduceOp, call)
@@ -501,9 +554,20 @@ class _Collectives:
         engine = _on_device(self, output)
         if len(tensors) != self._size:
             raise RuntimeError("invalid input tensor list size, must be world size")
+        if any(tensor.shape != output.shape for tensor in tensors) and tensors[self._rank].shape == output.shape:
+            return self._reduce_scatter_uneven(output, tensors, op, call)
         _check_same("reduce_scatter", tensors, output)
         code, reduced = _reduction(op, tensors)
         return engine.reduce_scatter([output], reduced, code, call)
+
+    def _reduce_scatter_uneven(self, output: Tensor, tensors: list[Tensor], op: ReduceOp | RedOpType, call: Any) -> Any:
+        """Combine lists of tensors of several shapes. They travel as one row."""
+        row = cat([tensor.detach().reshape(-1) for tensor in tensors])
+        work = self._all_reduce([row], op, (True, *call[1:]))
+        work.wait()
+        start = sum(tensor.numel() for tensor in tensors[: self._rank])
+        _copy([output], [row[start : start + output.numel()].view(output.shape)])
+        return work if call[0] else None
 
     def reduce_scatter_single(
         self, outputTensor: Tensor, inputTensor: Tensor, opts: ReduceScatterOptions | None = None
@@ -518,6 +582,8 @@ class _Collectives:
         engine = _on_device(self, output)
         if output.dtype is not tensor.dtype:
             raise RuntimeError("input tensor must be the same type as the output tensor.")
+        if tensor.numel() != output.numel() * self._size:
+            raise RuntimeError("input tensor must be the same size as output size times world size")
         code, reduced = _reduction(op, [tensor])
         return engine.reduce_scatter([output], reduced, code, call)
 
@@ -548,8 +614,7 @@ class _Collectives:
     def _all_to_all(self, outputs: list[Tensor], inputs: list[Tensor], call: Any) -> Any:
         for name, tensors in (("input", inputs), ("output", outputs)):
             if len(tensors) != self._size:
-                text = f"{name} tensor list has length {len(tensors)}, must be the size of the process group"
-                _fail("alltoall", f"{text}, {self._size}")
+                _fail("alltoall", f"{name} tensor list size {len(tensors)} does not match world size {self._size}")
         return _on_device(self, inputs[0]).all_to_all(outputs, inputs, call)
 
     def all_to_all_single(
@@ -662,7 +727,7 @@ def _reduce_many(group: _Collectives, tensors: list[Tensor], options: AllreduceO
         RedOpType.MIN: lambda a, b: a.copy_(a.minimum(b)),
         RedOpType.MAX: lambda a, b: a.copy_(a.maximum(b)),
     }
-    kind = options.reduceOp if isinstance(options.reduceOp, RedOpType) else options.reduceOp.op
+    kind = options.reduceOp.op
     if kind not in alone:
         raise NotImplementedError(f"allreduce: {kind} of several tensors of a rank is not implemented")
     for tensor in tensors[1:]:
@@ -689,10 +754,19 @@ class ProcessGroupGloo(_Collectives):
         """Options of the engine: the timeout. ``_devices`` and ``_threads`` are accepted, and have no effect."""
 
         def __init__(self, timeout: datetime.timedelta = default_pg_timeout) -> None:
-            self._timeout, self._threads = timeout, 2
+            self._limit, self._threads = timeout, 2
             self._devices: list[ProcessGroupGloo.Device] = []
             self.global_ranks_in_group: list[int] = []
             self.group_name = ""
+
+        @property
+        def _timeout(self) -> datetime.timedelta:
+            """The limit of each collective. It may be set in seconds."""
+            return self._limit
+
+        @_timeout.setter
+        def _timeout(self, limit: datetime.timedelta | float) -> None:
+            self._limit = limit if isinstance(limit, datetime.timedelta) else datetime.timedelta(seconds=limit)
 
     _Options = Options
 
@@ -742,6 +816,13 @@ class ProcessGroupGloo(_Collectives):
         """Return a description of the default network interface."""
         return ProcessGroupGloo.Device("tcp, default")
 
+    def set_timeout(self, timeout: datetime.timedelta) -> None:
+        """Set the limit of later collectives."""
+        super().set_timeout(timeout)
+        self.options._timeout = timeout
+
+    _set_default_timeout = set_timeout
+
     def name(self) -> str:
         """Return ``gloo``."""
         return "gloo"
@@ -749,28 +830,122 @@ class ProcessGroupGloo(_Collectives):
     _get_backend_name = name
 
 
+class _EveryDevice(dict):
+    """A dict with the same value for every kind of device."""
+
+    def __init__(self, value: Any = "custom") -> None:
+        super().__init__(cpu=value)
+        self.value = value
+
+    def __contains__(self, kind: object) -> bool:
+        return True
+
+    def __missing__(self, kind: str) -> Any:
+        return self.value
+
+
 class ProcessGroup(_Collectives):
     """Ranks that run collectives together. `init_process_group` and `new_group` make them.
 
-    The methods return a `Work` each. The functions of ``torch.distributed`` are easier to use.
+    The methods return a `Work` each. The functions of ``torch.distributed`` are easier to use. A subclass overrides the
+    collectives that it offers, for `Backend.register_backend`. A group of the class itself gets engines by
+    ``_register_backend``.
+
+    Args:
+        store: the store of the group. It may be left out.
+        rank: this rank.
+        size: the number of ranks.
     """
 
     #: The device of this rank, if `init_process_group` was given one.
     bound_device_id: _device | None
-    _name: str
+    _name: str | None
     _description: str
-    _store: Store
+    _store: Any
+    #: The type and the object of each registered engine, by the kind of device.
+    _backends: dict[str, tuple[ProcessGroup.BackendType, Any]] = {}
+    _default_type: ProcessGroup.BackendType | None = None
+    #: The groups made from this one, if it is the group of all ranks.
+    _counts: Any = None
 
     class BackendType(enum.IntEnum):
         """Numbers of backends."""
 
         UNDEFINED, GLOO, NCCL, XCCL, UCC, MPI, CUSTOM = range(7)
 
-    def __init__(self) -> None:
-        raise NotImplementedError(
-            "torch.distributed.ProcessGroup: groups with collectives of Python's are not implemented. Make groups with "
-            "torch.distributed.init_process_group and new_group."
-        )
+    def __init__(self, *arguments: Any) -> None:
+        from ._made_groups import _MethodEngine
+
+        if len(arguments) not in (2, 3):
+            raise TypeError("ProcessGroup() takes a rank and a size, and may take a store before them")
+        store, rank, size = (None, *arguments) if len(arguments) == 2 else arguments
+        self._rank, self._size, self._store = operator.index(rank), operator.index(size), store
+        self._name, self._description, self._default_type = None, "undefined", ProcessGroup.BackendType.UNDEFINED
+        self._trace, self.bound_device_id = None, None
+        self._device_backends, self._made_engines, self._backends = {}, {}, {}
+        self._engine = _MethodEngine(self, self._rank, self._size)
+        if type(self) is not ProcessGroup:
+            # The class has collectives of its own, for all devices.
+            self._device_backends = _EveryDevice()
+            self._made_engines = _EveryDevice(self._engine)
+
+    def _register_backend(
+        self, device: _device | str, backend_type: ProcessGroup.BackendType, backend: Any = None
+    ) -> None:
+        """Let an engine serve a kind of device. The first one runs barriers, until `_set_default_backend` is called."""
+        from ._made_groups import _MethodEngine
+
+        kind = _device(device).type
+        if isinstance(backend, _Collectives):
+            engine: Any = backend._engine
+        else:
+            engine = _MethodEngine(backend, self._rank, self._size, self._engine.timeout)
+        if self._engine is None or isinstance(self._engine, _MethodEngine) and self._engine.target is self:
+            self._engine = engine
+        name = backend.name() if backend is not None else "undefined"
+        self._device_backends = {**self._device_backends, kind: name}
+        self._made_engines = {**self._made_engines, kind: engine}
+        self._backends = {**self._backends, kind: (backend_type, backend)}
+
+    def _set_default_backend(self, backend_type: ProcessGroup.BackendType) -> None:
+        """Choose the engine that runs barriers, by the type under which it was registered."""
+        self._default_type = backend_type
+        for kind, (each, _) in self._backends.items():
+            if each == backend_type:
+                self._engine = self._made_engines[kind]
+
+    def split_group(
+        self,
+        ranks: list[int],
+        timeout: datetime.timedelta | None = None,
+        opts: Any = None,
+        group_name: str | None = None,
+        group_desc: str | None = None,
+    ) -> ProcessGroup | None:
+        """Return a group of some ranks, or ``None`` on the others. Each engine of this group makes a part of itself.
+
+        Args:
+            ranks: ranks of this group.
+            timeout: the limit of each collective. The default is that of this group.
+            opts: options of the default engine. The others have those of this group's engines.
+            group_name: the name of the new group.
+            group_desc: the description of the new group.
+        """
+        if self._rank not in ranks:
+            return None
+        name = group_name or f"{self._name}:split:{'_'.join(map(str, ranks))}"
+        part = ProcessGroup(self._store, ranks.index(self._rank), len(ranks))
+        for kind, (backend_type, backend) in self._backends.items():
+            is_default = self._made_engines[kind] is self._engine
+            chosen = copy.copy(opts if opts is not None and is_default else backend.options)
+            chosen.group_name = name
+            if timeout is not None:
+                chosen._timeout = timeout
+            part._register_backend(kind, backend_type, backend.split(self._store, ranks, chosen))
+        part._set_default_backend(self._default_type)
+        part._set_group_name(name)
+        part._set_group_desc(group_desc or f"{self._description}:split")
+        return part
 
     @classmethod
     def _make(
@@ -783,23 +958,36 @@ class ProcessGroup(_Collectives):
         timeout: datetime.timedelta,
         device_backends: dict[str, str],
         device_id: _device | None,
+        partition: list[list[int]] | None = None,
+        is_planned: bool = False,
     ) -> ProcessGroup:
         group = object.__new__(cls)
         uses_mpi = device_backends.get("cpu") == "mpi"
-        group._engine = _make_engine(store, rank, len(ranks), name, timeout, ranks, uses_mpi)
+        group._engine = _make_engine(store, rank, len(ranks), name, timeout, ranks, uses_mpi, is_planned)
+        group._partition, group._is_planned = partition, is_planned
         group._rank, group._size = rank, len(ranks)
         group._name, group._description, group._store = name, description, store
         group._device_backends, group.bound_device_id = device_backends, device_id
         return group
 
     def name(self) -> str:
-        """Return the name of the backend of the group's first device."""
-        return next(iter(self._device_backends.values()))
+        """Return the name of the backend of the group's first device, or ``custom`` for an engine in Python."""
+        own = getattr(type(self), "getBackendName", None)
+        if own is not None:
+            return own(self)
+        if not _is_native(self._engine):
+            return "custom" if self._backends else "undefined"
+        return next(iter(self._device_backends.values()), "undefined")
 
     @property
     def group_name(self) -> str:
         """The name of the group, the same on all ranks."""
+        if self._name is None:
+            raise RuntimeError("ProcessGroup name not set")
         return self._name
+
+    def _set_group_name(self, name: str) -> None:
+        self._name = name
 
     @property
     def group_desc(self) -> str:
@@ -814,14 +1002,21 @@ class ProcessGroup(_Collectives):
         """The devices whose tensors the group takes."""
         return [_device(kind) for kind in self._device_backends]
 
-    def _get_backend(self, device: _device | str) -> ProcessGroupGloo:
+    def _id(self) -> int:
+        return id(self)
+
+    def _get_backend(self, device: _device | str) -> Any:
         """Return the engine of a device."""
         kind = _device(device).type
         if kind not in self._device_backends:
             raise RuntimeError(f"Could not find the default backend type for device type {kind}")
-        return ProcessGroupGloo._of(self)
+        if kind in self._backends:
+            return self._backends[kind][1]
+        return self if self._made_engines else ProcessGroupGloo._of(self)
 
-    get_backend = _get_backend
+    def get_backend(self, device: _device | str) -> Any:
+        """Return the engine of a device."""
+        return self._get_backend(device)
 
     def _get_backend_name(self) -> str:
         return self.name()
@@ -837,6 +1032,3 @@ class ProcessGroup(_Collectives):
 
     def _has_hooks(self) -> bool:
         return False
-
-    def _id(self) -> int:
-        return id(self)

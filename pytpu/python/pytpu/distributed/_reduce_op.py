@@ -24,6 +24,17 @@ class RedOpType(enum.Enum):
         return self.value
 
     __index__ = __int__
+    __hash__ = enum.Enum.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        """Compare kinds only. A `ReduceOp` compares itself with both."""
+        return self is other
+
+    def __call__(self, factor: float | Tensor) -> ReduceOp:
+        """Return the `ReduceOp` that multiplies by ``factor``, for ``PREMUL_SUM``."""
+        if self is not RedOpType.PREMUL_SUM:
+            raise TypeError(f"{self} takes no factor")
+        return ReduceOp(self, factor)
 
 
 _Kind = RedOpType

@@ -1,5 +1,10 @@
 """Process groups and the collectives that ranks run on tensors: all names of this module in PyTorch that exist here."""
 
+from __future__ import annotations
+
+import sys
+import types
+
 from .._absent import absent_class
 from .._C import PrefixStore, Store, Work
 from ._backend import (
@@ -21,6 +26,7 @@ from ._collectives import (
     _check_tensor_list as _check_tensor_list,
     _coalescing_manager as _coalescing_manager,
     _CoalescingManager as _CoalescingManager,
+    _CollOp as _CollOp,
     _dump_fr_trace as _dump_fr_trace,
     _ensure_all_tensors_same_dtype as _ensure_all_tensors_same_dtype,
     _reduce_scatter_base as _reduce_scatter_base,
@@ -52,6 +58,7 @@ from ._collectives import (
 )
 from ._debug import DebugLevel, get_debug_level, set_debug_level, set_debug_level_from_env
 from ._groups import (
+    STORE_BASED_BARRIER_PREFIX as STORE_BASED_BARRIER_PREFIX,
     GroupMember,
     GroupName,
     _abort_process_group as _abort_process_group,
@@ -66,6 +73,7 @@ from ._groups import (
     _get_group_size as _get_group_size,
     _get_group_tag as _get_group_tag,
     _get_object_coll_device as _get_object_coll_device,
+    _get_pg_config as _get_pg_config,
     _get_pg_default_device as _get_pg_default_device,
     _get_process_group_name as _get_process_group_name,
     _get_process_group_store as _get_process_group_store,
@@ -75,6 +83,8 @@ from ._groups import (
     _rank_not_in_group as _rank_not_in_group,
     _resolve_process_group as _resolve_process_group,
     _set_pg_timeout as _set_pg_timeout,
+    _store_based_barrier as _store_based_barrier,
+    _use_world as _use_world,
     _World as _World,
     _world as _world,
     destroy_process_group,
@@ -128,6 +138,33 @@ from ._reduce_op import RedOpType, ReduceOp, _make_nccl_premul_sum as _make_nccl
 from .constants import default_pg_timeout
 from .rendezvous import register_rendezvous_handler, rendezvous
 
+
+class _WorldIsReplaced(types.ModuleType):
+    """This module. Setting ``_world`` replaces the groups of this process everywhere."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "_world":
+            _use_world(value)
+        super().__setattr__(name, value)
+
+
+sys.modules[__spec__.name].__class__ = _WorldIsReplaced
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("_Backend", "_create_work_from_future"):
+        from . import _made_groups
+
+        return getattr(_made_groups, name)
+    raise AttributeError(f"module 'torch.distributed.distributed_c10d' has no attribute '{name}'")
+
+
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+if TYPE_CHECKING:
+    from typing import Any
+
+#: Whether the package ``torchcomms`` makes the engines. It cannot.
+_TORCHCOMM_AVAILABLE = False
 _NO_NCCL = "NCCL is not part of this package"
 ProcessGroupNCCL = absent_class("torch.distributed.distributed_c10d.ProcessGroupNCCL", _NO_NCCL)
 ProcessGroupNCCL2 = absent_class("torch.distributed.distributed_c10d.ProcessGroupNCCL2", _NO_NCCL)

@@ -15,7 +15,6 @@ import pytpu as torch
 from ._dedup_save_plans import dedup_save_plans
 from ._nested_dict import FLATTEN_MAPPING, flatten_state_dict
 from ._pieces import narrow, pieces_of, with_memory, write_items
-from ._traverse import OBJ_PATH, set_element
 from .metadata import (
     STATE_DICT_TYPE,
     STORAGE_TYPES,
@@ -27,6 +26,7 @@ from .metadata import (
 )
 from .planner import LoadPlan, LoadPlanner, ReadItem, SavePlan, SavePlanner, WriteItem, WriteItemType
 from .planner_helpers import common_boxes, read_items
+from .traverse import OBJ_PATH, set_element
 from .utils import find_state_dict_object
 
 if TYPE_CHECKING:
@@ -392,6 +392,14 @@ def create_default_global_save_plan(
 
     plans = [replace(plan, items=[recorded(item) for item in plan.items]) for plan in all_plans]
     return plans, Metadata(content)
+
+
+def _create_default_local_metadata(state_dict: dict[str, Any]) -> Metadata:
+    """Return the content of a checkpoint of a flat state dict, as far as this rank knows it."""
+    items: list[WriteItem] = []
+    for fqn, value in state_dict.items():
+        items += value._write_items_of_all(fqn) if hasattr(value, "_write_items_of_all") else write_items(fqn, value)
+    return create_default_global_save_plan([SavePlan(items)])[1]
 
 
 def _errors_of(metadata: Metadata, is_complete: bool) -> list[str]:

@@ -80,6 +80,91 @@ class Team:
         return CheckpointException(step, {self.rank: combined}) if is_wrapped(combined) else combined
 
 
+class _DistWrapper:
+    """Objects and results of functions, exchanged by the ranks of a group, or by this process alone.
+
+    If a function fails on a rank, all ranks raise `CheckpointException`.
+
+    Args:
+        group: The process group. `None` is the default group.
+        use_dist: Whether there are other ranks.
+        coordinator_rank: Rank in the group that sends and combines.
+    """
+
+    def __init__(self, group: Any, use_dist: bool, coordinator_rank: int) -> None:
+        self.group, self.use_dist, self.coordinator_rank = group, use_dist, coordinator_rank
+        self._team = Team(group, not use_dist, coordinator_rank)
+        self.rank, self.is_coordinator = self._team.rank, self._team.is_coordinator
+        self.global_coordinator_rank = self._team._source
+
+    def get_rank(self) -> int:
+        """Return this rank in the group."""
+        return self.rank
+
+    def get_world_size(self) -> int:
+        """Return the number of ranks of the group."""
+        return self._team.size
+
+    def broadcast_object(self, object: Any) -> Any:
+        """Return the object of the coordinator on all ranks."""
+        shared = [object]
+        if self.use_dist:
+            dist.broadcast_object_list(shared, src=self.global_coordinator_rank, group=self.group)
+        return shared[0]
+
+    def gather_object(self, object: Any) -> list[Any] | None:
+        """Return the objects of all ranks on the coordinator, and `None` on the others."""
+        if not self.use_dist:
+            return [object]
+        gathered = [None] * self._team.size if self.is_coordinator else None
+        dist.gather_object(object, gathered, dst=self.global_coordinator_rank, group=self.group)
+        return gathered
+
+    def all_gather_object(self, object: Any) -> list[Any]:
+        """Return the objects of all ranks on all ranks."""
+        gathered = [object] * self._team.size
+        if self.use_dist:
+            dist.all_gather_object(gathered, object, group=self.group)
+        return gathered
+
+    def scatter_object(self, object_list: list[Any] | None) -> Any:
+        """Return this rank's object of the coordinator's list."""
+        if not self.use_dist:
+            return (object_list or [None])[0]
+        received: list[Any] = [None]
+        source = self.global_coordinator_rank
+        dist.scatter_object_list(received, object_list if self.is_coordinator else None, source, self.group)
+        return received[0]
+
+    def all_gather(self, step: str, map_fun: Callable[[], T]) -> list[T]:
+        """Return what `map_fun` returns on each rank, on all ranks."""
+        return self._team.each(step, map_fun)
+
+    def all_reduce(self, step: str, map_fun: Callable[[], T], reduce_fun: Callable[[list[T]], R]) -> R:
+        """Call `map_fun` on all ranks and `reduce_fun` on the coordinator. Return its result on all ranks."""
+        return self._team.shared(step, map_fun, reduce_fun)
+
+    def reduce_scatter(self, step: str, map_fun: Callable[[], T], reduce_fun: Callable[[list[T]], list[R]]) -> R:
+        """Call `map_fun` on all ranks and `reduce_fun` on the coordinator. Each rank returns its item."""
+        return self._team.assigned(step, map_fun, reduce_fun)
+
+    def broadcast(self, step: str, map_fun: Callable[[], T]) -> T:
+        """Call `map_fun` on the coordinator, and return its result on all ranks."""
+        return self._team.shared(step, lambda: None, lambda _: map_fun())
+
+    def barrier(self) -> None:
+        """Wait until all ranks are here."""
+        if self.use_dist:
+            dist.barrier(group=self.group)
+
+
+def _create_file_view(file: Any, offset: int, length: int) -> Any:
+    """Return a part of an open file as a file to read."""
+    from .filesystem import _Part
+
+    return _Part(file, offset, length)
+
+
 def _outcome(run: Callable[[], Any]) -> Any:
     """Return the result of a call, or its error in a form that can be sent."""
     try:

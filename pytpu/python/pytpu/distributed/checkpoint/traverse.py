@@ -1,4 +1,4 @@
-"""Walks over nested state dicts."""
+"""``torch.distributed.checkpoint.traverse``: walks over nested state dicts."""
 
 from __future__ import annotations
 
