@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 
 from ... import _C, Tensor, device as _device, is_grad_enabled
@@ -18,24 +19,34 @@ if TYPE_CHECKING:
 
 
 def converted(structure: Any, f: Callable[[Tensor], Tensor]) -> Any:
-    """Return nested tuples, lists, dicts and dataclasses with ``f`` of each tensor."""
+    """Return nested tuples, lists, dicts and dataclasses with ``f`` of each tensor.
+
+    Parts that ``f`` does not change are the same objects, so that a module may write to them.
+    """
     if isinstance(structure, Tensor):
         return f(structure)
     if isinstance(structure, dict):
-        values = {key: converted(value, f) for key, value in structure.items()}
-        if type(structure) is dict:
-            return values
-        for key, value in values.items():
-            structure[key] = value
+        before = dict(structure)
+    elif isinstance(structure, (list, tuple)):
+        before = dict(enumerate(structure))
+    elif dataclasses.is_dataclass(structure) and not isinstance(structure, type):
+        before = {field.name: getattr(structure, field.name) for field in dataclasses.fields(structure)}
+    else:
+        return structure
+    parts = {key: converted(value, f) for key, value in before.items()}
+    if all(parts[key] is before[key] for key in before):
         return structure
     if isinstance(structure, tuple) and hasattr(structure, "_fields"):
-        return type(structure)(*(converted(part, f) for part in structure))
+        return type(structure)(*parts.values())
     if isinstance(structure, (list, tuple)):
-        return type(structure)(converted(part, f) for part in structure)
-    if dataclasses.is_dataclass(structure) and not isinstance(structure, type):
-        parts = {field.name: converted(getattr(structure, field.name), f) for field in dataclasses.fields(structure)}
-        return dataclasses.replace(structure, **parts)
-    return structure
+        return type(structure)(parts.values())
+    made = copy.copy(structure)
+    for key, value in parts.items():
+        if isinstance(structure, dict):
+            made[key] = value
+        else:
+            setattr(made, key, value)
+    return made
 
 
 class State:
