@@ -24,6 +24,7 @@ from pytpu.distributed.fsdp import (
     ShardingStrategy,
     StateDictType,
 )
+from pytpu.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 from pytpu.distributed.fsdp.wrap import (
     CustomPolicy,
     ModuleWrapPolicy,
@@ -239,3 +240,32 @@ def wrap_by_hand():
 
 def test_modules_are_wrapped_by_hand(pools):
     pools(2).run(wrap_by_hand)
+
+
+def scale():
+    model = FSDP(make("mlp"), device_mesh=init_device_mesh("cpu", (dist.get_world_size(),)))
+    scaler, plain = ShardedGradScaler("cpu", init_scale=8.0), nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    rank, ranks = own().values()
+    x, y = (each.chunk(ranks)[rank] for each in batch("mlp", 0))
+    before = model.state_dict()
+    scaler.scale(loss_of(model, x * float("inf") if rank == 1 else x, y)).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    assert scaler.get_scale() == 4 and all(torch.equal(a, b) for a, b in zip(before.values(), values(model)))
+    optimizer.zero_grad()
+    scaler.scale(loss_of(model, x, y)).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    assert scaler.get_scale() == 4 and not torch.equal(next(iter(before.values())), values(model)[0])
+    # Gradients that are not sharded.
+    optimizer = torch.optim.SGD(plain.parameters(), lr=0.1)
+    weight = plain.weight.detach().clone()
+    scaler.scale(plain(torch.full((1, 2), float("inf") if rank == 1 else 1.0)).sum()).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    assert scaler.get_scale() == 2 and torch.equal(plain.weight, weight)
+
+
+def test_all_ranks_leave_out_a_step_with_an_infinite_gradient(pools):
+    pools(2).run(scale)
