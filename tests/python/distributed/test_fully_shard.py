@@ -476,6 +476,9 @@ def refuse():
     with pytest.raises(AssertionError, match="FSDP does not support deepcopy"):
         copy.deepcopy(fully_shard(nn.Linear(2, 2), mesh=mesh))
     inner = fully_shard(nn.Linear(2, 2), mesh=mesh)
+    assert fully_shard.state(inner) is inner._get_fsdp_state()
+    with pytest.raises(AssertionError, match="can only be applied to a module once"):
+        fully_shard(inner, mesh=mesh)
     outer = fully_shard(nn.Sequential(inner, nn.Linear(2, 2)), mesh=mesh)
     inner(torch.ones(1, 2))
     with pytest.raises(RuntimeError, match="FSDP state has already been lazily initialized for 0"):
@@ -484,6 +487,10 @@ def refuse():
         register_fsdp_forward_method(inner, "nothing")
     with pytest.raises(ValueError, match="Expects FSDPModule but got"):
         inner.set_modules_to_forward_prefetch([nn.Linear(2, 2)])
+    other = init_device_mesh("tpu", (1, 2), mesh_dim_names=("outer", "inner"))
+    parallel = parallelize_module(nn.Linear(2, 2), other["inner"], ColwiseParallel())
+    with pytest.raises(ValueError, match="got tpu for DTensor and cpu for FSDP"):
+        fully_shard(parallel, mesh=mesh)
     tied = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
     tied[1].weight = tied[0].weight
     fully_shard(tied[0], mesh=mesh)

@@ -73,7 +73,7 @@ class State:
         for group in groups:
             group.reshards_after_forward = reshards_after_forward is not False
         self.tree: Tree | None = None
-        self.is_root = False
+        self._is_root = False
         #: Whether inputs of the root become the gathered dtype, if those of other modules do not.
         self.casts_root_inputs = False
         #: Modules to gather early in forward and in backward, that the user has named.
@@ -113,13 +113,13 @@ class State:
             self._to_run.clear()
             self.reshard()
 
-    def find_tree(self) -> Tree:
+    def _lazy_init(self) -> Tree:
         """Return the tree of this state. The first module whose forward is called is its root."""
         if self.tree is not None:
             return self.tree
         if len(self.modules) > 1:
             raise RuntimeError(f"FSDP requires a single root module but got {self.modules}")
-        self.is_root = True
+        self._is_root = True
         tree = self.tree = Tree()
         names = {id(module): name for name, module in self.modules[0].named_modules()}
         self._below = states_in(self.modules)
@@ -148,8 +148,8 @@ class State:
 
     def before_forward(self, module: Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """Gather the parameters. Return the inputs of the module, moved and converted."""
-        tree = self.find_tree()
-        if self.is_root:
+        tree = self._lazy_init()
+        if self._is_root:
             tree.begins_forward()
             for state in self._below:
                 state.forget_failed_call()
@@ -176,7 +176,7 @@ class State:
         return args, kwargs
 
     def _casts_inputs(self) -> bool:
-        return self.policy.cast_forward_inputs or (self.is_root and self.casts_root_inputs)
+        return self.policy.cast_forward_inputs or (self._is_root and self.casts_root_inputs)
 
     def _after(self, module: Module, args: Any, output: Any) -> Any:
         # The hook is called after an exception too, which may come before `_before` has ended.
@@ -201,7 +201,7 @@ class State:
                 x.register_hook(self._before_backward)
         if self.policy.output_dtype is not None:
             output = converted(output, lambda x: self._cast(x, self.policy.output_dtype))
-        if self.is_root and self.tree is not None:
+        if self._is_root and self.tree is not None:
             self.tree.ends_forward()
         return output
 
