@@ -7,11 +7,18 @@ from fsdp_models import Block, batch, loss_of, make, train, values
 
 import pytpu as torch
 import pytpu.distributed as dist
+import pytpu.distributed.checkpoint as dcp
 from pytpu import nn
 from pytpu.distributed import init_device_mesh
 from pytpu.distributed.algorithms._checkpoint.checkpoint_wrapper import (
     CheckpointWrapper,
     apply_activation_checkpointing,
+)
+from pytpu.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    get_state_dict,
+    set_state_dict,
 )
 from pytpu.distributed.fsdp import (
     CPUOffload,
@@ -269,3 +276,31 @@ def scale():
 
 def test_all_ranks_leave_out_a_step_with_an_infinite_gradient(pools):
     pools(2).run(scale)
+
+
+def save_files(folder):
+    model = FSDP(make(block=Block), auto_wrap_policy=BLOCKS)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    train(model, steps=2, optimizer=optimizer, **own())
+    of_model, of_optimizer = get_state_dict(model, optimizer)
+    assert list(of_model) == list(make(block=Block).state_dict())
+    assert all(isinstance(value, DTensor) for value in of_model.values())
+    dcp.save({"model": of_model, "optimizer": of_optimizer}, checkpoint_id=folder)
+    full = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
+    assert bool(full) == (dist.get_rank() == 0)
+    return train(model, steps=2, optimizer=optimizer, **own())
+
+
+def load_files(folder):
+    model = FSDP(make(block=Block), auto_wrap_policy=BLOCKS)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.5)
+    of_model, of_optimizer = get_state_dict(model, optimizer)
+    state = {"model": of_model, "optimizer": of_optimizer}
+    dcp.load(state, checkpoint_id=folder)
+    set_state_dict(model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
+    return train(model, steps=2, optimizer=optimizer, **own())
+
+
+def test_a_checkpoint_is_loaded_by_another_number_of_ranks(pools, tmp_path):
+    expected = pools(2).run(save_files, str(tmp_path))[0]
+    assert pools(4).run(load_files, str(tmp_path))[0] == pytest.approx(expected, rel=1e-5)

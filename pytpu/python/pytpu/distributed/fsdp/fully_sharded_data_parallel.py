@@ -105,6 +105,9 @@ class FullyShardedDataParallel(Module):
     """
 
     _is_summoned = False
+    _settings = StateDictSettings(
+        StateDictType.FULL_STATE_DICT, FullStateDictConfig(), FullOptimStateDictConfig(offload_to_cpu=False)
+    )
 
     def __init__(
         self,
@@ -177,9 +180,6 @@ class FullyShardedDataParallel(Module):
         self.sharding_strategy, self.mixed_precision = strategy, precision
         self.compute_device, self._device_mesh = device, info.mesh
         self.process_group = info.shard_process_group
-        self._settings = StateDictSettings(
-            StateDictType.FULL_STATE_DICT, FullStateDictConfig(), FullOptimStateDictConfig(offload_to_cpu=False)
-        )
         state = State((self,), [group], policy, device, None if reshards else False)
         state.casts_root_inputs = precision.cast_root_forward_inputs
         self.__dict__[_KEY] = state
@@ -440,9 +440,7 @@ class FullyShardedDataParallel(Module):
             module: the module.
         """
         found = FullyShardedDataParallel.fsdp_modules(module)
-        if found:
-            return found[0]._settings
-        return StateDictSettings(StateDictType.FULL_STATE_DICT, FullStateDictConfig(), FullOptimStateDictConfig())
+        return (found[0] if found else FullyShardedDataParallel)._settings
 
     @staticmethod
     @contextlib.contextmanager
