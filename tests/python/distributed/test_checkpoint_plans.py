@@ -14,6 +14,7 @@ import pytpu.distributed.checkpoint as dcp
 from pytpu.distributed._checkpointable import _Checkpointable
 from pytpu.distributed.checkpoint._dedup_save_plans import dedup_save_plans
 from pytpu.distributed.checkpoint._nested_dict import flatten_state_dict, unflatten_state_dict
+from pytpu.distributed.checkpoint._traverse import get_element, print_tensor, set_element
 from pytpu.distributed.checkpoint.default_planner import (
     create_default_global_save_plan,
     create_default_local_load_plan,
@@ -35,7 +36,6 @@ from pytpu.distributed.checkpoint.planner import (
 )
 from pytpu.distributed.checkpoint.planner_helpers import create_read_items_for_chunk_list
 from pytpu.distributed.checkpoint.state_dict_loader import _load_state_dict_from_keys
-from pytpu.distributed.checkpoint.traverse import get_element, print_tensor, set_element
 from pytpu.distributed.checkpoint.utils import Team, find_tensor_shard
 
 pytestmark = pytest.mark.filterwarnings(
