@@ -1,9 +1,9 @@
 //! Numbers of the `tpu` devices of a host.
 //!
 //! A process has one `tpu` device, [`Device::TPU`](crate::Device::TPU), with index 0. A launcher starts several
-//! processes on a host, each of which has a device of its own. Programs name these devices by numbers: the device of the
-//! process with `LOCAL_RANK` 1 is `tpu:1`. So a number becomes an index where a device is named, and an index becomes a
-//! number where a device is printed.
+//! processes on a host, each of which has a device of its own. Programs name these devices by numbers: the device of
+//! the process with `LOCAL_RANK` 1 is `tpu:1`. So a number becomes an index where a device is named, and an index
+//! becomes a number where a device is printed.
 //!
 //! Indices are the same in all processes, so that compiled programs are too.
 
