@@ -161,6 +161,8 @@ advisories: $(VENV)/.check
 attack: $(TEST_SITE)/.installed
 	PYTHONPATH=$(CURDIR)/$(TEST_SITE) $(PY) tests/attack/run.py --minutes $(ATTACK_MINUTES)
 	TORCHTPU_FAIL_EVERY=1 cargo test --test failing_allocator
+	TORCHTPU_SCHEDULES=1000 TORCHTPU_PJRT_PLUGIN=$$($(PY) tests/summary.py --plugin) \
+		cargo test -p torchtpu-distributed --test agreement schedules
 
 # libFuzzer writes what it finds interesting to the first folder, and only reads the seeds.
 fuzz: $(TEST_SITE)/.installed

@@ -94,7 +94,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bench", action="store_true", help="run the Rust benchmarks instead of the tests")
     parser.add_argument("--only", choices=["rust", "python"], help="run one half only")
+    parser.add_argument("--plugin", action="store_true", help="only print the path of the XLA:CPU plugin")
     args = parser.parse_args()
+    if args.plugin:
+        print(plugin() or "")
+        return 0
 
     env = dict(os.environ)
     found = plugin()

@@ -13,6 +13,7 @@
 //! | all_gather, reduce_scatter | ring | ring |
 //! | gather, scatter | direct | direct |
 //! | all_to_all | pairwise | pairwise |
+//! | agreement | dissemination | |
 //! | barrier | dissemination | |
 //!
 //! Headers flow in both directions of a step between two ranks, also if only one of them has a payload. So a rank that
@@ -331,6 +332,24 @@ pub(crate) fn all_gather(links: &mut Links, call: Call, input: &[u8], output: &m
     output[links.rank * n..(links.rank + 1) * n].copy_from_slice(input);
     // Blocks of equal size: `n` bytes are one element.
     ring_spread(links, call, n.max(1), 0, output)
+}
+
+/// Exchange the equal blocks of `data` in `log2(size)` steps, for few bytes. Each rank has filled its own block.
+pub(crate) fn exchange_blocks(links: &mut Links, call: Call, data: &mut [u8]) -> Step {
+    let (rank, size) = (links.rank, links.size);
+    let n = data.len() / size;
+    // Block `i` of the copy is that of rank `rank + i`.
+    data.rotate_left(rank * n);
+    let mut distance = 1;
+    while distance < size {
+        let count = distance.min(size - distance) * n;
+        let (to, from) = (before(rank, distance, size), after(rank, distance, size));
+        let (known, missing) = data.split_at_mut(distance * n);
+        links.step(call, to, from, Body::Copy { send: &known[..count], receive: &mut missing[..count] })?;
+        distance *= 2;
+    }
+    data.rotate_right(rank * n);
+    Ok(())
 }
 
 /// Gather `input` of all ranks into `output` of the root, which is empty on the other ranks.

@@ -6,9 +6,12 @@
 //! The first error breaks the group: its links close, so that ranks that wait for this one notice, and its text goes to
 //! the store, so that they can report it. Later calls fail at once.
 
+mod agreeing;
 mod failure;
+mod planned;
 mod reserved;
 
+use crate::agree::Agreement;
 use crate::algo::{self, Call, Links};
 use crate::message::{Messages, Outgoing, Wanted};
 use crate::recorder::{Entry, Recorder, State};
@@ -80,6 +83,12 @@ pub(crate) struct Group {
     worker: Mutex<Option<mpsc::Sender<Job>>>,
     children: AtomicU64,
     barriers: AtomicU64,
+    /// Until when a timeout does not count: see [`watch`].
+    pub(crate) excused_until: Mutex<Option<Instant>>,
+    /// The group through which the ranks agree about programs, made at first use.
+    agreement: Mutex<Option<Arc<Agreement>>>,
+    /// Whether only this rank exists.
+    is_planned: bool,
 }
 
 struct Job {
@@ -105,6 +114,17 @@ impl ProcessGroup {
         rank: usize,
         size: usize,
         options: Options,
+    ) -> Result<ProcessGroup> {
+        ProcessGroup::make(store, network, rank, size, options, false)
+    }
+
+    fn make(
+        store: Arc<dyn Store>,
+        network: Arc<dyn Network>,
+        rank: usize,
+        size: usize,
+        options: Options,
+        is_planned: bool,
     ) -> Result<ProcessGroup> {
         if rank >= size {
             return Err(Error::value(format!("ProcessGroup: rank: {rank}, must be less than size {size}")));
@@ -139,6 +159,9 @@ impl ProcessGroup {
             worker: Mutex::new(None),
             children: AtomicU64::new(0),
             barriers: AtomicU64::new(0),
+            excused_until: Mutex::new(None),
+            agreement: Mutex::new(None),
+            is_planned,
         });
         watch::add(&group);
         Ok(ProcessGroup(group))
@@ -267,6 +290,10 @@ impl ProcessGroup {
         group.record_message("send", tag, dtype, [payload.len(), 0]);
         let promise = Promise::new("send");
         let work = promise.work();
+        if group.is_planned {
+            promise.finish(Ok(Box::new(payload)));
+            return Ok(work);
+        }
         let deadline = Instant::now() + timeout;
         group.messages.lock().send(to, Outgoing { tag, dtype, payload, deadline, promise });
         Ok(work)
@@ -282,6 +309,10 @@ impl ProcessGroup {
     ) -> Result<Work> {
         let group = &*self.0;
         group.check_peer("recv", from)?;
+        if group.is_planned {
+            let any = || Error::not_implemented("recv: a planned group has no other rank that sends");
+            return Err(from.map_or_else(any, |rank| planned::absent("recv", rank)));
+        }
         launch_recorded();
         group.record_message("recv", tag, dtype, [0, output.bytes().len()]);
         let promise = Promise::new("recv");
@@ -338,6 +369,9 @@ impl ProcessGroup {
     /// Fails on every rank that is here if one is not within `timeout`. The group stays usable.
     pub fn monitored_barrier(&self, timeout: Duration, wait_all: bool) -> Result<()> {
         let (rank, size) = (self.rank(), self.size());
+        if self.is_planned() {
+            return self.0.expect_whole();
+        }
         let tag = INTERNAL_TAG | self.0.barriers.fetch_add(1, Ordering::Relaxed);
         let millis = timeout.as_millis();
         if rank != 0 {
@@ -413,7 +447,7 @@ impl ProcessGroup {
                 ranks: list.iter().map(|&r| self.0.ranks[r]).collect(),
             };
             let (store, network) = (self.0.meeting.store.clone(), self.0.network.clone());
-            return ProcessGroup::new(store, network, rank, list.len(), options).map(Some);
+            return ProcessGroup::make(store, network, rank, list.len(), options, self.0.is_planned).map(Some);
         }
         Ok(None)
     }
@@ -423,8 +457,7 @@ impl ProcessGroup {
         let group = &*self.0;
         let text = format!("{} was aborted: {reason}", group.identity());
         group.break_with(&Error::new(ErrorKind::DistBackend, text.as_str()));
-        // If the store fails, the other ranks say that this one has left.
-        let _ = group.meeting.post("abort", &text);
+        group.post_abort(&text);
     }
 }
 
@@ -449,7 +482,7 @@ fn spawn_worker(name: &str) -> Result<mpsc::Sender<Job>> {
 impl Group {
     /// Return group and rank, for messages.
     fn identity(&self) -> String {
-        format!("Rank {} of group {}", self.name_of(self.rank), self.name)
+        format!("Rank {} of group {}", self.name_of(self.rank), self.shown_name())
     }
 
     /// Return a rank, with its global rank if that differs.
@@ -482,9 +515,18 @@ impl Group {
         self.expect_whole()
     }
 
+    fn watch(&self, deadline: Instant) -> Watch<'_> {
+        Watch { deadline, broken: &self.broken, excused_until: &self.excused_until }
+    }
+
     /// Whether a collective has run for longer than `time`, or a message waits.
     pub(crate) fn has_waited(&self, time: Duration) -> bool {
         self.running_since.lock().is_some_and(|start| start.elapsed() > time) || !self.messages.lock().is_idle()
+    }
+
+    /// How long the collective that runs has been running.
+    pub(crate) fn running_for(&self) -> Option<Duration> {
+        self.running_since.lock().map(|start| start.elapsed())
     }
 
     /// Return a text that names a rank that has left before the collective that runs, if there is one.
@@ -505,7 +547,8 @@ impl Group {
         }
         let failure = self.failure.lock();
         let reason = failure.as_ref().map_or("another rank stopped it", Told::message);
-        let text = format!("The process group {} is broken, because an earlier call failed: {reason}", self.name);
+        let name = self.shown_name();
+        let text = format!("The process group {name} is broken, because an earlier call failed: {reason}");
         Err(Error::new(ErrorKind::DistBackend, text).note("make a new group, or restart the processes"))
     }
 
@@ -612,8 +655,11 @@ impl Group {
             let header = Header { group: self.id, sequence, fingerprint: request.fingerprint(), bytes: 0 };
             let now = Instant::now();
             let deadline = now.checked_add(timeout).unwrap_or(now + Duration::from_secs(u32::MAX.into()));
-            let call = Call { header, watch: Watch { deadline, broken: &self.broken } };
+            let call = Call { header, watch: self.watch(deadline) };
             let combine = request.combine()?;
+            if self.is_planned {
+                return self.perform_planned(request, combine, input, output);
+            }
             let ran = run(&mut self.links.lock(), call, request, combine, input, output);
             ran.map_err(|fault| self.fail(fault, request, sequence, timeout))
         });
@@ -624,10 +670,15 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        if !*self.broken.get_mut() {
+        if !*self.broken.get_mut() && !self.is_planned {
             // Without the key, waiting ranks find the same by the closed links, only later.
             let _ = self.meeting.post(&format!("left/{}", self.rank), &self.turn.next().to_string());
             let _ = self.meeting.post("left", "");
+            if self.agreement.get_mut().is_none() && !self.is_agreement() {
+                // A rank that never agreed about a program will not do so either.
+                let _ = self.meeting.post(&format!("agreement/left/{}", self.rank), "0");
+                let _ = self.meeting.post("agreement/left", "");
+            }
             let end = Instant::now() + LINGER;
             while Instant::now() < end && (self.links.get_mut().is_unread() || self.messages.get_mut().is_unread()) {
                 std::thread::sleep(Duration::from_millis(1));

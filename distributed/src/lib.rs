@@ -33,6 +33,7 @@
 
 #![deny(unsafe_code)]
 
+mod agree;
 mod algo;
 mod group;
 pub mod mesh;

@@ -8,14 +8,15 @@ use crate::group::ProcessGroup;
 use crate::reduce::ReduceOp;
 use crate::request::{Op, Request};
 use crate::store::check_interrupt;
+use crate::{agree, watch};
 use parking_lot::{Mutex, RwLock};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use torchtpu_tensor::comm::{self, Call, Communicator, Group, Ticket};
+use torchtpu_tensor::comm::{self, Agreed, Call, Communicator, Group, Proposal, Step, Ticket};
 use torchtpu_tensor::ops::collective::{Kind, Reduction};
-use torchtpu_tensor::{Error, ErrorKind, Result, backend};
+use torchtpu_tensor::{DType, Dims, Error, ErrorKind, Result, backend};
 
 /// The groups by their numbers, from 1. The place of a group that was unregistered stays empty.
 static GROUPS: RwLock<Vec<Option<ProcessGroup>>> = RwLock::new(Vec::new());
@@ -61,7 +62,7 @@ pub fn unregister(group: &Group) {
 
 /// Break a group: what waits ends with an error that says `why`, on all ranks.
 pub fn abort(group: &Group, why: &str) {
-    if let Ok(group) = Groups::find(group.number()) {
+    if let Ok(group) = find(group.number()) {
         group.abort(why);
     }
 }
@@ -98,16 +99,23 @@ pub fn at_line<R>(line: Option<Arc<str>>, call: impl FnOnce() -> R) -> R {
 /// The groups as a communicator.
 struct Groups;
 
-impl Groups {
-    fn find(number: u32) -> Result<ProcessGroup> {
-        let group = (number as usize).checked_sub(1).and_then(|i| GROUPS.read().get(i)?.clone());
-        group.ok_or_else(|| Error::new(ErrorKind::DistBackend, "the process group of this collective was destroyed"))
-    }
+/// Return the group with a number.
+///
+/// # Errors
+/// `DistBackend` if it was destroyed.
+pub(crate) fn find(number: u32) -> Result<ProcessGroup> {
+    let group = (number as usize).checked_sub(1).and_then(|i| GROUPS.read().get(i)?.clone());
+    group.ok_or_else(|| Error::new(ErrorKind::DistBackend, "the process group of this collective was destroyed"))
+}
+
+/// Return the line of a collective that has not run, if known.
+pub(crate) fn line_of(ticket: Ticket) -> Option<Arc<str>> {
+    LINES.lock().get(&ticket).cloned()
 }
 
 impl Communicator for Groups {
     fn reserve(&self, group: &Group) -> Result<Ticket> {
-        let sequence = Groups::find(group.number())?.reserve()?;
+        let sequence = find(group.number())?.reserve()?;
         RESERVED.fetch_add(1, Ordering::Relaxed);
         let ticket = Ticket::new(group.number(), sequence);
         if let Some(line) = LINE.with_borrow(Clone::clone) {
@@ -118,7 +126,7 @@ impl Communicator for Groups {
 
     fn run(&self, ticket: Ticket, call: Call<'_>) -> Result<()> {
         USED.fetch_add(1, Ordering::Relaxed);
-        let group = Groups::find(ticket.group())?;
+        let group = find(ticket.group())?;
         let was_running = IS_RUNNING.replace(true);
         let line = LINES.lock().remove(&ticket);
         let result = run(&group, ticket.sequence(), line, call);
@@ -128,9 +136,29 @@ impl Communicator for Groups {
 
     fn give_up(&self, ticket: Ticket, why: &Error) {
         LINES.lock().remove(&ticket);
-        if let Ok(group) = Groups::find(ticket.group()) {
+        if let Ok(group) = find(ticket.group()) {
             group.give_up(ticket.sequence(), why);
         }
+    }
+
+    fn agree(&self, proposal: &Proposal<'_>) -> Result<Agreed> {
+        agree::agree(proposal)
+    }
+
+    fn await_compiled(&self, step: &Step) -> Result<()> {
+        agree::await_compiled(step)
+    }
+
+    fn was_launched(&self, ticket: Ticket) {
+        USED.fetch_add(1, Ordering::Relaxed);
+        LINES.lock().remove(&ticket);
+        if let Ok(group) = find(ticket.group()) {
+            group.pass(ticket.sequence());
+        }
+    }
+
+    fn note_compiling(&self, begins: bool) {
+        watch::note_compiling(begins);
     }
 
     fn launch_recorded(&self) {
@@ -147,45 +175,61 @@ impl Communicator for Groups {
     }
 }
 
+/// Return a collective on elements of these sizes as a request of its group.
+pub(crate) fn request(kind: &Kind, dtype: DType, sizes: &Dims, group: &ProcessGroup) -> Request {
+    let new = |op, shape: &[usize]| Request::new(op, dtype, shape);
+    match kind {
+        Kind::AllReduce(by) => new(Op::AllReduce(op(*by)), sizes),
+        Kind::Broadcast { from } => new(Op::Broadcast { root: *from }, sizes),
+        Kind::Reduce { by, to } => new(Op::Reduce(op(*by), *to), sizes),
+        Kind::AllGather => new(Op::AllGather, sizes),
+        Kind::ReduceScatter(by) => {
+            let mut part = *sizes;
+            part.set(0, sizes[0] / group.size());
+            new(Op::ReduceScatter(op(*by)), &part)
+        }
+        Kind::AllToAll { sent, received } => {
+            new(Op::AllToAll { sent: sent.clone(), received: received.clone() }, sizes)
+        }
+        Kind::Permute { pairs } => {
+            // The elements of a rank are one row.
+            let (source, target) = partners(pairs, group.rank());
+            let rows = |one: Option<usize>| (0..group.size()).map(|r| usize::from(one == Some(r))).collect();
+            let op = Op::AllToAll { sent: rows(target), received: rows(source) };
+            new(op, &[&[usize::from(target.is_some())], &sizes[..]].concat())
+        }
+    }
+}
+
+/// Return the rank that a rank receives from, and the one that it sends to.
+fn partners(pairs: &[(usize, usize)], rank: usize) -> (Option<usize>, Option<usize>) {
+    let source = pairs.iter().find(|p| p.1 == rank).map(|p| p.0);
+    (source, pairs.iter().find(|p| p.0 == rank).map(|p| p.1))
+}
+
 fn run(group: &ProcessGroup, ticket: u64, line: Option<Arc<str>>, call: Call<'_>) -> Result<()> {
     let Call { kind, dtype, sizes, x, y } = call;
-    let request = |op, shape: &[usize]| Request { line: line.clone(), ..Request::new(op, dtype, shape) };
+    let request = Request { line, ..request(kind, dtype, &sizes, group) };
     // The output of these ops is also their input.
     if matches!(kind, Kind::AllReduce(_) | Kind::Reduce { .. } | Kind::Broadcast { .. }) && !x.is_empty() {
         y.copy_from_slice(x);
     }
     match kind {
-        Kind::AllReduce(by) => group.run_reserved(ticket, &request(Op::AllReduce(op(*by)), &sizes), &[], y),
-        Kind::Broadcast { from } => group.run_reserved(ticket, &request(Op::Broadcast { root: *from }, &sizes), &[], y),
-        Kind::Reduce { by, to } => {
-            group.run_reserved(ticket, &request(Op::Reduce(op(*by), *to), &sizes), &[], y)?;
+        Kind::AllReduce(_) | Kind::Broadcast { .. } => group.run_reserved(ticket, &request, &[], y),
+        Kind::Reduce { to, .. } => {
+            group.run_reserved(ticket, &request, &[], y)?;
             if group.rank() != *to {
                 y.fill(0);
             }
             Ok(())
         }
-        Kind::AllGather => group.run_reserved(ticket, &request(Op::AllGather, &sizes), x, y),
-        Kind::ReduceScatter(by) => {
-            let mut part = sizes;
-            part.set(0, sizes[0] / group.size());
-            group.run_reserved(ticket, &request(Op::ReduceScatter(op(*by)), &part), x, y)
-        }
-        Kind::AllToAll { sent, received } => {
-            let op = Op::AllToAll { sent: sent.clone(), received: received.clone() };
-            group.run_reserved(ticket, &request(op, &sizes), x, y)
-        }
+        Kind::AllGather | Kind::ReduceScatter(_) | Kind::AllToAll { .. } => group.run_reserved(ticket, &request, x, y),
         Kind::Permute { pairs } => {
-            // The elements of a rank are one row.
-            let rank = group.rank();
-            let target = pairs.iter().find(|p| p.0 == rank).map(|p| p.1);
-            let source = pairs.iter().find(|p| p.1 == rank).map(|p| p.0);
-            let rows = |one: Option<usize>| (0..group.size()).map(|r| usize::from(one == Some(r))).collect();
-            let op = Op::AllToAll { sent: rows(target), received: rows(source) };
-            let shape = [&[usize::from(target.is_some())], &sizes[..]].concat();
+            let (source, target) = partners(pairs, group.rank());
             // Without a pair, this rank sends nothing, or gets nothing.
             let sent = if target.is_some() { x } else { &[] };
             let received = if source.is_some() { &mut *y } else { &mut [] };
-            group.run_reserved(ticket, &request(op, &shape), sent, received)?;
+            group.run_reserved(ticket, &request, sent, received)?;
             if source.is_none() {
                 y.fill(0);
             }

@@ -4,8 +4,9 @@ use crate::group::Group;
 use crate::recorder::State;
 use crate::transport::shm;
 use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Once, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use torchtpu_tensor::{Error, ErrorKind};
 
 const PERIOD: Duration = Duration::from_millis(500);
@@ -13,20 +14,33 @@ const PERIOD: Duration = Duration::from_millis(500);
 /// left.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// A group, and the sequence number and state that the store has.
-type Watched = (Weak<Group>, Option<(u64, State)>);
+/// A compilation that takes longer counts as stuck.
+const LONGEST_COMPILATION: Duration = Duration::from_secs(2 * 60 * 60);
+
+/// A group, and what the watchdog remembers of it.
+#[derive(Clone)]
+struct Watched {
+    group: Weak<Group>,
+    /// The sequence number and state that the store has.
+    told: Option<(u64, State)>,
+    /// The last sign that each rank gave while it compiled.
+    signs: BTreeMap<usize, Vec<u8>>,
+}
+
+/// The number of programs that this process compiles now, and since when.
+static COMPILING: Mutex<(usize, Option<Instant>)> = Mutex::new((0, None));
 
 static GROUPS: Mutex<Vec<Watched>> = Mutex::new(Vec::new());
 static START: Once = Once::new();
 
 /// Watch a group until it is dropped.
 pub(crate) fn add(group: &Arc<Group>) {
-    GROUPS.lock().push((Arc::downgrade(group), None));
+    GROUPS.lock().push(Watched { group: Arc::downgrade(group), told: None, signs: BTreeMap::new() });
     START.call_once(|| {
         let run = || {
-            loop {
+            for turn in 0.. {
                 std::thread::sleep(PERIOD);
-                look();
+                look(turn);
             }
         };
         // Without the thread, reports of timeouts say less.
@@ -34,14 +48,63 @@ pub(crate) fn add(group: &Arc<Group>) {
     });
 }
 
-fn look() {
+/// Return a group of this process for which `is_wanted` is true.
+pub(crate) fn find(is_wanted: impl Fn(&Group) -> bool) -> Option<Arc<Group>> {
+    let groups = GROUPS.lock().clone();
+    groups.iter().filter_map(|watched| watched.group.upgrade()).find(|group| is_wanted(group))
+}
+
+/// Note that this process begins or ends to compile a program. While it does, other ranks do not count their timeouts.
+pub(crate) fn note_compiling(begins: bool) {
+    let (count, since) = &mut *COMPILING.lock();
+    if begins {
+        *count += 1;
+        since.get_or_insert_with(Instant::now);
+    } else {
+        *count = count.saturating_sub(1);
+        if *count == 0 {
+            *since = None;
+        }
+    }
+}
+
+/// Return the ranks whose signs that they compile have changed since the last look.
+fn compiling_ranks(group: &Group, signs: &mut BTreeMap<usize, Vec<u8>>) -> Vec<usize> {
+    if !matches!(group.meeting.find("compiling"), Ok(Some(_))) {
+        return Vec::new();
+    }
+    let gives_sign = |&rank: &usize| {
+        let Ok(Some(sign)) = group.meeting.find(&format!("compiling/{rank}")) else { return false };
+        signs.insert(rank, sign.clone()).is_some_and(|before| before != sign)
+    };
+    (0..group.meeting.size).filter(|&rank| rank != group.rank).filter(gives_sign).collect()
+}
+
+fn look(turn: u64) {
     let watched = {
         let mut groups = GROUPS.lock();
-        groups.retain(|(group, _)| group.strong_count() > 0);
+        groups.retain(|watched| watched.group.strong_count() > 0);
         groups.clone()
     };
-    for (weak, told) in watched {
+    let compiles = COMPILING.lock().1.is_some_and(|since| since.elapsed() > PATIENCE);
+    for Watched { group: weak, told, mut signs } in watched {
         let Some(group) = weak.upgrade() else { continue };
+        if compiles {
+            // If the store fails, other ranks count their timeouts.
+            let _ = group.meeting.post(&format!("compiling/{}", group.rank), &turn.to_string());
+            let _ = group.meeting.post("compiling", "");
+        }
+        let remember = |change: &dyn Fn(&mut Watched)| {
+            if let Some(entry) = GROUPS.lock().iter_mut().find(|w| w.group.ptr_eq(&weak)) {
+                change(entry);
+            }
+        };
+        if group.running_for().is_some_and(|time| time > PATIENCE && time < LONGEST_COMPILATION) {
+            if !compiling_ranks(&group, &mut signs).is_empty() {
+                *group.excused_until.lock() = Some(Instant::now() + 4 * PERIOD);
+            }
+            remember(&|entry| entry.signs.clone_from(&signs));
+        }
         if group.has_waited(PATIENCE) {
             if let Ok(Some(text)) = group.meeting.find("abort") {
                 group.break_with(&Error::new(ErrorKind::DistBackend, String::from_utf8_lossy(&text)));
@@ -59,9 +122,7 @@ fn look() {
         if now != told {
             // The store may be gone at the end of a program. Then no rank reads this.
             let _ = group.meeting.post(&format!("state/{}", group.rank), &last.summary());
-            if let Some(entry) = GROUPS.lock().iter_mut().find(|(g, _)| g.ptr_eq(&weak)) {
-                entry.1 = now;
-            }
+            remember(&|entry| entry.told = now);
         }
     }
     shm::forget_old_links();

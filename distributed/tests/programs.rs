@@ -1,34 +1,13 @@
-//! Collectives in compiled programs, between processes on XLA:CPU. Each test starts this program again, once for each
-//! rank. The tests need a PJRT plugin, which `tests/summary.py` provides. Without one, they fail with its error.
+//! Collectives in compiled programs, between processes on XLA:CPU.
 
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-use torchtpu_distributed::store::FileStore;
-use torchtpu_distributed::transport::shm::Shm;
-use torchtpu_distributed::{Options, ProcessGroup, tensors};
+mod started;
+
+use started::{Case, PATIENT, Rank, sum, tpu, values};
+use std::time::Duration;
 use torchtpu_lazy::{self as lazy, Divide, EagerMode, Interpret};
 use torchtpu_tensor::comm::Group;
 use torchtpu_tensor::ops::collective::{self, Reduction};
-use torchtpu_tensor::{Device, Error, ErrorKind, Result, Tensor};
-
-const RANK: &str = "TORCHTPU_TEST_RANK";
-const CASE: &str = "TORCHTPU_TEST_CASE";
-const FOLDER: &str = "TORCHTPU_TEST_FOLDER";
-const SIZE: usize = 2;
-/// Long enough for a loaded machine.
-const PATIENT: Duration = Duration::from_secs(60);
-
-/// One rank of a case.
-struct Rank {
-    rank: usize,
-    group: ProcessGroup,
-    tensors: Group,
-    folder: PathBuf,
-}
-
-type Case = (&'static str, Duration, fn(&Rank));
+use torchtpu_tensor::{Device, ErrorKind, Result, Tensor};
 
 const CASES: &[Case] = &[
     ("kinds", PATIENT, every_kind_gives_the_results_of_cpu),
@@ -42,39 +21,6 @@ const CASES: &[Case] = &[
     ("gone", PATIENT, ranks_that_leave_are_reported),
     ("shapes", PATIENT, unequal_shapes_are_reported),
 ];
-
-fn tpu(v: &[f32]) -> Tensor {
-    Tensor::from_slice_on(v, &[v.len()], Device::TPU).expect("it is copied")
-}
-
-fn values(x: &Tensor) -> Vec<f32> {
-    x.to_vec().expect("it is computed")
-}
-
-fn sum(x: &Tensor, group: &Group) -> Tensor {
-    collective::all_reduce(x, Reduction::Sum, group).expect("it is recorded")
-}
-
-impl Rank {
-    fn error(&self, x: &Tensor) -> Error {
-        let error = x.to_vec::<f32>().expect_err("a rank is missing");
-        assert_eq!(error.kind(), ErrorKind::DistBackend, "{error}");
-        error
-    }
-
-    /// Wait until the other rank has written a file.
-    fn await_file(&self, name: &str) {
-        let limit = Instant::now() + PATIENT;
-        while !self.folder.join(name).exists() {
-            assert!(Instant::now() < limit, "{name} takes too long");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-
-    fn write_file(&self, name: &str) {
-        std::fs::write(self.folder.join(name), "").expect("the folder is writable");
-    }
-}
 
 fn every_kind_gives_the_results_of_cpu(r: &Rank) {
     type Call = fn(&Tensor, &Group) -> Result<Tensor>;
@@ -242,66 +188,8 @@ fn unequal_shapes_are_reported(r: &Rank) {
 /// The program of a rank.
 #[test]
 fn program_of_a_rank() {
-    let Ok(rank) = std::env::var(RANK) else { return };
-    let rank = rank.parse().expect("the rank is a number");
-    let folder = PathBuf::from(std::env::var(FOLDER).expect("the parent sets the folder"));
-    let name = std::env::var(CASE).expect("the parent sets the case");
-    let (_, timeout, work) = CASES.iter().find(|c| c.0 == name).expect("the case exists");
-    lazy::install();
-    lazy::set_cache_folder(None).expect("nothing has used the device yet");
-    lazy::set_interpret(Interpret::Never);
-    let store = Arc::new(FileStore::new(folder.join("store"), None).expect("the store is made"));
-    let options = Options { timeout: PATIENT, ..Options::default() };
-    let group = ProcessGroup::new(store, Arc::new(Shm), rank, SIZE, options).expect("the group is made");
-    // Both have a device before time counts.
-    values(&tpu(&[0.0]));
-    group.barrier().expect("all ranks are there");
-    group.set_timeout(*timeout);
-    let handle = tensors::register(&group, vec![(0..SIZE).collect()]).expect("the partition fits");
-    work(&Rank { rank, group, tensors: handle.clone(), folder });
-    tensors::unregister(&handle);
-}
-
-/// Kills the process when the test ends, however it ends.
-struct Started(Child);
-
-impl Drop for Started {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn spawn(folder: &Path, case: &str, rank: usize) -> Started {
-    let program = std::env::current_exe().expect("the test has a path");
-    let log = std::fs::File::create(folder.join(format!("log{rank}"))).expect("the folder is writable");
-    let child = Command::new(program)
-        .args(["--exact", "program_of_a_rank", "--nocapture"])
-        .env(RANK, rank.to_string())
-        .env(FOLDER, folder)
-        .env(CASE, case)
-        .stdout(Stdio::null())
-        .stderr(log)
-        .spawn();
-    Started(child.expect("the test starts again"))
-}
-
-/// Run a case on all ranks.
-fn run(case: &str) {
-    let kept = tempfile::tempdir().expect("the folder is made");
-    let mut ranks: Vec<Started> = (0..SIZE).map(|rank| spawn(kept.path(), case, rank)).collect();
-    let limit = Instant::now() + Duration::from_secs(180);
-    let mut ended = [false; SIZE];
-    while ended.contains(&false) {
-        for (rank, started) in ranks.iter_mut().enumerate() {
-            let log = || std::fs::read_to_string(kept.path().join(format!("log{rank}"))).unwrap_or_default();
-            let status = started.0.try_wait().expect("the rank can be waited for");
-            ended[rank] = status.is_some();
-            assert!(status.is_none_or(|s| s.success()), "{case}: rank {rank} ended with {status:?}\n{}", log());
-            assert!(Instant::now() < limit, "{case}: rank {rank} does not end\n{}", log());
-        }
-        std::thread::sleep(Duration::from_millis(10));
+    if started::is_rank() {
+        started::serve(CASES);
     }
 }
 
@@ -310,8 +198,8 @@ macro_rules! cases {
     ($($name:ident = $case:literal;)*) => {$(
         #[test]
         fn $name() {
-            if std::env::var(RANK).is_err() {
-                run($case);
+            if !started::is_rank() {
+                started::run($case, 2, &[], Duration::from_secs(180));
             }
         }
     )*};

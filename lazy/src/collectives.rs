@@ -9,7 +9,7 @@ use crate::kernels;
 use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use torchtpu_pjrt::{Buffer, CallFrame, Client, CustomCall, ElementType, Event};
 use torchtpu_tensor::comm::{self, Ticket};
 use torchtpu_tensor::ops::collective;
@@ -27,10 +27,7 @@ impl CustomCall for Collectives {
         let ticket = i64::from_ne_bytes(ticket.bytes.try_into().map_err(|_| "the ticket is no int64")?);
         let (dtype, sizes) = (kernels::dtype(x.element_type)?, kernels::sizes(x.dims)?);
         let result = collective::run(frame.kernel, frame.numbers, ticket, dtype, sizes, x.bytes, y.bytes);
-        result.map_err(|e| {
-            let notes = e.notes().iter().map(ToString::to_string).collect();
-            keep(Failure { kind: e.kind(), message: e.message().to_string(), notes })
-        })
+        result.map_err(|e| keep(Failure::of(&e)))
     }
 }
 
@@ -172,8 +169,48 @@ pub(crate) fn await_event(event: &Arc<Event>) -> torchtpu_tensor::Result<()> {
     Ok(())
 }
 
+/// Wait for a launch that may depend on other processes.
+///
+/// # Errors
+/// If the user interrupts the wait. The groups are broken then, so the launch fails soon.
+pub(crate) fn poll_until(is_done: impl Fn() -> bool) -> torchtpu_tensor::Result<()> {
+    let mut pause = Duration::from_micros(20);
+    let mut asked = Instant::now();
+    while !is_done() {
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(LONGEST_PAUSE);
+        if asked.elapsed() >= SLICE
+            && let Ok(comm) = comm::get()
+        {
+            comm.check_interrupt()?;
+            asked = Instant::now();
+        }
+    }
+    Ok(())
+}
+
+/// Longest time between two looks at a launch.
+const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 /// Time between two checks for an interrupt.
 const SLICE: Duration = Duration::from_millis(100);
+
+/// Tells the ranks that this process compiles a program, until dropped.
+pub(crate) struct Compiling;
+
+impl Compiling {
+    pub(crate) fn begin() -> Option<Compiling> {
+        comm::get().ok()?.note_compiling(true);
+        Some(Compiling)
+    }
+}
+
+impl Drop for Compiling {
+    fn drop(&mut self) {
+        if let Ok(comm) = comm::get() {
+            comm.note_compiling(false);
+        }
+    }
+}
 
 /// Give up collectives that cannot run any more.
 pub(crate) fn give_up(tickets: &[Ticket], failure: &Failure) {

@@ -32,11 +32,13 @@ pub enum CutReason {
     MadeInStep,
     /// Other processes may wait for a collective of this segment.
     Collective,
+    /// All ranks cut here, since they had different programs before.
+    Adopted,
 }
 
 impl CutReason {
     /// All of them.
-    pub const ALL: [CutReason; 14] = [
+    pub const ALL: [CutReason; 15] = [
         CutReason::Debug,
         CutReason::Strict,
         CutReason::Read,
@@ -51,6 +53,7 @@ impl CutReason {
         CutReason::Piece,
         CutReason::MadeInStep,
         CutReason::Collective,
+        CutReason::Adopted,
     ];
     /// Return whether the caller goes on recording the same step. It does not wait for values then.
     pub(crate) fn is_inside_step(self) -> bool {
@@ -77,6 +80,7 @@ impl CutReason {
             CutReason::Piece => "piece of a new program",
             CutReason::MadeInStep => "state made in a step",
             CutReason::Collective => "collective",
+            CutReason::Adopted => "adopted by all ranks",
         }
     }
 }

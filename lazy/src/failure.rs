@@ -17,6 +17,11 @@ impl Failure {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Failure {
         Failure { kind, message: message.into(), notes: Vec::new() }
     }
+    /// Make the failure of an error.
+    pub(crate) fn of(e: &Error) -> Failure {
+        let notes = e.notes().iter().map(ToString::to_string).collect();
+        Failure { kind: e.kind(), message: e.message().to_string(), notes }
+    }
     /// Make the failure of `what` from an error of the plugin.
     pub(crate) fn device(what: &str, e: &torchtpu_pjrt::Error) -> Failure {
         if let Some(failure) = collectives::find_failure(e.message()) {

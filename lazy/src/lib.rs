@@ -38,6 +38,7 @@
 //! | `TORCHTPU_CACHE=0` | no executables on disk |
 //! | `TORCHTPU_CACHE_DIR` | their folder; else `$XDG_CACHE_HOME/torchtpu`, `~/.cache/torchtpu` |
 //! | `TORCHTPU_CACHE_BYTES` | the most they may take, 2 GiB |
+//! | `TORCHTPU_AGREEMENT` | `always`: ranks agree about programs also on XLA:CPU, to test it |
 //! | `TORCHTPU_LOWERINGS` | `accelerator`: XLA:CPU compiles the lowerings for accelerators, to test them |
 //! | `TORCHTPU_DUMP_DIR` | a folder that gets the StableHLO text of every program |
 //!
@@ -235,6 +236,12 @@ pub fn set_max_pending_bytes(n: impl Into<Option<usize>>) {
     engine().set_max_pending_bytes(n.into());
 }
 
+/// Let the ranks agree about each program with collectives before they launch it, also on XLA:CPU, which needs no
+/// agreement. `TORCHTPU_AGREEMENT=always` does the same. For tests.
+pub fn set_agreement(always: bool) {
+    engine().set_agreement(always);
+}
+
 /// Return the counts since the start or the last [`reset_metrics`].
 pub fn metrics() -> Metrics {
     engine().metrics()
@@ -385,9 +392,12 @@ pub fn store_kernel(made: &str, kernel: &[u8]) {
     custom::store(made, kernel);
 }
 
-/// Return the number of devices, or 0 if no plugin can be loaded.
+/// Return the number of devices of the processes on this host, or 0 if no plugin can be loaded.
 pub fn device_count() -> usize {
-    torchtpu_tensor::backend::Backend::device_count(&engine::Tpu).unwrap_or(0)
+    match torchtpu_tensor::backend::Backend::device_count(&engine::Tpu) {
+        Ok(1..) => torchtpu_tensor::local::count(),
+        _ => 0,
+    }
 }
 
 /// Return whether device `tpu` can be used.

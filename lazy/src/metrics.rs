@@ -44,6 +44,12 @@ pub struct Metrics {
     pub donations: u64,
     /// Results that were computed into memory from the pool.
     pub pool_hits: u64,
+    /// Programs with collectives that all ranks launched as one.
+    pub programs_fused: u64,
+    /// Programs with collectives that were split, because ranks had different ones.
+    pub programs_split: u64,
+    /// Places where all ranks cut since programs were split there.
+    pub cuts_adopted: u64,
     /// Bytes in the pool now.
     pub pool_bytes: u64,
     /// Cuts by reason. Reasons without cuts are left out.
@@ -78,7 +84,7 @@ macro_rules! counters {
 counters! {
     compilations compile_nanos process_cache_hits disk_cache_hits disk_cache_misses disk_cache_rejected
     segments_executed segments_dropped segments_interpreted nodes_executed nodes_interpreted uploads upload_bytes
-    downloads download_bytes donations pool_hits
+    downloads download_bytes donations pool_hits programs_fused programs_split cuts_adopted
 }
 
 static LIVE_BYTES: AtomicU64 = AtomicU64::new(0);

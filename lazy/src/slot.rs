@@ -206,6 +206,10 @@ impl Slot {
             ops => f.note(format!("in a segment with the ops: {ops}")),
         })
     }
+    /// Return whether its segment was launched or has failed, so that there is an outcome.
+    pub(crate) fn is_launched(&self) -> bool {
+        self.outcome.get().is_some()
+    }
     /// Return whether the outcome is known, so that a read does not wait.
     pub(crate) fn is_computed(&self) -> bool {
         match self.outcome.get() {

@@ -75,7 +75,7 @@ impl Group {
             }
         };
         if is_origin {
-            let _ = self.meeting.post("abort", &format!("{text} ({})", notes.join(", ")));
+            self.post_abort(&format!("{text} ({})", notes.join(", ")));
         }
         let error = cause.unwrap_or_else(|| Error::new(ErrorKind::DistBackend, text));
         let error = notes.into_iter().fold(error, Error::note);
@@ -89,6 +89,18 @@ impl Group {
         self.failure.lock().get_or_insert_with(|| told.clone());
         self.broken.store(true, Ordering::Release);
         self.messages.lock().close(|| told.error());
+        let agreement = self.agreement.lock().clone();
+        if let Some(agreement) = agreement {
+            agreement.break_with(error);
+        }
+    }
+
+    /// Tell the other ranks why this one stops. If the store fails, they say that this one has left.
+    pub(crate) fn post_abort(&self, text: &str) {
+        let _ = self.meeting.post("abort", text);
+        if !self.is_agreement() {
+            let _ = self.meeting.post("agreement/abort", text);
+        }
     }
 
     /// Return the value of a key as soon as it is set, or `None` after `time`.

@@ -6,6 +6,7 @@ use super::{Group, ProcessGroup};
 use crate::request::Request;
 use crate::store::{SLICE, check_interrupt};
 use parking_lot::{Condvar, Mutex};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use torchtpu_tensor::{Error, ErrorKind, Result};
@@ -13,13 +14,33 @@ use torchtpu_tensor::{Error, ErrorKind, Result};
 /// Passes the turn in the order of the tickets. A ticket is a sequence number.
 #[derive(Default)]
 pub(super) struct Turn {
-    /// The next ticket, and the ticket whose turn it is.
-    tickets: Mutex<(u64, u64)>,
+    tickets: Mutex<Tickets>,
     passed: Condvar,
 }
 
+#[derive(Default)]
+struct Tickets {
+    next: u64,
+    /// The ticket whose turn it is.
+    current: u64,
+    /// Whether the collective of that ticket runs. It has a timeout of its own.
+    is_held: bool,
+    /// Later tickets that need no turn any more.
+    passed: BTreeSet<u64>,
+}
+
+impl Tickets {
+    /// Let a turn pass.
+    fn pass(&mut self, ticket: u64) {
+        self.passed.insert(ticket);
+        while self.passed.remove(&self.current) {
+            self.current += 1;
+        }
+    }
+}
+
 /// Passes the turn on when dropped, also after a panic.
-struct Held<'a>(&'a Turn);
+struct Held<'a>(&'a Turn, u64);
 
 /// The end of a wait for a turn.
 enum Waited<'a> {
@@ -37,40 +58,47 @@ impl Turn {
     /// Take the next ticket.
     pub(super) fn reserve(&self) -> u64 {
         let mut tickets = self.tickets.lock();
-        tickets.0 += 1;
-        tickets.0 - 1
+        tickets.next += 1;
+        tickets.next - 1
     }
 
     /// Return the next ticket.
     pub(super) fn next(&self) -> u64 {
-        self.tickets.lock().0
+        self.tickets.lock().next
     }
 
     /// Return the ticket whose turn it is.
     pub(super) fn current(&self) -> u64 {
-        self.tickets.lock().1
+        self.tickets.lock().current
+    }
+
+    /// Let the turn of a ticket pass, whether it has come or not.
+    fn pass(&self, ticket: u64) {
+        self.tickets.lock().pass(ticket);
+        self.passed.notify_all();
     }
 
     /// Whether the turn of a ticket has passed.
     fn has_passed(&self, ticket: u64) -> bool {
-        self.tickets.lock().1 > ticket
+        self.tickets.lock().current > ticket
     }
 
-    /// Wait for the turn of a ticket, for at most `patience` since the turn last passed.
+    /// Wait for the turn of a ticket, for at most `patience` in which no collective runs.
     fn wait(&self, ticket: u64, patience: Duration, broken: &AtomicBool) -> Waited<'_> {
         let mut tickets = self.tickets.lock();
-        let mut seen = (tickets.1, Instant::now());
+        let mut seen = (tickets.current, Instant::now());
         loop {
-            if tickets.1 == ticket {
-                return Waited::Turn(Held(self));
+            if tickets.current == ticket {
+                tickets.is_held = true;
+                return Waited::Turn(Held(self, ticket));
             }
             if broken.load(Ordering::Acquire) {
                 return Waited::Broken;
             }
-            if tickets.1 != seen.0 {
-                seen = (tickets.1, Instant::now());
+            if tickets.current != seen.0 || tickets.is_held {
+                seen = (tickets.current, Instant::now());
             } else if seen.1.elapsed() > patience {
-                return Waited::Late(tickets.1);
+                return Waited::Late(tickets.current);
             }
             if self.passed.wait_for(&mut tickets, SLICE).timed_out() {
                 drop(tickets);
@@ -85,15 +113,15 @@ impl Turn {
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        self.0.tickets.lock().1 += 1;
-        self.0.passed.notify_all();
+        self.0.tickets.lock().is_held = false;
+        self.0.pass(self.1);
     }
 }
 
 impl Group {
     /// Call `work` when it is the turn of a ticket, or with the error of the wait. The turn passes after `work`.
     pub(super) fn in_turn<R>(&self, request: &Request, ticket: u64, work: impl FnOnce(Result<()>) -> R) -> R {
-        // The call before this one may use its whole timeout, and then needs time to find the reason.
+        // An earlier call that has not begun to run may do so until its timeout.
         let usual = *self.timeout.lock();
         let longest = request.timeout.map_or(usual, |own| own.max(usual));
         let patience = longest.saturating_add(2 * REASON_TIME);
@@ -126,8 +154,7 @@ impl Group {
     /// Break the group, and tell the other ranks why.
     pub(super) fn stop(&self, error: &Error) {
         self.break_with(error);
-        // If the store fails, the other ranks say that this one has left.
-        let _ = self.meeting.post("abort", &format!("{}: {}", self.identity(), error.message()));
+        self.post_abort(&format!("{}: {}", self.identity(), error.message()));
     }
 }
 
@@ -155,6 +182,11 @@ impl ProcessGroup {
         let entry = group.record(request, ticket, [input.len(), output.len()]);
         group
             .in_turn(request, ticket, |ready| ready.and_then(|()| group.perform(request, ticket, entry, input, output)))
+    }
+
+    /// Note that a device runs a collective whose turn was reserved. Its turn passes.
+    pub fn pass(&self, ticket: u64) {
+        self.0.turn.pass(ticket);
     }
 
     /// Break the group, because a collective whose turn was reserved will not run. Do nothing if it has run.

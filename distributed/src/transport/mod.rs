@@ -139,6 +139,8 @@ pub struct Watch<'a> {
     pub deadline: Instant,
     /// Whether the group is broken.
     pub broken: &'a AtomicBool,
+    /// Until when the deadline does not count, because a peer compiles a program.
+    pub excused_until: &'a Mutex<Option<Instant>>,
 }
 
 impl Watch<'_> {
@@ -148,7 +150,11 @@ impl Watch<'_> {
         if self.broken.load(Ordering::Acquire) {
             return Err(Fault::Broken);
         }
-        if Instant::now() >= self.deadline { Err(Fault::Timeout { peer }) } else { Ok(()) }
+        let now = Instant::now();
+        if now < self.deadline || self.excused_until.lock().is_some_and(|until| now < until) {
+            return Ok(());
+        }
+        Err(Fault::Timeout { peer })
     }
 }
 

@@ -139,15 +139,18 @@ impl Recording {
 impl Body {
     /// Return the turns of the collectives. A ticket is the last operand of its op.
     pub(super) fn tickets(&self) -> Vec<Ticket> {
-        let numbers = &self.numbers[DType::I64 as usize];
-        let ticket = |n: usize| match self.form.inputs_of(n).last()?.source() {
+        let nodes = (0..self.form.nodes.len()).filter(|&n| self.form.nodes[n].op.facts().has_effects);
+        nodes.filter_map(|n| self.ticket(n)).collect()
+    }
+
+    /// Return the turn of a collective.
+    pub(super) fn ticket(&self, node: usize) -> Option<Ticket> {
+        match self.form.inputs_of(node).last()?.source() {
             Source::Number(DType::I64, i) => {
-                let bytes = numbers.get(i * size_of::<i64>()..)?.first_chunk()?;
+                let bytes = self.numbers[DType::I64 as usize].get(i * size_of::<i64>()..)?.first_chunk()?;
                 Some(Ticket::from_i64(i64::from_ne_bytes(*bytes)))
             }
             _ => None,
-        };
-        let nodes = (0..self.form.nodes.len()).filter(|&n| self.form.nodes[n].op.facts().has_effects);
-        nodes.filter_map(ticket).collect()
+        }
     }
 }

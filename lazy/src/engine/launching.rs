@@ -24,6 +24,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 use torchtpu_pjrt::Buffer;
+use torchtpu_tensor::comm;
 use torchtpu_tensor::{DType, ErrorKind};
 
 impl Engine {
@@ -53,6 +54,12 @@ impl Engine {
             Err(f) => return self.finish(segment, Err(f)),
         };
         let segment_hash = segment.body.hash;
+        if segment.body.has_effects && self.agrees.load(Relaxed) {
+            let steps = segment.body.steps();
+            if !steps.is_empty() {
+                return self.run_agreed(device, segment, steps);
+            }
+        }
         // A kernel may refuse in the middle of a segment. Its effects would then come twice.
         let is_interpreted = self.interpreter.is_on() && !segment.body.has_effects;
         let is_one_op = segment.reason.is_one_op();
@@ -81,7 +88,9 @@ impl Engine {
                 if !segment.debug
                     && let Some(parts) = self.divide_growing(&segment.body)
                 {
-                    return self.launch_pieces(Target::Device(device), segment, &parts, |p| p != growing::ON_DEVICE);
+                    self.await_stream(segment.stream);
+                    let is_on_host = |p| p != growing::ON_DEVICE;
+                    return self.launch_pieces(Target::Device(device), segment, &parts, is_on_host, |_| Ok(()));
                 }
                 let plan = || self.pieces.plan(hash, &segment.body.form, !segment.reason.is_inside_step());
                 match plan().filter(|_| !segment.debug) {
@@ -89,7 +98,8 @@ impl Engine {
                         if let Some(whole) = compile {
                             self.compile_in_background(device, hash, &segment.body.form, segment.reason, whole);
                         }
-                        return self.launch_pieces(Target::Device(device), segment, &pieces, |_| false);
+                        self.await_stream(segment.stream);
+                        return self.launch_pieces(Target::Device(device), segment, &pieces, |_| false, |_| Ok(()));
                     }
                     Some(Plan::Whole(whole)) => match whole.wait() {
                         Some(whole) if whole.form == segment.body.form => {
@@ -151,28 +161,61 @@ impl Engine {
         self.recording.lock().streams[stream as usize].background.clone()
     }
 
+    /// Wait for the last segment of a stream that went to the background. A later segment may destroy a value that it
+    /// reads.
+    fn await_stream(&self, stream: u32) {
+        if let Some(before) = self.background_of(stream) {
+            self.await_launched(&before);
+        }
+    }
+
+    /// Wait for a segment in the background.
+    pub(super) fn await_launched(&self, launched: &Launched) {
+        if self.agrees.load(Relaxed) {
+            // It may wait for other ranks. An interrupt breaks the groups, and a read of the values then tells of it.
+            let _ = collectives::poll_until(|| launched.get().is_some());
+        }
+        launched.wait();
+    }
+
     /// Compile and launch a segment on a thread of its own, if the cut is inside of a step. The caller goes on
     /// recording, and the other segments of the step are compiled meanwhile. Otherwise return the segment.
     pub(super) fn to_background(&self, device: &'static Device, hash: u64, segment: Segment) -> Option<Segment> {
         if !segment.reason.is_inside_step() || segment.debug {
             return Some(segment);
         }
+        let wanted = Some((hash, segment.body.form.clone()));
+        self.in_background(wanted, segment, move |engine, before, segment| {
+            let compiled = engine.compile(device, hash, &segment.body.form, segment.reason);
+            // The outputs carry the failure. A reader raises it.
+            let _ = engine.launch_after(before, device, compiled, segment);
+        })
+    }
+
+    /// Let `work` launch a segment on a thread of its own, after the earlier segment of the stream that it gets.
+    /// `wanted` is the program that it compiles, if later segments may need it. Return the segment if there are too many
+    /// such threads.
+    pub(super) fn in_background(
+        &self,
+        wanted: Option<(u64, Form)>,
+        segment: Segment,
+        work: impl FnOnce(&Engine, Option<Arc<Launched>>, Segment) + Send + 'static,
+    ) -> Option<Segment> {
         let launched = Arc::new(Launched::new());
         {
             let mut compiling = self.compiling.lock();
             if compiling.len() >= MAX_BACKGROUND {
                 return Some(segment);
             }
-            compiling.push(Compiling { wanted: Some((hash, segment.body.form.clone())), launched: launched.clone() });
+            compiling.push(Compiling { wanted, is_spare: false, launched: launched.clone() });
         }
         let before = self.recording.lock().streams[segment.stream as usize].background.replace(launched.clone());
         let shared = Arc::new(Mutex::new(Some(segment)));
         let taken = shared.clone();
         let started = self.in_thread(launched, move |engine| {
-            if let Some(segment) = taken.lock().take() {
-                let compiled = engine.compile(device, hash, &segment.body.form, segment.reason);
-                // The outputs carry the failure. A reader raises it.
-                let _ = engine.launch_after(before, device, compiled, segment);
+            let segment = taken.lock().take();
+            if let Some(segment) = segment {
+                work(engine, before, segment);
             }
         });
         // No thread could be started: launch here.
@@ -206,7 +249,7 @@ impl Engine {
         segment: Segment,
     ) -> Result<(), Arc<Failure>> {
         if let Some(before) = before {
-            before.wait();
+            self.await_launched(&before);
         }
         if let Some(turn) = &segment.turn {
             turn.wait();
@@ -286,6 +329,10 @@ impl Engine {
             }
             event = token.ready_event().ok().map(Arc::new);
             self.chain.set(token);
+        } else if body.has_effects
+            && let Ok(comm) = comm::get()
+        {
+            body.tickets().into_iter().for_each(|ticket| comm.was_launched(ticket));
         }
         if buffers.len() != outputs.0.len() {
             return Err(Arc::new(Failure::new(ErrorKind::Runtime, "the program returned a wrong number of results")));
@@ -380,6 +427,7 @@ impl Engine {
             }
             None => {
                 let _notice = Notice::new(form.nodes.len());
+                let _compiling = collectives::Compiling::begin();
                 let e = device
                     .compile(&text, &options)
                     .map_err(|e| place(Failure::device("compiling for device tpu", &e)))?;
@@ -465,12 +513,10 @@ impl Engine {
     pub(super) fn await_background(&self, spare_too: bool) {
         if self.in_background.load(Relaxed) > 0 {
             let compiling = self.compiling.lock();
-            let all = compiling.iter().filter(|c| spare_too || c.wanted.is_some()).map(|c| c.launched.clone());
+            let all = compiling.iter().filter(|c| spare_too || !c.is_spare).map(|c| c.launched.clone());
             let all: Vec<_> = all.collect();
             drop(compiling);
-            all.iter().for_each(|l| {
-                l.wait();
-            });
+            all.iter().for_each(|l| self.await_launched(l));
         }
     }
 }

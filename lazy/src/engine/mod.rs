@@ -7,6 +7,7 @@
 //! Each thread records its own stream, so that the segments of independent threads repeat. If a thread uses a value of
 //! another one, the stream that computes the value is cut.
 
+mod agreeing;
 mod bisect;
 mod checks;
 mod collectives;
@@ -22,7 +23,7 @@ mod tpu;
 pub(crate) use tpu::Tpu;
 
 use crate::cache::ProcessCache;
-use crate::collectives::{Chain, Turn, await_buffer};
+use crate::collectives::{Chain, Turn, await_buffer, poll_until};
 use crate::cut::CutReason;
 use crate::device::{self, Device};
 use crate::failure::Failure;
@@ -48,6 +49,7 @@ use std::thread::JoinHandle;
 use steps::Step;
 use torchtpu_pjrt::{Buffer, Event};
 use torchtpu_tensor::backend::DeferredError;
+use torchtpu_tensor::comm::Cut;
 use torchtpu_tensor::{Error, ErrorKind, Result, site};
 
 /// On XLA:CPU, whose compiler takes longer per op beyond about this many.
@@ -141,6 +143,8 @@ struct Stream {
     step: Step,
     /// The last segment that went to the background. Later ones are launched after it.
     background: Option<Arc<Launched>>,
+    /// The first cuts since the last segment with effects.
+    cuts: Vec<Cut>,
 }
 
 /// A segment that was cut.
@@ -156,6 +160,8 @@ struct Segment {
     first: Option<Box<Segment>>,
     /// The place of a segment with effects in the order of such launches.
     turn: Option<Turn>,
+    /// The first cuts after the last segment with effects, up to that of this one, if the ranks agree about programs.
+    cuts: Vec<Cut>,
 }
 
 /// Set when a segment that is compiled in the background has been launched or has failed.
@@ -165,6 +171,8 @@ type Launched = OnceLock<()>;
 struct Compiling {
     /// Its hash and its form, if a later equal segment should wait for it.
     wanted: Option<(u64, Form)>,
+    /// Whether no segment needs it yet.
+    is_spare: bool,
     launched: Arc<Launched>,
 }
 
@@ -207,6 +215,8 @@ struct Recording {
     spare: Vec<Body>,
     serial: u64,
     nodes_recorded: u64,
+    /// The cuts that all ranks make: see [`agreeing`].
+    adopted: Vec<Cut>,
 }
 
 /// A deferred check. Its error is raised in the thread that asked for it.
@@ -231,6 +241,7 @@ struct Requested {
     max_nodes: Option<usize>,
     pending_bytes: Option<usize>,
     early_ops: Option<usize>,
+    agreement: bool,
 }
 
 pub(crate) struct Engine {
@@ -246,6 +257,8 @@ pub(crate) struct Engine {
     in_flight: Mutex<VecDeque<InFlight>>,
     chain: Chain,
     peers: collectives::Peers,
+    /// Whether ranks agree about programs with collectives before they launch them: on accelerators.
+    agrees: AtomicBool,
     /// Whether segments of Fused mode take memory from the pool.
     pools: AtomicBool,
     /// Whether programs state the precision of products: on all devices except XLA:CPU.
@@ -278,6 +291,7 @@ impl Default for Engine {
             max_nodes: number("TORCHTPU_SEGMENT_OPS"),
             pending_bytes: number("TORCHTPU_PENDING_BYTES"),
             early_ops: number("TORCHTPU_EARLY_OPS"),
+            agreement: std::env::var("TORCHTPU_AGREEMENT").is_ok_and(|v| v.trim() == "always"),
         };
         let engine = Engine {
             requested: Mutex::new(requested),
@@ -291,6 +305,7 @@ impl Default for Engine {
             in_flight: Mutex::default(),
             chain: Chain::default(),
             peers: collectives::Peers::default(),
+            agrees: AtomicBool::new(false),
             pools: AtomicBool::new(false),
             multiplies_in_passes: AtomicBool::new(false),
             cuts_steps_lazily: AtomicBool::new(false),
@@ -381,6 +396,9 @@ impl Engine {
             && slot.is_planned()
         {
             return plan.read(out);
+        }
+        if self.agrees.load(Relaxed) && !plan::is_active() {
+            poll_until(|| slot.is_launched())?;
         }
         if let Some(f) = slot.failure() {
             return Err(f.error());
@@ -508,6 +526,11 @@ impl Engine {
         self.configure();
     }
 
+    pub(crate) fn set_agreement(&self, always: bool) {
+        self.requested.lock().agreement = always;
+        self.configure();
+    }
+
     /// Set the limits and switches that depend on the device. A limit that the program or the environment set stays.
     /// Call this before the first op is recorded, so that all segments are cut by the same rules.
     pub(crate) fn configure(&self) {
@@ -527,6 +550,7 @@ impl Engine {
         self.early_ops.store(requested.early_ops.unwrap_or(usize::MAX), Relaxed);
         self.multiplies_in_passes.store(!is_cpu, Relaxed);
         self.cuts_steps_lazily.store(!is_cpu, Relaxed);
+        self.agrees.store(requested.agreement || !is_cpu, Relaxed);
         site::set_on(!is_cpu);
         self.interpreter.set_possible(is_cpu);
         self.pools.store(is_cpu && makes_buffers, Relaxed);

@@ -12,6 +12,7 @@ use crate::plan::Plan;
 use crate::slot::Slot;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use torchtpu_stablehlo::Precision;
 
 /// The place that a program is compiled for.
 pub(super) enum Target<'a> {
@@ -47,8 +48,9 @@ impl LastReaders {
 }
 
 impl Engine {
-    /// Compute a segment piece by piece. Pieces for which `is_on_host` is true run on the host. If a piece fails, only
-    /// the results that depend on it fail.
+    /// Compute a segment piece by piece, after earlier segments of its stream. Pieces for which `is_on_host` is true run
+    /// on the host. `prepare` is called before each piece, and a piece that it refuses fails. If a piece fails, only the
+    /// results that depend on it fail.
     #[cold]
     pub(super) fn launch_pieces(
         &self,
@@ -56,11 +58,9 @@ impl Engine {
         segment: Segment,
         pieces: &[Vec<usize>],
         is_on_host: impl Fn(usize) -> bool,
+        mut prepare: impl FnMut(usize) -> Result<(), Arc<Failure>>,
     ) -> Result<(), Arc<Failure>> {
-        if let Some(before) = self.background_of(segment.stream) {
-            before.wait(); // A piece may destroy a value that this segment reads.
-        }
-        let Segment { body, outputs, reason: _, stream, debug, first: _, turn } = segment;
+        let Segment { body, outputs, stream, debug, turn, .. } = segment;
         if let Some(turn) = &turn {
             turn.wait();
         }
@@ -86,12 +86,16 @@ impl Engine {
                 .collect();
             let mut part = form.extract(nodes.iter().copied(), &values);
             part.form.is_pooled = form.is_pooled;
+            let is_collective = nodes.len() == 1 && form.nodes[nodes[0]].op.facts().has_effects;
             for (arg, source) in part.form.args.iter_mut().zip(&part.args) {
                 arg.donated = match *source {
                     Source::Arg(a) => form.args[a].donated && last.of_args[a] == Some(p),
                     Source::Value(v) => !leaves[v] && last.of_values[v] == Some(p),
                     Source::Number(..) => false,
                 };
+            }
+            if is_collective {
+                make_independent(&mut part.form);
             }
             let part = body.of_part(part, |v| slots[v].clone());
             let results = values.iter().map(|&v| {
@@ -106,11 +110,14 @@ impl Engine {
                 stream,
                 first: None,
                 turn: None,
+                cuts: Vec::new(),
             };
             if is_on_host(p) {
                 piece.outputs.0.iter().for_each(|s| s.has_grown.store(true, Relaxed));
             }
+            let refused = prepare(p).err();
             let launched = match &target {
+                _ if refused.is_some() => self.finish(piece, refused.map_or(Ok(()), Err)),
                 Target::Device(device) => self.launch_piece(device, piece, is_on_host(p), &mut compiled_ops),
                 Target::Plan(_) if is_on_host(p) => {
                     piece.outputs.0.iter().for_each(|s| s.plan());
@@ -171,7 +178,7 @@ impl Engine {
     ) {
         let promise = Promise(whole);
         let launched = Arc::new(Launched::new());
-        self.compiling.lock().push(Compiling { wanted: None, launched: launched.clone() });
+        self.compiling.lock().push(Compiling { wanted: None, is_spare: true, launched: launched.clone() });
         let form = form.clone();
         // If no thread can be started, `promise` is dropped.
         self.in_thread(launched, move |engine| {
@@ -180,6 +187,14 @@ impl Engine {
             }
         });
     }
+}
+
+/// Make the program of one collective depend on nothing but the collective, so that all ranks have the same.
+fn make_independent(form: &mut Form) {
+    form.args.iter_mut().for_each(|arg| arg.donated = false);
+    form.is_pooled = false;
+    form.precision = Precision::default();
+    form.options = 0;
 }
 
 /// A whole that other threads may wait for. Dropping it sets `None`, so that they do not wait forever.

@@ -25,7 +25,13 @@ impl Engine {
                 && !plan.has_program(body.hash, &body.form)
                 && let Some(parts) = self.divide_growing(body)
             {
-                return self.launch_pieces(Target::Plan(plan), segment, &parts, |p| p != growing::ON_DEVICE);
+                return self.launch_pieces(
+                    Target::Plan(plan),
+                    segment,
+                    &parts,
+                    |p| p != growing::ON_DEVICE,
+                    |_| Ok(()),
+                );
             }
         }
         let (hash, form) = (body.hash, &body.form);

@@ -17,6 +17,7 @@ use parking_lot::MutexGuard;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use torchtpu_tensor::backend::Operand;
+use torchtpu_tensor::comm::Cut;
 use torchtpu_tensor::op::Prim;
 use torchtpu_tensor::{Error, Meta, Result, site};
 
@@ -24,6 +25,9 @@ use torchtpu_tensor::{Error, Meta, Result, site};
 /// of its own, also if it is one already. Otherwise the repetitions would be part of the program, and each batch of a
 /// replay buffer a new program.
 const LONG_LIST: usize = 16;
+
+/// Number of cuts that ranks compare.
+const MAX_CUTS: usize = 4;
 
 impl Engine {
     /// Append an op to the current thread's segment, and write its handles. Return the cut that is now due.
@@ -41,7 +45,10 @@ impl Engine {
         let mut guard = self.recording.lock();
         let id = guard.stream();
         if guard.streams[id].step.is_over() && !guard.continues_step(id, op, x) {
-            guard = self.cut_at_boundary(guard, id);
+            guard = self.cut_before(guard, id, CutReason::StepBoundary);
+        }
+        if !guard.adopted.is_empty() && guard.is_at_adopted_cut(id) {
+            guard = self.cut_before(guard, id, CutReason::Adopted);
         }
         if guard.streams.len() > 1 {
             guard = self.join(guard, id, x);
@@ -151,10 +158,15 @@ impl Engine {
         Ok(self.take(r, id, reason).map(Box::new))
     }
 
-    /// Cut a stream whose training step is over, before the first op of the next step.
+    /// Cut a stream before its next op.
     #[cold]
-    fn cut_at_boundary<'a>(&'a self, mut guard: MutexGuard<'a, Recording>, id: usize) -> MutexGuard<'a, Recording> {
-        if let Some(segment) = self.take(&mut guard, id, CutReason::StepBoundary) {
+    fn cut_before<'a>(
+        &'a self,
+        mut guard: MutexGuard<'a, Recording>,
+        id: usize,
+        reason: CutReason,
+    ) -> MutexGuard<'a, Recording> {
+        if let Some(segment) = self.take(&mut guard, id, reason) {
             // A read of the values raises the failure.
             let _ = MutexGuard::unlocked(&mut guard, || self.run(segment));
         }
@@ -204,6 +216,15 @@ impl Engine {
         r.serial += 1;
         s.serial = r.serial;
         (s.live_bytes, s.largest) = (0, 0);
+        let mut cuts = Vec::new();
+        if self.agrees.load(Relaxed) {
+            if s.cuts.len() < MAX_CUTS {
+                s.cuts.push(Cut { ops: body.form.nodes.len() as u64, hash: body.hash });
+            }
+            if body.has_effects {
+                cuts = std::mem::take(&mut s.cuts);
+            }
+        }
         let debug = mode::get() == EagerMode::Debug;
         let mut outputs = Vec::new();
         for (value, &owner) in body.owners.iter().enumerate() {
@@ -241,10 +262,11 @@ impl Engine {
                 stream: stream as u32,
                 first: None,
                 turn: None,
+                cuts: Vec::new(),
             })
         });
         let turn = body.has_effects.then(Turn::take);
-        Some(Segment { body, outputs: Outputs(outputs), reason, debug, stream: stream as u32, first, turn })
+        Some(Segment { body, outputs: Outputs(outputs), reason, debug, stream: stream as u32, first, turn, cuts })
     }
 
     /// Apply the settings that decide how a segment is compiled.
@@ -274,7 +296,7 @@ impl Engine {
         let id = guard.stream();
         let values = guard.streams[id].body.form.values.len();
         if !guard.streams[id].step.begins(optimizer, makes_state, values) {
-            guard = self.cut_at_boundary(guard, id);
+            guard = self.cut_before(guard, id, CutReason::StepBoundary);
             guard.streams[id].step.begins(optimizer, makes_state, 0);
         }
     }
@@ -330,6 +352,7 @@ impl Recording {
                 early: Early::default(),
                 step: Step::default(),
                 background: None,
+                cuts: Vec::new(),
             });
             self.streams.len() as u32 - 1
         });
@@ -337,6 +360,13 @@ impl Recording {
         // A thread that is ending has no guard, so its stream stays in use.
         let _ = STREAM_GUARD.try_with(|_| ());
         id as usize
+    }
+
+    /// Return whether all ranks cut a stream here.
+    fn is_at_adopted_cut(&self, stream: usize) -> bool {
+        let body = &self.streams[stream].body;
+        let here = Cut { ops: body.form.nodes.len() as u64, hash: body.hash };
+        self.adopted.contains(&here)
     }
 
     /// Return whether an op that is recorded after the end of a training step still belongs to that step, as a running

@@ -5,7 +5,7 @@ use std::sync::{Mutex, Once};
 use std::time::{Duration, Instant};
 use torchtpu_lazy::{self as lazy, CutReason, Divide, EagerMode, Interpret};
 use torchtpu_tensor::backend::{self, Backend};
-use torchtpu_tensor::comm::{self, Call, Communicator, Group, Ticket};
+use torchtpu_tensor::comm::{self, Agreed, Call, Communicator, Cut, Decision, Group, Proposal, Step, Ticket};
 use torchtpu_tensor::ops::collective::{self, Kind, Reduction};
 use torchtpu_tensor::{DType, Device, Error, ErrorKind, Result, Tensor};
 
@@ -18,6 +18,14 @@ struct Log {
     given_up: Vec<u64>,
     /// The collective that fails.
     fails_at: Option<u64>,
+    /// What ranks decide, one after the other. Without any, programs are launched as they are.
+    decisions: Vec<(Decision, Option<Cut>)>,
+    /// The proposals: whether there is a key, and the sequence numbers.
+    proposals: Vec<(bool, Vec<u64>)>,
+    /// The last proposal's cuts.
+    cuts: Vec<Cut>,
+    compilations: (u64, u64),
+    awaited: u64,
     /// The collective that runs until a reader has been interrupted.
     waits_at: Option<u64>,
     has_told: bool,
@@ -27,6 +35,11 @@ static LOG: Mutex<Log> = Mutex::new(Log {
     reserved: 0,
     ran: Vec::new(),
     given_up: Vec::new(),
+    decisions: Vec::new(),
+    proposals: Vec::new(),
+    cuts: Vec::new(),
+    compilations: (0, 0),
+    awaited: 0,
     fails_at: None,
     waits_at: None,
     has_told: false,
@@ -65,6 +78,30 @@ impl Communicator for Same {
         if !log.ran.contains(&ticket.sequence()) {
             log.given_up.push(ticket.sequence());
         }
+    }
+    fn agree(&self, proposal: &Proposal<'_>) -> Result<Agreed> {
+        let mut log = LOG.lock().unwrap();
+        let numbers: Vec<u64> = proposal.steps.iter().map(|s| s.ticket.sequence()).collect();
+        // Only about a rest.
+        if proposal.key == 0 && log.fails_at.is_some_and(|at| numbers.contains(&at)) {
+            return Err(Error::new(ErrorKind::DistBackend, "ranks do not agree"));
+        }
+        log.proposals.push((proposal.key != 0, numbers));
+        log.cuts = proposal.cuts.to_vec();
+        let fused = Decision::Fused { is_compiled: proposal.is_compiled };
+        let (decision, cut) = if log.decisions.is_empty() { (fused, None) } else { log.decisions.remove(0) };
+        Ok(Agreed { decision, cut })
+    }
+    fn await_compiled(&self, _: &Step) -> Result<()> {
+        LOG.lock().unwrap().awaited += 1;
+        Ok(())
+    }
+    fn was_launched(&self, _: Ticket) {
+        panic!("XLA:CPU runs collectives through the communicator");
+    }
+    fn note_compiling(&self, begins: bool) {
+        let (began, ended) = &mut LOG.lock().unwrap().compilations;
+        *(if begins { began } else { ended }) += 1;
     }
     fn launch_recorded(&self) {}
     fn check_interrupt(&self) -> Result<()> {
@@ -282,4 +319,120 @@ fn a_planned_device_compiles_collectives_for_all_ranks() {
     // A plan takes no turns, since nothing runs.
     assert_eq!(LOG.lock().unwrap().reserved, 0);
     drop(group);
+}
+
+/// Turns agreement on, and off again when dropped.
+struct Agreement;
+
+impl Agreement {
+    fn on() -> Agreement {
+        lazy::set_agreement(true);
+        Agreement
+    }
+}
+
+impl Drop for Agreement {
+    fn drop(&mut self) {
+        lazy::set_agreement(false);
+    }
+}
+
+/// Record three collectives with ops between them, and return the result.
+fn three(x: &Tensor, group: &Group) -> Tensor {
+    let y = sum(&x.add_scalar(1.0).unwrap(), group);
+    let z = sum(&y.mul_scalar(0.5).unwrap(), group);
+    sum(&z.add(&y).unwrap(), group).sub_scalar(1.0).unwrap()
+}
+
+#[test]
+fn programs_that_all_ranks_have_are_launched_whole() {
+    let _turn = turn();
+    let (_agreement, group) = (Agreement::on(), group());
+    let x = tpu(&[1.0, 3.0], &[2]);
+    for step in 0..3 {
+        assert_eq!(values(&three(&x, &group)), [15.0, 31.0]);
+        assert_eq!(ran().len(), 3 * (step + 1));
+    }
+    let m = lazy::metrics();
+    assert_eq!((m.programs_fused, m.programs_split, m.compilations), (3, 0, 1));
+    let log = LOG.lock().unwrap();
+    assert_eq!(log.proposals[1], (true, vec![3, 4, 5]));
+    // Only the first launch waits until all ranks have compiled.
+    assert_eq!((log.awaited, log.compilations), (1, (1, 1)));
+}
+
+#[test]
+fn programs_that_differ_are_launched_one_collective_at_a_time() {
+    let _turn = turn();
+    let (_agreement, group) = (Agreement::on(), group());
+    let x = tpu(&[1.0, 3.0], &[2]);
+    for step in 0..3 {
+        // The ranks agree about one collective, and then about the others.
+        LOG.lock().unwrap().decisions = vec![(Decision::Split(1), None), (Decision::Split(2), None)];
+        let first = step * 3;
+        assert_eq!(values(&three(&x, &group)), [15.0, 31.0]);
+        let log = LOG.lock().unwrap();
+        assert_eq!(log.ran, (0..first + 3).collect::<Vec<_>>());
+        let proposals = &log.proposals[log.proposals.len() - 2..];
+        assert_eq!(proposals, [(true, vec![first, first + 1, first + 2]), (false, vec![first + 1, first + 2])]);
+    }
+    let m = lazy::metrics();
+    // Four pieces between collectives, and one program for all collectives, since they are equal.
+    assert_eq!((m.programs_fused, m.programs_split, m.compilations), (0, 3, 5));
+    assert_eq!(LOG.lock().unwrap().decisions.len(), 0);
+}
+
+#[test]
+fn a_rest_that_ranks_do_not_agree_about_fails() {
+    let _turn = turn();
+    let (_agreement, group) = (Agreement::on(), group());
+    let x = tpu(&[1.0, 3.0], &[2]);
+    LOG.lock().unwrap().decisions = vec![(Decision::Split(1), None)];
+    LOG.lock().unwrap().fails_at = Some(1);
+    let y = sum(&x, &group);
+    let z = sum(&y, &group);
+    let w = sum(&z, &group);
+    for lost in [&w, &z] {
+        let error = lost.to_vec::<f32>().unwrap_err();
+        assert_eq!((error.kind(), error.message()), (ErrorKind::DistBackend, "ranks do not agree"));
+    }
+    // The collective that the ranks agreed about has run.
+    assert_eq!((values(&y), ran()), (vec![2.0, 6.0], vec![0]));
+    eventually(|| LOG.lock().unwrap().given_up == [1, 2]);
+}
+
+#[test]
+fn ranks_cut_where_they_have_agreed_to() {
+    let _turn = turn();
+    let (_agreement, group) = (Agreement::on(), group());
+    let x = tpu(&[1.0, 3.0], &[2]);
+    // Another rank reads between two collectives. Here that is the program whose cut is adopted.
+    let y = sum(&x, &group);
+    assert_eq!(values(&y), [2.0, 6.0]);
+    let cut = LOG.lock().unwrap().cuts[0];
+    assert_eq!(cut.ops, 1);
+    let both = |group: &Group| {
+        let y = sum(&x, group);
+        values(&sum(&y, group))
+    };
+    assert_eq!(both(&group), [4.0, 12.0]);
+    LOG.lock().unwrap().decisions = vec![(Decision::Split(2), Some(cut))];
+    assert_eq!(both(&group), [4.0, 12.0]);
+    lazy::reset_metrics();
+    assert_eq!(both(&group), [4.0, 12.0]);
+    assert_eq!((cuts(CutReason::Adopted), cuts(CutReason::Read)), (1, 1));
+    let m = lazy::metrics();
+    assert_eq!((m.programs_fused, m.programs_split, m.cuts_adopted), (2, 0, 0));
+}
+
+#[test]
+fn cuts_without_collectives_are_proposed_too() {
+    let _turn = turn();
+    let (_agreement, group) = (Agreement::on(), group());
+    let x = tpu(&[1.0, 3.0], &[2]).add_scalar(1.0).unwrap();
+    assert_eq!(values(&x), [2.0, 4.0]);
+    let y = x.mul_scalar(2.0).unwrap().add_scalar(1.0).unwrap();
+    assert_eq!(values(&sum(&y, &group)), [10.0, 18.0]);
+    let ops: Vec<u64> = LOG.lock().unwrap().cuts.iter().map(|cut| cut.ops).collect();
+    assert_eq!(ops, [1, 3]);
 }

@@ -157,6 +157,23 @@ NAMES = {
         "distributed.elastic.multiprocessing.errors.error_handler": "ErrorHandler",
         "distributed.elastic.multiprocessing.errors.handlers": "get_error_handler",
     },
+    "distributed.elastic.events": {
+        "distributed.elastic.events.api": "Event EventSource",
+        "distributed.elastic.events.handlers": "get_logging_handler",
+    },
+    "distributed.elastic.metrics": {
+        "distributed.elastic.metrics.api": (
+            "ConsoleMetricHandler MetricData MetricHandler NullMetricHandler configure prof put_metric"
+        ),
+    },
+    "distributed.elastic.rendezvous.static": {
+        "distributed.elastic.rendezvous.static_tcp_rendezvous": "create_rdzv_handler",
+    },
+    "distributed.elastic.timer": {
+        "distributed.elastic.timer.api": "TimerClient TimerRequest configure expires",
+        "distributed.elastic.timer.file_based_local_timer": "FileTimerClient FileTimerRequest FileTimerServer",
+        "distributed.elastic.timer.local_timer": "LocalTimerClient LocalTimerServer",
+    },
     "distributed.elastic.multiprocessing.subprocess_handler": {
         "distributed.elastic.multiprocessing.subprocess_handler.handlers": "get_subprocess_handler",
         "distributed.elastic.multiprocessing.subprocess_handler.subprocess_handler": "SubprocessHandler",
@@ -226,7 +243,7 @@ NAMES = {
     },
     "profiler": {
         "_C._profiler": "ProfilerActivity",
-        "_C._autograd": "kineto_available",
+        "_C._autograd": "DeviceType kineto_available",
         "profiler.profiler": "ProfilerAction profile schedule supported_activities tensorboard_trace_handler",
     },
     "signal.windows": {
@@ -251,3 +268,6 @@ MADE = {home: source for source, places in NAMES.items() for home in places if h
 MADE |= {home: source for source, home in FILES.items() if home}
 # Names of `distributed` and of a file of it are reported there, and `distributed` has both.
 MADE["_C._distributed_c10d"] = "distributed._c_names"
+# Older names.
+MADE["distributed._tensor.device_mesh"] = "distributed.device_mesh"
+MADE["distributed._tensor.placement_types"] = "distributed.tensor.placement_types"

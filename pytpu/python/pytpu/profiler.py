@@ -298,6 +298,13 @@ __all__ = [
 ]
 
 
+class DeviceType(enum.Enum):
+    """Kinds of devices in profiles, with PyTorch's numbers."""
+
+    CPU, CUDA, MKLDNN, OPENGL, OPENCL, IDEEP, HIP, FPGA, MAIA, XLA, Vulkan, Metal, XPU, MPS, Meta, HPU, VE = range(17)
+    Lazy, IPU, MTIA, PrivateUse1 = range(17, 21)
+
+
 def kineto_available() -> bool:
     """Always return `False`: this build has no Kineto."""
     return False

@@ -4,7 +4,7 @@
 //! ticket is an operand of the recorded op. A program that runs again has other tickets, and the collectives of a group
 //! run in the order of the calls, whichever program or kernel they are in.
 
-use crate::ops::collective::Kind;
+use crate::ops::collective::{Collective, Kind};
 use crate::{DType, Device, DeviceKind, Dims, Error, Result, Scalar, Tensor, backend};
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};
@@ -20,6 +20,7 @@ struct Members {
     number: u32,
     size: usize,
     partition: Vec<Vec<usize>>,
+    partition_hash: u64,
 }
 
 impl Group {
@@ -31,7 +32,12 @@ impl Group {
     pub fn new(number: u32, partition: Vec<Vec<usize>>) -> Group {
         let size = partition.first().map_or(0, Vec::len);
         assert!(size > 0 && partition.iter().all(|p| p.len() == size), "groups of a partition are equally long");
-        Group(Arc::new(Members { number, size, partition }))
+        let partition_hash = partition.iter().flatten().fold(size as u64, |h, &rank| mix(h, rank as u64));
+        Group(Arc::new(Members { number, size, partition, partition_hash }))
+    }
+    /// Return a hash of the partition, the same in all processes.
+    pub fn partition_hash(&self) -> u64 {
+        self.0.partition_hash
     }
     /// Return the number of the group in this process.
     pub fn number(&self) -> u32 {
@@ -45,6 +51,10 @@ impl Group {
     pub fn partition(&self) -> &[Vec<usize>] {
         &self.0.partition
     }
+}
+
+fn mix(hash: u64, word: u64) -> u64 {
+    (hash.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 impl PartialEq for Group {
@@ -120,6 +130,62 @@ pub struct Call<'a> {
     pub y: &'a mut [u8],
 }
 
+/// One collective of a recorded program.
+#[derive(Clone)]
+pub struct Step {
+    /// Its turn.
+    pub ticket: Ticket,
+    /// The collective and its ranks.
+    pub op: Collective,
+    /// Element type of its operand.
+    pub dtype: DType,
+    /// Sizes of its operand.
+    pub sizes: Dims,
+}
+
+/// A place in the stream of recorded ops: the number of ops since the last cut, and their hash. The same in all
+/// processes that record the same ops.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+pub struct Cut {
+    /// Number of ops. 0 is no cut.
+    pub ops: u64,
+    /// Hash of the ops.
+    pub hash: u64,
+}
+
+/// A program with collectives that this rank is about to launch.
+pub struct Proposal<'a> {
+    /// A hash that ranks with the same program share. 0 for a program that must not be launched as one.
+    pub key: u64,
+    /// Whether this rank has the executable.
+    pub is_compiled: bool,
+    /// The last cuts of this rank, up to that of the program.
+    pub cuts: &'a [Cut],
+    /// The collectives, at least one.
+    pub steps: &'a [Step],
+}
+
+/// What the ranks do with their programs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Decision {
+    /// All have the same program, which is launched.
+    Fused {
+        /// Whether all ranks have the executable.
+        is_compiled: bool,
+    },
+    /// Each collective is a program of its own. Only so many are run. The ranks agree about the others again.
+    Split(usize),
+}
+
+/// The result of an agreement.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Agreed {
+    /// What to do with the program.
+    pub decision: Decision,
+    /// Where all ranks cut from now on.
+    pub cut: Option<Cut>,
+}
+
 /// Runs collectives.
 pub trait Communicator: Sync + Send {
     /// Reserve the next turn of a group.
@@ -136,6 +202,20 @@ pub trait Communicator: Sync + Send {
     /// Break the group of a ticket whose collective will never run, so that no rank waits for it. Do nothing if the
     /// collective has run.
     fn give_up(&self, ticket: Ticket, why: &Error);
+    /// Agree with the other ranks about a program, on a device where all ranks must launch the same one.
+    ///
+    /// # Errors
+    /// `DistBackend` if the ranks are about to call different collectives, and as [`Communicator::run`].
+    fn agree(&self, proposal: &Proposal<'_>) -> Result<Agreed>;
+    /// Wait until the other ranks have compiled the program that begins with `step`.
+    ///
+    /// # Errors
+    /// `DistBackend` if one cannot compile it, and as [`Communicator::run`].
+    fn await_compiled(&self, step: &Step) -> Result<()>;
+    /// Note that a device runs the collective of a ticket without [`Communicator::run`].
+    fn was_launched(&self, ticket: Ticket);
+    /// Note that this process begins or ends to compile a program. Other ranks may wait for it meanwhile.
+    fn note_compiling(&self, begins: bool);
     /// Launch the collectives that are recorded, before this thread waits for other ranks. They may need them.
     fn launch_recorded(&self);
     /// Fail if the user interrupted the program, and break the groups, so that nothing waits any more.

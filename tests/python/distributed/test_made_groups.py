@@ -11,6 +11,7 @@ import pytest
 import pytpu as torch
 import pytpu.distributed as dist
 from pytpu.distributed import _functional_collectives as functional, distributed_c10d as c10d
+from pytpu.distributed.tensor import Shard, distribute_tensor
 
 
 @pytest.fixture(autouse=True)
@@ -269,6 +270,33 @@ def test_fake_groups_act_as_one_rank_of_many():
     group = dist.new_group([0, 1])
     assert group.size() == 2 and dist.get_rank(group) == 1
     assert functional.all_gather_tensor(torch.ones(3), 0, group).shape == (6,)
+    uneven = torch.empty(8, 1)
+    dist.all_to_all_single(uneven, torch.arange(4.0).view(4, 1), [2, 6, 0, 0], [1, 3, 0, 0])
+    assert uneven.flatten().tolist() == [0, 1, 0, 1, 2, 3, 0, 1]
+    with pytest.raises(RuntimeError, match="inputBuffer is empty"):
+        dist.all_to_all_single(torch.empty(1, 1), torch.empty(0, 1), [1, 0, 0, 0], [0] * 4)
+
+
+def test_wrong_arguments_are_found_without_other_ranks():
+    with pytest.raises(TypeError, match="No constructor defined"):
+        torch._C._distributed_c10d.FakeProcessGroup(0, 2)
+    dist.init_process_group("fake", rank=0, world_size=2)
+    x = torch.ones(3, 2)
+    with pytest.raises(RuntimeError, match="output tensor list size 1 does not match world size 2"):
+        dist.all_to_all([x], [x, x])
+    with pytest.raises(RuntimeError, match="requires input/output tensor lists to have the same length"):
+        dist.group.WORLD.reduce_scatter([x, x], [[x, x]], dist.ReduceScatterOptions())
+    with pytest.raises(RuntimeError, match="must be the same size as output size times world size"):
+        dist.reduce_scatter_tensor(torch.empty(3, 2), x)
+
+
+def test_fake_groups_can_fail():
+    options = torch._C._distributed_c10d.FakeProcessGroup.Options()
+    options.error_on_collective = True
+    dist.init_process_group("fake", rank=0, world_size=2, pg_options=options)
+    for call in (dist.barrier, lambda: dist.all_reduce(torch.ones(1)), lambda: dist.broadcast(torch.ones(1), 0)):
+        with pytest.raises(RuntimeError, match="FakeProcessGroup collective operation error"):
+            call()
 
 
 def test_threads_are_ranks_with_a_world_of_each():
@@ -295,7 +323,11 @@ def test_threads_are_ranks_with_a_world_of_each():
         ranks = [None] * 2
         if rank != 1:
             dist.all_gather_object(ranks, dist.get_rank(), group=pair)
-        results[rank] = (x.item(), ranks)
+        mesh = dist.init_device_mesh("cpu", (3,))
+        halves = distribute_tensor(torch.arange(6.0), mesh, [Shard(0)]).requires_grad_()
+        total = (halves * halves).sum()
+        total.backward()
+        results[rank] = (x.item(), ranks, total.full_tensor().item(), halves.grad.to_local().tolist())
         dist.destroy_process_group()
 
     c10d._world = Worlds()
@@ -309,7 +341,22 @@ def test_threads_are_ranks_with_a_world_of_each():
             thread.join(60)
     finally:
         c10d._world = before
-    assert results == {0: (3, [0, 2]), 1: (3, [None] * 2), 2: (3, [0, 2])}
+    assert results == {
+        0: (3, [0, 2], 55, [0, 2]),
+        1: (3, [None] * 2, 55, [4, 6]),
+        2: (3, [0, 2], 55, [8, 10]),
+    }
+
+
+def test_sharded_tensors_use_an_engine_of_this_library():
+    dist.Backend.register_backend("named", lambda store, rank, size, timeout: Named(rank, size))
+    dist.init_process_group("named", store=dist.HashStore(), rank=0, world_size=1)
+    x = distribute_tensor(torch.arange(4.0), dist.init_device_mesh("cpu", (1,)), [Shard(0)])
+    assert x.sum().full_tensor().item() == 6
+    dist.destroy_process_group()
+    dist.init_process_group("fake", rank=0, world_size=2)
+    with pytest.raises(NotImplementedError, match="need a group whose ranks can meet in a store"):
+        distribute_tensor(torch.arange(4.0), dist.init_device_mesh("cpu", (2,)), [Shard(0)])
 
 
 def test_futures_as_works():

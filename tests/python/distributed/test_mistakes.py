@@ -6,6 +6,7 @@ import os
 import pathlib
 import pickle
 import signal
+import sys
 import threading
 import time
 
@@ -323,3 +324,21 @@ def wrong_arguments():
 
 def test_wrong_arguments_are_refused_and_leave_the_group_usable(pool):
     pool.run(wrong_arguments)
+
+
+def uncaught():
+    if dist.get_rank() == 1:
+        try:
+            raise ValueError("the batch is empty")
+        except ValueError as error:
+            sys.excepthook(ValueError, error, error.__traceback__)
+        return
+    dist.all_reduce(torch.ones(4))
+
+
+def test_an_uncaught_exception_is_told_to_other_ranks(fresh):
+    errors = fresh().run(uncaught, may_raise=True)
+    for rank in (0, 2):
+        assert errors[rank].kind is dist.DistBackendError
+        assert "ValueError: the batch is empty" in errors[rank].text
+        assert "test_mistakes.py:" in errors[rank].text

@@ -57,6 +57,8 @@ def __getattr__(name):
         # The functions take the place of the module of that name.
         globals().update(gradcheck=module.gradcheck, gradgradcheck=module.gradgradcheck)
         return globals()[name]
+    if name == "DeviceType":
+        return importlib.import_module(f"{__package__.rpartition('.')[0]}.profiler").DeviceType
     if name in ("functional", "profiler", "variable"):
         return importlib.import_module(f"{__package__}.{name}")
     raise AttributeError(f"module 'torch.autograd' has no attribute '{name}'")

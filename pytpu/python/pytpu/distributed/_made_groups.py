@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 
 from .. import Tensor, cat, no_grad
-from .._C import Store, Work
+from .._C import PrefixStore, Store, Work
 from ..autograd import Function
 from ..futures import Future
 from ._process_group import (
@@ -25,6 +25,7 @@ from ._process_group import (
     ReduceScatterOptions,
     ScatterOptions,
     _Collectives,
+    _make_engine,
     _Options,
 )
 from ._reduce_op import RedOpType
@@ -35,6 +36,8 @@ TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
+
+    from .._C import _TensorGroup
 
 
 class _Backend:
@@ -148,6 +151,10 @@ class _MethodEngine:
     def __init__(self, target: Any, rank: int, size: int, timeout: datetime.timedelta = default_pg_timeout) -> None:
         self.target, self._rank, self._size, self.timeout = target, rank, size, timeout
         self._calls = 0
+        #: The store and the name of the group, for `native`.
+        self.store: Store | None = None
+        self.name = ""
+        self._native: _TensorGroup | None = None
 
     def _method(self, *names: str) -> Callable[..., Any]:
         """Return the first method of these names that the object's class defines itself."""
@@ -271,6 +278,8 @@ class _MethodEngine:
     def close(self) -> None:
         """Shut the object down, if it can be."""
         self._if_defined("shutdown")
+        if self._native is not None:
+            self._native.close()
 
     def _if_defined(self, name: str) -> None:
         found = getattr(type(self.target), name, None)
@@ -280,6 +289,15 @@ class _MethodEngine:
     def tensors(self) -> _MethodTensors:
         """Return the collectives that return new tensors."""
         return _MethodTensors(self, self._rank, self._size)
+
+    def native(self) -> _TensorGroup:
+        """Return a group of this library of the same ranks, which meet in the store of the group."""
+        if self._native is None:
+            if self.store is None or isinstance(self.target, FakeProcessGroup):
+                raise NotImplementedError("sharded tensors need a group whose ranks can meet in a store")
+            store, ranks = PrefixStore("native", self.store), list(range(self._size))
+            self._native = _make_engine(store, self._rank, self._size, self.name, self.timeout, ranks).tensors()
+        return self._native
 
 
 _WAIT = (False, None, None)
@@ -427,22 +445,32 @@ class FakeProcessGroup(_Backend):
     those of this one. Sums are not computed. Use it to try a program for many ranks on one.
     """
 
+    options: Options | None
+
     class Options(_Backend.Options):
-        """Options of the engine."""
+        """Options of the engine: whether each collective raises ``RuntimeError``."""
 
         def __init__(self) -> None:
             super().__init__("fake")
+            self.error_on_collective = False
 
-    def __init__(self, rank: int, size: int, options: Options | None = None) -> None:
-        if rank >= size:
-            raise RuntimeError(f"Cannot init process group where rank ({rank}) >= world_size ({size})")
-        super().__init__(rank, size)
-        self.options = options
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        raise TypeError("FakeProcessGroup: No constructor defined! Call init_process_group with backend fake.")
 
     @classmethod
     def _create_internal(cls, rank: int, size: int, options: Options | None = None) -> FakeProcessGroup:
         """Return an engine."""
-        return cls(rank, size, options)
+        if rank >= size:
+            raise RuntimeError(f"Cannot init process group where rank ({rank}) >= world_size ({size})")
+        made = object.__new__(cls)
+        _Backend.__init__(made, rank, size)
+        made.options = options
+        return made
+
+    def _done(self, result: Any) -> Work:
+        if self.options is not None and self.options.error_on_collective:
+            raise RuntimeError("FakeProcessGroup collective operation error (error_on_collective=true)")
+        return _TraceWork(result)
 
     def getBackendName(self) -> str:
         """Return ``fake``."""
@@ -450,23 +478,22 @@ class FakeProcessGroup(_Backend):
 
     def allreduce(self, tensors: list[Tensor], opts: Any = None) -> Work:
         """Leave the tensors as they are."""
-        return _TraceWork(tensors)
+        return self._done(tensors)
 
     allreduce_coalesced = broadcast = reduce = allreduce
 
     def barrier(self, opts: Any = None) -> Work:
         """Do nothing."""
-        return _TraceWork([])
+        return self._done([])
 
     def monitored_barrier(self, timeout: datetime.timedelta | None = None, wait_all_ranks: bool = False) -> None:
         """Do nothing."""
 
-    @staticmethod
-    def _fill(targets: list[Tensor], sources: list[Tensor]) -> Work:
+    def _fill(self, targets: list[Tensor], sources: list[Tensor]) -> Work:
         with no_grad():
             for target, source in zip(targets, sources, strict=True):
                 target.detach().copy_(source.detach().reshape(target.shape))
-        return _TraceWork(targets)
+        return self._done(targets)
 
     def allgather(self, output_tensors: list[list[Tensor]], input_tensors: list[Tensor], opts: Any = None) -> Work:
         """Copy the input to all outputs."""
@@ -489,7 +516,7 @@ class FakeProcessGroup(_Backend):
     def scatter(self, output_tensors: list[Tensor], input_tensors: list[list[Tensor]], opts: Any = None) -> Work:
         """Copy this rank's input to the output, on the root."""
         if not input_tensors:
-            return _TraceWork(output_tensors)
+            return self._done(output_tensors)
         return self._fill(output_tensors, [input_tensors[0][self._rank]])
 
     def reduce_scatter(self, output_tensors: list[Tensor], input_tensors: list[list[Tensor]], opts: Any = None) -> Work:
@@ -507,26 +534,27 @@ class FakeProcessGroup(_Backend):
     def all_to_all_single(
         self, output: Tensor, input: Tensor, output_splits: list[int], input_splits: list[int], opts: Any = None
     ) -> Work:
-        """Copy as many rows of each part of the input as there is room for in the same part of the output."""
-        with no_grad():
-            parts = zip(output.detach().split(output_splits), input.detach().split(input_splits), strict=True)
-            for target, source in parts:
-                rows = min(len(target), len(source))
-                target[:rows].copy_(source[:rows])
-        return _TraceWork([output])
+        """Copy the input to an output of the same shape, and else to each part of the output: cut, or repeated."""
+        if output.shape == input.shape:
+            return self._fill([output], [input])
+        if len(input) == 0 and len(output) > 0:
+            raise RuntimeError("inputBuffer is empty, and cannot fill the output")
+        parts = output.detach().split(output_splits)
+        rows = [cat([input.detach()] * -(-len(part) // len(input)))[: len(part)] for part in parts if len(part)]
+        return self._fill([part for part in parts if len(part)], rows)
 
     def send(self, tensors: list[Tensor], dstRank: int, tag: int = 0) -> Work:
         """Do nothing."""
-        return _TraceWork(tensors)
+        return self._done(tensors)
 
     def recv(self, tensors: list[Tensor], srcRank: int, tag: int = 0) -> Work:
         """Leave the tensor as it is."""
-        return _TraceWork(tensors)
+        return self._done(tensors)
 
 
 def _make_fake(options: _BackendOptions, engine_options: FakeProcessGroup.Options | None) -> FakeProcessGroup:
     """Return the engine of a group of backend ``fake``."""
-    return FakeProcessGroup(options.group_rank, options.group_size, engine_options)
+    return FakeProcessGroup._create_internal(options.group_rank, options.group_size, engine_options)
 
 
 __all__ = ["FakeProcessGroup", "FakeStore"]

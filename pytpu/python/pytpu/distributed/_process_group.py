@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
     from .. import Tensor
-    from .._C import Store
+    from .._C import Store, _TensorGroup
     from ._trace import _TraceEngine
 
     #: What has the methods of `_C._ProcessGroup` that run collectives.
@@ -132,6 +132,11 @@ def _on_device(group: _Collectives, tensor: Tensor) -> _Engine:
     return group._engine
 
 
+def _is_native(engine: Any) -> bool:
+    """Return whether an engine is this library's, and not made of the methods of a Python object."""
+    return isinstance(engine, _ProcessGroup)
+
+
 def _reduction(op: ReduceOp | RedOpType, tensors: list[Tensor]) -> tuple[int, list[Tensor]]:
     """Return the number of a reduction of the engine, and the tensors to reduce."""
     kind, factor = (op, None) if isinstance(op, RedOpType) else (op.op, op.factor)
@@ -162,7 +167,10 @@ def _make_engine(
     timeout: datetime.timedelta,
     ranks: list[int],
     uses_mpi: bool = False,
+    is_planned: bool = False,
 ) -> _ProcessGroup:
+    if is_planned:
+        return _ProcessGroup(store, rank, size, name, timeout, ranks, is_planned=True)
     interface = os.environ.get("GLOO_SOCKET_IFNAME", "").split(",")[0]
     address = _interface_address(interface) if interface else None
     # The address of this host on the way to the store reaches the other ranks, too.
@@ -211,20 +219,28 @@ class _Collectives:
     _device_backends: dict[str, str]
     #: The engine of device ``tpu``, once it was asked for.
     _trace: _TraceEngine | None = None
+    #: The global ranks of each group that was made together with this one. ``None``: of this group alone.
+    _partition: list[list[int]] | None = None
+    #: Whether only this rank exists.
+    _is_planned = False
 
     def _trace_engine(self) -> _TraceEngine:
         """Return the engine of device ``tpu``."""
         if self._trace is None:
             from ._trace import _TraceEngine
 
-            self._trace = _TraceEngine(self._engine, self._rank, self._size)
+            self._trace = _TraceEngine(self._engine, self._rank, self._size, self._partition)
         return self._trace
 
     def _tensor_group(self) -> Any:
         """Return the group for collectives that return new tensors, with the methods of ``_C._TensorGroup``."""
-        if hasattr(self._engine, "target"):
+        if not _is_native(self._engine):
             return self._engine.tensors()
         return self._trace_engine().group
+
+    def _sharding_group(self) -> _TensorGroup:
+        """Return the group for sharded tensors. It is this library's, also if the collectives are Python's."""
+        return self._tensor_group() if _is_native(self._engine) else self._engine.native()
 
     def rank(self) -> int:
         """Return this rank within the group."""
@@ -527,7 +543,9 @@ class _Collectives:
         options = _options(opts, ReduceScatterOptions, timeout)
         if not isinstance(output_tensors, list):
             output_tensors, input_tensors = [output_tensors], [input_tensors]
-        if len(output_tensors) != 1 or len(input_tensors) != 1:
+        if len(output_tensors) != len(input_tensors):
+            _fail("reduce_scatter", "requires input/output tensor lists to have the same length")
+        if len(output_tensors) != 1:
             _fail("reduce_scatter", "requires a single-element tensor list")
         call = _call(options, output_tensors)
         return self._reduce_scatter(output_tensors[0], input_tensors[0], options.reduceOp, call)
@@ -564,6 +582,8 @@ class _Collectives:
         engine = _on_device(self, output)
         if output.dtype is not tensor.dtype:
             raise RuntimeError("input tensor must be the same type as the output tensor.")
+        if tensor.numel() != output.numel() * self._size:
+            raise RuntimeError("input tensor must be the same size as output size times world size")
         code, reduced = _reduction(op, [tensor])
         return engine.reduce_scatter([output], reduced, code, call)
 
@@ -594,8 +614,7 @@ class _Collectives:
     def _all_to_all(self, outputs: list[Tensor], inputs: list[Tensor], call: Any) -> Any:
         for name, tensors in (("input", inputs), ("output", outputs)):
             if len(tensors) != self._size:
-                text = f"{name} tensor list has length {len(tensors)}, must be the size of the process group"
-                _fail("alltoall", f"{text}, {self._size}")
+                _fail("alltoall", f"{name} tensor list size {len(tensors)} does not match world size {self._size}")
         return _on_device(self, inputs[0]).all_to_all(outputs, inputs, call)
 
     def all_to_all_single(
@@ -939,10 +958,13 @@ class ProcessGroup(_Collectives):
         timeout: datetime.timedelta,
         device_backends: dict[str, str],
         device_id: _device | None,
+        partition: list[list[int]] | None = None,
+        is_planned: bool = False,
     ) -> ProcessGroup:
         group = object.__new__(cls)
         uses_mpi = device_backends.get("cpu") == "mpi"
-        group._engine = _make_engine(store, rank, len(ranks), name, timeout, ranks, uses_mpi)
+        group._engine = _make_engine(store, rank, len(ranks), name, timeout, ranks, uses_mpi, is_planned)
+        group._partition, group._is_planned = partition, is_planned
         group._rank, group._size = rank, len(ranks)
         group._name, group._description, group._store = name, description, store
         group._device_backends, group.bound_device_id = device_backends, device_id
@@ -953,7 +975,7 @@ class ProcessGroup(_Collectives):
         own = getattr(type(self), "getBackendName", None)
         if own is not None:
             return own(self)
-        if hasattr(self._engine, "target"):
+        if not _is_native(self._engine):
             return "custom" if self._backends else "undefined"
         return next(iter(self._device_backends.values()), "undefined")
 

@@ -130,6 +130,26 @@ def _copy_state_dict(
     return copied(state_dict, copy_state_dict)
 
 
+def _check_state_dict_similarity(state_dict: STATE_DICT_TYPE, compared_state_dict: STATE_DICT_TYPE) -> bool:
+    """Return whether two state dicts have the same keys, lengths and types, and tensors of the same sizes and dtypes.
+
+    Other values may differ.
+    """
+
+    def is_alike(a: Any, b: Any) -> bool:
+        if type(a) is not type(b):
+            return False
+        if isinstance(a, torch.Tensor):
+            return a.shape == b.shape and a.dtype == b.dtype
+        if isinstance(a, Mapping):
+            return a.keys() == b.keys() and all(is_alike(value, b[key]) for key, value in a.items())
+        if isinstance(a, (list, tuple)):
+            return len(a) == len(b) and all(map(is_alike, a, b))
+        return True
+
+    return is_alike(state_dict, compared_state_dict)
+
+
 def _distributed_as(local: Any, full: torch.Tensor, device: torch.device) -> Any:
     """Return a whole tensor in the form of a local one."""
     full = full.detach().to(device)

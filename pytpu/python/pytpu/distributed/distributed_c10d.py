@@ -73,6 +73,7 @@ from ._groups import (
     _get_group_size as _get_group_size,
     _get_group_tag as _get_group_tag,
     _get_object_coll_device as _get_object_coll_device,
+    _get_pg_config as _get_pg_config,
     _get_pg_default_device as _get_pg_default_device,
     _get_process_group_name as _get_process_group_name,
     _get_process_group_store as _get_process_group_store,

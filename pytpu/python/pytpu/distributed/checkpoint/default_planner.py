@@ -396,7 +396,7 @@ def create_default_global_save_plan(
 
 def _create_default_local_metadata(state_dict: dict[str, Any]) -> Metadata:
     """Return the content of a checkpoint of a flat state dict, as far as this rank knows it."""
-    items = []
+    items: list[WriteItem] = []
     for fqn, value in state_dict.items():
         items += value._write_items_of_all(fqn) if hasattr(value, "_write_items_of_all") else write_items(fqn, value)
     return create_default_global_save_plan([SavePlan(items)])[1]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytpu as torch
 
+from .._checkpointable import _Checkpointable as _Checkpointable
 from .metadata import STATE_DICT_TYPE, ChunkStorageMetadata, Metadata, MetadataIndex, StorageMeta, TensorProperties
 
 if TYPE_CHECKING:

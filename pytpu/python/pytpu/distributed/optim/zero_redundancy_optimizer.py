@@ -18,6 +18,27 @@ if TYPE_CHECKING:
 __all__ = ["ZeroRedundancyOptimizer"]
 
 
+def _broadcast_object(
+    obj: Any,
+    src_rank: int,
+    group: ProcessGroup | None = None,
+    device: torch.device | None = None,
+) -> Any:
+    """Return the object of a rank on all ranks.
+
+    Args:
+        obj: the object of the global rank ``src_rank``, with tensors. Others pass anything.
+        src_rank: the global rank.
+        group: the ranks. The default is the group of all ranks.
+        device: the device of the tensors in the result. The default is ``cpu``.
+    """
+    from ..utils import _apply_to_tensors
+
+    shared = [_apply_to_tensors(lambda tensor: tensor.detach().cpu(), obj) if dist.get_rank() == src_rank else None]
+    dist.broadcast_object_list(shared, src=src_rank, group=group)
+    return _apply_to_tensors(lambda tensor: tensor.to(device or "cpu"), shared[0])
+
+
 class _StepOfOthers(JoinHook):
     """Stands in for the steps of ranks that have data left."""
 

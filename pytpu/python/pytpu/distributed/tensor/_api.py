@@ -35,20 +35,21 @@ if TYPE_CHECKING:
 
 __all__ = ["DTensor", "distribute_module", "distribute_tensor", "empty", "full", "ones", "rand", "randn", "zeros"]
 
-#: Numbers and groups of meshes by the mesh and the device of the parts, and meshes by their numbers.
-_numbers: dict[tuple[DeviceMesh, str], tuple[int, list[Any]]] = {}
+#: Numbers and groups of meshes by the mesh, the device of the parts and the groups, and meshes by their numbers.
+_numbers: dict[tuple[Any, ...], tuple[int, list[Any]]] = {}
 _meshes: dict[int, DeviceMesh] = {}
 _lock = threading.Lock()
 
 
 def _number(mesh: DeviceMesh, device: _device) -> int:
     """Return the number of a mesh below this module. All ranks of the mesh call this at the same time."""
-    key, groups = (mesh, str(device)), list[_C._TensorGroup]()
-    # The other ranks have no groups of the mesh. Their tensors have no elements.
-    if mesh.get_coordinate() is not None:
-        groups = [group._tensor_group() for group in mesh.get_all_groups()]
+    # Ranks outside the mesh have no groups of it. Their tensors have no elements.
+    is_outside = mesh.get_coordinate() is None
+    groups = [] if is_outside else [group._sharding_group() for group in mesh.get_all_groups()]
+    # Ranks that are threads have equal meshes with groups of their own. The groups of a mesh that was made before
+    # `destroy_process_group` are gone.
+    key = (mesh, str(device), *map(id, groups))
     number, known = _numbers.get(key, (-1, None))
-    # The groups of a mesh that was made before `destroy_process_group` are gone.
     if known == groups:
         return number
     ranks = mesh.mesh.flatten().tolist()

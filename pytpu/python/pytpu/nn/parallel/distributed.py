@@ -7,7 +7,9 @@ import dataclasses
 
 import pytpu as torch
 
+from ..._absent import absent_class, absent_function
 from ..modules.module import Module
+from .scatter_gather import scatter_kwargs
 
 TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
 if TYPE_CHECKING:
@@ -25,8 +27,16 @@ if TYPE_CHECKING:
 
 __all__ = ["DistributedDataParallel"]
 
+_MB_TO_BYTES = 1 << 20
+#: Size in MiB of a bucket, if none is given.
+_DEFAULT_BUCKET_CAP_MB = 25
 #: Size in bytes of the first bucket. It is small, so that its reduction starts early in backward.
-_FIRST_BUCKET_BYTES = 1 << 20
+_FIRST_BUCKET_BYTES = _MB_TO_BYTES
+
+_PLACE = "torch.nn.parallel.distributed"
+_BucketCapacityConfig = absent_class(f"{_PLACE}._BucketCapacityConfig", "buckets are given by bucket_cap_mb alone")
+_MixedPrecision = absent_class(f"{_PLACE}._MixedPrecision", "use torch.autocast")
+_dump_DDP_relevant_env_vars = absent_function(f"{_PLACE}._dump_DDP_relevant_env_vars", "no variables are read")
 
 
 def _tensors_in(structure: Any) -> list[torch.Tensor]:
@@ -52,6 +62,29 @@ def _by_kind(tensors: Iterable[torch.Tensor]) -> list[list[torch.Tensor]]:
     return list(groups.values())
 
 
+def _check_same_shapes(group: ProcessGroup, parameters: Sequence[torch.Tensor]) -> None:
+    """Raise an error on all ranks if the parameters of rank 0 have other shapes than those of another rank."""
+    from ...distributed import all_gather_object
+
+    rank = group.rank()
+    lists: list[Any] = [None] * group.size()
+    all_gather_object(lists, [tuple(p.shape) for p in parameters], group=group)
+    for other, shapes in enumerate(lists):
+        if len(shapes) != len(lists[0]):
+            raise RuntimeError(
+                f"DDP expects same model across all ranks, but Rank {rank} has {len(lists[rank])} params, "
+                f"while rank {other if rank == 0 else 0} has inconsistent "
+                f"{len(shapes) if rank == 0 else len(lists[0])} params."
+            )
+    for other, shapes in enumerate(lists):
+        for i, (first, own) in enumerate(zip(lists[0], shapes, strict=True)):
+            if first != own:
+                raise RuntimeError(
+                    f"[{rank}]: params[{i}] of rank {other} with sizes {list(own)} appears not to match sizes "
+                    f"{list(first)} of the same param in process 0."
+                )
+
+
 class DistributedDataParallel(Module):
     """Average the gradients of a module over the processes of a group during backward.
 
@@ -63,7 +96,8 @@ class DistributedDataParallel(Module):
 
     Args:
         module: Module to wrap. It is attribute `module` of the result.
-        device_ids: ``None``, or a list with the device of the module if that is not ``cpu``.
+        device_ids: ``None``, or a list with the device of the module if that is not ``cpu``. Inputs are then
+            moved to it.
         output_device: ``None``, or the device of the module.
         dim: Not used.
         broadcast_buffers: Whether buffers are copied from rank 0 before each synchronised forward call.
@@ -155,11 +189,14 @@ class DistributedDataParallel(Module):
         self._check_devices(device_ids, output_device, {p.device for _, p in trained})
         self.dim, self.broadcast_buffers = dim, broadcast_buffers
         self.find_unused_parameters, self.static_graph = find_unused_parameters, static_graph
-        self.gradient_as_bucket_view, self.bucket_cap_mb = gradient_as_bucket_view, bucket_cap_mb or 25
+        self.gradient_as_bucket_view, self.bucket_cap_mb = (
+            gradient_as_bucket_view,
+            bucket_cap_mb or _DEFAULT_BUCKET_CAP_MB,
+        )
         self.require_backward_grad_sync = self.require_forward_param_sync = True
         self._divides_by_all = True
         if init_sync:
-            self._check_shapes(trained)
+            _check_same_shapes(self.process_group, [p for _, p in trained])
             state = [t for name, t in module.state_dict(keep_vars=True).items() if name not in ignored]
             self._copy_from(0, [t for t in state if isinstance(t, torch.Tensor)])
         self._make_reducer()
@@ -196,34 +233,12 @@ class DistributedDataParallel(Module):
             self.process_group._engine,
             self.process_group._tensor_group() if self.device.type == "tpu" else None,
             trained,
-            min(_FIRST_BUCKET_BYTES, int(self.bucket_cap_mb * 2**20)),
-            int(self.bucket_cap_mb * 2**20),
+            min(_FIRST_BUCKET_BYTES, int(self.bucket_cap_mb * _MB_TO_BYTES)),
+            int(self.bucket_cap_mb * _MB_TO_BYTES),
             self.find_unused_parameters,
             self.static_graph,
             self.gradient_as_bucket_view,
         )
-
-    def _check_shapes(self, trained: Sequence[tuple[str, torch.Tensor]]) -> None:
-        """Raise an error if the parameters of rank 0 have other shapes."""
-        from ...distributed import all_gather_object
-
-        rank, group = self.process_group.rank(), self.process_group
-        lists: list[Any] = [None] * group.size()
-        all_gather_object(lists, [tuple(p.shape) for _, p in trained], group=group)
-        for other, shapes in enumerate(lists):
-            if len(shapes) != len(lists[0]):
-                raise RuntimeError(
-                    f"DDP expects same model across all ranks, but Rank {rank} has {len(lists[rank])} params, "
-                    f"while rank {other if rank == 0 else 0} has inconsistent "
-                    f"{len(shapes) if rank == 0 else len(lists[0])} params."
-                )
-        for other, shapes in enumerate(lists):
-            for i, (first, own) in enumerate(zip(lists[0], shapes, strict=True)):
-                if first != own:
-                    raise RuntimeError(
-                        f"[{rank}]: params[{i}] of rank {other} with sizes {list(own)} appears not to match sizes "
-                        f"{list(first)} of the same param in process 0."
-                    )
 
     def _copy_from(self, source: int, tensors: Iterable[torch.Tensor]) -> None:
         """Copy tensors of a rank of the group to all ranks."""
@@ -258,6 +273,8 @@ class DistributedDataParallel(Module):
             source = self._buffer_source()
             if source is not None:
                 self._copy_from(source, self._synchronised_buffers())
+        if self.device_ids:
+            (inputs,), (kwargs,) = scatter_kwargs(inputs, kwargs, self.device_ids)
         output = self.module(*inputs, **kwargs)
         if torch.is_grad_enabled():
             self.require_forward_param_sync = self.require_backward_grad_sync
@@ -465,7 +482,7 @@ class DistributedDataParallel(Module):
             "output_device": -1 if self.output_device is None else self.output_device,
             "backend_name": self.process_group.name(),
             "broadcast_buffers": int(self.broadcast_buffers),
-            "bucket_cap_bytes": int(self.bucket_cap_mb * 2**20),
+            "bucket_cap_bytes": int(self.bucket_cap_mb * _MB_TO_BYTES),
             "bucket_sizes": ", ".join(str(size * item) for size in sizes),
             "find_unused_parameters": int(self.find_unused_parameters),
             "gradient_as_bucket_view": int(self.gradient_as_bucket_view),

@@ -14,6 +14,9 @@ from . import (
     quantization_hooks,
 )
 
+#: The other name of a module.
+quantization = quantization_hooks
+
 TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
 if TYPE_CHECKING:
     from ....nn.parallel import DistributedDataParallel

@@ -8,7 +8,7 @@ from .... import _C
 from .api import RendezvousHandler, RendezvousInfo, RendezvousParameters, RendezvousStoreInfo
 from .utils import parse_rendezvous_endpoint
 
-__all__ = ["StaticRendezvous"]
+__all__ = ["StaticRendezvous", "create_rdzv_handler"]
 
 _TIMEOUT_SECONDS = 600
 
@@ -82,3 +82,8 @@ class StaticRendezvous(RendezvousHandler):
     def shutdown(self) -> bool:
         """Return ``True``: the store ends with the process."""
         return True
+
+
+def create_rdzv_handler(params: RendezvousParameters) -> RendezvousHandler:
+    """Return the rendezvous for settings."""
+    return StaticRendezvous(params)

@@ -1,0 +1,281 @@
+//! Programs that differ between ranks, and mistakes: on XLA:CPU, whose programs call the process group, and with ranks
+//! that agree before each launch, as on accelerators.
+
+mod schedules;
+mod started;
+
+use started::{Case, PATIENT, Rank, sum, tpu, values};
+use std::sync::Arc;
+use std::time::Duration;
+use torchtpu_distributed::tensors;
+use torchtpu_lazy as lazy;
+use torchtpu_tensor::comm::{self, Group};
+use torchtpu_tensor::{DType, Device, Tensor};
+
+/// The variable that lets ranks agree.
+const AGREEMENT: &str = "TORCHTPU_AGREEMENT";
+
+const CASES: &[Case] = &[
+    ("fused", PATIENT, undisturbed_steps),
+    ("loss", PATIENT, a_loss_is_read_between_collectives),
+    ("forward", PATIENT, a_loss_is_read_before_the_collectives),
+    ("mesh", PATIENT, groups_of_a_mesh),
+    ("overlap", PATIENT, groups_that_overlap),
+    ("host", PATIENT, collectives_of_the_host),
+    ("more", PATIENT, one_collective_more),
+    ("opposite", Duration::from_secs(2), groups_in_opposite_order),
+    ("left", PATIENT, a_rank_leaves),
+    ("compiling", Duration::from_secs(4), a_rank_compiles_for_long),
+    ("aborted", PATIENT, a_rank_fails),
+    ("one_rank", PATIENT, a_collective_of_one_rank),
+    ("order", PATIENT, gradients_in_another_order),
+    ("late", Duration::from_secs(1), a_rank_is_late),
+    ("schedules", PATIENT, schedules::run),
+];
+
+fn agrees() -> bool {
+    std::env::var(AGREEMENT).is_ok_and(|v| v == "always")
+}
+
+/// Record a sum of `size` elements in a line of the user's program.
+fn sum_at(line: u32, size: usize, group: &Group) -> Tensor {
+    let x = Tensor::ones(&[size], DType::F32, Device::TPU).expect("it is recorded");
+    tensors::at_line(Some(Arc::from(format!("train.py:{line}"))), || sum(&x, group))
+}
+
+/// Read a value whose collective differs between ranks. The error names the lines of both.
+fn expect_mismatch(r: &Rank, x: &Tensor, lines: [u32; 2]) {
+    let error = r.error(x).to_string();
+    assert!(error.contains("Detected mismatch between collectives on ranks"), "{error}");
+    for line in lines {
+        assert!(error.contains(&format!("train.py:{line}")), "rank {}: {line} is not in:\n{error}", r.rank);
+    }
+}
+
+/// Return the numbers of programs that were launched whole, and of those that were split, and of adopted cuts.
+fn counts() -> (u64, u64, u64) {
+    let m = lazy::metrics();
+    (m.programs_fused, m.programs_split, m.cuts_adopted)
+}
+
+fn undisturbed_steps(r: &Rank) {
+    let mut x = tpu(&[r.rank as f32, 2.0]);
+    for step in 0..20 {
+        let y = sum(&x.mul_scalar(0.5).unwrap(), &r.tensors);
+        x = sum(&y.add_scalar(1.0).unwrap(), &r.tensors).mul_scalar(0.5).unwrap();
+        lazy::mark_step();
+        if step % 5 == 4 {
+            values(&x);
+        }
+    }
+    assert_eq!(values(&x), [20.5, 22.0]);
+    assert_eq!(counts(), if agrees() { (20, 0, 0) } else { (0, 0, 0) });
+}
+
+fn a_loss_is_read_between_collectives(r: &Rank) {
+    let x = tpu(&[r.rank as f32 + 1.0, 2.0]);
+    for _ in 0..10 {
+        let loss = sum(&x.mul_scalar(2.0).unwrap(), &r.tensors);
+        let half = loss.mul_scalar(0.5).unwrap();
+        if r.rank == 0 {
+            assert_eq!(values(&loss), [6.0, 8.0]);
+        }
+        assert_eq!(values(&sum(&half, &r.tensors)), [6.0, 8.0]);
+    }
+    // Both programs of a step of rank 0 are split twice, and the one of rank 1.
+    let split = if r.rank == 0 { 4 } else { 2 };
+    assert_eq!(counts(), if agrees() { (16, split, 1) } else { (0, 0, 0) });
+}
+
+fn a_loss_is_read_before_the_collectives(r: &Rank) {
+    let x = tpu(&[r.rank as f32 + 1.0, 2.0]);
+    for _ in 0..10 {
+        let loss = x.mul_scalar(2.0).unwrap();
+        if r.rank == 0 {
+            assert_eq!(values(&loss), [2.0, 4.0]);
+        }
+        assert_eq!(values(&sum(&loss.mul_scalar(0.5).unwrap(), &r.tensors)), [3.0, 4.0]);
+    }
+    assert_eq!(counts(), if agrees() { (8, 2, 1) } else { (0, 0, 0) });
+}
+
+/// Make the groups of this rank along a dimension of a mesh of 2 x 2.
+fn along(r: &Rank, lists: [[usize; 2]; 2]) -> Group {
+    let lists: Vec<Vec<usize>> = lists.iter().map(|list| list.to_vec()).collect();
+    let group = r.group.split_group(&lists, None).expect("all ranks are there").expect("each rank is in a list");
+    tensors::register(&group, lists).expect("the partition fits")
+}
+
+fn groups_of_a_mesh(r: &Rank) {
+    let (rows, columns) = (along(r, [[0, 1], [2, 3]]), along(r, [[0, 2], [1, 3]]));
+    for step in 0..6 {
+        let x = tpu(&[2f32.powi(r.rank as i32)]);
+        let y = sum(&sum(&x, &rows), &columns);
+        assert_eq!(values(&sum(&y, &r.tensors)), [60.0]);
+        // One rank reads the sum of its row.
+        let y = sum(&x, &rows);
+        if r.rank == 3 && step > 3 {
+            assert_eq!(values(&y), [12.0]);
+        }
+        assert_eq!(values(&sum(&y, &columns)), [15.0]);
+    }
+    let (fused, split, _) = counts();
+    assert_eq!((fused > 9, split > 0), if agrees() { (true, true) } else { (false, false) });
+    tensors::unregister(&rows);
+    tensors::unregister(&columns);
+}
+
+fn groups_that_overlap(r: &Rank) {
+    let some = r.group.new_group(&[0, 1], None).expect("all ranks are there");
+    let some = some.map(|group| tensors::register(&group, vec![vec![0, 1]]).expect("the partition fits"));
+    for _ in 0..4 {
+        let mut x = sum(&tpu(&[1.0]), &r.tensors);
+        if let Some(some) = &some {
+            x = sum(&x, some);
+        }
+        let x = sum(&x, &r.tensors);
+        assert_eq!(values(&x), [if r.group.size() == 3 { 15.0 } else { 0.0 }]);
+    }
+    // Ranks 0 and 1 need different ranks to agree about a program. It is never launched whole.
+    let (fused, split, _) = counts();
+    assert_eq!((fused, split > 0), (0, agrees()));
+    if let Some(some) = &some {
+        tensors::unregister(some);
+    }
+}
+
+fn collectives_of_the_host(r: &Rank) {
+    for _ in 0..5 {
+        let y = sum(&tpu(&[3.0]), &r.tensors);
+        let one = Tensor::from_slice_on(&[1f32], &[1], Device::CPU).expect("it is copied");
+        assert_eq!(values(&sum(&one, &r.tensors)), [2.0]);
+        r.group.barrier().expect("all ranks are there");
+        assert_eq!(values(&sum(&y, &r.tensors)), [12.0]);
+    }
+}
+
+fn one_collective_more(r: &Rank) {
+    let first = sum_at(1, 2, &r.tensors);
+    let second = if r.rank == 0 { sum_at(2, 3, &r.tensors) } else { sum_at(3, 2, &r.tensors) };
+    expect_mismatch(r, &second, [2, 3]);
+    assert_eq!(values(&first), [2.0, 2.0]);
+}
+
+fn groups_in_opposite_order(r: &Rank) {
+    let other = r.group.new_group(&[0, 1], None).expect("all ranks are there").expect("this rank is in it");
+    let other = tensors::register(&other, vec![vec![0, 1]]).expect("the partition fits");
+    let order = if r.rank == 0 { [&r.tensors, &other] } else { [&other, &r.tensors] };
+    let sums = order.map(|group| sum_at(1, 2, group));
+    let own = if r.rank == 0 { "of group 0," } else { "of group 0.0.0," };
+    for x in &sums {
+        let error = r.error(x).to_string();
+        assert!(error.contains("all_reduce: Timed out waiting 2000 ms for rank"), "{error}");
+        assert!(error.contains(own), "rank {}: {error}", r.rank);
+    }
+    tensors::unregister(&other);
+}
+
+fn a_rank_leaves(r: &Rank) {
+    assert_eq!(values(&sum_at(1, 2, &r.tensors)), [2.0, 2.0]);
+    if r.rank == 0 {
+        let error = r.error(&sum_at(2, 2, &r.tensors)).to_string();
+        assert!(error.contains("Rank 1") && error.contains("left the group"), "{error}");
+    }
+}
+
+fn a_rank_compiles_for_long(r: &Rank) {
+    assert_eq!(values(&sum_at(1, 2, &r.tensors)), [2.0, 2.0]);
+    if r.rank == 1 {
+        let comm = comm::get().expect("a group is registered");
+        comm.note_compiling(true);
+        std::thread::sleep(Duration::from_secs(8));
+        comm.note_compiling(false);
+    }
+    assert_eq!(values(&sum_at(2, 2, &r.tensors)), [2.0, 2.0]);
+}
+
+fn a_rank_fails(r: &Rank) {
+    assert_eq!(values(&sum_at(1, 2, &r.tensors)), [2.0, 2.0]);
+    if r.rank == 1 {
+        r.group.abort("ValueError: the batch is empty (train.py:7)");
+    } else {
+        let error = r.error(&sum_at(2, 2, &r.tensors)).to_string();
+        assert!(error.contains("ValueError: the batch is empty (train.py:7)"), "{error}");
+    }
+}
+
+fn a_collective_of_one_rank(r: &Rank) {
+    let alone = (r.rank == 0).then(|| sum_at(1, 2, &r.tensors));
+    let all = sum_at(2, 3, &r.tensors);
+    expect_mismatch(r, alone.as_ref().unwrap_or(&all), [1, 2]);
+    r.error(&all);
+}
+
+fn gradients_in_another_order(r: &Rank) {
+    let [a, b] = if r.rank == 0 { [2, 3] } else { [3, 2] };
+    let sums = [sum_at(a as u32, a, &r.tensors), sum_at(b as u32, b, &r.tensors)];
+    expect_mismatch(r, &sums[0], [2, 3]);
+    r.error(&sums[1]);
+}
+
+fn a_rank_is_late(r: &Rank) {
+    if r.rank == 1 {
+        r.await_file("reported");
+        return;
+    }
+    let error = r.error(&sum_at(4, 2, &r.tensors)).to_string();
+    r.write_file("reported");
+    for words in ["all_reduce: Timed out waiting 1000 ms for rank 1", "train.py:4", "TensorShape=[2]"] {
+        assert!(error.contains(words), "{words} is not in:\n{error}");
+    }
+}
+
+/// The program of a rank.
+#[test]
+fn program_of_a_rank() {
+    if started::is_rank() {
+        started::serve(CASES);
+    }
+}
+
+/// Run a case without and with agreement.
+fn run(case: &str, size: usize, limit: Duration) {
+    if !started::is_rank() {
+        for agreement in ["never", "always"] {
+            started::run(case, size, &[(AGREEMENT, agreement)], limit);
+        }
+    }
+}
+
+/// One test for each case, with its number of ranks.
+macro_rules! cases {
+    ($($name:ident = $case:literal on $size:literal;)*) => {$(
+        #[test]
+        fn $name() {
+            run($case, $size, Duration::from_secs(180));
+        }
+    )*};
+}
+
+cases! {
+    undisturbed_steps_are_launched_whole = "fused" on 2;
+    a_loss_that_one_rank_reads_between_collectives_is_adopted = "loss" on 2;
+    a_loss_that_one_rank_reads_before_collectives_is_adopted = "forward" on 2;
+    programs_with_all_groups_of_a_mesh_are_launched_whole = "mesh" on 4;
+    programs_with_groups_that_overlap_are_split = "overlap" on 3;
+    collectives_of_the_host_and_programs_keep_their_order = "host" on 2;
+    one_collective_more_names_both_lines = "more" on 2;
+    groups_in_opposite_order_end_in_a_timeout = "opposite" on 2;
+    a_rank_that_has_left_is_named = "left" on 2;
+    a_rank_that_compiles_for_long_is_waited_for = "compiling" on 2;
+    the_exception_of_another_rank_is_told = "aborted" on 2;
+    a_collective_of_one_rank_names_both_lines = "one_rank" on 2;
+    gradients_in_another_order_name_both_lines = "order" on 2;
+    a_late_rank_is_named_with_the_line_of_the_call = "late" on 2;
+}
+
+#[test]
+fn random_schedules_give_the_results_of_one_process() {
+    // Ranks take the number of schedules from the environment too.
+    run("schedules", schedules::SIZE, Duration::from_secs(180 + schedules::count()));
+}
