@@ -9,7 +9,7 @@ import pytest
 import pytpu as torch
 import pytpu.distributed as dist
 from pytpu import nn
-from pytpu.distributed import checkpoint as dcp
+from pytpu.distributed import checkpoint as dcp, tensor
 from pytpu.distributed.device_mesh import DeviceMesh, init_device_mesh
 from pytpu.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from pytpu.distributed.tensor.experimental import context_parallel, implicit_replication
@@ -19,7 +19,7 @@ from pytpu.distributed.tensor.experimental._attention import (
     context_parallel_unshard,
     set_rotate_method,
 )
-from pytpu.distributed.tensor.parallel import loss_parallel
+from pytpu.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, loss_parallel, parallelize_module
 from pytpu.distributed.tensor.placement_types import _StridedShard
 
 
@@ -223,6 +223,72 @@ def test_parts_with_gaps_are_saved_as_several_chunks(pools, tmp_path):
     first, second = pools(2).run(chunks, str(tmp_path))
     assert first == (0, [((0, 0), (2, 4)), ((4, 0), (2, 4))])
     assert second == (1, [((2, 0), (2, 4)), ((6, 0), (1, 4))])
+
+
+def move():
+    mesh = init_device_mesh("cpu", (2,))
+    for placement in (Shard(0), Shard(1), Replicate()):
+        on_meta = distribute_tensor(torch.empty(6, 4, device="meta"), mesh, [placement])
+        made = torch.empty_like(on_meta, device="cpu")
+        assert on_meta.is_meta and not made.is_meta and made.device_mesh == mesh
+        assert made.placements == torch.zeros_like(made).placements == (placement,)
+        nn.init.constant_(made, 1.5)
+        sharded = distribute_tensor(torch.ones(6, 4), mesh, [placement])
+        assert torch.equal((made + sharded).full_tensor(), torch.full((6, 4), 2.5))
+        # Writes to the part are writes to the tensor, also if it had no memory yet.
+        fresh = torch.zeros_like(made)
+        fresh.to_local().fill_(3)
+        assert torch.equal(fresh.full_tensor(), torch.full((6, 4), 3.0))
+    model = nn.Sequential(nn.Linear(4, 6, device="meta"), nn.Linear(6, 4, device="meta"))
+    model = parallelize_module(model, mesh, {"0": ColwiseParallel(), "1": RowwiseParallel()}).to_empty(device="cpu")
+    assert [str(p.placements[0]) for p in model.parameters()] == ["S(0)", "S(0)", "S(1)", "R"]
+    for parameter in model.parameters():
+        nn.init.constant_(parameter, 0.5)
+    x = numbers(3, 4)
+    hidden = 0.5 * x.sum(1, keepdim=True) + 0.5
+    torch.testing.assert_close(model(x).detach(), (3 * hidden + 0.5).expand(3, 4))
+    model(x).square().sum().backward()
+    assert all(isinstance(p.grad, DTensor) for p in model.parameters())
+    tpu = distribute_tensor(x, mesh, [Shard(0)]).requires_grad_()
+    moved = tpu.to("tpu")
+    assert moved.device.type == "tpu" and moved.placements == (Shard(0),) and moved.device_mesh == mesh
+    (moved * 2).sum().full_tensor().cpu().backward()
+    assert torch.equal(tpu.grad.full_tensor(), torch.full((3, 4), 2.0))
+    return True
+
+
+def test_sharded_tensors_move_between_devices(pools):
+    assert all(pools(2).run(move))
+
+
+def windows():
+    mesh, whole = init_device_mesh("cpu", (2,)), numbers(6, 8)
+    for placement in (Shard(0), Shard(1), Replicate()):
+        x = distribute_tensor(whole, mesh, [placement])
+        for f in (lambda t: t.unfold(1, 2, 2), lambda t: t.diagonal(), lambda t: t.as_strided((3, 2), (16, 2), 1)):
+            torch.testing.assert_close(f(x).full_tensor(), f(whole))
+        # The part is a view of another tensor.
+        start = 3 * dist.get_rank()
+        y = DTensor.from_local(whole[start : start + 3], mesh, [Shard(0)])
+        torch.testing.assert_close(y.unfold(1, 2, 2).full_tensor(), whole.unfold(1, 2, 2))
+    return True
+
+
+def test_windows_are_on_the_elements_of_the_part(pools):
+    assert all(pools(2).run(windows))
+
+
+def space():
+    mesh = init_device_mesh("cpu", (2,))
+    x = tensor.linspace(0, 1, 5, device_mesh=mesh, placements=[Shard(0)])
+    y = tensor.logspace(0, 2, 3, requires_grad=True, device_mesh=mesh, placements=[Replicate()])
+    assert torch.equal(x.full_tensor(), torch.linspace(0, 1, 5)) and x.placements == (Shard(0),)
+    assert torch.equal(y.full_tensor(), torch.tensor([1.0, 10, 100])) and y.requires_grad
+    return x.to_local().numel()
+
+
+def test_factories_of_spaced_numbers(pools):
+    assert pools(2).run(space) == [3, 2]
 
 
 def compute_outside():

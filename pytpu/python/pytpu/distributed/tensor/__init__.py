@@ -3,7 +3,20 @@
 from ...serialization import add_safe_globals
 from .._mesh_layout import _FlatLayout, _MeshLayout
 from ..device_mesh import DeviceMesh as DeviceMesh, init_device_mesh as init_device_mesh
-from ._api import DTensor, _rebuilt, distribute_module, distribute_tensor, empty, full, ones, rand, randn, zeros
+from ._api import (
+    DTensor,
+    _rebuilt,
+    distribute_module,
+    distribute_tensor,
+    empty,
+    full,
+    linspace,
+    logspace,
+    ones,
+    rand,
+    randn,
+    zeros,
+)
 from .placement_types import Partial, Placement, Replicate, Shard, _StridedShard
 
 __all__ = [
@@ -16,6 +29,8 @@ __all__ = [
     "distribute_tensor",
     "empty",
     "full",
+    "linspace",
+    "logspace",
     "ones",
     "rand",
     "randn",
