@@ -272,7 +272,7 @@ def _load_model_state(model: nn.Module, state: dict[str, Any], options: StateDic
 # ---- optimizers
 
 
-def _make_state(optim: torch.optim.Optimizer) -> None:
+def _init_optim_state(optim: torch.optim.Optimizer) -> None:
     """Make the state of an optimizer that has not run: by a step with gradients of zero and a learning rate of zero."""
     parameters = [p for group in optim.param_groups for p in group[_PARAMS]]
     if optim.state or any(p.grad is not None for p in parameters):
@@ -300,7 +300,7 @@ def _get_optimizer_state(
     joined: OptimizerStateType = {_STATE: {}, _PG: []}
     names = {p: found[0] for p, found in _names_of_parameters(model, options).items()}
     for optim in optimizers:
-        _make_state(optim)
+        _init_optim_state(optim)
         state = _original(optim, "state_dict")()
         numbers = [p for group in optim.param_groups for p in group[_PARAMS]]
         unknown = [i for i, p in enumerate(numbers) if p not in names]
@@ -459,7 +459,7 @@ def _load_optimizer_state(
         raise RuntimeError(_no_optimizer_state(loaded))
     names = _names_of_parameters(model, options)
     for optim in optimizers:
-        _make_state(optim)
+        _init_optim_state(optim)
         state = _state_of_optimizer(optim, loaded, names, options) if loaded else {}
         if options.full_state_dict:
             state = _sharded_as(model, optim, state, options)

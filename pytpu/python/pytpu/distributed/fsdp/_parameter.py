@@ -94,6 +94,11 @@ class ShardedParameter:
     def _of_inner_mesh(self, parameter: DTensor) -> tuple[Tensor, Placement]:
         """Set the mesh of both parallelisms. Return the part of this rank, and the placement on the outer mesh."""
         inner, placements = parameter.device_mesh, parameter.placements
+        if inner.device_type != self.mesh.device_type:
+            raise ValueError(
+                "Requires DTensor to have mesh of the same type as the FSDP mesh but got "
+                f"{inner.device_type} for DTensor and {self.mesh.device_type} for FSDP"
+            )
         if inner._get_root_mesh() != self.mesh._get_root_mesh():
             raise AssertionError(
                 "FSDP requires the DP and model parallel TP/EP mesh to have the same parent mesh but got: \n"

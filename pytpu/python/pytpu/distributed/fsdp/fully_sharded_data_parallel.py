@@ -13,8 +13,8 @@ from ..distributed_c10d import ProcessGroup, get_rank, get_world_size
 from ..tensor import DTensor
 from . import _optimizer_state
 from ._group import ParameterGroup
+from ._managed import move_buffers, places_of
 from ._mesh import FSDPMeshInfo, _get_mesh_info
-from ._module import _move_buffers, _places
 from ._parameter import ShardedParameter, on_mesh
 from ._policies import MixedPrecisionPolicy
 from ._state import _KEY, State, states_in
@@ -104,6 +104,8 @@ class FullyShardedDataParallel(Module):
         >>> dist.destroy_process_group()
     """
 
+    _is_summoned = False
+
     def __init__(
         self,
         module: Module,
@@ -152,10 +154,10 @@ class FullyShardedDataParallel(Module):
                 "device_mesh": info.mesh if process_group is None else None,
             }
             _wrap_below(module, auto_wrap_policy, settings, ignored, precision)
-        own = _places((module,), {p for p in module.parameters() if id(p) in ignored})
+        own = places_of((module,), {p for p in module.parameters() if id(p) in ignored})
         _materialize(own, param_init_fn, device)
-        own = _places((module,), {p for p in module.parameters() if id(p) in ignored})
-        _move_buffers((module,), device)
+        own = places_of((module,), {p for p in module.parameters() if id(p) in ignored})
+        move_buffers((module,), device)
         if precision.buffer_dtype is not None:
             _cast_buffers(module, precision.buffer_dtype)
         if sync_module_states:
@@ -178,7 +180,6 @@ class FullyShardedDataParallel(Module):
         self._settings = StateDictSettings(
             StateDictType.FULL_STATE_DICT, FullStateDictConfig(), FullOptimStateDictConfig(offload_to_cpu=False)
         )
-        self._is_summoned = False
         state = State((self,), [group], policy, device, None if reshards else False)
         state.casts_root_inputs = precision.cast_root_forward_inputs
         self.__dict__[_KEY] = state
@@ -227,8 +228,8 @@ class FullyShardedDataParallel(Module):
 
     def check_is_root(self) -> bool:
         """Return whether this module was the first whose forward was called."""
-        self._state.find_tree()
-        return self._state.is_root
+        self._state._lazy_init()
+        return self._state._is_root
 
     @staticmethod
     def fsdp_modules(module: Module, root_only: bool = False) -> list[FullyShardedDataParallel]:
