@@ -26,14 +26,15 @@ use torchtpu_tensor::graph::{BackwardFn, Node};
 use torchtpu_tensor::op::{Grads, Prim};
 use torchtpu_tensor::ops::collective::{self, Reduction};
 use torchtpu_tensor::{
-    Device, DeviceKind, Dims, Error, GradRef, Meta, Result, Tensor, autocast, dispatch, no_grad, random, state,
+    DType, Device, DeviceKind, Dims, Error, GradRef, Meta, Result, Tensor, autocast, dispatch, no_grad, random, state,
 };
 
-/// A mesh of processes to which this one belongs.
+/// A mesh of processes, as this one sees it. A process that the mesh lacks makes the same calls. Its tensors have no
+/// elements.
 pub struct Member {
     /// The mesh.
     pub mesh: Arc<DeviceMesh>,
-    /// The position of this process.
+    /// The position of this process; empty if the mesh lacks it.
     pub coordinate: Vec<usize>,
     /// The group of this process along each mesh dimension.
     pub groups: Vec<Group>,
@@ -51,15 +52,13 @@ impl Member {
     /// the first process. A planned device has no other processes, so its generator has the seed of this one.
     ///
     /// # Errors
-    /// `Value` if this process is not in the mesh or the groups have other sizes, the errors of a broadcast.
+    /// `Value` if the groups have other sizes, the errors of a broadcast.
     pub fn new(mesh: Arc<DeviceMesh>, rank: usize, groups: Vec<Group>, local: Device) -> Result<Arc<Member>> {
         static INSTALLED: Once = Once::new();
         INSTALLED.call_once(|| backend::install_mesh(&Parts));
-        let Some(coordinate) = mesh.coordinate(rank) else {
-            return Err(Error::value(format!("rank {rank} is not in the mesh {mesh}")));
-        };
+        let coordinate = mesh.coordinate(rank);
         let sizes: Vec<usize> = groups.iter().map(Group::size).collect();
-        if sizes != mesh.sizes() {
+        if coordinate.is_some() && sizes != mesh.sizes() {
             return Err(Error::value(format!("groups of sizes {sizes:?} do not fit the mesh {mesh}")));
         }
         let mut seed = random::default_generator(local).initial_seed();
@@ -70,7 +69,7 @@ impl Member {
         let mut members = MEMBERS.write();
         let device = backend::add_mesh(local)?;
         random::default_generator(device).manual_seed(seed);
-        let member = Arc::new(Member { mesh, coordinate, groups, local, device });
+        let member = Arc::new(Member { mesh, coordinate: coordinate.unwrap_or_default(), groups, local, device });
         members.push(member.clone());
         Ok(member)
     }
@@ -87,6 +86,15 @@ impl Member {
 
     fn sizes(&self) -> Vec<usize> {
         self.mesh.sizes()
+    }
+
+    fn is_outside(&self) -> bool {
+        self.coordinate.len() != self.mesh.ndim()
+    }
+
+    /// The part of a process that the mesh lacks.
+    fn nothing(&self, dtype: DType) -> Result<Tensor> {
+        Tensor::zeros_like_meta(&Meta { dims: Dims::new(&[0]), dtype, device: self.local })
     }
 
     /// Take the steps from placements to others on the part of a tensor of sizes `dims`.
@@ -197,6 +205,7 @@ impl Value {
     fn local(&self) -> Result<Tensor> {
         match &self.part {
             Part::Local(x) => Ok(x.clone()),
+            Part::Fill(..) if self.member.is_outside() => self.member.nothing(self.meta.dtype),
             Part::Fill(op, number) => {
                 let meta = self.local_meta().with_dims(self.spec().local_dims(&self.member.coordinate));
                 dispatch::call(op.resized(&[*number.meta()], &[meta]), &[number])
@@ -212,6 +221,7 @@ impl Value {
         let is_simple = |p: &[Placement]| p.iter().all(|p| p.partial().is_none());
         let part = match &self.part {
             part @ Part::Fill(..) if is_simple(&self.placements) && is_simple(to) => part.clone(),
+            part if self.member.is_outside() => part.clone(),
             _ => Part::Local(self.member.redistributed(&self.local()?, &self.meta.dims, &self.placements, to)?),
         };
         Ok(Value { placements: to.to_vec(), part, ..self.clone() })
@@ -271,6 +281,13 @@ fn get(handle: u64) -> Value {
     let values = VALUES.lock();
     let entry = values.entries[(handle & !MESH_VALUE) as usize].as_ref();
     entry.expect("a tensor holds the handle").1.clone()
+}
+
+fn set(handle: u64, part: Part) {
+    let mut values = VALUES.lock();
+    if let Some((_, value)) = values.entries[(handle & !MESH_VALUE) as usize].as_mut() {
+        value.part = part;
+    }
 }
 
 /// The result of a binary op of fills and numbers, which is a fill. An optimizer scales its state of zeros so.
@@ -360,6 +377,12 @@ impl Backend for Parts {
         if plan.lacks_rule {
             *WITHOUT_RULE.lock().entry(op.name()).or_default() += 1;
         }
+        if member.is_outside() {
+            for (i, y) in y.iter().enumerate() {
+                handles[i] = new(&plan.results[i], y, Part::Local(member.nothing(y.dtype)?));
+            }
+            return Ok(());
+        }
         let parts = no_grad(|| -> Result<Vec<Tensor>> {
             let local = |(x, to): (&Value, &Vec<Placement>)| x.redistributed(to)?.local();
             let x = x.iter().zip(&plan.operands).map(local).collect::<Result<Vec<_>>>()?;
@@ -421,6 +444,9 @@ impl Backend for Parts {
 
     fn read(&self, handle: u64, out: &mut [u8]) -> Result<()> {
         let value = get(handle);
+        if value.member.is_outside() {
+            return Err(Error::runtime(format!("this rank is not in the mesh {}, so it has no elements", value.member.mesh)));
+        }
         let whole = no_grad(|| value.redistributed(&vec![Placement::Replicate; value.placements.len()])?.local())?;
         out.copy_from_slice(&whole.to_bytes()?);
         Ok(())
@@ -436,6 +462,9 @@ impl Backend for Parts {
     /// Let the device of the parts check the value, which all ranks have then.
     fn defer_check(&self, handle: u64, error: DeferredError) -> Result<()> {
         let value = get(handle);
+        if value.member.is_outside() {
+            return Ok(());
+        }
         let whole = no_grad(|| value.redistributed(&vec![Placement::Replicate; value.placements.len()])?.local())?;
         if whole.device().kind.has_backend() {
             return backend::of(whole.device())?.defer_check(whole.device_value()?, error);
@@ -491,7 +520,7 @@ fn of_gradient(placements: &[Placement]) -> Vec<Placement> {
 pub fn from_local(member: &Arc<Member>, local: &Tensor, placements: &[Placement], dims: &[usize]) -> Result<Tensor> {
     let meta = Meta { dims: Dims::try_new(dims)?, dtype: local.dtype(), device: member.device };
     let spec = Spec::new(member.mesh.clone(), placements.to_vec(), meta)?;
-    let own = spec.local_dims(&member.coordinate);
+    let own = if member.is_outside() { *local.dims() } else { spec.local_dims(&member.coordinate) };
     if *local.dims() != own {
         return Err(Error::value(format!(
             "a part of sizes {} is not that of a tensor of sizes {} with placements {}, which has sizes {own}",
@@ -533,7 +562,12 @@ impl BackwardFn for FromLocal {
 /// # Errors
 /// `Runtime` if the tensor is not on a mesh.
 pub fn to_local(x: &Tensor, gradient: Option<&[Placement]>) -> Result<Tensor> {
-    let value = value_of(x)?;
+    let mut value = value_of(x)?;
+    if matches!(value.part, Part::Fill(..)) {
+        // The caller may write to the part.
+        value.part = Part::Local(no_grad(|| value.local())?);
+        set(x.device_value()?, value.part.clone());
+    }
     let placements = gradient.map_or_else(|| of_gradient(&value.placements), <[Placement]>::to_vec);
     let y = no_grad(|| value.local())?.detach();
     with_history(y, x, ToLocal { member: value.member.clone(), placements, dims: value.meta.dims })

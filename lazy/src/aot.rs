@@ -46,12 +46,17 @@ pub struct Report {
     pub device_kind: String,
     /// The version of the compiler.
     pub compiler: String,
-    /// Estimated time of one execution in seconds: the larger of `compute_seconds` and `memory_seconds`.
+    /// Estimated time of one execution in seconds: the larger of `compute_seconds` and `memory_seconds`, and the part
+    /// of `network_seconds` in which nothing is computed.
     pub seconds: f64,
     /// Estimated cycles over the device's clock.
     pub compute_seconds: f64,
     /// Bytes accessed over the bandwidth of the device's memory.
     pub memory_seconds: f64,
+    /// Bytes that collectives send over the bandwidth of the links between devices.
+    pub network_seconds: f64,
+    /// The part of `network_seconds` beside which the program computes.
+    pub hidden_seconds: f64,
     /// The compiler's estimate of cycles, summed over the optimized program.
     pub cycles: f64,
     /// Floating-point operations per execution.
@@ -100,7 +105,48 @@ pub struct Report {
     pub largest_at_peak: Vec<(String, String, u64)>,
     /// All entries of the compiler's cost analysis.
     pub costs: BTreeMap<String, f64>,
+    /// Ranks that run the program together.
+    pub ranks: usize,
+    /// The collectives of one execution, by kind.
+    pub collectives: Vec<Collective>,
 }
+
+/// Collectives of one kind among equally many devices, in one execution of a program.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Collective {
+    /// Opcode, such as `all-gather`.
+    pub kind: String,
+    /// Whether the program does other work until they are done.
+    pub is_async: bool,
+    /// Devices of each group, or 0 if the program does not say it.
+    pub devices: usize,
+    /// Directions of links that the compiler's algorithm uses at once, or 0 if it does not say it.
+    pub links: usize,
+    /// Number of collectives.
+    pub count: f64,
+    /// Bytes of the whole arrays: of the results of `all-gather` and `all-reduce`, and of the operands of
+    /// `reduce-scatter`.
+    pub bytes: f64,
+    /// Bytes that each device sends, over the bandwidth of its links.
+    pub seconds: f64,
+    /// Cycles of the work between start and end.
+    pub overlapped_cycles: f64,
+}
+
+impl Collective {
+    /// Return the bytes that each device sends in a ring.
+    fn sent_bytes(&self) -> f64 {
+        let others = if self.devices > 0 { 1.0 - 1.0 / self.devices as f64 } else { 1.0 };
+        match &*self.kind {
+            "all-reduce" => 2.0 * others * self.bytes,
+            "collective-permute" => self.bytes,
+            _ => others * self.bytes,
+        }
+    }
+}
+
+/// Directions of links that a collective uses, where the compiler does not say it: both of a ring.
+const RING_LINKS: usize = 2;
 
 /// A compiler for one target.
 pub struct Compiler {
@@ -173,9 +219,7 @@ impl Compiler {
         own: &[(String, OptionValue)],
         replicas: usize,
     ) -> Result<Report> {
-        let mut options = self.options.clone();
-        options.num_replicas = replicas as i64;
-        options.env_overrides.extend_from_slice(own);
+        let options = self.options_for(own, replicas)?;
         let key = self.key(stablehlo, &options);
         if let Some(disk) = &self.disk
             && let Some(bytes) = disk.load(&key)
@@ -194,7 +238,8 @@ impl Compiler {
         let estimate = program.estimate().map_err(fail)?;
         let cost = |name: &str| costs.get(name).copied();
         let (optimal_seconds, unknown_costs) = cost("optimal_seconds").map_or((None, 0), known_seconds);
-        let Estimate { cycles, instructions, groups, uncosted, largest, live_bytes, largest_at_peak } = estimate;
+        let Estimate { cycles, instructions, groups, uncosted, largest, live_bytes, largest_at_peak, collectives } =
+            estimate;
         let report = Report {
             topology: self.target.topology.clone(),
             devices: self.machine.devices().len(),
@@ -219,6 +264,20 @@ impl Compiler {
             live_bytes,
             largest_at_peak,
             costs,
+            ranks: replicas,
+            collectives: collectives
+                .into_iter()
+                .map(|c| Collective {
+                    kind: c.kind,
+                    is_async: c.is_async,
+                    devices: c.devices,
+                    links: c.links,
+                    count: c.count,
+                    bytes: c.bytes,
+                    seconds: 0.0,
+                    overlapped_cycles: c.overlapped_cycles,
+                })
+                .collect(),
             ..Report::default()
         };
         if let Some(disk) = &self.disk
@@ -229,23 +288,49 @@ impl Compiler {
         Ok(self.complete(report))
     }
 
+    /// Return the number of devices of the machine.
+    pub fn devices(&self) -> usize {
+        self.machine.devices().len()
+    }
+
+    /// Return the options for a program that so many ranks run together. Rank `r` is the device with the `r`-th
+    /// smallest id. Ids count the chips of the machine along its first dimension, then along the others.
+    fn options_for(&self, own: &[(String, OptionValue)], replicas: usize) -> Result<CompileOptions> {
+        let mut options = self.options.clone();
+        options.env_overrides.extend_from_slice(own);
+        options.num_replicas = replicas as i64;
+        if replicas > 1 {
+            let mut ids: Vec<i64> = self.machine.devices().iter().map(|d| i64::from(d.id)).collect();
+            let (devices, topology) = (ids.len(), &self.target.topology);
+            if replicas > devices {
+                let text = format!("the program is for {replicas} ranks, but {topology} has {devices} devices");
+                return Err(Error::value(text));
+            }
+            ids.sort_unstable();
+            ids.truncate(replicas);
+            options.device_assignment = Some(vec![ids]);
+        }
+        Ok(options)
+    }
+
     /// Compile programs, and write their executables to a file that [`crate::load_cache`] reads on a device of this
-    /// kind. A program is its StableHLO text and the number of its [options]. Return the number of executables.
-    /// Programs that the compiler refuses are left out.
+    /// kind. A program is its StableHLO text, the number of its [options] and the number of its ranks. Return the
+    /// number of executables. Programs that the compiler refuses are left out.
     ///
     /// # Errors
     /// `Runtime` if the file cannot be written, or no program compiles.
-    pub fn save(&self, path: &Path, programs: &[(&str, u32)]) -> Result<usize> {
+    pub fn save(&self, path: &Path, programs: &[(&str, u32, usize)]) -> Result<usize> {
         let mut executables = Vec::with_capacity(programs.len());
         let mut refused = None;
-        for (text, number) in programs {
+        for (text, number, ranks) in programs {
             let own = options::list(*number);
-            let mut given = self.options.clone();
-            given.env_overrides.extend_from_slice(&own);
+            let given = self.options_for(&own, *ranks)?;
             match self.machine.compile(text, &given).and_then(|program| program.serialize()) {
                 // A device looks up a program by the text that it would compile itself.
                 Ok(bytes) => {
-                    let asked = CompileOptions { env_overrides: own.to_vec(), ..CompileOptions::default() };
+                    let num_replicas = *ranks as i64;
+                    let asked =
+                        CompileOptions { num_replicas, env_overrides: own.to_vec(), ..CompileOptions::default() };
                     executables.push((bundle::key(&asked, text), bytes));
                 }
                 Err(e) => refused = Some(failure(&self.target.topology, &e)),
@@ -261,20 +346,29 @@ impl Compiler {
         Ok(executables.len())
     }
 
-    /// Return the optimized program as text: one line per instruction with its type, operands and cycles.
+    /// Return the optimized program as text: one line per instruction with its type, operands and cycles. `ranks` run
+    /// it together.
     ///
     /// # Errors
     /// Those of [`Compiler::compile`].
-    pub fn optimized_text(&self, stablehlo: &str) -> Result<String> {
+    pub fn optimized_text(&self, stablehlo: &str, ranks: usize) -> Result<String> {
         let fail = |e: torchtpu_pjrt::Error| failure(&self.target.topology, &e);
-        self.machine.compile(stablehlo, &self.options).and_then(|p| p.optimized_text()).map_err(fail)
+        self.machine.compile(stablehlo, &self.options_for(&[], ranks)?).and_then(|p| p.optimized_text()).map_err(fail)
     }
 
     /// Add the values that depend on the numbers of the device.
     fn complete(&self, mut r: Report) -> Report {
         r.compute_seconds = r.cycles / self.chip.clock;
         r.memory_seconds = r.bytes_accessed / self.chip.bandwidth;
-        r.seconds = r.compute_seconds.max(r.memory_seconds);
+        let mut hidden = 0.0;
+        for c in &mut r.collectives {
+            let links = if c.links > 0 { c.links } else { RING_LINKS };
+            c.seconds = c.sent_bytes() / (links as f64 * self.chip.link);
+            hidden += c.seconds.min(c.overlapped_cycles / self.chip.clock);
+        }
+        r.network_seconds = r.collectives.iter().map(|c| c.seconds).sum();
+        r.hidden_seconds = hidden;
+        r.seconds = r.compute_seconds.max(r.memory_seconds) + r.network_seconds - r.hidden_seconds;
         r.peak_share = if r.seconds > 0.0 { r.flops / (r.seconds * self.chip.flops) } else { 0.0 };
         r.total_bytes = r.argument_bytes + r.output_bytes - r.alias_bytes + r.temp_bytes + r.code_bytes;
         r.memory_bytes = self.memory_bytes();
@@ -282,7 +376,7 @@ impl Compiler {
     }
 
     fn key(&self, stablehlo: &str, options: &CompileOptions) -> Vec<u8> {
-        const FORM: u32 = 1;
+        const FORM: u32 = 2;
         format!(
             "torchtpu report {FORM}\n{}\n{}\n{options:?}\n{stablehlo}",
             self.machine.platform_version(),

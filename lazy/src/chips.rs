@@ -16,6 +16,8 @@ pub(crate) struct Chip {
     pub(crate) bandwidth: f64,
     /// Bytes of device memory.
     pub(crate) memory_bytes: u64,
+    /// Bytes per second to one neighbour. The two devices of a chip share its links, so each has one half.
+    pub(crate) link: f64,
 }
 
 /// Hundredths of a GiB. `memory_bytes` is the memory that libtpu 0.0.52 leaves to programs, from its error for a
@@ -24,11 +26,46 @@ const CENTI_GIB: u64 = (1 << 30) / 100;
 
 /// Sources: the system architecture pages of Google Cloud TPU.
 const CHIPS: [Chip; 5] = [
-    Chip { name: "v4", clock: 1.05e9, flops: 137.5e12, bandwidth: 0.614e12, memory_bytes: 1525 * CENTI_GIB },
-    Chip { name: "v5e", clock: 1.503e9, flops: 197e12, bandwidth: 0.819e12, memory_bytes: 1575 * CENTI_GIB },
-    Chip { name: "v5p", clock: 1.751e9, flops: 459e12, bandwidth: 2.765e12, memory_bytes: 9573 * CENTI_GIB },
-    Chip { name: "v6e", clock: 1.751e9, flops: 918e12, bandwidth: 1.64e12, memory_bytes: 3124 * CENTI_GIB },
-    Chip { name: "TPU7x", clock: 2.2e9, flops: 1153.5e12, bandwidth: 3.69e12, memory_bytes: 9474 * CENTI_GIB },
+    Chip {
+        name: "v4",
+        clock: 1.05e9,
+        flops: 137.5e12,
+        bandwidth: 0.614e12,
+        memory_bytes: 1525 * CENTI_GIB,
+        link: 25e9,
+    },
+    Chip {
+        name: "v5e",
+        clock: 1.503e9,
+        flops: 197e12,
+        bandwidth: 0.819e12,
+        memory_bytes: 1575 * CENTI_GIB,
+        link: 50e9,
+    },
+    Chip {
+        name: "v5p",
+        clock: 1.751e9,
+        flops: 459e12,
+        bandwidth: 2.765e12,
+        memory_bytes: 9573 * CENTI_GIB,
+        link: 100e9,
+    },
+    Chip {
+        name: "v6e",
+        clock: 1.751e9,
+        flops: 918e12,
+        bandwidth: 1.64e12,
+        memory_bytes: 3124 * CENTI_GIB,
+        link: 100e9,
+    },
+    Chip {
+        name: "TPU7x",
+        clock: 2.2e9,
+        flops: 1153.5e12,
+        bandwidth: 3.69e12,
+        memory_bytes: 9474 * CENTI_GIB,
+        link: 50e9,
+    },
 ];
 
 /// The chip of a topology such as `v5e:2x2`.

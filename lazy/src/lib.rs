@@ -392,9 +392,12 @@ pub fn store_kernel(made: &str, kernel: &[u8]) {
     custom::store(made, kernel);
 }
 
-/// Return the number of devices, or 0 if no plugin can be loaded.
+/// Return the number of devices of the processes on this host, or 0 if no plugin can be loaded.
 pub fn device_count() -> usize {
-    torchtpu_tensor::backend::Backend::device_count(&engine::Tpu).unwrap_or(0)
+    match torchtpu_tensor::backend::Backend::device_count(&engine::Tpu) {
+        Ok(1..) => torchtpu_tensor::local::count(),
+        _ => 0,
+    }
 }
 
 /// Return whether device `tpu` can be used.

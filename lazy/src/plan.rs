@@ -66,6 +66,8 @@ pub struct Program {
     pub text: Arc<str>,
     /// The number of the compiler's options that the program set, in this process.
     pub options: u32,
+    /// Number of ranks that would run it together.
+    pub ranks: usize,
     #[serde(skip)]
     form: Arc<Form>,
     /// The compiler's report for each topology, or its error.
@@ -205,6 +207,11 @@ fn start(compilers: Vec<Compiler>, reads: Reads) -> Result<()> {
     mode::set_planned(true);
     crate::engine().configure();
     Ok(())
+}
+
+/// Return the number of devices of each machine of the active plan. Without a plan there are none.
+pub fn devices() -> Vec<usize> {
+    active().map_or_else(Vec::new, |plan| plan.compilers.iter().map(Compiler::devices).collect())
 }
 
 /// Return the report of the active plan so far. Recorded ops are compiled first.
@@ -348,6 +355,7 @@ impl Plan {
                     largest: form.largest(),
                     text,
                     options: form.options,
+                    ranks: form.replicas(),
                     form: form.clone(),
                     reports,
                 });

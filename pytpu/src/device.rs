@@ -12,7 +12,7 @@ use torchtpu_tensor::{Device, DeviceKind, Error, Result};
 #[pyclass(frozen, eq, hash, name = "device", module = "torch")]
 #[derive(PartialEq, Eq, Hash)]
 pub struct PyDevice {
-    /// The device.
+    /// The device without its index.
     device: Device,
     /// The index, if it was given: `torch.device("tpu")` has none. `cpu:1` keeps its index, though its tensors are on
     /// `cpu`.
@@ -56,7 +56,7 @@ impl PyDevice {
         }
         if let Ok(i) = r#type.extract::<i64>() {
             let i = place(i)?;
-            return Ok(PyDevice { device: Device::new(DeviceKind::Tpu, i), index: Some(i), absent: None });
+            return Ok(PyDevice { device: Device::TPU, index: Some(i), absent: None });
         }
         let Ok(text) = r#type.extract::<String>() else {
             let name = r#type.get_type().name()?;
@@ -78,7 +78,7 @@ impl PyDevice {
             )));
         }
         let index = index.or(Device::index_in(&text).or_raise()?);
-        Ok(PyDevice { device: Device::new(device.kind, index.unwrap_or(0)), index, absent })
+        Ok(PyDevice { device: Device::new(device.kind, 0), index, absent })
     }
     /// The kind of device, such as `cpu` or `tpu`.
     #[getter]
@@ -127,7 +127,7 @@ impl PyDevice {
     /// Return the device, if tensors can be on it.
     pub fn present(&self) -> Result<Device> {
         match self.absent {
-            None => Ok(self.device),
+            None => Ok(self.index.map_or(self.device, |i| Device::numbered(self.device.kind, i))),
             Some(name) => Err(Error::runtime(format!(
                 "Torch not compiled with {} enabled: devices are cpu, tpu and meta",
                 name.to_uppercase()
@@ -149,8 +149,8 @@ fn place(i: i64) -> PyResult<u8> {
 
 /// Return the object of a tensor's device.
 pub fn object(py: Python<'_>, device: Device) -> PyResult<Bound<'_, PyDevice>> {
-    let index = (device.kind == DeviceKind::Tpu).then_some(device.index);
-    Bound::new(py, PyDevice { device, index, absent: None })
+    let index = (device.kind == DeviceKind::Tpu).then_some(device.number());
+    Bound::new(py, PyDevice { device: Device::new(device.kind, 0), index, absent: None })
 }
 
 /// Return the device of an argument: a device, a string, or an index. Return `Ok(None)` for any other type.
@@ -167,7 +167,7 @@ pub unsafe fn extract(o: *mut PyObject) -> Result<Option<Device>> {
             return Device::parse(s).map(Some);
         }
         if let Some(i) = objects::int(o) {
-            return Ok(Some(Device::new(DeviceKind::Tpu, index_of(i)?)));
+            return Ok(Some(Device::numbered(DeviceKind::Tpu, index_of(i)?)));
         }
         Python::attach(|py| {
             Bound::from_borrowed_ptr(py, o).cast::<PyDevice>().ok().map(|d| d.get().present()).transpose()

@@ -165,7 +165,7 @@ methods! {
         "Return the index of the `tpu` device, or -1 on other devices."
         |_o, x, _a| {
         let device = backend::local(x.device());
-        Ok(number_object(Scalar::Int(if device.kind == DeviceKind::Tpu { device.index.into() } else { -1 })))
+        Ok(number_object(Scalar::Int(if device.kind == DeviceKind::Tpu { device.number().into() } else { -1 })))
     };
     m_detach_in_place "detach_" ()
         "Detach this tensor from the graph that computed it, and return it. Views are refused."

@@ -52,6 +52,12 @@ fn _plan_end(py: Python<'_>, drop_pending: bool) -> PyResult<Option<Given>> {
     py.detach(|| plan::end(drop_pending)).as_ref().map(given).transpose()
 }
 
+/// Return the number of devices of each machine of the active plan.
+#[pyfunction]
+fn _plan_devices() -> Vec<usize> {
+    plan::devices()
+}
+
 /// Return whether a plan records programs.
 #[pyfunction]
 fn _plan_is_active() -> bool {
@@ -118,16 +124,16 @@ fn _aot_compile(py: Python<'_>, text: &str, to: PyTarget) -> PyResult<String> {
     serde_json::to_string(&report).map_err(|e| PyValueError::new_err(e.to_string()))
 }
 
-/// Return the optimized program as text.
+/// Return the program that ``ranks`` run together, optimized, as text.
 #[pyfunction]
-fn _aot_optimized_text(py: Python<'_>, text: &str, to: PyTarget) -> PyResult<String> {
-    py.detach(|| Compiler::new(target(to))?.optimized_text(text)).map_err(enter::exception)
+fn _aot_optimized_text(py: Python<'_>, text: &str, ranks: usize, to: PyTarget) -> PyResult<String> {
+    py.detach(|| Compiler::new(target(to))?.optimized_text(text, ranks)).map_err(enter::exception)
 }
 
 /// Compile programs and write them to a file. Return their number.
 #[pyfunction]
-fn _aot_save(py: Python<'_>, path: PathBuf, programs: Vec<(String, u32)>, to: PyTarget) -> PyResult<usize> {
-    let programs: Vec<(&str, u32)> = programs.iter().map(|(text, options)| (text.as_str(), *options)).collect();
+fn _aot_save(py: Python<'_>, path: PathBuf, programs: Vec<(String, u32, usize)>, to: PyTarget) -> PyResult<usize> {
+    let programs: Vec<_> = programs.iter().map(|(text, options, ranks)| (text.as_str(), *options, *ranks)).collect();
     py.detach(|| Compiler::new(target(to))?.save(&path, &programs)).map_err(enter::exception)
 }
 
@@ -144,6 +150,7 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_export_input, m)?)?;
     m.add_function(wrap_pyfunction!(_plan_report, m)?)?;
     m.add_function(wrap_pyfunction!(_plan_end, m)?)?;
+    m.add_function(wrap_pyfunction!(_plan_devices, m)?)?;
     m.add_function(wrap_pyfunction!(_plan_is_active, m)?)?;
     m.add_function(wrap_pyfunction!(_plan_steps, m)?)?;
     m.add_function(wrap_pyfunction!(_aot_compile, m)?)?;

@@ -5,6 +5,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict};
 use torchtpu_lazy::{self as lazy, EagerMode};
+use torchtpu_tensor::local;
 
 /// Return whether a plugin for `tpu` is there and starts.
 #[pyfunction]
@@ -18,10 +19,25 @@ fn _tpu_plugin_is_installed(py: Python<'_>) -> bool {
     py.detach(lazy::plugin_is_installed)
 }
 
-/// Return the number of devices.
+/// Return the number of devices of the processes on this host.
 #[pyfunction]
 fn _tpu_device_count(py: Python<'_>) -> usize {
     py.detach(lazy::device_count)
+}
+
+/// Return the number of the device of this process.
+#[pyfunction]
+fn _tpu_current_device() -> u8 {
+    local::number()
+}
+
+/// Set the number of the device of this process, which has no tensors on it yet.
+#[pyfunction]
+fn _tpu_set_device(py: Python<'_>, number: u8) -> PyResult<()> {
+    if number != local::number() && py.detach(lazy::metrics).live_values > 0 {
+        return Err(enter::exception(local::absent(number)));
+    }
+    local::choose(number).map_err(enter::exception)
 }
 
 /// Return the name of the hardware.
@@ -269,6 +285,8 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_tpu_is_available, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_plugin_is_installed, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_device_count, m)?)?;
+    m.add_function(wrap_pyfunction!(_tpu_current_device, m)?)?;
+    m.add_function(wrap_pyfunction!(_tpu_set_device, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_device_name, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_memory_info, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_synchronize, m)?)?;

@@ -40,7 +40,7 @@ pub use call::{autocast, backend, comm, dispatch, policy};
 pub use record::{graph, hooks, remade, saved, site};
 pub use storage::{block, dlpack, host, inplace, strides, view};
 use types::{device, error, scalar};
-pub use types::{dims, meta, state, warning};
+pub use types::{dims, local, meta, state, warning};
 
 pub use block::{GradRef, Tensor, too_many_bytes};
 pub use device::{Device, DeviceKind};

@@ -16,6 +16,7 @@ use crate::ffi::{
     self, BoolArgs, BufferFromHostArgs, ChildArgs, ClientCompileArgs, ClientCreateArgs, DeserializeArgs,
     DeviceMemoryStatsArgs, Handle, ListArgs, Program, UninitializedBufferArgs,
 };
+use crate::key_value::{self, KeyValueStore};
 use crate::options::{CompileOptions, OptionValue, to_named_values};
 use crate::plugin::{Plugin, call};
 use crate::tensor_type::{ElementType, TensorType};
@@ -46,8 +47,26 @@ impl Client {
     ///
     /// Fails with the plugin's error, or with `FailedPrecondition` if no device is addressable.
     pub fn create(plugin: &Arc<Plugin>, options: &[(&str, OptionValue)]) -> Result<Arc<Client>> {
+        Client::create_with(plugin, options, None)
+    }
+
+    /// Start a client. If several processes make it together, they meet in `store`. Which of them are there, the
+    /// options say: the CUDA plugin takes `node_id`, `num_nodes` and `visible_devices`. The call waits for the other
+    /// processes. XLA:CPU ignores the store. It is not known whether libtpu uses it.
+    ///
+    /// # Errors
+    ///
+    /// Fails like [`Client::create`].
+    pub fn create_with(
+        plugin: &Arc<Plugin>,
+        options: &[(&str, OptionValue)],
+        store: Option<Arc<dyn KeyValueStore>>,
+    ) -> Result<Arc<Client>> {
         let named = to_named_values(options);
         let mut args = ClientCreateArgs::new();
+        if let Some(store) = store {
+            key_value::pass(store, &mut args);
+        }
         args.options = named.as_ptr();
         args.num_options = named.len();
         // SAFETY: `named` and the options that it borrows from outlive the call.

@@ -44,6 +44,27 @@ pub enum Code {
 }
 
 impl Code {
+    pub(crate) fn to_raw(self) -> i32 {
+        match self {
+            Code::Cancelled => 1,
+            Code::Unknown => 2,
+            Code::InvalidArgument => 3,
+            Code::DeadlineExceeded => 4,
+            Code::NotFound => 5,
+            Code::AlreadyExists => 6,
+            Code::PermissionDenied => 7,
+            Code::ResourceExhausted => 8,
+            Code::FailedPrecondition => 9,
+            Code::Aborted => 10,
+            Code::OutOfRange => 11,
+            Code::Unimplemented => 12,
+            Code::Internal => 13,
+            Code::Unavailable => 14,
+            Code::DataLoss => 15,
+            Code::Unauthenticated => 16,
+        }
+    }
+
     pub(crate) fn from_raw(code: i32) -> Code {
         match code {
             1 => Code::Cancelled,

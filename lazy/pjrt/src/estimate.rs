@@ -4,7 +4,11 @@
 //! compiler's own estimate of the program. It is more precise than the roofline of `optimal_seconds`, which knows
 //! neither the passes of a product nor the tiles of an array. It excludes the waits for asynchronous copies.
 
+mod collectives;
+
 use std::collections::{BTreeMap, HashMap};
+
+pub use collectives::Collectives;
 
 use prost::Message;
 
@@ -30,6 +34,8 @@ pub struct Estimate {
     pub live_bytes: Vec<u64>,
     /// Up to twenty of the largest arrays at the maximum of `live_bytes`: name, type and bytes.
     pub largest_at_peak: Vec<(String, String, u64)>,
+    /// The collectives, by kind.
+    pub collectives: Vec<Collectives>,
 }
 
 /// All instructions of one name.
@@ -110,7 +116,8 @@ impl Estimate {
             .collect();
         let sequence = module.schedule.as_ref().and_then(|s| s.sequences.get(&entry.id)).map(|s| &s.instructions[..]);
         let (live_bytes, largest_at_peak) = timeline(entry, sequence);
-        Ok(Estimate { cycles, instructions, groups, uncosted, largest, live_bytes, largest_at_peak })
+        let collectives = collectives::of_module(&module);
+        Ok(Estimate { cycles, instructions, groups, uncosted, largest, live_bytes, largest_at_peak, collectives })
     }
 }
 
@@ -343,6 +350,29 @@ mod proto {
         pub called: Vec<i64>,
         #[prost(bytes = "vec", tag = "43")]
         pub backend_config: Vec<u8>,
+        #[prost(message, optional, tag = "87")]
+        pub device_groups: Option<DeviceGroups>,
+    }
+
+    /// The groups of a collective, as lists or as a reshaped range.
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct DeviceGroups {
+        #[prost(message, repeated, tag = "1")]
+        pub groups: Vec<DeviceGroup>,
+        #[prost(message, optional, tag = "2")]
+        pub iota: Option<IotaGroups>,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct DeviceGroup {
+        #[prost(int64, repeated, tag = "1")]
+        pub ids: Vec<i64>,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct IotaGroups {
+        #[prost(int64, tag = "2")]
+        pub group_size: i64,
     }
 
     #[derive(Clone, PartialEq, prost::Message)]
@@ -389,8 +419,12 @@ mod proto {
             if !self.parts.is_empty() {
                 return self.parts.iter().map(Shape::bytes).sum();
             }
-            if self.layout.as_ref().is_some_and(|l| l.memory_space != 0) {
-                return 0;
+            if self.layout.as_ref().is_some_and(|l| l.memory_space != 0) { 0 } else { self.size() }
+        }
+        /// Return the bytes of all elements.
+        pub(super) fn size(&self) -> u64 {
+            if !self.parts.is_empty() {
+                return self.parts.iter().map(Shape::size).sum();
             }
             let size = NAMES.iter().find(|n| n.0 == self.element_type).map_or(0, |n| n.2);
             self.dimensions.iter().fold(size, |bytes, &d| bytes.saturating_mul(d.max(0) as u64))
@@ -421,6 +455,23 @@ mod proto {
             let text = std::str::from_utf8(&self.backend_config).ok()?;
             let at = text.find("known_trip_count")?;
             number_after(&text[at..], "\"n\":\"")
+        }
+        /// Return the devices of each group of a collective, or 0.
+        pub(super) fn group_size(&self) -> usize {
+            let Some(groups) = &self.device_groups else { return 0 };
+            let size = groups.iota.as_ref().map(|iota| iota.group_size as usize);
+            size.or_else(|| groups.groups.first().map(|g| g.ids.len())).unwrap_or(0)
+        }
+        /// Return the number of directions of links that the algorithm of a collective uses at once, or 0.
+        pub(super) fn links(&self) -> usize {
+            let Ok(text) = std::str::from_utf8(&self.backend_config) else { return 0 };
+            let Some(at) = text.find("{colors:") else { return 0 };
+            let digits = &text[at + "{colors:".len()..];
+            digits[..digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(0)].parse().unwrap_or(0)
+        }
+        /// Return whether a collective is a piece of a chain of fusions.
+        pub(super) fn is_chained(&self) -> bool {
+            std::str::from_utf8(&self.backend_config).is_ok_and(|text| text.contains("async_collective_fusion_config"))
         }
         fn config_number(&self, key: &str) -> Option<f64> {
             number_after(std::str::from_utf8(&self.backend_config).ok()?, key)

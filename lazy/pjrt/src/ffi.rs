@@ -24,6 +24,12 @@ pub(crate) type Unused = Option<unsafe extern "C" fn()>;
 /// Frees an object that a plugin returned together with some bytes.
 pub(crate) type Deleter = Option<unsafe extern "C" fn(Handle)>;
 
+/// Makes an error of the plugin's from a code and a message.
+pub(crate) type CallbackError = Option<unsafe extern "C" fn(c_int, *const c_char, usize) -> Handle>;
+
+/// Frees a value of a key-value store.
+pub(crate) type ValueDeleter = Option<unsafe extern "C" fn(*mut c_char)>;
+
 /// The type of `GetPjrtApi`.
 pub(crate) type GetPjrtApi = unsafe extern "C" fn() -> *const Api;
 
@@ -93,8 +99,24 @@ structs! {
     OnReadyArgs { event: Handle, callback: OnReadyCallback, user_arg: *mut c_void }
     /// `PJRT_Client_Create_Args`.
     ClientCreateArgs {
-        options: *const NamedValue, num_options: usize, kv_get: Unused, kv_get_arg: *mut c_void, kv_put: Unused,
-        kv_put_arg: *mut c_void, client: Handle, kv_try_get: Unused, kv_try_get_arg: *mut c_void,
+        options: *const NamedValue, num_options: usize, kv_get: Call<KeyValueGetArgs>, kv_get_arg: *mut c_void,
+        kv_put: Call<KeyValuePutArgs>, kv_put_arg: *mut c_void, client: Handle, kv_try_get: Call<KeyValueTryGetArgs>,
+        kv_try_get_arg: *mut c_void,
+    }
+    /// `PJRT_KeyValueGetCallback_Args`.
+    KeyValueGetArgs {
+        key: *const c_char, key_size: usize, timeout_ms: c_int, callback_error: *const CallbackError,
+        user_arg: *mut c_void, value: *mut c_char, value_size: usize, value_deleter: ValueDeleter,
+    }
+    /// `PJRT_KeyValueTryGetCallback_Args`.
+    KeyValueTryGetArgs {
+        key: *const c_char, key_size: usize, callback_error: *const CallbackError, user_arg: *mut c_void,
+        value: *mut c_char, value_size: usize, value_deleter: ValueDeleter,
+    }
+    /// `PJRT_KeyValuePutCallback_Args`.
+    KeyValuePutArgs {
+        key: *const c_char, key_size: usize, value: *const c_char, value_size: usize,
+        callback_error: *const CallbackError, user_arg: *mut c_void,
     }
     /// `PJRT_Program`.
     Program { code: *mut c_char, code_size: usize, format: *const c_char, format_size: usize }
@@ -346,6 +368,13 @@ impl Api {
     /// Smallest size of a plugin's table that can be read: up to and including the version.
     pub(crate) const HEADER_SIZE: usize = offset_of!(Api, PJRT_Error_Destroy);
 
+    /// Return a table without functions.
+    #[cfg(test)]
+    pub(crate) fn empty() -> Api {
+        // SAFETY: all zeros is a valid table: integers, a null pointer, and absent functions.
+        unsafe { zeroed() }
+    }
+
     /// Copy a plugin's table. Missing entries of an older, shorter table stay empty. A newer, longer table is cut.
     ///
     /// # Safety
@@ -393,6 +422,9 @@ mod tests {
             ("PJRT_NamedValue", NamedValue::SIZE, 56),
             ("PJRT_Event_OnReady_Args", OnReadyArgs::SIZE, 40),
             ("PJRT_Client_Create_Args", ClientCreateArgs::SIZE, 88),
+            ("PJRT_KeyValueGetCallback_Args", KeyValueGetArgs::SIZE, 80),
+            ("PJRT_KeyValueTryGetCallback_Args", KeyValueTryGetArgs::SIZE, 72),
+            ("PJRT_KeyValuePutCallback_Args", KeyValuePutArgs::SIZE, 64),
             ("PJRT_Program", Program::SIZE, 48),
             ("PJRT_Client_Compile_Args", ClientCompileArgs::SIZE, 56),
             ("PJRT_Compile_Args", CompileArgs::SIZE, 64),

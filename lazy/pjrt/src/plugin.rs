@@ -143,6 +143,12 @@ impl Plugin {
         Ok(plugin)
     }
 
+    /// Make a plugin of functions of a test.
+    #[cfg(test)]
+    pub(crate) fn of_table(api: Api) -> Plugin {
+        Plugin { api, path: PathBuf::from("table"), attributes: Attributes::new() }
+    }
+
     /// Return the major and minor version of the C API that the plugin was built with.
     pub fn api_version(&self) -> (i32, i32) {
         (self.api.version.major, self.api.version.minor)

@@ -13,7 +13,7 @@ use torchtpu_stablehlo::Platform;
 use torchtpu_tensor::backend::{Backend, DeferredError, Operand};
 use torchtpu_tensor::op::Prim;
 use torchtpu_tensor::ops::inline::Kernel;
-use torchtpu_tensor::{Error, ErrorKind, Meta, Result};
+use torchtpu_tensor::{Error, ErrorKind, Meta, Result, local};
 
 /// The engine as a backend of the tensor crate.
 pub(crate) struct Tpu;
@@ -42,15 +42,12 @@ fn too_large(meta: &Meta) -> Error {
     Error::new(ErrorKind::OutOfMemory, format!("can't allocate memory: you tried to allocate {bytes} bytes"))
 }
 
-/// Values are placed on the first device only.
+/// Values are placed on the device of this process only.
 const DEVICES: usize = 1;
 
 #[cold]
 fn no_such_device(meta: &Meta) -> Error {
-    Error::runtime(format!(
-        "tpu error: invalid device ordinal {}; this process has {DEVICES} device(s)",
-        meta.device.index
-    ))
+    local::absent(meta.device.number())
 }
 
 impl Engine {

@@ -20,7 +20,7 @@ SHIM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_shim")
 
 # Modules of other libraries, and the function of `_libraries` that is called when one has run.
 FOLLOWERS = {
-    "accelerate.state": "let_cpu_be_chosen",
+    "accelerate.state": "choose_devices",
     "lightning.fabric.connector": "register_in_fabric",
     "lightning.pytorch.trainer.connectors.accelerator_connector": "register_in_trainer",
     "lightning_fabric.connector": "register_in_fabric",
@@ -353,7 +353,6 @@ def install():
     if SHIM not in inherited.split(os.pathsep):
         os.environ["PYTHONPATH"] = SHIM + os.pathsep + inherited if inherited else SHIM
     os.environ["PYTPU_IS_TORCH_IN"] = sys.prefix
-    if "ACCELERATE_TORCH_DEVICE" not in os.environ and sys.modules[_ROOT]._C._tpu_plugin_is_installed():
-        # accelerate, and the Trainer of transformers with it, look for accelerators of a fixed list or for this
-        # variable.
-        os.environ["ACCELERATE_TORCH_DEVICE"] = "tpu"
+    from ._libraries import prefer_tpu
+
+    prefer_tpu()

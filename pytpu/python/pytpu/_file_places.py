@@ -65,7 +65,8 @@ def _target(location):
         )
     kind, _, index = location.partition(":")
     if kind == "tpu" and (not index or index.isdecimal()):
-        return location
+        # What the process of another device has written goes to the device of this process.
+        return "tpu" if index and int(index) < _C._tpu_device_count() else location
     if kind == "meta":
         return "meta"
     raise RuntimeError(

@@ -8,12 +8,46 @@ import functools
 import os
 
 
-def let_cpu_be_chosen(state):
-    """Let ``Accelerator(cpu=True)`` and ``Trainer(use_cpu=True)`` mean ``cpu``.
+def prefer_tpu():
+    """Let accelerate, and the ``Trainer`` of transformers with it, use ``tpu`` if a plugin is installed.
 
-    In accelerate, the variable ``ACCELERATE_TORCH_DEVICE`` takes precedence over that argument, and `install` sets it
-    if a plugin is installed.
+    They look for accelerators of a fixed list, or for this variable.
     """
+    import pytpu as torch
+
+    if "ACCELERATE_TORCH_DEVICE" not in os.environ and torch._C._tpu_plugin_is_installed():
+        os.environ["ACCELERATE_TORCH_DEVICE"] = "tpu"
+
+
+def choose_devices(state):
+    """Choose devices for accelerate: see `prefer_tpu`.
+
+    ``Accelerator(cpu=True)`` and ``Trainer(use_cpu=True)`` mean ``cpu``: in accelerate, the variable takes precedence
+    over the argument. Ranks on ``tpu`` are one job: accelerate makes a process group under a launcher only for devices
+    of its list.
+    """
+    prefer_tpu()
+    _let_cpu_be_chosen(state)
+    _make_group_on_tpu(state)
+
+
+def _make_group_on_tpu(state):
+    import pytpu as torch
+
+    prepare = state.PartialState._prepare_backend
+
+    @functools.wraps(prepare)
+    def _prepare_backend(self, cpu=False, sagemaker_dp=False, backend=None):
+        chosen = self.device
+        if cpu or chosen is None or chosen.type != "tpu" or int(os.environ.get("LOCAL_RANK", -1)) == -1:
+            return prepare(self, cpu, sagemaker_dp, backend)
+        self.device = torch.device("tpu", torch.tpu.current_device())
+        return backend or "cpu:gloo,tpu:xla", state.DistributedType.MULTI_GPU
+
+    state.PartialState._prepare_backend = _prepare_backend
+
+
+def _let_cpu_be_chosen(state):
     begin = state.PartialState.__init__
 
     @functools.wraps(begin)

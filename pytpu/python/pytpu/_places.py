@@ -251,3 +251,6 @@ MADE = {home: source for source, places in NAMES.items() for home in places if h
 MADE |= {home: source for source, home in FILES.items() if home}
 # Names of `distributed` and of a file of it are reported there, and `distributed` has both.
 MADE["_C._distributed_c10d"] = "distributed._c_names"
+# Older names.
+MADE["distributed._tensor.device_mesh"] = "distributed.device_mesh"
+MADE["distributed._tensor.placement_types"] = "distributed.tensor.placement_types"

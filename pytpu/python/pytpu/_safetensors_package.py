@@ -15,7 +15,7 @@ def _number(device):
         return device
     kind, _, index = name.partition(":")
     if kind == "tpu" and (not index or index.isdecimal()):
-        return int(index or 0)
+        return int(index) if index else torch.tpu.current_device()
     return name if kind == "cpu" else device
 
 

@@ -21,6 +21,12 @@ def _device(device):
     return _C.device(device)
 
 
+def _index(device):
+    if device.index is not None:
+        return device.index
+    return 0 if device.type == "cpu" else _C._tpu_current_device()
+
+
 _ids = itertools.count(1)
 # The streams that this thread has chosen, by device type.
 _chosen = threading.local()
@@ -48,9 +54,13 @@ class Stream:
         device_type: int | None = None,
     ) -> None:
         if device is None and device_type is not None:
-            device = _C.device("cpu") if device_type == 0 else _C.device("tpu", device_index or 0)
+            device = (
+                _C.device("cpu")
+                if device_type == 0
+                else _C.device("tpu" if device_index is None else f"tpu:{device_index}")
+            )
         self.device = _device(device)
-        self.device_index = self.device.index or 0
+        self.device_index = _index(self.device)
         self.device_type = 0 if self.device.type == "cpu" else 1
         self.priority = priority
         if stream_id is None:
@@ -211,7 +221,7 @@ class Event:
 
     def __repr__(self):
         return (
-            f"torch.Event device_type={self.device.type}, device_index={self.device.index or 0}, "
+            f"torch.Event device_type={self.device.type}, device_index={_index(self.device)}, "
             f"event_flag={int(self._timed)}, event_id={self.event_id}"
         )
 

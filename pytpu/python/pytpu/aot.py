@@ -8,6 +8,7 @@ arguments come after `--`.
 
 from __future__ import annotations
 
+import os
 import pathlib
 import sys
 import traceback
@@ -37,7 +38,31 @@ def _parser():
     parser.add_argument(
         "--reads", choices=("zeros", "raise"), default="zeros", help="what a read by the host gives (default: zeros)"
     )
+    parser.add_argument(
+        "--ranks",
+        type=int,
+        nargs="?",
+        const=0,
+        metavar="N",
+        help="plan rank 0 of N, with the variables that torchrun sets; without N, of all devices of the machines",
+    )
     return parser
+
+
+#: Devices of a host: of most machines four chips.
+_HOST_DEVICES = 4
+
+
+def _set_ranks(ranks):
+    """Set the variables of `torchrun` for rank 0."""
+    devices = sorted(set(_C._plan_devices()))
+    if ranks == 0 and len(devices) > 1:
+        raise ValueError(f"--ranks: the machines have {devices} devices, so state a number")
+    ranks = ranks or devices[0]
+    local = min(ranks, _HOST_DEVICES)
+    values = {"RANK": 0, "LOCAL_RANK": 0, "GROUP_RANK": 0, "WORLD_SIZE": ranks, "LOCAL_WORLD_SIZE": local}
+    os.environ.update({name: str(value) for name, value in values.items()})
+    os.environ.update({"MASTER_ADDR": "localhost", "MASTER_PORT": "29500"})
 
 
 def _run(script, arguments, steps):
@@ -76,6 +101,8 @@ def main(argv: list[str] | None = None) -> int:
     code, ended = 0, False
     plan.__enter__()
     try:
+        if options.ranks is not None:
+            _set_ranks(options.ranks)
         ended = _run(options.script, arguments, options.steps)
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else 1

@@ -133,20 +133,8 @@ def fork_rng(
                 f"torch has no module of `{kind}`, you should register a module by `torch._register_device_module`."
             )
         if devices is None:
-            count = module.device_count() if enabled else 0
-            if count > 1:
-                import warnings
-
-                warnings.warn(
-                    f"{kind.upper()} reports that you have {count} available devices, and you have used {_caller} "
-                    "without "
-                    "explicitly specifying which devices are being used. For safety, we initialize *every* device by "
-                    "default, which can be quite slow if you have a lot of devices. If you know that you are only "
-                    "making use "
-                    f"of a few devices, set the argument {_devices_kw} of {_caller} to their indices.",
-                    stacklevel=3,
-                )
-            devices = range(count)
+            # Other devices of the host belong to other processes.
+            devices = [module.current_device()] if enabled and module.is_available() else []
         devices = list(devices)
     if not enabled:
         yield

@@ -39,6 +39,7 @@ type Call<'py> = (bool, Option<Duration>, Bound<'py, PyAny>);
 ///     ranks: the global rank of each rank.
 ///     address: the address of this host that other hosts connect to. ``None`` takes the one on the way to ``towards``.
 ///     towards: host and port of the store.
+///     is_planned: whether only this rank exists, and the others count as doing what it does.
 #[pyclass(frozen, name = "_ProcessGroup", module = "torch._C")]
 pub(super) struct PyProcessGroup {
     group: Mutex<Option<ProcessGroup>>,
@@ -181,7 +182,9 @@ impl PyProcessGroup {
 #[pymethods]
 impl PyProcessGroup {
     #[new]
-    #[pyo3(signature = (store, rank, size, name, timeout, ranks, address=None, towards=None, uses_mpi=false))]
+    #[pyo3(signature = (
+        store, rank, size, name, timeout, ranks, address=None, towards=None, uses_mpi=false, is_planned=false
+    ))]
     fn new(
         store: &Bound<'_, PyStore>,
         rank: usize,
@@ -192,7 +195,13 @@ impl PyProcessGroup {
         address: Option<IpAddr>,
         towards: Option<String>,
         uses_mpi: bool,
+        is_planned: bool,
     ) -> PyResult<PyProcessGroup> {
+        let options = Options { name, timeout, ranks };
+        if is_planned {
+            let group = ProcessGroup::planned(rank, size, options).or_raise()?;
+            return Ok(PyProcessGroup { group: Mutex::new(Some(group)) });
+        }
         let kept = rust_store(store);
         let make = || {
             let network: Arc<dyn Network> = if uses_mpi {
@@ -201,7 +210,7 @@ impl PyProcessGroup {
                 let towards = || Tcp::towards(towards.as_deref().unwrap_or(""));
                 Arc::new(Hosts { tcp: address.map_or_else(towards, |address| Tcp { address }) })
             };
-            ProcessGroup::new(kept, network, rank, size, Options { name, timeout, ranks })
+            ProcessGroup::new(kept, network, rank, size, options)
         };
         let group = store.py().detach(make).or_raise()?;
         Ok(PyProcessGroup { group: Mutex::new(Some(group)) })
@@ -211,6 +220,12 @@ impl PyProcessGroup {
     #[getter]
     fn timeout(&self) -> PyResult<Duration> {
         Ok(self.group()?.timeout())
+    }
+
+    /// Whether only this rank exists.
+    #[getter]
+    fn is_planned(&self) -> PyResult<bool> {
+        Ok(self.group()?.is_planned())
     }
 
     /// Set the limit of later collectives.

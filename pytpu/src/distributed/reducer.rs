@@ -109,6 +109,12 @@ impl PyReducer {
         py.detach(|| self.reducer.expect(outputs.as_deref())).or_raise()
     }
 
+    /// Average the gradients of the next backward pass, whose forward pass was in ``no_sync``. accelerate calls it.
+    fn prepare_for_backward(&self, py: Python<'_>, outputs: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
+        self.begin(py)?;
+        self.expect(py, Some(outputs).filter(|all| !all.is_empty()))
+    }
+
     /// Begin a step of the other ranks, as a rank that has run out of data. ``shadow`` goes on with it.
     fn begin_shadow(&self) -> PyResult<()> {
         enter::without_gil(|| self.reducer.begin_shadow()).or_raise()

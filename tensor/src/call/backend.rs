@@ -201,23 +201,15 @@ pub(crate) fn is_accelerator(device: Device) -> bool {
     device.kind == DeviceKind::Tpu && get().is_ok_and(|b| b.is_accelerator())
 }
 
-/// Refuse an ordinal that names no device of this process. Ordinal 0 is always accepted, since counting devices loads
-/// the plugin.
+/// Refuse a device that this process does not have.
 ///
 /// # Errors
-/// `Runtime` when there is no such device.
+/// `Runtime` if it is another `tpu` device than [`Device::TPU`].
 pub(crate) fn check_exists(device: Device) -> Result<()> {
-    if device.kind != DeviceKind::Tpu || device.index == 0 {
-        return Ok(());
+    if device.kind == DeviceKind::Tpu && device.index != 0 {
+        return Err(crate::local::absent(device.number()));
     }
-    let count = get()?.device_count()?;
-    if usize::from(device.index) < count {
-        return Ok(());
-    }
-    Err(Error::runtime(format!(
-        "tpu error: invalid device ordinal {}; this process has {count} device(s)",
-        device.index
-    )))
+    Ok(())
 }
 
 /// Remove a reference, if there is a backend.

@@ -68,7 +68,7 @@ impl DLDevice {
     pub fn of(device: Device) -> Result<DLDevice> {
         match device.kind {
             DeviceKind::Cpu => Ok(DLDevice::CPU),
-            DeviceKind::Tpu => Ok(DLDevice { device_type: 12, device_id: device.index.into() }),
+            DeviceKind::Tpu => Ok(DLDevice { device_type: 12, device_id: device.number().into() }),
             DeviceKind::Meta | DeviceKind::Mesh => {
                 Err(Error::value(format!("Unknown device type {} for Dlpack", device.type_name())))
             }

@@ -1,6 +1,6 @@
 //! Devices: the places of tensors.
 
-use crate::{Error, Result};
+use crate::{Error, Result, local};
 use std::fmt;
 
 /// The kinds of devices.
@@ -25,21 +25,21 @@ impl DeviceKind {
     }
 }
 
-/// A device: a kind and an ordinal, written `cpu`, `tpu:0`, `meta`.
+/// A device: a kind and an ordinal, written `cpu`, `tpu:0`, `meta`, with its number.
 ///
 /// `tpu` and meshes have several ordinals. For other kinds it is always 0, as PyTorch's `cpu:1` means `cpu`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Device {
     /// The kind.
     pub kind: DeviceKind,
-    /// The ordinal.
+    /// The ordinal. The device of this process has 0; [`Device::number`] is what programs call it.
     pub index: u8,
 }
 
 impl Device {
     /// Host memory.
     pub const CPU: Device = Device { kind: DeviceKind::Cpu, index: 0 };
-    /// The first accelerator.
+    /// The accelerator of this process.
     pub const TPU: Device = Device { kind: DeviceKind::Tpu, index: 0 };
     /// Shapes only.
     pub const META: Device = Device { kind: DeviceKind::Meta, index: 0 };
@@ -47,6 +47,16 @@ impl Device {
     /// The device of a kind and an ordinal. For kinds with only one device the ordinal is set to 0.
     pub fn new(kind: DeviceKind, index: u8) -> Device {
         Device { kind, index: if kind.has_backend() { index } else { 0 } }
+    }
+
+    /// The device with a number. For kinds with only one device the number is ignored.
+    pub fn numbered(kind: DeviceKind, number: u8) -> Device {
+        Device::new(kind, if kind == DeviceKind::Tpu { local::exchange(number) } else { number })
+    }
+
+    /// The number by which programs name the device: see [`local`].
+    pub fn number(self) -> u8 {
+        if self.kind == DeviceKind::Tpu { local::exchange(self.index) } else { self.index }
     }
 
     /// Parse `cpu`, `tpu`, `tpu:1`, `meta`. `cpu:1` is `cpu`.
@@ -65,10 +75,11 @@ impl Device {
                 )));
             }
         };
-        Ok(Device::new(kind, Device::parse_index(s, index)?.unwrap_or(0)))
+        let number = Device::parse_index(s, index)?;
+        Ok(number.map_or(Device::new(kind, 0), |n| Device::numbered(kind, n)))
     }
 
-    /// The ordinal in a device string, if it has one.
+    /// The number in a device string, if it has one.
     ///
     /// # Errors
     /// `Runtime`, in PyTorch's wording, if it is malformed.
@@ -99,7 +110,7 @@ impl Device {
 impl fmt::Display for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {
-            DeviceKind::Tpu | DeviceKind::Mesh => write!(f, "{}:{}", self.type_name(), self.index),
+            DeviceKind::Tpu | DeviceKind::Mesh => write!(f, "{}:{}", self.type_name(), self.number()),
             _ => f.write_str(self.type_name()),
         }
     }

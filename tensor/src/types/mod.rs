@@ -4,6 +4,7 @@ pub mod compute;
 pub mod device;
 pub mod dims;
 pub mod error;
+pub mod local;
 pub mod meta;
 pub mod scalar;
 pub mod state;

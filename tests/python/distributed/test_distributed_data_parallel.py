@@ -247,6 +247,30 @@ def test_gradients_accumulate_without_synchronisation(pool):
     pool.run(accumulate)
 
 
+def synchronise_late():
+    torch.manual_seed(1)
+    model = nn.Linear(4, 2)
+    alone = copy.deepcopy(model)
+    rank, size = dist.get_rank(), dist.get_world_size()
+    data = torch.randn(2, size, 3, 4)
+    parallel = DistributedDataParallel(model)
+    for _ in range(2):
+        parallel.zero_grad()
+        with parallel.no_sync():
+            losses = [parallel(part[rank]).square().sum() for part in data]
+            losses[0].backward()
+        # accelerate does this for the last of several backward passes whose forward passes were in `no_sync`.
+        parallel.reducer.prepare_for_backward([])
+        losses[1].backward()
+        alone.zero_grad()
+        (alone(data.view(-1, 4)).square().sum() / size).backward()
+        assert close(grads_of(model), grads_of(alone))
+
+
+def test_a_backward_pass_synchronises_although_its_forward_pass_did_not(pool):
+    pool.run(synchronise_late)
+
+
 class Twice(nn.Module):
     def __init__(self):
         super().__init__()

@@ -265,3 +265,11 @@ def test_placements_are_values():
     assert [part.tolist() for part in parts] == [[0, 1], [2, 3], [4, 0], [0, 0]] and pads == [0, 0, 1, 2]
     parts, _ = _StridedShard(0, split_factor=2)._split_tensor(torch.arange(8), 2, with_padding=False)
     assert [part.tolist() for part in parts] == [[0, 1, 4, 5], [2, 3, 6, 7]]
+
+
+def test_older_names_of_modules_are_there():
+    import importlib
+
+    old, new = (importlib.import_module(f"pytpu.distributed.{name}") for name in ("_tensor.device_mesh", "device_mesh"))
+    assert old.init_device_mesh is new.init_device_mesh and old.DeviceMesh is new.DeviceMesh
+    assert importlib.import_module("pytpu.distributed._tensor.placement_types").Shard is Shard

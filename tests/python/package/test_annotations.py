@@ -4,6 +4,7 @@ import inspect
 import typing
 
 import pytest
+
 import pytpu as torch
 
 MODULES = ["nn", "optim", "optim.lr_scheduler", "utils.data", "distributions", "autograd"]

@@ -366,15 +366,28 @@ def test_adamw_without_state_keeps_averages_in_bfloat16():
 
 # The parts of accelerate and Lightning that matter here. The libraries themselves run in `make ecosystem`.
 ACCELERATE = """
+import enum
 import os
 import torch
+
+
+class DistributedType(enum.Enum):
+    NO = "NO"
+    MULTI_CPU = "MULTI_CPU"
+    MULTI_GPU = "MULTI_GPU"
 
 
 class PartialState:
     def __init__(self, cpu=False, **kwargs):
         name = os.environ.get("ACCELERATE_TORCH_DEVICE")
         self.device = torch.device(name or "cpu")
+        self.job = self._prepare_backend(cpu, False, kwargs.pop("backend", None))
         self.kwargs = kwargs
+
+    def _prepare_backend(self, cpu=False, sagemaker_dp=False, backend=None):
+        if cpu and "LOCAL_RANK" in os.environ:
+            return "gloo", DistributedType.MULTI_CPU
+        return backend, DistributedType.NO
 """
 CONNECTOR = """
 import torch
@@ -442,6 +455,34 @@ def test_cpu_can_be_chosen_in_accelerate(tmp_path):
         "inspect.getsource(sys.modules['accelerate.state']))\n"
     )
     assert run("-c", code).splitlines() == ["tpu cpu {} {'a': 1}", "tpu True"]
+
+
+def test_accelerate_gets_the_device_with_the_shim(tmp_path):
+    package(tmp_path, "accelerate.state", ACCELERATE)
+    path = os.pathsep.join([str(pathlib.Path(torch.__file__).parent.parent), torch._as_torch.SHIM, str(tmp_path)])
+    env = {name: value for name, value in os.environ.items() if name != "ACCELERATE_TORCH_DEVICE"}
+    code = "import torch; from accelerate.state import PartialState; print(PartialState().device)"
+    command = [sys.executable, "-c", code]
+    out = subprocess.run(command, env={**env, "PYTHONPATH": path}, capture_output=True, text=True, check=True).stdout
+    assert out == "tpu\n"
+
+
+def test_ranks_on_tpu_are_one_job_in_accelerate(tmp_path):
+    package(tmp_path, "accelerate.state", ACCELERATE)
+    code = (
+        f"import os, sys; sys.path.insert(1, {str(tmp_path)!r})\n"
+        "from accelerate.state import PartialState\n"
+        "states = [PartialState()]\n"
+        "os.environ.update(LOCAL_RANK='1', LOCAL_WORLD_SIZE='2')\n"
+        "states += [PartialState(), PartialState(backend='gloo'), PartialState(True)]\n"
+        "for state in states: print(state.device, *state.job)\n"
+    )
+    assert run("-c", code).splitlines() == [
+        "tpu None DistributedType.NO",
+        "tpu:1 cpu:gloo,tpu:xla DistributedType.MULTI_GPU",
+        "tpu:1 gloo DistributedType.MULTI_GPU",
+        "cpu gloo DistributedType.MULTI_CPU",
+    ]
 
 
 @pytest.mark.parametrize("root", ["lightning.pytorch", "pytorch_lightning"])

@@ -13,7 +13,7 @@ import sys
 import warnings
 
 from .. import accelerator, device as _device
-from .._C import PrefixStore, Store, _rendezvous_announce, _rendezvous_wait
+from .._C import HashStore, PrefixStore, Store, _plan_devices, _rendezvous_announce, _rendezvous_wait
 from ._backend import Backend, BackendConfig
 from ._process_group import ProcessGroup, ProcessGroupGloo
 from .constants import default_pg_timeout
@@ -238,6 +238,23 @@ def _device_of(device_id: _device | int | None) -> _device | None:
     return device_id
 
 
+def _planned_place(rank: int, world_size: int) -> tuple[int, int]:
+    """Return this rank and the number of ranks of a group that only this rank is in."""
+    devices = sorted(set(_plan_devices()))
+    if world_size <= 0:
+        world_size = int(os.environ.get("WORLD_SIZE", -1))
+    if world_size <= 0 and len(devices) > 1:
+        raise ValueError(
+            f"init_process_group: world_size: the machines of the plan have {devices} devices, so state one"
+        )
+    if world_size <= 0:
+        world_size = devices[0] if devices else 1
+    rank = int(os.environ.get("RANK", 0)) if rank < 0 else rank
+    if rank >= world_size:
+        raise ValueError(f"init_process_group: rank: {rank}, must be less than world_size {world_size}")
+    return rank, world_size
+
+
 def init_process_group(
     backend: str | None = None,
     init_method: str | None = None,
@@ -251,6 +268,10 @@ def init_process_group(
     _ranks: list[int] | None = None,
 ) -> None:
     """Make the group of all ranks, and wait until all of them are here.
+
+    Within `torch.tpu.plan` only this rank exists. It waits for no other rank, and the others count as doing what it
+    does. ``rank`` is then 0 if nothing says it, and ``world_size`` is the number of
+    devices of the plan.
 
     Args:
         backend: ``"gloo"`` for tensors on device ``cpu``, ``"xla"`` or ``"tpu_dist"`` for ``tpu``, or pairs such as
@@ -294,11 +315,15 @@ def init_process_group(
     config = BackendConfig(Backend(Backend.UNDEFINED if backend is None else backend))
     timeout = default_pg_timeout if timeout is None else timeout
     _check_valid_timeout(timeout)
-    if store is None and init_method is None and set(config.get_device_backend_map().values()) == {Backend.FAKE}:
+    is_planned = bool(_plan_devices()) and _is_own(config)
+    if is_planned:
+        rank, world_size = _planned_place(rank, world_size)
+        store = HashStore() if store is None else store
+    elif store is None and init_method is None and set(config.get_device_backend_map().values()) == {Backend.FAKE}:
         from ._made_groups import FakeStore
 
         store = FakeStore()
-    if config.device_backend_map.get("cpu") == Backend.MPI:
+    if not is_planned and config.device_backend_map.get("cpu") == Backend.MPI:
         if world_size != -1 or rank != -1:
             warnings.warn(
                 f"For MPI backend, world_size ({world_size}) and rank ({rank}) are ignored since they are assigned by "
@@ -316,13 +341,22 @@ def init_process_group(
     # A store may have served an earlier group of these ranks, whose keys are still there.
     attempt = store.add(f"attempt/{rank}", 1)
     store = PrefixStore(str(attempt), store)
-    if _is_own(config):
+    if _is_own(config) and not is_planned:
         _rendezvous_announce(store, rank)
         _rendezvous_wait(store, world_size, timeout)
     _world.group_count = 1
     name = _hashed_name(_ranks, 0) if _ranks else "0"
     pg = _make_group(
-        store, rank, list(range(world_size)), name, "default_pg", timeout, config, bound, options=pg_options
+        store,
+        rank,
+        list(range(world_size)),
+        name,
+        "default_pg",
+        timeout,
+        config,
+        bound,
+        options=pg_options,
+        is_planned=is_planned,
     )
     pg._counts = _Counts()
     _world.default_pg = pg
@@ -627,8 +661,13 @@ def _new_group_with_tag(
     group_desc: str | None = None,
     device_id: _device | None = None,
     sort_ranks: bool = True,
+    partition: list[list[int]] | None = None,
 ) -> ProcessGroup | int:
-    """Make a group with a tag. See `new_group`."""
+    """Make a group with a tag. See `new_group`.
+
+    Args:
+        partition: the ranks of all groups that are made together with this one, if no rank is in two of them.
+    """
     default = _get_default_group()
     rank, size = default.rank(), default.size()
     given = _world.pg_map[default][0] if not backend else backend
@@ -671,10 +710,32 @@ def _new_group_with_tag(
         return made
     if rank not in ranks:
         return GroupMember.NON_GROUP_MEMBER
+    if partition is not None and sort_ranks:
+        partition = [sorted(group) for group in partition]
     there = _find_pg_by_ranks_and_tag(pg_tag, list(ranks)) if pg_tag else None
     if there is not None:
         return there
-    return _register(default, name, ranks, given, config, timeout, group_desc, device_id, pg_tag, backend_options)
+    return _register(
+        default, name, ranks, given, config, timeout, group_desc, device_id, pg_tag, backend_options, partition
+    )
+
+
+def _partition_of(
+    ranks: list[int], given: list[list[int]] | None, size: int, is_planned: bool
+) -> list[list[int]] | None:
+    """Return the groups that run a collective of ``ranks`` together, or ``None`` for ``ranks`` alone.
+
+    The program of a plan is that of all ranks. Ranks that no group names make groups of the same size.
+    """
+    groups = [ranks] if given is None or any(len(group) != len(ranks) for group in given) else given
+    rest = sorted(set(range(size)).difference(*groups)) if is_planned else []
+    if len(rest) % len(ranks):
+        raise NotImplementedError(
+            f"planned groups: {len(rest)} of {size} ranks are left beside {groups}, must be a multiple of "
+            f"{len(ranks)}, since all ranks run one program"
+        )
+    groups = groups + [rest[i : i + len(ranks)] for i in range(0, len(rest), len(ranks))]
+    return groups if len(groups) > 1 else None
 
 
 def _register(
@@ -688,8 +749,10 @@ def _register(
     device_id: _device | None,
     tag: str | None = None,
     options: object | None = None,
+    partition: list[list[int]] | None = None,
 ) -> ProcessGroup:
     """Make and register the group of this rank."""
+    is_planned = default._is_planned
     pg = _make_group(
         default.get_group_store(),
         list(ranks).index(default.rank()),
@@ -700,6 +763,8 @@ def _register(
         config,
         device_id or default.bound_device_id,
         options=options,
+        partition=_partition_of(list(ranks), partition, default.size(), is_planned),
+        is_planned=is_planned,
     )
     _add_to_world(pg, Backend(backend), {rank: i for i, rank in enumerate(ranks)}, tag)
     return pg
@@ -720,11 +785,15 @@ def _make_group(
     config: BackendConfig,
     device_id: _device | None,
     options: object | None = None,
+    partition: list[list[int]] | None = None,
+    is_planned: bool = False,
 ) -> ProcessGroup:
     """Make a group, by the functions of `Backend.register_backend` if its backends were added."""
     backends = config.get_device_backend_map()
     if _is_own(config):
-        return ProcessGroup._make(store, rank, ranks, name, description, timeout, backends, device_id)
+        return ProcessGroup._make(
+            store, rank, ranks, name, description, timeout, backends, device_id, partition, is_planned
+        )
     store = PrefixStore(f"group{name}", store)
     made: dict[str, Any] = {}
     pg = None
@@ -855,8 +924,17 @@ def split_group(
     given = backend or _world.pg_map[parent][0]
     config = BackendConfig(Backend(given))
     description = group_desc or f"{parent.group_desc}:split"
+    lists = [[globals_of[rank] for rank in ranks] for ranks in split_ranks]
     return _register(
-        default, name, [globals_of[rank] for rank in mine], given, config, timeout, description, parent.bound_device_id
+        default,
+        name,
+        [globals_of[rank] for rank in mine],
+        given,
+        config,
+        timeout,
+        description,
+        parent.bound_device_id,
+        partition=lists,
     )
 
 
@@ -921,7 +999,12 @@ def new_subgroups_by_enumeration(
             if rank in seen:
                 raise ValueError(f"Rank {rank} has appeared in both subgroup {seen[rank]} and {ranks}")
             seen[rank] = ranks
-    groups = [new_group(ranks, timeout, backend, pg_options, False, group_desc) for ranks in ranks_per_subgroup_list]
+    groups = [
+        _new_group_with_tag(
+            ranks, timeout, backend, pg_options, group_desc=group_desc, partition=ranks_per_subgroup_list
+        )
+        for ranks in ranks_per_subgroup_list
+    ]
     mine = next((i for i, ranks in enumerate(ranks_per_subgroup_list) if get_rank() in ranks), None)
     return None if mine is None else groups[mine], groups
 

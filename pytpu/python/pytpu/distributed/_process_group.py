@@ -162,7 +162,10 @@ def _make_engine(
     timeout: datetime.timedelta,
     ranks: list[int],
     uses_mpi: bool = False,
+    is_planned: bool = False,
 ) -> _ProcessGroup:
+    if is_planned:
+        return _ProcessGroup(store, rank, size, name, timeout, ranks, is_planned=True)
     interface = os.environ.get("GLOO_SOCKET_IFNAME", "").split(",")[0]
     address = _interface_address(interface) if interface else None
     # The address of this host on the way to the store reaches the other ranks, too.
@@ -211,13 +214,17 @@ class _Collectives:
     _device_backends: dict[str, str]
     #: The engine of device ``tpu``, once it was asked for.
     _trace: _TraceEngine | None = None
+    #: The global ranks of each group that was made together with this one. ``None``: of this group alone.
+    _partition: list[list[int]] | None = None
+    #: Whether only this rank exists.
+    _is_planned = False
 
     def _trace_engine(self) -> _TraceEngine:
         """Return the engine of device ``tpu``."""
         if self._trace is None:
             from ._trace import _TraceEngine
 
-            self._trace = _TraceEngine(self._engine, self._rank, self._size)
+            self._trace = _TraceEngine(self._engine, self._rank, self._size, self._partition)
         return self._trace
 
     def _tensor_group(self) -> Any:
@@ -939,10 +946,13 @@ class ProcessGroup(_Collectives):
         timeout: datetime.timedelta,
         device_backends: dict[str, str],
         device_id: _device | None,
+        partition: list[list[int]] | None = None,
+        is_planned: bool = False,
     ) -> ProcessGroup:
         group = object.__new__(cls)
         uses_mpi = device_backends.get("cpu") == "mpi"
-        group._engine = _make_engine(store, rank, len(ranks), name, timeout, ranks, uses_mpi)
+        group._engine = _make_engine(store, rank, len(ranks), name, timeout, ranks, uses_mpi, is_planned)
+        group._partition, group._is_planned = partition, is_planned
         group._rank, group._size = rank, len(ranks)
         group._name, group._description, group._store = name, description, store
         group._device_backends, group.bound_device_id = device_backends, device_id

@@ -142,13 +142,14 @@ class _TraceEngine:
         engine: the group on device ``cpu``.
         rank: this rank.
         size: the number of ranks.
+        partition: the global ranks of each group that was made together with this one.
     """
 
-    def __init__(self, engine: _ProcessGroup, rank: int, size: int) -> None:
+    def __init__(self, engine: _ProcessGroup, rank: int, size: int, partition: list[list[int]] | None = None) -> None:
         self._engine = engine
         self._rank = rank
         self._size = size
-        self.group = engine.tensors()
+        self.group = engine.tensors(partition)
 
     def close(self) -> None:
         """Wait until the recorded collectives have run, and leave the group."""

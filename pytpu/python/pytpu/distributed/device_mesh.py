@@ -11,13 +11,13 @@ from ._mesh_layout import _FlatLayout, _MeshLayout
 from .distributed_c10d import (
     ProcessGroup,
     _get_default_group,
+    _new_group_with_tag,
     _resolve_process_group,
     get_process_group_ranks,
     get_rank,
     get_world_size,
     init_process_group,
     is_initialized,
-    new_group,
 )
 
 TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
@@ -185,12 +185,13 @@ class DeviceMesh:
                 continue
             name = mesh_dim_names[dim] if mesh_dim_names else f"dim_{dim}"
             for line in lines:
-                made = new_group(
-                    ranks=line,
+                made = _new_group_with_tag(
+                    line,
                     backend=backend,
-                    pg_options=options,
+                    backend_options=options,
                     group_desc=f"mesh_{name}",
                     sort_ranks=not preserve_rank_order,
+                    partition=lines,
                 )
                 if isinstance(made, ProcessGroup):
                     names.append(made.group_name)

@@ -37,27 +37,27 @@ def is_available() -> bool:
 
 
 def device_count() -> int:
-    """Return the number of devices."""
+    """Return the number of devices: one for each process that a launcher has started on this host."""
     return _C._tpu_device_count()
 
 
 def current_device() -> int:
-    """Return the index of the device in use."""
-    return 0
+    """Return the index of the device of this process. It is `LOCAL_RANK` under a launcher, and 0 otherwise."""
+    return _C._tpu_current_device()
 
 
 def set_device(device: _C.device | str | int) -> None:
-    """Choose the device in use. Only the first device can be chosen.
+    """Choose the device of this process, before it has tensors on a device.
 
     Args:
-        device: Device, or its name or index.
+        device: Device, or its name or index. A negative index chooses nothing.
 
     Raises:
-        RuntimeError: If the index is not 0.
+        RuntimeError: If there is no such device, or if this process has tensors on another one.
     """
-    index = device if isinstance(device, int) else _C.device(device).index or 0
-    if index != 0:
-        raise RuntimeError(f"invalid device ordinal {index}")
+    index = device if isinstance(device, int) else _C.device(device).index
+    if index is not None and index >= 0:
+        _C._tpu_set_device(index)
 
 
 def get_device_name(device: _C.device | str | int | None = None) -> str:
@@ -290,7 +290,9 @@ def _generator(device: _C.device | str | int | None = "tpu") -> Generator:
     if given.type != "tpu":
         raise ValueError(f"Expected a tpu device, but got: {given}")
     index = current_device() if given.index is None else given.index
-    if index != 0 and index >= device_count():
+    if index != current_device():
+        if index < device_count():
+            raise RuntimeError(f"tpu:{index} is the device of another process, and this one has tpu:{current_device()}")
         raise RuntimeError(f"invalid device ordinal {index}")
     return _C._default_generator(_C.device("tpu", index))
 
@@ -320,8 +322,8 @@ def get_rng_state(device: _C.device | str | int | None = "tpu") -> Tensor:
 
 
 def get_rng_state_all() -> list[Tensor]:
-    """Return the states of the generators of all devices."""
-    return [get_rng_state(i) for i in range(device_count())]
+    """Return the state of the generator of this process, once for each device."""
+    return [get_rng_state() for _ in range(device_count())]
 
 
 def set_rng_state(new_state: Tensor, device: _C.device | str | int | None = "tpu") -> None:
@@ -339,13 +341,13 @@ def set_rng_state(new_state: Tensor, device: _C.device | str | int | None = "tpu
 
 
 def set_rng_state_all(new_states: list[Tensor]) -> None:
-    """Set the states of the generators of all devices.
+    """Set the state of the generator of this process.
 
     Args:
-        new_states: States that `get_rng_state_all` returned.
+        new_states: States that `get_rng_state_all` returned. Only that of the device of this process is used.
     """
-    for i, state in enumerate(new_states):
-        set_rng_state(state, i)
+    for state in new_states[current_device() :][:1]:
+        set_rng_state(state)
 
 
 def manual_seed(seed: int) -> None:
@@ -364,13 +366,12 @@ def manual_seed(seed: int) -> None:
 
 
 def manual_seed_all(seed: int) -> None:
-    """Seed the generators of all `tpu` devices.
+    """Seed the generator of device `tpu` of this process. Each process has one.
 
     Args:
         seed: The seed. It is taken modulo `2**64`.
     """
-    for i in range(max(1, device_count())):
-        _generator(i).manual_seed(int(seed) % 2**64)
+    manual_seed(seed)
 
 
 def seed() -> None:
@@ -626,7 +627,7 @@ def __getattr__(name):
 
         return import_module(f".{name}", __name__)
     if name == "default_generators":
-        made = globals()[name] = tuple(_generator(i) for i in range(device_count()))
+        made = globals()[name] = (_generator(None),) * device_count()
         return made
     if name in ("Precision", "precision"):
         from . import _precision

@@ -33,6 +33,10 @@ class plan:
     the host reads are zeros, except small tensors that it uploaded itself. Parameters that are updated in the block
     hold no data after it.
 
+    `torch.distributed.init_process_group` makes a group in which only this rank exists, by default rank 0 of as many
+    ranks as the machine has devices. Rank `r` is the `r`-th device, counted along the first dimension of the machine.
+    Collectives are part of the programs.
+
     Args:
         topology: The machines, such as `"v5e:2x2"`: a text with commas in between, or a list.
         hbm: Device memory in bytes. `None` is the memory of the device.
@@ -119,7 +123,7 @@ class plan:
             raise ValueError(
                 f"torch.tpu.plan.save: topology: expected one of {', '.join(targets)}, but got {topology!r}"
             )
-        programs = [(p.stablehlo, p._options) for p in self.programs]
+        programs = [(p.stablehlo, p._options, p.ranks) for p in self.programs]
         if not programs:
             raise RuntimeError("torch.tpu.plan.save: the plan has no programs")
         return _C._aot_save(path, programs, targets[topology])

@@ -32,12 +32,49 @@ def _bytes(value):
     return _amount(value, "B")
 
 
+class Collective:
+    """Collectives of one kind among equally many devices, in one execution of a program.
+
+    Attributes:
+        kind: Opcode of the compiler, such as `"all-gather"`.
+        is_async: Whether the program does other work until they are done.
+        devices: Devices of each group, or 0 if the program does not say it.
+        links: Directions of links that the compiler's algorithm uses at once, or 0 if it does not say it.
+        count: Number of collectives.
+        bytes: Bytes of the whole arrays.
+        seconds: Bytes that each device sends, over the bandwidth of its links, in seconds.
+        overlapped_cycles: Cycles of the work between start and end.
+    """
+
+    kind: str
+    is_async: bool
+    devices: int
+    links: int
+    count: float
+    bytes: float
+    seconds: float
+    overlapped_cycles: float
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self.__dict__.update(fields)
+
+    def __repr__(self) -> str:
+        kind = f"{'asynchronous ' if self.is_async else ''}{self.kind}"
+        among = f" among {self.devices}" if self.devices else ""
+        return f"{self.count:g} {kind} of {_bytes(self.bytes)}{among}, {_seconds(self.seconds)}"
+
+
 class ProgramReport:
     """Results of the compiler for one program on one machine.
 
     Attributes:
         topology: The machine.
-        seconds: Estimated time of one execution, in seconds.
+        seconds: Estimated time of one execution, in seconds: the larger of compute and memory, and the part of the
+            network in which nothing is computed.
+        network_seconds: Estimated time of the collectives, in seconds.
+        hidden_seconds: The part of it beside which the program computes, in seconds.
+        collectives: List of `Collective`.
+        ranks: Number of ranks that run the program together.
         cycles: Estimated time in cycles.
         flops: Number of operations.
         bytes_accessed: Bytes that are read and written.
@@ -54,6 +91,10 @@ class ProgramReport:
     seconds: float
     compute_seconds: float
     memory_seconds: float
+    network_seconds: float
+    hidden_seconds: float
+    ranks: int
+    collectives: list[Collective]
     cycles: float
     flops: float
     bytes_accessed: float
@@ -72,6 +113,7 @@ class ProgramReport:
 
     def __init__(self, fields: dict[str, Any]) -> None:
         self.__dict__.update(fields)
+        self.collectives = [Collective(c) for c in fields["collectives"]]
 
     def fits(self) -> bool:
         """Return whether the program fits in the memory of the device."""
@@ -79,7 +121,7 @@ class ProgramReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all attributes as a dict."""
-        return dict(self.__dict__)
+        return {**self.__dict__, "collectives": [dict(c.__dict__) for c in self.collectives]}
 
     def __str__(self) -> str:
         parts = [
@@ -95,6 +137,8 @@ class ProgramReport:
             f"{_bytes(self.code_bytes)}",
             f"compiled in {self.compile_seconds:.3g} s" + (", by an earlier process" if self.from_disk else ""),
         ]
+        if self.collectives:
+            parts.append(_collectives(self))
         missing = sum(n for _, n in self.uncosted)
         if missing:
             names = ", ".join(f"{name} ({n})" if n > 1 else name for name, n in self.uncosted[:4])
@@ -114,6 +158,7 @@ class PlannedProgram:
         cut: Why the program ended.
         why: How it differs from earlier programs.
         launches: Number of launches.
+        ranks: Number of ranks that would run it together.
         largest: The largest values that its ops compute, with lines of the script.
         stablehlo: Its text.
         reports: `ProgramReport` for each topology that compiles it.
@@ -127,6 +172,7 @@ class PlannedProgram:
             fields[k] for k in ("ops", "summary", "cut", "why", "launches", "largest")
         )
         self.stablehlo = stablehlo
+        self.ranks = fields["ranks"]
         self._options = fields["options"]
         self._recorded = recorded
         self.reports, self.errors = {}, {}
@@ -152,7 +198,8 @@ class PlannedProgram:
         Args:
             topology: One of the topologies of the plan. `None` is the first.
         """
-        return _C._aot_optimized_text(self.stablehlo, self._targets[topology or next(iter(self._targets))])
+        target = self._targets[topology or next(iter(self._targets))]
+        return _C._aot_optimized_text(self.stablehlo, self.ranks, target)
 
     def __repr__(self) -> str:
         return f"PlannedProgram({self.ops} ops, {self.launches} launches)"
@@ -295,6 +342,9 @@ class PlanReport:
                     ]
             for i, p in enumerate(self.programs[1:], 1):
                 lines.append(f"  program {i} is new: {p.why}")
+            for i, p in enumerate(self.programs):
+                if topology in p.reports and p.reports[topology].collectives:
+                    lines.append(f"  program {i}, {p.ranks} ranks: {_collectives(p.reports[topology])}")
             uncosted: dict[str, int] = {}
             for p in self.programs:
                 for name, n in p.reports[topology].uncosted if topology in p.reports else ():
@@ -343,6 +393,12 @@ class PlanReport:
 
     def _repr_html_(self):
         return _page(self)
+
+
+def _collectives(r):
+    """Return the collectives of a program, and the time of the network."""
+    network = f"network {_seconds(r.network_seconds)}, of which {_seconds(r.hidden_seconds)} beside work"
+    return "; ".join([*map(repr, r.collectives), network])
 
 
 _MOST_LINES = 3

@@ -1,7 +1,7 @@
 """Tensors as the chunks that this rank has of them.
 
-Checkpoints know four kinds of tensors: plain ones, `DTensor`, those with the attributes of `CheckpointableTensor`, and
-those with the methods of `_Checkpointable`. `pieces_of` gives all of them the methods of `Pieces`.
+Checkpoints know three kinds of tensors: plain ones, those with the attributes of `CheckpointableTensor`, and those with
+the methods of `_Checkpointable`, such as `DTensor`. `pieces_of` gives all of them the methods of `Pieces`.
 """
 
 from __future__ import annotations
@@ -60,28 +60,6 @@ class _OfMethods(Pieces):
         return self.tensor.__get_tensor_shard__(index)
 
 
-class _OfPlacements(Pieces):
-    """A `DTensor`: one chunk, or none if this rank is not in its mesh."""
-
-    item_type = WriteItemType.SHARD
-
-    def chunks(self) -> list[ChunkStorageMetadata]:
-        from ..tensor._utils import compute_local_shape_and_global_offset
-
-        x = self.tensor
-        if x.device_mesh.get_coordinate() is None:
-            return []
-        if any(placement.is_partial() for placement in x.placements):
-            raise ValueError(f"a DTensor with the placements {x.placements} cannot be saved: redistribute it first")
-        size, offset = compute_local_shape_and_global_offset(x.shape, x.device_mesh, x.placements)
-        return [ChunkStorageMetadata(torch.Size(offset), torch.Size(size))]
-
-    def memory(self, index: MetadataIndex) -> Tensor:
-        if not any(index.offset in (None, chunk.offsets) for chunk in self.chunks()):
-            raise ValueError(f"Could not find shard at '{index.offset}' for FQN: '{index.fqn}'")
-        return self.tensor._local_tensor
-
-
 class _OfAttributes(Pieces):
     """A tensor with the attributes of `CheckpointableTensor`."""
 
@@ -108,8 +86,6 @@ def pieces_of(value: Any) -> Pieces | None:
     """Return the chunks of a tensor, or `None` for another object."""
     if hasattr(value, "__create_chunk_list__"):
         return _OfMethods(value)
-    if isinstance(value, DTensor):
-        return _OfPlacements(value)
     if not isinstance(value, torch.Tensor):
         return None
     return _OfAttributes(value) if isinstance(value, CheckpointableTensor) else Pieces(value)
@@ -122,6 +98,15 @@ def write_items(fqn: str, value: Any) -> list[WriteItem]:
     pieces = pieces_of(value)
     if pieces is None:
         return [WriteItem(MetadataIndex(fqn), WriteItemType.BYTE_IO)]
+    return _items(fqn, value, pieces)
+
+
+def shard_items(fqn: str, value: Any) -> list[WriteItem]:
+    """Return the items of a tensor with the methods of `_Checkpointable`."""
+    return _items(fqn, value, _OfMethods(value))
+
+
+def _items(fqn: str, value: Any, pieces: Pieces) -> list[WriteItem]:
     items = []
     for number, chunk in enumerate(pieces.chunks()):
         index = MetadataIndex(fqn, chunk.offsets, number)

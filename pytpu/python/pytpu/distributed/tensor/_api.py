@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import threading
 
 from ... import (
@@ -21,13 +22,16 @@ from ...autograd import Function
 from ..device_mesh import DeviceMesh, _mesh_resources
 from ..distributed_c10d import broadcast, get_global_rank
 from ._dtensor_spec import DTensorSpec, TensorMeta
-from ._utils import compute_global_tensor_info, compute_local_shape_and_global_offset
+from ._utils import compute_global_tensor_info, compute_local_shape_and_global_offset, local_places
 from .placement_types import Partial, Placement, Replicate, Shard, _packed, _StridedShard, _unpacked
 
 TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
+
+    from ..checkpoint.metadata import ChunkStorageMetadata, MetadataIndex
+    from ..checkpoint.planner import WriteItem
 
 __all__ = ["DTensor", "distribute_module", "distribute_tensor", "empty", "full", "ones", "rand", "randn", "zeros"]
 
@@ -39,8 +43,11 @@ _lock = threading.Lock()
 
 def _number(mesh: DeviceMesh, device: _device) -> int:
     """Return the number of a mesh below this module. All ranks of the mesh call this at the same time."""
-    key, groups = (mesh, str(device)), [group._tensor_group() for group in mesh.get_all_groups()]
-    number, known = _numbers.get(key, (-1, []))
+    key, groups = (mesh, str(device)), list[_C._TensorGroup]()
+    # The other ranks have no groups of the mesh. Their tensors have no elements.
+    if mesh.get_coordinate() is not None:
+        groups = [group._tensor_group() for group in mesh.get_all_groups()]
+    number, known = _numbers.get(key, (-1, None))
     # The groups of a mesh that was made before `destroy_process_group` are gone.
     if known == groups:
         return number
@@ -241,6 +248,69 @@ class DTensor(Tensor, metaclass=_DTensorMeta):
             f"DTensor(local_tensor={self._local_tensor}, device_mesh={self.device_mesh}, placements={self.placements})"
         )
 
+    def _chunks(self) -> list[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]]:
+        """Return offsets in the whole, offsets in the part, and sizes of the chunks that this rank has."""
+        coordinate = self.device_mesh.get_coordinate()
+        if coordinate is None:
+            return []
+        if any(placement.is_partial() for placement in self.placements):
+            raise ValueError(f"a DTensor with the placements {self.placements} cannot be saved: redistribute it first")
+        dims = []
+        for places, whole in zip(local_places(self.shape, self.device_mesh, self.placements, coordinate), self.shape):
+            before, pieces = 0, []
+            for first, size in places:
+                pieces.append((first, before, size))
+                before += size
+            dims.append(pieces or [(whole, 0, 0)])
+        chunks = []
+        for pieces in itertools.product(*dims):
+            first, own, sizes = zip(*pieces) if pieces else ((), (), ())
+            chunks.append((tuple(first), tuple(own), tuple(sizes)))
+        return chunks
+
+    def __create_chunk_list__(self) -> list[ChunkStorageMetadata]:
+        """Return the chunks that this rank has, for `torch.distributed.checkpoint`.
+
+        Raises:
+            ValueError: if a reduction is pending.
+        """
+        from ..checkpoint.metadata import ChunkStorageMetadata
+
+        return [ChunkStorageMetadata(Size(first), Size(sizes)) for first, _, sizes in self._chunks()]
+
+    def __create_write_items__(self, fqn: str, object: Any) -> list[WriteItem]:
+        """Return the items of a checkpoint that this rank could write.
+
+        Args:
+            fqn: the name of the tensor.
+            object: the tensor.
+        """
+        from ..checkpoint._pieces import shard_items
+
+        return shard_items(fqn, self)
+
+    def __get_tensor_shard__(self, index: MetadataIndex) -> Tensor:
+        """Return the memory of a chunk that this rank has.
+
+        Args:
+            index: the chunk.
+
+        Raises:
+            ValueError: if this rank does not have it.
+        """
+        chunks = self._chunks()
+        for first, own, sizes in chunks:
+            if index.offset == Size(first) or index.offset is None and len(chunks) == 1:
+                local = self._local_tensor
+                for dim, (start, size) in enumerate(zip(own, sizes)):
+                    local = local.narrow(dim, start, size)
+                return local
+        raise ValueError(f"Could not find shard at '{index.offset}' for FQN: '{index.fqn}'")
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        spec = (self.device_mesh, self.placements, tuple(self.shape), self.stride())
+        return _rebuilt, (self._local_tensor, *spec, self.requires_grad, isinstance(self, nn.Parameter))
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         if id(self) in memo:
             return memo[id(self)]
@@ -257,6 +327,22 @@ class DTensor(Tensor, metaclass=_DTensorMeta):
 
 
 _C._set_sharded_type(DTensor)
+
+
+def _rebuilt(
+    local: Tensor,
+    mesh: DeviceMesh,
+    placements: Sequence[Placement],
+    shape: Sequence[int],
+    stride: Sequence[int],
+    requires_grad: bool,
+    is_parameter: bool,
+) -> DTensor:
+    """Return a sharded tensor from its pickle. Its mesh must have the groups of this program."""
+    made = DTensor.from_local(local, mesh, placements, shape=shape, stride=stride)
+    if is_parameter:
+        return nn.Parameter(made, requires_grad)  # type: ignore[return-value]  # A parameter that is sharded.
+    return made.requires_grad_(requires_grad)  # type: ignore[return-value]  # It stays a sharded tensor.
 
 
 class _CastGradient(Function):

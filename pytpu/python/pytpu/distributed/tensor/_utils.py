@@ -28,16 +28,40 @@ def compute_local_shape_and_global_offset(
     coordinate = mesh.get_coordinate()
     if coordinate is None:
         return (0,), ()
-    # The places of each dimension that the rank has, as first places and lengths.
+    places = local_places(global_shape, mesh, placements, coordinate)
+    sizes = tuple(sum(length for _, length in now) for now in places)
+    offsets = tuple(now[0][0] if now else size for now, size in zip(places, global_shape))
+    return sizes, offsets
+
+
+def local_places(
+    global_shape: Sequence[int], mesh: DeviceMesh, placements: Sequence[Placement], coordinate: Sequence[int]
+) -> list[list[tuple[int, int]]]:
+    """Return the places of each dimension that a rank has, as first places and lengths of pieces.
+
+    Args:
+        global_shape: the sizes of the whole tensor.
+        mesh: the mesh.
+        placements: a placement for each mesh dimension.
+        coordinate: the position of the rank.
+    """
     places = [[(0, size)] for size in global_shape]
     for at, ranks, placement in zip(coordinate, mesh.shape, placements):
         if isinstance(placement, Shard):
             now = places[placement.dim]
             pieces = placement._pieces(sum(length for _, length in now), ranks, at)
-            places[placement.dim] = [found for piece in pieces for found in _taken(now, *piece)]
-    sizes = tuple(sum(length for _, length in now) for now in places)
-    offsets = tuple(now[0][0] if now else size for now, size in zip(places, global_shape))
-    return sizes, offsets
+            places[placement.dim] = _joined([found for piece in pieces for found in _taken(now, *piece)])
+    return places
+
+
+def _joined(places: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return pieces without those that continue another one."""
+    joined = list[tuple[int, int]]()
+    for first, size in places:
+        if joined and sum(joined[-1]) == first:
+            first, size = joined[-1][0], joined.pop()[1] + size
+        joined.append((first, size))
+    return joined
 
 
 def _taken(places: list[tuple[int, int]], start: int, length: int) -> list[tuple[int, int]]:

@@ -8,6 +8,7 @@ import dataclasses
 import pytpu as torch
 
 from ..modules.module import Module
+from .scatter_gather import scatter_kwargs
 
 TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
 if TYPE_CHECKING:
@@ -63,7 +64,8 @@ class DistributedDataParallel(Module):
 
     Args:
         module: Module to wrap. It is attribute `module` of the result.
-        device_ids: ``None``, or a list with the device of the module if that is not ``cpu``.
+        device_ids: ``None``, or a list with the device of the module if that is not ``cpu``. Inputs are then
+            moved to it.
         output_device: ``None``, or the device of the module.
         dim: Not used.
         broadcast_buffers: Whether buffers are copied from rank 0 before each synchronised forward call.
@@ -258,6 +260,8 @@ class DistributedDataParallel(Module):
             source = self._buffer_source()
             if source is not None:
                 self._copy_from(source, self._synchronised_buffers())
+        if self.device_ids:
+            (inputs,), (kwargs,) = scatter_kwargs(inputs, kwargs, self.device_ids)
         output = self.module(*inputs, **kwargs)
         if torch.is_grad_enabled():
             self.require_forward_param_sync = self.require_backward_grad_sync

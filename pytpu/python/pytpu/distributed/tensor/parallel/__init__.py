@@ -1,7 +1,7 @@
 """``torch.distributed.tensor.parallel``: modules with sharded parameters."""
 
-from ...._absent import absent_function
 from .api import parallelize_module
+from .loss import loss_parallel
 from .style import (
     ColwiseParallel,
     ParallelStyle,
@@ -23,7 +23,3 @@ __all__ = [
     "loss_parallel",
     "parallelize_module",
 ]
-
-loss_parallel = absent_function(
-    "torch.distributed.tensor.parallel.loss_parallel", "losses of sharded classes gather them"
-)

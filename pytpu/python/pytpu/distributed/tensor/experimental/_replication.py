@@ -1,0 +1,50 @@
+"""Plain tensors beside sharded ones."""
+
+from __future__ import annotations
+
+from .... import Tensor
+from ....overrides import TorchFunctionMode
+from .._api import DTensor
+from ..placement_types import Replicate
+
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from ...device_mesh import DeviceMesh
+
+__all__ = ["implicit_replication"]
+
+
+def _mesh(value: Any) -> DeviceMesh | None:
+    """Return the mesh of a sharded tensor in a value."""
+    if isinstance(value, DTensor):
+        return value.device_mesh
+    values = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+    return next((mesh for mesh in map(_mesh, values) if mesh is not None), None)
+
+
+def _replicated(value: Any, mesh: DeviceMesh) -> Any:
+    """Return the value with sharded tensors for plain ones."""
+    if isinstance(value, Tensor):
+        plain = not isinstance(value, DTensor)
+        return DTensor.from_local(value, mesh, [Replicate()] * mesh.ndim) if plain else value
+    if isinstance(value, dict):
+        return {key: _replicated(each, mesh) for key, each in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_replicated(each, mesh) for each in value)
+    return value
+
+
+class implicit_replication(TorchFunctionMode):
+    """A context manager in which plain tensors may stand beside sharded ones. Every rank has the same elements."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Call the function with sharded tensors for plain ones, if there is a sharded tensor."""
+        mesh = _mesh([args, kwargs or {}])
+        if mesh is not None:
+            args, kwargs = _replicated(args, mesh), _replicated(kwargs or {}, mesh)
+        return func(*args, **(kwargs or {}))
