@@ -52,7 +52,11 @@ impl Plan {
         }
         let op = self.local_op(op, xm, ym, mesh, coordinate);
         if op.is_view() {
-            let x = x[0].resolve_conj()?.resolve_neg()?.contiguous()?;
+            let mut x = x[0].resolve_conj()?.resolve_neg()?.contiguous()?;
+            if matches!(op, Prim::AsStrided(_)) && x.view_info().is_some() {
+                // The window is on the elements of the part, not on those of its base.
+                x = x.copy()?;
+            }
             let y = dispatch::call_view(op, &x)?;
             return Ok(vec![y.resolve_conj()?.resolve_neg()?]);
         }

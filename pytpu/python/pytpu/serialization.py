@@ -107,7 +107,8 @@ class _Pickler(pickle._Pickler):
 
     def reducer_override(self, obj):
         if isinstance(obj, _C.Tensor):
-            return _reduce_tensor(obj)
+            # A sharded tensor has no elements of its own.
+            return obj.__reduce_ex__(2) if hasattr(obj, "device_mesh") else _reduce_tensor(obj)
         if isinstance(obj, Size):
             return _Global("torch", "Size"), (tuple(obj),)
         if isinstance(obj, _C.device):
