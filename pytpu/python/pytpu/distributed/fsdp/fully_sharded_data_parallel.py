@@ -794,7 +794,7 @@ def _copy_from_first(module: Module, places: Any, info: FSDPMeshInfo, device: _d
 
 def _show_whole(parameter: ShardedParameter, is_shown: bool, to_cpu: bool, with_grads: bool) -> None:
     parameter.take_current()
-    sharded = parameter.sharded
+    sharded: Any = parameter.sharded
     whole = sharded.detach().full_tensor()
     gradient = sharded.grad.full_tensor() if with_grads and sharded.grad is not None else None
     if not is_shown:
@@ -830,10 +830,10 @@ def _to_saved(module: Any, state: dict[str, Any], prefix: str, metadata: object)
     config = settings.state_dict_config
     is_kept = not getattr(config, "rank0_only", False) or get_rank() == 0
     for key in [key for key in state if key.startswith(inner)]:
-        value = state.pop(key)
+        value: Any = state.pop(key)
         if isinstance(value, DTensor):
             if is_full:
-                value = value.detach().full_tensor()
+                value = value.full_tensor().detach()
             elif config.offload_to_cpu and value._local_tensor.device.type != "cpu":
                 value = on_mesh(value._local_tensor.cpu(), value.device_mesh, value.placements, tuple(value.shape))
         if isinstance(value, Tensor) and not isinstance(value, DTensor) and is_full and config.offload_to_cpu:
