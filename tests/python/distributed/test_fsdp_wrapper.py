@@ -31,6 +31,7 @@ from pytpu.distributed.fsdp import (
     ShardingStrategy,
     StateDictType,
 )
+from pytpu.distributed.fsdp._init_utils import _init_inter_node_process_group, _init_intra_node_process_group
 from pytpu.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 from pytpu.distributed.fsdp.wrap import (
     CustomPolicy,
@@ -42,7 +43,7 @@ from pytpu.distributed.fsdp.wrap import (
     transformer_auto_wrap_policy,
     wrap,
 )
-from pytpu.distributed.tensor import DTensor
+from pytpu.distributed.tensor import DTensor, Replicate, Shard
 
 BLOCKS = ModuleWrapPolicy({Block})
 
@@ -94,6 +95,30 @@ def test_training_is_that_of_one_process(pools, name):
 @pytest.mark.parametrize("name", ["classes", "offload"])
 def test_training_on_a_device_is_that_of_one_process(pools, name):
     assert pools(2).run(train_wrapped, name, "tpu") == [True, True]
+
+
+def train_with_groups():
+    world = dist.group.WORLD
+    pair = _init_intra_node_process_group(2), _init_inter_node_process_group(world, 2)
+    assert [dist.get_process_group_ranks(group) for group in pair] == [
+        [dist.get_rank() // 2 * 2, dist.get_rank() // 2 * 2 + 1],
+        [dist.get_rank() % 2, dist.get_rank() % 2 + 2],
+    ]
+    alone = make("mlp")
+    for groups in pair, world:
+        strategy = ShardingStrategy.HYBRID_SHARD if groups is pair else ShardingStrategy.FULL_SHARD
+        model = FSDP(make("mlp"), groups, strategy)
+        assert model.module[0].weight.placements == ((Replicate(), Shard(0)) if groups is pair else (Shard(0),))
+        train(model, "mlp", steps=2, **own())
+        if groups is pair:
+            train(alone, "mlp", steps=2)
+        close(values(model), values(alone), 1e-4)
+    with pytest.raises(ValueError, match="Expected process_group to be passed in as either None or Tuple"):
+        FSDP(nn.Linear(2, 2), world, ShardingStrategy.HYBRID_SHARD)
+
+
+def test_groups_take_the_place_of_a_mesh(pools):
+    pools(4).run(train_with_groups)
 
 
 def save_and_load():
