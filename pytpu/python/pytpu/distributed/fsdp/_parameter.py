@@ -85,7 +85,7 @@ class ShardedParameter:
                 part = part.to(device)
             # A copy of its own, so that the memory of the whole is freed.
             part = part.clone().contiguous()
-        self.sharded = Parameter(on_mesh(part, self.mesh, self.placements, self.sizes), parameter.requires_grad)
+        self.sharded: Any = Parameter(on_mesh(part, self.mesh, self.placements, self.sizes), parameter.requires_grad)
         for key, value in parameter.__dict__.items():
             if key != "_is_param":
                 setattr(self.sharded, key, value)
