@@ -445,7 +445,10 @@ impl Backend for Parts {
     fn read(&self, handle: u64, out: &mut [u8]) -> Result<()> {
         let value = get(handle);
         if value.member.is_outside() {
-            return Err(Error::runtime(format!("this rank is not in the mesh {}, so it has no elements", value.member.mesh)));
+            return Err(Error::runtime(format!(
+                "this rank is not in the mesh {}, so it has no elements",
+                value.member.mesh
+            )));
         }
         let whole = no_grad(|| value.redistributed(&vec![Placement::Replicate; value.placements.len()])?.local())?;
         out.copy_from_slice(&whole.to_bytes()?);
