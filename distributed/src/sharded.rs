@@ -688,7 +688,7 @@ pub fn distribute(member: &Arc<Member>, x: &Tensor, placements: &[Placement]) ->
         }
         Ok(same)
     })?;
-    let y = from_local(member, &same, &vec![Placement::Replicate; member.groups.len()], x.dims())?;
+    let y = from_local(member, &same, &vec![Placement::Replicate; member.mesh.ndim()], x.dims())?;
     let y = no_grad(|| redistribute(&y, placements))?;
     with_history(y, &source, Distribute)
 }
