@@ -5,8 +5,8 @@
 //! with the whole sizes, so shape checks, history, views and in-place forms are those of other devices. To run it, the
 //! backend asks [`propagate`] for placements, redistributes the operands, and calls the op on the parts.
 //!
-//! Redistribution calls the collectives of [`torchtpu_tensor::ops::collective`]. On device `cpu` they run at once, and on
-//! device `tpu` they are recorded, so a step of sharded tensors is a program as any other step.
+//! Redistribution calls the collectives of [`torchtpu_tensor::ops::collective`]. On device `cpu` they run at once, and
+//! on device `tpu` they are recorded, so a step of sharded tensors is a program as any other step.
 //!
 //! All processes of a mesh run the same calls in the same order.
 
@@ -688,7 +688,7 @@ pub fn distribute(member: &Arc<Member>, x: &Tensor, placements: &[Placement]) ->
         }
         Ok(same)
     })?;
-    let y = from_local(member, &same, &vec![Placement::Replicate; member.groups.len()], x.dims())?;
+    let y = from_local(member, &same, &vec![Placement::Replicate; member.mesh.ndim()], x.dims())?;
     let y = no_grad(|| redistribute(&y, placements))?;
     with_history(y, &source, Distribute)
 }

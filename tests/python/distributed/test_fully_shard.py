@@ -22,13 +22,14 @@ from pytpu.distributed.checkpoint.state_dict import (
 )
 from pytpu.distributed.fsdp import (
     CPUOffloadPolicy,
+    DataParallelMeshDims,
     FSDPModule,
     MixedPrecisionPolicy,
     fully_shard,
     register_fsdp_forward_method,
     share_comm_ctx,
 )
-from pytpu.distributed.tensor import DTensor, Replicate, Shard
+from pytpu.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from pytpu.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from pytpu.distributed.tensor.placement_types import _StridedShard
 from pytpu.nn.parallel import DistributedDataParallel
@@ -225,6 +226,68 @@ def divide_tensors(device):
 @DEVICES
 def test_tensor_parallel_modules_can_be_sharded(pools, device):
     pools(4).run(divide_tensors, device)
+
+
+def shard_on_whole_mesh(device):
+    size = dist.get_world_size()
+    mesh = init_device_mesh(device, (2, size // 2, 1), mesh_dim_names=("copies", "shards", "pieces"))
+    for dims, placements in (
+        (DataParallelMeshDims("shards", "copies"), (Replicate(), Shard(0))),
+        (DataParallelMeshDims(("copies", "shards")), (Shard(0),)),
+    ):
+        model = make("mlp", device)
+        for module in model.modules():
+            for name, p in list(module.named_parameters(recurse=False)):
+                placed = distribute_tensor(p.detach(), mesh, [Replicate()] * 3)
+                setattr(module, name, nn.Parameter(placed))
+        fully_shard(model, mesh=mesh, dp_mesh_dims=dims)
+        assert all(p.placements == placements for p in model.parameters())
+        losses = train(model, "mlp", device, 2, **own())
+        assert losses == pytest.approx(train(make("mlp", device), "mlp", device, 2), rel=1e-5)
+
+
+@DEVICES
+def test_data_parallel_dimensions_of_a_mesh_are_named(pools, device):
+    pools(4).run(shard_on_whole_mesh, device)
+
+
+def refuse_dimensions():
+    mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("shards",))
+    texts = []
+    for dims in (DataParallelMeshDims("other"), DataParallelMeshDims(replicate="shards")):
+        try:
+            fully_shard(nn.Linear(2, 2), mesh=mesh, dp_mesh_dims=dims)
+        except (ValueError, NotImplementedError) as error:
+            texts.append(str(error))
+    model = nn.Linear(2, 2)
+    model.weight = nn.Parameter(distribute_tensor(torch.ones(2, 2), mesh, [Shard(0)]))
+    try:
+        fully_shard(model, mesh=mesh, dp_mesh_dims=DataParallelMeshDims("shards"))
+    except ValueError as error:
+        texts.append(str(error))
+    return texts
+
+
+def test_wrong_data_parallel_dimensions_are_refused(pools):
+    for texts in pools(2).run(refuse_dimensions):
+        assert texts == [
+            "dp_mesh_dims: 'other' is no dimension of the mesh, which has ('shards',)",
+            "fully_shard: dp_mesh_dims without a dimension to shard on is not implemented",
+            "dp_mesh_dims: expects Replicate() on dimension 'shards', but got S(0)",
+        ]
+
+
+def clip_by_plain_norm(device):
+    model = shard(make("mlp", device), line(device))
+    loss_of(model, *(each.to(device) for each in batch("mlp", 0))).backward()
+    before = [whole(p.grad) for p in model.parameters()]
+    torch.nn.utils.clip_grads_with_norm_(model.parameters(), 1.0, torch.tensor(4.0, device=device))
+    close([whole(p.grad) for p in model.parameters()], [g / 4 for g in before])
+
+
+@DEVICES
+def test_a_plain_norm_clips_sharded_gradients(pools, device):
+    pools(2).run(clip_by_plain_norm, device)
 
 
 def measure(width):
