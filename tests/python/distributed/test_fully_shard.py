@@ -575,6 +575,36 @@ def test_mistakes_raise_as_in_pytorch(pools):
         assert all(text.startswith(start) for text, start in zip(texts, starts, strict=True)), texts
 
 
+def convert_and_reuse():
+    mesh = line()
+    model, alone = make("mlp"), make("mlp").double()
+    shard(model, mesh).double()
+    x, y = (each.double() if each.is_floating_point() else each for each in batch("mlp", 0))
+    # Two calls before one backward, and two backward passes.
+    for each in model, alone:
+        (loss_of(each, x, y) + loss_of(each, x, y)).backward()
+        first, second = loss_of(each, x, y), loss_of(each, -x, y)
+        first.backward(retain_graph=True)
+        second.backward()
+        first.backward()
+    close([whole(p.grad) for p in model.parameters()], [p.grad for p in alone.parameters()])
+    assert all(p.grad.dtype == torch.float64 for p in model.parameters())
+    x = x.clone().requires_grad_()
+    found = torch.autograd.grad(loss_of(model, x, y), x)
+    close(found, torch.autograd.grad(loss_of(alone, x, y), x))
+    assert all(isinstance(p, DTensor) for p in model.parameters())
+    lstm = nn.LSTM(4, 5)
+    expected = copy.deepcopy(lstm)
+    fully_shard(lstm, mesh=mesh)
+    for each in lstm, expected:
+        each(torch.ones(3, 2, 4))[0].sum().backward()
+    close([whole(p.grad) for p in lstm.parameters()], [p.grad for p in expected.parameters()])
+
+
+def test_modules_are_converted_and_called_several_times(pools):
+    pools(2).run(convert_and_reuse)
+
+
 def group_modules():
     model, alone = make("mlp"), make("mlp")
     fully_shard([model[0], model[2]], mesh=line())
