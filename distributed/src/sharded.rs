@@ -5,8 +5,8 @@
 //! with the whole sizes, so shape checks, history, views and in-place forms are those of other devices. To run it, the
 //! backend asks [`propagate`] for placements, redistributes the operands, and calls the op on the parts.
 //!
-//! Redistribution calls the collectives of [`torchtpu_tensor::ops::collective`]. On device `cpu` they run at once, and on
-//! device `tpu` they are recorded, so a step of sharded tensors is a program as any other step.
+//! Redistribution calls the collectives of [`torchtpu_tensor::ops::collective`]. On device `cpu` they run at once, and
+//! on device `tpu` they are recorded, so a step of sharded tensors is a program as any other step.
 //!
 //! All processes of a mesh run the same calls in the same order.
 
@@ -435,7 +435,8 @@ impl Backend for Parts {
         Ok(())
     }
 
-    /// Keep the placements, except those of a fill that is not sharded, which are not known, and of a pending reduction.
+    /// Keep the placements, except those of a fill that is not sharded, which are not known, and of a pending
+    /// reduction.
     fn overwrite(&self, old: u64, new: u64) -> Result<u64> {
         let (before, value) = (get(old), get(new));
         let is_known = matches!(before.part, Part::Local(_)) || before.placements.iter().any(|p| p.shard().is_some());
