@@ -277,6 +277,24 @@ def test_wrong_data_parallel_dimensions_are_refused(pools):
         ]
 
 
+def step_at_once(device):
+    model, alone = shard(make("mlp", device), line(device)), make("mlp", device)
+    losses = []
+    for each, ranks in ((model, own()), (alone, {})):
+        for kind in (torch.optim.AdamW, torch.optim.SGD, torch.optim.Adagrad):
+            optimizer = kind(each.parameters(), lr=1e-2, fused=True)
+            losses.append(train(each, "mlp", device, 2, optimizer=optimizer, **ranks))
+            optimizer.load_state_dict(optimizer.state_dict())
+            losses.append(train(each, "mlp", device, 1, optimizer=optimizer, **ranks))
+    for found, expected in zip(losses[:6], losses[6:], strict=True):
+        assert found == pytest.approx(expected, rel=1e-5)
+
+
+@DEVICES
+def test_fused_optimizers_update_sharded_parameters(pools, device):
+    pools(2).run(step_at_once, device)
+
+
 def clip_by_plain_norm(device):
     model = shard(make("mlp", device), line(device))
     loss_of(model, *(each.to(device) for each in batch("mlp", 0))).backward()
