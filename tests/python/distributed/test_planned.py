@@ -131,7 +131,7 @@ def test_collectives_of_the_host_are_those_of_equal_ranks(no_group):
     dist.send(x, dst=0)
     with pytest.raises(NotImplementedError, match="rank 0 of a planned group does not exist"):
         dist.recv(x, src=0)
-    # After the plan, programs run, and have the results of equal ranks, too.
+    # Programs run after the plan. Their results are those of equal ranks, too.
     y = torch.full((3,), 2.0, device="tpu")
     dist.all_reduce(y)
     assert y.tolist() == [8.0, 8.0, 8.0]
