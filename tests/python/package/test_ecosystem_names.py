@@ -375,6 +375,7 @@ class DistributedType(enum.Enum):
     NO = "NO"
     MULTI_CPU = "MULTI_CPU"
     MULTI_GPU = "MULTI_GPU"
+    MULTI_NEURON = "MULTI_NEURON"
 
 
 class PartialState:
@@ -479,8 +480,8 @@ def test_ranks_on_tpu_are_one_job_in_accelerate(tmp_path):
     )
     assert run("-c", code).splitlines() == [
         "tpu None DistributedType.NO",
-        "tpu:1 cpu:gloo,tpu:xla DistributedType.MULTI_GPU",
-        "tpu:1 gloo DistributedType.MULTI_GPU",
+        "tpu:1 cpu:gloo,tpu:xla DistributedType.MULTI_NEURON",
+        "tpu:1 gloo DistributedType.MULTI_NEURON",
         "cpu gloo DistributedType.MULTI_CPU",
     ]
 

@@ -8,14 +8,16 @@ from ...nn import Module, Parameter
 from ..tensor import DTensor, Placement, Replicate, Shard
 from ..tensor._api import _number
 from ..tensor.placement_types import _packed, _StridedShard
+from ._mesh import other_part
 
 TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
 if TYPE_CHECKING:
     from typing import Any
 
     from ... import device as _device
+    from ..device_mesh import DeviceMesh
     from ._mesh import FSDPMeshInfo
-    from ._policies import MixedPrecisionPolicy
+    from ._policies import DataParallelMeshDims, MixedPrecisionPolicy
 
 
 def on_mesh(local: Tensor, mesh: Any, placements: tuple[Placement, ...], sizes: tuple[int, ...]) -> Any:
@@ -35,6 +37,7 @@ class ShardedParameter:
         shard_dim: the dimension to shard.
         device: the device of the shard.
         policy: the dtypes.
+        dp_dims: the data parallel dimensions of the mesh of the parameter, if that has others too.
     """
 
     def __init__(
@@ -46,6 +49,7 @@ class ShardedParameter:
         shard_dim: int,
         device: _device,
         policy: MixedPrecisionPolicy,
+        dp_dims: DataParallelMeshDims | None = None,
     ) -> None:
         self.places, self.name, self.info, self.dim = places, name, info, shard_dim
         self.dtype, self.gathered_dtype = parameter.dtype, policy._gathered_dtype(parameter)
@@ -60,7 +64,12 @@ class ShardedParameter:
         on_dp: Placement = Shard(shard_dim)
         self.placements: tuple[Placement, ...] = (on_dp,)
         if isinstance(parameter, DTensor):
-            whole, on_dp = self._of_inner_mesh(parameter)
+            inner, placements = parameter.device_mesh, parameter.placements
+            if dp_dims is not None:
+                inner, placements = other_part(parameter, dp_dims)
+            whole = parameter._local_tensor.detach()
+            if inner is not None:
+                on_dp = self._of_inner_mesh(inner, placements)
         replicated = (Replicate(),) if info.replicas is not None else ()
         self.placements = (*replicated, on_dp, *(self.inner[1] if self.inner else ()))
         self.whole_sizes = tuple(whole.shape)
@@ -85,15 +94,19 @@ class ShardedParameter:
                 part = part.to(device)
             # A copy of its own, so that the memory of the whole is freed.
             part = part.clone().contiguous()
-        self.sharded = Parameter(on_mesh(part, self.mesh, self.placements, self.sizes), parameter.requires_grad)
+        self.sharded: Any = Parameter(on_mesh(part, self.mesh, self.placements, self.sizes), parameter.requires_grad)
         for key, value in parameter.__dict__.items():
             if key != "_is_param":
                 setattr(self.sharded, key, value)
         self.put(self.sharded)
 
-    def _of_inner_mesh(self, parameter: DTensor) -> tuple[Tensor, Placement]:
-        """Set the mesh of both parallelisms. Return the part of this rank, and the placement on the outer mesh."""
-        inner, placements = parameter.device_mesh, parameter.placements
+    def _of_inner_mesh(self, inner: DeviceMesh, placements: tuple[Placement, ...]) -> Placement:
+        """Set the mesh of both parallelisms, of which ``inner`` is one. Return the placement on the outer mesh."""
+        if inner.device_type != self.mesh.device_type:
+            raise ValueError(
+                "Requires DTensor to have mesh of the same type as the FSDP mesh but got "
+                f"{inner.device_type} for DTensor and {self.mesh.device_type} for FSDP"
+            )
         if inner._get_root_mesh() != self.mesh._get_root_mesh():
             raise AssertionError(
                 "FSDP requires the DP and model parallel TP/EP mesh to have the same parent mesh but got: \n"
@@ -101,15 +114,14 @@ class ShardedParameter:
             )
         if len(placements) > 2 or any(p.is_partial() for p in placements):
             raise NotImplementedError(f"FSDP only supports 1D TP/EP or 2D EP+TP, not {placements}")
-        self.inner = (inner, placements, tuple(parameter.shape))
+        self.inner = (inner, placements, self.sizes)
         self.mesh = self.mesh._concatenate([self.mesh, inner])
         parts = 1
         for dim, placement in enumerate(placements):
             if placement.is_shard(self.dim):
                 parts *= inner.size(dim)
         # The inner mesh has divided the dimension before this one does.
-        outer = Shard(self.dim) if parts == 1 else _StridedShard(self.dim, split_factor=parts)
-        return parameter._local_tensor, outer
+        return Shard(self.dim) if parts == 1 else _StridedShard(self.dim, split_factor=parts)
 
     def put(self, value: Any) -> None:
         """Make ``value`` the parameter in all modules that have it."""

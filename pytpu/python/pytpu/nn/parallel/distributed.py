@@ -8,6 +8,7 @@ import dataclasses
 import pytpu as torch
 
 from ..._absent import absent_class, absent_function
+from ..modules.batchnorm import SyncBatchNorm
 from ..modules.module import Module
 from .scatter_gather import scatter_kwargs
 
@@ -159,7 +160,7 @@ class DistributedDataParallel(Module):
 
         super().__init__()
         self._join_state = _JoinState()
-        #: The text of the last error that a communication hook was refused with.
+        #: The text of the last refused setting or communication hook.
         self._error = ""
         if process_group is not None and device_mesh is not None:
             raise RuntimeError("Cannot specify both process_group and device_mesh arguments.")
@@ -465,7 +466,11 @@ class DistributedDataParallel(Module):
         if self.static_graph:
             return
         if self.reducer.steps() > 0:
-            raise RuntimeError("DistributedDataParallel: the graph must be set static before the first step")
+            self._error = (
+                "set_static_graph() should be called before training loop starts and after DistributedDataParallel is "
+                "constructed."
+            )
+            raise RuntimeError(self._error)
         self.static_graph = True
         self.reducer.remove_hooks()
         self._make_reducer()
@@ -478,6 +483,9 @@ class DistributedDataParallel(Module):
             "world_size": self.process_group.size(),
             "rank": self.process_group.rank(),
             "module_name": type(self.module).__name__,
+            "dtypes": ", ".join(sorted({self._scalar_type(p) for p in self._parameters_by_number})),
+            "is_multi_device_module": int(len({p.device for p in self._parameters_by_number}) > 1),
+            "has_sync_bn": int(any(isinstance(module, SyncBatchNorm) for module in self.module.modules())),
             "device_ids": "" if self.device_ids is None else ", ".join(map(str, self.device_ids)),
             "output_device": -1 if self.output_device is None else self.output_device,
             "backend_name": self.process_group.name(),
@@ -494,6 +502,11 @@ class DistributedDataParallel(Module):
             "has_error": int(bool(self._error)),
             "error": self._error,
         }
+
+    @staticmethod
+    def _scalar_type(tensor: torch.Tensor) -> str:
+        """Return the name of a dtype in PyTorch's logs, such as ``float``."""
+        return tensor.type().rpartition(".")[2].removesuffix("Tensor").lower()
 
     @staticmethod
     def _set_params_and_buffers_to_ignore_for_model(
