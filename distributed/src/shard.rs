@@ -52,11 +52,15 @@ impl Plan {
         }
         let op = self.local_op(op, xm, ym, mesh, coordinate);
         if op.is_view() {
-            let mut x = x[0].resolve_conj()?.resolve_neg()?.contiguous()?;
-            if matches!(op, Prim::AsStrided(_)) && x.view_info().is_some() {
+            let x = x[0].resolve_conj()?.resolve_neg()?.contiguous()?;
+            let op = match op {
                 // The window is on the elements of the part, not on those of its base.
-                x = x.copy()?;
-            }
+                Prim::AsStrided(mut window) => {
+                    window.own = true;
+                    Prim::AsStrided(window)
+                }
+                op => op,
+            };
             let y = dispatch::call_view(op, &x)?;
             return Ok(vec![y.resolve_conj()?.resolve_neg()?]);
         }

@@ -5,8 +5,8 @@
 //! with the whole sizes, so shape checks, history, views and in-place forms are those of other devices. To run it, the
 //! backend asks [`propagate`] for placements, redistributes the operands, and calls the op on the parts.
 //!
-//! Redistribution calls the collectives of [`torchtpu_tensor::ops::collective`]. On device `cpu` they run at once, and on
-//! device `tpu` they are recorded, so a step of sharded tensors is a program as any other step.
+//! Redistribution calls the collectives of [`torchtpu_tensor::ops::collective`]. On device `cpu` they run at once, and
+//! on device `tpu` they are recorded, so a step of sharded tensors is a program as any other step.
 //!
 //! All processes of a mesh run the same calls in the same order.
 
@@ -435,10 +435,12 @@ impl Backend for Parts {
         Ok(())
     }
 
-    /// Keep the placements, except those of a fill, which are not known, and of a pending reduction.
+    /// Keep the placements, except those of a fill that is not sharded, which are not known, and of a pending
+    /// reduction.
     fn overwrite(&self, old: u64, new: u64) -> Result<u64> {
         let (before, value) = (get(old), get(new));
-        let is_kept = matches!(before.part, Part::Local(_)) && before.placements.iter().all(|p| p.partial().is_none());
+        let is_known = matches!(before.part, Part::Local(_)) || before.placements.iter().any(|p| p.shard().is_some());
+        let is_kept = is_known && before.placements.iter().all(|p| p.partial().is_none());
         if !is_kept || before.placements == value.placements {
             self.retain(new);
             return Ok(new);
@@ -688,7 +690,7 @@ pub fn distribute(member: &Arc<Member>, x: &Tensor, placements: &[Placement]) ->
         }
         Ok(same)
     })?;
-    let y = from_local(member, &same, &vec![Placement::Replicate; member.groups.len()], x.dims())?;
+    let y = from_local(member, &same, &vec![Placement::Replicate; member.mesh.ndim()], x.dims())?;
     let y = no_grad(|| redistribute(&y, placements))?;
     with_history(y, &source, Distribute)
 }

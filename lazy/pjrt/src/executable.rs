@@ -150,8 +150,8 @@ impl Executable {
         Ok(outputs.iter().map(|list| self.own(list)).collect())
     }
 
-    /// Run the program on one of its devices. Other threads run it on the others, each with the same `launch_id`, which no
-    /// other launch has. `device` is a position in the list of the client's devices.
+    /// Run the program on one of its devices. Other threads run it on the others, each with the same `launch_id`, which
+    /// no other launch has. `device` is a position in the list of the client's devices.
     ///
     /// # Errors
     ///

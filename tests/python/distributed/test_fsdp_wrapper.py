@@ -7,11 +7,18 @@ from fsdp_models import Block, batch, loss_of, make, train, values
 
 import pytpu as torch
 import pytpu.distributed as dist
+import pytpu.distributed.checkpoint as dcp
 from pytpu import nn
 from pytpu.distributed import init_device_mesh
 from pytpu.distributed.algorithms._checkpoint.checkpoint_wrapper import (
     CheckpointWrapper,
     apply_activation_checkpointing,
+)
+from pytpu.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    get_state_dict,
+    set_state_dict,
 )
 from pytpu.distributed.fsdp import (
     CPUOffload,
@@ -24,6 +31,7 @@ from pytpu.distributed.fsdp import (
     ShardingStrategy,
     StateDictType,
 )
+from pytpu.distributed.fsdp._init_utils import _init_inter_node_process_group, _init_intra_node_process_group
 from pytpu.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 from pytpu.distributed.fsdp.wrap import (
     CustomPolicy,
@@ -35,7 +43,7 @@ from pytpu.distributed.fsdp.wrap import (
     transformer_auto_wrap_policy,
     wrap,
 )
-from pytpu.distributed.tensor import DTensor
+from pytpu.distributed.tensor import DTensor, Replicate, Shard
 
 BLOCKS = ModuleWrapPolicy({Block})
 
@@ -87,6 +95,30 @@ def test_training_is_that_of_one_process(pools, name):
 @pytest.mark.parametrize("name", ["classes", "offload"])
 def test_training_on_a_device_is_that_of_one_process(pools, name):
     assert pools(2).run(train_wrapped, name, "tpu") == [True, True]
+
+
+def train_with_groups():
+    world = dist.group.WORLD
+    pair = _init_intra_node_process_group(2), _init_inter_node_process_group(world, 2)
+    assert [dist.get_process_group_ranks(group) for group in pair] == [
+        [dist.get_rank() // 2 * 2, dist.get_rank() // 2 * 2 + 1],
+        [dist.get_rank() % 2, dist.get_rank() % 2 + 2],
+    ]
+    alone = make("mlp")
+    for groups in pair, world:
+        strategy = ShardingStrategy.HYBRID_SHARD if groups is pair else ShardingStrategy.FULL_SHARD
+        model = FSDP(make("mlp"), groups, strategy)
+        assert model.module[0].weight.placements == ((Replicate(), Shard(0)) if groups is pair else (Shard(0),))
+        train(model, "mlp", steps=2, **own())
+        if groups is pair:
+            train(alone, "mlp", steps=2)
+        close(values(model), values(alone), 1e-4)
+    with pytest.raises(ValueError, match="Expected process_group to be passed in as either None or Tuple"):
+        FSDP(nn.Linear(2, 2), world, ShardingStrategy.HYBRID_SHARD)
+
+
+def test_groups_take_the_place_of_a_mesh(pools):
+    pools(4).run(train_with_groups)
 
 
 def save_and_load():
@@ -269,3 +301,31 @@ def scale():
 
 def test_all_ranks_leave_out_a_step_with_an_infinite_gradient(pools):
     pools(2).run(scale)
+
+
+def save_files(folder):
+    model = FSDP(make(block=Block), auto_wrap_policy=BLOCKS)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    train(model, steps=2, optimizer=optimizer, **own())
+    of_model, of_optimizer = get_state_dict(model, optimizer)
+    assert list(of_model) == list(make(block=Block).state_dict())
+    assert all(isinstance(value, DTensor) for value in of_model.values())
+    dcp.save({"model": of_model, "optimizer": of_optimizer}, checkpoint_id=folder)
+    full = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
+    assert bool(full) == (dist.get_rank() == 0)
+    return train(model, steps=2, optimizer=optimizer, **own())
+
+
+def load_files(folder):
+    model = FSDP(make(block=Block), auto_wrap_policy=BLOCKS)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.5)
+    of_model, of_optimizer = get_state_dict(model, optimizer)
+    state = {"model": of_model, "optimizer": of_optimizer}
+    dcp.load(state, checkpoint_id=folder)
+    set_state_dict(model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
+    return train(model, steps=2, optimizer=optimizer, **own())
+
+
+def test_a_checkpoint_is_loaded_by_another_number_of_ranks(pools, tmp_path):
+    expected = pools(2).run(save_files, str(tmp_path))[0]
+    assert pools(4).run(load_files, str(tmp_path))[0] == pytest.approx(expected, rel=1e-5)

@@ -433,7 +433,7 @@ def _placement(
     info: FSDPMeshInfo,
 ) -> tuple[int, FSDPMeshInfo]:
     """Return the dimension that a parameter is sharded on, and the mesh."""
-    given = None if of is None else of(parameter)
+    given: Any = None if of is None else of(parameter)
     if isinstance(given, ShardPlacementResult):
         given, info = given.placement, given.mesh_info
         if not isinstance(info, FSDPMeshInfo):
