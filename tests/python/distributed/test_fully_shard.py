@@ -59,7 +59,7 @@ def train_sharded(kind, device, steps):
 
 
 @pytest.mark.parametrize("kind, device, size", [
-    ("mlp", "cpu", 2), ("mlp", "cpu", 4), ("gpt", "cpu", 2), ("gpt", "cpu", 4), ("mlp", "tpu", 4), ("gpt", "tpu", 2),
+    ("mlp", "cpu", 2), ("mlp", "cpu", 4), ("gpt", "cpu", 2), ("gpt", "cpu", 4), ("mlp", "tpu", 4), ("mlp", "tpu", 2),
 ])  # fmt: skip
 def test_training_is_that_of_one_process(pools, kind, device, size):
     alone, pool = make(kind, device), pools(size)
