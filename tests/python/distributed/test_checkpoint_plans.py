@@ -11,6 +11,7 @@ import pytpu as torch
 import pytpu.distributed.checkpoint as dcp
 from pytpu.distributed._checkpointable import _Checkpointable
 from pytpu.distributed.checkpoint._dedup_save_plans import dedup_save_plans
+from pytpu.distributed.checkpoint._dedup_tensors import dedup_tensors
 from pytpu.distributed.checkpoint._nested_dict import flatten_state_dict, unflatten_state_dict
 from pytpu.distributed.checkpoint._traverse import get_element, print_tensor, set_element
 from pytpu.distributed.checkpoint.default_planner import (
@@ -32,7 +33,10 @@ from pytpu.distributed.checkpoint.planner import (
     WriteItem,
     WriteItemType,
 )
-from pytpu.distributed.checkpoint.planner_helpers import create_read_items_for_chunk_list
+from pytpu.distributed.checkpoint.planner_helpers import (
+    _create_write_item_for_tensor,
+    create_read_items_for_chunk_list,
+)
 from pytpu.distributed.checkpoint.state_dict_loader import _load_state_dict_from_keys
 from pytpu.distributed.checkpoint.utils import Team
 
@@ -100,6 +104,15 @@ def test_attributes_say_which_part_a_tensor_holds(tmp_path):
     loaded.local_sizes = ((9, 2), (1, 2))
     with pytest.raises(dcp.CheckpointException, match="global shard 0 dimension 0 is outside global_shape"):
         dcp.load({"x": loaded}, checkpoint_id=tmp_path, no_dist=True)
+
+
+def test_the_first_rank_keeps_a_tensor_of_several_ranks():
+    both = _create_write_item_for_tensor("both", torch.zeros(4))
+    assert both.type == WriteItemType.TENSOR and both.tensor_data.size == (4,)
+    object_of_each = WriteItem(MetadataIndex("object"), WriteItemType.BYTE_IO)
+    own = [_create_write_item_for_tensor(f"own{rank}", torch.zeros(2)) for rank in range(2)]
+    plans = dedup_tensors([SavePlan([both, item, object_of_each]) for item in own])
+    assert [plan.items for plan in plans] == [[both, own[0], object_of_each], [own[1], object_of_each]]
 
 
 def test_names_of_items_are_equal_by_name_and_offset():

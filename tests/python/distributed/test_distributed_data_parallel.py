@@ -733,3 +733,10 @@ def test_wrong_hooks_and_late_settings_are_refused():
         assert "before training loop" in facts["error"] and facts["dtypes"] == "float" and facts["has_sync_bn"] == 0
     finally:
         dist.destroy_process_group()
+
+
+def test_environment_is_printed(monkeypatch, capsys):
+    monkeypatch.setenv("RANK", "3")
+    monkeypatch.delenv("MASTER_ADDR", raising=False)
+    torch.nn.parallel.distributed._dump_DDP_relevant_env_vars()
+    assert {"env:RANK=3", "env:MASTER_ADDR=N/A"} <= set(capsys.readouterr().out.splitlines())

@@ -22,7 +22,9 @@ def _indices_to_layout(indices: list[int]) -> tuple[tuple[int, ...], tuple[int, 
         >>> _indices_to_layout([0, 1, 4, 5])
         ((2, 2), (4, 1))
     """
-    starts, sizes, strides = sorted(indices), [], []
+    starts = sorted(indices)
+    sizes: list[int] = []
+    strides: list[int] = []
     while len(starts) > 1:
         stride = starts[1] - starts[0]
         size = next((i for i, index in enumerate(starts) if index != starts[0] + i * stride), len(starts))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 
 import pytpu as torch
 
-from ..._absent import absent_class, absent_function
+from ..._absent import absent_class
 from ..modules.batchnorm import SyncBatchNorm
 from ..modules.module import Module
 from .scatter_gather import scatter_kwargs
@@ -37,7 +38,14 @@ _FIRST_BUCKET_BYTES = _MB_TO_BYTES
 _PLACE = "torch.nn.parallel.distributed"
 _BucketCapacityConfig = absent_class(f"{_PLACE}._BucketCapacityConfig", "buckets are given by bucket_cap_mb alone")
 _MixedPrecision = absent_class(f"{_PLACE}._MixedPrecision", "use torch.autocast")
-_dump_DDP_relevant_env_vars = absent_function(f"{_PLACE}._dump_DDP_relevant_env_vars", "no variables are read")
+
+
+def _dump_DDP_relevant_env_vars() -> None:
+    """Print the environment variables by which ranks find each other, and those that PyTorch prints."""
+    launched = "RANK LOCAL_RANK WORLD_SIZE MASTER_PORT MASTER_ADDR CUDA_VISIBLE_DEVICES GLOO_SOCKET_IFNAME"
+    detail = "TORCH_DISTRIBUTED_DEBUG NCCL_SOCKET_IFNAME NCCL_DEBUG NCCL_TOPO_DUMP_FILE TORCH_NCCL_ASYNC_ERROR_HANDLING"
+    for name in f"{launched} {detail}".split():
+        print(f"env:{name}={os.environ.get(name, 'N/A')}")
 
 
 def _tensors_in(structure: Any) -> list[torch.Tensor]:
