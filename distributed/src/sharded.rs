@@ -435,10 +435,12 @@ impl Backend for Parts {
         Ok(())
     }
 
-    /// Keep the placements, except those of a fill, which are not known, and of a pending reduction.
+    /// Keep the placements, except those of a fill that is not sharded, which are not known, and of a pending
+    /// reduction.
     fn overwrite(&self, old: u64, new: u64) -> Result<u64> {
         let (before, value) = (get(old), get(new));
-        let is_kept = matches!(before.part, Part::Local(_)) && before.placements.iter().all(|p| p.partial().is_none());
+        let is_known = matches!(before.part, Part::Local(_)) || before.placements.iter().any(|p| p.shard().is_some());
+        let is_kept = is_known && before.placements.iter().all(|p| p.partial().is_none());
         if !is_kept || before.placements == value.placements {
             self.retain(new);
             return Ok(new);

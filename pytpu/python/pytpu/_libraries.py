@@ -107,9 +107,23 @@ def _register(chooser, registry, base, connector):
 
     @functools.wraps(choose)
     def _choose_strategy(self):
-        if isinstance(self.accelerator, accelerator):
-            return connector.SingleDeviceStrategy(device=self._parallel_devices[0])
-        return choose(self)
+        if not isinstance(self.accelerator, accelerator):
+            return choose(self)
+        if len(self._parallel_devices) > 1:
+            return "ddp"
+        return connector.SingleDeviceStrategy(device=self._parallel_devices[0])
+
+    check = chooser._check_strategy_and_fallback
+
+    @functools.wraps(check)
+    def _check_strategy_and_fallback(self):
+        # It allows strategy "fsdp" for CUDA only.
+        flag = self._accelerator_flag
+        try:
+            self._accelerator_flag = "cuda" if flag == "tpu" else flag
+            check(self)
+        finally:
+            self._accelerator_flag = flag
 
     @functools.wraps(precision)
     def _check_and_init_precision(self):
@@ -128,6 +142,7 @@ def _register(chooser, registry, base, connector):
         return precision(self)
 
     chooser._choose_strategy, chooser._check_and_init_precision = _choose_strategy, _check_and_init_precision
+    chooser._check_strategy_and_fallback = _check_strategy_and_fallback
 
 
 def _accelerator(base):

@@ -297,8 +297,8 @@ def add_safe_globals(safe_globals: list[Callable[..., typing.Any] | tuple[Callab
         >>> import pytpu as torch
         >>> import collections
         >>> torch.serialization.add_safe_globals([collections.UserDict])
-        >>> torch.serialization.get_safe_globals()
-        [<class 'collections.UserDict'>]
+        >>> collections.UserDict in torch.serialization.get_safe_globals()
+        True
         >>> torch.serialization.clear_safe_globals()
     """
     for g in safe_globals:

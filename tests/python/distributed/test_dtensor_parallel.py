@@ -233,6 +233,7 @@ def move():
         assert on_meta.is_meta and not made.is_meta and made.device_mesh == mesh
         assert made.placements == torch.zeros_like(made).placements == (placement,)
         nn.init.constant_(made, 1.5)
+        assert made.placements == (placement,)
         sharded = distribute_tensor(torch.ones(6, 4), mesh, [placement])
         assert torch.equal((made + sharded).full_tensor(), torch.full((6, 4), 2.5))
         # Writes to the part are writes to the tensor, also if it had no memory yet.

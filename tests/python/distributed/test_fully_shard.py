@@ -59,7 +59,7 @@ def train_sharded(kind, device, steps):
 
 
 @pytest.mark.parametrize("kind, device, size", [
-    ("mlp", "cpu", 2), ("mlp", "cpu", 4), ("gpt", "cpu", 2), ("gpt", "cpu", 4), ("mlp", "tpu", 4), ("gpt", "tpu", 2),
+    ("mlp", "cpu", 2), ("mlp", "cpu", 4), ("gpt", "cpu", 2), ("gpt", "cpu", 4), ("mlp", "tpu", 4), ("mlp", "tpu", 2),
 ])  # fmt: skip
 def test_training_is_that_of_one_process(pools, kind, device, size):
     alone, pool = make(kind, device), pools(size)
@@ -275,6 +275,24 @@ def test_wrong_data_parallel_dimensions_are_refused(pools):
             "fully_shard: dp_mesh_dims without a dimension to shard on is not implemented",
             "dp_mesh_dims: expects Replicate() on dimension 'shards', but got S(0)",
         ]
+
+
+def step_at_once(device):
+    model, alone = shard(make("mlp", device), line(device)), make("mlp", device)
+    losses = []
+    for each, ranks in ((model, own()), (alone, {})):
+        for kind in (torch.optim.AdamW, torch.optim.SGD, torch.optim.Adagrad):
+            optimizer = kind(each.parameters(), lr=1e-2, fused=True)
+            losses.append(train(each, "mlp", device, 2, optimizer=optimizer, **ranks))
+            optimizer.load_state_dict(optimizer.state_dict())
+            losses.append(train(each, "mlp", device, 1, optimizer=optimizer, **ranks))
+    for found, expected in zip(losses[:6], losses[6:], strict=True):
+        assert found == pytest.approx(expected, rel=1e-5)
+
+
+@DEVICES
+def test_fused_optimizers_update_sharded_parameters(pools, device):
+    pools(2).run(step_at_once, device)
 
 
 def clip_by_plain_norm(device):
@@ -573,6 +591,36 @@ def test_mistakes_raise_as_in_pytorch(pools):
     ]
     for texts in pools(2).run(refuse):
         assert all(text.startswith(start) for text, start in zip(texts, starts, strict=True)), texts
+
+
+def convert_and_reuse():
+    mesh = line()
+    model, alone = make("mlp"), make("mlp").double()
+    shard(model, mesh).double()
+    x, y = (each.double() if each.is_floating_point() else each for each in batch("mlp", 0))
+    # Two calls before one backward, and two backward passes.
+    for each in model, alone:
+        (loss_of(each, x, y) + loss_of(each, x, y)).backward()
+        first, second = loss_of(each, x, y), loss_of(each, -x, y)
+        first.backward(retain_graph=True)
+        second.backward()
+        first.backward()
+    close([whole(p.grad) for p in model.parameters()], [p.grad for p in alone.parameters()])
+    assert all(p.grad.dtype == torch.float64 for p in model.parameters())
+    x = x.clone().requires_grad_()
+    found = torch.autograd.grad(loss_of(model, x, y), x)
+    close(found, torch.autograd.grad(loss_of(alone, x, y), x))
+    assert all(isinstance(p, DTensor) for p in model.parameters())
+    lstm = nn.LSTM(4, 5)
+    expected = copy.deepcopy(lstm)
+    fully_shard(lstm, mesh=mesh)
+    for each in lstm, expected:
+        each(torch.ones(3, 2, 4))[0].sum().backward()
+    close([whole(p.grad) for p in lstm.parameters()], [p.grad for p in expected.parameters()])
+
+
+def test_modules_are_converted_and_called_several_times(pools):
+    pools(2).run(convert_and_reuse)
 
 
 def group_modules():

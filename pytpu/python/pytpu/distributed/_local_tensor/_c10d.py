@@ -18,6 +18,7 @@ def _indices_to_layout(indices: list[int]) -> tuple[tuple[int, ...], tuple[int, 
         AssertionError: there is no such array.
 
     Example:
+        >>> from pytpu.distributed._local_tensor._c10d import _indices_to_layout
         >>> _indices_to_layout([0, 1, 4, 5])
         ((2, 2), (4, 1))
     """

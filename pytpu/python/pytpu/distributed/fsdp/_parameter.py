@@ -52,7 +52,9 @@ class ShardedParameter:
         dp_dims: DataParallelMeshDims | None = None,
     ) -> None:
         self.places, self.name, self.info, self.dim = places, name, info, shard_dim
-        self.dtype, self.gathered_dtype = parameter.dtype, policy._gathered_dtype(parameter)
+        gathered = policy._gathered_dtype(parameter)
+        #: The dtype that the policy converts to, if it does. The user may convert the sharded parameter later.
+        self._converted_dtype = None if gathered == parameter.dtype else gathered
         #: The gradient of the whole that waits to be reduced.
         self.unreduced: Tensor | None = None
         #: The gradient of the shard that waits to be reduced over the replicas.
@@ -123,6 +125,11 @@ class ShardedParameter:
         # The inner mesh has divided the dimension before this one does.
         return Shard(self.dim) if parts == 1 else _StridedShard(self.dim, split_factor=parts)
 
+    @property
+    def gathered_dtype(self) -> Any:
+        """The dtype of the gathered parameter."""
+        return self._converted_dtype or self.sharded.dtype
+
     def put(self, value: Any) -> None:
         """Make ``value`` the parameter in all modules that have it."""
         for module, name in self.places:
@@ -186,8 +193,8 @@ class ShardedParameter:
     def add_gradient(self, reduced: Tensor) -> None:
         """Add the reduced gradient of this rank's shard to ``.grad``, and call hooks."""
         own = reduced.narrow(self.dim, 0, self.length)
-        if own.dtype != self.dtype:
-            own = own.to(self.dtype)
+        if own.dtype != self.sharded.dtype:
+            own = own.to(self.sharded.dtype)
         target = self.local()
         if own.device != target.device:
             own = own.to(target.device)
