@@ -81,7 +81,7 @@ struct Devices {
 
 impl Devices {
     fn new() -> Devices {
-        let plugin = Plugin::find(Some("cpu")).expect("the tests have a plugin");
+        let plugin = Plugin::find(None).expect("the tests have a plugin");
         let client = Client::create(&plugin, &[("cpu_device_count", (RANKS as i64).into())]).expect("it is made");
         Devices { client, programs: Mutex::default(), fused: AtomicU64::new(0), split: AtomicU64::new(0) }
     }

@@ -20,7 +20,7 @@ const ELEMENTS: usize = 3;
 
 /// Return the number of programs.
 pub fn count() -> u64 {
-    std::env::var("TORCHTPU_SCHEDULES").ok().and_then(|v| v.parse().ok()).unwrap_or(30)
+    std::env::var("TORCHTPU_SCHEDULES").ok().and_then(|v| v.parse().ok()).unwrap_or(8)
 }
 
 /// A generator of random numbers (splitmix64).
