@@ -101,7 +101,7 @@ fn like_leaf(x: &Tensor, g: Tensor, own: bool) -> Result<Tensor> {
 /// Add to a leaf's `grad`. Without `create_graph`, the sum is written to the existing tensor in place, so that other
 /// references to it see the sum.
 pub(crate) fn accumulate_into(leaf: &Leaf, x: &Tensor, g: Tensor, create_graph: bool) -> Result<()> {
-    let g = if create_graph { g } else { backend::kept_gradient(x, g)? };
+    let g = if create_graph { g } else { backend::placed_like(x, g)? };
     loop {
         let old = {
             let mut slot = leaf.grad.lock().unwrap_or_else(|e| e.into_inner());

@@ -67,7 +67,7 @@ fn rounds(name: &str, rank: usize, size: usize, handle: &Group, group: &ProcessG
 
 /// A step with two products, and the average of two gradients. Return the loss.
 fn train(w: &mut [Tensor; 2], x: &Tensor, handle: &Group, reads: bool) -> torchtpu_tensor::Result<()> {
-    w.iter().try_for_each(|w| w.requires_grad_(true))?;
+    w.iter().try_for_each(|w| w.requires_grad_(true).map(drop))?;
     let loss = x.matmul(&w[0])?.tanh()?.matmul(&w[1])?.square()?.mean()?;
     torchtpu_autograd::backward(std::slice::from_ref(&loss), &[], None, false, None)?;
     if reads {

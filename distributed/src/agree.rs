@@ -206,7 +206,9 @@ impl Agreement {
         let report = || {
             let request = described(step)?;
             let mut own = vec![0; 2 * TEXT_BYTES];
-            let texts = [request.describe(step.ticket.sequence()), request.line.as_deref().unwrap_or("").to_string()];
+            let call = request.describe(step.ticket.sequence());
+            let call = format!("{call} of the groups {:?}", step.op.group.partition());
+            let texts = [call, request.line.as_deref().unwrap_or("").to_string()];
             for (block, text) in own.chunks_exact_mut(TEXT_BYTES).zip(&texts) {
                 let bytes = &text.as_bytes()[..text.len().min(TEXT_BYTES)];
                 block[..bytes.len()].copy_from_slice(bytes);

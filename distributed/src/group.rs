@@ -540,6 +540,19 @@ impl Group {
         })
     }
 
+    /// Tell the receives that wait which ranks have left.
+    pub(crate) fn note_absent_senders(&self) {
+        let awaited = self.messages.lock().awaited();
+        if awaited.is_empty() || !matches!(self.meeting.find("left"), Ok(Some(_))) {
+            return;
+        }
+        for rank in awaited {
+            if matches!(self.meeting.find(&format!("left/{rank}")), Ok(Some(_))) {
+                self.messages.lock().note_left(rank);
+            }
+        }
+    }
+
     /// Fail if the group is broken.
     fn expect_whole(&self) -> Result<()> {
         if !self.broken.load(Ordering::Acquire) {

@@ -53,6 +53,8 @@ struct Source {
     arrived: VecDeque<(Header, Vec<u8>)>,
     /// Why no more can arrive.
     gone: Option<String>,
+    /// Whether the rank has left the group. What it sent before may still arrive.
+    has_left: bool,
 }
 
 /// The link to one peer, and what has to leave through it.
@@ -112,6 +114,18 @@ impl Messages {
     /// Whether closing now would lose bytes that a peer has not taken.
     pub(crate) fn is_unread(&self) -> bool {
         self.targets.iter().any(|t| t.sender.as_ref().is_some_and(|s| s.is_unread()))
+    }
+
+    /// Return the ranks that receives wait for, except those that are known to have left.
+    pub(crate) fn awaited(&self) -> Vec<usize> {
+        let waits = |rank: usize| self.wanted.iter().any(|w| w.from.is_none_or(|from| from == rank));
+        (0..self.sources.len()).filter(|&r| r != self.rank && !self.sources[r].has_left && waits(r)).collect()
+    }
+
+    /// Note that a rank has left the group.
+    pub(crate) fn note_left(&mut self, rank: usize) {
+        self.sources[rank].has_left = true;
+        self.next_attempt = Instant::now();
     }
 
     /// Close all links, and end everything that waits with `error`.
@@ -201,7 +215,10 @@ impl Messages {
             if source.receiver.is_none() && may_open {
                 source.receiver = self.transport.receiver(from, Lane::Message)?;
             }
-            let Some(receiver) = &mut source.receiver else { return Ok(()) };
+            let Some(receiver) = &mut source.receiver else {
+                // A rank that has sent something has made its end.
+                return if source.has_left && may_open { Err(Fault::Closed { peer: from }) } else { Ok(()) };
+            };
             loop {
                 if source.arriving.is_none() {
                     let Some(header) = receiver.begin()? else {

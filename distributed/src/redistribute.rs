@@ -98,7 +98,9 @@ impl Step {
             (None, _) if self.exchange().is_some() => {}
             (None, to) => {
                 let Some((dim, split)) = to.shard() else { return Ok(x) };
-                return row_major(&take(&x, dim, &pieces(self.whole[dim], split, self.ranks, self.index))?);
+                let part = take(&x, dim, &pieces(self.whole[dim], split, self.ranks, self.index))?;
+                // A view would keep the whole in memory.
+                return row_major(&if part.numel() < x.numel() { part.copy()? } else { part });
             }
         }
         match self.to.shard() {

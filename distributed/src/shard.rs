@@ -53,6 +53,14 @@ impl Plan {
         let op = self.local_op(op, xm, ym, mesh, coordinate);
         if op.is_view() {
             let x = x[0].resolve_conj()?.resolve_neg()?.contiguous()?;
+            let op = match op {
+                // The window is on the elements of the part, not on those of its base.
+                Prim::AsStrided(mut window) => {
+                    window.own = true;
+                    Prim::AsStrided(window)
+                }
+                op => op,
+            };
             let y = dispatch::call_view(op, &x)?;
             return Ok(vec![y.resolve_conj()?.resolve_neg()?]);
         }

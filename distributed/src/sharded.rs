@@ -5,8 +5,8 @@
 //! with the whole sizes, so shape checks, history, views and in-place forms are those of other devices. To run it, the
 //! backend asks [`propagate`] for placements, redistributes the operands, and calls the op on the parts.
 //!
-//! Redistribution calls the collectives of [`torchtpu_tensor::ops::collective`]. On device `cpu` they run at once, and on
-//! device `tpu` they are recorded, so a step of sharded tensors is a program as any other step.
+//! Redistribution calls the collectives of [`torchtpu_tensor::ops::collective`]. On device `cpu` they run at once, and
+//! on device `tpu` they are recorded, so a step of sharded tensors is a program as any other step.
 //!
 //! All processes of a mesh run the same calls in the same order.
 
@@ -61,17 +61,28 @@ impl Member {
         if coordinate.is_some() && sizes != mesh.sizes() {
             return Err(Error::value(format!("groups of sizes {sizes:?} do not fit the mesh {mesh}")));
         }
+        if let Some(known) = known(&mesh, &groups, local) {
+            return Ok(known);
+        }
         let mut seed = random::default_generator(local).initial_seed();
         for group in groups.iter().filter(|group| comm::needs_turn(group, local)) {
             let own = Tensor::from_slice(&[seed as i64], &[1])?;
             seed = collective::broadcast(&own, 0, group)?.to_vec::<i64>()?[0] as u64;
         }
-        let mut members = MEMBERS.write();
-        let device = backend::add_mesh(local)?;
-        random::default_generator(device).manual_seed(seed);
-        let member = Arc::new(Member { mesh, coordinate: coordinate.unwrap_or_default(), groups, local, device });
-        members.push(member.clone());
-        Ok(member)
+        added(Member { mesh, coordinate: coordinate.unwrap_or_default(), groups, local, device: Device::META }, seed)
+    }
+
+    /// Return the membership in the same mesh with parts on another device.
+    ///
+    /// # Errors
+    /// `Runtime` after 256 meshes.
+    pub fn on(&self, local: Device) -> Result<Arc<Member>> {
+        if let Some(known) = known(&self.mesh, &self.groups, local) {
+            return Ok(known);
+        }
+        let seed = random::default_generator(self.device).initial_seed();
+        let (mesh, coordinate, groups) = (self.mesh.clone(), self.coordinate.clone(), self.groups.clone());
+        added(Member { mesh, coordinate, groups, local, device: self.device }, seed)
     }
 
     /// Return the membership with this device.
@@ -82,6 +93,12 @@ impl Member {
         let members = MEMBERS.read();
         let found = members.iter().find(|p| p.device == device);
         found.cloned().ok_or_else(|| Error::runtime(format!("{device} is not the device of a mesh")))
+    }
+
+    /// Return the first membership in the same mesh.
+    pub fn first(&self) -> Arc<Member> {
+        let same = |m: &&Arc<Member>| m.mesh == self.mesh && numbers(&m.groups) == numbers(&self.groups);
+        MEMBERS.read().iter().find(same).cloned().expect("it is a member itself")
     }
 
     fn sizes(&self) -> Vec<usize> {
@@ -113,6 +130,26 @@ impl Member {
         let line = state::place().map(Arc::from);
         step.after(&tensors::at_line(line, || exchanged(&self.groups[step.mesh_dim], exchange, &x))?)
     }
+}
+
+fn numbers(groups: &[Group]) -> Vec<u32> {
+    groups.iter().map(Group::number).collect()
+}
+
+/// Return the membership that was made before.
+fn known(mesh: &DeviceMesh, groups: &[Group], local: Device) -> Option<Arc<Member>> {
+    let is_same = |m: &&Arc<Member>| m.local == local && *m.mesh == *mesh && numbers(&m.groups) == numbers(groups);
+    MEMBERS.read().iter().find(is_same).cloned()
+}
+
+/// Give a membership a device whose generator has this seed.
+fn added(member: Member, seed: u64) -> Result<Arc<Member>> {
+    let mut members = MEMBERS.write();
+    let device = backend::add_mesh(member.local)?;
+    random::default_generator(device).manual_seed(seed);
+    let member = Arc::new(Member { device, ..member });
+    members.push(member.clone());
+    Ok(member)
 }
 
 /// Run or record a collective of equal tensors.
@@ -398,10 +435,12 @@ impl Backend for Parts {
         Ok(())
     }
 
-    /// Keep the placements, except those of a fill, which are not known, and of a pending reduction.
+    /// Keep the placements, except those of a fill that is not sharded, which are not known, and of a pending
+    /// reduction.
     fn overwrite(&self, old: u64, new: u64) -> Result<u64> {
         let (before, value) = (get(old), get(new));
-        let is_kept = matches!(before.part, Part::Local(_)) && before.placements.iter().all(|p| p.partial().is_none());
+        let is_known = matches!(before.part, Part::Local(_)) || before.placements.iter().any(|p| p.shard().is_some());
+        let is_kept = is_known && before.placements.iter().all(|p| p.partial().is_none());
         if !is_kept || before.placements == value.placements {
             self.retain(new);
             return Ok(new);
@@ -409,16 +448,19 @@ impl Backend for Parts {
         Ok(add(no_grad(|| value.redistributed(&before.placements))?))
     }
 
-    /// Where the leaf is sharded, its gradient gets the placement of the leaf.
-    fn gradient(&self, leaf: u64, gradient: u64) -> Result<u64> {
-        let (leaf, value) = (get(leaf), get(gradient));
+    fn placed_like(&self, x: u64, y: u64) -> Result<u64> {
+        let (like, value) = (get(x), get(y));
         let place = |(of, now): (&Placement, &Placement)| if of.shard().is_some() { *of } else { *now };
-        let to: Vec<Placement> = leaf.placements.iter().zip(&value.placements).map(place).collect();
+        let to: Vec<Placement> = like.placements.iter().zip(&value.placements).map(place).collect();
         if to == value.placements {
-            self.retain(gradient);
-            return Ok(gradient);
+            self.retain(y);
+            return Ok(y);
         }
         Ok(add(no_grad(|| value.redistributed(&to))?))
+    }
+
+    fn mesh_on(&self, mesh: Device, local: Device) -> Result<Device> {
+        Ok(Member::of(mesh)?.on(local)?.device)
     }
 
     fn retain(&self, handle: u64) {
@@ -539,7 +581,7 @@ pub fn from_local(member: &Arc<Member>, local: &Tensor, placements: &[Placement]
             member.local
         )));
     }
-    let part = Part::Local(local.detach());
+    let part = Part::Local(if member.is_outside() { member.nothing(meta.dtype)? } else { local.detach() });
     let value = add(Value { member: member.clone(), placements: placements.to_vec(), meta, part });
     let y = Tensor::from_device_value(&meta, value);
     with_history(y, local, FromLocal { placements: of_gradient(placements) })
@@ -625,6 +667,16 @@ pub fn full_tensor(x: &Tensor) -> Result<Tensor> {
     to_local(&redistribute(x, &vec![Placement::Replicate; member.mesh.ndim()])?, None)
 }
 
+/// Return a sharded tensor with its parts on another device. It is differentiable.
+///
+/// # Errors
+/// `Runtime` if the tensor is not on a mesh, the errors of a copy.
+pub fn to_device(x: &Tensor, local: Device) -> Result<Tensor> {
+    let value = value_of(x)?;
+    let part = to_local(x, None)?.to_device(local)?;
+    from_local(&value.member.on(local)?, &part, &value.placements, &value.meta.dims)
+}
+
 /// Shard a tensor that is whole on each process. The elements are those of the first process. It is differentiable.
 ///
 /// # Errors
@@ -638,7 +690,7 @@ pub fn distribute(member: &Arc<Member>, x: &Tensor, placements: &[Placement]) ->
         }
         Ok(same)
     })?;
-    let y = from_local(member, &same, &vec![Placement::Replicate; member.groups.len()], x.dims())?;
+    let y = from_local(member, &same, &vec![Placement::Replicate; member.mesh.ndim()], x.dims())?;
     let y = no_grad(|| redistribute(&y, placements))?;
     with_history(y, &source, Distribute)
 }

@@ -117,6 +117,7 @@ fn look(turn: u64) {
                 group.break_with(&Error::new(ErrorKind::DistBackend, text));
             }
         }
+        group.note_absent_senders();
         let Some(last) = group.last.lock().clone() else { continue };
         let now = Some((last.sequence, last.state));
         if now != told {

@@ -158,7 +158,10 @@ fn one_collective_more(r: &Rank) {
     let first = sum_at(1, 2, &r.tensors);
     let second = if r.rank == 0 { sum_at(2, 3, &r.tensors) } else { sum_at(3, 2, &r.tensors) };
     expect_mismatch(r, &second, [2, 3]);
-    assert_eq!(values(&first), [2.0, 2.0]);
+    if agrees() {
+        // The ranks agreed about the first one, which is a program of its own.
+        assert_eq!(values(&first), [2.0, 2.0]);
+    }
 }
 
 fn groups_in_opposite_order(r: &Rank) {

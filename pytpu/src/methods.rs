@@ -12,6 +12,7 @@ use crate::{convert, device, dtype, size, torch_function};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::ffi::*;
 use pyo3::prelude::*;
+use torchtpu_distributed::sharded;
 use torchtpu_tensor::ops;
 use torchtpu_tensor::{DType, Device, DeviceKind, Error, MemoryFormat, Scalar, Tensor, backend};
 
@@ -354,10 +355,10 @@ fn moved(
     // The device of a sharded tensor is that of its parts.
     let device = device.filter(|d| *d != backend::local(x.device()));
     let crossing = device.is_some();
-    if crossing && x.device().kind == DeviceKind::Mesh {
-        return Err(Error::not_implemented("a sharded tensor cannot move to another device").into());
-    }
-    let x = x.clone();
+    let (x, device) = match device {
+        Some(d) if x.device().kind == DeviceKind::Mesh => (enter::without_gil(|| sharded::to_device(x, d))?, None),
+        _ => (x.clone(), device),
+    };
     let f = || ops::convert::to_format(&x, dtype, device, copy, format);
     // Copies to a device wait for it.
     Ok(wrap(if crossing { enter::without_gil(f) } else { enter::work(x.numel(), f) }?))

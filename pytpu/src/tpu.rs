@@ -175,9 +175,8 @@ fn _tpu_metrics(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     }
     put!(compilations compile_nanos process_cache_hits disk_cache_hits disk_cache_misses disk_cache_rejected
         cached_executables segments_executed segments_dropped segments_interpreted nodes_recorded
-        nodes_executed nodes_interpreted
-        uploads upload_bytes downloads
-        download_bytes donations pool_hits programs_fused programs_split cuts_adopted pool_bytes live_values live_bytes peak_bytes);
+        nodes_executed nodes_interpreted uploads upload_bytes downloads download_bytes donations pool_hits
+        programs_fused programs_split cuts_adopted pool_bytes live_values live_bytes peak_bytes);
     let cuts = PyDict::new(py);
     for (why, n) in &m.cuts {
         cuts.set_item(why, n)?;

@@ -319,6 +319,9 @@ impl Axes {
         let mut operands = x.to_vec();
         operands[indexed.operand] = &at;
         let masked = |(y, dims): (Tensor, &Vec<Dim>)| {
+            if y.numel() == 0 {
+                return Ok(y);
+            }
             // The dimension of the indices with the axis of each dimension of the result.
             let places = &self.operands[indexed.operand];
             let size = |d: &Dim| match d[..] {

@@ -1,11 +1,13 @@
 """Which libraries are run, which of them are quick, and what of `requirements.txt` the quick ones need."""
 
 import importlib.metadata
+import json
 import pathlib
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 
-# Name of the program (`programs/use_NAME.py`) to the distribution whose version is recorded.
+# Name of the program (`programs/use_NAME.py`) to the distribution whose version is recorded. Programs `ranks_NAME.py`
+# run in two processes.
 LIBRARIES = {
     "torchvision": "torchvision",
     "timm": "timm",
@@ -27,6 +29,9 @@ LIBRARIES = {
     "pytorch_optimizer": "pytorch_optimizer",
     "segmentation_models_pytorch": "segmentation_models_pytorch",
     "open_clip": "open_clip_torch",
+    "ranks_accelerate": "accelerate",
+    "ranks_transformers": "transformers",
+    "ranks_lightning": "lightning",
 }
 
 # The six that `make test` runs, with the packages that they import.
@@ -60,7 +65,24 @@ def requirements(names):
 
 def program(name):
     """Return the path of the program of a library."""
-    return FOLDER / "programs" / f"use_{name}.py"
+    return FOLDER / "programs" / (f"{name}.py" if has_ranks(name) else f"use_{name}.py")
+
+
+def has_ranks(name):
+    """Return whether a program runs in two processes, which a launcher starts."""
+    return name.startswith("ranks_")
+
+
+def command(name):
+    """Return the arguments of a Python with `torch` that run a program."""
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"] if has_ranks(name) else []
+    return [*launcher, str(program(name))]
+
+
+def last_line(output):
+    """Return the numbers that a program has printed, with what it says about itself."""
+    # Ranks share the output. One of them reports.
+    return json.loads([line for line in output.splitlines() if line.startswith('{"numbers"')][-1])
 
 
 def expected(name):

@@ -26,7 +26,7 @@ def numbers(name, threads):
     with tempfile.TemporaryDirectory() as home:
         env = environment(pathlib.Path(home)) | {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
         run = subprocess.run(
-            [sys.executable, str(libraries.program(name)), "--device", "cpu"],
+            [sys.executable, *libraries.command(name), "--device", "cpu"],
             env=env,
             cwd=home,
             capture_output=True,
@@ -34,7 +34,7 @@ def numbers(name, threads):
         )
     if run.returncode:
         sys.exit(f"{name} fails on real torch:\n{run.stderr}")
-    return json.loads(run.stdout.rstrip().rpartition("\n")[2])
+    return libraries.last_line(run.stdout)
 
 
 def main():

@@ -1,13 +1,13 @@
-"""Runs a short program of each of twenty libraries on this package, and compares its numbers with those of real
-PyTorch.
+"""Runs short programs of twenty libraries on this package, and compares their numbers with those of real PyTorch.
 
     python tests/ecosystem/run.py [--quick] [--device cpu|tpu|both] [--jobs N] [library ...]
 
 The interpreter that runs this file has pytpu. The libraries go into an environment of their own, `.ecosystem`, which is
 made where it is missing, with `--no-deps`, so that no other torch comes with them. Each program runs in a process of
-its own as `python -m pytpu program.py --device ...`, without the network. A program fails if it ends in an error, if a
-number is missing, or if one differs from `expected/<library>.json`: in the fifth significant digit on cpu, in the
-fourth on tpu. Programs must not catch errors, so that none of them can pass by giving up.
+its own as `python -m pytpu program.py --device ...`, without the network. Programs for several ranks run in two
+processes, which `torch.distributed.run` starts. A program fails if it ends in an error, if a number is missing, or if
+one differs from `expected/<library>.json`: in the fifth significant digit on cpu, in the fourth on tpu. Programs must
+not catch errors, so that none of them can pass by giving up.
 
 The last line is "N passed, N failed".
 """
@@ -133,7 +133,7 @@ def run(python, name, device, shown=False):
         env = environment(pathlib.Path(home))
         env.setdefault("TORCHTPU_PJRT_PLUGIN", plugin())
         started = time.perf_counter()
-        command = [str(python), "-m", "pytpu", str(program), "--device", device]
+        command = [str(python), "-m", "pytpu", *libraries.command(name), "--device", device]
         try:
             done = subprocess.run(
                 command,
@@ -153,8 +153,8 @@ def run(python, name, device, shown=False):
         last = (done.stderr.strip() or "no message").rpartition("\n")[2]
         return f"exit code {done.returncode}: {last}", seconds
     try:
-        found = json.loads(done.stdout.rstrip().rpartition("\n")[2])
-    except ValueError:
+        found = libraries.last_line(done.stdout)
+    except (IndexError, ValueError):
         return "the program printed no numbers", seconds
     if pathlib.Path(found["file"]).parent.name != "pytpu":
         return f"ran on {found['file']}", seconds

@@ -38,7 +38,7 @@ type Name = (usize, usize, Lane);
 struct Room {
     channels: HashMap<Name, Arc<Channel>>,
     /// Ranks that have left. The last one removes the room.
-    left: usize,
+    left: Vec<usize>,
 }
 
 /// The network of threads that hold clones of it. Groups whose stores differ may have equal names.
@@ -70,7 +70,12 @@ impl Network for Memory {
 impl MemoryTransport {
     fn channel(&self, from: usize, to: usize, lane: Lane) -> Arc<Channel> {
         let mut rooms = self.network.rooms.lock();
-        rooms.entry(self.room).or_default().channels.entry((from, to, lane)).or_default().clone()
+        let room = rooms.entry(self.room).or_default();
+        let channel = room.channels.entry((from, to, lane)).or_default().clone();
+        if room.left.contains(&from) {
+            channel.close();
+        }
+        channel
     }
 }
 
@@ -78,8 +83,10 @@ impl Drop for MemoryTransport {
     fn drop(&mut self) {
         let mut rooms = self.network.rooms.lock();
         let room = rooms.entry(self.room).or_default();
-        room.left += 1;
-        if room.left == self.meeting.size {
+        room.left.push(self.meeting.rank);
+        let own = room.channels.iter().filter(|((from, ..), _)| *from == self.meeting.rank);
+        own.for_each(|(_, channel)| channel.close());
+        if room.left.len() == self.meeting.size {
             rooms.remove(&self.room);
         }
     }

@@ -114,6 +114,24 @@ fn a_receive_without_a_message_ends_at_its_timeout() {
 }
 
 #[test]
+fn a_receive_from_a_rank_that_has_left_fails_at_once() {
+    // Links in memory are there from the beginning, so they do not show that a rank has never sent anything.
+    for (name, network) in networks().into_iter().skip(1) {
+        let errors = run(&network, 2, PATIENT, |group| {
+            // Rank 1 leaves without a message. Rank 0 waits for less than its timeout.
+            (group.rank() == 0).then(|| {
+                let start = Instant::now();
+                let error = group.recv(Some(1), 5, DType::U8, &mut [0]).expect_err(name).to_string();
+                assert!(start.elapsed() < PATIENT / 2, "{name}");
+                error
+            })
+        });
+        let error = errors[0].as_ref().expect("rank 0 has waited");
+        assert!(error.contains("rank 1: the rank has left the group"), "{name}: {error}");
+    }
+}
+
+#[test]
 fn a_message_can_be_read_after_its_sender_has_closed_the_link() {
     for (name, network) in networks() {
         let store: Arc<dyn Store> = Arc::new(HashStore::new());

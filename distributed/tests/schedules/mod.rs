@@ -20,7 +20,7 @@ const ELEMENTS: usize = 3;
 
 /// Return the number of programs.
 pub fn count() -> u64 {
-    std::env::var("TORCHTPU_SCHEDULES").ok().and_then(|v| v.parse().ok()).unwrap_or(30)
+    std::env::var("TORCHTPU_SCHEDULES").ok().and_then(|v| v.parse().ok()).unwrap_or(8)
 }
 
 /// A generator of random numbers (splitmix64).
@@ -161,17 +161,18 @@ impl Program {
     }
 
     fn run(&mut self, schedule: &Schedule, oracle: &[[[f32; ELEMENTS]; SIZE]]) -> Result<()> {
+        let rank = self.rank;
         let check = |at: usize, values: Vec<f32>| {
             // Ranks that skip a call, or call once more, may meet the others in a later call that is equal.
             let is_sure = !matches!(schedule.mistake, Some((_, _, Mistake::Skip | Mistake::Extra)));
-            let wanted = &oracle[at][self.rank];
-            assert!(!is_sure || values == wanted, "rank {}, action {at}: {values:?}, not {wanted:?}", self.rank);
+            let wanted = &oracle[at][rank];
+            assert!(!is_sure || values == wanted, "rank {rank}, action {at}: {values:?}, not {wanted:?}");
         };
         let mut x = tpu(&start(self.rank));
         let mut read = Vec::new();
         for (at, &action) in schedule.actions.iter().enumerate() {
             match schedule.mistake {
-                Some((rank, place, mistake)) if (rank, place) == (self.rank, at) => match mistake {
+                Some((who, place, mistake)) if (who, place) == (rank, at) => match mistake {
                     Mistake::Skip => continue,
                     Mistake::Extra => self.kept.push(collective::broadcast(&x, 2, &self.all)?),
                     Mistake::OtherShape => self.kept.push(collective::broadcast(&tpu(&[1.0]), 2, &self.all)?),

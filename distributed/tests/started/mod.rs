@@ -1,5 +1,5 @@
-//! Ranks as processes on XLA:CPU: a test starts its own program again, once for each rank. The tests need a PJRT plugin,
-//! which `tests/summary.py` provides. Without one, they fail with its error.
+//! Ranks as processes on XLA:CPU: a test starts its own program again, once for each rank. The tests need a PJRT
+//! plugin, which `tests/summary.py` provides. Without one, they fail with its error.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

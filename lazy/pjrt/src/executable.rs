@@ -41,6 +41,12 @@ impl Drop for Loaded {
     }
 }
 
+/// Where a launch runs. Without a device, it runs on all devices of the program.
+struct Place {
+    device: Handle,
+    launch_id: i32,
+}
+
 impl Deref for Executable {
     type Target = Compiled;
 
@@ -144,6 +150,25 @@ impl Executable {
         Ok(outputs.iter().map(|list| self.own(list)).collect())
     }
 
+    /// Run the program on one of its devices. Other threads run it on the others, each with the same `launch_id`, which
+    /// no other launch has. `device` is a position in the list of the client's devices.
+    ///
+    /// # Errors
+    ///
+    /// Fails like [`Executable::execute`], and if there is no such device.
+    pub fn execute_on(&self, device: usize, launch_id: i32, args: &[&Buffer]) -> Result<Vec<Buffer>> {
+        let Some(device) = self.loaded.client.devices().get(device) else {
+            return Err(Error::invalid("execute", format!("the client has no device {device}")));
+        };
+        self.check(args)?;
+        let handles: SmallVec<[Handle; 16]> = args.iter().map(|arg| arg.raw).collect();
+        let mut outputs: SmallVec<[Handle; 16]> = smallvec![ptr::null_mut(); self.num_outputs()];
+        let place = Place { device: device.raw, launch_id };
+        // SAFETY: there is one list of checked arguments and one list of outputs, for the one device.
+        unsafe { self.launch_at(place, &[handles.as_ptr()], args.len(), &[], &[outputs.as_mut_ptr()])? };
+        Ok(self.own(&outputs))
+    }
+
     fn own(&self, outputs: &[Handle]) -> Vec<Buffer> {
         // SAFETY: an execution that succeeded filled in each handle, and its caller owns them.
         outputs.iter().map(|&raw| unsafe { Buffer::from_raw(raw, self.loaded.client.clone()) }).collect()
@@ -160,6 +185,22 @@ impl Executable {
         non_donatable: &[usize],
         output_lists: &[*mut Handle],
     ) -> Result<()> {
+        let place = Place { device: ptr::null_mut(), launch_id: 0 };
+        // SAFETY: the caller passes what the function needs.
+        unsafe { self.launch_at(place, argument_lists, num_args, non_donatable, output_lists) }
+    }
+
+    /// # Safety
+    ///
+    /// As for `launch`. A device is one of the client's.
+    unsafe fn launch_at(
+        &self,
+        place: Place,
+        argument_lists: &[*const Handle],
+        num_args: usize,
+        non_donatable: &[usize],
+        output_lists: &[*mut Handle],
+    ) -> Result<()> {
         let non_donatable: SmallVec<[i64; 16]> = non_donatable.iter().map(|&i| i as i64).collect();
         if let Some(i) = non_donatable.iter().find(|&&i| i < 0 || i >= num_args as i64) {
             return Err(Error::invalid("execute", format!("non_donatable names argument {i} of {num_args}")));
@@ -167,6 +208,7 @@ impl Executable {
         let mut options = ExecuteOptions::new();
         options.non_donatable = non_donatable.as_ptr();
         options.num_non_donatable = non_donatable.len();
+        options.launch_id = place.launch_id;
         let mut args = ExecuteArgs::new();
         args.executable = self.loaded.raw;
         args.options = &raw mut options;
@@ -174,6 +216,7 @@ impl Executable {
         args.num_devices = argument_lists.len();
         args.num_args = num_args;
         args.output_lists = output_lists.as_ptr();
+        args.execute_device = place.device;
         // A program without outputs has no buffer to report its error, so wait for its event.
         let mut events: SmallVec<[Handle; 1]> = SmallVec::new();
         if self.num_outputs() == 0 {

@@ -33,10 +33,8 @@ pub(crate) type ValueDeleter = Option<unsafe extern "C" fn(*mut c_char)>;
 /// The type of `GetPjrtApi`.
 pub(crate) type GetPjrtApi = unsafe extern "C" fn() -> *const Api;
 
-// Declare `#[repr(C)]` structs. Like every PJRT struct, they start with their own size and a chain of extensions. `new`
-// zeroes the rest. `SIZE` ends with the last field, without trailing padding, because a later version may put a field
-// there.
-macro_rules! structs {
+// Declare `#[repr(C)]` structs. Like every PJRT struct, they start with their own size and a chain of extensions.
+macro_rules! layouts {
     ($($(#[$doc:meta])* $name:ident { $($field:ident: $ty:ty),* $(,)? })*) => {$(
         $(#[$doc])*
         #[repr(C)]
@@ -46,6 +44,14 @@ macro_rules! structs {
             pub extension_start: *mut c_void,
             $(pub $field: $ty,)*
         }
+    )*};
+}
+
+// Declare structs that this crate fills. `new` zeroes what follows the start. `SIZE` ends with the last field, without
+// trailing padding, because a later version may put a field there.
+macro_rules! structs {
+    ($($(#[$doc:meta])* $name:ident { $($field:ident: $ty:ty),* $(,)? })*) => {$(
+        layouts! { $(#[$doc])* $name { $($field: $ty),* } }
 
         impl $name {
             pub(crate) const SIZE: usize = {
@@ -66,6 +72,25 @@ macro_rules! structs {
             }
         }
     )*};
+}
+
+// Structs that a plugin fills and hands to callbacks.
+layouts! {
+    /// `PJRT_KeyValueGetCallback_Args`.
+    KeyValueGetArgs {
+        key: *const c_char, key_size: usize, timeout_ms: c_int, callback_error: *const CallbackError,
+        user_arg: *mut c_void, value: *mut c_char, value_size: usize, value_deleter: ValueDeleter,
+    }
+    /// `PJRT_KeyValueTryGetCallback_Args`.
+    KeyValueTryGetArgs {
+        key: *const c_char, key_size: usize, callback_error: *const CallbackError, user_arg: *mut c_void,
+        value: *mut c_char, value_size: usize, value_deleter: ValueDeleter,
+    }
+    /// `PJRT_KeyValuePutCallback_Args`.
+    KeyValuePutArgs {
+        key: *const c_char, key_size: usize, value: *const c_char, value_size: usize,
+        callback_error: *const CallbackError, user_arg: *mut c_void,
+    }
 }
 
 structs! {
@@ -102,21 +127,6 @@ structs! {
         options: *const NamedValue, num_options: usize, kv_get: Call<KeyValueGetArgs>, kv_get_arg: *mut c_void,
         kv_put: Call<KeyValuePutArgs>, kv_put_arg: *mut c_void, client: Handle, kv_try_get: Call<KeyValueTryGetArgs>,
         kv_try_get_arg: *mut c_void,
-    }
-    /// `PJRT_KeyValueGetCallback_Args`.
-    KeyValueGetArgs {
-        key: *const c_char, key_size: usize, timeout_ms: c_int, callback_error: *const CallbackError,
-        user_arg: *mut c_void, value: *mut c_char, value_size: usize, value_deleter: ValueDeleter,
-    }
-    /// `PJRT_KeyValueTryGetCallback_Args`.
-    KeyValueTryGetArgs {
-        key: *const c_char, key_size: usize, callback_error: *const CallbackError, user_arg: *mut c_void,
-        value: *mut c_char, value_size: usize, value_deleter: ValueDeleter,
-    }
-    /// `PJRT_KeyValuePutCallback_Args`.
-    KeyValuePutArgs {
-        key: *const c_char, key_size: usize, value: *const c_char, value_size: usize,
-        callback_error: *const CallbackError, user_arg: *mut c_void,
     }
     /// `PJRT_Program`.
     Program { code: *mut c_char, code_size: usize, format: *const c_char, format_size: usize }
@@ -422,9 +432,9 @@ mod tests {
             ("PJRT_NamedValue", NamedValue::SIZE, 56),
             ("PJRT_Event_OnReady_Args", OnReadyArgs::SIZE, 40),
             ("PJRT_Client_Create_Args", ClientCreateArgs::SIZE, 88),
-            ("PJRT_KeyValueGetCallback_Args", KeyValueGetArgs::SIZE, 80),
-            ("PJRT_KeyValueTryGetCallback_Args", KeyValueTryGetArgs::SIZE, 72),
-            ("PJRT_KeyValuePutCallback_Args", KeyValuePutArgs::SIZE, 64),
+            ("PJRT_KeyValueGetCallback_Args", size_of::<KeyValueGetArgs>(), 80),
+            ("PJRT_KeyValueTryGetCallback_Args", size_of::<KeyValueTryGetArgs>(), 72),
+            ("PJRT_KeyValuePutCallback_Args", size_of::<KeyValuePutArgs>(), 64),
             ("PJRT_Program", Program::SIZE, 48),
             ("PJRT_Client_Compile_Args", ClientCompileArgs::SIZE, 56),
             ("PJRT_Compile_Args", CompileArgs::SIZE, 64),

@@ -196,6 +196,7 @@ mod tests {
     use crate::ffi::{Api, HandleArgs, IntArgs, TextArgs};
     use crate::plugin::Plugin;
     use std::collections::BTreeMap;
+    use std::mem::zeroed;
     use std::sync::{Condvar, Mutex};
 
     /// A store of this process.
@@ -276,35 +277,42 @@ mod tests {
                 copy
             }
         }
+        fn made(error: Handle) -> Made {
+            // SAFETY: `callback_error` of this plugin has made it, and it belongs to the caller.
+            *unsafe { Box::from_raw(error.cast()) }
+        }
         fn get(self, key: &str, timeout_ms: c_int) -> std::result::Result<Vec<u8>, Made> {
-            let mut args = KeyValueGetArgs::new();
+            // SAFETY: all zeros is a valid value of each field.
+            let mut args: KeyValueGetArgs = unsafe { zeroed() };
             (args.key, args.key_size) = (key.as_ptr().cast(), key.len());
             (args.timeout_ms, args.callback_error, args.user_arg) = (timeout_ms, &self.error, self.args.kv_get_arg);
-            // SAFETY: the arguments are alive, and an error belongs to the caller.
+            // SAFETY: the arguments are alive.
             match unsafe { self.args.kv_get.unwrap()(&mut args) } {
                 error if error.is_null() => Ok(Self::value(args.value, args.value_size, args.value_deleter)),
-                error => Err(*unsafe { Box::from_raw(error.cast()) }),
+                error => Err(Self::made(error)),
             }
         }
         fn try_get(self, key: &[u8]) -> std::result::Result<Vec<u8>, Made> {
-            let mut args = KeyValueTryGetArgs::new();
+            // SAFETY: all zeros is a valid value of each field.
+            let mut args: KeyValueTryGetArgs = unsafe { zeroed() };
             (args.key, args.key_size) = (key.as_ptr().cast(), key.len());
             (args.callback_error, args.user_arg) = (&self.error, self.args.kv_try_get_arg);
             // SAFETY: as in `get`.
             match unsafe { self.args.kv_try_get.unwrap()(&mut args) } {
                 error if error.is_null() => Ok(Self::value(args.value, args.value_size, args.value_deleter)),
-                error => Err(*unsafe { Box::from_raw(error.cast()) }),
+                error => Err(Self::made(error)),
             }
         }
         fn put(self, key: &str, value: &[u8]) -> std::result::Result<(), Made> {
-            let mut args = KeyValuePutArgs::new();
+            // SAFETY: all zeros is a valid value of each field.
+            let mut args: KeyValuePutArgs = unsafe { zeroed() };
             (args.key, args.key_size) = (key.as_ptr().cast(), key.len());
             (args.value, args.value_size) = (value.as_ptr().cast(), value.len());
             (args.callback_error, args.user_arg) = (&self.error, self.args.kv_put_arg);
             // SAFETY: as in `get`.
             match unsafe { self.args.kv_put.unwrap()(&mut args) } {
                 error if error.is_null() => Ok(()),
-                error => Err(*unsafe { Box::from_raw(error.cast()) }),
+                error => Err(Self::made(error)),
             }
         }
     }

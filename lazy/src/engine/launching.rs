@@ -193,8 +193,8 @@ impl Engine {
     }
 
     /// Let `work` launch a segment on a thread of its own, after the earlier segment of the stream that it gets.
-    /// `wanted` is the program that it compiles, if later segments may need it. Return the segment if there are too many
-    /// such threads.
+    /// `wanted` is the program that it compiles, if later segments may need it. Return the segment if there are too
+    /// many such threads.
     pub(super) fn in_background(
         &self,
         wanted: Option<(u64, Form)>,

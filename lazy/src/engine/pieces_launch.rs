@@ -48,9 +48,9 @@ impl LastReaders {
 }
 
 impl Engine {
-    /// Compute a segment piece by piece, after earlier segments of its stream. Pieces for which `is_on_host` is true run
-    /// on the host. `prepare` is called before each piece, and a piece that it refuses fails. If a piece fails, only the
-    /// results that depend on it fail.
+    /// Compute a segment piece by piece, after earlier segments of its stream. Pieces for which `is_on_host` is true
+    /// run on the host. `prepare` is called before each piece, and a piece that it refuses fails. If a piece fails,
+    /// only the results that depend on it fail.
     #[cold]
     pub(super) fn launch_pieces(
         &self,

@@ -21,9 +21,14 @@ SHIM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_shim")
 # Modules of other libraries, and the function of `_libraries` that is called when one has run.
 FOLLOWERS = {
     "accelerate.state": "choose_devices",
+    "accelerate.utils.imports": "refuse_float16",
     "lightning.fabric.connector": "register_in_fabric",
+    "lightning.fabric.strategies.ddp": "let_ranks_use_tpu",
+    "lightning.pytorch.strategies.ddp": "let_ranks_use_tpu",
     "lightning.pytorch.trainer.connectors.accelerator_connector": "register_in_trainer",
     "lightning_fabric.connector": "register_in_fabric",
+    "lightning_fabric.strategies.ddp": "let_ranks_use_tpu",
+    "pytorch_lightning.strategies.ddp": "let_ranks_use_tpu",
     "pytorch_lightning.trainer.connectors.accelerator_connector": "register_in_trainer",
 }
 

@@ -198,4 +198,5 @@ _functorch = _module(
     get_unwrapped=lambda x: x,
 )
 _onnx = _module("_onnx")
-_dynamo = _module("_dynamo")
+# torchtitan turns off a cache of compiled functions, which `torch.compile` does not have here.
+_dynamo = _module("_dynamo", eval_frame=_module("_dynamo.eval_frame", _set_lru_cache=lambda is_on: None))

@@ -42,7 +42,9 @@ def _make_group_on_tpu(state):
         if cpu or chosen is None or chosen.type != "tpu" or int(os.environ.get("LOCAL_RANK", -1)) == -1:
             return prepare(self, cpu, sagemaker_dp, backend)
         self.device = torch.device("tpu", torch.tpu.current_device())
-        return backend or "cpu:gloo,tpu:xla", state.DistributedType.MULTI_GPU
+        # For `MULTI_GPU`, accelerate would ask CUDA for random states. It asks nothing of this kind of device.
+        kinds = state.DistributedType
+        return backend or "cpu:gloo,tpu:xla", getattr(kinds, "MULTI_NEURON", kinds.MULTI_GPU)
 
     state.PartialState._prepare_backend = _prepare_backend
 
@@ -60,6 +62,30 @@ def _let_cpu_be_chosen(state):
                 os.environ["ACCELERATE_TORCH_DEVICE"] = hidden
 
     state.PartialState.__init__ = __init__
+
+
+def refuse_float16(imports):
+    """Let accelerate say that `tpu` has no mixed precision with ``float16``, which its `Accelerator` refuses there."""
+    is_available = imports.is_fp16_available
+
+    @functools.wraps(is_available)
+    def is_fp16_available():
+        return is_available() and not os.environ.get("ACCELERATE_TORCH_DEVICE", "").startswith("tpu")
+
+    imports.is_fp16_available = is_fp16_available
+
+
+def let_ranks_use_tpu(ddp):
+    """Let Lightning's strategy ``"ddp"`` run on ``tpu``. With numbers of devices it would make a CUDA stream."""
+    strategy = ddp.DDPStrategy
+    (name,) = (name for name in vars(strategy) if name.endswith("determine_ddp_device_ids"))
+    numbers = getattr(strategy, name)
+
+    @functools.wraps(numbers)
+    def determine(self):
+        return None if self.root_device.type == "tpu" else numbers(self)
+
+    setattr(strategy, name, determine)
 
 
 def register_in_trainer(connector):
@@ -81,9 +107,23 @@ def _register(chooser, registry, base, connector):
 
     @functools.wraps(choose)
     def _choose_strategy(self):
-        if isinstance(self.accelerator, accelerator):
-            return connector.SingleDeviceStrategy(device=self._parallel_devices[0])
-        return choose(self)
+        if not isinstance(self.accelerator, accelerator):
+            return choose(self)
+        if len(self._parallel_devices) > 1:
+            return "ddp"
+        return connector.SingleDeviceStrategy(device=self._parallel_devices[0])
+
+    check = chooser._check_strategy_and_fallback
+
+    @functools.wraps(check)
+    def _check_strategy_and_fallback(self):
+        # It allows strategy "fsdp" for CUDA only.
+        flag = self._accelerator_flag
+        try:
+            self._accelerator_flag = "cuda" if flag == "tpu" else flag
+            check(self)
+        finally:
+            self._accelerator_flag = flag
 
     @functools.wraps(precision)
     def _check_and_init_precision(self):
@@ -102,6 +142,7 @@ def _register(chooser, registry, base, connector):
         return precision(self)
 
     chooser._choose_strategy, chooser._check_and_init_precision = _choose_strategy, _check_and_init_precision
+    chooser._check_strategy_and_fallback = _check_strategy_and_fallback
 
 
 def _accelerator(base):

@@ -185,3 +185,24 @@ def _set_state(obj, state):
 def cpu_count():
     """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _get_available_device_type():
+    """Return the kind of the accelerator, or `None` without one. torchtitan asks."""
+    return "tpu" if _C._tpu_is_available() else None
+
+
+def _get_device_module(device_type):
+    """Return the module of a kind of device, such as `torch.tpu`.
+
+    Raises:
+        RuntimeError: There is no such module.
+    """
+    import pytpu as torch
+
+    module = getattr(torch, device_type, None)
+    if module is None:
+        raise RuntimeError(
+            f"Device '{device_type}' does not have a corresponding module registered as 'torch.{device_type}'."
+        )
+    return module

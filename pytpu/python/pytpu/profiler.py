@@ -1,4 +1,4 @@
-"""Times of steps and of blocks of `record_function`, as in `torch.profiler`. Single ops are not listed."""
+"""Times of steps and of blocks of `record_function`, as in `torch.profiler`. Of single ops, collectives are listed."""
 
 from __future__ import annotations
 

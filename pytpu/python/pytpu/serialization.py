@@ -107,7 +107,8 @@ class _Pickler(pickle._Pickler):
 
     def reducer_override(self, obj):
         if isinstance(obj, _C.Tensor):
-            return _reduce_tensor(obj)
+            # A sharded tensor has no elements of its own.
+            return obj.__reduce_ex__(2) if hasattr(obj, "device_mesh") else _reduce_tensor(obj)
         if isinstance(obj, Size):
             return _Global("torch", "Size"), (tuple(obj),)
         if isinstance(obj, _C.device):
@@ -296,8 +297,8 @@ def add_safe_globals(safe_globals: list[Callable[..., typing.Any] | tuple[Callab
         >>> import pytpu as torch
         >>> import collections
         >>> torch.serialization.add_safe_globals([collections.UserDict])
-        >>> torch.serialization.get_safe_globals()
-        [<class 'collections.UserDict'>]
+        >>> collections.UserDict in torch.serialization.get_safe_globals()
+        True
         >>> torch.serialization.clear_safe_globals()
     """
     for g in safe_globals:

@@ -100,6 +100,12 @@ fn _sharded_spec<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<(u8, Bound<'py, 
     Ok(Some((t.device().index, PyTuple::new(py, placements)?)))
 }
 
+/// Return the number of the first mesh with the same ranks and groups. Meshes differ in the device of their parts.
+#[pyfunction]
+fn _sharded_first(mesh: u8) -> PyResult<u8> {
+    Ok(member(mesh)?.first().device.index)
+}
+
 /// Return the sharded tensor of sizes ``sizes`` whose part on this process is ``local``.
 #[pyfunction]
 fn _sharded_from_local<'py>(
@@ -157,6 +163,7 @@ fn _set_sharded_type(kind: &Bound<'_, PyType>) -> PyResult<()> {
 
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_sharded_mesh, m)?)?;
+    m.add_function(wrap_pyfunction!(_sharded_first, m)?)?;
     m.add_function(wrap_pyfunction!(_sharded_spec, m)?)?;
     m.add_function(wrap_pyfunction!(_sharded_from_local, m)?)?;
     m.add_function(wrap_pyfunction!(_sharded_to_local, m)?)?;

@@ -43,14 +43,20 @@ pub trait Backend: Sync + Send {
         self.retain(new);
         Ok(new)
     }
-    /// Return the value that a gradient is kept as in `grad` of a leaf with the value `leaf`, and add a reference to it.
-    /// The default is the gradient.
+    /// Return the value `y`, sharded where the value `x` is, and add a reference to it. The default is `y`.
     ///
     /// # Errors
     /// The errors of computing it.
-    fn gradient(&self, _leaf: u64, gradient: u64) -> Result<u64> {
-        self.retain(gradient);
-        Ok(gradient)
+    fn placed_like(&self, _x: u64, y: u64) -> Result<u64> {
+        self.retain(y);
+        Ok(y)
+    }
+    /// Return the device of the same mesh with parts on another device.
+    ///
+    /// # Errors
+    /// `NotImplemented` by default.
+    fn mesh_on(&self, mesh: Device, local: Device) -> Result<Device> {
+        Err(Error::not_implemented(format!("{mesh} with parts on {local}")))
     }
     /// Wait for a value and copy its bytes, row major, to the host.
     ///
@@ -272,19 +278,32 @@ impl Drop for SharedNumbers {
     }
 }
 
-/// Return the gradient of the leaf `x` as the device keeps it. See [`Backend::gradient`].
+/// Return `y`, sharded where `x` is. A new tensor like `x` and the gradient of a leaf are placed so.
 ///
 /// # Errors
 /// The errors of computing it.
 #[inline]
-pub fn kept_gradient(x: &Tensor, g: Tensor) -> Result<Tensor> {
-    if g.device().kind != DeviceKind::Mesh {
-        return Ok(g);
+pub fn placed_like(x: &Tensor, y: Tensor) -> Result<Tensor> {
+    if y.device().kind != DeviceKind::Mesh || x.device().kind != DeviceKind::Mesh {
+        return Ok(y);
     }
-    let (leaf, gradient) = (x.device_value()?, g.device_value()?);
-    let kept = mesh()?.gradient(leaf, gradient)?;
-    let placed = Tensor::from_device_value(g.meta(), kept);
-    Ok(if kept == gradient { g } else { placed })
+    let (like, value) = (x.device_value()?, y.device_value()?);
+    let kept = mesh()?.placed_like(like, value)?;
+    let placed = Tensor::from_device_value(y.meta(), kept);
+    Ok(if kept == value { y } else { placed })
+}
+
+/// Return the device of a new tensor like `x`. The device of a sharded tensor is given as that of its parts.
+///
+/// # Errors
+/// Those of [`Backend::mesh_on`].
+pub(crate) fn device_like(x: &Tensor, given: Option<Device>) -> Result<Device> {
+    match given {
+        None => Ok(x.device()),
+        Some(d) if x.device().kind != DeviceKind::Mesh || d.kind == DeviceKind::Mesh => Ok(d),
+        Some(d) if d == local(x.device()) => Ok(x.device()),
+        Some(d) => mesh()?.mesh_on(x.device(), d),
+    }
 }
 
 /// Return the tensor of an [`Operand::Number`], for a backend that calls ops of another one. It keeps the identity.

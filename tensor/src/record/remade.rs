@@ -47,8 +47,8 @@ enum Kept {
 }
 
 impl Remade {
-    /// Return hooks for `tensors`. `make(i)` returns a tensor with the elements of tensor `i`. Other tensors are kept by
-    /// the hooks that are in force on this thread now.
+    /// Return hooks for `tensors`. `make(i)` returns a tensor with the elements of tensor `i`. Other tensors are kept
+    /// by the hooks that are in force on this thread now.
     pub fn new(tensors: Vec<Tensor>, make: impl Fn(usize) -> Result<Tensor> + Send + Sync + 'static) -> Remade {
         Remade { tensors: Mutex::new(tensors), make: Box::new(make), outer: current_hooks().pop() }
     }

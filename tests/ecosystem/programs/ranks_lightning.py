@@ -1,4 +1,5 @@
-"""lightning on two ranks: a module is trained with ``strategy="ddp"``, checked, saved and loaded.
+"""lightning on two ranks: a module is trained with ``strategy="ddp"``, checked, saved and loaded. On tpu it is then
+trained with ``"fsdp"``, which Lightning does not allow on cpu. The numbers are those of ``"ddp"``.
 
 A launcher starts the ranks. Lightning finds them by itself.
 """
@@ -63,6 +64,31 @@ with tempfile.TemporaryDirectory() as folder:
     loaded = Classifier.load_from_checkpoint(saver.best_model_path, map_location="cpu")
     numbers["weights"] = sum(p.detach().square().sum() for p in loaded.parameters())
     dist.barrier()
+
+
+class Plain(Classifier):
+    """The network without batch normalization, whose statistics ``"fsdp"`` would keep on each rank."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.net = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 3))
+
+    def validation_step(self, batch, index):
+        self.log("val_loss", torch.nn.functional.cross_entropy(self.net(batch[0]), batch[1]), sync_dist=True)
+
+
+trainer = L.Trainer(
+    accelerator=where.type,
+    devices=2,
+    strategy="ddp" if where.type == "cpu" else "fsdp",
+    max_epochs=3,
+    enable_progress_bar=False,
+    enable_checkpointing=False,
+    logger=False,
+)
+trainer.fit(Plain(), train, check)
+numbers |= {f"fsdp {name}": trainer.callback_metrics[name] for name in ("train_loss", "val_loss")}
 if dist.get_rank() == 0:
     report(numbers)
 dist.destroy_process_group()

@@ -1,4 +1,5 @@
 """transformers on two ranks: the `Trainer` trains a Llama with `DistributedDataParallel`, evaluates, saves and resumes.
+Then it trains with ``fsdp=True``, which means `DistributedDataParallel` on cpu to accelerate. The numbers are the same.
 
 A launcher starts the ranks. The `Trainer` finds them by itself.
 """
@@ -75,6 +76,16 @@ with tempfile.TemporaryDirectory() as folder:
     trainer = Trainer(model=model(), args=arguments(shared), train_dataset=examples, eval_dataset=examples[:9])
     trainer.train(resume_from_checkpoint=str(shared / "checkpoint-2"))
     numbers["resumed"] = trainer.evaluate()["eval_loss"]
+    dist.barrier()
+
+    layers = {"version": 2, "transformer_layer_cls_to_wrap": ["LlamaDecoderLayer"]}
+    options = arguments(shared / "fsdp", fsdp=True, fsdp_config=layers)
+    options.save_strategy = "no"
+    trainer = Trainer(model=model(), args=options, train_dataset=examples, eval_dataset=examples[:9])
+    trainer.train()
+    kind = "DistributedDataParallel" if where.type == "cpu" else "FSDPLlamaForCausalLM"
+    assert type(trainer.model_wrapped).__name__ == kind
+    numbers["fsdp"] = trainer.evaluate()["eval_loss"]
     dist.barrier()
 if dist.get_rank() == 0:
     report(numbers)

@@ -1,5 +1,8 @@
 """Nodes of the graph: saved tensors and hooks."""
 
+import gc
+import weakref
+
 import pytest
 
 import pytpu as torch
@@ -34,3 +37,24 @@ def test_prehooks_of_a_node_with_two_results_get_two_gradients():
         lambda x: torch.var_mean(x, 1, keepdim=True),
     ):
         assert torch.autograd.gradcheck(f, x) and torch.autograd.gradgradcheck(f, x)
+
+
+def test_a_function_keeps_no_arguments_that_it_does_not_save():
+    class Double(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, others):
+            return 2 * x
+
+        @staticmethod
+        def backward(ctx, g):
+            return 2 * g, None
+
+    x = torch.ones(2, requires_grad=True)
+    temporary, other = x + 1, torch.ones(2)
+    kept = weakref.ref(temporary), weakref.ref(other)
+    y = Double.apply(temporary, [other])
+    del temporary, other
+    gc.collect()
+    assert [each() for each in kept] == [None, None]
+    y.sum().backward()
+    assert x.grad.tolist() == [2, 2]

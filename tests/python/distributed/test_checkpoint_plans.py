@@ -3,8 +3,6 @@
 import itertools
 import math
 import random
-import sys
-import types
 
 import pytest
 from checkpoint_ranks import Sharded, boxes_of, pieces, run_ranks, succeed
@@ -13,7 +11,9 @@ import pytpu as torch
 import pytpu.distributed.checkpoint as dcp
 from pytpu.distributed._checkpointable import _Checkpointable
 from pytpu.distributed.checkpoint._dedup_save_plans import dedup_save_plans
+from pytpu.distributed.checkpoint._dedup_tensors import dedup_tensors
 from pytpu.distributed.checkpoint._nested_dict import flatten_state_dict, unflatten_state_dict
+from pytpu.distributed.checkpoint._traverse import get_element, print_tensor, set_element
 from pytpu.distributed.checkpoint.default_planner import (
     create_default_global_save_plan,
     create_default_local_load_plan,
@@ -33,10 +33,12 @@ from pytpu.distributed.checkpoint.planner import (
     WriteItem,
     WriteItemType,
 )
-from pytpu.distributed.checkpoint.planner_helpers import create_read_items_for_chunk_list
+from pytpu.distributed.checkpoint.planner_helpers import (
+    _create_write_item_for_tensor,
+    create_read_items_for_chunk_list,
+)
 from pytpu.distributed.checkpoint.state_dict_loader import _load_state_dict_from_keys
-from pytpu.distributed.checkpoint.traverse import get_element, print_tensor, set_element
-from pytpu.distributed.checkpoint.utils import Team, find_tensor_shard
+from pytpu.distributed.checkpoint.utils import Team
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:torch.distributed is disabled", "ignore:Detected an existing checkpoint"
@@ -104,63 +106,13 @@ def test_attributes_say_which_part_a_tensor_holds(tmp_path):
         dcp.load({"x": loaded}, checkpoint_id=tmp_path, no_dist=True)
 
 
-class Mesh:
-    def __init__(self, rank):
-        self.rank = rank
-
-    def get_coordinate(self):
-        return self.rank
-
-
-class Placed:
-    """What checkpoints use of a `DTensor`: this one is sharded by rows over a mesh of two ranks."""
-
-    requires_grad = False
-    device = torch.device("cpu")
-
-    def __init__(self, whole, rank):
-        self.shape, self.device_mesh = whole.size(), Mesh(rank)
-        self.placements = [types.SimpleNamespace(is_partial=lambda: False)]
-        self._local_tensor = whole[:3].clone() if rank == 0 else whole[3:].clone()
-
-    def size(self):
-        return self.shape
-
-
-@pytest.fixture
-def placed(monkeypatch):
-    from pytpu.distributed.checkpoint import _pieces
-
-    def place(shape, mesh, placements):
-        first = min(3, shape[0])
-        rows = (first, 0) if mesh.rank == 0 else (shape[0] - first, first)
-        return (rows[0], *shape[1:]), (rows[1], *[0] * (len(shape) - 1))
-
-    sizes = types.ModuleType("pytpu.distributed.tensor._utils")
-    sizes.compute_local_shape_and_global_offset = place
-    monkeypatch.setitem(sys.modules, sizes.__name__, sizes)
-    monkeypatch.setattr(_pieces, "DTensor", Placed)
-
-
-def test_a_dtensor_is_the_chunk_of_its_placements(tmp_path, monkeypatch, placed):
-    whole = torch.arange(10.0).reshape(5, 2)
-
-    def save(rank):
-        dcp.save({"x": Placed(whole, rank if rank < 2 else None)}, checkpoint_id=tmp_path)
-
-    # The third rank is not in the mesh.
-    succeed(run_ranks(monkeypatch, 3, save))
-
-    def load(rank):
-        got, other = Placed(torch.zeros(5, 2), rank), pieces(torch.zeros(5, 2), (1, 2), rank, 2)
-        dcp.load({"x": got}, checkpoint_id=tmp_path)
-        dcp.load({"x": other}, checkpoint_id=tmp_path)
-        assert torch.equal(got._local_tensor, Placed(whole, rank)._local_tensor)
-        assert torch.equal(other.chunks[0][1], whole[:, rank : rank + 1])
-
-    succeed(run_ranks(monkeypatch, 2, load))
-    with pytest.raises(ValueError, match=r"Could not find shard at 'torch.Size\(\[1, 0\]\)' for FQN: 'x'"):
-        find_tensor_shard(Placed(whole, 0), MetadataIndex("x", [1, 0]))
+def test_the_first_rank_keeps_a_tensor_of_several_ranks():
+    both = _create_write_item_for_tensor("both", torch.zeros(4))
+    assert both.type == WriteItemType.TENSOR and both.tensor_data.size == (4,)
+    object_of_each = WriteItem(MetadataIndex("object"), WriteItemType.BYTE_IO)
+    own = [_create_write_item_for_tensor(f"own{rank}", torch.zeros(2)) for rank in range(2)]
+    plans = dedup_tensors([SavePlan([both, item, object_of_each]) for item in own])
+    assert [plan.items for plan in plans] == [[both, own[0], object_of_each], [own[1], object_of_each]]
 
 
 def test_names_of_items_are_equal_by_name_and_offset():

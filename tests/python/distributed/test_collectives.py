@@ -424,3 +424,23 @@ def check_many_steps():
 
 def test_many_steps_of_several_groups(pool):
     pool.run(check_many_steps)
+
+
+def operators():
+    ops, name = torch.ops._c10d_functional, dist.group.WORLD.group_name
+    rank, size = dist.get_rank(), dist.get_world_size()
+    x = torch.arange(2.0 * size).reshape(2 * size, 1) + rank
+    wait = ops.wait_tensor
+    total = sum(torch.arange(2.0 * size).reshape(2 * size, 1) + r for r in range(size))
+    assert torch.equal(wait(ops.all_reduce(x, "sum", name)), total)
+    assert torch.equal(wait(ops.reduce_scatter_tensor(x, "sum", size, name)), total.chunk(size)[rank])
+    assert torch.equal(wait(ops.all_gather_into_tensor(x, size, name))[:: 2 * size, 0], torch.arange(float(size)))
+    assert torch.equal(wait(ops.broadcast(x, 1, name)), x - rank + 1)
+    rows = [2] * size
+    swapped = wait(ops.all_to_all_single(x, rows, rows, name))
+    assert swapped[::2, 0].tolist() == [2.0 * rank + r for r in range(size)]
+    assert ops.all_reduce.default(x, "max", name)[0].item() == size - 1
+
+
+def test_operators_take_the_name_of_a_group(pool):
+    pool.run(operators)

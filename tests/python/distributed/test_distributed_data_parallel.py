@@ -698,7 +698,7 @@ def test_a_process_group_is_needed():
         DistributedDataParallel(nn.Linear(1, 1))
 
 
-def test_communication_hooks_with_other_types_are_refused():
+def test_wrong_hooks_and_late_settings_are_refused():
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
         model = DistributedDataParallel(torch.nn.Linear(2, 2))
@@ -725,5 +725,18 @@ def test_communication_hooks_with_other_types_are_refused():
         model.register_comm_hook(None, lambda state, bucket: 1)
         with pytest.raises(RuntimeError, match="must return a torch.futures.Future object, but got int"):
             model(torch.ones(1, 2)).sum().backward()
+        model = DistributedDataParallel(torch.nn.Linear(2, 2))
+        model(torch.ones(1, 2)).sum().backward()
+        with pytest.raises(RuntimeError, match="should be called before training loop starts"):
+            model._set_static_graph()
+        facts = model._get_ddp_logging_data()
+        assert "before training loop" in facts["error"] and facts["dtypes"] == "float" and facts["has_sync_bn"] == 0
     finally:
         dist.destroy_process_group()
+
+
+def test_environment_is_printed(monkeypatch, capsys):
+    monkeypatch.setenv("RANK", "3")
+    monkeypatch.delenv("MASTER_ADDR", raising=False)
+    torch.nn.parallel.distributed._dump_DDP_relevant_env_vars()
+    assert {"env:RANK=3", "env:MASTER_ADDR=N/A"} <= set(capsys.readouterr().out.splitlines())

@@ -1,5 +1,7 @@
 """Sharded tensors whose parts are on device ``tpu``: their collectives are ops of the recorded program."""
 
+import os
+
 import pytest
 
 import pytpu as torch
@@ -84,3 +86,35 @@ def test_a_sharded_step_is_one_program_without_reads(pool, kind):
     for losses, expected, steps in pool.run(programs_of_steps, kind):
         assert losses == pytest.approx(expected, rel=1e-4)
         assert steps == [(1, 0)] * len(steps), steps
+
+
+@pytest.fixture
+def planned():
+    """Leave the group of a test of plans, also if it failed."""
+    if not torch.tpu.aot.is_available():
+        assert os.environ.get("CI") != "true", "libtpu is missing: pip install libtpu"
+        pytest.skip("libtpu is not installed")
+    yield
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def test_a_planned_step_has_the_collectives_of_its_redistributions(planned):
+    with torch.tpu.plan("v5e:2x2", reads="raise") as plan:
+        dist.init_process_group()
+        mesh = init_device_mesh("tpu", (4,))
+        w, v = (nn.Parameter(distribute_tensor(torch.ones(256, 256), mesh, [Shard(0)])) for _ in range(2))
+        optimizer = torch.optim.SGD([w, v], lr=0.1)
+        x = distribute_tensor(torch.ones(8, 256), mesh, [Shard(1)])
+        for _ in range(2):
+            rows = torch.tanh((x @ w).redistribute(placements=[Shard(0)]))
+            loss = (rows.redistribute(placements=[Shard(1)]) @ v).square().mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    # The first step has another program, which makes the parameters.
+    assert len(plan.steps[-1].programs) == 1
+    program = plan.programs[plan.steps[-1].programs[0]]
+    assert program.ranks == 4 and not program.errors
+    for kind in ("all_gather", "reduce_scatter", "all_reduce", "all_to_all"):
+        assert f"stablehlo.{kind}" in program.stablehlo, program.stablehlo

@@ -18,6 +18,7 @@ import pytpu as torch
 from pytpu.distributed.elastic import events, metrics, timer
 from pytpu.distributed.elastic.agent.server import SimpleElasticAgent, WorkerSpec, WorkerState, ranks
 from pytpu.distributed.elastic.agent.server.api import RunResult
+from pytpu.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from pytpu.distributed.elastic.multiprocessing.tail_log import TailLog
 from pytpu.distributed.elastic.rendezvous import (
     RendezvousClosedError,
@@ -40,6 +41,7 @@ from pytpu.distributed.elastic.rendezvous.utils import (
 from pytpu.distributed.elastic.utils import get_env_variable_or_raise, macros, store as stores
 from pytpu.distributed.elastic.utils.data import CyclingIterator, ElasticDistributedSampler
 from pytpu.distributed.elastic.utils.distributed import create_c10d_store, get_free_port
+from pytpu.distributed.launcher.api import LaunchConfig, elastic_launch
 
 dist = torch.distributed
 
@@ -593,6 +595,21 @@ def test_events_of_a_job_are_printed_on_request(launcher):
         ("AGENT", "RENDEZVOUS"), ("AGENT", "ASSIGN_WORKER_RANKS"), ("WORKER", "START"), ("WORKER", "START"),
         ("WORKER", "SUCCEEDED"), ("WORKER", "SUCCEEDED"), ("AGENT", "SUCCEEDED"),
     ]  # fmt: skip
+
+
+def test_an_agent_that_fails_is_recorded(monkeypatch):
+    recorded = []
+    monkeypatch.setattr(events, "record", lambda event, destination="null": recorded.append((event, destination)))
+
+    def fail(agent, role="default"):
+        raise KeyError("agent")
+
+    monkeypatch.setattr(LocalElasticAgent, "run", fail)
+    config = LaunchConfig(1, 1, 1, rdzv_backend="c10d", rdzv_endpoint="localhost:0", event_log_handler="mine")
+    with pytest.raises(KeyError, match="agent"):
+        elastic_launch(config, "true")()
+    ((event, destination),) = recorded
+    assert event.metadata["state"] == "FAILED" and "KeyError" in event.metadata["raw_error"] and destination == "mine"
 
 
 def test_the_launcher_does_not_import_numpy():

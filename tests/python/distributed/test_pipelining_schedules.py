@@ -18,6 +18,7 @@ from pytpu.distributed.pipelining import (
     ScheduleInterleaved1F1B,
     ScheduleInterleavedZeroBubble,
     ScheduleZBVZeroBubble,
+    _ScheduleForwardOnly,
 )
 from pytpu.distributed.pipelining._shapes import PipeliningMetadataError, _stages_of_ranks
 from pytpu.distributed.pipelining.schedules import (
@@ -662,3 +663,19 @@ def test_parameters_are_gathered_and_gradients_reduced_once():
         schedule.step(x, target=x, finalize_gradients=False)
     with pytest.raises(NotImplementedError, match="Use a schedule that does not split backwards"):
         ScheduleInterleavedZeroBubble([stage], 2, loss_fn=mse).step(x, target=x)
+
+
+def test_forwards_alone_have_no_loss():
+    parts, x = blocks(2), torch.randn(4, 6)
+    want = nn.Sequential(*parts)(x)
+
+    def run(transport):
+        stage = PipelineStage(parts[transport.rank], transport.rank, 2, "cpu", group=transport)
+        schedule = _ScheduleForwardOnly(stage, 2)
+        if not stage.is_first:
+            return schedule.step()
+        schedule.step(x)
+        with pytest.raises(RuntimeError, match="does not support loss"):
+            schedule.step(x, target=x, losses=[])
+
+    torch.testing.assert_close(run_ranks(2, run)[1], want)

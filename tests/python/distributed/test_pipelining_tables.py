@@ -6,6 +6,7 @@ import pathlib
 
 import pytest
 
+from pytpu.distributed.pipelining import _utils, schedules
 from pytpu.distributed.pipelining._shapes import _ranks_of_stages, _stages_of_ranks
 from pytpu.distributed.pipelining._simulation import _check_progress
 from pytpu.distributed.pipelining.schedules import (
@@ -306,6 +307,24 @@ def test_gradients_are_reduced_after_the_last_backward_of_a_stage():
     ):
         with pytest.raises(ValueError, match=message):
             _check_reductions(rows(wrong))
+
+
+def test_backwards_in_a_row_are_merged():
+    row = rows("0I0,,0W0,0I1,1W1,0I2,0W3,0W2,0B4")[0]
+    assert ",".join(map(str, schedules._merge_bw(row))) == "0B0,0I1,1W1,0I2,0W3,0W2,0B4"
+
+
+def test_functions_of_tables_have_names_of_pytorch():
+    names = "_add_reduce_grad _add_send_recv _add_unshard_reshard _format_pipeline_order _validate_schedule"
+    assert all(callable(getattr(schedules, name)) for name in names.split())
+    assert _utils.generate_stage_to_rank_mapping(2, 4, style="v") == {0: 0, 1: 1, 2: 1, 3: 0}
+    assert _utils.generate_rank_to_stage_mapping(2, 4) == {0: [0, 2], 1: [1, 3]}
+    table = schedules._add_send_recv(rows("0F0,0B0", "1F0,1B0"), lambda stage: stage, 2)
+    steps = schedules._simulate_comms_compute(table, stage_to_rank=lambda stage: stage, num_stages=2)
+    assert [[*map(str, filter(None, row))] for row in steps.values()] == [
+        ["0F0", "0SEND_F0", "0RECV_B0", "0B0"],
+        ["1RECV_F0", "1F0", "1B0", "1SEND_B0"],
+    ]
 
 
 def test_every_send_has_one_wait():

@@ -181,6 +181,21 @@ def test_names_of_reductions():
         assert dist.reduce_op.SUM is op.SUM
 
 
+def test_profiles_list_collectives(alone):
+    x, out = torch.ones(2, 3), [torch.zeros(2, 3)]
+    dist.all_reduce(x)
+    with torch.autograd.profiler.profile() as profile:
+        with torch.autograd.profiler.record_function("step"):
+            dist.all_reduce(x)
+            dist.all_gather(out, x, async_op=True).wait()
+        dist.group.WORLD.broadcast([x], dist.BroadcastOptions(rootRank=0)).wait()
+    dist.all_reduce(x)
+    events = profile.function_events
+    assert [event.name for event in events] == ["step", "gloo:all_reduce", "gloo:all_gather", "gloo:broadcast"]
+    assert all(event.is_async and event.input_shapes == [[2, 3]] for event in events[1:])
+    assert events[1].cpu_parent is events[0] and events[3].cpu_parent is None
+
+
 def test_debug_level(monkeypatch):
     before = dist.get_debug_level()
     monkeypatch.setenv("TORCH_DISTRIBUTED_DEBUG", "DETAIL")

@@ -26,7 +26,7 @@ def test_a_library_computes_the_same_numbers_as_on_pytorch(python, name):
 
 
 def test_every_program_has_recorded_numbers_and_catches_no_errors():
-    programs = {path.stem.removeprefix("use_") for path in (FOLDER / "programs").glob("use_*.py")}
+    programs = {path.stem.removeprefix("use_") for path in (FOLDER / "programs").glob("*_*.py")}
     records = {path.stem for path in (FOLDER / "expected").glob("*.json")}
     assert programs == records == set(libraries.LIBRARIES)
     assert [name for name in programs if run.catches(libraries.program(name))] == []

@@ -7,6 +7,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import textwrap
 
 import pytest
 
@@ -375,6 +376,7 @@ class DistributedType(enum.Enum):
     NO = "NO"
     MULTI_CPU = "MULTI_CPU"
     MULTI_GPU = "MULTI_GPU"
+    MULTI_NEURON = "MULTI_NEURON"
 
 
 class PartialState:
@@ -417,8 +419,12 @@ AcceleratorRegistry = _Registry(tpu=None, cpu=Accelerator)
 
 
 class _AcceleratorConnector:
-    def __init__(self, accelerator, devices=1, precision=None, plugin=None):
+    def __init__(self, accelerator, devices=1, precision=None, plugin=None, strategy="auto"):
         self._precision_flag, self._precision_plugin_flag = precision, plugin
+        self._accelerator_flag = accelerator
+        if strategy != "auto":
+            self._strategy_flag = strategy
+            self._check_strategy_and_fallback()
         self.accelerator = AcceleratorRegistry[accelerator]()
         if accelerator == "tpu":
             self._parallel_devices = self.accelerator.get_parallel_devices(self.accelerator.parse_devices(devices))
@@ -427,6 +433,10 @@ class _AcceleratorConnector:
 
     def _choose_strategy(self):
         return SingleDeviceStrategy("of the library")
+
+    def _check_strategy_and_fallback(self):
+        if self._strategy_flag == "fsdp" and self._accelerator_flag != "cuda":
+            raise ValueError("only on CUDA")
 
     def _check_and_init_precision(self):
         return self._precision_plugin_flag or MixedPrecision(self._precision_flag, "cuda")
@@ -479,8 +489,8 @@ def test_ranks_on_tpu_are_one_job_in_accelerate(tmp_path):
     )
     assert run("-c", code).splitlines() == [
         "tpu None DistributedType.NO",
-        "tpu:1 cpu:gloo,tpu:xla DistributedType.MULTI_GPU",
-        "tpu:1 gloo DistributedType.MULTI_GPU",
+        "tpu:1 cpu:gloo,tpu:xla DistributedType.MULTI_NEURON",
+        "tpu:1 gloo DistributedType.MULTI_NEURON",
         "cpu gloo DistributedType.MULTI_CPU",
     ]
 
@@ -510,6 +520,41 @@ def test_lightning_finds_the_accelerator(tmp_path, root):
         "True 1 ['allocated_bytes.all.current', 'allocated_bytes.all.peak', 'reserved_bytes.all.current']",
         "You requested tpu: [0, 1]", " But your machine only has: [0]",
     ]  # fmt: skip
+
+
+def test_lightning_lets_ranks_use_tpu(tmp_path):
+    package(tmp_path, "lightning.pytorch.trainer.connectors.accelerator_connector", CONNECTOR)
+    strategy = """
+        class DDPStrategy:
+            def __init__(self, device):
+                self.root_device = device
+
+            def determine_ddp_device_ids(self):
+                return [self.root_device.index]
+    """
+    package(tmp_path, "lightning.pytorch.strategies.ddp", textwrap.dedent(strategy))
+    code = (
+        f"import sys; sys.path.insert(1, {str(tmp_path)!r})\n"
+        "import torch\n"
+        "from lightning.pytorch.strategies.ddp import DDPStrategy\n"
+        "from lightning.pytorch.trainer.connectors.accelerator_connector import _AcceleratorConnector as make\n"
+        "print(DDPStrategy(torch.device('tpu', 0)).determine_ddp_device_ids())\n"
+        "print(DDPStrategy(torch.device('cuda', 3)).determine_ddp_device_ids())\n"
+        "print(make('tpu', 2).strategy, make('tpu', 2, strategy='fsdp')._accelerator_flag)\n"
+        "try:\n    make('cpu', strategy='fsdp')\nexcept ValueError as error:\n    print(error)\n"
+    )
+    assert run("-c", code, LOCAL_WORLD_SIZE="2").splitlines() == ["None", "[3]", "ddp tpu", "only on CUDA"]
+
+
+def test_accelerate_has_no_float16_on_tpu(tmp_path):
+    package(tmp_path, "accelerate.utils.imports", "def is_fp16_available():\n    return True\n")
+    code = (
+        f"import sys; sys.path.insert(1, {str(tmp_path)!r})\n"
+        "from accelerate.utils.imports import is_fp16_available\n"
+        "print(is_fp16_available())"
+    )
+    assert run("-c", code) == "False\n"
+    assert run("-c", code, ACCELERATE_TORCH_DEVICE="cpu") == "True\n"
 
 
 def test_grouped_products_are_those_of_each_group(device, close):

@@ -295,12 +295,12 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
             if not isinstance(found, (tuple, list)):
                 found = (found,)
             # There may be more trailing `None`s than arguments.
-            if len(found) > len(args) and all(g is None for g in found[len(args) :]):
-                found = found[: len(args)]
-            if len(found) != len(args):
+            if len(found) > count and all(g is None for g in found[count:]):
+                found = found[:count]
+            if len(found) != count:
                 raise RuntimeError(
                     f"function {cls.__name__}Backward returned an incorrect number of gradients "
-                    f"(expected {len(args)}, got {len(found)})"
+                    f"(expected {count}, got {len(found)})"
                 )
             for g in found:
                 if g is not None and not isinstance(g, Tensor):
@@ -311,7 +311,8 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
             ctx.__dict__["_saved"] = None
             ctx.__dict__["_released"] = True
 
-        is_tensor = [isinstance(y, Tensor) for y in outputs]
+        # `run` must not refer to the arguments: the node would keep them.
+        count, is_tensor = len(args), [isinstance(y, Tensor) for y in outputs]
         dirty = [any(y is d for d in ctx.__dict__.get("dirty_tensors", ())) for y in tensors]
         key = ctx._key = _C._attach_function(
             cls.__name__ + "Backward",

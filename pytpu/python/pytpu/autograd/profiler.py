@@ -1,7 +1,8 @@
 """Times of named blocks, as in `torch.autograd.profiler`.
 
-A profiler measures what the host does in a block of `record_function`. It does not list single ops. On `tpu` the host
-records ops and launches programs. The numbers of programs that are launched and compiled in a block are counted too.
+A profiler measures what the host does in a block of `record_function`. It lists collectives and messages between
+processes, and no other single ops. On `tpu` the host records ops and launches programs. The numbers of programs that
+are launched and compiled in a block are counted too.
 """
 
 from __future__ import annotations
@@ -73,6 +74,9 @@ class FunctionEvent(_Times):
         self.cpu_parent = parent
         self.cpu_children: list[FunctionEvent] = []
         self.programs = self.compilations = 0
+        # Collectives between processes set both.
+        self.is_async = False
+        self.input_shapes: list[list[int]] = []
         if parent is not None:
             parent.cpu_children.append(self)
 

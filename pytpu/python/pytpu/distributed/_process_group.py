@@ -13,6 +13,7 @@ import operator
 import os
 import socket
 import struct
+from sys import modules
 
 from .. import cat, device as _device
 from .._C import Work, _ProcessGroup
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
     #: What has the methods of `_C._ProcessGroup` that run collectives.
     _Engine = Any
+
+#: The module that knows whether a profiler runs, if it has been imported.
+_PROFILER = f"{__package__.rpartition('.')[0]}.autograd.profiler"
 
 #: The timeout of options that state none: that of the group.
 _UNSET = datetime.timedelta(milliseconds=-1)
@@ -121,6 +125,15 @@ def _on_device(group: _Collectives, tensor: Tensor) -> _Engine:
     kind = tensor.device.type
     if kind not in group._device_backends:
         raise RuntimeError(f"No backend type associated with device type {kind}")
+    profiler = modules.get(_PROFILER)
+    if profiler is not None and profiler._running is not None:
+        from ._listed import _ListedEngine
+
+        return _ListedEngine(_engine_of(group, kind), group._device_backends[kind], profiler._running)
+    return _engine_of(group, kind)
+
+
+def _engine_of(group: _Collectives, kind: str) -> _Engine:
     if group._made_engines and kind in group._made_engines:
         return group._made_engines[kind]
     if kind == "tpu":
@@ -582,7 +595,8 @@ class _Collectives:
         engine = _on_device(self, output)
         if output.dtype is not tensor.dtype:
             raise RuntimeError("input tensor must be the same type as the output tensor.")
-        if tensor.numel() != output.numel() * self._size:
+        # This library's engine checks the sizes, too.
+        if not _is_native(self._engine) and tensor.numel() != output.numel() * self._size:
             raise RuntimeError("input tensor must be the same size as output size times world size")
         code, reduced = _reduction(op, [tensor])
         return engine.reduce_scatter([output], reduced, code, call)

@@ -252,8 +252,7 @@ class Optimizer:
                     # Older versions kept these as Python numbers.
                     if name in entry and isinstance(entry[name], (int, float)):
                         number = torch.tensor(float(entry[name]), dtype=torch.float32)
-                        on_device = group.get("capturable") or group.get("fused")
-                        entry[name] = number.to(p.device) if on_device else number
+                        entry[name] = number.to(_device_of_steps(group, p))
 
     def __repr__(self) -> str:
         text = type(self).__name__ + " ("
@@ -462,9 +461,8 @@ class Optimizer:
     def _process_value(param, value, number, groups, key):
         group = next((g for g in groups if number in g["params"]), {})
         if key == "step":
-            # The step count is on the device of the parameter only if the update runs there.
             if group.get("capturable") or group.get("fused"):
-                return value.to(dtype=torch.float32, device=param.device)
+                return value.to(dtype=torch.float32, device=_device_of_steps(group, param))
             return value
         if param.is_floating_point():
             return value.to(dtype=param.dtype, device=param.device)
@@ -705,10 +703,18 @@ def _scalar(value):
 
 
 def _step_tensor(group=None, param=None):
-    """Return a new `float32` step count, on the CPU unless the update runs on the device alone."""
-    if group is not None and (group.get("capturable") or group.get("fused")):
-        return torch.zeros((), dtype=torch.float32, device=param.device)
-    return torch.tensor(0.0, dtype=torch.float32)
+    """Return a new `float32` step count."""
+    device = "cpu" if group is None else _device_of_steps(group, param)
+    return torch.zeros((), dtype=torch.float32, device=device)
+
+
+def _device_of_steps(group, param):
+    """Return the device of step counts: the CPU, unless the update runs on the device alone.
+
+    Ops of sharded parameters take plain numbers of the CPU only.
+    """
+    is_alone = (group.get("capturable") or group.get("fused")) and not hasattr(param, "device_mesh")
+    return param.device if is_alone else "cpu"
 
 
 # Names that optimizers of other libraries import.

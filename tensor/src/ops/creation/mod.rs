@@ -11,8 +11,8 @@ use crate::axes::Axes;
 use crate::op::{Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values};
 use crate::schema::{Args, OutShape, Row, Sample, Scope, Tier, ints, n, t};
 use crate::{
-    DType, Device, DeviceKind, Dims, Error, MemoryFormat, Meta, Result, Scalar, Tensor, default_dtype, dispatch,
-    inplace,
+    DType, Device, DeviceKind, Dims, Error, MemoryFormat, Meta, Result, Scalar, Tensor, backend, default_dtype,
+    dispatch, inplace,
 };
 use range::counted;
 use smallvec::smallvec;
@@ -232,6 +232,12 @@ pub(crate) fn options(a: &Args<'_>, i: usize, dtype: DType, device: Device) -> R
     Ok((a.opt_dtype(i)?.unwrap_or(dtype), a.opt_device(i + 2)?.unwrap_or(device)))
 }
 
+/// The same for a tensor like `x`.
+fn options_like(a: &Args<'_>, i: usize, x: &Tensor) -> Result<(DType, Device)> {
+    let (dtype, _) = options(a, i, x.dtype(), x.device())?;
+    Ok((dtype, backend::device_like(x, a.opt_device(i + 2)?)?))
+}
+
 fn new_full(dims: &[i64], v: Scalar, o: (DType, Device)) -> Result<Tensor> {
     Tensor::full_meta(&Meta { dims: sizes(dims)?, dtype: o.0, device: o.1 }, v)
 }
@@ -266,8 +272,8 @@ fn strides_like(x: &Tensor, format: Option<MemoryFormat>) -> Result<Option<Dims>
 
 fn like(a: &Args<'_>, i: usize, v: Scalar) -> Result<crate::schema::Ret> {
     let x = a.tensor(0)?;
-    let (dtype, device) = options(a, i, x.dtype(), x.device())?;
-    let y = Tensor::full_meta(&Meta { dims: *x.dims(), dtype, device }, v)?;
+    let (dtype, device) = options_like(a, i, x)?;
+    let y = backend::placed_like(x, Tensor::full_meta(&Meta { dims: *x.dims(), dtype, device }, v)?)?;
     Ok(match strides_like(x, a.memory_format(i + 4)?)? {
         Some(strides) => y.with_strides(strides),
         None => y,
@@ -407,7 +413,7 @@ pub const ROWS: &[Row] = &[
         |a| {
             let x = a.tensor(0)?;
             let d: Vec<i64> = x.dims().iter().map(|&n| n as i64).collect();
-            let y = empty(&d, options(a, 1, x.dtype(), x.device())?)?;
+            let y = backend::placed_like(x, empty(&d, options_like(a, 1, x)?)?)?;
             Ok(match strides_like(x, a.memory_format(5)?)? {
                 Some(strides) => y.with_strides(strides),
                 None => y,

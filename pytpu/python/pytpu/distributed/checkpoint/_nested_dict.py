@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ._traverse import OBJ_PATH, set_element, traverse_by_old_rules, traverse_state_dict
 from .metadata import STATE_DICT_TYPE
-from .traverse import OBJ_PATH, set_element, traverse_by_old_rules, traverse_state_dict
 
 FLATTEN_MAPPING = dict[str, OBJ_PATH]
 

@@ -15,6 +15,7 @@ import pytpu as torch
 from ._dedup_save_plans import dedup_save_plans
 from ._nested_dict import FLATTEN_MAPPING, flatten_state_dict
 from ._pieces import narrow, pieces_of, with_memory, write_items
+from ._traverse import OBJ_PATH, set_element
 from .metadata import (
     STATE_DICT_TYPE,
     STORAGE_TYPES,
@@ -26,7 +27,6 @@ from .metadata import (
 )
 from .planner import LoadPlan, LoadPlanner, ReadItem, SavePlan, SavePlanner, WriteItem, WriteItemType
 from .planner_helpers import common_boxes, read_items
-from .traverse import OBJ_PATH, set_element
 from .utils import find_state_dict_object
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytpu as torch
 
-from ._pieces import pieces_of
+from ._pieces import pieces_of, write_items
 from .metadata import STORAGE_TYPES, BytesStorageMetadata, ChunkStorageMetadata, MetadataIndex, TensorStorageMetadata
-from .planner import LoadItemType, ReadItem
+from .planner import LoadItemType, ReadItem, WriteItem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,3 +93,9 @@ def read_items(fqn: str, saved: STORAGE_TYPES, value: Any) -> list[ReadItem]:
             f"Invalid checkpoint metadata for {fqn}, expected BytesStorageMetadata but found {type(saved)}"
         )
     return create_read_items_for_chunk_list(fqn, saved, pieces.chunks())
+
+
+def _create_write_item_for_tensor(fqn: str, tensor: torch.Tensor) -> WriteItem:
+    """Return the item of a plain tensor."""
+    (item,) = write_items(fqn, tensor)
+    return item

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +31,7 @@ from .._state_dict_utils import (
     _unflatten_state_dict,
 )
 from ..algorithms._checkpoint.checkpoint_wrapper import _PREFIX as _CHECKPOINT_WRAPPED
-from ..fsdp import FullyShardedDataParallel
+from ..fsdp import FullyShardedDataParallel, StateDictType
 from ..tensor import DTensor
 from ._pieces import device_of_group
 
@@ -141,6 +142,11 @@ def _original(obj: nn.Module | torch.optim.Optimizer, method: str) -> Callable[.
     return functools.partial(getattr(type(obj), method), obj) if call in _patched_state_dict else call
 
 
+def _with_sharded_values(model: nn.Module) -> AbstractContextManager[None]:
+    """Return a context in which state dicts have the sharded tensors of a model, and not whole ones."""
+    return FullyShardedDataParallel.state_dict_type(model, StateDictType.SHARDED_STATE_DICT)
+
+
 def _checked_options(options: StateDictOptions | None) -> StateDictOptions:
     options = options or StateDictOptions()
     if options.broadcast_from_rank0 and not options.full_state_dict:
@@ -169,7 +175,7 @@ def _may_be_empty(options: StateDictOptions) -> bool:
 
 
 def _get_model_state(model: nn.Module, options: StateDictOptions, submodules: Any = None) -> dict[str, Any]:
-    with torch.no_grad():
+    with torch.no_grad(), _with_sharded_values(model):
         state = {_plain_name(model, key, options): value for key, value in _original(model, "state_dict")().items()}
         if submodules:
             state = _of_submodules(model, state, options, submodules)
@@ -244,7 +250,7 @@ def _load_model_state(model: nn.Module, state: dict[str, Any], options: StateDic
     state = dict(state)
     local: dict[str, Any] = {}
     has_state = not options.broadcast_from_rank0 or dist.get_rank() == 0
-    with torch.no_grad():
+    with torch.no_grad(), _with_sharded_values(model):
         # The keys that the model takes may have prefixes of its wrappers.
         for key, value in _original(model, "state_dict")().items():
             name = _plain_name(model, key, options)
@@ -272,7 +278,7 @@ def _load_model_state(model: nn.Module, state: dict[str, Any], options: StateDic
 # ---- optimizers
 
 
-def _make_state(optim: torch.optim.Optimizer) -> None:
+def _init_optim_state(optim: torch.optim.Optimizer) -> None:
     """Make the state of an optimizer that has not run: by a step with gradients of zero and a learning rate of zero."""
     parameters = [p for group in optim.param_groups for p in group[_PARAMS]]
     if optim.state or any(p.grad is not None for p in parameters):
@@ -300,7 +306,7 @@ def _get_optimizer_state(
     joined: OptimizerStateType = {_STATE: {}, _PG: []}
     names = {p: found[0] for p, found in _names_of_parameters(model, options).items()}
     for optim in optimizers:
-        _make_state(optim)
+        _init_optim_state(optim)
         state = _original(optim, "state_dict")()
         numbers = [p for group in optim.param_groups for p in group[_PARAMS]]
         unknown = [i for i, p in enumerate(numbers) if p not in names]
@@ -459,7 +465,7 @@ def _load_optimizer_state(
         raise RuntimeError(_no_optimizer_state(loaded))
     names = _names_of_parameters(model, options)
     for optim in optimizers:
-        _make_state(optim)
+        _init_optim_state(optim)
         state = _state_of_optimizer(optim, loaded, names, options) if loaded else {}
         if options.full_state_dict:
             state = _sharded_as(model, optim, state, options)

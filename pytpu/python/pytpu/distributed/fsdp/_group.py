@@ -55,7 +55,7 @@ def _begin_gather(parts: Sequence[Tensor], group: ProcessGroup, is_again: bool) 
         if size:
             own[start : start + size] = part.reshape(-1).view(uint8)
     everything = empty(ranks * total, dtype=uint8)
-    work = all_gather_into_tensor(everything, own, group=group, async_op=True)
+    work: Any = all_gather_into_tensor(everything, own, group=group, async_op=True)
 
     def finish() -> list[Tensor]:
         work.wait()
@@ -326,7 +326,7 @@ class ParameterGroup:
             if parameter.unreduced is not None:
                 by_dtype.setdefault(parameter.unreduced.dtype, []).append(parameter)
         for parameters in by_dtype.values():
-            gradients = []
+            gradients: list[Any] = []
             for parameter in parameters:
                 gradients.append(parameter.unreduced)
                 parameter.unreduced = None

@@ -8,7 +8,8 @@ TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
 if TYPE_CHECKING:
     from ..device_mesh import DeviceMesh
     from ..distributed_c10d import ProcessGroup
-    from ..tensor import Shard
+    from ..tensor import DTensor, Placement, Shard
+    from ._policies import DataParallelMeshDims
 
 
 @dataclass(eq=False)
@@ -77,12 +78,57 @@ class ShardPlacementResult:
     mesh_info: FSDPMeshInfo
 
 
-def _get_mesh_info(mesh: DeviceMesh, dp_mesh_dims: object = None) -> FSDPMeshInfo:
-    """Return the description of a mesh with one or two dimensions."""
+def data_parallel_part(mesh: DeviceMesh, dims: DataParallelMeshDims) -> DeviceMesh:
+    """Return the dimensions of a mesh along which parameters are replicated and sharded, one of each kind.
+
+    Raises:
+        ValueError: if a dimension has no such name.
+        NotImplementedError: if parameters are not sharded.
+    """
+    names = mesh.mesh_dim_names or ()
+    for name in (*dims.replicate_names, *dims.shard_names):
+        if name not in names:
+            raise ValueError(f"dp_mesh_dims: {name!r} is no dimension of the mesh, which has {names}")
+    if not dims.shard_names:
+        raise NotImplementedError("fully_shard: dp_mesh_dims without a dimension to shard on is not implemented")
+    parts = [
+        mesh[kind] if len(kind) == 1 else mesh[kind]._flatten()
+        for kind in (dims.replicate_names, dims.shard_names)
+        if kind
+    ]
+    return parts[0] if len(parts) == 1 else mesh._concatenate(parts)
+
+
+def other_part(parameter: DTensor, dims: DataParallelMeshDims) -> tuple[DeviceMesh | None, tuple[Placement, ...]]:
+    """Return the part of a parameter's mesh that is not data parallel, and the placements there.
+
+    Args:
+        parameter: a parameter on the whole mesh.
+        dims: the dimensions that are data parallel.
+
+    Returns:
+        ``None`` instead of a mesh if all its other dimensions have one rank.
+
+    Raises:
+        ValueError: if the parameter is sharded along a data parallel dimension.
+    """
+    mesh, used = parameter.device_mesh, (*dims.replicate_names, *dims.shard_names)
+    names = mesh.mesh_dim_names or ()
+    rest = []
+    for i, (name, placement) in enumerate(zip(names, parameter.placements, strict=True)):
+        if name in used and not placement.is_replicate():
+            raise ValueError(f"dp_mesh_dims: expects Replicate() on dimension {name!r}, but got {placement}")
+        if name not in used and mesh.size(i) > 1:
+            rest.append((name, placement))
+    if not rest:
+        return None, ()
+    return mesh[tuple(name for name, _ in rest)], tuple(placement for _, placement in rest)
+
+
+def _get_mesh_info(mesh: DeviceMesh, dp_mesh_dims: DataParallelMeshDims | None = None) -> FSDPMeshInfo:
+    """Return the description of a mesh with one or two data parallel dimensions."""
     if dp_mesh_dims is not None:
-        raise NotImplementedError(
-            "fully_shard: dp_mesh_dims is not implemented. Pass the data parallel part of the mesh."
-        )
+        mesh = data_parallel_part(mesh, dp_mesh_dims)
     if mesh.ndim == 1:
         return FSDPMeshInfo(mesh, shard_mesh_dim=0)
     if mesh.ndim != 2:

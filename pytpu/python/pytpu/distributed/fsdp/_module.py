@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import weakref
 
 from ... import Tensor, accelerator, device as _device
 from ...nn import Module, ModuleDict, ModuleList, Parameter
@@ -11,6 +10,7 @@ from ..device_mesh import DeviceMesh, init_device_mesh
 from ..distributed_c10d import get_world_size
 from ..tensor import DTensor, Shard
 from ._group import ParameterGroup
+from ._managed import move_buffers, places_of, replaced
 from ._mesh import FSDPMeshInfo, ShardPlacementResult, _get_mesh_info
 from ._parameter import ShardedParameter
 from ._policies import CPUOffloadPolicy, DataParallelMeshDims, MixedPrecisionPolicy, OffloadPolicy
@@ -26,12 +26,19 @@ if TYPE_CHECKING:
 _PLAIN_DTYPES, _NO_OFFLOAD = MixedPrecisionPolicy(), OffloadPolicy()
 #: Classes with `FSDPModule` by the classes of modules.
 _classes: dict[type, type] = {}
-#: Parameters that were sharded, and are no longer those of the modules of the call.
-_replaced: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
 
 def _no_copy(self: object, memo: object) -> None:
     raise AssertionError("FSDP does not support deepcopy. Please use state dict for serialization.")
+
+
+def _with_methods(cls: type) -> type:
+    """Return a subclass with the methods of `FSDPModule`. A call of it makes a module of the class itself."""
+
+    def plain(sharded: type, *args: Any, **kwargs: Any) -> Any:
+        return cls(*args, **kwargs)
+
+    return type(f"FSDP{cls.__name__}", (FSDPModule, cls), {"__deepcopy__": _no_copy, "__new__": plain})
 
 
 class UnshardHandle:
@@ -56,10 +63,6 @@ class GradientReductionHandle:
 
 class FSDPModule:
     """The methods that `fully_shard` adds to a module."""
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Return a module of the class that the module had before."""
-        return cls.__mro__[2](*args, **kwargs)
 
     def _get_fsdp_state(self) -> State:
         state = state_of(self)
@@ -297,7 +300,7 @@ class FSDPModule:
             RuntimeError: if the module is not the root.
         """
         state = self._get_fsdp_state()
-        if not state.is_root or state.tree is None:
+        if not state._is_root or state.tree is None:
             raise RuntimeError("reset_iter_state must be called on the root FSDP module")
         for each in states_in(state.modules):
             each.forget_failed_call()
@@ -352,11 +355,12 @@ def fully_shard(
         mp_policy: the dtypes to compute and reduce in.
         offload_policy: where sharded parameters are kept.
         ignored_params: parameters that stay as they are.
-        dp_mesh_dims: not implemented.
+        dp_mesh_dims: the data parallel dimensions of ``mesh``. Parameters may then be sharded tensors on all of it.
+            They become sharded tensors on the data parallel dimensions, and on others that have several ranks.
 
     Raises:
         ValueError: for a container without forward, a parameter without dimensions, or another mesh.
-        NotImplementedError: if a dimension other than the first cannot be divided evenly, or for ``dp_mesh_dims``.
+        NotImplementedError: if a dimension other than the first cannot be divided evenly.
 
     Example:
         >>> import pytpu as torch
@@ -373,19 +377,24 @@ def fully_shard(
     for each in modules:
         if isinstance(each, (ModuleList, ModuleDict)) and type(each).forward is Module.forward:
             raise ValueError(f"fully_shard does not support containers that do not implement forward: {each}")
+        if state_of(each) is not None:
+            raise AssertionError(
+                "Each distinct composable distributed API can only be applied to a module once. Trying to apply "
+                f"fully_shard to the following module {each}"
+            )
     if mesh is None:
         mesh = init_device_mesh(_default_device_type(), (get_world_size(),))
     info = _get_mesh_info(mesh, dp_mesh_dims)
     reshards = _reshards(reshard_after_forward, info.shard_mesh_size)
     device = _device(mesh.device_type)
-    places = _places(modules, ignored_params or set())
-    _move_buffers(modules, device)
+    places = places_of(modules, ignored_params or set())
+    move_buffers(modules, device)
     target = _device("cpu") if isinstance(offload_policy, CPUOffloadPolicy) else device
     by_info: dict[int, tuple[FSDPMeshInfo, list[ShardedParameter]]] = {}
     for parameter, name, where in places:
         dim, own_info = _placement(parameter, shard_placement_fn, info)
-        sharded = ShardedParameter(where, name, parameter, own_info, dim, target, mp_policy)
-        _replaced[id(parameter)] = parameter
+        sharded = ShardedParameter(where, name, parameter, own_info, dim, target, mp_policy, dp_mesh_dims)
+        replaced[id(parameter)] = parameter
         by_info.setdefault(id(own_info), (own_info, []))[1].append(sharded)
     groups = [ParameterGroup(parameters, of, mp_policy) for of, parameters in by_info.values()]
     state = State(modules, groups, mp_policy, device, reshards)
@@ -393,9 +402,12 @@ def fully_shard(
         each.__dict__[_KEY] = state
         cls = type(each)
         if cls not in _classes:
-            _classes[cls] = type(f"FSDP{cls.__name__}", (FSDPModule, cls), {"__deepcopy__": _no_copy})
+            _classes[cls] = _with_methods(cls)
         each.__class__ = _classes[cls]
     return module
+
+
+fully_shard.state = state_of  # type: ignore[attr-defined]  # As in PyTorch, the state of a module.
 
 
 def _default_device_type() -> str:
@@ -415,61 +427,13 @@ def _reshards(given: bool | int | None, ranks: int) -> bool | None:
     return True
 
 
-def _places(
-    modules: tuple[Module, ...], ignored: set[Parameter]
-) -> list[tuple[Parameter, str, list[tuple[Module, str]]]]:
-    """Return the parameters that the call shards, each with a name, and all modules that have it with its name there.
-
-    Parameters of submodules that were sharded before are not among them.
-    """
-    skipped = {id(parameter) for parameter in ignored}
-    found: dict[int, tuple[Parameter, str, list[tuple[Module, str]]]] = {}
-    seen: set[int] = set()
-
-    def visit(module: Module, prefix: str) -> None:
-        if id(module) in seen or state_of(module) is not None:
-            return
-        seen.add(id(module))
-        for name, parameter in module._parameters.items():
-            if parameter is None or id(parameter) in skipped:
-                continue
-            if _replaced.get(id(parameter)) is parameter:
-                raise ValueError(
-                    f"Parameter '{prefix}{name}' is shared with a parameter already managed by another FSDP group. For "
-                    "shared/tied parameters, use fully_shard([module_a, module_b]) to place them in the same FSDP "
-                    "group."
-                )
-            if parameter.ndim == 0:
-                raise ValueError(
-                    "fully_shard doesn't support scalar parameters. Change "
-                    f"{prefix}{name} to a 1D tensor with numel equal to 1."
-                )
-            entry = found.setdefault(id(parameter), (parameter, f"{prefix}{name}", []))
-            entry[2].append((module, name))
-        for name, child in module._modules.items():
-            if child is not None:
-                visit(child, f"{prefix}{name}.")
-
-    for module in modules:
-        visit(module, "")
-    return list(found.values())
-
-
-def _move_buffers(modules: tuple[Module, ...], device: _device) -> None:
-    for module in modules:
-        for each in module.modules():
-            for name, buffer in each._buffers.items():
-                if buffer is not None and buffer.device.type not in (device.type, "meta"):
-                    each._buffers[name] = buffer.to(device)
-
-
 def _placement(
     parameter: Parameter,
     of: Callable[[Parameter], Placement | ShardPlacementResult | None] | None,
     info: FSDPMeshInfo,
 ) -> tuple[int, FSDPMeshInfo]:
     """Return the dimension that a parameter is sharded on, and the mesh."""
-    given = None if of is None else of(parameter)
+    given: Any = None if of is None else of(parameter)
     if isinstance(given, ShardPlacementResult):
         given, info = given.placement, given.mesh_info
         if not isinstance(info, FSDPMeshInfo):

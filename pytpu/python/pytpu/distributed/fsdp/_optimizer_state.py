@@ -59,8 +59,10 @@ def named(
         for key, value in state_dict["state"][number].items():
             if is_full:
                 value = _whole(value)
-            if isinstance(value, Tensor) and not isinstance(value, DTensor):
-                # A copy, since the optimizer goes on.
+            # A copy, since the optimizer goes on.
+            if isinstance(value, DTensor):
+                value = value.detach().clone()
+            elif isinstance(value, Tensor):
                 value = value.detach().to("cpu" if offload else value.device, copy=True)
             values[key] = value
         state[name] = values
@@ -125,7 +127,8 @@ def _as_parameter(value: Any, parameter: Any, from_first: bool) -> Any:
     """Return a value, sharded as the parameter is if it has its shape."""
     is_whole = isinstance(value, (Tensor, _Absent)) and not isinstance(value, DTensor)
     if not is_whole or not isinstance(parameter, DTensor) or tuple(value.shape) != tuple(parameter.shape):
-        return value
+        # A copy, since the optimizer writes to it.
+        return value.detach().clone() if isinstance(value, Tensor) else value
     if isinstance(value, _Absent):
         value = empty(value.shape, dtype=value.dtype)
     mesh, placements = parameter.device_mesh, parameter.placements

@@ -8,14 +8,16 @@ from ...nn import Module, Parameter
 from ..tensor import DTensor, Placement, Replicate, Shard
 from ..tensor._api import _number
 from ..tensor.placement_types import _packed, _StridedShard
+from ._mesh import other_part
 
 TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
 if TYPE_CHECKING:
     from typing import Any
 
     from ... import device as _device
+    from ..device_mesh import DeviceMesh
     from ._mesh import FSDPMeshInfo
-    from ._policies import MixedPrecisionPolicy
+    from ._policies import DataParallelMeshDims, MixedPrecisionPolicy
 
 
 def on_mesh(local: Tensor, mesh: Any, placements: tuple[Placement, ...], sizes: tuple[int, ...]) -> Any:
@@ -35,6 +37,7 @@ class ShardedParameter:
         shard_dim: the dimension to shard.
         device: the device of the shard.
         policy: the dtypes.
+        dp_dims: the data parallel dimensions of the mesh of the parameter, if that has others too.
     """
 
     def __init__(
@@ -46,9 +49,12 @@ class ShardedParameter:
         shard_dim: int,
         device: _device,
         policy: MixedPrecisionPolicy,
+        dp_dims: DataParallelMeshDims | None = None,
     ) -> None:
         self.places, self.name, self.info, self.dim = places, name, info, shard_dim
-        self.dtype, self.gathered_dtype = parameter.dtype, policy._gathered_dtype(parameter)
+        gathered = policy._gathered_dtype(parameter)
+        #: The dtype that the policy converts to, if it does. The user may convert the sharded parameter later.
+        self._converted_dtype = None if gathered == parameter.dtype else gathered
         #: The gradient of the whole that waits to be reduced.
         self.unreduced: Tensor | None = None
         #: The gradient of the shard that waits to be reduced over the replicas.
@@ -60,7 +66,12 @@ class ShardedParameter:
         on_dp: Placement = Shard(shard_dim)
         self.placements: tuple[Placement, ...] = (on_dp,)
         if isinstance(parameter, DTensor):
-            whole, on_dp = self._of_inner_mesh(parameter)
+            inner, placements = parameter.device_mesh, parameter.placements
+            if dp_dims is not None:
+                inner, placements = other_part(parameter, dp_dims)
+            whole = parameter._local_tensor.detach()
+            if inner is not None:
+                on_dp = self._of_inner_mesh(inner, placements)
         replicated = (Replicate(),) if info.replicas is not None else ()
         self.placements = (*replicated, on_dp, *(self.inner[1] if self.inner else ()))
         self.whole_sizes = tuple(whole.shape)
@@ -85,15 +96,19 @@ class ShardedParameter:
                 part = part.to(device)
             # A copy of its own, so that the memory of the whole is freed.
             part = part.clone().contiguous()
-        self.sharded = Parameter(on_mesh(part, self.mesh, self.placements, self.sizes), parameter.requires_grad)
+        self.sharded: Any = Parameter(on_mesh(part, self.mesh, self.placements, self.sizes), parameter.requires_grad)
         for key, value in parameter.__dict__.items():
             if key != "_is_param":
                 setattr(self.sharded, key, value)
         self.put(self.sharded)
 
-    def _of_inner_mesh(self, parameter: DTensor) -> tuple[Tensor, Placement]:
-        """Set the mesh of both parallelisms. Return the part of this rank, and the placement on the outer mesh."""
-        inner, placements = parameter.device_mesh, parameter.placements
+    def _of_inner_mesh(self, inner: DeviceMesh, placements: tuple[Placement, ...]) -> Placement:
+        """Set the mesh of both parallelisms, of which ``inner`` is one. Return the placement on the outer mesh."""
+        if inner.device_type != self.mesh.device_type:
+            raise ValueError(
+                "Requires DTensor to have mesh of the same type as the FSDP mesh but got "
+                f"{inner.device_type} for DTensor and {self.mesh.device_type} for FSDP"
+            )
         if inner._get_root_mesh() != self.mesh._get_root_mesh():
             raise AssertionError(
                 "FSDP requires the DP and model parallel TP/EP mesh to have the same parent mesh but got: \n"
@@ -101,15 +116,19 @@ class ShardedParameter:
             )
         if len(placements) > 2 or any(p.is_partial() for p in placements):
             raise NotImplementedError(f"FSDP only supports 1D TP/EP or 2D EP+TP, not {placements}")
-        self.inner = (inner, placements, tuple(parameter.shape))
+        self.inner = (inner, placements, self.sizes)
         self.mesh = self.mesh._concatenate([self.mesh, inner])
         parts = 1
         for dim, placement in enumerate(placements):
             if placement.is_shard(self.dim):
                 parts *= inner.size(dim)
         # The inner mesh has divided the dimension before this one does.
-        outer = Shard(self.dim) if parts == 1 else _StridedShard(self.dim, split_factor=parts)
-        return parameter._local_tensor, outer
+        return Shard(self.dim) if parts == 1 else _StridedShard(self.dim, split_factor=parts)
+
+    @property
+    def gathered_dtype(self) -> Any:
+        """The dtype of the gathered parameter."""
+        return self._converted_dtype or self.sharded.dtype
 
     def put(self, value: Any) -> None:
         """Make ``value`` the parameter in all modules that have it."""
@@ -174,8 +193,8 @@ class ShardedParameter:
     def add_gradient(self, reduced: Tensor) -> None:
         """Add the reduced gradient of this rank's shard to ``.grad``, and call hooks."""
         own = reduced.narrow(self.dim, 0, self.length)
-        if own.dtype != self.dtype:
-            own = own.to(self.dtype)
+        if own.dtype != self.sharded.dtype:
+            own = own.to(self.sharded.dtype)
         target = self.local()
         if own.device != target.device:
             own = own.to(target.device)

@@ -80,3 +80,19 @@ class DataParallelMeshDims:
     def __post_init__(self) -> None:
         if self.shard is None and self.replicate is None:
             raise ValueError("At least one of shard or replicate must be set in DataParallelMeshDims")
+
+    @property
+    def shard_names(self) -> tuple[str, ...]:
+        """The names of `shard`, as a tuple."""
+        return _as_names(self.shard)
+
+    @property
+    def replicate_names(self) -> tuple[str, ...]:
+        """The names of `replicate`, as a tuple."""
+        return _as_names(self.replicate)
+
+
+def _as_names(given: str | tuple[str, ...] | None) -> tuple[str, ...]:
+    if given is None:
+        return ()
+    return (given,) if isinstance(given, str) else tuple(given)

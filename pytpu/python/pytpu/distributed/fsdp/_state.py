@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 
 from ... import _C, Tensor, device as _device, is_grad_enabled
@@ -18,24 +19,34 @@ if TYPE_CHECKING:
 
 
 def converted(structure: Any, f: Callable[[Tensor], Tensor]) -> Any:
-    """Return nested tuples, lists, dicts and dataclasses with ``f`` of each tensor."""
+    """Return nested tuples, lists, dicts and dataclasses with ``f`` of each tensor.
+
+    Parts that ``f`` does not change are the same objects, so that a module may write to them.
+    """
     if isinstance(structure, Tensor):
         return f(structure)
     if isinstance(structure, dict):
-        values = {key: converted(value, f) for key, value in structure.items()}
-        if type(structure) is dict:
-            return values
-        for key, value in values.items():
-            structure[key] = value
+        before = dict(structure)
+    elif isinstance(structure, (list, tuple)):
+        before = dict(enumerate(structure))
+    elif dataclasses.is_dataclass(structure) and not isinstance(structure, type):
+        before = {field.name: getattr(structure, field.name) for field in dataclasses.fields(structure)}
+    else:
+        return structure
+    parts = {key: converted(value, f) for key, value in before.items()}
+    if all(parts[key] is before[key] for key in before):
         return structure
     if isinstance(structure, tuple) and hasattr(structure, "_fields"):
-        return type(structure)(*(converted(part, f) for part in structure))
+        return type(structure)(*parts.values())
     if isinstance(structure, (list, tuple)):
-        return type(structure)(converted(part, f) for part in structure)
-    if dataclasses.is_dataclass(structure) and not isinstance(structure, type):
-        parts = {field.name: converted(getattr(structure, field.name), f) for field in dataclasses.fields(structure)}
-        return dataclasses.replace(structure, **parts)
-    return structure
+        return type(structure)(parts.values())
+    made = copy.copy(structure)
+    for key, value in parts.items():
+        if isinstance(structure, dict):
+            made[key] = value
+        else:
+            setattr(made, key, value)
+    return made
 
 
 class State:
@@ -62,7 +73,7 @@ class State:
         for group in groups:
             group.reshards_after_forward = reshards_after_forward is not False
         self.tree: Tree | None = None
-        self.is_root = False
+        self._is_root = False
         #: Whether inputs of the root become the gathered dtype, if those of other modules do not.
         self.casts_root_inputs = False
         #: Modules to gather early in forward and in backward, that the user has named.
@@ -102,13 +113,13 @@ class State:
             self._to_run.clear()
             self.reshard()
 
-    def find_tree(self) -> Tree:
+    def _lazy_init(self) -> Tree:
         """Return the tree of this state. The first module whose forward is called is its root."""
         if self.tree is not None:
             return self.tree
         if len(self.modules) > 1:
             raise RuntimeError(f"FSDP requires a single root module but got {self.modules}")
-        self.is_root = True
+        self._is_root = True
         tree = self.tree = Tree()
         names = {id(module): name for name, module in self.modules[0].named_modules()}
         self._below = states_in(self.modules)
@@ -137,8 +148,8 @@ class State:
 
     def before_forward(self, module: Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """Gather the parameters. Return the inputs of the module, moved and converted."""
-        tree = self.find_tree()
-        if self.is_root:
+        tree = self._lazy_init()
+        if self._is_root:
             tree.begins_forward()
             for state in self._below:
                 state.forget_failed_call()
@@ -165,7 +176,7 @@ class State:
         return args, kwargs
 
     def _casts_inputs(self) -> bool:
-        return self.policy.cast_forward_inputs or (self.is_root and self.casts_root_inputs)
+        return self.policy.cast_forward_inputs or (self._is_root and self.casts_root_inputs)
 
     def _after(self, module: Module, args: Any, output: Any) -> Any:
         # The hook is called after an exception too, which may come before `_before` has ended.
@@ -190,7 +201,7 @@ class State:
                 x.register_hook(self._before_backward)
         if self.policy.output_dtype is not None:
             output = converted(output, lambda x: self._cast(x, self.policy.output_dtype))
-        if self.is_root and self.tree is not None:
+        if self._is_root and self.tree is not None:
             self.tree.ends_forward()
         return output
 

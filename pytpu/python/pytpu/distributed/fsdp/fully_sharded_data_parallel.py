@@ -5,18 +5,17 @@ from __future__ import annotations
 import contextlib
 import enum
 
-from ... import Tensor, accelerator, device as _device, linalg, no_grad, stack
+from ... import Tensor, device as _device, linalg, no_grad, stack
 from ...nn import Module, Parameter
-from .. import broadcast, get_global_rank
-from ..device_mesh import DeviceMesh, init_device_mesh
-from ..distributed_c10d import ProcessGroup, get_rank, get_world_size
+from ..device_mesh import DeviceMesh
+from ..distributed_c10d import ProcessGroup, get_rank
 from ..tensor import DTensor
 from . import _optimizer_state
 from ._group import ParameterGroup
-from ._mesh import FSDPMeshInfo, _get_mesh_info
-from ._module import _move_buffers, _places
+from ._managed import move_buffers, places_of
 from ._parameter import ShardedParameter, on_mesh
 from ._policies import MixedPrecisionPolicy
+from ._setup import cast_buffers, compute_device, copy_from_first, ignored_in, materialize, mesh_of
 from ._state import _KEY, State, states_in
 from .api import (
     BackwardPrefetch,
@@ -54,7 +53,6 @@ _CONFIGS: dict[StateDictType, tuple[type[StateDictConfig], type[OptimStateDictCo
     StateDictType.LOCAL_STATE_DICT: (LocalStateDictConfig, LocalOptimStateDictConfig),
     StateDictType.SHARDED_STATE_DICT: (ShardedStateDictConfig, ShardedOptimStateDictConfig),
 }
-_HYBRID = (ShardingStrategy.HYBRID_SHARD, ShardingStrategy._HYBRID_SHARD_ZERO2)
 
 
 class OptimStateKeyType(enum.Enum):
@@ -104,6 +102,11 @@ class FullyShardedDataParallel(Module):
         >>> dist.destroy_process_group()
     """
 
+    _is_summoned = False
+    _settings = StateDictSettings(
+        StateDictType.FULL_STATE_DICT, FullStateDictConfig(), FullOptimStateDictConfig(offload_to_cpu=False)
+    )
+
     def __init__(
         self,
         module: Module,
@@ -132,9 +135,9 @@ class FullyShardedDataParallel(Module):
         precision = mixed_precision or MixedPrecision()
         if precision.keep_low_precision_grads:
             raise NotImplementedError("MixedPrecision: keep_low_precision_grads is not implemented")
-        ignored = _ignored(module, ignored_modules, ignored_states)
-        device = _compute_device(module, device_id, device_mesh)
-        info = _mesh_of(strategy, process_group, device_mesh, device)
+        ignored = ignored_in(module, ignored_modules, ignored_states)
+        device = compute_device(module, device_id, device_mesh)
+        info = mesh_of(strategy, process_group, device_mesh, device)
         if auto_wrap_policy is not None:
             settings: dict[str, Any] = {
                 "process_group": process_group,
@@ -152,14 +155,14 @@ class FullyShardedDataParallel(Module):
                 "device_mesh": info.mesh if process_group is None else None,
             }
             _wrap_below(module, auto_wrap_policy, settings, ignored, precision)
-        own = _places((module,), {p for p in module.parameters() if id(p) in ignored})
-        _materialize(own, param_init_fn, device)
-        own = _places((module,), {p for p in module.parameters() if id(p) in ignored})
-        _move_buffers((module,), device)
+        own = places_of((module,), {p for p in module.parameters() if id(p) in ignored})
+        materialize(own, param_init_fn, device)
+        own = places_of((module,), {p for p in module.parameters() if id(p) in ignored})
+        move_buffers((module,), device)
         if precision.buffer_dtype is not None:
-            _cast_buffers(module, precision.buffer_dtype)
+            cast_buffers(module, precision.buffer_dtype)
         if sync_module_states:
-            _copy_from_first(module, own, info, device)
+            copy_from_first(module, own, info, device)
         policy = MixedPrecisionPolicy(
             precision.param_dtype,
             precision.reduce_dtype or precision.param_dtype,
@@ -175,10 +178,6 @@ class FullyShardedDataParallel(Module):
         self.sharding_strategy, self.mixed_precision = strategy, precision
         self.compute_device, self._device_mesh = device, info.mesh
         self.process_group = info.shard_process_group
-        self._settings = StateDictSettings(
-            StateDictType.FULL_STATE_DICT, FullStateDictConfig(), FullOptimStateDictConfig(offload_to_cpu=False)
-        )
-        self._is_summoned = False
         state = State((self,), [group], policy, device, None if reshards else False)
         state.casts_root_inputs = precision.cast_root_forward_inputs
         self.__dict__[_KEY] = state
@@ -227,8 +226,8 @@ class FullyShardedDataParallel(Module):
 
     def check_is_root(self) -> bool:
         """Return whether this module was the first whose forward was called."""
-        self._state.find_tree()
-        return self._state.is_root
+        self._state._lazy_init()
+        return self._state._is_root
 
     @staticmethod
     def fsdp_modules(module: Module, root_only: bool = False) -> list[FullyShardedDataParallel]:
@@ -439,9 +438,7 @@ class FullyShardedDataParallel(Module):
             module: the module.
         """
         found = FullyShardedDataParallel.fsdp_modules(module)
-        if found:
-            return found[0]._settings
-        return StateDictSettings(StateDictType.FULL_STATE_DICT, FullStateDictConfig(), FullOptimStateDictConfig())
+        return (found[0] if found else FullyShardedDataParallel)._settings
 
     @staticmethod
     @contextlib.contextmanager
@@ -610,101 +607,6 @@ class FullyShardedDataParallel(Module):
         return _optimizer_state.rekeyed(model, optim, optim_state_dict, is_named)
 
 
-def _ignored(module: Module, modules: Any, states: Any) -> set[int]:
-    """Return the ids of the modules and parameters that stay as they are."""
-    if modules is not None and states is not None:
-        raise ValueError(
-            "Cannot pass both ignored_modules and ignored_states at the same time. Please just pass ignored_states."
-        )
-    given = list(modules if modules is not None else states or ())
-    is_modules = all(isinstance(each, Module) for each in given)
-    if modules is not None and not is_modules:
-        raise TypeError(f"`ignored_modules` should be an iterable of `torch.nn.Module`s but got {given}")
-    if not is_modules and not all(isinstance(each, Tensor) for each in given):
-        types = sorted({str(type(each)) for each in given})
-        raise ValueError(
-            f"ignored_states expects all nn.Parameter or all nn.Module list elements but got types {types}"
-        )
-    ignored: set[int] = set()
-    for each in given:
-        if isinstance(each, FullyShardedDataParallel):
-            raise ValueError("`ignored_modules` should not include FSDP modules")
-        if isinstance(each, Module):
-            ignored |= {id(below) for below in each.modules()} | {id(p) for p in each.parameters()}
-        else:
-            ignored.add(id(each))
-    return ignored
-
-
-def _compute_device(module: Module, given: int | _device | None, mesh: DeviceMesh | None) -> _device:
-    """Return the device that the module computes on."""
-    if isinstance(given, int):
-        kind = accelerator.current_accelerator()
-        return _device(kind.type if kind is not None else "cpu", given)
-    if given is not None:
-        return _device(given)
-    if mesh is not None:
-        return _device(mesh.device_type)
-    kinds = {p.device.type for p in module.parameters()} - {"meta"}
-    if len(kinds) > 1:
-        raise RuntimeError(f"FSDP only supports single device modules but got params on {kinds}")
-    if kinds:
-        return _device(kinds.pop())
-    kind = accelerator.current_accelerator() if accelerator.is_available() else None
-    return _device("cpu" if kind is None else kind.type)
-
-
-#: Meshes that wrappers have made, by their shape, groups and device. Nested wrappers share one.
-_meshes: dict[Any, DeviceMesh] = {}
-
-
-def _mesh_of(strategy: ShardingStrategy, groups: Any, mesh: DeviceMesh | None, device: _device) -> FSDPMeshInfo:
-    """Return the mesh of a strategy."""
-    is_hybrid = strategy in _HYBRID
-    if is_hybrid and groups is None and mesh is None:
-        # As PyTorch does: shard within a host, and replicate between hosts.
-        import os
-
-        here = int(os.environ.get("LOCAL_WORLD_SIZE", get_world_size()))
-        mesh = _made((get_world_size() // here, here), None, device)
-    if is_hybrid and mesh is not None and mesh.ndim != 2:
-        raise ValueError(f"Expected device_mesh to have ndim=2 but got {mesh.ndim}")
-    if is_hybrid and mesh is None:
-        if not isinstance(groups, tuple) or len(groups) != 2:
-            raise ValueError(
-                "Expected process_group to be passed in as either None or Tuple[dist.ProcessGroup, dist.ProcessGroup] "
-                f"but got {type(groups)}"
-            )
-        mesh = _made((groups[1].size(), groups[0].size()), (groups[1], groups[0]), device)
-    if strategy is ShardingStrategy.NO_SHARD and mesh is None:
-        # Each rank has a mesh dimension of its own to shard over.
-        size = get_world_size() if groups is None else groups.size()
-        if groups is not None and size != get_world_size():
-            raise NotImplementedError("ShardingStrategy.NO_SHARD: process_group must have all ranks")
-        mesh = _made((size, 1), None, device)
-    if mesh is None:
-        mesh = _made((get_world_size() if groups is None else groups.size(),), groups, device)
-    return _get_mesh_info(mesh)
-
-
-def _made(shape: tuple[int, ...], groups: Any, device: _device) -> DeviceMesh:
-    names = ("replicate", "shard") if len(shape) == 2 else ("shard",)
-    engines = tuple(id(group) for group in (groups if isinstance(groups, tuple) else (groups,)))
-    from ..distributed_c10d import _get_default_group
-
-    key = (shape, engines, device.type, id(_get_default_group()))
-    if key in _meshes:
-        return _meshes[key]
-    if groups is None:
-        mesh = init_device_mesh(device.type, shape, mesh_dim_names=names)
-    elif isinstance(groups, tuple):
-        raise NotImplementedError("FullyShardedDataParallel: pass a device_mesh in place of two process groups")
-    else:
-        mesh = DeviceMesh.from_group(groups, device.type, mesh_dim_names=names)
-    _meshes[key] = mesh
-    return mesh
-
-
 def _wrap_below(
     root: Module, policy: Any, settings: dict[str, Any], ignored: set[int], precision: MixedPrecision
 ) -> None:
@@ -759,43 +661,9 @@ def _wrap_chosen(module: Module, chosen: dict[int, dict[str, Any]], done: dict[i
             setattr(module, name, done[id(child)])
 
 
-def _materialize(places: Any, init: Callable[[Module], None] | None, device: _device) -> None:
-    """Give values to the parameters on device ``meta``."""
-    if init is not None and not callable(init):
-        raise ValueError(f"Expected {init} to be callable but got {type(init)}")
-    modules = {id(m): m for p, _, where in places if p.device.type == "meta" for m, _ in where}
-    for module in modules.values():
-        if init is not None:
-            init(module)
-            continue
-        module.to_empty(device=device, recurse=False)
-        with no_grad():
-            module.reset_parameters()  # type: ignore[operator]  # Modules with parameters have it, or raise.
-
-
-def _cast_buffers(module: Module, dtype: Any) -> None:
-    for each in module.modules():
-        for name, buffer in each._buffers.items():
-            if buffer is not None and buffer.is_floating_point():
-                each._buffers[name] = buffer.to(dtype)
-
-
-def _copy_from_first(module: Module, places: Any, info: FSDPMeshInfo, device: _device) -> None:
-    groups = [info.shard_process_group] + ([info.replicas] if info.replicas is not None else [])
-    tensors = [p for p, _, _ in places] + list(module.buffers())
-    with no_grad():
-        for tensor in tensors:
-            if isinstance(tensor, DTensor):
-                continue
-            value = tensor.detach().to(device).contiguous()
-            for group in groups:
-                broadcast(value, get_global_rank(group, 0), group)
-            tensor.detach().copy_(value)
-
-
 def _show_whole(parameter: ShardedParameter, is_shown: bool, to_cpu: bool, with_grads: bool) -> None:
     parameter.take_current()
-    sharded = parameter.sharded
+    sharded: Any = parameter.sharded
     whole = sharded.detach().full_tensor()
     gradient = sharded.grad.full_tensor() if with_grads and sharded.grad is not None else None
     if not is_shown:
@@ -831,10 +699,10 @@ def _to_saved(module: Any, state: dict[str, Any], prefix: str, metadata: object)
     config = settings.state_dict_config
     is_kept = not getattr(config, "rank0_only", False) or get_rank() == 0
     for key in [key for key in state if key.startswith(inner)]:
-        value = state.pop(key)
+        value: Any = state.pop(key)
         if isinstance(value, DTensor):
             if is_full:
-                value = value.detach().full_tensor()
+                value = value.full_tensor().detach()
             elif config.offload_to_cpu and value._local_tensor.device.type != "cpu":
                 value = on_mesh(value._local_tensor.cpu(), value.device_mesh, value.placements, tuple(value.shape))
         if isinstance(value, Tensor) and not isinstance(value, DTensor) and is_full and config.offload_to_cpu:

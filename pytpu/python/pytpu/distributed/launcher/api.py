@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from ..elastic import events
 from ..elastic.agent.server.api import WorkerSpec
 from ..elastic.agent.server.health_check_server import HealthCheckServer
 from ..elastic.agent.server.local_elastic_agent import LocalElasticAgent
@@ -145,7 +146,7 @@ class elastic_launch:
         return launch_agent(*self._job, list(args), self._health)
 
 
-def _title(entrypoint: Callable[..., Any] | str | None, args: list[Any]) -> str:
+def _get_entrypoint_name(entrypoint: Callable[..., Any] | str | None, args: list[Any]) -> str:
     """Return the name of the function, or of the program. The program of ``python -u script.py`` is ``script.py``."""
     if entrypoint == sys.executable:
         programs = [arg for arg in args if not str(arg).startswith("-")]
@@ -238,8 +239,13 @@ def launch_agent(
         shutdown_timeout=cast(int, config.shutdown_timeout),
         health_check_server=health_check_server,
     )
-    with _take_part(handler):
-        result = agent.run()
+    try:
+        with _take_part(handler):
+            result = agent.run()
+    except Exception:
+        events.record(agent.get_event_failed(), config.event_log_handler)
+        raise
+    events.record(agent.get_event_succeeded(), config.event_log_handler)
     if result.is_failed():
-        raise ChildFailedError(_title(entrypoint, args), result.failures)
+        raise ChildFailedError(_get_entrypoint_name(entrypoint, args), result.failures)
     return result.return_values

@@ -103,6 +103,11 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         """Return the part of a parameter group that belongs to this rank."""
         return group | {"params": [p for p in group["params"] if self._owners[id(p)] == self.rank]}
 
+    @property
+    def _all_params(self) -> list[torch.Tensor]:
+        """The parameters of all ranks, in their order."""
+        return [p for group in self.param_groups for p in group["params"]]
+
     @staticmethod
     def _copy_settings(sources: list[dict[str, Any]], targets: list[dict[str, Any]]) -> None:
         """Copy what parameter groups have besides their parameters, such as learning rates."""

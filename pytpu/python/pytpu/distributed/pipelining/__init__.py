@@ -10,6 +10,7 @@ from .schedules import (
     ScheduleInterleavedZeroBubble,
     ScheduleLoopedBFS,
     ScheduleZBVZeroBubble,
+    _ScheduleForwardOnly as _ScheduleForwardOnly,
     analyze_pipeline_activation_liveness,
 )
 from .stage import PipelineStage, PipelineStageInfo, build_stage

@@ -124,6 +124,19 @@ def _with_parameters(
     return result
 
 
+def _merged(compute_actions: Sequence[_Action | None]) -> list[_Action]:
+    """Turn each backward of inputs that its backward of weights follows into a full backward. Drop idle places."""
+    result: list[_Action] = []
+    for action in compute_actions:
+        if action is None:
+            continue
+        if action.computation_type == W and result and result[-1] == action._replace(computation_type=I):
+            result[-1] = action._replace(computation_type=B)
+        else:
+            result.append(action)
+    return result
+
+
 def _with_reductions(
     actions: Sequence[_Action | None], n_microbatches: int, defer_reduce_grad_wait: bool = False
 ) -> list[_Action]:

@@ -74,7 +74,7 @@ class _GroupTransport(_Transport):
         return dist.P2POp(dist.irecv, buffer, self._global(peer), self._group)
 
     def post(self, ops: Sequence[dist.P2POp]) -> Sequence[_Pending]:
-        return dist.batch_isend_irecv([*ops]) if ops else []
+        return _batch_p2p(ops)
 
     def send_object(self, value: Any, peer: int) -> None:
         dist.send_object_list([value], dst=self._global(peer), group=self._group)
@@ -93,6 +93,11 @@ class _GroupTransport(_Transport):
 def _transport_of(group: Any) -> _Transport:
     """Return the transport of a stage's `group`."""
     return group if isinstance(group, _Transport) else _GroupTransport(group)
+
+
+def _batch_p2p(p2p_ops: Sequence[dist.P2POp], desc: str | None = None) -> Sequence[_Pending]:
+    """Start messages of process groups, if there are any. `desc` has no effect."""
+    return dist.batch_isend_irecv([*p2p_ops]) if p2p_ops else []
 
 
 def _wait_batch_p2p(work: Sequence[_Pending]) -> None:

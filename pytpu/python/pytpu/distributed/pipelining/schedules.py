@@ -32,20 +32,21 @@ from ._actions import (
     I as I,
     W as W,
     _Action,
-    _as_text as _as_text,
+    _as_text,
     _ComputationType,
     _read_csv,
     _write_csv,
 )
 from ._liveness import (
     PipelineActivationLiveness,
-    _slots as _slots,
+    _slots,
     analyze_pipeline_activation_liveness,
 )
 from ._lowering import (
     _check_reductions,
     _check_rows,
     _check_waits,
+    _merged,
     _stages_ahead,
     _with_few_sends,
     _with_late_receives,
@@ -55,7 +56,7 @@ from ._lowering import (
     _with_waits,
 )
 from ._shapes import _ranks_of_stages
-from ._simulation import _in_steps, _write_trace as _write_trace
+from ._simulation import _in_steps, _write_trace
 from ._step import _PipelineContext, _PipelineSchedule
 from ._tables import (
     _dual_pipe_v_row,
@@ -69,6 +70,7 @@ from ._tables import (
     _zbv_row,
 )
 from ._transport import (
+    _batch_p2p as _batch_p2p,
     _wait_batch_p2p as _wait_batch_p2p,
 )
 from .microbatch import TensorChunkSpec
@@ -90,6 +92,22 @@ __all__ = [
 ]
 
 logger = logging.getLogger(__name__)
+
+# Programs that look at tables use PyTorch's names of these functions.
+_add_reduce_grad = _with_reductions
+_add_send_recv = _with_messages
+_add_unshard_reshard = _with_parameters
+_add_wait_send = _with_waits
+_add_wait_send_budget = _with_few_sends
+_assign_pipeline_activation_slots = _slots
+_defer_recv_ops = _with_late_receives
+_dump_chrometrace = _write_trace
+_format_pipeline_order = _as_text
+_merge_bw = _merged
+_resolve_unshard_lookahead = _stages_ahead
+_simulate_comms_compute = _in_steps
+_validate_schedule = _check_rows
+_validate_send_waits = _check_waits
 
 
 def _reduced(row: list[_Action | None], microbatches: int) -> list[_Action | None]:
@@ -144,6 +162,25 @@ class PipelineScheduleSingle(_PipelineSchedule):
             rows = {rank: _reduced(row, self._n_microbatches) for rank, row in self.pipeline_order.items()}
             self._lowered = _with_waits(_with_messages(rows, lambda stage: stage, self._num_stages))
         return self._lowered
+
+
+class _ScheduleForwardOnly(PipelineScheduleSingle):
+    """Forwards alone, without a loss. The arguments are those of `PipelineScheduleSingle`."""
+
+    def _table(self):
+        return {
+            rank: [
+                action
+                for action in _gpipe_row(rank, self._num_stages, self._n_microbatches)
+                if action is None or action.computation_type == FORWARD
+            ]
+            for rank in range(self._num_stages)
+        }
+
+    def _step_microbatches(self, arg_mbs, kwarg_mbs, target_mbs=None, losses=None, *args, **kwargs):
+        if target_mbs is not None or losses is not None:
+            raise RuntimeError("Forward-only schedule does not support loss computation")
+        super()._step_microbatches(arg_mbs, kwarg_mbs, target_mbs, losses, *args, **kwargs)
 
 
 class ScheduleGPipe(PipelineScheduleSingle):
@@ -391,6 +428,8 @@ class _PipelineScheduleRuntime(PipelineScheduleMulti):
             rows = _with_few_sends(rows, self._rank_of, self._max_outstanding_sends)
         self.pipeline_order_with_comms = rows
         self._is_checked = False
+
+    _prepare_schedule_with_comms = _set_table
 
     def _lower(self, actions: dict[int, list[_Action | None]], ahead: tuple[int, ...]) -> dict[int, list[_Action]]:
         rows = {}

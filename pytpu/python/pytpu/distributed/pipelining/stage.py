@@ -479,6 +479,10 @@ class PipelineStage:
         return () if self.is_last else _metas(_as_tensors(output))
 
 
+# PyTorch's name of what programs derive stages of their own from.
+_PipelineStageBase = PipelineStage
+
+
 def build_stage(
     stage_module: Module, stage_index: int, pipe_info: Any, device: torch.device, group: Any = None
 ) -> PipelineStage:

@@ -1,8 +1,23 @@
 """``torch.distributed.tensor``: tensors of which each rank of a mesh has a part."""
 
+from ...serialization import add_safe_globals
+from .._mesh_layout import _FlatLayout, _MeshLayout
 from ..device_mesh import DeviceMesh as DeviceMesh, init_device_mesh as init_device_mesh
-from ._api import DTensor, distribute_module, distribute_tensor, empty, full, ones, rand, randn, zeros
-from .placement_types import Partial, Placement, Replicate, Shard
+from ._api import (
+    DTensor,
+    _rebuilt,
+    distribute_module,
+    distribute_tensor,
+    empty,
+    full,
+    linspace,
+    logspace,
+    ones,
+    rand,
+    randn,
+    zeros,
+)
+from .placement_types import Partial, Placement, Replicate, Shard, _StridedShard
 
 __all__ = [
     "DTensor",
@@ -14,8 +29,15 @@ __all__ = [
     "distribute_tensor",
     "empty",
     "full",
+    "linspace",
+    "logspace",
     "ones",
     "rand",
     "randn",
     "zeros",
 ]
+
+# What the pickle of a sharded tensor names.
+add_safe_globals(
+    [DTensor, DeviceMesh, Partial, Replicate, Shard, _FlatLayout, _MeshLayout, _StridedShard, _rebuilt]  # type: ignore[list-item]
+)

@@ -14,10 +14,13 @@ from ... import (
     dtype as _dtype,
     full as _full,
     get_default_dtype,
+    linspace as _linspace,
+    logspace as _logspace,
     nn,
     no_grad,
     strided,
 )
+from ..._absent import absent_class
 from ...autograd import Function
 from ..device_mesh import DeviceMesh, _mesh_resources
 from ..distributed_c10d import broadcast, get_global_rank
@@ -33,7 +36,19 @@ if TYPE_CHECKING:
     from ..checkpoint.metadata import ChunkStorageMetadata, MetadataIndex
     from ..checkpoint.planner import WriteItem
 
-__all__ = ["DTensor", "distribute_module", "distribute_tensor", "empty", "full", "ones", "rand", "randn", "zeros"]
+__all__ = [
+    "DTensor",
+    "distribute_module",
+    "distribute_tensor",
+    "empty",
+    "full",
+    "linspace",
+    "logspace",
+    "ones",
+    "rand",
+    "randn",
+    "zeros",
+]
 
 #: Numbers and groups of meshes by the mesh, the device of the parts and the groups, and meshes by their numbers.
 _numbers: dict[tuple[Any, ...], tuple[int, list[Any]]] = {}
@@ -228,7 +243,8 @@ class DTensor(Tensor, metaclass=_DTensorMeta):
     @property
     def device_mesh(self) -> DeviceMesh:
         """The mesh of the tensor."""
-        return _meshes[self._sharding[0]]
+        number = self._sharding[0]
+        return _meshes[number] if number in _meshes else _meshes[_C._sharded_first(number)]
 
     @property
     def placements(self) -> tuple[Placement, ...]:
@@ -408,9 +424,7 @@ def distribute_tensor(
             whole = whole.to(mesh.device_type)
         number = _number(mesh, whole.device)
         if src_data_rank is None or whole.device.type == "meta":
-            replicated = [_packed(Replicate())] * mesh.ndim
-            made = _C._sharded_from_local(whole, number, replicated, list(whole.shape))
-            made = _C._sharded_redistribute(made, packed)
+            made = _part(whole, number, mesh, placed)
         elif src_data_rank == 0:
             made = _C._sharded_distribute(whole, number, packed)
         else:
@@ -421,6 +435,13 @@ def distribute_tensor(
             made = _C._sharded_distribute(whole, number, packed)
     made = made.detach().requires_grad_(tensor.requires_grad)
     return made  # type: ignore[no-any-return]
+
+
+def _part(whole: Tensor, number: int, mesh: DeviceMesh, placements: Sequence[Placement]) -> DTensor:
+    """Return a sharded tensor of a tensor that every rank has."""
+    replicated = [_packed(Replicate())] * mesh.ndim
+    made = _C._sharded_from_local(whole, number, replicated, list(whole.shape))
+    return _C._sharded_redistribute(made, [_packed(p) for p in placements])  # type: ignore[no-any-return]
 
 
 def distribute_module(
@@ -556,6 +577,59 @@ def full(
     return _filled(fill_value, (size,), dtype, requires_grad, device_mesh, placements)
 
 
+def linspace(
+    start: float,
+    end: float,
+    steps: int,
+    *,
+    dtype: _dtype | None = None,
+    layout: object = strided,
+    requires_grad: bool = False,
+    device_mesh: DeviceMesh | None = None,
+    placements: Sequence[Placement] | None = None,
+) -> DTensor:
+    """Return a sharded tensor of ``steps`` numbers at equal distances. The other arguments are those of `zeros`.
+
+    Args:
+        start: the first number.
+        end: the last number.
+        steps: how many numbers.
+    """
+    return _spaced(_linspace(start, end, steps, dtype=dtype), requires_grad, device_mesh, placements)
+
+
+def logspace(
+    start: float,
+    end: float,
+    steps: int,
+    base: float = 10.0,
+    *,
+    dtype: _dtype | None = None,
+    layout: object = strided,
+    requires_grad: bool = False,
+    device_mesh: DeviceMesh | None = None,
+    placements: Sequence[Placement] | None = None,
+) -> DTensor:
+    """Return a sharded tensor of ``steps`` powers of ``base``. The other arguments are those of `zeros`.
+
+    Args:
+        start: the first exponent.
+        end: the last exponent.
+        steps: how many numbers. The exponents have equal distances.
+        base: the base.
+    """
+    return _spaced(_logspace(start, end, steps, base, dtype=dtype), requires_grad, device_mesh, placements)
+
+
+def _spaced(
+    whole: Tensor, requires_grad: bool, device_mesh: DeviceMesh | None, placements: Sequence[Placement] | None
+) -> DTensor:
+    mesh = _current(device_mesh)
+    whole = whole.to(_device_of(mesh))
+    made = _part(whole, _number(mesh, whole.device), mesh, _placements(placements, mesh, 1))
+    return made.requires_grad_(requires_grad)  # type: ignore[return-value]  # It stays a sharded tensor.
+
+
 def rand(
     *size: Any,
     requires_grad: bool = False,
@@ -603,3 +677,8 @@ def _random(
     made = x.redistribute(placements=_placements(placements, x.device_mesh, x.ndim))
     made.requires_grad_(requires_grad)
     return made
+
+
+# The package `spmd_types` looks for these functions in graphs. Sharded tensors here are made and read by others.
+_FromTorchTensor = absent_class("torch.distributed.tensor._api._FromTorchTensor", "use DTensor.from_local")
+_ToTorchTensor = absent_class("torch.distributed.tensor._api._ToTorchTensor", "use DTensor.to_local")

@@ -10,7 +10,25 @@ import enum
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["SDPBackend", "WARN_FOR_UNFUSED_KERNELS", "sdpa_kernel"]
+from ..._absent import absent_function
+
+__all__ = [
+    "SDPBackend",
+    "WARN_FOR_UNFUSED_KERNELS",
+    "activate_flash_attention_impl",
+    "current_flash_attention_impl",
+    "sdpa_kernel",
+]
+
+activate_flash_attention_impl = absent_function(
+    "torch.nn.attention.activate_flash_attention_impl", "there are no other implementations of flash attention"
+)
+
+
+def current_flash_attention_impl() -> str | None:
+    """Return `None`: no other implementation of flash attention is in use."""
+    return None
+
 
 # Whether a fallback from a fused implementation warns. There are no fallbacks here.
 WARN_FOR_UNFUSED_KERNELS = False

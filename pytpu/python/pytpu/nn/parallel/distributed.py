@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 
 import pytpu as torch
 
-from ..._absent import absent_class, absent_function
+from ..._absent import absent_class
+from ..modules.batchnorm import SyncBatchNorm
 from ..modules.module import Module
 from .scatter_gather import scatter_kwargs
 
@@ -36,7 +38,14 @@ _FIRST_BUCKET_BYTES = _MB_TO_BYTES
 _PLACE = "torch.nn.parallel.distributed"
 _BucketCapacityConfig = absent_class(f"{_PLACE}._BucketCapacityConfig", "buckets are given by bucket_cap_mb alone")
 _MixedPrecision = absent_class(f"{_PLACE}._MixedPrecision", "use torch.autocast")
-_dump_DDP_relevant_env_vars = absent_function(f"{_PLACE}._dump_DDP_relevant_env_vars", "no variables are read")
+
+
+def _dump_DDP_relevant_env_vars() -> None:
+    """Print the environment variables by which ranks find each other, and those that PyTorch prints."""
+    launched = "RANK LOCAL_RANK WORLD_SIZE MASTER_PORT MASTER_ADDR CUDA_VISIBLE_DEVICES GLOO_SOCKET_IFNAME"
+    detail = "TORCH_DISTRIBUTED_DEBUG NCCL_SOCKET_IFNAME NCCL_DEBUG NCCL_TOPO_DUMP_FILE TORCH_NCCL_ASYNC_ERROR_HANDLING"
+    for name in f"{launched} {detail}".split():
+        print(f"env:{name}={os.environ.get(name, 'N/A')}")
 
 
 def _tensors_in(structure: Any) -> list[torch.Tensor]:
@@ -159,7 +168,7 @@ class DistributedDataParallel(Module):
 
         super().__init__()
         self._join_state = _JoinState()
-        #: The text of the last error that a communication hook was refused with.
+        #: The text of the last refused setting or communication hook.
         self._error = ""
         if process_group is not None and device_mesh is not None:
             raise RuntimeError("Cannot specify both process_group and device_mesh arguments.")
@@ -465,7 +474,11 @@ class DistributedDataParallel(Module):
         if self.static_graph:
             return
         if self.reducer.steps() > 0:
-            raise RuntimeError("DistributedDataParallel: the graph must be set static before the first step")
+            self._error = (
+                "set_static_graph() should be called before training loop starts and after DistributedDataParallel is "
+                "constructed."
+            )
+            raise RuntimeError(self._error)
         self.static_graph = True
         self.reducer.remove_hooks()
         self._make_reducer()
@@ -478,6 +491,9 @@ class DistributedDataParallel(Module):
             "world_size": self.process_group.size(),
             "rank": self.process_group.rank(),
             "module_name": type(self.module).__name__,
+            "dtypes": ", ".join(sorted({self._scalar_type(p) for p in self._parameters_by_number})),
+            "is_multi_device_module": int(len({p.device for p in self._parameters_by_number}) > 1),
+            "has_sync_bn": int(any(isinstance(module, SyncBatchNorm) for module in self.module.modules())),
             "device_ids": "" if self.device_ids is None else ", ".join(map(str, self.device_ids)),
             "output_device": -1 if self.output_device is None else self.output_device,
             "backend_name": self.process_group.name(),
@@ -494,6 +510,11 @@ class DistributedDataParallel(Module):
             "has_error": int(bool(self._error)),
             "error": self._error,
         }
+
+    @staticmethod
+    def _scalar_type(tensor: torch.Tensor) -> str:
+        """Return the name of a dtype in PyTorch's logs, such as ``float``."""
+        return tensor.type().rpartition(".")[2].removesuffix("Tensor").lower()
 
     @staticmethod
     def _set_params_and_buffers_to_ignore_for_model(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
+from typing import Any
 
 import pytpu as torch
 from pytpu import Tensor
@@ -86,7 +87,17 @@ def clip_grads_with_norm_(
         factor = torch.clamp(max_norm / (total_norm + 1e-6), max=1.0)
         for p in _listed(parameters):
             if p.grad is not None:
-                p.grad.mul_(factor.to(p.grad.device))
+                p.grad.mul_(_placed_like(factor, p.grad))
+
+
+def _placed_like(factor: Tensor, grad: Tensor) -> Tensor:
+    """Return a factor that a gradient can be multiplied with, which may be a sharded tensor."""
+    mesh: Any = getattr(grad, "device_mesh", None)
+    if mesh is None or hasattr(factor, "device_mesh"):
+        return factor.to(grad.device)
+    from ...distributed.tensor import DTensor, Replicate
+
+    return DTensor.from_local(factor.to(mesh.device_type), mesh, [Replicate()] * mesh.ndim, run_check=False)
 
 
 def clip_grad_norm_(

@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import Any
 
 from ..... import _C
+from ...events import Event
 from ...metrics import prof
 from ...multiprocessing import ProcessFailure, SignalException
 from ...rendezvous import RendezvousError, RendezvousGracefulExitError, RendezvousHandler
@@ -268,13 +269,18 @@ class SimpleElasticAgent(ElasticAgent):
             if isinstance(error, SignalException):
                 logger.warning("Received %s death signal, shutting down workers", error.sigval)
                 last_signal = error.sigval
-            self._reports.send("FAILED", raw_error=traceback.format_exc())
             raise
         finally:
             self._shutdown(last_signal, timeout=self._shutdown_seconds)
-        # The agent has done its work, even if the workers failed.
-        self._reports.send("SUCCEEDED")
         return result
+
+    def get_event_succeeded(self) -> Event:
+        """Return the event that the agent has done its work, even if the workers failed."""
+        return self._reports.event("SUCCEEDED")
+
+    def get_event_failed(self) -> Event:
+        """Return the event that the agent failed, with the exception that is handled now."""
+        return self._reports.event("FAILED", raw_error=traceback.format_exc())
 
     def _supervise(self) -> RunResult:
         """Start workers until one round of them has succeeded, or no restart is left."""

@@ -29,7 +29,11 @@ class Reports:
         self._begin = time.monotonic()
 
     def send(self, state: str, name: str = "", details: dict[str, Any] | None = None, **values: Any) -> None:
-        """Send an event about the agent.
+        """Send what `event` returns."""
+        record(self.event(state, name, details, **values), self._group.spec.event_log_handler)
+
+    def event(self, state: str, name: str = "", details: dict[str, Any] | None = None, **values: Any) -> Event:
+        """Return an event about the agent.
 
         Args:
             state: the state of the agent.
@@ -57,8 +61,7 @@ class Reports:
             "duration_ms": None,
         }
         source = EventSource.AGENT if values.get("worker_id") is None else EventSource.WORKER
-        event = Event(name or f"torchelastic.worker.status.{state}", source, metadata={**metadata, **values})
-        record(event, spec.event_log_handler)
+        return Event(name or f"torchelastic.worker.status.{state}", source, metadata={**metadata, **values})
 
     def _details(self) -> dict[str, Any]:
         return {

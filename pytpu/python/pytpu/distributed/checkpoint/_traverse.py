@@ -1,4 +1,4 @@
-"""``torch.distributed.checkpoint.traverse``: walks over nested state dicts."""
+"""Walks over nested state dicts."""
 
 from __future__ import annotations
 
