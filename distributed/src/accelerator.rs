@@ -102,7 +102,7 @@ fn solid(chips: usize) -> Option<Bounds> {
     let power = chips.is_power_of_two().then(|| chips.trailing_zeros())?;
     match power {
         0..=2 => flat(chips),
-        _ => Some([1 << (power / 3), 1 << ((power + 1) / 3), 1 << ((power + 2) / 3)]),
+        _ => Some([1 << (power / 3), 1 << ((power + 1) / 3), 1 << power.div_ceil(3)]),
     }
 }
 
