@@ -56,5 +56,9 @@ def _machine() -> str:
 
 def _finalize() -> None:
     """End MPI at the end of the program. It waits for all ranks, so not after an error, which they may not know of."""
+    # A launcher may stop to read the output of a rank that has ended MPI.
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
     if getattr(sys, "last_value", None) is None:
         _C._mpi_finalize()
