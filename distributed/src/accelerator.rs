@@ -46,8 +46,8 @@ impl Place {
         let place = Place { rank, size, local_rank: number("LOCAL_RANK", rank % local_size.max(1))?, local_size };
         if local_size == 0 || place.local_rank >= local_size || !size.is_multiple_of(local_size) {
             return Err(Error::value(format!(
-                "rank {rank} of {size}: LOCAL_RANK {} and LOCAL_WORLD_SIZE {local_size} do not fit. All hosts must have \
-                 equally many ranks",
+                "rank {rank} of {size}: LOCAL_RANK {} and LOCAL_WORLD_SIZE {local_size} do not fit. All hosts must \
+                 have equally many ranks",
                 place.local_rank
             )));
         }
