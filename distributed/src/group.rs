@@ -540,6 +540,12 @@ impl Group {
         })
     }
 
+    /// Return the error with which a rank has stopped the group, if one has.
+    pub(crate) fn abortion(&self) -> Option<Error> {
+        let text = self.meeting.find("abort").ok()??;
+        Some(Error::new(ErrorKind::DistBackend, String::from_utf8_lossy(&text)))
+    }
+
     /// Tell the receives that wait which ranks have left.
     pub(crate) fn note_absent_senders(&self) {
         let awaited = self.messages.lock().awaited();
@@ -548,6 +554,10 @@ impl Group {
         }
         for rank in awaited {
             if matches!(self.meeting.find(&format!("left/{rank}")), Ok(Some(_))) {
+                // A rank that stops the group says so before it leaves.
+                if let Some(error) = self.abortion() {
+                    return self.break_with(&error);
+                }
                 self.messages.lock().note_left(rank);
             }
         }

@@ -106,8 +106,8 @@ fn look(turn: u64) {
             remember(&|entry| entry.signs.clone_from(&signs));
         }
         if group.has_waited(PATIENCE) {
-            if let Ok(Some(text)) = group.meeting.find("abort") {
-                group.break_with(&Error::new(ErrorKind::DistBackend, String::from_utf8_lossy(&text)));
+            if let Some(error) = group.abortion() {
+                group.break_with(&error);
             } else if matches!(group.meeting.find("failed"), Ok(Some(_))) {
                 // The rank that failed is about to say why. It may wait for the call of this rank to fail.
                 group.break_with(&Error::new(ErrorKind::DistBackend, "a collective of another rank failed"));

@@ -15,7 +15,6 @@ use crate::metrics::{COUNTERS, count};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use torchtpu_tensor::comm::{self, Agreed, Cut, Decision, Proposal, Step, Ticket};
-use torchtpu_tensor::op::Prim;
 
 /// Cuts that are kept. A program has one for each place where a rank does something of its own.
 const MAX_ADOPTED: usize = 64;
@@ -170,11 +169,11 @@ impl Body {
     pub(super) fn steps(&self) -> Steps {
         let mut found = Steps { nodes: Vec::new(), steps: Vec::new() };
         for (n, node) in self.form.nodes.iter().enumerate() {
-            if let Prim::Collective(op) = &node.op
+            if let Some(op) = node.op.collective()
                 && let Some(ticket) = self.ticket(n).filter(|&ticket| ticket != Ticket::NONE)
                 && let Some(x) = self.form.inputs_of(n).first().and_then(|&x| self.form.meta_of(x))
             {
-                let op = (**op).clone();
+                let op = op.clone();
                 found.nodes.push(n);
                 found.steps.push(Step { ticket, op, dtype: x.dtype, sizes: x.dims });
             }

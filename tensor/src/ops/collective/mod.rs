@@ -141,12 +141,17 @@ impl Kind {
 }
 
 impl Prim {
-    /// The ranks that run the op together.
-    pub fn group(&self) -> Option<&Group> {
+    /// The op, if other ranks take part in it.
+    pub fn collective(&self) -> Option<&Collective> {
         match self {
-            Prim::Collective(op) => Some(&op.group),
+            Prim::Collective(op) => Some(op),
             _ => None,
         }
+    }
+
+    /// The ranks that run the op together.
+    pub fn group(&self) -> Option<&Group> {
+        self.collective().map(|op| &op.group)
     }
 }
 
