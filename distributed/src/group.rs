@@ -137,6 +137,7 @@ impl ProcessGroup {
         let transport = network.open(meeting.clone())?;
         let id = hash_text(&options.name) as u32;
         let told = format!("rank {rank} of group {}", options.name);
+        let messages = Mutex::new(Messages::new(id, told, meeting.clone(), transport.clone()));
         let group = Arc::new(Group {
             name: options.name.into(),
             rank,
@@ -148,7 +149,7 @@ impl ProcessGroup {
             network,
             turn: Turn::default(),
             links: Mutex::new(Links::new(rank, size, transport.clone())),
-            messages: Mutex::new(Messages::new(id, told, rank, size, transport.clone())),
+            messages,
             transport,
             has_driver: AtomicBool::new(false),
             message_count: AtomicU64::new(0),
@@ -554,10 +555,6 @@ impl Group {
         }
         for rank in awaited {
             if matches!(self.meeting.find(&format!("left/{rank}")), Ok(Some(_))) {
-                // A rank that stops the group says so before it leaves.
-                if let Some(error) = self.abortion() {
-                    return self.break_with(&error);
-                }
                 self.messages.lock().note_left(rank);
             }
         }

@@ -3,7 +3,7 @@
 //! They have links of their own, so that a receive that waits does not delay collectives. A message that no receive has
 //! asked for yet is kept until one does.
 
-use crate::transport::{Fault, HEADER_BYTES, Header, Lane, Receiver, Sender, Transport};
+use crate::transport::{Fault, HEADER_BYTES, Header, Lane, Meeting, Receiver, Sender, Transport};
 use crate::work::{Memory, Promise};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -70,6 +70,7 @@ pub(crate) struct Messages {
     rank: usize,
     /// Name of the group and rank, for errors.
     name: String,
+    meeting: Meeting,
     transport: Arc<dyn Transport>,
     sources: Vec<Source>,
     targets: Vec<Target>,
@@ -80,11 +81,13 @@ pub(crate) struct Messages {
 }
 
 impl Messages {
-    pub(crate) fn new(group: u32, name: String, rank: usize, size: usize, transport: Arc<dyn Transport>) -> Messages {
+    pub(crate) fn new(group: u32, name: String, meeting: Meeting, transport: Arc<dyn Transport>) -> Messages {
+        let (rank, size) = (meeting.rank, meeting.size);
         Messages {
             group,
             rank,
             name,
+            meeting,
             transport,
             sources: (0..size).map(|_| Source::default()).collect(),
             targets: (0..size).map(|_| Target::default()).collect(),
@@ -321,7 +324,11 @@ impl Messages {
                 let place = self.transport.place(peer).map(|p| format!(" ({p})")).unwrap_or_default();
                 format!("the rank{place} has died")
             }
-            Fault::Closed { .. } => "the rank has left the group".into(),
+            // A rank that stops the group says why before it leaves.
+            Fault::Closed { .. } => match self.meeting.find("abort") {
+                Ok(Some(text)) => String::from_utf8_lossy(&text).into_owned(),
+                _ => "the rank has left the group".into(),
+            },
             Fault::Died { place, .. } => format!("the rank ({place}) has died"),
             Fault::Corrupt { .. } => "a message has a wrong checksum".into(),
             Fault::System { text, .. } => text,
