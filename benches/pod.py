@@ -50,7 +50,7 @@ class Attention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """A product of two layers, of which one goes through a sigmoid."""
+    """The feed-forward part of a block: `down(silu(gate(x)) * up(x))`."""
 
     def __init__(self, width):
         super().__init__()

@@ -119,7 +119,7 @@ impl Messages {
         self.targets.iter().any(|t| t.sender.as_ref().is_some_and(|s| s.is_unread()))
     }
 
-    /// Return the ranks that receives wait for, except those that are known to have left.
+    /// Return the ranks from which messages are awaited. Ranks that are known to have left are not among them.
     pub(crate) fn awaited(&self) -> Vec<usize> {
         let waits = |rank: usize| self.wanted.iter().any(|w| w.from.is_none_or(|from| from == rank));
         (0..self.sources.len()).filter(|&r| r != self.rank && !self.sources[r].has_left && waits(r)).collect()

@@ -52,7 +52,7 @@ fn expect_mismatch(r: &Rank, x: &Tensor, lines: [u32; 2]) {
     }
 }
 
-/// Return the numbers of programs that were launched whole, and of those that were split, and of adopted cuts.
+/// Return three counts: programs launched whole, programs split, and adopted cuts.
 fn counts() -> (u64, u64, u64) {
     let m = lazy::metrics();
     (m.programs_fused, m.programs_split, m.cuts_adopted)

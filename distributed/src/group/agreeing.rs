@@ -71,8 +71,8 @@ impl ProcessGroup {
         Ok(agreement.insert(Arc::new(Agreement::new(rounds))).clone())
     }
 
-    /// Exchange the equal blocks of `data`, of which this rank has filled its own, with all ranks. Errors say that this
-    /// rank is about to run `request`, the collective with number `sequence`.
+    /// Exchange `data` with all ranks. It has one block for each rank, and this rank has filled its own. Errors say
+    /// that this rank is about to run `request`, the collective with number `sequence`.
     pub(crate) fn exchange(&self, request: &Request, sequence: u64, data: &mut [u8]) -> Result<()> {
         let group = &*self.0;
         group.expect_whole()?;

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use torchtpu_tensor::{Error, Result};
 
 impl ProcessGroup {
-    /// Make the group of `size` ranks of which only `rank` exists. Its collectives wait for no other rank. Their
-    /// results are those of ranks that call the same with the same elements.
+    /// Make a group of `size` ranks in which only `rank` exists. Its collectives do not wait. They give what they would
+    /// give if all ranks had made the same call with the same elements.
     ///
     /// # Errors
     /// Fails if `rank` or `options.ranks` do not fit `size`.

@@ -180,11 +180,11 @@ impl Mpi {
         MPI.get()
     }
 
-    /// Return this process's rank among those that `mpiexec` started.
+    /// Return the rank that `mpiexec` gave this process.
     pub fn rank(&self) -> usize {
         self.rank
     }
-    /// Return the number of processes that `mpiexec` started.
+    /// Return the number of processes of `mpiexec`.
     pub fn size(&self) -> usize {
         self.size
     }

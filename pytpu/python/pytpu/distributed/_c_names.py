@@ -1,4 +1,4 @@
-"""The names of ``torch._C._distributed_c10d``: those of the extension, and those that are written in Python here."""
+"""The names of ``torch._C._distributed_c10d``. Some are of the compiled module, and some are written in Python."""
 
 from __future__ import annotations
 

@@ -300,10 +300,11 @@ def _chunk(place: ShardMetadata) -> ChunkStorageMetadata:
     return ChunkStorageMetadata(torch.Size(place.shard_offsets), torch.Size(place.shard_sizes))
 
 
-def _as_size(sizes: Sequence[int | Sequence[int]]) -> Size:
+def _as_size(sizes: Sequence[Any]) -> Size:
+    """Return sizes that were given as integers, or as one sequence."""
     if len(sizes) == 1 and not isinstance(sizes[0], int):
         return torch.Size(sizes[0])
-    return torch.Size(sizes)  # type: ignore[arg-type]
+    return torch.Size(sizes)
 
 
 def empty(sharding_spec: ShardingSpec, *size: int | Sequence[int], **options: Any) -> ShardedTensor:
