@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 
 from ... import (
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from ._mesh import FSDPMeshInfo
     from ._parameter import ShardedParameter
     from ._policies import MixedPrecisionPolicy
+    from ._state import State
 
 #: Each shard in a message begins at a multiple of this number of bytes, so that it can be viewed in its dtype.
 _ALIGNMENT = 16
@@ -117,8 +119,7 @@ class Reduction:
         for parameter, part in zip(self.parameters, self.parts):
             if self.divisor is not None:
                 part = part / self.divisor
-            if self.group.reduced_hook is not None:
-                self.group.reduced_hook(part)
+            self.group.call_hook(part)
             parameter.add_gradient(part)
         return True
 
@@ -173,6 +174,8 @@ class ParameterGroup:
     def __init__(self, parameters: list[ShardedParameter], info: FSDPMeshInfo, policy: MixedPrecisionPolicy) -> None:
         self.parameters, self.info, self.policy = parameters, info, policy
         self.tree: Tree | None = None
+        #: The name of the module in the root, once that is known.
+        self.module_name: str | None = None
         self.reshards_after_forward = self.reshards_after_backward = True
         self.syncs = self.reduces_replicas = self.unshards_in_backward = True
         self.reduces_unused = self.sums = False
@@ -180,6 +183,8 @@ class ParameterGroup:
         self.prefetches = info.mesh.device_type != "tpu"
         self.divide_factor: float | None = None
         self.reduced_hook: Callable[[Tensor], None] | None = None
+        #: The stream that is current while the hook runs.
+        self.hook_stream: Any = None
         self.reductions_in_flight = 1
         #: Whether backward has reached the outputs, and not yet all parameters.
         self.is_in_backward = False
@@ -191,10 +196,28 @@ class ParameterGroup:
         self._versions: list[int] = []
         self._is_inference = False
 
+    # PyTorch's tests read these names.
+
+    @property
+    def _module_fqn(self) -> str | None:
+        """The name of the module in the root, once that is known."""
+        return self.module_name
+
+    @property
+    def fsdp_params(self) -> list[ShardedParameter]:
+        """The parameters."""
+        return self.parameters
+
     @property
     def is_sharded(self) -> bool:
         """Whether the modules have the sharded parameters."""
         return self._placed is None
+
+    def call_hook(self, gradient: Tensor) -> None:
+        """Call the user's function with the reduced gradient of a shard."""
+        if self.reduced_hook is not None:
+            with contextlib.nullcontext() if self.hook_stream is None else self.hook_stream:
+                self.reduced_hook(gradient)
 
     def begin_gather(self) -> None:
         """Begin to gather the parameters, unless they are there."""
@@ -343,6 +366,8 @@ class Tree:
 
     def __init__(self) -> None:
         self.groups: list[ParameterGroup] = []
+        #: The states, the root first.
+        self.all_states: list[State] = []
         self._reductions: list[Reduction] = []
         #: The groups in the order of their forwards, in this step and in the last.
         self._order: list[ParameterGroup] = []

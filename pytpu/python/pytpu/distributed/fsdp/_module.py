@@ -225,12 +225,15 @@ class FSDPModule:
 
         Args:
             hook: a function that changes the gradient in place.
-            stream: must be ``None``.
+            stream: the stream that is current while the function runs.
+
+        Raises:
+            ValueError: for a stream, if the mesh has two dimensions.
         """
-        if stream is not None:
-            raise ValueError("stream cannot be set when using native HSDP")
         for group in self._groups(False):
-            group.reduced_hook = hook
+            if stream is not None and group.info.replicas is not None:
+                raise ValueError("stream cannot be set when using native HSDP")
+            group.reduced_hook, group.hook_stream = hook, stream
 
     def set_post_optim_event(self, event: object) -> None:
         """Accepted: collectives wait for the optimizer in any case.
