@@ -300,9 +300,7 @@ class _MethodEngine:
                 raise NotImplementedError("sharded tensors need a group whose ranks can meet in a store")
             store = HashStore() if is_alone else PrefixStore("native", self.store)
             ranks = list(range(self._size))
-            engine = _make_engine(
-                store, self._rank, self._size, self.name, self.timeout, ranks, is_planned=is_alone
-            )
+            engine = _make_engine(store, self._rank, self._size, self.name, self.timeout, ranks, is_planned=is_alone)
             self._native = engine.tensors()
         return self._native
 

@@ -95,7 +95,10 @@ class Reduction:
         chunks = [p.to_reduce(g) for p, g in zip(parameters, gradients)]
         self.works: list[Any] = []
         self.awaits_replicas = replicas is not None
-        if scattering.size() == 1:
+        if group.reduction is not None:
+            self.awaits_replicas, self.divisor = False, None
+            self._call(group.reduction, chunks)
+        elif scattering.size() == 1:
             self.parts = chunks
         elif chunks[0].device.type == "tpu":
             engine = scattering._tensor_group()
@@ -103,10 +106,25 @@ class Reduction:
         else:
             message = cat([chunk.reshape(scattering.size(), -1) for chunk in chunks], 1)
             output = empty(message.shape[1], dtype=message.dtype)
-            work = reduce_scatter_tensor(output, message.view(-1), self.op, scattering, async_op=True)
-            self.works, sizes = [work], [p.chunk_sizes() for p in parameters]
-            parts = output.split([math.prod(n) for n in sizes])
-            self.parts = [part.view(n) for part, n in zip(parts, sizes)]
+            self.works = [reduce_scatter_tensor(output, message.view(-1), self.op, scattering, async_op=True)]
+            self.parts = self._split(output)
+
+    def _split(self, parts: Tensor) -> list[Tensor]:
+        """Return the parts of the parameters that are one after another in ``parts``."""
+        sizes = [p.chunk_sizes() for p in self.parameters]
+        return [part.view(n) for part, n in zip(parts.split([math.prod(n) for n in sizes]), sizes)]
+
+    def _call(self, reduce: Callable[..., None], chunks: list[Tensor]) -> None:
+        """Let the user's function reduce the gradients."""
+        ranks = self.group.info.shard_mesh_size
+        message = cat([chunk.reshape(ranks, -1) for chunk in chunks], 1)
+        if ranks == 1:
+            reduce(message.view(-1))
+            self.parts = self._split(message.view(-1))
+            return
+        output = empty(message.shape[1], dtype=message.dtype, device=message.device)
+        reduce(message.view(-1), output)
+        self.parts = self._split(output)
 
     def advance(self) -> bool:
         """Wait for the collectives in flight, and begin the next. Return whether the gradients are written."""
@@ -177,11 +195,17 @@ class ParameterGroup:
         #: The name of the module in the root, once that is known.
         self.module_name: str | None = None
         self.reshards_after_forward = self.reshards_after_backward = True
+        #: The ranks that keep the parameters together after forward, if they are fewer than those of the mesh.
+        self.keepers: ProcessGroup | None = None
+        #: The parts of the parameters that this rank keeps after forward.
+        self._kept: list[Tensor] | None = None
         self.syncs = self.reduces_replicas = self.unshards_in_backward = True
         self.reduces_unused = self.sums = False
         #: Whether the next group is gathered early. On device ``tpu`` the compiler decides.
         self.prefetches = info.mesh.device_type != "tpu"
         self.divide_factor: float | None = None
+        #: The user's function that reduces gradients, if there is one.
+        self.reduction: Callable[..., None] | None = None
         self.reduced_hook: Callable[[Tensor], None] | None = None
         #: The stream that is current while the hook runs.
         self.hook_stream: Any = None
@@ -228,6 +252,9 @@ class ParameterGroup:
                 parameter.take_current()
             self._check_device()
             self._is_inference = is_inference_mode_enabled()
+            if self._kept is not None and self.keepers is not None:
+                self._finish_gather = _begin_gather(self._kept, self.keepers, self.is_in_backward)
+                return
             self._versions = [parameter.sharded._version for parameter in self.parameters]
             parts = [parameter.to_gather() for parameter in self.parameters]
             device = self.info.mesh.device_type
@@ -257,7 +284,10 @@ class ParameterGroup:
             finish, self._finish_gather = self._finish_gather, None
             with no_grad():
                 chunks = [] if finish is None else finish()
-                self._values = [p.from_gathered(chunk) for p, chunk in zip(self.parameters, chunks)]
+                keepers = self.keepers if self._kept is not None else None
+                ranks = self.info.shard_mesh_size if keepers is None else keepers.size()
+                self._values = [p.from_gathered(chunk, ranks) for p, chunk in zip(self.parameters, chunks)]
+                self._kept = None
         return self._values
 
     def place(self) -> list[Tensor]:
@@ -292,21 +322,34 @@ class ParameterGroup:
         if self._placed is not None:
             for parameter in self.parameters:
                 parameter.put(parameter.sharded)
-        self._values = self._placed = None
+        self._values = self._placed = self._kept = None
         self._has_history = False
+
+    def reshard_after_forward(self) -> None:
+        """Free the gathered values. Of parameters that fewer ranks keep, this rank keeps its part."""
+        kept = None
+        if self.keepers is not None and self._values is not None:
+            ranks, rank = self.keepers.size(), self.keepers.rank()
+            with no_grad():
+                kept = [p.kept_part(value, ranks, rank) for p, value in zip(self.parameters, self._values)]
+        self.reshard()
+        self._kept = kept
 
     def drop_outdated(self) -> None:
         """Free gathered values that were made in inference mode, or before a write to the sharded parameters."""
-        if self.is_in_backward or (self._values is None and self._finish_gather is None):
+        has_none = self._values is None and self._finish_gather is None and self._kept is None
+        if self.is_in_backward or has_none:
             return
         versions = [parameter.sharded._version for parameter in self.parameters]
         if versions != self._versions or self._is_inference != is_inference_mode_enabled():
             self.reshard()
 
     def drop_unused(self) -> None:
-        """Free gathered values that no module has."""
+        """Free gathered values that no module has. What is kept after forward stays."""
         if self._placed is None:
+            kept = self._kept
             self.reshard()
+            self._kept = kept
 
     def before_backward(self) -> None:
         """Gather the parameters, because backward has reached the outputs."""
@@ -375,6 +418,8 @@ class Tree:
         #: The groups whose backward is to come, in the order of their forwards.
         self._uses: list[ParameterGroup] = []
         self._is_scheduled = False
+        #: Whether the user ends backward passes by a call.
+        self.is_manual = False
 
     def add(self, reduction: Reduction, limit: int) -> None:
         """Let earlier reductions proceed, so that few gradients are kept, and add one."""
@@ -442,7 +487,8 @@ class Tree:
         """Make sure that `finish` is called when the backward pass ends."""
         if not self._is_scheduled and _C._current_graph_task_id() != -1:
             self._is_scheduled = True
-            _C._at_end_of_backward(self.finish)
+            if not self.is_manual:
+                _C._at_end_of_backward(self.finish)
 
     def finish(self) -> None:
         """Write all gradients, and reshard the groups that backward did not come to an end of."""

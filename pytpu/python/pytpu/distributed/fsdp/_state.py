@@ -208,7 +208,7 @@ class State:
             is_last_use = self.decides_by_root and not is_grad_enabled()
             for group in self.groups:
                 if (group.reshards_after_forward or is_last_use) and not group.is_in_backward:
-                    group.reshard()
+                    group.reshard_after_forward()
         outputs = [x for x in _tensors_in(output) if x.requires_grad] if is_grad_enabled() else []
         if outputs and self.tree is not None:
             for group in self.groups:

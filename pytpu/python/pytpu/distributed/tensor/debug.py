@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import threading
 
 from ... import _C, ops
 from ...nn.modules.module import Module, register_module_forward_hook, register_module_forward_pre_hook
-from .._process_group import _Collectives
+from .. import _process_group
 from ._api import DTensor
 from ._utils import local_places
 
 TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
 __all__ = ["CommDebugMode", "visualize_sharding"]
@@ -29,24 +27,20 @@ _FUNCTIONAL = {
     "reduce_scatter": "reduce_scatter_tensor",
     "all_to_all": "all_to_all_single",
 }
-#: Operators of ``torch.ops.c10d`` by the methods of groups that write into tensors.
+#: Operators of ``torch.ops.c10d`` by the methods of engines that write into tensors.
 _IN_PLACE = {
-    "allreduce": "allreduce_",
-    "allreduce_coalesced": "allreduce_coalesced_",
+    "all_reduce": "allreduce_",
     "broadcast": "broadcast_",
     "reduce": "reduce_",
-    "allgather": "allgather_",
-    "all_gather_single": "_allgather_base_",
-    "allgather_coalesced": "allgather_coalesced_",
-    "all_gather_single_coalesced": "allgather_into_tensor_coalesced_",
+    "all_gather": "allgather_",
     "gather": "gather_",
     "scatter": "scatter_",
     "reduce_scatter": "reduce_scatter_",
-    "reduce_scatter_single": "_reduce_scatter_base_",
-    "reduce_scatter_single_coalesced": "reduce_scatter_tensor_coalesced_",
-    "alltoall": "alltoall_",
+    "all_to_all": "alltoall_",
     "all_to_all_single": "alltoall_base_",
 }
+#: The same for calls with one tensor for all ranks.
+_OF_ONE = {"all_gather": "_allgather_base_", "reduce_scatter": "_reduce_scatter_base_"}
 
 
 class _Active(threading.local):
@@ -58,29 +52,43 @@ class _Active(threading.local):
 
 _active = _Active()
 _lock = threading.Lock()
-#: How many modes are active in all threads, and the methods of groups as they were before the first.
+#: How many modes are active in all threads.
 _watchers = 0
-_methods: dict[str, Any] = {}
 
 
-def _watched(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method of groups that tells the modes of its thread."""
+class _WatchedEngine:
+    """An engine that tells the modes of its thread of each call.
 
-    @functools.wraps(method)
-    def watched(*args: Any, **kwargs: Any) -> Any:
-        modes = _active.modes
-        if not modes:
-            return method(*args, **kwargs)
-        before = _functional_calls()
-        try:
-            return method(*args, **kwargs)
-        finally:
-            # On device `tpu` the method records the collective as one that returns a new tensor.
-            inner = _minus(_functional_calls(), before)
-            for mode in modes:
-                mode._counts_in_place(name, inner)
+    Args:
+        engine: the engine.
+        modes: the modes.
+    """
 
-    return watched
+    def __init__(self, engine: Any, modes: list[CommDebugMode]) -> None:
+        self._engine, self._modes = engine, modes
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._engine, name)
+        if name not in _IN_PLACE:
+            return method
+
+        def watched(outputs: list[Any], *arguments: Any) -> Any:
+            inputs = arguments[0] if arguments and isinstance(arguments[0], list) else outputs
+            is_one = len(inputs) == len(outputs) == 1
+            before = _functional_calls()
+            try:
+                return method(outputs, *arguments)
+            finally:
+                # On device `tpu` the method records the collective as one that returns a new tensor.
+                inner = _minus(_functional_calls(), before)
+                for mode in self._modes:
+                    mode._counts_in_place(_OF_ONE.get(name, _IN_PLACE[name]) if is_one else _IN_PLACE[name], inner)
+
+        return watched
+
+
+def _observed(engine: Any) -> Any:
+    return _WatchedEngine(engine, list(_active.modes)) if _active.modes else engine
 
 
 def _functional_calls() -> dict[str, int]:
@@ -135,10 +143,7 @@ class CommDebugMode:
         self._before = _functional_calls()
         with _lock:
             _watchers += 1
-            if _watchers == 1:
-                for name in _IN_PLACE:
-                    _methods[name] = getattr(_Collectives, name)
-                    setattr(_Collectives, name, _watched(name, _methods[name]))
+            _process_group._observer = _observed
         self._hooks = [
             register_module_forward_pre_hook(self._enter_module),
             register_module_forward_hook(self._leave_module, always_call=True),
@@ -154,8 +159,7 @@ class CommDebugMode:
         with _lock:
             _watchers -= 1
             if _watchers == 0:
-                for name, method in _methods.items():
-                    setattr(_Collectives, name, method)
+                _process_group._observer = None
         self._count()
         self._before = None
 
@@ -164,7 +168,7 @@ class CommDebugMode:
         _plus(self._in_place, {name: 1})
         _plus(self._functional, {name: -count for name, count in inner.items()})
         for _, module in self._within:
-            _plus(self._by_module[module], {_IN_PLACE[name]: 1})
+            _plus(self._by_module[module], {name: 1})
             _plus(self._by_module[module], {_FUNCTIONAL[name]: -count for name, count in inner.items()})
 
     def _count(self) -> None:
@@ -211,7 +215,7 @@ class CommDebugMode:
             if count:
                 counts[getattr(ops.c10d if name == "reduce" else ops.c10d_functional, _FUNCTIONAL[name])] = count
         for name, count in self._in_place.items():
-            counts[getattr(ops.c10d, _IN_PLACE[name])] += count
+            counts[getattr(ops.c10d, name)] += count
         return counts
 
     def get_total_counts(self) -> int:
@@ -283,7 +287,7 @@ def _lines(counts: dict[str, int], start: str) -> list[str]:
 
 
 def visualize_sharding(dtensor: DTensor, header: str = "", use_rich: bool = False) -> None:
-    """Print which ranks have which part of a sharded tensor of one or two dimensions. The first rank of the mesh prints.
+    """Print which ranks have which part of a sharded tensor of one or two dimensions, on the first rank of the mesh.
 
     Args:
         dtensor: the tensor.

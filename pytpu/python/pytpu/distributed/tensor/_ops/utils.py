@@ -1,4 +1,4 @@
-"""Names of PyTorch's table of sharding rules. Rules follow from the axes of ops here, so that the table is not there."""
+"""Names of the table of sharding rules of PyTorch. Rules follow from the axes of ops here, so it is not there."""
 
 from __future__ import annotations
 
