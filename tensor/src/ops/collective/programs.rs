@@ -27,7 +27,7 @@ pub(super) fn lower(op: &Collective, f: &mut Func, x: &Value, ticket: &Value, y:
         let numbers = numbers(&op.kind);
         return f.ordered_call(TARGET, &[x.clone(), ticket.clone()], &y.ty(), in_place, op.kind.name(), &numbers);
     }
-    let groups = op.group.partition();
+    let groups = &*f.devices_of(op.group.partition());
     // The devices with one rank of each group.
     let devices = |rank: usize| groups.iter().map(|g| g[rank]).collect::<Vec<_>>();
     match &op.kind {
