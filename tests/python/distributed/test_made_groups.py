@@ -285,6 +285,12 @@ def test_fake_groups_act_as_one_rank_of_many():
         dist.all_to_all_single(torch.empty(1, 1), torch.empty(0, 1), [1, 0, 0, 0], [0] * 4)
 
 
+def test_sums_of_tensors_without_data_need_no_group():
+    x = torch.ones(2, 3, device="meta")
+    for result in (functional.all_reduce(x, "sum", "nobody"), functional.broadcast(x, 0, "nobody")):
+        assert result.is_meta and result.shape == x.shape
+
+
 def test_wrong_arguments_are_found_without_other_ranks():
     with pytest.raises(TypeError, match="No constructor defined"):
         torch._C._distributed_c10d.FakeProcessGroup(0, 2)
