@@ -176,6 +176,7 @@ def test_names_of_reductions():
     assert isinstance(op.SUM, op) and op(op.SUM) == op.SUM and op(op.SUM) != op.MAX
     scaled = dist._make_nccl_premul_sum(2.0)
     assert scaled == op.PREMUL_SUM and scaled.factor == 2.0
+    assert scaled == dist._make_nccl_premul_sum(torch.tensor(3.0)) and scaled != op(op.SUM) and scaled != "PREMUL_SUM"
     assert [kind.name for kind in op.RedOpType if dist.supports_complex(kind)] == ["SUM", "AVG", "PREMUL_SUM", "UNUSED"]
     with pytest.warns(FutureWarning, match="`torch.distributed.reduce_op` is deprecated"):
         assert dist.reduce_op.SUM is op.SUM
