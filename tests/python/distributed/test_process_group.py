@@ -190,10 +190,13 @@ def test_profiles_list_collectives(alone):
             dist.all_reduce(x)
             dist.all_gather(out, x, async_op=True).wait()
         dist.group.WORLD.broadcast([x], dist.BroadcastOptions(rootRank=0)).wait()
+        dist.all_reduce(torch.zeros(4, dtype=torch.complex64))
     dist.all_reduce(x)
     events = profile.function_events
-    assert [event.name for event in events] == ["step", "gloo:all_reduce", "gloo:all_gather", "gloo:broadcast"]
-    assert all(event.is_async and event.input_shapes == [[2, 3]] for event in events[1:])
+    names = ["step", "gloo:all_reduce", "gloo:all_gather", "gloo:broadcast", "gloo:all_reduce"]
+    assert [event.name for event in events] == names
+    assert all(event.is_async and event.input_shapes == [[2, 3]] for event in events[1:4])
+    assert events[4].input_shapes == [[4, 2]]
     assert events[1].cpu_parent is events[0] and events[3].cpu_parent is None
 
 
