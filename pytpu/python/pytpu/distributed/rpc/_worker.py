@@ -232,7 +232,7 @@ class _Worker:
             pass  # The thread has ended.
         self._listener.close()
         with self._lock:
-            ends = [*self._peers.values(), *self._served]
+            ends: list[_Peer | _Link] = [*self._peers.values(), *self._served]
         for each in ends:
             each.end()
         self._pool.shutdown(wait=False)
