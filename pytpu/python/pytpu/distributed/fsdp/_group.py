@@ -257,14 +257,14 @@ class ParameterGroup:
                 parameter.take_current()
             self._check_device()
             self._is_inference = is_inference_mode_enabled()
+            after = None if self.tree is None else self.tree.reduced_before(self.reductions_in_flight)
             if self._kept is not None and self.keepers is not None:
-                self._finish_gather = _begin_gather(self._kept, self.keepers, self.is_in_backward)
+                self._finish_gather = _begin_gather(self._kept, self.keepers, self.is_in_backward, after)
                 return
             self._versions = [parameter.sharded._version for parameter in self.parameters]
             parts = [parameter.to_gather() for parameter in self.parameters]
             device = self.info.mesh.device_type
             parts = [part if part.device.type == device else part.to(device) for part in parts]
-            after = None if self.tree is None else self.tree.reduced_before(self.reductions_in_flight)
             self._finish_gather = _begin_gather(parts, self.info.shard_process_group, self.is_in_backward, after)
 
     def _check_device(self) -> None:
