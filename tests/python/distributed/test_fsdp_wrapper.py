@@ -98,39 +98,46 @@ def test_training_on_a_device_is_that_of_one_process(pools, name):
     assert pools(2).run(train_wrapped, name, "tpu") == [True, True]
 
 
-def train_with_hooks(device):
+def train_with_hook(name, device):
+    strategy, calls = ShardingStrategy[name], []
+    is_whole = strategy is ShardingStrategy.NO_SHARD
+    model = FSDP(make("mlp", device), sharding_strategy=strategy)
+
+    def reduce(state, *tensors):
+        calls.append(len(tensors))
+        (default_hooks.allreduce_hook if is_whole else default_hooks.reduce_scatter_hook)(state, *tensors)
+
+    model.register_comm_hook(default_hooks.DefaultState(), reduce)
     expected = train(make("mlp", device), "mlp", device, 2)
-    for strategy in (ShardingStrategy.FULL_SHARD, ShardingStrategy.NO_SHARD):
-        model = FSDP(make("mlp", device), sharding_strategy=strategy, auto_wrap_policy=always_wrap_policy)
-        is_whole = strategy is ShardingStrategy.NO_SHARD
-        state, calls = default_hooks.DefaultState(), []
+    assert train(model, "mlp", device, 2, **own()) == pytest.approx(expected, rel=1e-5)
+    assert set(calls) == {1 if is_whole else 2}
+    with pytest.raises(AssertionError, match="already registered"):
+        model.register_comm_hook(None, reduce)
 
-        def reduce(state, *tensors, calls=calls, is_whole=is_whole):
-            calls.append(len(tensors))
-            (default_hooks.allreduce_hook if is_whole else default_hooks.reduce_scatter_hook)(state, *tensors)
 
-        model.register_comm_hook(state, reduce)
-        assert train(model, "mlp", device, 2, **own()) == pytest.approx(expected, rel=1e-5)
-        assert set(calls) == {1 if is_whole else 2}
-        with pytest.raises(AssertionError, match="already registered"):
-            model.register_comm_hook(state, reduce)
-        # The engine does not reduce again.
-        silent = FSDP(make("mlp", device), sharding_strategy=strategy)
-        silent.register_comm_hook(None, lambda state, *tensors: tensors[-1].zero_())
-        loss_of(silent, *(x.to(device) for x in batch("mlp", 0))).backward()
-        assert all(not p.grad.to_local().any() for p in silent.parameters())
+@pytest.mark.parametrize("name, device", [("FULL_SHARD", "cpu"), ("NO_SHARD", "cpu"), ("FULL_SHARD", "tpu")])
+def test_functions_of_the_user_reduce_gradients(pools, name, device):
+    pools(2).run(train_with_hook, name, device)
+
+
+def reduce_otherwise():
+    # The engine does not reduce again.
+    model = FSDP(make("mlp"), auto_wrap_policy=always_wrap_policy)
+    model.register_comm_hook(None, lambda state, gradients, part: part.zero_())
+    loss_of(model, *batch("mlp", 0)).backward()
+    assert all(not p.grad.to_local().any() for p in model.parameters())
+    plain = make("mlp")
+    loss_of(plain, *batch("mlp", 0)).backward()
     for hook in LOW_PRECISION_HOOKS:
-        model = FSDP(make("mlp", device), auto_wrap_policy=always_wrap_policy)
-        model.register_comm_hook(default_hooks.LowPrecisionState(), hook)
-        plain = make("mlp", device)
-        loss_of(model, *(x.to(device) for x in batch("mlp", 0))).backward()
-        loss_of(plain, *(x.to(device) for x in batch("mlp", 0))).backward()
-        close([p.grad.full_tensor() for p in model.parameters()], [p.grad for p in plain.parameters()], 1e-2)
+        for strategy in (ShardingStrategy.FULL_SHARD, ShardingStrategy.NO_SHARD):
+            model = FSDP(make("mlp"), sharding_strategy=strategy)
+            model.register_comm_hook(default_hooks.LowPrecisionState(), hook)
+            loss_of(model, *batch("mlp", 0)).backward()
+            close([p.grad.full_tensor() for p in model.parameters()], [p.grad for p in plain.parameters()], 1e-2)
 
 
-@pytest.mark.parametrize("device", ["cpu", "tpu"])
-def test_functions_of_the_user_reduce_gradients(pools, device):
-    pools(2).run(train_with_hooks, device)
+def test_functions_may_reduce_in_16_bits(pools):
+    pools(2).run(reduce_otherwise)
 
 
 def refuse_hooks():
