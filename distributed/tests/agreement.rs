@@ -183,7 +183,9 @@ fn a_rank_leaves(r: &Rank) {
     assert_eq!(values(&sum_at(1, 2, &r.tensors)), [2.0, 2.0]);
     if r.rank == 0 {
         let error = r.error(&sum_at(2, 2, &r.tensors)).to_string();
-        assert!(error.contains("Rank 1") && error.contains("left the group"), "{error}");
+        // It leaves, and its process ends. Either may be seen first.
+        assert!(error.contains("left the group") || error.contains("has died"), "{error}");
+        assert!(error.contains("Rank 1"), "{error}");
     }
 }
 

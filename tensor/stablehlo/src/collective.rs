@@ -34,7 +34,8 @@ fn matrix(rows: &[Vec<usize>]) -> String {
 }
 
 impl Func {
-    /// Set the ranks that run the program: the one at position `i` is device `i`. Without a call, rank `r` is device `r`.
+    /// Set the ranks that run the program: the one at position `i` is device `i`. Without a call, rank `r` is device
+    /// `r`.
     pub fn set_ranks(&mut self, ranks: Vec<usize>) {
         self.ranks = ranks;
     }
