@@ -168,7 +168,9 @@ def warn_beyond_length(dataset: Any, num_workers: int, length: int | None, yield
     warnings.warn(text, stacklevel=3)
 
 
-def _sharding_worker_init_fn(worker_init_fn, world_size, rank_id, worker_id):
+def _sharding_worker_init_fn(
+    worker_init_fn: Callable[[int], None] | None, world_size: int, rank_id: int, worker_id: int
+) -> None:
     """Divide a data pipe among the workers of all ranks, and call the function of the user."""
     from .worker import get_worker_info
 
