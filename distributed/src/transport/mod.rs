@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use torchtpu_tensor::{Error, Result};
 
@@ -141,11 +141,14 @@ pub struct Watch<'a> {
     pub broken: &'a AtomicBool,
     /// Until when the deadline does not count, because a peer compiles a program.
     pub excused_until: &'a Mutex<Option<Instant>>,
+    /// The rank that is waited for, for reports.
+    pub awaited: &'a AtomicUsize,
 }
 
 impl Watch<'_> {
     /// Fail if waiting for `peer` must end.
     pub fn check(&self, peer: usize) -> std::result::Result<(), Fault> {
+        self.awaited.store(peer, Ordering::Relaxed);
         check_interrupt().map_err(Fault::Other)?;
         if self.broken.load(Ordering::Acquire) {
             return Err(Fault::Broken);
