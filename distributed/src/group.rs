@@ -95,6 +95,8 @@ pub(crate) struct Group {
     agreement: Mutex<Option<Arc<Agreement>>>,
     /// Whether only this rank exists.
     is_planned: bool,
+    /// Whether the host has fewer cores than ranks.
+    is_crowded: bool,
 }
 
 struct Job {
@@ -171,6 +173,7 @@ impl ProcessGroup {
             excused_until: Mutex::new(None),
             agreement: Mutex::new(None),
             is_planned,
+            is_crowded: waiting::is_crowded(size),
         });
         watch::add(&group);
         Ok(ProcessGroup(group))
@@ -526,7 +529,13 @@ impl Group {
 
     fn watch(&self, deadline: Instant) -> Watch<'_> {
         self.awaited.store(usize::MAX, Ordering::Relaxed);
-        Watch { deadline, broken: &self.broken, excused_until: &self.excused_until, awaited: &self.awaited }
+        Watch {
+            deadline,
+            broken: &self.broken,
+            excused_until: &self.excused_until,
+            awaited: &self.awaited,
+            is_crowded: self.is_crowded,
+        }
     }
 
     /// Whether a collective has run for longer than `time`, or a message waits.

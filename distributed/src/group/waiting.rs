@@ -1,5 +1,7 @@
-//! What the collectives of a process wait for, as it tells all its groups. A rank whose time is over in one group can
-//! then say that its peer waits in another.
+//! How a group waits: what it tells other ranks about that, and whether it gives its core away meanwhile.
+//!
+//! A process tells all its groups which of its collectives wait. A rank whose time is over in one group can then say that
+//! its peer waits in another.
 
 use super::Group;
 use crate::recorder::{Entry, Recorder};
@@ -12,6 +14,13 @@ use torchtpu_tensor::{Error, ErrorKind};
 const SEPARATOR: char = '\t';
 /// How long a process tells of a collective that ended by its timeout. The time of its peer may end later.
 const TOLD_TIME: Duration = Duration::from_secs(60);
+
+/// Whether this host has fewer cores than ranks, if the job has `size`. The launcher may have said how many of them are
+/// here.
+pub(super) fn is_crowded(size: usize) -> bool {
+    let here = std::env::var("LOCAL_WORLD_SIZE").ok().and_then(|n| n.parse().ok()).unwrap_or(size);
+    std::thread::available_parallelism().is_ok_and(|cores| cores.get() < here)
+}
 
 /// A collective that waits, as other ranks see it.
 #[derive(Clone, PartialEq, Eq, Debug)]
