@@ -113,6 +113,11 @@ impl Group {
         watch::post_waits(Duration::ZERO);
     }
 
+    /// Whether a rank waits in this group, as it last told.
+    pub(super) fn is_waited_in_by(&self, rank: usize) -> bool {
+        self.waits_of(rank).iter().any(|wait| wait.group == self.shown_name())
+    }
+
     /// Return the collectives of other groups that a rank waits in, if there are some.
     pub(super) fn elsewhere(&self, peer: usize) -> Option<String> {
         let waits = self.waits_of(peer);
