@@ -24,6 +24,7 @@ from pytpu.distributed.device_mesh import init_device_mesh
 from pytpu.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from pytpu.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from pytpu.nn import functional as F
+from pytpu.utils.checkpoint import checkpoint
 
 HEAD = 64
 
@@ -77,8 +78,9 @@ class Block(nn.Module):
 class Llama(nn.Module):
     """A llama whose embedding is also its last layer, as llama 3.2 of 1B parameters."""
 
-    def __init__(self, layers, width, vocabulary):
+    def __init__(self, layers, width, vocabulary, checkpoint):
         super().__init__()
+        self.checkpoint = checkpoint
         self.embedding = nn.Embedding(vocabulary, width)
         self.layers = nn.ModuleList(Block(width) for _ in range(layers))
         self.norm = nn.RMSNorm(width)
@@ -91,7 +93,10 @@ class Llama(nn.Module):
         angles = torch.cat([angles, angles], -1)
         cosine, sine = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
         for layer in self.layers:
-            x = layer(x, cosine, sine)
+            if self.checkpoint:
+                x = checkpoint(layer, x, cosine, sine, use_reentrant=False)
+            else:
+                x = layer(x, cosine, sine)
         return F.linear(self.norm(x), self.embedding.weight)
 
 
@@ -122,7 +127,7 @@ def loss(model, tokens, mode):
 def train(options):
     """Record two training steps."""
     with torch.device("meta"):
-        model = Llama(options.layers, options.width, options.vocabulary)
+        model = Llama(options.layers, options.width, options.vocabulary, options.checkpoint)
     parameters = sum(p.numel() for p in model.parameters())
     if options.mode != "one":
         dist.init_process_group()
@@ -203,6 +208,7 @@ def main():
     parser.add_argument("--vocabulary", type=int, default=128256)
     parser.add_argument("--batch", type=int, default=1, help="sequences of a chip")
     parser.add_argument("--length", type=int, default=2048)
+    parser.add_argument("--checkpoint", action="store_true", help="compute layers again in backward")
     parser.add_argument("--text", help="write the StableHLO text there")
     parser.add_argument("--axes", action="store_true")
     parser.add_argument("--json", action="store_true", help="the numbers of one machine as JSON, in this process")

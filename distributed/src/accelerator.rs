@@ -2,8 +2,6 @@
 //!
 //! One process drives one chip. The CUDA plugin takes options and a key-value store, which is the job's [`Store`].
 //! libtpu reads environment variables before the client is made. [`join`] prepares both for the process of a rank.
-//!
-//! Only the preparation is here. The engine does not run collectives between processes on accelerators yet.
 
 use crate::store::{PrefixStore, Store, check_interrupt};
 use crate::transport::tcp::Tcp;
@@ -269,7 +267,7 @@ pub fn join(
     let place = Place::of(rank, size, &variable)?;
     let options = if kind == PluginKind::Cuda { cuda_options(&place) } else { Vec::new() };
     let shared = Arc::new(Shared(PrefixStore::new("pjrt", store.clone())));
-    lazy::set_job(Job { options, store: Some(shared) }).map_err(|_| {
+    lazy::set_job(Job { options, store: shared, rank, size }).map_err(|_| {
         Error::runtime("init_process_group must be called before the first tensor on device tpu")
             .note("the processes of a job make the client of their accelerators together")
     })?;

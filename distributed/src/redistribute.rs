@@ -18,7 +18,8 @@ use crate::ReduceOp;
 use crate::placement::{Placement, length, pieces};
 use crate::spec::local_dims;
 use torchtpu_tensor::ops::concat::cat;
-use torchtpu_tensor::{Dims, Result, Scalar, Tensor};
+use torchtpu_tensor::ops::indexing::index_select_in_range;
+use torchtpu_tensor::{DType, Device, DeviceKind, Dims, Result, Scalar, Tensor};
 
 /// A collective along one mesh dimension. Tensors of all ranks have equal sizes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -98,7 +99,7 @@ impl Step {
             (None, _) if self.exchange().is_some() => {}
             (None, to) => {
                 let Some((dim, split)) = to.shard() else { return Ok(x) };
-                let part = take(&x, dim, &pieces(self.whole[dim], split, self.ranks, self.index))?;
+                let part = self.own_part(&x, dim, split)?;
                 // A view would keep the whole in memory.
                 return row_major(&if part.numel() < x.numel() { part.copy()? } else { part });
             }
@@ -140,7 +141,32 @@ impl Step {
             ReduceOp::Product => 1,
             ReduceOp::Avg | ReduceOp::Min | ReduceOp::Max | ReduceOp::BAnd | ReduceOp::BOr => return Ok(x.clone()),
         };
-        if self.index == 0 { Ok(x.clone()) } else { Tensor::full_meta(x.meta(), Scalar::Int(neutral)) }
+        let others = || Tensor::full_meta(x.meta(), Scalar::Int(neutral));
+        match (is_recorded(x), self.index) {
+            (true, _) => Tensor::where_(&self.index_on(x.device())?.eq_scalar(0)?, x, &others()?),
+            (false, 0) => Ok(x.clone()),
+            (false, _) => others(),
+        }
+    }
+
+    /// The position of the rank, as data of a recorded program: so all ranks have the same program.
+    fn index_on(&self, device: Device) -> Result<Tensor> {
+        Tensor::full(&[1], Scalar::Int(self.index as i64), DType::I64, device)
+    }
+
+    /// The part of a replicated tensor that belongs to the rank.
+    fn own_part(&self, x: &Tensor, dim: usize, split: usize) -> Result<Tensor> {
+        let n = self.whole[dim];
+        if !is_recorded(x) || n == 0 || !n.is_multiple_of(split * self.ranks) {
+            return take(x, dim, &pieces(n, split, self.ranks, self.index));
+        }
+        let sizes = |middle: &[usize]| {
+            let dims: &[usize] = x.dims();
+            [&dims[..dim], middle, &dims[dim + 1..]].concat().iter().map(|&d| d as i64).collect::<Vec<_>>()
+        };
+        let parts = x.reshape(&sizes(&[split, self.ranks, n / (split * self.ranks)]))?;
+        let own = index_select_in_range(&parts, dim + 1, &self.index_on(x.device())?)?;
+        own.reshape(&sizes(&[n / self.ranks]))
     }
 
     /// The parts of all ranks one after another, padded to equal lengths.
@@ -191,6 +217,11 @@ pub(crate) fn bytes(from: Placement, to: Placement, ranks: usize, whole: f64) ->
 /// `x` with the strides of a new tensor, which some kernels compare.
 fn row_major(x: &Tensor) -> Result<Tensor> {
     if *x.strides() == x.dims().contiguous_strides() { Ok(x.clone()) } else { x.contiguous()?.copy() }
+}
+
+/// Whether ops on the tensor are recorded, and become a program.
+fn is_recorded(x: &Tensor) -> bool {
+    x.device().kind == DeviceKind::Tpu
 }
 
 /// Pieces of a dimension, one after another.

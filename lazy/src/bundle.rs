@@ -32,8 +32,9 @@ type Key = [u8; 32];
 /// The executables of the loaded bundles.
 static LOADED: RwLock<Option<FxHashMap<Key, Vec<u8>>>> = RwLock::new(None);
 
-/// Return the key of an executable.
+/// Return the key of an executable. It does not depend on the devices, which are planned ones when a bundle is made.
 pub(crate) fn key(options: &CompileOptions, text: &str) -> Key {
+    let options = CompileOptions { device_assignment: None, ..options.clone() };
     let mut hash = Sha256::new();
     hash.update(format!("{options:?}\n"));
     hash.update(text);

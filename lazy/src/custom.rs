@@ -40,7 +40,7 @@ fn executable(device: &device::Device, kernel: &Arc<Kernel>) -> Result<Arc<Execu
         return Ok(executable.clone());
     }
     let text = kernel.library().program();
-    let key = device.disk_key(&text, &[]);
+    let key = device.disk_key(&text, &[], &[]);
     let on_disk = device.disk.as_ref().and_then(|disk| disk.load(&key));
     let executable = match on_disk.and_then(|bytes| device.client.deserialize(&bytes).ok()) {
         Some(found) => {
@@ -48,13 +48,13 @@ fn executable(device: &device::Device, kernel: &Arc<Kernel>) -> Result<Arc<Execu
             found
         }
         None => {
-            let made = device.compile(&text, &[]).map_err(|e| {
+            let made = device.compile(&text, &[], &[]).map_err(|e| {
                 let place = kernel.place().map(|p| format!(", defined at {p}")).unwrap_or_default();
                 Failure::device(&format!("compiling {}{place} for XLA:CPU", kernel.name()), &e).error()
             })?;
             count(&COUNTERS.compilations, 1);
             if let (Some(disk), Ok(bytes)) = (&device.disk, made.serialize()) {
-                disk.store(&device.disk_key(&text, &[]), &bytes);
+                disk.store(&device.disk_key(&text, &[], &[]), &bytes);
             }
             made
         }

@@ -2,11 +2,16 @@
 
 use crate::disk::{self, DiskCache};
 use crate::failure::Failure;
+use crate::form::Form;
 use crate::mode;
 use parking_lot::Mutex;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
-use torchtpu_pjrt::{Client, CompileOptions, Executable, KeyValueStore, OptionValue, Plugin, PluginKind};
+use std::time::Duration;
+use torchtpu_pjrt::{
+    Client, Code as PluginErrorCode, CompileOptions, Error as PluginError, Executable, KeyValueStore, OptionValue,
+    Plugin, PluginKind,
+};
 use torchtpu_stablehlo::Platform;
 use torchtpu_tensor::{Error, Result};
 
@@ -21,6 +26,16 @@ pub(crate) struct Device {
     pub(crate) dump_folder: Option<PathBuf>,
     /// The platform whose lowerings programs get.
     pub(crate) platform: Platform,
+    /// The processes that have made the client together. Without them, programs have no collectives of the compiler.
+    pub(crate) processes: Option<Processes>,
+}
+
+/// The processes of a client.
+pub(crate) struct Processes {
+    /// The rank of this process.
+    pub(crate) rank: usize,
+    /// The device of each rank, by its id.
+    devices: Vec<i64>,
 }
 
 static DEVICE: OnceLock<Device> = OnceLock::new();
@@ -28,12 +43,49 @@ static DEVICE: OnceLock<Device> = OnceLock::new();
 static REQUEST: Mutex<Request> = Mutex::new(Request { plugin: None, cache: None, job: None });
 
 /// A client that several processes make together.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Job {
     /// Options of the plugin.
     pub options: Vec<(String, OptionValue)>,
-    /// The store in which the processes meet, if the plugin needs one.
-    pub store: Option<Arc<dyn KeyValueStore>>,
+    /// The store in which the processes meet.
+    pub store: Arc<dyn KeyValueStore>,
+    /// The rank of this process.
+    pub rank: usize,
+    /// Number of processes.
+    pub size: usize,
+}
+
+/// Time that a process waits for the devices of the others, whose clients are made already.
+const MEETING_TIME: Duration = Duration::from_secs(300);
+
+impl Job {
+    /// Make the client with the other processes, and learn which device each of them has.
+    fn meet(&self, plugin: &Arc<Plugin>) -> torchtpu_pjrt::Result<(Arc<Client>, Processes)> {
+        let options: Vec<(&str, OptionValue)> = self.options.iter().map(|(k, v)| (&**k, v.clone())).collect();
+        let client = Client::create_with(plugin, &options, Some(self.store.clone()))?;
+        let key = |rank: usize| format!("device_of_rank/{rank}");
+        self.store.put(&key(self.rank), client.default_device().id().to_string().as_bytes())?;
+        let known = |id: &i64| client.devices().iter().any(|d| i64::from(d.id()) == *id);
+        let mut devices: Vec<i64> = Vec::with_capacity(self.size);
+        for rank in 0..self.size {
+            let text = self.store.get(&key(rank), MEETING_TIME)?;
+            let id = std::str::from_utf8(&text).ok().and_then(|text| text.parse().ok());
+            match id.filter(known).filter(|id| !devices.contains(id)) {
+                Some(id) => devices.push(id),
+                None => {
+                    let text = format!(
+                        "the plugin {} has not made one client of {} processes: device {} of rank {rank} is not one \
+                         that this process knows as its own",
+                        plugin.path().display(),
+                        self.size,
+                        String::from_utf8_lossy(&text)
+                    );
+                    return Err(PluginError::new(PluginErrorCode::FailedPrecondition, "create client", text));
+                }
+            }
+        }
+        Ok((client, Processes { rank: self.rank, devices }))
+    }
 }
 
 struct Request {
@@ -61,6 +113,11 @@ pub(crate) fn requested() -> Option<String> {
 /// # Errors
 /// `Runtime` if a plugin is loaded already.
 pub(crate) fn set_job(job: Job) -> Result<()> {
+    // A job may leave its process group and join it again.
+    let is_same = |p: &Processes| (p.rank, p.devices.len()) == (job.rank, job.size);
+    if loaded().and_then(|device| device.processes.as_ref()).is_some_and(is_same) {
+        return Ok(());
+    }
     request("the processes of the client", |r| r.job = Some(job))
 }
 
@@ -146,7 +203,7 @@ pub(crate) fn host() -> Result<&'static Device> {
     let options = [("cpu_device_count", OptionValue::Int64(1))];
     let client = Client::create(&plugin, &options).map_err(|e| unavailable("XLA:CPU", &e))?;
     let request = REQUEST.lock();
-    let own = OWN.get_or_init(|| Device::new(client, cache(&request)));
+    let own = OWN.get_or_init(|| Device::new(client, cache(&request), None));
     Ok(CHOSEN.get_or_init(|| own))
 }
 
@@ -172,15 +229,12 @@ fn load() -> Result<&'static Device> {
     }
     let fail = |e: torchtpu_pjrt::Error| unavailable("device tpu", &e);
     let plugin = Plugin::find(request.plugin.as_deref()).map_err(fail)?;
-    let client = match &request.job {
-        Some(job) => {
-            let options: Vec<(&str, OptionValue)> = job.options.iter().map(|(k, v)| (&**k, v.clone())).collect();
-            Client::create_with(&plugin, &options, job.store.clone())
-        }
-        None => Client::create(&plugin, &[("cpu_device_count", OptionValue::Int64(1))]),
-    };
-    let client = client.map_err(fail)?;
-    let device = DEVICE.get_or_init(|| Device::new(client, cache(&request)));
+    let (client, processes) = match &request.job {
+        Some(job) => job.meet(&plugin).map(|(client, processes)| (client, Some(processes))),
+        None => Client::create(&plugin, &[("cpu_device_count", OptionValue::Int64(1))]).map(|client| (client, None)),
+    }
+    .map_err(fail)?;
+    let device = DEVICE.get_or_init(|| Device::new(client, cache(&request), processes));
     if let Some(on_load) = ON_LOAD.get() {
         on_load();
     }
@@ -214,7 +268,7 @@ pub(crate) fn bundle_environment(platform: &str, (major, minor): (i32, i32), kin
 }
 
 impl Device {
-    fn new(client: Arc<Client>, disk: Option<DiskCache>) -> Device {
+    fn new(client: Arc<Client>, disk: Option<DiskCache>, processes: Option<Processes>) -> Device {
         torchtpu_pjrt::watch_forks();
         let mut overrides: Vec<(String, OptionValue)> = Vec::new();
         let is_cpu = client.platform_name().eq_ignore_ascii_case("cpu");
@@ -241,6 +295,7 @@ impl Device {
             overrides: Mutex::new(overrides),
             dump_folder: std::env::var_os("TORCHTPU_DUMP_DIR").filter(|v| !v.is_empty()).map(PathBuf::from),
             platform: platform(&client, is_cpu),
+            processes,
             client,
         }
     }
@@ -264,11 +319,16 @@ impl Device {
         Err(forked())
     }
 
-    /// Compile a program, without the overrides that this plugin does not know. The program's own options are always
-    /// used.
-    pub(crate) fn compile(&self, text: &str, own: &[(String, OptionValue)]) -> torchtpu_pjrt::Result<Executable> {
+    /// Compile a program for its [ranks](Device::options), without the overrides that this plugin does not know. The
+    /// program's own options are always used.
+    pub(crate) fn compile(
+        &self,
+        text: &str,
+        own: &[(String, OptionValue)],
+        ranks: &[usize],
+    ) -> torchtpu_pjrt::Result<Executable> {
         loop {
-            let options = self.options(own);
+            let options = self.options(own, ranks);
             let result = self.client.compile(text, &options);
             let Err(e) = &result else { return result };
             let is_own = |(name, _): &(String, OptionValue)| e.message().contains(name.as_str());
@@ -289,16 +349,39 @@ impl Device {
         }
     }
 
-    pub(crate) fn options(&self, own: &[(String, OptionValue)]) -> CompileOptions {
+    /// Return the options for a program that some ranks run together. Without ranks, this process runs it alone.
+    pub(crate) fn options(&self, own: &[(String, OptionValue)], ranks: &[usize]) -> CompileOptions {
         let mut env_overrides = self.overrides.lock().clone();
         env_overrides.extend_from_slice(own);
-        CompileOptions { env_overrides, ..CompileOptions::default() }
+        let device_assignment = self.processes.as_ref().map(|p| {
+            let ranks = if ranks.is_empty() { &[p.rank] } else { ranks };
+            vec![ranks.iter().map(|&rank| p.devices[rank]).collect()]
+        });
+        let num_replicas = ranks.len().max(1) as i64;
+        CompileOptions { env_overrides, num_replicas, device_assignment, ..CompileOptions::default() }
+    }
+
+    /// Return the ranks that run the programs of a form together, or an empty list if this process runs them alone.
+    ///
+    /// # Errors
+    /// If other processes take part in its collectives, and have no devices of this client.
+    pub(crate) fn ranks(&self, form: &Form) -> std::result::Result<Vec<usize>, Failure> {
+        let Some(processes) = self.processes.as_ref().filter(|_| !self.platform.is_cpu()) else {
+            if form.replicas() == 1 || self.platform.is_cpu() {
+                return Ok(Vec::new());
+            }
+            let name = self.client.platform_name();
+            let text = format!("collectives between processes on platform {name} are not implemented");
+            return Err(Failure::new(torchtpu_tensor::ErrorKind::NotImplemented, text));
+        };
+        let ranks = form.ranks_with(processes.rank);
+        Ok(if ranks.len() == 1 { Vec::new() } else { ranks })
     }
 
     /// Return the key of an executable on disk: everything that the executable depends on.
-    pub(crate) fn disk_key(&self, text: &str, own: &[(String, OptionValue)]) -> Vec<u8> {
+    pub(crate) fn disk_key(&self, text: &str, own: &[(String, OptionValue)], ranks: &[usize]) -> Vec<u8> {
         let mut key = self.environment.clone().into_bytes();
-        key.extend_from_slice(format!("{:?}\n", self.options(own)).as_bytes());
+        key.extend_from_slice(format!("{:?}\n", self.options(own, ranks)).as_bytes());
         key.extend_from_slice(text.as_bytes());
         key
     }

@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use torchtpu_stablehlo::Precision;
+use torchtpu_tensor::comm::Group;
 use torchtpu_tensor::op::Prim;
 use torchtpu_tensor::ops::inline::Kernel;
 use torchtpu_tensor::site::{self, Site};
@@ -258,6 +259,25 @@ impl Form {
     pub(crate) fn replicas(&self) -> usize {
         let groups = self.nodes.iter().filter_map(|n| n.op.group());
         groups.flat_map(|g| g.partition().iter().flatten()).max().map_or(1, |last| last + 1)
+    }
+    /// Return the ranks that run the program together with rank `own`, in ascending order: those of its groups, and of
+    /// their groups.
+    pub(crate) fn ranks_with(&self, own: usize) -> Vec<usize> {
+        let mut groups: Vec<&Group> = Vec::new();
+        for group in self.nodes.iter().filter_map(|n| n.op.group()) {
+            if !groups.contains(&group) {
+                groups.push(group);
+            }
+        }
+        let mut is_in = vec![false; self.replicas().max(own + 1)];
+        let mut found = vec![own];
+        while let Some(rank) = found.pop() {
+            if !std::mem::replace(&mut is_in[rank], true) {
+                let lists = groups.iter().flat_map(|g| g.partition()).filter(|list| list.contains(&rank));
+                found.extend(lists.flatten());
+            }
+        }
+        (0..is_in.len()).filter(|&rank| is_in[rank]).collect()
     }
     /// Return the node that computes each value.
     pub(crate) fn producers(&self) -> Vec<usize> {

@@ -19,13 +19,14 @@ pub(crate) struct Module {
 }
 
 /// Make the module that computes `outputs` of `form`. Its arguments are those of the form, one vector of numbers per
-/// dtype, and memory for results.
+/// dtype, and memory for results. Rank `ranks[i]` runs it on device `i`. Without ranks, rank `r` is device `r`.
 ///
 /// # Errors
 /// If an op's lowering breaks a rule of StableHLO or disagrees with the op's shape rule. This is a bug of that op,
 /// which the error names.
-pub(crate) fn module(form: &Form, outputs: &[u32], platform: Platform) -> Result<Module, Failure> {
+pub(crate) fn module(form: &Form, outputs: &[u32], platform: Platform, ranks: &[usize]) -> Result<Module, Failure> {
     let mut f = Func::for_platform(platform);
+    f.set_ranks(ranks.to_vec());
     f.set_precision(form.precision);
     let args: Vec<Value> = form.args.iter().map(|a| f.arg(a.meta.ty())).collect();
     let overwritten = form.overwritten(outputs);

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use torchtpu_distributed::store::FileStore;
 use torchtpu_distributed::transport::shm::Shm;
-use torchtpu_distributed::{Options, ProcessGroup, tensors};
+use torchtpu_distributed::{Options, ProcessGroup, accelerator, tensors};
 use torchtpu_lazy::{self as lazy, Interpret};
+use torchtpu_pjrt::Plugin;
 use torchtpu_tensor::comm::Group;
 use torchtpu_tensor::ops::collective::{self, Reduction};
 use torchtpu_tensor::{Device, Error, ErrorKind, Tensor};
@@ -17,6 +18,8 @@ const RANK: &str = "TORCHTPU_TEST_RANK";
 const SIZE: &str = "TORCHTPU_TEST_SIZE";
 const CASE: &str = "TORCHTPU_TEST_CASE";
 const FOLDER: &str = "TORCHTPU_TEST_FOLDER";
+/// The variable with the plugin that simulates a client of several processes. It is set for ranks of such a client.
+const SIMULATED_BY: &str = "TORCHTPU_SIMULATED_BY";
 /// Long enough for a loaded machine.
 pub const PATIENT: Duration = Duration::from_secs(60);
 
@@ -70,6 +73,11 @@ pub fn is_rank() -> bool {
     std::env::var_os(RANK).is_some()
 }
 
+/// Whether this process is a rank of a client of several processes.
+pub fn is_simulated() -> bool {
+    std::env::var_os(SIMULATED_BY).is_some()
+}
+
 /// Run the case of this rank.
 pub fn serve(cases: &[Case]) {
     let number = |name: &str| std::env::var(name).expect("the parent sets it").parse().expect("it is a number");
@@ -81,6 +89,11 @@ pub fn serve(cases: &[Case]) {
     lazy::set_cache_folder(None).expect("nothing has used the device yet");
     lazy::set_interpret(Interpret::Never);
     let store = Arc::new(FileStore::new(folder.join("store"), None).expect("the store is made"));
+    if is_simulated() {
+        let no_variable = |_: &str| None;
+        let variables = accelerator::join(store.clone(), rank, size, "localhost:0", no_variable);
+        assert!(variables.expect("nothing has used the device yet").is_empty());
+    }
     let options = Options { timeout: PATIENT, ..Options::default() };
     let group = ProcessGroup::new(store, Arc::new(Shm), rank, size, options).expect("the group is made");
     // All have a device before time counts.
@@ -136,4 +149,15 @@ pub fn run(case: &str, size: usize, environment: &[(&str, &str)], limit: Duratio
         }
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// Run a case on ranks that make one client together, as on accelerators.
+pub fn run_simulated(case: &str, size: usize, limit: Duration) {
+    let cpu = Plugin::find(Some("cpu")).expect("the tests have XLA:CPU");
+    let tests = std::env::current_exe().expect("the test has a path");
+    let plugin = tests.with_file_name("libtorchtpu_simulated_gpu.so");
+    assert!(plugin.exists(), "cargo builds {} with the tests", plugin.display());
+    let text = |path: &Path| path.to_str().expect("the tests have a plain path").to_string();
+    let [plugin, cpu] = [text(&plugin), text(cpu.path())];
+    run(case, size, &[("TORCHTPU_PJRT_PLUGIN", &plugin), (SIMULATED_BY, &cpu)], limit);
 }

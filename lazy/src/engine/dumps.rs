@@ -12,7 +12,7 @@ impl Engine {
     pub(crate) fn dump(&self, handle: u64, platform: Platform) -> Result<String> {
         let (mut form, value) = self.pending(handle)?;
         form.precision = precision::get();
-        lower::module(&form, &[value], platform).map(|m| m.text).map_err(|f| f.error())
+        lower::module(&form, &[value], platform, &[]).map(|m| m.text).map_err(|f| f.error())
     }
 
     /// Return the module that would compute several pending values of one segment.
@@ -22,7 +22,7 @@ impl Engine {
         let mut form = r.streams[stream as usize].body.form.clone();
         drop(r);
         form.precision = precision::get();
-        lower::module(&form, &values, platform).map(|m| m.text).map_err(|f| f.error())
+        lower::module(&form, &values, platform, &[]).map(|m| m.text).map_err(|f| f.error())
     }
 
     /// See [`crate::export`].
@@ -46,7 +46,7 @@ impl Engine {
         let results = values.iter().map(|v| ascending.binary_search(v).unwrap_or_default()).collect();
         let part = body.of_part(part, |_| None);
         drop(r);
-        let text = lower::module(&part.form, &part.form.outputs, Platform::Any).map_err(|f| f.error())?.text;
+        let text = lower::module(&part.form, &part.form.outputs, Platform::Any, &[]).map_err(|f| f.error())?.text;
         let mut arguments = Vec::with_capacity(part.slots.len() + 1);
         for slot in &part.slots {
             if let Some(i) = slots.iter().position(|s| Arc::ptr_eq(s, slot)) {

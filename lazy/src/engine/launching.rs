@@ -381,18 +381,14 @@ impl Engine {
         form: &Form,
         reason: CutReason,
     ) -> Result<Compiled, Arc<Failure>> {
-        if form.replicas() > 1 && !device.platform.is_cpu() {
-            let name = device.client.platform_name();
-            let text = format!("collectives between processes on platform {name} are not implemented yet");
-            return Err(Arc::new(Failure::new(ErrorKind::NotImplemented, text)));
-        }
+        let ranks = device.ranks(form).map_err(Arc::new)?;
         let start = Instant::now();
         let place = |f: Failure| {
             let f = f.about_memory(form).about_kernels(form);
             Arc::new(f.note(format!("while compiling a segment of {} ops: {}", form.nodes.len(), form.summary())))
         };
         let Module { text, pooled, precise_products, is_chained } =
-            lower::module(form, &form.outputs, device.platform).map_err(place)?;
+            lower::module(form, &form.outputs, device.platform, &ranks).map_err(place)?;
         if precise_products > 0 {
             precision::notify(device.client.platform_name(), form.precision);
         }
@@ -405,9 +401,9 @@ impl Engine {
         }
         let options = options::list(form.options);
         // A bundle was made for this device. An executable that does not load is compiled.
-        let bundled = bundle::find(|| bundle::key(&device.options(&options), &text));
+        let bundled = bundle::find(|| bundle::key(&device.options(&options, &ranks), &text));
         let mut loaded = bundled.and_then(|bytes| device.client.deserialize(&bytes).ok());
-        let key = device.disk.as_ref().map(|disk| (disk, device.disk_key(&text, &options)));
+        let key = device.disk.as_ref().map(|disk| (disk, device.disk_key(&text, &options, &ranks)));
         if loaded.is_none()
             && let Some((disk, key)) = &key
         {
@@ -429,13 +425,13 @@ impl Engine {
                 let _notice = Notice::new(form.nodes.len());
                 let _compiling = collectives::Compiling::begin();
                 let e = device
-                    .compile(&text, &options)
+                    .compile(&text, &options, &ranks)
                     .map_err(|e| place(Failure::device("compiling for device tpu", &e)))?;
                 count(&COUNTERS.compilations, 1);
                 if let Some((disk, _)) = &key {
                     // Options may have changed meanwhile. The key is that of the compiled program.
                     match e.serialize() {
-                        Ok(bytes) => disk.store(&device.disk_key(&text, &options), &bytes),
+                        Ok(bytes) => disk.store(&device.disk_key(&text, &options, &ranks), &bytes),
                         Err(e) => log_unserializable(&e),
                     }
                 }

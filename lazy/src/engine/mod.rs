@@ -575,18 +575,20 @@ impl Engine {
         self.await_background(true);
         let mut executables = Vec::new();
         for c in self.cache.recent(usize::MAX) {
-            let text = lower::module(&c.form, &c.form.outputs, device.platform).map_err(|f| f.error())?.text;
+            let ranks = device.ranks(&c.form).map_err(|f| f.error())?;
+            let lowered = lower::module(&c.form, &c.form.outputs, device.platform, &ranks);
+            let text = lowered.map_err(|f| f.error())?.text;
             let options = options::list(c.form.options);
-            let key = bundle::key(&device.options(&options), &text);
+            let key = bundle::key(&device.options(&options, &ranks), &text);
             // An executable that was loaded from bytes is not serialized again: its bytes come from the file or bundle.
             // If the file is gone, the executable is compiled.
             let known = c.executable.is_deserialized().then(|| {
-                bundle::find(|| key).or_else(|| device.disk.as_ref()?.load(&device.disk_key(&text, &options)))
+                bundle::find(|| key).or_else(|| device.disk.as_ref()?.load(&device.disk_key(&text, &options, &ranks)))
             });
             let written = match known {
                 None => c.executable.serialize(),
                 Some(Some(bytes)) => Ok(bytes),
-                Some(None) => device.compile(&text, &options).and_then(|e| e.serialize()),
+                Some(None) => device.compile(&text, &options, &ranks).and_then(|e| e.serialize()),
             };
             match written {
                 Ok(bytes) => executables.push((key, bytes)),

@@ -34,6 +34,21 @@ fn matrix(rows: &[Vec<usize>]) -> String {
 }
 
 impl Func {
+    /// Set the ranks that run the program: the one at position `i` is device `i`. Without a call, rank `r` is device
+    /// `r`.
+    pub fn set_ranks(&mut self, ranks: Vec<usize>) {
+        self.ranks = ranks;
+    }
+
+    /// Return groups of devices from groups of ranks. Groups with ranks that do not run the program are left out.
+    pub fn devices_of(&self, groups: &[Vec<usize>]) -> Vec<Vec<usize>> {
+        if self.ranks.is_empty() {
+            return groups.to_vec();
+        }
+        let device = |rank: &usize| self.ranks.iter().position(|r| r == rank);
+        groups.iter().filter_map(|group| group.iter().map(device).collect()).collect()
+    }
+
     /// Set the value that the next call of [`Func::ordered_call`] waits for: a scalar `i32` without meaning.
     pub fn set_token(&mut self, token: Value) {
         self.token = Some(token);

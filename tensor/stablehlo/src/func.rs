@@ -131,6 +131,8 @@ pub struct Func {
     reshaped: HashMap<u32, Value>,
     /// The libraries whose functions the program calls.
     pub(crate) libraries: Vec<Library>,
+    /// See [`Func::set_ranks`].
+    pub(crate) ranks: Vec<usize>,
 }
 
 /// The position of a value's elements in another value, which is row-major.

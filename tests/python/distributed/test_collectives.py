@@ -442,5 +442,19 @@ def operators():
     assert ops.all_reduce.default(x, "max", name)[0].item() == size - 1
 
 
+def mixed_numbers():
+    """Complex numbers are sent as pairs, so they may be gathered as real numbers, and the other way round."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    pair = torch.tensor([1.0 + rank, 2.0])
+    for value in (pair, torch.view_as_complex(pair)):
+        outputs = [torch.zeros(2) for _ in range(size - 1)] + [torch.zeros((), dtype=torch.complex64)]
+        dist.all_gather(outputs, value)
+        assert [x.tolist() for x in outputs] == [[1.0 + r, 2.0] for r in range(size - 1)] + [complex(size, 2)]
+
+
+def test_complex_numbers_are_gathered_as_pairs(pool):
+    pool.run(mixed_numbers)
+
+
 def test_operators_take_the_name_of_a_group(pool):
     pool.run(operators)

@@ -10,6 +10,7 @@ from pytpu import nn
 from pytpu.distributed import tensor as dtensor
 from pytpu.distributed.device_mesh import init_device_mesh
 from pytpu.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_module, distribute_tensor
+from pytpu.distributed.tensor._collective_utils import mesh_broadcast, mesh_scatter, pad_tensor, unpad_tensor
 from pytpu.distributed.tensor._utils import compute_local_shape_and_global_offset
 from pytpu.distributed.tensor.experimental import local_map
 from pytpu.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, SequenceParallel, parallelize_module
@@ -23,6 +24,31 @@ def line():
 def numbers(*sizes, seed=0):
     torch.manual_seed(seed)
     return torch.randn(*sizes)
+
+
+def along_a_dimension():
+    size, rank = dist.get_world_size(), dist.get_rank()
+    mesh = init_device_mesh("cpu", (2, size // 2))
+    x = torch.full((3,), float(rank))
+    mesh_broadcast(x, mesh, mesh_dim=0)
+    assert x.tolist() == [rank % (size // 2)] * 3
+    work = mesh_broadcast(x.fill_(rank), mesh, mesh_dim=0, async_op=True, group_src=1)
+    work.wait()
+    assert x.tolist() == [rank % (size // 2) + size // 2] * 3
+    columns = numbers(3, 2).t().split(1)  # not contiguous
+    mesh_scatter(x := torch.empty(1, 3), list(columns), mesh, mesh_dim=0)
+    assert x.tolist() == columns[mesh.get_local_rank(0)].tolist()
+
+
+def test_collectives_along_a_dimension_of_a_mesh(pool):
+    pool.run(along_a_dimension)
+
+
+def test_padding_is_zeros_at_the_end():
+    x = torch.ones(2, 3)
+    padded = pad_tensor(x, 1, 2)
+    assert padded.tolist() == [[1, 1, 1, 0, 0]] * 2 and pad_tensor(x, 0, 0) is x
+    assert unpad_tensor(padded, 1, 2).tolist() == x.tolist() and unpad_tensor(x, 0, 0) is x
 
 
 def redistribute_all():

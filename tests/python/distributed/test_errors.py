@@ -27,6 +27,7 @@ from pytpu.distributed.elastic.multiprocessing.errors import (
     record,
 )
 from pytpu.distributed.elastic.multiprocessing.subprocess_handler import get_subprocess_handler
+from pytpu.distributed.elastic.rendezvous import registry
 from pytpu.distributed.launcher.api import LaunchConfig, elastic_launch
 
 LIMIT = 60
@@ -326,6 +327,26 @@ def test_elastic_launch_raises_the_failures(tmp_path, signals):
     assert error.value.get_first_failure()[1].message["message"] == "KeyError: 'broken'"
     with pytest.raises(ChildFailedError, match=r"Signal 9 \(SIGKILL\) received by PID"):
         elastic_launch(config(tmp_path), _end_by_signal)()
+
+
+def test_the_end_of_a_rendezvous_does_not_hide_the_failures(tmp_path, signals, monkeypatch):
+    ends = []
+
+    def find(parameters):
+        handler = registry_function(parameters)
+
+        def shutdown():
+            ends.append(handler)
+            raise RuntimeError("the store is gone")
+
+        monkeypatch.setattr(handler, "shutdown", shutdown)
+        return handler
+
+    registry_function = registry.get_rendezvous_handler
+    monkeypatch.setattr(registry, "get_rendezvous_handler", find)
+    with pytest.raises(ChildFailedError, match="_fail_second FAILED"):
+        elastic_launch(config(tmp_path), _fail_second)("x")
+    assert len(ends) == 1
 
 
 def test_the_default_rendezvous_of_pytorch_is_refused_by_name(tmp_path):

@@ -241,6 +241,14 @@ def test_new_groups_of_a_class_that_makes_its_own():
     assert dist.group.WORLD.calls == [("new_group", [1, 3], "making"), ("new_group", [0], "making")]
 
 
+def test_a_backend_for_absent_devices_is_no_default():
+    dist.Backend.register_backend("elsewhere", lambda *_: Named(0, 1), devices=["cpu", "cuda", "xpu"])
+    assert dist.Backend.default_device_backend_map["cuda"] == "elsewhere"
+    assert repr(dist.BackendConfig("undefined")) == "cpu:gloo,tpu:xla"
+    dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1)
+    assert not isinstance(dist.group.WORLD, Named) and dist.get_backend() == "undefined"
+
+
 def test_fake_groups_act_as_one_rank_of_many():
     with pytest.raises(RuntimeError, match=r"Cannot init process group where rank \(3\) >= world_size \(2\)"):
         dist.init_process_group("fake", rank=3, world_size=2)
@@ -275,6 +283,12 @@ def test_fake_groups_act_as_one_rank_of_many():
     assert uneven.flatten().tolist() == [0, 1, 0, 1, 2, 3, 0, 1]
     with pytest.raises(RuntimeError, match="inputBuffer is empty"):
         dist.all_to_all_single(torch.empty(1, 1), torch.empty(0, 1), [1, 0, 0, 0], [0] * 4)
+
+
+def test_sums_of_tensors_without_data_need_no_group():
+    x = torch.ones(2, 3, device="meta")
+    for result in (functional.all_reduce(x, "sum", "nobody"), functional.broadcast(x, 0, "nobody")):
+        assert result.is_meta and result.shape == x.shape
 
 
 def test_wrong_arguments_are_found_without_other_ranks():

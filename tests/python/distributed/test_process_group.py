@@ -176,6 +176,7 @@ def test_names_of_reductions():
     assert isinstance(op.SUM, op) and op(op.SUM) == op.SUM and op(op.SUM) != op.MAX
     scaled = dist._make_nccl_premul_sum(2.0)
     assert scaled == op.PREMUL_SUM and scaled.factor == 2.0
+    assert scaled == dist._make_nccl_premul_sum(torch.tensor(3.0)) and scaled != op(op.SUM) and scaled != "PREMUL_SUM"
     assert [kind.name for kind in op.RedOpType if dist.supports_complex(kind)] == ["SUM", "AVG", "PREMUL_SUM", "UNUSED"]
     with pytest.warns(FutureWarning, match="`torch.distributed.reduce_op` is deprecated"):
         assert dist.reduce_op.SUM is op.SUM
@@ -189,10 +190,13 @@ def test_profiles_list_collectives(alone):
             dist.all_reduce(x)
             dist.all_gather(out, x, async_op=True).wait()
         dist.group.WORLD.broadcast([x], dist.BroadcastOptions(rootRank=0)).wait()
+        dist.all_reduce(torch.zeros(4, dtype=torch.complex64))
     dist.all_reduce(x)
     events = profile.function_events
-    assert [event.name for event in events] == ["step", "gloo:all_reduce", "gloo:all_gather", "gloo:broadcast"]
-    assert all(event.is_async and event.input_shapes == [[2, 3]] for event in events[1:])
+    names = ["step", "gloo:all_reduce", "gloo:all_gather", "gloo:broadcast", "gloo:all_reduce"]
+    assert [event.name for event in events] == names
+    assert all(event.is_async and event.input_shapes == [[2, 3]] for event in events[1:4])
+    assert events[4].input_shapes == [[4, 2]]
     assert events[1].cpu_parent is events[0] and events[3].cpu_parent is None
 
 

@@ -39,7 +39,7 @@ torch utils._contextlib.context_decorator utils._foreach_utils._group_tensors_by
 utils._python_dispatch.TorchDispatchMode utils.collect_env utils._python_dispatch.is_traceable_wrapper_subclass
 utils.data._utils.collate.np_str_obj_array_pattern utils.data._utils.worker.get_worker_info
 utils.data.dataloader._collate_fn_t utils.data.datapipes.datapipe.IterDataPipe utils.deterministic utils.model_zoo.tqdm
-utils.weak.WeakIdKeyDictionary
+utils.weak.WeakIdKeyDictionary utils._typing_utils.not_none
 """.split()
 
 
@@ -423,3 +423,10 @@ def test_operators_by_namespace_and_overload():
         torch.ops.aten.add.Other
     with pytest.raises(AttributeError, match="no attribute 'no_such_op'"):
         torch.ops.aten.no_such_op
+
+
+def test_not_none_returns_values():
+    not_none = torch.utils._typing_utils.not_none
+    assert not_none(0) == 0
+    with pytest.raises(TypeError, match="value was None when it should not be"):
+        not_none(None)

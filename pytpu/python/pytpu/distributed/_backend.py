@@ -187,7 +187,9 @@ class BackendConfig:
     def __init__(self, backend: str) -> None:
         name = str(backend).lower()
         if name == Backend.UNDEFINED:
-            self.device_backend_map = dict(Backend.default_device_backend_map)
+            # A backend that was registered for `cuda` or `xpu` must not take part: no tensor is there.
+            defaults = Backend.default_device_backend_map
+            self.device_backend_map = {kind: defaults[kind] for kind in ("cpu", "tpu")}
         elif ":" in name:
             self.device_backend_map = self._of_pairs(name)
         elif Backend._ensure_backend_registered(name):

@@ -241,7 +241,8 @@ def all_gather(
     pg = _member(group, "all_gather")
     if pg is None:
         return None
-    return pg._all_gather(tensor_list, tensor, (async_op, None, tensor_list))
+    *outputs, value = _as_real_if_mixed([*tensor_list, tensor])
+    return pg._all_gather(outputs, value, (async_op, None, tensor_list))
 
 
 def all_gather_coalesced(

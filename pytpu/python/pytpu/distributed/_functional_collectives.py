@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import warnings
 
-from .. import Tensor, cat
+from .. import Tensor, cat, empty_like
 from ._groups import _get_group_tag, _resolve_process_group, get_group_rank, get_process_group_ranks
 from ._process_group import ProcessGroup, _reduction
 from ._reduce_op import RedOpType, ReduceOp
@@ -122,6 +122,8 @@ def broadcast(self: Tensor, src: int, group: RANK_TYPES, tag: str = "") -> Tenso
         group: the ranks.
         tag: ignored, unless ``group`` is a list of ranks.
     """
+    if self.is_meta:
+        return empty_like(self)
     resolved, tensors = _tensors(group, tag)
     return tensors.broadcast(self, get_group_rank(resolved, src))
 
@@ -135,6 +137,8 @@ def all_reduce(self: Tensor, reduceOp: str | ReduceOp, group: RANK_TYPES, tag: s
         group: the ranks.
         tag: ignored, unless ``group`` is a list of ranks.
     """
+    if self.is_meta:
+        return empty_like(self)
     code, reduced = _reduce_op(reduceOp, self)
     return _tensors(group, tag)[1].all_reduce(reduced, code)
 
@@ -242,3 +246,5 @@ def permute_tensor(self: Tensor, src_dst: list[int], group: RANK_TYPES, tag: str
 all_gather_tensor = all_gather_tensor_autograd = all_gather_single_autograd = all_gather_single
 reduce_scatter_tensor = reduce_scatter_tensor_autograd = reduce_scatter_single_autograd = reduce_scatter_single
 all_to_all_single_autograd = all_to_all_single
+all_gather_single_coalesced = all_gather_into_tensor_coalesced
+reduce_scatter_single_coalesced = reduce_scatter_tensor_coalesced

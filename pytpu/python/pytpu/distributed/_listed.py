@@ -39,7 +39,9 @@ class _ListedEngine:
             # Methods with outputs and inputs take the inputs second.
             inputs = arguments[0] if arguments and isinstance(arguments[0], list) else tensors
             event = self._collector.enter(f"{self._backend}:{listed}")
-            event.is_async, event.input_shapes = True, [list(tensor.shape) for tensor in inputs]
+            # PyTorch sends complex numbers as pairs.
+            shapes = [[*tensor.shape, 2] if tensor.is_complex() else list(tensor.shape) for tensor in inputs]
+            event.is_async, event.input_shapes = True, shapes
             try:
                 return method(tensors, *arguments)
             finally:

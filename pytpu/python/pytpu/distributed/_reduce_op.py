@@ -70,9 +70,8 @@ class ReduceOp(metaclass=_KindsAreInstances):
         self.factor = factor
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, RedOpType):
-            return self.op is other
-        return type(other) is ReduceOp and self.op is other.op and self.factor is other.factor
+        """Compare kinds, as PyTorch does. The factors of two ``PREMUL_SUM`` are not compared."""
+        return self.op is (other.op if type(other) is ReduceOp else other)
 
     def __hash__(self) -> int:
         return hash(self.op)

@@ -27,7 +27,7 @@ pub(super) fn lower(op: &Collective, f: &mut Func, x: &Value, ticket: &Value, y:
         let numbers = numbers(&op.kind);
         return f.ordered_call(TARGET, &[x.clone(), ticket.clone()], &y.ty(), in_place, op.kind.name(), &numbers);
     }
-    let groups = op.group.partition();
+    let groups = &*f.devices_of(op.group.partition());
     // The devices with one rank of each group.
     let devices = |rank: usize| groups.iter().map(|g| g[rank]).collect::<Vec<_>>();
     match &op.kind {
@@ -38,7 +38,12 @@ pub(super) fn lower(op: &Collective, f: &mut Func, x: &Value, ticket: &Value, y:
         }
         Kind::Broadcast { from } => broadcast(f, x, &devices(*from), groups),
         Kind::AllGather => f.all_gather(x, groups),
-        Kind::ReduceScatter(by) => f.reduce_scatter(x, combine(*by), groups),
+        // Some compilers make it a sum and a slice. Without the barrier the slice moves to its reader, which may be the
+        // optimizer, and the sums of all layers stay alive until then.
+        Kind::ReduceScatter(by) => {
+            let part = f.reduce_scatter(x, combine(*by), groups);
+            f.optimization_barrier(&[part]).swap_remove(0)
+        }
         Kind::AllToAll { .. } => f.all_to_all(x, groups),
         Kind::Permute { pairs } => {
             let pairs: Vec<(usize, usize)> =

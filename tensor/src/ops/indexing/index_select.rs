@@ -220,6 +220,14 @@ pub fn index_select(x: &Tensor, dim: i64, index: &Tensor) -> Result<Tensor> {
     if x.dims().is_empty() && y.numel() == 1 { y.view_dims(Dims::EMPTY) } else { Ok(y) }
 }
 
+/// [`index_select`] at positions that are in range. They are not checked.
+///
+/// # Errors
+/// `OutOfMemory`.
+pub fn index_select_in_range(x: &Tensor, dim: usize, index: &Tensor) -> Result<Tensor> {
+    dispatch::call(Prim::IndexSelect(IndexSelect { dim }), &[x, index])
+}
+
 /// Refuse the arguments that `index_add` and `index_copy` refuse, in the words of each.
 fn check_rows(x: &Tensor, dim: usize, index: &Tensor, src: &Tensor, accumulate: bool) -> Result<()> {
     let (n, rows) = (index.numel(), src.dims().get(dim).copied().unwrap_or(1));

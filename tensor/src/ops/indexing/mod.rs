@@ -25,7 +25,7 @@ pub(super) mod triangle;
 pub use classes::one_hot;
 pub use gather::{Gather, Scatter, ScatterKind, gather, scatter, scatter_add, scatter_reduce};
 pub use index::{Index, IndexPut, index, index_put};
-pub use index_select::{IndexAdd, IndexSelect, index_add, index_copy, index_fill, index_select};
+pub use index_select::{IndexAdd, IndexSelect, index_add, index_copy, index_fill, index_select, index_select_in_range};
 pub use mask::{masked_fill, masked_scatter, masked_select, nonzero};
 pub use take::{put, take, take_along_dim};
 pub use triangle::{diag_embed, tril, triu};

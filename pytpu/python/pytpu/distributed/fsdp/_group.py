@@ -35,14 +35,19 @@ if TYPE_CHECKING:
 _ALIGNMENT = 16
 
 
-def _begin_gather(parts: Sequence[Tensor], group: ProcessGroup, is_again: bool) -> Callable[[], list[Tensor]]:
-    """Begin to gather the parts of all ranks. Return a function that waits, and returns them, ``(ranks * n, ...)``."""
+def _begin_gather(
+    parts: Sequence[Tensor], group: ProcessGroup, is_again: bool, after: Tensor | None
+) -> Callable[[], list[Tensor]]:
+    """Begin to gather the parts of all ranks. Return a function that waits, and returns them, ``(ranks * n, ...)``.
+
+    A program gathers parts again only when it has computed ``after``.
+    """
     ranks = group.size()
     if ranks == 1:
         return lambda: [part.detach() for part in parts]
     if parts[0].device.type == "tpu":
         # The compiler must not take the values of the first gather, which would have to be kept.
-        barred = [_optimization_barrier(part) if is_again else part for part in parts]
+        barred = [_optimization_barrier(part, after) if is_again else part for part in parts]
         gathered = [group._tensor_group().all_gather(part) for part in barred]
         return lambda: gathered
     places, total = [], 0
@@ -209,7 +214,8 @@ class ParameterGroup:
             parts = [parameter.to_gather() for parameter in self.parameters]
             device = self.info.mesh.device_type
             parts = [part if part.device.type == device else part.to(device) for part in parts]
-            self._finish_gather = _begin_gather(parts, self.info.shard_process_group, self.is_in_backward)
+            after = None if self.tree is None else self.tree.reduced_before(self.reductions_in_flight)
+            self._finish_gather = _begin_gather(parts, self.info.shard_process_group, self.is_in_backward, after)
 
     def _check_device(self) -> None:
         on_meta = [p.name for p in self.parameters if p.local().device.type == "meta"]
@@ -334,6 +340,8 @@ class ParameterGroup:
             if self.tree is None or gradients[0].device.type == "tpu":
                 while not reduction.advance():
                     pass
+                if self.tree is not None:
+                    self.tree.note_recorded(reduction)
             else:
                 self.tree.add(reduction, self.reductions_in_flight)
 
@@ -344,6 +352,8 @@ class Tree:
     def __init__(self) -> None:
         self.groups: list[ParameterGroup] = []
         self._reductions: list[Reduction] = []
+        #: A gradient of each reduction of this backward pass that was recorded, on device ``tpu``.
+        self._recorded: list[Tensor] = []
         #: The groups in the order of their forwards, in this step and in the last.
         self._order: list[ParameterGroup] = []
         self._last_order: list[ParameterGroup] = []
@@ -357,6 +367,17 @@ class Tree:
         while len(self._reductions) > limit:
             self._finish_first()
         self._reductions.append(reduction)
+
+    def note_recorded(self, reduction: Reduction) -> None:
+        """Remember a reduction in the recorded program."""
+        self._recorded.append(reduction.parts[-1])
+
+    def reduced_before(self, limit: int) -> Tensor | None:
+        """Return a gradient of the reduction before the last ``limit`` ones.
+
+        Gathers that wait for it keep the compiler from leaving gradients of many groups whole.
+        """
+        return self._recorded[-1 - limit] if len(self._recorded) > limit else None
 
     def _finish_first(self) -> None:
         first = self._reductions.pop(0)
@@ -375,6 +396,7 @@ class Tree:
         """Forget a backward pass, and gradients that are not reduced."""
         self._is_scheduled = False
         self._reductions.clear()
+        self._recorded.clear()
         self._uses.clear()
         for group in self.groups:
             group.is_in_backward = False
@@ -422,6 +444,7 @@ class Tree:
     def finish(self) -> None:
         """Write all gradients, and reshard the groups that backward did not come to an end of."""
         self._is_scheduled = False
+        self._recorded.clear()
         while self._reductions:
             self._finish_first()
         for group in self.groups:

@@ -16,8 +16,7 @@ from ..elastic.agent.server.health_check_server import HealthCheckServer
 from ..elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from ..elastic.multiprocessing import DefaultLogsSpecs, LogsSpecs, SignalException
 from ..elastic.multiprocessing.errors import ChildFailedError
-from ..elastic.rendezvous import RendezvousHandler, RendezvousParameters
-from ..elastic.rendezvous.registry import get_rendezvous_handler
+from ..elastic.rendezvous import RendezvousHandler, RendezvousParameters, registry as rdzv_registry
 from ..elastic.rendezvous.utils import parse_rendezvous_endpoint
 from ..elastic.utils.logging import get_logger
 
@@ -207,7 +206,7 @@ def launch_agent(
         config.run_id = uuid.uuid4().hex
         logger.warning("config has no run_id, generated a random run_id: %s", config.run_id)
     master_addr, master_port = _fixed_address(config)
-    handler = get_rendezvous_handler(
+    handler = rdzv_registry.get_rendezvous_handler(
         RendezvousParameters(
             config.rdzv_backend,
             config.rdzv_endpoint,
