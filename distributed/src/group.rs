@@ -508,7 +508,11 @@ impl Group {
     fn late(&self, ranks: &[usize], millis: u128) -> Error {
         let names: Vec<String> = ranks.iter().map(|&r| self.name_of(r)).collect();
         let noun = if ranks.len() == 1 { "Rank" } else { "Ranks" };
-        let text = format!("{noun} {} failed to pass monitoredBarrier in {millis} ms", names.join(", "));
+        let text = match millis {
+            // No rank had time to come.
+            0 if self.rank == 0 => "Rank 0 timed out in monitoredBarrier after 0 ms".to_owned(),
+            _ => format!("{noun} {} failed to pass monitoredBarrier in {millis} ms", names.join(", ")),
+        };
         let error = Error::new(ErrorKind::DistBackend, format!("[Rank {}]: {text}", self.rank));
         if self.rank == 0 {
             return error.note(self.identity());
