@@ -1,7 +1,7 @@
 //! How a group waits: what it tells other ranks about that, and whether it gives its core away meanwhile.
 //!
-//! A process tells all its groups which of its collectives wait. A rank whose time is over in one group can then say that
-//! its peer waits in another.
+//! A process tells all its groups which of its collectives wait. A rank whose time is over in one group can then say
+//! that its peer waits in another.
 
 use super::Group;
 use crate::recorder::{Entry, Recorder};

@@ -188,8 +188,8 @@ fn groups_in_opposite_order_name_the_calls_of_both() {
         });
         let calls = [
             "SequenceNumber=1, OpType=ALLREDUCE, TensorShape=[4]",
-            "rank 1 waits in another group: all_reduce of float32 [4] (sequence number 0 of group 0.0.0 at train.py:11), \
-             for rank 1 (global rank 0)",
+            "rank 1 waits in another group: all_reduce of float32 [4] (sequence number 0 of group 0.0.0 at \
+             train.py:11), for rank 1 (global rank 0)",
         ];
         let expected = [
             (0, &["Timed out waiting 4000 ms for rank 1", "train.py:10", "Rank 0 of group 0", calls[0], calls[1]][..]),

@@ -470,7 +470,9 @@ def _reshards(given: bool | int | None, info: FSDPMeshInfo) -> tuple[bool | None
     if given not in known:
         first = info.shard_mesh_rank // given * given
         members = get_process_group_ranks(info.shard_process_group)[first : first + given]
-        known[given] = new_group(members, use_local_synchronization=True)
+        group = new_group(members, use_local_synchronization=True)
+        assert not isinstance(group, int)  # This rank is one of the members.
+        known[given] = group
     return True, known[given]
 
 
