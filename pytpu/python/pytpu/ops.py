@@ -132,10 +132,14 @@ class _Namespace:
         if self._name == "aten" and not name.startswith("__"):
             op = getattr(_C._ops, name, None) or getattr(_C.Tensor, name, None)
             op = _rare_op(name) if op is None else op
-        elif self._name == "_c10d_functional" and not name.startswith("__"):
+        elif self._name in ("_c10d_functional", "c10d_functional") and not name.startswith("__"):
             from .distributed import _functional_ops
 
             op = getattr(_functional_ops, name) if name in _functional_ops.__all__ else None
+        elif self._name == "c10d" and not name.startswith("__"):
+            from .distributed import _functional_ops
+
+            op = _functional_ops.IN_PLACE.get(name)
         elif not name.startswith("__"):
             from .library import declare
 

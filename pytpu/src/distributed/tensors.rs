@@ -4,6 +4,7 @@ use crate::enter::{self, OrRaise};
 use crate::{sites, tensor_type};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use torchtpu_distributed::{ProcessGroup, tensors};
 use torchtpu_tensor::comm::Group;
@@ -123,6 +124,13 @@ impl PyTensorGroup {
     }
 }
 
+/// Return how many collectives of each kind this thread has called on tensors.
+#[pyfunction]
+fn _collective_calls() -> BTreeMap<&'static str, u64> {
+    collective::calls().into_iter().collect()
+}
+
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_class::<PyTensorGroup>()
+    m.add_class::<PyTensorGroup>()?;
+    m.add_function(wrap_pyfunction!(_collective_calls, m)?)
 }

@@ -10,6 +10,7 @@ import pytest
 import pytpu as torch
 import pytpu.distributed as dist
 from pytpu import nn
+from pytpu.distributed._composable import replicate
 from pytpu.distributed.algorithms import ddp_comm_hooks
 from pytpu.distributed.algorithms.ddp_comm_hooks import (
     debugging_hooks,
@@ -143,6 +144,37 @@ def with_options():
 
 def test_options_do_not_change_results(pool):
     pool.run(with_options)
+
+
+def in_place():
+    rank, size = dist.get_rank(), dist.get_world_size()
+    wrapped, shape = make("mlp")
+    wrapped = DistributedDataParallel(wrapped)
+    model, _ = make("mlp")
+    with torch.no_grad():
+        # The first forward copies the parameters of rank 0.
+        model[0].weight.add_(rank)
+    assert replicate(model) is model and type(model) is nn.Sequential and replicate.state(model) is not None
+    x, y = (part.chunk(size)[rank] for part in batch("mlp", shape, 0))
+    for each in (wrapped, model):
+        nn.functional.cross_entropy(each(x), y).backward()
+    assert same(grads_of(wrapped), grads_of(model))
+    assert list(model.state_dict()) == ["0.weight", "0.bias", "2.weight", "2.bias"]
+    with pytest.raises(AssertionError, match="can only be applied to a module once"):
+        replicate(model)
+    other, _ = make("mlp")
+    replicate(other, ignored_modules=[other[2]])
+    nn.functional.cross_entropy(other(x), y).backward()
+    assert torch.equal(other[0].bias.grad, model[0].bias.grad)
+    own, _ = make("mlp")
+    nn.functional.cross_entropy(own(x), y).backward()
+    assert torch.equal(other[2].bias.grad, own[2].bias.grad)
+    with torch.no_grad():
+        model(x)
+
+
+def test_a_module_can_be_replicated_in_place(pool):
+    pool.run(in_place)
 
 
 def reductions():

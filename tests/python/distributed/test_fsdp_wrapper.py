@@ -14,6 +14,7 @@ from pytpu.distributed.algorithms._checkpoint.checkpoint_wrapper import (
     CheckpointWrapper,
     apply_activation_checkpointing,
 )
+from pytpu.distributed.algorithms._comm_hooks import LOW_PRECISION_HOOKS, default_hooks
 from pytpu.distributed.checkpoint.state_dict import (
     StateDictOptions,
     get_model_state_dict,
@@ -95,6 +96,58 @@ def test_training_is_that_of_one_process(pools, name):
 @pytest.mark.parametrize("name", ["classes", "offload"])
 def test_training_on_a_device_is_that_of_one_process(pools, name):
     assert pools(2).run(train_wrapped, name, "tpu") == [True, True]
+
+
+def train_with_hooks(device):
+    expected = train(make("mlp", device), "mlp", device, 2)
+    for strategy in (ShardingStrategy.FULL_SHARD, ShardingStrategy.NO_SHARD):
+        model = FSDP(make("mlp", device), sharding_strategy=strategy, auto_wrap_policy=always_wrap_policy)
+        is_whole = strategy is ShardingStrategy.NO_SHARD
+        state, calls = default_hooks.DefaultState(), []
+
+        def reduce(state, *tensors, calls=calls, is_whole=is_whole):
+            calls.append(len(tensors))
+            (default_hooks.allreduce_hook if is_whole else default_hooks.reduce_scatter_hook)(state, *tensors)
+
+        model.register_comm_hook(state, reduce)
+        assert train(model, "mlp", device, 2, **own()) == pytest.approx(expected, rel=1e-5)
+        assert set(calls) == {1 if is_whole else 2}
+        with pytest.raises(AssertionError, match="already registered"):
+            model.register_comm_hook(state, reduce)
+        # The engine does not reduce again.
+        silent = FSDP(make("mlp", device), sharding_strategy=strategy)
+        silent.register_comm_hook(None, lambda state, *tensors: tensors[-1].zero_())
+        loss_of(silent, *(x.to(device) for x in batch("mlp", 0))).backward()
+        assert all(not p.grad.to_local().any() for p in silent.parameters())
+    for hook in LOW_PRECISION_HOOKS:
+        model = FSDP(make("mlp", device), auto_wrap_policy=always_wrap_policy)
+        model.register_comm_hook(default_hooks.LowPrecisionState(), hook)
+        plain = make("mlp", device)
+        loss_of(model, *(x.to(device) for x in batch("mlp", 0))).backward()
+        loss_of(plain, *(x.to(device) for x in batch("mlp", 0))).backward()
+        close([p.grad.full_tensor() for p in model.parameters()], [p.grad for p in plain.parameters()], 1e-2)
+
+
+@pytest.mark.parametrize("device", ["cpu", "tpu"])
+def test_functions_of_the_user_reduce_gradients(pools, device):
+    pools(2).run(train_with_hooks, device)
+
+
+def refuse_hooks():
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
+    hybrid = FSDP(make("mlp"), sharding_strategy=ShardingStrategy.HYBRID_SHARD, device_mesh=mesh)
+    with pytest.raises(AssertionError, match="not supported for hybrid sharding strategies"):
+        hybrid.register_comm_hook(None, print)
+    model = FSDP(make("mlp"), auto_wrap_policy=always_wrap_policy)
+    with pytest.raises(ValueError, match="must be callable"):
+        model.register_comm_hook(None, "sum")
+    model.check_is_root()
+    with pytest.raises(AssertionError, match="can only be called on a root instance"):
+        FSDP.fsdp_modules(model)[1].register_comm_hook(None, print)
+
+
+def test_functions_that_cannot_reduce_gradients_are_refused(pools):
+    pools(4).run(refuse_hooks)
 
 
 def train_with_groups():

@@ -15,6 +15,7 @@ import pytpu.distributed as dist
 import pytpu.distributed.checkpoint as dcp
 from pytpu import nn
 from pytpu.distributed import init_device_mesh
+from pytpu.distributed._composable import checkpoint
 from pytpu.distributed.checkpoint.state_dict import (
     StateDictOptions,
     get_model_state_dict,
@@ -123,6 +124,106 @@ def test_options_do_not_change_results(pools, name, device):
     pools(2).run(train_with_options, name, device)
 
 
+def keep_in_halves(device):
+    alone = make("mlp", device)
+    model = shard(make("mlp", device), line(device), reshard_after_forward=2)
+    x = batch("mlp", 0)[0].to(device)
+    # The second forward reads what the first one has kept.
+    torch.testing.assert_close(model(x), model(x))
+    assert train(model, "mlp", device, 2, **own()) == pytest.approx(train(alone, "mlp", device, 2), rel=1e-5)
+    close(values(model), values(alone), 1e-4)
+    return model[0]._get_fsdp_state().groups[0].keepers.size()
+
+
+@DEVICES
+def test_groups_of_ranks_may_keep_parameters_after_forward(pools, device):
+    assert pools(4).run(keep_in_halves, device) == [2] * 4
+
+
+def kept_elements(width):
+    """Return how many elements this rank keeps after forward, if all ranks keep a layer, and if two do."""
+    found = []
+    for keepers in (True, 2):
+        model = nn.Linear(width, width, bias=False)
+        fully_shard(model, mesh=line(), reshard_after_forward=keepers)
+        y = model(torch.ones(1, width))
+        group = model._get_fsdp_state().groups[0]
+        found.append(0 if group._kept is None else sum(part.numel() for part in group._kept))
+        y.sum().backward()
+        assert group._kept is None
+    return found
+
+
+def test_fewer_keepers_keep_more(pools):
+    assert pools(4).run(kept_elements, 8) == [[0, 32]] * 4
+
+
+def finalize():
+    model = shard(make("mlp"), line())
+    expected = shard(make("mlp"), line())
+    with pytest.raises(RuntimeError, match="finalize_backward requires manual backward finalization"):
+        model.finalize_backward()
+    model.set_manual_backward_finalization(True)
+    with pytest.raises(RuntimeError, match="must be called on the root"):
+        model[0].set_manual_backward_finalization(True)
+    for asynchronous in (False, True):
+        for each in (model, expected):
+            loss_of(each, *batch("mlp", 0)).backward()
+        assert model[0].weight.grad is None
+        handle = model.finalize_backward(async_op=asynchronous)
+        assert (handle is not None) == asynchronous
+        if handle is not None:
+            handle.wait()
+        for p, q in zip(model.parameters(), expected.parameters()):
+            assert isinstance(p, DTensor)
+            assert torch.equal(whole(p.grad), whole(q.grad))
+        for each in (model, expected):
+            each.zero_grad()
+
+
+def test_a_call_may_end_backward_passes(pools):
+    pools(2).run(finalize)
+
+
+def hook_stream():
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
+    both = fully_shard(nn.Linear(4, 4), mesh=mesh)
+    stream, seen = torch.cpu.Stream(), []
+    with pytest.raises(ValueError, match="stream cannot be set when using native HSDP"):
+        both.set_all_reduce_hook(print, stream=stream)
+    model = fully_shard(nn.Linear(4, 4), mesh=mesh["shard"])
+
+    def double(gradient):
+        seen.append(torch.cpu.current_stream())
+        gradient.mul_(2)
+
+    model.set_all_reduce_hook(double, stream=stream)
+    model(torch.ones(1, 4)).sum().backward()
+    assert seen and all(each is stream for each in seen) and torch.cpu.current_stream() is not stream
+    assert torch.equal(whole(model.bias.grad), torch.full((4,), 2.0))
+
+
+def test_hooks_on_reduced_gradients_run_in_their_stream(pools):
+    pools(4).run(hook_stream)
+
+
+def shard_on_meta():
+    with torch.device("meta"):
+        model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+        mesh = line()
+        fully_shard(model[0], mesh=mesh)
+        fully_shard(model, mesh=mesh)
+    assert all(p.device.type == "meta" for p in model.parameters())
+    model.to_empty(device="cpu")
+    for layer in model:
+        layer.reset_parameters()
+    model(torch.ones(1, 4)).sum().backward()
+
+
+def test_meshes_are_made_where_the_default_device_is_meta(pools):
+    pools(2).run(shard_on_meta)
+
+
 def train_with_checkpoints(arguments, device):
     alone = make(device=device, block=Block)
     model = shard(make(device=device, block=Block, **arguments), line(device))
@@ -135,6 +236,30 @@ def train_with_checkpoints(arguments, device):
 @pytest.mark.parametrize("kind", ["reentrant", "not"])
 def test_checkpoints_of_activations_do_not_change_results(pools, place, kind, device):
     pools(2).run(train_with_checkpoints, {place: kind}, device)
+
+
+def checkpoint_in_place(device):
+    alone, model = make("mlp", device), make("mlp", device)
+    for layer in model:
+        kind = type(layer)
+        assert checkpoint(layer) is layer and type(layer) is kind
+    shard(model, line(device))
+    assert train(model, "mlp", device, 2, **own()) == pytest.approx(train(alone, "mlp", device, 2), rel=1e-5)
+    close(values(model), values(alone), 1e-4)
+    with pytest.raises(AssertionError, match="can only be applied to a module once"):
+        checkpoint(model[0])
+    with pytest.raises(NotImplementedError, match="use_reentrant=True is not supported"):
+        checkpoint(nn.Linear(2, 2), use_reentrant=True)
+    layer, runs = nn.Sequential(nn.Linear(2, 2), nn.Tanh()), []
+    layer[1].register_forward_hook(lambda *args: runs.append(1))
+    checkpoint(layer)(torch.ones(1, 2)).sum().backward()
+    # Backward computes the activations again.
+    assert len(runs) == 2
+
+
+@DEVICES
+def test_activations_of_modules_are_checkpointed_in_place(pools, device):
+    pools(2).run(checkpoint_in_place, device)
 
 
 def accumulate(device):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+
+from .. import _streams
 from . import amp as amp
 
 TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
@@ -9,9 +12,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import Any
 
-    from .._streams import Stream
-
 __all__ = [
+    "Stream",
     "amp",
     "current_device",
     "current_stream",
@@ -48,18 +50,29 @@ def set_device(device: Any) -> None:
     """Do nothing: there is one host."""
 
 
-def current_stream(device: Any = None) -> Stream:
-    """Return the stream of the host."""
-    from .._streams import current_stream
+class Stream(_streams.Stream):
+    """A stream of the host. All streams of the host are one queue.
 
-    return current_stream("cpu")
+    Args:
+        priority: accepted, without an effect.
+    """
+
+    def __init__(self, priority: int = -1) -> None:
+        super().__init__("cpu", priority=priority)
 
 
-def stream(stream: Stream | None) -> AbstractContextManager[Any]:
-    """Return a context manager that does nothing: the host has one stream."""
-    from contextlib import nullcontext
+def current_stream(device: Any = None) -> _streams.Stream:
+    """Return the stream of the host that this thread has chosen."""
+    return _streams.current_stream("cpu")
 
-    return nullcontext()
+
+def stream(stream: _streams.Stream | None) -> AbstractContextManager[Any]:
+    """Return a context manager in which a stream is the current one of this thread.
+
+    Args:
+        stream: the stream. ``None`` leaves the current one.
+    """
+    return contextlib.nullcontext() if stream is None else stream
 
 
 def synchronize(device: Any = None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .._absent import absent_function
 from . import _functional_collectives as _collectives
 
 TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
@@ -16,6 +17,29 @@ __all__ = [
     "reduce_scatter_tensor",
     "wait_tensor",
 ]
+
+
+#: Operators of ``torch.ops.c10d``, as names only: tools count collectives by them.
+IN_PLACE = {
+    name: absent_function(f"torch.ops.c10d.{name}", "call the functions of torch.distributed")
+    for name in (
+        "_allgather_base_",
+        "_reduce_scatter_base_",
+        "allgather_",
+        "allgather_coalesced_",
+        "allgather_into_tensor_coalesced_",
+        "allreduce_",
+        "allreduce_coalesced_",
+        "alltoall_",
+        "alltoall_base_",
+        "broadcast_",
+        "gather_",
+        "reduce_",
+        "reduce_scatter_",
+        "reduce_scatter_tensor_coalesced_",
+        "scatter_",
+    )
+}
 
 
 def all_gather_into_tensor(input: Tensor, group_size: int, group_name: str) -> Tensor:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 
 from .. import Tensor, cat, no_grad
-from .._C import PrefixStore, Store, Work
+from .._C import HashStore, PrefixStore, Store, Work
 from ..autograd import Function
 from ..futures import Future
 from ._process_group import (
@@ -291,12 +291,17 @@ class _MethodEngine:
         return _MethodTensors(self, self._rank, self._size)
 
     def native(self) -> _TensorGroup:
-        """Return a group of this library of the same ranks, which meet in the store of the group."""
+        """Return a group of this library of the same ranks, which meet in the store of the group. The other ranks of
+        backend ``fake`` count as having the elements of this one.
+        """
         if self._native is None:
-            if self.store is None or isinstance(self.target, FakeProcessGroup):
+            is_alone = isinstance(self.target, FakeProcessGroup)
+            if self.store is None and not is_alone:
                 raise NotImplementedError("sharded tensors need a group whose ranks can meet in a store")
-            store, ranks = PrefixStore("native", self.store), list(range(self._size))
-            self._native = _make_engine(store, self._rank, self._size, self.name, self.timeout, ranks).tensors()
+            store = HashStore() if is_alone else PrefixStore("native", self.store)
+            ranks = list(range(self._size))
+            engine = _make_engine(store, self._rank, self._size, self.name, self.timeout, ranks, is_planned=is_alone)
+            self._native = engine.tensors()
         return self._native
 
 

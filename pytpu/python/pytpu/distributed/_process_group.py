@@ -22,6 +22,7 @@ from .constants import default_pg_timeout
 
 TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any, NoReturn
 
     from .. import Tensor
@@ -116,6 +117,10 @@ class BarrierOptions(_Options):
     device: _device | None = None
 
 
+#: A function from an engine to one that tells `CommDebugMode` of its calls, while such a mode is active.
+_observer: Callable[[Any], Any] | None = None
+
+
 def _on_device(group: _Collectives, tensor: Tensor) -> _Engine:
     """Return the engine that runs collectives of a group on the device of ``tensor``.
 
@@ -125,12 +130,15 @@ def _on_device(group: _Collectives, tensor: Tensor) -> _Engine:
     kind = tensor.device.type
     if kind not in group._device_backends:
         raise RuntimeError(f"No backend type associated with device type {kind}")
+    engine = _engine_of(group, kind)
+    if _observer is not None:
+        engine = _observer(engine)
     profiler = modules.get(_PROFILER)
     if profiler is not None and profiler._running is not None:
         from ._listed import _ListedEngine
 
-        return _ListedEngine(_engine_of(group, kind), group._device_backends[kind], profiler._running)
-    return _engine_of(group, kind)
+        return _ListedEngine(engine, group._device_backends[kind], profiler._running)
+    return engine
 
 
 def _engine_of(group: _Collectives, kind: str) -> _Engine:

@@ -103,7 +103,7 @@ class DeviceMesh:
         if mesh is not None:
             if _layout is not None or _rank_map is not None:
                 raise TypeError("Cannot provide _layout and/or _rank_map if passing explicit mesh")
-            ranks = (mesh.detach().cpu() if isinstance(mesh, Tensor) else _tensor(mesh)).to(_int)
+            ranks = (mesh.detach().cpu() if isinstance(mesh, Tensor) else _tensor(mesh, device="cpu")).to(_int)
             _layout = _MeshLayout.from_sizes_strides(tuple(ranks.shape))
             _rank_map = ranks.flatten()
         if _layout is None or _rank_map is None:
@@ -683,5 +683,6 @@ def init_device_mesh(
         mesh_dim_names=mesh_dim_names,
         backend_override=override,
         _layout=layout,
-        _rank_map=_tensor(list(range(layout.numel())), dtype=_int),
+        # Also where the default device is another one.
+        _rank_map=_tensor(list(range(layout.numel())), dtype=_int, device="cpu"),
     )

@@ -5,6 +5,20 @@ use crate::comm::{self, Group, Ticket};
 use crate::op::Prim;
 use crate::schema::Arg;
 use crate::{DType, Error, Result, Scalar, Tensor, dispatch, ops};
+use std::cell::Cell;
+
+/// The names of the kinds, in the order of [`calls`].
+const NAMES: [&str; 7] = ["all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "permute"];
+
+thread_local! {
+    /// The calls of this thread, by kind.
+    static CALLS: [Cell<u64>; NAMES.len()] = const { [const { Cell::new(0) }; NAMES.len()] };
+}
+
+/// Return how many collectives of each kind this thread has called, those of gradients and of sharded tensors too.
+pub fn calls() -> [(&'static str, u64); NAMES.len()] {
+    CALLS.with(|calls| std::array::from_fn(|i| (NAMES[i], calls[i].get())))
+}
 
 /// Reserve the turn of a collective, and run or record it.
 pub(super) fn call(kind: Kind, x: &Tensor, group: &Group) -> Result<Tensor> {
@@ -13,6 +27,9 @@ pub(super) fn call(kind: Kind, x: &Tensor, group: &Group) -> Result<Tensor> {
     let none = Ticket::NONE.operand()?;
     // A mistake must not take a turn, since the other ranks would wait for it.
     op.infer(&[x, &none]).map_err(|e| e.in_op(name))?;
+    if let Some(i) = NAMES.iter().position(|n| *n == name) {
+        CALLS.with(|calls| calls[i].set(calls[i].get() + 1));
+    }
     if !comm::needs_turn(group, x.device()) {
         return dispatch::call(op, &[x, &none]);
     }

@@ -1,7 +1,4 @@
-"""``torch.distributed._composable``: names of functions that change modules in place for several processes."""
+"""``torch.distributed._composable``: functions that change modules in place."""
 
-from ..._absent import absent_function
-from .. import _WHY
-
-checkpoint = absent_function("torch.distributed._composable.checkpoint", _WHY)
-replicate = absent_function("torch.distributed._composable.replicate", _WHY)
+from .checkpoint_activation import checkpoint as checkpoint
+from .replicate import replicate as replicate

@@ -11,11 +11,21 @@ from ..._absent import absent_class
 
 TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
+    from typing import Any
 
-__all__ = ["LocalTensor", "LocalTensorMode", "local_tensor_mode", "maybe_disable_local_tensor_mode"]
+__all__ = [
+    "LocalIntNode",
+    "LocalTensor",
+    "LocalTensorMode",
+    "local_tensor_mode",
+    "maybe_disable_local_tensor_mode",
+    "maybe_run_for_local_tensor",
+]
 
 _WHY = "one process has the tensors of one rank"
+LocalIntNode = absent_class("torch.distributed._local_tensor.LocalIntNode", _WHY)
 LocalTensor = absent_class("torch.distributed._local_tensor.LocalTensor", _WHY)
 LocalTensorMode = absent_class("torch.distributed._local_tensor.LocalTensorMode", _WHY)
 
@@ -27,3 +37,8 @@ def local_tensor_mode() -> None:
 def maybe_disable_local_tensor_mode() -> AbstractContextManager[None]:
     """Return a context without the mode, which is not in use."""
     return contextlib.nullcontext()
+
+
+def maybe_run_for_local_tensor(func: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function: without the mode it runs once, for the rank of this process."""
+    return func

@@ -1,4 +1,4 @@
 """The older name of ``torch.distributed.tensor``."""
 
 from ..tensor import *  # noqa: F403
-from ..tensor import DTensor as DTensor
+from ..tensor import DeviceMesh as DeviceMesh, DTensor as DTensor, init_device_mesh as init_device_mesh

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 
 from ... import (
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from ._mesh import FSDPMeshInfo
     from ._parameter import ShardedParameter
     from ._policies import MixedPrecisionPolicy
+    from ._state import State
 
 #: Each shard in a message begins at a multiple of this number of bytes, so that it can be viewed in its dtype.
 _ALIGNMENT = 16
@@ -109,7 +111,10 @@ class Reduction:
         chunks = [p.to_reduce(_summed(g, p.summed)) for p, g in zip(parameters, gradients)]
         self.works: list[Any] = []
         self.awaits_replicas = replicas is not None
-        if scattering.size() == 1:
+        if group.reduction is not None:
+            self.awaits_replicas, self.divisor = False, None
+            self._call(group.reduction, chunks)
+        elif scattering.size() == 1:
             self.parts = chunks
         elif chunks[0].device.type == "tpu":
             engine = scattering._tensor_group()
@@ -117,10 +122,25 @@ class Reduction:
         else:
             message = cat([chunk.reshape(scattering.size(), -1) for chunk in chunks], 1)
             output = empty(message.shape[1], dtype=message.dtype)
-            work = reduce_scatter_tensor(output, message.view(-1), self.op, scattering, async_op=True)
-            self.works, sizes = [work], [p.chunk_sizes() for p in parameters]
-            parts = output.split([math.prod(n) for n in sizes])
-            self.parts = [part.view(n) for part, n in zip(parts, sizes)]
+            self.works = [reduce_scatter_tensor(output, message.view(-1), self.op, scattering, async_op=True)]
+            self.parts = self._split(output)
+
+    def _split(self, parts: Tensor) -> list[Tensor]:
+        """Return the parts of the parameters that are one after another in ``parts``."""
+        sizes = [p.chunk_sizes() for p in self.parameters]
+        return [part.view(n) for part, n in zip(parts.split([math.prod(n) for n in sizes]), sizes)]
+
+    def _call(self, reduce: Callable[..., None], chunks: list[Tensor]) -> None:
+        """Let the user's function reduce the gradients."""
+        ranks = self.group.info.shard_mesh_size
+        message = cat([chunk.reshape(ranks, -1) for chunk in chunks], 1)
+        if ranks == 1:
+            reduce(message.view(-1))
+            self.parts = self._split(message.view(-1))
+            return
+        output = empty(message.shape[1], dtype=message.dtype, device=message.device)
+        reduce(message.view(-1), output)
+        self.parts = self._split(output)
 
     def advance(self) -> bool:
         """Wait for the collectives in flight, and begin the next. Return whether the gradients are written."""
@@ -133,8 +153,7 @@ class Reduction:
         for parameter, part in zip(self.parameters, self.parts):
             if self.divisor is not None:
                 part = part / self.divisor
-            if self.group.reduced_hook is not None:
-                self.group.reduced_hook(part)
+            self.group.call_hook(part)
             parameter.add_gradient(part)
         return True
 
@@ -189,13 +208,23 @@ class ParameterGroup:
     def __init__(self, parameters: list[ShardedParameter], info: FSDPMeshInfo, policy: MixedPrecisionPolicy) -> None:
         self.parameters, self.info, self.policy = parameters, info, policy
         self.tree: Tree | None = None
+        #: The name of the module in the root, once that is known.
+        self.module_name: str | None = None
         self.reshards_after_forward = self.reshards_after_backward = True
+        #: The ranks that keep the parameters together after forward, if they are fewer than those of the mesh.
+        self.keepers: ProcessGroup | None = None
+        #: The parts of the parameters that this rank keeps after forward.
+        self._kept: list[Tensor] | None = None
         self.syncs = self.reduces_replicas = self.unshards_in_backward = True
         self.reduces_unused = self.sums = False
         #: Whether the next group is gathered early. On device ``tpu`` the compiler decides.
         self.prefetches = info.mesh.device_type != "tpu"
         self.divide_factor: float | None = None
+        #: The user's function that reduces gradients, if there is one.
+        self.reduction: Callable[..., None] | None = None
         self.reduced_hook: Callable[[Tensor], None] | None = None
+        #: The stream that is current while the hook runs.
+        self.hook_stream: Any = None
         self.reductions_in_flight = 1
         #: Whether backward has reached the outputs, and not yet all parameters.
         self.is_in_backward = False
@@ -207,10 +236,28 @@ class ParameterGroup:
         self._versions: list[int] = []
         self._is_inference = False
 
+    # PyTorch's tests read these names.
+
+    @property
+    def _module_fqn(self) -> str | None:
+        """The name of the module in the root, once that is known."""
+        return self.module_name
+
+    @property
+    def fsdp_params(self) -> list[ShardedParameter]:
+        """The parameters."""
+        return self.parameters
+
     @property
     def is_sharded(self) -> bool:
         """Whether the modules have the sharded parameters."""
         return self._placed is None
+
+    def call_hook(self, gradient: Tensor) -> None:
+        """Call the user's function with the reduced gradient of a shard."""
+        if self.reduced_hook is not None:
+            with contextlib.nullcontext() if self.hook_stream is None else self.hook_stream:
+                self.reduced_hook(gradient)
 
     def begin_gather(self) -> None:
         """Begin to gather the parameters, unless they are there."""
@@ -221,11 +268,14 @@ class ParameterGroup:
                 parameter.take_current()
             self._check_device()
             self._is_inference = is_inference_mode_enabled()
+            after = None if self.tree is None else self.tree.reduced_before(self.reductions_in_flight)
+            if self._kept is not None and self.keepers is not None:
+                self._finish_gather = _begin_gather(self._kept, self.keepers, self.is_in_backward, after)
+                return
             self._versions = [parameter.sharded._version for parameter in self.parameters]
             parts = [parameter.to_gather() for parameter in self.parameters]
             device = self.info.mesh.device_type
             parts = [part if part.device.type == device else part.to(device) for part in parts]
-            after = None if self.tree is None else self.tree.reduced_before(self.reductions_in_flight)
             self._finish_gather = _begin_gather(parts, self.info.shard_process_group, self.is_in_backward, after)
 
     def _check_device(self) -> None:
@@ -251,7 +301,10 @@ class ParameterGroup:
             finish, self._finish_gather = self._finish_gather, None
             with no_grad():
                 chunks = [] if finish is None else finish()
-                self._values = [p.from_gathered(chunk) for p, chunk in zip(self.parameters, chunks)]
+                keepers = self.keepers if self._kept is not None else None
+                ranks = self.info.shard_mesh_size if keepers is None else keepers.size()
+                self._values = [p.from_gathered(chunk, ranks) for p, chunk in zip(self.parameters, chunks)]
+                self._kept = None
         return self._values
 
     def place(self) -> list[Tensor]:
@@ -286,21 +339,34 @@ class ParameterGroup:
         if self._placed is not None:
             for parameter in self.parameters:
                 parameter.put(parameter.sharded)
-        self._values = self._placed = None
+        self._values = self._placed = self._kept = None
         self._has_history = False
+
+    def reshard_after_forward(self) -> None:
+        """Free the gathered values. Of parameters that fewer ranks keep, this rank keeps its part."""
+        kept = None
+        if self.keepers is not None and self._values is not None:
+            ranks, rank = self.keepers.size(), self.keepers.rank()
+            with no_grad():
+                kept = [p.kept_part(value, ranks, rank) for p, value in zip(self.parameters, self._values)]
+        self.reshard()
+        self._kept = kept
 
     def drop_outdated(self) -> None:
         """Free gathered values that were made in inference mode, or before a write to the sharded parameters."""
-        if self.is_in_backward or (self._values is None and self._finish_gather is None):
+        has_none = self._values is None and self._finish_gather is None and self._kept is None
+        if self.is_in_backward or has_none:
             return
         versions = [parameter.sharded._version for parameter in self.parameters]
         if versions != self._versions or self._is_inference != is_inference_mode_enabled():
             self.reshard()
 
     def drop_unused(self) -> None:
-        """Free gathered values that no module has."""
+        """Free gathered values that no module has. What is kept after forward stays."""
         if self._placed is None:
+            kept = self._kept
             self.reshard()
+            self._kept = kept
 
     def before_backward(self) -> None:
         """Gather the parameters, because backward has reached the outputs."""
@@ -362,6 +428,8 @@ class Tree:
 
     def __init__(self) -> None:
         self.groups: list[ParameterGroup] = []
+        #: The states, the root first.
+        self.all_states: list[State] = []
         self._reductions: list[Reduction] = []
         #: A gradient of each reduction of this backward pass that was recorded, on device ``tpu``.
         self._recorded: list[Tensor] = []
@@ -371,6 +439,8 @@ class Tree:
         #: The groups whose backward is to come, in the order of their forwards.
         self._uses: list[ParameterGroup] = []
         self._is_scheduled = False
+        #: Whether the user ends backward passes by a call.
+        self.is_manual = False
 
     def add(self, reduction: Reduction, limit: int) -> None:
         """Let earlier reductions proceed, so that few gradients are kept, and add one."""
@@ -450,7 +520,8 @@ class Tree:
         """Make sure that `finish` is called when the backward pass ends."""
         if not self._is_scheduled and _C._current_graph_task_id() != -1:
             self._is_scheduled = True
-            _C._at_end_of_backward(self.finish)
+            if not self.is_manual:
+                _C._at_end_of_backward(self.finish)
 
     def finish(self) -> None:
         """Write all gradients, and reshard the groups that backward did not come to an end of."""

@@ -1,14 +1,18 @@
-"""Groups of ranks within and between hosts."""
+"""Groups of ranks within and between hosts, and kinds of strategies."""
 
 from __future__ import annotations
 
 from typing import cast
 
 from ..distributed_c10d import get_process_group_ranks, new_group, new_subgroups
+from .api import ShardingStrategy
 
 TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
 if TYPE_CHECKING:
     from ..distributed_c10d import ProcessGroup
+
+#: Strategies that keep gathered parameters after forward.
+NO_RESHARD_AFTER_FORWARD_STRATEGIES = (ShardingStrategy.SHARD_GRAD_OP, ShardingStrategy._HYBRID_SHARD_ZERO2)
 
 
 def _init_intra_node_process_group(num_devices_per_node: int) -> ProcessGroup:

@@ -9,6 +9,7 @@ import weakref
 from dataclasses import dataclass, field
 
 from ...nn import Module, Parameter
+from .._composable._marks import is_replicated
 from ._state import state_of
 
 TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
@@ -47,11 +48,11 @@ class ParamModuleInfo:
 
 
 def _get_managed_modules(root_modules: Sequence[Module], ignored_params: set[Parameter] | None = None) -> list[Module]:
-    """Return modules and their submodules, without those that other calls have sharded."""
+    """Return modules and their submodules, without those that other calls have sharded or replicated."""
     found: dict[int, Module] = {}
 
     def visit(module: Module) -> None:
-        if id(module) in found or state_of(module) is not None:
+        if id(module) in found or state_of(module) is not None or is_replicated(module):
             return
         found[id(module)] = module
         for child in module.children():

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+import weakref
 
 from ... import Tensor, accelerator, device as _device
 from ...nn import Module, ModuleDict, ModuleList, Parameter
 from ..device_mesh import DeviceMesh, init_device_mesh
-from ..distributed_c10d import get_world_size
+from ..distributed_c10d import get_process_group_ranks, get_world_size, new_group
 from ..tensor import DTensor, Shard
-from ._group import ParameterGroup
+from ._group import ParameterGroup, Tree
 from ._managed import move_buffers, places_of, replaced
 from ._mesh import FSDPMeshInfo, ShardPlacementResult, _get_mesh_info
 from ._parameter import ShardedParameter
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
+    from ..distributed_c10d import ProcessGroup
     from ..tensor import Placement
 
 _PLAIN_DTYPES, _NO_OFFLOAD = MixedPrecisionPolicy(), OffloadPolicy()
@@ -57,8 +59,14 @@ class UnshardHandle:
 class GradientReductionHandle:
     """Gradients that are being reduced, after `FSDPModule.finalize_backward`."""
 
+    def __init__(self, tree: Tree | None = None) -> None:
+        self._tree = tree
+
     def wait(self) -> None:
-        """Do nothing: the gradients are there."""
+        """Wait for the gradients."""
+        if self._tree is not None:
+            self._tree.finish()
+            self._tree = None
 
 
 class FSDPModule:
@@ -135,7 +143,7 @@ class FSDPModule:
         for state in states:
             state.decides_by_root = False
         for group in self._groups(recurse):
-            group.reshards_after_forward = reshard_after_forward
+            group.reshards_after_forward, group.keepers = reshard_after_forward, None
 
     def set_reshard_after_backward(self, reshard_after_backward: bool, *, recurse: bool = True) -> None:
         """Set whether gathered parameters are freed after backward.
@@ -225,12 +233,15 @@ class FSDPModule:
 
         Args:
             hook: a function that changes the gradient in place.
-            stream: must be ``None``.
+            stream: the stream that is current while the function runs.
+
+        Raises:
+            ValueError: for a stream, if the mesh has two dimensions.
         """
-        if stream is not None:
-            raise ValueError("stream cannot be set when using native HSDP")
         for group in self._groups(False):
-            group.reduced_hook = hook
+            if stream is not None and group.info.replicas is not None:
+                raise ValueError("stream cannot be set when using native HSDP")
+            group.reduced_hook, group.hook_stream = hook, stream
 
     def set_post_optim_event(self, event: object) -> None:
         """Accepted: collectives wait for the optimizer in any case.
@@ -278,20 +289,40 @@ class FSDPModule:
         raise NotImplementedError("FSDPModule.set_symm_mem_for_comm is not implemented")
 
     def set_manual_backward_finalization(self, enabled: bool) -> None:
-        """Raise ``NotImplementedError`` if ``enabled``.
+        """Set whether a call of `finalize_backward` ends backward passes. Call this on the root, before forward.
 
         Args:
-            enabled: whether backward passes should leave gradients unreduced until `finalize_backward`.
+            enabled: whether gradients may be incomplete, and parameters gathered, until `finalize_backward`.
+
+        Raises:
+            RuntimeError: if the module is not the root.
         """
-        if enabled:
-            raise NotImplementedError("FSDPModule.set_manual_backward_finalization is not implemented")
+        state = self._get_fsdp_state()
+        tree = state._lazy_init()
+        if not state._is_root:
+            raise RuntimeError("set_manual_backward_finalization must be called on the root FSDP module")
+        tree.is_manual = enabled
 
     def finalize_backward(self, *, async_op: bool = False) -> GradientReductionHandle | None:
-        """Raise ``RuntimeError``: gradients are reduced when backward ends."""
-        raise RuntimeError(
-            "FSDP finalize_backward requires manual backward finalization. Call set_manual_backward_finalization(True) "
-            "before forward"
-        )
+        """End backward passes: wait for all gradients, and free gathered parameters.
+
+        Args:
+            async_op: whether to return a handle at once, whose `wait` ends the call.
+
+        Raises:
+            RuntimeError: without `set_manual_backward_finalization`.
+        """
+        tree = self._get_fsdp_state().tree
+        if tree is None or not tree.is_manual:
+            raise RuntimeError(
+                "FSDP finalize_backward requires manual backward finalization. Call "
+                "set_manual_backward_finalization(True) before forward"
+            )
+        handle = GradientReductionHandle(tree)
+        if async_op:
+            return handle
+        handle.wait()
+        return None
 
     def reset_iter_state(self) -> None:
         """Forget the forward and backward passes that have begun, for example after an exception.
@@ -350,7 +381,8 @@ def fully_shard(
         mesh: a mesh with one dimension, along which parameters are sharded. With two dimensions, they are replicated
             along the first, and sharded along the second. The default has all ranks.
         reshard_after_forward: whether gathered parameters are freed after forward, and gathered again in backward. The
-            default is ``True``, except for the root module. A number of ranks counts as ``True``.
+            default is ``True``, except for the root module. With a number, groups of so many ranks keep the parameters
+            together after forward, and gather them from each other in backward. It must divide the number of ranks.
         shard_placement_fn: a function from a parameter to its `Shard`, or ``None`` for the first dimension.
         mp_policy: the dtypes to compute and reduce in.
         offload_policy: where sharded parameters are kept.
@@ -386,7 +418,7 @@ def fully_shard(
     if mesh is None:
         mesh = init_device_mesh(_default_device_type(), (get_world_size(),))
     info = _get_mesh_info(mesh, dp_mesh_dims)
-    reshards = _reshards(reshard_after_forward, info.shard_mesh_size)
+    reshards, keepers = _reshards(reshard_after_forward, info)
     device = _device(mesh.device_type)
     places = places_of(modules, ignored_params or set())
     move_buffers(modules, device)
@@ -398,6 +430,8 @@ def fully_shard(
         replaced[id(parameter)] = parameter
         by_info.setdefault(id(own_info), (own_info, []))[1].append(sharded)
     groups = [ParameterGroup(parameters, of, mp_policy) for of, parameters in by_info.values()]
+    for group in groups:
+        group.keepers = keepers if group.info is info else None
     state = State(modules, groups, mp_policy, device, reshards)
     for each in modules:
         each.__dict__[_KEY] = state
@@ -416,16 +450,31 @@ def _default_device_type() -> str:
     return "cpu" if found is None else found.type
 
 
-def _reshards(given: bool | int | None, ranks: int) -> bool | None:
+#: The groups of ranks that keep parameters after forward, by the group of all ranks and the number.
+_keepers: weakref.WeakKeyDictionary[Any, dict[int, ProcessGroup]] = weakref.WeakKeyDictionary()
+
+
+def _reshards(given: bool | int | None, info: FSDPMeshInfo) -> tuple[bool | None, ProcessGroup | None]:
+    """Return whether parameters are freed after forward, and the ranks that keep them together, if they are fewer."""
     if given is None or isinstance(given, bool):
-        return given
+        return given, None
+    ranks = info.shard_mesh_size
     if not isinstance(given, int):
         raise ValueError(
             f"reshard_after_forward should be a bool or an int representing the group size to reshard to, not {given}"
         )
     if given < 1 or given > ranks or ranks % given != 0:
         raise ValueError(f"If passing reshard_after_forward as an int, it should be a factor of {ranks}, not {given}")
-    return True
+    if given in (1, ranks):
+        return given == ranks, None
+    known = _keepers.setdefault(info.shard_process_group, {})
+    if given not in known:
+        first = info.shard_mesh_rank // given * given
+        members = get_process_group_ranks(info.shard_process_group)[first : first + given]
+        group = new_group(members, use_local_synchronization=True)
+        assert not isinstance(group, int)  # This rank is one of the members.
+        known[given] = group
+    return True, known[given]
 
 
 def _placement(

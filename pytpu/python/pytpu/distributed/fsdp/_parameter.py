@@ -142,6 +142,11 @@ class ShardedParameter:
         return Shard(self.dim) if parts == 1 else _StridedShard(self.dim, split_factor=parts)
 
     @property
+    def _param_fqn(self) -> str:
+        """The name in the root, once that is known. PyTorch's tests read it."""
+        return self.name
+
+    @property
     def gathered_dtype(self) -> Any:
         """The dtype of the gathered parameter."""
         return self._converted_dtype or self.sharded.dtype
@@ -183,12 +188,17 @@ class ShardedParameter:
         sizes[self.dim] = missing
         return cat([x, zeros(sizes, dtype=x.dtype, device=x.device)], self.dim)
 
-    def from_gathered(self, chunks: Tensor) -> Tensor:
-        """Return the whole from the padded shards of all ranks, ``(ranks * chunk, ...)``."""
+    def from_gathered(self, chunks: Tensor, ranks: int) -> Tensor:
+        """Return the whole from the padded shards of so many ranks, ``(ranks * chunk, ...)``."""
         if self.dim == 0:
             whole = self.whole_sizes[0]
             return chunks if chunks.shape[0] == whole else chunks.narrow(0, 0, whole)
-        return cat(chunks.chunk(self.info.shard_mesh_size, 0), self.dim)
+        return cat(chunks.chunk(ranks, 0), self.dim)
+
+    def kept_part(self, whole: Tensor, ranks: int, rank: int) -> Tensor:
+        """Return a copy of the padded part that one of so many ranks keeps of a gathered value."""
+        chunk = -(-self.whole_sizes[self.dim] // ranks)
+        return self._padded(whole.detach(), ranks * chunk).narrow(self.dim, rank * chunk, chunk).clone()
 
     def to_reduce(self, gradient: Tensor) -> Tensor:
         """Return a gradient as padded shards for all ranks, ``(ranks * chunk, ...)``."""

@@ -73,6 +73,8 @@ class State:
         for group in groups:
             group.reshards_after_forward = reshards_after_forward is not False
         self.tree: Tree | None = None
+        #: The name of the first module in the root, once that is known.
+        self.name: str | None = None
         self._is_root = False
         #: Whether inputs of the root become the gathered dtype, if those of other modules do not.
         self.casts_root_inputs = False
@@ -88,6 +90,18 @@ class State:
             module.register_forward_hook(self._after, always_call=True)
             module.register_state_dict_pre_hook(self._reshard_first)
             module.register_load_state_dict_pre_hook(self._reshard_first)
+
+    # PyTorch's tests read these names.
+
+    @property
+    def _fsdp_param_group(self) -> ParameterGroup | None:
+        """The group of the parameters, if there are any."""
+        return self.groups[0] if self.groups else None
+
+    @property
+    def _state_ctx(self) -> Tree | None:
+        """The tree of this state."""
+        return self.tree
 
     def _reshard_first(self, *args: Any) -> None:
         self.reshard()
@@ -131,8 +145,10 @@ class State:
                     "FSDP requires running forward through the root module first"
                 )
             state.tree = tree
+            state.name = names.get(id(state.modules[0]), "")
+            tree.all_states.append(state)
             for group in state.groups:
-                group.tree = tree
+                group.tree, group.module_name = tree, state.name
                 tree.groups.append(group)
                 for parameter in group.parameters:
                     module, own = parameter.places[0]
@@ -192,7 +208,7 @@ class State:
             is_last_use = self.decides_by_root and not is_grad_enabled()
             for group in self.groups:
                 if (group.reshards_after_forward or is_last_use) and not group.is_in_backward:
-                    group.reshard()
+                    group.reshard_after_forward()
         outputs = [x for x in _tensors_in(output) if x.requires_grad] if is_grad_enabled() else []
         if outputs and self.tree is not None:
             for group in self.groups:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import functools
 
 from ... import Tensor, device as _device, linalg, no_grad, stack
 from ...nn import Module, Parameter
@@ -336,18 +337,32 @@ class FullyShardedDataParallel(Module):
         return total.to(gradients[0].dtype)
 
     def register_comm_hook(self, state: object, hook: Callable[..., Any]) -> None:
-        """Raise ``NotImplementedError``: gradients are always reduced by the engine.
+        """Let a function reduce the gradients. Call this on the root, before training.
+
+        The function gets ``state``, the gradients of this rank as one dimension, and the memory for this rank's part of
+        the result. With ``ShardingStrategy.NO_SHARD`` it gets two arguments, and writes the result into the gradients.
+        ``torch.distributed.algorithms._comm_hooks.default_hooks`` has such functions. Nothing else is divided.
 
         Args:
-            state: not used.
-            hook: not used.
+            state: the first argument of the function.
+            hook: the function.
 
         Raises:
+            AssertionError: if this is not the root, has hybrid sharding, or has such a function.
             ValueError: if ``hook`` is no function.
         """
         if not callable(hook):
             raise ValueError(f"The communication hook must be callable but got {hook}")
-        raise NotImplementedError("FullyShardedDataParallel.register_comm_hook is not implemented")
+        if not self.check_is_root():
+            raise AssertionError("register_comm_hook can only be called on a root instance.")
+        groups = [group for each in states_in((self,)) for group in each.groups]
+        for group in groups:
+            if group.info.replicas is not None and group.info.shard_mesh_size > 1:
+                raise AssertionError("Communication hook are currently not supported for hybrid sharding strategies.")
+            if group.reduction is not None:
+                raise AssertionError("A communication hook is already registered")
+        for group in groups:
+            group.reduction = functools.partial(hook, state)
 
     @staticmethod
     @contextlib.contextmanager

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import NamedTuple
 
 from ... import Size, dtype as _dtype
 from ..device_mesh import DeviceMesh
-from .placement_types import Placement
+from .placement_types import Placement, Shard
 
-__all__ = ["DTensorSpec", "TensorMeta"]
+__all__ = ["DTensorSpec", "ShardOrderEntry", "TensorMeta"]
+
+
+class ShardOrderEntry(NamedTuple):
+    """A dimension of a tensor, and the mesh dimensions that divide it, in their order."""
+
+    tensor_dim: int
+    mesh_dims: tuple[int, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +52,15 @@ class DTensorSpec:
     def ndim(self) -> int:
         """The number of dimensions of the whole tensor."""
         return len(self.shape)
+
+    @property
+    def shard_order(self) -> tuple[ShardOrderEntry, ...]:
+        """The mesh dimensions that divide each dimension of the tensor, from the outer to the inner one."""
+        divided: dict[int, list[int]] = {}
+        for mesh_dim, placement in enumerate(self.placements):
+            if isinstance(placement, Shard):
+                divided.setdefault(placement.dim, []).append(mesh_dim)
+        return tuple(ShardOrderEntry(dim, tuple(divided[dim])) for dim in sorted(divided))
 
     def is_replicated(self) -> bool:
         """Return whether each rank has the whole tensor."""

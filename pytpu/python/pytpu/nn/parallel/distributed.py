@@ -273,6 +273,11 @@ class DistributedDataParallel(Module):
         Raises:
             RuntimeError: Parameters got no gradient in the step before, although `find_unused_parameters` is off.
         """
+        inputs, kwargs, is_step = self._begin_forward(inputs, kwargs)
+        return self._end_forward(self.module(*inputs, **kwargs), is_step)
+
+    def _begin_forward(self, inputs: Any, kwargs: Any) -> tuple[Any, Any, bool]:
+        """Prepare a forward. Return its arguments on the device, and whether its backward averages gradients."""
         is_step = torch.is_grad_enabled() and self.require_backward_grad_sync
         if self._join_state.is_joined:
             self._tell_joined(is_step)
@@ -284,7 +289,10 @@ class DistributedDataParallel(Module):
                 self._copy_from(source, self._synchronised_buffers())
         if self.device_ids:
             (inputs,), (kwargs,) = scatter_kwargs(inputs, kwargs, self.device_ids)
-        output = self.module(*inputs, **kwargs)
+        return inputs, kwargs, is_step
+
+    def _end_forward(self, output: Any, is_step: bool) -> Any:
+        """Prepare the backward of a forward, and return its output."""
         if torch.is_grad_enabled():
             self.require_forward_param_sync = self.require_backward_grad_sync
         if is_step:

@@ -1,0 +1,4 @@
+"""The older name of ``torch.distributed.tensor.placement_types``."""
+
+from ..tensor._dtensor_spec import DTensorSpec as DTensorSpec, TensorMeta as TensorMeta
+from ..tensor.placement_types import *  # noqa: F403

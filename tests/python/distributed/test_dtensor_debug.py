@@ -1,0 +1,144 @@
+"""Counts of collectives, and tables of parts, of sharded tensors."""
+
+import contextlib
+import io
+import json
+
+import pytest
+
+import pytpu as torch
+import pytpu.distributed as dist
+from pytpu import nn
+from pytpu.distributed import init_device_mesh
+from pytpu.distributed._functional_collectives import all_reduce
+from pytpu.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+from pytpu.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta
+from pytpu.distributed.tensor._redistribute import redistribute_local_tensor
+from pytpu.distributed.tensor.debug import CommDebugMode, visualize_sharding
+from pytpu.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+DEVICES = pytest.mark.parametrize("device", ["cpu", "tpu"])
+functional = torch.ops.c10d_functional
+
+
+def count(device):
+    mesh = init_device_mesh(device, (2,))
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 4)).to(device)
+    parallelize_module(model, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    x = torch.ones(3, 4, device=device, requires_grad=True)
+    mode = CommDebugMode()
+    with mode:
+        y = model(x)
+        assert mode.get_comm_counts() == {functional.all_reduce: 1}
+        y.sum().backward()
+        assert mode.get_comm_counts()[functional.all_reduce] == 2
+        assert mode.get_comm_counts()[functional.all_gather_into_tensor] == 0
+    model(x)
+    assert mode.get_total_counts() == 2
+    assert mode.get_sharding_info()["Sequential.0.weight"] == (Shard(0),)
+    assert set(mode.get_parameter_info()["Sequential.2"]) == {"weight", "bias"}
+    table = mode.generate_comm_debug_tracing_table().splitlines()
+    assert table[:2] == ["Global", "  c10d_functional.all_reduce: 2"]
+    # Hooks of a layer run in the forward of the module around it.
+    assert table[2] == "  Sequential" and "    forward: all_reduce: 1" in table
+    # A mode that is entered again begins anew.
+    with mode:
+        assert mode.get_total_counts() == 0
+    gathered = distribute_tensor(torch.ones(4, 4), mesh, [Shard(0)])
+    with mode:
+        gathered.redistribute(placements=[Replicate()])
+        gathered.redistribute(placements=[Shard(1)])
+        DTensor.from_local(torch.ones(4, 4, device=device), mesh, [Partial()]).redistribute(placements=[Shard(0)])
+    assert mode.get_comm_counts() == {
+        functional.all_gather_into_tensor: 1,
+        functional.all_to_all_single: 1,
+        functional.reduce_scatter_tensor: 1,
+    }
+
+
+@DEVICES
+def test_collectives_of_sharded_tensors_are_counted(pools, device):
+    pools(2).run(count, device)
+
+
+def count_calls(device, path):
+    x, mode, inner = torch.ones(4, device=device), CommDebugMode(), CommDebugMode()
+    with mode:
+        dist.all_reduce(x)
+        with inner:
+            dist.broadcast(x, 0)
+            dist.all_gather_into_tensor(torch.empty(8, device=device), x)
+        z = all_reduce(x.clone().requires_grad_(), "sum", dist.group.WORLD)
+        z.sum().backward()
+    c10d = torch.ops.c10d
+    assert inner.get_comm_counts() == {c10d.broadcast_: 1, c10d._allgather_base_: 1}
+    assert mode.get_comm_counts() == {
+        c10d.allreduce_: 1,
+        c10d.broadcast_: 1,
+        c10d._allgather_base_: 1,
+        functional.all_reduce: 2,
+    }
+    mode.generate_json_dump(f"{path}.json")
+    mode.log_comm_debug_tracing_table_to_file(f"{path}.txt", noise_level=0)
+    with open(f"{path}.json") as file:
+        assert json.load(file)["collectives"]["c10d.allreduce_"] == 1
+    with open(f"{path}.txt") as file:
+        assert "  c10d.broadcast_: 1" in file.read().splitlines()
+
+
+@DEVICES
+def test_other_collectives_are_counted_too(pools, device, tmp_path):
+    pools(2).run(count_calls, device, str(tmp_path / device))
+
+
+def show():
+    mesh = init_device_mesh("cpu", (2, 2))
+    x = torch.arange(24.0).view(4, 6)
+    texts = []
+    for placements in ([Shard(0), Shard(1)], [Replicate(), Shard(1)]):
+        written = io.StringIO()
+        with contextlib.redirect_stdout(written):
+            visualize_sharding(distribute_tensor(x, mesh, placements), header="parts")
+        texts.append(written.getvalue())
+    with pytest.raises(RuntimeError, match="only implemented for 1D or 2D"):
+        visualize_sharding(distribute_tensor(torch.ones(2, 2, 2), mesh, [Shard(0), Shard(1)]))
+    return texts
+
+
+def test_the_first_rank_shows_the_parts(pools):
+    first, *others = pools(4).run(show)
+    assert [line.split("  ")[0].strip() for line in first[0].splitlines()] == ["parts", "", "Row 0-1", "Row 2-3"]
+    assert [line.split()[2:] for line in first[0].splitlines()[2:]] == [["cpu:0", "cpu:1"], ["cpu:2", "cpu:3"]]
+    assert first[1].splitlines()[2].endswith("cpu:0, cpu:2  cpu:1, cpu:3")
+    assert others == [["", ""]] * 3
+
+
+def move():
+    mesh = init_device_mesh("cpu", (2,))
+    x = torch.arange(12.0).view(3, 4)
+    meta = TensorMeta(x.shape, x.stride(), x.dtype)
+    rows, columns = DTensorSpec(mesh, (Shard(0),), meta), DTensorSpec(mesh, (Shard(1),), meta)
+    part = distribute_tensor(x, mesh, [Shard(0)]).to_local()
+    moved = redistribute_local_tensor(part, rows, columns)
+    assert torch.equal(moved, x.chunk(2, 1)[dist.get_rank()])
+    assert [tuple(entry) for entry in columns.shard_order] == [(1, (0,))]
+
+
+def test_the_part_of_a_rank_can_be_redistributed(pools):
+    pools(2).run(move)
+
+
+def test_one_process_can_try_sharded_tensors_of_many_ranks():
+    dist.init_process_group("fake", rank=1, world_size=4, store=dist.HashStore())
+    try:
+        mesh = init_device_mesh("cpu", (4,))
+        x = distribute_tensor(torch.arange(8.0), mesh, [Shard(0)]).requires_grad_()
+        assert x.to_local().tolist() == [2, 3]
+        y = x.sum()
+        assert y.placements == (Partial("sum"),)
+        # The other ranks count as having the elements of this one.
+        assert y.full_tensor().item() == 20
+        y.backward()
+        assert x.grad.placements == (Shard(0),)
+    finally:
+        dist.destroy_process_group()
