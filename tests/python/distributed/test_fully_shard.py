@@ -251,7 +251,7 @@ def checkpoint_in_place(device):
     with pytest.raises(NotImplementedError, match="use_reentrant=True is not supported"):
         checkpoint(nn.Linear(2, 2), use_reentrant=True)
     layer, runs = nn.Sequential(nn.Linear(2, 2), nn.Tanh()), []
-    layer[1].register_forward_hook(lambda *args: runs.append(1))
+    layer[0].register_forward_hook(lambda *args: runs.append(1))
     checkpoint(layer)(torch.ones(1, 2)).sum().backward()
     # Backward computes the activations again.
     assert len(runs) == 2
