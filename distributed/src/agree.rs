@@ -157,7 +157,8 @@ impl Agreement {
         let mut all = vec![0; own.len() * size];
         all[rank * own.len()..][..own.len()].copy_from_slice(own);
         let request = described(step)?;
-        self.rounds.exchange(&request, step.ticket.sequence(), &mut all)?;
+        let group = crate::tensors::find(step.ticket.group())?;
+        self.rounds.exchange(group.name(), &request, step.ticket.sequence(), &mut all)?;
         Ok(all)
     }
 

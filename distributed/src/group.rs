@@ -10,6 +10,7 @@ mod agreeing;
 mod failure;
 mod planned;
 mod reserved;
+mod waiting;
 
 use crate::agree::Agreement;
 use crate::algo::{self, Call, Links};
@@ -25,10 +26,11 @@ use failure::REASON_TIME;
 use parking_lot::Mutex;
 use reserved::Turn;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant, SystemTime};
 use torchtpu_tensor::{DType, Error, ErrorKind, Result};
+pub(crate) use waiting::Wait;
 
 /// PyTorch's timeout of groups on `gloo`.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30 * 60);
@@ -78,6 +80,10 @@ pub(crate) struct Group {
     pub(crate) last: Mutex<Option<Entry>>,
     /// When the collective that runs began.
     running_since: Mutex<Option<Instant>>,
+    /// The rank that the collective which runs waits for, or [`usize::MAX`].
+    awaited: AtomicUsize,
+    /// The collective that ended by its timeout, and when.
+    timed_out: Mutex<Option<(Instant, Wait)>>,
     pub(crate) broken: AtomicBool,
     failure: Mutex<Option<Told>>,
     worker: Mutex<Option<mpsc::Sender<Job>>>,
@@ -89,6 +95,8 @@ pub(crate) struct Group {
     agreement: Mutex<Option<Arc<Agreement>>>,
     /// Whether only this rank exists.
     is_planned: bool,
+    /// Whether the host has fewer cores than ranks.
+    is_crowded: bool,
 }
 
 struct Job {
@@ -155,6 +163,8 @@ impl ProcessGroup {
             message_count: AtomicU64::new(0),
             last: Mutex::new(None),
             running_since: Mutex::new(None),
+            awaited: AtomicUsize::new(usize::MAX),
+            timed_out: Mutex::new(None),
             broken: AtomicBool::new(false),
             failure: Mutex::new(None),
             worker: Mutex::new(None),
@@ -163,6 +173,7 @@ impl ProcessGroup {
             excused_until: Mutex::new(None),
             agreement: Mutex::new(None),
             is_planned,
+            is_crowded: waiting::is_crowded(size),
         });
         watch::add(&group);
         Ok(ProcessGroup(group))
@@ -497,7 +508,11 @@ impl Group {
     fn late(&self, ranks: &[usize], millis: u128) -> Error {
         let names: Vec<String> = ranks.iter().map(|&r| self.name_of(r)).collect();
         let noun = if ranks.len() == 1 { "Rank" } else { "Ranks" };
-        let text = format!("{noun} {} failed to pass monitoredBarrier in {millis} ms", names.join(", "));
+        let text = match millis {
+            // No rank had time to come.
+            0 if self.rank == 0 => "Rank 0 timed out in monitoredBarrier after 0 ms".to_owned(),
+            _ => format!("{noun} {} failed to pass monitoredBarrier in {millis} ms", names.join(", ")),
+        };
         let error = Error::new(ErrorKind::DistBackend, format!("[Rank {}]: {text}", self.rank));
         if self.rank == 0 {
             return error.note(self.identity());
@@ -517,7 +532,14 @@ impl Group {
     }
 
     fn watch(&self, deadline: Instant) -> Watch<'_> {
-        Watch { deadline, broken: &self.broken, excused_until: &self.excused_until }
+        self.awaited.store(usize::MAX, Ordering::Relaxed);
+        Watch {
+            deadline,
+            broken: &self.broken,
+            excused_until: &self.excused_until,
+            awaited: &self.awaited,
+            is_crowded: self.is_crowded,
+        }
     }
 
     /// Whether a collective has run for longer than `time`, or a message waits.

@@ -76,18 +76,22 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Return the entry in one line.
+    /// Return the entry with its state in one line.
     pub fn summary(&self) -> String {
+        format!("{}, {}", self.call(), self.state.name())
+    }
+
+    /// Return the call in one line.
+    pub(crate) fn call(&self) -> String {
         let place = self.line.as_deref().map(|l| format!(" at {l}")).unwrap_or_default();
         let number = if self.is_message { "message" } else { "sequence number" };
         format!(
-            "{} of {} {:?} ({number} {} of group {}{place}), {}",
+            "{} of {} {:?} ({number} {} of group {}{place})",
             self.op,
             self.dtype.name(),
             self.shape,
             self.sequence,
-            self.group,
-            self.state.name()
+            self.group
         )
     }
 

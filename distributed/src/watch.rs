@@ -1,6 +1,6 @@
 //! The watchdog: one thread that tells the store where this process is, and notices groups that other ranks broke.
 
-use crate::group::Group;
+use crate::group::{Group, Wait};
 use crate::recorder::State;
 use crate::transport::shm;
 use parking_lot::Mutex;
@@ -25,6 +25,8 @@ struct Watched {
     told: Option<(u64, State)>,
     /// The last sign that each rank gave while it compiled.
     signs: BTreeMap<usize, Vec<u8>>,
+    /// The waits that the store has.
+    waits: Vec<Wait>,
 }
 
 /// The number of programs that this process compiles now, and since when.
@@ -35,7 +37,7 @@ static START: Once = Once::new();
 
 /// Watch a group until it is dropped.
 pub(crate) fn add(group: &Arc<Group>) {
-    GROUPS.lock().push(Watched { group: Arc::downgrade(group), told: None, signs: BTreeMap::new() });
+    GROUPS.lock().push(Watched { group: Arc::downgrade(group), told: None, signs: BTreeMap::new(), waits: Vec::new() });
     START.call_once(|| {
         let run = || {
             for turn in 0.. {
@@ -68,6 +70,25 @@ pub(crate) fn note_compiling(begins: bool) {
     }
 }
 
+/// Tell all groups which collectives of this process have waited for longer than `time`.
+pub(crate) fn post_waits(time: Duration) {
+    let watched = GROUPS.lock().clone();
+    let groups: Vec<(Arc<Group>, Vec<Wait>)> =
+        watched.into_iter().filter_map(|w| Some((w.group.upgrade()?, w.waits))).collect();
+    let waits: Vec<Option<Wait>> = groups.iter().map(|(group, _)| group.wait(time)).collect();
+    for (group, told) in groups.iter().filter(|(group, _)| !group.is_agreement()) {
+        let own = groups.iter().zip(&waits).filter(|((other, _), _)| other.is_of_rank(group));
+        let own: Vec<Wait> = own.filter_map(|(_, wait)| wait.clone()).collect();
+        if own != *told {
+            group.post_waits(&own);
+            let is_it = |w: &&mut Watched| std::ptr::eq(w.group.as_ptr(), Arc::as_ptr(group));
+            if let Some(entry) = GROUPS.lock().iter_mut().find(is_it) {
+                entry.waits = own;
+            }
+        }
+    }
+}
+
 /// Return the ranks whose signs that they compile have changed since the last look.
 fn compiling_ranks(group: &Group, signs: &mut BTreeMap<usize, Vec<u8>>) -> Vec<usize> {
     if !matches!(group.meeting.find("compiling"), Ok(Some(_))) {
@@ -87,7 +108,8 @@ fn look(turn: u64) {
         groups.clone()
     };
     let compiles = COMPILING.lock().1.is_some_and(|since| since.elapsed() > PATIENCE);
-    for Watched { group: weak, told, mut signs } in watched {
+    post_waits(PATIENCE);
+    for Watched { group: weak, told, mut signs, .. } in watched {
         let Some(group) = weak.upgrade() else { continue };
         if compiles {
             // If the store fails, other ranks count their timeouts.
@@ -115,6 +137,9 @@ fn look(turn: u64) {
                 // The waiting call reports the text of the store.
                 let _ = group.meeting.post("abort", &text);
                 group.break_with(&Error::new(ErrorKind::DistBackend, text));
+            } else if let Some(error) = group.host_conflict() {
+                group.post_abort(error.message());
+                group.break_with(&error);
             }
         }
         group.note_absent_senders();

@@ -8,10 +8,13 @@ mod started;
 use started::{Case, PATIENT, Rank, sum, tpu, values};
 use std::sync::Arc;
 use std::time::Duration;
-use torchtpu_distributed::tensors;
+use torchtpu_distributed::store::FileStore;
+use torchtpu_distributed::transport::shm::Shm;
+use torchtpu_distributed::{Op, Options, ProcessGroup, Request, tensors};
 use torchtpu_lazy as lazy;
 use torchtpu_tensor::comm::{self, Group};
-use torchtpu_tensor::{DType, Device, Tensor};
+use torchtpu_tensor::ops::collective;
+use torchtpu_tensor::{DType, Device, ErrorKind, Tensor};
 
 /// The variable that lets ranks agree.
 const AGREEMENT: &str = "TORCHTPU_AGREEMENT";
@@ -24,13 +27,16 @@ const CASES: &[Case] = &[
     ("overlap", PATIENT, groups_that_overlap),
     ("host", PATIENT, collectives_of_the_host),
     ("more", PATIENT, one_collective_more),
-    ("opposite", Duration::from_secs(2), groups_in_opposite_order),
+    ("opposite", Duration::from_secs(4), groups_in_opposite_order),
     ("left", PATIENT, a_rank_leaves),
     ("compiling", Duration::from_secs(4), a_rank_compiles_for_long),
     ("aborted", PATIENT, a_rank_fails),
     ("one_rank", PATIENT, a_collective_of_one_rank),
     ("order", PATIENT, gradients_in_another_order),
     ("late", Duration::from_secs(1), a_rank_is_late),
+    ("other", PATIENT, other_calls),
+    ("died", PATIENT, a_rank_dies),
+    ("instead", PATIENT, a_collective_of_the_host_instead),
     ("schedules", PATIENT, schedules::run),
 ];
 
@@ -169,14 +175,85 @@ fn groups_in_opposite_order(r: &Rank) {
     let other = r.group.new_group(&[0, 1], None).expect("all ranks are there").expect("this rank is in it");
     let other = tensors::register(&other, vec![vec![0, 1]]).expect("the partition fits");
     let order = if r.rank == 0 { [&r.tensors, &other] } else { [&other, &r.tensors] };
-    let sums = order.map(|group| sum_at(1, 2, group));
-    let own = if r.rank == 0 { "of group 0," } else { "of group 0.0.0," };
+    let sums = order.map(|group| sum_at(1 + r.rank as u32, 2, group));
+    let numbers = [format!("sequence number {} of group 0 at", r.group.sequence() - 1), "0 of group 0.0.0 at".into()];
     for x in &sums {
         let error = r.error(x).to_string();
-        assert!(error.contains("all_reduce: Timed out waiting 2000 ms for rank"), "{error}");
-        assert!(error.contains(own), "rank {}: {error}", r.rank);
+        assert!(error.contains("all_reduce: Timed out waiting 4000 ms for rank"), "{error}");
+        // The rank whose time ends first tells the other one why it leaves.
+        let is_own = error.contains(&format!("rank {} waits in another group: all_reduce of", 1 - r.rank));
+        let own = [&numbers[1 - r.rank], "SequenceNumber=", "ALLREDUCE", "train.py:1", "train.py:2"];
+        let others = [&numbers[r.rank], "SequenceNumber=", "ALLREDUCE", "train.py:1", "train.py:2"];
+        for word in if is_own { own } else { others } {
+            assert!(error.contains(word), "rank {}: {word} is not in:\n{error}", r.rank);
+        }
     }
     tensors::unregister(&other);
+}
+
+/// Other shapes, dtypes and ops of rank 1.
+fn other_calls(r: &Rank) {
+    for case in ["shape", "dtype", "op"] {
+        // Each mistake breaks a group.
+        let store = Arc::new(FileStore::new(r.folder.join(case), None).expect("the store is made"));
+        let options = Options { timeout: PATIENT, ..Options::default() };
+        let group = ProcessGroup::new(store, Arc::new(Shm), r.rank, r.group.size(), options).expect("it is made");
+        let handle = tensors::register(&group, vec![(0..r.group.size()).collect()]).expect("the partition fits");
+        let call = |line: u32, shape: &[usize], dtype: DType, is_sum: bool| {
+            let x = Tensor::ones(shape, dtype, Device::TPU).expect("it is recorded");
+            let call =
+                || if is_sum { sum(&x, &handle) } else { collective::broadcast(&x, 0, &handle).expect("as above") };
+            tensors::at_line(Some(Arc::from(format!("train.py:{line}"))), call)
+        };
+        let (y, words) = match (r.rank, case) {
+            (1, "shape") => (call(5, &[6], DType::F32, true), "TensorShape=[6]"),
+            (1, "dtype") => (call(5, &[4], DType::I32, true), "TensorDtypes=Int"),
+            (1, _) => (call(5, &[4], DType::F32, false), "OpType=BROADCAST"),
+            _ => (call(4, &[4], DType::F32, true), ""),
+        };
+        let read = if y.dtype() == DType::I32 { y.to_vec::<i32>().map(drop) } else { y.to_vec::<f32>().map(drop) };
+        let error = read.expect_err("rank 1 calls another collective");
+        assert_eq!(error.kind(), ErrorKind::DistBackend, "{error}");
+        let error = error.to_string();
+        let common = [
+            "Detected mismatch between collectives on ranks",
+            "train.py:4",
+            "train.py:5",
+            "SequenceNumber=0, OpType=ALLREDUCE, TensorShape=[4], TensorDtypes=Float",
+            "Rank 1",
+        ];
+        for word in common.into_iter().chain([words]) {
+            assert!(error.contains(word), "{case}, rank {}: {word} is not in:\n{error}", r.rank);
+        }
+        tensors::unregister(&handle);
+    }
+}
+
+fn a_collective_of_the_host_instead(r: &Rank) {
+    assert_eq!(values(&sum_at(3, 2, &r.tensors))[0], r.group.size() as f32);
+    let error = if r.rank == 1 {
+        let barrier = Request::new(Op::Barrier, DType::U8, &[]).at("train.py:2");
+        r.group.run(&barrier, &[], &mut []).expect_err("the others add").to_string()
+    } else {
+        r.error(&sum_at(1, 2, &r.tensors)).to_string()
+    };
+    for word in ["Detected mismatch between collectives on ranks", "train.py:1", "train.py:2"] {
+        assert!(error.contains(word), "rank {}: {word} is not in:\n{error}", r.rank);
+    }
+}
+
+fn a_rank_dies(r: &Rank) {
+    assert_eq!(values(&sum_at(1, 2, &r.tensors))[0], r.group.size() as f32);
+    if r.rank == 1 {
+        std::fs::write(r.folder.join("pid"), std::process::id().to_string()).expect("the folder is writable");
+        // Nothing is dropped.
+        std::process::exit(0);
+    }
+    let error = r.error(&sum_at(2, 2, &r.tensors)).to_string();
+    let pid = std::fs::read_to_string(r.folder.join("pid")).expect("rank 1 wrote it");
+    for word in [&*format!("Rank 1 (pid {pid} on"), "has died", "train.py:2", "OpType=ALLREDUCE"] {
+        assert!(error.contains(word), "rank {}: {word} is not in:\n{error}", r.rank);
+    }
 }
 
 fn a_rank_leaves(r: &Rank) {
@@ -272,13 +349,16 @@ cases! {
     programs_with_groups_that_overlap_are_split = "overlap" on 3;
     collectives_of_the_host_and_programs_keep_their_order = "host" on 2;
     one_collective_more_names_both_lines = "more" on 2;
-    groups_in_opposite_order_end_in_a_timeout = "opposite" on 2;
+    groups_in_opposite_order_name_the_calls_of_both = "opposite" on 2;
     a_rank_that_has_left_is_named = "left" on 2;
     a_rank_that_compiles_for_long_is_waited_for = "compiling" on 2;
     the_exception_of_another_rank_is_told = "aborted" on 2;
     a_collective_of_one_rank_names_both_lines = "one_rank" on 2;
     gradients_in_another_order_name_both_lines = "order" on 2;
     a_late_rank_is_named_with_the_line_of_the_call = "late" on 2;
+    other_shapes_dtypes_and_ops_are_named_on_all_ranks = "other" on 3;
+    a_rank_that_died_is_named_on_all_others = "died" on 3;
+    a_collective_of_the_host_instead_of_a_program_names_both_lines = "instead" on 3;
 }
 
 #[test]

@@ -32,6 +32,7 @@ LIBRARIES = {
     "ranks_accelerate": "accelerate",
     "ranks_transformers": "transformers",
     "ranks_lightning": "lightning",
+    "ranks_torchdata": "torchdata",
 }
 
 # The six that `make test` runs, with the packages that they import.

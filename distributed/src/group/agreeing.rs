@@ -15,7 +15,7 @@ use std::time::{Duration, Instant, SystemTime};
 use torchtpu_tensor::{Error, ErrorKind, Result};
 
 /// End of the name of such a group.
-const SUFFIX: &str = "/agreement";
+pub(super) const SUFFIX: &str = "/agreement";
 /// Ranks whose lines a conflict names.
 const REPORTED_RANKS: usize = 16;
 
@@ -72,8 +72,8 @@ impl ProcessGroup {
     }
 
     /// Exchange `data` with all ranks. It has one block for each rank, and this rank has filled its own. Errors say
-    /// that this rank is about to run `request`, the collective with number `sequence`.
-    pub(crate) fn exchange(&self, request: &Request, sequence: u64, data: &mut [u8]) -> Result<()> {
+    /// that this rank is about to run `request`, the collective with number `sequence` of the group `of`.
+    pub(crate) fn exchange(&self, of: &str, request: &Request, sequence: u64, data: &mut [u8]) -> Result<()> {
         let group = &*self.0;
         group.expect_whole()?;
         let round = group.turn.reserve();
@@ -81,15 +81,17 @@ impl ProcessGroup {
             ready?;
             let timeout = *group.timeout.lock();
             let now = Instant::now();
-            *group.last.lock() = Some(group.waiting_for(request, sequence, timeout));
+            *group.last.lock() = Some(group.waiting_for(of, request, sequence, timeout));
             *group.running_since.lock() = Some(now);
             // What ranks are about to call is in the blocks, and may differ.
             let header = Header { group: group.id, sequence: round, fingerprint: 0, bytes: 0 };
             let deadline = now.checked_add(timeout).unwrap_or(now + Duration::from_secs(u32::MAX.into()));
             let call = Call { header, watch: group.watch(deadline) };
             let ran = algo::exchange_blocks(&mut group.links.lock(), call, data);
+            // The links are unlocked here. The report of a fault tells what ran.
+            let result = ran.map_err(|fault| group.fail(fault, request, sequence, timeout));
             *group.running_since.lock() = None;
-            ran.map_err(|fault| group.fail(fault, request, sequence, timeout))
+            result
         })
     }
 
@@ -120,10 +122,10 @@ impl ProcessGroup {
 
 impl Group {
     /// Return the entry of a collective that waits for an agreement.
-    fn waiting_for(&self, request: &Request, sequence: u64, timeout: Duration) -> Entry {
+    fn waiting_for(&self, of: &str, request: &Request, sequence: u64, timeout: Duration) -> Entry {
         Entry {
             id: 0,
-            group: self.shown_name().into(),
+            group: of.into(),
             rank: self.rank,
             size: self.size,
             sequence,

@@ -37,10 +37,15 @@ impl Group {
         let text = match fault {
             Fault::Mismatch { peer, header } => self.mismatch(peer, header, request, sequence, &mut notes),
             Fault::Timeout { peer } => {
+                self.tell_timeout();
                 // A peer that has failed as well waited for another rank, which tells what is missing.
-                let is_late_too = self.await_text(&format!("failed/{peer}"), ANSWER_TIME).is_some();
+                let has_failed = || self.await_text(&format!("failed/{peer}"), ANSWER_TIME).is_some();
+                let is_late_too = self.is_waited_in_by(peer) || has_failed();
                 let told = if is_late_too { self.await_text("abort", REASON_TIME) } else { None };
                 is_origin = told.is_none();
+                if let Some(elsewhere) = self.elsewhere(peer) {
+                    notes.push(elsewhere);
+                }
                 notes.push(self.positions());
                 if let Ok(path) = Recorder::global().dump(self.ranks[self.rank]) {
                     notes.push(format!("the last collectives of this process are in {}", path.display()));

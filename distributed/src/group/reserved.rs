@@ -195,7 +195,8 @@ impl ProcessGroup {
         if group.turn.has_passed(ticket) || group.broken.load(Ordering::Acquire) {
             return;
         }
-        let text = format!("a collective (sequence number {ticket}) did not run: {}", why.message());
+        let notes = if why.notes().is_empty() { String::new() } else { format!(" ({})", why.notes().join(", ")) };
+        let text = format!("a collective (sequence number {ticket}) did not run: {}{notes}", why.message());
         group.stop(&Error::new(ErrorKind::DistBackend, text));
     }
 }

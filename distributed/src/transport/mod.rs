@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use torchtpu_tensor::{Error, Result};
 
@@ -27,6 +27,8 @@ use torchtpu_tensor::{Error, Result};
 pub const HEADER_BYTES: usize = 32;
 /// Turns of a loop before a waiting thread sleeps. They take some 20 microseconds.
 const SPINS: u32 = 2_000;
+/// Turns of the same loop where ranks share cores. In each, the thread gives its core to the rank it may wait for.
+const CROWDED_SPINS: u32 = 30;
 /// Longest sleep between two looks at the deadline and at the peer.
 const SLICE: Duration = Duration::from_millis(50);
 /// Chunks of a payload are multiples of these bytes, except the last, so that no element is cut.
@@ -141,11 +143,16 @@ pub struct Watch<'a> {
     pub broken: &'a AtomicBool,
     /// Until when the deadline does not count, because a peer compiles a program.
     pub excused_until: &'a Mutex<Option<Instant>>,
+    /// The rank that is waited for, for reports.
+    pub awaited: &'a AtomicUsize,
+    /// Whether the host has fewer cores than ranks.
+    pub is_crowded: bool,
 }
 
 impl Watch<'_> {
     /// Fail if waiting for `peer` must end.
     pub fn check(&self, peer: usize) -> std::result::Result<(), Fault> {
+        self.awaited.store(peer, Ordering::Relaxed);
         check_interrupt().map_err(Fault::Other)?;
         if self.broken.load(Ordering::Acquire) {
             return Err(Fault::Broken);
@@ -504,6 +511,7 @@ pub fn exchange(
     let (mut sent, mut taken, mut begun) = (0, 0, receiver.is_none());
     let to_take = if begun { 0 } else { body.incoming_bytes() };
     let spins = receiver.as_ref().map_or(SPINS, |(_, r)| r.spins());
+    let spins = if watch.is_crowded { spins.min(CROWDED_SPINS) } else { spins };
     let mut idle = 0;
     loop {
         let mut moved = false;
@@ -538,7 +546,11 @@ pub fn exchange(
         }
         idle += 1;
         if idle < spins {
-            std::hint::spin_loop();
+            if watch.is_crowded {
+                std::thread::yield_now();
+            } else {
+                std::hint::spin_loop();
+            }
             continue;
         }
         // The rank that sleeps waits for its receiver, if that is not done: the sender is full then, so that its peer

@@ -163,6 +163,57 @@ fn a_missing_rank_is_named_on_all_others_within_the_timeout() {
 }
 
 #[test]
+fn groups_in_opposite_order_name_the_calls_of_both() {
+    // Each process tells the store every half second what it waits for.
+    let limit = Duration::from_secs(4);
+    for (name, network) in networks() {
+        let failed = AtomicUsize::new(0);
+        let errors = run(&network, 3, PATIENT, |group| {
+            let pair = group.new_group(&[1, 0], Some(limit)).expect("all ranks come");
+            // Rank 2 waits for rank 0. It hears why that one ends.
+            group.set_timeout(if group.rank() == 2 { PATIENT } else { limit });
+            let (request, mut output) = sum(DType::F32, 4);
+            let request = request.at(format!("train.py:{}", 10 + group.rank()));
+            let start = Instant::now();
+            // Rank 1 begins with the pair. The others begin with the group of all.
+            let first = pair.as_ref().filter(|_| group.rank() == 1).unwrap_or(group);
+            let error = first.run(&request, &[], &mut output).expect_err("ranks 0 and 1 wait for each other");
+            assert!(start.elapsed() < limit + AT_ONCE, "{:?}", start.elapsed());
+            // A rank that leaves would end the waits of the others.
+            failed.fetch_add(1, Ordering::Relaxed);
+            while failed.load(Ordering::Relaxed) < 3 && start.elapsed() < PATIENT {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            error.to_string()
+        });
+        let calls = [
+            "SequenceNumber=1, OpType=ALLREDUCE, TensorShape=[4]",
+            "rank 1 waits in another group: all_reduce of float32 [4] (sequence number 0 of group 0.0.0 at \
+             train.py:11), for rank 1 (global rank 0)",
+        ];
+        let expected = [
+            (0, &["Timed out waiting 4000 ms for rank 1", "train.py:10", "Rank 0 of group 0", calls[0], calls[1]][..]),
+            (2, &["Timed out waiting 4000 ms for rank 1", "train.py:10", "Rank 0 of group 0", calls[0], calls[1]][..]),
+            (
+                1,
+                &[
+                    "Timed out waiting 4000 ms for rank 1 (global rank 0)",
+                    "SequenceNumber=0, OpType=ALLREDUCE, TensorShape=[4]",
+                    "train.py:11",
+                    "rank 1 (global rank 0) waits in another group: all_reduce of float32 [4] (sequence number 1 of \
+                     group 0 at train.py:10), for rank 1",
+                ][..],
+            ),
+        ];
+        for (rank, words) in expected {
+            for word in words {
+                assert!(errors[rank].contains(word), "{name}, rank {rank}: {word} is not in:\n{}", errors[rank]);
+            }
+        }
+    }
+}
+
+#[test]
 fn a_rank_that_left_is_named() {
     for (name, network) in networks() {
         let left = std::sync::Barrier::new(2);

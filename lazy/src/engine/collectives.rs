@@ -1,7 +1,7 @@
 //! Segments with collectives: when they are launched, and which turns they have.
 
 use super::{Body, Engine, Recording, Segment};
-use crate::collectives::Chain;
+use crate::collectives::{Chain, Turn};
 use crate::cut::CutReason;
 use crate::form::Source;
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -104,6 +104,10 @@ impl Engine {
     /// See [`Backend::finish_collectives`](torchtpu_tensor::backend::Backend::finish_collectives).
     pub(crate) fn finish_collectives(&self) {
         self.launch_collectives();
+        if !torchtpu_pjrt::is_forked() {
+            // Another thread may have cut a segment, and not launched it yet.
+            Turn::take().wait();
+        }
         self.await_background(false);
         if !torchtpu_pjrt::is_forked() {
             Chain::wait(&self.chain);

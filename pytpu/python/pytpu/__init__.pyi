@@ -297,6 +297,7 @@ from .functions import (
     set_num_interop_threads as set_num_interop_threads,
     set_num_threads as set_num_threads,
     set_printoptions as set_printoptions,
+    set_vital as set_vital,
     set_warn_always as set_warn_always,
     split as split,
     tensordot as tensordot,

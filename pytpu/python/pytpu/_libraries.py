@@ -174,7 +174,10 @@ def _accelerator(base):
             else:
                 wanted = list(devices)
             if not set(wanted) <= set(there):
-                raise ValueError(f"You requested tpu: {wanted}\n But your machine only has: {there}")
+                raise ValueError(
+                    f"You requested tpu: {wanted}\n But your machine only has: {there}\n"
+                    "note: if Lightning starts the processes itself, set LOCAL_WORLD_SIZE to their number"
+                )
             return wanted
 
         @staticmethod

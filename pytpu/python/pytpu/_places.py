@@ -55,6 +55,7 @@ FILES = {
     "optim._lr_scheduler.cycles": "optim.lr_scheduler",
     "optim._lr_scheduler.forms": "optim.lr_scheduler",
     "utils.data.collate": "utils.data._utils.collate",
+    "utils.data.iteration": "utils.data.dataloader",
     "utils.data.worker": "utils.data._utils.worker",
 }
 

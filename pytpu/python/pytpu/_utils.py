@@ -3,13 +3,15 @@
 ``pickle`` writes a storage as the bytes of a file in PyTorch's format before 1.6, for
 ``torch.storage._load_from_bytes``.
 
-`cpu_count`, which has nothing to do with pickles, is in the same private module of PyTorch.
+`cpu_count` and `ExceptionWrapper`, which have nothing to do with pickles, are in the same private module of PyTorch.
 """
 
 import collections
 import functools
 import os
 import pickle
+import sys
+import traceback
 
 from . import _C
 
@@ -206,3 +208,36 @@ def _get_device_module(device_type):
             f"Device '{device_type}' does not have a corresponding module registered as 'torch.{device_type}'."
         )
     return module
+
+
+class _PlainText(str):
+    """A message whose repr is itself: `KeyError` shows the repr of its argument."""
+
+    def __repr__(self):
+        return str(self)
+
+
+class ExceptionWrapper:
+    """An exception that another thread or process raises again.
+
+    Args:
+        exc_info: what `sys.exc_info` returned. The default is the exception that is being handled.
+        where: where it was caught, for the message.
+    """
+
+    def __init__(self, exc_info=None, where="in background"):
+        exc_info = exc_info or sys.exc_info()
+        self.exc_type, self.exc_msg, self.where = exc_info[0], "".join(traceback.format_exception(*exc_info)), where
+
+    def reraise(self):
+        """Raise it here, as the same type if that takes a message."""
+        text = f"Caught {self.exc_type.__name__} {self.where}.\nOriginal {self.exc_msg}"
+        try:
+            error = self.exc_type(_PlainText(text) if self.exc_type is KeyError else text)
+        except Exception:
+            error = RuntimeError(text)
+        try:
+            raise error
+        finally:
+            # The traceback holds this frame. Without `error` there is no cycle, so the workers end with the exception.
+            del error

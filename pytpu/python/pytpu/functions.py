@@ -40,6 +40,7 @@ from ._functions.settings import (
     set_num_interop_threads,
     set_num_threads,
     set_printoptions,
+    set_vital,
     set_warn_always,
     use_deterministic_algorithms,
 )
@@ -96,6 +97,7 @@ __all__ = [
     "get_device",
     "set_anomaly_enabled",
     "is_warn_always_enabled",
+    "set_vital",
     "set_warn_always",
     "numel",
     "set_default_tensor_type",

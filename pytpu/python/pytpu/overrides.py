@@ -4,28 +4,52 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sys
+import threading
 
 from . import _C
 
 TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
 if TYPE_CHECKING:
+    import types
     from collections.abc import Callable, Iterable
     from typing import Any
 
 
+#: The code of the function whose body a mode calls, by thread.
+_bodies = threading.local()
+
+
+def _call_body(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call the function that ``func`` wraps. If it asks whether a mode takes the call over, the answer is no."""
+    body = func
+    while hasattr(body, "__wrapped__"):
+        body = body.__wrapped__
+    before = getattr(_bodies, "code", None)
+    _bodies.code = getattr(body, "__code__", None)
+    try:
+        return func.__wrapped__(*args, **kwargs)  # type: ignore[attr-defined]  # The caller has checked.
+    finally:
+        _bodies.code = before
+
+
+def _is_offered(caller: types.FrameType) -> bool:
+    return caller.f_code is not getattr(_bodies, "code", None)
+
+
 def has_torch_function(relevant_args: Iterable[Any]) -> bool:
     """Return whether the type of one of the arguments takes calls over."""
-    return _C._has_torch_function(tuple(relevant_args))
+    return _C._has_torch_function(tuple(relevant_args)) and _is_offered(sys._getframe(1))
 
 
 def has_torch_function_unary(arg: Any) -> bool:
     """The same for one argument."""
-    return _C._has_torch_function((arg,))
+    return _C._has_torch_function((arg,)) and _is_offered(sys._getframe(1))
 
 
 def has_torch_function_variadic(*args: Any) -> bool:
     """Return whether one of the arguments, given one by one, takes calls over."""
-    return _C._has_torch_function(args)
+    return _C._has_torch_function(args) and _is_offered(sys._getframe(1))
 
 
 def handle_torch_function(

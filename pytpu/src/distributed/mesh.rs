@@ -2,7 +2,7 @@
 
 use crate::enter::OrRaise;
 use crate::tensor_type;
-use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyAssertionError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PySlice, PyTuple, PyType};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -18,6 +18,14 @@ fn integers(o: &Bound<'_, PyAny>, what: &str, to: &mut Vec<usize>) -> PyResult<(
     };
     to.push(one);
     Ok(())
+}
+
+/// Return whether two integers, or two tuples of integers and tuples, are nested in the same way.
+fn are_nested_alike(a: &Bound<'_, PyAny>, b: &Bound<'_, PyAny>) -> bool {
+    match (a.cast::<PyTuple>(), b.cast::<PyTuple>()) {
+        (Ok(a), Ok(b)) => a.len() == b.len() && a.iter().zip(b.iter()).all(|(a, b)| are_nested_alike(&a, &b)),
+        (a, b) => a.is_err() && b.is_err(),
+    }
 }
 
 fn hash(value: impl Hash) -> u64 {
@@ -50,7 +58,7 @@ impl PyFlatLayout {
         integers(shape, "shape", &mut sizes)?;
         let Some(stride) = stride else { return Ok(PyFlatLayout(MeshLayout::row_major(&sizes).collapse())) };
         integers(stride, "stride", &mut strides)?;
-        if sizes.len() != strides.len() {
+        if !are_nested_alike(shape, stride) {
             let (shape, stride) = (shape.repr()?, stride.repr()?);
             return Err(PyValueError::new_err(format!("sizes {shape} and strides {stride} don't match")));
         }
@@ -81,8 +89,12 @@ impl PyFlatLayout {
     }
 
     /// Return the layout of the indices at the places of ``layout``.
+    ///
+    /// Raises:
+    ///     AssertionError: if they have no layout.
     fn composition(&self, layout: &PyMeshLayout) -> PyResult<PyMeshLayout> {
-        self.0.composition(&layout.0).or_raise().map(PyMeshLayout)
+        let composed = self.0.composition(&layout.0);
+        composed.map(PyMeshLayout).map_err(|e| PyAssertionError::new_err(e.to_string()))
     }
 
     /// Return the layout of the places that this one is repeated at to fill ``world_size`` indices.

@@ -168,7 +168,10 @@ def test_layouts_are_indices():
     ]  # fmt: skip
     with pytest.raises(TypeError, match="shape must be a tuple or int"):
         _FlatLayout([2])
-    with pytest.raises(ValueError, match="don't match"):
-        _FlatLayout((2, 3), (1,))
+    for shape, stride in (((2, 3), (1,)), (6, (1,)), ((2, 3), 1), ((2, (3, 4)), ((2, 3), 4))):
+        with pytest.raises(ValueError, match="don't match"):
+            _FlatLayout(shape, stride)
+    with pytest.raises(AssertionError, match="has no layout at the places of"):
+        _FlatLayout((4, 2), (4, 1)).composition(_MeshLayout.from_sizes_strides((2,), (3,)))
     with pytest.raises(RuntimeError, match="never need to know the length"):
         len(layout)

@@ -201,6 +201,26 @@ def map_parts():
     strict = local_map(lambda part: part, out_placements=[Shard(0)], in_placements=([Shard(0)],))
     with pytest.raises(ValueError, match="mismatched placements"):
         strict(x)
+
+    # A tuple has the placements of each result, also if there is one. Lists are taken apart.
+    @local_map(out_placements=([Partial()],), in_placements=([Shard(1)], None))
+    def scaled_total(pair, factor):
+        return (pair * factor).sum()
+
+    assert scaled_total(x, 3).placements == (Partial(),)
+    torch.testing.assert_close(scaled_total(x, 3).full_tensor(), 3 * whole.sum())
+
+    @local_map(out_placements=([Shard(1)], None, (Replicate(),)), in_placements=([Shard(1)], [Shard(1)]))
+    def many(pair):
+        return {"sum": pair[0] + pair[1], "rest": [len(pair), torch.ones(())]}
+
+    found = many([x, x])
+    torch.testing.assert_close(found["sum"].full_tensor(), 2 * whole)
+    assert found["rest"][0] == 2 and found["rest"][1].placements == (Replicate(),)
+    with pytest.raises(ValueError, match="local_map: 3 results, and out_placements for 1"):
+        local_map(many.__wrapped__, out_placements=[Shard(1)])([x, x])
+    with pytest.raises(TypeError, match=r"placements: expects a placement for each mesh dimension, but got \(Partial"):
+        DTensor.from_local(torch.ones(2), mesh, [(Partial(),)])
     return str(y.placements[0])
 
 

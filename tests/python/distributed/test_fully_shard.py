@@ -3,7 +3,9 @@
 import copy
 import gc
 import json
+import sys
 import weakref
+from types import ModuleType
 
 import pytest
 from fsdp_models import Block, Gpt, batch, loss_of, make, shard, train, values, whole
@@ -374,6 +376,112 @@ def shard_on_whole_mesh(device):
 @DEVICES
 def test_data_parallel_dimensions_of_a_mesh_are_named(pools, device):
     pools(4).run(shard_on_whole_mesh, device)
+
+
+class SumOfRanks(torch.autograd.Function):
+    """The sum over ranks that then compute the same."""
+
+    @staticmethod
+    def forward(ctx, x, group):
+        x = x.clone()
+        dist.all_reduce(x, group=group)
+        return x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient, None
+
+
+class PartOfLayers(nn.Module):
+    """Two layers that ranks have parts of, as plain tensors. ``scale`` has partial gradients, ``bias`` whole ones."""
+
+    def __init__(self, up, down, scale, bias, group):
+        super().__init__()
+        self.up, self.down, self.scale, self.bias = map(nn.Parameter, (up, down, scale, bias))
+        self.group = group
+
+    def forward(self, x):
+        assert not any(isinstance(p, DTensor) for p in self.parameters()) and self.up.kind == "part"
+        y = (x @ self.up.t()).relu() @ self.down.t() * self.scale
+        return (y if self.group is None else SumOfRanks.apply(y, self.group)) + self.bias
+
+
+def fake_spmd_types():
+    """Return a module with the functions of ``spmd_types`` that `fully_shard` calls."""
+    types = ModuleType("spmd_types")
+    types.R, types.I, types.V, types.P = "R", "I", "V", "P"
+    types.has_local_type = lambda x: hasattr(x, "types")
+    types.normalize_axis = lambda group: str(dist.get_process_group_ranks(group))
+    types.get_axis_local_type = lambda x, group: x.types[types.normalize_axis(group)]
+    types.get_partition_spec = lambda x: x.spec
+    return types
+
+
+def shard_annotated_parts(device):
+    mesh = init_device_mesh(device, (2, 2), mesh_dim_names=("dp", "tp"))
+    torch.manual_seed(0)
+    values = [torch.randn(6, 4), torch.randn(4, 6), torch.randn(4), torch.randn(4)]
+    alone = PartOfLayers(*[v.clone() for v in values], None)
+    alone.up.kind = "part"
+    rank, group = mesh.get_local_rank("tp"), mesh.get_group("tp")
+    parts = [values[0].chunk(2)[rank], values[1].chunk(2, 1)[rank].contiguous(), values[2], values[3]]
+    model = PartOfLayers(*[part.to(device) for part in parts], group)
+    sys.modules["spmd_types"] = types = fake_spmd_types()
+    axis = types.normalize_axis(group)
+    for name, kind, spec in (
+        ("up", "V", (axis, None)),
+        ("down", "V", (None, axis)),
+        ("scale", "R", ()),
+        ("bias", "I", ()),
+    ):
+        parameter = getattr(model, name)
+        parameter.types, parameter.spec, parameter.kind = {axis: kind}, spec, "part"
+    try:
+        fully_shard(model, mesh=mesh, dp_mesh_dims=DataParallelMeshDims("dp"))
+    finally:
+        del sys.modules["spmd_types"]
+    assert model.up.placements == (_StridedShard(0, split_factor=2), Shard(0)) and model.up.shape == (6, 4)
+    assert model.down.placements == (Shard(0), Shard(1)) and model.bias.placements == (Shard(0), Replicate())
+    own, optimizers = mesh.get_local_rank("dp"), [torch.optim.SGD(m.parameters(), lr=0.1) for m in (model, alone)]
+    for step in range(3):
+        x = torch.randn(8, 4, generator=torch.Generator().manual_seed(step))
+        model(x.chunk(2)[own].to(device)).square().mean().backward()
+        alone(x).square().mean().backward()
+        close([whole(p.grad) for p in model.parameters()], [p.grad for p in alone.parameters()])
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+    close([whole(p) for p in model.parameters()], [p.detach() for p in alone.parameters()])
+
+
+@DEVICES
+def test_plain_parts_with_types_are_sharded(pools, device):
+    pools(4).run(shard_annotated_parts, device)
+
+
+def refuse_types():
+    mesh = init_device_mesh("cpu", (1, 2), mesh_dim_names=("dp", "tp"))
+    sys.modules["spmd_types"] = types = fake_spmd_types()
+    axis = types.normalize_axis(mesh.get_group("tp"))
+    texts = []
+    try:
+        for kind in ("P", "V"):
+            model = nn.Linear(2, 2, bias=False)
+            model.weight.types, model.weight.spec = {axis: kind}, None
+            with pytest.raises(NotImplementedError) as error:
+                fully_shard(model, mesh=mesh, dp_mesh_dims=DataParallelMeshDims("dp"))
+            texts.append(str(error.value))
+    finally:
+        del sys.modules["spmd_types"]
+    return texts
+
+
+def test_parts_of_unknown_wholes_are_refused(pools):
+    for texts in pools(2).run(refuse_types):
+        assert texts == [
+            "fully_shard: parameters of type P on mesh dimension 'tp'",
+            "fully_shard: a parameter varies between ranks, and no dimension of it is divided",
+        ]
 
 
 def refuse_dimensions():

@@ -230,6 +230,16 @@ def test_a_monitored_barrier_names_the_missing_ranks(fresh, wait_all_ranks):
     assert f"[Rank 0]: {names} failed to pass monitoredBarrier in 300 ms" in results[0].text
 
 
+def without_time():
+    if dist.get_rank() == 0:
+        dist.monitored_barrier(timeout=datetime.timedelta(0))
+
+
+def test_a_monitored_barrier_without_time_fails_on_rank_0(fresh):
+    results = fresh().run(without_time, may_raise=True)
+    assert "Rank 0 timed out in monitoredBarrier after 0 ms" in results[0].text and results[1:] == [None, None]
+
+
 def use_other_group():
     """An error in one group leaves another as it is."""
     other = dist.new_group()

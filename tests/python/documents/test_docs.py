@@ -16,7 +16,7 @@ DOCUMENTS = sorted(
 )
 
 # Other tests run the programs of these pages and check their results.
-RUN_ELSEWHERE = {"advisor.md", "custom-kernels.md", "plan.md"}
+RUN_ELSEWHERE = {"advisor.md", "custom-kernels.md", "plan.md", "two-processes.md"}
 PYTHON_BLOCK = re.compile(r"^```python\n(.*?)^```", re.M | re.S)
 WITH_PROGRAMS = [
     page.relative_to(DOCS).as_posix()

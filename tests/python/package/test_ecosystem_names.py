@@ -519,6 +519,7 @@ def test_lightning_finds_the_accelerator(tmp_path, root):
         "tpu:0 tpu 16-mixed tpu", "of the library cuda mine", "tpu:0 " * 5 + "tpu:0",
         "True 1 ['allocated_bytes.all.current', 'allocated_bytes.all.peak', 'reserved_bytes.all.current']",
         "You requested tpu: [0, 1]", " But your machine only has: [0]",
+        "note: if Lightning starts the processes itself, set LOCAL_WORLD_SIZE to their number",
     ]  # fmt: skip
 
 

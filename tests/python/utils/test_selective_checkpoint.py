@@ -8,7 +8,9 @@ import pytest
 import pytpu as torch
 import pytpu.nn as nn
 import pytpu.nn.functional as F
+from pytpu.overrides import handle_torch_function, has_torch_function_unary
 from pytpu.utils.checkpoint import SAC_IGNORED_OPS, CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+from pytpu.utils.flop_counter import FlopCounterMode
 
 aten = torch.ops.aten
 
@@ -179,6 +181,39 @@ def test_a_loss_of_a_subclass_goes_backward():
     x.grad = None
     x.mm(x).sin().sum().backward()
     assert torch.equal(x.grad, expected)
+
+
+def test_functions_that_ask_for_overrides_run_once():
+    # As libraries write them: decorated, with a question for overrides of their own.
+    def traced(function):
+        return functools.wraps(function)(lambda *args: function(*args))
+
+    calls = []
+
+    @traced
+    def squared(x):
+        if has_torch_function_unary(x):
+            return handle_torch_function(squared, (x,), x)
+        calls.append(1)
+        return x.mm(x)
+
+    operators = []
+
+    def policy(ctx, op, *args, **kwargs):
+        operators.append((ctx.is_recompute, op))
+        return CheckpointPolicy.MUST_SAVE
+
+    x = torch.rand(3, 3, requires_grad=True)
+    context_fn = functools.partial(create_selective_checkpoint_contexts, policy)
+    checkpoint(lambda x: squared(x).sin(), x, use_reentrant=False, context_fn=context_fn).sum().backward()
+    assert len(calls) == 2 and (False, aten.mm.default) in operators and (True, aten.mm.default) in operators
+    expected = x.grad.clone()
+    x.grad = None
+    x.mm(x).sin().sum().backward()
+    assert torch.equal(x.grad, expected)
+    with FlopCounterMode(display=False) as counter:
+        squared(x)
+    assert counter.get_total_flops() == 2 * 3**3
 
 
 def test_lists_must_hold_overloads():

@@ -49,6 +49,17 @@ def set_warn_always(b: bool) -> None:
     _settings["warn_always"] = b
 
 
+def set_vital(name: str, attr: str, value: str) -> bool:
+    """Take note of how a program uses the library. Return whether notes are kept, which is always ``False``.
+
+    Args:
+        name: What is noted.
+        attr: A property of it.
+        value: The value of the property.
+    """
+    return False
+
+
 def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
     """Turn anomaly mode on or off, as `torch.autograd.set_detect_anomaly` does.
 

@@ -16,7 +16,7 @@ import enum
 import pytpu as torch
 from pytpu.autograd.graph import saved_tensors_hooks
 from pytpu.ops import OpOverload, OpOverloadPacket
-from pytpu.overrides import TorchFunctionMode
+from pytpu.overrides import TorchFunctionMode, _call_body
 
 _aten = torch.ops.aten
 
@@ -239,7 +239,7 @@ class _Mode(TorchFunctionMode):
             # The function is written in Python. The policy is called for the operators that it calls.
             super().__enter__()
             try:
-                return func.__wrapped__(*args, **kwargs)
+                return _call_body(func, args, kwargs)
             finally:
                 self.__exit__(None, None, None)
         found = _operator(func, args, kwargs)

@@ -11,7 +11,7 @@ from collections import defaultdict
 import pytpu as torch
 
 from .. import _C, ops
-from ..overrides import TorchFunctionMode
+from ..overrides import TorchFunctionMode, _call_body
 
 __all__ = ["FlopCounterMode"]
 
@@ -254,7 +254,7 @@ class FlopCounterMode(TorchFunctionMode):
             # The function is written in Python, so the ops that it calls are counted.
             _C._push_torch_function_mode(self)
             try:
-                return func.__wrapped__(*args, **kwargs)
+                return _call_body(func, args, kwargs)
             finally:
                 _C._pop_torch_function_mode()
         out = func(*args, **kwargs)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import pytpu as torch
+from pytpu._utils import ExceptionWrapper
 from pytpu.utils.data import (
     BatchSampler,
     ConcatDataset,
@@ -20,6 +21,7 @@ from pytpu.utils.data import (
     Dataset,
     DistributedSampler,
     IterableDataset,
+    IterDataPipe,
     RandomSampler,
     SequentialSampler,
     Subset,
@@ -29,6 +31,8 @@ from pytpu.utils.data import (
     get_worker_info,
     random_split,
 )
+from pytpu.utils.data.dataloader import _BaseDataLoaderIter, _DatasetKind
+from pytpu.utils.data.graph_settings import apply_random_seed, apply_sharding, apply_shuffle_settings
 
 
 class Squares(Dataset):
@@ -522,3 +526,103 @@ def test_a_stream_longer_than_its_length_warns(workers):
     # A fork in a process with JAX gives a warning of its own.
     ours = [w.filename for w in seen if w.category is UserWarning]
     assert ours == [__file__]
+
+
+class Resumable(DataLoader):
+    """A loader of another package, which makes its batches from the parts of the loader here."""
+
+    start = 0
+
+    def __iter__(self):
+        return ResumableIterator(self)
+
+
+class ResumableIterator(_BaseDataLoaderIter):
+    def __init__(self, loader):
+        super().__init__(loader)
+        self.fetcher = _DatasetKind.create_fetcher(
+            self._dataset_kind, self._dataset, self._auto_collation, self._collate_fn, self._drop_last
+        )
+        for _ in range(loader.start):
+            next(self)
+
+    def _next_data(self):
+        return self.fetcher.fetch(self._next_index())
+
+
+class Counted(IterableDataset):
+    def __iter__(self):
+        yield from range(10)
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize("batch_size", [None, 4])
+@pytest.mark.parametrize("dataset", [range(10), Counted()], ids=["indices", "stream"])
+def test_loaders_of_other_packages_give_the_same_batches(dataset, batch_size, drop_last):
+    drop_last = drop_last and batch_size is not None
+    expected = [torch.as_tensor(x).tolist() for x in DataLoader(dataset, batch_size, drop_last=drop_last)]
+    loader = Resumable(dataset, batch_size, drop_last=drop_last)
+    assert [torch.as_tensor(x).tolist() for x in loader] == expected
+    loader.start = 1
+    assert [torch.as_tensor(x).tolist() for x in loader] == expected[1:]
+
+
+def test_a_loader_of_another_package_draws_the_same_numbers():
+    torch.manual_seed(0)
+    expected = [x.tolist() for x in DataLoader(range(10), 4, shuffle=True)], torch.rand(1).item()
+    torch.manual_seed(0)
+    assert ([x.tolist() for x in Resumable(range(10), 4, shuffle=True)], torch.rand(1).item()) == expected
+
+
+def test_a_loader_of_another_package_warns_of_long_streams():
+    class Short(Counted):
+        def __len__(self):
+            return 2
+
+    loader = Resumable(Short(), None)
+    assert len(loader) == 2
+    with pytest.warns(UserWarning, match="was reported to be 2"):
+        assert list(loader) == list(range(10))
+
+
+class Pipe(IterDataPipe):
+    def __init__(self, *sources):
+        self.sources, self.said = list(sources), []
+
+    def __iter__(self):
+        yield from range(10)
+
+    def apply_sharding(self, *part):
+        self.said.append(part)
+
+    def set_shuffle(self, shuffle):
+        self.said.append(shuffle)
+
+    def set_seed(self, seed):
+        self.said.append(seed)
+
+
+def test_settings_reach_all_data_pipes():
+    first = Pipe()
+    last = Pipe(first, {"again": first})
+    assert apply_sharding(last, 4, 1) is last
+    apply_shuffle_settings(last, shuffle=True)
+    apply_shuffle_settings(last)
+    apply_random_seed(last, torch.Generator().manual_seed(0))
+    assert first.said[:2] == last.said[:2] == [(4, 1), True] and len(first.said) == len(last.said) == 3
+    assert first.said[2] != last.said[2]
+    with pytest.raises(NotImplementedError, match="shuffle=True needs a data pipe"):
+        apply_shuffle_settings(IterDataPipe(), shuffle=True)
+
+
+@pytest.mark.parametrize("kind", [ValueError, KeyError, UnicodeDecodeError])
+def test_an_exception_is_raised_again(kind):
+    try:
+        raise kind("wrong") if kind is not UnicodeDecodeError else kind("utf-8", b"", 0, 1, "wrong")
+    except kind:
+        caught = ExceptionWrapper(where="in a thread")
+    # An exception that does not take one message becomes a `RuntimeError`.
+    with pytest.raises(
+        RuntimeError if kind is UnicodeDecodeError else kind, match=f"Caught {kind.__name__} in a thread"
+    ):
+        caught.reraise()

@@ -387,8 +387,9 @@ def fully_shard(
         mp_policy: the dtypes to compute and reduce in.
         offload_policy: where sharded parameters are kept.
         ignored_params: parameters that stay as they are.
-        dp_mesh_dims: the data parallel dimensions of ``mesh``. Parameters may then be sharded tensors on all of it.
-            They become sharded tensors on the data parallel dimensions, and on others that have several ranks.
+        dp_mesh_dims: the data parallel dimensions of ``mesh``. Parameters may then be sharded tensors on all of it, or
+            parts with types by the package ``spmd_types``. They become sharded tensors on the data parallel dimensions,
+            and on others that have several ranks. A module computes with the whole part if it has types.
 
     Raises:
         ValueError: for a container without forward, a parameter without dimensions, or another mesh.
@@ -425,7 +426,7 @@ def fully_shard(
     by_info: dict[int, tuple[FSDPMeshInfo, list[ShardedParameter]]] = {}
     for parameter, name, where in places:
         dim, own_info = _placement(parameter, shard_placement_fn, info)
-        sharded = ShardedParameter(where, name, parameter, own_info, dim, target, mp_policy, dp_mesh_dims)
+        sharded = ShardedParameter(where, name, parameter, own_info, dim, target, mp_policy, dp_mesh_dims, mesh)
         replaced[id(parameter)] = parameter
         by_info.setdefault(id(own_info), (own_info, []))[1].append(sharded)
     groups = [ParameterGroup(parameters, of, mp_policy) for of, parameters in by_info.values()]
@@ -470,7 +471,9 @@ def _reshards(given: bool | int | None, info: FSDPMeshInfo) -> tuple[bool | None
     if given not in known:
         first = info.shard_mesh_rank // given * given
         members = get_process_group_ranks(info.shard_process_group)[first : first + given]
-        known[given] = new_group(members, use_local_synchronization=True)
+        group = new_group(members, use_local_synchronization=True)
+        assert not isinstance(group, int)  # This rank is one of the members.
+        known[given] = group
     return True, known[given]
 
 

@@ -8,6 +8,7 @@ from ...nn import Module, Parameter
 from ..tensor import DTensor, Placement, Replicate, Shard
 from ..tensor._api import _number
 from ..tensor.placement_types import _packed, _StridedShard
+from ._annotations import read_annotations
 from ._mesh import other_part
 
 TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from ... import device as _device
     from ..device_mesh import DeviceMesh
+    from ..distributed_c10d import ProcessGroup
     from ._mesh import FSDPMeshInfo
     from ._policies import DataParallelMeshDims, MixedPrecisionPolicy
 
@@ -38,6 +40,7 @@ class ShardedParameter:
         device: the device of the shard.
         policy: the dtypes.
         dp_dims: the data parallel dimensions of the mesh of the parameter, if that has others too.
+        root: the mesh that ``dp_dims`` names dimensions of.
     """
 
     def __init__(
@@ -50,6 +53,7 @@ class ShardedParameter:
         device: _device,
         policy: MixedPrecisionPolicy,
         dp_dims: DataParallelMeshDims | None = None,
+        root: DeviceMesh | None = None,
     ) -> None:
         self.places, self.name, self.info, self.dim = places, name, info, shard_dim
         gathered = policy._gathered_dtype(parameter)
@@ -72,6 +76,16 @@ class ShardedParameter:
             whole = parameter._local_tensor.detach()
             if inner is not None:
                 on_dp = self._of_inner_mesh(inner, placements)
+        #: The types of a parameter that the module computes with as a plain tensor.
+        self.annotated = None
+        if root is not None and not isinstance(parameter, DTensor):
+            self.annotated = read_annotations(parameter, root, dp_dims)
+        #: The groups of ranks outside the data parallel mesh whose gradients are summands.
+        self.summed: list[ProcessGroup] = []
+        if self.annotated is not None:
+            self.summed, self.sizes = self.annotated.summed, self.annotated.sizes
+            if self.annotated.mesh is not None:
+                on_dp = self._of_inner_mesh(self.annotated.mesh, self.annotated.placements)
         replicated = (Replicate(),) if info.replicas is not None else ()
         self.placements = (*replicated, on_dp, *(self.inner[1] if self.inner else ()))
         self.whole_sizes = tuple(whole.shape)
@@ -97,9 +111,11 @@ class ShardedParameter:
             # A copy of its own, so that the memory of the whole is freed.
             part = part.clone().contiguous()
         self.sharded: Any = Parameter(on_mesh(part, self.mesh, self.placements, self.sizes), parameter.requires_grad)
-        for key, value in parameter.__dict__.items():
-            if key != "_is_param":
-                setattr(self.sharded, key, value)
+        # Types describe the part on the inner mesh, and the sharded tensor has placements instead.
+        if self.annotated is None:
+            for key, value in parameter.__dict__.items():
+                if key != "_is_param":
+                    setattr(self.sharded, key, value)
         self.put(self.sharded)
 
     def _of_inner_mesh(self, inner: DeviceMesh, placements: tuple[Placement, ...]) -> Placement:
@@ -196,8 +212,11 @@ class ShardedParameter:
 
     def as_parameter(self, whole: Tensor) -> Any:
         """Return a gathered value as the parameter that the module computes with. It is differentiable."""
-        placed = whole if self.inner is None else on_mesh(whole, *self.inner)
+        placed = whole if self.inner is None or self.annotated is not None else on_mesh(whole, *self.inner)
         placed._is_param = True
+        if self.annotated is not None:
+            for key, value in self.annotated.attributes.items():
+                setattr(placed, key, value)
         return placed
 
     def add_gradient(self, reduced: Tensor) -> None:

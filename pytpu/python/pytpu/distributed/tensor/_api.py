@@ -94,6 +94,8 @@ def _placements(placements: Sequence[Placement] | None, mesh: DeviceMesh, ndim: 
         )
     result: list[Placement] = []
     for placement in placements:
+        if not isinstance(placement, Placement):
+            raise TypeError(f"placements: expects a placement for each mesh dimension, but got {placement!r}")
         if isinstance(placement, Shard) and placement.dim < 0:
             dim = placement.dim + ndim
             is_strided = isinstance(placement, _StridedShard)

@@ -1,8 +1,8 @@
 """Datasets, samplers and the `DataLoader`, as in `torch.utils.data`."""
 
-from . import _utils, dataloader, dataset, distributed, sampler
+from . import _utils, dataloader, dataset, distributed, graph_settings, sampler
 from .collate import default_collate, default_convert
-from .dataloader import DataLoader, get_worker_info
+from .dataloader import DataLoader, _DatasetKind as _DatasetKind, get_worker_info
 from .datapipes.datapipe import DFIterDataPipe, IterDataPipe, MapDataPipe
 from .dataset import (
     ChainDataset,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import warnings
 from collections.abc import Callable
@@ -12,10 +11,18 @@ import pytpu as torch
 
 from .collate import default_collate, default_convert
 from .dataset import IterableDataset, _length, _Subscriptable
-from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler, draw_seed
+from .iteration import (
+    _BaseDataLoaderIter,
+    _DatasetKind,
+    _InfiniteConstantSampler,
+    _sharding_worker_init_fn as _sharding_worker_init_fn,
+    fetch,
+    fetch_stream,
+    warn_beyond_length,
+)
+from .sampler import BatchSampler, RandomSampler, SequentialSampler, draw_seed
 from .worker import (
     WorkerPool,
-    _BaseDataLoaderIter,
     _MultiProcessingDataLoaderIter as _MultiProcessingDataLoaderIter,
     get_worker_info,
     like,
@@ -28,6 +35,7 @@ if TYPE_CHECKING:
     from pytpu import Generator
 
     from .dataset import Dataset
+    from .sampler import Sampler
 
 
 _T_co = TypeVar("_T_co", covariant=True)
@@ -39,35 +47,6 @@ __all__ = ["DataLoader", "default_collate", "default_convert", "get_worker_info"
 
 # Attributes that an iterator may already use.
 _FIXED = {"batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers"}
-
-
-class _Forever(Sampler):
-    """Sampler of a stream: it gives `None` without end."""
-
-    def __iter__(self):
-        while True:
-            yield None
-
-
-def fetch(dataset: Any, indices: Any, auto_collate: bool, collate_fn: Callable[..., Any]) -> Any:
-    """Return the batch of a map-style dataset at `indices`."""
-    if not auto_collate:
-        return collate_fn(dataset[indices])
-    if hasattr(dataset, "__getitems__") and dataset.__getitems__:
-        return collate_fn(dataset.__getitems__(indices))
-    return collate_fn([dataset[i] for i in indices])
-
-
-def fetch_stream(
-    iterator: Iterator[Any], indices: Any, auto_collate: bool, collate_fn: Callable[..., Any], drop_last: bool
-) -> Any:
-    """Return the next batch of a stream, or raise `StopIteration` at its end."""
-    if not auto_collate:
-        return collate_fn(next(iterator))
-    samples = list(itertools.islice(iterator, len(indices)))
-    if not samples or (drop_last and len(samples) < len(indices)):
-        raise StopIteration
-    return collate_fn(samples)
 
 
 def _context(given):
@@ -89,21 +68,6 @@ def _context(given):
             f"multiprocessing_context={given}"
         )
     return given
-
-
-def _warn_of_many(workers):
-    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    if available is not None and workers > available:
-        warnings.warn(
-            f"This DataLoader will create {workers} worker processes in total. Our suggested max number of worker in "
-            "current "
-            f"system is {available}, which is smaller than what this DataLoader is going to create. Please be aware "
-            "that "
-            "excessive worker creation might get DataLoader running slow or even freeze, lower the worker number to "
-            "avoid "
-            "potential slowness/freeze if necessary.",
-            stacklevel=3,
-        )
 
 
 class DataLoader(_Subscriptable[_T_co]):
@@ -182,7 +146,6 @@ class DataLoader(_Subscriptable[_T_co]):
             raise AssertionError("prefetch_factor must be greater than 0 for MultiProcessingDataLoaderIter")
         if persistent_workers and num_workers == 0:
             raise ValueError("persistent_workers option needs num_workers > 0")
-        _warn_of_many(num_workers)
         self.dataset = dataset
         self.num_workers = num_workers
         self.prefetch_factor = prefetch_factor
@@ -194,7 +157,8 @@ class DataLoader(_Subscriptable[_T_co]):
         self.in_order = in_order
         self.persistent_workers = persistent_workers
         self.generator = generator
-        self._streams = isinstance(dataset, IterableDataset)
+        self.check_worker_number_rationality()
+        self._dataset_kind = _DatasetKind.Iterable if isinstance(dataset, IterableDataset) else _DatasetKind.Map
         sized: Any = dataset
         if self._streams:
             if shuffle not in (False, None):
@@ -227,7 +191,7 @@ class DataLoader(_Subscriptable[_T_co]):
                 )
         if sampler is None:
             if self._streams:
-                sampler = _Forever()
+                sampler = _InfiniteConstantSampler()
             elif shuffle:
                 sampler = RandomSampler(sized, generator=generator)
             else:
@@ -241,11 +205,11 @@ class DataLoader(_Subscriptable[_T_co]):
         self.collate_fn = collate_fn or (default_collate if batch_sampler is not None else default_convert)
         self._pool: WorkerPool | None = None
         # Length of a stream as `len` returned it. The stream may give more.
-        self._length_said: int | None = None
-        self._fixed = True
+        self._IterableDataset_len_called: int | None = None
+        self.__initialized = True
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in _FIXED and self.__dict__.get("_fixed"):
+        if name in _FIXED and self.__dict__.get("_DataLoader__initialized"):
             raise ValueError(f"{name} attribute should not be set after {type(self).__name__} is initialized")
         super().__setattr__(name, value)
 
@@ -271,6 +235,22 @@ class DataLoader(_Subscriptable[_T_co]):
                 )
         self._multiprocessing_context = None if given is None else _context(given)
 
+    def check_worker_number_rationality(self) -> None:
+        """Warn if there are more workers than processors."""
+        available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        if available is not None and self.num_workers > available:
+            warnings.warn(
+                f"This DataLoader will create {self.num_workers} worker processes in total. Our suggested max number "
+                f"of worker in current system is {available}, which is smaller than what this DataLoader is going to "
+                "create. Please be aware that excessive worker creation might get DataLoader running slow or even "
+                "freeze, lower the worker number to avoid potential slowness/freeze if necessary.",
+                stacklevel=3,
+            )
+
+    @property
+    def _streams(self):
+        return self._dataset_kind == _DatasetKind.Iterable
+
     @property
     def _auto_collation(self):
         return self.batch_sampler is not None
@@ -286,7 +266,7 @@ class DataLoader(_Subscriptable[_T_co]):
         """
         if not self._streams:
             return len(self._index_sampler)
-        length = self._length_said = _length(self.dataset)
+        length = self._IterableDataset_len_called = _length(self.dataset)
         if self.batch_size is None:
             return length
         return length // self.batch_size if self.drop_last else -(-length // self.batch_size)
@@ -311,7 +291,7 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
         self._loader = loader
         self._indices = iter(loader._index_sampler)
         self._stream = iter(loader.dataset) if loader._streams else None
-        self._length = loader._length_said
+        self._length = loader._IterableDataset_len_called
         self._yielded = 0
 
     def __len__(self):
@@ -325,27 +305,8 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
         else:
             batch = fetch_stream(self._stream, indices, loader._auto_collation, loader.collate_fn, loader.drop_last)
             self._yielded += 1
-            warn_beyond_length(loader, self._length, self._yielded)
+            warn_beyond_length(loader.dataset, 0, self._length, self._yielded)
         return pinned(batch) if loader.pin_memory else batch
-
-
-def warn_beyond_length(loader: DataLoader[Any], length: int | None, yielded: int) -> None:
-    """Warn if a stream gives more batches than the length of its dataset allows."""
-    if length is None or yielded <= length:
-        return
-    text = (
-        f"Length of IterableDataset {loader.dataset} was reported to be {length}(when accessing len(dataloader)), but "
-        f"{yielded} "
-        "samples have been fetched. "
-    )
-    if loader.num_workers > 0:
-        text += (
-            "For multiprocessing data-loading, this could be caused by not properly configuring the IterableDataset "
-            "replica at "
-            "each worker. Please see https://pytorch.org/docs/stable/data.html#torch.utils.data.IterableDataset for "
-            "examples."
-        )
-    warnings.warn(text, stacklevel=3)
 
 
 def pinned(batch: Any) -> Any:

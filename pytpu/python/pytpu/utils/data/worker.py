@@ -15,8 +15,10 @@ import random
 import sys
 import threading
 import time
-import traceback
 from typing import TYPE_CHECKING
+
+from ..._utils import ExceptionWrapper
+from .iteration import _BaseDataLoaderIter, fetch, fetch_stream, warn_beyond_length
 
 if TYPE_CHECKING:
     from typing import Any
@@ -115,50 +117,41 @@ def _mapped(batch, kind, fn):
     return batch
 
 
-class _PlainText(str):
-    """A message whose repr is itself: `KeyError` shows the repr of its argument."""
+def _generate_state(base_seed, worker_id):
+    """Return four numbers of 32 bits that seed NumPy in a worker."""
+    import numpy
 
-    def __repr__(self):
-        return str(self)
-
-
-class _Failure:
-    """An exception that a worker sends back."""
-
-    def __init__(self, worker_id):
-        kind, value, _ = sys.exc_info()
-        self.kind = kind
-        self.text = (
-            f"Caught {kind.__name__} in DataLoader worker process {worker_id}.\n"
-            + "Original "
-            + "".join(traceback.format_exception(kind, value, value.__traceback__))
-        )
-
-    def reraise(self):
-        """Raise it here, as the same type if that takes a message."""
-        text = _PlainText(self.text) if self.kind is KeyError else self.text
-        try:
-            error = self.kind(text)
-        except Exception:
-            error = RuntimeError(self.text)
-        try:
-            raise error
-        finally:
-            # The traceback holds this frame. Without `error` there is no cycle, so the workers end with the exception.
-            del error
+    words = [worker_id, base_seed & 0xFFFFFFFF, base_seed >> 32, 0]
+    return numpy.random.SeedSequence(words).generate_state(4)
 
 
 def _seed_numpy(base_seed, worker_id):
     numpy = sys.modules.get("numpy")
     if numpy is not None:
-        words = [worker_id, base_seed & 0xFFFFFFFF, base_seed >> 32, 0]
-        numpy.random.seed(numpy.random.SeedSequence(words).generate_state(4))
+        numpy.random.seed(_generate_state(base_seed, worker_id))
+
+
+class _IterableDatasetStopIteration:
+    """A message of loaders of other packages: the stream of a worker has ended."""
+
+    def __init__(self, worker_id: int) -> None:
+        self.worker_id = worker_id
+
+
+class _ResumeIteration:
+    """A message of loaders of other packages: a worker begins a new epoch, with a seed for random data pipes."""
+
+    def __init__(self, seed: int | None = None) -> None:
+        self.seed = seed
+
+
+def _failure(worker_id):
+    """Return the exception that is being handled, to be raised in the process of the loader."""
+    return ExceptionWrapper(where=f"in DataLoader worker process {worker_id}")
 
 
 def _worker_main(worker_id, num_workers, base_seed, job, requests, results):
     import pytpu as torch
-
-    from .dataloader import fetch, fetch_stream
 
     global _worker_info
     dataset, auto_collate, collate_fn, drop_last, streams, init_fn = job
@@ -173,7 +166,7 @@ def _worker_main(worker_id, num_workers, base_seed, job, requests, results):
         if init_fn is not None:
             init_fn(worker_id)
     except Exception:
-        failure = _Failure(worker_id)
+        failure = _failure(worker_id)
     stream = None
     parent = os.getppid()
     # Do not block exit on results that the parent will not read.
@@ -200,13 +193,13 @@ def _worker_main(worker_id, num_workers, base_seed, job, requests, results):
                 answer = fetch_stream(stream, indices, auto_collate, collate_fn, drop_last)
             else:
                 answer = fetch(dataset, indices, auto_collate, collate_fn)
-            if not isinstance(answer, _Failure):
+            if not isinstance(answer, ExceptionWrapper):
                 answer = _mapped(answer, torch.Tensor, _Packed)
         except StopIteration:
             # `StopIteration` from a dataset with indices is an error like any other.
-            answer = StopIteration if streams else _Failure(worker_id)
+            answer = StopIteration if streams else _failure(worker_id)
         except Exception:
-            answer = _Failure(worker_id)
+            answer = _failure(worker_id)
         results.put((epoch, number, worker_id, answer))
 
 
@@ -298,13 +291,6 @@ class WorkerPool:
             self.close()
 
 
-class _BaseDataLoaderIter:
-    """Iterator over the batches of one epoch."""
-
-    def __iter__(self):
-        return self
-
-
 class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
     """Iterator over the batches of one epoch, in order unless the loader says otherwise."""
 
@@ -320,7 +306,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         self._next = 0
         self._arrived = {}
         self._pending = set()
-        self._length = loader._length_said
+        self._length = loader._IterableDataset_len_called
         self._yielded = 0
         if loader._streams:
             for worker_id in self._workers:
@@ -362,14 +348,12 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
                 self._request()
                 if answer is StopIteration:
                     continue
-                if isinstance(answer, _Failure):
+                if isinstance(answer, ExceptionWrapper):
                     answer.reraise()
                 batch = self._unpacked(answer)
                 if self._length is not None:
-                    from .dataloader import warn_beyond_length
-
                     self._yielded += 1
-                    warn_beyond_length(self._loader, self._length, self._yielded)
+                    warn_beyond_length(self._loader.dataset, self._loader.num_workers, self._length, self._yielded)
                 return batch
             if not self._pending:
                 self._finish()

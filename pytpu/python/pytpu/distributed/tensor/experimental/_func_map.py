@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 
 from .... import Tensor
+from ....utils._pytree import tree_flatten, tree_unflatten
 from ...device_mesh import DeviceMesh
 from .._api import DTensor
 from ..placement_types import Placement
@@ -32,9 +33,10 @@ def local_map(
 
     Args:
         func: a function of plain tensors. Without it, return a decorator.
-        out_placements: the placements of the result, or a tuple of the placements of each result. ``None`` stands for a
-            result that is no tensor.
+        out_placements: the placements of the result, or a tuple of the placements of each result. Results in lists and
+            dictionaries count one by one. ``None`` stands for a result that is no tensor.
         in_placements: the placements that each argument must have, ``None`` for arguments that are no sharded tensors.
+            Arguments in lists and dictionaries count one by one.
         in_grad_placements: the placements that the gradient of each argument has.
         device_mesh: the mesh of plain arguments. The default is that of the sharded arguments.
         redistribute_inputs: whether arguments with other placements are redistributed.
@@ -56,39 +58,39 @@ def local_map(
 
     @functools.wraps(function)
     def call(*args: Any, **keywords: Any) -> Any:
-        if in_placements is not None and len(in_placements) != len(args):
+        leaves, structure = tree_flatten(args)
+        if in_placements is not None and len(in_placements) != len(leaves):
             raise AssertionError(
-                f"in_placements length {len(in_placements)} does not match the input args length {len(args)}!"
+                f"in_placements length {len(in_placements)} does not match the input args length {len(leaves)}!"
             )
         mesh = device_mesh
-        parts: list[Any] = []
-        is_sharded = any(isinstance(x, DTensor) for x in args)
-        for i, x in enumerate(args):
+        is_sharded = False
+        for i, x in enumerate(leaves):
+            if not isinstance(x, DTensor):
+                continue
+            is_sharded = True
+            mesh = x.device_mesh if mesh is None else mesh
             wanted = None if in_placements is None else in_placements[i]
-            if isinstance(x, DTensor):
-                mesh = x.device_mesh if mesh is None else mesh
-                if wanted is not None and x.placements != tuple(wanted):
-                    if not redistribute_inputs:
-                        raise ValueError(
-                            f"arg {x} in local_map has a mismatched placements: {x.placements} vs {tuple(wanted)}. "
-                            "If redistribute_inputs is wanted, set redistribute_inputs=True to local_map."
-                        )
-                    x = x.redistribute(placements=wanted)
-                gradient = None if in_grad_placements is None else in_grad_placements[i]
-                x = x.to_local(grad_placements=gradient)
-            parts.append(x)
-        results = function(*parts, **keywords)
+            if wanted is not None and x.placements != tuple(wanted):
+                if not redistribute_inputs:
+                    raise ValueError(
+                        f"arg {x} in local_map has a mismatched placements: {x.placements} vs {tuple(wanted)}. "
+                        "If redistribute_inputs is wanted, set redistribute_inputs=True to local_map."
+                    )
+                x = x.redistribute(placements=wanted)
+            gradient = None if in_grad_placements is None else in_grad_placements[i]
+            leaves[i] = x.to_local(grad_placements=gradient)
+        results = function(*tree_unflatten(leaves, structure), **keywords)
         if not is_sharded:
             return results
-        many = isinstance(results, tuple)
-        each = results if many else (results,)
-        placements = out_placements if many and isinstance(out_placements, tuple) else (out_placements,)
-        if len(placements) != len(each):
-            raise ValueError(f"local_map: {len(each)} results, and out_placements for {len(placements)}")
-        whole = [
-            DTensor.from_local(x, mesh, placed) if isinstance(x, Tensor) and placed is not None else x
-            for x, placed in zip(each, placements)
-        ]
-        return tuple(whole) if many else whole[0]
+        leaves, structure = tree_flatten(results)
+        is_one = not isinstance(out_placements, tuple) or any(isinstance(p, Placement) for p in out_placements)
+        placements = (out_placements,) if is_one else out_placements
+        if len(placements) != len(leaves):
+            raise ValueError(f"local_map: {len(leaves)} results, and out_placements for {len(placements)}")
+        for i, (x, placed) in enumerate(zip(leaves, placements)):
+            if isinstance(x, Tensor) and placed is not None:
+                leaves[i] = DTensor.from_local(x, mesh, placed)
+        return tree_unflatten(leaves, structure)
 
     return call

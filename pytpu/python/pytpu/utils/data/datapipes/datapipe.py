@@ -18,3 +18,29 @@ class MapDataPipe(Dataset):
 
 class DFIterDataPipe(IterDataPipe):
     """Base class of iterable datasets of data frames."""
+
+
+class _IterDataPipeSerializationWrapper(IterDataPipe):
+    """A data pipe that gives the samples of another one. Loaders of other packages send it to their workers."""
+
+    def __init__(self, datapipe: IterDataPipe) -> None:
+        self._datapipe = datapipe
+
+    def __iter__(self):
+        yield from self._datapipe
+
+    def __len__(self) -> int:
+        return len(self._datapipe)  # type: ignore[arg-type]  # As in PyTorch, the pipe may have no length.
+
+
+class _MapDataPipeSerializationWrapper(MapDataPipe):
+    """The same for data pipes with indices."""
+
+    def __init__(self, datapipe: MapDataPipe) -> None:
+        self._datapipe = datapipe
+
+    def __getitem__(self, index):
+        return self._datapipe[index]
+
+    def __len__(self) -> int:
+        return len(self._datapipe)  # type: ignore[arg-type]  # As in PyTorch, the pipe may have no length.
