@@ -41,7 +41,7 @@ impl Group {
         own == ranks
             && !self.is_agreement()
             && self.ranks[self.rank] == other.ranks[other.rank]
-            && Arc::ptr_eq(&self.meeting.store, &other.meeting.store)
+            && self.meeting.store.identity() == other.meeting.store.identity()
             && !self.broken.load(Ordering::Acquire)
     }
 }

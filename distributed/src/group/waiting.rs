@@ -83,9 +83,10 @@ impl Group {
         })
     }
 
-    /// Whether another group of this process belongs to the same rank. Threads of a test are ranks too.
+    /// Whether another group of this process belongs to the same rank of the same job. Threads of a test are ranks too.
     pub(crate) fn is_of_rank(&self, other: &Group) -> bool {
         self.ranks[self.rank] == other.ranks[other.rank]
+            && self.meeting.store.identity() == other.meeting.store.identity()
     }
 
     /// Tell the ranks of this group what this rank waits for, in all its groups.

@@ -51,6 +51,11 @@ pub trait Store: Send + Sync {
     /// Set the timeout of calls that wait. [`NO_TIMEOUT`] waits for ever.
     fn set_timeout(&self, timeout: Duration);
 
+    /// Return a number of the object that all stores around it have, too. It tells jobs in one process apart.
+    fn identity(&self) -> usize {
+        std::ptr::from_ref(self).cast::<u8>().addr()
+    }
+
     /// Set `key` to `desired` if its value is `expected`, or if it is absent and `expected` is empty. Return the value
     /// afterwards, or `expected` if the key is absent.
     fn compare_set(&self, _key: &str, _expected: &[u8], _desired: &[u8]) -> Result<Vec<u8>> {

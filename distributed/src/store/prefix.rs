@@ -57,6 +57,10 @@ impl Store for PrefixStore {
         self.store.timeout()
     }
 
+    fn identity(&self) -> usize {
+        self.store.identity()
+    }
+
     fn set_timeout(&self, timeout: Duration) {
         self.store.set_timeout(timeout);
     }

@@ -251,6 +251,10 @@ impl PythonStore {
 }
 
 impl Store for PythonStore {
+    fn identity(&self) -> usize {
+        self.0.as_ptr().addr()
+    }
+
     fn set(&self, key: &str, value: &[u8]) -> torchtpu_tensor::Result<()> {
         self.call(|object| object.call_method1("set", (key, PyBytes::new(object.py(), value))).map(drop))
     }

@@ -59,6 +59,14 @@ pub fn searchsorted(
             )));
         }
     }
+    if boundaries.device() != values.device() {
+        return Err(Error::runtime(format!(
+            "torch.searchsorted(): boundaries and input value tensors should have same device type, but got boundaries \
+             tensor device type {} and input value tensor device type {}",
+            boundaries.device(),
+            values.device()
+        )));
+    }
     let out = if narrow { DType::I32 } else { DType::I64 };
     let dtype = match values.is_wrapped_number() {
         true => boundaries.dtype(),
