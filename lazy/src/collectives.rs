@@ -8,6 +8,8 @@ use crate::failure::Failure;
 use crate::kernels;
 use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 use torchtpu_pjrt::{Buffer, CallFrame, Client, CustomCall, ElementType, Event};
@@ -42,8 +44,16 @@ static FAILURES: Mutex<BTreeMap<u64, Failure>> = Mutex::new(BTreeMap::new());
 const MAX_FAILURES: usize = 64;
 const MARK: &str = "torchtpu collective failure ";
 
+static HAS_FAILED: AtomicBool = AtomicBool::new(false);
+
+/// Whether a collective of a program has ever failed in this process.
+pub(crate) fn has_failed() -> bool {
+    HAS_FAILED.load(Relaxed)
+}
+
 /// Keep a failure, and return the text that finds it.
 fn keep(failure: Failure) -> String {
+    HAS_FAILED.store(true, Relaxed);
     let mut failures = FAILURES.lock();
     let number = failures.keys().next_back().map_or(0, |n| n + 1);
     let text = format!("{MARK}{number}: {}", failure.message);

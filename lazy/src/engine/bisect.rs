@@ -83,9 +83,32 @@ impl Engine {
     }
 }
 
+/// Return the failure of a value, if it is known.
+fn failure_of(slot: &Slot) -> Option<Arc<Failure>> {
+    let buffer = match slot.buffer() {
+        Ok(buffer) => buffer,
+        Err(failure) => return Some(failure),
+    };
+    let error = buffer.is_ready().is_ok_and(|is_ready| is_ready).then(|| buffer.await_ready().err()).flatten()?;
+    Some(Arc::new(Failure::device("executing on device tpu", &error)))
+}
+
+/// Divide a segment into the nodes that can run and those that depend on arguments that have failed. Return `None` if
+/// all are of one kind.
+///
+/// A program with such an argument fails as a whole. Its collectives would break groups that have nothing to do with
+/// the failure.
+#[cold]
+pub(super) fn apart_from_lost(body: &Body) -> Option<[Vec<usize>; 2]> {
+    let lost = lost_values(body);
+    let is_lost = |n: &usize| body.form.values_of(*n).any(|v| lost[v].is_some());
+    let (lost, kept): (Vec<usize>, Vec<usize>) = (0..body.form.nodes.len()).partition(is_lost);
+    (!lost.is_empty() && !kept.is_empty()).then_some([kept, lost])
+}
+
 /// Return for each value the failure of an argument that it depends on, or nothing.
 fn lost_values(body: &Body) -> Vec<Option<Arc<Failure>>> {
-    let failed: Vec<Option<Arc<Failure>>> = body.slots.iter().map(|s| s.failure().cloned()).collect();
+    let failed: Vec<Option<Arc<Failure>>> = body.slots.iter().map(|slot| failure_of(slot)).collect();
     let mut lost: Vec<Option<Arc<Failure>>> = vec![None; body.form.values.len()];
     for n in 0..body.form.nodes.len() {
         let why = body.form.inputs_of(n).iter().find_map(|input| match input.source() {

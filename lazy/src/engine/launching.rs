@@ -1,5 +1,6 @@
 //! From a segment to values: find or compile its executable, and launch it here or in the background.
 
+use super::bisect;
 use super::pieces_launch::Target;
 use super::{
     Body, Compiling, Engine, InFlight, Launched, MAX_BACKGROUND, MAX_IN_FLIGHT_FUSED, MAX_IN_FLIGHT_STRICT, Outputs,
@@ -59,6 +60,13 @@ impl Engine {
             if !steps.is_empty() {
                 return self.run_agreed(device, segment, steps);
             }
+        }
+        if segment.body.has_effects
+            && collectives::has_failed()
+            && let Some(pieces) = bisect::apart_from_lost(&segment.body)
+        {
+            self.await_stream(segment.stream);
+            return self.launch_pieces(Target::Device(device), segment, &pieces, |_| false, |_| Ok(()));
         }
         // A kernel may refuse in the middle of a segment. Its effects would then come twice.
         let is_interpreted = self.interpreter.is_on() && !segment.body.has_effects;
