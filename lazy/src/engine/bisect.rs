@@ -93,10 +93,10 @@ fn failure_of(slot: &Slot) -> Option<Arc<Failure>> {
     Some(Arc::new(Failure::device("executing on device tpu", &error)))
 }
 
-/// Divide a segment into the nodes that can run and those that depend on arguments that have failed. Return `None` if
-/// all are of one kind.
+/// Return two lists of nodes: those that can run, and those that need a failed argument. Return `None` if one of the
+/// lists would be empty.
 ///
-/// A program with such an argument fails as a whole. Its collectives would break groups that have nothing to do with
+/// A program with a failed argument fails as a whole. Its collectives would break groups that have nothing to do with
 /// the failure.
 #[cold]
 pub(super) fn apart_from_lost(body: &Body) -> Option<[Vec<usize>; 2]> {

@@ -234,7 +234,7 @@ class ExceptionWrapper:
         text = f"Caught {self.exc_type.__name__} {self.where}.\nOriginal {self.exc_msg}"
         try:
             error = self.exc_type(_PlainText(text) if self.exc_type is KeyError else text)
-        except Exception:
+        except Exception:  # The class takes other arguments.
             error = RuntimeError(text)
         try:
             raise error

@@ -48,7 +48,7 @@ class ParamModuleInfo:
 
 
 def _get_managed_modules(root_modules: Sequence[Module], ignored_params: set[Parameter] | None = None) -> list[Module]:
-    """Return modules and their submodules, without those that other calls have sharded or replicated."""
+    """Return modules and their submodules. A module that is sharded or replicated already is left out."""
     found: dict[int, Module] = {}
 
     def visit(module: Module) -> None:

@@ -17,7 +17,7 @@ __all__ = ["apply_random_seed", "apply_sharding", "apply_shuffle_settings"]
 
 
 def _pipes(pipe: Any) -> Iterator[Any]:
-    """Yield a data pipe and those that it is built from. They are attributes, or in lists and dictionaries of them."""
+    """Yield a data pipe, and all data pipes that are in its attributes, or in lists and dictionaries there."""
     seen: set[int] = set()
     pending = [pipe]
     while pending:
