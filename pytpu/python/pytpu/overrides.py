@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _bodies = threading.local()
 
 
-def _call_body(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _call_body(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call the function that ``func`` wraps. If it asks whether a mode takes the call over, the answer is no."""
     body = func
     while hasattr(body, "__wrapped__"):
@@ -28,7 +28,7 @@ def _call_body(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
     before = getattr(_bodies, "code", None)
     _bodies.code = getattr(body, "__code__", None)
     try:
-        return func.__wrapped__(*args, **kwargs)  # type: ignore[attr-defined]  # The caller has checked.
+        return func.__wrapped__(*args, **kwargs)
     finally:
         _bodies.code = before
 

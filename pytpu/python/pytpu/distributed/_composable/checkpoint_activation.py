@@ -42,7 +42,6 @@ def checkpoint(module: Module, **kwargs: Any) -> Module:
             f"to the following module {module}"
         )
     module.__dict__[_KEY] = True
-    module.forward = functools.partial(  # type: ignore[method-assign]  # Hooks of the module run around it.
-        _checkpoint, module.forward, use_reentrant=False, **options
-    )
+    # Hooks of the module run around it.
+    module.__dict__["forward"] = functools.partial(_checkpoint, module.forward, use_reentrant=False, **options)
     return module

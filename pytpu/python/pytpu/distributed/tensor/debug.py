@@ -104,7 +104,7 @@ def _plus(total: dict[str, int], more: dict[str, int]) -> None:
         total[name] = total.get(name, 0) + count
 
 
-class _Counts(dict):  # type: ignore[type-arg]  # The keys are operators.
+class _Counts(dict[object, int]):
     """Counts by operators. An operator that was not called counts 0."""
 
     def __missing__(self, key: object) -> int:
