@@ -41,6 +41,23 @@ static LINES: Mutex<BTreeMap<Ticket, Arc<str>>> = Mutex::new(BTreeMap::new());
 /// # Errors
 /// `Value` if the partition does not have the ranks of the group, or if its lists are not equally long.
 pub fn register(group: &ProcessGroup, partition: Vec<Vec<usize>>) -> Result<Group> {
+    add(group, partition, Group::new)
+}
+
+/// Make a group usable for tensors as [`register`] does, with all its collectives on the host, also those of tensors on
+/// `tpu`. Ranks that are threads of one process need it: see [`Group::on_host`].
+///
+/// # Errors
+/// As [`register`].
+pub fn register_on_host(group: &ProcessGroup, partition: Vec<Vec<usize>>) -> Result<Group> {
+    add(group, partition, Group::on_host)
+}
+
+fn add(
+    group: &ProcessGroup,
+    partition: Vec<Vec<usize>>,
+    make: impl FnOnce(u32, Vec<Vec<usize>>) -> Group,
+) -> Result<Group> {
     let fits = partition.iter().all(|p| p.len() == group.size());
     if !fits || !partition.iter().any(|p| p == group.ranks()) {
         let ranks = group.ranks();
@@ -49,7 +66,7 @@ pub fn register(group: &ProcessGroup, partition: Vec<Vec<usize>>) -> Result<Grou
     comm::install(&Groups);
     let mut groups = GROUPS.write();
     groups.push(Some(group.clone()));
-    Ok(Group::new(groups.len() as u32, partition))
+    Ok(make(groups.len() as u32, partition))
 }
 
 /// Wait until the collectives that were recorded have run, then forget the group. Later collectives of it fail.

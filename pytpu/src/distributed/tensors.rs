@@ -41,8 +41,14 @@ fn reduction(op: usize) -> PyResult<(Reduction, bool)> {
 
 impl PyTensorGroup {
     /// Make the group of this process's rank usable for tensors.
-    pub(super) fn make(py: Python<'_>, group: &ProcessGroup, partition: Vec<Vec<usize>>) -> PyResult<PyTensorGroup> {
-        py.detach(|| tensors::register(group, partition)).map(PyTensorGroup).or_raise()
+    pub(super) fn make(
+        py: Python<'_>,
+        group: &ProcessGroup,
+        partition: Vec<Vec<usize>>,
+        is_on_host: bool,
+    ) -> PyResult<PyTensorGroup> {
+        let register = if is_on_host { tensors::register_on_host } else { tensors::register };
+        py.detach(|| register(group, partition)).map(PyTensorGroup).or_raise()
     }
 
     fn call<'py>(

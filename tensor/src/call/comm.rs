@@ -21,6 +21,7 @@ struct Members {
     size: usize,
     partition: Vec<Vec<usize>>,
     partition_hash: u64,
+    is_on_host: bool,
 }
 
 impl Group {
@@ -30,10 +31,22 @@ impl Group {
     /// # Panics
     /// If the partition is empty or its lists are not equally long.
     pub fn new(number: u32, partition: Vec<Vec<usize>>) -> Group {
+        Group::make(number, partition, false)
+    }
+    /// Make a group as [`Group::new`] does, whose collectives all run on the host. Ranks that are threads of one process
+    /// need it: they share a device, and a program that waits for another rank would keep that rank's program from
+    /// running.
+    ///
+    /// # Panics
+    /// As [`Group::new`].
+    pub fn on_host(number: u32, partition: Vec<Vec<usize>>) -> Group {
+        Group::make(number, partition, true)
+    }
+    fn make(number: u32, partition: Vec<Vec<usize>>, is_on_host: bool) -> Group {
         let size = partition.first().map_or(0, Vec::len);
         assert!(size > 0 && partition.iter().all(|p| p.len() == size), "groups of a partition are equally long");
         let partition_hash = partition.iter().flatten().fold(size as u64, |h, &rank| mix(h, rank as u64));
-        Group(Arc::new(Members { number, size, partition, partition_hash }))
+        Group(Arc::new(Members { number, size, partition, partition_hash, is_on_host }))
     }
     /// Return a hash of the partition, the same in all processes.
     pub fn partition_hash(&self) -> u64 {
@@ -46,6 +59,10 @@ impl Group {
     /// Return the number of ranks.
     pub fn size(&self) -> usize {
         self.0.size
+    }
+    /// Whether all collectives run on the host, those of tensors on accelerators too.
+    pub fn is_on_host(&self) -> bool {
+        self.0.is_on_host
     }
     /// Return the global ranks of all groups of the partition.
     pub fn partition(&self) -> &[Vec<usize>] {

@@ -313,8 +313,8 @@ def test_fake_groups_can_fail():
             call()
 
 
-def test_threads_are_ranks_with_a_world_of_each():
-    """A program replaces the groups of the process by those of each thread."""
+def test_threads_are_ranks_with_a_world_of_each(device):
+    """A program replaces the groups of the process by those of each thread. All threads share a device."""
     before, results = c10d._world, {}
     local = threading.local()
 
@@ -331,17 +331,18 @@ def test_threads_are_ranks_with_a_world_of_each():
     def work(rank, store):
         limit = datetime.timedelta(seconds=60)
         dist.init_process_group("gloo", store=store, rank=rank, world_size=3, timeout=limit)
-        x = torch.tensor([float(rank)])
+        x = torch.tensor([float(rank)], device=device)
         dist.all_reduce(x)
         pair = dist.new_group([0, 2])
         ranks = [None] * 2
         if rank != 1:
             dist.all_gather_object(ranks, dist.get_rank(), group=pair)
-        mesh = dist.init_device_mesh("cpu", (3,))
-        halves = distribute_tensor(torch.arange(6.0), mesh, [Shard(0)]).requires_grad_()
-        total = (halves * halves).sum()
+        mesh = dist.init_device_mesh(device, (3,))
+        parts = distribute_tensor(torch.arange(6.0), mesh, [Shard(0)]).requires_grad_()
+        total = (parts * parts).sum()
         total.backward()
-        results[rank] = (x.item(), ranks, total.full_tensor().item(), halves.grad.to_local().tolist())
+        assert parts.grad.to_local().device.type == device
+        results[rank] = (x.item(), ranks, total.full_tensor().item(), parts.grad.to_local().tolist())
         dist.destroy_process_group()
 
     c10d._world = Worlds()

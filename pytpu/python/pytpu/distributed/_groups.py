@@ -78,6 +78,11 @@ def _use_world(world: Any) -> None:
     _world = world
 
 
+def _are_threads() -> bool:
+    """Return whether ranks are threads: a program has replaced the groups of the process by those of each thread."""
+    return not isinstance(_world, _World)
+
+
 def _add_to_world(pg: ProcessGroup, backend: str, ranks: dict[int, int], tag: str | None = None) -> None:
     """Register a group."""
     _world.pg_map[pg] = (backend, pg.get_group_store())

@@ -13,6 +13,7 @@ from .. import Tensor, cat, no_grad
 from .._C import HashStore, PrefixStore, Store, Work
 from ..autograd import Function
 from ..futures import Future
+from . import _groups
 from ._process_group import (
     AllgatherOptions,
     AllreduceCoalescedOptions,
@@ -301,7 +302,7 @@ class _MethodEngine:
             store = HashStore() if is_alone else PrefixStore("native", self.store)
             ranks = list(range(self._size))
             engine = _make_engine(store, self._rank, self._size, self.name, self.timeout, ranks, is_planned=is_alone)
-            self._native = engine.tensors()
+            self._native = engine.tensors(is_on_host=_groups._are_threads())
         return self._native
 
 

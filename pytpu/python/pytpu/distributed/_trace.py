@@ -12,6 +12,7 @@ import datetime
 from .. import Tensor, cat, empty_like, no_grad
 from .._C import Work, _ProcessGroup
 from ..futures import Future
+from . import _groups
 
 TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ class _TraceEngine:
         self._engine = engine
         self._rank = rank
         self._size = size
-        self.group = engine.tensors(partition)
+        self.group = engine.tensors(partition, is_on_host=_groups._are_threads())
 
     def close(self) -> None:
         """Wait until the recorded collectives have run, and leave the group."""

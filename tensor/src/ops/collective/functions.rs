@@ -4,7 +4,7 @@ use super::{Collective, Kind, Reduction};
 use crate::comm::{self, Group, Ticket};
 use crate::op::Prim;
 use crate::schema::Arg;
-use crate::{DType, Error, Result, Scalar, Tensor, dispatch, ops};
+use crate::{DType, Device, DeviceKind, Error, Result, Scalar, Tensor, dispatch, ops};
 use std::cell::Cell;
 
 /// The names of the kinds, in the order of [`calls`].
@@ -22,6 +22,9 @@ pub fn calls() -> [(&'static str, u64); NAMES.len()] {
 
 /// Reserve the turn of a collective, and run or record it.
 pub(super) fn call(kind: Kind, x: &Tensor, group: &Group) -> Result<Tensor> {
+    if group.is_on_host() && x.device().kind == DeviceKind::Tpu {
+        return call(kind, &x.to_device(Device::CPU)?, group)?.to_device(x.device());
+    }
     let name = kind.name();
     let op = Prim::Collective(Box::new(Collective { kind, group: group.clone() }));
     let none = Ticket::NONE.operand()?;
