@@ -33,9 +33,9 @@ impl Group {
     pub fn new(number: u32, partition: Vec<Vec<usize>>) -> Group {
         Group::make(number, partition, false)
     }
-    /// Make a group as [`Group::new`] does, whose collectives all run on the host. Ranks that are threads of one process
-    /// need it: they share a device, and a program that waits for another rank would keep that rank's program from
-    /// running.
+    /// Make a group as [`Group::new`] does, whose collectives all run on the host. Ranks that are threads of one
+    /// process need it: they share a device, and a program that waits for another rank would keep that rank's program
+    /// from running.
     ///
     /// # Panics
     /// As [`Group::new`].
