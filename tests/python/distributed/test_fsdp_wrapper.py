@@ -389,3 +389,28 @@ def load_files(folder):
 def test_a_checkpoint_is_loaded_by_another_number_of_ranks(pools, tmp_path):
     expected = pools(2).run(save_files, str(tmp_path))[0]
     assert pools(4).run(load_files, str(tmp_path))[0] == pytest.approx(expected, rel=1e-5)
+
+
+def load_files_of_optimizer(folder):
+    model = FSDP(make(block=Block), auto_wrap_policy=BLOCKS)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.5)
+    with FSDP.state_dict_type(model, StateDictType.SHARDED_STATE_DICT):
+        state = {"model": model.state_dict()}
+        dcp.load(state, checkpoint_id=folder)
+        model.load_state_dict(state["model"])
+        reader = dcp.FileSystemReader(folder)
+        found = dcp.load_sharded_optimizer_state_dict(state["model"], "optimizer", reader)
+        moment = found["optimizer"]["state"]["layers.0.up.weight"]["exp_avg"]
+        assert list(found) == ["optimizer"] and moment.placements == (Shard(0),)
+        assert not isinstance(found["optimizer"]["state"]["layers.0.up.weight"]["step"], DTensor)
+        optimizer.load_state_dict(FSDP.optim_state_dict_to_load(model, optimizer, found["optimizer"]))
+    if dist.get_rank() == 0:
+        reader = dcp.FileSystemReader(folder + "/absent")
+    with pytest.raises(dcp.CheckpointException):
+        dcp.load_sharded_optimizer_state_dict(state["model"], "optimizer", reader)
+    return train(model, steps=2, optimizer=optimizer, **own())
+
+
+def test_the_state_of_an_optimizer_is_read_as_the_parameters_are_sharded(pools, tmp_path):
+    expected = pools(2).run(save_files, str(tmp_path))[0]
+    assert pools(4).run(load_files_of_optimizer, str(tmp_path))[0] == pytest.approx(expected, rel=1e-5)

@@ -29,7 +29,7 @@ def load_state_dict(
 ) -> None:
     """Read a checkpoint. Deprecated: use `load`."""
     warnings.warn(
-        "`load_state_dict` is deprecated and will be removed in future versions.Please use `load` instead.",
+        "`load_state_dict` is deprecated and will be removed in future versions. Please use `load` instead.",
         FutureWarning,
         stacklevel=2,
     )
