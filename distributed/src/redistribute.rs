@@ -143,7 +143,11 @@ impl Step {
         };
         let others = || Tensor::full_meta(x.meta(), Scalar::Int(neutral));
         match (is_recorded(x), self.index) {
-            (true, _) => Tensor::where_(&self.index_on(x.device())?.eq_scalar(0)?, x, &others()?),
+            (true, _) => {
+                // A scalar condition: one of size 1 would give a scalar a dimension.
+                let is_first = self.index_on(x.device())?.eq_scalar(0)?.reshape(&[])?;
+                Tensor::where_(&is_first, x, &others()?)
+            }
             (false, 0) => Ok(x.clone()),
             (false, _) => others(),
         }

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import itertools
 import json
 
 import pytest
@@ -142,3 +143,17 @@ def test_one_process_can_try_sharded_tensors_of_many_ranks():
         assert x.grad.placements == (Shard(0),)
     finally:
         dist.destroy_process_group()
+
+
+def stack_scalars(device):
+    mesh = init_device_mesh(device, (2, 2))
+    kinds = [[Replicate(), Replicate()], [Partial(), Replicate()], [Replicate(), Partial()], [Partial(), Partial()]]
+    for x, y in itertools.product(kinds, kinds):
+        pair = [DTensor.from_local(torch.ones((), device=device), mesh, placements) for placements in (x, y)]
+        counts = [2 ** sum(placement.is_partial() for placement in placements) for placements in (x, y)]
+        assert torch.stack(pair).full_tensor().tolist() == counts
+
+
+@DEVICES
+def test_scalars_with_and_without_pending_reductions_are_stacked(pools, device):
+    pools(4).run(stack_scalars, device)
