@@ -145,6 +145,34 @@ def test_one_process_can_try_sharded_tensors_of_many_ranks():
         dist.destroy_process_group()
 
 
+def clip_sharded_gradients(device):
+    mesh = init_device_mesh(device, (2, 2))
+    torch.manual_seed(0)
+    # One row, which ranks share unevenly, and all ways to split: over both dimensions, one of them, none.
+    wholes = [torch.randn(sizes) for sizes in ((1, 6), (5, 4), (4, 3), (6,), (2, 2))]
+    placements = [[Shard(0), Shard(1)], [Shard(0), Replicate()], [Replicate(), Shard(1)], [Shard(0)] * 2]
+    placements.append([Replicate(), Replicate()])
+    shared = [distribute_tensor(x.to(device), mesh, places) for x, places in zip(wholes, placements)]
+    ones = torch.ones(3, device=device)
+    wholes.append(ones.cpu() * 4)
+    shared.append(DTensor.from_local(ones, mesh, [Partial(), Partial()]))
+    for order in (1, 2, 3, -1, float("inf"), float("-inf")):
+        mode = CommDebugMode()
+        with mode:
+            found = torch.nn.utils.get_total_norm(shared[:5], order)
+        assert mode.get_comm_counts() == {functional.all_reduce: 2} and found.placements == (Replicate(),) * 2
+        torch.testing.assert_close(found.to_local().cpu(), torch.nn.utils.get_total_norm(wholes[:5], order))
+        found = torch.nn.utils.get_total_norm(shared, order)
+        torch.testing.assert_close(found.to_local().cpu(), torch.nn.utils.get_total_norm(wholes, order))
+    assert torch.nn.utils.get_total_norm(shared, 0).full_tensor() == 6
+    parameters = [nn.Parameter(torch.zeros_like(x)) for x in shared[:5]]
+    for parameter, gradient in zip(parameters, shared):
+        parameter.grad = gradient
+    norm = torch.nn.utils.clip_grad_norm_(parameters, 0.5).full_tensor()
+    for parameter, before in zip(parameters, wholes):
+        torch.testing.assert_close(parameter.grad.full_tensor().cpu(), before * (0.5 / norm.cpu()))
+
+
 def stack_scalars(device):
     mesh = init_device_mesh(device, (2, 2))
     kinds = [[Replicate(), Replicate()], [Partial(), Replicate()], [Replicate(), Partial()], [Partial(), Partial()]]
@@ -157,3 +185,8 @@ def stack_scalars(device):
 @DEVICES
 def test_scalars_with_and_without_pending_reductions_are_stacked(pools, device):
     pools(4).run(stack_scalars, device)
+
+
+@DEVICES
+def test_the_norm_of_sharded_gradients_takes_one_reduction_for_each_mesh_dimension(pools, device):
+    pools(4).run(clip_sharded_gradients, device)

@@ -51,13 +51,23 @@ def get_total_norm(
     with torch.no_grad():
         if not listed:
             return torch.tensor(0.0)
-        device = listed[0].device
-        norms = torch.stack([torch.linalg.vector_norm(t, norm_type).to(device) for t in listed])
-        total = torch.linalg.vector_norm(norms, norm_type)
+        total = _norm(listed, norm_type)
         # Read the value, which waits for the device, only if asked for.
         if error_if_nonfinite and torch.logical_or(total.isnan(), total.isinf()):
             raise RuntimeError(_NON_FINITE.format(norm_type))
     return total
+
+
+def _norm(tensors: list[Any], order: float) -> Tensor:
+    """Return the norm of tensors, which may be sharded."""
+    mesh = getattr(tensors[0], "device_mesh", None)
+    # The norm of order 0 counts the tensors that are not zero, so it needs the norm of each of them.
+    if mesh is not None and order != 0 and all(getattr(t, "device_mesh", None) == mesh for t in tensors):
+        from ...distributed.tensor._norm import norm_of_sharded
+
+        return norm_of_sharded(tensors, order)
+    norms = torch.stack([torch.linalg.vector_norm(t, order).to(tensors[0].device) for t in tensors])
+    return torch.linalg.vector_norm(norms, order)
 
 
 def clip_grads_with_norm_(
