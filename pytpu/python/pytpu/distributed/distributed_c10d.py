@@ -19,7 +19,6 @@ from ._backend import (
     is_xccl_available,
 )
 from ._collectives import (
-    P2POp,
     _all_gather_base as _all_gather_base,
     _canonicalize_group_rank as _canonicalize_group_rank,
     _check_single_tensor as _check_single_tensor,
@@ -39,22 +38,17 @@ from ._collectives import (
     all_to_all,
     all_to_all_single,
     barrier,
-    batch_isend_irecv,
     broadcast,
     gather,
     gather_into_tensor,
     gather_single,
-    irecv,
-    isend,
     monitored_barrier,
     record_comm,
-    recv,
     reduce,
     reduce_scatter,
     reduce_scatter_single,
     reduce_scatter_tensor,
     scatter,
-    send,
 )
 from ._debug import DebugLevel, get_debug_level, set_debug_level, set_debug_level_from_env
 from ._groups import (
@@ -109,6 +103,7 @@ from ._groups import (
     shrink_group,
     split_group,
 )
+from ._messages import P2POp, batch_isend_irecv, irecv, isend, recv, send
 from ._objects import (
     _object_to_tensor as _object_to_tensor,
     _tensor_to_object as _tensor_to_object,
