@@ -1,6 +1,6 @@
 """Collectives on tensors.
 
-Each function checks its arguments and passes them to a method of the group. `_process_group._on_device` chooses the
+Each function checks its arguments and passes them to a method of the group. `_methods._on_device` chooses the
 engine of the tensor's device.
 """
 
@@ -21,7 +21,9 @@ from ._groups import (
     get_global_rank,
     get_group_rank,
 )
-from ._process_group import AllreduceCoalescedOptions, ProcessGroup, ReduceScatterOptions, _on_device
+from ._methods import _on_device
+from ._options import AllreduceCoalescedOptions, ReduceScatterOptions
+from ._process_group import ProcessGroup
 from ._reduce_op import RedOpType, ReduceOp, supports_complex
 
 TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.

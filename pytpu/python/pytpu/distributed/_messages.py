@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from ._collectives import _canonicalize_group_rank, _check_not_self_rank, _check_single_tensor
 from ._groups import _group_or_default_group, _member, get_global_rank
-from ._process_group import ProcessGroup, _on_device
+from ._methods import _on_device
+from ._process_group import ProcessGroup
 
 TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
 if TYPE_CHECKING:

@@ -104,6 +104,7 @@ from ._groups import (
     split_group,
 )
 from ._messages import P2POp, batch_isend_irecv, irecv, isend, recv, send
+from ._methods import _on_device as _on_device
 from ._objects import (
     _object_to_tensor as _object_to_tensor,
     _tensor_to_object as _tensor_to_object,
@@ -114,7 +115,7 @@ from ._objects import (
     scatter_object_list,
     send_object_list,
 )
-from ._process_group import (
+from ._options import (
     AllgatherOptions,
     AllreduceCoalescedOptions,
     AllreduceOptions,
@@ -122,13 +123,11 @@ from ._process_group import (
     BarrierOptions,
     BroadcastOptions,
     GatherOptions,
-    ProcessGroup,
-    ProcessGroupGloo,
     ReduceOptions,
     ReduceScatterOptions,
     ScatterOptions,
-    _on_device as _on_device,
 )
+from ._process_group import ProcessGroup, ProcessGroupGloo
 from ._reduce_op import RedOpType, ReduceOp, _make_nccl_premul_sum as _make_nccl_premul_sum, reduce_op, supports_complex
 from .constants import default_pg_timeout
 from .rendezvous import register_rendezvous_handler, rendezvous
