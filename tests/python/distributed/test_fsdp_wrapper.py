@@ -334,33 +334,43 @@ def test_modules_are_wrapped_by_hand(pools):
     pools(2).run(wrap_by_hand)
 
 
-def scale():
-    model = FSDP(make("mlp"), device_mesh=init_device_mesh("cpu", (dist.get_world_size(),)))
-    scaler, plain = ShardedGradScaler("cpu", init_scale=8.0), nn.Linear(2, 1)
+def scale(device):
+    model = FSDP(make("mlp", device), device_mesh=init_device_mesh(device, (dist.get_world_size(),)))
+    scaler, plain = ShardedGradScaler(device, init_scale=8.0), nn.Linear(2, 1, device=device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     rank, ranks = own().values()
-    x, y = (each.chunk(ranks)[rank] for each in batch("mlp", 0))
-    before = model.state_dict()
+    x, y = (each.chunk(ranks)[rank].to(device) for each in batch("mlp", 0))
+    before = values(model)
     scaler.scale(loss_of(model, x * float("inf") if rank == 1 else x, y)).backward()
     scaler.step(optimizer)
     scaler.update()
-    assert scaler.get_scale() == 4 and all(torch.equal(a, b) for a, b in zip(before.values(), values(model)))
+    assert scaler.get_scale() == 4 and all(torch.equal(a, b) for a, b in zip(before, values(model)))
     optimizer.zero_grad()
     scaler.scale(loss_of(model, x, y)).backward()
     scaler.step(optimizer)
     scaler.update()
-    assert scaler.get_scale() == 4 and not torch.equal(next(iter(before.values())), values(model)[0])
+    assert scaler.get_scale() == 4 and not torch.equal(before[0], values(model)[0])
     # Gradients that are not sharded.
     optimizer = torch.optim.SGD(plain.parameters(), lr=0.1)
     weight = plain.weight.detach().clone()
-    scaler.scale(plain(torch.full((1, 2), float("inf") if rank == 1 else 1.0)).sum()).backward()
+    x = torch.full((1, 2), float("inf") if rank == 1 else 1.0, device=device)
+    scaler.scale(plain(x).sum()).backward()
     scaler.step(optimizer)
     scaler.update()
     assert scaler.get_scale() == 2 and torch.equal(plain.weight, weight)
+    # One optimizer of both kinds, and the scaler that knows nothing of processes.
+    optimizer = torch.optim.SGD([*model.parameters(), *plain.parameters()], lr=0.1)
+    scaler = torch.amp.GradScaler(device, init_scale=8.0)
+    for parameter in [*model.parameters(), *plain.parameters()]:
+        parameter.grad = torch.full_like(parameter.detach(), 8.0)
+    scaler.scale(torch.ones((), device=device))
+    scaler.unscale_(optimizer)
+    assert (plain.weight.grad == 1).all() and (next(model.parameters()).grad.full_tensor() == 1).all()
 
 
-def test_all_ranks_leave_out_a_step_with_an_infinite_gradient(pools):
-    pools(2).run(scale)
+@pytest.mark.parametrize("device", ["cpu", "tpu"])
+def test_all_ranks_leave_out_a_step_with_an_infinite_gradient(pools, device):
+    pools(2).run(scale, device)
 
 
 def save_files(folder):

@@ -126,6 +126,8 @@ class GradScaler:
         raise ValueError("outputs must be a Tensor or an iterable of Tensors")
 
     def _unscale(self, optimizer, allow_fp16):
+        from ..nn.utils.clip_grad import placed_like
+
         by_kind = collections.defaultdict(list)
         for group in optimizer.param_groups:
             for p in group["params"]:
@@ -133,15 +135,16 @@ class GradScaler:
                     continue
                 if not allow_fp16 and p.grad.dtype == torch.float16:
                     raise ValueError("Attempting to unscale FP16 gradients.")
-                by_kind[p.grad.device].append(p.grad)
+                by_kind[p.grad.device, getattr(p.grad, "device_mesh", None)].append(p.grad)
         found = {}
         with torch.no_grad():
             inverse = self._scale.double().reciprocal().float()
-            for device, grads in by_kind.items():
-                finite = torch.stack([g.isfinite().all() for g in grads]).all()
-                found[device] = (~finite).to(torch.float32)
-                factor = inverse.to(device, non_blocking=True)
-                torch._foreach_mul_(grads, factor)
+            for (device, mesh), grads in by_kind.items():
+                overflow = (~torch.stack([g.isfinite().all() for g in grads]).all()).to(torch.float32)
+                if mesh is not None:
+                    overflow = overflow.full_tensor()
+                found[device] = torch.maximum(found[device], overflow) if device in found else overflow
+                torch._foreach_mul_(grads, placed_like(inverse, grads[0]))
         return found
 
     def unscale_(self, optimizer: Optimizer) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ...amp import GradScaler
 from .. import ReduceOp, all_reduce
-from ..tensor import DTensor
 
 TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
 if TYPE_CHECKING:
@@ -42,9 +41,7 @@ class ShardedGradScaler(GradScaler):
         self.process_group = process_group
 
     def _unscale(self, optimizer: Any, allow_fp16: bool) -> Any:
-        found = {}
-        for device, overflow in super()._unscale(optimizer, allow_fp16).items():
-            local = overflow.full_tensor() if isinstance(overflow, DTensor) else overflow
-            all_reduce(local, ReduceOp.MAX, self.process_group)
-            found[device] = local
+        found = super()._unscale(optimizer, allow_fp16)
+        for overflow in found.values():
+            all_reduce(overflow, ReduceOp.MAX, self.process_group)
         return found

@@ -97,11 +97,11 @@ def clip_grads_with_norm_(
         factor = torch.clamp(max_norm / (total_norm + 1e-6), max=1.0)
         for p in _listed(parameters):
             if p.grad is not None:
-                p.grad.mul_(_placed_like(factor, p.grad))
+                p.grad.mul_(placed_like(factor, p.grad))
 
 
-def _placed_like(factor: Tensor, grad: Tensor) -> Tensor:
-    """Return a factor that a gradient can be multiplied with, which may be a sharded tensor."""
+def placed_like(factor: Tensor, grad: Tensor) -> Tensor:
+    """Return a factor that a gradient, which may be sharded, can be multiplied with."""
     mesh: Any = getattr(grad, "device_mesh", None)
     if mesh is None or hasattr(factor, "device_mesh"):
         return factor.to(grad.device)
