@@ -366,6 +366,13 @@ def scale(device):
     scaler.scale(torch.ones((), device=device))
     scaler.unscale_(optimizer)
     assert (plain.weight.grad == 1).all() and (next(model.parameters()).grad.full_tensor() == 1).all()
+    # Gradients on the host, of a mesh of the device.
+    model = FSDP(nn.Linear(2, 2), device_id=torch.device(device), cpu_offload=CPUOffload(offload_params=True))
+    scaler.update()
+    scaler.scale(model(torch.ones(2, 2, device=device)).sum()).backward()
+    scaler.unscale_(torch.optim.SGD(model.parameters()))
+    assert model.module.weight.grad.device.type == "cpu"
+    assert (model.module.weight.grad.full_tensor() == 2).all()
 
 
 @pytest.mark.parametrize("device", ["cpu", "tpu"])
