@@ -51,6 +51,7 @@ pub mod sharded;
 pub mod spec;
 pub mod store;
 pub mod tensors;
+pub mod torus;
 pub mod transport;
 mod watch;
 mod work;

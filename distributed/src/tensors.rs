@@ -14,7 +14,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use torchtpu_tensor::comm::{self, Agreed, Call, Communicator, Group, Proposal, Step, Ticket};
+use torchtpu_tensor::comm::{self, Agreed, Call, Communicator, Disagreement, Group, Proposal, Step, Ticket};
 use torchtpu_tensor::ops::collective::{Kind, Reduction};
 use torchtpu_tensor::{DType, Dims, Error, ErrorKind, Result, backend};
 
@@ -158,11 +158,11 @@ impl Communicator for Groups {
         }
     }
 
-    fn agree(&self, proposal: &Proposal<'_>) -> Result<Agreed> {
+    fn agree(&self, proposal: &Proposal<'_>) -> std::result::Result<Agreed, Disagreement> {
         agree::agree(proposal)
     }
 
-    fn await_compiled(&self, step: &Step) -> Result<()> {
+    fn await_compiled(&self, step: &Step) -> std::result::Result<(), Disagreement> {
         agree::await_compiled(step)
     }
 

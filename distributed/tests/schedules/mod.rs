@@ -4,6 +4,7 @@
 //! `TORCHTPU_SCHEDULES` is the number of programs.
 
 use crate::started::{PATIENT, Rank, tpu};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 use torchtpu_distributed::store::FileStore;
@@ -21,9 +22,25 @@ const ELEMENTS: usize = 3;
 /// The timeout of groups whose ranks make a mistake, because only the timeout ends some of those programs.
 const IMPATIENT: Duration = Duration::from_secs(3);
 
+/// The programs that ranks run, such as `3..8`.
+pub const PART: &str = "TORCHTPU_PART_OF_SCHEDULES";
+
 /// Return the number of programs.
 pub fn count() -> u64 {
     std::env::var("TORCHTPU_SCHEDULES").ok().and_then(|v| v.parse().ok()).unwrap_or(8)
+}
+
+/// Return the programs in parts that end with one that has a mistake. After that, devices may be out of step.
+pub fn parts() -> Vec<Range<u64>> {
+    let mut first = 0;
+    let ends = (0..count()).filter(|&seed| Schedule::new(seed).mistake.is_some() || seed + 1 == count());
+    ends.map(|seed| std::mem::replace(&mut first, seed + 1)..seed + 1).collect()
+}
+
+fn part() -> Option<Range<u64>> {
+    let text = std::env::var(PART).ok()?;
+    let (first, end) = text.split_once("..")?;
+    Some(first.parse().ok()?..end.parse().ok()?)
 }
 
 /// A generator of random numbers (splitmix64).
@@ -201,7 +218,7 @@ impl Program {
 /// Run all programs, as one rank.
 pub fn run(r: &Rank) {
     let rank = r.rank;
-    for seed in 0..count() {
+    for seed in part().unwrap_or(0..count()) {
         let schedule = Schedule::new(seed);
         let oracle = schedule.oracle();
         // A program with a mistake breaks its groups.

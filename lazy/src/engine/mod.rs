@@ -256,6 +256,8 @@ pub(crate) struct Engine {
     interpreter: Interpreter,
     in_flight: Mutex<VecDeque<InFlight>>,
     chain: Chain,
+    /// Why ranks may have launched different programs. Later programs with collectives have this failure.
+    out_of_step: OnceLock<Arc<Failure>>,
     peers: collectives::Peers,
     /// Whether ranks agree about programs with collectives before they launch them: on accelerators.
     agrees: AtomicBool,
@@ -304,6 +306,7 @@ impl Default for Engine {
             interpreter: Interpreter::from_environment(),
             in_flight: Mutex::default(),
             chain: Chain::default(),
+            out_of_step: OnceLock::new(),
             peers: collectives::Peers::default(),
             agrees: AtomicBool::new(false),
             pools: AtomicBool::new(false),

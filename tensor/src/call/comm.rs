@@ -33,9 +33,9 @@ impl Group {
     pub fn new(number: u32, partition: Vec<Vec<usize>>) -> Group {
         Group::make(number, partition, false)
     }
-    /// Make a group as [`Group::new`] does, whose collectives all run on the host. Ranks that are threads of one process
-    /// need it: they share a device, and a program that waits for another rank would keep that rank's program from
-    /// running.
+    /// Make a group as [`Group::new`] does, whose collectives all run on the host. Ranks that are threads of one
+    /// process need it: they share a device, and a program that waits for another rank would keep that rank's program
+    /// from running.
     ///
     /// # Panics
     /// As [`Group::new`].
@@ -203,6 +203,22 @@ pub struct Agreed {
     pub cut: Option<Cut>,
 }
 
+/// Why ranks do not agree about a program.
+#[derive(Debug)]
+pub struct Disagreement {
+    /// The reason.
+    pub error: Error,
+    /// Whether other ranks may have agreed all the same, and launch the program.
+    pub may_others_launch: bool,
+}
+
+impl From<Error> for Disagreement {
+    /// Make a disagreement after which no rank launches the program.
+    fn from(error: Error) -> Disagreement {
+        Disagreement { error, may_others_launch: false }
+    }
+}
+
 /// Runs collectives.
 pub trait Communicator: Sync + Send {
     /// Reserve the next turn of a group.
@@ -223,12 +239,12 @@ pub trait Communicator: Sync + Send {
     ///
     /// # Errors
     /// `DistBackend` if the ranks are about to call different collectives, and as [`Communicator::run`].
-    fn agree(&self, proposal: &Proposal<'_>) -> Result<Agreed>;
+    fn agree(&self, proposal: &Proposal<'_>) -> std::result::Result<Agreed, Disagreement>;
     /// Wait until the other ranks have compiled the program that begins with `step`.
     ///
     /// # Errors
     /// `DistBackend` if one cannot compile it, and as [`Communicator::run`].
-    fn await_compiled(&self, step: &Step) -> Result<()>;
+    fn await_compiled(&self, step: &Step) -> std::result::Result<(), Disagreement>;
     /// Note that a device runs the collective of a ticket without [`Communicator::run`].
     fn was_launched(&self, ticket: Ticket);
     /// Note that this process begins or ends to compile a program. Other ranks may wait for it meanwhile.
