@@ -635,6 +635,25 @@ def test_timers_of_a_pipe(tmp_path, monkeypatch):
             pass
 
 
+def test_requests_for_timers_have_the_form_of_pytorch(tmp_path):
+    # Read from the pipe of a client of PyTorch 2.15.
+    recorded = '{"version": 1, "pid": 17, "scope_id": "scope", "expiration_time": 12.5, "signal": 9}'
+    assert timer.FileTimerRequest(17, "scope", 12.5, signal.SIGKILL).to_json() == recorded
+    path = str(tmp_path / "pipe")
+    server = timer.FileTimerServer(path, "job", 0.05)
+    server.start()
+    try:
+        client = timer.FileTimerClient(path)
+        client.acquire("own", time.time() + LIMIT)
+        until(lambda: server._timers, "the request")
+        released = {"version": 1, "pid": os.getpid(), "scope_id": "own", "expiration_time": -1, "signal": 0}
+        with open(path, "w") as pipe:
+            pipe.write(json.dumps(released) + "\n")
+        until(lambda: not server._timers, "the release")
+    finally:
+        server.stop()
+
+
 def test_a_stuck_worker_ends_the_agent_that_watches_timers(launcher):
     script = launcher.script(
         "import os, time\nfrom pytpu.distributed.elastic import timer\n"
