@@ -509,7 +509,7 @@ def test_variables_and_macros(monkeypatch):
 
 
 def test_data_of_jobs_that_are_resumed():
-    assert list(CyclingIterator(3, lambda epoch: iter(range(epoch)), start_epoch=1)) == [0, 0, 1, 0, 1, 2]
+    assert list(CyclingIterator(3, lambda epoch: iter(range(epoch)), start_epoch=1)) == [0, 0, 1]
     samplers = [ElasticDistributedSampler(list(range(11)), 3, rank, start_index=4) for rank in range(3)]
     drawn = [list(sampler) for sampler in samplers]
     assert [len(part) for part in drawn] == [3, 3, 3] and set(sum(drawn, [])) == set(range(4, 11))
