@@ -37,6 +37,7 @@ pub mod accelerator;
 mod agree;
 mod algo;
 mod group;
+mod launched;
 pub mod mesh;
 mod message;
 pub mod placement;

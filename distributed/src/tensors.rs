@@ -8,7 +8,7 @@ use crate::group::ProcessGroup;
 use crate::reduce::ReduceOp;
 use crate::request::{Op, Request};
 use crate::store::check_interrupt;
-use crate::{agree, watch};
+use crate::{agree, launched, watch};
 use parking_lot::{Mutex, RwLock};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -166,6 +166,14 @@ impl Communicator for Groups {
         agree::await_compiled(step)
     }
 
+    fn note_launch(&self, tickets: &[Ticket], has_ended: Box<dyn Fn() -> bool + Send + Sync>) {
+        launched::add(tickets, has_ended);
+    }
+
+    fn is_device_running(&self) -> bool {
+        launched::is_running()
+    }
+
     fn was_launched(&self, ticket: Ticket) {
         USED.fetch_add(1, Ordering::Relaxed);
         LINES.lock().remove(&ticket);
@@ -188,7 +196,7 @@ impl Communicator for Groups {
             let groups: Vec<ProcessGroup> = GROUPS.read().iter().flatten().cloned().collect();
             groups.iter().for_each(|group| group.abort("the program was interrupted"));
         }
-        result
+        result.and_then(|()| launched::check())
     }
 }
 

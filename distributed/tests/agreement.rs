@@ -37,6 +37,8 @@ const CASES: &[Case] = &[
     ("other", PATIENT, other_calls),
     ("died", PATIENT, a_rank_dies),
     ("instead", PATIENT, a_collective_of_the_host_instead),
+    ("launch_died", PATIENT, a_rank_dies_in_a_launch),
+    ("launch_stalls", Duration::from_secs(4), a_launch_stalls),
     ("schedules", PATIENT, schedules::run),
 ];
 
@@ -268,6 +270,31 @@ fn a_rank_dies(r: &Rank) {
     } else {
         assert_eq!(values(&sum), [2.0, 2.0]);
     }
+    tensors::unregister(&others);
+}
+
+fn a_rank_dies_in_a_launch(r: &Rank) {
+    expect_no_end_of_the_second_launch(r, &["Rank 1 (pid ", "has died"]);
+}
+
+fn a_launch_stalls(r: &Rank) {
+    expect_no_end_of_the_second_launch(r, &["Watchdog caught collective operation timeout", "SeqNum="]);
+}
+
+/// All ranks agree, and then one does not launch the program.
+fn expect_no_end_of_the_second_launch(r: &Rank, words: &[&str]) {
+    assert_eq!(values(&sum_at(1, 2, &r.tensors)), [2.0, 2.0]);
+    let sum = sum_at(2, 2, &r.tensors);
+    // The launch blocks its thread here, unlike those of GPUs and TPUs. So another thread does it.
+    lazy::mark_step();
+    let error = r.error(&sum).to_string();
+    for word in words.iter().chain(&["train.py:2"]) {
+        assert!(error.contains(word), "rank {}: {word} is not in:\n{error}", r.rank);
+    }
+    let error = r.group.reserve().expect_err("the group is broken").to_string();
+    assert!(error.contains("is broken"), "rank {}: {error}", r.rank);
+    // The launch itself does not end.
+    std::process::exit(0);
 }
 
 fn a_rank_leaves(r: &Rank) {
@@ -373,6 +400,15 @@ cases! {
     other_shapes_dtypes_and_ops_are_named_on_all_ranks = "other" on 3;
     a_rank_that_died_is_named_on_all_others = "died" on 3;
     a_collective_of_the_host_instead_of_a_program_names_both_lines = "instead" on 3;
+}
+
+#[test]
+fn a_program_whose_other_ranks_are_gone_ends_with_an_error() {
+    if !started::is_rank() {
+        for (case, fault) in [("launch_died", "die,1,2"), ("launch_stalls", "stall,1,2")] {
+            started::run_simulated(case, 2, &[("TORCHTPU_SIMULATED_FAULT", fault)], Duration::from_secs(180));
+        }
+    }
 }
 
 #[test]

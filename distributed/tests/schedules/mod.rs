@@ -227,18 +227,30 @@ pub fn run(r: &Rank) {
         let timeout = if schedule.mistake.is_some() { IMPATIENT } else { PATIENT };
         let options = Options { timeout, ..Options::default() };
         let world = ProcessGroup::new(store, Arc::new(Shm), rank, SIZE, options).expect("the group is made");
-        let pairs: Vec<Vec<usize>> = PAIRS.iter().map(|pair| pair.to_vec()).collect();
-        let pair = world.split_group(&pairs, None).expect("all ranks are there").expect("each rank is in a pair");
-        let all = tensors::register(&world, vec![(0..SIZE).collect()]).expect("the partition fits");
-        let pair = tensors::register(&pair, pairs).expect("the partition fits");
         let random = Random(seed << 8 | rank as u64);
-        let mut program = Program { rank, world, all, pair, random, kept: Vec::new() };
-        if let Err(error) = program.run(&schedule, &oracle) {
+        if let Err(error) = run_one(world, random, rank, &schedule, &oracle) {
             let what = format!("schedule {seed}, rank {rank}: {:?} {:?}: {error}", schedule.actions, schedule.mistake);
             assert!(schedule.mistake.is_some(), "{what}");
             assert_eq!(error.kind(), ErrorKind::DistBackend, "{what}");
         }
-        tensors::unregister(&program.pair);
-        tensors::unregister(&program.all);
     }
+}
+
+fn run_one(
+    world: ProcessGroup,
+    random: Random,
+    rank: usize,
+    schedule: &Schedule,
+    oracle: &[[[f32; ELEMENTS]; SIZE]],
+) -> Result<()> {
+    let pairs: Vec<Vec<usize>> = PAIRS.iter().map(|pair| pair.to_vec()).collect();
+    // A rank may make its mistake while another one is still here.
+    let pair = world.split_group(&pairs, None)?.expect("each rank is in a pair");
+    let all = tensors::register(&world, vec![(0..SIZE).collect()]).expect("the partition fits");
+    let pair = tensors::register(&pair, pairs).expect("the partition fits");
+    let mut program = Program { rank, world, all, pair, random, kept: Vec::new() };
+    let result = program.run(schedule, oracle);
+    tensors::unregister(&program.pair);
+    tensors::unregister(&program.all);
+    result
 }

@@ -98,6 +98,12 @@ impl Communicator for Same {
         LOG.lock().unwrap().awaited += 1;
         Ok(())
     }
+    fn note_launch(&self, _: &[Ticket], _: Box<dyn Fn() -> bool + Send + Sync>) {
+        panic!("XLA:CPU runs collectives through the communicator");
+    }
+    fn is_device_running(&self) -> bool {
+        false
+    }
     fn was_launched(&self, _: Ticket) {
         panic!("XLA:CPU runs collectives through the communicator");
     }

@@ -245,16 +245,23 @@ pub trait Communicator: Sync + Send {
     /// # Errors
     /// `DistBackend` if one cannot compile it, and as [`Communicator::run`].
     fn await_compiled(&self, step: &Step) -> std::result::Result<(), Disagreement>;
+    /// Note that a device is about to run a program with the collectives of these tickets. `has_ended` says whether it
+    /// has ended since.
+    fn note_launch(&self, tickets: &[Ticket], has_ended: Box<dyn Fn() -> bool + Send + Sync>);
+    /// Return whether a device runs such a program. A wait for it must [ask](Communicator::check_interrupt) now and
+    /// then whether it can end.
+    fn is_device_running(&self) -> bool;
     /// Note that a device runs the collective of a ticket without [`Communicator::run`].
     fn was_launched(&self, ticket: Ticket);
     /// Note that this process begins or ends to compile a program. Other ranks may wait for it meanwhile.
     fn note_compiling(&self, begins: bool);
     /// Launch the collectives that are recorded, before this thread waits for other ranks. They may need them.
     fn launch_recorded(&self);
-    /// Fail if the user interrupted the program, and break the groups, so that nothing waits any more.
+    /// Fail if the user interrupted the program, or if the program of a device cannot end, since other ranks are gone
+    /// or late. Break the groups then, so that nothing waits any more.
     ///
     /// # Errors
-    /// `Interrupted`, or the exception of the user's handler.
+    /// `Interrupted`, or the exception of the user's handler. `DistBackend` about other ranks.
     fn check_interrupt(&self) -> Result<()>;
 }
 
