@@ -267,6 +267,30 @@ def make_factories():
     )
 
 
+def make_like():
+    mesh, whole = line(), numbers(4, 6)
+    x = distribute_tensor(whole, mesh, [Shard(1)])
+    makers = [
+        lambda size: x.new_zeros(size),
+        lambda size: x.new_ones(size),
+        lambda size: x.new_empty(size),
+        lambda size: x.new_full(size, 2.5),
+        lambda size: x.new_empty_strided(size, (1, size[0])),
+    ]
+    for make in makers:
+        # Only the sizes of `x` itself can be divided as `x` is.
+        assert make((4, 6)).placements == (Shard(1),) and make((4, 6)).to_local().shape == x.to_local().shape
+        assert make((6, 4)).placements == (Replicate(),)
+    assert x.new_full((4, 6), 2.5).full_tensor().tolist() == [[2.5] * 6] * 4
+    assert x.new_zeros((4, 6), device="meta").is_meta
+    strided = x.new_empty_strided((4, 6), (1, 4), dtype=torch.float64)
+    assert strided.stride() == (1, 4) and strided.dtype == torch.float64
+
+
+def test_new_tensors_of_the_same_sizes_are_sharded_alike(pools):
+    pools(2).run(make_like)
+
+
 def test_factories_make_sharded_tensors(pools):
     expected = (
         [0.0, (5, 3), [[1] * 3] * 5, [[3.5] * 2] * 2],
