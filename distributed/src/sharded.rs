@@ -26,7 +26,7 @@ use torchtpu_tensor::graph::{BackwardFn, Node};
 use torchtpu_tensor::op::{Grads, Prim};
 use torchtpu_tensor::ops::collective::{self, Reduction};
 use torchtpu_tensor::{
-    DType, Device, DeviceKind, Dims, Error, GradRef, Meta, Result, Tensor, autocast, dispatch, no_grad, random, state,
+    Device, DeviceKind, Dims, Error, GradRef, Meta, Result, Tensor, autocast, dispatch, no_grad, random, state,
 };
 
 /// A mesh of processes, as this one sees it. A process that the mesh lacks makes the same calls. Its tensors have no
@@ -109,9 +109,10 @@ impl Member {
         self.coordinate.len() != self.mesh.ndim()
     }
 
-    /// The part of a process that the mesh lacks.
-    fn nothing(&self, dtype: DType) -> Result<Tensor> {
-        Tensor::zeros_like_meta(&Meta { dims: Dims::new(&[0]), dtype, device: self.local })
+    /// The part of a process that the mesh lacks: an empty tensor, or the number 0 of a 0-d tensor, as PyTorch has it.
+    fn nothing(&self, whole: &Meta) -> Result<Tensor> {
+        let dims = if whole.dims.is_empty() { whole.dims } else { Dims::new(&[0]) };
+        Tensor::zeros_like_meta(&Meta { dims, dtype: whole.dtype, device: self.local })
     }
 
     /// Take the steps from placements to others on the part of a tensor of sizes `dims`.
@@ -242,7 +243,7 @@ impl Value {
     fn local(&self) -> Result<Tensor> {
         match &self.part {
             Part::Local(x) => Ok(x.clone()),
-            Part::Fill(..) if self.member.is_outside() => self.member.nothing(self.meta.dtype),
+            Part::Fill(..) if self.member.is_outside() => self.member.nothing(&self.meta),
             Part::Fill(op, number) => {
                 let meta = self.local_meta().with_dims(self.spec().local_dims(&self.member.coordinate));
                 dispatch::call(op.resized(&[*number.meta()], &[meta]), &[number])
@@ -416,7 +417,7 @@ impl Backend for Parts {
         }
         if member.is_outside() {
             for (i, y) in y.iter().enumerate() {
-                handles[i] = new(&plan.results[i], y, Part::Local(member.nothing(y.dtype)?));
+                handles[i] = new(&plan.results[i], y, Part::Local(member.nothing(y)?));
             }
             return Ok(());
         }
@@ -581,7 +582,7 @@ pub fn from_local(member: &Arc<Member>, local: &Tensor, placements: &[Placement]
             member.local
         )));
     }
-    let part = Part::Local(if member.is_outside() { member.nothing(meta.dtype)? } else { local.detach() });
+    let part = Part::Local(if member.is_outside() { member.nothing(&meta)? } else { local.detach() });
     let value = add(Value { member: member.clone(), placements: placements.to_vec(), meta, part });
     let y = Tensor::from_device_value(&meta, value);
     with_history(y, local, FromLocal { placements: of_gradient(placements) })
