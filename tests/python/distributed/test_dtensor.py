@@ -179,6 +179,12 @@ def differentiate():
     (y * y).sum().backward()
     assert x.grad.placements == (Shard(1),)
     torch.testing.assert_close(x.grad.full_tensor(), 2 * whole)
+    # The gradient of a part that each rank has is a sum over ranks, unless a summand is asked for.
+    for placements, factor in (None, mesh.size()), ([Partial()], 1), ([Replicate()], mesh.size()):
+        local = torch.ones(2, 3, requires_grad=True)
+        x = DTensor.from_local(local, mesh, [Replicate()], grad_placements=placements)
+        x.backward(DTensor.from_local(torch.ones(2, 3), mesh, [Partial()]))
+        assert local.grad.tolist() == [[factor] * 3] * 2
 
 
 def test_parts_are_differentiable(pools):

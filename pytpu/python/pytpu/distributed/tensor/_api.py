@@ -133,6 +133,7 @@ class DTensor(Tensor, metaclass=_DTensorMeta):
         run_check: bool = False,
         shape: Sequence[int] | None = None,
         stride: Sequence[int] | None = None,
+        grad_placements: Sequence[Placement] | None = None,
     ) -> DTensor:
         """Return the tensor of which this rank's part is ``local_tensor``. It is differentiable.
 
@@ -143,6 +144,8 @@ class DTensor(Tensor, metaclass=_DTensorMeta):
             run_check: whether replicated dimensions get the elements of the first rank.
             shape: the sizes of the whole. The default takes parts of equal sizes.
             stride: the strides of the whole, given together with ``shape``.
+            grad_placements: the placements whose part is the gradient of ``local_tensor``. The default is
+                ``placements``, with pending reductions replicated.
 
         Raises:
             RuntimeError: if ``shape`` is given without ``stride``, or ``local_tensor`` is no tensor.
@@ -170,7 +173,10 @@ class DTensor(Tensor, metaclass=_DTensorMeta):
                         local_tensor = local_tensor.contiguous()
                         broadcast(local_tensor, get_global_rank(group, 0), group)
         number = _number(mesh, local_tensor.device)
-        made = _C._sharded_from_local(local_tensor, number, [_packed(p) for p in placed], list(shape))
+        gradient = None
+        if grad_placements is not None:
+            gradient = [_packed(p) for p in _placements(grad_placements, mesh, local_tensor.ndim)]
+        made = _C._sharded_from_local(local_tensor, number, [_packed(p) for p in placed], list(shape), gradient)
         return made  # type: ignore[no-any-return]  # The class was set below.
 
     def to_local(self, *, grad_placements: Sequence[Placement] | None = None) -> Tensor:
