@@ -306,6 +306,23 @@ def test_factories_make_sharded_tensors(pools):
     assert pools(2).run(make_factories) == [expected] * 2
 
 
+def convert_by_older_functions():
+    mesh = line()
+    with pytest.warns(FutureWarning, match="Deprecating (input|output)_fn that takes two arguments") as warned:
+        module = distribute_module(
+            nn.Linear(4, 3),
+            mesh,
+            input_fn=lambda inputs, mesh: DTensor.from_local(inputs[0], mesh, [Shard(0)]),
+            output_fn=lambda output, mesh: output.to_local(),
+        )
+    assert len(warned) == 2 and all(each.filename == __file__ for each in warned)
+    return type(module(numbers(2, 4))) is torch.Tensor
+
+
+def test_functions_without_the_module_are_accepted(pools):
+    assert pools(2).run(convert_by_older_functions) == [True] * 2
+
+
 def make_mistakes():
     mesh, whole = line(), numbers(4, 4)
     x = distribute_tensor(whole, mesh, [Shard(0)])

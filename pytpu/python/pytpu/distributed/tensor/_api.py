@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import threading
+import warnings
 
 from ... import (
     _C,
@@ -470,9 +471,11 @@ def distribute_module(
         input_fn: converts the inputs of the module. It gets the module, the inputs and the mesh.
         output_fn: converts the outputs of the module. It gets the module, the outputs and the mesh.
 
+    ``input_fn`` and ``output_fn`` without the module as an argument are deprecated.
+
     Raises:
         RuntimeError: if the module was distributed before.
-        ValueError: if ``input_fn`` or ``output_fn`` does not take three arguments.
+        ValueError: if ``input_fn`` or ``output_fn`` takes another number of arguments.
     """
     mesh = _current(device_mesh)
     if getattr(module, "_distribute_module_applied", False):
@@ -489,17 +492,30 @@ def distribute_module(
         for key, buffer in list(each._buffers.items()):
             if buffer is not None and not isinstance(buffer, DTensor):
                 each._buffers[key] = distribute_tensor(buffer, mesh)
-    for name, given in (("input_fn", input_fn), ("output_fn", output_fn)):
-        if given is not None and (count := len(inspect.signature(given).parameters)) != 3:
-            raise ValueError(f"{name} should take in 3 arguments, but got {count} arguments!")
     if input_fn is not None:
-        convert_inputs = input_fn
+        convert_inputs = _converter("input_fn", input_fn)
         module.register_forward_pre_hook(lambda module, inputs: convert_inputs(module, inputs, mesh))
     if output_fn is not None:
-        convert_outputs = output_fn
+        convert_outputs = _converter("output_fn", output_fn)
         module.register_forward_hook(lambda module, inputs, outputs: convert_outputs(module, outputs, mesh))
     module._distribute_module_applied = True  # type: ignore[assignment]  # A mark, as PyTorch's.
     return module
+
+
+def _converter(name: str, given: Callable[..., Any]) -> Callable[[nn.Module, Any, DeviceMesh], Any]:
+    """Return a function of `distribute_module` that takes the module too."""
+    count = len(inspect.signature(given).parameters)
+    if count == 2:
+        warnings.warn(
+            f"Deprecating {name} that takes two arguments (inputs, device_mesh), "
+            f"please use {name} that takes in (module, inputs, device_mesh) instead!",
+            FutureWarning,
+            stacklevel=3,
+        )
+        return lambda module, values, mesh: given(values, mesh)
+    if count != 3:
+        raise ValueError(f"{name} should take in 3 arguments, but got {count} arguments!")
+    return given
 
 
 def _filled(
