@@ -20,6 +20,7 @@ from pytpu.distributed.tensor.experimental._attention import (
     set_rotate_method,
 )
 from pytpu.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, loss_parallel, parallelize_module
+from pytpu.distributed.tensor.parallel.input_reshard import input_reshard
 from pytpu.distributed.tensor.placement_types import _StridedShard
 
 
@@ -315,3 +316,28 @@ def test_ranks_outside_of_the_mesh_make_the_same_calls(pools):
     assert second is None and fourth is None
     expected = nn.functional.linear(numbers(4, 6), numbers(3, 6, seed=1)).square().mean().item()
     assert first == third == (pytest.approx(expected), 2)
+
+
+def divide_saved():
+    mesh, x = init_device_mesh("cpu", (dist.get_world_size(),)), numbers(5, 6)
+    sent = {}
+    for dim in (None, 0, -1):
+        torch.manual_seed(2)
+        model = nn.Sequential(nn.Linear(6, 8), nn.GELU(), nn.Linear(8, 3))
+        expected = copy.deepcopy(model)
+        expected(x).square().sum().backward()
+        parallelize_module(model, mesh, {"0": ColwiseParallel(use_local_output=False), "2": RowwiseParallel()})
+        assert input_reshard(model, mesh, dim) is model
+        loss = model(distribute_tensor(x, mesh, [Replicate()])).square().sum()
+        before = torch._C._sharded_counts()["bytes"]
+        loss.backward()
+        sent[dim] = torch._C._sharded_counts()["bytes"] - before
+        for ours, want in zip(model.parameters(), expected.parameters()):
+            torch.testing.assert_close(ours.grad.full_tensor(), want.grad)
+    return sent
+
+
+def test_saved_tensors_are_divided_until_backward(pools):
+    # Only the input of the first layer is whole on each rank. Its parts are gathered in backward.
+    gathered = 5 * 6 * 4 // 2
+    assert pools(2).run(divide_saved) == [{None: 0, 0: gathered, -1: gathered}] * 2
