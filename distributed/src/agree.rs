@@ -24,7 +24,7 @@ use crate::transport::mix;
 use crate::watch;
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use torchtpu_tensor::comm::{Agreed, Cut, Decision, Proposal, Step};
+use torchtpu_tensor::comm::{Agreed, Cut, Decision, Disagreement, Proposal, Step};
 use torchtpu_tensor::ops::collective::Kind;
 use torchtpu_tensor::{Error, Result};
 
@@ -38,6 +38,9 @@ const WORD: usize = 8;
 const HEAD_WORDS: usize = 4 + 2 * CUTS;
 /// Longest description or line in the report of a conflict, in bytes.
 const TEXT_BYTES: usize = 512;
+
+/// What the other ranks have told.
+type Told<T> = std::result::Result<T, Disagreement>;
 
 /// The rounds of one set of ranks.
 pub(crate) struct Agreement {
@@ -95,9 +98,9 @@ impl Domain {
 ///
 /// # Errors
 /// If ranks are about to call different collectives, and as [`ProcessGroup::run`].
-pub(crate) fn agree(proposal: &Proposal<'_>) -> Result<Agreed> {
+pub(crate) fn agree(proposal: &Proposal<'_>) -> Told<Agreed> {
     let Some(first) = proposal.steps.first() else {
-        return Err(Error::runtime("a program without collectives needs no agreement"));
+        return Err(Error::runtime("a program without collectives needs no agreement").into());
     };
     let domain = Domain::of(first)?;
     let mut together = 1;
@@ -127,7 +130,7 @@ pub(crate) fn agree(proposal: &Proposal<'_>) -> Result<Agreed> {
 ///
 /// # Errors
 /// If a rank cannot compile it, and as [`ProcessGroup::run`].
-pub(crate) fn await_compiled(step: &Step) -> Result<()> {
+pub(crate) fn await_compiled(step: &Step) -> Told<()> {
     let agreement = Domain::of(step)?.group.agreement()?;
     agreement.gather(step, &[1]).map(drop)
 }
@@ -142,7 +145,7 @@ impl Agreement {
     }
 
     /// Return the words of all ranks, which have equally many.
-    fn gather(&self, step: &Step, own: &[u64]) -> Result<Vec<Vec<u64>>> {
+    fn gather(&self, step: &Step, own: &[u64]) -> Told<Vec<Vec<u64>>> {
         let bytes: Vec<u8> = own.iter().flat_map(|word| word.to_le_bytes()).collect();
         let all = self.gather_bytes(step, &bytes)?;
         let words = |block: &[u8]| {
@@ -152,7 +155,7 @@ impl Agreement {
         Ok(all.chunks_exact(bytes.len()).map(words).collect())
     }
 
-    fn gather_bytes(&self, step: &Step, own: &[u8]) -> Result<Vec<u8>> {
+    fn gather_bytes(&self, step: &Step, own: &[u8]) -> Told<Vec<u8>> {
         let (rank, size) = (self.rounds.rank(), self.rounds.size());
         let mut all = vec![0; own.len() * size];
         all[rank * own.len()..][..own.len()].copy_from_slice(own);
@@ -162,7 +165,7 @@ impl Agreement {
         Ok(all)
     }
 
-    fn decide(&self, own: Head, items: &[Item], steps: &[Step]) -> Result<Agreed> {
+    fn decide(&self, own: Head, items: &[Item], steps: &[Step]) -> Told<Agreed> {
         let heads = self.gather(&steps[0], &own.encode())?;
         let heads: Vec<Head> = heads.iter().map(|words| Head::decode(words)).collect();
         if heads.iter().all(|h| (h.skeleton, h.steps) == (own.skeleton, own.steps)) {
@@ -179,7 +182,8 @@ impl Agreement {
         let all = self.gather(&steps[0], &words)?;
         let at = |rank: usize, step: usize| &all[rank][step * Item::WORDS..][..Item::WORDS];
         match (0..least).find(|&step| (1..all.len()).any(|rank| at(rank, step) != at(0, step))) {
-            Some(0) => Err(self.conflict(&steps[0])),
+            // All ranks see it.
+            Some(0) => Err(self.conflict(&steps[0]).into()),
             Some(step) => Ok(Agreed { decision: Decision::Split(step), cut: None }),
             None => Ok(Agreed { decision: Decision::Split(least), cut: self.count_split(&heads) }),
         }
@@ -204,7 +208,7 @@ impl Agreement {
 
     /// Exchange what the ranks are about to call, and return the error that names it.
     fn conflict(&self, step: &Step) -> Error {
-        let report = || {
+        let report = || -> Told<Vec<u8>> {
             let request = described(step)?;
             let mut own = vec![0; 2 * TEXT_BYTES];
             let call = request.describe(step.ticket.sequence());
@@ -218,7 +222,7 @@ impl Agreement {
         };
         let all = match report() {
             Ok(all) => all,
-            Err(error) => return error,
+            Err(disagreement) => return disagreement.error,
         };
         let text = |block: &[u8]| String::from_utf8_lossy(block).trim_end_matches('\0').to_string();
         let calls = all.chunks_exact(2 * TEXT_BYTES);

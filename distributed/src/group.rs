@@ -555,6 +555,11 @@ impl Group {
     /// Return a text that names a rank that has left before the collective that runs, if there is one.
     pub(crate) fn absence(&self) -> Option<String> {
         let running = self.running_since.lock().map(|_| self.turn.current())?;
+        self.absence_at(running)
+    }
+
+    /// Return a text that names a rank that has left before the collective `running`, if there is one.
+    fn absence_at(&self, running: u64) -> Option<String> {
         self.meeting.find("left").ok()??;
         (0..self.size).filter(|&rank| rank != self.rank).find_map(|rank| {
             let called = self.meeting.find(&format!("left/{rank}")).ok()??;
@@ -583,7 +588,7 @@ impl Group {
     }
 
     /// Fail if the group is broken.
-    fn expect_whole(&self) -> Result<()> {
+    pub(crate) fn expect_whole(&self) -> Result<()> {
         if !self.broken.load(Ordering::Acquire) {
             return Ok(());
         }

@@ -8,13 +8,13 @@ use crate::group::ProcessGroup;
 use crate::reduce::ReduceOp;
 use crate::request::{Op, Request};
 use crate::store::check_interrupt;
-use crate::{agree, watch};
+use crate::{agree, launched, watch};
 use parking_lot::{Mutex, RwLock};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use torchtpu_tensor::comm::{self, Agreed, Call, Communicator, Group, Proposal, Step, Ticket};
+use torchtpu_tensor::comm::{self, Agreed, Call, Communicator, Disagreement, Group, Proposal, Step, Ticket};
 use torchtpu_tensor::ops::collective::{Kind, Reduction};
 use torchtpu_tensor::{DType, Dims, Error, ErrorKind, Result, backend};
 
@@ -158,12 +158,20 @@ impl Communicator for Groups {
         }
     }
 
-    fn agree(&self, proposal: &Proposal<'_>) -> Result<Agreed> {
+    fn agree(&self, proposal: &Proposal<'_>) -> std::result::Result<Agreed, Disagreement> {
         agree::agree(proposal)
     }
 
-    fn await_compiled(&self, step: &Step) -> Result<()> {
+    fn await_compiled(&self, step: &Step) -> std::result::Result<(), Disagreement> {
         agree::await_compiled(step)
+    }
+
+    fn note_launch(&self, tickets: &[Ticket], has_ended: Box<dyn Fn() -> bool + Send + Sync>) {
+        launched::add(tickets, has_ended);
+    }
+
+    fn is_device_running(&self) -> bool {
+        launched::is_running()
     }
 
     fn was_launched(&self, ticket: Ticket) {
@@ -188,7 +196,7 @@ impl Communicator for Groups {
             let groups: Vec<ProcessGroup> = GROUPS.read().iter().flatten().cloned().collect();
             groups.iter().for_each(|group| group.abort("the program was interrupted"));
         }
-        result
+        result.and_then(|()| launched::check())
     }
 }
 

@@ -37,6 +37,8 @@ const CASES: &[Case] = &[
     ("other", PATIENT, other_calls),
     ("died", PATIENT, a_rank_dies),
     ("instead", PATIENT, a_collective_of_the_host_instead),
+    ("launch_died", PATIENT, a_rank_dies_in_a_launch),
+    ("launch_stalls", Duration::from_secs(4), a_launch_stalls),
     ("schedules", PATIENT, schedules::run),
 ];
 
@@ -254,6 +256,45 @@ fn a_rank_dies(r: &Rank) {
     for word in [&*format!("Rank 1 (pid {pid} on"), "has died", "train.py:2", "OpType=ALLREDUCE"] {
         assert!(error.contains(word), "rank {}: {word} is not in:\n{error}", r.rank);
     }
+    // On a device that matches collectives by their order, one of the others may have launched the last sum.
+    let store = Arc::new(FileStore::new(r.folder.join("others"), None).expect("the store is made"));
+    let options = Options { ranks: vec![0, 2], timeout: PATIENT, ..Options::default() };
+    let others = ProcessGroup::new(store, Arc::new(Shm), r.rank / 2, 2, options).expect("the group is made");
+    let others = tensors::register(&others, vec![vec![0, 2]]).expect("the partition fits");
+    let sum = sum_at(3, 2, &others);
+    if started::is_simulated() {
+        let error = r.error(&sum).to_string();
+        for word in ["launches no more collectives on device tpu", "has died", "Start all processes again"] {
+            assert!(error.contains(word), "rank {}: {word} is not in:\n{error}", r.rank);
+        }
+    } else {
+        assert_eq!(values(&sum), [2.0, 2.0]);
+    }
+    tensors::unregister(&others);
+}
+
+fn a_rank_dies_in_a_launch(r: &Rank) {
+    expect_no_end_of_the_second_launch(r, &["Rank 1 (pid ", "has died"]);
+}
+
+fn a_launch_stalls(r: &Rank) {
+    expect_no_end_of_the_second_launch(r, &["Watchdog caught collective operation timeout", "SeqNum="]);
+}
+
+/// All ranks agree, and then one does not launch the program.
+fn expect_no_end_of_the_second_launch(r: &Rank, words: &[&str]) {
+    assert_eq!(values(&sum_at(1, 2, &r.tensors)), [2.0, 2.0]);
+    let sum = sum_at(2, 2, &r.tensors);
+    // The launch blocks its thread here, unlike those of GPUs and TPUs. So another thread does it.
+    lazy::mark_step();
+    let error = r.error(&sum).to_string();
+    for word in words.iter().chain(&["train.py:2"]) {
+        assert!(error.contains(word), "rank {}: {word} is not in:\n{error}", r.rank);
+    }
+    let error = r.group.reserve().expect_err("the group is broken").to_string();
+    assert!(error.contains("is broken"), "rank {}: {error}", r.rank);
+    // The launch itself does not end.
+    std::process::exit(0);
 }
 
 fn a_rank_leaves(r: &Rank) {
@@ -327,7 +368,7 @@ fn run(case: &str, size: usize, limit: Duration) {
         for agreement in ["never", "always"] {
             started::run(case, size, &[(AGREEMENT, agreement)], limit);
         }
-        started::run_simulated(case, size, limit);
+        started::run_simulated(case, size, &[], limit);
     }
 }
 
@@ -362,7 +403,26 @@ cases! {
 }
 
 #[test]
+fn a_program_whose_other_ranks_are_gone_ends_with_an_error() {
+    if !started::is_rank() {
+        for (case, fault) in [("launch_died", "die,1,2"), ("launch_stalls", "stall,1,2")] {
+            started::run_simulated(case, 2, &[("TORCHTPU_SIMULATED_FAULT", fault)], Duration::from_secs(180));
+        }
+    }
+}
+
+#[test]
 fn random_schedules_give_the_results_of_one_process() {
+    if started::is_rank() {
+        return;
+    }
     // Ranks take the number of schedules from the environment too.
-    run("schedules", schedules::SIZE, Duration::from_secs(180 + schedules::count()));
+    let limit = Duration::from_secs(180 + schedules::count());
+    for agreement in ["never", "always"] {
+        started::run("schedules", schedules::SIZE, &[(AGREEMENT, agreement)], limit);
+    }
+    for part in schedules::parts() {
+        let part = format!("{}..{}", part.start, part.end);
+        started::run_simulated("schedules", schedules::SIZE, &[(schedules::PART, &part)], limit);
+    }
 }

@@ -144,7 +144,8 @@ impl Rank<'_> {
                 let is_whole = done == 0 && left.is_none();
                 let key = if is_whole { key } else { 0 };
                 let cuts: &[Cut] = if is_whole { &cuts } else { &[] };
-                let agreed = self.comm.agree(&Proposal { key, is_compiled: true, cuts, steps: &steps })?;
+                let agreed = self.comm.agree(&Proposal { key, is_compiled: true, cuts, steps: &steps });
+                let agreed = agreed.map_err(|disagreement| disagreement.error)?;
                 match agreed.decision {
                     Decision::Fused { .. } => {
                         self.devices.fused.fetch_add(1, Ordering::Relaxed);

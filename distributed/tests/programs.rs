@@ -203,7 +203,7 @@ macro_rules! cases {
         fn $name() {
             if !started::is_rank() {
                 started::run($case, 2, &[], Duration::from_secs(180));
-                started::run_simulated($case, 2, Duration::from_secs(180));
+                started::run_simulated($case, 2, &[], Duration::from_secs(180));
             }
         }
     )*};

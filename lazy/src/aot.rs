@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
-use torchtpu_pjrt::{CompileOptions, Estimate, OptionValue, Plugin, Topology, find_libtpu};
+use torchtpu_pjrt::{CompileOptions, DeviceDescription, Estimate, OptionValue, Plugin, Topology, find_libtpu};
 use torchtpu_stablehlo::Platform;
 use torchtpu_tensor::{Error, Result};
 
@@ -293,22 +293,32 @@ impl Compiler {
         self.machine.devices().len()
     }
 
-    /// Return the options for a program that so many ranks run together. Rank `r` is the device with the `r`-th
-    /// smallest id. Ids count the chips of the machine along its first dimension, then along the others.
+    /// Return the device of each rank. Rank `r` is the device with the `r`-th smallest id. Ids count the chips of the
+    /// machine along its first dimension, then along the others.
+    fn ranks(&self) -> Vec<&DeviceDescription> {
+        let mut ranks: Vec<_> = self.machine.devices().iter().collect();
+        ranks.sort_unstable_by_key(|device| device.id);
+        ranks
+    }
+
+    /// Return the place of each rank in the machine. See [`crate::rank_coordinates`].
+    pub(crate) fn rank_coordinates(&self) -> Option<Vec<Vec<i64>>> {
+        self.ranks().into_iter().map(DeviceDescription::place).collect()
+    }
+
+    /// Return the options for a program that so many ranks run together.
     fn options_for(&self, own: &[(String, OptionValue)], replicas: usize) -> Result<CompileOptions> {
         let mut options = self.options.clone();
         options.env_overrides.extend_from_slice(own);
         options.num_replicas = replicas as i64;
         if replicas > 1 {
-            let mut ids: Vec<i64> = self.machine.devices().iter().map(|d| i64::from(d.id)).collect();
-            let (devices, topology) = (ids.len(), &self.target.topology);
+            let ranks = self.ranks();
+            let (devices, topology) = (ranks.len(), &self.target.topology);
             if replicas > devices {
                 let text = format!("the program is for {replicas} ranks, but {topology} has {devices} devices");
                 return Err(Error::value(text));
             }
-            ids.sort_unstable();
-            ids.truncate(replicas);
-            options.device_assignment = Some(vec![ids]);
+            options.device_assignment = Some(vec![ranks[..replicas].iter().map(|d| i64::from(d.id)).collect()]);
         }
         Ok(options)
     }

@@ -10,7 +10,7 @@ use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::time::{Duration, Instant};
 use torchtpu_pjrt::{Buffer, CallFrame, Client, CustomCall, ElementType, Event};
 use torchtpu_tensor::comm::{self, Ticket};
@@ -157,7 +157,7 @@ impl Chain {
 /// follows.
 ///
 /// # Errors
-/// If the user interrupts the wait.
+/// If the user interrupts the wait, or if the program cannot end.
 pub(crate) fn await_buffer(buffer: &Buffer) -> torchtpu_tensor::Result<()> {
     buffer.ready_event().map_or(Ok(()), |event| await_event(&Arc::new(event)))
 }
@@ -165,7 +165,8 @@ pub(crate) fn await_buffer(buffer: &Buffer) -> torchtpu_tensor::Result<()> {
 /// Wait for a program that may depend on other processes. Its error stays with its results.
 ///
 /// # Errors
-/// If the user interrupts the wait. The groups are broken then, so the program ends soon.
+/// If the user interrupts the wait, or if the program cannot end. The groups are broken then. On XLA:CPU the program
+/// ends soon.
 pub(crate) fn await_event(event: &Arc<Event>) -> torchtpu_tensor::Result<()> {
     let Ok(comm) = comm::get() else { return Ok(()) };
     let (tell, told) = mpsc::channel();
@@ -179,10 +180,44 @@ pub(crate) fn await_event(event: &Arc<Event>) -> torchtpu_tensor::Result<()> {
     Ok(())
 }
 
+/// Return whether a device runs a program whose collectives this process does not run itself.
+pub(crate) fn is_device_running() -> bool {
+    comm::get().is_ok_and(|comm| comm.is_device_running())
+}
+
+/// A launch whose collectives are the compiler's, for the communicator that watches it.
+pub(crate) struct Watched(Arc<OnceLock<Option<Arc<Event>>>>);
+
+impl Watched {
+    /// Tell the communicator that a program is about to be launched.
+    pub(crate) fn begin(tickets: &[Ticket]) -> Watched {
+        let ended: Arc<OnceLock<Option<Arc<Event>>>> = Arc::default();
+        let known = ended.clone();
+        // A launch without an event has failed.
+        let has_ended =
+            move || known.get().is_some_and(|event| event.as_ref().is_none_or(|e| e.is_ready().unwrap_or(true)));
+        if let Ok(comm) = comm::get() {
+            comm.note_launch(tickets, Box::new(has_ended));
+        }
+        Watched(ended)
+    }
+
+    /// Set the event of the launched program.
+    pub(crate) fn launched(&self, event: Arc<Event>) {
+        self.0.get_or_init(|| Some(event));
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.0.get_or_init(|| None);
+    }
+}
+
 /// Wait for a launch that may depend on other processes.
 ///
 /// # Errors
-/// If the user interrupts the wait. The groups are broken then, so the launch fails soon.
+/// As [`await_event`].
 pub(crate) fn poll_until(is_done: impl Fn() -> bool) -> torchtpu_tensor::Result<()> {
     let mut pause = Duration::from_micros(20);
     let mut asked = Instant::now();

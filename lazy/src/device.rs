@@ -38,6 +38,14 @@ pub(crate) struct Processes {
     devices: Vec<i64>,
 }
 
+impl Processes {
+    /// Return the place of each rank in the machine. See [`crate::rank_coordinates`].
+    pub(crate) fn coordinates(&self, client: &Client) -> Option<Vec<Vec<i64>>> {
+        let place = |id: &i64| client.devices().iter().find(|d| i64::from(d.id()) == *id)?.description().place();
+        self.devices.iter().map(place).collect()
+    }
+}
+
 static DEVICE: OnceLock<Device> = OnceLock::new();
 /// The choices of the program. Locked while a plugin is being loaded.
 static REQUEST: Mutex<Request> = Mutex::new(Request { plugin: None, cache: None, job: None });

@@ -65,7 +65,8 @@ impl Event {
     pub fn wait(&self) -> Result<()> {
         let mut result = Ok(());
         for launch in &self.launches {
-            let ended = launch.await_ready().map_err(|e| Failure::device("executing on device tpu", &e).error());
+            let failed = |e: torchtpu_pjrt::Error| Failure::device("executing on device tpu", &e).error();
+            let ended = crate::engine().await_launch(launch).and_then(|()| launch.await_ready().map_err(failed));
             result = result.and(ended);
         }
         if let Some(end) = &self.end {

@@ -393,6 +393,19 @@ pub fn store_kernel(made: &str, kernel: &[u8]) {
     custom::store(made, kernel);
 }
 
+/// Return the place of each rank's device in the machine: its coordinates on the torus of chips, and its core on the
+/// chip. `None` if the plugin does not report it, or if this process has a client of its own. Makes the client.
+///
+/// # Errors
+/// When no plugin can be loaded.
+pub fn rank_coordinates() -> Result<Option<Vec<Vec<i64>>>> {
+    if plan::is_active() {
+        return Ok(plan::rank_coordinates());
+    }
+    let device = device::get()?;
+    Ok(device.processes.as_ref().and_then(|processes| processes.coordinates(&device.client)))
+}
+
 /// Return the number of devices of the processes on this host, or 0 if no plugin can be loaded. No client of an
 /// accelerator is made for the answer, since processes may have to make it together.
 pub fn device_count() -> usize {

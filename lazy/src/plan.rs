@@ -214,6 +214,14 @@ pub fn devices() -> Vec<usize> {
     active().map_or_else(Vec::new, |plan| plan.compilers.iter().map(Compiler::devices).collect())
 }
 
+/// Return the place of each rank in the machine of the plan. `None` if machines differ.
+pub(crate) fn rank_coordinates() -> Option<Vec<Vec<i64>>> {
+    let plan = active()?;
+    let mut machines = plan.compilers.iter().map(Compiler::rank_coordinates);
+    let first = machines.next()?;
+    if machines.all(|other| other == first) { first } else { None }
+}
+
 /// Return the report of the active plan so far. Recorded ops are compiled first.
 ///
 /// # Errors

@@ -12,6 +12,7 @@ use crate::transport::Header;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
+use torchtpu_tensor::comm::Disagreement;
 use torchtpu_tensor::{Error, ErrorKind, Result};
 
 /// End of the name of such a group.
@@ -73,12 +74,20 @@ impl ProcessGroup {
 
     /// Exchange `data` with all ranks. It has one block for each rank, and this rank has filled its own. Errors say
     /// that this rank is about to run `request`, the collective with number `sequence` of the group `of`.
-    pub(crate) fn exchange(&self, of: &str, request: &Request, sequence: u64, data: &mut [u8]) -> Result<()> {
+    pub(crate) fn exchange(
+        &self,
+        of: &str,
+        request: &Request,
+        sequence: u64,
+        data: &mut [u8],
+    ) -> std::result::Result<(), Disagreement> {
         let group = &*self.0;
         group.expect_whole()?;
         let round = group.turn.reserve();
-        group.in_turn(request, round, |ready| {
+        let mut has_begun = false;
+        let exchanged = group.in_turn(request, round, |ready| {
             ready?;
+            has_begun = true;
             let timeout = *group.timeout.lock();
             let now = Instant::now();
             *group.last.lock() = Some(group.waiting_for(of, request, sequence, timeout));
@@ -92,7 +101,9 @@ impl ProcessGroup {
             let result = ran.map_err(|fault| group.fail(fault, request, sequence, timeout));
             *group.running_since.lock() = None;
             result
-        })
+        });
+        // Other ranks may have got all blocks before the fault.
+        exchanged.map_err(|error| Disagreement { error, may_others_launch: has_begun })
     }
 
     /// Break the group because ranks are about to call different collectives. `calls` has the description of each

@@ -189,6 +189,40 @@ impl ProcessGroup {
         self.0.turn.pass(ticket);
     }
 
+    /// Fail if the collectives up to `sequence`, which a device has run for `time`, cannot end.
+    ///
+    /// # Errors
+    /// `DistBackend` if a rank is gone or has stopped the group, and after the timeout. The group is broken then.
+    pub(crate) fn check_launched(&self, sequence: u64, line: Option<&str>, time: Duration) -> Result<()> {
+        let group = &*self.0;
+        group.expect_whole()?;
+        let timeout = *group.timeout.lock();
+        let is_dead = |&rank: &usize| rank != group.rank && group.transport.is_dead(rank);
+        let text = if let Some(error) = group.abortion() {
+            error.message().to_string()
+        } else if let Some(rank) = (0..group.size).find(is_dead) {
+            let place = group.transport.place(rank).map_or_else(String::new, |place| format!(" ({place})"));
+            format!("Rank {}{place} has died", group.name_of(rank))
+        } else if let Some(text) = group.absence_at(sequence) {
+            text
+        } else if time > timeout {
+            format!(
+                "Watchdog caught collective operation timeout: a program with collectives, the last with \
+                 SeqNum={sequence}, ran on the device for {} milliseconds before timing out.",
+                time.as_millis()
+            )
+        } else {
+            return Ok(());
+        };
+        let mut error = Error::new(ErrorKind::DistBackend, text).note(group.identity());
+        if let Some(line) = line {
+            error = error.note(format!("rank {} called the last collective of the program at {line}", group.rank));
+        }
+        group.post_abort(&error.to_string());
+        group.break_with(&error);
+        Err(error)
+    }
+
     /// Break the group, because a collective whose turn was reserved will not run. Do nothing if it has run.
     pub fn give_up(&self, ticket: u64, why: &Error) {
         let group = &*self.0;

@@ -152,12 +152,13 @@ pub fn run(case: &str, size: usize, environment: &[(&str, &str)], limit: Duratio
 }
 
 /// Run a case on ranks that make one client together, as on accelerators.
-pub fn run_simulated(case: &str, size: usize, limit: Duration) {
+pub fn run_simulated(case: &str, size: usize, environment: &[(&str, &str)], limit: Duration) {
     let cpu = Plugin::find(Some("cpu")).expect("the tests have XLA:CPU");
     let tests = std::env::current_exe().expect("the test has a path");
     let plugin = tests.with_file_name("libtorchtpu_simulated_gpu.so");
     assert!(plugin.exists(), "cargo builds {} with the tests", plugin.display());
     let text = |path: &Path| path.to_str().expect("the tests have a plain path").to_string();
     let [plugin, cpu] = [text(&plugin), text(cpu.path())];
-    run(case, size, &[("TORCHTPU_PJRT_PLUGIN", &plugin), (SIMULATED_BY, &cpu)], limit);
+    let client = [("TORCHTPU_PJRT_PLUGIN", plugin.as_str()), (SIMULATED_BY, cpu.as_str())];
+    run(case, size, &[&client, environment].concat(), limit);
 }

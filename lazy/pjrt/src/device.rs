@@ -31,6 +31,15 @@ impl DeviceDescription {
         }
     }
 
+    /// Return the device's position in the machine and its core on the chip, if the plugin reports them.
+    pub fn place(&self) -> Option<Vec<i64>> {
+        let core = match self.attributes.get("core_on_chip") {
+            Some(OptionValue::Int64(core)) => *core,
+            _ => 0,
+        };
+        Some([self.coords()?, &[core]].concat())
+    }
+
     /// # Safety
     ///
     /// `raw` must be a device description of the plugin that is alive during the call.

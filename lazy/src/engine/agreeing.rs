@@ -5,6 +5,10 @@
 //! while the program records on, except when it waits for a value anyway. If the programs differ, a segment is launched
 //! in pieces: each collective alone, and what is between them. The collectives that another rank has not reached yet
 //! wait until it has.
+//!
+//! If a rank fails while the ranks agree, or between the agreement and the launch, the others may have launched the
+//! program. The device of this rank would then match its next collectives with earlier ones of the others. So nothing
+//! with collectives is launched any more.
 
 use super::pieces_launch::Target;
 use super::{Body, Engine, Launched, Segment};
@@ -14,7 +18,8 @@ use crate::failure::Failure;
 use crate::metrics::{COUNTERS, count};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use torchtpu_tensor::comm::{self, Agreed, Cut, Decision, Proposal, Step, Ticket};
+use torchtpu_tensor::ErrorKind;
+use torchtpu_tensor::comm::{self, Agreed, Cut, Decision, Disagreement, Proposal, Step, Ticket};
 
 /// Cuts that are kept. A program has one for each place where a rank does something of its own.
 const MAX_ADOPTED: usize = 64;
@@ -69,6 +74,9 @@ impl Engine {
         if let Some(turn) = &segment.turn {
             turn.wait();
         }
+        if let Some(failure) = self.out_of_step.get() {
+            return self.finish(segment, Err(failure.clone()));
+        }
         let form = &segment.body.form;
         let hash = segment.body.hash & self.hash_mask.load(Relaxed);
         let compiled = self.find(hash, form);
@@ -77,12 +85,15 @@ impl Engine {
             Proposal { key: segment.body.hash.max(1), is_compiled, cuts: &segment.cuts, steps: &steps.steps };
         let agreed = match agree(&proposal) {
             Ok(agreed) => agreed,
-            Err(failure) => return self.finish(segment, Err(failure)),
+            Err(disagreement) => {
+                let failure = self.disagreed(device, disagreement);
+                return self.finish(segment, Err(failure));
+            }
         };
         if let Some(cut) = agreed.cut {
             self.adopt(cut);
         }
-        match agreed.decision {
+        let launched = match agreed.decision {
             Decision::Fused { is_compiled } => {
                 count(&COUNTERS.programs_fused, 1);
                 let compiled = match compiled {
@@ -95,7 +106,7 @@ impl Engine {
                 // A rank that cannot compile it gives up its turns, which the others notice here.
                 let compiled = compiled.and_then(|compiled| {
                     if !is_compiled {
-                        comm::get().and_then(|comm| comm.await_compiled(&steps.steps[0])).map_err(of_error)?;
+                        await_compiled(&steps.steps[0]).map_err(|d| self.disagreed(device, d))?;
                     }
                     Ok(compiled)
                 });
@@ -105,6 +116,31 @@ impl Engine {
                 count(&COUNTERS.programs_split, 1);
                 self.launch_split(device, segment, steps, first)
             }
+        };
+        launched.inspect_err(|failure| self.note_out_of_step(device, failure))
+    }
+
+    /// Return the failure of a program that the ranks do not agree about.
+    fn disagreed(&self, device: &Device, disagreement: Disagreement) -> Arc<Failure> {
+        let failure = Arc::new(Failure::of(&disagreement.error));
+        if disagreement.may_others_launch {
+            self.note_out_of_step(device, &failure);
+        }
+        failure
+    }
+
+    /// Launch no more programs with collectives, because other ranks may have launched one that this rank has not. On
+    /// XLA:CPU, collectives are matched by their numbers in the group.
+    fn note_out_of_step(&self, device: &Device, failure: &Failure) {
+        if device.processes.is_some() && !device.platform.is_cpu() {
+            self.out_of_step.get_or_init(|| {
+                let text = format!(
+                    "this process launches no more collectives on device tpu, because its programs may differ from \
+                     those of other ranks since this failure: {}. Start all processes again.",
+                    failure.message
+                );
+                Arc::new(Failure::new(ErrorKind::DistBackend, text))
+            });
         }
     }
 
@@ -135,7 +171,7 @@ impl Engine {
             if agreed == 0 {
                 let rest = &steps.steps[step..];
                 let proposal = Proposal { key: 0, is_compiled: false, cuts: &[], steps: rest };
-                agreed = match agree(&proposal)?.decision {
+                agreed = match agree(&proposal).map_err(|d| self.disagreed(device, d))?.decision {
                     Decision::Split(first) => first,
                     Decision::Fused { .. } => rest.len(),
                 };
@@ -156,12 +192,12 @@ impl Engine {
     }
 }
 
-fn agree(proposal: &Proposal<'_>) -> Result<Agreed, Arc<Failure>> {
-    comm::get().and_then(|comm| comm.agree(proposal)).map_err(of_error)
+fn agree(proposal: &Proposal<'_>) -> Result<Agreed, Disagreement> {
+    comm::get()?.agree(proposal)
 }
 
-fn of_error(error: torchtpu_tensor::Error) -> Arc<Failure> {
-    Arc::new(Failure::of(&error))
+fn await_compiled(step: &Step) -> Result<(), Disagreement> {
+    comm::get()?.await_compiled(step)
 }
 
 impl Body {

@@ -7,6 +7,7 @@ use super::{
     Segment,
 };
 use crate::cache::Compiled;
+use crate::collectives::{self, Watched};
 use crate::cut::CutReason;
 use crate::device::Device;
 use crate::explain::Explanation;
@@ -17,14 +18,14 @@ use crate::metrics::{COUNTERS, count};
 use crate::mode::EagerMode;
 use crate::pieces::Plan;
 use crate::slot::Slot;
-use crate::{bundle, collectives, device, explain, form, growing, mode, options, pieces, plan, pool, precision, types};
+use crate::{bundle, device, explain, form, growing, mode, options, pieces, plan, pool, precision, types};
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
-use torchtpu_pjrt::Buffer;
+use torchtpu_pjrt::{Buffer, Event};
 use torchtpu_tensor::comm;
 use torchtpu_tensor::{DType, ErrorKind};
 
@@ -181,7 +182,11 @@ impl Engine {
     pub(super) fn await_launched(&self, launched: &Launched) {
         if self.agrees.load(Relaxed) {
             // It may wait for other ranks. An interrupt breaks the groups, and a read of the values then tells of it.
-            let _ = collectives::poll_until(|| launched.get().is_some());
+            let may_end = collectives::poll_until(|| launched.get().is_some()).is_ok();
+            // A program of an accelerator that cannot end may keep the launch from ending, too.
+            if !may_end && collectives::is_device_running() {
+                return;
+            }
         }
         launched.wait();
     }
@@ -325,6 +330,7 @@ impl Engine {
         args.extend(numbers.iter().map(|b| &**b));
         args.extend(&pooled);
         args.extend(token.as_deref());
+        let watched = (body.has_effects && !compiled.is_chained).then(|| Watched::begin(&body.tickets()));
         let mut buffers = compiled.executable.execute(&args, &[]).map_err(failed)?;
         drop(args);
         let mut event = None;
@@ -353,6 +359,9 @@ impl Engine {
             }
         } else {
             event = event.or_else(|| buffers.first().and_then(|b| b.ready_event().ok()).map(Arc::new));
+        }
+        if let (Some(watched), Some(event)) = (&watched, &event) {
+            watched.launched(event.clone());
         }
         for (slot, buffer) in outputs.0.iter().zip(buffers) {
             slot.fill(buffer, Some(&compiled.summary), compiled.form.is_pooled);
@@ -475,6 +484,22 @@ impl Engine {
         compiled && before.count_ones() + 1 >= MANY_COMPILED
     }
 
+    /// Wait until a launched program has ended. Its own error stays with its event.
+    ///
+    /// # Errors
+    /// If the program cannot end, since other ranks are gone or late, or the user interrupts the wait for them.
+    pub(crate) fn await_launch(&self, event: &Arc<Event>) -> torchtpu_tensor::Result<()> {
+        if collectives::is_device_running() {
+            return collectives::await_event(event);
+        }
+        if self.chain.is_running() {
+            // An interrupt breaks the groups, and so ends the program. A read of its values then tells of it.
+            let _ = collectives::await_event(event);
+        }
+        drop(event.await_ready());
+        Ok(())
+    }
+
     /// Wait until few enough segments are in flight.
     pub(super) fn throttle(&self, launched: InFlight) {
         let limit = if mode::get() == EagerMode::Fused { MAX_IN_FLIGHT_FUSED } else { MAX_IN_FLIGHT_STRICT };
@@ -488,14 +513,11 @@ impl Engine {
             // The launch stays in the list during the wait, since other threads may record events. A read of its values
             // raises its error.
             if !done {
-                let needs_peers = self.chain.is_running();
-                MutexGuard::unlocked(&mut list, || {
-                    if needs_peers {
-                        // An interrupt breaks the groups. A read of the values then tells of it.
-                        let _ = collectives::await_event(&oldest);
-                    }
-                    drop(oldest.await_ready());
-                });
+                // A read of the values tells of an interrupt, and of a program that cannot end.
+                let may_end = MutexGuard::unlocked(&mut list, || self.await_launch(&oldest).is_ok());
+                if !may_end {
+                    return;
+                }
             }
             if list.front().is_some_and(|l| Arc::ptr_eq(&l.event, &oldest)) {
                 let ended = list.pop_front();

@@ -23,7 +23,7 @@ mod tpu;
 pub(crate) use tpu::Tpu;
 
 use crate::cache::ProcessCache;
-use crate::collectives::{Chain, Turn, await_buffer, poll_until};
+use crate::collectives::{Chain, Turn, await_buffer, is_device_running, poll_until};
 use crate::cut::CutReason;
 use crate::device::{self, Device};
 use crate::failure::Failure;
@@ -256,6 +256,8 @@ pub(crate) struct Engine {
     interpreter: Interpreter,
     in_flight: Mutex<VecDeque<InFlight>>,
     chain: Chain,
+    /// Why ranks may have launched different programs. Later programs with collectives have this failure.
+    out_of_step: OnceLock<Arc<Failure>>,
     peers: collectives::Peers,
     /// Whether ranks agree about programs with collectives before they launch them: on accelerators.
     agrees: AtomicBool,
@@ -304,6 +306,7 @@ impl Default for Engine {
             interpreter: Interpreter::from_environment(),
             in_flight: Mutex::default(),
             chain: Chain::default(),
+            out_of_step: OnceLock::new(),
             peers: collectives::Peers::default(),
             agrees: AtomicBool::new(false),
             pools: AtomicBool::new(false),
@@ -343,7 +346,8 @@ impl Drop for StreamGuard {
             engine.await_background(true);
         }
         let launched = std::mem::take(&mut *engine.in_flight.lock());
-        launched.iter().for_each(|l| drop(l.event.await_ready()));
+        // A program that cannot end has told its readers.
+        launched.iter().for_each(|l| drop(engine.await_launch(&l.event)));
     }
 }
 const NO_STREAM: u32 = u32::MAX;
@@ -404,7 +408,7 @@ impl Engine {
             return Err(f.error());
         }
         if !slot.is_computed()
-            && self.chain.is_running()
+            && (self.chain.is_running() || is_device_running())
             && let Ok(buffer) = slot.buffer()
         {
             await_buffer(buffer)?;
@@ -454,7 +458,8 @@ impl Engine {
         let events: Vec<_> = self.in_flight.lock().iter().map(|l| l.event.clone()).collect();
         let mut result = Ok(());
         for event in &events {
-            let ended = event.await_ready().map_err(|e| Failure::device("executing on device tpu", &e).error());
+            let failed = |e: torchtpu_pjrt::Error| Failure::device("executing on device tpu", &e).error();
+            let ended = self.await_launch(event).and_then(|()| event.await_ready().map_err(failed));
             result = result.and(ended);
         }
         let mut list = self.in_flight.lock();
@@ -486,10 +491,14 @@ impl Engine {
             return;
         }
         let threads = std::mem::take(&mut *self.threads.lock());
+        if is_device_running() && poll_until(|| threads.iter().all(JoinHandle::is_finished)).is_err() {
+            return;
+        }
         // A panicking thread drops its outputs, which marks them as failed.
         threads.into_iter().for_each(|t| drop(t.join()));
         let launched = std::mem::take(&mut *self.in_flight.lock());
-        launched.iter().for_each(|l| drop(l.event.await_ready()));
+        // A program that cannot end has told its readers.
+        launched.iter().for_each(|l| drop(self.await_launch(&l.event)));
     }
 
     pub(crate) fn metrics(&self) -> metrics::Metrics {

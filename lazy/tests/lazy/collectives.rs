@@ -5,7 +5,9 @@ use std::sync::{Mutex, Once};
 use std::time::{Duration, Instant};
 use torchtpu_lazy::{self as lazy, CutReason, Divide, EagerMode, Interpret};
 use torchtpu_tensor::backend::{self, Backend};
-use torchtpu_tensor::comm::{self, Agreed, Call, Communicator, Cut, Decision, Group, Proposal, Step, Ticket};
+use torchtpu_tensor::comm::{
+    self, Agreed, Call, Communicator, Cut, Decision, Disagreement, Group, Proposal, Step, Ticket,
+};
 use torchtpu_tensor::ops::collective::{self, Kind, Reduction};
 use torchtpu_tensor::{DType, Device, Error, ErrorKind, Result, Tensor};
 
@@ -79,12 +81,12 @@ impl Communicator for Same {
             log.given_up.push(ticket.sequence());
         }
     }
-    fn agree(&self, proposal: &Proposal<'_>) -> Result<Agreed> {
+    fn agree(&self, proposal: &Proposal<'_>) -> std::result::Result<Agreed, Disagreement> {
         let mut log = LOG.lock().unwrap();
         let numbers: Vec<u64> = proposal.steps.iter().map(|s| s.ticket.sequence()).collect();
         // Only about a rest.
         if proposal.key == 0 && log.fails_at.is_some_and(|at| numbers.contains(&at)) {
-            return Err(Error::new(ErrorKind::DistBackend, "ranks do not agree"));
+            return Err(Error::new(ErrorKind::DistBackend, "ranks do not agree").into());
         }
         log.proposals.push((proposal.key != 0, numbers));
         log.cuts = proposal.cuts.to_vec();
@@ -92,9 +94,15 @@ impl Communicator for Same {
         let (decision, cut) = if log.decisions.is_empty() { (fused, None) } else { log.decisions.remove(0) };
         Ok(Agreed { decision, cut })
     }
-    fn await_compiled(&self, _: &Step) -> Result<()> {
+    fn await_compiled(&self, _: &Step) -> std::result::Result<(), Disagreement> {
         LOG.lock().unwrap().awaited += 1;
         Ok(())
+    }
+    fn note_launch(&self, _: &[Ticket], _: Box<dyn Fn() -> bool + Send + Sync>) {
+        panic!("XLA:CPU runs collectives through the communicator");
+    }
+    fn is_device_running(&self) -> bool {
+        false
     }
     fn was_launched(&self, _: Ticket) {
         panic!("XLA:CPU runs collectives through the communicator");

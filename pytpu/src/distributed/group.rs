@@ -235,8 +235,8 @@ impl PyProcessGroup {
     }
 
     /// Return the group for collectives that return new tensors. ``partition`` has the global ranks of all groups that
-    /// were made together with this one. The default is this group alone. With ``is_on_host``, collectives of tensors on
-    /// ``tpu`` run on the host too, as ranks that are threads of one process need.
+    /// were made together with this one. The default is this group alone. With ``is_on_host``, collectives of tensors
+    /// on ``tpu`` run on the host too, as ranks that are threads of one process need.
     #[pyo3(signature = (partition=None, *, is_on_host=false))]
     fn tensors(&self, py: Python<'_>, partition: Option<Vec<Vec<usize>>>, is_on_host: bool) -> PyResult<PyTensorGroup> {
         let group = self.group()?;

@@ -16,6 +16,7 @@ use torchtpu_distributed::ReduceOp;
 use torchtpu_distributed::mesh::DeviceMesh;
 use torchtpu_distributed::placement::Placement;
 use torchtpu_distributed::sharded::{self, Member};
+use torchtpu_distributed::torus;
 use torchtpu_tensor::{Device, DeviceKind, Tensor};
 
 /// A placement from Python.
@@ -89,6 +90,12 @@ fn _sharded_mesh(
         Member::new(mesh, rank, groups, local)
     };
     Ok(py.detach(make).or_raise()?.device.index)
+}
+
+/// Return the rank at each place of a mesh of all ranks that follows the links of the machine.
+#[pyfunction]
+fn _ranks_on_torus(py: Python<'_>, sizes: Vec<usize>, ranks: usize) -> PyResult<Vec<usize>> {
+    py.detach(|| torus::ranks(&sizes, ranks)).or_raise()
 }
 
 /// Return the number of a sharded tensor's mesh and its placements, or ``None`` for another tensor.
@@ -168,6 +175,7 @@ fn _set_sharded_type(kind: &Bound<'_, PyType>) -> PyResult<()> {
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_sharded_mesh, m)?)?;
     m.add_function(wrap_pyfunction!(_sharded_first, m)?)?;
+    m.add_function(wrap_pyfunction!(_ranks_on_torus, m)?)?;
     m.add_function(wrap_pyfunction!(_sharded_spec, m)?)?;
     m.add_function(wrap_pyfunction!(_sharded_from_local, m)?)?;
     m.add_function(wrap_pyfunction!(_sharded_to_local, m)?)?;

@@ -33,9 +33,9 @@ impl Group {
     pub fn new(number: u32, partition: Vec<Vec<usize>>) -> Group {
         Group::make(number, partition, false)
     }
-    /// Make a group as [`Group::new`] does, whose collectives all run on the host. Ranks that are threads of one process
-    /// need it: they share a device, and a program that waits for another rank would keep that rank's program from
-    /// running.
+    /// Make a group as [`Group::new`] does, whose collectives all run on the host. Ranks that are threads of one
+    /// process need it: they share a device, and a program that waits for another rank would keep that rank's program
+    /// from running.
     ///
     /// # Panics
     /// As [`Group::new`].
@@ -203,6 +203,22 @@ pub struct Agreed {
     pub cut: Option<Cut>,
 }
 
+/// Why ranks do not agree about a program.
+#[derive(Debug)]
+pub struct Disagreement {
+    /// The reason.
+    pub error: Error,
+    /// Whether other ranks may have agreed all the same, and launch the program.
+    pub may_others_launch: bool,
+}
+
+impl From<Error> for Disagreement {
+    /// Make a disagreement after which no rank launches the program.
+    fn from(error: Error) -> Disagreement {
+        Disagreement { error, may_others_launch: false }
+    }
+}
+
 /// Runs collectives.
 pub trait Communicator: Sync + Send {
     /// Reserve the next turn of a group.
@@ -223,22 +239,29 @@ pub trait Communicator: Sync + Send {
     ///
     /// # Errors
     /// `DistBackend` if the ranks are about to call different collectives, and as [`Communicator::run`].
-    fn agree(&self, proposal: &Proposal<'_>) -> Result<Agreed>;
+    fn agree(&self, proposal: &Proposal<'_>) -> std::result::Result<Agreed, Disagreement>;
     /// Wait until the other ranks have compiled the program that begins with `step`.
     ///
     /// # Errors
     /// `DistBackend` if one cannot compile it, and as [`Communicator::run`].
-    fn await_compiled(&self, step: &Step) -> Result<()>;
+    fn await_compiled(&self, step: &Step) -> std::result::Result<(), Disagreement>;
+    /// Note that a device is about to run a program with the collectives of these tickets. `has_ended` says whether it
+    /// has ended since.
+    fn note_launch(&self, tickets: &[Ticket], has_ended: Box<dyn Fn() -> bool + Send + Sync>);
+    /// Return whether a device runs such a program. A wait for it must [ask](Communicator::check_interrupt) now and
+    /// then whether it can end.
+    fn is_device_running(&self) -> bool;
     /// Note that a device runs the collective of a ticket without [`Communicator::run`].
     fn was_launched(&self, ticket: Ticket);
     /// Note that this process begins or ends to compile a program. Other ranks may wait for it meanwhile.
     fn note_compiling(&self, begins: bool);
     /// Launch the collectives that are recorded, before this thread waits for other ranks. They may need them.
     fn launch_recorded(&self);
-    /// Fail if the user interrupted the program, and break the groups, so that nothing waits any more.
+    /// Fail if the user interrupted the program, or if the program of a device cannot end, since other ranks are gone
+    /// or late. Break the groups then, so that nothing waits any more.
     ///
     /// # Errors
-    /// `Interrupted`, or the exception of the user's handler.
+    /// `Interrupted`, or the exception of the user's handler. `DistBackend` about other ranks.
     fn check_interrupt(&self) -> Result<()>;
 }
 

@@ -167,3 +167,30 @@ def test_the_command_plans_a_script_for_torchrun(tmp_path):
     assert "8 ranks: 1 all-reduce" in done.stdout, done.stdout
     done = plan_command(script, "--topology", "v6e:2x4,v5e:2x2", "--ranks")
     assert done.returncode != 0 and "the machines have [4, 8] devices" in done.stderr
+
+
+def test_meshes_follow_the_links_between_chips(no_group):
+    def sums(ranks):
+        """Return the collective of a sum over the first dimension of a mesh."""
+        topology = "v5p:4x4x8"
+        with torch.tpu.plan(topology) as plan:
+            dist.init_process_group()
+            mesh = dist.DeviceMesh("tpu", ranks(), mesh_dim_names=("data", "model"))
+            x = torch.ones(1 << 20, device="tpu")
+            dist.all_reduce(x, group=mesh.get_group("data"))
+            x.sum().item()
+            dist.destroy_process_group()
+        (found,) = [c for c in plan.programs[0].reports[topology].collectives if c.devices == 16]
+        return found
+
+    on_torus = sums(lambda: torch.tpu.ranks_on_torus((16, 8)))
+    in_order = sums(lambda: torch.arange(128).reshape(16, 8))
+    # On the torus the 16 chips are those of two whole dimensions, whose links the compiler uses together.
+    assert on_torus.links > in_order.links and on_torus.seconds < 0.6 * in_order.seconds, (on_torus, in_order)
+    with torch.tpu.plan("v5p:4x4x8"):
+        dist.init_process_group()
+        ranks = torch.tpu.ranks_on_torus((16, 8))
+        assert ranks.dtype == torch.int64 and sorted(ranks.flatten().tolist()) == list(range(128))
+        assert ranks.shape == (16, 8)
+        with pytest.raises(ValueError, match=r"a mesh of sizes \[3, 8\] does not have 128 ranks"):
+            torch.tpu.ranks_on_torus((3, 8))

@@ -4,6 +4,9 @@
 //! only the own one is addressable. A program of several devices waits until the other processes launch it, too: the
 //! processes exchange the arguments through the key-value store of the client. Then each of them runs the program on
 //! all devices, and returns the results of its own.
+//!
+//! `TORCHTPU_SIMULATED_FAULT` is a fault, such as `die,1,2`: process 1 ends in its second launch of a program of
+//! several devices. With `stall,1,2` it never gets out of that launch.
 
 #[allow(dead_code, reason = "the whole C ABI is declared there, and this plugin uses a part")]
 #[path = "../../src/ffi.rs"]
@@ -284,6 +287,18 @@ unsafe extern "C" fn execute(args: *mut ExecuteArgs) -> Handle {
     })
 }
 
+/// Do what `TORCHTPU_SIMULATED_FAULT` says about a launch of this process.
+fn fail_if_asked(rank: usize, launch: u64) {
+    let Ok(fault) = std::env::var("TORCHTPU_SIMULATED_FAULT") else { return };
+    match fault.split_once(',') {
+        Some(("die", at)) if at == format!("{rank},{launch}") => std::process::exit(0),
+        Some(("stall", at)) if at == format!("{rank},{launch}") => loop {
+            std::thread::park();
+        },
+        _ => {}
+    }
+}
+
 /// # Safety
 ///
 /// As for `execute`. The devices are those of the program.
@@ -300,6 +315,7 @@ unsafe fn execute_together(args: &mut ExecuteArgs, devices: &[Handle]) -> Outcom
     // SAFETY: the caller passes a list of arguments and a list of outputs for one device.
     let (own, own_outputs) =
         unsafe { (slice::from_raw_parts(*args.argument_lists, args.num_args), *args.output_lists) };
+    fail_if_asked(job.rank, launch);
     let key = |rank: usize| format!("launch/{ranks:?}/{launch}/{rank}");
     // SAFETY: the arguments are alive.
     job.put(&key(job.rank), &unsafe { packed(own) }?)?;

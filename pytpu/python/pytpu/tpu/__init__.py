@@ -617,6 +617,11 @@ def __getattr__(name):
         from . import _export
 
         return getattr(_export, name)
+    if name == "ranks_on_torus":
+        from ._torus import ranks_on_torus
+
+        globals()[name] = ranks_on_torus
+        return ranks_on_torus
     if name == "stablehlo_op":
         from ._custom import stablehlo_op
 
