@@ -118,6 +118,9 @@ def lose():
             loss.sum().backward()
             assert logits.grad.placements == (rows, Shard(1))
             torch.testing.assert_close(logits.grad.full_tensor(), leaf.grad)
+    for placements in ([Shard(0), Replicate()], [Shard(1), Shard(1)]):
+        with loss_parallel(), pytest.raises(ValueError, match="exactly one mesh dim"):
+            nn.functional.cross_entropy(distribute_tensor(x, mesh, placements), target)
     return found
 
 
