@@ -147,6 +147,35 @@ def test_plain_tensors_are_replicated_where_that_is_asked(pools):
     assert pools(2).run(replicate) == ["S(0)"] * 2
 
 
+def write_to_plain():
+    mesh = init_device_mesh("cpu", (2,))
+    x, y = numbers(4, 3), numbers(4, 3, seed=1)
+    sharded, expected = distribute_tensor(x, mesh, [Shard(0)]), x + y
+    with implicit_replication():
+        assert y.add_(sharded) is y
+    torch.testing.assert_close(y, expected)
+    for foreach in (False, True):
+        leaves = [numbers(4, 3, seed=2), numbers(5, seed=3)]
+        plain = [nn.Parameter(each.clone()) for each in leaves]
+        mixed = [nn.Parameter(distribute_tensor(leaves[0], mesh, [Shard(0)])), nn.Parameter(leaves[1].clone())]
+        optimizers = [torch.optim.Adam(each, lr=0.1, foreach=foreach) for each in (plain, mixed)]
+        for step in range(3):
+            for parameter, other in zip(plain, mixed):
+                parameter.grad = numbers(*parameter.shape, seed=step)
+                is_sharded = isinstance(other, DTensor)
+                other.grad = distribute_tensor(parameter.grad, mesh, [Shard(0)]) if is_sharded else parameter.grad
+            with implicit_replication():
+                for optimizer in optimizers:
+                    optimizer.step()
+        assert not isinstance(mixed[1], DTensor)
+        torch.testing.assert_close(mixed[0].full_tensor(), plain[0].detach())
+        torch.testing.assert_close(mixed[1], plain[1])
+
+
+def test_writes_reach_plain_tensors_that_are_replicated(pools):
+    pools(2).run(write_to_plain)
+
+
 def gradients_of_leaves():
     mesh = init_device_mesh("cpu", (2,))
     found = {}
