@@ -2,6 +2,7 @@
 
 import copy
 
+import numpy as np
 import pytest
 
 import pytpu as torch
@@ -337,6 +338,8 @@ def make_mistakes():
         (RuntimeError, "both shape and stride", lambda: DTensor.from_local(whole, mesh, shape=(4, 4))),
         (RuntimeError, "found non-leaf", lambda: distribute_tensor(whole.requires_grad_() * 2, mesh)),
         (RuntimeError, "make a DTensor with", lambda: DTensor(whole)),
+        (RuntimeError, "not supported for tensor subclasses", lambda: x.numpy()),
+        (RuntimeError, "not supported for tensor subclasses", lambda: np.asarray(x)),
     ]
     for kind, text, call in cases:
         with pytest.raises(kind, match=text):

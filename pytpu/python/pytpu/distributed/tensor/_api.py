@@ -333,6 +333,17 @@ class DTensor(Tensor, metaclass=_DTensorMeta):
                 return local
         raise ValueError(f"Could not find shard at '{index.offset}' for FQN: '{index.fqn}'")
 
+    def numpy(self, *, force: bool = False) -> Any:
+        """Raise: each rank has a part only. Take ``full_tensor().numpy()``.
+
+        Raises:
+            RuntimeError: always.
+        """
+        raise RuntimeError(".numpy() is not supported for tensor subclasses.")
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return self.numpy()
+
     def __reduce_ex__(self, protocol: Any) -> Any:
         spec = (self.device_mesh, self.placements, tuple(self.shape), self.stride())
         return _rebuilt, (self._local_tensor, *spec, self.requires_grad, isinstance(self, nn.Parameter))
