@@ -350,6 +350,26 @@ def test_mistakes_raise_pytorchs_errors(pools):
     pools(2).run(make_mistakes)
 
 
+def compare_parts():
+    mesh, is_first = init_device_mesh("cpu", (2, 2)), dist.get_rank() == 0
+    parts = [
+        torch.ones(3, 4, dtype=torch.float64 if is_first else torch.float32),
+        torch.ones(3, 4, requires_grad=is_first),
+        torch.ones(4, 3).t() if is_first else torch.ones(3, 4),
+        torch.ones(2 if is_first else 3, 4),
+    ]
+    for part in parts:
+        for placements in ([Shard(0), Replicate()], [Replicate(), Replicate()]):
+            with pytest.raises(ValueError, match="Inconsistent tensor metadata"):
+                DTensor.from_local(part, mesh, placements, run_check=True)
+    x = DTensor.from_local(torch.full((2,), dist.get_rank()), mesh, [Shard(0), Replicate()], run_check=True)
+    return x.full_tensor().tolist()
+
+
+def test_parts_are_compared_where_that_is_asked(pools):
+    assert pools(4).run(compare_parts) == [[0, 0, 2, 2]] * 4
+
+
 def test_placements_are_values():
     assert Shard(0) == Shard(0) != Shard(1) and Partial() != Partial("avg")
     assert hash(Replicate()) == hash(Replicate())

@@ -24,7 +24,7 @@ from ... import (
 from ..._absent import absent_class
 from ...autograd import Function
 from ..device_mesh import DeviceMesh, _mesh_resources
-from ..distributed_c10d import broadcast, get_global_rank
+from ..distributed_c10d import all_gather_object, broadcast, get_global_rank, get_world_size
 from ._dtensor_spec import DTensorSpec, TensorMeta
 from ._utils import compute_global_tensor_info, compute_local_shape_and_global_offset, local_places
 from .placement_types import Partial, Placement, Replicate, Shard, _packed, _StridedShard, _unpacked
@@ -107,6 +107,19 @@ def _placements(placements: Sequence[Placement] | None, mesh: DeviceMesh, ndim: 
     return tuple(result)
 
 
+def _check_equal(description: tuple[Any, ...], mesh: DeviceMesh) -> None:
+    """Raise on all ranks of a mesh if their descriptions of a part differ."""
+    found = {description}
+    if mesh.get_coordinate() is None:
+        return
+    for group in mesh.get_all_groups():
+        all_found: list[Any] = [None] * get_world_size(group)
+        all_gather_object(all_found, found, group)
+        found = set().union(*all_found)
+    if len(found) > 1:
+        raise ValueError("Inconsistent tensor metadata (including shape and stride) across ranks.")
+
+
 class _DTensorMeta(_C._TensorMeta):
     """Makes ``DTensor(...)`` refuse, since its arguments in PyTorch are private."""
 
@@ -142,7 +155,8 @@ class DTensor(Tensor, metaclass=_DTensorMeta):
             local_tensor: the part of this rank.
             device_mesh: the mesh. The default is the innermost one that is active.
             placements: a placement for each mesh dimension. The default is replicated.
-            run_check: whether replicated dimensions get the elements of the first rank.
+            run_check: whether to compare dtypes and sizes over ranks, and to give replicated dimensions the elements of
+                the first rank.
             shape: the sizes of the whole. The default takes parts of equal sizes.
             stride: the strides of the whole, given together with ``shape``.
             grad_placements: the placements whose part is the gradient of ``local_tensor``. The default is
@@ -150,7 +164,8 @@ class DTensor(Tensor, metaclass=_DTensorMeta):
 
         Raises:
             RuntimeError: if ``shape`` is given without ``stride``, or ``local_tensor`` is no tensor.
-            ValueError: if the part does not have the size of this rank's chunk of ``shape``.
+            ValueError: if the part does not have the size of this rank's chunk of ``shape``, or ``run_check`` finds
+                that the parts differ in dtype, in ``requires_grad``, or without ``shape`` in sizes or strides.
         """
         if not isinstance(local_tensor, Tensor):
             raise RuntimeError(
@@ -164,6 +179,9 @@ class DTensor(Tensor, metaclass=_DTensorMeta):
             )
         if local_tensor.device.type != mesh.device_type and local_tensor.device.type != "meta":
             local_tensor = local_tensor.to(mesh.device_type)
+        if run_check:
+            layout = (tuple(local_tensor.shape), local_tensor.stride()) if shape is None else ()
+            _check_equal((str(local_tensor.dtype), local_tensor.requires_grad, *layout), mesh)
         if shape is None:
             shape, _ = compute_global_tensor_info(local_tensor.shape, local_tensor.stride(), mesh, placed)
         if run_check:
