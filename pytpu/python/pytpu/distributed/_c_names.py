@@ -16,7 +16,7 @@ from ._made_groups import (
     _BackendOptions as _DistributedBackendOptions,
     _create_work_from_future,
 )
-from ._process_group import (
+from ._options import (
     AllgatherOptions,
     AllreduceCoalescedOptions,
     AllreduceOptions,
@@ -24,12 +24,11 @@ from ._process_group import (
     BarrierOptions,
     BroadcastOptions,
     GatherOptions,
-    ProcessGroup,
-    ProcessGroupGloo,
     ReduceOptions,
     ReduceScatterOptions,
     ScatterOptions,
 )
+from ._process_group import ProcessGroup, ProcessGroupGloo
 from ._reduce_op import ReduceOp, _make_nccl_premul_sum
 from ._reducer import (
     _DEFAULT_FIRST_BUCKET_BYTES,

@@ -13,7 +13,8 @@ import warnings
 
 from .. import Tensor, cat, empty_like
 from ._groups import _get_group_tag, _resolve_process_group, get_group_rank, get_process_group_ranks
-from ._process_group import ProcessGroup, _reduction
+from ._methods import _reduction
+from ._process_group import ProcessGroup
 from ._reduce_op import RedOpType, ReduceOp
 from .distributed_c10d import _find_pg_by_ranks_and_tag
 

@@ -15,7 +15,8 @@ import warnings
 from .. import accelerator, device as _device
 from .._C import HashStore, PrefixStore, Store, _accelerator_join, _plan_devices, _rendezvous_announce, _rendezvous_wait
 from ._backend import Backend, BackendConfig
-from ._process_group import ProcessGroup, ProcessGroupGloo, _is_native
+from ._methods import _is_native
+from ._process_group import ProcessGroup, ProcessGroupGloo
 from .constants import default_pg_timeout
 from .rendezvous import rendezvous
 

@@ -14,7 +14,8 @@ from .._C import HashStore, PrefixStore, Store, Work
 from ..autograd import Function
 from ..futures import Future
 from . import _groups
-from ._process_group import (
+from ._methods import _Collectives
+from ._options import (
     AllgatherOptions,
     AllreduceCoalescedOptions,
     AllreduceOptions,
@@ -25,10 +26,9 @@ from ._process_group import (
     ReduceOptions,
     ReduceScatterOptions,
     ScatterOptions,
-    _Collectives,
-    _make_engine,
     _Options,
 )
+from ._process_group import _make_engine
 from ._reduce_op import RedOpType
 from ._trace import _TraceWork
 from .constants import default_pg_timeout

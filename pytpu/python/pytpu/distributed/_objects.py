@@ -17,11 +17,10 @@ from ._collectives import (
     all_gather_single,
     broadcast,
     gather_single,
-    recv,
     scatter,
-    send,
 )
 from ._groups import _get_object_coll_device, _member
+from ._messages import recv, send
 from ._process_group import ProcessGroup
 
 TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from .._C import _Reducer
-from ._process_group import ProcessGroup, _on_device
+from ._methods import _on_device
+from ._process_group import ProcessGroup
 
 TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
 if TYPE_CHECKING:

@@ -19,7 +19,6 @@ from ._backend import (
     is_xccl_available,
 )
 from ._collectives import (
-    P2POp,
     _all_gather_base as _all_gather_base,
     _canonicalize_group_rank as _canonicalize_group_rank,
     _check_single_tensor as _check_single_tensor,
@@ -39,22 +38,17 @@ from ._collectives import (
     all_to_all,
     all_to_all_single,
     barrier,
-    batch_isend_irecv,
     broadcast,
     gather,
     gather_into_tensor,
     gather_single,
-    irecv,
-    isend,
     monitored_barrier,
     record_comm,
-    recv,
     reduce,
     reduce_scatter,
     reduce_scatter_single,
     reduce_scatter_tensor,
     scatter,
-    send,
 )
 from ._debug import DebugLevel, get_debug_level, set_debug_level, set_debug_level_from_env
 from ._groups import (
@@ -109,6 +103,8 @@ from ._groups import (
     shrink_group,
     split_group,
 )
+from ._messages import P2POp, batch_isend_irecv, irecv, isend, recv, send
+from ._methods import _on_device as _on_device
 from ._objects import (
     _object_to_tensor as _object_to_tensor,
     _tensor_to_object as _tensor_to_object,
@@ -119,7 +115,7 @@ from ._objects import (
     scatter_object_list,
     send_object_list,
 )
-from ._process_group import (
+from ._options import (
     AllgatherOptions,
     AllreduceCoalescedOptions,
     AllreduceOptions,
@@ -127,13 +123,11 @@ from ._process_group import (
     BarrierOptions,
     BroadcastOptions,
     GatherOptions,
-    ProcessGroup,
-    ProcessGroupGloo,
     ReduceOptions,
     ReduceScatterOptions,
     ScatterOptions,
-    _on_device as _on_device,
 )
+from ._process_group import ProcessGroup, ProcessGroupGloo
 from ._reduce_op import RedOpType, ReduceOp, _make_nccl_premul_sum as _make_nccl_premul_sum, reduce_op, supports_complex
 from .constants import default_pg_timeout
 from .rendezvous import register_rendezvous_handler, rendezvous

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from ... import Tensor, cat, stack
 from .._groups import _group_or_default_group, get_group_rank
-from .._process_group import ProcessGroup, _reduction
+from .._methods import _reduction
+from .._process_group import ProcessGroup
 from .._reduce_op import RedOpType, ReduceOp
 
 TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.

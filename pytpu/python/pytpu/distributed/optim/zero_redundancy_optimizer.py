@@ -154,7 +154,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
 
     def _share(self) -> None:
         """Send each parameter from its rank to the others."""
-        from .._process_group import _on_device
+        from .._methods import _on_device
 
         kinds: dict[Any, list[torch.Tensor]] = {}
         for p in (p for group in self.param_groups for p in group["params"]):

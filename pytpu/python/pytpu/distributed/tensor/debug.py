@@ -7,7 +7,7 @@ import threading
 
 from ... import _C, ops
 from ...nn.modules.module import Module, register_module_forward_hook, register_module_forward_pre_hook
-from .. import _process_group
+from .. import _methods
 from ._api import DTensor
 from ._utils import local_places
 
@@ -143,7 +143,7 @@ class CommDebugMode:
         self._before = _functional_calls()
         with _lock:
             _watchers += 1
-            _process_group._observer = _observed
+            _methods._observer = _observed
         self._hooks = [
             register_module_forward_pre_hook(self._enter_module),
             register_module_forward_hook(self._leave_module, always_call=True),
@@ -159,7 +159,7 @@ class CommDebugMode:
         with _lock:
             _watchers -= 1
             if _watchers == 0:
-                _process_group._observer = None
+                _methods._observer = None
         self._count()
         self._before = None
 

@@ -251,7 +251,7 @@ class DistributedDataParallel(Module):
 
     def _copy_from(self, source: int, tensors: Iterable[torch.Tensor]) -> None:
         """Copy tensors of a rank of the group to all ranks."""
-        from ...distributed._process_group import _on_device
+        from ...distributed._methods import _on_device
 
         for group in _by_kind(tensors):
             _on_device(self.process_group, group[0]).broadcast(group, source, (False, None, None))
