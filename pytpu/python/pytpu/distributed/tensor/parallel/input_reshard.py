@@ -30,8 +30,8 @@ def input_reshard(module: nn.Module, tp_device_mesh: DeviceMesh, input_reshard_d
     """
     if input_reshard_dim is None:
         return module
-    dim, whole, parts = input_reshard_dim, [Replicate()] * tp_device_mesh.ndim, [Shard(input_reshard_dim)]
-    parts += whole[1:]
+    dim, whole = input_reshard_dim, [Replicate()] * tp_device_mesh.ndim
+    parts = [Shard(dim), *whole[1:]]
 
     def pack(x: Tensor) -> Callable[[], Tensor]:
         is_parameter = x.is_leaf and x.requires_grad
@@ -39,7 +39,8 @@ def input_reshard(module: nn.Module, tp_device_mesh: DeviceMesh, input_reshard_d
             return lambda: x
         if list(x.placements) != whole or not -x.ndim <= dim < x.ndim:
             return lambda: x
-        part = x.detach().redistribute(placements=parts)
+        detached: Any = x.detach()
+        part = detached.redistribute(placements=parts)
         return lambda: part.redistribute(placements=whole)
 
     active: list[saved_tensors_hooks] = []
