@@ -92,6 +92,11 @@ impl Turn {
         Turn(number)
     }
 
+    /// Whether the earlier segments are launched.
+    pub(crate) fn has_come(&self) -> bool {
+        ORDER.waiting.lock().0.first() == Some(&self.0)
+    }
+
     /// Wait until the earlier segments are launched.
     pub(crate) fn wait(&self) {
         let mut waiting = ORDER.waiting.lock();

@@ -1,7 +1,7 @@
 //! Segments with collectives: when they are launched, and which turns they have.
 
 use super::{Body, Engine, Recording, Segment};
-use crate::collectives::{Chain, Turn};
+use crate::collectives::{Chain, Turn, is_device_running, poll_until};
 use crate::cut::CutReason;
 use crate::form::Source;
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -106,7 +106,12 @@ impl Engine {
         self.launch_collectives();
         if !torchtpu_pjrt::is_forked() {
             // Another thread may have cut a segment, and not launched it yet.
-            Turn::take().wait();
+            let turn = Turn::take();
+            let may_come = poll_until(|| turn.has_come()).is_ok();
+            if !may_come && is_device_running() {
+                return;
+            }
+            turn.wait();
         }
         self.await_background(false);
         if !torchtpu_pjrt::is_forked() {
