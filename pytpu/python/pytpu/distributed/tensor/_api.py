@@ -57,6 +57,15 @@ _meshes: dict[int, DeviceMesh] = {}
 _lock = threading.Lock()
 
 
+class _Agreed(threading.local):
+    """How many collectives of this thread agreed on the seeds of new meshes. `CommDebugMode` leaves them out."""
+
+    broadcasts = 0
+
+
+_agreed = _Agreed()
+
+
 def _number(mesh: DeviceMesh, device: _device) -> int:
     """Return the number of a mesh below this module. All ranks of the mesh call this at the same time."""
     # Ranks outside the mesh have no groups of it. Their tensors have no elements.
@@ -69,7 +78,9 @@ def _number(mesh: DeviceMesh, device: _device) -> int:
     if known == groups:
         return number
     ranks = mesh.mesh.flatten().tolist()
+    before = _C._collective_calls()["broadcast"]
     number = _C._sharded_mesh(ranks, list(mesh.shape), mesh.get_rank(), groups, device)
+    _agreed.broadcasts += _C._collective_calls()["broadcast"] - before
     with _lock:
         _numbers[key], _meshes[number] = (number, groups), mesh
     return number
