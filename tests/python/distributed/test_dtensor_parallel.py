@@ -3,6 +3,7 @@
 import copy
 import io
 import pickle
+import re
 
 import pytest
 
@@ -19,7 +20,15 @@ from pytpu.distributed.tensor.experimental._attention import (
     context_parallel_unshard,
     set_rotate_method,
 )
-from pytpu.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, loss_parallel, parallelize_module
+from pytpu.distributed.tensor.parallel import (
+    ColwiseParallel,
+    ParallelStyle,
+    PrepareModuleInputOutput,
+    RowwiseParallel,
+    SequenceParallel,
+    loss_parallel,
+    parallelize_module,
+)
 from pytpu.distributed.tensor.parallel.input_reshard import input_reshard
 from pytpu.distributed.tensor.placement_types import _StridedShard
 
@@ -373,3 +382,41 @@ def test_saved_tensors_are_divided_until_backward(pools):
     # Only the input of the first layer is whole on each rank. Its parts are gathered in backward.
     gathered = 5 * 6 * 4 // 2
     assert pools(2).run(divide_saved) == [{None: 0, 0: gathered, -1: gathered}] * 2
+
+
+def plan_modules():
+    mesh = init_device_mesh("cpu", (2,))
+    linear = parallelize_module(nn.Linear(4, 6), mesh, {"": ColwiseParallel()})
+    layers = nn.ModuleDict({"first": nn.Sequential(nn.Linear(4, 6))})
+    parallelize_module(layers, mesh, {"f*.0": RowwiseParallel()})
+    token = re.escape("key '7' could not be resolved: no submodule matching token '7' in module Sequential(")
+    with pytest.warns(UserWarning, match=token):
+        parallelize_module(layers, mesh, {"first.7": RowwiseParallel()})
+    return [str(each.placements[0]) for each in (linear.weight, layers["first"][0].weight)]
+
+
+def test_plans_name_modules(pools):
+    assert pools(2).run(plan_modules) == [["S(0)", "S(1)"]] * 2
+
+
+class Unchanged(ParallelStyle):
+    def _apply(self, module, device_mesh):
+        return module
+
+
+def test_texts_of_styles_show_their_arguments():
+    row = "RowwiseParallel(input_layouts=(Shard(dim=-1),), output_layouts=(Replicate(),), use_local_output=True)"
+    assert repr(RowwiseParallel()) == row
+    assert repr(SequenceParallel(sequence_dim=0)) == "SequenceParallel(sequence_dim=0, use_local_output=False)"
+    both = PrepareModuleInputOutput(
+        input_layouts=Shard(0),
+        desired_input_layouts=Replicate(),
+        output_layouts=Replicate(),
+        desired_output_layouts=Shard(1),
+    )
+    assert repr(both) == (
+        "PrepareModuleInputOutput(input_layouts=(Shard(dim=0),), desired_input_layouts=(Replicate(),), "
+        "input_kwarg_layouts={}, desired_input_kwarg_layouts={}, use_local_input=False, "
+        "output_layouts=(Replicate(),), desired_output_layouts=(Shard(dim=1),), use_local_output=True)"
+    )
+    assert "Unchanged object" in repr(Unchanged())
