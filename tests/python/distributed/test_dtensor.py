@@ -327,6 +327,7 @@ def test_functions_without_the_module_are_accepted(pools):
 def make_mistakes():
     mesh, whole = line(), numbers(4, 4)
     x = distribute_tensor(whole, mesh, [Shard(0)])
+    mapped = local_map(torch.add, out_placements=[Shard(0)], in_placements=([Shard(0)],), device_mesh=mesh)
     cases = [
         (RuntimeError, "got mixed torch.Tensor and DTensor", lambda: x + whole),
         (RuntimeError, "placements is needed for redistribute", lambda: x.redistribute()),
@@ -335,6 +336,9 @@ def make_mistakes():
         (RuntimeError, "unsupported placements", lambda: distribute_tensor(whole, mesh, [Partial()])),
         (ValueError, "to a different placements", lambda: distribute_tensor(x, mesh, [Shard(1)])),
         (RuntimeError, "only accepts torch.Tensor", lambda: DTensor.from_local([1.0], mesh)),
+        (RuntimeError, "only accepts torch.Tensor", lambda: DTensor.from_local(x, mesh, [Shard(0)])),
+        (TypeError, "integer", lambda: Shard("rows")),
+        (AssertionError, "length 1 does not match the number of input args 2", lambda: mapped(x, x)),
         (RuntimeError, "both shape and stride", lambda: DTensor.from_local(whole, mesh, shape=(4, 4))),
         (RuntimeError, "found non-leaf", lambda: distribute_tensor(whole.requires_grad_() * 2, mesh)),
         (RuntimeError, "make a DTensor with", lambda: DTensor(whole)),

@@ -174,11 +174,11 @@ class DTensor(Tensor, metaclass=_DTensorMeta):
                 ``placements``, with pending reductions replicated.
 
         Raises:
-            RuntimeError: if ``shape`` is given without ``stride``, or ``local_tensor`` is no tensor.
+            RuntimeError: if ``shape`` is given without ``stride``, or ``local_tensor`` is no plain tensor.
             ValueError: if the part does not have the size of this rank's chunk of ``shape``, or ``run_check`` finds
                 that the parts differ in dtype, in ``requires_grad``, or without ``shape`` in sizes or strides.
         """
-        if not isinstance(local_tensor, Tensor):
+        if not isinstance(local_tensor, Tensor) or isinstance(local_tensor, DTensor):
             raise RuntimeError(
                 f"the local_tensor argument only accepts torch.Tensor but got {type(local_tensor)} value."
             )
