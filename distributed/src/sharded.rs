@@ -26,7 +26,7 @@ use torchtpu_tensor::graph::{BackwardFn, Node};
 use torchtpu_tensor::op::{Grads, Prim};
 use torchtpu_tensor::ops::collective::{self, Reduction};
 use torchtpu_tensor::{
-    DType, Device, DeviceKind, Dims, Error, GradRef, Meta, Result, Tensor, autocast, dispatch, no_grad, random, state,
+    Device, DeviceKind, Dims, Error, GradRef, Meta, Result, Tensor, autocast, dispatch, no_grad, random, state,
 };
 
 /// A mesh of processes, as this one sees it. A process that the mesh lacks makes the same calls. Its tensors have no
@@ -109,9 +109,10 @@ impl Member {
         self.coordinate.len() != self.mesh.ndim()
     }
 
-    /// The part of a process that the mesh lacks.
-    fn nothing(&self, dtype: DType) -> Result<Tensor> {
-        Tensor::zeros_like_meta(&Meta { dims: Dims::new(&[0]), dtype, device: self.local })
+    /// The part of a process that the mesh lacks: an empty tensor, or the number 0 of a 0-d tensor, as PyTorch has it.
+    fn nothing(&self, whole: &Meta) -> Result<Tensor> {
+        let dims = if whole.dims.is_empty() { whole.dims } else { Dims::new(&[0]) };
+        Tensor::zeros_like_meta(&Meta { dims, dtype: whole.dtype, device: self.local })
     }
 
     /// Take the steps from placements to others on the part of a tensor of sizes `dims`.
@@ -242,7 +243,7 @@ impl Value {
     fn local(&self) -> Result<Tensor> {
         match &self.part {
             Part::Local(x) => Ok(x.clone()),
-            Part::Fill(..) if self.member.is_outside() => self.member.nothing(self.meta.dtype),
+            Part::Fill(..) if self.member.is_outside() => self.member.nothing(&self.meta),
             Part::Fill(op, number) => {
                 let meta = self.local_meta().with_dims(self.spec().local_dims(&self.member.coordinate));
                 dispatch::call(op.resized(&[*number.meta()], &[meta]), &[number])
@@ -416,7 +417,7 @@ impl Backend for Parts {
         }
         if member.is_outside() {
             for (i, y) in y.iter().enumerate() {
-                handles[i] = new(&plan.results[i], y, Part::Local(member.nothing(y.dtype)?));
+                handles[i] = new(&plan.results[i], y, Part::Local(member.nothing(y)?));
             }
             return Ok(());
         }
@@ -558,11 +559,18 @@ fn of_gradient(placements: &[Placement]) -> Vec<Placement> {
     placements.iter().map(|p| if p.partial().is_some() { Placement::Replicate } else { *p }).collect()
 }
 
-/// Return the sharded tensor of sizes `dims` whose part is `local`. It is differentiable.
+/// Return the sharded tensor of sizes `dims` whose part is `local`. It is differentiable. `gradient` has the placements
+/// whose part is the gradient of `local`; `None` are `placements`, where a pending reduction is replicated.
 ///
 /// # Errors
 /// `Value` if the part has other sizes than the placements say, or is on another device.
-pub fn from_local(member: &Arc<Member>, local: &Tensor, placements: &[Placement], dims: &[usize]) -> Result<Tensor> {
+pub fn from_local(
+    member: &Arc<Member>,
+    local: &Tensor,
+    placements: &[Placement],
+    dims: &[usize],
+    gradient: Option<&[Placement]>,
+) -> Result<Tensor> {
     let meta = Meta { dims: Dims::try_new(dims)?, dtype: local.dtype(), device: member.device };
     let spec = Spec::new(member.mesh.clone(), placements.to_vec(), meta)?;
     let own = if member.is_outside() { *local.dims() } else { spec.local_dims(&member.coordinate) };
@@ -581,10 +589,11 @@ pub fn from_local(member: &Arc<Member>, local: &Tensor, placements: &[Placement]
             member.local
         )));
     }
-    let part = Part::Local(if member.is_outside() { member.nothing(meta.dtype)? } else { local.detach() });
+    let part = Part::Local(if member.is_outside() { member.nothing(&meta)? } else { local.detach() });
     let value = add(Value { member: member.clone(), placements: placements.to_vec(), meta, part });
     let y = Tensor::from_device_value(&meta, value);
-    with_history(y, local, FromLocal { placements: of_gradient(placements) })
+    let placements = gradient.map_or_else(|| of_gradient(placements), <[Placement]>::to_vec);
+    with_history(y, local, FromLocal { placements })
 }
 
 struct FromLocal {
@@ -629,7 +638,7 @@ impl BackwardFn for ToLocal {
         "ToLocalBackward".into()
     }
     fn backward(&self, g: &[Option<Tensor>]) -> Result<Grads> {
-        let whole = |g: &Tensor| from_local(&self.member, &g.contiguous()?, &self.placements, &self.dims);
+        let whole = |g: &Tensor| from_local(&self.member, &g.contiguous()?, &self.placements, &self.dims, None);
         Ok([g[0].as_ref().map(whole).transpose()?].into_iter().collect())
     }
 }
@@ -674,7 +683,7 @@ pub fn full_tensor(x: &Tensor) -> Result<Tensor> {
 pub fn to_device(x: &Tensor, local: Device) -> Result<Tensor> {
     let value = value_of(x)?;
     let part = to_local(x, None)?.to_device(local)?;
-    from_local(&value.member.on(local)?, &part, &value.placements, &value.meta.dims)
+    from_local(&value.member.on(local)?, &part, &value.placements, &value.meta.dims, None)
 }
 
 /// Shard a tensor that is whole on each process. The elements are those of the first process. It is differentiable.
@@ -690,7 +699,7 @@ pub fn distribute(member: &Arc<Member>, x: &Tensor, placements: &[Placement]) ->
         }
         Ok(same)
     })?;
-    let y = from_local(member, &same, &vec![Placement::Replicate; member.mesh.ndim()], x.dims())?;
+    let y = from_local(member, &same, &vec![Placement::Replicate; member.mesh.ndim()], x.dims(), None)?;
     let y = no_grad(|| redistribute(&y, placements))?;
     with_history(y, &source, Distribute)
 }

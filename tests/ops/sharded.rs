@@ -59,7 +59,7 @@ fn outcome(row: &Row, args: &[Owned], has_gradient: bool, member: Option<&Arc<Me
         let gradient = |y: &Tensor| -> Result<Option<Tensor>> {
             let g = tensor(y.dims(), Fill::Normal, 91, y.dtype())?;
             let Some(member) = member.filter(|p| p.device == y.device()) else { return Ok(Some(g)) };
-            from_local(member, &g, &vec![Placement::Replicate; member.groups.len()], y.dims()).map(Some)
+            from_local(member, &g, &vec![Placement::Replicate; member.groups.len()], y.dims(), None).map(Some)
         };
         let g = outputs.iter().map(gradient).collect::<Result<Vec<_>>>()?;
         torchtpu::autograd::backward(&outputs, &g, None, false, None)?;
@@ -114,7 +114,7 @@ fn every_sample_on_sharded_tensors_gives_the_whole() {
             let mut i = 0;
             let mut shard = |t: &Tensor| {
                 i += 1;
-                from_local(member, &parts[i - 1][rank], &chosen[i - 1], t.dims())
+                from_local(member, &parts[i - 1][rank], &chosen[i - 1], t.dims(), None)
             };
             let run = || -> Result<Outcome> {
                 let args = args.iter().map(|a| a.map(&mut shard)).collect::<Result<Vec<_>>>()?;
@@ -192,8 +192,9 @@ fn sharded_training_equals_that_of_one_process() {
                 .iter()
                 .position(|r| member.mesh.coordinate(*r).as_deref() == Some(&member.coordinate[..]));
             let rank = rank.expect("a rank of the mesh");
-            let sharded =
-                |(t, p): (&Tensor, &Vec<Placement>)| from_local(member, &distributed(sizes, t, p)?[rank], p, t.dims());
+            let sharded = |(t, p): (&Tensor, &Vec<Placement>)| {
+                from_local(member, &distributed(sizes, t, p)?[rank], p, t.dims(), None)
+            };
             let t = whole.iter().zip(&placements).map(sharded).collect::<Result<Vec<_>>>().expect("sharded tensors");
             let (got_losses, got) = trained(&t[0], &t[1], t[2..].to_vec()).expect("sharded training");
             for (a, b) in got_losses.iter().zip(&losses) {
@@ -218,6 +219,7 @@ fn writes_keep_the_placements() {
             &distributed(&[2], &whole, &shards).expect("parts")[member.coordinate[0]],
             &shards,
             &[5, 4],
+            None,
         );
         let (x, y) = (x.expect("a sharded tensor"), whole.copy().expect("a copy"));
         for t in [&x, &y] {

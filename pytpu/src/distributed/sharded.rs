@@ -113,15 +113,19 @@ fn _sharded_first(mesh: u8) -> PyResult<u8> {
     Ok(member(mesh)?.first().device.index)
 }
 
-/// Return the sharded tensor of sizes ``sizes`` whose part on this process is ``local``.
+/// Return the sharded tensor of sizes ``sizes`` whose part on this process is ``local``. ``gradient`` has the placements
+/// whose part is the gradient of ``local``.
 #[pyfunction]
+#[pyo3(signature = (local, mesh, placements, sizes, gradient = None))]
 fn _sharded_from_local<'py>(
     local: &Bound<'py, PyAny>,
     mesh: u8,
     placements: Vec<Placed>,
     sizes: Vec<usize>,
+    gradient: Option<Vec<Placed>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let y = sharded::from_local(&member(mesh)?, tensor(local)?, &unpacked(placements), &sizes);
+    let gradient = gradient.map(unpacked);
+    let y = sharded::from_local(&member(mesh)?, tensor(local)?, &unpacked(placements), &sizes, gradient.as_deref());
     tensor_type::to_python(local.py(), y.or_raise()?)
 }
 

@@ -602,6 +602,22 @@ def test_optimizer_state_is_divided(pool):
         assert sum(parts) == 5 * 7 + 7 + 7 * 3 + 3 + 3 + 1
 
 
+def wrong_parameters():
+    for params, error, words in (
+        ([], ValueError, "ZeroRedundancyOptimizer got an empty parameter list"),
+        (torch.ones(1), TypeError, "`params` argument should be an iterable of Tensors, but got torch.FloatTensor"),
+        (1, TypeError, "`params` argument should be an iterable of Tensors or dicts, but got int"),
+        ([1], TypeError, "`params` argument should be an iterable of Tensors or dicts"),
+    ):
+        with pytest.raises(error) as caught:
+            ZeroRedundancyOptimizer(params, torch.optim.SGD, lr=0.1)
+        assert str(caught.value) == words
+
+
+def test_wrong_parameters_of_a_divided_optimizer_are_refused(pool):
+    pool.run(wrong_parameters)
+
+
 def average():
     rank, size = dist.get_rank(), dist.get_world_size()
 

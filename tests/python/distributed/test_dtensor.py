@@ -2,6 +2,7 @@
 
 import copy
 
+import numpy as np
 import pytest
 
 import pytpu as torch
@@ -179,6 +180,12 @@ def differentiate():
     (y * y).sum().backward()
     assert x.grad.placements == (Shard(1),)
     torch.testing.assert_close(x.grad.full_tensor(), 2 * whole)
+    # The gradient of a part that each rank has is a sum over ranks, unless a summand is asked for.
+    for placements, factor in (None, mesh.size()), ([Partial()], 1), ([Replicate()], mesh.size()):
+        local = torch.ones(2, 3, requires_grad=True)
+        x = DTensor.from_local(local, mesh, [Replicate()], grad_placements=placements)
+        x.backward(DTensor.from_local(torch.ones(2, 3), mesh, [Partial()]))
+        assert local.grad.tolist() == [[factor] * 3] * 2
 
 
 def test_parts_are_differentiable(pools):
@@ -267,6 +274,30 @@ def make_factories():
     )
 
 
+def make_like():
+    mesh, whole = line(), numbers(4, 6)
+    x = distribute_tensor(whole, mesh, [Shard(1)])
+    makers = [
+        lambda size: x.new_zeros(size),
+        lambda size: x.new_ones(size),
+        lambda size: x.new_empty(size),
+        lambda size: x.new_full(size, 2.5),
+        lambda size: x.new_empty_strided(size, (1, size[0])),
+    ]
+    for make in makers:
+        # Only the sizes of `x` itself can be divided as `x` is.
+        assert make((4, 6)).placements == (Shard(1),) and make((4, 6)).to_local().shape == x.to_local().shape
+        assert make((6, 4)).placements == (Replicate(),)
+    assert x.new_full((4, 6), 2.5).full_tensor().tolist() == [[2.5] * 6] * 4
+    assert x.new_zeros((4, 6), device="meta").is_meta
+    strided = x.new_empty_strided((4, 6), (1, 4), dtype=torch.float64)
+    assert strided.stride() == (1, 4) and strided.dtype == torch.float64
+
+
+def test_new_tensors_of_the_same_sizes_are_sharded_alike(pools):
+    pools(2).run(make_like)
+
+
 def test_factories_make_sharded_tensors(pools):
     expected = (
         [0.0, (5, 3), [[1] * 3] * 5, [[3.5] * 2] * 2],
@@ -276,9 +307,27 @@ def test_factories_make_sharded_tensors(pools):
     assert pools(2).run(make_factories) == [expected] * 2
 
 
+def convert_by_older_functions():
+    mesh = line()
+    with pytest.warns(FutureWarning, match="Deprecating (input|output)_fn that takes two arguments") as warned:
+        module = distribute_module(
+            nn.Linear(4, 3),
+            mesh,
+            input_fn=lambda inputs, mesh: DTensor.from_local(inputs[0], mesh, [Shard(0)]),
+            output_fn=lambda output, mesh: output.to_local(),
+        )
+    assert len(warned) == 2 and all(each.filename == __file__ for each in warned)
+    return type(module(numbers(2, 4))) is torch.Tensor
+
+
+def test_functions_without_the_module_are_accepted(pools):
+    assert pools(2).run(convert_by_older_functions) == [True] * 2
+
+
 def make_mistakes():
     mesh, whole = line(), numbers(4, 4)
     x = distribute_tensor(whole, mesh, [Shard(0)])
+    mapped = local_map(torch.add, out_placements=[Shard(0)], in_placements=([Shard(0)],), device_mesh=mesh)
     cases = [
         (RuntimeError, "got mixed torch.Tensor and DTensor", lambda: x + whole),
         (RuntimeError, "placements is needed for redistribute", lambda: x.redistribute()),
@@ -287,9 +336,14 @@ def make_mistakes():
         (RuntimeError, "unsupported placements", lambda: distribute_tensor(whole, mesh, [Partial()])),
         (ValueError, "to a different placements", lambda: distribute_tensor(x, mesh, [Shard(1)])),
         (RuntimeError, "only accepts torch.Tensor", lambda: DTensor.from_local([1.0], mesh)),
+        (RuntimeError, "only accepts torch.Tensor", lambda: DTensor.from_local(x, mesh, [Shard(0)])),
+        (TypeError, "integer", lambda: Shard("rows")),
+        (AssertionError, "length 1 does not match the number of input args 2", lambda: mapped(x, x)),
         (RuntimeError, "both shape and stride", lambda: DTensor.from_local(whole, mesh, shape=(4, 4))),
         (RuntimeError, "found non-leaf", lambda: distribute_tensor(whole.requires_grad_() * 2, mesh)),
         (RuntimeError, "make a DTensor with", lambda: DTensor(whole)),
+        (RuntimeError, "not supported for tensor subclasses", lambda: x.numpy()),
+        (RuntimeError, "not supported for tensor subclasses", lambda: np.asarray(x)),
     ]
     for kind, text, call in cases:
         with pytest.raises(kind, match=text):
@@ -298,6 +352,26 @@ def make_mistakes():
 
 def test_mistakes_raise_pytorchs_errors(pools):
     pools(2).run(make_mistakes)
+
+
+def compare_parts():
+    mesh, is_first = init_device_mesh("cpu", (2, 2)), dist.get_rank() == 0
+    parts = [
+        torch.ones(3, 4, dtype=torch.float64 if is_first else torch.float32),
+        torch.ones(3, 4, requires_grad=is_first),
+        torch.ones(4, 3).t() if is_first else torch.ones(3, 4),
+        torch.ones(2 if is_first else 3, 4),
+    ]
+    for part in parts:
+        for placements in ([Shard(0), Replicate()], [Replicate(), Replicate()]):
+            with pytest.raises(ValueError, match="Inconsistent tensor metadata"):
+                DTensor.from_local(part, mesh, placements, run_check=True)
+    x = DTensor.from_local(torch.full((2,), dist.get_rank()), mesh, [Shard(0), Replicate()], run_check=True)
+    return x.full_tensor().tolist()
+
+
+def test_parts_are_compared_where_that_is_asked(pools):
+    assert pools(4).run(compare_parts) == [[0, 0, 2, 2]] * 4
 
 
 def test_placements_are_values():

@@ -27,7 +27,11 @@ def count(device):
     model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 4)).to(device)
     parallelize_module(model, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
     x = torch.ones(3, 4, device=device, requires_grad=True)
-    mode = CommDebugMode()
+    mode, other_mesh = CommDebugMode(), init_device_mesh(device, (1, 2))
+    with mode:
+        # The first tensor on a mesh makes the ranks agree on a seed.
+        DTensor.from_local(x, other_mesh, [Replicate(), Replicate()])
+    assert mode.get_total_counts() == 0
     with mode:
         y = model(x)
         assert mode.get_comm_counts() == {functional.all_reduce: 1}

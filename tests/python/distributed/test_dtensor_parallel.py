@@ -3,6 +3,7 @@
 import copy
 import io
 import pickle
+import re
 
 import pytest
 
@@ -19,7 +20,16 @@ from pytpu.distributed.tensor.experimental._attention import (
     context_parallel_unshard,
     set_rotate_method,
 )
-from pytpu.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, loss_parallel, parallelize_module
+from pytpu.distributed.tensor.parallel import (
+    ColwiseParallel,
+    ParallelStyle,
+    PrepareModuleInputOutput,
+    RowwiseParallel,
+    SequenceParallel,
+    loss_parallel,
+    parallelize_module,
+)
+from pytpu.distributed.tensor.parallel.input_reshard import input_reshard
 from pytpu.distributed.tensor.placement_types import _StridedShard
 
 
@@ -117,6 +127,9 @@ def lose():
             loss.sum().backward()
             assert logits.grad.placements == (rows, Shard(1))
             torch.testing.assert_close(logits.grad.full_tensor(), leaf.grad)
+    for placements in ([Shard(0), Replicate()], [Shard(1), Shard(1)]):
+        with loss_parallel(), pytest.raises(ValueError, match="exactly one mesh dim"):
+            nn.functional.cross_entropy(distribute_tensor(x, mesh, placements), target)
     return found
 
 
@@ -141,6 +154,35 @@ def replicate():
 
 def test_plain_tensors_are_replicated_where_that_is_asked(pools):
     assert pools(2).run(replicate) == ["S(0)"] * 2
+
+
+def write_to_plain():
+    mesh = init_device_mesh("cpu", (2,))
+    x, y = numbers(4, 3), numbers(4, 3, seed=1)
+    sharded, expected = distribute_tensor(x, mesh, [Shard(0)]), x + y
+    with implicit_replication():
+        assert y.add_(sharded) is y
+    torch.testing.assert_close(y, expected)
+    for foreach in (False, True):
+        leaves = [numbers(4, 3, seed=2), numbers(5, seed=3)]
+        plain = [nn.Parameter(each.clone()) for each in leaves]
+        mixed = [nn.Parameter(distribute_tensor(leaves[0], mesh, [Shard(0)])), nn.Parameter(leaves[1].clone())]
+        optimizers = [torch.optim.Adam(each, lr=0.1, foreach=foreach) for each in (plain, mixed)]
+        for step in range(3):
+            for parameter, other in zip(plain, mixed):
+                parameter.grad = numbers(*parameter.shape, seed=step)
+                is_sharded = isinstance(other, DTensor)
+                other.grad = distribute_tensor(parameter.grad, mesh, [Shard(0)]) if is_sharded else parameter.grad
+            with implicit_replication():
+                for optimizer in optimizers:
+                    optimizer.step()
+        assert not isinstance(mixed[1], DTensor)
+        torch.testing.assert_close(mixed[0].full_tensor(), plain[0].detach())
+        torch.testing.assert_close(mixed[1], plain[1])
+
+
+def test_writes_reach_plain_tensors_that_are_replicated(pools):
+    pools(2).run(write_to_plain)
 
 
 def gradients_of_leaves():
@@ -303,6 +345,7 @@ def compute_outside():
     assert tuple(x.shape) == (4, 6) and w.grad.placements == (Shard(0),)
     if rank not in (0, 2):
         assert x.to_local().numel() == 0 and x.__create_chunk_list__() == []
+        assert loss.to_local().tolist() == 0.0
         with pytest.raises(RuntimeError, match="not in the mesh"):
             loss.item()
         return None
@@ -314,3 +357,66 @@ def test_ranks_outside_of_the_mesh_make_the_same_calls(pools):
     assert second is None and fourth is None
     expected = nn.functional.linear(numbers(4, 6), numbers(3, 6, seed=1)).square().mean().item()
     assert first == third == (pytest.approx(expected), 2)
+
+
+def divide_saved():
+    mesh, x = init_device_mesh("cpu", (dist.get_world_size(),)), numbers(5, 6)
+    sent = {}
+    for dim in (None, 0, -1):
+        torch.manual_seed(2)
+        model = nn.Sequential(nn.Linear(6, 8), nn.GELU(), nn.Linear(8, 3))
+        expected = copy.deepcopy(model)
+        expected(x).square().sum().backward()
+        parallelize_module(model, mesh, {"0": ColwiseParallel(use_local_output=False), "2": RowwiseParallel()})
+        assert input_reshard(model, mesh, dim) is model
+        loss = model(distribute_tensor(x, mesh, [Replicate()])).square().sum()
+        before = torch._C._sharded_counts()["bytes"]
+        loss.backward()
+        sent[dim] = torch._C._sharded_counts()["bytes"] - before
+        for ours, want in zip(model.parameters(), expected.parameters()):
+            torch.testing.assert_close(ours.grad.full_tensor(), want.grad)
+    return sent
+
+
+def test_saved_tensors_are_divided_until_backward(pools):
+    # Only the input of the first layer is whole on each rank. Its parts are gathered in backward.
+    gathered = 5 * 6 * 4 // 2
+    assert pools(2).run(divide_saved) == [{None: 0, 0: gathered, -1: gathered}] * 2
+
+
+def plan_modules():
+    mesh = init_device_mesh("cpu", (2,))
+    linear = parallelize_module(nn.Linear(4, 6), mesh, {"": ColwiseParallel()})
+    layers = nn.ModuleDict({"first": nn.Sequential(nn.Linear(4, 6))})
+    parallelize_module(layers, mesh, {"f*.0": RowwiseParallel()})
+    token = re.escape("key '7' could not be resolved: no submodule matching token '7' in module Sequential(")
+    with pytest.warns(UserWarning, match=token):
+        parallelize_module(layers, mesh, {"first.7": RowwiseParallel()})
+    return [str(each.placements[0]) for each in (linear.weight, layers["first"][0].weight)]
+
+
+def test_plans_name_modules(pools):
+    assert pools(2).run(plan_modules) == [["S(0)", "S(1)"]] * 2
+
+
+class Unchanged(ParallelStyle):
+    def _apply(self, module, device_mesh):
+        return module
+
+
+def test_texts_of_styles_show_their_arguments():
+    row = "RowwiseParallel(input_layouts=(Shard(dim=-1),), output_layouts=(Replicate(),), use_local_output=True)"
+    assert repr(RowwiseParallel()) == row
+    assert repr(SequenceParallel(sequence_dim=0)) == "SequenceParallel(sequence_dim=0, use_local_output=False)"
+    both = PrepareModuleInputOutput(
+        input_layouts=Shard(0),
+        desired_input_layouts=Replicate(),
+        output_layouts=Replicate(),
+        desired_output_layouts=Shard(1),
+    )
+    assert repr(both) == (
+        "PrepareModuleInputOutput(input_layouts=(Shard(dim=0),), desired_input_layouts=(Replicate(),), "
+        "input_kwarg_layouts={}, desired_input_kwarg_layouts={}, use_local_input=False, "
+        "output_layouts=(Replicate(),), desired_output_layouts=(Shard(dim=1),), use_local_output=True)"
+    )
+    assert "Unchanged object" in repr(Unchanged())

@@ -1,10 +1,13 @@
 """`torch.distributed.elastic`: rendezvous, timers, events, metrics, and exchanges through stores."""
 
+import base64
 import datetime
+import io
 import json
 import logging
 import multiprocessing
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -25,10 +28,13 @@ from pytpu.distributed.elastic.rendezvous import (
     RendezvousConnectionError,
     RendezvousGracefulExitError,
     RendezvousHandlerRegistry,
+    RendezvousInfo,
     RendezvousParameters,
     RendezvousStateError,
+    RendezvousStoreInfo,
     RendezvousTimeoutError,
 )
+from pytpu.distributed.elastic.rendezvous._state import Node, State
 from pytpu.distributed.elastic.rendezvous.c10d_rendezvous_backend import C10dRendezvousBackend, create_backend
 from pytpu.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRendezvousHandler, RendezvousTimeout
 from pytpu.distributed.elastic.rendezvous.registry import get_rendezvous_handler
@@ -146,7 +152,10 @@ def test_a_node_that_is_one_too_many_takes_the_place_of_a_lost_one(nodes):
     group.join(first)()
     spare = group.join(second)
     # Longer than the time to join: a spare node waits as long as the job runs.
-    until(lambda: first._state.change(lambda state: state.spare, RendezvousTimeout().heartbeat), "the spare node")
+    until(
+        lambda: first._state.change(lambda state: state.redundancy_list, RendezvousTimeout().heartbeat),
+        "the spare node",
+    )
     time.sleep(1.5)
     assert first.num_nodes_waiting() == 0
     first._stop_heartbeats()
@@ -158,7 +167,10 @@ def test_a_spare_node_ends_with_the_job(nodes):
     first, second = group.node(), group.node()
     group.join(first)()
     spare = group.join(second)
-    until(lambda: first._state.change(lambda state: state.spare, RendezvousTimeout().heartbeat), "the spare node")
+    until(
+        lambda: first._state.change(lambda state: state.redundancy_list, RendezvousTimeout().heartbeat),
+        "the spare node",
+    )
     assert not first.is_closed() and first.shutdown() and first.is_closed()
     with pytest.raises(RendezvousGracefulExitError):
         spare()
@@ -208,6 +220,153 @@ def test_a_state_that_is_no_state_is_refused(nodes):
         assert group.server.get("torch.rendezvous.job") == text.encode()
         with pytest.raises(RendezvousStateError, match="corrupt"):
             node.is_closed()
+
+
+# Written by two agents of PyTorch 2.15 with 1 and 2 workers, through a store that showed each request. The state is
+# that of their complete round, on 26 November 2026.
+RECORDED_STATE = (
+    "gASVpAEAAAAAAACMN3RvcmNoLmRpc3RyaWJ1dGVkLmVsYXN0aWMucmVuZGV6dm91cy5keW5hbWljX3JlbmRlenZvdXOUjBBfUmVuZGV6dm91c1N0"
+    "YXRllJOUKYGUfZQojAVyb3VuZJRLAIwIY29tcGxldGWUiIwIZGVhZGxpbmWUTowGY2xvc2VklImMDHBhcnRpY2lwYW50c5R9lChoAIwJX05vZGVE"
+    "ZXNjlJOUKYGUfZQojARhZGRylIwJbG9jYWxob3N0lIwDcGlklE0XD4wIbG9jYWxfaWSUSwB1YksAaAwpgZR9lChoD4wJbG9jYWxob3N0lGgRTRgP"
+    "aBJLAHViSwF1jAl3YWl0X2xpc3SUj5SMD3JlZHVuZGFuY3lfbGlzdJSPlIwPbGFzdF9oZWFydGJlYXRzlH2UKGgNjAhkYXRldGltZZSMCGRhdGV0"
+    "aW1llJOUQwoH6gsaDhUQAnQmlGgcjAh0aW1lem9uZZSTlGgcjAl0aW1lZGVsdGGUk5RLAEsASwCHlFKUhZRSlIaUUpRoE2geQwoH6gsaDhUQAwcg"
+    "lGgnhpRSlHV1Yi4="
+)
+RECORDED_KEY_WITHOUT_STATE = b"Y2FuaW1hZGFt"
+RECORDED_ROLE_INFO = '{"role": "trainer", "rank": 1, "local_world_size": 2}'
+RECORDED_RANKS = "[1, 3, 0, 2]"
+
+
+class Names(pickle.Unpickler):
+    """A reader that makes an empty class for each name of PyTorch."""
+
+    def __init__(self, data):
+        super().__init__(io.BytesIO(data))
+        self.kinds = {}
+
+    def find_class(self, module, name):
+        if not module.startswith("torch."):
+            return super().find_class(module, name)
+        return self.kinds.setdefault(f"{module}.{name}", type(name, (), {}))
+
+
+def attributes(data):
+    """Return the names of the classes in a pickle, and the attributes of its object and of one of its participants."""
+    reader = Names(data)
+    state = vars(reader.load())
+    node = next(iter(state["participants"]))
+    return set(reader.kinds), {name: type(value) for name, value in state.items()}, set(vars(node))
+
+
+def test_states_have_the_form_of_pytorch():
+    recorded = base64.b64decode(RECORDED_STATE)
+    state = State.decode(recorded)
+    zero, one = Node("localhost", 3863, 0), Node("localhost", 3864, 0)
+    assert (state.round, state.complete, state.closed, state.deadline) == (0, True, False, None)
+    assert state.participants == {zero: 0, one: 1} and not state.wait_list and not state.redundancy_list
+    assert state.last_heartbeats[zero].isoformat() == "2026-11-26T14:21:16.160806+00:00"
+    assert State.decode(state.encode()) == state and attributes(state.encode()) == attributes(recorded)
+    state.participants = {Node("localhost", 1, 0, "pytpu"): 0}
+    state.wait_list, state.redundancy_list = {zero}, {one}
+    assert State.decode(state.encode()) == state
+    # PyTorch's agents keep the attribute that they do not know.
+    names, _, of_node = attributes(state.encode())
+    assert names == attributes(recorded)[0] and of_node - attributes(recorded)[2] == {"agent"}
+
+
+def test_states_make_no_other_objects():
+    for value in (os.system, [1], Node("a", 1, 0)):
+        with pytest.raises(RendezvousStateError, match="corrupt"):
+            State.decode(pickle.dumps(value))
+    time = datetime.datetime(2026, 1, 1)
+    with pytest.raises(RendezvousStateError) as caught:
+        State.decode(State(deadline=time).encode())
+    assert "has no zone" in str(caught.value.__cause__)
+
+
+class OtherAgent:
+    """An agent of PyTorch in the rendezvous of a node."""
+
+    def __init__(self, node, name):
+        self.node, self.name = node, Node(name, 1, 0)
+
+    def edit(self, change):
+        return self.node._state.change(change, datetime.timedelta(seconds=LIMIT))
+
+    def join(self, number):
+        def change(state):
+            state.participants[self.name] = 0
+            state.last_heartbeats[self.name] = datetime.datetime.now(datetime.timezone.utc)
+
+        until(lambda: self.edit(lambda state: state.round) == number, f"round {number}")
+        self.edit(change)
+
+    def leave(self):
+        self.edit(lambda state: state.remove(self.name, 2))
+
+
+def test_nodes_meet_an_agent_of_pytorch(nodes):
+    group = nodes(2, 2)
+    node = group.node()
+    assert group.server.get("torch.rendezvous.job") == RECORDED_KEY_WITHOUT_STATE
+    other = OtherAgent(node, "a")
+    other.join(0)
+    result = group.join(node)
+    # The other agent has rank 0.
+    group.server.multi_set([f"torch.rendezvous.job.0/{name}" for name in ("MASTER_ADDR", "MASTER_PORT")], ["h", "17"])
+    rank, size, info = result()
+    assert (rank, size, info.bootstrap_store_info) == (1, 2, RendezvousStoreInfo("h", 17))
+    # Its workers know nothing about new stores.
+    assert not node.has_new_store
+    other.leave()
+    result = group.join(node)
+    other.join(1)
+    # It does not tell the address again.
+    assert result()[2].bootstrap_store_info == RendezvousStoreInfo("h", 17)
+
+
+def test_the_workers_of_pytorchs_agents_keep_the_store_of_this_package(nodes):
+    group = nodes(2, 2)
+    node = group.node()
+    other = OtherAgent(node, "z")
+    addresses = []
+    for number in range(2):
+        result = group.join(node)
+        other.join(number)
+        rank, _, info = result()
+        address = info.bootstrap_store_info
+        assert rank == 0 and info.store.get("MASTER_PORT") == str(address.master_port).encode()
+        dist.TCPStore(address.master_addr, address.master_port).set("a", "1")
+        addresses.append(address)
+        other.leave()
+    assert addresses[0] == addresses[1]
+    # If all agents of a round are of this package, they take a new store.
+    last = group.join(node), group.join(group.node())
+    assert last[0]()[2].bootstrap_store_info == last[1]()[2].bootstrap_store_info != addresses[0]
+    assert node.has_new_store
+
+
+def test_ranks_are_agreed_with_an_agent_of_pytorch():
+    store = dist.HashStore()
+    store.set("torchelastic/role_info/1", RECORDED_ROLE_INFO)
+    assert ranks.agree(store, 0, 2, "default", 1) == (0, 3, 0, 1)
+    assert store.get("torchelastic/assigned_ranks/1") == RECORDED_RANKS.encode()
+    store = dist.HashStore()
+    store.set("torchelastic/assigned_ranks/1", RECORDED_RANKS)
+    assert ranks.agree(store, 1, 2, "trainer", 2) == (1, 3, 0, 2)
+    assert store.get("torchelastic/role_info/1") == RECORDED_ROLE_INFO.encode()
+
+
+def test_an_agent_ends_together_with_one_of_pytorch(monkeypatch):
+    store = dist.HashStore()
+    spec = worker_spec()
+    info = RendezvousInfo(store, 0, 2, RendezvousStoreInfo("h", 17))
+    monkeypatch.setattr(spec.rdzv_handler, "next_rendezvous", lambda: info)
+    store.set("torchelastic/role_info/1", RECORDED_ROLE_INFO)
+    store.add("torchelastic/agent/terminal_state/num_members", 1)
+    assert Agent(spec, [WorkerState.SUCCEEDED]).run().state == WorkerState.SUCCEEDED
+    assert store.check(["torchelastic/agent/terminal_state/last_member"])
+    assert store.add("torchelastic/agent/terminal_state/num_members", 0) == 2
 
 
 def test_settings_of_a_rendezvous(tmp_path):
@@ -350,7 +509,7 @@ def test_variables_and_macros(monkeypatch):
 
 
 def test_data_of_jobs_that_are_resumed():
-    assert list(CyclingIterator(3, lambda epoch: iter(range(epoch)), start_epoch=1)) == [0, 0, 1, 0, 1, 2]
+    assert list(CyclingIterator(3, lambda epoch: iter(range(epoch)), start_epoch=1)) == [0, 0, 1]
     samplers = [ElasticDistributedSampler(list(range(11)), 3, rank, start_index=4) for rank in range(3)]
     drawn = [list(sampler) for sampler in samplers]
     assert [len(part) for part in drawn] == [3, 3, 3] and set(sum(drawn, [])) == set(range(4, 11))
@@ -474,6 +633,25 @@ def test_timers_of_a_pipe(tmp_path, monkeypatch):
     with pytest.raises(RuntimeError, match="Configure timer client before"):
         with timer.expires(1):
             pass
+
+
+def test_requests_for_timers_have_the_form_of_pytorch(tmp_path):
+    # Read from the pipe of a client of PyTorch 2.15.
+    recorded = '{"version": 1, "pid": 17, "scope_id": "scope", "expiration_time": 12.5, "signal": 9}'
+    assert timer.FileTimerRequest(17, "scope", 12.5, signal.SIGKILL).to_json() == recorded
+    path = str(tmp_path / "pipe")
+    server = timer.FileTimerServer(path, "job", 0.05)
+    server.start()
+    try:
+        client = timer.FileTimerClient(path)
+        client.acquire("own", time.time() + LIMIT)
+        until(lambda: server._timers, "the request")
+        released = {"version": 1, "pid": os.getpid(), "scope_id": "own", "expiration_time": -1, "signal": 0}
+        with open(path, "w") as pipe:
+            pipe.write(json.dumps(released) + "\n")
+        until(lambda: not server._timers, "the release")
+    finally:
+        server.stop()
 
 
 def test_a_stuck_worker_ends_the_agent_that_watches_timers(launcher):

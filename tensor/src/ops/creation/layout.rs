@@ -1,6 +1,7 @@
 //! New tensors whose strides the caller gives.
 
-use super::{empty, options, sizes};
+use super::{empty, options, options_like, placed_with, sizes};
+use crate::block::reach;
 use crate::schema::{Row, Scope, Tier};
 use crate::{DType, Device, Error, Result, Tensor, default_dtype};
 
@@ -93,8 +94,13 @@ pub const ROWS: &[Row] = &[
         layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
         Tier::Composed,
         |a| {
-            Ok(empty_strided(a.ints(1)?, a.ints(2)?, options(a, 3, a.tensor(0)?.dtype(), a.tensor(0)?.device())?)?
-                .into())
+            let x = a.tensor(0)?;
+            let y = empty_strided(a.ints(1)?, a.ints(2)?, options_like(a, 3, x)?)?;
+            let strides = *y.strides();
+            let is_dense = reach(y.dims(), &strides) == y.numel();
+            let y = placed_with(x, y)?;
+            // What is sharded anew has lost its strides.
+            Ok(if is_dense && *y.strides() != strides { y.with_strides(strides) } else { y }.into())
         },
         Vec::new,
     )

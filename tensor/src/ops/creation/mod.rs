@@ -261,6 +261,11 @@ fn eye(rows: i64, cols: i64, o: (DType, Device)) -> Result<Tensor> {
     r.unsqueeze(1)?.eq(&c)?.to_dtype(o.0)
 }
 
+/// Return `y`, sharded as `x` is if it has the sizes of `x`. Otherwise it is replicated.
+fn placed_with(x: &Tensor, y: Tensor) -> Result<Tensor> {
+    if y.dims() == x.dims() { backend::placed_like(x, y) } else { Ok(y) }
+}
+
 /// Strides of a new tensor like `x`; `None` if they are row major.
 fn strides_like(x: &Tensor, format: Option<MemoryFormat>) -> Result<Option<Dims>> {
     match format {
@@ -433,8 +438,8 @@ pub const ROWS: &[Row] = &[
         device=None, bool? pin_memory=None) -> Tensor",
         Tier::Prim,
         |a| {
-            Ok(new_full(a.ints(1)?, Scalar::Int(0), options(a, 2, a.tensor(0)?.dtype(), a.tensor(0)?.device())?)?
-                .into())
+            let x = a.tensor(0)?;
+            Ok(placed_with(x, new_full(a.ints(1)?, Scalar::Int(0), options_like(a, 2, x)?)?)?.into())
         },
         || plain(vec![t(&[2]), ints(&[2, 3])]),
     )
@@ -449,8 +454,8 @@ pub const ROWS: &[Row] = &[
         device=None, bool? pin_memory=None) -> Tensor",
         Tier::Prim,
         |a| {
-            Ok(new_full(a.ints(1)?, Scalar::Int(1), options(a, 2, a.tensor(0)?.dtype(), a.tensor(0)?.device())?)?
-                .into())
+            let x = a.tensor(0)?;
+            Ok(placed_with(x, new_full(a.ints(1)?, Scalar::Int(1), options_like(a, 2, x)?)?)?.into())
         },
         || plain(vec![t(&[2]), ints(&[2, 3])]),
     )
@@ -464,7 +469,10 @@ pub const ROWS: &[Row] = &[
         "new_empty(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? \
         device=None, bool? pin_memory=None) -> Tensor",
         Tier::Prim,
-        |a| Ok(empty(a.ints(1)?, options(a, 2, a.tensor(0)?.dtype(), a.tensor(0)?.device())?)?.into()),
+        |a| {
+            let x = a.tensor(0)?;
+            Ok(placed_with(x, empty(a.ints(1)?, options_like(a, 2, x)?)?)?.into())
+        },
         Vec::new,
     )
     .doc(
@@ -477,7 +485,10 @@ pub const ROWS: &[Row] = &[
         "new_full(Tensor self, SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, \
         Device? device=None, bool? pin_memory=None) -> Tensor",
         Tier::Prim,
-        |a| Ok(new_full(a.ints(1)?, a.scalar(2)?, options(a, 3, a.tensor(0)?.dtype(), a.tensor(0)?.device())?)?.into()),
+        |a| {
+            let x = a.tensor(0)?;
+            Ok(placed_with(x, new_full(a.ints(1)?, a.scalar(2)?, options_like(a, 3, x)?)?)?.into())
+        },
         || plain(vec![t(&[2]), ints(&[2, 3]), n(7)]),
     )
     .doc(

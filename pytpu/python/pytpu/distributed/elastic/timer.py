@@ -40,6 +40,8 @@ logger = get_logger(__name__)
 # A server waits at most so many seconds for requests, so that `stop` need not wait longer.
 _LONGEST_WAIT = 1.0
 _RELEASED = -1.0
+# The version of PyTorch's requests: its clients may use this server, and clients of this module its server.
+_VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,18 @@ class FileTimerRequest(TimerRequest):
     def worker_pid(self) -> int:
         """The process."""
         return self.worker_id
+
+    def to_json(self) -> str:
+        """Return the request as a line of the pipe of `FileTimerServer`, without the end of the line."""
+        return json.dumps(
+            {
+                "version": _VERSION,
+                "pid": self.worker_id,
+                "scope_id": self.scope_id,
+                "expiration_time": self.expiration_time,
+                "signal": int(self.signal),
+            }
+        )
 
 
 class TimerClient(abc.ABC):
@@ -232,7 +246,10 @@ class FileTimerClient(TimerClient):
             BrokenPipeError: if there is no server.
             RuntimeError: if ``scope_id`` is too long.
         """
-        line = json.dumps([os.getpid(), scope_id, expiration_time, int(self.signal)]).encode() + b"\n"
+        self._send(FileTimerRequest(os.getpid(), scope_id, expiration_time, self.signal))
+
+    def _send(self, request: FileTimerRequest) -> None:
+        line = request.to_json().encode() + b"\n"
         # A longer line could be mixed with the lines of other processes.
         if len(line) > select.PIPE_BUF:
             raise RuntimeError(
@@ -252,7 +269,14 @@ class FileTimerClient(TimerClient):
 
     def release(self, scope_id: str) -> None:
         """Release a timer."""
-        self.acquire(scope_id, _RELEASED)
+        self._send(FileTimerRequest(os.getpid(), scope_id, _RELEASED))
+
+
+def _request(line: bytes) -> FileTimerRequest:
+    fields = json.loads(line)
+    if fields.pop("version") != _VERSION:
+        raise RuntimeError(f"FileTimerServer: a request has another version than {_VERSION}: {line!r}")
+    return FileTimerRequest(fields.pop("pid"), **fields)
 
 
 class FileTimerServer(_Server):
@@ -307,7 +331,7 @@ class FileTimerServer(_Server):
         select.select([self._pipe], [], [], self._wait_seconds)
         # Without data, `read` returns `None`.
         *lines, self._part = (self._part + (self._pipe.read(1 << 16) or b"")).split(b"\n")
-        return [FileTimerRequest(*json.loads(line)) for line in lines]
+        return [_request(line) for line in lines]
 
     def _expire(self, timers):
         number = 0

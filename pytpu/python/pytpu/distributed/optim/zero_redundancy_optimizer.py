@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytpu as torch
 from pytpu import distributed as dist
 
@@ -10,7 +12,7 @@ from ..algorithms.join import Join, Joinable, JoinHook, _JoinState
 
 TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from typing import Any
 
     from .. import ProcessGroup
@@ -37,6 +39,22 @@ def _broadcast_object(
     shared = [_apply_to_tensors(lambda tensor: tensor.detach().cpu(), obj) if dist.get_rank() == src_rank else None]
     dist.broadcast_object_list(shared, src=src_rank, group=group)
     return _apply_to_tensors(lambda tensor: tensor.to(device or "cpu"), shared[0])
+
+
+def _as_list(params: Any) -> list[Any]:
+    """Return the parameters or parameter groups, if they are some."""
+    what = "`params` argument should be an iterable of Tensors"
+    if isinstance(params, torch.Tensor):
+        raise TypeError(f"{what}, but got {torch.typename(params)}")
+    if not isinstance(params, Iterable):
+        raise TypeError(f"{what} or dicts, but got {torch.typename(params)}")
+    items = list(params)
+    if not items:
+        raise ValueError("ZeroRedundancyOptimizer got an empty parameter list")
+    # A tuple is a parameter with its name.
+    if not all(isinstance(item, (torch.Tensor, dict, tuple)) for item in items):
+        raise TypeError(f"{what} or dicts")
+    return items
 
 
 class _StepOfOthers(JoinHook):
@@ -67,6 +85,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
 
     Raises:
         NotImplementedError: ``overlap_with_ddp`` is set.
+        TypeError: ``params`` is no iterable of tensors or parameter groups.
         ValueError: there are no parameters.
 
     Example:
@@ -94,7 +113,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         self._optimizer_class, self._arguments = optimizer_class, defaults
         self._join_state = _JoinState()
         self.optim: Optimizer | None = None
-        Optimizer.__init__(self, params, defaults)
+        Optimizer.__init__(self, _as_list(params), defaults)
         own = [self._own_group(group) for group in self.param_groups]
         self.optim = optimizer_class(own, **defaults)
         self._copy_settings(self.optim.param_groups, self.param_groups)

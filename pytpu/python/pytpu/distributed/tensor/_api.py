@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import threading
+import warnings
 
 from ... import (
     _C,
@@ -23,7 +24,7 @@ from ... import (
 from ..._absent import absent_class
 from ...autograd import Function
 from ..device_mesh import DeviceMesh, _mesh_resources
-from ..distributed_c10d import broadcast, get_global_rank
+from ..distributed_c10d import all_gather_object, broadcast, get_global_rank, get_world_size
 from ._dtensor_spec import DTensorSpec, TensorMeta
 from ._utils import compute_global_tensor_info, compute_local_shape_and_global_offset, local_places
 from .placement_types import Partial, Placement, Replicate, Shard, _packed, _StridedShard, _unpacked
@@ -56,6 +57,15 @@ _meshes: dict[int, DeviceMesh] = {}
 _lock = threading.Lock()
 
 
+class _Agreed(threading.local):
+    """How many collectives of this thread agreed on the seeds of new meshes. `CommDebugMode` leaves them out."""
+
+    broadcasts = 0
+
+
+_agreed = _Agreed()
+
+
 def _number(mesh: DeviceMesh, device: _device) -> int:
     """Return the number of a mesh below this module. All ranks of the mesh call this at the same time."""
     # Ranks outside the mesh have no groups of it. Their tensors have no elements.
@@ -68,7 +78,9 @@ def _number(mesh: DeviceMesh, device: _device) -> int:
     if known == groups:
         return number
     ranks = mesh.mesh.flatten().tolist()
+    before = _C._collective_calls()["broadcast"]
     number = _C._sharded_mesh(ranks, list(mesh.shape), mesh.get_rank(), groups, device)
+    _agreed.broadcasts += _C._collective_calls()["broadcast"] - before
     with _lock:
         _numbers[key], _meshes[number] = (number, groups), mesh
     return number
@@ -106,6 +118,19 @@ def _placements(placements: Sequence[Placement] | None, mesh: DeviceMesh, ndim: 
     return tuple(result)
 
 
+def _check_equal(description: tuple[Any, ...], mesh: DeviceMesh) -> None:
+    """Raise on all ranks of a mesh if their descriptions of a part differ."""
+    found = {description}
+    if mesh.get_coordinate() is None:
+        return
+    for group in mesh.get_all_groups():
+        all_found: list[Any] = [None] * get_world_size(group)
+        all_gather_object(all_found, found, group)
+        found = set().union(*all_found)
+    if len(found) > 1:
+        raise ValueError("Inconsistent tensor metadata (including shape and stride) across ranks.")
+
+
 class _DTensorMeta(_C._TensorMeta):
     """Makes ``DTensor(...)`` refuse, since its arguments in PyTorch are private."""
 
@@ -133,6 +158,7 @@ class DTensor(Tensor, metaclass=_DTensorMeta):
         run_check: bool = False,
         shape: Sequence[int] | None = None,
         stride: Sequence[int] | None = None,
+        grad_placements: Sequence[Placement] | None = None,
     ) -> DTensor:
         """Return the tensor of which this rank's part is ``local_tensor``. It is differentiable.
 
@@ -140,15 +166,19 @@ class DTensor(Tensor, metaclass=_DTensorMeta):
             local_tensor: the part of this rank.
             device_mesh: the mesh. The default is the innermost one that is active.
             placements: a placement for each mesh dimension. The default is replicated.
-            run_check: whether replicated dimensions get the elements of the first rank.
+            run_check: whether to compare dtypes and sizes over ranks, and to give replicated dimensions the elements of
+                the first rank.
             shape: the sizes of the whole. The default takes parts of equal sizes.
             stride: the strides of the whole, given together with ``shape``.
+            grad_placements: the placements whose part is the gradient of ``local_tensor``. The default is
+                ``placements``, with pending reductions replicated.
 
         Raises:
-            RuntimeError: if ``shape`` is given without ``stride``, or ``local_tensor`` is no tensor.
-            ValueError: if the part does not have the size of this rank's chunk of ``shape``.
+            RuntimeError: if ``shape`` is given without ``stride``, or ``local_tensor`` is no plain tensor.
+            ValueError: if the part does not have the size of this rank's chunk of ``shape``, or ``run_check`` finds
+                that the parts differ in dtype, in ``requires_grad``, or without ``shape`` in sizes or strides.
         """
-        if not isinstance(local_tensor, Tensor):
+        if not isinstance(local_tensor, Tensor) or isinstance(local_tensor, DTensor):
             raise RuntimeError(
                 f"the local_tensor argument only accepts torch.Tensor but got {type(local_tensor)} value."
             )
@@ -160,6 +190,9 @@ class DTensor(Tensor, metaclass=_DTensorMeta):
             )
         if local_tensor.device.type != mesh.device_type and local_tensor.device.type != "meta":
             local_tensor = local_tensor.to(mesh.device_type)
+        if run_check:
+            layout = (tuple(local_tensor.shape), local_tensor.stride()) if shape is None else ()
+            _check_equal((str(local_tensor.dtype), local_tensor.requires_grad, *layout), mesh)
         if shape is None:
             shape, _ = compute_global_tensor_info(local_tensor.shape, local_tensor.stride(), mesh, placed)
         if run_check:
@@ -170,7 +203,10 @@ class DTensor(Tensor, metaclass=_DTensorMeta):
                         local_tensor = local_tensor.contiguous()
                         broadcast(local_tensor, get_global_rank(group, 0), group)
         number = _number(mesh, local_tensor.device)
-        made = _C._sharded_from_local(local_tensor, number, [_packed(p) for p in placed], list(shape))
+        gradient = None
+        if grad_placements is not None:
+            gradient = [_packed(p) for p in _placements(grad_placements, mesh, local_tensor.ndim)]
+        made = _C._sharded_from_local(local_tensor, number, [_packed(p) for p in placed], list(shape), gradient)
         return made  # type: ignore[no-any-return]  # The class was set below.
 
     def to_local(self, *, grad_placements: Sequence[Placement] | None = None) -> Tensor:
@@ -326,6 +362,17 @@ class DTensor(Tensor, metaclass=_DTensorMeta):
                 return local
         raise ValueError(f"Could not find shard at '{index.offset}' for FQN: '{index.fqn}'")
 
+    def numpy(self, *, force: bool = False) -> Any:
+        """Raise: each rank has a part only. Take ``full_tensor().numpy()``.
+
+        Raises:
+            RuntimeError: always.
+        """
+        raise RuntimeError(".numpy() is not supported for tensor subclasses.")
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return self.numpy()
+
     def __reduce_ex__(self, protocol: Any) -> Any:
         spec = (self.device_mesh, self.placements, tuple(self.shape), self.stride())
         return _rebuilt, (self._local_tensor, *spec, self.requires_grad, isinstance(self, nn.Parameter))
@@ -464,9 +511,11 @@ def distribute_module(
         input_fn: converts the inputs of the module. It gets the module, the inputs and the mesh.
         output_fn: converts the outputs of the module. It gets the module, the outputs and the mesh.
 
+    ``input_fn`` and ``output_fn`` without the module as an argument are deprecated.
+
     Raises:
         RuntimeError: if the module was distributed before.
-        ValueError: if ``input_fn`` or ``output_fn`` does not take three arguments.
+        ValueError: if ``input_fn`` or ``output_fn`` takes another number of arguments.
     """
     mesh = _current(device_mesh)
     if getattr(module, "_distribute_module_applied", False):
@@ -483,17 +532,30 @@ def distribute_module(
         for key, buffer in list(each._buffers.items()):
             if buffer is not None and not isinstance(buffer, DTensor):
                 each._buffers[key] = distribute_tensor(buffer, mesh)
-    for name, given in (("input_fn", input_fn), ("output_fn", output_fn)):
-        if given is not None and (count := len(inspect.signature(given).parameters)) != 3:
-            raise ValueError(f"{name} should take in 3 arguments, but got {count} arguments!")
     if input_fn is not None:
-        convert_inputs = input_fn
+        convert_inputs = _converter("input_fn", input_fn)
         module.register_forward_pre_hook(lambda module, inputs: convert_inputs(module, inputs, mesh))
     if output_fn is not None:
-        convert_outputs = output_fn
+        convert_outputs = _converter("output_fn", output_fn)
         module.register_forward_hook(lambda module, inputs, outputs: convert_outputs(module, outputs, mesh))
     module._distribute_module_applied = True  # type: ignore[assignment]  # A mark, as PyTorch's.
     return module
+
+
+def _converter(name: str, given: Callable[..., Any]) -> Callable[[nn.Module, Any, DeviceMesh], Any]:
+    """Return a function of `distribute_module` that takes the module too."""
+    count = len(inspect.signature(given).parameters)
+    if count == 2:
+        warnings.warn(
+            f"Deprecating {name} that takes two arguments (inputs, device_mesh), "
+            f"please use {name} that takes in (module, inputs, device_mesh) instead!",
+            FutureWarning,
+            stacklevel=3,
+        )
+        return lambda module, values, mesh: given(values, mesh)
+    if count != 3:
+        raise ValueError(f"{name} should take in 3 arguments, but got {count} arguments!")
+    return given
 
 
 def _filled(

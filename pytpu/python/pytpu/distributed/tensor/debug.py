@@ -8,7 +8,7 @@ import threading
 from ... import _C, ops
 from ...nn.modules.module import Module, register_module_forward_hook, register_module_forward_pre_hook
 from .. import _methods
-from ._api import DTensor
+from ._api import DTensor, _agreed
 from ._utils import local_places
 
 TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
@@ -92,7 +92,9 @@ def _observed(engine: Any) -> Any:
 
 
 def _functional_calls() -> dict[str, int]:
-    return {name: count for name, count in _C._collective_calls().items() if name in _FUNCTIONAL}
+    calls = _C._collective_calls()
+    calls["broadcast"] -= _agreed.broadcasts
+    return {name: count for name, count in calls.items() if name in _FUNCTIONAL}
 
 
 def _minus(now: dict[str, int], before: dict[str, int]) -> dict[str, int]:

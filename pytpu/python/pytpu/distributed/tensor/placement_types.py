@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 from ... import Tensor, cat, zeros
 
 TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
@@ -54,10 +56,13 @@ class Shard(Placement):
 
     Args:
         dim: the dimension.
+
+    Raises:
+        TypeError: if ``dim`` is no integer.
     """
 
     def __init__(self, dim: int) -> None:
-        self.dim = dim
+        self.dim = operator.index(dim)
 
     def _key(self) -> tuple[object, ...]:
         return (self.dim,)

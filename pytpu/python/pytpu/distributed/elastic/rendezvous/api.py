@@ -78,11 +78,16 @@ class RendezvousStoreInfo:
             local_addr: address of this node. `None` takes the full name of the host.
             server_port: port of the store for workers. `None` or 0 takes a free port, where a worker may run it.
         """
-        keys = [RendezvousStoreInfo.MASTER_ADDR_KEY, RendezvousStoreInfo.MASTER_PORT_KEY]
         if rank == 0:
-            store.multi_set(keys, [local_addr or socket.getfqdn(), str(server_port or get_free_port())])
-        addr, port = store.multi_get(keys)
+            info = RendezvousStoreInfo(local_addr or socket.getfqdn(), server_port or get_free_port())
+            info._publish(store)
+            return info
+        addr, port = store.multi_get([RendezvousStoreInfo.MASTER_ADDR_KEY, RendezvousStoreInfo.MASTER_PORT_KEY])
         return RendezvousStoreInfo(addr.decode(), int(port))
+
+    def _publish(self, store: _C.Store) -> None:
+        """Write the address to ``store``, where `build` reads it."""
+        store.multi_set([self.MASTER_ADDR_KEY, self.MASTER_PORT_KEY], [self.master_addr, str(self.master_port)])
 
 
 @dataclass(frozen=True, eq=False)

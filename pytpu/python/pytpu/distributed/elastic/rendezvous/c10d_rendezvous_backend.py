@@ -21,8 +21,8 @@ __all__ = ["C10dRendezvousBackend", "create_backend"]
 logger = get_logger(__name__)
 
 _PORT = 29400
-# The value of the key without a state. Base64 gives no such text for a state.
-_NO_STATE = b"none"
+# The value of the key without a state, as PyTorch's agents write it. It is no state in base64.
+_NO_STATE = b"Y2FuaW1hZGFt"
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import random
 import socket
@@ -11,12 +10,13 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
 from typing import Any, TypeVar
 
 from .... import _C
 from ..utils.logging import get_logger
+from ._state import Node, State
 from .api import (
     RendezvousClosedError,
     RendezvousError,
@@ -24,7 +24,6 @@ from .api import (
     RendezvousHandler,
     RendezvousInfo,
     RendezvousParameters,
-    RendezvousStateError,
     RendezvousStoreInfo,
     RendezvousTimeoutError,
 )
@@ -53,6 +52,10 @@ _CONFLICT_PAUSE = 0.02
 _T = TypeVar("_T")
 
 _numbers = itertools.count()
+
+
+def _now() -> datetime:
+    return datetime.now(timezone.utc)
 
 
 class RendezvousBackend(ABC):
@@ -173,53 +176,6 @@ class RendezvousSettings:
             )
 
 
-@dataclass
-class _State:
-    """The state that the nodes share. A node is known by a text.
-
-    A round is open until it is complete. Then its participants have ranks, and others wait for the next round. The next
-    round opens when all participants have left.
-    """
-
-    round: int = 0
-    complete: bool = False
-    closed: bool = False
-    # When an open round with enough nodes is complete, in seconds since 1970.
-    deadline: float | None = None
-    participants: dict[str, int] = field(default_factory=dict)
-    # Nodes for which the next round has room. The agents start it for them.
-    waiting: list[str] = field(default_factory=list)
-    # Nodes that would be too many. They join when a participant is lost.
-    spare: list[str] = field(default_factory=list)
-    # The last sign of life of each node, in seconds since 1970.
-    heartbeats: dict[str, float] = field(default_factory=dict)
-
-    def encode(self) -> bytes:
-        """Return the state as JSON."""
-        return json.dumps(asdict(self)).encode()
-
-    def remove(self, node: str, min_nodes: int) -> None:
-        """Forget a node."""
-        self.heartbeats.pop(node, None)
-        for nodes in (self.waiting, self.spare):
-            if node in nodes:
-                nodes.remove(node)
-        if self.participants.pop(node, None) is None:
-            return
-        if self.complete and not self.participants:
-            self.complete = False
-            self.round += 1
-        elif not self.complete and len(self.participants) < min_nodes:
-            self.deadline = None
-
-    def finish(self) -> None:
-        """Complete the round: give ranks to the participants."""
-        self.complete = True
-        self.deadline = None
-        for rank, node in enumerate(sorted(self.participants)):
-            self.participants[node] = rank
-
-
 class _SharedState:
     """Changes of the state that all nodes share."""
 
@@ -227,26 +183,17 @@ class _SharedState:
         self._backend = backend
         self._settings = settings
         self._lock = threading.Lock()
-        self._last: _State | None = None
+        self._last: State | None = None
         self._last_time = 0.0
 
-    def _read(self, found):
-        if found is None:
-            return _State(), None
-        try:
-            return _State(**json.loads(found[0])), found[1]
-        except (ValueError, TypeError) as error:
-            raise RendezvousStateError("The rendezvous state is corrupt. See inner exception for details.") from error
-
     def _remove_dead(self, state):
-        interval = self._settings.keep_alive_interval.total_seconds()
-        oldest = time.time() - interval * self._settings.keep_alive_max_attempt
-        for node, last in list(state.heartbeats.items()):
+        oldest = _now() - self._settings.keep_alive_interval * self._settings.keep_alive_max_attempt
+        for node, last in list(state.last_heartbeats.items()):
             if last < oldest:
                 logger.info("node %s has given no sign of life, and is removed from the rendezvous", node)
                 state.remove(node, self._settings.min_nodes)
 
-    def change(self, edit: Callable[[_State], _T], timeout: timedelta) -> _T:
+    def change(self, edit: Callable[[State], _T], timeout: timedelta) -> _T:
         """Apply a function to the state, and write the state if it has changed. Return the function's result.
 
         Args:
@@ -257,7 +204,7 @@ class _SharedState:
         with self._lock:
             found: Any = self._backend.get_state()
             while True:
-                state, token = self._read(found)
+                state, token = (State(), None) if found is None else (State.decode(found[0]), found[1])
                 before = state.encode()
                 self._remove_dead(state)
                 result = edit(state)
@@ -277,7 +224,7 @@ class _SharedState:
                 self._last, self._last_time = state, time.monotonic()
                 return result
 
-    def recent(self) -> _State:
+    def recent(self) -> State:
         """Return the state as it was some time ago, at most a second."""
         if self._last is None or time.monotonic() - self._last_time > _CACHE_SECONDS:
             self.change(lambda state: None, self._settings.timeout.heartbeat)
@@ -289,7 +236,7 @@ class DynamicRendezvousHandler(RendezvousHandler):
     """A node in a rendezvous whose nodes come and go.
 
     Args:
-        node: a text that no other node has.
+        node: the name of this node, which no other node has.
         settings: the settings.
         backend: the place for the state.
         store: store of the agents.
@@ -298,7 +245,7 @@ class DynamicRendezvousHandler(RendezvousHandler):
 
     def __init__(
         self,
-        node: str,
+        node: Node,
         settings: RendezvousSettings,
         backend: RendezvousBackend,
         store: _C.Store,
@@ -310,8 +257,12 @@ class DynamicRendezvousHandler(RendezvousHandler):
         self._state = _SharedState(backend, settings)
         self._store = store
         self._local_addr = local_addr
-        # The store of the workers, if this node has rank 0.
+        # The address of the store of the workers, and the store if this node runs it.
+        self._address: RendezvousStoreInfo | None = None
         self._worker_store: _C.TCPStore | None = None
+        self._has_new_store = False
+        # Nodes with PyTorch's agent that have the address. They never take another one.
+        self._keepers: set[Node] = set()
         self._stop_event = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -353,7 +304,8 @@ class DynamicRendezvousHandler(RendezvousHandler):
             keep_alive_max_attempt,
             cas_backoff_max_seconds,
         )
-        return cls(f"{address}_{os.getpid()}_{next(_numbers)}", settings, backend, store, address)
+        node = Node(address, os.getpid(), next(_numbers), "pytpu")
+        return cls(node, settings, backend, store, address)
 
     @property
     def settings(self) -> RendezvousSettings:
@@ -371,49 +323,46 @@ class DynamicRendezvousHandler(RendezvousHandler):
 
     @property
     def has_new_store(self) -> bool:
-        """Whether the store of the workers has no keys of earlier rounds."""
-        return True
+        """Whether the store of the workers has no keys of earlier rounds, and all agents know that."""
+        return self._has_new_store
 
-    def _leave(self, state: _State) -> None:
+    def _leave(self, state: State) -> None:
         state.remove(self._this_node, self._settings.min_nodes)
 
-    def _step(self, state: _State) -> str:
+    def _step(self, state: State) -> str:
         """Try to get into a round. Return ``joined``, ``waits`` or ``spare``."""
-        node, settings, now = self._this_node, self._settings, time.time()
+        node, settings, now = self._this_node, self._settings, _now()
         if state.closed:
-            if node in state.spare:
+            if node in state.redundancy_list:
                 raise RendezvousGracefulExitError(f"The rendezvous '{settings.run_id}' is closed.")
             raise RendezvousClosedError(f"The rendezvous '{settings.run_id}' is closed.")
         # A change of the state at each look would load the store.
-        if now - state.heartbeats.get(node, 0) > settings.keep_alive_interval.total_seconds() / 2:
-            state.heartbeats[node] = now
+        last = state.last_heartbeats.get(node)
+        if last is None or now - last > settings.keep_alive_interval / 2:
+            state.last_heartbeats[node] = now
         is_full = len(state.participants) >= settings.max_nodes
         if state.complete:
             if node in state.participants:
                 return "joined"
-            if is_full and node not in state.waiting:
-                if node not in state.spare:
-                    state.spare.append(node)
+            if is_full and node not in state.wait_list:
+                state.redundancy_list.add(node)
                 return "spare"
-            if node in state.spare:
-                state.spare.remove(node)
-            if node not in state.waiting:
-                state.waiting.append(node)
+            state.redundancy_list.discard(node)
+            state.wait_list.add(node)
             return "waits"
         if node not in state.participants:
-            for nodes in (state.waiting, state.spare):
-                if node in nodes:
-                    nodes.remove(node)
-            state.participants[node] = -1
+            state.wait_list.discard(node)
+            state.redundancy_list.discard(node)
+            state.participants[node] = 0
             if len(state.participants) == settings.min_nodes:
-                state.deadline = now + settings.timeout.last_call.total_seconds()
+                state.deadline = now + settings.timeout.last_call
         is_late = state.deadline is not None and state.deadline < now
         if len(state.participants) >= settings.max_nodes or is_late:
             state.finish()
             return "joined"
         return "waits"
 
-    def _join(self) -> tuple[_State, int]:
+    def _join(self) -> tuple[State, int]:
         """Wait until this node is in a complete round."""
         timeout = self._settings.timeout.join
         self._state.change(self._leave, timeout)
@@ -445,23 +394,41 @@ class DynamicRendezvousHandler(RendezvousHandler):
         """
         logger.info("node %s joins the rendezvous '%s'", self._this_node, self._settings.run_id)
         self._stop_heartbeats()
-        self._worker_store = None
         try:
             state, rank = self._join()
             store = _C.PrefixStore(f"torch.rendezvous.{self._settings.run_id}.{state.round}", self._store)
-            port = None
-            if rank == 0 and self.use_agent_store:
-                # A new server: the keys of workers that failed would confuse the new ones.
-                self._worker_store = _C.TCPStore(self._local_addr, 0, None, True, multi_tenant=True)
-                port = self._worker_store.port
             self._start_heartbeats()
-            address = RendezvousStoreInfo.build(rank, store, self._local_addr, port)
+            self._address = self._agree_on_address(state.participants, rank, store)
         except Exception:
             self._stop_heartbeats()
             raise
         size = len(state.participants)
         logger.info("node %s has rank %s of %s in round %s", self._this_node, rank, size, state.round)
-        return RendezvousInfo(store, rank, size, address)
+        return RendezvousInfo(store, rank, size, self._address)
+
+    def _agree_on_address(self, ranks: dict[Node, int], rank: int, store: _C.Store) -> RendezvousStoreInfo:
+        """Return the address of the store of the workers.
+
+        Each round has a new store: the keys of workers that failed would confuse the new ones. But PyTorch's agents use
+        the store of their first round in all rounds, and tell the workers to add the number of the attempt to keys.
+        """
+        others = {node for node in ranks if not node.agent}
+        self._has_new_store = self.use_agent_store and not others
+        keepers = others & self._keepers
+        self._keepers = others
+        if not self.use_agent_store:
+            return RendezvousStoreInfo.build(rank, store, self._local_addr)
+        first = min(ranks, key=lambda node: ranks[node])
+        if self._address is not None and keepers and (first.agent or first in keepers):
+            # The other nodes may be new.
+            self._address._publish(store)
+            return self._address
+        self._worker_store = None
+        port = None
+        if rank == 0:
+            self._worker_store = _C.TCPStore(self._local_addr, 0, None, True, multi_tenant=True)
+            port = self._worker_store.port
+        return RendezvousStoreInfo.build(rank, store, self._local_addr, port)
 
     def is_closed(self) -> bool:
         """Return whether the job has ended."""
@@ -477,7 +444,7 @@ class DynamicRendezvousHandler(RendezvousHandler):
 
     def num_nodes_waiting(self) -> int:
         """Return the number of nodes that came too late for this round, as it was at most a second ago."""
-        return len(self._state.recent().waiting)
+        return len(self._state.recent().wait_list)
 
     def get_run_id(self) -> str:
         """Return the name of the job."""
@@ -504,8 +471,8 @@ class DynamicRendezvousHandler(RendezvousHandler):
 
     def _start_heartbeats(self) -> None:
         def beat(state):
-            if state.heartbeats.get(self._this_node) is not None:
-                state.heartbeats[self._this_node] = time.time()
+            if self._this_node in state.last_heartbeats:
+                state.last_heartbeats[self._this_node] = _now()
 
         def run(stop):
             while not stop.wait(self._settings.keep_alive_interval.total_seconds()):

@@ -61,7 +61,7 @@ def local_map(
         leaves, structure = tree_flatten(args)
         if in_placements is not None and len(in_placements) != len(leaves):
             raise AssertionError(
-                f"in_placements length {len(in_placements)} does not match the input args length {len(leaves)}!"
+                f"in_placements length {len(in_placements)} does not match the number of input args {len(leaves)}!"
             )
         mesh = device_mesh
         is_sharded = False

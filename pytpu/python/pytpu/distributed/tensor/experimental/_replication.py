@@ -25,15 +25,18 @@ def _mesh(value: Any) -> DeviceMesh | None:
     return next((mesh for mesh in map(_mesh, values) if mesh is not None), None)
 
 
-def _replicated(value: Any, mesh: DeviceMesh) -> Any:
-    """Return the value with sharded tensors for plain ones."""
+def _replicated(value: Any, mesh: DeviceMesh, replicas: list[tuple[Tensor, DTensor, int]]) -> Any:
+    """Return the value with sharded tensors for plain ones. Add each pair to ``replicas``, with the version."""
+    if isinstance(value, DTensor):
+        return value
     if isinstance(value, Tensor):
-        plain = not isinstance(value, DTensor)
-        return DTensor.from_local(value, mesh, [Replicate()] * mesh.ndim) if plain else value
+        replica = DTensor.from_local(value, mesh, [Replicate()] * mesh.ndim)
+        replicas.append((value, replica, replica._version))
+        return replica
     if isinstance(value, dict):
-        return {key: _replicated(each, mesh) for key, each in value.items()}
+        return {key: _replicated(each, mesh, replicas) for key, each in value.items()}
     if type(value) in (list, tuple):
-        return type(value)(_replicated(each, mesh) for each in value)
+        return type(value)(_replicated(each, mesh, replicas) for each in value)
     return value
 
 
@@ -44,7 +47,13 @@ class implicit_replication(TorchFunctionMode):
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Call the function with sharded tensors for plain ones, if there is a sharded tensor."""
-        mesh = _mesh([args, kwargs or {}])
+        mesh, replicas = _mesh([args, kwargs or {}]), list[tuple[Tensor, DTensor, int]]()
         if mesh is not None:
-            args, kwargs = _replicated(args, mesh), _replicated(kwargs or {}, mesh)
-        return func(*args, **(kwargs or {}))
+            args, kwargs = _replicated(args, mesh, replicas), _replicated(kwargs or {}, mesh, replicas)
+        result = func(*args, **(kwargs or {}))
+        for plain, replica, version in replicas:
+            if replica._version != version:
+                plain.copy_(replica.to_local())
+            if result is replica:
+                result = plain
+        return result

@@ -25,12 +25,11 @@ def parallelize_module(
         module: the module.
         device_mesh: the mesh. The default is the innermost one that is active.
         parallelize_plan: a style for the module, or styles by names of submodules. A name such as ``"layers.*.w1"`` may
-            have ``*`` and ``?`` in it.
+            have ``*`` and ``?`` in it. The empty name is that of the module itself.
         src_data_rank: the rank whose parameters count. ``None`` lets each rank take its part of its own.
 
     Raises:
         TypeError: if the plan is none.
-        ValueError: if a name is empty.
     """
     mesh = _mesh_resources.get_current_mesh() if device_mesh is None else device_mesh
     if parallelize_plan is None:
@@ -45,13 +44,16 @@ def parallelize_module(
             f"{type(parallelize_plan)} found!"
         )
     for path, style in parallelize_plan.items():
-        first, *rest = path.split(".")
         if not path:
-            raise ValueError("Expect module path to be non-empty, but got empty string!")
+            parallelize_module(module, mesh, style, src_data_rank=src_data_rank)
+            continue
+        first, *rest = path.split(".")
         children = [child for name, child in module.named_children() if fnmatch.fnmatch(name, first)]
         if not children:
             warnings.warn(
-                f"Parallelize plan key '{path}' could not be resolved: no submodule matching it.", stacklevel=2
+                f"Parallelize plan key '{path}' could not be resolved: no submodule matching token '{first}' in module "
+                f"{module}, skipping this plan entry.",
+                stacklevel=2,
             )
         for child in children:
             plan = {".".join(rest): style} if rest else style

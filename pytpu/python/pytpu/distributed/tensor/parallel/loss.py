@@ -20,6 +20,9 @@ class loss_parallel(TorchFunctionMode):
     Each rank has the logits of some classes, and exchanges the maxima and sums of rows, not the logits. The loss is
     replicated along the mesh dimension that divides the classes. The backward pass may run outside of the block.
 
+    Raises:
+        ValueError: if not exactly one mesh dimension divides the classes.
+
     Example:
         >>> import pytpu as torch
         >>> from pytpu.distributed.tensor import Shard, distribute_tensor
@@ -45,6 +48,12 @@ class loss_parallel(TorchFunctionMode):
         if getattr(func, "__name__", "") != "cross_entropy" or not isinstance(logits, DTensor):
             return func(*args, **(kwargs or {}))
         mesh, class_dim = logits.device_mesh, 1 if logits.ndim > 1 else 0
+        divided = sum(placement.is_shard(class_dim) for placement in logits.placements)
+        if divided != 1:
+            raise ValueError(
+                f"loss_parallel() requires exactly one mesh dim to shard tensor dimension {class_dim}, "
+                f"but got placements {logits.placements} with {divided} such mesh dim(s)."
+            )
         for name in ("target", "weight"):
             x = given.get(name)
             if x is not None and not isinstance(x, DTensor):

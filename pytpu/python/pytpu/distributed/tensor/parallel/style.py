@@ -29,10 +29,19 @@ class ParallelStyle(abc.ABC):
     """A way to shard a module."""
 
     src_data_rank: int | None = 0
+    #: The names of the arguments that the text of a style shows.
+    _shown: tuple[str, ...] = ()
 
     @abc.abstractmethod
     def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
         """Shard the module, and return it."""
+
+    def _arguments(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self._shown}
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(f"{name}={value!r}" for name, value in self._arguments().items())
+        return f"{type(self).__name__}({arguments})" if arguments else super().__repr__()
 
 
 def _sharded(x: Any, mesh: DeviceMesh, now: Sequence[Placement], wanted: Sequence[Placement]) -> Any:
@@ -57,6 +66,7 @@ class _Partition(ParallelStyle):
     desired_input_layouts: tuple[Placement, ...]
     output_layouts: tuple[Placement, ...]
     use_local_output: bool
+    _shown = ("input_layouts", "output_layouts", "use_local_output")
 
     def _partition(self, name: str, module: nn.Module, mesh: DeviceMesh) -> None:
         raise NotImplementedError
@@ -148,7 +158,10 @@ class SequenceParallel(_Partition):
         use_local_output: whether the output is the part of this rank, a plain tensor.
     """
 
+    _shown = ("sequence_dim", "use_local_output")
+
     def __init__(self, *, sequence_dim: int = 1, use_local_output: bool = False) -> None:
+        self.sequence_dim = sequence_dim
         self.sequence_sharding = (Shard(sequence_dim),)
         self.input_layouts = self.desired_input_layouts = self.sequence_sharding
         self.use_local_output = use_local_output
@@ -178,6 +191,14 @@ class PrepareModuleInput(ParallelStyle):
     Raises:
         AssertionError: if there are not as many desired placements as placements.
     """
+
+    _shown = (
+        "input_layouts",
+        "desired_input_layouts",
+        "input_kwarg_layouts",
+        "desired_input_kwarg_layouts",
+        "use_local_output",
+    )
 
     def __init__(
         self,
@@ -238,6 +259,8 @@ class PrepareModuleOutput(ParallelStyle):
     Raises:
         AssertionError: if there are not as many desired placements as placements.
     """
+
+    _shown = ("output_layouts", "desired_output_layouts", "use_local_output")
 
     def __init__(
         self,
@@ -307,6 +330,11 @@ class PrepareModuleInputOutput(ParallelStyle):
             desired_output_layouts=desired_output_layouts,
             use_local_output=use_local_output,
         )
+
+    def _arguments(self) -> dict[str, Any]:
+        arguments = self.prepare_module_input._arguments()
+        arguments["use_local_input"] = arguments.pop("use_local_output")
+        return arguments | self.prepare_module_output._arguments()
 
     def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
         self.prepare_module_input._apply(module, device_mesh)

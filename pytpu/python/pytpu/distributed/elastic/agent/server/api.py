@@ -38,6 +38,8 @@ DEFAULT_ROLE = "default"
 
 # How long an agent that has passed the exit barrier waits for others, which may need the store it runs.
 _LINGER_SECONDS = 5.0
+# The same for agents of PyTorch, which do not say that they have passed.
+_LINGER_FOR_PYTORCH_SECONDS = 1.0
 # Seconds between two looks whether the job has failed.
 _LOOK_SECONDS = 1.0
 
@@ -343,27 +345,36 @@ class SimpleElasticAgent(ElasticAgent):
             return
         self._is_in_barrier = True
         key = "torchelastic/agent/terminal_state"
+        store, nodes = self._worker_group.store, self._worker_group.group_world_size or 1
         try:
-            # When all agents have passed the first barrier, nobody needs the store any more.
-            if self._await_all(f"{key}/ended", self._barrier_seconds):
-                self._await_all(f"{key}/seen", _LINGER_SECONDS)
-            else:
+            store.add(f"{key}/of_pytpu", 1)
+            if not self._await_all(key, nodes, self._barrier_seconds):
                 logger.warning("the workers of this node have ended, but not those of the other nodes")
+                return
+            # When all agents have passed the first barrier, nobody needs the store any more.
+            agents = store.add(f"{key}/of_pytpu", 0)
+            self._await_all(f"{key}/seen", agents, _LINGER_SECONDS)
+            if agents < nodes:
+                time.sleep(_LINGER_FOR_PYTORCH_SECONDS)
         except (RuntimeError, RendezvousError) as error:
             # The workers of this node have succeeded. What the other nodes do does not change that.
             logger.info("could not wait for the other nodes: %s", error)
         finally:
             self._is_in_barrier = False
 
-    def _await_all(self, key: str, timeout: float) -> bool:
-        """Count this agent, and return whether all agents were counted in time. A job that failed ends the wait."""
+    def _await_all(self, key: str, agents: int, timeout: float) -> bool:
+        """Count this agent, and return whether all were counted in time. A job that failed ends the wait.
+
+        PyTorch's agents use the same keys.
+        """
         store = self._worker_group.store
-        if store.add(key, 1) == self._worker_group.group_world_size:
-            store.set(f"{key}/all", "1")
+        last = f"{key}/last_member"
+        if store.add(f"{key}/num_members", 1) == agents:
+            store.set(last, "1")
         end = time.monotonic() + timeout
         while (seconds := min(end - time.monotonic(), _LOOK_SECONDS)) > 0:
             try:
-                store.wait([f"{key}/all"], timedelta(seconds=seconds))
+                store.wait([last], timedelta(seconds=seconds))
                 return True
             except _C._DistStoreError:
                 if self._worker_group.spec.rdzv_handler.is_closed():

@@ -54,6 +54,13 @@ def agree(store: Any, node: int, nodes: int, role: str, n: int) -> Ranks:
     """
     if os.environ.get("TORCH_ELASTIC_WORKER_IDENTICAL") == "1":
         return add_up([(role, n)] * nodes)[node]
-    store.set(f"torchelastic/workers/{node}", json.dumps([role, n]))
-    found = store.multi_get([f"torchelastic/workers/{i}" for i in range(nodes)])
-    return add_up([tuple(json.loads(text)) for text in found])[node]
+    # PyTorch's agents use the same keys: nodes with both kinds of agents may form one job.
+    own = {"role": role, "rank": node, "local_world_size": n}
+    store.set(f"torchelastic/role_info/{node}", json.dumps(own))
+    if node == 0:
+        found = [json.loads(text) for text in store.multi_get([f"torchelastic/role_info/{i}" for i in range(nodes)])]
+        answers = add_up([(info["role"], info["local_world_size"]) for info in found])
+        keys = [f"torchelastic/assigned_ranks/{i}" for i in range(nodes)]
+        store.multi_set(keys, [json.dumps(answer) for answer in answers])
+        return answers[0]
+    return Ranks(*json.loads(store.get(f"torchelastic/assigned_ranks/{node}")))

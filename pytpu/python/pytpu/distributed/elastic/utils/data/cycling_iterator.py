@@ -14,7 +14,7 @@ class CyclingIterator(Generic[_T]):
     """Iterate over several epochs.
 
     Args:
-        n: number of epochs.
+        n: number of epochs, with those before ``start_epoch``.
         generator_fn: a function of the number of an epoch, which returns the epoch's iterator.
         start_epoch: number of the first epoch.
 
@@ -25,7 +25,7 @@ class CyclingIterator(Generic[_T]):
     """
 
     def __init__(self, n: int, generator_fn: Callable[[int], Iterator[_T]], start_epoch: int = 0) -> None:
-        self._end = start_epoch + n
+        self._end = n
         self._generator_fn = generator_fn
         self._epoch = start_epoch
         self._iterator = generator_fn(start_epoch)
