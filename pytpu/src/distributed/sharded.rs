@@ -113,8 +113,8 @@ fn _sharded_first(mesh: u8) -> PyResult<u8> {
     Ok(member(mesh)?.first().device.index)
 }
 
-/// Return the sharded tensor of sizes ``sizes`` whose part on this process is ``local``. ``gradient`` has the placements
-/// whose part is the gradient of ``local``.
+/// Return the sharded tensor of sizes ``sizes`` whose part on this process is ``local``. ``gradient`` has the
+/// placements whose part is the gradient of ``local``.
 #[pyfunction]
 #[pyo3(signature = (local, mesh, placements, sizes, gradient = None))]
 fn _sharded_from_local<'py>(
