@@ -101,7 +101,12 @@ def clip_grads_with_norm_(
 
 
 def placed_like(factor: Tensor, grad: Tensor) -> Tensor:
-    """Return a factor that a gradient, which may be sharded, can be multiplied with."""
+    """Return a factor that a gradient, which may be sharded, can be multiplied with.
+
+    Args:
+        factor: The factor, without dimensions.
+        grad: The gradient.
+    """
     mesh: Any = getattr(grad, "device_mesh", None)
     # Sharded tensors take scalars on the host, and may have their parts there on a mesh of another device.
     if mesh is None or hasattr(factor, "device_mesh") or grad.device.type == "cpu":
