@@ -93,8 +93,8 @@ fn failure_of(slot: &Slot) -> Option<Arc<Failure>> {
     Some(Arc::new(Failure::device("executing on device tpu", &error)))
 }
 
-/// Return two lists of nodes: those that can run, and those that need a failed argument. Return `None` if one of the
-/// lists would be empty.
+/// Split the nodes of a program in two lists. The first has the nodes that can run. The second has those that need a
+/// failed argument. Return `None` if all nodes would be in one list.
 ///
 /// A program with a failed argument fails as a whole. Its collectives would break groups that have nothing to do with
 /// the failure.

@@ -346,7 +346,7 @@ impl Drop for StreamGuard {
             engine.await_background(true);
         }
         let launched = std::mem::take(&mut *engine.in_flight.lock());
-        // A program that cannot end has told its readers.
+        // If a program cannot end, this fails. Whoever reads its values gets that error, so it is ignored here.
         launched.iter().for_each(|l| drop(engine.await_launch(&l.event)));
     }
 }
@@ -497,7 +497,7 @@ impl Engine {
         // A panicking thread drops its outputs, which marks them as failed.
         threads.into_iter().for_each(|t| drop(t.join()));
         let launched = std::mem::take(&mut *self.in_flight.lock());
-        // A program that cannot end has told its readers.
+        // If a program cannot end, this fails. Whoever reads its values gets that error, so it is ignored here.
         launched.iter().for_each(|l| drop(self.await_launch(&l.event)));
     }
 

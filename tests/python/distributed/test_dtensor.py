@@ -180,7 +180,7 @@ def differentiate():
     (y * y).sum().backward()
     assert x.grad.placements == (Shard(1),)
     torch.testing.assert_close(x.grad.full_tensor(), 2 * whole)
-    # The gradient of a part that each rank has is a sum over ranks, unless a summand is asked for.
+    # Each rank has the whole tensor, and the gradients of the ranks are summed. With `Partial`, a rank gets its own.
     for placements, factor in (None, mesh.size()), ([Partial()], 1), ([Replicate()], mesh.size()):
         local = torch.ones(2, 3, requires_grad=True)
         x = DTensor.from_local(local, mesh, [Replicate()], grad_placements=placements)

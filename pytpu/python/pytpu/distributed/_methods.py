@@ -579,7 +579,7 @@ class _Collectives:
         return self._engine.barrier(_call(_options(opts, BarrierOptions, timeout), []))
 
     def monitored_barrier(self, timeout: datetime.timedelta | None = None, wait_all_ranks: bool = False) -> None:
-        """Wait until all ranks are here, and name those that are not."""
+        """Wait until all ranks have called this. The error of a timeout names the ranks that have not."""
         self._engine.monitored_barrier(self._engine.timeout if timeout is None else timeout, wait_all_ranks)
 
     def send(self, tensors: list[Tensor], dstRank: int, tag: int = 0) -> Work:

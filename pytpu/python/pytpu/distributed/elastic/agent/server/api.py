@@ -351,7 +351,7 @@ class SimpleElasticAgent(ElasticAgent):
             if not self._await_all(key, nodes, self._barrier_seconds):
                 logger.warning("the workers of this node have ended, but not those of the other nodes")
                 return
-            # When all agents have passed the first barrier, nobody needs the store any more.
+            # This agent may serve the store. It stays until the other agents have seen the end of the job.
             agents = store.add(f"{key}/of_pytpu", 0)
             self._await_all(f"{key}/seen", agents, _LINGER_SECONDS)
             if agents < nodes:
