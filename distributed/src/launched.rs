@@ -21,12 +21,18 @@ struct Program {
     since: Instant,
 }
 
-/// The last collective of a group in a program.
+/// The last collective of a group in a program. It does not own its group: a group that is forgotten has waited for its
+/// programs, and must close its links at once.
 #[derive(Clone)]
 struct Collective {
-    group: ProcessGroup,
-    sequence: u64,
+    ticket: Ticket,
     line: Option<Arc<str>>,
+}
+
+impl Collective {
+    fn check(&self, with: impl FnOnce(&ProcessGroup) -> Result<()>) -> Result<()> {
+        find(self.ticket.group()).map_or(Ok(()), |group| with(&group))
+    }
 }
 
 #[derive(Default)]
@@ -52,13 +58,9 @@ impl Programs {
 /// Watch a program with the collectives of these tickets.
 pub(crate) fn add(tickets: &[Ticket], has_ended: Box<dyn Fn() -> bool + Send + Sync>) {
     let mut collectives: Vec<Collective> = Vec::new();
-    let mut groups = Vec::new();
-    for ticket in tickets.iter().rev().filter(|&&ticket| ticket != Ticket::NONE) {
-        if let Ok(group) = find(ticket.group())
-            && !groups.contains(&ticket.group())
-        {
-            groups.push(ticket.group());
-            collectives.push(Collective { group, sequence: ticket.sequence(), line: line_of(*ticket) });
+    for &ticket in tickets.iter().rev().filter(|&&ticket| ticket != Ticket::NONE) {
+        if collectives.iter().all(|c| c.ticket.group() != ticket.group()) {
+            collectives.push(Collective { ticket, line: line_of(ticket) });
         }
     }
     let mut programs = PROGRAMS.lock();
@@ -83,7 +85,7 @@ pub(crate) fn check() -> Result<()> {
         programs.forget_ended();
         let Some(program) = programs.running.front() else { return Ok(()) };
         let (collectives, since) = (program.collectives.clone(), program.since);
-        collectives.iter().try_for_each(|c| c.group.group().expect_whole())?;
+        collectives.iter().try_for_each(|c| c.check(|group| group.group().expect_whole()))?;
         let looked = programs.last_look.map_or(since, |last| last.max(since));
         if looked.elapsed() < PERIOD {
             return Ok(());
@@ -91,5 +93,7 @@ pub(crate) fn check() -> Result<()> {
         programs.last_look = Some(Instant::now());
         (collectives, since)
     };
-    collectives.iter().try_for_each(|c| c.group.check_launched(c.sequence, c.line.as_deref(), since.elapsed()))
+    collectives.iter().try_for_each(|c| {
+        c.check(|group| group.check_launched(c.ticket.sequence(), c.line.as_deref(), since.elapsed()))
+    })
 }

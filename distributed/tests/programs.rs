@@ -17,6 +17,7 @@ const CASES: &[Case] = &[
     ("modes", PATIENT, modes_agree),
     ("unread", PATIENT, unread_results_are_computed_for_others),
     ("elsewhere", PATIENT, waits_elsewhere_launch_what_is_recorded),
+    ("messages", PATIENT, messages_outlive_their_sender),
     ("host", PATIENT, collectives_on_the_host_keep_the_order),
     ("late", Duration::from_secs(1), late_ranks_are_reported),
     ("gone", PATIENT, ranks_that_leave_are_reported),
@@ -135,6 +136,18 @@ fn waits_elsewhere_launch_what_is_recorded(r: &Rank) {
     assert_eq!(values(&y), [2.0]);
 }
 
+fn messages_outlive_their_sender(r: &Rank) {
+    assert_eq!(values(&sum(&tpu(&[1.0]), &r.tensors)), [2.0]);
+    if r.rank == 1 {
+        r.group.send(0, 7, torchtpu_tensor::DType::U8, &[]).expect("rank 0 receives");
+        r.write_file("sent");
+        return;
+    }
+    r.await_file("sent");
+    std::thread::sleep(Duration::from_millis(200));
+    r.group.recv(Some(1), 7, torchtpu_tensor::DType::U8, &mut []).expect("rank 1 has sent it");
+}
+
 fn collectives_on_the_host_keep_the_order(r: &Rank) {
     let one = Tensor::from_slice_on(&[1f32], &[1], Device::CPU).expect("it is copied");
     for _ in 0..5 {
@@ -216,6 +229,7 @@ cases! {
     all_modes_give_the_same_sums = "modes";
     results_that_no_op_reads_are_computed = "unread";
     a_rank_that_waits_elsewhere_launches_what_it_recorded = "elsewhere";
+    a_message_outlives_the_rank_that_sent_it = "messages";
     collectives_of_host_and_device_keep_their_order = "host";
     a_late_rank_is_reported = "late";
     a_rank_that_left_is_reported = "gone";
