@@ -23,10 +23,11 @@ impl Group {
     pub(super) fn fail(&self, fault: Fault, request: &Request, sequence: u64, timeout: Duration) -> Error {
         let own = request.describe(sequence);
         let line = request.line.as_deref().unwrap_or("");
+        // The watchdog of this rank must not take what follows for the failure of another one.
+        self.broken.store(true, Ordering::Release);
         // If the store fails now, the error has less to say, but it stays the error of the fault.
         let _ = self.meeting.post(&format!("failed/{}", self.rank), &format!("{own}\n{line}"));
         let _ = self.meeting.post("failed", "");
-        self.broken.store(true, Ordering::Release);
         self.links.lock().close();
         let mut notes = vec![format!("{}, {}: {own}", self.identity(), request.op.name())];
         if let Some(line) = &request.line {

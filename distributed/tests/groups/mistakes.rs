@@ -2,7 +2,7 @@
 
 use crate::ranks::{PATIENT, networks, run};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use torchtpu_distributed::store::HashStore;
 use torchtpu_distributed::transport::Network;
@@ -160,6 +160,32 @@ fn a_missing_rank_is_named_on_all_others_within_the_timeout() {
         }
         assert!(errors.iter().any(|e| e.contains("rank 2: barrier of")), "{name}: {errors:?}");
     }
+}
+
+#[test]
+fn later_calls_name_the_first_error_whenever_the_watchdog_looks() {
+    let network = &networks()[0].1;
+    let late = |millis: u64| {
+        let has_failed = AtomicBool::new(false);
+        run(network, 2, Duration::from_millis(millis), |group| {
+            if group.rank() == 1 {
+                let start = Instant::now();
+                while !has_failed.load(Ordering::Relaxed) && start.elapsed() < PATIENT {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                return;
+            }
+            let (request, mut output) = sum(DType::F32, 4);
+            let first = group.run(&request, &[], &mut output).expect_err("rank 1 is missing").to_string();
+            let later = group.run(&request, &[], &mut output).expect_err("the group is broken").to_string();
+            has_failed.store(true, Ordering::Relaxed);
+            for error in [first, later] {
+                assert!(error.contains(&format!("Timed out waiting {millis} ms for rank 1")), "{error}");
+            }
+        });
+    };
+    // The watchdog looks twice a second. A group needs some time for its report, in which the watchdog may look.
+    std::thread::scope(|s| (0..5).for_each(|i| drop(s.spawn(move || late(600 + 100 * i)))));
 }
 
 #[test]
