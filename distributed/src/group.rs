@@ -592,8 +592,9 @@ impl Group {
         if !self.broken.load(Ordering::Acquire) {
             return Ok(());
         }
-        let failure = self.failure.lock();
-        let reason = failure.as_ref().map_or("another rank stopped it", Told::message);
+        let known = self.failure.lock().as_ref().map(|told| told.message().to_string());
+        let told = || self.abortion().map(|error| error.message().to_string());
+        let reason = known.or_else(told).unwrap_or_else(|| "another rank stopped it".into());
         let name = self.shown_name();
         let text = format!("The process group {name} is broken, because an earlier call failed: {reason}");
         Err(Error::new(ErrorKind::DistBackend, text).note("make a new group, or restart the processes"))

@@ -23,8 +23,7 @@ impl Group {
     pub(super) fn fail(&self, fault: Fault, request: &Request, sequence: u64, timeout: Duration) -> Error {
         let own = request.describe(sequence);
         let line = request.line.as_deref().unwrap_or("");
-        // The watchdog of this rank must not take what follows for the failure of another one.
-        self.broken.store(true, Ordering::Release);
+        self.end_waits();
         // If the store fails now, the error has less to say, but it stays the error of the fault.
         let _ = self.meeting.post(&format!("failed/{}", self.rank), &format!("{own}\n{line}"));
         let _ = self.meeting.post("failed", "");
@@ -87,6 +86,11 @@ impl Group {
         let error = notes.into_iter().fold(error, Error::note);
         self.break_with(&error);
         error
+    }
+
+    /// End what waits. A collective that runs finds out why.
+    pub(crate) fn end_waits(&self) {
+        self.broken.store(true, Ordering::Release);
     }
 
     /// Refuse later calls with this error, and end what waits.
