@@ -83,6 +83,7 @@ def count_calls(device, path):
         c10d._allgather_base_: 1,
         functional.all_reduce: 2,
     }
+    path = f"{path}{dist.get_rank()}"
     mode.generate_json_dump(f"{path}.json")
     mode.log_comm_debug_tracing_table_to_file(f"{path}.txt", noise_level=0)
     with open(f"{path}.json") as file:
