@@ -449,6 +449,11 @@ impl Backend for Parts {
         Ok(add(no_grad(|| value.redistributed(&before.placements))?))
     }
 
+    fn replicated(&self, x: &Tensor, mesh: Device) -> Result<Tensor> {
+        let member = Member::of(mesh)?;
+        from_local(&member, x, &vec![Placement::Replicate; member.mesh.ndim()], x.dims(), None)
+    }
+
     fn placed_like(&self, x: u64, y: u64) -> Result<u64> {
         let (like, value) = (get(x), get(y));
         let place = |(of, now): (&Placement, &Placement)| if of.shard().is_some() { *of } else { *now };

@@ -43,6 +43,14 @@ pub trait Backend: Sync + Send {
         self.retain(new);
         Ok(new)
     }
+    /// Return `x`, which has one element on the device of the parts of `mesh`, as a tensor of the mesh that each process
+    /// has whole. It is differentiable. Only the backend behind meshes has such tensors.
+    ///
+    /// # Errors
+    /// `Runtime` without such a mesh.
+    fn replicated(&self, _x: &Tensor, mesh: Device) -> Result<Tensor> {
+        Err(Error::runtime(format!("{mesh} is not the device of a mesh")))
+    }
     /// Return the value `y`, sharded where the value `x` is, and add a reference to it. The default is `y`.
     ///
     /// # Errors
@@ -291,6 +299,34 @@ pub fn placed_like(x: &Tensor, y: Tensor) -> Result<Tensor> {
     let kept = mesh()?.placed_like(like, value)?;
     let placed = Tensor::from_device_value(y.meta(), kept);
     Ok(if kept == value { y } else { placed })
+}
+
+/// Return the operands with those of one element replicated, if others are sharded; `None` if there are none of both. As
+/// in PyTorch, such an operand need not be made a sharded tensor by the caller.
+///
+/// # Errors
+/// The error of a warning.
+pub(crate) fn replicated(x: &[&Tensor]) -> Result<Option<Vec<Tensor>>> {
+    let Some(device) = x.iter().map(|t| t.device()).find(|d| d.kind == DeviceKind::Mesh) else { return Ok(None) };
+    let parts = local(device);
+    let is_plain = |t: &Tensor| t.device() == parts && t.numel() == 1;
+    if !x.iter().any(|t| is_plain(t)) {
+        return Ok(None);
+    }
+    let one = |t: &&Tensor| -> Result<Tensor> {
+        if !is_plain(t) {
+            return Ok((*t).clone());
+        }
+        if t.dims().len() == 1 {
+            crate::warning::warn(
+                "Found a non-scalar tensor with numel=1 and ndim!=0, we are implicitly creating a replicated DTensor \
+                 for it. However, please consider changing it to a scalar tensor or explicitly create a DTensor under \
+                 distributed environment.",
+            )?;
+        }
+        mesh()?.replicated(t, device)
+    };
+    x.iter().map(one).collect::<Result<_>>().map(Some)
 }
 
 /// Return the device of a new tensor like `x`. The device of a sharded tensor is given as that of its parts.

@@ -53,7 +53,7 @@ fn call_ordinary(op: Prim, x: &[&Tensor]) -> Result<Tensor> {
     let grad = graph::may_need_grad(x);
     let meta = match op.infer(x) {
         Ok(m) => m,
-        Err(e) => return Err(e.in_op(op.name())),
+        Err(e) => return replicated(op, x, e, call),
     };
     if grad && !op.has_vjp() {
         return expand(&op, x).map(|mut y| y.swap_remove(0));
@@ -73,6 +73,15 @@ fn call_ordinary(op: Prim, x: &[&Tensor]) -> Result<Tensor> {
         graph::record(op, x, std::slice::from_ref(&y))?;
     }
     Ok(y)
+}
+
+/// Call `op` again with the operands that [`backend::replicated`] returns, or fail with the error of the first call.
+#[cold]
+fn replicated<R>(op: Prim, x: &[&Tensor], error: Error, call: impl FnOnce(Prim, &[&Tensor]) -> Result<R>) -> Result<R> {
+    match backend::replicated(x)? {
+        None => Err(error.in_op(op.name())),
+        Some(x) => call(op, &x.iter().collect::<SmallVec<[&Tensor; 4]>>()),
+    }
 }
 
 /// Run an op with an operand that has other strides than a new tensor, or that holds conjugates or negatives.
@@ -178,7 +187,10 @@ pub fn call_n(op: Prim, x: &[&Tensor]) -> Result<Outs> {
 
 fn call_n_ordinary(op: Prim, x: &[&Tensor]) -> Result<Outs> {
     let grad = graph::may_need_grad(x);
-    let meta = op.infer(x).map_err(|e| e.in_op(op.name()))?;
+    let meta = match op.infer(x) {
+        Ok(m) => m,
+        Err(e) => return replicated(op, x, e, call_n),
+    };
     if grad && !op.has_vjp() {
         return expand(&op, x);
     }

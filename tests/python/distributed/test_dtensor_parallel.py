@@ -156,6 +156,39 @@ def test_plain_tensors_are_replicated_where_that_is_asked(pools):
     assert pools(2).run(replicate) == ["S(0)"] * 2
 
 
+def combine_with_one_element(device):
+    mesh = init_device_mesh(device, (2,))
+    x = numbers(4, 3).to(device)
+    number, row = torch.tensor(2.0, device=device), torch.tensor([3.0], device=device)
+    calls = [
+        lambda x: x * number,
+        lambda x: number - x,
+        lambda x: torch.where(x > number, x, number),
+        lambda x: torch.clamp(x, min=number),
+        lambda x: torch.addcmul(x, x, number),
+        lambda x: x.clone().div_(number),
+        lambda x: x.sum() / number,
+        lambda x: torch._foreach_mul([x, x], number)[1],
+    ]
+    for i, call in enumerate(calls):
+        sharded = distribute_tensor(x, mesh, [Shard(0)])
+        torch.testing.assert_close(call(sharded).full_tensor(), call(x), msg=str(i))
+    sharded = distribute_tensor(x, mesh, [Shard(0)])
+    with pytest.warns(UserWarning, match="we are implicitly creating a replicated DTensor for it"):
+        assert torch.equal((sharded + row).full_tensor(), x + row)
+    number.requires_grad_()
+    (sharded * number).square().sum().backward()
+    torch.testing.assert_close(number.grad, 4 * x.square().sum())
+    assert type(number.grad) is torch.Tensor
+    with pytest.raises(RuntimeError, match="got mixed torch.Tensor and DTensor"):
+        sharded + torch.ones(3, device=device)
+
+
+@pytest.mark.parametrize("device", ["cpu", "tpu"])
+def test_plain_tensors_of_one_element_are_replicated(pools, device):
+    pools(2).run(combine_with_one_element, device)
+
+
 def write_to_plain():
     mesh = init_device_mesh("cpu", (2,))
     x, y = numbers(4, 3), numbers(4, 3, seed=1)
@@ -294,7 +327,9 @@ def move():
     assert all(isinstance(p.grad, DTensor) for p in model.parameters())
     tpu = distribute_tensor(x, mesh, [Shard(0)]).requires_grad_()
     moved = tpu.to("tpu")
-    assert moved.device.type == "tpu" and moved.placements == (Shard(0),) and moved.device_mesh == mesh
+    assert moved.device.type == "tpu" and moved.placements == (Shard(0),)
+    # If the process has a mesh of these ranks on device tpu, it is that one.
+    assert torch.equal(moved.device_mesh.mesh, mesh.mesh)
     (moved * 2).sum().full_tensor().cpu().backward()
     assert torch.equal(tpu.grad.full_tensor(), torch.full((3, 4), 2.0))
     return True
