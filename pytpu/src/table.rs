@@ -18,7 +18,7 @@ use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::ptr::{null, null_mut};
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use torchtpu_tensor::policy::Policies;
 use torchtpu_tensor::schema::{Arg, Args, Ret, Row, Schema, Scope};
@@ -570,8 +570,12 @@ pub unsafe fn tensor_argument<'a>(
 
 /// Return the row of an overload.
 pub fn row(name: &str, overload: &str) -> Option<&'static Row> {
-    ops::rows().find(|r| {
-        let head = &r.schema[..r.schema.find('(').unwrap_or(0)];
-        head.split_once('.').unwrap_or((head, "")) == (name, overload)
-    })
+    static ROWS: LazyLock<HashMap<(&str, &str), &Row>> = LazyLock::new(|| {
+        let named = |row: &'static Row| {
+            let head = &row.schema[..row.schema.find('(').unwrap_or(0)];
+            (head.split_once('.').unwrap_or((head, "")), row)
+        };
+        ops::rows().map(named).collect()
+    });
+    ROWS.get(&(name, overload)).copied()
 }
