@@ -67,9 +67,10 @@ impl Links {
         self.receivers.iter_mut().for_each(|r| *r = None);
     }
 
-    /// Whether closing now would lose bytes that a peer has not taken.
-    pub(crate) fn is_unread(&self) -> bool {
-        self.senders.iter().flatten().any(|s| s.is_unread())
+    /// Return the ranks that closing now would lose bytes for.
+    pub(crate) fn unread(&self) -> impl Iterator<Item = usize> {
+        let is_unread = |sender: &Option<Box<dyn Sender>>| sender.as_ref().is_some_and(|s| s.is_unread());
+        self.senders.iter().enumerate().filter(move |(_, sender)| is_unread(sender)).map(|(rank, _)| rank)
     }
 
     /// Send to `to` and receive from `from` at once.

@@ -8,6 +8,7 @@
 
 mod agreeing;
 mod failure;
+mod leaving;
 mod planned;
 mod reserved;
 mod waiting;
@@ -15,6 +16,7 @@ mod waiting;
 use crate::agree::Agreement;
 use crate::algo::{self, Call, Links};
 use crate::message::{Messages, Outgoing, Wanted};
+use crate::owner::Owner;
 use crate::recorder::{Entry, Recorder, State};
 use crate::request::{Op, Request};
 use crate::store::{Store, check_interrupt};
@@ -34,8 +36,6 @@ pub(crate) use waiting::Wait;
 
 /// PyTorch's timeout of groups on `gloo`.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30 * 60);
-/// How long a rank that leaves waits for peers to take its last messages.
-const LINGER: Duration = Duration::from_secs(5);
 /// Set in the tags of messages of this file.
 const INTERNAL_TAG: u64 = 1 << 63;
 
@@ -87,6 +87,11 @@ pub(crate) struct Group {
     pub(crate) broken: AtomicBool,
     failure: Mutex<Option<Told>>,
     worker: Mutex<Option<mpsc::Sender<Job>>>,
+    /// Jobs of the worker that have not ended.
+    in_flight: AtomicUsize,
+    owner: Owner,
+    /// Whether the others were told that this rank leaves.
+    has_left: AtomicBool,
     children: AtomicU64,
     barriers: AtomicU64,
     /// Until when a timeout does not count: see [`watch`].
@@ -168,6 +173,9 @@ impl ProcessGroup {
             broken: AtomicBool::new(false),
             failure: Mutex::new(None),
             worker: Mutex::new(None),
+            in_flight: AtomicUsize::new(0),
+            owner: Owner::new(),
+            has_left: AtomicBool::new(false),
             children: AtomicU64::new(0),
             barriers: AtomicU64::new(0),
             excused_until: Mutex::new(None),
@@ -244,7 +252,11 @@ impl ProcessGroup {
         let ticket = group.turn.reserve();
         let entry = group.record(&request, ticket, [input_bytes, output.bytes().len()]);
         let job = Job { group: group.clone(), ticket, entry, request, input, output, promise };
-        jobs.send(job).map_err(|_| Error::runtime("the worker thread of the group has ended"))?;
+        group.in_flight.fetch_add(1, Ordering::AcqRel);
+        if jobs.send(job).is_err() {
+            group.in_flight.fetch_sub(1, Ordering::AcqRel);
+            return Err(Error::runtime("the worker thread of the group has ended"));
+        }
         Ok(work)
     }
 
@@ -484,6 +496,7 @@ fn spawn_worker(name: &str) -> Result<mpsc::Sender<Job>> {
                 let result = ready.and_then(|()| group.perform(&request, ticket, entry, input, output.bytes_mut()));
                 promise.finish(result.map(|()| output));
             });
+            group.in_flight.fetch_sub(1, Ordering::AcqRel);
         }
     };
     let thread = std::thread::Builder::new().name(format!("group-{name}"));
@@ -713,25 +726,6 @@ impl Group {
         });
         self.set_state(entry, sequence, if result.is_ok() { State::Completed } else { State::Failed });
         result
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        if !*self.broken.get_mut() && !self.is_planned {
-            // Without the key, waiting ranks find the same by the closed links, only later.
-            let _ = self.meeting.post(&format!("left/{}", self.rank), &self.turn.next().to_string());
-            let _ = self.meeting.post("left", "");
-            if self.agreement.get_mut().is_none() && !self.is_agreement() {
-                // A rank that never agreed about a program will not do so either.
-                let _ = self.meeting.post(&format!("agreement/left/{}", self.rank), "0");
-                let _ = self.meeting.post("agreement/left", "");
-            }
-            let end = Instant::now() + LINGER;
-            while Instant::now() < end && (self.links.get_mut().is_unread() || self.messages.get_mut().is_unread()) {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        }
     }
 }
 

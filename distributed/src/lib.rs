@@ -40,6 +40,7 @@ mod group;
 mod launched;
 pub mod mesh;
 mod message;
+mod owner;
 pub mod placement;
 mod recorder;
 pub mod redistribute;

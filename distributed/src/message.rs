@@ -114,9 +114,15 @@ impl Messages {
         self.wanted.is_empty() && self.targets.iter().all(|t| t.leaving.is_empty())
     }
 
-    /// Whether closing now would lose bytes that a peer has not taken.
-    pub(crate) fn is_unread(&self) -> bool {
-        self.targets.iter().any(|t| t.sender.as_ref().is_some_and(|s| s.is_unread()))
+    /// Return the ranks that closing now would lose bytes for.
+    pub(crate) fn unread(&self) -> Vec<usize> {
+        let is_unread = |t: &Target| t.sender.as_ref().is_some_and(|s| s.is_unread());
+        (0..self.targets.len()).filter(|&rank| is_unread(&self.targets[rank])).collect()
+    }
+
+    /// Return the ranks that messages have to leave for.
+    pub(crate) fn unsent(&self) -> Vec<usize> {
+        (0..self.targets.len()).filter(|&rank| !self.targets[rank].leaving.is_empty()).collect()
     }
 
     /// Return the ranks from which messages are awaited. Ranks that are known to have left are not among them.
@@ -319,16 +325,15 @@ impl Messages {
     }
 
     fn describe(&self, fault: Fault) -> String {
+        // A rank that stops the group says why before it ends.
+        let told = || self.meeting.find("abort").ok()?.map(|text| String::from_utf8_lossy(&text).into_owned());
         match fault {
+            Fault::Closed { .. } | Fault::Died { .. } if let Some(text) = told() => text,
             Fault::Closed { peer } if self.transport.is_dead(peer) => {
                 let place = self.transport.place(peer).map(|p| format!(" ({p})")).unwrap_or_default();
                 format!("the rank{place} has died")
             }
-            // A rank that stops the group says why before it leaves.
-            Fault::Closed { .. } => match self.meeting.find("abort") {
-                Ok(Some(text)) => String::from_utf8_lossy(&text).into_owned(),
-                _ => "the rank has left the group".into(),
-            },
+            Fault::Closed { .. } => "the rank has left the group".into(),
             Fault::Died { place, .. } => format!("the rank ({place}) has died"),
             Fault::Corrupt { .. } => "a message has a wrong checksum".into(),
             Fault::System { text, .. } => text,

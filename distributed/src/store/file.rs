@@ -7,6 +7,7 @@
 
 use super::hash::add_to;
 use super::{DEFAULT_TIMEOUT, Deadline, Store, Timeout, check_interrupt, expect_pairs, wait_timeout};
+use crate::owner::Owner;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -31,6 +32,7 @@ pub struct FileStore {
     workers: Option<usize>,
     timeout: Timeout,
     log: Mutex<Log>,
+    owner: Owner,
 }
 
 /// What this process has read of the file.
@@ -45,7 +47,8 @@ impl FileStore {
     /// dropped deletes the file; without a number, no store does.
     pub fn new(path: impl AsRef<Path>, workers: Option<usize>) -> Result<FileStore> {
         let path = path.as_ref().to_path_buf();
-        let store = FileStore { path, workers, timeout: Timeout::new(DEFAULT_TIMEOUT), log: Mutex::default() };
+        let (timeout, log) = (Timeout::new(DEFAULT_TIMEOUT), Mutex::default());
+        let store = FileStore { path, workers, timeout, log, owner: Owner::new() };
         store.add_raw(OPEN, 1)?;
         Ok(store)
     }
@@ -129,7 +132,7 @@ impl FileStore {
 impl Drop for FileStore {
     fn drop(&mut self) {
         // The program may have deleted the file, or its folder: do not make it again.
-        if !self.path.exists() {
+        if !self.owner.is_here() || !self.path.exists() {
             return;
         }
         let (Ok(dropped), Ok(open)) = (self.add_raw(CLEANUP, 1), self.add_raw(OPEN, -1)) else { return };

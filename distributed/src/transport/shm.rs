@@ -17,6 +17,7 @@
 use super::{
     ALIGNMENT, Fault, HEADER_BYTES, Header, Lane, Meeting, Network, Place, Places, Receiver, Sender, Transport,
 };
+use crate::owner::Owner;
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, Mode, OFlags, fstat, ftruncate, memfd_create, open};
@@ -217,7 +218,7 @@ impl Transport for ShmTransport {
         let inode = fstat(&file).map_err(refused)?.st_ino;
         let value = format!("{} {} {inode}", self.places.here.pid, file.as_raw_fd());
         meeting.post(&name(lane, meeting.rank, to), &value).map_err(Fault::Other)?;
-        let end = End { peer: to, place, process, region, count: 0 };
+        let end = End { peer: to, place, process, region, count: 0, owner: Owner::new() };
         Ok(Some(Box::new(ShmSender { end, file: Some(file) })))
     }
 
@@ -246,7 +247,7 @@ impl Transport for ShmTransport {
             });
         };
         let region = Region::map(&file).map_err(|e| Fault::system(from, "shared memory", e))?;
-        let end = End { peer: from, place, process, region, count: 0 };
+        let end = End { peer: from, place, process, region, count: 0, owner: Owner::new() };
         Ok(Some(Box::new(ShmReceiver { end, at: 0 })))
     }
 
@@ -266,6 +267,7 @@ struct End {
     region: Region,
     /// Slots filled or read by this end.
     count: u32,
+    owner: Owner,
 }
 
 impl End {
@@ -303,6 +305,9 @@ pub(crate) fn forget_old_links() {
 
 impl Drop for ShmSender {
     fn drop(&mut self) {
+        if !self.end.owner.is_here() {
+            return;
+        }
         let is_unread = self.is_unread();
         close(&self.end.region.control().sender);
         // A rank that fails after a collective must not fail a slower rank that is still in it.
@@ -352,7 +357,9 @@ struct ShmReceiver {
 
 impl Drop for ShmReceiver {
     fn drop(&mut self) {
-        close(&self.end.region.control().receiver);
+        if self.end.owner.is_here() {
+            close(&self.end.region.control().receiver);
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Messages with tags.
 
 use crate::ranks::{PATIENT, networks, run};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Barrier, mpsc};
 use std::time::{Duration, Instant};
 use torchtpu_distributed::store::{HashStore, Store};
 use torchtpu_distributed::transport::{HEADER_BYTES, Header, Lane, Meeting};
@@ -165,6 +165,50 @@ fn a_message_can_be_read_after_its_sender_has_closed_the_link() {
         let n = receiver.expect("it was made").pull_into(&mut payload).expect(name);
         assert_eq!((n, payload), (4, [7; 4]), "{name}");
     }
+}
+
+#[test]
+fn a_rank_that_leaves_waits_until_its_works_have_ended_and_its_messages_are_taken() {
+    for (name, network) in networks() {
+        let may_go_on = Barrier::new(2);
+        run(&network, 2, PATIENT, |group| {
+            let sum = Request::new(Op::AllReduce(ReduceOp::Sum), DType::U8, &[1]);
+            if group.rank() == 0 {
+                let work = group.start(sum, None, Box::new(vec![1u8])).expect(name);
+                assert_eq!(group.leave(Duration::from_millis(100)).expect(name), [1], "{name}");
+                assert!(!work.is_completed(), "{name}");
+                may_go_on.wait();
+                work.wait(Some(PATIENT)).expect(name);
+                group.send(1, 7, DType::U8, &[9]).expect(name);
+                // Only links in shared memory end with their processes.
+                let taken = group.leave(Duration::from_millis(100)).expect(name);
+                assert_eq!(taken.is_empty(), !matches!(name, "shm" | "hosts"), "{name}");
+                may_go_on.wait();
+                assert!(group.leave(PATIENT).expect(name).is_empty(), "{name}");
+            } else {
+                may_go_on.wait();
+                let mut x = [1];
+                group.run(&sum, &[], &mut x).expect(name);
+                may_go_on.wait();
+                group.recv(Some(0), 7, DType::U8, &mut x).expect(name);
+                assert_eq!(x, [9], "{name}");
+            }
+        });
+    }
+}
+
+#[test]
+fn a_rank_that_leaves_does_not_wait_for_those_that_have_left() {
+    let network = &networks()[1].1;
+    run(network, 2, PATIENT, |group| {
+        group.barrier().expect("all ranks come");
+        if group.rank() == 0 {
+            group.send(1, 7, DType::U8, &[9]).expect("the link has room");
+            let start = Instant::now();
+            assert!(group.leave(PATIENT).expect("nobody interrupts").is_empty());
+            assert!(start.elapsed() < PATIENT / 2);
+        }
+    });
 }
 
 #[test]

@@ -113,8 +113,11 @@ def _run(fn, i, args, errors, parent):
         if _multiprocessing.parent_process().is_alive():
             _send(errors)
             _sys.exit(128 + _signal.SIGINT)
-    except Exception:
+    except Exception as error:
         _send(errors)
+        groups = _sys.modules.get("pytpu.distributed._groups")
+        if groups is not None:
+            groups._tell_exception(error, error.__traceback__)
         _sys.exit(1)
 
 

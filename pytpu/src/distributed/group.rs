@@ -14,12 +14,15 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use torchtpu_distributed::transport::mpi::Mpi;
 use torchtpu_distributed::transport::tcp::Tcp;
 use torchtpu_distributed::transport::{Hosts, Network};
 use torchtpu_distributed::{Memory as _, Op, Options, ProcessGroup, ReduceOp, Request};
-use torchtpu_tensor::{DType, Error, Result, Tensor};
+use torchtpu_tensor::{DType, Error, Result, Tensor, warning};
+
+/// A rank that leaves waits for its peers for so long without a warning.
+const UNREMARKABLE: Duration = Duration::from_secs(10);
 
 /// How a collective is called: whether it is asynchronous, its limit, and what its work returns.
 type Call<'py> = (bool, Option<Duration>, Bound<'py, PyAny>);
@@ -249,11 +252,29 @@ impl PyProcessGroup {
         Ok(self.group()?.sequence())
     }
 
-    /// Leave the group. Collectives that are in flight go on. Later calls raise ``ValueError``.
-    fn close(&self, py: Python<'_>) {
-        let group = self.group.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // A group that ends waits until peers have taken its last messages.
-        py.detach(|| drop(group));
+    /// Leave the group. Wait, for at most its timeout, until the collectives in flight have ended and other ranks have
+    /// taken the messages of this one. A wait that takes long gives a warning. Later calls raise ``ValueError``.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let Some(group) = self.group.lock().unwrap_or_else(PoisonError::into_inner).take() else { return Ok(()) };
+        py.detach(|| -> Result<()> {
+            let end = Instant::now() + group.timeout();
+            let mut limit = UNREMARKABLE;
+            loop {
+                let awaited = group.leave(limit.min(end.saturating_duration_since(Instant::now())))?;
+                if awaited.is_empty() || Instant::now() >= end {
+                    return Ok(());
+                }
+                if limit == UNREMARKABLE {
+                    warning::warn(&format!(
+                        "Rank {} leaves process group {}. It waits for ranks {awaited:?} to take what it has sent.",
+                        group.rank(),
+                        group.name()
+                    ))?;
+                }
+                limit = group.timeout();
+            }
+        })
+        .or_raise()
     }
 
     /// Break the group: what waits ends with an error that says ``reason``, on all ranks.

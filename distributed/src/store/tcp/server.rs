@@ -2,6 +2,7 @@
 
 use super::super::hash::Table;
 use super::wire::{MAGIC, MAX_COMMAND, Message, NOT_READY, Operands, Query, READY, STOP_WAITING, Stop, WAIT_CANCELED};
+use crate::owner::Owner;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
@@ -30,6 +31,7 @@ pub(super) struct Server {
     port: u16,
     stop: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
+    owner: Owner,
 }
 
 impl Server {
@@ -50,7 +52,7 @@ impl Server {
             work: Vec::new(),
         };
         let thread = thread::Builder::new().name("store-server".into()).spawn(move || events.run())?;
-        Ok(Server { port, stop, thread: Some(thread) })
+        Ok(Server { port, stop, thread: Some(thread), owner: Owner::new() })
     }
 
     /// The port that the server listens to.
@@ -61,6 +63,9 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        if !self.owner.is_here() {
+            return;
+        }
         // A write of 8 bytes to a fresh event descriptor cannot fail; if it did, joining would wait for ever.
         if rustix::io::write(&*self.stop, &1u64.to_ne_bytes()).is_ok()
             && let Some(thread) = self.thread.take()

@@ -377,13 +377,34 @@ def init_process_group(
     _world.default_pg = pg
     _add_to_world(pg, Backend(Backend.UNDEFINED if backend is None else backend), {i: i for i in range(world_size)})
     sys.excepthook = _RankInTracebacks(rank)
-    atexit.register(_close_all)
+    atexit.register(_close_all, os.getpid())
+    _close_at_the_end_of_a_child()
 
 
-def _close_all() -> None:
-    """Leave all groups, so that other ranks that wait for this one are told at once."""
-    for pg in list(_world.pg_map):
-        pg.shutdown()
+def _close_all(process: int) -> None:
+    """Leave all groups of a process, so that ranks that wait for this one are told at once. A fork of it keeps them."""
+    if process == os.getpid():
+        for pg in list(_world.pg_map):
+            pg.shutdown()
+
+
+def _close_at_the_end_of_a_child() -> None:
+    """Leave all groups when this process ends, if `multiprocessing` has forked it. Such a process calls no functions of
+    `atexit`, and `sys.excepthook` neither.
+    """
+    process = sys.modules.get("multiprocessing.process")
+    if process is None or process.parent_process() is None:
+        return
+    from multiprocessing import util
+
+    util.Finalize(None, _end_child, (os.getpid(),), exitpriority=0)
+
+
+def _end_child(process: int) -> None:
+    error = sys.exc_info()[1]
+    if error is not None and not isinstance(error, SystemExit):
+        _tell_exception(error, error.__traceback__)
+    _close_all(process)
 
 
 def destroy_process_group(group: ProcessGroup | None = None) -> None:

@@ -1,0 +1,114 @@
+//! How a rank leaves a group: what it has started ends first, and its peers take what it sent. A rank sends without
+//! waiting for the receiver, so without this its last message could be lost with its process.
+
+use super::{Group, ProcessGroup};
+use crate::store::check_interrupt;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use torchtpu_tensor::Result;
+
+/// Sleep between two looks at the links.
+const PAUSE: Duration = Duration::from_millis(1);
+/// Time between two questions to the store.
+const ASK: Duration = Duration::from_millis(100);
+
+impl ProcessGroup {
+    /// Tell the other ranks that this one leaves, once the works that it has started have ended. Then wait until they
+    /// have taken its messages, have left, or have ended. Return the ranks that are still waited for after `limit`. If
+    /// there are none, the group must not be used any more. A group that is broken is left at once.
+    ///
+    /// # Errors
+    /// Fails if the user interrupts the program.
+    pub fn leave(&self, limit: Duration) -> Result<Vec<usize>> {
+        let group = &*self.0;
+        let end = Instant::now() + limit;
+        while group.is_busy() {
+            if Instant::now() >= end {
+                let awaited = group.awaited.load(Ordering::Relaxed);
+                return Ok(if awaited < group.size { vec![awaited] } else { group.unsent() });
+            }
+            check_interrupt()?;
+            std::thread::sleep(PAUSE);
+        }
+        group.leave(end)
+    }
+}
+
+impl Group {
+    /// Whether works of this rank have not ended.
+    fn is_busy(&self) -> bool {
+        let is_whole = !self.broken.load(Ordering::Acquire);
+        is_whole && (self.in_flight.load(Ordering::Acquire) > 0 || !self.unsent().is_empty())
+    }
+
+    /// Return the ranks that messages of this rank have to leave for.
+    fn unsent(&self) -> Vec<usize> {
+        self.messages.lock().unsent()
+    }
+
+    /// Tell the other ranks that this one leaves. Wait until they have taken its messages, have left, or have ended.
+    /// Return the ranks that are still waited for at `end`.
+    ///
+    /// # Errors
+    /// Fails if the user interrupts the program.
+    pub(super) fn leave(&self, end: Instant) -> Result<Vec<usize>> {
+        if self.is_planned {
+            return Ok(Vec::new());
+        }
+        if !self.has_left.swap(true, Ordering::AcqRel) && !self.broken.load(Ordering::Acquire) {
+            // Without the keys, waiting ranks find the same by the closed links, only later.
+            let _ = self.meeting.post(&format!("left/{}", self.rank), &self.turn.next().to_string());
+            let _ = self.meeting.post("left", "");
+            if self.agreement.lock().is_none() && !self.is_agreement() {
+                // A rank that never agreed about a program will not do so either.
+                let _ = self.meeting.post(&format!("agreement/left/{}", self.rank), "0");
+                let _ = self.meeting.post("agreement/left", "");
+            }
+        }
+        let mut asked = Instant::now();
+        loop {
+            let mut unread = self.unread();
+            if unread.is_empty() || self.broken.load(Ordering::Acquire) {
+                return Ok(Vec::new());
+            }
+            let now = Instant::now();
+            if now >= end || now >= asked + ASK {
+                asked = now;
+                if self.is_stopped() {
+                    return Ok(Vec::new());
+                }
+                // A store that fails has no news.
+                unread.retain(|rank| !matches!(self.meeting.find(&format!("left/{rank}")), Ok(Some(_))));
+                if unread.is_empty() || now >= end {
+                    return Ok(unread);
+                }
+            }
+            check_interrupt()?;
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    /// Return the ranks that have not taken all messages of this one.
+    fn unread(&self) -> Vec<usize> {
+        let links = self.links.lock();
+        let mut ranks: Vec<usize> = links.unread().chain(self.messages.lock().unread()).collect();
+        ranks.sort_unstable();
+        ranks.dedup();
+        ranks
+    }
+
+    /// Whether a rank has failed.
+    fn is_stopped(&self) -> bool {
+        ["abort", "failed"].iter().any(|key| matches!(self.meeting.find(key), Ok(Some(_))))
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if self.owner.is_here() && !*self.has_left.get_mut() && !*self.broken.get_mut() {
+            let end = Instant::now() + *self.timeout.get_mut();
+            // An interrupt ends the wait.
+            let _ = self.leave(end);
+        }
+    }
+}
