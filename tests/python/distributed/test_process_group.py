@@ -81,6 +81,7 @@ def test_backends(backend, name, config):
         dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
     try:
         assert dist.get_backend() == name and dist.get_backend_config() == config
+        assert dist.group.WORLD.name() == ("gloo" if ":" in name or name == "undefined" else name)
         x = torch.ones(2)
         dist.all_reduce(x)
         assert x.tolist() == [1.0, 1.0]
@@ -98,7 +99,8 @@ with warnings.catch_warnings(record=True) as seen:
     warnings.simplefilter("always")
     for _ in range(2):
         dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1)
-        assert dist.get_backend() == "nccl" and dist.get_backend_config() == "cpu:gloo,tpu:xla"
+        assert dist.get_backend() == dist.group.WORLD.name() == "nccl"
+        assert dist.get_backend_config() == "cpu:gloo,tpu:xla"
         dist.destroy_process_group()
 assert [str(w.message) for w in seen] == [
     "NCCL is not part of this package. Backend nccl counts as xla, the backend of device tpu."
@@ -272,6 +274,8 @@ def ask_about_groups():
     else:
         assert last == dist.GroupMember.NON_GROUP_MEMBER
         assert dist.get_rank(last) == dist.get_world_size(last) == -1
+        # As in PyTorch, it stands for the last group that the rank is not in.
+        assert dist.get_process_group_ranks(last) == [0, size - 1] and dist.get_group_rank(last, size - 1) == 1
         with pytest.raises(ValueError, match="Invalid process group specified"):
             dist.get_backend(last)
         dist.destroy_process_group(last)

@@ -44,7 +44,8 @@ class _World:
         self.pg_map: dict[ProcessGroup, tuple[str, Store]] = {}
         self.pg_names: dict[ProcessGroup, str] = {}
         #: The rank in the group of each global rank.
-        self.pg_group_ranks: dict[ProcessGroup, dict[int, int]] = {}
+        #: `GroupMember.NON_GROUP_MEMBER` has the ranks of the last group that this rank is not in.
+        self.pg_group_ranks: dict[ProcessGroup | int, dict[int, int]] = {}
         self.pg_backend_config: dict[ProcessGroup, str] = {}
         self.tags_to_pg: dict[str, list[ProcessGroup]] = {}
         self.pg_to_tag: dict[ProcessGroup, str] = {}
@@ -67,6 +68,7 @@ class _World:
                 "group_count": self.group_count,
             }
             for pg, ranks in self.pg_group_ranks.items()
+            if pg in self.pg_map
         ]
 
 
@@ -87,6 +89,8 @@ def _are_threads() -> bool:
 def _add_to_world(pg: ProcessGroup, backend: str, ranks: dict[int, int], tag: str | None = None) -> None:
     """Register a group."""
     _world.pg_map[pg] = (backend, pg.get_group_store())
+    if ":" not in backend and backend != Backend.UNDEFINED:
+        pg._backend_name = str(backend)
     # A class of the program may ask the world for the name.
     _world.pg_names[pg] = pg._name or ""
     _world.pg_group_ranks[pg] = ranks
@@ -435,6 +439,7 @@ def destroy_process_group(group: ProcessGroup | None = None) -> None:
         each.shutdown()
         _remove_from_world(each)
     _world.default_pg, _world.group_count = None, 0
+    _world.pg_group_ranks.clear()
     atexit.unregister(_close_all)
     if isinstance(sys.excepthook, _RankInTracebacks):
         sys.excepthook = sys.excepthook.inner
@@ -742,6 +747,8 @@ def _new_group_with_tag(
         if not 0 <= each < size:
             limits = f"Valid ranks are 0 to {size - 1} (world_size={size})"
             raise ValueError(f"Rank {each} is out of range. {limits}")
+    if rank not in ranks:
+        _world.pg_group_ranks[GroupMember.NON_GROUP_MEMBER] = {rank: i for i, rank in enumerate(ranks)}
     name = _process_group_name(ranks, use_local_synchronization)
     if not use_local_synchronization:
         default._engine.agree(str(list(ranks)))

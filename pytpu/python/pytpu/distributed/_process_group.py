@@ -187,6 +187,8 @@ class ProcessGroup(_Collectives):
     _default_type: ProcessGroup.BackendType | None = None
     #: The groups made from this one, if it is the group of all ranks.
     _counts: Any = None
+    #: The backend that was asked for, if it is one for all devices.
+    _backend_name = ""
 
     class BackendType(enum.IntEnum):
         """Numbers of backends."""
@@ -291,13 +293,13 @@ class ProcessGroup(_Collectives):
         return group
 
     def name(self) -> str:
-        """Return the name of the backend of the group's first device, or ``custom`` for an engine in Python."""
+        """Return the backend that was asked for, else that of the first device. An engine in Python is ``custom``."""
         own = getattr(type(self), "getBackendName", None)
         if own is not None:
             return own(self)
         if not _is_native(self._engine):
             return "custom" if self._backends else "undefined"
-        return next(iter(self._device_backends.values()), "undefined")
+        return self._backend_name or next(iter(self._device_backends.values()), "undefined")
 
     @property
     def group_name(self) -> str:
