@@ -107,6 +107,9 @@ class _Pickler(pickle._Pickler):
 
     def reducer_override(self, obj):
         if isinstance(obj, _C.Tensor):
+            # The result of a functional collective is saved as a plain tensor.
+            if hasattr(obj, "trigger_wait"):
+                obj = obj.trigger_wait()
             # A sharded tensor has no elements of its own.
             return obj.__reduce_ex__(2) if hasattr(obj, "device_mesh") else _reduce_tensor(obj)
         if isinstance(obj, Size):

@@ -1,6 +1,8 @@
 """Collectives of tensors on device ``tpu``, between processes."""
 
 import datetime
+import io
+import pickle
 
 import pytest
 
@@ -213,6 +215,29 @@ def test_messages_go_through_the_host(pool):
 @pytest.mark.parametrize("device", ["cpu", "tpu"])
 def test_functional_collectives_have_gradients(pool, device):
     assert all(pool.run(gradients, device))
+
+
+def results(device):
+    """Check what functional collectives return, and what becomes of it."""
+    world = dist.group.WORLD
+    x = of_rank(dist.get_rank(), 4, device=device)
+    y, total = funcol.all_reduce(x, "sum", world), sum(of_all(4)).to(device)
+    assert type(y) is funcol.AsyncCollectiveTensor and str(y) == f"AsyncCollectiveTensor({total})"
+    assert [type(plain) for plain in (y.wait(), y + 1, y[0], y.detach(), funcol.wait_tensor(y))] == [torch.Tensor] * 5
+    assert torch.equal(y.wait(), total) and torch.equal(y + x, total + x) and y.tolist() == total.tolist()
+    file = io.BytesIO()
+    torch.save(y, file)
+    file.seek(0)
+    for copy in (pickle.loads(pickle.dumps(y)), torch.load(file)):
+        assert type(copy) is torch.Tensor and torch.equal(copy, total)
+    assert type(torch.ops._c10d_functional.all_reduce(x, "sum", world.group_name)) is torch.Tensor
+    y.add_(1)
+    assert torch.equal(y.wait(), total + 1)
+
+
+@pytest.mark.parametrize("device", ["cpu", "tpu"])
+def test_results_of_functional_collectives_can_be_waited_for(pool, device):
+    pool.run(results, device)
 
 
 def test_training_is_that_of_cpu(pool):

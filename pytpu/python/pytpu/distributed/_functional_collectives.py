@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import warnings
 
-from .. import Tensor, cat, empty_like
+from .. import _C, Tensor, cat, empty_like
 from ._groups import _get_group_tag, _resolve_process_group, get_group_rank, get_process_group_ranks
 from ._methods import _reduction
 from ._process_group import ProcessGroup
@@ -20,7 +20,7 @@ from .distributed_c10d import _find_pg_by_ranks_and_tag
 
 TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, SupportsIndex
 
     from .._C import _TensorGroup
 
@@ -28,23 +28,33 @@ if TYPE_CHECKING:
 
 
 class AsyncCollectiveTensor(Tensor):
-    """A result of a collective that is not there yet. Collectives here return plain tensors instead: on ``tpu`` their
-    values are waited for where they are read, and on ``cpu`` they are there.
+    """A result of a collective. Its value is waited for where it is read, so `wait` is never needed. Functions of it
+    return plain tensors.
     """
+
+    __torch_function__ = _C._disabled_torch_function_impl
 
     def wait(self) -> Tensor:
         """Return this tensor as a plain tensor."""
-        return wait_tensor(self)
+        return self.as_subclass(Tensor)
+
+    trigger_wait = wait
+
+    def __repr__(self, *, tensor_contents: object = None) -> str:
+        return f"AsyncCollectiveTensor({self.wait()})"
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        return self.wait().__reduce_ex__(protocol)
 
 
 def wait_tensor(tensor: Tensor) -> Tensor:
-    """Return ``tensor``. A read waits for its value."""
-    return tensor
+    """Return ``tensor`` as a plain tensor. A read waits for its value."""
+    return tensor.wait() if isinstance(tensor, AsyncCollectiveTensor) else tensor
 
 
 def wait_tensors(tensors: list[Tensor]) -> list[Tensor]:
-    """Return ``tensors``. A read waits for their values."""
-    return tensors
+    """Return ``tensors`` as plain tensors. A read waits for their values."""
+    return [wait_tensor(tensor) for tensor in tensors]
 
 
 def _resolve_group(group: RANK_TYPES, tag: str = "") -> ProcessGroup:
@@ -126,7 +136,7 @@ def broadcast(self: Tensor, src: int, group: RANK_TYPES, tag: str = "") -> Tenso
     if self.is_meta:
         return empty_like(self)
     resolved, tensors = _tensors(group, tag)
-    return tensors.broadcast(self, get_group_rank(resolved, src))
+    return tensors.broadcast(self, get_group_rank(resolved, src)).as_subclass(AsyncCollectiveTensor)
 
 
 def all_reduce(self: Tensor, reduceOp: str | ReduceOp, group: RANK_TYPES, tag: str = "") -> Tensor:
@@ -141,7 +151,7 @@ def all_reduce(self: Tensor, reduceOp: str | ReduceOp, group: RANK_TYPES, tag: s
     if self.is_meta:
         return empty_like(self)
     code, reduced = _reduce_op(reduceOp, self)
-    return _tensors(group, tag)[1].all_reduce(reduced, code)
+    return _tensors(group, tag)[1].all_reduce(reduced, code).as_subclass(AsyncCollectiveTensor)
 
 
 def all_reduce_coalesced(
@@ -164,9 +174,9 @@ def all_gather_single(self: Tensor, gather_dim: int, group: RANK_TYPES, tag: str
     gathered = tensors.all_gather(self)
     if gather_dim < 0:
         gather_dim += self.dim()
-    if gather_dim == 0:
-        return gathered
-    return cat(gathered.chunk(resolved.size(), 0), gather_dim)
+    if gather_dim != 0:
+        gathered = cat(gathered.chunk(resolved.size(), 0), gather_dim)
+    return gathered.as_subclass(AsyncCollectiveTensor)
 
 
 def reduce_scatter_single(
@@ -188,7 +198,7 @@ def reduce_scatter_single(
     if scatter_dim != 0:
         self = cat(self.chunk(size, scatter_dim), 0)
     code, reduced = _reduce_op(reduceOp, self)
-    return tensors.reduce_scatter(reduced, code)
+    return tensors.reduce_scatter(reduced, code).as_subclass(AsyncCollectiveTensor)
 
 
 def all_gather_into_tensor_coalesced(self: list[Tensor], group: RANK_TYPES, tag: str = "") -> list[Tensor]:
@@ -229,7 +239,8 @@ def all_to_all_single(
                 "output_split_sizes and input_split_sizes must either be specified together or both set to None"
             )
         output_split_sizes = input_split_sizes = [self.shape[0] // resolved.size()] * resolved.size()
-    return tensors.all_to_all(self, input_split_sizes, output_split_sizes)
+    received = tensors.all_to_all(self, input_split_sizes, output_split_sizes)
+    return received.as_subclass(AsyncCollectiveTensor)
 
 
 def permute_tensor(self: Tensor, src_dst: list[int], group: RANK_TYPES, tag: str = "") -> Tensor:
@@ -241,7 +252,8 @@ def permute_tensor(self: Tensor, src_dst: list[int], group: RANK_TYPES, tag: str
         group: the ranks.
         tag: ignored, unless ``group`` is a list of ranks.
     """
-    return _tensors(group, tag)[1].permute(self.reshape(-1), list(enumerate(src_dst)))
+    received = _tensors(group, tag)[1].permute(self.reshape(-1), list(enumerate(src_dst)))
+    return received.as_subclass(AsyncCollectiveTensor)
 
 
 all_gather_tensor = all_gather_tensor_autograd = all_gather_single_autograd = all_gather_single

@@ -9,6 +9,9 @@ TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
 if TYPE_CHECKING:
     from .. import Tensor
 
+#: Operators return plain tensors.
+_plain = _collectives.wait_tensor
+
 __all__ = [
     "all_gather_into_tensor",
     "all_reduce",
@@ -44,29 +47,31 @@ IN_PLACE = {
 
 def all_gather_into_tensor(input: Tensor, group_size: int, group_name: str) -> Tensor:
     """Return the tensors of all ranks, joined along the first dimension."""
-    return _collectives.all_gather_single(input, 0, group_name)
+    return _plain(_collectives.all_gather_single(input, 0, group_name))
 
 
 def all_reduce(input: Tensor, reduce_op: str, group_name: str) -> Tensor:
     """Return the reduction of the tensors of all ranks."""
-    return _collectives.all_reduce(input, reduce_op, group_name)
+    return _plain(_collectives.all_reduce(input, reduce_op, group_name))
 
 
 def all_to_all_single(
     input: Tensor, output_split_sizes: list[int], input_split_sizes: list[int], group_name: str
 ) -> Tensor:
     """Return the parts that all ranks have for this one. Sizes count rows."""
-    return _collectives.all_to_all_single(input, output_split_sizes, input_split_sizes, group_name)
+    return _collectives.wait_tensor(
+        _collectives.all_to_all_single(input, output_split_sizes, input_split_sizes, group_name)
+    )
 
 
 def broadcast(input: Tensor, src: int, group_name: str) -> Tensor:
     """Return the tensor of one rank."""
-    return _collectives.broadcast(input, src, group_name)
+    return _plain(_collectives.broadcast(input, src, group_name))
 
 
 def reduce_scatter_tensor(input: Tensor, reduce_op: str, group_size: int, group_name: str) -> Tensor:
     """Return the part of this rank of the reduction. The parts are equal chunks of the first dimension."""
-    return _collectives.reduce_scatter_single(input, reduce_op, 0, group_name)
+    return _plain(_collectives.reduce_scatter_single(input, reduce_op, 0, group_name))
 
 
 def wait_tensor(tensor: Tensor) -> Tensor:
