@@ -3,6 +3,7 @@
 
 use super::{Group, ProcessGroup};
 use crate::store::check_interrupt;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use torchtpu_tensor::Result;
@@ -20,25 +21,58 @@ impl ProcessGroup {
     /// # Errors
     /// Fails if the user interrupts the program.
     pub fn leave(&self, limit: Duration) -> Result<Vec<usize>> {
-        let group = &*self.0;
         let end = Instant::now() + limit;
-        while group.is_busy() {
-            if Instant::now() >= end {
-                let awaited = group.awaited.load(Ordering::Relaxed);
-                return Ok(if awaited < group.size { vec![awaited] } else { group.unsent() });
-            }
-            check_interrupt()?;
+        let awaited = self.0.finish(end)?;
+        if awaited.is_empty() { self.0.leave(end) } else { Ok(awaited) }
+    }
+
+    /// Give up this handle of the group when the works of this rank have ended. If there is no other handle, leave.
+    ///
+    /// # Errors
+    /// Fails if the user interrupts the program.
+    pub fn release(self) -> Result<()> {
+        let end = Instant::now() + self.timeout();
+        self.0.finish(end)?;
+        // A thread that has ended the last work may still hold the group.
+        let end = Instant::now() + ASK;
+        while Arc::strong_count(&self.0) > 1 && Instant::now() < end {
             std::thread::sleep(PAUSE);
         }
-        group.leave(end)
+        Ok(())
     }
 }
 
 impl Group {
+    /// Wait until the works of this rank have ended. Return the ranks that are still waited for at `end`.
+    ///
+    /// # Errors
+    /// Fails if the user interrupts the program.
+    fn finish(&self, end: Instant) -> Result<Vec<usize>> {
+        while self.is_busy() {
+            if Instant::now() >= end {
+                return Ok(self.awaited());
+            }
+            check_interrupt()?;
+            std::thread::sleep(PAUSE);
+        }
+        Ok(Vec::new())
+    }
+
+    /// Return the ranks that works of this rank wait for.
+    fn awaited(&self) -> Vec<usize> {
+        let one = self.awaited.load(Ordering::Relaxed);
+        let unsent = self.unsent();
+        match one < self.size {
+            true => vec![one],
+            false if unsent.is_empty() => (0..self.size).filter(|&rank| rank != self.rank).collect(),
+            false => unsent,
+        }
+    }
+
     /// Whether works of this rank have not ended.
     fn is_busy(&self) -> bool {
-        let is_whole = !self.broken.load(Ordering::Acquire);
-        is_whole && (self.in_flight.load(Ordering::Acquire) > 0 || !self.unsent().is_empty())
+        let may_end = self.owner.is_here() && !self.broken.load(Ordering::Acquire);
+        may_end && (self.in_flight.load(Ordering::Acquire) > 0 || !self.unsent().is_empty())
     }
 
     /// Return the ranks that messages of this rank have to leave for.

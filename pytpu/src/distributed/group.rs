@@ -476,9 +476,9 @@ impl PyProcessGroup {
 impl Drop for PyProcessGroup {
     fn drop(&mut self) {
         let group = self.group.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        if group.is_some() {
-            // Without an interpreter there is no lock to release, and `group` is dropped here.
-            Python::try_attach(|py| py.detach(|| drop(group)));
+        if let Some(group) = group {
+            // Without an interpreter there is no lock to release, and `group` is dropped here. An interrupt ends a wait.
+            Python::try_attach(|py| py.detach(|| group.release()));
         }
     }
 }
