@@ -324,6 +324,20 @@ def test_functions_without_the_module_are_accepted(pools):
     assert pools(2).run(convert_by_older_functions) == [True] * 2
 
 
+def make_from_specs():
+    mesh = line()
+    x = DTensor.from_local(numbers(2, 3), mesh, [Shard(0)])
+    y = DTensor(x.to_local(), x._spec, requires_grad=True)
+    assert y.is_leaf and y.requires_grad and y.shape == x.shape and y.placements == x.placements
+    assert torch.equal(y.full_tensor(), x.full_tensor())
+    with pytest.warns(UserWarning, match="To construct DTensor from torch.Tensor"):
+        assert not DTensor(numbers(2, 3).requires_grad_(), x._spec, requires_grad=False).requires_grad
+
+
+def test_a_description_and_a_part_make_a_sharded_tensor(pools):
+    pools(2).run(make_from_specs)
+
+
 def make_mistakes():
     mesh, whole = line(), numbers(4, 4)
     x = distribute_tensor(whole, mesh, [Shard(0)])

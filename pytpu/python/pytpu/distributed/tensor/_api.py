@@ -132,10 +132,20 @@ def _check_equal(description: tuple[Any, ...], mesh: DeviceMesh) -> None:
 
 
 class _DTensorMeta(_C._TensorMeta):
-    """Makes ``DTensor(...)`` refuse, since its arguments in PyTorch are private."""
+    """Calls ``DTensor(local_tensor, spec, requires_grad=...)``, which PyTorch has for its own modules."""
 
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        raise RuntimeError("make a DTensor with DTensor.from_local, distribute_tensor, or a function such as zeros")
+    def __call__(cls, local_tensor: Tensor, spec: DTensorSpec | None = None, *, requires_grad: bool = False) -> Any:
+        if not isinstance(spec, DTensorSpec):
+            raise RuntimeError("make a DTensor with DTensor.from_local, distribute_tensor, or a function such as zeros")
+        if local_tensor.requires_grad and not requires_grad:
+            warnings.warn(
+                "To construct DTensor from torch.Tensor, it's recommended to use local_tensor.detach() and make "
+                "requires_grad consistent.",
+                stacklevel=2,
+            )
+        placed, number = [_packed(p) for p in spec.placements], _number(spec.mesh, local_tensor.device)
+        made = _C._sharded_from_local(local_tensor.detach(), number, placed, list(spec.shape), None)
+        return made.requires_grad_(requires_grad)
 
 
 class DTensor(Tensor, metaclass=_DTensorMeta):
