@@ -16,10 +16,12 @@
 //! | agreement | dissemination | |
 //! | barrier | dissemination | |
 //!
+//! Recursive doubling adds 16-bit floats in `f32` and rounds the result. The other algorithms round after each operand.
+//!
 //! Headers flow in both directions of a step between two ranks, also if only one of them has a payload. So a rank that
 //! only sends also notices a peer in another call.
 
-use crate::reduce::{Combine, ReduceOp, divide};
+use crate::reduce::{Combine, ReduceOp, divide, narrow, widened};
 use crate::transport::{Body, Fault, Header, Lane, Receiver, Sender, Transport, Watch, exchange, open_link};
 use std::ops::Range;
 use std::sync::Arc;
@@ -186,6 +188,16 @@ pub(crate) fn all_reduce(
         let peer = 1 - rank;
         links.step(call, peer, peer, Body::InPlace { data, with: with.received_first(peer < rank) })?;
     } else if size > 2 && data.len() <= DOUBLING_BYTES {
+        if let Some(mut wide) = widened(dtype, data)
+            && let Ok(with) = Combine::new(op, DType::F32)
+        {
+            recursive_doubling(links, call, with, &mut wide)?;
+            if op == ReduceOp::Avg {
+                divide(DType::F32, &mut wide, size);
+            }
+            narrow(dtype, &wide, data);
+            return Ok(());
+        }
         recursive_doubling(links, call, with, data)?;
     } else if size > 1 {
         ring_reduce(links, call, dtype.size_bytes(), with, data)?;

@@ -56,7 +56,7 @@ impl ReduceOp {
 
 /// A reduction of two arrays of one dtype: a [`ReduceOp`], and which operand comes first.
 ///
-/// 16-bit floats are added in `f32` and rounded after each operand, as PyTorch's gloo does.
+/// 16-bit floats are added in `f32` and rounded after each operand. See [`widened`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Combine {
     kind: BinaryKind,
@@ -145,6 +145,27 @@ impl Combine {
             *to = write(v);
         }
     }
+}
+
+/// Return 16-bit floats as `f32`, so that a reduction of many operands rounds once; `None` for other dtypes.
+pub(crate) fn widened(dtype: DType, data: &[u8]) -> Option<Vec<u8>> {
+    let each =
+        |read: fn([u8; 2]) -> f32| Some(data.as_chunks().0.iter().flat_map(|&v| read(v).to_le_bytes()).collect());
+    match dtype {
+        DType::F16 => each(|v| f16::from_le_bytes(v).to_f32()),
+        DType::BF16 => each(|v| bf16::from_le_bytes(v).to_f32()),
+        _ => None,
+    }
+}
+
+/// Round `f32` elements to the 16-bit floats `data`.
+pub(crate) fn narrow(dtype: DType, wide: &[u8], data: &mut [u8]) {
+    let round = |v: f32| match dtype {
+        DType::BF16 => bf16::from_f32(v).to_le_bytes(),
+        _ => f16::from_f32(v).to_le_bytes(),
+    };
+    let wide = wide.as_chunks().0.iter().map(|&v| f32::from_le_bytes(v));
+    data.as_chunks_mut().0.iter_mut().zip(wide).for_each(|(to, v)| *to = round(v));
 }
 
 /// Divide sums by the number of ranks, the second half of [`ReduceOp::Avg`].

@@ -194,6 +194,20 @@ fn all_ranks_get_the_same_bits_in_each_run() {
 }
 
 #[test]
+fn small_sums_of_16_bit_floats_are_rounded_once() {
+    let (_, network) = &networks()[0];
+    let halves = |v: f32| f16::from_f32(v).to_le_bytes();
+    let results = run(network, 4, PATIENT, |group| {
+        let mut output = halves(if group.rank() == 0 { 2048.0 } else { 1.0 });
+        let request = Request::new(Op::AllReduce(ReduceOp::Sum), DType::F16, &[1]);
+        group.run(&request, &[], &mut output).expect("all ranks come");
+        output
+    });
+    // The sum is 2051. Rounded after each operand, it would be 2050.
+    assert_eq!(results, [halves(2052.0); 4]);
+}
+
+#[test]
 fn not_a_number_has_the_same_bits_on_all_ranks() {
     let sums = run(&networks()[1].1, 2, PATIENT, |group| {
         let nan = f32::from_bits(0x7fc0_0000 + 1 + group.rank() as u32);
