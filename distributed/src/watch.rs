@@ -4,6 +4,7 @@ use crate::group::{Group, Wait};
 use crate::recorder::State;
 use crate::transport::shm;
 use parking_lot::Mutex;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Once, Weak};
 use std::time::{Duration, Instant};
@@ -33,6 +34,15 @@ struct Watched {
 static COMPILING: Mutex<(usize, Option<Instant>)> = Mutex::new((0, None));
 
 static GROUPS: Mutex<Vec<Watched>> = Mutex::new(Vec::new());
+
+thread_local! {
+    static IS_WATCHDOG: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread is the watchdog, which must not wait.
+pub(crate) fn is_watchdog() -> bool {
+    IS_WATCHDOG.get()
+}
 static START: Once = Once::new();
 
 /// Watch a group until it is dropped.
@@ -40,6 +50,7 @@ pub(crate) fn add(group: &Arc<Group>) {
     GROUPS.lock().push(Watched { group: Arc::downgrade(group), told: None, signs: BTreeMap::new(), waits: Vec::new() });
     START.call_once(|| {
         let run = || {
+            IS_WATCHDOG.set(true);
             for turn in 0.. {
                 std::thread::sleep(PERIOD);
                 look(turn);

@@ -3,6 +3,7 @@
 
 use super::{Group, ProcessGroup};
 use crate::store::check_interrupt;
+use crate::watch;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -14,16 +15,29 @@ const PAUSE: Duration = Duration::from_millis(1);
 const ASK: Duration = Duration::from_millis(100);
 
 impl ProcessGroup {
-    /// Tell the other ranks that this one leaves, once the works that it has started have ended. Then wait until they
-    /// have taken its messages, have left, or have ended. Return the ranks that are still waited for after `limit`. If
-    /// there are none, the group must not be used any more. A group that is broken is left at once.
+    /// Wait until the works of this rank have ended, then tell the other ranks that this one leaves. Return the ranks
+    /// that are still waited for after `limit`. If there are none, no collective may be called any more. A process that
+    /// leaves several groups calls this for all of them before [`ProcessGroup::leave`].
+    ///
+    /// # Errors
+    /// Fails if the user interrupts the program.
+    pub fn finish(&self, limit: Duration) -> Result<Vec<usize>> {
+        let awaited = self.0.finish(Instant::now() + limit)?;
+        if awaited.is_empty() {
+            self.0.say_farewell();
+        }
+        Ok(awaited)
+    }
+
+    /// [`ProcessGroup::finish`], then wait until the other ranks have taken the messages of this one, have left, or have
+    /// ended. Return the ranks that are still waited for after `limit`. A group that is broken is left at once.
     ///
     /// # Errors
     /// Fails if the user interrupts the program.
     pub fn leave(&self, limit: Duration) -> Result<Vec<usize>> {
         let end = Instant::now() + limit;
-        let awaited = self.0.finish(end)?;
-        if awaited.is_empty() { self.0.leave(end) } else { Ok(awaited) }
+        let awaited = self.finish(limit)?;
+        if awaited.is_empty() { self.0.linger(end) } else { Ok(awaited) }
     }
 
     /// Give up this handle of the group when the works of this rank have ended. If there is no other handle, leave.
@@ -80,25 +94,28 @@ impl Group {
         self.messages.lock().unsent()
     }
 
-    /// Tell the other ranks that this one leaves. Wait until they have taken its messages, have left, or have ended.
-    /// Return the ranks that are still waited for at `end`.
+    /// Tell the other ranks that this one leaves.
+    fn say_farewell(&self) {
+        let was_said = self.has_left.swap(true, Ordering::AcqRel);
+        if was_said || self.is_planned || self.broken.load(Ordering::Acquire) {
+            return;
+        }
+        // Without the keys, waiting ranks find the same by the closed links, only later.
+        let _ = self.meeting.post(&format!("left/{}", self.rank), &self.turn.next().to_string());
+        let _ = self.meeting.post("left", "");
+        if self.agreement.lock().is_none() && !self.is_agreement() {
+            // A rank that never agreed about a program will not do so either.
+            let _ = self.meeting.post(&format!("agreement/left/{}", self.rank), "0");
+            let _ = self.meeting.post("agreement/left", "");
+        }
+    }
+
+    /// Wait until the other ranks have taken the messages of this one, have left, or have ended. Return the ranks that
+    /// are still waited for at `end`.
     ///
     /// # Errors
     /// Fails if the user interrupts the program.
-    pub(super) fn leave(&self, end: Instant) -> Result<Vec<usize>> {
-        if self.is_planned {
-            return Ok(Vec::new());
-        }
-        if !self.has_left.swap(true, Ordering::AcqRel) && !self.broken.load(Ordering::Acquire) {
-            // Without the keys, waiting ranks find the same by the closed links, only later.
-            let _ = self.meeting.post(&format!("left/{}", self.rank), &self.turn.next().to_string());
-            let _ = self.meeting.post("left", "");
-            if self.agreement.lock().is_none() && !self.is_agreement() {
-                // A rank that never agreed about a program will not do so either.
-                let _ = self.meeting.post(&format!("agreement/left/{}", self.rank), "0");
-                let _ = self.meeting.post("agreement/left", "");
-            }
-        }
+    fn linger(&self, end: Instant) -> Result<Vec<usize>> {
         let mut asked = Instant::now();
         loop {
             let mut unread = self.unread();
@@ -139,10 +156,14 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        if self.owner.is_here() && !*self.has_left.get_mut() && !*self.broken.get_mut() {
+        if !self.owner.is_here() || *self.has_left.get_mut() || *self.broken.get_mut() {
+            return;
+        }
+        self.say_farewell();
+        if !watch::is_watchdog() {
             let end = Instant::now() + *self.timeout.get_mut();
             // An interrupt ends the wait.
-            let _ = self.leave(end);
+            let _ = self.linger(end);
         }
     }
 }

@@ -134,6 +134,23 @@ fn reduction(op: usize) -> PyResult<ReduceOp> {
     ReduceOp::ALL.get(op).copied().ok_or_else(|| PyValueError::new_err(format!("reduction {op}, must be less than 8")))
 }
 
+/// Call `wait`, which returns the ranks that it still waits for after a time, until there are none or the timeout of the
+/// group is over.
+///
+/// # Errors
+/// Those of `wait`, and that of a warning.
+fn patiently(group: &ProcessGroup, wait: impl Fn(&ProcessGroup, Duration) -> Result<Vec<usize>>) -> Result<()> {
+    let end = Instant::now() + group.timeout();
+    let awaited = wait(group, UNREMARKABLE.min(group.timeout()))?;
+    if !awaited.is_empty() {
+        let (rank, name) = (group.rank(), group.name());
+        let text = format!("Rank {rank} leaves process group {name}. It waits for ranks {awaited:?}.");
+        warning::warn(&text)?;
+        wait(group, end.saturating_duration_since(Instant::now()))?;
+    }
+    Ok(())
+}
+
 impl PyProcessGroup {
     /// Return the group, unless it was closed.
     pub(super) fn group(&self) -> PyResult<ProcessGroup> {
@@ -255,26 +272,15 @@ impl PyProcessGroup {
     /// Leave the group. Wait, for at most its timeout, until the collectives in flight have ended and other ranks have
     /// taken the messages of this one. A wait that takes long gives a warning. Later calls raise ``ValueError``.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let Some(group) = self.group.lock().unwrap_or_else(PoisonError::into_inner).take() else { return Ok(()) };
-        py.detach(|| -> Result<()> {
-            let end = Instant::now() + group.timeout();
-            let mut limit = UNREMARKABLE;
-            loop {
-                let awaited = group.leave(limit.min(end.saturating_duration_since(Instant::now())))?;
-                if awaited.is_empty() || Instant::now() >= end {
-                    return Ok(());
-                }
-                if limit == UNREMARKABLE {
-                    warning::warn(&format!(
-                        "Rank {} leaves process group {}. It waits for ranks {awaited:?} to take what it has sent.",
-                        group.rank(),
-                        group.name()
-                    ))?;
-                }
-                limit = group.timeout();
-            }
-        })
-        .or_raise()
+        let group = self.group.lock().unwrap_or_else(PoisonError::into_inner).take();
+        group.map_or(Ok(()), |group| py.detach(|| patiently(&group, ProcessGroup::leave))).or_raise()
+    }
+
+    /// Wait, for at most the timeout of the group, until the collectives in flight have ended. Tell the other ranks that
+    /// this one leaves. Only `close` may follow. A process that leaves several groups does this for all of them first.
+    fn finish(&self, py: Python<'_>) -> PyResult<()> {
+        let group = self.group.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        group.map_or(Ok(()), |group| py.detach(|| patiently(&group, ProcessGroup::finish))).or_raise()
     }
 
     /// Break the group: what waits ends with an error that says ``reason``, on all ranks.

@@ -29,6 +29,14 @@ def work(rank, folder):
     assert y.tolist() == [2, 2, 2] and x.tolist() == [3, 3, 3]
 """
 
+TWO_GROUPS = """
+def work(rank, folder):
+    x = begin(rank, folder)
+    groups = [dist.new_group(), dist.new_group()]
+    dist.barrier()
+    dist.isend(x, 1 - rank, groups[rank])
+"""
+
 RAISES = """
 def work(rank, folder):
     x = begin(rank, folder)
@@ -75,6 +83,10 @@ def run(text, folder, *arguments):
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_what_a_process_has_sent_arrives_after_its_end(tmp_path, method):
     assert run(START + SENDS + RUN, tmp_path, method).communicate(timeout=60)[0] == "[0, 0]\n"
+
+
+def test_ranks_that_leave_several_groups_do_not_wait_for_each_other(tmp_path):
+    assert run(START + TWO_GROUPS + RUN, tmp_path, "spawn").communicate(timeout=60)[0] == "[0, 0]\n"
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])

@@ -388,8 +388,21 @@ def init_process_group(
 def _close_all(process: int) -> None:
     """Leave all groups of a process, so that ranks that wait for this one are told at once. A fork of it keeps them."""
     if process == os.getpid():
-        for pg in list(_world.pg_map):
-            pg.shutdown()
+        _shut_down(list(_world.pg_map))
+
+
+def _shut_down(groups: list[ProcessGroup]) -> None:
+    """Leave several groups. All of them end what is recorded and in flight, and tell that this rank leaves, before one
+    waits for other ranks, which may wait in another group.
+    """
+    for pg in groups:
+        if pg._trace is not None:
+            pg._trace.close()
+    for pg in groups:
+        if _is_native(pg._engine):
+            pg._engine.finish()
+    for pg in groups:
+        pg.shutdown()
 
 
 def _close_at_the_end_of_a_child() -> None:
@@ -435,8 +448,9 @@ def destroy_process_group(group: ProcessGroup | None = None) -> None:
         _remove_from_world(pg)
         return
     # Groups that were made last are left first.
-    for each in reversed(list(_world.pg_map)):
-        each.shutdown()
+    groups = list(_world.pg_map)[::-1]
+    _shut_down(groups)
+    for each in groups:
         _remove_from_world(each)
     _world.default_pg, _world.group_count = None, 0
     _world.pg_group_ranks.clear()

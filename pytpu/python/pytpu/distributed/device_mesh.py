@@ -52,6 +52,10 @@ class _MeshEnv(threading.local):
         """Return the dimension of a slice with one dimension in the mesh it was sliced from."""
         return device_mesh._get_root_mesh_dim()
 
+    def get_mesh_dim_by_name(self, device_mesh: DeviceMesh, mesh_dim_name: str) -> int:
+        """Return the dimension of a mesh that has a name."""
+        return device_mesh._get_mesh_dim_by_name(mesh_dim_name)
+
 
 _mesh_resources = _MeshEnv()
 
