@@ -29,8 +29,8 @@ impl ProcessGroup {
         Ok(awaited)
     }
 
-    /// [`ProcessGroup::finish`], then wait until the other ranks have taken the messages of this one, have left, or have
-    /// ended. Return the ranks that are still waited for after `limit`. A group that is broken is left at once.
+    /// [`ProcessGroup::finish`], then wait until the other ranks have taken the messages of this one, have left, or
+    /// have ended. Return the ranks that are still waited for after `limit`. A group that is broken is left at once.
     ///
     /// # Errors
     /// Fails if the user interrupts the program.

@@ -134,8 +134,8 @@ fn reduction(op: usize) -> PyResult<ReduceOp> {
     ReduceOp::ALL.get(op).copied().ok_or_else(|| PyValueError::new_err(format!("reduction {op}, must be less than 8")))
 }
 
-/// Call `wait`, which returns the ranks that it still waits for after a time, until there are none or the timeout of the
-/// group is over.
+/// Call `wait`, which returns the ranks that it still waits for after a time, until there are none or the timeout of
+/// the group is over.
 ///
 /// # Errors
 /// Those of `wait`, and that of a warning.
@@ -276,8 +276,9 @@ impl PyProcessGroup {
         group.map_or(Ok(()), |group| py.detach(|| patiently(&group, ProcessGroup::leave))).or_raise()
     }
 
-    /// Wait, for at most the timeout of the group, until the collectives in flight have ended. Tell the other ranks that
-    /// this one leaves. Only `close` may follow. A process that leaves several groups does this for all of them first.
+    /// Wait, for at most the timeout of the group, until the collectives in flight have ended. Tell the other ranks
+    /// that this one leaves. Only `close` may follow. A process that leaves several groups does this for all of them
+    /// first.
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
         let group = self.group.lock().unwrap_or_else(PoisonError::into_inner).clone();
         group.map_or(Ok(()), |group| py.detach(|| patiently(&group, ProcessGroup::finish))).or_raise()
@@ -483,7 +484,8 @@ impl Drop for PyProcessGroup {
     fn drop(&mut self) {
         let group = self.group.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(group) = group {
-            // Without an interpreter there is no lock to release, and `group` is dropped here. An interrupt ends a wait.
+            // Without an interpreter there is no lock to release, and `group` is dropped here. An interrupt ends a
+            // wait.
             Python::try_attach(|py| py.detach(|| group.release()));
         }
     }

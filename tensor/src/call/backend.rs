@@ -43,8 +43,8 @@ pub trait Backend: Sync + Send {
         self.retain(new);
         Ok(new)
     }
-    /// Return `x`, which has one element on the device of the parts of `mesh`, as a tensor of the mesh that each process
-    /// has whole. It is differentiable. Only the backend behind meshes has such tensors.
+    /// Return `x`, which has one element on the device of the parts of `mesh`, as a tensor of the mesh that each
+    /// process has whole. It is differentiable. Only the backend behind meshes has such tensors.
     ///
     /// # Errors
     /// `Runtime` without such a mesh.
@@ -301,8 +301,8 @@ pub fn placed_like(x: &Tensor, y: Tensor) -> Result<Tensor> {
     Ok(if kept == value { y } else { placed })
 }
 
-/// Return the operands with those of one element replicated, if others are sharded; `None` if there are none of both. As
-/// in PyTorch, such an operand need not be made a sharded tensor by the caller.
+/// Return the operands with those of one element replicated, if others are sharded; `None` if there are none of both.
+/// As in PyTorch, such an operand need not be made a sharded tensor by the caller.
 ///
 /// # Errors
 /// The error of a warning.
