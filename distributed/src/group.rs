@@ -479,6 +479,9 @@ impl ProcessGroup {
     /// Break the group: end what waits with an error that says `reason`, on all ranks.
     pub fn abort(&self, reason: &str) {
         let group = &*self.0;
+        if !group.owner.is_here() {
+            return;
+        }
         let text = format!("{} was aborted: {reason}", group.identity());
         group.break_with(&Error::new(ErrorKind::DistBackend, text.as_str()));
         group.post_abort(&text);
@@ -714,9 +717,7 @@ impl Group {
         self.set_state(entry, sequence, State::Started);
         let result = self.expect_whole().and_then(|()| {
             let header = Header { group: self.id, sequence, fingerprint: request.fingerprint(), bytes: 0 };
-            let now = Instant::now();
-            let deadline = now.checked_add(timeout).unwrap_or(now + Duration::from_secs(u32::MAX.into()));
-            let call = Call { header, watch: self.watch(deadline) };
+            let call = Call { header, watch: self.watch(leaving::deadline(timeout)) };
             let combine = request.combine()?;
             if self.is_planned {
                 return self.perform_planned(request, combine, input, output);

@@ -14,15 +14,21 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// Time between two questions to the store.
 const ASK: Duration = Duration::from_millis(100);
 
+/// Return the time after `limit`, which may be longer than the clock can tell.
+pub(super) fn deadline(limit: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_add(limit).unwrap_or(now + Duration::from_secs(u32::MAX.into()))
+}
+
 impl ProcessGroup {
     /// Wait until the works of this rank have ended, then tell the other ranks that this one leaves. Return the ranks
     /// that are still waited for after `limit`. If there are none, no collective may be called any more. A process that
     /// leaves several groups calls this for all of them before [`ProcessGroup::leave`].
     ///
     /// # Errors
-    /// Fails if the user interrupts the program.
+    /// Fails if the user interrupts the program. The group is left then.
     pub fn finish(&self, limit: Duration) -> Result<Vec<usize>> {
-        let awaited = self.0.finish(Instant::now() + limit)?;
+        let awaited = self.0.finish(deadline(limit)).inspect_err(|_| self.0.say_farewell())?;
         if awaited.is_empty() {
             self.0.say_farewell();
         }
@@ -33,9 +39,9 @@ impl ProcessGroup {
     /// have ended. Return the ranks that are still waited for after `limit`. A group that is broken is left at once.
     ///
     /// # Errors
-    /// Fails if the user interrupts the program.
+    /// Fails if the user interrupts the program. The group is left then.
     pub fn leave(&self, limit: Duration) -> Result<Vec<usize>> {
-        let end = Instant::now() + limit;
+        let end = deadline(limit);
         let awaited = self.finish(limit)?;
         if awaited.is_empty() { self.0.linger(end) } else { Ok(awaited) }
     }
@@ -43,16 +49,20 @@ impl ProcessGroup {
     /// Give up this handle of the group when the works of this rank have ended. If there is no other handle, leave.
     ///
     /// # Errors
-    /// Fails if the user interrupts the program.
+    /// Fails if the user interrupts the program. The group is left then.
     pub fn release(self) -> Result<()> {
-        let end = Instant::now() + self.timeout();
-        self.0.finish(end)?;
-        // A thread that has ended the last work may still hold the group.
-        let end = Instant::now() + ASK;
-        while Arc::strong_count(&self.0) > 1 && Instant::now() < end {
+        let end = deadline(self.timeout());
+        self.0.finish(end).inspect_err(|_| self.0.say_farewell())?;
+        // A thread that has ended the last work, or the watchdog, may hold the group for a moment.
+        let moment = deadline(ASK);
+        while Arc::strong_count(&self.0) > 1 {
+            if Instant::now() >= moment {
+                return Ok(());
+            }
             std::thread::sleep(PAUSE);
         }
-        Ok(())
+        self.0.say_farewell();
+        self.0.linger(end).map(|_| ())
     }
 }
 
@@ -83,7 +93,7 @@ impl Group {
         }
     }
 
-    /// Whether works of this rank have not ended.
+    /// Whether works of this rank have not ended. A fork has none: the threads of its parent are not there.
     fn is_busy(&self) -> bool {
         let may_end = self.owner.is_here() && !self.broken.load(Ordering::Acquire);
         may_end && (self.in_flight.load(Ordering::Acquire) > 0 || !self.unsent().is_empty())
@@ -94,16 +104,21 @@ impl Group {
         self.messages.lock().unsent()
     }
 
-    /// Tell the other ranks that this one leaves.
+    /// Tell the other ranks that this one leaves, also the group that agrees about programs.
     fn say_farewell(&self) {
-        let was_said = self.has_left.swap(true, Ordering::AcqRel);
-        if was_said || self.is_planned || self.broken.load(Ordering::Acquire) {
+        if !self.owner.is_here() || self.is_planned || self.broken.load(Ordering::Acquire) {
+            return;
+        }
+        if self.has_left.swap(true, Ordering::AcqRel) {
             return;
         }
         // Without the keys, waiting ranks find the same by the closed links, only later.
         let _ = self.meeting.post(&format!("left/{}", self.rank), &self.turn.next().to_string());
         let _ = self.meeting.post("left", "");
-        if self.agreement.lock().is_none() && !self.is_agreement() {
+        let agreement = self.agreement.lock().clone();
+        if let Some(agreement) = agreement {
+            agreement.rounds.0.say_farewell();
+        } else if !self.is_agreement() {
             // A rank that never agreed about a program will not do so either.
             let _ = self.meeting.post(&format!("agreement/left/{}", self.rank), "0");
             let _ = self.meeting.post("agreement/left", "");
@@ -119,8 +134,8 @@ impl Group {
         let mut asked = Instant::now();
         loop {
             let mut unread = self.unread();
-            if unread.is_empty() || self.broken.load(Ordering::Acquire) {
-                return Ok(Vec::new());
+            if unread.is_empty() {
+                return Ok(unread);
             }
             let now = Instant::now();
             if now >= end || now >= asked + ASK {
@@ -139,10 +154,17 @@ impl Group {
         }
     }
 
-    /// Return the ranks that have not taken all messages of this one.
+    /// Return the ranks that have not taken all messages of this one. There are none in a fork, and while another
+    /// thread runs a collective: it ends with the process.
     fn unread(&self) -> Vec<usize> {
-        let links = self.links.lock();
+        if !self.owner.is_here() || self.broken.load(Ordering::Acquire) {
+            return Vec::new();
+        }
+        let Some(links) = self.links.try_lock() else { return Vec::new() };
         let mut ranks: Vec<usize> = links.unread().chain(self.messages.lock().unread()).collect();
+        drop(links);
+        let agreement = self.agreement.lock().clone();
+        ranks.extend(agreement.map(|agreement| agreement.rounds.0.unread()).unwrap_or_default());
         ranks.sort_unstable();
         ranks.dedup();
         ranks
@@ -156,12 +178,12 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        if !self.owner.is_here() || *self.has_left.get_mut() || *self.broken.get_mut() {
+        if *self.has_left.get_mut() {
             return;
         }
         self.say_farewell();
         if !watch::is_watchdog() {
-            let end = Instant::now() + *self.timeout.get_mut();
+            let end = deadline(*self.timeout.get_mut());
             // An interrupt ends the wait.
             let _ = self.linger(end);
         }

@@ -9,12 +9,12 @@ use super::tensors::PyTensorGroup;
 use super::work::PyWork;
 use crate::enter::{self, OrRaise};
 use crate::{sites, tensor_type};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyKeyboardInterrupt, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use torchtpu_distributed::transport::mpi::Mpi;
 use torchtpu_distributed::transport::tcp::Tcp;
 use torchtpu_distributed::transport::{Hosts, Network};
@@ -140,15 +140,17 @@ fn reduction(op: usize) -> PyResult<ReduceOp> {
 /// # Errors
 /// Those of `wait`, and that of a warning.
 fn patiently(group: &ProcessGroup, wait: impl Fn(&ProcessGroup, Duration) -> Result<Vec<usize>>) -> Result<()> {
-    let end = Instant::now() + group.timeout();
-    let awaited = wait(group, UNREMARKABLE.min(group.timeout()))?;
-    if !awaited.is_empty() {
-        let (rank, name) = (group.rank(), group.name());
-        let text = format!("Rank {rank} leaves process group {name}. It waits for ranks {awaited:?}.");
-        warning::warn(&text)?;
-        wait(group, end.saturating_duration_since(Instant::now()))?;
+    let first = UNREMARKABLE.min(group.timeout());
+    let awaited = wait(group, first)?;
+    if awaited.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    let (rank, name) = (group.rank(), group.name());
+    let text = format!("Rank {rank} leaves process group {name}. It waits for ranks {awaited:?}.");
+    // A warning may be an error. The wait is not lost by it.
+    let warned = warning::warn(&text);
+    wait(group, group.timeout() - first)?;
+    warned
 }
 
 impl PyProcessGroup {
@@ -276,12 +278,17 @@ impl PyProcessGroup {
         group.map_or(Ok(()), |group| py.detach(|| patiently(&group, ProcessGroup::leave))).or_raise()
     }
 
-    /// Wait, for at most the timeout of the group, until the collectives in flight have ended. Tell the other ranks
-    /// that this one leaves. Only `close` may follow. A process that leaves several groups does this for all of them
-    /// first.
-    fn finish(&self, py: Python<'_>) -> PyResult<()> {
+    /// If no collective is in flight, or when they have ended, tell the other ranks that this one leaves. ``wait`` says
+    /// whether to wait for them, for at most the timeout of the group. Only `close` may follow. A process that leaves
+    /// several groups does this for all of them first.
+    fn finish(&self, py: Python<'_>, wait: bool) -> PyResult<()> {
         let group = self.group.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        group.map_or(Ok(()), |group| py.detach(|| patiently(&group, ProcessGroup::finish))).or_raise()
+        let Some(group) = group else { return Ok(()) };
+        let finish = || match wait {
+            true => patiently(&group, ProcessGroup::finish),
+            false => group.finish(Duration::ZERO).map(|_| ()),
+        };
+        py.detach(finish).or_raise()
     }
 
     /// Break the group: what waits ends with an error that says ``reason``, on all ranks.
@@ -484,10 +491,24 @@ impl Drop for PyProcessGroup {
     fn drop(&mut self) {
         let group = self.group.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(group) = group {
-            // Without an interpreter there is no lock to release, and `group` is dropped here. An interrupt ends a
-            // wait.
-            Python::try_attach(|py| py.detach(|| group.release()));
+            // Without an interpreter there is no lock to release, and `group` is dropped here.
+            Python::try_attach(|py| {
+                if let Err(error) = py.detach(|| group.release()).or_raise() {
+                    interrupt_later(py, error);
+                }
+            });
         }
+    }
+}
+
+/// Let the interpreter raise the interrupt that ended a wait in a place that cannot raise.
+#[allow(unsafe_code, reason = "pyo3 has no safe function for it")]
+fn interrupt_later(py: Python<'_>, error: PyErr) {
+    if error.is_instance_of::<PyKeyboardInterrupt>(py) {
+        // SAFETY: the function only sets a flag.
+        unsafe { pyo3::ffi::PyErr_SetInterrupt() };
+    } else {
+        error.write_unraisable(py, None);
     }
 }
 

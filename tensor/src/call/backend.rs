@@ -301,11 +301,11 @@ pub fn placed_like(x: &Tensor, y: Tensor) -> Result<Tensor> {
     Ok(if kept == value { y } else { placed })
 }
 
-/// Return the operands with those of one element replicated, if others are sharded; `None` if there are none of both.
-/// As in PyTorch, such an operand need not be made a sharded tensor by the caller.
+/// Return the operands with those of one element replicated, if others are sharded; `None` unless there are both. As in
+/// PyTorch, such an operand need not be made a sharded tensor by the caller.
 ///
 /// # Errors
-/// The error of a warning.
+/// The error of a warning, those of [`Backend::replicated`].
 pub(crate) fn replicated(x: &[&Tensor]) -> Result<Option<Vec<Tensor>>> {
     let Some(device) = x.iter().map(|t| t.device()).find(|d| d.kind == DeviceKind::Mesh) else { return Ok(None) };
     let parts = local(device);

@@ -66,12 +66,31 @@ if __name__ == "__main__":
     print([child.exitcode for child in children])
 """
 
+IN_FLIGHT = """
+def work(rank, folder):
+    x = begin(rank, folder)
+    groups = [dist.new_group(), dist.new_group()]
+    dist.barrier()
+    if rank == 0:
+        dist.all_reduce(x, group=groups[0], async_op=True)
+        return
+    try:
+        dist.all_reduce(x, group=groups[1])
+    except dist.DistBackendError as error:
+        assert "Rank 0 has left the group" in str(error), error
+    else:
+        raise AssertionError("rank 0 does not call it")
+"""
+
 FORKS = """
 x = begin(int(sys.argv[2]), sys.argv[1])
 child = os.fork()
 if child == 0:
-    sys.exit()
-assert os.waitpid(child, 0)[1] == 0
+    sys.stderr = open(os.devnull, "w")
+    exec(sys.argv[3])
+os.waitpid(child, 0)
+dist.barrier()
+time.sleep(0.2 * dist.get_rank())
 dist.all_reduce(x)
 print(x.tolist())
 """
@@ -97,6 +116,13 @@ def test_a_child_tells_the_other_ranks_its_exception_and_ends_at_once(tmp_path, 
     assert run(START + RAISES + RUN, tmp_path, method).communicate(timeout=60)[0] == "[0, 1]\n"
 
 
-def test_the_end_of_a_fork_does_not_end_the_groups_of_its_parent(tmp_path):
-    ranks = [run(START + FORKS, tmp_path, str(rank)) for rank in range(2)]
+def test_a_group_without_works_is_left_before_those_of_another_group_end(tmp_path):
+    assert run(START + IN_FLIGHT + RUN, tmp_path, "spawn").communicate(timeout=60)[0] == "[0, 0]\n"
+
+
+@pytest.mark.parametrize(
+    "end", ["sys.exit()", "raise KeyError('only a helper fails')", "dist.destroy_process_group(); sys.exit()"]
+)
+def test_the_end_of_a_fork_does_not_end_the_groups_of_its_parent(tmp_path, end):
+    ranks = [run(START + FORKS, tmp_path, str(rank), end) for rank in range(2)]
     assert [rank.communicate(timeout=60)[0] for rank in ranks] == ["[3.0, 3.0, 3.0]\n"] * 2

@@ -278,6 +278,8 @@ def ask_about_groups():
         assert dist.get_process_group_ranks(last) == [0, size - 1] and dist.get_group_rank(last, size - 1) == 1
         with pytest.raises(ValueError, match="Invalid process group specified"):
             dist.get_backend(last)
+        with pytest.raises(ValueError, match="Group -100 is not registered"):
+            dist.split_group(last, [[0]])
         dist.destroy_process_group(last)
     with pytest.raises(RuntimeError, match="Could not resolve the process group registered under the name other"):
         dist.distributed_c10d._resolve_process_group("other")

@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 
 
 class AsyncCollectiveTensor(Tensor):
-    """A result of a collective. Its value is waited for where it is read, so `wait` is never needed. Functions of it
-    return plain tensors.
+    """A result of a collective. Its value is waited for where it is read, so `wait` is never needed. New tensors made
+    from it are plain.
     """
 
     __torch_function__ = _C._disabled_torch_function_impl
 
     def wait(self) -> Tensor:
         """Return this tensor as a plain tensor."""
-        return self.as_subclass(Tensor)
+        return _as(Tensor, self)
 
     trigger_wait = wait
 
@@ -45,6 +45,11 @@ class AsyncCollectiveTensor(Tensor):
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         return self.wait().__reduce_ex__(protocol)
+
+
+def _as(cls: type[Tensor], tensor: Tensor) -> Tensor:
+    """Return a tensor as an object of another class. It is a view only if it has a history."""
+    return tensor.as_subclass(cls) if tensor.requires_grad else cls._make_subclass(cls, tensor)
 
 
 def wait_tensor(tensor: Tensor) -> Tensor:
@@ -136,7 +141,7 @@ def broadcast(self: Tensor, src: int, group: RANK_TYPES, tag: str = "") -> Tenso
     if self.is_meta:
         return empty_like(self)
     resolved, tensors = _tensors(group, tag)
-    return tensors.broadcast(self, get_group_rank(resolved, src)).as_subclass(AsyncCollectiveTensor)
+    return _as(AsyncCollectiveTensor, tensors.broadcast(self, get_group_rank(resolved, src)))
 
 
 def all_reduce(self: Tensor, reduceOp: str | ReduceOp, group: RANK_TYPES, tag: str = "") -> Tensor:
@@ -151,7 +156,7 @@ def all_reduce(self: Tensor, reduceOp: str | ReduceOp, group: RANK_TYPES, tag: s
     if self.is_meta:
         return empty_like(self)
     code, reduced = _reduce_op(reduceOp, self)
-    return _tensors(group, tag)[1].all_reduce(reduced, code).as_subclass(AsyncCollectiveTensor)
+    return _as(AsyncCollectiveTensor, _tensors(group, tag)[1].all_reduce(reduced, code))
 
 
 def all_reduce_coalesced(
@@ -176,7 +181,7 @@ def all_gather_single(self: Tensor, gather_dim: int, group: RANK_TYPES, tag: str
         gather_dim += self.dim()
     if gather_dim != 0:
         gathered = cat(gathered.chunk(resolved.size(), 0), gather_dim)
-    return gathered.as_subclass(AsyncCollectiveTensor)
+    return _as(AsyncCollectiveTensor, gathered)
 
 
 def reduce_scatter_single(
@@ -198,7 +203,7 @@ def reduce_scatter_single(
     if scatter_dim != 0:
         self = cat(self.chunk(size, scatter_dim), 0)
     code, reduced = _reduce_op(reduceOp, self)
-    return tensors.reduce_scatter(reduced, code).as_subclass(AsyncCollectiveTensor)
+    return _as(AsyncCollectiveTensor, tensors.reduce_scatter(reduced, code))
 
 
 def all_gather_into_tensor_coalesced(self: list[Tensor], group: RANK_TYPES, tag: str = "") -> list[Tensor]:
@@ -240,7 +245,7 @@ def all_to_all_single(
             )
         output_split_sizes = input_split_sizes = [self.shape[0] // resolved.size()] * resolved.size()
     received = tensors.all_to_all(self, input_split_sizes, output_split_sizes)
-    return received.as_subclass(AsyncCollectiveTensor)
+    return _as(AsyncCollectiveTensor, received)
 
 
 def permute_tensor(self: Tensor, src_dst: list[int], group: RANK_TYPES, tag: str = "") -> Tensor:
@@ -253,7 +258,7 @@ def permute_tensor(self: Tensor, src_dst: list[int], group: RANK_TYPES, tag: str
         tag: ignored, unless ``group`` is a list of ranks.
     """
     received = _tensors(group, tag)[1].permute(self.reshape(-1), list(enumerate(src_dst)))
-    return received.as_subclass(AsyncCollectiveTensor)
+    return _as(AsyncCollectiveTensor, received)
 
 
 all_gather_tensor = all_gather_tensor_autograd = all_gather_single_autograd = all_gather_single

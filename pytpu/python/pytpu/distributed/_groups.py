@@ -22,7 +22,7 @@ from .rendezvous import rendezvous
 
 TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from types import TracebackType
     from typing import Any
 
@@ -220,6 +220,8 @@ class _RankInTracebacks:
 
 def _tell_exception(error: BaseException, trace: TracebackType | None) -> None:
     """Break all groups with an exception as the reason, so that ranks that wait for this one raise it."""
+    if _process != os.getpid():
+        return
     import traceback  # Takes time, and is needed once.
 
     text = traceback.format_exception_only(error)[-1].strip()
@@ -380,29 +382,50 @@ def init_process_group(
     pg._counts = _Counts()
     _world.default_pg = pg
     _add_to_world(pg, Backend(Backend.UNDEFINED if backend is None else backend), {i: i for i in range(world_size)})
+    _prepare_end(rank)
+
+
+#: The process that made the groups. A fork of it has copies, which it must leave alone.
+_process = 0
+
+
+def _prepare_end(rank: int) -> None:
+    """Let the end of this process leave its groups, and an exception that ends it reach the other ranks."""
+    global _process
+    _process = os.getpid()
     sys.excepthook = _RankInTracebacks(rank)
-    atexit.register(_close_all, os.getpid())
+    atexit.register(_close_all)
     _close_at_the_end_of_a_child()
 
 
-def _close_all(process: int) -> None:
-    """Leave all groups of a process, so that ranks that wait for this one are told at once. A fork of it keeps them."""
-    if process == os.getpid():
+def _close_all() -> None:
+    """Leave all groups of this process, so that ranks that wait for this one are told at once."""
+    if _process == os.getpid():
         _shut_down(list(_world.pg_map))
 
 
 def _shut_down(groups: list[ProcessGroup]) -> None:
-    """Leave several groups. All of them end what is recorded and in flight, and tell that this rank leaves, before one
-    waits for other ranks, which may wait in another group.
+    """Leave several groups. Before one waits for other ranks, which may wait in another group, all have launched what
+    is recorded, and those without a collective in flight have told that this rank leaves.
+
+    Raises:
+        Exception: the first error, when all groups are left.
     """
-    for pg in groups:
-        if pg._trace is not None:
-            pg._trace.close()
-    for pg in groups:
-        if _is_native(pg._engine):
-            pg._engine.finish()
-    for pg in groups:
-        pg.shutdown()
+    errors = []
+
+    def each(leave: Callable[[ProcessGroup], None]) -> None:
+        for pg in groups:
+            try:
+                leave(pg)
+            except Exception as error:
+                errors.append(error)
+
+    each(lambda pg: pg._trace.close() if pg._trace is not None else None)
+    for wait in (False, True):
+        each(lambda pg, wait=wait: pg._engine.finish(wait) if _is_native(pg._engine) else None)
+    each(lambda pg: pg.shutdown())
+    if errors:
+        raise errors[0]
 
 
 def _close_at_the_end_of_a_child() -> None:
@@ -414,14 +437,14 @@ def _close_at_the_end_of_a_child() -> None:
         return
     from multiprocessing import util
 
-    util.Finalize(None, _end_child, (os.getpid(),), exitpriority=0)
+    util.Finalize(None, _end_child, exitpriority=0)
 
 
-def _end_child(process: int) -> None:
+def _end_child() -> None:
     error = sys.exc_info()[1]
     if error is not None and not isinstance(error, SystemExit):
         _tell_exception(error, error.__traceback__)
-    _close_all(process)
+    _close_all()
 
 
 def destroy_process_group(group: ProcessGroup | None = None) -> None:
@@ -449,14 +472,16 @@ def destroy_process_group(group: ProcessGroup | None = None) -> None:
         return
     # Groups that were made last are left first.
     groups = list(_world.pg_map)[::-1]
-    _shut_down(groups)
-    for each in groups:
-        _remove_from_world(each)
-    _world.default_pg, _world.group_count = None, 0
-    _world.pg_group_ranks.clear()
-    atexit.unregister(_close_all)
-    if isinstance(sys.excepthook, _RankInTracebacks):
-        sys.excepthook = sys.excepthook.inner
+    try:
+        _shut_down(groups)
+    finally:
+        for each in groups:
+            _remove_from_world(each)
+        _world.default_pg, _world.group_count = None, 0
+        _world.pg_group_ranks.clear()
+        atexit.unregister(_close_all)
+        if isinstance(sys.excepthook, _RankInTracebacks):
+            sys.excepthook = sys.excepthook.inner
 
 
 def _abort_process_group(group: ProcessGroup | None = None) -> None:
@@ -971,7 +996,7 @@ def split_group(
         raise ValueError("split_ranks cannot be None or empty")
     default = _get_default_group()
     parent = parent_pg or default
-    if parent not in _world.pg_group_ranks:
+    if parent not in _world.pg_map:
         raise ValueError(f"Group {parent} is not registered")
     for ranks in split_ranks:
         if len(ranks) == 0:

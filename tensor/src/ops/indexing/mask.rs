@@ -91,8 +91,16 @@ pub fn masked_select(x: &Tensor, mask: &Tensor) -> Result<Tensor> {
 /// `torch.masked_scatter`: the elements of `source`, in order, where the mask is true.
 ///
 /// # Errors
-/// `Runtime` for a mask that is not `bool`, dtypes that differ, or too few elements.
+/// `Runtime` for a mask that is not `bool`, dtypes or devices that differ, or too few elements.
 pub fn masked_scatter(x: &Tensor, mask: &Tensor, source: &Tensor) -> Result<Tensor> {
+    crate::op::same_device(&[x, mask, source])?;
+    if let Some(other) = [mask, source].into_iter().find(|t| t.device() != x.device()) {
+        return Err(Error::runtime(format!(
+            "masked_scatter: expected self, mask and source to be on the same device but got {} and {}",
+            x.device(),
+            other.device()
+        )));
+    }
     if x.dtype() != source.dtype() {
         return Err(Error::runtime(format!(
             "masked_scatter: expected self and source to have same dtypes but got {} and {}",
