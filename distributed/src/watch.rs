@@ -83,17 +83,17 @@ pub(crate) fn note_compiling(begins: bool) {
 
 /// Tell all groups which collectives of this process have waited for longer than `time`.
 pub(crate) fn post_waits(time: Duration) {
-    let watched = GROUPS.lock().clone();
-    let groups: Vec<(Arc<Group>, Vec<Wait>)> =
-        watched.into_iter().filter_map(|w| Some((w.group.upgrade()?, w.waits))).collect();
-    let waits: Vec<Option<Wait>> = groups.iter().map(|(group, _)| group.wait(time)).collect();
-    for (group, told) in groups.iter().filter(|(group, _)| !group.is_agreement()) {
-        let own = groups.iter().zip(&waits).filter(|((other, _), _)| other.is_of_rank(group));
-        let own: Vec<Wait> = own.filter_map(|(_, wait)| wait.clone()).collect();
-        if own != *told {
+    /// Held from a look at the waits until the store has them, so that a slow thread does not post an older state.
+    static POSTING: Mutex<()> = Mutex::new(());
+    let groups: Vec<Arc<Group>> = GROUPS.lock().iter().filter_map(|watched| watched.group.upgrade()).collect();
+    for group in groups.iter().filter(|group| !group.is_agreement()) {
+        let _posting = POSTING.lock();
+        let own: Vec<Wait> =
+            groups.iter().filter(|other| other.is_of_rank(group)).filter_map(|g| g.wait(time)).collect();
+        let is_it = |w: &Watched| std::ptr::eq(w.group.as_ptr(), Arc::as_ptr(group));
+        if GROUPS.lock().iter().any(|w| is_it(w) && w.waits != own) {
             group.post_waits(&own);
-            let is_it = |w: &&mut Watched| std::ptr::eq(w.group.as_ptr(), Arc::as_ptr(group));
-            if let Some(entry) = GROUPS.lock().iter_mut().find(is_it) {
+            if let Some(entry) = GROUPS.lock().iter_mut().find(|w| is_it(w)) {
                 entry.waits = own;
             }
         }

@@ -34,6 +34,7 @@ impl Group {
         }
         let mut is_origin = true;
         let mut cause = None;
+        let is_late = matches!(fault, Fault::Timeout { .. });
         let text = match fault {
             Fault::Mismatch { peer, header } => self.mismatch(peer, header, request, sequence, &mut notes),
             Fault::Timeout { peer } => {
@@ -47,9 +48,6 @@ impl Group {
                     notes.push(elsewhere);
                 }
                 notes.push(self.positions());
-                if let Ok(path) = Recorder::global().dump(self.ranks[self.rank]) {
-                    notes.push(format!("the last collectives of this process are in {}", path.display()));
-                }
                 told.unwrap_or_else(|| {
                     let (op, peer) = (request.op.name(), self.name_of(peer));
                     format!("{op}: Timed out waiting {} ms for rank {peer}", timeout.as_millis())
@@ -81,6 +79,10 @@ impl Group {
         };
         if is_origin {
             self.post_abort(&format!("{text} ({})", notes.join(", ")));
+        }
+        // The other ranks do not wait for the disk.
+        if is_late && let Ok(path) = Recorder::global().dump(self.ranks[self.rank]) {
+            notes.push(format!("the last collectives of this process are in {}", path.display()));
         }
         let error = cause.unwrap_or_else(|| Error::new(ErrorKind::DistBackend, text));
         let error = notes.into_iter().fold(error, Error::note);
