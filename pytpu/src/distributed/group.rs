@@ -501,13 +501,10 @@ impl Drop for PyProcessGroup {
     }
 }
 
-/// Let the interpreter raise the interrupt that ended a wait in a place that cannot raise.
-#[allow(unsafe_code, reason = "pyo3 has no safe function for it")]
+/// Let the main thread raise the interrupt that ended a wait in a place that cannot raise.
 fn interrupt_later(py: Python<'_>, error: PyErr) {
-    if error.is_instance_of::<PyKeyboardInterrupt>(py) {
-        // SAFETY: the function only sets a flag.
-        unsafe { pyo3::ffi::PyErr_SetInterrupt() };
-    } else {
+    let interrupt = || py.import("_thread")?.call_method0("interrupt_main");
+    if !error.is_instance_of::<PyKeyboardInterrupt>(py) || interrupt().is_err() {
         error.write_unraisable(py, None);
     }
 }
