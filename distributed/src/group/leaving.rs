@@ -85,12 +85,12 @@ impl Group {
     /// Return the ranks that works of this rank wait for.
     fn awaited(&self) -> Vec<usize> {
         let one = self.awaited.load(Ordering::Relaxed);
-        let unsent = self.unsent();
-        match one < self.size {
-            true => vec![one],
-            false if unsent.is_empty() => (0..self.size).filter(|&rank| rank != self.rank).collect(),
-            false => unsent,
+        if one < self.size {
+            return vec![one];
         }
+        let unsent = self.unsent();
+        let others = (0..self.size).filter(|&rank| rank != self.rank);
+        if unsent.is_empty() { others.collect() } else { unsent }
     }
 
     /// Whether works of this rank have not ended. A fork has none: the threads of its parent are not there.

@@ -93,8 +93,8 @@ fn failure_of(slot: &Slot) -> Option<Arc<Failure>> {
     Some(Arc::new(Failure::device("executing on device tpu", &error)))
 }
 
-/// Split the nodes of a program in two lists. The first has the nodes that can run. The second has those that need a
-/// failed argument. Return `None` if all nodes would be in one list.
+/// Return the nodes that can run, and the nodes that cannot, because they depend on an argument that failed. Return
+/// `None` unless there are both.
 ///
 /// A program with a failed argument fails as a whole. Its collectives would break groups that have nothing to do with
 /// the failure.
