@@ -24,7 +24,7 @@ use torchtpu_stablehlo::Platform;
 /// | q | `[b, h, l, e]` | floating point |
 /// | k | `[b, kv, s, e]` | as q |
 /// | v | `[b, kv, s, ev]` | as q |
-/// | mask | broadcasts to `[b, h, l, s]`, optional | `bool` (true: seen) or as q (added) |
+/// | mask | broadcasts to `[b, h, l, s]`, optional | `bool` (true: seen), or as q or `float32` (added) |
 /// | y | `[b, h, l, ev]` | as q |
 /// | lse | `[b, h, l]` | that of arithmetic |
 ///
@@ -59,10 +59,11 @@ impl Attention {
     /// Scores with scale and masks applied. Keys that a query does not see have minus infinity.
     fn scores(&self, q: &Tensor, k: &Tensor, mask: Option<&Tensor>) -> Result<Tensor> {
         let s = q.matmul(&k.transpose(-2, -1)?)?.mul_scalar(self.scale.get())?;
-        let hidden = Tensor::number(Scalar::Float(f64::NEG_INFINITY), s.dtype())?;
+        let hidden = |s: &Tensor| Tensor::number(Scalar::Float(f64::NEG_INFINITY), s.dtype());
         let s = match mask {
-            Some(m) if m.dtype() == DType::Bool => select(m, &s, &hidden)?,
-            Some(m) => s.add(&narrowed(m.clone(), s.dtype())?)?,
+            Some(m) if m.dtype() == DType::Bool => select(m, &s, &hidden(&s)?)?,
+            // A `float32` mask keeps its precision: the sum is `float32`, too.
+            Some(m) => s.add(m)?,
             None => s,
         };
         if !self.is_causal {
@@ -72,7 +73,7 @@ impl Attention {
         let count =
             |n: usize| Tensor::arange(Scalar::Int(0), Scalar::Int(n as i64), Scalar::Int(1), DType::I64, s.device());
         let seen = count(n)?.le(&count(l)?.unsqueeze(1)?)?;
-        select(&seen, &s, &hidden)
+        select(&seen, &s, &hidden(&s)?)
     }
     /// `(weights, lse)` of scores. Rows of minus infinity have weights of zero.
     fn weights(s: &Tensor) -> Result<(Tensor, Tensor)> {
@@ -436,8 +437,7 @@ pub fn scaled_dot_product_attention(q: &Tensor, k: &Tensor, v: &Tensor, a: &Atte
         ));
     }
     if let Some(m) = a.mask
-        && m.dtype() != DType::Bool
-        && m.dtype() != q.dtype()
+        && ![DType::Bool, DType::F32, q.dtype()].contains(&m.dtype())
     {
         return Err(Error::runtime(format!(
             "Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: {} and  \
@@ -619,7 +619,7 @@ Row::new(
     "Return `softmax(scale * query @ key^T + attn_mask) @ value` for `query` `(..., l, e)`, `key` `(..., s, e)` and \
      `value` `(..., s, ev)` of one floating-point dtype. Leading dimensions broadcast, and `scale` is `1 / sqrt(e)` \
      unless given. `attn_mask` broadcasts to `(..., l, s)`: True in a `bool` mask lets a key take part, a mask of the \
-     dtype of `query` is added to the scores. `is_causal` lets row `i` see the keys 0 to `i`, and excludes \
+     dtype of `query`, or of `float32`, is added to the scores. `is_causal` lets row `i` see the keys 0 to `i`, and excludes \
      `attn_mask`. A row that sees no key gives zeros, and `dropout_p` drops weights in evaluation too. With \
      `enable_gqa`, each head of `key` and `value` serves `query.shape[-3] / key.shape[-3]` heads of `query`.",
 )
