@@ -289,6 +289,19 @@ def test_a_training_step_compiles_once():
     assert torch.tpu.compilation_count() == before
 
 
+@pytest.mark.parametrize("spelled", ["tpu", "tpu:0", "cpu", "cpu:0"])
+def test_a_scaler_takes_each_spelling_of_a_device(spelled):
+    for device in (spelled, torch.device(spelled)):
+        scaler = torch.amp.GradScaler(device, init_scale=8.0)
+        assert scaler.is_enabled() and scaler.scale(torch.ones((), device=device)).item() == 8
+        p = torch.ones(2, device=device, requires_grad=True)
+        optimizer = torch.optim.SGD([p], lr=1.0)
+        scaler.scale(p.sum()).backward()
+        scaler.step(optimizer)
+        scaler.update(torch.tensor(4.0, device=device))
+        assert p.tolist() == [0, 0] and scaler.get_scale() == 4
+
+
 def test_steps_with_infinities_are_left_out(device):
     p = torch.ones(3, device=device).requires_grad_()
     opt = torch.optim.SGD([p], lr=1.0)

@@ -32,6 +32,13 @@ def _refresh_per_optimizer_state():
     return {"stage": OptState.READY, "found_inf_per_device": {}}
 
 
+def _device_type(device):
+    try:
+        return torch.device(device).type
+    except RuntimeError:  # Not the name of a device.
+        return str(device)
+
+
 class GradScaler:
     """Scale losses, so that `float16` gradients do not underflow.
 
@@ -40,7 +47,7 @@ class GradScaler:
     each `step` reads one number from the device.
 
     Args:
-        device: Device type.
+        device: Device type, or a device of that type, with or without an index.
         init_scale: First factor.
         growth_factor: Ratio by which the factor grows, greater than 1.
         backoff_factor: Ratio by which the factor shrinks, less than 1.
@@ -64,17 +71,18 @@ class GradScaler:
 
     def __init__(
         self,
-        device: str = "tpu",
+        device: str | torch.device = "tpu",
         init_scale: float = 2.0**16,
         growth_factor: float = 2.0,
         backoff_factor: float = 0.5,
         growth_interval: int = 2000,
         enabled: bool = True,
     ) -> None:
-        self._device = device
-        if enabled and device not in ("cpu", "tpu"):
+        kind = _device_type(device)
+        self._device = kind
+        if enabled and kind not in ("cpu", "tpu"):
             warnings.warn(
-                f"torch.{device}.amp.GradScaler is enabled, but {device.upper()} is not available.  Disabling.",
+                f"torch.{kind}.amp.GradScaler is enabled, but {kind.upper()} is not available.  Disabling.",
                 stacklevel=2,
             )
             enabled = False
