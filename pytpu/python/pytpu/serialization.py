@@ -214,7 +214,7 @@ def save(
 
     Args:
         obj: Tensors, storages, and everything that `pickle` takes.
-        f: A path, or an object with `write`.
+        f: A path, or an object with `write`. If it has `flush`, that is called at the end.
         pickle_module: Accepted for compatibility. `pickle` is used.
         pickle_protocol: Protocol of `pickle`. `load(weights_only=True)` reads protocol 2 only.
         _use_new_zipfile_serialization: If `False`, write PyTorch's format before 1.6.
@@ -252,6 +252,9 @@ def save(
             _write_legacy(file, p, text.getvalue(), pickle_protocol)
         else:
             _write_archive(file, name, p, text.getvalue())
+        # The file may be read by its name before the caller closes it.
+        if not is_path and hasattr(file, "flush"):
+            file.flush()
 
 
 def _opened_to_write(path):

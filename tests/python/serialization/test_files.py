@@ -95,6 +95,26 @@ def test_a_file_is_flushed_before_it_replaces_the_old_one(tmp_path, save, monkey
     assert calls == [("fsync", False), "replace", ("fsync", True)]
 
 
+@pytest.mark.parametrize("is_zip", [True, False])
+def test_an_open_file_can_be_read_by_its_name_after_save(tmp_path, is_zip):
+    with open(tmp_path / "a", "wb", buffering=1 << 20) as file:
+        torch.save({"x": torch.ones(3)}, file, _use_new_zipfile_serialization=is_zip)
+        assert load(tmp_path / "a") == [1, 1, 1]
+
+
+def test_save_needs_nothing_but_write(tmp_path):
+    parts = []
+
+    class Sink:
+        def write(self, data):
+            parts.append(bytes(data))
+            return len(data)
+
+    torch.save({"x": torch.ones(2)}, Sink())
+    (tmp_path / "a").write_bytes(b"".join(parts))
+    assert load(tmp_path / "a") == [1, 1]
+
+
 def test_permissions_stay_and_links_are_followed(tmp_path, save):
     path, plain, link = tmp_path / "a", tmp_path / "plain", tmp_path / "link"
     before = os.umask(0o027)
