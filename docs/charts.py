@@ -10,6 +10,7 @@ in `docs/performance.md`, the estimated cycles from the first table of `docs/per
 import math
 import pathlib
 import re
+import textwrap
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
@@ -17,7 +18,9 @@ DOCS = pathlib.Path(__file__).resolve().parent
 PICTURE = DOCS / "pictures" / "speed.svg"
 
 COLORS = {"PyTorch": "#c8553d", "JAX": "#3d6fb4"}
-LEFT, RIGHT, BAR, GAP, GROUP = 420, 760, 13, 3, 12
+LEFT, RIGHT, BAR, GAP, GROUP, LINE = 300, 700, 13, 3, 12, 14
+# A label has lines of at most so many characters: wider ones would leave the picture.
+CHARACTERS = 42
 LEAST, MOST = 0.5, 10.0
 
 
@@ -91,19 +94,24 @@ def panel(title: str, rows: list[Row], top: float) -> tuple[list[str], float]:
     parts = [f'<text x="16" y="{top + 14:.0f}" font-weight="bold">{escape(title)}</text>']
     y = top + 30
     for row in rows:
-        height = len(row.ratios) * (BAR + GAP) - GAP
-        middle = y + height / 2 + 4
-        parts.append(f'<text x="{LEFT - 10}" y="{middle:.1f}" text-anchor="end">{escape(row.name)}</text>')
+        label = textwrap.wrap(row.name, CHARACTERS)
+        bars = len(row.ratios) * (BAR + GAP) - GAP
+        height = max(bars, len(label) * LINE - LINE + BAR)
+        first = y + height / 2 + 4 - (len(label) - 1) * LINE / 2
+        for i, text in enumerate(label):
+            parts.append(f'<text x="{LEFT - 10}" y="{first + i * LINE:.1f}" text-anchor="end">{escape(text)}</text>')
+        end = y + height + GAP
+        y += (height - bars) / 2
         for peer, ratio in row.ratios.items():
             left, right = sorted((at(1.0), at(ratio)))
             parts.append(
-                f'<rect x="{left:.1f}" y="{y}" width="{max(right - left, 1.5):.1f}" height="{BAR}" '
+                f'<rect x="{left:.1f}" y="{y:g}" width="{max(right - left, 1.5):.1f}" height="{BAR}" '
                 f'fill="{COLORS[peer]}"/>'
             )
-            parts.append(f'<text x="{max(right, at(1.0)) + 5:.1f}" y="{y + 11}">{ratio:.2f}</text>')
+            parts.append(f'<text x="{max(right, at(1.0)) + 5:.1f}" y="{y + 11:g}">{ratio:.2f}</text>')
             y += BAR + GAP
-        y += GROUP - GAP
-    parts.insert(0, f'<path d="M{at(1.0):.1f} {top + 22:.0f}V{y - 6}" stroke="#333" stroke-width="1"/>')
+        y = end + GROUP - GAP
+    parts.insert(0, f'<path d="M{at(1.0):.1f} {top + 22:.0f}V{y - 6:g}" stroke="#333" stroke-width="1"/>')
     return parts, y
 
 
