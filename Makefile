@@ -4,6 +4,7 @@
 #   make test     all tests, Rust and Python; ends in "N passed, N failed"; ONLY=rust or ONLY=python for one half
 #   make check    formatting, lints, dependencies, spelling, links, documentation; ONLY="ruff links" for some
 #   make quick    after a change: the tests that look at it, in three minutes where the last build is there
+#   make python-site  for changes of Python alone: the package in target/test-site, with the extension of WHEEL=file.whl
 #   make generated  the type stubs and docs/ops.md, from the rows of the op table
 #   make bench    Rust benchmarks
 #   make wheel    the wheel, in dist/
@@ -46,7 +47,7 @@ FUZZ_SECONDS ?= 300
 SOURCES := Cargo.toml Cargo.lock pyproject.toml \
 	$(shell find src tensor autograd lazy nn distributed pytpu -name '*.rs' -o -name 'Cargo.toml' -o -name '*.py')
 
-.PHONY: demo test check quick generated bench docs pictures wheel release-check torch-shim tpu-ratio advise-check device-check tpu-check ecosystem develop clean nightly advisories attack fuzz asan miri coverage
+.PHONY: demo test check quick python-site generated bench docs pictures wheel release-check torch-shim tpu-ratio advise-check device-check tpu-check ecosystem develop clean nightly advisories attack fuzz asan miri coverage
 
 demo: $(VENV)/.installed
 	$(PY) examples/digits.py --device $(DEVICE)
@@ -103,7 +104,8 @@ docs: $(TEST_SITE)/.installed $(VENV)/.docs
 
 # Pinned: warnings are errors, and newer versions have other warnings.
 $(VENV)/.docs: Makefile $(VENV)/.tools
-	$(PY) -m pip install --quiet --disable-pip-version-check 'sphinx==9.0.4' 'furo==2025.12.19' 'myst-parser==5.2.0'
+	$(PY) -m pip install --quiet --disable-pip-version-check 'sphinx==9.0.4' 'furo==2025.12.19' 'myst-parser==5.2.0' \
+		'sphinx-copybutton==0.5.2'
 	@touch $@
 
 pictures:
@@ -152,6 +154,14 @@ $(TEST_SITE)/.installed: $(VENV)/.tools $(SOURCES)
 	$(VENV)/bin/maturin build --profile dev --locked --interpreter $(PY) --out $(TEST_SITE)/wheel
 	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --target $(TEST_SITE) $(TEST_SITE)/wheel/*.whl
 	@touch $@
+
+# The package is a link to its sources, so a change of Python needs no build. Only the extension comes from the wheel.
+python-site: $(VENV)/.tools
+	@test -f '$(WHEEL)' || { echo "name a wheel: make python-site WHEEL=dist/pytpu-....whl"; exit 1; }
+	@rm -rf $(TEST_SITE) && mkdir -p $(TEST_SITE)
+	$(PY) -m zipfile -e '$(WHEEL)' $(TEST_SITE)
+	cp $(TEST_SITE)/pytpu/_C.abi3.so pytpu/python/pytpu/
+	@rm -rf $(TEST_SITE)/pytpu && ln -s $(CURDIR)/pytpu/python/pytpu $(TEST_SITE)/pytpu
 
 nightly: check advisories test tpu-ratio advise-check ecosystem attack fuzz asan miri
 

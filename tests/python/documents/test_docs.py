@@ -141,3 +141,12 @@ def test_environment_variables_are_documented():
 def test_the_glossary_is_short():
     rows = re.findall(r"^\| \*(.+?)\* \|", (DOCS / "glossary.md").read_text(), re.M)
     assert len(rows) <= 30 and rows == sorted(rows)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_patches_apply(document, tmp_path):
+    for number, patch in enumerate(re.findall(r"^```diff\n(.*?)^```", document.read_text(), re.M | re.S)):
+        file = tmp_path / f"{number}.patch"
+        file.write_text(patch)
+        out = subprocess.run(["git", "apply", "--check", file], cwd=ROOT, capture_output=True, text=True)
+        assert out.returncode == 0, out.stderr
