@@ -1,10 +1,8 @@
 """``python -m pytpu``: runs a program that says ``import torch``, as ``python`` would run it.
 
-``python -m pytpu [options] [-c code
--m module
-script
--] [arguments]``. Options before the program are Python's own. Without a program, the standard input is run, or
-statements typed at a terminal.
+``python -m pytpu [options] [-c code | -m module | script | -] [arguments]``. Options before the program are Python's
+own, except for ``--help`` and ``--version``. Without a program, the standard input is run, or statements typed at a
+terminal.
 """
 
 import os
@@ -12,6 +10,23 @@ import sys
 import types
 
 import pytpu
+
+HELP = """\
+usage: python -m pytpu [options of Python] [-c code | -m module | script | -] [arguments]
+
+Run a program that says `import torch` with pytpu in the place of PyTorch. Without a program, run the standard input, or
+the statements that are typed.
+
+Other commands:
+  python -m pytpu.aot script.py --topology v5e:2x2  compile the programs of a script for a TPU that is not here
+  python -m pytpu.advise script.py                  what would make a script faster on a TPU
+  python -m pytpu.distributed.run script.py         start the processes of a job, as torchrun does
+Each of them has --help.
+
+Variables of the environment:
+  TORCHTPU_PJRT_PLUGIN  the plugin of device tpu: a path, or cpu, cuda, tpu
+  TORCHTPU_CACHE_DIR    the folder of compiled programs
+All are listed in docs/environment.md."""
 
 # Python's options that take an argument.
 _WITH_ARGUMENT = ("-W", "-X", "--check-hash-based-pycs")
@@ -113,6 +128,12 @@ def run_script(path):
 def main():
     """Run the program of the command line."""
     arguments = sys.argv[1:]
+    if arguments[:1] in (["-h"], ["--help"]):
+        print(HELP)
+        return
+    if arguments[:1] in (["-V"], ["--version"]):
+        print(f"pytpu {pytpu.__version__} on Python {sys.version.split()[0]}")
+        return
     count = _options(arguments)
     if count:
         # A new interpreter, which reads its options itself.

@@ -2,6 +2,7 @@
 they start.
 """
 
+import importlib.util
 import json
 import os
 import pathlib
@@ -294,3 +295,17 @@ def test_workers_of_joblib_unpickle_by_torchs_names():
         "torch.ones(1)) for _ in range(2)))\n"
     )
     assert run("-c", code).stdout == "[([2.0], torch.Size([1]), 'torch'), ([2.0], torch.Size([1]), 'torch')]\n"
+
+
+def test_help_and_version_are_of_this_package():
+    def said(option):
+        out = subprocess.run([sys.executable, "-m", "pytpu", option], capture_output=True, text=True, check=True)
+        return out.stdout
+
+    for option in ("-h", "--help"):
+        text = said(option)
+        assert text.startswith("usage: python -m pytpu") and "pytpu.distributed.run" in text
+        for module in ("aot", "advise", "distributed.run"):
+            assert f"python -m pytpu.{module} " in text and importlib.util.find_spec(f"pytpu.{module}") is not None
+    for option in ("-V", "--version"):
+        assert said(option).startswith(f"pytpu {pytpu.__version__} on Python 3.")
