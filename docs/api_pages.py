@@ -1,6 +1,7 @@
 """Writes the pages of the Python reference: one for each public module, with every public name of that module.
 
-Sphinx's autodoc fills them from the docstrings. The pages are written at each build and are not committed.
+The classes that users meet first have pages of their own. Sphinx's autodoc fills the pages from the docstrings. They are
+written at each build and are not committed.
 """
 
 import importlib
@@ -32,12 +33,31 @@ MODULES = {
     "pytpu.tpu.aot": "Compile for TPUs that are not here",
     "pytpu.tpu.pallas": "JAX and Pallas kernels",
 }
+# Classes with a page of their own, by the module of the page before.
+CLASSES = {
+    "pytpu": ("Tensor", "Size"),
+    "pytpu.nn": ("Module",),
+    "pytpu.optim": ("Optimizer",),
+}
 
 
 def public_names(module) -> list[str]:
-    """Return the public names of a module: `__all__`, or all names without an underscore that are no modules."""
-    names = getattr(module, "__all__", None) or [name for name in vars(module) if not name.startswith("_")]
+    """Return the public names of a module: `__all__`, or the names without an underscore that it defines."""
+    stated = getattr(module, "__all__", None)
+    names = stated or [
+        name for name, value in vars(module).items() if name[0] != "_" and is_defined_in(module.__name__, value)
+    ]
     return sorted(name for name in set(names) if not inspect.ismodule(getattr(module, name, None)))
+
+
+def is_defined_in(module: str, value) -> bool:
+    """Return whether a class or function is defined in a module or below it, as its `__module__` says.
+
+    The functions of the op table are defined in `_C`, for all modules.
+    """
+    home = (getattr(value, "__module__", None) or "").replace("torch", "pytpu", 1)
+    here = module.replace("torch", "pytpu", 1)
+    return home == here or home.startswith((f"{here}.", "pytpu._C._"))
 
 
 def is_ours(value) -> bool:
@@ -56,11 +76,23 @@ def directive(module: str, name: str, value) -> list[str]:
     return []
 
 
+def titled(title: str, name: str) -> list[str]:
+    """Return the heading of a page about `name`."""
+    heading = f"{title}: ``{name.replace('pytpu', 'torch', 1)}``"
+    return [heading, "=" * len(heading), ""]
+
+
+def class_page(module: str, name: str, seen: dict[int, str]) -> str:
+    """Return the page of a class."""
+    value = getattr(importlib.import_module(module), name)
+    seen[id(value)] = name
+    return "\n".join(titled("Class", f"{module}.{name}") + directive(module, name, value))
+
+
 def page(module: str, title: str, seen: dict[int, str]) -> str:
     """Return a page. A name that an earlier page has is left out."""
     loaded = importlib.import_module(module)
-    heading = f"{title}: ``{module.replace('pytpu', 'torch', 1)}``"
-    lines = [heading, "=" * len(heading), ""]
+    lines = titled(title, module)
     for name in public_names(loaded):
         value = getattr(loaded, name, None)
         if value is None or not is_ours(value) or id(value) in seen:
@@ -74,10 +106,12 @@ def page(module: str, title: str, seen: dict[int, str]) -> str:
 
 def write(folder: pathlib.Path) -> None:
     """Write all pages into `folder`. An equal page is not written again, so that Sphinx does not read it again."""
-    seen = {}
+    seen: dict[int, str] = {}
+    pages = {f"{module}.{name}": class_page(module, name, seen) for module in CLASSES for name in CLASSES[module]}
     # Modules come before the package, so that `torch.nn.functional.relu` is documented where it belongs.
     for module in sorted(MODULES, key=lambda m: -m.count(".")):
-        file = folder / f"{module.replace('pytpu', 'torch', 1)}.rst"
-        text = page(module, MODULES[module], seen)
+        pages[module] = page(module, MODULES[module], seen)
+    for name, text in pages.items():
+        file = folder / f"{name.replace('pytpu', 'torch', 1)}.rst"
         if not file.exists() or file.read_text() != text:
             file.write_text(text)
