@@ -26,6 +26,15 @@ def test_the_module_itself_stays_as_it_is(device):
     assert fast.training
 
 
+def test_a_method_may_be_replaced_on_the_compiled_module_alone():
+    net = nn.Linear(2, 2)
+    fast = torch.compile(net)
+    fast.state_dict = lambda: {"own": 1}
+    assert fast.state_dict() == {"own": 1} and list(net.state_dict()) == ["weight", "bias"]
+    del fast.state_dict
+    assert list(fast.state_dict()) == ["_orig_mod.weight", "_orig_mod.bias"]
+
+
 def test_a_copy_has_weights_of_its_own(device):
     fast = torch.compile(nn.Linear(2, 2).to(device))
     x = torch.ones(1, 2, device=device)

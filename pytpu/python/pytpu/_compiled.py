@@ -51,10 +51,14 @@ class OptimizedModule(Module):
         return module if name == "_orig_mod" else getattr(module, name)
 
     def __setattr__(self, name, value):
-        if name in ("_orig_mod", "training") or self._module() is None:
+        # A method that a program replaces, such as `state_dict`, is one of this object.
+        if name == "_orig_mod" or hasattr(type(self), name) or self._module() is None:
             super().__setattr__(name, value)
         else:
             setattr(self._module(), name, value)
 
     def __delattr__(self, name):
-        delattr(self._orig_mod, name)
+        if hasattr(type(self), name):
+            super().__delattr__(name)
+        else:
+            delattr(self._orig_mod, name)

@@ -335,6 +335,16 @@ def test_methods_may_be_replaced():
     optimizer.load_state_dict(optimizer.state_dict())
 
 
+def test_methods_of_a_compiled_model_may_be_replaced():
+    model = torch.compile(Model())
+    _patch_model_state_dict(model)
+    assert list(model.state_dict()) == list(Model().state_dict())
+    other = torch.compile(Model())
+    _patch_model_state_dict(other)
+    other.load_state_dict(model.state_dict())
+    assert torch.equal(other.first.weight, model.first.weight)
+
+
 @pytest.mark.parametrize("is_flat", [False, True])
 def test_training_goes_on_from_a_checkpoint_of_states(tmp_path, device, is_flat):
     options = StateDictOptions(flatten_optimizer_state_dict=is_flat)
