@@ -19,6 +19,12 @@ fn _tpu_plugin_is_installed(py: Python<'_>) -> bool {
     py.detach(lazy::plugin_is_installed)
 }
 
+/// Return whether the plugin of device `tpu` is XLA:CPU, which stands in for an accelerator. This does not load it.
+#[pyfunction]
+fn _tpu_is_stand_in(py: Python<'_>) -> bool {
+    py.detach(|| matches!(lazy::plugin_kind(), Ok(lazy::PluginKind::Cpu)))
+}
+
 /// Return the number of devices of the processes on this host.
 #[pyfunction]
 fn _tpu_device_count(py: Python<'_>) -> usize {
@@ -283,6 +289,7 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_tpu_set_max_segment_ops, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_is_available, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_plugin_is_installed, m)?)?;
+    m.add_function(wrap_pyfunction!(_tpu_is_stand_in, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_device_count, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_current_device, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_set_device, m)?)?;

@@ -132,6 +132,8 @@ def run(python, name, device, shown=False):
     with tempfile.TemporaryDirectory() as home:
         env = environment(pathlib.Path(home))
         env.setdefault("TORCHTPU_PJRT_PLUGIN", plugin())
+        # Libraries choose the device that they are told is there.
+        env["TORCHTPU_STANDIN_IS_ACCELERATOR"] = str(int(device == "tpu"))
         started = time.perf_counter()
         command = [str(python), "-m", "pytpu", *libraries.command(name), "--device", device]
         try:

@@ -12,6 +12,8 @@ import pytpu as torch
 # Tests count compiled programs, so nothing may be interpreted. The interpreter is tested in
 # `tpu/test_interpret.py`. The variable is read when device "tpu" is first used.
 os.environ.setdefault("TORCHTPU_INTERPRET", "0")
+# Tests of accelerators run on XLA:CPU.
+os.environ.setdefault("TORCHTPU_STANDIN_IS_ACCELERATOR", "1")
 
 
 @pytest.fixture(params=["cpu", "tpu"])

@@ -143,7 +143,9 @@ def _get_privateuse1_backend_name():
 
 def _get_accelerator(check_available=False):
     """Return the device of the accelerator without an index, or ``cpu`` without an accelerator."""
-    return _C.device("tpu" if _C._tpu_is_available() else "cpu")
+    from .accelerator import current_accelerator
+
+    return current_accelerator(check_available) or _C.device("cpu")
 
 
 def _accelerator_getMemoryInfo(device_index):

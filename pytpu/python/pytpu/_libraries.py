@@ -9,13 +9,13 @@ import os
 
 
 def prefer_tpu():
-    """Let accelerate, and the ``Trainer`` of transformers with it, use ``tpu`` if a plugin is installed.
+    """Let accelerate, and the ``Trainer`` of transformers with it, use ``tpu`` if there is an accelerator.
 
     They look for accelerators of a fixed list, or for this variable.
     """
     import pytpu as torch
 
-    if "ACCELERATE_TORCH_DEVICE" not in os.environ and torch._C._tpu_plugin_is_installed():
+    if "ACCELERATE_TORCH_DEVICE" not in os.environ and torch.accelerator.current_accelerator() is not None:
         os.environ["ACCELERATE_TORCH_DEVICE"] = "tpu"
 
 

@@ -1,15 +1,19 @@
-"""`torch.accelerator`: the accelerator, which is device `tpu`."""
+"""`torch.accelerator`: the accelerator, which is device `tpu`.
+
+Without an accelerator, device `tpu` is XLA's CPU backend. Programs may use it by its name, but it is slower than `cpu`
+for most of them. So programs that ask for the accelerator are told that there is none, and choose `cpu`, as they do
+with PyTorch. With the environment variable `TORCHTPU_STANDIN_IS_ACCELERATOR=1` it counts as an accelerator.
+"""
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
-from . import _C
+from . import _C, tpu
 from .tpu import (
     current_device as current_device_index,
-    device_count,
     empty_cache,
-    is_available,
     max_memory_allocated,
     memory_allocated,
     memory_reserved,
@@ -48,18 +52,54 @@ __all__ = [
 ]
 
 
-def current_accelerator(check_available: bool = False) -> _C.device | None:
-    """Return the device of the accelerator, without an index.
+def _exists():
+    """Return whether device `tpu` is an accelerator, or counts as one."""
+    if not _C._tpu_plugin_is_installed() and not _C._plan_is_active():
+        return False
+    is_asked_for = os.environ.get("TORCHTPU_STANDIN_IS_ACCELERATOR", "") == "1"
+    return is_asked_for or _C._plan_is_active() or not _C._tpu_is_stand_in()
 
-    Args:
-        check_available: If `True`, return `None` if there is no device.
+
+def is_available() -> bool:
+    """Return whether there is an accelerator. XLA's CPU backend counts only if the environment says so.
 
     Example:
         >>> import pytpu as torch
-        >>> torch.accelerator.current_accelerator()
-        device(type='tpu')
+        >>> torch.accelerator.is_available() == (torch.accelerator.current_accelerator() is not None)
+        True
     """
-    return _C.device("tpu") if not check_available or is_available() else None
+    return _exists() and tpu.is_available()
+
+
+def device_count() -> int:
+    """Return the number of accelerators, which is 0 without one.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.accelerator.is_available() == (torch.accelerator.device_count() > 0)
+        True
+    """
+    return tpu.device_count() if _exists() else 0
+
+
+def current_accelerator(check_available: bool = False) -> _C.device | None:
+    """Return the device of the accelerator without an index, or `None` without an accelerator.
+
+    Args:
+        check_available: If `True`, return `None` also if the plugin of the accelerator finds no device.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.accelerator.current_accelerator() in (torch.device("tpu"), None)
+        True
+    """
+    is_there = is_available() if check_available else _exists()
+    return _C.device("tpu") if is_there else None
+
+
+def _device():
+    """Return device `tpu` if programs can use it, also where it is no accelerator. `None` without a plugin."""
+    return _C.device("tpu") if _C._plan_is_active() or _C._tpu_plugin_is_installed() else None
 
 
 # Their older names.

@@ -158,7 +158,7 @@ def get_device_module(device: _C.device | str | None = None) -> ModuleType:
     """Return the module of a device type, such as `torch.tpu`.
 
     Args:
-        device: Device, or its name. `None` is the accelerator.
+        device: Device, or its name. `None` is the accelerator, or `cpu` without one.
 
     Raises:
         RuntimeError: If `device` has another type.
@@ -169,7 +169,9 @@ def get_device_module(device: _C.device | str | None = None) -> ModuleType:
         'cpu'
     """
     if device is None:
-        name = "tpu"
+        from ..accelerator import current_accelerator
+
+        name = (current_accelerator() or _C.device("cpu")).type
     elif isinstance(device, (str, _C.device)):
         name = _C.device(device).type
     else:

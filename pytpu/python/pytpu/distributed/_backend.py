@@ -103,7 +103,7 @@ class Backend(str):
             func: returns the engine of a group: a `ProcessGroup`, or an object with its methods. It is called with a
                 store, this rank, the number of ranks and the timeout.
             extended_api: whether ``func`` is called with one object with these values, and the options of the group.
-            devices: kinds of device that it serves. The default is ``cpu`` and the accelerator.
+            devices: kinds of device that it serves. The default is ``cpu`` and ``tpu``.
 
         Example:
             >>> import pytpu as torch
@@ -124,7 +124,7 @@ class Backend(str):
         if lower not in cls.backend_list:
             cls.backend_list.append(lower)
         if devices is None:
-            current = accelerator.current_accelerator()
+            current = accelerator._device()
             devices = ["cpu"] if current is None else ["cpu", current.type]
         elif isinstance(devices, str):
             devices = [devices]

@@ -235,7 +235,7 @@ def _tell_exception(error: BaseException, trace: TracebackType | None) -> None:
 
 def _device_of(device_id: _device | int | None) -> _device | None:
     """Check the argument ``device_id`` of `init_process_group`, and return the device."""
-    current = accelerator.current_accelerator()
+    current = accelerator._device()
     if isinstance(device_id, int):
         device_id = _device(current.type if current is not None else "cpu", device_id)
     if device_id is None or device_id.type == "cpu":

@@ -416,7 +416,7 @@ def fully_shard(
                 f"fully_shard to the following module {each}"
             )
     if mesh is None:
-        mesh = init_device_mesh(_default_device_type(), (get_world_size(),))
+        mesh = init_device_mesh(_default_device_type(modules), (get_world_size(),))
     info = _get_mesh_info(mesh, dp_mesh_dims)
     reshards, keepers = _reshards(reshard_after_forward, info)
     device = _device(mesh.device_type)
@@ -445,9 +445,11 @@ def fully_shard(
 fully_shard.state = state_of  # type: ignore[attr-defined]  # As in PyTorch, the state of a module.
 
 
-def _default_device_type() -> str:
-    found = accelerator.current_accelerator() if accelerator.is_available() else None
-    return "cpu" if found is None else found.type
+def _default_device_type(modules: tuple[Module, ...]) -> str:
+    # A module on `tpu` stays there, also where XLA's CPU backend stands in for the accelerator.
+    found = accelerator.current_accelerator(check_available=True)
+    is_on_tpu = any(p.device.type == "tpu" for module in modules for p in module.parameters())
+    return "tpu" if found is not None or is_on_tpu else "cpu"
 
 
 #: The groups of ranks that keep parameters after forward, by the group of all ranks and the number.

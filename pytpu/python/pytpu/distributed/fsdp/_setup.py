@@ -51,7 +51,7 @@ def ignored_in(module: Module, modules: Any, states: Any) -> set[int]:
 def compute_device(module: Module, given: int | _device | None, mesh: DeviceMesh | None) -> _device:
     """Return the device that the module computes on."""
     if isinstance(given, int):
-        kind = accelerator.current_accelerator()
+        kind = accelerator._device()
         return _device(kind.type if kind is not None else "cpu", given)
     if given is not None:
         return _device(given)
@@ -62,7 +62,7 @@ def compute_device(module: Module, given: int | _device | None, mesh: DeviceMesh
         raise RuntimeError(f"FSDP only supports single device modules but got params on {kinds}")
     if kinds:
         return _device(kinds.pop())
-    kind = accelerator.current_accelerator() if accelerator.is_available() else None
+    kind = accelerator.current_accelerator(check_available=True)
     return _device("cpu" if kind is None else kind.type)
 
 
