@@ -86,6 +86,22 @@ def test_workers_meet_in_the_store_of_the_agent(launcher, place):
     assert out.splitlines() == ["met [0, 1]"] * 2
 
 
+@pytest.mark.parametrize("program", [["-m", "said"], ["said.py"], ["--no-python", sys.executable, "said.py"]])
+def test_workers_may_say_import_torch(launcher, program, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "said.py").write_text(
+        "import torch, torch.nn as nn, pytpu\n"
+        "torch.distributed.init_process_group('gloo')\n"
+        "x = torch.ones(2)\n"
+        "torch.distributed.all_reduce(x)\n"
+        "import os; os.write(1, f'{torch is pytpu} {nn.Linear.__module__} {x.tolist()}\\n'.encode())\n"
+        "torch.distributed.destroy_process_group()\n"
+    )
+    code, out, err = launcher.run("--standalone", "--nproc-per-node=2", *program)
+    assert code == 0, err
+    assert out.splitlines() == ["True torch.nn.modules.linear [2.0, 2.0]"] * 2
+
+
 def test_two_static_nodes_form_one_job(launcher):
     script, port = launcher.script(MEET), free_port()
     agents = [

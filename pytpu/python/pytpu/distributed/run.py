@@ -400,4 +400,8 @@ def main(args: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
+    import pytpu
+
+    # Workers inherit the name, so they may say `import torch`.
+    pytpu.install()
     main()
