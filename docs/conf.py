@@ -16,11 +16,14 @@ copyright = author  # the name that Sphinx asks for
 release = re.search(r'^version = "(.*)"', (ROOT / "pyproject.toml").read_text(), re.M)[1]
 repository = "https://github.com/torchtpu/torchtpu"
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = f"torchtpu {release}"
 html_show_sourcelink = False
+# The prompt of an example is not copied.
+copybutton_prompt_text = r">>> |\.\.\. "
+copybutton_prompt_is_regexp = True
 
 # Headings get the anchors that GitHub gives them, so that links work in both places.
 myst_heading_anchors = 4
@@ -49,6 +52,12 @@ def link_to_repository(app, name, source):
         return f"]({repository}/blob/main/{match[1]}{match[2] or ''})"
 
     source[0] = OUTSIDE.sub(target, source[0])
+
+
+def leave_out_of_search(app, name, source):
+    """Leave decision records out of the search: they use the words of users for the inside of the library."""
+    if name.startswith("decisions/"):
+        source[0] = f"---\nnosearch: true\n---\n{source[0]}"
 
 
 # Docstrings are plain text with code in backticks. Outside of code, these characters have no other meaning:
@@ -96,6 +105,7 @@ def lay_out_sections(app, what, name, value, options, lines):
 def setup(app):
     app.connect("builder-inited", lambda app: api_pages.write(pathlib.Path(app.srcdir) / "api"))
     app.connect("source-read", link_to_repository)
+    app.connect("source-read", leave_out_of_search)
     # Before napoleon, which takes a continuation line for a quotation.
     app.connect("autodoc-process-docstring", lay_out_sections, priority=400)
     # After napoleon, which escapes the names of parameters.
