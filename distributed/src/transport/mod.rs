@@ -21,7 +21,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use torchtpu_tensor::{Error, Result};
+use torchtpu_tensor::{Error, ErrorKind, Result};
 
 /// Bytes of an encoded [`Header`].
 pub const HEADER_BYTES: usize = 32;
@@ -310,24 +310,32 @@ pub(crate) struct Place {
     pub(crate) machine: String,
     pub(crate) host: String,
     pub(crate) address: Option<SocketAddr>,
+    /// The number that connections to this rank begin with. Only processes that can read the store know it.
+    pub(crate) token: u64,
 }
 
 impl Place {
-    pub(crate) fn here(address: Option<SocketAddr>) -> Place {
+    /// # Errors
+    /// Fails if the operating system gives no random numbers.
+    pub(crate) fn here(address: Option<SocketAddr>) -> Result<Place> {
+        let mut token = [0; 8];
+        rustix::rand::getrandom(&mut token, rustix::rand::GetRandomFlags::empty())
+            .map_err(|e| Error::new(ErrorKind::DistNetwork, format!("no random numbers from the system: {e}")))?;
         let read = |path: &str| std::fs::read_to_string(path).map(|s| s.trim().to_string()).unwrap_or_default();
         let namespace = std::fs::read_link("/proc/self/ns/pid").map(|p| p.display().to_string()).unwrap_or_default();
         let machine = format!("{}/{namespace}", read("/proc/sys/kernel/random/boot_id"));
-        Place {
+        Ok(Place {
             pid: std::process::id().cast_signed(),
             machine,
             host: read("/proc/sys/kernel/hostname").replace(char::is_whitespace, "-"),
             address,
-        }
+            token: u64::from_le_bytes(token),
+        })
     }
 
     fn encode(&self) -> String {
         let address = self.address.map_or("-".to_string(), |a| a.to_string());
-        format!("{}\n{}\n{}\n{address}", self.pid, self.machine, self.host)
+        format!("{}\n{}\n{}\n{address}\n{}", self.pid, self.machine, self.host, self.token)
     }
 
     fn decode(bytes: &[u8]) -> Option<Place> {
@@ -338,6 +346,7 @@ impl Place {
             machine: lines.next()?.to_string(),
             host: lines.next()?.to_string(),
             address: lines.next()?.parse().ok(),
+            token: lines.next()?.parse().ok()?,
         })
     }
 }
@@ -401,7 +410,7 @@ struct HostsTransport {
 impl Network for Hosts {
     fn open(&self, meeting: Meeting) -> Result<Arc<dyn Transport>> {
         let listener = self.tcp.listen()?;
-        let places = Arc::new(Places::publish(meeting, Place::here(Some(listener.1)))?);
+        let places = Arc::new(Places::publish(meeting, Place::here(Some(listener.1))?)?);
         let tcp = tcp::TcpTransport::new(listener.0, places.clone());
         Ok(Arc::new(HostsTransport { tcp, shm: shm::ShmTransport::new(places.clone()), places }))
     }

@@ -259,7 +259,7 @@ impl Network for &'static Mpi {
             meeting.post("mpi/tag", &((self.rank as u64 * self.groups + number) * LANES).to_string())?;
         }
         meeting.post(&format!("mpi/rank/{}", meeting.rank), &self.rank.to_string())?;
-        Ok(Arc::new(MpiTransport { mpi: self, places: Places::publish(meeting, Place::here(None))? }))
+        Ok(Arc::new(MpiTransport { mpi: self, places: Places::publish(meeting, Place::here(None)?)? }))
     }
 }
 

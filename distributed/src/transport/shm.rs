@@ -178,7 +178,7 @@ pub struct Shm;
 
 impl Network for Shm {
     fn open(&self, meeting: Meeting) -> Result<Arc<dyn Transport>> {
-        Ok(Arc::new(ShmTransport::new(Arc::new(Places::publish(meeting, Place::here(None))?))))
+        Ok(Arc::new(ShmTransport::new(Arc::new(Places::publish(meeting, Place::here(None)?)?))))
     }
 }
 

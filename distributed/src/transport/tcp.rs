@@ -5,16 +5,15 @@
 
 use super::{
     ALIGNMENT, Fault, HEADER_BYTES, Header, Lane, Meeting, Network, Place, Places, Receiver, Sender, Transport,
-    hash_text,
 };
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io::{ErrorKind as IoKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use torchtpu_tensor::{Error, ErrorKind, Result};
 
 /// Bytes that a receiver holds before it hands them on.
@@ -24,7 +23,10 @@ const SMALL: usize = 16 << 10;
 /// Reads of an empty socket before a thread sleeps in `poll`.
 const SPINS: u32 = 30;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time in which a connection must say who it is. Port scanners and health probes say nothing.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
+/// Connections that may be silent at a time. A further one takes the place of the oldest.
+const MAX_SILENT: usize = 256;
 
 /// TCP for groups on several hosts.
 #[derive(Clone, Debug)]
@@ -57,7 +59,7 @@ impl Tcp {
 impl Network for Tcp {
     fn open(&self, meeting: Meeting) -> Result<Arc<dyn Transport>> {
         let (listener, address) = self.listen()?;
-        let places = Arc::new(Places::publish(meeting, Place::here(Some(address)))?);
+        let places = Arc::new(Places::publish(meeting, Place::here(Some(address))?)?);
         Ok(Arc::new(TcpTransport::new(listener, places)))
     }
 }
@@ -67,35 +69,65 @@ pub(crate) struct TcpTransport {
     places: Arc<Places>,
     /// Connections that were accepted before this rank asked for them.
     accepted: Mutex<HashMap<(usize, u8), TcpStream>>,
+    /// Connections that have not said who they are, the oldest first. Nothing waits for them.
+    silent: Mutex<VecDeque<Silent>>,
+}
+
+/// A connection that has not said who it is.
+struct Silent {
+    stream: TcpStream,
+    since: Instant,
+    hello: [u8; HEADER_BYTES],
+    filled: usize,
+}
+
+impl Silent {
+    /// Read what has arrived of the hello. Return whether the connection may still become one of the group.
+    fn listen(&mut self) -> bool {
+        while self.filled < HEADER_BYTES {
+            match self.stream.read(&mut self.hello[self.filled..]) {
+                Ok(0) => return false,
+                Ok(n) => self.filled += n,
+                Err(e) if e.kind() == IoKind::Interrupted => {}
+                Err(e) => return e.kind() == IoKind::WouldBlock && self.since.elapsed() < HELLO_TIMEOUT,
+            }
+        }
+        true
+    }
 }
 
 impl TcpTransport {
     pub(crate) fn new(listener: TcpListener, places: Arc<Places>) -> TcpTransport {
-        TcpTransport { listener, places, accepted: Mutex::default() }
+        TcpTransport { listener, places, accepted: Mutex::default(), silent: Mutex::default() }
     }
 
-    /// The number that connections of this group begin with.
-    fn token(&self) -> u64 {
-        hash_text(&self.places.meeting.prefix)
-    }
-
-    /// Accept one connection, and keep it under its rank and lane. Return whether there was one.
-    fn accept(&self) -> bool {
-        let Ok((mut stream, _)) = self.listener.accept() else { return false };
-        let mut hello = [0; HEADER_BYTES];
-        let read = stream
-            .set_nonblocking(false)
-            .and_then(|()| stream.set_read_timeout(Some(HELLO_TIMEOUT)))
-            .and_then(|()| stream.read_exact(&mut hello))
-            .and_then(|()| set_up(&stream));
-        // Connections of strangers are dropped.
-        if let (Ok(()), Some(hello)) = (read, Header::decode(&hello))
-            && hello.fingerprint == self.token()
-            && hello.sequence < self.places.meeting.size as u64
-        {
-            self.accepted.lock().insert((hello.sequence as usize, hello.bytes as u8), stream);
+    /// Accept the connections that are there, without waiting, and keep each under its rank and lane once it has said
+    /// who it is. Connections of strangers are dropped.
+    fn accept(&self) {
+        let mut silent = self.silent.lock();
+        while let Ok((stream, _)) = self.listener.accept() {
+            if stream.set_nonblocking(true).is_err() {
+                continue;
+            }
+            if silent.len() == MAX_SILENT {
+                silent.pop_front();
+            }
+            silent.push_back(Silent { stream, since: Instant::now(), hello: [0; HEADER_BYTES], filled: 0 });
         }
-        true
+        for mut connection in std::mem::take(&mut *silent) {
+            if !connection.listen() {
+                continue;
+            }
+            if connection.filled < HEADER_BYTES {
+                silent.push_back(connection);
+            } else if let Some(hello) = Header::decode(&connection.hello)
+                && hello.fingerprint == self.places.here.token
+                && hello.sequence < self.places.meeting.size as u64
+                && set_up(&connection.stream).is_ok()
+            {
+                self.accepted.lock().insert((hello.sequence as usize, hello.bytes as u8), connection.stream);
+            }
+        }
     }
 }
 
@@ -117,21 +149,20 @@ impl Transport for TcpTransport {
         };
         let mut stream = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).map_err(refused)?;
         let rank = self.places.meeting.rank as u64;
-        let hello = Header { group: 0, sequence: rank, fingerprint: self.token(), bytes: lane as u64 };
+        let hello = Header { group: 0, sequence: rank, fingerprint: place.token, bytes: lane as u64 };
         stream.write_all(&hello.encode()).and_then(|()| set_up(&stream)).map_err(refused)?;
         Ok(Some(Box::new(TcpSender { peer: to, stream, small: Vec::new() })))
     }
 
     fn receiver(&self, from: usize, lane: Lane) -> std::result::Result<Option<Box<dyn Receiver>>, Fault> {
-        loop {
-            if let Some(stream) = self.accepted.lock().remove(&(from, lane as u8)) {
-                let buffer = vec![0; BUFFER];
-                return Ok(Some(Box::new(TcpReceiver { peer: from, stream, buffer, filled: 0, at: 0, left: 0 })));
-            }
-            if !self.accept() {
-                return Ok(None);
-            }
-        }
+        let known = || self.accepted.lock().remove(&(from, lane as u8));
+        let found = known().or_else(|| {
+            self.accept();
+            known()
+        });
+        Ok(found.map(|stream| -> Box<dyn Receiver> {
+            Box::new(TcpReceiver { peer: from, stream, buffer: vec![0; BUFFER], filled: 0, at: 0, left: 0 })
+        }))
     }
 
     fn place(&self, rank: usize) -> Option<String> {

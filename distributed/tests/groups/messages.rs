@@ -1,10 +1,12 @@
 //! Messages with tags.
 
-use crate::ranks::{PATIENT, networks, run};
+use crate::ranks::{PATIENT, networks, run, run_in, tcp};
+use std::io::Write;
+use std::net::TcpStream;
 use std::sync::{Arc, Barrier, mpsc};
 use std::time::{Duration, Instant};
 use torchtpu_distributed::store::{HashStore, Store};
-use torchtpu_distributed::transport::{HEADER_BYTES, Header, Lane, Meeting};
+use torchtpu_distributed::transport::{HEADER_BYTES, Header, Lane, Meeting, Network};
 use torchtpu_distributed::{Memory, Op, ReduceOp, Request};
 use torchtpu_tensor::{DType, Error};
 
@@ -258,5 +260,51 @@ fn an_output_that_cannot_be_taken_over_is_an_error_of_the_work() {
         let work = group.start(request, None, Box::new(Stuck([1]))).expect("the group is whole");
         assert_eq!(work.wait(Some(PATIENT)).expect_err("it is stuck").message(), "no place");
         group.barrier().expect("the group is whole");
+    });
+}
+
+#[test]
+fn silent_and_strange_connections_hold_nothing_up() {
+    let store: Arc<dyn Store> = Arc::new(HashStore::new());
+    let network: Arc<dyn Network> = Arc::new(tcp());
+    let ready = Barrier::new(3);
+    let go = Barrier::new(3);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            ready.wait();
+            let address = |rank: usize| -> (String, u64) {
+                let keys = store.list_keys().expect("the store lists its keys");
+                let key =
+                    keys.into_iter().find(|k| k.ends_with(&format!("place/{rank}"))).expect("the rank has a place");
+                let place = String::from_utf8(store.get(&key).expect("it is there")).expect("it is text");
+                let mut last = place.split('\n').skip(3);
+                let address = last.next().expect("an address").to_string();
+                (address, last.next().expect("a token").parse().expect("a number"))
+            };
+            let mut held = Vec::new();
+            for rank in 0..2 {
+                let (address, token) = address(rank);
+                // As many as would have taken the whole timeout, had each been waited for.
+                for k in 0..20 {
+                    let mut stream = TcpStream::connect(&address).expect("the rank listens");
+                    // Some say nothing, some a part of a hello, some a hello with another token.
+                    let hello = Header { group: 0, sequence: 1 - rank as u64, fingerprint: token ^ 1, bytes: 0 };
+                    let said = [0, HEADER_BYTES / 2, HEADER_BYTES][k % 3];
+                    stream.write_all(&hello.encode()[..said]).expect("the rank listens");
+                    held.push(stream);
+                }
+            }
+            go.wait();
+            ready.wait();
+        });
+        run_in(&store, &network, 2, Duration::from_secs(40), |group| {
+            ready.wait();
+            go.wait();
+            let mut x = [group.rank() as u8 + 1];
+            let request = Request::new(Op::AllReduce(ReduceOp::Sum), DType::U8, &[1]);
+            group.run(&request, &[], &mut x).expect("strangers are not waited for");
+            assert_eq!(x, [3]);
+            ready.wait();
+        });
     });
 }
