@@ -476,17 +476,22 @@ impl ProcessGroup {
         Ok(None)
     }
 
-    /// Break the group: end what waits with an error that says `reason`, on all ranks.
+    /// Break the group: end what waits with an error that says `reason`, on all ranks. Do nothing if it is broken.
     pub fn abort(&self, reason: &str) {
         let group = &*self.0;
-        if !group.owner.is_here() {
+        if !group.owner.is_here() || group.failure.lock().is_some() {
             return;
         }
-        let text = format!("{} was aborted: {reason}", group.identity());
+        // A rank that fails because another one did hands on the first cause, and not the way that it came.
+        let cause = reason.rfind(ABORTED).map_or(reason, |at| &reason[at + ABORTED.len()..]);
+        let text = format!("{}{ABORTED}{cause}", group.identity());
         group.break_with(&Error::new(ErrorKind::DistBackend, text.as_str()));
         group.post_abort(&text);
     }
 }
+
+/// Stands between a rank and the reason why it aborted a group.
+const ABORTED: &str = " was aborted: ";
 
 fn spawn_worker(name: &str) -> Result<mpsc::Sender<Job>> {
     let (jobs, queue) = mpsc::channel::<Job>();

@@ -1,8 +1,8 @@
 //! Ranks that do not do what the others do: every rank gets an error that names it.
 
 use crate::ranks::{PATIENT, networks, run};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 use torchtpu_distributed::store::HashStore;
 use torchtpu_distributed::transport::Network;
@@ -299,6 +299,53 @@ fn an_abort_ends_what_waits_on_all_ranks() {
         });
         for error in errors {
             assert!(error.contains("Rank 1 of group 0 was aborted: the data is bad"), "{name}: {error}");
+        }
+    }
+}
+
+#[test]
+fn an_abort_that_is_handed_on_tells_the_first_cause_alone() {
+    for (name, network) in networks() {
+        let all_failed = Barrier::new(4);
+        let errors = run(&network, 4, Duration::from_secs(60), |group| {
+            let all: Vec<usize> = (0..4).collect();
+            let others = [(); 3].map(|()| group.new_group(&all, None).expect("the ranks agree").expect("all are in"));
+            let (request, mut output) = sum(DType::F32, 4);
+            // Rank `r` fails in group `r - 1`, and then breaks group `r`, as a rank does that ends by an exception.
+            let text = match group.rank() {
+                0 => "the data is bad".to_string(),
+                rank => others[rank - 1].run(&request, &[], &mut output).expect_err("it is aborted").to_string(),
+            };
+            if let Some(next) = others.get(group.rank()) {
+                next.abort(&text);
+                // A second abort changes nothing.
+                next.abort("something else");
+            }
+            // No rank leaves its groups before all have failed.
+            all_failed.wait();
+            text
+        });
+        assert!(errors[3].contains("the data is bad"), "{name}: {}", errors[3]);
+        assert_eq!(errors[3].matches("was aborted").count(), 1, "{name}: {}", errors[3]);
+    }
+}
+
+#[test]
+fn splits_of_an_all_to_all_that_do_not_fit_are_an_error_on_all_ranks() {
+    // Rows that each rank sends and expects, the first and the second rank.
+    for splits in [[([1, 3], [2, 2]), ([3, 1], [2, 2])], [([1, 1], [1, 2]), ([1, 1], [2, 0])]] {
+        for (name, network) in networks() {
+            let errors = run(&network, 2, Duration::from_secs(60), |group| {
+                let (sent, received) = splits[group.rank()];
+                let rows: usize = sent.iter().sum();
+                let (input, mut output) = (vec![0; 4 * rows], vec![0; 4 * received.iter().sum::<usize>()]);
+                let op = Op::AllToAll { sent: sent.to_vec(), received: received.to_vec() };
+                let error = group.run(&Request::new(op, DType::F32, &[rows]), &input, &mut output);
+                error.expect_err("the splits do not fit").to_string()
+            });
+            for error in errors {
+                assert!(error.contains("Detected mismatch between the sizes of ranks"), "{name}: {error}");
+            }
         }
     }
 }
