@@ -36,9 +36,11 @@ pub fn rendezvous(url: &str, timeout: Duration) -> Result<Rendezvous> {
     let (rank, world_size) = (place.rank, place.world_size);
     let store: Arc<dyn Store> = match place.meeting {
         Meeting::Tcp { host, port } => {
+            let is_served_by_agent = agent_serves(&host, port);
             let options = TcpOptions {
                 port,
-                is_server: rank == 0 && !agent_serves(&host, port),
+                is_server: rank == 0 && !is_served_by_agent,
+                serving_rank: (!is_served_by_agent).then_some(0),
                 workers: Some(world_size),
                 wait_for_workers: false,
                 timeout,

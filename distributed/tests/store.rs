@@ -235,6 +235,19 @@ fn missing_servers_and_workers_are_reported() {
 }
 
 #[test]
+fn a_store_whose_rank_has_died_names_the_rank() {
+    // A server that answers the first words of a client and then ends, as a process that is killed does.
+    let server = TcpStore::new("localhost", TcpOptions { port: 0, is_server: true, ..TcpOptions::default() }).unwrap();
+    let options = TcpOptions { port: server.port(), serving_rank: Some(0), timeout: LONG, ..TcpOptions::default() };
+    let client = TcpStore::new("localhost", TcpOptions { wait_for_workers: false, ..options }).unwrap();
+    client.set("key", b"value").unwrap();
+    drop(server);
+    let error = client.set("key", b"other").and_then(|()| client.get("key")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::DistNetwork);
+    assert!(error.message().ends_with("rank 0, which served the store, has died or left"), "{error}");
+}
+
+#[test]
 fn a_port_serves_one_server_or_several_tenants() {
     let options = |port, multi_tenant| TcpOptions { port, is_server: true, multi_tenant, ..TcpOptions::default() };
     let first = TcpStore::new("localhost", options(0, true)).unwrap();

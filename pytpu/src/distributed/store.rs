@@ -424,6 +424,7 @@ impl PyTcpStore {
             timeout,
             multi_tenant,
             listener,
+            serving_rank: None,
         };
         let store = Arc::new(py.detach(|| TcpStore::new(&host_name, options)).or_raise()?);
         Ok(PyTcpStore::of(store, use_libuv))

@@ -54,6 +54,8 @@ pub struct TcpOptions {
     pub multi_tenant: bool,
     /// A socket for the server that listens already.
     pub listener: Option<TcpListener>,
+    /// The rank whose process runs the server, if it is known. Errors name it.
+    pub serving_rank: Option<usize>,
 }
 
 impl Default for TcpOptions {
@@ -65,6 +67,7 @@ impl Default for TcpOptions {
             wait_for_workers: true,
             timeout: DEFAULT_TIMEOUT,
             multi_tenant: false,
+            serving_rank: None,
             listener: None,
         }
     }
@@ -79,6 +82,7 @@ pub struct TcpStore {
     connection: Mutex<Slot>,
     idle: Mutex<Vec<Client>>,
     server: Option<Arc<Server>>,
+    serving_rank: Option<usize>,
 }
 
 /// The connection for calls that do not wait.
@@ -111,7 +115,7 @@ impl TcpStore {
                 Err(e) => return Err(e),
             }
         }
-        let client = Client::connect(host, port, options.timeout)?;
+        let client = Client::connect(host, port, options.timeout, options.serving_rank)?;
         let store = TcpStore {
             host: host.to_string(),
             port,
@@ -120,6 +124,7 @@ impl TcpStore {
             connection: Mutex::new(Slot::Here(client)),
             idle: Mutex::default(),
             server,
+            serving_rank: options.serving_rank,
         };
         if options.wait_for_workers {
             store.wait_for_workers()?;
@@ -129,8 +134,13 @@ impl TcpStore {
 
     /// Another client of the same server, with connections of its own.
     pub fn another(&self) -> Result<TcpStore> {
-        let options =
-            TcpOptions { port: self.port, wait_for_workers: false, timeout: self.timeout(), ..TcpOptions::default() };
+        let options = TcpOptions {
+            port: self.port,
+            wait_for_workers: false,
+            timeout: self.timeout(),
+            serving_rank: self.serving_rank,
+            ..TcpOptions::default()
+        };
         TcpStore::new(&self.host, options)
     }
 
@@ -181,7 +191,8 @@ impl TcpStore {
     fn ask_in<R>(&self, slot: &mut Slot, f: impl FnOnce(&mut Client) -> Result<R>) -> Result<R> {
         if matches!(slot, Slot::Taken) {
             let idle = self.idle.lock().pop();
-            *slot = Slot::Here(idle.map_or_else(|| Client::connect(&self.host, self.port, self.timeout()), Ok)?);
+            let connect = || Client::connect(&self.host, self.port, self.timeout(), self.serving_rank);
+            *slot = Slot::Here(idle.map_or_else(connect, Ok)?);
         }
         let client = match slot {
             Slot::Here(client) => client,
@@ -505,6 +516,8 @@ fn start(port: u16, listener: Option<TcpListener>) -> Result<Server> {
 struct Client {
     stream: BufReader<TcpStream>,
     peer: String,
+    /// See [`TcpOptions::serving_rank`].
+    serving_rank: Option<usize>,
     /// Time for an answer that needs no waiting.
     reply_time: Duration,
     /// Whether the connection failed, or an answer is still under way that no call expects.
@@ -526,12 +539,12 @@ impl fmt::Display for Client {
 
 impl Client {
     /// Connect to a server. It may start later: try again until `timeout` is over.
-    fn connect(host: &str, port: u16, timeout: Duration) -> Result<Client> {
+    fn connect(host: &str, port: u16, timeout: Duration, serving_rank: Option<usize>) -> Result<Client> {
         let deadline = Deadline::after(timeout);
         let mut pause = Duration::from_millis(10);
         loop {
             let error = match Client::try_connect(host, port, &deadline) {
-                Ok(client) => return Ok(client),
+                Ok(client) => return Ok(Client { serving_rank, ..client }),
                 Err(e) if e.kind() != ErrorKind::DistNetwork => return Err(e),
                 Err(e) => e,
             };
@@ -570,8 +583,13 @@ impl Client {
             // A read returns after each slice, so that Ctrl-C is noticed.
             stream.set_read_timeout(Some(SLICE)).map_err(failed)?;
             let reply_time = time.max(Duration::from_secs(1));
-            let mut client =
-                Client { stream: BufReader::new(stream), peer: peer.clone(), reply_time, is_broken: false };
+            let mut client = Client {
+                stream: BufReader::new(stream),
+                peer: peer.clone(),
+                serving_rank: None,
+                reply_time,
+                is_broken: false,
+            };
             client.tell(Message::query(Query::Validate).u32(MAGIC))?;
             client.ping()?;
             return Ok(client);
@@ -583,8 +601,12 @@ impl Client {
     fn failed(&mut self, doing: &str, e: &io::Error) -> Error {
         self.is_broken = true;
         let peer = &self.peer;
-        let reason = match e.kind() {
-            io::ErrorKind::UnexpectedEof => "the server has closed the connection".to_string(),
+        use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+        let reason = match (e.kind(), self.serving_rank) {
+            (UnexpectedEof | ConnectionReset | BrokenPipe, Some(rank)) => {
+                format!("rank {rank}, which served the store, has died or left")
+            }
+            (UnexpectedEof, None) => "the server has closed the connection".to_string(),
             _ => e.to_string(),
         };
         Error::new(ErrorKind::DistNetwork, format!("TCPStore: {doing} {peer} failed: {reason}"))
