@@ -55,8 +55,9 @@ impl<'py> FromPyObject<'_, 'py> for Tensors {
     type Error = PyErr;
 
     fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Tensors> {
+        // As in PyTorch, saved tensors do not notice the writes of collectives.
         let one = |o: &Bound<'py, PyAny>| match tensor_type::extract(o) {
-            Some(t) => t.shallow_alias().or_raise(),
+            Some(t) => Ok(t.data()),
             None => Err(PyTypeError::new_err(format!("expected a Tensor, not {}", o.get_type().name()?))),
         };
         Ok(Tensors(given.cast::<PyList>()?.iter().map(|o| one(&o)).collect::<PyResult<_>>()?))

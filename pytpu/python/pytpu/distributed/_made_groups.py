@@ -498,7 +498,7 @@ class FakeProcessGroup(_Backend):
     def _fill(self, targets: list[Tensor], sources: list[Tensor]) -> Work:
         with no_grad():
             for target, source in zip(targets, sources, strict=True):
-                target.detach().copy_(source.detach().reshape(target.shape))
+                target.data.copy_(source.detach().reshape(target.shape))
         return self._done(targets)
 
     def allgather(self, output_tensors: list[list[Tensor]], input_tensors: list[Tensor], opts: Any = None) -> Work:

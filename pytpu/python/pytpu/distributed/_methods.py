@@ -631,8 +631,9 @@ class _Collectives:
 
 
 def _copy(targets: list[Tensor], sources: list[Tensor]) -> None:
+    # As in PyTorch, collectives do not count as writes in place.
     for target, source in zip(targets, sources, strict=True):
-        target.detach().copy_(source.detach())
+        target.data.copy_(source.detach())
 
 
 def _reduce_many(group: _Collectives, tensors: list[Tensor], options: AllreduceOptions) -> Work:

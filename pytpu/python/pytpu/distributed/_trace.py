@@ -119,10 +119,13 @@ class _Received(Work):
 
 
 def _write(targets: list[Tensor], values: list[Tensor], call: tuple[Any, ...]) -> Work | None:
-    """Write the results of a collective. ``call`` says whether the caller wants a `Work`, and what that returns."""
+    """Write the results of a collective. ``call`` says whether the caller wants a `Work`, and what that returns.
+
+    As in PyTorch, saved tensors do not notice the writes of collectives.
+    """
     with no_grad():
         for target, value in zip(targets, values, strict=True):
-            target.detach().copy_(value.reshape(target.shape))
+            target.data.copy_(value.reshape(target.shape))
     return _TraceWork(call[2]) if call[0] else None
 
 
