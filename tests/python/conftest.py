@@ -4,6 +4,8 @@ import multiprocessing
 import os
 import pathlib
 import re
+import shutil
+import tempfile
 
 import pytest
 
@@ -14,6 +16,10 @@ import pytpu as torch
 os.environ.setdefault("TORCHTPU_INTERPRET", "0")
 # Tests of accelerators run on XLA:CPU.
 os.environ.setdefault("TORCHTPU_STANDIN_IS_ACCELERATOR", "1")
+
+# A program that an earlier run left on disk is not compiled, so tests that count programs would depend on that run.
+_CACHE = tempfile.mkdtemp(prefix="torchtpu-tests-")
+os.environ.setdefault("TORCHTPU_CACHE_DIR", _CACHE)
 
 
 @pytest.fixture(params=["cpu", "tpu"])
@@ -29,9 +35,13 @@ def seed():
 
 
 def pytest_sessionfinish():
-    """End the processes that failed tests left: at its exit, Python waits for them without a limit."""
+    """End the processes that failed tests left, and forget compiled programs.
+
+    At its exit, Python waits for processes without a limit.
+    """
     for process in multiprocessing.active_children():
         process.kill()
+    shutil.rmtree(_CACHE, ignore_errors=True)
 
 
 @pytest.fixture
