@@ -2,6 +2,9 @@
 
 import copy
 import io
+import subprocess
+import sys
+import threading
 
 import pytest
 
@@ -101,3 +104,67 @@ def test_missing_features_of_compiler_and_onnx_raise():
     assert not torch.onnx.is_in_onnx_export()
     with pytest.raises(NotImplementedError, match="models cannot be exported to ONNX"):
         torch.onnx.export(nn.Linear(1, 1), torch.ones(1), "model.onnx")
+
+
+def test_code_knows_that_it_runs_in_a_compiled_call():
+    seen = []
+
+    class Net(nn.Module):
+        def forward(self, x):
+            seen.append((torch.compiler.is_compiling(), torch.compiler.is_dynamo_compiling()))
+            seen.append(torch._dynamo.is_compiling() and not torch.compiler.is_exporting())
+            return x
+
+    fast = torch.compile(Net())
+    fast(torch.ones(1))
+    assert seen == [(True, True), True] and not torch.compiler.is_compiling()
+    # Another thread is not in the call, and an error ends it.
+    other = []
+
+    @torch.compile
+    def fails():
+        thread = threading.Thread(target=lambda: other.append(torch.compiler.is_compiling()))
+        thread.start()
+        thread.join()
+        raise KeyError("x")
+
+    with pytest.raises(KeyError):
+        fails()
+    assert other == [False] and not torch.compiler.is_compiling()
+
+
+def test_a_compiled_call_is_a_program_only_without_gradients():
+    fast = torch.compile(nn.Linear(2, 2).to("tpu"))
+    x = torch.ones(3, 2, device="tpu")
+    y = x + 1
+    z = fast(y)
+    # `y` is still pending beside the result.
+    assert "stablehlo.add" in torch.tpu.dump_stablehlo(z) and "dense<1" not in torch.tpu.dump_graph(y)
+    del y, z
+    with torch.no_grad():
+        y = x + 1
+        z = fast(y)
+        with pytest.raises(ValueError):
+            torch.tpu.dump_stablehlo(z)
+    assert z.shape == (3, 2) and y.tolist() == [[2, 2]] * 3
+
+
+def test_marks_and_options_without_effect_say_so_once():
+    code = """
+import warnings
+import pytpu as torch
+with warnings.catch_warnings(record=True) as found:
+    warnings.simplefilter("always")
+    for _ in range(2):
+        torch._dynamo.mark_dynamic(torch.ones(2), 0)
+        torch.compile(lambda x: x, options={"bounded_dynamism": True, "debug_callback": print, "max_autotune": True})
+        torch.profiler.profile(record_shapes=True, with_stack=True)
+print(*(str(w.message).split(":")[0] for w in found), sep="\\n")
+"""
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert out.stdout.splitlines() == [
+        "torch._dynamo.mark_dynamic has no effect",
+        "torch.compile",
+        "torch.compile",
+        "torch.profiler.profile",
+    ], out.stdout + out.stderr

@@ -3,25 +3,35 @@
 import functools
 
 from . import _C
+from .compiler import _calls
 from .nn import Module
 
 
 def around(f):
-    """Return a function that makes each call of `f` one program: the recorded ops are cut before and after the call."""
+    """Return a function that calls `f` as a compiled function.
+
+    Without gradients, each call is one program: the recorded ops are cut before and after the call. With gradients the
+    ops of forward, backward and optimizer stay together, and the end of the step cuts them.
+    """
 
     @functools.wraps(f)
     def call(*args, **kwargs):
-        _C._tpu_mark_step()
+        is_cut = not _C.is_grad_enabled()
+        if is_cut:
+            _C._tpu_mark_step()
+        _calls.depth += 1
         try:
             return f(*args, **kwargs)
         finally:
-            _C._tpu_mark_step()
+            _calls.depth -= 1
+            if is_cut:
+                _C._tpu_mark_step()
 
     return call
 
 
 class OptimizedModule(Module):
-    """A module each call of which is one program. It wraps the module ``_orig_mod``, and has its parameters."""
+    """A module that is called as a compiled function: see `around`. It wraps the module ``_orig_mod``, and has its parameters."""
 
     def __init__(self, module):
         super().__init__()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 from .functions import compile as compile
@@ -27,18 +28,37 @@ __all__ = [
 ]
 
 
+class _Calls(threading.local):
+    """How many calls of compiled functions this thread is in."""
+
+    depth = 0
+
+
+_calls = _Calls()
+
+
 def is_compiling() -> bool:
-    """Always return `False`: Python code always runs for its results, and is never traced.
+    """Return whether the caller runs within a function or module that `torch.compile` returned.
+
+    Python code always runs for its results, and is never traced. Libraries ask this to leave out what cannot be
+    traced, such as checks that read values, and these checks cost programs here too.
 
     Example:
         >>> import pytpu as torch
         >>> torch.compiler.is_compiling()
         False
+        >>> torch.compile(lambda: torch.compiler.is_compiling())()
+        True
     """
+    return _calls.depth > 0
+
+
+is_dynamo_compiling = is_compiling
+
+
+def is_exporting() -> bool:
+    """Always return `False`: `torch.tpu.export` records ops as they run."""
     return False
-
-
-is_dynamo_compiling = is_exporting = is_compiling
 
 
 def disable(

@@ -176,6 +176,15 @@ _BACKENDS = (
 )
 
 
+_NO_BUCKETS = "sizes are part of each compiled program. Pad inputs to a few sizes instead"
+_OPTIONS_WITHOUT_EFFECT = {
+    "bounded_dynamism": _NO_BUCKETS,
+    "num_dynamic_buckets": _NO_BUCKETS,
+    "bucket_size": _NO_BUCKETS,
+    "debug_callback": "there is no graph of Python code to call it with",
+}
+
+
 def compile(
     model: Callable[..., Any] | None = None,
     *,
@@ -186,10 +195,12 @@ def compile(
     options: dict[str, Any] | None = None,
     disable: bool = False,
 ) -> Callable[..., Any]:
-    """Compile each call of a function or module on `tpu` as one program.
+    """Return a function or module whose calls are compiled on `tpu`.
 
-    Ops are recorded as they run, so nothing is traced before, and no Python code is refused. The recorded ops are cut
-    before and after the call, and the ops in between are compiled as a whole.
+    Ops are recorded as they run, so nothing is traced before, and no Python code is refused. Where gradients are
+    disabled, the recorded ops are cut before and after each call, so that a call is one program. Where they are
+    enabled, nothing is cut: forward, backward and the step of the optimizer are compiled together.
+    `torch.compiler.is_compiling()` is `True` within the call.
 
     Args:
         model: Function or module. Without it, return a decorator.
@@ -197,7 +208,8 @@ def compile(
         dynamic: Accepted for compatibility.
         backend: Name of a backend of PyTorch. All names do the same. A function is not called.
         mode: Name of a mode of PyTorch. All modes do the same.
-        options: Accepted for compatibility.
+        options: Accepted for compatibility. A warning says so of options that change results or programs in PyTorch
+            or torch_tpu.
         disable: If `True`, return `model` itself.
 
     Returns:
@@ -237,6 +249,9 @@ def compile(
             f"torch.compile: the backend {getattr(backend, '__name__', backend)} is not called, since pytpu makes no "
             "graphs of Python code. The function runs as with the default backend."
         )
+    for name in options or ():
+        if name in _OPTIONS_WITHOUT_EFFECT:
+            _once(f"torch.compile: the option {name!r} has no effect: {_OPTIONS_WITHOUT_EFFECT[name]}.")
     return OptimizedModule(model) if hasattr(model, "forward") else around(model)
 
 

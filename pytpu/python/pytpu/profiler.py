@@ -10,6 +10,7 @@ import time
 import warnings
 from typing import TYPE_CHECKING
 
+from ._functions.settings import _once
 from .autograd.profiler import Collector, EventList, record_function
 
 if TYPE_CHECKING:
@@ -173,6 +174,20 @@ class profile:
                 raise TypeError(f"Expected ProfilerActivity or dict, got {type(activity)}")
         if not self.activities:
             raise AssertionError("No valid profiler activities found")
+        given = {
+            "record_shapes": record_shapes,
+            "profile_memory": profile_memory,
+            "with_stack": with_stack,
+            "with_flops": with_flops,
+            "with_modules": with_modules,
+            "experimental_config": experimental_config,
+        }
+        idle = [name for name, value in given.items() if value]
+        if idle:
+            _once(
+                f"torch.profiler.profile: {', '.join(idle)} {'has' if len(idle) == 1 else 'have'} no effect: the "
+                "profiler lists blocks of record_function, and traces neither single ops nor the device."
+            )
         self.schedule = schedule
         self.on_trace_ready = on_trace_ready
         self.acc_events = acc_events

@@ -10,7 +10,7 @@ from ..compiler import (
     reset as reset,
     set_stance as set_stance,
 )
-from ..functions import compile as _compile
+from ..functions import _once, compile as _compile
 from . import config as config, eval_frame as eval_frame, exc as exc
 from .eval_frame import OptimizedModule as OptimizedModule
 
@@ -30,7 +30,13 @@ def mark_static(t, index=None):
 
 
 def mark_dynamic(t, index, *, hint_override=None, min=None, max=None, specialize_on=None):
-    """Do nothing: sizes are part of each compiled program, and ``torch.tpu.explain()`` lists changes of sizes."""
+    """Warn once that marks have no effect: sizes are part of each compiled program, and ``torch.tpu.explain()`` lists
+    changes of sizes.
+    """
+    _once(
+        "torch._dynamo.mark_dynamic has no effect: sizes are part of each compiled program, so each size is a program. "
+        "Pad inputs to a few sizes instead. torch.tpu.explain() lists the compilations."
+    )
 
 
 maybe_mark_dynamic = mark_dynamic
