@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import enum
 import os
+import sys
+import types
 from typing import TYPE_CHECKING
 
 from .. import _C
@@ -30,6 +32,10 @@ class EagerMode(enum.Enum):
     STRICT = 1
     FUSED = 2
 
+    def __call__(self) -> EagerMode:
+        """Return the mode itself, so that both `torch.tpu.eager_mode` and `torch.tpu.eager_mode()` are the mode."""
+        return self
+
 
 def is_available() -> bool:
     """Return whether there is a device."""
@@ -53,9 +59,16 @@ def set_device(device: _C.device | str | int) -> None:
         device: Device, or its name or index. A negative index chooses nothing.
 
     Raises:
+        ValueError: If the device is not a `tpu` device.
         RuntimeError: If there is no such device, or if this process has tensors on another one.
     """
-    index = device if isinstance(device, int) else _C.device(device).index
+    if isinstance(device, int):
+        index = device
+    else:
+        given = _C.device(device)
+        if given.type != "tpu":
+            raise ValueError(f"Expected a tpu device, but got: {given}")
+        index = given.index
     if index is not None and index >= 0:
         _C._tpu_set_device(index)
 
@@ -84,7 +97,15 @@ def synchronize(device: _C.device | str | int | None = None) -> None:
 
 
 def eager_mode() -> EagerMode:
-    """Return the current mode."""
+    """Return the current mode. `torch.tpu.eager_mode`, without brackets, is the mode too, and can be set.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.tpu.eager_mode = torch.tpu.EagerMode.STRICT
+        >>> torch.tpu.eager_mode().name
+        'DEFER_NEVER'
+        >>> torch.tpu.eager_mode = torch.tpu.EagerMode.FUSED
+    """
     return EagerMode(_C._tpu_eager_mode())
 
 
@@ -601,6 +622,21 @@ class stream:
     def __exit__(self, *error: Any) -> None:
         if self.stream is not None:
             self.stream.__exit__(*error)
+
+
+class _Module(types.ModuleType):
+    """The module, in which the mode is an attribute, as in torch_tpu."""
+
+    @property
+    def eager_mode(self):
+        return EagerMode(_C._tpu_eager_mode())
+
+    @eager_mode.setter
+    def eager_mode(self, mode):
+        set_eager_mode(mode)
+
+
+sys.modules[__name__].__class__ = _Module
 
 
 def __getattr__(name):
