@@ -1,6 +1,6 @@
 //! Random generators.
 //!
-//! A `cpu` generator draws PyTorch's streams bit for bit. A `tpu` generator is counter based (Threefry). Its state is
+//! A `cpu` generator draws PyTorch's streams bit for bit. A `tpu` generator is counter based. Its state is
 //! two words, a key made from the seed and a counter, which are an operand of the trace on the device. Each draw
 //! returns the next state. So neither seeding nor drawing compiles anything new or waits for the device.
 

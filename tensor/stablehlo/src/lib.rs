@@ -65,5 +65,5 @@ pub use func::{Func, Platform, Precision, Value, Window};
 pub use indexing::{GatherDims, ScatterDims, ScatterKind};
 pub use library::Library;
 pub use reduction::ReduceKind;
-pub use special::FftKind;
+pub use special::{FftKind, RngAlgorithm};
 pub use types::{ElementType, Type};

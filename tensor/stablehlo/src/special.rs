@@ -35,10 +35,27 @@ pub(crate) fn row_major(rank: usize) -> String {
     format!("dense<{dense}> : tensor<{rank}xindex>")
 }
 
+/// The algorithm of [`Func::rng_bit_generator`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum RngAlgorithm {
+    /// Threefry 2x32 with 20 rounds. Every compiler draws the same bits.
+    Threefry,
+    /// The algorithm that is fastest on the device. The compiler also chooses the next state.
+    Fastest,
+}
+
+impl RngAlgorithm {
+    fn mlir(self) -> &'static str {
+        match self {
+            RngAlgorithm::Threefry => "THREE_FRY",
+            RngAlgorithm::Fastest => "DEFAULT",
+        }
+    }
+}
+
 impl Func {
-    /// Draw random bits of type `ty` (`U32` or `U64`) by Threefry from a state of two `U64`. Return the next state and
-    /// the bits. The algorithm is named, so every back end draws the same.
-    pub fn rng_bit_generator(&mut self, state: &Value, ty: &Type) -> (Value, Value) {
+    /// Draw random bits of type `ty` (`U32` or `U64`) from a state of two `U64`. Return the next state and the bits.
+    pub fn rng_bit_generator(&mut self, state: &Value, ty: &Type, algorithm: RngAlgorithm) -> (Value, Value) {
         let name = "rng_bit_generator";
         let wanted = Type::new(&[2], ElementType::U64);
         assert!(*state.ty() == wanted, "{name} (C2): the state is {}, but must be {wanted}", state.ty());
@@ -48,7 +65,7 @@ impl Func {
         );
         let results = self.op_many(
             &[wanted.clone(), ty.clone()],
-            format_args!("stablehlo.{name} {state}, algorithm = THREE_FRY : ({wanted}) -> ({wanted}, {ty})"),
+            format_args!("stablehlo.{name} {state}, algorithm = {} : ({wanted}) -> ({wanted}, {ty})", algorithm.mlir()),
         );
         let [state, bits] = &results[..] else { unreachable!("two types give two values") };
         (state.clone(), bits.clone())

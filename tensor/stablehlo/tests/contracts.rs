@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use torchtpu_stablehlo::ElementType::*;
 use torchtpu_stablehlo::{
-    ConvDims, Direction, FftKind, Func, GatherDims, ReduceKind, ScatterDims, ScatterKind, Type, Value,
+    ConvDims, Direction, FftKind, Func, GatherDims, ReduceKind, RngAlgorithm, ScatterDims, ScatterKind, Type, Value,
 };
 
 #[test]
@@ -180,7 +180,9 @@ fn wrong_operands_panic_with_the_number_of_the_constraint() {
         ("scatter (C2)", |f, o| drop(f.scatter(&o.x, &o.n, &o.x, &ScatterDims::default(), ScatterKind::Add))),
         ("scatter (C4)", |f, o| drop(f.put(&o.x, &o.i, &o.x, 0, ScatterKind::Add))),
         ("scatter (C6)", |f, o| drop(f.put(&o.x, &o.i, &o.n, 0, ScatterKind::Add))),
-        ("rng_bit_generator (C2)", |f, o| drop(f.rng_bit_generator(&o.x, &Type::new(&[2], U32)))),
+        ("rng_bit_generator (C2)", |f, o| {
+            drop(f.rng_bit_generator(&o.x, &Type::new(&[2], U32), RngAlgorithm::Threefry))
+        }),
         ("while (C1)", |f, o| drop(f.while_loop(std::slice::from_ref(&o.x), |_, _| o.x.clone(), |_, c| c.to_vec()))),
         ("while (C2)", |f, o| {
             let yes = f.scalar(1.0, Pred);

@@ -3,8 +3,8 @@
 
 use torchtpu_stablehlo::ElementType::*;
 use torchtpu_stablehlo::{
-    ConvDims, Direction, ElementType, FftKind, Func, GatherDims, Platform, Precision, ReduceKind, ScatterDims,
-    ScatterKind,
+    ConvDims, Direction, ElementType, FftKind, Func, GatherDims, Platform, Precision, ReduceKind, RngAlgorithm,
+    ScatterDims, ScatterKind,
 };
 use torchtpu_stablehlo::{Type, Value};
 
@@ -423,8 +423,8 @@ modules! {
     };
     rng_bits: |f| {
         let state = arg(f, &[2], U64);
-        let (state, words) = f.rng_bit_generator(&state, &Type::new(&[3, 4], U32));
-        let (state, long) = f.rng_bit_generator(&state, &Type::new(&[5], U64));
+        let (state, words) = f.rng_bit_generator(&state, &Type::new(&[3, 4], U32), RngAlgorithm::Fastest);
+        let (state, long) = f.rng_bit_generator(&state, &Type::new(&[5], U64), RngAlgorithm::Threefry);
         vec![state, words, long]
     };
     custom_calls: |f| {

@@ -80,6 +80,14 @@ impl Source<'_> {
         let n = digits(precision);
         self.low_bits(n, working(precision))?.mul_scalar((-f64::from(n)).exp2())
     }
+    /// `true` with a probability: whether `unit(F32)` is below `p`, compared as integers.
+    fn below(&self, p: f64) -> Result<Tensor> {
+        let n = digits(DType::F32);
+        let mask = Operand::Scalar(Scalar::Int((1i64 << n) - 1));
+        let bits = arith(BinaryKind::BitwiseAnd, Operand::Tensor(&self.bits(false)?), mask)?;
+        // The probability is a `float32`, as the numbers of `unit` are. Scaling by a power of two is exact.
+        bits.lt_scalar((f64::from(p as f32) * f64::from(n).exp2()).ceil() as i64)
+    }
     /// Standard normal: the inverse distribution function at the middle of one of 2^23 (or 2^52) equal parts.
     fn normal(&self, working: DType) -> Result<Tensor> {
         let n = digits(working) - 1;
@@ -264,7 +272,7 @@ impl Distribution {
                 let wide = if dtype.is_float() { wide } else { DType::F32 };
                 s.unit(wide)?.neg()?.log1p()?.mul_scalar(1.0 / (-p).ln_1p())?.ceil()?.maximum_scalar(1.0)?
             }
-            Distribution::Bernoulli(p) => s.unit(DType::F32)?.lt_scalar(p)?,
+            Distribution::Bernoulli(p) => s.below(p)?,
             Distribution::Integers(a, b) => s.integers(a, b.wrapping_sub(a) as u64)?,
             Distribution::IntegersFrom(a) if a == i64::MIN => s.bits(true)?,
             Distribution::IntegersFrom(a) => s.integers(a, (largest(dtype).wrapping_sub(a) as u64).wrapping_add(1))?,
