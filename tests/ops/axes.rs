@@ -192,12 +192,15 @@ pub fn other_calls() -> Vec<Call> {
     for decoupled in [false, true] {
         let moments = [of(&[3, 4], 1), of(&[3, 4], 2), of(&[3, 4], 3), of(&[3, 4], 4).square().unwrap()];
         let x = moments.into_iter().chain(numbers.map(|v| full(&[], v))).collect();
-        calls.push(Call { op: Prim::AdamW(AdamW { decoupled, maximize: false }), x });
+        calls.push(Call { op: Prim::AdamW(AdamW { decoupled, decays: true, maximize: false }), x });
     }
     for momentum in [false, true] {
         let arrays = (0..2 + usize::from(momentum)).map(|i| of(&[3, 4], i));
         let x = arrays.chain([0.1, 0.01, 0.9, 1.0].map(|v| full(&[], v))).collect();
-        calls.push(Call { op: Prim::Sgd(Sgd { momentum, nesterov: false, maximize: false, first: false }), x });
+        calls.push(Call {
+            op: Prim::Sgd(Sgd { momentum, decays: true, nesterov: false, maximize: false, first: false }),
+            x,
+        });
     }
     // The trellis of the gradient is a result of the loss.
     let of = CtcLoss { blank: 0, zero_infinity: false };

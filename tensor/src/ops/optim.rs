@@ -31,6 +31,8 @@ use torchtpu_kernels::{KernelError, View, ViewMut};
 pub struct AdamW {
     /// AdamW: decay shrinks the parameter instead of being added to the gradient.
     pub decoupled: bool,
+    /// Whether there is a weight decay. Without it the program does not read `decay`.
+    pub decays: bool,
     /// Whether to ascend.
     pub maximize: bool,
 }
@@ -46,6 +48,9 @@ pub struct AdamW {
 pub struct Sgd {
     /// Whether there is a buffer.
     pub momentum: bool,
+    /// Whether there is a weight decay. Without it the program does not read `decay`, so that the gradient of a table
+    /// of embeddings stays a scatter.
+    pub decays: bool,
     /// Whether to use Nesterov's momentum.
     pub nesterov: bool,
     /// Whether to ascend.
@@ -171,11 +176,11 @@ impl KernelCall for AdamW {
         &["adamw"]
     }
     fn numbers(&self) -> Numbers {
-        smallvec![self.decoupled.into(), self.maximize.into()]
+        smallvec![self.decoupled.into(), self.decays.into(), self.maximize.into()]
     }
     fn decode(_: &str, numbers: &[i64]) -> Option<Self> {
-        let &[decoupled, maximize] = numbers else { return None };
-        Some(AdamW { decoupled: decoupled != 0, maximize: maximize != 0 })
+        let &[decoupled, decays, maximize] = numbers else { return None };
+        Some(AdamW { decoupled: decoupled != 0, decays: decays != 0, maximize: maximize != 0 })
     }
     fn arity(&self) -> (usize, usize) {
         (12, 3)
@@ -201,12 +206,13 @@ impl KernelCall for Sgd {
         &["sgd"]
     }
     fn numbers(&self) -> Numbers {
-        smallvec![self.momentum.into(), self.nesterov.into(), self.maximize.into(), self.first.into()]
+        let flags = [self.momentum, self.decays, self.nesterov, self.maximize, self.first];
+        flags.into_iter().map(i64::from).collect()
     }
     fn decode(_: &str, numbers: &[i64]) -> Option<Self> {
-        let &[momentum, nesterov, maximize, first] = numbers else { return None };
-        let [momentum, nesterov, maximize, first] = [momentum, nesterov, maximize, first].map(|n| n != 0);
-        Some(Sgd { momentum, nesterov, maximize, first })
+        let numbers: [i64; 5] = numbers.try_into().ok()?;
+        let [momentum, decays, nesterov, maximize, first] = numbers.map(|n| n != 0);
+        Some(Sgd { momentum, decays, nesterov, maximize, first })
     }
     fn arity(&self) -> (usize, usize) {
         (6 + usize::from(self.momentum), 2)
@@ -254,12 +260,14 @@ impl Fused for AdamW {
         let w: Vec<Value> = x.iter().map(|v| f.wide(v, meta)).collect();
         let [p, g, m, v, decay, b1, c1, b2, c2, eps, step, root] = &w[..] else { unreachable!("twelve operands") };
         let mut g = if o.maximize { f.0.unary("stablehlo.negate", g) } else { g.clone() };
-        let decayed = f.mul(p, decay);
         let mut p = p.clone();
-        if o.decoupled {
-            p = f.sub(&p, &decayed);
-        } else {
-            g = f.add(&g, &decayed);
+        if o.decays {
+            let decayed = f.mul(&p, decay);
+            if o.decoupled {
+                p = f.sub(&p, &decayed);
+            } else {
+                g = f.add(&g, &decayed);
+            }
         }
         let (mb, mg) = (f.mul(m, b1), f.mul(&g, c1));
         let m = f.add(&mb, &mg);
@@ -287,8 +295,11 @@ impl Fused for AdamW {
         let dtype = x[0].dtype();
         let w: Vec<Tensor> = x[..4].iter().map(|t| widened(t)).collect::<Result<_>>()?;
         let g = if self.maximize { w[1].neg()? } else { w[1].clone() };
-        let decayed = w[0].mul(x[4])?;
-        let (p, g) = if self.decoupled { (w[0].sub(&decayed)?, g) } else { (w[0].clone(), g.add(&decayed)?) };
+        let (p, g) = match (self.decays, self.decoupled) {
+            (false, _) => (w[0].clone(), g),
+            (true, true) => (w[0].sub(&w[0].mul(x[4])?)?, g),
+            (true, false) => (w[0].clone(), g.add(&w[0].mul(x[4])?)?),
+        };
         let m = w[2].mul(x[5])?.add(&g.mul(x[6])?)?;
         let v = w[3].mul(x[7])?.add(&g.square()?.mul(x[8])?)?;
         let change = m.mul(x[10])?.div(&v.sqrt()?.div(x[11])?.add(x[9])?)?;
@@ -321,9 +332,11 @@ impl Fused for Sgd {
         let w: Vec<Value> = x.iter().map(|v| f.wide(v, meta)).collect();
         let at = 2 + o.momentum as usize;
         let (p, lr, decay, momentum, keep) = (&w[0], &w[at], &w[at + 1], &w[at + 2], &w[at + 3]);
-        let g = if o.maximize { f.0.unary("stablehlo.negate", &w[1]) } else { w[1].clone() };
-        let decayed = f.mul(p, decay);
-        let mut g = f.add(&g, &decayed);
+        let mut g = if o.maximize { f.0.unary("stablehlo.negate", &w[1]) } else { w[1].clone() };
+        if o.decays {
+            let decayed = f.mul(p, decay);
+            g = f.add(&g, &decayed);
+        }
         let mut out: Values = smallvec![];
         if o.momentum {
             let b = if o.first {
@@ -362,7 +375,10 @@ impl Fused for Sgd {
         let (lr, decay, momentum, keep) = (x[at], x[at + 1], x[at + 2], x[at + 3]);
         let p = widened(x[0])?;
         let g = widened(x[1])?;
-        let mut g = if self.maximize { g.neg()? } else { g }.add(&p.mul(decay)?)?;
+        let mut g = if self.maximize { g.neg()? } else { g };
+        if self.decays {
+            g = g.add(&p.mul(decay)?)?;
+        }
         let buffer = if self.momentum {
             let b = if self.first { g.clone() } else { widened(x[2])?.mul(momentum)?.add(&g.mul(keep)?)? };
             g = if self.nesterov { g.add(&b.mul(momentum)?)? } else { b.clone() };
@@ -495,7 +511,7 @@ fn adam_with(p: &Tensor, g: &Tensor, s: &AdamState<'_>, a: &AdamArgs, shared: Op
         let mut x = vec![p, g, m, v, &decay];
         x.extend(&rest);
         x.extend([&step, &root]);
-        let op = AdamW { decoupled: a.decoupled, maximize: a.maximize };
+        let op = AdamW { decoupled: a.decoupled, decays: a.weight_decay != 0.0, maximize: a.maximize };
         let y = dispatch::call_n(Prim::AdamW(op), &x)?;
         [p, m, v].iter().zip(&y).try_for_each(|(old, new)| inplace::assign(old, new))
     })
@@ -597,7 +613,13 @@ fn sgd_with(
             })
             .collect::<Result<_>>()?;
         x.extend(&numbers);
-        let op = Sgd { momentum: buffer.is_some(), nesterov: a.nesterov, maximize: a.maximize, first: a.first };
+        let op = Sgd {
+            momentum: buffer.is_some(),
+            decays: a.weight_decay != 0.0,
+            nesterov: a.nesterov,
+            maximize: a.maximize,
+            first: a.first,
+        };
         let y = dispatch::call_n(Prim::Sgd(op), &x)?;
         inplace::assign(p, &y[0])?;
         buffer.map_or(Ok(()), |b| inplace::assign(b, &y[1]))
