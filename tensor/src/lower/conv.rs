@@ -189,6 +189,8 @@ pub(crate) fn weight_grad(f: &mut Func, x: &Value, g: &Value, of: &ConvSpec, w: 
         let g = f.reshape(&g, &[positions, gs[1]]);
         let y = dot(f, &g, &windows, 0, 1);
         f.reshape(&y, w)
+    } else if of.groups > 1 && !f.platform().is_cpu() {
+        grouped_weight_grad(f, x, g, of, w)
     } else {
         // Exchange batch and channels, so that the sum over the batch becomes a sum over channels.
         let cg = xs[1] / of.groups;
@@ -199,22 +201,40 @@ pub(crate) fn weight_grad(f: &mut Func, x: &Value, g: &Value, of: &ConvSpec, w: 
         let x = f.transpose(&x, &order);
         let x = f.reshape(&x, &joined);
         let g = exchange(f, g);
-        let mut spec = ConvSpec { reverse: false, ..*of };
-        for d in 0..s {
-            let window = spread(gs[2 + d], of.stride[d]) as i64;
-            let reach = spread(w[2 + d], of.w_dilation[d]) as i64;
-            let input = spread(xs[2 + d], of.x_dilation[d]) as i64;
-            spec.pad[d].1 = reach - 1 + window - input - of.pad[d].0;
-            (spec.stride[d], spec.w_dilation[d]) = (of.w_dilation[d], of.stride[d]);
-        }
-        let y = plain(f, &x, &g, &spec);
+        let y = plain(f, &x, &g, &weight_grad_spec(of, &xs[2..], &gs[2..], &w[2..]));
         exchange(f, &y)
     };
     turned(f, &y, of)
 }
 
-/// `stablehlo.convolution`.
-fn plain(f: &mut Func, x: &Value, w: &Value, s: &ConvSpec) -> Value {
+/// The convolution of the input with the gradient of the output that gives the gradient of the weight, from the spatial
+/// sizes of input, gradient and weight.
+fn weight_grad_spec(of: &ConvSpec, x: &[usize], g: &[usize], w: &[usize]) -> ConvSpec {
+    let mut spec = ConvSpec { reverse: false, ..*of };
+    for d in 0..of.spatial {
+        let window = spread(g[d], of.stride[d]) as i64;
+        let reach = spread(w[d], of.w_dilation[d]) as i64;
+        let input = spread(x[d], of.x_dilation[d]) as i64;
+        spec.pad[d].1 = reach - 1 + window - input - of.pad[d].0;
+        (spec.stride[d], spec.w_dilation[d]) = (of.w_dilation[d], of.stride[d]);
+    }
+    spec
+}
+
+/// The gradient of the weight of a convolution with groups, where the channels of input and output are the batch
+/// dimensions of a convolution by groups of the batch. Nothing is moved, and libtpu has a form for it.
+fn grouped_weight_grad(f: &mut Func, x: &Value, g: &Value, of: &ConvSpec, w: &Dims) -> Value {
+    let spec = weight_grad_spec(of, &x.shape()[2..], &g.shape()[2..], &w[2..]);
+    let mut dims = conv_dims(&spec);
+    (dims.feature_group_count, dims.batch_group_count) = (1, of.groups);
+    (dims.input_batch_dimension, dims.input_feature_dimension) = (1, 0);
+    (dims.kernel_output_feature_dimension, dims.kernel_input_feature_dimension) = (1, 0);
+    (dims.output_batch_dimension, dims.output_feature_dimension) = (1, 0);
+    f.convolution(x, g, &dims)
+}
+
+/// The attributes of a convolution.
+fn conv_dims(s: &ConvSpec) -> ConvDims {
     let mut dims = ConvDims::new(s.spatial);
     dims.window_strides = s.stride[..s.spatial].to_vec();
     dims.padding = s.pad[..s.spatial].to_vec();
@@ -222,7 +242,12 @@ fn plain(f: &mut Func, x: &Value, w: &Value, s: &ConvSpec) -> Value {
     dims.rhs_dilation = s.w_dilation[..s.spatial].to_vec();
     dims.window_reversal = vec![s.reverse; s.spatial];
     dims.feature_group_count = s.groups;
-    f.convolution(x, w, &dims)
+    dims
+}
+
+/// `stablehlo.convolution`.
+fn plain(f: &mut Func, x: &Value, w: &Value, s: &ConvSpec) -> Value {
+    f.convolution(x, w, &conv_dims(s))
 }
 
 /// Whether XLA:CPU should get products of matrices: it has no fast path for a convolution of `x` (spatial sizes
