@@ -223,6 +223,8 @@ op_table! {
     inline {
         prim  Unary = pointwise::Unary;
         prim  Binary = pointwise::Binary;
+        prim  Power = pointwise::Power;
+        prim  SmallDivisor = pointwise::SmallDivisor;
         prim  Compare = pointwise::Compare;
         prim  Select = pointwise::Select;
         prim  Cast = convert::Cast;

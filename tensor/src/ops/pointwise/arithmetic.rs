@@ -1,7 +1,9 @@
 //! Calls of `Binary`: promotion, shortcuts for small tensors, `alpha`, and rounding modes.
 
 use super::binary::{Binary, is_float_only};
+use super::power::Power;
 use super::promotion::{as_tensor, result_type};
+use super::small_divisor::SmallDivisor;
 use crate::op::Prim;
 use crate::policy::{Policies, Policy};
 use crate::schema::{Args, Deprecated, Numbers, Operand, Ret, Row, Tier, n, positive, t};
@@ -109,6 +111,12 @@ pub fn arith(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>) -> Result<Tensor>
     {
         return Err(Error::runtime("Integers to negative integer powers are not allowed."));
     }
+    if kind == BinaryKind::Pow
+        && let Operand::Tensor(x) = a
+        && let Some(op) = Power::by(b, dtype)
+    {
+        return dispatch::call(Prim::Power(op), &[&as_tensor(Operand::Tensor(x), dtype)?]);
+    }
     match (a, b) {
         // Powers of truth values do not exist. These two exponents need none.
         (Operand::Tensor(a), Operand::Scalar(Scalar::Bool(p))) if kind == BinaryKind::Pow && dtype == DType::Bool => {
@@ -121,6 +129,9 @@ pub fn arith(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>) -> Result<Tensor>
         (Operand::Tensor(a), Operand::Scalar(s)) if a.dtype() == dtype => {
             if let Some(y) = twin_of_number(kind, a, s) {
                 return Ok(y);
+            }
+            if let Some(op) = SmallDivisor::of(kind, a, s) {
+                return dispatch::call(Prim::SmallDivisor(op), &[a, &Tensor::number(s, dtype)?]);
             }
             dispatch::call(Prim::Binary(Binary(kind)), &[a, &number_beside(kind, a, s)?])
         }
@@ -236,7 +247,15 @@ pub fn arith_(kind: BinaryKind, a: &Tensor, b: Operand<'_>) -> Result<()> {
         check_subtraction(Operand::Tensor(a), b)?;
     }
     let dtype = result_type(Operand::Tensor(a), b);
-    if dtype == a.dtype() && (dtype.is_inexact() || !is_float_only(kind)) {
+    if kind == BinaryKind::Pow
+        && dtype == a.dtype()
+        && let Some(op) = Power::by(b, dtype)
+        && dispatch::call_into(&Prim::Power(op), &[a], a)?
+    {
+        return Ok(());
+    }
+    let is_divided = matches!(b, Operand::Scalar(s) if SmallDivisor::of(kind, a, s).is_some());
+    if dtype == a.dtype() && (dtype.is_inexact() || !is_float_only(kind)) && !is_divided {
         let number;
         let b = match b {
             Operand::Tensor(b) if b.dtype() == dtype => Some(b),

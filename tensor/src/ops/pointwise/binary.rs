@@ -630,7 +630,7 @@ binary_rows! {
         doc("Alias of `torch.div` without `rounding_mode`."),
         numbers(Numbers::Both);
     "pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor" Pow samples!([positive(&[2, 3]), t(&[3])],
-        [positive(&[2, 3]), n(2.5)], [t(&[2, 3]), n(3)]),
+        [positive(&[2, 3]), n(2.5)], [t(&[2, 3]), n(3)], [positive(&[2, 3]), n(-0.5)]),
         doc("Return `input ** exponent`, element by element. The operands broadcast and are promoted to a common \
              dtype; one of them may be a number. Integers wrap around, and a negative integer as the number \
              `exponent` of an integer tensor raises `RuntimeError`. A negative base with a fractional exponent gives \
