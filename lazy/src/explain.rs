@@ -135,8 +135,9 @@ fn differences(new: &Form, old: &Form) -> Vec<String> {
         (false, true) => out.push("results take no memory from the pool (not Fused mode)".to_string()),
         _ => {}
     }
-    if new.precision != old.precision {
-        out.push(format!("float32 products with precision {:?} instead of {:?}", new.precision, old.precision));
+    let precisions = || new.nodes.iter().zip(&old.nodes).map(|(a, b)| (a.precision, b.precision));
+    if let Some((now, before)) = precisions().find(|(now, before)| now != before) {
+        out.push(format!("float32 products with precision {now:?} instead of {before:?}"));
     }
     if new.options != old.options {
         out.push("other compiler options".to_string());

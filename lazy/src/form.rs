@@ -71,8 +71,16 @@ pub(crate) struct Node {
     pub(crate) op: Prim,
     /// Number of its last inputs that are [offsets](Prim::offsets). The op itself then has none.
     pub(crate) offsets: u32,
+    /// Precision of its `float32` products. Always the default on XLA:CPU, whose programs do not state it.
+    pub(crate) precision: Precision,
     pub(crate) first_input: u32,
     pub(crate) first_value: u32,
+}
+
+/// Mix the precision of a node into a hash. The default changes nothing.
+#[inline]
+pub(crate) fn mix_precision(hash: u64, precision: Precision) -> u64 {
+    if precision == Precision::default() { hash } else { mix(hash, (precision as u64) << 42) }
 }
 
 /// An argument of the segment.
@@ -132,8 +140,6 @@ pub(crate) struct Form {
     pub(crate) outputs: Vec<u32>,
     /// Whether large results are computed into memory of the [pool](crate::pool).
     pub(crate) is_pooled: bool,
-    /// Precision of `float32` products. Always the default on XLA:CPU, whose programs do not state it.
-    pub(crate) precision: Precision,
     /// The number of the compiler's [options](crate::options).
     pub(crate) options: u32,
     /// Lines of the user's program. They are no part of the key.
@@ -171,8 +177,9 @@ impl Form {
     }
     /// Return the hash of all parts except the offsets of nodes.
     pub(crate) fn hash_without_offsets(&self) -> u64 {
-        let mut hash = u64::from(self.is_pooled) | (self.precision as u64) << 1 | u64::from(self.options) << 8;
+        let mut hash = u64::from(self.is_pooled) | u64::from(self.options) << 8;
         for (i, n) in self.nodes.iter().enumerate() {
+            hash = mix_precision(hash, n.precision);
             hash = mix(hash, if n.op.has_offsets() { hash_op(&n.op.without_offsets()) } else { hash_op(&n.op) });
             hash = self.inputs_of(i).iter().fold(hash, |h, input| mix(h, u64::from(input.0)));
         }
@@ -207,7 +214,6 @@ impl Form {
     pub(crate) fn extract(&self, nodes: impl Iterator<Item = usize>, values: &[u32]) -> Part {
         let mut part = Part { form: Form::default(), args: Vec::new(), numbers: Default::default() };
         let form = &mut part.form;
-        form.precision = self.precision;
         form.options = self.options;
         let mut new_value: Vec<Option<Input>> = vec![None; self.values.len()];
         let mut new_arg: Vec<Option<Input>> = vec![None; self.args.len()];
@@ -232,7 +238,8 @@ impl Form {
                 });
             }
             form.sites.set(form.nodes.len(), self.sites.get(i));
-            form.nodes.push(Node { op: node.op.clone(), offsets: node.offsets, first_input, first_value });
+            let (op, offsets, precision) = (node.op.clone(), node.offsets, node.precision);
+            form.nodes.push(Node { op, offsets, precision, first_input, first_value });
             for v in self.values_of(i) {
                 new_value[v] = Some(Input::value(form.values.len() as u32));
                 form.values.push(self.values[v]);
@@ -471,7 +478,6 @@ impl Form {
         self.outputs.clear();
         self.numbers = [0; DTYPES];
         self.is_pooled = false;
-        self.precision = Precision::default();
         self.options = 0;
         self.sites.0.clear();
     }
@@ -538,7 +544,8 @@ mod tests {
         let mut form = Form { args: args.iter().map(|&donated| Arg { meta, donated }).collect(), ..Form::default() };
         for (op, inputs, results) in nodes {
             let (first_input, first_value) = (form.inputs.len() as u32, form.values.len() as u32);
-            form.nodes.push(Node { op: op.clone(), offsets: 0, first_input, first_value });
+            let (op, precision) = (op.clone(), Precision::default());
+            form.nodes.push(Node { op, offsets: 0, precision, first_input, first_value });
             form.inputs.extend_from_slice(inputs);
             form.values.extend(vec![meta; *results]);
         }
@@ -563,7 +570,7 @@ mod tests {
 
     #[test]
     fn results_of_an_optimizer_take_the_memory_they_update() {
-        let step = Prim::AdamW(AdamW { decoupled: true, maximize: false });
+        let step = Prim::AdamW(AdamW { decoupled: true, decays: true, maximize: false });
         let (p, m, v, g) = (Input::arg(0), Input::arg(1), Input::arg(2), Input::value(0));
         let f = form(&[DONATED; 3], &[(flip(), &[p], 1), (step, &[p, g, m, v], 3)]);
         let mut pairs = f.overwritten(&[0, 1, 2, 3]);
@@ -612,7 +619,7 @@ mod tests {
 
     #[test]
     fn late_readers_are_reads_off_the_path_to_the_update() {
-        let step = Prim::AdamW(AdamW { decoupled: true, maximize: false });
+        let step = Prim::AdamW(AdamW { decoupled: true, decays: true, maximize: false });
         let (p, m, v) = (Input::arg(0), Input::arg(1), Input::arg(2));
         let (y, g) = (Input::value(0), Input::value(1));
         let nodes = [

@@ -8,7 +8,7 @@
 //! The host computes only small integers and truth values: positions, masks and ids. Their results are exact, so they
 //! do not depend on whether the host or the device computes them.
 
-use crate::form::{Form, Input, Source, mix};
+use crate::form::{Form, Input, Source, mix, mix_precision};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use std::array;
@@ -59,8 +59,9 @@ impl Growing {
 }
 
 fn hash_without_sizes(form: &Form) -> u64 {
-    let mut hash = u64::from(form.is_pooled) | (form.precision as u64) << 1 | u64::from(form.options) << 8;
+    let mut hash = u64::from(form.is_pooled) | u64::from(form.options) << 8;
     for n in &form.nodes {
+        hash = mix_precision(hash, n.precision);
         hash = n.op.name().bytes().fold(mix(hash, n.offsets.into()), |h, b| mix(h, b.into()));
     }
     hash = form.inputs.iter().fold(hash, |h, input| mix(h, input.0.into()));

@@ -144,13 +144,16 @@ pub fn matmul_precision() -> Precision {
     precision::get()
 }
 
-/// Set the precision of `float32` matrix products on accelerators. Recorded ops are launched first, with the old
-/// precision. XLA:CPU always multiplies in `float32`.
+/// Set the precision of `float32` matrix products on accelerators, for ops that are recorded from now on. XLA:CPU
+/// always multiplies in `float32`.
 pub fn set_matmul_precision(precision: Precision) {
-    if precision != precision::get() {
-        engine().cut_all(CutReason::Explicit);
-    }
     precision::set(precision);
+}
+
+/// Set the precision of the ops that this thread records, instead of [`set_matmul_precision`]. `None` ends that. Return
+/// the setting before.
+pub fn set_thread_matmul_precision(precision: Option<Precision>) -> Option<Precision> {
+    precision::set_for_thread(precision)
 }
 
 /// Replace the options of the device's compiler. Recorded ops are launched first, with the old options. If the compiler

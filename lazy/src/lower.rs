@@ -12,7 +12,7 @@ pub(crate) struct Module {
     pub(crate) text: String,
     /// Types of the memory that it gets for results. The contents have no meaning.
     pub(crate) pooled: Vec<Meta>,
-    /// Number of products that ask the compiler for the form's precision.
+    /// Number of products that ask the compiler for the precision of their op.
     pub(crate) precise_products: usize,
     /// Whether its last argument and its last result are tokens: see [`crate::collectives`].
     pub(crate) is_chained: bool,
@@ -27,7 +27,6 @@ pub(crate) struct Module {
 pub(crate) fn module(form: &Form, outputs: &[u32], platform: Platform, ranks: &[usize]) -> Result<Module, Failure> {
     let mut f = Func::for_platform(platform);
     f.set_ranks(ranks.to_vec());
-    f.set_precision(form.precision);
     let args: Vec<Value> = form.args.iter().map(|a| f.arg(a.meta.ty())).collect();
     let overwritten = form.overwritten(outputs);
     for &(argument, output) in &overwritten {
@@ -62,6 +61,7 @@ pub(crate) fn module(form: &Form, outputs: &[u32], platform: Platform, ranks: &[
         if !needed[i] {
             continue;
         }
+        f.set_precision(node.precision);
         let x: Vec<Value> =
             form.inputs_of(i).iter().map(|&input| read(&mut f, input, &args, &mut numbers, &values)).collect();
         let range = form.values_of(i);

@@ -4,6 +4,7 @@
 //! passes two thirds of its digits, and one pass that of `bfloat16`. PyTorch's default is the first, and so is ours.
 //! 16-bit floats always take one pass.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 use torchtpu_stablehlo::Precision;
 
@@ -12,8 +13,25 @@ static SETTING: AtomicU8 = AtomicU8::new(Precision::Highest as u8);
 static IS_CHOSEN: AtomicBool = AtomicBool::new(false);
 static IS_NOTIFIED: AtomicBool = AtomicBool::new(false);
 
-/// The setting now.
+thread_local! {
+    static OF_THREAD: Cell<Option<Precision>> = const { Cell::new(None) };
+}
+
+/// The setting for the ops that this thread records now.
+#[inline]
 pub(crate) fn get() -> Precision {
+    OF_THREAD.get().unwrap_or_else(of_process)
+}
+
+/// Set the precision of this thread, and return the setting before.
+pub(crate) fn set_for_thread(precision: Option<Precision>) -> Option<Precision> {
+    if precision.is_some() {
+        IS_CHOSEN.store(true, Relaxed);
+    }
+    OF_THREAD.replace(precision)
+}
+
+fn of_process() -> Precision {
     [Precision::Highest, Precision::High, Precision::Medium][usize::from(SETTING.load(Relaxed))]
 }
 

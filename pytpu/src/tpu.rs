@@ -91,15 +91,25 @@ fn _tpu_set_eager_mode(py: Python<'_>, mode: u8) -> PyResult<()> {
 
 /// Set the precision of `float32` products on accelerators: 0 highest, 1 high, 2 medium.
 #[pyfunction]
-fn _tpu_set_matmul_precision(py: Python<'_>, precision: u8) -> PyResult<()> {
-    let precision = match precision {
-        0 => lazy::Precision::Highest,
-        1 => lazy::Precision::High,
-        2 => lazy::Precision::Medium,
-        _ => return Err(PyValueError::new_err(format!("no precision has the number {precision}"))),
-    };
-    py.detach(|| lazy::set_matmul_precision(precision));
+fn _tpu_set_matmul_precision(precision: u8) -> PyResult<()> {
+    lazy::set_matmul_precision(numbered_precision(precision)?);
     Ok(())
+}
+
+/// Set the precision for this thread, or end that with ``None``. Return the setting before.
+#[pyfunction]
+fn _tpu_set_thread_precision(precision: Option<u8>) -> PyResult<Option<u8>> {
+    let precision = precision.map(numbered_precision).transpose()?;
+    Ok(lazy::set_thread_matmul_precision(precision).map(|p| p as u8))
+}
+
+fn numbered_precision(number: u8) -> PyResult<lazy::Precision> {
+    match number {
+        0 => Ok(lazy::Precision::Highest),
+        1 => Ok(lazy::Precision::High),
+        2 => Ok(lazy::Precision::Medium),
+        _ => Err(PyValueError::new_err(format!("no precision has the number {number}"))),
+    }
 }
 
 /// Set options of the compiler: pairs of a name and a text, a truth value or a number.
@@ -300,6 +310,7 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_tpu_eager_mode, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_set_eager_mode, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_set_matmul_precision, m)?)?;
+    m.add_function(wrap_pyfunction!(_tpu_set_thread_precision, m)?)?;
     m.add_function(wrap_pyfunction!(_step_begins, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_set_compiler_options, m)?)?;
     m.add_class::<Event>()?;

@@ -4,14 +4,22 @@ use super::{Engine, Recording, State};
 use crate::form::Form;
 use crate::{Argument, Exported, lower, precision};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use torchtpu_stablehlo::Platform;
 use torchtpu_tensor::{DType, Device, Error, Meta, Result};
 
 impl Engine {
+    /// Give all ops the precision that holds now, where recorded ops have none.
+    fn state_precision(&self, form: &mut Form) {
+        if !self.multiplies_in_passes.load(Relaxed) {
+            form.nodes.iter_mut().for_each(|n| n.precision = precision::get());
+        }
+    }
+
     /// Return the module that would compute a pending value.
     pub(crate) fn dump(&self, handle: u64, platform: Platform) -> Result<String> {
         let (mut form, value) = self.pending(handle)?;
-        form.precision = precision::get();
+        self.state_precision(&mut form);
         lower::module(&form, &[value], platform, &[]).map(|m| m.text).map_err(|f| f.error())
     }
 
@@ -21,7 +29,7 @@ impl Engine {
         let (stream, values) = r.pending_together(handles)?;
         let mut form = r.streams[stream as usize].body.form.clone();
         drop(r);
-        form.precision = precision::get();
+        self.state_precision(&mut form);
         lower::module(&form, &values, platform, &[]).map(|m| m.text).map_err(|f| f.error())
     }
 
@@ -42,7 +50,7 @@ impl Engine {
         ascending.dedup();
         let needed = body.form.needed(&ascending);
         let mut part = body.form.extract((0..body.form.nodes.len()).filter(|&n| needed[n]), &ascending);
-        part.form.precision = precision::get();
+        self.state_precision(&mut part.form);
         let results = values.iter().map(|v| ascending.binary_search(v).unwrap_or_default()).collect();
         let part = body.of_part(part, |_| None);
         drop(r);

@@ -26,6 +26,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 use torchtpu_pjrt::{Buffer, Event};
+use torchtpu_stablehlo::Precision;
 use torchtpu_tensor::comm;
 use torchtpu_tensor::{DType, ErrorKind};
 
@@ -407,7 +408,9 @@ impl Engine {
         let Module { text, pooled, precise_products, is_chained } =
             lower::module(form, &form.outputs, device.platform, &ranks).map_err(place)?;
         if precise_products > 0 {
-            precision::notify(device.client.platform_name(), form.precision);
+            let highest = form.nodes.iter().any(|n| n.precision == Precision::Highest);
+            let precision = if highest { Precision::Highest } else { precision::get() };
+            precision::notify(device.client.platform_name(), precision);
         }
         if let Some(folder) = &device.dump_folder {
             let name = format!("{:06}-{hash:016x}.mlir", self.dumped.fetch_add(1, Relaxed));

@@ -193,7 +193,7 @@ impl Engine {
 fn make_independent(form: &mut Form) {
     form.args.iter_mut().for_each(|arg| arg.donated = false);
     form.is_pooled = false;
-    form.precision = Precision::default();
+    form.nodes.iter_mut().for_each(|n| n.precision = Precision::default());
     form.options = 0;
 }
 

@@ -16,6 +16,7 @@ use crate::{form, mode, options, plan, precision};
 use parking_lot::MutexGuard;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use torchtpu_stablehlo::Precision;
 use torchtpu_tensor::backend::Operand;
 use torchtpu_tensor::comm::Cut;
 use torchtpu_tensor::op::Prim;
@@ -60,9 +61,11 @@ impl Engine {
         let s = &mut r.streams[id];
         let b = &mut s.body;
         let op_hash = form::hash_op(op);
-        let mut hash = mix(b.hash, op_hash);
+        // The setting belongs to each op: a change of it ends no program.
+        let precision = if self.multiplies_in_passes.load(Relaxed) { precision::get() } else { Precision::default() };
+        let mut hash = form::mix_precision(mix(b.hash, op_hash), precision);
         let (first_input, first_value) = (b.form.inputs.len() as u32, b.form.values.len() as u32);
-        let node = Node { op: op.clone(), offsets: 0, first_input, first_value };
+        let node = Node { op: op.clone(), offsets: 0, precision, first_input, first_value };
         let is_list = x.len() >= LONG_LIST && op.facts().joins_operands;
         for (i, operand) in x.iter().enumerate() {
             let input = match operand {
@@ -275,10 +278,6 @@ impl Engine {
         if mode::get() == EagerMode::Fused && self.pools.load(Relaxed) && outputs.iter().any(is_large) {
             body.form.is_pooled = true;
             body.hash = mix(body.hash, 1 << 41);
-        }
-        if self.multiplies_in_passes.load(Relaxed) {
-            body.form.precision = precision::get();
-            body.hash = mix(body.hash, (body.form.precision as u64) << 42);
         }
         let options = options::current();
         if options != 0 {

@@ -1,7 +1,7 @@
 //! Training steps: where they end, and the values that only the first step makes.
 
 use super::{Body, Engine, NO_OWNER};
-use crate::form::{Arg, DTYPES, Input, Node, Source, hash_meta, hash_op, mix};
+use crate::form::{Arg, DTYPES, Input, Node, Source, hash_meta, hash_op, mix, mix_precision};
 use crate::slot::Slot;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -109,7 +109,8 @@ impl Engine {
             let op = &old.nodes[n].op;
             let to = if is_made[n] { &mut first } else { &mut *body };
             let (first_input, first_value) = (to.form.inputs.len() as u32, to.form.values.len() as u32);
-            to.hash = mix(to.hash, hash_op(op));
+            let precision = old.nodes[n].precision;
+            to.hash = mix_precision(mix(to.hash, hash_op(op)), precision);
             for input in old.inputs_of(n) {
                 let new = match input.source() {
                     Source::Value(v) => match value[v] {
@@ -142,7 +143,7 @@ impl Engine {
                 to.form.inputs.push(new);
             }
             to.form.sites.set(to.form.nodes.len(), old.sites.get(n));
-            to.form.nodes.push(Node { op: op.clone(), offsets: 0, first_input, first_value });
+            to.form.nodes.push(Node { op: op.clone(), offsets: 0, precision, first_input, first_value });
             let values = old.values_of(n);
             to.hash = mix(to.hash, values.len() as u64);
             for v in values {

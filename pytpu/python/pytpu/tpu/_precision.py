@@ -6,11 +6,13 @@ import contextlib
 import enum
 from typing import TYPE_CHECKING
 
-from .. import functions
-from ..backends import _precision as settings
+from .. import _C
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+_NUMBERS = {"highest": 0, "high": 1, "medium": 2}
 
 
 class Precision(enum.Enum):
@@ -25,7 +27,8 @@ class Precision(enum.Enum):
 def precision(mode: Precision) -> Iterator[None]:
     """Return a context manager that sets the precision of `float32` matrix products and convolutions.
 
-    It is `torch.set_float32_matmul_precision` for a block. XLA:CPU always computes in `float32`.
+    The setting holds for the ops that this thread calls in the block, forward and backward. It does not end a program,
+    and comes before `torch.set_float32_matmul_precision`. XLA:CPU always computes in `float32`.
 
     Args:
         mode: The precision.
@@ -45,9 +48,8 @@ def precision(mode: Precision) -> Iterator[None]:
         raise ValueError(
             f"expected to be one of 'Precision.DEFAULT', 'Precision.HIGH', or 'Precision.HIGHEST', got '{mode}'"
         )
-    before = settings.saved()
-    functions.set_float32_matmul_precision(mode.value)
+    before = _C._tpu_set_thread_precision(_NUMBERS[mode.value])
     try:
         yield
     finally:
-        settings.restore(before)
+        _C._tpu_set_thread_precision(before)
