@@ -284,6 +284,10 @@ impl Device {
             // Fast min and max lose NaN.
             overrides.push(("xla_cpu_enable_fast_min_max".into(), OptionValue::Bool(false)));
         }
+        let platform = platform(&client, is_cpu);
+        if platform == Platform::Any {
+            overrides.extend(crate::options::of_accelerators());
+        }
         let (major, minor) = client.plugin().api_version();
         let environment = format!(
             "torchtpu {}\n{} {}\nC API {major}.{minor}\n{:?}\n{}\n{}\n",
@@ -302,7 +306,7 @@ impl Device {
             environment,
             overrides: Mutex::new(overrides),
             dump_folder: std::env::var_os("TORCHTPU_DUMP_DIR").filter(|v| !v.is_empty()).map(PathBuf::from),
-            platform: platform(&client, is_cpu),
+            platform,
             processes,
             client,
         }

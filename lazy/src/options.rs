@@ -11,6 +11,14 @@ use torchtpu_pjrt::OptionValue;
 /// Names and values, in the order of the names.
 pub(crate) type List = Arc<[(String, OptionValue)]>;
 
+/// The options of all programs with the lowerings of accelerators, before those of the program.
+///
+/// A `bfloat16` product that a `float32` op reads is rounded first, as PyTorch rounds it. The compiler may leave such
+/// roundings out otherwise.
+pub(crate) fn of_accelerators() -> Vec<(String, OptionValue)> {
+    vec![("xla_allow_excess_precision".to_string(), OptionValue::Bool(false))]
+}
+
 /// The list with number `i + 1`. Number 0 is the empty list.
 static LISTS: Mutex<Vec<List>> = Mutex::new(Vec::new());
 static CURRENT: AtomicU32 = AtomicU32::new(0);

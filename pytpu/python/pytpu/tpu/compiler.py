@@ -12,6 +12,12 @@ if TYPE_CHECKING:
 
 
 _now: dict[str, str | bool | int | float] = {}
+#: The options that `torch.backends.tpu` sets for all programs.
+_of_backend: dict[str, str | bool | int | float] = {}
+
+
+def _set():
+    _C._tpu_set_compiler_options(list({**_of_backend, **_now}.items()))
 
 
 @contextlib.contextmanager
@@ -40,8 +46,8 @@ def custom_compiler_options(options: Mapping[str, str | bool | int | float]) -> 
     global _now
     before, _now = _now, {**_now, **options}
     try:
-        _C._tpu_set_compiler_options(list(_now.items()))
+        _set()
         yield
     finally:
         _now = before
-        _C._tpu_set_compiler_options(list(before.items()))
+        _set()
