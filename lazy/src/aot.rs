@@ -49,7 +49,7 @@ pub struct Report {
     /// Estimated time of one execution in seconds: the larger of `compute_seconds` and `memory_seconds`, and the part
     /// of `network_seconds` in which nothing is computed.
     pub seconds: f64,
-    /// Estimated cycles over the device's clock.
+    /// Estimated cycles over the device's clock and the time of `kernels`, but at least `flops` over the device's peak.
     pub compute_seconds: f64,
     /// Bytes accessed over the bandwidth of the device's memory.
     pub memory_seconds: f64,
@@ -57,8 +57,12 @@ pub struct Report {
     pub network_seconds: f64,
     /// The part of `network_seconds` beside which the program computes.
     pub hidden_seconds: f64,
-    /// The compiler's estimate of cycles, summed over the optimized program.
+    /// The compiler's estimate of cycles, summed over the optimized program. It has none for `kernels`.
     pub cycles: f64,
+    /// Loops whose number of iterations is unknown. They count as one iteration.
+    pub unknown_loops: usize,
+    /// The kernels of users, by name.
+    pub kernels: Vec<KernelCost>,
     /// Floating-point operations per execution.
     pub flops: f64,
     /// `flops` divided by `seconds` and by the device's peak of `bfloat16` operations a second.
@@ -109,6 +113,23 @@ pub struct Report {
     pub ranks: usize,
     /// The collectives of one execution, by kind.
     pub collectives: Vec<Collective>,
+}
+
+/// The calls of one kernel of a user, in one execution of a program.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct KernelCost {
+    /// Its name in the optimized program.
+    pub name: String,
+    /// Number of calls.
+    pub count: f64,
+    /// Floating-point operations that its author stated.
+    pub flops: f64,
+    /// Bytes of operands and results, or those that its author stated if they are more.
+    pub bytes: f64,
+    /// The least time: the larger of `flops` over the peak and `bytes` over the bandwidth of the device.
+    pub seconds: f64,
+    /// Whether its author stated its cost.
+    pub is_estimated: bool,
 }
 
 /// Collectives of one kind among equally many devices, in one execution of a program.
@@ -181,7 +202,10 @@ impl Compiler {
             num_partitions: partitions,
             use_spmd_partitioning: partitions > 1,
             use_shardy_partitioner: partitions > 1,
-            env_overrides: target.options.iter().map(|(k, v)| (k.clone(), option_value(v))).collect(),
+            env_overrides: options::of_accelerators()
+                .into_iter()
+                .chain(target.options.iter().map(|(k, v)| (k.clone(), option_value(v))))
+                .collect(),
             ..CompileOptions::default()
         };
         Ok(Compiler { machine, chip, options, disk: device::requested_cache(), target })
@@ -238,16 +262,41 @@ impl Compiler {
         let estimate = program.estimate().map_err(fail)?;
         let cost = |name: &str| costs.get(name).copied();
         let (optimal_seconds, unknown_costs) = cost("optimal_seconds").map_or((None, 0), known_seconds);
-        let Estimate { cycles, instructions, groups, uncosted, largest, live_bytes, largest_at_peak, collectives } =
-            estimate;
+        let Estimate {
+            cycles,
+            unknown_loops,
+            repeated_flops,
+            repeated_bytes,
+            kernels,
+            instructions,
+            groups,
+            uncosted,
+            largest,
+            live_bytes,
+            largest_at_peak,
+            collectives,
+        } = estimate;
+        let missing_bytes: f64 = kernels.iter().map(|k| k.missing_bytes).sum();
         let report = Report {
             topology: self.target.topology.clone(),
             devices: self.machine.devices().len(),
             device_kind: self.device_kind(),
             compiler: self.machine.platform_version().to_string(),
             cycles,
-            flops: cost("flops").unwrap_or(0.0),
-            bytes_accessed: cost("bytes accessed").unwrap_or(0.0),
+            unknown_loops,
+            kernels: kernels
+                .into_iter()
+                .map(|k| KernelCost {
+                    name: k.name,
+                    count: k.count,
+                    flops: k.flops,
+                    bytes: k.bytes,
+                    seconds: 0.0,
+                    is_estimated: k.is_estimated,
+                })
+                .collect(),
+            flops: cost("flops").unwrap_or(0.0) + repeated_flops,
+            bytes_accessed: cost("bytes accessed").unwrap_or(0.0) + repeated_bytes + missing_bytes,
             optimal_seconds,
             unknown_costs,
             instructions,
@@ -339,8 +388,8 @@ impl Compiler {
                 // A device looks up a program by the text that it would compile itself.
                 Ok(bytes) => {
                     let num_replicas = *ranks as i64;
-                    let asked =
-                        CompileOptions { num_replicas, env_overrides: own.to_vec(), ..CompileOptions::default() };
+                    let env_overrides = options::of_accelerators().into_iter().chain(own.iter().cloned()).collect();
+                    let asked = CompileOptions { num_replicas, env_overrides, ..CompileOptions::default() };
                     executables.push((bundle::key(&asked, text), bytes));
                 }
                 Err(e) => refused = Some(failure(&self.target.topology, &e)),
@@ -368,7 +417,12 @@ impl Compiler {
 
     /// Add the values that depend on the numbers of the device.
     fn complete(&self, mut r: Report) -> Report {
-        r.compute_seconds = r.cycles / self.chip.clock;
+        let mut kernels = 0.0;
+        for k in &mut r.kernels {
+            k.seconds = (k.flops / self.chip.flops).max(k.bytes / self.chip.bandwidth);
+            kernels += k.seconds;
+        }
+        r.compute_seconds = (r.cycles / self.chip.clock + kernels).max(r.flops / self.chip.flops);
         r.memory_seconds = r.bytes_accessed / self.chip.bandwidth;
         let mut hidden = 0.0;
         for c in &mut r.collectives {
@@ -387,7 +441,7 @@ impl Compiler {
     }
 
     fn key(&self, stablehlo: &str, options: &CompileOptions) -> Vec<u8> {
-        const FORM: u32 = 3;
+        const FORM: u32 = 4;
         format!(
             "torchtpu report {FORM}\n{}\n{}\n{options:?}\n{stablehlo}",
             self.machine.platform_version(),

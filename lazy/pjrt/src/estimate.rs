@@ -5,6 +5,7 @@
 //! neither the passes of a product nor the tiles of an array. It excludes the waits for asynchronous copies.
 
 mod collectives;
+mod loops;
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -20,6 +21,14 @@ pub struct Estimate {
     /// Cycles of one execution. The body of a loop counts once per iteration, or once if the number of iterations is
     /// unknown.
     pub cycles: f64,
+    /// Number of loops whose number of iterations is unknown.
+    pub unknown_loops: usize,
+    /// Floating-point operations of the iterations of loops after the first. The compiler's own analysis has the first.
+    pub repeated_flops: f64,
+    /// Bytes of device memory that these iterations access.
+    pub repeated_bytes: f64,
+    /// The kernels that the compiler knows only from outside, such as those of Pallas.
+    pub kernels: Vec<Kernel>,
     /// Number of instructions outside of fusions.
     pub instructions: usize,
     /// Cycles per instruction name without its number, most cycles first.
@@ -37,6 +46,26 @@ pub struct Estimate {
     /// The collectives, by kind.
     pub collectives: Vec<Collectives>,
 }
+
+/// All calls of one kernel, in one execution of the program.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kernel {
+    /// Name of the instruction without its number. JAX names it after the function.
+    pub name: String,
+    /// Number of calls.
+    pub count: f64,
+    /// Floating-point operations, from the estimate that the kernel's author gave.
+    pub flops: f64,
+    /// Bytes of operands and results, or of the author's estimate if it is larger.
+    pub bytes: f64,
+    /// The part of `bytes` that the compiler's own analysis leaves out.
+    pub missing_bytes: f64,
+    /// Whether the author gave an estimate.
+    pub is_estimated: bool,
+}
+
+/// The target of calls of kernels in the compiler's kernel language.
+const KERNEL_CALL: &str = "tpu_custom_call";
 
 /// All instructions of one name.
 #[derive(Clone, Debug, PartialEq)]
@@ -93,10 +122,19 @@ impl Estimate {
         let module = module_of(bytes)?;
         let computations: HashMap<i64, &proto::Computation> = module.computations.iter().map(|c| (c.id, c)).collect();
         let entry = *computations.get(&module.entry).ok_or_else(|| damaged("has no entry"))?;
-        let mut walk =
-            Walk { computations: &computations, cycles: 0.0, counted: Vec::new(), uncosted: BTreeMap::new() };
+        let mut walk = Walk {
+            computations: &computations,
+            cycles: 0.0,
+            counted: Vec::new(),
+            uncosted: BTreeMap::new(),
+            kernels: BTreeMap::new(),
+            unknown_loops: 0,
+            repeated: (0.0, 0.0),
+        };
         walk.computation(entry, 1.0, 0);
-        let Walk { cycles, mut counted, uncosted, .. } = walk;
+        let Walk { cycles, mut counted, uncosted, kernels, unknown_loops, repeated, .. } = walk;
+        let (repeated_flops, repeated_bytes) = repeated;
+        let kernels = kernels.into_values().collect();
         let mut by_name: BTreeMap<&str, (usize, f64)> = BTreeMap::new();
         for (i, cycles) in &counted {
             let group = by_name.entry(without_number(&i.name)).or_default();
@@ -117,7 +155,20 @@ impl Estimate {
         let sequence = module.schedule.as_ref().and_then(|s| s.sequences.get(&entry.id)).map(|s| &s.instructions[..]);
         let (live_bytes, largest_at_peak) = timeline(entry, sequence);
         let collectives = collectives::of_module(&module);
-        Ok(Estimate { cycles, instructions, groups, uncosted, largest, live_bytes, largest_at_peak, collectives })
+        Ok(Estimate {
+            cycles,
+            unknown_loops,
+            repeated_flops,
+            repeated_bytes,
+            kernels,
+            instructions,
+            groups,
+            uncosted,
+            largest,
+            live_bytes,
+            largest_at_peak,
+            collectives,
+        })
     }
 }
 
@@ -167,6 +218,10 @@ struct Walk<'a> {
     cycles: f64,
     counted: Vec<(&'a proto::Instruction, f64)>,
     uncosted: BTreeMap<String, usize>,
+    kernels: BTreeMap<&'a str, Kernel>,
+    unknown_loops: usize,
+    /// Operations and bytes of the iterations after the first.
+    repeated: (f64, f64),
 }
 
 /// Largest depth of nested calls. Programs from a compiler do not exceed it.
@@ -187,8 +242,13 @@ impl<'a> Walk<'a> {
             };
             match &*i.opcode {
                 // The body is first, and the condition second.
-                "while" => called(self, &i.called[..i.called.len().min(1)], times * i.trips().unwrap_or(1.0)),
+                "while" => {
+                    let iterations = loops::iterations(self.computations, computation, i);
+                    self.unknown_loops += usize::from(iterations.is_none());
+                    called(self, &i.called[..i.called.len().min(1)], times * iterations.unwrap_or(1.0));
+                }
                 "call" | "conditional" => called(self, &i.called, times),
+                "custom-call" if i.target == KERNEL_CALL => self.kernel(computation, i, times),
                 _ => match i.cycles() {
                     Some(cycles) => {
                         self.cycles += cycles * times;
@@ -201,8 +261,43 @@ impl<'a> Walk<'a> {
                     }
                 },
             }
+            if times > 1.0 && !matches!(&*i.opcode, "while" | "call" | "conditional") && !is_free(i) {
+                self.repeated.0 += (times - 1.0) * loops::flops(self.computations, computation, i);
+                self.repeated.1 += (times - 1.0) * loops::bytes(self.computations, computation, i);
+            }
         }
     }
+
+    /// Count the call of a kernel.
+    fn kernel(&mut self, of: &'a proto::Computation, i: &'a proto::Instruction, times: f64) {
+        let outside = loops::bytes(self.computations, of, i);
+        let (flops, known) = (i.kernel_number("flops"), i.kernel_number("bytes_accessed"));
+        let bytes = outside.max(known.unwrap_or(0.0));
+        let name = without_number(&i.name);
+        let kernel = self.kernels.entry(name).or_insert_with(|| Kernel {
+            name: name.to_string(),
+            count: 0.0,
+            flops: 0.0,
+            bytes: 0.0,
+            missing_bytes: 0.0,
+            is_estimated: true,
+        });
+        kernel.count += times;
+        kernel.flops += flops.unwrap_or(0.0) * times;
+        kernel.bytes += bytes * times;
+        // The analysis has the author's estimate of one call, also in a loop.
+        kernel.missing_bytes += bytes * times - known.unwrap_or(0.0);
+        kernel.is_estimated &= flops.is_some() && known.is_some();
+        self.repeated.0 += (times - 1.0) * flops.unwrap_or(0.0);
+        if flops.is_none() {
+            *self.uncosted.entry(format!("kernel {name}")).or_default() += 1;
+        }
+    }
+}
+
+/// Whether an instruction takes no time of its own.
+fn is_free(i: &proto::Instruction) -> bool {
+    FREE.contains(&&*i.opcode) || i.target == KERNEL_CALL
 }
 
 /// Return the name without its number: `fusion` for `fusion.12.3`.
@@ -330,6 +425,8 @@ mod proto {
         pub instructions: Vec<Instruction>,
         #[prost(int64, tag = "5")]
         pub id: i64,
+        #[prost(int64, tag = "6")]
+        pub root: i64,
     }
 
     #[derive(Clone, PartialEq, prost::Message)]
@@ -340,6 +437,14 @@ mod proto {
         pub opcode: String,
         #[prost(message, optional, tag = "3")]
         pub shape: Option<Shape>,
+        #[prost(message, optional, tag = "8")]
+        pub literal: Option<Literal>,
+        #[prost(int64, tag = "9")]
+        pub parameter: i64,
+        #[prost(int64, tag = "13")]
+        pub tuple_index: i64,
+        #[prost(message, optional, tag = "16")]
+        pub convolution: Option<ConvolutionDims>,
         #[prost(string, tag = "28")]
         pub target: String,
         #[prost(int64, tag = "35")]
@@ -350,8 +455,42 @@ mod proto {
         pub called: Vec<i64>,
         #[prost(bytes = "vec", tag = "43")]
         pub backend_config: Vec<u8>,
+        #[prost(string, tag = "63")]
+        pub direction: String,
         #[prost(message, optional, tag = "87")]
         pub device_groups: Option<DeviceGroups>,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct ConvolutionDims {
+        #[prost(int64, tag = "4")]
+        pub kernel_output_feature: i64,
+    }
+
+    /// A constant of whole numbers.
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct Literal {
+        #[prost(int32, repeated, tag = "4")]
+        pub s32: Vec<i32>,
+        #[prost(int64, repeated, tag = "5")]
+        pub s64: Vec<i64>,
+        #[prost(uint32, repeated, tag = "6")]
+        pub u32: Vec<u32>,
+        #[prost(uint64, repeated, tag = "7")]
+        pub u64: Vec<u64>,
+    }
+
+    impl Literal {
+        /// Return the number of a constant that has one element.
+        pub(super) fn number(&self) -> Option<i64> {
+            match (&self.s32[..], &self.s64[..], &self.u32[..], &self.u64[..]) {
+                (&[v], [], [], []) => Some(v.into()),
+                ([], &[v], [], []) => Some(v),
+                ([], [], &[v], []) => Some(v.into()),
+                ([], [], [], &[v]) => v.try_into().ok(),
+                _ => None,
+            }
+        }
     }
 
     /// The groups of a collective, as lists or as a reshaped range.
@@ -415,7 +554,7 @@ mod proto {
 
     impl Shape {
         /// Return the bytes in device memory. On-chip memory does not count.
-        fn bytes(&self) -> u64 {
+        pub(super) fn bytes(&self) -> u64 {
             if !self.parts.is_empty() {
                 return self.parts.iter().map(Shape::bytes).sum();
             }
@@ -450,7 +589,14 @@ mod proto {
         pub(super) fn cycles(&self) -> Option<f64> {
             self.config_number("\"estimated_cycles\":\"")
         }
-        /// Return the number of iterations of a loop.
+        /// Return a number of the estimate that the author of a kernel gave.
+        pub(super) fn kernel_number(&self, key: &str) -> Option<f64> {
+            let text = std::str::from_utf8(&self.backend_config).ok()?;
+            let at = text.find("\"cost_estimate\":{")?;
+            let end = at + text[at..].find('}')?;
+            number_after(&text[at..end], &format!("\"{key}\":\""))
+        }
+        /// Return the number of iterations of a loop, if the compiler wrote it down.
         pub(super) fn trips(&self) -> Option<f64> {
             let text = std::str::from_utf8(&self.backend_config).ok()?;
             let at = text.find("known_trip_count")?;
@@ -539,6 +685,68 @@ mod tests {
         assert_eq!(groups, [("mul_fusion", 1, 70.0), ("add_fusion", 2, 20.0)]);
         assert_eq!(e.uncosted, [("Mystery".to_string(), 1)]);
         assert_eq!(e.largest[0].name, "mul_fusion");
+    }
+
+    fn number(id: i64, value: i32) -> Instruction {
+        let literal = proto::Literal { s32: vec![value], ..proto::Literal::default() };
+        Instruction { literal: Some(literal), ..instruction(id, "number", "constant", &[], "") }
+    }
+
+    fn element(id: i64, of: i64, tuple_index: i64) -> Instruction {
+        Instruction { tuple_index, ..instruction(id, "element", "get-tuple-element", &[of], "") }
+    }
+
+    /// A loop whose state is a counter and a bound: `while (counter < bound) counter += step`, from 0 to 48.
+    fn counting_loop(bound_is_kept: bool, step: i32) -> Estimate {
+        let mut repeat = instruction(4, "while.1", "while", &[3], "");
+        repeat.called = vec![2, 3];
+        let main = vec![number(1, 0), number(2, 48), instruction(3, "tuple", "tuple", &[1, 2], ""), repeat];
+        let kept = if bound_is_kept { 23 } else { 22 };
+        let body = vec![
+            instruction(20, "state", "parameter", &[], ""),
+            element(21, 20, 0),
+            number(22, step),
+            element(23, 20, 1),
+            instruction(24, "add", "add", &[21, 22], ""),
+            instruction(25, "work", "fusion", &[], TEN),
+            instruction(26, "result", "tuple", &[24, kept], ""),
+        ];
+        let compare = Instruction { direction: "LT".into(), ..instruction(33, "compare", "compare", &[31, 32], "") };
+        let condition =
+            vec![instruction(30, "state", "parameter", &[], ""), element(31, 30, 0), element(32, 30, 1), compare];
+        let computation = |id, instructions, root| Computation { id, instructions, root, ..Computation::default() };
+        estimate(vec![computation(1, main, 4), computation(2, body, 26), computation(3, condition, 33)], None)
+    }
+
+    #[test]
+    fn loops_that_count_are_counted_without_help() {
+        let e = counting_loop(true, 3);
+        assert_eq!((e.cycles, e.unknown_loops), (160.0, 0));
+        // The addition has three arrays of 1 KiB and the work one. The compiler counts one of 16 iterations.
+        assert_eq!(e.repeated_bytes, 15.0 * 4.0 * 1024.0);
+        // A bound that the body changes is unknown.
+        let e = counting_loop(false, 3);
+        assert_eq!((e.cycles, e.unknown_loops), (10.0, 1));
+    }
+
+    #[test]
+    fn kernels_cost_their_operands_and_results() {
+        let call = |id, name, config| {
+            let i = instruction(id, name, "custom-call", &[1], config);
+            Instruction { target: KERNEL_CALL.into(), ..i }
+        };
+        let known = r#"{"cost_estimate":{"flops":"5000","transcendentals":"7","bytes_accessed":"4096"}}"#;
+        let main = vec![
+            instruction(1, "p", "parameter", &[], ""),
+            call(2, "flash.1", known),
+            call(3, "paged.4", "{}"),
+            call(4, "paged.5", "{}"),
+        ];
+        let e = estimate(vec![Computation { id: 1, instructions: main, ..Computation::default() }], None);
+        let found: Vec<_> =
+            e.kernels.iter().map(|k| (&*k.name, k.count, k.flops, k.bytes, k.missing_bytes, k.is_estimated)).collect();
+        assert_eq!(found, [("flash", 1.0, 5000.0, 4096.0, 0.0, true), ("paged", 2.0, 0.0, 4096.0, 4096.0, false)]);
+        assert_eq!(e.uncosted, [("kernel paged".to_string(), 2)]);
     }
 
     #[test]

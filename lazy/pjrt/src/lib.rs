@@ -76,7 +76,7 @@ pub use compiled::{Compiled, CompiledMemoryStats};
 pub use custom_call::{CallFrame, CustomCall, Operand, OperandMut, Threads};
 pub use device::{Device, DeviceDescription, DeviceMemoryStats};
 pub use error::{Code, Error, Result};
-pub use estimate::{Collectives, Estimate, Group, Instruction};
+pub use estimate::{Collectives, Estimate, Group, Instruction, Kernel};
 pub use event::Event;
 pub use executable::Executable;
 pub use fork::{is_forked, watch_forks};

@@ -5,7 +5,7 @@
 //! a call of `AsyncCollectiveStart` and ends with one of `AsyncCollectiveDone`. The fusions in the middle of a chain
 //! compute while the collective runs.
 
-use super::{MAX_DEPTH, proto};
+use super::{MAX_DEPTH, loops, proto};
 use std::collections::{BTreeMap, HashMap};
 
 /// Collectives of one kind among equally many devices, in one execution of a program.
@@ -91,7 +91,11 @@ impl<'a> Walk<'a> {
         for i in self.scheduled(id) {
             match &*i.opcode {
                 "while" => {
-                    let trips = i.trips().unwrap_or(1.0);
+                    let trips = self
+                        .computations
+                        .get(&id)
+                        .and_then(|of| loops::iterations(&self.computations, of, i))
+                        .unwrap_or(1.0);
                     i.called.first().into_iter().for_each(|&body| self.computation(body, times * trips, depth + 1));
                     continue;
                 }
