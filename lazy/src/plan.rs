@@ -16,6 +16,7 @@ use crate::{mode, options};
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use torchtpu_tensor::host::HostValue;
@@ -110,11 +111,26 @@ pub struct Step {
     pub reads: u64,
     /// The lines of the user's program that read, in order.
     pub read_lines: Vec<Place>,
+    /// The sizes that depend on values and are therefore made up, in order.
+    pub assumed: Vec<Assumed>,
+}
+
+/// A number of rows that depends on values, which a planned device does not have.
+#[derive(Clone, Serialize)]
+pub struct Assumed {
+    /// The line of the user's program, if known.
+    pub place: Option<Place>,
+    /// The number of rows that the plan goes on with.
+    pub rows: usize,
+    /// The largest number that is possible.
+    pub most: usize,
 }
 
 pub(crate) struct Plan {
     compilers: Vec<Compiler>,
     reads: Reads,
+    /// The part of the rows that is assumed where their number depends on values.
+    assumed_share: f64,
     state: Mutex<State>,
     has_warned: AtomicBool,
     /// Bytes on the device when the plan began. They do not count.
@@ -149,6 +165,16 @@ impl State {
     }
 }
 
+thread_local! {
+    /// Whether this thread has read values that are made up.
+    static MADE_UP: Cell<bool> = const { Cell::new(false) };
+}
+
+/// See [`torchtpu_tensor::backend::Backend::take_made_up`].
+pub(crate) fn take_made_up() -> bool {
+    MADE_UP.take()
+}
+
 static BEGUN: AtomicU64 = AtomicU64::new(0);
 static PLAN: RwLock<Option<Arc<Plan>>> = RwLock::new(None);
 
@@ -173,12 +199,18 @@ pub fn number() -> u64 {
 ///
 /// # Errors
 /// `Runtime` if libtpu is not found or does not know a machine, or if a plan is active already. `Value` without a
-/// target.
-pub fn begin(targets: Vec<Target>, reads: Reads) -> Result<()> {
+/// target. Where values decide how many rows a result has, as with `nonzero`, the part `assumed_share` of all rows is
+/// assumed.
+pub fn begin(targets: Vec<Target>, reads: Reads, assumed_share: f64) -> Result<()> {
     if targets.is_empty() {
         return Err(Error::value("torch.tpu.plan: expected at least one topology"));
     }
-    start(targets.into_iter().map(Compiler::new).collect::<Result<Vec<_>>>()?, reads)
+    if !(0.0..=1.0).contains(&assumed_share) {
+        return Err(Error::value(format!(
+            "torch.tpu.plan: assume_share: expected a number from 0 to 1, but got {assumed_share}"
+        )));
+    }
+    start(targets.into_iter().map(Compiler::new).collect::<Result<Vec<_>>>()?, reads, assumed_share)
 }
 
 /// Make device `tpu` one that records, and neither compiles nor runs, until [`end`]: for [`crate::export`]. A read is
@@ -187,16 +219,17 @@ pub fn begin(targets: Vec<Target>, reads: Reads) -> Result<()> {
 /// # Errors
 /// `Runtime` if a plan is active.
 pub fn begin_recording() -> Result<()> {
-    start(Vec::new(), Reads::Raise)
+    start(Vec::new(), Reads::Raise, 1.0)
 }
 
-fn start(compilers: Vec<Compiler>, reads: Reads) -> Result<()> {
+fn start(compilers: Vec<Compiler>, reads: Reads, assumed_share: f64) -> Result<()> {
     if is_active() {
         return Err(Error::runtime("torch.tpu.plan: a plan is active already"));
     }
     crate::engine().cut_all(CutReason::Explicit);
     let bytes_before = metrics::live_bytes();
-    let plan = Plan { compilers, reads, state: Mutex::default(), has_warned: AtomicBool::new(false), bytes_before };
+    let (state, has_warned) = (Mutex::default(), AtomicBool::new(false));
+    let plan = Plan { compilers, reads, assumed_share, state, has_warned, bytes_before };
     let mut slot = PLAN.write();
     if slot.is_some() {
         return Err(Error::runtime("torch.tpu.plan: a plan is active already"));
@@ -307,7 +340,16 @@ impl Plan {
             crate::disk::warn("the device is planned and computes nothing: values that are read are zeros");
         }
         out.fill(0);
+        MADE_UP.set(true);
         Ok(())
+    }
+
+    /// Return the number of rows to assume, and note it.
+    pub(crate) fn assume_rows(&self, most: usize) -> usize {
+        let rows = (self.assumed_share * most as f64).ceil() as usize;
+        let place = Place::of(site::current());
+        self.state.lock().step().assumed.push(Assumed { place, rows, most });
+        rows
     }
 
     /// Record that a training step has ended, before its program is cut.

@@ -28,16 +28,17 @@ fn given(report: &PlanReport) -> PyResult<Given> {
     Ok((json, texts, ops.collect::<PyResult<_>>()?))
 }
 
-/// Begin a plan: record programs for these targets instead of running them.
+/// Begin a plan: record programs for these targets instead of running them. The part ``assumed_share`` of rows is
+/// assumed where values decide their number.
 #[pyfunction]
-fn _plan_begin(py: Python<'_>, targets: Vec<PyTarget>, reads: &str) -> PyResult<()> {
+fn _plan_begin(py: Python<'_>, targets: Vec<PyTarget>, reads: &str, assumed_share: f64) -> PyResult<()> {
     let targets = targets.into_iter().map(target).collect();
     let reads = match reads {
         "raise" => Reads::Raise,
         "skip" => Reads::Skip,
         _ => Reads::Zeros,
     };
-    py.detach(|| plan::begin(targets, reads)).map_err(enter::exception)
+    py.detach(|| plan::begin(targets, reads, assumed_share)).map_err(enter::exception)
 }
 
 /// Return what the plan has found so far.

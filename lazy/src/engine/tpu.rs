@@ -181,6 +181,14 @@ impl Backend for Tpu {
         plan::is_active()
     }
 
+    fn take_made_up(&self) -> bool {
+        plan::take_made_up()
+    }
+
+    fn assume_rows(&self, most: usize) -> usize {
+        plan::active().map_or(0, |plan| plan.assume_rows(most))
+    }
+
     fn remakes_views(&self) -> bool {
         mode::get() == EagerMode::Fused
     }

@@ -299,7 +299,7 @@ fn a_planned_device_compiles_collectives_for_all_ranks() {
         assert!(std::env::var("CI").is_err(), "libtpu is missing: pip install libtpu");
         return;
     }
-    lazy::plan::begin(vec![lazy::aot::Target::new("v5e:2x2")], lazy::plan::Reads::Zeros).unwrap();
+    lazy::plan::begin(vec![lazy::aot::Target::new("v5e:2x2")], lazy::plan::Reads::Zeros, 1.0).unwrap();
     let x = Tensor::ones(&[4, 8], DType::F32, Device::TPU).unwrap();
     let calls: [fn(&Tensor, &Group) -> Result<Tensor>; 8] = [
         |x, g| collective::all_reduce(x, Reduction::Sum, g),

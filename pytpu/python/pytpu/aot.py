@@ -94,7 +94,7 @@ def main(argv: list[str] | None = None) -> int:
         argv: Arguments. `None` is those of the process.
 
     Returns:
-        The exit code.
+        The exit code. It is 1 if nothing ran on device `tpu`.
     """
     options, arguments, machine = _command.parse(_parser(), argv)
     plan = pytpu.tpu.plan(**machine, reads=options.reads)
@@ -113,6 +113,9 @@ def main(argv: list[str] | None = None) -> int:
         # A step that was cut short is not a program.
         plan._finish(drop_pending=ended or code != 0)
     report = plan.report()
+    if not report.programs and not code:
+        print("python -m pytpu.aot: nothing ran on device tpu", file=sys.stderr)
+        code = 1
     print(report.to_markdown() if options.markdown and report.steps else report)
     if options.json:
         pathlib.Path(options.json).write_text(report.to_json())

@@ -105,6 +105,15 @@ pub trait Backend: Sync + Send {
     fn is_planned(&self) -> bool {
         false
     }
+    /// Return whether this thread has read values of a planned device, which are made up, and forget it.
+    fn take_made_up(&self) -> bool {
+        false
+    }
+    /// Return the number of rows to assume where a value that is made up decides it, at most `most`, and note that the
+    /// user's line made a size up.
+    fn assume_rows(&self, _most: usize) -> usize {
+        0
+    }
     /// Whether a view should be computed anew wherever it is read. That costs nothing if ops are compiled together.
     fn remakes_views(&self) -> bool {
         false
@@ -213,6 +222,22 @@ pub fn get() -> Result<&'static dyn Backend> {
 /// this when they are recorded.
 pub(crate) fn is_accelerator(device: Device) -> bool {
     device.kind == DeviceKind::Tpu && get().is_ok_and(|b| b.is_accelerator())
+}
+
+/// Copy a tensor to the host. Also return the backend if it made the values up, because its device is planned.
+///
+/// # Errors
+/// The errors of computing the value.
+pub(crate) fn fetch(x: &Tensor) -> Result<(Tensor, Option<&'static dyn Backend>)> {
+    let planned = match local(x.device()).kind {
+        DeviceKind::Tpu => get().ok().filter(|b| b.is_planned()),
+        _ => None,
+    };
+    if let Some(backend) = planned {
+        backend.take_made_up();
+    }
+    let host = x.detach().to_device(Device::CPU)?;
+    Ok((host, planned.filter(|b| b.take_made_up())))
 }
 
 /// Refuse a device that this process does not have.

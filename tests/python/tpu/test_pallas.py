@@ -329,6 +329,41 @@ def test_a_pallas_kernel_compiles_for_five_generations_beside_our_ops():
 
 
 @needs_jax
+@needs_jax
+@needs_libtpu
+def test_kernels_cost_their_bytes_and_what_their_author_states():
+    def product(x_ref, y_ref, o_ref):
+        o_ref[...] = jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32).astype(o_ref.dtype)
+
+    def of(cost):
+        def stated_product(x: jax.Array, y: jax.Array) -> jax.Array:
+            blocks = [pl.BlockSpec((128, 512), lambda i: (i, 0)), pl.BlockSpec((512, 512), lambda i: (0, 0))]
+            return pl.pallas_call(
+                product, grid=(4,), in_specs=blocks, out_specs=blocks[0], out_shape=x, cost_estimate=cost
+            )(x, y)
+
+        op = pallas.custom_jax_kernel(stated_product)
+        with torch.tpu.plan("v5e:2x2") as plan:
+            x = torch.zeros(512, 512, dtype=torch.bfloat16).to("tpu")
+            y = op(x, x)
+            report = plan.report().programs[-1].reports["v5e:2x2"]
+            del y
+        return report
+
+    size = 512 * 512 * 2
+    report = of(None)
+    (kernel,) = report.kernels
+    assert (kernel.count, kernel.flops, kernel.bytes, kernel.is_estimated) == (1, 0, 3 * size, False)
+    assert kernel.seconds == pytest.approx(3 * size / 0.819e12) and report.seconds >= kernel.seconds
+    assert report.bytes_accessed >= 3 * size and report.is_lower_bound()
+    assert "by its bytes alone" in str(report) and kernel.name in str(report)
+    flops = 10**12
+    report = of(pl.CostEstimate(flops=flops, bytes_accessed=10, transcendentals=0))
+    (kernel,) = report.kernels
+    assert (kernel.flops, kernel.bytes, kernel.is_estimated) == (flops, 3 * size, True)
+    assert report.seconds >= flops / 197e12 and 0.9 < report.peak_share <= 1 and not report.is_lower_bound()
+
+
 @needs_libtpu
 def test_flash_attention_and_its_gradient_compile_for_a_planned_device():
     from jax.experimental.pallas.ops.tpu import flash_attention

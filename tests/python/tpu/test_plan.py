@@ -6,6 +6,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -335,6 +336,7 @@ def run(*arguments, script=None, cwd=None, **env):
 
 SCRIPT = """
 import sys
+import threading
 import torch
 
 assert sys.argv[1:] == ["--width", "8"], sys.argv
@@ -443,3 +445,164 @@ def test_the_command_saves_a_file_for_each_machine(tmp_path):
     assert done.returncode == 0, done.stderr
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["v5e_2x2.bundle", "v6e_2x2.bundle"]
     assert "programs in" in done.stdout
+
+
+# Loops, kernels, sizes that depend on values, and forms that save a program.
+
+
+def planned(f, *args, **keywords):
+    """Return the last program of a call, and its report."""
+    with torch.tpu.plan(V5E, **keywords) as plan:
+        y = f(*(a.to("tpu") for a in args))
+        program = plan.report().programs[-1]
+        del y
+    return program, program.reports[V5E]
+
+
+@torch.no_grad()
+def test_a_loop_costs_each_of_its_iterations():
+    def lstm(length):
+        def run(x):
+            return torch.nn.LSTM(128, 128).to("tpu", torch.bfloat16)(x)[0]
+
+        return planned(run, torch.zeros(length, 8, 128, dtype=torch.bfloat16))[1]
+
+    short, long = lstm(16), lstm(128)
+    assert short.unknown_loops == long.unknown_loops == 0
+    assert 6 < long.cycles / short.cycles < 12
+    # A step multiplies (8, 128) by (128, 512), and all inputs are multiplied before the loop.
+    for report, length in ((short, 16), (long, 128)):
+        assert report.flops == pytest.approx(2 * 2 * length * 8 * 128 * 512, rel=0.1)
+    assert long.bytes_accessed > short.bytes_accessed + 112 * 8 * 512 * 2
+
+
+def test_a_loop_without_a_counter_is_named():
+    def halved(x):
+        # Samples are drawn again until all fit.
+        return torch.poisson(x * 0 + 4)
+
+    program, report = planned(halved, torch.zeros(64))
+    assert report.unknown_loops > 0 and report.is_lower_bound()
+    assert "of unknown length, counted as one iteration" in str(report) and str(report).startswith(">= ")
+    assert planned(lambda x: x + 1, torch.zeros(64))[1].unknown_loops == 0
+
+
+def test_sizes_that_depend_on_values_are_said_with_their_line():
+    x = torch.zeros(64, 8)
+
+    def masked(x):
+        y = x[x.sum(1) > 0] * 2  # made up here
+        assert y.shape == (wanted, 8)
+        a, b = torch.where(x > 0)
+        assert a.shape == b.shape == (wanted * 8,)
+        return y.sum() + torch.masked_select(x, x > 0).sum() + a.sum()
+
+    for share, wanted in ((1.0, 64), (0.25, 16), (0.0, 0)):
+        with torch.tpu.plan(V5E, assume_share=share) as plan:
+            masked(x.to("tpu"))
+        report = plan.report()
+        found = [a for step in report.steps for a in step.assumed]
+        assert [a[1:] for a in found] == [(wanted, 64), (wanted * 8, 512), (wanted * 8, 512)]
+        assert found[0][0] == (__file__, line_of("# made up here"))
+        assert f"made up: {wanted} of 64 rows, since values decide their number" in str(report)
+    with pytest.raises(ValueError, match="assume_share: expected a number from 0 to 1, but got 2"):
+        torch.tpu.plan(V5E, assume_share=2.0).__enter__()
+    # Values that the program uploaded are known.
+    with torch.tpu.plan(V5E) as plan:
+        assert torch.tensor([True, False, True]).to("tpu").nonzero().shape == (2, 1)
+    assert [a for step in plan.steps for a in step.assumed] == []
+
+
+def test_factors_do_not_end_a_plan():
+    def factored(x):
+        a = x @ x.mT
+        low = torch.linalg.cholesky(a)
+        return low + torch.linalg.inv(a) + torch.cholesky_inverse(low) + torch.linalg.solve(a, x)
+
+    with torch.tpu.plan(V5E) as plan:
+        y = factored(torch.zeros(2, 4, 4).to("tpu"))
+        assert y.shape == (2, 4, 4)
+        x = torch.zeros(3, 3).to("tpu").requires_grad_()
+        torch.linalg.cholesky(x @ x.mT + 1).sum().backward()
+        assert x.grad.shape == (3, 3)
+        torch.linalg.eigh(torch.ones(3, 3).to("tpu") * 2)
+        torch.linalg.qr(torch.ones(4, 3).to("tpu") * 2)
+    assert plan.programs
+
+
+def test_dropout_uses_the_generator_of_the_device():
+    with torch.no_grad():
+        program, report = planned(
+            lambda x: torch.nn.functional.dropout(x, 0.1), torch.zeros(1024, 1024, dtype=torch.bfloat16)
+        )
+    assert "algorithm = DEFAULT : (tensor<2xui64>) -> (tensor<2xui64>, tensor<1024x1024xui32>)" in program.stablehlo
+    # JAX's program with its fastest generator has 41,892 cycles and the same bytes.
+    assert report.cycles < 45_000 and report.bytes_accessed < 30e6
+
+
+def test_a_decay_of_zero_is_in_no_program():
+    def products(make):
+        with torch.tpu.plan(V5E) as plan:
+            model = torch.nn.Linear(24, 40).to("tpu")
+            optimizer = make(model.parameters())
+            for _ in range(2):
+                model(torch.zeros(8, 24).to("tpu")).sum().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+        assert len({s.programs[-1] for s in plan.steps}) == 1
+        text = plan.programs[-1].stablehlo
+        return len(re.findall(r"stablehlo\.multiply .*tensor<40x24xf32>", text))
+
+    sgd = lambda **k: products(lambda p: torch.optim.SGD(p, lr=0.1, **k))
+    assert (sgd(), sgd(weight_decay=0.1)) == (1, 2)
+    assert sgd(momentum=0.9, weight_decay=0.1) - sgd(momentum=0.9) == 1
+    for kind in (torch.optim.Adam, torch.optim.AdamW):
+        assert products(lambda p: kind(p, weight_decay=0.1)) - products(lambda p: kind(p, weight_decay=0)) == 1
+
+
+def test_torch_compile_leaves_a_training_step_one_program():
+    with torch.tpu.plan(V5E) as plan:
+        model = mlp()
+        train(torch.compile(model), [torch.optim.SGD(model.parameters(), lr=0.1)], 3)
+    assert [s.programs for s in plan.steps] == [[0]] * 3
+    with torch.tpu.plan(V5E) as plan, torch.no_grad():
+        y = torch.compile(mlp())(torch.zeros(2, 32).to("tpu") + 1) * 2
+        del y
+    assert len(plan.programs) == 2
+
+
+def test_precision_belongs_to_the_op_and_the_thread():
+    Precision = torch.tpu.Precision
+    seen = {}
+
+    def products(x):
+        y = x @ x
+        with torch.tpu.precision(Precision.HIGH):
+            z = x @ x.mT
+            with torch.tpu.precision(Precision.DEFAULT):
+                w = x.mT @ x
+            seen["other"] = []
+
+            def elsewhere():
+                a = torch.ones(4, 4).to("tpu")
+                seen["other"].append(torch.tpu.dump_stablehlo(a @ a))
+
+            other = threading.Thread(target=elsewhere)
+            other.start()
+            other.join()
+        return y + z + w
+
+    with torch.tpu.plan("v6e:2x2") as plan:
+        x = torch.zeros(64, 64).to("tpu")
+        y = products(x)
+        texts = [p.stablehlo for p in plan.report().programs]
+        del y
+    found = re.findall(r"precision = \[(\w+), \w+\]", texts[-1])
+    assert len(texts) == 1 and found == ["HIGHEST", "HIGH", "DEFAULT"], found
+    assert "precision = [HIGHEST, HIGHEST]" in seen["other"][0]
+
+
+def test_a_script_that_never_uses_the_device_is_an_error(tmp_path):
+    (tmp_path / "train.py").write_text("import torch\nprint((torch.ones(3) * 2).sum().item())\n")
+    out = run("train.py", cwd=tmp_path)
+    assert out.returncode == 1 and out.stderr.rstrip().endswith("nothing ran on device tpu"), out.stderr

@@ -24,6 +24,13 @@ def parser(name: str, description: str) -> argparse.ArgumentParser:
     made.add_argument(
         "--option", action="append", default=[], metavar="NAME=VALUE", help="an option of the compiler; may be repeated"
     )
+    made.add_argument(
+        "--assume-share",
+        type=float,
+        default=1.0,
+        metavar="SHARE",
+        help="part of the rows to assume where values decide their number, as in x[mask] (default: 1)",
+    )
     return made
 
 
@@ -44,6 +51,8 @@ def parse(
     options = made.parse_args(argv[:split])
     if options.steps < 1:
         made.error(f"argument --steps: expected at least 1, but got {options.steps}")
+    if not 0 <= options.assume_share <= 1:
+        made.error(f"argument --assume-share: expected a number from 0 to 1, but got {options.assume_share}")
     pairs = [o.partition("=") for o in options.option]
     for name, equals, _ in pairs:
         if not name or not equals:
@@ -52,5 +61,6 @@ def parse(
         "topology": options.topology,
         "hbm": None if options.hbm is None else int(options.hbm * 1e9),
         "options": {name: value for name, _, value in pairs},
+        "assume_share": options.assume_share,
     }
     return options, argv[split + 1 :], machine

@@ -30,8 +30,8 @@ class plan:
     """Context manager in which device `tpu` is planned: ops are recorded and compiled for TPUs that are not here.
 
     Nothing runs. It needs libtpu (`pip install libtpu`), and no TPU. Values have shapes and take no memory. Values that
-    the host reads are zeros, except small tensors that it uploaded itself. Parameters that are updated in the block
-    hold no data after it.
+    the host reads are zeros, except small tensors that it uploaded itself. Matrices that are factored are identities.
+    Parameters that are updated in the block hold no data after it.
 
     `torch.distributed.init_process_group` makes a group in which only this rank exists, by default rank 0 of as many
     ranks as the machine has devices. Rank `r` is the `r`-th device, counted along the first dimension of the machine.
@@ -43,9 +43,11 @@ class plan:
         reads: Result of a read by the host. `"zeros"` gives zeros and one warning, and `"raise"` an error. `"skip"`
             gives zeros and does not end the program there, which shows the cost of reads.
         options: Options of the compiler, such as `{"xla_tpu_scoped_vmem_limit_kib": 65536}`.
+        assume_share: Part of the rows that is assumed where values decide their number, as in `torch.nonzero(x)`,
+            `torch.where(c)` and `x[mask]`, from 0 to 1. The report names the lines.
 
     Raises:
-        ValueError: If `reads` is unknown, or there is no topology.
+        ValueError: If `reads` is unknown, if there is no topology, or if `assume_share` is not from 0 to 1.
 
     Example::
 
@@ -61,16 +63,17 @@ class plan:
         hbm: int | None = None,
         reads: str = "zeros",
         options: dict[str, Any] | None = None,
+        assume_share: float = 1.0,
     ) -> None:
         if reads not in ("zeros", "raise", "skip"):
             raise ValueError(f"torch.tpu.plan: reads: expected 'zeros', 'raise' or 'skip', but got {reads!r}")
         self._given = _targets(topology, hbm, options, 1)
-        self._reads = reads
+        self._reads, self._assumed_share = reads, float(assume_share)
         self._report = None
         self._is_active = False
 
     def __enter__(self) -> plan:
-        _C._plan_begin(self._given, self._reads)
+        _C._plan_begin(self._given, self._reads, self._assumed_share)
         self._is_active, self._report = True, None
         return self
 

@@ -64,6 +64,34 @@ class Collective:
         return f"{self.count:g} {kind} of {_bytes(self.bytes)}{among}, {_seconds(self.seconds)}"
 
 
+class KernelCost:
+    """The calls of one kernel of a user, in one execution of a program.
+
+    Attributes:
+        name: Name in the optimized program.
+        count: Number of calls.
+        flops: Number of operations that the author stated.
+        bytes: Bytes of operands and results, or those that the author stated if they are more.
+        seconds: The least time in seconds: the larger of operations over the peak and bytes over the bandwidth.
+        is_estimated: Whether the author stated the cost.
+    """
+
+    name: str
+    count: float
+    flops: float
+    bytes: float
+    seconds: float
+    is_estimated: bool
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self.__dict__.update(fields)
+
+    def __repr__(self) -> str:
+        calls = f" ({self.count:g} calls)" if self.count != 1 else ""
+        least = "" if self.is_estimated else ", by its bytes alone"
+        return f"{self.name}{calls} at least {_seconds(self.seconds)}{least}"
+
+
 class ProgramReport:
     """Results of the compiler for one program on one machine.
 
@@ -75,7 +103,9 @@ class ProgramReport:
         hidden_seconds: The part of it beside which the program computes, in seconds.
         collectives: List of `Collective`.
         ranks: Number of ranks that run the program together.
-        cycles: Estimated time in cycles.
+        cycles: Estimated time in cycles, without `kernels`.
+        kernels: List of `KernelCost`: the kernels of users, such as those of Pallas.
+        unknown_loops: Number of loops of unknown length, which count as one iteration.
         flops: Number of operations.
         bytes_accessed: Bytes that are read and written.
         peak_share: Part of the peak operations per second of the device.
@@ -96,6 +126,8 @@ class ProgramReport:
     ranks: int
     collectives: list[Collective]
     cycles: float
+    kernels: list[KernelCost]
+    unknown_loops: int
     flops: float
     bytes_accessed: float
     peak_share: float
@@ -114,6 +146,11 @@ class ProgramReport:
     def __init__(self, fields: dict[str, Any]) -> None:
         self.__dict__.update(fields)
         self.collectives = [Collective(c) for c in fields["collectives"]]
+        self.kernels = [KernelCost(k) for k in fields["kernels"]]
+
+    def is_lower_bound(self) -> bool:
+        """Return whether parts of the time are unknown: loops of unknown length, or kernels without an estimate."""
+        return self.unknown_loops > 0 or any(not k.is_estimated for k in self.kernels)
 
     def fits(self) -> bool:
         """Return whether the program fits in the memory of the device."""
@@ -121,12 +158,13 @@ class ProgramReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all attributes as a dict."""
-        return {**self.__dict__, "collectives": [dict(c.__dict__) for c in self.collectives]}
+        lists = {"collectives": self.collectives, "kernels": self.kernels}
+        return {**self.__dict__, **{name: [dict(c.__dict__) for c in made] for name, made in lists.items()}}
 
     def __str__(self) -> str:
         parts = [
-            f"{_seconds(self.seconds)} ({_seconds(self.compute_seconds)} compute, {_seconds(self.memory_seconds)} "
-            "memory)",
+            f"{_at_least(self)}{_seconds(self.seconds)} ({_seconds(self.compute_seconds)} compute, "
+            f"{_seconds(self.memory_seconds)} memory)",
             f"{_amount(self.cycles, 'cycles')}",
             f"{_amount(self.flops, 'FLOP')}, {100 * self.peak_share:.3g} % of peak",
             f"{_bytes(self.bytes_accessed)} accessed",
@@ -139,6 +177,7 @@ class ProgramReport:
         ]
         if self.collectives:
             parts.append(_collectives(self))
+        parts += _unknown(self)
         missing = sum(n for _, n in self.uncosted)
         if missing:
             names = ", ".join(f"{name} ({n})" if n > 1 else name for name, n in self.uncosted[:4])
@@ -215,6 +254,7 @@ class PlannedStep:
         inputs: Dtype and size of each upload.
         reads: Number of reads by the host.
         read_lines: File and line of each read.
+        assumed: Sizes that values decide and that were made up: file and line or `None`, rows, and the most rows.
         seconds: Estimated time in seconds, for each topology.
         total_bytes: Memory at the launch that needs most, with other values on the device, for each topology.
         resident_bytes: Bytes of values that stay on the device, for each topology.
@@ -225,6 +265,10 @@ class PlannedStep:
         self.uploads, self.upload_bytes, self.reads = (fields[k] for k in ("uploads", "upload_bytes", "reads"))
         self.inputs = [(i["dtype"], tuple(i["dims"])) for i in fields["inputs"]]
         self.read_lines = [(p["file"], p["line"]) for p in fields["read_lines"]]
+        self.assumed = [
+            ((a["place"]["file"], a["place"]["line"]) if a["place"] else None, a["rows"], a["most"])
+            for a in fields["assumed"]
+        ]
         self.total_bytes = dict(zip(topologies, fields["total_bytes"]))
         self.resident_bytes = dict(zip(topologies, fields["resident_bytes"]))
         self.seconds = {
@@ -306,7 +350,7 @@ class PlanReport:
                         str(i),
                         str(p.ops),
                         str(p.launches),
-                        _seconds(r.seconds),
+                        _at_least(r) + _seconds(r.seconds),
                         _amount(r.cycles, "").strip(),
                         f"{100 * r.peak_share:.3g} %",
                         _amount(r.flops, "").strip(),
@@ -330,11 +374,18 @@ class PlanReport:
                     f"{_seconds(step.seconds[topology])} estimated",
                     f"{_bytes(total)} of {_bytes(memory)}" + ("" if total <= memory else ", which does not fit"),
                 ]
+                if any(
+                    _at_least(self.programs[i].reports[topology])
+                    for i in step.programs
+                    if topology in self.programs[i].reports
+                ):
+                    parts[1] = f">= {parts[1]}"
                 if step.uploads:
                     parts.append(f"{step.uploads} uploads of {_bytes(step.upload_bytes)}")
                 if step.reads:
                     parts.append(f"{step.reads} reads by the host{_lines(step.read_lines)}")
                 lines.append("  " + ", ".join(parts))
+                lines += [f"    {text}" for text in _assumptions(step.assumed)]
                 if total > memory:
                     lines += [
                         f"    the largest values of program {i}: {self.programs[i].largest}"
@@ -345,6 +396,9 @@ class PlanReport:
             for i, p in enumerate(self.programs):
                 if topology in p.reports and p.reports[topology].collectives:
                     lines.append(f"  program {i}, {p.ranks} ranks: {_collectives(p.reports[topology])}")
+            for i, p in enumerate(self.programs):
+                if topology in p.reports:
+                    lines += [f"  program {i}: {text}" for text in _unknown(p.reports[topology])]
             uncosted: dict[str, int] = {}
             for p in self.programs:
                 for name, n in p.reports[topology].uncosted if topology in p.reports else ():
@@ -399,6 +453,32 @@ def _collectives(r):
     """Return the collectives of a program, and the time of the network."""
     network = f"network {_seconds(r.network_seconds)}, of which {_seconds(r.hidden_seconds)} beside work"
     return "; ".join([*map(repr, r.collectives), network])
+
+
+def _at_least(r):
+    """Return the sign before a time that leaves something out."""
+    return ">= " if r.is_lower_bound() else ""
+
+
+def _unknown(r):
+    """Return a text for each thing in a program that the compiler cannot see."""
+    texts = []
+    if r.kernels:
+        texts.append(f"kernels: {'; '.join(map(repr, r.kernels))}")
+    if r.unknown_loops:
+        loops = "a loop" if r.unknown_loops == 1 else f"{r.unknown_loops} loops"
+        texts.append(f"{loops} of unknown length, counted as one iteration")
+    return texts
+
+
+def _assumptions(assumed):
+    """Return a text for each line that made a size up."""
+    different = dict.fromkeys((place, rows, most) for place, rows, most in assumed)
+    return [
+        f"made up: {rows} of {most} rows, since values decide their number"
+        + (f" ({place[0]}:{place[1]})" if place else "")
+        for place, rows, most in different
+    ]
 
 
 _MOST_LINES = 3

@@ -108,10 +108,20 @@ fn write<T: torchtpu_kernels::Element>(y: &Tensor, from: &[T]) {
     y.view_mut().as_slice_mut::<T>().expect("contiguous").copy_from_slice(from);
 }
 
+/// A matrix on the host. Matrices of a planned device are identities, which every decomposition accepts.
+fn fetched(x: &Tensor) -> Result<Tensor> {
+    let (host, planned) = crate::backend::fetch(x)?;
+    if planned.is_none() || !x.dtype().is_inexact() || x.dims().len() < 2 {
+        return Ok(host);
+    }
+    let [.., rows, columns] = x.dims()[..] else { return Ok(host) };
+    identity(rows, columns, &host)?.expand_dims(host.dims())?.contiguous()
+}
+
 /// Run an op on the host, and bring the results back.
 fn on_host(op: Prim, x: &[&Tensor]) -> Result<Outs> {
     let device = x[0].device();
-    let host: Vec<Tensor> = x.iter().map(|t| t.detach().to_device(Device::CPU)).collect::<Result<_>>()?;
+    let host: Vec<Tensor> = x.iter().map(|t| fetched(t)).collect::<Result<_>>()?;
     let y = dispatch::call_n(op, &host.iter().collect::<Vec<_>>())?;
     y.iter().map(|y| y.to_device(device)).collect()
 }
