@@ -60,9 +60,12 @@ def main(argv: list[str] | None = None) -> int:
     def run(change=_trial.Change(), is_quiet=True, seconds=None):
         # A step may take minutes to compile.
         print(f"running the script with {change}", file=sys.stderr, flush=True)
-        return _trial.run(
+        made = _trial.run(
             options.script, arguments, machine, options.steps, change, text=text, is_quiet=is_quiet, seconds=seconds
         )
+        if made.code and is_quiet:
+            print(f"    the script failed: {made.error}", file=sys.stderr, flush=True)
+        return made
 
     try:
         first = run(is_quiet=False)
@@ -76,7 +79,13 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     # Single ops must multiply with the precision of the script.
     pytpu.set_float32_matmul_precision(first.precision)
-    advisor = _advice.Advisor(first, options.topology, Costs(**machine), run, shows_all=options.all)
+    advisor = _advice.Advisor(
+        first,
+        options.topology,
+        Costs(options.topology, hbm=machine["hbm"], options=machine["options"]),
+        run,
+        shows_all=options.all,
+    )
     print(headline(advisor.step, options.topology), flush=True)
     for message in advisor.step.errors:
         print(f"    {message}")

@@ -11,7 +11,7 @@ import types
 import pytest
 
 import pytpu as torch
-from pytpu.tpu import _advice
+from pytpu.tpu import _advice, _trial
 from pytpu.tpu._costs import Attention, Convolution, Costs, Product
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -251,10 +251,52 @@ def test_a_size_that_takes_long_to_compile_ends_the_search():
         assert (change.batch, change.old_batch) == (128, 64)
         raise subprocess.TimeoutExpired("trial", seconds)
 
-    first = types.SimpleNamespace(report=plan.report())
+    first = types.SimpleNamespace(report=plan.report(), rows=None)
     (advice,) = _advice.Advisor(first, V5E, None, again).batch()
     assert re.match(r"Other sizes were not tried: a batch of 128 took more than \d+ s to compile", advice.change)
     del y
+
+
+def test_a_batch_has_at_most_the_rows_of_the_data_set(tmp_path):
+    script = LINEAR.replace(
+        "for step in",
+        """torch.backends.cuda.matmul.allow_tf32 = True
+data = torch.utils.data.TensorDataset(torch.zeros(100, 2))
+loader = torch.utils.data.DataLoader(data, batch_size=64)
+for step in""",
+    )
+    out = advise(tmp_path, script, "--all")
+    # Such a script mixes PyTorch's two interfaces to precision.
+    assert out.returncode == 0, out.stderr
+    _, rules = found(tmp_path)
+    (advice,) = rules["batch"]
+    assert "100" in advice["change"] and "the data set has 100 rows" in advice["change"]
+    # Three passes are the script's choice, at its line.
+    assert [a["change"] for a in rules["float32"]] == ['torch.set_float32_matmul_precision("medium"), 1 pass']
+    assert rules["float32"][0]["places"] == [place(tmp_path, script, "allow_tf32")]
+
+
+def test_slower_steps_and_what_is_there_already_are_no_advice():
+    with torch.tpu.plan(V5E) as plan:
+        y = torch.ones(64, 256).to("tpu") * 2
+    report = plan.report()
+    first = types.SimpleNamespace(report=report, rows=None, gradient_bytes=10, zero_grad_lines=[("a.py", 3)])
+    first.clears_after_step, first.step_lines = True, [("a.py", 2)]
+    advisor = _advice.Advisor(first, V5E, None, None, shows_all=True)
+    assert list(advisor.gradients()) == []
+    slower = _advice.Step(report, V5E)
+    slower.seconds *= 1.05
+    slower.total_bytes -= 1
+    assert list(advisor._whole_step(slower, "float32", [], "what", "change")) == []
+    slower.seconds, slower.total_bytes = advisor.step.seconds * 0.9, advisor.step.total_bytes
+    (advice,) = advisor._whole_step(slower, "float32", [], "what", "change")
+    assert advice.share == pytest.approx(0.1)
+    del y
+
+
+def test_a_process_that_ends_says_why(tmp_path):
+    with pytest.raises(RuntimeError, match=r"ended with code 1: .*TypeError"):
+        _trial.run("x.py", [], {"topology": V5E, "hbm": None, "options": {}, "unknown": 1}, 1)
 
 
 ONE_ROW = """

@@ -19,6 +19,8 @@ _SEE = "See also: https://pytorch.org/docs/main/notes/cuda.html#tensorfloat-32-t
 
 _legacy = "highest"
 _cudnn_allowed = True
+# The place in `_LEGACY` of the precision of a TPU's products.
+_number = 0
 # By backend and op. Convolutions and recurrent layers of CUDA default to "tf32".
 _said = {}
 
@@ -49,7 +51,13 @@ def set(backend, op, precision):
     _say({(backend, op): precision})
 
 
+def effective():
+    """Return the precision of a TPU's products: ``highest``, ``high`` or ``medium``, for any mix of both interfaces."""
+    return _LEGACY[_number]
+
+
 def _say(settings):
+    global _number
     _said.update(settings)
     said = get("cuda", "matmul")
     if said == "none" and _said.get(("generic", "all")) == "bf16":
@@ -58,6 +66,7 @@ def _say(settings):
         number = _LEGACY.index(_legacy)
     else:
         number = 0 if said == "ieee" else max(1, _LEGACY.index(_legacy))
+    _number = number
     _C._tpu_set_matmul_precision(number)
 
 

@@ -14,6 +14,8 @@ from ._costs import Attention, Convolution, Product
 from ._report import _amount, _bytes, _seconds
 from ._trial import Change
 
+# Shares of a step that count as none.
+_EQUAL = 5e-4
 # Advice below this share of the step is shown only on request.
 LEAST_SHARE = 0.01
 # The matrix units of all generations hold a multiple of this number of columns.
@@ -293,7 +295,7 @@ class Advisor:
             return
         saved = before.seconds - after.seconds * work
         share = saved * group.count / self.step.seconds if self.step.seconds else 0.0
-        if share <= 0 and not self.shows_all:
+        if share <= (-_EQUAL if self.shows_all else 0):
             return
         if before.temp_bytes > after.temp_bytes and not note:
             note = f"Temporary memory {_bytes(before.temp_bytes)} -> {_bytes(after.temp_bytes)}"
@@ -452,6 +454,8 @@ class Advisor:
         kept = sum(r["bytes"] for p in self.step.different for r in p.recorded["results"] if not r["is_aliased"])
         if not first.gradient_bytes or not first.zero_grad_lines or kept < first.gradient_bytes / 2:
             return
+        if first.clears_after_step:
+            return
         step = self._again(Change(drops_gradients=True))
         yield from self._whole_step(
             step,
@@ -476,6 +480,10 @@ class Advisor:
             if abs(memory_share) >= LEAST_SHARE
             else ""
         )
+        # A slower step is no advice, unless it fits where the step of the script does not.
+        gains_fit = step.fits() and not self.step.fits()
+        if share <= -_EQUAL and not gains_fit:
+            return
         if max(share, memory_share) > 0 or self.shows_all:
             yield Advice(rule, places, what, change, self.step.seconds, step.seconds, "s", share, memory_share, note)
 
@@ -543,7 +551,10 @@ class _Search:
         import pytpu as torch
 
         row = sum(math.prod(dims[1:]) * getattr(torch, dtype).itemsize for dtype, dims in self.inputs)
-        return max(2 * self.batch, min(_MOST_ROWS, _MOST_INPUT_BYTES // max(1, row)))
+        limit = max(2 * self.batch, min(_MOST_ROWS, _MOST_INPUT_BYTES // max(1, row)))
+        # A batch has at most the rows of the data set.
+        rows = self.advisor.first.rows
+        return limit if rows is None else max(self.batch, min(limit, rows))
 
     def _bounds(self):
         """Return the largest batch that is known to fit, and the smallest that does not, or `None`."""
@@ -552,7 +563,10 @@ class _Search:
 
     def _search(self):
         limit = self._limit()
-        next_size = 2 * self.batch if self.advisor.step.fits() else self.batch // 2
+        if self.advisor.step.fits() and limit <= self.batch:
+            self.failure = f"the data set has {self.advisor.first.rows} rows"
+            return
+        next_size = min(2 * self.batch, limit) if self.advisor.step.fits() else self.batch // 2
         # Whether the last prediction was too high, so that memory grows faster than the earlier sizes suggest.
         is_misled = False
         while next_size >= 1 and len(self.known) <= _MOST_BATCHES:
@@ -561,6 +575,8 @@ class _Search:
                 return
             low, high = self._bounds()
             grain = _grain(low)
+            if low >= limit and limit == self.advisor.first.rows:
+                self.failure = f"the data set has {limit} rows"
             if low >= limit or high is not None and high - low <= grain:
                 return
             is_misled = not does_fit and next_size > 2 * self.batch
@@ -573,6 +589,7 @@ class _Search:
             else:
                 next_size = predicted
             next_size = max(next_size // grain * grain, low + 1 if grain == 1 else low // grain * grain + grain)
+            next_size = min(next_size, limit)
             if high is not None and next_size >= high:
                 next_size = high - 1
 
@@ -609,6 +626,8 @@ class _Search:
         used, whole = _bytes(found.total_bytes), _bytes(found.memory_bytes)
         note = f"{used} of {whole}, found by compiling {compiled} with inputs of more or fewer rows"
         if first.fits():
+            if found.seconds / low >= first.seconds / batch:
+                note = f"A larger batch gains nothing here. {note}"
             yield Advice(
                 "batch",
                 [],

@@ -49,8 +49,9 @@ class Trial:
 
     Attributes: `report` (a `PlanReport`), `code` (exit code), `error` (the last line of the script's error),
         `gradient_bytes` (of the gradients that were there right after a step), `step_lines`, `zero_grad_lines` and
-        `precision_lines` (where the script calls `step()`, `zero_grad()` and `set_float32_matmul_precision()`),
-        `precision`.
+        `precision_lines` (where the script calls `step()`, `zero_grad()` and sets the precision of products),
+        `clears_after_step` (whether `zero_grad()` follows `step()`, before another forward pass), `rows` (of the
+        largest data set of a loader, or `None`), `precision`.
     """
 
     def __init__(self, found, machine):
@@ -60,6 +61,7 @@ class Trial:
         self.report = PlanReport(found["given"], _targets(machine["topology"], machine["hbm"], machine["options"], 1))
         self.code, self.error, self.precision = found["code"], found["error"], found["precision"]
         self.gradient_bytes = found["gradient_bytes"]
+        self.clears_after_step, self.rows = found["clears_after_step"], found["rows"]
         self.step_lines, self.zero_grad_lines, self.precision_lines = (
             [tuple(line) for line in found[name]] for name in ("step_lines", "zero_grad_lines", "precision_lines")
         )
@@ -94,11 +96,13 @@ def run(script, arguments, machine, steps, change=Change(), *, text=None, is_qui
         }
         file.write_text(json.dumps(asked))
         command = [sys.executable, "-m", "pytpu.tpu._trial", str(file)]
-        output = subprocess.DEVNULL if is_quiet else None
-        ended = subprocess.run(command, input=text, text=True, stdout=output, stderr=output, timeout=seconds)
+        output, errors = (subprocess.DEVNULL, subprocess.PIPE) if is_quiet else (None, None)
+        ended = subprocess.run(command, input=text, text=True, stdout=output, stderr=errors, timeout=seconds)
         found = json.loads(file.read_text())
         if "given" not in found:
-            raise RuntimeError(f"the process that runs {script} ended with code {ended.returncode}")
+            last = (ended.stderr or "").strip().splitlines()[-1:]
+            why = f": {last[0]}" if last else ""
+            raise RuntimeError(f"the process that runs {script} ended with code {ended.returncode}{why}")
     return Trial(found, machine)
 
 
@@ -120,49 +124,79 @@ class _Watch:
         self.change = change
         self.gradient_bytes = 0
         self.step_lines, self.zero_grad_lines, self.precision_lines = [], [], []
+        # Whether no forward pass has begun since a step of an optimizer.
+        self._is_after_step = self.clears_after_step = False
+        self.rows = None
 
     @contextlib.contextmanager
     def active(self):
         """While the script runs."""
         import pytpu as torch
+        from pytpu.backends import _precision
+        from pytpu.nn.modules.module import register_module_forward_pre_hook
         from pytpu.optim.optimizer import register_optimizer_step_post_hook
+        from pytpu.utils.data import DataLoader
 
-        hook = register_optimizer_step_post_hook(self._after_step)
+        hooks = [
+            register_optimizer_step_post_hook(self._after_step),
+            register_module_forward_pre_hook(self._before_forward),
+        ]
         undo = []
         for owner, name, wrapped in (
             (torch.optim.Optimizer, "zero_grad", self._noting(torch.optim.Optimizer.zero_grad, self.zero_grad_lines)),
             (torch.nn.Module, "zero_grad", self._noting(torch.nn.Module.zero_grad, self.zero_grad_lines)),
-            (torch, "set_float32_matmul_precision", self._setting(torch.set_float32_matmul_precision)),
+            # All ways to set the precision of products end here.
+            (_precision, "_say", self._noting_precision(_precision._say)),
+            (DataLoader, "__init__", self._noting_rows(DataLoader.__init__)),
         ):
             undo.append((owner, name, getattr(owner, name)))
             setattr(owner, name, wrapped)
-        if self.change.precision:
-            undo[-1][2](self.change.precision)
         try:
-            with self._larger_batch():
+            with self._larger_batch(), self._own_precision():
                 yield
         finally:
-            hook.remove()
+            for hook in hooks:
+                hook.remove()
             for owner, name, old in undo:
                 setattr(owner, name, old)
 
     def _noting(self, function, lines):
         def noted(*args, **kwargs):
             _add(lines, _caller())
+            self.clears_after_step |= self._is_after_step
             return function(*args, **kwargs)
 
         return noted
 
-    def _setting(self, function):
-        def set_float32_matmul_precision(precision):
-            _add(self.precision_lines, _caller())
-            if not self.change.precision:
-                function(precision)
+    def _noting_precision(self, say):
+        def noted(settings):
+            if any(backend == "cuda" and op == "matmul" or backend == "generic" for backend, op in settings):
+                _add(self.precision_lines, _caller())
+            say(settings)
 
-        return set_float32_matmul_precision
+        return noted
+
+    def _noting_rows(self, make):
+        def noted(loader, dataset, *args, **kwargs):
+            make(loader, dataset, *args, **kwargs)
+            with contextlib.suppress(TypeError, NotImplementedError):
+                self.rows = max(self.rows or 0, len(dataset))
+
+        return noted
+
+    def _own_precision(self):
+        """Give the script's products the precision of the change, whatever the script sets."""
+        from ._precision import Precision, precision
+
+        wanted = self.change.precision
+        return precision(Precision(wanted)) if wanted else contextlib.nullcontext()
+
+    def _before_forward(self, module, args):
+        self._is_after_step = False
 
     def _after_step(self, optimizer, args, kwargs):
         _add(self.step_lines, _caller())
+        self._is_after_step = True
         gradients = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
         self.gradient_bytes = max(self.gradient_bytes, sum(g.numel() * g.element_size() for g in gradients))
         if self.change.drops_gradients:
@@ -234,9 +268,9 @@ def _add(lines, place):
 
 
 def _main(path):
-    import pytpu as torch
     from pytpu import _C
     from pytpu.aot import _run
+    from pytpu.backends import _precision
     from pytpu.tpu._plan import plan
 
     file = pathlib.Path(path)
@@ -263,8 +297,10 @@ def _main(path):
         "gradient_bytes": watch.gradient_bytes,
         "step_lines": watch.step_lines,
         "zero_grad_lines": watch.zero_grad_lines,
+        "clears_after_step": watch.clears_after_step,
+        "rows": watch.rows,
         "precision_lines": watch.precision_lines,
-        "precision": torch.get_float32_matmul_precision(),
+        "precision": _precision.effective(),
     }
     file.write_text(json.dumps(found))
     return code
