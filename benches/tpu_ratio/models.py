@@ -202,6 +202,83 @@ def llama_decode():
         torch.tpu.mark_step()
 
 
+# Single ops, and a recommender.
+
+
+@torch.no_grad()
+def dropout():
+    size = sizes.DROPOUT
+    for _ in range(3):
+        x = torch.zeros(size.rows, size.width, dtype=torch.bfloat16).to("tpu")
+        y = F.dropout(x, size.p)
+        torch.tpu.mark_step()
+        del y
+
+
+class Tables(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        bag = lambda: nn.EmbeddingBag(size.rows, size.width, mode="sum")
+        self.tables = nn.ModuleList(bag() for _ in range(size.count))
+        self.head = nn.Linear(size.count * size.width, 1)
+
+    def forward(self, ids):
+        found = [table(ids[:, i]) for i, table in enumerate(self.tables)]
+        return self.head(torch.cat(found, dim=1))[:, 0]
+
+
+def tables():
+    """Tables that SGD trains without weight decay."""
+    size = sizes.TABLES
+    with torch.device("meta"):
+        model = Tables(size)
+    model = model.to_empty(device="cpu").to("tpu")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(3):
+        ids = torch.zeros(size.batch, size.count, size.bag, dtype=torch.int32).to("tpu")
+        wanted = torch.zeros(size.batch).to("tpu")
+        F.mse_loss(model(ids), wanted).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def depthwise():
+    size = sizes.DEPTHWISE
+    for _ in range(3):
+        x = torch.zeros(size.batch, size.channels, size.size, size.size, dtype=torch.bfloat16).to("tpu")
+        w = torch.zeros(size.channels, 1, 3, 3, dtype=torch.bfloat16).to("tpu")
+        x.requires_grad_()
+        w.requires_grad_()
+        g = torch.zeros(size.batch, size.channels, size.size, size.size, dtype=torch.bfloat16).to("tpu")
+        y = F.conv2d(x, w, padding=1, groups=size.channels)
+        gradients = torch.autograd.grad(y, (x, w), g)
+        torch.tpu.mark_step()
+        del y, gradients
+
+
+@torch.no_grad()
+def remainder():
+    """The remainder of `int64` numbers. JAX's are `int32`."""
+    size = sizes.REMAINDER
+    for _ in range(3):
+        y = torch.zeros(size.rows, size.columns, dtype=torch.int64).to("tpu") % size.by
+        torch.tpu.mark_step()
+        del y
+
+
+def compiled_gpt():
+    """The small GPT in `torch.compile`: it must cost what it costs without."""
+    size = sizes.SMALL_GPT
+    letters = torch.zeros(size.batch, size.block, dtype=torch.int64)
+    loss = lambda out, y: F.cross_entropy(out.flatten(0, 1).float(), y.flatten())
+    with torch.device("meta"):
+        model = GPT(size)
+    trained(torch.compile(model.to_empty(device="cpu")), (letters, letters), loss, torch.float32)
+
+
+# Rows that are compared with the twin of another row.
+TWIN_OF = {"compiled_gpt": "small_gpt"}
+
 ROWS = {
     "gpt2_bf16": (lambda: gpt(sizes.GPT2, torch.bfloat16), "medium"),
     "gpt2_f32": (lambda: gpt(sizes.GPT2, torch.float32), "medium"),
@@ -211,4 +288,9 @@ ROWS = {
     "attention_128": (lambda: attention(128), "medium"),
     "digits": (digits, "highest"),
     "small_gpt": (lambda: gpt(sizes.SMALL_GPT, torch.float32), "highest"),
+    "compiled_gpt": (compiled_gpt, "highest"),
+    "dropout": (dropout, "medium"),
+    "tables": (tables, "medium"),
+    "depthwise": (depthwise, "medium"),
+    "remainder": (remainder, "medium"),
 }

@@ -23,7 +23,7 @@ import pytpu as torch
 
 HERE = pathlib.Path(__file__).resolve().parent
 TOPOLOGIES = ("v5e:2x2", "v5p:2x2x1")
-SHORT = ("attention_64", "attention_128", "digits", "small_gpt", "llama_decode")
+SHORT = ("attention_64", "attention_128", "digits", "small_gpt", "llama_decode", "dropout", "tables", "depthwise")
 BOUNDS = HERE / "bounds.json"
 # Estimates are exact for a version of libtpu; this is for rounding in the stored bounds.
 SLACK = 1.01
@@ -45,7 +45,7 @@ def ours(row, topology):
 
 
 def theirs(row, topology):
-    text = gzip.decompress((HERE / "twins" / f"{row}.mlir.gz").read_bytes()).decode()
+    text = gzip.decompress((HERE / "twins" / f"{models.TWIN_OF.get(row, row)}.mlir.gz").read_bytes()).decode()
     return torch.tpu.aot.compile_stablehlo(text, topology)
 
 

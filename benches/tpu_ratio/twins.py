@@ -268,6 +268,64 @@ def llama_decode():
     return step, (params, cache, spec(size.batch, 1, dtype=jnp.int32), spec(dtype=jnp.int32)), (1,)
 
 
+# Single ops, and a recommender.
+
+
+def dropout():
+    """Dropout with the generator that JAX calls `rbg`, which is the fastest on TPUs."""
+    size = sizes.DROPOUT
+
+    def step(key, x):
+        key, own = jax.random.split(jax.random.wrap_key_data(key, impl="rbg"))
+        keep = jax.random.bernoulli(own, 1 - size.p, x.shape)
+        return jax.random.key_data(key), jnp.where(keep, x / jnp.asarray(1 - size.p, x.dtype), 0)
+
+    return step, (spec(4, dtype=jnp.uint32), spec(size.rows, size.width, dtype=jnp.bfloat16)), ()
+
+
+def tables():
+    size, f32 = sizes.TABLES, jnp.float32
+    params = {
+        "tables": [spec(size.rows, size.width, dtype=f32) for _ in range(size.count)],
+        "head": {"w": spec(1, size.count * size.width, dtype=f32), "b": spec(1, dtype=f32)},
+    }
+
+    def loss(p, ids, wanted):
+        found = [table[ids[:, i]].sum(axis=1) for i, table in enumerate(p["tables"])]
+        return jnp.square(linear(jnp.concatenate(found, axis=1), p["head"])[:, 0] - wanted).mean()
+
+    def step(params, ids, wanted):
+        value, grads = jax.value_and_grad(loss)(params, ids, wanted)
+        return jax.tree.map(lambda p, g: p - 0.1 * g, params, grads), value
+
+    ids = spec(size.batch, size.count, size.bag, dtype=jnp.int32)
+    return step, (params, ids, spec(size.batch, dtype=f32)), (0,)
+
+
+def depthwise():
+    size = sizes.DEPTHWISE
+    x = spec(size.batch, size.channels, size.size, size.size, dtype=jnp.bfloat16)
+    w = spec(size.channels, 1, 3, 3, dtype=jnp.bfloat16)
+
+    def step(x, w, g):
+        def forward(x, w):
+            names = ("NCHW", "OIHW", "NCHW")
+            pads = [(1, 1), (1, 1)]
+            return lax.conv_general_dilated(
+                x, w, (1, 1), pads, dimension_numbers=names, feature_group_count=size.channels
+            )
+
+        y, vjp = jax.vjp(forward, x, w)
+        return y, *vjp(g)
+
+    return step, (x, w, x), ()
+
+
+def remainder():
+    size = sizes.REMAINDER
+    return lambda x: x % size.by, (spec(size.rows, size.columns, dtype=jnp.int32),), ()
+
+
 # Precision of float32 products: `None` is one pass over bfloat16, which torch calls "medium".
 ROWS = {
     "gpt2_bf16": (lambda: gpt(sizes.GPT2, jnp.bfloat16), None),
@@ -278,6 +336,10 @@ ROWS = {
     "attention_128": (lambda: attention(128), None),
     "digits": (digits, "highest"),
     "small_gpt": (lambda: gpt(sizes.SMALL_GPT, jnp.float32), "highest"),
+    "dropout": (dropout, None),
+    "tables": (tables, None),
+    "depthwise": (depthwise, None),
+    "remainder": (remainder, None),
 }
 
 

@@ -173,8 +173,111 @@ def network():
     assert abs(total - total_got) < 1e-3 and all(abs(a - b) < 1e-3 for a, b in zip(buffers, buffers_got))
 
 
+def grouped_convolution():
+    """Gradients of convolutions whose weights have groups."""
+    torch.manual_seed(0)
+    for groups, c, o, stride, dilation, padding in [(6, 6, 6, 1, 1, 1), (3, 6, 12, 2, 1, 1), (2, 4, 6, 1, 2, 2)]:
+        inputs = [torch.randn(3, c, 9, 8), torch.randn(o, c // groups, 3, 2)]
+
+        def run(device):
+            x, w = leaves(inputs, torch.float32, False, device)
+            y = F.conv2d(x, w, stride=stride, dilation=dilation, padding=padding, groups=groups)
+            y.backward(torch.linspace(-1, 1, y.numel()).view(y.shape).to(device))
+            return y.detach(), x.grad, w.grad
+
+        check(run("tpu"), run("cpu"), torch.float32, (groups, c, o))
+    x = torch.randn(2, 3, 20)
+    w = torch.randn(6, 1, 4, requires_grad=True)
+    F.conv1d(x, w, groups=3).sin().sum().backward()
+    v = w.detach().to("tpu").requires_grad_()
+    F.conv1d(x.to("tpu"), v, groups=3).sin().sum().backward()
+    check([v.grad], [w.grad], torch.float32, "conv1d")
+
+
+def division_by_a_small_number():
+    edges = [0, 1, -1, 6, 7, -7, -8, 2**16, -(2**16), 2**31 - 1, 2**32, -(2**32) - 1, 2**63 - 1, -(2**63)]
+    x = torch.tensor(edges + [(i * 0x9E3779B97F4A7C15 + i) % 2**64 - 2**63 for i in range(200)])
+    y = x.to("tpu")
+    for by in (1, 2, 3, 7, 10, 255, 4096, 65521, 65535, 65536, -7, 2**40):
+        assert torch.equal((y % by).cpu(), x % by), by
+        assert torch.equal((y // by).cpu(), x // by), by
+        z, w = y.clone(), x.clone()
+        z %= by
+        w %= by
+        assert torch.equal(z.cpu(), w), by
+    assert "while" not in torch.tpu.dump_stablehlo(y % 7)
+    assert torch.equal((x.to(torch.int32).to("tpu") % 7).cpu(), x.to(torch.int32) % 7)
+
+
+def random_numbers():
+    """Draws of the device's own generator: their distributions, and that the seed repeats them."""
+
+    def drawn(seed):
+        torch.manual_seed(seed)
+        sizes = [(400, 300), (7,), (), (3, 0), (100000,)]
+        found = [torch.rand(s, device="tpu") for s in sizes]
+        found += [torch.randn(200, 200, device="tpu"), torch.rand(300, 300, device="tpu", dtype=torch.float64)]
+        found += [torch.randint(0, 10, (1000, 20), device="tpu"), torch.randperm(100, device="tpu")]
+        found += [F.dropout(torch.ones(500, 400, device="tpu"), 0.25)]
+        return [t.cpu() for t in found]
+
+    a, b, c = drawn(3), drawn(3), drawn(4)
+    assert all(torch.equal(s, t) for s, t in zip(a, b))
+    assert all(s.numel() < 2 or not torch.equal(s, t) for s, t in zip(a, c))
+    for i in (0, 4, 6):
+        assert 0 <= a[i].min() and a[i].max() < 1 and abs(a[i].mean() - 0.5) < 5e-3 and abs(a[i].var() - 1 / 12) < 2e-3
+    assert abs(a[5].mean()) < 0.02 and abs(a[5].std() - 1) < 0.02
+    assert a[7].unique().tolist() == list(range(10)) and a[8].sort().values.tolist() == list(range(100))
+    kept = (a[9] != 0).double()
+    assert abs(kept.mean() - 0.75) < 5e-3 and abs(a[9].max() - 4 / 3) < 1e-6
+    # Neighbours, and one draw and the next, are independent.
+    u, v = a[0].flatten().double() - 0.5, a[4].double() - 0.5
+    assert abs((u[:-1] * u[1:]).mean() * 12) < 0.02 and abs((u[:100000] * v).mean() * 12) < 0.02
+
+
+def excess_precision():
+    """A product of 16-bit floats is rounded before a wider op reads it, unless the program allows otherwise."""
+
+    def found():
+        eye, one = torch.eye(64, dtype=torch.bfloat16, device="tpu"), torch.ones(1, device="tpu")
+        return ((eye * (1 + 2**-6)) @ (eye * (1 + 2**-7)) * one)[0, 0].item()
+
+    assert not torch.backends.tpu.allow_excess_precision and found() == 1.0234375
+    torch.backends.tpu.allow_excess_precision = True
+    assert torch.backends.tpu.allow_excess_precision and found() == pytest.approx(1.02355957)
+    torch.backends.tpu.allow_excess_precision = False
+    assert found() == 1.0234375
+
+
+def powers():
+    x = torch.linspace(0.1, 4, 50)
+    for p in (-2, -1, -0.5, 0, 0.5, 1, 2, 3):
+
+        def run(device):
+            v = x.to(device).detach().clone().requires_grad_()
+            y = v**p
+            y.backward(torch.full_like(y, 1.1))
+            return y.detach(), v.grad
+
+        check(run("tpu"), run("cpu"), torch.float32, p)
+
+
 @pytest.mark.parametrize(
-    "function", [attention, dropout, batch_norm, cross_entropy, differentiated_twice, network], ids=lambda f: f.__name__
+    "function",
+    [
+        attention,
+        dropout,
+        batch_norm,
+        cross_entropy,
+        differentiated_twice,
+        network,
+        grouped_convolution,
+        division_by_a_small_number,
+        random_numbers,
+        excess_precision,
+        powers,
+    ],
+    ids=lambda f: f.__name__,
 )
 def test_accelerator_lowering_equals_cpu(function, tmp_path):
     environment = {
