@@ -31,7 +31,10 @@ def around(f):
 
 
 class OptimizedModule(Module):
-    """A module that is called as a compiled function: see `around`. It wraps the module ``_orig_mod``, and has its parameters."""
+    """A module that is called as a compiled function: see `around`.
+
+    It wraps the module ``_orig_mod``, and has its parameters.
+    """
 
     def __init__(self, module):
         super().__init__()
