@@ -5,6 +5,7 @@ There are two interfaces. The old one is ``torch.set_float32_matmul_precision`` 
 precision of a TPU: see ``docs/differences.md``.
 """
 
+import threading
 import warnings
 
 from .. import _C
@@ -21,6 +22,8 @@ _legacy = "highest"
 _cudnn_allowed = True
 # The place in `_LEGACY` of the precision of a TPU's products.
 _number = 0
+# The precision of a block of `torch.tpu.precision` that this thread is in.
+_of_thread = threading.local()
 # By backend and op. Convolutions and recurrent layers of CUDA default to "tf32".
 _said = {}
 
@@ -54,6 +57,17 @@ def set(backend, op, precision):
 def effective():
     """Return the precision of a TPU's products: ``highest``, ``high`` or ``medium``, for any mix of both interfaces."""
     return _LEGACY[_number]
+
+
+def of_thread():
+    """Return the precision of the block of `torch.tpu.precision` that this thread is in, or ``None``."""
+    return getattr(_of_thread, "precision", None)
+
+
+def set_of_thread(precision):
+    """Set the precision of the ops that this thread calls, or end that with ``None``."""
+    _of_thread.precision = precision
+    _C._tpu_set_thread_precision(None if precision is None else _LEGACY.index(precision))
 
 
 def _say(settings):
@@ -104,6 +118,9 @@ def restore(settings):
 
 def get_float32_matmul_precision():
     """See ``torch.get_float32_matmul_precision``."""
+    within = of_thread()
+    if within is not None:
+        return within
     cuda, mkldnn = get("cuda", "matmul"), get("mkldnn", "matmul")
     if (
         (cuda == "tf32" and _legacy == "highest")

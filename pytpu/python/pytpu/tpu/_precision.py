@@ -6,13 +6,10 @@ import contextlib
 import enum
 from typing import TYPE_CHECKING
 
-from .. import _C
+from ..backends import _precision as settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-
-_NUMBERS = {"highest": 0, "high": 1, "medium": 2}
 
 
 class Precision(enum.Enum):
@@ -48,8 +45,9 @@ def precision(mode: Precision) -> Iterator[None]:
         raise ValueError(
             f"expected to be one of 'Precision.DEFAULT', 'Precision.HIGH', or 'Precision.HIGHEST', got '{mode}'"
         )
-    before = _C._tpu_set_thread_precision(_NUMBERS[mode.value])
+    before = settings.of_thread()
+    settings.set_of_thread(mode.value)
     try:
         yield
     finally:
-        _C._tpu_set_thread_precision(before)
+        settings.set_of_thread(before)
