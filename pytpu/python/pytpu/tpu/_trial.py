@@ -50,8 +50,8 @@ class Trial:
     Attributes: `report` (a `PlanReport`), `code` (exit code), `error` (the last line of the script's error),
         `gradient_bytes` (of the gradients that were there right after a step), `step_lines`, `zero_grad_lines` and
         `precision_lines` (where the script calls `step()`, `zero_grad()` and sets the precision of products),
-        `clears_after_step` (whether `zero_grad()` follows `step()`, before another forward pass), `rows` (of the
-        largest data set of a loader, or `None`), `precision`.
+        `clears_after_step` (whether `zero_grad()` follows `step()` before its program is cut), `rows` (of the largest
+        data set of a loader, or `None`), `precision`.
     """
 
     def __init__(self, found, machine):
@@ -124,8 +124,9 @@ class _Watch:
         self.change = change
         self.gradient_bytes = 0
         self.step_lines, self.zero_grad_lines, self.precision_lines = [], [], []
-        # Whether no forward pass has begun since a step of an optimizer.
-        self._is_after_step = self.clears_after_step = False
+        # The line of the last step of an optimizer, and the number of steps of the plan that had ended before.
+        self._step = None
+        self.clears_after_step = False
         self.rows = None
 
     @contextlib.contextmanager
@@ -133,14 +134,10 @@ class _Watch:
         """While the script runs."""
         import pytpu as torch
         from pytpu.backends import _precision
-        from pytpu.nn.modules.module import register_module_forward_pre_hook
         from pytpu.optim.optimizer import register_optimizer_step_post_hook
         from pytpu.utils.data import DataLoader
 
-        hooks = [
-            register_optimizer_step_post_hook(self._after_step),
-            register_module_forward_pre_hook(self._before_forward),
-        ]
+        hook = register_optimizer_step_post_hook(self._after_step)
         undo = []
         for owner, name, wrapped in (
             (torch.optim.Optimizer, "zero_grad", self._noting(torch.optim.Optimizer.zero_grad, self.zero_grad_lines)),
@@ -155,15 +152,19 @@ class _Watch:
             with self._larger_batch(), self._own_precision():
                 yield
         finally:
-            for hook in hooks:
-                hook.remove()
+            hook.remove()
             for owner, name, old in undo:
                 setattr(owner, name, old)
 
     def _noting(self, function, lines):
         def noted(*args, **kwargs):
-            _add(lines, _caller())
-            self.clears_after_step |= self._is_after_step
+            place = _caller()
+            _add(lines, place)
+            # The program of the step is cut when the next op is recorded, or a value is read.
+            if self._step is not None and place is not None:
+                (file, line), ended = self._step
+                is_next = place[0] == file and 0 <= place[1] - line <= _LINES_AFTER
+                self.clears_after_step |= is_next and ended == _plan_steps()
             return function(*args, **kwargs)
 
         return noted
@@ -191,12 +192,10 @@ class _Watch:
         wanted = self.change.precision
         return precision(Precision(wanted)) if wanted else contextlib.nullcontext()
 
-    def _before_forward(self, module, args):
-        self._is_after_step = False
-
     def _after_step(self, optimizer, args, kwargs):
-        _add(self.step_lines, _caller())
-        self._is_after_step = True
+        place = _caller()
+        _add(self.step_lines, place)
+        self._step = None if place is None else (place, _plan_steps())
         gradients = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
         self.gradient_bytes = max(self.gradient_bytes, sum(g.numel() * g.element_size() for g in gradients))
         if self.change.drops_gradients:
@@ -260,6 +259,16 @@ class _Watch:
                 torch.nn.Module._apply = apply
 
         return active()
+
+
+#: A call within so many lines after another one counts as right after it.
+_LINES_AFTER = 3
+
+
+def _plan_steps():
+    from pytpu import _C
+
+    return _C._plan_steps()
 
 
 def _add(lines, place):
