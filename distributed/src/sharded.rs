@@ -438,8 +438,18 @@ impl Backend for Parts {
 
     /// Keep the placements, except those of a fill that is not sharded, which are not known, and of a pending
     /// reduction.
-    fn overwrite(&self, old: u64, new: u64) -> Result<u64> {
+    fn overwrite(&self, old: u64, new: u64, is_update: bool) -> Result<u64> {
         let (before, value) = (get(old), get(new));
+        if let (Part::Local(own), Part::Local(written)) = (&before.part, &value.part)
+            && before.placements == value.placements
+            && own.device().kind == DeviceKind::Tpu
+            && backend::of(own.device())?.has_checks()
+        {
+            let be = backend::of(own.device())?;
+            let kept = be.overwrite(own.device_value()?, written.device_value()?, is_update)?;
+            let part = Part::Local(Tensor::from_device_value(written.meta(), kept));
+            return Ok(add(Value { part, ..value }));
+        }
         let is_known = matches!(before.part, Part::Local(_)) || before.placements.iter().any(|p| p.shard().is_some());
         let is_kept = is_known && before.placements.iter().all(|p| p.partial().is_none());
         if !is_kept || before.placements == value.placements {
@@ -511,17 +521,17 @@ impl Backend for Parts {
     }
 
     /// Let the device of the parts check the value, which all ranks have then.
-    fn defer_check(&self, handle: u64, error: DeferredError) -> Result<()> {
+    fn defer_check(&self, handle: u64, error: DeferredError) -> Result<bool> {
         let value = get(handle);
         if value.member.is_outside() {
-            return Ok(());
+            return Ok(false);
         }
         let whole = no_grad(|| value.redistributed(&vec![Placement::Replicate; value.placements.len()])?.local())?;
         if whole.device().kind.has_backend() {
             return backend::of(whole.device())?.defer_check(whole.device_value()?, error);
         }
         match whole.to_vec::<i64>()?[0] {
-            backend::ALL_WELL => Ok(()),
+            backend::ALL_WELL => Ok(false),
             wrong => Err(error(wrong)),
         }
     }

@@ -1,7 +1,9 @@
 //! The reason that a value cannot be computed.
 
 use crate::collectives;
+use crate::engine::Wrong;
 use crate::form::Form;
+use std::sync::Arc;
 use torchtpu_pjrt::Code;
 use torchtpu_tensor::{Error, ErrorKind};
 
@@ -11,16 +13,18 @@ pub(crate) struct Failure {
     pub(crate) kind: ErrorKind,
     pub(crate) message: String,
     pub(crate) notes: Vec<String>,
+    /// Set for the failure of a [check](crate::engine::Check).
+    pub(crate) wrong: Option<Arc<Wrong>>,
 }
 
 impl Failure {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Failure {
-        Failure { kind, message: message.into(), notes: Vec::new() }
+        Failure { kind, message: message.into(), notes: Vec::new(), wrong: None }
     }
     /// Make the failure of an error.
     pub(crate) fn of(e: &Error) -> Failure {
         let notes = e.notes().iter().map(ToString::to_string).collect();
-        Failure { kind: e.kind(), message: e.message().to_string(), notes }
+        Failure { kind: e.kind(), message: e.message().to_string(), notes, wrong: None }
     }
     /// Make the failure of `what` from an error of the plugin.
     pub(crate) fn device(what: &str, e: &torchtpu_pjrt::Error) -> Failure {

@@ -180,6 +180,32 @@ pub fn quiesce() {
     engine().quiesce();
 }
 
+/// Raise the error of a check that failed, unless an error was raised for it already. A program that ends calls this, so
+/// that no error is lost. If it `waits`, what is recorded is launched and awaited first.
+///
+/// # Errors
+/// That error.
+pub fn tell_unread_errors(waits: bool) -> Result<()> {
+    let engine = engine();
+    if torchtpu_pjrt::is_forked() {
+        return Ok(());
+    }
+    if waits {
+        engine.cut_all(CutReason::Synchronize);
+    }
+    engine.tell_first(waits)
+}
+
+/// Return whether a value may depend on a check that has not passed, so that [`tell_unread_errors`] may find an error.
+pub fn has_checks() -> bool {
+    engine::is_tracking() && !plan::is_active()
+}
+
+/// Set whether checks of indices that came from the host are settled when they are recorded. This is for tests.
+pub fn set_early_checks(on: bool) {
+    engine::set_early_checks(on);
+}
+
 /// Record that an optimizer begins its step: see [`step_boundary`]. Optimizers call this.
 ///
 /// `optimizer` is a number that identifies the optimizer. A step right after that of another optimizer belongs to the

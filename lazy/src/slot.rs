@@ -1,5 +1,6 @@
 //! A value on the device that may not be computed yet.
 
+use crate::engine::Check;
 use crate::failure::Failure;
 use crate::{device, metrics, pool, types};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -36,6 +37,10 @@ pub(crate) struct Slot {
     pub(crate) has_grown: AtomicBool,
     /// The stream whose segments read it, [`SEVERAL`], or [`NOBODY`].
     user: AtomicU32,
+    /// The checks that it depends on.
+    checks: OnceLock<Box<[Arc<Check>]>>,
+    /// Whether its value came from the host, where it can be read without waiting for a program.
+    is_from_host: bool,
 }
 
 /// Smaller values in host memory are copied to the device. That is faster than a callback of the plugin after the
@@ -99,12 +104,39 @@ impl Slot {
             user: AtomicU32::new(NOBODY),
             is_pooled: AtomicBool::new(false),
             has_grown: AtomicBool::new(false),
+            checks: OnceLock::new(),
+            is_from_host: false,
         }
     }
-    pub(crate) fn ready(meta: Meta, buffer: Buffer) -> Slot {
-        let slot = Slot::empty(meta);
-        slot.fill(buffer, None, false);
+    /// Make the slot of a value that was copied from the host. `host` is a copy that stays there. Without one,
+    /// `is_shared` says whether the host can read the buffer.
+    pub(crate) fn uploaded(meta: Meta, buffer: Buffer, host: Option<HostValue>, is_shared: bool) -> Slot {
+        let mut slot = Slot::empty(meta);
+        slot.is_from_host = is_shared || host.is_some();
+        slot.set(Held { buffer: OnceLock::from(Arc::new(buffer)), host: host.map(Arc::new) });
         slot
+    }
+    /// Return whether its value came from the host, where it can be read without waiting for a program.
+    pub(crate) fn is_from_host(&self) -> bool {
+        self.is_from_host
+    }
+    /// Set the checks that it depends on.
+    pub(crate) fn depend_on(&self, checks: Vec<Arc<Check>>) {
+        if !checks.is_empty() {
+            let _ = self.checks.set(checks.into_boxed_slice());
+        }
+    }
+    /// Return the checks that it depends on. Some may have passed.
+    #[inline]
+    pub(crate) fn checks(&self) -> &[Arc<Check>] {
+        self.checks.get().map_or(&[], |c| c)
+    }
+    /// Return the failure of a check, if its outcome is one.
+    pub(crate) fn check_failure(&self) -> Option<Arc<Failure>> {
+        match self.outcome.get() {
+            Some(Err(f)) if f.is_of_check() => Some(f.clone()),
+            _ => None,
+        }
     }
     /// Set the buffer, unless there is an outcome.
     pub(crate) fn fill(&self, buffer: Buffer, origin: Option<&Arc<str>>, is_pooled: bool) {

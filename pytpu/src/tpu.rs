@@ -5,7 +5,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict};
 use torchtpu_lazy::{self as lazy, EagerMode};
-use torchtpu_tensor::local;
+use torchtpu_tensor::{backend, local};
 
 /// Return whether a plugin for `tpu` is there and starts.
 #[pyfunction]
@@ -163,10 +163,48 @@ fn _tpu_record_event(py: Python<'_>, timed: bool) -> PyResult<Event> {
     py.detach(|| lazy::record_event(timed)).map(Event).map_err(enter::exception)
 }
 
-/// Say that an optimizer begins a step.
+/// Say that a tensor is a buffer of a module.
 #[pyfunction]
-fn _step_begins(py: Python<'_>, optimizer: u64, makes_state: bool) {
+fn _mark_state(x: &Bound<'_, PyAny>) {
+    if let Some(x) = crate::tensor_type::extract(x) {
+        x.mark_state();
+    }
+}
+
+/// Say that an optimizer begins a step. Return whether a gradient may depend on a check that has not passed.
+#[pyfunction]
+fn _step_begins(py: Python<'_>, optimizer: u64, makes_state: bool) -> bool {
     py.detach(|| lazy::step_begins(optimizer, makes_state));
+    lazy::has_checks()
+}
+
+/// Name the gradients that a step reads. Raise the error of a check that failed.
+#[pyfunction]
+fn _step_reads(py: Python<'_>, gradients: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
+    let all = gradients.iter().map(device_tensor).collect::<PyResult<Vec<_>>>()?;
+    let values = all.iter().map(|x| x.device_value().map_err(enter::exception)).collect::<PyResult<Vec<_>>>()?;
+    py.detach(|| backend::get().and_then(|b| b.step_reads(&values))).map_err(enter::exception)
+}
+
+/// Raise the error of a step that wrote nothing, because a check failed.
+#[pyfunction]
+fn _step_errors(py: Python<'_>) -> PyResult<()> {
+    py.detach(|| backend::get().and_then(|b| b.step_errors())).map_err(enter::exception)
+}
+
+/// Raise the error of a check that failed, unless the program knows it. If it `waits`, what is recorded runs first.
+#[pyfunction]
+fn _tpu_tell_unread_errors(py: Python<'_>, waits: bool) -> PyResult<()> {
+    if !lazy::has_checks() {
+        return Ok(());
+    }
+    py.detach(|| lazy::tell_unread_errors(waits)).map_err(enter::exception)
+}
+
+/// Set whether checks of indices from the host are settled when they are recorded.
+#[pyfunction]
+fn _tpu_set_early_checks(on: bool) {
+    lazy::set_early_checks(on);
 }
 
 /// Say that a training step has ended.
@@ -312,6 +350,11 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_tpu_set_matmul_precision, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_set_thread_precision, m)?)?;
     m.add_function(wrap_pyfunction!(_step_begins, m)?)?;
+    m.add_function(wrap_pyfunction!(_mark_state, m)?)?;
+    m.add_function(wrap_pyfunction!(_step_reads, m)?)?;
+    m.add_function(wrap_pyfunction!(_step_errors, m)?)?;
+    m.add_function(wrap_pyfunction!(_tpu_tell_unread_errors, m)?)?;
+    m.add_function(wrap_pyfunction!(_tpu_set_early_checks, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_set_compiler_options, m)?)?;
     m.add_class::<Event>()?;
     m.add_function(wrap_pyfunction!(_tpu_record_event, m)?)?;

@@ -294,7 +294,7 @@ impl fmt::Display for Tensor {
             _ if self.requires_grad() => suffixes.push("requires_grad=True".into()),
             _ => {}
         }
-        match to_text(self, &suffixes) {
+        match crate::backend::showing(|| to_text(self, &suffixes)) {
             Ok(s) => f.write_str(&s),
             Err(e) => write!(f, "tensor(<unreadable: {e}>)"),
         }

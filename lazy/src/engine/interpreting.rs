@@ -64,6 +64,15 @@ impl Engine {
     }
 }
 
+impl Engine {
+    /// Compute a body with one `int64` result on the host. Return `None` if a kernel refuses.
+    pub(super) fn compute_on_host(&self, body: &Body) -> Option<i64> {
+        let computed = catch_unwind(AssertUnwindSafe(|| Run::new(body).all())).unwrap_or(Err(Refused)).ok()?;
+        let value = computed.into_iter().next()?.ok()?;
+        value.bytes().try_into().ok().map(i64::from_ne_bytes)
+    }
+}
+
 /// A walk over the nodes of a segment.
 struct Run<'a> {
     body: &'a Body,

@@ -20,6 +20,7 @@ mod recording;
 mod steps;
 mod tpu;
 
+pub(crate) use checks::{Check, Wrong, is_tracking, set_early as set_early_checks};
 pub(crate) use tpu::Tpu;
 
 use crate::cache::ProcessCache;
@@ -37,6 +38,7 @@ use crate::pool;
 use crate::repeat::{Early, Repeat};
 use crate::slot::Slot;
 use crate::{bundle, lower, options, plan};
+use checks::Dependences;
 use parking_lot::Mutex;
 use recording::stale;
 use smallvec::SmallVec;
@@ -48,9 +50,8 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use steps::Step;
 use torchtpu_pjrt::{Buffer, Event};
-use torchtpu_tensor::backend::DeferredError;
 use torchtpu_tensor::comm::Cut;
-use torchtpu_tensor::{Error, ErrorKind, Result, site};
+use torchtpu_tensor::{ErrorKind, Result, site};
 
 /// On XLA:CPU, whose compiler takes longer per op beyond about this many.
 pub(crate) const DEFAULT_MAX_NODES: usize = 1500;
@@ -113,6 +114,8 @@ struct Body {
     small_fills: Vec<u32>,
     /// Whether an op [has effects](torchtpu_tensor::op::Facts::has_effects).
     has_effects: bool,
+    /// The checks that values depend on.
+    dependences: Dependences,
 }
 
 impl Body {
@@ -126,6 +129,7 @@ impl Body {
         self.made_in_step.clear();
         self.small_fills.clear();
         self.has_effects = false;
+        self.dependences.clear();
     }
 }
 
@@ -219,22 +223,6 @@ struct Recording {
     adopted: Vec<Cut>,
 }
 
-/// A deferred check. Its error is raised in the thread that asked for it.
-struct Check {
-    thread: std::thread::ThreadId,
-    finding: Finding,
-}
-
-enum Finding {
-    /// The handle of the value that the check reads.
-    Open(u64, DeferredError),
-    Wrong(Error),
-}
-
-/// Above this number of open checks, those with known values are settled, so that the list of a program that never
-/// reads stays short.
-const MAX_OPEN_CHECKS: usize = 64;
-
 /// Settings that the program or the environment made. The device decides the others.
 #[derive(Default)]
 struct Requested {
@@ -247,8 +235,10 @@ struct Requested {
 pub(crate) struct Engine {
     requested: Mutex<Requested>,
     recording: Mutex<Recording>,
-    /// See [`defer_check`](torchtpu_tensor::backend::Backend::defer_check).
-    checks: Mutex<Vec<Check>>,
+    /// [Checks](checks) that may be open.
+    checks: Mutex<Vec<Arc<Check>>>,
+    /// Failures of checks that the program was not told of.
+    untold: Mutex<Vec<Arc<Failure>>>,
     cache: ProcessCache,
     families: Families,
     growing: Growing,
@@ -299,6 +289,7 @@ impl Default for Engine {
             requested: Mutex::new(requested),
             recording: Mutex::default(),
             checks: Mutex::default(),
+            untold: Mutex::default(),
             cache: ProcessCache::default(),
             families: Families::default(),
             growing: Growing::default(),
@@ -405,6 +396,19 @@ impl Engine {
             poll_until(|| slot.is_launched())?;
         }
         if let Some(f) = slot.failure() {
+            return Err(self.tell(f));
+        }
+        if let Some(f) = self.failure_of_checks(&slot) {
+            return Err(self.tell(&f));
+        }
+        count(&COUNTERS.downloads, 1);
+        count(&COUNTERS.download_bytes, out.len() as u64);
+        self.copy_slot(&slot, out)
+    }
+
+    /// Wait for a value that has no failure, and copy its bytes, whatever its checks say.
+    fn copy_slot(&self, slot: &Slot, out: &mut [u8]) -> Result<()> {
+        if let Some(f) = slot.failure() {
             return Err(f.error());
         }
         if !slot.is_computed()
@@ -413,8 +417,6 @@ impl Engine {
         {
             await_buffer(buffer)?;
         }
-        count(&COUNTERS.downloads, 1);
-        count(&COUNTERS.download_bytes, out.len() as u64);
         slot.copy_to(out).map_err(|f| f.error())
     }
 
@@ -453,7 +455,6 @@ impl Engine {
             d.check_process().map_err(|f| f.error())?;
         }
         self.await_background(false);
-        self.answer_checks()?;
         // The launches stay in the list during the wait, since other threads may record events.
         let events: Vec<_> = self.in_flight.lock().iter().map(|l| l.event.clone()).collect();
         let mut result = Ok(());
@@ -468,7 +469,16 @@ impl Engine {
         drop(list);
         let ended: VecDeque<InFlight> = ended;
         drop(ended);
-        result
+        result?;
+        self.tell_first(true)
+    }
+
+    /// Raise the error of a check that failed, if none was raised for it yet. If it `waits`, open checks are awaited.
+    pub(crate) fn tell_first(&self, waits: bool) -> Result<()> {
+        match self.first_untold(waits) {
+            None => Ok(()),
+            Some(f) => Err(self.tell(&f)),
+        }
     }
 
     /// Cut the current thread's segment, and record an event after all launched programs.

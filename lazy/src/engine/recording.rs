@@ -1,7 +1,8 @@
 //! Recording: handles, streams, and the cut that ends a segment.
 
 use super::{
-    Body, Engine, Entry, MANY, NO_OWNER, NO_STREAM, Outputs, Recording, STREAM, STREAM_GUARD, Segment, State, Stream,
+    Body, Check, Engine, Entry, MANY, NO_OWNER, NO_STREAM, Outputs, Recording, STREAM, STREAM_GUARD, Segment, State,
+    Stream, checks,
     launching::donate,
     steps::{LARGEST_TOTAL, Step},
 };
@@ -31,7 +32,8 @@ const LONG_LIST: usize = 16;
 const MAX_CUTS: usize = 4;
 
 impl Engine {
-    /// Append an op to the current thread's segment, and write its handles. Return the cut that is now due.
+    /// Append an op to the current thread's segment, and write its handles. Return the cut that is now due. The results
+    /// depend on `check`, and on the checks of the operands.
     #[inline]
     pub(super) fn push(
         &self,
@@ -39,6 +41,7 @@ impl Engine {
         x: &[Operand<'_>],
         y: &[Meta],
         handles: &mut [u64],
+        check: Option<&Arc<Check>>,
     ) -> Result<Option<Box<Segment>>> {
         let mode = mode::get();
         // This calls Python, so it comes before the lock.
@@ -82,6 +85,9 @@ impl Engine {
                             hash = mix(hash, form::hash_meta(&slot.meta));
                             b.form.args.push(Arg { meta: slot.meta, donated: false });
                             b.slots.push(slot.clone());
+                            if !slot.checks().is_empty() {
+                                b.dependences.add_arg(i as usize, slot.checks());
+                            }
                             if is_list {
                                 // A value may be an argument twice, so only its last handle counts as its end.
                                 slot.share();
@@ -119,6 +125,10 @@ impl Engine {
         if op.facts().is_fill && (s.step.makes_state || y[0].numel() <= LARGEST_TOTAL) {
             let fills = if s.step.makes_state { &mut b.made_in_step } else { &mut b.small_fills };
             fills.push(b.form.nodes.len() as u32);
+        }
+        if check.is_some() || !b.dependences.is_empty() {
+            let first = b.form.values.len();
+            b.dependences.add_node(&b.form.inputs[first_input as usize..], first, first + y.len(), check);
         }
         b.form.sites.set(b.form.nodes.len(), site);
         b.form.nodes.push(node);
@@ -232,7 +242,11 @@ impl Engine {
         let mut outputs = Vec::new();
         for (value, &owner) in body.owners.iter().enumerate() {
             if owner != NO_OWNER {
-                let slot = Arc::new(Slot::empty(body.form.values[value]));
+                let slot = Slot::empty(body.form.values[value]);
+                if !body.dependences.is_empty() {
+                    slot.depend_on(body.dependences.of_value(value));
+                }
+                let slot = Arc::new(slot);
                 r.entries[owner as usize].state = State::Held(slot.clone());
                 body.form.outputs.push(value as u32);
                 body.hash = mix(body.hash, value as u64);
@@ -305,6 +319,7 @@ impl Engine {
         if torchtpu_pjrt::is_forked() {
             return;
         }
+        checks::end_step();
         let is_lazy = self.cuts_steps_lazily.load(Relaxed);
         let mut guard = self.recording.lock();
         let id = guard.stream();

@@ -1,6 +1,6 @@
 //! Training steps: where they end, and the values that only the first step makes.
 
-use super::{Body, Engine, NO_OWNER};
+use super::{Body, Check, Engine, NO_OWNER};
 use crate::form::{Arg, DTYPES, Input, Node, Source, hash_meta, hash_op, mix, mix_precision};
 use crate::slot::Slot;
 use smallvec::SmallVec;
@@ -13,6 +13,12 @@ pub(super) struct Step {
     /// Whether an optimizer is in its step, so that its fills may be its state.
     pub(super) makes_state: bool,
     is_over: bool,
+    /// Whether an optimizer is in its step, so that its writes are updates.
+    pub(super) is_stepping: bool,
+    /// Open checks that the gradients of the step depend on.
+    pub(super) checks: Vec<Arc<Check>>,
+    /// Such checks of earlier steps.
+    pub(super) late_checks: Vec<Arc<Check>>,
     /// The values that the optimizers computed, as a range of the segment's values.
     from: usize,
     to: usize,
@@ -36,6 +42,7 @@ impl Step {
         }
         self.is_over = false;
         self.makes_state = makes_state;
+        self.is_stepping = true;
         if self.optimizers.is_empty() {
             self.from = values;
         }
@@ -48,6 +55,7 @@ impl Step {
     /// Note that an optimizer has ended.
     pub(super) fn ends(&mut self, is_cut_later: bool, values: usize) {
         self.makes_state = false;
+        self.is_stepping = false;
         self.to = values;
         self.is_over = is_cut_later;
     }

@@ -1,6 +1,6 @@
 //! The backend behind `tpu`.
 
-use super::{Check, Engine, Finding, MAX_OPEN_CHECKS, NO_OWNER, State};
+use super::{Engine, NO_OWNER, State, checks};
 use crate::cut::CutReason;
 use crate::failure::Failure;
 use crate::metrics::{COUNTERS, count};
@@ -11,9 +11,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use torchtpu_stablehlo::Platform;
 use torchtpu_tensor::backend::{Backend, DeferredError, Operand};
+use torchtpu_tensor::host::HostValue;
 use torchtpu_tensor::op::Prim;
 use torchtpu_tensor::ops::inline::Kernel;
-use torchtpu_tensor::{Error, ErrorKind, Meta, Result, local};
+use torchtpu_tensor::{DType, Error, ErrorKind, Meta, Result, local};
 
 /// The engine as a backend of the tensor crate.
 pub(crate) struct Tpu;
@@ -42,6 +43,14 @@ fn too_large(meta: &Meta) -> Error {
     Error::new(ErrorKind::OutOfMemory, format!("can't allocate memory: you tried to allocate {bytes} bytes"))
 }
 
+/// Uploads of indices up to this size stay in host memory too, if the device has memory of its own. Checks read them
+/// there.
+const KEPT_BYTES: usize = 64 << 10;
+
+fn is_index(dtype: DType) -> bool {
+    dtype.is_int() || dtype == DType::Bool
+}
+
 /// Values are placed on the device of this process only.
 const DEVICES: usize = 1;
 
@@ -51,6 +60,21 @@ fn no_such_device(meta: &Meta) -> Error {
 }
 
 impl Engine {
+    /// Give the results of an op a failure, and record nothing, if an operand is known to depend on a failed check. A
+    /// collective runs in any case, since other ranks wait for it.
+    #[cold]
+    fn fails_now(&self, op: &Prim, x: &[Operand<'_>], y: &[Meta], handles: &mut [u64]) -> bool {
+        if op.facts().has_effects || plan::is_active() {
+            return false;
+        }
+        let values = x.iter().filter_map(|x| if let Operand::Value(h) = x { Some(*h) } else { None });
+        let failure = self.recording.lock().failure_of(values);
+        if failure.is_some() {
+            checks::forget_tie();
+        }
+        failure.inspect(|f| self.fail_values(y, handles, f)).is_some()
+    }
+
     /// See [`crate::lost_value`].
     pub(crate) fn lost_value(&self, meta: &Meta, why: &str) -> u64 {
         let slot = Slot::empty(*meta);
@@ -72,7 +96,18 @@ impl Backend for Tpu {
         device::check()?;
         fit(y)?;
         let engine = crate::engine();
-        let Some(segment) = engine.push(op, x, y, handles)? else { return Ok(()) };
+        if checks::is_tracking() && engine.fails_now(op, x, y, handles) {
+            return Ok(());
+        }
+        let tied = match op {
+            Prim::Copy(_) if checks::is_tracking() => engine.record_tied(op, x, y, handles),
+            _ => None,
+        };
+        let cut = match tied {
+            None => engine.push(op, x, y, handles, None)?,
+            Some(cut) => cut?,
+        };
+        let Some(segment) = cut else { return Ok(()) };
         let at_once = segment.reason == CutReason::Strict || segment.reason == CutReason::Debug;
         match engine.run(*segment) {
             Err(f) if at_once => {
@@ -126,27 +161,33 @@ impl Backend for Tpu {
 
     fn read(&self, handle: u64, out: &mut [u8]) -> Result<()> {
         device::check()?;
-        let engine = crate::engine();
-        engine.copy_out(handle, out, CutReason::Read)?;
-        engine.answer_checks()
+        crate::engine().copy_out(handle, out, CutReason::Read)
     }
 
-    fn defer_check(&self, handle: u64, error: DeferredError) -> Result<()> {
+    #[inline]
+    fn overwrite(&self, old: u64, new: u64, is_update: bool) -> Result<u64> {
+        if checks::is_tracking() && !plan::is_active() {
+            return crate::engine().keep(old, new, is_update);
+        }
+        self.retain(new);
+        Ok(new)
+    }
+
+    fn defer_check(&self, handle: u64, error: DeferredError) -> Result<bool> {
         device::check()?;
-        let engine = crate::engine();
-        self.retain(handle);
-        if mode::get() == EagerMode::Debug {
-            return engine.settle(handle, error).map_or(Ok(()), Err);
-        }
-        let open = {
-            let mut checks = engine.checks.lock();
-            checks.push(Check { thread: std::thread::current().id(), finding: Finding::Open(handle, error) });
-            checks.len()
-        };
-        if open.is_multiple_of(MAX_OPEN_CHECKS) {
-            engine.settle_known_checks();
-        }
-        Ok(())
+        crate::engine().defer_check(handle, error)
+    }
+
+    fn has_checks(&self) -> bool {
+        crate::has_checks()
+    }
+
+    fn step_reads(&self, gradients: &[u64]) -> Result<()> {
+        crate::engine().step_reads(gradients)
+    }
+
+    fn step_errors(&self) -> Result<()> {
+        crate::engine().step_errors()
     }
 
     fn upload(&self, meta: &Meta, bytes: &[u8]) -> Result<u64> {
@@ -165,7 +206,10 @@ impl Backend for Tpu {
             .map_err(|e| Failure::device("copying to device tpu", &e).error())?;
         count(&COUNTERS.uploads, 1);
         count(&COUNTERS.upload_bytes, bytes.len() as u64);
-        let state = State::Held(Arc::new(Slot::ready(*meta, buffer)));
+        let host = (device.platform == Platform::Any && bytes.len() <= KEPT_BYTES && is_index(meta.dtype))
+            .then(|| HostValue::shared(meta, Arc::new(bytes.to_vec())).ok())
+            .flatten();
+        let state = State::Held(Arc::new(Slot::uploaded(*meta, buffer, host, device.platform.is_cpu())));
         Ok(crate::engine().recording.lock().new_entry(state).1)
     }
 

@@ -1,6 +1,7 @@
 //! Tests of the engine through tensors on device `tpu`, on the XLA:CPU plugin.
 
 mod cache;
+mod checks;
 mod collectives;
 mod interpret;
 mod keys;

@@ -111,7 +111,18 @@ impl<O: Settings> Groups<O> {
         let on_accelerator =
             self.parameters.iter().any(|p| backend::local(p.tensor().device()).kind == DeviceKind::Tpu);
         if on_accelerator {
-            backend::get()?.step_begins(self.id, true);
+            let backend = backend::get()?;
+            backend.step_begins(self.id, true);
+            if backend.has_checks() {
+                let gradients: Vec<Tensor> = self.parameters.iter().filter_map(|p| p.tensor().grad()).collect();
+                let is_local = |g: &&Tensor| g.device().kind == DeviceKind::Tpu;
+                let values: Vec<u64> =
+                    gradients.iter().filter(is_local).map(Tensor::device_value).collect::<Result<_>>()?;
+                if let Err(e) = backend.step_reads(&values) {
+                    backend.step_boundary();
+                    return Err(e);
+                }
+            }
         }
         let result = no_grad(|| {
             let mut start = 0;
@@ -131,7 +142,11 @@ impl<O: Settings> Groups<O> {
             Ok(())
         });
         if on_accelerator {
-            backend::get()?.step_boundary();
+            let backend = backend::get()?;
+            backend.step_boundary();
+            if backend.has_checks() {
+                return result.and(backend.step_errors());
+            }
         }
         result
     }

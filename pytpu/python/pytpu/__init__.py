@@ -5,6 +5,7 @@ module puts them in their places. Modules that take long to import (``nn``, ``op
 use.
 """
 
+import atexit as _atexit
 import importlib as _importlib
 import os as _os
 import sys as _sys
@@ -214,6 +215,17 @@ _C._set_package_folder(_os.path.dirname(__file__))
 
 if hasattr(_os, "register_at_fork"):
     _os.register_at_fork(before=_C._tpu_quiesce)
+
+
+def _show_unread_error():
+    """Print the error of a value on `tpu` that the program never read. This runs when it ends."""
+    try:
+        _C._tpu_tell_unread_errors(False)
+    except Exception as error:
+        print(f"torchtpu: the program ends with an error that it never read: {error}", file=_sys.stderr)
+
+
+_atexit.register(_show_unread_error)
 
 # This comes last: `__name__` becomes "torch" here.
 _as_torch.finish()

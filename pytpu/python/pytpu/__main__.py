@@ -164,6 +164,8 @@ def main():
 def _start():
     try:
         main()
+        # An error of device tpu that the program never saw ends it as an exception would.
+        pytpu._C._tpu_tell_unread_errors(True)
     except SystemExit:
         raise
     except BaseException as error:

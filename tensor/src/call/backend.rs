@@ -37,9 +37,13 @@ pub trait Backend: Sync + Send {
     /// Return the value that a tensor with the value `old` has after `new` is written over it, and add a reference to
     /// it. The default is `new`.
     ///
+    /// With `is_update`, the tensor is a parameter, or state that outlives the batch ([`Tensor::mark_state`],
+    /// [`updating`]). If `new` depends on
+    /// a [check](Backend::defer_check) that failed, the tensor keeps its value. An optimizer's step has the same effect.
+    ///
     /// # Errors
     /// The errors of computing it.
-    fn overwrite(&self, _old: u64, new: u64) -> Result<u64> {
+    fn overwrite(&self, _old: u64, new: u64, _is_update: bool) -> Result<u64> {
         self.retain(new);
         Ok(new)
     }
@@ -76,20 +80,23 @@ pub trait Backend: Sync + Send {
     /// # Errors
     /// When there is no device, or not enough memory on it.
     fn upload(&self, meta: &Meta, bytes: &[u8]) -> Result<u64>;
-    /// Check a 0-d `int64` value later. Unless it is [`ALL_WELL`], `error` makes an error from it, which the next call
-    /// that reads values or waits for the device raises (in a mode that executes at once, this call). The reference is
+    /// Check a 0-d `int64` value later. Unless it is [`ALL_WELL`], `error` makes an error from it. The reference is
     /// borrowed for the call.
+    ///
+    /// Return whether the check has not passed yet. Then the backend ties the result of the next
+    /// [`Copy`](crate::ops::convert::Copy) of this thread to the check. The error belongs to this result and to all
+    /// values that are computed from it: each read of one raises it.
     ///
     /// Only values show that an index is out of range. A deferred check reports it without a wait at every indexing op.
     /// The default reads the value at once.
     ///
     /// # Errors
-    /// The error of the check, or the errors of computing the value.
-    fn defer_check(&self, handle: u64, error: DeferredError) -> Result<()> {
+    /// The error of the check in a mode that executes at once, or the errors of computing the value.
+    fn defer_check(&self, handle: u64, error: DeferredError) -> Result<bool> {
         let mut found = [0u8; 8];
         self.read(handle, &mut found)?;
         match i64::from_ne_bytes(found) {
-            ALL_WELL => Ok(()),
+            ALL_WELL => Ok(false),
             wrong => Err(error(wrong)),
         }
     }
@@ -121,8 +128,29 @@ pub trait Backend: Sync + Send {
     /// Hint that the optimiser with the identity `optimizer` begins its step, and whether the tensors that it fills
     /// with numbers may be its state. The default does nothing.
     fn step_begins(&self, _optimizer: u64, _makes_state: bool) {}
+    /// Return whether a value may depend on a check that has not passed. Then an optimizer calls
+    /// [`Backend::step_reads`] with its gradients. The default is `false`.
+    fn has_checks(&self) -> bool {
+        false
+    }
+    /// Note the gradients that an optimizer's step reads. If one of them turns out to depend on a check that failed, the
+    /// step writes nothing. The default does nothing.
+    ///
+    /// # Errors
+    /// The error of a check that is known to have failed. The optimizer must not update anything then.
+    fn step_reads(&self, _gradients: &[u64]) -> Result<()> {
+        Ok(())
+    }
     /// Hint that a training step ends here. Optimisers call it. The default does nothing.
     fn step_boundary(&self) {}
+    /// Raise the error of a step that wrote nothing because a check failed, unless it was raised already. The default
+    /// does nothing.
+    ///
+    /// # Errors
+    /// That error.
+    fn step_errors(&self) -> Result<()> {
+        Ok(())
+    }
     /// Launch the recorded ops of all threads that recorded a collective, without waiting. The process is about to wait
     /// for another one, which may need these collectives. The default does nothing.
     fn launch_collectives(&self) {}
@@ -142,6 +170,48 @@ pub trait Backend: Sync + Send {
     /// # Errors
     /// When no plugin can be loaded.
     fn device_count(&self) -> Result<usize>;
+}
+
+thread_local! {
+    static IS_UPDATING: Cell<bool> = const { Cell::new(false) };
+    static IS_SHOWING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Set a flag of this thread until dropped.
+struct Flag(&'static std::thread::LocalKey<Cell<bool>>, bool);
+
+impl Flag {
+    fn set(flag: &'static std::thread::LocalKey<Cell<bool>>) -> Flag {
+        Flag(flag, flag.replace(true))
+    }
+}
+
+impl Drop for Flag {
+    fn drop(&mut self) {
+        self.0.set(self.1);
+    }
+}
+
+/// Run `f`, which writes state that outlives the batch, such as running statistics. See [`Backend::overwrite`].
+pub fn updating<R>(f: impl FnOnce() -> R) -> R {
+    let _flag = Flag::set(&IS_UPDATING);
+    f()
+}
+
+/// Whether this thread is in [`updating`].
+pub(crate) fn is_updating() -> bool {
+    IS_UPDATING.get()
+}
+
+/// Run `f`, which reads values to show them. An error that it shows counts as not raised yet.
+pub fn showing<R>(f: impl FnOnce() -> R) -> R {
+    let _flag = Flag::set(&IS_SHOWING);
+    f()
+}
+
+/// Whether this thread is in [`showing`].
+pub fn is_showing() -> bool {
+    IS_SHOWING.get()
 }
 
 /// Function that makes the error of a deferred check from the value that failed it.

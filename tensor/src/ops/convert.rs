@@ -206,6 +206,9 @@ impl Tensor {
                 let x = state::no_grad(|| self.contiguous())?;
                 let handle = be.upload(&meta, x.as_bytes().expect("contiguous and on cpu"))?;
                 let y = Tensor::from_device_value(&meta, handle);
+                if state::is_inference() {
+                    y.mark_inference();
+                }
                 Ok(if self.is_plain() { y } else { y.with_strides(strides::preserved(self)) })
             }
             (DeviceKind::Tpu | DeviceKind::Mesh, DeviceKind::Cpu) => {

@@ -2,7 +2,10 @@
 
 use crate::axes::{Axes, list};
 use crate::op::{Fused, KernelFn, Outs, Prim, Saves, VjpFn, same_device};
-use crate::ops::indexing::{count_up, defer_index, gather, index_add, index_copy, index_select, scatter_reduce};
+use crate::ops::indexing::{
+    count_up, defer_index, gather, guard, index_add, index_copy, index_select, index_select_in_range,
+    out_of_range_in_self, scatter_reduce,
+};
 use crate::ops::pointwise::{kernel_error, select, select_scalar};
 use crate::schema::{Args, Ret, Row, Sample, SampleArg, Scope, Tier, index, n, positive, t};
 use crate::types::compute::compute_dtype;
@@ -94,7 +97,7 @@ impl Fused for Embedding {
         let (w, idx) = (x[0], x[1]);
         let dims: Dims = idx.dims().iter().chain(&w.dims()[1..]).copied().collect();
         let flat = idx.reshape_dims(Dims::new(&[idx.numel()]))?;
-        let y = index_select(w, 0, &flat)?.reshape_dims(dims)?;
+        let y = index_select_in_range(w, 0, &flat)?.reshape_dims(dims)?;
         if !(state::grad_enabled() && y.requires_grad()) {
             return Ok(smallvec![y]);
         }
@@ -123,7 +126,14 @@ pub fn embedding(w: &Tensor, idx: &Tensor, padding_idx: i64, by_freq: bool) -> R
     if w.dims().len() != 2 {
         return Err(Error::runtime("'weight' must be 2-D"));
     }
-    dispatch::call(Prim::Embedding(Embedding { padding: usize::try_from(padding_idx).ok(), by_freq }), &[w, idx])
+    let idx = checked_rows(w, idx)?;
+    dispatch::call(Prim::Embedding(Embedding { padding: usize::try_from(padding_idx).ok(), by_freq }), &[w, &idx])
+}
+
+/// Return `idx`, on a device tied to the error of an index outside the table `w`.
+fn checked_rows(w: &Tensor, idx: &Tensor) -> Result<Tensor> {
+    let size = w.dims().first().copied().unwrap_or(0);
+    guard(idx, 0, size, move |i| out_of_range_in_self(i, size).in_op("index_select"))
 }
 
 /// `torch.embedding_renorm_`: scale down the rows that `idx` names to the norm `max`, if theirs is larger.
@@ -266,7 +276,7 @@ impl<'a> Bags<'a> {
         }
         let flat = indices.reshape_dims(Dims::new(&[indices.numel()]))?.to_dtype(DType::I64)?;
         let narrow = indices.dtype() == DType::I32 && offsets.dtype() == DType::I32;
-        let bags = Bags {
+        let mut bags = Bags {
             weight,
             places: if narrow { DType::I32 } else { DType::I64 },
             indices: flat,
@@ -278,11 +288,12 @@ impl<'a> Bags<'a> {
             padding,
         };
         bags.check_offsets()?;
+        bags.indices = checked_rows(bags.weight, &bags.indices)?;
         Ok(bags)
     }
     /// The first bag starts with the first index, and no bag follows the last.
-    fn check_offsets(&self) -> Result<()> {
-        let (o, n) = (&self.offsets, self.indices.numel() as i64);
+    fn check_offsets(&mut self) -> Result<()> {
+        let (o, n) = (&self.offsets.clone(), self.indices.numel() as i64);
         if o.numel() == 0 {
             return Ok(());
         }
@@ -309,8 +320,9 @@ impl<'a> Bags<'a> {
             DeviceKind::Meta => Ok(()),
             DeviceKind::Tpu | DeviceKind::Mesh => state::no_grad(|| {
                 let (head, tail) = (o.select(0, 0)?, o.select(0, -1)?);
-                defer_index(&head.ne_scalar(0i64)?, &head, move |v| first(v.to_string()))?;
-                defer_index(&tail.gt_scalar(n)?, &tail, move |v| last(v.to_string()))
+                let tied = defer_index(&head.ne_scalar(0i64)?, &head, move |v| first(v.to_string()))?.tied(o)?;
+                self.offsets = defer_index(&tail.gt_scalar(n)?, &tail, move |v| last(v.to_string()))?.tied(&tied)?;
+                Ok(())
             }),
         }
     }

@@ -181,6 +181,10 @@ impl Tensor {
     pub fn data(&self) -> Tensor {
         let t = self.detach();
         t.mark_unversioned();
+        if self.requires_grad() && self.is_leaf() {
+            // The alias has no sign that it is a parameter.
+            t.mark_state();
+        }
         t
     }
 

@@ -66,6 +66,8 @@ struct Storage {
     class: u8,
     /// Whether something outside of the library may read the memory, so that [`Tensor::is_resizable`] is false.
     is_exported: AtomicBool,
+    /// Whether it holds state that outlives a batch: see [`Tensor::mark_state`].
+    is_state: AtomicBool,
     /// Number of writes through [`Tensor::data`], which `version` leaves out.
     unseen: AtomicU32,
     keep: Option<Box<dyn Any + Send + Sync>>,
@@ -661,6 +663,7 @@ impl Storage {
             owner,
             class: class as u8,
             is_exported: AtomicBool::new(false),
+            is_state: AtomicBool::new(false),
             unseen: AtomicU32::new(0),
             keep: None,
         }

@@ -395,7 +395,8 @@ impl Tensor {
                     let base = info.base.clone();
                     at = base;
                 }
-                let value = be.overwrite(self.storage_value(), new.device_value()?)?;
+                let is_update = at.is_state() || backend::is_updating() || at.requires_grad() && at.is_leaf();
+                let value = be.overwrite(self.storage_value(), new.device_value()?, is_update)?;
                 be.release(self.replace_storage_value(value));
             }
         }

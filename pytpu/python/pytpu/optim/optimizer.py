@@ -101,8 +101,10 @@ def _wrap_step(step):
         if is_told:
             self._is_stepping = True
             # Tensors that a closure fills are not state.
-            _step_begins(id(self), not (args or kwargs))
+            is_checked = _step_begins(id(self), not (args or kwargs))
         try:
+            if is_told and is_checked:
+                self._read_gradients()
             out = step(self, *args, **kwargs)
             for hook in (*self._optimizer_step_post_hooks.values(), *_global_optimizer_post_hooks.values()):
                 hook(self, args, kwargs)
@@ -110,6 +112,8 @@ def _wrap_step(step):
             if is_told:
                 self._is_stepping = False
                 _step_boundary()
+        if is_told and is_checked:
+            _C._step_errors()
         return out
 
     wrapper.hooked = True
@@ -268,6 +272,15 @@ class Optimizer:
             for p in group["params"]:
                 return p.device.type == "tpu"
         return False
+
+    def _read_gradients(self):
+        """Raise the error of a gradient that depends on a check that failed, before anything is updated.
+
+        If it is known later, the step keeps the old values.
+        """
+        grads = [p.grad for group in self.param_groups for p in group["params"] if p.grad is not None]
+        grads = [getattr(g, "_local_tensor", g) for g in grads]
+        _C._step_reads([g for g in grads if g.device.type == "tpu"])
 
     # ---- hooks
 
@@ -576,8 +589,8 @@ class Optimizer:
             return None
         with torch.enable_grad():
             loss = closure()
-        if self._on_accelerator():
-            _step_begins(id(self), True)
+        if self._on_accelerator() and _step_begins(id(self), True):
+            self._read_gradients()
         return loss
 
     def _collect(self, group, sparse_error=None):

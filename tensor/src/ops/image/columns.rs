@@ -434,6 +434,7 @@ fn max_unpool(x: &Tensor, at: &Tensor, out: &[i64]) -> Result<Tensor> {
     let invalid =
         move |i: i64| Error::runtime(format!("Found an invalid max index: {i} (output volumes are of size {volume}"));
     let op = Scatter { dim: lead, kind: ScatterKind::Set, include_self: true };
+    let at = guard(&at, 0, plane, invalid.clone())?;
     let y = match dispatch::call(Prim::Scatter(op), &[&zeros, &at, &v]) {
         Ok(y) => y,
         Err(e) => {
@@ -441,7 +442,6 @@ fn max_unpool(x: &Tensor, at: &Tensor, out: &[i64]) -> Result<Tensor> {
             return Err(at.to_vec::<i64>().ok().and_then(outside).map_or(e, invalid));
         }
     };
-    guard(&at, 0, plane, invalid)?;
     y.reshape_dims(whole)
 }
 

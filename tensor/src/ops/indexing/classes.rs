@@ -18,6 +18,7 @@ pub fn one_hot(x: &Tensor, classes: i64) -> Result<Tensor> {
     }
     let (negative, too_large) =
         ("Class values must be non-negative.", "Class values must be smaller than num_classes.");
+    let mut x = x.clone();
     let classes = match (classes, x.device().kind) {
         (-1, DeviceKind::Meta) => {
             return Err(Error::not_implemented("one_hot of a meta tensor needs the number of classes"));
@@ -34,7 +35,8 @@ pub fn one_hot(x: &Tensor, classes: i64) -> Result<Tensor> {
             if classes == -1 { most } else { classes }
         }
         (n, DeviceKind::Tpu | DeviceKind::Mesh) => {
-            guard(x, 0, n.max(0) as usize, move |_| Error::runtime(too_large).in_op("one_hot"))?;
+            let error = move |v: i64| Error::runtime(if v < 0 { negative } else { too_large }).in_op("one_hot");
+            x = guard(&x, 0, n.max(0) as usize, error)?;
             n
         }
         (n, DeviceKind::Meta) => n,

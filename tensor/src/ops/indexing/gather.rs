@@ -358,8 +358,8 @@ pub fn gather(x: &Tensor, dim: i64, index: &Tensor) -> Result<Tensor> {
     }
     let (x1, i1) = (at_least_1d(x)?, at_least_1d(index)?);
     let size = x1.dims()[dim];
+    let i1 = guard(&i1, 0, size, move |i| unplaced_on_device(i, dim, size).in_op("gather"))?;
     let y = dispatch::call(Prim::Gather(Gather { dim }), &[&x1, &i1])?;
-    guard(index, 0, size, move |i| unplaced_on_device(i, dim, size).in_op("gather"))?;
     y.reshape_dims(*index.dims())
 }
 
@@ -413,9 +413,9 @@ fn scatter_kind(
         }
     }
     let size = x1.dims()[dim];
-    let y = dispatch::call(Prim::Scatter(op), &[&x1, &i1, &s1])?;
     let label = op.label();
-    guard(index, 0, size, move |i| unplaced_on_device(i, dim, size).in_op(label))?;
+    let i1 = guard(&i1, 0, size, move |i| unplaced_on_device(i, dim, size).in_op(label))?;
+    let y = dispatch::call(Prim::Scatter(op), &[&x1, &i1, &s1])?;
     y.reshape_dims(*x.dims())
 }
 

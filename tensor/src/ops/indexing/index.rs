@@ -331,11 +331,11 @@ impl Plan {
     fn points(&self) -> usize {
         self.indices.first().map_or(0, |i| i.dims().len())
     }
-    /// Arrange for errors on a device.
-    fn guard(&self, x: &Tensor, op: &'static str) -> Result<()> {
-        for (i, &d) in self.indices.iter().zip(&self.dims) {
+    /// Tie the indices to their errors, on a device.
+    fn guard(&mut self, x: &Tensor, op: &'static str) -> Result<()> {
+        for (i, &d) in self.indices.iter_mut().zip(&self.dims) {
             let size = x.dims()[d];
-            guard(i, -(size as i64), size, move |i| out_of_bounds(i, d, size).in_op(op))?;
+            *i = guard(i, -(size as i64), size, move |i| out_of_bounds(i, d, size).in_op(op))?;
         }
         Ok(())
     }
@@ -349,15 +349,15 @@ impl Plan {
 /// # Errors
 /// `Index` for indices that do not fit or are out of range.
 pub fn index(x: &Tensor, indices: &[Option<Tensor>]) -> Result<Tensor> {
-    let plan = Plan::new(x, indices)?;
+    let mut plan = Plan::new(x, indices)?;
     if plan.indices.is_empty() {
         return x.view_dims(*x.dims());
     }
+    plan.guard(x, "index")?;
     let front = plan.front(x)?;
     let mut operands: SmallVec<[&Tensor; 6]> = smallvec![&front];
     operands.extend(plan.indices.iter());
     let y = dispatch::call(Prim::Index(Index { dims: plan.dims }), &operands)?;
-    plan.guard(x, "index")?;
     if plan.before == 0 {
         return Ok(y);
     }
@@ -389,7 +389,7 @@ pub fn index_put(x: &Tensor, indices: &[Option<Tensor>], values: &Tensor, accumu
     if let Some(y) = put_by_mask(x, indices, &values, accumulate)? {
         return Ok(y);
     }
-    let plan = Plan::new(x, indices)?;
+    let mut plan = Plan::new(x, indices)?;
     if plan.indices.is_empty() {
         check_expands(&values, x.dims())?;
         let v = values.expand_dims(x.dims())?;
@@ -408,10 +408,10 @@ pub fn index_put(x: &Tensor, indices: &[Option<Tensor>], values: &Tensor, accumu
         let order: Vec<i64> = (b..b + p).chain(0..b).chain(b + p..to.len()).map(|d| d as i64).collect();
         if values.dims().is_empty() { values } else { values.expand_dims(&to)?.permute(&order)? }
     };
+    plan.guard(x, "index_put")?;
     let mut operands: SmallVec<[&Tensor; 6]> = smallvec![&front, &values];
     operands.extend(plan.indices.iter());
     let y = dispatch::call(Prim::IndexPut(IndexPut { dims: plan.dims, accumulate }), &operands)?;
-    plan.guard(x, "index_put")?;
     plan.back(&y)
 }
 

@@ -214,9 +214,9 @@ fn index_list(op: &str, index: &Tensor) -> Result<Tensor> {
 pub fn index_select(x: &Tensor, dim: i64, index: &Tensor) -> Result<Tensor> {
     let dim = normalize_dim(dim, x.dims().len())?;
     let (x1, i1) = (at_least_1d(x)?, index_list("index_select", index)?);
-    let y = dispatch::call(Prim::IndexSelect(IndexSelect { dim }), &[&x1, &i1])?;
     let size = x1.dims()[dim];
-    guard(&i1, 0, size, move |i| out_of_range_in_self(i, size).in_op("index_select"))?;
+    let i1 = guard(&i1, 0, size, move |i| out_of_range_in_self(i, size).in_op("index_select"))?;
+    let y = dispatch::call(Prim::IndexSelect(IndexSelect { dim }), &[&x1, &i1])?;
     if x.dims().is_empty() && y.numel() == 1 { y.view_dims(Dims::EMPTY) } else { Ok(y) }
 }
 
@@ -305,9 +305,8 @@ fn index_rows(x: &Tensor, dim: i64, index: &Tensor, src: &Tensor, accumulate: bo
             op.label()
         )));
     }
-    let y = dispatch::call(Prim::IndexAdd(op), &[&x1, &i1, &s1])?;
     let size = x1.dims()[dim];
-    guard(&i1, 0, size, move |i| {
+    let i1 = guard(&i1, 0, size, move |i| {
         if accumulate {
             out_of_range_in_self(i, size).in_op("index_add")
         } else {
@@ -315,6 +314,7 @@ fn index_rows(x: &Tensor, dim: i64, index: &Tensor, src: &Tensor, accumulate: bo
                 .in_op("index_copy")
         }
     })?;
+    let y = dispatch::call(Prim::IndexAdd(op), &[&x1, &i1, &s1])?;
     y.reshape_dims(*x.dims())
 }
 
@@ -348,7 +348,7 @@ pub fn index_fill(x: &Tensor, dim: i64, index: &Tensor, value: Operand<'_>) -> R
     }
     let (x1, i1) = (at_least_1d(x)?, index_list("index_fill", index)?);
     let size = x1.dims()[dim];
-    guard(&i1, -(size as i64), size, move |i| out_of_bounds(i, dim, size).in_op("index_fill"))?;
+    let i1 = guard(&i1, -(size as i64), size, move |i| out_of_bounds(i, dim, size).in_op("index_fill"))?;
     let wrapped = pointwise::select(&i1.lt_scalar(0)?, &i1.add_scalar(size as i64)?, &i1)?;
     let value = fill_value("index_fill_", x, value)?;
     dispatch::call(Prim::IndexAdd(IndexAdd { dim, accumulate: false }), &[&x1, &wrapped, &value])?
@@ -413,14 +413,14 @@ fn index_reduce(x: &Tensor, dim: i64, index: &Tensor, src: &Tensor, how: &str, i
     }
     let mut along = Dims::filled(1, x1.dims().len());
     along.set(d, index.numel());
+    let size = x1.dims()[d];
+    let index = guard(index, 0, size, move |i| out_of_range_in_self(i, size).in_op("index_reduce"))?;
     let at = index.reshape_dims(along)?.expand_dims(s1.dims())?;
     let op = Scatter { dim: d, kind, include_self };
-    let size = x1.dims()[d];
     let y = dispatch::call(Prim::Scatter(op), &[&x1, &at, &s1]).map_err(|e| {
         // The error about a wrong index differs from that of scatter.
         if e.message().contains("is out of bounds") { Error::index("index out of range in self") } else { e }
     })?;
-    guard(index, 0, size, move |i| out_of_range_in_self(i, size).in_op("index_reduce"))?;
     y.reshape_dims(*x.dims())
 }
 

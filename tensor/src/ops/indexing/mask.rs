@@ -132,16 +132,18 @@ pub fn masked_scatter(x: &Tensor, mask: &Tensor, source: &Tensor) -> Result<Tens
     };
     let n = source.numel();
     let flat = mask.reshape(&[-1])?;
-    match x.device().kind {
+    let flat = match x.device().kind {
         DeviceKind::Cpu if kernels::count_nonzero(&mask.view()) > n => return Err(too_few()),
         DeviceKind::Tpu | DeviceKind::Mesh => state::no_grad(|| {
             let ones = crate::ops::reduce::reduce(crate::ops::reduce::ReduceKind::Sum, &flat, None, false)?;
-            defer(&ones.gt_scalar(n as i64)?, too_few().in_op("masked_scatter"))
+            defer(&ones.gt_scalar(n as i64)?, too_few().in_op("masked_scatter"))?.tied(&flat)
         })?,
-        _ => {}
-    }
+        _ => flat,
+    };
+    let mask = flat.reshape_dims(dims)?;
     if n == 0 {
-        return Ok(x);
+        // On a device, the mask decides whether the result is an error.
+        return if x.device().kind.has_backend() { pointwise::select(&mask, &x, &x) } else { Ok(x) };
     }
     // The position of an element's value in the source is the number of ones up to it, minus one.
     let at = crate::ops::scan::cumsum(&flat, 0)?.sub_scalar(1)?.maximum_scalar(0)?.minimum_scalar(n as i64 - 1)?;

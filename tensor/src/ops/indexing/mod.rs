@@ -3,8 +3,8 @@
 //!
 //! On `cpu` a kernel checks every index before it writes anything. On `tpu` an index is known only when the program
 //! runs, and XLA moves a wrong one inwards (gather) or drops it (scatter). So each public function here also records
-//! one fused reduction that finds wrong indices, and the device raises the error when the host next reads or waits
-//! ([`crate::backend::Backend::defer_check`]). Gradients use indices that the forward pass has checked, and check
+//! one fused reduction that finds wrong indices, and ties the indices to it ([`Check::tied`]). A read of any value that
+//! was computed from tied indices raises the error. Gradients use the tied indices of the forward pass, and check
 //! nothing.
 //!
 //! Negative indices count from the end in advanced indexing, `take`, `put` and `index_fill`. In other functions they
@@ -53,30 +53,49 @@ fn lower_positions(f: &mut Func, index: &Value, size: usize, wrap: bool) -> Valu
     f.select(&negative, &wrapped, &index)
 }
 
-/// On a device, arrange for an error when an index is outside `low..size`. On `cpu` the kernel checks it.
+/// A check of values that are computed later. The op must read the operand that [`Check::tied`] returns.
+#[must_use]
+pub(crate) struct Check {
+    /// Whether the values are not known to be right.
+    is_open: bool,
+}
+
+impl Check {
+    const PASSED: Check = Check { is_open: false };
+
+    /// Return `x`, tied to the check: if the check fails, its error belongs to every value that is computed from the
+    /// result. Call it before another op is recorded.
+    pub(crate) fn tied(self, x: &Tensor) -> Result<Tensor> {
+        // The device ties the next copy: see `Backend::defer_check`.
+        if self.is_open { dispatch::call(Prim::Copy(super::convert::Copy), &[x]) } else { Ok(x.clone()) }
+    }
+}
+
+/// Return `index`, on a device tied to the error of an index outside `low..size`. On `cpu` the kernel checks it.
 pub(crate) fn guard(
     index: &Tensor,
     low: i64,
     size: usize,
     error: impl FnOnce(i64) -> Error + Send + Sync + 'static,
-) -> Result<()> {
+) -> Result<Tensor> {
     if !index.device().kind.has_backend() || index.numel() == 0 {
-        return Ok(());
+        return Ok(index.clone());
     }
     state::no_grad(|| {
         let bad = index.lt_scalar(low)?.logical_or(&index.ge_scalar(size as i64)?)?;
-        defer_index(&bad, index, error)
+        defer_index(&bad, index, error)?.tied(index)
     })
 }
 
-/// On a device, arrange for the error of one of the elements of `index` at which `bad` is true.
+/// On a device, check later that `bad` is false everywhere. The error is that of one of the elements of `index` at
+/// which it is true.
 pub(crate) fn defer_index(
     bad: &Tensor,
     index: &Tensor,
     error: impl FnOnce(i64) -> Error + Send + Sync + 'static,
-) -> Result<()> {
+) -> Result<Check> {
     if bad.numel() == 0 {
-        return Ok(());
+        return Ok(Check::PASSED);
     }
     // The smallest number means that no error was found. So an index of that value is stored as its neighbour, and
     // restored for the error.
@@ -92,11 +111,12 @@ pub(crate) fn defer_index(
             None => error,
         }
     };
-    backend::of(worst.device())?.defer_check(worst.device_value()?, Box::new(error))
+    let is_open = backend::of(worst.device())?.defer_check(worst.device_value()?, Box::new(error))?;
+    Ok(Check { is_open })
 }
 
-/// On a device, arrange for `error` when any element of `bad` is true.
-pub(crate) fn defer(bad: &Tensor, error: Error) -> Result<()> {
+/// On a device, check later that `bad` is false everywhere.
+pub(crate) fn defer(bad: &Tensor, error: Error) -> Result<Check> {
     defer_index(bad, &bad.to_dtype(DType::I64)?, move |_| error)
 }
 
@@ -104,7 +124,7 @@ fn out_of_bounds(index: i64, dim: usize, size: usize) -> Error {
     Error::index(format!("index {index} is out of bounds for dimension {dim} with size {size}"))
 }
 
-fn out_of_range_in_self(index: i64, size: usize) -> Error {
+pub(crate) fn out_of_range_in_self(index: i64, size: usize) -> Error {
     Error::index("index out of range in self").note(format!("an index is {index}, in a dimension of size {size}"))
 }
 

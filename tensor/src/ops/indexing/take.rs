@@ -67,9 +67,8 @@ pub fn take(x: &Tensor, index: &Tensor) -> Result<Tensor> {
 /// Advanced indexing of a vector.
 fn index_flat(x: &Tensor, index: &Tensor) -> Result<Tensor> {
     let size = x.numel();
-    let y = dispatch::call(Prim::Index(Index { dims: Dims::new(&[0]) }), &[x, index])?;
-    guard(index, -(size as i64), size, move |i| flat_error(out_of_bounds(i, 0, size), size).in_op("take"))?;
-    Ok(y)
+    let at = guard(index, -(size as i64), size, move |i| flat_error(out_of_bounds(i, 0, size), size).in_op("take"))?;
+    dispatch::call(Prim::Index(Index { dims: Dims::new(&[0]) }), &[x, &at])
 }
 
 /// The error of `take` and `put`, which is about elements.
@@ -119,8 +118,8 @@ pub fn put(x: &Tensor, index: &Tensor, source: &Tensor, accumulate: bool) -> Res
     }
     let op = IndexPut { dims: Dims::new(&[0]), accumulate };
     let (flat, at, src) = (x.reshape(&[-1])?, index.reshape(&[-1])?, source.reshape(&[-1])?);
+    let at = guard(&at, -(size as i64), size, move |i| flat_error(out_of_bounds(i, 0, size), size).in_op("put"))?;
     let y = dispatch::call(Prim::IndexPut(op), &[&flat, &src, &at]).map_err(|e| flat_error(e, size))?;
-    guard(index, -(size as i64), size, move |i| flat_error(out_of_bounds(i, 0, size), size).in_op("put"))?;
     y.reshape_dims(*x.dims())
 }
 

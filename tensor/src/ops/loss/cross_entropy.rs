@@ -530,14 +530,14 @@ pub fn cross_entropy(x: &Tensor, target: &Tensor, a: &CrossEntropyArgs<'_>) -> R
         return soft_cross_entropy(x, target, a);
     }
     let op = CrossEntropy { weight: a.weight.is_some(), ignore_index: a.ignore_index, smoothing: F64::new(smoothing) };
-    let target = &classes_of(x, target)?;
-    let mut inputs = vec![x, target];
+    let mut target = classes_of(x, target)?;
+    if target.device().kind.has_backend() && !x.dims().is_empty() {
+        // On `cpu` the kernel checks the targets.
+        target = checked_targets(&target, x.dims()[class_dim(x.dims().len())], a.ignore_index)?;
+    }
+    let mut inputs = vec![x, &target];
     inputs.extend(a.weight);
     let y = dispatch::call_n(Prim::CrossEntropy(op), &inputs)?;
-    if target.device().kind.has_backend() {
-        // On `cpu` the kernel checks the targets.
-        check_targets(target, x.dims()[class_dim(x.dims().len())], a.ignore_index)?;
-    }
     match a.reduction {
         Reduction::None => Ok(y[0].clone()),
         Reduction::Sum => y[0].sum(),
@@ -569,28 +569,30 @@ fn soft_cross_entropy(x: &Tensor, target: &Tensor, a: &CrossEntropyArgs<'_>) -> 
     }
 }
 
-/// Refuse targets that are no class: at once if the values are at hand, on a device when the host next reads.
-fn check_targets(target: &Tensor, classes: usize, ignore_index: i64) -> Result<()> {
+/// Return the targets. Refuse those that are no class, or on a device, tie the targets to the error.
+fn checked_targets(target: &Tensor, classes: usize, ignore_index: i64) -> Result<Tensor> {
     match target.device().kind {
         DeviceKind::Cpu => {}
         DeviceKind::Tpu | DeviceKind::Mesh if target.numel() > 0 => {
             return defer_targets(target, classes, ignore_index);
         }
-        _ => return Ok(()),
+        _ => return Ok(target.clone()),
     }
+    let given = target;
     let target = target.contiguous()?;
     let wrong = |t: &&i64| **t != ignore_index && !(0..classes as i64).contains(*t);
     match target.as_slice::<i64>().and_then(|v| v.iter().find(wrong)) {
         Some(t) => Err(Error::index(format!("Target {t} is out of bounds."))),
-        None => Ok(()),
+        None => Ok(given.clone()),
     }
 }
 
-fn defer_targets(target: &Tensor, classes: usize, ignore_index: i64) -> Result<()> {
+fn defer_targets(target: &Tensor, classes: usize, ignore_index: i64) -> Result<Tensor> {
     state::no_grad(|| {
         let outside = target.lt_scalar(0)?.logical_or(&target.ge_scalar(classes as i64)?)?;
         let bad = outside.logical_and(&target.ne_scalar(ignore_index)?)?;
-        crate::ops::indexing::defer_index(&bad, target, |t| Error::index(format!("Target {t} is out of bounds.")))
+        let error = |t| Error::index(format!("Target {t} is out of bounds."));
+        crate::ops::indexing::defer_index(&bad, target, error)?.tied(target)
     })
 }
 
@@ -620,7 +622,7 @@ pub fn nll_loss(
             w.dtype().scalar_type()
         )));
     }
-    check_targets(target, classes, ignore_index)?;
+    let target = &checked_targets(target, classes, ignore_index)?;
     let op = CrossEntropy { weight: weight.is_some(), ignore_index, smoothing: F64::new(0.0) };
     let weight = weight.map(Tensor::detach);
     let (counts, safe, row_weight) = op.rows(target, weight.as_ref(), x.dtype())?;

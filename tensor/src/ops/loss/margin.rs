@@ -83,7 +83,7 @@ pub fn multi_margin_loss(
     }
     const OUTSIDE: &str = "target out of range";
     let at = target.reshape_dims(Dims::new(&[batch, 1]))?;
-    guard(&at, 0, classes, |_| Error::runtime(OUTSIDE))?;
+    let at = guard(&at, 0, classes, |_| Error::runtime(OUTSIDE))?;
     let own = or_out_of_range(gather(&v, 1, &at), OUTSIDE)?;
     let mut z = v.sub(&own)?.add_scalar(margin)?;
     let others = crate::ops::indexing::count_up(classes, x.device())?.ne(&at)?;
@@ -121,7 +121,7 @@ pub fn multilabel_margin_loss(x: &Tensor, target: &Tensor, r: Reduction) -> Resu
     expect_long(target)?;
     const OUTSIDE: &str = "argument #2 'target' is out of range";
     let t = target.reshape_dims(*v.dims())?;
-    guard(&t, -1, classes, |_| Error::runtime(OUTSIDE))?;
+    let t = guard(&t, -1, classes, |_| Error::runtime(OUTSIDE))?;
     // Targets after the first negative one do not count.
     let listed = t.lt_scalar(0i64)?.to_dtype(DType::I64)?.cumsum(1)?.eq_scalar(0i64)?;
     let lowest = Tensor::number(Scalar::Int(0), DType::I64)?;

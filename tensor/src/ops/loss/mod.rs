@@ -108,18 +108,19 @@ fn binary_cross_entropy(x: &Tensor, target: &Tensor, weight: Option<&Tensor>, r:
         )));
     }
     expect_float("binary_cross_entropy", x)?;
-    state::no_grad(|| -> Result<()> {
+    let outside = state::no_grad(|| {
         let x = x.detach();
-        let outside = x.ge_scalar(0.0)?.logical_and(&x.le_scalar(1.0)?)?.logical_not()?;
-        let error = || Error::runtime("all elements of input should be between 0 and 1");
-        if x.device().kind.has_backend() {
-            return super::indexing::defer(&outside, error().in_op("binary_cross_entropy"));
-        }
-        match outside.to_dtype(DType::I64)?.sum()?.scalar_bits() {
-            Some(n) if n != 0 => Err(error()),
-            _ => Ok(()),
-        }
+        x.ge_scalar(0.0)?.logical_and(&x.le_scalar(1.0)?)?.logical_not()
     })?;
+    let error = Error::runtime("all elements of input should be between 0 and 1");
+    let x = &if x.device().kind.has_backend() {
+        state::no_grad(|| super::indexing::defer(&outside, error.in_op("binary_cross_entropy")))?.tied(x)?
+    } else {
+        match state::no_grad(|| outside.to_dtype(DType::I64)?.sum())?.scalar_bits() {
+            Some(n) if n != 0 => return Err(error),
+            _ => x.clone(),
+        }
+    };
     let one_less = |t: &Tensor| t.neg()?.add_scalar(1.0);
     let loss = target.mul(&bounded_log(x)?)?.add(&one_less(target)?.mul(&bounded_log(&one_less(x)?)?)?)?.neg()?;
     reduced(

@@ -45,14 +45,14 @@ fn wrong_end(end: i64, size: usize) -> Error {
     ))
 }
 
-/// On a device, arrange for an error if `ends` are wrong. On `cpu` the kernel checks them.
-fn guard(ends: &Tensor, size: usize) -> Result<()> {
+/// Return `ends`, on a device tied to the error of wrong ones. On `cpu` the kernel checks them.
+fn guard(ends: &Tensor, size: usize) -> Result<Tensor> {
     if !ends.device().kind.has_backend() || ends.numel() == 0 {
-        return Ok(());
+        return Ok(ends.clone());
     }
     state::no_grad(|| {
         let bad = ends.lt(&starts(ends)?)?.logical_or(&ends.gt_scalar(size as i64)?)?; // C1
-        defer_index(&bad, ends, move |end| wrong_end(end, size))
+        defer_index(&bad, ends, move |end| wrong_end(end, size))?.tied(ends)
     })
 }
 
@@ -319,7 +319,7 @@ pub(super) fn grouped_mm(
         (3, 2) => db[1],
         _ => da[1],
     };
-    guard(ends, size)?;
+    let ends = &guard(ends, size)?;
     match (ra, rb) {
         (2, 3) => call(false, a, b, ends),
         // The groups divide the columns of `b`, which are the rows of the transposed product.

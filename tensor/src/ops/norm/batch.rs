@@ -387,7 +387,8 @@ fn update_running(running: Option<&Tensor>, batch: &Tensor, momentum: f64, facto
     state::no_grad(|| {
         let batch = narrowed(batch.clone(), compute_dtype(r.dtype()))?;
         let step = batch.mul_scalar(momentum * factor)?;
-        inplace::assign(r, &narrowed(widened(r)?.mul_scalar(1.0 - momentum)?.add(&step)?, r.dtype())?)
+        let moved = narrowed(widened(r)?.mul_scalar(1.0 - momentum)?.add(&step)?, r.dtype())?;
+        backend::updating(|| inplace::assign(r, &moved))
     })
 }
 
@@ -494,7 +495,8 @@ pub(super) fn instance_norm(x: &Tensor, p: &BatchNormArgs<'_>) -> Result<Tensor>
         for (running, copies) in [(p.running_mean, rm), (p.running_var, rv)] {
             if let (Some(r), Some(c)) = (running, copies) {
                 state::no_grad(|| {
-                    inplace::assign(r, &c.reshape_dims(Dims::new(&[d[0], d[1]]))?.mean_dim(&[0], false)?)
+                    let mean = c.reshape_dims(Dims::new(&[d[0], d[1]]))?.mean_dim(&[0], false)?;
+                    backend::updating(|| inplace::assign(r, &mean))
                 })?;
             }
         }

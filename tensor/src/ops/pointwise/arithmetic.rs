@@ -22,7 +22,7 @@ pub fn binary(kind: BinaryKind, a: &Tensor, b: &Tensor) -> Result<Tensor> {
         };
     }
     if same && !is_float_only(kind) {
-        check_divisor(kind, a, b)?;
+        let b = &check_divisor(kind, a, b)?;
         return dispatch::call(Prim::Binary(Binary(kind)), &[a, b]);
     }
     arith(kind, Operand::Tensor(a), Operand::Tensor(b))
@@ -138,7 +138,7 @@ pub fn arith(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>) -> Result<Tensor>
         _ if is_narrow(dtype) && keeps_number(kind, a, b) => narrow_with_number(kind, a, b, dtype),
         _ => {
             let (a, b) = (as_tensor(a, dtype)?, as_tensor(b, dtype)?);
-            check_divisor(kind, &a, &b)?;
+            let b = check_divisor(kind, &a, &b)?;
             dispatch::call(Prim::Binary(Binary(kind)), &[&a, &b])
         }
     }
@@ -182,8 +182,7 @@ fn number_beside(kind: BinaryKind, a: &Tensor, s: Scalar) -> Result<Tensor> {
         return if a.device().kind == DeviceKind::Cpu { Ok(narrowed(&wide, dtype)?.unwrap_or(wide)) } else { Ok(wide) };
     }
     let b = Tensor::number(s, dtype)?;
-    check_divisor(kind, a, &b)?;
-    Ok(b)
+    check_divisor(kind, a, &b)
 }
 
 /// A number of `f32` in a 16-bit dtype, if rounding does not change it.
@@ -221,23 +220,23 @@ fn narrow_with_number(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>, dtype: D
     }
 }
 
-/// Refuse integer division by zero on a device: at once if the divisor is a number, else when the host next reads. On
-/// `cpu` the kernel checks it.
+/// Return the divisor `b`. On a device, refuse a number that is zero in integer division, and tie other divisors to the
+/// error. On `cpu` the kernel checks it.
 #[inline]
-fn check_divisor(kind: BinaryKind, a: &Tensor, b: &Tensor) -> Result<()> {
+fn check_divisor(kind: BinaryKind, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     if !matches!(kind, BinaryKind::FloorDivide | BinaryKind::Remainder | BinaryKind::Fmod)
         || !b.dtype().is_int()
         || (!a.device().kind.has_backend() && !b.device().kind.has_backend())
         || a.numel() == 0
         || b.numel() == 0
     {
-        return Ok(());
+        return Ok(b.clone());
     }
     let error = Error::runtime("ZeroDivisionError");
     if b.device().kind == DeviceKind::Cpu {
-        return if matches!(b.item()?, Scalar::Int(0)) { Err(error) } else { Ok(()) };
+        return if matches!(b.item()?, Scalar::Int(0)) { Err(error) } else { Ok(b.clone()) };
     }
-    crate::state::no_grad(|| crate::ops::indexing::defer(&b.eq_scalar(0)?, error))
+    crate::state::no_grad(|| crate::ops::indexing::defer(&b.eq_scalar(0)?, error)?.tied(b))
 }
 
 /// The in-place form.

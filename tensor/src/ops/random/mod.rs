@@ -204,10 +204,8 @@ fn bernoulli_of(p: &Tensor, meta: &Meta, generator: Option<&Generator>) -> Resul
         DeviceKind::Meta => Tensor::empty(meta),
         DeviceKind::Tpu | DeviceKind::Mesh => {
             let bad = p.ge_scalar(0.0)?.logical_and(&p.le_scalar(1.0)?)?.logical_not()?;
-            super::indexing::defer(
-                &bad,
-                Error::runtime("Expected p_in >= 0 && p_in <= 1 to be true, but got false.").in_op("bernoulli"),
-            )?;
+            let error = Error::runtime("Expected p_in >= 0 && p_in <= 1 to be true, but got false.");
+            let p = super::indexing::defer(&bad, error.in_op("bernoulli"))?.tied(p)?;
             with(generator, meta.device, |g| {
                 let s = Source { generator: g, dims: meta.dims, device: meta.device };
                 s.unit(DType::F32)?.lt(&p.to_dtype(DType::F32)?)?.to_dtype(meta.dtype)
@@ -270,16 +268,14 @@ pub fn multinomial(x: &Tensor, draws: i64, replacement: bool, generator: Option<
         DeviceKind::Tpu | DeviceKind::Mesh => {
             let w = x.to_dtype(working(x.dtype()))?;
             let bad = w.ge_scalar(0.0)?.logical_and(&w.isfinite()?)?.logical_not()?;
-            super::indexing::defer(
-                &bad,
-                Error::runtime("probability tensor contains either `inf`, `nan` or element < 0").in_op("multinomial"),
-            )?;
+            let error = Error::runtime("probability tensor contains either `inf`, `nan` or element < 0");
+            let w = super::indexing::defer(&bad, error.in_op("multinomial"))?.tied(&w)?;
             let total = super::scan::cumsum(&w, -1)?;
             let all = total.narrow(r as i64 - 1, categories as i64 - 1, 1)?;
-            super::indexing::defer(
-                &all.le_scalar(0.0)?,
-                Error::runtime("invalid multinomial distribution (sum of probabilities <= 0)").in_op("multinomial"),
-            )?;
+            let error = Error::runtime("invalid multinomial distribution (sum of probabilities <= 0)");
+            let w = super::indexing::defer(&all.le_scalar(0.0)?, error.in_op("multinomial"))?.tied(&w)?;
+            let total = super::scan::cumsum(&w, -1)?;
+            let all = total.narrow(r as i64 - 1, categories as i64 - 1, 1)?;
             with(generator, meta.device, |g| {
                 if replacement {
                     let s = Source { generator: g, dims, device: meta.device };
@@ -317,23 +313,23 @@ fn normal_of(mean: Operand<'_>, std: Operand<'_>, generator: Option<&Generator>)
         }
         sample(Distribution::Normal(0.0, std), &x.meta().with_dims(dims), generator)
     };
-    let check = |s: &Tensor| -> Result<()> {
+    let checked = |s: &Tensor| -> Result<Tensor> {
         let bad = s.detach().lt_scalar(0.0)?;
         let error = || Error::runtime("normal expects all elements of std >= 0.0");
         match s.device().kind {
-            DeviceKind::Tpu | DeviceKind::Mesh => super::indexing::defer(&bad, error()),
+            DeviceKind::Tpu | DeviceKind::Mesh => super::indexing::defer(&bad, error())?.tied(s),
             DeviceKind::Cpu if torchtpu_kernels::index::count_nonzero(&bad.view()) > 0 => Err(error()),
-            _ => Ok(()),
+            _ => Ok(s.clone()),
         }
     };
     state::no_grad(|| match (mean, std) {
         (Operand::Tensor(m), Operand::Scalar(s)) => draw(m, *m.dims(), s.to_f64())?.add(m),
         (Operand::Scalar(m), Operand::Tensor(s)) => {
-            check(s)?;
+            let s = &checked(s)?;
             draw(s, *s.dims(), 1.0)?.mul(s)?.add_scalar(m.to_f64())
         }
         (Operand::Tensor(m), Operand::Tensor(s)) => {
-            check(s)?;
+            let s = &checked(s)?;
             let dims = crate::op::broadcast_dims(m.dims(), s.dims())?;
             draw(m, dims, 1.0)?.mul(s)?.add(m)
         }

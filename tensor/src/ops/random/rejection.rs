@@ -349,10 +349,8 @@ pub fn poisson(rate: &Tensor, generator: Option<&Generator>) -> Result<Tensor> {
     let record = |g: &Generator| {
         let w = x.to_dtype(working(dtype))?;
         let bad = w.ge_scalar(0.0)?.logical_not()?;
-        crate::ops::indexing::defer(
-            &bad,
-            Error::runtime("invalid Poisson rate, expected rate to be non-negative").in_op("poisson"),
-        )?;
+        let error = Error::runtime("invalid Poisson rate, expected rate to be non-negative").in_op("poisson");
+        let w = crate::ops::indexing::defer(&bad, error)?.tied(&w)?;
         let w = select_scalar(&bad, 0.0, &w)?.minimum_scalar(1e30)?;
         tried(Proposal::Poisson, &w, &w, g)?.to_dtype(dtype)
     };

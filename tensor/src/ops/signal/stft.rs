@@ -189,11 +189,11 @@ fn istft(a: &Args<'_>) -> Result<Ret> {
     let (y, envelope) = (y.narrow(1, start, stop - start)?, envelope.narrow(1, start, stop - start)?);
     let bad = envelope.abs()?.lt_scalar(1e-11)?;
     let error = || Error::runtime("window overlap add min: 0");
-    match x.device().kind {
-        DeviceKind::Tpu | DeviceKind::Mesh => crate::ops::indexing::defer(&bad, error())?,
+    let envelope = match x.device().kind {
+        DeviceKind::Tpu | DeviceKind::Mesh => crate::ops::indexing::defer(&bad, error())?.tied(&envelope)?,
         DeviceKind::Cpu if bad.to_vec::<bool>()?.contains(&true) => return Err(error()),
-        _ => {}
-    }
+        _ => envelope,
+    };
     let mut y = y.div(&envelope)?;
     if end > stop {
         // After the last frame the signal is zero.

@@ -34,9 +34,13 @@ fn refuse(bad: &Tensor, error: Error) -> Result<()> {
     if any.item()?.to_i64() != 0 { Err(error) } else { Ok(()) }
 }
 
-/// [`refuse`] at the next read, if reading now would cut the trace.
-fn refuse_later(bad: &Tensor, error: Error) -> Result<()> {
-    if bad.device().kind.has_backend() { indexing::defer(bad, error) } else { refuse(bad, error) }
+/// Return `x`, and [`refuse`] now, or tie `x` to the error if reading now would cut the trace.
+fn refuse_later(bad: &Tensor, error: Error, x: &Tensor) -> Result<Tensor> {
+    if bad.device().kind.has_backend() {
+        return indexing::defer(bad, error)?.tied(x);
+    }
+    refuse(bad, error)?;
+    Ok(x.clone())
 }
 
 fn sizes(x: &Tensor) -> Vec<i64> {

@@ -34,9 +34,10 @@ fn quantile(name: &str, x: &Tensor, q: &Tensor, dim: Option<i64>, keep: bool, ho
     }
     let rank = x.dims().len();
     let d = dim.map(|d| normalize_dim(d, rank)).transpose()?;
-    refuse_later(
+    let q = &refuse_later(
         &q.detach().lt_scalar(0.0)?.logical_or(&q.detach().gt_scalar(1.0)?)?,
         Error::runtime(format!("{name}() q values must be in the range [0, 1]")),
+        q,
     )?;
     // The rows, sorted, along the last dimension.
     let rows = match d {

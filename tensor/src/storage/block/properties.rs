@@ -138,6 +138,15 @@ impl Tensor {
         let st = self.storage();
         st.owner != Owner::Foreign && !st.is_exported.load(Ordering::Relaxed)
     }
+    /// Record that the storage holds state that outlives a batch, as buffers of modules do. Writes keep the old value if
+    /// the new one depends on a check that failed. See [`Backend::overwrite`](crate::backend::Backend::overwrite).
+    pub fn mark_state(&self) {
+        self.storage().is_state.store(true, Ordering::Relaxed);
+    }
+    /// Whether the storage holds state that outlives a batch.
+    pub(crate) fn is_state(&self) -> bool {
+        self.storage().is_state.load(Ordering::Relaxed)
+    }
     /// Record that something outside of the library, such as a NumPy array, may read the memory from now on.
     pub fn mark_exported(&self) {
         self.storage().is_exported.store(true, Ordering::Relaxed);

@@ -420,6 +420,8 @@ class Module:
             replaced = hook(self, name, tensor)
             if replaced is not None:
                 tensor = replaced
+        if tensor is not None:
+            torch._C._mark_state(tensor)
         self._buffers[name] = tensor
         if persistent:
             self._non_persistent_buffers_set.discard(name)
@@ -924,7 +926,8 @@ class Module:
                     param.grad = fn(param.grad.data).requires_grad_(requires_grad)
         for name, buffer in self._buffers.items():
             if buffer is not None:
-                self._buffers[name] = fn(buffer)
+                buffer = self._buffers[name] = fn(buffer)
+                torch._C._mark_state(buffer)
         return self
 
     if TYPE_CHECKING:
