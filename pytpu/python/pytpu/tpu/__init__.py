@@ -92,6 +92,10 @@ def synchronize(device: _C.device | str | int | None = None) -> None:
 
     Args:
         device: Accepted for compatibility.
+
+    Raises:
+        IndexError: An index or a class is out of range, and no error was raised for it yet. Its values stay errors.
+        RuntimeError: The same for other checks of values, or a program failed.
     """
     _C._tpu_synchronize()
 
