@@ -1,6 +1,8 @@
 """`torch.tpu.export` and `torch.tpu.load_export`: a function as one portable program in a file."""
 
+import json
 import os
+import zipfile
 
 import pytest
 
@@ -74,6 +76,95 @@ def test_damaged_files_are_refused(model, tmp_path):
         torch.tpu.load_export(tmp_path / "none")
     with pytest.raises(OSError):
         torch.tpu.export(model, torch.zeros(1, 2, dtype=torch.long)).save(tmp_path / "no" / "folder")
+
+
+def rewritten(path, change):
+    """Change the parts of a file by a function of the dict of their bytes."""
+    with zipfile.ZipFile(path) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    change(parts)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in parts.items():
+            archive.writestr(name, data)
+
+
+def with_manifest(**changes):
+    def change(parts):
+        manifest = json.loads(parts["manifest.json"]) | changes
+        parts["manifest.json"] = json.dumps({k: v for k, v in manifest.items() if v != "absent"}).encode()
+
+    return change
+
+
+def put(name, data):
+    return lambda parts: parts.update({name: data})
+
+
+DEEP = b'{"list": [' * 2000 + b"]}" * 2000
+NESTED = json.loads('{"list": [' * 300 + "]}" * 300)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        with_manifest(inputs=None),
+        with_manifest(inputs=[[[2, 5]]]),
+        with_manifest(inputs=[[[2, -5], "int64"]]),
+        with_manifest(inputs=[[[2, 5], "nan"]]),
+        with_manifest(inputs=[[[2, 5], "float32"]]),
+        with_manifest(outputs=[]),
+        with_manifest(outputs=[[[2, 5, 3], "float64"]]),
+        with_manifest(call={}),
+        with_manifest(call={"tensor": 7}),
+        with_manifest(call={"object": 1}),
+        with_manifest(call=NESTED),
+        with_manifest(results={"tensor": -1}),
+        with_manifest(results={"value": [1]}),
+        with_manifest(arguments=[5]),
+        with_manifest(arguments=["none"]),
+        with_manifest(arguments=[True]),
+        with_manifest(places=[99]),
+        with_manifest(places="absent"),
+        put("manifest.json", b"[]"),
+        put("manifest.json", b"5"),
+        put("manifest.json", DEEP),
+        put("manifest.json", b'{"format": "torchtpu export 1", "inputs": "\\ud800"}'),
+        put("program.mlir", b"nonsense"),
+        put("program.mlir", b"\xff"),
+        put("constants.safetensors", b""),
+        lambda parts: parts.pop("program.mlir"),
+    ],
+)
+def test_parts_that_do_not_fit_together_are_refused(model, tmp_path, change):
+    path = tmp_path / "model.export"
+    torch.tpu.export(model, torch.zeros(2, 5, dtype=torch.long)).save(path)
+    rewritten(path, change)
+    with pytest.raises(ValueError, match="is not a file of torch.tpu.export, or it is damaged"):
+        torch.tpu.load_export(path)
+
+
+def test_a_small_file_cannot_fill_the_memory(model, tmp_path):
+    path = tmp_path / "model.export"
+    torch.tpu.export(model, torch.zeros(2, 5, dtype=torch.long)).save(path)
+    rewritten(path, put("program.mlir", bytes(300 << 20)))
+    assert path.stat().st_size < 1 << 20
+    with pytest.raises(ValueError, match="which is refused for a file of this size"):
+        torch.tpu.load_export(path)
+
+
+def test_large_constants_of_zeros_can_be_loaded(tmp_path):
+    path, zeros = tmp_path / "zeros.export", torch.zeros(80 << 20, device="tpu")
+    torch.tpu.export(lambda x: x + zeros[:2], torch.zeros(2)).save(path)
+    assert torch.tpu.load_export(path)(torch.ones(2)).tolist() == [1, 1]
+
+
+def test_links_and_permissions_of_an_export_stay(model, tmp_path):
+    (tmp_path / "real").write_bytes(b"old")
+    (tmp_path / "real").chmod(0o640)
+    (tmp_path / "link").symlink_to("real")
+    torch.tpu.export(model, torch.zeros(2, 5, dtype=torch.long)).save(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "real").stat().st_mode & 0o777 == 0o640
+    assert torch.tpu.load_export(tmp_path / "real").inputs == [([2, 5], "int64")]
 
 
 @pytest.mark.skipif(

@@ -1,12 +1,14 @@
 """User-defined operators: ``torch.tpu.stablehlo_op`` and ``torch.tpu.pallas``."""
 
 import functools
+import hashlib
 import json
 import os
 import pathlib
 import re
 import subprocess
 import sys
+import zlib
 
 import pytest
 
@@ -759,6 +761,7 @@ def op(x: object, *, k: int = 1):
 
 CACHED = """
 import sys
+import zlib
 import pytpu as torch
 op = torch.tpu.pallas.jax_op("a::b", "kernels:op")
 for device in ("cpu", "tpu"):
@@ -847,6 +850,7 @@ def test_a_file_holds_the_operator(tmp_path, device):
         loaded(p, x, k=0.25)
     code = f"""
 import sys
+import zlib
 import pytpu as torch
 loaded = torch.tpu.pallas.load({str(file)!r})
 print(loaded({{"w": torch.ones(3, 2)}}, torch.zeros(4, 3), k=0.5)["y"].sum().item(), "jax" in sys.modules)
@@ -901,6 +905,72 @@ def test_damaged_files_are_refused(tmp_path):
             pallas.load(file)
     with pytest.raises(FileNotFoundError):
         pallas.load(tmp_path / "none")
+
+
+def kernel_file(content):
+    """Return the bytes of a file with this content and a right checksum."""
+    data = zlib.compress(content if isinstance(content, bytes) else json.dumps(content).encode())
+    return b"torchtpu custom kernel 1\n" + hashlib.sha256(data).hexdigest().encode() + b"\n" + data
+
+
+TWICE = """func.func public @main(%x: tensor<2xf32>) -> tensor<2xf32> {
+  %y = stablehlo.add %x, %x : tensor<2xf32>
+  return %y : tensor<2xf32>
+}"""
+KERNEL = {
+    "name": "test::twice",
+    "args": [[[2], "float32"]],
+    "call": [["tuple", [["tensor", 0]]], ["dict", []]],
+    "exports": {"cpu": {"plain": {"text": TWICE, "form": 0}}},
+}
+
+
+def exports(**changes):
+    return {"cpu": {"plain": {"text": TWICE, "form": 0} | changes}}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        [],
+        {},
+        KERNEL | {"name": 5},
+        KERNEL | {"name": "\ud800"},
+        KERNEL | {"args": None},
+        KERNEL | {"args": [[[3], "float32"]]},
+        KERNEL | {"args": [[[2.5], "float32"]]},
+        KERNEL | {"exports": []},
+        KERNEL | {"exports": {"cpu": {}}},
+        KERNEL | {"exports": exports(text=None)},
+        KERNEL | {"exports": exports(text="nonsense")},
+        KERNEL | {"exports": exports(form=1)},
+        KERNEL | {"exports": exports(form={"set": [0]})},
+        KERNEL | {"exports": exports(form={"dict": [0]})},
+        KERNEL | {"exports": exports(why=3)},
+        KERNEL | {"exports": exports(backward=TWICE)},
+        KERNEL | {"exports": exports(backward=TWICE, visible=-1, inputs=[["input", 0]], results=[0])},
+        KERNEL | {"exports": exports(backward=TWICE, visible=1, inputs=[["none", 0]], results=[0])},
+        KERNEL | {"exports": exports(backward=TWICE, visible=1, inputs=[["input", 9]], results=[0])},
+        KERNEL | {"exports": exports(backward=TWICE, visible=1, inputs=[["cotangent", 0]], results=["x"])},
+        b"[" * 100_000,
+        b"{",
+        b"\xff",
+    ],
+)
+def test_kernel_files_of_another_structure_are_refused(tmp_path, content):
+    file = tmp_path / "op.kernel"
+    file.write_bytes(kernel_file(KERNEL))
+    assert pallas.load(file)(torch.ones(2)).tolist() == [2, 2]
+    file.write_bytes(kernel_file(content))
+    with pytest.raises(ValueError, match="is damaged"):
+        pallas.load(file)
+
+
+def test_a_small_kernel_file_cannot_fill_the_memory(tmp_path):
+    file = tmp_path / "op.kernel"
+    file.write_bytes(kernel_file(b" " * (300 << 20)))
+    with pytest.raises(ValueError, match="which is refused"):
+        pallas.load(file)
 
 
 @needs_jax

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import json
 import os
+import struct
 import zipfile
+import zlib
 from typing import TYPE_CHECKING
 
 import pytpu as torch
 from pytpu import _C, safetensors
+from pytpu._replace_file import replacing
 
+from . import _artefact
 from ._custom import stablehlo_op
 
 if TYPE_CHECKING:
@@ -132,17 +137,10 @@ class Exported:
         with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr("manifest.json", json.dumps(self._manifest, indent=1))
             archive.writestr("program.mlir", self.stablehlo)
-            archive.writestr("constants.safetensors", safetensors.save(self.constants))
-        path = os.fspath(path)
-        temporary = f"{path}.{os.getpid()}.tmp"
-        try:
-            with open(temporary, "wb") as file:
-                file.write(data.getvalue())
-            os.replace(temporary, path)
-        except OSError:
-            if os.path.exists(temporary):
-                os.remove(temporary)
-            raise
+            # Constants of zeros would become smaller by a factor that `load_export` refuses.
+            archive.writestr("constants.safetensors", safetensors.save(self.constants), zipfile.ZIP_STORED)
+        with replacing(path) as file:
+            file.write(data.getvalue())
 
 
 def export(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Exported:
@@ -217,12 +215,77 @@ def load_export(path: str | os.PathLike[str]) -> Exported:
     """
     shown = os.fspath(path)
     try:
-        with zipfile.ZipFile(path) as archive:
-            manifest = json.loads(archive.read("manifest.json"))
-            text = archive.read("program.mlir").decode()
-            constants = safetensors.load(archive.read("constants.safetensors"))
-    except (zipfile.BadZipFile, KeyError, ValueError, EOFError, safetensors.SafetensorError) as error:
+        with open(path, "rb") as file, zipfile.ZipFile(file) as archive:
+            left = _artefact.expanded_limit(os.fstat(file.fileno()).st_size)
+            found = []
+            for name in ("manifest.json", "program.mlir", "constants.safetensors"):
+                info = archive.getinfo(name)
+                left -= info.file_size
+                if left < 0:
+                    raise ValueError(f"{name} has {info.file_size} bytes, which is refused for a file of this size")
+                found.append(archive.read(info))
+        manifest = _artefact.json_of(found[0])
+        _artefact.expect(isinstance(manifest, dict), "the manifest")
+        text, constants = found[1].decode(), safetensors.load(found[2])
+        if manifest.get("format") == _FORMAT:
+            _check(manifest, text, constants)
+    except (*_DAMAGE, safetensors.SafetensorError) as error:
+        # A wrong position in the file gives this error of the system.
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:
+            raise
         raise ValueError(f"{shown} is not a file of torch.tpu.export, or it is damaged: {error}") from None
     if manifest.get("format") != _FORMAT:
         raise ValueError(f"{shown} has the format {manifest.get('format')!r}, but {_FORMAT!r} is read")
     return Exported(manifest, text, constants)
+
+
+# The errors of `zipfile` for wrong directories, wrong compression and encryption.
+_DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    KeyError,
+    ValueError,
+    EOFError,
+    OSError,
+    OverflowError,
+    NotImplementedError,
+    RuntimeError,
+    struct.error,
+)
+
+
+def _check(manifest, text, constants):
+    """Raise a `ValueError` if the parts of a file do not fit together."""
+    expect = _artefact.expect
+    _artefact.check_described(manifest.get("inputs"), "the description of the inputs")
+    _artefact.check_described(manifest.get("outputs"), "the description of the outputs")
+    inputs, outputs = manifest["inputs"], manifest["outputs"]
+    _check_structure(manifest.get("call"), len(inputs))
+    _check_structure(manifest.get("results"), len(outputs))
+    arguments, places = manifest.get("arguments"), manifest.get("places")
+    expect(isinstance(arguments, list), "the list of arguments")
+    for a in arguments:
+        expect(a in constants if isinstance(a, str) else _artefact.is_count(a, len(inputs)), "an argument")
+    kernel = _C._CustomKernel("exported::program", text, None)
+    given = [_described(constants[a]) if isinstance(a, str) else inputs[a] for a in arguments]
+    expect(_artefact.described(kernel.args) == given, "the description of the arguments")
+    found = _artefact.described(kernel.results)
+    expect(isinstance(places, list) and len(places) == len(outputs), "the list of results")
+    expect(all(_artefact.is_count(p, len(found)) for p in places), "the list of results")
+    expect([found[p] for p in places] == outputs, "the description of the outputs")
+
+
+def _check_structure(structure, count):
+    """Check a structure, as `_structure` makes it, of `count` tensors."""
+    what = "the structure of the arguments or results"
+    _artefact.expect(isinstance(structure, dict) and len(structure) == 1, what)
+    ((kind, content),) = structure.items()
+    if kind == "tensor":
+        _artefact.expect(_artefact.is_count(content, count), what)
+    elif kind == "value":
+        _artefact.expect(content is None or isinstance(content, (bool, int, float, str)), what)
+    else:
+        wanted = {"list": list, "tuple": list, "dict": dict}.get(kind)
+        _artefact.expect(wanted is not None and isinstance(content, wanted), what)
+        for part in content.values() if isinstance(content, dict) else content:
+            _check_structure(part, count)
