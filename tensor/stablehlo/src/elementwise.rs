@@ -66,9 +66,17 @@ impl Func {
 
     /// Apply an operation of two operands of one type with its full name: `"stablehlo.add"`, `"chlo.next_after"`.
     ///
-    /// The result has that type too, except for `stablehlo.complex`, which joins a real and an imaginary part.
+    /// The result has that type too, except for `stablehlo.complex`, which joins a real and an imaginary part. Integers
+    /// are divided by [`nonzero`](Func::nonzero) divisors.
     pub fn binary(&mut self, op: &'static str, a: &Value, b: &Value) -> Value {
         assert!(a.ty() == b.ty(), "{op} (C1): operands {} and {} differ in type", a.ty(), b.ty());
+        let safe;
+        let b = if b.element().is_integer() && matches!(op, "stablehlo.divide" | "stablehlo.remainder") {
+            safe = self.nonzero(b);
+            &safe
+        } else {
+            b
+        };
         if op == "stablehlo.complex" {
             let ty = a.ty().with_element(match a.element() {
                 ElementType::F32 => ElementType::C64,

@@ -1,12 +1,12 @@
 //! The function under construction: arguments, values, constants and the printed module.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::fmt::Write as _;
 
 use crate::library::{Library, push_libraries};
 use crate::literal::{push_complex, push_dense, push_f64, push_i64, push_integer};
-use crate::{ElementType, Type};
+use crate::{Direction, ElementType, Type};
 
 /// A value of a [`Func`]: an argument or the result of an operation.
 ///
@@ -127,6 +127,8 @@ pub struct Func {
     pub(crate) token: Option<Value>,
     /// Positions of elements, by the names of values.
     windows: HashMap<u32, Window>,
+    /// The names of integer values that have no element of zero.
+    nonzero: HashSet<u32>,
     /// The operands of reshapes, by the names of results.
     reshaped: HashMap<u32, Value>,
     /// The libraries whose functions the program calls.
@@ -353,7 +355,26 @@ impl Func {
     /// The integer `v` in every element, exact in every integer type.
     pub fn splat_i64(&mut self, v: i64, ty: &Type) -> Value {
         let at = if ty.shape.contains(&0) { &[0][..] } else { &[] };
-        self.constant_with(ty, |text| push_dense(text, at, |text, _| push_i64(text, v, ty.element)))
+        let value = self.constant_with(ty, |text| push_dense(text, at, |text, _| push_i64(text, v, ty.element)));
+        if v != 0 {
+            self.nonzero.insert(value.id);
+        }
+        value
+    }
+
+    /// The integers `x`, with 1 in place of each 0. A division by this value is defined everywhere.
+    ///
+    /// Compilers may compute a division before the program runs, and StableHLO's own folding of `0 / 0` ends the process
+    /// by a signal. So a division must be safe by itself, whatever is known about its operands.
+    pub fn nonzero(&mut self, x: &Value) -> Value {
+        if self.nonzero.contains(&x.id) {
+            return x.clone();
+        }
+        let (zero, one) = (self.splat_i64(0, x.ty()), self.splat_i64(1, x.ty()));
+        let is_zero = self.compare(Direction::Eq, x, &zero);
+        let value = self.select(&is_zero, &one, x);
+        self.nonzero.insert(value.id);
+        value
     }
 
     /// The complex number `re + im i` in every element.

@@ -133,6 +133,19 @@ modules! {
         ];
         ops.map(|op| f.binary(op, &x, &y)).to_vec()
     };
+    division_by_integers: |f| {
+        // Only a divisor that may be zero is replaced, and only once.
+        let (x, y) = (arg(f, &[4], S64), arg(f, &[4], S64));
+        let (two, zero, floats) = (f.splat_i64(2, x.ty()), f.splat_i64(0, x.ty()), arg(f, &[4], F32));
+        let safe = f.nonzero(&y);
+        vec![
+            f.binary("stablehlo.divide", &x, &two),
+            f.binary("stablehlo.divide", &x, &safe),
+            f.binary("stablehlo.remainder", &x, &safe),
+            f.binary("stablehlo.remainder", &x, &zero),
+            f.binary("stablehlo.divide", &floats, &floats),
+        ]
+    };
     compares: |f| {
         let mut outputs = vec![];
         for e in [F32, BF16, S64, U8, Pred] {

@@ -262,10 +262,7 @@ fn lower_binary(kind: BinaryKind, f: &mut Func, a: &Value, b: &Value) -> Value {
         Gcd => return lower_gcd(f, a, b),
         Lcm => {
             let g = lower_gcd(f, a, b);
-            let (zero, one) = (f.splat_i64(0, a.ty()), f.splat_i64(1, a.ty()));
-            let none = f.compare(Direction::Eq, &g, &zero);
-            let safe = f.select(&none, &one, &g);
-            let y = f.binary("stablehlo.divide", a, &safe);
+            let y = f.binary("stablehlo.divide", a, &g);
             let y = f.binary("stablehlo.multiply", &y, b);
             return lower_unary(UnaryKind::Abs, f, &y);
         }
@@ -280,6 +277,8 @@ fn lower_binary(kind: BinaryKind, f: &mut Func, a: &Value, b: &Value) -> Value {
             return f.convert(&y, e);
         }
         Remainder => {
+            let safe = if e.is_integer() { f.nonzero(b) } else { b.clone() };
+            let b = &safe;
             let zero = if e.is_float() { f.splat(0.0, a.ty()) } else { f.splat_i64(0, a.ty()) };
             let r = f.binary("stablehlo.remainder", a, b);
             let nonzero = f.compare(Direction::Ne, &r, &zero);
@@ -308,6 +307,7 @@ fn lower_binary(kind: BinaryKind, f: &mut Func, a: &Value, b: &Value) -> Value {
             return f.select(&by_zero, &plain, &q);
         }
         FloorDivide => {
+            let b = &f.nonzero(b);
             let q = f.binary("stablehlo.divide", a, b);
             let r = f.binary("stablehlo.remainder", a, b);
             let zero = f.splat_i64(0, a.ty());
@@ -427,10 +427,9 @@ fn lower_gcd(f: &mut Func, a: &Value, b: &Value) -> Value {
             f.reduce(&live, torchtpu_stablehlo::ReduceKind::Or, &all)
         },
         |f, s| {
-            let (zero, one) = (f.splat_i64(0, s[0].ty()), f.splat_i64(1, s[0].ty()));
+            let zero = f.splat_i64(0, s[0].ty());
             let done = f.compare(Direction::Eq, &s[0], &zero);
-            let divisor = f.select(&done, &one, &s[0]);
-            let r = f.binary("stablehlo.remainder", &s[1], &divisor);
+            let r = f.binary("stablehlo.remainder", &s[1], &s[0]);
             vec![f.select(&done, &zero, &r), f.select(&done, &s[1], &s[0])]
         },
     );
