@@ -86,7 +86,8 @@ fn copy_same(x: &View, out: &mut ViewMut) {
         2 => copy_2,
         4 => copy_4,
         8 => copy_8,
-        _ => copy_16,
+        16 => copy_16,
+        _ => crate::refuse_dtype(out.dtype()),
     };
     // SAFETY: views cover their memory; sizes and dtypes agree.
     unsafe { run(f, &[0.0; 4], out.sizes(), Operand::raw_output(out), [Operand::raw_input(x)]) };
@@ -167,7 +168,8 @@ fn copy_transposed(x: &View, out: &mut ViewMut) -> bool {
                         2 => square::<u16>(from, cols.steps[0], to, rows.steps[1], height, width),
                         4 => square::<u32>(from, cols.steps[0], to, rows.steps[1], height, width),
                         8 => square::<u64>(from, cols.steps[0], to, rows.steps[1], height, width),
-                        _ => square::<[u64; 2]>(from, cols.steps[0], to, rows.steps[1], height, width),
+                        16 => square::<[u64; 2]>(from, cols.steps[0], to, rows.steps[1], height, width),
+                        _ => crate::refuse_dtype(out.dtype()),
                     }
                 }
             }

@@ -60,6 +60,12 @@ pub fn refuse_complex(dtype: DType) -> ! {
     panic!("kernel of real numbers called with {}", dtype.name())
 }
 
+/// Panic in a kernel that has no loop for the size of a dtype. A loop of another size would leave the view.
+#[cold]
+pub(crate) fn refuse_dtype(dtype: DType) -> ! {
+    panic!("kernel called with {}, of {} bytes", dtype.name(), dtype.size_bytes())
+}
+
 /// Run a block with `$T` bound to the Rust type of a [`DType`]: one arm per listed type, and one for all others.
 #[doc(hidden)]
 #[macro_export]

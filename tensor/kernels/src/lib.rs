@@ -46,6 +46,7 @@ mod view;
 pub mod widened;
 
 pub use dtype::{DType, compute_dtype};
+pub(crate) use element::refuse_dtype;
 pub use element::{Element, refuse_complex};
 pub use error::KernelError;
 pub use half::{bf16, f16};

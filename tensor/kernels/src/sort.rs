@@ -388,7 +388,8 @@ pub fn searchsorted(
                 unsafe {
                     match out_dtype {
                         DType::I32 => Address::<i32>::of(out.at(0)).write(o, low as i32),
-                        _ => Address::<i64>::of(out.at(0)).write(o, low as i64),
+                        DType::I64 => Address::<i64>::of(out.at(0)).write(o, low as i64),
+                        d => crate::refuse_dtype(d),
                     }
                 }
             }

@@ -386,7 +386,8 @@ pub(crate) fn find(kind: BinaryKind, dtype: DType) -> Option<Loop<2>> {
         DType::I32 => of_i32(kind),
         DType::C64 => of_c64(kind),
         DType::C128 => of_c128(kind),
-        _ => of_i64(kind),
+        DType::I64 => of_i64(kind),
+        DType::F16 | DType::BF16 => None, // `compute_dtype` returns neither
     }
 }
 
@@ -515,7 +516,8 @@ pub fn compare(kind: CompareKind, a: &View, b: &View, out: &mut ViewMut) -> Resu
         DType::I32 => cmp_i32(kind),
         DType::C64 => cmp_c64(kind),
         DType::C128 => cmp_c128(kind),
-        _ => cmp_i64(kind),
+        DType::I64 => cmp_i64(kind),
+        DType::F16 | DType::BF16 => None, // `compute_dtype` returns neither
     };
     let Some(f) = f else { return Err(unsupported(kind.name(), a.dtype())) };
     // SAFETY: views cover their memory; sizes and dtypes agree.

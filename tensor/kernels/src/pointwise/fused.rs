@@ -316,7 +316,8 @@ pub fn select(cond: &View, a: &View, b: &View, out: &mut ViewMut) {
         2 => select_2,
         4 => select_4,
         8 => select_8,
-        _ => select_16,
+        16 => select_16,
+        _ => crate::refuse_dtype(out.dtype()),
     };
     let ins = [cond, a, b].map(Operand::raw_input);
     // SAFETY: views cover their memory; sizes and dtypes agree; values are moved as bits.

@@ -497,7 +497,8 @@ fn find(kind: UnaryKind, dtype: DType) -> Option<Loop<1>> {
         DType::I32 => of_i32(kind),
         DType::C64 => of_c64(kind),
         DType::C128 => of_c128(kind),
-        _ => of_i64(kind),
+        DType::I64 => of_i64(kind),
+        DType::F16 | DType::BF16 => None, // `compute_dtype` returns neither
     }
 }
 
