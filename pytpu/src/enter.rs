@@ -151,6 +151,9 @@ fn error_of_panic(text: &str) -> PyErr {
     if text.starts_with(torchtpu_kernels::memory::NO_MEMORY) {
         return OutOfMemoryError::new_err(text.to_string());
     }
+    if text.starts_with(torchtpu_tensor::block::OTHER_DEVICE) {
+        return PyRuntimeError::new_err(text.to_string());
+    }
     PyRuntimeError::new_err(format!("internal error, please report it: {text}"))
 }
 

@@ -642,6 +642,18 @@ pub fn same_device(x: &[&Tensor]) -> Result<crate::Device> {
     same_device_slow(x)
 }
 
+/// Refuse tensors of different devices, numbers included. The parts of a mesh are left to its ops.
+///
+/// # Errors
+/// `Runtime`, in PyTorch's wording.
+pub(crate) fn check_same_device(x: &Tensor, y: &Tensor) -> Result<()> {
+    let is_mesh = |t: &Tensor| t.device().kind == crate::DeviceKind::Mesh;
+    if x.device() == y.device() || is_mesh(x) || is_mesh(y) {
+        return Ok(());
+    }
+    Err(Error::runtime(format!("{}{} and {}!", crate::block::OTHER_DEVICE, x.device(), y.device())))
+}
+
 fn same_device_slow(x: &[&Tensor]) -> Result<crate::Device> {
     let number = |t: &Tensor| t.dims().is_empty() && t.device().kind == crate::DeviceKind::Cpu;
     let mut found: Option<crate::Device> = None;
@@ -656,10 +668,7 @@ fn same_device_slow(x: &[&Tensor]) -> Result<crate::Device> {
                 ));
             }
             Some(d) => {
-                return Err(Error::runtime(format!(
-                    "Expected all tensors to be on the same device, but found at least two devices, {d} and {}!",
-                    t.device()
-                )));
+                return Err(Error::runtime(format!("{}{d} and {}!", crate::block::OTHER_DEVICE, t.device())));
             }
         }
     }

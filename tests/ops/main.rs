@@ -3,6 +3,7 @@
 //! There is no test code per op. Known gaps are rows of [`LIMITS`], each with its reason.
 
 mod axes;
+mod devices;
 mod generated;
 mod gradients;
 mod samples;

@@ -39,6 +39,9 @@ use torchtpu_kernels::memory;
 use torchtpu_kernels::{Element, View, ViewMut};
 use word::Word;
 
+/// First words of the text with which a read of another device's memory unwinds.
+pub const OTHER_DEVICE: &str = "Expected all tensors to be on the same device, but found at least two devices, ";
+
 /// The owner of a storage's elements.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -514,41 +517,61 @@ impl Tensor {
         }
     }
 
+    /// Address of the first element, for a kernel on the host.
+    ///
+    /// # Panics
+    /// Unwinds for a tensor of another device, by [`refuse_other_device`](Tensor::refuse_other_device).
+    #[inline(always)]
+    fn host_ptr(&self) -> usize {
+        let p = self.data_ptr();
+        if p == 0 {
+            self.refuse_other_device();
+        }
+        p
+    }
+    /// Unwind with PyTorch's text unless the tensor is on `cpu`. An op that checks the devices of its operands never
+    /// comes here; for any other op this is the last line before a read of memory that is not there.
+    #[cold]
+    #[inline(never)]
+    fn refuse_other_device(&self) {
+        if self.device().kind != DeviceKind::Cpu {
+            std::panic::resume_unwind(Box::new(format!("{OTHER_DEVICE}cpu and {}!", self.device())));
+        }
+    }
+
     /// The elements of a `cpu` tensor, for a kernel to read.
     #[inline(always)]
     pub(crate) fn view(&self) -> View<'_> {
-        debug_assert!(self.device().kind == DeviceKind::Cpu);
         // SAFETY: `alias` and `empty` keep every layout within its storage, which the handle keeps alive.
-        unsafe { View::new(self.data_ptr() as *const u8, self.dims(), self.strides(), self.dtype()) }
+        unsafe { View::new(self.host_ptr() as *const u8, self.dims(), self.strides(), self.dtype()) }
     }
     /// The elements with other sizes and strides (a broadcast), for a kernel to read.
     #[inline(always)]
     pub(crate) fn view_as<'a>(&'a self, dims: &'a [usize], strides: &'a [usize]) -> View<'a> {
         assert!(dims.contains(&0) || reach(dims, strides) <= reach(self.dims(), self.strides()));
         // SAFETY: the assertion keeps the layout within this tensor's own reach.
-        unsafe { View::new(self.data_ptr() as *const u8, dims, strides, self.dtype()) }
+        unsafe { View::new(self.host_ptr() as *const u8, dims, strides, self.dtype()) }
     }
     /// The elements of a contiguous tensor as one row; `n` is their number.
     #[inline(always)]
     pub(crate) fn view_flat<'a>(&'a self, n: &'a [usize; 1]) -> View<'a> {
-        debug_assert!(self.is_contiguous() && n[0] == self.numel() && self.device().kind == DeviceKind::Cpu);
+        debug_assert!(self.is_contiguous() && n[0] == self.numel());
         // SAFETY: contiguous elements within the storage.
-        unsafe { View::new(self.data_ptr() as *const u8, n, &[1], self.dtype()) }
+        unsafe { View::new(self.host_ptr() as *const u8, n, &[1], self.dtype()) }
     }
     /// [`Tensor::view_flat`] for writing.
     #[inline(always)]
     pub(crate) fn view_flat_mut<'a>(&'a self, n: &'a [usize; 1]) -> ViewMut<'a> {
-        debug_assert!(self.is_contiguous() && n[0] == self.numel() && self.device().kind == DeviceKind::Cpu);
+        debug_assert!(self.is_contiguous() && n[0] == self.numel());
         // SAFETY: the elements are contiguous and lie within the storage.
-        unsafe { ViewMut::new(self.data_ptr() as *mut u8, n, &[1], self.dtype()) }
+        unsafe { ViewMut::new(self.host_ptr() as *mut u8, n, &[1], self.dtype()) }
     }
     /// The elements of a `cpu` tensor, for a kernel to write.
     #[inline(always)]
     pub(crate) fn view_mut(&self) -> ViewMut<'_> {
-        debug_assert!(self.device().kind == DeviceKind::Cpu);
         // SAFETY: `alias` and `empty` keep every layout within its storage. Tensors are shared mutable memory, as the
         // module's documentation says.
-        unsafe { ViewMut::new(self.data_ptr() as *mut u8, self.dims(), self.strides(), self.dtype()) }
+        unsafe { ViewMut::new(self.host_ptr() as *mut u8, self.dims(), self.strides(), self.dtype()) }
     }
     /// The elements as a slice, if the tensor is contiguous, on `cpu` and of type `T`.
     ///

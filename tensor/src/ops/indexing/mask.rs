@@ -82,6 +82,7 @@ pub fn masked_select(x: &Tensor, mask: &Tensor) -> Result<Tensor> {
     if mask.dtype() != DType::Bool {
         return Err(Error::runtime("masked_select: expected BoolTensor for mask"));
     }
+    crate::op::check_same_device(x, mask)?;
     let dims = crate::op::broadcast_dims(x.dims(), mask.dims())?;
     let (x, mask) = (x.expand_dims(&dims)?, mask.expand_dims(&dims)?);
     if x.device().kind == DeviceKind::Cpu && !crate::graph::may_need_grad(&[&x]) {

@@ -698,6 +698,7 @@ pub const ROWS: &[Row] = &[
             let x = a.tensor(0)?;
             inplace::check_writable(x)?;
             inplace::check_apart(x, a.tensor(1)?)?;
+            crate::op::check_same_device(x, a.tensor(1)?)?;
             inplace::assign(x, &bernoulli_of(&a.tensor(1)?.detach(), x.meta(), a.opt_generator(2)?)?)?;
             Ok(Ret::Tensor(x.clone()))
         },
