@@ -163,3 +163,29 @@ def test_a_drop_that_panics_keeps_the_exception_that_is_being_raised(monkeypatch
 def test_want_of_memory_in_a_kernel_is_an_out_of_memory_error():
     with pytest.raises(torch.OutOfMemoryError, match="tried to allocate 12345 bytes"):
         torch._C._panics.give_up(12345)
+
+
+def test_no_function_panics_for_tensors_without_dimensions():
+    x, i = torch.tensor(2.0), torch.tensor(1)
+    calls = [(x, d) for d in (0, -1, 1, [0], [0, 0])] + [(x, 0, 0), (x, 0, i), (x, 0, i, x), (x, [0], [0]), (x, 0, 1, 1)]
+    calls += [(x, x, d) for d in (0, [0], [0, 0])] + [([x], 0), ([x, x], 0), (x, None, 0), (x, None, [0]), (x,), (x, x)]
+    panics = []
+    for name in sorted(dir(torch._C._ops)):
+        function = getattr(torch._C._ops, name)
+        if name.startswith("__") or not callable(function):
+            continue
+        for args in calls:
+            try:
+                function(*args)
+            except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError) as error:
+                if "please report it" in str(error):
+                    panics.append(f"{name}{args}: {error}")
+    assert not panics
+
+
+def test_shifts_without_dimensions_are_index_errors(device):
+    for shift in (torch.fft.fftshift, torch.fft.ifftshift):
+        for dim in (0, -1, [0]):
+            with pytest.raises(IndexError, match="tensor has no dimensions"):
+                shift(torch.tensor(1.0, device=device), dim)
+    assert torch.linalg.tensorsolve(torch.tensor(1.0), torch.tensor(2.0), dims=[0]).item() == 2

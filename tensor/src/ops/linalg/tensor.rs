@@ -31,7 +31,7 @@ fn tensorsolve(a: &Tensor, b: &Tensor, dims: Option<&[i64]>) -> Result<Tensor> {
     let mut moved = a.clone();
     if let Some(dims) = dims {
         let from: Vec<usize> = dims.iter().map(|&d| normalize_dim(d, r)).collect::<Result<_>>()?;
-        let to: Vec<i64> = (r - from.len()..r).map(|d| d as i64).collect();
+        let to: Vec<i64> = (r as i64 - from.len() as i64..r as i64).collect();
         moved = a.movedim(&from.iter().map(|&d| d as i64).collect::<Vec<_>>(), &to)?;
     }
     let at = b.dims().len().min(r);

@@ -277,6 +277,10 @@ fn shifted(a: &Args<'_>, back: bool) -> Result<Ret> {
     if dims.is_empty() {
         return Ok(x.clone().into());
     }
+    if x.dims().is_empty() {
+        let d = dims[0];
+        return Err(Error::index(format!("Dimension specified as {d} but tensor has no dimensions")));
+    }
     let mut by = Vec::new();
     for &d in &dims {
         let size = x.dims()[normalize_dim(d, x.dims().len())?] as i64;
