@@ -415,6 +415,10 @@ fn assign(x: &Tensor, key: Vec<Item>, value: Tensor, number: Option<Scalar>) -> 
             None => Arg::Tensor(value),
         };
         let overload = if number.is_some() { "Scalar" } else { "Tensor" };
+        if inplace::overlaps_itself(x) {
+            ops::call(&format!("masked_fill_.{overload}"), &[Arg::Tensor(x), Arg::Tensor(mask), fill])?;
+            return Ok(());
+        }
         let filled = |alias: &Tensor| run("masked_fill", overload, &[Arg::Tensor(alias), Arg::Tensor(mask), fill]);
         return Ok(inplace::apply(x, filled)?);
     }

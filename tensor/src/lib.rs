@@ -38,6 +38,7 @@ mod types;
 
 pub use call::{autocast, backend, comm, dispatch, policy};
 pub use record::{graph, hooks, remade, saved, site};
+pub(crate) use storage::overlap;
 pub use storage::{block, dlpack, host, inplace, strides, view};
 use types::{device, error, scalar};
 pub use types::{dims, local, meta, state, warning};

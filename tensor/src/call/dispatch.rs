@@ -391,6 +391,7 @@ pub(crate) fn call_into(op: &Prim, x: &[&Tensor], out: &Tensor) -> Result<bool> 
     if meta != *out.meta()
         || !op.has_kernel()
         || out.is_written_with_care()
+        || crate::overlap::overlaps_itself(out)
         || x.iter().any(|t| t.is_lazy() || partly_overlaps(t, out))
     {
         return Ok(false);

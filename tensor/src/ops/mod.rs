@@ -455,6 +455,11 @@ pub const FAMILIES: &[Family] = &[
     Family::new("foreach", foreach::OTHERS),
 ];
 
+/// Whether each element of the result of `row` comes from the operands' elements at the same place.
+pub(crate) fn is_elementwise(row: &Row) -> bool {
+    FAMILIES.iter().any(|f| f.is_elementwise && f.rows.iter().any(|r| r.schema == row.schema))
+}
+
 /// The kernels that programs may call.
 pub(crate) const KERNEL_CALLS: &[Entry] = &[
     Entry::of::<matmul::Dot>(),

@@ -2,7 +2,7 @@
 
 use super::{Arg, Args, Ret, Sample, Schema, Ty};
 use crate::policy::Policies;
-use crate::{DType, Result, Tensor, inplace};
+use crate::{DType, DeviceKind, Result, Tensor, dispatch, inplace, overlap, state};
 
 /// The place where Python finds an op.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -142,6 +142,8 @@ pub struct Row {
     pub in_place_aliasing: Aliasing,
     /// The function that writes a tensor that repeats its elements, if PyTorch lets `name_` do so.
     pub writes_repeated: Option<WriteRepeated>,
+    /// The function that writes a tensor that [overlaps itself](crate::overlap), for rows that write some elements.
+    pub writes_overlapping: Option<WriteRepeated>,
     /// Whether the `out=` form exists. It is derived from `call`.
     pub has_out: bool,
     /// The dtype that `out` must have.
@@ -184,6 +186,7 @@ impl Row {
             in_place_function: false,
             in_place_aliasing: Aliasing::InStep,
             writes_repeated: None,
+            writes_overlapping: None,
             has_out: true,
             out_dtype: OutDType::Cast,
             out_shape: OutShape::ResizedWithWarning,
@@ -243,6 +246,11 @@ impl Row {
     /// Let `name_` write a tensor that repeats its elements, by this function.
     pub const fn writes_repeated(mut self, f: WriteRepeated) -> Row {
         self.writes_repeated = Some(f);
+        self
+    }
+    /// Let `name_` write a tensor that overlaps itself by this function.
+    pub const fn writes_overlapping(mut self, f: WriteRepeated) -> Row {
+        self.writes_overlapping = Some(f);
         self
     }
     /// Remove `out=`: views, tuples of views, functions that return no tensor.
@@ -324,10 +332,25 @@ impl Row {
     /// # Errors
     /// The errors of the op. `Runtime` if an operand or argument 0 has elements in memory that the call must not write.
     pub fn call_in_place(&self, args: &Args<'_>) -> Result<Ret> {
+        if let Some(Arg::Tensor(x)) = args.0.first()
+            && overlap::is_written_in_order(x)
+            && self.write_in_order(x, args)?
+        {
+            return Ok(Ret::Tensor((*x).clone()));
+        }
         if let InPlace::By(f) = self.in_place {
             return f(args);
         }
         let x = args.tensor(0)?;
+        self.check_aliasing(x, args)?;
+        match self.writes_repeated {
+            Some(write) if inplace::repeats_elements(x) => write(self, x, args)?,
+            _ => inplace::apply(x, |x| self.call_on(x, args))?,
+        }
+        Ok(Ret::Tensor(x.clone()))
+    }
+    /// Refuse operands that share memory with `x` which the call must not write.
+    fn check_aliasing(&self, x: &Tensor, args: &Args<'_>) -> Result<()> {
         let check = |t: &Tensor| match self.in_place_aliasing {
             _ if !t.shares_storage(x) => Ok(()),
             Aliasing::Allowed => Ok(()),
@@ -341,11 +364,44 @@ impl Row {
                 _ => {}
             }
         }
-        match self.writes_repeated {
-            Some(write) if inplace::repeats_elements(x) => write(self, x, args)?,
-            _ => inplace::apply(x, |x| self.call_on(x, args))?,
+        Ok(())
+    }
+    /// Write `x`, which overlaps itself, in the order of PyTorch's loops. Return `false` if computing the whole result
+    /// first, and writing it in order, is right.
+    #[cold]
+    fn write_in_order(&self, x: &Tensor, args: &Args<'_>) -> Result<bool> {
+        if x.device().kind == DeviceKind::Meta {
+            return Ok(false);
         }
-        Ok(Ret::Tensor(x.clone()))
+        if self.writes_overlapping.is_none() && !crate::ops::is_elementwise(self) {
+            return Ok(false);
+        }
+        inplace::check_writable(x)?;
+        self.check_aliasing(x, args)?;
+        // The plain call refuses wrong arguments.
+        dispatch::check_same_dims(x, state::no_grad(|| self.call_on(&x.detach(), args))?.dims())?;
+        if let Some(write) = self.writes_overlapping {
+            write(self, x, args)?;
+            return Ok(true);
+        }
+        let mut given: Vec<(usize, &Tensor)> = Vec::new();
+        for (i, a) in args.0.iter().enumerate().skip(1) {
+            if let Arg::Tensor(t) = a {
+                given.push((i, t));
+            }
+        }
+        let tensors: Vec<&Tensor> = given.iter().map(|(_, t)| *t).filter(|t| !t.dims().is_empty()).collect();
+        overlap::update(x, &tensors, |x, taken| {
+            let mut of = args.0.to_vec();
+            let mut taken = taken.iter();
+            for (i, t) in &given {
+                if !t.dims().is_empty() {
+                    of[*i] = Arg::Tensor(taken.next().expect("one vector for each tensor"));
+                }
+            }
+            self.call_on(x, &Args(&of))
+        })?;
+        Ok(true)
     }
     /// Compute the row with `x` in place of argument 0.
     ///

@@ -23,7 +23,7 @@ fn check_inference(x: &Tensor) -> Result<()> {
 /// leaves.
 pub fn check_writable(x: &Tensor) -> Result<()> {
     check_inference(x)?;
-    if repeats_elements(x) {
+    if !x.is_contiguous() && repeats_elements(x) {
         return Err(Error::runtime(
             "unsupported operation: more than one element of the written-to tensor refers to a single memory location. \
             Please clone() the tensor before performing the operation.",
@@ -94,6 +94,11 @@ fn layout(x: &Tensor) -> SmallVec<[(usize, usize); 8]> {
 /// Whether several indices lead to the same element, as after `expand`.
 pub fn repeats_elements(x: &Tensor) -> bool {
     x.numel() > 0 && x.dims().iter().zip(x.strides().iter()).any(|(n, s)| *n > 1 && *s == 0)
+}
+
+/// Whether different indices may lead to one element.
+pub fn overlaps_itself(x: &Tensor) -> bool {
+    crate::overlap::overlaps_itself(x)
 }
 
 fn check_history(x: &Tensor) -> Result<()> {
@@ -194,21 +199,24 @@ pub(crate) fn is_whole(x: &Tensor) -> bool {
     x.view_info().is_none_or(|v| !v.is_detached() && v.base.numel() == x.numel())
 }
 
+/// The result `y` of an op in the dtype of `x`, which it is written into.
+pub(crate) fn converted(x: &Tensor, y: &Tensor) -> Result<Tensor> {
+    match (x.dtype(), y.dtype()) {
+        (a, b) if a == b => Ok(y.clone()),
+        (a, b) if scalar::can_cast(b, a) => y.to_dtype(a),
+        (a, b) => Err(Error::runtime(format!(
+            "result type {} can't be cast to the desired output type {}",
+            b.scalar_type(),
+            a.scalar_type()
+        ))),
+    }
+}
+
 /// Write `y` over `x` and give `x` the history of `y`.
 pub fn assign(x: &Tensor, y: &Tensor) -> Result<()> {
     check_inference(x)?;
     dispatch::check_same_dims(x, y.dims())?;
-    let y = match (x.dtype(), y.dtype()) {
-        (a, b) if a == b => y.clone(),
-        (a, b) if scalar::can_cast(b, a) => y.to_dtype(a)?,
-        (a, b) => {
-            return Err(Error::runtime(format!(
-                "result type {} can't be cast to the desired output type {}",
-                b.scalar_type(),
-                a.scalar_type()
-            )));
-        }
-    };
+    let y = converted(x, y)?;
     let y = if y.device() == x.device() { y } else { y.to_device(x.device())? };
     let tracked = state::grad_enabled()
         && (y.requires_grad() || x.requires_grad() || x.view_info().is_some_and(|v| v.base.requires_grad()));

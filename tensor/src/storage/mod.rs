@@ -6,5 +6,6 @@ pub mod block;
 pub mod dlpack;
 pub mod host;
 pub mod inplace;
+pub(crate) mod overlap;
 pub mod strides;
 pub mod view;

@@ -1,5 +1,6 @@
 //! Views: their making, their values on a device, and their history.
 
+use super::overlap::{self, is_written_in_order, may_overlap};
 use crate::op::{Layout, Prim, ViewOp};
 use crate::{DeviceKind, Error, GradRef, Meta, Result, Tensor, backend, dispatch, graph};
 use smallvec::{SmallVec, smallvec};
@@ -375,6 +376,10 @@ impl Tensor {
     /// Write `y` (same sizes, dtype and device) over this tensor's elements and count the write. The caller must update
     /// the history.
     pub(crate) fn write_value(&self, y: &Tensor) -> Result<()> {
+        if is_written_in_order(self) && self.device().kind != DeviceKind::Meta {
+            let (memory, new) = overlap::written(self, y)?;
+            return memory.write_value(&new);
+        }
         match self.device().kind {
             DeviceKind::Meta => {}
             DeviceKind::Cpu => {
@@ -385,6 +390,16 @@ impl Tensor {
                 torchtpu_kernels::copy::copy(&y.resolved()?.view(), &mut out);
             }
             DeviceKind::Tpu | DeviceKind::Mesh => {
+                if self.device().kind == DeviceKind::Tpu && self.is_reached_twice() {
+                    // Undoing the views one by one would write all copies of an element, and the old ones last.
+                    let whole = |v: &crate::Dims| v.iter().map(|&n| n as i64).collect::<Vec<_>>();
+                    let (dims, strides) = (whole(self.dims()), whole(self.strides()));
+                    let window =
+                        crate::state::no_grad(|| self.as_strided(&dims, &strides, Some(self.storage_offset() as i64)))?;
+                    if !window.is_reached_twice() {
+                        return window.write_value(y);
+                    }
+                }
                 let be = backend::of(self.device())?;
                 // The value of the storage's owner after this write. Go from each view to its base until there is none.
                 let (mut at, mut new) = (self.clone(), y.clone());
@@ -405,6 +420,39 @@ impl Tensor {
     }
 }
 
+impl Tensor {
+    /// Whether this view is taken from one that may reach an element through several indices.
+    fn is_reached_twice(&self) -> bool {
+        let mut at = self.view_info();
+        while let Some(info) = at {
+            let ops = info.ops();
+            let base = &info.base;
+            if may_overlap(base.dims(), base.strides())
+                || ops.iter().any(|op| matches!(op, Prim::AsStrided(_) | Prim::Expand(_)))
+                    && overlaps_within(base, &ops)
+            {
+                return true;
+            }
+            at = base.view_info();
+        }
+        false
+    }
+}
+
+/// Whether a chain of views on `base` may reach an element through several indices before the last view.
+fn overlaps_within(base: &Tensor, ops: &[&Prim]) -> bool {
+    let mut l = Layout::of(base);
+    ops.split_last().is_some_and(|(_, earlier)| {
+        earlier.iter().any(|op| match op.layout(&l) {
+            Ok(next) => {
+                l = next;
+                may_overlap(&l.dims, &l.strides)
+            }
+            Err(_) => true,
+        })
+    })
+}
+
 /// `y`, conjugated and negated like `x`.
 fn lazily_as(y: &Tensor, x: &Tensor) -> Result<Tensor> {
     let y = if x.is_conj() { y.conj()? } else { y.clone() };
@@ -415,7 +463,8 @@ fn lazily_as(y: &Tensor, x: &Tensor) -> Result<Tensor> {
 /// From the copies of an element alone, it is unknown through which one a later view was written.
 fn repeating_window(base: &Tensor, ops: &[&Prim]) -> Option<crate::ops::shape::AsStrided> {
     let is_owner = base.view_info().is_none_or(|v| !v.has_ops()) && base.storage_offset() == 0;
-    if !ops.iter().any(|op| matches!(op, Prim::Expand(_))) || !is_owner || !base.is_dense() || base.is_lazy() {
+    let may_repeat = ops.iter().any(|op| matches!(op, Prim::Expand(_) | Prim::AsStrided(_)));
+    if !may_repeat || !is_owner || !base.is_dense() || base.is_lazy() {
         return None;
     }
     let (mut l, mut repeats) = (Layout::of(base), false);
@@ -424,7 +473,7 @@ fn repeating_window(base: &Tensor, ops: &[&Prim]) -> Option<crate::ops::shape::A
             return None;
         }
         l = op.layout(&l).ok()?;
-        repeats |= l.dims.iter().zip(l.strides.iter()).any(|(n, s)| *n > 1 && *s == 0);
+        repeats |= may_overlap(&l.dims, &l.strides);
     }
     repeats.then_some(crate::ops::shape::AsStrided { dims: l.dims, strides: l.strides, offset: l.offset, own: false })
 }

@@ -1,5 +1,6 @@
 //! `Gather` and `Scatter`: elements along one dimension, with a position for each.
 
+use super::overlapping;
 use super::{
     KINDS, at_least_1d, check_index_dtype, check_same_dtype, copy_of, guard, lower_positions, ok, str_arg, zeros_like,
 };
@@ -534,6 +535,7 @@ pub const ROWS: &[Row] = &[
     )
     .inplace()
     .scatters_in_place()
+    .writes_overlapping(overlapping::scatter)
     .out_dtype(OutDType::OfInput(messages::expected_out))
     .out_aliasing(Aliasing::InStep),
     Row::new(
@@ -547,6 +549,7 @@ pub const ROWS: &[Row] = &[
     )
     .inplace()
     .scatters_in_place()
+    .writes_overlapping(overlapping::scatter)
     .out_dtype(OutDType::OfInput(messages::expected_out))
     .out_aliasing(Aliasing::InStep),
     Row::new(
@@ -562,6 +565,7 @@ pub const ROWS: &[Row] = &[
     )
     .inplace()
     .scatters_in_place()
+    .writes_overlapping(overlapping::scatter)
     .out_dtype(OutDType::OfInput(messages::expected_out))
     .out_aliasing(Aliasing::InStep),
     Row::new(
@@ -575,6 +579,7 @@ pub const ROWS: &[Row] = &[
     )
     .inplace()
     .scatters_in_place()
+    .writes_overlapping(overlapping::scatter)
     .out_dtype(OutDType::OfInput(messages::expected_out))
     .out_aliasing(Aliasing::InStep),
     Row::new(
@@ -595,6 +600,7 @@ pub const ROWS: &[Row] = &[
     )
     .inplace()
     .scatters_in_place()
+    .writes_overlapping(overlapping::scatter)
     .out_dtype(OutDType::OfInput(messages::expected_out))
     .out_aliasing(Aliasing::InStep)
     .autocast(Policies::accelerator(Policy::Widest)),
@@ -612,5 +618,6 @@ pub const ROWS: &[Row] = &[
     )
     .inplace()
     .scatters_in_place()
+    .writes_overlapping(overlapping::scatter)
     .out_dtype(OutDType::OfInput(messages::expected_out)),
 ];

@@ -1,6 +1,7 @@
 //! `Index` and `IndexPut`, and the indexing expressions `x[i, mask, ..]` that are prepared for them.
 
 use super::mask::{masked_fill, nonzero};
+use super::overlapping;
 use super::{KINDS, copy_of, guard, lower_positions, ok, out_of_bounds, to_device, zeros_like};
 use crate::axes::{Axes, Combine, all_whole, last, list, names};
 use crate::op::{Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values, same_device};
@@ -593,6 +594,7 @@ pub const ROWS: &[Row] = &[
     )
     .inplace()
     .writes_repeated(put_into_repeated)
+    .writes_overlapping(overlapping::put)
     .scatters_in_place()
     .autocast(Policies::accelerator(Policy::Widest))
     .in_place_function(),

@@ -1,6 +1,7 @@
 //! `IndexSelect` and `IndexAdd`: whole rows along a dimension, by a list of positions.
 
 use super::gather::{Scatter, ScatterKind};
+use super::overlapping;
 use super::{
     KINDS, at_least_1d, check_index_dtype, copy_of, fill_value, guard, lower_positions, ok, out_of_bounds,
     out_of_range_in_self, str_arg, zeros_like,
@@ -491,6 +492,7 @@ pub const ROWS: &[Row] = &[
     )
     .inplace()
     .scatters_in_place()
+    .writes_overlapping(overlapping::write_slices)
     .out_dtype(OutDType::OfInput(messages::expected_out))
     .out_aliasing(Aliasing::InStep),
     Row::new(
@@ -508,6 +510,7 @@ pub const ROWS: &[Row] = &[
     )
     .inplace()
     .scatters_in_place()
+    .writes_overlapping(overlapping::write_slices)
     .out_dtype(OutDType::OfInput(messages::expected_out)),
     Row::new(
         "index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor",
@@ -522,6 +525,7 @@ pub const ROWS: &[Row] = &[
     )
     .inplace()
     .scatters_in_place()
+    .writes_overlapping(overlapping::write_slices)
     .out_dtype(OutDType::OfInput(messages::expected_out))
     .out_aliasing(Aliasing::InStep)
     .autocast(Policies::cpu(Policy::Widest)),
@@ -537,7 +541,8 @@ pub const ROWS: &[Row] = &[
     )
     .inplace()
     .writes_repeated(fill_repeated)
-    .scatters_in_place(),
+    .scatters_in_place()
+    .writes_overlapping(overlapping::write_slices),
     Row::new(
         "index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor",
         Tier::Prim,
@@ -546,5 +551,6 @@ pub const ROWS: &[Row] = &[
     )
     .inplace()
     .writes_repeated(fill_repeated)
-    .scatters_in_place(),
+    .scatters_in_place()
+    .writes_overlapping(overlapping::write_slices),
 ];

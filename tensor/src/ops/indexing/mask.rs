@@ -1,6 +1,7 @@
 //! Selecting, filling and finding elements by a mask.
 
 use super::index_select::{IndexSelect, index_copy};
+use super::overlapping;
 use super::{KINDS, at_least_1d, count_up, defer, fill_value, ok, to_device};
 use crate::op::Prim;
 use crate::ops::pointwise;
@@ -213,6 +214,7 @@ pub const ROWS: &[Row] = &[
          and broadcasts with `input`. Replaced elements have the gradient zero.",
     )
     .inplace_by(masked_fill_)
+    .writes_overlapping(overlapping::write_masked)
     .reads_before_writing(),
     Row::new(
         "masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor",
@@ -221,6 +223,7 @@ pub const ROWS: &[Row] = &[
         || vec![Sample::new(vec![t(&[2, 3]), mask_arg(&[3]), n(2)]).dtypes(KINDS)],
     )
     .inplace_by(masked_fill_)
+    .writes_overlapping(overlapping::write_masked)
     .reads_before_writing(),
     Row::new(
         "masked_select(Tensor self, Tensor mask) -> Tensor",
@@ -251,6 +254,7 @@ pub const ROWS: &[Row] = &[
          elements as `mask` has true ones.",
     )
     .inplace()
+    .writes_overlapping(overlapping::write_masked)
     .reads_before_writing(),
     Row::new(
         "nonzero(Tensor self) -> Tensor",

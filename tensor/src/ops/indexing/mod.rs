@@ -19,6 +19,7 @@ pub(super) mod gather;
 pub(super) mod index;
 pub(super) mod index_select;
 pub(super) mod mask;
+mod overlapping;
 pub(super) mod take;
 pub(super) mod triangle;
 

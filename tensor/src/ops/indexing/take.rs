@@ -2,6 +2,7 @@
 
 use super::gather::gather;
 use super::index::{Index, IndexPut};
+use super::overlapping;
 use super::{KINDS, guard, ok, out_of_bounds};
 use crate::op::{Prim, normalize_dim};
 use crate::ops::pointwise::{BinaryKind, arith};
@@ -148,7 +149,8 @@ pub const ROWS: &[Row] = &[
          `source` has the dtype of `input`, and as many elements as `index`.",
     )
     .inplace()
-    .scatters_in_place(),
+    .scatters_in_place()
+    .writes_overlapping(overlapping::put_flat),
     Row::new(
         "take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor",
         Tier::Composed,

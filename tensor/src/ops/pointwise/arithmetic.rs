@@ -239,11 +239,28 @@ fn check_divisor(kind: BinaryKind, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     crate::state::no_grad(|| crate::ops::indexing::defer(&b.eq_scalar(0)?, error)?.tied(b))
 }
 
+/// The in-place form for a tensor that overlaps itself.
+#[cold]
+fn arith_in_order(kind: BinaryKind, a: &Tensor, b: Operand<'_>) -> Result<()> {
+    let y = crate::state::no_grad(|| arith(kind, Operand::Tensor(&a.detach()), b))?;
+    dispatch::check_same_dims(a, y.dims())?;
+    match b {
+        Operand::Tensor(t) if !t.dims().is_empty() => {
+            inplace::check_apart(a, t)?;
+            crate::overlap::update(a, &[t], |x, t| arith(kind, Operand::Tensor(x), Operand::Tensor(&t[0])))
+        }
+        _ => crate::overlap::update(a, &[], |x, _| arith(kind, Operand::Tensor(x), b)),
+    }
+}
+
 /// The in-place form.
 pub fn arith_(kind: BinaryKind, a: &Tensor, b: Operand<'_>) -> Result<()> {
     inplace::check_writable(a)?;
     if kind == BinaryKind::Sub {
         check_subtraction(Operand::Tensor(a), b)?;
+    }
+    if crate::overlap::is_written_in_order(a) && a.device().kind != DeviceKind::Meta {
+        return arith_in_order(kind, a, b);
     }
     let dtype = result_type(Operand::Tensor(a), b);
     if kind == BinaryKind::Pow

@@ -308,7 +308,7 @@ impl AsStrided {
         f.reshape(&taken, &y.dims)
     }
     /// Flat positions of the window's elements, row major.
-    fn positions(&self) -> Vec<i64> {
+    pub(crate) fn positions(&self) -> Vec<i64> {
         // Without elements, sizes and strides may be any numbers.
         if self.dims.contains(&0) {
             return Vec::new();
@@ -367,9 +367,16 @@ impl ViewOp for AsStrided {
     }
     fn write_back(&self, x: &Tensor, y: &Tensor) -> Result<Tensor> {
         let flat = x.reshape_dims(Dims::new(&[x.numel()]))?;
-        let at = Tensor::from_slice_on(&self.positions(), &[self.dims.numel()], x.device())?;
-        super::indexing::index_copy(&flat, 0, &at, &y.reshape_dims(Dims::new(&[self.dims.numel()]))?)?
-            .reshape_dims(*x.dims())
+        let mut at = self.positions();
+        let mut y = y.clone();
+        if crate::overlap::may_overlap(&self.dims, &self.strides) {
+            let (places, elements) = crate::overlap::last_writes(&self.dims, &[&self.strides, y.strides()]);
+            at = places.iter().map(|p| p + self.offset as i64).collect();
+            let elements = Tensor::from_slice_on(&elements, &[elements.len()], x.device())?;
+            y = super::indexing::index_select_in_range(&y.reshape(&[-1])?, 0, &elements)?;
+        }
+        let at = Tensor::from_slice_on(&at, &[at.len()], x.device())?;
+        super::indexing::index_copy(&flat, 0, &at, &y.reshape_dims(Dims::new(&[y.numel()]))?)?.reshape_dims(*x.dims())
     }
 }
 
