@@ -103,7 +103,9 @@ pub fn executable_in_cache_file<'a>(bytes: &'a [u8], key: &[u8]) -> Option<&'a [
 
 use engine::Engine;
 use std::sync::OnceLock;
-pub use torchtpu_pjrt::{Code as PluginErrorCode, Error as PluginError, KeyValueStore, OptionValue, PluginKind};
+pub use torchtpu_pjrt::{
+    Code as PluginErrorCode, Error as PluginError, KeyValueStore, OptionValue, PluginKind, on_libtpu_loaded,
+};
 use torchtpu_stablehlo::Platform;
 pub use torchtpu_stablehlo::Precision;
 use torchtpu_tensor::{Meta, Result};

@@ -4,6 +4,7 @@ use crate::enter;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict};
+use std::ffi::{c_int, c_void};
 use torchtpu_lazy::{self as lazy, EagerMode};
 use torchtpu_tensor::{backend, local};
 
@@ -330,8 +331,33 @@ fn _tpu_set_max_segment_ops(n: usize) {
     lazy::set_max_segment_ops(n);
 }
 
+/// Let Python's table of handlers say that `SIGPROF` is ignored, as it is after libtpu has been loaded. Otherwise a
+/// program that restores all handlers would set the default action, and the next tick of libtpu would end it.
+fn agree_on_profiling_signal() {
+    extern "C" fn agree(_: *mut c_void) -> c_int {
+        Python::attach(|py| {
+            let tell = || -> PyResult<()> {
+                let signal = py.import("signal")?;
+                let number = signal.getattr("SIGPROF")?;
+                if signal.call_method1("getsignal", (&number,))?.eq(signal.getattr("SIG_DFL")?)? {
+                    signal.call_method1("signal", (&number, signal.getattr("SIG_IGN")?))?;
+                }
+                Ok(())
+            };
+            if let Err(e) = tell() {
+                e.write_unraisable(py, None);
+            }
+        });
+        0
+    }
+    // Only the main thread may set handlers, and any thread may load libtpu.
+    // SAFETY: the function may be called at any time, and takes no argument.
+    unsafe { pyo3::ffi::Py_AddPendingCall(Some(agree), std::ptr::null_mut()) };
+}
+
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     lazy::install();
+    lazy::on_libtpu_loaded(agree_on_profiling_signal);
     m.add_function(wrap_pyfunction!(_tpu_dump_graph, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_set_max_pending_bytes, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_set_max_segment_ops, m)?)?;

@@ -13,7 +13,7 @@ use libloading::Library;
 use crate::error::{Code, Error, Result};
 use crate::ffi::{Api, Call, GetPjrtApi, Handle, HandleArgs, IntArgs, NoArgs, PluginAttributesArgs, TextArgs};
 use crate::options::{Attributes, from_named_values, text};
-use crate::search;
+use crate::{search, signals};
 
 /// A PJRT plugin: a shared library that compiles and runs programs on one kind of device.
 ///
@@ -61,7 +61,13 @@ impl Plugin {
         if let Some(plugin) = loaded.get(&canonical) {
             return Ok(plugin.clone());
         }
+        if search::is_libtpu(&canonical) {
+            signals::prepare_for_libtpu();
+        }
         let plugin = Arc::new(Self::load_new(&canonical)?);
+        if search::is_libtpu(&canonical) {
+            signals::libtpu_is_loaded();
+        }
         loaded.insert(canonical, plugin.clone());
         Ok(plugin)
     }

@@ -197,12 +197,16 @@ fn python_site_packages() -> Vec<PathBuf> {
     folders
 }
 
+/// Whether a plugin is libtpu.
+pub(crate) fn is_libtpu(plugin: &Path) -> bool {
+    plugin.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("libtpu"))
+}
+
 /// Set the environment variables that plugins read when they are loaded, unless the user has set them.
 pub(crate) fn prepare_environment(plugin: &Path) {
     // Otherwise, XLA would print log messages up to warnings in the terminal of every program.
     set_unless_set("TF_CPP_MIN_LOG_LEVEL", "2");
-    let is_libtpu = plugin.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("libtpu"));
-    if is_libtpu && !tpu_chips_present() {
+    if is_libtpu(plugin) && !tpu_chips_present() {
         // libtpu queries Google's metadata server about its machine, and waits minutes for an answer outside of
         // Google's cloud.
         set_unless_set("TPU_SKIP_MDS_QUERY", "1");
