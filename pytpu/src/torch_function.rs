@@ -147,6 +147,51 @@ fn refusal(function: &Bound<'_, PyAny>, declined: &Declined<'_>) -> PyErr {
     PyTypeError::new_err(text)
 }
 
+/// Whether `o` is a tensor of PyTorch itself, which may be installed beside this library. Its `__torch_function__` calls
+/// the function again, which would never end.
+fn is_of_pytorch(o: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: the `Bound` keeps the object alive, and the GIL is held.
+    if unsafe { tensor_type::is_tensor(o.as_ptr()) } || o.get_type().getattr("__torch_function__").is_err() {
+        return false;
+    }
+    let is_text = |t: PyResult<Bound<'_, PyAny>>, text: &str| t.is_ok_and(|t| t.eq(text).unwrap_or(false));
+    o.get_type()
+        .mro()
+        .iter()
+        .any(|c| is_text(c.getattr("__name__"), "Tensor") && is_text(c.getattr("__module__"), "torch"))
+}
+
+/// Refuse tensors of PyTorch among the operands of `function`.
+fn refuse_pytorch<'py>(
+    function: &Bound<'py, PyAny>,
+    mut operands: impl Iterator<Item = Bound<'py, PyAny>>,
+) -> PyResult<()> {
+    if !operands.any(|o| is_of_pytorch(&o)) {
+        return Ok(());
+    }
+    let name = function.getattr("__name__").map_or_else(|_| "this function".into(), |n| n.to_string());
+    Err(PyTypeError::new_err(format!(
+        "{name}(): tensors of PyTorch and of pytpu cannot be mixed. Convert a tensor of PyTorch with \
+        pytpu.from_dlpack(x), or a tensor of pytpu with torch.from_dlpack(x)."
+    )))
+}
+
+/// Refuse tensors of PyTorch among the arguments of a call, and in their lists and tuples.
+#[pyfunction]
+fn _refuse_pytorch<'py>(
+    func: &Bound<'py, PyAny>,
+    args: &Bound<'py, PyTuple>,
+    kwargs: Option<&Bound<'py, PyDict>>,
+) -> PyResult<()> {
+    for o in args.iter().chain(kwargs.into_iter().flat_map(|k| k.values())) {
+        match o.is_exact_instance_of::<PyTuple>() || o.is_exact_instance_of::<PyList>() {
+            true => refuse_pytorch(func, o.try_iter()?.filter_map(Result::ok))?,
+            false => refuse_pytorch(func, std::iter::once(o))?,
+        }
+    }
+    Ok(())
+}
+
 /// Call the mode and then the overrides, until one of them does not return `NotImplemented`.
 fn ask<'py>(
     py: Python<'py>,
@@ -168,6 +213,7 @@ fn ask<'py>(
         let at = order.iter().position(|p| o.get_type().is_subclass(&p.get_type()).unwrap_or(false));
         order.insert(at.unwrap_or(order.len()), o);
     }
+    refuse_pytorch(function, order.iter().map(|o| (*o).clone()))?;
     let types = PyTuple::new(py, order.iter().map(|o| o.get_type()))?;
     order.retain(|o| wants_call(o));
     let empty = PyDict::new(py);
@@ -421,11 +467,12 @@ fn _disabled_torch_function_impl<'py>(
     kwargs: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let _ = types;
+    let empty = PyTuple::empty(func.py());
+    _refuse_pytorch(func, args.unwrap_or(&empty), kwargs)?;
     let before = ASKING.get();
     if before == Asking::All {
         ASKING.set(Asking::Modes);
     }
-    let empty = PyTuple::empty(func.py());
     let r = func.call(args.unwrap_or(&empty), kwargs);
     ASKING.set(before);
     r
@@ -594,5 +641,6 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_has_torch_function, m)?)?;
     m.add_function(wrap_pyfunction!(_call_torch_function, m)?)?;
     m.add_function(wrap_pyfunction!(_overriding, m)?)?;
+    m.add_function(wrap_pyfunction!(_refuse_pytorch, m)?)?;
     Ok(())
 }

@@ -883,6 +883,7 @@ def __torch_function__(
         kwargs = {}
     if not all(issubclass(cls, t) for t in types):
         return NotImplemented
+    _C._refuse_pytorch(func, tuple(args), kwargs)
     before = _C._set_torch_function_disabled(1)
     try:
         result = func(*args, **kwargs)
