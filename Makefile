@@ -85,7 +85,7 @@ release-check: $(VENV)/.made
 	$(PY) tests/release.py dist
 
 torch-shim:
-	$(PYTHON) pytpu/torch_shim.py dist
+	$(PYTHON) -I pytpu/python/pytpu/shim.py dist
 
 # Both parts run, also when the first fails.
 ecosystem: $(VENV)/.installed torch-shim

@@ -2,6 +2,7 @@
 they start.
 """
 
+import email
 import importlib.util
 import json
 import os
@@ -16,7 +17,6 @@ import pytest
 import pytpu
 
 PACKAGE = pathlib.Path(pytpu.__file__).parent
-ROOT = pathlib.Path(__file__).parents[3]
 
 SHOWN = """
 import json, os, sys
@@ -238,15 +238,24 @@ def test_a_python_of_another_environment_keeps_its_torch(other_torch):
 
 
 def test_the_shim_wheel_makes_torch(tmp_path):
-    subprocess.run([sys.executable, ROOT / "pytpu" / "torch_shim.py", tmp_path], check=True, capture_output=True)
+    assert run("-m", "pytpu.shim", tmp_path).stdout.strip() == str(next(tmp_path.glob("*.whl")))
     (wheel,) = tmp_path.glob("*.whl")
+    # `make torch-shim` runs the file from a clone, without the package.
+    alone = subprocess.run([sys.executable, "-I", PACKAGE / "shim.py", tmp_path / "alone"], capture_output=True)
+    assert alone.returncode == 0 and (tmp_path / "alone" / wheel.name).read_bytes() == wheel.read_bytes()
     assert wheel.name == "torch-2.15.0+pytpu-py3-none-any.whl"
     site = tmp_path / "site"
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         record = archive.read("torch-2.15.0+pytpu.dist-info/RECORD").decode()
         assert all(name in record for name in names)
-        assert b"Name: torch\nVersion: 2.15.0+pytpu\n" in archive.read("torch-2.15.0+pytpu.dist-info/METADATA")
+        metadata = email.message_from_bytes(archive.read("torch-2.15.0+pytpu.dist-info/METADATA"))
+        assert (metadata["Name"], metadata["Version"]) == ("torch", "2.15.0+pytpu")
+        # What PyTorch declares, without CUDA and triton. Libraries use these packages and do not declare them.
+        assert metadata.get_all("Requires-Dist") == [
+            "filelock", "typing-extensions>=4.13.0", "setuptools>=77.0.3", "sympy>=1.13.3", "networkx>=2.5.1",
+            "jinja2", "fsspec>=0.8.5",
+        ]  # fmt: skip
         archive.extractall(site)
     code = (
         "import torch.nn.functional as F, torch, sys, importlib.metadata as m, multiprocessing\n"
@@ -260,8 +269,13 @@ def test_the_shim_wheel_makes_torch(tmp_path):
     assert run("-c", "import pytpu, torch; print(torch is pytpu, pytpu.__name__)", path=[site]).stdout == "True torch\n"
 
 
+def test_help_of_the_shim_writes_nothing(tmp_path):
+    out = run("-m", "pytpu.shim", "--help", cwd=tmp_path)
+    assert out.stdout.startswith("usage: python -m pytpu.shim [-h] [folder]") and list(tmp_path.iterdir()) == []
+
+
 def test_the_shim_says_when_pytpu_is_missing(tmp_path):
-    subprocess.run([sys.executable, ROOT / "pytpu" / "torch_shim.py", tmp_path], check=True, capture_output=True)
+    run("-m", "pytpu.shim", tmp_path)
     with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as archive:
         archive.extractall(tmp_path)
     # With -S, Python finds no installed package.
