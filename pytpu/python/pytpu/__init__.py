@@ -83,6 +83,10 @@ _LAZY_MODULES = {
     "_jit_internal",
     "_linalg_utils",
     "_ops",
+    "_guards",
+    "_library",
+    "_logging",
+    "_prims_common",
     "_subclasses",
     "_tensor_str",
     "_utils",
@@ -123,6 +127,7 @@ _LAZY_MODULES = {
     "safetensors",
     "serialization",
     "signal",
+    "sparse",
     "special",
     "storage",
     "testing",
@@ -145,6 +150,12 @@ _LAZY_NAMES["Event"] = _LAZY_NAMES["Stream"] = "_streams"
 _LAZY_NAMES["SymBool"] = _LAZY_NAMES["SymFloat"] = _LAZY_NAMES["SymInt"] = "_sym"
 _LAZY_NAMES["Future"] = "futures"
 _LAZY_NAMES["TensorType"] = "_c_names"
+for _name in (
+    "DeviceObjType", "StorageBase", "StreamObjType", "_disable_dynamo", "_has_compatible_shallow_copy_type", "_int_mm",
+    "_shape_as_tensor",
+):  # fmt: skip
+    _LAZY_NAMES[_name] = "_rare"
+_LAZY_NAMES["classproperty"] = "_utils"
 _LAZY_NAMES["AcceleratorError"] = _LAZY_NAMES["Tag"] = _LAZY_NAMES["batch_norm_update_stats"] = "_rare"
 for _name in ("", "_index", "_value", "_type", "_not_implemented", "_is_size", "_tensor_all", "_with"):
     _LAZY_NAMES[f"_check{_name}"] = "_checks"

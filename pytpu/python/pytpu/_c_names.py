@@ -8,10 +8,12 @@ from ._absent import absent_class, absent_function
 from .futures import Future  # noqa: F401
 
 TensorBase = _TensorBase = _C.Tensor
+_has_xpu = _has_mps = _has_kleidiai = False
 
 has_mkl = has_mkldnn = has_openmp = has_cuda = has_mps = has_xpu = has_lapack = _has_cuda = False
 _GLIBCXX_USE_CXX11_ABI = True
 
+_NO_VMAP = "functions are not mapped over a dimension yet"
 _NO_SCRIPT = "TorchScript is not supported: functions and modules run as Python"
 for _name in (
     "Argument", "Block", "ClassType", "DictType", "Graph", "IValue", "InterfaceType", "ListType", "OptionalType",
@@ -133,6 +135,11 @@ def _is_tracing():
     return False
 
 
+def _are_functorch_transforms_active():
+    """Return ``False``: transforms of functions are calls of Python functions here."""
+    return False
+
+
 _dispatch_isTensorSubclassLike = _is_functional_tensor = _is_torch_function_mode_enabled = lambda *args: False
 
 
@@ -198,7 +205,34 @@ _functorch = _module(
     maybe_current_level=lambda: None,
     peek_interpreter_stack=lambda: None,
     get_unwrapped=lambda x: x,
+    _add_batch_dim=absent_function("torch._C._functorch._add_batch_dim", _NO_VMAP),
+    _remove_batch_dim=absent_function("torch._C._functorch._remove_batch_dim", _NO_VMAP),
+    _vmap_increment_nesting=absent_function("torch._C._functorch._vmap_increment_nesting", _NO_VMAP),
+    _vmap_decrement_nesting=absent_function("torch._C._functorch._vmap_decrement_nesting", _NO_VMAP),
+    _unwrap_batched=absent_function("torch._C._functorch._unwrap_batched", _NO_VMAP),
+    is_batchedtensor_at_level=lambda x, level: False,
 )
-_onnx = _module("_onnx")
+# `torch.distributed.rpc` has no references to remote values. tensordict asks with `isinstance`.
+_distributed_rpc = _module("_distributed_rpc", PyRRef=absent_class("torch._C._distributed_rpc.PyRRef", "RPC has no RRef"))
+
+
+class _TrainingMode(enum.IntEnum):
+    """Mode in which an ONNX exporter would run a model."""
+
+    EVAL, PRESERVE, TRAINING = range(3)
+
+
+class _OperatorExportTypes(enum.IntEnum):
+    """Kinds of operators that an ONNX exporter would write."""
+
+    ONNX, ONNX_ATEN, ONNX_ATEN_FALLBACK, ONNX_FALLTHROUGH = range(4)
+
+
+for _enum in (_TrainingMode, _OperatorExportTypes):
+    _enum.__name__ = _enum.__qualname__ = _enum.__name__[1:]
+    _enum.__module__ = "torch._C._onnx"
+del _enum
+_onnx = _module("_onnx", TrainingMode=_TrainingMode, OperatorExportTypes=_OperatorExportTypes, PRODUCER_VERSION="2.15.0")
+_cpu = _module("_cpu", _get_cpu_capability=_C._cpu_capability if hasattr(_C, "_cpu_capability") else lambda: "DEFAULT")
 # torchtitan turns off a cache of compiled functions, which `torch.compile` does not have here.
 _dynamo = _module("_dynamo", eval_frame=_module("_dynamo.eval_frame", _set_lru_cache=lambda is_on: None))

@@ -1,12 +1,13 @@
 """``torch._ops``: the classes of operators."""
 
 from ._absent import absent_class
-from .ops import OpOverload, OpOverloadPacket  # noqa: F401
+from .ops import OpOverload, OpOverloadPacket, _Namespace  # noqa: F401
 
 HigherOrderOperator = absent_class(
     "torch._ops.HigherOrderOperator", "operators that take functions are written as functions here"
 )
 OperatorBase = OpOverload
+_OpNamespace = _Namespace
 
 
 def __getattr__(name):

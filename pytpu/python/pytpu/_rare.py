@@ -49,3 +49,58 @@ def _grad_off():
     from .autograd.grad_mode import no_grad
 
     return no_grad()
+
+
+class _KindMeta(type):
+    """The type of PyTorch's types of TorchScript values. Nothing is an instance of one."""
+
+    def __instancecheck__(cls, instance):
+        return False
+
+
+class DeviceObjType(metaclass=_KindMeta):
+    """The type of devices in TorchScript, for annotations. A device is a ``torch.device``."""
+
+
+class StreamObjType(metaclass=_KindMeta):
+    """The type of streams in TorchScript, for annotations. A stream is a ``torch.Stream``."""
+
+
+class StorageBase(metaclass=_KindMeta):
+    """The base of C++ storages, for annotations. Storages are ``torch.UntypedStorage``."""
+
+
+def _disable_dynamo(fn=None, recursive=True):
+    """Return the function itself: Python code is never traced. Without a function, return a decorator."""
+    return fn if fn is not None else lambda f: f
+
+
+def _has_compatible_shallow_copy_type(input: Tensor, from_: Tensor) -> bool:
+    """Return whether the contents of one tensor could be replaced by another's: they are on the same kind of device."""
+    return input.device.type == from_.device.type
+
+
+def _shape_as_tensor(input: Tensor) -> Tensor:
+    """Return the sizes of a tensor, as ``int64`` on ``cpu``."""
+    return _C.tensor(list(input.shape), dtype=_C.int64)
+
+
+def _int_mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Return the product of matrices of ``int8`` (the first may be ``uint8``) in ``int32``.
+
+    Raises:
+        RuntimeError: If an operand is not a matrix of ``int8`` or the sizes do not fit.
+    """
+    names = {_C.float32: "float", _C.float64: "double", _C.uint8: "unsigned char", _C.int32: "int", _C.int64: "long"}
+    for name, x, dtypes in (("self", input, (_C.int8, _C.uint8)), ("mat2", mat2, (_C.int8,))):
+        if x.dim() != 2:
+            raise RuntimeError(f"_int_mm: {name} must be a matrix, got {x.dim()}-D tensor")
+        if x.dtype not in dtypes:
+            said = names.get(x.dtype, str(x.dtype).removeprefix("torch."))
+            allowed = "int8 or uint8" if len(dtypes) == 2 else "of type int8"
+            raise RuntimeError(f"int_mm_out_cpu: Expected {name} dtype to be {allowed} but got {said}")
+    if input.shape[1] != mat2.shape[0]:
+        sizes = " and ".join("x".join(map(str, x.shape)) for x in (input, mat2))
+        raise RuntimeError(f"_int_mm: mat1 and mat2 shapes cannot be multiplied ({sizes})")
+    result = _C._ops.mm(input.to(_C.int32), mat2.to(_C.int32))
+    return result if out is None else out.copy_(result)

@@ -241,3 +241,96 @@ class ExceptionWrapper:
         finally:
             # The traceback holds this frame. Without `error` there is no cycle, so the workers end with the exception.
             del error
+
+
+def _flatten_dense_tensors(tensors):
+    """Return one contiguous tensor with the elements of all of `tensors`, which have one dtype."""
+    return _C._ops.cat([t.contiguous().view(-1) for t in tensors]) if len(tensors) != 1 else tensors[0].contiguous().view(-1)
+
+
+def _unflatten_dense_tensors(flat, tensors):
+    """Return views of `flat` with the shapes of `tensors`, in a tuple."""
+    found, start = [], 0
+    for t in tensors:
+        found.append(flat.narrow(0, start, t.numel()).view_as(t))
+        start += t.numel()
+    return tuple(found)
+
+
+def _take_tensors(tensors, size_limit):
+    """Yield lists of tensors of one dtype. A list ends when it has `size_limit` bytes."""
+    buffers = {}
+    for tensor in tensors:
+        if tensor.numel() == 0:
+            yield [tensor]
+            continue
+        size = tensor.numel() * tensor.element_size()
+        buffer = buffers.setdefault(tensor.type(), [[], 0])
+        if buffer[1] + size > size_limit and buffer[1] > 0:
+            yield buffer[0]
+            buffer = buffers[tensor.type()] = [[], 0]
+        buffer[0].append(tensor)
+        buffer[1] += size
+    for buffer, _ in buffers.values():
+        if buffer:
+            yield buffer
+
+
+def _reorder_tensors_as(tensors, ordered_tensors):
+    """Yield `tensors`, which are sorted by dtype, in the order of dtypes in `ordered_tensors`."""
+    by_type = collections.defaultdict(list)
+    for tensor in tensors:
+        by_type[tensor.type()].append(tensor)
+    iterators = {kind: iter(found) for kind, found in by_type.items()}
+    for tensor in ordered_tensors:
+        yield next(iterators[tensor.type()])
+
+
+def _element_size(dtype):
+    """Return the bytes of an element of a dtype."""
+    return dtype.itemsize
+
+
+def _get_device_index(device, optional=False, allow_cpu=False):
+    """Return the index of a device.
+
+    Args:
+        device: a number, a device, or its name.
+        optional: whether a device without an index means the current one.
+        allow_cpu: whether `cpu` is a device, with the index -1.
+
+    Raises:
+        ValueError: If there is no index.
+    """
+    if isinstance(device, str):
+        device = _C.device(device)
+    if isinstance(device, _C.device):
+        if not allow_cpu and device.type == "cpu":
+            raise ValueError(f"Expected a non cpu device, but got: {device}")
+        index = -1 if device.type == "cpu" else device.index
+    else:
+        index = device if isinstance(device, int) and not isinstance(device, bool) else None
+    if index is None:
+        if not optional:
+            raise ValueError(
+                f"Expected a torch.device with a specified index or an integer, but got:{device}"
+            )
+        from .accelerator import current_device_index
+
+        return current_device_index()
+    return index
+
+
+class _ClassPropertyDescriptor:
+    """A property of a class."""
+
+    def __init__(self, fget):
+        self.fget = fget
+
+    def __get__(self, instance, owner=None):
+        return self.fget.__get__(instance, type(instance) if owner is None else owner)()
+
+
+def classproperty(func):
+    """Return a property that can be read from the class."""
+    return _ClassPropertyDescriptor(func if isinstance(func, (classmethod, staticmethod)) else classmethod(func))

@@ -25,6 +25,7 @@ __all__ = [
     "Library",
     "custom_op",
     "define",
+    "get_ctx",
     "impl",
     "infer_schema",
     "opcheck",
@@ -33,7 +34,7 @@ __all__ = [
     "register_kernel",
 ]
 
-_DEVICES = ("cpu", "tpu", "cuda", "meta", "xpu", "mps")
+_DEVICES = ("cpu", "tpu", "cuda", "meta", "xpu", "mps", "xla", "ipu", "hpu", "mtia", "privateuseone")
 _KEYS = {"CPU": "cpu", "CUDA": "cuda", "Meta": "meta", "PrivateUse1": "tpu", "XLA": "tpu"}
 _BOTH = ("CompositeExplicitAutograd", "CompositeImplicitAutograd", "")
 
@@ -176,11 +177,11 @@ def _spelled(annotation):
     if origin in (list, typing.Sequence) or getattr(origin, "__name__", "") == "Sequence":
         item = _spelled(args[0]) if args else None
         return item and f"{item}[]"
+    if origin is not tuple and type(None) in args:
+        inner = _spelled(typing.Union[tuple(a for a in args if a is not type(None))])
+        return inner and f"{inner}?"
     if set(args) == {int, float, bool}:
         return "Scalar"
-    if len(args) == 2 and args[1] is type(None) and origin is not tuple:
-        inner = _spelled(args[0])
-        return inner and f"{inner}?"
     return _SCALARS.get(annotation) if isinstance(annotation, type) else None
 
 
@@ -469,7 +470,8 @@ def _register(name, schema):
 
 
 def _devices(device_types):
-    if device_types is None:
+    # "default" is PyTorch's name for the kernel of all devices that have no kernel of their own.
+    if device_types is None or device_types == "default":
         return None
     found = [device_types] if isinstance(device_types, str) else list(device_types)
     for d in found:
@@ -957,6 +959,27 @@ def _test_schema(op, args, kwargs, atol, rtol):
     storages = {t._storage_id() for a in op.schema.arguments if not a.mutated for t in _tensors([given[a.name]])}
     if op.opaque and any(t._storage_id() in storages for t in _tensors([result])):
         raise RuntimeError("A result shares memory with an argument, but the schema does not declare it")
+
+
+class _FakeContext:
+    """What a kernel for `meta` may ask. Sizes that depend on values are not known, so they are an error."""
+
+    def new_dynamic_size(self, *, min: int = 0, max: int | None = None) -> int:
+        """Raise `NotImplementedError`: shapes on `meta` are numbers, and this one depends on values."""
+        raise NotImplementedError(
+            "torch.library.get_ctx().new_dynamic_size: the size of the result depends on values, which tensors on meta "
+            "do not have"
+        )
+
+    create_unbacked_symint = new_dynamic_size
+
+
+def get_ctx() -> _FakeContext:
+    """Return the context of a kernel for `meta`, which PyTorch uses to make sizes that depend on values.
+
+    Such sizes are not there: its methods raise `NotImplementedError`.
+    """
+    return _FakeContext()
 
 
 def _equal(x, y):

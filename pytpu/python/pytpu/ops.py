@@ -115,6 +115,10 @@ def _rare_op(name):
             return self.to(device=device, dtype=dtype, non_blocking=non_blocking, copy=True)
 
         return _to_copy
+    if name == "_int_mm":
+        from ._rare import _int_mm
+
+        return _int_mm
     if name in _NAMES_ONLY:
         from ._absent import absent_function
 

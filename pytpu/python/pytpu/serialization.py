@@ -911,3 +911,10 @@ def _load(f, place, weights_only, encoding, pickle_module, arguments, mapped=Non
     result = _unpickle(archive.read("data.pkl"), storages.load, weights_only, encoding, pickle_module, arguments)
     storages.finish()
     return result
+
+
+def normalize_storage_type(storage_type: typing.Any) -> typing.Any:
+    """Return the class of ``torch`` with the name of a storage class."""
+    import pytpu as torch
+
+    return getattr(torch, storage_type.__name__)

@@ -15,3 +15,15 @@ def is_dynamo_supported():
 
 #: Counts that the tracer would keep.
 counters = collections.defaultdict(collections.Counter)
+
+
+_warned: set[str] = set()
+
+
+def warn_once(msg: str, stacklevel: int = 1) -> None:
+    """Give a warning, unless this process has already given one with the same text."""
+    import warnings
+
+    if msg not in _warned:
+        _warned.add(msg)
+        warnings.warn(msg, stacklevel=stacklevel + 1)

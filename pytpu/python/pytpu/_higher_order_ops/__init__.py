@@ -3,3 +3,4 @@
 from ..functions import cond as cond
 from ..nn.attention.flex_attention import flex_attention as flex_attention
 from .associative_scan import associative_scan as associative_scan
+from .out_dtype import out_dtype as out_dtype

@@ -21,3 +21,15 @@ def unset_fake_temporarily():
     import contextlib
 
     return contextlib.nullcontext()
+
+
+def _is_tensor_constructor(func):
+    """Return whether an operator makes a tensor of none: its first schema has no tensor among its arguments."""
+    from ..ops import OpOverload
+
+    if not isinstance(func, OpOverload):
+        raise AssertionError(f"func must be an OpOverload, got {type(func)}")
+    schema = next((s for s in func.overloadpacket._schemas if s.startswith(func.__name__ + "(")), "")
+    schema = schema or next((s for s in func.overloadpacket._schemas), "")
+    arguments, _, returned = schema.rpartition("->")
+    return "Tensor" not in arguments and returned.strip() == "Tensor"

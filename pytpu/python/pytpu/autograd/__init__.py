@@ -59,7 +59,7 @@ def __getattr__(name):
         return globals()[name]
     if name == "DeviceType":
         return importlib.import_module(f"{__package__.rpartition('.')[0]}.profiler").DeviceType
-    if name in ("functional", "profiler", "variable"):
+    if name in ("forward_ad", "functional", "profiler", "variable"):
         return importlib.import_module(f"{__package__}.{name}")
     raise AttributeError(f"module 'torch.autograd' has no attribute '{name}'")
 
@@ -278,3 +278,8 @@ class set_multithreading_enabled:
 
 # PyTorch has it in this module too.
 vars(grad_mode)["set_multithreading_enabled"] = set_multithreading_enabled
+
+
+def _is_checkpoint_valid():
+    """Return ``True``: reentrant checkpoints may call ``backward`` here."""
+    return True

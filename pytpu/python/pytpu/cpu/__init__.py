@@ -77,3 +77,31 @@ def stream(stream: _streams.Stream | None) -> AbstractContextManager[Any]:
 
 def synchronize(device: Any = None) -> None:
     """Do nothing: the host has no work that is not finished."""
+
+
+def _is_vnni_supported() -> bool:
+    """Return whether the processor has instructions for products of 8-bit integers."""
+    return "avx512_vnni" in _flags()
+
+
+def _is_avx512_supported() -> bool:
+    """Return whether the processor has AVX-512."""
+    return "avx512f" in _flags()
+
+
+def _is_avx2_supported() -> bool:
+    """Return whether the processor has AVX2."""
+    return "avx2" in _flags()
+
+
+def _is_amx_tile_supported() -> bool:
+    """Return whether the processor has tiles of AMX."""
+    return "amx_tile" in _flags()
+
+
+def _flags():
+    try:
+        with open("/proc/cpuinfo") as file:
+            return next((line for line in file if line.startswith(("flags", "Features"))), "").split()
+    except OSError:
+        return []

@@ -83,6 +83,10 @@ reset_max_memory_allocated = reset_max_memory_cached = reset_accumulated_memory_
 memory_usage = utilization = temperature = power_draw = clock_rate = device_memory_used = _none
 
 
+def _lazy_call(callable: Any, **kwargs: Any) -> None:
+    """Keep a call for the time when CUDA begins, which it never does."""
+
+
 def _refused(name):
     """A class for annotations and `isinstance`, without instances."""
 

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 __all__ = ["kl_divergence", "register_kl"]
 
 _REGISTRY: dict[tuple[type, type], Callable] = {}
+# tensordict names it so.
+_KL_REGISTRY = _REGISTRY
 _FOUND: dict[tuple[type, type], Callable] = {}
 
 

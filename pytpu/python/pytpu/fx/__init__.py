@@ -1,6 +1,7 @@
 """``torch.fx``: names that libraries use without tracing. Graphs of Python code are not made here."""
 
-from .._absent import absent_class
+from .._absent import absent_class, absent_function
+from ..nn.modules.module import Module as _Module
 
 __all__ = [
     "Graph",
@@ -21,6 +22,12 @@ Tracer = absent_class("torch.fx._symbolic_trace.Tracer", _WHY)
 Transformer = absent_class("torch.fx.interpreter.Transformer", _WHY, Interpreter)
 
 
+# Values that a graph's node may have as arguments, for annotations.
+Argument = BaseArgumentTypes = object
+map_arg = map_aggregate = absent_function("torch.fx.node.map_aggregate", _WHY)
+replace_pattern = absent_function("torch.fx.subgraph_rewriter.replace_pattern", _WHY)
+
+
 def has_side_effect(fn):
     """Return the function itself: only graphs use the mark."""
     return fn
@@ -37,8 +44,11 @@ class Graph:
         symbolic_trace(None)
 
 
-class GraphModule(Graph):
+class GraphModule(_Module):
     """A module that runs a graph. None is made here."""
+
+    def __init__(self, *args, **kwargs):
+        symbolic_trace(None)
 
 
 class Node(Graph):

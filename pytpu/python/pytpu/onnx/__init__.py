@@ -3,6 +3,11 @@
 __all__ = ["export", "is_in_onnx_export"]
 
 
+from .._c_names import _onnx as _names
+
+OperatorExportTypes, TrainingMode = _names.OperatorExportTypes, _names.TrainingMode
+
+
 def is_in_onnx_export():
     """Always return ``False``: no export is running."""
     return False

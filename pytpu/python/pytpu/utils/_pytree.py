@@ -269,6 +269,21 @@ def _register_pytree_node(
     register_pytree_node(cls, flatten_fn, unflatten_fn, flatten_with_keys_fn=flatten_with_keys_fn)
 
 
+def register_constant(cls):
+    """Register a class whose instances are nodes without leaves. Its instances must be hashable.
+
+    Raises:
+        TypeError: If instances of the class cannot be compared or hashed by their contents.
+    """
+    if cls.__eq__ is object.__eq__:
+        raise TypeError(
+            f"register_constant(cls) expects `cls` to have a non-default `__eq__` implementation, got {cls}"
+        )
+    if cls.__hash__ is None:
+        raise TypeError(f"register_constant(cls) expects `cls` to have a `__hash__` implementation, got {cls}")
+    register_pytree_node(cls, lambda x: ([], x), lambda _, x: x)
+
+
 def _deregister_pytree_node(cls):
     """Undo ``register_pytree_node``."""
     del SUPPORTED_NODES[cls]
@@ -502,6 +517,30 @@ def tree_map_(func, tree, *rests, is_leaf=None):
     for args in zip(leaves, *(spec.flatten_up_to(r) for r in rests)):
         func(*args)
     return tree
+
+
+def _broadcast_to_and_flatten(tree, treespec, is_leaf=None):
+    """Return a value for each leaf of `treespec`, or ``None`` where `tree` has another form.
+
+    A leaf of `tree` stands for all leaves at its place.
+    """
+    if is_leaf is not None and is_leaf(tree) or tree_is_leaf(tree, is_leaf):
+        return [tree] * treespec.num_leaves
+    if treespec.is_leaf():
+        return None
+    if _get_node_type(tree) != treespec.type:
+        return None
+    children, context = SUPPORTED_NODES[_get_node_type(tree)].flatten_fn(tree)
+    below = treespec.children()
+    if len(children) != len(below) or context != treespec.context:
+        return None
+    found = []
+    for child, spec in zip(children, below):
+        part = _broadcast_to_and_flatten(child, spec, is_leaf)
+        if part is None:
+            return None
+        found += part
+    return found
 
 
 def _predicate(types):

@@ -403,6 +403,20 @@ class _ConvTransposeNd(_ConvNd):
         )
 
 
+class _ConvTransposeMixin(_ConvTransposeNd):
+    """Deprecated name of the base of transposed convolutions. mmengine names it."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        import warnings
+
+        warnings.warn(
+            "`_ConvTransposeMixin` is a deprecated internal class. Please consider using public APIs.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        super().__init__(*args, **kwargs)
+
+
 class ConvTranspose1d(_ConvTransposeNd):
     """Apply the transpose of a convolution over one spatial dimension, with learned kernels.
 

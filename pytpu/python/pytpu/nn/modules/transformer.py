@@ -39,6 +39,10 @@ def _activation(activation):
     raise RuntimeError(f"activation should be relu/gelu, not {activation}")
 
 
+# timm imports it under PyTorch's name.
+_get_activation_fn = _activation
+
+
 def _causal_mask(size, device=None, dtype=None):
     return torch.triu(torch.full((size, size), float("-inf"), dtype=dtype, device=device), diagonal=1)
 

@@ -16,11 +16,8 @@ from .iteration import (
     _DatasetKind,
     _InfiniteConstantSampler,
     _sharding_worker_init_fn as _sharding_worker_init_fn,
-    fetch,
-    fetch_stream,
-    warn_beyond_length,
 )
-from .sampler import BatchSampler, RandomSampler, SequentialSampler, draw_seed
+from .sampler import BatchSampler, RandomSampler, SequentialSampler
 from .worker import (
     WorkerPool,
     _MultiProcessingDataLoaderIter as _MultiProcessingDataLoaderIter,
@@ -203,7 +200,9 @@ class DataLoader(_Subscriptable[_T_co]):
         self.sampler = sampler
         self.batch_sampler = batch_sampler
         self.collate_fn = collate_fn or (default_collate if batch_sampler is not None else default_convert)
+        # Persistent workers, and the iterator that used them last.
         self._pool: WorkerPool | None = None
+        self._iterator: Iterator[Any] | None = None
         # Length of a stream as `len` returned it. The stream may give more.
         self._IterableDataset_len_called: int | None = None
         self.__initialized = True
@@ -273,40 +272,32 @@ class DataLoader(_Subscriptable[_T_co]):
 
     def __iter__(self) -> Iterator[Any]:
         """Return an iterator over the batches of one epoch."""
-        if self.num_workers == 0:
-            # The number is not needed here, but PyTorch draws it too, which changes the state of the generator.
-            draw_seed(self.generator)
-            return _SingleProcessDataLoaderIter(self)
+        iterator = self._get_iterator()
         if self.persistent_workers:
-            if self._pool is None:
-                self._pool = WorkerPool(self, draw_seed(self.generator))
-            return self._pool.epoch(self, shared=True)
-        return WorkerPool(self, draw_seed(self.generator)).epoch(self, shared=False)
+            self._iterator = iterator
+        return iterator
+
+    def _get_iterator(self):
+        """Return a new iterator. ultralytics calls it."""
+        if self.num_workers == 0:
+            return _SingleProcessDataLoaderIter(self)
+        return _MultiProcessingDataLoaderIter(self)
 
 
 class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
     """Iterator over the batches of one epoch, made in this process."""
 
     def __init__(self, loader):
-        self._loader = loader
-        self._indices = iter(loader._index_sampler)
-        self._stream = iter(loader.dataset) if loader._streams else None
-        self._length = loader._IterableDataset_len_called
-        self._yielded = 0
+        super().__init__(loader)
+        self._pin_memory = loader.pin_memory
+        # The base class has the attributes that PyTorch's iterators have. fastai gives a loader of its own.
+        self._dataset_fetcher = _DatasetKind.create_fetcher(
+            self._dataset_kind, self._dataset, self._auto_collation, self._collate_fn, self._drop_last
+        )
 
-    def __len__(self):
-        return len(self._loader._index_sampler)
-
-    def __next__(self):
-        loader = self._loader
-        indices = next(self._indices)
-        if self._stream is None:
-            batch = fetch(loader.dataset, indices, loader._auto_collation, loader.collate_fn)
-        else:
-            batch = fetch_stream(self._stream, indices, loader._auto_collation, loader.collate_fn, loader.drop_last)
-            self._yielded += 1
-            warn_beyond_length(loader.dataset, 0, self._length, self._yielded)
-        return pinned(batch) if loader.pin_memory else batch
+    def _next_data(self):
+        batch = self._dataset_fetcher.fetch(self._next_index())
+        return pinned(batch) if self._pin_memory else batch
 
 
 def pinned(batch: Any) -> Any:

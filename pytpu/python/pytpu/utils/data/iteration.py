@@ -103,6 +103,12 @@ class _BaseDataLoaderIter:
     """Iterator over the batches of one epoch. A subclass defines `_next_data`, or `__next__`."""
 
     def __init__(self, loader):
+        self._take_attributes(loader)
+        _BaseDataLoaderIter._reset(self, loader, first_iter=True)
+        # PyTorch draws it also where no worker needs it, which changes the state of the generator.
+        self._base_seed = draw_seed(loader.generator)
+
+    def _take_attributes(self, loader):
         self._dataset, self._dataset_kind = loader.dataset, loader._dataset_kind
         self._auto_collation, self._collate_fn, self._drop_last = (
             loader._auto_collation,
@@ -118,8 +124,6 @@ class _BaseDataLoaderIter:
         # Data pipes are not divided among ranks, and page-locked memory is not needed.
         self._world_size, self._rank = 1, 0
         self._pin_memory, self._pin_memory_device = False, None
-        self._base_seed = draw_seed(loader.generator)
-        _BaseDataLoaderIter._reset(self, loader, first_iter=True)
 
     def _reset(self, loader, first_iter=False):
         """Begin an epoch."""

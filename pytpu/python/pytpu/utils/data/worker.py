@@ -18,7 +18,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ..._utils import ExceptionWrapper
-from .iteration import _BaseDataLoaderIter, fetch, fetch_stream, warn_beyond_length
+from .iteration import _BaseDataLoaderIter, _DatasetKind, fetch, fetch_stream
 
 if TYPE_CHECKING:
     from typing import Any
@@ -220,7 +220,7 @@ class WorkerPool:
             loader._auto_collation,
             loader.collate_fn,
             loader.drop_last,
-            loader._streams,
+            loader._dataset_kind == _DatasetKind.Iterable,
             loader.worker_init_fn,
         )
         for worker_id in range(loader.num_workers):
@@ -235,15 +235,10 @@ class WorkerPool:
             self._requests.append(requests)
             self._processes.append(process)
 
-    def epoch(self, loader: DataLoader[Any], shared: bool) -> _MultiProcessingDataLoaderIter:
-        """Return an iterator over one epoch of the loader.
-
-        Args:
-            loader: Loader that the pool belongs to.
-            shared: If `False`, the pool ends with the epoch.
-        """
+    def next_epoch(self) -> int:
+        """Begin an epoch, and return its number. Answers of earlier ones are dropped."""
         self._epoch += 1
-        return _MultiProcessingDataLoaderIter(self, loader, self._epoch, close_at_end=not shared)
+        return self._epoch
 
     def send(self, worker_id: int, request: tuple[Any, ...]) -> None:
         """Ask a worker for a batch."""
@@ -294,37 +289,45 @@ class WorkerPool:
 class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
     """Iterator over the batches of one epoch, in order unless the loader says otherwise."""
 
-    def __init__(self, pool, loader, epoch, close_at_end):
-        self._pool = pool
-        self._loader = loader
-        self._epoch = epoch
-        self._close_at_end = close_at_end
-        self._indices = iter(loader._index_sampler)
-        self._workers = list(range(loader.num_workers))
+    def __init__(self, loader):
+        is_kept = loader.persistent_workers
+        kept = getattr(loader, "_pool", None) if is_kept else None
+        if kept is None:
+            super().__init__(loader)
+            kept = WorkerPool(loader, self._base_seed)
+            if is_kept:
+                loader._pool = kept
+        else:
+            # The workers have their seeds already, so none is drawn.
+            self._take_attributes(loader)
+            self._reset(loader)
+        self._pool = pool = kept
+        self._workers = pool._processes
+        self._pin_memory = loader.pin_memory
+        self._prefetch_factor = loader.prefetch_factor
+        self._in_order = loader.in_order
+        self._epoch = epoch = pool.next_epoch()
+        self._close_at_end = not is_kept
+        self._active = list(range(loader.num_workers))
         self._turn = 0
         self._sent = 0
         self._next = 0
         self._arrived = {}
         self._pending = set()
-        self._length = loader._IterableDataset_len_called
-        self._yielded = 0
-        if loader._streams:
-            for worker_id in self._workers:
+        if self._dataset_kind == _DatasetKind.Iterable:
+            for worker_id in self._active:
                 pool.send(worker_id, (epoch, None, None))
         for _ in range(loader.prefetch_factor * loader.num_workers):
             self._request()
 
-    def __len__(self):
-        return len(self._loader._index_sampler)
-
     def _request(self):
-        if not self._workers:
+        if not self._active:
             return
         try:
-            indices = next(self._indices)
+            indices = self._next_index()
         except StopIteration:
             return
-        worker_id = self._workers[self._turn % len(self._workers)]
+        worker_id = self._active[self._turn % len(self._active)]
         self._turn += 1
         self._pool.send(worker_id, (self._epoch, self._sent, indices))
         self._pending.add(self._sent)
@@ -332,13 +335,13 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
 
     def _retire(self, worker_id):
         # The worker's stream has ended, so it gets no more requests.
-        if worker_id in self._workers:
-            self._turn = self._workers.index(worker_id)
-            self._workers.remove(worker_id)
+        if worker_id in self._active:
+            self._turn = self._active.index(worker_id)
+            self._active.remove(worker_id)
 
-    def __next__(self):
+    def _next_data(self):
         while True:
-            if self._loader.in_order:
+            if self._in_order:
                 ready = self._next if self._next in self._arrived else None
             else:
                 ready = next(iter(self._arrived), None)
@@ -350,15 +353,11 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
                     continue
                 if isinstance(answer, ExceptionWrapper):
                     answer.reraise()
-                batch = self._unpacked(answer)
-                if self._length is not None:
-                    self._yielded += 1
-                    warn_beyond_length(self._loader.dataset, self._loader.num_workers, self._length, self._yielded)
-                return batch
+                return self._unpacked(answer)
             if not self._pending:
                 self._finish()
                 raise StopIteration
-            epoch, number, worker_id, answer = self._pool.receive(self._loader.timeout)
+            epoch, number, worker_id, answer = self._pool.receive(self._timeout)
             if epoch != self._epoch:
                 continue  # It is left over from an epoch that was not finished.
             self._pending.discard(number)
@@ -370,7 +369,13 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         from .dataloader import pinned
 
         batch = _mapped(answer, _Packed, _Packed.unpack)
-        return pinned(batch) if self._loader.pin_memory else batch
+        return pinned(batch) if self._pin_memory else batch
+
+    def _shutdown_workers(self):
+        """End the workers, also those of a loader that keeps them."""
+        self._close_at_end = False
+        if self._pool is not None and self._pool._owner == os.getpid():
+            self._pool.close()
 
     def _finish(self):
         if self._close_at_end:

@@ -1,0 +1,7 @@
+"""``torch.sparse.semi_structured``: names that libraries import."""
+
+from . import (
+    SparseSemiStructuredTensor as SparseSemiStructuredTensor,
+    SparseSemiStructuredTensorCUSPARSELT as SparseSemiStructuredTensorCUSPARSELT,
+    SparseSemiStructuredTensorCUTLASS as SparseSemiStructuredTensorCUTLASS,
+)
