@@ -30,7 +30,12 @@ FOLLOWERS = {
     "lightning_fabric.strategies.ddp": "let_ranks_use_tpu",
     "pytorch_lightning.strategies.ddp": "let_ranks_use_tpu",
     "pytorch_lightning.trainer.connectors.accelerator_connector": "register_in_trainer",
+    "torchaudio._extension.utils": "leave_out_extension",
+    "torchvision.extension": "give_kernels",
 }
+
+# Modules of `torch._C` that are made in Python, in `_c_names`.
+_OF_C = {f"_C.{name}" for name in ("_cpu", "_distributed_rpc", "_dynamo", "_dynamo.eval_frame", "_functorch", "_onnx")}
 
 # Whether this package has taken the name, and whether a shim was found, which lets other processes import `torch` too.
 is_torch = False
@@ -229,6 +234,8 @@ class _Finder:
         if head == _ROOT + ".":
             if name[6:] in MADE and _has_no_file(name[6:]):
                 return ModuleSpec(name, _MadeLoader(MADE[name[6:]]))
+            if name[6:] in _OF_C:
+                return ModuleSpec(name, _MadeLoader("_c_names"))
             spec = PathFinder.find_spec(name, path, target)
             if spec is not None and type(spec.loader) is SourceFileLoader:
                 spec.loader = _Loader(name, spec.loader.path)

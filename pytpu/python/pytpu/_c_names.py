@@ -1,6 +1,8 @@
 """Names of ``torch._C`` that libraries use. They are looked up here if the extension does not have them."""
 
 import enum
+import importlib.machinery
+import sys
 import types
 
 from . import _C
@@ -8,6 +10,7 @@ from ._absent import absent_class, absent_function
 from .futures import Future  # noqa: F401
 
 TensorBase = _TensorBase = _C.Tensor
+from ._rare import Tag as Tag  # noqa: E402
 _has_xpu = _has_mps = _has_kleidiai = False
 
 has_mkl = has_mkldnn = has_openmp = has_cuda = has_mps = has_xpu = has_lapack = _has_cuda = False
@@ -188,8 +191,12 @@ _jit_set_num_profiled_runs = _jit_set_fusion_strategy = _debug_set_fusion_group_
 
 
 def _module(name, **names):
+    """Make a module, which can also be imported: `_as_torch` lists its name."""
     module = types.ModuleType(f"torch._C.{name}")
     module.__dict__.update(names)
+    full = f"{__package__}._C.{name}"
+    module.__spec__ = importlib.machinery.ModuleSpec(full, None)
+    sys.modules[full] = module
     return module
 
 

@@ -1,4 +1,4 @@
-"""Registration of device ``tpu`` with libraries that have a fixed list of accelerators.
+"""Changes to libraries: device ``tpu`` for those that have a fixed list of accelerators, and kernels of C++ extensions.
 
 `_as_torch.FOLLOWERS` names the modules of these libraries, and a function for each. After a module has been imported
 under ``import torch``, its function is called with it.
@@ -6,6 +6,7 @@ under ``import torch``, its function is called with it.
 
 import functools
 import os
+import sys
 
 
 def prefer_tpu():
@@ -73,6 +74,31 @@ def refuse_float16(imports):
         return is_available() and not os.environ.get("ACCELERATE_TORCH_DEVICE", "").startswith("tpu")
 
     imports.is_fp16_available = is_fp16_available
+
+
+def leave_out_extension(utils):
+    """Let torchaudio run without its C++ extension, as it does where the files of the extension are missing.
+
+    It does not catch the error of loading them, and then no library that imports it could be imported. All but a few
+    of its functions are written in Python.
+    """
+    utils._load_lib = lambda lib: False
+
+
+def give_kernels(extension):
+    """Give torchvision kernels of some of its operators: its own are in an extension that cannot be loaded."""
+    from ._torchvision_kernels import register
+
+    register()
+
+    def _has_ops():
+        # While torchvision is being imported, the answer is no: it would register gradients and rules of autocast for
+        # the operators of its extension, which the kernels here have themselves.
+        package = sys.modules.get("torchvision")
+        return package is not None and not getattr(package.__spec__, "_initializing", False)
+
+    extension._has_ops = _has_ops
+    extension._assert_has_ops = lambda: None
 
 
 def let_ranks_use_tpu(ddp):

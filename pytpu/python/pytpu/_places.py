@@ -51,6 +51,7 @@ FILES = {
     "nn._functional.loss": "nn.functional",
     "nn._functional.normalization": "nn.functional",
     "nn._functional.pooling": "nn.functional",
+    "nn._functional.scaled": "nn.functional",
     "nn._functional.unpooling": "nn.functional",
     "nn._functional.vision": "nn.functional",
     "optim._lr_scheduler.base": "optim.lr_scheduler",

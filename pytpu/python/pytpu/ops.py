@@ -140,6 +140,8 @@ class _Namespace:
             from .distributed import _functional_ops
 
             op = getattr(_functional_ops, name) if name in _functional_ops.__all__ else None
+            # Results of collectives here are tensors already. torchao names the operator in a table.
+            op = (lambda input: input) if name == "_wrap_tensor_autograd" else op
         elif self._name == "c10d" and not name.startswith("__"):
             from .distributed import _functional_ops
 
