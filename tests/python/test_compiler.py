@@ -102,7 +102,7 @@ def test_missing_features_of_compiler_and_onnx_raise():
     with pytest.raises(RuntimeError, match="invalid torch.compile stance 'lazy'"):
         torch.compiler.set_stance("lazy")
     assert not torch.onnx.is_in_onnx_export()
-    with pytest.raises(NotImplementedError, match="models cannot be exported to ONNX"):
+    with pytest.raises(NotImplementedError, match="models are not exported to ONNX"):
         torch.onnx.export(nn.Linear(1, 1), torch.ones(1), "model.onnx")
 
 

@@ -204,7 +204,7 @@ def __getattr__(name):
         value = getattr(_importlib.import_module(f"{__package__}.{_LAZY_NAMES[name]}"), name)
         globals()[name] = value
         return value
-    raise AttributeError(f"module 'torch' has no attribute '{name}'")
+    return _as_torch._not_there(_sys.modules[__package__], "", name)
 
 
 def __dir__():

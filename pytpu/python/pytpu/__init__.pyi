@@ -196,6 +196,9 @@ from ._memory import (
 )
 from ._rare import (
     AcceleratorError as AcceleratorError,
+    DeviceObjType as DeviceObjType,
+    StorageBase as StorageBase,
+    StreamObjType as StreamObjType,
     Tag as Tag,
     batch_norm_update_stats as batch_norm_update_stats,
 )

@@ -67,3 +67,17 @@ def absent_function(name, why="it is not part of this package"):
     refuse.__module__, refuse.__name__, refuse.__qualname__ = module, last, last
     refuse.__doc__ = f"A name only. Raises ``NotImplementedError``: {why}."
     return refuse
+
+
+class AbsentMember:
+    """A method that PyTorch's tensors have and this package lacks. Reading it raises an error that says what to use."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def __get__(self, instance, owner=None):
+        from ._not_there import AbsentNameError, sentence
+
+        start = "type object 'Tensor'" if instance is None else "'Tensor' object"
+        text = sentence(f"Tensor.{self.name}")
+        raise AbsentNameError(f"{start} has no attribute '{self.name}'{text and ': ' + text or ''}")

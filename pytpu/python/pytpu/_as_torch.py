@@ -72,7 +72,10 @@ class _Loader(SourceFileLoader):
             if is_torch:
                 sys.modules.pop(f"torch.{own}", None)
             raise
-        if hook is not None and module.__getattr__ is not hook:
+        if hook is None:
+            if "._" not in f".{own}":
+                module.__getattr__ = _absent_of(module, own, vars(module).get("__getattr__"))
+        elif module.__getattr__ is not hook:
             module.__getattr__ = _submodules_of(module, self.name, module.__getattr__)
         if own in FILES:
             # The other module does not have private names. They are found here.
@@ -117,7 +120,14 @@ def _make(home, source):
     made = ModuleType(said_name(full), f"The names that PyTorch has in ``torch.{home}``.")
     made.__file__, made.__package__ = source.__file__, full.rpartition(".")[0]
     made.__spec__ = ModuleSpec(full, None, origin=source.__file__)
-    made.__getattr__ = lambda name: getattr(source, name)
+
+    def __getattr__(name):
+        try:
+            return getattr(source, name)
+        except AttributeError:
+            return _not_there(made, home, name)
+
+    made.__getattr__ = __getattr__
     sys.modules[full] = made
     if is_torch:
         sys.modules[f"torch.{home}"] = made
@@ -152,6 +162,41 @@ class _MadeLoader:
         """Do nothing: the module is complete."""
 
 
+def _absent_of(module, name, own):
+    """Return the function that a module calls for an attribute that it lacks. It says more if PyTorch has the name."""
+
+    def __getattr__(attribute):
+        if own is not None:
+            try:
+                return own(attribute)
+            except AttributeError as error:
+                if attribute[:1] == "_":
+                    raise
+                plain = error
+        else:
+            plain = None
+        return _not_there(module, name, attribute, plain)
+
+    return __getattr__
+
+
+def _not_there(module, name, attribute, plain=None):
+    """Raise the error of an absent attribute, or return what an import of it gets."""
+    if attribute[:1] == "_":
+        # The import system asks for such names.
+        text = f"module '{module.__name__}' has no attribute '{attribute}'"
+        raise plain or AttributeError(text, name=attribute, obj=module)
+    from ._not_there import missing
+
+    # The reader: this function, and the `__getattr__` that called it, are between.
+    found = missing(module.__name__, name, attribute, sys._getframe(2))
+    if not isinstance(found, Exception):
+        return found
+    if plain is not None and type(found) is AttributeError:
+        raise plain
+    raise found
+
+
 def _submodules_of(module, package, own=None):
     # `from . import x` asks for the attribute first. Importing here keeps the import system from trying `torch.x`,
     # whose lock another thread may hold while it waits for ours.
@@ -173,7 +218,7 @@ def _submodules_of(module, package, own=None):
                 from importlib import import_module
 
                 return import_module(full)
-        raise missing
+        return _not_there(module, package[len(_ROOT) + 1 :], name, missing)
 
     return __getattr__
 
@@ -224,6 +269,18 @@ def _followed(spec):
     return spec
 
 
+def _no_module(name, frame):
+    """Raise the error of importing an absent module of PyTorch. Return `None` for others, and to `find_spec`."""
+    # Only an import, not a question such as `importlib.util.find_spec("torch.export")`, gets the error.
+    if frame.f_code.co_name == "_find_and_load_unlocked":
+        from ._not_there import missing_module
+
+        error = missing_module(name)
+        if error is not None:
+            raise error
+    return None
+
+
 class _Finder:
     """A finder of ``torch.x`` as ``pytpu.x``, which also lets ``pytpu.x`` run under PyTorch's name."""
 
@@ -239,7 +296,7 @@ class _Finder:
             spec = PathFinder.find_spec(name, path, target)
             if spec is not None and type(spec.loader) is SourceFileLoader:
                 spec.loader = _Loader(name, spec.loader.path)
-            return spec
+            return spec or _no_module(name[6:], sys._getframe(2))
         if not is_torch:
             return None
         if head == "torch." or name == "torch":
@@ -256,7 +313,7 @@ class _Finder:
         there = sys.modules.get(own)
         spec = _Finder.find_spec(own, path) if there is None else getattr(there, "__spec__", None)
         if spec is None and there is None:
-            return None
+            return _no_module(own[6:], sys._getframe(2))
         origin = getattr(spec, "origin", None)
         alias = ModuleSpec(name, _AliasLoader(name, origin, own), origin=origin)
         alias.submodule_search_locations = getattr(spec, "submodule_search_locations", None)

@@ -10,7 +10,8 @@ from ._absent import absent_class, absent_function
 from .futures import Future  # noqa: F401
 
 TensorBase = _TensorBase = _C.Tensor
-from ._rare import Tag as Tag  # noqa: E402
+from ._rare import StorageBase as StorageBase, Tag as Tag  # noqa: E402
+
 _has_xpu = _has_mps = _has_kleidiai = False
 
 has_mkl = has_mkldnn = has_openmp = has_cuda = has_mps = has_xpu = has_lapack = _has_cuda = False
@@ -220,7 +221,9 @@ _functorch = _module(
     is_batchedtensor_at_level=lambda x, level: False,
 )
 # `torch.distributed.rpc` has no references to remote values. tensordict asks with `isinstance`.
-_distributed_rpc = _module("_distributed_rpc", PyRRef=absent_class("torch._C._distributed_rpc.PyRRef", "RPC has no RRef"))
+_distributed_rpc = _module(
+    "_distributed_rpc", PyRRef=absent_class("torch._C._distributed_rpc.PyRRef", "RPC has no RRef")
+)
 
 
 class _TrainingMode(enum.IntEnum):
@@ -239,7 +242,9 @@ for _enum in (_TrainingMode, _OperatorExportTypes):
     _enum.__name__ = _enum.__qualname__ = _enum.__name__[1:]
     _enum.__module__ = "torch._C._onnx"
 del _enum
-_onnx = _module("_onnx", TrainingMode=_TrainingMode, OperatorExportTypes=_OperatorExportTypes, PRODUCER_VERSION="2.15.0")
+_onnx = _module(
+    "_onnx", TrainingMode=_TrainingMode, OperatorExportTypes=_OperatorExportTypes, PRODUCER_VERSION="2.15.0"
+)
 _cpu = _module("_cpu", _get_cpu_capability=_C._cpu_capability if hasattr(_C, "_cpu_capability") else lambda: "DEFAULT")
 # torchtitan turns off a cache of compiled functions, which `torch.compile` does not have here.
 _dynamo = _module("_dynamo", eval_frame=_module("_dynamo.eval_frame", _set_lru_cache=lambda is_on: None))

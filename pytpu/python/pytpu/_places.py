@@ -116,6 +116,31 @@ NAMES = {
         ),
     },
     "cpu.amp": {"cpu.amp.autocast_mode": "autocast", "cpu.amp.grad_scaler": "GradScaler"},
+    "mps": {
+        "mps": "device_count is_available manual_seed",
+        "mps.event": "Event",
+        "mps.streams": "Stream current_stream default_stream set_stream stream",
+    },
+    "xpu": {
+        "xpu": (
+            "can_device_access_peer clock_rate current_device current_stream device_count device_memory_used "
+            "get_device_capability get_device_name get_device_properties get_stream_from_external init is_available "
+            "is_initialized memory_usage power_draw "
+            "set_device set_stream synchronize temperature utilization"
+        ),
+        "xpu.graphs": "XPUGraph graph graph_pool_handle is_current_stream_capturing make_graphed_callables",
+        "xpu.memory": (
+            "MemPool XPUPluggableAllocator change_current_allocator empty_cache get_per_process_memory_fraction "
+            "list_gpu_processes max_memory_allocated max_memory_reserved mem_get_info memory_allocated memory_reserved "
+            "memory_snapshot memory_stats memory_stats_as_nested_dict reset_accumulated_memory_stats "
+            "reset_peak_memory_stats set_per_process_memory_fraction use_mem_pool"
+        ),
+        "xpu.random": (
+            "get_rng_state get_rng_state_all initial_seed manual_seed manual_seed_all seed seed_all set_rng_state "
+            "set_rng_state_all"
+        ),
+        "xpu.streams": "Event Stream",
+    },
     "cuda": {
         "cuda": (
             "can_device_access_peer clock_rate cudart current_blas_handle current_device current_stream "
@@ -186,10 +211,10 @@ NAMES = {
     "distributed.tensor": {"distributed.tensor.placement_types": "Partial Placement Replicate Shard"},
     "futures": {"jit": "Future"},
     "fx": {
-        "fx._symbolic_trace": "Tracer symbolic_trace wrap",
+        "fx._symbolic_trace": "Tracer wrap",
         "fx.graph": "Graph",
         "fx.graph_module": "GraphModule",
-        "fx.node": "Node has_side_effect",
+        "fx.node": "Node has_side_effect map_aggregate map_arg",
         "fx.proxy": "Proxy",
     },
     "jit": {
@@ -209,7 +234,6 @@ NAMES = {
             "softmax softmin std sum var"
         ),
     },
-    "mps": {"mps": "device_count empty_cache is_available manual_seed"},
     "multiprocessing": {
         "multiprocessing.spawn": (
             "ProcessContext ProcessException ProcessExitedException ProcessRaisedException SpawnContext spawn "
@@ -265,7 +289,6 @@ NAMES = {
         "utils.benchmark.utils.timer": "Language Timer timer",
     },
     "utils.data.sampler": {"utils.data.distributed": "DistributedSampler"},
-    "xpu": {"xpu": "device_count is_available", "xpu.memory": "empty_cache", "xpu.random": "manual_seed"},
 }
 
 # Modules without a file, and the modules that have their names.

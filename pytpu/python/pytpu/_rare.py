@@ -69,6 +69,8 @@ class StreamObjType(metaclass=_KindMeta):
 class StorageBase(metaclass=_KindMeta):
     """The base of C++ storages, for annotations. Storages are ``torch.UntypedStorage``."""
 
+    __module__ = "torch._C"
+
 
 def _disable_dynamo(fn=None, recursive=True):
     """Return the function itself: Python code is never traced. Without a function, return a decorator."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 
 from . import _C
+from ._absent import AbsentMember
 
 TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
 if TYPE_CHECKING:
@@ -909,6 +910,63 @@ def _convert(result, cls):
         return type(result)([_convert(r, cls) for r in result])
     return result
 
+
+@method
+def to_sparse(
+    self: Tensor,
+    sparse_dim: Any = None,
+    *,
+    layout: Any = None,
+    blocksize: Any = None,
+    dense_dim: int | None = None,
+) -> Tensor:
+    """Return the tensor in coordinate format. Only `indices`, `values`, `to_dense`, copies and moves work on it.
+
+    Args:
+        sparse_dim: Number of leading dimensions that the indices count. `None` is all.
+        layout: `torch.sparse_coo` or `None`.
+        blocksize: Argument of other layouts.
+        dense_dim: Argument of other layouts.
+
+    Raises:
+        RuntimeError: If `sparse_dim` is out of range.
+        NotImplementedError: If another layout is asked for.
+
+    Example:
+        >>> import pytpu as torch
+        >>> x = torch.tensor([[0.0, 1.0], [2.0, 0.0]]).to_sparse()
+        >>> x.indices()
+        tensor([[0, 1],
+                [1, 0]])
+        >>> x.values()
+        tensor([1., 2.])
+    """
+    from ._sparse_coo import to_sparse
+
+    return to_sparse(self, sparse_dim, layout=layout, blocksize=blocksize, dense_dim=dense_dim)
+
+
+@method
+def module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
+    """Return the tensor that `Module.load_state_dict` puts in the place of this one.
+
+    Args:
+        self: The tensor of the module.
+        other: The tensor of the state.
+        assign: If `True`, return `other`, without its history. If `False`, copy `other` into `self` and return that.
+    """
+    return other.detach() if assign else self.copy_(other).detach()
+
+
+# Methods of PyTorch that are not there. Reading one says what to use.
+for _name in (
+    "ccol_indices col_indices crow_indices dequantize grad_dtype hash_tensor int_repr ipu mtia q_per_channel_axis "
+    "q_per_channel_scales q_per_channel_zero_points q_scale q_zero_point qscheme record_stream reinforce "
+    "resize_as_sparse_ row_indices slice_inverse smm sparse_mask sparse_resize_ sparse_resize_and_clear_ sspaddmm "
+    "storage_type to_mkldnn to_padded_tensor to_sparse_bsc to_sparse_bsr to_sparse_coo to_sparse_csc to_sparse_csr xpu"
+).split():
+    if not hasattr(Tensor, _name):
+        setattr(Tensor, _name, AbsentMember(_name))
 
 # Names of older versions of Python.
 _OLD_NAMES = {"nonzero": "bool", "long": "int", "div": "truediv", "idiv": "itruediv", "rdiv": "rtruediv"}

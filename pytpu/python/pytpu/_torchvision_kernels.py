@@ -49,7 +49,7 @@ def nms(dets, scores, iou_threshold):
     if torch.is_autocast_enabled(dets.device.type):
         dets, scores = _widened(dets), _widened(scores)
     if dets.dtype not in (torch.float32, torch.float64):
-        raise RuntimeError(f'"nms_kernel" not implemented for \'{_C_NAMES.get(dets.dtype, dets.dtype)}\'')
+        raise RuntimeError(f"\"nms_kernel\" not implemented for '{_C_NAMES.get(dets.dtype, dets.dtype)}'")
     if dets.dtype != scores.dtype:
         raise RuntimeError("nms: dets should have the same type as scores")
     order = scores.argsort(descending=True, stable=True)
@@ -95,7 +95,7 @@ def roi_align(input, rois, spatial_scale, pooled_height, pooled_width, sampling_
         raise RuntimeError("roi_align: input should have the same type as rois")
     if input.dtype not in (torch.float32, torch.float64, torch.float16):
         raise RuntimeError(
-            f'"roi_align_forward_kernel" not implemented for \'{_C_NAMES.get(input.dtype, input.dtype)}\''
+            f"\"roi_align_forward_kernel\" not implemented for '{_C_NAMES.get(input.dtype, input.dtype)}'"
         )
     if input.dtype == torch.float16:
         input, rois = input.float(), rois.float()
@@ -145,7 +145,7 @@ def roi_align(input, rois, spatial_scale, pooled_height, pooled_width, sampling_
 
 
 def _samples(start, bin_size, bins, grid, size):
-    """Return the neighbours of the samples along one dimension, and their weights: two pairs of ``(k, bins * grid)``."""
+    """Return the neighbours of samples along one dimension, and their weights: two pairs of ``(k, bins * grid)``."""
     place = torch.arange(bins * grid)
     steps = (place // grid).to(start.dtype), (place % grid).to(start.dtype) + 0.5
     at = start[:, None] + steps[0] * bin_size[:, None] + steps[1] * (bin_size / grid)[:, None]

@@ -245,7 +245,11 @@ class ExceptionWrapper:
 
 def _flatten_dense_tensors(tensors):
     """Return one contiguous tensor with the elements of all of `tensors`, which have one dtype."""
-    return _C._ops.cat([t.contiguous().view(-1) for t in tensors]) if len(tensors) != 1 else tensors[0].contiguous().view(-1)
+    return (
+        _C._ops.cat([t.contiguous().view(-1) for t in tensors])
+        if len(tensors) != 1
+        else tensors[0].contiguous().view(-1)
+    )
 
 
 def _unflatten_dense_tensors(flat, tensors):
@@ -261,9 +265,6 @@ def _take_tensors(tensors, size_limit):
     """Yield lists of tensors of one dtype. A list ends when it has `size_limit` bytes."""
     buffers = {}
     for tensor in tensors:
-        if tensor.numel() == 0:
-            yield [tensor]
-            continue
         size = tensor.numel() * tensor.element_size()
         buffer = buffers.setdefault(tensor.type(), [[], 0])
         if buffer[1] + size > size_limit and buffer[1] > 0:
@@ -312,9 +313,7 @@ def _get_device_index(device, optional=False, allow_cpu=False):
         index = device if isinstance(device, int) and not isinstance(device, bool) else None
     if index is None:
         if not optional:
-            raise ValueError(
-                f"Expected a torch.device with a specified index or an integer, but got:{device}"
-            )
+            raise ValueError(f"Expected a torch.device with a specified index or an integer, but got:{device}")
         from .accelerator import current_device_index
 
         return current_device_index()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ._absent import absent_function
 from ._transforms import (
     grad as grad,
     grad_and_value as grad_and_value,
@@ -22,9 +21,6 @@ if TYPE_CHECKING:
 
     from pytpu import Tensor
     from pytpu.nn import Module
-
-
-vmap = absent_function("torch.func.vmap", "functions are not mapped over a dimension yet")
 
 
 def _slots(module):

@@ -6,7 +6,9 @@ autocast, torch dispatch) are not supported.
 
 from __future__ import annotations
 
+import functools
 import inspect
+import operator
 import typing
 from typing import TYPE_CHECKING
 
@@ -178,7 +180,8 @@ def _spelled(annotation):
         item = _spelled(args[0]) if args else None
         return item and f"{item}[]"
     if origin is not tuple and type(None) in args:
-        inner = _spelled(typing.Union[tuple(a for a in args if a is not type(None))])
+        rest = tuple(a for a in args if a is not type(None))
+        inner = _spelled(functools.reduce(operator.or_, rest))
         return inner and f"{inner}?"
     if set(args) == {int, float, bool}:
         return "Scalar"

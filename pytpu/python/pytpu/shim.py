@@ -18,7 +18,9 @@ def build(folder):
     """Write the wheel into a folder, which is made if it does not exist. Return the path of the wheel."""
     (info,) = _SHIM.glob("torch-*.dist-info")
     # Without `torch_tpu`, which would replace Google's package in the environment.
-    paths = sorted(path for part in (info, _SHIM / "functorch", _SHIM / "torch") for path in part.rglob("*") if path.is_file())
+    paths = sorted(
+        path for part in (info, _SHIM / "functorch", _SHIM / "torch") for path in part.rglob("*") if path.is_file()
+    )
     files = {path.relative_to(_SHIM).as_posix(): path.read_bytes() for path in paths}
     files = {name: data for name, data in files.items() if "__pycache__" not in name}
     files[f"{info.name}/WHEEL"] = _WHEEL.encode()

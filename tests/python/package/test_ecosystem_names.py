@@ -205,7 +205,8 @@ def test_an_expression_holds(found, name):
 
 @pytest.mark.parametrize("name", ABSENT)
 def test_absent_names_raise(found, name):
-    assert found[name] == ABSENT[name][1].__name__
+    # A name that PyTorch has raises a kind of `AttributeError` that says what to use.
+    assert found[name].replace("AbsentNameError", "AttributeError") == ABSENT[name][1].__name__
 
 
 def test_torch_tpu_is_an_alias_of_torch_dot_tpu():

@@ -60,7 +60,10 @@ def test_queries_about_other_accelerators():
     for other in (torch.cuda, torch.xpu, torch.mps):
         assert not other.is_available() and other.device_count() == 0
         other.manual_seed(0)
-        other.empty_cache()
+    torch.cuda.empty_cache()
+    torch.xpu.empty_cache()
+    with pytest.raises(RuntimeError, match=r"Cannot execute emptyCache\(\) without MPS backend\."):
+        torch.mps.empty_cache()
     assert torch.cuda.max_memory_allocated() == torch.cuda.memory_reserved(0) == 0
     torch.cuda.set_rng_state_all(torch.cuda.get_rng_state_all())
     assert issubclass(torch.cuda.OutOfMemoryError, RuntimeError)

@@ -28,6 +28,8 @@ STUBS = (
 )
 
 
+ABSENT = sorted(name for name, value in vars(torch.Tensor).items() if type(value).__name__ == "AbsentMember")
+
 # Differences of the stubs from the package, as patterns of what stubtest says, each with its reason.
 DIFFERENCES = {
     r"pytpu\.(\w+\.)*__all__ is not present in stub": "names that nobody imports by `*`",
@@ -35,6 +37,8 @@ DIFFERENCES = {
     r"pytpu\._C\.Node\.__getattr__ is not present at runtime": "the class has it as `__getattribute__`",
     r"pytpu\._C\.Tensor\.(cholesky|eig|lstsq|qr|solve|symeig) is not present in stub": "it only raises an error",
     r"pytpu\._C\.Tensor\.(coalesce|indices|is_coalesced|values) is not present in stub": "it only raises an error",
+    # Methods of PyTorch that are absent. Reading one raises an error that says what to use.
+    rf"pytpu\._C\.Tensor\.({'|'.join(ABSENT)}) is not present in stub": "it only raises an error",
     r"pytpu\._C\.Tensor\.__repr__ is inconsistent, stub does not have parameter .tensor_contents.": (
         "mypy forgets the names of keyword parameters of dunder methods, and would refuse subclasses that have it"
     ),

@@ -72,7 +72,9 @@ def _tied(model):
                     continue
                 if id(tensor) not in memo:
                     empty = _C._ops.empty_like(tensor.detach(), device="meta")
-                    made_one = type(tensor)(empty, requires_grad=tensor.requires_grad) if _is_parameter(tensor) else empty
+                    made_one = (
+                        type(tensor)(empty, requires_grad=tensor.requires_grad) if _is_parameter(tensor) else empty
+                    )
                     memo[id(tensor)] = tensor, made_one
                 table[name] = memo[id(tensor)][1]
     return made

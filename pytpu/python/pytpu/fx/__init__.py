@@ -12,7 +12,6 @@ __all__ = [
     "Tracer",
     "Transformer",
     "has_side_effect",
-    "symbolic_trace",
     "wrap",
 ]
 
@@ -24,7 +23,7 @@ Transformer = absent_class("torch.fx.interpreter.Transformer", _WHY, Interpreter
 
 # Values that a graph's node may have as arguments, for annotations.
 Argument = BaseArgumentTypes = object
-map_arg = map_aggregate = absent_function("torch.fx.node.map_aggregate", _WHY)
+map_arg, map_aggregate = (absent_function(f"torch.fx.node.{name}", _WHY) for name in ("map_arg", "map_aggregate"))
 replace_pattern = absent_function("torch.fx.subgraph_rewriter.replace_pattern", _WHY)
 
 
@@ -41,14 +40,14 @@ class Graph:
     """A graph of Python code. None is made here."""
 
     def __init__(self, *args, **kwargs):
-        symbolic_trace(None)
+        raise NotImplementedError(f"torch.fx.{type(self).__name__}: {_WHY}")
 
 
 class GraphModule(_Module):
     """A module that runs a graph. None is made here."""
 
     def __init__(self, *args, **kwargs):
-        symbolic_trace(None)
+        raise NotImplementedError(f"torch.fx.GraphModule: {_WHY}")
 
 
 class Node(Graph):
@@ -60,8 +59,3 @@ def wrap(fn_or_name):
     if not callable(fn_or_name) and not isinstance(fn_or_name, str):
         raise RuntimeError("Unsupported type for global function! Must be either a callable or string name")
     return fn_or_name
-
-
-def symbolic_trace(root, concrete_args=None):
-    """Raise ``NotImplementedError``."""
-    raise NotImplementedError("torch.fx.symbolic_trace: graphs of Python code are not made here")

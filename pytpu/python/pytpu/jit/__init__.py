@@ -134,15 +134,6 @@ def wait(future):
     return future.wait()
 
 
-def _unsupported(name):
-    from .._absent import absent_function
-
-    return absent_function(f"torch.jit.{name}", _NO_SCRIPT)
-
-
-save, load = _unsupported("save"), _unsupported("load")
-
-
 class strict_fusion:
     """Context manager of code that TorchScript must fuse. It has no effect."""
 

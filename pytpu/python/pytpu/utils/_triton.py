@@ -1,4 +1,4 @@
-"""``torch.utils._triton``: there is no Triton compiler here. Kernels of one's own are written in Pallas or StableHLO."""
+"""``torch.utils._triton``: there is no Triton compiler here. Write kernels in Pallas or StableHLO."""
 
 
 def has_triton_package():

@@ -1,6 +1,5 @@
 """``functorch``, which PyTorch installs beside ``torch``: older names of ``torch.func``."""
 
-import torch  # noqa: F401
 from torch._functorch.make_functional import (
     FunctionalModule as FunctionalModule,
     FunctionalModuleWithBuffers as FunctionalModuleWithBuffers,

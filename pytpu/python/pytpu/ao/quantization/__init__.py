@@ -1,6 +1,6 @@
 """``torch.ao.quantization``: marks for parts of a model to quantize. They do nothing. Quantizing itself is refused."""
 
-from ..._absent import absent_class, absent_function
+from ..._absent import absent_class
 from ...nn import Module
 
 _WHY = "models are not quantized here"
@@ -47,15 +47,3 @@ for _name in (
 ):
     globals()[_name] = absent_class(f"torch.ao.quantization.{_name}", _WHY)
 del _name
-
-
-def __getattr__(name):
-    if name.startswith("__"):
-        raise AttributeError(f"module 'torch.ao.quantization' has no attribute '{name}'")
-    if name in (
-        "convert", "default_qconfig", "fuse_modules", "fuse_modules_qat", "get_default_qat_qconfig",
-        "get_default_qconfig", "prepare",
-        "prepare_qat", "quantize", "quantize_dynamic", "quantize_qat", "swap_module", "get_default_qconfig_mapping",
-    ):  # fmt: skip
-        return absent_function(f"torch.ao.quantization.{name}", _WHY)
-    raise AttributeError(f"module 'torch.ao.quantization' has no attribute '{name}'")
