@@ -134,6 +134,14 @@ def workflows():
     return subprocess.run(run, cwd=ROOT, check=False).returncode == 0
 
 
+def library_names():
+    """Compare the names that libraries import with those of the package, which is built if it is not there."""
+    site = "target/test-site"
+    built = command("make", f"{site}/.installed")
+    compare = command(sys.executable, "tests/library_names/compare.py", PYTHONPATH=str(ROOT / site))
+    return built() and compare()
+
+
 # By name, the quick ones first.
 FAST = {
     "format": both(command("cargo", "fmt", "--check"), command(TOOLS / "ruff", "format", "--check", "--quiet")),
@@ -151,6 +159,7 @@ PAGES = "-D warnings -A rustdoc::private_intra_doc_links"
 # The features are those of `make test`: dependencies are compiled alike, and build scripts once.
 ALL = ("--workspace", "--locked", "--features", "pytpu/extension-module")
 COMPILED = {
+    "names": library_names,
     "clippy": command("cargo", "clippy", *ALL, "--all-targets", "--", "-D", "warnings"),
     "rustdoc": command("cargo", "doc", *ALL, "--no-deps", "--document-private-items", RUSTDOCFLAGS=PAGES),
 }

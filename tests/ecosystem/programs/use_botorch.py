@@ -1,4 +1,4 @@
-"""botorch: a Gaussian process is fitted, acquisition functions are evaluated and optimized; hypervolume, Sobol points."""
+"""botorch: a Gaussian process is fitted, acquisition functions are optimized; hypervolume, Sobol points."""
 
 import torch
 from botorch.acquisition import LogExpectedImprovement, qLogNoisyExpectedImprovement

@@ -1,4 +1,4 @@
-"""mmengine: a Runner trains a network with hooks, saves, resumes and evaluates; a network with its weights as config."""
+"""mmengine: a Runner trains a network with hooks, saves and evaluates it; a config."""
 
 import tempfile
 

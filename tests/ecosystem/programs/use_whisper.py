@@ -1,4 +1,4 @@
-"""openai-whisper: the spectrogram of a tone, a small model with random weights, greedy decoding, and a training step."""
+"""openai-whisper: the spectrogram of a tone, a small model with random weights, greedy decoding, training steps."""
 
 import torch
 import whisper

@@ -13,7 +13,8 @@ from pytpu import nn
 NAMES = """
 DeviceObjType StorageBase StreamObjType _C._cpu _C._dynamo.eval_frame _C._functorch._add_batch_dim
 _C._onnx.OperatorExportTypes _C.Tag.needs_fixed_stride_order _disable_dynamo _dynamo.utils.warn_once
-_functorch.vmap.Tensor _functorch.vmap._add_batch_dim _functorch.vmap.tree_flatten _guards.active_fake_mode _inductor.config.max_autotune
+_functorch.vmap.Tensor
+_functorch.vmap._add_batch_dim _functorch.vmap.tree_flatten _guards.active_fake_mode _inductor.config.max_autotune
 _inductor.decomposition.register_decomposition _library.infer_schema.infer_schema _ops._OpNamespace
 _prims_common.suggest_memory_format _subclasses.meta_utils.is_sparse_any autograd._is_checkpoint_valid
 cpu._is_vnni_supported cuda._lazy_call cuda.comm.broadcast distributions.kl._KL_REGISTRY
