@@ -55,7 +55,7 @@ if where.type == "cpu":
         batch_size=4,
         num_batches_per_epoch=3,
         trainer_kwargs={
-            "max_epochs": 1, "logger": False, "enable_progress_bar": False, "enable_checkpointing": False,
+            "max_epochs": 1, "logger": False, "enable_progress_bar": False,
             "accelerator": "cpu", "enable_model_summary": False,
         },
     )  # fmt: skip
